@@ -1,0 +1,1 @@
+//! HTTP: provider, consumer and admin API, OpenAPI and its page

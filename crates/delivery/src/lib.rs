@@ -1,0 +1,1 @@
+//! The decisions: recipients, presence gate, live or inbox, receipts, traces

@@ -1,0 +1,1 @@
+//! Listeners, transports, shards and the connection loop

@@ -1,0 +1,1 @@
+//! Configuration, wiring, tasks and shutdown of one node

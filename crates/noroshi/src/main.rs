@@ -1,0 +1,2 @@
+//! The noroshi command.
+fn main() {}

@@ -1,0 +1,78 @@
+//! Apps (tenants), their API keys, and secrets that every node of a cluster shares.
+
+use noroshi_types::{AppId, AppName, KeyId, Scopes, Timestamp};
+
+use crate::Error;
+
+/// A tenant.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct App {
+    pub id: AppId,
+    pub name: AppName,
+    pub created_at: Timestamp,
+    pub settings: AppSettings,
+}
+
+/// How the app signs its own JWTs. `Debug` shows whether a secret is set, never the secret.
+#[derive(Clone, PartialEq, Eq, Default)]
+pub struct AppSettings {
+    /// HS256 secret.
+    pub jwt_secret: Option<Vec<u8>>,
+    /// Where RS256/ES256 keys are fetched from (RFC 7517).
+    pub jwks_url: Option<String>,
+    /// RS256/ES256 keys given directly: a JWK set as JSON.
+    pub jwks: Option<String>,
+}
+
+impl std::fmt::Debug for AppSettings {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("AppSettings")
+            .field("jwt_secret", &self.jwt_secret.as_ref().map(|_| "set"))
+            .field("jwks_url", &self.jwks_url)
+            .field("jwks", &self.jwks.as_ref().map(|_| "set"))
+            .finish()
+    }
+}
+
+/// SHA-256 of an API key: keys are 256-bit random (or as strong as the operator chose), so a fast
+/// hash is enough and a lookup needs no salt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct KeyHash(pub [u8; 32]);
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Key {
+    pub id: KeyId,
+    pub app: AppId,
+    /// What the operator calls it.
+    pub name: String,
+    pub hash: KeyHash,
+    pub scopes: Scopes,
+    pub created_at: Timestamp,
+}
+
+#[derive(Debug, Clone)]
+pub struct NewKey {
+    pub app: AppId,
+    pub name: String,
+    pub hash: KeyHash,
+    pub scopes: Scopes,
+}
+
+/// Apps and keys are few and change rarely: callers hold all of them in memory.
+#[async_trait::async_trait]
+pub trait Apps: Send + Sync {
+    /// All apps, by id.
+    async fn apps(&self) -> Result<Vec<App>, Error>;
+    /// [`Error::Exists`] if the name is taken.
+    async fn create_app(&self, name: AppName, settings: AppSettings, now: Timestamp) -> Result<App, Error>;
+    async fn update_app(&self, app: AppId, settings: AppSettings) -> Result<App, Error>;
+    /// Removes the app with everything it owns.
+    async fn delete_app(&self, app: AppId) -> Result<(), Error>;
+    /// All keys of all apps that are not revoked.
+    async fn keys(&self) -> Result<Vec<Key>, Error>;
+    /// [`Error::Exists`] if the hash is known (a key given by the environment on a second start).
+    async fn create_key(&self, key: NewKey, now: Timestamp) -> Result<Key, Error>;
+    async fn revoke_key(&self, app: AppId, key: KeyId) -> Result<(), Error>;
+    /// The named secret; `fresh` becomes it if there is none yet. Concurrent first calls agree.
+    async fn secret(&self, name: &str, fresh: Vec<u8>) -> Result<Vec<u8>, Error>;
+}

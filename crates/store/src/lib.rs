@@ -1,0 +1,71 @@
+//! What must survive a crash: apps and keys, devices and their subscriptions, inboxes, topic logs,
+//! notifications and what became of them.
+//!
+//! ```text
+//!              ┌ Apps · Devices · Notifications · Sessions · Topics · Maintenance ┐
+//!   callers ──►│                    traits, one file each                        │
+//!              └──────────────┬───────────────────────────────────────────────────┘
+//!                             ▼
+//!            sqlite: one writer thread (group commit) + a pool of reader threads
+//! ```
+//!
+//! Reading order: [`app`], [`device`], [`notification`], [`session`], [`topic`], [`maintenance`],
+//! then [`sqlite`]. [`conformance`] holds every promise made here as a test that any
+//! implementation has to pass.
+//!
+//! Promises that hold for every method: what a call reports as done is on stable storage, unless the
+//! method says otherwise; a call that fails has changed nothing; a call names the tenant it acts
+//! for and never sees another's rows; all futures are cancel-safe in the sense that dropping one
+//! neither undoes nor repeats the work, it only forgets the answer.
+
+pub mod app;
+pub mod conformance;
+pub mod device;
+pub mod maintenance;
+pub mod notification;
+pub mod session;
+pub mod sqlite;
+pub mod topic;
+
+pub use app::{App, AppSettings, Apps, Key, KeyHash, NewKey};
+pub use device::{Attributes, Device, DeviceChange, DeviceFilter, Devices, Registration};
+pub use maintenance::{Maintenance, Pruned};
+pub use notification::{
+    Accept, Accepted, Cancelled, Done, Idempotency, NotificationState, Notifications, OutcomePart, State, Trace,
+    TraceStep,
+};
+pub use session::{Ack, Backlog, BacklogPage, Head, LoggedIn, Login, LoginRefused, Recover, Sessions};
+pub use sqlite::Sqlite;
+pub use topic::{TopicState, Topics};
+
+/// Everything a node keeps.
+pub trait Store: Apps + Devices + Notifications + Sessions + Topics + Maintenance {}
+impl<T: Apps + Devices + Notifications + Sessions + Topics + Maintenance> Store for T {}
+
+/// Why the store did not do it, by what the caller does next.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum Error {
+    /// A bounded queue is full: tell the client to come back.
+    #[error("the store has more work than it can take now")]
+    Overloaded,
+    /// No space left: nothing was changed; reads go on.
+    #[error("the disk is full")]
+    Full,
+    /// Such a thing exists already.
+    #[error("it exists already")]
+    Exists,
+    #[error("it does not exist")]
+    NotFound,
+    /// The same idempotency key came with another body.
+    #[error("the idempotency key was used with another request")]
+    IdempotencyConflict,
+    /// A bound of `types::limits` would be passed; the text names it.
+    #[error("{0}")]
+    Limit(String),
+    /// The engine failed. The text is for the log, never for a client.
+    #[error("the store failed: {0}")]
+    Engine(String),
+    /// The store is shutting down.
+    #[error("the store is closed")]
+    Closed,
+}

@@ -1,0 +1,139 @@
+//! Accepting notifications, and what became of them.
+
+use std::sync::Arc;
+
+use noroshi_types::{AppId, DeviceId, DeviceNum, Message, NotificationId, Outcome, Request, Timestamp};
+
+use crate::Error;
+
+/// A request to accept. The store gives it its id, in commit order: of two accepted notifications
+/// the one with the smaller id was committed first.
+#[derive(Debug, Clone)]
+pub struct Accept {
+    pub app: AppId,
+    pub request: Request,
+    pub now: Timestamp,
+    pub idempotency: Option<Idempotency>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Idempotency {
+    pub key: Box<str>,
+    /// SHA-256 of the request body.
+    pub body_hash: [u8; 32],
+}
+
+#[derive(Debug, Clone)]
+pub struct Accepted {
+    /// What to deliver now.
+    pub message: Arc<Message>,
+    /// How many were named; none for topics, conditions and everyone.
+    pub targets: Option<u64>,
+    /// Inbox rows written.
+    pub kept: u64,
+    /// An earlier request with the same idempotency key was answered: deliver nothing.
+    pub replayed: bool,
+}
+
+/// Called on the writer's thread, in commit order, after the commit is on stable storage: whoever
+/// hands messages on from here keeps the order of every inbox and every topic. Must not block.
+pub type Done = Box<dyn FnOnce(Result<Accepted, Error>) + Send>;
+
+/// `count` devices had the same outcome at the same time. `devices` is sorted and may be shorter
+/// than `count` where devices are not known (an unknown user) or too many to keep.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OutcomePart {
+    pub id: NotificationId,
+    pub outcome: Outcome,
+    pub at: Timestamp,
+    pub devices: Vec<DeviceNum>,
+    pub count: u64,
+}
+
+/// Where a notification stands as a whole.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum State {
+    /// Some devices still have it in their inbox, or it is in a topic's log, and the ttl has not ended.
+    Pending,
+    /// Nothing more will happen.
+    Done,
+    Cancelled,
+    Expired,
+}
+
+#[derive(Debug, Clone)]
+pub struct NotificationState {
+    pub message: Arc<Message>,
+    pub request: RequestSummary,
+    pub state: State,
+    /// Sums of the recorded parts, in the order of [`Outcome::ALL`], zeros left out.
+    pub counts: Vec<(Outcome, u64)>,
+}
+
+/// What of the request is worth showing later.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RequestSummary {
+    /// `users`, `devices`, `topic`, `condition` or `everyone`.
+    pub target: &'static str,
+    /// The topic's name or the condition's text.
+    pub target_text: Option<String>,
+    pub targets: Option<u64>,
+    pub collapse_key: Option<String>,
+    pub retain: bool,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TraceStep {
+    pub at: Timestamp,
+    pub outcome: Outcome,
+}
+
+/// One notification on one device.
+#[derive(Debug, Clone)]
+pub struct Trace {
+    /// In order of time, then of the outcome's code.
+    pub steps: Vec<TraceStep>,
+    /// It is in the device's inbox now.
+    pub in_inbox: bool,
+    /// The notification's topic, if any, is one the device durably subscribes to.
+    pub subscribed: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Cancelled {
+    /// Inbox rows removed.
+    pub removed: u64,
+}
+
+#[async_trait::async_trait]
+pub trait Notifications: Send + Sync {
+    /// Keeps what must survive and then calls `done`, in one round trip whatever the number of
+    /// targets:
+    /// - `stored` to users, devices or a condition: an inbox row for every device, the newest
+    ///   [`crate::sqlite::Options::inbox_rows`] of a device kept; rows of the same collapse key are
+    ///   replaced; recorded as [`Outcome::Kept`], [`Outcome::Collapsed`], [`Outcome::Evicted`];
+    ///   users and devices that do not exist as [`Outcome::Unknown`].
+    /// - to a topic or everyone: the next offset, a row in the topic's log if `stored`, the retained
+    ///   message if `retain`. With a collapse key the older rows of that key leave the log.
+    /// - anything else: the notification itself and the idempotency key.
+    fn accept(&self, accept: Accept, done: Done);
+
+    /// For what nothing but its trace survives of (`active` and `connected` to users or devices
+    /// without an idempotency key): gives an id now and writes the notification behind, without
+    /// waiting. The row is lost in a crash; it is left out and counted when the writer is behind.
+    fn note(&self, accept: Accept) -> Accepted;
+
+    /// Records outcomes behind, without waiting; lost in a crash, left out and counted when the
+    /// writer is behind.
+    fn record(&self, parts: Vec<OutcomePart>);
+
+    async fn notification(&self, app: AppId, id: NotificationId, now: Timestamp)
+    -> Result<Option<NotificationState>, Error>;
+
+    /// None if there is no such notification or device.
+    async fn trace(&self, app: AppId, id: NotificationId, device: &DeviceId) -> Result<Option<Trace>, Error>;
+
+    /// Removes what is not confirmed yet: inbox rows, the log row, the retained message.
+    /// [`Error::NotFound`] if there is none.
+    async fn cancel(&self, app: AppId, id: NotificationId, now: Timestamp) -> Result<Cancelled, Error>;
+}

@@ -1,0 +1,123 @@
+//! What a connection needs from the store: the log-in, its backlog, and confirmations.
+
+use std::sync::Arc;
+
+use noroshi_types::{AppId, DeviceId, DeviceNum, Message, NotificationId, Position, Timestamp, Topic, UserId};
+
+use crate::Error;
+
+/// One device that logs in. Its token was verified before; what is left to check is whether the
+/// device exists and the token is not revoked.
+#[derive(Debug, Clone)]
+pub struct Login {
+    pub app: AppId,
+    pub device: DeviceId,
+    /// Of an app JWT: the device is made, or moved to this user, where needed.
+    pub user: Option<UserId>,
+    /// An app JWT makes its device on first use; a device token never does.
+    pub create: bool,
+    /// The version in a device token, compared with the device's.
+    pub token_version: Option<u32>,
+    /// Durable subscriptions that the token names.
+    pub topics: Vec<Topic>,
+    /// Subscriptions of this connection only.
+    pub session_topics: Vec<Topic>,
+    /// Everything up to here was seen (SSE `Last-Event-ID`): the backlog starts behind it, also for
+    /// session topics.
+    pub resume: Option<NotificationId>,
+    pub now: Timestamp,
+}
+
+/// Why a log-in is not possible.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LoginRefused {
+    /// No such device, or its tokens were revoked.
+    Revoked,
+    /// More topics than a device may have.
+    TooManyTopics,
+}
+
+#[derive(Debug, Clone)]
+pub struct LoggedIn {
+    pub num: DeviceNum,
+    pub user: Option<UserId>,
+    /// Durable subscriptions with `$everyone`, and the session topics.
+    pub topics: Vec<Topic>,
+    pub page: BacklogPage,
+}
+
+/// Asks for the next page of what a device has not confirmed: its inbox and the `stored` messages
+/// of its durable subscriptions.
+#[derive(Debug, Clone)]
+pub struct Backlog {
+    pub app: AppId,
+    pub device: DeviceNum,
+    /// Only what came after this one.
+    pub after: Option<NotificationId>,
+    /// Session topics that take part because the log-in named a position to resume from.
+    pub session_topics: Vec<Topic>,
+    pub now: Timestamp,
+}
+
+/// Asks for the `stored` messages of one topic since a position.
+#[derive(Debug, Clone)]
+pub struct Recover {
+    pub app: AppId,
+    pub topic: Topic,
+    /// None: from the present on; only the retained message and the head are answered.
+    pub since: Option<Position>,
+    /// The retained message is wanted too.
+    pub retained: bool,
+    pub now: Timestamp,
+}
+
+/// A page of messages, oldest first. All of a page is one consistent read.
+#[derive(Debug, Clone, Default)]
+pub struct BacklogPage {
+    /// Retained messages of the topics (first page only), those also in `messages` left out.
+    pub retained: Vec<Arc<Message>>,
+    /// At most `types::limits::BACKLOG_PAGE`, by id, none expired.
+    pub messages: Vec<Arc<Message>>,
+    /// For every topic read: how far the log reached when this was read.
+    pub heads: Vec<Head>,
+    /// There is more behind the last of `messages`.
+    pub more: bool,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Head {
+    pub topic: Topic,
+    /// The last offset given out, whether stored or not.
+    pub position: Position,
+    /// False if `stored` messages behind the place asked for have left the log (trimmed, expired,
+    /// cancelled), or the epoch is another: the client cannot know all it missed.
+    pub complete: bool,
+}
+
+/// A device confirms notifications.
+#[derive(Debug, Clone)]
+pub struct Ack {
+    pub device: DeviceNum,
+    pub ids: Vec<NotificationId>,
+}
+
+#[async_trait::async_trait]
+pub trait Sessions: Send + Sync {
+    /// Logs in many devices with one read, and one write if some of them have to be made or changed.
+    /// Answers in order.
+    async fn log_in(&self, logins: Vec<Login>) -> Result<Vec<Result<LoggedIn, LoginRefused>>, Error>;
+
+    async fn backlog(&self, backlog: Backlog) -> Result<BacklogPage, Error>;
+
+    /// `more` is set when the page is full: ask again since the last message's position.
+    async fn recover(&self, recover: Recover) -> Result<BacklogPage, Error>;
+
+    /// Removes inbox rows; for topic messages moves the device's position forward (never back). Ids
+    /// that are not this device's are ignored. Records [`noroshi_types::Outcome::Acked`] for what
+    /// was outstanding. Returns how many that were.
+    async fn ack(&self, acks: Vec<Ack>, now: Timestamp) -> Result<u64, Error>;
+
+    /// The oldest `limit` messages of the inbox and how many there are in all.
+    async fn inbox(&self, app: AppId, device: &DeviceId, limit: usize, now: Timestamp)
+    -> Result<(Vec<Arc<Message>>, u64), Error>;
+}

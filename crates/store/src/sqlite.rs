@@ -1,0 +1,3 @@
+//! SQLite.
+pub struct Sqlite;
+pub struct Options { pub inbox_rows: u32 }

@@ -1,0 +1,1 @@
+//! Metrics registry and structured logs

@@ -1,0 +1,1 @@
+//! Test support: a running node, HTTP and WebSocket clients

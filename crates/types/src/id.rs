@@ -1,0 +1,139 @@
+//! Identifiers. Each is its own type, so a user can never be passed where a device is expected.
+//! Text ids are bounded, free of control characters and cheap to move; numeric ids are the store's
+//! own short names and never leave a node.
+
+use std::fmt;
+
+use crate::{Invalid, limits};
+
+/// The store's number of an app (tenant).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct AppId(pub u32);
+
+/// The store's number of a device, unique over all apps and never used twice.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct DeviceNum(pub u64);
+
+/// The store's number of an API key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct KeyId(pub u64);
+
+/// What outlives a socket: unique within one run of a node, shown as 16 hex digits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct SessionId(pub u64);
+
+impl fmt::Display for SessionId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:016x}", self.0)
+    }
+}
+
+/// A notification: UUIDv7 (RFC 9562 §5.7), so ids sort by the time they were accepted.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct NotificationId(pub uuid::Uuid);
+
+impl NotificationId {
+    pub fn parse(text: &str) -> Result<Self, Invalid> {
+        uuid::Uuid::try_parse(text).map(Self).map_err(|_| Invalid::new("a notification id is a UUID"))
+    }
+
+    pub fn as_bytes(&self) -> &[u8; 16] {
+        self.0.as_bytes()
+    }
+
+    pub fn from_bytes(bytes: [u8; 16]) -> Self {
+        Self(uuid::Uuid::from_bytes(bytes))
+    }
+}
+
+impl fmt::Display for NotificationId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.as_hyphenated().fmt(f)
+    }
+}
+
+impl fmt::Debug for NotificationId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+macro_rules! text_id {
+    ($(#[$doc:meta])* $name:ident, $what:literal, $max:expr, $check:expr) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        pub struct $name(Box<str>);
+
+        impl $name {
+            /// Checks length and characters before anything is allocated.
+            pub fn parse(text: &str) -> Result<Self, Invalid> {
+                let check: fn(&str) -> Result<(), &'static str> = $check;
+                if text.is_empty() || text.len() > $max {
+                    return Err(Invalid::new(format!("{} is 1 to {} bytes long, got {}", $what, $max, text.len())));
+                }
+                check(text).map_err(|rule| Invalid::new(format!("{} {rule}", $what)))?;
+                Ok(Self(text.into()))
+            }
+
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(&self.0)
+            }
+        }
+    };
+}
+
+fn no_control(text: &str) -> Result<(), &'static str> {
+    match text.chars().any(char::is_control) {
+        true => Err("must not contain control characters"),
+        false => Ok(()),
+    }
+}
+
+fn slug(text: &str) -> Result<(), &'static str> {
+    match text.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-') {
+        true => Ok(()),
+        false => Err("may contain a-z, 0-9 and '-' only"),
+    }
+}
+
+text_id!(
+    /// The person, in the app's own words.
+    UserId, "a user id", limits::USER_ID_BYTES_MAX, no_control
+);
+text_id!(
+    /// One installed app.
+    DeviceId, "a device id", limits::DEVICE_ID_BYTES_MAX, no_control
+);
+text_id!(
+    /// A tenant's name, as operators type it.
+    AppName, "an app name", limits::APP_NAME_BYTES_MAX, slug
+);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_id_has_a_length_and_no_control_characters() {
+        assert!(UserId::parse("u1").is_ok());
+        assert!(UserId::parse("日本").is_ok());
+        assert!(UserId::parse("").is_err());
+        assert!(UserId::parse(&"x".repeat(limits::USER_ID_BYTES_MAX + 1)).is_err());
+        assert!(UserId::parse("a\nb").is_err());
+        assert!(AppName::parse("my-app-2").is_ok());
+        assert!(AppName::parse("My App").is_err());
+    }
+
+    #[test]
+    fn a_notification_id_is_a_uuid() {
+        let text = "01890a5d-ac96-774b-bcce-b302099a8057";
+        assert_eq!(NotificationId::parse(text).map(|id| id.to_string()), Ok(text.to_owned()));
+        assert!(NotificationId::parse("n1").is_err());
+    }
+}

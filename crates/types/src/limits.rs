@@ -1,0 +1,86 @@
+//! Every bound, with its reason. Those an operator may change are defaults here and settable in the
+//! configuration; the others are part of the contract.
+
+use std::time::Duration;
+
+// -- the contract -----------------------------------------------------------------------------
+
+/// Long enough for any identity provider's subject (OpenID Connect allows 255).
+pub const USER_ID_BYTES_MAX: usize = 255;
+/// A UUID is 36; the rest is room for the app's own scheme.
+pub const DEVICE_ID_BYTES_MAX: usize = 128;
+pub const APP_NAME_BYTES_MAX: usize = 64;
+/// FCM and MQTT bridges both stay below it; one length byte in an index.
+pub const TOPIC_BYTES_MAX: usize = 255;
+/// Durable and session subscriptions of one device, together: FCM's bound is 2,000 an app instance.
+pub const TOPICS_PER_DEVICE_MAX: usize = 1_000;
+/// The name of the topic that every device of an app subscribes to.
+pub const EVERYONE_TOPIC: &str = "$everyone";
+/// FCM allows five topics in a condition.
+pub const CONDITION_TOPICS_MAX: usize = 5;
+pub const CONDITION_BYTES_MAX: usize = 2_048;
+/// Recursion bound; five topics never need it.
+pub const CONDITION_DEPTH_MAX: usize = 32;
+/// Users or devices in one request.
+pub const TARGETS_MAX: usize = 10_000;
+pub const PRESENCE_USERS_MAX: usize = 1_000;
+/// Lines of `POST /v1/notifications/batch` and `POST /v1/devices/batch`.
+pub const BATCH_LINES_MAX: usize = 10_000;
+/// FCM's maximum, and long enough for every other service.
+pub const TTL_MAX: Duration = Duration::from_secs(28 * 86_400);
+pub const TTL_DEFAULT: Duration = Duration::from_secs(7 * 86_400);
+/// APNs' `apns-collapse-id`.
+pub const COLLAPSE_KEY_BYTES_MAX: usize = 64;
+pub const IDEMPOTENCY_KEY_BYTES_MAX: usize = 255;
+pub const IDEMPOTENCY_WINDOW: Duration = Duration::from_secs(86_400);
+/// `title`, `body`, `image`, `url` together, and `apns`/`fcm`/`webpush` each: a push service takes 4 KiB.
+pub const NOTIFICATION_BYTES_MAX: usize = 4_096;
+pub const TAGS_MAX: usize = 50;
+pub const TAG_BYTES_MAX: usize = 255;
+/// Locale, timezone, app version.
+pub const ATTRIBUTE_BYTES_MAX: usize = 64;
+pub const PUSH_TOKEN_BYTES_MAX: usize = 4_096;
+pub const ACK_IDS_MAX: usize = 1_000;
+pub const INBOX_PAGE_MAX: usize = 1_000;
+
+// -- defaults of the configuration --------------------------------------------------------------
+
+/// `data` of a notification.
+pub const DATA_BYTES: usize = 4_096;
+/// A request body: 10,000 lines of a batch at 4 KiB would be 40 MiB; 16 MiB is what one request may
+/// hold in memory.
+pub const BODY_BYTES: usize = 16 << 20;
+/// Request line and headers on the gateway port.
+pub const HEAD_BYTES: usize = 16 << 10;
+pub const HEADERS: usize = 64;
+/// One message from a device: acks of 1,000 ids at 39 bytes are 39 KB.
+pub const CLIENT_MESSAGE_BYTES: usize = 64 << 10;
+/// Frames a second of one connection, averaged over the burst.
+pub const FRAMES_PER_SECOND: u32 = 50;
+pub const FRAMES_BURST: u32 = 200;
+/// New connections a second of one node; above it clients are told to come back.
+pub const CONNECTS_PER_SECOND: u32 = 20_000;
+/// A token has to arrive within this time of the connection.
+pub const AUTH_TIMEOUT: Duration = Duration::from_secs(10);
+/// A request head has to be complete within this time of its first byte.
+pub const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
+/// How often the server pings: below the 5 minutes after which common NAT tables forget TCP.
+pub const PING_INTERVAL: Duration = Duration::from_secs(240);
+/// How long after a ping something must be heard.
+pub const PING_TIMEOUT: Duration = Duration::from_secs(20);
+/// Unsent bytes of one connection above which `active` and `connected` messages are dropped.
+pub const SEND_QUEUE_SOFT_BYTES: usize = 64 << 10;
+/// Unsent bytes of one connection above which it is closed as a slow consumer.
+pub const SEND_QUEUE_BYTES: usize = 256 << 10;
+/// A connection whose unsent bytes do not move for this long is closed as a slow consumer.
+pub const SEND_STALL: Duration = Duration::from_secs(30);
+/// Rows kept for one device; the oldest make room.
+pub const INBOX_ROWS: u32 = 1_000;
+/// Stored messages kept of one topic.
+pub const TOPIC_LOG_ROWS: u64 = 10_000;
+/// Messages read from the store at once for one device that catches up.
+pub const BACKLOG_PAGE: usize = 100;
+/// How long a notification's trace is kept after it was accepted.
+pub const TRACE_RETENTION: Duration = Duration::from_secs(3 * 86_400);
+/// Lifetime of a device token.
+pub const DEVICE_TOKEN_TTL: Duration = Duration::from_secs(30 * 86_400);

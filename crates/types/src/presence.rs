@@ -1,0 +1,22 @@
+//! Whether a device or user can hear us now.
+
+/// What a connection says of itself; the presence of a user is the highest of its devices.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Presence {
+    /// No connection.
+    Offline,
+    /// Connected, not in use.
+    Idle,
+    /// Connected and in use; a new connection is active until it says otherwise.
+    Active,
+}
+
+impl Presence {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Presence::Offline => "offline",
+            Presence::Idle => "idle",
+            Presence::Active => "active",
+        }
+    }
+}

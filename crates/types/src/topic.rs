@@ -1,0 +1,107 @@
+//! Topics and positions in a topic's log.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::{Invalid, limits};
+
+/// A pub-sub address. UTF-8 without control characters and without the wildcards `+` and `#`, so
+/// every topic is also a valid MQTT topic name (MQTT 5 §4.7); names starting with `$` are the
+/// service's own. Cloning is cheap.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Topic(Arc<str>);
+
+impl Topic {
+    pub fn parse(text: &str) -> Result<Self, Invalid> {
+        if text.is_empty() || text.len() > limits::TOPIC_BYTES_MAX {
+            return Err(Invalid::new(format!(
+                "a topic is 1 to {} bytes long, got {}",
+                limits::TOPIC_BYTES_MAX,
+                text.len()
+            )));
+        }
+        if text.starts_with('$') {
+            return Err(Invalid::new("a topic must not start with '$', which is reserved"));
+        }
+        if text.chars().any(|c| c.is_control() || c == '+' || c == '#') {
+            return Err(Invalid::new("a topic must not contain control characters, '+' or '#'"));
+        }
+        Ok(Self(text.into()))
+    }
+
+    /// The topic that every device of an app subscribes to durably.
+    pub fn everyone() -> Self {
+        Self(limits::EVERYONE_TOPIC.into())
+    }
+
+    pub fn is_everyone(&self) -> bool {
+        &*self.0 == limits::EVERYONE_TOPIC
+    }
+
+    /// For names read back from the store, where only checked ones were written.
+    pub fn from_trusted(text: &str) -> Self {
+        Self(text.into())
+    }
+
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for Topic {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// One life of a topic's log, drawn at random when the topic is first used. Offsets of different
+/// epochs cannot be compared: a client that comes with another epoch has missed everything.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Epoch(pub u32);
+
+impl Epoch {
+    pub fn parse(text: &str) -> Result<Self, Invalid> {
+        let wrong = || Invalid::new("an epoch is 8 hex digits");
+        if text.len() != 8 || !text.bytes().all(|b| b.is_ascii_hexdigit()) {
+            return Err(wrong());
+        }
+        u32::from_str_radix(text, 16).map(Self).map_err(|_| wrong())
+    }
+}
+
+impl fmt::Display for Epoch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:08x}", self.0)
+    }
+}
+
+/// A place in a topic's log: everything up to and including `offset` is behind it. Offsets start
+/// at 1, so offset 0 is the place before the first message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Position {
+    pub epoch: Epoch,
+    pub offset: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_topic_has_limits() {
+        assert!(Topic::parse("news/日本").is_ok());
+        for bad in ["", "$everyone", "a+b", "a/#", "a\0b", &"x".repeat(256)] {
+            assert!(Topic::parse(bad).is_err(), "{bad:?}");
+        }
+        assert!(Topic::parse(&"x".repeat(255)).is_ok());
+    }
+
+    #[test]
+    fn an_epoch_is_eight_hex_digits() {
+        assert_eq!(Epoch::parse("0000002a"), Ok(Epoch(42)));
+        assert_eq!(Epoch(42).to_string(), "0000002a");
+        for bad in ["", "2a", "+000002a", "0000002g", "0000002a0"] {
+            assert!(Epoch::parse(bad).is_err(), "{bad}");
+        }
+    }
+}
