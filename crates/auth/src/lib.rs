@@ -1,1 +1,40 @@
-//! Who may do what: API keys, device tokens, app JWTs
+//! Who may do what: API keys of providers, device tokens and app JWTs of consumers.
+//!
+//! ```text
+//!   Authorization: Bearer … ──► Auth::key ────► Access   (app + scopes)
+//!   device token or app JWT ──► Auth::device ─► Identity (app + device)
+//!                                  │
+//!              Snapshot (apps, keys, JWK sets: all in memory, swapped when they change)
+//! ```
+//!
+//! Everything is decided locally, without the store: apps and keys are few and held in memory;
+//! whether a device token was revoked is decided by the log-in, which reads the device anyway.
+//!
+//! Reading order: [`key`], [`token`], [`jwt`], [`jwks`], then [`Auth`] which puts them together.
+
+pub mod jwks;
+pub mod jwt;
+pub mod key;
+pub mod token;
+
+mod auth;
+
+pub use auth::{Access, Auth, Identity};
+pub use key::ApiKey;
+
+/// Why a credential was refused. The text is public and never contains the credential.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Refused {
+    #[error("no credential was given")]
+    Missing,
+    #[error("the credential is not known")]
+    Unknown,
+    #[error("the token is malformed: {0}")]
+    Malformed(&'static str),
+    #[error("the token's signature does not verify")]
+    Signature,
+    #[error("the token has expired")]
+    Expired,
+    #[error("the token is not valid yet")]
+    NotYet,
+}

@@ -1,1 +1,29 @@
-//! The decisions: recipients, presence gate, live or inbox, receipts, traces
+//! The decisions: who is meant, who hears it live, who finds it in the inbox; confirmations; and
+//! what is told afterwards.
+//!
+//! ```text
+//!   api ──► Delivery::publish ──► Store::accept ──(commit order)──► Edge::deliver ──► shards
+//!   gateway ──► Delivery::log_in / backlog / recover ──► Store       (batched)
+//!   gateway ──► Delivery::ack ──► coalesced ──► Store::ack
+//!   gateway ──► Delivery::outcomes ──► metrics + Store::record
+//! ```
+//!
+//! Reading order: [`edge`] (the trait the gateway implements), [`publish`], [`ack`], [`service`]
+//! (background work), [`metrics`].
+//!
+//! Invariant: `Edge::deliver` for what is kept is called from the store's completion, which runs in
+//! commit order; that alone gives every inbox and every topic its order.
+
+pub mod ack;
+pub mod clock;
+pub mod edge;
+pub mod metrics;
+pub mod publish;
+pub mod service;
+
+mod delivery;
+
+pub use clock::Clock;
+pub use delivery::{Delivery, Error};
+pub use edge::{Edge, Session};
+pub use publish::Receipt;

@@ -11,7 +11,8 @@ use crate::Error;
 #[derive(Debug, Clone)]
 pub struct Accept {
     pub app: AppId,
-    pub request: Request,
+    /// Shared with whoever delivers it: ten thousand targets are not copied.
+    pub request: Arc<Request>,
     pub now: Timestamp,
     pub idempotency: Option<Idempotency>,
 }

@@ -1,0 +1,163 @@
+//! The handle that the API and the gateway hold.
+
+use std::sync::{Arc, OnceLock};
+
+use noroshi_store::{Backlog, BacklogPage, LoggedIn, Login, LoginRefused, OutcomePart, Recover, Store};
+use noroshi_types::{AppId, DeviceId, DeviceNum, NotificationId, Presence, Topic, UserId};
+use tokio::runtime::Handle;
+
+use crate::ack::AckQueue;
+use crate::edge::{Edge, Session};
+use crate::metrics::Metrics;
+use crate::{Clock, service};
+
+/// Why a decision could not be carried out.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum Error {
+    /// The store or the shards are behind: come back in a moment.
+    #[error("the node has more work than it can take now")]
+    Overloaded,
+    #[error(transparent)]
+    Store(#[from] noroshi_store::Error),
+}
+
+/// Everything a request or a connection may ask for. Shared as `Arc<Delivery>`.
+pub struct Delivery {
+    pub(crate) store: Arc<dyn Store>,
+    /// Set once, when the gateway stands: it needs this handle to be built.
+    pub(crate) edge: OnceLock<Arc<dyn Edge>>,
+    pub(crate) clock: Clock,
+    pub(crate) metrics: Metrics,
+    pub(crate) acks: AckQueue,
+    runtime: Handle,
+}
+
+impl Delivery {
+    /// `runtime` runs what the shards ask for: they have no tokio of their own.
+    pub fn new(store: Arc<dyn Store>, clock: Clock, metrics: Metrics, runtime: Handle) -> Arc<Self> {
+        Arc::new(Self { store, edge: OnceLock::new(), clock, metrics, acks: AckQueue::new(), runtime })
+    }
+
+    /// Connects the gateway. Until then nothing is delivered live. A second call is ignored.
+    pub fn attach(&self, edge: Arc<dyn Edge>) {
+        let _ = self.edge.set(edge);
+    }
+
+    pub fn clock(&self) -> &Clock {
+        &self.clock
+    }
+
+    pub fn store(&self) -> &Arc<dyn Store> {
+        &self.store
+    }
+
+    pub(crate) fn edge(&self) -> Option<&Arc<dyn Edge>> {
+        self.edge.get()
+    }
+
+    // -- for the gateway: called on shards, never waits, answers through `reply` on another thread --
+
+    /// Logs in a batch of devices with one store round trip.
+    pub fn log_in(
+        &self,
+        logins: Vec<Login>,
+        reply: impl FnOnce(Result<Vec<Result<LoggedIn, LoginRefused>>, Error>) + Send + 'static,
+    ) {
+        let store = self.store.clone();
+        self.runtime.spawn(async move { reply(store.log_in(logins).await.map_err(Error::from)) });
+    }
+
+    /// The next page of a device's backlog.
+    pub fn backlog(&self, backlog: Backlog, reply: impl FnOnce(Result<BacklogPage, Error>) + Send + 'static) {
+        let store = self.store.clone();
+        self.runtime.spawn(async move { reply(store.backlog(backlog).await.map_err(Error::from)) });
+    }
+
+    /// What a topic holds since a position.
+    pub fn recover(&self, recover: Recover, reply: impl FnOnce(Result<BacklogPage, Error>) + Send + 'static) {
+        let store = self.store.clone();
+        self.runtime.spawn(async move { reply(store.recover(recover).await.map_err(Error::from)) });
+    }
+
+    /// A device confirmed notifications. Kept in memory for some milliseconds and written together
+    /// with others; a crash in between repeats them, with the same ids.
+    pub fn ack(&self, device: DeviceNum, ids: Vec<NotificationId>) {
+        self.acks.push(device, ids, &self.metrics);
+    }
+
+    /// What became of a message on the devices of one shard.
+    pub fn outcomes(&self, parts: Vec<OutcomePart>) {
+        self.metrics.count_outcomes(&parts);
+        self.store.record(parts);
+    }
+
+    // -- for the API -------------------------------------------------------------------------------
+
+    /// Confirms at once: when this returns, the confirmation is durable. Returns how many of the ids
+    /// were outstanding.
+    pub async fn ack_now(&self, device: DeviceNum, ids: Vec<NotificationId>) -> Result<u64, Error> {
+        self.write_acks(vec![noroshi_store::Ack { device, ids }]).await
+    }
+
+    /// The sessions of each user, in the order asked.
+    pub fn sessions(&self, app: AppId, users: &[UserId]) -> Vec<Vec<Session>> {
+        self.edge().map_or_else(|| vec![Vec::new(); users.len()], |edge| edge.sessions(app, users))
+    }
+
+    pub fn session(&self, app: AppId, device: &DeviceId) -> Option<Session> {
+        self.edge().and_then(|edge| edge.session(app, device))
+    }
+
+    /// False if the device is not connected.
+    pub fn set_presence(&self, app: AppId, device: &DeviceId, presence: Presence) -> bool {
+        self.edge().is_some_and(|edge| edge.set_presence(app, device, presence))
+    }
+
+    /// Connections that hear the topic now.
+    pub fn topic_sessions(&self, app: AppId, topic: &Topic) -> u64 {
+        self.edge().map_or(0, |edge| edge.topic_sessions(app, topic))
+    }
+
+    /// Subscribes durably, also on an open connection. True if it is new.
+    pub async fn subscribe(&self, app: AppId, device: &DeviceId, topic: &Topic) -> Result<bool, Error> {
+        let new = self.store.subscribe(app, device, topic, self.clock.now()).await?;
+        if let Some(edge) = self.edge() {
+            edge.subscribe(app, device, topic);
+        }
+        Ok(new)
+    }
+
+    /// True if there was a subscription.
+    pub async fn unsubscribe(&self, app: AppId, device: &DeviceId, topic: &Topic) -> Result<bool, Error> {
+        let was = self.store.unsubscribe(app, device, topic).await?;
+        if let Some(edge) = self.edge() {
+            edge.unsubscribe(app, device, topic);
+        }
+        Ok(was)
+    }
+
+    /// Removes a device and ends its connection.
+    pub async fn delete_device(&self, app: AppId, device: &DeviceId) -> Result<(), Error> {
+        self.store.delete_device(app, device).await?;
+        self.close(app, device);
+        Ok(())
+    }
+
+    /// Revokes a device's tokens and ends its connection.
+    pub async fn revoke_tokens(&self, app: AppId, device: &DeviceId) -> Result<u32, Error> {
+        let version = self.store.revoke_tokens(app, device).await?;
+        self.close(app, device);
+        Ok(version)
+    }
+
+    fn close(&self, app: AppId, device: &DeviceId) {
+        if let Some(edge) = self.edge() {
+            edge.close(app, device, noroshi_types::CloseReason::Revoked);
+        }
+    }
+
+    /// Runs acknowledgements, clean-up and their like until `drain` resolves, then finishes them.
+    pub async fn run(self: Arc<Self>, drain: impl Future<Output = ()> + Send) {
+        service::run(self, drain).await;
+    }
+}

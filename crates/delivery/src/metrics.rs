@@ -1,0 +1,106 @@
+//! What the decisions count. Outcomes are counted and recorded for the trace by the same call
+//! ([`crate::Delivery::outcomes`]), so the two cannot disagree.
+
+use noroshi_store::OutcomePart;
+use noroshi_telemetry::{Histogram, Registry};
+use noroshi_types::{Outcome, Request, Target};
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct AcceptedLabels {
+    target: &'static str,
+    when: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct OutcomeLabels {
+    outcome: &'static str,
+}
+
+#[derive(Debug, Clone)]
+pub struct Metrics {
+    accepted: Family<AcceptedLabels, Counter>,
+    outcomes: Family<OutcomeLabels, Counter>,
+    /// The counters of `outcomes` in the order of [`Outcome::ALL`]: no map on the way of a fan-out.
+    by_outcome: Vec<Counter>,
+    pub(crate) acked_seconds: Histogram,
+    pub(crate) acks_dropped: Counter,
+    pub(crate) refused_overloaded: Counter,
+    pub(crate) pruned: Counter,
+}
+
+impl Metrics {
+    pub fn new(registry: &mut Registry) -> Self {
+        let metrics = Self::unregistered();
+        registry.register("notifications_accepted", "Notifications accepted", metrics.accepted.clone());
+        registry.register("outcomes", "Devices, by what became of a notification", metrics.outcomes.clone());
+        registry.register("acked_seconds", "From accepted to confirmed", metrics.acked_seconds.clone());
+        registry.register("acks_dropped", "Confirmations that were not written", metrics.acks_dropped.clone());
+        registry.register("refused_overloaded", "Requests refused for lack of room", metrics.refused_overloaded.clone());
+        registry.register("pruned_rows", "Expired rows removed from the store", metrics.pruned.clone());
+        metrics
+    }
+
+    pub(crate) fn unregistered() -> Self {
+        let outcomes = Family::<OutcomeLabels, Counter>::default();
+        let by_outcome = Outcome::ALL
+            .iter()
+            .map(|outcome| outcomes.get_or_create_owned(&OutcomeLabels { outcome: outcome.as_str() }))
+            .collect();
+        Self {
+            accepted: Family::default(),
+            outcomes,
+            by_outcome,
+            acked_seconds: Histogram::default(),
+            acks_dropped: Counter::default(),
+            refused_overloaded: Counter::default(),
+            pruned: Counter::default(),
+        }
+    }
+
+    pub(crate) fn count_accepted(&self, request: &Request, kept: u64) {
+        let labels = AcceptedLabels { target: target_name(&request.target), when: request.when.as_str() };
+        self.accepted.get_or_create(&labels).inc();
+        self.outcome(Outcome::Kept).inc_by(kept);
+    }
+
+    pub(crate) fn count_outcomes(&self, parts: &[OutcomePart]) {
+        for part in parts {
+            self.outcome(part.outcome).inc_by(part.count);
+        }
+    }
+
+    pub(crate) fn outcome(&self, outcome: Outcome) -> &Counter {
+        // Codes run from 1 without a gap, in the order of ALL.
+        &self.by_outcome[outcome as usize - 1]
+    }
+}
+
+fn target_name(target: &Target) -> &'static str {
+    match target {
+        Target::Users(_) => "users",
+        Target::Devices(_) => "devices",
+        Target::Topic(_) => "topic",
+        Target::Condition(_) => "condition",
+        Target::Everyone => "everyone",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_outcome_has_its_own_counter() {
+        let metrics = Metrics::unregistered();
+        for outcome in Outcome::ALL {
+            metrics.outcome(outcome).inc_by(outcome as u64);
+        }
+        for outcome in Outcome::ALL {
+            let labels = OutcomeLabels { outcome: outcome.as_str() };
+            assert_eq!(metrics.outcomes.get_or_create(&labels).get(), outcome as u64);
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! From a checked request to accepted and on its way.
+//!
+//! Two ways, one for each promise: what is kept (or consumes a topic's offset, or answers to an
+//! idempotency key) passes through the store's writer and is handed to the edge in commit order;
+//! what is only for who is here now goes to the edge at once and leaves its trace behind.
+
+use std::sync::Arc;
+
+use noroshi_store::{Accept, Accepted, Idempotency, OutcomePart};
+use noroshi_types::{AppId, NotificationId, Outcome, PushMode, Request, Target, When};
+use tokio::sync::oneshot;
+
+use crate::delivery::{Delivery, Error};
+
+/// What a provider is answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Receipt {
+    pub id: NotificationId,
+    /// How many were named; none for topics, conditions and everyone.
+    pub targets: Option<u64>,
+    /// An earlier request with the same idempotency key was answered.
+    pub replayed: bool,
+}
+
+impl Delivery {
+    /// Accepts a request. When this returns a receipt, what must survive is on stable storage and
+    /// what is for connected devices is on its way. Cancel-safe: a dropped future may still have
+    /// accepted it.
+    pub async fn publish(
+        self: &Arc<Self>,
+        app: AppId,
+        request: Request,
+        idempotency: Option<Idempotency>,
+    ) -> Result<Receipt, Error> {
+        if !self.edge().is_none_or(|edge| edge.has_room()) {
+            self.metrics.refused_overloaded.inc();
+            return Err(Error::Overloaded);
+        }
+        let accept = Accept { app, request: Arc::new(request), now: self.clock.now(), idempotency };
+        let accepted = match needs_store(&accept) {
+            true => self.accept(accept).await?,
+            false => self.pass_on(accept),
+        };
+        Ok(Receipt { id: accepted.message.id, targets: accepted.targets, replayed: accepted.replayed })
+    }
+
+    async fn accept(self: &Arc<Self>, accept: Accept) -> Result<Accepted, Error> {
+        let (reply, answer) = oneshot::channel();
+        let delivery = self.clone();
+        let request = accept.request.clone();
+        let done = Box::new(move |result: Result<Accepted, noroshi_store::Error>| {
+            if let Ok(accepted) = &result {
+                delivery.hand_on(accepted, &request);
+            }
+            // The caller may be gone; the notification is accepted all the same.
+            let _ = reply.send(result);
+        });
+        self.store.accept(accept, done);
+        match answer.await {
+            Ok(Ok(accepted)) => Ok(accepted),
+            Ok(Err(noroshi_store::Error::Overloaded)) => {
+                self.metrics.refused_overloaded.inc();
+                Err(Error::Overloaded)
+            }
+            Ok(Err(error)) => Err(error.into()),
+            Err(_) => Err(noroshi_store::Error::Closed.into()),
+        }
+    }
+
+    fn pass_on(&self, accept: Accept) -> Accepted {
+        let request = accept.request.clone();
+        let accepted = self.store.note(accept);
+        self.hand_on(&accepted, &request);
+        accepted
+    }
+
+    fn hand_on(&self, accepted: &Accepted, request: &Request) {
+        if accepted.replayed {
+            return;
+        }
+        self.metrics.count_accepted(request, accepted.kept);
+        if let Some(edge) = self.edge() {
+            edge.deliver(accepted.message.clone(), &request.target);
+        }
+        if request.push.mode != PushMode::Never {
+            // No push service is configured before there are any: said where it is asked why.
+            self.outcomes(vec![OutcomePart {
+                id: accepted.message.id,
+                outcome: Outcome::PushUnconfigured,
+                at: accepted.message.sent_at,
+                devices: Vec::new(),
+                count: accepted.targets.unwrap_or(1),
+            }]);
+        }
+    }
+}
+
+/// Whether anything but a trace has to survive.
+fn needs_store(accept: &Accept) -> bool {
+    let request = &accept.request;
+    let named = matches!(request.target, Target::Users(_) | Target::Devices(_) | Target::Condition(_));
+    request.when == When::Stored || accept.idempotency.is_some() || !named
+}
