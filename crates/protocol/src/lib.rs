@@ -1,1 +1,18 @@
-//! Bytes to packets and each protocol's conversation rules, without IO or a clock
+//! Bytes to packets and packets to bytes: everything a connection says, without a socket, a clock or
+//! randomness. Callers hand in bytes they read and get values; they hand in values and get bytes to
+//! write. Limits are arguments and are checked before anything is allocated.
+//!
+//! ```text
+//!   bytes ── http::parse ──┬─ ws::upgrade ── ws::Decoder ── native::parse_client_frame ── values
+//!                          └─ sse::last_event_id
+//!   Message ── native::message_json ──┬─ ws::text_frame ── bytes
+//!                                     └─ sse::event ────── bytes
+//! ```
+//!
+//! Reading order: [`http`], [`ws`], [`native`], [`sse`]. Transport and conversation are two axes: `ws`
+//! knows nothing of the JSON inside, `native` nothing of frames.
+
+pub mod http;
+pub mod native;
+pub mod sse;
+pub mod ws;

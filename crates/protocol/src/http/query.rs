@@ -1,0 +1,33 @@
+//! Query strings: `name=value` pairs, percent-encoded UTF-8, with `+` for a space as HTML forms and
+//! `URLSearchParams` write it. A `%` that starts no escape stands for itself.
+
+use std::borrow::Cow;
+
+/// The first value of `name`; an empty one where the name stands without `=`.
+pub(super) fn value<'a>(query: &'a str, name: &str) -> Option<Cow<'a, str>> {
+    query
+        .split('&')
+        .map(|pair| pair.split_once('=').unwrap_or((pair, "")))
+        .find(|(key, _)| decode(key).is_some_and(|key| key == name))
+        .and_then(|(_, value)| decode(value))
+}
+
+/// `None` if the escapes do not make UTF-8.
+pub(super) fn decode(text: &str) -> Option<Cow<'_, str>> {
+    if !text.bytes().any(|byte| matches!(byte, b'%' | b'+')) {
+        return Some(Cow::Borrowed(text));
+    }
+    let mut decoded = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((&first, after)) = rest.split_first() {
+        let escape = if first == b'%' { after.first_chunk::<2>().and_then(escaped) } else { None };
+        rest = if escape.is_some() { &after[2..] } else { after };
+        decoded.push(escape.unwrap_or(if first == b'+' { b' ' } else { first }));
+    }
+    String::from_utf8(decoded).ok().map(Cow::Owned)
+}
+
+fn escaped(digits: &[u8; 2]) -> Option<u8> {
+    let [high, low] = digits.map(|digit| char::from(digit).to_digit(16));
+    u8::try_from(high? * 16 + low?).ok()
+}

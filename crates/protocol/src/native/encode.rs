@@ -1,0 +1,82 @@
+//! What the service says, as JSON. Field order is fixed so that frames can be compared as text, and every
+//! object is one line whatever the provider's JSON looked like.
+
+use noroshi_types::{CloseReason, DeviceId, JsonText, Message, SessionId, Topic};
+
+/// `{"t":"msg",…}`; the same bytes for every recipient.
+pub fn message_json(message: &Message) -> Vec<u8> {
+    let carried = [&message.notification, &message.data].into_iter().flatten().map(JsonText::len).sum::<usize>();
+    // The fixed fields with a UUID and a time are 150 bytes; a topic brings its name and 60 more.
+    let topic = message.topic.as_ref().map_or(0, |place| place.topic.as_str().len() + 60);
+    let mut out = Vec::with_capacity(150 + carried + topic);
+    out.extend_from_slice(format!(r#"{{"t":"msg","id":"{}""#, message.id).as_bytes());
+    if let Some(place) = &message.topic {
+        out.extend_from_slice(br#","topic":"#);
+        push_string(&mut out, place.topic.as_str());
+        let position = format!(r#","epoch":"{}","offset":{}"#, place.position.epoch, place.position.offset);
+        out.extend_from_slice(position.as_bytes());
+    }
+    if let Some(notification) = &message.notification {
+        out.extend_from_slice(br#","notification":"#);
+        push_carried(&mut out, notification);
+    }
+    if let Some(data) = &message.data {
+        out.extend_from_slice(br#","data":"#);
+        push_carried(&mut out, data);
+    }
+    if message.wants_ack() {
+        out.extend_from_slice(br#","ack":true"#);
+    }
+    out.extend_from_slice(format!(r#","sent_at":"{}"}}"#, message.sent_at).as_bytes());
+    out
+}
+
+/// `ping_s` is how often the service pings.
+pub fn ready(out: &mut Vec<u8>, device: &DeviceId, session: SessionId, ping_s: u64) {
+    out.extend_from_slice(br#"{"t":"ready","device":"#);
+    push_string(out, device.as_str());
+    out.extend_from_slice(format!(r#","session":"{session}","ping_s":{ping_s}}}"#).as_bytes());
+}
+
+/// After the messages a `since` asked for; `complete` says that none is missing.
+pub fn recovered(out: &mut Vec<u8>, topic: &Topic, complete: bool) {
+    out.extend_from_slice(br#"{"t":"recovered","topic":"#);
+    push_string(out, topic.as_str());
+    out.extend_from_slice(format!(r#","complete":{complete}}}"#).as_bytes());
+}
+
+/// `code` is a stable name; `message` is for people.
+pub fn error(out: &mut Vec<u8>, code: &str, message: &str) {
+    out.extend_from_slice(br#"{"t":"error","code":"#);
+    push_string(out, code);
+    out.extend_from_slice(br#","message":"#);
+    push_string(out, message);
+    out.push(b'}');
+}
+
+/// Before every close the service starts; `after_ms` is when to come back.
+pub fn close(out: &mut Vec<u8>, reason: CloseReason, after_ms: u64) {
+    let (name, reconnect) = (reason.as_str(), reason.may_reconnect());
+    let text = format!(r#"{{"t":"close","reason":"{name}","reconnect":{reconnect},"after_ms":{after_ms}}}"#);
+    out.extend_from_slice(text.as_bytes());
+}
+
+pub fn pong(out: &mut Vec<u8>) {
+    out.extend_from_slice(br#"{"t":"pong"}"#);
+}
+
+fn push_string(out: &mut Vec<u8>, text: &str) {
+    serde_json::to_writer(out, text).expect("a string into memory cannot fail");
+}
+
+/// Inside strings JSON has no raw line breaks (RFC 8259 §7), so those in a provider's text stand between
+/// tokens, where a space means the same.
+fn push_carried(out: &mut Vec<u8>, json: &JsonText) {
+    let start = out.len();
+    out.extend_from_slice(json.as_str().as_bytes());
+    for byte in &mut out[start..] {
+        if matches!(byte, b'\n' | b'\r') {
+            *byte = b' ';
+        }
+    }
+}

@@ -1,0 +1,125 @@
+//! What the service says, read by our own clients (`noroshi listen`, the load generator). Unknown fields
+//! are ignored and unknown types are reported as such, since the service may be newer.
+
+use std::borrow::Cow;
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+/// One frame; text is borrowed wherever it has no escapes.
+#[derive(Debug, Clone)]
+pub enum ServerFrame<'a> {
+    Ready { device: Cow<'a, str>, session: Cow<'a, str>, ping_s: u64 },
+    Msg(Msg<'a>),
+    Recovered { topic: Cow<'a, str>, complete: bool },
+    Error { code: Cow<'a, str>, message: Cow<'a, str> },
+    Close { reason: Cow<'a, str>, reconnect: bool, after_ms: u64 },
+    Pong,
+    /// A type of a newer service.
+    Unknown(Cow<'a, str>),
+}
+
+/// A notification.
+#[derive(Debug, Clone)]
+pub struct Msg<'a> {
+    pub id: Cow<'a, str>,
+    pub topic: Option<Cow<'a, str>>,
+    pub epoch: Option<Cow<'a, str>>,
+    pub offset: Option<u64>,
+    pub notification: Option<&'a RawValue>,
+    pub data: Option<&'a RawValue>,
+    /// Whether the service waits for an ack of `id`.
+    pub ack: bool,
+    /// RFC 3339.
+    pub sent_at: Cow<'a, str>,
+}
+
+/// A frame that is not what the service says.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ServerFrameError {
+    #[error("not a JSON object of the service: {0}")]
+    Malformed(String),
+    #[error("`{field}` is missing in a frame of type `{frame}`")]
+    Missing { frame: &'static str, field: &'static str },
+}
+
+/// Borrowed where serde can: `Option<Cow<str>>` by itself always copies.
+#[derive(Deserialize)]
+struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
+
+/// Every field of every type.
+#[derive(Deserialize)]
+struct Fields<'a> {
+    #[serde(borrow)]
+    t: Cow<'a, str>,
+    #[serde(borrow)]
+    id: Option<Text<'a>>,
+    #[serde(borrow)]
+    topic: Option<Text<'a>>,
+    #[serde(borrow)]
+    epoch: Option<Text<'a>>,
+    offset: Option<u64>,
+    #[serde(borrow)]
+    notification: Option<&'a RawValue>,
+    #[serde(borrow)]
+    data: Option<&'a RawValue>,
+    #[serde(default)]
+    ack: bool,
+    #[serde(borrow)]
+    sent_at: Option<Text<'a>>,
+    #[serde(borrow)]
+    device: Option<Text<'a>>,
+    #[serde(borrow)]
+    session: Option<Text<'a>>,
+    ping_s: Option<u64>,
+    complete: Option<bool>,
+    #[serde(borrow)]
+    code: Option<Text<'a>>,
+    #[serde(borrow)]
+    message: Option<Text<'a>>,
+    #[serde(borrow)]
+    reason: Option<Text<'a>>,
+    reconnect: Option<bool>,
+    after_ms: Option<u64>,
+}
+
+pub fn parse_server_frame(text: &str) -> Result<ServerFrame<'_>, ServerFrameError> {
+    let fields: Fields<'_> =
+        serde_json::from_str(text).map_err(|error| ServerFrameError::Malformed(error.to_string()))?;
+    Ok(match &*fields.t {
+        "msg" => ServerFrame::Msg(Msg {
+            id: required("msg", "id", fields.id)?.0,
+            topic: fields.topic.map(|text| text.0),
+            epoch: fields.epoch.map(|text| text.0),
+            offset: fields.offset,
+            notification: fields.notification,
+            data: fields.data,
+            ack: fields.ack,
+            sent_at: required("msg", "sent_at", fields.sent_at)?.0,
+        }),
+        "ready" => ServerFrame::Ready {
+            device: required("ready", "device", fields.device)?.0,
+            session: required("ready", "session", fields.session)?.0,
+            ping_s: required("ready", "ping_s", fields.ping_s)?,
+        },
+        "recovered" => ServerFrame::Recovered {
+            topic: required("recovered", "topic", fields.topic)?.0,
+            complete: required("recovered", "complete", fields.complete)?,
+        },
+        "error" => ServerFrame::Error {
+            code: required("error", "code", fields.code)?.0,
+            message: required("error", "message", fields.message)?.0,
+        },
+        "close" => ServerFrame::Close {
+            reason: required("close", "reason", fields.reason)?.0,
+            reconnect: required("close", "reconnect", fields.reconnect)?,
+            after_ms: fields.after_ms.unwrap_or(0),
+        },
+        "pong" => ServerFrame::Pong,
+        _ => ServerFrame::Unknown(fields.t),
+    })
+}
+
+fn required<T>(frame: &'static str, field: &'static str, value: Option<T>) -> Result<T, ServerFrameError> {
+    value.ok_or(ServerFrameError::Missing { frame, field })
+}

@@ -1,0 +1,194 @@
+//! Frames on the wire: the opcode, the header's rules (RFC 6455 §5.2, §5.5) and the encoders. A header
+//! is checked byte by byte in the order it arrives, so a broken one is refused as early as possible and
+//! with the same error however the transport cut it.
+
+use bytes::Bytes;
+
+use super::decoder::{Role, WsError};
+use super::mask;
+
+/// 2 bytes, 8 of extended length, 4 of masking key.
+pub(super) const HEADER_BYTES_MAX: usize = 14;
+/// RFC 6455 §5.5.
+pub const CONTROL_BYTES_MAX: usize = 125;
+/// What a close frame has left for its reason after the code.
+pub const CLOSE_REASON_BYTES_MAX: usize = CONTROL_BYTES_MAX - 2;
+
+const FIN: u8 = 0x80;
+const RESERVED: u8 = 0x70;
+const MASK: u8 = 0x80;
+
+/// RFC 6455 §11.8.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Opcode {
+    Continuation = 0x0,
+    Text = 0x1,
+    Binary = 0x2,
+    Close = 0x8,
+    Ping = 0x9,
+    Pong = 0xA,
+}
+
+impl Opcode {
+    fn from_bits(bits: u8) -> Option<Self> {
+        Some(match bits {
+            0x0 => Opcode::Continuation,
+            0x1 => Opcode::Text,
+            0x2 => Opcode::Binary,
+            0x8 => Opcode::Close,
+            0x9 => Opcode::Ping,
+            0xA => Opcode::Pong,
+            _ => return None,
+        })
+    }
+
+    pub fn is_control(self) -> bool {
+        self as u8 >= 0x8
+    }
+}
+
+/// A checked frame header. `mask` is zero where the peer does not mask: applying it changes nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Header {
+    pub(super) fin: bool,
+    pub(super) opcode: Opcode,
+    pub(super) payload_len: usize,
+    pub(super) mask: [u8; 4],
+}
+
+/// What the decoder knows that a header has to agree with.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Expected {
+    pub(super) role: Role,
+    /// A fragmented message is open.
+    pub(super) mid_message: bool,
+    /// What the message being received may still grow by.
+    pub(super) room: usize,
+}
+
+impl Header {
+    /// The header at the start of `bytes` and its length; `None` if it is not complete yet.
+    pub(super) fn parse(bytes: &[u8], expected: Expected) -> Result<Option<(Header, usize)>, WsError> {
+        let Some(&first) = bytes.first() else { return Ok(None) };
+        let (fin, opcode) = Self::first_byte(first, expected.mid_message)?;
+        let Some(&second) = bytes.get(1) else { return Ok(None) };
+        let short_len = Self::second_byte(second, opcode, expected.role)?;
+        let Some((payload_len, len)) = Self::payload_len(short_len, &bytes[2..])? else { return Ok(None) };
+        // Before anything is reserved for it. A length over `usize` is over every limit too.
+        let payload_len = usize::try_from(payload_len).map_err(|_| WsError::TooBig)?;
+        if !opcode.is_control() && payload_len > expected.room {
+            return Err(WsError::TooBig);
+        }
+        Ok(match expected.role {
+            Role::Client => Some((Header { fin, opcode, payload_len, mask: [0; 4] }, 2 + len)),
+            Role::Server => bytes[2 + len..]
+                .first_chunk::<4>()
+                .map(|mask| (Header { fin, opcode, payload_len, mask: *mask }, 2 + len + 4)),
+        })
+    }
+
+    fn first_byte(byte: u8, mid_message: bool) -> Result<(bool, Opcode), WsError> {
+        if byte & RESERVED != 0 {
+            return Err(WsError::Protocol("a reserved bit is set")); // §5.2: no extension gave it a meaning
+        }
+        let fin = byte & FIN != 0;
+        let opcode = Opcode::from_bits(byte & 0x0F).ok_or(WsError::Protocol("a reserved opcode"))?;
+        match opcode {
+            Opcode::Continuation if !mid_message => {
+                Err(WsError::Protocol("a continuation without a message to continue")) // §5.4
+            }
+            Opcode::Text | Opcode::Binary if mid_message => {
+                Err(WsError::Protocol("a new message inside a fragmented one")) // §5.4
+            }
+            Opcode::Close | Opcode::Ping | Opcode::Pong if !fin => {
+                Err(WsError::Protocol("a fragmented control frame")) // §5.5
+            }
+            _ => Ok((fin, opcode)),
+        }
+    }
+
+    fn second_byte(byte: u8, opcode: Opcode, role: Role) -> Result<u8, WsError> {
+        match (role, byte & MASK != 0) {
+            (Role::Server, false) => return Err(WsError::Protocol("a client frame is not masked")), // §5.1
+            (Role::Client, true) => return Err(WsError::Protocol("a server frame is masked")),      // §5.1
+            (Role::Server, true) | (Role::Client, false) => {}
+        }
+        let short_len = byte & !MASK;
+        if opcode.is_control() && usize::from(short_len) > CONTROL_BYTES_MAX {
+            return Err(WsError::Protocol("a control frame over 125 bytes")); // §5.5
+        }
+        Ok(short_len)
+    }
+
+    /// The payload's length and how many extended length bytes told it.
+    fn payload_len(short_len: u8, rest: &[u8]) -> Result<Option<(u64, usize)>, WsError> {
+        // §5.2: the minimal number of bytes must be used.
+        let not_minimal = WsError::Protocol("a payload length that is not minimal");
+        match short_len {
+            126 => match rest.first_chunk::<2>().map(|bytes| u16::from_be_bytes(*bytes)) {
+                Some(len) if len < 126 => Err(not_minimal),
+                len => Ok(len.map(|len| (u64::from(len), 2))),
+            },
+            127 => match rest.first_chunk::<8>().map(|bytes| u64::from_be_bytes(*bytes)) {
+                Some(len) if len <= u64::from(u16::MAX) => Err(not_minimal),
+                Some(len) if len >> 63 != 0 => Err(WsError::Protocol("a payload length with the highest bit set")),
+                len => Ok(len.map(|len| (len, 8))),
+            },
+            len => Ok(Some((u64::from(len), 0))),
+        }
+    }
+}
+
+fn push_header(out: &mut Vec<u8>, opcode: Opcode, payload_len: usize, mask_bit: u8) {
+    debug_assert!(!opcode.is_control() || payload_len <= CONTROL_BYTES_MAX, "RFC 6455 §5.5");
+    out.push(FIN | opcode as u8);
+    match payload_len {
+        0..=125 => out.push(mask_bit | payload_len as u8),
+        126..=0xFFFF => {
+            out.push(mask_bit | 126);
+            out.extend_from_slice(&(payload_len as u16).to_be_bytes());
+        }
+        _ => {
+            out.push(mask_bit | 127);
+            out.extend_from_slice(&(payload_len as u64).to_be_bytes());
+        }
+    }
+}
+
+/// A whole server frame of its own: encoded once and shared by every connection it goes to.
+pub fn frame(opcode: Opcode, payload: &[u8]) -> Bytes {
+    let mut out = Vec::with_capacity(HEADER_BYTES_MAX - 4 + payload.len());
+    push_frame(&mut out, opcode, payload);
+    out.into()
+}
+
+/// [`frame`] for text. `payload` must be UTF-8.
+pub fn text_frame(payload: &[u8]) -> Bytes {
+    frame(Opcode::Text, payload)
+}
+
+/// Appends a server frame: unmasked (RFC 6455 §5.1), not fragmented. A control payload must be at most
+/// [`CONTROL_BYTES_MAX`] long.
+pub fn push_frame(out: &mut Vec<u8>, opcode: Opcode, payload: &[u8]) {
+    push_header(out, opcode, payload.len(), 0);
+    out.extend_from_slice(payload);
+}
+
+/// Appends a client frame. The mask should be unpredictable (RFC 6455 §5.3): the caller has the
+/// randomness.
+pub fn push_masked_frame(out: &mut Vec<u8>, opcode: Opcode, payload: &[u8], mask: [u8; 4]) {
+    push_header(out, opcode, payload.len(), MASK);
+    out.extend_from_slice(&mask);
+    let start = out.len();
+    out.extend_from_slice(payload);
+    mask::apply(mask, 0, &mut out[start..]);
+}
+
+/// Appends a server's close frame; a reason over 123 bytes is cut at a character.
+pub fn push_close(out: &mut Vec<u8>, code: u16, reason: &str) {
+    let reason = &reason[..reason.floor_char_boundary(CLOSE_REASON_BYTES_MAX)];
+    push_header(out, Opcode::Close, 2 + reason.len(), 0);
+    out.extend_from_slice(&code.to_be_bytes());
+    out.extend_from_slice(reason.as_bytes());
+}

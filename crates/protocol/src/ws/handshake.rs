@@ -1,0 +1,196 @@
+//! The opening handshake (RFC 6455 §4), from both ends. The server side decides about a head that
+//! [`crate::http`] has parsed; who may connect is not decided here.
+
+use base64::Engine;
+use base64::alphabet;
+use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig, STANDARD};
+use ring::digest;
+
+use crate::http::{Head, push_problem};
+
+/// The subprotocol of the native conversation.
+pub const SUBPROTOCOL: &str = "noroshi.v1";
+
+/// RFC 6455 §1.3.
+const GUID: &[u8] = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
+/// §4.2.1 asks for a key that decodes to 16 bytes and nothing more: what the last character carries
+/// beyond them is of no interest.
+const KEY_BASE64: GeneralPurpose =
+    GeneralPurpose::new(&alphabet::STANDARD, GeneralPurposeConfig::new().with_decode_allow_trailing_bits(true));
+
+/// A request that may become a WebSocket.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Upgrade {
+    /// `Sec-WebSocket-Accept`.
+    pub key_accept: [u8; 28],
+    /// What to speak: `noroshi.v1` if the client offered it, nothing if it offered nothing we know.
+    pub protocol: Option<&'static str>,
+}
+
+/// Why a request cannot become a WebSocket.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum UpgradeError {
+    #[error("a WebSocket is opened with GET")]
+    NotGet,
+    #[error("this address speaks WebSocket: send \"Connection: Upgrade\" and \"Upgrade: websocket\"")]
+    NotUpgrade,
+    #[error("only WebSocket version 13 is spoken here")]
+    Version,
+    #[error("{0}")]
+    Malformed(&'static str),
+}
+
+impl UpgradeError {
+    pub fn status(&self) -> u16 {
+        match self {
+            UpgradeError::NotGet => 405,
+            UpgradeError::NotUpgrade | UpgradeError::Version => 426,
+            UpgradeError::Malformed(_) => 400,
+        }
+    }
+
+    pub fn code(&self) -> &'static str {
+        match self {
+            UpgradeError::NotGet => "method_not_allowed",
+            UpgradeError::NotUpgrade => "upgrade_required",
+            UpgradeError::Version => "websocket_version",
+            UpgradeError::Malformed(_) => "bad_handshake",
+        }
+    }
+
+    /// Appends the whole answer.
+    pub fn push_response(&self, out: &mut Vec<u8>) {
+        let headers: &[(&str, &str)] = match self {
+            UpgradeError::NotGet => &[("Allow", "GET")], // RFC 9110 §15.5.6
+            UpgradeError::NotUpgrade => &[("Upgrade", "websocket")], // RFC 9110 §15.5.22
+            UpgradeError::Version => &[("Upgrade", "websocket"), ("Sec-WebSocket-Version", "13")], // RFC 6455 §4.4
+            UpgradeError::Malformed(_) => &[],
+        };
+        push_problem(out, self.status(), self.code(), &self.to_string(), headers);
+    }
+}
+
+/// Checks a request by RFC 6455 §4.2.1.
+pub fn upgrade(head: &Head<'_>) -> Result<Upgrade, UpgradeError> {
+    if head.method != "GET" {
+        return Err(UpgradeError::NotGet);
+    }
+    if !head.has_token("upgrade", "websocket") || !head.has_token("connection", "upgrade") {
+        return Err(UpgradeError::NotUpgrade);
+    }
+    if head.minor_version < 1 {
+        return Err(UpgradeError::Malformed("a WebSocket needs HTTP/1.1"));
+    }
+    if head.header("host").is_none() {
+        return Err(UpgradeError::Malformed("the Host header is missing"));
+    }
+    if head.header("sec-websocket-version").map(str::trim) != Some("13") {
+        return Err(UpgradeError::Version);
+    }
+    let mut keys = head.header_values("sec-websocket-key");
+    let (Some(key), None) = (keys.next(), keys.next()) else {
+        return Err(UpgradeError::Malformed("exactly one Sec-WebSocket-Key is needed"));
+    };
+    let mut nonce = [0; 18]; // what 24 characters decode to at most
+    if key.len() != 24 || !KEY_BASE64.decode_slice(key, &mut nonce).is_ok_and(|len| len == 16) {
+        return Err(UpgradeError::Malformed("Sec-WebSocket-Key is not 16 bytes in base64"));
+    }
+    Ok(Upgrade {
+        key_accept: accept_key(key),
+        protocol: head.has_token("sec-websocket-protocol", SUBPROTOCOL).then_some(SUBPROTOCOL),
+    })
+}
+
+/// RFC 6455 §4.2.2: base64 of the SHA-1 of the key and a fixed text. Not a secret.
+pub fn accept_key(key: impl AsRef<[u8]>) -> [u8; 28] {
+    let mut sha1 = digest::Context::new(&digest::SHA1_FOR_LEGACY_USE_ONLY);
+    sha1.update(key.as_ref());
+    sha1.update(GUID);
+    let mut accept = [0; 28];
+    STANDARD.encode_slice(sha1.finish(), &mut accept).expect("20 bytes are 28 characters of base64");
+    accept
+}
+
+/// Appends the answer that makes the connection a WebSocket.
+pub fn push_upgrade_response(out: &mut Vec<u8>, upgrade: &Upgrade) {
+    out.extend_from_slice(
+        b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: ",
+    );
+    out.extend_from_slice(&upgrade.key_accept);
+    if let Some(protocol) = upgrade.protocol {
+        out.extend_from_slice(b"\r\nSec-WebSocket-Protocol: ");
+        out.extend_from_slice(protocol.as_bytes());
+    }
+    out.extend_from_slice(b"\r\n\r\n");
+}
+
+/// Appends a client's request, offering `noroshi.v1`. `key` is 16 random bytes in base64; no argument may
+/// contain a line break.
+pub fn push_upgrade_request(
+    out: &mut Vec<u8>,
+    host: &str,
+    path_and_query: &str,
+    key: &str,
+    extra_headers: &[(&str, &str)],
+) {
+    for part in ["GET ", path_and_query, " HTTP/1.1\r\nHost: ", host, "\r\nUpgrade: websocket\r\n"] {
+        out.extend_from_slice(part.as_bytes());
+    }
+    for part in ["Connection: Upgrade\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: ", key] {
+        out.extend_from_slice(part.as_bytes());
+    }
+    for part in ["\r\nSec-WebSocket-Protocol: ", SUBPROTOCOL, "\r\n"] {
+        out.extend_from_slice(part.as_bytes());
+    }
+    for (name, value) in extra_headers {
+        for part in [name, ": ", value, "\r\n"] {
+            out.extend_from_slice(part.as_bytes());
+        }
+    }
+    out.extend_from_slice(b"\r\n");
+}
+
+/// Why the server's answer does not open a WebSocket.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// Another answer than 101; the body (a problem document) starts after `head_len` bytes.
+    #[error("the server answered with status {status}")]
+    Status { status: u16, head_len: usize },
+    #[error("{0}")]
+    Malformed(&'static str),
+}
+
+/// Checks the server's answer by RFC 6455 §4.1; returns the head's length once it is complete. Frames may
+/// follow it in the same read.
+pub fn check_upgrade_response(bytes: &[u8], key: &str) -> Result<Option<usize>, Refusal> {
+    let mut headers = [httparse::EMPTY_HEADER; 64];
+    let mut response = httparse::Response::new(&mut headers);
+    let head_len = match response.parse(bytes) {
+        Ok(httparse::Status::Complete(len)) => len,
+        Ok(httparse::Status::Partial) => return Ok(None),
+        Err(_) => return Err(Refusal::Malformed("the answer is not HTTP/1.1")),
+    };
+    let status = response.code.unwrap_or_default();
+    if status != 101 {
+        return Err(Refusal::Status { status, head_len });
+    }
+    let value = |name: &str| {
+        response.headers.iter().find(|header| header.name.eq_ignore_ascii_case(name)).map(|header| header.value)
+    };
+    if !value("upgrade").is_some_and(|value| value.eq_ignore_ascii_case(b"websocket")) {
+        return Err(Refusal::Malformed("the answer does not upgrade to a WebSocket"));
+    }
+    if !value("connection").is_some_and(|value| value.eq_ignore_ascii_case(b"upgrade")) {
+        return Err(Refusal::Malformed("the answer's Connection header is not \"Upgrade\""));
+    }
+    if value("sec-websocket-accept") != Some(accept_key(key).as_slice()) {
+        return Err(Refusal::Malformed("Sec-WebSocket-Accept does not belong to the key"));
+    }
+    if value("sec-websocket-protocol").is_some_and(|value| value != SUBPROTOCOL.as_bytes()) {
+        return Err(Refusal::Malformed("the server chose a subprotocol that was not offered"));
+    }
+    if value("sec-websocket-extensions").is_some() {
+        return Err(Refusal::Malformed("the server chose an extension that was not offered"));
+    }
+    Ok(Some(head_len))
+}
