@@ -72,7 +72,9 @@ pub struct DeviceFilter {
 #[async_trait::async_trait]
 pub trait Devices: Send + Sync {
     /// Makes or updates devices, all in one commit, answers in order. An update changes only what
-    /// the registration names and adds its topics. A device over the topic limit is refused alone.
+    /// the registration names and adds its tags and topics; one that changes the user empties the
+    /// inbox ([`noroshi_types::Outcome::Cancelled`]). A device over the tag or topic limit is
+    /// refused alone, with [`Error::Limit`].
     async fn register(
         &self,
         app: AppId,
@@ -81,9 +83,16 @@ pub trait Devices: Send + Sync {
     ) -> Result<Vec<Result<Device, Error>>, Error>;
     async fn device(&self, app: AppId, device: &DeviceId) -> Result<Option<Device>, Error>;
     async fn devices(&self, app: AppId, filter: DeviceFilter) -> Result<Vec<Device>, Error>;
-    async fn update_device(&self, app: AppId, device: &DeviceId, change: DeviceChange) -> Result<Device, Error>;
-    /// Removes the device with its inbox and subscriptions. [`Error::NotFound`] if there is none.
-    async fn delete_device(&self, app: AppId, device: &DeviceId) -> Result<DeviceNum, Error>;
+    async fn update_device(
+        &self,
+        app: AppId,
+        device: &DeviceId,
+        change: DeviceChange,
+        now: Timestamp,
+    ) -> Result<Device, Error>;
+    /// Removes the device with its inbox and subscriptions; every token issued so far stops working,
+    /// also for a device made later under the same id. [`Error::NotFound`] if there is none.
+    async fn delete_device(&self, app: AppId, device: &DeviceId, now: Timestamp) -> Result<DeviceNum, Error>;
     /// Every token issued so far stops working. Returns the new version.
     async fn revoke_tokens(&self, app: AppId, device: &DeviceId) -> Result<u32, Error>;
     /// Subscribes durably from the topic's present position; a topic already subscribed stays where

@@ -10,7 +10,7 @@
 //! ```
 //!
 //! Reading order: [`app`], [`device`], [`notification`], [`session`], [`topic`], [`maintenance`],
-//! then [`sqlite`]. [`conformance`] holds every promise made here as a test that any
+//! then [`sqlite`]. `tests/it/conformance.rs` holds every promise made here as a test that any
 //! implementation has to pass.
 //!
 //! Promises that hold for every method: what a call reports as done is on stable storage, unless the
@@ -19,7 +19,6 @@
 //! neither undoes nor repeats the work, it only forgets the answer.
 
 pub mod app;
-pub mod conformance;
 pub mod device;
 pub mod maintenance;
 pub mod notification;
@@ -31,11 +30,11 @@ pub use app::{App, AppSettings, Apps, Key, KeyHash, NewKey};
 pub use device::{Attributes, Device, DeviceChange, DeviceFilter, Devices, Registration};
 pub use maintenance::{Maintenance, Pruned};
 pub use notification::{
-    Accept, Accepted, Cancelled, Done, Idempotency, NotificationState, Notifications, OutcomePart, State, Trace,
-    TraceStep,
+    Accept, Accepted, Cancelled, Done, Idempotency, NotificationState, Notifications, OutcomePart, RequestSummary, State,
+    Trace, TraceStep,
 };
 pub use session::{Ack, Backlog, BacklogPage, Head, LoggedIn, Login, LoginRefused, Recover, Sessions};
-pub use sqlite::Sqlite;
+pub use sqlite::{OpenError, Options, Sqlite};
 pub use topic::{TopicState, Topics};
 
 /// Everything a node keeps.

@@ -64,7 +64,9 @@ pub struct Backlog {
 pub struct Recover {
     pub app: AppId,
     pub topic: Topic,
-    /// None: from the present on; only the retained message and the head are answered.
+    /// None: from the present on; only the retained message and the head are answered. Of another
+    /// epoch: everything in the log, not complete. Epoch 0 and offset 0, the head of a topic that
+    /// nobody had used yet: everything since then.
     pub since: Option<Position>,
     /// The retained message is wanted too.
     pub retained: bool,
@@ -84,10 +86,13 @@ pub struct BacklogPage {
     pub more: bool,
 }
 
+/// A topic message whose offset is at most a head's was given out before the page was read: what of
+/// it concerns the device is in the page. One above it came later and is heard live.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Head {
     pub topic: Topic,
-    /// The last offset given out, whether stored or not.
+    /// The last offset given out, whether stored or not. A topic that nobody ever used has epoch 0
+    /// (which no topic in use has) and offset 0.
     pub position: Position,
     /// False if `stored` messages behind the place asked for have left the log (trimmed, expired,
     /// cancelled), or the epoch is another: the client cannot know all it missed.
