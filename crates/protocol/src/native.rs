@@ -2,6 +2,7 @@
 //! strictly ([`client_frame`]); what the service says is written here once per message ([`encode`]) and
 //! read leniently by our own clients ([`server_frame`]), since fields may be added.
 
+mod client_field;
 pub mod client_frame;
 pub mod encode;
 pub mod server_frame;

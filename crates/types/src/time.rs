@@ -74,7 +74,7 @@ pub fn parse_duration(text: &str) -> Result<Duration, Invalid> {
 pub fn format_duration(duration: Duration) -> String {
     let ms = duration.as_millis();
     for (unit, unit_ms) in [("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000)] {
-        if ms != 0 && ms % unit_ms == 0 {
+        if ms != 0 && ms.is_multiple_of(unit_ms) {
             return format!("{}{unit}", ms / unit_ms);
         }
     }
