@@ -1,14 +1,20 @@
 //! The one place that is asked.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
-use noroshi_store::{App, AppSettings, Apps, Error, Key, NewKey, Store};
-use noroshi_types::{AppId, AppName, DeviceId, KeyId, NotificationId, Scope, Scopes, Timestamp, Topic, UserId};
+use jsonwebtoken::{Algorithm, DecodingKey};
+use noroshi_store::{App, AppSettings, Error, Key, KeyHash, NewKey, Store};
+use noroshi_types::{AppId, AppName, DeviceId, KeyId, Scope, Scopes, Timestamp, Topic, UserId};
+use ring::rand::{SecureRandom, SystemRandom};
 
-use crate::jwks::JwkSets;
-use crate::key::{ApiKey, hash};
-use crate::{Refused, jwt, token};
+use crate::jwks::{self, JwkSets};
+use crate::key::{self, ApiKey};
+use crate::{Refused, jwt, provider, token};
+
+/// A token that names no app is tried against this many at most; with more apps it has to say.
+const UNNAMED_APPS_MAX: usize = 64;
 
 /// A provider, by its API key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,16 +46,208 @@ pub struct Identity {
     pub expires_at: Timestamp,
 }
 
-/// What is needed to decide, as of the last change.
-pub(crate) struct Snapshot {
-    pub(crate) apps: Vec<App>,
-    pub(crate) keys: Vec<Key>,
+/// Apps and keys as of the last change.
+struct Snapshot {
+    apps: Vec<App>,
+    keys: HashMap<KeyHash, Key>,
 }
 
-/// Cheap to share: all state is behind it.
+/// Shared as `Arc<Auth>`.
 pub struct Auth {
     store: Arc<dyn Store>,
     snapshot: ArcSwap<Snapshot>,
     signer: token::Signer,
     jwk_sets: JwkSets,
+    random: SystemRandom,
+}
+
+impl Auth {
+    pub async fn open(store: Arc<dyn Store>) -> Result<Arc<Self>, Error> {
+        provider::install();
+        let random = SystemRandom::new();
+        let mut fresh = vec![0; 32];
+        random.fill(&mut fresh).map_err(no_randomness)?;
+        let signer = token::Signer::new(&store.secret("device-token-key", fresh).await?);
+        let snapshot = ArcSwap::from_pointee(load(&*store).await?);
+        Ok(Arc::new(Self { store, snapshot, signer, jwk_sets: JwkSets::new(), random }))
+    }
+
+    /// Who the provider with this API key is.
+    pub fn key(&self, bearer: &str) -> Result<Access, Refused> {
+        let snapshot = self.snapshot.load();
+        let key = snapshot.keys.get(&key::hash(bearer)).ok_or(Refused::Unknown)?;
+        Ok(Access { app: key.app, key: key.id, scopes: key.scopes })
+    }
+
+    /// Who the consumer with this device token or app JWT is. `app` narrows down which app's keys a
+    /// JWT is tried against.
+    pub fn device(&self, token: &str, app: Option<&str>, now: Timestamp) -> Result<Identity, Refused> {
+        if token.is_empty() {
+            return Err(Refused::Missing);
+        }
+        if token.starts_with(token::PREFIX) {
+            let identity = self.signer.verify(token, now)?;
+            // The app may be gone while its tokens live on.
+            return self.app_by_id(identity.app).map(|_| identity).ok_or(Refused::Unknown);
+        }
+        let header = jwt::header(token)?;
+        let snapshot = self.snapshot.load();
+        let mut refused = Refused::Signature;
+        for app in signing_apps(&snapshot.apps, token, app) {
+            let attempts = match (header.alg, &app.settings.jwt_secret) {
+                (Algorithm::HS256, Some(secret)) => {
+                    vec![jwt::verify(token, header.alg, &DecodingKey::from_secret(secret), app.id, now)]
+                }
+                (Algorithm::HS256, None) => continue,
+                _ => self.jwk_sets.find(app.id, &header, |key| jwt::verify(token, header.alg, key, app.id, now)),
+            };
+            for attempt in attempts {
+                match attempt {
+                    Ok(identity) => return Ok(identity),
+                    // Its signature is right: what else is wrong is what the client wants to know.
+                    Err(why) if why != Refused::Signature => refused = why,
+                    Err(_) => {}
+                }
+            }
+        }
+        Err(refused)
+    }
+
+    /// A device token.
+    pub fn issue(&self, app: AppId, device: &DeviceId, token_version: u32, expires_at: Timestamp) -> String {
+        self.signer.issue(app, device, token_version, expires_at)
+    }
+
+    pub fn apps(&self) -> Vec<App> {
+        self.snapshot.load().apps.clone()
+    }
+
+    pub fn app(&self, name: &str) -> Option<App> {
+        self.snapshot.load().apps.iter().find(|app| app.name.as_str() == name).cloned()
+    }
+
+    pub fn app_by_id(&self, id: AppId) -> Option<App> {
+        self.snapshot.load().apps.iter().find(|app| app.id == id).cloned()
+    }
+
+    /// By id, oldest first.
+    pub fn keys(&self, app: AppId) -> Vec<Key> {
+        let mut keys: Vec<Key> = self.snapshot.load().keys.values().filter(|key| key.app == app).cloned().collect();
+        keys.sort_by_key(|key| key.id);
+        keys
+    }
+
+    pub async fn create_app(&self, name: AppName, settings: AppSettings, now: Timestamp) -> Result<App, Error> {
+        let app = self.store.create_app(name, settings, now).await?;
+        self.changed(&app).await?;
+        Ok(app)
+    }
+
+    pub async fn update_app(&self, app: AppId, settings: AppSettings) -> Result<App, Error> {
+        let app = self.store.update_app(app, settings).await?;
+        self.changed(&app).await?;
+        Ok(app)
+    }
+
+    pub async fn delete_app(&self, app: AppId) -> Result<(), Error> {
+        self.store.delete_app(app).await?;
+        self.jwk_sets.remove(app);
+        self.reload().await
+    }
+
+    /// A new key; the clear text is in the answer and nowhere else.
+    pub async fn create_key(
+        &self,
+        app: AppId,
+        name: String,
+        scopes: Scopes,
+        now: Timestamp,
+    ) -> Result<(Key, ApiKey), Error> {
+        let secret = ApiKey::generate(&self.random).map_err(no_randomness)?;
+        let key = self.store.create_key(NewKey { app, name, hash: secret.hash(), scopes }, now).await?;
+        self.reload().await?;
+        Ok((key, secret))
+    }
+
+    /// A key that the operator chose. Adopting it again is the same key.
+    pub async fn adopt_key(
+        &self,
+        app: AppId,
+        name: &str,
+        secret: &str,
+        scopes: Scopes,
+        now: Timestamp,
+    ) -> Result<Key, Error> {
+        let hash = key::hash(secret);
+        if let Some(key) = self.snapshot.load().keys.get(&hash).filter(|key| key.app == app) {
+            return Ok(key.clone());
+        }
+        let key = self.store.create_key(NewKey { app, name: name.to_owned(), hash, scopes }, now).await?;
+        self.reload().await?;
+        Ok(key)
+    }
+
+    pub async fn revoke_key(&self, app: AppId, key: KeyId) -> Result<(), Error> {
+        self.store.revoke_key(app, key).await?;
+        self.reload().await
+    }
+
+    /// Keeps JWK sets fresh until `drain` resolves.
+    pub async fn run(self: Arc<Self>, drain: impl Future<Output = ()>) {
+        tokio::select! {
+            () = drain => {}
+            () = self.refresh_jwk_sets() => {}
+        }
+    }
+
+    async fn refresh_jwk_sets(&self) {
+        loop {
+            for app in self.apps() {
+                self.refresh(&app).await;
+            }
+            let started = tokio::time::Instant::now();
+            let _ = tokio::time::timeout(jwks::REFRESH_INTERVAL, self.jwk_sets.missed.notified()).await;
+            tokio::time::sleep_until(started + jwks::EARLY_REFRESH_INTERVAL).await;
+        }
+    }
+
+    async fn refresh(&self, app: &App) {
+        if let Err(error) = self.jwk_sets.refresh(app).await {
+            tracing::warn!(app = %app.name, %error, "the app's JWK set could not be refreshed; the last one stays in use");
+        }
+    }
+
+    async fn changed(&self, app: &App) -> Result<(), Error> {
+        self.refresh(app).await;
+        self.reload().await
+    }
+
+    async fn reload(&self) -> Result<(), Error> {
+        self.snapshot.store(Arc::new(load(&*self.store).await?));
+        Ok(())
+    }
+}
+
+async fn load(store: &dyn Store) -> Result<Snapshot, Error> {
+    let apps = store.apps().await?;
+    let keys = store.keys().await?.into_iter().map(|key| (key.hash, key)).collect();
+    Ok(Snapshot { apps, keys })
+}
+
+/// The apps whose keys a JWT is tried against.
+fn signing_apps<'a>(apps: &'a [App], token: &str, named: Option<&str>) -> Vec<&'a App> {
+    let signs = |app: &&App| {
+        let settings = &app.settings;
+        settings.jwt_secret.is_some() || settings.jwks.is_some() || settings.jwks_url.is_some()
+    };
+    if let Some(name) = named {
+        return apps.iter().filter(signs).filter(|app| app.name.as_str() == name).collect();
+    }
+    let hint = jwt::Hint::read(token);
+    let hinted: Vec<&App> = apps.iter().filter(signs).filter(|app| hint.names(app.name.as_str())).collect();
+    if hinted.is_empty() { apps.iter().filter(signs).take(UNNAMED_APPS_MAX).collect() } else { hinted }
+}
+
+fn no_randomness(_: ring::error::Unspecified) -> Error {
+    Error::Engine("the system has no randomness".to_owned())
 }

@@ -10,17 +10,23 @@
 //! Everything is decided locally, without the store: apps and keys are few and held in memory;
 //! whether a device token was revoked is decided by the log-in, which reads the device anyway.
 //!
-//! Reading order: [`key`], [`token`], [`jwt`], [`jwks`], then [`Auth`] which puts them together.
-
-pub mod jwks;
-pub mod jwt;
-pub mod key;
-pub mod token;
+//! Reading order: `key`, `token`, `provider`, `jwt`, `jwks`, then [`Auth`] which puts them together.
 
 mod auth;
+mod jwks;
+mod jwt;
+mod key;
+mod provider;
+mod token;
 
 pub use auth::{Access, Auth, Identity};
+pub use jwks::Error as JwksError;
 pub use key::ApiKey;
+
+/// Whether a JWK set given directly can be used.
+pub fn check_jwks(json: &str) -> Result<(), JwksError> {
+    jwks::KeySet::parse(json).map(|_| ())
+}
 
 /// Why a credential was refused. The text is public and never contains the credential.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]

@@ -1,0 +1,104 @@
+//! Device tokens: `nd1.` payload `.` HMAC-SHA256, both base64url.
+//!
+//! The payload is the app, the device's token version, the end of life and the device id; a node
+//! checks it without asking anyone. Raising the device's version revokes every token before it.
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use noroshi_types::{AppId, DeviceId, Timestamp};
+use ring::hmac;
+
+use crate::{Identity, Refused};
+
+pub(crate) const PREFIX: &str = "nd1.";
+
+/// App (4), version (4), end of life in ms (8).
+const FIXED_BYTES: usize = 16;
+
+/// Longer is no token of ours, whatever it says.
+const TOKEN_BYTES_MAX: usize = 512;
+
+/// Holds the key that every node of a cluster shares.
+pub(crate) struct Signer(hmac::Key);
+
+impl Signer {
+    pub(crate) fn new(secret: &[u8]) -> Self {
+        Self(hmac::Key::new(hmac::HMAC_SHA256, secret))
+    }
+
+    pub(crate) fn issue(&self, app: AppId, device: &DeviceId, version: u32, expires_at: Timestamp) -> String {
+        let mut payload = Vec::with_capacity(FIXED_BYTES + device.as_str().len());
+        payload.extend_from_slice(&app.0.to_be_bytes());
+        payload.extend_from_slice(&version.to_be_bytes());
+        payload.extend_from_slice(&expires_at.0.to_be_bytes());
+        payload.extend_from_slice(device.as_str().as_bytes());
+        let tag = hmac::sign(&self.0, &payload);
+        format!("{PREFIX}{}.{}", URL_SAFE_NO_PAD.encode(&payload), URL_SAFE_NO_PAD.encode(tag.as_ref()))
+    }
+
+    pub(crate) fn verify(&self, token: &str, now: Timestamp) -> Result<Identity, Refused> {
+        const MALFORMED: Refused = Refused::Malformed("not a device token");
+        if token.len() > TOKEN_BYTES_MAX {
+            return Err(MALFORMED);
+        }
+        let (payload, tag) = token.strip_prefix(PREFIX).and_then(|rest| rest.split_once('.')).ok_or(MALFORMED)?;
+        let payload = URL_SAFE_NO_PAD.decode(payload).map_err(|_| MALFORMED)?;
+        let tag = URL_SAFE_NO_PAD.decode(tag).map_err(|_| MALFORMED)?;
+        hmac::verify(&self.0, &payload, &tag).map_err(|_| Refused::Signature)?;
+        let (app, rest) = payload.split_first_chunk::<4>().ok_or(MALFORMED)?;
+        let (version, rest) = rest.split_first_chunk::<4>().ok_or(MALFORMED)?;
+        let (expires_at, device) = rest.split_first_chunk::<8>().ok_or(MALFORMED)?;
+        let expires_at = Timestamp(u64::from_be_bytes(*expires_at));
+        if expires_at <= now {
+            return Err(Refused::Expired);
+        }
+        let device = std::str::from_utf8(device).ok().and_then(|id| DeviceId::parse(id).ok()).ok_or(MALFORMED)?;
+        Ok(Identity {
+            app: AppId(u32::from_be_bytes(*app)),
+            device,
+            user: None,
+            create: false,
+            token_version: Some(u32::from_be_bytes(*version)),
+            topics: Vec::new(),
+            expires_at,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn issued() -> (Signer, String) {
+        let signer = Signer::new(&[7; 32]);
+        let device = DeviceId::parse("d-1").expect("id");
+        let token = signer.issue(AppId(3), &device, 2, Timestamp(1_000));
+        (signer, token)
+    }
+
+    #[test]
+    fn a_token_says_who_it_is() {
+        let (signer, token) = issued();
+        let identity = signer.verify(&token, Timestamp(999)).expect("valid");
+        assert_eq!((identity.app, identity.device.as_str()), (AppId(3), "d-1"));
+        assert_eq!((identity.token_version, identity.create), (Some(2), false));
+    }
+
+    #[test]
+    fn a_token_ends() {
+        let (signer, token) = issued();
+        assert_eq!(signer.verify(&token, Timestamp(1_000)), Err(Refused::Expired));
+    }
+
+    #[test]
+    fn every_changed_byte_is_noticed() {
+        let (signer, token) = issued();
+        for at in PREFIX.len()..token.len() {
+            let mut bytes = token.clone().into_bytes();
+            bytes[at] = if bytes[at] == b'A' { b'B' } else { b'A' };
+            let changed = String::from_utf8(bytes).expect("ASCII");
+            assert!(signer.verify(&changed, Timestamp(0)).is_err(), "byte {at}");
+        }
+        assert_eq!(Signer::new(&[8; 32]).verify(&token, Timestamp(0)), Err(Refused::Signature));
+    }
+}
