@@ -84,7 +84,8 @@ pub fn parse<'a>(bytes: &'a [u8], limits: &Limits) -> Result<Option<(Head<'a>, u
         Ok(httparse::Status::Partial) => return Err(HeadError::TooLong),
         Err(error) => return Err(refused(error)),
     };
-    let (Some(method), Some(target), Some(minor_version)) = (request.method, request.path, request.version) else {
+    let (Some(method), Some(target), Some(minor_version)) = (request.method, request.path, request.version)
+    else {
         return Err(HeadError::Malformed("the request line is not complete"));
     };
     let header_count = request.headers.len();
@@ -163,3 +164,6 @@ impl fmt::Debug for Head<'_> {
         write!(f, "{} {}", self.method, self.path)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -10,3 +10,6 @@ pub mod server_frame;
 pub use client_frame::{ClientFrame, FrameError, Token, parse_client_frame};
 pub use encode::{close, error, message_json, pong, ready, recovered};
 pub use server_frame::{Msg, ServerFrame, ServerFrameError, parse_server_frame};
+
+#[cfg(test)]
+mod tests;

@@ -62,3 +62,106 @@ fn push_data(out: &mut Vec<u8>, json: &[u8]) {
     }
     out.push(b'\n');
 }
+
+#[cfg(test)]
+mod tests {
+    use noroshi_types::{AppId, JsonText, Timestamp, Urgency};
+
+    use super::*;
+    use crate::http;
+
+    const ID: &str = "01890a5d-ac96-774b-bcce-b302099a8057";
+
+    fn message(when: When) -> Message {
+        Message {
+            id: NotificationId::parse(ID).unwrap(),
+            app: AppId(1),
+            when,
+            urgency: Urgency::Normal,
+            topic: None,
+            notification: None,
+            data: Some(JsonText::from_valid("{\n\"a\":\r\n\n1\r}")),
+            sent_at: Timestamp(0),
+            expires_at: Timestamp(1),
+        }
+    }
+
+    /// What an `EventSource` makes of a stream: HTML Living Standard §9.2.6, for whole events.
+    fn interpret(stream: &str) -> Vec<(String, String, String)> {
+        let (mut events, mut event, mut data, mut id) =
+            (Vec::new(), String::new(), Vec::new(), String::new());
+        for line in stream.replace("\r\n", "\n").split(['\n', '\r']) {
+            match line.split_once(':').map(|(name, value)| (name, value.strip_prefix(' ').unwrap_or(value))) {
+                Some(("event", value)) => event = value.to_owned(),
+                Some(("data", value)) => data.push(value.to_owned()),
+                Some(("id", value)) => id = value.to_owned(),
+                None if line.is_empty() && !data.is_empty() => {
+                    events.push((
+                        std::mem::take(&mut event),
+                        std::mem::take(&mut data).join("\n"),
+                        id.clone(),
+                    ));
+                }
+                Some(_) | None => {}
+            }
+        }
+        events
+    }
+
+    #[test]
+    fn only_a_stored_message_has_an_id() {
+        let json = r#"{"t":"msg","id":"01890a5d-ac96-774b-bcce-b302099a8057","data":{ "a":   1 },"#;
+        let stored = String::from_utf8(event(&message(When::Stored))).unwrap();
+        let expected = format!(
+            "event: msg\nid: {ID}\ndata: {json}\"ack\":true,\"sent_at\":\"1970-01-01T00:00:00.000Z\"}}\n\n"
+        );
+        assert_eq!(stored, expected);
+        for when in [When::Active, When::Connected] {
+            let passing = String::from_utf8(event(&message(when))).unwrap();
+            assert_eq!(
+                passing,
+                format!("event: msg\ndata: {json}\"sent_at\":\"1970-01-01T00:00:00.000Z\"}}\n\n")
+            );
+        }
+    }
+
+    #[test]
+    fn line_breaks_do_not_end_an_event() {
+        let mut out = Vec::new();
+        named("ready", b"{\n\"a\":\r\n1,\r\"event: x\":2}\n\n", &mut out);
+        named("close", b"{}", &mut out);
+        let events = interpret(std::str::from_utf8(&out).unwrap());
+        assert_eq!(events.len(), 2, "{events:?}");
+        let json: serde_json::Value = serde_json::from_str(&events[0].1).unwrap();
+        assert_eq!(json, serde_json::json!({"a": 1, "event: x": 2}));
+        assert_eq!(events[1], ("close".to_owned(), "{}".to_owned(), String::new()));
+    }
+
+    #[test]
+    fn a_stream_begins_with_its_head_and_may_rest() {
+        let mut out = Vec::new();
+        push_response_head(&mut out, 1500);
+        let head = String::from_utf8(out).unwrap();
+        assert!(head.starts_with("HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n"), "{head}");
+        assert!(head.ends_with("\r\n\r\nretry: 1500\n\n"), "{head}");
+        let stream = [keep_alive(), &event(&message(When::Stored)), keep_alive()].concat();
+        let events = interpret(std::str::from_utf8(&stream).unwrap());
+        assert_eq!(events.len(), 1);
+        assert_eq!((&*events[0].0, &*events[0].2), ("msg", ID));
+    }
+
+    #[test]
+    fn a_client_says_where_it_was() {
+        let check = |query: &str, header: &str| {
+            let text = format!("GET /v1/events{query} HTTP/1.1\r\n{header}\r\n");
+            let (head, _) = http::parse(text.as_bytes(), &http::Limits::default()).unwrap().unwrap();
+            last_event_id(&head)
+        };
+        let id = NotificationId::parse(ID).unwrap();
+        assert_eq!(check("", ""), Ok(None));
+        assert_eq!(check("", "Last-Event-ID: \r\n"), Ok(None));
+        assert_eq!(check("", &format!("Last-Event-ID: {ID}\r\n")), Ok(Some(id)));
+        assert_eq!(check(&format!("?last_event_id={ID}"), ""), Ok(Some(id)));
+        assert!(check("", "Last-Event-ID: 12\r\n").is_err());
+    }
+}

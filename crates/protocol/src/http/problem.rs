@@ -1,13 +1,29 @@
 //! Error answers of the connection itself, before any API handler exists: RFC 9457 problem documents.
 
+use serde::Serialize;
+
+/// RFC 9457 §3.1, and the stable code.
+#[derive(Serialize)]
+struct Problem<'a> {
+    r#type: &'a str,
+    title: &'a str,
+    status: u16,
+    code: &'a str,
+    detail: &'a str,
+}
+
 /// Appends a whole response that ends the connection. `code` is the stable name, `detail` is public; no
 /// header may contain a line break.
-pub fn push_problem(out: &mut Vec<u8>, status: u16, code: &str, detail: &str, extra_headers: &[(&str, &str)]) {
+pub fn push_problem(
+    out: &mut Vec<u8>,
+    status: u16,
+    code: &str,
+    detail: &str,
+    extra_headers: &[(&str, &str)],
+) {
     let title = title(status);
-    let body = serde_json::json!({
-        "type": "about:blank", "title": title, "status": status, "code": code, "detail": detail,
-    })
-    .to_string();
+    let problem = Problem { r#type: "about:blank", title, status, code, detail };
+    let body = serde_json::to_string(&problem).expect("strings and a number always are JSON");
     let head = format!(
         "HTTP/1.1 {status} {title}\r\nContent-Type: application/problem+json\r\nContent-Length: {}\r\n\
          Cache-Control: no-store\r\nConnection: close\r\n",

@@ -46,7 +46,9 @@ impl Field {
             Field::Ids => "`ids` must be an array of notification ids",
             Field::State => "`state` must be \"active\" or \"idle\"",
             Field::Topics => "`topics` must be an array of strings",
-            Field::Since => "`since` must be an object of topics, each with a string `epoch` and a whole number `offset`",
+            Field::Since => {
+                "`since` must be an object of topics, each with a string `epoch` and a whole number `offset`"
+            }
         }
     }
 }

@@ -33,17 +33,28 @@ impl fmt::Debug for Token {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ClientFrame {
     /// The first frame, where the token did not come with the request.
-    Connect { token: Token },
+    Connect {
+        token: Token,
+    },
     /// At most `limits::ACK_IDS_MAX`.
-    Ack { ids: Vec<NotificationId> },
+    Ack {
+        ids: Vec<NotificationId>,
+    },
     /// `Active` or `Idle`.
     Presence(Presence),
     /// At most `limits::TOPICS_PER_DEVICE_MAX` topics, each once; `since` names only topics of `topics`.
-    Sub { topics: Vec<Topic>, since: Vec<(Topic, Position)> },
-    Unsub { topics: Vec<Topic> },
+    Sub {
+        topics: Vec<Topic>,
+        since: Vec<(Topic, Position)>,
+    },
+    Unsub {
+        topics: Vec<Topic>,
+    },
     Ping,
     /// Renews the token of an open connection.
-    Token { token: Token },
+    Token {
+        token: Token,
+    },
 }
 
 /// What is wrong with a frame, in words for the client's developer.
@@ -141,3 +152,6 @@ impl Kind {
         fields.contains(&field)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -5,7 +5,8 @@ use noroshi_types::{CloseReason, DeviceId, JsonText, Message, SessionId, Topic};
 
 /// `{"t":"msg",…}`; the same bytes for every recipient.
 pub fn message_json(message: &Message) -> Vec<u8> {
-    let carried = [&message.notification, &message.data].into_iter().flatten().map(JsonText::len).sum::<usize>();
+    let carried =
+        [&message.notification, &message.data].into_iter().flatten().map(JsonText::len).sum::<usize>();
     // The fixed fields with a UUID and a time are 150 bytes; a topic brings its name and 60 more.
     let topic = message.topic.as_ref().map_or(0, |place| place.topic.as_str().len() + 60);
     let mut out = Vec::with_capacity(150 + carried + topic);

@@ -9,11 +9,25 @@ use serde_json::value::RawValue;
 /// One frame; text is borrowed wherever it has no escapes.
 #[derive(Debug, Clone)]
 pub enum ServerFrame<'a> {
-    Ready { device: Cow<'a, str>, session: Cow<'a, str>, ping_s: u64 },
+    Ready {
+        device: Cow<'a, str>,
+        session: Cow<'a, str>,
+        ping_s: u64,
+    },
     Msg(Msg<'a>),
-    Recovered { topic: Cow<'a, str>, complete: bool },
-    Error { code: Cow<'a, str>, message: Cow<'a, str> },
-    Close { reason: Cow<'a, str>, reconnect: bool, after_ms: u64 },
+    Recovered {
+        topic: Cow<'a, str>,
+        complete: bool,
+    },
+    Error {
+        code: Cow<'a, str>,
+        message: Cow<'a, str>,
+    },
+    Close {
+        reason: Cow<'a, str>,
+        reconnect: bool,
+        after_ms: u64,
+    },
     Pong,
     /// A type of a newer service.
     Unknown(Cow<'a, str>),

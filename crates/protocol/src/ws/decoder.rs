@@ -118,9 +118,9 @@ impl Decoder {
 
     /// Heap bytes held for what is incomplete.
     pub fn held_bytes(&self) -> usize {
-        self.partial.as_ref().map_or(0, |partial| {
-            size_of::<Partial>() + partial.data.capacity() + partial.control.capacity()
-        })
+        self.partial
+            .as_ref()
+            .map_or(0, |partial| size_of::<Partial>() + partial.data.capacity() + partial.control.capacity())
     }
 
     fn advance(
@@ -314,3 +314,6 @@ fn close(payload: &[u8]) -> Result<Input<'_>, WsError> {
     let reason = std::str::from_utf8(reason).map_err(|_| WsError::InvalidUtf8)?;
     Ok(Input::Close { code: Some(code), reason })
 }
+
+#[cfg(test)]
+mod tests;

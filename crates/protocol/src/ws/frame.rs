@@ -132,7 +132,9 @@ impl Header {
             },
             127 => match rest.first_chunk::<8>().map(|bytes| u64::from_be_bytes(*bytes)) {
                 Some(len) if len <= u64::from(u16::MAX) => Err(not_minimal),
-                Some(len) if len >> 63 != 0 => Err(WsError::Protocol("a payload length with the highest bit set")),
+                Some(len) if len >> 63 != 0 => {
+                    Err(WsError::Protocol("a payload length with the highest bit set"))
+                }
                 len => Ok(len.map(|len| (len, 8))),
             },
             len => Ok(Some((u64::from(len), 0))),

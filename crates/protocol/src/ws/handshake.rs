@@ -15,8 +15,10 @@ pub const SUBPROTOCOL: &str = "noroshi.v1";
 const GUID: &[u8] = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 /// §4.2.1 asks for a key that decodes to 16 bytes and nothing more: what the last character carries
 /// beyond them is of no interest.
-const KEY_BASE64: GeneralPurpose =
-    GeneralPurpose::new(&alphabet::STANDARD, GeneralPurposeConfig::new().with_decode_allow_trailing_bits(true));
+const KEY_BASE64: GeneralPurpose = GeneralPurpose::new(
+    &alphabet::STANDARD,
+    GeneralPurposeConfig::new().with_decode_allow_trailing_bits(true),
+);
 
 /// A request that may become a WebSocket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -175,7 +177,11 @@ pub fn check_upgrade_response(bytes: &[u8], key: &str) -> Result<Option<usize>, 
         return Err(Refusal::Status { status, head_len });
     }
     let value = |name: &str| {
-        response.headers.iter().find(|header| header.name.eq_ignore_ascii_case(name)).map(|header| header.value)
+        response
+            .headers
+            .iter()
+            .find(|header| header.name.eq_ignore_ascii_case(name))
+            .map(|header| header.value)
     };
     if !value("upgrade").is_some_and(|value| value.eq_ignore_ascii_case(b"websocket")) {
         return Err(Refusal::Malformed("the answer does not upgrade to a WebSocket"));
@@ -193,4 +199,118 @@ pub fn check_upgrade_response(bytes: &[u8], key: &str) -> Result<Option<usize>, 
         return Err(Refusal::Malformed("the server chose an extension that was not offered"));
     }
     Ok(Some(head_len))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::http;
+
+    const REQUEST: &str = "GET /v1/connect?token=x HTTP/1.1\r\nHost: push.example\r\nUpgrade: websocket\r\n\
+        Connection: keep-alive, Upgrade\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\
+        Sec-WebSocket-Version: 13\r\nSec-WebSocket-Protocol: other, noroshi.v1\r\n\r\n";
+
+    fn check(request: &str) -> Result<Upgrade, UpgradeError> {
+        let (head, _) = http::parse(request.as_bytes(), &http::Limits::default()).unwrap().unwrap();
+        upgrade(&head)
+    }
+
+    #[test]
+    fn the_accept_key_is_that_of_rfc_6455_section_1_3() {
+        assert_eq!(&accept_key("dGhlIHNhbXBsZSBub25jZQ=="), b"s3pPLMBiTxaQ9kYGzzhZRbK+xOo=");
+    }
+
+    #[test]
+    fn a_browser_is_welcome() {
+        let upgrade = check(REQUEST).unwrap();
+        let mut out = Vec::new();
+        push_upgrade_response(&mut out, &upgrade);
+        assert_eq!(
+            String::from_utf8(out).unwrap(),
+            "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
+             Sec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\nSec-WebSocket-Protocol: noroshi.v1\r\n\r\n"
+        );
+        let plain = check(&REQUEST.replace("Sec-WebSocket-Protocol: other, noroshi.v1\r\n", "")).unwrap();
+        assert_eq!(plain.protocol, None);
+        let shouting =
+            REQUEST.replace("Upgrade: websocket", "UPGRADE: WebSocket").replace(", Upgrade", ", UPGRADE");
+        assert!(check(&shouting).is_ok());
+    }
+
+    #[test]
+    fn every_requirement_is_checked() {
+        let check_error = |from: &str, to: &str, error: UpgradeError| {
+            let request = REQUEST.replace(from, to);
+            assert_ne!(request, REQUEST);
+            assert_eq!(check(&request), Err(error), "{to:?}");
+        };
+        let key = |key: &str| format!("Key: {key}\r\n");
+        let good_key = key("dGhlIHNhbXBsZSBub25jZQ==");
+        let bad_key = UpgradeError::Malformed("Sec-WebSocket-Key is not 16 bytes in base64");
+        let one_key = UpgradeError::Malformed("exactly one Sec-WebSocket-Key is needed");
+        check_error("GET", "POST", UpgradeError::NotGet);
+        check_error("Upgrade: websocket", "Upgrade: h2c", UpgradeError::NotUpgrade);
+        check_error("keep-alive, Upgrade", "keep-alive", UpgradeError::NotUpgrade);
+        check_error("HTTP/1.1", "HTTP/1.0", UpgradeError::Malformed("a WebSocket needs HTTP/1.1"));
+        check_error("Host: push.example\r\n", "", UpgradeError::Malformed("the Host header is missing"));
+        check_error("Version: 13", "Version: 8", UpgradeError::Version);
+        check_error("Sec-WebSocket-Version: 13\r\n", "", UpgradeError::Version);
+        check_error(&format!("Sec-WebSocket-{good_key}"), "", one_key);
+        check_error(&good_key, &format!("{good_key}Sec-WebSocket-{good_key}"), one_key);
+        for bad in [
+            "",
+            "c2hvcnQ=",
+            "dGhlIHNhbXBsZSBub25jZSE=",
+            "dGhlIHNhbXBsZSBub25jZQ!=",
+            "dGhlIHNhbXBsZSBub25jZQAAAAAA",
+        ] {
+            check_error(&good_key, &key(bad), bad_key);
+        }
+    }
+
+    #[test]
+    fn a_refusal_says_what_is_spoken() {
+        let check = |error: UpgradeError, status: &str, header: &str| {
+            let mut out = Vec::new();
+            error.push_response(&mut out);
+            let answer = String::from_utf8(out).unwrap();
+            assert!(answer.starts_with(&format!("HTTP/1.1 {status}")), "{answer}");
+            assert!(answer.contains(&format!("\r\n{header}\r\n")), "{answer}");
+        };
+        check(UpgradeError::NotGet, "405 Method Not Allowed", "Allow: GET");
+        check(UpgradeError::NotUpgrade, "426 Upgrade Required", "Upgrade: websocket");
+        check(UpgradeError::Version, "426 Upgrade Required", "Sec-WebSocket-Version: 13");
+        check(UpgradeError::Malformed("why"), "400 Bad Request", "Connection: close");
+    }
+
+    #[test]
+    fn both_ends_agree() {
+        let key = "AQIDBAUGBwgJCgsMDQ4PEC==";
+        let mut request = Vec::new();
+        let extra = [("Authorization", "Bearer t")];
+        push_upgrade_request(&mut request, "localhost:8080", "/v1/connect?a=b", key, &extra);
+        let (head, head_len) = http::parse(&request, &http::Limits::default()).unwrap().unwrap();
+        assert_eq!((head_len, head.path, head.bearer_token()), (request.len(), "/v1/connect", Some("t")));
+        let mut response = Vec::new();
+        push_upgrade_response(&mut response, &upgrade(&head).unwrap());
+        let response_len = response.len();
+        response.extend_from_slice(b"\x81\x00");
+        assert_eq!(check_upgrade_response(&response, key), Ok(Some(response_len)));
+        for len in 0..response_len {
+            assert_eq!(check_upgrade_response(&response[..len], key), Ok(None), "{len}");
+        }
+        let other = check_upgrade_response(&response, "dGhlIHNhbXBsZSBub25jZQ==");
+        assert_eq!(other, Err(Refusal::Malformed("Sec-WebSocket-Accept does not belong to the key")));
+    }
+
+    #[test]
+    fn a_client_learns_the_status_of_a_refusal() {
+        let mut out = Vec::new();
+        UpgradeError::NotUpgrade.push_response(&mut out);
+        let Err(Refusal::Status { status: 426, head_len }) = check_upgrade_response(&out, "") else {
+            panic!("a refusal with its status")
+        };
+        assert_eq!(out[head_len], b'{');
+        assert!(matches!(check_upgrade_response(b"SSH-2.0\r\n", ""), Err(Refusal::Malformed(_))));
+    }
 }

@@ -1,0 +1,192 @@
+//! What the service writes, byte for byte as the contract shows it, and that our own clients read it back.
+
+use noroshi_types::{
+    AppId, CloseReason, DeviceId, Epoch, JsonText, Message, NotificationId, Position, SessionId, Timestamp,
+    Topic, TopicPosition, Urgency, When,
+};
+use proptest::prelude::*;
+
+use super::*;
+
+const ID: &str = "01890a5d-ac96-774b-bcce-b302099a8057";
+
+fn message() -> Message {
+    Message {
+        id: NotificationId::parse(ID).unwrap(),
+        app: AppId(1),
+        when: When::Connected,
+        urgency: Urgency::Normal,
+        topic: None,
+        notification: None,
+        data: None,
+        sent_at: Timestamp(1_700_000_000_123),
+        expires_at: Timestamp(1_800_000_000_000),
+    }
+}
+
+fn place(topic: Topic) -> Option<TopicPosition> {
+    Some(TopicPosition { topic, position: Position { epoch: Epoch(0xABCD), offset: 42 } })
+}
+
+#[track_caller]
+fn check(message: &Message, expected: &str) {
+    assert_eq!(String::from_utf8(message_json(message)).unwrap(), expected);
+}
+
+#[track_caller]
+fn check_written(write: impl FnOnce(&mut Vec<u8>), expected: &str) {
+    let mut out = b"before ".to_vec();
+    write(&mut out);
+    assert_eq!(String::from_utf8(out).unwrap(), format!("before {expected}"));
+}
+
+#[test]
+fn a_message_has_only_the_fields_that_apply() {
+    check(&message(), &format!(r#"{{"t":"msg","id":"{ID}","sent_at":"2023-11-14T22:13:20.123Z"}}"#));
+    let full = Message {
+        when: When::Stored,
+        topic: place(Topic::parse("news").unwrap()),
+        notification: Some(JsonText::from_valid(r#"{"title":"狼煙 \"n\""}"#)),
+        data: Some(JsonText::from_valid("[1, null]")),
+        ..message()
+    };
+    check(
+        &full,
+        &format!(
+            r#"{{"t":"msg","id":"{ID}","topic":"news","epoch":"0000abcd","offset":42,"notification":{{"title":"狼煙 \"n\""}},"data":[1, null],"ack":true,"sent_at":"2023-11-14T22:13:20.123Z"}}"#
+        ),
+    );
+    let everyone = Message { topic: place(Topic::everyone()), data: full.data.clone(), ..message() };
+    check(
+        &everyone,
+        &format!(
+            r#"{{"t":"msg","id":"{ID}","topic":"$everyone","epoch":"0000abcd","offset":42,"data":[1, null],"sent_at":"2023-11-14T22:13:20.123Z"}}"#
+        ),
+    );
+}
+
+#[test]
+fn topics_are_escaped() {
+    let odd = Message { topic: place(Topic::parse(r#"a"b\c"#).unwrap()), ..message() };
+    check(
+        &odd,
+        &format!(
+            r#"{{"t":"msg","id":"{ID}","topic":"a\"b\\c","epoch":"0000abcd","offset":42,"sent_at":"2023-11-14T22:13:20.123Z"}}"#
+        ),
+    );
+}
+
+#[test]
+fn a_message_is_one_line_whatever_the_provider_sent() {
+    let pretty = Message {
+        notification: Some(JsonText::from_valid("{\r\n  \"title\": \"a\\nb\"\n}")),
+        data: Some(JsonText::from_valid("[\n1,\r2\n]")),
+        ..message()
+    };
+    check(
+        &pretty,
+        &format!(
+            r#"{{"t":"msg","id":"{ID}","notification":{{    "title": "a\nb" }},"data":[ 1, 2 ],"sent_at":"2023-11-14T22:13:20.123Z"}}"#
+        ),
+    );
+}
+
+#[test]
+fn the_other_frames() {
+    let device = DeviceId::parse(r#"d"1"#).unwrap();
+    check_written(
+        |out| ready(out, &device, SessionId(0xBEEF), 240),
+        r#"{"t":"ready","device":"d\"1","session":"000000000000beef","ping_s":240}"#,
+    );
+    let news = Topic::parse("news").unwrap();
+    check_written(|out| recovered(out, &news, true), r#"{"t":"recovered","topic":"news","complete":true}"#);
+    check_written(
+        |out| error(out, "bad_frame", "`x`\n"),
+        r#"{"t":"error","code":"bad_frame","message":"`x`\n"}"#,
+    );
+    check_written(
+        |out| close(out, CloseReason::Drain, 1500),
+        r#"{"t":"close","reason":"drain","reconnect":true,"after_ms":1500}"#,
+    );
+    check_written(
+        |out| close(out, CloseReason::Replaced, 0),
+        r#"{"t":"close","reason":"replaced","reconnect":false,"after_ms":0}"#,
+    );
+    check_written(pong, r#"{"t":"pong"}"#);
+}
+
+fn read<T>(write: impl FnOnce(&mut Vec<u8>), then: impl FnOnce(ServerFrame<'_>) -> T) -> T {
+    let mut out = Vec::new();
+    write(&mut out);
+    then(parse_server_frame(std::str::from_utf8(&out).unwrap()).unwrap())
+}
+
+#[test]
+fn clients_read_every_frame() {
+    let device = DeviceId::parse("d\"1").unwrap();
+    read(
+        |out| ready(out, &device, SessionId(1), 240),
+        |frame| {
+            assert!(matches!(frame, ServerFrame::Ready { device, session, ping_s: 240 }
+                if device == "d\"1" && session == "0000000000000001"));
+        },
+    );
+    let news = Topic::parse("news").unwrap();
+    read(
+        |out| recovered(out, &news, false),
+        |frame| {
+            assert!(matches!(frame, ServerFrame::Recovered { topic, complete: false } if topic == "news"))
+        },
+    );
+    read(
+        |out| error(out, "c", "m"),
+        |frame| {
+            assert!(matches!(frame, ServerFrame::Error { code, message } if code == "c" && message == "m"))
+        },
+    );
+    read(
+        |out| close(out, CloseReason::Expired, 9),
+        |frame| {
+            assert!(matches!(frame, ServerFrame::Close { reason, reconnect: false, after_ms: 9 }
+                if reason == "expired"));
+        },
+    );
+    read(pong, |frame| assert!(matches!(frame, ServerFrame::Pong)));
+}
+
+#[test]
+fn clients_borrow_a_message_and_ignore_what_is_new() {
+    let text = format!(r#"{{"t":"msg","new":[1],"id":"{ID}","data":{{"a":1}},"sent_at":"s"}}"#);
+    let Ok(ServerFrame::Msg(msg)) = parse_server_frame(&text) else { panic!("a message") };
+    assert!(matches!(msg.id, std::borrow::Cow::Borrowed(ID)));
+    assert_eq!(msg.data.map(|data| data.get()), Some(r#"{"a":1}"#));
+    assert!(!msg.ack && msg.topic.is_none() && msg.notification.is_none());
+    assert!(matches!(parse_server_frame(r#"{"t":"poke"}"#), Ok(ServerFrame::Unknown(t)) if t == "poke"));
+    assert!(matches!(parse_server_frame("{"), Err(ServerFrameError::Malformed(_))));
+    let missing = parse_server_frame(r#"{"t":"msg","sent_at":"s"}"#).map(drop);
+    assert_eq!(missing, Err(ServerFrameError::Missing { frame: "msg", field: "id" }));
+}
+
+proptest! {
+    #[test]
+    fn messages_round_trip(topic in proptest::option::of("[a-z\"\\\\/日]{1,20}"), value in "\\PC{0,40}", stored: bool) {
+        let data = serde_json::to_string_pretty(&serde_json::json!({"a": [value, {}], "b": null})).unwrap();
+        let sent = Message {
+            when: if stored { When::Stored } else { When::Active },
+            topic: topic.as_deref().and_then(|topic| place(Topic::parse(topic).unwrap())),
+            data: Some(JsonText::from_valid(data.clone())),
+            ..message()
+        };
+        let json = message_json(&sent);
+        prop_assert!(!json.contains(&b'\n'));
+        let Ok(ServerFrame::Msg(read)) = parse_server_frame(std::str::from_utf8(&json).unwrap()) else {
+            panic!("a message")
+        };
+        prop_assert_eq!(read.topic.as_deref(), topic.as_deref());
+        prop_assert_eq!(read.offset, topic.map(|_| 42));
+        prop_assert_eq!(read.ack, stored);
+        let data: serde_json::Value = serde_json::from_str(&data).unwrap();
+        let read: serde_json::Value = serde_json::from_str(read.data.unwrap().get()).unwrap();
+        prop_assert_eq!(read, data);
+    }
+}
