@@ -1,0 +1,124 @@
+//! The layers of a configuration before anyone knows what they mean: `noroshi.toml`, then the
+//! environment, then flags, each covering the one before. Values keep where they came from, so that a
+//! problem can name the line, variable or flag to mend.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use toml::de::{DeTable, DeValue};
+
+use super::problem::{Problem, Source};
+
+/// The file that is read where none is named.
+pub const FILE_NAME: &str = "noroshi.toml";
+
+/// `NOROSHI__GATEWAY__PING_INTERVAL` is `gateway.ping_interval`.
+const ENVIRONMENT_PREFIX: &str = "NOROSHI__";
+
+/// What the outside world says; taken as values so that a test is a whole world.
+#[derive(Debug, Clone, Default)]
+pub struct Inputs {
+    /// `--config`: has to be there. Without it [`FILE_NAME`] in `folder` is read if it is there.
+    pub file: Option<PathBuf>,
+    /// The working folder.
+    pub folder: PathBuf,
+    pub environment: Vec<(String, String)>,
+    pub flags: Vec<Flag>,
+}
+
+/// A key set on the command line.
+#[derive(Debug, Clone)]
+pub struct Flag {
+    /// `--http`
+    pub name: &'static str,
+    /// `server.http`
+    pub key: &'static str,
+    pub value: String,
+}
+
+/// A value whose meaning is not known yet.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Raw {
+    Text(String),
+    Integer(String),
+    Boolean(bool),
+    /// A date, an array or a fraction: nothing here is one. Holds the name of the type.
+    Other(&'static str),
+}
+
+#[derive(Debug, Clone)]
+pub(super) struct Layered {
+    pub(super) raw: Raw,
+    pub(super) source: Source,
+}
+
+pub(super) type Layers = BTreeMap<String, Layered>;
+
+/// Puts the layers over each other; of a key set twice the upper one stays.
+pub(super) fn collect(inputs: &Inputs, problems: &mut Vec<Problem>) -> Layers {
+    let mut layers = Layers::new();
+    file(inputs, &mut layers, problems);
+    for (name, value) in &inputs.environment {
+        if let Some(rest) = name.strip_prefix(ENVIRONMENT_PREFIX) {
+            let source = Source::Environment { name: name.clone() };
+            let key = rest.replace("__", ".").to_ascii_lowercase();
+            layers.insert(key, Layered { raw: Raw::Text(value.clone()), source });
+        }
+    }
+    for flag in &inputs.flags {
+        let source = Source::Flag { name: flag.name.to_owned() };
+        layers.insert(flag.key.to_owned(), Layered { raw: Raw::Text(flag.value.clone()), source });
+    }
+    layers
+}
+
+fn file(inputs: &Inputs, layers: &mut Layers, problems: &mut Vec<Problem>) {
+    let path = inputs.file.clone().unwrap_or_else(|| inputs.folder.join(FILE_NAME));
+    let text = match std::fs::read_to_string(&path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound && inputs.file.is_none() => return,
+        Err(error) => {
+            let source = Source::File { path, line: 0 };
+            problems.push(Problem { key: String::new(), source, text: format!("cannot be read: {error}") });
+            return;
+        }
+    };
+    // Names the file as the operator would: relative where it was found in the working folder.
+    let shown = inputs.file.clone().unwrap_or_else(|| PathBuf::from(FILE_NAME));
+    let (table, errors) = DeTable::parse_recoverable(&text);
+    problems.extend(errors.iter().map(|error| Problem {
+        key: String::new(),
+        source: Source::File {
+            path: shown.clone(),
+            line: line(&text, error.span().map_or(0, |span| span.start)),
+        },
+        text: format!("not TOML: {}", error.message()),
+    }));
+    flatten(table.get_ref(), "", &text, &shown, layers);
+}
+
+fn flatten(table: &DeTable<'_>, prefix: &str, text: &str, path: &Path, layers: &mut Layers) {
+    for (name, value) in table {
+        let key = match prefix {
+            "" => name.get_ref().to_string(),
+            _ => format!("{prefix}.{}", name.get_ref()),
+        };
+        let raw = match value.get_ref() {
+            DeValue::Table(table) => {
+                flatten(table, &key, text, path, layers);
+                continue;
+            }
+            DeValue::String(text) => Raw::Text(text.to_string()),
+            DeValue::Integer(integer) if integer.radix() == 10 => Raw::Integer(integer.as_str().to_owned()),
+            DeValue::Boolean(boolean) => Raw::Boolean(*boolean),
+            other => Raw::Other(other.type_str()),
+        };
+        let source = Source::File { path: path.to_owned(), line: line(text, name.span().start) };
+        layers.insert(key, Layered { raw, source });
+    }
+}
+
+/// The line, counted from 1, of a byte.
+fn line(text: &str, at: usize) -> usize {
+    text.as_bytes().iter().take(at).filter(|byte| **byte == b'\n').count() + 1
+}

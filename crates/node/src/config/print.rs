@@ -1,0 +1,84 @@
+//! The configuration as text: what is in force (`config print`, valid TOML again) and the reference
+//! table of `docs/configuration.md`.
+
+use std::fmt::Write;
+
+use super::problem::Source;
+use super::reader::{Entry, Reader};
+use super::{Config, Layers};
+
+/// What is in force, as a file that would say the same, with each key's default and origin.
+pub fn print(config: &Config) -> String {
+    let mut text = String::new();
+    let mut section = "";
+    for entry in sorted(&config.entries) {
+        let (its_section, name) = split(entry.key);
+        if its_section != section {
+            section = its_section;
+            let _ = write!(text, "{}[{section}]\n", if text.is_empty() { "" } else { "\n" });
+        }
+        let _ = writeln!(text, "# {} {}", entry.help, about(entry));
+        let from = match &entry.source {
+            Source::Default => String::new(),
+            source => format!("  # from {source}"),
+        };
+        let _ = match entry.value.is_empty() {
+            true => writeln!(text, "# {name} ={from}"),
+            false => writeln!(text, "{name} = {}{from}", entry.value),
+        };
+    }
+    text
+}
+
+/// Every key as a Markdown table, a section each.
+pub fn reference() -> String {
+    let mut reader = Reader::new(Layers::new(), Vec::new());
+    Config::read(&mut reader);
+    let mut text = String::new();
+    let mut section = "";
+    for entry in sorted(&reader.entries) {
+        let (its_section, _) = split(entry.key);
+        if its_section != section {
+            section = its_section;
+            let gap = if text.is_empty() { "" } else { "\n" };
+            let _ = writeln!(
+                text,
+                "{gap}### `[{section}]`\n\n| key | unit | default | range | what it decides |"
+            );
+            let _ = writeln!(text, "|---|---|---|---|---|");
+        }
+        let default =
+            if entry.default.is_empty() { "unset".to_owned() } else { format!("`{}`", entry.default) };
+        let _ = writeln!(
+            text,
+            "| `{}` | {} | {default} | {} | {} |",
+            entry.key, entry.unit, entry.range, entry.help
+        );
+    }
+    text
+}
+
+/// Sections stay in the order in which they are first read; the keys of one stand together.
+fn sorted(entries: &[Entry]) -> Vec<&Entry> {
+    let mut sections: Vec<&str> = Vec::new();
+    for entry in entries {
+        let (section, _) = split(entry.key);
+        if !sections.contains(&section) {
+            sections.push(section);
+        }
+    }
+    let mut sorted: Vec<&Entry> = entries.iter().collect();
+    sorted.sort_by_key(|entry| sections.iter().position(|section| *section == split(entry.key).0));
+    sorted
+}
+
+fn about(entry: &Entry) -> String {
+    match entry.default.is_empty() {
+        true => format!("({}; unset by default)", entry.unit),
+        false => format!("({}, {}; default {})", entry.unit, entry.range, entry.default),
+    }
+}
+
+fn split(key: &str) -> (&str, &str) {
+    key.rsplit_once('.').unwrap_or(("", key))
+}

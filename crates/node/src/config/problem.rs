@@ -1,0 +1,58 @@
+//! What is wrong with a configuration: every problem is collected, none stops the search for the
+//! next, so an operator mends a file once.
+
+use std::fmt;
+use std::path::PathBuf;
+
+/// Where a value comes from, lowest precedence first.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Source {
+    Default,
+    File { path: PathBuf, line: usize },
+    Environment { name: String },
+    Flag { name: String },
+}
+
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Source::Default => f.write_str("default"),
+            Source::File { path, line } => write!(f, "{}:{line}", path.display()),
+            Source::Environment { name } => f.write_str(name),
+            Source::Flag { name } => f.write_str(name),
+        }
+    }
+}
+
+/// One thing that is wrong.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Problem {
+    /// The key, such as `gateway.ping_interval`; empty where the file as a whole is wrong.
+    pub key: String,
+    pub source: Source,
+    /// What was found and what is expected, with the unit.
+    pub text: String,
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.key.is_empty() {
+            true => write!(f, "{}: {}", self.source, self.text),
+            false => write!(f, "{} ({}): {}", self.key, self.source, self.text),
+        }
+    }
+}
+
+/// All that is wrong, a line each.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Problems(pub Vec<Problem>);
+
+impl fmt::Display for Problems {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let count = self.0.len();
+        write!(f, "the configuration has {count} problem{}", if count == 1 { "" } else { "s" })?;
+        self.0.iter().try_for_each(|problem| write!(f, "\n  {problem}"))
+    }
+}
+
+impl std::error::Error for Problems {}

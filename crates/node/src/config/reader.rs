@@ -1,0 +1,303 @@
+//! Reads keys out of the layers, one call each, and remembers every key it was asked for. That list is
+//! the documentation, what `config print` shows, and how a key nobody asked for is found to be unknown.
+//! A wrong value is a problem and the default goes on in its place, so that one run finds them all.
+
+use std::fmt::Display;
+use std::net::SocketAddr;
+use std::ops::RangeInclusive;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use noroshi_types::time::{format_duration, parse_duration};
+
+use super::layer::{Layers, Raw};
+use super::problem::{Problem, Source};
+use super::size::{format_size, parse_size};
+
+/// A key as it was asked for, and what it is now.
+#[derive(Debug, Clone)]
+pub struct Entry {
+    /// `gateway.ping_interval`
+    pub key: &'static str,
+    /// What it decides, in a sentence.
+    pub help: &'static str,
+    /// What is written: `duration`, `size`, …
+    pub unit: &'static str,
+    /// As TOML; empty where unset.
+    pub default: String,
+    /// Smallest and largest, or the words that may stand there.
+    pub range: String,
+    /// As TOML; empty where unset.
+    pub value: String,
+    pub source: Source,
+}
+
+pub(super) struct Reader {
+    layers: Layers,
+    pub(super) entries: Vec<Entry>,
+    pub(super) problems: Vec<Problem>,
+}
+
+/// What one kind of value needs beside its parser.
+struct Field<'a, T> {
+    unit: &'static str,
+    range: String,
+    default: T,
+    /// As TOML; empty where unset.
+    show: &'a dyn Fn(&T) -> String,
+}
+
+impl Reader {
+    pub(super) fn new(layers: Layers, problems: Vec<Problem>) -> Self {
+        Self { layers, entries: Vec::new(), problems }
+    }
+
+    pub(super) fn problem(&mut self, key: &str, text: impl Into<String>) {
+        let source = self.entries.iter().find(|entry| entry.key == key).map(|entry| entry.source.clone());
+        let source = source.unwrap_or(Source::Default);
+        self.problems.push(Problem { key: key.to_owned(), source, text: text.into() });
+    }
+
+    /// Whatever is left in the layers was never asked for.
+    pub(super) fn finish(mut self) -> (Vec<Entry>, Vec<Problem>) {
+        for (key, layered) in std::mem::take(&mut self.layers) {
+            let text = match self.nearest(&key) {
+                Some(near) => format!("unknown key; is `{near}` meant?"),
+                None => "unknown key".to_owned(),
+            };
+            self.problems.push(Problem { key, source: layered.source, text });
+        }
+        (self.entries, self.problems)
+    }
+
+    fn nearest(&self, key: &str) -> Option<&'static str> {
+        let near = self.entries.iter().map(|entry| (distance(entry.key, key), entry.key)).min()?;
+        (near.0 <= key.len() / 3).then_some(near.1)
+    }
+
+    fn read<T: Clone>(
+        &mut self,
+        key: &'static str,
+        help: &'static str,
+        field: Field<'_, T>,
+        parse: impl Fn(&Raw) -> Result<T, String>,
+    ) -> T {
+        let Field { unit, range, default, show } = field;
+        let (value, source) = match self.layers.remove(key) {
+            None => (default.clone(), Source::Default),
+            Some(layered) => match parse(&layered.raw) {
+                Ok(value) => (value, layered.source),
+                Err(text) => {
+                    self.problems.push(Problem { key: key.to_owned(), source: layered.source.clone(), text });
+                    (default.clone(), layered.source)
+                }
+            },
+        };
+        let entry = Entry { key, help, unit, default: show(&default), range, value: show(&value), source };
+        self.entries.push(entry);
+        value
+    }
+
+    pub(super) fn duration(
+        &mut self,
+        key: &'static str,
+        default: Duration,
+        range: RangeInclusive<Duration>,
+        help: &'static str,
+    ) -> Duration {
+        let bounds = format!("{} to {}", format_duration(*range.start()), format_duration(*range.end()));
+        let expected = "a duration with a unit (ms, s, m, h, d), such as \"30s\"";
+        let show = |value: &Duration| quoted(&format_duration(*value));
+        self.read(key, help, Field { unit: "duration", range: bounds.clone(), default, show: &show }, |raw| {
+            match raw {
+                Raw::Text(text) if !text.bytes().all(|byte| byte.is_ascii_digit()) => {
+                    let value = parse_duration(text).map_err(|_| wrong(raw, expected))?;
+                    within(value, &range, raw, &bounds)
+                }
+                _ => Err(wrong(raw, expected)),
+            }
+        })
+    }
+
+    pub(super) fn size(
+        &mut self,
+        key: &'static str,
+        default: usize,
+        range: RangeInclusive<usize>,
+        help: &'static str,
+    ) -> usize {
+        let bounds = format!("{} to {}", format_size(*range.start()), format_size(*range.end()));
+        let expected = "a size with a unit (B, KiB, MiB, GiB), such as \"256KiB\"";
+        let show = |value: &usize| quoted(&format_size(*value));
+        self.read(key, help, Field { unit: "size", range: bounds.clone(), default, show: &show }, |raw| {
+            match raw {
+                Raw::Text(text) => {
+                    within(parse_size(text).ok_or_else(|| wrong(raw, expected))?, &range, raw, &bounds)
+                }
+                _ => Err(wrong(raw, expected)),
+            }
+        })
+    }
+
+    pub(super) fn count(
+        &mut self,
+        key: &'static str,
+        default: u64,
+        range: RangeInclusive<u64>,
+        unit: &'static str,
+        help: &'static str,
+    ) -> u64 {
+        let bounds = format!("{} to {}", range.start(), range.end());
+        let show = |value: &u64| value.to_string();
+        self.read(key, help, Field { unit, range: bounds.clone(), default, show: &show }, |raw| {
+            let digits = match raw {
+                Raw::Integer(text) | Raw::Text(text) => text.replace('_', ""),
+                _ => return Err(wrong(raw, &format!("a whole number ({unit})"))),
+            };
+            let value = digits.parse().map_err(|_| wrong(raw, &format!("a whole number ({unit})")))?;
+            within(value, &range, raw, &bounds)
+        })
+    }
+
+    /// One of a few words; answers its place in `words`.
+    pub(super) fn word(
+        &mut self,
+        key: &'static str,
+        words: &'static [&'static str],
+        help: &'static str,
+    ) -> usize {
+        let show = |value: &usize| quoted(words[*value]);
+        self.read(
+            key,
+            help,
+            Field { unit: "word", range: words.join(", "), default: 0, show: &show },
+            |raw| {
+                let expected = format!("one of {}", words.join(", "));
+                let Raw::Text(text) = raw else { return Err(wrong(raw, &expected)) };
+                words.iter().position(|word| word == text).ok_or_else(|| wrong(raw, &expected))
+            },
+        )
+    }
+
+    pub(super) fn switch(&mut self, key: &'static str, help: &'static str) -> bool {
+        let field =
+            Field { unit: "switch", range: "true, false".to_owned(), default: false, show: &bool::to_string };
+        self.read(key, help, field, |raw| match raw {
+            Raw::Boolean(value) => Ok(*value),
+            Raw::Text(text) => text.parse().map_err(|_| wrong(raw, "true or false")),
+            _ => Err(wrong(raw, "true or false")),
+        })
+    }
+
+    pub(super) fn address(
+        &mut self,
+        key: &'static str,
+        default: SocketAddr,
+        help: &'static str,
+    ) -> SocketAddr {
+        let show = |value: &SocketAddr| quoted(value);
+        let field = Field {
+            unit: "address",
+            range: "IP:PORT, port 0 lets the system choose".to_owned(),
+            default,
+            show: &show,
+        };
+        self.read(key, help, field, |raw| {
+            let expected = "an IP address with a port, such as \"127.0.0.1:8080\" or \"[::]:8080\"";
+            let Raw::Text(text) = raw else { return Err(wrong(raw, expected)) };
+            text.parse().map_err(|_| wrong(raw, expected))
+        })
+    }
+
+    pub(super) fn path(&mut self, key: &'static str, default: &str, help: &'static str) -> PathBuf {
+        let show = |value: &PathBuf| quoted(value.display());
+        let field = Field {
+            unit: "path",
+            range: "a folder".to_owned(),
+            default: PathBuf::from(default),
+            show: &show,
+        };
+        self.read(key, help, field, |raw| match raw {
+            Raw::Text(text) if !text.is_empty() => Ok(PathBuf::from(text)),
+            _ => Err(wrong(raw, "a path")),
+        })
+    }
+
+    /// A text that is checked by `check`, which answers what it expected instead.
+    pub(super) fn text(
+        &mut self,
+        key: &'static str,
+        default: &str,
+        form: (&'static str, &'static str),
+        check: impl Fn(&str) -> Result<(), String>,
+        help: &'static str,
+    ) -> String {
+        let (unit, range) = form;
+        let show = |value: &String| quoted(value);
+        let field = Field { unit, range: range.to_owned(), default: default.to_owned(), show: &show };
+        self.read(key, help, field, |raw| {
+            let Raw::Text(text) = raw else { return Err(wrong(raw, range)) };
+            check(text).map(|()| text.clone()).map_err(|expected| wrong(raw, &expected))
+        })
+    }
+
+    /// A text that may be absent. An empty one unsets what a lower layer said.
+    pub(super) fn optional(
+        &mut self,
+        key: &'static str,
+        form: (&'static str, &'static str),
+        check: impl Fn(&str) -> Result<(), String>,
+        help: &'static str,
+    ) -> Option<String> {
+        let (unit, range) = form;
+        let show = |value: &Option<String>| value.as_ref().map(quoted).unwrap_or_default();
+        let field = Field { unit, range: range.to_owned(), default: None, show: &show };
+        self.read(key, help, field, |raw| match raw {
+            Raw::Text(text) if text.is_empty() => Ok(None),
+            Raw::Text(text) => {
+                check(text).map(|()| Some(text.clone())).map_err(|expected| wrong(raw, &expected))
+            }
+            _ => Err(wrong(raw, range)),
+        })
+    }
+}
+
+fn within<T: PartialOrd>(value: T, range: &RangeInclusive<T>, raw: &Raw, bounds: &str) -> Result<T, String> {
+    match range.contains(&value) {
+        true => Ok(value),
+        false => Err(format!("{} is out of range: {bounds}", found(raw))),
+    }
+}
+
+fn wrong(raw: &Raw, expected: &str) -> String {
+    format!("expected {expected}, got {}", found(raw))
+}
+
+fn found(raw: &Raw) -> String {
+    match raw {
+        Raw::Text(text) => quoted(text),
+        Raw::Integer(text) => text.clone(),
+        Raw::Boolean(value) => value.to_string(),
+        Raw::Other(kind) => format!("a value of type {kind}"),
+    }
+}
+
+/// As a TOML basic string.
+fn quoted(text: impl Display) -> String {
+    toml::Value::String(text.to_string()).to_string()
+}
+
+/// Single-character edits between two keys (Levenshtein).
+fn distance(a: &str, b: &str) -> usize {
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, x) in a.bytes().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = i + 1;
+        for (j, y) in b.bytes().enumerate() {
+            let substitute = diagonal + usize::from(x != y);
+            diagonal = row[j + 1];
+            row[j + 1] = substitute.min(row[j] + 1).min(row[j + 1] + 1);
+        }
+    }
+    row[b.len()]
+}

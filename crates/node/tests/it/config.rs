@@ -1,0 +1,119 @@
+//! The configuration: precedence, units, and every problem at once.
+
+use std::path::Path;
+use std::time::Duration;
+
+use noroshi_node::config::{Config, Flag, Inputs, Problems, Source, print};
+
+fn inputs(folder: &Path, file: &str) -> Inputs {
+    std::fs::write(folder.join("noroshi.toml"), file).expect("file");
+    Inputs { folder: folder.to_owned(), ..Inputs::default() }
+}
+
+fn load(file: &str) -> Result<Config, Problems> {
+    let folder = tempfile::tempdir().expect("folder");
+    Config::load(&inputs(folder.path(), file))
+}
+
+/// Exactly one problem, which contains every part.
+fn check(file: &str, parts: &[&str]) {
+    let problems = load(file).expect_err(file);
+    assert_eq!(problems.0.len(), 1, "{file}: {problems}");
+    for part in parts {
+        assert!(problems.to_string().contains(part), "{file}: {part} is not in {problems}");
+    }
+}
+
+#[test]
+fn the_defaults_are_a_whole_configuration() {
+    let folder = tempfile::tempdir().expect("folder");
+    let config =
+        Config::load(&Inputs { folder: folder.path().to_owned(), ..Inputs::default() }).expect("defaults");
+    assert_eq!(config.server.http.to_string(), "0.0.0.0:8080");
+    assert_eq!(config.server.admin.to_string(), "127.0.0.1:9090");
+    assert_eq!(config.gateway.ping_interval, Duration::from_secs(240));
+    assert!(config.server.tls.is_none());
+}
+
+#[test]
+fn a_flag_covers_the_environment_and_that_covers_the_file() {
+    let folder = tempfile::tempdir().expect("folder");
+    let mut inputs = inputs(
+        folder.path(),
+        "[gateway]\nping_interval = \"1m\"\nping_timeout = \"1s\"\n[log]\nlevel = \"warn\"",
+    );
+    inputs.environment = vec![
+        ("NOROSHI__GATEWAY__PING_INTERVAL".to_owned(), "2m".to_owned()),
+        ("NOROSHI__GATEWAY__DRAIN__RATE".to_owned(), "7".to_owned()),
+        ("NOROSHI__SERVER__HTTP".to_owned(), "127.0.0.1:1".to_owned()),
+        ("NOROSHI_DEV_KEY".to_owned(), "not a configuration key".to_owned()),
+    ];
+    inputs.flags = vec![Flag { name: "--http", key: "server.http", value: "127.0.0.1:2".to_owned() }];
+    let config = Config::load(&inputs).expect("configuration");
+    assert_eq!(config.log.level, "warn");
+    assert_eq!(config.gateway.ping_timeout, Duration::from_secs(1));
+    assert_eq!(config.gateway.ping_interval, Duration::from_secs(120));
+    assert_eq!(config.gateway.drain.rate, 7);
+    assert_eq!(config.server.http.port(), 2);
+    let http = config.entries.iter().find(|entry| entry.key == "server.http").expect("entry");
+    assert_eq!(http.source, Source::Flag { name: "--http".to_owned() });
+}
+
+#[test]
+fn all_problems_are_told_at_once_with_key_source_and_unit() {
+    let folder = tempfile::tempdir().expect("folder");
+    let file =
+        "[gateway]\nping_interval = 30\nfoo = 1\n\n[limits]\nbody = \"12 parsecs\"\n[log]\nformat = 'xml'\n";
+    let mut inputs = inputs(folder.path(), file);
+    inputs.environment = vec![("NOROSHI__STORE__INBOX_ROWS".to_owned(), "many".to_owned())];
+    inputs.flags = vec![Flag { name: "--http", key: "server.http", value: "localhost".to_owned() }];
+    let problems = Config::load(&inputs).expect_err("problems");
+    let text = problems.to_string();
+    for line in [
+        "gateway.ping_interval (noroshi.toml:2): expected a duration with a unit (ms, s, m, h, d), such as \"30s\", got 30",
+        "gateway.foo (noroshi.toml:3): unknown key",
+        "limits.body (noroshi.toml:6): expected a size with a unit (B, KiB, MiB, GiB), such as \"256KiB\", got \"12 parsecs\"",
+        "log.format (noroshi.toml:8): expected one of text, json, got \"xml\"",
+        "store.inbox_rows (NOROSHI__STORE__INBOX_ROWS): expected a whole number (notifications), got \"many\"",
+        "server.http (--http): expected an IP address with a port",
+    ] {
+        assert!(text.contains(line), "{line}\nis not in\n{text}");
+    }
+    assert_eq!(problems.0.len(), 6, "{text}");
+}
+
+#[test]
+fn single_mistakes_are_named() {
+    check("[gateway]\nping_intervall = \"1m\"", &["unknown key", "`gateway.ping_interval`"]);
+    check("[gateway]\nping_interval = \"1ms\"", &["out of range", "1s to 1h"]);
+    check("[limits]\nheaders = 1000", &["out of range", "16 to 100"]);
+    check("[limits]\nheaders = 20.5", &["whole number", "float"]);
+    check("[server]\nhttp = \"127.0.0.1:80\"\nadmin = \"127.0.0.1:80\"", &["server.admin", "own ports"]);
+    check("[tls]\ncert = \"a.pem\"", &["tls.cert", "tls.key is missing"]);
+    check("[admin.tls]\nkey = \"a.pem\"", &["admin.tls.key", "admin.tls.cert is missing"]);
+    check("[gateway]\nsend_queue = \"4KiB\"", &["gateway.send_queue_soft", "over gateway.send_queue"]);
+    check("[log]\nlevel = \"loud\"", &["log.level", "level"]);
+    check("[server]\npublic_url = \"example.com\"", &["server.public_url", "https://"]);
+    check("[server\n", &["noroshi.toml:1", "not TOML"]);
+}
+
+#[test]
+fn a_named_file_has_to_be_there() {
+    let folder = tempfile::tempdir().expect("folder");
+    let inputs = Inputs { file: Some(folder.path().join("absent.toml")), ..Inputs::default() };
+    let problems = Config::load(&inputs).expect_err("no file");
+    assert!(problems.to_string().contains("absent.toml"), "{problems}");
+    assert!(problems.to_string().contains("cannot be read"), "{problems}");
+}
+
+#[test]
+fn what_is_printed_is_a_file_that_says_the_same() {
+    let config = load("[gateway.drain]\nrate = 3\n[limits]\ndata = \"1KiB\"\n[tls]\ncert='a'\nkey='b \"c\"'")
+        .expect("ok");
+    let printed = print(&config);
+    assert!(printed.contains("rate = 3  # from noroshi.toml:2\n"), "{printed}");
+    let again = load(&printed).unwrap_or_else(|problems| panic!("{problems}\n{printed}"));
+    for (one, two) in config.entries.iter().zip(&again.entries) {
+        assert_eq!((one.key, &one.value), (two.key, &two.value));
+    }
+}

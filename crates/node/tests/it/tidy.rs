@@ -1,0 +1,194 @@
+//! The house rules that a machine can check: who may know whom, a header on every file, no clock in
+//! the pure crates, no file outside the module tree, no dependency that needs OpenSSL or cmake.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+fn root() -> PathBuf {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    root.canonicalize().expect("the workspace")
+}
+
+/// Every `.rs` file of the workspace's crates.
+fn sources() -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    let mut folders = vec![root().join("crates")];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(&folder).expect("folder").map(|entry| entry.expect("entry").path()) {
+            match entry.is_dir() {
+                true => folders.push(entry),
+                false if entry.extension().is_some_and(|extension| extension == "rs") => files.push(entry),
+                false => {}
+            }
+        }
+    }
+    assert!(files.len() > 50, "the workspace has more files than {}", files.len());
+    files.sort();
+    files
+}
+
+fn shown(path: &Path) -> String {
+    path.strip_prefix(root()).unwrap_or(path).display().to_string()
+}
+
+fn assert_none(what: &str, found: &[String]) {
+    assert!(found.is_empty(), "{what}:\n  {}", found.join("\n  "));
+}
+
+/// Normal dependencies of each of our crates on each other and on others.
+fn dependencies() -> BTreeMap<String, BTreeSet<String>> {
+    let metadata = cargo_metadata::MetadataCommand::new()
+        .manifest_path(root().join("Cargo.toml"))
+        .no_deps()
+        .exec()
+        .expect("cargo metadata");
+    let normal = |package: &cargo_metadata::Package| {
+        package
+            .dependencies
+            .iter()
+            .filter(|dependency| dependency.kind == cargo_metadata::DependencyKind::Normal)
+            .map(|dependency| dependency.name.clone())
+            .collect()
+    };
+    metadata.packages.iter().map(|package| (package.name.to_string(), normal(package))).collect()
+}
+
+#[test]
+fn crates_know_only_those_before_them() {
+    let may_know: BTreeMap<&str, &[&str]> = BTreeMap::from([
+        ("noroshi-types", &[][..]),
+        ("noroshi-protocol", &["types"][..]),
+        ("noroshi-telemetry", &["types"]),
+        ("noroshi-store", &["types", "telemetry"]),
+        ("noroshi-auth", &["types", "telemetry", "store"]),
+        ("noroshi-delivery", &["types", "telemetry", "store"]),
+        ("noroshi-api", &["types", "telemetry", "store", "auth", "delivery"]),
+        ("noroshi-gateway", &["types", "telemetry", "protocol", "auth", "delivery"]),
+        ("noroshi-node", &["types", "telemetry", "protocol", "store", "auth", "delivery", "api", "gateway"]),
+        ("noroshi-load", &["types", "protocol"]),
+        ("noroshi-testkit", &["types"]),
+        ("noroshi", &["types", "protocol", "node", "load"]),
+    ]);
+    let mut wrong = Vec::new();
+    for (name, dependencies) in dependencies() {
+        let Some(allowed) = may_know.get(name.as_str()) else {
+            wrong.push(format!("{name} has no place in this table"));
+            continue;
+        };
+        for other in dependencies.iter().filter_map(|dependency| dependency.strip_prefix("noroshi-")) {
+            if !allowed.contains(&other) {
+                wrong.push(format!("{name} must not know noroshi-{other}"));
+            }
+        }
+    }
+    assert_none("dependencies against the direction", &wrong);
+}
+
+#[test]
+fn pure_crates_do_no_io_and_ask_no_clock() {
+    let dependencies = dependencies();
+    for name in ["noroshi-types", "noroshi-protocol"] {
+        for banned in ["tokio", "mio", "socket2", "hyper", "rand"] {
+            assert!(!dependencies[name].contains(banned), "{name} must not depend on {banned}");
+        }
+    }
+    let mut wrong = Vec::new();
+    for path in sources() {
+        let name = shown(&path);
+        if !name.starts_with("crates/types/src") && !name.starts_with("crates/protocol/src") {
+            continue;
+        }
+        let text = std::fs::read_to_string(&path).expect("source");
+        for banned in ["Instant::now", "SystemTime::now", "std::net", "std::fs", "rand::", "thread_rng"] {
+            if text.contains(banned) {
+                wrong.push(format!("{name}: {banned}"));
+            }
+        }
+    }
+    assert_none("clock, IO or randomness in a pure crate", &wrong);
+}
+
+#[test]
+fn every_file_says_what_it_is() {
+    let mut wrong = Vec::new();
+    for path in sources() {
+        let text = std::fs::read_to_string(&path).expect("source");
+        if !text.starts_with("//! ") {
+            wrong.push(shown(&path));
+        }
+    }
+    assert_none("no //! header", &wrong);
+}
+
+#[test]
+fn what_is_to_be_done_has_a_link() {
+    let marks = [concat!("TO", "DO"), concat!("FIX", "ME"), concat!("XX", "X")];
+    let mut wrong = Vec::new();
+    for path in sources() {
+        let text = std::fs::read_to_string(&path).expect("source");
+        for (i, line) in text.lines().enumerate() {
+            if marks.iter().any(|mark| line.contains(mark)) && !line.contains("http") {
+                wrong.push(format!("{}:{}", shown(&path), i + 1));
+            }
+        }
+    }
+    assert_none("a note of work to be done without a link", &wrong);
+}
+
+/// Follows `mod name;` from each crate's roots; what is not reached is dead.
+#[test]
+fn every_file_is_in_the_module_tree() {
+    let files = sources();
+    let mut reached = BTreeSet::new();
+    let mut open: Vec<PathBuf> = files.iter().filter(|path| is_root(path)).cloned().collect();
+    while let Some(path) = open.pop() {
+        if !reached.insert(path.clone()) {
+            continue;
+        }
+        let text = std::fs::read_to_string(&path).expect("source");
+        for name in text.lines().filter_map(module_name) {
+            open.extend(places(&path, name).into_iter().filter(|place| files.contains(place)));
+        }
+    }
+    let lost: Vec<String> =
+        files.iter().filter(|path| !reached.contains(*path)).map(|path| shown(path)).collect();
+    assert_none("outside the module tree", &lost);
+}
+
+fn is_root(path: &Path) -> bool {
+    let name = shown(path);
+    let parts: Vec<&str> = name.split('/').collect();
+    match parts.as_slice() {
+        ["crates", _, "build.rs"] | ["crates", _, "src", "lib.rs" | "main.rs"] => true,
+        ["crates", _, "tests" | "benches" | "examples", _] | ["crates", _, "src", "bin", _] => true,
+        ["crates", _, "tests" | "benches" | "examples", _, "main.rs"] => true,
+        _ => false,
+    }
+}
+
+fn module_name(line: &str) -> Option<&str> {
+    let declaration = line.trim_start();
+    let rest = match declaration.strip_prefix("pub") {
+        Some(rest) => rest.trim_start_matches(|c| c != ' ').trim_start(),
+        None => declaration,
+    };
+    rest.strip_prefix("mod ")?.split_once(';').map(|(name, _)| name.trim())
+}
+
+fn places(path: &Path, name: &str) -> [PathBuf; 2] {
+    let stem = path.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
+    let folder = path.parent().expect("a file has a folder");
+    let folder = match stem {
+        "lib" | "main" | "mod" => folder.to_owned(),
+        _ => folder.join(stem),
+    };
+    [folder.join(format!("{name}.rs")), folder.join(name).join("mod.rs")]
+}
+
+#[test]
+fn no_dependency_forces_openssl_or_cmake() {
+    let lock = std::fs::read_to_string(root().join("Cargo.lock")).expect("Cargo.lock");
+    for banned in ["aws-lc-sys", "aws-lc-rs", "openssl-sys", "native-tls", "cmake"] {
+        assert!(!lock.contains(&format!("name = \"{banned}\"")), "{banned} is in Cargo.lock");
+    }
+}
