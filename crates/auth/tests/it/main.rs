@@ -1,0 +1,128 @@
+//! Who is let in, on a real store.
+
+use std::sync::Arc;
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use noroshi_auth::{Auth, Refused};
+use noroshi_store::{AppSettings, Sqlite, Store, sqlite::Options};
+use noroshi_types::{AppName, DeviceId, Scope, Scopes, Timestamp, UserId};
+use ring::{hmac, rand, signature, signature::KeyPair};
+
+const NOW: Timestamp = Timestamp(1_800_000_000_000);
+const LATER_S: u64 = 1_800_000_100;
+
+struct Bench {
+    auth: Arc<Auth>,
+    store: Arc<dyn Store>,
+    _folder: tempfile::TempDir,
+}
+
+async fn bench() -> Bench {
+    let folder = tempfile::tempdir().expect("a folder");
+    let store = Sqlite::open(folder.path(), Options::default(), &mut noroshi_telemetry::registry()).expect("a store");
+    let store: Arc<dyn Store> = Arc::new(store);
+    let auth = Auth::open(store.clone()).await.expect("opened");
+    Bench { auth, store, _folder: folder }
+}
+
+fn name(text: &str) -> AppName {
+    AppName::parse(text).expect("a name")
+}
+
+fn with_secret(secret: &str) -> AppSettings {
+    AppSettings { jwt_secret: Some(secret.as_bytes().to_vec()), ..AppSettings::default() }
+}
+
+fn hs256(secret: &str, claims: &str) -> String {
+    let message = format!("{}.{}", URL_SAFE_NO_PAD.encode(r#"{"alg":"HS256"}"#), URL_SAFE_NO_PAD.encode(claims));
+    let tag = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, secret.as_bytes()), message.as_bytes());
+    format!("{message}.{}", URL_SAFE_NO_PAD.encode(tag.as_ref()))
+}
+
+fn claims(extra: &str) -> String {
+    format!(r#"{{"sub":"u1","device":"d1","exp":{LATER_S}{extra}}}"#)
+}
+
+#[tokio::test]
+async fn a_key_is_good_until_it_is_revoked() {
+    let Bench { auth, store, .. } = bench().await;
+    let app = auth.create_app(name("a"), AppSettings::default(), NOW).await.expect("made").id;
+    let scopes: Scopes = [Scope::Publish].into_iter().collect();
+    let (key, secret) = auth.create_key(app, "backend".to_owned(), scopes, NOW).await.expect("made");
+    let access = auth.key(&secret.to_string()).expect("known");
+    assert!(access.app == app && access.allows(Scope::Publish) && !access.allows(Scope::Admin));
+    assert_eq!(auth.key("nk_other"), Err(Refused::Unknown));
+
+    let again = Auth::open(store).await.expect("opened");
+    assert_eq!(again.key(&secret.to_string()), Ok(access), "keys outlive the process");
+    auth.revoke_key(app, key.id).await.expect("revoked");
+    assert_eq!(auth.key(&secret.to_string()), Err(Refused::Unknown));
+}
+
+#[tokio::test]
+async fn a_key_of_the_operators_choice_is_adopted_once() {
+    let Bench { auth, .. } = bench().await;
+    let app = auth.create_app(name("a"), AppSettings::default(), NOW).await.expect("made").id;
+    let first = auth.adopt_key(app, "dev", "letmein", Scopes::ALL, NOW).await.expect("adopted");
+    let second = auth.adopt_key(app, "dev", "letmein", Scopes::ALL, NOW).await.expect("adopted");
+    assert_eq!(first, second);
+    assert_eq!(auth.keys(app), [first]);
+}
+
+#[tokio::test]
+async fn device_tokens_outlive_the_process_and_not_the_app() {
+    let Bench { auth, store, .. } = bench().await;
+    let app = auth.create_app(name("a"), AppSettings::default(), NOW).await.expect("made").id;
+    let device = DeviceId::parse("d1").expect("an id");
+    let token = auth.issue(app, &device, 1, Timestamp(NOW.0 + 1));
+    let again = Auth::open(store).await.expect("opened");
+    assert!(again.device(&token, None, NOW).is_ok_and(|identity| identity.device == device));
+    auth.delete_app(app).await.expect("deleted");
+    assert_eq!(auth.device(&token, None, NOW), Err(Refused::Unknown));
+}
+
+#[tokio::test]
+async fn a_jwt_belongs_to_the_app_whose_secret_signed_it() {
+    let Bench { auth, .. } = bench().await;
+    let a = auth.create_app(name("a"), with_secret("secret a"), NOW).await.expect("made").id;
+    let b = auth.create_app(name("b"), with_secret("secret b"), NOW).await.expect("made").id;
+    let app_of = |token: &str, hint| auth.device(token, hint, NOW).map(|identity| identity.app);
+    assert_eq!(app_of(&hs256("secret a", &claims("")), None), Ok(a));
+    assert_eq!(app_of(&hs256("secret b", &claims("")), None), Ok(b));
+    assert_eq!(app_of(&hs256("secret b", &claims("")), Some("a")), Err(Refused::Signature));
+    assert_eq!(app_of(&hs256("secret b", &claims(r#","aud":"b""#)), None), Ok(b));
+    assert_eq!(app_of(&hs256("secret b", &claims(r#","aud":"a""#)), None), Err(Refused::Signature));
+    assert_eq!(app_of(&hs256("secret a", r#"{"sub":"u1","device":"d1","exp":1}"#), None), Err(Refused::Expired));
+    auth.update_app(a, with_secret("a new one")).await.expect("changed");
+    assert_eq!(app_of(&hs256("secret a", &claims("")), None), Err(Refused::Signature));
+}
+
+#[tokio::test]
+async fn es256_keys_come_from_a_jwk_set() {
+    let Bench { auth, .. } = bench().await;
+    let random = rand::SystemRandom::new();
+    let algorithm = &signature::ECDSA_P256_SHA256_FIXED_SIGNING;
+    let document = signature::EcdsaKeyPair::generate_pkcs8(algorithm, &random).expect("a key");
+    let pair = signature::EcdsaKeyPair::from_pkcs8(algorithm, document.as_ref(), &random).expect("a key");
+    let point = pair.public_key().as_ref();
+    let jwks = format!(
+        r#"{{"keys":[{{"kty":"EC","crv":"P-256","kid":"k1","x":"{}","y":"{}"}}]}}"#,
+        URL_SAFE_NO_PAD.encode(&point[1..33]),
+        URL_SAFE_NO_PAD.encode(&point[33..])
+    );
+    let settings = AppSettings { jwks: Some(jwks), ..AppSettings::default() };
+    let app = auth.create_app(name("a"), settings, NOW).await.expect("made").id;
+
+    let sign = |header: &str| {
+        let message = format!("{}.{}", URL_SAFE_NO_PAD.encode(header), URL_SAFE_NO_PAD.encode(claims("")));
+        let signature = pair.sign(&random, message.as_bytes()).expect("signed");
+        format!("{message}.{}", URL_SAFE_NO_PAD.encode(signature.as_ref()))
+    };
+    let identity = auth.device(&sign(r#"{"alg":"ES256","kid":"k1"}"#), None, NOW).expect("valid");
+    assert_eq!((identity.app, identity.user), (app, UserId::parse("u1").ok()));
+    assert_eq!(auth.device(&sign(r#"{"alg":"ES256","kid":"k2"}"#), None, NOW), Err(Refused::Signature));
+    // The public key must not work as an HMAC secret (RFC 8725 §2.1).
+    let forged = hs256(std::str::from_utf8(&point[1..2]).unwrap_or("x"), &claims(""));
+    assert_eq!(auth.device(&forged, None, NOW), Err(Refused::Signature));
+}

@@ -1,0 +1,169 @@
+//! The decisions against a real store and an edge that only remembers.
+
+mod recording_edge;
+
+use std::sync::Arc;
+
+use noroshi_delivery::{Clock, Delivery, Error, metrics::Metrics};
+use noroshi_store::{Apps, Devices, Idempotency, Notifications, Registration, Sessions, Sqlite, Store, sqlite::Options};
+use noroshi_types::{
+    AppId, AppName, DeviceId, DeviceNum, Outcome, Push, Request, Target, Timestamp, Topic, Ttl, Urgency, UserId, When,
+    JsonText,
+};
+use recording_edge::RecordingEdge;
+
+const NOW: Timestamp = Timestamp(1_800_000_000_000);
+
+struct Bench {
+    delivery: Arc<Delivery>,
+    edge: Arc<RecordingEdge>,
+    store: Arc<Sqlite>,
+    app: AppId,
+    _folder: tempfile::TempDir,
+}
+
+async fn bench() -> Bench {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut registry = noroshi_telemetry::registry();
+    let store = Arc::new(Sqlite::open(folder.path(), Options::default(), &mut registry).expect("a store"));
+    let name = AppName::parse("dev").expect("a name");
+    let app = store.create_app(name, Default::default(), NOW).await.expect("an app").id;
+    let metrics = Metrics::new(&mut registry);
+    let runtime = tokio::runtime::Handle::current();
+    let delivery = Delivery::new(store.clone() as Arc<dyn Store>, Clock::fixed(NOW), metrics, runtime);
+    let edge = Arc::new(RecordingEdge::default());
+    delivery.attach(edge.clone());
+    Bench { delivery, edge, store, app, _folder: folder }
+}
+
+impl Bench {
+    async fn device(&self, user: &str) -> (DeviceId, DeviceNum) {
+        let id = DeviceId::parse(&format!("d-{user}")).expect("an id");
+        let user = UserId::parse(user).expect("an id");
+        let registration = Registration { device: Some(id.clone()), user: Some(user), ..Registration::default() };
+        let mut made = self.store.register(self.app, vec![registration], NOW).await.expect("registered");
+        (id, made.remove(0).expect("accepted").num)
+    }
+}
+
+fn request(target: Target, when: When) -> Request {
+    Request {
+        target,
+        when,
+        ttl: Ttl::default(),
+        urgency: Urgency::Normal,
+        collapse_key: None,
+        retain: false,
+        notification: None,
+        data: Some(JsonText::from_valid("1")),
+        push: Push::default(),
+    }
+}
+
+fn users(names: &[&str]) -> Target {
+    Target::Users(names.iter().map(|name| UserId::parse(name).expect("an id")).collect())
+}
+
+#[tokio::test]
+async fn what_is_kept_reaches_the_edge_before_it_is_answered() {
+    let bench = bench().await;
+    let (_, num) = bench.device("u1").await;
+    let receipt = bench.delivery.publish(bench.app, request(users(&["u1", "u2"]), When::Stored), None).await;
+    let receipt = receipt.expect("accepted");
+    assert_eq!(receipt.targets, Some(2));
+    assert_eq!(bench.edge.delivered(), [receipt.id]);
+    let acked = bench.delivery.ack_now(num, vec![receipt.id]).await.expect("written");
+    assert_eq!(acked, 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_edge_hears_of_kept_messages_in_commit_order() {
+    let bench = bench().await;
+    let topic = Topic::parse("news").expect("a topic");
+    let publishes: Vec<_> = (0..200)
+        .map(|i| {
+            let (delivery, app) = (bench.delivery.clone(), bench.app);
+            let target = if i % 2 == 0 { Target::Topic(topic.clone()) } else { users(&["u1"]) };
+            tokio::spawn(async move { delivery.publish(app, request(target, When::Stored), None).await })
+        })
+        .collect();
+    for publish in publishes {
+        publish.await.expect("no panic").expect("accepted");
+    }
+    let delivered = bench.edge.delivered();
+    assert_eq!(delivered.len(), 200);
+    assert!(delivered.is_sorted(), "ids are in commit order");
+    let offsets = bench.edge.offsets();
+    assert_eq!(offsets, (1..=100).collect::<Vec<u64>>());
+}
+
+#[tokio::test]
+async fn a_repeated_request_is_answered_and_not_delivered_again() {
+    let bench = bench().await;
+    bench.device("u1").await;
+    let idempotency = |hash: u8| Some(Idempotency { key: "k".into(), body_hash: [hash; 32] });
+    let publish = |hash| bench.delivery.publish(bench.app, request(users(&["u1"]), When::Connected), idempotency(hash));
+    let first = publish(1).await.expect("accepted");
+    let again = publish(1).await.expect("answered");
+    assert_eq!((again.id, again.targets, again.replayed), (first.id, first.targets, true));
+    assert_eq!(bench.edge.delivered(), [first.id]);
+    let conflict = publish(2).await;
+    assert!(matches!(conflict, Err(Error::Store(noroshi_store::Error::IdempotencyConflict))));
+}
+
+#[tokio::test]
+async fn nothing_is_accepted_while_the_shards_are_behind() {
+    let bench = bench().await;
+    let (device, _) = bench.device("u1").await;
+    bench.edge.set_room(false);
+    let refused = bench.delivery.publish(bench.app, request(users(&["u1"]), When::Stored), None).await;
+    assert!(matches!(refused, Err(Error::Overloaded)));
+    let (_, total) = bench.store.inbox(bench.app, &device, 10, NOW).await.expect("read");
+    assert_eq!((total, bench.edge.delivered().len()), (0, 0));
+}
+
+#[tokio::test]
+async fn what_is_only_for_who_is_here_leaves_a_trace() {
+    let bench = bench().await;
+    let receipt = bench.delivery.publish(bench.app, request(users(&["u1"]), When::Connected), None).await;
+    let id = receipt.expect("accepted").id;
+    assert_eq!(bench.edge.delivered(), [id]);
+    // Written behind: the next write in order comes after it.
+    bench.device("u1").await;
+    let state = bench.store.notification(bench.app, id, NOW).await.expect("read").expect("known");
+    assert_eq!(state.message.when, When::Connected);
+}
+
+#[tokio::test]
+async fn queued_confirmations_are_written_at_the_drain() {
+    let bench = bench().await;
+    let (device, num) = bench.device("u1").await;
+    let receipt = bench.delivery.publish(bench.app, request(users(&["u1"]), When::Stored), None).await;
+    let id = receipt.expect("accepted").id;
+    bench.delivery.ack(num, vec![id]);
+    bench.delivery.clone().run(std::future::ready(())).await;
+    let (_, total) = bench.store.inbox(bench.app, &device, 10, NOW).await.expect("read");
+    assert_eq!(total, 0);
+    let trace = bench.store.trace(bench.app, id, &device).await.expect("read").expect("known");
+    assert!(trace.steps.iter().any(|step| step.outcome == Outcome::Acked));
+}
+
+#[tokio::test]
+async fn a_push_service_that_is_asked_for_is_said_to_be_missing() {
+    let bench = bench().await;
+    bench.device("u1").await;
+    let mut wanted = request(users(&["u1"]), When::Stored);
+    wanted.push.mode = noroshi_types::PushMode::Always;
+    let id = bench.delivery.publish(bench.app, wanted, None).await.expect("accepted").id;
+    bench.device("u2").await;
+    let state = bench.store.notification(bench.app, id, NOW).await.expect("read").expect("known");
+    assert!(state.counts.contains(&(Outcome::PushUnconfigured, 1)), "{:?}", state.counts);
+}
+
+#[tokio::test]
+async fn a_deleted_device_loses_its_connection() {
+    let bench = bench().await;
+    let (device, _) = bench.device("u1").await;
+    bench.delivery.delete_device(bench.app, &device).await.expect("deleted");
+    assert_eq!(bench.edge.closed(), [device]);
+}

@@ -1,0 +1,70 @@
+//! An edge without connections: it remembers what it was told, in order.
+
+use std::sync::Arc;
+use std::sync::Mutex;
+
+use noroshi_delivery::{Edge, Session};
+use noroshi_types::{AppId, CloseReason, DeviceId, Message, NotificationId, Presence, Target, Topic, UserId};
+
+#[derive(Default)]
+pub(crate) struct RecordingEdge(Mutex<Record>);
+
+#[derive(Default)]
+struct Record {
+    messages: Vec<Arc<Message>>,
+    closed: Vec<DeviceId>,
+    full: bool,
+}
+
+impl RecordingEdge {
+    pub(crate) fn delivered(&self) -> Vec<NotificationId> {
+        self.0.lock().expect("no panic").messages.iter().map(|message| message.id).collect()
+    }
+
+    pub(crate) fn offsets(&self) -> Vec<u64> {
+        let record = self.0.lock().expect("no panic");
+        record.messages.iter().filter_map(|message| Some(message.topic.as_ref()?.position.offset)).collect()
+    }
+
+    pub(crate) fn closed(&self) -> Vec<DeviceId> {
+        self.0.lock().expect("no panic").closed.clone()
+    }
+
+    pub(crate) fn set_room(&self, room: bool) {
+        self.0.lock().expect("no panic").full = !room;
+    }
+}
+
+impl Edge for RecordingEdge {
+    fn deliver(&self, message: Arc<Message>, _: &Target) {
+        self.0.lock().expect("no panic").messages.push(message);
+    }
+
+    fn has_room(&self) -> bool {
+        !self.0.lock().expect("no panic").full
+    }
+
+    fn sessions(&self, _: AppId, users: &[UserId]) -> Vec<Vec<Session>> {
+        vec![Vec::new(); users.len()]
+    }
+
+    fn session(&self, _: AppId, _: &DeviceId) -> Option<Session> {
+        None
+    }
+
+    fn set_presence(&self, _: AppId, _: &DeviceId, _: Presence) -> bool {
+        false
+    }
+
+    fn subscribe(&self, _: AppId, _: &DeviceId, _: &Topic) {}
+
+    fn unsubscribe(&self, _: AppId, _: &DeviceId, _: &Topic) {}
+
+    fn close(&self, _: AppId, device: &DeviceId, _: CloseReason) {
+        self.0.lock().expect("no panic").closed.push(device.clone());
+    }
+
+    fn topic_sessions(&self, _: AppId, _: &Topic) -> u64 {
+        0
+    }
+}
