@@ -2,7 +2,7 @@
 //! Extensions are never negotiated, so a reserved bit is always an error. Whoever owns the socket
 //! answers pings and runs the closing handshake: this module only says what arrived.
 //!
-//! Reading order: [`frame`], [`decoder`], [`handshake`].
+//! Reading order: [`mod@frame`], [`decoder`], [`handshake`].
 
 pub mod decoder;
 pub mod frame;

@@ -1,4 +1,6 @@
-//! Error answers of the connection itself, before any API handler exists: RFC 9457 problem documents.
+//! Error answers of the connection itself, before any API handler exists: RFC 9457 problem documents with
+//! the fields, and in the order, of the API's own. Each is a whole response that ends the connection; the
+//! listener's admission, the head parser and the WebSocket handshake write them.
 
 use serde::Serialize;
 

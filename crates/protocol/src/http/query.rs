@@ -1,5 +1,6 @@
 //! Query strings: `name=value` pairs, percent-encoded UTF-8, with `+` for a space as HTML forms and
-//! `URLSearchParams` write it. A `%` that starts no escape stands for itself.
+//! `URLSearchParams` write it. A `%` that starts no escape stands for itself. Whether a whole query is
+//! UTF-8 is checked once when the head is parsed, so a value asked for later is there or absent.
 
 use std::borrow::Cow;
 

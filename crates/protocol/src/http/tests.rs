@@ -1,4 +1,6 @@
-//! Request heads: what is read from them, and what is refused.
+//! Request heads: what is read from them, and what is refused. Limits are tried at their edge, incomplete
+//! heads at every length, and any bytes at all must give an answer. The query's decoding is here too, since
+//! it is only reached through a head.
 
 use proptest::prelude::*;
 

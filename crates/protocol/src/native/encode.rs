@@ -1,5 +1,6 @@
 //! What the service says, as JSON. Field order is fixed so that frames can be compared as text, and every
-//! object is one line whatever the provider's JSON looked like.
+//! object is one line whatever the provider's JSON looked like. A message becomes a buffer of its own, made
+//! once for all its recipients; the small frames of one connection are appended to what is being written.
 
 use noroshi_types::{CloseReason, DeviceId, JsonText, Message, SessionId, Topic};
 

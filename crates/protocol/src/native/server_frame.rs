@@ -1,5 +1,6 @@
 //! What the service says, read by our own clients (`noroshi listen`, the load generator). Unknown fields
-//! are ignored and unknown types are reported as such, since the service may be newer.
+//! are ignored and unknown types are reported as such, since the service may be newer. Nothing is copied
+//! that can be borrowed: a load generator reads a frame for every delivery it measures.
 
 use std::borrow::Cow;
 

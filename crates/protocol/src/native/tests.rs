@@ -1,4 +1,6 @@
 //! What the service writes, byte for byte as the contract shows it, and that our own clients read it back.
+//! Exact text on purpose: other people's clients depend on every field, and a fan-out is compared by its
+//! bytes.
 
 use noroshi_types::{
     AppId, CloseReason, DeviceId, Epoch, JsonText, Message, NotificationId, Position, SessionId, Timestamp,

@@ -6,6 +6,7 @@
 //! is checked as it arrives, so broken UTF-8 fails at its first wrong byte. After an error or a break the
 //! decoder is empty, and the connection is over: it must not be fed again.
 
+use std::fmt;
 use std::ops::ControlFlow;
 
 use noroshi_types::CloseReason;
@@ -58,7 +59,7 @@ impl WsError {
 }
 
 /// The state between reads: one pointer, null while nothing is incomplete.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct Decoder {
     partial: Option<Box<Partial>>,
 }
@@ -67,7 +68,7 @@ pub struct Decoder {
 const _: () = assert!(size_of::<Decoder>() == 8);
 
 /// What is incomplete: a header, or a frame's payload, or a fragmented message between two frames.
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct Partial {
     header: [u8; HEADER_BYTES_MAX],
     /// Bytes of `header` received; 0 while a payload is being received.
@@ -83,7 +84,6 @@ struct Partial {
     control: Vec<u8>,
 }
 
-#[derive(Debug)]
 struct Frame {
     header: Header,
     /// `0 <= received <= header.payload_len`
@@ -152,6 +152,13 @@ impl Decoder {
             }
         }
         Ok(ControlFlow::Continue(()))
+    }
+}
+
+impl fmt::Debug for Decoder {
+    /// Not the bytes: they may be a token.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Decoder({} bytes held)", self.held_bytes())
     }
 }
 

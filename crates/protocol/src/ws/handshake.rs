@@ -1,5 +1,6 @@
 //! The opening handshake (RFC 6455 §4), from both ends. The server side decides about a head that
-//! [`crate::http`] has parsed; who may connect is not decided here.
+//! [`crate::http`] has parsed; who may connect is not decided here, and origins are not looked at: tokens
+//! never travel in cookies, so a foreign page has nothing to borrow. The client's key is the caller's.
 
 use base64::Engine;
 use base64::alphabet;

@@ -1,4 +1,6 @@
-//! Every frame of the contract, and every way to get one wrong.
+//! Every frame of the contract, and every way to get one wrong: the exact words for each mistake, since
+//! they are what a client's developer gets to read. One test puts a secret into every place a value can
+//! stand and looks for it in the answer.
 
 use noroshi_types::{Epoch, limits};
 use proptest::prelude::*;

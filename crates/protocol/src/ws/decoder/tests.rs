@@ -1,5 +1,6 @@
 //! The decoder against RFC 6455's examples, its rules one by one, and its two promises: the cut of the
-//! transport changes nothing, and memory follows the bytes received.
+//! transport changes nothing, and memory follows the bytes received. Every check feeds its bytes whole, one
+//! by one, and split in two at each place.
 
 use proptest::prelude::*;
 
@@ -242,6 +243,14 @@ fn what_is_held_follows_what_arrived() {
     decoder.feed(Role::Server, &mut wire[3007..], MAX, &mut ignore).unwrap();
     assert!(decoder.is_idle());
     assert_eq!(decoder.held_bytes(), 0);
+}
+
+#[test]
+fn debug_does_not_show_what_is_held() {
+    let mut decoder = Decoder::new();
+    let mut wire = raw(0x01, b"s3cret");
+    decoder.feed(Role::Server, &mut wire, MAX, &mut |_| ControlFlow::Continue(())).unwrap();
+    assert_eq!(format!("{decoder:?}"), format!("Decoder({} bytes held)", decoder.held_bytes()));
 }
 
 #[test]

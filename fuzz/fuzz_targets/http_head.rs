@@ -1,0 +1,36 @@
+//! Any bytes are a head, an incomplete head or a refusal; what was accepted keeps its limits and does not
+//! depend on what follows it. Whatever a head leads to, the handshake and the query included, is tried on
+//! it as well.
+
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use noroshi_protocol::{http, sse, ws};
+
+const LIMITS: http::Limits = http::Limits { head_bytes: 2048, headers: 16 };
+
+fuzz_target!(|bytes: &[u8]| {
+    match http::parse(bytes, &LIMITS) {
+        Ok(Some((head, head_len))) => {
+            assert!(head_len <= LIMITS.head_bytes && head_len <= bytes.len());
+            let (alone, alone_len) =
+                http::parse(&bytes[..head_len], &LIMITS).expect("accepted before").expect("complete before");
+            assert_eq!((head_len, head.path, head.query), (alone_len, alone.path, alone.query));
+            let mut out = Vec::new();
+            match ws::upgrade(&head) {
+                Ok(upgrade) => ws::push_upgrade_response(&mut out, &upgrade),
+                Err(error) => error.push_response(&mut out),
+            }
+            assert!(!out.is_empty());
+            let _ = (head.query_value("token"), head.bearer_token(), sse::last_event_id(&head));
+        }
+        Ok(None) => assert!(bytes.len() < LIMITS.head_bytes),
+        Err(error) => {
+            let mut out = Vec::new();
+            error.push_response(&mut out);
+            assert!(out.starts_with(b"HTTP/1.1 4"));
+        }
+    }
+    // The client's side of the handshake reads a stranger's bytes too.
+    let _ = ws::check_upgrade_response(bytes, "AQIDBAUGBwgJCgsMDQ4PEC==");
+});
