@@ -1,0 +1,127 @@
+//! Accepting notifications: everything that must survive of one, in one operation.
+
+use std::sync::Arc;
+
+use noroshi_types::{AppId, DeviceId, NotificationId, Outcome, Position, Target, Timestamp, Topic, When, limits};
+use rusqlite::OptionalExtension;
+
+use super::ids::Num;
+use super::notification::{self, Place, Standing};
+use super::writer::Write;
+use super::{Sqlite, inbox, outcome, recipients, topic};
+use crate::{
+    Accept, Accepted, Cancelled, Done, Error, Idempotency, NotificationState, Notifications, OutcomePart, Trace,
+};
+
+#[async_trait::async_trait]
+impl Notifications for Sqlite {
+    fn accept(&self, request: Accept, done: Done) {
+        let rows = request.request.target.named_count().unwrap_or(0) as usize;
+        self.writer.submit(rows, move |w| accept(w, &request), done);
+    }
+
+    fn note(&self, request: Accept) -> Accepted {
+        let num = self.ids.next(request.now);
+        let message = Arc::new(notification::message_of(&request, self.ids.id(num), None));
+        let targets = request.request.target.named_count();
+        self.writer.submit_behind(1, move |w| notification::insert(w, num, &request, None, Standing::Nothing));
+        Accepted { message, targets, kept: 0, replayed: false }
+    }
+
+    fn record(&self, parts: Vec<OutcomePart>) {
+        if !parts.is_empty() {
+            self.writer.submit_behind(parts.len(), move |w| outcome::record(w, parts));
+        }
+    }
+
+    async fn notification(
+        &self,
+        app: AppId,
+        id: NotificationId,
+        now: Timestamp,
+    ) -> Result<Option<NotificationState>, Error> {
+        let ids = Arc::clone(&self.ids);
+        self.read(move |db| notification::state(db, &ids, app, id, now)).await
+    }
+
+    async fn trace(&self, app: AppId, id: NotificationId, device: &DeviceId) -> Result<Option<Trace>, Error> {
+        let (ids, device) = (Arc::clone(&self.ids), device.clone());
+        self.read(move |db| notification::trace(db, &ids, app, id, &device)).await
+    }
+
+    async fn cancel(&self, app: AppId, id: NotificationId, now: Timestamp) -> Result<Cancelled, Error> {
+        self.write(1, move |w| notification::cancel(w, app, id, now)).await
+    }
+}
+
+fn accept(w: &mut Write<'_>, accept: &Accept) -> Result<Accepted, Error> {
+    let Accept { app, request, now, idempotency } = accept;
+    if let Some(idempotency) = idempotency
+        && let Some(earlier) = answered_before(w, accept, idempotency)?
+    {
+        return Ok(earlier);
+    }
+    let num = w.ids.next(*now);
+    let mut kept = 0;
+    let mut standing = Standing::Nothing;
+    let mut place: Option<(Place, Position)> = None;
+    let everyone = Topic::everyone();
+    match &request.target {
+        Target::Topic(_) | Target::Everyone => {
+            let name = if let Target::Topic(topic) = &request.target { topic } else { &everyone };
+            let published = topic::publish(w, *app, name, num, request, *now)?;
+            standing = published.standing;
+            let position = published.position;
+            place = Some((Place { topic: published.topic, offset: position.offset }, position));
+        }
+        Target::Users(_) | Target::Devices(_) | Target::Condition(_) => {
+            // With a ttl of 0 it is now or never (RFC 8030 §5.2).
+            if request.when == When::Stored && !request.ttl.duration().is_zero() {
+                kept = keep(w, num, accept)?;
+                standing = if kept > 0 { Standing::Kept } else { Standing::Nothing };
+            }
+        }
+    }
+    let (place, position) = place.unzip();
+    notification::insert(w, num, accept, place, standing)?;
+    if let Some(idempotency) = idempotency {
+        remember(w, *app, idempotency, num, *now)?;
+    }
+    let message = Arc::new(notification::message_of(accept, w.ids.id(num), position));
+    Ok(Accepted { message, targets: request.target.named_count(), kept, replayed: false })
+}
+
+/// Puts it into the inboxes; how many.
+fn keep(w: &mut Write<'_>, num: Num, accept: &Accept) -> Result<u64, Error> {
+    let found = recipients::find(w.db, accept.app, &accept.request.target)?;
+    inbox::deliver(w, num, accept.request.collapse_key.as_deref(), &found.devices, accept.now)?;
+    outcome::add(w.db, num, Outcome::Unknown, accept.now, &[], found.unknown)?;
+    Ok(found.devices.len() as u64)
+}
+
+/// The first answer to the same idempotency key, while it is remembered.
+fn answered_before(w: &Write<'_>, accept: &Accept, idempotency: &Idempotency) -> Result<Option<Accepted>, Error> {
+    let mut find =
+        w.db.prepare_cached("SELECT body_hash, num FROM idempotency WHERE app = ?1 AND key = ?2 AND expires_at > ?3")?;
+    let found = find
+        .query_row((accept.app.0, &*idempotency.key, accept.now.0 as i64), |row| Ok((row.get(0)?, row.get(1)?)))
+        .optional()?;
+    let Some((body_hash, num)) = found else { return Ok(None) };
+    let (body_hash, num): ([u8; 32], Num) = (body_hash, num);
+    if body_hash != idempotency.body_hash {
+        return Err(Error::IdempotencyConflict);
+    }
+    // The same body names the same targets.
+    let targets = accept.request.target.named_count();
+    let message = notification::message(w.db, w.ids, num)?;
+    Ok(message.map(|message| Accepted { message, targets, kept: 0, replayed: true }))
+}
+
+fn remember(w: &Write<'_>, app: AppId, idempotency: &Idempotency, num: Num, now: Timestamp) -> Result<(), Error> {
+    let expires_at = now.saturating_add(limits::IDEMPOTENCY_WINDOW);
+    w.db.prepare_cached(
+        "INSERT OR REPLACE INTO idempotency (app, key, body_hash, num, expires_at) VALUES (?1, ?2, ?3, ?4, ?5)",
+    )?
+    .execute((app.0, &*idempotency.key, idempotency.body_hash, num, expires_at.0 as i64))?;
+    Ok(())
+}

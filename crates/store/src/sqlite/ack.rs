@@ -1,0 +1,84 @@
+//! Confirmations: inbox rows go, positions in topics move forward.
+
+use std::collections::HashMap;
+
+use noroshi_types::{DeviceNum, Outcome, Timestamp, When};
+use rusqlite::{Connection, OptionalExtension};
+
+use super::ids::Num;
+use super::notification::Standing;
+use super::topic::TopicNum;
+use super::writer::Write;
+use super::{inbox, outcome};
+use crate::{Ack, Error};
+
+/// A stored topic message, looked up once for all devices that confirm it.
+#[derive(Clone, Copy)]
+struct Stored {
+    topic: TopicNum,
+    offset: i64,
+    /// It is still in the log, so a confirmation settles something.
+    outstanding: bool,
+}
+
+/// Takes in a batch; how many of the notifications were outstanding.
+pub(super) fn ack(w: &Write<'_>, acks: &[Ack], now: Timestamp) -> Result<u64, Error> {
+    let mut confirmed: HashMap<Num, Vec<DeviceNum>> = HashMap::new();
+    let mut known: HashMap<Num, Option<Stored>> = HashMap::new();
+    for Ack { device, ids } in acks {
+        let mut nums: Vec<Num> = ids.iter().filter_map(|id| w.ids.num(*id)).collect();
+        // In order, so that each topic message moves the position and counts.
+        nums.sort_unstable();
+        for num in nums {
+            if confirm(w.db, *device, num, &mut known)? {
+                confirmed.entry(num).or_default().push(*device);
+            }
+        }
+    }
+    let mut count = 0;
+    for (num, mut devices) in confirmed {
+        devices.sort_unstable();
+        count += devices.len() as u64;
+        outcome::add(w.db, num, Outcome::Acked, now, &devices, devices.len() as u64)?;
+    }
+    Ok(count)
+}
+
+/// True if it was outstanding on this device.
+fn confirm(
+    db: &Connection,
+    device: DeviceNum,
+    num: Num,
+    known: &mut HashMap<Num, Option<Stored>>,
+) -> Result<bool, Error> {
+    if inbox::remove(db, device, num)? {
+        return Ok(true);
+    }
+    let stored = match known.get(&num) {
+        Some(stored) => *stored,
+        None => {
+            let stored = stored_in_topic(db, num)?;
+            known.insert(num, stored);
+            stored
+        }
+    };
+    let Some(Stored { topic, offset, outstanding }) = stored else { return Ok(false) };
+    let mut advance = db
+        .prepare_cached("UPDATE subscriptions SET position = ?3 WHERE device = ?1 AND topic = ?2 AND position < ?3")?;
+    let advanced = advance.execute((device.0 as i64, topic, offset))? > 0;
+    Ok(advanced && outstanding)
+}
+
+/// Only what was stored moves a position: what was for those who were there says nothing about the
+/// stored messages before it.
+fn stored_in_topic(db: &Connection, num: Num) -> Result<Option<Stored>, Error> {
+    let mut statement = db.prepare_cached(
+        "SELECT topic, topic_offset, standing FROM notifications
+         WHERE num = ?1 AND topic IS NOT NULL AND delivery = ?2",
+    )?;
+    let found = statement.query_row((num, When::Stored as u8), |row| {
+        let outstanding = row.get::<_, u8>(2)? == Standing::Kept as u8;
+        Ok(Stored { topic: row.get(0)?, offset: row.get(1)?, outstanding })
+    });
+    Ok(found.optional()?)
+}

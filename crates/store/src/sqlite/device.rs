@@ -1,0 +1,319 @@
+//! Devices: registration, changes, removal.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use noroshi_types::{AppId, DeviceId, DeviceNum, JsonText, Outcome, Timestamp, Topic, UserId, limits};
+use rusqlite::{Connection, OptionalExtension, Row};
+
+use super::writer::Write;
+use super::{Sqlite, ids, inbox, subscription};
+use crate::{Attributes, Device, DeviceChange, DeviceFilter, Devices, Error, Registration};
+
+#[async_trait::async_trait]
+impl Devices for Sqlite {
+    async fn register(
+        &self,
+        app: AppId,
+        devices: Vec<Registration>,
+        now: Timestamp,
+    ) -> Result<Vec<Result<Device, Error>>, Error> {
+        self.write(devices.len() * 2, move |w| devices.into_iter().map(|one| register(w, app, one, now)).collect())
+            .await
+    }
+
+    async fn device(&self, app: AppId, device: &DeviceId) -> Result<Option<Device>, Error> {
+        let device = device.clone();
+        self.read(move |db| load(db, app, &device)).await
+    }
+
+    async fn devices(&self, app: AppId, filter: DeviceFilter) -> Result<Vec<Device>, Error> {
+        self.read(move |db| list(db, app, &filter)).await
+    }
+
+    async fn update_device(
+        &self,
+        app: AppId,
+        device: &DeviceId,
+        change: DeviceChange,
+        now: Timestamp,
+    ) -> Result<Device, Error> {
+        let device = device.clone();
+        self.write(1, move |w| update(w, app, &device, change, now)).await
+    }
+
+    async fn delete_device(&self, app: AppId, device: &DeviceId, now: Timestamp) -> Result<DeviceNum, Error> {
+        let device = device.clone();
+        self.write(1, move |w| delete(w, app, &device, now)).await
+    }
+
+    async fn revoke_tokens(&self, app: AppId, device: &DeviceId) -> Result<u32, Error> {
+        let device = device.clone();
+        self.write(1, move |w| {
+            let sql = "UPDATE devices SET token_version = token_version + 1 WHERE app = ?1 AND id = ?2
+                       RETURNING token_version";
+            let mut statement = w.db.prepare_cached(sql)?;
+            let version = statement.query_row((app.0, device.as_str()), |row| row.get(0)).optional()?;
+            version.ok_or(Error::NotFound)
+        })
+        .await
+    }
+
+    async fn subscribe(&self, app: AppId, device: &DeviceId, topic: &Topic, _now: Timestamp) -> Result<bool, Error> {
+        let (device, topic) = (device.clone(), topic.clone());
+        self.write(1, move |w| {
+            let num = number(w.db, app, &device)?.ok_or(Error::NotFound)?;
+            subscription::check_room(w.db, num, std::slice::from_ref(&topic))?;
+            subscription::add(w.db, app, num, &topic)
+        })
+        .await
+    }
+
+    async fn unsubscribe(&self, app: AppId, device: &DeviceId, topic: &Topic) -> Result<bool, Error> {
+        let (device, topic) = (device.clone(), topic.clone());
+        self.write(1, move |w| {
+            let num = number(w.db, app, &device)?.ok_or(Error::NotFound)?;
+            subscription::remove(w.db, app, num, &topic)
+        })
+        .await
+    }
+}
+
+const COLUMNS: &str = "num, app, id, user, platform, locale, timezone, app_version, tags, push_token, token_version, \
+                       created_at";
+
+/// The device of a row of [`COLUMNS`], its topics still missing.
+fn device_of(row: &Row<'_>) -> Result<Device, Error> {
+    let wrong = |error| Error::Engine(format!("a stored device: {error}"));
+    let tags = match row.get_ref(8)?.as_str_or_null().map_err(rusqlite::Error::from)? {
+        Some(tags) => serde_json::from_str(tags).map_err(|error| Error::Engine(format!("stored tags: {error}")))?,
+        None => BTreeMap::new(),
+    };
+    let text = |column| row.get_ref(column)?.as_str_or_null().map_err(rusqlite::Error::from);
+    Ok(Device {
+        num: DeviceNum(row.get::<_, i64>(0)? as u64),
+        app: AppId(row.get(1)?),
+        id: DeviceId::parse(text(2)?.unwrap_or_default()).map_err(wrong)?,
+        user: text(3)?.map(UserId::parse).transpose().map_err(wrong)?,
+        attributes: Attributes {
+            platform: row.get(4)?,
+            locale: row.get(5)?,
+            timezone: row.get(6)?,
+            app_version: row.get(7)?,
+            tags,
+        },
+        topics: Vec::new(),
+        push_token: row.get::<_, Option<String>>(9)?.map(JsonText::from_valid),
+        token_version: row.get(10)?,
+        created_at: Timestamp(row.get::<_, i64>(11)? as u64),
+    })
+}
+
+pub(super) fn number(db: &Connection, app: AppId, device: &DeviceId) -> Result<Option<DeviceNum>, Error> {
+    let mut statement = db.prepare_cached("SELECT num FROM devices WHERE app = ?1 AND id = ?2")?;
+    let num = statement.query_row((app.0, device.as_str()), |row| row.get::<_, i64>(0)).optional()?;
+    Ok(num.map(|num| DeviceNum(num as u64)))
+}
+
+fn load(db: &Connection, app: AppId, device: &DeviceId) -> Result<Option<Device>, Error> {
+    let mut statement = db.prepare_cached(&format!("SELECT {COLUMNS} FROM devices WHERE app = ?1 AND id = ?2"))?;
+    let found = statement.query_row((app.0, device.as_str()), |row| Ok(device_of(row))).optional()?;
+    let Some(mut device) = found.transpose()? else { return Ok(None) };
+    device.topics = subscription::topics(db, device.num)?;
+    Ok(Some(device))
+}
+
+fn list(db: &Connection, app: AppId, filter: &DeviceFilter) -> Result<Vec<Device>, Error> {
+    let by_user = if filter.user.is_some() { "user = ?4" } else { "?4 IS NULL" };
+    let sql = format!("SELECT {COLUMNS} FROM devices WHERE app = ?1 AND num > ?2 AND {by_user} ORDER BY num LIMIT ?3");
+    let mut statement = db.prepare_cached(&sql)?;
+    let after = filter.after.map_or(0, |num| num.0 as i64);
+    let user = filter.user.as_ref().map(UserId::as_str);
+    let rows = statement.query_map((app.0, after, filter.limit as i64, user), |row| Ok(device_of(row)))?;
+    let mut devices = rows.map(|row| row?).collect::<Result<Vec<_>, Error>>()?;
+    for device in &mut devices {
+        device.topics = subscription::topics(db, device.num)?;
+    }
+    Ok(devices)
+}
+
+/// Makes or updates one device. The outer error is the engine's and ends the operation; the inner
+/// one refuses this device alone, before anything of it was written.
+pub(super) fn register(
+    w: &Write<'_>,
+    app: AppId,
+    registration: Registration,
+    now: Timestamp,
+) -> Result<Result<Device, Error>, Error> {
+    let Registration { device, user, attributes, topics, push_token } = registration;
+    let id = match device {
+        Some(id) => id,
+        None => draw_id()?,
+    };
+    let known = load(w.db, app, &id)?;
+    let is_new = known.is_none();
+    let mut device = match known {
+        Some(device) => device,
+        None => Device {
+            num: DeviceNum(0),
+            app,
+            token_version: first_token_version(w.db, app, &id)?,
+            id,
+            user: user.clone(),
+            attributes: Attributes::default(),
+            topics: Vec::new(),
+            push_token: None,
+            created_at: now,
+        },
+    };
+    let before = device.user.clone();
+    device.user = user.or(device.user);
+    merge(&mut device.attributes, attributes);
+    device.push_token = push_token.or(device.push_token);
+    let wanted: BTreeSet<Topic> = topics.into_iter().filter(|topic| !topic.is_everyone()).collect();
+    let mut all: BTreeSet<Topic> = device.topics.drain(..).collect();
+    let new_topics: Vec<Topic> = wanted.into_iter().filter(|topic| all.insert(topic.clone())).collect();
+    device.topics = all.into_iter().collect();
+    if let Err(refused) = check_limits(&device) {
+        return Ok(Err(refused));
+    }
+    if is_new {
+        insert(w.db, &mut device)?;
+        subscription::add(w.db, app, device.num, &Topic::everyone())?;
+    } else {
+        write_back(w, &device, before.as_ref(), now)?;
+    }
+    for topic in &new_topics {
+        subscription::add(w.db, app, device.num, topic)?;
+    }
+    Ok(Ok(device))
+}
+
+fn merge(known: &mut Attributes, named: Attributes) {
+    let Attributes { platform, locale, timezone, app_version, tags } = named;
+    known.platform = platform.or(known.platform.take());
+    known.locale = locale.or(known.locale.take());
+    known.timezone = timezone.or(known.timezone.take());
+    known.app_version = app_version.or(known.app_version.take());
+    known.tags.extend(tags);
+}
+
+fn check_limits(device: &Device) -> Result<(), Error> {
+    if device.attributes.tags.len() > limits::TAGS_MAX {
+        return Err(Error::Limit(format!("a device has at most {} tags", limits::TAGS_MAX)));
+    }
+    subscription::check_count(device.topics.len())
+}
+
+/// A UUIDv4 (RFC 9562 §5.4).
+fn draw_id() -> Result<DeviceId, Error> {
+    let bits = u128::from(ids::random_bits()) << 64 | u128::from(ids::random_bits());
+    let id = uuid::Builder::from_random_bytes(bits.to_be_bytes()).into_uuid().to_string();
+    DeviceId::parse(&id).map_err(|error| Error::Engine(error.to_string()))
+}
+
+/// 1, or above every version a deleted device of the same id has used.
+fn first_token_version(db: &Connection, app: AppId, id: &DeviceId) -> Result<u32, Error> {
+    let mut statement = db.prepare_cached("SELECT token_version FROM deleted_devices WHERE app = ?1 AND id = ?2")?;
+    Ok(statement.query_row((app.0, id.as_str()), |row| row.get(0)).optional()?.unwrap_or(1))
+}
+
+fn tags_text(tags: &BTreeMap<String, String>) -> Result<Option<String>, Error> {
+    let text = (!tags.is_empty()).then(|| serde_json::to_string(tags)).transpose();
+    text.map_err(|error| Error::Engine(error.to_string()))
+}
+
+fn insert(db: &Connection, device: &mut Device) -> Result<(), Error> {
+    let Attributes { platform, locale, timezone, app_version, tags } = &device.attributes;
+    let mut statement = db.prepare_cached(
+        "INSERT INTO devices (app, id, user, platform, locale, timezone, app_version, tags, push_token,
+                              token_version, created_at)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
+    )?;
+    statement.execute((
+        device.app.0,
+        device.id.as_str(),
+        device.user.as_ref().map(UserId::as_str),
+        platform,
+        locale,
+        timezone,
+        app_version,
+        tags_text(tags)?,
+        device.push_token.as_ref().map(JsonText::as_str),
+        device.token_version,
+        device.created_at.0 as i64,
+    ))?;
+    device.num = DeviceNum(db.last_insert_rowid() as u64);
+    Ok(())
+}
+
+/// Writes what can change, and empties the inbox if the user is another than `before`.
+fn write_back(w: &Write<'_>, device: &Device, before: Option<&UserId>, now: Timestamp) -> Result<(), Error> {
+    let Attributes { platform, locale, timezone, app_version, tags } = &device.attributes;
+    let mut statement = w.db.prepare_cached(
+        "UPDATE devices SET user = ?2, platform = ?3, locale = ?4, timezone = ?5, app_version = ?6, tags = ?7,
+                            push_token = ?8
+         WHERE num = ?1",
+    )?;
+    statement.execute((
+        device.num.0 as i64,
+        device.user.as_ref().map(UserId::as_str),
+        platform,
+        locale,
+        timezone,
+        app_version,
+        tags_text(tags)?,
+        device.push_token.as_ref().map(JsonText::as_str),
+    ))?;
+    if device.user.as_ref() != before {
+        inbox::empty(w.db, device.num, Outcome::Cancelled, now)?;
+    }
+    Ok(())
+}
+
+fn update(
+    w: &Write<'_>,
+    app: AppId,
+    id: &DeviceId,
+    change: DeviceChange,
+    now: Timestamp,
+) -> Result<Device, Error> {
+    let mut device = load(w.db, app, id)?.ok_or(Error::NotFound)?;
+    let before = device.user.clone();
+    let DeviceChange { user, platform, locale, timezone, app_version, tags, push_token } = change;
+    let attributes = &mut device.attributes;
+    set(&mut device.user, user);
+    set(&mut attributes.platform, platform);
+    set(&mut attributes.locale, locale);
+    set(&mut attributes.timezone, timezone);
+    set(&mut attributes.app_version, app_version);
+    set(&mut device.push_token, push_token);
+    for (name, value) in tags {
+        match value {
+            Some(value) => attributes.tags.insert(name, value),
+            None => attributes.tags.remove(&name),
+        };
+    }
+    check_limits(&device)?;
+    write_back(w, &device, before.as_ref(), now)?;
+    Ok(device)
+}
+
+fn set<T>(field: &mut Option<T>, wish: Option<Option<T>>) {
+    if let Some(value) = wish {
+        *field = value;
+    }
+}
+
+fn delete(w: &Write<'_>, app: AppId, id: &DeviceId, now: Timestamp) -> Result<DeviceNum, Error> {
+    let device = number(w.db, app, id)?.ok_or(Error::NotFound)?;
+    inbox::empty(w.db, device, Outcome::Cancelled, now)?;
+    let num = device.0 as i64;
+    w.db.prepare_cached("DELETE FROM subscriptions WHERE device = ?1")?.execute((num,))?;
+    w.db.prepare_cached(
+        "INSERT OR REPLACE INTO deleted_devices (app, id, token_version)
+         SELECT app, id, token_version + 1 FROM devices WHERE num = ?1",
+    )?
+    .execute((num,))?;
+    w.db.prepare_cached("DELETE FROM devices WHERE num = ?1")?.execute((num,))?;
+    Ok(device)
+}

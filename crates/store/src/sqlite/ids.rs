@@ -1,0 +1,116 @@
+//! Notification ids: UUIDv7 (RFC 9562 §5.7) that strictly increase in the order they are given out.
+//!
+//! Inside the store a notification is a 60-bit number: 48 bits of milliseconds and the 12 bits of
+//! `rand_a` as a counter (RFC 9562 §6.2, method 1), which runs over into the milliseconds rather
+//! than repeat. The other 62 random bits are a keyed hash of the number, so an id and its number
+//! are worked out from each other without a look-up, and an id that was made up is recognised. The
+//! clock is an argument; if it goes back, ids go on from the greatest one ever given out.
+
+use std::hash::{BuildHasher, RandomState};
+use std::sync::{Mutex, PoisonError};
+
+use noroshi_types::{NotificationId, Timestamp};
+use siphasher::sip::SipHasher13;
+use uuid::Uuid;
+
+const COUNTER_BITS: u32 = 12;
+const MILLISECONDS_MASK: u64 = (1 << 48) - 1;
+const HASH_MASK: u128 = (1 << 62) - 1;
+
+/// A notification's number inside the store; positive, so it is also SQLite's row number.
+pub(super) type Num = i64;
+
+/// Gives out ids. The lock guards the last number; nothing else is locked or awaited under it.
+pub(super) struct Ids {
+    hasher: SipHasher13,
+    last: Mutex<u64>,
+}
+
+impl Ids {
+    /// Goes on behind `last`. The same `key` has to be given for as long as the database lives.
+    pub(super) fn new(key: &[u8; 16], last: Num) -> Self {
+        Self { hasher: SipHasher13::new_with_key(key), last: Mutex::new(last.unsigned_abs()) }
+    }
+
+    /// A number greater than every one before, also if the clock went back.
+    pub(super) fn next(&self, now: Timestamp) -> Num {
+        let floor = (now.0 & MILLISECONDS_MASK) << COUNTER_BITS;
+        // A panic cannot happen between the two accesses, so a poisoned lock holds a good number.
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        *last = floor.max(*last + 1);
+        *last as Num
+    }
+
+    pub(super) fn id(&self, num: Num) -> NotificationId {
+        let bits = num as u128;
+        let (milliseconds, counter) = (bits >> COUNTER_BITS, bits & ((1 << COUNTER_BITS) - 1));
+        let random = u128::from(self.hasher.hash(&num.to_be_bytes())) & HASH_MASK;
+        NotificationId(Uuid::from_u128(milliseconds << 80 | 7 << 76 | counter << 64 | 0b10 << 62 | random))
+    }
+
+    /// None if this store never gave out such an id.
+    pub(super) fn num(&self, id: NotificationId) -> Option<Num> {
+        let num = place(id);
+        (self.id(num) == id).then_some(num)
+    }
+}
+
+/// Where an id stands in the order of all ids, whoever made it.
+pub(super) fn place(id: NotificationId) -> Num {
+    let bits = id.0.as_u128();
+    ((bits >> 80 << COUNTER_BITS) | (bits >> 64 & ((1 << COUNTER_BITS) - 1))) as Num
+}
+
+/// Bits nobody can guess, from the seed that the operating system gave this process.
+pub(super) fn random_bits() -> u64 {
+    RandomState::new().hash_one(0u8)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ids(last: Num) -> Ids {
+        Ids::new(b"0123456789abcdef", last)
+    }
+
+    #[test]
+    fn ids_increase_also_within_a_millisecond_and_when_the_clock_goes_back() {
+        let ids = ids(0);
+        let mut last = ids.id(ids.next(Timestamp(1_000)));
+        // 10,000 in one millisecond is more than the counter holds.
+        for now in [1_000; 10_000].into_iter().chain([5, 0, 999, 2_000_000, 7]) {
+            let id = ids.id(ids.next(Timestamp(now)));
+            assert!(id > last, "{id} after {last}");
+            last = id;
+        }
+    }
+
+    #[test]
+    fn ids_go_on_behind_the_last_of_an_earlier_run() {
+        let before = ids(0).next(Timestamp(1_000_000));
+        assert!(ids(before).next(Timestamp(3)) > before);
+    }
+
+    #[test]
+    fn an_id_is_a_uuid_version_7_of_the_time_told() {
+        let ids = ids(0);
+        // The example of RFC 9562 appendix A.6 has this time.
+        let uuid = ids.id(ids.next(Timestamp(0x017F_22E2_79B0))).0;
+        assert_eq!(uuid.get_version_num(), 7);
+        assert_eq!(uuid.get_variant(), uuid::Variant::RFC4122);
+        assert!(uuid.to_string().starts_with("017f22e2-79b0-7"), "{uuid}");
+    }
+
+    #[test]
+    fn an_id_and_its_number_are_worked_out_from_each_other() {
+        let ids = ids(0);
+        let num = ids.next(Timestamp(0x017F_22E2_79B0));
+        let id = ids.id(num);
+        assert_eq!(ids.num(id), Some(num));
+        assert_eq!(place(id), num);
+        assert_eq!(ids.num(NotificationId(Uuid::from_u128(id.0.as_u128() ^ 1))), None, "made up");
+        assert_eq!(ids.num(NotificationId(Uuid::nil())), None);
+        assert_eq!(ids.num(NotificationId(Uuid::max())), None);
+    }
+}

@@ -1,0 +1,180 @@
+//! Inboxes: a row for every notification a device has not confirmed.
+//!
+//! A device keeps its newest `Options::inbox_rows` rows. To count them for every row written would
+//! cost a walk through the inbox each time; [`Room`] remembers how many rows a device can take
+//! without counting again.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use noroshi_types::{AppId, DeviceId, DeviceNum, Message, Outcome, Timestamp};
+use rusqlite::Connection;
+
+use super::backlog::Reading;
+use super::ids::{Ids, Num};
+use super::writer::Write;
+use super::{device, outcome};
+use crate::Error;
+
+/// Devices remembered: 16 bytes each, 4 MiB.
+const ROOM_DEVICES: usize = 1 << 18;
+
+/// How many rows each device can take before its inbox has to be counted again. A lower bound: rows
+/// that leave, and an operation that is undone, only make more room.
+#[derive(Default)]
+pub(super) struct Room(HashMap<DeviceNum, u32>);
+
+impl Room {
+    /// Takes one place, if there is one for sure.
+    fn take(&mut self, device: DeviceNum) -> bool {
+        match self.0.get_mut(&device) {
+            Some(left) if *left > 0 => {
+                *left -= 1;
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// After rows came back that were counted as gone.
+    pub(super) fn clear(&mut self) {
+        self.0.clear();
+    }
+
+    fn note(&mut self, device: DeviceNum, left: u32) {
+        if self.0.len() >= ROOM_DEVICES {
+            self.0.clear();
+        }
+        self.0.insert(device, left);
+    }
+}
+
+/// Puts a notification into the inboxes of `devices` (sorted), with what that pushes out.
+pub(super) fn deliver(
+    w: &mut Write<'_>,
+    num: Num,
+    collapse_key: Option<&str>,
+    devices: &[DeviceNum],
+    now: Timestamp,
+) -> Result<(), Error> {
+    let mut left = Departures::default();
+    let mut insert = w.db.prepare_cached("INSERT INTO inbox (device, num, collapse_key) VALUES (?1, ?2, ?3)")?;
+    for &device in devices {
+        if let Some(key) = collapse_key {
+            collapse(w.db, device, key, &mut left)?;
+        }
+        insert.execute((device.0 as i64, num, collapse_key))?;
+        if !w.room.take(device) {
+            make_room(w, device, &mut left)?;
+        }
+    }
+    left.record(w.db, now)?;
+    outcome::add(w.db, num, Outcome::Kept, now, devices, devices.len() as u64)
+}
+
+/// Removes the older rows of the key.
+fn collapse(db: &Connection, device: DeviceNum, key: &str, left: &mut Departures) -> Result<(), Error> {
+    let mut statement =
+        db.prepare_cached("DELETE FROM inbox WHERE device = ?1 AND collapse_key = ?2 RETURNING num")?;
+    let mut rows = statement.query((device.0 as i64, key))?;
+    while let Some(row) = rows.next()? {
+        left.add(row.get(0)?, Outcome::Collapsed, device);
+    }
+    Ok(())
+}
+
+/// Counts an inbox that just got a row, and removes its oldest rows above the limit.
+fn make_room(w: &mut Write<'_>, device: DeviceNum, left: &mut Departures) -> Result<(), Error> {
+    let rows = count(w.db, device)?;
+    let rows_max = w.options.inbox_rows.max(1);
+    w.room.note(device, rows_max.saturating_sub(rows));
+    if let Some(over @ 1..) = rows.checked_sub(rows_max) {
+        let mut statement = w.db.prepare_cached(
+            "DELETE FROM inbox WHERE device = ?1
+             AND num IN (SELECT num FROM inbox WHERE device = ?1 ORDER BY num LIMIT ?2) RETURNING num",
+        )?;
+        let mut evicted = statement.query((device.0 as i64, over))?;
+        while let Some(row) = evicted.next()? {
+            left.add(row.get(0)?, Outcome::Evicted, device);
+        }
+    }
+    Ok(())
+}
+
+fn count(db: &Connection, device: DeviceNum) -> Result<u32, Error> {
+    let mut statement = db.prepare_cached("SELECT count(*) FROM inbox WHERE device = ?1")?;
+    Ok(statement.query_row((device.0 as i64,), |row| row.get(0))?)
+}
+
+/// Rows that left because of others, by notification.
+#[derive(Default)]
+struct Departures(HashMap<(Num, u8), (Outcome, Vec<DeviceNum>)>);
+
+impl Departures {
+    fn add(&mut self, num: Num, outcome: Outcome, device: DeviceNum) {
+        self.0.entry((num, outcome as u8)).or_insert_with(|| (outcome, Vec::new())).1.push(device);
+    }
+
+    /// Devices were visited in order, so each list is sorted.
+    fn record(self, db: &Connection, now: Timestamp) -> Result<(), Error> {
+        for ((num, _), (outcome, devices)) in self.0 {
+            outcome::add(db, num, outcome, now, &devices, devices.len() as u64)?;
+        }
+        Ok(())
+    }
+}
+
+/// Removes the row of a notification from one inbox; true if there was one.
+pub(super) fn remove(db: &Connection, device: DeviceNum, num: Num) -> Result<bool, Error> {
+    let mut statement = db.prepare_cached("DELETE FROM inbox WHERE device = ?1 AND num = ?2")?;
+    Ok(statement.execute((device.0 as i64, num))? > 0)
+}
+
+/// Removes the rows of a notification from the inboxes of `devices`, at most `rows_max`; those that
+/// had one.
+pub(super) fn remove_from(
+    db: &Connection,
+    devices: &[DeviceNum],
+    num: Num,
+    rows_max: usize,
+) -> Result<Vec<DeviceNum>, Error> {
+    let mut removed = Vec::new();
+    for &device in devices {
+        if removed.len() == rows_max {
+            break;
+        }
+        if remove(db, device, num)? {
+            removed.push(device);
+        }
+    }
+    Ok(removed)
+}
+
+/// Removes everything from one inbox and records why.
+pub(super) fn empty(db: &Connection, device: DeviceNum, why: Outcome, now: Timestamp) -> Result<(), Error> {
+    let mut statement = db.prepare_cached("DELETE FROM inbox WHERE device = ?1 RETURNING num")?;
+    let rows = statement.query_map((device.0 as i64,), |row| row.get(0))?;
+    let nums = rows.collect::<rusqlite::Result<Vec<Num>>>()?;
+    for num in nums {
+        outcome::add(db, num, why, now, &[device], 1)?;
+    }
+    Ok(())
+}
+
+/// The oldest `limit` messages that have not expired, and how many there are in all.
+pub(super) fn list(
+    db: &Connection,
+    ids: &Ids,
+    app: AppId,
+    device: &DeviceId,
+    limit: usize,
+    now: Timestamp,
+) -> Result<(Vec<Arc<Message>>, u64), Error> {
+    let device = device::number(db, app, device)?.ok_or(Error::NotFound)?;
+    let messages = Reading::new(db, ids).inbox_after(device, 0, limit, now)?;
+    let mut statement = db.prepare_cached(
+        "SELECT count(*) FROM inbox i JOIN notifications n ON n.num = i.num WHERE i.device = ?1 AND n.expires_at > ?2",
+    )?;
+    let total: i64 = statement.query_row((device.0 as i64, now.0 as i64), |row| row.get(0))?;
+    Ok((messages, total as u64))
+}

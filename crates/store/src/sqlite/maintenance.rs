@@ -1,0 +1,119 @@
+//! Removing what has expired, a bounded number of rows at a time, and checking that the store works.
+
+use noroshi_types::{Outcome, Timestamp};
+use rusqlite::Connection;
+
+use super::ids::Num;
+use super::notification::{self, Standing};
+use super::topic::{self, TopicNum};
+use super::{Sqlite, inbox, outcome};
+use crate::{Error, Maintenance, Pruned};
+
+#[async_trait::async_trait]
+impl Maintenance for Sqlite {
+    async fn prune(&self, now: Timestamp, rows_max: usize) -> Result<Pruned, Error> {
+        self.write(rows_max, move |w| prune(w.db, now, rows_max.max(1))).await
+    }
+
+    async fn check(&self) -> Result<(), Error> {
+        let written = self
+            .write(1, |w| {
+                let sql = "INSERT INTO secrets (name, value) VALUES ('$check', randomblob(8))
+                           ON CONFLICT DO UPDATE SET value = excluded.value RETURNING value";
+                Ok(w.db.query_row(sql, (), |row| row.get::<_, Vec<u8>>(0))?)
+            })
+            .await?;
+        let read = self
+            .read(|db| {
+                let sql = "SELECT value FROM secrets WHERE name = '$check'";
+                Ok(db.query_row(sql, (), |row| row.get::<_, Vec<u8>>(0))?)
+            })
+            .await?;
+        // Another check may have written since; what must not happen is that nothing is there.
+        match read.len() == written.len() {
+            true => Ok(()),
+            false => Err(Error::Engine("what was written was not read back".to_owned())),
+        }
+    }
+
+    async fn close(&self) {
+        self.close_and_wait().await;
+    }
+}
+
+fn prune(db: &Connection, now: Timestamp, rows_max: usize) -> Result<Pruned, Error> {
+    let mut pruned = Pruned::default();
+    expire(db, now, rows_max, &mut pruned)?;
+    db.prepare_cached(
+        "UPDATE topics SET retained = NULL, retained_expires_at = NULL
+         WHERE num IN (SELECT num FROM topics WHERE retained IS NOT NULL AND retained_expires_at <= ?1 LIMIT ?2)",
+    )?
+    .execute((now.0 as i64, rows_max as i64))?;
+    forget(db, now, rows_max, &mut pruned)?;
+    let forgotten = db
+        .prepare_cached(
+            "DELETE FROM idempotency
+             WHERE (app, key) IN (SELECT app, key FROM idempotency WHERE expires_at <= ?1 LIMIT ?2)",
+        )?
+        .execute((now.0 as i64, rows_max as i64))?;
+    pruned.idempotency = forgotten as u64;
+    pruned.more |= forgotten == rows_max;
+    Ok(pruned)
+}
+
+/// Takes notifications whose ttl has ended out of inboxes and logs.
+fn expire(db: &Connection, now: Timestamp, rows_max: usize, pruned: &mut Pruned) -> Result<(), Error> {
+    let mut statement = db.prepare_cached(
+        "SELECT num, topic, topic_offset FROM notifications
+         WHERE standing = 1 AND expires_at <= ?1 ORDER BY expires_at LIMIT ?2",
+    )?;
+    let rows = statement
+        .query_map((now.0 as i64, rows_max as i64), |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?
+        .collect::<rusqlite::Result<Vec<(Num, Option<TopicNum>, Option<i64>)>>>()?;
+    pruned.more |= rows.len() == rows_max;
+    let (mut left, mut looked_up) = (rows_max, 0);
+    for (num, topic, offset) in rows {
+        if let (Some(topic), Some(offset)) = (topic, offset) {
+            pruned.topic_log += u64::from(topic::remove_from_log(db, topic, offset, num)?);
+        } else {
+            if outcome::outstanding(&outcome::sums(db, num)?) == 0 {
+                notification::set_standing(db, num, Standing::Expired)?;
+                continue;
+            }
+            // Devices that confirmed cost a look-up each, and nobody waits for a prune.
+            if looked_up >= rows_max {
+                pruned.more = true;
+                break;
+            }
+            let devices = outcome::kept_devices(db, num)?;
+            looked_up += devices.len();
+            let removed = inbox::remove_from(db, &devices, num, left)?;
+            outcome::add(db, num, Outcome::Expired, now, &removed, removed.len() as u64)?;
+            pruned.inbox += removed.len() as u64;
+            left -= removed.len();
+            if left == 0 {
+                // There may be more rows of this one: it stays on the list.
+                pruned.more = true;
+                break;
+            }
+        }
+        notification::set_standing(db, num, Standing::Expired)?;
+    }
+    Ok(())
+}
+
+/// Removes notifications that are not to be kept any longer, with their outcomes.
+fn forget(db: &Connection, now: Timestamp, rows_max: usize, pruned: &mut Pruned) -> Result<(), Error> {
+    let mut statement =
+        db.prepare_cached("SELECT num FROM notifications WHERE keep_until <= ?1 AND standing <> 1 LIMIT ?2")?;
+    let nums = statement
+        .query_map((now.0 as i64, rows_max as i64), |row| row.get(0))?
+        .collect::<rusqlite::Result<Vec<Num>>>()?;
+    for num in &nums {
+        db.prepare_cached("DELETE FROM outcomes WHERE num = ?1")?.execute((num,))?;
+        db.prepare_cached("DELETE FROM notifications WHERE num = ?1")?.execute((num,))?;
+    }
+    pruned.notifications = nums.len() as u64;
+    pruned.more |= nums.len() == rows_max;
+    Ok(())
+}

@@ -1,0 +1,66 @@
+//! What the store tells of itself. Names and help live here alone.
+
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
+use prometheus_client::registry::Registry;
+
+/// Cloning shares the values.
+#[derive(Debug, Clone)]
+pub(super) struct Metrics {
+    pub commits: Counter,
+    pub commit_failures: Counter,
+    pub commit_operations: Histogram,
+    pub commit_seconds: Histogram,
+    pub queue_operations: Gauge,
+    pub refused: Counter,
+    pub dropped_behind: Counter,
+    pub read_seconds: Histogram,
+}
+
+impl Metrics {
+    pub(super) fn register(registry: &mut Registry) -> Self {
+        // 100 µs (a commit in memory) to 6.5 s (a disk in trouble).
+        let seconds = || Histogram::new(exponential_buckets(0.000_1, 2.0, 17));
+        let metrics = Self {
+            commits: Counter::default(),
+            commit_failures: Counter::default(),
+            commit_operations: Histogram::new(exponential_buckets(1.0, 2.0, 12)),
+            commit_seconds: seconds(),
+            queue_operations: Gauge::default(),
+            refused: Counter::default(),
+            dropped_behind: Counter::default(),
+            read_seconds: seconds(),
+        };
+        let prefixed = registry.sub_registry_with_prefix("noroshi_store");
+        prefixed.register("commits", "Commits brought to stable storage", metrics.commits.clone());
+        prefixed.register(
+            "commit_failures",
+            "Commits that failed; all their operations were refused",
+            metrics.commit_failures.clone(),
+        );
+        prefixed.register(
+            "commit_operations",
+            "Operations that shared one commit",
+            metrics.commit_operations.clone(),
+        );
+        prefixed.register(
+            "commit_seconds",
+            "Time from the first operation of a commit to stable storage",
+            metrics.commit_seconds.clone(),
+        );
+        prefixed.register(
+            "queue_operations",
+            "Operations that wait for the writer",
+            metrics.queue_operations.clone(),
+        );
+        prefixed.register("refused", "Operations refused because a queue was full", metrics.refused.clone());
+        prefixed.register(
+            "dropped_behind",
+            "Traces and outcomes left out because the writer was behind",
+            metrics.dropped_behind.clone(),
+        );
+        prefixed.register("read_seconds", "Time of one read", metrics.read_seconds.clone());
+        metrics
+    }
+}

@@ -1,0 +1,203 @@
+//! The store in one SQLite database: `noroshi.db` in the data folder, in WAL mode.
+//!
+//! ```text
+//!   trait method ─┬─ writes ─► writer (one thread, group commit) ─┐
+//!                 └─ reads ──► readers (a thread and a read-only   ├─► noroshi.db
+//!                              connection each)                   ─┘
+//! ```
+//!
+//! Reading order: [`options`], `schema`, `writer`, `reader`, `ids`; then one file per subject with
+//! its SQL: `app`, `device`, `subscription`, `accept` (with `recipients`, `inbox`, `topic`,
+//! `outcome`, `notification`), `session`, `backlog`, `ack`, `maintenance`. A function that takes a
+//! [`writer::Write`] runs on the writer's thread inside an operation; one that takes a connection
+//! alone only reads.
+
+mod accept;
+mod ack;
+mod app;
+mod backlog;
+mod device;
+mod device_list;
+mod ids;
+mod inbox;
+mod session;
+mod maintenance;
+mod metrics;
+mod notification;
+mod options;
+mod outcome;
+mod reader;
+mod recipients;
+mod schema;
+mod subscription;
+mod topic;
+mod writer;
+
+use std::fs::{DirBuilder, File, TryLockError};
+use std::io;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+
+use prometheus_client::registry::Registry;
+use rusqlite::{Connection, ErrorCode, OptionalExtension};
+use tokio::sync::{oneshot, watch};
+
+use self::ids::Ids;
+use self::metrics::Metrics;
+pub use self::options::{OpenError, Options};
+use self::reader::Readers;
+use self::schema::SchemaError;
+use self::writer::{Write, Writer};
+use crate::Error;
+
+/// The store. Dropping it finishes what was queued, as [`crate::Maintenance::close`] does.
+pub struct Sqlite {
+    writer: Writer,
+    readers: Readers,
+    ids: Arc<Ids>,
+    /// True once the writer's thread has ended and the folder is unlocked.
+    ended: watch::Receiver<bool>,
+    /// For the drop that waits; no other lock is taken under it.
+    threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+impl Sqlite {
+    /// Opens the database in `folder`, making both where missing. The folder stays locked against
+    /// other processes until the store is closed.
+    pub fn open(folder: &Path, options: Options, registry: &mut Registry) -> Result<Self, OpenError> {
+        let unwritable = |source| OpenError::Unwritable { path: folder.to_owned(), source };
+        DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(unwritable)?;
+        let lock = File::create(folder.join("noroshi.lock")).map_err(unwritable)?;
+        lock.try_lock().map_err(|error| match error {
+            TryLockError::WouldBlock => OpenError::Locked { path: folder.to_owned() },
+            TryLockError::Error(source) => unwritable(source),
+        })?;
+        let file = folder.join("noroshi.db");
+        let failed = |error| open_error(&file, error);
+        let db = schema::open_writer(&file, options.database_bytes_max).map_err(failed)?;
+        let ids = Arc::new(load_ids(&db).map_err(|error| failed(error.into()))?);
+        let reading = (0..options.reader_threads.max(1))
+            .map(|_| schema::open_reader(&file))
+            .collect::<rusqlite::Result<Vec<_>>>()
+            .map_err(|error| failed(error.into()))?;
+
+        let metrics = Metrics::register(registry);
+        let (writer, work) = Writer::new(&options, metrics.clone());
+        let (readers, reads) = Readers::new(options.read_queue, metrics);
+        let (end, ended) = watch::channel(false);
+        let mut threads = Vec::with_capacity(reading.len() + 1);
+        for connection in reading {
+            let reads = reads.clone();
+            threads.push(spawn("store-reader", move || reader::run(&reads, &connection)).map_err(unwritable)?);
+        }
+        let known_ids = Arc::clone(&ids);
+        let write = move || {
+            work.run(&db, &known_ids, &options);
+            finish(db);
+            drop(lock);
+            end.send_replace(true);
+        };
+        threads.push(spawn("store-writer", write).map_err(unwritable)?);
+        Ok(Self { writer, readers, ids, ended, threads: Mutex::new(threads) })
+    }
+
+    /// Writes in the next commit. Cancel-safe: dropping it forgets the answer.
+    async fn write<T: Send + 'static>(
+        &self,
+        rows: usize,
+        work: impl FnOnce(&mut Write<'_>) -> Result<T, Error> + Send + 'static,
+    ) -> Result<T, Error> {
+        let (answer, answered) = oneshot::channel();
+        // The asker may have gone away; then nobody needs the answer.
+        self.writer.submit(rows, work, move |result| drop(answer.send(result)));
+        answered.await.unwrap_or(Err(Error::Closed))
+    }
+
+    async fn read<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Connection) -> Result<T, Error> + Send + 'static,
+    ) -> Result<T, Error> {
+        self.readers.read(work).await
+    }
+
+    /// Takes nothing more and waits until what was queued is done.
+    async fn close_and_wait(&self) {
+        self.stop();
+        // An error means that the writer's thread is gone, which is what is waited for.
+        let _ = self.ended.clone().wait_for(|ended| *ended).await;
+    }
+
+    fn stop(&self) {
+        self.writer.close();
+        self.readers.close();
+    }
+}
+
+impl Drop for Sqlite {
+    fn drop(&mut self) {
+        self.stop();
+        let threads = std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
+        // The last handle may be dropped by an answer, on the thread that would be waited for.
+        let here = std::thread::current().id();
+        for thread in threads.into_iter().filter(|thread| thread.thread().id() != here) {
+            if thread.join().is_err() {
+                tracing::error!("a thread of the store panicked");
+            }
+        }
+    }
+}
+
+fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> io::Result<JoinHandle<()>> {
+    std::thread::Builder::new().name(name.to_owned()).spawn(run)
+}
+
+/// The key of this database's ids is drawn once; the numbers go on behind the last one ever used,
+/// which SQLite keeps also when its row is gone.
+fn load_ids(db: &Connection) -> rusqlite::Result<Ids> {
+    let mut fresh = [0; 16];
+    fresh[..8].copy_from_slice(&ids::random_bits().to_le_bytes());
+    fresh[8..].copy_from_slice(&ids::random_bits().to_le_bytes());
+    db.execute("INSERT OR IGNORE INTO secrets (name, value) VALUES ('$ids', ?1)", (fresh,))?;
+    let key: [u8; 16] = db.query_row("SELECT value FROM secrets WHERE name = '$ids'", (), |row| row.get(0))?;
+    let last = db
+        .query_row("SELECT seq FROM sqlite_sequence WHERE name = 'notifications'", (), |row| row.get(0))
+        .optional()?;
+    Ok(Ids::new(&key, last.unwrap_or(0)))
+}
+
+/// Leaves one file behind, without a write-ahead log.
+fn finish(db: Connection) {
+    if let Err(error) = db.execute_batch("PRAGMA optimize; PRAGMA wal_checkpoint(TRUNCATE)") {
+        tracing::warn!(%error, "the write-ahead log could not be folded in; the next start does it");
+    }
+    if let Err((_, error)) = db.close() {
+        tracing::warn!(%error, "the database could not be closed");
+    }
+}
+
+fn open_error(file: &Path, error: SchemaError) -> OpenError {
+    let path = file.to_owned();
+    match error {
+        SchemaError::Newer { found } => OpenError::Newer { path, found, known: schema::KNOWN_VERSION },
+        SchemaError::Engine(error) => match error.sqlite_error_code() {
+            Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => {
+                OpenError::Corrupt { path, reason: error.to_string() }
+            }
+            Some(ErrorCode::ReadOnly | ErrorCode::CannotOpen | ErrorCode::PermissionDenied) => {
+                OpenError::Unwritable { path, source: io::Error::other(error.to_string()) }
+            }
+            _ => OpenError::Engine { path, reason: error.to_string() },
+        },
+    }
+}
+
+impl From<rusqlite::Error> for Error {
+    fn from(error: rusqlite::Error) -> Self {
+        match error.sqlite_error_code() {
+            Some(ErrorCode::DiskFull) => Error::Full,
+            _ => Error::Engine(error.to_string()),
+        }
+    }
+}

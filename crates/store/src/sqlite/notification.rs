@@ -1,0 +1,282 @@
+//! Notifications as rows: what was asked, and where each stands.
+
+use std::sync::Arc;
+
+use noroshi_types::{
+    AppId, DeviceId, Epoch, JsonText, Message, NotificationId, Outcome, Position, Push, PushMode, Target, Timestamp, Topic,
+    TopicPosition, Urgency, When, limits,
+};
+use rusqlite::{Connection, OptionalExtension, Row};
+
+use super::ids::{Ids, Num};
+use super::outcome::{self, Sums};
+use super::topic::{self, TopicNum};
+use super::writer::Write;
+use super::{device, device_list, inbox};
+use crate::notification::RequestSummary;
+use crate::{Accept, Cancelled, Error, NotificationState, State, Trace, TraceStep};
+
+/// What the store still holds of a notification for its devices. Values are stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub(super) enum Standing {
+    /// It was for those who were there.
+    Nothing = 0,
+    /// Inbox rows, or a row in a topic's log; maybe confirmed by now.
+    Kept = 1,
+    /// It left a topic's log before its ttl ended: collapsed or trimmed.
+    Replaced = 2,
+    /// The ttl ended, and what was left was removed.
+    Expired = 3,
+    Cancelled = 4,
+}
+
+impl Standing {
+    fn from_code(code: u8) -> Self {
+        match code {
+            1 => Self::Kept,
+            2 => Self::Replaced,
+            3 => Self::Expired,
+            4 => Self::Cancelled,
+            _ => Self::Nothing,
+        }
+    }
+}
+
+/// Its place in a topic, as stored.
+pub(super) struct Place {
+    pub topic: TopicNum,
+    pub offset: u64,
+}
+
+const TARGETS: [&str; 5] = ["users", "devices", "topic", "condition", "everyone"];
+
+fn target_of(target: &Target) -> (u8, Option<&str>) {
+    match target {
+        Target::Users(_) => (0, None),
+        Target::Devices(_) => (1, None),
+        Target::Topic(topic) => (2, Some(topic.as_str())),
+        Target::Condition(condition) => (3, Some(condition.as_str())),
+        Target::Everyone => (4, None),
+    }
+}
+
+/// What is delivered of a request.
+pub(super) fn message_of(accept: &Accept, id: NotificationId, position: Option<Position>) -> Message {
+    let request = &accept.request;
+    let topic = match &request.target {
+        Target::Topic(topic) => Some(topic.clone()),
+        Target::Everyone => Some(Topic::everyone()),
+        Target::Users(_) | Target::Devices(_) | Target::Condition(_) => None,
+    };
+    Message {
+        id,
+        app: accept.app,
+        when: request.when,
+        urgency: request.urgency,
+        topic: topic.zip(position).map(|(topic, position)| TopicPosition { topic, position }),
+        notification: request.notification.clone(),
+        data: request.data.clone(),
+        sent_at: accept.now,
+        expires_at: request.expires_at(accept.now),
+    }
+}
+
+pub(super) fn insert(
+    w: &Write<'_>,
+    num: Num,
+    accept: &Accept,
+    place: Option<Place>,
+    standing: Standing,
+) -> Result<(), Error> {
+    let Accept { app, request, now, idempotency } = accept;
+    let mut keep_until = request.expires_at(*now).max(now.saturating_add(w.options.trace_retention));
+    if idempotency.is_some() {
+        // A repeated request is answered from this row.
+        keep_until = keep_until.max(now.saturating_add(limits::IDEMPOTENCY_WINDOW));
+    }
+    let (target, target_text) = target_of(&request.target);
+    let mut statement = w.db.prepare_cached(
+        "INSERT INTO notifications (num, app, created_at, expires_at, keep_until, delivery, urgency, target,
+                                    target_text, targets, topic, topic_offset, collapse_key, retain, notification,
+                                    data, push, standing)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18)",
+    )?;
+    statement.execute(rusqlite::params![
+        num,
+        app.0,
+        now.0 as i64,
+        request.expires_at(*now).0 as i64,
+        keep_until.0 as i64,
+        request.when as u8,
+        request.urgency as u8,
+        target,
+        target_text,
+        request.target.named_count().map(|count| count as i64),
+        place.as_ref().map(|place| place.topic),
+        place.as_ref().map(|place| place.offset as i64),
+        request.collapse_key,
+        request.retain,
+        request.notification.as_ref().map(JsonText::as_str),
+        request.data.as_ref().map(JsonText::as_str),
+        push_text(&request.push),
+        standing as u8,
+    ])?;
+    Ok(())
+}
+
+/// The push section as JSON; none where it says nothing.
+fn push_text(push: &Push) -> Option<String> {
+    let mode = match push.mode {
+        PushMode::Never => "never",
+        PushMode::Fallback => "fallback",
+        PushMode::Always => "always",
+    };
+    let mut text = format!(r#"{{"mode":"{mode}","after_ms":{}"#, push.after.as_millis());
+    for (service, own) in [("apns", &push.apns), ("fcm", &push.fcm), ("webpush", &push.webpush)] {
+        if let Some(own) = own {
+            text.push_str(&format!(r#","{service}":{}"#, own.as_str()));
+        }
+    }
+    text.push('}');
+    (*push != Push::default()).then_some(text)
+}
+
+pub(super) fn set_standing(db: &Connection, num: Num, standing: Standing) -> Result<(), Error> {
+    let mut statement = db.prepare_cached("UPDATE notifications SET standing = ?2 WHERE num = ?1")?;
+    statement.execute((num, standing as u8))?;
+    Ok(())
+}
+
+/// Columns of a message, from `notifications n` and its topic `t`.
+const MESSAGE_COLUMNS: &str = "n.num, n.app, n.delivery, n.urgency, n.notification, n.data, n.created_at, n.expires_at,
+                               n.topic_offset, t.name, t.epoch";
+
+fn message_of_row(row: &Row<'_>, ids: &Ids) -> Result<Message, Error> {
+    let unknown = |what: &str| Error::Engine(format!("a stored {what} is not known to this program"));
+    let text = |column| row.get::<_, Option<String>>(column).map(|text| text.map(JsonText::from_valid));
+    let topic = match row.get::<_, Option<i64>>(8)? {
+        Some(offset) => Some(TopicPosition {
+            topic: Topic::from_trusted(row.get_ref(9)?.as_str().map_err(rusqlite::Error::from)?),
+            position: Position { epoch: Epoch(row.get(10)?), offset: offset as u64 },
+        }),
+        None => None,
+    };
+    Ok(Message {
+        id: ids.id(row.get(0)?),
+        app: AppId(row.get(1)?),
+        when: When::from_code(row.get(2)?).ok_or_else(|| unknown("delivery"))?,
+        urgency: Urgency::from_code(row.get(3)?).ok_or_else(|| unknown("urgency"))?,
+        topic,
+        notification: text(4)?,
+        data: text(5)?,
+        sent_at: Timestamp(row.get::<_, i64>(6)? as u64),
+        expires_at: Timestamp(row.get::<_, i64>(7)? as u64),
+    })
+}
+
+/// The message of a notification that is still known.
+pub(super) fn message(db: &Connection, ids: &Ids, num: Num) -> Result<Option<Arc<Message>>, Error> {
+    let mut statement = db.prepare_cached(&format!(
+        "SELECT {MESSAGE_COLUMNS} FROM notifications n LEFT JOIN topics t ON t.num = n.topic WHERE n.num = ?1"
+    ))?;
+    let found = statement.query_row((num,), |row| Ok(message_of_row(row, ids))).optional()?;
+    Ok(found.transpose()?.map(Arc::new))
+}
+
+pub(super) fn state(
+    db: &Connection,
+    ids: &Ids,
+    app: AppId,
+    id: NotificationId,
+    now: Timestamp,
+) -> Result<Option<NotificationState>, Error> {
+    let Some(num) = ids.num(id) else { return Ok(None) };
+    let mut statement = db.prepare_cached(&format!(
+        "SELECT {MESSAGE_COLUMNS}, n.target, n.target_text, n.targets, n.collapse_key, n.retain, n.standing
+         FROM notifications n LEFT JOIN topics t ON t.num = n.topic WHERE n.num = ?1 AND n.app = ?2"
+    ))?;
+    let found = statement.query_row((num, app.0), |row| {
+        let request = RequestSummary {
+            target: TARGETS.get(usize::from(row.get::<_, u8>(11)?)).copied().unwrap_or("unknown"),
+            target_text: row.get(12)?,
+            targets: row.get::<_, Option<i64>>(13)?.map(|count| count as u64),
+            collapse_key: row.get(14)?,
+            retain: row.get(15)?,
+        };
+        Ok((message_of_row(row, ids), request, Standing::from_code(row.get(16)?)))
+    });
+    let Some((message, request, standing)) = found.optional()? else { return Ok(None) };
+    let message = message?;
+    let sums = outcome::sums(db, num)?;
+    let state = state_of(standing, &sums, message.topic.is_some(), message.expires_at <= now);
+    let counts = Outcome::ALL.into_iter().map(|outcome| (outcome, sums[outcome as usize]));
+    let counts = counts.filter(|(_, count)| *count > 0).collect();
+    Ok(Some(NotificationState { message: Arc::new(message), request, state, counts }))
+}
+
+/// `sums` by the outcome's code. Who of a topic's subscribers confirmed is not known, so a message
+/// in a log is pending until its ttl ends.
+fn state_of(standing: Standing, sums: &Sums, in_topic: bool, expired: bool) -> State {
+    let outstanding = outcome::outstanding(sums) > 0;
+    match standing {
+        Standing::Cancelled => State::Cancelled,
+        Standing::Kept if in_topic || outstanding => match expired {
+            true => State::Expired,
+            false => State::Pending,
+        },
+        Standing::Expired if in_topic || sums[Outcome::Expired as usize] > 0 => State::Expired,
+        Standing::Nothing | Standing::Kept | Standing::Replaced | Standing::Expired => State::Done,
+    }
+}
+
+pub(super) fn trace(
+    db: &Connection,
+    ids: &Ids,
+    app: AppId,
+    id: NotificationId,
+    device: &DeviceId,
+) -> Result<Option<Trace>, Error> {
+    let Some(num) = ids.num(id) else { return Ok(None) };
+    let mut statement = db.prepare_cached("SELECT topic FROM notifications WHERE num = ?1 AND app = ?2")?;
+    let topic = statement.query_row((num, app.0), |row| row.get::<_, Option<TopicNum>>(0)).optional()?;
+    let (Some(topic), Some(device)) = (topic, device::number(db, app, device)?) else { return Ok(None) };
+    let mut steps = Vec::new();
+    outcome::each_part(db, num, |outcome, at, _, list| {
+        if device_list::decode(list).any(|listed| listed == device) {
+            steps.push(TraceStep { at, outcome });
+        }
+    })?;
+    steps.sort_by_key(|step| (step.at, step.outcome as u8));
+    let exists = |sql, other: i64| db.prepare_cached(sql)?.exists((device.0 as i64, other));
+    Ok(Some(Trace {
+        steps,
+        in_inbox: exists("SELECT 1 FROM inbox WHERE device = ?1 AND num = ?2", num)?,
+        subscribed: match topic {
+            Some(topic) => exists("SELECT 1 FROM subscriptions WHERE device = ?1 AND topic = ?2", topic)?,
+            None => false,
+        },
+    }))
+}
+
+/// Removes what is not confirmed yet. What nothing is left of stays as it ended.
+pub(super) fn cancel(w: &Write<'_>, app: AppId, id: NotificationId, now: Timestamp) -> Result<Cancelled, Error> {
+    let num = w.ids.num(id).ok_or(Error::NotFound)?;
+    let mut find =
+        w.db.prepare_cached("SELECT topic, topic_offset, standing FROM notifications WHERE num = ?1 AND app = ?2")?;
+    let found = find.query_row((num, app.0), |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?))).optional()?;
+    let (topic, offset, standing): (Option<TopicNum>, Option<i64>, u8) = found.ok_or(Error::NotFound)?;
+    let mut removed = Vec::new();
+    let mut changed = false;
+    if let (Some(topic), Some(offset)) = (topic, offset) {
+        changed = topic::remove_from_log(w.db, topic, offset, num)? | topic::unretain(w.db, topic, num)?;
+    } else if Standing::from_code(standing) == Standing::Kept {
+        let devices = outcome::kept_devices(w.db, num)?;
+        removed = inbox::remove_from(w.db, &devices, num, usize::MAX)?;
+        outcome::add(w.db, num, Outcome::Cancelled, now, &removed, removed.len() as u64)?;
+    }
+    if changed || !removed.is_empty() {
+        set_standing(w.db, num, Standing::Cancelled)?;
+    }
+    Ok(Cancelled { removed: removed.len() as u64 })
+}

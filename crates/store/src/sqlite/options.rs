@@ -1,0 +1,70 @@
+//! What an operator may choose about the store, and why it could not be opened.
+
+use std::io;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use noroshi_types::limits;
+
+/// Limits of the SQLite store.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Rows kept in the inbox of one device; the oldest make room. At least 1.
+    pub inbox_rows: u32,
+    /// Rows kept in the log of one topic; the oldest make room. At least 1.
+    pub topic_log_rows: u64,
+    /// How long a notification and its outcomes are kept after it was accepted, if it does not
+    /// live longer anyway.
+    pub trace_retention: Duration,
+    /// Threads that read, each with its own connection.
+    pub reader_threads: usize,
+    /// Operations that may wait for the writer.
+    pub write_queue: usize,
+    /// Rows that the waiting operations may write, together: 262,144 at 60,000 rows/s is about 4 s
+    /// of work, and about 20 MB of ids.
+    pub write_queue_rows: usize,
+    /// Reads that may wait for a thread.
+    pub read_queue: usize,
+    /// Operations of one commit.
+    pub group_operations_max: usize,
+    /// Rows of one commit, counted before the last operation that joins: 8,192 rows are written in
+    /// about 100 ms, which nobody notices behind an fsync.
+    pub group_rows_max: usize,
+    /// The size above which nothing more is taken in ([`crate::Error::Full`]); none: the disk's.
+    pub database_bytes_max: Option<u64>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            inbox_rows: limits::INBOX_ROWS,
+            topic_log_rows: limits::TOPIC_LOG_ROWS,
+            trace_retention: limits::TRACE_RETENTION,
+            reader_threads: std::thread::available_parallelism().map_or(2, usize::from).clamp(2, 8),
+            write_queue: 4_096,
+            write_queue_rows: 262_144,
+            read_queue: 4_096,
+            group_operations_max: 512,
+            group_rows_max: 8_192,
+            database_bytes_max: None,
+        }
+    }
+}
+
+/// Why the store could not be opened: one line for the operator, with the path.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    #[error("the data folder {path} cannot be written: {source}")]
+    Unwritable { path: PathBuf, source: io::Error },
+    #[error("the data folder {path} is in use by another process")]
+    Locked { path: PathBuf },
+    #[error(
+        "the database {path} was written by a newer version (schema {found}, this program knows up to {known}): \
+         upgrade this program"
+    )]
+    Newer { path: PathBuf, found: u32, known: u32 },
+    #[error("the database {path} is damaged or not a database: {reason}")]
+    Corrupt { path: PathBuf, reason: String },
+    #[error("the database {path} cannot be opened: {reason}")]
+    Engine { path: PathBuf, reason: String },
+}

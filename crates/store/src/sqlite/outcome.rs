@@ -1,0 +1,88 @@
+//! What became of notifications: parts of equal outcome and time, each with its devices.
+
+use noroshi_types::{DeviceNum, Outcome, Timestamp};
+use rusqlite::Connection;
+
+use super::device_list;
+use super::ids::Num;
+use super::writer::Write;
+use crate::{Error, OutcomePart};
+
+/// Adds a part; `devices` must be sorted. Nothing is written for nobody.
+pub(super) fn add(
+    db: &Connection,
+    num: Num,
+    outcome: Outcome,
+    at: Timestamp,
+    devices: &[DeviceNum],
+    count: u64,
+) -> Result<(), Error> {
+    if count == 0 {
+        return Ok(());
+    }
+    let mut statement = db
+        .prepare_cached("INSERT INTO outcomes (num, outcome, at, count, devices) VALUES (?1, ?2, ?3, ?4, ?5)")?;
+    statement.execute((num, outcome as u8, at.0 as i64, count as i64, device_list::encode(devices)))?;
+    Ok(())
+}
+
+/// Adds parts that came from outside. Those of notifications that are not known (their row was left
+/// out, or is pruned) would never be pruned themselves, so they are left out too.
+pub(super) fn record(w: &Write<'_>, parts: Vec<OutcomePart>) -> Result<(), Error> {
+    let mut known = w.db.prepare_cached("SELECT 1 FROM notifications WHERE num = ?1")?;
+    for mut part in parts {
+        part.devices.sort_unstable();
+        if let Some(num) = w.ids.num(part.id)
+            && known.exists((num,))?
+        {
+            add(w.db, num, part.outcome, part.at, &part.devices, part.count)?;
+        }
+    }
+    Ok(())
+}
+
+/// Calls `each` with every part of a notification, oldest first, and the bytes of its device list.
+pub(super) fn each_part(
+    db: &Connection,
+    num: Num,
+    mut each: impl FnMut(Outcome, Timestamp, u64, &[u8]),
+) -> Result<(), Error> {
+    let mut statement =
+        db.prepare_cached("SELECT outcome, at, count, devices FROM outcomes WHERE num = ?1 ORDER BY seq")?;
+    let mut rows = statement.query((num,))?;
+    while let Some(row) = rows.next()? {
+        // A code this program does not know was written by a newer one: not ours to tell.
+        if let Some(outcome) = Outcome::from_code(row.get(0)?) {
+            let at = Timestamp(row.get::<_, i64>(1)? as u64);
+            each(outcome, at, row.get::<_, i64>(2)? as u64, row.get_ref(3)?.as_blob().map_err(rusqlite::Error::from)?);
+        }
+    }
+    Ok(())
+}
+
+/// Counts by the outcome's code.
+pub(super) type Sums = [u64; Outcome::ALL.len() + 1];
+
+pub(super) fn sums(db: &Connection, num: Num) -> Result<Sums, Error> {
+    let mut sums = [0; Outcome::ALL.len() + 1];
+    each_part(db, num, |outcome, _, count, _| sums[outcome as usize] += count)?;
+    Ok(sums)
+}
+
+/// Inbox rows that are left: every way out of an inbox is recorded.
+pub(super) fn outstanding(sums: &Sums) -> u64 {
+    let settled = [Outcome::Acked, Outcome::Expired, Outcome::Collapsed, Outcome::Cancelled, Outcome::Evicted];
+    let settled = settled.into_iter().map(|outcome| sums[outcome as usize]).sum();
+    sums[Outcome::Kept as usize].saturating_sub(settled)
+}
+
+/// The devices that got an inbox row, in order.
+pub(super) fn kept_devices(db: &Connection, num: Num) -> Result<Vec<DeviceNum>, Error> {
+    let mut devices = Vec::new();
+    each_part(db, num, |outcome, _, _, list| {
+        if outcome == Outcome::Kept {
+            devices.extend(device_list::decode(list));
+        }
+    })?;
+    Ok(devices)
+}

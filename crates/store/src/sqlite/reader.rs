@@ -1,0 +1,85 @@
+//! The threads that read: each has its own read-only connection, all take from one bounded queue.
+//!
+//! A read runs in one transaction, so all of it sees the same state, and every commit that was
+//! answered before the read was asked for is in it.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{PoisonError, RwLock};
+use std::time::Instant;
+
+use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
+use rusqlite::Connection;
+use tokio::sync::oneshot;
+
+use super::metrics::Metrics;
+use crate::Error;
+
+type Job = Box<dyn FnOnce(&Connection) + Send>;
+
+/// The way to the reading threads.
+pub(super) struct Readers {
+    /// None once closed. The lock is held for a `try_send` and never across an await.
+    queue: RwLock<Option<Sender<Job>>>,
+    metrics: Metrics,
+}
+
+impl Readers {
+    /// Gives the handle and the queue that the reading threads work on.
+    pub(super) fn new(queue_max: usize, metrics: Metrics) -> (Self, Receiver<Job>) {
+        let (queue, jobs) = bounded(queue_max);
+        (Self { queue: RwLock::new(Some(queue)), metrics }, jobs)
+    }
+
+    /// Reads on one of the threads. Cancel-safe: dropping it forgets the answer.
+    pub(super) async fn read<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Connection) -> Result<T, Error> + Send + 'static,
+    ) -> Result<T, Error> {
+        let (answer, answered) = oneshot::channel();
+        let seconds = self.metrics.read_seconds.clone();
+        let job: Job = Box::new(move |db| {
+            if !answer.is_closed() {
+                let started = Instant::now();
+                let result = in_transaction(db, work);
+                seconds.observe(started.elapsed().as_secs_f64());
+                // The asker may have gone away; then nobody needs the answer.
+                let _ = answer.send(result);
+            }
+        });
+        self.queue_up(job)?;
+        answered.await.unwrap_or_else(|_| Err(Error::Engine("a read panicked".to_owned())))
+    }
+
+    fn queue_up(&self, job: Job) -> Result<(), Error> {
+        let queue = self.queue.read().unwrap_or_else(PoisonError::into_inner);
+        queue.as_ref().ok_or(Error::Closed)?.try_send(job).map_err(|error| match error {
+            TrySendError::Full(_) => {
+                self.metrics.refused.inc();
+                Error::Overloaded
+            }
+            TrySendError::Disconnected(_) => Error::Closed,
+        })
+    }
+
+    /// Takes nothing more; the threads end when the queue is empty.
+    pub(super) fn close(&self) {
+        self.queue.write().unwrap_or_else(PoisonError::into_inner).take();
+    }
+}
+
+/// What a reading thread runs until the queue is closed and empty.
+pub(super) fn run(jobs: &Receiver<Job>, db: &Connection) {
+    while let Ok(job) = jobs.recv() {
+        if catch_unwind(AssertUnwindSafe(|| job(db))).is_err() {
+            tracing::error!("a read panicked");
+        }
+    }
+}
+
+fn in_transaction<T>(db: &Connection, work: impl FnOnce(&Connection) -> Result<T, Error>) -> Result<T, Error> {
+    // Rolled back when dropped, also by a panic; there is nothing to keep.
+    let transaction = db.unchecked_transaction()?;
+    let result = work(&transaction);
+    drop(transaction);
+    result
+}

@@ -1,0 +1,92 @@
+//! Opening a connection, and bringing the database to the schema this program knows.
+//!
+//! Migrations are the files of `migrations/`, applied in order, each in its own transaction that
+//! also moves `PRAGMA user_version`: a crash leaves a whole version. A database from a newer
+//! program is refused before anything is written.
+
+use std::path::Path;
+use std::time::Duration;
+
+use rusqlite::{Connection, OpenFlags};
+
+/// Applied in order; the version of a database is how many of them it has seen.
+const MIGRATIONS: [&str; 1] = [include_str!("../../migrations/0001_initial.sql")];
+
+/// The schema version this program writes.
+pub(super) const KNOWN_VERSION: u32 = MIGRATIONS.len() as u32;
+
+/// Nobody but this process writes, so a lock is only ever waited for while a checkpoint of an
+/// earlier process that was killed is being recovered.
+const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
+/// Pages of the write-ahead log before they are copied into the database: 8,192 × 4 KiB = 32 MiB.
+/// Inbox pages are written again and again; the later they are copied, the fewer copies.
+const CHECKPOINT_PAGES: u32 = 8_192;
+/// KiB of page cache: the writer touches a page for nearly every inbox row.
+const WRITER_CACHE_KIB: u32 = 32 << 10;
+const READER_CACHE_KIB: u32 = 4 << 10;
+/// More than all distinct statements of this crate.
+const STATEMENTS: usize = 128;
+
+/// Why the schema could not be brought up to date.
+#[derive(Debug)]
+pub(super) enum SchemaError {
+    Newer { found: u32 },
+    Engine(rusqlite::Error),
+}
+
+impl From<rusqlite::Error> for SchemaError {
+    fn from(error: rusqlite::Error) -> Self {
+        Self::Engine(error)
+    }
+}
+
+/// The one connection that writes.
+pub(super) fn open_writer(file: &Path, pages_max: Option<u64>) -> Result<Connection, SchemaError> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let mut db = Connection::open_with_flags(file, flags)?;
+    db.busy_timeout(BUSY_TIMEOUT)?;
+    let found = version(&db)?;
+    if found > KNOWN_VERSION {
+        return Err(SchemaError::Newer { found });
+    }
+    db.execute_batch(&format!(
+        "PRAGMA journal_mode = WAL;
+         PRAGMA synchronous = FULL; -- a commit returns after fsync
+         PRAGMA foreign_keys = OFF; -- every statement that deletes knows what hangs on it
+         PRAGMA temp_store = MEMORY;
+         PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES};
+         PRAGMA journal_size_limit = {};
+         PRAGMA cache_size = -{WRITER_CACHE_KIB};",
+        u64::from(CHECKPOINT_PAGES) * 8_192
+    ))?;
+    migrate(&mut db, found)?;
+    if let Some(pages) = pages_max {
+        db.execute_batch(&format!("PRAGMA max_page_count = {pages}"))?;
+    }
+    db.set_prepared_statement_cache_capacity(STATEMENTS);
+    Ok(db)
+}
+
+/// A connection that cannot write.
+pub(super) fn open_reader(file: &Path) -> rusqlite::Result<Connection> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let db = Connection::open_with_flags(file, flags)?;
+    db.busy_timeout(BUSY_TIMEOUT)?;
+    db.execute_batch(&format!("PRAGMA temp_store = MEMORY; PRAGMA cache_size = -{READER_CACHE_KIB};"))?;
+    db.set_prepared_statement_cache_capacity(STATEMENTS);
+    Ok(db)
+}
+
+fn version(db: &Connection) -> rusqlite::Result<u32> {
+    db.query_row("PRAGMA user_version", (), |row| row.get(0))
+}
+
+fn migrate(db: &mut Connection, found: u32) -> rusqlite::Result<()> {
+    for (number, sql) in (1..=KNOWN_VERSION).zip(MIGRATIONS).skip(found as usize) {
+        let transaction = db.transaction()?;
+        transaction.execute_batch(sql)?;
+        transaction.execute_batch(&format!("PRAGMA user_version = {number}"))?;
+        transaction.commit()?;
+    }
+    Ok(())
+}

@@ -1,0 +1,199 @@
+//! Log-ins in batches: one read for all of them, and one write for those whose device has to be
+//! made or changed first.
+
+use std::collections::HashSet;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use noroshi_types::{AppId, DeviceId, DeviceNum, Message, Timestamp, Topic, UserId, limits};
+use rusqlite::Connection;
+
+use super::backlog::{self, Reading, Source};
+use super::ids;
+use super::writer::Write;
+use super::{Sqlite, ack, device, inbox};
+use crate::{Ack, Backlog, BacklogPage, Error, LoggedIn, Login, LoginRefused, Recover, Registration, Sessions};
+
+#[async_trait::async_trait]
+impl Sessions for Sqlite {
+    async fn log_in(&self, logins: Vec<Login>) -> Result<Vec<Result<LoggedIn, LoginRefused>>, Error> {
+        let ids = Arc::clone(&self.ids);
+        let logins = Arc::new(logins);
+        let asked = Arc::clone(&logins);
+        let first = self
+            .read(move |db| {
+                let mut reading = Reading::new(db, &ids);
+                asked.iter().map(|login| read_login(db, &mut reading, login)).collect::<Result<Vec<_>, Error>>()
+            })
+            .await?;
+        if first.iter().all(|answer| !matches!(answer, Answer::Change)) {
+            return Ok(first.into_iter().map(Answer::settled).collect());
+        }
+        let wanting: Vec<usize> =
+            first.iter().enumerate().filter(|(_, answer)| matches!(answer, Answer::Change)).map(|(i, _)| i).collect();
+        let second = self.change_and_read(logins, wanting).await?;
+        let mut second = second.into_iter();
+        let answers = first.into_iter().map(|answer| match answer {
+            Answer::Change => second.next().map_or(Err(LoginRefused::Revoked), Answer::settled),
+            answer => answer.settled(),
+        });
+        Ok(answers.collect())
+    }
+
+    async fn backlog(&self, asked: Backlog) -> Result<BacklogPage, Error> {
+        let ids = Arc::clone(&self.ids);
+        self.read(move |db| backlog::next_page(db, &ids, &asked)).await
+    }
+
+    async fn recover(&self, asked: Recover) -> Result<BacklogPage, Error> {
+        let ids = Arc::clone(&self.ids);
+        self.read(move |db| backlog::recover(db, &ids, &asked)).await
+    }
+
+    async fn ack(&self, acks: Vec<Ack>, now: Timestamp) -> Result<u64, Error> {
+        let rows = acks.iter().map(|ack| ack.ids.len()).sum();
+        self.write(rows, move |w| ack::ack(w, &acks, now)).await
+    }
+
+    async fn inbox(
+        &self,
+        app: AppId,
+        device: &DeviceId,
+        limit: usize,
+        now: Timestamp,
+    ) -> Result<(Vec<Arc<Message>>, u64), Error> {
+        let (ids, device) = (Arc::clone(&self.ids), device.clone());
+        self.read(move |db| inbox::list(db, &ids, app, &device, limit, now)).await
+    }
+}
+
+impl Sqlite {
+    async fn change_and_read(&self, logins: Arc<Vec<Login>>, wanting: Vec<usize>) -> Result<Vec<Answer>, Error> {
+        let ids = Arc::clone(&self.ids);
+        let changes = Arc::clone(&logins);
+        let wanting = self
+            .write(wanting.len() * 2, move |w| {
+                for login in wanting.iter().filter_map(|&i| changes.get(i)) {
+                    change(w, login)?;
+                }
+                Ok(wanting)
+            })
+            .await?;
+        self.read(move |db| {
+            let mut reading = Reading::new(db, &ids);
+            let wanting = wanting.iter().filter_map(|&i| logins.get(i));
+            wanting.map(|login| read_login(db, &mut reading, login)).collect()
+        })
+        .await
+    }
+}
+
+/// What a read says of a log-in.
+enum Answer {
+    Settled(Result<LoggedIn, LoginRefused>),
+    /// The device has to be made or changed first.
+    Change,
+}
+
+impl Answer {
+    /// A device that still needs a change after it was changed was deleted in between.
+    fn settled(self) -> Result<LoggedIn, LoginRefused> {
+        match self {
+            Answer::Settled(result) => result,
+            Answer::Change => Err(LoginRefused::Revoked),
+        }
+    }
+}
+
+/// Makes or changes the device of a log-in. A refusal for its limits shows when it is read again.
+fn change(w: &Write<'_>, login: &Login) -> Result<(), Error> {
+    let registration = Registration {
+        device: Some(login.device.clone()),
+        user: login.user.clone(),
+        topics: login.topics.clone(),
+        ..Registration::default()
+    };
+    match device::register(w, login.app, registration, login.now)? {
+        Ok(_) | Err(Error::Limit(_)) => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+fn read_login(db: &Connection, reading: &mut Reading<'_>, login: &Login) -> Result<Answer, Error> {
+    let refused = |why| Ok(Answer::Settled(Err(why)));
+    if login.topics.len() + login.session_topics.len() > 2 * limits::TOPICS_PER_DEVICE_MAX {
+        return refused(LoginRefused::TooManyTopics);
+    }
+    let mut statement =
+        db.prepare_cached("SELECT num, user, token_version FROM devices WHERE app = ?1 AND id = ?2")?;
+    let mut rows = statement.query((login.app.0, login.device.as_str()))?;
+    let Some(row) = rows.next()? else {
+        return if !login.create {
+            refused(LoginRefused::Revoked)
+        } else if distinct(&login.topics, &login.session_topics) > limits::TOPICS_PER_DEVICE_MAX {
+            refused(LoginRefused::TooManyTopics)
+        } else {
+            Ok(Answer::Change)
+        };
+    };
+    let num = DeviceNum(row.get::<_, i64>(0)? as u64);
+    let user = row.get_ref(1)?.as_str_or_null().map_err(rusqlite::Error::from)?;
+    let token_version: u32 = row.get(2)?;
+    if login.token_version.is_some_and(|version| version < token_version) {
+        return refused(LoginRefused::Revoked);
+    }
+    let durable = reading.subscriptions(num)?;
+    let names: HashSet<&Topic> = durable.iter().map(|source| &source.topic.topic).collect();
+    let is_new = |topic: &&Topic| !names.contains(topic) && !topic.is_everyone();
+    let named: HashSet<&Topic> = login.topics.iter().chain(&login.session_topics).filter(is_new).collect();
+    // $everyone is among the durable ones and does not count.
+    if (durable.len() + named.len()).saturating_sub(1) > limits::TOPICS_PER_DEVICE_MAX {
+        return refused(LoginRefused::TooManyTopics);
+    }
+    let other_user = login.user.as_ref().is_some_and(|wanted| Some(wanted.as_str()) != user);
+    if login.create && (other_user || login.topics.iter().any(|topic| is_new(&topic))) {
+        return Ok(Answer::Change);
+    }
+    let user = user.map(UserId::parse).transpose();
+    let user = user.map_err(|error| Error::Engine(format!("a stored user: {error}")))?;
+    let session: Vec<Topic> =
+        login.session_topics.iter().filter(is_new).collect::<HashSet<_>>().into_iter().cloned().collect();
+    let (topics, page) = first_page(reading, num, durable, session, login)?;
+    Ok(Answer::Settled(Ok(LoggedIn { num, user, topics, page })))
+}
+
+fn distinct(a: &[Topic], b: &[Topic]) -> usize {
+    a.iter().chain(b).filter(|topic| !topic.is_everyone()).collect::<HashSet<_>>().len()
+}
+
+/// The first page of a device's backlog with the retained messages and heads of all its topics, and
+/// the names of those.
+fn first_page(
+    reading: &mut Reading<'_>,
+    device: DeviceNum,
+    mut sources: Vec<Source>,
+    session: Vec<Topic>,
+    login: &Login,
+) -> Result<(Vec<Topic>, BacklogPage), Error> {
+    let after = login.resume.map_or(0, ids::place);
+    let mut unused = Vec::new();
+    for topic in session {
+        match reading.topic_named(login.app, &topic)? {
+            // Without a place to resume from, a session hears a topic from the present on.
+            Some(row) => {
+                let offset = if login.resume.is_some() { 0 } else { row.head };
+                sources.push(Source { topic: row, offset, num: 0 });
+            }
+            None => unused.push(topic),
+        }
+    }
+    for source in &mut sources {
+        source.num = after;
+    }
+    let mut page = reading.page(Some(device), after, &sources, login.now)?;
+    let rows: Vec<Rc<_>> = sources.into_iter().map(|source| source.topic).collect();
+    reading.add_retained(&mut page, rows.iter(), after, login.now)?;
+    page.heads.extend(unused.iter().map(|topic| backlog::unused_head(topic, true)));
+    let topics = rows.iter().map(|row| row.topic.clone()).chain(unused).collect();
+    Ok((topics, page))
+}

@@ -1,0 +1,272 @@
+//! The one thread that writes: group commit.
+//!
+//! ```text
+//!   submit ──► bounded queue ──► BEGIN ─ op ─ op ─ op ─ COMMIT (fsync) ──► answers, in order
+//!                  ▲                     each in its savepoint                     │
+//!                  └────────── what arrives meanwhile is the next group ◄──────────┘
+//! ```
+//!
+//! Nobody waits for a fuller group: the fsync of one group is the time in which the next gathers.
+//! An operation that fails undoes itself alone; a commit that fails refuses the whole group. Every
+//! operation is answered exactly once, whatever happens: the last resort is its `Drop`.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Instant;
+
+use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
+use rusqlite::Connection;
+
+use super::ids::Ids;
+use super::inbox::Room;
+use super::metrics::Metrics;
+use super::options::Options;
+use crate::Error;
+
+/// What an operation works with.
+pub(super) struct Write<'a> {
+    pub db: &'a Connection,
+    pub ids: &'a Ids,
+    pub room: &'a mut Room,
+    pub options: &'a Options,
+}
+
+/// Work for the writer, and whom to tell.
+trait Job: Send {
+    /// Rows it may write, roughly.
+    fn rows(&self) -> usize;
+    fn run(&mut self, write: &mut Write<'_>) -> Result<(), Error>;
+    /// After the commit. Called at most once.
+    fn finish(&mut self, result: Result<(), Error>);
+}
+
+struct Op<W, T, D: FnOnce(Result<T, Error>)> {
+    rows: usize,
+    work: Option<W>,
+    output: Option<T>,
+    done: Option<D>,
+}
+
+impl<W, T, D> Job for Op<W, T, D>
+where
+    W: FnOnce(&mut Write<'_>) -> Result<T, Error> + Send,
+    T: Send,
+    D: FnOnce(Result<T, Error>) + Send,
+{
+    fn rows(&self) -> usize {
+        self.rows
+    }
+
+    fn run(&mut self, write: &mut Write<'_>) -> Result<(), Error> {
+        let work = self.work.take().ok_or(Error::Closed)?;
+        self.output = Some(work(write)?);
+        Ok(())
+    }
+
+    fn finish(&mut self, result: Result<(), Error>) {
+        let output = self.output.take();
+        if let Some(done) = self.done.take() {
+            done(result.and_then(|()| output.ok_or(Error::Closed)));
+        }
+    }
+}
+
+impl<W, T, D: FnOnce(Result<T, Error>)> Drop for Op<W, T, D> {
+    fn drop(&mut self) {
+        if let Some(done) = self.done.take() {
+            done(Err(Error::Closed));
+        }
+    }
+}
+
+type Queue = Sender<Box<dyn Job>>;
+
+/// The way to the writer's thread.
+pub(super) struct Writer {
+    /// None once closed. The lock is held for a `try_send` and never across an await.
+    queue: RwLock<Option<Queue>>,
+    /// Rows that the queued operations may write.
+    queued_rows: Arc<AtomicUsize>,
+    rows_max: usize,
+    metrics: Metrics,
+}
+
+impl Writer {
+    /// Gives the handle and the loop that the writer's thread runs.
+    pub(super) fn new(options: &Options, metrics: Metrics) -> (Self, Loop) {
+        let (queue, jobs) = bounded(options.write_queue);
+        let queued_rows = Arc::new(AtomicUsize::new(0));
+        let writer = Self {
+            queue: RwLock::new(Some(queue)),
+            queued_rows: Arc::clone(&queued_rows),
+            rows_max: options.write_queue_rows,
+            metrics: metrics.clone(),
+        };
+        (writer, Loop { jobs, queued_rows, metrics })
+    }
+
+    /// Queues an operation without waiting; `done` hears how it ended: here and now if there is no
+    /// room, else on the writer's thread after the commit.
+    pub(super) fn submit<T: Send + 'static>(
+        &self,
+        rows: usize,
+        work: impl FnOnce(&mut Write<'_>) -> Result<T, Error> + Send + 'static,
+        done: impl FnOnce(Result<T, Error>) + Send + 'static,
+    ) {
+        let job = Box::new(Op { rows: rows + 1, work: Some(work), output: None, done: Some(done) });
+        if let Err((mut job, error)) = self.queue_up(job) {
+            self.metrics.refused.inc();
+            job.finish(Err(error));
+        }
+    }
+
+    /// Queues what nobody waits for; it is left out when the queue is more than half full, so that
+    /// traces never crowd out what was asked to be kept.
+    pub(super) fn submit_behind(
+        &self,
+        rows: usize,
+        work: impl FnOnce(&mut Write<'_>) -> Result<(), Error> + Send + 'static,
+    ) {
+        let half_full = {
+            let queue = self.queue.read().unwrap_or_else(PoisonError::into_inner);
+            queue.as_ref().is_none_or(|queue| queue.len() * 2 >= queue.capacity().unwrap_or(usize::MAX))
+        };
+        let done = |result: Result<(), Error>| {
+            if let Err(error) = result {
+                tracing::debug!(%error, "an outcome was not recorded");
+            }
+        };
+        let job = Box::new(Op { rows: rows + 1, work: Some(work), output: None, done: Some(done) });
+        if half_full || self.queued_rows.load(Ordering::Relaxed) * 2 > self.rows_max || self.queue_up(job).is_err() {
+            self.metrics.dropped_behind.inc();
+        }
+    }
+
+    fn queue_up(&self, job: Box<dyn Job>) -> Result<(), (Box<dyn Job>, Error)> {
+        let queue = self.queue.read().unwrap_or_else(PoisonError::into_inner);
+        let Some(queue) = queue.as_ref() else { return Err((job, Error::Closed)) };
+        let rows = job.rows();
+        // One operation alone is always let in, however large.
+        if self.queued_rows.fetch_add(rows, Ordering::Relaxed) > self.rows_max {
+            self.queued_rows.fetch_sub(rows, Ordering::Relaxed);
+            return Err((job, Error::Overloaded));
+        }
+        queue.try_send(job).map_err(|error| {
+            self.queued_rows.fetch_sub(rows, Ordering::Relaxed);
+            match error {
+                TrySendError::Full(job) => (job, Error::Overloaded),
+                TrySendError::Disconnected(job) => (job, Error::Closed),
+            }
+        })?;
+        self.metrics.queue_operations.inc();
+        Ok(())
+    }
+
+    /// Takes nothing more; the loop ends when the queue is empty.
+    pub(super) fn close(&self) {
+        self.queue.write().unwrap_or_else(PoisonError::into_inner).take();
+    }
+}
+
+/// The writer thread's side of the queue.
+pub(super) struct Loop {
+    jobs: Receiver<Box<dyn Job>>,
+    queued_rows: Arc<AtomicUsize>,
+    metrics: Metrics,
+}
+
+impl Loop {
+    /// Runs until the queue is closed and empty.
+    pub(super) fn run(self, db: &Connection, ids: &Ids, options: &Options) {
+        let mut room = Room::default();
+        let mut write = Write { db, ids, room: &mut room, options };
+        let mut group = Vec::new();
+        while let Ok(first) = self.jobs.recv() {
+            let started = Instant::now();
+            self.gather(first, &mut group, options);
+            let results = commit(&mut group, &mut write);
+            self.metrics.commit_seconds.observe(started.elapsed().as_secs_f64());
+            self.metrics.commit_operations.observe(group.len() as f64);
+            match results.iter().any(Result::is_ok) {
+                true => self.metrics.commits.inc(),
+                false => self.metrics.commit_failures.inc(),
+            };
+            for (mut job, result) in group.drain(..).zip(results) {
+                if catch_unwind(AssertUnwindSafe(|| job.finish(result))).is_err() {
+                    tracing::error!("whoever waited for a write panicked over its answer");
+                }
+            }
+        }
+    }
+
+    /// What is queued now, up to the size of a group.
+    fn gather(&self, first: Box<dyn Job>, group: &mut Vec<Box<dyn Job>>, options: &Options) {
+        let mut rows = first.rows();
+        group.push(first);
+        while rows < options.group_rows_max && group.len() < options.group_operations_max {
+            let Ok(job) = self.jobs.try_recv() else { break };
+            rows += job.rows();
+            group.push(job);
+        }
+        self.queued_rows.fetch_sub(rows, Ordering::Relaxed);
+        self.metrics.queue_operations.dec_by(group.len() as i64);
+    }
+}
+
+/// Runs a group in one transaction; a result for each job.
+fn commit(group: &mut [Box<dyn Job>], write: &mut Write<'_>) -> Vec<Result<(), Error>> {
+    let mut results: Vec<Result<(), Error>> = Vec::with_capacity(group.len());
+    for job in group {
+        // Also after a failure that made SQLite roll back everything: then the rest starts afresh.
+        let begun = if write.db.is_autocommit() { execute(write.db, "BEGIN IMMEDIATE") } else { Ok(()) };
+        let result = begun.and_then(|()| run_in_savepoint(job.as_mut(), write));
+        if let Err(error) = &result
+            && write.db.is_autocommit()
+        {
+            fail_all(&mut results, error);
+            write.room.clear();
+        }
+        results.push(result);
+    }
+    if !write.db.is_autocommit()
+        && let Err(error) = execute(write.db, "COMMIT")
+    {
+        roll_back(write.db, "ROLLBACK");
+        fail_all(&mut results, &error);
+        write.room.clear();
+    }
+    results
+}
+
+fn fail_all(results: &mut [Result<(), Error>], error: &Error) {
+    for result in results.iter_mut().filter(|result| result.is_ok()) {
+        *result = Err(error.clone());
+    }
+}
+
+fn run_in_savepoint(job: &mut dyn Job, write: &mut Write<'_>) -> Result<(), Error> {
+    let db = write.db;
+    execute(db, "SAVEPOINT op")?;
+    let result = catch_unwind(AssertUnwindSafe(|| job.run(write)))
+        .unwrap_or_else(|_| Err(Error::Engine("an operation panicked".to_owned())))
+        .and_then(|()| execute(db, "RELEASE op"));
+    if result.is_err() && !db.is_autocommit() {
+        roll_back(db, "ROLLBACK TO op");
+        roll_back(db, "RELEASE op");
+    }
+    result
+}
+
+fn execute(db: &Connection, sql: &str) -> Result<(), Error> {
+    db.prepare_cached(sql)?.execute(())?;
+    Ok(())
+}
+
+fn roll_back(db: &Connection, sql: &str) {
+    if let Err(error) = execute(db, sql)
+        && !db.is_autocommit()
+    {
+        tracing::error!(%error, "a write could not be undone");
+    }
+}

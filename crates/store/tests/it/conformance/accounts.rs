@@ -1,0 +1,90 @@
+//! Apps, keys and secrets.
+
+use noroshi_store::{AppSettings, Error, KeyHash, NewKey, Store};
+use noroshi_types::{AppId, AppName, KeyId, Scope, Scopes};
+
+use super::world::*;
+
+fn key(app: AppId, hash: u8) -> NewKey {
+    NewKey {
+        app,
+        name: "ci".to_owned(),
+        hash: KeyHash([hash; 32]),
+        scopes: Scopes::default().with(Scope::Publish).with(Scope::Read),
+    }
+}
+
+pub(crate) async fn apps_and_keys_are_kept(store: &dyn Store) {
+    assert_eq!(store.apps().await.expect("read"), []);
+    let settings =
+        AppSettings { jwt_secret: Some(vec![1, 2]), jwks_url: Some("https://x/jwks".to_owned()), jwks: None };
+    let name = AppName::parse("shop").expect("a name");
+    let app = store.create_app(name, settings.clone(), NOW).await.expect("created");
+    assert_eq!((app.settings.clone(), app.created_at), (settings, NOW));
+    let other = self::app(store, "news").await;
+    assert_eq!(store.apps().await.expect("read").iter().map(|app| app.id).collect::<Vec<_>>(), [app.id, other]);
+    assert_eq!(store.apps().await.expect("read")[0], app);
+
+    let changed = AppSettings { jwks: Some("{}".to_owned()), ..AppSettings::default() };
+    let updated = store.update_app(app.id, changed.clone()).await.expect("updated");
+    assert_eq!(updated, noroshi_store::App { settings: changed, ..app.clone() });
+    assert_eq!(store.apps().await.expect("read")[0], updated);
+
+    let key = store.create_key(key(app.id, 1), NOW).await.expect("created");
+    assert_eq!(store.keys().await.expect("read"), [key.clone()]);
+    assert!(matches!(store.revoke_key(other, key.id).await, Err(Error::NotFound)), "another app's key");
+    store.revoke_key(app.id, key.id).await.expect("revoked");
+    assert_eq!(store.keys().await.expect("read"), []);
+    assert!(matches!(store.revoke_key(app.id, key.id).await, Err(Error::NotFound)));
+}
+
+pub(crate) async fn names_and_hashes_are_unique(store: &dyn Store) {
+    let app = app(store, "shop").await;
+    let again = store.create_app(AppName::parse("shop").expect("a name"), AppSettings::default(), NOW).await;
+    assert!(matches!(again, Err(Error::Exists)), "{again:?}");
+    store.create_key(key(app, 1), NOW).await.expect("created");
+    let again = store.create_key(key(app, 1), NOW).await;
+    assert!(matches!(again, Err(Error::Exists)), "{again:?}");
+    store.create_key(key(app, 2), NOW).await.expect("another hash");
+    assert!(matches!(store.create_key(key(AppId(99), 3), NOW).await, Err(Error::NotFound)));
+    assert!(matches!(store.update_app(AppId(99), AppSettings::default()).await, Err(Error::NotFound)));
+    assert!(matches!(store.delete_app(AppId(99)).await, Err(Error::NotFound)));
+    assert!(matches!(store.revoke_key(app, KeyId(99)).await, Err(Error::NotFound)));
+}
+
+pub(crate) async fn an_app_goes_with_everything_it_owns(store: &dyn Store) {
+    let (gone, stays) = (app(store, "gone").await, app(store, "stays").await);
+    for app in [gone, stays] {
+        join(store, app, "d1", "u1", &["news"]).await;
+        store.create_key(key(app, app.0 as u8), NOW).await.expect("created");
+    }
+    let direct = send_once(store, gone, stored(users(&["u1"])), "k", 1, NOW).await.expect("accepted").message.id;
+    let on_topic = send(store, gone, noroshi_types::Request { retain: true, ..stored(to_topic("news")) }).await;
+    let kept = send(store, stays, stored(users(&["u1"]))).await;
+    store.delete_app(gone).await.expect("deleted");
+
+    assert_eq!(store.apps().await.expect("read").len(), 1);
+    assert_eq!(store.keys().await.expect("read").iter().map(|key| key.app).collect::<Vec<_>>(), [stays]);
+    assert_eq!(store.device(gone, &device("d1")).await.expect("read"), None);
+    for id in [direct, on_topic] {
+        assert!(store.notification(gone, id, NOW).await.expect("read").is_none());
+    }
+    assert_eq!(store.topic(gone, &topic("news")).await.expect("read").position, None);
+    assert!(store.retained(gone, &topic("news"), NOW).await.expect("read").is_none());
+    assert_eq!(waiting(store, stays, "d1", NOW).await, [kept], "the other app lost nothing");
+    // The name is free, and the new app is another one.
+    let again = app(store, "gone").await;
+    assert_ne!(again, gone);
+    join(store, again, "d1", "u1", &["news"]).await;
+    assert_eq!(waiting(store, again, "d1", NOW).await, []);
+    assert!(!send_once(store, again, stored(users(&["u1"])), "k", 2, NOW).await.expect("a new key").replayed);
+}
+
+pub(crate) async fn concurrent_first_calls_agree_on_a_secret(store: &dyn Store) {
+    let (a, b) = tokio::join!(store.secret("tokens", vec![1; 32]), store.secret("tokens", vec![2; 32]));
+    let (a, b) = (a.expect("drawn"), b.expect("drawn"));
+    assert_eq!(a, b);
+    assert!(a == [1; 32] || a == [2; 32]);
+    assert_eq!(store.secret("tokens", vec![3; 32]).await.expect("known"), a);
+    assert_eq!(store.secret("other", vec![3; 32]).await.expect("drawn"), [3; 32]);
+}

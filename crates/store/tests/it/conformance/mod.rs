@@ -1,0 +1,58 @@
+//! Every promise of the store's traits as a test that any implementation has to pass.
+//!
+//! A test is an async function that takes a fresh, empty store whose limits are [`INBOX_ROWS`] and
+//! [`TOPIC_LOG_ROWS`]. [`conformance_tests`] makes a `#[tokio::test]` of each for one
+//! implementation; a new implementation is done when its list is green.
+
+pub(crate) mod accounts;
+pub(crate) mod devices;
+pub(crate) mod inbox;
+pub(crate) mod notifications;
+pub(crate) mod sessions;
+pub(crate) mod topics;
+pub(crate) mod upkeep;
+mod world;
+
+pub(crate) use world::{INBOX_ROWS, TOPIC_LOG_ROWS};
+
+/// Runs every test of the suite on stores made by `$fresh`, an expression that gives a guard (kept
+/// until the test ends) and the store.
+macro_rules! conformance_tests {
+    ($fresh:expr) => {
+        $crate::conformance::conformance_tests! { @each $fresh;
+            accounts: apps_and_keys_are_kept, names_and_hashes_are_unique, an_app_goes_with_everything_it_owns,
+                concurrent_first_calls_agree_on_a_secret;
+            devices: a_device_is_registered_and_read_back, an_update_changes_only_what_it_names,
+                a_patch_sets_clears_and_leaves, another_user_finds_an_empty_inbox,
+                a_device_over_its_limits_is_refused_alone, tokens_are_revoked_for_good,
+                devices_are_listed_in_pages, subscriptions_are_added_and_removed,
+                a_deleted_device_is_gone, what_does_not_exist_is_not_found;
+            inbox: stored_reaches_the_inbox_of_every_device_of_a_user, stored_to_devices_and_unknown_ones,
+                live_only_keeps_nothing, a_ttl_ends, a_newer_one_collapses_the_older,
+                a_full_inbox_evicts_the_oldest, an_ack_removes_once, an_inbox_lists_the_oldest_first;
+            notifications: ids_are_in_commit_order, answers_come_in_order, noted_ones_get_an_id_at_once,
+                a_repeated_key_is_answered_again, another_body_conflicts, a_state_counts_outcomes,
+                a_trace_tells_one_device, cancel_removes_what_is_left, conditions_choose_devices;
+            sessions: a_log_in_reads_everything_at_once, refusals_stand_alone, a_token_makes_its_device,
+                a_backlog_comes_in_pages, a_backlog_resumes, session_topics_start_at_the_present,
+                too_many_topics_are_refused, answers_keep_the_order_of_the_batch;
+            topics: offsets_count_every_message, durable_subscribers_catch_up, positions_never_go_back,
+                everyone_is_a_topic_of_all, a_log_is_recovered, a_trimmed_log_is_not_complete,
+                an_expired_message_is_not_complete, a_collapsed_log_is_complete, another_epoch_missed_everything,
+                a_topic_nobody_used, retained_is_replaced_and_deleted, retained_ends_with_its_ttl,
+                topics_are_listed;
+            upkeep: prune_expires_inboxes, prune_trims_logs, prune_is_bounded, prune_forgets_after_retention,
+                tenants_are_isolated, a_check_writes_and_reads, a_closed_store_says_so;
+        }
+    };
+    (@each $fresh:expr; $($module:ident: $($name:ident),+;)+) => {
+        $(mod $module {
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $name() {
+                let (_guard, store) = $fresh;
+                $crate::conformance::$module::$name(&store).await;
+            })+
+        })+
+    };
+}
+pub(crate) use conformance_tests;

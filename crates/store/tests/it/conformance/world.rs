@@ -1,0 +1,158 @@
+//! Words for the tests: short ways to make apps, devices and requests, on a clock that is told.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use noroshi_store::{
+    Accept, Accepted, Ack, AppSettings, Error, Idempotency, LoggedIn, Login, LoginRefused, Registration, Store,
+};
+use noroshi_types::{
+    AppId, AppName, DeviceId, DeviceNum, JsonText, Message, NotificationId, Outcome, Push, Request, Target, Timestamp,
+    Topic, Ttl, Urgency, UserId, When,
+};
+use tokio::sync::oneshot;
+
+/// Limits of the stores under test: small, so that a test can pass them.
+pub(crate) const INBOX_ROWS: u32 = 5;
+pub(crate) const TOPIC_LOG_ROWS: u64 = 4;
+
+/// The time at which every test starts.
+pub(crate) const NOW: Timestamp = Timestamp(1_800_000_000_000);
+
+pub(crate) fn at(seconds: u64) -> Timestamp {
+    Timestamp(NOW.0 + seconds * 1_000)
+}
+
+pub(crate) fn user(name: &str) -> UserId {
+    UserId::parse(name).expect(name)
+}
+
+pub(crate) fn device(name: &str) -> DeviceId {
+    DeviceId::parse(name).expect(name)
+}
+
+pub(crate) fn topic(name: &str) -> Topic {
+    Topic::parse(name).expect(name)
+}
+
+pub(crate) fn topics(names: &[&str]) -> Vec<Topic> {
+    names.iter().map(|name| topic(name)).collect()
+}
+
+pub(crate) fn users(names: &[&str]) -> Target {
+    Target::Users(names.iter().map(|name| user(name)).collect())
+}
+
+pub(crate) fn devices(names: &[&str]) -> Target {
+    Target::Devices(names.iter().map(|name| device(name)).collect())
+}
+
+pub(crate) fn to_topic(name: &str) -> Target {
+    Target::Topic(topic(name))
+}
+
+/// A `stored` request with the default ttl.
+pub(crate) fn stored(target: Target) -> Request {
+    Request {
+        target,
+        when: When::Stored,
+        ttl: Ttl::default(),
+        urgency: Urgency::High,
+        collapse_key: None,
+        retain: false,
+        notification: Some(JsonText::from_valid(r#"{"title":"狼煙"}"#)),
+        data: Some(JsonText::from_valid("[1,2]")),
+        push: Push::default(),
+    }
+}
+
+pub(crate) fn ttl(seconds: u64) -> Ttl {
+    Ttl::new(Duration::from_secs(seconds)).expect("a short ttl")
+}
+
+pub(crate) async fn app(store: &dyn Store, name: &str) -> AppId {
+    let name = AppName::parse(name).expect(name);
+    store.create_app(name, AppSettings::default(), NOW).await.expect("a fresh app").id
+}
+
+/// A device of a user, with durable subscriptions.
+pub(crate) async fn join(store: &dyn Store, app: AppId, id: &str, of: &str, names: &[&str]) -> DeviceNum {
+    let registration = Registration {
+        device: Some(device(id)),
+        user: Some(user(of)),
+        topics: topics(names),
+        ..Registration::default()
+    };
+    let answers = store.register(app, vec![registration], NOW).await.expect("registered");
+    answers.into_iter().next().expect("an answer").expect("within the limits").num
+}
+
+pub(crate) async fn accept(store: &dyn Store, accept: Accept) -> Result<Accepted, Error> {
+    let (answer, answered) = oneshot::channel();
+    store.accept(accept, Box::new(move |result| drop(answer.send(result))));
+    answered.await.expect("every accept is answered")
+}
+
+pub(crate) async fn send_at(store: &dyn Store, app: AppId, request: Request, now: Timestamp) -> Accepted {
+    accept(store, Accept { app, request, now, idempotency: None }).await.expect("accepted")
+}
+
+/// Sends and gives the id.
+pub(crate) async fn send(store: &dyn Store, app: AppId, request: Request) -> NotificationId {
+    send_at(store, app, request, NOW).await.message.id
+}
+
+pub(crate) async fn send_once(
+    store: &dyn Store,
+    app: AppId,
+    request: Request,
+    key: &str,
+    body: u8,
+    now: Timestamp,
+) -> Result<Accepted, Error> {
+    let idempotency = Some(Idempotency { key: key.into(), body_hash: [body; 32] });
+    accept(store, Accept { app, request, now, idempotency }).await
+}
+
+/// A log-in with a device token.
+pub(crate) fn login(app: AppId, id: &str) -> Login {
+    Login {
+        app,
+        device: device(id),
+        user: None,
+        create: false,
+        token_version: Some(1),
+        topics: Vec::new(),
+        session_topics: Vec::new(),
+        resume: None,
+        now: NOW,
+    }
+}
+
+pub(crate) async fn try_log_in(store: &dyn Store, login: Login) -> Result<LoggedIn, LoginRefused> {
+    let answers = store.log_in(vec![login]).await.expect("a log-in is read");
+    assert_eq!(answers.len(), 1);
+    answers.into_iter().next().expect("an answer")
+}
+
+pub(crate) async fn log_in(store: &dyn Store, login: Login) -> LoggedIn {
+    try_log_in(store, login).await.expect("let in")
+}
+
+/// What a device that logs in now is given, oldest first.
+pub(crate) async fn waiting(store: &dyn Store, app: AppId, id: &str, now: Timestamp) -> Vec<NotificationId> {
+    ids(&log_in(store, Login { now, ..login(app, id) }).await.page.messages)
+}
+
+pub(crate) fn ids(messages: &[Arc<Message>]) -> Vec<NotificationId> {
+    messages.iter().map(|message| message.id).collect()
+}
+
+pub(crate) async fn ack(store: &dyn Store, device: DeviceNum, ids: &[NotificationId]) -> u64 {
+    store.ack(vec![Ack { device, ids: ids.to_vec() }], at(1)).await.expect("confirmed")
+}
+
+/// The counts of a notification.
+pub(crate) async fn counts(store: &dyn Store, app: AppId, id: NotificationId) -> Vec<(Outcome, u64)> {
+    store.notification(app, id, NOW).await.expect("read").expect("known").counts
+}
