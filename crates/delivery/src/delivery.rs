@@ -138,7 +138,7 @@ impl Delivery {
 
     /// Removes a device and ends its connection.
     pub async fn delete_device(&self, app: AppId, device: &DeviceId) -> Result<(), Error> {
-        self.store.delete_device(app, device).await?;
+        self.store.delete_device(app, device, self.clock.now()).await?;
         self.close(app, device);
         Ok(())
     }
