@@ -99,7 +99,9 @@ impl Auth {
                     vec![jwt::verify(token, header.alg, &DecodingKey::from_secret(secret), app.id, now)]
                 }
                 (Algorithm::HS256, None) => continue,
-                _ => self.jwk_sets.find(app.id, &header, |key| jwt::verify(token, header.alg, key, app.id, now)),
+                _ => self
+                    .jwk_sets
+                    .find(app.id, &header, |key| jwt::verify(token, header.alg, key, app.id, now)),
             };
             for attempt in attempts {
                 match attempt {
@@ -132,12 +134,18 @@ impl Auth {
 
     /// By id, oldest first.
     pub fn keys(&self, app: AppId) -> Vec<Key> {
-        let mut keys: Vec<Key> = self.snapshot.load().keys.values().filter(|key| key.app == app).cloned().collect();
+        let mut keys: Vec<Key> =
+            self.snapshot.load().keys.values().filter(|key| key.app == app).cloned().collect();
         keys.sort_by_key(|key| key.id);
         keys
     }
 
-    pub async fn create_app(&self, name: AppName, settings: AppSettings, now: Timestamp) -> Result<App, Error> {
+    pub async fn create_app(
+        &self,
+        name: AppName,
+        settings: AppSettings,
+        now: Timestamp,
+    ) -> Result<App, Error> {
         let app = self.store.create_app(name, settings, now).await?;
         self.changed(&app).await?;
         Ok(app)

@@ -57,7 +57,9 @@ impl KeySet {
             .filter_map(|jwk| {
                 let algorithm = match &jwk.algorithm {
                     AlgorithmParameters::RSA(_) => Algorithm::RS256,
-                    AlgorithmParameters::EllipticCurve(ec) if ec.curve == EllipticCurve::P256 => Algorithm::ES256,
+                    AlgorithmParameters::EllipticCurve(ec) if ec.curve == EllipticCurve::P256 => {
+                        Algorithm::ES256
+                    }
                     _ => return None,
                 };
                 let key = DecodingKey::from_jwk(jwk).ok()?;
@@ -89,7 +91,8 @@ pub(crate) struct JwkSets {
 
 impl JwkSets {
     pub(crate) fn new() -> Self {
-        let connector = HttpsConnectorBuilder::new().with_webpki_roots().https_or_http().enable_http1().build();
+        let connector =
+            HttpsConnectorBuilder::new().with_webpki_roots().https_or_http().enable_http1().build();
         Self {
             sets: RwLock::default(),
             client: Client::builder(TokioExecutor::new()).build(connector),
@@ -98,7 +101,12 @@ impl JwkSets {
     }
 
     /// The keys of `app` that may have signed the token, by `try_key`'s first success.
-    pub(crate) fn find<T>(&self, app: AppId, header: &Header, mut try_key: impl FnMut(&DecodingKey) -> T) -> Vec<T> {
+    pub(crate) fn find<T>(
+        &self,
+        app: AppId,
+        header: &Header,
+        mut try_key: impl FnMut(&DecodingKey) -> T,
+    ) -> Vec<T> {
         let sets = self.sets.read();
         let results: Vec<T> =
             sets.get(&app).map(|set| set.candidates(header).map(&mut try_key).collect()).unwrap_or_default();

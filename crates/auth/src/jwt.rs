@@ -107,11 +107,13 @@ fn identity(claims: Claims, app: AppId, now: Timestamp) -> Result<Identity, Refu
     let topics: Result<Vec<Topic>, _> = claims.topics.iter().map(|topic| Topic::parse(topic)).collect();
     Ok(Identity {
         app,
-        device: DeviceId::parse(&claims.device)
-            .map_err(|_| Refused::Malformed("the claim device is 1 to 128 bytes without control characters"))?,
+        device: DeviceId::parse(&claims.device).map_err(|_| {
+            Refused::Malformed("the claim device is 1 to 128 bytes without control characters")
+        })?,
         user: Some(
-            UserId::parse(&claims.sub)
-                .map_err(|_| Refused::Malformed("the claim sub is 1 to 255 bytes without control characters"))?,
+            UserId::parse(&claims.sub).map_err(|_| {
+                Refused::Malformed("the claim sub is 1 to 255 bytes without control characters")
+            })?,
         ),
         create: true,
         token_version: None,
@@ -163,8 +165,12 @@ mod tests {
         let good = r#"{"sub":"u1","device":"d1","exp":2000}"#;
         assert_eq!(check(good, b"another secret"), Err(Refused::Signature));
         assert_eq!(check(r#"{"sub":"u1","device":"d1","exp":1000}"#, SECRET), Err(Refused::Expired));
-        assert_eq!(check(r#"{"sub":"u1","device":"d1","exp":2000,"nbf":1001}"#, SECRET), Err(Refused::NotYet));
-        let malformed = |claims: &str| assert!(matches!(check(claims, SECRET), Err(Refused::Malformed(_))), "{claims}");
+        assert_eq!(
+            check(r#"{"sub":"u1","device":"d1","exp":2000,"nbf":1001}"#, SECRET),
+            Err(Refused::NotYet)
+        );
+        let malformed =
+            |claims: &str| assert!(matches!(check(claims, SECRET), Err(Refused::Malformed(_))), "{claims}");
         malformed(r#"{"sub":"u1","exp":2000}"#);
         malformed(r#"{"sub":"u1","device":"d1"}"#);
         malformed(r#"{"sub":"","device":"d1","exp":2000}"#);

@@ -41,7 +41,8 @@ impl Signer {
         if token.len() > TOKEN_BYTES_MAX {
             return Err(MALFORMED);
         }
-        let (payload, tag) = token.strip_prefix(PREFIX).and_then(|rest| rest.split_once('.')).ok_or(MALFORMED)?;
+        let (payload, tag) =
+            token.strip_prefix(PREFIX).and_then(|rest| rest.split_once('.')).ok_or(MALFORMED)?;
         let payload = URL_SAFE_NO_PAD.decode(payload).map_err(|_| MALFORMED)?;
         let tag = URL_SAFE_NO_PAD.decode(tag).map_err(|_| MALFORMED)?;
         hmac::verify(&self.0, &payload, &tag).map_err(|_| Refused::Signature)?;
@@ -52,7 +53,8 @@ impl Signer {
         if expires_at <= now {
             return Err(Refused::Expired);
         }
-        let device = std::str::from_utf8(device).ok().and_then(|id| DeviceId::parse(id).ok()).ok_or(MALFORMED)?;
+        let device =
+            std::str::from_utf8(device).ok().and_then(|id| DeviceId::parse(id).ok()).ok_or(MALFORMED)?;
         Ok(Identity {
             app: AppId(u32::from_be_bytes(*app)),
             device,

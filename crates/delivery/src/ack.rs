@@ -141,7 +141,8 @@ mod tests {
 
     #[test]
     fn the_time_of_an_id_is_its_first_48_bits() {
-        let id = NotificationId::parse("017f22e2-79b0-7cc3-98c4-dc0c0c07398f").expect("RFC 9562 appendix A.6");
+        let id =
+            NotificationId::parse("017f22e2-79b0-7cc3-98c4-dc0c0c07398f").expect("RFC 9562 appendix A.6");
         assert_eq!(accepted_at(id).to_string(), "2022-02-22T19:22:22.000Z");
     }
 

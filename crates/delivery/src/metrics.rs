@@ -37,8 +37,16 @@ impl Metrics {
         registry.register("notifications_accepted", "Notifications accepted", metrics.accepted.clone());
         registry.register("outcomes", "Devices, by what became of a notification", metrics.outcomes.clone());
         registry.register("acked_seconds", "From accepted to confirmed", metrics.acked_seconds.clone());
-        registry.register("acks_dropped", "Confirmations that were not written", metrics.acks_dropped.clone());
-        registry.register("refused_overloaded", "Requests refused for lack of room", metrics.refused_overloaded.clone());
+        registry.register(
+            "acks_dropped",
+            "Confirmations that were not written",
+            metrics.acks_dropped.clone(),
+        );
+        registry.register(
+            "refused_overloaded",
+            "Requests refused for lack of room",
+            metrics.refused_overloaded.clone(),
+        );
         registry.register("pruned_rows", "Expired rows removed from the store", metrics.pruned.clone());
         metrics
     }

@@ -10,8 +10,8 @@ use prometheus_client::metrics::{MetricType, TypedMetric};
 
 /// Upper bounds in microseconds: 100 µs to 60 s, what a person would call instant to hopeless.
 const BOUNDS_US: [u64; 18] = [
-    100, 250, 500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 500_000, 1_000_000, 2_500_000,
-    5_000_000, 10_000_000, 30_000_000, 60_000_000,
+    100, 250, 500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 500_000, 1_000_000,
+    2_500_000, 5_000_000, 10_000_000, 30_000_000, 60_000_000,
 ];
 
 /// Durations in seconds. Cloning shares the counts.

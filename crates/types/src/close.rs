@@ -112,7 +112,10 @@ impl CloseReason {
     /// Whether coming back with the same token can succeed.
     pub fn may_reconnect(self) -> bool {
         match self {
-            CloseReason::Replaced | CloseReason::Expired | CloseReason::Revoked | CloseReason::Unauthorized => false,
+            CloseReason::Replaced
+            | CloseReason::Expired
+            | CloseReason::Revoked
+            | CloseReason::Unauthorized => false,
             CloseReason::Drain
             | CloseReason::AuthTimeout
             | CloseReason::PingTimeout

@@ -25,7 +25,10 @@ pub enum Node {
 impl Condition {
     pub fn parse(text: &str) -> Result<Self, Invalid> {
         if text.len() > limits::CONDITION_BYTES_MAX {
-            return Err(Invalid::new(format!("a condition is at most {} bytes long", limits::CONDITION_BYTES_MAX)));
+            return Err(Invalid::new(format!(
+                "a condition is at most {} bytes long",
+                limits::CONDITION_BYTES_MAX
+            )));
         }
         let mut parser = Parser { text, at: 0, topics: 0, depth: 0 };
         let root = parser.any()?;
@@ -138,7 +141,10 @@ impl<'a> Parser<'a> {
     fn unary(&mut self) -> Result<Node, Invalid> {
         self.depth += 1;
         if self.depth > limits::CONDITION_DEPTH_MAX {
-            return Err(Invalid::new(format!("a condition is nested at most {} deep", limits::CONDITION_DEPTH_MAX)));
+            return Err(Invalid::new(format!(
+                "a condition is nested at most {} deep",
+                limits::CONDITION_DEPTH_MAX
+            )));
         }
         let node = if self.take("!") {
             Node::Not(Box::new(self.unary()?))
@@ -166,7 +172,10 @@ impl<'a> Parser<'a> {
         let topic = Topic::parse(name)?;
         self.topics += 1;
         if self.topics > limits::CONDITION_TOPICS_MAX {
-            return Err(Invalid::new(format!("a condition names at most {} topics", limits::CONDITION_TOPICS_MAX)));
+            return Err(Invalid::new(format!(
+                "a condition names at most {} topics",
+                limits::CONDITION_TOPICS_MAX
+            )));
         }
         if !self.take("in") || !self.take("topics") {
             return Err(self.expected("\"in topics\""));
@@ -182,7 +191,11 @@ mod tests {
 
     fn check(text: &str, subscribed: &[&str], expected: bool) {
         let condition = Condition::parse(text).expect(text);
-        assert_eq!(condition.matches(|t| subscribed.contains(&t.as_str())), expected, "{text} with {subscribed:?}");
+        assert_eq!(
+            condition.matches(|t| subscribed.contains(&t.as_str())),
+            expected,
+            "{text} with {subscribed:?}"
+        );
     }
 
     #[test]

@@ -55,7 +55,11 @@ impl Default for Ttl {
 
 /// Reads `"90s"`, `"250ms"`, `"10m"`, `"24h"`, `"7d"` or a bare number of seconds.
 pub fn parse_duration(text: &str) -> Result<Duration, Invalid> {
-    let wrong = || Invalid::new("a duration is a whole number with a unit: \"250ms\", \"90s\", \"10m\", \"24h\" or \"7d\"");
+    let wrong = || {
+        Invalid::new(
+            "a duration is a whole number with a unit: \"250ms\", \"90s\", \"10m\", \"24h\" or \"7d\"",
+        )
+    };
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
     let (number, unit) = text.split_at(digits);
     let number: u64 = number.parse().map_err(|_| wrong())?;
@@ -87,7 +91,8 @@ mod tests {
 
     #[test]
     fn durations_have_units() {
-        let check = |text: &str, ms: u64| assert_eq!(parse_duration(text), Ok(Duration::from_millis(ms)), "{text}");
+        let check =
+            |text: &str, ms: u64| assert_eq!(parse_duration(text), Ok(Duration::from_millis(ms)), "{text}");
         check("250ms", 250);
         check("90s", 90_000);
         check("90", 90_000);

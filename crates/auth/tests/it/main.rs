@@ -20,7 +20,8 @@ struct Bench {
 
 async fn bench() -> Bench {
     let folder = tempfile::tempdir().expect("a folder");
-    let store = Sqlite::open(folder.path(), Options::default(), &mut noroshi_telemetry::registry()).expect("a store");
+    let store =
+        Sqlite::open(folder.path(), Options::default(), &mut noroshi_telemetry::registry()).expect("a store");
     let store: Arc<dyn Store> = Arc::new(store);
     let auth = Auth::open(store.clone()).await.expect("opened");
     Bench { auth, store, _folder: folder }
@@ -35,7 +36,8 @@ fn with_secret(secret: &str) -> AppSettings {
 }
 
 fn hs256(secret: &str, claims: &str) -> String {
-    let message = format!("{}.{}", URL_SAFE_NO_PAD.encode(r#"{"alg":"HS256"}"#), URL_SAFE_NO_PAD.encode(claims));
+    let message =
+        format!("{}.{}", URL_SAFE_NO_PAD.encode(r#"{"alg":"HS256"}"#), URL_SAFE_NO_PAD.encode(claims));
     let tag = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, secret.as_bytes()), message.as_bytes());
     format!("{message}.{}", URL_SAFE_NO_PAD.encode(tag.as_ref()))
 }
@@ -93,7 +95,10 @@ async fn a_jwt_belongs_to_the_app_whose_secret_signed_it() {
     assert_eq!(app_of(&hs256("secret b", &claims("")), Some("a")), Err(Refused::Signature));
     assert_eq!(app_of(&hs256("secret b", &claims(r#","aud":"b""#)), None), Ok(b));
     assert_eq!(app_of(&hs256("secret b", &claims(r#","aud":"a""#)), None), Err(Refused::Signature));
-    assert_eq!(app_of(&hs256("secret a", r#"{"sub":"u1","device":"d1","exp":1}"#), None), Err(Refused::Expired));
+    assert_eq!(
+        app_of(&hs256("secret a", r#"{"sub":"u1","device":"d1","exp":1}"#), None),
+        Err(Refused::Expired)
+    );
     auth.update_app(a, with_secret("a new one")).await.expect("changed");
     assert_eq!(app_of(&hs256("secret a", &claims("")), None), Err(Refused::Signature));
 }

@@ -5,10 +5,12 @@ mod recording_edge;
 use std::sync::Arc;
 
 use noroshi_delivery::{Clock, Delivery, Error, metrics::Metrics};
-use noroshi_store::{Apps, Devices, Idempotency, Notifications, Registration, Sessions, Sqlite, Store, sqlite::Options};
+use noroshi_store::{
+    Apps, Devices, Idempotency, Notifications, Registration, Sessions, Sqlite, Store, sqlite::Options,
+};
 use noroshi_types::{
-    AppId, AppName, DeviceId, DeviceNum, Outcome, Push, Request, Target, Timestamp, Topic, Ttl, Urgency, UserId, When,
-    JsonText,
+    AppId, AppName, DeviceId, DeviceNum, JsonText, Outcome, Push, Request, Target, Timestamp, Topic, Ttl,
+    Urgency, UserId, When,
 };
 use recording_edge::RecordingEdge;
 
@@ -40,7 +42,8 @@ impl Bench {
     async fn device(&self, user: &str) -> (DeviceId, DeviceNum) {
         let id = DeviceId::parse(&format!("d-{user}")).expect("an id");
         let user = UserId::parse(user).expect("an id");
-        let registration = Registration { device: Some(id.clone()), user: Some(user), ..Registration::default() };
+        let registration =
+            Registration { device: Some(id.clone()), user: Some(user), ..Registration::default() };
         let mut made = self.store.register(self.app, vec![registration], NOW).await.expect("registered");
         (id, made.remove(0).expect("accepted").num)
     }
@@ -102,7 +105,8 @@ async fn a_repeated_request_is_answered_and_not_delivered_again() {
     let bench = bench().await;
     bench.device("u1").await;
     let idempotency = |hash: u8| Some(Idempotency { key: "k".into(), body_hash: [hash; 32] });
-    let publish = |hash| bench.delivery.publish(bench.app, request(users(&["u1"]), When::Connected), idempotency(hash));
+    let publish =
+        |hash| bench.delivery.publish(bench.app, request(users(&["u1"]), When::Connected), idempotency(hash));
     let first = publish(1).await.expect("accepted");
     let again = publish(1).await.expect("answered");
     assert_eq!((again.id, again.targets, again.replayed), (first.id, first.targets, true));
