@@ -172,4 +172,19 @@ mod tests {
             assert!(reason.explain().len() <= 123, "{reason:?}");
         }
     }
+
+    #[test]
+    fn the_operator_page_is_this_table() {
+        let rows: Vec<String> = CloseReason::ALL
+            .into_iter()
+            .map(|reason| {
+                let code = reason.websocket_code().map_or("–".to_owned(), |code| code.to_string());
+                let reconnect = if reason.may_reconnect() { "yes" } else { "no" };
+                format!("| `{}` | {code} | {reconnect} | {} |", reason.as_str(), reason.explain())
+            })
+            .collect();
+        let page = include_str!("../../../docs/close-reasons.md");
+        let written: Vec<&str> = page.lines().filter(|line| line.starts_with("| `")).collect();
+        assert_eq!(written, rows, "docs/close-reasons.md");
+    }
 }
