@@ -3,7 +3,7 @@
 use std::sync::{Arc, OnceLock};
 
 use noroshi_store::{Backlog, BacklogPage, LoggedIn, Login, LoginRefused, OutcomePart, Recover, Store};
-use noroshi_types::{AppId, DeviceId, DeviceNum, NotificationId, Presence, Topic, UserId};
+use noroshi_types::{AppId, CloseReason, DeviceId, DeviceNum, NotificationId, Presence, Topic, UserId};
 use tokio::runtime::Handle;
 
 use crate::ack::AckQueue;
@@ -139,20 +139,26 @@ impl Delivery {
     /// Removes a device and ends its connection.
     pub async fn delete_device(&self, app: AppId, device: &DeviceId) -> Result<(), Error> {
         self.store.delete_device(app, device, self.clock.now()).await?;
-        self.close(app, device);
+        self.close(app, device, CloseReason::Revoked);
         Ok(())
     }
 
     /// Revokes a device's tokens and ends its connection.
     pub async fn revoke_tokens(&self, app: AppId, device: &DeviceId) -> Result<u32, Error> {
         let version = self.store.revoke_tokens(app, device).await?;
-        self.close(app, device);
+        self.close(app, device, CloseReason::Revoked);
         Ok(version)
     }
 
-    fn close(&self, app: AppId, device: &DeviceId) {
+    /// Ends a device's connection, to be opened again: what it was told at its log-in, such as whose
+    /// device it is, no longer holds.
+    pub fn disconnect(&self, app: AppId, device: &DeviceId) {
+        self.close(app, device, CloseReason::Drain);
+    }
+
+    fn close(&self, app: AppId, device: &DeviceId, reason: CloseReason) {
         if let Some(edge) = self.edge() {
-            edge.close(app, device, noroshi_types::CloseReason::Revoked);
+            edge.close(app, device, reason);
         }
     }
 
