@@ -1,0 +1,144 @@
+/**
+ * A Noroshi node of one's own: the built binary on free ports with its data in a temporary folder.
+ *
+ * Every test file starts one and ends it with SIGTERM; a node that does not leave with exit code 0
+ * fails the file. Nothing of it survives the test process.
+ */
+
+import assert from 'node:assert/strict'
+import { spawn } from 'node:child_process'
+import { randomInt } from 'node:crypto'
+import { closeSync, existsSync, mkdirSync, mkdtempSync, openSync, readFileSync, rmSync } from 'node:fs'
+import { createServer } from 'node:net'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+
+import { api } from './api.mjs'
+import { until, within } from './until.mjs'
+
+const HERE = fileURLToPath(new URL('.', import.meta.url))
+export const CACHE = join(HERE, '..', '.cache')
+export const BIN = process.env.NOROSHI_BIN ?? join(HERE, '..', '..', 'target', 'debug', 'noroshi')
+export const KEY = 'e2e-key-with-all-scopes'
+export const JWT_SECRET = 'e2e-secret-of-at-least-thirty-two-bytes'
+
+const running = new Set()
+process.on('exit', () => {
+  for (const node of running) node.child?.kill('SIGKILL')
+})
+
+/** A free port below 32768, where the ephemeral range starts and outgoing connections may sit. */
+export async function freePort() {
+  for (;;) {
+    const port = randomInt(10_000, 32_000)
+    const free = await new Promise((resolve) => {
+      const probe = createServer()
+      probe.once('error', () => resolve(false))
+      probe.listen(port, '127.0.0.1', () => probe.close(() => resolve(true)))
+    })
+    if (free) return port
+  }
+}
+
+export class Node {
+  /**
+   * `args` are further flags of `serve`, `env` further variables; `data` an existing data folder (kept at
+   * the end), else a temporary one (removed).
+   */
+  static async start({ args = [], env = {}, data, dev = true } = {}) {
+    assert.ok(existsSync(BIN), `${BIN} is not there: cargo build -p noroshi, or set NOROSHI_BIN`)
+    const node = new Node()
+    node.args = args
+    node.env = env
+    node.dev = dev
+    node.ownsData = data === undefined
+    node.data = data ?? mkdtempSync(join(tmpdir(), 'noroshi-e2e-'))
+    mkdirSync(join(CACHE, 'logs'), { recursive: true })
+    node.logPath = join(CACHE, 'logs', `node-${process.pid}-${randomInt(1e6)}.log`)
+    node.httpPort = await freePort()
+    node.adminPort = await freePort()
+    await node.spawn()
+    return node
+  }
+
+  /** Starts the process on the same ports and data folder; used again after a kill. */
+  async spawn() {
+    const log = openSync(this.logPath, 'a')
+    const args = ['serve', ...(this.dev ? ['--dev'] : [])]
+    args.push('--data', this.data, '--http', `127.0.0.1:${this.httpPort}`, '--admin', `127.0.0.1:${this.adminPort}`)
+    this.child = spawn(BIN, [...args, ...this.args], {
+      stdio: ['ignore', log, log],
+      env: { ...process.env, NOROSHI_DEV_KEY: KEY, NOROSHI_DEV_JWT_SECRET: JWT_SECRET, ...this.env },
+    })
+    closeSync(log)
+    running.add(this)
+    this.exited = new Promise((resolve) => {
+      this.child.once('exit', (code, signal) => {
+        running.delete(this)
+        this.exit = { code, signal }
+        resolve(this.exit)
+      })
+    })
+    this.exit = undefined
+    await until('the node to be ready', async () => {
+      assert.equal(this.exit, undefined, `the node ended at once: ${JSON.stringify(this.exit)}\n${this.log()}`)
+      return (await this.admin('/readyz').catch(() => undefined))?.status === 200
+    })
+  }
+
+  get http() {
+    return `http://127.0.0.1:${this.httpPort}`
+  }
+
+  get ws() {
+    return `ws://127.0.0.1:${this.httpPort}`
+  }
+
+  admin(path) {
+    return fetch(`http://127.0.0.1:${this.adminPort}${path}`)
+  }
+
+  /** The provider and consumer API of this node, with the development key. */
+  get api() {
+    return api(this.http, KEY)
+  }
+
+  log() {
+    return readFileSync(this.logPath, 'utf8').split('\n').slice(-40).join('\n')
+  }
+
+  /** SIGTERM, and the exit code that it promises. */
+  async stop() {
+    if (!this.exit) this.child.kill('SIGTERM')
+    const exit = await within('the node to drain after SIGTERM', this.exited)
+    this.removeData()
+    assert.deepEqual(exit, { code: 0, signal: null }, this.log())
+  }
+
+  /** SIGKILL: nothing is written any more. */
+  async kill() {
+    this.child.kill('SIGKILL')
+    await within('the killed node to be gone', this.exited)
+  }
+
+  removeData() {
+    if (this.ownsData) rmSync(this.data, { recursive: true, force: true })
+  }
+
+  /** Runs the command line tool against this node, found by its data folder; `{code, stdout, stderr}`. */
+  cli(...args) {
+    return cli(args, { NOROSHI_DATA: this.data, NOROSHI_KEY: KEY })
+  }
+}
+
+export function cli(args, env = {}) {
+  return new Promise((resolve, reject) => {
+    const child = spawn(BIN, args, { stdio: ['ignore', 'pipe', 'pipe'], env: { ...process.env, ...env } })
+    let [stdout, stderr] = ['', '']
+    child.stdout.on('data', (chunk) => (stdout += chunk))
+    child.stderr.on('data', (chunk) => (stderr += chunk))
+    child.once('error', reject)
+    child.once('close', (code) => resolve({ code, stdout, stderr }))
+  })
+}

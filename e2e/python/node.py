@@ -1,0 +1,91 @@
+"""A Noroshi node of one's own, as in ../lib/node.mjs: the built binary on free ports below 32768 with its
+data in a temporary folder, ended by SIGTERM, which has to leave exit code 0."""
+
+import os
+import random
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+
+import httpx
+
+ROOT = Path(__file__).resolve().parents[2]
+BIN = os.environ.get("NOROSHI_BIN", str(ROOT / "target" / "debug" / "noroshi"))
+CACHE = ROOT / "e2e" / ".cache"
+KEY = "e2e-key-with-all-scopes"
+JWT_SECRET = "e2e-secret-of-at-least-thirty-two-bytes"
+DEADLINE_S = 30
+
+
+def free_port() -> int:
+    while True:
+        port = random.randrange(10_000, 32_000)
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return port
+
+
+def until(what: str, probe):
+    """Calls `probe` until it returns something true, and returns that."""
+    end = time.monotonic() + DEADLINE_S
+    while True:
+        value = probe()
+        if value:
+            return value
+        assert time.monotonic() < end, f"waited {DEADLINE_S} s for: {what}"
+        time.sleep(0.02)
+
+
+class Node:
+    def __init__(self) -> None:
+        self.data = tempfile.mkdtemp(prefix="noroshi-e2e-")
+        self.http_port, self.admin_port = free_port(), free_port()
+        self.http = f"http://127.0.0.1:{self.http_port}"
+        self.ws = f"ws://127.0.0.1:{self.http_port}"
+        (CACHE / "logs").mkdir(parents=True, exist_ok=True)
+        self.log_path = CACHE / "logs" / f"node-py-{os.getpid()}-{self.http_port}.log"
+        with self.log_path.open("wb") as log:
+            self.process = subprocess.Popen(
+                [BIN, "serve", "--dev", "--data", self.data]
+                + ["--http", f"127.0.0.1:{self.http_port}", "--admin", f"127.0.0.1:{self.admin_port}"],
+                stdout=log,
+                stderr=log,
+                env={**os.environ, "NOROSHI_DEV_KEY": KEY, "NOROSHI_DEV_JWT_SECRET": JWT_SECRET},
+            )
+        until("the node to be ready", self._ready)
+        self.provider = httpx.Client(base_url=self.http, headers={"Authorization": f"Bearer {KEY}"}, timeout=DEADLINE_S)
+
+    def _ready(self) -> bool:
+        assert self.process.poll() is None, self.log_path.read_text()
+        try:
+            return httpx.get(f"http://127.0.0.1:{self.admin_port}/readyz").status_code == 200
+        except httpx.TransportError:
+            return False
+
+    def register(self, **device) -> dict:
+        answer = self.provider.post("/v1/devices", json=device)
+        assert answer.status_code == 201, answer.text
+        return answer.json()
+
+    def publish(self, **notification) -> dict:
+        answer = self.provider.post("/v1/notifications", json=notification)
+        assert answer.status_code == 202, answer.text
+        return answer.json()
+
+    def stop(self) -> None:
+        self.provider.close()
+        self.process.send_signal(signal.SIGTERM)
+        try:
+            code = self.process.wait(DEADLINE_S)
+        finally:
+            if self.process.poll() is None:
+                self.process.kill()
+            shutil.rmtree(self.data, ignore_errors=True)
+        assert code == 0, self.log_path.read_text()[-4_000:]

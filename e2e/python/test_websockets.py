@@ -1,0 +1,80 @@
+"""The native WebSocket with the Python package `websockets`, blocking and asynchronous."""
+
+import asyncio
+import json
+
+import pytest
+from websockets.asyncio.client import connect as connect_async
+from websockets.exceptions import ConnectionClosed
+from websockets.sync.client import connect
+
+from node import DEADLINE_S
+
+
+def test_a_device_registers_connects_and_hears(node):
+    device = node.register(user="pythonista", platform="other")
+    headers = {"Authorization": f"Bearer {device['token']}"}
+    with connect(node.ws + "/v1/connect", subprotocols=["noroshi.v1"], additional_headers=headers) as socket:
+        assert socket.subprotocol == "noroshi.v1"
+        assert json.loads(socket.recv(DEADLINE_S))["device"] == device["device"]
+        sent = node.publish(to={"users": ["pythonista"]}, notification={"title": "狼煙"}, data={"n": 1})
+        msg = json.loads(socket.recv(DEADLINE_S))
+        assert (msg["t"], msg["id"], msg["notification"], msg["data"]) == ("msg", sent["id"], {"title": "狼煙"}, {"n": 1})
+        socket.send(json.dumps({"t": "ack", "ids": [msg["id"]]}))
+        socket.send(json.dumps({"t": "ping"}))
+        assert json.loads(socket.recv(DEADLINE_S)) == {"t": "pong"}
+
+
+def test_the_token_in_the_first_frame(node):
+    device = node.register()
+    with connect(node.ws + "/v1/connect", subprotocols=["noroshi.v1"]) as socket:
+        socket.send(json.dumps({"t": "connect", "token": device["token"]}))
+        assert json.loads(socket.recv(DEADLINE_S))["t"] == "ready"
+
+
+def test_a_websocket_ping_is_answered(node):
+    device = node.register()
+    with connect(f"{node.ws}/v1/connect?token={device['token']}") as socket:
+        assert socket.ping(b"are you there").wait(DEADLINE_S)
+
+
+def test_a_takeover_closes_the_older_connection_with_its_code(node):
+    url = f"{node.ws}/v1/connect?token={node.register()['token']}"
+    with connect(url) as first:
+        assert json.loads(first.recv(DEADLINE_S))["t"] == "ready"
+        with connect(url) as second:
+            assert json.loads(second.recv(DEADLINE_S))["t"] == "ready"
+            told = json.loads(first.recv(DEADLINE_S))
+            assert (told["t"], told["reason"], told["reconnect"]) == ("close", "replaced", False)
+            with pytest.raises(ConnectionClosed) as closed:
+                first.recv(DEADLINE_S)
+            assert closed.value.rcvd.code == 4001
+
+
+def test_a_hundred_devices_hear_a_topic_message_once(node):
+    async def listen(token: str, ready: asyncio.Semaphore) -> list:
+        async with connect_async(f"{node.ws}/v1/connect?token={token}", subprotocols=["noroshi.v1"]) as socket:
+            assert json.loads(await socket.recv())["t"] == "ready"
+            await socket.send(json.dumps({"t": "sub", "topics": ["crowd"]}))
+            await socket.send(json.dumps({"t": "ping"}))
+            assert json.loads(await socket.recv())["t"] == "pong"
+            ready.release()
+            heard = []
+            while not heard or heard[-1]["data"] != "end":
+                heard.append(json.loads(await socket.recv()))
+            return heard
+
+    async def crowd() -> list:
+        ready = asyncio.Semaphore(0)
+        tokens = [node.register()["token"] for _ in range(100)]
+        tasks = [asyncio.create_task(listen(token, ready)) for token in tokens]
+        for _ in tokens:
+            await ready.acquire()
+        for data in ["one", "two", "end"]:
+            await asyncio.to_thread(node.publish, to={"topic": "crowd"}, data=data)
+        return await asyncio.gather(*tasks)
+
+    every = asyncio.run(asyncio.wait_for(crowd(), 60))
+    assert all([msg["data"] for msg in heard] == ["one", "two", "end"] for heard in every)
+    assert len({tuple(msg["id"] for msg in heard) for heard in every}) == 1
+    assert len({tuple(msg["offset"] for msg in heard) for heard in every}) == 1

@@ -1,0 +1,79 @@
+/** SIGTERM empties the node: devices are told, nothing stored is lost, the exit code is 0. */
+
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { EventSource } from 'eventsource'
+
+import { Device } from '../lib/device.mjs'
+import { Node } from '../lib/node.mjs'
+import { until } from '../lib/until.mjs'
+
+test('devices are told to come back and when, and the node leaves with exit code 0', async () => {
+  const node = await Node.start()
+  const devices = []
+  for (let i = 0; i < 20; i++) {
+    devices.push(await Device.connect(node.ws, (await node.api.register({ user: `u${i}` })).token))
+  }
+  const stream = await node.api.register({ user: 'stream' })
+  const source = new EventSource(`${node.http}/v1/events?token=${stream.token}`)
+  let told
+  source.addEventListener('close', (event) => {
+    told = JSON.parse(event.data)
+    source.close()
+  })
+  await until('the stream to be open', () => source.readyState === EventSource.OPEN)
+
+  const started = Date.now()
+  node.child.kill('SIGTERM')
+  for (const device of devices) {
+    const { reason, reconnect, after_ms, code } = await device.ended()
+    assert.deepEqual([reason, reconnect, code], ['drain', true, 4000])
+    assert.ok(Number.isInteger(after_ms) && after_ms >= 0 && after_ms < 600_000, `after_ms ${after_ms}`)
+  }
+  await until('the stream to be told', () => told)
+  assert.deepEqual([told.reason, told.reconnect], ['drain', true])
+  await node.stop()
+  assert.ok(Date.now() - started < 25_000, 'nobody had to be waited for')
+})
+
+test('while it drains the node is not ready, and later it takes nothing', async () => {
+  const node = await Node.start({ env: { NOROSHI__GATEWAY__DRAIN__RATE: '1' } })
+  const devices = []
+  for (let i = 0; i < 4; i++) devices.push(await Device.connect(node.ws, (await node.api.register()).token))
+  node.child.kill('SIGTERM')
+  await until('/readyz to say so', async () => (await node.admin('/readyz').catch(() => ({ status: 503 }))).status === 503)
+  for (const device of devices) assert.equal((await device.ended()).reason, 'drain')
+  await node.stop()
+})
+
+test('what was accepted before and during a drain is there after it', async () => {
+  const node = await Node.start()
+  const { token } = await node.api.register({ user: 'patient' })
+  const device = await Device.connect(node.ws, token)
+  const accepted = []
+  let stopped = false
+  const publisher = async (name) => {
+    for (let n = 0; !stopped; n++) {
+      try {
+        accepted.push((await node.api.publish({ to: { users: ['patient'] }, data: `${name}${n}` })).id)
+      } catch {
+        stopped = true
+      }
+    }
+  }
+  const publishers = ['a', 'b', 'c', 'd'].map(publisher)
+  await until('some to be accepted', () => accepted.length > 40)
+  node.child.kill('SIGTERM')
+  assert.deepEqual(await node.exited, { code: 0, signal: null })
+  stopped = true
+  await Promise.all(publishers)
+  assert.ok(accepted.length < 1_000, 'the inbox holds a thousand')
+
+  await node.spawn()
+  const again = await Device.connect(node.ws, token)
+  const heard = new Set()
+  while (accepted.some((id) => !heard.has(id))) heard.add((await again.msg()).id)
+  assert.ok(device.close)
+  await again.leave()
+  await node.stop()
+})
