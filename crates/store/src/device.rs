@@ -97,7 +97,13 @@ pub trait Devices: Send + Sync {
     async fn revoke_tokens(&self, app: AppId, device: &DeviceId) -> Result<u32, Error>;
     /// Subscribes durably from the topic's present position; a topic already subscribed stays where
     /// it is. True if it is new.
-    async fn subscribe(&self, app: AppId, device: &DeviceId, topic: &Topic, now: Timestamp) -> Result<bool, Error>;
+    async fn subscribe(
+        &self,
+        app: AppId,
+        device: &DeviceId,
+        topic: &Topic,
+        now: Timestamp,
+    ) -> Result<bool, Error>;
     /// True if there was a subscription.
     async fn unsubscribe(&self, app: AppId, device: &DeviceId, topic: &Topic) -> Result<bool, Error>;
 }

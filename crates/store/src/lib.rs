@@ -30,8 +30,8 @@ pub use app::{App, AppSettings, Apps, Key, KeyHash, NewKey};
 pub use device::{Attributes, Device, DeviceChange, DeviceFilter, Devices, Registration};
 pub use maintenance::{Maintenance, Pruned};
 pub use notification::{
-    Accept, Accepted, Cancelled, Done, Idempotency, NotificationState, Notifications, OutcomePart, RequestSummary, State,
-    Trace, TraceStep,
+    Accept, Accepted, Cancelled, Done, Idempotency, NotificationState, Notifications, OutcomePart,
+    RequestSummary, State, Trace, TraceStep,
 };
 pub use session::{Ack, Backlog, BacklogPage, Head, LoggedIn, Login, LoginRefused, Recover, Sessions};
 pub use sqlite::{OpenError, Options, Sqlite};

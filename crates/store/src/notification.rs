@@ -128,8 +128,12 @@ pub trait Notifications: Send + Sync {
     /// writer is behind.
     fn record(&self, parts: Vec<OutcomePart>);
 
-    async fn notification(&self, app: AppId, id: NotificationId, now: Timestamp)
-    -> Result<Option<NotificationState>, Error>;
+    async fn notification(
+        &self,
+        app: AppId,
+        id: NotificationId,
+        now: Timestamp,
+    ) -> Result<Option<NotificationState>, Error>;
 
     /// None if there is no such notification or device.
     async fn trace(&self, app: AppId, id: NotificationId, device: &DeviceId) -> Result<Option<Trace>, Error>;

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use noroshi_types::{AppId, DeviceId, DeviceNum, Message, NotificationId, Position, Timestamp, Topic, UserId};
+use noroshi_types::{
+    AppId, DeviceId, DeviceNum, Message, NotificationId, Position, Timestamp, Topic, UserId,
+};
 
 use crate::Error;
 
@@ -123,6 +125,11 @@ pub trait Sessions: Send + Sync {
     async fn ack(&self, acks: Vec<Ack>, now: Timestamp) -> Result<u64, Error>;
 
     /// The oldest `limit` messages of the inbox and how many there are in all.
-    async fn inbox(&self, app: AppId, device: &DeviceId, limit: usize, now: Timestamp)
-    -> Result<(Vec<Arc<Message>>, u64), Error>;
+    async fn inbox(
+        &self,
+        app: AppId,
+        device: &DeviceId,
+        limit: usize,
+        now: Timestamp,
+    ) -> Result<(Vec<Arc<Message>>, u64), Error>;
 }

@@ -23,8 +23,14 @@ pub trait Topics: Send + Sync {
     /// A topic that nobody ever used is answered with zeros.
     async fn topic(&self, app: AppId, topic: &Topic) -> Result<TopicState, Error>;
     /// Topics in order of their names, `$everyone` left out.
-    async fn topics(&self, app: AppId, after: Option<&Topic>, limit: usize) -> Result<Vec<TopicState>, Error>;
-    async fn retained(&self, app: AppId, topic: &Topic, now: Timestamp) -> Result<Option<Arc<Message>>, Error>;
+    async fn topics(&self, app: AppId, after: Option<&Topic>, limit: usize)
+    -> Result<Vec<TopicState>, Error>;
+    async fn retained(
+        &self,
+        app: AppId,
+        topic: &Topic,
+        now: Timestamp,
+    ) -> Result<Option<Arc<Message>>, Error>;
     /// True if there was one.
     async fn delete_retained(&self, app: AppId, topic: &Topic) -> Result<bool, Error>;
 }

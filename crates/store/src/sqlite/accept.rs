@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use noroshi_types::{AppId, DeviceId, NotificationId, Outcome, Position, Target, Timestamp, Topic, When, limits};
+use noroshi_types::{
+    AppId, DeviceId, NotificationId, Outcome, Position, Target, Timestamp, Topic, When, limits,
+};
 use rusqlite::OptionalExtension;
 
 use super::ids::Num;
@@ -10,7 +12,8 @@ use super::notification::{self, Place, Standing};
 use super::writer::Write;
 use super::{Sqlite, inbox, outcome, recipients, topic};
 use crate::{
-    Accept, Accepted, Cancelled, Done, Error, Idempotency, NotificationState, Notifications, OutcomePart, Trace,
+    Accept, Accepted, Cancelled, Done, Error, Idempotency, NotificationState, Notifications, OutcomePart,
+    Trace,
 };
 
 #[async_trait::async_trait]
@@ -24,7 +27,8 @@ impl Notifications for Sqlite {
         let num = self.ids.next(request.now);
         let message = Arc::new(notification::message_of(&request, self.ids.id(num), None));
         let targets = request.request.target.named_count();
-        self.writer.submit_behind(1, move |w| notification::insert(w, num, &request, None, Standing::Nothing));
+        self.writer
+            .submit_behind(1, move |w| notification::insert(w, num, &request, None, Standing::Nothing));
         Accepted { message, targets, kept: 0, replayed: false }
     }
 
@@ -100,11 +104,18 @@ fn keep(w: &mut Write<'_>, num: Num, accept: &Accept) -> Result<u64, Error> {
 }
 
 /// The first answer to the same idempotency key, while it is remembered.
-fn answered_before(w: &Write<'_>, accept: &Accept, idempotency: &Idempotency) -> Result<Option<Accepted>, Error> {
-    let mut find =
-        w.db.prepare_cached("SELECT body_hash, num FROM idempotency WHERE app = ?1 AND key = ?2 AND expires_at > ?3")?;
+fn answered_before(
+    w: &Write<'_>,
+    accept: &Accept,
+    idempotency: &Idempotency,
+) -> Result<Option<Accepted>, Error> {
+    let mut find = w.db.prepare_cached(
+        "SELECT body_hash, num FROM idempotency WHERE app = ?1 AND key = ?2 AND expires_at > ?3",
+    )?;
     let found = find
-        .query_row((accept.app.0, &*idempotency.key, accept.now.0 as i64), |row| Ok((row.get(0)?, row.get(1)?)))
+        .query_row((accept.app.0, &*idempotency.key, accept.now.0 as i64), |row| {
+            Ok((row.get(0)?, row.get(1)?))
+        })
         .optional()?;
     let Some((body_hash, num)) = found else { return Ok(None) };
     let (body_hash, num): ([u8; 32], Num) = (body_hash, num);
@@ -117,7 +128,13 @@ fn answered_before(w: &Write<'_>, accept: &Accept, idempotency: &Idempotency) ->
     Ok(message.map(|message| Accepted { message, targets, kept: 0, replayed: true }))
 }
 
-fn remember(w: &Write<'_>, app: AppId, idempotency: &Idempotency, num: Num, now: Timestamp) -> Result<(), Error> {
+fn remember(
+    w: &Write<'_>,
+    app: AppId,
+    idempotency: &Idempotency,
+    num: Num,
+    now: Timestamp,
+) -> Result<(), Error> {
     let expires_at = now.saturating_add(limits::IDEMPOTENCY_WINDOW);
     w.db.prepare_cached(
         "INSERT OR REPLACE INTO idempotency (app, key, body_hash, num, expires_at) VALUES (?1, ?2, ?3, ?4, ?5)",

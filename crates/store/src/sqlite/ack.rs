@@ -63,8 +63,9 @@ fn confirm(
         }
     };
     let Some(Stored { topic, offset, outstanding }) = stored else { return Ok(false) };
-    let mut advance = db
-        .prepare_cached("UPDATE subscriptions SET position = ?3 WHERE device = ?1 AND topic = ?2 AND position < ?3")?;
+    let mut advance = db.prepare_cached(
+        "UPDATE subscriptions SET position = ?3 WHERE device = ?1 AND topic = ?2 AND position < ?3",
+    )?;
     let advanced = advance.execute((device.0 as i64, topic, offset))? > 0;
     Ok(advanced && outstanding)
 }

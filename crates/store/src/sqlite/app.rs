@@ -36,7 +36,8 @@ impl Apps for Sqlite {
 
     async fn revoke_key(&self, app: AppId, key: KeyId) -> Result<(), Error> {
         self.write(1, move |w| {
-            let revoked = w.db.execute("DELETE FROM keys WHERE app = ?1 AND id = ?2", (app.0, key.0 as i64))?;
+            let revoked =
+                w.db.execute("DELETE FROM keys WHERE app = ?1 AND id = ?2", (app.0, key.0 as i64))?;
             found(revoked)
         })
         .await
@@ -83,7 +84,8 @@ fn create(w: &Write<'_>, name: AppName, settings: AppSettings, now: Timestamp) -
     if created == 0 {
         return Err(Error::Exists);
     }
-    let id = u32::try_from(w.db.last_insert_rowid()).map_err(|_| Error::Engine("app numbers ran out".to_owned()))?;
+    let id = u32::try_from(w.db.last_insert_rowid())
+        .map_err(|_| Error::Engine("app numbers ran out".to_owned()))?;
     topic::find_or_make(w.db, AppId(id), &Topic::everyone())?;
     Ok(App { id: AppId(id), name, created_at: now, settings })
 }

@@ -95,12 +95,18 @@ impl<'c> Reading<'c> {
     fn message(&mut self, num: Num) -> Result<Option<Arc<Message>>, Error> {
         match self.messages.entry(num) {
             Entry::Occupied(known) => Ok(known.get().clone()),
-            Entry::Vacant(vacant) => Ok(vacant.insert(notification::message(self.db, self.ids, num)?).clone()),
+            Entry::Vacant(vacant) => {
+                Ok(vacant.insert(notification::message(self.db, self.ids, num)?).clone())
+            }
         }
     }
 
     /// The topic's retained message, unless it has expired.
-    pub(super) fn retained(&mut self, topic: &TopicRow, now: Timestamp) -> Result<Option<Arc<Message>>, Error> {
+    pub(super) fn retained(
+        &mut self,
+        topic: &TopicRow,
+        now: Timestamp,
+    ) -> Result<Option<Arc<Message>>, Error> {
         let Some(num) = topic.retained else { return Ok(None) };
         Ok(self.message(num)?.filter(|message| message.expires_at > now))
     }
@@ -108,7 +114,8 @@ impl<'c> Reading<'c> {
     /// The topics a device durably subscribes to, `$everyone` with them, each read behind the
     /// device's position.
     pub(super) fn subscriptions(&mut self, device: DeviceNum) -> Result<Vec<Source>, Error> {
-        let mut statement = self.db.prepare_cached("SELECT topic, position FROM subscriptions WHERE device = ?1")?;
+        let mut statement =
+            self.db.prepare_cached("SELECT topic, position FROM subscriptions WHERE device = ?1")?;
         let mut rows = statement.query((device.0 as i64,))?;
         let mut sources = Vec::new();
         while let Some(row) = rows.next()? {
@@ -217,7 +224,11 @@ impl<'c> Reading<'c> {
 }
 
 pub(super) fn head_of(topic: &TopicRow, complete: bool) -> Head {
-    Head { topic: topic.topic.clone(), position: Position { epoch: topic.epoch, offset: topic.head }, complete }
+    Head {
+        topic: topic.topic.clone(),
+        position: Position { epoch: topic.epoch, offset: topic.head },
+        complete,
+    }
 }
 
 /// The head of a topic that nobody ever used.
@@ -253,7 +264,10 @@ pub(super) fn recover(db: &Connection, ids: &Ids, asked: &Recover) -> Result<Bac
     let Some(topic) = reading.topic_named(asked.app, &asked.topic)? else {
         // A client that knows a position knows a log that is no more.
         let complete = asked.since.is_none_or(|since| since.epoch == Epoch(0));
-        return Ok(BacklogPage { heads: vec![unused_head(&asked.topic, complete)], ..BacklogPage::default() });
+        return Ok(BacklogPage {
+            heads: vec![unused_head(&asked.topic, complete)],
+            ..BacklogPage::default()
+        });
     };
     let mut page = match asked.since {
         None => BacklogPage { heads: vec![head_of(&topic, true)], ..BacklogPage::default() },

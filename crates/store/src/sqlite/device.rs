@@ -17,8 +17,10 @@ impl Devices for Sqlite {
         devices: Vec<Registration>,
         now: Timestamp,
     ) -> Result<Vec<Result<Device, Error>>, Error> {
-        self.write(devices.len() * 2, move |w| devices.into_iter().map(|one| register(w, app, one, now)).collect())
-            .await
+        self.write(devices.len() * 2, move |w| {
+            devices.into_iter().map(|one| register(w, app, one, now)).collect()
+        })
+        .await
     }
 
     async fn device(&self, app: AppId, device: &DeviceId) -> Result<Option<Device>, Error> {
@@ -58,7 +60,13 @@ impl Devices for Sqlite {
         .await
     }
 
-    async fn subscribe(&self, app: AppId, device: &DeviceId, topic: &Topic, _now: Timestamp) -> Result<bool, Error> {
+    async fn subscribe(
+        &self,
+        app: AppId,
+        device: &DeviceId,
+        topic: &Topic,
+        _now: Timestamp,
+    ) -> Result<bool, Error> {
         let (device, topic) = (device.clone(), topic.clone());
         self.write(1, move |w| {
             let num = number(w.db, app, &device)?.ok_or(Error::NotFound)?;
@@ -85,7 +93,9 @@ const COLUMNS: &str = "num, app, id, user, platform, locale, timezone, app_versi
 fn device_of(row: &Row<'_>) -> Result<Device, Error> {
     let wrong = |error| Error::Engine(format!("a stored device: {error}"));
     let tags = match row.get_ref(8)?.as_str_or_null().map_err(rusqlite::Error::from)? {
-        Some(tags) => serde_json::from_str(tags).map_err(|error| Error::Engine(format!("stored tags: {error}")))?,
+        Some(tags) => {
+            serde_json::from_str(tags).map_err(|error| Error::Engine(format!("stored tags: {error}")))?
+        }
         None => BTreeMap::new(),
     };
     let text = |column| row.get_ref(column)?.as_str_or_null().map_err(rusqlite::Error::from);
@@ -115,7 +125,8 @@ pub(super) fn number(db: &Connection, app: AppId, device: &DeviceId) -> Result<O
 }
 
 fn load(db: &Connection, app: AppId, device: &DeviceId) -> Result<Option<Device>, Error> {
-    let mut statement = db.prepare_cached(&format!("SELECT {COLUMNS} FROM devices WHERE app = ?1 AND id = ?2"))?;
+    let mut statement =
+        db.prepare_cached(&format!("SELECT {COLUMNS} FROM devices WHERE app = ?1 AND id = ?2"))?;
     let found = statement.query_row((app.0, device.as_str()), |row| Ok(device_of(row))).optional()?;
     let Some(mut device) = found.transpose()? else { return Ok(None) };
     device.topics = subscription::topics(db, device.num)?;
@@ -124,7 +135,9 @@ fn load(db: &Connection, app: AppId, device: &DeviceId) -> Result<Option<Device>
 
 fn list(db: &Connection, app: AppId, filter: &DeviceFilter) -> Result<Vec<Device>, Error> {
     let by_user = if filter.user.is_some() { "user = ?4" } else { "?4 IS NULL" };
-    let sql = format!("SELECT {COLUMNS} FROM devices WHERE app = ?1 AND num > ?2 AND {by_user} ORDER BY num LIMIT ?3");
+    let sql = format!(
+        "SELECT {COLUMNS} FROM devices WHERE app = ?1 AND num > ?2 AND {by_user} ORDER BY num LIMIT ?3"
+    );
     let mut statement = db.prepare_cached(&sql)?;
     let after = filter.after.map_or(0, |num| num.0 as i64);
     let user = filter.user.as_ref().map(UserId::as_str);
@@ -213,7 +226,8 @@ fn draw_id() -> Result<DeviceId, Error> {
 
 /// 1, or above every version a deleted device of the same id has used.
 fn first_token_version(db: &Connection, app: AppId, id: &DeviceId) -> Result<u32, Error> {
-    let mut statement = db.prepare_cached("SELECT token_version FROM deleted_devices WHERE app = ?1 AND id = ?2")?;
+    let mut statement =
+        db.prepare_cached("SELECT token_version FROM deleted_devices WHERE app = ?1 AND id = ?2")?;
     Ok(statement.query_row((app.0, id.as_str()), |row| row.get(0)).optional()?.unwrap_or(1))
 }
 

@@ -58,7 +58,8 @@ pub(super) fn deliver(
     now: Timestamp,
 ) -> Result<(), Error> {
     let mut left = Departures::default();
-    let mut insert = w.db.prepare_cached("INSERT INTO inbox (device, num, collapse_key) VALUES (?1, ?2, ?3)")?;
+    let mut insert =
+        w.db.prepare_cached("INSERT INTO inbox (device, num, collapse_key) VALUES (?1, ?2, ?3)")?;
     for &device in devices {
         if let Some(key) = collapse_key {
             collapse(w.db, device, key, &mut left)?;

@@ -20,7 +20,6 @@ mod device;
 mod device_list;
 mod ids;
 mod inbox;
-mod session;
 mod maintenance;
 mod metrics;
 mod notification;
@@ -29,6 +28,7 @@ mod outcome;
 mod reader;
 mod recipients;
 mod schema;
+mod session;
 mod subscription;
 mod topic;
 mod writer;
@@ -90,7 +90,8 @@ impl Sqlite {
         let mut threads = Vec::with_capacity(reading.len() + 1);
         for connection in reading {
             let reads = reads.clone();
-            threads.push(spawn("store-reader", move || reader::run(&reads, &connection)).map_err(unwritable)?);
+            threads
+                .push(spawn("store-reader", move || reader::run(&reads, &connection)).map_err(unwritable)?);
         }
         let known_ids = Arc::clone(&ids);
         let write = move || {
@@ -160,7 +161,8 @@ fn load_ids(db: &Connection) -> rusqlite::Result<Ids> {
     fresh[..8].copy_from_slice(&ids::random_bits().to_le_bytes());
     fresh[8..].copy_from_slice(&ids::random_bits().to_le_bytes());
     db.execute("INSERT OR IGNORE INTO secrets (name, value) VALUES ('$ids', ?1)", (fresh,))?;
-    let key: [u8; 16] = db.query_row("SELECT value FROM secrets WHERE name = '$ids'", (), |row| row.get(0))?;
+    let key: [u8; 16] =
+        db.query_row("SELECT value FROM secrets WHERE name = '$ids'", (), |row| row.get(0))?;
     let last = db
         .query_row("SELECT seq FROM sqlite_sequence WHERE name = 'notifications'", (), |row| row.get(0))
         .optional()?;

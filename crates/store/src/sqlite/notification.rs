@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use noroshi_types::{
-    AppId, DeviceId, Epoch, JsonText, Message, NotificationId, Outcome, Position, Push, PushMode, Target, Timestamp, Topic,
-    TopicPosition, Urgency, When, limits,
+    AppId, DeviceId, Epoch, JsonText, Message, NotificationId, Outcome, Position, Push, PushMode, Target,
+    Timestamp, Topic, TopicPosition, Urgency, When, limits,
 };
 use rusqlite::{Connection, OptionalExtension, Row};
 
@@ -149,7 +149,8 @@ pub(super) fn set_standing(db: &Connection, num: Num, standing: Standing) -> Res
 }
 
 /// Columns of a message, from `notifications n` and its topic `t`.
-const MESSAGE_COLUMNS: &str = "n.num, n.app, n.delivery, n.urgency, n.notification, n.data, n.created_at, n.expires_at,
+const MESSAGE_COLUMNS: &str =
+    "n.num, n.app, n.delivery, n.urgency, n.notification, n.data, n.created_at, n.expires_at,
                                n.topic_offset, t.name, t.epoch";
 
 fn message_of_row(row: &Row<'_>, ids: &Ids) -> Result<Message, Error> {
@@ -260,10 +261,16 @@ pub(super) fn trace(
 }
 
 /// Removes what is not confirmed yet. What nothing is left of stays as it ended.
-pub(super) fn cancel(w: &Write<'_>, app: AppId, id: NotificationId, now: Timestamp) -> Result<Cancelled, Error> {
+pub(super) fn cancel(
+    w: &Write<'_>,
+    app: AppId,
+    id: NotificationId,
+    now: Timestamp,
+) -> Result<Cancelled, Error> {
     let num = w.ids.num(id).ok_or(Error::NotFound)?;
-    let mut find =
-        w.db.prepare_cached("SELECT topic, topic_offset, standing FROM notifications WHERE num = ?1 AND app = ?2")?;
+    let mut find = w.db.prepare_cached(
+        "SELECT topic, topic_offset, standing FROM notifications WHERE num = ?1 AND app = ?2",
+    )?;
     let found = find.query_row((num, app.0), |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?))).optional()?;
     let (topic, offset, standing): (Option<TopicNum>, Option<i64>, u8) = found.ok_or(Error::NotFound)?;
     let mut removed = Vec::new();

@@ -20,8 +20,9 @@ pub(super) fn add(
     if count == 0 {
         return Ok(());
     }
-    let mut statement = db
-        .prepare_cached("INSERT INTO outcomes (num, outcome, at, count, devices) VALUES (?1, ?2, ?3, ?4, ?5)")?;
+    let mut statement = db.prepare_cached(
+        "INSERT INTO outcomes (num, outcome, at, count, devices) VALUES (?1, ?2, ?3, ?4, ?5)",
+    )?;
     statement.execute((num, outcome as u8, at.0 as i64, count as i64, device_list::encode(devices)))?;
     Ok(())
 }
@@ -54,7 +55,12 @@ pub(super) fn each_part(
         // A code this program does not know was written by a newer one: not ours to tell.
         if let Some(outcome) = Outcome::from_code(row.get(0)?) {
             let at = Timestamp(row.get::<_, i64>(1)? as u64);
-            each(outcome, at, row.get::<_, i64>(2)? as u64, row.get_ref(3)?.as_blob().map_err(rusqlite::Error::from)?);
+            each(
+                outcome,
+                at,
+                row.get::<_, i64>(2)? as u64,
+                row.get_ref(3)?.as_blob().map_err(rusqlite::Error::from)?,
+            );
         }
     }
     Ok(())
@@ -71,7 +77,8 @@ pub(super) fn sums(db: &Connection, num: Num) -> Result<Sums, Error> {
 
 /// Inbox rows that are left: every way out of an inbox is recorded.
 pub(super) fn outstanding(sums: &Sums) -> u64 {
-    let settled = [Outcome::Acked, Outcome::Expired, Outcome::Collapsed, Outcome::Cancelled, Outcome::Evicted];
+    let settled =
+        [Outcome::Acked, Outcome::Expired, Outcome::Collapsed, Outcome::Cancelled, Outcome::Evicted];
     let settled = settled.into_iter().map(|outcome| sums[outcome as usize]).sum();
     sums[Outcome::Kept as usize].saturating_sub(settled)
 }

@@ -76,7 +76,10 @@ pub(super) fn run(jobs: &Receiver<Job>, db: &Connection) {
     }
 }
 
-fn in_transaction<T>(db: &Connection, work: impl FnOnce(&Connection) -> Result<T, Error>) -> Result<T, Error> {
+fn in_transaction<T>(
+    db: &Connection,
+    work: impl FnOnce(&Connection) -> Result<T, Error>,
+) -> Result<T, Error> {
     // Rolled back when dropped, also by a panic; there is nothing to keep.
     let transaction = db.unchecked_transaction()?;
     let result = work(&transaction);

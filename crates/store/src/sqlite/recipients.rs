@@ -72,7 +72,9 @@ fn of_condition(db: &Connection, app: AppId, condition: &Condition) -> Result<Re
     }
     // At most 5 topics (types::limits::CONDITION_TOPICS_MAX): 32 lines.
     let table: Vec<bool> = (0u32..1 << topics.len())
-        .map(|bits| condition.matches(|topic| topics.binary_search(&topic).is_ok_and(|bit| bits & (1 << bit) != 0)))
+        .map(|bits| {
+            condition.matches(|topic| topics.binary_search(&topic).is_ok_and(|bit| bits & (1 << bit) != 0))
+        })
         .collect();
     let meant = |bits: u32| table.get(bits as usize).copied().unwrap_or(false);
     let mut devices = Vec::new();

@@ -41,8 +41,9 @@ impl From<rusqlite::Error> for SchemaError {
 }
 
 /// The one connection that writes.
-pub(super) fn open_writer(file: &Path, pages_max: Option<u64>) -> Result<Connection, SchemaError> {
-    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+pub(super) fn open_writer(file: &Path, bytes_max: Option<u64>) -> Result<Connection, SchemaError> {
+    let flags =
+        OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let mut db = Connection::open_with_flags(file, flags)?;
     db.busy_timeout(BUSY_TIMEOUT)?;
     let found = version(&db)?;
@@ -60,8 +61,10 @@ pub(super) fn open_writer(file: &Path, pages_max: Option<u64>) -> Result<Connect
         u64::from(CHECKPOINT_PAGES) * 8_192
     ))?;
     migrate(&mut db, found)?;
-    if let Some(pages) = pages_max {
-        db.execute_batch(&format!("PRAGMA max_page_count = {pages}"))?;
+    if let Some(bytes) = bytes_max {
+        let page_bytes: u64 = db.query_row("PRAGMA page_size", (), |row| row.get::<_, u32>(0))?.into();
+        // SQLite never sets it below the pages in use; 0 would ask for the present limit.
+        db.execute_batch(&format!("PRAGMA max_page_count = {}", (bytes / page_bytes).max(1)))?;
     }
     db.set_prepared_statement_cache_capacity(STATEMENTS);
     Ok(db)

@@ -12,7 +12,9 @@ use super::backlog::{self, Reading, Source};
 use super::ids;
 use super::writer::Write;
 use super::{Sqlite, ack, device, inbox};
-use crate::{Ack, Backlog, BacklogPage, Error, LoggedIn, Login, LoginRefused, Recover, Registration, Sessions};
+use crate::{
+    Ack, Backlog, BacklogPage, Error, LoggedIn, Login, LoginRefused, Recover, Registration, Sessions,
+};
 
 #[async_trait::async_trait]
 impl Sessions for Sqlite {
@@ -23,14 +25,21 @@ impl Sessions for Sqlite {
         let first = self
             .read(move |db| {
                 let mut reading = Reading::new(db, &ids);
-                asked.iter().map(|login| read_login(db, &mut reading, login)).collect::<Result<Vec<_>, Error>>()
+                asked
+                    .iter()
+                    .map(|login| read_login(db, &mut reading, login))
+                    .collect::<Result<Vec<_>, Error>>()
             })
             .await?;
         if first.iter().all(|answer| !matches!(answer, Answer::Change)) {
             return Ok(first.into_iter().map(Answer::settled).collect());
         }
-        let wanting: Vec<usize> =
-            first.iter().enumerate().filter(|(_, answer)| matches!(answer, Answer::Change)).map(|(i, _)| i).collect();
+        let wanting: Vec<usize> = first
+            .iter()
+            .enumerate()
+            .filter(|(_, answer)| matches!(answer, Answer::Change))
+            .map(|(i, _)| i)
+            .collect();
         let second = self.change_and_read(logins, wanting).await?;
         let mut second = second.into_iter();
         let answers = first.into_iter().map(|answer| match answer {
@@ -68,7 +77,11 @@ impl Sessions for Sqlite {
 }
 
 impl Sqlite {
-    async fn change_and_read(&self, logins: Arc<Vec<Login>>, wanting: Vec<usize>) -> Result<Vec<Answer>, Error> {
+    async fn change_and_read(
+        &self,
+        logins: Arc<Vec<Login>>,
+        wanting: Vec<usize>,
+    ) -> Result<Vec<Answer>, Error> {
         let ids = Arc::clone(&self.ids);
         let changes = Arc::clone(&logins);
         let wanting = self

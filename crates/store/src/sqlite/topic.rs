@@ -8,11 +8,11 @@ use std::sync::Arc;
 use noroshi_types::{AppId, Epoch, Message, Position, Request, Timestamp, Topic, When};
 use rusqlite::{Connection, OptionalExtension, Row};
 
+use super::Sqlite;
 use super::backlog::Reading;
 use super::ids::{self, Num};
 use super::notification::{self, Standing};
 use super::writer::Write;
-use super::Sqlite;
 use crate::{Error, TopicState, Topics};
 
 /// A topic's number inside the store.
@@ -25,13 +25,19 @@ impl Topics for Sqlite {
         self.read(move |db| {
             let sql = format!("SELECT {STATE_COLUMNS} FROM topics t WHERE app = ?1 AND name = ?2");
             let state = db.prepare_cached(&sql)?.query_row((app.0, topic.as_str()), state_of).optional()?;
-            let unused = || TopicState { topic, subscribers: 0, position: None, log_rows: 0, retained: false };
+            let unused =
+                || TopicState { topic, subscribers: 0, position: None, log_rows: 0, retained: false };
             Ok(state.unwrap_or_else(unused))
         })
         .await
     }
 
-    async fn topics(&self, app: AppId, after: Option<&Topic>, limit: usize) -> Result<Vec<TopicState>, Error> {
+    async fn topics(
+        &self,
+        app: AppId,
+        after: Option<&Topic>,
+        limit: usize,
+    ) -> Result<Vec<TopicState>, Error> {
         let after = after.cloned();
         self.read(move |db| {
             let sql = format!(
@@ -47,7 +53,12 @@ impl Topics for Sqlite {
         .await
     }
 
-    async fn retained(&self, app: AppId, topic: &Topic, now: Timestamp) -> Result<Option<Arc<Message>>, Error> {
+    async fn retained(
+        &self,
+        app: AppId,
+        topic: &Topic,
+        now: Timestamp,
+    ) -> Result<Option<Arc<Message>>, Error> {
         let (ids, topic) = (Arc::clone(&self.ids), topic.clone());
         self.read(move |db| {
             let mut reading = Reading::new(db, &ids);
@@ -118,7 +129,8 @@ pub(super) fn publish(
     now: Timestamp,
 ) -> Result<Published, Error> {
     let topic = find_or_make(w.db, app, topic)?;
-    let mut advance = w.db.prepare_cached("UPDATE topics SET head = head + 1 WHERE num = ?1 RETURNING epoch, head")?;
+    let mut advance =
+        w.db.prepare_cached("UPDATE topics SET head = head + 1 WHERE num = ?1 RETURNING epoch, head")?;
     let (epoch, offset) = advance.query_row((topic,), |row| Ok((row.get(0)?, row.get::<_, i64>(1)?)))?;
     let lasts = request.when == When::Stored && !request.ttl.duration().is_zero();
     if lasts {
@@ -132,12 +144,20 @@ pub(super) fn publish(
     Ok(Published { topic, position: Position { epoch: Epoch(epoch), offset: offset as u64 }, standing })
 }
 
-fn append(w: &Write<'_>, topic: TopicNum, offset: i64, num: Num, collapse_key: Option<&str>) -> Result<(), Error> {
+fn append(
+    w: &Write<'_>,
+    topic: TopicNum,
+    offset: i64,
+    num: Num,
+    collapse_key: Option<&str>,
+) -> Result<(), Error> {
     if let Some(key) = collapse_key {
         collapse(w.db, topic, key)?;
     }
-    w.db.prepare_cached("INSERT INTO topic_log (topic, topic_offset, num, collapse_key) VALUES (?1, ?2, ?3, ?4)")?
-        .execute((topic, offset, num, collapse_key))?;
+    w.db.prepare_cached(
+        "INSERT INTO topic_log (topic, topic_offset, num, collapse_key) VALUES (?1, ?2, ?3, ?4)",
+    )?
+    .execute((topic, offset, num, collapse_key))?;
     let sql = "UPDATE topics SET stored = ?2, log_rows = log_rows + 1 WHERE num = ?1 RETURNING log_rows";
     let rows: i64 = w.db.prepare_cached(sql)?.query_row((topic, offset), |row| row.get(0))?;
     for _ in (w.options.topic_log_rows.max(1) as i64)..rows {
@@ -169,7 +189,12 @@ fn trim_oldest(db: &Connection, topic: TopicNum) -> Result<(), Error> {
 }
 
 /// Takes a message out of the log that some subscribers may now miss; true if it was there.
-pub(super) fn remove_from_log(db: &Connection, topic: TopicNum, offset: i64, num: Num) -> Result<bool, Error> {
+pub(super) fn remove_from_log(
+    db: &Connection,
+    topic: TopicNum,
+    offset: i64,
+    num: Num,
+) -> Result<bool, Error> {
     let mut delete = db.prepare_cached("DELETE FROM topic_log WHERE topic = ?1 AND topic_offset = ?2")?;
     if delete.execute((topic, offset))? == 0 {
         return Ok(false);
@@ -185,6 +210,7 @@ pub(super) fn remove_from_log(db: &Connection, topic: TopicNum, offset: i64, num
 
 /// True if it was the topic's retained message.
 pub(super) fn unretain(db: &Connection, topic: TopicNum, num: Num) -> Result<bool, Error> {
-    let sql = "UPDATE topics SET retained = NULL, retained_expires_at = NULL WHERE num = ?1 AND retained = ?2";
+    let sql =
+        "UPDATE topics SET retained = NULL, retained_expires_at = NULL WHERE num = ?1 AND retained = ?2";
     Ok(db.prepare_cached(sql)?.execute((topic, num))? > 0)
 }

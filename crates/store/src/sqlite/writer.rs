@@ -138,7 +138,10 @@ impl Writer {
             }
         };
         let job = Box::new(Op { rows: rows + 1, work: Some(work), output: None, done: Some(done) });
-        if half_full || self.queued_rows.load(Ordering::Relaxed) * 2 > self.rows_max || self.queue_up(job).is_err() {
+        if half_full
+            || self.queued_rows.load(Ordering::Relaxed) * 2 > self.rows_max
+            || self.queue_up(job).is_err()
+        {
             self.metrics.dropped_behind.inc();
         }
     }

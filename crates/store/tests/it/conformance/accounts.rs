@@ -22,7 +22,10 @@ pub(crate) async fn apps_and_keys_are_kept(store: &dyn Store) {
     let app = store.create_app(name, settings.clone(), NOW).await.expect("created");
     assert_eq!((app.settings.clone(), app.created_at), (settings, NOW));
     let other = self::app(store, "news").await;
-    assert_eq!(store.apps().await.expect("read").iter().map(|app| app.id).collect::<Vec<_>>(), [app.id, other]);
+    assert_eq!(
+        store.apps().await.expect("read").iter().map(|app| app.id).collect::<Vec<_>>(),
+        [app.id, other]
+    );
     assert_eq!(store.apps().await.expect("read")[0], app);
 
     let changed = AppSettings { jwks: Some("{}".to_owned()), ..AppSettings::default() };
@@ -58,8 +61,10 @@ pub(crate) async fn an_app_goes_with_everything_it_owns(store: &dyn Store) {
         join(store, app, "d1", "u1", &["news"]).await;
         store.create_key(key(app, app.0 as u8), NOW).await.expect("created");
     }
-    let direct = send_once(store, gone, stored(users(&["u1"])), "k", 1, NOW).await.expect("accepted").message.id;
-    let on_topic = send(store, gone, noroshi_types::Request { retain: true, ..stored(to_topic("news")) }).await;
+    let direct =
+        send_once(store, gone, stored(users(&["u1"])), "k", 1, NOW).await.expect("accepted").message.id;
+    let on_topic =
+        send(store, gone, noroshi_types::Request { retain: true, ..stored(to_topic("news")) }).await;
     let kept = send(store, stays, stored(users(&["u1"]))).await;
     store.delete_app(gone).await.expect("deleted");
 

@@ -11,7 +11,7 @@ pub(crate) mod notifications;
 pub(crate) mod sessions;
 pub(crate) mod topics;
 pub(crate) mod upkeep;
-mod world;
+pub(crate) mod world;
 
 pub(crate) use world::{INBOX_ROWS, TOPIC_LOG_ROWS};
 

@@ -4,11 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use noroshi_store::{
-    Accept, Accepted, Ack, AppSettings, Error, Idempotency, LoggedIn, Login, LoginRefused, Registration, Store,
+    Accept, Accepted, Ack, AppSettings, Error, Idempotency, LoggedIn, Login, LoginRefused, Registration,
+    Store,
 };
 use noroshi_types::{
-    AppId, AppName, DeviceId, DeviceNum, JsonText, Message, NotificationId, Outcome, Push, Request, Target, Timestamp,
-    Topic, Ttl, Urgency, UserId, When,
+    AppId, AppName, DeviceId, DeviceNum, JsonText, Message, NotificationId, Outcome, Push, Request, Target,
+    Timestamp, Topic, Ttl, Urgency, UserId, When,
 };
 use tokio::sync::oneshot;
 
@@ -94,7 +95,7 @@ pub(crate) async fn accept(store: &dyn Store, accept: Accept) -> Result<Accepted
 }
 
 pub(crate) async fn send_at(store: &dyn Store, app: AppId, request: Request, now: Timestamp) -> Accepted {
-    accept(store, Accept { app, request, now, idempotency: None }).await.expect("accepted")
+    accept(store, Accept { app, request: request.into(), now, idempotency: None }).await.expect("accepted")
 }
 
 /// Sends and gives the id.
@@ -111,7 +112,7 @@ pub(crate) async fn send_once(
     now: Timestamp,
 ) -> Result<Accepted, Error> {
     let idempotency = Some(Idempotency { key: key.into(), body_hash: [body; 32] });
-    accept(store, Accept { app, request, now, idempotency }).await
+    accept(store, Accept { app, request: request.into(), now, idempotency }).await
 }
 
 /// A log-in with a device token.

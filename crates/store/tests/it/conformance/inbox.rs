@@ -1,0 +1,145 @@
+//! What is kept for one device until it confirms.
+
+use noroshi_store::{Ack, Store};
+use noroshi_types::{Outcome, Request, When};
+
+use super::world::*;
+
+pub(crate) async fn stored_reaches_the_inbox_of_every_device_of_a_user(store: &dyn Store) {
+    let app = app(store, "shop").await;
+    for (id, of) in [("d1", "u1"), ("d2", "u1"), ("d3", "u2"), ("d4", "u3")] {
+        join(store, app, id, of, &[]).await;
+    }
+    let accepted = send_at(store, app, stored(users(&["u2", "u1", "nobody"])), NOW).await;
+    assert_eq!((accepted.targets, accepted.kept, accepted.replayed), (Some(3), 3, false));
+    let message = &accepted.message;
+    let request = stored(users(&["u1"]));
+    assert_eq!((message.app, message.when, message.urgency), (app, When::Stored, request.urgency));
+    assert_eq!((&message.notification, &message.data), (&request.notification, &request.data));
+    assert_eq!((message.sent_at, message.expires_at), (NOW, request.expires_at(NOW)));
+    assert_eq!(message.topic, None);
+    for (id, expected) in
+        [("d1", vec![message.id]), ("d2", vec![message.id]), ("d3", vec![message.id]), ("d4", vec![])]
+    {
+        assert_eq!(waiting(store, app, id, NOW).await, expected, "{id}");
+    }
+    assert_eq!(
+        log_in(store, login(app, "d1")).await.page.messages,
+        [message.clone()],
+        "the message as accepted"
+    );
+    assert_eq!(counts(store, app, message.id).await, [(Outcome::Kept, 3), (Outcome::Unknown, 1)]);
+}
+
+pub(crate) async fn stored_to_devices_and_unknown_ones(store: &dyn Store) {
+    let app = app(store, "shop").await;
+    join(store, app, "d1", "u1", &[]).await;
+    join(store, app, "d2", "u1", &[]).await;
+    let accepted = send_at(store, app, stored(devices(&["d9", "d2"])), NOW).await;
+    assert_eq!((accepted.targets, accepted.kept), (Some(2), 1));
+    assert_eq!(waiting(store, app, "d1", NOW).await, []);
+    assert_eq!(waiting(store, app, "d2", NOW).await, [accepted.message.id]);
+    assert_eq!(counts(store, app, accepted.message.id).await, [(Outcome::Kept, 1), (Outcome::Unknown, 1)]);
+}
+
+pub(crate) async fn live_only_keeps_nothing(store: &dyn Store) {
+    let app = app(store, "shop").await;
+    join(store, app, "d1", "u1", &[]).await;
+    for when in [When::Active, When::Connected] {
+        let accepted = send_at(store, app, Request { when, ..stored(users(&["u1"])) }, NOW).await;
+        assert_eq!((accepted.kept, accepted.message.when), (0, when));
+        let state = store.notification(app, accepted.message.id, NOW).await.expect("read").expect("known");
+        assert_eq!(state.message, accepted.message);
+    }
+    let now_or_never = send_at(store, app, Request { ttl: ttl(0), ..stored(users(&["u1"])) }, NOW).await;
+    assert_eq!(now_or_never.kept, 0);
+    assert_eq!(waiting(store, app, "d1", NOW).await, []);
+}
+
+pub(crate) async fn a_ttl_ends(store: &dyn Store) {
+    let app = app(store, "shop").await;
+    join(store, app, "d1", "u1", &[]).await;
+    let short = send(store, app, Request { ttl: ttl(10), ..stored(users(&["u1"])) }).await;
+    let long = send(store, app, stored(users(&["u1"]))).await;
+    assert_eq!(waiting(store, app, "d1", at(9)).await, [short, long]);
+    assert_eq!(waiting(store, app, "d1", at(10)).await, [long]);
+    let (messages, total) = store.inbox(app, &device("d1"), 10, at(10)).await.expect("read");
+    assert_eq!((ids(&messages), total), (vec![long], 1));
+}
+
+pub(crate) async fn a_newer_one_collapses_the_older(store: &dyn Store) {
+    let app = app(store, "shop").await;
+    let d1 = join(store, app, "d1", "u1", &[]).await;
+    join(store, app, "d2", "u2", &[]).await;
+    let score = |names: &[&str]| Request { collapse_key: Some("score".into()), ..stored(users(names)) };
+    let first = send(store, app, score(&["u1", "u2"])).await;
+    let other = Request { collapse_key: Some("chat".into()), ..stored(users(&["u1"])) };
+    let other = send(store, app, other).await;
+    let plain = send(store, app, stored(users(&["u1"]))).await;
+    let second = send(store, app, score(&["u1"])).await;
+    assert_eq!(waiting(store, app, "d1", NOW).await, [other, plain, second]);
+    assert_eq!(waiting(store, app, "d2", NOW).await, [first], "another device's is its own");
+    assert_eq!(counts(store, app, first).await, [(Outcome::Kept, 2), (Outcome::Collapsed, 1)]);
+    // What was confirmed is not replaced.
+    ack(store, d1, &[second]).await;
+    send(store, app, score(&["u1"])).await;
+    assert_eq!(counts(store, app, second).await, [(Outcome::Kept, 1), (Outcome::Acked, 1)]);
+}
+
+pub(crate) async fn a_full_inbox_evicts_the_oldest(store: &dyn Store) {
+    let app = app(store, "shop").await;
+    let d1 = join(store, app, "d1", "u1", &[]).await;
+    let mut sent = Vec::new();
+    for _ in 0..INBOX_ROWS + 2 {
+        sent.push(send(store, app, stored(users(&["u1"]))).await);
+    }
+    assert_eq!(waiting(store, app, "d1", NOW).await, sent[2..], "the newest are kept");
+    assert_eq!(counts(store, app, sent[0]).await, [(Outcome::Kept, 1), (Outcome::Evicted, 1)]);
+    assert_eq!(counts(store, app, sent[2]).await, [(Outcome::Kept, 1)]);
+    // What was confirmed makes room.
+    assert_eq!(ack(store, d1, &sent[2..4]).await, 2);
+    for _ in 0..2 {
+        sent.push(send(store, app, stored(users(&["u1"]))).await);
+    }
+    assert_eq!(waiting(store, app, "d1", NOW).await, sent[4..]);
+    sent.push(send(store, app, stored(users(&["u1"]))).await);
+    assert_eq!(waiting(store, app, "d1", NOW).await, sent[5..]);
+}
+
+pub(crate) async fn an_ack_removes_once(store: &dyn Store) {
+    let app = app(store, "shop").await;
+    let d1 = join(store, app, "d1", "u1", &[]).await;
+    let d2 = join(store, app, "d2", "u1", &[]).await;
+    let first = send(store, app, stored(users(&["u1"]))).await;
+    let second = send(store, app, stored(users(&["u1"]))).await;
+    let mine = send(store, app, stored(devices(&["d2"]))).await;
+    assert_eq!(
+        ack(store, d1, &[first, mine, first]).await,
+        1,
+        "another device's and a repeated id do not count"
+    );
+    assert_eq!(ack(store, d1, &[first]).await, 0);
+    assert_eq!(waiting(store, app, "d1", NOW).await, [second]);
+    assert_eq!(waiting(store, app, "d2", NOW).await, [first, second, mine]);
+    // A batch of several devices.
+    let acks = vec![Ack { device: d2, ids: vec![second, mine] }, Ack { device: d1, ids: vec![second] }];
+    assert_eq!(store.ack(acks, at(2)).await.expect("confirmed"), 3);
+    assert_eq!(waiting(store, app, "d2", NOW).await, [first]);
+    assert_eq!(counts(store, app, second).await, [(Outcome::Kept, 2), (Outcome::Acked, 2)]);
+    assert_eq!(counts(store, app, first).await, [(Outcome::Kept, 2), (Outcome::Acked, 1)]);
+    let made_up = noroshi_types::NotificationId::from_bytes([7; 16]);
+    assert_eq!(ack(store, d1, &[made_up]).await, 0);
+}
+
+pub(crate) async fn an_inbox_lists_the_oldest_first(store: &dyn Store) {
+    let app = app(store, "shop").await;
+    join(store, app, "d1", "u1", &[]).await;
+    let mut sent = Vec::new();
+    for _ in 0..4 {
+        sent.push(send(store, app, stored(users(&["u1"]))).await);
+    }
+    let (messages, total) = store.inbox(app, &device("d1"), 3, NOW).await.expect("read");
+    assert_eq!((ids(&messages), total), (sent[..3].to_vec(), 4));
+    let (messages, total) = store.inbox(app, &device("d1"), 0, NOW).await.expect("read");
+    assert_eq!((ids(&messages), total), (Vec::new(), 4));
+}

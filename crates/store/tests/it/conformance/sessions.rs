@@ -1,0 +1,209 @@
+//! Log-ins and backlogs.
+
+use noroshi_store::{Backlog, Login, LoginRefused, Store};
+use noroshi_types::{AppId, DeviceNum, Epoch, Position, Request, Target, Topic, When, limits};
+
+use super::world::*;
+
+pub(crate) async fn a_log_in_reads_everything_at_once(store: &dyn Store) {
+    let app = app(store, "shop").await;
+    let num = join(store, app, "d1", "u1", &["news"]).await;
+    let retained =
+        send(store, app, Request { retain: true, when: When::Active, ..stored(to_topic("live")) }).await;
+    let direct = send(store, app, stored(users(&["u1"]))).await;
+    let news = send(store, app, stored(to_topic("news"))).await;
+    let all = send(store, app, stored(Target::Everyone)).await;
+    let second = send(store, app, stored(users(&["u1"]))).await;
+    let session_topics = topics(&["live", "quiet", "news"]);
+    let logged = log_in(store, Login { session_topics, ..login(app, "d1") }).await;
+    assert_eq!((logged.num, logged.user), (num, Some(user("u1"))));
+    let mut names = logged.topics.clone();
+    names.sort();
+    let everyone = Topic::everyone();
+    assert_eq!(names, [everyone.clone(), topic("live"), topic("news"), topic("quiet")], "each once");
+    assert_eq!(ids(&logged.page.messages), [direct, news, all, second], "merged by id");
+    assert_eq!(ids(&logged.page.retained), [retained]);
+    assert!(!logged.page.more);
+    let heads = &logged.page.heads;
+    assert_eq!(heads.len(), 4);
+    assert!(heads.iter().all(|head| head.complete));
+    let head = |name: &Topic| heads.iter().find(|head| head.topic == *name).expect("a head").position;
+    let message = &logged.page.messages[1];
+    assert_eq!(Some(head(&topic("news"))), message.topic.as_ref().map(|place| place.position));
+    assert_eq!((head(&topic("live")).offset, head(&everyone).offset), (1, 1));
+    assert_eq!(head(&topic("quiet")), Position { epoch: Epoch(0), offset: 0 });
+    let again = log_in(store, login(app, "d1")).await;
+    assert_eq!(ids(&again.page.messages), [direct, news, all, second], "nothing was confirmed");
+}
+
+pub(crate) async fn refusals_stand_alone(store: &dyn Store) {
+    let app = app(store, "shop").await;
+    join(store, app, "d1", "u1", &[]).await;
+    join(store, app, "d2", "u2", &[]).await;
+    store.revoke_tokens(app, &device("d2")).await.expect("revoked");
+    let batch = vec![
+        login(app, "d1"),
+        login(app, "d9"),
+        login(app, "d2"),
+        Login { token_version: Some(2), ..login(app, "d2") },
+        Login { create: true, ..login(app, "d2") },
+    ];
+    let answers = store.log_in(batch).await.expect("read");
+    let refused: Vec<_> = answers.into_iter().map(Result::err).collect();
+    let revoked = Some(LoginRefused::Revoked);
+    assert_eq!(refused, [None, revoked, revoked, None, revoked]);
+    assert_eq!(store.device(app, &device("d9")).await.expect("read"), None, "a device token makes no device");
+}
+
+/// A log-in with an app's JWT.
+fn jwt(app: AppId, id: &str, of: &str, names: &[&str]) -> Login {
+    Login { user: Some(user(of)), create: true, token_version: None, topics: topics(names), ..login(app, id) }
+}
+
+pub(crate) async fn a_token_makes_its_device(store: &dyn Store) {
+    let app = app(store, "shop").await;
+    send(store, app, stored(to_topic("news"))).await;
+    let first = log_in(store, jwt(app, "d1", "u1", &["news"])).await;
+    assert_eq!(first.user, Some(user("u1")));
+    assert!(first.page.messages.is_empty(), "a subscription starts at the present");
+    let made = store.device(app, &device("d1")).await.expect("read").expect("made");
+    assert_eq!((made.num, made.user, made.topics), (first.num, Some(user("u1")), topics(&["news"])));
+
+    let kept = send(store, app, stored(users(&["u1"]))).await;
+    let missed = send(store, app, stored(to_topic("news"))).await;
+    let same = log_in(store, jwt(app, "d1", "u1", &["news", "more"])).await;
+    assert_eq!(same.num, first.num);
+    assert_eq!(ids(&same.page.messages), [kept, missed]);
+    assert_eq!(
+        store.device(app, &device("d1")).await.expect("read").expect("known").topics,
+        topics(&["more", "news"])
+    );
+
+    // Another user takes the device over: what was kept for the first is not shown.
+    let other = log_in(store, jwt(app, "d1", "u2", &[])).await;
+    assert_eq!((other.num, other.user), (first.num, Some(user("u2"))));
+    assert_eq!(ids(&other.page.messages), [missed]);
+}
+
+pub(crate) async fn answers_keep_the_order_of_the_batch(store: &dyn Store) {
+    let app = app(store, "shop").await;
+    let d1 = join(store, app, "d1", "u1", &[]).await;
+    let d2 = join(store, app, "d2", "u2", &[]).await;
+    let batch =
+        vec![jwt(app, "new1", "u8", &[]), login(app, "d1"), jwt(app, "new2", "u9", &[]), login(app, "d2")];
+    let answers = store.log_in(batch).await.expect("read");
+    let logged: Vec<_> = answers.into_iter().map(|answer| answer.expect("let in")).collect();
+    assert_eq!((logged[1].num, logged[3].num), (d1, d2));
+    let users: Vec<_> = logged.iter().map(|logged| logged.user.clone().expect("a user")).collect();
+    assert_eq!(users, ["u8", "u1", "u9", "u2"].map(user));
+    assert_eq!(store.log_in(Vec::new()).await.expect("read").len(), 0);
+}
+
+async fn next(store: &dyn Store, asked: Backlog) -> noroshi_store::BacklogPage {
+    store.backlog(asked).await.expect("read")
+}
+
+pub(crate) async fn a_backlog_comes_in_pages(store: &dyn Store) {
+    let app = app(store, "shop").await;
+    // An inbox and a log are short here, so many topics make the pages.
+    let names: Vec<String> = (0..30).map(|i| format!("t{i}")).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let device = join(store, app, "d1", "u1", &names).await;
+    let mut sent = Vec::new();
+    for _ in 0..TOPIC_LOG_ROWS {
+        for name in &names {
+            sent.push(send(store, app, stored(to_topic(name))).await);
+        }
+    }
+    for _ in 0..INBOX_ROWS {
+        sent.push(send(store, app, stored(users(&["u1"]))).await);
+    }
+    let first = log_in(store, login(app, "d1")).await.page;
+    assert_eq!(ids(&first.messages), sent[..limits::BACKLOG_PAGE]);
+    assert!(first.more);
+    let asked = Backlog {
+        app,
+        device,
+        after: first.messages.last().map(|message| message.id),
+        session_topics: Vec::new(),
+        now: NOW,
+    };
+    let second = next(store, asked.clone()).await;
+    assert_eq!(ids(&second.messages), sent[limits::BACKLOG_PAGE..]);
+    assert!(!second.more && second.retained.is_empty());
+    assert_eq!(second.heads.len(), names.len() + 1);
+    let from_the_start = next(store, Backlog { after: None, ..asked.clone() }).await;
+    assert_eq!(ids(&from_the_start.messages), sent[..limits::BACKLOG_PAGE]);
+    let nobody = next(store, Backlog { device: DeviceNum(999), after: None, ..asked }).await;
+    assert!(nobody.messages.is_empty() && !nobody.more);
+}
+
+pub(crate) async fn a_backlog_resumes(store: &dyn Store) {
+    let app = app(store, "shop").await;
+    join(store, app, "d1", "u1", &["news"]).await;
+    let seen_retained = send(store, app, Request { retain: true, ..stored(to_topic("old")) }).await;
+    let seen = send(store, app, stored(users(&["u1"]))).await;
+    send(store, app, stored(to_topic("news"))).await;
+    let resume = send(store, app, stored(to_topic("live"))).await;
+    let live = send(store, app, stored(to_topic("live"))).await;
+    let news = send(store, app, stored(to_topic("news"))).await;
+    let direct = send(store, app, stored(users(&["u1"]))).await;
+    let asked = Login { session_topics: topics(&["live", "old"]), resume: Some(resume), ..login(app, "d1") };
+    let page = log_in(store, asked.clone()).await.page;
+    assert_eq!(ids(&page.messages), [live, news, direct], "also of session topics");
+    assert!(page.retained.is_empty(), "{seen_retained} was seen");
+    assert!(page.heads.iter().all(|head| head.complete));
+    let before = Login { resume: Some(seen), ..asked.clone() };
+    assert_eq!(log_in(store, before).await.page.messages.len(), 5);
+
+    let device = log_in(store, login(app, "d1")).await.num;
+    let after = Some(live);
+    let rest = next(store, Backlog { app, device, after, session_topics: topics(&["live"]), now: NOW }).await;
+    assert_eq!(ids(&rest.messages), [news, direct]);
+
+    // The log of the session topic no longer reaches back to the place.
+    for _ in 0..TOPIC_LOG_ROWS + 1 {
+        send(store, app, stored(to_topic("live"))).await;
+    }
+    let page = log_in(store, asked).await.page;
+    let complete =
+        |name: &str| page.heads.iter().find(|head| head.topic == topic(name)).expect("a head").complete;
+    assert!(!complete("live") && complete("news") && complete("old"));
+}
+
+pub(crate) async fn session_topics_start_at_the_present(store: &dyn Store) {
+    let app = app(store, "shop").await;
+    join(store, app, "d1", "u1", &[]).await;
+    send(store, app, stored(to_topic("live"))).await;
+    let asked = Login { session_topics: topics(&["live"]), ..login(app, "d1") };
+    let logged = log_in(store, asked.clone()).await;
+    assert!(logged.page.messages.is_empty());
+    let head = logged.page.heads.iter().find(|head| head.topic == topic("live")).expect("a head");
+    assert!(head.position.offset == 1 && head.complete);
+    assert_eq!(
+        store.device(app, &device("d1")).await.expect("read").expect("known").topics,
+        [],
+        "not durable"
+    );
+    send(store, app, stored(to_topic("live"))).await;
+    assert!(log_in(store, asked).await.page.messages.is_empty());
+}
+
+pub(crate) async fn too_many_topics_are_refused(store: &dyn Store) {
+    let app = app(store, "shop").await;
+    let many: Vec<Topic> = (0..limits::TOPICS_PER_DEVICE_MAX).map(|i| topic(&format!("t{i}"))).collect();
+    join(store, app, "d1", "u1", &["t0"]).await;
+    let fits = Login { session_topics: many.clone(), ..login(app, "d1") };
+    log_in(store, fits.clone()).await;
+    join(store, app, "d1", "u1", &["x"]).await;
+    assert_eq!(try_log_in(store, fits).await.err(), Some(LoginRefused::TooManyTopics));
+    let refused = [
+        Login { topics: many.clone(), session_topics: topics(&["y"]), ..jwt(app, "new", "u1", &[]) },
+        Login { topics: many.clone(), ..jwt(app, "d1", "u1", &[]) },
+    ];
+    for login in refused {
+        assert_eq!(try_log_in(store, login).await.err(), Some(LoginRefused::TooManyTopics));
+    }
+    assert_eq!(store.device(app, &device("new")).await.expect("read"), None, "nothing was made");
+    log_in(store, Login { topics: many, ..jwt(app, "new", "u1", &[]) }).await;
+}

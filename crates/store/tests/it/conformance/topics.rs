@@ -1,0 +1,301 @@
+//! Topics: positions, logs and retained messages.
+
+use std::sync::Arc;
+
+use noroshi_store::{BacklogPage, Recover, Store, TopicState};
+use noroshi_types::{
+    AppId, Epoch, Message, NotificationId, Position, Request, Target, Timestamp, Topic, When,
+};
+
+use super::world::*;
+
+async fn publish(store: &dyn Store, app: AppId, request: Request) -> Arc<Message> {
+    send_at(store, app, request, NOW).await.message
+}
+
+fn position(message: &Message) -> Position {
+    message.topic.as_ref().expect("a topic message").position
+}
+
+async fn recover(
+    store: &dyn Store,
+    app: AppId,
+    name: &str,
+    since: Option<Position>,
+    retained: bool,
+    now: Timestamp,
+) -> BacklogPage {
+    store.recover(Recover { app, topic: topic(name), since, retained, now }).await.expect("read")
+}
+
+/// What is recovered since a position, and whether that is all.
+async fn since(
+    store: &dyn Store,
+    app: AppId,
+    position: Position,
+    now: Timestamp,
+) -> (Vec<NotificationId>, bool) {
+    let page = recover(store, app, "news", Some(position), false, now).await;
+    assert_eq!((page.heads.len(), page.retained.len(), page.more), (1, 0, false));
+    (ids(&page.messages), page.heads[0].complete)
+}
+
+pub(crate) async fn offsets_count_every_message(store: &dyn Store) {
+    let (app, other) = (app(store, "shop").await, app(store, "other").await);
+    let mut epochs = Vec::new();
+    for (when, offset) in [(When::Stored, 1), (When::Active, 2), (When::Connected, 3), (When::Stored, 4)] {
+        let message = publish(store, app, Request { when, ..stored(to_topic("news")) }).await;
+        assert_eq!(message.topic.as_ref().map(|place| &place.topic), Some(&topic("news")));
+        assert_eq!(position(&message).offset, offset);
+        epochs.push(position(&message).epoch);
+    }
+    assert!(epochs.iter().all(|epoch| *epoch == epochs[0] && *epoch != Epoch(0)));
+    assert_eq!(position(&*publish(store, app, stored(to_topic("sport"))).await).offset, 1);
+    assert_eq!(
+        position(&*publish(store, other, stored(to_topic("news"))).await).offset,
+        1,
+        "another tenant's topic"
+    );
+    let state = store.topic(app, &topic("news")).await.expect("read");
+    let head = Position { epoch: epochs[0], offset: 4 };
+    assert_eq!((state.position, state.log_rows), (Some(head), 2), "only what is stored is in the log");
+}
+
+pub(crate) async fn durable_subscribers_catch_up(store: &dyn Store) {
+    let app = app(store, "shop").await;
+    publish(store, app, stored(to_topic("news"))).await;
+    let d1 = join(store, app, "d1", "u1", &["news"]).await;
+    let first = publish(store, app, stored(to_topic("news"))).await;
+    publish(store, app, Request { when: When::Connected, ..stored(to_topic("news")) }).await;
+    publish(store, app, Request { ttl: ttl(0), ..stored(to_topic("news")) }).await;
+    let second = publish(store, app, stored(to_topic("news"))).await;
+    let page = log_in(store, login(app, "d1")).await.page;
+    assert_eq!(page.messages, [first.clone(), second.clone()], "with their places, from the subscription on");
+    assert_eq!(ack(store, d1, &[first.id]).await, 1);
+    assert_eq!(waiting(store, app, "d1", NOW).await, [second.id]);
+    assert_eq!(ack(store, d1, &[second.id, first.id]).await, 1, "the first was confirmed before");
+    assert_eq!(waiting(store, app, "d1", NOW).await, []);
+    // A subscription that exists stays where it is.
+    let third = publish(store, app, stored(to_topic("news"))).await;
+    join(store, app, "d1", "u1", &["news"]).await;
+    assert_eq!(waiting(store, app, "d1", NOW).await, [third.id]);
+}
+
+pub(crate) async fn positions_never_go_back(store: &dyn Store) {
+    let app = app(store, "shop").await;
+    let d1 = join(store, app, "d1", "u1", &["news"]).await;
+    let stranger = join(store, app, "d2", "u2", &[]).await;
+    let first = publish(store, app, stored(to_topic("news"))).await.id;
+    let second = publish(store, app, stored(to_topic("news"))).await.id;
+    let live = publish(store, app, Request { when: When::Active, ..stored(to_topic("news")) }).await.id;
+    assert_eq!(ack(store, d1, &[live]).await, 0, "what is not stored asks for no confirmation");
+    assert_eq!(waiting(store, app, "d1", NOW).await, [first, second]);
+    assert_eq!(ack(store, d1, &[second]).await, 1);
+    assert_eq!(ack(store, d1, &[first]).await, 0);
+    assert_eq!(waiting(store, app, "d1", NOW).await, []);
+    assert_eq!(ack(store, stranger, &[first, second]).await, 0, "not subscribed");
+    assert_eq!(counts(store, app, first).await, []);
+}
+
+pub(crate) async fn everyone_is_a_topic_of_all(store: &dyn Store) {
+    let (app, other) = (app(store, "shop").await, app(store, "other").await);
+    join(store, other, "d1", "u1", &[]).await;
+    join(store, app, "d1", "u1", &[]).await;
+    let accepted = send_at(store, app, stored(Target::Everyone), NOW).await;
+    assert_eq!((accepted.targets, accepted.kept), (None, 0));
+    assert_eq!(accepted.message.topic.as_ref().map(|place| place.topic.clone()), Some(Topic::everyone()));
+    let late = join(store, app, "d2", "u2", &[]).await;
+    assert_eq!(waiting(store, app, "d1", NOW).await, [accepted.message.id]);
+    assert_eq!(waiting(store, app, "d2", NOW).await, [], "a device hears it from its registration on");
+    assert_eq!(waiting(store, other, "d1", NOW).await, []);
+    let next = publish(store, app, stored(Target::Everyone)).await.id;
+    assert_eq!(ack(store, late, &[next]).await, 1);
+    assert_eq!(waiting(store, app, "d1", NOW).await, [accepted.message.id, next]);
+    assert_eq!(waiting(store, app, "d2", NOW).await, []);
+    assert!(!store.unsubscribe(app, &device("d1"), &Topic::everyone()).await.expect("it stays"));
+    assert_eq!(store.topic(app, &Topic::everyone()).await.expect("read").subscribers, 2);
+}
+
+pub(crate) async fn a_log_is_recovered(store: &dyn Store) {
+    let app = app(store, "shop").await;
+    let first = publish(store, app, stored(to_topic("news"))).await;
+    publish(store, app, Request { when: When::Active, ..stored(to_topic("news")) }).await;
+    let second = publish(store, app, stored(to_topic("news"))).await;
+    let third = publish(store, app, stored(to_topic("news"))).await;
+    let start = Position { offset: 0, ..position(&first) };
+    assert_eq!(since(store, app, start, NOW).await, (vec![first.id, second.id, third.id], true));
+    assert_eq!(since(store, app, position(&first), NOW).await, (vec![second.id, third.id], true));
+    assert_eq!(since(store, app, position(&third), NOW).await, (vec![], true));
+    let page = recover(store, app, "news", Some(position(&first)), false, NOW).await;
+    assert_eq!(page.messages, [second, third.clone()]);
+    assert_eq!((page.heads[0].topic.clone(), page.heads[0].position), (topic("news"), position(&third)));
+    let present = recover(store, app, "news", None, false, NOW).await;
+    assert!(present.messages.is_empty() && present.heads[0].complete);
+    assert_eq!(present.heads[0].position, position(&third));
+}
+
+pub(crate) async fn a_trimmed_log_is_not_complete(store: &dyn Store) {
+    let app = app(store, "shop").await;
+    let d1 = join(store, app, "d1", "u1", &["news"]).await;
+    let mut sent = Vec::new();
+    for _ in 0..TOPIC_LOG_ROWS + 2 {
+        sent.push(publish(store, app, stored(to_topic("news"))).await);
+    }
+    let kept: Vec<_> = sent[2..].iter().map(|message| message.id).collect();
+    assert_eq!(since(store, app, position(&sent[0]), NOW).await, (kept.clone(), false));
+    assert_eq!(since(store, app, position(&sent[1]), NOW).await, (kept.clone(), true), "it missed nothing");
+    assert_eq!(store.topic(app, &topic("news")).await.expect("read").log_rows, TOPIC_LOG_ROWS);
+    let complete = async || {
+        let page = log_in(store, login(app, "d1")).await.page;
+        page.heads.iter().find(|head| head.topic == topic("news")).expect("a head").complete
+    };
+    assert!(!complete().await);
+    assert_eq!(waiting(store, app, "d1", NOW).await, kept);
+    ack(store, d1, &kept[..1]).await;
+    assert!(complete().await);
+}
+
+pub(crate) async fn an_expired_message_is_not_complete(store: &dyn Store) {
+    let app = app(store, "shop").await;
+    let first = publish(store, app, stored(to_topic("news"))).await;
+    let short = publish(store, app, Request { ttl: ttl(10), ..stored(to_topic("news")) }).await;
+    let last = publish(store, app, stored(to_topic("news"))).await;
+    assert_eq!(since(store, app, position(&first), at(9)).await, (vec![short.id, last.id], true));
+    assert_eq!(since(store, app, position(&first), at(10)).await, (vec![last.id], false));
+    store.prune(at(10), 100).await.expect("pruned");
+    assert_eq!(since(store, app, position(&first), at(10)).await, (vec![last.id], false), "pruned or not");
+    assert_eq!(since(store, app, position(&short), at(10)).await, (vec![last.id], true));
+    store.cancel(app, last.id, at(10)).await.expect("cancelled");
+    assert_eq!(since(store, app, position(&short), at(10)).await, (vec![], false));
+}
+
+pub(crate) async fn a_collapsed_log_is_complete(store: &dyn Store) {
+    let app = app(store, "shop").await;
+    let score = || Request { collapse_key: Some("score".into()), ..stored(to_topic("news")) };
+    let first = publish(store, app, stored(to_topic("news"))).await;
+    let old = publish(store, app, score()).await;
+    let plain = publish(store, app, stored(to_topic("news"))).await;
+    let new = publish(store, app, score()).await;
+    let elsewhere = publish(store, app, Request { target: to_topic("sport"), ..score() }).await;
+    assert_eq!(position(&elsewhere).offset, 1);
+    assert_eq!(since(store, app, position(&first), NOW).await, (vec![plain.id, new.id], true));
+    assert_eq!(store.topic(app, &topic("news")).await.expect("read").log_rows, 3);
+    let state = store.notification(app, old.id, NOW).await.expect("read").expect("known").state;
+    assert_eq!(state, noroshi_store::State::Done, "it left the log");
+}
+
+pub(crate) async fn another_epoch_missed_everything(store: &dyn Store) {
+    let app = app(store, "shop").await;
+    let first = publish(store, app, stored(to_topic("news"))).await;
+    let second = publish(store, app, stored(to_topic("news"))).await;
+    let all = vec![first.id, second.id];
+    let Position { epoch, offset } = position(&second);
+    let other = Position { epoch: Epoch(epoch.0 ^ 1), offset };
+    assert_eq!(since(store, app, other, NOW).await, (all.clone(), false));
+    let never_given_out = Position { epoch, offset: offset + 1 };
+    assert_eq!(since(store, app, never_given_out, NOW).await, (all, false));
+}
+
+pub(crate) async fn a_topic_nobody_used(store: &dyn Store) {
+    let app = app(store, "shop").await;
+    let zero = Position { epoch: Epoch(0), offset: 0 };
+    for asked in [None, Some(zero)] {
+        let head = &recover(store, app, "news", asked, true, NOW).await.heads[0];
+        assert_eq!((head.position, head.complete), (zero, true));
+    }
+    let lost = Position { epoch: Epoch(7), offset: 3 };
+    assert!(
+        !recover(store, app, "news", Some(lost), true, NOW).await.heads[0].complete,
+        "its log is no more"
+    );
+    let unused =
+        TopicState { topic: topic("news"), subscribers: 0, position: None, log_rows: 0, retained: false };
+    assert_eq!(store.topic(app, &topic("news")).await.expect("read"), unused);
+    // Whoever heard that it was unused gets everything since.
+    let first = publish(store, app, stored(to_topic("news"))).await;
+    assert_eq!(since(store, app, zero, NOW).await, (vec![first.id], true));
+    // A subscription makes a topic known before anything is published.
+    join(store, app, "d1", "u1", &["calm"]).await;
+    let head = recover(store, app, "calm", None, false, NOW).await.heads.remove(0);
+    assert!(head.position.epoch != Epoch(0) && head.position.offset == 0 && head.complete);
+    let state = store.topic(app, &topic("calm")).await.expect("read");
+    assert_eq!((state.subscribers, state.position), (1, None));
+}
+
+async fn retained(store: &dyn Store, app: AppId, now: Timestamp) -> Option<NotificationId> {
+    store.retained(app, &topic("news"), now).await.expect("read").map(|message| message.id)
+}
+
+pub(crate) async fn retained_is_replaced_and_deleted(store: &dyn Store) {
+    let app = app(store, "shop").await;
+    let d1 = join(store, app, "d1", "u1", &["news"]).await;
+    let keep = |when| Request { retain: true, when, ..stored(to_topic("news")) };
+    assert_eq!(retained(store, app, NOW).await, None);
+    let first = publish(store, app, keep(When::Active)).await;
+    assert_eq!(retained(store, app, NOW).await, Some(first.id), "whatever `when` is");
+    publish(store, app, stored(to_topic("news"))).await;
+    assert_eq!(retained(store, app, NOW).await, Some(first.id));
+    let page = recover(store, app, "news", None, true, NOW).await;
+    assert_eq!((page.retained, page.messages), (vec![first], vec![]));
+
+    let second = publish(store, app, keep(When::Stored)).await;
+    assert_eq!(
+        store.retained(app, &topic("news"), NOW).await.expect("read"),
+        Some(second.clone()),
+        "replaced"
+    );
+    let page = log_in(store, login(app, "d1")).await.page;
+    assert!(ids(&page.messages).contains(&second.id) && page.retained.is_empty(), "told once");
+    ack(store, d1, &[second.id]).await;
+    for _ in 0..2 {
+        let page = log_in(store, login(app, "d1")).await.page;
+        assert_eq!((ids(&page.retained), page.messages.len()), (vec![second.id], 0), "at each log-in");
+    }
+    assert!(store.topic(app, &topic("news")).await.expect("read").retained);
+    assert!(store.delete_retained(app, &topic("news")).await.expect("deleted"));
+    assert!(!store.delete_retained(app, &topic("news")).await.expect("again"));
+    assert!(!store.delete_retained(app, &topic("never")).await.expect("nothing there"));
+    assert_eq!(retained(store, app, NOW).await, None);
+    assert_eq!(log_in(store, login(app, "d1")).await.page.retained.len(), 0);
+}
+
+pub(crate) async fn retained_ends_with_its_ttl(store: &dyn Store) {
+    let app = app(store, "shop").await;
+    join(store, app, "d1", "u1", &["news"]).await;
+    let message = publish(
+        store,
+        app,
+        Request { retain: true, when: When::Active, ttl: ttl(10), ..stored(to_topic("news")) },
+    )
+    .await;
+    assert_eq!(retained(store, app, at(9)).await, Some(message.id));
+    assert_eq!(retained(store, app, at(10)).await, None);
+    let page = log_in(store, noroshi_store::Login { now: at(10), ..login(app, "d1") }).await.page;
+    assert!(page.retained.is_empty());
+    store.prune(at(10), 100).await.expect("pruned");
+    assert!(!store.topic(app, &topic("news")).await.expect("read").retained);
+}
+
+pub(crate) async fn topics_are_listed(store: &dyn Store) {
+    let (app, other) = (app(store, "shop").await, app(store, "other").await);
+    join(store, app, "d1", "u1", &["b", "c"]).await;
+    join(store, app, "d2", "u2", &["b"]).await;
+    join(store, other, "d1", "u1", &["foreign"]).await;
+    let message = publish(store, app, Request { retain: true, ..stored(to_topic("a")) }).await;
+    send(store, app, stored(Target::Everyone)).await;
+    let list = async |after: Option<&str>, limit| {
+        let after = after.map(topic);
+        let states = store.topics(app, after.as_ref(), limit).await.expect("read");
+        states.into_iter().map(|state| (state.topic.to_string(), state.subscribers)).collect::<Vec<_>>()
+    };
+    let of = |name: &str, subscribers| (name.to_owned(), subscribers);
+    assert_eq!(list(None, 10).await, [of("a", 0), of("b", 2), of("c", 1)], "sorted, without $everyone");
+    assert_eq!(list(None, 2).await, [of("a", 0), of("b", 2)]);
+    assert_eq!(list(Some("b"), 2).await, [of("c", 1)]);
+    let first = store.topics(app, None, 1).await.expect("read").remove(0);
+    let position = Some(position(&message));
+    assert_eq!(
+        first,
+        TopicState { topic: topic("a"), subscribers: 0, position, log_rows: 1, retained: true }
+    );
+}

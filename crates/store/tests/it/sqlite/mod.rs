@@ -1,0 +1,39 @@
+//! SQLite: the conformance suite, and what holds for it alone.
+
+mod opening;
+mod trouble;
+mod writing;
+
+use std::path::Path;
+use std::time::Duration;
+
+use noroshi_store::{OpenError, Options, Sqlite};
+use prometheus_client::registry::Registry;
+use tempfile::TempDir;
+
+use crate::conformance::{INBOX_ROWS, TOPIC_LOG_ROWS, upkeep::RETENTION_SECONDS};
+
+fn options() -> Options {
+    Options {
+        inbox_rows: INBOX_ROWS,
+        topic_log_rows: TOPIC_LOG_ROWS,
+        trace_retention: Duration::from_secs(RETENTION_SECONDS),
+        reader_threads: 2,
+        ..Options::default()
+    }
+}
+
+fn open(folder: &Path, options: Options) -> Result<Sqlite, OpenError> {
+    Sqlite::open(folder, options, &mut Registry::default())
+}
+
+/// A store in a folder of its own.
+fn fresh(options: Options) -> (TempDir, Sqlite) {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let store = open(folder.path(), options).expect("a fresh store opens");
+    (folder, store)
+}
+
+mod conformance {
+    crate::conformance::conformance_tests!(crate::sqlite::fresh(crate::sqlite::options()));
+}

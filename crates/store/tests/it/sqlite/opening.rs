@@ -1,0 +1,138 @@
+//! What an operator meets at the start.
+
+use std::os::unix::fs::PermissionsExt;
+
+use noroshi_store::{Accept, Apps, Maintenance, Notifications, OpenError, Store};
+use noroshi_types::Timestamp;
+use rusqlite::Connection;
+
+use super::{fresh, open, options};
+use crate::conformance::world::*;
+
+#[tokio::test]
+async fn what_was_written_is_there_after_a_restart() {
+    let (folder, store) = fresh(options());
+    let app = app(&store, "shop").await;
+    let num = join(&store, app, "d1", "u1", &["news"]).await;
+    let direct = send(&store, app, stored(users(&["u1"]))).await;
+    let on_topic = send(&store, app, stored(to_topic("news"))).await;
+    let secret = store.secret("tokens", vec![1; 32]).await.expect("drawn");
+    store.close().await;
+    drop(store);
+
+    let store = open(folder.path(), options()).expect("it opens again");
+    assert_eq!(store.apps().await.expect("read")[0].id, app);
+    assert_eq!(store.secret("tokens", vec![2; 32]).await.expect("known"), secret);
+    let logged = log_in(&store, login(app, "d1")).await;
+    assert_eq!((logged.num, ids(&logged.page.messages)), (num, vec![direct, on_topic]));
+    assert_eq!(ack(&store, num, &[direct, on_topic]).await, 2, "ids mean the same");
+}
+
+#[tokio::test]
+async fn ids_go_on_after_a_restart_also_when_the_clock_went_back() {
+    let (folder, store) = fresh(options());
+    let app = app(&store, "shop").await;
+    join(&store, app, "d1", "u1", &[]).await;
+    let last = send_at(&store, app, stored(users(&["u1"])), at(1_000_000)).await.message.id;
+    // Also when the row that tells of the last one is gone.
+    store.prune(at(30_000_000), 10).await.expect("pruned");
+    assert!(store.notification(app, last, NOW).await.expect("read").is_none());
+    drop(store);
+    let store = open(folder.path(), options()).expect("dropping it released the folder");
+    let next = send_at(&store, app, stored(users(&["u1"])), Timestamp(1)).await.message.id;
+    assert!(next > last, "{next} after {last}");
+}
+
+#[tokio::test]
+async fn what_was_queued_is_done_before_it_closes() {
+    let (folder, store) = fresh(options());
+    let app = app(&store, "shop").await;
+    join(&store, app, "d1", "u1", &["news"]).await;
+    let request = Accept { app, request: stored(to_topic("news")).into(), now: NOW, idempotency: None };
+    for _ in 0..200 {
+        store.accept(request.clone(), Box::new(|result| drop(result.expect("accepted"))));
+    }
+    drop(store);
+    let store = open(folder.path(), options()).expect("it opens again");
+    let state = noroshi_store::Topics::topic(&store, app, &topic("news")).await.expect("read");
+    assert_eq!(state.position.expect("published").offset, 200);
+}
+
+#[test]
+fn the_folder_is_made_for_its_owner_alone() {
+    let parent = tempfile::tempdir().expect("a temporary folder");
+    let folder = parent.path().join("a/b");
+    let store = open(&folder, options()).expect("made");
+    let mode = std::fs::metadata(&folder).expect("it exists").permissions().mode();
+    assert_eq!(mode & 0o777, 0o700);
+    drop(store);
+    let left: Vec<_> = std::fs::read_dir(&folder)
+        .expect("readable")
+        .map(|entry| entry.expect("readable").file_name())
+        .collect();
+    assert!(!left.iter().any(|name| name.to_string_lossy().ends_with("-wal")), "{left:?}");
+}
+
+/// One line that names the path.
+fn check_line(error: &OpenError, path: &std::path::Path) {
+    let line = error.to_string();
+    assert!(line.contains(&path.display().to_string()) && !line.contains('\n'), "{line}");
+}
+
+#[test]
+fn a_folder_in_use_is_refused() {
+    let (folder, store) = fresh(options());
+    let error = open(folder.path(), options()).err().expect("refused");
+    assert!(matches!(error, OpenError::Locked { .. }), "{error}");
+    check_line(&error, folder.path());
+    drop(store);
+    open(folder.path(), options()).expect("free again");
+}
+
+#[test]
+fn a_folder_that_cannot_be_written_is_refused() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    // A file where the folder should be stops the superuser too.
+    let file = folder.path().join("file");
+    std::fs::write(&file, "x").expect("written");
+    for path in [file.clone(), file.join("data")] {
+        let error = open(&path, options()).err().expect("refused");
+        assert!(matches!(error, OpenError::Unwritable { .. }), "{error}");
+        check_line(&error, &path);
+    }
+}
+
+#[test]
+fn a_newer_database_is_refused_and_left_alone() {
+    let (folder, store) = fresh(options());
+    drop(store);
+    let file = folder.path().join("noroshi.db");
+    let set = |version: u32| {
+        let db = Connection::open(&file).expect("opens");
+        db.execute_batch(&format!("PRAGMA user_version = {version}")).expect("set");
+    };
+    set(99);
+    let error = open(folder.path(), options()).err().expect("refused");
+    assert!(matches!(error, OpenError::Newer { found: 99, known: 1, .. }), "{error}");
+    check_line(&error, &file);
+    set(1);
+    open(folder.path(), options()).expect("nothing was changed");
+}
+
+#[test]
+fn a_damaged_database_is_refused() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let file = folder.path().join("noroshi.db");
+    std::fs::write(&file, "this is not a database, ".repeat(400)).expect("written");
+    let error = open(folder.path(), options()).err().expect("refused");
+    assert!(matches!(error, OpenError::Corrupt { .. }), "{error}");
+    check_line(&error, &file);
+}
+
+/// The trait object is what the rest of a node holds.
+#[tokio::test]
+async fn it_is_a_store() {
+    let (_folder, store) = fresh(options());
+    let store: std::sync::Arc<dyn Store> = std::sync::Arc::new(store);
+    store.check().await.expect("it works");
+}

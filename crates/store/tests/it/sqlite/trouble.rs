@@ -1,0 +1,142 @@
+//! A full disk, a full queue, and answers that misbehave.
+
+use std::sync::mpsc;
+use std::time::Duration;
+
+use noroshi_store::{Accept, Apps, Error, Maintenance, Notifications, Options};
+use noroshi_types::{AppId, JsonText, NotificationId, Outcome, Request};
+
+use super::{fresh, open, options};
+use crate::conformance::world::*;
+
+/// A request that fills the disk quickly.
+fn large() -> Request {
+    Request {
+        data: Some(JsonText::from_valid(format!("\"{}\"", "x".repeat(4_000)))),
+        ..stored(users(&["u1"]))
+    }
+}
+
+fn request(app: AppId, request: Request) -> Accept {
+    Accept { app, request: request.into(), now: NOW, idempotency: None }
+}
+
+#[tokio::test]
+async fn a_full_disk_refuses_and_loses_nothing() {
+    let limited = Options { database_bytes_max: Some(1 << 20), inbox_rows: 10_000, ..options() };
+    let (folder, store) = fresh(limited.clone());
+    let (app, filler) = (app(&store, "shop").await, app(&store, "filler").await);
+    let d1 = join(&store, app, "d1", "u1", &[]).await;
+    join(&store, filler, "d1", "u1", &[]).await;
+    let mut accepted: Vec<NotificationId> = Vec::new();
+    for _ in 0..20 {
+        accepted.push(send(&store, app, large()).await);
+    }
+    let error = loop {
+        match accept(&store, request(filler, large())).await {
+            Ok(_) => {}
+            Err(error) => break error,
+        }
+    };
+    assert!(matches!(error, Error::Full), "{error}");
+    // Reads go on, and what was accepted is all there.
+    assert_eq!(waiting(&store, app, "d1", NOW).await, accepted);
+    assert!(matches!(accept(&store, request(filler, large())).await, Err(Error::Full)), "still full");
+    // Space comes back: what is removed makes room.
+    assert_eq!(ack(&store, d1, &accepted[..1]).await, 1, "a confirmation needs no new space");
+    store.delete_app(filler).await.expect("deleted");
+    accepted.push(send(&store, app, large()).await);
+    assert_eq!(waiting(&store, app, "d1", NOW).await, accepted[1..]);
+    // And a larger disk after a restart.
+    store.close().await;
+    drop(store);
+    let store = open(folder.path(), Options { database_bytes_max: None, ..limited }).expect("it opens");
+    for _ in 0..500 {
+        send(&store, app, large()).await;
+    }
+    assert_eq!(waiting(&store, app, "d1", NOW).await[..10], accepted[1..11]);
+}
+
+/// Keeps the writer's thread busy until the sender is dropped.
+fn block_writer(store: &impl Notifications, app: AppId) -> mpsc::SyncSender<()> {
+    let (release, released) = mpsc::sync_channel::<()>(0);
+    let (entered, inside) = mpsc::sync_channel(1);
+    store.accept(
+        request(app, stored(users(&["u1"]))),
+        Box::new(move |_| {
+            entered.send(()).expect("the test waits for it");
+            assert!(released.recv().is_err(), "released by dropping the sender");
+        }),
+    );
+    inside.recv_timeout(Duration::from_secs(60)).expect("the answer comes");
+    release
+}
+
+#[tokio::test]
+async fn a_full_queue_refuses_at_once_and_drops_what_is_behind_first() {
+    let (_folder, store) = fresh(Options { write_queue: 8, ..options() });
+    let app = app(&store, "shop").await;
+    let d1 = join(&store, app, "d1", "u1", &[]).await;
+    let id = send(&store, app, stored(users(&["u1"]))).await;
+    let release = block_writer(&store, app);
+    let (answer, answers) = mpsc::sync_channel(64);
+    let submit = |count: usize| {
+        for _ in 0..count {
+            let answer = answer.clone();
+            store.accept(
+                request(app, stored(users(&["u1"]))),
+                Box::new(move |result| answer.send(result).expect("room")),
+            );
+        }
+    };
+    submit(4);
+    let part =
+        noroshi_store::OutcomePart { id, outcome: Outcome::Written, at: NOW, devices: vec![d1], count: 1 };
+    for _ in 0..10 {
+        store.record(vec![part.clone()]);
+    }
+    submit(10);
+    let refused: Vec<_> = answers.try_iter().collect();
+    assert_eq!(refused.len(), 6, "the half-full queue took no records, and 8 fit");
+    assert!(refused.iter().all(|result| matches!(result, Err(Error::Overloaded))));
+    drop(release);
+    for _ in 0..8 {
+        let result = answers.recv_timeout(Duration::from_secs(60)).expect("answered");
+        assert!(result.is_ok(), "{result:?}");
+    }
+    assert_eq!(counts(&store, app, id).await, [(Outcome::Kept, 1), (Outcome::Evicted, 1)]);
+    store.record(vec![part]);
+    store.check().await.expect("written behind");
+    assert!(counts(&store, app, id).await.contains(&(Outcome::Written, 1)), "with room they are recorded");
+}
+
+#[tokio::test]
+async fn a_queue_is_also_bounded_in_rows() {
+    let (_folder, store) = fresh(Options { write_queue_rows: 10, ..options() });
+    let app = app(&store, "shop").await;
+    let release = block_writer(&store, app);
+    let (answer, answers) = mpsc::sync_channel(64);
+    let many: Vec<String> = (0..20).map(|i| format!("u{i}")).collect();
+    let many: Vec<&str> = many.iter().map(String::as_str).collect();
+    for _ in 0..3 {
+        let answer = answer.clone();
+        store.accept(
+            request(app, stored(users(&many))),
+            Box::new(move |result| answer.send(result).expect("room")),
+        );
+    }
+    assert_eq!(answers.try_iter().filter(|result| matches!(result, Err(Error::Overloaded))).count(), 2);
+    drop(release);
+    assert!(answers.recv_timeout(Duration::from_secs(60)).expect("answered").is_ok());
+}
+
+#[tokio::test]
+async fn an_answer_that_panics_does_not_stop_the_writer() {
+    let (_folder, store) = fresh(options());
+    let app = app(&store, "shop").await;
+    join(&store, app, "d1", "u1", &[]).await;
+    store.accept(request(app, stored(users(&["u1"]))), Box::new(|_| panic!("as this test wants it")));
+    let second = send(&store, app, stored(users(&["u1"]))).await;
+    let waiting = waiting(&store, app, "d1", NOW).await;
+    assert_eq!((waiting.len(), waiting.last()), (2, Some(&second)), "both were committed");
+}

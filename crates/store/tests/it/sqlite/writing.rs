@@ -1,0 +1,56 @@
+//! The writer: groups of operations and what it tells of them.
+
+use std::time::Duration;
+
+use noroshi_store::{Accept, Idempotency, Notifications, Sqlite};
+use prometheus_client::encoding::text::encode;
+use prometheus_client::registry::Registry;
+use std::sync::mpsc;
+
+use super::options;
+use crate::conformance::world::*;
+
+#[tokio::test]
+async fn an_operation_that_fails_undoes_itself_alone() {
+    let mut registry = Registry::default();
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let store = Sqlite::open(folder.path(), options(), &mut registry).expect("opens");
+    let app = app(&store, "shop").await;
+    join(&store, app, "d1", "u1", &[]).await;
+    // The first answer holds the writer until all the others are queued: they share one commit.
+    let (release, released) = mpsc::sync_channel::<()>(0);
+    let (answer, answers) = mpsc::sync_channel(64);
+    let request = |body: u8| Accept {
+        app,
+        request: stored(users(&["u1"])).into(),
+        now: NOW,
+        idempotency: Some(Idempotency { key: "k".into(), body_hash: [body; 32] }),
+    };
+    store.accept(request(1), Box::new(move |_| assert!(released.recv().is_err())));
+    for body in [1, 2, 1, 3] {
+        let answer = answer.clone();
+        store.accept(request(body), Box::new(move |result| answer.send(result).expect("room")));
+    }
+    drop(release);
+    let replayed: Vec<_> = (0..4)
+        .map(|_| answers.recv_timeout(Duration::from_secs(60)).expect("answered"))
+        .map(|result| result.ok().map(|accepted| accepted.replayed))
+        .collect();
+    assert_eq!(replayed, [Some(true), None, Some(true), None], "in order, each on its own");
+    assert_eq!(waiting(&store, app, "d1", NOW).await.len(), 1);
+
+    drop(store);
+    let mut text = String::new();
+    encode(&mut text, &registry).expect("encodes");
+    let value = |name: &str| -> f64 {
+        let line =
+            text.lines().find(|line| line.starts_with(name)).unwrap_or_else(|| panic!("{name} in\n{text}"));
+        line.rsplit(' ').next().and_then(|number| number.parse().ok()).expect("a number")
+    };
+    assert_eq!(value("noroshi_store_queue_operations "), 0.0);
+    assert_eq!(value("noroshi_store_commit_operations_sum "), 7.0, "1 app, 1 device, 5 requests");
+    assert!(value("noroshi_store_commits_total ") < 7.0, "some shared a commit");
+    assert!(value("noroshi_store_read_seconds_count ") >= 1.0);
+    assert_eq!(value("noroshi_store_dropped_behind_total "), 0.0);
+    assert_eq!(value("noroshi_store_refused_total "), 0.0);
+}
