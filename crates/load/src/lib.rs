@@ -1,1 +1,55 @@
-//! The load generator behind noroshi bench
+//! The load generator behind `noroshi bench`: it connects devices with real WebSockets, publishes through
+//! the HTTP API, and says what the server delivered, how late, and at what cost in CPU and memory. It is
+//! as cheap as it can be itself, since on one machine it competes with what it measures.
+//!
+//! ```text
+//!   Args ── scenario ── Server (its own, or a running one)
+//!              │  └──── report (figures with units, medians; table or JSON)
+//!            Crew ──commands──► worker ── Engine: one epoll loop ──┬─ Device   WebSockets
+//!              ◄───reports───                                      └─ Sender   HTTP requests
+//! ```
+//!
+//! Reading order: [`args`], `scenario` and one scenario, `crew`, `worker` with its tasks, `engine`, then
+//! `device` and `sender`. Messages carry the time they were due ([`clock`]); workers share nothing and
+//! get their part of the whole ([`partition`]).
+
+mod args;
+mod clock;
+mod crew;
+mod device;
+mod engine;
+mod error;
+mod host;
+mod http;
+mod jwt;
+mod partition;
+mod payload;
+mod process;
+mod report;
+mod scenario;
+mod seen;
+mod sender;
+mod server;
+mod stats;
+mod worker;
+
+#[cfg(test)]
+mod tests;
+
+pub use args::Args;
+pub use error::Error;
+
+use args::Scenario;
+
+/// Measures as asked and prints the result on standard output.
+pub fn run(args: Args) -> Result<(), Error> {
+    let (report, json) = match &args.scenario {
+        Scenario::Direct(direct) => (scenario::direct::run(direct)?, direct.common.json),
+        Scenario::Broadcast(broadcast) => (scenario::broadcast::run(broadcast)?, broadcast.common.json),
+        Scenario::Stored(stored) => (scenario::stored::run(stored)?, stored.common.json),
+        Scenario::Connect(connect) => (scenario::connect::run(connect)?, connect.common.json),
+        Scenario::Idle(idle) => (scenario::idle::run(idle)?, idle.common.json),
+    };
+    println!("{}", if json { report.json() } else { report.table() });
+    Ok(())
+}

@@ -1,0 +1,298 @@
+//! The command line of `noroshi bench`, and the checks that need no server. What is not given is chosen
+//! so that the plain command measures what the documentation states.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Subcommand;
+
+use crate::Error;
+use crate::payload::{DATA_BYTES_MIN, When};
+
+/// Measures a node: starts one of its own on a temporary folder, or drives the one given by --server.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    #[command(subcommand)]
+    pub(crate) scenario: Scenario,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Scenario {
+    /// Requests to many users, a share of them connected: deliveries/s, latency, CPU per delivery
+    Direct(Direct),
+    /// Topic messages to all devices: time to reach all, CPU per delivery
+    Broadcast(Broadcast),
+    /// Accepting stored notifications for devices that are away: inbox rows/s
+    Stored(Stored),
+    /// Log-ins per second, and what one costs
+    Connect(Connect),
+    /// Memory per idle connection, and CPU while nothing happens
+    Idle(Idle),
+}
+
+/// Options of every scenario.
+#[derive(Debug, Clone, clap::Args)]
+pub(crate) struct Common {
+    /// The server to drive; without it one is started and stopped again
+    #[arg(long, value_name = "URL", requires_all = ["key", "jwt_secret"])]
+    pub(crate) server: Option<String>,
+    /// Its admin address, asked whether it is ready
+    #[arg(long, value_name = "URL", requires = "server")]
+    pub(crate) admin: Option<String>,
+    /// Its API key
+    #[arg(long, env = "NOROSHI_DEV_KEY", hide_env_values = true)]
+    pub(crate) key: Option<String>,
+    /// The app's HS256 secret, to sign the devices' tokens with
+    #[arg(long, env = "NOROSHI_DEV_JWT_SECRET", hide_env_values = true)]
+    pub(crate) jwt_secret: Option<String>,
+    /// Its process on this machine: without it there are no figures of CPU and memory
+    #[arg(long, requires = "server")]
+    pub(crate) pid: Option<u32>,
+    /// The app the tokens are for
+    #[arg(long, default_value = "dev")]
+    pub(crate) app: String,
+    /// Where the data folder of a server that is started here is made [default: the system's temporary folder]
+    #[arg(long, value_name = "DIR", conflicts_with = "server")]
+    pub(crate) data: Option<PathBuf>,
+    /// What the names of devices, users and topics begin with
+    #[arg(long, default_value = "bench")]
+    pub(crate) name: String,
+    /// How often to measure; medians are shown
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
+    pub(crate) repeat: u32,
+    /// Rest before each measurement
+    #[arg(long, default_value = "1s", value_parser = duration)]
+    pub(crate) settle: Duration,
+    /// Threads of the client
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64))]
+    pub(crate) client_threads: u16,
+    /// Log-ins on their way at a time
+    #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub(crate) handshakes: u32,
+    /// Print the result as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// How requests are made.
+#[derive(Debug, Clone, clap::Args)]
+pub(crate) struct Pacing {
+    /// Requests per second, due at fixed moments whatever the server does; without it as many as it takes
+    #[arg(long)]
+    pub(crate) rate: Option<f64>,
+    /// Time before each measurement that is not counted
+    #[arg(long, default_value = "2s", value_parser = duration)]
+    pub(crate) warm_up: Duration,
+    /// Time measured
+    #[arg(long, default_value = "10s", value_parser = duration)]
+    pub(crate) duration: Duration,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Direct {
+    /// Devices that are connected, each of a user of its own
+    #[arg(long, default_value_t = 10_000)]
+    pub(crate) connections: usize,
+    /// Users named by a request
+    #[arg(long, default_value_t = 300)]
+    pub(crate) targets: usize,
+    /// Share of them that is connected, 0 to 1
+    #[arg(long, default_value_t = 0.5)]
+    pub(crate) connected_share: f64,
+    /// Bytes of `data`
+    #[arg(long, default_value_t = 200)]
+    pub(crate) payload: usize,
+    /// Stored messages are acked by the devices, and kept for those that are away
+    #[arg(long, value_enum, default_value = "connected")]
+    pub(crate) when: When,
+    /// Requests in flight at most
+    #[arg(long, default_value_t = 16)]
+    pub(crate) in_flight: usize,
+    #[command(flatten)]
+    pub(crate) pacing: Pacing,
+    #[command(flatten)]
+    pub(crate) common: Common,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Broadcast {
+    /// Devices that are connected and subscribed
+    #[arg(long, default_value_t = 10_000)]
+    pub(crate) connections: usize,
+    /// Messages published at once, with one request
+    #[arg(long, default_value_t = 1)]
+    pub(crate) messages: u32,
+    /// How often that is done in each measurement, each time after all have arrived
+    #[arg(long, default_value_t = 20)]
+    pub(crate) rounds: u32,
+    /// Bytes of `data`
+    #[arg(long, default_value_t = 200)]
+    pub(crate) payload: usize,
+    /// Stored messages are kept in the topic's log
+    #[arg(long, value_enum, default_value = "connected")]
+    pub(crate) when: When,
+    #[command(flatten)]
+    pub(crate) common: Common,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Stored {
+    /// Devices that are away, each of a user of its own
+    #[arg(long, default_value_t = 10_000)]
+    pub(crate) devices: usize,
+    /// Users named by a request
+    #[arg(long, default_value_t = 100)]
+    pub(crate) targets: usize,
+    /// Bytes of `data`
+    #[arg(long, default_value_t = 200)]
+    pub(crate) payload: usize,
+    /// Requests in flight at most
+    #[arg(long, default_value_t = 64)]
+    pub(crate) in_flight: usize,
+    #[command(flatten)]
+    pub(crate) pacing: Pacing,
+    #[command(flatten)]
+    pub(crate) common: Common,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Connect {
+    /// Devices that log in
+    #[arg(long, default_value_t = 10_000)]
+    pub(crate) connections: usize,
+    #[command(flatten)]
+    pub(crate) common: Common,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Idle {
+    /// Connections at which memory is read; the slope over them is the memory of one
+    #[arg(long, value_delimiter = ',', default_value = "1000,4000,7000,10000")]
+    pub(crate) counts: Vec<usize>,
+    /// Time over which CPU is measured with all connections idle
+    #[arg(long, default_value = "20s", value_parser = duration)]
+    pub(crate) duration: Duration,
+    #[command(flatten)]
+    pub(crate) common: Common,
+}
+
+/// Largest number of users in one request that the API takes.
+const TARGETS_MAX: usize = 10_000;
+/// More provider connections help nobody.
+const IN_FLIGHT_MAX: usize = 1_024;
+const NAME_BYTES_MAX: usize = 40;
+
+impl Common {
+    pub(crate) fn check(&self) -> Result<(), Error> {
+        let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+        if self.name.is_empty() || self.name.len() > NAME_BYTES_MAX || !self.name.bytes().all(plain) {
+            return Err(usage(format!("--name is 1 to {NAME_BYTES_MAX} of a-z, 0-9 and '-'")));
+        }
+        Ok(())
+    }
+}
+
+impl Pacing {
+    pub(crate) fn check(&self) -> Result<(), Error> {
+        match self.rate {
+            Some(rate) if !(rate.is_finite() && (0.001..=1e6).contains(&rate)) => {
+                Err(usage("--rate is a number of requests per second from 0.001 to 1000000"))
+            }
+            _ if self.duration.is_zero() => Err(usage("--duration must not be zero")),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// The options that several scenarios share, each with its bounds.
+pub(crate) fn check_counts(
+    devices: usize,
+    targets: usize,
+    payload: usize,
+    in_flight: usize,
+) -> Result<(), Error> {
+    check(devices > 0, "at least one device is needed")?;
+    check((1..=TARGETS_MAX).contains(&targets), "--targets is 1 to 10000: what one request may name")?;
+    check(payload >= DATA_BYTES_MIN, "--payload is at least 36 bytes: it carries the time it was sent")?;
+    check(payload <= 1 << 20, "--payload is at most 1048576 bytes")?;
+    check((1..=IN_FLIGHT_MAX).contains(&in_flight), "--in-flight is 1 to 1024")
+}
+
+pub(crate) fn check(holds: bool, rule: &'static str) -> Result<(), Error> {
+    if holds { Ok(()) } else { Err(usage(rule)) }
+}
+
+fn usage(rule: impl Into<String>) -> Error {
+    Error::Usage(rule.into())
+}
+
+/// `10s`, `500ms`, `2m` or plain seconds.
+fn duration(text: &str) -> Result<Duration, String> {
+    let rule = || format!("{text:?} is no duration: write 10s, 500ms or 2m");
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let number: u64 = digits.parse().map_err(|_| rule())?;
+    let ms_per_unit = match &text[digits.len()..] {
+        "ms" => 1,
+        "" | "s" => 1_000,
+        "m" => 60_000,
+        _ => return Err(rule()),
+    };
+    let ms = number.checked_mul(ms_per_unit).filter(|ms| *ms <= 86_400_000).ok_or("a day is the longest")?;
+    Ok(Duration::from_millis(ms))
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Debug, Parser)]
+    struct Cli {
+        #[command(flatten)]
+        args: Args,
+    }
+
+    fn parse(line: &str) -> Result<Scenario, clap::Error> {
+        let words = std::iter::once("bench").chain(line.split_whitespace());
+        Cli::try_parse_from(words).map(|cli| cli.args.scenario)
+    }
+
+    #[test]
+    fn durations_carry_their_unit() {
+        for (text, ms) in [("10s", 10_000), ("500ms", 500), ("2m", 120_000), ("3", 3_000)] {
+            assert_eq!(duration(text), Ok(Duration::from_millis(ms)), "{text}");
+        }
+        for text in ["", "s", "1.5s", "10 s", "5h", "-1s", "99999999999999999999s", "2000m"] {
+            assert!(duration(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_server_needs_its_key_and_secret() {
+        assert!(parse("direct --server http://h:1 --key k --jwt-secret s").is_ok());
+        assert!(parse("direct --server http://h:1 --key k").is_err());
+        assert!(parse("direct --pid 1").is_err());
+        assert!(parse("direct --repeat 0").is_err());
+    }
+
+    #[test]
+    fn counts_come_as_a_list() {
+        let Ok(Scenario::Idle(idle)) = parse("idle --counts 10,20") else { panic!("idle") };
+        assert_eq!(idle.counts, [10, 20]);
+    }
+
+    #[test]
+    fn bad_values_name_the_option() {
+        for (error, option) in [
+            (check_counts(1, 0, 200, 1), "--targets"),
+            (check_counts(1, 1, 5, 1), "--payload"),
+            (check_counts(1, 1, 200, 0), "--in-flight"),
+        ] {
+            assert!(error.unwrap_err().to_string().contains(option));
+        }
+        let Ok(Scenario::Direct(direct)) = parse("direct --name A --rate 0") else { panic!("direct") };
+        assert!(direct.common.check().is_err());
+        assert!(direct.pacing.check().is_err());
+    }
+}

@@ -1,0 +1,237 @@
+//! The workers of a measurement, told what to do and asked what came of it. Every worker gets its share;
+//! reports are merged here, so scenarios see one client however many threads it has.
+
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use mio::Waker;
+
+use crate::engine::Setup;
+use crate::partition::Partition;
+use crate::stats::Latency;
+use crate::worker::{
+    self, Command, Connected, Pace, Plan, Published, Reasons, Received, Report, add_reasons, show_reasons,
+};
+use crate::{Error, clock};
+
+/// A worker that is this late is taken for dead: every task has a deadline of its own before it.
+const REPORT_TIMEOUT: Duration = Duration::from_secs(3_600);
+
+struct Member {
+    commands: SyncSender<Command>,
+    reports: Receiver<Result<Report, Error>>,
+    waker: Waker,
+    /// None once it was joined.
+    thread: Option<JoinHandle<()>>,
+}
+
+pub(crate) struct Crew {
+    members: Vec<Member>,
+}
+
+impl Crew {
+    pub(crate) fn start(threads: usize, setup: &Arc<Setup>) -> Result<Self, Error> {
+        let members = (0..threads).map(|index| Member::start(Partition { index, count: threads }, setup));
+        Ok(Self { members: members.collect::<Result<_, _>>()? })
+    }
+
+    fn partitions(&self) -> impl Iterator<Item = Partition> + use<> {
+        let count = self.members.len();
+        (0..count).map(move |index| Partition { index, count })
+    }
+
+    fn tell(&mut self, command: impl Fn(Partition) -> Command) -> Result<(), Error> {
+        for (partition, member) in self.partitions().zip(&self.members) {
+            let gone = |_| Error::Worker("it no longer takes commands".to_owned());
+            member.commands.send(command(partition)).map_err(gone)?;
+            member.waker.wake().map_err(Error::system("eventfd"))?;
+        }
+        Ok(())
+    }
+
+    fn reports(&mut self) -> Result<Vec<Report>, Error> {
+        self.members.iter().map(|member| member.report()).collect()
+    }
+
+    /// Brings up devices until there are `devices` in all; an error if that fails.
+    pub(crate) fn connect(
+        &mut self,
+        devices: usize,
+        handshakes_max: usize,
+        timeout: Duration,
+    ) -> Result<Connected, Error> {
+        let deadline_ns = clock::now_ns() + clock::ns(timeout);
+        self.tell(|partition| Command::Connect {
+            devices: partition.share(devices),
+            handshakes_max: partition.share(handshakes_max).max(1),
+            deadline_ns,
+        })?;
+        let mut whole = Connected {
+            devices: 0,
+            first_open_ns: u64::MAX,
+            last_log_in_ns: 0,
+            log_in: Latency::new(),
+            failed: Reasons::new(),
+            fatal: None,
+        };
+        for report in self.reports()? {
+            let Report::Connected(part) = report else { return Err(out_of_order()) };
+            whole.devices += part.devices;
+            whole.first_open_ns = whole.first_open_ns.min(part.first_open_ns);
+            whole.last_log_in_ns = whole.last_log_in_ns.max(part.last_log_in_ns);
+            whole.log_in.merge(&part.log_in);
+            add_reasons(&mut whole.failed, part.failed);
+            whole.fatal = whole.fatal.or(part.fatal);
+        }
+        if whole.devices < devices {
+            return Err(not_connected(devices, &whole));
+        }
+        Ok(whole)
+    }
+
+    /// Begins to publish; the plan is the whole of it.
+    pub(crate) fn publish(&mut self, plan: &Plan) -> Result<(), Error> {
+        let count = self.members.len();
+        self.tell(|partition| {
+            let pace = match plan.pace {
+                Pace::Rate(per_second) => Pace::Rate(per_second / count as f64),
+                Pace::Max => Pace::Max,
+            };
+            let in_flight = partition.share(plan.in_flight).max(1);
+            Command::Publish(Plan { pace, in_flight, ..plan.clone() })
+        })
+    }
+
+    /// Waits for the end of what [`Crew::publish`] began.
+    pub(crate) fn published(&mut self) -> Result<Published, Error> {
+        let mut whole: Option<Published> = None;
+        for report in self.reports()? {
+            let Report::Published(part) = report else { return Err(out_of_order()) };
+            match &mut whole {
+                None => whole = Some(*part),
+                Some(whole) => {
+                    whole.accepted += part.accepted;
+                    whole.accept.merge(&part.accept);
+                    whole.deliveries += part.deliveries;
+                    whole.bytes += part.bytes;
+                    whole.latency.merge(&part.latency);
+                    whole.lost += part.lost;
+                    whole.unsent += part.unsent;
+                    add_reasons(&mut whole.refused, part.refused);
+                    add_reasons(&mut whole.disconnected, part.disconnected);
+                }
+            }
+        }
+        whole.ok_or_else(out_of_order)
+    }
+
+    /// Begins to wait until every device has had `each` messages since it connected.
+    pub(crate) fn receive(&mut self, each: u32, timeout: Duration) -> Result<(), Error> {
+        let deadline_ns = clock::now_ns() + clock::ns(timeout);
+        self.tell(|_| Command::Receive { each, deadline_ns })
+    }
+
+    /// Waits for the end of what [`Crew::receive`] began.
+    pub(crate) fn received(&mut self) -> Result<Received, Error> {
+        let mut whole: Option<Received> = None;
+        for report in self.reports()? {
+            let Report::Received(part) = report else { return Err(out_of_order()) };
+            match &mut whole {
+                None => whole = Some(*part),
+                Some(whole) => {
+                    whole.deliveries += part.deliveries;
+                    whole.bytes += part.bytes;
+                    whole.latency.merge(&part.latency);
+                    whole.last_ns = whole.last_ns.max(part.last_ns);
+                    whole.missing_devices += part.missing_devices;
+                    add_reasons(&mut whole.disconnected, part.disconnected);
+                }
+            }
+        }
+        whole.ok_or_else(out_of_order)
+    }
+
+    pub(crate) fn disconnect(&mut self) -> Result<(), Error> {
+        self.tell(|_| Command::Disconnect)?;
+        self.reports().map(drop)
+    }
+}
+
+impl Drop for Crew {
+    fn drop(&mut self) {
+        for mut member in self.members.drain(..) {
+            drop(member.commands);
+            // Without a wake the thread would wait for an event for ever; if that fails, for the process.
+            if member.waker.wake().is_ok()
+                && let Some(thread) = member.thread.take()
+            {
+                let _ = thread.join();
+            }
+        }
+    }
+}
+
+impl Member {
+    fn start(partition: Partition, setup: &Arc<Setup>) -> Result<Self, Error> {
+        let (commands, commands_end) = sync_channel(1);
+        let (reports_end, reports) = sync_channel(1);
+        let waker = Arc::new(Mutex::new(None));
+        let (ready_end, ready) = sync_channel::<()>(1);
+        let (setup, slot) = (setup.clone(), waker.clone());
+        let thread = std::thread::Builder::new()
+            .name(format!("load-{}", partition.index))
+            .spawn(move || {
+                worker::run(setup, partition, &commands_end, &reports_end, |waker| {
+                    if let Ok(mut slot) = slot.lock() {
+                        *slot = Some(waker);
+                    }
+                    let _ = ready_end.send(());
+                });
+            })
+            .map_err(Error::system("a thread"))?;
+        let _ = ready.recv(); // ends early if the worker could not start, which its report tells
+        match waker.lock().ok().and_then(|mut slot| slot.take()) {
+            Some(waker) => Ok(Self { commands, reports, waker, thread: Some(thread) }),
+            None => match reports.try_recv() {
+                Ok(Err(error)) => Err(error),
+                _ => Err(Error::Worker("it did not start".to_owned())),
+            },
+        }
+    }
+
+    fn report(&self) -> Result<Report, Error> {
+        match self.reports.recv_timeout(REPORT_TIMEOUT) {
+            Ok(report) => report,
+            Err(RecvTimeoutError::Timeout) => Err(Error::Worker("it did not report for an hour".to_owned())),
+            Err(RecvTimeoutError::Disconnected) => Err(Error::Worker("it panicked".to_owned())),
+        }
+    }
+}
+
+fn out_of_order() -> Error {
+    Error::Worker("its report belongs to another command".to_owned())
+}
+
+fn not_connected(wanted: usize, connected: &Connected) -> Error {
+    let seconds = (clock::now_ns() - connected.first_open_ns.min(clock::now_ns())) as f64 / 1e9;
+    let reasons = match connected.failed.is_empty() {
+        true => "The others were not answered. ".to_owned(),
+        false => format!("Attempts that failed: {}. ", show_reasons(&connected.failed)),
+    };
+    let said = |text: &str| connected.failed.keys().any(|reason| reason.contains(text));
+    let advice = if said("HTTP 401") || said("HTTP 403") {
+        "The server refuses the tokens: is --jwt-secret the secret of app --app?"
+    } else if said("HTTP 429") || said("HTTP 503") {
+        "The server admits fewer log-ins: lower --handshakes, or raise its connects per second"
+    } else if said("connection refused") {
+        "Nothing listens there: is the server running?"
+    } else if said("connection reset") || said("connection closed") || connected.failed.is_empty() {
+        "The server may be at its limit of open files or connections: see its log and `ulimit -Hn`, or ask for \
+         fewer with --connections"
+    } else {
+        ""
+    };
+    Error::NotConnected { wanted, connected: connected.devices, seconds, reasons, advice: advice.to_owned() }
+}

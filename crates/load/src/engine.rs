@@ -1,0 +1,258 @@
+//! A worker's event loop: the sockets of its devices and providers, a timer that is exact to the
+//! microsecond, and a wake for commands. One thread, one epoll, one read buffer; what happened is left in
+//! lists that the running task drains.
+
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::Arc;
+use std::time::Duration;
+
+use mio::unix::SourceFd;
+use mio::{Events, Interest, Poll, Token, Waker};
+use rustix::time::{
+    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create, timerfd_settime,
+};
+
+use crate::clock;
+use crate::device::{Device, Ended, Shared};
+use crate::jwt::Signer;
+use crate::partition::Partition;
+use crate::payload::Names;
+use crate::sender::{Answer, Pending, Sender};
+use crate::stats::Latency;
+use crate::{Error, http::Origin};
+
+/// Devices are numbered from 0; a process cannot have as many.
+const SENDERS: usize = 1 << 24;
+const TIMER: Token = Token(1 << 25);
+const WAKER: Token = Token((1 << 25) + 1);
+/// Small, so that a request that is due waits for few devices.
+const EVENTS_PER_TURN: usize = 256;
+/// Of some 28,000 ports an address has by default; never the same address twice, so none has to wait for
+/// the end of TIME_WAIT.
+const CONNECTIONS_PER_SOURCE: u32 = 4_000;
+
+/// Who the devices are and where they connect.
+#[derive(Debug, Clone)]
+pub(crate) struct Setup {
+    pub(crate) origin: Origin,
+    pub(crate) names: Names,
+    pub(crate) signer: Signer,
+    pub(crate) api_key: String,
+    /// Subscribed to by every device.
+    pub(crate) topic: Option<String>,
+}
+
+pub(crate) struct Engine {
+    poll: Poll,
+    events: Events,
+    timer: OwnedFd,
+    /// What the timer is set to; 0 if it is not.
+    timer_ns: u64,
+    setup: Arc<Setup>,
+    partition: Partition,
+    pub(crate) shared: Shared,
+    devices: Vec<Option<Device>>,
+    senders: Vec<Sender>,
+    sources_used: u32,
+    /// Devices that are on their way in, and that are in.
+    pub(crate) opening: usize,
+    pub(crate) ready: usize,
+    /// From the first packet to `ready`, or to the subscription.
+    pub(crate) log_in: Latency,
+    pub(crate) last_log_in_ns: u64,
+    /// Since they were last drained.
+    pub(crate) ended: Vec<(usize, Ended)>,
+    pub(crate) answers: Vec<Answer>,
+}
+
+impl Engine {
+    pub(crate) fn new(setup: Arc<Setup>, partition: Partition) -> Result<(Self, Waker), Error> {
+        let poll = Poll::new().map_err(Error::system("epoll"))?;
+        let timer = timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC)
+            .map_err(|errno| Error::System { what: "timerfd", source: errno.into() })?;
+        let registry = poll.registry();
+        registry
+            .register(&mut SourceFd(&timer.as_raw_fd()), TIMER, Interest::READABLE)
+            .map_err(Error::system("epoll"))?;
+        let waker = Waker::new(registry, WAKER).map_err(Error::system("eventfd"))?;
+        let engine = Self {
+            poll,
+            events: Events::with_capacity(EVENTS_PER_TURN),
+            timer,
+            timer_ns: 0,
+            shared: Shared::new(setup.topic.clone()),
+            setup,
+            partition,
+            devices: Vec::new(),
+            senders: Vec::new(),
+            sources_used: 0,
+            opening: 0,
+            ready: 0,
+            log_in: Latency::new(),
+            last_log_in_ns: 0,
+            ended: Vec::new(),
+            answers: Vec::new(),
+        };
+        Ok((engine, waker))
+    }
+
+    pub(crate) fn setup(&self) -> &Arc<Setup> {
+        &self.setup
+    }
+
+    pub(crate) fn partition(&self) -> Partition {
+        self.partition
+    }
+
+    /// Waits for events, at most until `wake_ns`, and handles them.
+    pub(crate) fn turn(&mut self, wake_ns: u64) -> Result<(), Error> {
+        let timeout = match wake_ns {
+            u64::MAX => None,
+            wake_ns if wake_ns <= clock::now_ns() => Some(Duration::ZERO),
+            wake_ns => {
+                self.set_timer(wake_ns)?;
+                None
+            }
+        };
+        match self.poll.poll(&mut self.events, timeout) {
+            Err(error) if error.kind() != io::ErrorKind::Interrupted => {
+                return Err(Error::System { what: "epoll_wait", source: error });
+            }
+            Ok(()) | Err(_) => {}
+        }
+        let events = std::mem::replace(&mut self.events, Events::with_capacity(0));
+        for event in &events {
+            match event.token() {
+                TIMER => self.timer_ns = 0,
+                WAKER => {}
+                Token(number) if number >= SENDERS => {
+                    self.answers.extend(self.senders[number - SENDERS].handle_ready());
+                }
+                Token(number) => self.handle_device(
+                    number,
+                    event.is_readable() || event.is_error(),
+                    event.is_writable(),
+                    event.is_read_closed(),
+                ),
+            }
+        }
+        self.events = events;
+        Ok(())
+    }
+
+    /// epoll's own timeout counts in milliseconds.
+    fn set_timer(&mut self, wake_ns: u64) -> Result<(), Error> {
+        if self.timer_ns == wake_ns {
+            return Ok(());
+        }
+        self.timer_ns = wake_ns;
+        let at =
+            Timespec { tv_sec: (wake_ns / 1_000_000_000) as i64, tv_nsec: (wake_ns % 1_000_000_000) as i64 };
+        let once = Itimerspec { it_interval: Timespec { tv_sec: 0, tv_nsec: 0 }, it_value: at };
+        timerfd_settime(&self.timer, TimerfdTimerFlags::ABSTIME, &once)
+            .map(drop)
+            .map_err(|errno| Error::System { what: "timerfd", source: errno.into() })
+    }
+
+    fn handle_device(&mut self, number: usize, readable: bool, writable: bool, peer_closed: bool) {
+        let Some(device) = self.devices.get_mut(number).and_then(Option::as_mut) else { return };
+        let was_ready = device.is_ready();
+        let mut result = Ok(());
+        if writable {
+            result = device.handle_writable();
+        }
+        if result.is_ok() && readable {
+            result = device.handle_readable(peer_closed, &mut self.shared);
+        }
+        if device.is_ready() && !was_ready {
+            self.opening -= 1;
+            self.ready += 1;
+            self.last_log_in_ns = clock::now_ns();
+            self.log_in.record(device.opened_ns, self.last_log_in_ns);
+        }
+        if let Err(ended) = result {
+            self.remove(number);
+            self.ended.push((number, ended));
+        }
+    }
+
+    fn remove(&mut self, number: usize) {
+        let Some(device) = self.devices.get_mut(number).and_then(Option::take) else { return };
+        match device.is_ready() {
+            true => self.ready -= 1,
+            false => self.opening -= 1,
+        }
+    }
+
+    /// Begins to connect this worker's device `number`.
+    pub(crate) fn open(&mut self, number: usize) {
+        let name = self.setup.names.connected(self.partition.global(number));
+        let token = self.setup.signer.token(&name, clock::unix_seconds());
+        let source = self.next_source();
+        if self.devices.len() <= number {
+            self.devices.resize_with(number + 1, || None);
+        }
+        let opened =
+            Device::open(&self.setup.origin, source, &token, clock::now_ns()).and_then(|mut device| {
+                let interest = Interest::READABLE | Interest::WRITABLE;
+                self.poll.registry().register(&mut device.stream, Token(number), interest)?;
+                Ok(device)
+            });
+        match opened {
+            Ok(device) => {
+                self.devices[number] = Some(device);
+                self.opening += 1;
+            }
+            Err(error) => self.ended.push((number, Ended::io(&error))),
+        }
+    }
+
+    /// On one machine connections come from many addresses of 127.0.0.0/8, each with its own ports.
+    fn next_source(&mut self) -> Option<SocketAddr> {
+        if !matches!(self.setup.origin.address, SocketAddr::V4(address) if address.ip().is_loopback()) {
+            return None;
+        }
+        let address = self.sources_used / CONNECTIONS_PER_SOURCE;
+        self.sources_used = self.sources_used.wrapping_add(1);
+        let second = 1 + (self.partition.index % 250) as u8;
+        let [.., third, fourth] = address.to_be_bytes();
+        Some(SocketAddr::from((Ipv4Addr::new(127, second, third, fourth.max(1)), 0)))
+    }
+
+    /// Ends all connections, as devices do that lose their network: without a closing handshake.
+    pub(crate) fn disconnect(&mut self) {
+        self.devices.clear();
+        self.opening = 0;
+        self.ready = 0;
+        self.ended.clear();
+    }
+
+    /// How many devices that are connected have received at least `count` messages.
+    pub(crate) fn devices_with(&self, count: u32) -> usize {
+        self.devices.iter().flatten().filter(|device| device.is_ready() && device.received() >= count).count()
+    }
+
+    /// As many provider connections as requests may be in flight.
+    pub(crate) fn set_senders(&mut self, count: usize) {
+        let address = self.setup.origin.address;
+        self.senders.truncate(count);
+        while self.senders.len() < count {
+            self.senders.push(Sender::new(address, Token(SENDERS + self.senders.len())));
+        }
+    }
+
+    pub(crate) fn idle_sender(&self) -> Option<usize> {
+        self.senders.iter().position(Sender::is_idle)
+    }
+
+    pub(crate) fn senders_busy(&self) -> usize {
+        self.senders.iter().filter(|sender| !sender.is_idle()).count()
+    }
+
+    pub(crate) fn send(&mut self, sender: usize, pending: Pending, write: impl FnOnce(&mut Vec<u8>)) {
+        let answer = self.senders[sender].send(self.poll.registry(), pending, write);
+        self.answers.extend(answer);
+    }
+}

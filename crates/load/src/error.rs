@@ -1,0 +1,47 @@
+//! Why a measurement could not be made, by what the person at the terminal does next. A server that is
+//! merely slow is no error: that is a result.
+
+use std::path::PathBuf;
+
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The command line: another value is needed.
+    #[error("{0}")]
+    Usage(String),
+    #[error(
+        "{wanted} connections need as many open files and this process may have {files_max} (of which {reserved} \
+         are kept for other things): raise the hard limit (`ulimit -Hn`), or ask for fewer"
+    )]
+    Files { wanted: usize, files_max: u64, reserved: u64 },
+    /// The server that was started here, with its last words.
+    #[error("the server did not start: {why}\n{log}")]
+    Start { why: String, log: String },
+    #[error("cannot prepare the folder {}: {source}", path.display())]
+    Folder { path: PathBuf, source: std::io::Error },
+    #[error("cannot reach {url}: {source}")]
+    Unreachable { url: String, source: std::io::Error },
+    /// An answer that makes the measurement pointless.
+    #[error("{request} was answered with {status}: {body}")]
+    Refused { request: String, status: u16, body: String },
+    #[error("the answer to {request} is not HTTP/1.1 as expected: {what}")]
+    Malformed { request: String, what: &'static str },
+    #[error("{connected} of {wanted} devices are connected after {seconds:.0} s. {reasons}{advice}")]
+    NotConnected { wanted: usize, connected: usize, seconds: f64, reasons: String, advice: String },
+    #[error("{missing} of {expected} messages did not arrive within {seconds:.0} s: {hint}")]
+    NotDelivered { missing: u64, expected: u64, seconds: f64, hint: String },
+    #[error("no request was accepted during the measurement. {reasons}")]
+    NothingAccepted { reasons: String },
+    #[error("process {0} is gone or may not be read: is --pid the server's?")]
+    NoProcess(u32),
+    /// The kernel refused something a client needs: epoll, a timer, a thread.
+    #[error("{what}: {source}")]
+    System { what: &'static str, source: std::io::Error },
+    #[error("a worker thread ended early: {0}")]
+    Worker(String),
+}
+
+impl Error {
+    pub(crate) fn system(what: &'static str) -> impl Fn(std::io::Error) -> Error {
+        move |source| Error::System { what, source }
+    }
+}

@@ -1,0 +1,83 @@
+//! The machine the figures were taken on, and how many connections one process may hold there.
+
+use std::fs;
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use serde::Serialize;
+
+use crate::Error;
+
+/// Open files of a process besides its connections: the program, logs, epoll, HTTP.
+const FILES_RESERVED: u64 = 200;
+
+/// Printed with every result: a figure without its machine says nothing.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub(crate) struct Host {
+    pub(crate) cores: usize,
+    pub(crate) memory_mib: u64,
+    /// `/proc/sys/kernel/osrelease`
+    pub(crate) kernel: String,
+    pub(crate) cpu: String,
+}
+
+impl Host {
+    pub(crate) fn read() -> Self {
+        let file = |path: &str| fs::read_to_string(path).unwrap_or_default();
+        let (cpus, memory) = (file("/proc/cpuinfo"), file("/proc/meminfo"));
+        Self {
+            cores: std::thread::available_parallelism().map_or(1, usize::from),
+            memory_mib: kib_field(&memory, "MemTotal").unwrap_or(0) / 1024,
+            kernel: file("/proc/sys/kernel/osrelease").trim().to_owned(),
+            cpu: field(&cpus, "model name").unwrap_or("unknown").to_owned(),
+        }
+    }
+}
+
+/// The value of `name:` in a file of such lines.
+pub(crate) fn field<'a>(text: &'a str, name: &str) -> Option<&'a str> {
+    text.lines().find_map(|line| {
+        let (key, value) = line.split_once(':')?;
+        (key.trim() == name).then(|| value.trim())
+    })
+}
+
+/// A value that is followed by `kB`, in KiB.
+pub(crate) fn kib_field(text: &str, name: &str) -> Option<u64> {
+    field(text, name)?.strip_suffix("kB")?.trim().parse().ok()
+}
+
+/// Raises the soft limit of open files to the hard one and checks that `connections` fit.
+pub(crate) fn make_room_for(connections: usize) -> Result<(), Error> {
+    let limit = getrlimit(Resource::Nofile);
+    let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
+    let files = match setrlimit(Resource::Nofile, raised) {
+        Ok(()) => limit.maximum,
+        Err(_) => limit.current,
+    };
+    match files {
+        Some(files) if (connections as u64).saturating_add(FILES_RESERVED) > files => {
+            Err(Error::Files { wanted: connections, files_max: files, reserved: FILES_RESERVED })
+        }
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_fields_with_and_without_a_unit() {
+        let text = "Name:\tnoroshi\nVmRSS:\t   12345 kB\nmodel name\t: A CPU\n";
+        assert_eq!(kib_field(text, "VmRSS"), Some(12_345));
+        assert_eq!(kib_field(text, "Name"), None);
+        assert_eq!(field(text, "model name"), Some("A CPU"));
+        assert_eq!(field(text, "VmHWM"), None);
+    }
+
+    #[test]
+    fn more_connections_than_files_are_refused_before_they_are_tried() {
+        let error = make_room_for(usize::MAX / 2).unwrap_err();
+        assert!(error.to_string().contains("ulimit"), "{error}");
+    }
+}

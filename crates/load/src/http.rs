@@ -1,0 +1,352 @@
+//! HTTP/1.1 as a provider's backend speaks it: requests written in one piece, answers parsed without a
+//! socket ([`Response::parse`]), and a blocking client for everything that is not measured. The measured
+//! requests go through [`crate::sender`], which shares the parser.
+
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+use crate::Error;
+
+/// An answer's head; larger ones are refused.
+const HEAD_BYTES_MAX: usize = 16 << 10;
+/// An answer's body; a batch of 10,000 results is about 1 MB.
+const BODY_BYTES_MAX: usize = 64 << 20;
+const HEADERS_MAX: usize = 64;
+/// A batch of registrations waits for the disk, nothing else takes as long.
+const TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Where requests go.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Origin {
+    pub(crate) address: SocketAddr,
+    /// As in the `Host` header.
+    pub(crate) host: String,
+}
+
+impl Origin {
+    /// From `http://host:port`, with nothing behind it but a slash.
+    pub(crate) fn parse(url: &str) -> Result<Self, Error> {
+        use std::net::ToSocketAddrs;
+        let Some(host) = url.strip_prefix("http://") else {
+            return Err(Error::Usage(format!(
+                "{url}: the load generator drives plain HTTP: give http://host:port"
+            )));
+        };
+        let host = host.strip_suffix('/').unwrap_or(host);
+        let with_port = if host.contains(':') { host.to_owned() } else { format!("{host}:80") };
+        let mut addresses = with_port
+            .to_socket_addrs()
+            .map_err(|source| Error::Unreachable { url: url.to_owned(), source })?;
+        let address = addresses.next().ok_or_else(|| Error::Usage(format!("{url} has no address")))?;
+        Ok(Self { address, host: host.to_owned() })
+    }
+
+    pub(crate) fn url(&self) -> String {
+        format!("http://{}", self.host)
+    }
+}
+
+/// What the client says; `key` is the provider's API key.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Request<'a> {
+    pub(crate) method: &'static str,
+    pub(crate) path: &'static str,
+    pub(crate) key: &'a str,
+    pub(crate) content_type: &'static str,
+}
+
+impl Request<'_> {
+    /// Appends the whole request.
+    pub(crate) fn push(&self, out: &mut Vec<u8>, host: &str, body: &[u8]) {
+        let Request { method, path, key, content_type } = self;
+        let head = format!(
+            "{method} {path} HTTP/1.1\r\nHost: {host}\r\nAuthorization: Bearer {key}\r\n\
+             Content-Type: {content_type}\r\nContent-Length: {}\r\n\r\n",
+            body.len()
+        );
+        out.extend_from_slice(head.as_bytes());
+        out.extend_from_slice(body);
+    }
+}
+
+/// An answer and how many bytes it took.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Response {
+    pub(crate) status: u16,
+    pub(crate) body: Vec<u8>,
+    /// The server closes the connection behind it.
+    pub(crate) close: bool,
+    pub(crate) len: usize,
+}
+
+enum Framing {
+    Length(usize),
+    Chunked,
+    /// Until the connection ends (RFC 9112 §6.3).
+    Close,
+}
+
+impl Response {
+    /// None until the answer is complete. `ended`: no more bytes will come.
+    pub(crate) fn parse(bytes: &[u8], ended: bool) -> Result<Option<Self>, &'static str> {
+        let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
+        let mut head = httparse::Response::new(&mut headers);
+        let head_len = match head.parse(bytes) {
+            Ok(httparse::Status::Complete(len)) => len,
+            Ok(httparse::Status::Partial) if bytes.len() > HEAD_BYTES_MAX => {
+                return Err("its head is too long");
+            }
+            Ok(httparse::Status::Partial) => return Ok(None),
+            Err(_) => return Err("its head is malformed"),
+        };
+        let status = head.code.unwrap_or_default();
+        if status < 200 {
+            // RFC 9110 §15.2: interim answers come before the real one.
+            let rest = Self::parse(&bytes[head_len..], ended)?;
+            return Ok(rest.map(|response| Self { len: response.len + head_len, ..response }));
+        }
+        let close = has(head.headers, "connection", "close") || head.version == Some(0);
+        let rest = &bytes[head_len..];
+        let body = match framing(status, head.headers)? {
+            Framing::Length(len) => rest.get(..len).map(|body| (body.to_vec(), len)),
+            Framing::Chunked => dechunk(rest)?,
+            Framing::Close => ended.then(|| (rest.to_vec(), rest.len())),
+        };
+        Ok(body.map(|(body, len)| Self { status, body, close, len: head_len + len }))
+    }
+
+    pub(crate) fn text(&self) -> String {
+        String::from_utf8_lossy(&self.body).chars().take(500).collect()
+    }
+
+    /// The stable `code` of a problem document, for counting refusals by their cause.
+    pub(crate) fn problem_code(&self) -> String {
+        #[derive(serde::Deserialize)]
+        struct Problem {
+            code: String,
+        }
+        let code = serde_json::from_slice(&self.body).map(|Problem { code }| code).unwrap_or_default();
+        format!("HTTP {} {code}", self.status).trim_end().to_owned()
+    }
+}
+
+fn has(headers: &[httparse::Header<'_>], name: &str, token: &str) -> bool {
+    headers.iter().filter(|header| header.name.eq_ignore_ascii_case(name)).any(|header| {
+        let value = std::str::from_utf8(header.value).unwrap_or_default();
+        value.split(',').any(|part| part.trim().eq_ignore_ascii_case(token))
+    })
+}
+
+fn framing(status: u16, headers: &[httparse::Header<'_>]) -> Result<Framing, &'static str> {
+    if status == 204 || status == 304 {
+        return Ok(Framing::Length(0)); // RFC 9112 §6.3
+    }
+    if has(headers, "transfer-encoding", "chunked") {
+        return Ok(Framing::Chunked);
+    }
+    let Some(header) = headers.iter().find(|header| header.name.eq_ignore_ascii_case("content-length"))
+    else {
+        return Ok(Framing::Close);
+    };
+    let value = std::str::from_utf8(header.value).unwrap_or_default().trim();
+    match value.parse() {
+        Ok(len) if len <= BODY_BYTES_MAX => Ok(Framing::Length(len)),
+        Ok(_) => Err("its body is too long"),
+        Err(_) => Err("its Content-Length is not a number"),
+    }
+}
+
+/// The body and its length on the wire (RFC 9112 §7.1), once the last chunk and its trailers are there.
+fn dechunk(bytes: &[u8]) -> Result<Option<(Vec<u8>, usize)>, &'static str> {
+    let mut body = Vec::new();
+    let mut at = 0;
+    loop {
+        let (line_len, size) = match httparse::parse_chunk_size(&bytes[at..]) {
+            Ok(httparse::Status::Complete((line_len, size))) => (line_len, size),
+            Ok(httparse::Status::Partial) => return Ok(None),
+            Err(_) => return Err("a chunk size is malformed"),
+        };
+        at += line_len;
+        if size == 0 {
+            // Trailers are lines; an empty one ends them.
+            while let Some(end) = memchr::memmem::find(&bytes[at..], b"\r\n") {
+                at += end + 2;
+                if end == 0 {
+                    return Ok(Some((body, at)));
+                }
+            }
+            return Ok(None);
+        }
+        let size = usize::try_from(size).unwrap_or(usize::MAX);
+        if size.saturating_add(body.len()) > BODY_BYTES_MAX {
+            return Err("its body is too long");
+        }
+        let Some(chunk) = bytes.get(at..at + size + 2) else { return Ok(None) };
+        if &chunk[size..] != b"\r\n" {
+            return Err("a chunk does not end where it said");
+        }
+        body.extend_from_slice(&chunk[..size]);
+        at += size + 2;
+    }
+}
+
+/// One keep-alive connection that waits for every answer.
+pub(crate) struct Client {
+    origin: Origin,
+    stream: Option<TcpStream>,
+}
+
+impl Client {
+    pub(crate) fn new(origin: Origin) -> Self {
+        Self { origin, stream: None }
+    }
+
+    pub(crate) fn request(&mut self, request: Request<'_>, body: &[u8]) -> Result<Response, Error> {
+        let mut bytes = Vec::with_capacity(512 + body.len());
+        request.push(&mut bytes, &self.origin.host, body);
+        let reused = self.stream.is_some();
+        match self.exchange(&bytes) {
+            // A kept connection may have been closed while it was idle: once more on a new one.
+            Err(Failed::Io(_)) if reused => self.exchange(&bytes),
+            result => result,
+        }
+        .map_err(|failed| match failed {
+            Failed::Io(source) => Error::Unreachable { url: self.origin.url(), source },
+            Failed::Malformed(what) => {
+                Error::Malformed { request: format!("{} {}", request.method, request.path), what }
+            }
+        })
+    }
+
+    /// [`Client::request`] for answers that must be a success.
+    pub(crate) fn expect_success(&mut self, request: Request<'_>, body: &[u8]) -> Result<Response, Error> {
+        let response = self.request(request, body)?;
+        match response.status {
+            200..=299 => Ok(response),
+            status => Err(Error::Refused {
+                request: format!("{} {}", request.method, request.path),
+                status,
+                body: response.text(),
+            }),
+        }
+    }
+
+    fn exchange(&mut self, request: &[u8]) -> Result<Response, Failed> {
+        let mut stream = match self.stream.take() {
+            Some(stream) => stream,
+            None => connect(self.origin.address)?,
+        };
+        stream.write_all(request)?;
+        let (mut received, mut chunk) = (Vec::new(), vec![0; 64 << 10]);
+        loop {
+            let len = stream.read(&mut chunk)?;
+            received.extend_from_slice(&chunk[..len]);
+            match Response::parse(&received, len == 0).map_err(Failed::Malformed)? {
+                Some(response) => {
+                    self.stream = (!response.close && len > 0).then_some(stream);
+                    return Ok(response);
+                }
+                None if len == 0 => return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into()),
+                None => {}
+            }
+        }
+    }
+}
+
+enum Failed {
+    Io(io::Error),
+    Malformed(&'static str),
+}
+
+impl From<io::Error> for Failed {
+    fn from(error: io::Error) -> Self {
+        Failed::Io(error)
+    }
+}
+
+fn connect(address: SocketAddr) -> io::Result<TcpStream> {
+    let stream = TcpStream::connect_timeout(&address, Duration::from_secs(5))?;
+    stream.set_nodelay(true)?;
+    stream.set_read_timeout(Some(TIMEOUT))?;
+    stream.set_write_timeout(Some(TIMEOUT))?;
+    Ok(stream)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(bytes: &[u8], status: u16, body: &[u8], close: bool) {
+        let response = Response::parse(bytes, false).unwrap().unwrap();
+        assert_eq!((response.status, response.body.as_slice(), response.close), (status, body, close));
+        assert_eq!(response.len, bytes.len());
+        for cut in 0..bytes.len() {
+            assert_eq!(Response::parse(&bytes[..cut], false), Ok(None), "cut at {cut}");
+        }
+        let mut two = bytes.to_vec();
+        two.extend_from_slice(bytes);
+        assert_eq!(
+            Response::parse(&two, false).unwrap().unwrap().len,
+            bytes.len(),
+            "a second answer is left alone"
+        );
+    }
+
+    #[test]
+    fn answers_end_where_their_framing_says() {
+        check(
+            b"HTTP/1.1 202 Accepted\r\nContent-Length: 12\r\n\r\n{\"id\":\"abc\"}",
+            202,
+            b"{\"id\":\"abc\"}",
+            false,
+        );
+        check(b"HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n", 204, b"", true);
+        check(
+            b"HTTP/1.1 200 OK\r\ntransfer-encoding: Chunked\r\n\r\n4\r\nabcd\r\n2;x=1\r\nef\r\n0\r\nT: 1\r\n\r\n",
+            200,
+            b"abcdef",
+            false,
+        );
+        check(b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", 200, b"", false);
+    }
+
+    #[test]
+    fn an_answer_without_a_length_ends_with_the_connection() {
+        let bytes = b"HTTP/1.1 500 Internal Server Error\r\n\r\noops";
+        assert_eq!(Response::parse(bytes, false), Ok(None));
+        assert_eq!(Response::parse(bytes, true).unwrap().unwrap().body, b"oops");
+    }
+
+    #[test]
+    fn broken_answers_are_told() {
+        for bytes in [
+            &b"SSH-2.0-OpenSSH\r\n\r\n"[..],
+            b"HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\n",
+            b"HTTP/1.1 200 OK\r\nContent-Length: 99999999999\r\n\r\n",
+            b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
+            b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nabc\r\n",
+        ] {
+            assert!(Response::parse(bytes, false).is_err(), "{}", String::from_utf8_lossy(bytes));
+        }
+    }
+
+    #[test]
+    fn a_refusal_is_named_by_its_code() {
+        let response =
+            |body: &[u8]| Response { status: 429, body: body.to_vec(), close: false, len: 0 }.problem_code();
+        assert_eq!(response(br#"{"code":"busy","status":429}"#), "HTTP 429 busy");
+        assert_eq!(response(b"<html>"), "HTTP 429");
+    }
+
+    #[test]
+    fn an_origin_is_a_plain_http_address() {
+        let origin = Origin::parse("http://127.0.0.1:8080/").unwrap();
+        assert_eq!(
+            (origin.address, origin.url()),
+            ("127.0.0.1:8080".parse().unwrap(), "http://127.0.0.1:8080".into())
+        );
+        assert!(matches!(Origin::parse("https://127.0.0.1:8080"), Err(Error::Usage(_))));
+        assert!(Origin::parse("http://127.0.0.1:8080/path").is_err());
+    }
+}

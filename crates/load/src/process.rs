@@ -1,0 +1,91 @@
+//! What a process has used so far, from `/proc/<pid>`: CPU time, user and system apart, and resident
+//! memory. CPU time is counted by the kernel in ticks of 10 ms, so a window of a second or more is
+//! needed for two digits.
+
+use std::fs;
+use std::ops::Sub;
+
+use crate::host::kib_field;
+
+/// CPU time used up to a moment, or between two.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub(crate) struct Cpu {
+    pub(crate) user_us: f64,
+    pub(crate) system_us: f64,
+}
+
+impl Cpu {
+    pub(crate) fn total_us(self) -> f64 {
+        self.user_us + self.system_us
+    }
+}
+
+impl Sub for Cpu {
+    type Output = Cpu;
+
+    fn sub(self, earlier: Cpu) -> Cpu {
+        Cpu { user_us: self.user_us - earlier.user_us, system_us: self.system_us - earlier.system_us }
+    }
+}
+
+/// A process that is watched.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Process {
+    pub(crate) pid: u32,
+}
+
+impl Process {
+    pub(crate) fn this() -> Self {
+        Self { pid: std::process::id() }
+    }
+
+    /// None once the process is gone.
+    pub(crate) fn cpu(self) -> Option<Cpu> {
+        let stat = fs::read_to_string(format!("/proc/{}/stat", self.pid)).ok()?;
+        parse_cpu(&stat, rustix::param::clock_ticks_per_second())
+    }
+
+    /// Resident memory in bytes.
+    pub(crate) fn resident_bytes(self) -> Option<u64> {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.pid)).ok()?;
+        Some(kib_field(&status, "VmRSS")? * 1024)
+    }
+
+    /// How many files it may have open.
+    pub(crate) fn files_max(self) -> Option<u64> {
+        let limits = fs::read_to_string(format!("/proc/{}/limits", self.pid)).ok()?;
+        let line = limits.lines().find_map(|line| line.strip_prefix("Max open files"))?;
+        line.split_ascii_whitespace().next()?.parse().ok()
+    }
+}
+
+/// proc_pid_stat(5): utime and stime are fields 14 and 15. The second field is the name in brackets and
+/// may contain anything, so counting starts behind its last bracket.
+fn parse_cpu(stat: &str, ticks_per_second: u64) -> Option<Cpu> {
+    let (_, rest) = stat.rsplit_once(')')?;
+    let mut fields = rest.split_ascii_whitespace().skip(11);
+    let tick_us = 1e6 / ticks_per_second as f64;
+    let mut next = || fields.next()?.parse::<u64>().ok().map(|ticks| ticks as f64 * tick_us);
+    Some(Cpu { user_us: next()?, system_us: next()? })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cpu_time_is_read_behind_a_name_with_spaces_and_brackets() {
+        let stat = "42 (a ) b) S 1 42 42 0 -1 4194560 2713 0 0 0 250 75 0 0 20 0 4 0 100 0 0";
+        let cpu = parse_cpu(stat, 100).unwrap();
+        assert_eq!(cpu, Cpu { user_us: 2_500_000.0, system_us: 750_000.0 });
+        assert_eq!(parse_cpu("42 (a)", 100), None);
+    }
+
+    #[test]
+    fn this_process_can_be_watched() {
+        let this = Process::this();
+        assert!(this.cpu().is_some());
+        assert!(this.resident_bytes().unwrap() > 100_000);
+        assert!(this.files_max().unwrap() > 0);
+    }
+}

@@ -1,0 +1,305 @@
+//! What every scenario does around its own measurement: the server, the clients, devices that are away,
+//! samples of CPU and memory, and the report.
+
+pub(crate) mod broadcast;
+pub(crate) mod connect;
+pub(crate) mod direct;
+pub(crate) mod idle;
+pub(crate) mod stored;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::args::Common;
+use crate::crew::Crew;
+use crate::engine::Setup;
+use crate::host::{self, Host};
+use crate::http::{Client, Request};
+use crate::jwt::Signer;
+use crate::payload::Names;
+use crate::process::{Cpu, Process};
+use crate::report::{ReportDocument, Values, figures};
+use crate::server::Server;
+use crate::worker::Connected;
+use crate::{Error, clock};
+
+/// Lines of one registration request; half of what the API takes.
+const REGISTRATIONS_PER_REQUEST: usize = 5_000;
+/// For the slowest log-ins worth measuring.
+const LOG_INS_PER_SECOND_MIN: u64 = 250;
+
+/// A server and the clients that are about to load it.
+pub(crate) struct Bench<'a> {
+    pub(crate) common: &'a Common,
+    pub(crate) crew: Crew,
+    /// Dropped, and so stopped, after the clients.
+    pub(crate) server: Server,
+    setup: Arc<Setup>,
+    pub(crate) notes: Vec<String>,
+}
+
+impl<'a> Bench<'a> {
+    /// With room for `connections`; devices subscribe to `topic` if there is one.
+    pub(crate) fn open(common: &'a Common, connections: usize, topic: Option<String>) -> Result<Self, Error> {
+        common.check()?;
+        host::make_room_for(connections)?;
+        let server = Server::open(common)?;
+        let setup = Arc::new(Setup {
+            origin: server.origin.clone(),
+            names: Names { prefix: common.name.clone() },
+            signer: Signer::new(&server.jwt_secret, &common.app),
+            api_key: server.key.clone(),
+            topic,
+        });
+        let crew = Crew::start(usize::from(common.client_threads), &setup)?;
+        let mut notes = Vec::new();
+        if server.data_in_memory() == Some(true) {
+            notes.push(
+                "the data folder is in memory: what waits for the disk costs less than it will (--data)"
+                    .into(),
+            );
+        }
+        Ok(Self { common, crew, server, setup, notes })
+    }
+
+    /// Runs `measure`; if it fails because a server started here is gone, says that instead.
+    pub(crate) fn attempt<T>(
+        mut self,
+        measure: impl FnOnce(&mut Self) -> Result<T, Error>,
+    ) -> Result<(T, Outcome), Error> {
+        match measure(&mut self) {
+            Ok(result) => Ok((
+                result,
+                Outcome { server: self.server.describe(), notes: std::mem::take(&mut self.notes) },
+            )),
+            Err(error) => match self.server.exited() {
+                Some(status) => {
+                    let why = format!("it started, then ended with {status} ({error})");
+                    Err(Error::Start { why, log: self.server.last_words() })
+                }
+                None => Err(error),
+            },
+        }
+    }
+
+    /// A provider that waits for each answer.
+    pub(crate) fn provider(&self) -> Client {
+        Client::new(self.setup.origin.clone())
+    }
+
+    pub(crate) fn setup(&self) -> &Setup {
+        &self.setup
+    }
+
+    pub(crate) fn settle(&self) {
+        std::thread::sleep(self.common.settle);
+    }
+
+    /// Connects devices until there are `devices`.
+    pub(crate) fn connect(&mut self, devices: usize) -> Result<Connected, Error> {
+        progress(&format!("connecting {devices} devices"));
+        let timeout = Duration::from_secs(30 + devices as u64 / LOG_INS_PER_SECOND_MIN);
+        let handshakes = self.common.handshakes as usize;
+        self.crew.connect(devices, handshakes, timeout).map_err(|error| self.with_server_limit(error))
+    }
+
+    /// Adds the server's own limit to what is known of a failure to connect.
+    fn with_server_limit(&self, error: Error) -> Error {
+        let files_max = self.server.process.and_then(Process::files_max);
+        match (error, files_max) {
+            (Error::NotConnected { wanted, connected, seconds, reasons, advice }, Some(files_max)) => {
+                let advice = format!("{advice} (the server may have {files_max} files open)");
+                Error::NotConnected { wanted, connected, seconds, reasons, advice }
+            }
+            (error, _) => error,
+        }
+    }
+
+    /// Registers `count` devices that never connect.
+    pub(crate) fn register_away(&self, count: usize) -> Result<(), Error> {
+        if count == 0 {
+            return Ok(());
+        }
+        progress(&format!("registering {count} devices that are away"));
+        let mut provider = self.provider();
+        let request = Request {
+            method: "POST",
+            path: "/v1/devices/batch",
+            key: &self.setup.api_key,
+            content_type: "application/x-ndjson",
+        };
+        let numbers: Vec<usize> = (0..count).collect();
+        for chunk in numbers.chunks(REGISTRATIONS_PER_REQUEST) {
+            let lines: String = chunk
+                .iter()
+                .map(|number| self.setup.names.away(*number))
+                .map(|name| format!("{{\"device\":\"{name}\",\"user\":\"{name}\"}}\n"))
+                .collect();
+            let response = provider.expect_success(request, lines.as_bytes())?;
+            check_registered(&response.body, chunk.len())?;
+        }
+        Ok(())
+    }
+
+    /// The server's CPU time so far, if it can be known.
+    pub(crate) fn server_cpu(&self) -> Option<Cpu> {
+        self.server.process?.cpu()
+    }
+
+    pub(crate) fn server_resident_bytes(&self) -> Option<u64> {
+        self.server.process?.resident_bytes()
+    }
+}
+
+/// Every line of the answer has to name a device.
+fn check_registered(body: &[u8], count: usize) -> Result<(), Error> {
+    #[derive(serde::Deserialize)]
+    struct Line {
+        #[serde(default)]
+        device: Option<String>,
+    }
+    let text = String::from_utf8_lossy(body);
+    let mut registered = 0;
+    for line in text.lines().filter(|line| !line.trim().is_empty()) {
+        match serde_json::from_str::<Line>(line) {
+            Ok(Line { device: Some(_) }) => registered += 1,
+            _ => return Err(not_registered(line)),
+        }
+    }
+    if registered == count { Ok(()) } else { Err(not_registered(&format!("{registered} of {count} lines"))) }
+}
+
+fn not_registered(body: &str) -> Error {
+    Error::Refused {
+        request: "a line of POST /v1/devices/batch".to_owned(),
+        status: 200,
+        body: body.to_owned(),
+    }
+}
+
+/// What of a bench outlives it.
+pub(crate) struct Outcome {
+    pub(crate) server: String,
+    pub(crate) notes: Vec<String>,
+}
+
+/// CPU of the server and of this process from one moment on.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Sample {
+    at_ns: u64,
+    server: Option<Cpu>,
+    client: Option<Cpu>,
+}
+
+impl Sample {
+    pub(crate) fn take(bench: &Bench<'_>) -> Self {
+        Self { at_ns: clock::now_ns(), server: bench.server_cpu(), client: Process::this().cpu() }
+    }
+
+    pub(crate) fn seconds_until(self, later: Sample) -> f64 {
+        later.at_ns.saturating_sub(self.at_ns) as f64 / 1e9
+    }
+
+    fn server_until(self, later: Sample) -> Option<Cpu> {
+        self.server.zip(later.server).map(|(from, to)| to - from)
+    }
+
+    pub(crate) fn server_cores(self, later: Sample) -> Option<f64> {
+        self.server_until(later).map(|cpu| cpu.total_us() / 1e6 / self.seconds_until(later))
+    }
+
+    /// CPU from this sample to a later one: of the server for each of `count` things, and of both in
+    /// cores.
+    pub(crate) fn push_cpu(self, later: Sample, names: &CpuNames, count: u64, values: &mut Values) {
+        let seconds = self.seconds_until(later);
+        let server = self.server_until(later);
+        if let Some(cpu) = server.filter(|_| count > 0) {
+            values.push(names.total, "µs", cpu.total_us() / count as f64);
+            values.push(names.user, "µs", cpu.user_us / count as f64);
+            values.push(names.system, "µs", cpu.system_us / count as f64);
+        }
+        let client = self.client.zip(later.client).map(|(from, to)| to - from);
+        values.push_some("server CPU", "cores", self.server_cores(later));
+        values.push_some("client CPU", "cores", client.map(|cpu| cpu.total_us() / 1e6 / seconds));
+    }
+}
+
+/// What the CPU of one thing is called.
+pub(crate) struct CpuNames {
+    total: &'static str,
+    user: &'static str,
+    system: &'static str,
+}
+
+pub(crate) const PER_DELIVERY: CpuNames = CpuNames {
+    total: "server CPU per delivery",
+    user: "  of it in user space",
+    system: "  of it in the kernel",
+};
+pub(crate) const PER_LOG_IN: CpuNames = CpuNames {
+    total: "server CPU per log-in",
+    user: "  of it in user space",
+    system: "  of it in the kernel",
+};
+pub(crate) const PER_ROW: CpuNames = CpuNames {
+    total: "server CPU per inbox row",
+    user: "  of it in user space",
+    system: "  of it in the kernel",
+};
+
+/// Puts repetitions and circumstances together.
+pub(crate) fn report(scenario: &'static str, repetitions: &[Values], outcome: Outcome) -> ReportDocument {
+    ReportDocument {
+        scenario,
+        command: command_line(std::env::args()),
+        version: env!("CARGO_PKG_VERSION"),
+        optimized: !cfg!(debug_assertions),
+        host: Host::read(),
+        server: outcome.server,
+        figures: figures(repetitions),
+        notes: outcome.notes,
+    }
+}
+
+/// The command as typed, without what must not be shown.
+fn command_line(words: impl Iterator<Item = String>) -> String {
+    let mut shown: Vec<String> = Vec::new();
+    let mut secret_follows = false;
+    for (at, word) in words.enumerate() {
+        let secret = |option: &str| word.strip_prefix(option).is_some_and(|rest| rest.starts_with('='));
+        shown.push(match () {
+            () if at == 0 => word.rsplit('/').next().unwrap_or_default().to_owned(),
+            () if secret_follows => "…".to_owned(),
+            () if secret("--key") || secret("--jwt-secret") => "…".to_owned(),
+            () => word.clone(),
+        });
+        secret_follows = !secret_follows && (word == "--key" || word == "--jwt-secret");
+    }
+    shown.join(" ")
+}
+
+/// A word on standard error, which is not the result.
+pub(crate) fn progress(text: &str) {
+    eprintln!("noroshi bench: {text}");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_is_shown_without_its_secrets() {
+        let words = ["/opt/noroshi", "bench", "direct", "--key", "k1", "--jwt-secret=s1", "--pid", "7"];
+        let shown = command_line(words.map(str::to_owned).into_iter());
+        assert_eq!(shown, "noroshi bench direct --key … … --pid 7");
+    }
+
+    #[test]
+    fn every_registration_must_have_made_a_device() {
+        assert!(check_registered(b"{\"device\":\"a\",\"token\":\"t\"}\n{\"device\":\"b\"}\n", 2).is_ok());
+        assert!(check_registered(b"{\"device\":\"a\"}\n", 2).is_err());
+        let error =
+            check_registered(b"{\"device\":\"a\"}\n{\"status\":400,\"code\":\"bad_user\"}\n", 2).unwrap_err();
+        assert!(error.to_string().contains("bad_user"));
+    }
+}

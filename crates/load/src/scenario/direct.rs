@@ -1,0 +1,131 @@
+//! Requests that name many users, a share of them connected: the work the product does all day.
+
+use super::{Bench, PER_DELIVERY, Sample, progress, report};
+use crate::args::{Direct, Pacing, check, check_counts};
+use crate::payload::When;
+use crate::report::{ACCEPT, DELIVERY, ReportDocument, Values};
+use crate::worker::{Pace, Plan, Published, show_reasons};
+use crate::{Error, clock};
+
+/// Between the command to the workers and the first request.
+const LEAD_NS: u64 = 50_000_000;
+
+pub(crate) fn run(args: &Direct) -> Result<ReportDocument, Error> {
+    check_counts(args.connections, args.targets, args.payload, args.in_flight)?;
+    check((0.0..=1.0).contains(&args.connected_share), "--connected-share is 0 to 1")?;
+    args.pacing.check()?;
+    let connected = (args.targets as f64 * args.connected_share).round() as usize;
+    let threads = usize::from(args.common.client_threads);
+    check(
+        connected <= args.connections / threads,
+        "a request names more connected users than a client thread has: ask for more --connections",
+    )?;
+    let away = args.targets - connected;
+    // As many as are connected, so that lookups miss as often as they would.
+    let away_devices = if away == 0 { 0 } else { args.connections.max(away) };
+    let bench = Bench::open(&args.common, args.connections, None)?;
+    let (repetitions, outcome) = bench.attempt(|bench| {
+        bench.register_away(away_devices)?;
+        let memory = connect_and_weigh(bench, args.connections)?;
+        let plan = Plan {
+            start_ns: 0,
+            from_ns: 0,
+            to_ns: 0,
+            pace: pace(&args.pacing),
+            in_flight: args.in_flight,
+            connected,
+            away,
+            away_devices,
+            when: args.when,
+            data_bytes: args.payload,
+        };
+        let mut repetitions = Vec::new();
+        for number in 1..=args.common.repeat {
+            progress(&format!("measuring {number} of {}", args.common.repeat));
+            let mut values = Values::default();
+            let published = measure(
+                bench,
+                &plan,
+                &args.pacing,
+                |published, seconds, values| {
+                    values.push("deliveries", "1/s", published.deliveries as f64 / seconds);
+                    values.push("requests", "1/s", published.accepted as f64 / seconds);
+                    (PER_DELIVERY, published.deliveries)
+                },
+                &mut values,
+            )?;
+            values.push("deliveries lost", "", published.lost as f64);
+            values.push_some("memory per connection", "bytes", memory);
+            note_trouble(bench, &published);
+            repetitions.push(values);
+        }
+        if args.when == When::Stored {
+            bench.notes.push("devices ack every message; rows of devices that are away are kept".to_owned());
+        }
+        Ok(repetitions)
+    })?;
+    Ok(report("direct", &repetitions, outcome))
+}
+
+pub(super) fn pace(pacing: &Pacing) -> Pace {
+    pacing.rate.map_or(Pace::Max, Pace::Rate)
+}
+
+/// Connects and returns what a connection adds to the server's resident memory.
+fn connect_and_weigh(bench: &mut Bench<'_>, connections: usize) -> Result<Option<f64>, Error> {
+    bench.settle();
+    let before = bench.server_resident_bytes();
+    bench.connect(connections)?;
+    bench.settle();
+    let after = bench.server_resident_bytes();
+    Ok(before.zip(after).map(|(before, after)| (after as f64 - before as f64) / connections as f64))
+}
+
+/// Warms up, measures and waits for the end. `head` pushes the figures that come first, and says what
+/// CPU is counted for.
+pub(super) fn measure(
+    bench: &mut Bench<'_>,
+    plan: &Plan,
+    pacing: &Pacing,
+    head: impl FnOnce(&Published, f64, &mut Values) -> (super::CpuNames, u64),
+    values: &mut Values,
+) -> Result<Published, Error> {
+    bench.settle();
+    let start_ns = clock::now_ns() + LEAD_NS;
+    let from_ns = start_ns + clock::ns(pacing.warm_up);
+    let to_ns = from_ns + clock::ns(pacing.duration);
+    bench.crew.publish(&Plan { start_ns, from_ns, to_ns, ..plan.clone() })?;
+    clock::sleep_until(from_ns);
+    let from = Sample::take(bench);
+    clock::sleep_until(to_ns);
+    let to = Sample::take(bench);
+    let published = bench.crew.published()?;
+    if published.accepted == 0 {
+        let reasons = show_reasons(&published.refused);
+        let reasons = if reasons.is_empty() { "None was answered in time.".to_owned() } else { reasons };
+        return Err(Error::NothingAccepted { reasons });
+    }
+    let (names, count) = head(&published, (to_ns - from_ns) as f64 / 1e9, values);
+    values.push_latency(&DELIVERY, &published.latency);
+    values.push_latency(&ACCEPT, &published.accept);
+    from.push_cpu(to, &names, count, values);
+    Ok(published)
+}
+
+/// Says what a figure does not.
+pub(super) fn note_trouble(bench: &mut Bench<'_>, published: &Published) {
+    let refused = show_reasons(&published.refused);
+    let disconnected = show_reasons(&published.disconnected);
+    for (what, reasons) in
+        [("requests that were not accepted", refused), ("connections that ended", disconnected)]
+    {
+        if !reasons.is_empty() {
+            bench.notes.push(format!("{what}: {reasons}"));
+        }
+    }
+    if published.unsent > 0 {
+        let text =
+            format!("{} requests were due and could not be sent: the rate is too high", published.unsent);
+        bench.notes.push(text);
+    }
+}

@@ -1,0 +1,65 @@
+//! Connections that do nothing: the memory of one, as the slope over several counts so that what the
+//! server needs anyway does not matter, and CPU while all of them rest.
+
+use std::time::Duration;
+
+use super::{Bench, Outcome, Sample, progress, report};
+use crate::Error;
+use crate::args::{Idle, check};
+use crate::report::{ReportDocument, Values};
+use crate::stats::slope;
+use crate::worker::show_reasons;
+
+pub(crate) fn run(args: &Idle) -> Result<ReportDocument, Error> {
+    check(args.counts.len() >= 2, "--counts needs two numbers of connections: memory is a slope")?;
+    check(args.counts.is_sorted_by(|a, b| a < b) && args.counts[0] > 0, "--counts must grow")?;
+    check(!args.duration.is_zero(), "--duration must not be zero")?;
+    let (mut repetitions, mut last) = (Vec::new(), None);
+    // Memory that a server once had it may keep: each repetition needs a new one.
+    let repeat = if args.common.server.is_some() { 1 } else { args.common.repeat };
+    for number in 1..=repeat {
+        progress(&format!("measuring {number} of {repeat}"));
+        let bench = Bench::open(&args.common, args.counts[args.counts.len() - 1], None)?;
+        let (values, outcome) = bench.attempt(|bench| measure(bench, args))?;
+        repetitions.push(values);
+        last = Some(outcome);
+    }
+    let mut outcome = last.unwrap_or_else(|| Outcome { server: String::new(), notes: Vec::new() });
+    if repeat < args.common.repeat {
+        outcome.notes.push("measured once: a running server keeps memory it once had".to_owned());
+    }
+    Ok(report("idle", &repetitions, outcome))
+}
+
+fn measure(bench: &mut Bench<'_>, args: &Idle) -> Result<Values, Error> {
+    let mut points = Vec::new();
+    let mut values = Values::default();
+    for count in &args.counts {
+        bench.connect(*count)?;
+        bench.settle();
+        if let Some(resident) = bench.server_resident_bytes() {
+            points.push((*count as f64, resident as f64));
+        }
+    }
+    values.push_some("memory per idle connection", "bytes", slope(&points));
+    if let Some((_, resident)) = points.last() {
+        values.push("resident memory, all connected", "MiB", resident / f64::from(1 << 20));
+    }
+    progress(&format!("watching for {} s", args.duration.as_secs_f64()));
+    let from = Sample::take(bench);
+    std::thread::sleep(args.duration);
+    let to = Sample::take(bench);
+    values.push_some(
+        "server CPU while idle",
+        "% of a core",
+        from.server_cores(to).map(|cores| cores * 100.0),
+    );
+    // Nothing is waited for: this asks what became of the connections meanwhile.
+    bench.crew.receive(0, Duration::ZERO)?;
+    let lost = bench.crew.received()?.disconnected;
+    values.push("connections lost", "", lost.values().sum::<u64>() as f64);
+    if !lost.is_empty() {
+        bench.notes.push(format!("connections that ended: {}", show_reasons(&lost)));
+    }
+    Ok(values)
+}

@@ -1,0 +1,155 @@
+//! One provider connection in the event loop: a request at a time over keep-alive HTTP/1.1, opened again
+//! when the server ends it. How many there are bounds the requests in flight.
+
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::SocketAddr;
+
+use mio::net::TcpStream;
+use mio::{Interest, Registry, Token};
+
+use crate::clock;
+use crate::http::Response;
+
+const READ_BYTES: usize = 16 << 10;
+
+/// A request that waits for its answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Pending {
+    /// When it was meant to go out: a late start counts as latency (no coordinated omission).
+    pub(crate) due_ns: u64,
+    /// How many of its targets are connected.
+    pub(crate) connected: u64,
+}
+
+/// What became of a request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Answer {
+    pub(crate) pending: Pending,
+    pub(crate) at_ns: u64,
+    /// The cause where it was not accepted.
+    pub(crate) result: Result<(), String>,
+}
+
+pub(crate) struct Sender {
+    address: SocketAddr,
+    token: Token,
+    stream: Option<TcpStream>,
+    pending: Option<Pending>,
+    /// `request[written..]` is still to be sent.
+    request: Vec<u8>,
+    written: usize,
+    /// An incomplete answer.
+    received: Vec<u8>,
+}
+
+impl Sender {
+    pub(crate) fn new(address: SocketAddr, token: Token) -> Self {
+        Self {
+            address,
+            token,
+            stream: None,
+            pending: None,
+            request: Vec::new(),
+            written: 0,
+            received: Vec::new(),
+        }
+    }
+
+    pub(crate) fn is_idle(&self) -> bool {
+        self.pending.is_none()
+    }
+
+    /// Sends the request that `write` appends. The answer comes from [`Sender::handle_ready`], unless the
+    /// server cannot even be reached.
+    pub(crate) fn send(
+        &mut self,
+        registry: &Registry,
+        pending: Pending,
+        write: impl FnOnce(&mut Vec<u8>),
+    ) -> Option<Answer> {
+        self.request.clear();
+        self.written = 0;
+        self.received.clear();
+        write(&mut self.request);
+        self.pending = Some(pending);
+        let opened = match self.stream {
+            Some(_) => Ok(()),
+            None => self.open(registry),
+        };
+        match opened.and_then(|()| self.flush()) {
+            Ok(()) => None,
+            Err(error) => self.fail(&error),
+        }
+    }
+
+    fn open(&mut self, registry: &Registry) -> io::Result<()> {
+        let mut stream = TcpStream::connect(self.address)?;
+        stream.set_nodelay(true)?;
+        registry.register(&mut stream, self.token, Interest::READABLE | Interest::WRITABLE)?;
+        self.stream = Some(stream);
+        Ok(())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        let Some(stream) = &mut self.stream else { return Ok(()) };
+        while self.written < self.request.len() {
+            match stream.write(&self.request[self.written..]) {
+                Ok(len) => self.written += len,
+                // Also while it still connects; a writable event follows.
+                Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::NotConnected) => {
+                    return Ok(());
+                }
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// Something happened on the socket; at most one request can be answered by it.
+    pub(crate) fn handle_ready(&mut self) -> Option<Answer> {
+        if let Err(error) = self.flush() {
+            return self.fail(&error);
+        }
+        let mut chunk = [0; READ_BYTES];
+        loop {
+            let Some(stream) = &mut self.stream else { return None };
+            match stream.read(&mut chunk) {
+                Ok(0) => return self.ended(),
+                Ok(len) => self.received.extend_from_slice(&chunk[..len]),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return self.answered(false),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return self.fail(&error),
+            }
+        }
+    }
+
+    fn ended(&mut self) -> Option<Answer> {
+        self.stream = None;
+        self.answered(true).or_else(|| self.fail(&ErrorKind::UnexpectedEof.into()))
+    }
+
+    fn answered(&mut self, ended: bool) -> Option<Answer> {
+        let response = match Response::parse(&self.received, ended) {
+            Ok(response) => response?,
+            Err(what) => return self.fail(&io::Error::other(what)),
+        };
+        self.received.clear();
+        if response.close {
+            self.stream = None;
+        }
+        let pending = self.pending.take()?;
+        let result = match response.status {
+            200..=299 => Ok(()),
+            _ => Err(response.problem_code()),
+        };
+        Some(Answer { pending, at_ns: clock::now_ns(), result })
+    }
+
+    fn fail(&mut self, error: &io::Error) -> Option<Answer> {
+        self.stream = None;
+        self.received.clear();
+        let pending = self.pending.take()?;
+        Some(Answer { pending, at_ns: clock::now_ns(), result: Err(error.to_string()) })
+    }
+}

@@ -1,0 +1,157 @@
+//! The load generator against a small server of its own kind, in this process: real sockets, small
+//! numbers, exact counts.
+
+mod fake;
+
+use clap::Parser;
+
+use crate::args::{Args, Scenario};
+use crate::report::ReportDocument;
+use crate::{Error, scenario};
+use fake::{Behaviour, FakeServer};
+
+#[derive(Debug, Parser)]
+struct Cli {
+    #[command(flatten)]
+    args: Args,
+}
+
+fn measure(server: &FakeServer, line: &str) -> Result<ReportDocument, Error> {
+    let line = format!(
+        "bench {line} --server http://{} --key {} --jwt-secret s --settle 0s",
+        server.address,
+        fake::API_KEY
+    );
+    match Cli::parse_from(line.split_whitespace()).args.scenario {
+        Scenario::Direct(args) => scenario::direct::run(&args),
+        Scenario::Broadcast(args) => scenario::broadcast::run(&args),
+        Scenario::Stored(args) => scenario::stored::run(&args),
+        Scenario::Connect(args) => scenario::connect::run(&args),
+        Scenario::Idle(args) => scenario::idle::run(&args),
+    }
+}
+
+fn values<'a>(report: &'a ReportDocument, name: &str) -> &'a [f64] {
+    let figure = report.figures.iter().find(|figure| figure.name == name);
+    &figure.unwrap_or_else(|| panic!("no figure {name} in {:?}", report.figures)).values
+}
+
+#[test]
+fn direct_counts_every_delivery_and_loses_none() {
+    let server = FakeServer::start(Behaviour::Well);
+    let line = "direct --connections 20 --targets 10 --connected-share 0.5 --payload 200 --in-flight 4 \
+                --client-threads 2 --warm-up 100ms --duration 1s --repeat 2";
+    let report = measure(&server, line).unwrap();
+    assert_eq!(values(&report, "deliveries lost"), [0.0, 0.0]);
+    for (deliveries, requests) in values(&report, "deliveries").iter().zip(values(&report, "requests")) {
+        assert!(*requests > 0.0 && *deliveries > 0.0);
+    }
+    assert!(values(&report, "delivery latency p50")[0] > 0.0);
+    // Half of the ten targets are connected, and each has one device.
+    let (requests, written) = server.published();
+    assert_eq!(written, requests * 5);
+    assert_eq!(server.registered(), 20);
+    assert!(report.notes.is_empty(), "{:?}", report.notes);
+}
+
+#[test]
+fn a_rate_is_kept_whatever_the_server_does() {
+    let server = FakeServer::start(Behaviour::Well);
+    let line = "direct --connections 4 --targets 2 --rate 100 --warm-up 0s --duration 1s --repeat 1";
+    let report = measure(&server, line).unwrap();
+    let requests = server.published().0;
+    assert!(
+        (95..=100).contains(&requests) || !report.notes.is_empty(),
+        "{requests} requests, {:?}",
+        report.notes
+    );
+}
+
+#[test]
+fn stored_messages_are_acked() {
+    let server = FakeServer::start(Behaviour::Well);
+    let line = "direct --connections 4 --targets 2 --connected-share 1 --when stored --warm-up 0s --duration 300ms \
+                --repeat 1";
+    measure(&server, line).unwrap();
+    let written = server.published().1;
+    server.wait_for("every message to be acked", |counts| counts.acked == written);
+}
+
+#[test]
+fn what_is_never_delivered_is_told() {
+    let server = FakeServer::start(Behaviour::Deaf);
+    let line = "direct --connections 4 --targets 2 --connected-share 1 --in-flight 2 --warm-up 0s --duration 300ms \
+                --repeat 1";
+    let report = measure(&server, line).unwrap();
+    assert!(values(&report, "deliveries lost")[0] > 0.0);
+}
+
+#[test]
+fn refusals_are_named() {
+    let server = FakeServer::start(Behaviour::Busy);
+    let line = "direct --connections 4 --targets 2 --warm-up 0s --duration 200ms --repeat 1";
+    let error = measure(&server, line).map(|_| ()).unwrap_err();
+    assert!(matches!(error, Error::NothingAccepted { .. }), "{error}");
+    assert!(error.to_string().contains("HTTP 503 busy"), "{error}");
+}
+
+#[test]
+fn a_refused_token_ends_it_at_once_with_advice() {
+    let server = FakeServer::start(Behaviour::Strict);
+    let error = measure(&server, "connect --connections 30").map(|_| ()).unwrap_err().to_string();
+    for part in ["of 30", "HTTP 401 unauthorized", "--jwt-secret"] {
+        assert!(error.contains(part), "{part} in: {error}");
+    }
+}
+
+#[test]
+fn a_broadcast_reaches_every_device_in_every_round() {
+    for messages in [1, 5] {
+        let server = FakeServer::start(Behaviour::Well);
+        let line = format!("broadcast --connections 15 --messages {messages} --rounds 3 --repeat 2");
+        let report = measure(&server, &line).unwrap();
+        assert_eq!(values(&report, "deliveries").len(), 2);
+        // Two rounds of warm-up and two repetitions of three.
+        assert_eq!(server.published().1, 15 * (2 + 6) * messages);
+    }
+}
+
+#[test]
+fn stored_counts_rows_by_request_and_target() {
+    let server = FakeServer::start(Behaviour::Well);
+    let line = "stored --devices 50 --targets 10 --in-flight 4 --warm-up 0s --duration 300ms --repeat 1";
+    let report = measure(&server, line).unwrap();
+    let (rows, requests) = (values(&report, "inbox rows accepted")[0], values(&report, "requests")[0]);
+    assert!(rows > 0.0 && (rows / requests - 10.0).abs() < 1e-9);
+    assert_eq!((server.registered(), server.published().1), (50, 0));
+}
+
+#[test]
+fn every_round_of_connect_logs_everyone_in_again() {
+    let server = FakeServer::start(Behaviour::Well);
+    let report = measure(&server, "connect --connections 12 --handshakes 5 --repeat 2").unwrap();
+    assert_eq!(values(&report, "log-ins").len(), 2);
+    assert_eq!(server.logged_in(), 36, "the first log-ins make the devices");
+}
+
+#[test]
+fn idle_holds_its_connections_and_answers_pings() {
+    let server = FakeServer::start(Behaviour::Well);
+    let line = format!("idle --counts 5,10 --duration 300ms --pid {}", std::process::id());
+    let report = measure(&server, &line).unwrap();
+    assert_eq!(values(&report, "connections lost"), [0.0]);
+    assert_eq!(values(&report, "memory per idle connection").len(), 1);
+    assert_eq!(server.logged_in(), 10);
+    server.wait_for("a pong from every device", |counts| counts.pongs == 10);
+}
+
+#[test]
+fn a_server_that_is_not_there_is_told() {
+    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let line = format!("bench stored --devices 1 --targets 1 --server http://{free} --key k --jwt-secret s");
+    let Scenario::Stored(args) = Cli::parse_from(line.split_whitespace()).args.scenario else {
+        panic!("stored")
+    };
+    let error = scenario::stored::run(&args).map(|_| ()).unwrap_err();
+    assert!(matches!(error, Error::Unreachable { .. }), "{error}");
+}
