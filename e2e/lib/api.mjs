@@ -3,6 +3,8 @@
  * for anything but the wanted status, so that a test that says nothing else means "this works".
  */
 
+import { DEADLINE_MS } from './until.mjs'
+
 export class ApiError extends Error {
   constructor(method, path, status, body) {
     super(`${method} ${path} -> ${status} ${typeof body === 'string' ? body : JSON.stringify(body)}`)
@@ -18,6 +20,7 @@ export function api(base, key) {
     const response = await fetch(base + path, {
       method,
       body: text,
+      signal: AbortSignal.timeout(DEADLINE_MS),
       headers: {
         ...(token === null ? {} : { authorization: `Bearer ${token}` }),
         ...(text === undefined ? {} : { 'content-type': 'application/json' }),

@@ -72,6 +72,8 @@ export class Node {
       env: { ...process.env, NOROSHI_DEV_KEY: KEY, NOROSHI_DEV_JWT_SECRET: JWT_SECRET, ...this.env },
     })
     closeSync(log)
+    // A test that gave up must not wait for a node that nobody stops any more.
+    this.child.unref()
     running.add(this)
     this.exited = new Promise((resolve) => {
       this.child.once('exit', (code, signal) => {
@@ -108,12 +110,20 @@ export class Node {
     return readFileSync(this.logPath, 'utf8').split('\n').slice(-40).join('\n')
   }
 
-  /** SIGTERM, and the exit code that it promises. */
-  async stop() {
+  /** SIGTERM, and the exit code that it promises; the data stays. */
+  async drain() {
     if (!this.exit) this.child.kill('SIGTERM')
-    const exit = await within('the node to drain after SIGTERM', this.exited)
-    this.removeData()
+    const exit = await within('the node to drain after SIGTERM', this.exited, 60_000)
     assert.deepEqual(exit, { code: 0, signal: null }, this.log())
+  }
+
+  /** The end of a test: drains, and removes the data if it is the test's own. */
+  async stop() {
+    try {
+      await this.drain()
+    } finally {
+      this.removeData()
+    }
   }
 
   /** SIGKILL: nothing is written any more. */
