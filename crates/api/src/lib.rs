@@ -1,1 +1,38 @@
-//! HTTP: provider, consumer and admin API, OpenAPI and its page
+//! HTTP: what providers, devices and operators ask for. Status codes live in this crate and nowhere else.
+//!
+//! ```text
+//!   bytes ─► serve ─► observe (id, log, shed, panic) ─► origin ─► access (who) ─► extract (body) ─► handler
+//!                                                                                                     │
+//!                                 problem ◄── error ◄───────────── delivery, store, auth ◄────────────┘
+//! ```
+//!
+//! Reading order: [`router`] (every route), [`error`] (every refusal), [`body`] (what requests may say),
+//! `access`, `handler`, then what is around them: `observe`, `origin`, `serve`, `tunnel`, `document`.
+//!
+//! Invariants: no body is read before its credential was accepted; no handler sees another tenant's
+//! rows, since every call below names the app of the credential; nothing that may be a secret is logged.
+
+pub mod body;
+pub mod document;
+pub mod error;
+pub mod router;
+
+mod access;
+mod extract;
+mod handler;
+mod json;
+mod metrics;
+mod observe;
+mod origin;
+mod registration;
+mod respond;
+mod serve;
+mod state;
+mod tunnel;
+
+pub use body::Limits;
+pub use error::{Code, Problem};
+pub use metrics::Metrics;
+pub use router::{admin_router, router};
+pub use serve::serve_connection;
+pub use state::{Config, Load, Peer, State, Tunnel};

@@ -1,0 +1,207 @@
+//! Who is asking: each extractor accepts one kind of credential, and a handler that names it cannot run
+//! without.
+//!
+//! [`Provider`] takes an API key with a scope, [`Consumer`] a device token or app JWT whose device exists
+//! and whose version is current, [`Registrar`] either, [`Manager`] whoever may change an app. Only
+//! `Authorization: Bearer` is looked at: a token in a query would end up in logs.
+
+use std::marker::PhantomData;
+use std::sync::{Arc, OnceLock};
+
+use axum::extract::FromRequestParts;
+use http::request::Parts;
+use http::{HeaderMap, header};
+use noroshi_auth::{Access, Identity, Refused};
+use noroshi_store::{App, Device, Registration};
+use noroshi_types::{AppId, Scope};
+use ring::digest;
+
+use crate::error::{Code, Problem};
+use crate::registration::register_one;
+use crate::state::{Api, Door, State};
+
+/// Which app a request turned out to be for, told to the log by whoever checked the credential.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Caller(pub(crate) Arc<OnceLock<AppId>>);
+
+/// A scope as a type, so that a route's signature says what it needs.
+pub(crate) trait Needs {
+    const SCOPE: Scope;
+}
+
+pub(crate) struct Publish;
+pub(crate) struct Devices;
+pub(crate) struct Read;
+
+impl Needs for Publish {
+    const SCOPE: Scope = Scope::Publish;
+}
+impl Needs for Devices {
+    const SCOPE: Scope = Scope::Devices;
+}
+impl Needs for Read {
+    const SCOPE: Scope = Scope::Read;
+}
+
+/// An API key with the scope `N`.
+pub(crate) struct Provider<N> {
+    pub(crate) app: AppId,
+    needs: PhantomData<N>,
+}
+
+/// A device, by its token or its app's JWT. The device is there, as it was read for this request.
+pub(crate) struct Consumer {
+    pub(crate) device: Device,
+}
+
+/// Who may register a device.
+pub(crate) enum Registrar {
+    Provider(AppId),
+    /// Not read from the store: a JWT's device may not exist yet.
+    Consumer(Identity),
+}
+
+/// Who may change apps and keys.
+pub(crate) enum Manager {
+    /// The operator, on the admin listener.
+    Operator,
+    /// A key with the scope `admin`: its own app only.
+    Admin(AppId),
+}
+
+impl<N: Needs> FromRequestParts<Api> for Provider<N> {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, Problem> {
+        let access = api.auth.key(bearer(&parts.headers)?)?;
+        seen(parts, access.app);
+        scoped(&access, N::SCOPE)?;
+        Ok(Self { app: access.app, needs: PhantomData })
+    }
+}
+
+impl FromRequestParts<Api> for Consumer {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, Problem> {
+        let identity = consumer(parts, api)?;
+        let device = own_device(api, &identity).await?;
+        Ok(Self { device })
+    }
+}
+
+impl FromRequestParts<Api> for Registrar {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, Problem> {
+        match api.auth.key(bearer(&parts.headers)?) {
+            Ok(access) => {
+                seen(parts, access.app);
+                scoped(&access, Scope::Devices)?;
+                Ok(Self::Provider(access.app))
+            }
+            Err(_) => consumer(parts, api).map(Self::Consumer),
+        }
+    }
+}
+
+impl FromRequestParts<Api> for Manager {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, Problem> {
+        let bearer = bearer(&parts.headers)?;
+        match api.door {
+            Door::Admin if is_operator(api, bearer) => Ok(Self::Operator),
+            Door::Admin => Err(Refused::Unknown.into()),
+            Door::Public => {
+                let access = api.auth.key(bearer)?;
+                seen(parts, access.app);
+                scoped(&access, Scope::Admin)?;
+                Ok(Self::Admin(access.app))
+            }
+        }
+    }
+}
+
+impl Manager {
+    /// The app of this name, if it may be managed: another's is as unknown as one that is not there.
+    pub(crate) fn app(&self, state: &State, name: &str) -> Result<App, Problem> {
+        let app = state.auth.app(name).ok_or_else(|| Problem::not_found("app"))?;
+        match self {
+            Manager::Operator => Ok(app),
+            Manager::Admin(own) if *own == app.id => Ok(app),
+            Manager::Admin(_) => Err(Problem::not_found("app")),
+        }
+    }
+}
+
+/// RFC 6750 §2.1.
+fn bearer(headers: &HeaderMap) -> Result<&str, Problem> {
+    let missing = || Problem::from(Refused::Missing);
+    let value = headers.get(header::AUTHORIZATION).ok_or_else(missing)?;
+    let text = value.to_str().map_err(|_| Problem::from(Refused::Malformed("it is not visible ASCII")))?;
+    let (scheme, token) = text.split_once(' ').ok_or_else(missing)?;
+    let token = token.trim();
+    match scheme.eq_ignore_ascii_case("bearer") && !token.is_empty() {
+        true => Ok(token),
+        false => Err(missing()),
+    }
+}
+
+fn scoped(access: &Access, scope: Scope) -> Result<(), Problem> {
+    match access.allows(scope) {
+        true => Ok(()),
+        false => {
+            Err(Problem::new(Code::Forbidden, format!("the API key lacks the scope \"{}\"", scope.as_str())))
+        }
+    }
+}
+
+fn seen(parts: &Parts, app: AppId) {
+    if let Some(caller) = parts.extensions.get::<Caller>() {
+        // A request has one credential: the first answer is the only one.
+        let _ = caller.0.set(app);
+    }
+}
+
+fn consumer(parts: &Parts, api: &Api) -> Result<Identity, Problem> {
+    // An app's name needs no escapes, so the query is only cut.
+    let query = parts.uri.query().unwrap_or_default();
+    let app = query.split('&').find_map(|pair| pair.strip_prefix("app="));
+    let identity = api.auth.device(bearer(&parts.headers)?, app, api.now())?;
+    seen(parts, identity.app);
+    Ok(identity)
+}
+
+/// The device of a credential, made on first use where the credential may do that.
+pub(crate) async fn own_device(api: &State, identity: &Identity) -> Result<Device, Problem> {
+    let store = api.delivery.store();
+    let found = store.device(identity.app, &identity.device).await?;
+    match found {
+        Some(device) if identity.token_version.is_some_and(|version| version != device.token_version) => {
+            Err(revoked())
+        }
+        // The device went over to another user: what is kept for the first is not the second's.
+        Some(device) if identity.user.is_none() || identity.user == device.user => Ok(device),
+        None if !identity.create => Err(revoked()),
+        Some(_) | None => {
+            let registration = Registration {
+                device: Some(identity.device.clone()),
+                user: identity.user.clone(),
+                topics: identity.topics.clone(),
+                ..Registration::default()
+            };
+            register_one(api, identity.app, registration).await
+        }
+    }
+}
+
+pub(crate) fn revoked() -> Problem {
+    Problem::new(Code::Unauthorized, "the device was deleted or its tokens were revoked")
+}
+
+/// Compares hashes, so that the time it takes tells nothing about the token.
+fn is_operator(state: &State, bearer: &str) -> bool {
+    let hash = |text: &str| digest::digest(&digest::SHA256, text.as_bytes());
+    state.operator_token.as_deref().is_some_and(|token| hash(token).as_ref() == hash(bearer).as_ref())
+}

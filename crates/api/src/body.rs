@@ -1,0 +1,87 @@
+//! From the bytes of a body to values that cannot be wrong. Pure: no request, no clock, no store; the
+//! fuzz target `api_bodies` calls exactly these functions.
+//!
+//! Each file holds the wire form of one kind of body and its conversion to the domain's types.
+
+mod app;
+mod device;
+mod notification;
+
+pub use app::{NewAppKey, app, app_change, key};
+pub use device::{Registering, device, device_change, push_token};
+pub use notification::notification;
+
+use noroshi_types::{DeviceId, Invalid, NotificationId, Presence, UserId, limits};
+use serde::Deserialize;
+
+use crate::error::Problem;
+use crate::json::{self, Bounded, FromText, Text};
+
+/// Bounds of requests that an operator may change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// A request body, a whole batch included.
+    pub body_bytes: usize,
+    /// `data` of a notification.
+    pub data_bytes: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { body_bytes: limits::BODY_BYTES, data_bytes: limits::DATA_BYTES }
+    }
+}
+
+/// `{"users": […]}`: whose presence is asked for, each once.
+pub fn presence_query(bytes: &[u8]) -> Result<Vec<UserId>, Problem> {
+    #[derive(Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Body {
+        users: Bounded<Text<UserId>, { limits::PRESENCE_USERS_MAX }>,
+    }
+    let users = json::parse::<Body>(bytes)?.users.all("users")?;
+    Ok(each_once(users.into_iter().map(|user| user.0)))
+}
+
+/// `{"state": "active" | "idle"}`.
+pub fn presence(bytes: &[u8]) -> Result<Presence, Problem> {
+    #[derive(Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Body {
+        state: Text<State>,
+    }
+    struct State(Presence);
+    impl FromText for State {
+        const WHAT: &'static str = "\"active\" or \"idle\"";
+        fn from_text(text: &str) -> Result<Self, Invalid> {
+            [Presence::Active, Presence::Idle]
+                .into_iter()
+                .find(|presence| presence.as_str() == text)
+                .map(State)
+                .ok_or_else(|| Invalid::new("the state is \"active\" or \"idle\""))
+        }
+    }
+    Ok(json::parse::<Body>(bytes)?.state.0.0)
+}
+
+/// `{"ids": […]}`: what is confirmed.
+pub fn acked(bytes: &[u8]) -> Result<Vec<NotificationId>, Problem> {
+    #[derive(Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Body {
+        ids: Bounded<Text<NotificationId>, { limits::ACK_IDS_MAX }>,
+    }
+    let ids = json::parse::<Body>(bytes)?.ids.all("ids")?;
+    Ok(each_once(ids.into_iter().map(|id| id.0)))
+}
+
+/// The first of each, in the order named.
+fn each_once<T: Clone + Eq + std::hash::Hash>(named: impl ExactSizeIterator<Item = T>) -> Vec<T> {
+    let mut seen = std::collections::HashSet::with_capacity(named.len());
+    named.filter(|item| seen.insert(item.clone())).collect()
+}
+
+/// A `device` parameter of a path.
+pub(crate) fn device_id(text: &str) -> Result<DeviceId, Problem> {
+    DeviceId::parse(text).map_err(|invalid| Problem::from(invalid).at("device"))
+}

@@ -1,0 +1,118 @@
+//! Apps and their keys, as operators and admins write them.
+
+use noroshi_store::AppSettings;
+use noroshi_types::{AppName, Scope, Scopes};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use crate::error::Problem;
+use crate::json::{self, Bounded, Line, Text, present};
+
+/// RFC 7518 §3.2: an HS256 key is at least as long as the hash, 256 bits.
+const JWT_SECRET_BYTES_MIN: usize = 32;
+const JWT_SECRET_BYTES_MAX: usize = 1_024;
+/// Some tens of RSA keys.
+const JWKS_BYTES_MAX: usize = 64 << 10;
+const URL_BYTES_MAX: usize = 2_048;
+const KEY_NAME_BYTES_MAX: usize = 64;
+
+/// A key to be made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NewAppKey {
+    pub name: String,
+    pub scopes: Scopes,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct AppBody<'a> {
+    name: Text<AppName>,
+    jwt_secret: Option<String>,
+    jwks_url: Option<Text<Line<URL_BYTES_MAX>>>,
+    #[serde(borrow)]
+    jwks: Option<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct AppChangeBody<'a> {
+    #[serde(default, deserialize_with = "present")]
+    jwt_secret: Option<Option<String>>,
+    #[serde(default, deserialize_with = "present")]
+    jwks_url: Option<Option<Text<Line<URL_BYTES_MAX>>>>,
+    #[serde(borrow, default, deserialize_with = "present")]
+    jwks: Option<Option<&'a RawValue>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct KeyBody {
+    name: Text<Line<KEY_NAME_BYTES_MAX>>,
+    scopes: Bounded<Text<Scope>, 4>,
+}
+
+/// Reads and checks a new app.
+pub fn app(bytes: &[u8]) -> Result<(AppName, AppSettings), Problem> {
+    let body: AppBody<'_> = json::parse(bytes)?;
+    let settings = AppSettings {
+        jwt_secret: body.jwt_secret.map(jwt_secret).transpose()?,
+        jwks_url: body.jwks_url.map(|url| jwks_url(url.0.0)).transpose()?,
+        jwks: body.jwks.map(jwks).transpose()?,
+    };
+    Ok((body.name.0, settings))
+}
+
+/// Reads a change and carries it out on `settings`: what is absent stays, `null` clears.
+pub fn app_change(bytes: &[u8], mut settings: AppSettings) -> Result<AppSettings, Problem> {
+    let body: AppChangeBody<'_> = json::parse(bytes)?;
+    if let Some(secret) = body.jwt_secret {
+        settings.jwt_secret = secret.map(jwt_secret).transpose()?;
+    }
+    if let Some(url) = body.jwks_url {
+        settings.jwks_url = url.map(|url| jwks_url(url.0.0)).transpose()?;
+    }
+    if let Some(set) = body.jwks {
+        settings.jwks = set.map(jwks).transpose()?;
+    }
+    Ok(settings)
+}
+
+/// Reads and checks a new key.
+pub fn key(bytes: &[u8]) -> Result<NewAppKey, Problem> {
+    let body: KeyBody = json::parse(bytes)?;
+    let scopes: Scopes = body.scopes.all("scopes")?.into_iter().map(|scope| scope.0).collect();
+    if scopes.is_empty() {
+        return Err(Problem::field("scopes", "a key has at least one of publish, devices, read, admin"));
+    }
+    Ok(NewAppKey { name: body.name.0.0, scopes })
+}
+
+fn jwt_secret(secret: String) -> Result<Vec<u8>, Problem> {
+    match secret.len() {
+        JWT_SECRET_BYTES_MIN..=JWT_SECRET_BYTES_MAX => Ok(secret.into_bytes()),
+        _ => {
+            let rule =
+                format!("an HS256 secret is {JWT_SECRET_BYTES_MIN} to {JWT_SECRET_BYTES_MAX} bytes long");
+            Err(Problem::field("jwt_secret", rule))
+        }
+    }
+}
+
+/// Only https: a tenant must not make the node read addresses of its own network in the clear.
+fn jwks_url(url: String) -> Result<String, Problem> {
+    let host = url.strip_prefix("https://").unwrap_or_default();
+    match host.is_empty() || host.starts_with('/') || host.contains(char::is_whitespace) {
+        true => Err(Problem::field("jwks_url", "it is an https URL")),
+        false => Ok(url),
+    }
+}
+
+fn jwks(raw: &RawValue) -> Result<String, Problem> {
+    if raw.get().len() > JWKS_BYTES_MAX {
+        return Err(Problem::field("jwks", format!("a JWK set is at most {JWKS_BYTES_MAX} bytes of JSON")));
+    }
+    match noroshi_auth::check_jwks(raw.get()) {
+        Ok(()) => Ok(raw.get().to_owned()),
+        Err(error) => Err(Problem::field("jwks", error.to_string())),
+    }
+}

@@ -1,0 +1,248 @@
+//! Devices as they register (`POST /v1/devices`, a line of its batch) and as they change
+//! (`PATCH /v1/me`), with the tokens that push services gave them.
+
+use std::collections::BTreeMap;
+
+use noroshi_store::{Attributes, DeviceChange, Registration};
+use noroshi_types::{DeviceId, Invalid, JsonText, Topic, UserId, limits};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::each_once;
+use crate::error::Problem;
+use crate::json::{self, Bounded, FromText, Line, Text, TextMap, present};
+
+type Attribute = Text<Line<{ limits::ATTRIBUTE_BYTES_MAX }>>;
+type Tags<V> = TextMap<Line<{ limits::TAG_BYTES_MAX }>, V, { limits::TAGS_MAX }>;
+type TagValue = Text<Line<{ limits::TAG_BYTES_MAX }>>;
+
+/// What a registration says, before it is known who registers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Registering {
+    /// None: an id is drawn.
+    pub device: Option<DeviceId>,
+    pub registration: Registration,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct DeviceBody<'a> {
+    device: Option<Text<DeviceId>>,
+    user: Option<Text<UserId>>,
+    platform: Option<Text<Platform>>,
+    locale: Option<Text<Locale>>,
+    timezone: Option<Text<TimeZone>>,
+    app_version: Option<Attribute>,
+    tags: Option<Tags<TagValue>>,
+    topics: Option<Bounded<Text<Topic>, { limits::TOPICS_PER_DEVICE_MAX }>>,
+    #[serde(borrow)]
+    push_token: Option<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ChangeBody<'a> {
+    #[serde(default, deserialize_with = "present")]
+    user: Option<Option<Text<UserId>>>,
+    #[serde(default, deserialize_with = "present")]
+    platform: Option<Option<Text<Platform>>>,
+    #[serde(default, deserialize_with = "present")]
+    locale: Option<Option<Text<Locale>>>,
+    #[serde(default, deserialize_with = "present")]
+    timezone: Option<Option<Text<TimeZone>>>,
+    #[serde(default, deserialize_with = "present")]
+    app_version: Option<Option<Attribute>>,
+    tags: Option<Tags<Option<TagValue>>>,
+    #[serde(borrow, default, deserialize_with = "present")]
+    push_token: Option<Option<&'a RawValue>>,
+}
+
+/// A push service's address of the device, one form per service.
+#[derive(Deserialize)]
+#[serde(tag = "service", rename_all = "lowercase", deny_unknown_fields)]
+enum PushToken {
+    Apns {
+        token: String,
+        /// Only looked at here: the text is kept as it came.
+        #[serde(rename = "environment")]
+        _environment: Option<ApnsEnvironment>,
+    },
+    Fcm {
+        token: String,
+    },
+    Webpush {
+        endpoint: String,
+        keys: WebPushKeys,
+    },
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum ApnsEnvironment {
+    Production,
+    Sandbox,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WebPushKeys {
+    p256dh: String,
+    auth: String,
+}
+
+/// Reads and checks one registration.
+pub fn device(bytes: &[u8]) -> Result<Registering, Problem> {
+    let body: DeviceBody<'_> = json::parse(bytes)?;
+    let topics = body.topics.map(|topics| topics.all("topics")).transpose()?.unwrap_or_default();
+    let tags = body.tags.map(|tags| tags.0).unwrap_or_default();
+    let registration = Registration {
+        device: None,
+        user: body.user.map(|user| user.0),
+        attributes: Attributes {
+            platform: body.platform.map(|platform| platform.0.0.to_owned()),
+            locale: body.locale.map(|locale| locale.0.0),
+            timezone: body.timezone.map(|timezone| timezone.0.0),
+            app_version: body.app_version.map(|version| version.0.0),
+            tags: tags.into_iter().map(|(key, value)| (key.0, value.0.0)).collect(),
+        },
+        topics: each_once(topics.into_iter().map(|topic| topic.0)),
+        push_token: body.push_token.map(|raw| checked_push_token(raw, "push_token")).transpose()?,
+    };
+    Ok(Registering { device: body.device.map(|device| device.0), registration })
+}
+
+/// Reads and checks a change: what is absent stays, `null` clears.
+pub fn device_change(bytes: &[u8]) -> Result<DeviceChange, Problem> {
+    let body: ChangeBody<'_> = json::parse(bytes)?;
+    let tags: BTreeMap<_, _> = body.tags.map(|tags| tags.0).unwrap_or_default();
+    let push_token = match body.push_token {
+        Some(Some(raw)) => Some(Some(checked_push_token(raw, "push_token")?)),
+        Some(None) => Some(None),
+        None => None,
+    };
+    Ok(DeviceChange {
+        user: body.user.map(|user| user.map(|user| user.0)),
+        platform: body.platform.map(|platform| platform.map(|platform| platform.0.0.to_owned())),
+        locale: body.locale.map(|locale| locale.map(|locale| locale.0.0)),
+        timezone: body.timezone.map(|timezone| timezone.map(|timezone| timezone.0.0)),
+        app_version: body.app_version.map(|version| version.map(|version| version.0.0)),
+        tags: tags.into_iter().map(|(key, value)| (key.0, value.map(|value| value.0.0))).collect(),
+        push_token,
+    })
+}
+
+/// `PUT /v1/me/push-token`: the token is the body.
+pub fn push_token(bytes: &[u8]) -> Result<JsonText, Problem> {
+    checked_push_token(json::parse(bytes)?, "")
+}
+
+fn checked_push_token(raw: &RawValue, field: &str) -> Result<JsonText, Problem> {
+    let text = raw.get();
+    if text.len() > limits::PUSH_TOKEN_BYTES_MAX {
+        let rule = format!(
+            "a push token is at most {} bytes of JSON, got {}",
+            limits::PUSH_TOKEN_BYTES_MAX,
+            text.len()
+        );
+        return Err(Problem::field(field, rule));
+    }
+    let at = |name: &str| if field.is_empty() { name.to_owned() } else { format!("{field}.{name}") };
+    match json::parse_part(text, field)? {
+        PushToken::Apns { token, _environment: _ } => {
+            // Apple does not promise a length ("don't hard-code the size"): hex of whole bytes is all that is known.
+            let hex = !token.is_empty()
+                && token.len().is_multiple_of(2)
+                && token.bytes().all(|b| b.is_ascii_hexdigit());
+            hex.then_some(()).ok_or_else(|| Problem::field(at("token"), "an APNs token is hex digits"))?;
+        }
+        PushToken::Fcm { token } => {
+            let printable = !token.is_empty() && token.bytes().all(|b| b.is_ascii_graphic());
+            printable
+                .then_some(())
+                .ok_or_else(|| Problem::field(at("token"), "an FCM token is visible ASCII"))?;
+        }
+        PushToken::Webpush { endpoint, keys } => {
+            let https = endpoint.strip_prefix("https://").is_some_and(|rest| {
+                !rest.is_empty() && !rest.starts_with('/') && rest.bytes().all(|b| b.is_ascii_graphic())
+            });
+            https
+                .then_some(())
+                .ok_or_else(|| Problem::field(at("endpoint"), "an endpoint is an https URL"))?;
+            // RFC 8291 §3.1, §3.2: an uncompressed P-256 point and 16 bytes of secret.
+            base64_len(&keys.p256dh, 65)
+                .ok_or_else(|| Problem::field(at("keys.p256dh"), "65 bytes as base64url"))?;
+            base64_len(&keys.auth, 16)
+                .ok_or_else(|| Problem::field(at("keys.auth"), "16 bytes as base64url"))?;
+        }
+    }
+    Ok(JsonText::from_valid(text))
+}
+
+/// Browsers give base64url without padding (RFC 4648 §5); some libraries pad.
+fn base64_len(text: &str, bytes: usize) -> Option<()> {
+    use base64::Engine;
+    let decoded = base64::engine::general_purpose::URL_SAFE_NO_PAD.decode(text.trim_end_matches('=')).ok()?;
+    (decoded.len() == bytes).then_some(())
+}
+
+struct Platform(&'static str);
+
+impl FromText for Platform {
+    const WHAT: &'static str = "a platform (a string)";
+    fn from_text(text: &str) -> Result<Self, Invalid> {
+        ["ios", "android", "web", "console", "other"]
+            .into_iter()
+            .find(|platform| *platform == text)
+            .map(Platform)
+            .ok_or_else(|| {
+                Invalid::new("a platform is one of \"ios\", \"android\", \"web\", \"console\", \"other\"")
+            })
+    }
+}
+
+/// BCP 47 in form: subtags of 1 to 8 letters and digits, the first of letters (RFC 5646 §2.1). Android
+/// writes `_` between them.
+struct Locale(String);
+
+impl FromText for Locale {
+    const WHAT: &'static str = "a locale (a string)";
+    fn from_text(text: &str) -> Result<Self, Invalid> {
+        let subtag =
+            |part: &str| matches!(part.len(), 1..=8) && part.bytes().all(|b| b.is_ascii_alphanumeric());
+        let language = text.split(['-', '_']).next().unwrap_or_default();
+        let well_formed = text.len() <= limits::ATTRIBUTE_BYTES_MAX
+            && language.bytes().all(|b| b.is_ascii_alphabetic())
+            && text.split(['-', '_']).all(subtag);
+        match well_formed {
+            true => Ok(Self(text.to_owned())),
+            false => {
+                Err(Invalid::new("a locale is a language tag such as \"ja-JP\" (BCP 47), at most 64 bytes"))
+            }
+        }
+    }
+}
+
+/// An IANA name in form; whether it exists changes with every tz release.
+struct TimeZone(String);
+
+impl FromText for TimeZone {
+    const WHAT: &'static str = "a time zone (a string)";
+    fn from_text(text: &str) -> Result<Self, Invalid> {
+        let part = |part: &str| {
+            !part.is_empty()
+                && part.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-' | b'+' | b'.'))
+        };
+        let well_formed = text.len() <= limits::ATTRIBUTE_BYTES_MAX
+            && text.starts_with(|c: char| c.is_ascii_alphabetic())
+            && text.split('/').all(part);
+        match well_formed {
+            true => Ok(Self(text.to_owned())),
+            false => {
+                Err(Invalid::new("a time zone is an IANA name such as \"Asia/Tokyo\", at most 64 bytes"))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

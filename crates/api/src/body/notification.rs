@@ -1,0 +1,232 @@
+//! `POST /v1/notifications`: one notification, as a provider writes it.
+//!
+//! What is only carried (`data`, `notification`, each push service's own fields) keeps its text: it is
+//! checked here and never written anew.
+
+use std::time::Duration;
+
+use noroshi_types::{
+    Condition, DeviceId, Invalid, JsonText, Push, PushMode, Request, Target, Topic, Ttl, Urgency, UserId,
+    When, limits,
+};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::{Limits, each_once};
+use crate::error::{Code, Problem};
+use crate::json::{self, Bounded, FromText, Line, Span, Text};
+
+/// How long a device has to confirm before a push service is asked, where the request does not say.
+const PUSH_AFTER_DEFAULT: Duration = Duration::from_secs(10);
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Body<'a> {
+    to: To,
+    when: Option<Text<When>>,
+    ttl: Option<Span>,
+    urgency: Option<Text<Urgency>>,
+    collapse_key: Option<Text<Line<{ limits::COLLAPSE_KEY_BYTES_MAX }>>>,
+    retain: Option<bool>,
+    #[serde(borrow)]
+    notification: Option<&'a RawValue>,
+    #[serde(borrow)]
+    data: Option<&'a RawValue>,
+    #[serde(borrow)]
+    push: Option<PushBody<'a>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct To {
+    users: Option<Bounded<Text<UserId>, { limits::TARGETS_MAX }>>,
+    devices: Option<Bounded<Text<DeviceId>, { limits::TARGETS_MAX }>>,
+    topic: Option<Text<Topic>>,
+    condition: Option<Text<Condition>>,
+    everyone: Option<bool>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PushBody<'a> {
+    mode: Option<Text<PushMode>>,
+    after: Option<Span>,
+    #[serde(borrow)]
+    apns: Option<&'a RawValue>,
+    #[serde(borrow)]
+    fcm: Option<&'a RawValue>,
+    #[serde(borrow)]
+    webpush: Option<&'a RawValue>,
+}
+
+/// What is shown to a person. Only looked at: the text goes on as it came.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Shown {
+    title: Option<String>,
+    body: Option<String>,
+    image: Option<String>,
+    url: Option<String>,
+}
+
+/// Reads and checks one notification.
+pub fn notification(bytes: &[u8], limits: &Limits) -> Result<Request, Problem> {
+    let body: Body<'_> = json::parse(bytes)?;
+    let target = target(body.to)?;
+    let ttl = match body.ttl {
+        Some(Span(duration)) => Ttl::new(duration).map_err(|invalid| Problem::field("ttl", invalid.0))?,
+        None => Ttl::default(),
+    };
+    let retain = body.retain.unwrap_or(false);
+    if retain && !matches!(target, Target::Topic(_) | Target::Everyone) {
+        return Err(Problem::field("retain", "only a message to a topic or to everyone can be retained"));
+    }
+    if body.notification.is_none() && body.data.is_none() {
+        return Err(Problem::field("data", "a notification has `notification`, `data` or both"));
+    }
+    Ok(Request {
+        target,
+        when: body.when.map_or(When::Stored, |when| when.0),
+        ttl,
+        urgency: body.urgency.map_or(Urgency::Normal, |urgency| urgency.0),
+        collapse_key: body.collapse_key.map(|key| key.0.0.into()),
+        retain,
+        notification: body.notification.map(shown).transpose()?,
+        data: body.data.map(|data| carried(data, "data", limits.data_bytes)).transpose()?,
+        push: push(body.push, ttl)?,
+    })
+}
+
+fn target(to: To) -> Result<Target, Problem> {
+    let To { users, devices, topic, condition, everyone } = to;
+    let named =
+        [users.is_some(), devices.is_some(), topic.is_some(), condition.is_some(), everyone.is_some()];
+    if named.into_iter().filter(|named| *named).count() != 1 {
+        let rule = "`to` names exactly one of `users`, `devices`, `topic`, `condition`, `everyone`";
+        return Err(Problem::field("to", rule));
+    }
+    if let Some(users) = users {
+        return named_targets(users, "to.users").map(Target::Users);
+    }
+    if let Some(devices) = devices {
+        return named_targets(devices, "to.devices").map(Target::Devices);
+    }
+    if let Some(Text(topic)) = topic {
+        return Ok(Target::Topic(topic));
+    }
+    if let Some(Text(condition)) = condition {
+        return Ok(Target::Condition(condition));
+    }
+    match everyone {
+        Some(true) => Ok(Target::Everyone),
+        _ => Err(Problem::field("to.everyone", "`everyone` can only be true")),
+    }
+}
+
+fn named_targets<T: Clone + Eq + std::hash::Hash>(
+    list: Bounded<Text<T>, { limits::TARGETS_MAX }>,
+    field: &str,
+) -> Result<Vec<T>, Problem> {
+    match list.count {
+        0 => Err(Problem::field(field, "at least one has to be named")),
+        1..=limits::TARGETS_MAX => Ok(each_once(list.items.into_iter().map(|item| item.0))),
+        count => {
+            let detail = format!("a request names at most {} targets, got {count}", limits::TARGETS_MAX);
+            Err(Problem::new(Code::TooManyTargets, detail).at(field))
+        }
+    }
+}
+
+fn shown(raw: &RawValue) -> Result<JsonText, Problem> {
+    const FIELD: &str = "notification";
+    let text = carried(raw, FIELD, limits::NOTIFICATION_BYTES_MAX)?;
+    let Shown { title, body, image, url } = json::parse_part(raw.get(), FIELD)?;
+    if title.is_none() && body.is_none() && image.is_none() && url.is_none() {
+        return Err(Problem::field(FIELD, "it has at least one of `title`, `body`, `image`, `url`"));
+    }
+    if image.is_some_and(|image| !matches!(scheme(&image), Some("https" | "http"))) {
+        return Err(Problem::field("notification.image", "an image is an http or https URL"));
+    }
+    if url.is_some_and(|url| scheme(&url).is_none()) {
+        return Err(Problem::field(
+            "notification.url",
+            "a url is absolute: it starts with a scheme such as https:",
+        ));
+    }
+    Ok(text)
+}
+
+/// The scheme of an absolute URI (RFC 3986 §3.1) that has something behind it and no blanks.
+fn scheme(uri: &str) -> Option<&str> {
+    let (scheme, rest) = uri.split_once(':')?;
+    let well_formed = scheme.starts_with(|c: char| c.is_ascii_alphabetic())
+        && scheme.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'+' | b'-' | b'.'));
+    let blank = |c: char| c.is_whitespace() || c.is_control();
+    (well_formed && !rest.is_empty() && !rest.contains(blank)).then_some(scheme)
+}
+
+fn push(body: Option<PushBody<'_>>, ttl: Ttl) -> Result<Push, Problem> {
+    let Some(body) = body else { return Ok(Push::default()) };
+    let mode = body.mode.map_or(PushMode::Never, |mode| mode.0);
+    let after = match (mode, body.after) {
+        (PushMode::Fallback, None) => PUSH_AFTER_DEFAULT.min(ttl.duration()),
+        (PushMode::Fallback, Some(Span(after))) if after <= ttl.duration() => after,
+        (PushMode::Fallback, Some(_)) => {
+            return Err(Problem::field("push.after", "it must not be longer than the ttl"));
+        }
+        (PushMode::Never | PushMode::Always, None) => Duration::ZERO,
+        (PushMode::Never | PushMode::Always, Some(_)) => {
+            return Err(Problem::field("push.after", "it is allowed with mode \"fallback\" only"));
+        }
+    };
+    let service = |raw: Option<&RawValue>, field: &str| raw.map(|raw| service_fields(raw, field)).transpose();
+    Ok(Push {
+        mode,
+        after,
+        apns: service(body.apns, "push.apns")?,
+        fcm: service(body.fcm, "push.fcm")?,
+        webpush: service(body.webpush, "push.webpush")?,
+    })
+}
+
+fn service_fields(raw: &RawValue, field: &str) -> Result<JsonText, Problem> {
+    match raw.get().starts_with('{') {
+        true => carried(raw, field, limits::NOTIFICATION_BYTES_MAX),
+        false => Err(Problem::field(field, "it is an object with the push service's own fields")),
+    }
+}
+
+fn carried(raw: &RawValue, field: &str, bytes_max: usize) -> Result<JsonText, Problem> {
+    let text = raw.get();
+    match text.len() <= bytes_max {
+        true => Ok(JsonText::from_valid(text)),
+        false => {
+            let detail = format!("`{field}` is at most {bytes_max} bytes of JSON, got {}", text.len());
+            Err(Problem::new(Code::DataTooLarge, detail).at(field))
+        }
+    }
+}
+
+macro_rules! word {
+    ($type:ty, $what:literal, $($word:literal => $value:expr),+) => {
+        impl FromText for $type {
+            const WHAT: &'static str = $what;
+            fn from_text(text: &str) -> Result<Self, Invalid> {
+                match text {
+                    $($word => Ok($value),)+
+                    _ => Err(Invalid::new(concat!("it is one of", $(" \"", $word, "\""),+))),
+                }
+            }
+        }
+    };
+}
+
+word!(When, "a presence gate (a string)",
+    "active" => When::Active, "connected" => When::Connected, "stored" => When::Stored);
+word!(Urgency, "an urgency (a string)",
+    "very-low" => Urgency::VeryLow, "low" => Urgency::Low, "normal" => Urgency::Normal, "high" => Urgency::High);
+word!(PushMode, "a push mode (a string)",
+    "never" => PushMode::Never, "fallback" => PushMode::Fallback, "always" => PushMode::Always);
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,362 @@
+//! What a client is told when a request is refused or fails: RFC 9457 problems with a stable `code`.
+//!
+//! [`Code`] is the one table: status, title and advice of every code; the document and `/docs` list the
+//! same. Everything in a problem is public. What happened inside goes to the log, once, here.
+
+use std::borrow::Cow;
+
+use axum::response::{IntoResponse, Response};
+use http::{HeaderValue, StatusCode, header};
+use noroshi_auth::Refused;
+use noroshi_types::Invalid;
+use serde::Serialize;
+
+/// Why a request was not carried out, by what the client does next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Code {
+    InvalidJson,
+    InvalidField,
+    UnknownField,
+    InvalidParameter,
+    TooManyTargets,
+    Unauthorized,
+    Forbidden,
+    NotFound,
+    MethodNotAllowed,
+    BodyTimeout,
+    IdempotencyConflict,
+    AlreadyExists,
+    NotConnected,
+    LimitExceeded,
+    BodyTooLarge,
+    DataTooLarge,
+    TooManyLines,
+    UnsupportedMediaType,
+    Internal,
+    Overloaded,
+    Unavailable,
+    DiskFull,
+}
+
+/// Longest `detail`: a wrong value is quoted in it, and must not come back whole.
+const DETAIL_BYTES_MAX: usize = 300;
+
+/// Seconds after which a refused request may be made again.
+const RETRY_AFTER_S: &str = "1";
+
+impl Code {
+    pub const ALL: [Code; 22] = [
+        Code::InvalidJson,
+        Code::InvalidField,
+        Code::UnknownField,
+        Code::InvalidParameter,
+        Code::TooManyTargets,
+        Code::Unauthorized,
+        Code::Forbidden,
+        Code::NotFound,
+        Code::MethodNotAllowed,
+        Code::BodyTimeout,
+        Code::IdempotencyConflict,
+        Code::AlreadyExists,
+        Code::NotConnected,
+        Code::LimitExceeded,
+        Code::BodyTooLarge,
+        Code::DataTooLarge,
+        Code::TooManyLines,
+        Code::UnsupportedMediaType,
+        Code::Internal,
+        Code::Overloaded,
+        Code::Unavailable,
+        Code::DiskFull,
+    ];
+
+    /// The name that clients may rely on.
+    pub fn as_str(self) -> &'static str {
+        self.row().0
+    }
+
+    pub fn status(self) -> u16 {
+        self.row().1
+    }
+
+    pub fn title(self) -> &'static str {
+        self.row().2
+    }
+
+    /// What a client's developer should know or do; back-quotes mark code.
+    pub fn advice(self) -> &'static str {
+        match self {
+            Code::InvalidJson => {
+                "The detail names line and column. Also: nested more than 64 deep, or an empty batch."
+            }
+            Code::InvalidField => "`field` is the path, such as `to.users[3]`; the detail is the rule.",
+            Code::UnknownField => {
+                "`field` names it. Nothing is ignored, so that a typing error cannot change what a request means."
+            }
+            Code::InvalidParameter => "`field` names it.",
+            Code::TooManyTargets => "10,000 at most: split it, or use a topic.",
+            Code::Unauthorized => {
+                "Missing, unknown, expired or revoked. Get a new one; the same will not work again."
+            }
+            Code::Forbidden => "The detail names the missing scope.",
+            Code::NotFound => "Also for what belongs to another app.",
+            Code::MethodNotAllowed => "The header `Allow` lists those it takes.",
+            Code::BodyTimeout => "30 seconds after its head. Try again.",
+            Code::IdempotencyConflict => "Within 24 hours. Use a new key for a new request.",
+            Code::AlreadyExists => "Choose another name.",
+            Code::NotConnected => "Presence belongs to an open connection.",
+            Code::LimitExceeded => "The detail names it, such as 1,000 topics for a device.",
+            Code::BodyTooLarge => "16 MiB unless the operator chose otherwise.",
+            Code::DataTooLarge => {
+                "`data`: 4 KiB unless the operator chose otherwise; `notification` and each push service's fields: 4 KiB."
+            }
+            Code::TooManyLines => "10,000 at most.",
+            Code::UnsupportedMediaType => {
+                "Send `application/json`, for batches `application/x-ndjson`, or none."
+            }
+            Code::Internal => "Its log says why, under the request's `X-Request-Id`.",
+            Code::Overloaded => "Try again after `Retry-After`. Nothing was accepted.",
+            Code::Unavailable => "Try again after `Retry-After`.",
+            Code::DiskFull => "Nothing was accepted. Reads go on.",
+        }
+    }
+
+    fn row(self) -> (&'static str, u16, &'static str) {
+        match self {
+            Code::InvalidJson => ("invalid_json", 400, "The body is not valid JSON"),
+            Code::InvalidField => {
+                ("invalid_field", 400, "A field is missing or has a value that is not allowed")
+            }
+            Code::UnknownField => ("unknown_field", 400, "A field is not known"),
+            Code::InvalidParameter => (
+                "invalid_parameter",
+                400,
+                "A header, path or query parameter has a value that is not allowed",
+            ),
+            Code::TooManyTargets => ("too_many_targets", 400, "The request names too many users or devices"),
+            Code::Unauthorized => ("unauthorized", 401, "The credential is missing or not valid"),
+            Code::Forbidden => ("forbidden", 403, "The credential does not allow this"),
+            Code::NotFound => ("not_found", 404, "There is no such thing"),
+            Code::MethodNotAllowed => ("method_not_allowed", 405, "The path does not take this method"),
+            Code::BodyTimeout => ("body_timeout", 408, "The body did not arrive in time"),
+            Code::IdempotencyConflict => {
+                ("idempotency_conflict", 409, "The idempotency key was used with another request")
+            }
+            Code::AlreadyExists => ("already_exists", 409, "It exists already"),
+            Code::NotConnected => ("not_connected", 409, "The device is not connected"),
+            Code::LimitExceeded => ("limit_exceeded", 409, "A limit would be passed"),
+            Code::BodyTooLarge => ("body_too_large", 413, "The body is too large"),
+            Code::DataTooLarge => ("data_too_large", 413, "The content of the notification is too large"),
+            Code::TooManyLines => ("too_many_lines", 413, "The batch has too many lines"),
+            Code::UnsupportedMediaType => {
+                ("unsupported_media_type", 415, "The content type is not supported")
+            }
+            Code::Internal => ("internal", 500, "The service failed"),
+            Code::Overloaded => ("overloaded", 503, "The service has more work than it can take now"),
+            Code::Unavailable => ("unavailable", 503, "The service is starting or stopping"),
+            Code::DiskFull => ("disk_full", 507, "The service has no space left to keep it"),
+        }
+    }
+}
+
+/// One refusal.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Problem {
+    code: Code,
+    detail: Cow<'static, str>,
+    /// Path of the field meant, such as `to.users[3]`.
+    field: Option<Box<str>>,
+    /// For 401: no credential was given at all (RFC 6750 §3.1 then names no error).
+    credential_missing: bool,
+}
+
+/// The wire form (RFC 9457 §3). The type resolves to the code's place on this node's own page.
+#[derive(Debug, Serialize)]
+struct ProblemBody<'a> {
+    r#type: String,
+    title: &'a str,
+    status: u16,
+    code: &'a str,
+    detail: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    field: Option<&'a str>,
+}
+
+impl Problem {
+    pub fn new(code: Code, detail: impl Into<Cow<'static, str>>) -> Self {
+        let mut detail = detail.into();
+        if detail.len() > DETAIL_BYTES_MAX {
+            let end = detail.floor_char_boundary(DETAIL_BYTES_MAX);
+            detail = format!("{}…", &detail[..end]).into();
+        }
+        Self { code, detail, field: None, credential_missing: false }
+    }
+
+    /// A value broke a rule; `field` is its path in the body.
+    pub(crate) fn field(field: impl Into<String>, rule: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(Code::InvalidField, rule).at(field)
+    }
+
+    pub(crate) fn parameter(name: &str, rule: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(Code::InvalidParameter, rule).at(name)
+    }
+
+    pub(crate) fn not_found(what: &'static str) -> Self {
+        Self::new(Code::NotFound, format!("there is no such {what}"))
+    }
+
+    /// Something that must not happen did; `error` is for the log only.
+    pub(crate) fn internal(error: impl std::fmt::Display) -> Self {
+        tracing::error!(%error, "a request failed");
+        Self::new(Code::Internal, "the service failed; its log says why")
+    }
+
+    #[must_use]
+    pub(crate) fn at(mut self, field: impl Into<String>) -> Self {
+        let field: String = field.into();
+        self.field = (!field.is_empty()).then(|| field.into());
+        self
+    }
+
+    pub fn code(&self) -> Code {
+        self.code
+    }
+
+    pub fn detail(&self) -> &str {
+        &self.detail
+    }
+
+    pub fn field_path(&self) -> Option<&str> {
+        self.field.as_deref()
+    }
+
+    /// The object, as it also stands in a line of a batch's answer.
+    pub(crate) fn body(&self) -> impl Serialize + '_ {
+        ProblemBody {
+            r#type: format!("/docs#{}", self.code.as_str()),
+            title: self.code.title(),
+            status: self.code.status(),
+            code: self.code.as_str(),
+            detail: &self.detail,
+            field: self.field.as_deref(),
+        }
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let status = StatusCode::from_u16(self.code.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        let body = serde_json::to_vec(&self.body()).unwrap_or_default();
+        let mut response =
+            (status, [(header::CONTENT_TYPE, "application/problem+json")], body).into_response();
+        let headers = response.headers_mut();
+        match self.code {
+            // RFC 6750 §3: the scheme, and an error only where a credential was given.
+            Code::Unauthorized if self.credential_missing => {
+                headers
+                    .insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer realm=\"noroshi\""));
+            }
+            Code::Unauthorized => {
+                let challenge = "Bearer realm=\"noroshi\", error=\"invalid_token\"";
+                headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static(challenge));
+            }
+            Code::Overloaded | Code::Unavailable => {
+                headers.insert(header::RETRY_AFTER, HeaderValue::from_static(RETRY_AFTER_S));
+            }
+            _ => {}
+        }
+        response
+    }
+}
+
+impl From<noroshi_store::Error> for Problem {
+    fn from(error: noroshi_store::Error) -> Self {
+        use noroshi_store::Error;
+        match error {
+            Error::Overloaded => {
+                Self::new(Code::Overloaded, "the store has more work than it can take now; try again")
+            }
+            Error::Full => Self::new(Code::DiskFull, "the disk is full: nothing was changed"),
+            Error::Exists => Self::new(Code::AlreadyExists, "such a thing exists already"),
+            Error::NotFound => Self::new(Code::NotFound, "there is no such thing"),
+            Error::IdempotencyConflict => {
+                let detail = "the same Idempotency-Key came with another body within 24 hours";
+                Self::new(Code::IdempotencyConflict, detail)
+            }
+            Error::Limit(limit) => Self::new(Code::LimitExceeded, limit),
+            Error::Closed => Self::new(Code::Unavailable, "the service is stopping; try again"),
+            error @ Error::Engine(_) => Self::internal(error),
+        }
+    }
+}
+
+impl From<noroshi_delivery::Error> for Problem {
+    fn from(error: noroshi_delivery::Error) -> Self {
+        match error {
+            noroshi_delivery::Error::Overloaded => {
+                Self::new(Code::Overloaded, "the node has more work than it can take now; try again")
+            }
+            noroshi_delivery::Error::Store(error) => error.into(),
+        }
+    }
+}
+
+impl From<Refused> for Problem {
+    fn from(refused: Refused) -> Self {
+        let missing = refused == Refused::Missing;
+        let detail = match refused {
+            Refused::Missing => "the header \"Authorization: Bearer …\" is missing".to_owned(),
+            refused => refused.to_string(),
+        };
+        Self { credential_missing: missing, ..Self::new(Code::Unauthorized, detail) }
+    }
+}
+
+/// A path or query value that is not what it should be is named by the caller with [`Problem::at`].
+impl From<Invalid> for Problem {
+    fn from(invalid: Invalid) -> Self {
+        Self::new(Code::InvalidParameter, invalid.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    #[test]
+    fn the_table_is_complete_and_unambiguous() {
+        let names: HashSet<_> = Code::ALL.iter().map(|code| code.as_str()).collect();
+        assert_eq!(names.len(), Code::ALL.len());
+        for (i, code) in Code::ALL.into_iter().enumerate() {
+            assert_eq!(code as usize, i, "ALL lists every variant in order");
+            assert!(
+                StatusCode::from_u16(code.status()).is_ok_and(|s| s.is_client_error() || s.is_server_error())
+            );
+        }
+    }
+
+    #[test]
+    fn store_errors_keep_the_engines_words_inside() {
+        use noroshi_store::Error;
+        let check = |error: Error, code: Code| {
+            let problem = Problem::from(error);
+            assert_eq!(problem.code(), code);
+            assert!(!problem.detail().contains("SECRET"));
+        };
+        check(Error::Overloaded, Code::Overloaded);
+        check(Error::Full, Code::DiskFull);
+        check(Error::Exists, Code::AlreadyExists);
+        check(Error::NotFound, Code::NotFound);
+        check(Error::IdempotencyConflict, Code::IdempotencyConflict);
+        check(Error::Limit("at most 3".into()), Code::LimitExceeded);
+        check(Error::Engine("SECRET table".into()), Code::Internal);
+        check(Error::Closed, Code::Unavailable);
+    }
+
+    #[test]
+    fn a_long_detail_is_cut_at_a_character() {
+        let problem = Problem::new(Code::InvalidField, "あ".repeat(10_000));
+        assert!(problem.detail().len() <= DETAIL_BYTES_MAX + '…'.len_utf8());
+    }
+}

@@ -1,0 +1,152 @@
+//! What handlers take from a request besides its credentials: the body within its bounds, path and query.
+//!
+//! A body is read only after the credential was accepted (handlers name it last), never beyond its
+//! limit, and the sum of all bodies in memory is bounded.
+
+use std::time::Duration;
+
+use axum::extract::{FromRequest, FromRequestParts, Request};
+use bytes::{Bytes, BytesMut};
+use http::request::Parts;
+use http::{HeaderMap, header};
+use http_body_util::BodyExt;
+use serde::de::DeserializeOwned;
+
+use crate::error::{Code, Problem};
+use crate::state::{Api, Share, State};
+
+/// A body has to be complete within this time of its head: 16 MiB at 5 Mbit/s.
+const BODY_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// The text of a JSON body.
+pub(crate) struct JsonBody(pub(crate) Body);
+
+/// The text of a body of newline-delimited JSON.
+pub(crate) struct NdjsonBody(pub(crate) Body);
+
+/// A body in memory, counted for as long as it is there.
+pub(crate) struct Body {
+    bytes: Bytes,
+    _share: Share,
+}
+
+/// Decoded path parameters.
+pub(crate) struct Path<T>(pub(crate) T);
+
+/// Query parameters; those not known are refused like unknown fields.
+pub(crate) struct Query<T>(pub(crate) T);
+
+impl std::ops::Deref for Body {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl FromRequest<Api> for JsonBody {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, api: &Api) -> Result<Self, Problem> {
+        media_type(request.headers(), "application/json", |essence| {
+            essence == "application/json"
+                || (essence.starts_with("application/") && essence.ends_with("+json"))
+        })?;
+        read_body(request, api).await.map(Self)
+    }
+}
+
+impl FromRequest<Api> for NdjsonBody {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, api: &Api) -> Result<Self, Problem> {
+        const ACCEPTED: [&str; 4] =
+            ["application/x-ndjson", "application/ndjson", "application/jsonl", "application/x-jsonlines"];
+        media_type(request.headers(), "application/x-ndjson", |essence| ACCEPTED.contains(&essence))?;
+        read_body(request, api).await.map(Self)
+    }
+}
+
+impl<T: DeserializeOwned + Send> FromRequestParts<Api> for Path<T> {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, Problem> {
+        match axum::extract::Path::from_request_parts(parts, api).await {
+            Ok(axum::extract::Path(path)) => Ok(Self(path)),
+            Err(_) => Err(Problem::new(Code::InvalidParameter, "the path is not percent-encoded UTF-8")),
+        }
+    }
+}
+
+impl<T: DeserializeOwned + Send> FromRequestParts<Api> for Query<T> {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, Problem> {
+        match axum::extract::Query::from_request_parts(parts, api).await {
+            Ok(axum::extract::Query(query)) => Ok(Self(query)),
+            Err(rejection) => {
+                let text = rejection.body_text();
+                let rule = text.split_once(": ").map_or(&*text, |(_, rule)| rule).to_owned();
+                Err(Problem::new(Code::InvalidParameter, rule))
+            }
+        }
+    }
+}
+
+/// No content type is taken for the right one: `curl -d` and many scripts set none or a wrong one on
+/// purpose only.
+fn media_type(
+    headers: &HeaderMap,
+    expected: &'static str,
+    fits: impl Fn(&str) -> bool,
+) -> Result<(), Problem> {
+    let Some(value) = headers.get(header::CONTENT_TYPE) else { return Ok(()) };
+    let text = value.to_str().unwrap_or_default();
+    let essence = text.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+    match fits(&essence) {
+        true => Ok(()),
+        false => Err(Problem::new(Code::UnsupportedMediaType, format!("the body has to be {expected}"))),
+    }
+}
+
+async fn read_body(request: Request, state: &State) -> Result<Body, Problem> {
+    let read = tokio::time::timeout(BODY_TIMEOUT, read_bounded(request, state)).await;
+    let late = || {
+        Problem::new(Code::BodyTimeout, format!("a body has to arrive within {} s", BODY_TIMEOUT.as_secs()))
+    };
+    let result = read.unwrap_or_else(|_| Err(late()));
+    if let Err(problem) = &result {
+        state.metrics.body_refused(problem.code());
+    }
+    result
+}
+
+async fn read_bounded(request: Request, state: &State) -> Result<Body, Problem> {
+    let bytes_max = state.config.limits.body_bytes;
+    let too_large = || Problem::new(Code::BodyTooLarge, format!("a body is at most {bytes_max} bytes long"));
+    let declared =
+        request.headers().get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse().ok());
+    let declared: usize = declared.unwrap_or(0);
+    if declared > bytes_max {
+        return Err(too_large());
+    }
+    // Counted as it arrives: what was declared costs nothing before.
+    let mut share = state.body_share();
+    let mut whole = BytesMut::new();
+    let mut body = request.into_body();
+    while let Some(frame) = body.frame().await {
+        let frame =
+            frame.map_err(|_| Problem::new(Code::InvalidJson, "the body ended before it was complete"))?;
+        let Ok(data) = frame.into_data() else { continue };
+        if whole.len() + data.len() > bytes_max {
+            return Err(too_large());
+        }
+        if !share.grow(data.len(), state.config.bodies_bytes_max) {
+            return Err(Problem::new(
+                Code::Overloaded,
+                "the node holds as many request bodies as it can; try again",
+            ));
+        }
+        whole.extend_from_slice(&data);
+    }
+    Ok(Body { bytes: whole.freeze(), _share: share })
+}

@@ -1,0 +1,12 @@
+//! One file per noun of the API. A handler reads its request, asks delivery or the store once, and
+//! writes the answer; every rule about a body is in [`crate::body`], every refusal in [`crate::error`].
+
+pub(crate) mod app;
+pub(crate) mod batch;
+pub(crate) mod device;
+pub(crate) mod health;
+pub(crate) mod me;
+pub(crate) mod notification;
+pub(crate) mod page;
+pub(crate) mod presence;
+pub(crate) mod topic;

@@ -1,0 +1,161 @@
+//! Apps and their API keys. On the public listener a key with the scope `admin` looks after its own
+//! app; all apps, and making and removing them, are the operator's, on the admin listener.
+
+use axum::extract::State as Shared;
+use axum::response::Response;
+use http::StatusCode;
+use noroshi_store::{App, Key};
+use noroshi_types::KeyId;
+use serde::Serialize;
+
+use crate::access::Manager;
+use crate::body;
+use crate::error::Problem;
+use crate::extract::{JsonBody, Path};
+use crate::respond;
+use crate::state::Api;
+
+/// Secrets are said to be set, never shown.
+#[derive(Serialize)]
+struct AppBody {
+    name: String,
+    created_at: String,
+    jwt_secret_set: bool,
+    jwks_url: Option<String>,
+    jwks_set: bool,
+}
+
+#[derive(Serialize)]
+struct AppsBody {
+    apps: Vec<AppBody>,
+}
+
+#[derive(Serialize)]
+struct KeyBody {
+    id: String,
+    name: String,
+    scopes: Vec<&'static str>,
+    created_at: String,
+    /// Only in the answer that makes it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    key: Option<String>,
+}
+
+#[derive(Serialize)]
+struct KeysBody {
+    keys: Vec<KeyBody>,
+}
+
+/// `GET /v1/apps`
+pub(crate) async fn list(Shared(api): Shared<Api>, _: Manager) -> Response {
+    respond::json(
+        StatusCode::OK,
+        &AppsBody { apps: api.auth.apps().into_iter().map(AppBody::from).collect() },
+    )
+}
+
+/// `POST /v1/apps`
+pub(crate) async fn create(
+    Shared(api): Shared<Api>,
+    _: Manager,
+    JsonBody(body): JsonBody,
+) -> Result<Response, Problem> {
+    let (name, settings) = body::app(&body)?;
+    let app = api.auth.create_app(name, settings, api.now()).await?;
+    Ok(respond::json(StatusCode::CREATED, &AppBody::from(app)))
+}
+
+/// `GET /v1/apps/{app}`
+pub(crate) async fn show(
+    Shared(api): Shared<Api>,
+    manager: Manager,
+    Path(name): Path<String>,
+) -> Result<Response, Problem> {
+    Ok(respond::json(StatusCode::OK, &AppBody::from(manager.app(&api, &name)?)))
+}
+
+/// `PATCH /v1/apps/{app}`
+pub(crate) async fn change(
+    Shared(api): Shared<Api>,
+    manager: Manager,
+    Path(name): Path<String>,
+    JsonBody(body): JsonBody,
+) -> Result<Response, Problem> {
+    let app = manager.app(&api, &name)?;
+    let settings = body::app_change(&body, app.settings)?;
+    let app = api.auth.update_app(app.id, settings).await?;
+    Ok(respond::json(StatusCode::OK, &AppBody::from(app)))
+}
+
+/// `DELETE /v1/apps/{app}`: with everything it owns.
+pub(crate) async fn delete(
+    Shared(api): Shared<Api>,
+    manager: Manager,
+    Path(name): Path<String>,
+) -> Result<StatusCode, Problem> {
+    let app = manager.app(&api, &name)?;
+    api.auth.delete_app(app.id).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// `GET /v1/apps/{app}/keys`
+pub(crate) async fn keys(
+    Shared(api): Shared<Api>,
+    manager: Manager,
+    Path(name): Path<String>,
+) -> Result<Response, Problem> {
+    let app = manager.app(&api, &name)?;
+    let keys = api.auth.keys(app.id).into_iter().map(|key| key_body(key, None)).collect();
+    Ok(respond::json(StatusCode::OK, &KeysBody { keys }))
+}
+
+/// `POST /v1/apps/{app}/keys`: the answer is the only place where the key stands in clear.
+pub(crate) async fn create_key(
+    Shared(api): Shared<Api>,
+    manager: Manager,
+    Path(name): Path<String>,
+    JsonBody(body): JsonBody,
+) -> Result<Response, Problem> {
+    let app = manager.app(&api, &name)?;
+    let body::NewAppKey { name, scopes } = body::key(&body)?;
+    let (key, secret) = api.auth.create_key(app.id, name, scopes, api.now()).await?;
+    Ok(respond::json(StatusCode::CREATED, &key_body(key, Some(secret.to_string()))))
+}
+
+/// `DELETE /v1/apps/{app}/keys/{key}`
+pub(crate) async fn revoke_key(
+    Shared(api): Shared<Api>,
+    manager: Manager,
+    Path((name, key)): Path<(String, String)>,
+) -> Result<StatusCode, Problem> {
+    let app = manager.app(&api, &name)?;
+    let unknown = || Problem::not_found("key");
+    let key = KeyId(key.parse().map_err(|_| unknown())?);
+    api.auth.revoke_key(app.id, key).await.map_err(|error| match error {
+        noroshi_store::Error::NotFound => unknown(),
+        error => error.into(),
+    })?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+impl From<App> for AppBody {
+    fn from(app: App) -> Self {
+        Self {
+            name: app.name.to_string(),
+            created_at: app.created_at.to_string(),
+            jwt_secret_set: app.settings.jwt_secret.is_some(),
+            jwks_url: app.settings.jwks_url,
+            jwks_set: app.settings.jwks.is_some(),
+        }
+    }
+}
+
+fn key_body(key: Key, secret: Option<String>) -> KeyBody {
+    KeyBody {
+        id: key.id.0.to_string(),
+        name: key.name,
+        scopes: key.scopes.iter().map(|scope| scope.as_str()).collect(),
+        created_at: key.created_at.to_string(),
+        key: secret,
+    }
+}

@@ -1,0 +1,156 @@
+//! Batches of newline-delimited JSON: a result a line, in the order of the lines, whatever becomes of
+//! each. The answer is written when all lines are done: at most 10,000 short lines.
+//!
+//! Invariant: lines are handed to the store in their order, so their ids are in their order; many wait
+//! for the same commit at once.
+
+use std::collections::VecDeque;
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::Poll;
+
+use axum::extract::State as Shared;
+use http::HeaderMap;
+use noroshi_delivery::Receipt;
+use noroshi_store::{Device, Idempotency, Registration};
+use noroshi_types::{AppId, limits};
+use serde::Serialize;
+
+use crate::access::{Devices, Provider, Publish};
+use crate::body;
+use crate::error::{Code, Problem};
+use crate::extract::NdjsonBody;
+use crate::handler::notification::{ReceiptBody, body_hash, idempotency_key};
+use crate::registration::{self, draw_device_id, issue};
+use crate::respond::Lines;
+use crate::state::{Api, State};
+
+/// Lines that wait for their commit at once: half of what the store takes into one.
+const LINES_WAITING_MAX: usize = 256;
+
+/// Devices registered in one commit.
+const DEVICES_PER_COMMIT: usize = 1_000;
+
+type Answer = Result<Receipt, Problem>;
+
+enum Slot {
+    Done(Answer),
+    Waiting(Pin<Box<dyn Future<Output = Answer> + Send>>),
+}
+
+#[derive(Serialize)]
+struct DeviceLine {
+    device: String,
+    token: String,
+}
+
+/// `POST /v1/notifications/batch`
+pub(crate) async fn notifications(
+    Shared(api): Shared<Api>,
+    provider: Provider<Publish>,
+    headers: HeaderMap,
+    NdjsonBody(body): NdjsonBody,
+) -> Result<Lines, Problem> {
+    let lines = lines(&body)?;
+    let key = idempotency_key(&headers)?;
+    let mut answers = Lines::with_capacity(lines.len());
+    let mut waiting = VecDeque::with_capacity(LINES_WAITING_MAX);
+    for (index, line) in lines.into_iter().enumerate() {
+        if waiting.len() == LINES_WAITING_MAX {
+            answer_first(&mut waiting, &mut answers).await?;
+        }
+        // A line break cannot stand in a header, so a line's key is no other request's.
+        let idempotency =
+            key.map(|key| Idempotency { key: format!("{key}\n{index}").into(), body_hash: body_hash(line) });
+        waiting.push_back(start(&api.state, provider.app, line, idempotency).await);
+    }
+    while !waiting.is_empty() {
+        answer_first(&mut waiting, &mut answers).await?;
+    }
+    Ok(answers)
+}
+
+/// `POST /v1/devices/batch`
+pub(crate) async fn devices(
+    Shared(api): Shared<Api>,
+    provider: Provider<Devices>,
+    NdjsonBody(body): NdjsonBody,
+) -> Result<Lines, Problem> {
+    let lines = lines(&body)?;
+    let mut answers = Lines::with_capacity(lines.len() * 2);
+    for chunk in lines.chunks(DEVICES_PER_COMMIT) {
+        for answer in register(&api, provider.app, chunk).await {
+            match answer {
+                Ok(device) => {
+                    let (token, _) = issue(&api, provider.app, &device);
+                    answers.push(&DeviceLine { device: device.id.to_string(), token })?;
+                }
+                Err(problem) => answers.push_problem(&problem)?,
+            }
+        }
+    }
+    Ok(answers)
+}
+
+/// The lines of a batch; a line break at the very end does not start another.
+fn lines(body: &[u8]) -> Result<Vec<&[u8]>, Problem> {
+    let body = body.strip_suffix(b"\n").unwrap_or(body);
+    if body.is_empty() {
+        return Err(Problem::new(Code::InvalidJson, "the batch has no lines"));
+    }
+    let count = body.split(|byte| *byte == b'\n').count();
+    if count > limits::BATCH_LINES_MAX {
+        let detail = format!("a batch has at most {} lines, got {count}", limits::BATCH_LINES_MAX);
+        return Err(Problem::new(Code::TooManyLines, detail));
+    }
+    Ok(body.split(|byte| *byte == b'\n').collect())
+}
+
+/// Takes a line as far as it goes without waiting: when this returns, it stands in the store's queue.
+async fn start(state: &Arc<State>, app: AppId, line: &[u8], idempotency: Option<Idempotency>) -> Slot {
+    let request = match body::notification(line, &state.config.limits) {
+        Ok(request) => request,
+        Err(problem) => return Slot::Done(Err(problem)),
+    };
+    let state = state.clone();
+    let mut publish: Pin<Box<dyn Future<Output = Answer> + Send>> = Box::pin(async move {
+        let receipt = state.delivery.publish(app, request, idempotency).await?;
+        tracing::debug!(notification = %receipt.id, "accepted in a batch");
+        Ok(receipt)
+    });
+    match poll_fn(|context| Poll::Ready(publish.as_mut().poll(context))).await {
+        Poll::Ready(answer) => Slot::Done(answer),
+        Poll::Pending => Slot::Waiting(publish),
+    }
+}
+
+async fn answer_first(waiting: &mut VecDeque<Slot>, answers: &mut Lines) -> Result<(), Problem> {
+    let answer = match waiting.pop_front() {
+        Some(Slot::Done(answer)) => answer,
+        Some(Slot::Waiting(publish)) => publish.await,
+        None => return Ok(()),
+    };
+    match answer {
+        Ok(receipt) => answers.push(&ReceiptBody::from(receipt)),
+        Err(problem) => answers.push_problem(&problem),
+    }
+}
+
+/// Registers a part of a batch in one commit; lines that cannot be read take no part.
+async fn register(state: &State, app: AppId, chunk: &[&[u8]]) -> Vec<Result<Device, Problem>> {
+    let read: Vec<Result<Registration, Problem>> = chunk.iter().map(|line| registration(line)).collect();
+    let good: Vec<Registration> = read.iter().filter_map(|line| line.as_ref().ok().cloned()).collect();
+    let mut registered = registration::register(state, app, good).await.into_iter();
+    let missing = || Problem::internal("the store answered too few registrations");
+    read.into_iter().map(|line| line.and_then(|_| registered.next().ok_or_else(missing)?)).collect()
+}
+
+fn registration(line: &[u8]) -> Result<Registration, Problem> {
+    let body::Registering { device, registration } = body::device(line)?;
+    let device = match device {
+        Some(device) => device,
+        None => draw_device_id()?,
+    };
+    Ok(Registration { device: Some(device), ..registration })
+}

@@ -1,0 +1,207 @@
+//! Devices: registering them, and looking after them as a provider.
+
+use axum::extract::State as Shared;
+use axum::response::Response;
+use http::{Extensions, HeaderMap, StatusCode, header};
+use noroshi_store::{Device, DeviceFilter, Registration};
+use noroshi_types::{DeviceNum, Presence, Topic, UserId};
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+use crate::access::{Devices, Provider, Read, Registrar, own_device};
+use crate::body::{self, Registering};
+use crate::error::{Code, Problem};
+use crate::extract::{JsonBody, Path, Query};
+use crate::handler::topic::page_limit;
+use crate::registration::{draw_device_id, issue, register_one};
+use crate::respond;
+use crate::state::{Api, Peer, State};
+
+#[derive(Serialize)]
+struct RegisteredBody {
+    device: String,
+    token: String,
+    expires_at: String,
+    connect: ConnectBody,
+}
+
+/// Where a device connects to.
+#[derive(Serialize)]
+struct ConnectBody {
+    websocket: String,
+    sse: String,
+}
+
+/// A device as it is kept.
+#[derive(Serialize)]
+pub(crate) struct DeviceBody {
+    device: String,
+    user: Option<String>,
+    platform: Option<String>,
+    locale: Option<String>,
+    timezone: Option<String>,
+    app_version: Option<String>,
+    tags: std::collections::BTreeMap<String, String>,
+    topics: Vec<String>,
+    push_token: Option<Box<RawValue>>,
+    presence: &'static str,
+    created_at: String,
+}
+
+#[derive(Serialize)]
+struct DevicesBody {
+    devices: Vec<DeviceBody>,
+    next: Option<String>,
+}
+
+#[derive(Serialize)]
+struct RevokedBody {
+    device: String,
+    token_version: u32,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ListQuery {
+    user: Option<String>,
+    after: Option<String>,
+    limit: Option<usize>,
+}
+
+/// `POST /v1/devices`: 201 for a device that is new, 200 for one brought up to date.
+pub(crate) async fn register(
+    Shared(api): Shared<Api>,
+    registrar: Registrar,
+    headers: HeaderMap,
+    extensions: Extensions,
+    JsonBody(body): JsonBody,
+) -> Result<Response, Problem> {
+    let Registering { device: named, registration } =
+        body::device(if body.is_empty() { b"{}" } else { &body })?;
+    let (app, device, existed) = match registrar {
+        Registrar::Provider(app) => {
+            let existed = match &named {
+                Some(device) => api.delivery.store().device(app, device).await?.is_some(),
+                None => false,
+            };
+            let device = named.map_or_else(draw_device_id, Ok)?;
+            let registration = Registration { device: Some(device), ..registration };
+            (app, register_one(&api, app, registration).await?, existed)
+        }
+        Registrar::Consumer(identity) => {
+            if named.is_some_and(|device| device != identity.device) {
+                return Err(
+                    Problem::new(Code::Forbidden, "the credential is for another device").at("device")
+                );
+            }
+            let existed = api.delivery.store().device(identity.app, &identity.device).await?.is_some();
+            let own = own_device(&api, &identity).await?;
+            if registration.user.is_some() && registration.user != own.user {
+                return Err(Problem::new(Code::Forbidden, "the credential is for another user").at("user"));
+            }
+            let registration = Registration { device: Some(own.id), ..registration };
+            (identity.app, register_one(&api, identity.app, registration).await?, existed)
+        }
+    };
+    let (token, expires_at) = issue(&api, app, &device);
+    let body = RegisteredBody {
+        device: device.id.to_string(),
+        token,
+        expires_at: expires_at.to_string(),
+        connect: connect(&api, &headers, extensions.get::<Peer>()),
+    };
+    Ok(respond::json(if existed { StatusCode::OK } else { StatusCode::CREATED }, &body))
+}
+
+/// `GET /v1/devices`
+pub(crate) async fn list(
+    Shared(api): Shared<Api>,
+    provider: Provider<Read>,
+    Query(query): Query<ListQuery>,
+) -> Result<Response, Problem> {
+    let limit = page_limit(query.limit)?;
+    let user =
+        query.user.map(|user| UserId::parse(&user).map_err(|invalid| Problem::from(invalid).at("user")));
+    let after = query.after.map(|after| cursor(&after)).transpose()?;
+    let filter = DeviceFilter { user: user.transpose()?, after, limit };
+    let found = api.delivery.store().devices(provider.app, filter).await?;
+    let next = found.last().filter(|_| found.len() == limit).map(|last| format!("{:016x}", last.num.0));
+    let devices = found.into_iter().map(|device| device_body(&api, device)).collect::<Result<_, _>>()?;
+    Ok(respond::json(StatusCode::OK, &DevicesBody { devices, next }))
+}
+
+/// `GET /v1/devices/{device}`
+pub(crate) async fn show(
+    Shared(api): Shared<Api>,
+    provider: Provider<Read>,
+    Path(device): Path<String>,
+) -> Result<Response, Problem> {
+    let found = api.delivery.store().device(provider.app, &body::device_id(&device)?).await?;
+    let device = found.ok_or_else(|| Problem::not_found("device"))?;
+    Ok(respond::json(StatusCode::OK, &device_body(&api, device)?))
+}
+
+/// `DELETE /v1/devices/{device}`
+pub(crate) async fn delete(
+    Shared(api): Shared<Api>,
+    provider: Provider<Devices>,
+    Path(device): Path<String>,
+) -> Result<StatusCode, Problem> {
+    api.delivery.delete_device(provider.app, &body::device_id(&device)?).await.map_err(no_device)?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// `POST /v1/devices/{device}/revoke`
+pub(crate) async fn revoke(
+    Shared(api): Shared<Api>,
+    provider: Provider<Devices>,
+    Path(device): Path<String>,
+) -> Result<Response, Problem> {
+    let device = body::device_id(&device)?;
+    let token_version = api.delivery.revoke_tokens(provider.app, &device).await.map_err(no_device)?;
+    Ok(respond::json(StatusCode::OK, &RevokedBody { device: device.to_string(), token_version }))
+}
+
+pub(crate) fn no_device(error: noroshi_delivery::Error) -> Problem {
+    match error {
+        noroshi_delivery::Error::Store(noroshi_store::Error::NotFound) => Problem::not_found("device"),
+        error => error.into(),
+    }
+}
+
+pub(crate) fn device_body(api: &State, device: Device) -> Result<DeviceBody, Problem> {
+    let session = api.delivery.session(device.app, &device.id);
+    let push_token = device.push_token.map(|token| RawValue::from_string(token.as_str().to_owned()));
+    Ok(DeviceBody {
+        device: device.id.to_string(),
+        user: device.user.map(|user| user.to_string()),
+        platform: device.attributes.platform,
+        locale: device.attributes.locale,
+        timezone: device.attributes.timezone,
+        app_version: device.attributes.app_version,
+        tags: device.attributes.tags,
+        topics: device.topics.iter().map(Topic::to_string).collect(),
+        push_token: push_token.transpose().map_err(Problem::internal)?,
+        presence: session.map_or(Presence::Offline, |session| session.presence).as_str(),
+        created_at: device.created_at.to_string(),
+    })
+}
+
+/// The configured address, or the one that this request came to.
+fn connect(api: &State, headers: &HeaderMap, peer: Option<&Peer>) -> ConnectBody {
+    let base = api.config.public_url.clone().unwrap_or_else(|| {
+        let host = headers.get(header::HOST).and_then(|host| host.to_str().ok()).unwrap_or("localhost");
+        let scheme = if peer.is_some_and(|peer| peer.secure) { "https" } else { "http" };
+        format!("{scheme}://{host}")
+    });
+    let base = base.trim_end_matches('/');
+    let websocket = base.strip_prefix("http").map_or_else(|| base.to_owned(), |rest| format!("ws{rest}"));
+    ConnectBody { websocket: format!("{websocket}/v1/connect"), sse: format!("{base}/v1/events") }
+}
+
+/// A place in the list, as an earlier page named it.
+fn cursor(text: &str) -> Result<DeviceNum, Problem> {
+    u64::from_str_radix(text, 16)
+        .map(DeviceNum)
+        .map_err(|_| Problem::parameter("after", "it is the `next` of an earlier page"))
+}

@@ -1,0 +1,38 @@
+//! What an orchestrator and a metrics collector ask, on the admin listener.
+
+use std::sync::atomic::Ordering;
+
+use axum::extract::State as Shared;
+use axum::response::{IntoResponse, Response};
+use http::{StatusCode, header};
+use serde::Serialize;
+
+use crate::error::{Code, Problem};
+use crate::respond;
+use crate::state::Api;
+
+#[derive(Serialize)]
+struct StatusBody {
+    status: &'static str,
+}
+
+/// `GET /healthz`: the process answers.
+pub(crate) async fn healthz() -> Response {
+    respond::json(StatusCode::OK, &StatusBody { status: "ok" })
+}
+
+/// `GET /readyz`: the node takes traffic, and what it accepts it can keep.
+pub(crate) async fn readyz(Shared(api): Shared<Api>) -> Result<Response, Problem> {
+    if !api.ready.load(Ordering::Acquire) {
+        return Err(Problem::new(Code::Unavailable, "the node is starting or stopping"));
+    }
+    api.delivery.store().check().await?;
+    Ok(respond::json(StatusCode::OK, &StatusBody { status: "ready" }))
+}
+
+/// `GET /metrics`
+pub(crate) async fn metrics(Shared(api): Shared<Api>) -> Result<Response, Problem> {
+    const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+    let text = noroshi_telemetry::encode(&api.registry).map_err(Problem::internal)?;
+    Ok(([(header::CONTENT_TYPE, OPENMETRICS)], text).into_response())
+}

@@ -1,0 +1,184 @@
+//! `/v1/me`: what a device does for itself. Every call reads the device first, so a token that was
+//! revoked, or whose device is gone, stops working at once.
+
+use axum::extract::State as Shared;
+use axum::response::Response;
+use http::StatusCode;
+use noroshi_store::DeviceChange;
+use noroshi_types::limits;
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+use crate::access::{Consumer, revoked};
+use crate::body;
+use crate::error::{Code, Problem};
+use crate::extract::{JsonBody, Path, Query};
+use crate::handler::device::{DeviceBody, device_body};
+use crate::handler::topic::topic;
+use crate::respond;
+use crate::state::{Api, State};
+
+/// Messages of the inbox in an answer, unless the request says otherwise.
+const INBOX_PAGE_DEFAULT: usize = 100;
+
+#[derive(Serialize)]
+struct MeBody {
+    #[serde(flatten)]
+    device: DeviceBody,
+    /// Messages not confirmed yet.
+    inbox: u64,
+}
+
+#[derive(Serialize)]
+struct InboxBody {
+    messages: Vec<Box<RawValue>>,
+    total: u64,
+}
+
+#[derive(Serialize)]
+struct AckedBody {
+    acked: u64,
+}
+
+#[derive(Serialize)]
+struct PresenceBody {
+    presence: &'static str,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct InboxQuery {
+    limit: Option<usize>,
+    /// Read by the credential check.
+    #[serde(rename = "app")]
+    _app: Option<String>,
+}
+
+/// `GET /v1/me`
+pub(crate) async fn show(Shared(api): Shared<Api>, consumer: Consumer) -> Result<Response, Problem> {
+    me(&api, consumer.device).await
+}
+
+/// `PATCH /v1/me`
+pub(crate) async fn change(
+    Shared(api): Shared<Api>,
+    consumer: Consumer,
+    JsonBody(body): JsonBody,
+) -> Result<Response, Problem> {
+    let change = body::device_change(&body)?;
+    // The credential says whose device it is; a device that named another user would read that one's inbox.
+    if change.user.as_ref().is_some_and(|user| *user != consumer.device.user) {
+        return Err(Problem::new(
+            Code::Forbidden,
+            "a device cannot change its user; register it with an API key",
+        )
+        .at("user"));
+    }
+    let device = update(&api, &consumer, DeviceChange { user: None, ..change }).await?;
+    me(&api, device).await
+}
+
+/// `DELETE /v1/me`
+pub(crate) async fn delete(Shared(api): Shared<Api>, consumer: Consumer) -> Result<StatusCode, Problem> {
+    api.delivery.delete_device(consumer.device.app, &consumer.device.id).await.map_err(gone)?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// `PUT /v1/me/topics/{topic}`
+pub(crate) async fn subscribe(
+    Shared(api): Shared<Api>,
+    consumer: Consumer,
+    Path(name): Path<String>,
+) -> Result<StatusCode, Problem> {
+    let topic = topic(&name)?;
+    api.delivery.subscribe(consumer.device.app, &consumer.device.id, &topic).await.map_err(gone)?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// `DELETE /v1/me/topics/{topic}`: done also if there was no subscription.
+pub(crate) async fn unsubscribe(
+    Shared(api): Shared<Api>,
+    consumer: Consumer,
+    Path(name): Path<String>,
+) -> Result<StatusCode, Problem> {
+    let topic = topic(&name)?;
+    api.delivery.unsubscribe(consumer.device.app, &consumer.device.id, &topic).await.map_err(gone)?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// `PUT /v1/me/push-token`
+pub(crate) async fn set_push_token(
+    Shared(api): Shared<Api>,
+    consumer: Consumer,
+    JsonBody(body): JsonBody,
+) -> Result<StatusCode, Problem> {
+    let change = DeviceChange { push_token: Some(Some(body::push_token(&body)?)), ..DeviceChange::default() };
+    update(&api, &consumer, change).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// `PUT /v1/me/presence`: of the open connection; without one there is nothing to say it of.
+pub(crate) async fn set_presence(
+    Shared(api): Shared<Api>,
+    consumer: Consumer,
+    JsonBody(body): JsonBody,
+) -> Result<Response, Problem> {
+    let presence = body::presence(&body)?;
+    match api.delivery.set_presence(consumer.device.app, &consumer.device.id, presence) {
+        true => Ok(respond::json(StatusCode::OK, &PresenceBody { presence: presence.as_str() })),
+        false => {
+            Err(Problem::new(Code::NotConnected, "the device has no open connection; a new one is active"))
+        }
+    }
+}
+
+/// `GET /v1/me/inbox`
+pub(crate) async fn inbox(
+    Shared(api): Shared<Api>,
+    consumer: Consumer,
+    Query(query): Query<InboxQuery>,
+) -> Result<Response, Problem> {
+    let limit = query.limit.unwrap_or(INBOX_PAGE_DEFAULT);
+    if !(1..=limits::INBOX_PAGE_MAX).contains(&limit) {
+        let rule = format!("it is 1 to {}", limits::INBOX_PAGE_MAX);
+        return Err(Problem::parameter("limit", rule));
+    }
+    let device = &consumer.device;
+    let (messages, total) = api.delivery.store().inbox(device.app, &device.id, limit, api.now()).await?;
+    let messages = messages.iter().map(|message| respond::message(message)).collect::<Result<_, _>>()?;
+    Ok(respond::json(StatusCode::OK, &InboxBody { messages, total }))
+}
+
+/// `POST /v1/me/inbox/ack`: durable when it is answered.
+pub(crate) async fn ack(
+    Shared(api): Shared<Api>,
+    consumer: Consumer,
+    JsonBody(body): JsonBody,
+) -> Result<Response, Problem> {
+    let ids = body::acked(&body)?;
+    let acked = api.delivery.ack_now(consumer.device.num, ids).await?;
+    Ok(respond::json(StatusCode::OK, &AckedBody { acked }))
+}
+
+async fn me(api: &State, device: noroshi_store::Device) -> Result<Response, Problem> {
+    let (_, inbox) = api.delivery.store().inbox(device.app, &device.id, 1, api.now()).await?;
+    Ok(respond::json(StatusCode::OK, &MeBody { device: device_body(api, device)?, inbox }))
+}
+
+async fn update(
+    api: &State,
+    consumer: &Consumer,
+    change: DeviceChange,
+) -> Result<noroshi_store::Device, Problem> {
+    let device = &consumer.device;
+    let updated = api.delivery.store().update_device(device.app, &device.id, change, api.now()).await;
+    updated.map_err(|error| gone(error.into()))
+}
+
+/// The device was deleted between the credential check and the change.
+fn gone(error: noroshi_delivery::Error) -> Problem {
+    match error {
+        noroshi_delivery::Error::Store(noroshi_store::Error::NotFound) => revoked(),
+        error => error.into(),
+    }
+}

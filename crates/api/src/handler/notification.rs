@@ -1,0 +1,265 @@
+//! Publishing, and what became of it.
+
+use axum::extract::State as Shared;
+use axum::response::Response;
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+use noroshi_delivery::Receipt;
+use noroshi_store::{Idempotency, NotificationState, RequestSummary, State, Trace};
+use noroshi_types::{NotificationId, Outcome, Presence, limits};
+use ring::digest;
+use serde::Serialize;
+
+use crate::access::{Provider, Publish, Read};
+use crate::body;
+use crate::error::Problem;
+use crate::extract::{JsonBody, Path};
+use crate::respond;
+use crate::state::Api;
+
+const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
+/// Set on answers that repeat an earlier one.
+const IDEMPOTENT_REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
+
+/// `202`, and a line of a batch's answer.
+#[derive(Serialize)]
+pub(crate) struct ReceiptBody {
+    id: String,
+    targets: Option<u64>,
+}
+
+#[derive(Serialize)]
+struct StateBody {
+    id: String,
+    state: &'static str,
+    when: &'static str,
+    urgency: &'static str,
+    target: TargetBody,
+    targets: Option<u64>,
+    counts: serde_json::Map<String, serde_json::Value>,
+    collapse_key: Option<String>,
+    retain: bool,
+    sent_at: String,
+    expires_at: String,
+}
+
+#[derive(Serialize)]
+struct TargetBody {
+    kind: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    topic: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    condition: Option<String>,
+}
+
+#[derive(Serialize)]
+struct TraceBody {
+    id: String,
+    device: String,
+    steps: Vec<StepBody>,
+    in_inbox: bool,
+    connected: bool,
+    subscribed: bool,
+    summary: &'static str,
+}
+
+#[derive(Serialize)]
+struct StepBody {
+    at: String,
+    outcome: &'static str,
+    explain: &'static str,
+}
+
+#[derive(Serialize)]
+struct CancelledBody {
+    id: String,
+    removed: u64,
+}
+
+/// `POST /v1/notifications`
+pub(crate) async fn publish(
+    Shared(api): Shared<Api>,
+    provider: Provider<Publish>,
+    headers: HeaderMap,
+    JsonBody(body): JsonBody,
+) -> Result<Response, Problem> {
+    let idempotency =
+        idempotency_key(&headers)?.map(|key| Idempotency { key: key.into(), body_hash: body_hash(&body) });
+    let request = body::notification(&body, &api.config.limits)?;
+    drop(body);
+    let receipt = api.delivery.publish(provider.app, request, idempotency).await?;
+    let mut response = respond::json(StatusCode::ACCEPTED, &ReceiptBody::from(receipt));
+    if receipt.replayed {
+        response.headers_mut().insert(IDEMPOTENT_REPLAYED, HeaderValue::from_static("true"));
+    }
+    response.extensions_mut().insert(receipt.id);
+    Ok(response)
+}
+
+/// `GET /v1/notifications/{id}`
+pub(crate) async fn show(
+    Shared(api): Shared<Api>,
+    provider: Provider<Read>,
+    Path(id): Path<String>,
+) -> Result<Response, Problem> {
+    let id = notification_id(&id)?;
+    let found = api.delivery.store().notification(provider.app, id, api.now()).await?;
+    let state = found.ok_or_else(|| Problem::not_found("notification"))?;
+    Ok(respond::json(StatusCode::OK, &StateBody::from(state)))
+}
+
+/// `GET /v1/notifications/{id}/devices/{device}`
+pub(crate) async fn trace(
+    Shared(api): Shared<Api>,
+    provider: Provider<Read>,
+    Path((id, device)): Path<(String, String)>,
+) -> Result<Response, Problem> {
+    let (id, device) = (notification_id(&id)?, body::device_id(&device)?);
+    let found = api.delivery.store().trace(provider.app, id, &device).await?;
+    let trace = found.ok_or_else(|| Problem::not_found("notification or device"))?;
+    let connected =
+        api.delivery.session(provider.app, &device).is_some_and(|s| s.presence != Presence::Offline);
+    let summary = summary(&trace, connected);
+    let step =
+        |at: String, outcome: Outcome| StepBody { at, outcome: outcome.as_str(), explain: outcome.explain() };
+    let body = TraceBody {
+        id: id.to_string(),
+        device: device.to_string(),
+        steps: trace.steps.iter().map(|s| step(s.at.to_string(), s.outcome)).collect(),
+        in_inbox: trace.in_inbox,
+        connected,
+        subscribed: trace.subscribed,
+        summary,
+    };
+    Ok(respond::json(StatusCode::OK, &body))
+}
+
+/// `DELETE /v1/notifications/{id}`
+pub(crate) async fn cancel(
+    Shared(api): Shared<Api>,
+    provider: Provider<Publish>,
+    Path(id): Path<String>,
+) -> Result<Response, Problem> {
+    let id = notification_id(&id)?;
+    let cancelled =
+        api.delivery.store().cancel(provider.app, id, api.now()).await.map_err(|error| match error {
+            noroshi_store::Error::NotFound => Problem::not_found("notification"),
+            error => error.into(),
+        })?;
+    let mut response =
+        respond::json(StatusCode::OK, &CancelledBody { id: id.to_string(), removed: cancelled.removed });
+    response.extensions_mut().insert(id);
+    Ok(response)
+}
+
+/// None if there is no such header.
+pub(crate) fn idempotency_key(headers: &HeaderMap) -> Result<Option<&str>, Problem> {
+    let Some(value) = headers.get(&IDEMPOTENCY_KEY) else { return Ok(None) };
+    let key = value.to_str().unwrap_or_default();
+    let visible = key.bytes().all(|b| b.is_ascii_graphic());
+    match visible && (1..=limits::IDEMPOTENCY_KEY_BYTES_MAX).contains(&key.len()) {
+        true => Ok(Some(key)),
+        false => {
+            let rule = format!("it is 1 to {} visible ASCII characters", limits::IDEMPOTENCY_KEY_BYTES_MAX);
+            Err(Problem::parameter("Idempotency-Key", rule))
+        }
+    }
+}
+
+pub(crate) fn body_hash(body: &[u8]) -> [u8; 32] {
+    let mut hash = [0; 32];
+    hash.copy_from_slice(digest::digest(&digest::SHA256, body).as_ref());
+    hash
+}
+
+fn notification_id(text: &str) -> Result<NotificationId, Problem> {
+    NotificationId::parse(text).map_err(|invalid| Problem::from(invalid).at("id"))
+}
+
+/// Why the device got it, or why not, in one sentence. The last word is the one that counts.
+fn summary(trace: &Trace, connected: bool) -> &'static str {
+    let had = |outcome: Outcome| trace.steps.iter().any(|step| step.outcome == outcome);
+    let ended = [
+        (Outcome::Acked, "The device confirmed it."),
+        (Outcome::Cancelled, "It was cancelled before the device confirmed it."),
+        (
+            Outcome::Collapsed,
+            "A newer notification with the same collapse key replaced it before the device confirmed it.",
+        ),
+        (Outcome::Evicted, "Newer notifications pushed it out of the device's full inbox."),
+        (Outcome::Expired, "Its ttl ended before the device confirmed it."),
+    ];
+    if let Some((_, sentence)) = ended.into_iter().find(|(outcome, _)| had(*outcome)) {
+        return sentence;
+    }
+    match (trace.in_inbox, had(Outcome::Written), connected) {
+        (true, true, true) => {
+            "It was written to the device's connection; the device has not confirmed it yet."
+        }
+        (true, true, false) => {
+            "It was written to a connection that ended before the device confirmed it; it waits in the inbox."
+        }
+        (true, false, true) => {
+            "It waits in the device's inbox; the device is connected and has not been written to yet."
+        }
+        (true, false, false) => "It waits in the device's inbox until the device connects.",
+        (false, true, _) => {
+            "It was written to the device's connection; no confirmation was asked for or has arrived."
+        }
+        (false, false, _) => not_written(trace, &had),
+    }
+}
+
+fn not_written(trace: &Trace, had: &impl Fn(Outcome) -> bool) -> &'static str {
+    if had(Outcome::Slow) {
+        return "It was dropped because the device had not taken what was sent to it before.";
+    }
+    if had(Outcome::Inactive) {
+        return "The device was connected but not in use, and the policy is \"active\".";
+    }
+    if had(Outcome::Offline) {
+        return "The device was not connected, and the policy keeps nothing for who is away.";
+    }
+    match trace.subscribed {
+        true => {
+            "The device subscribes to its topic; nothing is recorded of it being written to the device yet."
+        }
+        false => {
+            "Nothing is recorded for this device: it was not among the targets, or was away and nothing was kept."
+        }
+    }
+}
+
+impl From<Receipt> for ReceiptBody {
+    fn from(receipt: Receipt) -> Self {
+        Self { id: receipt.id.to_string(), targets: receipt.targets }
+    }
+}
+
+impl From<NotificationState> for StateBody {
+    fn from(found: NotificationState) -> Self {
+        let NotificationState { message, request, state, counts } = found;
+        let RequestSummary { target, target_text, targets, collapse_key, retain } = request;
+        Self {
+            id: message.id.to_string(),
+            state: match state {
+                State::Pending => "pending",
+                State::Done => "done",
+                State::Cancelled => "cancelled",
+                State::Expired => "expired",
+            },
+            when: message.when.as_str(),
+            urgency: message.urgency.as_str(),
+            target: TargetBody {
+                kind: target,
+                topic: target_text.clone().filter(|_| target == "topic"),
+                condition: target_text.filter(|_| target == "condition"),
+            },
+            targets,
+            counts: counts.into_iter().map(|(outcome, n)| (outcome.as_str().to_owned(), n.into())).collect(),
+            collapse_key,
+            retain,
+            sent_at: message.sent_at.to_string(),
+            expires_at: message.expires_at.to_string(),
+        }
+    }
+}

@@ -1,0 +1,58 @@
+//! `POST /v1/presence`: who is there, answered from memory.
+
+use std::collections::BTreeMap;
+
+use axum::extract::State as Shared;
+use axum::response::Response;
+use http::StatusCode;
+use noroshi_delivery::Session;
+use noroshi_types::Presence;
+use serde::Serialize;
+
+use crate::access::{Provider, Read};
+use crate::body;
+use crate::error::Problem;
+use crate::extract::JsonBody;
+use crate::respond;
+use crate::state::Api;
+
+#[derive(Serialize)]
+struct PresenceBody<'a> {
+    users: BTreeMap<&'a str, UserBody>,
+}
+
+#[derive(Serialize)]
+struct UserBody {
+    presence: &'static str,
+    devices: Vec<DeviceBody>,
+}
+
+#[derive(Serialize)]
+struct DeviceBody {
+    device: String,
+    presence: &'static str,
+}
+
+/// A user who is not known is offline: whether a user exists is not told here.
+pub(crate) async fn query(
+    Shared(api): Shared<Api>,
+    provider: Provider<Read>,
+    JsonBody(body): JsonBody,
+) -> Result<Response, Problem> {
+    let users = body::presence_query(&body)?;
+    let sessions = api.delivery.sessions(provider.app, &users);
+    let users =
+        users.iter().zip(&sessions).map(|(user, sessions)| (user.as_str(), user_body(sessions))).collect();
+    Ok(respond::json(StatusCode::OK, &PresenceBody { users }))
+}
+
+fn user_body(sessions: &[Session]) -> UserBody {
+    let device = |session: &Session| DeviceBody {
+        device: session.device.to_string(),
+        presence: session.presence.as_str(),
+    };
+    UserBody {
+        presence: sessions.iter().map(|session| session.presence).max().unwrap_or(Presence::Offline).as_str(),
+        devices: sessions.iter().map(device).collect(),
+    }
+}

@@ -1,0 +1,112 @@
+//! Topics as a provider sees them: subscribers, position, retained message.
+
+use axum::extract::State as Shared;
+use axum::response::Response;
+use http::StatusCode;
+use noroshi_store::TopicState;
+use noroshi_types::{AppId, Topic};
+use serde::{Deserialize, Serialize};
+
+use crate::access::{Provider, Publish, Read};
+use crate::error::{Code, Problem};
+use crate::extract::{Path, Query};
+use crate::respond;
+use crate::state::{Api, State};
+
+/// Pages of lists, unless the request says otherwise, and at most.
+pub(crate) const PAGE_DEFAULT: usize = 100;
+pub(crate) const PAGE_MAX: usize = 1_000;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Page {
+    after: Option<String>,
+    limit: Option<usize>,
+}
+
+#[derive(Serialize)]
+struct TopicBody {
+    topic: String,
+    subscribers: u64,
+    connected: u64,
+    epoch: Option<String>,
+    offset: u64,
+    log: u64,
+    retained: bool,
+}
+
+#[derive(Serialize)]
+struct TopicsBody {
+    topics: Vec<TopicBody>,
+    next: Option<String>,
+}
+
+/// `GET /v1/topics`
+pub(crate) async fn list(
+    Shared(api): Shared<Api>,
+    provider: Provider<Read>,
+    Query(page): Query<Page>,
+) -> Result<Response, Problem> {
+    let limit = page_limit(page.limit)?;
+    let after = page.after.map(|after| topic(&after).map_err(|problem| problem.at("after"))).transpose()?;
+    let found = api.delivery.store().topics(provider.app, after.as_ref(), limit).await?;
+    let next = found.last().filter(|_| found.len() == limit).map(|last| last.topic.to_string());
+    let topics = found.into_iter().map(|state| topic_body(&api, provider.app, state)).collect();
+    Ok(respond::json(StatusCode::OK, &TopicsBody { topics, next }))
+}
+
+/// `GET /v1/topics/{topic}`
+pub(crate) async fn show(
+    Shared(api): Shared<Api>,
+    provider: Provider<Read>,
+    Path(name): Path<String>,
+) -> Result<Response, Problem> {
+    let state = api.delivery.store().topic(provider.app, &topic(&name)?).await?;
+    Ok(respond::json(StatusCode::OK, &topic_body(&api, provider.app, state)))
+}
+
+/// `GET /v1/topics/{topic}/retained`
+pub(crate) async fn retained(
+    Shared(api): Shared<Api>,
+    provider: Provider<Read>,
+    Path(name): Path<String>,
+) -> Result<Response, Problem> {
+    let found = api.delivery.store().retained(provider.app, &topic(&name)?, api.now()).await?;
+    let message = found.ok_or_else(|| Problem::new(Code::NotFound, "the topic has no retained message"))?;
+    Ok(respond::json(StatusCode::OK, &respond::message(&message)?))
+}
+
+/// `DELETE /v1/topics/{topic}/retained`
+pub(crate) async fn delete_retained(
+    Shared(api): Shared<Api>,
+    provider: Provider<Publish>,
+    Path(name): Path<String>,
+) -> Result<StatusCode, Problem> {
+    match api.delivery.store().delete_retained(provider.app, &topic(&name)?).await? {
+        true => Ok(StatusCode::NO_CONTENT),
+        false => Err(Problem::new(Code::NotFound, "the topic has no retained message")),
+    }
+}
+
+pub(crate) fn topic(name: &str) -> Result<Topic, Problem> {
+    Topic::parse(name).map_err(|invalid| Problem::from(invalid).at("topic"))
+}
+
+pub(crate) fn page_limit(limit: Option<usize>) -> Result<usize, Problem> {
+    match limit.unwrap_or(PAGE_DEFAULT) {
+        limit @ 1..=PAGE_MAX => Ok(limit),
+        _ => Err(Problem::parameter("limit", format!("a page has 1 to {PAGE_MAX} entries"))),
+    }
+}
+
+fn topic_body(api: &State, app: AppId, state: TopicState) -> TopicBody {
+    TopicBody {
+        connected: api.delivery.topic_sessions(app, &state.topic),
+        topic: state.topic.to_string(),
+        subscribers: state.subscribers,
+        epoch: state.position.map(|position| position.epoch.to_string()),
+        offset: state.position.map_or(0, |position| position.offset),
+        log: state.log_rows,
+        retained: state.retained,
+    }
+}

@@ -1,0 +1,264 @@
+//! Request bodies, read strictly: the depth is bounded before anything is parsed, nothing may follow the
+//! value, and every refusal names the path of the field or the place in the text.
+//!
+//! [`Text`], [`Bounded`], [`TextMap`] and [`Span`] are the shapes that bodies are made of: each checks
+//! while it reads, so what is too much is refused before it is collected.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::marker::PhantomData;
+use std::time::Duration;
+
+use noroshi_types::{Invalid, time};
+use serde::de::{self, Deserialize, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde_json::error::Category;
+
+use crate::error::{Code, Problem};
+
+/// Deeper than any real payload; a client's parser would give up before.
+const DEPTH_MAX: usize = 64;
+
+/// Reads one value and nothing behind it.
+pub(crate) fn parse<'de, T: Deserialize<'de>>(text: &'de [u8]) -> Result<T, Problem> {
+    if deeper_than(text, DEPTH_MAX) {
+        return Err(Problem::new(
+            Code::InvalidJson,
+            format!("the JSON is nested more than {DEPTH_MAX} deep"),
+        ));
+    }
+    let mut deserializer = serde_json::Deserializer::from_slice(text);
+    let value = read(&mut deserializer, "")?;
+    deserializer.end().map_err(|error| refused("", &error))?;
+    Ok(value)
+}
+
+/// Reads a part that was carried as text; `field` is where it stood.
+pub(crate) fn parse_part<'de, T: Deserialize<'de>>(text: &'de str, field: &str) -> Result<T, Problem> {
+    read(&mut serde_json::Deserializer::from_str(text), field)
+}
+
+fn read<'de, R: serde_json::de::Read<'de>, T: Deserialize<'de>>(
+    deserializer: &mut serde_json::Deserializer<R>,
+    field: &str,
+) -> Result<T, Problem> {
+    serde_path_to_error::deserialize(deserializer).map_err(|error| {
+        let path = match error.path().to_string() {
+            path if path == "." => field.to_owned(),
+            path if field.is_empty() => path,
+            path => format!("{field}.{path}"),
+        };
+        refused(&path, error.inner())
+    })
+}
+
+fn refused(path: &str, error: &serde_json::Error) -> Problem {
+    let text = error.to_string();
+    match error.classify() {
+        Category::Data => {
+            let place = format!(" at line {} column {}", error.line(), error.column());
+            let rule = text.strip_suffix(&place).unwrap_or(&text).to_owned();
+            let code = match rule.starts_with("unknown field") {
+                true => Code::UnknownField,
+                false => Code::InvalidField,
+            };
+            Problem::new(code, rule).at(path)
+        }
+        // The text names line and column.
+        Category::Syntax | Category::Eof | Category::Io => Problem::new(Code::InvalidJson, text),
+    }
+}
+
+/// Brackets outside strings, counted without looking at anything else: what is not JSON is found later.
+fn deeper_than(text: &[u8], max: usize) -> bool {
+    let (mut depth, mut in_string, mut escaped) = (0_usize, false, false);
+    for byte in text {
+        match (in_string, byte) {
+            (true, _) if escaped => escaped = false,
+            (true, b'\\') => escaped = true,
+            (true, b'"') => in_string = false,
+            (true, _) => {}
+            (false, b'"') => in_string = true,
+            (false, b'{' | b'[') => {
+                depth += 1;
+                if depth > max {
+                    return true;
+                }
+            }
+            (false, b'}' | b']') => depth = depth.saturating_sub(1),
+            (false, _) => {}
+        }
+    }
+    false
+}
+
+/// A value that is written as a JSON string and checked while it is read.
+pub(crate) trait FromText: Sized {
+    /// What it is, for "invalid type: integer, expected …".
+    const WHAT: &'static str;
+    fn from_text(text: &str) -> Result<Self, Invalid>;
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct Text<T>(pub(crate) T);
+
+impl<'de, T: FromText> Deserialize<'de> for Text<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct TextVisitor<T>(PhantomData<T>);
+        impl<T: FromText> Visitor<'_> for TextVisitor<T> {
+            type Value = Text<T>;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(T::WHAT)
+            }
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<Text<T>, E> {
+                T::from_text(text).map(Text).map_err(E::custom)
+            }
+        }
+        deserializer.deserialize_str(TextVisitor(PhantomData))
+    }
+}
+
+/// An array of which at most `MAX` elements are kept; `count` tells how many there were.
+#[derive(Debug)]
+pub(crate) struct Bounded<T, const MAX: usize> {
+    pub(crate) items: Vec<T>,
+    pub(crate) count: usize,
+}
+
+impl<T, const MAX: usize> Bounded<T, MAX> {
+    /// All elements, or [`Code::InvalidField`] if there are too many.
+    pub(crate) fn all(self, field: &str) -> Result<Vec<T>, Problem> {
+        match self.count <= MAX {
+            true => Ok(self.items),
+            false => Err(Problem::field(field, format!("at most {MAX} are allowed, got {}", self.count))),
+        }
+    }
+}
+
+impl<'de, T: Deserialize<'de>, const MAX: usize> Deserialize<'de> for Bounded<T, MAX> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct ListVisitor<T, const MAX: usize>(PhantomData<T>);
+        impl<'de, T: Deserialize<'de>, const MAX: usize> Visitor<'de> for ListVisitor<T, MAX> {
+            type Value = Bounded<T, MAX>;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an array")
+            }
+            fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Self::Value, A::Error> {
+                let mut items = Vec::new();
+                while items.len() < MAX {
+                    match seq.next_element()? {
+                        Some(item) => items.push(item),
+                        None => return Ok(Bounded { count: items.len(), items }),
+                    }
+                }
+                let mut count = MAX;
+                while seq.next_element::<IgnoredAny>()?.is_some() {
+                    count += 1;
+                }
+                Ok(Bounded { items, count })
+            }
+        }
+        deserializer.deserialize_seq(ListVisitor(PhantomData))
+    }
+}
+
+/// An object whose keys are checked texts, each named once, at most `MAX`.
+#[derive(Debug)]
+pub(crate) struct TextMap<K, V, const MAX: usize>(pub(crate) BTreeMap<K, V>);
+
+impl<'de, K: FromText + Ord, V: Deserialize<'de>, const MAX: usize> Deserialize<'de> for TextMap<K, V, MAX> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct MapVisitor<K, V, const MAX: usize>(PhantomData<(K, V)>);
+        impl<'de, K: FromText + Ord, V: Deserialize<'de>, const MAX: usize> Visitor<'de> for MapVisitor<K, V, MAX> {
+            type Value = TextMap<K, V, MAX>;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+                let mut entries = BTreeMap::new();
+                while let Some(Text(key)) = map.next_key::<Text<K>>()? {
+                    if entries.len() == MAX {
+                        return Err(de::Error::custom(format_args!("at most {MAX} entries are allowed")));
+                    }
+                    if entries.insert(key, map.next_value()?).is_some() {
+                        return Err(de::Error::custom("a key is named twice"));
+                    }
+                }
+                Ok(TextMap(entries))
+            }
+        }
+        deserializer.deserialize_map(MapVisitor(PhantomData))
+    }
+}
+
+/// A duration: `"90s"`, `"24h"` or whole seconds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Span(pub(crate) Duration);
+
+impl<'de> Deserialize<'de> for Span {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct SpanVisitor;
+        impl Visitor<'_> for SpanVisitor {
+            type Value = Span;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a duration such as \"90s\" or \"24h\", or whole seconds")
+            }
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<Span, E> {
+                time::parse_duration(text).map(Span).map_err(E::custom)
+            }
+            fn visit_u64<E: de::Error>(self, seconds: u64) -> Result<Span, E> {
+                Ok(Span(Duration::from_secs(seconds)))
+            }
+        }
+        deserializer.deserialize_any(SpanVisitor)
+    }
+}
+
+/// For a field of a PATCH: absent is none, `null` is `Some(None)`.
+#[allow(clippy::option_option)] // absent, null and a value are three different wishes
+pub(crate) fn present<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<Option<T>>, D::Error> {
+    Option::deserialize(deserializer).map(Some)
+}
+
+/// A text of at most `MAX` bytes without control characters, for attributes that have no type of their own.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Line<const MAX: usize>(pub(crate) String);
+
+impl<const MAX: usize> FromText for Line<MAX> {
+    const WHAT: &'static str = "a string";
+    fn from_text(text: &str) -> Result<Self, Invalid> {
+        if text.is_empty() || text.len() > MAX {
+            return Err(Invalid::new(format!("it is 1 to {MAX} bytes long, got {}", text.len())));
+        }
+        match text.chars().any(char::is_control) {
+            true => Err(Invalid(Cow::Borrowed("it must not contain control characters"))),
+            false => Ok(Self(text.to_owned())),
+        }
+    }
+}
+
+macro_rules! from_text {
+    ($($type:ty, $what:literal;)*) => {
+        $(impl FromText for $type {
+            const WHAT: &'static str = $what;
+            fn from_text(text: &str) -> Result<Self, Invalid> {
+                Self::parse(text)
+            }
+        })*
+    };
+}
+
+from_text! {
+    noroshi_types::UserId, "a user id (a string)";
+    noroshi_types::DeviceId, "a device id (a string)";
+    noroshi_types::AppName, "an app name (a string)";
+    noroshi_types::Topic, "a topic (a string)";
+    noroshi_types::Condition, "a condition (a string)";
+    noroshi_types::NotificationId, "a notification id (a string)";
+    noroshi_types::Scope, "a scope (a string)";
+}
+
+#[cfg(test)]
+mod tests;

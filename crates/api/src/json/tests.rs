@@ -1,0 +1,88 @@
+//! What is refused, and whether the refusal says where.
+
+use super::*;
+use noroshi_types::UserId;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Outer<'a> {
+    inner: Option<Inner>,
+    #[serde(borrow)]
+    raw: Option<&'a RawValue>,
+    span: Option<Span>,
+    tags: Option<TextMap<Line<4>, Text<Line<4>>, 2>>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Inner {
+    users: Bounded<Text<UserId>, 3>,
+}
+
+fn check(text: &str, code: Code, field: Option<&str>, detail: &str) {
+    let problem = parse::<Outer<'_>>(text.as_bytes()).expect_err(text);
+    assert_eq!((problem.code(), problem.field_path()), (code, field), "{text}: {problem:?}");
+    assert!(problem.detail().contains(detail), "{text}: {problem:?}");
+}
+
+#[test]
+fn a_refusal_names_the_field_or_the_place() {
+    check("{", Code::InvalidJson, None, "line 1 column 1");
+    check("{}x", Code::InvalidJson, None, "line 1 column 3");
+    check("", Code::InvalidJson, None, "line 1");
+    check("{\"raw\": {\"a\": tru}}", Code::InvalidJson, None, "line 1");
+    check("[]", Code::InvalidField, None, "");
+    check("{\"innr\": 1}", Code::UnknownField, Some("innr"), "expected one of");
+    check("{\"inner\": {\"users\": [], \"x\": 1}}", Code::UnknownField, Some("inner.x"), "unknown field `x`");
+    check("{\"inner\": {}}", Code::InvalidField, Some("inner"), "missing field `users`");
+    check("{\"inner\": {\"users\": [\"a\", 1]}}", Code::InvalidField, Some("inner.users[1]"), "a user id");
+    check("{\"inner\": {\"users\": [\"a\", \"\"]}}", Code::InvalidField, Some("inner.users[1]"), "1 to 255");
+    check("{\"span\": \"1y\"}", Code::InvalidField, Some("span"), "whole number");
+    check("{\"span\": -1}", Code::InvalidField, Some("span"), "a duration");
+    check("{\"span\": 1, \"span\": 1}", Code::InvalidField, Some("span"), "duplicate field");
+    check("{\"tags\": {\"a\": \"12345\"}}", Code::InvalidField, Some("tags.a"), "1 to 4");
+    check("{\"tags\": {\"a\": \"1\", \"a\": \"2\"}}", Code::InvalidField, Some("tags"), "twice");
+    check(
+        "{\"tags\": {\"a\": \"1\", \"b\": \"2\", \"c\": \"3\"}}",
+        Code::InvalidField,
+        Some("tags"),
+        "at most 2",
+    );
+}
+
+#[test]
+fn bytes_that_are_not_utf8_are_not_json() {
+    for bytes in [&b"{\"raw\": \"\xff\"}"[..], b"\xff", b"{\"inner\": {\"users\": [\"\xc3\"]}}"] {
+        assert!(
+            parse::<Outer<'_>>(bytes).is_err_and(|problem| problem.code() == Code::InvalidJson),
+            "{bytes:?}"
+        );
+    }
+}
+
+#[test]
+fn depth_is_bounded_before_anything_is_read() {
+    let nested = |depth: usize| format!("{{\"raw\": {}{}}}", "[".repeat(depth - 1), "]".repeat(depth - 1));
+    assert!(parse::<Outer<'_>>(nested(DEPTH_MAX).as_bytes()).is_ok());
+    check(&nested(DEPTH_MAX + 1), Code::InvalidJson, None, "nested");
+    let in_a_string = format!("{{\"raw\": \"\\\"{}\"}}", "[".repeat(1_000));
+    assert!(parse::<Outer<'_>>(in_a_string.as_bytes()).is_ok());
+}
+
+#[test]
+fn a_list_over_its_bound_is_counted_not_kept() {
+    let outer: Outer<'_> =
+        parse(b"{\"inner\": {\"users\": [\"a\", \"b\", \"c\", \"d\", \"e\"]}}").expect("JSON");
+    let users = outer.inner.expect("inner").users;
+    assert_eq!((users.items.len(), users.count), (3, 5));
+    assert!(users.all("inner.users").is_err_and(|problem| problem.field_path() == Some("inner.users")));
+}
+
+#[test]
+fn carried_text_is_kept_as_it_came() {
+    let outer: Outer<'_> = parse(b"{\"raw\": {\"b\":1.0,  \"a\": [1e5]}, \"span\": \"2m\"}").expect("JSON");
+    assert_eq!(outer.raw.map(RawValue::get), Some("{\"b\":1.0,  \"a\": [1e5]}"));
+    assert_eq!(outer.span, Some(Span(Duration::from_secs(120))));
+}

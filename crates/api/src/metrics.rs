@@ -1,0 +1,78 @@
+//! What the API counts. One call per event: the log line and the counters come from the same place.
+
+use std::time::Duration;
+
+use noroshi_telemetry::{Histogram, Registry};
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+
+use crate::error::Code;
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct RequestLabels {
+    /// `GET /v1/me`: one of the routes, or `unmatched`.
+    route: String,
+    /// `2xx`
+    status: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct BodyLabels {
+    code: &'static str,
+}
+
+#[derive(Debug, Clone)]
+pub struct Metrics {
+    requests: Family<RequestLabels, Counter>,
+    duration_seconds: Histogram,
+    pub(crate) in_flight: Gauge,
+    pub(crate) shed: Counter,
+    pub(crate) panics: Counter,
+    bodies_refused: Family<BodyLabels, Counter>,
+    pub(crate) tunnels: Gauge,
+}
+
+impl Metrics {
+    pub fn new(registry: &mut Registry) -> Self {
+        let metrics = Self {
+            requests: Family::default(),
+            duration_seconds: Histogram::default(),
+            in_flight: Gauge::default(),
+            shed: Counter::default(),
+            panics: Counter::default(),
+            bodies_refused: Family::default(),
+            tunnels: Gauge::default(),
+        };
+        let registry = registry.sub_registry_with_prefix("http");
+        registry.register("requests", "HTTP requests answered", metrics.requests.clone());
+        registry.register("request_seconds", "From head to answer", metrics.duration_seconds.clone());
+        registry.register("requests_in_flight", "HTTP requests in work", metrics.in_flight.clone());
+        registry.register("requests_shed", "HTTP requests refused for lack of room", metrics.shed.clone());
+        registry.register("panics", "Requests that ended in a panic", metrics.panics.clone());
+        registry.register(
+            "bodies_refused",
+            "Request bodies not read to their end",
+            metrics.bodies_refused.clone(),
+        );
+        registry.register("tunnels", "Connections handed on to the gateway", metrics.tunnels.clone());
+        metrics
+    }
+
+    pub(crate) fn answered(&self, route: &str, status: u16, took: Duration) {
+        let status = match status {
+            100..200 => "1xx",
+            200..300 => "2xx",
+            300..400 => "3xx",
+            400..500 => "4xx",
+            _ => "5xx",
+        };
+        self.requests.get_or_create(&RequestLabels { route: route.to_owned(), status }).inc();
+        self.duration_seconds.observe(took);
+    }
+
+    pub(crate) fn body_refused(&self, code: Code) {
+        self.bodies_refused.get_or_create(&BodyLabels { code: code.as_str() }).inc();
+    }
+}

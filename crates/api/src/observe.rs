@@ -1,0 +1,85 @@
+//! Around every request: its id, its place among those in work, its line in the log, its count, and
+//! what is answered if it panics.
+//!
+//! The log holds the route, never the path or query, and no credential: a path may hold a device's id,
+//! and a query a token.
+
+use std::panic::AssertUnwindSafe;
+use std::time::Instant;
+
+use axum::extract::{MatchedPath, Request, State as Shared};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use futures_util::FutureExt;
+use http::{HeaderMap, HeaderName, HeaderValue};
+use noroshi_types::NotificationId;
+use tracing::{Instrument, Level};
+
+use crate::access::Caller;
+use crate::error::{Code, Problem};
+use crate::state::{Api, Door};
+
+const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+const REQUEST_ID_BYTES_MAX: usize = 64;
+
+pub(crate) async fn observe(Shared(api): Shared<Api>, mut request: Request, next: Next) -> Response {
+    let started = Instant::now();
+    let id = request_id(request.headers());
+    let route = match request.extensions().get::<MatchedPath>() {
+        Some(path) => format!("{} {}", request.method(), path.as_str()),
+        None => "unmatched".to_owned(),
+    };
+    let caller = Caller::default();
+    request.extensions_mut().insert(caller.clone());
+    let span = tracing::info_span!("request", id = id.to_str().unwrap_or_default());
+    let mut response = answer(&api, request, next).instrument(span.clone()).await;
+
+    let took = started.elapsed();
+    let status = response.status().as_u16();
+    let app = caller.0.get().map(|app| app.0);
+    let notification = response.extensions().get::<NotificationId>().copied();
+    api.metrics.answered(&route, status, took);
+    span.in_scope(|| log(&route, status, took.as_micros(), app, notification));
+    response.headers_mut().insert(REQUEST_ID, id);
+    response
+}
+
+/// Probes and metrics are answered however busy the node is.
+async fn answer(api: &Api, request: Request, next: Next) -> Response {
+    let share = api.enter();
+    if share.is_none() && api.door == Door::Public {
+        api.metrics.shed.inc();
+        return Problem::new(Code::Overloaded, "too many requests are in work; try again").into_response();
+    }
+    api.metrics.in_flight.inc();
+    // A handler owns what it was in the middle of, and shared state is behind locks that do not poison.
+    let answered = AssertUnwindSafe(next.run(request)).catch_unwind().await;
+    api.metrics.in_flight.dec();
+    answered.unwrap_or_else(|_| {
+        api.metrics.panics.inc();
+        Problem::internal("a handler panicked").into_response()
+    })
+}
+
+fn log(route: &str, status: u16, took_us: u128, app: Option<u32>, notification: Option<NotificationId>) {
+    let notification = notification.map(tracing::field::display);
+    match status {
+        500.. => tracing::event!(Level::WARN, route, status, took_us, app, notification, "request failed"),
+        400.. => tracing::event!(Level::INFO, route, status, took_us, app, notification, "request refused"),
+        _ => tracing::event!(Level::DEBUG, route, status, took_us, app, notification, "request answered"),
+    }
+}
+
+/// The client's own id where it is short and plain, so that its log and ours can be read together.
+fn request_id(headers: &HeaderMap) -> HeaderValue {
+    let plain = |value: &&HeaderValue| {
+        let bytes = value.as_bytes();
+        (1..=REQUEST_ID_BYTES_MAX).contains(&bytes.len())
+            && bytes.iter().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.'))
+    };
+    let drawn = || HeaderValue::from_str(&uuid::Uuid::now_v7().as_simple().to_string());
+    match headers.get(&REQUEST_ID).filter(plain) {
+        Some(value) => value.clone(),
+        None => drawn().unwrap_or_else(|_| HeaderValue::from_static("unknown")),
+    }
+}

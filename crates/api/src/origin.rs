@@ -1,0 +1,45 @@
+//! Cross-origin requests (WHATWG Fetch §3.2): web pages may use what devices use. Credentials never
+//! travel in cookies, so any origin is as good as another; provider and app endpoints are not opened,
+//! since an API key has no place in a page.
+
+use axum::extract::Request;
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
+
+/// Adds the headers to answers, and answers preflight requests.
+pub(crate) async fn allow(request: Request, next: Next) -> Response {
+    if !is_for_devices(request.uri().path()) {
+        return next.run(request).await;
+    }
+    let preflight = request.method() == Method::OPTIONS
+        && request.headers().contains_key(header::ACCESS_CONTROL_REQUEST_METHOD);
+    let mut response = match preflight {
+        true => StatusCode::NO_CONTENT.into_response(),
+        false => next.run(request).await,
+    };
+    let headers = response.headers_mut();
+    set(headers, header::ACCESS_CONTROL_ALLOW_ORIGIN, "*");
+    if preflight {
+        set(headers, header::ACCESS_CONTROL_ALLOW_METHODS, "GET, POST, PUT, PATCH, DELETE");
+        set(
+            headers,
+            header::ACCESS_CONTROL_ALLOW_HEADERS,
+            "Authorization, Content-Type, Idempotency-Key, Last-Event-ID, X-Request-Id",
+        );
+        // Two hours are what Chromium allows.
+        set(headers, header::ACCESS_CONTROL_MAX_AGE, "7200");
+    } else {
+        set(headers, header::ACCESS_CONTROL_EXPOSE_HEADERS, "Retry-After, WWW-Authenticate, X-Request-Id");
+    }
+    response
+}
+
+fn is_for_devices(path: &str) -> bool {
+    matches!(path, "/v1/me" | "/v1/devices" | "/v1/connect" | "/v1/events" | "/openapi.json")
+        || path.starts_with("/v1/me/")
+}
+
+fn set(headers: &mut HeaderMap, name: header::HeaderName, value: &'static str) {
+    headers.insert(name, HeaderValue::from_static(value));
+}

@@ -1,0 +1,62 @@
+//! Making devices and bringing them up to date, for one and for many; their ids and tokens.
+
+use noroshi_store::{Device, Registration};
+use noroshi_types::{AppId, DeviceId, Timestamp, UserId};
+use ring::rand::{SecureRandom, SystemRandom};
+
+use crate::error::Problem;
+use crate::state::State;
+
+/// All in one commit; answers in order. A failure of the store is everyone's.
+pub(crate) async fn register(
+    state: &State,
+    app: AppId,
+    registrations: Vec<Registration>,
+) -> Vec<Result<Device, Problem>> {
+    let count = registrations.len();
+    let users: Vec<(DeviceId, UserId)> =
+        registrations.iter().filter_map(|one| one.device.clone().zip(one.user.clone())).collect();
+    match state.delivery.store().register(app, registrations, state.now()).await {
+        Ok(answers) => {
+            end_moved_sessions(state, app, &users);
+            answers.into_iter().map(|answer| answer.map_err(Problem::from)).collect()
+        }
+        Err(error) => vec![Err(error.into()); count],
+    }
+}
+
+pub(crate) async fn register_one(
+    state: &State,
+    app: AppId,
+    registration: Registration,
+) -> Result<Device, Problem> {
+    let one = register(state, app, vec![registration]).await.pop();
+    one.unwrap_or_else(|| Err(Problem::internal("the store answered nothing for one registration")))
+}
+
+/// A new token of a device and when it ends.
+pub(crate) fn issue(api: &State, app: AppId, device: &Device) -> (String, Timestamp) {
+    let expires_at = api.now().saturating_add(api.config.device_token_ttl);
+    (api.auth.issue(app, &device.id, device.token_version, expires_at), expires_at)
+}
+
+/// 128 random bits: no one guesses another's.
+pub(crate) fn draw_device_id() -> Result<DeviceId, Problem> {
+    let mut bytes = [0; 16];
+    SystemRandom::new().fill(&mut bytes).map_err(|_| Problem::internal("the system gave no randomness"))?;
+    let text = format!("{:032x}", u128::from_be_bytes(bytes));
+    DeviceId::parse(&text).map_err(Problem::internal)
+}
+
+/// Ends the connections of devices that went over to another user: they were opened as the first
+/// user's, and would go on hearing what is meant for that one.
+fn end_moved_sessions(api: &State, app: AppId, moved: &[(DeviceId, UserId)]) {
+    let connected: Vec<_> =
+        moved.iter().filter(|(device, _)| api.delivery.session(app, device).is_some()).collect();
+    let users: Vec<UserId> = connected.iter().map(|(_, user)| user.clone()).collect();
+    for ((device, _), sessions) in connected.iter().zip(api.delivery.sessions(app, &users)) {
+        if !sessions.iter().any(|session| session.device == *device) {
+            api.delivery.disconnect(app, device);
+        }
+    }
+}

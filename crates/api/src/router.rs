@@ -1,0 +1,135 @@
+//! The routes: one table for each listener. The documents are checked against these tables, so a route
+//! cannot be added without being described.
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::handler::Handler;
+use axum::middleware;
+use axum::routing::{MethodFilter, MethodRouter, on};
+use http::Method;
+
+use crate::error::{Code, Problem};
+use crate::handler::{app, batch, device, health, me, notification, page, presence, topic};
+use crate::state::{Api, Door, State};
+use crate::{observe, origin, tunnel};
+
+struct Route {
+    method: Method,
+    path: &'static str,
+    handler: MethodRouter<Api>,
+}
+
+/// What devices and providers reach.
+pub fn router(state: Arc<State>) -> Router {
+    build(public_routes(), Api { state, door: Door::Public })
+}
+
+/// What operators reach.
+pub fn admin_router(state: Arc<State>) -> Router {
+    build(admin_routes(), Api { state, door: Door::Admin })
+}
+
+/// Method and path of every route of [`router`].
+pub fn public_paths() -> Vec<(Method, &'static str)> {
+    public_routes().into_iter().map(|route| (route.method, route.path)).collect()
+}
+
+/// Method and path of every route of [`admin_router`].
+pub fn admin_paths() -> Vec<(Method, &'static str)> {
+    admin_routes().into_iter().map(|route| (route.method, route.path)).collect()
+}
+
+fn public_routes() -> Vec<Route> {
+    vec![
+        post("/v1/notifications", notification::publish),
+        post("/v1/notifications/batch", batch::notifications),
+        get("/v1/notifications/{id}", notification::show),
+        delete("/v1/notifications/{id}", notification::cancel),
+        get("/v1/notifications/{id}/devices/{device}", notification::trace),
+        post("/v1/presence", presence::query),
+        get("/v1/topics", topic::list),
+        get("/v1/topics/{topic}", topic::show),
+        get("/v1/topics/{topic}/retained", topic::retained),
+        delete("/v1/topics/{topic}/retained", topic::delete_retained),
+        post("/v1/devices", device::register),
+        get("/v1/devices", device::list),
+        post("/v1/devices/batch", batch::devices),
+        get("/v1/devices/{device}", device::show),
+        delete("/v1/devices/{device}", device::delete),
+        post("/v1/devices/{device}/revoke", device::revoke),
+        get("/v1/me", me::show),
+        patch("/v1/me", me::change),
+        delete("/v1/me", me::delete),
+        put("/v1/me/topics/{topic}", me::subscribe),
+        delete("/v1/me/topics/{topic}", me::unsubscribe),
+        put("/v1/me/push-token", me::set_push_token),
+        put("/v1/me/presence", me::set_presence),
+        get("/v1/me/inbox", me::inbox),
+        post("/v1/me/inbox/ack", me::ack),
+        get("/v1/connect", tunnel::open),
+        get("/v1/events", tunnel::open),
+        get("/v1/apps/{app}", app::show),
+        patch("/v1/apps/{app}", app::change),
+        get("/v1/apps/{app}/keys", app::keys),
+        post("/v1/apps/{app}/keys", app::create_key),
+        delete("/v1/apps/{app}/keys/{key}", app::revoke_key),
+        get("/openapi.json", page::openapi),
+        get("/docs", page::docs),
+        get("/", page::root),
+    ]
+}
+
+fn admin_routes() -> Vec<Route> {
+    vec![
+        get("/healthz", health::healthz),
+        get("/readyz", health::readyz),
+        get("/metrics", health::metrics),
+        get("/v1/apps", app::list),
+        post("/v1/apps", app::create),
+        get("/v1/apps/{app}", app::show),
+        patch("/v1/apps/{app}", app::change),
+        delete("/v1/apps/{app}", app::delete),
+        get("/v1/apps/{app}/keys", app::keys),
+        post("/v1/apps/{app}/keys", app::create_key),
+        delete("/v1/apps/{app}/keys/{key}", app::revoke_key),
+        get("/openapi.json", page::openapi),
+    ]
+}
+
+/// From the outside in: counted and logged, then origins, then the route.
+fn build(routes: Vec<Route>, api: Api) -> Router {
+    let mut router = Router::new();
+    for route in routes {
+        router = router.route(route.path, route.handler);
+    }
+    let unknown = || async { Problem::new(Code::NotFound, "there is nothing at this path; see /docs") };
+    let wrong_method = || async {
+        Problem::new(Code::MethodNotAllowed, "the header \"Allow\" lists the methods of this path")
+    };
+    let mut router = router.fallback(unknown).method_not_allowed_fallback(wrong_method);
+    if api.door == Door::Public {
+        router = router.layer(middleware::from_fn(origin::allow));
+    }
+    router.layer(middleware::from_fn_with_state(api.clone(), observe::observe)).with_state(api)
+}
+
+fn get<T: 'static>(path: &'static str, handler: impl Handler<T, Api>) -> Route {
+    Route { method: Method::GET, path, handler: on(MethodFilter::GET, handler) }
+}
+
+fn post<T: 'static>(path: &'static str, handler: impl Handler<T, Api>) -> Route {
+    Route { method: Method::POST, path, handler: on(MethodFilter::POST, handler) }
+}
+
+fn put<T: 'static>(path: &'static str, handler: impl Handler<T, Api>) -> Route {
+    Route { method: Method::PUT, path, handler: on(MethodFilter::PUT, handler) }
+}
+
+fn patch<T: 'static>(path: &'static str, handler: impl Handler<T, Api>) -> Route {
+    Route { method: Method::PATCH, path, handler: on(MethodFilter::PATCH, handler) }
+}
+
+fn delete<T: 'static>(path: &'static str, handler: impl Handler<T, Api>) -> Route {
+    Route { method: Method::DELETE, path, handler: on(MethodFilter::DELETE, handler) }
+}

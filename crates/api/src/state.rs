@@ -1,0 +1,164 @@
+//! What every request can reach. The node makes it once; nothing here changes afterwards but the flags
+//! and counters inside.
+
+use std::net::SocketAddr;
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use noroshi_auth::Auth;
+use noroshi_delivery::Delivery;
+use noroshi_telemetry::Registry;
+use noroshi_types::{Timestamp, limits};
+
+use crate::body::Limits;
+use crate::metrics::Metrics;
+
+/// Hands a connection to the gateway: the bytes of the request head and the peer go in, the other end of
+/// the connection comes out.
+pub type Tunnel = Arc<dyn Fn(Vec<u8>, SocketAddr) -> std::io::Result<UnixStream> + Send + Sync>;
+
+/// What an operator may set.
+#[derive(Debug, Clone)]
+pub struct Config {
+    pub limits: Limits,
+    /// How devices reach this service from outside, such as `https://push.example.com`; none: as the
+    /// request says in its `Host` header.
+    pub public_url: Option<String>,
+    pub device_token_ttl: Duration,
+    /// Requests in work at once; one more is answered 503.
+    pub requests_max: usize,
+    /// Bytes of bodies in memory at once, over all requests.
+    pub bodies_bytes_max: usize,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            limits: Limits::default(),
+            public_url: None,
+            device_token_ttl: limits::DEVICE_TOKEN_TTL,
+            // Ten times what two cores work on at once; each costs some tens of KiB.
+            requests_max: 4_096,
+            // 16 batches of the largest size.
+            bodies_bytes_max: 256 << 20,
+        }
+    }
+}
+
+/// Shared as `Arc<State>` by both routers.
+pub struct State {
+    pub auth: Arc<Auth>,
+    pub delivery: Arc<Delivery>,
+    pub config: Config,
+    pub metrics: Metrics,
+    /// All metrics of the node, for `/metrics`.
+    pub registry: Arc<Registry>,
+    /// True while the node takes traffic.
+    pub ready: Arc<AtomicBool>,
+    /// Opens the admin listener's `/v1/apps`; none: nothing does.
+    pub operator_token: Option<String>,
+    /// Takes over connections that turn to the gateway after they were given to the API.
+    pub tunnel: Option<Tunnel>,
+    /// Made by `Load::default()`.
+    pub load: Load,
+}
+
+/// Which listener a request came in by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Door {
+    Public,
+    /// Loopback by default.
+    Admin,
+}
+
+/// What handlers are given.
+#[derive(Clone)]
+pub(crate) struct Api {
+    pub(crate) state: Arc<State>,
+    pub(crate) door: Door,
+}
+
+impl std::ops::Deref for Api {
+    type Target = State;
+    fn deref(&self) -> &State {
+        &self.state
+    }
+}
+
+impl State {
+    pub(crate) fn now(&self) -> Timestamp {
+        self.delivery.clock().now()
+    }
+
+    /// Counts a request in; none if there are too many.
+    pub(crate) fn enter(&self) -> Option<Share> {
+        let mut share = Share::of(&self.load.requests);
+        share.grow(1, self.config.requests_max).then_some(share)
+    }
+
+    /// An empty share of the memory for bodies; it grows with what arrives.
+    pub(crate) fn body_share(&self) -> Share {
+        Share::of(&self.load.bodies_bytes)
+    }
+}
+
+/// What is in work.
+#[derive(Debug, Default)]
+pub struct Load {
+    requests: Arc<AtomicUsize>,
+    bodies_bytes: Arc<AtomicUsize>,
+}
+
+/// A part of a bounded resource, given back when dropped.
+pub(crate) struct Share {
+    of: Arc<AtomicUsize>,
+    size: usize,
+}
+
+impl Share {
+    fn of(resource: &Arc<AtomicUsize>) -> Self {
+        Self { of: resource.clone(), size: 0 }
+    }
+
+    /// False, and unchanged, if the whole would pass `max`.
+    pub(crate) fn grow(&mut self, by: usize, max: usize) -> bool {
+        let fits = |used: usize| used.checked_add(by).filter(|used| *used <= max);
+        let grown = self.of.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits).is_ok();
+        self.size += if grown { by } else { 0 };
+        grown
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        self.of.fetch_sub(self.size, Ordering::Relaxed);
+    }
+}
+
+/// The other end of the connection that a request came by; [`crate::serve_connection`] adds it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Peer {
+    pub address: SocketAddr,
+    /// The client speaks TLS.
+    pub secure: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_share_is_given_back_and_never_exceeds_the_whole() {
+        let used = Arc::new(AtomicUsize::new(0));
+        let (mut first, mut second) = (Share::of(&used), Share::of(&used));
+        assert!(first.grow(3, 4));
+        assert!(!second.grow(2, 4));
+        assert!(!second.grow(usize::MAX, 4));
+        drop(first);
+        assert!(second.grow(4, 4));
+        drop(second);
+        assert_eq!(used.load(Ordering::Relaxed), 0);
+    }
+}
