@@ -294,13 +294,13 @@ fn update(
     let mut device = load(w.db, app, id)?.ok_or(Error::NotFound)?;
     let before = device.user.clone();
     let DeviceChange { user, platform, locale, timezone, app_version, tags, push_token } = change;
+    device.user = user.unwrap_or(device.user);
+    device.push_token = push_token.unwrap_or(device.push_token);
     let attributes = &mut device.attributes;
-    set(&mut device.user, user);
-    set(&mut attributes.platform, platform);
-    set(&mut attributes.locale, locale);
-    set(&mut attributes.timezone, timezone);
-    set(&mut attributes.app_version, app_version);
-    set(&mut device.push_token, push_token);
+    attributes.platform = platform.unwrap_or(attributes.platform.take());
+    attributes.locale = locale.unwrap_or(attributes.locale.take());
+    attributes.timezone = timezone.unwrap_or(attributes.timezone.take());
+    attributes.app_version = app_version.unwrap_or(attributes.app_version.take());
     for (name, value) in tags {
         match value {
             Some(value) => attributes.tags.insert(name, value),
@@ -310,12 +310,6 @@ fn update(
     check_limits(&device)?;
     write_back(w, &device, before.as_ref(), now)?;
     Ok(device)
-}
-
-fn set<T>(field: &mut Option<T>, wish: Option<Option<T>>) {
-    if let Some(value) = wish {
-        *field = value;
-    }
 }
 
 fn delete(w: &Write<'_>, app: AppId, id: &DeviceId, now: Timestamp) -> Result<DeviceNum, Error> {

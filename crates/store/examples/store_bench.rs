@@ -1,0 +1,181 @@
+//! How fast the store is on this machine: registering, keeping, logging in, confirming.
+//!
+//! `cargo run --release -p noroshi-store --example store_bench -- [devices] [requests] [folder]`
+//!
+//! Every device belongs to a user of its own; a request is `stored` to 300 users, 200 bytes of data,
+//! 32 requests under way at once. Figures are of the store alone, with durability on.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use noroshi_store::{
+    Accept, Accepted, Ack, AppSettings, Apps, Devices, Error, LoggedIn, Login, Notifications, Options,
+    Registration, Sessions, Sqlite,
+};
+use noroshi_types::{
+    AppId, AppName, DeviceId, JsonText, Push, Request, Target, Timestamp, Ttl, Urgency, UserId, When,
+};
+use prometheus_client::registry::Registry;
+use tokio::sync::oneshot;
+
+const TARGETS: usize = 300;
+const UNDER_WAY: usize = 32;
+const BATCH: usize = 256;
+const NOW: Timestamp = Timestamp(1_800_000_000_000);
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let mut arguments = std::env::args().skip(1);
+    let devices: usize = arguments.next().map_or(Ok(100_000), |text| text.parse())?;
+    let requests: usize = arguments.next().map_or(Ok(3_000), |text| text.parse())?;
+    let folder =
+        arguments.next().map_or_else(|| std::env::temp_dir().join("noroshi-store-bench"), PathBuf::from);
+    if folder.exists() {
+        return Err(format!("{} exists already: name a folder to be made", folder.display()).into());
+    }
+    let store = Arc::new(Sqlite::open(&folder, Options::default(), &mut Registry::default())?);
+    let app = store.create_app(AppName::parse("bench")?, AppSettings::default(), NOW).await?.id;
+
+    let started = Instant::now();
+    register(&store, app, devices).await?;
+    report("devices registered", devices, started.elapsed());
+
+    let started = Instant::now();
+    let (rows, slowest) = keep(&store, app, devices, requests).await?;
+    report("inbox rows kept", rows, started.elapsed());
+    println!("{:>42}", format!("slowest answer {slowest:.1?}"));
+
+    let started = Instant::now();
+    let logged = log_in(&store, app, devices).await?;
+    report("log-ins", logged.len(), started.elapsed());
+
+    let started = Instant::now();
+    let acked = confirm(&store, logged).await?;
+    report("confirmations", acked, started.elapsed());
+    drop(store);
+    std::fs::remove_dir_all(&folder)?;
+    Ok(())
+}
+
+fn report(what: &str, count: usize, took: Duration) {
+    println!("{what:<20} {count:>10} {:>10.0}/s", count as f64 / took.as_secs_f64());
+}
+
+async fn register(store: &Sqlite, app: AppId, devices: usize) -> Result<(), Box<dyn std::error::Error>> {
+    for first in (0..devices).step_by(5_000) {
+        let batch = (first..devices.min(first + 5_000)).map(|i| {
+            Ok(Registration {
+                device: Some(DeviceId::parse(&format!("device-{i}"))?),
+                user: Some(UserId::parse(&format!("user-{i}"))?),
+                ..Registration::default()
+            })
+        });
+        let batch = batch.collect::<Result<Vec<_>, noroshi_types::Invalid>>()?;
+        for answer in store.register(app, batch, NOW).await? {
+            answer?;
+        }
+    }
+    Ok(())
+}
+
+fn request(devices: usize, number: usize) -> Result<Request, noroshi_types::Invalid> {
+    // A stride that is prime to most counts spreads each request over all devices.
+    let users =
+        (0..TARGETS).map(|i| UserId::parse(&format!("user-{}", (number * TARGETS + i) * 7_919 % devices)));
+    Ok(Request {
+        target: Target::Users(users.collect::<Result<_, _>>()?),
+        when: When::Stored,
+        ttl: Ttl::default(),
+        urgency: Urgency::Normal,
+        collapse_key: None,
+        retain: false,
+        notification: None,
+        data: Some(JsonText::from_valid(format!("\"{}\"", "x".repeat(198)))),
+        push: Push::default(),
+    })
+}
+
+/// Rows written, and the slowest answer.
+async fn keep(
+    store: &Arc<Sqlite>,
+    app: AppId,
+    devices: usize,
+    requests: usize,
+) -> Result<(usize, Duration), Box<dyn std::error::Error>> {
+    let mut tasks = Vec::new();
+    for first in 0..UNDER_WAY {
+        let store = Arc::clone(store);
+        tasks.push(tokio::spawn(async move {
+            let (mut rows, mut slowest) = (0, Duration::ZERO);
+            for number in (first..requests).step_by(UNDER_WAY) {
+                let request = request(devices, number).map_err(|error| Error::Limit(error.to_string()))?;
+                let started = Instant::now();
+                rows += accept(&store, app, request).await?.kept as usize;
+                slowest = slowest.max(started.elapsed());
+            }
+            Ok::<_, Error>((rows, slowest))
+        }));
+    }
+    let mut sum = (0, Duration::ZERO);
+    for task in tasks {
+        let (rows, slowest) = task.await??;
+        sum = (sum.0 + rows, sum.1.max(slowest));
+    }
+    Ok(sum)
+}
+
+async fn accept(store: &Sqlite, app: AppId, request: Request) -> Result<Accepted, Error> {
+    let (answer, answered) = oneshot::channel();
+    let accept = Accept { app, request: request.into(), now: NOW, idempotency: None };
+    store.accept(accept, Box::new(move |result| drop(answer.send(result))));
+    answered.await.unwrap_or(Err(Error::Closed))
+}
+
+async fn log_in(
+    store: &Arc<Sqlite>,
+    app: AppId,
+    devices: usize,
+) -> Result<Vec<LoggedIn>, Box<dyn std::error::Error>> {
+    let mut tasks = Vec::new();
+    for lane in 0..2 {
+        let store = Arc::clone(store);
+        tasks.push(tokio::spawn(async move {
+            let mut logged = Vec::new();
+            for first in (lane * BATCH..devices).step_by(2 * BATCH) {
+                let batch = (first..devices.min(first + BATCH)).filter_map(|i| {
+                    Some(Login {
+                        app,
+                        device: DeviceId::parse(&format!("device-{i}")).ok()?,
+                        user: None,
+                        create: false,
+                        token_version: Some(1),
+                        topics: Vec::new(),
+                        session_topics: Vec::new(),
+                        resume: None,
+                        now: NOW,
+                    })
+                });
+                logged.extend(store.log_in(batch.collect()).await?.into_iter().flatten());
+            }
+            Ok::<_, Error>(logged)
+        }));
+    }
+    let mut all = Vec::new();
+    for task in tasks {
+        all.extend(task.await??);
+    }
+    Ok(all)
+}
+
+async fn confirm(store: &Sqlite, logged: Vec<LoggedIn>) -> Result<usize, Error> {
+    let mut count = 0;
+    for devices in logged.chunks(BATCH) {
+        let acks = devices.iter().map(|one| Ack {
+            device: one.num,
+            ids: one.page.messages.iter().map(|message| message.id).collect(),
+        });
+        count += store.ack(acks.collect(), NOW).await? as usize;
+    }
+    Ok(count)
+}
