@@ -54,6 +54,9 @@ pub(crate) struct Common {
     /// Where the data folder of a server that is started here is made [default: the system's temporary folder]
     #[arg(long, value_name = "DIR", conflicts_with = "server")]
     pub(crate) data: Option<PathBuf>,
+    /// A setting of the server that is started here, as for `noroshi serve`
+    #[arg(long, value_name = "KEY=VALUE", conflicts_with = "server")]
+    pub(crate) set: Vec<String>,
     /// What the names of devices, users and topics begin with
     #[arg(long, default_value = "bench")]
     pub(crate) name: String,

@@ -113,6 +113,7 @@ impl Crew {
                 None => whole = Some(*part),
                 Some(whole) => {
                     whole.accepted += part.accepted;
+                    whole.accepted_ever += part.accepted_ever;
                     whole.accept.merge(&part.accept);
                     whole.deliveries += part.deliveries;
                     whole.bytes += part.bytes;

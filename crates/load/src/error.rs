@@ -29,6 +29,8 @@ pub enum Error {
     NotConnected { wanted: usize, connected: usize, seconds: f64, reasons: String, advice: String },
     #[error("{missing} of {expected} messages did not arrive within {seconds:.0} s: {hint}")]
     NotDelivered { missing: u64, expected: u64, seconds: f64, hint: String },
+    #[error("{kept} inbox rows are kept of {accepted} that were accepted: see the server's log")]
+    NotKept { kept: u64, accepted: u64 },
     #[error("no request was accepted during the measurement. {reasons}")]
     NothingAccepted { reasons: String },
     #[error("process {0} is gone or may not be read: is --pid the server's?")]

@@ -141,6 +141,28 @@ impl<'a> Bench<'a> {
         Ok(())
     }
 
+    /// Rows in the inboxes of the first `count` devices that are away.
+    pub(crate) fn rows_kept(&self, count: usize) -> Result<u64, Error> {
+        #[derive(serde::Deserialize)]
+        struct Me {
+            inbox: u64,
+        }
+        progress(&format!("counting the inboxes of {count} devices"));
+        let mut consumer = self.provider();
+        let now = clock::unix_seconds();
+        let mut rows = 0;
+        for number in 0..count {
+            let token = self.setup.signer.token(&self.setup.names.away(number), now);
+            let request =
+                Request { method: "GET", path: "/v1/me", key: &token, content_type: "application/json" };
+            let response = consumer.expect_success(request, b"")?;
+            let malformed =
+                |_| Error::Malformed { request: "GET /v1/me".to_owned(), what: "it has no number \"inbox\"" };
+            rows += serde_json::from_slice::<Me>(&response.body).map_err(malformed)?.inbox;
+        }
+        Ok(rows)
+    }
+
     /// The server's CPU time so far, if it can be known.
     pub(crate) fn server_cpu(&self) -> Option<Cpu> {
         self.server.process?.cpu()

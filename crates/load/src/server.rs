@@ -77,6 +77,7 @@ impl Server {
             .args(["serve", "--dev", "--data"])
             .arg(folder.join("data"))
             .args(["--http", &format!("127.0.0.1:{http}"), "--admin", &format!("127.0.0.1:{admin}")])
+            .args(common.set.iter().flat_map(|setting| ["--set", setting]))
             .env("NOROSHI_DEV_KEY", &key)
             .env("NOROSHI_DEV_JWT_SECRET", &jwt_secret)
             .current_dir(&folder) // a noroshi.toml in the caller's folder is not meant

@@ -119,11 +119,22 @@ fn a_broadcast_reaches_every_device_in_every_round() {
 #[test]
 fn stored_counts_rows_by_request_and_target() {
     let server = FakeServer::start(Behaviour::Well);
-    let line = "stored --devices 50 --targets 10 --in-flight 4 --warm-up 0s --duration 300ms --repeat 1";
+    let line =
+        "stored --devices 50 --targets 10 --in-flight 4 --rate 500 --warm-up 0s --duration 300ms --repeat 1";
     let report = measure(&server, line).unwrap();
     let (rows, requests) = (values(&report, "inbox rows accepted")[0], values(&report, "requests")[0]);
     assert!(rows > 0.0 && (rows / requests - 10.0).abs() < 1e-9);
     assert_eq!((server.registered(), server.published().1), (50, 0));
+    assert!(report.notes.iter().any(|note| note.contains("found in the inboxes")), "{:?}", report.notes);
+}
+
+#[test]
+fn rows_that_were_accepted_and_not_kept_are_told() {
+    let server = FakeServer::start(Behaviour::Deaf);
+    let line =
+        "stored --devices 50 --targets 10 --in-flight 4 --rate 500 --warm-up 0s --duration 300ms --repeat 1";
+    let error = measure(&server, line).map(|_| ()).unwrap_err();
+    assert!(matches!(error, Error::NotKept { kept: 0, accepted: 1.. }), "{error}");
 }
 
 #[test]

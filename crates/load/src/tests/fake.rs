@@ -21,7 +21,7 @@ pub(super) const API_KEY: &str = "k";
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Behaviour {
     Well,
-    /// Accepts and delivers nothing.
+    /// Accepts, and neither delivers nor keeps.
     Deaf,
     /// Refuses every notification for now.
     Busy,
@@ -44,6 +44,8 @@ struct State {
     counts: Counts,
     users: HashMap<String, TcpStream>,
     topics: HashMap<String, Vec<String>>,
+    /// Rows kept for users that are away.
+    inboxes: HashMap<String, u64>,
 }
 
 pub(super) struct FakeServer {
@@ -102,6 +104,13 @@ fn serve(mut stream: TcpStream, state: &Mutex<State>, behaviour: Behaviour) {
             }
             let body_len: usize = head.header("content-length").unwrap().parse().unwrap();
             let Some(body) = received.get(head_len..head_len + body_len) else { break };
+            if head.path == "/v1/me" {
+                let rows = state.lock().unwrap().inboxes.get(&user(&head)).copied().unwrap_or_default();
+                let answer = response("200 OK", &json!({"inbox": rows}).to_string());
+                stream.write_all(&answer).unwrap();
+                received.drain(..head_len + body_len);
+                continue;
+            }
             assert_eq!(head.header("authorization"), Some(format!("Bearer {API_KEY}").as_str()));
             let answer = answer(head.path, body, state, behaviour);
             stream.write_all(&answer).unwrap();
@@ -153,6 +162,8 @@ fn publish(notification: &Value, state: &mut State) {
         if let Some(stream) = state.users.get_mut(&user) {
             stream.write_all(&frame).unwrap();
             state.counts.written += 1;
+        } else if !ack.is_empty() {
+            *state.inboxes.entry(user).or_default() += 1;
         }
     }
 }
@@ -162,10 +173,7 @@ fn response(status: &str, body: &str) -> Vec<u8> {
 }
 
 fn connect(mut stream: TcpStream, head: &Head<'_>, state: &Mutex<State>, behaviour: Behaviour) {
-    let token = head.header("authorization").unwrap().strip_prefix("Bearer ").unwrap();
-    let claims = URL_SAFE_NO_PAD.decode(token.split('.').nth(1).unwrap()).unwrap();
-    let claims: Value = serde_json::from_slice(&claims).unwrap();
-    let user = claims["sub"].as_str().unwrap().to_owned();
+    let user = user(head);
     let mut out = Vec::new();
     if behaviour == Behaviour::Strict {
         push_problem(&mut out, 401, "unauthorized", "the token's signature does not verify", &[]);
@@ -192,6 +200,14 @@ fn connect(mut stream: TcpStream, head: &Head<'_>, state: &Mutex<State>, behavio
             })
             .unwrap();
     }
+}
+
+/// Named by the token.
+fn user(head: &Head<'_>) -> String {
+    let token = head.header("authorization").unwrap().strip_prefix("Bearer ").unwrap();
+    let claims = URL_SAFE_NO_PAD.decode(token.split('.').nth(1).unwrap()).unwrap();
+    let claims: Value = serde_json::from_slice(&claims).unwrap();
+    claims["sub"].as_str().unwrap().to_owned()
 }
 
 fn said(input: &Input<'_>, user: &str, state: &mut State) {

@@ -46,6 +46,8 @@ pub(crate) struct Plan {
 pub(crate) struct Published {
     /// Requests answered with success inside the window.
     pub(crate) accepted: u64,
+    /// Requests answered with success at any time.
+    pub(crate) accepted_ever: u64,
     /// From the moment a request was due to its answer.
     pub(crate) accept: Latency,
     /// Requests that were not accepted, inside the window or not.
@@ -94,6 +96,7 @@ impl Publishing {
             body: Vec::new(),
             published: Published {
                 accepted: 0,
+                accepted_ever: 0,
                 accept: Latency::new(),
                 refused: Reasons::new(),
                 deliveries: 0,
@@ -175,11 +178,13 @@ impl Publishing {
         let window = self.plan.from_ns..self.plan.to_ns;
         for Answer { pending, at_ns, result } in engine.answers.drain(..) {
             match result {
-                Ok(()) if window.contains(&at_ns) => {
-                    self.published.accepted += 1;
-                    self.published.accept.record(pending.due_ns, at_ns);
+                Ok(()) => {
+                    self.published.accepted_ever += 1;
+                    if window.contains(&at_ns) {
+                        self.published.accepted += 1;
+                        self.published.accept.record(pending.due_ns, at_ns);
+                    }
                 }
-                Ok(()) => {}
                 Err(reason) => {
                     *self.published.refused.entry(reason).or_default() += 1;
                     self.expected = self.expected.saturating_sub(pending.connected);
