@@ -99,6 +99,8 @@ pub struct Store {
     pub inbox_rows: u32,
     pub topic_log_rows: u64,
     pub trace_retention: Duration,
+    /// None: as far as the disk goes.
+    pub database_bytes_max: Option<u64>,
 }
 
 #[derive(Debug, Clone)]
@@ -203,7 +205,7 @@ impl Server {
             workers: reader.count("server.workers", 0, 0..=1_024, "threads", "Threads that serve the API; 0 is one for each core.")
                 as usize,
             dev: reader.switch("server.dev", "Makes the app `dev` with a key also where there are other apps."),
-            conformance: reader.switch("server.conformance", "Serves a WebSocket echo at /conformance/echo for test suites."),
+            conformance: reader.switch("server.conformance", "Serves a WebSocket echo at /v1/echo for test suites."),
             tls: tls(
                 reader,
                 ("tls.cert", "tls.key"),
@@ -256,7 +258,7 @@ impl Limits {
             ),
             requests_in_flight: reader.count(
                 "limits.requests_in_flight",
-                1_024,
+                4_096,
                 1..=1_000_000,
                 "requests",
                 "API requests served at once; more are told to come back (503).",
@@ -380,6 +382,15 @@ impl Store {
                 HOUR..=90 * DAY,
                 "How long the trace of a notification is kept.",
             ),
+            database_bytes_max: match reader.size(
+                "store.database_max",
+                0,
+                0..=1 << 50,
+                "Size of the database above which nothing more is accepted; 0 is as far as the disk goes.",
+            ) {
+                0 => None,
+                bytes => Some(bytes as u64),
+            },
         }
     }
 }

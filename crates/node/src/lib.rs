@@ -3,14 +3,27 @@
 //! ```text
 //!   file < environment < flags ──► config::Config
 //!                                      │
-//!   build::start ──► store ──► auth ──► delivery ──► gateway ──► api ──► admin listener
+//!   build::start ──► store ──► auth ──► delivery ──► gateway + api ──► admin
 //!                                      │
 //!   signals ──► drain ──► tasks finish ──► store closes ──► exit code
 //! ```
 //!
 //! Reading order: [`config`], then [`build`], which is the architecture read top to bottom, then
-//! [`tasks`] and [`run`]. This is the only crate that names implementations.
+//! [`tasks`] and [`mod@run`]; [`data`], [`development`], [`descriptors`] and [`process`] are what those
+//! stand on. This is the only crate that names implementations.
 
+pub mod build;
 pub mod config;
+pub mod data;
+pub mod descriptors;
+pub mod development;
+pub mod process;
+pub mod run;
+pub mod tasks;
 
+mod admin;
+mod reload;
+
+pub use build::Node;
 pub use config::Config;
+pub use run::run;

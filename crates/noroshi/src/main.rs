@@ -1,2 +1,45 @@
-//! The noroshi command.
-fn main() {}
+//! The noroshi command: the server and the tools around it. This file reads the command line and
+//! hands over; each command is a file under `command/`.
+//!
+//! Exit codes are part of the contract and shown by `--help`: see [`failure`].
+
+mod client;
+mod command;
+mod failure;
+mod folder;
+mod ndjson;
+mod output;
+mod realtime;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use command::Command;
+
+#[cfg(feature = "mimalloc")]
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+/// Self-hosted push notifications: one binary that keeps, decides and delivers.
+#[derive(Debug, Parser)]
+#[command(name = "noroshi", version, after_help = failure::EXIT_CODES, max_term_width = 110)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    // Installed once for every TLS connection of the process; a second call is not possible here.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    match arguments.command.run() {
+        Ok(code) => code,
+        Err(failure) => {
+            if !matches!(failure, failure::Failure::OutputGone) {
+                eprintln!("noroshi: {failure}");
+            }
+            ExitCode::from(failure.exit_code())
+        }
+    }
+}

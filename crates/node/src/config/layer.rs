@@ -32,7 +32,7 @@ pub struct Flag {
     /// `--http`
     pub name: &'static str,
     /// `server.http`
-    pub key: &'static str,
+    pub key: String,
     pub value: String,
 }
 
@@ -67,7 +67,7 @@ pub(super) fn collect(inputs: &Inputs, problems: &mut Vec<Problem>) -> Layers {
     }
     for flag in &inputs.flags {
         let source = Source::Flag { name: flag.name.to_owned() };
-        layers.insert(flag.key.to_owned(), Layered { raw: Raw::Text(flag.value.clone()), source });
+        layers.insert(flag.key.clone(), Layered { raw: Raw::Text(flag.value.clone()), source });
     }
     layers
 }

@@ -48,7 +48,8 @@ fn a_flag_covers_the_environment_and_that_covers_the_file() {
         ("NOROSHI__SERVER__HTTP".to_owned(), "127.0.0.1:1".to_owned()),
         ("NOROSHI_DEV_KEY".to_owned(), "not a configuration key".to_owned()),
     ];
-    inputs.flags = vec![Flag { name: "--http", key: "server.http", value: "127.0.0.1:2".to_owned() }];
+    inputs.flags =
+        vec![Flag { name: "--http", key: "server.http".to_owned(), value: "127.0.0.1:2".to_owned() }];
     let config = Config::load(&inputs).expect("configuration");
     assert_eq!(config.log.level, "warn");
     assert_eq!(config.gateway.ping_timeout, Duration::from_secs(1));
@@ -66,7 +67,8 @@ fn all_problems_are_told_at_once_with_key_source_and_unit() {
         "[gateway]\nping_interval = 30\nfoo = 1\n\n[limits]\nbody = \"12 parsecs\"\n[log]\nformat = 'xml'\n";
     let mut inputs = inputs(folder.path(), file);
     inputs.environment = vec![("NOROSHI__STORE__INBOX_ROWS".to_owned(), "many".to_owned())];
-    inputs.flags = vec![Flag { name: "--http", key: "server.http", value: "localhost".to_owned() }];
+    inputs.flags =
+        vec![Flag { name: "--http", key: "server.http".to_owned(), value: "localhost".to_owned() }];
     let problems = Config::load(&inputs).expect_err("problems");
     let text = problems.to_string();
     for line in [

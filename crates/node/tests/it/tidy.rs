@@ -62,7 +62,7 @@ fn crates_know_only_those_before_them() {
         ("noroshi-store", &["types", "telemetry"]),
         ("noroshi-auth", &["types", "telemetry", "store"]),
         ("noroshi-delivery", &["types", "telemetry", "store"]),
-        ("noroshi-api", &["types", "telemetry", "store", "auth", "delivery"]),
+        ("noroshi-api", &["types", "telemetry", "protocol", "store", "auth", "delivery"]),
         ("noroshi-gateway", &["types", "telemetry", "protocol", "auth", "delivery"]),
         ("noroshi-node", &["types", "telemetry", "protocol", "store", "auth", "delivery", "api", "gateway"]),
         ("noroshi-load", &["types", "protocol"]),

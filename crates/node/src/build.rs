@@ -1,0 +1,244 @@
+//! Puts a node together, in the order in which data flows through it; implementations are chosen here
+//! and nowhere else. Reading [`start`] from top to bottom is the architecture.
+//!
+//! Invariant: when `start` fails nothing is left behind: sockets and the store close, and no task runs.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use axum::Router;
+use noroshi_api::{Peer, serve_connection};
+use noroshi_auth::Auth;
+use noroshi_delivery::{Clock, Delivery};
+use noroshi_gateway::{Bound, Gateway, Handover, Listener, tls};
+use noroshi_store::{Sqlite, Store};
+use tokio::runtime::Handle;
+
+use crate::admin::Admin;
+use crate::config::{Config, TlsFiles};
+use crate::data::{self, Addresses};
+use crate::development::{self, Development, Given};
+use crate::reload::{Certificates, Hangups};
+use crate::tasks::{TaskKind, Tasks};
+use crate::{descriptors, process};
+
+/// Why a node could not start: one line for the operator.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error(transparent)]
+    Store(#[from] noroshi_store::sqlite::OpenError),
+    #[error("tls: {0}")]
+    Tls(#[from] tls::Error),
+    #[error("the address {address} ({key}) cannot be used: {reason}")]
+    Address { key: &'static str, address: SocketAddr, reason: String },
+    #[error(transparent)]
+    Data(#[from] data::Error),
+    #[error(transparent)]
+    Development(#[from] development::Error),
+    #[error("the database does not answer: {0}")]
+    Query(#[from] noroshi_store::Error),
+    #[error(transparent)]
+    Log(#[from] noroshi_telemetry::log::Error),
+    #[error("the system refuses: {0}")]
+    System(#[from] std::io::Error),
+}
+
+/// A node that takes traffic.
+pub struct Node {
+    pub config: Config,
+    pub addresses: Addresses,
+    /// What was made for development; none where an operator looks after apps.
+    pub development: Option<Development>,
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) gateway: Arc<Gateway>,
+    pub(crate) ready: Arc<AtomicBool>,
+    pub(crate) tasks: Tasks,
+}
+
+/// Starts everything. Must be called inside a multi-threaded tokio runtime.
+pub async fn start(config: Config, given: &Given) -> Result<Node, Error> {
+    let connections_max = connections_max(&config);
+    let mut registry = noroshi_telemetry::registry();
+    process::register(&mut registry);
+    let clock = Clock::system();
+    let mut tasks = Tasks::default();
+
+    // What must survive. Opening it locks the data folder.
+    let folder = config.server.data.clone();
+    let store: Arc<dyn Store> = Arc::new(Sqlite::open(&folder, store_options(&config), &mut registry)?);
+
+    // Addresses are taken before anything is promised to anyone.
+    let certificates = Certificates::open(&config.server)?;
+    let bound = Gateway::bind(gateway_config(&config, &certificates, connections_max))
+        .map_err(|error| address_error("server.http", config.server.http, &error))?;
+    let admin = Admin::bind(config.server.admin, certificates.admin.clone())
+        .await
+        .map_err(|error| address_error("server.admin", config.server.admin, &error))?;
+    let addresses = addresses(&config, &bound, &admin)?;
+
+    // Who may do what, and the first app.
+    let auth = Auth::open(store.clone()).await?;
+    let operator_token = data::secret(&folder, data::OPERATOR_TOKEN, "no_")?;
+    let development = development::prepare(&auth, &folder, given, config.server.dev, clock.now()).await?;
+
+    // The decisions.
+    let metrics = noroshi_delivery::metrics::Metrics::new(&mut registry);
+    let delivery = Delivery::new(store.clone(), clock, metrics, Handle::current());
+
+    // The API and the connections. Each hands on what is the other's, so one is known to the other late.
+    let gateway_metrics = noroshi_gateway::Metrics::new(&mut registry);
+    let gateway_later: Arc<OnceLock<Arc<Gateway>>> = Arc::default();
+    let state = Arc::new(noroshi_api::State {
+        auth: auth.clone(),
+        delivery: delivery.clone(),
+        config: api_config(&config),
+        metrics: noroshi_api::Metrics::new(&mut registry),
+        registry: Arc::new(registry),
+        ready: Arc::default(),
+        operator_token: Some(operator_token),
+        tunnel: Some(tunnel(gateway_later.clone())),
+        load: noroshi_api::Load::default(),
+    });
+    let handover = handover(noroshi_api::router(state.clone()), &tasks);
+    let gateway = bound.start(delivery.clone(), auth.clone(), gateway_metrics, handover)?;
+    delivery.attach(gateway.clone());
+    // Set here and nowhere else.
+    let _ = gateway_later.set(gateway.clone());
+
+    // Background work. The admin address says what is going on from now to the very end.
+    tasks.spawn(TaskKind::Delivery, |end| delivery.run(end.cancelled_owned()));
+    tasks.spawn(TaskKind::Auth, |end| auth.run(end.cancelled_owned()));
+    let admin_router = noroshi_api::admin_router(state.clone());
+    tasks.spawn(TaskKind::Admin, |end| admin.run(admin_router, end));
+    let hangups = Hangups::listen()?;
+    tasks.spawn(TaskKind::Reload, |end| hangups.run(certificates, end));
+
+    data::write_addresses(&folder, &addresses)?;
+    state.ready.store(true, Ordering::Release);
+    Ok(Node { config, addresses, development, store, gateway, ready: state.ready.clone(), tasks })
+}
+
+/// Connections that speak plain HTTP are served by the API, each as a task that a drain waits for.
+fn handover(router: Router, tasks: &Tasks) -> Arc<dyn Fn(Handover) + Send + Sync> {
+    let (connections, end, runtime) =
+        (tasks.connections.clone(), tasks.connections_end().clone(), Handle::current());
+    Arc::new(move |handover: Handover| {
+        let (router, end) = (router.clone(), end.clone());
+        let peer = Peer { address: handover.peer, secure: handover.tls.is_some() };
+        let served = async move {
+            match handover.into_io() {
+                Ok(io) => serve_connection(io, router, peer, end.cancelled_owned()).await,
+                Err(error) => {
+                    tracing::debug!(%error, peer = %peer.address, "a connection could not be handed over")
+                }
+            }
+        };
+        runtime.spawn(connections.track_future(served));
+    })
+}
+
+/// The other way: a later request on such a connection turned out to be for the gateway.
+fn tunnel(gateway: Arc<OnceLock<Arc<Gateway>>>) -> noroshi_api::Tunnel {
+    Arc::new(move |head, peer| match gateway.get() {
+        Some(gateway) => gateway.tunnel(head, peer),
+        None => Err(std::io::ErrorKind::NotConnected.into()),
+    })
+}
+
+fn connections_max(config: &Config) -> usize {
+    let possible = descriptors::raise();
+    let wanted = config.gateway.connections_max;
+    let allowed = if wanted == 0 { possible } else { wanted.min(possible) };
+    tracing::info!(connections_max = allowed, "file descriptors allow this many connections");
+    if wanted > possible {
+        tracing::warn!(
+            wanted,
+            possible,
+            "gateway.connections_max is over what the file-descriptor limit allows"
+        );
+    }
+    allowed
+}
+
+fn store_options(config: &Config) -> noroshi_store::sqlite::Options {
+    noroshi_store::sqlite::Options {
+        inbox_rows: config.store.inbox_rows,
+        topic_log_rows: config.store.topic_log_rows,
+        trace_retention: config.store.trace_retention,
+        database_bytes_max: config.store.database_bytes_max,
+        ..Default::default()
+    }
+}
+
+fn gateway_config(
+    config: &Config,
+    certificates: &Certificates,
+    connections_max: usize,
+) -> noroshi_gateway::Config {
+    let Config { server, limits, gateway, .. } = config;
+    let defaults = noroshi_gateway::Config::default();
+    noroshi_gateway::Config {
+        listeners: vec![Listener { address: server.http, tls: certificates.public.clone() }],
+        shards: if server.shards == 0 { defaults.shards } else { server.shards },
+        conformance: server.conformance,
+        connections_max,
+        connects_per_second: gateway.connects_per_second,
+        head: noroshi_protocol::http::Limits { head_bytes: limits.head_bytes, headers: limits.headers },
+        head_timeout: gateway.head_timeout,
+        auth_timeout: gateway.auth_timeout,
+        ping_interval: gateway.ping_interval,
+        ping_timeout: gateway.ping_timeout,
+        client_message_bytes: limits.client_message_bytes,
+        frames_per_second: gateway.frames_per_second,
+        frames_burst: gateway.frames_burst,
+        send_queue_soft_bytes: gateway.send_queue_soft_bytes,
+        send_queue_bytes: gateway.send_queue_bytes,
+        send_stall: gateway.send_stall,
+        ..defaults
+    }
+}
+
+fn api_config(config: &Config) -> noroshi_api::Config {
+    noroshi_api::Config {
+        limits: noroshi_api::Limits {
+            data_bytes: config.limits.data_bytes,
+            body_bytes: config.limits.body_bytes,
+        },
+        public_url: config.server.public_url.clone(),
+        device_token_ttl: config.auth.device_token_ttl,
+        requests_max: config.limits.requests_in_flight,
+        ..Default::default()
+    }
+}
+
+/// Where to reach the node from this machine.
+fn addresses(config: &Config, bound: &Bound, admin: &Admin) -> Result<Addresses, Error> {
+    let http = bound.local_addrs().first().copied().unwrap_or(config.server.http);
+    Ok(Addresses {
+        http: base_url(http, config.server.tls.as_ref()),
+        admin: base_url(admin.local_addr()?, config.server.admin_tls.as_ref()),
+    })
+}
+
+fn base_url(address: SocketAddr, tls: Option<&TlsFiles>) -> String {
+    let port = address.port();
+    match (tls, address.ip()) {
+        // Certificates name hosts, and `localhost` is the one that is right on every machine.
+        (Some(_), ip) if ip.is_unspecified() || ip.is_loopback() => format!("https://localhost:{port}"),
+        (Some(_), _) => format!("https://{address}"),
+        (None, IpAddr::V4(ip)) if ip.is_unspecified() => format!("http://{}:{port}", Ipv4Addr::LOCALHOST),
+        (None, IpAddr::V6(ip)) if ip.is_unspecified() => format!("http://[{}]:{port}", Ipv6Addr::LOCALHOST),
+        (None, _) => format!("http://{address}"),
+    }
+}
+
+fn address_error(key: &'static str, address: SocketAddr, error: &std::io::Error) -> Error {
+    let reason = match error.kind() {
+        std::io::ErrorKind::AddrInUse => "another process listens there".to_owned(),
+        std::io::ErrorKind::AddrNotAvailable => "this machine does not have it".to_owned(),
+        std::io::ErrorKind::PermissionDenied => "not permitted; ports below 1024 need a privilege".to_owned(),
+        _ => error.to_string(),
+    };
+    Error::Address { key, address, reason }
+}

@@ -1,0 +1,122 @@
+//! The data folder: names of its files, secrets that are generated once, and the note of where the
+//! node listens. The store owns the database files and the folder's lock; everything here is written
+//! while that lock is held.
+
+use std::fs::{File, OpenOptions, Permissions};
+use std::io::{ErrorKind, Write};
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use ring::rand::{SecureRandom, SystemRandom};
+use serde::{Deserialize, Serialize};
+
+/// API key of the development app.
+pub const DEV_KEY: &str = "dev.key";
+/// HS256 secret of the development app.
+pub const DEV_JWT_SECRET: &str = "dev.jwt-secret";
+/// What the admin address asks for.
+pub const OPERATOR_TOKEN: &str = "operator.token";
+/// Where the running node listens.
+pub const ADDRESSES: &str = "addresses.json";
+
+/// Only its owner may read or write.
+const PRIVATE: u32 = 0o600;
+
+#[derive(Debug, thiserror::Error)]
+#[error("{path}: {reason}")]
+pub struct Error {
+    pub path: PathBuf,
+    pub reason: String,
+}
+
+/// Base URLs of a running node.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Addresses {
+    pub http: String,
+    pub admin: String,
+}
+
+/// A secret kept in a file: read if it is there, else drawn (256 bits) and written.
+pub fn secret(folder: &Path, name: &str, prefix: &str) -> Result<String, Error> {
+    let path = folder.join(name);
+    let failed = |reason: String| Error { path: path.clone(), reason };
+    match std::fs::read_to_string(&path) {
+        Ok(text) if !text.trim().is_empty() => return Ok(text.trim().to_owned()),
+        // An empty file is what a crash between making and writing leaves.
+        Ok(_) => {}
+        Err(error) if error.kind() == ErrorKind::NotFound => {}
+        Err(error) => return Err(failed(format!("cannot be read: {error}"))),
+    }
+    let mut bytes = [0; 32];
+    SystemRandom::new().fill(&mut bytes).map_err(|_| failed("the system gave no random bytes".to_owned()))?;
+    let secret = format!("{prefix}{}", URL_SAFE_NO_PAD.encode(bytes));
+    write(&path, &secret, PRIVATE).map_err(|error| failed(format!("cannot be written: {error}")))?;
+    Ok(secret)
+}
+
+pub fn write_addresses(folder: &Path, addresses: &Addresses) -> Result<(), Error> {
+    let path = folder.join(ADDRESSES);
+    let text = serde_json::to_string(addresses).unwrap_or_default();
+    write(&path, &text, 0o644).map_err(|error| Error { path, reason: format!("cannot be written: {error}") })
+}
+
+/// None while no node runs on the folder, or if what is there is not understood.
+pub fn read_addresses(folder: &Path) -> Option<Addresses> {
+    serde_json::from_str(&std::fs::read_to_string(folder.join(ADDRESSES)).ok()?).ok()
+}
+
+pub fn remove_addresses(folder: &Path) {
+    // Best effort: a note left behind only makes a command say that nobody listens there.
+    let _ = std::fs::remove_file(folder.join(ADDRESSES));
+}
+
+/// Complete or not at all: written beside, made durable, then renamed over.
+fn write(path: &Path, text: &str, mode: u32) -> std::io::Result<()> {
+    let mut beside = path.as_os_str().to_owned();
+    beside.push(".new");
+    let mut file: File =
+        OpenOptions::new().write(true).create(true).truncate(true).mode(mode).open(&beside)?;
+    // The mode above counts only for a file that was not there.
+    file.set_permissions(Permissions::from_mode(mode))?;
+    writeln!(file, "{text}")?;
+    file.sync_all()?;
+    std::fs::rename(&beside, path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_secret_is_drawn_once_and_is_private() {
+        let folder = tempfile::tempdir().expect("folder");
+        let first = secret(folder.path(), DEV_KEY, "nk_").expect("secret");
+        assert!(first.starts_with("nk_") && first.len() == 3 + 43, "{first}");
+        assert_eq!(secret(folder.path(), DEV_KEY, "nk_").expect("again"), first);
+        assert_ne!(secret(folder.path(), OPERATOR_TOKEN, "nk_").expect("other"), first);
+        let mode = std::fs::metadata(folder.path().join(DEV_KEY)).expect("file").permissions().mode();
+        assert_eq!(mode & 0o777, PRIVATE);
+    }
+
+    #[test]
+    fn an_unreadable_secret_names_its_file() {
+        let folder = tempfile::tempdir().expect("folder");
+        std::fs::create_dir(folder.path().join(DEV_KEY)).expect("a folder in its place");
+        let error = secret(folder.path(), DEV_KEY, "").expect_err("a folder").to_string();
+        assert!(error.contains("dev.key") && error.contains("cannot be read"), "{error}");
+    }
+
+    #[test]
+    fn addresses_come_and_go() {
+        let folder = tempfile::tempdir().expect("folder");
+        assert_eq!(read_addresses(folder.path()), None);
+        let addresses =
+            Addresses { http: "http://127.0.0.1:1".to_owned(), admin: "http://127.0.0.1:2".to_owned() };
+        write_addresses(folder.path(), &addresses).expect("written");
+        assert_eq!(read_addresses(folder.path()), Some(addresses));
+        remove_addresses(folder.path());
+        assert_eq!(read_addresses(folder.path()), None);
+    }
+}

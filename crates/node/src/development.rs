@@ -1,0 +1,135 @@
+//! The development app: one app, one key with all scopes and one JWT secret, so that the first push
+//! takes a minute and scripts can start a node without asking it anything.
+
+use std::path::Path;
+
+use noroshi_auth::Auth;
+use noroshi_store::{App, AppSettings};
+use noroshi_types::{AppName, Invalid, Scopes, Timestamp};
+
+use crate::data;
+
+/// Where the secrets come from if not from the data folder.
+pub const KEY_VARIABLE: &str = "NOROSHI_DEV_KEY";
+pub const JWT_SECRET_VARIABLE: &str = "NOROSHI_DEV_JWT_SECRET";
+
+pub const APP: &str = "dev";
+/// Name of the app's one key that the environment or the data folder gives.
+const KEY_NAME: &str = "development";
+/// Longer than any generated one; a key is one HTTP header.
+const SECRET_BYTES_MAX: usize = 1_024;
+
+/// Secrets given by the environment.
+#[derive(Clone, Default)]
+pub struct Given {
+    pub key: Option<String>,
+    pub jwt_secret: Option<String>,
+}
+
+/// Shows what is given, never the secret.
+impl std::fmt::Debug for Given {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let set = |secret: &Option<String>| secret.as_ref().map(|_| "set");
+        f.debug_struct("Given")
+            .field("key", &set(&self.key))
+            .field("jwt_secret", &set(&self.jwt_secret))
+            .finish()
+    }
+}
+
+impl Given {
+    pub fn from_environment() -> Self {
+        let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
+        Self { key: variable(KEY_VARIABLE), jwt_secret: variable(JWT_SECRET_VARIABLE) }
+    }
+
+    /// Every rule that is broken, before anything is opened.
+    pub fn check(&self) -> Vec<(&'static str, Invalid)> {
+        let mut wrong = Vec::new();
+        if self
+            .key
+            .as_ref()
+            .is_some_and(|key| key.len() > SECRET_BYTES_MAX || !key.bytes().all(|b| b.is_ascii_graphic()))
+        {
+            let rule = format!("expected 1 to {SECRET_BYTES_MAX} printable ASCII characters without spaces");
+            wrong.push((KEY_VARIABLE, Invalid::new(rule)));
+        }
+        if self.jwt_secret.as_ref().is_some_and(|secret| secret.len() > SECRET_BYTES_MAX) {
+            wrong.push((
+                JWT_SECRET_VARIABLE,
+                Invalid::new(format!("expected at most {SECRET_BYTES_MAX} bytes")),
+            ));
+        }
+        wrong
+    }
+}
+
+/// What is shown on the screen; a secret is there only if it was generated.
+#[derive(Clone)]
+pub struct Development {
+    pub key: Option<String>,
+    pub jwt_secret: Option<String>,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error(transparent)]
+    Data(#[from] data::Error),
+    #[error("{KEY_VARIABLE} is already a key of another app")]
+    KeyTaken,
+    #[error(transparent)]
+    Store(#[from] noroshi_store::Error),
+}
+
+/// Makes the app and brings its secrets up to date. Nothing happens where an operator has taken over: there
+/// are apps, none of them is `dev`, and `--dev` was not given.
+pub async fn prepare(
+    auth: &Auth,
+    folder: &Path,
+    given: &Given,
+    wanted: bool,
+    now: Timestamp,
+) -> Result<Option<Development>, Error> {
+    let app = match auth.app(APP) {
+        Some(app) => app,
+        None if wanted || auth.apps().is_empty() => {
+            let name = AppName::parse(APP).expect("a constant that is a valid name");
+            auth.create_app(name, AppSettings::default(), now).await?
+        }
+        None => return Ok(None),
+    };
+    let (key, key_shown) = known_or_drawn(&given.key, folder, data::DEV_KEY, "nk_")?;
+    adopt(auth, &app, &key, now).await?;
+    let (secret, secret_shown) = known_or_drawn(&given.jwt_secret, folder, data::DEV_JWT_SECRET, "")?;
+    if app.settings.jwt_secret.as_deref() != Some(secret.as_bytes()) {
+        let settings = AppSettings { jwt_secret: Some(secret.into_bytes()), ..app.settings };
+        auth.update_app(app.id, settings).await?;
+    }
+    Ok(Some(Development { key: key_shown, jwt_secret: secret_shown }))
+}
+
+/// The secret, and once more if it may be shown.
+fn known_or_drawn(
+    given: &Option<String>,
+    folder: &Path,
+    name: &str,
+    prefix: &str,
+) -> Result<(String, Option<String>), data::Error> {
+    match given {
+        Some(secret) => Ok((secret.clone(), None)),
+        None => data::secret(folder, name, prefix).map(|secret| (secret.clone(), Some(secret))),
+    }
+}
+
+/// This key and no earlier one: a key that was replaced is void.
+async fn adopt(auth: &Auth, app: &App, key: &str, now: Timestamp) -> Result<(), Error> {
+    let adopted = match auth.adopt_key(app.id, KEY_NAME, key, Scopes::ALL, now).await {
+        Ok(key) => key,
+        Err(noroshi_store::Error::Exists) => return Err(Error::KeyTaken),
+        Err(error) => return Err(error.into()),
+    };
+    for earlier in auth.keys(app.id).into_iter().filter(|key| key.name == KEY_NAME && key.id != adopted.id) {
+        auth.revoke_key(app.id, earlier.id).await?;
+    }
+    Ok(())
+}

@@ -1,0 +1,111 @@
+//! The life of a node process: start, wait for a signal or a failure, drain, report how it ended.
+//!
+//! The drain, in order: not ready any more; devices are told to go elsewhere at the configured rate; API
+//! requests in work are answered; what delivery has queued is written; the admin address goes; the store
+//! closes. A second signal ends the process at once: what was accepted is on disk all the same.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+use crate::build::{self, Node};
+use crate::config::Config;
+use crate::data;
+use crate::development::Given;
+use crate::tasks::Phase;
+
+/// Requests in work get this long once the connections are drained: the longest are batches.
+const REQUESTS_DEADLINE: Duration = Duration::from_secs(10);
+
+/// How a node ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ended {
+    /// Drained because it was told to.
+    Drained,
+    /// Drained because a part of it failed.
+    Failed,
+    /// A second signal came while it drained.
+    Forced,
+}
+
+/// Runs a node until it has ended. `started` is called once it takes traffic.
+pub fn run(config: Config, given: &Given, started: impl FnOnce(&Node)) -> Result<Ended, build::Error> {
+    noroshi_telemetry::log::init(&config.log.level, config.log.format)?;
+    let mut runtime = tokio::runtime::Builder::new_multi_thread();
+    runtime.enable_all().thread_name("noroshi-worker");
+    if config.server.workers > 0 {
+        runtime.worker_threads(config.server.workers);
+    }
+    let runtime = runtime.build()?;
+    let ended = runtime.block_on(async {
+        let mut signals = Signals::listen()?;
+        let mut node = tokio::select! {
+            node = build::start(config, given) => node?,
+            () = signals.next() => return Ok(Ended::Forced),
+        };
+        started(&node);
+        let failed = tokio::select! {
+            () = signals.next() => None,
+            kind = node.tasks.failed() => Some(kind),
+        };
+        tokio::select! {
+            () = drain(node) => Ok(if failed.is_some() { Ended::Failed } else { Ended::Drained }),
+            () = signals.next() => Ok(Ended::Forced),
+        }
+    });
+    // A reader of a slow disk must not hold up the exit.
+    runtime.shutdown_background();
+    ended
+}
+
+async fn drain(mut node: Node) {
+    tracing::info!("draining");
+    node.ready.store(false, Ordering::Release);
+    let drain = &node.config.gateway.drain;
+    node.tasks.connections.close();
+    node.gateway.drain(drain.rate, drain.deadline).await;
+    node.tasks.end(Phase::First).await;
+    if tokio::time::timeout(REQUESTS_DEADLINE, node.tasks.connections.wait()).await.is_err() {
+        tracing::warn!(
+            connections = node.tasks.connections.len(),
+            "requests were still in work at the deadline"
+        );
+    }
+    node.tasks.end(Phase::AfterConnections).await;
+    node.tasks.end(Phase::Last).await;
+    node.store.close().await;
+    data::remove_addresses(&node.config.server.data);
+    tracing::info!("drained");
+}
+
+/// SIGTERM and SIGINT.
+struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Signals {
+    fn listen() -> std::io::Result<Self> {
+        Ok(Self { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
+    }
+
+    /// Cancel-safe.
+    async fn next(&mut self) {
+        let name = tokio::select! {
+            _ = self.terminate.recv() => "SIGTERM",
+            _ = self.interrupt.recv() => "SIGINT",
+        };
+        tracing::info!(signal = name, "told to end");
+    }
+}
+
+impl Ended {
+    /// The exit code of the process.
+    pub fn exit_code(self) -> u8 {
+        match self {
+            Ended::Drained => 0,
+            Ended::Failed | Ended::Forced => 1,
+        }
+    }
+}

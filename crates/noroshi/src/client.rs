@@ -1,0 +1,332 @@
+//! The HTTP side of every command: one connection pool, a time limit on each call, and problem answers
+//! (RFC 9457) turned into one line.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{AUTHORIZATION, CONTENT_TYPE};
+use http::{HeaderValue, Method, Request, Response, StatusCode};
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::body::Incoming;
+use hyper_rustls::HttpsConnector;
+use hyper_util::client::legacy::Client as Pool;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::TokioExecutor;
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
+use serde_json::Value;
+
+use crate::failure::Failure;
+use crate::folder::{self, Secret};
+use noroshi_node::development::KEY_VARIABLE;
+
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// A batch of 10,000 notifications on a slow disk takes seconds.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
+/// An answer of 10,000 results is a few MiB.
+const ANSWER_BYTES_MAX: usize = 64 << 20;
+/// Entries the server gives at once.
+const PAGE_MAX: usize = 1_000;
+const DEFAULT_SERVER: &str = "http://127.0.0.1:8080";
+const DEFAULT_ADMIN: &str = "http://127.0.0.1:9090";
+
+/// Where the server is and who asks; the same for every command.
+#[derive(Debug, Clone, clap::Args)]
+pub(crate) struct Connect {
+    /// Base URL of the server [default: the node running on the data folder, else http://127.0.0.1:8080]
+    #[arg(long, global = true, env = "NOROSHI_URL", value_name = "URL", help_heading = "Server")]
+    pub(crate) server: Option<String>,
+    /// API key [default: NOROSHI_DEV_KEY, else dev.key in the data folder]
+    #[arg(
+        long,
+        global = true,
+        env = "NOROSHI_KEY",
+        hide_env_values = true,
+        value_name = "KEY",
+        help_heading = "Server"
+    )]
+    pub(crate) key: Option<Secret>,
+    /// Data folder of a node on this machine: its key and addresses are found there
+    #[arg(
+        long,
+        global = true,
+        env = "NOROSHI_DATA",
+        default_value = "./noroshi-data",
+        value_name = "DIR",
+        help_heading = "Server"
+    )]
+    pub(crate) data_dir: PathBuf,
+    /// Trust the certificates in this PEM file too
+    #[arg(long, global = true, env = "NOROSHI_CA_FILE", value_name = "FILE", help_heading = "Server")]
+    pub(crate) ca_file: Option<PathBuf>,
+}
+
+/// For the admin address.
+#[derive(Debug, Clone, clap::Args)]
+pub(crate) struct ConnectAdmin {
+    /// Base URL of the admin address [default: the node running on the data folder, else http://127.0.0.1:9090]
+    #[arg(long, global = true, env = "NOROSHI_ADMIN_URL", value_name = "URL", help_heading = "Server")]
+    pub(crate) admin_url: Option<String>,
+    /// Operator's token [default: operator.token in the data folder]
+    #[arg(
+        long,
+        global = true,
+        env = "NOROSHI_OPERATOR_TOKEN",
+        hide_env_values = true,
+        value_name = "TOKEN",
+        help_heading = "Server"
+    )]
+    pub(crate) operator_token: Option<Secret>,
+    /// Data folder of a node on this machine: its token and addresses are found there
+    #[arg(
+        long,
+        global = true,
+        env = "NOROSHI_DATA",
+        default_value = "./noroshi-data",
+        value_name = "DIR",
+        help_heading = "Server"
+    )]
+    pub(crate) data_dir: PathBuf,
+    /// Trust the certificates in this PEM file too
+    #[arg(long, global = true, env = "NOROSHI_CA_FILE", value_name = "FILE", help_heading = "Server")]
+    pub(crate) ca_file: Option<PathBuf>,
+}
+
+#[derive(Clone)]
+pub(crate) struct Client {
+    pool: Pool<HttpsConnector<HttpConnector>, Full<Bytes>>,
+    /// Without a trailing slash.
+    base: String,
+    bearer: HeaderValue,
+}
+
+impl Connect {
+    /// As a provider.
+    pub(crate) fn client(&self) -> Result<Client, Failure> {
+        let key = match &self.key {
+            Some(key) => key.clone(),
+            // Whoever starts a node with this in the environment often works in the same shell.
+            None => match std::env::var(KEY_VARIABLE).ok().and_then(|key| key.parse().ok()) {
+                Some(key) => key,
+                None => folder::key(&self.data_dir)?,
+            },
+        };
+        self.client_with(&key)
+    }
+
+    /// As whoever has this credential.
+    pub(crate) fn client_with(&self, bearer: &Secret) -> Result<Client, Failure> {
+        let running = || folder::addresses(&self.data_dir).map(|addresses| addresses.http);
+        let base = self.server.clone().or_else(running).unwrap_or_else(|| DEFAULT_SERVER.to_owned());
+        Client::new(base, bearer, self.ca_file.as_deref())
+    }
+}
+
+impl ConnectAdmin {
+    pub(crate) fn client(&self) -> Result<Client, Failure> {
+        let token = match &self.operator_token {
+            Some(token) => token.clone(),
+            None => folder::operator_token(&self.data_dir)?,
+        };
+        let running = || folder::addresses(&self.data_dir).map(|addresses| addresses.admin);
+        let base = self.admin_url.clone().or_else(running).unwrap_or_else(|| DEFAULT_ADMIN.to_owned());
+        Client::new(base, &token, self.ca_file.as_deref())
+    }
+}
+
+impl Client {
+    fn new(base: String, bearer: &Secret, ca_file: Option<&Path>) -> Result<Self, Failure> {
+        let wrong = || Failure::Usage(format!("{base:?} is not a URL such as http://127.0.0.1:8080"));
+        let url = url::Url::parse(&base).map_err(|_| wrong())?;
+        if !matches!(url.scheme(), "http" | "https") || url.host_str().is_none() {
+            return Err(wrong());
+        }
+        let mut bearer = HeaderValue::try_from(format!("Bearer {}", bearer.expose()))
+            .map_err(|_| Failure::Usage("a credential is printable ASCII".to_owned()))?;
+        bearer.set_sensitive(true);
+        let mut tcp = HttpConnector::new();
+        tcp.enforce_http(false);
+        tcp.set_nodelay(true);
+        tcp.set_connect_timeout(Some(CONNECT_TIMEOUT));
+        let connector = hyper_rustls::HttpsConnectorBuilder::new()
+            .with_tls_config(tls_config(ca_file)?)
+            .https_or_http()
+            .enable_http1()
+            .wrap_connector(tcp);
+        let pool = Pool::builder(TokioExecutor::new()).build(connector);
+        Ok(Self { pool, base: base.trim_end_matches('/').to_owned(), bearer })
+    }
+
+    /// The same server with another credential.
+    pub(crate) fn with_bearer(&self, bearer: &str) -> Result<Self, Failure> {
+        let mut bearer = HeaderValue::try_from(format!("Bearer {bearer}"))
+            .map_err(|_| Failure::failed("the server gave a token that is not printable ASCII"))?;
+        bearer.set_sensitive(true);
+        Ok(Self { pool: self.pool.clone(), base: self.base.clone(), bearer })
+    }
+
+    pub(crate) async fn get(&self, path: &str) -> Result<Value, Failure> {
+        self.json(Method::GET, path, None).await
+    }
+
+    pub(crate) async fn delete(&self, path: &str) -> Result<Value, Failure> {
+        self.json(Method::DELETE, path, None).await
+    }
+
+    pub(crate) async fn post(&self, path: &str, body: &Value) -> Result<Value, Failure> {
+        self.json(Method::POST, path, Some(body)).await
+    }
+
+    pub(crate) async fn json(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<&Value>,
+    ) -> Result<Value, Failure> {
+        let body = body.map(|body| ("application/json", body.to_string()));
+        let text = self.text(method, path, body, &[]).await?;
+        match text.is_empty() {
+            true => Ok(Value::Null),
+            false => serde_json::from_str(&text)
+                .map_err(|error| Failure::failed(format!("the server's answer is not JSON: {error}"))),
+        }
+    }
+
+    /// A call with any body, answered with its text if the status is a success.
+    pub(crate) async fn text(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<(&str, String)>,
+        headers: &[(&str, &str)],
+    ) -> Result<String, Failure> {
+        let mut request = self.request(method, path)?;
+        if let Some((kind, text)) = body {
+            let kind = HeaderValue::try_from(kind).map_err(|error| Failure::failed(error.to_string()))?;
+            request.headers_mut().insert(CONTENT_TYPE, kind);
+            *request.body_mut() = Full::from(text);
+        }
+        for (name, value) in headers {
+            let name =
+                http::HeaderName::try_from(*name).map_err(|error| Failure::failed(error.to_string()))?;
+            let value = HeaderValue::try_from(*value)
+                .map_err(|_| Failure::Usage(format!("the value of {name} is not printable ASCII")))?;
+            request.headers_mut().insert(name, value);
+        }
+        let answer = async {
+            let response = self.send(request).await?;
+            let status = response.status();
+            let text = read(response).await?;
+            match status.is_success() {
+                true => Ok(text),
+                false => Err(problem(status, &text)),
+            }
+        };
+        match tokio::time::timeout(ANSWER_TIMEOUT, answer).await {
+            Ok(result) => result,
+            Err(_) => Err(self.unreachable("no answer in time")),
+        }
+    }
+
+    /// A request with the credential set and an empty body.
+    pub(crate) fn request(&self, method: Method, path: &str) -> Result<Request<Full<Bytes>>, Failure> {
+        Request::builder()
+            .method(method)
+            .uri(format!("{}{path}", self.base))
+            .header(AUTHORIZATION, self.bearer.clone())
+            .body(Full::default())
+            .map_err(|error| Failure::Usage(error.to_string()))
+    }
+
+    pub(crate) async fn send(&self, request: Request<Full<Bytes>>) -> Result<Response<Incoming>, Failure> {
+        self.pool.request(request).await.map_err(|error| self.unreachable(&root_cause(&error)))
+    }
+
+    fn unreachable(&self, cause: &str) -> Failure {
+        Failure::Unreachable { server: self.base.clone(), cause: cause.to_owned() }
+    }
+}
+
+/// A list of at most `limit` entries, however many pages it takes. `name` is the field that holds a page.
+pub(crate) async fn pages(
+    client: &Client,
+    path: &str,
+    name: &str,
+    filter: Option<&str>,
+    limit: usize,
+) -> Result<Vec<Value>, Failure> {
+    let mut found: Vec<Value> = Vec::new();
+    let mut after: Option<String> = None;
+    while found.len() < limit {
+        let size = (limit - found.len()).min(PAGE_MAX);
+        let filter = filter.map(|filter| format!("&{filter}")).unwrap_or_default();
+        let after_query =
+            after.as_deref().map(|after| format!("&after={}", escape(after))).unwrap_or_default();
+        let answer = client.get(&format!("{path}?limit={size}{filter}{after_query}")).await?;
+        found.extend(answer.get(name).and_then(Value::as_array).cloned().unwrap_or_default());
+        match answer.get("next").and_then(Value::as_str) {
+            Some(next) => after = Some(next.to_owned()),
+            None => break,
+        }
+    }
+    Ok(found)
+}
+
+/// A path segment or query value.
+pub(crate) fn escape(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        match byte {
+            // RFC 3986 §2.3
+            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => {
+                escaped.push(char::from(byte))
+            }
+            _ => escaped.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    escaped
+}
+
+pub(crate) async fn read(response: Response<Incoming>) -> Result<String, Failure> {
+    let body = Limited::new(response.into_body(), ANSWER_BYTES_MAX).collect().await;
+    let bytes = body.map_err(|error| Failure::failed(format!("the answer broke off: {error}")))?.to_bytes();
+    String::from_utf8(bytes.into()).map_err(|_| Failure::failed("the server's answer is not UTF-8"))
+}
+
+/// What a refusal says, in one line.
+pub(crate) fn problem(status: StatusCode, text: &str) -> Failure {
+    let body: Value = serde_json::from_str(text).unwrap_or_default();
+    let field = |name: &str| body.get(name).and_then(Value::as_str).map(str::to_owned);
+    let detail =
+        field("detail").or_else(|| field("title")).unwrap_or_else(|| format!("the server answered {status}"));
+    match status {
+        StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => Failure::Refused(format!("refused: {detail}")),
+        _ => {
+            let code = field("code").unwrap_or_else(|| "no_code".to_owned());
+            Failure::Answered { status: status.as_u16(), code, detail }
+        }
+    }
+}
+
+fn tls_config(ca_file: Option<&Path>) -> Result<rustls::ClientConfig, Failure> {
+    let mut roots = rustls::RootCertStore::from_iter(webpki_roots::TLS_SERVER_ROOTS.iter().cloned());
+    if let Some(path) = ca_file {
+        let wrong = |error: &dyn std::fmt::Display| Failure::Usage(format!("{}: {error}", path.display()));
+        let certificates = CertificateDer::pem_file_iter(path).map_err(|error| wrong(&error))?;
+        for certificate in certificates {
+            let certificate = certificate.map_err(|error| wrong(&error))?;
+            roots.add(certificate).map_err(|error| wrong(&error))?;
+        }
+    }
+    Ok(rustls::ClientConfig::builder().with_root_certificates(roots).with_no_client_auth())
+}
+
+/// The innermost error says what happened; those around it only where.
+fn root_cause(error: &dyn std::error::Error) -> String {
+    let mut cause = error;
+    while let Some(inner) = cause.source() {
+        cause = inner;
+    }
+    cause.to_string()
+}

@@ -1,0 +1,78 @@
+//! The commands, one file each. A command is its arguments with a `run` that answers an exit code or a
+//! [`Failure`]; those that talk to a server run on a small runtime of their own.
+
+mod apps;
+mod bench;
+mod completions;
+mod config;
+mod devices;
+mod explain;
+mod import;
+mod keys;
+mod listen;
+mod presence;
+mod send;
+mod serve;
+mod topics;
+
+use std::process::ExitCode;
+
+use clap::Subcommand;
+
+use crate::failure::Failure;
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Run a node
+    Serve(Box<serve::Arguments>),
+    /// Send a notification, or a file of them
+    Send(Box<send::Arguments>),
+    /// Receive notifications as a device and print them
+    Listen(Box<listen::Arguments>),
+    /// Look at devices, register, revoke and delete them
+    Devices(devices::Arguments),
+    /// Look at topics and their retained messages
+    Topics(topics::Arguments),
+    /// Manage apps (tenants) through the admin address
+    Apps(apps::Arguments),
+    /// Manage API keys through the admin address
+    Keys(keys::Arguments),
+    /// Who is connected now
+    Presence(presence::Arguments),
+    /// What became of a notification, on one device too
+    Explain(explain::Arguments),
+    /// Bring in devices from a file
+    Import(import::Arguments),
+    /// Check or print the configuration
+    Config(config::Arguments),
+    /// Measure a server
+    Bench(Box<bench::Arguments>),
+    /// Print a completion script for a shell
+    Completions(completions::Arguments),
+}
+
+impl Command {
+    pub(crate) fn run(self) -> Result<ExitCode, Failure> {
+        match self {
+            Command::Serve(arguments) => arguments.run(),
+            Command::Send(arguments) => wait(arguments.run()),
+            Command::Listen(arguments) => wait(arguments.run()),
+            Command::Devices(arguments) => wait(arguments.run()),
+            Command::Topics(arguments) => wait(arguments.run()),
+            Command::Apps(arguments) => wait(arguments.run()),
+            Command::Keys(arguments) => wait(arguments.run()),
+            Command::Presence(arguments) => wait(arguments.run()),
+            Command::Explain(arguments) => wait(arguments.run()),
+            Command::Import(arguments) => wait(arguments.run()),
+            Command::Config(arguments) => arguments.run(),
+            Command::Bench(arguments) => arguments.run(),
+            Command::Completions(arguments) => arguments.run(),
+        }
+    }
+}
+
+fn wait(work: impl Future<Output = Result<ExitCode, Failure>>) -> Result<ExitCode, Failure> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| Failure::failed(format!("no runtime: {error}")))?;
+    runtime.block_on(work)
+}

@@ -1,0 +1,128 @@
+//! `noroshi apps`: tenants, through the admin address.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Subcommand;
+use http::Method;
+use serde_json::{Map, Value, json};
+
+use crate::client::{ConnectAdmin, escape};
+use crate::failure::Failure;
+use crate::output;
+
+const COLUMNS: [&str; 5] = ["name", "jwt_secret_set", "jwks_url", "jwks_set", "created_at"];
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    action: Action,
+    #[command(flatten)]
+    connect: ConnectAdmin,
+    #[command(flatten)]
+    format: output::Format,
+}
+
+#[derive(Debug, Subcommand)]
+enum Action {
+    /// List apps
+    List,
+    /// Make an app
+    Create {
+        name: String,
+        #[command(flatten)]
+        signing: Signing,
+    },
+    /// Change how an app signs its JWTs; what is not named stays
+    Update {
+        name: String,
+        #[command(flatten)]
+        signing: Signing,
+    },
+    /// Delete an app with everything it owns
+    Delete {
+        name: String,
+        /// Nothing asks again: this says it is meant
+        #[arg(long)]
+        yes: bool,
+    },
+}
+
+#[derive(Debug, clap::Args)]
+struct Signing {
+    /// File with the HS256 secret of the app's JWTs; - is standard input
+    #[arg(long, value_name = "FILE")]
+    jwt_secret_file: Option<PathBuf>,
+    /// Where the app's RS256 or ES256 keys are published
+    #[arg(long, value_name = "URL")]
+    jwks_url: Option<String>,
+    /// File with the app's RS256 or ES256 keys (a JWK set)
+    #[arg(long, value_name = "FILE")]
+    jwks_file: Option<PathBuf>,
+}
+
+impl Signing {
+    fn fields(&self) -> Result<Map<String, Value>, Failure> {
+        let mut fields = Map::new();
+        if let Some(path) = &self.jwt_secret_file {
+            let secret = read(path)?;
+            fields.insert("jwt_secret".to_owned(), secret.trim_end_matches(['\r', '\n']).into());
+        }
+        if let Some(url) = &self.jwks_url {
+            fields.insert("jwks_url".to_owned(), url.clone().into());
+        }
+        if let Some(path) = &self.jwks_file {
+            let keys: Value = serde_json::from_str(&read(path)?)
+                .map_err(|error| Failure::Usage(format!("{}: not JSON: {error}", path.display())))?;
+            fields.insert("jwks".to_owned(), keys);
+        }
+        Ok(fields)
+    }
+}
+
+fn read(path: &std::path::Path) -> Result<String, Failure> {
+    let text = match path.as_os_str() == "-" {
+        true => std::io::read_to_string(std::io::stdin()),
+        false => std::fs::read_to_string(path),
+    };
+    text.map_err(|error| Failure::failed(format!("{}: {error}", path.display())))
+}
+
+impl Arguments {
+    pub(crate) async fn run(self) -> Result<ExitCode, Failure> {
+        let client = self.connect.client()?;
+        let path = |name: &str| format!("/v1/apps/{}", escape(name));
+        let answer = match self.action {
+            Action::List => {
+                let answer = client.get("/v1/apps").await?;
+                if !self.format.json {
+                    let apps = answer.get("apps").and_then(Value::as_array).cloned().unwrap_or_default();
+                    output::table(&COLUMNS, output::rows(&apps, &COLUMNS))?;
+                    return Ok(ExitCode::SUCCESS);
+                }
+                answer
+            }
+            Action::Create { name, signing } => {
+                let mut fields = signing.fields()?;
+                fields.insert("name".to_owned(), name.into());
+                client.post("/v1/apps", &fields.into()).await?
+            }
+            Action::Update { name, signing } => {
+                client.json(Method::PATCH, &path(&name), Some(&signing.fields()?.into())).await?
+            }
+            Action::Delete { name, yes: true } => {
+                client.delete(&path(&name)).await?;
+                json!({"name": name, "deleted": true})
+            }
+            Action::Delete { name, yes: false } => {
+                let text = format!("{name} would be deleted with all devices and notifications: add --yes");
+                return Err(Failure::Usage(text));
+            }
+        };
+        match self.format.json {
+            true => output::line(&answer)?,
+            false => output::details(&answer)?,
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}

@@ -1,0 +1,25 @@
+//! `noroshi completions <shell>`: a script for the shell's own completion.
+
+use std::process::ExitCode;
+
+use clap::CommandFactory;
+use clap_complete::Shell;
+
+use crate::failure::Failure;
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    shell: Shell,
+}
+
+impl Arguments {
+    pub(crate) fn run(self) -> Result<ExitCode, Failure> {
+        clap_complete::generate(
+            self.shell,
+            &mut crate::Arguments::command(),
+            "noroshi",
+            &mut std::io::stdout(),
+        );
+        Ok(ExitCode::SUCCESS)
+    }
+}

@@ -1,0 +1,63 @@
+//! `noroshi config check|print`: the same reading of file, environment and flags that `serve` does,
+//! without starting anything.
+
+use std::process::ExitCode;
+
+use clap::Subcommand;
+use noroshi_node::config::{self, Config};
+use serde_json::json;
+
+use super::serve::Settings;
+use crate::failure::Failure;
+use crate::output;
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Debug, Subcommand)]
+enum Action {
+    /// List every problem; exit 64 if there is one
+    Check {
+        #[command(flatten)]
+        settings: Settings,
+    },
+    /// Show what is in force, with defaults and where each value comes from
+    Print {
+        #[command(flatten)]
+        settings: Settings,
+        #[command(flatten)]
+        format: output::Format,
+    },
+}
+
+impl Arguments {
+    pub(crate) fn run(self) -> Result<ExitCode, Failure> {
+        match self.action {
+            Action::Check { settings } => {
+                settings.load()?;
+                output::line("the configuration is good")?;
+            }
+            Action::Print { settings, format } => {
+                let config = settings.load()?;
+                match format.json {
+                    true => output::line(json(&config))?,
+                    false => output::line(config::print(&config).trim_end())?,
+                }
+            }
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+fn json(config: &Config) -> serde_json::Value {
+    let entry = |entry: &config::Entry| {
+        json!({
+            "key": entry.key, "value": entry.value, "default": entry.default,
+            "unit": entry.unit, "range": entry.range, "source": entry.source.to_string(),
+        })
+    };
+    config.entries.iter().map(entry).collect()
+}

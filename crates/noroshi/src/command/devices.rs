@@ -1,0 +1,154 @@
+//! `noroshi devices`: the devices of an app.
+
+use std::process::ExitCode;
+
+use clap::Subcommand;
+use serde_json::{Map, Value, json};
+
+use crate::client::{Client, Connect, escape, pages};
+use crate::failure::Failure;
+use crate::output;
+
+const COLUMNS: [&str; 7] = ["device", "user", "platform", "app_version", "locale", "topics", "created_at"];
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    action: Action,
+    #[command(flatten)]
+    connect: Connect,
+    #[command(flatten)]
+    format: output::Format,
+}
+
+#[derive(Debug, Subcommand)]
+enum Action {
+    /// List devices, all or a user's
+    List {
+        #[arg(long)]
+        user: Option<String>,
+        /// At most this many
+        #[arg(long, default_value_t = 100)]
+        limit: usize,
+    },
+    /// Show one device
+    Show { device: String },
+    /// Register a device and print its token
+    Register(Register),
+    /// Make every token of a device void and end its connection
+    Revoke { device: String },
+    /// Delete a device with its inbox
+    Delete { device: String },
+}
+
+#[derive(Debug, clap::Args)]
+struct Register {
+    /// Id of the device [default: drawn by the server]
+    #[arg(long)]
+    device: Option<String>,
+    #[arg(long)]
+    user: Option<String>,
+    /// ios, android, web, console or other
+    #[arg(long)]
+    platform: Option<String>,
+    #[arg(long)]
+    locale: Option<String>,
+    #[arg(long)]
+    timezone: Option<String>,
+    #[arg(long)]
+    app_version: Option<String>,
+    /// A durable subscription; may be given more than once
+    #[arg(long = "topic", value_name = "TOPIC")]
+    topics: Vec<String>,
+    /// A tag as KEY=VALUE; may be given more than once
+    #[arg(long = "tag", value_name = "KEY=VALUE", value_parser = tag)]
+    tags: Vec<(String, String)>,
+}
+
+fn tag(text: &str) -> Result<(String, String), String> {
+    let (key, value) = text.split_once('=').ok_or("a tag is written KEY=VALUE")?;
+    Ok((key.to_owned(), value.to_owned()))
+}
+
+impl Arguments {
+    pub(crate) async fn run(self) -> Result<ExitCode, Failure> {
+        let client = self.connect.client()?;
+        match self.action {
+            Action::List { user, limit } => list(&client, user.as_deref(), limit, self.format).await?,
+            Action::Show { device } => {
+                let answer = client.get(&path(&device)).await?;
+                show(&answer, self.format)?;
+            }
+            Action::Register(register) => {
+                let answer = client.post("/v1/devices", &register.body()).await?;
+                show(&answer, self.format)?;
+            }
+            Action::Revoke { device } => {
+                client.post(&format!("{}/revoke", path(&device)), &json!({})).await?;
+                done(&device, "revoked", self.format)?;
+            }
+            Action::Delete { device } => {
+                client.delete(&path(&device)).await?;
+                done(&device, "deleted", self.format)?;
+            }
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+impl Register {
+    fn body(&self) -> Value {
+        let texts = [
+            ("device", &self.device),
+            ("user", &self.user),
+            ("platform", &self.platform),
+            ("locale", &self.locale),
+            ("timezone", &self.timezone),
+            ("app_version", &self.app_version),
+        ];
+        let given =
+            |(name, value): (&str, &Option<String>)| Some((name.to_owned(), Value::from(value.clone()?)));
+        let mut body: Map<String, Value> = texts.into_iter().filter_map(given).collect();
+        if !self.topics.is_empty() {
+            body.insert("topics".to_owned(), json!(self.topics));
+        }
+        if !self.tags.is_empty() {
+            let tags: Map<String, Value> =
+                self.tags.iter().map(|(key, value)| (key.clone(), json!(value))).collect();
+            body.insert("tags".to_owned(), tags.into());
+        }
+        body.into()
+    }
+}
+
+fn path(device: &str) -> String {
+    format!("/v1/devices/{}", escape(device))
+}
+
+async fn list(
+    client: &Client,
+    user: Option<&str>,
+    limit: usize,
+    format: output::Format,
+) -> Result<(), Failure> {
+    let filter = user.map(|user| format!("user={}", escape(user)));
+    let devices = pages(client, "/v1/devices", "devices", filter.as_deref(), limit).await?;
+    match format.json {
+        true => output::line(json!({"devices": devices})),
+        false => output::table(&COLUMNS, output::rows(&devices, &COLUMNS)),
+    }
+}
+
+fn show(answer: &Value, format: output::Format) -> Result<(), Failure> {
+    match format.json {
+        true => output::line(answer),
+        false => output::details(answer),
+    }
+}
+
+fn done(device: &str, what: &str, format: output::Format) -> Result<(), Failure> {
+    match format.json {
+        true => output::line(json!({"device": device, what: true})),
+        false => output::line(format_args!("{} {what}", output::clean(device))),
+    }
+}

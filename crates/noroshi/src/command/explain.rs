@@ -1,0 +1,82 @@
+//! `noroshi explain <notification> [device]`: why did this device not get it? Each outcome is shown with
+//! the sentence that says what it means.
+
+use std::process::ExitCode;
+
+use noroshi_types::Outcome;
+use serde_json::Value;
+
+use crate::client::{Connect, escape};
+use crate::failure::Failure;
+use crate::output;
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    /// Id of the notification
+    notification: String,
+    /// Only on this device, step by step
+    device: Option<String>,
+    #[command(flatten)]
+    connect: Connect,
+    #[command(flatten)]
+    format: output::Format,
+}
+
+impl Arguments {
+    pub(crate) async fn run(self) -> Result<ExitCode, Failure> {
+        let client = self.connect.client()?;
+        let mut path = format!("/v1/notifications/{}", escape(&self.notification));
+        if let Some(device) = &self.device {
+            path += &format!("/devices/{}", escape(device));
+        }
+        let answer = client.get(&path).await?;
+        match (self.format.json, &self.device) {
+            (true, _) => output::line(&answer)?,
+            (false, None) => notification(&answer)?,
+            (false, Some(_)) => trace(&answer)?,
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// The state as a whole, then one line for each outcome.
+fn notification(answer: &Value) -> Result<(), Failure> {
+    let fields = answer.as_object().cloned().unwrap_or_default();
+    let plain = |name: &&String| !matches!(name.as_str(), "counts" | "outcomes");
+    let head: serde_json::Map<String, Value> = fields
+        .iter()
+        .filter(|(name, _)| plain(name))
+        .map(|(name, value)| (name.clone(), value.clone()))
+        .collect();
+    output::details(&Value::Object(head))?;
+    let counts = fields.get("counts").and_then(Value::as_object).cloned().unwrap_or_default();
+    if !counts.is_empty() {
+        output::line("")?;
+        let row = |(outcome, count): (&String, &Value)| {
+            vec![output::clean(outcome), count.to_string(), meaning(outcome).to_owned()]
+        };
+        output::table(&["outcome", "devices", "meaning"], counts.iter().map(row).collect())?;
+    }
+    Ok(())
+}
+
+fn trace(answer: &Value) -> Result<(), Failure> {
+    let steps = answer.get("steps").and_then(Value::as_array).cloned().unwrap_or_default();
+    let row = |step: &Value| {
+        let outcome = output::cell(step.get("outcome"));
+        let meaning = meaning(&outcome).to_owned();
+        vec![output::cell(step.get("at")), outcome, meaning]
+    };
+    match steps.is_empty() {
+        true => output::line("nothing is recorded of this notification on this device")?,
+        false => output::table(&["at", "outcome", "meaning"], steps.iter().map(row).collect())?,
+    }
+    for (name, value) in answer.as_object().into_iter().flatten().filter(|(name, _)| *name != "steps") {
+        output::line(format_args!("{name}: {}", output::cell(Some(value))))?;
+    }
+    Ok(())
+}
+
+fn meaning(outcome: &str) -> &'static str {
+    Outcome::ALL.into_iter().find(|known| known.as_str() == outcome).map_or("", Outcome::explain)
+}

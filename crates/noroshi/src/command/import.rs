@@ -1,0 +1,172 @@
+//! `noroshi import devices <file>`: many devices at once, with a progress bar on a terminal, a summary,
+//! and a file of what was refused, ready to be mended and imported again.
+
+use std::fs::File;
+use std::io::{BufWriter, IsTerminal, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::Subcommand;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use serde_json::{Value, json};
+
+use crate::client::Connect;
+use crate::failure::Failure;
+use crate::ndjson::{Answer, Lines, exchange};
+use crate::output;
+
+/// Lines in one request: one commit of some ten milliseconds on the server.
+const BATCH_LINES: usize = 1_000;
+const BATCH_BYTES: usize = 4 << 20;
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Debug, Subcommand)]
+enum What {
+    /// Devices, one JSON object of the API a line; - is standard input
+    Devices(Devices),
+}
+
+#[derive(Debug, clap::Args)]
+struct Devices {
+    file: PathBuf,
+    /// Where refused lines go [default: FILE.rejects.ndjson]
+    #[arg(long, value_name = "FILE")]
+    rejects: Option<PathBuf>,
+    /// Write each device with its token here (mode 0600)
+    #[arg(long, value_name = "FILE")]
+    tokens: Option<PathBuf>,
+    #[command(flatten)]
+    connect: Connect,
+    #[command(flatten)]
+    format: output::Format,
+}
+
+#[derive(Default)]
+struct Summary {
+    imported: u64,
+    refused: u64,
+}
+
+impl Arguments {
+    pub(crate) async fn run(self) -> Result<ExitCode, Failure> {
+        let What::Devices(devices) = self.what;
+        devices.run().await
+    }
+}
+
+impl Devices {
+    async fn run(self) -> Result<ExitCode, Failure> {
+        let client = self.connect.client()?;
+        let mut lines = Lines::open(&self.file)?;
+        let mut tokens = self.tokens.as_deref().map(private_file).transpose()?;
+        let mut rejects = None;
+        let bar = self.bar();
+        let mut summary = Summary::default();
+        loop {
+            let batch = lines.batch(BATCH_LINES, BATCH_BYTES)?;
+            if batch.is_empty() {
+                break;
+            }
+            let bytes: u64 = batch.iter().map(|line| line.text.len() as u64 + 1).sum();
+            for answer in exchange(&client, "/v1/devices/batch", batch).await? {
+                self.record(&answer, &mut summary, &mut tokens, &mut rejects)?;
+            }
+            bar.inc(bytes);
+            bar.set_message(format!("{} devices", summary.imported));
+        }
+        bar.finish_and_clear();
+        for file in [tokens, rejects].into_iter().flatten() {
+            file.into_inner()
+                .map_err(|error| Failure::failed(format!("a file cannot be written: {error}")))?;
+        }
+        self.report(&summary)?;
+        Ok(if summary.refused == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    }
+
+    fn record(
+        &self,
+        answer: &Answer,
+        summary: &mut Summary,
+        tokens: &mut Option<BufWriter<File>>,
+        rejects: &mut Option<BufWriter<File>>,
+    ) -> Result<(), Failure> {
+        match answer.error() {
+            None => {
+                summary.imported += 1;
+                if let Some(file) = tokens {
+                    let pair =
+                        json!({"device": answer.result.get("device"), "token": answer.result.get("token")});
+                    write(file, &pair)?;
+                }
+            }
+            Some(error) => {
+                summary.refused += 1;
+                if rejects.is_none() {
+                    *rejects = Some(private_file(&self.rejects())?);
+                }
+                if let Some(file) = rejects {
+                    write(
+                        file,
+                        &json!({"line": answer.line.number, "error": error, "input": answer.line.text}),
+                    )?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn report(&self, summary: &Summary) -> Result<(), Failure> {
+        let rejects = (summary.refused > 0).then(|| self.rejects().display().to_string());
+        if self.format.json {
+            let Summary { imported, refused } = summary;
+            return output::line(json!({"imported": imported, "refused": refused, "rejects": rejects}));
+        }
+        output::line(format_args!("{} devices imported, {} refused", summary.imported, summary.refused))?;
+        match rejects {
+            Some(path) => output::line(format_args!("refused lines with their reasons are in {path}")),
+            None => Ok(()),
+        }
+    }
+
+    fn rejects(&self) -> PathBuf {
+        self.rejects.clone().unwrap_or_else(|| {
+            let name = if self.file.as_os_str() == "-" {
+                "stdin".into()
+            } else {
+                self.file.clone().into_os_string()
+            };
+            let mut name = name;
+            name.push(".rejects.ndjson");
+            name.into()
+        })
+    }
+
+    /// Counts bytes of the file; silent where nobody looks.
+    fn bar(&self) -> ProgressBar {
+        let size = std::fs::metadata(&self.file).map(|file| file.len()).unwrap_or(0);
+        let shown = std::io::stderr().is_terminal() && !self.format.json;
+        let target = if shown { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
+        let bar = ProgressBar::with_draw_target(Some(size), target);
+        // The template is a constant without a mistake; the plain bar would do as well.
+        match ProgressStyle::with_template("{bar:40} {percent:>3}%  {msg}  {elapsed}") {
+            Ok(style) => bar.with_style(style),
+            Err(_) => bar,
+        }
+    }
+}
+
+/// Device tokens, and lines that may hold push tokens, are for their owner only.
+fn private_file(path: &Path) -> Result<BufWriter<File>, Failure> {
+    use std::os::unix::fs::OpenOptionsExt;
+    let file = File::options().write(true).create(true).truncate(true).mode(0o600).open(path);
+    file.map(BufWriter::new).map_err(|error| Failure::failed(format!("{}: {error}", path.display())))
+}
+
+fn write(file: &mut impl Write, value: &Value) -> Result<(), Failure> {
+    writeln!(file, "{value}").map_err(|error| Failure::failed(format!("a file cannot be written: {error}")))
+}

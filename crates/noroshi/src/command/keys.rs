@@ -1,0 +1,79 @@
+//! `noroshi keys`: API keys of an app, through the admin address. A key is shown once, when it is made.
+
+use std::process::ExitCode;
+
+use clap::Subcommand;
+use noroshi_types::Scope;
+use serde_json::{Value, json};
+
+use crate::client::{ConnectAdmin, escape};
+use crate::failure::Failure;
+use crate::output;
+
+const COLUMNS: [&str; 4] = ["id", "name", "scopes", "created_at"];
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    action: Action,
+    /// The app the keys belong to
+    #[arg(long, default_value = "dev", global = true)]
+    app: String,
+    #[command(flatten)]
+    connect: ConnectAdmin,
+    #[command(flatten)]
+    format: output::Format,
+}
+
+#[derive(Debug, Subcommand)]
+enum Action {
+    /// List keys, without the secrets
+    List,
+    /// Make a key and print it, this once
+    Create {
+        /// What the key is for
+        name: String,
+        /// publish, devices, read, admin; separated by commas
+        #[arg(long, value_delimiter = ',', default_value = "publish,devices,read", value_parser = scope)]
+        scopes: Vec<String>,
+    },
+    /// Make a key void at once
+    Revoke {
+        /// Its number in the list
+        id: u64,
+    },
+}
+
+fn scope(text: &str) -> Result<String, String> {
+    Scope::parse(text).map(|scope| scope.as_str().to_owned()).map_err(|error| error.to_string())
+}
+
+impl Arguments {
+    pub(crate) async fn run(self) -> Result<ExitCode, Failure> {
+        let client = self.connect.client()?;
+        let path = format!("/v1/apps/{}/keys", escape(&self.app));
+        let answer = match self.action {
+            Action::List => {
+                let answer = client.get(&path).await?;
+                if !self.format.json {
+                    let keys = answer.get("keys").and_then(Value::as_array).cloned().unwrap_or_default();
+                    output::table(&COLUMNS, output::rows(&keys, &COLUMNS))?;
+                    return Ok(ExitCode::SUCCESS);
+                }
+                answer
+            }
+            Action::Create { name, scopes } => {
+                client.post(&path, &json!({"name": name, "scopes": scopes})).await?
+            }
+            Action::Revoke { id } => {
+                client.delete(&format!("{path}/{id}")).await?;
+                json!({"id": id, "revoked": true})
+            }
+        };
+        match self.format.json {
+            true => output::line(&answer)?,
+            false => output::details(&answer)?,
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}

@@ -1,0 +1,173 @@
+//! `noroshi send`: one notification from flags, or a file of them, a JSON object a line.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use http::Method;
+use noroshi_types::limits;
+use serde_json::{Map, Value, json};
+
+use crate::client::{Client, Connect};
+use crate::failure::Failure;
+use crate::{ndjson, output};
+
+/// A request of the batch endpoint carries at most this; the server's default limit is 16 MiB.
+const BATCH_BYTES: usize = 8 << 20;
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    target: Target,
+    /// Title of the notification
+    #[arg(long)]
+    title: Option<String>,
+    /// Text of the notification
+    #[arg(long)]
+    body: Option<String>,
+    /// Address of a picture
+    #[arg(long, value_name = "URL")]
+    image: Option<String>,
+    /// What opens when it is touched
+    #[arg(long, value_name = "URL")]
+    url: Option<String>,
+    /// Data for the app, any JSON
+    #[arg(long, value_name = "JSON", value_parser = parse_json)]
+    data: Option<Value>,
+    /// Who may hear it: in use now, connected, or everyone now or later
+    #[arg(long, value_parser = ["active", "connected", "stored"])]
+    when: Option<String>,
+    /// How long it is worth delivering, such as 90s or 24h
+    #[arg(long)]
+    ttl: Option<String>,
+    #[arg(long, value_parser = ["very-low", "low", "normal", "high"])]
+    urgency: Option<String>,
+    /// Replaces what is undelivered with the same key
+    #[arg(long, value_name = "KEY")]
+    collapse_key: Option<String>,
+    /// Keep it as the topic's retained message
+    #[arg(long)]
+    retain: bool,
+    /// The same key within 24 h gets the first answer and sends nothing
+    #[arg(long, value_name = "KEY")]
+    idempotency_key: Option<String>,
+    #[command(flatten)]
+    connect: Connect,
+    #[command(flatten)]
+    format: output::Format,
+}
+
+#[derive(Debug, clap::Args)]
+#[group(required = true, multiple = true)]
+struct Target {
+    /// To a user; may be given more than once
+    #[arg(long = "user", value_name = "USER", conflicts_with_all = ["devices", "topic", "condition", "everyone", "file"])]
+    users: Vec<String>,
+    /// To a device; may be given more than once
+    #[arg(long = "device", value_name = "DEVICE", conflicts_with_all = ["topic", "condition", "everyone", "file"])]
+    devices: Vec<String>,
+    /// To the subscribers of a topic
+    #[arg(long, conflicts_with_all = ["condition", "everyone", "file"])]
+    topic: Option<String>,
+    /// To who is meant by a condition, such as "'a' in topics && !('b' in topics)"
+    #[arg(long, conflicts_with_all = ["everyone", "file"])]
+    condition: Option<String>,
+    /// To every device
+    #[arg(long, conflicts_with = "file")]
+    everyone: bool,
+    /// Notifications from a file, one JSON object of the API a line; - is standard input
+    #[arg(long, value_name = "FILE")]
+    file: Option<PathBuf>,
+}
+
+fn parse_json(text: &str) -> Result<Value, String> {
+    serde_json::from_str(text).map_err(|error| format!("not JSON: {error}"))
+}
+
+impl Arguments {
+    pub(crate) async fn run(self) -> Result<ExitCode, Failure> {
+        let client = self.connect.client()?;
+        if let Some(file) = &self.target.file {
+            return self.send_file(&client, file).await;
+        }
+        let body = ("application/json", self.request().to_string());
+        let headers: Vec<(&str, &str)> =
+            self.idempotency_key.iter().map(|key| ("Idempotency-Key", key.as_str())).collect();
+        let text = client.text(Method::POST, "/v1/notifications", Some(body), &headers).await?;
+        if self.format.json {
+            output::line(text.trim())?;
+        } else {
+            let answer: Value = serde_json::from_str(&text).unwrap_or_default();
+            let id = output::cell(answer.get("id"));
+            match answer.get("targets").and_then(Value::as_u64) {
+                Some(targets) => output::line(format_args!("{id}  accepted for {targets} target(s)"))?,
+                None => output::line(format_args!("{id}  accepted"))?,
+            }
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+
+    fn request(&self) -> Value {
+        let target = &self.target;
+        let to = match target {
+            Target { topic: Some(topic), .. } => json!({"topic": topic}),
+            Target { condition: Some(condition), .. } => json!({"condition": condition}),
+            Target { everyone: true, .. } => json!({"everyone": true}),
+            Target { devices, .. } if !devices.is_empty() => json!({"devices": devices}),
+            Target { users, .. } => json!({"users": users}),
+        };
+        let mut request = Map::from_iter([("to".to_owned(), to)]);
+        let texts =
+            [("title", &self.title), ("body", &self.body), ("image", &self.image), ("url", &self.url)];
+        let notification = present(&texts);
+        if !notification.is_empty() {
+            request.insert("notification".to_owned(), notification.into());
+        }
+        if let Some(data) = &self.data {
+            request.insert("data".to_owned(), data.clone());
+        }
+        if self.retain {
+            request.insert("retain".to_owned(), true.into());
+        }
+        request.extend(present(&[
+            ("when", &self.when),
+            ("ttl", &self.ttl),
+            ("urgency", &self.urgency),
+            ("collapse_key", &self.collapse_key),
+        ]));
+        request.into()
+    }
+
+    async fn send_file(&self, client: &Client, file: &std::path::Path) -> Result<ExitCode, Failure> {
+        let mut lines = ndjson::Lines::open(file)?;
+        let (mut accepted, mut refused) = (0_u64, 0_u64);
+        loop {
+            let batch = lines.batch(limits::BATCH_LINES_MAX, BATCH_BYTES)?;
+            if batch.is_empty() {
+                break;
+            }
+            for answer in ndjson::exchange(client, "/v1/notifications/batch", batch).await? {
+                let error = answer.error();
+                if self.format.json {
+                    output::line(&answer.result)?;
+                }
+                match error {
+                    None => accepted += 1,
+                    Some(error) => {
+                        refused += 1;
+                        eprintln!("line {}: {}", answer.line.number, output::clean(&error));
+                    }
+                }
+            }
+        }
+        if !self.format.json {
+            output::line(format_args!("{accepted} accepted, {refused} refused"))?;
+        }
+        Ok(if refused == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    }
+}
+
+fn present(fields: &[(&str, &Option<String>)]) -> Map<String, Value> {
+    let given =
+        |(name, value): &(&str, &Option<String>)| Some(((*name).to_owned(), Value::from((*value).clone()?)));
+    fields.iter().filter_map(given).collect()
+}

@@ -1,0 +1,213 @@
+//! `noroshi serve`: a node, with no configuration at all if need be. Once it takes traffic the screen
+//! shows where it listens and the commands to copy next; logs go to standard error.
+
+use std::fmt::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use noroshi_node::config::{Config, Flag, Inputs, Problem, Problems, Source};
+use noroshi_node::development::{Given, KEY_VARIABLE};
+use noroshi_node::{Node, build, data};
+
+use crate::failure::Failure;
+use crate::output;
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    settings: Settings,
+}
+
+/// Flags that are keys of the configuration; `config check` and `print` take the same.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Settings {
+    /// Configuration file [default: noroshi.toml, if it is there]
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Make the app `dev` with a key also where there are other apps
+    #[arg(long)]
+    dev: bool,
+    /// Data folder [default: ./noroshi-data]
+    #[arg(long, value_name = "DIR")]
+    data: Option<String>,
+    /// Public address [default: 0.0.0.0:8080]
+    #[arg(long, value_name = "IP:PORT")]
+    http: Option<String>,
+    /// Admin address [default: 127.0.0.1:9090]
+    #[arg(long, value_name = "IP:PORT")]
+    admin: Option<String>,
+    /// How devices reach this node
+    #[arg(long, value_name = "URL")]
+    public_url: Option<String>,
+    /// Certificate chain of the public address (PEM)
+    #[arg(long, value_name = "FILE")]
+    tls_cert: Option<String>,
+    /// Its private key (PEM)
+    #[arg(long, value_name = "FILE")]
+    tls_key: Option<String>,
+    /// Certificate chain of the admin address (PEM)
+    #[arg(long, value_name = "FILE")]
+    admin_tls_cert: Option<String>,
+    /// Its private key (PEM)
+    #[arg(long, value_name = "FILE")]
+    admin_tls_key: Option<String>,
+    /// off, error, warn, info, debug, trace, or a list with target=level
+    #[arg(long, value_name = "LEVEL")]
+    log_level: Option<String>,
+    /// text or json
+    #[arg(long, value_name = "FORMAT")]
+    log_format: Option<String>,
+    /// Any other key, as KEY=VALUE; may be given more than once
+    #[arg(long = "set", value_name = "KEY=VALUE", value_parser = key_value)]
+    set: Vec<(String, String)>,
+    /// Serve the WebSocket echo of conformance suites
+    #[arg(long, hide = true)]
+    conformance: bool,
+}
+
+fn key_value(text: &str) -> Result<(String, String), String> {
+    let (key, value) = text.split_once('=').ok_or("a key is set as KEY=VALUE")?;
+    Ok((key.trim().to_owned(), value.trim().to_owned()))
+}
+
+impl Settings {
+    /// File, environment and flags together; nothing else is opened.
+    pub(crate) fn load(&self) -> Result<Config, Problems> {
+        let inputs = Inputs {
+            file: self.config.clone(),
+            folder: PathBuf::from("."),
+            // A name or value that is not UTF-8 cannot be a key of ours.
+            environment: std::env::vars_os()
+                .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+                .collect(),
+            flags: self.flags(),
+        };
+        let config = Config::load(&inputs);
+        let secrets = Given::from_environment().check();
+        if secrets.is_empty() {
+            return config;
+        }
+        let mut problems = config.err().map(|problems| problems.0).unwrap_or_default();
+        problems.extend(secrets.into_iter().map(|(name, invalid)| Problem {
+            key: String::new(),
+            source: Source::Environment { name: name.to_owned() },
+            text: invalid.to_string(),
+        }));
+        Err(Problems(problems))
+    }
+
+    fn flags(&self) -> Vec<Flag> {
+        let texts = [
+            ("--data", "server.data", &self.data),
+            ("--http", "server.http", &self.http),
+            ("--admin", "server.admin", &self.admin),
+            ("--public-url", "server.public_url", &self.public_url),
+            ("--tls-cert", "tls.cert", &self.tls_cert),
+            ("--tls-key", "tls.key", &self.tls_key),
+            ("--admin-tls-cert", "admin.tls.cert", &self.admin_tls_cert),
+            ("--admin-tls-key", "admin.tls.key", &self.admin_tls_key),
+            ("--log-level", "log.level", &self.log_level),
+            ("--log-format", "log.format", &self.log_format),
+        ];
+        let switches =
+            [("--dev", "server.dev", self.dev), ("--conformance", "server.conformance", self.conformance)];
+        let set = self.set.iter().map(|(key, value)| Flag {
+            name: "--set",
+            key: key.clone(),
+            value: value.clone(),
+        });
+        set.chain(
+            texts.into_iter().filter_map(|(name, key, value)| {
+                Some(Flag { name, key: key.to_owned(), value: value.clone()? })
+            }),
+        )
+        .chain(switches.into_iter().filter(|(_, _, on)| *on).map(|(name, key, _)| Flag {
+            name,
+            key: key.to_owned(),
+            value: "true".to_owned(),
+        }))
+        .collect()
+    }
+}
+
+impl Arguments {
+    pub(crate) fn run(self) -> Result<ExitCode, Failure> {
+        let config = self.settings.load()?;
+        let given = Given::from_environment();
+        let show = |node: &Node| {
+            // A screen that is gone does not stop the node.
+            let _ = output::line(screen(node, &given));
+        };
+        match noroshi_node::run(config, &given, show) {
+            Ok(ended) => Ok(ExitCode::from(ended.exit_code())),
+            Err(error @ build::Error::Tls(_)) => Err(Failure::Configuration(Problems(vec![Problem {
+                key: String::new(),
+                source: Source::Default,
+                text: error.to_string(),
+            }]))),
+            Err(error) => Err(Failure::failed(error.to_string())),
+        }
+    }
+}
+
+/// Everything the next five minutes need.
+fn screen(node: &Node, given: &Given) -> String {
+    let mut text = format!("noroshi {} takes traffic.\n\n", env!("CARGO_PKG_VERSION"));
+    let folder = &node.config.server.data;
+    let shown = node.config.server.public_url.as_ref().unwrap_or(&node.addresses.http);
+    // Writing to a String cannot fail.
+    let _ = writeln!(text, "  API, WebSocket, SSE  {}", node.addresses.http);
+    let _ = writeln!(text, "  admin and metrics    {}", node.addresses.admin);
+    let _ = writeln!(text, "  data folder          {}", folder.display());
+    let Some(development) = &node.development else { return text };
+    let _ = writeln!(text, "\nDevelopment app `dev`");
+    let file = |name: &str| format!("  (also in {})", folder.join(name).display());
+    let secret = |secret: &Option<String>, variable: &str, name: &str| match secret {
+        Some(secret) => format!("{secret}{}", file(name)),
+        None => format!("as given by {variable}"),
+    };
+    let jwt = noroshi_node::development::JWT_SECRET_VARIABLE;
+    let _ = writeln!(text, "  API key     {}", secret(&development.key, KEY_VARIABLE, data::DEV_KEY));
+    let _ = writeln!(text, "  JWT secret  {}", secret(&development.jwt_secret, jwt, data::DEV_JWT_SECRET));
+    let program = program();
+    let options = options(node, given);
+    let _ = writeln!(text, "\nIn another terminal:");
+    let _ = writeln!(text, "  {program} listen{options} --user u1 --topics news");
+    let _ =
+        writeln!(text, "  {program} send{options} --user u1 --title \"Hello\" --body \"from the backend\"");
+    let _ = write!(text, "\nThe whole API: {shown}/docs");
+    text
+}
+
+/// What the copied commands need beside their own flags; nothing in the usual case.
+fn options(node: &Node, given: &Given) -> String {
+    let mut options = String::new();
+    let folder = &node.config.server.data;
+    if folder != std::path::Path::new("./noroshi-data") {
+        let _ = write!(options, " --data-dir {}", quoted(&folder.display().to_string()));
+    }
+    if given.key.is_some() {
+        let _ = write!(options, " --key \"${KEY_VARIABLE}\"");
+    }
+    if let Some(tls) = &node.config.server.tls {
+        let _ = write!(options, " --ca-file {}", quoted(&tls.cert.display().to_string()));
+    }
+    options
+}
+
+/// As it was called, if that works from the same folder; else by its name.
+fn program() -> String {
+    match std::env::args_os().next().map(PathBuf::from) {
+        Some(path) if path.components().count() > 1 => quoted(&path.display().to_string()),
+        _ => "noroshi".to_owned(),
+    }
+}
+
+/// For a POSIX shell.
+fn quoted(text: &str) -> String {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/._-+:@%,=".contains(&byte);
+    match !text.is_empty() && text.bytes().all(plain) {
+        true => text.to_owned(),
+        false => format!("'{}'", text.replace('\'', "'\\''")),
+    }
+}

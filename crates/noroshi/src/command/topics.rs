@@ -1,0 +1,73 @@
+//! `noroshi topics`: subscribers, positions and retained messages.
+
+use std::process::ExitCode;
+
+use clap::Subcommand;
+use serde_json::{Value, json};
+
+use crate::client::{Connect, escape, pages};
+use crate::failure::Failure;
+use crate::output;
+
+const COLUMNS: [&str; 6] = ["topic", "subscribers", "connected", "epoch", "offset", "retained"];
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    action: Action,
+    #[command(flatten)]
+    connect: Connect,
+    #[command(flatten)]
+    format: output::Format,
+}
+
+#[derive(Debug, Subcommand)]
+enum Action {
+    /// List topics by name
+    List {
+        /// At most this many
+        #[arg(long, default_value_t = 100)]
+        limit: usize,
+    },
+    /// Show one topic
+    Show { topic: String },
+    /// Print a topic's retained message
+    Retained { topic: String },
+    /// Remove a topic's retained message
+    Clear { topic: String },
+}
+
+impl Arguments {
+    pub(crate) async fn run(self) -> Result<ExitCode, Failure> {
+        let client = self.connect.client()?;
+        let path = |topic: &str| format!("/v1/topics/{}", escape(topic));
+        match self.action {
+            Action::List { limit } => {
+                let topics = pages(&client, "/v1/topics", "topics", None, limit).await?;
+                match self.format.json {
+                    true => output::line(json!({"topics": topics}))?,
+                    false => output::table(&COLUMNS, output::rows(&topics, &COLUMNS))?,
+                }
+            }
+            Action::Show { topic } => show(&client.get(&path(&topic)).await?, self.format)?,
+            Action::Retained { topic } => {
+                show(&client.get(&format!("{}/retained", path(&topic))).await?, self.format)?;
+            }
+            Action::Clear { topic } => {
+                client.delete(&format!("{}/retained", path(&topic))).await?;
+                match self.format.json {
+                    true => output::line(json!({"topic": topic, "cleared": true}))?,
+                    false => output::line(format_args!("{} has no retained message", output::clean(&topic)))?,
+                }
+            }
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+fn show(answer: &Value, format: output::Format) -> Result<(), Failure> {
+    match format.json {
+        true => output::line(answer),
+        false => output::details(answer),
+    }
+}

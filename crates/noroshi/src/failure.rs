@@ -1,0 +1,73 @@
+//! Why a command failed, by what the caller can do about it, and the exit code that says so.
+
+use std::fmt;
+
+use noroshi_node::config::Problems;
+
+/// Shown by `--help`: scripts rely on it.
+pub(crate) const EXIT_CODES: &str = "\
+Exit codes:
+  0   done
+  1   the command failed, or the server answered with an error
+  2   wrong usage
+  64  wrong configuration (every problem is listed)
+  69  the server cannot be reached
+  77  the credential was refused";
+
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// Wrong arguments that only show together.
+    Usage(String),
+    Configuration(Problems),
+    /// No answer from the server.
+    Unreachable {
+        server: String,
+        cause: String,
+    },
+    /// 401 and 403, or a close reason of that kind.
+    Refused(String),
+    /// The server answered with a problem (RFC 9457).
+    Answered {
+        status: u16,
+        code: String,
+        detail: String,
+    },
+    /// Nobody reads any more (`| head`): nothing is said about it.
+    OutputGone,
+    /// Everything else, in words for the person at the terminal.
+    Failed(String),
+}
+
+impl Failure {
+    pub(crate) fn failed(text: impl Into<String>) -> Self {
+        Failure::Failed(text.into())
+    }
+
+    pub(crate) fn exit_code(&self) -> u8 {
+        match self {
+            Failure::Usage(_) => 2,
+            Failure::Configuration(_) => 64,
+            Failure::Unreachable { .. } => 69,
+            Failure::Refused(_) => 77,
+            Failure::Answered { .. } | Failure::OutputGone | Failure::Failed(_) => 1,
+        }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Failure::Usage(text) | Failure::Refused(text) | Failure::Failed(text) => f.write_str(text),
+            Failure::OutputGone => f.write_str("nobody reads the output"),
+            Failure::Configuration(problems) => problems.fmt(f),
+            Failure::Unreachable { server, cause } => write!(f, "{server} cannot be reached: {cause}"),
+            Failure::Answered { status, code, detail } => write!(f, "{detail} ({code}, {status})"),
+        }
+    }
+}
+
+impl From<Problems> for Failure {
+    fn from(problems: Problems) -> Self {
+        Failure::Configuration(problems)
+    }
+}

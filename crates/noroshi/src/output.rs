@@ -1,0 +1,75 @@
+//! What commands print: tables for people, JSON for scripts. Results go to standard output, remarks to
+//! standard error, so a pipe carries only results.
+
+use std::io::Write;
+
+use comfy_table::{ContentArrangement, Table, presets};
+use serde_json::Value;
+
+use crate::failure::Failure;
+
+/// Shared by every command that prints a result.
+#[derive(Debug, Clone, Copy, clap::Args)]
+pub(crate) struct Format {
+    /// Print JSON instead of text
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+}
+
+/// Prints a line; a closed pipe (`| head`) ends the command quietly.
+pub(crate) fn line(text: impl std::fmt::Display) -> Result<(), Failure> {
+    let mut out = std::io::stdout().lock();
+    match writeln!(out, "{text}").and_then(|()| out.flush()) {
+        Ok(()) => Ok(()),
+        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Err(Failure::OutputGone),
+        Err(error) => Err(Failure::failed(format!("standard output: {error}"))),
+    }
+}
+
+pub(crate) fn table(head: &[&str], rows: Vec<Vec<String>>) -> Result<(), Failure> {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
+    table.set_header(head.iter().map(|name| name.to_uppercase()));
+    for row in rows {
+        table.add_row(row);
+    }
+    line(table.to_string().lines().map(str::trim_end).collect::<Vec<_>>().join("\n"))
+}
+
+/// A field as a person would write it.
+pub(crate) fn cell(value: Option<&Value>) -> String {
+    match value {
+        None | Some(Value::Null) => "-".to_owned(),
+        Some(Value::String(text)) => clean(text),
+        Some(Value::Array(items)) => {
+            let items: Vec<String> = items.iter().map(|item| cell(Some(item))).collect();
+            if items.is_empty() { "-".to_owned() } else { items.join(", ") }
+        }
+        Some(Value::Object(fields)) => {
+            let fields: Vec<String> =
+                fields.iter().map(|(name, value)| format!("{name}={}", cell(Some(value)))).collect();
+            if fields.is_empty() { "-".to_owned() } else { fields.join(" ") }
+        }
+        Some(other) => other.to_string(),
+    }
+}
+
+/// One row for each field.
+pub(crate) fn details(value: &Value) -> Result<(), Failure> {
+    let fields = value.as_object().cloned().unwrap_or_default();
+    let width = fields.keys().map(String::len).max().unwrap_or(0);
+    for (name, value) in &fields {
+        line(format_args!("{name:width$}  {}", cell(Some(value))))?;
+    }
+    Ok(())
+}
+
+/// The columns of a list of objects.
+pub(crate) fn rows(list: &[Value], columns: &[&str]) -> Vec<Vec<String>> {
+    list.iter().map(|item| columns.iter().map(|name| cell(item.get(*name))).collect()).collect()
+}
+
+/// Text of others, made harmless for a terminal: control characters could move its cursor.
+pub(crate) fn clean(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
+}
