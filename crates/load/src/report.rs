@@ -69,6 +69,8 @@ pub(crate) const LOG_IN: LatencyNames = LatencyNames {
 /// A figure over all repetitions.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(crate) struct Figure {
+    /// The name as programs write it.
+    pub(crate) key: String,
     pub(crate) name: &'static str,
     pub(crate) unit: &'static str,
     pub(crate) median: f64,
@@ -98,6 +100,7 @@ pub(crate) fn figures(repetitions: &[Values]) -> Vec<Figure> {
         match figures.iter_mut().find(|figure| figure.name == value.name) {
             Some(figure) => figure.values.push(value.value),
             None => figures.push(Figure {
+                key: key(value.name),
                 name: value.name,
                 unit: value.unit,
                 median: f64::NAN,
@@ -109,6 +112,12 @@ pub(crate) fn figures(repetitions: &[Values]) -> Vec<Figure> {
         figure.median = median(&figure.values);
     }
     figures
+}
+
+/// `delivery latency p99.9` is `delivery_latency_p99_9`.
+fn key(name: &str) -> String {
+    let words: Vec<_> = name.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty()).collect();
+    words.join("_").to_lowercase()
 }
 
 impl ReportDocument {
@@ -217,6 +226,8 @@ mod tests {
         let value: serde_json::Value = serde_json::from_str(&report.json()).unwrap();
         assert_eq!(value["figures"][0]["values"][1], 50_000.0);
         assert_eq!(value["host"]["cores"], 2);
+        assert_eq!(key("delivery latency p99.9"), "delivery_latency_p99_9");
+        assert_eq!(key("server CPU per log-in, kernel"), "server_cpu_per_log_in_kernel");
     }
 
     #[test]

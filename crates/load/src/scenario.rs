@@ -255,18 +255,18 @@ pub(crate) struct CpuNames {
 
 pub(crate) const PER_DELIVERY: CpuNames = CpuNames {
     total: "server CPU per delivery",
-    user: "  of it in user space",
-    system: "  of it in the kernel",
+    user: "server CPU per delivery, user space",
+    system: "server CPU per delivery, kernel",
 };
 pub(crate) const PER_LOG_IN: CpuNames = CpuNames {
     total: "server CPU per log-in",
-    user: "  of it in user space",
-    system: "  of it in the kernel",
+    user: "server CPU per log-in, user space",
+    system: "server CPU per log-in, kernel",
 };
 pub(crate) const PER_ROW: CpuNames = CpuNames {
     total: "server CPU per inbox row",
-    user: "  of it in user space",
-    system: "  of it in the kernel",
+    user: "server CPU per inbox row, user space",
+    system: "server CPU per inbox row, kernel",
 };
 
 /// Puts repetitions and circumstances together.
