@@ -9,9 +9,9 @@
 //!              ◄───reports───                                      └─ Sender   HTTP requests
 //! ```
 //!
-//! Reading order: [`args`], `scenario` and one scenario, `crew`, `worker` with its tasks, `engine`, then
-//! `device` and `sender`. Messages carry the time they were due ([`clock`]); workers share nothing and
-//! get their part of the whole ([`partition`]).
+//! Reading order: `args`, `scenario` and one scenario, `crew`, `worker` with its tasks, `engine`, then
+//! `device` and `sender`. Messages carry the time they were due (`clock`); workers share nothing and
+//! get their part of the whole (`partition`).
 
 mod args;
 mod clock;

@@ -87,6 +87,19 @@ fn what_is_never_delivered_is_told() {
 }
 
 #[test]
+fn devices_turned_away_come_back_and_ended_connections_are_opened_again() {
+    let server = FakeServer::start(Behaviour::Moody);
+    let line = "direct --connections 6 --targets 2 --connected-share 1 --in-flight 2 --rate 50 --warm-up 0s \
+                --duration 500ms --repeat 1";
+    let report = measure(&server, line).unwrap();
+    assert_eq!(server.logged_in(), 6);
+    assert_eq!(values(&report, "deliveries lost"), [0.0]);
+    let (requests, written) = server.published();
+    assert!(requests > 2 && written == requests * 2, "{requests} requests, {written} frames");
+    assert!(!report.notes.iter().any(|note| note.contains("not accepted")), "{:?}", report.notes);
+}
+
+#[test]
 fn refusals_are_named() {
     let server = FakeServer::start(Behaviour::Busy);
     let line = "direct --connections 4 --targets 2 --warm-up 0s --duration 200ms --repeat 1";

@@ -1,7 +1,7 @@
 //! A server that speaks just enough of the API for the load generator: it keeps sockets by user, writes a
 //! frame to each target that is connected, and counts. A thread for each connection.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::ops::ControlFlow;
@@ -25,6 +25,8 @@ pub(super) enum Behaviour {
     Deaf,
     /// Refuses every notification for now.
     Busy,
+    /// Turns every device away once, and ends each provider's connection behind its answer.
+    Moody,
     /// Refuses every token.
     Strict,
 }
@@ -43,6 +45,7 @@ pub(super) struct Counts {
 struct State {
     counts: Counts,
     users: HashMap<String, TcpStream>,
+    turned_away: HashSet<String>,
     topics: HashMap<String, Vec<String>>,
     /// Rows kept for users that are away.
     inboxes: HashMap<String, u64>,
@@ -114,6 +117,9 @@ fn serve(mut stream: TcpStream, state: &Mutex<State>, behaviour: Behaviour) {
             assert_eq!(head.header("authorization"), Some(format!("Bearer {API_KEY}").as_str()));
             let answer = answer(head.path, body, state, behaviour);
             stream.write_all(&answer).unwrap();
+            if behaviour == Behaviour::Moody {
+                return;
+            }
             received.drain(..head_len + body_len);
         }
         match stream.read(&mut chunk) {
@@ -139,12 +145,14 @@ fn answer(path: &str, body: &[u8], state: &Mutex<State>, behaviour: Behaviour) -
         return out;
     }
     state.counts.requests += 1;
-    if behaviour == Behaviour::Well {
+    if matches!(behaviour, Behaviour::Well | Behaviour::Moody) {
         for line in lines {
             publish(&serde_json::from_slice(line).unwrap(), &mut state);
         }
     }
-    response("202 Accepted", r#"{"id":"01890a5d-ac96-774b-bcce-b302099a8057","targets":1}"#)
+    let close =
+        if behaviour == Behaviour::Moody { "202 Accepted\r\nConnection: close" } else { "202 Accepted" };
+    response(close, r#"{"id":"01890a5d-ac96-774b-bcce-b302099a8057","targets":1}"#)
 }
 
 fn publish(notification: &Value, state: &mut State) {
@@ -178,6 +186,11 @@ fn connect(mut stream: TcpStream, head: &Head<'_>, state: &Mutex<State>, behavio
     if behaviour == Behaviour::Strict {
         push_problem(&mut out, 401, "unauthorized", "the token's signature does not verify", &[]);
         let _ = stream.write_all(&out); // the client may have given up already
+        return;
+    }
+    if behaviour == Behaviour::Moody && state.lock().unwrap().turned_away.insert(user.clone()) {
+        push_problem(&mut out, 503, "busy", "come back later", &[]);
+        let _ = stream.write_all(&out); // as above
         return;
     }
     push_upgrade_response(&mut out, &upgrade(head).unwrap());
