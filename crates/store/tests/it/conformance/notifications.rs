@@ -2,9 +2,9 @@
 
 use std::sync::{Arc, Mutex};
 
-use noroshi_store::{Accept, Error, OutcomePart, State, Store, TraceStep};
+use noroshi_store::{Accept, Accepted, Error, OutcomePart, State, Store, TraceStep};
 use noroshi_types::{Condition, DeviceNum, NotificationId, Outcome, Request, Target, When};
-use tokio::sync::oneshot;
+use tokio::sync::mpsc;
 
 use super::world::*;
 
@@ -25,22 +25,28 @@ pub(crate) async fn answers_come_in_order(store: &dyn Store) {
     let app = app(store, "shop").await;
     join(store, app, "d1", "u1", &["news"]).await;
     let answered: Arc<Mutex<Vec<(NotificationId, u64)>>> = Arc::default();
-    let (all, done) = oneshot::channel();
-    let mut all = Some(all);
-    for i in 0..100 {
-        let request = Accept { app, request: stored(to_topic("news")).into(), now: NOW, idempotency: None };
-        let (answered, last) = (Arc::clone(&answered), if i == 99 { all.take() } else { None });
-        store.accept(
-            request,
-            Box::new(move |result| {
+    let (told, mut all) = mpsc::channel::<()>(1);
+    let submit = || {
+        for _ in 0..25 {
+            let request =
+                Accept { app, request: stored(to_topic("news")).into(), now: NOW, idempotency: None };
+            let (answered, told) = (Arc::clone(&answered), told.clone());
+            let done = move |result: Result<Accepted, Error>| {
                 let message = result.expect("accepted").message;
                 let offset = message.topic.as_ref().expect("a place in its topic").position.offset;
                 answered.lock().expect("not poisoned").push((message.id, offset));
-                last.map(|all| all.send(()));
-            }),
-        );
-    }
-    done.await.expect("all are answered");
+                drop(told);
+            };
+            store.accept(request, Box::new(done));
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(submit);
+        }
+    });
+    drop(told);
+    assert_eq!(all.recv().await, None, "all senders are gone: all are answered");
     let answered = answered.lock().expect("not poisoned").clone();
     assert_eq!(answered.len(), 100);
     assert!(answered.is_sorted(), "ids and answers are in the order of the commits");
