@@ -1,1 +1,51 @@
-//! Listeners, transports, shards and the connection loop
+//! Connections that cost almost nothing: listeners, transports, shards and the conversation.
+//!
+//! ```text
+//!   listener ──least loaded──► shard (one thread, one epoll, no task and no lock per connection)
+//!                                │ input: head ─ route ─┬─ websocket ─┐
+//!                                │                      ├─ sse ───────┤
+//!                                │                      └─ handover ──┼──► API, same port
+//!                                │ login ─(batched)─► delivery ─► catch_up ─► open
+//!   delivery ─ Edge ─ registry ──► mailbox ─► fanout ─► one write a connection
+//! ```
+//!
+//! Reading order: [`config`], [`gateway`], `connection`, `shard`, then along a connection's life
+//! `listener`, `input`, `route`, `websocket`, `sse`, `login`, `catch_up`, `close`, `pulse`; along a
+//! message's `registry`, `stamp`, `dispatch`, `mailbox`, `topic_index`, `fanout`, `tail`.
+//!
+//! Invariants: a connection lives and dies on one shard; while it is idle it owns no buffer, no timer
+//! of its own and no channel; a disconnect writes nothing anywhere; no shard waits for anyone.
+
+pub mod config;
+pub mod gateway;
+pub mod handover;
+pub mod metrics;
+pub mod tls;
+
+mod admission;
+mod catch_up;
+mod close;
+mod connection;
+mod dispatch;
+mod fanout;
+mod input;
+mod listener;
+mod login;
+mod mailbox;
+mod outcome;
+mod pulse;
+mod registry;
+mod route;
+mod shard;
+mod sse;
+mod stamp;
+mod tail;
+mod timer;
+mod topic_index;
+mod transport;
+mod websocket;
+
+pub use config::{Config, Listener};
+pub use gateway::{Bound, Error, Gateway, HandoverFn};
+pub use handover::Handover;
+pub use metrics::Metrics;

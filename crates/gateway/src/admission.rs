@@ -1,0 +1,59 @@
+//! Token buckets: new connections of the node, and frames of one connection.
+
+/// Refills at a steady rate up to a burst. Eight bytes: one lives in every connection.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Bucket {
+    /// Thousandths of a token, so that slow rates refill too.
+    millitokens: u32,
+    /// Milliseconds of the owner's clock, wrapped: after 49 days of silence a bucket may be found
+    /// less full than it is.
+    refilled_ms: u32,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Rate {
+    pub(crate) per_second: u32,
+    pub(crate) burst: u32,
+}
+
+impl Bucket {
+    pub(crate) fn full(rate: Rate, now_ms: u32) -> Self {
+        Self { millitokens: rate.burst.saturating_mul(1_000), refilled_ms: now_ms }
+    }
+
+    /// False if there is none left.
+    pub(crate) fn take(&mut self, rate: Rate, now_ms: u32) -> bool {
+        let elapsed_ms = u64::from(now_ms.wrapping_sub(self.refilled_ms));
+        // A token a second is a thousandth of a token a millisecond.
+        let refill = elapsed_ms.saturating_mul(u64::from(rate.per_second));
+        let full = u64::from(rate.burst).saturating_mul(1_000).min(u64::from(u32::MAX));
+        let level = u64::from(self.millitokens).saturating_add(refill).min(full);
+        self.refilled_ms = now_ms;
+        let taken = level.checked_sub(1_000);
+        self.millitokens = u32::try_from(taken.unwrap_or(level)).unwrap_or(u32::MAX);
+        taken.is_some()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_burst_then_the_rate() {
+        let rate = Rate { per_second: 2, burst: 3 };
+        let mut bucket = Bucket::full(rate, 0);
+        assert_eq!((0..5).filter(|_| bucket.take(rate, 0)).count(), 3);
+        assert!(!bucket.take(rate, 499));
+        assert!(bucket.take(rate, 500), "half a second is one token at two a second");
+        assert_eq!((0..9).filter(|_| bucket.take(rate, 3_600_000)).count(), 3, "never over the burst");
+    }
+
+    #[test]
+    fn the_clock_may_wrap() {
+        let rate = Rate { per_second: 1, burst: 1 };
+        let mut bucket = Bucket::full(rate, u32::MAX - 10);
+        assert!(bucket.take(rate, u32::MAX));
+        assert!(bucket.take(rate, 1_000));
+    }
+}

@@ -1,0 +1,254 @@
+//! Every way out of a connection, and what is written on the way.
+//!
+//! [`Shard::begin_close`] says the last word and waits for the peer's; [`Shard::doom`] marks a
+//! connection that is over; [`Shard::bury`] removes what is marked and records one reason, once.
+//!
+//! Invariant: a connection that is not alive has no session, is in no topic and in no map: the
+//! moment the end is decided is the moment the device is offline.
+
+use std::sync::atomic::Ordering;
+
+use bytes::Bytes;
+use noroshi_protocol::{http, native, ws};
+use noroshi_types::CloseReason;
+
+use crate::connection::{Connection, Phase, Protocol};
+use crate::shard::Shard;
+use crate::tail::Tail;
+
+impl Shard {
+    /// Sends bytes behind whatever is marked at the connection.
+    pub(crate) fn send(&mut self, slot: u32, bytes: Bytes) {
+        self.send_unbounded(slot, bytes);
+        self.check_tail(slot);
+    }
+
+    /// [`Shard::send`] without the limit: for a page of the backlog, which is sent only when nothing
+    /// is unsent and followed by nothing until it is.
+    pub(crate) fn send_unbounded(&mut self, slot: u32, bytes: Bytes) {
+        self.flush(slot);
+        let now_tick = self.now.tick;
+        let Some(connection) = self.connections.get_mut(slot as usize) else { return };
+        if connection.phase == Phase::Dead || connection.ended {
+            return;
+        }
+        let mut written = 0;
+        if connection.tail.is_none() {
+            match connection.transport.write(&mut [std::io::IoSlice::new(&bytes)]) {
+                Ok(count) => written = count,
+                Err(_) => return self.doom(slot, CloseReason::PeerReset),
+            }
+        }
+        self.tally.bytes_out += written as u64;
+        if written < bytes.len() {
+            let tail = connection.tail.get_or_insert_with(|| Box::new(Tail::new(now_tick)));
+            match written {
+                0 => tail.push(bytes),
+                begun => tail.push_begun(bytes.slice(begun..)),
+            }
+            self.arm(slot);
+        }
+    }
+
+    /// The socket takes more.
+    pub(crate) fn write_tail(&mut self, slot: u32) {
+        let now_tick = self.now.tick;
+        let Some(connection) = self.connections.get_mut(slot as usize) else { return };
+        if connection.phase == Phase::Dead {
+            return;
+        }
+        match connection.transport.flush() {
+            Ok(true) => {}
+            Ok(false) => return,
+            Err(_) => return self.doom(slot, CloseReason::PeerReset),
+        }
+        let Some(tail) = &mut connection.tail else {
+            if connection.phase == Phase::Closing {
+                self.end_writing(slot);
+            }
+            return;
+        };
+        match tail.write_to(&mut connection.transport, now_tick) {
+            Ok(count) => self.tally.bytes_out += count as u64,
+            Err(_) => return self.doom(slot, CloseReason::PeerReset),
+        }
+        if !tail.is_empty() {
+            return;
+        }
+        connection.tail = None;
+        match (connection.phase, connection.protocol) {
+            (Phase::Closing, _) => self.end_writing(slot),
+            (_, Protocol::Echo) => self.again.push(slot),
+            _ => self.advance(slot),
+        }
+    }
+
+    /// Ends a consumer that does not take what is sent.
+    pub(crate) fn check_tail(&mut self, slot: u32) {
+        let limit = self.shared.config.send_queue_bytes;
+        let Some(connection) = self.connections.get_mut(slot as usize) else { return };
+        let bounded = connection.is_alive() && connection.protocol != Protocol::Echo;
+        // While it catches up a whole page may wait besides.
+        let page_bytes = connection.catch_up.as_ref().map_or(0, |catch_up| catch_up.page_bytes);
+        match connection.unsent_bytes() {
+            0 => {}
+            bytes if bounded && bytes > limit + page_bytes => {
+                self.begin_close(slot, CloseReason::SlowConsumer)
+            }
+            _ => self.arm(slot),
+        }
+    }
+
+    pub(crate) fn set_protocol(&mut self, slot: u32, protocol: Protocol) {
+        let shared = self.shared.clone();
+        let Some(connection) = self.connection(slot) else { return };
+        shared.metrics.connections(connection.protocol).dec();
+        shared.metrics.connections(protocol).inc();
+        connection.protocol = protocol;
+    }
+
+    /// Says why, and waits a moment for the peer's end. The first reason stands.
+    pub(crate) fn begin_close(&mut self, slot: u32, reason: CloseReason) {
+        if !self.is_alive(slot) {
+            return;
+        }
+        self.flush(slot);
+        if !self.is_alive(slot) {
+            return;
+        }
+        let after_ms = self.reconnect_after_ms(reason);
+        let deadline = self.now.tick_after(self.shared.config.close_linger);
+        let begun =
+            self.connections.get(slot as usize).is_some_and(|connection| connection.phase == Phase::Open);
+        if !begun && self.connections[slot as usize].protocol == Protocol::Sse {
+            self.set_protocol(slot, Protocol::Http);
+            return self.answer_instead(slot, reason);
+        }
+        let Some(connection) = self.connections.get_mut(slot as usize) else { return };
+        // Not alive from here on: what is sent now cannot end it once more.
+        connection.phase = Phase::Closing;
+        connection.close_reason = Some(reason);
+        connection.deadline_tick = deadline;
+        if reason == CloseReason::SlowConsumer
+            && let Some(tail) = &mut connection.tail
+        {
+            tail.cut();
+            if tail.is_empty() {
+                connection.tail = None;
+            }
+        }
+        let is_websocket = matches!(connection.protocol, Protocol::WebSocket | Protocol::Echo);
+        let is_native = matches!(connection.protocol, Protocol::WebSocket | Protocol::Sse);
+        if let Some(code) = reason.websocket_code() {
+            if is_native {
+                let mut json = Vec::new();
+                native::close(&mut json, reason, after_ms);
+                self.send_json(slot, "close", &json);
+            }
+            if is_websocket {
+                let mut frame = Vec::new();
+                ws::push_close(&mut frame, code, reason.explain());
+                self.send_unbounded(slot, frame.into());
+            }
+        }
+        self.leave(slot);
+        let Some(connection) = self.connections.get_mut(slot as usize) else { return };
+        if connection.phase != Phase::Dead && connection.tail.is_none() {
+            self.end_writing(slot);
+        }
+        self.arm(slot);
+    }
+
+    /// A stream that cannot begin is answered in HTTP.
+    fn answer_instead(&mut self, slot: u32, reason: CloseReason) {
+        let status = match reason {
+            CloseReason::Replaced => 409,
+            _ => return self.refuse(slot),
+        };
+        let mut answer = Vec::new();
+        http::push_problem(&mut answer, status, reason.as_str(), reason.explain(), &[]);
+        self.answer(slot, answer, reason);
+    }
+
+    /// When a client shall come back: later for what would hurt if all came at once.
+    fn reconnect_after_ms(&mut self, reason: CloseReason) -> u64 {
+        match reason {
+            CloseReason::Drain => {
+                let spread = self.mailbox().drain_spread_ms.load(Ordering::Relaxed);
+                self.jitter(u64::from(spread) + 1)
+            }
+            CloseReason::Overloaded | CloseReason::Internal => 1_000 + self.jitter(4_000),
+            reason if reason.may_reconnect() => 500 + self.jitter(1_000),
+            _ => 0,
+        }
+    }
+
+    fn end_writing(&mut self, slot: u32) {
+        if let Some(connection) = self.connection(slot)
+            && !connection.ended
+            && connection.transport.flush().unwrap_or(true)
+        {
+            connection.ended = true;
+            connection.transport.end();
+        }
+    }
+
+    /// Takes a connection out of everything but the slab.
+    fn leave(&mut self, slot: u32) {
+        let Some(connection) = self.connections.get_mut(slot as usize) else { return };
+        connection.catch_up = None;
+        connection.opening = None;
+        let topics = std::mem::take(&mut connection.topics);
+        if let Some(session) = connection.session.take() {
+            let bits = std::mem::take(&mut connection.pending);
+            self.fanout.forget(bits, Some(session.num));
+            self.shared.registry.detach(&session);
+        }
+        for subscription in topics {
+            self.topics.unsubscribe(&self.shared.registry, subscription.index(), slot);
+        }
+    }
+
+    /// The connection is over: it is removed when the handler that found out is done.
+    pub(crate) fn doom(&mut self, slot: u32, reason: CloseReason) {
+        let Some(connection) = self.connection(slot) else { return };
+        if connection.phase != Phase::Dead {
+            connection.phase = Phase::Dead;
+            connection.close_reason.get_or_insert(reason);
+            self.doomed.push(slot);
+        }
+    }
+
+    /// Removes what is over.
+    pub(crate) fn bury(&mut self) {
+        while let Some(slot) = self.doomed.pop() {
+            let Some(mut connection) = self.release(slot) else { continue };
+            let reason = connection.close_reason.unwrap_or(CloseReason::PeerReset);
+            self.shared.metrics.closed(reason).inc();
+            self.deregister(connection.transport.stream());
+        }
+    }
+
+    /// Takes a connection out of the shard.
+    pub(crate) fn release(&mut self, slot: u32) -> Option<Connection> {
+        self.connections.get(slot as usize)?;
+        self.leave(slot);
+        let connection = self.connections.remove(slot as usize);
+        self.mailbox().connections.fetch_sub(1, Ordering::Relaxed);
+        self.shared.metrics.connections(connection.protocol).dec();
+        Some(connection)
+    }
+
+    /// The gateway stops: what is left is told so, and not waited for.
+    pub(crate) fn end_all(&mut self) {
+        let slots: Vec<usize> = self.connections.iter().map(|(slot, _)| slot).collect();
+        for slot in slots {
+            let slot = u32::try_from(slot).unwrap_or(u32::MAX);
+            self.guard(Some(slot), |shard| {
+                shard.begin_close(slot, CloseReason::Drain);
+                shard.doom(slot, CloseReason::Drain);
+            });
+        }
+        self.outcomes.tell(&self.delivery, self.now.wall);
+    }
+}

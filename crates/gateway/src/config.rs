@@ -1,0 +1,76 @@
+//! What a gateway is told at its start. Every default is `types::limits`'s, where its reason stands;
+//! `node` fills this from the configuration file and checks it.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use noroshi_protocol::http;
+use noroshi_types::limits;
+
+use crate::tls;
+
+/// One address to listen on.
+#[derive(Debug, Clone)]
+pub struct Listener {
+    /// Port 0 lets the kernel choose; `Bound::local_addrs` tells.
+    pub address: SocketAddr,
+    /// Plain where there is none.
+    pub tls: Option<tls::Acceptor>,
+}
+
+#[derive(Debug, Clone)]
+pub struct Config {
+    pub listeners: Vec<Listener>,
+    /// Event loops, each one thread: one per core.
+    pub shards: usize,
+    /// Serves `GET /v1/echo` for the WebSocket conformance suite; never in service.
+    pub conformance: bool,
+    /// Open sockets; above it a connection is told to come back.
+    pub connections_max: usize,
+    pub connects_per_second: u32,
+    pub head: http::Limits,
+    /// From accepting to a complete request head, TLS handshake included.
+    pub head_timeout: Duration,
+    pub auth_timeout: Duration,
+    pub ping_interval: Duration,
+    pub ping_timeout: Duration,
+    pub client_message_bytes: usize,
+    pub frames_per_second: u32,
+    pub frames_burst: u32,
+    /// Unsent bytes above which `active` and `connected` messages are dropped.
+    pub send_queue_soft_bytes: usize,
+    /// Unsent bytes above which a connection is closed as a slow consumer.
+    pub send_queue_bytes: usize,
+    pub send_stall: Duration,
+    /// Deliveries waiting for one shard; publishing is refused from half of it on.
+    pub mailbox_items: usize,
+    /// How long a peer may take to answer a close.
+    pub close_linger: Duration,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            listeners: Vec::new(),
+            shards: std::thread::available_parallelism().map_or(1, usize::from),
+            conformance: false,
+            connections_max: usize::MAX,
+            connects_per_second: limits::CONNECTS_PER_SECOND,
+            head: http::Limits::default(),
+            head_timeout: limits::HEAD_TIMEOUT,
+            auth_timeout: limits::AUTH_TIMEOUT,
+            ping_interval: limits::PING_INTERVAL,
+            ping_timeout: limits::PING_TIMEOUT,
+            client_message_bytes: limits::CLIENT_MESSAGE_BYTES,
+            frames_per_second: limits::FRAMES_PER_SECOND,
+            frames_burst: limits::FRAMES_BURST,
+            send_queue_soft_bytes: limits::SEND_QUEUE_SOFT_BYTES,
+            send_queue_bytes: limits::SEND_QUEUE_BYTES,
+            send_stall: limits::SEND_STALL,
+            // 16,384 × (a pointer and 10,000 addresses of 16 B at worst) is bounded by has_room()
+            // long before; a usual item names some hundreds.
+            mailbox_items: 16_384,
+            close_linger: Duration::from_secs(2),
+        }
+    }
+}

@@ -1,0 +1,180 @@
+//! What one connection is made of. A million of these is the product: nothing here owns a buffer, a
+//! timer or a channel while the connection is idle, and the size is asserted.
+
+use std::sync::Arc;
+
+use noroshi_protocol::ws::Decoder;
+use noroshi_store::Login;
+use noroshi_types::{CloseReason, NotificationId, Timestamp};
+use smallvec::SmallVec;
+
+use crate::admission::Bucket;
+use crate::catch_up::CatchUp;
+use crate::registry::Session;
+use crate::tail::Tail;
+use crate::transport::Transport;
+
+/// What a connection speaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Protocol {
+    /// Not known yet, or not one of ours.
+    Http,
+    WebSocket,
+    Sse,
+    /// The conformance suite's.
+    Echo,
+}
+
+impl Protocol {
+    pub(crate) const ALL: [Protocol; 4] =
+        [Protocol::Http, Protocol::WebSocket, Protocol::Sse, Protocol::Echo];
+
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Protocol::Http => "http",
+            Protocol::WebSocket => "websocket",
+            Protocol::Sse => "sse",
+            Protocol::Echo => "echo",
+        }
+    }
+}
+
+/// How far it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Phase {
+    /// The request head is not complete.
+    Head,
+    /// A WebSocket whose token has to come in its first frame.
+    AwaitToken,
+    /// The store was asked.
+    LoggingIn,
+    /// A session is attached (or it is an echo).
+    Open,
+    /// The last word is said: input is discarded until the peer ends it or time is up.
+    Closing,
+    /// To be removed at the end of this turn's handler.
+    Dead,
+}
+
+/// What only exists until a connection is open.
+#[derive(Default)]
+pub(crate) struct Opening {
+    /// An incomplete request head.
+    pub(crate) head: Vec<u8>,
+    /// The app named in the query, for app JWTs.
+    pub(crate) app: Option<Box<str>>,
+    /// Of a log-in under way.
+    pub(crate) login: Option<Login>,
+    /// Frames that came before the log-in's answer.
+    pub(crate) early: Vec<noroshi_protocol::native::ClientFrame>,
+}
+
+/// A topic of the shard's index, and whether the subscription is this connection's own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Subscription(u32);
+
+impl Subscription {
+    const OWN: u32 = 1 << 31;
+
+    pub(crate) fn durable(index: u32) -> Self {
+        Self(index)
+    }
+
+    pub(crate) fn own(index: u32) -> Self {
+        Self(index | Self::OWN)
+    }
+
+    pub(crate) fn index(self) -> u32 {
+        self.0 & !Self::OWN
+    }
+
+    pub(crate) fn is_own(self) -> bool {
+        self.0 & Self::OWN != 0
+    }
+}
+
+pub(crate) struct Connection {
+    pub(crate) transport: Transport,
+    /// Unique on the node; drawn anew when a log-in begins, so of two of one device the later
+    /// log-in is the newer.
+    pub(crate) generation: u64,
+    /// Frames of the shard's ring that wait to be written; bit = place in the ring.
+    pub(crate) pending: u64,
+    pub(crate) opening: Option<Box<Opening>>,
+    pub(crate) session: Option<Arc<Session>>,
+    pub(crate) decoder: Decoder,
+    pub(crate) tail: Option<Box<Tail>>,
+    pub(crate) catch_up: Option<Box<CatchUp>>,
+    /// Most devices have `$everyone` and few more: those fit inside.
+    pub(crate) topics: SmallVec<[Subscription; 4]>,
+    /// Messages up to here came from the store: the same ones may still come by live.
+    pub(crate) watermark: NotificationId,
+    pub(crate) expires_at: Timestamp,
+    pub(crate) frames: Bucket,
+    /// The wheel's tick that counts; 0 is none.
+    pub(crate) timer: u32,
+    /// When this phase has to be over.
+    pub(crate) deadline_tick: u32,
+    /// When the next ping is due, or its answer if one is out.
+    pub(crate) ping_tick: u32,
+    pub(crate) heard_tick: u32,
+    pub(crate) phase: Phase,
+    pub(crate) protocol: Protocol,
+    /// Decided once; recorded when the connection is removed.
+    pub(crate) close_reason: Option<CloseReason>,
+    pub(crate) ping_out: bool,
+    /// In the list of those to be written first.
+    pub(crate) urgent: bool,
+    /// The write side was ended.
+    pub(crate) ended: bool,
+    /// Made by [`crate::Gateway::tunnel`]: never handed over again.
+    pub(crate) tunnel: bool,
+}
+
+// 1.2 KiB is the budget of an idle WebSocket in all; with its session, its places in the maps and the
+// allocator's share this stays well under it.
+const _: () = assert!(size_of::<Connection>() <= 200);
+const _: () = assert!(size_of::<Session>() <= 112);
+
+impl Connection {
+    pub(crate) fn new(transport: Transport, generation: u64, frames: Bucket) -> Self {
+        Self {
+            transport,
+            generation,
+            pending: 0,
+            opening: None,
+            session: None,
+            decoder: Decoder::new(),
+            tail: None,
+            catch_up: None,
+            topics: SmallVec::new(),
+            watermark: NotificationId::from_bytes([0; 16]),
+            expires_at: Timestamp(u64::MAX),
+            frames,
+            timer: 0,
+            deadline_tick: u32::MAX,
+            ping_tick: u32::MAX,
+            heard_tick: 0,
+            phase: Phase::Head,
+            protocol: Protocol::Http,
+            close_reason: None,
+            ping_out: false,
+            urgent: false,
+            ended: false,
+            tunnel: false,
+        }
+    }
+
+    /// Neither said its last word nor broken.
+    pub(crate) fn is_alive(&self) -> bool {
+        !matches!(self.phase, Phase::Closing | Phase::Dead)
+    }
+
+    pub(crate) fn unsent_bytes(&self) -> usize {
+        self.tail.as_ref().map_or(0, |tail| tail.bytes())
+    }
+
+    pub(crate) fn opening(&mut self) -> &mut Opening {
+        self.opening.get_or_insert_default()
+    }
+}

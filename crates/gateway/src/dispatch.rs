@@ -1,0 +1,52 @@
+//! A message on its way to this node's connections, encoded once for each protocol.
+
+use std::sync::{Arc, OnceLock};
+
+use bytes::Bytes;
+use noroshi_protocol::{native, sse, ws};
+use noroshi_types::{Condition, Message, Topic, When};
+
+use crate::connection::Protocol;
+use crate::registry::Key;
+
+/// Shared by all shards; the first that needs an encoding makes it.
+pub(crate) struct Dispatch {
+    pub(crate) message: Arc<Message>,
+    websocket: OnceLock<Bytes>,
+    sse: OnceLock<Bytes>,
+}
+
+impl Dispatch {
+    pub(crate) fn new(message: Arc<Message>) -> Arc<Self> {
+        Arc::new(Self { message, websocket: OnceLock::new(), sse: OnceLock::new() })
+    }
+
+    /// The bytes for a connection that speaks `protocol`.
+    pub(crate) fn encoded(&self, protocol: Protocol) -> &Bytes {
+        match protocol {
+            Protocol::Sse => self.sse.get_or_init(|| sse::event(&self.message).into()),
+            Protocol::WebSocket | Protocol::Http | Protocol::Echo => {
+                self.websocket.get_or_init(|| ws::text_frame(&native::message_json(&self.message)))
+            }
+        }
+    }
+
+    pub(crate) fn is_stored(&self) -> bool {
+        self.message.when == When::Stored
+    }
+
+    /// Whether its id tells its place in the order of commits. Only what names users or devices and
+    /// is not kept gets its id elsewhere.
+    pub(crate) fn is_ordered(&self) -> bool {
+        self.is_stored() || self.message.topic.is_some()
+    }
+}
+
+/// A condition with the keys of its topics, computed once for all shards.
+pub(crate) struct Audience {
+    pub(crate) condition: Condition,
+    /// In the order of `Condition::topics`.
+    pub(crate) topics: Vec<(Topic, Key)>,
+    /// Of the topic that every connection of the app hears.
+    pub(crate) everyone: Key,
+}

@@ -1,0 +1,438 @@
+//! Building, starting and holding the gateway, and [`Edge`]: what `delivery` asks of it.
+//!
+//! [`Gateway::bind`] takes the ports before anything else of a node starts, so that a port in use is
+//! one clear error; [`Bound::start`] starts the shards and the accepting thread.
+
+use std::hash::{BuildHasher, RandomState};
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use mio::{Poll, Waker};
+use noroshi_auth::Auth;
+use noroshi_delivery::{Delivery, Edge};
+use noroshi_store::OutcomePart;
+use noroshi_types::{AppId, CloseReason, DeviceId, Message, Outcome, Presence, Target, Topic, UserId, When};
+use parking_lot::Mutex;
+
+use crate::admission::Rate;
+use crate::config::Config;
+use crate::dispatch::{Audience, Dispatch};
+use crate::handover::Handover;
+use crate::listener::{Acceptor, Listening};
+use crate::mailbox::{Arrival, ArrivalKind, Mail, Mailbox};
+use crate::metrics::Metrics;
+use crate::registry::{Address, Registry, Session};
+use crate::shard::{Shard, WAKER};
+use crate::stamp::Stamps;
+
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The operator has to choose another address or end whoever has it.
+    #[error("cannot listen on {address}: {source}")]
+    Listen { address: SocketAddr, source: io::Error },
+    /// The host has no descriptors or threads left.
+    #[error("the gateway cannot start: {0}")]
+    Start(io::Error),
+}
+
+/// Gets every connection that is not the gateway's own. Called on a shard: it must only hand on.
+pub type HandoverFn = Arc<dyn Fn(Handover) + Send + Sync>;
+
+/// What all threads of the gateway see.
+pub(crate) struct Shared {
+    pub(crate) config: Config,
+    pub(crate) auth: Arc<Auth>,
+    pub(crate) metrics: Metrics,
+    pub(crate) handover: HandoverFn,
+    pub(crate) registry: Registry,
+    pub(crate) stamps: Stamps,
+    pub(crate) mailboxes: Vec<Mailbox>,
+    pub(crate) accepting: AtomicBool,
+    generations: AtomicU64,
+}
+
+impl Shared {
+    /// Grows for as long as the node lives, and from one run to the next.
+    pub(crate) fn next_generation(&self) -> u64 {
+        self.generations.fetch_add(1, Ordering::Relaxed)
+    }
+
+    pub(crate) fn frame_rate(&self) -> Rate {
+        Rate { per_second: self.config.frames_per_second, burst: self.config.frames_burst }
+    }
+
+    pub(crate) fn connections(&self) -> usize {
+        self.mailboxes.iter().map(|mailbox| mailbox.connections.load(Ordering::Relaxed)).sum()
+    }
+
+    pub(crate) fn least_loaded(&self) -> &Mailbox {
+        let load = |mailbox: &&Mailbox| mailbox.connections.load(Ordering::Relaxed);
+        self.mailboxes.iter().min_by_key(load).expect("Bound::start makes at least one shard")
+    }
+}
+
+/// Ports that are taken, and nothing more.
+pub struct Bound {
+    config: Config,
+    listening: Vec<Listening>,
+    local_addrs: Vec<SocketAddr>,
+}
+
+impl Bound {
+    /// One for each of `Config::listeners`, with the ports that the kernel chose.
+    pub fn local_addrs(&self) -> &[SocketAddr] {
+        &self.local_addrs
+    }
+
+    /// Starts the shards and accepts connections. The caller attaches the gateway to `delivery`.
+    pub fn start(
+        self,
+        delivery: &Arc<Delivery>,
+        auth: Arc<Auth>,
+        metrics: Metrics,
+        handover: HandoverFn,
+    ) -> Result<Arc<Gateway>, Error> {
+        let shards = self.config.shards.max(1);
+        let (mut mailboxes, mut loops) = (Vec::with_capacity(shards), Vec::with_capacity(shards));
+        for _ in 0..shards {
+            let poll = Poll::new().map_err(Error::Start)?;
+            let (mailbox, inlet) =
+                Mailbox::new(&poll, WAKER, self.config.mailbox_items.max(1)).map_err(Error::Start)?;
+            mailboxes.push(mailbox);
+            loops.push((poll, inlet));
+        }
+        let shared = Arc::new(Shared {
+            config: self.config,
+            auth,
+            metrics,
+            handover,
+            registry: Registry::new(),
+            stamps: Stamps::new(),
+            mailboxes,
+            accepting: AtomicBool::new(true),
+            // A later run begins above an earlier one: 2^20 log-ins a millisecond are out of reach.
+            generations: AtomicU64::new(delivery.clock().now().0 << 20),
+        });
+        let poll = Poll::new().map_err(Error::Start)?;
+        let waker = Waker::new(poll.registry(), WAKER).map_err(Error::Start)?;
+        let acceptor = Acceptor::new(shared.clone(), poll, self.listening)?;
+        let gateway = Arc::new(Gateway {
+            shared: shared.clone(),
+            delivery: Arc::downgrade(delivery),
+            local_addrs: self.local_addrs,
+            acceptor_waker: waker,
+            threads: Mutex::default(),
+            acceptor: OnceLock::new(),
+        });
+        let random = RandomState::new();
+        for (index, (poll, inlet)) in loops.into_iter().enumerate() {
+            let index = u16::try_from(index).map_err(|_| Error::Start(io::ErrorKind::InvalidInput.into()))?;
+            let shard =
+                Shard::new(index, shared.clone(), delivery.clone(), poll, inlet, random.hash_one(index));
+            let thread = spawn(&format!("shard-{index}"), move || shard.run())?;
+            gateway.threads.lock().push(thread);
+        }
+        let _ = gateway.acceptor.set(Mutex::new(Some(spawn("acceptor", move || acceptor.run())?)));
+        Ok(gateway)
+    }
+}
+
+fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, Error> {
+    std::thread::Builder::new().name(name.to_owned()).spawn(body).map_err(Error::Start)
+}
+
+/// The connections of this node.
+pub struct Gateway {
+    shared: Arc<Shared>,
+    /// Weak: `delivery` holds this gateway as its edge.
+    delivery: Weak<Delivery>,
+    local_addrs: Vec<SocketAddr>,
+    acceptor_waker: Waker,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+    acceptor: OnceLock<Mutex<Option<JoinHandle<()>>>>,
+}
+
+impl Gateway {
+    /// Takes the ports of every listener.
+    pub fn bind(config: Config) -> Result<Bound, Error> {
+        let mut listening = Vec::with_capacity(config.listeners.len());
+        for listener in &config.listeners {
+            listening.push(Listening::bind(listener.address, listener.tls.clone())?);
+        }
+        let local_addrs = listening.iter().map(Listening::local_addr).collect::<Result<_, _>>()?;
+        Ok(Bound { config, listening, local_addrs })
+    }
+
+    pub fn local_addrs(&self) -> &[SocketAddr] {
+        &self.local_addrs
+    }
+
+    /// Open sockets of the gateway; those handed over are not among them.
+    pub fn connections(&self) -> usize {
+        self.shared.connections()
+    }
+
+    /// Devices with a session.
+    pub fn sessions(&self) -> usize {
+        self.shared.registry.sessions_count()
+    }
+
+    /// A gateway request that came on a connection of the API's (browsers and proxies reuse
+    /// connections): the other end of the returned stream is a connection of the gateway that has
+    /// received `head` already. The caller copies bytes both ways.
+    pub fn tunnel(&self, head: Vec<u8>) -> io::Result<UnixStream> {
+        let (ours, theirs) = UnixStream::pair()?;
+        ours.set_nonblocking(true)?;
+        // See `transport`: a stream socket is a stream socket.
+        let stream = std::net::TcpStream::from(OwnedFd::from(ours));
+        let arrival = Arrival { stream, kind: ArrivalKind::Tunnel(head) };
+        match self.shared.least_loaded().arrive(arrival) {
+            Ok(()) => Ok(theirs),
+            Err(_) => Err(io::Error::new(io::ErrorKind::QuotaExceeded, "no shard takes one more connection")),
+        }
+    }
+
+    /// Takes no more connections; those that are open stay.
+    pub fn stop_accepting(&self) {
+        self.shared.accepting.store(false, Ordering::SeqCst);
+        // Fails only when it is awake already.
+        let _ = self.acceptor_waker.wake();
+        let thread = self.acceptor.get().and_then(|acceptor| acceptor.lock().take());
+        if let Some(thread) = thread
+            && thread.join().is_err()
+        {
+            tracing::error!("the accepting thread had panicked");
+        }
+    }
+
+    /// Moves every connection away: told to come back within `spread`, at `rate_per_second`. Blocks
+    /// until all are gone or `deadline` has passed, when the rest is told at once. True if all went.
+    pub fn drain(&self, rate_per_second: u32, spread: Duration, deadline: Duration) -> bool {
+        self.stop_accepting();
+        let until = Instant::now() + deadline;
+        let shards = u32::try_from(self.shared.mailboxes.len()).unwrap_or(1);
+        let spread_ms = u32::try_from(spread.as_millis()).unwrap_or(u32::MAX);
+        for mailbox in &self.shared.mailboxes {
+            mailbox.drain_spread_ms.store(spread_ms, Ordering::Relaxed);
+            mailbox.drain_rate.store(rate_per_second.div_ceil(shards).max(1), Ordering::SeqCst);
+            mailbox.wake();
+        }
+        let all_gone = self.wait_until_gone(until);
+        if !all_gone {
+            for mailbox in &self.shared.mailboxes {
+                mailbox.drain_rate.store(u32::MAX, Ordering::SeqCst);
+                mailbox.wake();
+            }
+            self.wait_until_gone(Instant::now() + self.shared.config.close_linger);
+        }
+        all_gone
+    }
+
+    fn wait_until_gone(&self, until: Instant) -> bool {
+        loop {
+            let left = self.connections();
+            self.shared.metrics.drain_remaining.set(i64::try_from(left).unwrap_or(i64::MAX));
+            if left == 0 {
+                return true;
+            }
+            if Instant::now() >= until {
+                return false;
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    /// Ends all threads; what is still connected is closed. A second call does nothing.
+    pub fn stop(&self) {
+        self.stop_accepting();
+        for mailbox in &self.shared.mailboxes {
+            mailbox.stopping.store(true, Ordering::SeqCst);
+            mailbox.wake();
+        }
+        for thread in std::mem::take(&mut *self.threads.lock()) {
+            if thread.join().is_err() {
+                tracing::error!("a shard had panicked");
+            }
+        }
+    }
+
+    /// Writes the gauges that are not kept up to date by themselves: called before metrics are shown.
+    pub fn observe(&self) {
+        let waiting: usize = self.shared.mailboxes.iter().map(Mailbox::mail_len).sum();
+        self.shared.metrics.mailbox_items.set(i64::try_from(waiting).unwrap_or(i64::MAX));
+    }
+
+    fn send(&self, shard: usize, mail: Mail) {
+        if !self.shared.mailboxes[shard].deliver(mail) {
+            self.shared.metrics.mailbox_full.inc();
+        }
+    }
+
+    fn send_all(&self, mail: impl Fn() -> Mail) {
+        for shard in 0..self.shared.mailboxes.len() {
+            self.send(shard, mail());
+        }
+    }
+
+    /// Stamps keys of what is kept, before anyone is looked for.
+    fn stamp(&self, message: &Message, keys: &[u128]) {
+        if message.when == When::Stored {
+            let moment = self.shared.stamps.next();
+            for key in keys {
+                self.shared.stamps.stamp(*key, moment);
+            }
+        }
+    }
+
+    /// To the sessions of named users or devices.
+    fn deliver_named(
+        &self,
+        message: Arc<Message>,
+        keys: &[u128],
+        sessions: impl Fn(u128, &mut dyn FnMut(&Session)) -> bool,
+    ) {
+        self.stamp(&message, keys);
+        let mut to: Vec<Vec<Address>> = vec![Vec::new(); self.shared.mailboxes.len()];
+        let mut offline = 0;
+        for key in keys {
+            let found =
+                sessions(*key, &mut |session| to[usize::from(session.address.shard)].push(session.address));
+            offline += u64::from(!found);
+        }
+        let (id, kept) = (message.id, message.when == When::Stored);
+        let dispatch = Dispatch::new(message);
+        for (shard, to) in to.into_iter().enumerate().filter(|(_, to)| !to.is_empty()) {
+            self.send(shard, Mail::Direct { dispatch: dispatch.clone(), to });
+        }
+        if offline > 0
+            && !kept
+            && let Some(delivery) = self.delivery.upgrade()
+        {
+            let at = delivery.clock().now();
+            delivery.outcomes(vec![OutcomePart {
+                id,
+                outcome: Outcome::Offline,
+                at,
+                devices: Vec::new(),
+                count: offline,
+            }]);
+        }
+    }
+
+    /// A change of a device that a log-in under way may not have read.
+    fn stamp_change(&self, device_key: u128) {
+        let stamps = &self.shared.stamps;
+        stamps.stamp(Registry::change_key(device_key), stamps.next());
+    }
+}
+
+impl Edge for Gateway {
+    fn deliver(&self, message: Arc<Message>, target: &Target) {
+        let (app, registry) = (message.app, &self.shared.registry);
+        match target {
+            Target::Users(users) => {
+                let keys: Vec<_> = users.iter().map(|user| registry.user_key(app, user)).collect();
+                self.deliver_named(message, &keys, |key, each| registry.each_of_user(key, each));
+            }
+            Target::Devices(devices) => {
+                let keys: Vec<_> = devices.iter().map(|device| registry.device_key(app, device)).collect();
+                self.deliver_named(message, &keys, |key, each| {
+                    let session = registry.device(key);
+                    session.iter().for_each(|session| each(session));
+                    session.is_some()
+                });
+            }
+            Target::Topic(topic) => self.deliver_topic(message, registry.topic_key(app, topic)),
+            Target::Everyone => {
+                let key = registry.topic_key(app, &Topic::everyone());
+                self.deliver_topic(message, key);
+            }
+            Target::Condition(condition) => {
+                self.stamp(&message, &[registry.conditions_key(app)]);
+                let key = |topic: &Topic| registry.topic_key(app, topic);
+                let topics =
+                    condition.topics().into_iter().map(|topic| (topic.clone(), key(topic))).collect();
+                let everyone = key(&Topic::everyone());
+                let audience = Arc::new(Audience { condition: condition.clone(), topics, everyone });
+                let dispatch = Dispatch::new(message);
+                self.send_all(|| Mail::Condition { dispatch: dispatch.clone(), audience: audience.clone() });
+            }
+        }
+    }
+
+    fn has_room(&self) -> bool {
+        self.shared.mailboxes.iter().all(Mailbox::has_room)
+    }
+
+    fn sessions(&self, app: AppId, users: &[UserId]) -> Vec<Vec<noroshi_delivery::Session>> {
+        let registry = &self.shared.registry;
+        let sessions = |user: &UserId| {
+            let mut sessions = Vec::new();
+            registry.each_of_user(registry.user_key(app, user), |session| sessions.push(described(session)));
+            sessions
+        };
+        users.iter().map(sessions).collect()
+    }
+
+    fn session(&self, app: AppId, device: &DeviceId) -> Option<noroshi_delivery::Session> {
+        let registry = &self.shared.registry;
+        registry.device(registry.device_key(app, device)).map(|session| described(&session))
+    }
+
+    fn set_presence(&self, app: AppId, device: &DeviceId, presence: Presence) -> bool {
+        let registry = &self.shared.registry;
+        let session = registry.device(registry.device_key(app, device));
+        session.inspect(|session| session.set_presence(presence)).is_some()
+    }
+
+    fn subscribe(&self, app: AppId, device: &DeviceId, topic: &Topic) {
+        let registry = &self.shared.registry;
+        let key = registry.topic_key(app, topic);
+        self.change(app, device, |to| Mail::Subscribe { to, topic: topic.clone(), key });
+    }
+
+    fn unsubscribe(&self, app: AppId, device: &DeviceId, topic: &Topic) {
+        let key = self.shared.registry.topic_key(app, topic);
+        self.change(app, device, |to| Mail::Unsubscribe { to, key });
+    }
+
+    fn close(&self, app: AppId, device: &DeviceId, reason: CloseReason) {
+        let registry = &self.shared.registry;
+        let device_key = registry.device_key(app, device);
+        self.stamp_change(device_key);
+        if let Some(session) = registry.detach_device(device_key) {
+            self.shared.mailboxes[usize::from(session.address.shard)].close(session.address, reason);
+        }
+    }
+
+    fn topic_sessions(&self, app: AppId, topic: &Topic) -> u64 {
+        self.shared.registry.topic_sessions(self.shared.registry.topic_key(app, topic))
+    }
+}
+
+impl Gateway {
+    fn deliver_topic(&self, message: Arc<Message>, key: u128) {
+        self.stamp(&message, &[key]);
+        let dispatch = Dispatch::new(message);
+        self.send_all(|| Mail::Topic { dispatch: dispatch.clone(), key });
+    }
+
+    /// Tells a device's session of a change, and whoever logs in with it now.
+    fn change(&self, app: AppId, device: &DeviceId, mail: impl FnOnce(Address) -> Mail) {
+        let device_key = self.shared.registry.device_key(app, device);
+        self.stamp_change(device_key);
+        if let Some(session) = self.shared.registry.device(device_key) {
+            self.shared.mailboxes[usize::from(session.address.shard)].request(mail(session.address));
+        }
+    }
+}
+
+fn described(session: &Session) -> noroshi_delivery::Session {
+    noroshi_delivery::Session { device: session.device.clone(), presence: session.presence() }
+}

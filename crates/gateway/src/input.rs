@@ -1,0 +1,250 @@
+//! From bytes to what they are for: reading sockets, request heads, and the hand-over to the API.
+
+use std::io;
+use std::ops::ControlFlow;
+
+use bytes::Bytes;
+use noroshi_protocol::http;
+use noroshi_protocol::ws::{self, Role};
+use noroshi_types::CloseReason;
+
+use crate::connection::{Connection, Phase, Protocol};
+use crate::handover::Handover;
+use crate::route::{self, Route};
+use crate::shard::Shard;
+
+/// Reads of one connection in one turn; what is left waits for the next.
+const READS_PER_TURN: usize = 4;
+const SCRATCH_BYTES: usize = 64 << 10;
+/// Messages of the conformance suite's case 9.
+const ECHO_MESSAGE_BYTES_MAX: usize = 16 << 20;
+
+impl Shard {
+    /// Reads what a socket has. `to_end`: the peer has ended it, so the end has to be read too.
+    pub(crate) fn read(&mut self, slot: u32, to_end: bool) {
+        let mut scratch = std::mem::take(&mut self.scratch);
+        // Empty at first, and after a panic.
+        scratch.resize(SCRATCH_BYTES, 0);
+        for turn in 0..=READS_PER_TURN {
+            let Some(connection) = self.connections.get_mut(slot as usize) else { break };
+            // An echo that cannot be sent is not added to.
+            let full = connection.protocol == Protocol::Echo && connection.tail.is_some();
+            if connection.phase == Phase::Dead || full {
+                break;
+            }
+            if turn == READS_PER_TURN || self.handshakes_left == 0 && connection.transport.is_handshaking() {
+                self.again.push(slot);
+                break;
+            }
+            self.handshakes_left -= u32::from(connection.transport.is_handshaking());
+            match connection.transport.read(&mut scratch) {
+                Ok(0) => {
+                    self.handle_end(slot);
+                    break;
+                }
+                Ok(count) => {
+                    connection.heard_tick = self.now.tick;
+                    let is_tls = connection.transport.is_tls();
+                    self.handle_bytes(slot, &mut scratch[..count]);
+                    if count < SCRATCH_BYTES && !to_end && !is_tls {
+                        break; // drained: the next bytes are a new event
+                    }
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => {
+                    if connection.transport.is_handshaking() {
+                        self.shared.metrics.handshake_failures.inc();
+                        tracing::debug!(%error, "a TLS handshake failed");
+                    }
+                    self.doom(slot, CloseReason::PeerReset);
+                    break;
+                }
+            }
+        }
+        self.scratch = scratch;
+    }
+
+    fn handle_end(&mut self, slot: u32) {
+        let Some(connection) = self.connection(slot) else { return };
+        // A WebSocket says good-bye before it ends (RFC 6455 §7.1.5); the others just end.
+        let reason = match connection.protocol {
+            Protocol::WebSocket | Protocol::Echo => CloseReason::PeerReset,
+            Protocol::Sse | Protocol::Http => CloseReason::PeerClosed,
+        };
+        self.doom(slot, reason);
+    }
+
+    pub(crate) fn handle_bytes(&mut self, slot: u32, bytes: &mut [u8]) {
+        let Some(connection) = self.connection(slot) else { return };
+        match (connection.phase, connection.protocol) {
+            (Phase::Head, _) => self.handle_head(slot, bytes),
+            (Phase::Dead, _) => {}
+            (_, Protocol::WebSocket) => self.feed(slot, bytes, self.shared.config.client_message_bytes),
+            (_, Protocol::Echo) => self.feed(slot, bytes, ECHO_MESSAGE_BYTES_MAX),
+            // Said its last word: the rest is not wanted.
+            (Phase::Closing, _) => {}
+            // A stream has nothing to say after its request; what it says is bounded like frames.
+            (_, Protocol::Sse | Protocol::Http) => {
+                self.take_frame(slot);
+            }
+        }
+    }
+
+    fn feed(&mut self, slot: u32, bytes: &mut [u8], message_bytes_max: usize) {
+        let Some(connection) = self.connection(slot) else { return };
+        if connection.phase == Phase::Closing && !awaits_close(connection.close_reason) {
+            return;
+        }
+        let mut decoder = std::mem::take(&mut connection.decoder);
+        let result = decoder.feed(Role::Server, bytes, message_bytes_max, &mut |input| {
+            self.handle_input(slot, input);
+            match self.connection(slot).is_some_and(|connection| connection.phase != Phase::Dead) {
+                true => ControlFlow::Continue(()),
+                false => ControlFlow::Break(()),
+            }
+        });
+        match result {
+            Ok(()) => {
+                if let Some(connection) = self.connection(slot) {
+                    connection.decoder = decoder;
+                }
+            }
+            Err(error) => {
+                tracing::debug!(%error, "a frame breaks the protocol");
+                self.begin_close(slot, error.reason());
+            }
+        }
+    }
+
+    fn handle_head(&mut self, slot: u32, bytes: &mut [u8]) {
+        let Some(connection) = self.connection(slot) else { return };
+        let held = connection.opening.as_mut().map(|opening| std::mem::take(&mut opening.head));
+        let Some(mut head) = held.filter(|head| !head.is_empty()) else {
+            return self.parse_head(slot, bytes);
+        };
+        // Only a line's end can complete a head: one byte at a time is not parsed at each.
+        let complete = bytes.contains(&b'\n');
+        head.extend_from_slice(bytes);
+        if complete || head.len() >= self.shared.config.head.head_bytes {
+            self.parse_head(slot, &mut head);
+        } else {
+            self.keep_head(slot, head);
+        }
+    }
+
+    fn keep_head(&mut self, slot: u32, head: Vec<u8>) {
+        if let Some(connection) = self.connection(slot) {
+            connection.opening().head = head;
+        }
+    }
+
+    fn parse_head(&mut self, slot: u32, bytes: &mut [u8]) {
+        let shared = self.shared.clone();
+        let (route, head_len) = match http::parse(bytes, &shared.config.head) {
+            Ok(None) => return self.keep_head(slot, bytes.to_vec()),
+            Ok(Some((head, head_len))) => (route::route(&head, shared.config.conformance), head_len),
+            Err(error) => {
+                let mut answer = Vec::new();
+                error.push_response(&mut answer);
+                return self.answer(slot, answer, CloseReason::BadMessage);
+            }
+        };
+        if self.drip.is_some() && !matches!(route, Route::Api) {
+            return self.refuse(slot);
+        }
+        match route {
+            Route::WebSocket { upgrade: Ok(upgrade), credentials } => {
+                self.open_websocket(slot, &upgrade, credentials);
+                self.feed_rest(slot, &mut bytes[head_len..]);
+            }
+            Route::Echo { upgrade: Ok(upgrade) } => {
+                self.open_echo(slot, &upgrade);
+                self.feed_rest(slot, &mut bytes[head_len..]);
+            }
+            Route::WebSocket { upgrade: Err(error), .. } | Route::Echo { upgrade: Err(error) } => {
+                let mut answer = Vec::new();
+                error.push_response(&mut answer);
+                self.answer(slot, answer, CloseReason::BadMessage);
+            }
+            Route::Sse { wanted: Ok(stream), credentials } => self.open_stream(slot, stream, credentials),
+            Route::Sse { wanted: Err(bad), .. } => self.refuse_stream(slot, 400, bad.code, &bad.detail),
+            Route::Api => self.hand_over(slot, bytes),
+        }
+    }
+
+    fn feed_rest(&mut self, slot: u32, rest: &mut [u8]) {
+        if !rest.is_empty() {
+            self.handle_bytes(slot, rest);
+        }
+    }
+
+    /// Gives the socket to the API.
+    fn hand_over(&mut self, slot: u32, prefix: &[u8]) {
+        if self.connection(slot).is_none_or(|connection| connection.tunnel) {
+            let mut answer = Vec::new();
+            http::push_problem(&mut answer, 404, "not_found", "no such address", &[]);
+            return self.answer(slot, answer, CloseReason::BadMessage);
+        }
+        let Some(connection) = self.release(slot) else { return };
+        let Connection { mut transport, .. } = connection;
+        self.deregister(transport.stream());
+        let Ok(peer) = transport.peer() else { return }; // gone already
+        let (stream, tls) = transport.into_parts();
+        self.shared.metrics.handed_over.inc();
+        let handover = Handover { stream: stream.into(), tls, prefix: Bytes::copy_from_slice(prefix), peer };
+        (self.shared.handover)(handover);
+    }
+
+    /// A whole HTTP answer, which ends the connection.
+    pub(crate) fn answer(&mut self, slot: u32, answer: Vec<u8>, reason: CloseReason) {
+        self.send(slot, answer.into());
+        self.begin_close(slot, reason);
+    }
+
+    /// No room: come back in a moment, not all at once.
+    pub(crate) fn refuse(&mut self, slot: u32) {
+        let seconds = (1 + self.jitter(5)).to_string();
+        let mut answer = Vec::new();
+        let headers = [("Retry-After", seconds.as_str()), ("Access-Control-Allow-Origin", "*")];
+        let detail = CloseReason::Overloaded.explain();
+        http::push_problem(&mut answer, 503, "overloaded", detail, &headers);
+        self.answer(slot, answer, CloseReason::Overloaded);
+    }
+
+    /// Takes a frame off the connection's allowance. False, and closed, if there is none left.
+    pub(crate) fn take_frame(&mut self, slot: u32) -> bool {
+        self.tally.frames_in += 1;
+        let (rate, now_ms) = (self.shared.frame_rate(), self.now.ms32());
+        let Some(connection) = self.connection(slot) else { return false };
+        if connection.protocol == Protocol::Echo || connection.frames.take(rate, now_ms) {
+            return true;
+        }
+        self.begin_close(slot, CloseReason::RateLimited);
+        false
+    }
+
+    /// Whether what a client says still counts.
+    pub(crate) fn is_alive(&self, slot: u32) -> bool {
+        self.connections.get(slot as usize).is_some_and(Connection::is_alive)
+    }
+
+    pub(crate) fn send_frame(&mut self, slot: u32, opcode: ws::Opcode, payload: &[u8]) {
+        self.send(slot, ws::frame(opcode, payload));
+    }
+}
+
+/// Whether the peer still has to answer our close frame. It does not have to answer one that answers
+/// its own, and after a broken frame nothing can be understood any more (RFC 6455 §7.1.7).
+fn awaits_close(reason: Option<CloseReason>) -> bool {
+    !matches!(
+        reason,
+        Some(
+            CloseReason::PeerClosed
+                | CloseReason::PeerReset
+                | CloseReason::ProtocolError
+                | CloseReason::InvalidUtf8
+                | CloseReason::TooBig
+        )
+    )
+}

@@ -1,0 +1,157 @@
+//! Accepting: one thread takes sockets from all listeners and gives each to the least loaded shard.
+//!
+//! Listeners shared by the kernel (`SO_REUSEPORT`) load event loops unevenly, and a connection stays
+//! where it began for days; one thread that accepts is never the bottleneck.
+//!
+//! Over the rate, or without room, a plain connection is answered `503` with a delay that is not the
+//! same for all; a TLS one is closed, since an answer would cost the handshake that is to be saved.
+
+use std::io::{self, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use mio::{Events, Interest, Poll, Token};
+use noroshi_protocol::http;
+use noroshi_types::CloseReason;
+use socket2::{Domain, Protocol, Socket, Type};
+
+use crate::admission::{Bucket, Rate};
+use crate::gateway::{Error, Shared};
+use crate::mailbox::{Arrival, ArrivalKind};
+use crate::tls;
+
+/// The kernel caps it at net.core.somaxconn.
+const BACKLOG: i32 = 8_192;
+/// Sockets taken from one listener before the next is looked at.
+const ACCEPTS_PER_TURN: usize = 256;
+/// How long accepting rests when there is no descriptor left.
+const EXHAUSTED_PAUSE: Duration = Duration::from_millis(50);
+
+/// A socket that listens, and how its connections are read.
+pub(crate) struct Listening {
+    listener: TcpListener,
+    tls: Option<tls::Acceptor>,
+}
+
+impl Listening {
+    pub(crate) fn bind(address: SocketAddr, tls: Option<tls::Acceptor>) -> Result<Self, Error> {
+        let bind = || -> io::Result<TcpListener> {
+            let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+            // A restart does not wait for the old connections' TIME_WAIT.
+            socket.set_reuse_address(true)?;
+            socket.set_nonblocking(true)?;
+            socket.bind(&address.into())?;
+            socket.listen(BACKLOG)?;
+            Ok(socket.into())
+        };
+        let listener = bind().map_err(|source| Error::Listen { address, source })?;
+        Ok(Self { listener, tls })
+    }
+
+    pub(crate) fn local_addr(&self) -> Result<SocketAddr, Error> {
+        self.listener.local_addr().map_err(Error::Start)
+    }
+}
+
+/// The accepting thread.
+pub(crate) struct Acceptor {
+    shared: Arc<Shared>,
+    poll: Poll,
+    listeners: Vec<(mio::net::TcpListener, Option<tls::Acceptor>)>,
+    bucket: Bucket,
+    rate: Rate,
+    started: Instant,
+}
+
+impl Acceptor {
+    pub(crate) fn new(shared: Arc<Shared>, poll: Poll, listening: Vec<Listening>) -> Result<Self, Error> {
+        let mut listeners = Vec::with_capacity(listening.len());
+        for (index, Listening { listener, tls }) in listening.into_iter().enumerate() {
+            let mut listener = mio::net::TcpListener::from_std(listener);
+            poll.registry()
+                .register(&mut listener, Token(index), Interest::READABLE)
+                .map_err(Error::Start)?;
+            listeners.push((listener, tls));
+        }
+        let per_second = shared.config.connects_per_second;
+        // A tenth of a second's worth may come at once, and never less than a few.
+        let rate = Rate { per_second, burst: (per_second / 10).max(32) };
+        Ok(Self { shared, poll, listeners, bucket: Bucket::full(rate, 0), rate, started: Instant::now() })
+    }
+
+    /// Runs until no more connections are wanted.
+    pub(crate) fn run(mut self) {
+        let mut events = Events::with_capacity(64);
+        let mut patience = None;
+        while self.shared.accepting.load(Ordering::SeqCst) {
+            if let Err(error) = self.poll.poll(&mut events, patience)
+                && error.kind() != io::ErrorKind::Interrupted
+            {
+                tracing::error!(%error, "waiting for connections failed");
+                std::thread::sleep(EXHAUSTED_PAUSE);
+            }
+            // Edge-triggered: each listener is emptied, or looked at again.
+            patience = (0..self.listeners.len()).filter_map(|index| self.accept_some(index)).min();
+        }
+    }
+
+    /// Accepts from one listener; how soon it has to be looked at again, if it was not emptied.
+    fn accept_some(&mut self, index: usize) -> Option<Duration> {
+        for _ in 0..ACCEPTS_PER_TURN {
+            match self.listeners[index].0.accept() {
+                Ok((stream, _)) => self.admit(stream.into(), index),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return None,
+                // Gone before it was taken.
+                Err(error)
+                    if matches!(
+                        error.kind(),
+                        io::ErrorKind::ConnectionAborted | io::ErrorKind::Interrupted
+                    ) => {}
+                Err(error) => {
+                    tracing::warn!(%error, "a connection could not be accepted");
+                    return Some(EXHAUSTED_PAUSE);
+                }
+            }
+        }
+        Some(Duration::ZERO)
+    }
+
+    fn admit(&mut self, stream: TcpStream, index: usize) {
+        self.shared.metrics.accepted.inc();
+        // Wrapped on purpose: only differences are used.
+        let now_ms = (self.started.elapsed().as_millis() & u128::from(u32::MAX)) as u32;
+        let room = self.shared.connections() < self.shared.config.connections_max;
+        let kind = match (&self.listeners[index].1, room && self.bucket.take(self.rate, now_ms)) {
+            (Some(acceptor), true) => ArrivalKind::Tls(acceptor.config()),
+            (None, true) => ArrivalKind::Plain,
+            (_, false) => {
+                self.shared.metrics.admission_refused.inc();
+                return self.refuse(stream, index);
+            }
+        };
+        // A frame is small and wanted now; a peer that is gone already is noticed by its shard.
+        let _ = stream.set_nodelay(true);
+        if let Err(arrival) = self.shared.least_loaded().arrive(Arrival { stream, kind }) {
+            self.shared.metrics.admission_refused.inc();
+            self.refuse(arrival.stream, index);
+        }
+    }
+
+    fn refuse(&mut self, mut stream: TcpStream, index: usize) {
+        if self.listeners[index].1.is_some() {
+            return;
+        }
+        let seconds = (1 + self.started.elapsed().subsec_nanos() % 5).to_string();
+        let mut answer = Vec::new();
+        let headers = [("Retry-After", seconds.as_str())];
+        http::push_problem(&mut answer, 503, "overloaded", CloseReason::Overloaded.explain(), &headers);
+        // It fits into an empty send buffer, or the peer is gone.
+        if stream.write_all(&answer).is_err() || stream.shutdown(std::net::Shutdown::Write).is_err() {
+            return;
+        }
+        // Closed before its request was read the peer would see a reset instead of the answer.
+        let _ = self.shared.least_loaded().arrive(Arrival { stream, kind: ArrivalKind::Refused });
+    }
+}

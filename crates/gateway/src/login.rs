@@ -1,0 +1,274 @@
+//! Log-ins: the token is verified here and now, everything else is one read of the store for all
+//! that log in within the same few milliseconds.
+//!
+//! While no batch is out, a log-in leaves with the turn it came in. While one is out, the next
+//! gathers until the answer comes, it is large enough, or [`LINGER_MS`] have passed: the busier the
+//! node, the larger the batches.
+//!
+//! The order in [`Shard::open_session`] is what makes the way from the read to live delivery free of
+//! gaps: attach, put into the topic index, and only then look at the stamps ([`crate::stamp`]).
+
+use noroshi_auth::{Identity, Refused};
+use noroshi_delivery::Error;
+use noroshi_protocol::native;
+use noroshi_store::{LoggedIn, Login, LoginRefused};
+use noroshi_types::{CloseReason, NotificationId, SessionId, Topic};
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::catch_up::CatchUp;
+use crate::connection::{Phase, Protocol, Subscription};
+use crate::mailbox::Reply;
+use crate::registry::{Address, Attached, Registry, Session};
+use crate::shard::Shard;
+use crate::stamp::Moment;
+
+/// Batches out at once: readers of the store work side by side.
+pub(crate) const BATCHES_MAX: usize = 8;
+const BATCH_MAX: usize = 256;
+const LINGER_MS: u64 = 5;
+/// The store answers in milliseconds or is beyond help.
+const LOG_IN_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Log-ins on their way to the store.
+#[derive(Default)]
+pub(crate) struct LogIns {
+    waiting: Vec<(u32, u64)>,
+    /// When the first of `waiting` came.
+    since_ms: u64,
+    batches_out: usize,
+}
+
+impl LogIns {
+    /// How long the loop may sleep if log-ins wait.
+    pub(crate) fn patience_ms(&self) -> Option<u64> {
+        (!self.waiting.is_empty() && self.batches_out < BATCHES_MAX).then_some(LINGER_MS)
+    }
+}
+
+impl Shard {
+    /// A token on a WebSocket.
+    pub(crate) fn authenticate(&mut self, slot: u32, token: &str) {
+        let Some(connection) = self.connection(slot) else { return };
+        let app = connection.opening().app.take();
+        match self.shared.auth.device(token, app.as_deref(), self.now.wall) {
+            Ok(identity) => self.start_log_in(slot, identity, Vec::new(), None),
+            Err(Refused::Expired) => self.begin_close(slot, CloseReason::Expired),
+            Err(error) => {
+                tracing::debug!(%error, "a token was refused");
+                self.begin_close(slot, CloseReason::Unauthorized);
+            }
+        }
+    }
+
+    pub(crate) fn start_log_in(
+        &mut self,
+        slot: u32,
+        identity: Identity,
+        session_topics: Vec<Topic>,
+        resume: Option<NotificationId>,
+    ) {
+        let generation = self.shared.next_generation();
+        let (deadline, now) = (self.now.tick_after(LOG_IN_TIMEOUT), self.now.wall);
+        let Some(connection) = self.connection(slot) else { return };
+        connection.generation = generation;
+        connection.phase = Phase::LoggingIn;
+        connection.deadline_tick = deadline;
+        connection.expires_at = identity.expires_at;
+        connection.opening().login = Some(Login {
+            app: identity.app,
+            device: identity.device,
+            user: identity.user,
+            create: identity.create,
+            token_version: identity.token_version,
+            topics: identity.topics,
+            session_topics,
+            resume,
+            now,
+        });
+        self.queue_log_in(slot, generation);
+    }
+
+    fn queue_log_in(&mut self, slot: u32, generation: u64) {
+        if self.log_ins.waiting.is_empty() {
+            self.log_ins.since_ms = self.now.ms;
+        }
+        self.log_ins.waiting.push((slot, generation));
+    }
+
+    /// Sends the log-ins that are due.
+    pub(crate) fn send_log_ins(&mut self) {
+        while !self.log_ins.waiting.is_empty() && self.log_ins.batches_out < BATCHES_MAX {
+            let due = self.log_ins.batches_out == 0
+                || self.log_ins.waiting.len() >= BATCH_MAX
+                || self.now.ms >= self.log_ins.since_ms + LINGER_MS;
+            if !due {
+                return;
+            }
+            let take = self.log_ins.waiting.len().min(BATCH_MAX);
+            let mut to: Vec<(u32, u64)> = self.log_ins.waiting.drain(..take).collect();
+            let mut logins = Vec::with_capacity(to.len());
+            to.retain(|(slot, generation)| {
+                let connection = self.connections.get(*slot as usize);
+                let login = connection
+                    .filter(|connection| connection.generation == *generation)
+                    .and_then(|connection| connection.opening.as_ref()?.login.clone());
+                let wanted = login.is_some();
+                logins.extend(login);
+                wanted
+            });
+            if logins.is_empty() {
+                continue;
+            }
+            self.log_ins.batches_out += 1;
+            self.shared.metrics.log_in_batches.inc();
+            let (shared, index) = (self.shared.clone(), usize::from(self.index));
+            let asked = shared.stamps.present();
+            self.delivery.log_in(logins, move |result| {
+                shared.mailboxes[index].reply(Reply::LoggedIn { to, asked, result });
+            });
+        }
+    }
+
+    pub(crate) fn handle_reply(&mut self, reply: Reply) {
+        match reply {
+            Reply::LoggedIn { to, asked, result: Ok(answers) } => {
+                self.log_ins.batches_out -= 1;
+                for ((slot, generation), answer) in to.into_iter().zip(answers) {
+                    if self.at(slot, generation).is_some() {
+                        self.guard(Some(slot), |shard| shard.handle_log_in(slot, generation, asked, answer));
+                    }
+                }
+            }
+            Reply::LoggedIn { to, result: Err(error), .. } => {
+                self.log_ins.batches_out -= 1;
+                tracing::warn!(%error, count = to.len(), "log-ins failed");
+                for (slot, generation) in to {
+                    if self.at(slot, generation).is_some() {
+                        self.fail_log_in(slot, &error);
+                    }
+                }
+            }
+            Reply::Backlog { to, result } => self.handle_backlog(to, result),
+            Reply::Recovered { to, recovery, result } => self.handle_recovered(to, recovery, result),
+        }
+    }
+
+    fn fail_log_in(&mut self, slot: u32, _error: &Error) {
+        match self.connection(slot).map(|connection| connection.protocol) {
+            Some(Protocol::Sse) => {
+                self.set_protocol(slot, Protocol::Http);
+                self.refuse(slot);
+            }
+            _ => self.begin_close(slot, CloseReason::Overloaded),
+        }
+    }
+
+    fn handle_log_in(
+        &mut self,
+        slot: u32,
+        generation: u64,
+        asked: Moment,
+        answer: Result<LoggedIn, LoginRefused>,
+    ) {
+        let Some(connection) = self.connection(slot) else { return };
+        if connection.phase != Phase::LoggingIn {
+            return;
+        }
+        let is_stream = connection.protocol == Protocol::Sse;
+        match answer {
+            Ok(logged_in) => self.open_session(slot, generation, asked, logged_in),
+            Err(refused) => {
+                self.shared.metrics.log_ins_refused.inc();
+                match (refused, is_stream) {
+                    (LoginRefused::Revoked, true) => {
+                        self.refuse_stream(slot, 401, "revoked", CloseReason::Revoked.explain());
+                    }
+                    (LoginRefused::Revoked, false) => self.begin_close(slot, CloseReason::Revoked),
+                    (LoginRefused::TooManyTopics, true) => {
+                        self.refuse_stream(
+                            slot,
+                            400,
+                            "too_many_topics",
+                            "more topics than a device may have",
+                        );
+                    }
+                    (LoginRefused::TooManyTopics, false) => {
+                        self.tell_error(slot, "too_many_topics", "more topics than a device may have");
+                        self.begin_close(slot, CloseReason::BadMessage);
+                    }
+                }
+            }
+        }
+    }
+
+    /// The store knows the device: attach, and from here on nothing can be missed.
+    fn open_session(&mut self, slot: u32, generation: u64, asked: Moment, logged_in: LoggedIn) {
+        let shared = self.shared.clone();
+        let registry = &shared.registry;
+        let LoggedIn { num, user, topics, page } = logged_in;
+        let Some(connection) = self.connections.get_mut(slot as usize) else { return };
+        let Some(opening) = connection.opening.take() else { return };
+        let Some(login) = opening.login.as_ref() else { return };
+        let address = Address { shard: self.index, slot, generation };
+        let (device, version) = (login.device.clone(), login.token_version);
+        let session =
+            Arc::new(Session::new(registry, login.app, device, user.as_ref(), num, address, version));
+        match registry.attach(&session) {
+            Attached::Displaced => return self.begin_close(slot, CloseReason::Replaced),
+            Attached::Now(Some(old)) => {
+                shared.mailboxes[usize::from(old.address.shard)].close(old.address, CloseReason::Replaced);
+            }
+            Attached::Now(None) => {}
+        }
+        if shared.stamps.is_newer(Registry::change_key(session.device_key), asked) {
+            // Subscriptions or tokens changed after the read: what it said no longer holds.
+            registry.detach(&session);
+            connection.opening = Some(opening);
+            return self.queue_log_in(slot, generation);
+        }
+        let (is_stream, own_topics) = (connection.protocol == Protocol::Sse, &login.session_topics);
+        connection.session = Some(session.clone());
+        connection.phase = Phase::Open;
+        connection.deadline_tick = u32::MAX;
+        let mut missed = shared.stamps.is_newer(session.device_key, asked)
+            || shared.stamps.is_newer(session.user_key, asked)
+            || shared.stamps.is_newer(registry.conditions_key(session.app), asked);
+        for topic in &topics {
+            let key = registry.topic_key(session.app, topic);
+            let kind = if own_topics.contains(topic) { Subscription::own } else { Subscription::durable };
+            let (index, new) = self.topics.subscribe(registry, key, topic, slot);
+            if new {
+                connection.topics.push(kind(index));
+            }
+            missed |= shared.stamps.is_newer(key, asked);
+        }
+        shared.metrics.log_ins.inc();
+        self.schedule_pings(slot);
+        if is_stream {
+            self.begin_stream(slot);
+        } else {
+            let mut ready = Vec::with_capacity(128);
+            native::ready(
+                &mut ready,
+                &session.device,
+                SessionId(generation),
+                shared.config.ping_interval.as_secs(),
+            );
+            self.send_json(slot, "ready", &ready);
+        }
+        let resumed = login.resume.is_some();
+        let own = if resumed { login.session_topics.clone() } else { Vec::new() };
+        let catch_up = CatchUp::after_log_in(login.resume, own, missed);
+        if let Some(connection) = self.connection(slot) {
+            connection.catch_up = Some(Box::new(catch_up));
+        }
+        self.handle_page(slot, page);
+        for frame in opening.early {
+            if self.is_alive(slot) {
+                self.handle_open_frame(slot, frame);
+            }
+        }
+        self.arm(slot);
+    }
+}

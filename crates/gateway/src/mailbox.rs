@@ -1,0 +1,195 @@
+//! How other threads reach a shard: bounded queues and one wake for a batch.
+//!
+//! | queue | from | bound | when full |
+//! |---|---|---|---|
+//! | mail | publishing, API | `Config::mailbox_items` | a delivery is counted and makes the shard read its sessions' backlogs again; the API waits |
+//! | arrivals | acceptor, tunnels | [`ARRIVALS`] | the connection is refused |
+//! | replies | the store's answers | [`REPLIES`]: as many as a shard asks at once | cannot be |
+//! | closes | takeover, revocation | sessions taken out of the registry | cannot be |
+//!
+//! Invariant: whoever queued something calls [`Mailbox::wake`] afterwards; the shard clears the
+//! pending mark before it looks, so nothing waits unseen.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+
+use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
+use noroshi_delivery::Error;
+use noroshi_store::{BacklogPage, LoggedIn, LoginRefused};
+use noroshi_types::{CloseReason, Topic};
+use parking_lot::Mutex;
+
+use crate::dispatch::{Audience, Dispatch};
+use crate::registry::{Address, Key};
+use crate::stamp::Moment;
+
+pub(crate) const ARRIVALS: usize = 4_096;
+pub(crate) const REPLIES: usize = crate::login::BATCHES_MAX + crate::catch_up::READS_MAX;
+
+/// What is done in the order in which it came.
+pub(crate) enum Mail {
+    Direct { dispatch: Arc<Dispatch>, to: Vec<Address> },
+    Topic { dispatch: Arc<Dispatch>, key: Key },
+    Condition { dispatch: Arc<Dispatch>, audience: Arc<Audience> },
+    Subscribe { to: Address, topic: Topic, key: Key },
+    Unsubscribe { to: Address, key: Key },
+}
+
+/// A socket for a shard.
+pub(crate) struct Arrival {
+    pub(crate) stream: std::net::TcpStream,
+    pub(crate) kind: ArrivalKind,
+}
+
+pub(crate) enum ArrivalKind {
+    Plain,
+    Tls(Arc<rustls::ServerConfig>),
+    /// The API's, with the request head it read.
+    Tunnel(Vec<u8>),
+    /// The answer was written: only wait for its end.
+    Refused,
+}
+
+/// An answer of the store.
+pub(crate) enum Reply {
+    LoggedIn {
+        to: Vec<(u32, u64)>,
+        /// Taken before the read was sent.
+        asked: Moment,
+        result: Result<Vec<Result<LoggedIn, LoginRefused>>, Error>,
+    },
+    Backlog {
+        to: (u32, u64),
+        result: Result<BacklogPage, Error>,
+    },
+    Recovered {
+        to: (u32, u64),
+        recovery: u64,
+        result: Result<BacklogPage, Error>,
+    },
+}
+
+pub(crate) struct Mailbox {
+    mail: Sender<Mail>,
+    mail_items: usize,
+    arrivals: Sender<Arrival>,
+    pub(crate) replies: Sender<Reply>,
+    /// Guards the list only.
+    closes: Mutex<Vec<(Address, CloseReason)>>,
+    waker: mio::Waker,
+    woken: AtomicBool,
+    /// A delivery was lost: sessions have to read their backlogs again.
+    lost: AtomicBool,
+    /// Sockets given to the shard and not yet removed: what the least loaded is chosen by.
+    pub(crate) connections: AtomicUsize,
+    /// Connections a second to be moved away; 0 is no drain.
+    pub(crate) drain_rate: AtomicU32,
+    pub(crate) drain_spread_ms: AtomicU32,
+    pub(crate) stopping: AtomicBool,
+}
+
+/// The shard's ends.
+pub(crate) struct Inlet {
+    pub(crate) mail: Receiver<Mail>,
+    pub(crate) arrivals: Receiver<Arrival>,
+    pub(crate) replies: Receiver<Reply>,
+}
+
+impl Mailbox {
+    pub(crate) fn new(poll: &mio::Poll, waker: mio::Token, mail_items: usize) -> io::Result<(Self, Inlet)> {
+        let (mail, mail_in) = bounded(mail_items);
+        let (arrivals, arrivals_in) = bounded(ARRIVALS);
+        let (replies, replies_in) = bounded(REPLIES);
+        let mailbox = Self {
+            mail,
+            mail_items,
+            arrivals,
+            replies,
+            closes: Mutex::default(),
+            waker: mio::Waker::new(poll.registry(), waker)?,
+            woken: AtomicBool::new(false),
+            lost: AtomicBool::new(false),
+            connections: AtomicUsize::new(0),
+            drain_rate: AtomicU32::new(0),
+            drain_spread_ms: AtomicU32::new(0),
+            stopping: AtomicBool::new(false),
+        };
+        Ok((mailbox, Inlet { mail: mail_in, arrivals: arrivals_in, replies: replies_in }))
+    }
+
+    /// Queues a delivery. False if there was no room: what was lost is read again from the store.
+    pub(crate) fn deliver(&self, mail: Mail) -> bool {
+        let sent = match self.mail.try_send(mail) {
+            Ok(()) => true,
+            Err(TrySendError::Full(_)) => {
+                self.lost.store(true, Ordering::SeqCst);
+                false
+            }
+            // The shard has stopped: its devices are offline.
+            Err(TrySendError::Disconnected(_)) => true,
+        };
+        self.wake();
+        sent
+    }
+
+    /// Queues for the API, behind the deliveries that came before; waits if there is no room. Never
+    /// called by a shard, so no two can wait for each other.
+    pub(crate) fn request(&self, mail: Mail) {
+        // An error means that the shard has stopped.
+        let _ = self.mail.send(mail);
+        self.wake();
+    }
+
+    pub(crate) fn close(&self, address: Address, reason: CloseReason) {
+        self.closes.lock().push((address, reason));
+        self.wake();
+    }
+
+    /// Gives a socket, or gives it back.
+    pub(crate) fn arrive(&self, arrival: Arrival) -> Result<(), Arrival> {
+        self.connections.fetch_add(1, Ordering::Relaxed);
+        let result = self.arrivals.try_send(arrival).map_err(|error| {
+            self.connections.fetch_sub(1, Ordering::Relaxed);
+            error.into_inner()
+        });
+        self.wake();
+        result
+    }
+
+    pub(crate) fn reply(&self, reply: Reply) {
+        // Full cannot be: a shard has no more than REPLIES questions open. Gone means stopped.
+        let _ = self.replies.try_send(reply);
+        self.wake();
+    }
+
+    pub(crate) fn wake(&self) {
+        if !self.woken.swap(true, Ordering::SeqCst) {
+            // Fails only when the counter is full, which means that the shard will wake.
+            let _ = self.waker.wake();
+        }
+    }
+
+    pub(crate) fn has_room(&self) -> bool {
+        self.mail.len() * 2 <= self.mail_items
+    }
+
+    pub(crate) fn mail_len(&self) -> usize {
+        self.mail.len()
+    }
+
+    // -- for the shard ----------------------------------------------------------------------------
+
+    pub(crate) fn clear_wake(&self) {
+        self.woken.store(false, Ordering::SeqCst);
+    }
+
+    pub(crate) fn take_lost(&self) -> bool {
+        self.lost.load(Ordering::Relaxed) && self.lost.swap(false, Ordering::SeqCst)
+    }
+
+    pub(crate) fn take_closes(&self) -> Vec<(Address, CloseReason)> {
+        let mut closes = self.closes.lock();
+        if closes.is_empty() { Vec::new() } else { std::mem::take(&mut *closes) }
+    }
+}

@@ -1,0 +1,46 @@
+//! What became of messages on this shard, collected for a turn and told in one call.
+
+use std::collections::HashMap;
+
+use noroshi_delivery::Delivery;
+use noroshi_store::OutcomePart;
+use noroshi_types::{DeviceNum, NotificationId, Outcome, Timestamp};
+
+#[derive(Default)]
+pub(crate) struct Outcomes {
+    parts: Vec<OutcomePart>,
+    /// Of messages written one by one: backlogs and what was held.
+    single: HashMap<(NotificationId, Outcome), Vec<DeviceNum>>,
+}
+
+impl Outcomes {
+    pub(crate) fn one(&mut self, id: NotificationId, outcome: Outcome, device: DeviceNum) {
+        self.single.entry((id, outcome)).or_default().push(device);
+    }
+
+    /// All devices of one fan-out that had the same outcome; `unknown` more whose numbers are not known.
+    pub(crate) fn many(
+        &mut self,
+        id: NotificationId,
+        outcome: Outcome,
+        mut devices: Vec<DeviceNum>,
+        unknown: u64,
+        at: Timestamp,
+    ) {
+        let count = devices.len() as u64 + unknown;
+        if count > 0 {
+            devices.sort_unstable();
+            self.parts.push(OutcomePart { id, outcome, at, devices, count });
+        }
+    }
+
+    /// Tells what was collected.
+    pub(crate) fn tell(&mut self, delivery: &Delivery, at: Timestamp) {
+        for ((id, outcome), devices) in std::mem::take(&mut self.single) {
+            self.many(id, outcome, devices, 0, at);
+        }
+        if !self.parts.is_empty() {
+            delivery.outcomes(std::mem::take(&mut self.parts));
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! What time brings: deadlines, pings, token ends, stalled sockets, and the drain.
+
+use std::sync::atomic::Ordering;
+
+use noroshi_protocol::ws::Opcode;
+use noroshi_protocol::{http, sse};
+use noroshi_types::CloseReason;
+
+use crate::connection::{Phase, Protocol};
+use crate::shard::Shard;
+
+/// A drain under way: connections are moved at a rate, slot by slot.
+pub(crate) struct Drip {
+    rate_per_second: u32,
+    last_ms: u64,
+    /// Thousandths of a connection that may be moved.
+    credit: u64,
+}
+
+impl Drip {
+    /// How long the loop sleeps between two drops at most.
+    pub(crate) const STEP_MS: u64 = 20;
+}
+
+impl Shard {
+    /// Looks at everything that is due.
+    pub(crate) fn pulse(&mut self) {
+        while let Some((tick, slots)) = self.wheel.take_due(self.now.tick) {
+            for slot in slots {
+                if self.connection(slot).is_some_and(|connection| connection.timer == tick) {
+                    self.guard(Some(slot), |shard| shard.handle_timer(slot));
+                }
+            }
+        }
+        self.drip();
+    }
+
+    /// Arms the connection's timer for its next deadline.
+    pub(crate) fn arm(&mut self, slot: u32) {
+        let (now, stall) = (self.now, self.shared.config.send_stall);
+        let Some(connection) = self.connections.get_mut(slot as usize) else { return };
+        let mut due = connection.deadline_tick.min(connection.ping_tick);
+        if connection.session.is_some() {
+            let left = connection.expires_at.saturating_since(now.wall);
+            due = due.min(now.tick_after(left));
+        }
+        if let Some(tail) = &connection.tail {
+            // Whole seconds: a stall is not a matter of milliseconds.
+            let stall_ticks = u32::try_from(stall.as_secs()).unwrap_or(u32::MAX).saturating_add(1);
+            due = due.min(tail.moved_tick.saturating_add(stall_ticks));
+        }
+        let due = due.max(now.tick + 1);
+        if due != u32::MAX && (connection.timer <= now.tick || due < connection.timer) {
+            connection.timer = self.wheel.arm(slot, due);
+        }
+    }
+
+    /// The first ping comes early by chance, so that a storm of log-ins is not a storm of pings.
+    pub(crate) fn schedule_pings(&mut self, slot: u32) {
+        let interval = self.shared.config.ping_interval;
+        let early = self.jitter(u64::try_from(interval.as_millis() / 2).unwrap_or_default());
+        let first = interval.saturating_sub(std::time::Duration::from_millis(early));
+        let tick = self.now.tick_after(first);
+        if let Some(connection) = self.connection(slot) {
+            connection.ping_tick = tick;
+            connection.ping_out = false;
+        }
+    }
+
+    fn handle_timer(&mut self, slot: u32) {
+        let (now, stall) = (self.now, self.shared.config.send_stall);
+        let Some(connection) = self.connections.get_mut(slot as usize) else { return };
+        connection.timer = 0;
+        let stalled = connection
+            .tail
+            .as_ref()
+            .is_some_and(|tail| u64::from(now.tick.saturating_sub(tail.moved_tick)) > stall.as_secs());
+        let expired = connection.session.is_some() && connection.expires_at <= now.wall;
+        let over = connection.deadline_tick <= now.tick;
+        match connection.phase {
+            Phase::Dead => return,
+            Phase::Closing if over || stalled => return self.doom(slot, CloseReason::PeerReset),
+            Phase::Closing => {}
+            Phase::Head if over => return self.time_out_head(slot),
+            Phase::AwaitToken if over => self.begin_close(slot, CloseReason::AuthTimeout),
+            Phase::LoggingIn if over => self.begin_close(slot, CloseReason::Overloaded),
+            _ if stalled => self.begin_close(slot, CloseReason::SlowConsumer),
+            _ if expired => self.begin_close(slot, CloseReason::Expired),
+            _ if connection.ping_tick <= now.tick => self.handle_ping_due(slot),
+            _ => {}
+        }
+        self.arm(slot);
+    }
+
+    fn time_out_head(&mut self, slot: u32) {
+        let Some(connection) = self.connection(slot) else { return };
+        if connection.transport.is_handshaking() {
+            self.shared.metrics.handshake_failures.inc();
+            return self.doom(slot, CloseReason::AuthTimeout);
+        }
+        let mut answer = Vec::new();
+        http::push_problem(&mut answer, 408, "request_timeout", "the request head did not come in time", &[]);
+        self.answer(slot, answer, CloseReason::AuthTimeout);
+    }
+
+    fn handle_ping_due(&mut self, slot: u32) {
+        let (now, timeout) = (self.now, self.shared.config.ping_timeout);
+        let next = now.tick_after(self.shared.config.ping_interval);
+        let Some(connection) = self.connections.get_mut(slot as usize) else { return };
+        match connection.protocol {
+            Protocol::Sse => {
+                connection.ping_tick = next;
+                self.send(slot, bytes::Bytes::from_static(sse::keep_alive()));
+            }
+            Protocol::WebSocket if connection.ping_out => {
+                let sent_tick = connection.ping_tick - timeout_ticks(timeout);
+                if connection.heard_tick < sent_tick {
+                    return self.begin_close(slot, CloseReason::PingTimeout);
+                }
+                connection.ping_out = false;
+                connection.ping_tick = next.saturating_sub(timeout_ticks(timeout)).max(now.tick + 1);
+            }
+            Protocol::WebSocket => {
+                connection.ping_out = true;
+                connection.ping_tick = now.tick + timeout_ticks(timeout);
+                self.send_frame(slot, Opcode::Ping, &[]);
+            }
+            Protocol::Http | Protocol::Echo => connection.ping_tick = u32::MAX,
+        }
+    }
+
+    /// Moves as many connections away as the rate allows by now.
+    fn drip(&mut self) {
+        let rate = self.mailbox().drain_rate.load(Ordering::Relaxed);
+        if rate == 0 {
+            return;
+        }
+        let now_ms = self.now.ms;
+        let drip = self.drip.get_or_insert(Drip { rate_per_second: rate, last_ms: now_ms, credit: 0 });
+        drip.rate_per_second = rate;
+        drip.credit += (now_ms - drip.last_ms).saturating_mul(u64::from(rate));
+        drip.last_ms = now_ms;
+        let moves = usize::try_from(drip.credit / 1_000).unwrap_or(usize::MAX);
+        drip.credit %= 1_000;
+        let slots: Vec<u32> = self
+            .connections
+            .iter()
+            .filter(|(_, connection)| connection.is_alive())
+            .take(moves)
+            .map(|(slot, _)| u32::try_from(slot).unwrap_or(u32::MAX))
+            .collect();
+        for slot in slots {
+            self.guard(Some(slot), |shard| {
+                match shard.connection(slot).map(|connection| connection.protocol) {
+                    // Nothing was asked yet: nothing to tell.
+                    Some(Protocol::Http) => shard.doom(slot, CloseReason::Drain),
+                    _ => shard.begin_close(slot, CloseReason::Drain),
+                }
+            });
+        }
+    }
+}
+
+fn timeout_ticks(timeout: std::time::Duration) -> u32 {
+    u32::try_from(timeout.as_millis().div_ceil(1_000)).unwrap_or(u32::MAX).max(1)
+}

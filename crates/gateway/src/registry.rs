@@ -1,0 +1,367 @@
+//! Who is connected to this node: device → session, user → sessions, and how many hear a topic.
+//!
+//! Attaching puts a session in its device's place and returns the one it displaced; of two the one
+//! with the higher generation stays, whichever comes second. Detaching is *remove if the generation
+//! is still mine*, one step under one lock. The race this decides: a device reconnects, its new
+//! connection attaches on one shard, and only then does another shard find the old socket broken.
+//! Removed by device alone, the old one would take the new one's entry away and the device would be
+//! offline while connected. `tests::an_old_end_never_erases_a_new_session` proves it.
+//!
+//! Keys are SipHash-128 of (app, id) under a key drawn at the start: tenants cannot meet, ids are
+//! not stored twice, and nobody can choose ids that collide.
+//!
+//! Locks: one of the parts at a time, nothing else is locked or awaited under it.
+
+use std::collections::HashSet;
+use std::hash::{BuildHasher, Hash, RandomState};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+
+use hashbrown::HashMap;
+use noroshi_types::{AppId, DeviceId, DeviceNum, Presence, Topic, UserId};
+use parking_lot::Mutex;
+use siphasher::sip128::{Hasher128, SipHasher13};
+use smallvec::SmallVec;
+
+/// Lock parts of each map: more than there are threads that ask at once.
+const PARTS: usize = 64;
+
+/// A hashed (app, id).
+pub(crate) type Key = u128;
+
+/// Keys are hashes already.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct KeyHasher(u64);
+
+impl std::hash::Hasher for KeyHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        let mut low = [0; 8];
+        let len = bytes.len().min(8);
+        low[..len].copy_from_slice(&bytes[..len]);
+        self.0 = u64::from_ne_bytes(low);
+    }
+}
+
+pub(crate) type KeyMap<V> = HashMap<Key, V, std::hash::BuildHasherDefault<KeyHasher>>;
+
+/// Where a session's connection is. The generation tells it from a later one in the same slot.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Address {
+    pub(crate) shard: u16,
+    pub(crate) slot: u32,
+    pub(crate) generation: u64,
+}
+
+/// What the node knows of a session; its connection and the maps share it.
+#[derive(Debug)]
+pub(crate) struct Session {
+    pub(crate) device: DeviceId,
+    pub(crate) device_key: Key,
+    /// 0 where the device has no user.
+    pub(crate) user_key: Key,
+    pub(crate) app: AppId,
+    pub(crate) num: DeviceNum,
+    pub(crate) address: Address,
+    pub(crate) token_version: Option<u32>,
+    presence: AtomicU8,
+}
+
+impl Session {
+    pub(crate) fn presence(&self) -> Presence {
+        match self.presence.load(Ordering::Relaxed) {
+            0 => Presence::Idle,
+            _ => Presence::Active,
+        }
+    }
+
+    pub(crate) fn set_presence(&self, presence: Presence) {
+        self.presence.store(u8::from(presence == Presence::Active), Ordering::Relaxed);
+    }
+}
+
+/// What becomes of a session that attaches.
+pub(crate) enum Attached {
+    /// It stands; the session it displaced, if any, has to be told.
+    Now(Option<Arc<Session>>),
+    /// A newer one was there first.
+    Displaced,
+}
+
+type Users = KeyMap<SmallVec<[Arc<Session>; 1]>>;
+
+pub(crate) struct Registry {
+    hash_keys: (u64, u64),
+    devices: Vec<Mutex<KeyMap<Arc<Session>>>>,
+    users: Vec<Mutex<Users>>,
+    /// Connections that hear a topic, summed over shards. An entry lives while a shard holds it.
+    topics: Vec<Mutex<KeyMap<Arc<AtomicU64>>>>,
+}
+
+impl Registry {
+    pub(crate) fn new() -> Self {
+        fn parts<T: Default>() -> Vec<Mutex<T>> {
+            (0..PARTS).map(|_| Mutex::default()).collect()
+        }
+        let random = RandomState::new();
+        let hash_keys = (random.hash_one(0u8), random.hash_one(1u8));
+        Self { hash_keys, devices: parts(), users: parts(), topics: parts() }
+    }
+
+    /// `kind` keeps a user, a device and a topic of the same name apart.
+    fn key(&self, kind: u8, app: AppId, id: &str) -> Key {
+        let mut hasher = SipHasher13::new_with_keys(self.hash_keys.0, self.hash_keys.1);
+        (kind, app, id).hash(&mut hasher);
+        // 0 means "no user".
+        hasher.finish128().as_u128().max(1)
+    }
+
+    pub(crate) fn device_key(&self, app: AppId, device: &DeviceId) -> Key {
+        self.key(0, app, device.as_str())
+    }
+
+    pub(crate) fn user_key(&self, app: AppId, user: &UserId) -> Key {
+        self.key(1, app, user.as_str())
+    }
+
+    pub(crate) fn topic_key(&self, app: AppId, topic: &Topic) -> Key {
+        self.key(2, app, topic.as_str())
+    }
+
+    /// For stamps of an app's conditions.
+    pub(crate) fn conditions_key(&self, app: AppId) -> Key {
+        self.key(3, app, "")
+    }
+
+    /// For stamps of changes to a device.
+    pub(crate) fn change_key(device_key: Key) -> Key {
+        !device_key
+    }
+
+    pub(crate) fn attach(&self, session: &Arc<Session>) -> Attached {
+        let displaced = {
+            let mut devices = part(&self.devices, session.device_key).lock();
+            if let Some(present) = devices.get(&session.device_key)
+                && present.address.generation > session.address.generation
+            {
+                return Attached::Displaced;
+            }
+            devices.insert(session.device_key, session.clone())
+        };
+        if let Some(old) = &displaced {
+            self.forget_user(old);
+        }
+        if session.user_key != 0 {
+            part(&self.users, session.user_key)
+                .lock()
+                .entry(session.user_key)
+                .or_default()
+                .push(session.clone());
+        }
+        Attached::Now(displaced)
+    }
+
+    /// Removes a session if it is still the device's.
+    pub(crate) fn detach(&self, session: &Session) {
+        {
+            let mut devices = part(&self.devices, session.device_key).lock();
+            let mine = |present: &Arc<Session>| present.address.generation == session.address.generation;
+            if devices.get(&session.device_key).is_some_and(mine) {
+                devices.remove(&session.device_key);
+            }
+        }
+        self.forget_user(session);
+    }
+
+    /// Removes whatever session a device has.
+    pub(crate) fn detach_device(&self, device_key: Key) -> Option<Arc<Session>> {
+        let session = part(&self.devices, device_key).lock().remove(&device_key)?;
+        self.forget_user(&session);
+        Some(session)
+    }
+
+    fn forget_user(&self, session: &Session) {
+        if session.user_key == 0 {
+            return;
+        }
+        let mut users = part(&self.users, session.user_key).lock();
+        if let Some(sessions) = users.get_mut(&session.user_key) {
+            sessions.retain(|present| present.address.generation != session.address.generation);
+            if sessions.is_empty() {
+                users.remove(&session.user_key);
+            }
+        }
+    }
+
+    pub(crate) fn device(&self, device_key: Key) -> Option<Arc<Session>> {
+        part(&self.devices, device_key).lock().get(&device_key).cloned()
+    }
+
+    /// Calls `each` for every session of a user, under the lock. False if there is none.
+    pub(crate) fn each_of_user(&self, user_key: Key, mut each: impl FnMut(&Session)) -> bool {
+        let users = part(&self.users, user_key).lock();
+        let sessions = users.get(&user_key);
+        sessions.into_iter().flatten().for_each(|session| each(session));
+        sessions.is_some()
+    }
+
+    /// The counter of a topic's connections, for a shard that begins to have some.
+    pub(crate) fn topic_counter(&self, topic_key: Key) -> Arc<AtomicU64> {
+        part(&self.topics, topic_key).lock().entry(topic_key).or_default().clone()
+    }
+
+    /// A shard has none any more.
+    pub(crate) fn release_topic_counter(&self, topic_key: Key, counter: Arc<AtomicU64>) {
+        let mut topics = part(&self.topics, topic_key).lock();
+        drop(counter);
+        if topics.get(&topic_key).is_some_and(|counter| Arc::strong_count(counter) == 1) {
+            topics.remove(&topic_key);
+        }
+    }
+
+    pub(crate) fn topic_sessions(&self, topic_key: Key) -> u64 {
+        part(&self.topics, topic_key).lock().get(&topic_key).map_or(0, |count| count.load(Ordering::Relaxed))
+    }
+
+    /// Devices with a session, for the gauge that shows leaks.
+    pub(crate) fn sessions_count(&self) -> usize {
+        self.devices.iter().map(|part| part.lock().len()).sum()
+    }
+}
+
+fn part<T>(parts: &[Mutex<T>], key: Key) -> &Mutex<T> {
+    // The maps use the low 64 bits.
+    &parts[(key >> 64) as usize % PARTS]
+}
+
+impl Session {
+    pub(crate) fn new(
+        registry: &Registry,
+        app: AppId,
+        device: DeviceId,
+        user: Option<&UserId>,
+        num: DeviceNum,
+        address: Address,
+        token_version: Option<u32>,
+    ) -> Self {
+        Self {
+            device_key: registry.device_key(app, &device),
+            user_key: user.map_or(0, |user| registry.user_key(app, user)),
+            device,
+            app,
+            num,
+            address,
+            token_version,
+            presence: AtomicU8::new(1),
+        }
+    }
+}
+
+/// Topics named twice count once.
+pub(crate) fn distinct(topics: Vec<Topic>) -> Vec<Topic> {
+    let mut seen = HashSet::with_capacity(topics.len());
+    topics.into_iter().filter(|topic| seen.insert(topic.clone())).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn session(registry: &Registry, device: &str, user: Option<&str>, generation: u64) -> Arc<Session> {
+        let user = user.map(|user| UserId::parse(user).expect("user"));
+        let address = Address { shard: 0, slot: 0, generation };
+        let device = DeviceId::parse(device).expect("device");
+        Arc::new(Session::new(
+            registry,
+            AppId(1),
+            device,
+            user.as_ref(),
+            DeviceNum(generation),
+            address,
+            None,
+        ))
+    }
+
+    fn generations(registry: &Registry, user: &str) -> Vec<u64> {
+        let mut generations = Vec::new();
+        let key = registry.user_key(AppId(1), &UserId::parse(user).expect("user"));
+        registry.each_of_user(key, |session| generations.push(session.address.generation));
+        generations
+    }
+
+    #[test]
+    fn an_old_end_never_erases_a_new_session() {
+        let registry = Registry::new();
+        let (old, new) = (session(&registry, "d", Some("u"), 1), session(&registry, "d", Some("u"), 2));
+        assert!(matches!(registry.attach(&old), Attached::Now(None)));
+        assert!(
+            matches!(registry.attach(&new), Attached::Now(Some(displaced)) if Arc::ptr_eq(&displaced, &old))
+        );
+        registry.detach(&old);
+        assert_eq!(registry.device(new.device_key).map(|s| s.address.generation), Some(2));
+        assert_eq!(generations(&registry, "u"), [2]);
+    }
+
+    #[test]
+    fn a_late_older_session_does_not_displace() {
+        let registry = Registry::new();
+        let (old, new) = (session(&registry, "d", Some("u"), 1), session(&registry, "d", Some("u"), 2));
+        assert!(matches!(registry.attach(&new), Attached::Now(None)));
+        assert!(matches!(registry.attach(&old), Attached::Displaced));
+        assert_eq!(generations(&registry, "u"), [2]);
+    }
+
+    #[test]
+    fn two_threads_that_reconnect_one_device_leave_the_newest() {
+        let registry = Registry::new();
+        let generation = AtomicU64::new(0);
+        std::thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    let mut last: Option<Arc<Session>> = None;
+                    for _ in 0..2_000 {
+                        let next = generation.fetch_add(1, Ordering::SeqCst) + 1;
+                        let session = session(&registry, "d", Some("u"), next);
+                        let attached = matches!(registry.attach(&session), Attached::Now(_));
+                        if let Some(last) = last.take() {
+                            registry.detach(&last);
+                        }
+                        last = attached.then_some(session);
+                    }
+                });
+            }
+        });
+        let newest = generation.load(Ordering::SeqCst);
+        assert_eq!(generations(&registry, "u"), [newest]);
+        assert_eq!(registry.sessions_count(), 1);
+    }
+
+    #[test]
+    fn a_user_has_all_devices_and_tenants_do_not_meet() {
+        let registry = Registry::new();
+        for (device, generation) in [("a", 1), ("b", 2)] {
+            registry.attach(&session(&registry, device, Some("u"), generation));
+        }
+        assert_eq!(generations(&registry, "u"), [1, 2]);
+        let user = UserId::parse("u").expect("user");
+        assert!(!registry.each_of_user(registry.user_key(AppId(2), &user), |_| {}));
+        let device = registry.device_key(AppId(1), &DeviceId::parse("a").expect("device"));
+        assert!(registry.detach_device(device).is_some());
+        assert_eq!(generations(&registry, "u"), [2]);
+    }
+
+    #[test]
+    fn a_topic_counter_lives_while_a_shard_holds_it() {
+        let registry = Registry::new();
+        let (one, two) = (registry.topic_counter(7), registry.topic_counter(7));
+        one.fetch_add(2, Ordering::Relaxed);
+        assert_eq!(registry.topic_sessions(7), 2);
+        registry.release_topic_counter(7, one);
+        assert_eq!(registry.topic_sessions(7), 2);
+        registry.release_topic_counter(7, two);
+        assert!(registry.topics.iter().all(|part| part.lock().is_empty()));
+    }
+}

@@ -1,0 +1,339 @@
+//! One event loop: the connections of one core, from their first byte to their last.
+//!
+//! A turn looks at every source of work and does a bounded slice of each, so none can starve another:
+//! socket events, sockets that had more to read, arrivals, answers of the store, mail, frames to be
+//! written, log-ins to be sent, timers, drain. Nothing in a turn waits.
+//!
+//! The files beside this one are parts of the same machine, each for one subject: [`crate::input`]
+//! (bytes to requests), [`crate::websocket`] and [`crate::sse`] (the conversation), [`crate::login`],
+//! [`crate::catch_up`] (from the store's answer to live), [`crate::fanout`] (mail to frames to
+//! sockets), [`crate::close`] (every way out), [`crate::pulse`] (what time brings).
+//!
+//! Invariants: a slot is freed only in [`Shard::bury`], after the handler that decided it; a panic
+//! ends the connection it happened on and the loop goes on.
+
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use mio::{Events, Interest, Poll, Token};
+use noroshi_delivery::Delivery;
+use noroshi_types::{CloseReason, Timestamp};
+use slab::Slab;
+
+use crate::admission::Bucket;
+use crate::catch_up::Reads;
+use crate::connection::{Connection, Phase};
+use crate::fanout::Fanout;
+use crate::gateway::Shared;
+use crate::login::LogIns;
+use crate::mailbox::{Arrival, ArrivalKind, Inlet, Mailbox};
+use crate::outcome::Outcomes;
+use crate::pulse::Drip;
+use crate::timer::Wheel;
+use crate::tls::TlsSession;
+use crate::topic_index::TopicIndex;
+use crate::transport::Transport;
+
+pub(crate) const WAKER: Token = Token(usize::MAX);
+
+/// Socket events of one turn.
+const EVENTS: usize = 1_024;
+/// Sockets taken in one turn.
+const ARRIVALS_PER_TURN: usize = 256;
+/// Handshake steps of one turn: some hundreds of microseconds each, so a storm of them leaves room
+/// for deliveries between.
+const HANDSHAKES_PER_TURN: u32 = 8;
+
+/// The time, asked once a turn.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Now {
+    /// Since the shard's start.
+    pub(crate) ms: u64,
+    /// Seconds since the shard's start, from 1: 0 is no tick.
+    pub(crate) tick: u32,
+    pub(crate) wall: Timestamp,
+}
+
+impl Now {
+    pub(crate) fn ms32(&self) -> u32 {
+        // Wrapped on purpose: only differences are used.
+        (self.ms & u64::from(u32::MAX)) as u32
+    }
+
+    /// The first tick at which `after` has passed.
+    pub(crate) fn tick_after(&self, after: Duration) -> u32 {
+        let ms = self.ms.saturating_add(u64::try_from(after.as_millis()).unwrap_or(u64::MAX));
+        u32::try_from(ms.div_ceil(1_000).saturating_add(1)).unwrap_or(u32::MAX)
+    }
+}
+
+/// Counted for a turn and added to the metrics at its end.
+#[derive(Debug, Default)]
+pub(crate) struct Tally {
+    pub(crate) frames_in: u64,
+    pub(crate) messages_out: u64,
+    pub(crate) bytes_out: u64,
+    pub(crate) slow_drops: u64,
+}
+
+pub(crate) struct Shard {
+    pub(crate) index: u16,
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) delivery: Arc<Delivery>,
+    poll: Poll,
+    pub(crate) inlet: Inlet,
+    pub(crate) connections: Slab<Connection>,
+    pub(crate) topics: TopicIndex,
+    pub(crate) wheel: Wheel,
+    pub(crate) fanout: Fanout,
+    pub(crate) log_ins: LogIns,
+    pub(crate) reads: Reads,
+    pub(crate) outcomes: Outcomes,
+    pub(crate) tally: Tally,
+    pub(crate) drip: Option<Drip>,
+    /// Sockets that had more to read than their share of a turn.
+    pub(crate) again: Vec<u32>,
+    /// Connections to be removed when the handler is done.
+    pub(crate) doomed: Vec<u32>,
+    pub(crate) scratch: Vec<u8>,
+    pub(crate) handshakes_left: u32,
+    pub(crate) now: Now,
+    started: Instant,
+    random: u64,
+}
+
+impl Shard {
+    pub(crate) fn new(
+        index: u16,
+        shared: Arc<Shared>,
+        delivery: Arc<Delivery>,
+        poll: Poll,
+        inlet: Inlet,
+        seed: u64,
+    ) -> Self {
+        let wall = delivery.clock().now();
+        Self {
+            index,
+            shared,
+            delivery,
+            poll,
+            inlet,
+            connections: Slab::new(),
+            topics: TopicIndex::default(),
+            wheel: Wheel::new(),
+            fanout: Fanout::new(),
+            log_ins: LogIns::default(),
+            reads: Reads::default(),
+            outcomes: Outcomes::default(),
+            tally: Tally::default(),
+            drip: None,
+            again: Vec::new(),
+            doomed: Vec::new(),
+            scratch: Vec::new(),
+            handshakes_left: 0,
+            now: Now { ms: 0, tick: 1, wall },
+            started: Instant::now(),
+            random: seed,
+        }
+    }
+
+    pub(crate) fn mailbox(&self) -> &Mailbox {
+        &self.shared.mailboxes[usize::from(self.index)]
+    }
+
+    /// Runs until the gateway stops.
+    pub(crate) fn run(mut self) {
+        let mut events = Events::with_capacity(EVENTS);
+        while !self.mailbox().stopping.load(Ordering::SeqCst) {
+            if let Err(error) = self.poll.poll(&mut events, self.patience())
+                && error.kind() != io::ErrorKind::Interrupted
+            {
+                tracing::error!(shard = self.index, %error, "waiting for events failed");
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            self.turn(&events);
+        }
+        self.end_all();
+    }
+
+    fn turn(&mut self, events: &Events) {
+        self.mailbox().clear_wake();
+        self.refresh_now();
+        self.handshakes_left = HANDSHAKES_PER_TURN;
+        for slot in std::mem::take(&mut self.again) {
+            self.guard(Some(slot), |shard| shard.read(slot, false));
+        }
+        for event in events.iter().filter(|event| event.token() != WAKER) {
+            let slot = slot_of(event.token());
+            self.guard(Some(slot), |shard| {
+                if event.is_writable() {
+                    shard.write_tail(slot);
+                }
+                if event.is_readable() || event.is_read_closed() || event.is_error() {
+                    shard.read(slot, event.is_read_closed() || event.is_error());
+                }
+            });
+        }
+        self.take_arrivals();
+        for (address, reason) in self.mailbox().take_closes() {
+            self.guard(Some(address.slot), |shard| {
+                if shard.at(address.slot, address.generation).is_some() {
+                    shard.begin_close(address.slot, reason);
+                }
+            });
+        }
+        while let Ok(reply) = self.inlet.replies.try_recv() {
+            self.guard(None, |shard| shard.handle_reply(reply));
+        }
+        self.fan_out();
+        self.guard(None, Shard::send_log_ins);
+        self.guard(None, Shard::send_reads);
+        self.pulse();
+        self.settle();
+    }
+
+    /// Ends a turn: tells what happened.
+    fn settle(&mut self) {
+        self.outcomes.tell(&self.delivery, self.now.wall);
+        let tally = std::mem::take(&mut self.tally);
+        let metrics = &self.shared.metrics;
+        for (counter, count) in [
+            (&metrics.frames_in, tally.frames_in),
+            (&metrics.messages_out, tally.messages_out),
+            (&metrics.bytes_out, tally.bytes_out),
+            (&metrics.slow_drops, tally.slow_drops),
+        ] {
+            if count > 0 {
+                counter.inc_by(count);
+            }
+        }
+    }
+
+    /// How long there is nothing to do by itself.
+    fn patience(&self) -> Option<Duration> {
+        let at_once = !self.again.is_empty()
+            || self.fanout.has_work()
+            || (self.fanout.has_room() && !self.inlet.mail.is_empty())
+            || !self.inlet.arrivals.is_empty();
+        if at_once {
+            return Some(Duration::ZERO);
+        }
+        let since = self.started.elapsed().as_millis();
+        let to_tick = 1_000 - u64::try_from(since % 1_000).unwrap_or_default();
+        let mut ms = if self.connections.is_empty() { u64::MAX } else { to_tick };
+        if let Some(linger_ms) = self.log_ins.patience_ms() {
+            ms = ms.min(linger_ms);
+        }
+        if self.drip.is_some() {
+            ms = ms.min(Drip::STEP_MS);
+        }
+        (ms != u64::MAX).then(|| Duration::from_millis(ms))
+    }
+
+    fn refresh_now(&mut self) {
+        let ms = u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX);
+        let tick = u32::try_from(ms / 1_000 + 1).unwrap_or(u32::MAX);
+        self.now = Now { ms, tick, wall: self.delivery.clock().now() };
+    }
+
+    /// Runs a handler; a panic in it ends the connection it was about.
+    pub(crate) fn guard(&mut self, slot: Option<u32>, handler: impl FnOnce(&mut Self)) {
+        // The state a panic may leave half done is the connection's own, which is removed, and the
+        // ring of frames, which `Fanout` can rebuild.
+        if catch_unwind(AssertUnwindSafe(|| handler(self))).is_err() {
+            self.shared.metrics.panics.inc();
+            tracing::error!(shard = self.index, slot, "a handler panicked; its connection is closed");
+            if let Some(slot) = slot {
+                self.doom(slot, CloseReason::Internal);
+            }
+        }
+        self.bury();
+    }
+
+    fn take_arrivals(&mut self) {
+        for _ in 0..ARRIVALS_PER_TURN {
+            let Ok(arrival) = self.inlet.arrivals.try_recv() else { return };
+            self.guard(None, |shard| shard.handle_arrival(arrival));
+        }
+    }
+
+    fn handle_arrival(&mut self, arrival: Arrival) {
+        let mut head = None;
+        let (mut refused, mut tls) = (false, None);
+        match arrival.kind {
+            ArrivalKind::Plain => {}
+            ArrivalKind::Tls(config) => match TlsSession::new(config) {
+                Ok(session) => tls = Some(session),
+                Err(error) => {
+                    tracing::error!(%error, "a TLS session could not be made");
+                    self.mailbox().connections.fetch_sub(1, Ordering::Relaxed);
+                    return;
+                }
+            },
+            ArrivalKind::Tunnel(bytes) => head = Some(bytes),
+            ArrivalKind::Refused => refused = true,
+        }
+        let mut stream = mio::net::TcpStream::from_std(arrival.stream);
+        let entry = self.connections.vacant_entry();
+        let token = Token(entry.key());
+        // Edge-triggered and registered once: no call to epoll for the rest of the connection's life.
+        if let Err(error) =
+            self.poll.registry().register(&mut stream, token, Interest::READABLE | Interest::WRITABLE)
+        {
+            tracing::warn!(%error, "a socket could not be registered");
+            self.mailbox().connections.fetch_sub(1, Ordering::Relaxed);
+            return;
+        }
+        let config = &self.shared.config;
+        let generation = self.shared.next_generation();
+        let frames = Bucket::full(self.shared.frame_rate(), self.now.ms32());
+        let mut connection = Connection::new(Transport::new(stream, tls), generation, frames);
+        connection.heard_tick = self.now.tick;
+        connection.tunnel = head.is_some();
+        connection.deadline_tick = self.now.tick_after(config.head_timeout);
+        if refused {
+            connection.phase = Phase::Closing;
+            connection.ended = true;
+            connection.close_reason = Some(CloseReason::Overloaded);
+            connection.deadline_tick = self.now.tick_after(config.close_linger);
+        }
+        self.shared.metrics.connections(connection.protocol).inc();
+        let slot = slot_of(token);
+        entry.insert(connection);
+        self.arm(slot);
+        if let Some(mut bytes) = head {
+            self.handle_bytes(slot, &mut bytes);
+        }
+    }
+
+    /// The connection in a slot, if it is still the one that is meant.
+    pub(crate) fn at(&mut self, slot: u32, generation: u64) -> Option<&mut Connection> {
+        self.connections.get_mut(slot as usize).filter(|connection| connection.generation == generation)
+    }
+
+    pub(crate) fn connection(&mut self, slot: u32) -> Option<&mut Connection> {
+        self.connections.get_mut(slot as usize)
+    }
+
+    pub(crate) fn deregister(&self, stream: &mut mio::net::TcpStream) {
+        // Fails only if it was not registered.
+        let _ = self.poll.registry().deregister(stream);
+    }
+
+    /// A number below `below`, for spreading things out: not for secrets (splitmix64).
+    pub(crate) fn jitter(&mut self, below: u64) -> u64 {
+        self.random = self.random.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut z = self.random;
+        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        (z ^ (z >> 31)) % below.max(1)
+    }
+}
+
+fn slot_of(token: Token) -> u32 {
+    // Slots are indices of a slab whose entries are sockets: far fewer than 2^32.
+    u32::try_from(token.0).unwrap_or(u32::MAX)
+}

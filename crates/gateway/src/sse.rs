@@ -1,0 +1,88 @@
+//! Server-sent events: the same session as on a WebSocket, heard only. Acks, presence and
+//! subscriptions go through the consumer API.
+
+use std::time::Duration;
+
+use noroshi_protocol::{http, native, sse, ws};
+use noroshi_types::CloseReason;
+
+use crate::connection::Protocol;
+use crate::route::{Credentials, Stream};
+use crate::shard::Shard;
+
+/// When a client shall come back by itself; each is told another delay.
+const RETRY: Duration = Duration::from_secs(2);
+
+impl Shard {
+    pub(crate) fn open_stream(&mut self, slot: u32, stream: Stream, credentials: Credentials) {
+        self.set_protocol(slot, Protocol::Sse);
+        let app = credentials.app;
+        let Some(token) = credentials.token else {
+            return self.refuse_stream(slot, 401, "unauthorized", "a token is needed");
+        };
+        match self.shared.auth.device(&token, app.as_deref(), self.now.wall) {
+            Ok(identity) => self.start_log_in(slot, identity, stream.topics, stream.resume),
+            Err(noroshi_auth::Refused::Expired) => {
+                self.refuse_stream(slot, 401, "expired", CloseReason::Expired.explain());
+            }
+            Err(error) => self.refuse_stream(slot, 401, "unauthorized", &error.to_string()),
+        }
+    }
+
+    /// An HTTP answer instead of a stream.
+    pub(crate) fn refuse_stream(&mut self, slot: u32, status: u16, code: &str, detail: &str) {
+        let mut answer = Vec::new();
+        let challenge = ("WWW-Authenticate", "Bearer"); // RFC 9110 §11.6.1
+        let any_origin = ("Access-Control-Allow-Origin", "*");
+        let headers = if status == 401 { vec![challenge, any_origin] } else { vec![any_origin] };
+        http::push_problem(&mut answer, status, code, detail, &headers);
+        let reason = match code {
+            "expired" => CloseReason::Expired,
+            "revoked" => CloseReason::Revoked,
+            "unauthorized" => CloseReason::Unauthorized,
+            _ => CloseReason::BadMessage,
+        };
+        self.set_protocol(slot, Protocol::Http);
+        self.answer(slot, answer, reason);
+    }
+
+    /// The log-in succeeded: the stream begins.
+    pub(crate) fn begin_stream(&mut self, slot: u32) {
+        let retry_ms = u64::try_from(RETRY.as_millis()).unwrap_or_default() + self.jitter(1_000);
+        let mut head = Vec::with_capacity(256);
+        sse::push_response_head(&mut head, retry_ms);
+        self.send(slot, head.into());
+        if let Some(connection) = self.connection(slot) {
+            // A peer that vanished is found by the transport: nothing is ever heard from it.
+            let stream = connection.transport.stream();
+            // Not on a tunnel's end, where the other side is this process.
+            let _ = socket2::SockRef::from(&*stream).set_tcp_user_timeout(Some(Duration::from_secs(60)));
+        }
+    }
+
+    /// A JSON object in the connection's own way: a text frame, or an event named by its type.
+    pub(crate) fn send_json(&mut self, slot: u32, event: &str, json: &[u8]) {
+        let Some(connection) = self.connections.get(slot as usize) else { return };
+        match connection.protocol {
+            Protocol::WebSocket => self.send(slot, ws::text_frame(json)),
+            Protocol::Sse => {
+                let mut bytes = Vec::with_capacity(json.len() + 32);
+                sse::named(event, json, &mut bytes);
+                self.send(slot, bytes.into());
+            }
+            Protocol::Http | Protocol::Echo => {}
+        }
+    }
+
+    /// A message that is not at its place in the order (a retained one): on a stream it has no `id:`,
+    /// since a client that resumed from it would miss what lies between.
+    pub(crate) fn encode_retained(protocol: Protocol, message: &noroshi_types::Message, out: &mut Vec<u8>) {
+        let json = native::message_json(message);
+        match protocol {
+            Protocol::Sse => sse::named("msg", &json, out),
+            Protocol::WebSocket | Protocol::Http | Protocol::Echo => {
+                ws::push_frame(out, ws::Opcode::Text, &json)
+            }
+        }
+    }
+}

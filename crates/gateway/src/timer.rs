@@ -1,0 +1,68 @@
+//! One coarse timer wheel for all connections of a shard: four bytes a connection, no allocation of
+//! its own for any.
+//!
+//! A connection has at most one entry that counts, at the tick it remembers (`Connection::timer`).
+//! To move a deadline back nothing is done: the entry fires, the connection looks at its deadlines
+//! and arms itself again. To move it forward a second entry is put; the first one finds that it no
+//! longer counts. An entry that fires for a connection that took over the slot finds nothing due.
+
+/// Seconds a turn of the wheel takes; a later deadline goes round more than once.
+const TICKS: u32 = 512;
+
+/// Slots of connections, by the tick at which they want to be looked at.
+pub(crate) struct Wheel {
+    buckets: Vec<Vec<u32>>,
+    /// Everything before this tick has fired.
+    next_tick: u32,
+}
+
+impl Wheel {
+    pub(crate) fn new() -> Self {
+        Self { buckets: vec![Vec::new(); TICKS as usize], next_tick: 0 }
+    }
+
+    /// Arms for `tick` or the last tick of this turn if that is earlier; returns which.
+    pub(crate) fn arm(&mut self, slot: u32, tick: u32) -> u32 {
+        let tick = tick.clamp(self.next_tick, self.next_tick + TICKS - 1);
+        self.buckets[(tick % TICKS) as usize].push(slot);
+        tick
+    }
+
+    /// The slots of the next tick that is due, if one is.
+    pub(crate) fn take_due(&mut self, now_tick: u32) -> Option<(u32, Vec<u32>)> {
+        if self.next_tick > now_tick {
+            return None;
+        }
+        let tick = self.next_tick;
+        self.next_tick += 1;
+        Some((tick, std::mem::take(&mut self.buckets[(tick % TICKS) as usize])))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fire(wheel: &mut Wheel, until: u32) -> Vec<(u32, u32)> {
+        std::iter::from_fn(|| wheel.take_due(until))
+            .flat_map(|(tick, slots)| slots.into_iter().map(move |slot| (tick, slot)))
+            .collect()
+    }
+
+    #[test]
+    fn entries_fire_at_their_tick_in_order() {
+        let mut wheel = Wheel::new();
+        assert_eq!(wheel.arm(1, 3), 3);
+        assert_eq!(wheel.arm(2, 1), 1);
+        assert_eq!(fire(&mut wheel, 2), [(1, 2)]);
+        assert_eq!(wheel.arm(3, 0), 3, "the past is the next tick");
+        assert_eq!(fire(&mut wheel, 9), [(3, 1), (3, 3)]);
+    }
+
+    #[test]
+    fn a_far_deadline_is_looked_at_once_a_turn() {
+        let mut wheel = Wheel::new();
+        assert_eq!(wheel.arm(7, 10_000), TICKS - 1);
+        assert_eq!(fire(&mut wheel, 10_000), [(TICKS - 1, 7)]);
+    }
+}

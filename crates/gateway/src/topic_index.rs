@@ -1,0 +1,138 @@
+//! Which connections of one shard hear which topic: a topic message comes to each shard once and is
+//! filtered here.
+//!
+//! Invariant: an entry exists while a connection is in it; the node-wide counter of a topic is the
+//! sum of its entries' sizes.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use hashbrown::HashSet;
+use noroshi_types::{Position, Topic};
+use slab::Slab;
+
+use crate::registry::{Key, KeyMap, Registry};
+
+#[derive(Default)]
+pub(crate) struct TopicIndex {
+    by_key: KeyMap<u32>,
+    entries: Slab<Entry>,
+}
+
+pub(crate) struct Entry {
+    key: Key,
+    pub(crate) topic: Topic,
+    pub(crate) subscribers: HashSet<u32>,
+    /// Connections that got messages up to here from the log: the same ones may still come by.
+    skips: Vec<(u32, Position)>,
+    counter: Arc<AtomicU64>,
+}
+
+impl TopicIndex {
+    pub(crate) fn find(&self, key: Key) -> Option<u32> {
+        self.by_key.get(&key).copied()
+    }
+
+    pub(crate) fn entry(&self, index: u32) -> Option<&Entry> {
+        self.entries.get(index as usize)
+    }
+
+    /// Adds a connection; the entry's index, and whether it was not there.
+    pub(crate) fn subscribe(
+        &mut self,
+        registry: &Registry,
+        key: Key,
+        topic: &Topic,
+        slot: u32,
+    ) -> (u32, bool) {
+        let index = *self.by_key.entry(key).or_insert_with(|| {
+            let entry = Entry {
+                key,
+                topic: topic.clone(),
+                subscribers: HashSet::new(),
+                skips: Vec::new(),
+                counter: registry.topic_counter(key),
+            };
+            u32::try_from(self.entries.insert(entry)).expect("fewer topics than 2^32 fit into memory")
+        });
+        let entry = &mut self.entries[index as usize];
+        let new = entry.subscribers.insert(slot);
+        entry.counter.fetch_add(u64::from(new), Ordering::Relaxed);
+        (index, new)
+    }
+
+    /// Removes a connection, and the entry with the last one.
+    pub(crate) fn unsubscribe(&mut self, registry: &Registry, index: u32, slot: u32) {
+        let Some(entry) = self.entries.get_mut(index as usize) else { return };
+        entry.skips.retain(|(skipping, _)| *skipping != slot);
+        if entry.subscribers.remove(&slot) {
+            entry.counter.fetch_sub(1, Ordering::Relaxed);
+        }
+        if entry.subscribers.is_empty() {
+            let entry = self.entries.remove(index as usize);
+            self.by_key.remove(&entry.key);
+            registry.release_topic_counter(entry.key, entry.counter);
+        } else if entry.subscribers.len() * 8 < entry.subscribers.capacity() {
+            entry.subscribers.shrink_to(entry.subscribers.len() * 2);
+        }
+    }
+
+    /// A connection got everything up to `position` from the log.
+    pub(crate) fn skip(&mut self, index: u32, slot: u32, position: Position) {
+        if let Some(entry) = self.entries.get_mut(index as usize) {
+            entry.skips.retain(|(skipping, _)| *skipping != slot);
+            entry.skips.push((slot, position));
+        }
+    }
+
+    /// The slots that shall not get the message at `position`, since they got it from the log. Skips
+    /// that it has passed are forgotten: offsets come in order.
+    pub(crate) fn take_skips(&mut self, index: u32, position: Position) -> Vec<u32> {
+        let Some(entry) = self.entries.get_mut(index as usize) else { return Vec::new() };
+        if entry.skips.is_empty() {
+            return Vec::new();
+        }
+        entry.skips.retain(|(_, until)| until.epoch == position.epoch && until.offset >= position.offset);
+        entry.skips.iter().map(|(slot, _)| *slot).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use noroshi_types::Epoch;
+
+    fn at(offset: u64) -> Position {
+        Position { epoch: Epoch(1), offset }
+    }
+
+    #[test]
+    fn the_last_subscriber_takes_the_entry_along() {
+        let registry = Registry::new();
+        let mut index = TopicIndex::default();
+        let topic = Topic::parse("news").expect("topic");
+        let (entry, new) = index.subscribe(&registry, 5, &topic, 1);
+        assert!(new);
+        assert!(!index.subscribe(&registry, 5, &topic, 1).1);
+        index.subscribe(&registry, 5, &topic, 2);
+        assert_eq!(registry.topic_sessions(5), 2);
+        index.unsubscribe(&registry, entry, 1);
+        index.unsubscribe(&registry, entry, 1);
+        assert_eq!(registry.topic_sessions(5), 1);
+        index.unsubscribe(&registry, entry, 2);
+        assert_eq!(index.find(5), None);
+        assert_eq!(registry.topic_sessions(5), 0);
+    }
+
+    #[test]
+    fn a_skip_ends_behind_its_position() {
+        let registry = Registry::new();
+        let mut index = TopicIndex::default();
+        let (entry, _) = index.subscribe(&registry, 5, &Topic::everyone(), 1);
+        index.skip(entry, 1, at(3));
+        assert_eq!(index.take_skips(entry, at(2)), [1]);
+        assert_eq!(index.take_skips(entry, at(3)), [1]);
+        assert!(index.take_skips(entry, at(4)).is_empty());
+        assert!(index.take_skips(entry, at(3)).is_empty(), "forgotten once passed");
+    }
+}

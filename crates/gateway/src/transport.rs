@@ -1,0 +1,107 @@
+//! The bytes of one connection: a socket, plain or under TLS.
+//!
+//! A tunnel's end is a Unix stream inside the TCP type: both are stream sockets, and `read`, `write`,
+//! `shutdown` and epoll do not ask for the family. What is TCP's own (`TCP_NODELAY`) is set only on
+//! sockets that were accepted.
+
+use std::io::{self, IoSlice, Read, Write};
+use std::net::{Shutdown, SocketAddr};
+
+use mio::net::TcpStream;
+
+use crate::tls::TlsSession;
+
+pub(crate) enum Transport {
+    Plain(TcpStream),
+    Tls(Box<Tls>),
+}
+
+pub(crate) struct Tls {
+    stream: TcpStream,
+    session: Box<TlsSession>,
+}
+
+const _: () = assert!(size_of::<Transport>() <= 16);
+
+impl Transport {
+    pub(crate) fn new(stream: TcpStream, tls: Option<TlsSession>) -> Self {
+        match tls {
+            None => Transport::Plain(stream),
+            Some(session) => Transport::Tls(Box::new(Tls { stream, session: Box::new(session) })),
+        }
+    }
+
+    pub(crate) fn stream(&mut self) -> &mut TcpStream {
+        match self {
+            Transport::Plain(stream) => stream,
+            Transport::Tls(tls) => &mut tls.stream,
+        }
+    }
+
+    pub(crate) fn is_tls(&self) -> bool {
+        matches!(self, Transport::Tls(_))
+    }
+
+    pub(crate) fn is_handshaking(&self) -> bool {
+        matches!(self, Transport::Tls(tls) if tls.session.is_handshaking())
+    }
+
+    pub(crate) fn peer(&mut self) -> io::Result<SocketAddr> {
+        self.stream().peer_addr()
+    }
+
+    pub(crate) fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Transport::Plain(stream) => stream.read(into),
+            Transport::Tls(tls) => tls.session.read(&mut tls.stream, into),
+        }
+    }
+
+    /// Writes all slices, or as far as the socket takes them: then it will tell when it takes more.
+    pub(crate) fn write(&mut self, slices: &mut [IoSlice<'_>]) -> io::Result<usize> {
+        let mut rest = slices;
+        let mut written = 0;
+        while rest.iter().any(|slice| !slice.is_empty()) {
+            let step = match (&mut *self, &*rest) {
+                (Transport::Plain(stream), [one]) => stream.write(one),
+                (Transport::Plain(stream), many) => stream.write_vectored(many),
+                (Transport::Tls(tls), slices) => tls.session.write_vectored(&mut tls.stream, slices),
+            };
+            match step {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(count) => {
+                    written += count;
+                    IoSlice::advance_slices(&mut rest, count);
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(written)
+    }
+
+    /// Sends ciphertext that waits. True when none does.
+    pub(crate) fn flush(&mut self) -> io::Result<bool> {
+        match self {
+            Transport::Plain(_) => Ok(true),
+            Transport::Tls(tls) => tls.session.flush(&mut tls.stream),
+        }
+    }
+
+    /// Nothing more will be written.
+    pub(crate) fn end(&mut self) {
+        if let Transport::Tls(tls) = self {
+            tls.session.close(&mut tls.stream);
+        }
+        // A peer that is gone already has ended it by itself.
+        let _ = self.stream().shutdown(Shutdown::Write);
+    }
+
+    pub(crate) fn into_parts(self) -> (TcpStream, Option<Box<TlsSession>>) {
+        match self {
+            Transport::Plain(stream) => (stream, None),
+            Transport::Tls(tls) => (tls.stream, Some(tls.session)),
+        }
+    }
+}

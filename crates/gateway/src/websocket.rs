@@ -1,0 +1,189 @@
+//! The native conversation on a WebSocket: what each frame of a device does.
+//!
+//! A frame that cannot be understood is answered with an error frame and the connection goes on: the
+//! allowance of frames a second bounds how often. A frame that has no place in the conversation ends
+//! it.
+
+use noroshi_auth::Refused;
+use noroshi_protocol::native::{self, ClientFrame};
+use noroshi_protocol::ws::{self, Input, Opcode, Upgrade};
+use noroshi_types::{CloseReason, Position, Topic, limits};
+
+use crate::connection::{Phase, Protocol, Subscription};
+use crate::route::Credentials;
+use crate::shard::Shard;
+
+/// Frames of a client that does not wait for the log-in's answer.
+const EARLY_FRAMES_MAX: usize = 64;
+
+impl Shard {
+    pub(crate) fn open_websocket(&mut self, slot: u32, upgrade: &Upgrade, credentials: Credentials) {
+        let mut answer = Vec::with_capacity(192);
+        ws::push_upgrade_response(&mut answer, upgrade);
+        self.set_protocol(slot, Protocol::WebSocket);
+        let deadline = self.now.tick_after(self.shared.config.auth_timeout);
+        let Some(connection) = self.connection(slot) else { return };
+        connection.phase = Phase::AwaitToken;
+        connection.deadline_tick = deadline;
+        connection.opening().app = credentials.app.map(String::into_boxed_str);
+        self.send(slot, answer.into());
+        // A browser cannot read an HTTP status of a failed upgrade: a wrong token is told in frames.
+        if let Some(token) = credentials.token {
+            self.authenticate(slot, &token);
+        }
+    }
+
+    pub(crate) fn open_echo(&mut self, slot: u32, upgrade: &Upgrade) {
+        let mut answer = Vec::new();
+        ws::push_upgrade_response(&mut answer, upgrade);
+        self.set_protocol(slot, Protocol::Echo);
+        let Some(connection) = self.connection(slot) else { return };
+        connection.phase = Phase::Open;
+        connection.deadline_tick = u32::MAX;
+        connection.opening = None;
+        self.send(slot, answer.into());
+    }
+
+    /// A whole message or control frame.
+    pub(crate) fn handle_input(&mut self, slot: u32, input: Input<'_>) {
+        let Some(connection) = self.connections.get(slot as usize) else { return };
+        let is_echo = connection.protocol == Protocol::Echo;
+        if let Input::Close { code, .. } = input {
+            return self.handle_close_frame(slot, code);
+        }
+        if !connection.is_alive() || !self.take_frame(slot) {
+            return;
+        }
+        match input {
+            Input::Ping(payload) => self.send_frame(slot, Opcode::Pong, payload),
+            Input::Text(text) if is_echo => self.send_frame(slot, Opcode::Text, text.as_bytes()),
+            Input::Binary(bytes) if is_echo => self.send_frame(slot, Opcode::Binary, bytes),
+            Input::Text(text) => match native::parse_client_frame(text) {
+                Ok(frame) => self.handle_frame(slot, frame),
+                Err(error) => self.tell_error(slot, error.code(), &error.to_string()),
+            },
+            Input::Binary(_) => {
+                self.tell_error(slot, "bad_message", "messages are JSON in text frames");
+                self.begin_close(slot, CloseReason::BadMessage);
+            }
+            Input::Pong(_) | Input::Close { .. } => {}
+        }
+    }
+
+    fn handle_close_frame(&mut self, slot: u32, code: Option<u16>) {
+        let Some(connection) = self.connection(slot) else { return };
+        if connection.phase == Phase::Closing {
+            // The answer to ours.
+            return self.doom(slot, CloseReason::PeerClosed);
+        }
+        // RFC 6455 §5.5.1: answered with the code received.
+        let mut answer = Vec::new();
+        match code {
+            Some(code) => ws::push_close(&mut answer, code, ""),
+            None => ws::push_frame(&mut answer, Opcode::Close, &[]),
+        }
+        self.send(slot, answer.into());
+        self.begin_close(slot, CloseReason::PeerClosed);
+    }
+
+    fn handle_frame(&mut self, slot: u32, frame: ClientFrame) {
+        let Some(connection) = self.connection(slot) else { return };
+        match (connection.phase, frame) {
+            (Phase::AwaitToken, ClientFrame::Connect { token }) => self.authenticate(slot, token.as_str()),
+            (Phase::AwaitToken, _) => {
+                self.tell_error(slot, "not_connected", "the first frame is \"connect\" with a token");
+                self.begin_close(slot, CloseReason::BadMessage);
+            }
+            (Phase::LoggingIn, frame) => {
+                let early = &mut connection.opening().early;
+                early.push(frame);
+                if early.len() > EARLY_FRAMES_MAX {
+                    self.begin_close(slot, CloseReason::RateLimited);
+                }
+            }
+            (_, frame) => self.handle_open_frame(slot, frame),
+        }
+    }
+
+    /// A frame on an open connection.
+    pub(crate) fn handle_open_frame(&mut self, slot: u32, frame: ClientFrame) {
+        let Some(session) = self.connection(slot).and_then(|connection| connection.session.clone()) else {
+            return;
+        };
+        match frame {
+            ClientFrame::Ack { ids } => self.delivery.ack(session.num, ids),
+            ClientFrame::Presence(presence) => session.set_presence(presence),
+            ClientFrame::Ping => {
+                let mut pong = Vec::new();
+                native::pong(&mut pong);
+                self.send_frame(slot, Opcode::Text, &pong);
+            }
+            ClientFrame::Sub { topics, since } => self.handle_sub(slot, topics, since),
+            ClientFrame::Unsub { topics } => {
+                for topic in topics {
+                    let key = self.shared.registry.topic_key(session.app, &topic);
+                    self.unsubscribe(slot, key);
+                }
+            }
+            ClientFrame::Token { token } => self.renew_token(slot, token.as_str()),
+            ClientFrame::Connect { .. } => {
+                self.tell_error(
+                    slot,
+                    "already_connected",
+                    "this connection has its session; renew with \"token\"",
+                );
+            }
+        }
+    }
+
+    fn handle_sub(&mut self, slot: u32, topics: Vec<Topic>, mut since: Vec<(Topic, Position)>) {
+        let registry = &self.shared.registry;
+        let Some(connection) = self.connections.get(slot as usize) else { return };
+        let Some(app) = connection.session.as_ref().map(|session| session.app) else { return };
+        let keys: Vec<_> = topics.iter().map(|topic| registry.topic_key(app, topic)).collect();
+        let heard = |key: &u128| {
+            self.topics.find(*key).is_some_and(|index| connection.topics.iter().any(|s| s.index() == index))
+        };
+        let new = keys.iter().filter(|key| !heard(key)).count();
+        // One more than the limit: `$everyone` is not the device's choice.
+        if connection.topics.len() + new > limits::TOPICS_PER_DEVICE_MAX + 1 {
+            let text = format!("a device hears at most {} topics", limits::TOPICS_PER_DEVICE_MAX);
+            return self.tell_error(slot, "too_many_topics", &text);
+        }
+        for (topic, key) in topics.into_iter().zip(keys) {
+            let position = since.iter().position(|(named, _)| *named == topic);
+            let position = position.map(|at| since.swap_remove(at).1);
+            self.subscribe(slot, topic, key, Subscription::own, position);
+        }
+        self.advance(slot);
+    }
+
+    fn renew_token(&mut self, slot: u32, token: &str) {
+        let Some(session) = self.connection(slot).and_then(|connection| connection.session.clone()) else {
+            return;
+        };
+        let auth = &self.shared.auth;
+        let name = auth.app_by_id(session.app).map(|app| app.name.to_string());
+        let identity = match auth.device(token, name.as_deref(), self.now.wall) {
+            Ok(identity) => identity,
+            Err(Refused::Expired) => return self.tell_error(slot, "expired", "the new token has expired"),
+            Err(error) => return self.tell_error(slot, "unauthorized", &error.to_string()),
+        };
+        // A token of an older version was revoked when the session's own was issued.
+        let revoked = identity.token_version.zip(session.token_version).is_some_and(|(new, old)| new < old);
+        if identity.app != session.app || identity.device != session.device || revoked {
+            return self.tell_error(slot, "unauthorized", "the new token is not for this device");
+        }
+        if let Some(connection) = self.connection(slot) {
+            connection.expires_at = identity.expires_at;
+        }
+        self.arm(slot);
+    }
+
+    /// An error frame; the connection goes on.
+    pub(crate) fn tell_error(&mut self, slot: u32, code: &str, message: &str) {
+        let mut json = Vec::new();
+        native::error(&mut json, code, message);
+        self.send_json(slot, "error", &json);
+    }
+}
