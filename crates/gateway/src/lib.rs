@@ -47,5 +47,5 @@ mod websocket;
 
 pub use config::{Config, Listener};
 pub use gateway::{Bound, Error, Gateway, HandoverFn};
-pub use handover::Handover;
+pub use handover::{Handover, Io};
 pub use metrics::Metrics;

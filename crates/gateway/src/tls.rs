@@ -49,6 +49,12 @@ impl Acceptor {
         Ok(())
     }
 
+    /// A session with the certificate in use now, for a connection that did not come by a listener of
+    /// the gateway.
+    pub fn session(&self) -> Result<TlsSession, rustls::Error> {
+        TlsSession::new(self.config())
+    }
+
     pub(crate) fn config(&self) -> Arc<ServerConfig> {
         self.0.load_full()
     }
@@ -83,7 +89,7 @@ fn server_config(certificate: &Path, key: &Path) -> Result<ServerConfig, Error> 
 pub struct TlsSession(ServerConnection);
 
 impl TlsSession {
-    pub fn new(config: Arc<ServerConfig>) -> Result<Self, rustls::Error> {
+    pub(crate) fn new(config: Arc<ServerConfig>) -> Result<Self, rustls::Error> {
         let mut connection = ServerConnection::new(config)?;
         connection.set_buffer_limit(Some(32 << 10)); // two records
         Ok(Self(connection))
