@@ -127,7 +127,7 @@ impl ReportDocument {
 
     pub(crate) fn table(&self) -> String {
         let mut table = Table::new();
-        table.load_style(presets::UTF8_HORIZONTAL_ONLY);
+        table.load_style(presets::ASCII_MARKDOWN);
         let several = self.figures.iter().any(|figure| figure.values.len() > 1);
         let mut header = vec!["figure", if several { "median" } else { "value" }];
         if several {
