@@ -273,3 +273,88 @@ fn roll_back(db: &Connection, sql: &str) {
         tracing::error!(%error, "a write could not be undone");
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use prometheus_client::registry::Registry;
+
+    use super::*;
+    use crate::sqlite::schema;
+
+    type Work = fn(&mut Write<'_>) -> Result<(), Error>;
+
+    /// Runs operations in one group on a fresh database; their results, and what was kept.
+    fn check(work: &[Work], expected: &[Result<(), &str>], kept: &[&str]) {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let db = schema::open_writer(&folder.path().join("noroshi.db"), None).expect("opens");
+        db.execute_batch(
+            "PRAGMA foreign_keys = ON; CREATE TABLE parent (id INTEGER PRIMARY KEY);
+             CREATE TABLE child (parent REFERENCES parent (id) DEFERRABLE INITIALLY DEFERRED)",
+        )
+        .expect("made");
+        let options = Options::default();
+        let (writer, work_loop) = Writer::new(&options, Metrics::register(&mut Registry::default()));
+        let (answer, answers) = mpsc::sync_channel(work.len());
+        for work in work {
+            let answer = answer.clone();
+            writer.submit(1, *work, move |result| answer.send(result).expect("room"));
+        }
+        writer.close();
+        work_loop.run(&db, &Ids::new(&[0; 16], 0), &options);
+        let results: Vec<_> =
+            answers.try_iter().map(|result| result.map_err(|error| error.to_string())).collect();
+        assert_eq!(results.len(), expected.len());
+        for (result, expected) in results.iter().zip(expected) {
+            match (result, expected) {
+                (Ok(()), Ok(())) => {}
+                (Err(error), Err(part)) if error.contains(part) => {}
+                _ => panic!("{result:?}, expected {expected:?}"),
+            }
+        }
+        let mut names = db.prepare("SELECT name FROM secrets ORDER BY name").expect("prepared");
+        let names: Vec<String> =
+            names.query_map((), |row| row.get(0)).expect("read").collect::<Result<_, _>>().expect("read");
+        assert_eq!(names, kept);
+    }
+
+    fn put(w: &Write<'_>, name: &str) -> Result<(), Error> {
+        w.db.execute("INSERT INTO secrets VALUES (?1, x'00')", (name,))?;
+        Ok(())
+    }
+
+    #[test]
+    fn an_operation_that_fails_undoes_itself_alone() {
+        let fails: Work = |w| put(w, "b").and(Err(Error::NotFound));
+        let panics: Work = |w| panic!("as this test wants it: {:?}", put(w, "c"));
+        let twice: Work = |w| put(w, "d").and(put(w, "d"));
+        check(
+            &[|w| put(w, "a"), fails, panics, twice, |w| put(w, "e")],
+            &[Ok(()), Err("does not exist"), Err("panicked"), Err("UNIQUE"), Ok(())],
+            &["a", "e"],
+        );
+    }
+
+    #[test]
+    fn a_commit_that_fails_refuses_the_group() {
+        let breaks_the_commit: Work = |w| {
+            w.db.execute("INSERT INTO child VALUES (7)", ())?;
+            Ok(())
+        };
+        check(
+            &[|w| put(w, "a"), breaks_the_commit, |_| Err(Error::NotFound)],
+            &[Err("FOREIGN KEY"), Err("FOREIGN KEY"), Err("does not exist")],
+            &[],
+        );
+    }
+
+    #[test]
+    fn a_transaction_that_is_lost_refuses_what_it_held() {
+        let loses: Work = |w| {
+            w.db.execute_batch("ROLLBACK")?;
+            Err(Error::Full)
+        };
+        check(&[|w| put(w, "a"), loses, |w| put(w, "b")], &[Err("full"), Err("full"), Ok(())], &["b"]);
+    }
+}

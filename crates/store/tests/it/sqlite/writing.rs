@@ -1,13 +1,15 @@
 //! The writer: groups of operations and what it tells of them.
 
+use std::sync::mpsc;
 use std::time::Duration;
 
-use noroshi_store::{Accept, Idempotency, Notifications, Sqlite};
+use noroshi_store::{Accept, Idempotency, Maintenance, Notifications, OutcomePart, Sqlite};
+use noroshi_types::{DeviceNum, NotificationId, Outcome};
 use prometheus_client::encoding::text::encode;
 use prometheus_client::registry::Registry;
-use std::sync::mpsc;
+use rusqlite::Connection;
 
-use super::options;
+use super::{fresh, options};
 use crate::conformance::world::*;
 
 #[tokio::test]
@@ -53,4 +55,26 @@ async fn an_operation_that_fails_undoes_itself_alone() {
     assert!(value("noroshi_store_read_seconds_count ") >= 1.0);
     assert_eq!(value("noroshi_store_dropped_behind_total "), 0.0);
     assert_eq!(value("noroshi_store_refused_total "), 0.0);
+}
+
+#[tokio::test]
+async fn outcomes_of_nothing_known_leave_no_rows_behind() {
+    let (folder, store) = fresh(options());
+    let id = NotificationId::from_bytes([9; 16]);
+    let app = app(&store, "shop").await;
+    let gone = send_at(&store, app, stored(users(&["u1"])), NOW).await.message.id;
+    store.prune(at(30 * 86_400), 10).await.expect("pruned");
+    for id in [id, gone] {
+        store.record(vec![OutcomePart {
+            id,
+            outcome: Outcome::Slow,
+            at: NOW,
+            devices: vec![DeviceNum(1)],
+            count: 1,
+        }]);
+    }
+    store.close().await;
+    let db = Connection::open(folder.path().join("noroshi.db")).expect("opens");
+    let rows: i64 = db.query_row("SELECT count(*) FROM outcomes", (), |row| row.get(0)).expect("read");
+    assert_eq!(rows, 0);
 }
