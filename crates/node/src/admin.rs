@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use axum::Router;
 use bytes::Bytes;
 use noroshi_api::{Peer, serve_connection};
-use noroshi_gateway::{Handover, tls};
+use noroshi_gateway::{Handover, Io, tls};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -73,11 +73,7 @@ async fn serve(
     serve_connection(io, router, Peer { address: peer, secure }, end.cancelled()).await;
 }
 
-fn handover(
-    stream: std::net::TcpStream,
-    peer: SocketAddr,
-    tls: Option<tls::Acceptor>,
-) -> io::Result<noroshi_gateway::Io> {
+fn handover(stream: std::net::TcpStream, peer: SocketAddr, tls: Option<tls::Acceptor>) -> io::Result<Io> {
     let tls = tls.map(|acceptor| acceptor.session()).transpose().map_err(io::Error::other)?;
     Handover { stream, tls: tls.map(Box::new), prefix: Bytes::new(), peer }.into_io()
 }

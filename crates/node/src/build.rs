@@ -6,14 +6,16 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use axum::Router;
 use noroshi_api::{Peer, serve_connection};
 use noroshi_auth::Auth;
 use noroshi_delivery::{Clock, Delivery};
-use noroshi_gateway::{Bound, Gateway, Handover, Listener, tls};
+use noroshi_gateway::{Bound, Gateway, Handover, HandoverFn, Listener, tls};
 use noroshi_store::{Sqlite, Store};
 use tokio::runtime::Handle;
+use tokio_util::sync::CancellationToken;
 
 use crate::admin::Admin;
 use crate::config::{Config, TlsFiles};
@@ -22,6 +24,9 @@ use crate::development::{self, Development, Given};
 use crate::reload::{Certificates, Hangups};
 use crate::tasks::{TaskKind, Tasks};
 use crate::{descriptors, process};
+
+/// Finer than any collector asks.
+const GAUGE_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Why a node could not start: one line for the operator.
 #[derive(Debug, thiserror::Error)]
@@ -32,6 +37,8 @@ pub enum Error {
     Tls(#[from] tls::Error),
     #[error("the address {address} ({key}) cannot be used: {reason}")]
     Address { key: &'static str, address: SocketAddr, reason: String },
+    #[error(transparent)]
+    Gateway(noroshi_gateway::Error),
     #[error(transparent)]
     Data(#[from] data::Error),
     #[error(transparent)]
@@ -70,8 +77,7 @@ pub async fn start(config: Config, given: &Given) -> Result<Node, Error> {
 
     // Addresses are taken before anything is promised to anyone.
     let certificates = Certificates::open(&config.server)?;
-    let bound = Gateway::bind(gateway_config(&config, &certificates, connections_max))
-        .map_err(|error| address_error("server.http", config.server.http, &error))?;
+    let bound = Gateway::bind(gateway_config(&config, &certificates, connections_max))?;
     let admin = Admin::bind(config.server.admin, certificates.admin.clone())
         .await
         .map_err(|error| address_error("server.admin", config.server.admin, &error))?;
@@ -101,7 +107,7 @@ pub async fn start(config: Config, given: &Given) -> Result<Node, Error> {
         load: noroshi_api::Load::default(),
     });
     let handover = handover(noroshi_api::router(state.clone()), &tasks);
-    let gateway = bound.start(delivery.clone(), auth.clone(), gateway_metrics, handover)?;
+    let gateway = bound.start(&delivery, auth.clone(), gateway_metrics, handover)?;
     delivery.attach(gateway.clone());
     // Set here and nowhere else.
     let _ = gateway_later.set(gateway.clone());
@@ -113,14 +119,22 @@ pub async fn start(config: Config, given: &Given) -> Result<Node, Error> {
     tasks.spawn(TaskKind::Admin, |end| admin.run(admin_router, end));
     let hangups = Hangups::listen()?;
     tasks.spawn(TaskKind::Reload, |end| hangups.run(certificates, end));
+    tasks.spawn(TaskKind::Gauges, |end| observe(gateway.clone(), end));
 
     data::write_addresses(&folder, &addresses)?;
     state.ready.store(true, Ordering::Release);
     Ok(Node { config, addresses, development, store, gateway, ready: state.ready.clone(), tasks })
 }
 
+/// Keeps gauges current that cost a look at every shard.
+async fn observe(gateway: Arc<Gateway>, end: CancellationToken) {
+    while end.run_until_cancelled(tokio::time::sleep(GAUGE_INTERVAL)).await.is_some() {
+        gateway.observe();
+    }
+}
+
 /// Connections that speak plain HTTP are served by the API, each as a task that a drain waits for.
-fn handover(router: Router, tasks: &Tasks) -> Arc<dyn Fn(Handover) + Send + Sync> {
+fn handover(router: Router, tasks: &Tasks) -> HandoverFn {
     let (connections, end, runtime) =
         (tasks.connections.clone(), tasks.connections_end().clone(), Handle::current());
     Arc::new(move |handover: Handover| {
@@ -140,8 +154,8 @@ fn handover(router: Router, tasks: &Tasks) -> Arc<dyn Fn(Handover) + Send + Sync
 
 /// The other way: a later request on such a connection turned out to be for the gateway.
 fn tunnel(gateway: Arc<OnceLock<Arc<Gateway>>>) -> noroshi_api::Tunnel {
-    Arc::new(move |head, peer| match gateway.get() {
-        Some(gateway) => gateway.tunnel(head, peer),
+    Arc::new(move |head, _peer| match gateway.get() {
+        Some(gateway) => gateway.tunnel(head),
         None => Err(std::io::ErrorKind::NotConnected.into()),
     })
 }
@@ -230,6 +244,17 @@ fn base_url(address: SocketAddr, tls: Option<&TlsFiles>) -> String {
         (None, IpAddr::V4(ip)) if ip.is_unspecified() => format!("http://{}:{port}", Ipv4Addr::LOCALHOST),
         (None, IpAddr::V6(ip)) if ip.is_unspecified() => format!("http://[{}]:{port}", Ipv6Addr::LOCALHOST),
         (None, _) => format!("http://{address}"),
+    }
+}
+
+impl From<noroshi_gateway::Error> for Error {
+    fn from(error: noroshi_gateway::Error) -> Self {
+        match error {
+            noroshi_gateway::Error::Listen { address, source } => {
+                address_error("server.http", address, &source)
+            }
+            error @ noroshi_gateway::Error::Start(_) => Error::Gateway(error),
+        }
     }
 }
 

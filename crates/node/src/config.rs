@@ -91,6 +91,8 @@ pub struct Gateway {
 pub struct Drain {
     /// Connections told to leave a second.
     pub rate: u32,
+    /// They are told to come back within this time, each at another moment.
+    pub spread: Duration,
     pub deadline: Duration,
 }
 
@@ -347,6 +349,12 @@ impl Gateway {
                     1_000,
                     "connections a second",
                     "Connections told to leave a second when the node is stopped.",
+                ),
+                spread: reader.duration(
+                    "gateway.drain.spread",
+                    5 * SECOND,
+                    Duration::ZERO..=HOUR,
+                    "They are told to connect again within this time, each at another moment.",
                 ),
                 deadline: reader.duration(
                     "gateway.drain.deadline",

@@ -52,14 +52,14 @@ pub fn secret(folder: &Path, name: &str, prefix: &str) -> Result<String, Error> 
     let mut bytes = [0; 32];
     SystemRandom::new().fill(&mut bytes).map_err(|_| failed("the system gave no random bytes".to_owned()))?;
     let secret = format!("{prefix}{}", URL_SAFE_NO_PAD.encode(bytes));
-    write(&path, &secret, PRIVATE).map_err(|error| failed(format!("cannot be written: {error}")))?;
+    write(&path, &secret).map_err(|error| failed(format!("cannot be written: {error}")))?;
     Ok(secret)
 }
 
 pub fn write_addresses(folder: &Path, addresses: &Addresses) -> Result<(), Error> {
     let path = folder.join(ADDRESSES);
     let text = serde_json::to_string(addresses).unwrap_or_default();
-    write(&path, &text, 0o644).map_err(|error| Error { path, reason: format!("cannot be written: {error}") })
+    write(&path, &text).map_err(|error| Error { path, reason: format!("cannot be written: {error}") })
 }
 
 /// None while no node runs on the folder, or if what is there is not understood.
@@ -73,13 +73,13 @@ pub fn remove_addresses(folder: &Path) {
 }
 
 /// Complete or not at all: written beside, made durable, then renamed over.
-fn write(path: &Path, text: &str, mode: u32) -> std::io::Result<()> {
+fn write(path: &Path, text: &str) -> std::io::Result<()> {
     let mut beside = path.as_os_str().to_owned();
     beside.push(".new");
     let mut file: File =
-        OpenOptions::new().write(true).create(true).truncate(true).mode(mode).open(&beside)?;
+        OpenOptions::new().write(true).create(true).truncate(true).mode(PRIVATE).open(&beside)?;
     // The mode above counts only for a file that was not there.
-    file.set_permissions(Permissions::from_mode(mode))?;
+    file.set_permissions(Permissions::from_mode(PRIVATE))?;
     writeln!(file, "{text}")?;
     file.sync_all()?;
     std::fs::rename(&beside, path)

@@ -31,6 +31,8 @@ pub enum Ended {
 
 /// Runs a node until it has ended. `started` is called once it takes traffic.
 pub fn run(config: Config, given: &Given, started: impl FnOnce(&Node)) -> Result<Ended, build::Error> {
+    // What the node writes is for its owner alone.
+    rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077));
     noroshi_telemetry::log::init(&config.log.level, config.log.format)?;
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
     runtime.enable_all().thread_name("noroshi-worker");
@@ -62,9 +64,8 @@ pub fn run(config: Config, given: &Given, started: impl FnOnce(&Node)) -> Result
 async fn drain(mut node: Node) {
     tracing::info!("draining");
     node.ready.store(false, Ordering::Release);
-    let drain = &node.config.gateway.drain;
     node.tasks.connections.close();
-    node.gateway.drain(drain.rate, drain.deadline).await;
+    drain_gateway(&node).await;
     node.tasks.end(Phase::First).await;
     if tokio::time::timeout(REQUESTS_DEADLINE, node.tasks.connections.wait()).await.is_err() {
         tracing::warn!(
@@ -72,11 +73,27 @@ async fn drain(mut node: Node) {
             "requests were still in work at the deadline"
         );
     }
+    let gateway = node.gateway.clone();
+    if let Err(error) = tokio::task::spawn_blocking(move || gateway.stop()).await {
+        tracing::error!(%error, "the gateway could not stop");
+    }
     node.tasks.end(Phase::AfterConnections).await;
     node.tasks.end(Phase::Last).await;
     node.store.close().await;
     data::remove_addresses(&node.config.server.data);
     tracing::info!("drained");
+}
+
+/// Blocks a thread of its own: the gateway has no runtime.
+async fn drain_gateway(node: &Node) {
+    let (gateway, drain) = (node.gateway.clone(), node.config.gateway.drain.clone());
+    let drained =
+        tokio::task::spawn_blocking(move || gateway.drain(drain.rate, drain.spread, drain.deadline)).await;
+    match drained {
+        Ok(true) => tracing::info!("every device has gone elsewhere"),
+        Ok(false) => tracing::warn!("some devices were still connected at the deadline"),
+        Err(error) => tracing::error!(%error, "the gateway could not drain"),
+    }
 }
 
 /// SIGTERM and SIGINT.

@@ -21,6 +21,8 @@ pub enum TaskKind {
     Admin,
     /// Reads certificates again on SIGHUP.
     Reload,
+    /// Keeps gauges current.
+    Gauges,
 }
 
 /// When in a drain a task ends.
@@ -51,6 +53,7 @@ impl TaskKind {
             TaskKind::Auth => "auth",
             TaskKind::Admin => "admin",
             TaskKind::Reload => "reload",
+            TaskKind::Gauges => "gauges",
         }
     }
 
@@ -58,7 +61,8 @@ impl TaskKind {
         match self {
             TaskKind::Auth | TaskKind::Reload => Phase::First,
             TaskKind::Delivery => Phase::AfterConnections,
-            TaskKind::Admin => Phase::Last,
+            // They show how the drain goes.
+            TaskKind::Admin | TaskKind::Gauges => Phase::Last,
         }
     }
 
@@ -66,7 +70,7 @@ impl TaskKind {
         match self {
             // Without the admin address the node would be taken for dead anyway.
             TaskKind::Delivery | TaskKind::Auth | TaskKind::Admin => OnFailure::Drain,
-            TaskKind::Reload => OnFailure::GoOn,
+            TaskKind::Reload | TaskKind::Gauges => OnFailure::GoOn,
         }
     }
 }

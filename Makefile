@@ -1,0 +1,49 @@
+# Every target does its own set-up: scripts/setup installs missing Debian packages when run as root, and
+# otherwise says exactly what is missing.
+
+CARGO ?= cargo
+PROFILE ?= dev
+BIN_dev := target/debug/noroshi
+BIN_release := target/release/noroshi
+NOROSHI_BIN ?= $(CURDIR)/$(BIN_$(PROFILE))
+
+# A missing or changed snapshot is a failure, never a silent update.
+export INSTA_UPDATE ?= no
+
+.PHONY: help run build test unit e2e check bench fuzz
+
+help: ## This list
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
+
+run: ## Build the release binary and start a development node in ./noroshi-data
+	@scripts/setup build
+	$(CARGO) build --release --locked --bin noroshi
+	$(BIN_release) serve --dev
+
+test: unit e2e ## Every test: units, components, and end to end with other people's clients
+
+unit: ## Tests of the workspace alone
+	@scripts/setup build
+	$(CARGO) test --workspace --locked
+
+e2e: ## End-to-end tests of the built binary (PROFILE=release for the release binary)
+	@scripts/setup build
+	$(CARGO) build --profile $(PROFILE) --locked --bin noroshi
+	NOROSHI_BIN=$(NOROSHI_BIN) e2e/run
+
+check: ## Format, lints, documentation, dependencies
+	@scripts/setup build
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --workspace --no-deps --document-private-items --locked
+	@! grep -nE '^name = "(aws-lc-sys|aws-lc-rs|openssl-sys|native-tls)"' Cargo.lock \
+		|| { echo 'Cargo.lock: the default build must not need OpenSSL or cmake' >&2; exit 1; }
+
+bench: ## The measurements of docs/performance.md, on this machine
+	@scripts/setup build
+	$(CARGO) build --release --locked --bin noroshi
+	scripts/bench $(BIN_release)
+
+fuzz: ## Every fuzz target for SECONDS_EACH (default 30)
+	@scripts/setup build fuzz
+	scripts/fuzz $(or $(SECONDS_EACH),30)

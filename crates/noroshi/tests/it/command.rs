@@ -1,0 +1,209 @@
+//! The commands of operators and providers against a running node, for people and with `--json`.
+
+use serde_json::{Value, json};
+
+use crate::node::{Node, noroshi, text};
+
+fn node() -> (tempfile::TempDir, Node) {
+    let folder = tempfile::tempdir().expect("folder");
+    let node = Node::start(&folder.path().join("data"));
+    (folder, node)
+}
+
+#[test]
+fn a_notification_is_sent_and_explained() {
+    let (_folder, node) = node();
+    node.run(&["devices", "register", "--device", "d1", "--user", "u1", "--platform", "web"]);
+    let sent =
+        node.json(&["send", "--user", "u1", "--user", "nobody", "--title", "Hello", "--data", "{\"n\":1}"]);
+    assert_eq!(sent["targets"], 2);
+    let id = sent["id"].as_str().expect("id");
+    let whole = node.json(&["explain", id]);
+    assert_eq!((&whole["counts"]["kept"], &whole["counts"]["unknown"]), (&json!(1), &json!(1)), "{whole}");
+    let shown = node.run(&["explain", id]);
+    assert!(shown.contains("kept in the device's inbox until it confirms"), "{shown}");
+    let trace = node.json(&["explain", id, "d1"]);
+    assert_eq!(trace["steps"][0]["outcome"], "kept", "{trace}");
+    assert!(node.run(&["explain", id, "d1"]).contains("kept"));
+    node.fails(1, &["explain", "01890a5d-ac96-774b-bcce-b302099a8057"]);
+}
+
+#[test]
+fn an_idempotency_key_answers_the_same() {
+    let (_folder, node) = node();
+    let send = |title: &'static str| ["send", "--everyone", "--title", title, "--idempotency-key", "k1"];
+    let first = node.json(&send("once"));
+    assert_eq!(node.json(&send("once")), first);
+    assert!(node.fails(1, &send("another")).contains("409"));
+}
+
+#[test]
+fn a_file_of_notifications_is_sent_line_by_line() {
+    let (folder, node) = node();
+    let file = folder.path().join("batch.ndjson");
+    let lines =
+        "{\"to\":{\"everyone\":true},\"data\":1}\n\n{\"to\":{}}\n{\"to\":{\"topic\":\"news\"},\"data\":2}\n";
+    std::fs::write(&file, lines).expect("file");
+    let output =
+        node.command(&["send", "--file", file.to_str().expect("UTF-8")]).output().expect("the binary");
+    assert_eq!(output.status.code(), Some(1), "one line is refused");
+    let said = text(&output);
+    assert!(said.contains("2 accepted, 1 refused") && said.contains("line 3:"), "{said}");
+}
+
+#[test]
+fn devices_are_listed_shown_revoked_and_deleted() {
+    let (_folder, node) = node();
+    for i in 0..3 {
+        let (device, user) = (format!("d{i}"), format!("u{}", i % 2));
+        node.run(&[
+            "devices",
+            "register",
+            "--device",
+            &device,
+            "--user",
+            &user,
+            "--topic",
+            "news",
+            "--tag",
+            "plan=paid",
+        ]);
+    }
+    let devices = node.json(&["devices", "list"]);
+    assert_eq!(devices["devices"].as_array().map(Vec::len), Some(3));
+    assert_eq!(node.json(&["devices", "list", "--limit", "2"])["devices"].as_array().map(Vec::len), Some(2));
+    let table = node.run(&["devices", "list", "--user", "u0"]);
+    assert!(table.starts_with(" DEVICE") || table.starts_with("DEVICE"), "{table}");
+    assert!(table.contains("d0") && table.contains("d2") && !table.contains("d1"), "{table}");
+    let shown = node.json(&["devices", "show", "d1"]);
+    assert_eq!((&shown["tags"], &shown["topics"]), (&json!({"plan": "paid"}), &json!(["news"])));
+    let token =
+        node.json(&["devices", "register", "--device", "d1"])["token"].as_str().expect("token").to_owned();
+    node.run(&["devices", "revoke", "d1"]);
+    let refused = node.fails(77, &["listen", "--token", &token, "--once", "--timeout", "60s"]);
+    assert!(!refused.contains(&token), "the token is not repeated");
+    node.run(&["devices", "delete", "d1"]);
+    assert!(node.fails(1, &["devices", "show", "d1"]).contains("device"));
+}
+
+#[test]
+fn topics_are_listed_shown_and_cleared() {
+    let (_folder, node) = node();
+    node.run(&["devices", "register", "--device", "d1", "--topic", "news/a b"]);
+    node.run(&["send", "--topic", "news/a b", "--title", "Extra", "--retain"]);
+    let topics = node.json(&["topics", "list"]);
+    assert_eq!(topics["topics"][0]["topic"], "news/a b", "{topics}");
+    assert!(node.run(&["topics", "list"]).contains("news/a b"));
+    let topic = node.json(&["topics", "show", "news/a b"]);
+    assert_eq!(
+        (&topic["subscribers"], &topic["offset"], &topic["retained"]),
+        (&json!(1), &json!(1), &json!(true))
+    );
+    assert_eq!(node.json(&["topics", "retained", "news/a b"])["notification"]["title"], "Extra");
+    node.run(&["topics", "clear", "news/a b"]);
+    node.fails(1, &["topics", "retained", "news/a b"]);
+}
+
+#[test]
+fn devices_are_imported_and_what_was_refused_is_kept() {
+    let (folder, node) = node();
+    let file = folder.path().join("devices.ndjson");
+    let mut lines: Vec<String> =
+        (0..2_500).map(|i| json!({"device": format!("d{i}"), "user": "u"}).to_string()).collect();
+    lines.insert(1_200, "{\"devise\":\"x\"}".to_owned());
+    lines.insert(10, String::new());
+    std::fs::write(&file, lines.join("\n")).expect("file");
+    let (path, tokens) = (file.to_str().expect("UTF-8"), folder.path().join("tokens"));
+    let arguments = ["import", "devices", path, "--json", "--tokens", tokens.to_str().expect("UTF-8")];
+    let output = node.command(&arguments).output().expect("the binary");
+    assert_eq!(output.status.code(), Some(1), "{}", text(&output));
+    let summary: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!((&summary["imported"], &summary["refused"]), (&json!(2_500), &json!(1)));
+    let rejects = std::fs::read_to_string(summary["rejects"].as_str().expect("a path")).expect("rejects");
+    let reject: Value = serde_json::from_str(rejects.trim()).expect("one line of JSON");
+    assert_eq!(reject["line"], 1_202);
+    assert!(reject["error"].as_str().is_some_and(|error| error.contains("devise")), "{reject}");
+    let tokens = std::fs::read_to_string(tokens).expect("tokens");
+    assert_eq!(tokens.lines().count(), 2_500);
+    let first: Value = serde_json::from_str(tokens.lines().next().expect("a line")).expect("JSON");
+    assert!(first["token"].as_str().is_some_and(|token| token.starts_with("nd1.")), "{first}");
+    assert_eq!(
+        node.json(&["devices", "list", "--limit", "5000"])["devices"].as_array().map(Vec::len),
+        Some(2_500)
+    );
+}
+
+#[test]
+fn keys_do_what_their_scopes_say_until_they_are_revoked() {
+    let (_folder, node) = node();
+    let made = node.json(&["keys", "create", "dashboard", "--scopes", "read"]);
+    let (key, id) = (made["key"].as_str().expect("key"), made["id"].as_str().expect("id"));
+    node.run(&["presence", "u1", "--key", key]);
+    let refused = node.fails(77, &["send", "--everyone", "--title", "no", "--key", key]);
+    assert!(!refused.contains(key), "{refused}");
+    let table = node.run(&["keys", "list"]);
+    assert!(table.contains("dashboard") && !table.contains(key), "{table}");
+    node.run(&["keys", "revoke", id]);
+    node.fails(77, &["presence", "u1", "--key", key]);
+    node.fails(2, &["keys", "create", "x", "--scopes", "root"]);
+}
+
+#[test]
+fn apps_do_not_see_each_other() {
+    let (folder, node) = node();
+    let secret = folder.path().join("secret");
+    std::fs::write(&secret, "a-secret-of-at-least-thirty-two-bytes\n").expect("file");
+    let made = node.json(&["apps", "create", "other", "--jwt-secret-file", secret.to_str().expect("UTF-8")]);
+    assert_eq!(made["name"], "other");
+    let shown = node.run(&["apps", "list"]);
+    assert!(shown.contains("other") && !shown.contains("a-secret-of"), "{shown}");
+    let key =
+        node.json(&["keys", "create", "backend", "--app", "other"])["key"].as_str().expect("key").to_owned();
+    node.run(&["devices", "register", "--device", "d1", "--user", "u1"]);
+    node.fails(1, &["devices", "show", "d1", "--key", &key]);
+    let id = node.json(&["send", "--user", "u1", "--title", "mine"])["id"].as_str().expect("id").to_owned();
+    node.fails(1, &["explain", &id, "--key", &key]);
+    assert_eq!(node.json(&["devices", "list", "--key", &key])["devices"], json!([]));
+    node.run(&["apps", "delete", "other", "--yes"]);
+    node.fails(77, &["devices", "list", "--key", &key]);
+}
+
+#[test]
+fn exit_codes_say_what_went_wrong() {
+    let (folder, node) = node();
+    let code = |arguments: &[&str]| {
+        let mut command = noroshi();
+        command.args(arguments).env("NOROSHI_DATA", folder.path().join("nowhere"));
+        command.output().expect("the binary").status.code()
+    };
+    assert_eq!(code(&["send", "--title", "to nobody"]), Some(2));
+    assert_eq!(code(&["send", "--user", "u", "--topic", "t", "--title", "to two"]), Some(2));
+    assert_eq!(code(&["presence", "u"]), Some(2), "no key");
+    assert_eq!(code(&["presence", "u", "--key", "k", "--server", "nonsense"]), Some(2));
+    assert_eq!(code(&["presence", "u", "--key", "k", "--server", "http://127.0.0.1:9"]), Some(69));
+    assert_eq!(code(&["presence", "u", "--key", "k", "--server", &node.http]), Some(77));
+    assert_eq!(code(&["apps", "list", "--operator-token", "wrong", "--admin-url", &node.admin]), Some(77));
+    assert_eq!(code(&["config", "check"]), Some(0));
+    assert_eq!(code(&["config", "check", "--set", "gateway.ping_interval=1"]), Some(64));
+    assert_eq!(code(&["--help"]), Some(0));
+}
+
+#[test]
+fn completions_and_configuration_are_printed() {
+    for shell in ["bash", "zsh", "fish"] {
+        let output = noroshi().args(["completions", shell]).output().expect("the binary");
+        assert!(output.status.success() && text(&output).contains("noroshi"), "{shell}");
+    }
+    let output = noroshi()
+        .args(["config", "print", "--json", "--set", "log.level=warn"])
+        .output()
+        .expect("the binary");
+    let entries: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let level = entries
+        .as_array()
+        .expect("a list")
+        .iter()
+        .find(|entry| entry["key"] == "log.level")
+        .expect("log.level");
+    assert_eq!((&level["value"], &level["source"]), (&json!("\"warn\""), &json!("--set")));
+}

@@ -1,0 +1,252 @@
+//! The start and the end of a node: what it shows, what it keeps, and one clear line when it cannot.
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use crate::node::{Node, get, noroshi, text, until};
+
+fn folder() -> (tempfile::TempDir, std::path::PathBuf) {
+    let folder = tempfile::tempdir().expect("folder");
+    let data = folder.path().join("data");
+    (folder, data)
+}
+
+/// Exit code and standard error of a start that has to fail.
+fn refused(arguments: &[&str], environment: &[(&str, &str)]) -> (Option<i32>, String) {
+    let mut command = noroshi();
+    command.arg("serve").args(arguments).envs(environment.iter().copied());
+    let output = command.output().expect("the binary");
+    assert!(!output.status.success(), "{arguments:?}: {}", text(&output));
+    (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+}
+
+/// One line that says what is wrong.
+fn check_line(said: &str, part: &str) {
+    let complaints: Vec<&str> = said.lines().filter(|line| line.starts_with("noroshi: ")).collect();
+    assert_eq!(complaints.len(), 1, "{said}");
+    assert!(complaints[0].contains(part), "{part:?} is not in {said}");
+    assert!(!said.contains("panicked"), "{said}");
+}
+
+#[test]
+fn a_fresh_node_is_ready_and_ends_cleanly() {
+    let (_folder, data) = folder();
+    let node = Node::start(&data);
+    assert_eq!(get(&node.admin, "/healthz").0, 200);
+    let (status, metrics) = get(&node.admin, "/metrics");
+    assert_eq!(status, 200);
+    for name in
+        ["noroshi_build_info", "noroshi_process_resident_memory_bytes", "noroshi_notifications_accepted"]
+    {
+        assert!(metrics.contains(name), "{name} is not in {metrics}");
+    }
+    assert_eq!(get(&node.http, "/docs").0, 200);
+    assert_eq!(get(&node.http, "/metrics").0, 404, "metrics are for the admin address");
+    for file in ["dev.key", "dev.jwt-secret", "operator.token", "noroshi.db"] {
+        let mode = std::fs::metadata(data.join(file)).expect(file).permissions().mode();
+        assert_eq!(mode & 0o077, 0, "{file} can be read by others");
+    }
+    assert_eq!(node.stop(), Some(0));
+    assert!(!data.join("addresses.json").exists());
+}
+
+#[test]
+fn the_commands_on_the_screen_work_as_they_stand() {
+    let (folder, data) = folder();
+    let node = Node::start(&data);
+    let screen = node.screen();
+    let key = std::fs::read_to_string(data.join("dev.key")).expect("key");
+    assert!(screen.contains(key.trim()), "the generated key is shown once it is needed: {screen}");
+    let line = |part: &str| screen.lines().find(|line| line.contains(part)).expect(part).trim().to_owned();
+    let shell = |line: &str| {
+        let mut command = std::process::Command::new("sh");
+        command.args(["-c", line]).current_dir(folder.path());
+        command
+    };
+    let heard = folder.path().join("heard");
+    let listen = format!("{} --count 1 --timeout 60s > {}", line(" listen "), heard.display());
+    let mut listening = shell(&listen).spawn().expect("sh");
+    until("the device to be there", || node.run(&["presence", "u1"]).contains("active").then_some(()));
+    assert!(shell(&line(" send ")).status().expect("sh").success());
+    assert!(listening.wait().expect("sh").success());
+    let heard = std::fs::read_to_string(heard).expect("heard");
+    assert!(heard.contains("Hello: from the backend"), "{heard}");
+    assert!(line("The whole API").ends_with(&format!("{}/docs", node.http)));
+}
+
+#[test]
+fn secrets_survive_a_restart() {
+    let (_folder, data) = folder();
+    let read = |name: &str| std::fs::read_to_string(data.join(name)).expect(name);
+    let names = ["dev.key", "dev.jwt-secret", "operator.token"];
+    let node = Node::start(&data);
+    let before = names.map(read);
+    assert_eq!(node.stop(), Some(0));
+    let node = Node::start(&data);
+    assert_eq!(names.map(read), before);
+    node.run(&["presence", "u1"]);
+    assert_eq!(node.json(&["keys", "list"])["keys"].as_array().map(Vec::len), Some(1), "one key, not two");
+}
+
+#[test]
+fn secrets_can_be_given_and_replaced_by_the_environment() {
+    let (_folder, data) = folder();
+    let with = |key: &'static str, secret: &'static str| {
+        Node::start_with(&data, move |command| {
+            command.env("NOROSHI_DEV_KEY", key).env("NOROSHI_DEV_JWT_SECRET", secret);
+        })
+    };
+    let node = with("first-key", "first-secret-of-thirty-two-bytes");
+    assert!(!node.screen().contains("first-key"), "a given key is not shown");
+    assert!(!data.join("dev.key").exists(), "nor kept in clear");
+    node.run(&["presence", "u1", "--key", "first-key"]);
+    assert_eq!(node.stop(), Some(0));
+    let node = with("second-key", "second-secret-of-thirty-two-byte");
+    node.run(&["presence", "u1", "--key", "second-key"]);
+    assert!(node.fails(77, &["presence", "u1", "--key", "first-key"]).contains("refused"));
+    let log = node.log();
+    for secret in ["first-key", "second-key", "first-secret", "second-secret"] {
+        assert!(!log.contains(secret) && !node.screen().contains(secret), "{secret} was told");
+    }
+}
+
+#[test]
+fn another_app_does_not_bring_the_development_app_back() {
+    let (_folder, data) = folder();
+    let node = Node::start(&data);
+    node.run(&["apps", "create", "real"]);
+    node.fails(2, &["apps", "delete", "dev"]);
+    node.run(&["apps", "delete", "dev", "--yes"]);
+    assert_eq!(node.stop(), Some(0));
+    let names = |node: &Node| {
+        let apps = node.json(&["apps", "list"]);
+        apps["apps"]
+            .as_array()
+            .expect("apps")
+            .iter()
+            .map(|app| app["name"].to_string())
+            .collect::<Vec<_>>()
+            .join(" ")
+    };
+    let node = Node::start(&data);
+    assert_eq!(names(&node), "\"real\"");
+    assert!(!node.screen().contains("Development app"));
+    assert_eq!(node.stop(), Some(0));
+    let node = Node::start_with(&data, |command| drop(command.arg("--dev")));
+    assert_eq!(names(&node), "\"real\" \"dev\"");
+}
+
+#[test]
+fn a_port_in_use_is_named() {
+    let (folder, data) = folder();
+    let node = Node::start(&data);
+    let other = folder.path().join("other");
+    let other = other.to_str().expect("UTF-8");
+    let http = node.http.strip_prefix("http://").expect("plain");
+    let (code, said) = refused(&["--data", other, "--http", http, "--admin", "127.0.0.1:0"], &[]);
+    assert_eq!(code, Some(1));
+    check_line(
+        &said,
+        &format!("the address {http} (server.http) cannot be used: another process listens there"),
+    );
+    let admin = node.admin.strip_prefix("http://").expect("plain");
+    let (code, said) = refused(&["--data", other, "--http", "127.0.0.1:0", "--admin", admin], &[]);
+    assert_eq!(code, Some(1));
+    check_line(&said, "(server.admin)");
+}
+
+#[test]
+fn a_data_folder_in_use_is_named() {
+    let (_folder, data) = folder();
+    let node = Node::start(&data);
+    let shown = data.to_str().expect("UTF-8");
+    let (code, said) = refused(&["--data", shown, "--http", "127.0.0.1:0", "--admin", "127.0.0.1:0"], &[]);
+    assert_eq!(code, Some(1));
+    check_line(&said, "in use by another process");
+    check_line(&said, shown);
+    assert_eq!(
+        node.json(&["presence", "u"])["users"]["u"]["presence"],
+        "offline",
+        "the first node is unharmed"
+    );
+}
+
+#[test]
+fn a_data_folder_that_cannot_be_written_is_named() {
+    let (folder, _) = folder();
+    let file = folder.path().join("a-file");
+    std::fs::write(&file, "in the way").expect("file");
+    for path in [file.clone(), file.join("below")] {
+        let shown = path.to_str().expect("UTF-8");
+        let (code, said) =
+            refused(&["--data", shown, "--http", "127.0.0.1:0", "--admin", "127.0.0.1:0"], &[]);
+        assert_eq!(code, Some(1));
+        check_line(&said, "a-file");
+    }
+}
+
+#[test]
+fn a_database_of_a_newer_version_is_left_alone() {
+    let (_folder, data) = folder();
+    assert_eq!(Node::start(&data).stop(), Some(0));
+    let database = data.join("noroshi.db");
+    set_user_version(&database, 9_999);
+    let before = std::fs::read(&database).expect("database");
+    let shown = data.to_str().expect("UTF-8");
+    let (code, said) = refused(&["--data", shown, "--http", "127.0.0.1:0", "--admin", "127.0.0.1:0"], &[]);
+    assert_eq!(code, Some(1));
+    check_line(&said, "newer version");
+    assert!(std::fs::read(&database).expect("database") == before, "the database was changed");
+}
+
+/// SQLite's file format §1.3: the user version is at byte 60, big-endian.
+fn set_user_version(database: &Path, version: u32) {
+    let mut bytes = std::fs::read(database).expect("database");
+    bytes[60..64].copy_from_slice(&version.to_be_bytes());
+    std::fs::write(database, bytes).expect("database");
+}
+
+#[test]
+fn a_wrong_configuration_lists_everything_and_opens_nothing() {
+    let (folder, data) = folder();
+    let file = folder.path().join("noroshi.toml");
+    std::fs::write(&file, "[gateway]\nping_interval = \"soon\"\nfoo = 1\n").expect("file");
+    let arguments =
+        ["--config", file.to_str().expect("UTF-8"), "--data", data.to_str().expect("UTF-8"), "--http", "x"];
+    let environment = [("NOROSHI__LIMITS__BODY", "12"), ("NOROSHI_DEV_KEY", "with space")];
+    let (code, said) = refused(&arguments, &environment);
+    assert_eq!(code, Some(64), "{said}");
+    for part in [
+        "gateway.ping_interval",
+        "noroshi.toml:2",
+        "gateway.foo",
+        "--http",
+        "NOROSHI__LIMITS__BODY",
+        "NOROSHI_DEV_KEY",
+    ] {
+        assert!(said.contains(part), "{part} is not in {said}");
+    }
+    assert!(!said.contains("with space"), "a secret is not repeated: {said}");
+    assert!(!data.exists(), "the data folder was made");
+    let (code, said) = refused(
+        &["--tls-cert", "absent.pem", "--tls-key", "absent.key", "--data", data.to_str().expect("UTF-8")],
+        &[],
+    );
+    assert_eq!(code, Some(64), "{said}");
+    assert!(said.contains("absent.pem"), "{said}");
+}
+
+#[test]
+fn wrong_flags_are_a_usage_error() {
+    assert_eq!(refused(&["--no-such-flag"], &[]).0, Some(2));
+}
+
+#[test]
+fn a_hangup_does_not_end_the_node() {
+    let (_folder, data) = folder();
+    let node = Node::start(&data);
+    node.signal("HUP");
+    until("the log to say so", || node.log().contains("SIGHUP").then_some(()));
+    assert_eq!(get(&node.admin, "/readyz").0, 200);
+    assert_eq!(node.stop(), Some(0));
+}
