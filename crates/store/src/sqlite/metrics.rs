@@ -1,4 +1,5 @@
-//! What the store tells of itself. Names and help live here alone.
+//! What the store tells of itself, as `store_…` in the registry it is given. Names and help live here
+//! alone.
 
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::gauge::Gauge;
@@ -32,7 +33,7 @@ impl Metrics {
             dropped_behind: Counter::default(),
             read_seconds: seconds(),
         };
-        let prefixed = registry.sub_registry_with_prefix("noroshi_store");
+        let prefixed = registry.sub_registry_with_prefix("store");
         prefixed.register("commits", "Commits brought to stable storage", metrics.commits.clone());
         prefixed.register(
             "commit_failures",

@@ -6,10 +6,10 @@
 //!                              connection each)                   ─┘
 //! ```
 //!
-//! Reading order: [`options`], `schema`, `writer`, `reader`, `ids`; then one file per subject with
+//! Reading order: `options`, `schema`, `writer`, `reader`, `ids`; then one file per subject with
 //! its SQL: `app`, `device`, `subscription`, `accept` (with `recipients`, `inbox`, `topic`,
 //! `outcome`, `notification`), `session`, `backlog`, `ack`, `maintenance`. A function that takes a
-//! [`writer::Write`] runs on the writer's thread inside an operation; one that takes a connection
+//! `writer::Write` runs on the writer's thread inside an operation; one that takes a connection
 //! alone only reads.
 
 mod accept;

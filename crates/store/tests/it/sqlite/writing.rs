@@ -14,7 +14,7 @@ use crate::conformance::world::*;
 
 #[tokio::test]
 async fn an_operation_that_fails_undoes_itself_alone() {
-    let mut registry = Registry::default();
+    let mut registry = Registry::with_prefix("noroshi");
     let folder = tempfile::tempdir().expect("a temporary folder");
     let store = Sqlite::open(folder.path(), options(), &mut registry).expect("opens");
     let app = app(&store, "shop").await;
