@@ -3,8 +3,6 @@
 //! A body is read only after the credential was accepted (handlers name it last), never beyond its
 //! limit, and the sum of all bodies in memory is bounded.
 
-use std::time::Duration;
-
 use axum::extract::{FromRequest, FromRequestParts, Request};
 use bytes::{Bytes, BytesMut};
 use http::request::Parts;
@@ -14,9 +12,6 @@ use serde::de::DeserializeOwned;
 
 use crate::error::{Code, Problem};
 use crate::state::{Api, Share, State};
-
-/// A body has to be complete within this time of its head: 16 MiB at 5 Mbit/s.
-const BODY_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The text of a JSON body.
 pub(crate) struct JsonBody(pub(crate) Body);
@@ -109,9 +104,10 @@ fn media_type(
 }
 
 async fn read_body(request: Request, state: &State) -> Result<Body, Problem> {
-    let read = tokio::time::timeout(BODY_TIMEOUT, read_bounded(request, state)).await;
+    let allowed = state.config.body_timeout;
+    let read = tokio::time::timeout(allowed, read_bounded(request, state)).await;
     let late = || {
-        Problem::new(Code::BodyTimeout, format!("a body has to arrive within {} s", BODY_TIMEOUT.as_secs()))
+        Problem::new(Code::BodyTimeout, format!("a body has to arrive within {} s", allowed.as_secs_f32()))
     };
     let result = read.unwrap_or_else(|_| Err(late()));
     if let Err(problem) = &result {

@@ -62,11 +62,24 @@ fn refused(path: &str, error: &serde_json::Error) -> Problem {
                 true => Code::UnknownField,
                 false => Code::InvalidField,
             };
-            Problem::new(code, rule).at(path)
+            let field = match named_in(&rule) {
+                // The path of an unknown field ends with it already, but not inside a tagged object.
+                Some(name) if path.is_empty() || path == name => name.to_owned(),
+                Some(name) if path.ends_with(&format!(".{name}")) => path.to_owned(),
+                Some(name) => format!("{path}.{name}"),
+                None => path.to_owned(),
+            };
+            Problem::new(code, rule).at(field)
         }
         // The text names line and column.
         Category::Syntax | Category::Eof | Category::Io => Problem::new(Code::InvalidJson, text),
     }
+}
+
+/// The field that is missing, there twice, or unknown: the path ends at the object that is wrong.
+fn named_in(rule: &str) -> Option<&str> {
+    let (kind, rest) = rule.split_once(" field `")?;
+    matches!(kind, "missing" | "duplicate" | "unknown").then(|| rest.split('`').next())?
 }
 
 /// Brackets outside strings, counted without looking at anything else: what is not JSON is found later.
@@ -214,12 +227,48 @@ impl<'de> Deserialize<'de> for Span {
     }
 }
 
-/// For a field of a PATCH: absent is none, `null` is `Some(None)`.
-#[allow(clippy::option_option)] // absent, null and a value are three different wishes
-pub(crate) fn present<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
-    deserializer: D,
-) -> Result<Option<Option<T>>, D::Error> {
-    Option::deserialize(deserializer).map(Some)
+/// A field of a PATCH: what is absent stays, `null` clears. With `#[serde(default)]`.
+#[derive(Debug, Default)]
+pub(crate) enum Change<T> {
+    #[default]
+    Keep,
+    Clear,
+    Set(T),
+}
+
+impl<T> Change<T> {
+    /// The new value converted, if it is a right one.
+    pub(crate) fn check<U, E>(self, value: impl FnOnce(T) -> Result<U, E>) -> Result<Change<U>, E> {
+        Ok(match self {
+            Change::Keep => Change::Keep,
+            Change::Clear => Change::Clear,
+            Change::Set(set) => Change::Set(value(set)?),
+        })
+    }
+
+    /// As the store takes it, the new value converted.
+    #[allow(clippy::option_option)] // absent, null and a value are three different wishes
+    pub(crate) fn wish<U>(self, value: impl FnOnce(T) -> U) -> Option<Option<U>> {
+        match self {
+            Change::Keep => None,
+            Change::Clear => Some(None),
+            Change::Set(set) => Some(Some(value(set))),
+        }
+    }
+
+    pub(crate) fn apply(self, to: &mut Option<T>) {
+        match self {
+            Change::Keep => {}
+            Change::Clear => *to = None,
+            Change::Set(set) => *to = Some(set),
+        }
+    }
+}
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Change<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Ok(Option::deserialize(deserializer)?.map_or(Self::Clear, Self::Set))
+    }
 }
 
 /// A text of at most `MAX` bytes without control characters, for attributes that have no type of their own.

@@ -31,6 +31,8 @@ pub struct Config {
     pub requests_max: usize,
     /// Bytes of bodies in memory at once, over all requests.
     pub bodies_bytes_max: usize,
+    /// A body has to be complete within this time of its head.
+    pub body_timeout: Duration,
 }
 
 impl Default for Config {
@@ -43,6 +45,8 @@ impl Default for Config {
             requests_max: 4_096,
             // 16 batches of the largest size.
             bodies_bytes_max: 256 << 20,
+            // 16 MiB at 5 Mbit/s.
+            body_timeout: Duration::from_secs(30),
         }
     }
 }

@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use crate::error::Problem;
-use crate::json::{self, Bounded, Line, Text, present};
+use crate::json::{self, Bounded, Change, Line, Text};
 
 /// RFC 7518 §3.2: an HS256 key is at least as long as the hash, 256 bits.
 const JWT_SECRET_BYTES_MIN: usize = 32;
@@ -36,12 +36,12 @@ struct AppBody<'a> {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct AppChangeBody<'a> {
-    #[serde(default, deserialize_with = "present")]
-    jwt_secret: Option<Option<String>>,
-    #[serde(default, deserialize_with = "present")]
-    jwks_url: Option<Option<Text<Line<URL_BYTES_MAX>>>>,
-    #[serde(borrow, default, deserialize_with = "present")]
-    jwks: Option<Option<&'a RawValue>>,
+    #[serde(default)]
+    jwt_secret: Change<String>,
+    #[serde(default)]
+    jwks_url: Change<Text<Line<URL_BYTES_MAX>>>,
+    #[serde(borrow, default)]
+    jwks: Change<&'a RawValue>,
 }
 
 #[derive(Deserialize)]
@@ -65,15 +65,9 @@ pub fn app(bytes: &[u8]) -> Result<(AppName, AppSettings), Problem> {
 /// Reads a change and carries it out on `settings`: what is absent stays, `null` clears.
 pub fn app_change(bytes: &[u8], mut settings: AppSettings) -> Result<AppSettings, Problem> {
     let body: AppChangeBody<'_> = json::parse(bytes)?;
-    if let Some(secret) = body.jwt_secret {
-        settings.jwt_secret = secret.map(jwt_secret).transpose()?;
-    }
-    if let Some(url) = body.jwks_url {
-        settings.jwks_url = url.map(|url| jwks_url(url.0.0)).transpose()?;
-    }
-    if let Some(set) = body.jwks {
-        settings.jwks = set.map(jwks).transpose()?;
-    }
+    body.jwt_secret.check(jwt_secret)?.apply(&mut settings.jwt_secret);
+    body.jwks_url.check(|url| jwks_url(url.0.0))?.apply(&mut settings.jwks_url);
+    body.jwks.check(jwks)?.apply(&mut settings.jwks);
     Ok(settings)
 }
 

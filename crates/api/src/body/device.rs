@@ -10,7 +10,7 @@ use serde_json::value::RawValue;
 
 use super::each_once;
 use crate::error::Problem;
-use crate::json::{self, Bounded, FromText, Line, Text, TextMap, present};
+use crate::json::{self, Bounded, Change, FromText, Line, Text, TextMap};
 
 type Attribute = Text<Line<{ limits::ATTRIBUTE_BYTES_MAX }>>;
 type Tags<V> = TextMap<Line<{ limits::TAG_BYTES_MAX }>, V, { limits::TAGS_MAX }>;
@@ -42,19 +42,19 @@ struct DeviceBody<'a> {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ChangeBody<'a> {
-    #[serde(default, deserialize_with = "present")]
-    user: Option<Option<Text<UserId>>>,
-    #[serde(default, deserialize_with = "present")]
-    platform: Option<Option<Text<Platform>>>,
-    #[serde(default, deserialize_with = "present")]
-    locale: Option<Option<Text<Locale>>>,
-    #[serde(default, deserialize_with = "present")]
-    timezone: Option<Option<Text<TimeZone>>>,
-    #[serde(default, deserialize_with = "present")]
-    app_version: Option<Option<Attribute>>,
+    #[serde(default)]
+    user: Change<Text<UserId>>,
+    #[serde(default)]
+    platform: Change<Text<Platform>>,
+    #[serde(default)]
+    locale: Change<Text<Locale>>,
+    #[serde(default)]
+    timezone: Change<Text<TimeZone>>,
+    #[serde(default)]
+    app_version: Change<Attribute>,
     tags: Option<Tags<Option<TagValue>>>,
-    #[serde(borrow, default, deserialize_with = "present")]
-    push_token: Option<Option<&'a RawValue>>,
+    #[serde(borrow, default)]
+    push_token: Change<&'a RawValue>,
 }
 
 /// A push service's address of the device, one form per service.
@@ -115,19 +115,15 @@ pub fn device(bytes: &[u8]) -> Result<Registering, Problem> {
 pub fn device_change(bytes: &[u8]) -> Result<DeviceChange, Problem> {
     let body: ChangeBody<'_> = json::parse(bytes)?;
     let tags: BTreeMap<_, _> = body.tags.map(|tags| tags.0).unwrap_or_default();
-    let push_token = match body.push_token {
-        Some(Some(raw)) => Some(Some(checked_push_token(raw, "push_token")?)),
-        Some(None) => Some(None),
-        None => None,
-    };
+    let push_token = body.push_token.check(|raw| checked_push_token(raw, "push_token"))?;
     Ok(DeviceChange {
-        user: body.user.map(|user| user.map(|user| user.0)),
-        platform: body.platform.map(|platform| platform.map(|platform| platform.0.0.to_owned())),
-        locale: body.locale.map(|locale| locale.map(|locale| locale.0.0)),
-        timezone: body.timezone.map(|timezone| timezone.map(|timezone| timezone.0.0)),
-        app_version: body.app_version.map(|version| version.map(|version| version.0.0)),
+        user: body.user.wish(|user| user.0),
+        platform: body.platform.wish(|platform| platform.0.0.to_owned()),
+        locale: body.locale.wish(|locale| locale.0.0),
+        timezone: body.timezone.wish(|timezone| timezone.0.0),
+        app_version: body.app_version.wish(|version| version.0.0),
         tags: tags.into_iter().map(|(key, value)| (key.0, value.map(|value| value.0.0))).collect(),
-        push_token,
+        push_token: push_token.wish(|token| token),
     })
 }
 

@@ -36,7 +36,7 @@ fn a_refusal_names_the_field_or_the_place() {
     check("[]", Code::InvalidField, None, "");
     check("{\"innr\": 1}", Code::UnknownField, Some("innr"), "expected one of");
     check("{\"inner\": {\"users\": [], \"x\": 1}}", Code::UnknownField, Some("inner.x"), "unknown field `x`");
-    check("{\"inner\": {}}", Code::InvalidField, Some("inner"), "missing field `users`");
+    check("{\"inner\": {}}", Code::InvalidField, Some("inner.users"), "missing field `users`");
     check("{\"inner\": {\"users\": [\"a\", 1]}}", Code::InvalidField, Some("inner.users[1]"), "a user id");
     check("{\"inner\": {\"users\": [\"a\", \"\"]}}", Code::InvalidField, Some("inner.users[1]"), "1 to 255");
     check("{\"span\": \"1y\"}", Code::InvalidField, Some("span"), "whole number");
@@ -85,4 +85,6 @@ fn carried_text_is_kept_as_it_came() {
     let outer: Outer<'_> = parse(b"{\"raw\": {\"b\":1.0,  \"a\": [1e5]}, \"span\": \"2m\"}").expect("JSON");
     assert_eq!(outer.raw.map(RawValue::get), Some("{\"b\":1.0,  \"a\": [1e5]}"));
     assert_eq!(outer.span, Some(Span(Duration::from_secs(120))));
+    let tags = parse::<Outer<'_>>(b"{\"tags\": {\"a\": \"1\", \"b\": \"2\"}}").expect("JSON").tags;
+    assert_eq!(tags.map(|tags| tags.0.len()), Some(2));
 }

@@ -1,0 +1,115 @@
+//! Apps and keys: the operator's door and the admin's.
+
+use http::{Method, StatusCode};
+use noroshi_types::Scope;
+use serde_json::json;
+
+use crate::service::{OPERATOR, Service};
+
+#[tokio::test]
+async fn the_operator_makes_changes_and_removes_apps() {
+    let service = Service::start().await;
+    let made = service.operate(Method::POST, "/v1/apps", OPERATOR, r#"{"name": "shop"}"#).await;
+    assert_eq!((made.status, &made.json()["jwt_secret_set"]), (StatusCode::CREATED, &json!(false)));
+    service
+        .operate(Method::POST, "/v1/apps", OPERATOR, r#"{"name": "shop"}"#)
+        .await
+        .problem(409, "already_exists");
+    let secret = json!({"jwt_secret": "s".repeat(32)}).to_string();
+    let changed = service.operate(Method::PATCH, "/v1/apps/shop", OPERATOR, &secret).await;
+    assert_eq!(changed.json()["jwt_secret_set"], true);
+    assert!(!changed.text.contains("ssss"), "a secret is never shown");
+    let names = |body: serde_json::Value| -> Vec<String> {
+        body["apps"]
+            .as_array()
+            .expect("apps")
+            .iter()
+            .map(|app| app["name"].as_str().expect("a name").to_owned())
+            .collect()
+    };
+    let all = service.operate(Method::GET, "/v1/apps", OPERATOR, "").await.json();
+    assert_eq!(names(all), ["dev", "other", "shop"]);
+    assert_eq!(
+        service.operate(Method::DELETE, "/v1/apps/shop", OPERATOR, "").await.status,
+        StatusCode::NO_CONTENT
+    );
+    service.operate(Method::GET, "/v1/apps/shop", OPERATOR, "").await.problem(404, "not_found");
+    service.operate(Method::DELETE, "/v1/apps/shop", OPERATOR, "").await.problem(404, "not_found");
+}
+
+#[tokio::test]
+async fn an_app_that_is_deleted_takes_its_credentials_along() {
+    let service = Service::start().await;
+    let token = service.device("d1", "u1").await;
+    assert_eq!(
+        service.operate(Method::DELETE, "/v1/apps/dev", OPERATOR, "").await.status,
+        StatusCode::NO_CONTENT
+    );
+    service.get("/v1/topics", &service.key).await.problem(401, "unauthorized");
+    service.get("/v1/me", &token).await.problem(401, "unauthorized");
+}
+
+#[tokio::test]
+async fn only_the_operator_token_opens_the_admin_listener() {
+    let service = Service::start().await;
+    for bearer in ["", "wrong", &service.key] {
+        service.operate(Method::GET, "/v1/apps", bearer, "").await.problem(401, "unauthorized");
+        service.operate(Method::DELETE, "/v1/apps/dev", bearer, "").await.problem(401, "unauthorized");
+    }
+    service.get("/v1/apps/dev", OPERATOR).await.problem(401, "unauthorized");
+    service.get("/v1/apps", OPERATOR).await.problem(404, "not_found");
+    service.delete("/v1/apps/dev", &service.key).await.problem(405, "method_not_allowed");
+    let closed = Service::with(|state| state.operator_token = None).await;
+    closed.operate(Method::GET, "/v1/apps", OPERATOR, "").await.problem(401, "unauthorized");
+}
+
+#[tokio::test]
+async fn keys_are_made_used_and_revoked() {
+    let service = Service::start().await;
+    let body = r#"{"name": "backend", "scopes": ["publish", "read", "read"]}"#;
+    let made = service.post("/v1/apps/dev/keys", &service.key, body).await;
+    assert_eq!((made.status, &made.json()["scopes"]), (StatusCode::CREATED, &json!(["publish", "read"])));
+    let (id, key) = (made.json()["id"].clone(), made.json()["key"].as_str().expect("the key").to_owned());
+    assert_eq!(service.get("/v1/topics", &key).await.status, StatusCode::OK);
+    service.get("/v1/apps/dev/keys", &key).await.problem(403, "forbidden");
+    let listed = service.get("/v1/apps/dev/keys", &service.key).await;
+    assert!(listed.json()["keys"].as_array().is_some_and(|keys| keys.iter().any(|key| key["id"] == id)));
+    assert!(!listed.text.contains(&key), "a key is shown once");
+    let path = format!("/v1/apps/dev/keys/{}", id.as_str().expect("an id"));
+    assert_eq!(service.delete(&path, &service.key).await.status, StatusCode::NO_CONTENT);
+    service.get("/v1/topics", &key).await.problem(401, "unauthorized");
+    service.delete(&path, &service.key).await.problem(404, "not_found");
+    service.delete("/v1/apps/dev/keys/x", &service.key).await.problem(404, "not_found");
+    for (bad, field) in [
+        (r#"{"name": "k", "scopes": []}"#, "scopes"),
+        (r#"{"name": "k", "scopes": ["root"]}"#, "scopes[0]"),
+        (r#"{"name": "", "scopes": ["read"]}"#, "name"),
+    ] {
+        assert_eq!(
+            service.post("/v1/apps/dev/keys", &service.key, bad).await.problem(400, "invalid_field")["field"],
+            field
+        );
+    }
+}
+
+#[tokio::test]
+async fn an_admin_key_changes_its_own_apps_settings() {
+    let service = Service::start().await;
+    let admin = service.key_with(&[Scope::Admin]).await;
+    let patch = async |body: &str| service.call(Method::PATCH, "/v1/apps/dev", &admin, body).await;
+    assert_eq!(patch(r#"{"jwt_secret": null}"#).await.json()["jwt_secret_set"], false);
+    let url = patch(r#"{"jwks_url": "https://id.example.com/keys"}"#).await.json();
+    assert_eq!(
+        (&url["jwks_url"], &url["jwt_secret_set"]),
+        (&json!("https://id.example.com/keys"), &json!(false))
+    );
+    for (bad, field) in [
+        (r#"{"jwt_secret": "short"}"#, "jwt_secret"),
+        (r#"{"jwks_url": "http://169.254.169.254/keys"}"#, "jwks_url"),
+        (r#"{"jwks": {"keys": []}}"#, "jwks"),
+        (r#"{"jwks": "x"}"#, "jwks"),
+    ] {
+        assert_eq!(patch(bad).await.problem(400, "invalid_field")["field"], field, "{bad}");
+    }
+    patch(r#"{"name": "new"}"#).await.problem(400, "unknown_field");
+}

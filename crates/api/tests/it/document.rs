@@ -1,0 +1,203 @@
+//! The documents describe this service: its routes, its codes, its bodies.
+
+use std::collections::BTreeSet;
+
+use http::{Method, StatusCode};
+use noroshi_api::router::{admin_paths, public_paths};
+use noroshi_api::{Code, Limits, body, document};
+use serde_json::{Value, json};
+
+use crate::service::{OPERATOR, Service};
+
+fn parsed(text: &str) -> Value {
+    serde_json::from_str(text).expect("JSON")
+}
+
+fn operations(document: &Value) -> Vec<(String, String, Value)> {
+    let mut found = Vec::new();
+    for (path, item) in document["paths"].as_object().expect("paths") {
+        for (method, operation) in item.as_object().expect("an item") {
+            found.push((method.to_uppercase(), path.clone(), operation.clone()));
+        }
+    }
+    found
+}
+
+#[test]
+fn the_documents_list_exactly_the_routes() {
+    for (text, routes) in [(document::PUBLIC, public_paths()), (document::ADMIN, admin_paths())] {
+        let described: BTreeSet<_> =
+            operations(&parsed(text)).into_iter().map(|(m, p, _)| format!("{m} {p}")).collect();
+        let routed: BTreeSet<_> = routes.iter().map(|(method, path)| format!("{method} {path}")).collect();
+        assert_eq!(described, routed);
+    }
+}
+
+#[test]
+fn the_documents_list_exactly_the_codes() {
+    for text in [document::PUBLIC, document::ADMIN] {
+        let document = parsed(text);
+        let described = &document["components"]["schemas"]["Problem"]["properties"]["code"]["enum"];
+        assert_eq!(*described, json!(Code::ALL.map(Code::as_str)));
+    }
+}
+
+#[test]
+fn every_reference_leads_somewhere_and_nothing_lies_around() {
+    for text in [document::PUBLIC, document::ADMIN] {
+        let document = parsed(text);
+        for part in text.split("\"$ref\": \"#").skip(1) {
+            let pointer = part.split('"').next().expect("a pointer");
+            assert!(document.pointer(pointer).is_some(), "{pointer}");
+        }
+        for (method, path, operation) in operations(&document) {
+            assert!(
+                operation["summary"].is_string() && operation["operationId"].is_string(),
+                "{method} {path}"
+            );
+            assert!(operation["security"].is_array(), "{method} {path} says who may call");
+            let named: BTreeSet<&str> =
+                path.split('{').skip(1).filter_map(|part| part.split('}').next()).collect();
+            let parameters = operation["parameters"].as_array().cloned().unwrap_or_default();
+            let described: BTreeSet<&str> =
+                parameters.iter().filter(|p| p["in"] == "path").filter_map(|p| p["name"].as_str()).collect();
+            assert_eq!(named, described, "{method} {path}");
+        }
+    }
+}
+
+/// Examples of request bodies.
+fn examples(document: &Value, path: &str, method: &str) -> Vec<Value> {
+    let content = document["paths"][path][method]["requestBody"]["content"].as_object().expect("content");
+    let content = content.values().next().expect("a media type");
+    match content["examples"].as_object() {
+        Some(examples) => examples.values().map(|example| example["value"].clone()).collect(),
+        None => vec![content["example"].clone()],
+    }
+}
+
+#[test]
+fn the_parsers_accept_every_example() {
+    let document = parsed(document::PUBLIC);
+    let check = |path: &str, method: &str, parse: &dyn Fn(&[u8]) -> Result<(), noroshi_api::Problem>| {
+        for example in examples(&document, path, method) {
+            let lines = example.as_str().map_or_else(|| example.to_string(), str::to_owned);
+            for line in lines.lines() {
+                assert_eq!(parse(line.as_bytes()), Ok(()), "{method} {path}: {line}");
+            }
+        }
+    };
+    let notification = |bytes: &[u8]| body::notification(bytes, &Limits::default()).map(drop);
+    let device = |bytes: &[u8]| body::device(bytes).map(drop);
+    check("/v1/notifications", "post", &notification);
+    check("/v1/notifications/batch", "post", &notification);
+    check("/v1/devices", "post", &device);
+    check("/v1/devices/batch", "post", &device);
+    check("/v1/presence", "post", &|bytes| body::presence_query(bytes).map(drop));
+    check("/v1/me", "patch", &|bytes| body::device_change(bytes).map(drop));
+    check("/v1/me/push-token", "put", &|bytes| body::push_token(bytes).map(drop));
+    check("/v1/me/presence", "put", &|bytes| body::presence(bytes).map(drop));
+    check("/v1/me/inbox/ack", "post", &|bytes| body::acked(bytes).map(drop));
+    check("/v1/apps/{app}", "patch", &|bytes| body::app_change(bytes, Default::default()).map(drop));
+    check("/v1/apps/{app}/keys", "post", &|bytes| body::key(bytes).map(drop));
+}
+
+#[test]
+fn the_parsers_know_exactly_the_fields_described() {
+    let document = parsed(document::PUBLIC);
+    let check = |schema: &str, parse: &dyn Fn(&[u8]) -> Result<(), noroshi_api::Problem>| {
+        let described: BTreeSet<String> = document["components"]["schemas"][schema]["properties"]
+            .as_object()
+            .expect("properties")
+            .keys()
+            .cloned()
+            .collect();
+        let problem = parse(br#"{"no-such-field": 1}"#).expect_err("an unknown field");
+        assert_eq!(problem.code(), Code::UnknownField);
+        // serde lists what it expects; the detail may be cut, so each field is also tried.
+        for field in &described {
+            let tried = parse(format!("{{\"{field}\": []}}").as_bytes()).err();
+            assert!(tried.is_none_or(|problem| problem.code() != Code::UnknownField), "{schema}.{field}");
+        }
+        let expected: BTreeSet<String> =
+            problem.detail().split('`').skip(3).step_by(2).map(str::to_owned).collect();
+        assert!(
+            expected.iter().all(|field| described.contains(field)),
+            "{schema}: {expected:?} {described:?}"
+        );
+    };
+    check("Notification", &|bytes| body::notification(bytes, &Limits::default()).map(drop));
+    check("DeviceRegistration", &|bytes| body::device(bytes).map(drop));
+    check("DeviceChange", &|bytes| body::device_change(bytes).map(drop));
+    check("AppChange", &|bytes| body::app_change(bytes, Default::default()).map(drop));
+    check("NewKey", &|bytes| body::key(bytes).map(drop));
+}
+
+#[tokio::test]
+async fn answers_have_exactly_the_fields_described() {
+    let service = Service::start().await;
+    let token = service.device("d1", "u1").await;
+    let id = service.publish(r#"{"to": {"users": ["u1"]}, "data": 1}"#).await;
+    let document = parsed(document::PUBLIC);
+    let check = |schema: &str, answer: Value| {
+        let schema_body = &document["components"]["schemas"][schema];
+        let described: BTreeSet<&String> =
+            schema_body["properties"].as_object().expect("properties").keys().collect();
+        let given: BTreeSet<&String> = answer.as_object().expect("an object").keys().collect();
+        assert!(given.is_subset(&described), "{schema}: {given:?}");
+        for required in schema_body["required"].as_array().expect("required") {
+            assert!(given.contains(&required.as_str().expect("a name").to_owned()), "{schema}: {required}");
+        }
+    };
+    let get = async |path: &str| service.get(path, &service.key).await.json();
+    check("NotificationState", get(&format!("/v1/notifications/{id}")).await);
+    check("Trace", get(&format!("/v1/notifications/{id}/devices/d1")).await);
+    check("Topic", get("/v1/topics/t").await);
+    check("Topics", get("/v1/topics").await);
+    check("Device", get("/v1/devices/d1").await);
+    check("Devices", get("/v1/devices").await);
+    check("App", get("/v1/apps/dev").await);
+    check("Keys", get("/v1/apps/dev/keys").await);
+    check("Key", get("/v1/apps/dev/keys").await["keys"][0].clone());
+    check("Me", service.get("/v1/me", &token).await.json());
+    check("Inbox", service.get("/v1/me/inbox", &token).await.json());
+    check("Message", service.get("/v1/me/inbox", &token).await.json()["messages"][0].clone());
+    check("Registered", service.post("/v1/devices", &service.key, "").await.json());
+    check("Problem", service.get("/v1/me", "").await.json());
+}
+
+#[tokio::test]
+async fn the_documents_and_the_page_are_served() {
+    let service = Service::start().await;
+    assert_eq!(service.get("/openapi.json", "").await.text, document::PUBLIC);
+    assert_eq!(service.operate(Method::GET, "/openapi.json", "", "").await.text, document::ADMIN);
+    let page = service.get("/docs", "").await;
+    assert_eq!(
+        (page.status, page.header("content-type")),
+        (StatusCode::OK, Some("text/html; charset=utf-8"))
+    );
+    assert!(
+        page.header("content-security-policy").is_some_and(|policy| policy.starts_with("default-src 'none'"))
+    );
+    assert!(page.text.contains("id=\"publish\""));
+    let root = service.get("/", "").await;
+    assert_eq!((root.status, root.header("location")), (StatusCode::TEMPORARY_REDIRECT, Some("/docs")));
+}
+
+#[tokio::test]
+async fn health_and_metrics_are_open_on_the_admin_listener_only() {
+    let service = Service::start().await;
+    for path in ["/healthz", "/readyz", "/metrics"] {
+        assert_eq!(service.operate(Method::GET, path, "", "").await.status, StatusCode::OK, "{path}");
+        service.get(path, OPERATOR).await.problem(404, "not_found");
+    }
+    service.get("/v1/topics", &service.key).await;
+    let metrics = service.operate(Method::GET, "/metrics", "", "").await.text;
+    assert!(
+        metrics.contains("noroshi_http_requests_total{route=\"GET /v1/topics\",status=\"2xx\"} 1\n"),
+        "{metrics}"
+    );
+    service.state.ready.store(false, std::sync::atomic::Ordering::SeqCst);
+    service.operate(Method::GET, "/readyz", "", "").await.problem(503, "unavailable");
+    assert_eq!(service.operate(Method::GET, "/healthz", "", "").await.status, StatusCode::OK);
+}

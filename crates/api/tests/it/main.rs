@@ -1,0 +1,13 @@
+//! The API as its clients meet it: routers, a real store, an edge that remembers.
+
+mod app;
+mod batch;
+mod connection;
+mod consumer;
+mod device;
+mod document;
+mod notification;
+mod refusal;
+mod service;
+mod tenant;
+mod topic;

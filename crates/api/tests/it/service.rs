@@ -1,0 +1,289 @@
+//! A node's API without sockets: a real store in a folder of its own, an edge that remembers, and the
+//! routers called directly.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+
+use axum::Router;
+use axum::body::Body;
+use http::{HeaderMap, Method, Request, StatusCode, header};
+use http_body_util::BodyExt;
+use noroshi_api::{Config, Load, Metrics, State};
+use noroshi_auth::Auth;
+use noroshi_delivery::{Clock, Delivery, Edge, Session};
+use noroshi_store::{AppSettings, Sqlite, Store, sqlite};
+use noroshi_types::{
+    AppId, AppName, CloseReason, DeviceId, Message, Presence, Scope, Scopes, Target, Timestamp, Topic, UserId,
+};
+use serde_json::Value;
+use tower::ServiceExt;
+
+pub(crate) const NOW: Timestamp = Timestamp(1_800_000_000_000);
+pub(crate) const OPERATOR: &str = "operator-token-of-the-test";
+pub(crate) const JWT_SECRET: &str = "a secret of the app, long enough for HS256";
+
+pub(crate) struct Service {
+    pub(crate) public: Router,
+    pub(crate) admin: Router,
+    pub(crate) state: Arc<State>,
+    pub(crate) edge: Arc<FakeEdge>,
+    pub(crate) clock: Clock,
+    /// A key of the app `dev` with all scopes.
+    pub(crate) key: String,
+    /// A key of the app `other` with all scopes.
+    pub(crate) other_key: String,
+    _folder: tempfile::TempDir,
+}
+
+pub(crate) struct Answer {
+    pub(crate) status: StatusCode,
+    pub(crate) headers: HeaderMap,
+    pub(crate) text: String,
+}
+
+impl Service {
+    pub(crate) async fn start() -> Self {
+        Self::with(|_| {}).await
+    }
+
+    pub(crate) async fn with(change: impl FnOnce(&mut State)) -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut registry = noroshi_telemetry::registry();
+        let store = Sqlite::open(folder.path(), sqlite::Options::default(), &mut registry).expect("a store");
+        let store: Arc<dyn Store> = Arc::new(store);
+        let auth = Auth::open(store.clone()).await.expect("auth");
+        let mut keys = Vec::new();
+        for name in ["dev", "other"] {
+            let settings = AppSettings { jwt_secret: Some(JWT_SECRET.into()), ..AppSettings::default() };
+            let app =
+                auth.create_app(AppName::parse(name).expect("a name"), settings, NOW).await.expect("an app");
+            let (_, key) = auth.create_key(app.id, "all".into(), Scopes::ALL, NOW).await.expect("a key");
+            keys.push(key.to_string());
+        }
+        let clock = Clock::fixed(NOW);
+        let delivery = Delivery::new(
+            store,
+            clock.clone(),
+            noroshi_delivery::metrics::Metrics::new(&mut registry),
+            tokio::runtime::Handle::current(),
+        );
+        let edge = Arc::new(FakeEdge::default());
+        delivery.attach(edge.clone());
+        let metrics = Metrics::new(&mut registry);
+        let mut state = State {
+            auth,
+            delivery,
+            config: Config::default(),
+            metrics,
+            registry: Arc::new(registry),
+            ready: Arc::new(AtomicBool::new(true)),
+            operator_token: Some(OPERATOR.into()),
+            tunnel: None,
+            load: Load::default(),
+        };
+        change(&mut state);
+        let state = Arc::new(state);
+        Self {
+            public: noroshi_api::router(state.clone()),
+            admin: noroshi_api::admin_router(state.clone()),
+            state,
+            edge,
+            clock,
+            other_key: keys.remove(1),
+            key: keys.remove(0),
+            _folder: folder,
+        }
+    }
+
+    pub(crate) fn app(&self) -> AppId {
+        self.state.auth.app("dev").expect("the app").id
+    }
+
+    /// A new key of the app `dev`.
+    pub(crate) async fn key_with(&self, scopes: &[Scope]) -> String {
+        let scopes = scopes.iter().copied().collect();
+        let made = self.state.auth.create_key(self.app(), "some".into(), scopes, NOW).await;
+        made.expect("a key").1.to_string()
+    }
+
+    pub(crate) async fn send(&self, request: Request<Body>) -> Answer {
+        answer(self.public.clone(), request).await
+    }
+
+    pub(crate) async fn call(&self, method: Method, path: &str, bearer: &str, body: &str) -> Answer {
+        self.send(request(method, path, bearer, body)).await
+    }
+
+    pub(crate) async fn get(&self, path: &str, bearer: &str) -> Answer {
+        self.call(Method::GET, path, bearer, "").await
+    }
+
+    pub(crate) async fn post(&self, path: &str, bearer: &str, body: &str) -> Answer {
+        self.call(Method::POST, path, bearer, body).await
+    }
+
+    pub(crate) async fn put(&self, path: &str, bearer: &str, body: &str) -> Answer {
+        self.call(Method::PUT, path, bearer, body).await
+    }
+
+    pub(crate) async fn delete(&self, path: &str, bearer: &str) -> Answer {
+        self.call(Method::DELETE, path, bearer, "").await
+    }
+
+    pub(crate) async fn operate(&self, method: Method, path: &str, bearer: &str, body: &str) -> Answer {
+        answer(self.admin.clone(), request(method, path, bearer, body)).await
+    }
+
+    /// Registers a device of the app `dev` and returns its token.
+    pub(crate) async fn device(&self, device: &str, user: &str) -> String {
+        let body = format!("{{\"device\": \"{device}\", \"user\": \"{user}\"}}");
+        let answer = self.post("/v1/devices", &self.key, &body).await;
+        assert_eq!(answer.status, StatusCode::CREATED, "{}", answer.text);
+        answer.json()["token"].as_str().expect("a token").to_owned()
+    }
+
+    /// Publishes as `dev` and returns the id.
+    pub(crate) async fn publish(&self, body: &str) -> String {
+        let answer = self.post("/v1/notifications", &self.key, body).await;
+        assert_eq!(answer.status, StatusCode::ACCEPTED, "{}", answer.text);
+        answer.json()["id"].as_str().expect("an id").to_owned()
+    }
+}
+
+impl Answer {
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_str(&self.text).unwrap_or_else(|error| panic!("{error}: {}", self.text))
+    }
+
+    pub(crate) fn lines(&self) -> Vec<Value> {
+        self.text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()
+    }
+
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        self.headers.get(name).map(|value| value.to_str().expect("ASCII"))
+    }
+
+    /// Checks that it is a problem with this code, and that status and body agree.
+    #[track_caller]
+    pub(crate) fn problem(&self, status: u16, code: &str) -> Value {
+        let body = self.json();
+        assert_eq!((self.status.as_u16(), body["code"].as_str()), (status, Some(code)), "{body}");
+        assert_eq!(self.header("content-type"), Some("application/problem+json"));
+        assert_eq!(body["status"], status);
+        assert!(body["title"].is_string() && body["detail"].is_string(), "{body}");
+        body
+    }
+}
+
+pub(crate) fn request(method: Method, path: &str, bearer: &str, body: &str) -> Request<Body> {
+    let mut builder = Request::builder().method(method).uri(path).header(header::HOST, "push.example.com");
+    if !bearer.is_empty() {
+        builder = builder.header(header::AUTHORIZATION, format!("Bearer {bearer}"));
+    }
+    builder.body(Body::from(body.to_owned())).expect("a request")
+}
+
+pub(crate) async fn answer(router: Router, request: Request<Body>) -> Answer {
+    let response = router.oneshot(request).await.expect("infallible");
+    let (parts, body) = response.into_parts();
+    let bytes = body.collect().await.expect("a body").to_bytes();
+    let text = String::from_utf8(bytes.to_vec()).expect("UTF-8");
+    Answer { status: parts.status, headers: parts.headers, text }
+}
+
+/// A JWT of the test's apps (RFC 7519), by HS256.
+pub(crate) fn jwt(claims: &Value) -> String {
+    use base64::Engine;
+    let encode = |bytes: &[u8]| base64::engine::general_purpose::URL_SAFE_NO_PAD.encode(bytes);
+    let signed =
+        format!("{}.{}", encode(br#"{"alg":"HS256","typ":"JWT"}"#), encode(claims.to_string().as_bytes()));
+    let key = ring::hmac::Key::new(ring::hmac::HMAC_SHA256, JWT_SECRET.as_bytes());
+    let signature = ring::hmac::sign(&key, signed.as_bytes());
+    format!("{signed}.{}", encode(signature.as_ref()))
+}
+
+/// Seconds, as `exp` is written.
+pub(crate) fn in_an_hour() -> u64 {
+    NOW.0 / 1_000 + 3_600
+}
+
+/// Connections that are only said to exist.
+#[derive(Default)]
+pub(crate) struct FakeEdge {
+    record: Mutex<Record>,
+    pub(crate) full: AtomicBool,
+    /// Asking for sessions panics.
+    pub(crate) broken: AtomicBool,
+}
+
+#[derive(Default)]
+struct Record {
+    messages: Vec<Arc<Message>>,
+    closed: Vec<(DeviceId, CloseReason)>,
+    sessions: HashMap<(AppId, DeviceId), (Option<UserId>, Presence)>,
+}
+
+impl FakeEdge {
+    pub(crate) fn connect(&self, app: AppId, device: &str, user: &str) {
+        let key = (app, DeviceId::parse(device).expect("an id"));
+        let value = (Some(UserId::parse(user).expect("an id")), Presence::Active);
+        self.record.lock().expect("no panic").sessions.insert(key, value);
+    }
+
+    pub(crate) fn messages(&self) -> Vec<Arc<Message>> {
+        self.record.lock().expect("no panic").messages.clone()
+    }
+
+    pub(crate) fn closed(&self) -> Vec<(String, CloseReason)> {
+        let record = self.record.lock().expect("no panic");
+        record.closed.iter().map(|(device, reason)| (device.to_string(), *reason)).collect()
+    }
+}
+
+impl Edge for FakeEdge {
+    fn deliver(&self, message: Arc<Message>, _: &Target) {
+        self.record.lock().expect("no panic").messages.push(message);
+    }
+
+    fn has_room(&self) -> bool {
+        !self.full.load(Ordering::SeqCst)
+    }
+
+    fn sessions(&self, app: AppId, users: &[UserId]) -> Vec<Vec<Session>> {
+        assert!(!self.broken.load(Ordering::SeqCst), "the edge is broken");
+        let record = self.record.lock().expect("no panic");
+        let of = |user: &UserId| {
+            let mine =
+                record.sessions.iter().filter(|((a, _), (u, _))| *a == app && u.as_ref() == Some(user));
+            mine.map(|((_, device), (_, presence))| Session { device: device.clone(), presence: *presence })
+                .collect()
+        };
+        users.iter().map(of).collect()
+    }
+
+    fn session(&self, app: AppId, device: &DeviceId) -> Option<Session> {
+        let record = self.record.lock().expect("no panic");
+        let (_, presence) = record.sessions.get(&(app, device.clone()))?;
+        Some(Session { device: device.clone(), presence: *presence })
+    }
+
+    fn set_presence(&self, app: AppId, device: &DeviceId, presence: Presence) -> bool {
+        let mut record = self.record.lock().expect("no panic");
+        record.sessions.get_mut(&(app, device.clone())).map(|session| session.1 = presence).is_some()
+    }
+
+    fn subscribe(&self, _: AppId, _: &DeviceId, _: &Topic) {}
+
+    fn unsubscribe(&self, _: AppId, _: &DeviceId, _: &Topic) {}
+
+    fn close(&self, app: AppId, device: &DeviceId, reason: CloseReason) {
+        let mut record = self.record.lock().expect("no panic");
+        record.sessions.remove(&(app, device.clone()));
+        record.closed.push((device.clone(), reason));
+    }
+
+    fn topic_sessions(&self, _: AppId, _: &Topic) -> u64 {
+        3
+    }
+}

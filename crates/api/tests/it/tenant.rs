@@ -1,0 +1,116 @@
+//! Tenants cannot see each other: every route with another app's credential.
+
+use http::{Method, StatusCode};
+use noroshi_api::router::public_paths;
+
+use crate::service::{OPERATOR, Service};
+
+/// A body that the route would accept from its own app.
+fn body(method: &Method, path: &str) -> &'static str {
+    match (method.as_str(), path) {
+        ("POST", "/v1/notifications" | "/v1/notifications/batch") => {
+            r#"{"to":{"users":["u1"]},"data":"theirs"}"#
+        }
+        ("POST", "/v1/presence") => r#"{"users":["u1"]}"#,
+        ("POST", "/v1/devices/batch") => r#"{"device":"d1","locale":"xx"}"#,
+        ("POST", "/v1/devices") => r#"{"device":"d1","locale":"xx"}"#,
+        ("PATCH", "/v1/me") => r#"{"locale":"xx"}"#,
+        ("PUT", "/v1/me/push-token") => r#"{"service":"fcm","token":"x"}"#,
+        ("PUT", "/v1/me/presence") => r#"{"state":"idle"}"#,
+        ("POST", "/v1/me/inbox/ack") => r#"{"ids":[]}"#,
+        ("PATCH", "/v1/apps/{app}") => r#"{"jwt_secret":null}"#,
+        ("POST", "/v1/apps/{app}/keys") => r#"{"name":"k","scopes":["admin"]}"#,
+        _ => "",
+    }
+}
+
+#[tokio::test]
+async fn another_apps_credential_opens_nothing_of_this_app() {
+    let service = Service::start().await;
+    let token = service.device("d1", "u1").await;
+    service.edge.connect(service.app(), "d1", "u1");
+    service.put("/v1/me/topics/t1", &token, "").await;
+    let id = service.publish(r#"{"to": {"users": ["u1"]}, "data": "SECRET"}"#).await;
+    service.publish(r#"{"to": {"topic": "t1"}, "data": "SECRET", "retain": true}"#).await;
+    let before = service.get("/v1/me", &token).await.json();
+    let topic_before = service.get("/v1/topics/t1", &service.key).await.json();
+    let state_before = service.get(&format!("/v1/notifications/{id}"), &service.key).await.json();
+
+    let mut open = Vec::new();
+    for (method, route) in public_paths() {
+        let path = route
+            .replace("{id}", &id)
+            .replace("{device}", "d1")
+            .replace("{topic}", "t1")
+            .replace("{app}", "dev")
+            .replace("{key}", "1");
+        let answer = service.call(method.clone(), &path, &service.other_key, body(&method, route)).await;
+        assert!(
+            !answer.text.contains("SECRET") && !answer.text.contains(&id),
+            "{method} {path}: {}",
+            answer.text
+        );
+        if answer.status.is_success() {
+            open.push(format!("{method} {route}"));
+        }
+        let anonymous = service.call(method.clone(), &path, "", body(&method, route)).await;
+        let public = matches!(route, "/" | "/docs" | "/openapi.json" | "/v1/connect" | "/v1/events");
+        assert!(
+            public || anonymous.status == StatusCode::UNAUTHORIZED,
+            "{method} {path}: {}",
+            anonymous.text
+        );
+        let operator = service.call(method.clone(), &path, OPERATOR, body(&method, route)).await;
+        assert!(public || operator.status == StatusCode::UNAUTHORIZED, "{method} {path}: {}", operator.text);
+    }
+    // What answers at all answers for the other app's own, empty, things.
+    let own = [
+        "POST /v1/notifications",
+        "POST /v1/notifications/batch",
+        "POST /v1/presence",
+        "GET /v1/topics",
+        "GET /v1/topics/{topic}",
+        "POST /v1/devices",
+        "GET /v1/devices",
+        "POST /v1/devices/batch",
+        "GET /v1/devices/{device}",
+        "DELETE /v1/devices/{device}",
+        "GET /openapi.json",
+        "GET /docs",
+    ];
+    assert_eq!(open, own);
+
+    assert_eq!(
+        service.get("/v1/me", &token).await.json(),
+        before,
+        "the device, its inbox and topics are untouched"
+    );
+    assert_eq!(service.get("/v1/topics/t1", &service.key).await.json(), topic_before);
+    assert_eq!(service.get(&format!("/v1/notifications/{id}"), &service.key).await.json(), state_before);
+    let keys = service.get("/v1/apps/dev/keys", &service.key).await.json();
+    assert_eq!(keys["keys"].as_array().map(Vec::len), Some(1));
+}
+
+#[tokio::test]
+async fn lists_and_counts_hold_only_ones_own() {
+    let service = Service::start().await;
+    let token = service.device("d1", "u1").await;
+    service.put("/v1/me/topics/t1", &token, "").await;
+    service.edge.connect(service.app(), "d1", "u1");
+    let theirs = |path: &'static str| service.get(path, &service.other_key);
+    assert_eq!(theirs("/v1/devices").await.json()["devices"], serde_json::json!([]));
+    assert_eq!(theirs("/v1/topics").await.json()["topics"], serde_json::json!([]));
+    assert_eq!(theirs("/v1/topics/t1").await.json()["subscribers"], 0);
+    let presence = service.post("/v1/presence", &service.other_key, r#"{"users": ["u1"]}"#).await.json();
+    assert_eq!(presence["users"]["u1"]["presence"], "offline");
+    let id = service
+        .post("/v1/notifications", &service.other_key, r#"{"to": {"users": ["u1"]}, "data": 1}"#)
+        .await
+        .json()["id"]
+        .as_str()
+        .expect("an id")
+        .to_owned();
+    let state = service.get(&format!("/v1/notifications/{id}"), &service.other_key).await.json();
+    assert_eq!(state["counts"], serde_json::json!({"unknown": 1}), "another app's user is unknown");
+    assert_eq!(service.get("/v1/me", &token).await.json()["inbox"], 0);
+}

@@ -1,0 +1,34 @@
+//! Every body that the API reads: no panic, and what is accepted keeps its bounds.
+
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use noroshi_api::{Limits, body};
+use noroshi_types::limits;
+use serde_json::value::RawValue;
+
+fuzz_target!(|bytes: &[u8]| {
+    let bounds = Limits::default();
+    if let Ok(request) = body::notification(bytes, &bounds) {
+        assert!(request.target.named_count().is_none_or(|count| (1..=limits::TARGETS_MAX as u64).contains(&count)));
+        assert!(request.data.is_some() || request.notification.is_some());
+        for carried in [&request.data, &request.notification, &request.push.apns].into_iter().flatten() {
+            assert!(serde_json::from_str::<&RawValue>(carried.as_str()).is_ok(), "carried text is JSON");
+            assert!(carried.len() <= bounds.data_bytes.max(limits::NOTIFICATION_BYTES_MAX));
+        }
+    }
+    if let Ok(device) = body::device(bytes) {
+        assert!(device.registration.topics.len() <= limits::TOPICS_PER_DEVICE_MAX);
+        assert!(device.registration.attributes.tags.len() <= limits::TAGS_MAX);
+    }
+    if let Ok(token) = body::push_token(bytes) {
+        assert!(token.len() <= limits::PUSH_TOKEN_BYTES_MAX);
+    }
+    let _ = body::device_change(bytes);
+    let _ = body::presence_query(bytes);
+    let _ = body::presence(bytes);
+    let _ = body::acked(bytes);
+    let _ = body::app(bytes);
+    let _ = body::app_change(bytes, Default::default());
+    let _ = body::key(bytes);
+});
