@@ -1,0 +1,4 @@
+//! The gateway with a real store and real sockets.
+
+mod node;
+mod session;

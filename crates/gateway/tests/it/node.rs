@@ -1,0 +1,237 @@
+//! A gateway on a real store, in this process, and the clients that talk to it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::{SinkExt, StreamExt};
+use noroshi_auth::Auth;
+use noroshi_delivery::{Clock, Delivery};
+use noroshi_gateway::{Config, Gateway, Handover, HandoverFn, Listener, Metrics};
+use noroshi_store::{Devices, Registration, Sqlite, Store, sqlite::Options};
+use noroshi_types::{
+    AppId, AppName, DeviceId, DeviceNum, JsonText, NotificationId, Push, Request, Target, Timestamp, Topic,
+    Ttl, Urgency, UserId, When,
+};
+use serde_json::{Value, json};
+use tokio::net::TcpStream;
+use tokio_tungstenite::WebSocketStream;
+use tokio_tungstenite::tungstenite::protocol::CloseFrame;
+use tokio_tungstenite::tungstenite::{Error, Message};
+
+/// What nobody waits for in vain: far beyond anything that happens on a slow machine.
+pub const PATIENCE: Duration = Duration::from_secs(30);
+
+pub struct Node {
+    pub gateway: Arc<Gateway>,
+    pub delivery: Arc<Delivery>,
+    pub auth: Arc<Auth>,
+    pub store: Arc<Sqlite>,
+    pub metrics: Metrics,
+    pub app: AppId,
+    pub handed_over: Arc<std::sync::Mutex<Vec<Handover>>>,
+    _folder: tempfile::TempDir,
+}
+
+pub fn plain() -> Config {
+    let address = "127.0.0.1:0".parse().expect("an address");
+    Config { listeners: vec![Listener { address, tls: None }], shards: 2, ..Config::default() }
+}
+
+impl Node {
+    pub async fn start(config: Config) -> Self {
+        let handed_over = Arc::new(std::sync::Mutex::new(Vec::new()));
+        let keep = handed_over.clone();
+        Self::start_with(config, handed_over, Arc::new(move |handover| {
+            keep.lock().expect("no panic").push(handover);
+        }))
+        .await
+    }
+
+    pub async fn start_with(
+        config: Config,
+        handed_over: Arc<std::sync::Mutex<Vec<Handover>>>,
+        handover: HandoverFn,
+    ) -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut registry = noroshi_telemetry::registry();
+        let store = Arc::new(Sqlite::open(folder.path(), Options::default(), &mut registry).expect("a store"));
+        let auth = Auth::open(store.clone() as Arc<dyn Store>).await.expect("auth");
+        let clock = Clock::system();
+        let name = AppName::parse("dev").expect("a name");
+        let app = auth.create_app(name, Default::default(), clock.now()).await.expect("an app").id;
+        let runtime = tokio::runtime::Handle::current();
+        let delivery_metrics = noroshi_delivery::metrics::Metrics::new(&mut registry);
+        let delivery = Delivery::new(store.clone() as Arc<dyn Store>, clock, delivery_metrics, runtime);
+        let metrics = Metrics::new(&mut registry);
+        let bound = Gateway::bind(config).expect("a free port");
+        let gateway = bound.start(&delivery, auth.clone(), metrics.clone(), handover).expect("threads");
+        delivery.attach(gateway.clone());
+        tokio::spawn(delivery.clone().run(std::future::pending()));
+        Self { gateway, delivery, auth, store, metrics, app, handed_over, _folder: folder }
+    }
+
+    pub fn address(&self) -> std::net::SocketAddr {
+        self.gateway.local_addrs()[0]
+    }
+
+    pub fn now(&self) -> Timestamp {
+        self.delivery.clock().now()
+    }
+
+    /// A device of a user, with durable subscriptions.
+    pub async fn device(&self, id: &str, user: &str, topics: &[&str]) -> DeviceNum {
+        let registration = Registration {
+            device: Some(DeviceId::parse(id).expect("an id")),
+            user: Some(UserId::parse(user).expect("an id")),
+            topics: topics.iter().map(|topic| Topic::parse(topic).expect("a topic")).collect(),
+            ..Registration::default()
+        };
+        let made = self.store.register(self.app, vec![registration], self.now()).await.expect("registered");
+        made.into_iter().next().expect("one").expect("accepted").num
+    }
+
+    pub fn token(&self, device: &str) -> String {
+        self.token_for(device, Duration::from_secs(3_600))
+    }
+
+    pub fn token_for(&self, device: &str, lifetime: Duration) -> String {
+        let device = DeviceId::parse(device).expect("an id");
+        self.auth.issue(self.app, &device, 1, self.now().saturating_add(lifetime))
+    }
+
+    pub async fn publish(&self, target: Target, when: When, data: &str) -> NotificationId {
+        self.publish_request(request(target, when, data)).await
+    }
+
+    pub async fn publish_request(&self, request: Request) -> NotificationId {
+        loop {
+            match self.delivery.publish(self.app, request.clone(), None).await {
+                Ok(receipt) => return receipt.id,
+                Err(noroshi_delivery::Error::Overloaded) => tokio::task::yield_now().await,
+                Err(error) => panic!("{error}"),
+            }
+        }
+    }
+
+    /// A WebSocket that is not logged in.
+    pub async fn open(&self, path: &str) -> Client {
+        let stream = TcpStream::connect(self.address()).await.expect("connected");
+        Client::over(stream, path).await
+    }
+
+    /// A logged-in device, after its `ready`.
+    pub async fn connect(&self, device: &str) -> Client {
+        let mut client = self.open(&format!("/v1/connect?token={}", self.token(device))).await;
+        let ready = client.next().await;
+        assert_eq!(ready["t"], "ready", "{ready}");
+        assert_eq!(ready["device"], device);
+        client
+    }
+
+    pub async fn until(&self, what: &str, mut reached: impl FnMut(&Self) -> bool) {
+        let until = tokio::time::Instant::now() + PATIENCE;
+        while !reached(self) {
+            assert!(tokio::time::Instant::now() < until, "in vain: {what}");
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+
+    pub async fn until_sessions(&self, count: usize) {
+        self.until("sessions", |node| node.gateway.sessions() == count).await;
+    }
+}
+
+pub fn request(target: Target, when: When, data: &str) -> Request {
+    Request {
+        target,
+        when,
+        ttl: Ttl::default(),
+        urgency: Urgency::Normal,
+        collapse_key: None,
+        retain: false,
+        notification: None,
+        data: Some(JsonText::from_valid(data)),
+        push: Push::default(),
+    }
+}
+
+pub fn user(name: &str) -> Target {
+    Target::Users(vec![UserId::parse(name).expect("an id")])
+}
+
+pub fn topic(name: &str) -> Target {
+    Target::Topic(Topic::parse(name).expect("a topic"))
+}
+
+pub struct Client<S = TcpStream> {
+    pub socket: WebSocketStream<S>,
+}
+
+impl<S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin> Client<S> {
+    pub async fn over(stream: S, path: &str) -> Self {
+        let url = format!("ws://localhost{path}");
+        let (socket, _) = tokio_tungstenite::client_async(url, stream).await.expect("upgraded");
+        Self { socket }
+    }
+
+    pub async fn message(&mut self) -> Option<Result<Message, Error>> {
+        tokio::time::timeout(PATIENCE, self.socket.next()).await.expect("something within a long time")
+    }
+
+    /// The next JSON object.
+    pub async fn next(&mut self) -> Value {
+        loop {
+            match self.message().await {
+                Some(Ok(Message::Text(text))) => return serde_json::from_str(&text).expect("JSON"),
+                Some(Ok(Message::Ping(_) | Message::Pong(_))) => {}
+                other => panic!("expected a text message, got {other:?}"),
+            }
+        }
+    }
+
+    /// The next message's `data`.
+    pub async fn next_data(&mut self) -> Value {
+        let message = self.next().await;
+        assert_eq!(message["t"], "msg", "{message}");
+        message["data"].clone()
+    }
+
+    pub async fn send(&mut self, frame: Value) {
+        self.socket.send(Message::text(frame.to_string())).await.expect("sent");
+    }
+
+    /// Everything the server did for this connection so far has arrived when this returns.
+    pub async fn sync(&mut self) -> Vec<Value> {
+        self.send(json!({"t": "ping"})).await;
+        let mut before = Vec::new();
+        loop {
+            let frame = self.next().await;
+            if frame["t"] == "pong" {
+                return before;
+            }
+            before.push(frame);
+        }
+    }
+
+    /// The close object's reason and the close frame's code, after which the socket ends.
+    pub async fn closed(&mut self) -> (String, u16) {
+        let mut reason = String::new();
+        loop {
+            match self.message().await {
+                Some(Ok(Message::Text(text))) => {
+                    let frame: Value = serde_json::from_str(&text).expect("JSON");
+                    if frame["t"] == "close" {
+                        frame["reason"].as_str().expect("a reason").clone_into(&mut reason);
+                    }
+                }
+                Some(Ok(Message::Close(frame))) => {
+                    let code = frame.map_or(1005, |CloseFrame { code, .. }| code.into());
+                    while let Some(Ok(_)) = self.message().await {}
+                    return (reason, code);
+                }
+                Some(Ok(_)) => {}
+                other => panic!("expected a close, got {other:?} after reason {reason:?}"),
+            }
+        }
+    }
+}
