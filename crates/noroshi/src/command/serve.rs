@@ -116,17 +116,15 @@ impl Settings {
             key: key.clone(),
             value: value.clone(),
         });
-        set.chain(
-            texts.into_iter().filter_map(|(name, key, value)| {
-                Some(Flag { name, key: key.to_owned(), value: value.clone()? })
-            }),
-        )
-        .chain(switches.into_iter().filter(|(_, _, on)| *on).map(|(name, key, _)| Flag {
+        let texts = texts
+            .into_iter()
+            .filter_map(|(name, key, value)| Some(Flag { name, key: key.to_owned(), value: value.clone()? }));
+        let switches = switches.into_iter().filter(|(_, _, on)| *on).map(|(name, key, _)| Flag {
             name,
             key: key.to_owned(),
             value: "true".to_owned(),
-        }))
-        .collect()
+        });
+        texts.chain(switches).chain(set).collect()
     }
 }
 

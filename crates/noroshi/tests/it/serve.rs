@@ -35,11 +35,11 @@ fn a_fresh_node_is_ready_and_ends_cleanly() {
     assert_eq!(get(&node.admin, "/healthz").0, 200);
     let (status, metrics) = get(&node.admin, "/metrics");
     assert_eq!(status, 200);
-    for name in
-        ["noroshi_build_info", "noroshi_process_resident_memory_bytes", "noroshi_notifications_accepted"]
+    for name in ["noroshi_build_info", "noroshi_process_resident_memory_bytes", "noroshi_http_requests_total"]
     {
         assert!(metrics.contains(name), "{name} is not in {metrics}");
     }
+    assert!(!metrics.contains("noroshi_noroshi"), "a prefix is there twice");
     assert_eq!(get(&node.http, "/docs").0, 200);
     assert_eq!(get(&node.http, "/metrics").0, 404, "metrics are for the admin address");
     for file in ["dev.key", "dev.jwt-secret", "operator.token", "noroshi.db"] {
