@@ -115,12 +115,16 @@ pub(crate) fn gate(message: &Message, presence: Presence) -> Option<Outcome> {
 }
 
 impl Shard {
-    /// A turn's share of mail and of writing.
-    pub(crate) fn fan_out(&mut self) {
-        if catch_unwind(AssertUnwindSafe(|| self.take_mail())).is_err() {
+    /// Marks a turn's share of mail.
+    pub(crate) fn take_mail(&mut self) {
+        if catch_unwind(AssertUnwindSafe(|| self.mark_mail())).is_err() {
             self.rebuild_fanout();
         }
         self.bury();
+    }
+
+    /// Writes to a turn's share of what is marked.
+    pub(crate) fn write_marked(&mut self) {
         for _ in 0..URGENT_PER_TURN {
             let Some(slot) = self.fanout.urgent.pop_front() else { break };
             self.guard(Some(slot), |shard| shard.flush(slot));
@@ -132,7 +136,7 @@ impl Shard {
         self.finish_frames();
     }
 
-    fn take_mail(&mut self) {
+    fn mark_mail(&mut self) {
         for _ in 0..MAIL_PER_TURN {
             if !self.fanout.has_room() {
                 return;

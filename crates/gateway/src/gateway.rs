@@ -179,7 +179,7 @@ impl Gateway {
     }
 
     /// Devices with a session.
-    pub fn sessions(&self) -> usize {
+    pub fn sessions_count(&self) -> usize {
         self.shared.registry.sessions_count()
     }
 

@@ -163,6 +163,8 @@ impl Shard {
         self.mailbox().clear_wake();
         self.refresh_now();
         self.handshakes_left = HANDSHAKES_PER_TURN;
+        // First, so that whoever is answered now hears before it what was sent before it asked.
+        self.take_mail();
         for slot in std::mem::take(&mut self.again) {
             self.guard(Some(slot), |shard| shard.read(slot, false));
         }
@@ -188,7 +190,7 @@ impl Shard {
         while let Ok(reply) = self.inlet.replies.try_recv() {
             self.guard(None, |shard| shard.handle_reply(reply));
         }
-        self.fan_out();
+        self.write_marked();
         self.guard(None, Shard::send_log_ins);
         self.guard(None, Shard::send_reads);
         self.pulse();

@@ -19,42 +19,47 @@ use tokio_tungstenite::tungstenite::protocol::CloseFrame;
 use tokio_tungstenite::tungstenite::{Error, Message};
 
 /// What nobody waits for in vain: far beyond anything that happens on a slow machine.
-pub const PATIENCE: Duration = Duration::from_secs(30);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
-pub struct Node {
-    pub gateway: Arc<Gateway>,
-    pub delivery: Arc<Delivery>,
-    pub auth: Arc<Auth>,
-    pub store: Arc<Sqlite>,
-    pub metrics: Metrics,
-    pub app: AppId,
-    pub handed_over: Arc<std::sync::Mutex<Vec<Handover>>>,
+pub(crate) struct Node {
+    pub(crate) gateway: Arc<Gateway>,
+    pub(crate) delivery: Arc<Delivery>,
+    pub(crate) auth: Arc<Auth>,
+    pub(crate) store: Arc<Sqlite>,
+    pub(crate) metrics: Metrics,
+    pub(crate) app: AppId,
+    pub(crate) handed_over: Arc<std::sync::Mutex<Vec<Handover>>>,
     _folder: tempfile::TempDir,
 }
 
-pub fn plain() -> Config {
+pub(crate) fn plain() -> Config {
     let address = "127.0.0.1:0".parse().expect("an address");
     Config { listeners: vec![Listener { address, tls: None }], shards: 2, ..Config::default() }
 }
 
 impl Node {
-    pub async fn start(config: Config) -> Self {
+    pub(crate) async fn start(config: Config) -> Self {
         let handed_over = Arc::new(std::sync::Mutex::new(Vec::new()));
         let keep = handed_over.clone();
-        Self::start_with(config, handed_over, Arc::new(move |handover| {
-            keep.lock().expect("no panic").push(handover);
-        }))
+        Self::start_with(
+            config,
+            handed_over,
+            Arc::new(move |handover| {
+                keep.lock().expect("no panic").push(handover);
+            }),
+        )
         .await
     }
 
-    pub async fn start_with(
+    pub(crate) async fn start_with(
         config: Config,
         handed_over: Arc<std::sync::Mutex<Vec<Handover>>>,
         handover: HandoverFn,
     ) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let mut registry = noroshi_telemetry::registry();
-        let store = Arc::new(Sqlite::open(folder.path(), Options::default(), &mut registry).expect("a store"));
+        let store =
+            Arc::new(Sqlite::open(folder.path(), Options::default(), &mut registry).expect("a store"));
         let auth = Auth::open(store.clone() as Arc<dyn Store>).await.expect("auth");
         let clock = Clock::system();
         let name = AppName::parse("dev").expect("a name");
@@ -70,16 +75,16 @@ impl Node {
         Self { gateway, delivery, auth, store, metrics, app, handed_over, _folder: folder }
     }
 
-    pub fn address(&self) -> std::net::SocketAddr {
+    pub(crate) fn address(&self) -> std::net::SocketAddr {
         self.gateway.local_addrs()[0]
     }
 
-    pub fn now(&self) -> Timestamp {
+    pub(crate) fn now(&self) -> Timestamp {
         self.delivery.clock().now()
     }
 
     /// A device of a user, with durable subscriptions.
-    pub async fn device(&self, id: &str, user: &str, topics: &[&str]) -> DeviceNum {
+    pub(crate) async fn device(&self, id: &str, user: &str, topics: &[&str]) -> DeviceNum {
         let registration = Registration {
             device: Some(DeviceId::parse(id).expect("an id")),
             user: Some(UserId::parse(user).expect("an id")),
@@ -90,20 +95,20 @@ impl Node {
         made.into_iter().next().expect("one").expect("accepted").num
     }
 
-    pub fn token(&self, device: &str) -> String {
+    pub(crate) fn token(&self, device: &str) -> String {
         self.token_for(device, Duration::from_secs(3_600))
     }
 
-    pub fn token_for(&self, device: &str, lifetime: Duration) -> String {
+    pub(crate) fn token_for(&self, device: &str, lifetime: Duration) -> String {
         let device = DeviceId::parse(device).expect("an id");
         self.auth.issue(self.app, &device, 1, self.now().saturating_add(lifetime))
     }
 
-    pub async fn publish(&self, target: Target, when: When, data: &str) -> NotificationId {
+    pub(crate) async fn publish(&self, target: Target, when: When, data: &str) -> NotificationId {
         self.publish_request(request(target, when, data)).await
     }
 
-    pub async fn publish_request(&self, request: Request) -> NotificationId {
+    pub(crate) async fn publish_request(&self, request: Request) -> NotificationId {
         loop {
             match self.delivery.publish(self.app, request.clone(), None).await {
                 Ok(receipt) => return receipt.id,
@@ -114,13 +119,13 @@ impl Node {
     }
 
     /// A WebSocket that is not logged in.
-    pub async fn open(&self, path: &str) -> Client {
+    pub(crate) async fn open(&self, path: &str) -> Client {
         let stream = TcpStream::connect(self.address()).await.expect("connected");
         Client::over(stream, path).await
     }
 
     /// A logged-in device, after its `ready`.
-    pub async fn connect(&self, device: &str) -> Client {
+    pub(crate) async fn connect(&self, device: &str) -> Client {
         let mut client = self.open(&format!("/v1/connect?token={}", self.token(device))).await;
         let ready = client.next().await;
         assert_eq!(ready["t"], "ready", "{ready}");
@@ -128,7 +133,7 @@ impl Node {
         client
     }
 
-    pub async fn until(&self, what: &str, mut reached: impl FnMut(&Self) -> bool) {
+    pub(crate) async fn until(&self, what: &str, mut reached: impl FnMut(&Self) -> bool) {
         let until = tokio::time::Instant::now() + PATIENCE;
         while !reached(self) {
             assert!(tokio::time::Instant::now() < until, "in vain: {what}");
@@ -136,12 +141,12 @@ impl Node {
         }
     }
 
-    pub async fn until_sessions(&self, count: usize) {
-        self.until("sessions", |node| node.gateway.sessions() == count).await;
+    pub(crate) async fn until_sessions(&self, count: usize) {
+        self.until("sessions", |node| node.gateway.sessions_count() == count).await;
     }
 }
 
-pub fn request(target: Target, when: When, data: &str) -> Request {
+pub(crate) fn request(target: Target, when: When, data: &str) -> Request {
     Request {
         target,
         when,
@@ -155,31 +160,31 @@ pub fn request(target: Target, when: When, data: &str) -> Request {
     }
 }
 
-pub fn user(name: &str) -> Target {
+pub(crate) fn user(name: &str) -> Target {
     Target::Users(vec![UserId::parse(name).expect("an id")])
 }
 
-pub fn topic(name: &str) -> Target {
+pub(crate) fn topic(name: &str) -> Target {
     Target::Topic(Topic::parse(name).expect("a topic"))
 }
 
-pub struct Client<S = TcpStream> {
-    pub socket: WebSocketStream<S>,
+pub(crate) struct Client<S = TcpStream> {
+    pub(crate) socket: WebSocketStream<S>,
 }
 
 impl<S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin> Client<S> {
-    pub async fn over(stream: S, path: &str) -> Self {
+    pub(crate) async fn over(stream: S, path: &str) -> Self {
         let url = format!("ws://localhost{path}");
         let (socket, _) = tokio_tungstenite::client_async(url, stream).await.expect("upgraded");
         Self { socket }
     }
 
-    pub async fn message(&mut self) -> Option<Result<Message, Error>> {
+    pub(crate) async fn message(&mut self) -> Option<Result<Message, Error>> {
         tokio::time::timeout(PATIENCE, self.socket.next()).await.expect("something within a long time")
     }
 
     /// The next JSON object.
-    pub async fn next(&mut self) -> Value {
+    pub(crate) async fn next(&mut self) -> Value {
         loop {
             match self.message().await {
                 Some(Ok(Message::Text(text))) => return serde_json::from_str(&text).expect("JSON"),
@@ -190,18 +195,18 @@ impl<S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin> Client<S> {
     }
 
     /// The next message's `data`.
-    pub async fn next_data(&mut self) -> Value {
+    pub(crate) async fn next_data(&mut self) -> Value {
         let message = self.next().await;
         assert_eq!(message["t"], "msg", "{message}");
         message["data"].clone()
     }
 
-    pub async fn send(&mut self, frame: Value) {
+    pub(crate) async fn send(&mut self, frame: Value) {
         self.socket.send(Message::text(frame.to_string())).await.expect("sent");
     }
 
     /// Everything the server did for this connection so far has arrived when this returns.
-    pub async fn sync(&mut self) -> Vec<Value> {
+    pub(crate) async fn sync(&mut self) -> Vec<Value> {
         self.send(json!({"t": "ping"})).await;
         let mut before = Vec::new();
         loop {
@@ -214,7 +219,7 @@ impl<S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin> Client<S> {
     }
 
     /// The close object's reason and the close frame's code, after which the socket ends.
-    pub async fn closed(&mut self) -> (String, u16) {
+    pub(crate) async fn closed(&mut self) -> (String, u16) {
         let mut reason = String::new();
         loop {
             match self.message().await {

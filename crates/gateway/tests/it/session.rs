@@ -27,7 +27,9 @@ async fn a_device_logs_in_hears_and_confirms() {
     let until = tokio::time::Instant::now() + crate::node::PATIENCE;
     loop {
         let device = DeviceId::parse("d1").expect("an id");
-        let (_, count) = noroshi_store::Sessions::inbox(&*node.store, node.app, &device, 10, node.now()).await.expect("read");
+        let (_, count) = noroshi_store::Sessions::inbox(&*node.store, node.app, &device, 10, node.now())
+            .await
+            .expect("read");
         if count == 0 {
             break;
         }
@@ -86,7 +88,7 @@ async fn a_newer_connection_takes_over() {
     let mut second = node.connect("d1").await;
     assert_eq!(first.closed().await, ("replaced".to_owned(), 4001));
     node.until("the first is gone", |node| node.gateway.connections() == 1).await;
-    assert_eq!(node.gateway.sessions(), 1);
+    assert_eq!(node.gateway.sessions_count(), 1);
     node.publish(user("u1"), When::Connected, "1").await;
     assert_eq!(second.next_data().await, json!(1));
 }
@@ -103,7 +105,7 @@ async fn two_clients_that_fight_for_a_device_leave_one_session_that_works() {
     tokio::join!(fight(), fight());
     let mut last = node.connect("d1").await;
     node.until("all others are gone", |node| node.gateway.connections() == 1).await;
-    assert_eq!(node.gateway.sessions(), 1);
+    assert_eq!(node.gateway.sessions_count(), 1);
     node.publish(user("u1"), When::Connected, "1").await;
     assert_eq!(last.next_data().await, json!(1));
 }
@@ -122,7 +124,7 @@ async fn a_session_ends_with_its_token_unless_it_is_renewed() {
     renews.send(json!({"t": "token", "token": node.token("d2")})).await;
     assert_eq!(ends.closed().await, ("expired".to_owned(), 4002));
     assert!(renews.sync().await.is_empty());
-    assert_eq!(node.gateway.sessions(), 1);
+    assert_eq!(node.gateway.sessions_count(), 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -135,7 +137,7 @@ async fn revoking_ends_the_session_and_its_token() {
     assert_eq!(client.closed().await, ("revoked".to_owned(), 4003));
     let mut client = node.open(&format!("/v1/connect?token={}", node.token("d1"))).await;
     assert_eq!(client.closed().await, ("revoked".to_owned(), 4003));
-    assert_eq!(node.gateway.sessions(), 0);
+    assert_eq!(node.gateway.sessions_count(), 0);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -158,11 +160,8 @@ async fn bad_frames_are_told_and_bounded() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_silent_peer_is_pinged_and_then_closed() {
-    let timing = Config {
-        ping_interval: Duration::from_secs(1),
-        ping_timeout: Duration::from_secs(1),
-        ..plain()
-    };
+    let timing =
+        Config { ping_interval: Duration::from_secs(1), ping_timeout: Duration::from_secs(1), ..plain() };
     let node = Node::start(timing).await;
     node.device("d1", "u1", &[]).await;
     node.device("d2", "u2", &[]).await;
@@ -192,5 +191,5 @@ async fn a_client_that_says_good_bye_is_answered_and_recorded_once() {
     assert_eq!(node.metrics.closed(CloseReason::PeerClosed).get(), 1);
     let all: u64 = CloseReason::ALL.iter().map(|reason| node.metrics.closed(*reason).get()).sum();
     assert_eq!(all, 1);
-    assert_eq!(node.gateway.sessions(), 0);
+    assert_eq!(node.gateway.sessions_count(), 0);
 }
