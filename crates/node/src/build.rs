@@ -75,6 +75,8 @@ pub async fn start(config: Config, given: &Given) -> Result<Node, Error> {
     let folder = config.server.data.clone();
     let store: Arc<dyn Store> = Arc::new(Sqlite::open(&folder, store_options(&config), &mut registry)?);
 
+    data::remove_addresses(&folder); // of a node that was killed
+
     // Addresses are taken before anything is promised to anyone.
     let certificates = Certificates::open(&config.server)?;
     let bound = Gateway::bind(gateway_config(&config, &certificates, connections_max))?;

@@ -2,7 +2,7 @@
 //!
 //! [`Config::load`] opens nothing but the file itself. It answers either a configuration in which
 //! every value is in range and the rules between values hold, or all that is wrong at once. The keys,
-//! their defaults and their ranges are the calls in [`Config::read`], in the order of the document
+//! their defaults and their ranges are the calls in `Config::read`, in the order of the document
 //! `docs/configuration.md`, which is written from them.
 
 mod layer;

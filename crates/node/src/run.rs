@@ -40,11 +40,13 @@ pub fn run(config: Config, given: &Given, started: impl FnOnce(&Node)) -> Result
         runtime.worker_threads(config.server.workers);
     }
     let runtime = runtime.build()?;
+    let folder = config.server.data.clone();
     let ended = runtime.block_on(async {
         let mut signals = Signals::listen()?;
         let mut node = tokio::select! {
             node = build::start(config, given) => node?,
-            () = signals.next() => return Ok(Ended::Forced),
+            // Nobody was promised anything yet.
+            () = signals.next() => return Ok(Ended::Drained),
         };
         started(&node);
         let failed = tokio::select! {
@@ -53,7 +55,10 @@ pub fn run(config: Config, given: &Given, started: impl FnOnce(&Node)) -> Result
         };
         tokio::select! {
             () = drain(node) => Ok(if failed.is_some() { Ended::Failed } else { Ended::Drained }),
-            () = signals.next() => Ok(Ended::Forced),
+            () = signals.next() => {
+                data::remove_addresses(&folder);
+                Ok(Ended::Forced)
+            }
         }
     });
     // A reader of a slow disk must not hold up the exit.

@@ -15,7 +15,7 @@ pub fn print(config: &Config) -> String {
         let (its_section, name) = split(entry.key);
         if its_section != section {
             section = its_section;
-            let _ = write!(text, "{}[{section}]\n", if text.is_empty() { "" } else { "\n" });
+            let _ = writeln!(text, "{}[{section}]", if text.is_empty() { "" } else { "\n" });
         }
         let _ = writeln!(text, "# {} {}", entry.help, about(entry));
         let from = match &entry.source {

@@ -107,7 +107,7 @@ impl Reader {
     ) -> Duration {
         let bounds = format!("{} to {}", format_duration(*range.start()), format_duration(*range.end()));
         let expected = "a duration with a unit (ms, s, m, h, d), such as \"30s\"";
-        let show = |value: &Duration| quoted(&format_duration(*value));
+        let show = |value: &Duration| quoted(format_duration(*value));
         self.read(key, help, Field { unit: "duration", range: bounds.clone(), default, show: &show }, |raw| {
             match raw {
                 Raw::Text(text) if !text.bytes().all(|byte| byte.is_ascii_digit()) => {
@@ -128,7 +128,7 @@ impl Reader {
     ) -> usize {
         let bounds = format!("{} to {}", format_size(*range.start()), format_size(*range.end()));
         let expected = "a size with a unit (B, KiB, MiB, GiB), such as \"256KiB\"";
-        let show = |value: &usize| quoted(&format_size(*value));
+        let show = |value: &usize| quoted(format_size(*value));
         self.read(key, help, Field { unit: "size", range: bounds.clone(), default, show: &show }, |raw| {
             match raw {
                 Raw::Text(text) => {

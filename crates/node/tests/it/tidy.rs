@@ -63,7 +63,7 @@ fn crates_know_only_those_before_them() {
         ("noroshi-auth", &["types", "telemetry", "store"]),
         ("noroshi-delivery", &["types", "telemetry", "store"]),
         ("noroshi-api", &["types", "telemetry", "protocol", "store", "auth", "delivery"]),
-        ("noroshi-gateway", &["types", "telemetry", "protocol", "auth", "delivery"]),
+        ("noroshi-gateway", &["types", "telemetry", "protocol", "store", "auth", "delivery"]),
         ("noroshi-node", &["types", "telemetry", "protocol", "store", "auth", "delivery", "api", "gateway"]),
         ("noroshi-load", &["types", "protocol"]),
         ("noroshi-testkit", &["types"]),
@@ -158,12 +158,14 @@ fn every_file_is_in_the_module_tree() {
 fn is_root(path: &Path) -> bool {
     let name = shown(path);
     let parts: Vec<&str> = name.split('/').collect();
-    match parts.as_slice() {
-        ["crates", _, "build.rs"] | ["crates", _, "src", "lib.rs" | "main.rs"] => true,
-        ["crates", _, "tests" | "benches" | "examples", _] | ["crates", _, "src", "bin", _] => true,
-        ["crates", _, "tests" | "benches" | "examples", _, "main.rs"] => true,
-        _ => false,
-    }
+    matches!(
+        parts.as_slice(),
+        ["crates", _, "build.rs"]
+            | ["crates", _, "src", "lib.rs" | "main.rs"]
+            | ["crates", _, "src", "bin", _]
+            | ["crates", _, "tests" | "benches" | "examples", _]
+            | ["crates", _, "tests" | "benches" | "examples", _, "main.rs"]
+    )
 }
 
 fn module_name(line: &str) -> Option<&str> {

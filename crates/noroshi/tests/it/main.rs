@@ -5,3 +5,4 @@ mod command;
 mod node;
 mod realtime;
 mod serve;
+mod tls;

@@ -12,7 +12,7 @@ use serde_json::Value;
 const DEADLINE: Duration = Duration::from_secs(60);
 
 /// The binary, with an environment that holds nothing of ours.
-pub fn noroshi() -> Command {
+pub(crate) fn noroshi() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_noroshi"));
     for (name, _) in std::env::vars_os() {
         if name.to_string_lossy().starts_with("NOROSHI") {
@@ -23,7 +23,7 @@ pub fn noroshi() -> Command {
 }
 
 /// Asks again until there is an answer.
-pub fn until<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
+pub(crate) fn until<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
     let since = Instant::now();
     loop {
         if let Some(answer) = ask() {
@@ -34,26 +34,28 @@ pub fn until<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
     }
 }
 
-pub struct Node {
+pub(crate) struct Node {
     child: Child,
-    pub folder: PathBuf,
-    pub http: String,
-    pub admin: String,
+    pub(crate) folder: PathBuf,
+    pub(crate) http: String,
+    pub(crate) admin: String,
 }
 
 impl Node {
     /// On a data folder, with ports the system chooses.
-    pub fn start(folder: &Path) -> Self {
+    pub(crate) fn start(folder: &Path) -> Self {
         Self::start_with(folder, |_| {})
     }
 
-    pub fn start_with(folder: &Path, change: impl FnOnce(&mut Command)) -> Self {
+    pub(crate) fn start_with(folder: &Path, change: impl FnOnce(&mut Command)) -> Self {
         let screen = std::fs::File::create(folder.with_extension("screen")).expect("screen");
         let log = std::fs::File::create(folder.with_extension("log")).expect("log");
         let mut command = noroshi();
         command.args(["serve", "--http", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--data"]).arg(folder);
         command.current_dir(folder.parent().expect("a parent")).stdout(screen).stderr(log);
         change(&mut command);
+        // Of a node that was killed.
+        let _ = std::fs::remove_file(folder.join("addresses.json"));
         let mut child = command.spawn().expect("the binary");
         let addresses = until("addresses.json", || {
             if let Some(status) = child.try_wait().expect("the child") {
@@ -65,61 +67,63 @@ impl Node {
         });
         let text = |name: &str| addresses[name].as_str().expect("an address").to_owned();
         let node = Self { child, folder: folder.to_owned(), http: text("http"), admin: text("admin") };
-        until("readyz", || (get(&node.admin, "/readyz").0 == 200).then_some(()));
+        if node.admin.starts_with("http://") {
+            until("readyz", || (get(&node.admin, "/readyz").0 == 200).then_some(()));
+        }
         until("the screen", || node.screen().contains("takes traffic").then_some(()));
         node
     }
 
     /// What it showed on standard output.
-    pub fn screen(&self) -> String {
+    pub(crate) fn screen(&self) -> String {
         std::fs::read_to_string(self.folder.with_extension("screen")).expect("screen")
     }
 
-    pub fn log(&self) -> String {
+    pub(crate) fn log(&self) -> String {
         std::fs::read_to_string(self.folder.with_extension("log")).expect("log")
     }
 
-    pub fn pid(&self) -> u32 {
+    pub(crate) fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    pub fn signal(&self, name: &str) {
+    pub(crate) fn signal(&self, name: &str) {
         let status = Command::new("kill").arg(format!("-{name}")).arg(self.pid().to_string()).status();
         assert!(status.expect("kill").success());
     }
 
     /// SIGTERM; answers the exit code.
-    pub fn stop(mut self) -> Option<i32> {
+    pub(crate) fn stop(mut self) -> Option<i32> {
         self.signal("TERM");
         self.wait()
     }
 
-    pub fn wait(&mut self) -> Option<i32> {
+    pub(crate) fn wait(&mut self) -> Option<i32> {
         until("the node to end", || self.child.try_wait().expect("the child")).code()
     }
 
     /// A command against this node.
-    pub fn command(&self, arguments: &[&str]) -> Command {
+    pub(crate) fn command(&self, arguments: &[&str]) -> Command {
         let mut command = noroshi();
         command.args(arguments).env("NOROSHI_DATA", &self.folder).stdin(Stdio::null());
         command
     }
 
     /// A command that has to succeed; its standard output.
-    pub fn run(&self, arguments: &[&str]) -> String {
+    pub(crate) fn run(&self, arguments: &[&str]) -> String {
         let output = self.command(arguments).output().expect("the binary");
         assert!(output.status.success(), "{arguments:?}: {}", text(&output));
         String::from_utf8(output.stdout).expect("UTF-8")
     }
 
     /// A command with `--json`.
-    pub fn json(&self, arguments: &[&str]) -> Value {
+    pub(crate) fn json(&self, arguments: &[&str]) -> Value {
         let text = self.run(&[arguments, &["--json"]].concat());
         serde_json::from_str(&text).unwrap_or_else(|error| panic!("{arguments:?}: {error}: {text}"))
     }
 
     /// A command that has to fail with this exit code; what it said.
-    pub fn fails(&self, code: i32, arguments: &[&str]) -> String {
+    pub(crate) fn fails(&self, code: i32, arguments: &[&str]) -> String {
         let output = self.command(arguments).output().expect("the binary");
         assert_eq!(output.status.code(), Some(code), "{arguments:?}: {}", text(&output));
         String::from_utf8_lossy(&output.stderr).into_owned()
@@ -135,12 +139,12 @@ impl Drop for Node {
 }
 
 /// Standard output and error, for messages.
-pub fn text(output: &Output) -> String {
+pub(crate) fn text(output: &Output) -> String {
     format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
 }
 
 /// Status and body of a GET over plain HTTP/1.1.
-pub fn get(base: &str, path: &str) -> (u16, String) {
+pub(crate) fn get(base: &str, path: &str) -> (u16, String) {
     let address = base.strip_prefix("http://").expect("plain HTTP");
     let Ok(mut stream) = TcpStream::connect(address) else { return (0, String::new()) };
     stream.set_read_timeout(Some(DEADLINE)).expect("a time limit");

@@ -85,7 +85,7 @@ fn topics_of_a_connection_are_heard_with_their_positions() {
 
 #[test]
 fn a_drained_node_is_found_again() {
-    let (folder, node) = node();
+    let (_folder, node) = node();
     let data = node.folder.clone();
     let port = node.http.rsplit(':').next().expect("a port").to_owned();
     let listening = listen(&node, &["--user", "u", "--count", "1", "--server", &node.http]);
@@ -94,7 +94,6 @@ fn a_drained_node_is_found_again() {
     let node = Node::start_with(&data, |command| {
         command.args(["--set", &format!("server.http=127.0.0.1:{port}")]);
     });
-    drop(folder.path());
     node.run(&["send", "--user", "u", "--title", "after the restart"]);
     assert_eq!(heard(listening)[0]["notification"]["title"], "after the restart");
 }

@@ -2,6 +2,7 @@
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
+use std::process::Stdio;
 
 use crate::node::{Node, get, noroshi, text, until};
 
@@ -132,7 +133,9 @@ fn another_app_does_not_bring_the_development_app_back() {
     assert_eq!(names(&node), "\"real\"");
     assert!(!node.screen().contains("Development app"));
     assert_eq!(node.stop(), Some(0));
-    let node = Node::start_with(&data, |command| drop(command.arg("--dev")));
+    let node = Node::start_with(&data, |command| {
+        command.arg("--dev");
+    });
     assert_eq!(names(&node), "\"real\" \"dev\"");
 }
 
@@ -249,4 +252,35 @@ fn a_hangup_does_not_end_the_node() {
     until("the log to say so", || node.log().contains("SIGHUP").then_some(()));
     assert_eq!(get(&node.admin, "/readyz").0, 200);
     assert_eq!(node.stop(), Some(0));
+}
+
+#[test]
+fn a_second_signal_ends_a_drain_at_once() {
+    let (_folder, data) = folder();
+    let mut node = Node::start_with(&data, |command| {
+        command.args(["--set", "gateway.drain.rate=1", "--set", "gateway.drain.deadline=1h"]);
+    });
+    // Four devices at one a second: the drain takes a while, and nobody waits for it here.
+    let listening: Vec<_> = ["a", "b", "c", "d"]
+        .map(|user| {
+            let mut command = node.command(&["listen", "--user", user, "--timeout", "60s", "--once"]);
+            let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("the binary");
+            until("the device to be there", || {
+                node.run(&["presence", user]).contains("active").then_some(())
+            });
+            child
+        })
+        .into();
+    node.signal("TERM");
+    until("the drain", || (get(&node.admin, "/readyz").0 == 503).then_some(()));
+    assert_eq!(get(&node.admin, "/healthz").0, 200, "it is alive while it drains");
+    node.signal("TERM");
+    assert_eq!(node.wait(), Some(1));
+    assert!(!data.join("addresses.json").exists());
+    for mut child in listening {
+        // It ended with the connection, or is told to now.
+        let _ = child.kill();
+        let _ = child.wait();
+    }
+    assert_eq!(Node::start(&data).stop(), Some(0), "the folder is usable again");
 }

@@ -1,0 +1,84 @@
+//! TLS on both addresses, and certificates that change while the node runs.
+
+use std::path::{Path, PathBuf};
+
+use crate::node::{Node, until};
+
+/// Writes a certificate for `localhost` that nobody else signed, and its key.
+fn certificate(folder: &Path) -> (PathBuf, PathBuf) {
+    let (cert, key) = (folder.join("cert.pem"), folder.join("key.pem"));
+    let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).expect("a certificate");
+    std::fs::write(&cert, made.cert.pem()).expect("cert.pem");
+    std::fs::write(&key, made.signing_key.serialize_pem()).expect("key.pem");
+    (cert, key)
+}
+
+fn tls_node(folder: &Path) -> Node {
+    let (cert, key) = certificate(folder);
+    Node::start_with(&folder.join("data"), |command| {
+        for (flag, path) in [
+            ("--tls-cert", &cert),
+            ("--tls-key", &key),
+            ("--admin-tls-cert", &cert),
+            ("--admin-tls-key", &key),
+        ] {
+            command.arg(flag).arg(path);
+        }
+    })
+}
+
+#[test]
+fn everything_works_over_tls() {
+    let folder = tempfile::tempdir().expect("folder");
+    let node = tls_node(folder.path());
+    assert!(node.http.starts_with("https://localhost:") && node.admin.starts_with("https://localhost:"));
+    let trusted = folder.path().join("cert.pem");
+    let trusted = trusted.to_str().expect("UTF-8");
+    node.fails(69, &["presence", "u1"]);
+    node.run(&["devices", "register", "--device", "d1", "--user", "u1", "--ca-file", trusted]);
+    node.run(&["send", "--user", "u1", "--title", "sealed", "--ca-file", trusted]);
+    for transport in [&["--no-ack"][..], &["--sse"]] {
+        let listen = [
+            "listen",
+            "--user",
+            "u1",
+            "--device",
+            "d1",
+            "--count",
+            "1",
+            "--timeout",
+            "60s",
+            "--ca-file",
+            trusted,
+        ];
+        assert!(node.run(&[&listen[..], transport].concat()).contains("sealed"));
+    }
+    assert!(node.run(&["apps", "list", "--ca-file", trusted]).contains("dev"));
+    assert_eq!(node.stop(), Some(0));
+}
+
+#[test]
+fn a_certificate_is_read_again_and_a_bad_one_is_not_taken() {
+    let folder = tempfile::tempdir().expect("folder");
+    let node = tls_node(folder.path());
+    let copy = |name: &str| {
+        let to = folder.path().join(name);
+        std::fs::copy(folder.path().join("cert.pem"), &to).expect("copied");
+        to.to_str().expect("UTF-8").to_owned()
+    };
+    let first = copy("first.pem");
+    node.run(&["presence", "u1", "--ca-file", &first]);
+
+    std::fs::write(folder.path().join("key.pem"), "not a key").expect("written");
+    node.signal("HUP");
+    until("the log to say why", || node.log().contains("the certificate in use stays").then_some(()));
+    node.run(&["presence", "u1", "--ca-file", &first]);
+
+    certificate(folder.path());
+    node.signal("HUP");
+    until("the log to say so", || node.log().contains("the certificate was read again").then_some(()));
+    let second = copy("second.pem");
+    node.run(&["presence", "u1", "--ca-file", &second]);
+    node.fails(69, &["presence", "u1", "--ca-file", &first]);
+    node.run(&["apps", "list", "--ca-file", &second]);
+}
