@@ -29,6 +29,6 @@ fuzz_target!(|bytes: &[u8]| {
     let _ = body::presence(bytes);
     let _ = body::acked(bytes);
     let _ = body::app(bytes);
-    let _ = body::app_change(bytes, Default::default());
+    let _ = body::app_change(bytes, Default::default(), body::Author::Tenant);
     let _ = body::key(bytes);
 });

@@ -7,7 +7,7 @@ mod app;
 mod device;
 mod notification;
 
-pub use app::{NewAppKey, app, app_change, key};
+pub use app::{Author, NewAppKey, app, app_change, key};
 pub use device::{Registering, device, device_change, push_token};
 pub use notification::notification;
 

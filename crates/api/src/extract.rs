@@ -87,8 +87,7 @@ impl<T: DeserializeOwned + Send> FromRequestParts<Api> for Query<T> {
     }
 }
 
-/// No content type is taken for the right one: `curl -d` and many scripts set none or a wrong one on
-/// purpose only.
+/// A body without a content type is taken for the right one.
 fn media_type(
     headers: &HeaderMap,
     expected: &'static str,
@@ -99,7 +98,10 @@ fn media_type(
     let essence = text.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
     match fits(&essence) {
         true => Ok(()),
-        false => Err(Problem::new(Code::UnsupportedMediaType, format!("the body has to be {expected}"))),
+        false => Err(Problem::new(
+            Code::UnsupportedMediaType,
+            format!("the header Content-Type has to be {expected}, or absent"),
+        )),
     }
 }
 

@@ -1,7 +1,7 @@
 //! Metrics and logs.
 //!
 //! ```text
-//!   crates' metrics.rs ──► Registry ──► /metrics (OpenMetrics text)
+//!   crates' metrics.rs ──► Registry ──► /metrics (Prometheus text)
 //!   tracing events ──────► log::init ─► stderr, text or JSON
 //! ```
 //!
@@ -19,9 +19,51 @@ pub fn registry() -> Registry {
     Registry::with_prefix("noroshi")
 }
 
-/// The text of `/metrics`.
+/// The text of `/metrics`, in the format that every scraper and `promtool` read (version 0.0.4).
 pub fn encode(registry: &Registry) -> Result<String, std::fmt::Error> {
     let mut text = String::new();
     prometheus_client::encoding::text::encode(&mut text, registry)?;
-    Ok(text)
+    Ok(prometheus_text(&text))
+}
+
+/// OpenMetrics names a counter's family without the `_total` of its samples; the older format has one
+/// name for both, no `# UNIT` and no `# EOF`.
+fn prometheus_text(open_metrics: &str) -> String {
+    let mut text = String::with_capacity(open_metrics.len() + open_metrics.len() / 16);
+    let mut help = None;
+    for line in open_metrics.lines() {
+        if let Some(rest) = line.strip_prefix("# HELP ") {
+            help = rest.split_once(' ');
+            continue;
+        }
+        if let Some((name, kind)) = line.strip_prefix("# TYPE ").and_then(|rest| rest.split_once(' ')) {
+            let suffix = if kind == "counter" { "_total" } else { "" };
+            if let Some((_, help)) = help.take() {
+                text.extend(["# HELP ", name, suffix, " ", help, "\n"]);
+            }
+            text.extend(["# TYPE ", name, suffix, " ", kind, "\n"]);
+        } else if !line.starts_with("# UNIT ") && line != "# EOF" {
+            text.extend([line, "\n"]);
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use prometheus_client::metrics::counter::Counter;
+    use prometheus_client::metrics::gauge::Gauge;
+
+    #[test]
+    fn help_and_type_name_what_the_samples_are_named() {
+        let mut registry = registry();
+        registry.register("logins", "Log-ins", Counter::<u64>::default());
+        registry.register("connections", "Open now", Gauge::<i64>::default());
+        assert_eq!(
+            encode(&registry).expect("text"),
+            "# HELP noroshi_logins_total Log-ins.\n# TYPE noroshi_logins_total counter\nnoroshi_logins_total 0\n\
+             # HELP noroshi_connections Open now.\n# TYPE noroshi_connections gauge\nnoroshi_connections 0\n"
+        );
+    }
 }

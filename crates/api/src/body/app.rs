@@ -16,6 +16,15 @@ const JWKS_BYTES_MAX: usize = 64 << 10;
 const URL_BYTES_MAX: usize = 2_048;
 const KEY_NAME_BYTES_MAX: usize = 64;
 
+/// Who writes an app's settings.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Author {
+    /// With an admin key of the app, on the public listener.
+    Tenant,
+    /// On the admin listener.
+    Operator,
+}
+
 /// A key to be made.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewAppKey {
@@ -51,22 +60,22 @@ struct KeyBody {
     scopes: Bounded<Text<Scope>, 4>,
 }
 
-/// Reads and checks a new app.
+/// Reads and checks a new app; only operators make one.
 pub fn app(bytes: &[u8]) -> Result<(AppName, AppSettings), Problem> {
     let body: AppBody<'_> = json::parse(bytes)?;
     let settings = AppSettings {
         jwt_secret: body.jwt_secret.map(jwt_secret).transpose()?,
-        jwks_url: body.jwks_url.map(|url| jwks_url(url.0.0)).transpose()?,
+        jwks_url: body.jwks_url.map(|url| jwks_url(url.0.0, Author::Operator)).transpose()?,
         jwks: body.jwks.map(jwks).transpose()?,
     };
     Ok((body.name.0, settings))
 }
 
 /// Reads a change and carries it out on `settings`: what is absent stays, `null` clears.
-pub fn app_change(bytes: &[u8], mut settings: AppSettings) -> Result<AppSettings, Problem> {
+pub fn app_change(bytes: &[u8], mut settings: AppSettings, author: Author) -> Result<AppSettings, Problem> {
     let body: AppChangeBody<'_> = json::parse(bytes)?;
     body.jwt_secret.check(jwt_secret)?.apply(&mut settings.jwt_secret);
-    body.jwks_url.check(|url| jwks_url(url.0.0))?.apply(&mut settings.jwks_url);
+    body.jwks_url.check(|url| jwks_url(url.0.0, author))?.apply(&mut settings.jwks_url);
     body.jwks.check(jwks)?.apply(&mut settings.jwks);
     Ok(settings)
 }
@@ -92,11 +101,13 @@ fn jwt_secret(secret: String) -> Result<Vec<u8>, Problem> {
     }
 }
 
-/// Only https: a tenant must not make the node read addresses of its own network in the clear.
-fn jwks_url(url: String) -> Result<String, Problem> {
-    let host = url.strip_prefix("https://").unwrap_or_default();
+/// A tenant must not make the node read addresses of its own network in the clear; an operator may
+/// have an identity service there without TLS.
+fn jwks_url(url: String, author: Author) -> Result<String, Problem> {
+    let plain = url.strip_prefix("http://").filter(|_| author == Author::Operator);
+    let host = url.strip_prefix("https://").or(plain).unwrap_or_default();
     match host.is_empty() || host.starts_with('/') || host.contains(char::is_whitespace) {
-        true => Err(Problem::field("jwks_url", "it is an https URL")),
+        true => Err(Problem::field("jwks_url", "it is an https URL; an operator may also set an http URL")),
         false => Ok(url),
     }
 }

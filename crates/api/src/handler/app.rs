@@ -9,11 +9,11 @@ use noroshi_types::KeyId;
 use serde::Serialize;
 
 use crate::access::Manager;
-use crate::body;
+use crate::body::{self, Author};
 use crate::error::Problem;
 use crate::extract::{JsonBody, Path};
 use crate::respond;
-use crate::state::Api;
+use crate::state::{Api, Door};
 
 /// Secrets are said to be set, never shown.
 #[derive(Serialize)]
@@ -82,7 +82,11 @@ pub(crate) async fn change(
     JsonBody(body): JsonBody,
 ) -> Result<Response, Problem> {
     let app = manager.app(&api, &name)?;
-    let settings = body::app_change(&body, app.settings)?;
+    let author = match api.door {
+        Door::Public => Author::Tenant,
+        Door::Admin => Author::Operator,
+    };
+    let settings = body::app_change(&body, app.settings, author)?;
     let app = api.auth.update_app(app.id, settings).await?;
     Ok(respond::json(StatusCode::OK, &AppBody::from(app)))
 }

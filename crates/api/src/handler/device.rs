@@ -68,7 +68,7 @@ pub(crate) struct ListQuery {
     limit: Option<usize>,
 }
 
-/// `POST /v1/devices`: 201 for a device that is new, 200 for one brought up to date.
+/// `POST /v1/devices`: a device that is new, or one brought up to date; 201 for both.
 pub(crate) async fn register(
     Shared(api): Shared<Api>,
     registrar: Registrar,
@@ -78,15 +78,11 @@ pub(crate) async fn register(
 ) -> Result<Response, Problem> {
     let Registering { device: named, registration } =
         body::device(if body.is_empty() { b"{}" } else { &body })?;
-    let (app, device, existed) = match registrar {
+    let (app, device) = match registrar {
         Registrar::Provider(app) => {
-            let existed = match &named {
-                Some(device) => api.delivery.store().device(app, device).await?.is_some(),
-                None => false,
-            };
             let device = named.map_or_else(draw_device_id, Ok)?;
             let registration = Registration { device: Some(device), ..registration };
-            (app, register_one(&api, app, registration).await?, existed)
+            (app, register_one(&api, app, registration).await?)
         }
         Registrar::Consumer(identity) => {
             if named.is_some_and(|device| device != identity.device) {
@@ -94,13 +90,12 @@ pub(crate) async fn register(
                     Problem::new(Code::Forbidden, "the credential is for another device").at("device")
                 );
             }
-            let existed = api.delivery.store().device(identity.app, &identity.device).await?.is_some();
             let own = own_device(&api, &identity).await?;
             if registration.user.is_some() && registration.user != own.user {
                 return Err(Problem::new(Code::Forbidden, "the credential is for another user").at("user"));
             }
             let registration = Registration { device: Some(own.id), ..registration };
-            (identity.app, register_one(&api, identity.app, registration).await?, existed)
+            (identity.app, register_one(&api, identity.app, registration).await?)
         }
     };
     let (token, expires_at) = issue(&api, app, &device);
@@ -110,7 +105,7 @@ pub(crate) async fn register(
         expires_at: expires_at.to_string(),
         connect: connect(&api, &headers, extensions.get::<Peer>()),
     };
-    Ok(respond::json(if existed { StatusCode::OK } else { StatusCode::CREATED }, &body))
+    Ok(respond::json(StatusCode::CREATED, &body))
 }
 
 /// `GET /v1/devices`
@@ -122,7 +117,7 @@ pub(crate) async fn list(
     let limit = page_limit(query.limit)?;
     let user =
         query.user.map(|user| UserId::parse(&user).map_err(|invalid| Problem::from(invalid).at("user")));
-    let after = query.after.map(|after| cursor(&after)).transpose()?;
+    let after = query.after.filter(|after| !after.is_empty()).map(|after| cursor(&after)).transpose()?;
     let filter = DeviceFilter { user: user.transpose()?, after, limit };
     let found = api.delivery.store().devices(provider.app, filter).await?;
     let next = found.last().filter(|_| found.len() == limit).map(|last| format!("{:016x}", last.num.0));

@@ -32,7 +32,7 @@ pub(crate) async fn readyz(Shared(api): Shared<Api>) -> Result<Response, Problem
 
 /// `GET /metrics`
 pub(crate) async fn metrics(Shared(api): Shared<Api>) -> Result<Response, Problem> {
-    const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+    const PROMETHEUS_TEXT: &str = "text/plain; version=0.0.4; charset=utf-8";
     let text = noroshi_telemetry::encode(&api.registry).map_err(Problem::internal)?;
-    Ok(([(header::CONTENT_TYPE, OPENMETRICS)], text).into_response())
+    Ok(([(header::CONTENT_TYPE, PROMETHEUS_TEXT)], text).into_response())
 }

@@ -48,7 +48,9 @@ pub(crate) async fn list(
     Query(page): Query<Page>,
 ) -> Result<Response, Problem> {
     let limit = page_limit(page.limit)?;
-    let after = page.after.map(|after| topic(&after).map_err(|problem| problem.at("after"))).transpose()?;
+    // `?after=` is how a script asks for the first page.
+    let after = page.after.filter(|after| !after.is_empty());
+    let after = after.map(|after| topic(&after).map_err(|problem| problem.at("after"))).transpose()?;
     let found = api.delivery.store().topics(provider.app, after.as_ref(), limit).await?;
     let next = found.last().filter(|_| found.len() == limit).map(|last| last.topic.to_string());
     let topics = found.into_iter().map(|state| topic_body(&api, provider.app, state)).collect();

@@ -38,7 +38,7 @@ async fn registering_again_brings_a_device_up_to_date() {
         "topics": ["news"], "push_token": {"service": "fcm", "token": "abc"}}"#;
     assert_eq!(service.post("/v1/devices", &service.key, first).await.status, StatusCode::CREATED);
     let second = r#"{"device": "d1", "locale": "en", "tags": {"b": "2"}, "topics": ["sports"]}"#;
-    assert_eq!(service.post("/v1/devices", &service.key, second).await.status, StatusCode::OK);
+    assert_eq!(service.post("/v1/devices", &service.key, second).await.status, StatusCode::CREATED);
     let device = service.get("/v1/devices/d1", &service.key).await.json();
     let expected = json!({
         "device": "d1", "user": "u1", "platform": "ios", "locale": "en", "timezone": null, "app_version": null,
@@ -69,7 +69,7 @@ async fn a_device_registers_itself_with_its_apps_jwt() {
     assert_eq!(body["device"], "d1");
     let device_token = body["token"].as_str().expect("a token");
     assert_eq!(service.get("/v1/me", device_token).await.json()["platform"], "web");
-    assert_eq!(service.post("/v1/devices?app=dev", &token, "{}").await.status, StatusCode::OK);
+    assert_eq!(service.post("/v1/devices?app=dev", &token, "{}").await.status, StatusCode::CREATED);
     let other_user = service.post("/v1/devices?app=dev", &token, r#"{"user": "u2"}"#).await;
     assert_eq!(other_user.problem(403, "forbidden")["field"], "user");
     let other_device = service.post("/v1/devices?app=dev", &token, r#"{"device": "d2"}"#).await;
@@ -83,7 +83,7 @@ async fn a_device_renews_its_own_token() {
     let day = std::time::Duration::from_secs(86_400);
     service.clock.set(NOW.saturating_add(29 * day));
     let answer = service.post("/v1/devices", &old, r#"{"app_version": "2"}"#).await;
-    assert_eq!(answer.status, StatusCode::OK);
+    assert_eq!(answer.status, StatusCode::CREATED);
     let fresh = answer.json()["token"].as_str().expect("a token").to_owned();
     service.clock.set(NOW.saturating_add(31 * day));
     service.get("/v1/me", &old).await.problem(401, "unauthorized");

@@ -98,7 +98,9 @@ fn the_parsers_accept_every_example() {
     check("/v1/me/push-token", "put", &|bytes| body::push_token(bytes).map(drop));
     check("/v1/me/presence", "put", &|bytes| body::presence(bytes).map(drop));
     check("/v1/me/inbox/ack", "post", &|bytes| body::acked(bytes).map(drop));
-    check("/v1/apps/{app}", "patch", &|bytes| body::app_change(bytes, Default::default()).map(drop));
+    check("/v1/apps/{app}", "patch", &|bytes| {
+        body::app_change(bytes, Default::default(), body::Author::Operator).map(drop)
+    });
     check("/v1/apps/{app}/keys", "post", &|bytes| body::key(bytes).map(drop));
 }
 
@@ -129,7 +131,9 @@ fn the_parsers_know_exactly_the_fields_described() {
     check("Notification", &|bytes| body::notification(bytes, &Limits::default()).map(drop));
     check("DeviceRegistration", &|bytes| body::device(bytes).map(drop));
     check("DeviceChange", &|bytes| body::device_change(bytes).map(drop));
-    check("AppChange", &|bytes| body::app_change(bytes, Default::default()).map(drop));
+    check("AppChange", &|bytes| {
+        body::app_change(bytes, Default::default(), body::Author::Operator).map(drop)
+    });
     check("NewKey", &|bytes| body::key(bytes).map(drop));
 }
 
