@@ -101,7 +101,9 @@ test('the development key is kept in the data folder for its owner alone', async
 })
 
 test('tenants do not see each other', async () => {
-  const made = await node.cli('apps', 'create', 'other', '--json')
+  const secret = join(node.data, 'other-secret')
+  writeFileSync(secret, 'the secret of the other app, 32 bytes', { mode: 0o600 })
+  const made = await node.cli('apps', 'create', 'other', '--jwt-secret-file', secret, '--json')
   assert.equal(made.code, 0, made.stdout + made.stderr)
   const created = await node.cli('keys', 'create', 'backend', '--app', 'other', '--json')
   assert.equal(created.code, 0, created.stdout + created.stderr)

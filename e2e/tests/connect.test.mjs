@@ -68,7 +68,10 @@ for (const [what, token] of [
     const byHeader = Device.open(node.ws, token)
     await byHeader.closed
     // Refused before the upgrade, or told why after it; never ready.
-    if (byHeader.queue.length > 0) assert.deepEqual([byHeader.queue[0].t, byHeader.close.code], ['close', 4004])
+    if (byHeader.queue.length > 0) {
+      assert.equal(byHeader.queue[0].t, 'close')
+      assert.ok([4002, 4004].includes(byHeader.close.code), JSON.stringify(byHeader.close))
+    }
     else assert.match(byHeader.error?.message ?? '', /401/)
 
     const byFrame = Device.open(node.ws, token, { via: 'frame' })

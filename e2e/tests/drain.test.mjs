@@ -24,7 +24,7 @@ test('devices are told to come back and when, and the node leaves with exit code
   await until('the stream to be open', () => source.readyState === EventSource.OPEN)
 
   const started = Date.now()
-  node.child.kill('SIGTERM')
+  node.terminate()
   for (const device of devices) {
     const { reason, reconnect, after_ms, code } = await device.ended()
     assert.deepEqual([reason, reconnect, code], ['drain', true, 4000])
@@ -40,7 +40,7 @@ test('while it drains the node is not ready, and later it takes nothing', async 
   const node = await Node.start({ env: { NOROSHI__GATEWAY__DRAIN__RATE: '1' } })
   const devices = []
   for (let i = 0; i < 4; i++) devices.push(await Device.connect(node.ws, (await node.api.register()).token))
-  node.child.kill('SIGTERM')
+  node.terminate()
   await until('/readyz to say so', async () => (await node.admin('/readyz').catch(() => ({ status: 503 }))).status === 503)
   for (const device of devices) assert.equal((await device.ended()).reason, 'drain')
   await node.stop()

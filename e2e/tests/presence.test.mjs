@@ -58,8 +58,12 @@ test('an idle device hears what is not only for devices in use', async () => {
 test('a device that is away hears later what was stored, and nothing else', async () => {
   const { device: id, token } = await node.api.register({ user: 'user-away' })
   const ids = await publishEach('user-away')
-  await outcome(ids.active, id, 'offline')
-  await outcome(ids.connected, id, 'offline')
+  for (const when of ['active', 'connected']) {
+    await until(`the user to be counted as offline for ${when}`, async () => {
+      const { counts } = await node.api.notification(ids[when]).catch(() => ({ counts: {} }))
+      return counts.offline === 1
+    })
+  }
   await outcome(ids.stored, id, 'kept')
 
   const device = await Device.connect(node.ws, token)

@@ -2,7 +2,7 @@
 
 import assert from 'node:assert/strict'
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
-import { get } from 'node:https'
+import { request as open } from 'node:https'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, before, test } from 'node:test'
@@ -40,7 +40,7 @@ function shown() {
 function https(method, path, ca, token, body) {
   return new Promise((resolve, reject) => {
     const headers = { authorization: `Bearer ${token}`, 'content-type': 'application/json' }
-    const request = get({ method, host: '127.0.0.1', port: node.httpPort, path, ca, headers, agent: false }, (response) => {
+    const request = open({ method, host: '127.0.0.1', port: node.httpPort, path, ca, headers, agent: false }, (response) => {
       let text = ''
       response.on('data', (chunk) => (text += chunk))
       response.on('end', () => resolve({ status: response.statusCode, body: JSON.parse(text) }))
