@@ -9,7 +9,6 @@
 //! gaps: attach, put into the topic index, and only then look at the stamps ([`crate::stamp`]).
 
 use noroshi_auth::{Identity, Refused};
-use noroshi_delivery::Error;
 use noroshi_protocol::native;
 use noroshi_store::{LoggedIn, Login, LoginRefused};
 use noroshi_types::{CloseReason, NotificationId, SessionId, Topic};
@@ -145,7 +144,7 @@ impl Shard {
                 tracing::warn!(%error, count = to.len(), "log-ins failed");
                 for (slot, generation) in to {
                     if self.at(slot, generation).is_some() {
-                        self.fail_log_in(slot, &error);
+                        self.fail_log_in(slot);
                     }
                 }
             }
@@ -154,7 +153,7 @@ impl Shard {
         }
     }
 
-    fn fail_log_in(&mut self, slot: u32, _error: &Error) {
+    fn fail_log_in(&mut self, slot: u32) {
         match self.connection(slot).map(|connection| connection.protocol) {
             Some(Protocol::Sse) => {
                 self.set_protocol(slot, Protocol::Http);

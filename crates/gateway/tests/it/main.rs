@@ -1,6 +1,9 @@
 //! The gateway with a real store and real sockets.
 
 mod deliver;
+mod hostile;
 mod node;
 mod recovery;
+mod secure;
 mod session;
+mod stream;

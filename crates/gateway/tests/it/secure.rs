@@ -1,0 +1,157 @@
+//! TLS: the same service, another transport; the certificate can be changed while it runs.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use noroshi_gateway::{Config, Listener, tls};
+use noroshi_types::When;
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
+use serde_json::json;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+
+use crate::node::{Node, PATIENCE, plain, user};
+
+/// A new certificate for `localhost` in `folder`; its DER.
+fn certificate(folder: &Path) -> (PathBuf, PathBuf, CertificateDer<'static>) {
+    let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).expect("a certificate");
+    let (certificate, key) = (folder.join("cert.pem"), folder.join("key.pem"));
+    std::fs::write(&certificate, made.cert.pem()).expect("written");
+    std::fs::write(&key, made.signing_key.serialize_pem()).expect("written");
+    (certificate, key, made.cert.der().clone())
+}
+
+fn secure(acceptor: tls::Acceptor) -> Config {
+    let mut config = plain();
+    let address = "127.0.0.1:0".parse().expect("an address");
+    config.listeners.push(Listener { address, tls: Some(acceptor) });
+    config
+}
+
+type Secure = StreamOwned<ClientConnection, TcpStream>;
+
+fn dial(node: &Node, trusted: &CertificateDer<'static>) -> std::io::Result<Secure> {
+    let mut roots = RootCertStore::empty();
+    roots.add(trusted.clone()).expect("a root");
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .expect("versions")
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    let name = ServerName::try_from("localhost").expect("a name");
+    let connection = ClientConnection::new(Arc::new(config), name).expect("a client");
+    let socket = TcpStream::connect(node.gateway.local_addrs()[1])?;
+    socket.set_read_timeout(Some(PATIENCE))?;
+    let mut stream = StreamOwned::new(connection, socket);
+    while stream.conn.is_handshaking() {
+        stream.conn.complete_io(&mut stream.sock)?;
+    }
+    Ok(stream)
+}
+
+fn read_until(stream: &mut Secure, end: &str) -> String {
+    let mut text = Vec::new();
+    let mut byte = [0; 1];
+    while !text.ends_with(end.as_bytes()) {
+        stream.read_exact(&mut byte).expect("more");
+        text.push(byte[0]);
+    }
+    String::from_utf8_lossy(&text).into_owned()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_secure_stream_hears_and_others_go_to_the_api() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (certificate, key, trusted) = certificate(folder.path());
+    let node = Arc::new(Node::start(secure(tls::Acceptor::open(&certificate, &key).expect("usable"))).await);
+    node.device("d1", "u1", &[]).await;
+    let (dialing, token, trust) = (node.clone(), node.token("d1"), trusted.clone());
+    let mut stream = tokio::task::spawn_blocking(move || {
+        let mut stream = dial(&dialing, &trust).expect("a handshake");
+        write!(stream, "GET /v1/events?token={token} HTTP/1.1\r\nHost: localhost\r\n\r\n").expect("sent");
+        read_until(&mut stream, "retry: ");
+        stream
+    })
+    .await
+    .expect("no panic");
+    let large = format!("\"{}\"", "x".repeat(100_000));
+    node.publish(user("u1"), When::Connected, &large).await;
+    node.publish(user("u1"), When::Connected, "7").await;
+    let heard = tokio::task::spawn_blocking(move || {
+        (
+            read_until(&mut stream, "\n\nevent: msg"),
+            read_until(&mut stream, "\n\nevent: msg"),
+            read_until(&mut stream, "\n\n"),
+        )
+    });
+    let (_, first, second) = heard.await.expect("no panic");
+    assert!(first.contains(&large) && second.contains(r#""data":7"#), "{second}");
+    let dialing = node.clone();
+    let mut other = tokio::task::spawn_blocking(move || {
+        let mut stream = dial(&dialing, &trusted).expect("a handshake");
+        stream.write_all(b"GET /v1/me HTTP/1.1\r\n\r\n").expect("sent");
+        stream
+    })
+    .await
+    .expect("no panic");
+    node.until("a hand-over", |node| !node.handed_over.lock().expect("no panic").is_empty()).await;
+    let handover = node.handed_over.lock().expect("no panic").pop().expect("one");
+    let mut io = handover.into_io().expect("a stream");
+    let answered = tokio::task::spawn_blocking(move || {
+        let mut answer = String::new();
+        other.read_to_string(&mut answer).map(|_| answer)
+    });
+    let mut head = [0; "GET /v1/me HTTP/1.1\r\n\r\n".len()];
+    tokio::io::AsyncReadExt::read_exact(&mut io, &mut head).await.expect("read");
+    tokio::io::AsyncWriteExt::write_all(&mut io, &[b'y'; 300_000]).await.expect("written");
+    tokio::io::AsyncWriteExt::shutdown(&mut io).await.expect("ended");
+    assert_eq!(answered.await.expect("no panic").expect("a clean end").len(), 300_000);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reload_changes_the_certificate_for_new_connections() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (certificate_file, key_file, old) = certificate(folder.path());
+    let acceptor = tls::Acceptor::open(&certificate_file, &key_file).expect("usable");
+    let node = Arc::new(Node::start(secure(acceptor.clone())).await);
+    let dialing = |trusted: &CertificateDer<'static>| {
+        let (node, trusted) = (node.clone(), trusted.clone());
+        tokio::task::spawn_blocking(move || dial(&node, &trusted).map(drop))
+    };
+    dialing(&old).await.expect("no panic").expect("trusted");
+    let (_, _, new) = certificate(folder.path());
+    dialing(&new).await.expect("no panic").expect_err("not yet");
+    acceptor.reload(&certificate_file, &key_file).expect("usable");
+    dialing(&new).await.expect("no panic").expect("trusted");
+    dialing(&old).await.expect("no panic").expect_err("no longer");
+    // What cannot be used leaves the former in use.
+    std::fs::write(&key_file, "no key").expect("written");
+    let error = acceptor.reload(&certificate_file, &key_file).expect_err("no key");
+    assert!(error.to_string().contains("key.pem"), "{error}");
+    dialing(&new).await.expect("no panic").expect("still trusted");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn handshakes_that_never_finish_are_ended_and_disturb_nobody() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (certificate_file, key_file, _) = certificate(folder.path());
+    let acceptor = tls::Acceptor::open(&certificate_file, &key_file).expect("usable");
+    let node = Node::start(Config { head_timeout: Duration::from_millis(500), ..secure(acceptor) }).await;
+    node.device("d1", "u1", &[]).await;
+    let mut client = node.connect("d1").await;
+    let mut sockets = Vec::new();
+    for n in 0..60 {
+        let mut socket = TcpStream::connect(node.gateway.local_addrs()[1]).expect("connected");
+        // Nothing, the start of a hello, and what is no TLS at all.
+        let start: &[u8] =
+            [b"".as_slice(), &[0x16, 0x03, 0x01, 0x02, 0x00, 0x01], b"GET / HTTP/1.1\r\n\r\n"][n % 3];
+        socket.write_all(start).expect("sent");
+        sockets.push(socket);
+    }
+    node.publish(user("u1"), When::Connected, "1").await;
+    assert_eq!(client.next_data().await, json!(1));
+    node.until("all are gone", |node| node.gateway.connections() == 1).await;
+}
