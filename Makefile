@@ -3,9 +3,10 @@
 
 CARGO ?= cargo
 PROFILE ?= dev
-BIN_dev := target/debug/noroshi
-BIN_release := target/release/noroshi
-NOROSHI_BIN ?= $(CURDIR)/$(BIN_$(PROFILE))
+TARGET := $(abspath $(or $(CARGO_TARGET_DIR),target))
+BIN_dev := $(TARGET)/debug/noroshi
+BIN_release := $(TARGET)/release/noroshi
+NOROSHI_BIN ?= $(BIN_$(PROFILE))
 
 # A missing or changed snapshot is a failure, never a silent update.
 export INSTA_UPDATE ?= no

@@ -2,6 +2,7 @@
 //! a running node. Each test has a node of its own on ports the system chose.
 
 mod command;
+mod documentation;
 mod node;
 mod realtime;
 mod serve;
