@@ -252,8 +252,12 @@ fn signing_apps<'a>(apps: &'a [App], token: &str, named: Option<&str>) -> Vec<&'
         return apps.iter().filter(signs).filter(|app| app.name.as_str() == name).collect();
     }
     let hint = jwt::Hint::read(token);
-    let hinted: Vec<&App> = apps.iter().filter(signs).filter(|app| hint.names(app.name.as_str())).collect();
-    if hinted.is_empty() { apps.iter().filter(signs).take(UNNAMED_APPS_MAX).collect() } else { hinted }
+    let hinted: Vec<&App> = apps.iter().filter(|app| hint.names(app.name.as_str())).collect();
+    match hinted.is_empty() {
+        true => apps.iter().filter(signs).take(UNNAMED_APPS_MAX).collect(),
+        // A token for an app that signs none is for nobody, not for whoever else signed it.
+        false => hinted.into_iter().filter(signs).collect(),
+    }
 }
 
 fn no_randomness(_: ring::error::Unspecified) -> Error {
