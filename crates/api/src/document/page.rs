@@ -118,13 +118,12 @@ fn push_request(out: &mut String, method: &str, path: &str, operation: &Value) {
     if !content["schema"]["description"].is_null() {
         let _ = write!(out, "<p>{}</p>", inline(&content["schema"]["description"]));
     }
-    let mut examples: Vec<&Value> =
-        entries(&content["examples"]).map(|(_, example)| &example["value"]).collect();
-    if !content["example"].is_null() {
-        examples.push(&content["example"]);
+    for (_, example) in entries(&content["examples"]) {
+        let _ = write!(out, "<p>{}:</p>", inline(&example["summary"]));
+        push_curl(out, method, path, operation, Some((media_type, &example["value"])));
     }
-    for example in examples {
-        push_curl(out, method, path, operation, Some((media_type, example)));
+    if !content["example"].is_null() {
+        push_curl(out, method, path, operation, Some((media_type, &content["example"])));
     }
 }
 

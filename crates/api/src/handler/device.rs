@@ -196,7 +196,7 @@ fn connect(api: &State, headers: &HeaderMap, peer: Option<&Peer>) -> ConnectBody
 
 /// A place in the list, as an earlier page named it.
 fn cursor(text: &str) -> Result<DeviceNum, Problem> {
-    u64::from_str_radix(text, 16)
-        .map(DeviceNum)
-        .map_err(|_| Problem::parameter("after", "it is the `next` of an earlier page"))
+    let given_out = text.len() == 16 && text.bytes().all(|b| b.is_ascii_digit() || matches!(b, b'a'..=b'f'));
+    let num = u64::from_str_radix(text, 16).ok().filter(|_| given_out);
+    num.map(DeviceNum).ok_or_else(|| Problem::parameter("after", "it is the `next` of an earlier page"))
 }
