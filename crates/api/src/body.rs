@@ -40,7 +40,7 @@ pub fn presence_query(bytes: &[u8]) -> Result<Vec<UserId>, Problem> {
         users: Bounded<Text<UserId>, { limits::PRESENCE_USERS_MAX }>,
     }
     let users = json::parse::<Body>(bytes)?.users.all("users")?;
-    Ok(each_once(users.into_iter().map(|user| user.0)))
+    Ok(each_once(users.into_iter().map(|user| user.0).collect()))
 }
 
 /// `{"state": "active" | "idle"}`.
@@ -72,13 +72,17 @@ pub fn acked(bytes: &[u8]) -> Result<Vec<NotificationId>, Problem> {
         ids: Bounded<Text<NotificationId>, { limits::ACK_IDS_MAX }>,
     }
     let ids = json::parse::<Body>(bytes)?.ids.all("ids")?;
-    Ok(each_once(ids.into_iter().map(|id| id.0)))
+    Ok(each_once(ids.into_iter().map(|id| id.0).collect()))
 }
 
 /// The first of each, in the order named.
-fn each_once<T: Clone + Eq + std::hash::Hash>(named: impl ExactSizeIterator<Item = T>) -> Vec<T> {
+fn each_once<T: Eq + std::hash::Hash>(named: Vec<T>) -> Vec<T> {
     let mut seen = std::collections::HashSet::with_capacity(named.len());
-    named.filter(|item| seen.insert(item.clone())).collect()
+    let first: Vec<bool> = named.iter().map(|item| seen.insert(item)).collect();
+    match first.iter().all(|first| *first) {
+        true => named,
+        false => named.into_iter().zip(first).filter_map(|(item, first)| first.then_some(item)).collect(),
+    }
 }
 
 /// A `device` parameter of a path.

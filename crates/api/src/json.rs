@@ -27,6 +27,10 @@ pub(crate) fn parse<'de, T: Deserialize<'de>>(text: &'de [u8]) -> Result<T, Prob
             format!("the JSON is nested more than {DEPTH_MAX} deep"),
         ));
     }
+    // Following the path costs time: it is done only where there is something to say.
+    if let Ok(value) = serde_json::from_slice(text) {
+        return Ok(value);
+    }
     let mut deserializer = serde_json::Deserializer::from_slice(text);
     let value = read(&mut deserializer, "")?;
     deserializer.end().map_err(|error| refused("", &error))?;

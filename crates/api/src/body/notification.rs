@@ -123,13 +123,13 @@ fn target(to: To) -> Result<Target, Problem> {
     }
 }
 
-fn named_targets<T: Clone + Eq + std::hash::Hash>(
+fn named_targets<T: Eq + std::hash::Hash>(
     list: Bounded<Text<T>, { limits::TARGETS_MAX }>,
     field: &str,
 ) -> Result<Vec<T>, Problem> {
     match list.count {
         0 => Err(Problem::field(field, "at least one has to be named")),
-        1..=limits::TARGETS_MAX => Ok(each_once(list.items.into_iter().map(|item| item.0))),
+        1..=limits::TARGETS_MAX => Ok(each_once(list.items.into_iter().map(|item| item.0).collect())),
         count => {
             let detail = format!("a request names at most {} targets, got {count}", limits::TARGETS_MAX);
             Err(Problem::new(Code::TooManyTargets, detail).at(field))
