@@ -312,7 +312,7 @@ impl From<Refused> for Problem {
     }
 }
 
-/// A path or query value that is not what it should be is named by the caller with [`Problem::at`].
+/// A path or query value that is not what it should be is named by the caller with `Problem::at`.
 impl From<Invalid> for Problem {
     fn from(invalid: Invalid) -> Self {
         Self::new(Code::InvalidParameter, invalid.0)

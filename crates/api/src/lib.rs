@@ -6,7 +6,7 @@
 //!                                 problem ◄── error ◄───────────── delivery, store, auth ◄────────────┘
 //! ```
 //!
-//! Reading order: [`router`] (every route), [`error`] (every refusal), [`body`] (what requests may say),
+//! Reading order: [`mod@router`] (every route), [`error`] (every refusal), [`body`] (what requests may say),
 //! `access`, `handler`, then what is around them: `observe`, `origin`, `serve`, `tunnel`, `document`.
 //!
 //! Invariants: no body is read before its credential was accepted; no handler sees another tenant's
