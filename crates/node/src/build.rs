@@ -8,11 +8,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use axum::Router;
-use noroshi_api::{Peer, serve_connection};
 use noroshi_auth::Auth;
 use noroshi_delivery::{Clock, Delivery};
-use noroshi_gateway::{Bound, Gateway, Handover, HandoverFn, Listener, tls};
+use noroshi_gateway::{Bound, Gateway, Listener, tls};
 use noroshi_store::{Sqlite, Store};
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
@@ -21,6 +19,7 @@ use crate::admin::Admin;
 use crate::config::{Config, TlsFiles};
 use crate::data::{self, Addresses};
 use crate::development::{self, Development, Given};
+use crate::handover::{ApiConnections, tunnel};
 use crate::reload::{Certificates, Hangups};
 use crate::tasks::{TaskKind, Tasks};
 use crate::{descriptors, process};
@@ -65,7 +64,8 @@ pub struct Node {
 
 /// Starts everything. Must be called inside a multi-threaded tokio runtime.
 pub async fn start(config: Config, given: &Given) -> Result<Node, Error> {
-    let connections_max = connections_max(&config);
+    let shares = descriptors::raise().share(config.gateway.connections_max);
+    tracing::info!(devices = shares.gateway, api = shares.api, "connections that file descriptors allow");
     let mut registry = noroshi_telemetry::registry();
     process::register(&mut registry);
     let clock = Clock::system();
@@ -79,7 +79,7 @@ pub async fn start(config: Config, given: &Given) -> Result<Node, Error> {
 
     // Addresses are taken before anything is promised to anyone.
     let certificates = Certificates::open(&config.server)?;
-    let bound = Gateway::bind(gateway_config(&config, &certificates, connections_max))?;
+    let bound = Gateway::bind(gateway_config(&config, &certificates, shares.gateway))?;
     let admin = Admin::bind(config.server.admin, certificates.admin.clone())
         .await
         .map_err(|error| address_error("server.admin", config.server.admin, &error))?;
@@ -96,6 +96,7 @@ pub async fn start(config: Config, given: &Given) -> Result<Node, Error> {
 
     // The API and the connections. Each hands on what is the other's, so one is known to the other late.
     let gateway_metrics = noroshi_gateway::Metrics::new(&mut registry);
+    let api_refused = ApiConnections::refused(&mut registry);
     let gateway_later: Arc<OnceLock<Arc<Gateway>>> = Arc::default();
     let state = Arc::new(noroshi_api::State {
         auth: auth.clone(),
@@ -108,8 +109,8 @@ pub async fn start(config: Config, given: &Given) -> Result<Node, Error> {
         tunnel: Some(tunnel(gateway_later.clone())),
         load: noroshi_api::Load::default(),
     });
-    let handover = handover(noroshi_api::router(state.clone()), &tasks);
-    let gateway = bound.start(&delivery, auth.clone(), gateway_metrics, handover)?;
+    let api = ApiConnections::new(noroshi_api::router(state.clone()), shares.api, api_refused, &tasks);
+    let gateway = bound.start(&delivery, auth.clone(), gateway_metrics, api.handover())?;
     delivery.attach(gateway.clone());
     // Set here and nowhere else.
     let _ = gateway_later.set(gateway.clone());
@@ -125,6 +126,7 @@ pub async fn start(config: Config, given: &Given) -> Result<Node, Error> {
 
     data::write_addresses(&folder, &addresses)?;
     state.ready.store(true, Ordering::Release);
+    tracing::info!(http = addresses.http, admin = addresses.admin, data = %folder.display(), "taking traffic");
     Ok(Node { config, addresses, development, store, gateway, ready: state.ready.clone(), tasks })
 }
 
@@ -133,48 +135,6 @@ async fn observe(gateway: Arc<Gateway>, end: CancellationToken) {
     while end.run_until_cancelled(tokio::time::sleep(GAUGE_INTERVAL)).await.is_some() {
         gateway.observe();
     }
-}
-
-/// Connections that speak plain HTTP are served by the API, each as a task that a drain waits for.
-fn handover(router: Router, tasks: &Tasks) -> HandoverFn {
-    let (connections, end, runtime) =
-        (tasks.connections.clone(), tasks.connections_end().clone(), Handle::current());
-    Arc::new(move |handover: Handover| {
-        let (router, end) = (router.clone(), end.clone());
-        let peer = Peer { address: handover.peer, secure: handover.tls.is_some() };
-        let served = async move {
-            match handover.into_io() {
-                Ok(io) => serve_connection(io, router, peer, end.cancelled_owned()).await,
-                Err(error) => {
-                    tracing::debug!(%error, peer = %peer.address, "a connection could not be handed over")
-                }
-            }
-        };
-        runtime.spawn(connections.track_future(served));
-    })
-}
-
-/// The other way: a later request on such a connection turned out to be for the gateway.
-fn tunnel(gateway: Arc<OnceLock<Arc<Gateway>>>) -> noroshi_api::Tunnel {
-    Arc::new(move |head, _peer| match gateway.get() {
-        Some(gateway) => gateway.tunnel(head),
-        None => Err(std::io::ErrorKind::NotConnected.into()),
-    })
-}
-
-fn connections_max(config: &Config) -> usize {
-    let possible = descriptors::raise();
-    let wanted = config.gateway.connections_max;
-    let allowed = if wanted == 0 { possible } else { wanted.min(possible) };
-    tracing::info!(connections_max = allowed, "file descriptors allow this many connections");
-    if wanted > possible {
-        tracing::warn!(
-            wanted,
-            possible,
-            "gateway.connections_max is over what the file-descriptor limit allows"
-        );
-    }
-    allowed
 }
 
 fn store_options(config: &Config) -> noroshi_store::sqlite::Options {

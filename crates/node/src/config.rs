@@ -242,13 +242,13 @@ impl Limits {
             head_bytes: reader.size(
                 "limits.head",
                 limits::HEAD_BYTES,
-                KIB..=64 * KIB,
+                KIB..=limits::HEAD_BYTES,
                 "Request line and headers.",
             ),
             headers: reader.count(
                 "limits.headers",
                 limits::HEADERS as u64,
-                16..=100,
+                16..=limits::HEADERS as u64,
                 "headers",
                 "Headers of one request.",
             ) as usize,

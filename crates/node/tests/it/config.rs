@@ -88,7 +88,7 @@ fn all_problems_are_told_at_once_with_key_source_and_unit() {
 fn single_mistakes_are_named() {
     check("[gateway]\nping_intervall = \"1m\"", &["unknown key", "`gateway.ping_interval`"]);
     check("[gateway]\nping_interval = \"1ms\"", &["out of range", "1s to 1h"]);
-    check("[limits]\nheaders = 1000", &["out of range", "16 to 100"]);
+    check("[limits]\nheaders = 1000", &["out of range", "16 to 64"]);
     check("[limits]\nheaders = 20.5", &["whole number", "float"]);
     check("[server]\nhttp = \"127.0.0.1:80\"\nadmin = \"127.0.0.1:80\"", &["server.admin", "own ports"]);
     check("[tls]\ncert = \"a.pem\"", &["tls.cert", "tls.key is missing"]);
