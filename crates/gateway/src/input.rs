@@ -45,6 +45,10 @@ impl Shard {
                 Ok(count) => {
                     connection.heard_tick = self.now.tick;
                     let is_tls = connection.transport.is_tls();
+                    // What was sent before the client spoke is written before it is answered.
+                    if !self.inlet.mail.is_empty() {
+                        self.take_mail();
+                    }
                     self.handle_bytes(slot, &mut scratch[..count]);
                     if count < SCRATCH_BYTES && !to_end && !is_tls {
                         break; // drained: the next bytes are a new event

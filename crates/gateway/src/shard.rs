@@ -163,7 +163,6 @@ impl Shard {
         self.mailbox().clear_wake();
         self.refresh_now();
         self.handshakes_left = HANDSHAKES_PER_TURN;
-        // First, so that whoever is answered now hears before it what was sent before it asked.
         self.take_mail();
         for slot in std::mem::take(&mut self.again) {
             self.guard(Some(slot), |shard| shard.read(slot, false));

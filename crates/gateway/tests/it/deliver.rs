@@ -64,6 +64,7 @@ async fn active_is_for_devices_in_use() {
     assert_eq!((sessions[0][0].presence, sessions[1].len()), (Presence::Idle, 0));
     let missed = node.publish(user("u1"), When::Active, "1").await;
     node.publish(topic("news"), When::Active, "2").await;
+    assert!(a.sync().await.is_empty(), "it is idle");
     assert!(node.gateway.set_presence(node.app, &id("a"), Presence::Active));
     node.publish(user("u1"), When::Active, "3").await;
     assert_eq!(heard(&mut a).await, [json!(3)]);

@@ -46,7 +46,7 @@ impl<S: AsyncRead + Unpin> Stream<S> {
             let read = tokio::time::timeout(PATIENCE, self.socket.read(&mut bytes)).await.expect("in time");
             match read.expect("no error") {
                 0 => panic!("ended before {end:?}: {}", self.text),
-                count => self.text.push_str(std::str::from_utf8(&bytes[..count]).expect("UTF-8")),
+                count => self.text.push_str(&String::from_utf8_lossy(&bytes[..count])),
             }
         }
     }
