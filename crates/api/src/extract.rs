@@ -87,7 +87,11 @@ impl<T: DeserializeOwned + Send> FromRequestParts<Api> for Query<T> {
     }
 }
 
-/// A body without a content type is taken for the right one.
+/// What `curl -d` and Python's `urllib` say of a body when nobody told them what it is.
+const UNTOLD: &str = "application/x-www-form-urlencoded";
+
+/// A body without a content type, or with one that only says that nobody chose it, is taken for the
+/// right one: whether it is JSON shows when it is read.
 fn media_type(
     headers: &HeaderMap,
     expected: &'static str,
@@ -96,7 +100,7 @@ fn media_type(
     let Some(value) = headers.get(header::CONTENT_TYPE) else { return Ok(()) };
     let text = value.to_str().unwrap_or_default();
     let essence = text.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
-    match fits(&essence) {
+    match essence == UNTOLD || fits(&essence) {
         true => Ok(()),
         false => Err(Problem::new(
             Code::UnsupportedMediaType,
