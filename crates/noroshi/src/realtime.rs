@@ -19,7 +19,7 @@ const QUIET_MAX: Duration = Duration::from_secs(2 * 3_600);
 
 pub(crate) enum Connection {
     WebSocket(WebSocket),
-    Events(Events, Client),
+    Events(Box<(Events, Client)>),
 }
 
 impl Connection {
@@ -34,7 +34,7 @@ impl Connection {
         last_event_id: Option<&str>,
     ) -> Result<Self, Failure> {
         let events = Events::open(&client, topics, last_event_id).await?;
-        Ok(Connection::Events(events, client))
+        Ok(Connection::Events(Box::new((events, client))))
     }
 
     /// The next object as it came; none when the connection has ended. Not cancel-safe for SSE acks in
@@ -42,7 +42,7 @@ impl Connection {
     pub(crate) async fn next(&mut self) -> Result<Option<String>, Failure> {
         match self {
             Connection::WebSocket(socket) => socket.next().await,
-            Connection::Events(events, _) => events.next().await,
+            Connection::Events(open) => open.0.next().await,
         }
     }
 
@@ -51,7 +51,7 @@ impl Connection {
         let quiet_max = every * 2 + Duration::from_secs(10);
         match self {
             Connection::WebSocket(socket) => socket.quiet_max = quiet_max,
-            Connection::Events(events, _) => events.quiet_max = quiet_max,
+            Connection::Events(open) => open.0.quiet_max = quiet_max,
         }
     }
 
@@ -66,8 +66,8 @@ impl Connection {
     pub(crate) async fn ack(&mut self, id: &str) -> Result<(), Failure> {
         match self {
             Connection::WebSocket(socket) => socket.send(&json!({"t": "ack", "ids": [id]})).await,
-            Connection::Events(_, client) => {
-                client.post("/v1/me/inbox/ack", &json!({"ids": [id]})).await.map(drop)
+            Connection::Events(open) => {
+                open.1.post("/v1/me/inbox/ack", &json!({"ids": [id]})).await.map(drop)
             }
         }
     }

@@ -229,7 +229,7 @@ mod tests {
         check("'a' in topics 'b' in topics", "at byte 14");
         check("'$everyone' in topics", "reserved");
         check(&"!".repeat(100), "deep");
-        check(&vec!["'a' in topics"; 6].join("||"), "at most 5 topics");
+        check(&["'a' in topics"; 6].join("||"), "at most 5 topics");
     }
 
     proptest! {
