@@ -112,7 +112,7 @@ impl Code {
             }
             Code::TooManyLines => "10,000 at most.",
             Code::UnsupportedMediaType => {
-                "Send `application/json`, for batches `application/x-ndjson`, or none (`curl -d` sends a form's unless told otherwise)."
+                "Send `application/json`, for batches `application/x-ndjson`, or none; the form type that `curl -d` sends by itself counts as none."
             }
             Code::Internal => "Its log says why, under the request's `X-Request-Id`.",
             Code::Overloaded => "Try again after `Retry-After`. Nothing was accepted.",
