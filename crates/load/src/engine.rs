@@ -20,6 +20,7 @@ use crate::jwt::Signer;
 use crate::partition::Partition;
 use crate::payload::Names;
 use crate::sender::{Answer, Pending, Sender};
+use crate::server::random_u32;
 use crate::stats::Latency;
 use crate::{Error, http::Origin};
 
@@ -29,9 +30,16 @@ const TIMER: Token = Token(1 << 25);
 const WAKER: Token = Token((1 << 25) + 1);
 /// Small, so that a request that is due waits for few devices.
 const EVENTS_PER_TURN: usize = 256;
-/// Of some 28,000 ports an address has by default; never the same address twice, so none has to wait for
-/// the end of TIME_WAIT.
-const CONNECTIONS_PER_SOURCE: u32 = 4_000;
+/// Of some 28,000 ports an address has by default: the kernel's search for a free one stays short.
+const CONNECTIONS_PER_SOURCE: u32 = 2_000;
+
+/// An address of 127.1.0.1 to 127.250.254.254, the same for equal numbers.
+fn source(number: u32) -> Ipv4Addr {
+    let (third, fourth) = (number / 254 % 254, number % 254);
+    let second = number / (254 * 254) % 250;
+    let octet = |value: u32| value as u8 + 1; // all are below 254
+    Ipv4Addr::new(127, octet(second), octet(third), octet(fourth))
+}
 
 /// Who the devices are and where they connect.
 #[derive(Debug, Clone)]
@@ -55,6 +63,9 @@ pub(crate) struct Engine {
     pub(crate) shared: Shared,
     devices: Vec<Option<Device>>,
     senders: Vec<Sender>,
+    /// Where this worker's addresses begin: elsewhere each time, since the ports of those that an earlier
+    /// measurement used are in TIME_WAIT, and looking for free ones among them takes milliseconds.
+    sources_start: u32,
     sources_used: u32,
     /// Devices that are on their way in, and that are in.
     pub(crate) opening: usize,
@@ -87,6 +98,7 @@ impl Engine {
             partition,
             devices: Vec::new(),
             senders: Vec::new(),
+            sources_start: random_u32()?,
             sources_used: 0,
             opening: 0,
             ready: 0,
@@ -214,11 +226,9 @@ impl Engine {
         if !matches!(self.setup.origin.address, SocketAddr::V4(address) if address.ip().is_loopback()) {
             return None;
         }
-        let address = self.sources_used / CONNECTIONS_PER_SOURCE;
+        let number = self.sources_start.wrapping_add(self.sources_used / CONNECTIONS_PER_SOURCE);
         self.sources_used = self.sources_used.wrapping_add(1);
-        let second = 1 + (self.partition.index % 250) as u8;
-        let [.., third, fourth] = address.to_be_bytes();
-        Some(SocketAddr::from((Ipv4Addr::new(127, second, third, fourth.max(1)), 0)))
+        Some(SocketAddr::from((source(number), 0)))
     }
 
     /// Ends all connections, as devices do that lose their network: without a closing handshake.
@@ -254,5 +264,20 @@ impl Engine {
     pub(crate) fn send(&mut self, sender: usize, pending: Pending, write: impl FnOnce(&mut Vec<u8>)) {
         let answer = self.senders[sender].send(self.poll.registry(), pending, write);
         self.answers.extend(answer);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn neighbouring_numbers_have_addresses_of_their_own_that_a_host_may_use() {
+        for start in [0, 254 * 254 - 2, u32::MAX - 1] {
+            let sources: Vec<_> = (0..4).map(|n| source(start.wrapping_add(n))).collect();
+            assert!(sources.iter().all(|source| source.is_loopback() && !source.octets().contains(&0)));
+            assert!(sources.windows(2).all(|pair| pair[0] != pair[1]), "{sources:?}");
+        }
+        assert_eq!(source(0), Ipv4Addr::new(127, 1, 1, 1));
     }
 }

@@ -20,7 +20,7 @@ use crate::payload::Names;
 use crate::process::{Cpu, Process};
 use crate::report::{ReportDocument, Values, figures};
 use crate::server::Server;
-use crate::worker::Connected;
+use crate::worker::{Connected, show_reasons};
 use crate::{Error, clock};
 
 /// Lines of one registration request; half of what the API takes.
@@ -100,7 +100,27 @@ impl<'a> Bench<'a> {
         progress(&format!("connecting {devices} devices"));
         let timeout = Duration::from_secs(30 + devices as u64 / LOG_INS_PER_SECOND_MIN);
         let handshakes = self.common.handshakes as usize;
-        self.crew.connect(devices, handshakes, timeout).map_err(|error| self.with_server_limit(error))
+        let connected = self.crew.connect(devices, handshakes, timeout);
+        let connected = connected.map_err(|error| self.with_server_limit(error))?;
+        if !connected.failed.is_empty() {
+            let failed = show_reasons(&connected.failed);
+            self.notes.push(format!("log-ins that failed and were repeated: {failed}"));
+        }
+        Ok(connected)
+    }
+
+    /// Connects devices until there is the last of `counts`, and returns the server's resident bytes at
+    /// each count.
+    pub(crate) fn connect_and_weigh(&mut self, counts: &[usize]) -> Result<Vec<(f64, f64)>, Error> {
+        let mut points = Vec::new();
+        for count in counts {
+            self.connect(*count)?;
+            self.settle();
+            if let Some(resident) = self.server.process.and_then(Process::resident_bytes) {
+                points.push((*count as f64, resident as f64));
+            }
+        }
+        Ok(points)
     }
 
     /// Adds the server's own limit to what is known of a failure to connect.
@@ -166,10 +186,6 @@ impl<'a> Bench<'a> {
     /// The server's CPU time so far, if it can be known.
     pub(crate) fn server_cpu(&self) -> Option<Cpu> {
         self.server.process?.cpu()
-    }
-
-    pub(crate) fn server_resident_bytes(&self) -> Option<u64> {
-        self.server.process?.resident_bytes()
     }
 }
 

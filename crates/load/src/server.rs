@@ -32,8 +32,12 @@ pub(crate) struct Server {
 }
 
 struct Started {
+    /// Its parent is the program that measures.
     child: Child,
     folder: PathBuf,
+    /// As it was started, and can be again.
+    command: Command,
+    admin: Origin,
 }
 
 impl Server {
@@ -73,7 +77,8 @@ impl Server {
         let program = std::env::current_exe().map_err(Error::system("own executable"))?;
         let (key, jwt_secret) = (random_hex(16)?, random_hex(32)?);
         let (http, admin) = (free_port()?, free_port()?);
-        let child = Command::new(program)
+        let mut command = Command::new(program);
+        command
             .args(["serve", "--dev", "--data"])
             .arg(folder.join("data"))
             .args(["--http", &format!("127.0.0.1:{http}"), "--admin", &format!("127.0.0.1:{admin}")])
@@ -83,30 +88,44 @@ impl Server {
             .current_dir(&folder) // a noroshi.toml in the caller's folder is not meant
             .stdin(Stdio::null())
             .stdout(log)
-            .stderr(log_too)
-            .spawn();
-        let child = match child {
+            .stderr(log_too);
+        let child = match command.spawn() {
             Ok(child) => child,
             Err(source) => {
                 let _ = fs::remove_dir_all(&folder); // the failure to start is the news
                 return Err(Error::System { what: "starting the server", source });
             }
         };
-        let process = Some(Process { pid: child.id() });
+        let admin = Origin::parse(&format!("http://127.0.0.1:{admin}"))?;
         let mut server = Self {
             origin: Origin::parse(&format!("http://127.0.0.1:{http}"))?,
             key,
             jwt_secret,
-            process,
-            started: Some(Started { child, folder }),
+            process: Some(Process { pid: child.id() }),
+            started: Some(Started { child, folder, command, admin }),
         };
-        server.wait_until_ready(&format!("http://127.0.0.1:{admin}"))?;
+        server.wait_until_ready()?;
         Ok(server)
     }
 
-    fn wait_until_ready(&mut self, admin: &str) -> Result<(), Error> {
+    /// Whether it was started here.
+    pub(crate) fn is_own(&self) -> bool {
+        self.started.is_some()
+    }
+
+    /// Starts its own server again on the same data, with fresh memory.
+    pub(crate) fn restart(&mut self) -> Result<(), Error> {
+        let Some(started) = &mut self.started else { return Ok(()) };
+        started.stop();
+        started.child = started.command.spawn().map_err(Error::system("starting the server"))?;
+        self.process = Some(Process { pid: started.child.id() });
+        self.wait_until_ready()
+    }
+
+    fn wait_until_ready(&mut self) -> Result<(), Error> {
+        let Some(started) = &self.started else { return Ok(()) };
         let deadline_ns = clock::now_ns() + clock::ns(START_TIMEOUT);
-        let mut client = Client::new(Origin::parse(admin)?);
+        let mut client = Client::new(started.admin.clone());
         loop {
             if client.request(readyz(), b"").is_ok_and(|response| response.status == 200) {
                 return Ok(());
@@ -152,20 +171,27 @@ impl Server {
     }
 }
 
-impl Drop for Server {
-    fn drop(&mut self) {
-        let Some(mut started) = self.started.take() else { return };
-        let _ = kill_process(Pid::from_child(&started.child), Signal::TERM); // it may be gone already
+impl Started {
+    /// Asks it to end and waits; kills it if it does not.
+    fn stop(&mut self) {
+        let _ = kill_process(Pid::from_child(&self.child), Signal::TERM); // it may be gone already
         let deadline_ns = clock::now_ns() + clock::ns(STOP_TIMEOUT);
-        while matches!(started.child.try_wait(), Ok(None)) {
+        while matches!(self.child.try_wait(), Ok(None)) {
             if clock::now_ns() > deadline_ns {
                 eprintln!("the server did not stop within {} s and is killed", STOP_TIMEOUT.as_secs());
-                let _ = started.child.kill();
-                let _ = started.child.wait();
+                let _ = self.child.kill();
+                let _ = self.child.wait();
                 break;
             }
             std::thread::sleep(POLL);
         }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let Some(mut started) = self.started.take() else { return };
+        started.stop();
         if let Err(error) = fs::remove_dir_all(&started.folder) {
             eprintln!("cannot remove {}: {error}", started.folder.display());
         }
@@ -200,6 +226,12 @@ fn free_port() -> Result<u16, Error> {
         }
     }
     Err(Error::System { what: "a free port from 20000 to 31999", source: last })
+}
+
+/// A number of no meaning.
+pub(crate) fn random_u32() -> Result<u32, Error> {
+    let [a, b, c, d, ..] = random_bytes()?;
+    Ok(u32::from_be_bytes([a, b, c, d]))
 }
 
 fn random_bytes() -> Result<[u8; 32], Error> {

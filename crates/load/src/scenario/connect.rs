@@ -4,7 +4,7 @@ use super::{Bench, PER_LOG_IN, Sample, progress, report};
 use crate::Error;
 use crate::args::{Connect, check};
 use crate::report::{LOG_IN, ReportDocument, Values};
-use crate::worker::{Connected, show_reasons};
+use crate::worker::Connected;
 
 pub(crate) fn run(args: &Connect) -> Result<ReportDocument, Error> {
     check(args.connections > 0, "at least one device is needed")?;
@@ -20,6 +20,7 @@ pub(crate) fn run(args: &Connect) -> Result<ReportDocument, Error> {
             let mut values = round(bench, args.connections)?;
             if number == 1 {
                 values.push("first log-ins, which make the devices", "1/s", first_rate);
+                values.push("first log-in latency max", "ms", first.log_in.max_ms());
             }
             repetitions.push(values);
         }
@@ -36,11 +37,6 @@ fn round(bench: &mut Bench<'_>, connections: usize) -> Result<Values, Error> {
     values.push("log-ins", "1/s", log_ins_per_second(&connected));
     values.push_latency(&LOG_IN, &connected.log_in);
     from.push_cpu(to, &PER_LOG_IN, connections as u64, &mut values);
-    if !connected.failed.is_empty() {
-        bench
-            .notes
-            .push(format!("attempts that failed and were repeated: {}", show_reasons(&connected.failed)));
-    }
     Ok(values)
 }
 

@@ -4,6 +4,7 @@ use super::{Bench, PER_DELIVERY, Sample, progress, report};
 use crate::args::{Direct, Pacing, check, check_counts};
 use crate::payload::When;
 use crate::report::{ACCEPT, DELIVERY, ReportDocument, Values};
+use crate::stats::slope;
 use crate::worker::{Pace, Plan, Published, show_reasons};
 use crate::{Error, clock};
 
@@ -25,8 +26,9 @@ pub(crate) fn run(args: &Direct) -> Result<ReportDocument, Error> {
     let away_devices = if away == 0 { 0 } else { args.connections.max(away) };
     let bench = Bench::open(&args.common, args.connections, None)?;
     let (repetitions, outcome) = bench.attempt(|bench| {
+        // Before anything else has grown the server's memory.
+        let memory = slope(&bench.connect_and_weigh(&steps(args.connections))?);
         bench.register_away(away_devices)?;
-        let memory = connect_and_weigh(bench, args.connections)?;
         let plan = Plan {
             start_ns: 0,
             from_ns: 0,
@@ -71,14 +73,12 @@ pub(super) fn pace(pacing: &Pacing) -> Pace {
     pacing.rate.map_or(Pace::Max, Pace::Rate)
 }
 
-/// Connects and returns what a connection adds to the server's resident memory.
-fn connect_and_weigh(bench: &mut Bench<'_>, connections: usize) -> Result<Option<f64>, Error> {
-    bench.settle();
-    let before = bench.server_resident_bytes();
-    bench.connect(connections)?;
-    bench.settle();
-    let after = bench.server_resident_bytes();
-    Ok(before.zip(after).map(|(before, after)| (after as f64 - before as f64) / connections as f64))
+/// Four counts up to all.
+fn steps(connections: usize) -> Vec<usize> {
+    let mut steps: Vec<usize> =
+        [10, 40, 70, 100].map(|percent| (connections * percent / 100).max(1)).to_vec();
+    steps.dedup();
+    steps
 }
 
 /// Warms up, measures and waits for the end. `head` pushes the figures that come first, and says what
