@@ -27,11 +27,18 @@ impl Bucket {
         // A token a second is a thousandth of a token a millisecond.
         let refill = elapsed_ms.saturating_mul(u64::from(rate.per_second));
         let full = u64::from(rate.burst).saturating_mul(1_000).min(u64::from(u32::MAX));
-        let level = u64::from(self.millitokens).saturating_add(refill).min(full);
+        // What was granted stays above the burst until it is used.
+        let had = u64::from(self.millitokens);
+        let level = had.max(had.saturating_add(refill).min(full));
         self.refilled_ms = now_ms;
         let taken = level.checked_sub(1_000);
         self.millitokens = u32::try_from(taken.unwrap_or(level)).unwrap_or(u32::MAX);
         taken.is_some()
+    }
+
+    /// Adds tokens, above the burst too: who is sent a thousand notifications may confirm each.
+    pub(crate) fn grant(&mut self, tokens: u32) {
+        self.millitokens = self.millitokens.saturating_add(tokens.saturating_mul(1_000));
     }
 }
 
@@ -47,6 +54,16 @@ mod tests {
         assert!(!bucket.take(rate, 499));
         assert!(bucket.take(rate, 500), "half a second is one token at two a second");
         assert_eq!((0..9).filter(|_| bucket.take(rate, 3_600_000)).count(), 3, "never over the burst");
+    }
+
+    #[test]
+    fn what_was_granted_is_kept_until_it_is_used() {
+        let rate = Rate { per_second: 1, burst: 2 };
+        let mut bucket = Bucket::full(rate, 0);
+        bucket.grant(5);
+        assert_eq!((0..20).filter(|_| bucket.take(rate, 3_600_000)).count(), 7);
+        bucket.grant(u32::MAX);
+        assert!(bucket.take(rate, 3_600_000), "no overflow");
     }
 
     #[test]

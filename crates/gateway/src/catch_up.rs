@@ -1,4 +1,5 @@
-//! From the store to live, without a gap, a repetition or a change of order.
+//! From the store to live, without a gap, a repetition or a change of order: what one connection
+//! still has to catch up with. Pure: [`crate::backlog`] reads and writes.
 //!
 //! A session that logged in is attached before anything of its backlog is written, so whatever is
 //! committed from then on comes by live. While the backlog is being read, page by page and each only
@@ -11,25 +12,15 @@
 //! A subscription made on an open connection does the same for one topic by offsets: into the index
 //! first, then the read, then what was held above the last offset read. A message that the read
 //! brought but whose mail is still on its way is skipped by the index ([`crate::topic_index`]).
-//!
-//! All of this exists only until it is done: an idle connection owns none of it.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use noroshi_delivery::Error;
-use noroshi_protocol::native;
-use noroshi_store::{Backlog, BacklogPage, Recover};
-use noroshi_types::{CloseReason, Message, NotificationId, Outcome, Position, Topic};
+use noroshi_store::BacklogPage;
+use noroshi_types::{Message, NotificationId, Position, Topic};
 
-use crate::connection::{Connection, Phase, Protocol, Subscription};
 use crate::dispatch::Dispatch;
-use crate::mailbox::Reply;
-use crate::registry::Key;
-use crate::shard::Shard;
 
-/// Reads of one shard out at once: logins of a storm take turns.
-pub(crate) const READS_MAX: usize = 64;
 /// Live messages held for one connection or one of its topics; more are read from the store.
 const HELD_MAX: usize = 64;
 
@@ -44,7 +35,7 @@ enum Stage {
     Done,
 }
 
-/// What a connection has to catch up with.
+/// Exists only until it is done: an idle connection owns none.
 pub(crate) struct CatchUp {
     stage: Stage,
     after: Option<NotificationId>,
@@ -76,12 +67,42 @@ struct Recovery {
     missed: bool,
 }
 
-/// Reads that wait for their turn.
-#[derive(Default)]
-pub(crate) struct Reads {
-    waiting: VecDeque<(u32, u64)>,
-    out: usize,
-    recoveries: u64,
+/// What became of a live message at a connection that catches up.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Hold {
+    /// It is none of those that wait.
+    Not,
+    Held,
+    /// No room: if it is kept it will be read.
+    Missed,
+}
+
+/// What is to be done next.
+pub(crate) enum Step {
+    Wait,
+    /// Ask for a turn; then [`CatchUp::begin_read`] says what for.
+    Read,
+    Release(Arc<Dispatch>),
+    Recovered {
+        topic: Topic,
+        complete: bool,
+        told: bool,
+        index: u32,
+        last: Option<Position>,
+    },
+    Done,
+}
+
+/// What the store is to be asked.
+pub(crate) enum Read {
+    Backlog { after: Option<NotificationId>, own_topics: Vec<Topic> },
+    Topic { number: u64, topic: Topic, since: Option<Position>, retained: bool },
+}
+
+/// A message of a page; retained ones are not at their place in the order.
+pub(crate) struct Paged {
+    pub(crate) message: Arc<Message>,
+    pub(crate) retained: bool,
 }
 
 impl CatchUp {
@@ -101,6 +122,54 @@ impl CatchUp {
     /// The first page came with the log-in. `missed`: something may have been committed since.
     pub(crate) fn after_log_in(resume: Option<NotificationId>, own_topics: Vec<Topic>, missed: bool) -> Self {
         Self { own_topics, missed, ..Self::new(Stage::Reading, resume) }
+    }
+
+    /// Of a connection that is live, for topics that it begins to hear.
+    pub(crate) fn live() -> Self {
+        Self::new(Stage::Done, None)
+    }
+
+    /// A topic whose index the connection is in: read `since`, or only the retained message.
+    pub(crate) fn recover(
+        &mut self,
+        number: u64,
+        index: u32,
+        topic: Topic,
+        since: Option<Position>,
+        retained: bool,
+    ) {
+        // One that names a position again starts anew.
+        self.forget_topic(index);
+        self.recoveries.push_back(Recovery {
+            number,
+            index,
+            topic,
+            stage: Stage::Wanted,
+            since,
+            told: since.is_some(),
+            retained,
+            complete: true,
+            last: None,
+            held: VecDeque::new(),
+            missed: false,
+        });
+    }
+
+    pub(crate) fn forget_topic(&mut self, index: u32) {
+        self.recoveries.retain(|recovery| recovery.index != index);
+    }
+
+    /// Mail was lost: the backlog is read on behind `after`.
+    pub(crate) fn read_on(&mut self, after: NotificationId, own_topics: Vec<Topic>) {
+        if self.stage == Stage::Done {
+            self.stage = Stage::Wanted;
+            self.after = Some(after);
+            self.own_topics = own_topics;
+        }
+        self.missed = true;
+        for recovery in &mut self.recoveries {
+            recovery.missed = true;
+        }
     }
 
     /// Whether a live message has to wait. `topic`: its index.
@@ -124,52 +193,18 @@ impl CatchUp {
         *missed = true;
         Hold::Missed
     }
-}
 
-/// What became of a live message at a connection that catches up.
-pub(crate) enum Hold {
-    /// It is none of those that wait.
-    Not,
-    Held,
-    /// No room: if it is kept it will be read.
-    Missed,
-}
-
-impl CatchUp {
     /// Remembers that a held message goes out. False if a read brought it.
-    fn pass(&mut self, message: &Message) -> bool {
+    pub(crate) fn pass(&mut self, message: &Message) -> bool {
         let Some(place) = message.topic.as_ref().filter(|_| self.stage == Stage::Done) else {
             self.after = self.after.max(Some(message.id));
             return true;
         };
-        let Some(recovery) = self.recoveries.front_mut().filter(|recovery| recovery.topic == place.topic)
-        else {
-            return true;
-        };
-        if recovery.last.is_some_and(|last| reaches(last, place.position)) {
-            return false;
-        }
-        recovery.last = Some(place.position);
-        true
+        let recovery = self.recoveries.front_mut().filter(|recovery| recovery.topic == place.topic);
+        recovery.is_none_or(|recovery| recovery.reach(place.position))
     }
-}
 
-/// Whether reading up to `last` brought what is at `position`.
-fn reaches(last: Position, position: Position) -> bool {
-    last.epoch == position.epoch && position.offset <= last.offset
-}
-
-/// What is to be done next for a connection that catches up.
-enum Step {
-    Wait,
-    Read,
-    Release(Arc<Dispatch>),
-    Recovered { topic: Topic, complete: bool, told: bool, index: u32, last: Option<Position> },
-    Done,
-}
-
-impl CatchUp {
-    fn step(&mut self) -> Step {
+    pub(crate) fn step(&mut self) -> Step {
         match self.stage {
             Stage::Reading => return Step::Wait,
             Stage::Read if self.missed => self.stage = Stage::Wanted,
@@ -183,328 +218,68 @@ impl CatchUp {
             self.stage = Stage::Reading;
             return Step::Read;
         }
-        let Some(recovery) = self.recoveries.front_mut() else { return Step::Done };
-        match recovery.stage {
-            Stage::Reading => Step::Wait,
-            Stage::Wanted => {
-                recovery.stage = Stage::Reading;
-                Step::Read
-            }
-            Stage::Read if recovery.missed => {
-                recovery.since = recovery.read_on_from();
-                recovery.stage = Stage::Reading;
-                Step::Read
-            }
-            Stage::Read => {
-                recovery.stage = Stage::Done;
-                let Recovery { topic, complete, told, index, last, .. } = recovery;
-                Step::Recovered {
-                    topic: topic.clone(),
-                    complete: *complete,
-                    told: *told,
-                    index: *index,
-                    last: *last,
-                }
-            }
-            Stage::Done => match recovery.held.pop_front() {
-                Some(dispatch) => Step::Release(dispatch),
-                // More came while the held ones went out, and was dropped.
-                None if recovery.missed => {
-                    recovery.since = recovery.read_on_from();
-                    recovery.told = false;
-                    recovery.stage = Stage::Reading;
-                    Step::Read
-                }
-                None => {
-                    self.recoveries.pop_front();
-                    self.step()
-                }
-            },
-        }
-    }
-}
-
-impl Recovery {
-    /// Behind what was read; where nothing was, before what was held first.
-    fn read_on_from(&self) -> Option<Position> {
-        let held = self.held.front().and_then(|dispatch| dispatch.message.topic.as_ref());
-        let before = |at: Position| Position { offset: at.offset.saturating_sub(1), ..at };
-        self.last.or_else(|| held.map(|place| before(place.position))).or(self.since)
-    }
-}
-
-impl Shard {
-    /// Hears a topic from now on; `since` and the retained message are read first.
-    pub(crate) fn subscribe(
-        &mut self,
-        slot: u32,
-        topic: Topic,
-        key: Key,
-        kind: fn(u32) -> Subscription,
-        since: Option<Position>,
-    ) {
-        let Some(connection) = self.connections.get_mut(slot as usize) else { return };
-        let (index, new) = self.topics.subscribe(&self.shared.registry, key, &topic, slot);
-        if new {
-            connection.topics.push(kind(index));
-        } else if since.is_none() {
-            return; // heard already
-        }
-        self.reads.recoveries += 1;
-        let catch_up = connection.catch_up.get_or_insert_with(|| Box::new(CatchUp::new(Stage::Done, None)));
-        // One that names a position again starts anew.
-        catch_up.recoveries.retain(|recovery| recovery.index != index);
-        catch_up.recoveries.push_back(Recovery {
-            number: self.reads.recoveries,
-            index,
-            topic,
-            stage: Stage::Wanted,
-            since,
-            told: since.is_some(),
-            retained: new,
-            complete: true,
-            last: None,
-            held: VecDeque::new(),
-            missed: false,
-        });
-    }
-
-    pub(crate) fn unsubscribe(&mut self, slot: u32, key: Key) {
-        let Some(index) = self.topics.find(key) else { return };
-        let Some(connection) = self.connections.get_mut(slot as usize) else { return };
-        let before = connection.topics.len();
-        connection.topics.retain(|subscription| subscription.index() != index);
-        if connection.topics.len() == before {
-            return;
-        }
-        if let Some(catch_up) = &mut connection.catch_up {
-            catch_up.recoveries.retain(|recovery| recovery.index != index);
-        }
-        self.topics.unsubscribe(&self.shared.registry, index, slot);
-        self.advance(slot);
-    }
-
-    /// Does what is next for a connection that catches up, as far as the socket takes it.
-    pub(crate) fn advance(&mut self, slot: u32) {
-        loop {
-            let Some(connection) = self.connections.get_mut(slot as usize) else { return };
-            if connection.phase != Phase::Open || connection.tail.is_some() {
-                return;
-            }
-            let Some(catch_up) = &mut connection.catch_up else { return };
-            match catch_up.step() {
-                Step::Wait => return,
-                Step::Read => {
-                    self.reads.waiting.push_back((slot, connection.generation));
-                    return;
-                }
-                Step::Release(dispatch) => self.release_held(slot, &dispatch),
-                Step::Recovered { topic, complete, told, index, last } => {
-                    if let Some(last) = last {
-                        self.topics.skip(index, slot, last);
-                    }
-                    if told {
-                        let mut json = Vec::new();
-                        native::recovered(&mut json, &topic, complete);
-                        self.send_json(slot, "recovered", &json);
-                    }
-                }
-                Step::Done => {
-                    connection.catch_up = None;
-                    return;
-                }
-            }
-        }
-    }
-
-    /// Writes a message that waited, unless the pages brought it.
-    fn release_held(&mut self, slot: u32, dispatch: &Arc<Dispatch>) {
-        let Some(connection) = self.connections.get_mut(slot as usize) else { return };
-        let Some(session) = connection.session.clone() else { return };
-        let message = &dispatch.message;
-        let late = message.expires_at > message.sent_at && message.expires_at <= self.now.wall;
-        let fresh = connection.catch_up.as_mut().is_none_or(|catch_up| catch_up.pass(message));
-        if late || !fresh || message.id <= connection.watermark {
-            return;
-        }
-        let outcome = match crate::fanout::gate(message, session.presence()) {
-            Some(outcome) => outcome,
-            None => {
-                let bytes = dispatch.encoded(connection.protocol).clone();
-                self.tally.messages_out += 1;
-                self.send(slot, bytes);
-                Outcome::Written
-            }
-        };
-        self.outcomes.one(message.id, outcome, session.num);
-    }
-
-    /// Sends the reads whose turn it is.
-    pub(crate) fn send_reads(&mut self) {
-        while self.reads.out < READS_MAX {
-            let Some(to) = self.reads.waiting.pop_front() else { return };
-            let (slot, generation) = to;
-            let now = self.now.wall;
-            let Some(connection) = self
-                .connections
-                .get_mut(slot as usize)
-                .filter(|c| c.generation == generation && c.phase == Phase::Open)
-            else {
-                continue;
+        while let Some(recovery) = self.recoveries.front_mut() {
+            match recovery.step() {
+                Step::Done => self.recoveries.pop_front(),
+                step => return step,
             };
-            let (Some(session), Some(catch_up)) = (&connection.session, &mut connection.catch_up) else {
-                continue;
-            };
-            let (shared, index) = (self.shared.clone(), usize::from(self.index));
-            if catch_up.stage == Stage::Reading {
-                // What is committed from here on and cannot be held is missed by this read too.
-                catch_up.missed = false;
-                let backlog = Backlog {
-                    app: session.app,
-                    device: session.num,
-                    after: catch_up.after,
-                    session_topics: catch_up.own_topics.clone(),
-                    now,
-                };
-                self.delivery.backlog(backlog, move |result| {
-                    shared.mailboxes[index].reply(Reply::Backlog { to, result });
-                });
-            } else if let Some(recovery) =
-                catch_up.recoveries.front_mut().filter(|r| r.stage == Stage::Reading)
-            {
-                recovery.missed = false;
-                let number = recovery.number;
-                let recover = Recover {
-                    app: session.app,
-                    topic: recovery.topic.clone(),
-                    since: recovery.since,
-                    retained: std::mem::take(&mut recovery.retained),
-                    now,
-                };
-                self.delivery.recover(recover, move |result| {
-                    shared.mailboxes[index].reply(Reply::Recovered { to, recovery: number, result });
-                });
-            } else {
-                continue;
-            }
-            self.reads.out += 1;
-            self.shared.metrics.backlog_reads.inc();
         }
+        Step::Done
     }
 
-    pub(crate) fn handle_backlog(&mut self, to: (u32, u64), result: Result<BacklogPage, Error>) {
-        self.reads.out -= 1;
-        let (slot, generation) = to;
-        if self.at(slot, generation).is_none() {
-            return;
+    /// The turn came: what to ask. What cannot be held from here on is missed by this read too.
+    pub(crate) fn begin_read(&mut self) -> Option<Read> {
+        if self.stage == Stage::Reading {
+            self.missed = false;
+            return Some(Read::Backlog { after: self.after, own_topics: self.own_topics.clone() });
         }
-        self.guard(Some(slot), |shard| match result {
-            Ok(page) => shard.handle_page(slot, page),
-            Err(error) => shard.fail_read(slot, &error),
-        });
+        let recovery = self.recoveries.front_mut().filter(|recovery| recovery.stage == Stage::Reading)?;
+        recovery.missed = false;
+        Some(Read::Topic {
+            number: recovery.number,
+            topic: recovery.topic.clone(),
+            since: recovery.since,
+            retained: std::mem::take(&mut recovery.retained),
+        })
     }
 
-    fn fail_read(&mut self, slot: u32, error: &Error) {
-        // What it did not get stays in the store: it comes back for it.
-        tracing::warn!(%error, "a backlog could not be read");
-        self.begin_close(slot, CloseReason::Overloaded);
-    }
-
-    /// Writes a page of the backlog, retained messages at their place in it.
-    pub(crate) fn handle_page(&mut self, slot: u32, page: BacklogPage) {
-        let Some(connection) = self.connections.get_mut(slot as usize) else { return };
-        let Some(mut catch_up) = connection.catch_up.take() else { return };
-        let mut bytes = Vec::new();
-        let mut written = Vec::new();
-        let protocol = connection.protocol;
-        let mut retained = Vec::from(std::mem::take(&mut catch_up.retained));
+    /// A page of the backlog: what is to be written, in order.
+    pub(crate) fn take_page(&mut self, page: BacklogPage) -> Vec<Paged> {
+        let mut retained = Vec::from(std::mem::take(&mut self.retained));
         retained.extend(page.retained);
         retained.sort_by_key(|message| message.id);
-        catch_up.retained = retained.into();
-        for message in &page.messages {
-            while let Some(retained) = catch_up.retained.pop_front_if(|retained| retained.id <= message.id) {
-                if retained.id != message.id {
-                    Self::encode_retained(protocol, &retained, &mut bytes);
-                    written.push(retained.id);
+        self.retained = retained.into();
+        let mut paged = Vec::with_capacity(page.messages.len());
+        for message in page.messages {
+            while let Some(before) = self.retained.pop_front_if(|retained| retained.id <= message.id) {
+                if before.id != message.id {
+                    paged.push(Paged { message: before, retained: true });
                 }
             }
-            encode(protocol, message, &mut bytes);
-            written.push(message.id);
-            catch_up.after = Some(message.id);
+            self.after = Some(message.id);
+            paged.push(Paged { message, retained: false });
         }
         if !page.more {
-            for retained in catch_up.retained.drain(..) {
-                Self::encode_retained(protocol, &retained, &mut bytes);
-                written.push(retained.id);
-            }
+            paged.extend(self.retained.drain(..).map(|message| Paged { message, retained: true }));
         }
-        catch_up.stage = if page.more { Stage::Wanted } else { Stage::Read };
-        connection.watermark = written.iter().copied().fold(connection.watermark, Ord::max);
-        connection.catch_up = Some(catch_up);
-        self.send_page(slot, bytes, &written);
-        self.advance(slot);
+        self.stage = if page.more { Stage::Wanted } else { Stage::Read };
+        paged
     }
 
-    fn send_page(&mut self, slot: u32, bytes: Vec<u8>, written: &[NotificationId]) {
-        let Some(connection) = self.connections.get_mut(slot as usize) else { return };
-        if let Some(catch_up) = &mut connection.catch_up {
-            catch_up.page_bytes = bytes.len();
-        }
-        let num = connection.session.as_ref().map(|session| session.num);
-        let Some(num) = num.filter(|_| !bytes.is_empty()) else { return };
-        for id in written {
-            self.outcomes.one(*id, Outcome::Written, num);
-        }
-        self.tally.messages_out += written.len() as u64;
-        self.send_unbounded(slot, bytes.into());
-    }
-
-    pub(crate) fn handle_recovered(
-        &mut self,
-        to: (u32, u64),
-        number: u64,
-        result: Result<BacklogPage, Error>,
-    ) {
-        self.reads.out -= 1;
-        let (slot, generation) = to;
-        if self.at(slot, generation).is_none() {
-            return;
-        }
-        self.guard(Some(slot), |shard| match result {
-            Ok(page) => shard.handle_recovered_page(slot, number, page),
-            Err(error) => shard.fail_read(slot, &error),
-        });
-    }
-
-    fn handle_recovered_page(&mut self, slot: u32, number: u64, page: BacklogPage) {
-        let Some(connection) = self.connections.get_mut(slot as usize) else { return };
-        let protocol = connection.protocol;
-        let waiting = connection.catch_up.as_mut().and_then(|catch_up| catch_up.recoveries.front_mut());
-        let Some(recovery) = waiting.filter(|recovery| recovery.number == number) else {
-            // Unsubscribed meanwhile: there may be others.
-            return self.advance(slot);
-        };
-        let mut messages: Vec<(&Arc<Message>, bool)> =
-            page.messages.iter().map(|message| (message, false)).collect();
-        messages.extend(page.retained.iter().map(|message| (message, true)));
-        messages.sort_by_key(|(message, _)| message.id);
-        let (mut bytes, mut written) = (Vec::new(), Vec::new());
-        for (message, is_retained) in messages {
-            match is_retained {
-                true => Self::encode_retained(protocol, message, &mut bytes),
-                false => encode(protocol, message, &mut bytes),
-            }
-            written.push(message.id);
-            if let Some(place) = message.topic.as_ref()
-                && !recovery.last.is_some_and(|last| reaches(last, place.position))
-            {
-                recovery.last = Some(place.position);
-            }
-        }
-        recovery.complete &=
-            page.heads.iter().filter(|head| head.topic == recovery.topic).all(|head| head.complete);
+    /// A page of a topic: what is to be written, in order. None if it is not wanted any more.
+    pub(crate) fn take_recovered(&mut self, number: u64, page: BacklogPage) -> Option<Vec<Paged>> {
+        let recovery = self.recoveries.front_mut().filter(|recovery| recovery.number == number)?;
         let last =
             page.messages.last().and_then(|message| message.topic.as_ref()).map(|place| place.position);
+        let mut paged: Vec<Paged> =
+            page.messages.into_iter().map(|message| Paged { message, retained: false }).collect();
+        paged.extend(page.retained.into_iter().map(|message| Paged { message, retained: true }));
+        paged.sort_by_key(|paged| paged.message.id);
+        for place in paged.iter().filter_map(|paged| paged.message.topic.as_ref()) {
+            recovery.reach(place.position);
+        }
+        let head = page.heads.iter().find(|head| head.topic == recovery.topic);
+        recovery.complete &= head.is_none_or(|head| head.complete);
         match (page.more, last) {
             (true, Some(last)) => {
                 recovery.since = Some(last);
@@ -514,55 +289,155 @@ impl Shard {
         }
         if recovery.since.is_none() {
             // If more than can be held came meanwhile, it is read from here on.
-            recovery.since = page.heads.first().map(|head| head.position);
+            recovery.since = head.map(|head| head.position);
         }
-        self.send_page(slot, bytes, &written);
-        self.advance(slot);
-    }
-
-    /// Mail was lost: every session reads on behind what it was offered.
-    pub(crate) fn resync(&mut self, offered: NotificationId) {
-        self.shared.metrics.resyncs.inc();
-        tracing::warn!(shard = self.index, "deliveries found a full mailbox; backlogs are read again");
-        let slots: Vec<u32> = self
-            .connections
-            .iter()
-            .filter(|(_, connection)| connection.phase == Phase::Open && connection.session.is_some())
-            .map(|(slot, _)| u32::try_from(slot).unwrap_or(u32::MAX))
-            .collect();
-        for slot in slots {
-            let Some(connection) = self.connections.get_mut(slot as usize) else { continue };
-            let own_topics = own_topics(connection, &self.topics);
-            let after = connection.watermark.max(offered);
-            let catch_up =
-                connection.catch_up.get_or_insert_with(|| Box::new(CatchUp::new(Stage::Done, None)));
-            if catch_up.stage == Stage::Done {
-                catch_up.stage = Stage::Wanted;
-                catch_up.after = Some(after);
-                catch_up.own_topics = own_topics;
-            }
-            catch_up.missed = true;
-            for recovery in &mut catch_up.recoveries {
-                recovery.missed = true;
-            }
-            self.advance(slot);
-        }
+        Some(paged)
     }
 }
 
-fn own_topics(connection: &Connection, topics: &crate::topic_index::TopicIndex) -> Vec<Topic> {
-    let own = connection.topics.iter().filter(|subscription| subscription.is_own());
-    own.filter_map(|subscription| topics.entry(subscription.index()))
-        .map(|entry| entry.topic.clone())
-        .collect()
+impl Recovery {
+    fn step(&mut self) -> Step {
+        match self.stage {
+            Stage::Reading => return Step::Wait,
+            Stage::Wanted => {}
+            Stage::Read if self.missed => self.since = self.read_on_from(),
+            Stage::Read => {
+                self.stage = Stage::Done;
+                let (topic, complete, told) = (self.topic.clone(), self.complete, self.told);
+                return Step::Recovered { topic, complete, told, index: self.index, last: self.last };
+            }
+            Stage::Done => match self.held.pop_front() {
+                Some(dispatch) => return Step::Release(dispatch),
+                // More came while the held ones went out, and was dropped.
+                None if self.missed => {
+                    self.since = self.read_on_from();
+                    self.told = false;
+                }
+                None => return Step::Done,
+            },
+        }
+        self.stage = Stage::Reading;
+        Step::Read
+    }
+
+    /// Behind what was written; where nothing was, before what was held first.
+    fn read_on_from(&self) -> Option<Position> {
+        let held = self.held.front().and_then(|dispatch| dispatch.message.topic.as_ref());
+        let before = |at: Position| Position { offset: at.offset.saturating_sub(1), ..at };
+        self.last.or_else(|| held.map(|place| before(place.position))).or(self.since)
+    }
+
+    /// Moves forward to `position`. False if it was reached before.
+    fn reach(&mut self, position: Position) -> bool {
+        let reached =
+            self.last.is_some_and(|last| last.epoch == position.epoch && position.offset <= last.offset);
+        if !reached {
+            self.last = Some(position);
+        }
+        !reached
+    }
 }
 
-fn encode(protocol: Protocol, message: &Message, out: &mut Vec<u8>) {
-    use noroshi_protocol::{sse, ws};
-    match protocol {
-        Protocol::Sse => out.extend_from_slice(&sse::event(message)),
-        Protocol::WebSocket | Protocol::Http | Protocol::Echo => {
-            ws::push_frame(out, ws::Opcode::Text, &native::message_json(message));
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use noroshi_types::{AppId, Epoch, Timestamp, TopicPosition, Urgency, When};
+
+    fn message(id: u8) -> Arc<Message> {
+        let position = Position { epoch: Epoch(1), offset: u64::from(id) };
+        Arc::new(Message {
+            id: NotificationId::from_bytes([id; 16]),
+            app: AppId(1),
+            when: When::Stored,
+            urgency: Urgency::Normal,
+            topic: Some(TopicPosition { topic: Topic::from_trusted("news"), position }),
+            notification: None,
+            data: None,
+            sent_at: Timestamp(0),
+            expires_at: Timestamp(9),
+        })
+    }
+
+    fn page(ids: &[u8], retained: &[u8], more: bool) -> BacklogPage {
+        let messages = |ids: &[u8]| ids.iter().copied().map(message).collect();
+        BacklogPage { messages: messages(ids), retained: messages(retained), heads: Vec::new(), more }
+    }
+
+    fn ids(paged: &[Paged]) -> Vec<(u8, bool)> {
+        paged.iter().map(|paged| (paged.message.id.as_bytes()[0], paged.retained)).collect()
+    }
+
+    /// What a connection does by itself, as a text: `?` asks, `=` waits, `3` writes 3, `.` is done.
+    fn run(catch_up: &mut CatchUp) -> String {
+        let mut did = String::new();
+        loop {
+            match catch_up.step() {
+                Step::Wait => return did + "=",
+                Step::Done => return did + ".",
+                Step::Read => did.push('?'),
+                Step::Recovered { complete, .. } => did.push_str(if complete { "!" } else { "-" }),
+                Step::Release(dispatch) => {
+                    if catch_up.pass(&dispatch.message) {
+                        did.push_str(&dispatch.message.id.as_bytes()[0].to_string());
+                    }
+                }
+            }
         }
+    }
+
+    #[test]
+    fn retained_messages_stand_at_their_place_once() {
+        let mut catch_up = CatchUp::after_log_in(None, Vec::new(), false);
+        assert_eq!(
+            ids(&catch_up.take_page(page(&[2, 4], &[6, 1, 4], true))),
+            [(1, true), (2, false), (4, false)]
+        );
+        assert_eq!(run(&mut catch_up), "?=");
+        assert_eq!(ids(&catch_up.take_page(page(&[5, 6], &[], false))), [(5, false), (6, false)]);
+        assert_eq!(run(&mut catch_up), ".");
+    }
+
+    #[test]
+    fn live_messages_wait_for_the_backlog() {
+        let mut catch_up = CatchUp::after_log_in(None, Vec::new(), false);
+        assert_eq!(catch_up.hold(&Dispatch::new(message(7)), None), Hold::Held);
+        catch_up.take_page(page(&[1], &[], true));
+        assert_eq!(run(&mut catch_up), "?=");
+        assert_eq!(catch_up.hold(&Dispatch::new(message(8)), None), Hold::Held);
+        catch_up.take_page(page(&[2], &[], false));
+        assert_eq!(run(&mut catch_up), "78.");
+        assert_eq!(catch_up.hold(&Dispatch::new(message(9)), None), Hold::Not);
+    }
+
+    #[test]
+    fn what_was_missed_is_read_before_anything_goes_on() {
+        let mut catch_up = CatchUp::after_log_in(None, Vec::new(), true);
+        catch_up.take_page(page(&[1], &[], false));
+        assert_eq!(run(&mut catch_up), "?=");
+        let Some(Read::Backlog { after, .. }) = catch_up.begin_read() else { panic!("a read") };
+        assert_eq!(after, Some(message(1).id));
+        for _ in 0..HELD_MAX {
+            assert_eq!(catch_up.hold(&Dispatch::new(message(3)), None), Hold::Held);
+        }
+        assert_eq!(catch_up.hold(&Dispatch::new(message(4)), None), Hold::Missed);
+        catch_up.take_page(page(&[2], &[], false));
+        assert_eq!(run(&mut catch_up), "?=", "the fourth is in no page yet");
+    }
+
+    #[test]
+    fn a_topic_is_recovered_by_offset() {
+        let mut catch_up = CatchUp::live();
+        let since = Position { epoch: Epoch(1), offset: 1 };
+        catch_up.recover(1, 5, Topic::from_trusted("news"), Some(since), true);
+        for id in [3, 4, 5] {
+            assert_eq!(catch_up.hold(&Dispatch::new(message(id)), Some(5)), Hold::Held);
+        }
+        assert_eq!(catch_up.hold(&Dispatch::new(message(9)), Some(6)), Hold::Not, "another topic");
+        assert_eq!(run(&mut catch_up), "?=");
+        assert!(matches!(catch_up.begin_read(), Some(Read::Topic { number: 1, retained: true, .. })));
+        assert!(catch_up.take_recovered(2, page(&[9], &[], false)).is_none(), "another's answer");
+        let paged = catch_up.take_recovered(1, page(&[2, 3], &[4], false)).expect("wanted");
+        assert_eq!(ids(&paged), [(2, false), (3, false), (4, true)]);
+        assert_eq!(run(&mut catch_up), "!5.");
     }
 }

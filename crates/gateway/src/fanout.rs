@@ -126,14 +126,24 @@ impl Shard {
     /// Writes to a turn's share of what is marked.
     pub(crate) fn write_marked(&mut self) {
         for _ in 0..URGENT_PER_TURN {
-            let Some(slot) = self.fanout.urgent.pop_front() else { break };
+            let Some(slot) = self.next_marked(|fanout| &mut fanout.urgent) else { break };
             self.guard(Some(slot), |shard| shard.flush(slot));
         }
         for _ in 0..TOPIC_PER_TURN {
-            let Some(slot) = self.fanout.topic.pop_front() else { break };
+            let Some(slot) = self.next_marked(|fanout| &mut fanout.topic) else { break };
             self.guard(Some(slot), |shard| shard.flush(slot));
         }
         self.finish_frames();
+    }
+
+    /// The next slot of a queue that still has bits: many have been written to on another occasion.
+    fn next_marked(&mut self, queue: fn(&mut Fanout) -> &mut VecDeque<u32>) -> Option<u32> {
+        loop {
+            let slot = queue(&mut self.fanout).pop_front()?;
+            if self.connections.get(slot as usize).is_some_and(|connection| connection.pending != 0) {
+                return Some(slot);
+            }
+        }
     }
 
     fn mark_mail(&mut self) {
@@ -348,6 +358,7 @@ impl Shard {
                 }
             }
             self.tally.messages_out += 1;
+            connection.frames.grant(1);
             frame.unobserved += 1;
             frame.written.push(device);
         }

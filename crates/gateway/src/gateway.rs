@@ -1,4 +1,4 @@
-//! Building, starting and holding the gateway, and [`Edge`]: what `delivery` asks of it.
+//! Building, starting and holding the gateway. What `delivery` asks of it is in `edge`.
 //!
 //! [`Gateway::bind`] takes the ports before anything else of a node starts, so that a port in use is
 //! one clear error; [`Bound::start`] starts the shards and the accepting thread.
@@ -15,19 +15,16 @@ use std::time::{Duration, Instant};
 
 use mio::{Poll, Waker};
 use noroshi_auth::Auth;
-use noroshi_delivery::{Delivery, Edge};
-use noroshi_store::OutcomePart;
-use noroshi_types::{AppId, CloseReason, DeviceId, Message, Outcome, Presence, Target, Topic, UserId, When};
+use noroshi_delivery::Delivery;
 use parking_lot::Mutex;
 
 use crate::admission::Rate;
 use crate::config::Config;
-use crate::dispatch::{Audience, Dispatch};
 use crate::handover::Handover;
 use crate::listener::{Acceptor, Listening};
-use crate::mailbox::{Arrival, ArrivalKind, Mail, Mailbox};
+use crate::mailbox::{Arrival, ArrivalKind, Mailbox};
 use crate::metrics::Metrics;
-use crate::registry::{Address, Registry, Session};
+use crate::registry::Registry;
 use crate::shard::{Shard, WAKER};
 use crate::stamp::Stamps;
 
@@ -149,9 +146,9 @@ fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> Result<JoinHandle<
 
 /// The connections of this node.
 pub struct Gateway {
-    shared: Arc<Shared>,
+    pub(crate) shared: Arc<Shared>,
     /// Weak: `delivery` holds this gateway as its edge.
-    delivery: Weak<Delivery>,
+    pub(crate) delivery: Weak<Delivery>,
     local_addrs: Vec<SocketAddr>,
     acceptor_waker: Waker,
     threads: Mutex<Vec<JoinHandle<()>>>,
@@ -267,172 +264,4 @@ impl Gateway {
         let waiting: usize = self.shared.mailboxes.iter().map(Mailbox::mail_len).sum();
         self.shared.metrics.mailbox_items.set(i64::try_from(waiting).unwrap_or(i64::MAX));
     }
-
-    fn send(&self, shard: usize, mail: Mail) {
-        if !self.shared.mailboxes[shard].deliver(mail) {
-            self.shared.metrics.mailbox_full.inc();
-        }
-    }
-
-    fn send_all(&self, mail: impl Fn() -> Mail) {
-        for shard in 0..self.shared.mailboxes.len() {
-            self.send(shard, mail());
-        }
-    }
-
-    /// Stamps keys of what is kept, before anyone is looked for.
-    fn stamp(&self, message: &Message, keys: &[u128]) {
-        if message.when == When::Stored {
-            let moment = self.shared.stamps.next();
-            for key in keys {
-                self.shared.stamps.stamp(*key, moment);
-            }
-        }
-    }
-
-    /// To the sessions of named users or devices.
-    fn deliver_named(
-        &self,
-        message: Arc<Message>,
-        keys: &[u128],
-        sessions: impl Fn(u128, &mut dyn FnMut(&Session)) -> bool,
-    ) {
-        self.stamp(&message, keys);
-        let mut to: Vec<Vec<Address>> = vec![Vec::new(); self.shared.mailboxes.len()];
-        let mut offline = 0;
-        for key in keys {
-            let found =
-                sessions(*key, &mut |session| to[usize::from(session.address.shard)].push(session.address));
-            offline += u64::from(!found);
-        }
-        let (id, kept) = (message.id, message.when == When::Stored);
-        let dispatch = Dispatch::new(message);
-        for (shard, to) in to.into_iter().enumerate().filter(|(_, to)| !to.is_empty()) {
-            self.send(shard, Mail::Direct { dispatch: dispatch.clone(), to });
-        }
-        if offline > 0
-            && !kept
-            && let Some(delivery) = self.delivery.upgrade()
-        {
-            let at = delivery.clock().now();
-            delivery.outcomes(vec![OutcomePart {
-                id,
-                outcome: Outcome::Offline,
-                at,
-                devices: Vec::new(),
-                count: offline,
-            }]);
-        }
-    }
-
-    /// A change of a device that a log-in under way may not have read.
-    fn stamp_change(&self, device_key: u128) {
-        let stamps = &self.shared.stamps;
-        stamps.stamp(Registry::change_key(device_key), stamps.next());
-    }
-}
-
-impl Edge for Gateway {
-    fn deliver(&self, message: Arc<Message>, target: &Target) {
-        let (app, registry) = (message.app, &self.shared.registry);
-        match target {
-            Target::Users(users) => {
-                let keys: Vec<_> = users.iter().map(|user| registry.user_key(app, user)).collect();
-                self.deliver_named(message, &keys, |key, each| registry.each_of_user(key, each));
-            }
-            Target::Devices(devices) => {
-                let keys: Vec<_> = devices.iter().map(|device| registry.device_key(app, device)).collect();
-                self.deliver_named(message, &keys, |key, each| {
-                    let session = registry.device(key);
-                    session.iter().for_each(|session| each(session));
-                    session.is_some()
-                });
-            }
-            Target::Topic(topic) => self.deliver_topic(message, registry.topic_key(app, topic)),
-            Target::Everyone => {
-                let key = registry.topic_key(app, &Topic::everyone());
-                self.deliver_topic(message, key);
-            }
-            Target::Condition(condition) => {
-                self.stamp(&message, &[registry.conditions_key(app)]);
-                let key = |topic: &Topic| registry.topic_key(app, topic);
-                let topics =
-                    condition.topics().into_iter().map(|topic| (topic.clone(), key(topic))).collect();
-                let everyone = key(&Topic::everyone());
-                let audience = Arc::new(Audience { condition: condition.clone(), topics, everyone });
-                let dispatch = Dispatch::new(message);
-                self.send_all(|| Mail::Condition { dispatch: dispatch.clone(), audience: audience.clone() });
-            }
-        }
-    }
-
-    fn has_room(&self) -> bool {
-        self.shared.mailboxes.iter().all(Mailbox::has_room)
-    }
-
-    fn sessions(&self, app: AppId, users: &[UserId]) -> Vec<Vec<noroshi_delivery::Session>> {
-        let registry = &self.shared.registry;
-        let sessions = |user: &UserId| {
-            let mut sessions = Vec::new();
-            registry.each_of_user(registry.user_key(app, user), |session| sessions.push(described(session)));
-            sessions
-        };
-        users.iter().map(sessions).collect()
-    }
-
-    fn session(&self, app: AppId, device: &DeviceId) -> Option<noroshi_delivery::Session> {
-        let registry = &self.shared.registry;
-        registry.device(registry.device_key(app, device)).map(|session| described(&session))
-    }
-
-    fn set_presence(&self, app: AppId, device: &DeviceId, presence: Presence) -> bool {
-        let registry = &self.shared.registry;
-        let session = registry.device(registry.device_key(app, device));
-        session.inspect(|session| session.set_presence(presence)).is_some()
-    }
-
-    fn subscribe(&self, app: AppId, device: &DeviceId, topic: &Topic) {
-        let registry = &self.shared.registry;
-        let key = registry.topic_key(app, topic);
-        self.change(app, device, |to| Mail::Subscribe { to, topic: topic.clone(), key });
-    }
-
-    fn unsubscribe(&self, app: AppId, device: &DeviceId, topic: &Topic) {
-        let key = self.shared.registry.topic_key(app, topic);
-        self.change(app, device, |to| Mail::Unsubscribe { to, key });
-    }
-
-    fn close(&self, app: AppId, device: &DeviceId, reason: CloseReason) {
-        let registry = &self.shared.registry;
-        let device_key = registry.device_key(app, device);
-        self.stamp_change(device_key);
-        if let Some(session) = registry.detach_device(device_key) {
-            self.shared.mailboxes[usize::from(session.address.shard)].close(session.address, reason);
-        }
-    }
-
-    fn topic_sessions(&self, app: AppId, topic: &Topic) -> u64 {
-        self.shared.registry.topic_sessions(self.shared.registry.topic_key(app, topic))
-    }
-}
-
-impl Gateway {
-    fn deliver_topic(&self, message: Arc<Message>, key: u128) {
-        self.stamp(&message, &[key]);
-        let dispatch = Dispatch::new(message);
-        self.send_all(|| Mail::Topic { dispatch: dispatch.clone(), key });
-    }
-
-    /// Tells a device's session of a change, and whoever logs in with it now.
-    fn change(&self, app: AppId, device: &DeviceId, mail: impl FnOnce(Address) -> Mail) {
-        let device_key = self.shared.registry.device_key(app, device);
-        self.stamp_change(device_key);
-        if let Some(session) = self.shared.registry.device(device_key) {
-            self.shared.mailboxes[usize::from(session.address.shard)].request(mail(session.address));
-        }
-    }
-}
-
-fn described(session: &Session) -> noroshi_delivery::Session {
-    noroshi_delivery::Session { device: session.device.clone(), presence: session.presence() }
 }

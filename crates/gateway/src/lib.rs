@@ -10,8 +10,8 @@
 //! ```
 //!
 //! Reading order: [`config`], [`gateway`], `connection`, `shard`, then along a connection's life
-//! `listener`, `input`, `route`, `websocket`, `sse`, `login`, `catch_up`, `close`, `pulse`; along a
-//! message's `registry`, `stamp`, `dispatch`, `mailbox`, `topic_index`, `fanout`, `tail`.
+//! `listener`, `input`, `route`, `websocket`, `sse`, `login`, `catch_up`, `backlog`, `close`, `pulse`; along a
+//! message's `edge`, `registry`, `stamp`, `dispatch`, `mailbox`, `topic_index`, `fanout`, `tail`.
 //!
 //! Invariants: a connection lives and dies on one shard; while it is idle it owns no buffer, no timer
 //! of its own and no channel; a disconnect writes nothing anywhere; no shard waits for anyone.
@@ -23,10 +23,12 @@ pub mod metrics;
 pub mod tls;
 
 mod admission;
+mod backlog;
 mod catch_up;
 mod close;
 mod connection;
 mod dispatch;
+mod edge;
 mod fanout;
 mod input;
 mod listener;

@@ -148,8 +148,8 @@ impl Shard {
                     }
                 }
             }
-            Reply::Backlog { to, result } => self.handle_backlog(to, result),
-            Reply::Recovered { to, recovery, result } => self.handle_recovered(to, recovery, result),
+            Reply::Backlog { to, result } => self.handle_read(to, None, result),
+            Reply::Recovered { to, recovery, result } => self.handle_read(to, Some(recovery), result),
         }
     }
 

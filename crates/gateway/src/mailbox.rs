@@ -25,7 +25,7 @@ use crate::registry::{Address, Key};
 use crate::stamp::Moment;
 
 pub(crate) const ARRIVALS: usize = 4_096;
-pub(crate) const REPLIES: usize = crate::login::BATCHES_MAX + crate::catch_up::READS_MAX;
+pub(crate) const REPLIES: usize = crate::login::BATCHES_MAX + crate::backlog::READS_MAX;
 
 /// What is done in the order in which it came.
 pub(crate) enum Mail {

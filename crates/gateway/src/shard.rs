@@ -6,7 +6,7 @@
 //!
 //! The files beside this one are parts of the same machine, each for one subject: [`crate::input`]
 //! (bytes to requests), [`crate::websocket`] and [`crate::sse`] (the conversation), [`crate::login`],
-//! [`crate::catch_up`] (from the store's answer to live), [`crate::fanout`] (mail to frames to
+//! [`crate::backlog`] (from the store's answer to live), [`crate::fanout`] (mail to frames to
 //! sockets), [`crate::close`] (every way out), [`crate::pulse`] (what time brings).
 //!
 //! Invariants: a slot is freed only in [`Shard::bury`], after the handler that decided it; a panic
@@ -24,7 +24,7 @@ use noroshi_types::{CloseReason, Timestamp};
 use slab::Slab;
 
 use crate::admission::Bucket;
-use crate::catch_up::Reads;
+use crate::backlog::Reads;
 use crate::connection::{Connection, Phase};
 use crate::fanout::Fanout;
 use crate::gateway::Shared;

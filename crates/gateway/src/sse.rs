@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use noroshi_protocol::{http, native, sse, ws};
+use noroshi_protocol::{http, sse, ws};
 use noroshi_types::CloseReason;
 
 use crate::connection::Protocol;
@@ -71,18 +71,6 @@ impl Shard {
                 self.send(slot, bytes.into());
             }
             Protocol::Http | Protocol::Echo => {}
-        }
-    }
-
-    /// A message that is not at its place in the order (a retained one): on a stream it has no `id:`,
-    /// since a client that resumed from it would miss what lies between.
-    pub(crate) fn encode_retained(protocol: Protocol, message: &noroshi_types::Message, out: &mut Vec<u8>) {
-        let json = native::message_json(message);
-        match protocol {
-            Protocol::Sse => sse::named("msg", &json, out),
-            Protocol::WebSocket | Protocol::Http | Protocol::Echo => {
-                ws::push_frame(out, ws::Opcode::Text, &json)
-            }
         }
     }
 }

@@ -193,3 +193,54 @@ async fn a_client_that_says_good_bye_is_answered_and_recorded_once() {
     assert_eq!(all, 1);
     assert_eq!(node.gateway.sessions_count(), 0);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_change_that_races_with_a_log_in_is_not_lost() {
+    let node = Node::start(plain()).await;
+    let news = noroshi_types::Topic::parse("news").expect("a topic");
+    let (mut hears, mut ends) = (Vec::new(), Vec::new());
+    for n in 0..40 {
+        let (subscribes, revokes) = (format!("s{n}"), format!("r{n}"));
+        node.device(&subscribes, "u1", &[]).await;
+        node.device(&revokes, "u2", &[]).await;
+        let device = |id: &str| DeviceId::parse(id).expect("an id");
+        let (subscribing, revoked) = (device(&subscribes), device(&revokes));
+        let path = format!("/v1/connect?token={}", node.token(&revokes));
+        let (client, ended, subscribed, version) = tokio::join!(
+            node.connect(&subscribes),
+            node.open(&path),
+            node.delivery.subscribe(node.app, &subscribing, &news),
+            node.delivery.revoke_tokens(node.app, &revoked),
+        );
+        subscribed.expect("stored");
+        version.expect("stored");
+        hears.push(client);
+        ends.push(ended);
+    }
+    for client in &mut ends {
+        assert_eq!(client.closed().await.0, "revoked");
+    }
+    node.publish(crate::node::topic("news"), When::Connected, "1").await;
+    for client in &mut hears {
+        assert_eq!(client.next_data().await, json!(1));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whoever_is_sent_many_may_confirm_each() {
+    let node = Node::start(Config { frames_burst: 20, frames_per_second: 1, ..plain() }).await;
+    node.device("d1", "u1", &[]).await;
+    for n in 0..150 {
+        node.publish(user("u1"), When::Stored, &n.to_string()).await;
+    }
+    let mut client = node.connect("d1").await;
+    for n in 0..300 {
+        if n >= 150 {
+            node.publish(user("u1"), When::Stored, &n.to_string()).await;
+        }
+        let message = client.next().await;
+        assert_eq!(message["data"], json!(n));
+        client.send(json!({"t": "ack", "ids": [message["id"]]})).await;
+    }
+    assert!(client.sync().await.is_empty());
+}

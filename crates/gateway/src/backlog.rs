@@ -1,0 +1,264 @@
+//! Reading what connections have to catch up with, and writing it: the hands of
+//! [`crate::catch_up`].
+//!
+//! Reads of one shard take turns, and the next one of a connection begins only when its socket took
+//! the last: a slow reader slows itself.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use noroshi_delivery::Error;
+use noroshi_protocol::{native, sse, ws};
+use noroshi_store::{Backlog, BacklogPage, Recover};
+use noroshi_types::{CloseReason, Message, NotificationId, Outcome, Position, Topic};
+
+use crate::catch_up::{CatchUp, Paged, Read, Step};
+use crate::connection::{Connection, Phase, Protocol, Subscription};
+use crate::dispatch::Dispatch;
+use crate::mailbox::Reply;
+use crate::registry::Key;
+use crate::shard::Shard;
+use crate::topic_index::TopicIndex;
+
+/// Reads of one shard out at once: log-ins of a storm take turns.
+pub(crate) const READS_MAX: usize = 64;
+
+/// Reads that wait for their turn.
+#[derive(Default)]
+pub(crate) struct Reads {
+    waiting: VecDeque<(u32, u64)>,
+    out: usize,
+    /// The number of the last recovery.
+    recoveries: u64,
+}
+
+impl Shard {
+    /// Hears a topic from now on; `since` and the retained message are read first.
+    pub(crate) fn subscribe(
+        &mut self,
+        slot: u32,
+        topic: Topic,
+        key: Key,
+        kind: fn(u32) -> Subscription,
+        since: Option<Position>,
+    ) {
+        let Some(connection) = self.connections.get_mut(slot as usize) else { return };
+        let (index, new) = self.topics.subscribe(&self.shared.registry, key, &topic, slot);
+        if new {
+            connection.topics.push(kind(index));
+        } else if since.is_none() {
+            return; // heard already
+        }
+        self.reads.recoveries += 1;
+        let catch_up = connection.catch_up.get_or_insert_with(|| Box::new(CatchUp::live()));
+        catch_up.recover(self.reads.recoveries, index, topic, since, new);
+    }
+
+    pub(crate) fn unsubscribe(&mut self, slot: u32, key: Key) {
+        let Some(index) = self.topics.find(key) else { return };
+        let Some(connection) = self.connections.get_mut(slot as usize) else { return };
+        let before = connection.topics.len();
+        connection.topics.retain(|subscription| subscription.index() != index);
+        if connection.topics.len() == before {
+            return;
+        }
+        if let Some(catch_up) = &mut connection.catch_up {
+            catch_up.forget_topic(index);
+        }
+        self.topics.unsubscribe(&self.shared.registry, index, slot);
+        self.advance(slot);
+    }
+
+    /// Does what is next for a connection that catches up, as far as the socket takes it.
+    pub(crate) fn advance(&mut self, slot: u32) {
+        loop {
+            let Some(connection) = self.connections.get_mut(slot as usize) else { return };
+            if connection.phase != Phase::Open || connection.tail.is_some() {
+                return;
+            }
+            let Some(catch_up) = &mut connection.catch_up else { return };
+            match catch_up.step() {
+                Step::Wait => return,
+                Step::Read => {
+                    self.reads.waiting.push_back((slot, connection.generation));
+                    return;
+                }
+                Step::Release(dispatch) => self.release_held(slot, &dispatch),
+                Step::Recovered { topic, complete, told, index, last } => {
+                    if let Some(last) = last {
+                        self.topics.skip(index, slot, last);
+                    }
+                    if told {
+                        let mut json = Vec::new();
+                        native::recovered(&mut json, &topic, complete);
+                        self.send_json(slot, "recovered", &json);
+                    }
+                }
+                Step::Done => {
+                    connection.catch_up = None;
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Writes a message that waited, unless the pages brought it or its time is over.
+    fn release_held(&mut self, slot: u32, dispatch: &Arc<Dispatch>) {
+        let Some(connection) = self.connections.get_mut(slot as usize) else { return };
+        let Some(session) = connection.session.clone() else { return };
+        let message = &dispatch.message;
+        let late = message.expires_at > message.sent_at && message.expires_at <= self.now.wall;
+        let fresh = connection.catch_up.as_mut().is_none_or(|catch_up| catch_up.pass(message));
+        if late || !fresh || message.id <= connection.watermark {
+            return;
+        }
+        let outcome = match crate::fanout::gate(message, session.presence()) {
+            Some(outcome) => outcome,
+            None => {
+                connection.frames.grant(1);
+                let bytes = dispatch.encoded(connection.protocol).clone();
+                self.tally.messages_out += 1;
+                self.send(slot, bytes);
+                Outcome::Written
+            }
+        };
+        self.outcomes.one(message.id, outcome, session.num);
+    }
+
+    /// Sends the reads whose turn it is.
+    pub(crate) fn send_reads(&mut self) {
+        while self.reads.out < READS_MAX {
+            let Some(to) = self.reads.waiting.pop_front() else { return };
+            let (slot, generation) = to;
+            let now = self.now.wall;
+            let connection = self.connections.get_mut(slot as usize);
+            let Some(connection) =
+                connection.filter(|c| c.generation == generation && c.phase == Phase::Open)
+            else {
+                continue;
+            };
+            let (Some(session), Some(catch_up)) = (&connection.session, &mut connection.catch_up) else {
+                continue;
+            };
+            let (shared, index) = (self.shared.clone(), usize::from(self.index));
+            match catch_up.begin_read() {
+                Some(Read::Backlog { after, own_topics: session_topics }) => {
+                    let backlog =
+                        Backlog { app: session.app, device: session.num, after, session_topics, now };
+                    self.delivery.backlog(backlog, move |result| {
+                        shared.mailboxes[index].reply(Reply::Backlog { to, result });
+                    });
+                }
+                Some(Read::Topic { number, topic, since, retained }) => {
+                    let recover = Recover { app: session.app, topic, since, retained, now };
+                    self.delivery.recover(recover, move |result| {
+                        shared.mailboxes[index].reply(Reply::Recovered { to, recovery: number, result });
+                    });
+                }
+                None => continue,
+            }
+            self.reads.out += 1;
+            self.shared.metrics.backlog_reads.inc();
+        }
+    }
+
+    /// An answer to a read; `recovery` is the number of a topic's.
+    pub(crate) fn handle_read(
+        &mut self,
+        (slot, generation): (u32, u64),
+        recovery: Option<u64>,
+        result: Result<BacklogPage, Error>,
+    ) {
+        self.reads.out -= 1;
+        if self.at(slot, generation).is_none() {
+            return;
+        }
+        self.guard(Some(slot), |shard| match (result, recovery) {
+            (Ok(page), None) => shard.handle_page(slot, page),
+            (Ok(page), Some(number)) => shard.handle_recovered(slot, number, page),
+            (Err(error), _) => {
+                // What it did not get stays in the store: it comes back for it.
+                tracing::warn!(%error, "a backlog could not be read");
+                shard.begin_close(slot, CloseReason::Overloaded);
+            }
+        });
+    }
+
+    /// A page of the backlog.
+    pub(crate) fn handle_page(&mut self, slot: u32, page: BacklogPage) {
+        let Some(connection) = self.connections.get_mut(slot as usize) else { return };
+        let Some(catch_up) = &mut connection.catch_up else { return };
+        let paged = catch_up.take_page(page);
+        let highest = paged.iter().map(|paged| paged.message.id).max();
+        connection.watermark = highest.map_or(connection.watermark, |id| connection.watermark.max(id));
+        self.write_page(slot, &paged);
+    }
+
+    fn handle_recovered(&mut self, slot: u32, number: u64, page: BacklogPage) {
+        let Some(connection) = self.connections.get_mut(slot as usize) else { return };
+        let Some(catch_up) = &mut connection.catch_up else { return };
+        match catch_up.take_recovered(number, page) {
+            Some(paged) => self.write_page(slot, &paged),
+            // Unsubscribed meanwhile: there may be others.
+            None => self.advance(slot),
+        }
+    }
+
+    fn write_page(&mut self, slot: u32, paged: &[Paged]) {
+        let Some(connection) = self.connections.get_mut(slot as usize) else { return };
+        let Some(num) = connection.session.as_ref().map(|session| session.num) else { return };
+        let mut bytes = Vec::new();
+        for Paged { message, retained } in paged {
+            encode(connection.protocol, message, *retained, &mut bytes);
+            self.outcomes.one(message.id, Outcome::Written, num);
+        }
+        self.tally.messages_out += paged.len() as u64;
+        connection.frames.grant(u32::try_from(paged.len()).unwrap_or(u32::MAX));
+        if let Some(catch_up) = &mut connection.catch_up {
+            catch_up.page_bytes = bytes.len();
+        }
+        if !bytes.is_empty() {
+            self.send_unbounded(slot, bytes.into());
+        }
+        self.advance(slot);
+    }
+
+    /// Mail was lost: every session reads on behind what it was offered.
+    pub(crate) fn resync(&mut self, offered: NotificationId) {
+        self.shared.metrics.resyncs.inc();
+        tracing::warn!(shard = self.index, "deliveries found a full mailbox; backlogs are read again");
+        let open = |connection: &Connection| connection.phase == Phase::Open && connection.session.is_some();
+        let slots: Vec<usize> = self
+            .connections
+            .iter()
+            .filter(|(_, connection)| open(connection))
+            .map(|(slot, _)| slot)
+            .collect();
+        for slot in slots {
+            let Some(connection) = self.connections.get_mut(slot) else { continue };
+            let own_topics = own_topics(connection, &self.topics);
+            let after = connection.watermark.max(offered);
+            let catch_up = connection.catch_up.get_or_insert_with(|| Box::new(CatchUp::live()));
+            catch_up.read_on(after, own_topics);
+            self.advance(u32::try_from(slot).unwrap_or(u32::MAX));
+        }
+    }
+}
+
+fn own_topics(connection: &Connection, topics: &TopicIndex) -> Vec<Topic> {
+    let own = connection.topics.iter().filter(|subscription| subscription.is_own());
+    own.filter_map(|subscription| topics.entry(subscription.index()))
+        .map(|entry| entry.topic.clone())
+        .collect()
+}
+
+fn encode(protocol: Protocol, message: &Message, retained: bool, out: &mut Vec<u8>) {
+    match protocol {
+        // Without `id:`: a client that resumed from a retained one would miss what lies between.
+        Protocol::Sse if retained => sse::named("msg", &native::message_json(message), out),
+        Protocol::Sse => out.extend_from_slice(&sse::event(message)),
+        Protocol::WebSocket | Protocol::Http | Protocol::Echo => {
+            ws::push_frame(out, ws::Opcode::Text, &native::message_json(message));
+        }
+    }
+}

@@ -1,0 +1,183 @@
+//! What `delivery` asks of the gateway: finding the sessions a message is for and handing it to their
+//! shards, one item each. Nothing here waits: it runs on the store's writer and on the API's threads.
+//!
+//! Invariant: what is kept is stamped before anyone is looked for ([`crate::stamp`]).
+
+use std::sync::Arc;
+
+use noroshi_delivery::Edge;
+use noroshi_store::OutcomePart;
+use noroshi_types::{AppId, CloseReason, DeviceId, Message, Outcome, Presence, Target, Topic, UserId, When};
+
+use crate::dispatch::{Audience, Dispatch};
+use crate::gateway::Gateway;
+use crate::mailbox::{Mail, Mailbox};
+use crate::registry::{Address, Key, Registry, Session};
+
+impl Edge for Gateway {
+    fn deliver(&self, message: Arc<Message>, target: &Target) {
+        let (app, registry) = (message.app, &self.shared.registry);
+        match target {
+            Target::Users(users) => {
+                let keys: Vec<_> = users.iter().map(|user| registry.user_key(app, user)).collect();
+                self.deliver_named(message, &keys, |key, each| registry.each_of_user(key, each));
+            }
+            Target::Devices(devices) => {
+                let keys: Vec<_> = devices.iter().map(|device| registry.device_key(app, device)).collect();
+                self.deliver_named(message, &keys, |key, each| {
+                    let session = registry.device(key);
+                    session.iter().for_each(|session| each(session));
+                    session.is_some()
+                });
+            }
+            Target::Topic(topic) => self.deliver_topic(message, registry.topic_key(app, topic)),
+            Target::Everyone => {
+                let key = registry.topic_key(app, &Topic::everyone());
+                self.deliver_topic(message, key);
+            }
+            Target::Condition(condition) => {
+                self.stamp(&message, &[registry.conditions_key(app)]);
+                let key = |topic: &Topic| registry.topic_key(app, topic);
+                let topics =
+                    condition.topics().into_iter().map(|topic| (topic.clone(), key(topic))).collect();
+                let everyone = key(&Topic::everyone());
+                let audience = Arc::new(Audience { condition: condition.clone(), topics, everyone });
+                let dispatch = Dispatch::new(message);
+                self.send_all(|| Mail::Condition { dispatch: dispatch.clone(), audience: audience.clone() });
+            }
+        }
+    }
+
+    fn has_room(&self) -> bool {
+        self.shared.mailboxes.iter().all(Mailbox::has_room)
+    }
+
+    fn sessions(&self, app: AppId, users: &[UserId]) -> Vec<Vec<noroshi_delivery::Session>> {
+        let registry = &self.shared.registry;
+        let sessions = |user: &UserId| {
+            let mut sessions = Vec::new();
+            registry.each_of_user(registry.user_key(app, user), |session| sessions.push(described(session)));
+            sessions
+        };
+        users.iter().map(sessions).collect()
+    }
+
+    fn session(&self, app: AppId, device: &DeviceId) -> Option<noroshi_delivery::Session> {
+        let registry = &self.shared.registry;
+        registry.device(registry.device_key(app, device)).map(|session| described(&session))
+    }
+
+    fn set_presence(&self, app: AppId, device: &DeviceId, presence: Presence) -> bool {
+        let registry = &self.shared.registry;
+        let session = registry.device(registry.device_key(app, device));
+        session.inspect(|session| session.set_presence(presence)).is_some()
+    }
+
+    fn subscribe(&self, app: AppId, device: &DeviceId, topic: &Topic) {
+        let registry = &self.shared.registry;
+        let key = registry.topic_key(app, topic);
+        self.change(app, device, |to| Mail::Subscribe { to, topic: topic.clone(), key });
+    }
+
+    fn unsubscribe(&self, app: AppId, device: &DeviceId, topic: &Topic) {
+        let key = self.shared.registry.topic_key(app, topic);
+        self.change(app, device, |to| Mail::Unsubscribe { to, key });
+    }
+
+    fn close(&self, app: AppId, device: &DeviceId, reason: CloseReason) {
+        let registry = &self.shared.registry;
+        let device_key = registry.device_key(app, device);
+        self.stamp_change(device_key);
+        if let Some(session) = registry.detach_device(device_key) {
+            self.shared.mailboxes[usize::from(session.address.shard)].close(session.address, reason);
+        }
+    }
+
+    fn topic_sessions(&self, app: AppId, topic: &Topic) -> u64 {
+        self.shared.registry.topic_sessions(self.shared.registry.topic_key(app, topic))
+    }
+}
+
+impl Gateway {
+    fn send(&self, shard: usize, mail: Mail) {
+        if !self.shared.mailboxes[shard].deliver(mail) {
+            self.shared.metrics.mailbox_full.inc();
+        }
+    }
+
+    fn send_all(&self, mail: impl Fn() -> Mail) {
+        for shard in 0..self.shared.mailboxes.len() {
+            self.send(shard, mail());
+        }
+    }
+
+    /// Stamps keys of what is kept, before anyone is looked for.
+    fn stamp(&self, message: &Message, keys: &[Key]) {
+        if message.when == When::Stored {
+            let moment = self.shared.stamps.next();
+            for key in keys {
+                self.shared.stamps.stamp(*key, moment);
+            }
+        }
+    }
+
+    /// To the sessions of named users or devices.
+    fn deliver_named(
+        &self,
+        message: Arc<Message>,
+        keys: &[Key],
+        sessions: impl Fn(Key, &mut dyn FnMut(&Session)) -> bool,
+    ) {
+        self.stamp(&message, keys);
+        let mut to: Vec<Vec<Address>> = vec![Vec::new(); self.shared.mailboxes.len()];
+        let mut offline = 0;
+        for key in keys {
+            let found =
+                sessions(*key, &mut |session| to[usize::from(session.address.shard)].push(session.address));
+            offline += u64::from(!found);
+        }
+        let (id, kept) = (message.id, message.when == When::Stored);
+        let dispatch = Dispatch::new(message);
+        for (shard, to) in to.into_iter().enumerate().filter(|(_, to)| !to.is_empty()) {
+            self.send(shard, Mail::Direct { dispatch: dispatch.clone(), to });
+        }
+        if offline > 0
+            && !kept
+            && let Some(delivery) = self.delivery.upgrade()
+        {
+            let at = delivery.clock().now();
+            delivery.outcomes(vec![OutcomePart {
+                id,
+                outcome: Outcome::Offline,
+                at,
+                devices: Vec::new(),
+                count: offline,
+            }]);
+        }
+    }
+
+    /// A change of a device that a log-in under way may not have read.
+    fn stamp_change(&self, device_key: Key) {
+        let stamps = &self.shared.stamps;
+        stamps.stamp(Registry::change_key(device_key), stamps.next());
+    }
+
+    fn deliver_topic(&self, message: Arc<Message>, key: Key) {
+        self.stamp(&message, &[key]);
+        let dispatch = Dispatch::new(message);
+        self.send_all(|| Mail::Topic { dispatch: dispatch.clone(), key });
+    }
+
+    /// Tells a device's session of a change, and whoever logs in with it now.
+    fn change(&self, app: AppId, device: &DeviceId, mail: impl FnOnce(Address) -> Mail) {
+        let device_key = self.shared.registry.device_key(app, device);
+        self.stamp_change(device_key);
+        if let Some(session) = self.shared.registry.device(device_key) {
+            self.shared.mailboxes[usize::from(session.address.shard)].request(mail(session.address));
+        }
+    }
+}
+
+fn described(session: &Session) -> noroshi_delivery::Session {
+    noroshi_delivery::Session { device: session.device.clone(), presence: session.presence() }
+}
