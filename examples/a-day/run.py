@@ -288,6 +288,8 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     arguments = parser.parse_args()
 
+    # The node ends with us, also when we are told to end.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     folder = Path(tempfile.mkdtemp(prefix="noroshi-a-day-"))
     started = time.monotonic()
     generate.generate(folder, arguments.devices, arguments.seed)

@@ -1,0 +1,81 @@
+/** Slow and half-open peers: they are let go in time, and nobody else notices. */
+
+import assert from 'node:assert/strict'
+import { connect } from 'node:net'
+import { after, before, test } from 'node:test'
+
+import { Device } from '../lib/device.mjs'
+import { Node } from '../lib/node.mjs'
+import { RawSocket } from '../lib/raw.mjs'
+import { until, within } from '../lib/until.mjs'
+
+let node
+before(async () => (node = await Node.start({ env: { NOROSHI__GATEWAY__HEAD_TIMEOUT: '1s', NOROSHI__GATEWAY__AUTH_TIMEOUT: '1s' } })))
+after(() => node?.stop())
+
+test('a device that does not read is let go, and finds everything that was stored at its next connection', async () => {
+  const { token } = await node.api.register({ user: 'slow', topics: ['flood'] })
+  const fast = await Device.connect(node.ws, (await node.api.register({ topics: ['flood'] })).token)
+  const raw = await RawSocket.upgrade(node.httpPort, `/v1/connect?token=${token}`)
+  await raw.frame()
+  raw.socket.pause()
+
+  // 24 MB: more than the kernel's buffers on both sides take.
+  const data = 'x'.repeat(4_000)
+  let sent = 0
+  const heard = []
+  for (let batch = 0; batch < 12; batch++) {
+    const lines = Array.from({ length: 500 }, () => ({ to: { topic: 'flood' }, data: `${sent++} ${data}` }))
+    await node.api.publishBatch(lines)
+    heard.push(...(await fast.msgs(500)))
+  }
+  const numbers = (messages) => messages.map((msg) => Number(msg.data.split(' ')[0]))
+  const all = Array.from({ length: sent }, (_, n) => n)
+  assert.deepEqual(numbers(heard), all, 'who reads is not held up')
+
+  await until('the slow device to be offline', async () => (await node.api.presence('slow')).slow.presence === 'offline')
+  await until('the close to be counted', async () => {
+    const metrics = await (await node.admin('/metrics')).text()
+    return /^noroshi_\w*closed\w*\{[^}]*reason="slow_consumer"[^}]*\} 1$/m.test(metrics)
+  })
+  raw.socket.destroy()
+
+  const again = await Device.connect(node.ws, token)
+  assert.deepEqual(numbers(await again.msgs(sent)), all)
+  await again.leave()
+  await fast.leave()
+})
+
+test('a request head that never ends is not waited for', async () => {
+  const sockets = ['', 'GET /v1/connect HT', 'GET / HTTP/1.1\r\nHost: x\r\n'].map((head) => {
+    const raw = new RawSocket(connect(node.httpPort, '127.0.0.1'))
+    raw.write(Buffer.from(head))
+    return raw
+  })
+  // The one that said nothing may stay a little longer; those that began may not.
+  await Promise.all(sockets.slice(1).map((raw) => within('the socket to be closed', raw.gone())))
+  sockets[0].socket.destroy()
+})
+
+test('hundreds of connections that never say who they are disturb nobody and are let go', async () => {
+  const { device: id, token } = await node.api.register()
+  const device = await Device.connect(node.ws, token)
+  const silent = await Promise.all(Array.from({ length: 300 }, () => RawSocket.upgrade(node.httpPort, '/v1/connect')))
+  await node.api.publish({ to: { devices: [id] }, when: 'connected', data: 'undisturbed' })
+  assert.equal((await device.msg()).data, 'undisturbed')
+  for (const raw of silent) assert.equal((await raw.close()).code, 4005)
+  await device.leave()
+})
+
+test('a body that is longer than it may be is refused before it is read', async () => {
+  const raw = new RawSocket(connect(node.httpPort, '127.0.0.1'))
+  raw.write(
+    Buffer.from(
+      `POST /v1/notifications HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer e2e-key-with-all-scopes\r\n` +
+        'Content-Type: application/json\r\nContent-Length: 1000000000\r\n\r\n{',
+    ),
+  )
+  while (raw.bytes.indexOf('\r\n') < 0) await raw.more()
+  assert.match(raw.bytes.toString('latin1'), /^HTTP\/1\.1 413 /)
+  raw.socket.destroy()
+})
