@@ -66,7 +66,6 @@ fn crates_know_only_those_before_them() {
         ("noroshi-gateway", &["types", "telemetry", "protocol", "store", "auth", "delivery"]),
         ("noroshi-node", &["types", "telemetry", "protocol", "store", "auth", "delivery", "api", "gateway"]),
         ("noroshi-load", &["types", "protocol"]),
-        ("noroshi-testkit", &["types"]),
         ("noroshi", &["types", "protocol", "node", "load"]),
     ]);
     let mut wrong = Vec::new();

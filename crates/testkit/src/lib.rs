@@ -1,1 +1,0 @@
-//! Test support: a running node, HTTP and WebSocket clients
