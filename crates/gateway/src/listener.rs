@@ -63,6 +63,8 @@ pub(crate) struct Acceptor {
     bucket: Bucket,
     rate: Rate,
     started: Instant,
+    /// No descriptor is left: said once, not at every try.
+    exhausted: bool,
 }
 
 impl Acceptor {
@@ -78,7 +80,15 @@ impl Acceptor {
         let per_second = shared.config.connects_per_second;
         // A tenth of a second's worth may come at once, and never less than a few.
         let rate = Rate { per_second, burst: (per_second / 10).max(32) };
-        Ok(Self { shared, poll, listeners, bucket: Bucket::full(rate, 0), rate, started: Instant::now() })
+        Ok(Self {
+            shared,
+            poll,
+            listeners,
+            bucket: Bucket::full(rate, 0),
+            rate,
+            started: Instant::now(),
+            exhausted: false,
+        })
     }
 
     /// Runs until no more connections are wanted.
@@ -101,7 +111,10 @@ impl Acceptor {
     fn accept_some(&mut self, index: usize) -> Option<Duration> {
         for _ in 0..ACCEPTS_PER_TURN {
             match self.listeners[index].0.accept() {
-                Ok((stream, _)) => self.admit(stream.into(), index),
+                Ok((stream, _)) => {
+                    self.exhausted = false;
+                    self.admit(stream.into(), index);
+                }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return None,
                 // Gone before it was taken.
                 Err(error)
@@ -110,7 +123,9 @@ impl Acceptor {
                         io::ErrorKind::ConnectionAborted | io::ErrorKind::Interrupted
                     ) => {}
                 Err(error) => {
-                    tracing::warn!(%error, "a connection could not be accepted");
+                    if !std::mem::replace(&mut self.exhausted, true) {
+                        tracing::warn!(%error, "connections cannot be accepted now");
+                    }
                     return Some(EXHAUSTED_PAUSE);
                 }
             }
