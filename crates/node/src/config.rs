@@ -2,20 +2,18 @@
 //!
 //! [`Config::load`] opens nothing but the file itself. It answers either a configuration in which
 //! every value is in range and the rules between values hold, or all that is wrong at once. The keys,
-//! their defaults and their ranges are the calls in `Config::read`, in the order of the document
-//! `docs/configuration.md`, which is written from them.
+//! their defaults and their ranges are the table in `keys`; `docs/configuration.md` is written from it.
 
+mod keys;
 mod layer;
 mod print;
 mod problem;
 mod reader;
 mod size;
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
-
-use noroshi_types::limits;
 
 pub use layer::{FILE_NAME, Flag, Inputs};
 pub use print::{print, reference};
@@ -116,13 +114,6 @@ pub struct Log {
     pub format: noroshi_telemetry::log::Format,
 }
 
-const SECOND: Duration = Duration::from_secs(1);
-const MINUTE: Duration = Duration::from_secs(60);
-const HOUR: Duration = Duration::from_secs(3_600);
-const DAY: Duration = Duration::from_secs(86_400);
-const KIB: usize = 1 << 10;
-const MIB: usize = 1 << 20;
-
 impl Config {
     pub fn load(inputs: &Inputs) -> Result<Config, Problems> {
         let mut problems = Vec::new();
@@ -139,19 +130,6 @@ impl Config {
         match problems.is_empty() {
             true => Ok(config),
             false => Err(Problems(problems)),
-        }
-    }
-
-    /// All keys.
-    fn read(reader: &mut Reader) -> Config {
-        Config {
-            server: Server::read(reader),
-            limits: Limits::read(reader),
-            gateway: Gateway::read(reader),
-            store: Store::read(reader),
-            auth: Auth::read(reader),
-            log: Log::read(reader),
-            entries: Vec::new(),
         }
     }
 
@@ -185,299 +163,5 @@ impl Config {
         if self.limits.data_bytes > self.limits.body_bytes {
             reader.problem("limits.data", "is over limits.body: such a request could never arrive");
         }
-    }
-}
-
-impl Server {
-    fn read(reader: &mut Reader) -> Server {
-        let any = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 8080);
-        let loopback = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 9090);
-        Server {
-            http: reader.address("server.http", any, "Public address: the API, WebSocket and SSE."),
-            public_url: reader.optional(
-                "server.public_url",
-                ("url", "http:// or https://, without a path"),
-                public_url,
-                "How devices reach this node, told at registration. Unset: taken from each request's Host header.",
-            ),
-            admin: reader.address("server.admin", loopback, "Address of the admin API, /metrics, /healthz and /readyz."),
-            data: reader.path("server.data", "./noroshi-data", "Folder of the database and generated keys."),
-            shards: reader.count("server.shards", 0, 0..=1_024, "threads", "Threads that hold connections; 0 is one for each core.")
-                as usize,
-            workers: reader.count("server.workers", 0, 0..=1_024, "threads", "Threads that serve the API; 0 is one for each core.")
-                as usize,
-            dev: reader.switch("server.dev", "Makes the app `dev` with a key also where there are other apps."),
-            conformance: reader.switch("server.conformance", "Serves a WebSocket echo at /v1/echo for test suites."),
-            tls: tls(
-                reader,
-                ("tls.cert", "tls.key"),
-                "Certificate chain of the public address, PEM. Read again on SIGHUP.",
-                "Private key of tls.cert, PEM.",
-            ),
-            admin_tls: tls(
-                reader,
-                ("admin.tls.cert", "admin.tls.key"),
-                "Certificate chain of the admin address, PEM. Read again on SIGHUP.",
-                "Private key of admin.tls.cert, PEM.",
-            ),
-        }
-    }
-}
-
-impl Limits {
-    fn read(reader: &mut Reader) -> Limits {
-        Limits {
-            data_bytes: reader.size(
-                "limits.data",
-                limits::DATA_BYTES,
-                0..=MIB,
-                "`data` of one notification.",
-            ),
-            body_bytes: reader.size(
-                "limits.body",
-                limits::BODY_BYTES,
-                4 * KIB..=256 * MIB,
-                "Body of one request.",
-            ),
-            head_bytes: reader.size(
-                "limits.head",
-                limits::HEAD_BYTES,
-                KIB..=limits::HEAD_BYTES,
-                "Request line and headers.",
-            ),
-            headers: reader.count(
-                "limits.headers",
-                limits::HEADERS as u64,
-                16..=limits::HEADERS as u64,
-                "headers",
-                "Headers of one request.",
-            ) as usize,
-            client_message_bytes: reader.size(
-                "limits.client_message",
-                limits::CLIENT_MESSAGE_BYTES,
-                KIB..=16 * MIB,
-                "One message from a device.",
-            ),
-            requests_in_flight: reader.count(
-                "limits.requests_in_flight",
-                4_096,
-                1..=1_000_000,
-                "requests",
-                "API requests served at once; more are told to come back (503).",
-            ) as usize,
-        }
-    }
-}
-
-impl Gateway {
-    fn read(reader: &mut Reader) -> Gateway {
-        Gateway {
-            connections_max: reader.count(
-                "gateway.connections_max",
-                0,
-                0..=100_000_000,
-                "connections",
-                "Connections of this node; 0 is what the file-descriptor limit allows.",
-            ) as usize,
-            connects_per_second: count_u32(
-                reader,
-                "gateway.connects_per_second",
-                limits::CONNECTS_PER_SECOND,
-                "connections a second",
-                "New connections a second; above it clients are told to come back.",
-            ),
-            frames_per_second: count_u32(
-                reader,
-                "gateway.frames_per_second",
-                limits::FRAMES_PER_SECOND,
-                "frames a second",
-                "Frames one device may send a second, averaged over the burst.",
-            ),
-            frames_burst: count_u32(
-                reader,
-                "gateway.frames_burst",
-                limits::FRAMES_BURST,
-                "frames",
-                "Frames one device may send at once.",
-            ),
-            auth_timeout: reader.duration(
-                "gateway.auth_timeout",
-                limits::AUTH_TIMEOUT,
-                SECOND..=5 * MINUTE,
-                "A connection's token has to arrive within this time.",
-            ),
-            head_timeout: reader.duration(
-                "gateway.head_timeout",
-                limits::HEAD_TIMEOUT,
-                SECOND..=5 * MINUTE,
-                "A request head has to be complete within this time.",
-            ),
-            ping_interval: reader.duration(
-                "gateway.ping_interval",
-                limits::PING_INTERVAL,
-                SECOND..=HOUR,
-                "How often the server pings an idle connection.",
-            ),
-            ping_timeout: reader.duration(
-                "gateway.ping_timeout",
-                limits::PING_TIMEOUT,
-                SECOND..=HOUR,
-                "How long after a ping something must be heard.",
-            ),
-            send_queue_soft_bytes: reader.size(
-                "gateway.send_queue_soft",
-                limits::SEND_QUEUE_SOFT_BYTES,
-                KIB..=64 * MIB,
-                "Unsent bytes of one connection above which `active` and `connected` messages are dropped.",
-            ),
-            send_queue_bytes: reader.size(
-                "gateway.send_queue",
-                limits::SEND_QUEUE_BYTES,
-                KIB..=256 * MIB,
-                "Unsent bytes of one connection above which it is closed.",
-            ),
-            send_stall: reader.duration(
-                "gateway.send_stall",
-                limits::SEND_STALL,
-                SECOND..=HOUR,
-                "A connection whose unsent bytes do not move for this long is closed.",
-            ),
-            drain: Drain {
-                rate: count_u32(
-                    reader,
-                    "gateway.drain.rate",
-                    1_000,
-                    "connections a second",
-                    "Connections told to leave a second when the node is stopped.",
-                ),
-                spread: reader.duration(
-                    "gateway.drain.spread",
-                    5 * SECOND,
-                    Duration::ZERO..=HOUR,
-                    "They are told to connect again within this time, each at another moment.",
-                ),
-                deadline: reader.duration(
-                    "gateway.drain.deadline",
-                    30 * SECOND,
-                    Duration::ZERO..=HOUR,
-                    "Connections still open after this time are closed.",
-                ),
-            },
-        }
-    }
-}
-
-impl Store {
-    fn read(reader: &mut Reader) -> Store {
-        Store {
-            inbox_rows: reader.count(
-                "store.inbox_rows",
-                u64::from(limits::INBOX_ROWS),
-                1..=100_000,
-                "notifications",
-                "Kept for one device; the oldest make room.",
-            ) as u32,
-            topic_log_rows: reader.count(
-                "store.topic_log_rows",
-                limits::TOPIC_LOG_ROWS,
-                1..=10_000_000,
-                "messages",
-                "Stored messages kept of one topic; the oldest make room.",
-            ),
-            trace_retention: reader.duration(
-                "store.trace_retention",
-                limits::TRACE_RETENTION,
-                HOUR..=90 * DAY,
-                "How long the trace of a notification is kept.",
-            ),
-            database_bytes_max: match reader.size(
-                "store.database_max",
-                0,
-                0..=1 << 50,
-                "Size of the database above which nothing more is accepted; 0 is as far as the disk goes.",
-            ) {
-                0 => None,
-                bytes => Some(bytes as u64),
-            },
-        }
-    }
-}
-
-impl Auth {
-    fn read(reader: &mut Reader) -> Auth {
-        Auth {
-            device_token_ttl: reader.duration(
-                "auth.device_token_ttl",
-                limits::DEVICE_TOKEN_TTL,
-                MINUTE..=3_650 * DAY,
-                "Lifetime of a device token.",
-            ),
-        }
-    }
-}
-
-impl Log {
-    fn read(reader: &mut Reader) -> Log {
-        use noroshi_telemetry::log;
-        let level = |text: &str| log::check(text).map_err(|error| error.to_string());
-        Log {
-            level: reader.text(
-                "log.level",
-                "info",
-                ("level", "off, error, warn, info, debug, trace, or a list with target=level"),
-                level,
-                "What is logged, on standard error.",
-            ),
-            format: match reader.word("log.format", &["text", "json"], "How it is written.") {
-                0 => log::Format::Text,
-                _ => log::Format::Json,
-            },
-        }
-    }
-}
-
-/// Both or none.
-fn tls(
-    reader: &mut Reader,
-    keys: (&'static str, &'static str),
-    cert_help: &'static str,
-    key_help: &'static str,
-) -> Option<TlsFiles> {
-    let form = ("path", "a PEM file");
-    let any = |_: &str| Ok(());
-    let cert = reader.optional(keys.0, form, any, cert_help);
-    let key = reader.optional(keys.1, form, any, key_help);
-    match (cert, key) {
-        (Some(cert), Some(key)) => Some(TlsFiles { cert: cert.into(), key: key.into() }),
-        (None, None) => None,
-        (Some(_), None) => {
-            reader.problem(keys.0, format!("{} is missing: a certificate needs its key", keys.1));
-            None
-        }
-        (None, Some(_)) => {
-            reader.problem(keys.1, format!("{} is missing: a key needs its certificate", keys.0));
-            None
-        }
-    }
-}
-
-fn count_u32(
-    reader: &mut Reader,
-    key: &'static str,
-    default: u32,
-    unit: &'static str,
-    help: &'static str,
-) -> u32 {
-    // The range keeps it within 32 bits.
-    reader.count(key, u64::from(default), 1..=10_000_000, unit, help) as u32
-}
-
-fn public_url(text: &str) -> Result<(), String> {
-    let expected = || "a URL without a path, such as \"https://push.example.com\"".to_owned();
-    let rest = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://")).ok_or_else(expected)?;
-    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | ':' | '[' | ']');
-    match !rest.is_empty() && rest.chars().all(plain) {
-        true => Ok(()),
-        false => Err(expected()),
     }
 }
