@@ -154,6 +154,19 @@ test('a key does only what its scopes allow', async () => {
   }
 })
 
+test('a revoked key and a revoked device are out at once', async () => {
+  const created = await node.cli('keys', 'create', 'short-lived', '--json')
+  const { id, key } = JSON.parse(created.stdout)
+  const backend = api(node.http, key)
+  const { device: name, token } = await backend.register({ user: 'revoked' })
+  const device = await Device.connect(node.ws, token)
+  assert.equal((await node.cli('keys', 'revoke', String(id))).code, 0)
+  assert.equal((await backend.raw('POST', '/v1/presence', { body: { users: ['u'] } })).status, 401)
+  assert.equal((await node.cli('devices', 'revoke', name)).code, 0)
+  assert.equal((await device.ended()).reason, 'revoked')
+  assert.equal((await node.api.raw('GET', '/v1/me', { token })).status, 401)
+})
+
 test('secrets are not in the log', async () => {
   const { token } = await node.api.register({ user: 'secretive' })
   const device = await Device.connect(node.ws, token, { via: 'query' })

@@ -108,6 +108,14 @@ test("the app's own JWT makes the device on first use", async () => {
   await device.leave()
 })
 
+test("a device that only ever speaks HTTP is made by its app's JWT as well", async () => {
+  const token = hs256(JWT_SECRET, { sub: 'http-only', device: 'http-only-1', exp: now() + 3600 })
+  await node.api.me(token).subscribe('http-only-news')
+  await node.api.publish({ to: { users: ['http-only'] }, data: 'kept' })
+  assert.deepEqual((await node.api.me(token).inbox()).messages.map((msg) => msg.data), ['kept'])
+  assert.deepEqual((await node.api.me(token).show()).topics, ['http-only-news'])
+})
+
 test("an app's JWT registers a device", async () => {
   const token = hs256(JWT_SECRET, { sub: 'self', device: 'self-1', exp: now() + 3600 })
   const answer = await node.api.raw('POST', '/v1/devices', { token, body: { platform: 'ios', app_version: '1.2.3' } })

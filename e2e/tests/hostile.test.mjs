@@ -7,7 +7,7 @@ import { after, before, test } from 'node:test'
 import { Device } from '../lib/device.mjs'
 import { Node } from '../lib/node.mjs'
 import { RawSocket } from '../lib/raw.mjs'
-import { until, within } from '../lib/until.mjs'
+import { sleep, until, within } from '../lib/until.mjs'
 
 let node
 before(async () => (node = await Node.start({ env: { NOROSHI__GATEWAY__HEAD_TIMEOUT: '1s', NOROSHI__GATEWAY__AUTH_TIMEOUT: '1s' } })))
@@ -65,6 +65,47 @@ test('hundreds of connections that never say who they are disturb nobody and are
   assert.equal((await device.msg()).data, 'undisturbed')
   for (const raw of silent) assert.equal((await raw.close()).code, 4005)
   await device.leave()
+})
+
+test('above the connect rate devices are told when to come back, and then they are served', async () => {
+  const own = await Node.start({ env: { NOROSHI__GATEWAY__CONNECTS_PER_SECOND: '10' } })
+  const registered = []
+  for (let i = 0; i < 40; i++) registered.push(await patiently(() => own.api.register()))
+  const refused = []
+  /** Comes back as told until it is in. */
+  async function come(token) {
+    for (;;) {
+      const device = Device.open(own.ws, token)
+      const answer = await new Promise((resolve) => {
+        device.socket.once('unexpected-response', (_, response) => {
+          resolve(response)
+          device.socket.terminate()
+        })
+        device.next().then(resolve, resolve)
+      })
+      if (answer.t === 'ready') return device
+      assert.equal(answer.statusCode, 503, String(answer))
+      const seconds = Number(answer.headers['retry-after'])
+      assert.ok(seconds >= 1 && seconds <= 60, `retry-after ${seconds}`)
+      refused.push(seconds)
+      await sleep(seconds * 1_000)
+    }
+  }
+  const devices = await Promise.all(registered.map(({ token }) => come(token)))
+  assert.ok(refused.length > 0, 'forty at once are over the rate')
+  await Promise.all(devices.map((device) => device.leave()))
+  await own.stop()
+
+  /** HTTP requests pass the same door. */
+  async function patiently(call) {
+    for (;;) {
+      try {
+        return await call()
+      } catch {
+        await sleep(100)
+      }
+    }
+  }
 })
 
 test('a body that is longer than it may be is refused before it is read', async () => {

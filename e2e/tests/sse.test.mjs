@@ -6,7 +6,8 @@ import { after, before, test } from 'node:test'
 import { EventSource } from 'eventsource'
 
 import { Device } from '../lib/device.mjs'
-import { Node } from '../lib/node.mjs'
+import { hs256, now } from '../lib/jwt.mjs'
+import { JWT_SECRET, Node } from '../lib/node.mjs'
 import { until } from '../lib/until.mjs'
 
 let node
@@ -109,6 +110,18 @@ test('curl -N shows the stream as it is', async () => {
   } finally {
     curl.kill()
   }
+})
+
+test('a stream ends when its token does, and says so', async () => {
+  const token = hs256(JWT_SECRET, { sub: 'sse-expiring', device: 'sse-expiring', exp: now() + 2 })
+  const { source } = listen(node.http, token)
+  let told
+  source.addEventListener('close', (event) => {
+    told = JSON.parse(event.data)
+    source.close()
+  })
+  await until('the stream to end', () => told)
+  assert.deepEqual([told.reason, told.reconnect], ['expired', false])
 })
 
 test('a stream without a valid token is refused with a problem', async () => {
