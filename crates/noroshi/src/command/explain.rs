@@ -60,7 +60,11 @@ fn notification(answer: &Value) -> Result<(), Failure> {
     Ok(())
 }
 
+/// The answer in a sentence, then how it came to that.
 fn trace(answer: &Value) -> Result<(), Failure> {
+    if let Some(summary) = answer.get("summary").and_then(Value::as_str) {
+        output::line(format_args!("{}\n", output::clean(summary)))?;
+    }
     let steps = answer.get("steps").and_then(Value::as_array).cloned().unwrap_or_default();
     let row = |step: &Value| {
         let outcome = output::cell(step.get("outcome"));
@@ -71,7 +75,12 @@ fn trace(answer: &Value) -> Result<(), Failure> {
         true => output::line("nothing is recorded of this notification on this device")?,
         false => output::table(&["at", "outcome", "meaning"], steps.iter().map(row).collect())?,
     }
-    for (name, value) in answer.as_object().into_iter().flatten().filter(|(name, _)| *name != "steps") {
+    for (name, value) in answer
+        .as_object()
+        .into_iter()
+        .flatten()
+        .filter(|(name, _)| !matches!(name.as_str(), "steps" | "summary"))
+    {
         output::line(format_args!("{name}: {}", output::cell(Some(value))))?;
     }
     Ok(())
