@@ -59,6 +59,20 @@ impl Process {
     }
 }
 
+/// CPU time in seconds that the whole machine has spent working since it started.
+pub(crate) fn machine_busy_seconds() -> Option<f64> {
+    let stat = fs::read_to_string("/proc/stat").ok()?;
+    parse_busy(&stat, rustix::param::clock_ticks_per_second())
+}
+
+/// proc_stat(5): user, nice, system, idle, iowait, irq, softirq, steal; what follows is counted in them.
+fn parse_busy(stat: &str, ticks_per_second: u64) -> Option<f64> {
+    let fields = stat.lines().next()?.strip_prefix("cpu ")?.split_ascii_whitespace().take(8);
+    let ticks = fields.map(str::parse::<u64>).collect::<Result<Vec<_>, _>>().ok()?;
+    let [user, nice, system, _idle, _iowait, irq, softirq, steal] = ticks[..] else { return None };
+    Some((user + nice + system + irq + softirq + steal) as f64 / ticks_per_second as f64)
+}
+
 /// proc_pid_stat(5): utime and stime are fields 14 and 15. The second field is the name in brackets and
 /// may contain anything, so counting starts behind its last bracket.
 fn parse_cpu(stat: &str, ticks_per_second: u64) -> Option<Cpu> {
@@ -79,6 +93,14 @@ mod tests {
         let cpu = parse_cpu(stat, 100).unwrap();
         assert_eq!(cpu, Cpu { user_us: 2_500_000.0, system_us: 750_000.0 });
         assert_eq!(parse_cpu("42 (a)", 100), None);
+    }
+
+    #[test]
+    fn a_machine_works_while_it_neither_idles_nor_waits() {
+        let stat = "cpu  100 10 200 9999 888 5 25 60 7 7\ncpu0 1 1 1 1 1 1 1 1 0 0\n";
+        assert_eq!(parse_busy(stat, 100), Some(4.0));
+        assert_eq!(parse_busy("intr 1", 100), None);
+        assert!(machine_busy_seconds().is_some());
     }
 
     #[test]

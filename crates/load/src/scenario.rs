@@ -17,7 +17,7 @@ use crate::host::{self, Host};
 use crate::http::{Client, Request};
 use crate::jwt::Signer;
 use crate::payload::Names;
-use crate::process::{Cpu, Process};
+use crate::process::{Cpu, Process, machine_busy_seconds};
 use crate::report::{ReportDocument, Values, figures};
 use crate::server::Server;
 use crate::worker::{Connected, show_reasons};
@@ -227,11 +227,17 @@ pub(crate) struct Sample {
     at_ns: u64,
     server: Option<Cpu>,
     client: Option<Cpu>,
+    machine_seconds: Option<f64>,
 }
 
 impl Sample {
     pub(crate) fn take(bench: &Bench<'_>) -> Self {
-        Self { at_ns: clock::now_ns(), server: bench.server_cpu(), client: Process::this().cpu() }
+        Self {
+            at_ns: clock::now_ns(),
+            server: bench.server_cpu(),
+            client: Process::this().cpu(),
+            machine_seconds: machine_busy_seconds(),
+        }
     }
 
     pub(crate) fn seconds_until(self, later: Sample) -> f64 {
@@ -257,8 +263,16 @@ impl Sample {
             values.push(names.system, "µs", cpu.system_us / count as f64);
         }
         let client = self.client.zip(later.client).map(|(from, to)| to - from);
-        values.push_some("server CPU", "cores", self.server_cores(later));
-        values.push_some("client CPU", "cores", client.map(|cpu| cpu.total_us() / 1e6 / seconds));
+        let cores = |cpu: Cpu| cpu.total_us() / 1e6 / seconds;
+        values.push_some("server CPU", "cores", server.map(cores));
+        values.push_some("client CPU", "cores", client.map(cores));
+        if let (Some(server), Some(client)) = (server, client) {
+            let machine = self.machine_seconds.zip(later.machine_seconds);
+            let machine = machine.map(|(from, to)| (to - from) / seconds);
+            // The three were not read at quite the same moment.
+            let others = machine.map(|machine| (machine - cores(server) - cores(client)).max(0.0));
+            values.push_some("CPU of everything else on this machine", "cores", others);
+        }
     }
 }
 
