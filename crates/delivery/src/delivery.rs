@@ -156,6 +156,13 @@ impl Delivery {
         self.close(app, device, CloseReason::Drain);
     }
 
+    /// Ends the connections of an app that is gone.
+    pub fn close_app(&self, app: AppId) {
+        if let Some(edge) = self.edge() {
+            edge.close_app(app, CloseReason::Revoked);
+        }
+    }
+
     fn close(&self, app: AppId, device: &DeviceId, reason: CloseReason) {
         if let Some(edge) = self.edge() {
             edge.close(app, device, reason);

@@ -42,6 +42,9 @@ pub trait Edge: Send + Sync {
     /// Ends the device's session, if there is one.
     fn close(&self, app: AppId, device: &DeviceId, reason: CloseReason);
 
+    /// Ends every session of an app.
+    fn close_app(&self, app: AppId, reason: CloseReason);
+
     /// Connections that hear the topic now.
     fn topic_sessions(&self, app: AppId, topic: &Topic) -> u64;
 }

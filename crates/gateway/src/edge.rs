@@ -93,6 +93,12 @@ impl Edge for Gateway {
         }
     }
 
+    fn close_app(&self, app: AppId, reason: CloseReason) {
+        for device in self.shared.registry.devices_of(app) {
+            self.close(app, &device, reason);
+        }
+    }
+
     fn topic_sessions(&self, app: AppId, topic: &Topic) -> u64 {
         self.shared.registry.topic_sessions(self.shared.registry.topic_key(app, topic))
     }

@@ -226,6 +226,17 @@ impl Registry {
         part(&self.topics, topic_key).lock().get(&topic_key).map_or(0, |count| count.load(Ordering::Relaxed))
     }
 
+    /// The devices of an app that have a session, found by looking at all.
+    pub(crate) fn devices_of(&self, app: AppId) -> Vec<DeviceId> {
+        let mut devices = Vec::new();
+        for part in &self.devices {
+            let part = part.lock();
+            let sessions = part.values().filter(|session| session.app == app);
+            devices.extend(sessions.map(|session| session.device.clone()));
+        }
+        devices
+    }
+
     /// Devices with a session, for the gauge that shows leaks.
     pub(crate) fn sessions_count(&self) -> usize {
         self.devices.iter().map(|part| part.lock().len()).sum()

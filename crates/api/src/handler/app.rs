@@ -99,6 +99,7 @@ pub(crate) async fn delete(
 ) -> Result<StatusCode, Problem> {
     let app = manager.app(&api, &name)?;
     api.auth.delete_app(app.id).await?;
+    api.delivery.close_app(app.id);
     Ok(StatusCode::NO_CONTENT)
 }
 

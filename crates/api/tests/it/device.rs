@@ -60,6 +60,19 @@ async fn a_device_that_goes_over_to_another_user_loses_its_connection() {
 }
 
 #[tokio::test]
+async fn an_open_connection_hears_the_topics_of_a_registration() {
+    let service = Service::start().await;
+    let body = r#"{"device": "d1", "user": "u1", "topics": ["news"]}"#;
+    assert_eq!(service.post("/v1/devices", &service.key, body).await.status, StatusCode::CREATED);
+    let line = r#"{"device": "d1", "topics": ["news", "sports"]}"#;
+    assert_eq!(service.post("/v1/devices/batch", &service.key, line).await.status, StatusCode::OK);
+    let token = jwt(&json!({"sub": "u1", "device": "d1", "exp": in_an_hour(), "topics": ["jazz"]}));
+    assert_eq!(service.get("/v1/me?app=dev", &token).await.json()["topics"], json!(["jazz", "news", "sports"]));
+    let expected = ["d1 news", "d1 news", "d1 sports", "d1 jazz"];
+    assert_eq!(service.edge.subscribed(), expected);
+}
+
+#[tokio::test]
 async fn a_device_registers_itself_with_its_apps_jwt() {
     let service = Service::start().await;
     let token = jwt(&json!({"sub": "u1", "device": "d1", "exp": in_an_hour()}));

@@ -205,3 +205,15 @@ async fn health_and_metrics_are_open_on_the_admin_listener_only() {
     service.operate(Method::GET, "/readyz", "", "").await.problem(503, "unavailable");
     assert_eq!(service.operate(Method::GET, "/healthz", "", "").await.status, StatusCode::OK);
 }
+
+#[tokio::test]
+async fn a_method_that_nobody_knows_makes_no_metric_of_its_own() {
+    let service = Service::start().await;
+    for method in ["BREW", "WHEN"] {
+        let method = Method::from_bytes(method.as_bytes()).expect("a token");
+        service.call(method, "/v1/me", "", "").await.problem(405, "method_not_allowed");
+    }
+    let metrics = service.operate(Method::GET, "/metrics", "", "").await.text;
+    assert!(!metrics.contains("BREW") && !metrics.contains("WHEN"), "{metrics}");
+    assert!(metrics.contains("requests_total{route=\"unmatched\",status=\"4xx\"} 2\n"), "{metrics}");
+}

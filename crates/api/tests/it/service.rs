@@ -221,6 +221,7 @@ pub(crate) struct FakeEdge {
 struct Record {
     messages: Vec<Arc<Message>>,
     closed: Vec<(DeviceId, CloseReason)>,
+    subscribed: Vec<(DeviceId, Topic)>,
     sessions: HashMap<(AppId, DeviceId), (Option<UserId>, Presence)>,
 }
 
@@ -238,6 +239,12 @@ impl FakeEdge {
     pub(crate) fn closed(&self) -> Vec<(String, CloseReason)> {
         let record = self.record.lock().expect("no panic");
         record.closed.iter().map(|(device, reason)| (device.to_string(), *reason)).collect()
+    }
+
+    /// What open connections were told to hear, as `device topic`.
+    pub(crate) fn subscribed(&self) -> Vec<String> {
+        let record = self.record.lock().expect("no panic");
+        record.subscribed.iter().map(|(device, topic)| format!("{device} {topic}")).collect()
     }
 }
 
@@ -273,7 +280,9 @@ impl Edge for FakeEdge {
         record.sessions.get_mut(&(app, device.clone())).map(|session| session.1 = presence).is_some()
     }
 
-    fn subscribe(&self, _: AppId, _: &DeviceId, _: &Topic) {}
+    fn subscribe(&self, _: AppId, device: &DeviceId, topic: &Topic) {
+        self.record.lock().expect("no panic").subscribed.push((device.clone(), topic.clone()));
+    }
 
     fn unsubscribe(&self, _: AppId, _: &DeviceId, _: &Topic) {}
 
@@ -282,6 +291,8 @@ impl Edge for FakeEdge {
         record.sessions.remove(&(app, device.clone()));
         record.closed.push((device.clone(), reason));
     }
+
+    fn close_app(&self, _: AppId, _: CloseReason) {}
 
     fn topic_sessions(&self, _: AppId, _: &Topic) -> u64 {
         3

@@ -64,6 +64,8 @@ impl Edge for RecordingEdge {
         self.0.lock().expect("no panic").closed.push(device.clone());
     }
 
+    fn close_app(&self, _: AppId, _: CloseReason) {}
+
     fn topic_sessions(&self, _: AppId, _: &Topic) -> u64 {
         0
     }

@@ -141,6 +141,21 @@ async fn revoking_ends_the_session_and_its_token() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn the_end_of_an_app_ends_its_sessions() {
+    let node = Node::start(plain()).await;
+    node.device("d1", "u1", &[]).await;
+    node.device("d2", "u2", &[]).await;
+    let mut clients = [node.connect("d1").await, node.connect("d2").await];
+    node.delivery.close_app(noroshi_types::AppId(node.app.0 + 1));
+    assert_eq!(node.gateway.sessions_count(), 2, "another app's sessions stay");
+    node.delivery.close_app(node.app);
+    for client in &mut clients {
+        assert_eq!(client.closed().await, ("revoked".to_owned(), 4003));
+    }
+    assert_eq!(node.gateway.sessions_count(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn bad_frames_are_told_and_bounded() {
     let node = Node::start(Config { frames_burst: 20, frames_per_second: 1, ..plain() }).await;
     node.device("d1", "u1", &[]).await;
