@@ -56,6 +56,9 @@ struct Snapshot {
 pub struct Auth {
     store: Arc<dyn Store>,
     snapshot: ArcSwap<Snapshot>,
+    /// Held from the reading of a snapshot until it is in its place: one that was read earlier must not
+    /// come later, or a revoked key would be good again. Nothing else is locked under it.
+    reloading: tokio::sync::Mutex<()>,
     signer: token::Signer,
     jwk_sets: JwkSets,
     random: SystemRandom,
@@ -69,7 +72,8 @@ impl Auth {
         random.fill(&mut fresh).map_err(no_randomness)?;
         let signer = token::Signer::new(&store.secret("device-token-key", fresh).await?);
         let snapshot = ArcSwap::from_pointee(load(&*store).await?);
-        Ok(Arc::new(Self { store, snapshot, signer, jwk_sets: JwkSets::new(), random }))
+        let (reloading, jwk_sets) = (tokio::sync::Mutex::default(), JwkSets::new());
+        Ok(Arc::new(Self { store, snapshot, reloading, signer, jwk_sets, random }))
     }
 
     /// Who the provider with this API key is.
@@ -159,8 +163,9 @@ impl Auth {
 
     pub async fn delete_app(&self, app: AppId) -> Result<(), Error> {
         self.store.delete_app(app).await?;
+        self.reload().await?;
         self.jwk_sets.remove(app);
-        self.reload().await
+        Ok(())
     }
 
     /// A new key; the clear text is in the answer and nowhere else.
@@ -220,17 +225,21 @@ impl Auth {
     }
 
     async fn refresh(&self, app: &App) {
-        if let Err(error) = self.jwk_sets.refresh(app).await {
+        let is_current = || self.app_by_id(app.id).is_some_and(|now| now.settings == app.settings);
+        if let Err(error) = self.jwk_sets.refresh(app, is_current).await {
             tracing::warn!(app = %app.name, %error, "the app's JWK set could not be refreshed; the last one stays in use");
         }
     }
 
+    /// The snapshot comes first: from then on a fetch for the old settings changes nothing.
     async fn changed(&self, app: &App) -> Result<(), Error> {
+        self.reload().await?;
         self.refresh(app).await;
-        self.reload().await
+        Ok(())
     }
 
     async fn reload(&self) -> Result<(), Error> {
+        let _in_order = self.reloading.lock().await;
         self.snapshot.store(Arc::new(load(&*self.store).await?));
         Ok(())
     }

@@ -26,6 +26,9 @@ pub(crate) const EARLY_REFRESH_INTERVAL: Duration = Duration::from_secs(30);
 const FETCH_TIMEOUT: Duration = Duration::from_secs(10);
 const SET_BYTES_MAX: usize = 256 << 10;
 
+/// Keys of one set: a token without `kid` is tried against all of its algorithm, some 100 µs each.
+const SET_KEYS_MAX: usize = 64;
+
 /// Why a JWK set could not be used.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -37,6 +40,8 @@ pub enum Error {
     Set(serde_json::Error),
     #[error("the JWK set holds no RS256 or ES256 key")]
     Empty,
+    #[error("the JWK set holds more than {SET_KEYS_MAX} keys")]
+    TooManyKeys,
 }
 
 struct SetKey {
@@ -51,6 +56,9 @@ pub(crate) struct KeySet(Vec<SetKey>);
 impl KeySet {
     pub(crate) fn parse(json: &str) -> Result<Self, Error> {
         let set: JwkSet = serde_json::from_str(json).map_err(Error::Set)?;
+        if set.keys.len() > SET_KEYS_MAX {
+            return Err(Error::TooManyKeys);
+        }
         let keys: Vec<SetKey> = set
             .keys
             .iter()
@@ -120,17 +128,21 @@ impl JwkSets {
         self.sets.write().remove(&app);
     }
 
-    /// Brings one app's keys up to date; on an error the last set stays.
-    pub(crate) async fn refresh(&self, app: &App) -> Result<(), Error> {
+    /// Brings one app's keys up to date; on an error the last set stays. A fetch takes time: if the app is
+    /// no longer as it was (`is_current`), what was fetched is of no use.
+    pub(crate) async fn refresh(&self, app: &App, is_current: impl Fn() -> bool) -> Result<(), Error> {
         let set = match (&app.settings.jwks, &app.settings.jwks_url) {
-            (Some(json), _) => KeySet::parse(json)?,
-            (None, Some(url)) => KeySet::parse(&self.fetch(url).await?)?,
-            (None, None) => {
-                self.remove(app.id);
-                return Ok(());
-            }
+            (Some(json), _) => Some(KeySet::parse(json)?),
+            (None, Some(url)) => Some(KeySet::parse(&self.fetch(url).await?)?),
+            (None, None) => None,
         };
-        self.sets.write().insert(app.id, set);
+        let mut sets = self.sets.write();
+        if is_current() {
+            match set {
+                Some(set) => sets.insert(app.id, set),
+                None => sets.remove(&app.id),
+            };
+        }
         Ok(())
     }
 
@@ -170,5 +182,7 @@ mod tests {
         assert_eq!(set.candidates(&header).count(), 0);
         assert!(matches!(KeySet::parse(r#"{"keys":[]}"#), Err(Error::Empty)));
         assert!(matches!(KeySet::parse("{}"), Err(Error::Set(_))));
+        let many = vec![p256; SET_KEYS_MAX + 1].join(",");
+        assert!(matches!(KeySet::parse(&format!(r#"{{"keys":[{many}]}}"#)), Err(Error::TooManyKeys)));
     }
 }

@@ -62,6 +62,26 @@ async fn a_key_is_good_until_it_is_revoked() {
     assert_eq!(auth.key(&secret.to_string()), Err(Refused::Unknown));
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_revoked_key_does_not_come_back_with_another_change() {
+    let Bench { auth, .. } = bench().await;
+    let app = auth.create_app(name("a"), AppSettings::default(), NOW).await.expect("made").id;
+    for round in 0..200 {
+        let (key, secret) = auth.create_key(app, "old".to_owned(), Scopes::ALL, NOW).await.expect("made");
+        let others = [(); 3].map(|()| {
+            let auth = auth.clone();
+            tokio::spawn(async move { auth.create_key(app, "new".to_owned(), Scopes::ALL, NOW).await })
+        });
+        auth.revoke_key(app, key.id).await.expect("revoked");
+        for other in others {
+            let (key, secret) = other.await.expect("no panic").expect("made");
+            assert!(auth.key(&secret.to_string()).is_ok(), "round {round}");
+            auth.revoke_key(app, key.id).await.expect("revoked");
+        }
+        assert_eq!(auth.key(&secret.to_string()), Err(Refused::Unknown), "round {round}");
+    }
+}
+
 #[tokio::test]
 async fn a_key_of_the_operators_choice_is_adopted_once() {
     let Bench { auth, .. } = bench().await;
@@ -103,31 +123,79 @@ async fn a_jwt_belongs_to_the_app_whose_secret_signed_it() {
     assert_eq!(app_of(&hs256("secret a", &claims("")), None), Err(Refused::Signature));
 }
 
+/// An identity service's key pair.
+struct Es256 {
+    random: rand::SystemRandom,
+    pair: signature::EcdsaKeyPair,
+}
+
+impl Es256 {
+    fn generate() -> Self {
+        let random = rand::SystemRandom::new();
+        let algorithm = &signature::ECDSA_P256_SHA256_FIXED_SIGNING;
+        let document = signature::EcdsaKeyPair::generate_pkcs8(algorithm, &random).expect("a key");
+        let pair = signature::EcdsaKeyPair::from_pkcs8(algorithm, document.as_ref(), &random).expect("a key");
+        Self { random, pair }
+    }
+
+    fn point(&self) -> &[u8] {
+        self.pair.public_key().as_ref()
+    }
+
+    fn jwks(&self) -> String {
+        format!(
+            r#"{{"keys":[{{"kty":"EC","crv":"P-256","kid":"k1","x":"{}","y":"{}"}}]}}"#,
+            URL_SAFE_NO_PAD.encode(&self.point()[1..33]),
+            URL_SAFE_NO_PAD.encode(&self.point()[33..])
+        )
+    }
+
+    fn sign(&self, header: &str) -> String {
+        let message = format!("{}.{}", URL_SAFE_NO_PAD.encode(header), URL_SAFE_NO_PAD.encode(claims("")));
+        let signature = self.pair.sign(&self.random, message.as_bytes()).expect("signed");
+        format!("{message}.{}", URL_SAFE_NO_PAD.encode(signature.as_ref()))
+    }
+}
+
 #[tokio::test]
 async fn es256_keys_come_from_a_jwk_set() {
     let Bench { auth, .. } = bench().await;
-    let random = rand::SystemRandom::new();
-    let algorithm = &signature::ECDSA_P256_SHA256_FIXED_SIGNING;
-    let document = signature::EcdsaKeyPair::generate_pkcs8(algorithm, &random).expect("a key");
-    let pair = signature::EcdsaKeyPair::from_pkcs8(algorithm, document.as_ref(), &random).expect("a key");
-    let point = pair.public_key().as_ref();
-    let jwks = format!(
-        r#"{{"keys":[{{"kty":"EC","crv":"P-256","kid":"k1","x":"{}","y":"{}"}}]}}"#,
-        URL_SAFE_NO_PAD.encode(&point[1..33]),
-        URL_SAFE_NO_PAD.encode(&point[33..])
-    );
-    let settings = AppSettings { jwks: Some(jwks), ..AppSettings::default() };
+    let keys = Es256::generate();
+    let settings = AppSettings { jwks: Some(keys.jwks()), ..AppSettings::default() };
     let app = auth.create_app(name("a"), settings, NOW).await.expect("made").id;
 
-    let sign = |header: &str| {
-        let message = format!("{}.{}", URL_SAFE_NO_PAD.encode(header), URL_SAFE_NO_PAD.encode(claims("")));
-        let signature = pair.sign(&random, message.as_bytes()).expect("signed");
-        format!("{message}.{}", URL_SAFE_NO_PAD.encode(signature.as_ref()))
-    };
-    let identity = auth.device(&sign(r#"{"alg":"ES256","kid":"k1"}"#), None, NOW).expect("valid");
+    let identity = auth.device(&keys.sign(r#"{"alg":"ES256","kid":"k1"}"#), None, NOW).expect("valid");
     assert_eq!((identity.app, identity.user), (app, UserId::parse("u1").ok()));
-    assert_eq!(auth.device(&sign(r#"{"alg":"ES256","kid":"k2"}"#), None, NOW), Err(Refused::Signature));
+    let unknown = keys.sign(r#"{"alg":"ES256","kid":"k2"}"#);
+    assert_eq!(auth.device(&unknown, None, NOW), Err(Refused::Signature));
     // The public key must not work as an HMAC secret (RFC 8725 §2.1).
-    let forged = hs256(std::str::from_utf8(&point[1..2]).unwrap_or("x"), &claims(""));
+    let forged = hs256(std::str::from_utf8(&keys.point()[1..2]).unwrap_or("x"), &claims(""));
     assert_eq!(auth.device(&forged, None, NOW), Err(Refused::Signature));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_slow_fetch_does_not_bring_back_keys_that_were_replaced() {
+    let Bench { auth, .. } = bench().await;
+    let (old, new) = (Es256::generate(), Es256::generate());
+    let app = auth.create_app(name("a"), AppSettings::default(), NOW).await.expect("made").id;
+    let slow = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let url = format!("http://{}/jwks", slow.local_addr().expect("an address"));
+    let from_url = AppSettings { jwks_url: Some(url), ..AppSettings::default() };
+    let fetching = tokio::spawn({
+        let auth = auth.clone();
+        async move { auth.update_app(app, from_url).await }
+    });
+    let (mut asked, _) =
+        tokio::task::spawn_blocking(move || slow.accept()).await.expect("ran").expect("asked");
+
+    let direct = AppSettings { jwks: Some(new.jwks()), ..AppSettings::default() };
+    auth.update_app(app, direct).await.expect("changed");
+    let body = old.jwks();
+    let answer = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{body}", body.len());
+    std::io::Write::write_all(&mut asked, answer.as_bytes()).expect("answered");
+    fetching.await.expect("no panic").expect("changed");
+
+    let header = r#"{"alg":"ES256","kid":"k1"}"#;
+    assert_eq!(auth.device(&old.sign(header), None, NOW), Err(Refused::Signature));
+    assert!(auth.device(&new.sign(header), None, NOW).is_ok());
 }
