@@ -181,8 +181,7 @@ pub(crate) async fn own_device(api: &State, identity: &Identity) -> Result<Devic
         Some(device) if identity.token_version.is_some_and(|version| version != device.token_version) => {
             Err(revoked())
         }
-        // The device went over to another user: what is kept for the first is not the second's.
-        Some(device) if identity.user.is_none() || identity.user == device.user => Ok(device),
+        Some(device) if agrees(&device, identity) => Ok(device),
         None if !identity.create => Err(revoked()),
         Some(_) | None => {
             let registration = Registration {
@@ -194,6 +193,13 @@ pub(crate) async fn own_device(api: &State, identity: &Identity) -> Result<Devic
             register_one(api, identity.app, registration).await
         }
     }
+}
+
+/// Whether the device is as an app JWT says. If not it went over to another user, whose the first one's
+/// inbox is not, or the JWT names topics that are new.
+fn agrees(device: &Device, identity: &Identity) -> bool {
+    (identity.user.is_none() || identity.user == device.user)
+        && identity.topics.iter().all(|topic| device.topics.contains(topic))
 }
 
 pub(crate) fn revoked() -> Problem {

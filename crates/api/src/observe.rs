@@ -11,7 +11,7 @@ use axum::extract::{MatchedPath, Request, State as Shared};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use futures_util::FutureExt;
-use http::{HeaderMap, HeaderName, HeaderValue};
+use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use noroshi_types::NotificationId;
 use tracing::{Instrument, Level};
 
@@ -25,10 +25,7 @@ const REQUEST_ID_BYTES_MAX: usize = 64;
 pub(crate) async fn observe(Shared(api): Shared<Api>, mut request: Request, next: Next) -> Response {
     let started = Instant::now();
     let id = request_id(request.headers());
-    let route = match request.extensions().get::<MatchedPath>() {
-        Some(path) => format!("{} {}", request.method(), path.as_str()),
-        None => "unmatched".to_owned(),
-    };
+    let route = route(&request);
     let caller = Caller::default();
     request.extensions_mut().insert(caller.clone());
     let span = tracing::info_span!("request", id = id.to_str().unwrap_or_default());
@@ -42,6 +39,25 @@ pub(crate) async fn observe(Shared(api): Shared<Api>, mut request: Request, next
     span.in_scope(|| log(&route, status, took.as_micros(), app, notification));
     response.headers_mut().insert(REQUEST_ID, id);
     response
+}
+
+/// A label of metrics: one of a closed set, whatever the client sends as its method.
+fn route(request: &Request) -> String {
+    const METHODS: [Method; 7] = [
+        Method::GET,
+        Method::HEAD,
+        Method::POST,
+        Method::PUT,
+        Method::PATCH,
+        Method::DELETE,
+        Method::OPTIONS,
+    ];
+    match request.extensions().get::<MatchedPath>() {
+        Some(path) if METHODS.contains(request.method()) => {
+            format!("{} {}", request.method(), path.as_str())
+        }
+        Some(_) | None => "unmatched".to_owned(),
+    }
 }
 
 /// Probes and metrics are answered however busy the node is.

@@ -1,7 +1,7 @@
 //! Making devices and bringing them up to date, for one and for many; their ids and tokens.
 
 use noroshi_store::{Device, Registration};
-use noroshi_types::{AppId, DeviceId, Timestamp, UserId};
+use noroshi_types::{AppId, DeviceId, Timestamp, Topic, UserId};
 use ring::rand::{SecureRandom, SystemRandom};
 
 use crate::error::Problem;
@@ -16,9 +16,15 @@ pub(crate) async fn register(
     let count = registrations.len();
     let users: Vec<(DeviceId, UserId)> =
         registrations.iter().filter_map(|one| one.device.clone().zip(one.user.clone())).collect();
+    let topics: Vec<Vec<Topic>> = registrations.iter().map(|one| one.topics.clone()).collect();
     match state.delivery.store().register(app, registrations, state.now()).await {
         Ok(answers) => {
             end_moved_sessions(state, app, &users);
+            for (answer, topics) in answers.iter().zip(&topics) {
+                if let Ok(device) = answer {
+                    state.delivery.subscribed(app, &device.id, topics);
+                }
+            }
             answers.into_iter().map(|answer| answer.map_err(Problem::from)).collect()
         }
         Err(error) => vec![Err(error.into()); count],

@@ -121,10 +121,15 @@ impl Delivery {
     /// Subscribes durably, also on an open connection. True if it is new.
     pub async fn subscribe(&self, app: AppId, device: &DeviceId, topic: &Topic) -> Result<bool, Error> {
         let new = self.store.subscribe(app, device, topic, self.clock.now()).await?;
-        if let Some(edge) = self.edge() {
-            edge.subscribe(app, device, topic);
-        }
+        self.subscribed(app, device, std::slice::from_ref(topic));
         Ok(new)
+    }
+
+    /// A registration subscribed the device durably: its open connection hears the topics too.
+    pub fn subscribed(&self, app: AppId, device: &DeviceId, topics: &[Topic]) {
+        if let Some(edge) = self.edge() {
+            topics.iter().for_each(|topic| edge.subscribe(app, device, topic));
+        }
     }
 
     /// True if there was a subscription.

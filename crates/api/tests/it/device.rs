@@ -67,7 +67,10 @@ async fn an_open_connection_hears_the_topics_of_a_registration() {
     let line = r#"{"device": "d1", "topics": ["news", "sports"]}"#;
     assert_eq!(service.post("/v1/devices/batch", &service.key, line).await.status, StatusCode::OK);
     let token = jwt(&json!({"sub": "u1", "device": "d1", "exp": in_an_hour(), "topics": ["jazz"]}));
-    assert_eq!(service.get("/v1/me?app=dev", &token).await.json()["topics"], json!(["jazz", "news", "sports"]));
+    assert_eq!(
+        service.get("/v1/me?app=dev", &token).await.json()["topics"],
+        json!(["jazz", "news", "sports"])
+    );
     let expected = ["d1 news", "d1 news", "d1 sports", "d1 jazz"];
     assert_eq!(service.edge.subscribed(), expected);
 }
