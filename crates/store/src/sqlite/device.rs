@@ -17,10 +17,8 @@ impl Devices for Sqlite {
         devices: Vec<Registration>,
         now: Timestamp,
     ) -> Result<Vec<Result<Device, Error>>, Error> {
-        self.write(devices.len() * 2, move |w| {
-            devices.into_iter().map(|one| register(w, app, one, now)).collect()
-        })
-        .await
+        let rows = devices.iter().map(|device| 2 + device.topics.len()).sum();
+        self.write(rows, move |w| devices.into_iter().map(|one| register(w, app, one, now)).collect()).await
     }
 
     async fn device(&self, app: AppId, device: &DeviceId) -> Result<Option<Device>, Error> {

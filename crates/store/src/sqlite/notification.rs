@@ -278,7 +278,7 @@ pub(super) fn cancel(
     if let (Some(topic), Some(offset)) = (topic, offset) {
         changed = topic::remove_from_log(w.db, topic, offset, num)? | topic::unretain(w.db, topic, num)?;
     } else if Standing::from_code(standing) == Standing::Kept {
-        let devices = outcome::kept_devices(w.db, num)?;
+        let devices = outcome::outstanding_devices(w.db, num)?;
         removed = inbox::remove_from(w.db, &devices, num, usize::MAX)?;
         outcome::add(w.db, num, Outcome::Cancelled, now, &removed, removed.len() as u64)?;
     }

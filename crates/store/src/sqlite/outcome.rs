@@ -75,21 +75,32 @@ pub(super) fn sums(db: &Connection, num: Num) -> Result<Sums, Error> {
     Ok(sums)
 }
 
-/// Inbox rows that are left: every way out of an inbox is recorded.
+/// Every way out of an inbox, each recorded with its devices.
+const WAYS_OUT: [Outcome; 5] =
+    [Outcome::Acked, Outcome::Expired, Outcome::Collapsed, Outcome::Cancelled, Outcome::Evicted];
+
+/// Inbox rows that are left.
 pub(super) fn outstanding(sums: &Sums) -> u64 {
-    let settled =
-        [Outcome::Acked, Outcome::Expired, Outcome::Collapsed, Outcome::Cancelled, Outcome::Evicted];
-    let settled = settled.into_iter().map(|outcome| sums[outcome as usize]).sum();
-    sums[Outcome::Kept as usize].saturating_sub(settled)
+    let left = WAYS_OUT.into_iter().map(|outcome| sums[outcome as usize]).sum();
+    sums[Outcome::Kept as usize].saturating_sub(left)
 }
 
-/// The devices that got an inbox row, in order.
-pub(super) fn kept_devices(db: &Connection, num: Num) -> Result<Vec<DeviceNum>, Error> {
-    let mut devices = Vec::new();
+/// The devices whose inbox still has it, in order. Worked out from the lists, not by a look into the inbox
+/// of each that ever had it: a prune that takes many rounds would look into all of them every time.
+pub(super) fn outstanding_devices(db: &Connection, num: Num) -> Result<Vec<DeviceNum>, Error> {
+    let (mut devices, mut out) = (Vec::new(), Vec::new());
     each_part(db, num, |outcome, _, _, list| {
         if outcome == Outcome::Kept {
             devices.extend(device_list::decode(list));
+        } else if WAYS_OUT.contains(&outcome) {
+            out.extend(device_list::decode(list));
         }
     })?;
+    out.sort_unstable();
+    let mut out = out.into_iter().peekable();
+    devices.retain(|device| {
+        while out.next_if(|gone| gone < device).is_some() {}
+        out.peek() != Some(device)
+    });
     Ok(devices)
 }

@@ -84,8 +84,10 @@ impl Sqlite {
     ) -> Result<Vec<Answer>, Error> {
         let ids = Arc::clone(&self.ids);
         let changes = Arc::clone(&logins);
+        let topics = wanting.iter().filter_map(|&i| logins.get(i)).map(|login| login.topics.len());
+        let rows = wanting.len() * 2 + topics.sum::<usize>();
         let wanting = self
-            .write(wanting.len() * 2, move |w| {
+            .write(rows, move |w| {
                 for login in wanting.iter().filter_map(|&i| changes.get(i)) {
                     change(w, login)?;
                 }

@@ -50,11 +50,17 @@ pub(crate) async fn prune_trims_logs(store: &dyn Store) {
 
 pub(crate) async fn prune_is_bounded(store: &dyn Store) {
     let app = app(store, "shop").await;
+    let mut nums = Vec::new();
     for i in 0..6 {
-        join(store, app, &format!("d{i}"), "u1", &[]).await;
+        nums.push(join(store, app, &format!("d{i}"), "u1", &[]).await);
     }
+    let mut sent = Vec::new();
     for _ in 0..2 {
-        send(store, app, Request { ttl: ttl(10), ..stored(users(&["u1"])) }).await;
+        sent.push(send(store, app, Request { ttl: ttl(10), ..stored(users(&["u1"])) }).await);
+    }
+    // Confirmed out of order, in two parts, the first and the last among them.
+    for num in [nums[5], nums[0], nums[2]] {
+        assert_eq!(ack(store, num, &sent[..1]).await, 1);
     }
     let (mut removed, mut rounds) = (0, 0);
     loop {
@@ -67,8 +73,13 @@ pub(crate) async fn prune_is_bounded(store: &dyn Store) {
         }
         assert!(rounds < 20, "it has to come to an end");
     }
-    assert_eq!(removed, 12);
+    assert_eq!(removed, 9);
     assert!(rounds >= 3);
+    assert_eq!(
+        counts(store, app, sent[0]).await,
+        [(Outcome::Kept, 6), (Outcome::Acked, 3), (Outcome::Expired, 3)]
+    );
+    assert_eq!(counts(store, app, sent[1]).await, [(Outcome::Kept, 6), (Outcome::Expired, 6)]);
 }
 
 pub(crate) async fn prune_forgets_after_retention(store: &dyn Store) {
