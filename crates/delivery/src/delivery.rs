@@ -2,8 +2,12 @@
 
 use std::sync::{Arc, OnceLock};
 
-use noroshi_store::{Backlog, BacklogPage, LoggedIn, Login, LoginRefused, OutcomePart, Recover, Store};
-use noroshi_types::{AppId, CloseReason, DeviceId, DeviceNum, NotificationId, Presence, Topic, UserId};
+use noroshi_store::{
+    Backlog, BacklogPage, Cancelled, LoggedIn, Login, LoginRefused, OutcomePart, Recover, Store,
+};
+use noroshi_types::{
+    AppId, CloseReason, DeviceId, DeviceNum, NotificationId, Outcome, Presence, Topic, UserId,
+};
 use tokio::runtime::Handle;
 
 use crate::ack::AckQueue;
@@ -139,6 +143,13 @@ impl Delivery {
             edge.unsubscribe(app, device, topic);
         }
         Ok(was)
+    }
+
+    /// Takes back what no device has confirmed yet.
+    pub async fn cancel(&self, app: AppId, id: NotificationId) -> Result<Cancelled, Error> {
+        let cancelled = self.store.cancel(app, id, self.clock.now()).await?;
+        self.metrics.outcome(Outcome::Cancelled).inc_by(cancelled.removed);
+        Ok(cancelled)
     }
 
     /// Removes a device and ends its connection.

@@ -78,7 +78,7 @@ impl Delivery {
         if accepted.replayed {
             return;
         }
-        self.metrics.count_accepted(request, accepted.kept);
+        self.metrics.count_accepted(request, accepted);
         if let Some(edge) = self.edge() {
             edge.deliver(accepted.message.clone(), &request.target);
         }

@@ -32,6 +32,9 @@ pub struct Accepted {
     pub targets: Option<u64>,
     /// Inbox rows written.
     pub kept: u64,
+    /// What else was recorded, with how many devices: [`Outcome::Unknown`] of this notification,
+    /// [`Outcome::Collapsed`] and [`Outcome::Evicted`] of those that it took the place of.
+    pub besides: Vec<(Outcome, u64)>,
     /// An earlier request with the same idempotency key was answered: deliver nothing.
     pub replayed: bool,
 }

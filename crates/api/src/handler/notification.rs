@@ -140,11 +140,10 @@ pub(crate) async fn cancel(
     Path(id): Path<String>,
 ) -> Result<Response, Problem> {
     let id = notification_id(&id)?;
-    let cancelled =
-        api.delivery.store().cancel(provider.app, id, api.now()).await.map_err(|error| match error {
-            noroshi_store::Error::NotFound => Problem::not_found("notification"),
-            error => error.into(),
-        })?;
+    let cancelled = api.delivery.cancel(provider.app, id).await.map_err(|error| match error {
+        noroshi_delivery::Error::Store(noroshi_store::Error::NotFound) => Problem::not_found("notification"),
+        error => error.into(),
+    })?;
     let mut response =
         respond::json(StatusCode::OK, &CancelledBody { id: id.to_string(), removed: cancelled.removed });
     response.extensions_mut().insert(id);

@@ -21,6 +21,7 @@ struct Bench {
     edge: Arc<RecordingEdge>,
     store: Arc<Sqlite>,
     app: AppId,
+    registry: noroshi_telemetry::Registry,
     _folder: tempfile::TempDir,
 }
 
@@ -35,7 +36,7 @@ async fn bench() -> Bench {
     let delivery = Delivery::new(store.clone() as Arc<dyn Store>, Clock::fixed(NOW), metrics, runtime);
     let edge = Arc::new(RecordingEdge::default());
     delivery.attach(edge.clone());
-    Bench { delivery, edge, store, app, _folder: folder }
+    Bench { delivery, edge, store, app, registry, _folder: folder }
 }
 
 impl Bench {
@@ -170,4 +171,23 @@ async fn a_deleted_device_loses_its_connection() {
     let (device, _) = bench.device("u1").await;
     bench.delivery.delete_device(bench.app, &device).await.expect("deleted");
     assert_eq!(bench.edge.closed(), [device]);
+}
+
+#[tokio::test]
+async fn what_happens_in_inboxes_is_counted_as_it_is_recorded() {
+    let bench = bench().await;
+    bench.device("u1").await;
+    let mut collapsing = request(users(&["u1", "nobody"]), When::Stored);
+    collapsing.collapse_key = Some("score".into());
+    for _ in 0..2 {
+        bench.delivery.publish(bench.app, collapsing.clone(), None).await.expect("accepted");
+    }
+    let last = bench.delivery.publish(bench.app, request(users(&["u1"]), When::Stored), None).await;
+    let id = last.expect("accepted").id;
+    assert_eq!(bench.delivery.cancel(bench.app, id).await.expect("cancelled").removed, 1);
+    let metrics = noroshi_telemetry::encode(&bench.registry).expect("text");
+    for (outcome, count) in [("kept", 3), ("unknown", 2), ("collapsed", 1), ("cancelled", 1)] {
+        let line = format!("noroshi_outcomes_total{{outcome=\"{outcome}\"}} {count}\n");
+        assert!(metrics.contains(&line), "{line}{metrics}");
+    }
 }

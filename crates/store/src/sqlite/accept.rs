@@ -29,7 +29,7 @@ impl Notifications for Sqlite {
         let targets = request.request.target.named_count();
         self.writer
             .submit_behind(1, move |w| notification::insert(w, num, &request, None, Standing::Nothing));
-        Accepted { message, targets, kept: 0, replayed: false }
+        Accepted { message, targets, kept: 0, besides: Vec::new(), replayed: false }
     }
 
     fn record(&self, parts: Vec<OutcomePart>) {
@@ -66,7 +66,7 @@ fn accept(w: &mut Write<'_>, accept: &Accept) -> Result<Accepted, Error> {
         return Ok(earlier);
     }
     let num = w.ids.next(*now);
-    let mut kept = 0;
+    let (mut kept, mut besides) = (0, Vec::new());
     let mut standing = Standing::Nothing;
     let mut place: Option<(Place, Position)> = None;
     let everyone = Topic::everyone();
@@ -81,7 +81,7 @@ fn accept(w: &mut Write<'_>, accept: &Accept) -> Result<Accepted, Error> {
         Target::Users(_) | Target::Devices(_) | Target::Condition(_) => {
             // With a ttl of 0 it is now or never (RFC 8030 §5.2).
             if request.when == When::Stored && !request.ttl.duration().is_zero() {
-                kept = keep(w, num, accept)?;
+                (kept, besides) = keep(w, num, accept)?;
                 standing = if kept > 0 { Standing::Kept } else { Standing::Nothing };
             }
         }
@@ -92,15 +92,19 @@ fn accept(w: &mut Write<'_>, accept: &Accept) -> Result<Accepted, Error> {
         remember(w, *app, idempotency, num, *now)?;
     }
     let message = Arc::new(notification::message_of(accept, w.ids.id(num), position));
-    Ok(Accepted { message, targets: request.target.named_count(), kept, replayed: false })
+    Ok(Accepted { message, targets: request.target.named_count(), kept, besides, replayed: false })
 }
 
-/// Puts it into the inboxes; how many.
-fn keep(w: &mut Write<'_>, num: Num, accept: &Accept) -> Result<u64, Error> {
+/// Puts it into the inboxes; how many, and what else became of that.
+fn keep(w: &mut Write<'_>, num: Num, accept: &Accept) -> Result<(u64, Vec<(Outcome, u64)>), Error> {
     let found = recipients::find(w.db, accept.app, &accept.request.target)?;
-    inbox::deliver(w, num, accept.request.collapse_key.as_deref(), &found.devices, accept.now)?;
+    let collapse_key = accept.request.collapse_key.as_deref();
+    let mut besides = inbox::deliver(w, num, collapse_key, &found.devices, accept.now)?;
     outcome::add(w.db, num, Outcome::Unknown, accept.now, &[], found.unknown)?;
-    Ok(found.devices.len() as u64)
+    if found.unknown > 0 {
+        besides.push((Outcome::Unknown, found.unknown));
+    }
+    Ok((found.devices.len() as u64, besides))
 }
 
 /// The first answer to the same idempotency key, while it is remembered.
@@ -125,7 +129,7 @@ fn answered_before(
     // The same body names the same targets.
     let targets = accept.request.target.named_count();
     let message = notification::message(w.db, w.ids, num)?;
-    Ok(message.map(|message| Accepted { message, targets, kept: 0, replayed: true }))
+    Ok(message.map(|message| Accepted { message, targets, kept: 0, besides: Vec::new(), replayed: true }))
 }
 
 fn remember(

@@ -49,14 +49,14 @@ impl Room {
     }
 }
 
-/// Puts a notification into the inboxes of `devices` (sorted), with what that pushes out.
+/// Puts a notification into the inboxes of `devices` (sorted); what that pushed out.
 pub(super) fn deliver(
     w: &mut Write<'_>,
     num: Num,
     collapse_key: Option<&str>,
     devices: &[DeviceNum],
     now: Timestamp,
-) -> Result<(), Error> {
+) -> Result<Vec<(Outcome, u64)>, Error> {
     let mut left = Departures::default();
     let mut insert =
         w.db.prepare_cached("INSERT INTO inbox (device, num, collapse_key) VALUES (?1, ?2, ?3)")?;
@@ -69,8 +69,8 @@ pub(super) fn deliver(
             make_room(w, device, &mut left)?;
         }
     }
-    left.record(w.db, now)?;
-    outcome::add(w.db, num, Outcome::Kept, now, devices, devices.len() as u64)
+    outcome::add(w.db, num, Outcome::Kept, now, devices, devices.len() as u64)?;
+    left.record(w.db, now)
 }
 
 /// Removes the older rows of the key.
@@ -116,12 +116,15 @@ impl Departures {
         self.0.entry((num, outcome as u8)).or_insert_with(|| (outcome, Vec::new())).1.push(device);
     }
 
-    /// Devices were visited in order, so each list is sorted.
-    fn record(self, db: &Connection, now: Timestamp) -> Result<(), Error> {
+    /// Devices were visited in order, so each list is sorted. The count of each notification's outcome.
+    fn record(self, db: &Connection, now: Timestamp) -> Result<Vec<(Outcome, u64)>, Error> {
+        let mut counts = Vec::with_capacity(self.0.len());
         for ((num, _), (outcome, devices)) in self.0 {
-            outcome::add(db, num, outcome, now, &devices, devices.len() as u64)?;
+            let count = devices.len() as u64;
+            outcome::add(db, num, outcome, now, &devices, count)?;
+            counts.push((outcome, count));
         }
-        Ok(())
+        Ok(counts)
     }
 }
 

@@ -37,6 +37,7 @@ pub(crate) async fn stored_to_devices_and_unknown_ones(store: &dyn Store) {
     join(store, app, "d2", "u1", &[]).await;
     let accepted = send_at(store, app, stored(devices(&["d9", "d2"])), NOW).await;
     assert_eq!((accepted.targets, accepted.kept), (Some(2), 1));
+    assert_eq!(accepted.besides, [(Outcome::Unknown, 1)]);
     assert_eq!(waiting(store, app, "d1", NOW).await, []);
     assert_eq!(waiting(store, app, "d2", NOW).await, [accepted.message.id]);
     assert_eq!(counts(store, app, accepted.message.id).await, [(Outcome::Kept, 1), (Outcome::Unknown, 1)]);
@@ -76,7 +77,9 @@ pub(crate) async fn a_newer_one_collapses_the_older(store: &dyn Store) {
     let other = Request { collapse_key: Some("chat".into()), ..stored(users(&["u1"])) };
     let other = send(store, app, other).await;
     let plain = send(store, app, stored(users(&["u1"]))).await;
-    let second = send(store, app, score(&["u1"])).await;
+    let second = send_at(store, app, score(&["u1"]), NOW).await;
+    assert_eq!(second.besides, [(Outcome::Collapsed, 1)]);
+    let second = second.message.id;
     assert_eq!(waiting(store, app, "d1", NOW).await, [other, plain, second]);
     assert_eq!(waiting(store, app, "d2", NOW).await, [first], "another device's is its own");
     assert_eq!(counts(store, app, first).await, [(Outcome::Kept, 2), (Outcome::Collapsed, 1)]);
@@ -102,7 +105,9 @@ pub(crate) async fn a_full_inbox_evicts_the_oldest(store: &dyn Store) {
         sent.push(send(store, app, stored(users(&["u1"]))).await);
     }
     assert_eq!(waiting(store, app, "d1", NOW).await, sent[4..]);
-    sent.push(send(store, app, stored(users(&["u1"]))).await);
+    let over = send_at(store, app, stored(users(&["u1"])), NOW).await;
+    assert_eq!(over.besides, [(Outcome::Evicted, 1)]);
+    sent.push(over.message.id);
     assert_eq!(waiting(store, app, "d1", NOW).await, sent[5..]);
 }
 
