@@ -123,7 +123,6 @@ fn identity(claims: Claims, app: AppId, now: Timestamp) -> Result<Identity, Refu
 }
 
 /// A NumericDate (RFC 7519 §2): seconds, possibly with a fraction.
-#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // clamped before
 fn timestamp(seconds: f64) -> Timestamp {
     Timestamp((seconds * 1_000.0).clamp(0.0, 253_402_300_799_000.0) as u64)
 }

@@ -48,7 +48,6 @@ impl TypedMetric for Histogram {
 }
 
 impl EncodeMetric for Histogram {
-    #[allow(clippy::cast_precision_loss)] // a metric's sum in seconds
     fn encode(&self, mut encoder: MetricEncoder<'_>) -> Result<(), std::fmt::Error> {
         let mut buckets: Vec<(f64, u64)> = BOUNDS_US
             .iter()

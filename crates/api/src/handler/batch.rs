@@ -32,6 +32,10 @@ const LINES_WAITING_MAX: usize = 256;
 /// Devices registered in one commit.
 const DEVICES_PER_COMMIT: usize = 1_000;
 
+/// Topics named in one commit, more only by one device: a subscription is a row, and 10,000 rows hold up
+/// other writers for some 100 ms.
+const TOPICS_PER_COMMIT: usize = 10_000;
+
 type Answer = Result<Receipt, Problem>;
 
 enum Slot {
@@ -137,13 +141,36 @@ async fn answer_first(waiting: &mut VecDeque<Slot>, answers: &mut Lines) -> Resu
     }
 }
 
-/// Registers a part of a batch in one commit; lines that cannot be read take no part.
+/// Registers a part of a batch in few commits; lines that cannot be read take no part.
 async fn register(state: &State, app: AppId, chunk: &[&[u8]]) -> Vec<Result<Device, Problem>> {
     let read: Vec<Result<Registration, Problem>> = chunk.iter().map(|line| registration(line)).collect();
     let good: Vec<Registration> = read.iter().filter_map(|line| line.as_ref().ok().cloned()).collect();
-    let mut registered = registration::register(state, app, good).await.into_iter();
+    let mut registered = Vec::with_capacity(good.len());
+    for part in commits(good) {
+        registered.extend(registration::register(state, app, part).await);
+    }
+    let mut registered = registered.into_iter();
     let missing = || Problem::internal("the store answered too few registrations");
     read.into_iter().map(|line| line.and_then(|_| registered.next().ok_or_else(missing)?)).collect()
+}
+
+/// Cuts where a commit would become too large.
+fn commits(registrations: Vec<Registration>) -> Vec<Vec<Registration>> {
+    let (mut commits, mut commit) = (Vec::new(), Vec::new());
+    let mut topics = 0;
+    for registration in registrations {
+        let more = registration.topics.len();
+        if topics + more > TOPICS_PER_COMMIT && !commit.is_empty() {
+            commits.push(std::mem::take(&mut commit));
+            topics = 0;
+        }
+        topics += more;
+        commit.push(registration);
+    }
+    if !commit.is_empty() {
+        commits.push(commit);
+    }
+    commits
 }
 
 fn registration(line: &[u8]) -> Result<Registration, Problem> {
@@ -153,4 +180,25 @@ fn registration(line: &[u8]) -> Result<Registration, Problem> {
         None => draw_device_id()?,
     };
     Ok(Registration { device: Some(device), ..registration })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use noroshi_types::Topic;
+
+    #[test]
+    fn a_commit_names_a_bounded_number_of_topics() {
+        let topic = Topic::parse("t").expect("a topic");
+        let check = |topics: &[usize], expected: &[usize]| {
+            let topics = topics.iter().map(|count| vec![topic.clone(); *count]);
+            let registrations = topics.map(|topics| Registration { topics, ..Registration::default() });
+            let sizes: Vec<usize> = commits(registrations.collect()).iter().map(Vec::len).collect();
+            assert_eq!(sizes, expected);
+        };
+        check(&[], &[]);
+        check(&[0, 0, 0], &[3]);
+        check(&[6_000, 4_000, 1, 9_999], &[2, 2]);
+        check(&[TOPICS_PER_COMMIT + 1, 0, 1], &[1, 2]);
+    }
 }
