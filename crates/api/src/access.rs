@@ -199,7 +199,8 @@ pub(crate) async fn own_device(api: &State, identity: &Identity) -> Result<Devic
 /// inbox is not, or the JWT names topics that are new.
 fn agrees(device: &Device, identity: &Identity) -> bool {
     (identity.user.is_none() || identity.user == device.user)
-        && identity.topics.iter().all(|topic| device.topics.contains(topic))
+        // Both may be 1,000; the device's are sorted.
+        && identity.topics.iter().all(|topic| device.topics.binary_search(topic).is_ok())
 }
 
 pub(crate) fn revoked() -> Problem {
