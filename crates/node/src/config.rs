@@ -1,9 +1,10 @@
 //! The configuration of one node: `noroshi.toml` < environment < flags.
 //!
-//! [`Config::load`] opens nothing but the file itself. It answers either a configuration in which
+//! [`Config::load`] opens nothing but the file itself and the certificates it names. It answers either a configuration in which
 //! every value is in range and the rules between values hold, or all that is wrong at once. The keys,
 //! their defaults and their ranges are the table in `keys`; `docs/configuration.md` is written from it.
 
+mod certificate;
 mod keys;
 mod layer;
 mod print;
@@ -125,6 +126,9 @@ impl Config {
         let mut reader = Reader::new(layers, problems);
         let mut config = Self::read(&mut reader);
         config.check(&mut reader);
+        let Server { tls, admin_tls, .. } = &config.server;
+        certificate::check(&mut reader, ("tls.cert", "tls.key"), tls.as_ref());
+        certificate::check(&mut reader, ("admin.tls.cert", "admin.tls.key"), admin_tls.as_ref());
         let (entries, problems) = reader.finish();
         config.entries = entries;
         match problems.is_empty() {

@@ -110,7 +110,7 @@ fn a_named_file_has_to_be_there() {
 
 #[test]
 fn what_is_printed_is_a_file_that_says_the_same() {
-    let config = load("[gateway.drain]\nrate = 3\n[limits]\ndata = \"1KiB\"\n[tls]\ncert='a'\nkey='b \"c\"'")
+    let config = load("[gateway.drain]\nrate = 3\n[limits]\ndata = \"1KiB\"\n[server]\ndata='b \"c\"'")
         .expect("ok");
     let printed = print(&config);
     assert!(printed.contains("rate = 3  # from noroshi.toml:2\n"), "{printed}");

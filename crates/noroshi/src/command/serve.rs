@@ -71,7 +71,7 @@ fn key_value(text: &str) -> Result<(String, String), String> {
 }
 
 impl Settings {
-    /// File, environment and flags together; nothing else is opened.
+    /// File, environment and flags together; beside them only the certificates they name are opened.
     pub(crate) fn load(&self) -> Result<Config, Problems> {
         let inputs = Inputs {
             file: self.config.clone(),

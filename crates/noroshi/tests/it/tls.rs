@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::node::{Node, until};
+use crate::node::{Node, noroshi, text, until};
 
 /// Writes a certificate for `localhost` that nobody else signed, and its key.
 fn certificate(folder: &Path) -> (PathBuf, PathBuf) {
@@ -55,6 +55,44 @@ fn everything_works_over_tls() {
     }
     assert!(node.run(&["apps", "list", "--ca-file", trusted]).contains("dev"));
     assert_eq!(node.stop(), Some(0));
+}
+
+#[test]
+fn certificates_that_cannot_be_used_are_problems_of_the_configuration() {
+    let folder = tempfile::tempdir().expect("folder");
+    let (cert, key) = certificate(folder.path());
+    let other = folder.path().join("other");
+    std::fs::create_dir(&other).expect("folder");
+    let (_, other_key) = certificate(&other);
+    let junk = folder.path().join("junk.pem");
+    std::fs::write(&junk, "not PEM").expect("written");
+    let data = folder.path().join("data");
+    let said = |command: &[&str], public: (&Path, &Path), admin: (&Path, &Path)| {
+        let mut command_line = noroshi();
+        command_line.args(command).arg("--data").arg(&data).args(["--log-format", "xml"]);
+        command_line.arg("--tls-cert").arg(public.0).arg("--tls-key").arg(public.1);
+        command_line.arg("--admin-tls-cert").arg(admin.0).arg("--admin-tls-key").arg(admin.1);
+        let output = command_line.output().expect("the binary");
+        assert_eq!(output.status.code(), Some(64), "{}", text(&output));
+        assert!(!data.exists(), "the data folder was made");
+        String::from_utf8_lossy(&output.stderr).into_owned()
+    };
+    let (nope, nope2) = (Path::new("/nope"), Path::new("/nope2"));
+    for command in [&["config", "check"][..], &["serve"]] {
+        let missing = said(command, (nope, nope2), (&cert, &other_key));
+        for part in [
+            "log.format (--log-format)",
+            "tls.cert (--tls-cert): the certificate file /nope cannot be read",
+            "tls.key (--tls-key): the private key file /nope2 cannot be read",
+            "admin.tls.cert (--admin-tls-cert): certificate and private key cannot be used together",
+        ] {
+            assert!(missing.contains(part), "{part} is not in {missing}");
+        }
+        let unparsable = said(command, (&cert, &junk), (&junk, &key));
+        for part in ["\n  tls.key (--tls-key): ", "admin.tls.cert (--admin-tls-cert): ", "3 problems"] {
+            assert!(unparsable.contains(part), "{part} is not in {unparsable}");
+        }
+    }
 }
 
 #[test]
