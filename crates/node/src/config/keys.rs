@@ -34,10 +34,19 @@ impl Config {
 
 impl Server {
     fn read(reader: &mut Reader) -> Server {
-        let any = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 8080);
+        let dev =
+            reader.switch("server.dev", "Makes the app `dev` with a key also where there are other apps.");
+        // A development node shows its key on the screen: nothing for the network.
+        let public = if dev { Ipv4Addr::LOCALHOST } else { Ipv4Addr::UNSPECIFIED };
+        let public = SocketAddr::new(IpAddr::V4(public), 8080);
         let loopback = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 9090);
         Server {
-            http: reader.address("server.http", any, "Public address: the API, WebSocket and SSE."),
+            dev,
+            http: reader.address(
+                "server.http",
+                public,
+                "Public address: the API, WebSocket and SSE. With `server.dev` the default is 127.0.0.1:8080.",
+            ),
             public_url: reader.optional(
                 "server.public_url",
                 ("url", "http:// or https://, without a path"),
@@ -50,7 +59,6 @@ impl Server {
                 as usize,
             workers: reader.count("server.workers", 0, 0..=1_024, "threads", "Threads that serve the API; 0 is one for each core.")
                 as usize,
-            dev: reader.switch("server.dev", "Makes the app `dev` with a key also where there are other apps."),
             conformance: reader.switch("server.conformance", "Serves a WebSocket echo at /v1/echo for test suites."),
             tls: tls(
                 reader,

@@ -36,6 +36,13 @@ fn the_defaults_are_a_whole_configuration() {
 }
 
 #[test]
+fn a_development_node_keeps_to_this_machine_unless_told_otherwise() {
+    assert_eq!(load("[server]\ndev = true").expect("ok").server.http.to_string(), "127.0.0.1:8080");
+    let told = load("[server]\ndev = true\nhttp = \"0.0.0.0:80\"").expect("ok");
+    assert_eq!(told.server.http.to_string(), "0.0.0.0:80");
+}
+
+#[test]
 fn a_flag_covers_the_environment_and_that_covers_the_file() {
     let folder = tempfile::tempdir().expect("folder");
     let mut inputs = inputs(

@@ -30,7 +30,7 @@ pub(crate) struct Settings {
     /// Data folder [default: ./noroshi-data]
     #[arg(long, value_name = "DIR")]
     data: Option<String>,
-    /// Public address [default: 0.0.0.0:8080]
+    /// Public address [default: 0.0.0.0:8080, with --dev 127.0.0.1:8080]
     #[arg(long, value_name = "IP:PORT")]
     http: Option<String>,
     /// Admin address [default: 127.0.0.1:9090]
