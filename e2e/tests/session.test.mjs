@@ -62,6 +62,14 @@ test('a token sent on the open connection renews the session', async () => {
   await device.leave()
 })
 
+test("another user's token of the same device does not renew a session", async () => {
+  const device = await Device.connect(node.ws, jwt('shared', now() + 3_600))
+  device.send({ t: 'token', token: hs256(JWT_SECRET, { sub: 'another', device: 'shared', exp: now() + 3_600 }) })
+  const answer = await device.next()
+  assert.deepEqual([answer.t, answer.code], ['error', 'unauthorized'])
+  await device.leave()
+})
+
 test("another device's token does not renew a session", async () => {
   const device = await Device.connect(node.ws, jwt('honest', now() + 3_600))
   device.send({ t: 'token', token: jwt('someone-else', now() + 3_600) })

@@ -61,7 +61,7 @@ pub(crate) fn header(token: &str) -> Result<Header, Refused> {
     if token.len() > TOKEN_BYTES_MAX {
         return Err(Refused::Malformed("a JWT is at most 8 KiB long"));
     }
-    let header = decode_header(token).map_err(|_| Refused::Malformed("not a JWT"))?;
+    let header = decode_header(token).map_err(|_| Refused::Malformed("neither a device token nor a JWT"))?;
     match header.alg {
         Algorithm::HS256 | Algorithm::RS256 | Algorithm::ES256 => Ok(header),
         _ => Err(Refused::Malformed("a JWT is signed with HS256, RS256 or ES256")),

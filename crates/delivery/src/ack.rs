@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use noroshi_store::Ack;
+use noroshi_store::{Ack, Acked};
 use noroshi_types::{DeviceNum, NotificationId, Timestamp};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
@@ -120,10 +120,12 @@ impl Delivery {
 
     pub(crate) async fn write_acks(&self, acks: Vec<Ack>) -> Result<u64, Error> {
         let now = self.clock.now();
-        for id in acks.iter().flat_map(|ack| &ack.ids) {
-            self.metrics.acked_seconds.observe(now.saturating_since(accepted_at(*id)));
+        // What a device says is only counted where the store knows of it.
+        let acked = self.store.ack(acks, now).await?;
+        for Acked { id, count } in &acked {
+            self.metrics.acked_seconds.observe_many(now.saturating_since(accepted_at(*id)), *count);
         }
-        let count = self.store.ack(acks, now).await?;
+        let count = acked.iter().map(|acked| acked.count).sum();
         self.metrics.outcome(noroshi_types::Outcome::Acked).inc_by(count);
         Ok(count)
     }

@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use noroshi_protocol::{http, native, ws};
-use noroshi_types::CloseReason;
+use noroshi_types::{CloseReason, SessionId};
 
 use crate::connection::{Connection, Phase, Protocol};
 use crate::shard::Shard;
@@ -200,6 +200,14 @@ impl Shard {
         connection.opening = None;
         let topics = std::mem::take(&mut connection.topics);
         if let Some(session) = connection.session.take() {
+            tracing::debug!(
+                app = session.app.0,
+                device = session.device.as_str(),
+                session = %SessionId(session.address.generation),
+                protocol = connection.protocol.as_str(),
+                reason = connection.close_reason.map(CloseReason::as_str),
+                "a session ended"
+            );
             let bits = std::mem::take(&mut connection.pending);
             self.fanout.forget(bits, Some(session.num));
             self.shared.registry.detach(&session);

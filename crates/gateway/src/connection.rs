@@ -117,12 +117,13 @@ pub(crate) struct Connection {
     pub(crate) deadline_tick: u32,
     /// When the next ping is due, or its answer if one is out.
     pub(crate) ping_tick: u32,
-    pub(crate) heard_tick: u32,
     pub(crate) phase: Phase,
     pub(crate) protocol: Protocol,
     /// Decided once; recorded when the connection is removed.
     pub(crate) close_reason: Option<CloseReason>,
     pub(crate) ping_out: bool,
+    /// Anything came since the last ping went out.
+    pub(crate) heard: bool,
     /// In the list of those to be written first.
     pub(crate) urgent: bool,
     /// The write side was ended.
@@ -154,11 +155,11 @@ impl Connection {
             timer: 0,
             deadline_tick: u32::MAX,
             ping_tick: u32::MAX,
-            heard_tick: 0,
             phase: Phase::Head,
             protocol: Protocol::Http,
             close_reason: None,
             ping_out: false,
+            heard: false,
             urgent: false,
             ended: false,
             tunnel: false,

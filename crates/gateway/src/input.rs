@@ -43,7 +43,7 @@ impl Shard {
                     break;
                 }
                 Ok(count) => {
-                    connection.heard_tick = self.now.tick;
+                    connection.heard = true;
                     let is_tls = connection.transport.is_tls();
                     // What was sent before the client spoke is written before it is answered.
                     if !self.inlet.mail.is_empty() {

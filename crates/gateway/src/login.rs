@@ -205,14 +205,14 @@ impl Shard {
     fn open_session(&mut self, slot: u32, generation: u64, asked: Moment, logged_in: LoggedIn) {
         let shared = self.shared.clone();
         let registry = &shared.registry;
-        let LoggedIn { num, user, topics, page } = logged_in;
+        let LoggedIn { num, user, token_version, topics, page } = logged_in;
         let Some(connection) = self.connections.get_mut(slot as usize) else { return };
         let Some(opening) = connection.opening.take() else { return };
         let Some(login) = opening.login.as_ref() else { return };
         let address = Address { shard: self.index, slot, generation };
-        let (device, version) = (login.device.clone(), login.token_version);
+        let device = login.device.clone();
         let session =
-            Arc::new(Session::new(registry, login.app, device, user.as_ref(), num, address, version));
+            Arc::new(Session::new(registry, login.app, device, user.as_ref(), num, address, token_version));
         match registry.attach(&session) {
             Attached::Displaced => return self.begin_close(slot, CloseReason::Replaced),
             Attached::Now(Some(old)) => {
@@ -228,6 +228,13 @@ impl Shard {
         }
         let (is_stream, own_topics) = (connection.protocol == Protocol::Sse, &login.session_topics);
         connection.session = Some(session.clone());
+        tracing::debug!(
+            app = session.app.0,
+            device = session.device.as_str(),
+            session = %SessionId(generation),
+            protocol = connection.protocol.as_str(),
+            "a session began"
+        );
         connection.phase = Phase::Open;
         connection.deadline_tick = u32::MAX;
         let mut missed = shared.stamps.is_newer(session.device_key, asked)

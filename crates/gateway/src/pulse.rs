@@ -113,8 +113,7 @@ impl Shard {
                 self.send(slot, bytes::Bytes::from_static(sse::keep_alive()));
             }
             Protocol::WebSocket if connection.ping_out => {
-                let sent_tick = connection.ping_tick - timeout_ticks(timeout);
-                if connection.heard_tick < sent_tick {
+                if !connection.heard {
                     return self.begin_close(slot, CloseReason::PingTimeout);
                 }
                 connection.ping_out = false;
@@ -122,6 +121,7 @@ impl Shard {
             }
             Protocol::WebSocket => {
                 connection.ping_out = true;
+                connection.heard = false;
                 connection.ping_tick = now.tick + timeout_ticks(timeout);
                 self.send_frame(slot, Opcode::Ping, &[]);
             }

@@ -66,7 +66,8 @@ pub(crate) struct Session {
     pub(crate) app: AppId,
     pub(crate) num: DeviceNum,
     pub(crate) address: Address,
-    pub(crate) token_version: Option<u32>,
+    /// Of the device when it logged in: tokens below it are revoked.
+    pub(crate) token_version: u32,
     presence: AtomicU8,
 }
 
@@ -256,7 +257,7 @@ impl Session {
         user: Option<&UserId>,
         num: DeviceNum,
         address: Address,
-        token_version: Option<u32>,
+        token_version: u32,
     ) -> Self {
         Self {
             device_key: registry.device_key(app, &device),
@@ -285,15 +286,7 @@ mod tests {
         let user = user.map(|user| UserId::parse(user).expect("user"));
         let address = Address { shard: 0, slot: 0, generation };
         let device = DeviceId::parse(device).expect("device");
-        Arc::new(Session::new(
-            registry,
-            AppId(1),
-            device,
-            user.as_ref(),
-            DeviceNum(generation),
-            address,
-            None,
-        ))
+        Arc::new(Session::new(registry, AppId(1), device, user.as_ref(), DeviceNum(generation), address, 1))
     }
 
     fn generations(registry: &Registry, user: &str) -> Vec<u64> {

@@ -292,7 +292,6 @@ impl Shard {
         let generation = self.shared.next_generation();
         let frames = Bucket::full(self.shared.frame_rate(), self.now.ms32());
         let mut connection = Connection::new(Transport::new(stream, tls), generation, frames);
-        connection.heard_tick = self.now.tick;
         connection.tunnel = head.is_some();
         connection.deadline_tick = self.now.tick_after(config.head_timeout);
         if refused {

@@ -142,7 +142,8 @@ impl Shard {
         let Some(app) = connection.session.as_ref().map(|session| session.app) else { return };
         let keys: Vec<_> = topics.iter().map(|topic| registry.topic_key(app, topic)).collect();
         let heard = |key: &u128| {
-            self.topics.find(*key).is_some_and(|index| connection.topics.iter().any(|s| s.index() == index))
+            let entry = self.topics.find(*key).and_then(|index| self.topics.entry(index));
+            entry.is_some_and(|entry| entry.subscribers.contains(&slot))
         };
         let new = keys.iter().filter(|key| !heard(key)).count();
         // One more than the limit: `$everyone` is not the device's choice.
@@ -169,10 +170,20 @@ impl Shard {
             Err(Refused::Expired) => return self.tell_error(slot, "expired", "the new token has expired"),
             Err(error) => return self.tell_error(slot, "unauthorized", &error.to_string()),
         };
-        // A token of an older version was revoked when the session's own was issued.
-        let revoked = identity.token_version.zip(session.token_version).is_some_and(|(new, old)| new < old);
-        if identity.app != session.app || identity.device != session.device || revoked {
+        if identity.app != session.app || identity.device != session.device {
             return self.tell_error(slot, "unauthorized", "the new token is not for this device");
+        }
+        if identity.token_version.is_some_and(|version| version < session.token_version) {
+            return self.tell_error(slot, "unauthorized", "the new token was revoked");
+        }
+        // The session hears the notifications of the user it began with.
+        let user = identity.user.map(|user| self.shared.registry.user_key(session.app, &user));
+        if user.is_some_and(|user| user != session.user_key) {
+            return self.tell_error(
+                slot,
+                "unauthorized",
+                "the new token is for another user: connect with it",
+            );
         }
         if let Some(connection) = self.connection(slot) {
             connection.expires_at = identity.expires_at;

@@ -175,7 +175,8 @@ async fn confirm(store: &Sqlite, logged: Vec<LoggedIn>) -> Result<usize, Error> 
             device: one.num,
             ids: one.page.messages.iter().map(|message| message.id).collect(),
         });
-        count += store.ack(acks.collect(), NOW).await? as usize;
+        count +=
+            store.ack(acks.collect(), NOW).await?.iter().map(|acked| acked.count as usize).sum::<usize>();
     }
     Ok(count)
 }

@@ -33,7 +33,7 @@ pub use notification::{
     Accept, Accepted, Cancelled, Done, Idempotency, NotificationState, Notifications, OutcomePart,
     RequestSummary, State, Trace, TraceStep,
 };
-pub use session::{Ack, Backlog, BacklogPage, Head, LoggedIn, Login, LoginRefused, Recover, Sessions};
+pub use session::{Ack, Acked, Backlog, BacklogPage, Head, LoggedIn, Login, LoginRefused, Recover, Sessions};
 pub use sqlite::{OpenError, Options, Sqlite};
 pub use topic::{TopicState, Topics};
 

@@ -43,6 +43,8 @@ pub enum LoginRefused {
 pub struct LoggedIn {
     pub num: DeviceNum,
     pub user: Option<UserId>,
+    /// Device tokens of a lower version are revoked.
+    pub token_version: u32,
     /// Durable subscriptions with `$everyone`, and the session topics.
     pub topics: Vec<Topic>,
     pub page: BacklogPage,
@@ -108,6 +110,14 @@ pub struct Ack {
     pub ids: Vec<NotificationId>,
 }
 
+/// A notification that was outstanding on some devices until they confirmed it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Acked {
+    pub id: NotificationId,
+    /// Devices.
+    pub count: u64,
+}
+
 #[async_trait::async_trait]
 pub trait Sessions: Send + Sync {
     /// Logs in many devices with one read, and one write if some of them have to be made or changed.
@@ -121,8 +131,8 @@ pub trait Sessions: Send + Sync {
 
     /// Removes inbox rows; for topic messages moves the device's position forward (never back). Ids
     /// that are not this device's are ignored. Records [`noroshi_types::Outcome::Acked`] for what
-    /// was outstanding. Returns how many that were.
-    async fn ack(&self, acks: Vec<Ack>, now: Timestamp) -> Result<u64, Error>;
+    /// was outstanding, and answers that.
+    async fn ack(&self, acks: Vec<Ack>, now: Timestamp) -> Result<Vec<Acked>, Error>;
 
     /// The oldest `limit` messages of the inbox and how many there are in all.
     async fn inbox(

@@ -154,6 +154,17 @@ async fn queued_confirmations_are_written_at_the_drain() {
 }
 
 #[tokio::test]
+async fn a_made_up_confirmation_is_not_measured() {
+    let bench = bench().await;
+    let (_, num) = bench.device("u1").await;
+    let made_up =
+        noroshi_types::NotificationId::parse("01900000-0000-7000-8000-000000000000").expect("an id");
+    assert_eq!(bench.delivery.ack_now(num, vec![made_up]).await.expect("answered"), 0);
+    let text = noroshi_telemetry::encode(&bench.registry).expect("text");
+    assert!(text.contains("noroshi_acked_seconds_count 0\n"), "{text}");
+}
+
+#[tokio::test]
 async fn a_push_service_that_is_asked_for_is_said_to_be_missing() {
     let bench = bench().await;
     bench.device("u1").await;

@@ -10,7 +10,7 @@ use super::notification::Standing;
 use super::topic::TopicNum;
 use super::writer::Write;
 use super::{inbox, outcome};
-use crate::{Ack, Error};
+use crate::{Ack, Acked, Error};
 
 /// A stored topic message, looked up once for all devices that confirm it.
 #[derive(Clone, Copy)]
@@ -21,8 +21,8 @@ struct Stored {
     outstanding: bool,
 }
 
-/// Takes in a batch; how many of the notifications were outstanding.
-pub(super) fn ack(w: &Write<'_>, acks: &[Ack], now: Timestamp) -> Result<u64, Error> {
+/// Takes in a batch; what was outstanding of it.
+pub(super) fn ack(w: &Write<'_>, acks: &[Ack], now: Timestamp) -> Result<Vec<Acked>, Error> {
     let mut confirmed: HashMap<Num, Vec<DeviceNum>> = HashMap::new();
     let mut known: HashMap<Num, Option<Stored>> = HashMap::new();
     for Ack { device, ids } in acks {
@@ -35,13 +35,14 @@ pub(super) fn ack(w: &Write<'_>, acks: &[Ack], now: Timestamp) -> Result<u64, Er
             }
         }
     }
-    let mut count = 0;
+    let mut acked = Vec::with_capacity(confirmed.len());
     for (num, mut devices) in confirmed {
         devices.sort_unstable();
-        count += devices.len() as u64;
-        outcome::add(w.db, num, Outcome::Acked, now, &devices, devices.len() as u64)?;
+        let count = devices.len() as u64;
+        outcome::add(w.db, num, Outcome::Acked, now, &devices, count)?;
+        acked.push(Acked { id: w.ids.id(num), count });
     }
-    Ok(count)
+    Ok(acked)
 }
 
 /// True if it was outstanding on this device.

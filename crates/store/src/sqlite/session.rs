@@ -13,7 +13,7 @@ use super::ids;
 use super::writer::Write;
 use super::{Sqlite, ack, device, inbox};
 use crate::{
-    Ack, Backlog, BacklogPage, Error, LoggedIn, Login, LoginRefused, Recover, Registration, Sessions,
+    Ack, Acked, Backlog, BacklogPage, Error, LoggedIn, Login, LoginRefused, Recover, Registration, Sessions,
 };
 
 #[async_trait::async_trait]
@@ -59,7 +59,7 @@ impl Sessions for Sqlite {
         self.read(move |db| backlog::recover(db, &ids, &asked)).await
     }
 
-    async fn ack(&self, acks: Vec<Ack>, now: Timestamp) -> Result<u64, Error> {
+    async fn ack(&self, acks: Vec<Ack>, now: Timestamp) -> Result<Vec<Acked>, Error> {
         let rows = acks.iter().map(|ack| ack.ids.len()).sum();
         self.write(rows, move |w| ack::ack(w, &acks, now)).await
     }
@@ -174,7 +174,7 @@ fn read_login(db: &Connection, reading: &mut Reading<'_>, login: &Login) -> Resu
     let session: Vec<Topic> =
         login.session_topics.iter().filter(is_new).collect::<HashSet<_>>().into_iter().cloned().collect();
     let (topics, page) = first_page(reading, num, durable, session, login)?;
-    Ok(Answer::Settled(Ok(LoggedIn { num, user, topics, page })))
+    Ok(Answer::Settled(Ok(LoggedIn { num, user, token_version, topics, page })))
 }
 
 fn distinct(a: &[Topic], b: &[Topic]) -> usize {
