@@ -123,9 +123,13 @@ impl Config {
     }
 
     fn resolve(layers: Layers, problems: Vec<Problem>) -> Result<Config, Problems> {
+        // Without the file the rules between keys would be held against its defaults.
+        let file_is_read = problems.is_empty();
         let mut reader = Reader::new(layers, problems);
         let mut config = Self::read(&mut reader);
-        config.check(&mut reader);
+        if file_is_read {
+            config.check(&mut reader);
+        }
         let Server { tls, admin_tls, .. } = &config.server;
         certificate::check(&mut reader, ("tls.cert", "tls.key"), tls.as_ref());
         certificate::check(&mut reader, ("admin.tls.cert", "admin.tls.key"), admin_tls.as_ref());

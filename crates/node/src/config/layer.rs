@@ -94,7 +94,10 @@ fn file(inputs: &Inputs, layers: &mut Layers, problems: &mut Vec<Problem>) {
         },
         text: format!("not TOML: {}", error.message()),
     }));
-    flatten(table.get_ref(), "", &text, &shown, layers);
+    // What is read around a mistake is a guess: its keys would be problems that are none.
+    if errors.is_empty() {
+        flatten(table.get_ref(), "", &text, &shown, layers);
+    }
 }
 
 fn flatten(table: &DeTable<'_>, prefix: &str, text: &str, path: &Path, layers: &mut Layers) {

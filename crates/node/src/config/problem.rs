@@ -8,15 +8,24 @@ use std::path::PathBuf;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Source {
     Default,
-    File { path: PathBuf, line: usize },
-    Environment { name: String },
-    Flag { name: String },
+    /// Lines count from 1; 0 is the file as a whole.
+    File {
+        path: PathBuf,
+        line: usize,
+    },
+    Environment {
+        name: String,
+    },
+    Flag {
+        name: String,
+    },
 }
 
 impl fmt::Display for Source {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Source::Default => f.write_str("default"),
+            Source::File { path, line: 0 } => write!(f, "{}", path.display()),
             Source::File { path, line } => write!(f, "{}:{line}", path.display()),
             Source::Environment { name } => f.write_str(name),
             Source::Flag { name } => f.write_str(name),
