@@ -100,7 +100,8 @@ impl FromRequestParts<Api> for Registrar {
                 scoped(&access, Scope::Devices)?;
                 Ok(Self::Provider(access.app))
             }
-            Err(_) => consumer(parts, api).map(Self::Consumer),
+            Err(Refused::NotAKey) => consumer(parts, api).map(Self::Consumer),
+            Err(refused) => Err(refused.into()),
         }
     }
 }

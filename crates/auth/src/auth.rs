@@ -79,7 +79,10 @@ impl Auth {
     /// Who the provider with this API key is.
     pub fn key(&self, bearer: &str) -> Result<Access, Refused> {
         let snapshot = self.snapshot.load();
-        let key = snapshot.keys.get(&key::hash(bearer)).ok_or(Refused::Unknown)?;
+        let key = snapshot.keys.get(&key::hash(bearer)).ok_or_else(|| {
+            let is_token = bearer.starts_with(token::PREFIX) || jwt::header(bearer).is_ok();
+            if is_token { Refused::NotAKey } else { Refused::Unknown }
+        })?;
         Ok(Access { app: key.app, key: key.id, scopes: key.scopes })
     }
 
@@ -94,8 +97,12 @@ impl Auth {
             // The app may be gone while its tokens live on.
             return self.app_by_id(identity.app).map(|_| identity).ok_or(Refused::Unknown);
         }
-        let header = jwt::header(token)?;
         let snapshot = self.snapshot.load();
+        let header =
+            jwt::header(token).map_err(|why| match snapshot.keys.contains_key(&key::hash(token)) {
+                true => Refused::NotAToken,
+                false => why,
+            })?;
         let mut refused = Refused::Signature;
         for app in signing_apps(&snapshot.apps, token, app) {
             let attempts = match (header.alg, &app.settings.jwt_secret) {

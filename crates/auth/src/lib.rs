@@ -35,6 +35,10 @@ pub enum Refused {
     Missing,
     #[error("the credential is not known")]
     Unknown,
+    #[error("this is a device token or JWT; an API key is needed here")]
+    NotAKey,
+    #[error("this is an API key; a device token or app JWT is needed here")]
+    NotAToken,
     #[error("the token is malformed: {0}")]
     Malformed(&'static str),
     #[error("the token's signature does not verify")]

@@ -55,6 +55,9 @@ async fn a_key_is_good_until_it_is_revoked() {
     let access = auth.key(&secret.to_string()).expect("known");
     assert!(access.app == app && access.allows(Scope::Publish) && !access.allows(Scope::Admin));
     assert_eq!(auth.key("nk_other"), Err(Refused::Unknown));
+    let token = auth.issue(app, &DeviceId::parse("d1").expect("an id"), 1, Timestamp(NOW.0 + 1));
+    assert_eq!(auth.key(&token), Err(Refused::NotAKey));
+    assert_eq!(auth.device(&secret.to_string(), None, NOW), Err(Refused::NotAToken));
 
     let again = Auth::open(store).await.expect("opened");
     assert_eq!(again.key(&secret.to_string()), Ok(access), "keys outlive the process");
