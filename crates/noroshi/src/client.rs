@@ -240,7 +240,7 @@ impl Client {
     }
 
     pub(crate) async fn send(&self, request: Request<Full<Bytes>>) -> Result<Response<Incoming>, Failure> {
-        self.pool.request(request).await.map_err(|error| self.unreachable(&root_cause(&error)))
+        self.pool.request(request).await.map_err(|error| self.unreachable(&cause(&error)))
     }
 
     fn unreachable(&self, cause: &str) -> Failure {
@@ -320,6 +320,18 @@ fn tls_config(ca_file: Option<&Path>) -> Result<rustls::ClientConfig, Failure> {
         }
     }
     Ok(rustls::ClientConfig::builder().with_root_certificates(roots).with_no_client_auth())
+}
+
+/// What happened, and what to do where the words of the TLS library do not say it.
+fn cause(error: &dyn std::error::Error) -> String {
+    let cause = root_cause(error);
+    // The type of this error is not the library's to name: it stands in the text alone.
+    match cause.contains("CaUsedAsEndEntity") {
+        true => "the server's certificate is a CA's (CA:TRUE), which no server may show: make one with \
+                 basicConstraints CA:FALSE, or let the CA sign one for the server"
+            .to_owned(),
+        false => cause,
+    }
 }
 
 /// The innermost error says what happened; those around it only where.

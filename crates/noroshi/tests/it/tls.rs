@@ -6,15 +6,26 @@ use crate::node::{Node, noroshi, text, until};
 
 /// Writes a certificate for `localhost` that nobody else signed, and its key.
 fn certificate(folder: &Path) -> (PathBuf, PathBuf) {
+    certificate_with(folder, |_| {})
+}
+
+fn certificate_with(folder: &Path, change: impl FnOnce(&mut rcgen::CertificateParams)) -> (PathBuf, PathBuf) {
     let (cert, key) = (folder.join("cert.pem"), folder.join("key.pem"));
-    let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).expect("a certificate");
-    std::fs::write(&cert, made.cert.pem()).expect("cert.pem");
-    std::fs::write(&key, made.signing_key.serialize_pem()).expect("key.pem");
+    let mut parameters = rcgen::CertificateParams::new(vec!["localhost".to_owned()]).expect("a name");
+    change(&mut parameters);
+    let signing_key = rcgen::KeyPair::generate().expect("a key");
+    std::fs::write(&cert, parameters.self_signed(&signing_key).expect("a certificate").pem())
+        .expect("cert.pem");
+    std::fs::write(&key, signing_key.serialize_pem()).expect("key.pem");
     (cert, key)
 }
 
 fn tls_node(folder: &Path) -> Node {
-    let (cert, key) = certificate(folder);
+    tls_node_with(folder, |_| {})
+}
+
+fn tls_node_with(folder: &Path, change: impl FnOnce(&mut rcgen::CertificateParams)) -> Node {
+    let (cert, key) = certificate_with(folder, change);
     Node::start_with(&folder.join("data"), |command| {
         for (flag, path) in [
             ("--tls-cert", &cert),
@@ -55,6 +66,20 @@ fn everything_works_over_tls() {
     }
     assert!(node.run(&["apps", "list", "--ca-file", trusted]).contains("dev"));
     assert_eq!(node.stop(), Some(0));
+}
+
+#[test]
+fn a_certificate_of_a_ca_is_refused_in_words() {
+    let folder = tempfile::tempdir().expect("folder");
+    let node = tls_node_with(folder.path(), |parameters| {
+        parameters.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+    });
+    let trusted = folder.path().join("cert.pem");
+    let trusted = trusted.to_str().expect("UTF-8");
+    for command in [&["presence", "u1"][..], &["listen", "--user", "u1", "--once", "--timeout", "60s"]] {
+        let said = node.fails(69, &[command, &["--ca-file", trusted]].concat());
+        assert!(said.contains("CA:FALSE") && !said.contains("OtherError"), "{said}");
+    }
 }
 
 #[test]
