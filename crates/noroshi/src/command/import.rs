@@ -34,7 +34,7 @@ enum What {
 #[derive(Debug, clap::Args)]
 struct Devices {
     file: PathBuf,
-    /// Where refused lines go [default: FILE.rejects.ndjson]
+    /// Where refused lines go [default: FILE.rejects.ndjson; of standard input, standard error says why]
     #[arg(long, value_name = "FILE")]
     rejects: Option<PathBuf>,
     /// Write each device with its token here (mode 0600)
@@ -106,8 +106,13 @@ impl Devices {
             }
             Some(error) => {
                 summary.refused += 1;
+                let Some(path) = self.rejects() else {
+                    let error = output::clean(&error);
+                    eprintln!("line {}: {error}", answer.line.number);
+                    return Ok(());
+                };
                 if rejects.is_none() {
-                    *rejects = Some(private_file(&self.rejects())?);
+                    *rejects = Some(private_file(&path)?);
                 }
                 if let Some(file) = rejects {
                     write(
@@ -121,7 +126,7 @@ impl Devices {
     }
 
     fn report(&self, summary: &Summary) -> Result<(), Failure> {
-        let rejects = (summary.refused > 0).then(|| self.rejects().display().to_string());
+        let rejects = self.rejects().filter(|_| summary.refused > 0).map(|path| path.display().to_string());
         if self.format.json {
             let Summary { imported, refused } = summary;
             return output::line(json!({"imported": imported, "refused": refused, "rejects": rejects}));
@@ -133,17 +138,14 @@ impl Devices {
         }
     }
 
-    fn rejects(&self) -> PathBuf {
-        self.rejects.clone().unwrap_or_else(|| {
-            let name = if self.file.as_os_str() == "-" {
-                "stdin".into()
-            } else {
-                self.file.clone().into_os_string()
-            };
-            let mut name = name;
-            name.push(".rejects.ndjson");
-            name.into()
-        })
+    /// None for standard input unless asked for: there is no file it could stand next to.
+    fn rejects(&self) -> Option<PathBuf> {
+        if self.rejects.is_some() || self.file.as_os_str() == "-" {
+            return self.rejects.clone();
+        }
+        let mut name = self.file.clone().into_os_string();
+        name.push(".rejects.ndjson");
+        Some(name.into())
     }
 
     /// Counts bytes of the file; silent where nobody looks.

@@ -169,6 +169,34 @@ fn apps_do_not_see_each_other() {
 }
 
 #[test]
+fn an_import_of_standard_input_leaves_no_file_that_nobody_asked_for() {
+    let (folder, node) = node();
+    let here = folder.path().join("here");
+    std::fs::create_dir(&here).expect("folder");
+    let import = |more: &[&str]| {
+        let lines = folder.path().join("lines");
+        std::fs::write(&lines, "{\"device\":\"d1\"}\n{\"devise\":\"x\"}\n").expect("file");
+        let mut command = node.command(&[&["import", "devices", "-", "--json"], more].concat());
+        let output = command
+            .current_dir(&here)
+            .stdin(std::fs::File::open(lines).expect("file"))
+            .output()
+            .expect("the binary");
+        assert_eq!(output.status.code(), Some(1), "{}", text(&output));
+        let summary: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        assert_eq!((&summary["imported"], &summary["refused"]), (&json!(1), &json!(1)));
+        (summary["rejects"].clone(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    let (rejects, said) = import(&[]);
+    assert_eq!(rejects, Value::Null);
+    assert!(said.contains("line 2: ") && said.contains("devise"), "{said}");
+    assert_eq!(std::fs::read_dir(&here).expect("folder").count(), 0, "a file was left");
+    let (rejects, _) = import(&["--rejects", "asked.ndjson"]);
+    assert_eq!(rejects, "asked.ndjson");
+    assert!(std::fs::read_to_string(here.join("asked.ndjson")).expect("file").contains("devise"));
+}
+
+#[test]
 fn exit_codes_say_what_went_wrong() {
     let (folder, node) = node();
     let code = |arguments: &[&str]| {
