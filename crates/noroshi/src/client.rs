@@ -15,10 +15,11 @@ use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::failure::Failure;
 use crate::folder::{self, Secret};
+use crate::output;
 use noroshi_node::development::KEY_VARIABLE;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -248,29 +249,71 @@ impl Client {
     }
 }
 
-/// A list of at most `limit` entries, however many pages it takes. `name` is the field that holds a page.
+/// Which part of a list is asked for.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Part {
+    /// At most this many
+    #[arg(long, default_value_t = 100, value_parser = at_least_one)]
+    limit: usize,
+    /// Go on after this one, as the last list said
+    #[arg(long, value_name = "NEXT", allow_hyphen_values = true)]
+    after: Option<String>,
+}
+
+fn at_least_one(text: &str) -> Result<usize, String> {
+    text.parse().ok().filter(|count| *count > 0).ok_or_else(|| "a number from 1".to_owned())
+}
+
+/// The part that was asked for.
+pub(crate) struct Listed {
+    pub(crate) entries: Vec<Value>,
+    /// What `--after` takes to go on; none at the end of the list.
+    pub(crate) next: Option<String>,
+}
+
+impl Listed {
+    /// For scripts, in the form of the API's own lists.
+    pub(crate) fn json(self, name: &str) -> Value {
+        json!({name: self.entries, "next": self.next})
+    }
+
+    /// For people: a remark on standard error if there are more.
+    pub(crate) fn remark(&self) {
+        if let Some(next) = &self.next {
+            eprintln!("more: --after {}", output::quoted(&output::clean(next)));
+        }
+    }
+}
+
+/// However many pages it takes. `name` is the field that holds a page.
 pub(crate) async fn pages(
     client: &Client,
     path: &str,
     name: &str,
     filter: Option<&str>,
-    limit: usize,
-) -> Result<Vec<Value>, Failure> {
-    let mut found: Vec<Value> = Vec::new();
-    let mut after: Option<String> = None;
-    while found.len() < limit {
-        let size = (limit - found.len()).min(PAGE_MAX);
-        let filter = filter.map(|filter| format!("&{filter}")).unwrap_or_default();
-        let after_query =
-            after.as_deref().map(|after| format!("&after={}", escape(after))).unwrap_or_default();
-        let answer = client.get(&format!("{path}?limit={size}{filter}{after_query}")).await?;
-        found.extend(answer.get(name).and_then(Value::as_array).cloned().unwrap_or_default());
-        match answer.get("next").and_then(Value::as_str) {
-            Some(next) => after = Some(next.to_owned()),
-            None => break,
+    part: Part,
+) -> Result<Listed, Failure> {
+    let Part { limit, after: mut next } = part;
+    let filter = filter.map(|filter| format!("&{filter}")).unwrap_or_default();
+    // An empty `after` is the beginning.
+    let query = |size: usize, after: &str| format!("{path}?limit={size}{filter}&after={}", escape(after));
+    let page = |answer: &Value| answer.get(name).and_then(Value::as_array).cloned().unwrap_or_default();
+    let mut entries: Vec<Value> = Vec::new();
+    while entries.len() < limit {
+        let size = (limit - entries.len()).min(PAGE_MAX);
+        let answer = client.get(&query(size, next.as_deref().unwrap_or_default())).await?;
+        entries.extend(page(&answer));
+        next = answer.get("next").and_then(Value::as_str).map(str::to_owned);
+        if next.is_none() {
+            break;
         }
     }
-    Ok(found)
+    // A page that is full has a next one even where nothing follows: only asking tells.
+    if let Some(position) = &next {
+        let rest = client.get(&query(1, position)).await?;
+        next = next.filter(|_| !page(&rest).is_empty());
+    }
+    Ok(Listed { entries, next })
 }
 
 /// A path segment or query value.

@@ -73,3 +73,12 @@ pub(crate) fn rows(list: &[Value], columns: &[&str]) -> Vec<Vec<String>> {
 pub(crate) fn clean(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
 }
+
+/// As one word of a POSIX shell.
+pub(crate) fn quoted(text: &str) -> String {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/._-+:@%,=".contains(&byte);
+    match !text.is_empty() && text.bytes().all(plain) {
+        true => text.to_owned(),
+        false => format!("'{}'", text.replace('\'', "'\\''")),
+    }
+}

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use clap::Subcommand;
 use serde_json::{Map, Value, json};
 
-use crate::client::{Client, Connect, escape, pages};
+use crate::client::{Client, Connect, Part, escape, pages};
 use crate::failure::Failure;
 use crate::output;
 
@@ -27,9 +27,8 @@ enum Action {
     List {
         #[arg(long)]
         user: Option<String>,
-        /// At most this many
-        #[arg(long, default_value_t = 100)]
-        limit: usize,
+        #[command(flatten)]
+        part: Part,
     },
     /// Show one device
     Show { device: String },
@@ -74,7 +73,7 @@ impl Arguments {
     pub(crate) async fn run(self) -> Result<ExitCode, Failure> {
         let client = self.connect.client()?;
         match self.action {
-            Action::List { user, limit } => list(&client, user.as_deref(), limit, self.format).await?,
+            Action::List { user, part } => list(&client, user.as_deref(), part, self.format).await?,
             Action::Show { device } => {
                 let answer = client.get(&path(&device)).await?;
                 show(&answer, self.format)?;
@@ -128,14 +127,18 @@ fn path(device: &str) -> String {
 async fn list(
     client: &Client,
     user: Option<&str>,
-    limit: usize,
+    part: Part,
     format: output::Format,
 ) -> Result<(), Failure> {
     let filter = user.map(|user| format!("user={}", escape(user)));
-    let devices = pages(client, "/v1/devices", "devices", filter.as_deref(), limit).await?;
+    let devices = pages(client, "/v1/devices", "devices", filter.as_deref(), part).await?;
     match format.json {
-        true => output::line(json!({"devices": devices})),
-        false => output::table(&COLUMNS, output::rows(&devices, &COLUMNS)),
+        true => output::line(devices.json("devices")),
+        false => {
+            output::table(&COLUMNS, output::rows(&devices.entries, &COLUMNS))?;
+            devices.remark();
+            Ok(())
+        }
     }
 }
 

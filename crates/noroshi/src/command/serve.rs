@@ -182,13 +182,13 @@ fn options(node: &Node, given: &Given) -> String {
     let mut options = String::new();
     let folder = &node.config.server.data;
     if folder != std::path::Path::new("./noroshi-data") {
-        let _ = write!(options, " --data-dir {}", quoted(&folder.display().to_string()));
+        let _ = write!(options, " --data-dir {}", output::quoted(&folder.display().to_string()));
     }
     if given.key.is_some() {
         let _ = write!(options, " --key \"${KEY_VARIABLE}\"");
     }
     if let Some(tls) = &node.config.server.tls {
-        let _ = write!(options, " --ca-file {}", quoted(&tls.cert.display().to_string()));
+        let _ = write!(options, " --ca-file {}", output::quoted(&tls.cert.display().to_string()));
     }
     options
 }
@@ -196,16 +196,7 @@ fn options(node: &Node, given: &Given) -> String {
 /// As it was called, if that works from the same folder; else by its name.
 fn program() -> String {
     match std::env::args_os().next().map(PathBuf::from) {
-        Some(path) if path.components().count() > 1 => quoted(&path.display().to_string()),
+        Some(path) if path.components().count() > 1 => output::quoted(&path.display().to_string()),
         _ => "noroshi".to_owned(),
-    }
-}
-
-/// For a POSIX shell.
-fn quoted(text: &str) -> String {
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/._-+:@%,=".contains(&byte);
-    match !text.is_empty() && text.bytes().all(plain) {
-        true => text.to_owned(),
-        false => format!("'{}'", text.replace('\'', "'\\''")),
     }
 }

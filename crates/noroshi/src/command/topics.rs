@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use clap::Subcommand;
 use serde_json::{Value, json};
 
-use crate::client::{Connect, escape, pages};
+use crate::client::{Connect, Part, escape, pages};
 use crate::failure::Failure;
 use crate::output;
 
@@ -25,9 +25,8 @@ pub(crate) struct Arguments {
 enum Action {
     /// List topics by name
     List {
-        /// At most this many
-        #[arg(long, default_value_t = 100)]
-        limit: usize,
+        #[command(flatten)]
+        part: Part,
     },
     /// Show one topic
     Show { topic: String },
@@ -42,11 +41,14 @@ impl Arguments {
         let client = self.connect.client()?;
         let path = |topic: &str| format!("/v1/topics/{}", escape(topic));
         match self.action {
-            Action::List { limit } => {
-                let topics = pages(&client, "/v1/topics", "topics", None, limit).await?;
+            Action::List { part } => {
+                let topics = pages(&client, "/v1/topics", "topics", None, part).await?;
                 match self.format.json {
-                    true => output::line(json!({"topics": topics}))?,
-                    false => output::table(&COLUMNS, output::rows(&topics, &COLUMNS))?,
+                    true => output::line(topics.json("topics"))?,
+                    false => {
+                        output::table(&COLUMNS, output::rows(&topics.entries, &COLUMNS))?;
+                        topics.remark();
+                    }
                 }
             }
             Action::Show { topic } => show(&client.get(&path(&topic)).await?, self.format)?,

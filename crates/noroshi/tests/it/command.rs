@@ -71,7 +71,8 @@ fn devices_are_listed_shown_revoked_and_deleted() {
     }
     let devices = node.json(&["devices", "list"]);
     assert_eq!(devices["devices"].as_array().map(Vec::len), Some(3));
-    assert_eq!(node.json(&["devices", "list", "--limit", "2"])["devices"].as_array().map(Vec::len), Some(2));
+    assert!(devices["next"].is_null(), "{devices}");
+    goes_on(&node, "devices", "device", &["d0", "d1", "d2"]);
     let table = node.run(&["devices", "list", "--user", "u0"]);
     assert!(table.starts_with(" DEVICE") || table.starts_with("DEVICE"), "{table}");
     assert!(table.contains("d0") && table.contains("d2") && !table.contains("d1"), "{table}");
@@ -84,6 +85,29 @@ fn devices_are_listed_shown_revoked_and_deleted() {
     assert!(!refused.contains(&token), "the token is not repeated");
     node.run(&["devices", "delete", "d1"]);
     assert!(node.fails(1, &["devices", "show", "d1"]).contains("device"));
+}
+
+/// A list in parts of one entry says at each part but the last how to go on, and as a table too.
+fn goes_on(node: &Node, list: &str, id: &str, ids: &[&str]) {
+    let mut after = Vec::new();
+    for (i, expected) in ids.iter().enumerate() {
+        let arguments = [
+            &[list, "list", "--limit", "1"],
+            after.iter().map(String::as_str).collect::<Vec<_>>().as_slice(),
+        ]
+        .concat();
+        let part = node.json(&arguments);
+        assert_eq!((&part[list][0][id], part[list].as_array().map(Vec::len)), (&json!(expected), Some(1)));
+        let output = node.command(&arguments).output().expect("the binary");
+        let remark = String::from_utf8_lossy(&output.stderr).into_owned();
+        if i + 1 == ids.len() {
+            assert!(part["next"].is_null() && remark.is_empty(), "{part} {remark}");
+            continue;
+        }
+        let next = part["next"].as_str().expect("next").to_owned();
+        assert!(remark.starts_with("more: --after ") && remark.contains(&next), "{remark}");
+        after = vec!["--after".to_owned(), next];
+    }
 }
 
 #[test]
@@ -99,6 +123,8 @@ fn topics_are_listed_shown_and_cleared() {
         (&topic["subscribers"], &topic["offset"], &topic["retained"]),
         (&json!(1), &json!(1), &json!(true))
     );
+    node.run(&["send", "--topic", "news/b", "--title", "Second"]);
+    goes_on(&node, "topics", "topic", &["news/a b", "news/b"]);
     assert_eq!(node.json(&["topics", "retained", "news/a b"])["notification"]["title"], "Extra");
     node.run(&["topics", "clear", "news/a b"]);
     node.fails(1, &["topics", "retained", "news/a b"]);
@@ -134,6 +160,34 @@ fn devices_are_imported_and_what_was_refused_is_kept() {
 }
 
 #[test]
+fn an_import_of_standard_input_leaves_no_file_that_nobody_asked_for() {
+    let (folder, node) = node();
+    let here = folder.path().join("here");
+    std::fs::create_dir(&here).expect("folder");
+    let import = |more: &[&str]| {
+        let lines = folder.path().join("lines");
+        std::fs::write(&lines, "{\"device\":\"d1\"}\n{\"devise\":\"x\"}\n").expect("file");
+        let mut command = node.command(&[&["import", "devices", "-", "--json"], more].concat());
+        let output = command
+            .current_dir(&here)
+            .stdin(std::fs::File::open(lines).expect("file"))
+            .output()
+            .expect("the binary");
+        assert_eq!(output.status.code(), Some(1), "{}", text(&output));
+        let summary: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        assert_eq!((&summary["imported"], &summary["refused"]), (&json!(1), &json!(1)));
+        (summary["rejects"].clone(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    let (rejects, said) = import(&[]);
+    assert_eq!(rejects, Value::Null);
+    assert!(said.contains("line 2: ") && said.contains("devise"), "{said}");
+    assert_eq!(std::fs::read_dir(&here).expect("folder").count(), 0, "a file was left");
+    let (rejects, _) = import(&["--rejects", "asked.ndjson"]);
+    assert_eq!(rejects, "asked.ndjson");
+    assert!(std::fs::read_to_string(here.join("asked.ndjson")).expect("file").contains("devise"));
+}
+
+#[test]
 fn keys_do_what_their_scopes_say_until_they_are_revoked() {
     let (_folder, node) = node();
     let made = node.json(&["keys", "create", "dashboard", "--scopes", "read"]);
@@ -166,34 +220,6 @@ fn apps_do_not_see_each_other() {
     assert_eq!(node.json(&["devices", "list", "--key", &key])["devices"], json!([]));
     node.run(&["apps", "delete", "other", "--yes"]);
     node.fails(77, &["devices", "list", "--key", &key]);
-}
-
-#[test]
-fn an_import_of_standard_input_leaves_no_file_that_nobody_asked_for() {
-    let (folder, node) = node();
-    let here = folder.path().join("here");
-    std::fs::create_dir(&here).expect("folder");
-    let import = |more: &[&str]| {
-        let lines = folder.path().join("lines");
-        std::fs::write(&lines, "{\"device\":\"d1\"}\n{\"devise\":\"x\"}\n").expect("file");
-        let mut command = node.command(&[&["import", "devices", "-", "--json"], more].concat());
-        let output = command
-            .current_dir(&here)
-            .stdin(std::fs::File::open(lines).expect("file"))
-            .output()
-            .expect("the binary");
-        assert_eq!(output.status.code(), Some(1), "{}", text(&output));
-        let summary: Value = serde_json::from_slice(&output.stdout).expect("JSON");
-        assert_eq!((&summary["imported"], &summary["refused"]), (&json!(1), &json!(1)));
-        (summary["rejects"].clone(), String::from_utf8_lossy(&output.stderr).into_owned())
-    };
-    let (rejects, said) = import(&[]);
-    assert_eq!(rejects, Value::Null);
-    assert!(said.contains("line 2: ") && said.contains("devise"), "{said}");
-    assert_eq!(std::fs::read_dir(&here).expect("folder").count(), 0, "a file was left");
-    let (rejects, _) = import(&["--rejects", "asked.ndjson"]);
-    assert_eq!(rejects, "asked.ndjson");
-    assert!(std::fs::read_to_string(here.join("asked.ndjson")).expect("file").contains("devise"));
 }
 
 #[test]
