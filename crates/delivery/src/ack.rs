@@ -5,7 +5,6 @@
 //! notifications once more, with the same ids.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 use std::time::Duration;
 
 use noroshi_store::{Ack, Acked};
@@ -16,7 +15,8 @@ use tokio::sync::Notify;
 use crate::delivery::{Delivery, Error};
 use crate::metrics::Metrics;
 
-/// 1 M × (16 B id + its share of a device's entry) ≈ 50 MB at worst.
+/// 1 M × (16 B id + its share of a device's entry) ≈ 50 MB at worst, and as much again while they are
+/// being written.
 const QUEUED_IDS_MAX: usize = 1_000_000;
 
 /// How long a confirmation waits for company; a crash within it repeats the notification.
@@ -60,27 +60,9 @@ impl AckQueue {
         }
     }
 
-    /// At most [`IDS_PER_WRITE`] ids, whole devices.
-    fn take(&self) -> Vec<Ack> {
-        let mut queued = self.queued.lock();
-        let mut taken = Vec::new();
-        let mut ids_count = 0;
-        if queued.ids_count <= IDS_PER_WRITE {
-            queued.ids_count = 0;
-            return queued.devices.drain().map(|(device, ids)| Ack { device, ids }).collect();
-        }
-        let devices: Vec<DeviceNum> = queued.devices.keys().copied().collect();
-        for device in devices {
-            if ids_count >= IDS_PER_WRITE {
-                break;
-            }
-            if let Some(ids) = queued.devices.remove(&device) {
-                ids_count += ids.len();
-                taken.push(Ack { device, ids });
-            }
-        }
-        queued.ids_count -= ids_count;
-        taken
+    /// All that is queued: shards that confirm meanwhile wait for a swap, not for a walk.
+    fn take(&self) -> HashMap<DeviceNum, Vec<NotificationId>> {
+        std::mem::take(&mut *self.queued.lock()).devices
     }
 
     /// Waits until there is something, then a little for more. Cancel-safe.
@@ -93,27 +75,29 @@ impl AckQueue {
 }
 
 impl Delivery {
-    /// Writes confirmations as they come until dropped. Cancel-safe between writes only: run it to a
-    /// drain, then call [`Delivery::flush_acks`].
-    pub(crate) async fn write_queued_acks(self: &Arc<Self>) {
+    /// Writes confirmations as they come; once `drain` resolves, what is left, and returns. Not
+    /// cancel-safe: what was taken from the queue and not yet handed to the store would be lost.
+    pub(crate) async fn write_acks_until(&self, drain: impl Future<Output = ()>) {
+        let mut drain = std::pin::pin!(drain);
         loop {
-            self.acks.ready().await;
+            let draining = tokio::select! {
+                () = &mut drain => true,
+                () = self.acks.ready() => false,
+            };
             self.flush_acks().await;
+            if draining {
+                return;
+            }
         }
     }
 
     /// Writes all that is queued now.
-    pub(crate) async fn flush_acks(&self) {
-        loop {
-            let acks = self.acks.take();
-            if acks.is_empty() {
-                return;
-            }
+    async fn flush_acks(&self) {
+        for acks in writes(self.acks.take()) {
             let ids_count: usize = acks.iter().map(|ack| ack.ids.len()).sum();
             if let Err(error) = self.write_acks(acks).await {
                 self.metrics.acks_dropped.inc_by(ids_count as u64);
                 tracing::warn!(%error, ids_count, "confirmations were not written; their devices will hear them again");
-                return;
             }
         }
     }
@@ -129,6 +113,23 @@ impl Delivery {
         self.metrics.outcome(noroshi_types::Outcome::Acked).inc_by(count);
         Ok(count)
     }
+}
+
+/// Parts of about [`IDS_PER_WRITE`] ids, whole devices.
+fn writes(queued: HashMap<DeviceNum, Vec<NotificationId>>) -> Vec<Vec<Ack>> {
+    let mut writes: Vec<Vec<Ack>> = Vec::new();
+    let mut ids_count = IDS_PER_WRITE;
+    for (device, ids) in queued {
+        if ids_count >= IDS_PER_WRITE {
+            writes.push(Vec::new());
+            ids_count = 0;
+        }
+        ids_count += ids.len();
+        if let Some(write) = writes.last_mut() {
+            write.push(Ack { device, ids });
+        }
+    }
+    writes
 }
 
 /// A UUIDv7 begins with its time in milliseconds (RFC 9562 §5.7).
@@ -153,14 +154,18 @@ mod tests {
         let queue = AckQueue::new();
         let metrics = Metrics::unregistered();
         let id = NotificationId::from_bytes([0; 16]);
-        queue.push(DeviceNum(0), vec![id; QUEUED_IDS_MAX - 1], &metrics);
-        queue.push(DeviceNum(1), vec![id; 2], &metrics);
+        let devices = 50;
+        for device in 0..devices {
+            queue.push(DeviceNum(device), vec![id; QUEUED_IDS_MAX / 50], &metrics);
+        }
+        queue.push(DeviceNum(devices), vec![id; 2], &metrics);
         assert_eq!(metrics.acks_dropped.get(), 2);
-        queue.push(DeviceNum(1), vec![id; 1], &metrics);
-        let taken: usize = std::iter::from_fn(|| Some(queue.take()).filter(|acks| !acks.is_empty()))
-            .flatten()
-            .map(|ack| ack.ids.len())
-            .sum();
+        let writes = writes(queue.take());
+        assert_eq!(writes.len(), QUEUED_IDS_MAX / IDS_PER_WRITE);
+        let taken: usize = writes.iter().flatten().map(|ack| ack.ids.len()).sum();
         assert_eq!(taken, QUEUED_IDS_MAX);
+        assert!(queue.take().is_empty());
+        queue.push(DeviceNum(0), vec![id], &metrics);
+        assert_eq!(queue.take().len(), 1, "there is room again");
     }
 }

@@ -14,11 +14,9 @@ const PRUNE_ROWS: usize = 2_000;
 /// Runs until `drain` resolves, then writes what is queued.
 pub(crate) async fn run(delivery: Arc<Delivery>, drain: impl Future<Output = ()> + Send) {
     tokio::select! {
-        () = drain => {}
-        () = delivery.write_queued_acks() => {}
+        () = delivery.write_acks_until(drain) => {}
         () = prune(&delivery) => {}
     }
-    delivery.flush_acks().await;
 }
 
 async fn prune(delivery: &Delivery) {
