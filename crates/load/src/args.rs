@@ -28,6 +28,18 @@ pub(crate) enum Scenario {
     Connect(Connect),
     /// Memory per idle connection, and CPU while nothing happens
     Idle(Idle),
+    /// The bare epoll loop that --floor compares with
+    #[command(hide = true)]
+    Floor(Floor),
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Floor {
+    #[arg(long, value_name = "IP:PORT")]
+    pub(crate) listen: std::net::SocketAddr,
+    /// Sockets that a request to users is written to
+    #[arg(long, default_value_t = 150)]
+    pub(crate) deliveries: usize,
 }
 
 /// Options of every scenario.

@@ -19,6 +19,7 @@ mod crew;
 mod device;
 mod engine;
 mod error;
+mod floor;
 mod host;
 mod http;
 mod jwt;
@@ -49,6 +50,7 @@ pub fn run(args: Args) -> Result<(), Error> {
         Scenario::Stored(stored) => (scenario::stored::run(stored)?, stored.common.json),
         Scenario::Connect(connect) => (scenario::connect::run(connect)?, connect.common.json),
         Scenario::Idle(idle) => (scenario::idle::run(idle)?, idle.common.json),
+        Scenario::Floor(args) => return floor::run(args.listen, args.deliveries),
     };
     println!("{}", if json { report.json() } else { report.table() });
     Ok(())

@@ -59,6 +59,11 @@ impl Draw {
         &self.order[..count]
     }
 
+    /// All numbers, in the order that drawing left.
+    pub(crate) fn all(&self) -> &[u32] {
+        &self.order
+    }
+
     fn next(&mut self) -> u64 {
         self.state ^= self.state << 13;
         self.state ^= self.state >> 7;

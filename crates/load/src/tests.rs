@@ -28,6 +28,7 @@ fn measure(server: &FakeServer, line: &str) -> Result<ReportDocument, Error> {
         Scenario::Stored(args) => scenario::stored::run(&args),
         Scenario::Connect(args) => scenario::connect::run(&args),
         Scenario::Idle(args) => scenario::idle::run(&args),
+        Scenario::Floor(_) => panic!("it has no report"),
     }
 }
 
