@@ -125,15 +125,24 @@ impl Shard {
         let Some(connection) = self.connection(slot) else { return };
         let held = connection.opening.as_mut().map(|opening| std::mem::take(&mut opening.head));
         let Some(mut head) = held.filter(|head| !head.is_empty()) else {
-            return self.parse_head(slot, bytes);
+            return self.begin_head(slot, bytes);
         };
-        // Only a line's end can complete a head: one byte at a time is not parsed at each.
-        let complete = bytes.contains(&b'\n');
+        let held_bytes = head.len();
         head.extend_from_slice(bytes);
-        if complete || head.len() >= self.shared.config.head.head_bytes {
+        if empty_lines(&head) > 0 {
+            self.begin_head(slot, &mut head); // its CR was kept alone
+        } else if is_worth_parsing(&head, held_bytes) || head.len() >= self.shared.config.head.head_bytes {
             self.parse_head(slot, &mut head);
         } else {
             self.keep_head(slot, head);
+        }
+    }
+
+    fn begin_head(&mut self, slot: u32, bytes: &mut [u8]) {
+        let begin = empty_lines(bytes);
+        let begun = &mut bytes[begin..];
+        if !begun.is_empty() {
+            self.parse_head(slot, begun);
         }
     }
 
@@ -154,7 +163,7 @@ impl Shard {
                 return self.answer(slot, answer, CloseReason::BadMessage);
             }
         };
-        if self.drip.is_some() && !matches!(route, Route::Api) {
+        if self.shared.drain.is_active() && !matches!(route, Route::Api) {
             return self.refuse(slot);
         }
         match route {
@@ -206,14 +215,20 @@ impl Shard {
         self.begin_close(slot, reason);
     }
 
-    /// No room: come back in a moment, not all at once.
+    /// No room, or none for devices while a drain moves them away: come back in a moment, not all at
+    /// once.
     pub(crate) fn refuse(&mut self, slot: u32) {
-        let seconds = (1 + self.jitter(5)).to_string();
+        let (code, reason, spread_s) = match self.shared.drain.is_active() {
+            true => {
+                ("unavailable", CloseReason::Drain, u64::from(self.shared.drain.spread_ms().div_ceil(1_000)))
+            }
+            false => ("overloaded", CloseReason::Overloaded, 0),
+        };
+        let seconds = (1 + self.jitter(spread_s.max(5))).to_string();
         let mut answer = Vec::new();
         let headers = [("Retry-After", seconds.as_str()), ("Access-Control-Allow-Origin", "*")];
-        let detail = CloseReason::Overloaded.explain();
-        http::push_problem(&mut answer, 503, "overloaded", detail, &headers);
-        self.answer(slot, answer, CloseReason::Overloaded);
+        http::push_problem(&mut answer, 503, code, reason.explain(), &headers);
+        self.answer(slot, answer, reason);
     }
 
     /// Takes a frame off the connection's allowance. False, and closed, if there is none left.
@@ -238,6 +253,25 @@ impl Shard {
     }
 }
 
+/// Bytes of empty lines before a request line, which are ignored (RFC 9112 §2.2): they are not kept, so
+/// that no number of them is ever parsed again.
+fn empty_lines(bytes: &[u8]) -> usize {
+    let mut rest = bytes;
+    while let Some(after) = rest.strip_prefix(b"\n").or_else(|| rest.strip_prefix(b"\r\n")) {
+        rest = after;
+    }
+    bytes.len() - rest.len()
+}
+
+/// Whether a head that had `held` bytes when it was last looked at is to be parsed again: an empty line
+/// may have ended it, or it has doubled, so that what is malformed is told early. Parsed at every
+/// line's end, a head sent in short lines would cost the square of its length.
+fn is_worth_parsing(head: &[u8], held: usize) -> bool {
+    let new = &head[held.saturating_sub(3)..];
+    let ended = new.windows(2).any(|pair| pair == b"\n\n") || new.windows(3).any(|three| three == b"\n\r\n");
+    ended || head.len().ilog2() > held.ilog2()
+}
+
 /// Whether the peer still has to answer our close frame. It does not have to answer one that answers
 /// its own, and after a broken frame nothing can be understood any more (RFC 6455 §7.1.7).
 fn awaits_close(reason: Option<CloseReason>) -> bool {
@@ -251,4 +285,41 @@ fn awaits_close(reason: Option<CloseReason>) -> bool {
                 | CloseReason::TooBig
         )
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// How often a head that comes byte by byte is parsed.
+    fn parses(head: &[u8]) -> usize {
+        (1..head.len()).filter(|held| is_worth_parsing(&head[..=*held], *held)).count()
+    }
+
+    #[test]
+    fn a_head_in_short_lines_is_parsed_a_few_times() {
+        let head = format!("GET / HTTP/1.1\n{}\r\n", "a:\n".repeat(5_000));
+        let parsed = parses(head.as_bytes());
+        assert!((2..20).contains(&parsed), "{parsed} times for {} bytes", head.len());
+    }
+
+    #[test]
+    fn the_end_of_a_head_is_seen_wherever_it_is_cut() {
+        for end in ["\r\n\r\n", "\n\n", "\n\r\n", "\r\n\n"] {
+            let head = format!("GET / HTTP/1.1{end}").into_bytes();
+            for cut in 1..head.len() {
+                assert!(is_worth_parsing(&head, cut), "{end:?} cut at {cut}");
+            }
+        }
+    }
+
+    #[test]
+    fn only_whole_empty_lines_are_ignored() {
+        let check = |bytes: &[u8], expected: usize| assert_eq!(empty_lines(bytes), expected, "{bytes:?}");
+        check(b"GET", 0);
+        check(b"\n\r\n\nGET\n", 4);
+        check(b"\r\n", 2);
+        check(b"\r", 0);
+        check(b"\r\r\nGET", 0);
+    }
 }

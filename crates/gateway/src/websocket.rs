@@ -44,7 +44,7 @@ impl Shard {
         self.send(slot, answer.into());
     }
 
-    /// A whole message or control frame.
+    /// A whole message, a part of one, or a control frame.
     pub(crate) fn handle_input(&mut self, slot: u32, input: Input<'_>) {
         let Some(connection) = self.connections.get(slot as usize) else { return };
         let is_echo = connection.protocol == Protocol::Echo;
@@ -66,7 +66,7 @@ impl Shard {
                 self.tell_error(slot, "bad_message", "messages are JSON in text frames");
                 self.begin_close(slot, CloseReason::BadMessage);
             }
-            Input::Pong(_) | Input::Close { .. } => {}
+            Input::Pong(_) | Input::Fragment | Input::Close { .. } => {}
         }
     }
 

@@ -222,7 +222,7 @@ impl Device {
                     let reason = format!("closed by the server: {code} {reason}").trim_end().to_owned();
                     ended.get_or_insert(Ended::passing(reason));
                 }
-                Input::Binary(_) | Input::Pong(_) => {}
+                Input::Binary(_) | Input::Pong(_) | Input::Fragment => {}
             }
             match ended {
                 Some(_) => ControlFlow::Break(()),

@@ -118,7 +118,7 @@ impl WebSocket {
                 Input::Ping(payload) => received.push_back(Received::Ping(payload.to_owned())),
                 Input::Close { .. } => received.push_back(Received::Close),
                 // The service sends no binary messages and nobody here asked for a pong.
-                Input::Binary(_) | Input::Pong(_) => {}
+                Input::Binary(_) | Input::Pong(_) | Input::Fragment => {}
             }
             ControlFlow::Continue(())
         });

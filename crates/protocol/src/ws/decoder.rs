@@ -23,7 +23,7 @@ pub enum Role {
     Client,
 }
 
-/// A whole message or control frame.
+/// A whole message or control frame, or that a part of a message came.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Input<'a> {
     Text(&'a str),
@@ -35,6 +35,9 @@ pub enum Input<'a> {
         code: Option<u16>,
         reason: &'a str,
     },
+    /// A frame of a message whose end is still to come: nothing to do, but one to be counted, since a
+    /// message may have any number of empty ones.
+    Fragment,
 }
 
 /// Why the peer's bytes end the connection.
@@ -275,7 +278,7 @@ impl Partial {
                 self.utf8_len = 0;
                 deliver(opcode, &std::mem::take(&mut self.data), on)
             }
-            _ => Ok(ControlFlow::Continue(())),
+            _ => Ok(on(Input::Fragment)),
         }
     }
 }

@@ -20,15 +20,17 @@ enum Heard {
     Close(Option<u16>, String),
 }
 
-impl From<Input<'_>> for Heard {
-    fn from(input: Input<'_>) -> Self {
-        match input {
+impl Heard {
+    /// A part of a message is not heard by itself.
+    fn of(input: Input<'_>) -> Option<Self> {
+        Some(match input {
             Input::Text(text) => Heard::Text(text.to_owned()),
             Input::Binary(bytes) => Heard::Binary(bytes.to_vec()),
             Input::Ping(bytes) => Heard::Ping(bytes.to_vec()),
             Input::Pong(bytes) => Heard::Pong(bytes.to_vec()),
             Input::Close { code, reason } => Heard::Close(code, reason.to_owned()),
-        }
+            Input::Fragment => return None,
+        })
     }
 }
 
@@ -45,7 +47,7 @@ fn feed<'a>(role: Role, pieces: impl IntoIterator<Item = &'a [u8]>, max: usize) 
     for piece in pieces {
         let mut piece = piece.to_vec();
         let result = decoder.feed(role, &mut piece, max, &mut |input| {
-            heard.push(Heard::from(input));
+            heard.extend(Heard::of(input));
             ControlFlow::Continue(())
         });
         if result.is_err() {
@@ -222,6 +224,18 @@ fn fragments_count_together() {
 }
 
 #[test]
+fn every_fragment_is_told_before_the_message() {
+    let mut wire = [raw(0x01, b""), raw(0x00, b""), raw(0x00, b"x"), raw(0x80, b"")].concat();
+    let mut told = Vec::new();
+    let mut on = |input: Input<'_>| {
+        told.push(Heard::of(input));
+        ControlFlow::Continue(())
+    };
+    Decoder::new().feed(Role::Server, &mut wire, MAX, &mut on).unwrap();
+    assert_eq!(told, [None, None, None, Some(text("x"))]);
+}
+
+#[test]
 fn what_is_held_follows_what_arrived() {
     let mut decoder = Decoder::new();
     let mut ignore = |_: Input<'_>| ControlFlow::Continue(());
@@ -329,7 +343,7 @@ fn a_break_drops_the_rest() {
         let mut decoder = Decoder::new();
         let mut heard = Vec::new();
         let mut on = |input: Input<'_>| {
-            heard.push(Heard::from(input));
+            heard.extend(Heard::of(input));
             ControlFlow::Break(())
         };
         let (left, right) = wire.split_at_mut(cut.unwrap_or(0));
