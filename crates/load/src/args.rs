@@ -31,6 +31,9 @@ pub(crate) enum Scenario {
     /// The bare epoll loop that --floor compares with
     #[command(hide = true)]
     Floor(Floor),
+    /// One process of the client, told what to do on standard input
+    #[command(hide = true)]
+    Worker,
 }
 
 #[derive(Debug, clap::Args)]
@@ -78,9 +81,9 @@ pub(crate) struct Common {
     /// Rest before each measurement
     #[arg(long, default_value = "1s", value_parser = duration)]
     pub(crate) settle: Duration,
-    /// Threads of the client
+    /// Processes of the client, each with its share of the devices and requests
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64))]
-    pub(crate) client_threads: u16,
+    pub(crate) processes: u16,
     /// Log-ins on their way at a time
     #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub(crate) handshakes: u32,
@@ -106,7 +109,7 @@ pub(crate) struct Pacing {
 #[derive(Debug, clap::Args)]
 pub(crate) struct Direct {
     /// Devices that are connected, each of a user of its own
-    #[arg(long, default_value_t = 10_000)]
+    #[arg(long, default_value_t = 15_000)]
     pub(crate) connections: usize,
     /// Users named by a request
     #[arg(long, default_value_t = 300)]
@@ -132,7 +135,7 @@ pub(crate) struct Direct {
 #[derive(Debug, clap::Args)]
 pub(crate) struct Broadcast {
     /// Devices that are connected and subscribed
-    #[arg(long, default_value_t = 10_000)]
+    #[arg(long, default_value_t = 15_000)]
     pub(crate) connections: usize,
     /// Messages published at once, with one request
     #[arg(long, default_value_t = 1)]
@@ -173,7 +176,7 @@ pub(crate) struct Stored {
 #[derive(Debug, clap::Args)]
 pub(crate) struct Connect {
     /// Devices that log in
-    #[arg(long, default_value_t = 10_000)]
+    #[arg(long, default_value_t = 15_000)]
     pub(crate) connections: usize,
     #[command(flatten)]
     pub(crate) common: Common,
@@ -182,7 +185,7 @@ pub(crate) struct Connect {
 #[derive(Debug, clap::Args)]
 pub(crate) struct Idle {
     /// Connections at which memory is read; the slope over them is the memory of one
-    #[arg(long, value_delimiter = ',', default_value = "1000,4000,7000,10000")]
+    #[arg(long, value_delimiter = ',', default_value = "1000,5000,10000,15000")]
     pub(crate) counts: Vec<usize>,
     /// Time over which CPU is measured with all connections idle
     #[arg(long, default_value = "20s", value_parser = duration)]

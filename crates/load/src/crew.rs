@@ -1,58 +1,45 @@
-//! The workers of a measurement, told what to do and asked what came of it. Every worker gets its share;
-//! reports are merged here, so scenarios see one client however many threads it has.
+//! The worker processes of a measurement, told what to do and asked what came of it. Every worker gets its
+//! share; reports are merged here, so scenarios see one client however many processes it has.
 
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
-use std::sync::{Arc, Mutex};
-use std::thread::JoinHandle;
+mod member;
+
 use std::time::Duration;
-
-use mio::Waker;
 
 use crate::engine::Setup;
 use crate::partition::Partition;
+use crate::process::Cpu;
 use crate::stats::Latency;
 use crate::worker::{
-    self, Command, Connected, Pace, Plan, Published, Reasons, Received, Report, add_reasons, show_reasons,
+    Command, Connected, Pace, Plan, Published, Reasons, Received, Report, Start, add_reasons, show_reasons,
 };
 use crate::{Error, clock};
-
-/// A worker that is this late is taken for dead: every task has a deadline of its own before it.
-const REPORT_TIMEOUT: Duration = Duration::from_secs(3_600);
-
-struct Member {
-    commands: SyncSender<Command>,
-    reports: Receiver<Result<Report, Error>>,
-    waker: Waker,
-    /// None once it was joined.
-    thread: Option<JoinHandle<()>>,
-}
+use member::Member;
 
 pub(crate) struct Crew {
     members: Vec<Member>,
 }
 
 impl Crew {
-    pub(crate) fn start(threads: usize, setup: &Arc<Setup>) -> Result<Self, Error> {
-        let members = (0..threads).map(|index| Member::start(Partition { index, count: threads }, setup));
-        Ok(Self { members: members.collect::<Result<_, _>>()? })
+    pub(crate) fn start(processes: usize, setup: &Setup) -> Result<Self, Error> {
+        let start = |partition| Member::start(&Start { setup: setup.clone(), partition });
+        let members = partitions(processes).map(start).collect::<Result<_, _>>()?;
+        let mut crew = Self { members };
+        crew.members.iter_mut().try_for_each(Member::wait_until_started)?;
+        Ok(crew)
     }
 
-    fn partitions(&self) -> impl Iterator<Item = Partition> + use<> {
-        let count = self.members.len();
-        (0..count).map(move |index| Partition { index, count })
+    /// CPU time of all workers so far; none if one is gone.
+    pub(crate) fn cpu(&self) -> Option<Cpu> {
+        self.members.iter().map(|member| member.process().cpu()).sum()
     }
 
     fn tell(&mut self, command: impl Fn(Partition) -> Command) -> Result<(), Error> {
-        for (partition, member) in self.partitions().zip(&self.members) {
-            let gone = |_| Error::Worker("it no longer takes commands".to_owned());
-            member.commands.send(command(partition)).map_err(gone)?;
-            member.waker.wake().map_err(Error::system("eventfd"))?;
-        }
-        Ok(())
+        let count = self.members.len();
+        partitions(count).zip(&mut self.members).try_for_each(|(part, member)| member.tell(&command(part)))
     }
 
     fn reports(&mut self) -> Result<Vec<Report>, Error> {
-        self.members.iter().map(|member| member.report()).collect()
+        self.members.iter_mut().map(Member::report).collect()
     }
 
     /// Brings up devices until there are `devices` in all; an error if that fails.
@@ -160,59 +147,13 @@ impl Crew {
     }
 }
 
-impl Drop for Crew {
-    fn drop(&mut self) {
-        for mut member in self.members.drain(..) {
-            drop(member.commands);
-            // Without a wake the thread would wait for an event for ever; if that fails, for the process.
-            if member.waker.wake().is_ok()
-                && let Some(thread) = member.thread.take()
-            {
-                let _ = thread.join();
-            }
-        }
-    }
-}
-
-impl Member {
-    fn start(partition: Partition, setup: &Arc<Setup>) -> Result<Self, Error> {
-        let (commands, commands_end) = sync_channel(1);
-        let (reports_end, reports) = sync_channel(1);
-        let waker = Arc::new(Mutex::new(None));
-        let (ready_end, ready) = sync_channel::<()>(1);
-        let (setup, slot) = (setup.clone(), waker.clone());
-        let thread = std::thread::Builder::new()
-            .name(format!("load-{}", partition.index))
-            .spawn(move || {
-                worker::run(setup, partition, &commands_end, &reports_end, |waker| {
-                    if let Ok(mut slot) = slot.lock() {
-                        *slot = Some(waker);
-                    }
-                    let _ = ready_end.send(());
-                });
-            })
-            .map_err(Error::system("a thread"))?;
-        let _ = ready.recv(); // ends early if the worker could not start, which its report tells
-        match waker.lock().ok().and_then(|mut slot| slot.take()) {
-            Some(waker) => Ok(Self { commands, reports, waker, thread: Some(thread) }),
-            None => match reports.try_recv() {
-                Ok(Err(error)) => Err(error),
-                _ => Err(Error::Worker("it did not start".to_owned())),
-            },
-        }
-    }
-
-    fn report(&self) -> Result<Report, Error> {
-        match self.reports.recv_timeout(REPORT_TIMEOUT) {
-            Ok(report) => report,
-            Err(RecvTimeoutError::Timeout) => Err(Error::Worker("it did not report for an hour".to_owned())),
-            Err(RecvTimeoutError::Disconnected) => Err(Error::Worker("it panicked".to_owned())),
-        }
-    }
+fn partitions(count: usize) -> impl Iterator<Item = Partition> {
+    (0..count).map(move |index| Partition { index, count })
 }
 
 fn out_of_order() -> Error {
-    Error::Worker("its report belongs to another command".to_owned())
+    let why = "a report belongs to another command".to_owned();
+    Error::Worker { why, said: String::new() }
 }
 
 fn not_connected(wanted: usize, connected: &Connected) -> Error {

@@ -13,6 +13,7 @@ use mio::{Events, Interest, Poll, Token, Waker};
 use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create, timerfd_settime,
 };
+use serde::{Deserialize, Serialize};
 
 use crate::clock;
 use crate::device::{Device, Ended, Shared};
@@ -20,7 +21,6 @@ use crate::jwt::Signer;
 use crate::partition::Partition;
 use crate::payload::Names;
 use crate::sender::{Answer, Pending, Sender};
-use crate::server::random_u32;
 use crate::stats::Latency;
 use crate::{Error, http::Origin};
 
@@ -42,7 +42,7 @@ fn source(number: u32) -> Ipv4Addr {
 }
 
 /// Who the devices are and where they connect.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Setup {
     pub(crate) origin: Origin,
     pub(crate) names: Names,
@@ -50,6 +50,9 @@ pub(crate) struct Setup {
     pub(crate) api_key: String,
     /// Subscribed to by every device.
     pub(crate) topic: Option<String>,
+    /// Where the addresses of all workers begin: elsewhere each time, since the ports of those that an
+    /// earlier measurement used are in TIME_WAIT, and looking for free ones among them takes milliseconds.
+    pub(crate) sources_start: u32,
 }
 
 pub(crate) struct Engine {
@@ -63,9 +66,7 @@ pub(crate) struct Engine {
     pub(crate) shared: Shared,
     devices: Vec<Option<Device>>,
     senders: Vec<Sender>,
-    /// Where this worker's addresses begin: elsewhere each time, since the ports of those that an earlier
-    /// measurement used are in TIME_WAIT, and looking for free ones among them takes milliseconds.
-    sources_start: u32,
+    /// Connections that have an address of [`source`].
     sources_used: u32,
     /// Devices that are on their way in, and that are in.
     pub(crate) opening: usize,
@@ -98,7 +99,6 @@ impl Engine {
             partition,
             devices: Vec::new(),
             senders: Vec::new(),
-            sources_start: random_u32()?,
             sources_used: 0,
             opening: 0,
             ready: 0,
@@ -226,7 +226,9 @@ impl Engine {
         if !matches!(self.setup.origin.address, SocketAddr::V4(address) if address.ip().is_loopback()) {
             return None;
         }
-        let number = self.sources_start.wrapping_add(self.sources_used / CONNECTIONS_PER_SOURCE);
+        // Each worker has addresses of its own, by the rule that gives it its devices.
+        let own = self.partition.global((self.sources_used / CONNECTIONS_PER_SOURCE) as usize) as u32;
+        let number = self.setup.sources_start.wrapping_add(own);
         self.sources_used = self.sources_used.wrapping_add(1);
         Some(SocketAddr::from((source(number), 0)))
     }

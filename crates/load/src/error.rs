@@ -9,8 +9,9 @@ pub enum Error {
     #[error("{0}")]
     Usage(String),
     #[error(
-        "{wanted} connections need as many open files and this process may have {files_max} (of which {reserved} \
-         are kept for other things): raise the hard limit (`ulimit -Hn`), or ask for fewer"
+        "{wanted} connections need as many open files, and a process may have {files_max} (of which {reserved} are \
+         kept for other things): spread them over more processes (--processes), raise the hard limit \
+         (`ulimit -Hn`), or ask for fewer"
     )]
     Files { wanted: usize, files_max: u64, reserved: u64 },
     /// The server that was started here, with its last words.
@@ -38,8 +39,9 @@ pub enum Error {
     /// The kernel refused something a client needs: epoll, a timer, a thread.
     #[error("{what}: {source}")]
     System { what: &'static str, source: std::io::Error },
-    #[error("a worker thread ended early: {0}")]
-    Worker(String),
+    /// One of our own processes, with what it wrote to standard error.
+    #[error("the client failed: {why}{said}")]
+    Worker { why: String, said: String },
 }
 
 impl Error {

@@ -46,17 +46,23 @@ pub(crate) fn kib_field(text: &str, name: &str) -> Option<u64> {
     field(text, name)?.strip_suffix("kB")?.trim().parse().ok()
 }
 
-/// Raises the soft limit of open files to the hard one and checks that `connections` fit.
-pub(crate) fn make_room_for(connections: usize) -> Result<(), Error> {
+/// Raises the soft limit of open files to the hard one, which child processes inherit, and returns what
+/// holds then; none if there is no limit.
+pub(crate) fn raise_files() -> Option<u64> {
     let limit = getrlimit(Resource::Nofile);
     let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
-    let files = match setrlimit(Resource::Nofile, raised) {
+    match setrlimit(Resource::Nofile, raised) {
         Ok(()) => limit.maximum,
         Err(_) => limit.current,
-    };
-    match files {
-        Some(files) if (connections as u64).saturating_add(FILES_RESERVED) > files => {
-            Err(Error::Files { wanted: connections, files_max: files, reserved: FILES_RESERVED })
+    }
+}
+
+/// Checks that `connections` fit into as many processes as there are for them.
+pub(crate) fn make_room_for(connections: usize, processes: usize) -> Result<(), Error> {
+    let each = connections.div_ceil(processes.max(1));
+    match raise_files() {
+        Some(files) if (each as u64).saturating_add(FILES_RESERVED) > files => {
+            Err(Error::Files { wanted: each, files_max: files, reserved: FILES_RESERVED })
         }
         _ => Ok(()),
     }
@@ -77,7 +83,10 @@ mod tests {
 
     #[test]
     fn more_connections_than_files_are_refused_before_they_are_tried() {
-        let error = make_room_for(usize::MAX / 2).unwrap_err();
-        assert!(error.to_string().contains("ulimit"), "{error}");
+        let error = make_room_for(usize::MAX / 2, 2).unwrap_err().to_string();
+        assert!(error.contains("ulimit") && error.contains("--processes"), "{error}");
+        let files = raise_files().unwrap_or(u64::MAX).min(1 << 40) as usize;
+        assert!(make_room_for(files, 1).is_err());
+        assert!(make_room_for(files, 2).is_ok(), "each process has a limit of its own");
     }
 }

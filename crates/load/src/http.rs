@@ -17,7 +17,7 @@ const HEADERS_MAX: usize = 64;
 const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Where requests go.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub(crate) struct Origin {
     pub(crate) address: SocketAddr,
     /// As in the `Host` header.

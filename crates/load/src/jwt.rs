@@ -4,7 +4,7 @@
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use ring::hmac;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// Longer than any measurement.
 const LIFETIME_SECONDS: u64 = 24 * 3_600;
@@ -18,21 +18,40 @@ struct Claims<'a> {
 }
 
 /// Signs for one app.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(from = "Secret", into = "Secret")]
 pub(crate) struct Signer {
+    secret: Secret,
     key: hmac::Key,
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct Secret {
+    secret: String,
     app: String,
+}
+
+impl From<Secret> for Signer {
+    fn from(secret: Secret) -> Self {
+        Self { key: hmac::Key::new(hmac::HMAC_SHA256, secret.secret.as_bytes()), secret }
+    }
+}
+
+impl From<Signer> for Secret {
+    fn from(signer: Signer) -> Self {
+        signer.secret
+    }
 }
 
 impl Signer {
     pub(crate) fn new(secret: &str, app: &str) -> Self {
-        Self { key: hmac::Key::new(hmac::HMAC_SHA256, secret.as_bytes()), app: app.to_owned() }
+        Secret { secret: secret.to_owned(), app: app.to_owned() }.into()
     }
 
     /// A token for a user's device of the same name.
     pub(crate) fn token(&self, name: &str, now_unix_seconds: u64) -> String {
         let exp = now_unix_seconds + LIFETIME_SECONDS;
-        let claims = Claims { sub: name, device: name, aud: &self.app, exp };
+        let claims = Claims { sub: name, device: name, aud: &self.secret.app, exp };
         let claims = serde_json::to_string(&claims).expect("four plain fields are JSON");
         self.sign(r#"{"alg":"HS256","typ":"JWT"}"#, &claims)
     }
@@ -59,7 +78,7 @@ mod tests {
         let key = URL_SAFE_NO_PAD
             .decode("AyM1SysPpbyDfgZld3umj1qzKObwVMkoqQ-EstJQLr_T-1qS0gZH75aKtMN3Yj0iPS4hcgUuTwjAzZr1Z9CAow")
             .unwrap();
-        let signer = Signer { key: hmac::Key::new(hmac::HMAC_SHA256, &key), app: String::new() };
+        let signer = Signer { key: hmac::Key::new(hmac::HMAC_SHA256, &key), ..Signer::new("", "") };
         let token = signer.sign(
             "{\"typ\":\"JWT\",\r\n \"alg\":\"HS256\"}",
             "{\"iss\":\"joe\",\r\n \"exp\":1300819380,\r\n \"http://example.com/is_root\":true}",

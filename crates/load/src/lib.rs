@@ -51,6 +51,7 @@ pub fn run(args: Args) -> Result<(), Error> {
         Scenario::Connect(connect) => (scenario::connect::run(connect)?, connect.common.json),
         Scenario::Idle(idle) => (scenario::idle::run(idle)?, idle.common.json),
         Scenario::Floor(args) => return floor::run(args.listen, args.deliveries),
+        Scenario::Worker => return worker::run(std::io::stdin(), std::io::stdout().lock()),
     };
     println!("{}", if json { report.json() } else { report.table() });
     Ok(())

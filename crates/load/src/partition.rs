@@ -2,7 +2,7 @@
 //! every n-th device and its share of the requests, which go to its own devices alone.
 
 /// `0 <= index < count`
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub(crate) struct Partition {
     pub(crate) index: usize,
     pub(crate) count: usize,

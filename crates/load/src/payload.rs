@@ -4,6 +4,7 @@
 use std::io::Write;
 
 use memchr::memmem;
+use serde::{Deserialize, Serialize};
 
 /// In front of the nanoseconds of [`crate::clock::now_ns`].
 const STAMP: &[u8] = b"\"ns\":";
@@ -73,7 +74,7 @@ impl Draw {
 }
 
 /// Names of devices and their users: a device's user has its name.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Names {
     pub(crate) prefix: String,
 }
@@ -89,7 +90,7 @@ impl Names {
 }
 
 /// `when` as the API spells it, with what it means for a device that is connected.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 pub(crate) enum When {
     Connected,
     Stored,

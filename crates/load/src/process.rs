@@ -3,7 +3,8 @@
 //! needed for two digits.
 
 use std::fs;
-use std::ops::Sub;
+use std::iter::Sum;
+use std::ops::{Add, Sub};
 
 use crate::host::kib_field;
 
@@ -25,6 +26,20 @@ impl Sub for Cpu {
 
     fn sub(self, earlier: Cpu) -> Cpu {
         Cpu { user_us: self.user_us - earlier.user_us, system_us: self.system_us - earlier.system_us }
+    }
+}
+
+impl Add for Cpu {
+    type Output = Cpu;
+
+    fn add(self, other: Cpu) -> Cpu {
+        Cpu { user_us: self.user_us + other.user_us, system_us: self.system_us + other.system_us }
+    }
+}
+
+impl Sum for Cpu {
+    fn sum<I: Iterator<Item = Cpu>>(all: I) -> Cpu {
+        all.fold(Cpu::default(), Add::add)
     }
 }
 

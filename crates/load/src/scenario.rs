@@ -7,7 +7,6 @@ pub(crate) mod direct;
 pub(crate) mod idle;
 pub(crate) mod stored;
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use crate::args::Common;
@@ -19,7 +18,7 @@ use crate::jwt::Signer;
 use crate::payload::Names;
 use crate::process::{Cpu, Process, machine_busy_seconds};
 use crate::report::{ReportDocument, Values, figures};
-use crate::server::Server;
+use crate::server::{Server, random_u32};
 use crate::worker::{Connected, show_reasons};
 use crate::{Error, clock};
 
@@ -34,7 +33,7 @@ pub(crate) struct Bench<'a> {
     pub(crate) crew: Crew,
     /// Dropped, and so stopped, after the clients.
     pub(crate) server: Server,
-    setup: Arc<Setup>,
+    setup: Setup,
     pub(crate) notes: Vec<String>,
 }
 
@@ -42,16 +41,18 @@ impl<'a> Bench<'a> {
     /// With room for `connections`; devices subscribe to `topic` if there is one.
     pub(crate) fn open(common: &'a Common, connections: usize, topic: Option<String>) -> Result<Self, Error> {
         common.check()?;
-        host::make_room_for(connections)?;
+        let processes = usize::from(common.processes);
+        host::make_room_for(connections, processes)?;
         let server = Server::open(common)?;
-        let setup = Arc::new(Setup {
+        let setup = Setup {
             origin: server.origin.clone(),
             names: Names { prefix: common.name.clone() },
             signer: Signer::new(&server.jwt_secret, &common.app),
             api_key: server.key.clone(),
             topic,
-        });
-        let crew = Crew::start(usize::from(common.client_threads), &setup)?;
+            sources_start: random_u32()?,
+        };
+        let crew = Crew::start(processes, &setup)?;
         let mut notes = Vec::new();
         if server.data_in_memory() == Some(true) {
             notes.push(
@@ -221,7 +222,7 @@ pub(crate) struct Outcome {
     pub(crate) notes: Vec<String>,
 }
 
-/// CPU of the server and of this process from one moment on.
+/// CPU of the server and of the client, all its processes together, from one moment on.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Sample {
     at_ns: u64,
@@ -235,7 +236,7 @@ impl Sample {
         Self {
             at_ns: clock::now_ns(),
             server: bench.server_cpu(),
-            client: Process::this().cpu(),
+            client: bench.crew.cpu().zip(Process::this().cpu()).map(|(crew, this)| crew + this),
             machine_seconds: machine_busy_seconds(),
         }
     }

@@ -2,13 +2,31 @@
 //! memory at several counts into memory per connection.
 
 use hdrhistogram::Histogram;
+use serde::{Deserialize, Serialize};
 
 /// Ten minutes; what takes longer is counted as that.
 const LATENCY_US_MAX: u64 = 600_000_000;
 
 /// Latencies from 1 µs to 10 minutes with three digits.
-#[derive(Debug, Clone)]
+/// Between processes they travel as the values that occurred, each with its count.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(from = "Vec<(u64, u64)>", into = "Vec<(u64, u64)>")]
 pub(crate) struct Latency(Histogram<u64>);
+
+impl From<Vec<(u64, u64)>> for Latency {
+    fn from(counts: Vec<(u64, u64)>) -> Self {
+        let mut latency = Self::new();
+        counts.into_iter().for_each(|(us, count)| latency.0.saturating_record_n(us, count));
+        latency
+    }
+}
+
+impl From<Latency> for Vec<(u64, u64)> {
+    fn from(latency: Latency) -> Self {
+        let recorded = latency.0.iter_recorded();
+        recorded.map(|step| (step.value_iterated_to(), step.count_at_value())).collect()
+    }
+}
 
 /// Which percentiles are shown, and under which name.
 pub(crate) const PERCENTILES: [(&str, f64); 4] =
@@ -77,6 +95,18 @@ mod tests {
             assert!((value - expected).abs() / expected < 0.002, "p{percentile} = {value}");
         }
         assert!((a.max_ms() - 100.0).abs() < 0.2);
+    }
+
+    #[test]
+    fn a_histogram_is_the_same_in_another_process() {
+        let mut latency = Latency::new();
+        (1..=5_000).for_each(|number: u64| latency.record(0, number * number * 1_000));
+        let text = serde_json::to_string(&latency).unwrap();
+        let read: Latency = serde_json::from_str(&text).unwrap();
+        assert_eq!(read.0, latency.0);
+        assert_eq!((read.max_ms(), read.0.len()), (latency.max_ms(), 5_000));
+        let empty: Latency = serde_json::from_str("[]").unwrap();
+        assert!(empty.is_empty());
     }
 
     #[test]

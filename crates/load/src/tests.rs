@@ -16,6 +16,14 @@ struct Cli {
     args: Args,
 }
 
+/// Not a test: [`crate::crew`] starts this executable again with this name alone.
+#[test]
+#[ignore = "the worker process of other tests"]
+fn the_worker_of_other_tests() {
+    let output = std::fs::File::options().write(true).open("/proc/self/fd/3").unwrap();
+    crate::worker::run(std::io::stdin(), output).unwrap();
+}
+
 fn measure(server: &FakeServer, line: &str) -> Result<ReportDocument, Error> {
     let line = format!(
         "bench {line} --server http://{} --key {} --jwt-secret s --settle 0s",
@@ -28,7 +36,7 @@ fn measure(server: &FakeServer, line: &str) -> Result<ReportDocument, Error> {
         Scenario::Stored(args) => scenario::stored::run(&args),
         Scenario::Connect(args) => scenario::connect::run(&args),
         Scenario::Idle(args) => scenario::idle::run(&args),
-        Scenario::Floor(_) => panic!("it has no report"),
+        Scenario::Floor(_) | Scenario::Worker => panic!("no measurement"),
     }
 }
 
@@ -41,7 +49,7 @@ fn values<'a>(report: &'a ReportDocument, name: &str) -> &'a [f64] {
 fn direct_counts_every_delivery_and_loses_none() {
     let server = FakeServer::start(Behaviour::Well);
     let line = "direct --connections 20 --targets 10 --connected-share 0.5 --payload 200 --in-flight 4 \
-                --client-threads 2 --warm-up 100ms --duration 1s --repeat 2";
+                --processes 2 --warm-up 100ms --duration 1s --repeat 2";
     let report = measure(&server, line).unwrap();
     assert_eq!(values(&report, "deliveries lost"), [0.0, 0.0]);
     for (deliveries, requests) in values(&report, "deliveries").iter().zip(values(&report, "requests")) {

@@ -1,29 +1,39 @@
-//! One worker: a thread that owns an [`Engine`] and does one task at a time as the [`crate::crew`] tells
-//! it. Commands and reports are plain values and moments are absolute, so a worker may as well be another
-//! process.
+//! One worker: a process that owns an [`Engine`] and does one task at a time as the [`crate::crew`] tells
+//! it. Its standard input is [`Start`] and then a [`Command`] a line, its standard output a [`Said`] a line,
+//! all as JSON; moments are absolute, since all processes read one clock. It ends when its input does,
+//! whatever it is doing: nothing it holds outlives the measurement.
 
 mod connect;
 mod publish;
 mod receive;
 
 use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader, Lines, Read, Write};
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, SyncSender, TryRecvError};
+use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
 
 use mio::Waker;
+use serde::{Deserialize, Serialize};
 
 use crate::engine::{Engine, Setup};
 use crate::partition::Partition;
 use crate::stats::Latency;
-use crate::{Error, clock};
+use crate::{Error, clock, host};
 
 pub(crate) use publish::Pace;
 
 /// How often something happened, by its cause.
 pub(crate) type Reasons = BTreeMap<String, u64>;
 
+/// Who a worker is, and what all its devices have in common.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Start {
+    pub(crate) setup: Setup,
+    pub(crate) partition: Partition,
+}
+
 /// What to do next. Counts are this worker's share.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) enum Command {
     /// Bring up devices until there are `devices`.
     Connect {
@@ -40,8 +50,17 @@ pub(crate) enum Command {
     Disconnect,
 }
 
-/// What came of it.
-#[derive(Debug, Clone)]
+/// What a worker tells the crew.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) enum Said {
+    Started,
+    Report(Report),
+    /// Why it ends.
+    Failed(String),
+}
+
+/// What came of a command.
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) enum Report {
     Connected(connect::Connected),
     Published(Box<publish::Published>),
@@ -68,29 +87,58 @@ pub(crate) enum Step {
     Done(Report),
 }
 
-/// Runs until the crew drops its end.
-pub(crate) fn run(
-    setup: Arc<Setup>,
-    partition: Partition,
-    commands: &Receiver<Command>,
-    reports: &SyncSender<Result<Report, Error>>,
-    started: impl FnOnce(Waker),
-) {
-    let result = Engine::new(setup, partition).and_then(|(mut engine, waker)| {
-        started(waker);
-        serve(&mut engine, commands, reports)
-    });
-    if let Err(error) = result {
-        // Nobody listens any more if this fails, which is then no news either.
-        let _ = reports.send(Err(error));
+/// Runs until `input` ends, which ends the process.
+pub(crate) fn run(input: impl Read + Send + 'static, mut output: impl Write) -> Result<(), Error> {
+    let result = work(input, &mut output);
+    if let Err(error) = &result {
+        say(&mut output, &Said::Failed(error.to_string()))?;
     }
+    result
 }
 
-fn serve(
-    engine: &mut Engine,
-    commands: &Receiver<Command>,
-    reports: &SyncSender<Result<Report, Error>>,
-) -> Result<(), Error> {
+fn work(input: impl Read + Send + 'static, output: &mut impl Write) -> Result<(), Error> {
+    let mut input = BufReader::new(input).lines();
+    let line = input.next().transpose().map_err(Error::system("reading commands"))?;
+    let rule = "noroshi bench worker is started by the other commands, which tell it what to do";
+    let start = line.and_then(|line| serde_json::from_str(&line).ok());
+    let Start { setup, partition } = start.ok_or_else(|| Error::Usage(rule.to_owned()))?;
+    host::raise_files();
+    let (mut engine, waker) = Engine::new(Arc::new(setup), partition)?;
+    let (commands_end, commands) = sync_channel(1);
+    std::thread::Builder::new()
+        .name("load-commands".to_owned())
+        .spawn(move || listen(input, &commands_end, &waker))
+        .map_err(Error::system("a thread"))?;
+    say(output, &Said::Started)?;
+    serve(&mut engine, &commands, output)
+}
+
+/// Hands commands on. Whoever gave them is gone when they end, and so is the reason for this process.
+#[allow(clippy::exit)] // what the other thread is amid is of no use to anybody, and nothing has to be finished
+fn listen(input: Lines<impl BufRead>, commands: &SyncSender<Command>, waker: &Waker) {
+    for line in input.map_while(Result::ok) {
+        let command = match serde_json::from_str(&line) {
+            Ok(command) => command,
+            Err(error) => {
+                eprintln!("this is no command ({error}): {line}");
+                std::process::exit(1);
+            }
+        };
+        if commands.send(command).is_err() || waker.wake().is_err() {
+            return; // the worker failed and says so itself
+        }
+    }
+    std::process::exit(0);
+}
+
+fn say(output: &mut impl Write, said: &Said) -> Result<(), Error> {
+    let mut line = serde_json::to_string(said).expect("reports are plain values");
+    line.push('\n');
+    let written = output.write_all(line.as_bytes()).and_then(|()| output.flush());
+    written.map_err(Error::system("writing a report"))
+}
+
+fn serve(engine: &mut Engine, commands: &Receiver<Command>, output: &mut impl Write) -> Result<(), Error> {
     let mut task = Task::Rest;
     loop {
         if matches!(task, Task::Rest) {
@@ -110,9 +158,7 @@ fn serve(
             Step::Wait(wake_ns) => engine.turn(wake_ns)?,
             Step::Done(report) => {
                 task = Task::Rest;
-                if reports.send(Ok(report)).is_err() {
-                    return Ok(());
-                }
+                say(output, &Said::Report(report))?;
             }
         }
     }

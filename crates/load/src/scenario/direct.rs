@@ -16,10 +16,10 @@ pub(crate) fn run(args: &Direct) -> Result<ReportDocument, Error> {
     check((0.0..=1.0).contains(&args.connected_share), "--connected-share is 0 to 1")?;
     args.pacing.check()?;
     let connected = (args.targets as f64 * args.connected_share).round() as usize;
-    let threads = usize::from(args.common.client_threads);
+    let processes = usize::from(args.common.processes);
     check(
-        connected <= args.connections / threads,
-        "a request names more connected users than a client thread has: ask for more --connections",
+        connected <= args.connections / processes,
+        "a request names more connected users than a process of the client has: ask for more --connections",
     )?;
     let away = args.targets - connected;
     // As many as are connected, so that lookups miss as often as they would.

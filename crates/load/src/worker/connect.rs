@@ -3,6 +3,8 @@
 
 use std::collections::VecDeque;
 
+use serde::{Deserialize, Serialize};
+
 use super::{Reasons, Report, Step, take_latency};
 use crate::clock;
 use crate::engine::Engine;
@@ -11,7 +13,7 @@ use crate::stats::Latency;
 /// A device that was turned away comes back after this long.
 const RETRY_NS: u64 = 500_000_000;
 
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Connected {
     /// Devices that are connected now.
     pub(crate) devices: usize,

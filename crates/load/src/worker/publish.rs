@@ -5,6 +5,8 @@
 //! a request is in flight until it is answered *and* its deliveries have arrived, so that no queue grows
 //! behind the answers.
 
+use serde::{Deserialize, Serialize};
+
 use super::{Reasons, Report, Step, drain_ended, take_latency};
 use crate::clock;
 use crate::engine::Engine;
@@ -16,7 +18,7 @@ use crate::stats::Latency;
 /// Deliveries that are missing after this long without a single one are lost.
 const STALL_NS: u64 = 2_000_000_000;
 
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub(crate) enum Pace {
     /// Requests per second.
     Rate(f64),
@@ -24,7 +26,7 @@ pub(crate) enum Pace {
 }
 
 /// What to publish, and when: three moments of [`clock::now_ns`].
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Plan {
     pub(crate) start_ns: u64,
     /// The measured window; what comes before it warms up.
@@ -42,7 +44,7 @@ pub(crate) struct Plan {
     pub(crate) data_bytes: usize,
 }
 
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Published {
     /// Requests answered with success inside the window.
     pub(crate) accepted: u64,

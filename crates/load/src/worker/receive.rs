@@ -1,11 +1,13 @@
 //! Waiting until every device of this worker has had a number of messages since it connected.
 
+use serde::{Deserialize, Serialize};
+
 use super::{Reasons, Report, Step, drain_ended, take_latency};
 use crate::clock;
 use crate::engine::Engine;
 use crate::stats::Latency;
 
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Received {
     /// Messages since the last report.
     pub(crate) deliveries: u64,

@@ -1,0 +1,129 @@
+//! A non-blocking connection of a device or a provider, plain or with TLS inside, behind reads and writes
+//! that mean the same either way. It knows nothing of what is said over it.
+//!
+//! Readiness is edge-triggered: after an event, read until `WouldBlock` ([`Socket::is_drained`] says when
+//! that may be skipped) and write or [`Socket::flush`].
+
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::SocketAddr;
+
+use mio::net::TcpStream;
+use mio::{Interest, Registry, Token};
+use rustls::{ClientConnection, HandshakeKind};
+
+use crate::tls::Connector;
+
+/// Where to connect, and how.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Route<'a> {
+    pub(crate) to: SocketAddr,
+    pub(crate) source: Option<SocketAddr>,
+    /// Of the kernel's receive buffer, where it is not to grow as the kernel likes.
+    pub(crate) receive_bytes: Option<usize>,
+    pub(crate) tls: Option<&'a Connector>,
+}
+
+pub(crate) struct Socket {
+    stream: TcpStream,
+    tls: Option<Box<ClientConnection>>,
+}
+
+impl Socket {
+    /// Begins to connect.
+    pub(crate) fn open(route: Route<'_>) -> io::Result<Self> {
+        let tls = route.tls.map(Connector::session).transpose()?.map(Box::new);
+        Ok(Self { stream: connect(route)?, tls })
+    }
+
+    pub(crate) fn register(&mut self, registry: &Registry, token: Token) -> io::Result<()> {
+        registry.register(&mut self.stream, token, Interest::READABLE | Interest::WRITABLE)
+    }
+
+    pub(crate) fn set_nodelay(&self) -> io::Result<()> {
+        self.stream.set_nodelay(true)
+    }
+
+    /// Whether a read of `len` bytes into `room` was the last for now. epoll(7): a short read of a stream has
+    /// emptied it, but its end is a read of its own; with TLS a record is as short as its sender liked.
+    pub(crate) fn is_drained(&self, len: usize, room: usize, peer_closed: bool) -> bool {
+        self.tls.is_none() && len < room && !peer_closed
+    }
+
+    /// How the TLS handshake went, once it is over.
+    pub(crate) fn handshake(&self) -> Option<HandshakeKind> {
+        let tls = self.tls.as_ref()?;
+        tls.handshake_kind().filter(|_| !tls.is_handshaking())
+    }
+
+    /// Sends what was taken and is not sent; false if the socket did not take all of it.
+    pub(crate) fn flush(&mut self) -> io::Result<bool> {
+        let Some(tls) = &mut self.tls else { return Ok(true) };
+        while tls.wants_write() {
+            match tls.write_tls(&mut self.stream) {
+                Ok(0) => return Err(ErrorKind::WriteZero.into()),
+                Ok(_) => {}
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                // While it connects; a writable event follows.
+                Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::NotConnected) => {
+                    return Ok(false);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(true)
+    }
+
+    /// Takes plain bytes; with TLS all of them once nothing older waits.
+    pub(crate) fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if self.tls.is_none() {
+            return self.stream.write(bytes);
+        }
+        if !self.flush()? {
+            return Err(ErrorKind::WouldBlock.into());
+        }
+        let Some(tls) = &mut self.tls else { return Ok(0) };
+        let len = tls.writer().write(bytes)?;
+        self.flush()?;
+        Ok(len)
+    }
+
+    /// Plain bytes; 0 is the end, with or without a farewell.
+    pub(crate) fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        loop {
+            let Some(tls) = &mut self.tls else { return self.stream.read(into) };
+            match tls.reader().read(into) {
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                // RFC 8446 §6.1 asks for close_notify; without it the frames inside still have lengths.
+                Err(error) if error.kind() == ErrorKind::UnexpectedEof => return Ok(0),
+                done => return done,
+            }
+            if tls.read_tls(&mut self.stream)? == 0 {
+                return Ok(0);
+            }
+            let processed = tls.process_new_packets();
+            let flushed = self.flush(); // an alert, if it was an error
+            processed.map_err(|error| io::Error::new(ErrorKind::InvalidData, error))?;
+            flushed?;
+        }
+    }
+}
+
+fn connect(Route { to, source, receive_bytes, .. }: Route<'_>) -> io::Result<TcpStream> {
+    use socket2::{Domain, Protocol, Socket, Type};
+    if source.is_none() && receive_bytes.is_none() {
+        return TcpStream::connect(to);
+    }
+    let socket = Socket::new(Domain::for_address(to), Type::STREAM.nonblocking(), Some(Protocol::TCP))?;
+    if let Some(bytes) = receive_bytes {
+        socket.set_recv_buffer_size(bytes)?; // before the handshake, which tells the window
+    }
+    if let Some(source) = source {
+        socket.bind(&source.into())?;
+    }
+    match socket.connect(&to.into()) {
+        Err(error) if error.raw_os_error() != Some(rustix::io::Errno::INPROGRESS.raw_os_error()) => {
+            Err(error)
+        }
+        Ok(()) | Err(_) => Ok(TcpStream::from_std(socket.into())),
+    }
+}

@@ -1,0 +1,215 @@
+//! TLS as devices and providers speak it: whom they trust, one client configuration a worker, and the
+//! session tickets that make a second handshake a resumed one. A server that is started here gets a
+//! certificate made for it.
+//!
+//! Invariant: a ticket is used once (RFC 8446 §C.4), by whichever device connects next: to the server all
+//! are alike, and a worker holds no more of them than [`TICKETS_MAX`].
+
+use std::collections::VecDeque;
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use rustls::client::{ClientSessionStore, Resumption, Tls12ClientSessionValue, Tls13ClientSessionValue};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::{ClientConfig, ClientConnection, NamedGroup, RootCertStore};
+use serde::{Deserialize, Serialize};
+
+use crate::Error;
+
+/// One for each device of a process: 65,536 × about 1 KiB = 64 MiB.
+const TICKETS_MAX: usize = 1 << 16;
+/// What a certificate made here is for.
+pub(crate) const OWN_NAME: &str = "localhost";
+
+/// Whose certificates are believed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Trust {
+    /// Those that the public authorities signed.
+    Public,
+    /// These, and those they signed; DER.
+    Only(Vec<Vec<u8>>),
+}
+
+impl Trust {
+    /// The certificates of a PEM file.
+    pub(crate) fn read(path: &Path) -> Result<Self, Error> {
+        let rule = |why: String| Error::Usage(format!("--ca {}: {why}", path.display()));
+        let certificates = CertificateDer::pem_file_iter(path)
+            .and_then(Iterator::collect::<Result<Vec<_>, _>>)
+            .map_err(|error| rule(error.to_string()))?;
+        match certificates.is_empty() {
+            true => Err(rule("it holds no certificate".to_owned())),
+            false => Ok(Self::Only(certificates.iter().map(|certificate| certificate.to_vec()).collect())),
+        }
+    }
+
+    fn roots(&self) -> Result<RootCertStore, Error> {
+        let Self::Only(certificates) = self else {
+            return Ok(RootCertStore::from_iter(webpki_roots::TLS_SERVER_ROOTS.iter().cloned()));
+        };
+        let mut roots = RootCertStore::empty();
+        for certificate in certificates {
+            let added = roots.add(CertificateDer::from_slice(certificate));
+            added.map_err(|error| Error::Usage(format!("the certificate to trust is none: {error}")))?;
+        }
+        Ok(roots)
+    }
+}
+
+/// Makes sessions with one server; clones share configuration and tickets.
+#[derive(Debug, Clone)]
+pub(crate) struct Connector {
+    config: Arc<ClientConfig>,
+    name: ServerName<'static>,
+    tickets: Arc<Tickets>,
+}
+
+impl Connector {
+    /// For the server that is called `host`, with or without a port.
+    pub(crate) fn new(trust: &Trust, host: &str) -> Result<Self, Error> {
+        let bare = host.rsplit_once(':').map_or(host, |(bare, _)| bare);
+        let bare = bare.trim_start_matches('[').trim_end_matches(']').to_owned();
+        let name = ServerName::try_from(bare)
+            .map_err(|_| Error::Usage(format!("{host} is no name that a certificate can be for")))?;
+        let tickets = Arc::new(Tickets::default());
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let mut config = ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .map_err(|error| Error::Usage(format!("TLS cannot be set up: {error}")))?
+            .with_root_certificates(trust.roots()?)
+            .with_no_client_auth();
+        config.resumption = Resumption::store(tickets.clone());
+        Ok(Self { config: Arc::new(config), name, tickets })
+    }
+
+    pub(crate) fn session(&self) -> io::Result<ClientConnection> {
+        let mut session =
+            ClientConnection::new(self.config.clone(), self.name.clone()).map_err(io::Error::other)?;
+        // Requests are bounded where they are made, and taken whole while the handshake is under way.
+        session.set_buffer_limit(None);
+        Ok(session)
+    }
+
+    /// Whether sessions from now on may be resumed ones.
+    pub(crate) fn offer_tickets(&self, offer: bool) {
+        self.tickets.pool().withheld = !offer;
+    }
+
+    /// Tickets had from the server so far.
+    pub(crate) fn tickets_received(&self) -> u64 {
+        self.tickets.pool().received
+    }
+}
+
+#[derive(Debug, Default)]
+struct Tickets(Mutex<Pool>);
+
+/// Of one server: a worker has only one.
+#[derive(Debug, Default)]
+struct Pool {
+    group: Option<NamedGroup>,
+    session: Option<Tls12ClientSessionValue>,
+    tickets: VecDeque<Tls13ClientSessionValue>,
+    received: u64,
+    /// Kept, and not used.
+    withheld: bool,
+}
+
+impl Tickets {
+    /// A pool is whole between any two of its statements, so a panic elsewhere leaves it usable.
+    fn pool(&self) -> MutexGuard<'_, Pool> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl ClientSessionStore for Tickets {
+    fn set_kx_hint(&self, _: ServerName<'static>, group: NamedGroup) {
+        self.pool().group = Some(group);
+    }
+
+    fn kx_hint(&self, _: &ServerName<'_>) -> Option<NamedGroup> {
+        self.pool().group
+    }
+
+    fn set_tls12_session(&self, _: ServerName<'static>, value: Tls12ClientSessionValue) {
+        let mut pool = self.pool();
+        pool.received += 1;
+        pool.session = Some(value);
+    }
+
+    fn tls12_session(&self, _: &ServerName<'_>) -> Option<Tls12ClientSessionValue> {
+        let pool = self.pool();
+        pool.session.clone().filter(|_| !pool.withheld)
+    }
+
+    fn remove_tls12_session(&self, _: &ServerName<'static>) {
+        self.pool().session = None;
+    }
+
+    fn insert_tls13_ticket(&self, _: ServerName<'static>, value: Tls13ClientSessionValue) {
+        let mut pool = self.pool();
+        pool.received += 1;
+        if pool.tickets.len() == TICKETS_MAX {
+            pool.tickets.pop_front(); // the first to expire
+        }
+        pool.tickets.push_back(value);
+    }
+
+    fn take_tls13_ticket(&self, _: &ServerName<'static>) -> Option<Tls13ClientSessionValue> {
+        let mut pool = self.pool();
+        if pool.withheld { None } else { pool.tickets.pop_front() }
+    }
+}
+
+/// A certificate for [`OWN_NAME`] that signed itself, and its key.
+pub(crate) struct OwnCertificate {
+    pub(crate) certificate: PathBuf,
+    pub(crate) key: PathBuf,
+    pub(crate) trust: Trust,
+}
+
+impl OwnCertificate {
+    /// Makes both and writes them into `folder`, which is there.
+    pub(crate) fn make(folder: &Path) -> Result<Self, Error> {
+        let failed = |error: rcgen::Error| Error::System {
+            what: "making a certificate",
+            source: io::Error::other(error),
+        };
+        let made = rcgen::generate_simple_self_signed([OWN_NAME.to_owned()]).map_err(failed)?;
+        let (certificate, key) = (folder.join("certificate.pem"), folder.join("key.pem"));
+        for (path, pem) in [(&certificate, made.cert.pem()), (&key, made.signing_key.serialize_pem())] {
+            let mut options = std::fs::File::options();
+            let file = options.write(true).create_new(true).mode(0o600).open(path);
+            file.and_then(|mut file| file.write_all(pem.as_bytes()))
+                .map_err(|source| Error::Folder { path: path.clone(), source })?;
+        }
+        Ok(Self { certificate, key, trust: Trust::Only(vec![made.cert.der().to_vec()]) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_name_of_a_server_is_its_host_without_the_port() {
+        for host in ["example.org", "example.org:8443", "127.0.0.1:443", "[::1]:443"] {
+            assert!(Connector::new(&Trust::Public, host).is_ok(), "{host}");
+        }
+        assert!(matches!(Connector::new(&Trust::Public, "no host:1"), Err(Error::Usage(_))));
+        assert!(Connector::new(&Trust::Only(vec![b"none".to_vec()]), "a").is_err());
+    }
+
+    #[test]
+    fn a_file_to_trust_must_hold_a_certificate() {
+        let path = std::env::temp_dir().join(format!("noroshi-load-ca-{}.pem", std::process::id()));
+        assert!(Trust::read(&path).unwrap_err().to_string().contains("--ca"));
+        std::fs::write(&path, "nothing").unwrap();
+        let error = Trust::read(&path).unwrap_err();
+        std::fs::remove_file(&path).unwrap();
+        assert!(error.to_string().contains("no certificate"), "{error}");
+    }
+}
