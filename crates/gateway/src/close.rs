@@ -174,8 +174,8 @@ impl Shard {
     fn reconnect_after_ms(&mut self, reason: CloseReason) -> u64 {
         match reason {
             CloseReason::Drain => {
-                let spread = self.mailbox().drain_spread_ms.load(Ordering::Relaxed);
-                self.jitter(u64::from(spread) + 1)
+                let spread_ms = self.shared.drain.spread_ms();
+                self.jitter(u64::from(spread_ms) + 1)
             }
             CloseReason::Overloaded | CloseReason::Internal => 1_000 + self.jitter(4_000),
             reason if reason.may_reconnect() => 500 + self.jitter(1_000),

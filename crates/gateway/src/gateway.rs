@@ -20,6 +20,7 @@ use parking_lot::Mutex;
 
 use crate::admission::Rate;
 use crate::config::Config;
+use crate::drain::{self, Drain, Stopping};
 use crate::handover::Handover;
 use crate::listener::{Acceptor, Listening};
 use crate::mailbox::{Arrival, ArrivalKind, Mailbox};
@@ -51,6 +52,7 @@ pub(crate) struct Shared {
     pub(crate) stamps: Stamps,
     pub(crate) mailboxes: Vec<Mailbox>,
     pub(crate) accepting: AtomicBool,
+    pub(crate) drain: Drain,
     generations: AtomicU64,
 }
 
@@ -113,6 +115,7 @@ impl Bound {
             stamps: Stamps::new(),
             mailboxes,
             accepting: AtomicBool::new(true),
+            drain: Drain::new(),
             // A later run begins above an earlier one: 2^20 log-ins a millisecond are out of reach.
             generations: AtomicU64::new(delivery.clock().now().0 << 20),
         });
@@ -208,40 +211,77 @@ impl Gateway {
         }
     }
 
-    /// Moves every connection away: told to come back within `spread`, at `rate_per_second`. Blocks
-    /// until all are gone or `deadline` has passed, when the rest is told at once. True if all went.
-    pub fn drain(&self, rate_per_second: u32, spread: Duration, deadline: Duration) -> bool {
-        self.stop_accepting();
-        let until = Instant::now() + deadline;
-        let shards = u32::try_from(self.shared.mailboxes.len()).unwrap_or(1);
-        let spread_ms = u32::try_from(spread.as_millis()).unwrap_or(u32::MAX);
-        for mailbox in &self.shared.mailboxes {
-            mailbox.drain_spread_ms.store(spread_ms, Ordering::Relaxed);
-            mailbox.drain_rate.store(rate_per_second.div_ceil(shards).max(1), Ordering::SeqCst);
-            mailbox.wake();
+    /// Moves every device away and lets none in, while requests of the API go on. Called while that is
+    /// under way it changes how. Does not wait: see [`Gateway::drain_report`].
+    pub fn drain_devices(&self, order: drain::Order) -> Result<(), Stopping> {
+        tracing::info!(rate = order.rate_per_second, spread = ?order.spread, "devices are moved away");
+        self.shared.drain.begin(order, false)?;
+        self.wake_all();
+        self.observe_drain();
+        Ok(())
+    }
+
+    /// Lets devices in again. Does nothing where they are let in.
+    pub fn cancel_drain(&self) -> Result<(), Stopping> {
+        if self.shared.drain.cancel()? {
+            tracing::info!("devices are let in again");
         }
+        self.wake_all();
+        self.observe_drain();
+        Ok(())
+    }
+
+    pub fn drain_report(&self) -> drain::Report {
+        self.shared.drain.report(self.drain_remaining())
+    }
+
+    /// The end: accepts nothing any more and moves every connection away. Blocks until all are gone or
+    /// the deadline has passed, when the rest is told at once. True if all went in time.
+    pub fn drain(&self, order: drain::Order) -> bool {
+        let until = order.deadline.map(|deadline| Instant::now() + deadline);
+        // A second call goes on with what the first one ordered.
+        let _ = self.shared.drain.begin(order, true);
+        self.stop_accepting();
+        self.wake_all();
         let all_gone = self.wait_until_gone(until);
         if !all_gone {
-            for mailbox in &self.shared.mailboxes {
-                mailbox.drain_rate.store(u32::MAX, Ordering::SeqCst);
-                mailbox.wake();
-            }
-            self.wait_until_gone(Instant::now() + self.shared.config.close_linger);
+            self.wait_until_gone(Some(Instant::now() + self.shared.config.close_linger));
         }
         all_gone
     }
 
-    fn wait_until_gone(&self, until: Instant) -> bool {
+    fn wait_until_gone(&self, until: Option<Instant>) -> bool {
         loop {
-            let left = self.connections();
-            self.shared.metrics.drain_remaining.set(i64::try_from(left).unwrap_or(i64::MAX));
-            if left == 0 {
+            self.observe_drain();
+            if self.connections() == 0 {
                 return true;
             }
-            if Instant::now() >= until {
+            if until.is_some_and(|until| Instant::now() >= until) {
                 return false;
             }
             std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    /// An operator's drain is about devices; the end is about every socket.
+    fn drain_remaining(&self) -> usize {
+        match self.shared.drain.is_ending() {
+            true => self.connections(),
+            false => self.shared.metrics.device_connections(),
+        }
+    }
+
+    fn observe_drain(&self) {
+        let report = self.drain_report();
+        self.shared.metrics.observe_drain(&report);
+        if report.state == drain::State::Drained && self.shared.drain.is_news() {
+            tracing::info!("every device has gone elsewhere; requests of the API go on");
+        }
+    }
+
+    fn wake_all(&self) {
+        for mailbox in &self.shared.mailboxes {
+            mailbox.wake();
         }
     }
 
@@ -263,5 +303,6 @@ impl Gateway {
     pub fn observe(&self) {
         let waiting: usize = self.shared.mailboxes.iter().map(Mailbox::mail_len).sum();
         self.shared.metrics.mailbox_items.set(i64::try_from(waiting).unwrap_or(i64::MAX));
+        self.observe_drain();
     }
 }

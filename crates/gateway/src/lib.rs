@@ -10,13 +10,14 @@
 //! ```
 //!
 //! Reading order: [`config`], [`gateway`], `connection`, `shard`, then along a connection's life
-//! `listener`, `input`, `route`, `websocket`, `sse`, `login`, `catch_up`, `backlog`, `close`, `pulse`; along a
+//! `listener`, `input`, `route`, `websocket`, `sse`, `login`, `catch_up`, `backlog`, `close`, `pulse`, [`drain`]; along a
 //! message's `edge`, `registry`, `stamp`, `dispatch`, `mailbox`, `topic_index`, `fanout`, `tail`.
 //!
 //! Invariants: a connection lives and dies on one shard; while it is idle it owns no buffer, no timer
 //! of its own and no channel; a disconnect writes nothing anywhere; no shard waits for anyone.
 
 pub mod config;
+pub mod drain;
 pub mod gateway;
 pub mod handover;
 pub mod metrics;

@@ -12,7 +12,7 @@
 
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
 use noroshi_delivery::Error;
@@ -83,9 +83,6 @@ pub(crate) struct Mailbox {
     lost: AtomicBool,
     /// Sockets given to the shard and not yet removed: what the least loaded is chosen by.
     pub(crate) connections: AtomicUsize,
-    /// Connections a second to be moved away; 0 is no drain.
-    pub(crate) drain_rate: AtomicU32,
-    pub(crate) drain_spread_ms: AtomicU32,
     pub(crate) stopping: AtomicBool,
 }
 
@@ -111,8 +108,6 @@ impl Mailbox {
             woken: AtomicBool::new(false),
             lost: AtomicBool::new(false),
             connections: AtomicUsize::new(0),
-            drain_rate: AtomicU32::new(0),
-            drain_spread_ms: AtomicU32::new(0),
             stopping: AtomicBool::new(false),
         };
         Ok((mailbox, Inlet { mail: mail_in, arrivals: arrivals_in, replies: replies_in }))

@@ -6,8 +6,10 @@ use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::registry::Unit;
 
 use crate::connection::Protocol;
+use crate::drain;
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct ProtocolLabels {
@@ -42,7 +44,11 @@ pub struct Metrics {
     pub(crate) mailbox_full: Counter,
     pub(crate) resyncs: Counter,
     pub(crate) panics: Counter,
-    pub(crate) drain_remaining: Gauge,
+    drain_active: Gauge,
+    drain_remaining: Gauge,
+    pub(crate) drain_moved: Counter,
+    drain_rate: Gauge,
+    drain_elapsed_seconds: Gauge,
 }
 
 impl Metrics {
@@ -84,9 +90,26 @@ impl Metrics {
         registry.register("resyncs", "Times a shard read its sessions' backlogs again", m.resyncs.clone());
         registry.register("connection_panics", "Panics that ended a connection", m.panics.clone());
         registry.register(
+            "drain_active",
+            "1 while devices are moved away, and after that until they are let in again",
+            m.drain_active.clone(),
+        );
+        registry.register(
             "drain_remaining",
-            "Connections that a drain still has to move",
+            "Connections that a drain still has to move; divided by drain_rate: the seconds it takes",
             m.drain_remaining.clone(),
+        );
+        registry.register("drain_moved", "Connections that drains told to leave", m.drain_moved.clone());
+        registry.register(
+            "drain_rate",
+            "Connections a second that the drain under way tells to leave; 0 is no drain",
+            m.drain_rate.clone(),
+        );
+        registry.register_with_unit(
+            "drain_elapsed",
+            "Since the drain under way began; 0 is no drain",
+            Unit::Seconds,
+            m.drain_elapsed_seconds.clone(),
         );
         m
     }
@@ -125,13 +148,34 @@ impl Metrics {
             mailbox_full: Counter::default(),
             resyncs: Counter::default(),
             panics: Counter::default(),
+            drain_active: Gauge::default(),
             drain_remaining: Gauge::default(),
+            drain_moved: Counter::default(),
+            drain_rate: Gauge::default(),
+            drain_elapsed_seconds: Gauge::default(),
         }
     }
 
     pub(crate) fn connections(&self, protocol: Protocol) -> &Gauge {
         // `Protocol::ALL` is in the order of the discriminants.
         &self.by_protocol[protocol as usize]
+    }
+
+    /// Sockets of devices: those that asked for a WebSocket or a stream.
+    pub(crate) fn device_connections(&self) -> usize {
+        let of_devices = [Protocol::WebSocket, Protocol::Sse, Protocol::Echo];
+        let count: i64 = of_devices.into_iter().map(|protocol| self.connections(protocol).get()).sum();
+        usize::try_from(count).unwrap_or(0)
+    }
+
+    pub(crate) fn observe_drain(&self, report: &drain::Report) {
+        let progress = report.progress.as_ref();
+        let remaining = if progress.is_some() { report.remaining } else { 0 };
+        self.drain_active.set(i64::from(progress.is_some()));
+        self.drain_remaining.set(i64::try_from(remaining).unwrap_or(i64::MAX));
+        self.drain_rate.set(progress.map_or(0, |progress| i64::from(progress.order.rate_per_second)));
+        let elapsed_s = progress.map_or(0, |progress| progress.elapsed.as_secs());
+        self.drain_elapsed_seconds.set(i64::try_from(elapsed_s).unwrap_or(i64::MAX));
     }
 
     /// How many connections ended for this reason.

@@ -1,6 +1,5 @@
-//! What time brings: deadlines, pings, token ends, stalled sockets, and the drain.
-
-use std::sync::atomic::Ordering;
+//! What time brings: deadlines, pings, token ends, stalled sockets, and the drops of a drain
+//! ([`crate::drain`]).
 
 use noroshi_protocol::ws::Opcode;
 use noroshi_protocol::{http, sse};
@@ -8,19 +7,6 @@ use noroshi_types::CloseReason;
 
 use crate::connection::{Phase, Protocol};
 use crate::shard::Shard;
-
-/// A drain under way: connections are moved at a rate, slot by slot.
-pub(crate) struct Drip {
-    rate_per_second: u32,
-    last_ms: u64,
-    /// Thousandths of a connection that may be moved.
-    credit: u64,
-}
-
-impl Drip {
-    /// How long the loop sleeps between two drops at most.
-    pub(crate) const STEP_MS: u64 = 20;
-}
 
 impl Shard {
     /// Looks at everything that is due.
@@ -126,37 +112,6 @@ impl Shard {
                 self.send_frame(slot, Opcode::Ping, &[]);
             }
             Protocol::Http | Protocol::Echo => connection.ping_tick = u32::MAX,
-        }
-    }
-
-    /// Moves as many connections away as the rate allows by now.
-    fn drip(&mut self) {
-        let rate = self.mailbox().drain_rate.load(Ordering::Relaxed);
-        if rate == 0 {
-            return;
-        }
-        let now_ms = self.now.ms;
-        let drip = self.drip.get_or_insert(Drip { rate_per_second: rate, last_ms: now_ms, credit: 0 });
-        drip.rate_per_second = rate;
-        drip.credit += (now_ms - drip.last_ms).saturating_mul(u64::from(rate));
-        drip.last_ms = now_ms;
-        let moves = usize::try_from(drip.credit / 1_000).unwrap_or(usize::MAX);
-        drip.credit %= 1_000;
-        let slots: Vec<u32> = self
-            .connections
-            .iter()
-            .filter(|(_, connection)| connection.is_alive())
-            .take(moves)
-            .map(|(slot, _)| u32::try_from(slot).unwrap_or(u32::MAX))
-            .collect();
-        for slot in slots {
-            self.guard(Some(slot), |shard| {
-                match shard.connection(slot).map(|connection| connection.protocol) {
-                    // Nothing was asked yet: nothing to tell.
-                    Some(Protocol::Http) => shard.doom(slot, CloseReason::Drain),
-                    _ => shard.begin_close(slot, CloseReason::Drain),
-                }
-            });
         }
     }
 }

@@ -12,6 +12,7 @@
 //! Invariants: a slot is freed only in [`Shard::bury`], after the handler that decided it; a panic
 //! ends the connection it happened on and the loop goes on.
 
+use std::collections::VecDeque;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -26,12 +27,12 @@ use slab::Slab;
 use crate::admission::Bucket;
 use crate::backlog::Reads;
 use crate::connection::{Connection, Phase};
+use crate::drain::Round;
 use crate::fanout::Fanout;
 use crate::gateway::Shared;
 use crate::login::LogIns;
 use crate::mailbox::{Arrival, ArrivalKind, Inlet, Mailbox};
 use crate::outcome::Outcomes;
-use crate::pulse::Drip;
 use crate::timer::Wheel;
 use crate::tls::TlsSession;
 use crate::topic_index::TopicIndex;
@@ -43,9 +44,9 @@ pub(crate) const WAKER: Token = Token(usize::MAX);
 const EVENTS: usize = 1_024;
 /// Sockets taken in one turn.
 const ARRIVALS_PER_TURN: usize = 256;
-/// Handshake steps of one turn: some hundreds of microseconds each, so a storm of them leaves room
-/// for deliveries between.
-const HANDSHAKES_PER_TURN: u32 = 8;
+/// What the TLS handshakes of one turn may cost together, and one more: a storm of them leaves room for
+/// deliveries between, whatever the key. Time, since a step costs from 0.1 ms (P-256) to 5 ms (RSA-4096).
+const HANDSHAKE_TIME_PER_TURN: Duration = Duration::from_millis(2);
 
 /// The time, asked once a turn.
 #[derive(Debug, Clone, Copy)]
@@ -93,13 +94,17 @@ pub(crate) struct Shard {
     pub(crate) reads: Reads,
     pub(crate) outcomes: Outcomes,
     pub(crate) tally: Tally,
-    pub(crate) drip: Option<Drip>,
+    /// While a drain is under way.
+    pub(crate) round: Option<Round>,
     /// Sockets that had more to read than their share of a turn.
     pub(crate) again: Vec<u32>,
     /// Connections to be removed when the handler is done.
     pub(crate) doomed: Vec<u32>,
     pub(crate) scratch: Vec<u8>,
-    pub(crate) handshakes_left: u32,
+    /// Sockets whose handshake goes on in a later turn, first come first.
+    pub(crate) handshakes: VecDeque<u32>,
+    /// What is left of [`HANDSHAKE_TIME_PER_TURN`].
+    pub(crate) handshake_left: Duration,
     pub(crate) now: Now,
     started: Instant,
     random: u64,
@@ -129,11 +134,12 @@ impl Shard {
             reads: Reads::default(),
             outcomes: Outcomes::default(),
             tally: Tally::default(),
-            drip: None,
+            round: None,
             again: Vec::new(),
             doomed: Vec::new(),
             scratch: Vec::new(),
-            handshakes_left: 0,
+            handshakes: VecDeque::new(),
+            handshake_left: Duration::ZERO,
             now: Now { ms: 0, tick: 1, wall },
             started: Instant::now(),
             random: seed,
@@ -162,11 +168,12 @@ impl Shard {
     fn turn(&mut self, events: &Events) {
         self.mailbox().clear_wake();
         self.refresh_now();
-        self.handshakes_left = HANDSHAKES_PER_TURN;
+        self.handshake_left = HANDSHAKE_TIME_PER_TURN;
         self.take_mail();
         for slot in std::mem::take(&mut self.again) {
-            self.guard(Some(slot), |shard| shard.read(slot, false));
+            self.guard(Some(slot), |shard| shard.read(slot, true));
         }
+        self.go_on_with_handshakes();
         for event in events.iter().filter(|event| event.token() != WAKER) {
             let slot = slot_of(event.token());
             self.guard(Some(slot), |shard| {
@@ -216,6 +223,7 @@ impl Shard {
     /// How long there is nothing to do by itself.
     fn patience(&self) -> Option<Duration> {
         let at_once = !self.again.is_empty()
+            || !self.handshakes.is_empty()
             || self.fanout.has_work()
             || (self.fanout.has_room() && !self.inlet.mail.is_empty())
             || !self.inlet.arrivals.is_empty();
@@ -228,8 +236,8 @@ impl Shard {
         if let Some(linger_ms) = self.log_ins.patience_ms() {
             ms = ms.min(linger_ms);
         }
-        if self.drip.is_some() {
-            ms = ms.min(Drip::STEP_MS);
+        if let Some(round) = self.round.as_ref().filter(|_| !self.connections.is_empty()) {
+            ms = ms.min(round.patience_ms(u64::try_from(since).unwrap_or(u64::MAX)));
         }
         (ms != u64::MAX).then(|| Duration::from_millis(ms))
     }
@@ -252,6 +260,14 @@ impl Shard {
             }
         }
         self.bury();
+    }
+
+    fn go_on_with_handshakes(&mut self) {
+        while !self.handshake_left.is_zero()
+            && let Some(slot) = self.handshakes.pop_front()
+        {
+            self.guard(Some(slot), |shard| shard.read(slot, true));
+        }
     }
 
     fn take_arrivals(&mut self) {

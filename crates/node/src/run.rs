@@ -7,10 +7,11 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use noroshi_gateway::drain::Order;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::build::{self, Node};
-use crate::config::Config;
+use crate::config::{self, Config};
 use crate::data;
 use crate::development::Given;
 use crate::tasks::Phase;
@@ -91,10 +92,10 @@ async fn drain(mut node: Node) {
 
 /// Blocks a thread of its own: the gateway has no runtime.
 async fn drain_gateway(node: &Node) {
-    let (gateway, drain) = (node.gateway.clone(), node.config.gateway.drain.clone());
-    let drained =
-        tokio::task::spawn_blocking(move || gateway.drain(drain.rate, drain.spread, drain.deadline)).await;
-    match drained {
+    let config::Drain { rate, spread, deadline } = node.config.gateway.drain;
+    let order = Order { rate_per_second: rate, spread, deadline: Some(deadline) };
+    let gateway = node.gateway.clone();
+    match tokio::task::spawn_blocking(move || gateway.drain(order)).await {
         Ok(true) => tracing::info!("every device has gone elsewhere"),
         Ok(false) => tracing::warn!("some devices were still connected at the deadline"),
         Err(error) => tracing::error!(%error, "the gateway could not drain"),

@@ -1,6 +1,7 @@
 //! The gateway with a real store and real sockets.
 
 mod deliver;
+mod drain;
 mod hostile;
 mod node;
 mod recovery;

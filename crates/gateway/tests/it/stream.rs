@@ -297,53 +297,6 @@ async fn an_echo_is_there_for_the_conformance_suite_only() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_drain_moves_every_connection_at_its_rate() {
-    let node = Arc::new(Node::start(plain()).await);
-    let mut clients = Vec::new();
-    for n in 0..40 {
-        node.device(&format!("d{n}"), "u1", &[]).await;
-        clients.push(node.connect(&format!("d{n}")).await);
-    }
-    let started = std::time::Instant::now();
-    let draining = node.clone();
-    let drain =
-        tokio::task::spawn_blocking(move || draining.gateway.drain(40, Duration::from_secs(7), PATIENCE));
-    for client in &mut clients {
-        let frame = client.next().await;
-        assert_eq!((&frame["reason"], &frame["reconnect"]), (&json!("drain"), &json!(true)));
-        assert!(frame["after_ms"].as_u64().is_some_and(|ms| ms <= 7_000), "{frame}");
-        client.closed().await;
-    }
-    assert!(drain.await.expect("no panic"), "all went in time");
-    // 40 at 40 a second, over two shards: a second, less what the last step may round up.
-    assert!(started.elapsed() > Duration::from_millis(500), "{:?}", started.elapsed());
-    assert!(TcpStream::connect(node.address()).await.is_err(), "no longer accepting");
-    assert_eq!(node.metrics.closed(CloseReason::Drain).get(), 40);
-    node.gateway.stop();
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_drain_has_a_deadline() {
-    let node = Arc::new(Node::start(Config { close_linger: Duration::from_millis(100), ..plain() }).await);
-    node.device("d1", "u1", &[]).await;
-    // Two that never end by themselves, and a rate that would take a second for each.
-    let silent: Vec<_> = [
-        node.connect("d1").await.socket.into_inner(),
-        TcpStream::connect(node.address()).await.expect("connected"),
-    ]
-    .into();
-    let draining = node.clone();
-    let drain = tokio::task::spawn_blocking(move || {
-        let all = draining.gateway.drain(1, Duration::ZERO, Duration::from_millis(50));
-        draining.gateway.stop();
-        all
-    });
-    assert!(!drain.await.expect("no panic"));
-    assert_eq!(node.gateway.connections(), 0);
-    drop(silent);
-}
-
-#[tokio::test(flavor = "multi_thread")]
 async fn one_byte_at_a_time_is_understood() {
     let node = Node::start(plain()).await;
     node.device("d1", "u1", &[]).await;
