@@ -131,8 +131,8 @@ impl Delivery {
 
     /// A registration subscribed the device durably: its open connection hears the topics too.
     pub fn subscribed(&self, app: AppId, device: &DeviceId, topics: &[Topic]) {
-        if let Some(edge) = self.edge() {
-            topics.iter().for_each(|topic| edge.subscribe(app, device, topic));
+        if let Some(edge) = self.edge().filter(|_| !topics.is_empty()) {
+            edge.subscribe(app, device, topics);
         }
     }
 

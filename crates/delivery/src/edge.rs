@@ -34,8 +34,9 @@ pub trait Edge: Send + Sync {
     /// False if the device has no session here.
     fn set_presence(&self, app: AppId, device: &DeviceId, presence: Presence) -> bool;
 
-    /// A durable subscription was made: an open session hears the topic from now on.
-    fn subscribe(&self, app: AppId, device: &DeviceId, topic: &Topic);
+    /// Durable subscriptions were made: an open session hears the topics from now on. One hand-over to
+    /// its shard, however many they are.
+    fn subscribe(&self, app: AppId, device: &DeviceId, topics: &[Topic]);
 
     fn unsubscribe(&self, app: AppId, device: &DeviceId, topic: &Topic);
 

@@ -4,7 +4,7 @@
 //! Reads of one shard take turns, and the next one of a connection begins only when its socket took
 //! the last: a slow reader slows itself.
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 
 use noroshi_delivery::Error;
@@ -54,18 +54,25 @@ impl Shard {
         catch_up.recover(self.reads.recoveries, index, topic, since, new);
     }
 
-    pub(crate) fn unsubscribe(&mut self, slot: u32, key: Key) {
-        let Some(index) = self.topics.find(key) else { return };
+    /// Hears topics no more. One pass over what the connection hears, however many they are.
+    pub(crate) fn unsubscribe(&mut self, slot: u32, keys: &[Key]) {
+        let named: HashSet<u32> = keys.iter().filter_map(|key| self.topics.find(*key)).collect();
         let Some(connection) = self.connections.get_mut(slot as usize) else { return };
-        let before = connection.topics.len();
-        connection.topics.retain(|subscription| subscription.index() != index);
-        if connection.topics.len() == before {
+        let mut left = Vec::new();
+        connection.topics.retain(|subscription| {
+            let stays = !named.contains(&subscription.index());
+            left.extend((!stays).then_some(subscription.index()));
+            stays
+        });
+        if left.is_empty() {
             return;
         }
         if let Some(catch_up) = &mut connection.catch_up {
-            catch_up.forget_topic(index);
+            catch_up.forget_topics(&named);
         }
-        self.topics.unsubscribe(&self.shared.registry, index, slot);
+        for index in left {
+            self.topics.unsubscribe(&self.shared.registry, index, slot);
+        }
         self.advance(slot);
     }
 

@@ -13,7 +13,7 @@
 //! first, then the read, then what was held above the last offset read. A message that the read
 //! brought but whose mail is still on its way is skipped by the index ([`crate::topic_index`]).
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 
 use noroshi_store::BacklogPage;
@@ -129,17 +129,21 @@ impl CatchUp {
         Self::new(Stage::Done, None)
     }
 
-    /// A topic whose index the connection is in: read `since`, or only the retained message.
+    /// A topic whose index the connection is in: read `since`, and the retained message if it is `new`
+    /// there.
     pub(crate) fn recover(
         &mut self,
         number: u64,
         index: u32,
         topic: Topic,
         since: Option<Position>,
-        retained: bool,
+        new: bool,
     ) {
-        // One that names a position again starts anew.
-        self.forget_topic(index);
+        // One that names a position again starts anew. Not looked for otherwise: 1,000 topics may come
+        // in one frame.
+        if !new {
+            self.recoveries.retain(|recovery| recovery.index != index);
+        }
         self.recoveries.push_back(Recovery {
             number,
             index,
@@ -147,7 +151,7 @@ impl CatchUp {
             stage: Stage::Wanted,
             since,
             told: since.is_some(),
-            retained,
+            retained: new,
             complete: true,
             last: None,
             held: VecDeque::new(),
@@ -155,8 +159,8 @@ impl CatchUp {
         });
     }
 
-    pub(crate) fn forget_topic(&mut self, index: u32) {
-        self.recoveries.retain(|recovery| recovery.index != index);
+    pub(crate) fn forget_topics(&mut self, indices: &HashSet<u32>) {
+        self.recoveries.retain(|recovery| !indices.contains(&recovery.index));
     }
 
     /// Mail was lost: the backlog is read on behind `after`.

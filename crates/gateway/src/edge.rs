@@ -73,10 +73,10 @@ impl Edge for Gateway {
         session.inspect(|session| session.set_presence(presence)).is_some()
     }
 
-    fn subscribe(&self, app: AppId, device: &DeviceId, topic: &Topic) {
+    fn subscribe(&self, app: AppId, device: &DeviceId, topics: &[Topic]) {
         let registry = &self.shared.registry;
-        let key = registry.topic_key(app, topic);
-        self.change(app, device, |to| Mail::Subscribe { to, topic: topic.clone(), key });
+        let topics = topics.iter().map(|topic| (topic.clone(), registry.topic_key(app, topic))).collect();
+        self.change(app, device, |to| Mail::Subscribe { to, topics });
     }
 
     fn unsubscribe(&self, app: AppId, device: &DeviceId, topic: &Topic) {

@@ -165,15 +165,17 @@ impl Shard {
                     self.note_offered(&dispatch);
                 }
                 Mail::Condition { dispatch, audience } => self.mark_audience(&dispatch, &audience),
-                Mail::Subscribe { to, topic, key } => {
+                Mail::Subscribe { to, topics } => {
                     if self.at(to.slot, to.generation).is_some() {
-                        self.subscribe(to.slot, topic, key, Subscription::durable, None);
+                        for (topic, key) in topics {
+                            self.subscribe(to.slot, topic, key, Subscription::durable, None);
+                        }
                         self.advance(to.slot);
                     }
                 }
                 Mail::Unsubscribe { to, key } => {
                     if self.at(to.slot, to.generation).is_some() {
-                        self.unsubscribe(to.slot, key);
+                        self.unsubscribe(to.slot, &[key]);
                     }
                 }
             }

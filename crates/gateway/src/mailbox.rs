@@ -32,7 +32,7 @@ pub(crate) enum Mail {
     Direct { dispatch: Arc<Dispatch>, to: Vec<Address> },
     Topic { dispatch: Arc<Dispatch>, key: Key },
     Condition { dispatch: Arc<Dispatch>, audience: Arc<Audience> },
-    Subscribe { to: Address, topic: Topic, key: Key },
+    Subscribe { to: Address, topics: Vec<(Topic, Key)> },
     Unsubscribe { to: Address, key: Key },
 }
 

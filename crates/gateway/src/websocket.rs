@@ -4,6 +4,8 @@
 //! allowance of frames a second bounds how often. A frame that has no place in the conversation ends
 //! it.
 
+use std::collections::HashMap;
+
 use noroshi_auth::Refused;
 use noroshi_protocol::native::{self, ClientFrame};
 use noroshi_protocol::ws::{self, Input, Opcode, Upgrade};
@@ -120,10 +122,9 @@ impl Shard {
             }
             ClientFrame::Sub { topics, since } => self.handle_sub(slot, topics, since),
             ClientFrame::Unsub { topics } => {
-                for topic in topics {
-                    let key = self.shared.registry.topic_key(session.app, &topic);
-                    self.unsubscribe(slot, key);
-                }
+                let key = |topic| self.shared.registry.topic_key(session.app, topic);
+                let keys: Vec<_> = topics.iter().map(key).collect();
+                self.unsubscribe(slot, &keys);
             }
             ClientFrame::Token { token } => self.renew_token(slot, token.as_str()),
             ClientFrame::Connect { .. } => {
@@ -136,7 +137,7 @@ impl Shard {
         }
     }
 
-    fn handle_sub(&mut self, slot: u32, topics: Vec<Topic>, mut since: Vec<(Topic, Position)>) {
+    fn handle_sub(&mut self, slot: u32, topics: Vec<Topic>, since: Vec<(Topic, Position)>) {
         let registry = &self.shared.registry;
         let Some(connection) = self.connections.get(slot as usize) else { return };
         let Some(app) = connection.session.as_ref().map(|session| session.app) else { return };
@@ -151,9 +152,9 @@ impl Shard {
             let text = format!("a device hears at most {} topics", limits::TOPICS_PER_DEVICE_MAX);
             return self.tell_error(slot, "too_many_topics", &text);
         }
+        let mut since: HashMap<Topic, Position> = since.into_iter().collect();
         for (topic, key) in topics.into_iter().zip(keys) {
-            let position = since.iter().position(|(named, _)| *named == topic);
-            let position = position.map(|at| since.swap_remove(at).1);
+            let position = since.remove(&topic);
             self.subscribe(slot, topic, key, Subscription::own, position);
         }
         self.advance(slot);

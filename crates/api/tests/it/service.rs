@@ -280,8 +280,9 @@ impl Edge for FakeEdge {
         record.sessions.get_mut(&(app, device.clone())).map(|session| session.1 = presence).is_some()
     }
 
-    fn subscribe(&self, _: AppId, device: &DeviceId, topic: &Topic) {
-        self.record.lock().expect("no panic").subscribed.push((device.clone(), topic.clone()));
+    fn subscribe(&self, _: AppId, device: &DeviceId, topics: &[Topic]) {
+        let new = topics.iter().map(|topic| (device.clone(), topic.clone()));
+        self.record.lock().expect("no panic").subscribed.extend(new);
     }
 
     fn unsubscribe(&self, _: AppId, _: &DeviceId, _: &Topic) {}

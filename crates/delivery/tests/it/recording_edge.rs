@@ -56,7 +56,7 @@ impl Edge for RecordingEdge {
         false
     }
 
-    fn subscribe(&self, _: AppId, _: &DeviceId, _: &Topic) {}
+    fn subscribe(&self, _: AppId, _: &DeviceId, _: &[Topic]) {}
 
     fn unsubscribe(&self, _: AppId, _: &DeviceId, _: &Topic) {}
 
