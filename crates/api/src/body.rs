@@ -5,10 +5,12 @@
 
 mod app;
 mod device;
+mod drain;
 mod notification;
 
 pub use app::{Author, NewAppKey, app, app_change, key};
 pub use device::{Registering, device, device_change, push_token};
+pub use drain::{DrainWish, drain};
 pub use notification::notification;
 
 use noroshi_types::{DeviceId, Invalid, NotificationId, Presence, UserId, limits};

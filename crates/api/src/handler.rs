@@ -4,6 +4,7 @@
 pub(crate) mod app;
 pub(crate) mod batch;
 pub(crate) mod device;
+pub(crate) mod drain;
 pub(crate) mod health;
 pub(crate) mod me;
 pub(crate) mod notification;

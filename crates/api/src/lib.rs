@@ -14,6 +14,7 @@
 
 pub mod body;
 pub mod document;
+pub mod drain;
 pub mod error;
 pub mod router;
 

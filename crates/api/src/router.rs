@@ -10,7 +10,7 @@ use axum::routing::{MethodFilter, MethodRouter, on};
 use http::Method;
 
 use crate::error::{Code, Problem};
-use crate::handler::{app, batch, device, health, me, notification, page, presence, topic};
+use crate::handler::{app, batch, device, drain, health, me, notification, page, presence, topic};
 use crate::state::{Api, Door, State};
 use crate::{observe, origin, tunnel};
 
@@ -93,6 +93,9 @@ fn admin_routes() -> Vec<Route> {
         get("/v1/apps/{app}/keys", app::keys),
         post("/v1/apps/{app}/keys", app::create_key),
         delete("/v1/apps/{app}/keys/{key}", app::revoke_key),
+        get("/v1/drain", drain::show),
+        put("/v1/drain", drain::begin),
+        delete("/v1/drain", drain::cancel),
         get("/openapi.json", page::openapi),
     ]
 }

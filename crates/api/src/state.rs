@@ -13,6 +13,7 @@ use noroshi_telemetry::Registry;
 use noroshi_types::{Timestamp, limits};
 
 use crate::body::Limits;
+use crate::drain::Drain;
 use crate::metrics::Metrics;
 
 /// Hands a connection to the gateway: the bytes of the request head and the peer go in, the other end of
@@ -61,10 +62,12 @@ pub struct State {
     pub registry: Arc<Registry>,
     /// True while the node takes traffic.
     pub ready: Arc<AtomicBool>,
-    /// Opens the admin listener's `/v1/apps`; none: nothing does.
+    /// Opens the admin listener's `/v1/apps` and `/v1/drain`; none: nothing does.
     pub operator_token: Option<String>,
     /// Takes over connections that turn to the gateway after they were given to the API.
     pub tunnel: Option<Tunnel>,
+    /// Moves devices away; none: there are none.
+    pub drain: Option<Arc<dyn Drain>>,
     /// Made by `Load::default()`.
     pub load: Load,
 }

@@ -19,6 +19,7 @@ use crate::admin::Admin;
 use crate::config::{Config, TlsFiles};
 use crate::data::{self, Addresses};
 use crate::development::{self, Development, Given};
+use crate::drain::Drain;
 use crate::handover::{ApiConnections, tunnel};
 use crate::reload::{Certificates, Hangups};
 use crate::tasks::{TaskKind, Tasks};
@@ -107,6 +108,7 @@ pub async fn start(config: Config, given: &Given) -> Result<Node, Error> {
         ready: Arc::default(),
         operator_token: Some(operator_token),
         tunnel: Some(tunnel(gateway_later.clone())),
+        drain: Some(Arc::new(Drain::new(gateway_later.clone(), config.gateway.drain.clone()))),
         load: noroshi_api::Load::default(),
     });
     let api = ApiConnections::new(noroshi_api::router(state.clone()), shares.api, api_refused, &tasks);

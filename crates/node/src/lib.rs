@@ -22,6 +22,7 @@ pub mod run;
 pub mod tasks;
 
 mod admin;
+mod drain;
 mod handover;
 mod reload;
 

@@ -7,6 +7,7 @@ use axum::response::{IntoResponse, Response};
 use http::{StatusCode, header};
 use serde::Serialize;
 
+use crate::drain::DrainState;
 use crate::error::{Code, Problem};
 use crate::respond;
 use crate::state::Api;
@@ -21,10 +22,13 @@ pub(crate) async fn healthz() -> Response {
     respond::json(StatusCode::OK, &StatusBody { status: "ok" })
 }
 
-/// `GET /readyz`: the node takes traffic, and what it accepts it can keep.
+/// `GET /readyz`: the node takes traffic of devices too, and what it accepts it can keep.
 pub(crate) async fn readyz(Shared(api): Shared<Api>) -> Result<Response, Problem> {
     if !api.ready.load(Ordering::Acquire) {
         return Err(Problem::new(Code::Unavailable, "the node is starting or stopping"));
+    }
+    if api.drain.as_ref().is_some_and(|drain| drain.report().state != DrainState::Serving) {
+        return Err(Problem::new(Code::Unavailable, "devices are moved away from this node"));
     }
     api.delivery.store().check().await?;
     Ok(respond::json(StatusCode::OK, &StatusBody { status: "ready" }))

@@ -6,6 +6,7 @@ mod connection;
 mod consumer;
 mod device;
 mod document;
+mod drain;
 mod notification;
 mod refusal;
 mod service;

@@ -80,6 +80,7 @@ impl Service {
             ready: Arc::new(AtomicBool::new(true)),
             operator_token: Some(OPERATOR.into()),
             tunnel: None,
+            drain: None,
             load: Load::default(),
         };
         change(&mut state);

@@ -1,0 +1,104 @@
+//! How an operator wants devices to be moved away (`PUT /v1/drain`).
+
+use std::time::Duration;
+
+use serde::Deserialize;
+
+use crate::error::Problem;
+use crate::json::{self, Span};
+
+/// As for `gateway.drain.rate`: more than a node can hold.
+const RATE_MAX: u64 = 10_000_000;
+/// A device that is told to wait longer is as good as lost.
+const SPREAD_MAX: Duration = Duration::from_secs(3_600);
+const DEADLINE_MAX: Duration = Duration::from_secs(24 * 3_600);
+
+/// What is not named is the configuration's, but for the deadline: then there is none.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct DrainWish {
+    pub rate_per_second: Option<u32>,
+    pub spread: Option<Duration>,
+    pub deadline: Option<Duration>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct DrainBody {
+    rate: Option<u64>,
+    spread: Option<Span>,
+    deadline: Option<Span>,
+}
+
+/// Reads and checks an order; nothing at all is one without wishes.
+pub fn drain(bytes: &[u8]) -> Result<DrainWish, Problem> {
+    if bytes.is_empty() {
+        return Ok(DrainWish::default());
+    }
+    let body: DrainBody = json::parse(bytes)?;
+    Ok(DrainWish {
+        rate_per_second: body.rate.map(rate).transpose()?,
+        spread: at_most("spread", SPREAD_MAX, "1h", body.spread)?,
+        deadline: at_most("deadline", DEADLINE_MAX, "24h", body.deadline)?,
+    })
+}
+
+fn rate(rate: u64) -> Result<u32, Problem> {
+    let wrong = || Problem::field("rate", format!("it is 1 to {RATE_MAX} connections a second, got {rate}"));
+    match rate {
+        1..=RATE_MAX => u32::try_from(rate).map_err(|_| wrong()),
+        _ => Err(wrong()),
+    }
+}
+
+fn at_most(
+    field: &str,
+    max: Duration,
+    shown: &str,
+    given: Option<Span>,
+) -> Result<Option<Duration>, Problem> {
+    match given {
+        Some(Span(duration)) if duration > max => {
+            Err(Problem::field(field, format!("it is at most \"{shown}\"")))
+        }
+        given => Ok(given.map(|Span(duration)| duration)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wish_is_read() {
+        assert_eq!(drain(b""), Ok(DrainWish::default()));
+        assert_eq!(drain(b"{}"), Ok(DrainWish::default()));
+        let wish = DrainWish {
+            rate_per_second: Some(500),
+            spread: Some(Duration::from_millis(250)),
+            deadline: Some(Duration::from_secs(600)),
+        };
+        assert_eq!(drain(br#"{"rate": 500, "spread": "250ms", "deadline": "10m"}"#), Ok(wish));
+        assert_eq!(drain(br#"{"deadline": 0}"#).map(|wish| wish.deadline), Ok(Some(Duration::ZERO)));
+    }
+
+    #[test]
+    fn a_wish_that_makes_no_sense_is_refused_with_its_field() {
+        for (body, field) in [
+            (r#"{"rate": 0}"#, "rate"),
+            (r#"{"rate": -1}"#, "rate"),
+            (r#"{"rate": 1.5}"#, "rate"),
+            (r#"{"rate": 10000001}"#, "rate"),
+            (r#"{"rate": 18446744073709551615}"#, "rate"),
+            (r#"{"rate": "fast"}"#, "rate"),
+            (r#"{"spread": "2h"}"#, "spread"),
+            (r#"{"spread": -1}"#, "spread"),
+            (r#"{"deadline": "25h"}"#, "deadline"),
+            (r#"{"deadline": "soon"}"#, "deadline"),
+            (r#"{"rates": 1}"#, "rates"),
+        ] {
+            let problem = drain(body.as_bytes()).expect_err(body);
+            assert_eq!(problem.field_path(), Some(field), "{body}");
+        }
+        assert!(drain(b"[]").is_err() && drain(b"{").is_err());
+    }
+}

@@ -1,0 +1,138 @@
+//! Draining through the admin listener: who may, what is refused, and what it says.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use http::{Method, StatusCode};
+use noroshi_api::body::DrainWish;
+use noroshi_api::document;
+use noroshi_api::drain::{Drain, DrainProgress, DrainReport, DrainState, Stopping};
+use serde_json::{Value, json};
+
+use crate::service::{OPERATOR, Service};
+
+/// 2,500 devices, of which 500 were moved.
+#[derive(Default)]
+struct FakeDrain {
+    wish: Mutex<Option<DrainWish>>,
+    stopping: bool,
+}
+
+impl FakeDrain {
+    fn unless_stopping(&self, wish: Option<DrainWish>) -> Result<(), Stopping> {
+        if self.stopping {
+            return Err(Stopping);
+        }
+        *self.wish.lock().expect("no panic") = wish;
+        Ok(())
+    }
+}
+
+impl Drain for FakeDrain {
+    fn begin(&self, wish: DrainWish) -> Result<(), Stopping> {
+        self.unless_stopping(Some(wish))
+    }
+
+    fn cancel(&self) -> Result<(), Stopping> {
+        self.unless_stopping(None)
+    }
+
+    fn report(&self) -> DrainReport {
+        let wish = self.wish.lock().expect("no panic").clone();
+        DrainReport {
+            state: if wish.is_some() { DrainState::Draining } else { DrainState::Serving },
+            connections: 2_500,
+            progress: wish.map(|wish| DrainProgress {
+                rate_per_second: wish.rate_per_second.unwrap_or(1_000),
+                spread: wish.spread.unwrap_or(Duration::from_secs(5)),
+                moved: 500,
+                elapsed: Duration::from_secs(1),
+                deadline_in: wish.deadline,
+            }),
+        }
+    }
+}
+
+async fn service(stopping: bool) -> Service {
+    Service::with(|state| state.drain = Some(Arc::new(FakeDrain { stopping, ..FakeDrain::default() }))).await
+}
+
+impl Service {
+    async fn drain(&self, method: Method, body: &str) -> Value {
+        let answer = self.operate(method, "/v1/drain", OPERATOR, body).await;
+        assert_eq!(answer.status, StatusCode::OK, "{}", answer.text);
+        answer.json()
+    }
+}
+
+#[tokio::test]
+async fn the_operator_drains_changes_and_cancels() {
+    let service = service(false).await;
+    let ready = async || service.operate(Method::GET, "/readyz", "", "").await;
+    assert_eq!(ready().await.status, StatusCode::OK);
+    assert_eq!(
+        service.drain(Method::GET, "").await,
+        json!({"state": "serving", "connections": 2_500, "moved": null, "rate": null, "spread_ms": null,
+               "started_at": null, "deadline_at": null, "eta_s": null})
+    );
+    let begun = service.drain(Method::PUT, "").await;
+    assert_eq!(
+        begun,
+        json!({"state": "draining", "connections": 2_500, "moved": 500, "rate": 1_000, "spread_ms": 5_000,
+               "started_at": "2027-01-15T07:59:59.000Z", "deadline_at": null, "eta_s": 3})
+    );
+    ready().await.problem(503, "unavailable");
+    let changed = service.drain(Method::PUT, r#"{"rate": 10, "spread": "1s", "deadline": "1m"}"#).await;
+    assert_eq!((&changed["rate"], &changed["spread_ms"]), (&json!(10), &json!(1_000)));
+    assert_eq!(
+        (&changed["deadline_at"], &changed["eta_s"]),
+        (&json!("2027-01-15T08:01:00.000Z"), &json!(60))
+    );
+    assert_eq!(service.drain(Method::DELETE, "").await["state"], "serving");
+    assert_eq!(service.drain(Method::DELETE, "").await["state"], "serving", "nothing to cancel is no error");
+    assert_eq!(ready().await.status, StatusCode::OK);
+    let document: Value = serde_json::from_str(document::ADMIN).expect("JSON");
+    let described = document["components"]["schemas"]["Drain"]["properties"].as_object().expect("properties");
+    assert!(begun.as_object().expect("an object").keys().eq(described.keys()), "{described:?}");
+    let example =
+        &document["paths"]["/v1/drain"]["put"]["requestBody"]["content"]["application/json"]["example"];
+    service.drain(Method::PUT, &example.to_string()).await;
+}
+
+#[tokio::test]
+async fn a_drain_is_the_operators_alone_and_never_on_the_public_listener() {
+    let service = service(false).await;
+    for bearer in ["", "wrong", &service.key] {
+        for method in [Method::GET, Method::PUT, Method::DELETE] {
+            service.operate(method, "/v1/drain", bearer, "").await.problem(401, "unauthorized");
+        }
+    }
+    service.call(Method::PUT, "/v1/drain", OPERATOR, "").await.problem(404, "not_found");
+    assert_eq!(service.drain(Method::GET, "").await["state"], "serving");
+}
+
+#[tokio::test]
+async fn an_order_that_makes_no_sense_changes_nothing() {
+    let service = service(false).await;
+    for (body, code, field) in [
+        (r#"{"rate": 0}"#, "invalid_field", "rate"),
+        (r#"{"rate": -5}"#, "invalid_field", "rate"),
+        (r#"{"rate": 1e12}"#, "invalid_field", "rate"),
+        (r#"{"spread": "2h"}"#, "invalid_field", "spread"),
+        (r#"{"speed": 1}"#, "unknown_field", "speed"),
+    ] {
+        let answer = service.operate(Method::PUT, "/v1/drain", OPERATOR, body).await;
+        assert_eq!(answer.problem(400, code)["field"], field, "{body}");
+    }
+    assert_eq!(service.drain(Method::GET, "").await["state"], "serving");
+}
+
+#[tokio::test]
+async fn a_node_that_stops_cannot_be_called_back() {
+    let service = service(true).await;
+    for method in [Method::PUT, Method::DELETE] {
+        service.operate(method, "/v1/drain", OPERATOR, "").await.problem(503, "unavailable");
+    }
+    let without = Service::start().await;
+    without.operate(Method::GET, "/v1/drain", OPERATOR, "").await.problem(503, "unavailable");
+}

@@ -1,0 +1,62 @@
+//! Lets operators move devices away from a node that goes on: between the admin API and the gateway,
+//! which do not know each other. What the end of the process does is in [`mod@crate::run`].
+
+use std::sync::{Arc, OnceLock};
+
+use noroshi_api::body::DrainWish;
+use noroshi_api::drain::{DrainProgress, DrainReport, DrainState, Stopping};
+use noroshi_gateway::Gateway;
+use noroshi_gateway::drain::{Order, State};
+
+use crate::config;
+
+pub(crate) struct Drain {
+    /// Known later than the API that is given this; until then there are no devices.
+    gateway: Arc<OnceLock<Arc<Gateway>>>,
+    defaults: config::Drain,
+}
+
+impl Drain {
+    pub(crate) fn new(gateway: Arc<OnceLock<Arc<Gateway>>>, defaults: config::Drain) -> Self {
+        Self { gateway, defaults }
+    }
+}
+
+impl noroshi_api::drain::Drain for Drain {
+    fn begin(&self, wish: DrainWish) -> Result<(), Stopping> {
+        let gateway = self.gateway.get().ok_or(Stopping)?;
+        let order = Order {
+            rate_per_second: wish.rate_per_second.unwrap_or(self.defaults.rate),
+            spread: wish.spread.unwrap_or(self.defaults.spread),
+            // The configured one is for a process that has to end in time.
+            deadline: wish.deadline,
+        };
+        gateway.drain_devices(order).map_err(|_| Stopping)
+    }
+
+    fn cancel(&self) -> Result<(), Stopping> {
+        let gateway = self.gateway.get().ok_or(Stopping)?;
+        gateway.cancel_drain().map_err(|_| Stopping)
+    }
+
+    fn report(&self) -> DrainReport {
+        let Some(gateway) = self.gateway.get() else {
+            return DrainReport { state: DrainState::Serving, connections: 0, progress: None };
+        };
+        let report = gateway.drain_report();
+        let state = match report.state {
+            State::Serving => DrainState::Serving,
+            State::Draining => DrainState::Draining,
+            State::Drained => DrainState::Drained,
+            State::Stopping => DrainState::Stopping,
+        };
+        let progress = report.progress.map(|progress| DrainProgress {
+            rate_per_second: progress.order.rate_per_second,
+            spread: progress.order.spread,
+            moved: progress.moved,
+            elapsed: progress.elapsed,
+            deadline_in: progress.deadline_in,
+        });
+        DrainReport { state, connections: report.remaining, progress }
+    }
+}
