@@ -203,8 +203,10 @@ impl Shard {
         let position = dispatch.message.topic.as_ref().map(|place| place.position);
         let skips = position.map(|position| self.topics.take_skips(index, position)).unwrap_or_default();
         let Some(entry) = self.topics.entry(index) else { return };
-        let slots: Vec<u32> =
+        let mut slots: Vec<u32> =
             entry.subscribers.iter().copied().filter(|slot| !skips.contains(slot)).collect();
+        // In the order in which they came lie their sockets in the kernel's memory, and ours.
+        slots.sort_unstable();
         let place = self.begin_frame(dispatch, slots.len());
         for slot in slots {
             self.mark(slot, place, Some(index));

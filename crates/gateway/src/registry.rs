@@ -17,11 +17,11 @@ use std::hash::{BuildHasher, Hash, RandomState};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
-use hashbrown::HashMap;
+use hashbrown::hash_table::Entry;
+use hashbrown::{HashMap, HashTable};
 use noroshi_types::{AppId, DeviceId, DeviceNum, Presence, Topic, UserId};
 use parking_lot::Mutex;
 use siphasher::sip128::{Hasher128, SipHasher13};
-use smallvec::SmallVec;
 
 /// Lock parts of each map: more than there are threads that ask at once.
 const PARTS: usize = 64;
@@ -92,11 +92,20 @@ pub(crate) enum Attached {
     Displaced,
 }
 
-type Users = KeyMap<SmallVec<[Arc<Session>; 1]>>;
+/// The sessions of one user: nearly always one, and then no more than a pointer.
+enum OfUser {
+    One(Arc<Session>),
+    /// By generation, so that a user with very many devices does not slow their ends down.
+    Many(Box<HashMap<u64, Arc<Session>>>),
+}
+
+/// Sessions know their keys: the tables hold pointers only.
+type Devices = HashTable<Arc<Session>>;
+type Users = HashTable<OfUser>;
 
 pub(crate) struct Registry {
     hash_keys: (u64, u64),
-    devices: Vec<Mutex<KeyMap<Arc<Session>>>>,
+    devices: Vec<Mutex<Devices>>,
     users: Vec<Mutex<Users>>,
     /// Connections that hear a topic, summed over shards. An entry lives while a shard holds it.
     topics: Vec<Mutex<KeyMap<Arc<AtomicU64>>>>,
@@ -145,22 +154,26 @@ impl Registry {
     pub(crate) fn attach(&self, session: &Arc<Session>) -> Attached {
         let displaced = {
             let mut devices = part(&self.devices, session.device_key).lock();
-            if let Some(present) = devices.get(&session.device_key)
-                && present.address.generation > session.address.generation
-            {
-                return Attached::Displaced;
+            match devices.entry(low(session.device_key), is_device(session.device_key), device_hash) {
+                Entry::Occupied(present) if present.get().address.generation > session.address.generation => {
+                    return Attached::Displaced;
+                }
+                Entry::Occupied(mut present) => Some(std::mem::replace(present.get_mut(), session.clone())),
+                Entry::Vacant(vacant) => {
+                    vacant.insert(session.clone());
+                    None
+                }
             }
-            devices.insert(session.device_key, session.clone())
         };
         if let Some(old) = &displaced {
             self.forget_user(old);
         }
         if session.user_key != 0 {
-            part(&self.users, session.user_key)
-                .lock()
-                .entry(session.user_key)
-                .or_default()
-                .push(session.clone());
+            let mut users = part(&self.users, session.user_key).lock();
+            match users.entry(low(session.user_key), is_user(session.user_key), user_hash) {
+                Entry::Occupied(mut user) => user.get_mut().add(session.clone()),
+                Entry::Vacant(vacant) => drop(vacant.insert(OfUser::One(session.clone()))),
+            }
         }
         Attached::Now(displaced)
     }
@@ -169,9 +182,13 @@ impl Registry {
     pub(crate) fn detach(&self, session: &Session) {
         {
             let mut devices = part(&self.devices, session.device_key).lock();
-            let mine = |present: &Arc<Session>| present.address.generation == session.address.generation;
-            if devices.get(&session.device_key).is_some_and(mine) {
-                devices.remove(&session.device_key);
+            let mine = |present: &Arc<Session>| {
+                present.device_key == session.device_key
+                    && present.address.generation == session.address.generation
+            };
+            if let Ok(present) = devices.find_entry(low(session.device_key), mine) {
+                present.remove();
+                shrink_table(&mut devices, device_hash);
             }
         }
         self.forget_user(session);
@@ -179,7 +196,10 @@ impl Registry {
 
     /// Removes whatever session a device has.
     pub(crate) fn detach_device(&self, device_key: Key) -> Option<Arc<Session>> {
-        let session = part(&self.devices, device_key).lock().remove(&device_key)?;
+        let session = {
+            let mut devices = part(&self.devices, device_key).lock();
+            devices.find_entry(low(device_key), is_device(device_key)).ok()?.remove().0
+        };
         self.forget_user(&session);
         Some(session)
     }
@@ -189,24 +209,27 @@ impl Registry {
             return;
         }
         let mut users = part(&self.users, session.user_key).lock();
-        if let Some(sessions) = users.get_mut(&session.user_key) {
-            sessions.retain(|present| present.address.generation != session.address.generation);
-            if sessions.is_empty() {
-                users.remove(&session.user_key);
-            }
+        if let Ok(mut user) = users.find_entry(low(session.user_key), is_user(session.user_key))
+            && user.get_mut().remove(session.address.generation)
+        {
+            user.remove();
+            shrink_table(&mut users, user_hash);
         }
     }
 
     pub(crate) fn device(&self, device_key: Key) -> Option<Arc<Session>> {
-        part(&self.devices, device_key).lock().get(&device_key).cloned()
+        part(&self.devices, device_key).lock().find(low(device_key), is_device(device_key)).cloned()
     }
 
     /// Calls `each` for every session of a user, under the lock. False if there is none.
     pub(crate) fn each_of_user(&self, user_key: Key, mut each: impl FnMut(&Session)) -> bool {
         let users = part(&self.users, user_key).lock();
-        let sessions = users.get(&user_key);
-        sessions.into_iter().flatten().for_each(|session| each(session));
-        sessions.is_some()
+        match users.find(low(user_key), is_user(user_key)) {
+            None => return false,
+            Some(OfUser::One(session)) => each(session),
+            Some(OfUser::Many(sessions)) => sessions.values().for_each(|session| each(session)),
+        }
+        true
     }
 
     /// The counter of a topic's connections, for a shard that begins to have some.
@@ -220,6 +243,7 @@ impl Registry {
         drop(counter);
         if topics.get(&topic_key).is_some_and(|counter| Arc::strong_count(counter) == 1) {
             topics.remove(&topic_key);
+            shrink(&mut topics);
         }
     }
 
@@ -232,7 +256,7 @@ impl Registry {
         let mut devices = Vec::new();
         for part in &self.devices {
             let part = part.lock();
-            let sessions = part.values().filter(|session| session.app == app);
+            let sessions = part.iter().filter(|session| session.app == app);
             devices.extend(sessions.map(|session| session.device.clone()));
         }
         devices
@@ -244,8 +268,78 @@ impl Registry {
     }
 }
 
+impl OfUser {
+    fn any(&self) -> Option<&Arc<Session>> {
+        match self {
+            OfUser::One(session) => Some(session),
+            OfUser::Many(sessions) => sessions.values().next(),
+        }
+    }
+
+    fn add(&mut self, session: Arc<Session>) {
+        if let OfUser::One(first) = self {
+            let first = (first.address.generation, first.clone());
+            *self = OfUser::Many(Box::new(HashMap::from_iter([first])));
+        }
+        if let OfUser::Many(sessions) = self {
+            sessions.insert(session.address.generation, session);
+        }
+    }
+
+    /// True if that was the last one; then it is still there.
+    fn remove(&mut self, generation: u64) -> bool {
+        let sessions = match self {
+            OfUser::One(session) => return session.address.generation == generation,
+            OfUser::Many(sessions) => sessions,
+        };
+        sessions.remove(&generation);
+        if sessions.len() == 1 {
+            let last = sessions.drain().next();
+            *self = OfUser::One(last.expect("there is one").1);
+        }
+        false
+    }
+}
+
+/// The tables use the low half of a key, the parts the high one.
+fn low(key: Key) -> u64 {
+    (key & Key::from(u64::MAX)) as u64
+}
+
+fn is_device(key: Key) -> impl Fn(&Arc<Session>) -> bool {
+    move |session| session.device_key == key
+}
+
+fn device_hash(session: &Arc<Session>) -> u64 {
+    low(session.device_key)
+}
+
+fn is_user(key: Key) -> impl Fn(&OfUser) -> bool {
+    move |user| user.any().is_some_and(|session| session.user_key == key)
+}
+
+fn user_hash(user: &OfUser) -> u64 {
+    user.any().map_or(0, |session| low(session.user_key))
+}
+
+/// Kept in a map however few are in it.
+const PLACES_KEPT: usize = 8;
+
+/// Gives memory back after a mass disconnect. Each time at least seven eighths of the places were free,
+/// so what is moved is paid for by what was removed.
+pub(crate) fn shrink<V>(map: &mut KeyMap<V>) {
+    if map.capacity() > PLACES_KEPT && map.len() * 8 < map.capacity() {
+        map.shrink_to(map.len() * 2);
+    }
+}
+
+fn shrink_table<T>(table: &mut HashTable<T>, hash: impl Fn(&T) -> u64) {
+    if table.capacity() > PLACES_KEPT && table.len() * 8 < table.capacity() {
+        table.shrink_to(table.len() * 2, hash);
+    }
+}
+
 fn part<T>(parts: &[Mutex<T>], key: Key) -> &Mutex<T> {
-    // The maps use the low 64 bits.
     &parts[(key >> 64) as usize % PARTS]
 }
 
@@ -293,6 +387,7 @@ mod tests {
         let mut generations = Vec::new();
         let key = registry.user_key(AppId(1), &UserId::parse(user).expect("user"));
         registry.each_of_user(key, |session| generations.push(session.address.generation));
+        generations.sort_unstable();
         generations
     }
 
@@ -355,6 +450,26 @@ mod tests {
         let device = registry.device_key(AppId(1), &DeviceId::parse("a").expect("device"));
         assert!(registry.detach_device(device).is_some());
         assert_eq!(generations(&registry, "u"), [2]);
+    }
+
+    #[test]
+    fn a_user_may_have_very_many_devices() {
+        let registry = Registry::new();
+        let sessions: Vec<_> =
+            (1..=500).map(|n| session(&registry, &format!("d{n}"), Some("u"), n)).collect();
+        for session in &sessions {
+            registry.attach(session);
+        }
+        assert_eq!(generations(&registry, "u"), (1..=500).collect::<Vec<_>>());
+        for session in &sessions[1..] {
+            registry.detach(session);
+        }
+        assert_eq!(generations(&registry, "u"), [1]);
+        registry.detach(&sessions[1]);
+        assert_eq!(generations(&registry, "u"), [1], "one that is gone takes nothing along");
+        registry.detach(&sessions[0]);
+        assert!(registry.devices.iter().all(|part| part.lock().is_empty()));
+        assert!(registry.users.iter().all(|part| part.lock().is_empty()));
     }
 
     #[test]
