@@ -76,6 +76,10 @@ impl AsyncRead for Io {
                     return Poll::Ready(Ok(()));
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    // The peer may wait for the rest of our flight before it says more.
+                    if !tls.flush(&mut Ready(&io.stream))? {
+                        let _ = io.stream.poll_write_ready(cx)?;
+                    }
                     ready!(io.stream.poll_read_ready(cx))?
                 }
                 Err(error) => return Poll::Ready(Err(error)),
@@ -120,11 +124,11 @@ impl AsyncWrite for Io {
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        ready!(self.as_mut().poll_flush(cx))?;
-        let io = self.get_mut();
+        let io = &mut *self;
         if let Some(tls) = &mut io.tls {
             tls.close(&mut Ready(&io.stream));
         }
-        Pin::new(&mut io.stream).poll_shutdown(cx)
+        ready!(self.as_mut().poll_flush(cx))?;
+        Pin::new(&mut self.stream).poll_shutdown(cx)
     }
 }

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::ops::ControlFlow;
+use std::time::Instant;
 
 use bytes::Bytes;
 use noroshi_protocol::http;
@@ -12,6 +13,7 @@ use crate::connection::{Connection, Phase, Protocol};
 use crate::handover::Handover;
 use crate::route::{self, Route};
 use crate::shard::Shard;
+use crate::transport::Received;
 
 /// Reads of one connection in one turn; what is left waits for the next.
 const READS_PER_TURN: usize = 4;
@@ -32,26 +34,36 @@ impl Shard {
             if connection.phase == Phase::Dead || full {
                 break;
             }
-            if turn == READS_PER_TURN || self.handshakes_left == 0 && connection.transport.is_handshaking() {
+            if turn == READS_PER_TURN {
                 self.again.push(slot);
                 break;
             }
-            self.handshakes_left -= u32::from(connection.transport.is_handshaking());
-            match connection.transport.read(&mut scratch) {
-                Ok(0) => {
+            let handshaking = connection.transport.is_handshaking();
+            if handshaking && self.handshake_left.is_zero() {
+                if connection.transport.wait() {
+                    self.handshakes.push_back(slot);
+                }
+                break;
+            }
+            let begun = handshaking.then(Instant::now);
+            let received = connection.transport.read(&mut scratch);
+            if let Some(begun) = begun {
+                self.handshake_left = self.handshake_left.saturating_sub(begun.elapsed());
+            }
+            match received {
+                Ok(Received { bytes: 0, .. }) => {
                     self.handle_end(slot);
                     break;
                 }
-                Ok(count) => {
+                Ok(Received { bytes: count, drained }) => {
                     connection.heard = true;
-                    let is_tls = connection.transport.is_tls();
                     // What was sent before the client spoke is written before it is answered.
                     if !self.inlet.mail.is_empty() {
                         self.take_mail();
                     }
                     self.handle_bytes(slot, &mut scratch[..count]);
-                    if count < SCRATCH_BYTES && !to_end && !is_tls {
-                        break; // drained: the next bytes are a new event
+                    if drained && !to_end {
+                        break;
                     }
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,

@@ -2,19 +2,24 @@
 //!
 //! [`TlsSession`] has non-blocking reads and writes over whatever socket it is given; it owns no
 //! socket. [`Acceptor`] holds the certificate in use and swaps it on reload: open connections keep
-//! what they began with.
+//! what they began with, and tickets given out before stay good, so that a renewed certificate does
+//! not make every device sign in again at full price.
 //!
-//! Invariant: plaintext is accepted only while no ciphertext waits, so a session holds at most one
-//! record's worth of unsent bytes and the tail queue sees the truth about a slow peer.
+//! Invariant: early data (0-RTT) is never accepted: it can be replayed.
 
-use std::io::{self, IoSlice, Read, Write};
 use std::path::Path;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
-use rustls::{ServerConfig, ServerConnection};
+use rustls::ServerConfig;
+use rustls::server::{NoServerSessionStorage, ProducesTickets};
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
+
+mod scratch;
+mod session;
+
+pub use session::TlsSession;
 
 /// Why a certificate cannot be used; the files are named.
 #[derive(Debug, thiserror::Error)]
@@ -40,12 +45,14 @@ impl std::fmt::Debug for Acceptor {
 impl Acceptor {
     /// Reads a certificate chain and its key, both PEM.
     pub fn open(certificate: &Path, key: &Path) -> Result<Self, Error> {
-        Ok(Self(Arc::new(ArcSwap::from_pointee(server_config(certificate, key)?))))
+        let ticketer = rustls::crypto::ring::Ticketer::new().map_err(Error::Pair)?;
+        Ok(Self(Arc::new(ArcSwap::from_pointee(server_config(certificate, key, ticketer)?))))
     }
 
     /// Reads them again; on an error the former ones stay in use.
     pub fn reload(&self, certificate: &Path, key: &Path) -> Result<(), Error> {
-        self.0.store(Arc::new(server_config(certificate, key)?));
+        let ticketer = self.0.load().ticketer.clone();
+        self.0.store(Arc::new(server_config(certificate, key, ticketer)?));
         Ok(())
     }
 
@@ -60,7 +67,11 @@ impl Acceptor {
     }
 }
 
-fn server_config(certificate: &Path, key: &Path) -> Result<ServerConfig, Error> {
+fn server_config(
+    certificate: &Path,
+    key: &Path,
+    ticketer: Arc<dyn ProducesTickets>,
+) -> Result<ServerConfig, Error> {
     let wrong_certificate =
         |reason: String| Error::Certificate { path: certificate.display().to_string(), reason };
     let chain = CertificateDer::pem_file_iter(certificate)
@@ -79,74 +90,10 @@ fn server_config(certificate: &Path, key: &Path) -> Result<ServerConfig, Error> 
         .with_single_cert(chain, private_key)
         .map_err(Error::Pair)?;
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
-    // Resumption without state here: a reconnect storm costs no signature.
-    config.ticketer = rustls::crypto::ring::Ticketer::new().map_err(Error::Pair)?;
+    // Resumption without state here: a reconnect storm costs no signature, and nothing is remembered
+    // of those who do not come back.
+    config.ticketer = ticketer;
     config.send_tls13_tickets = 1;
+    config.session_storage = Arc::new(NoServerSessionStorage {});
     Ok(config)
-}
-
-/// The TLS state of one connection.
-pub struct TlsSession(ServerConnection);
-
-impl TlsSession {
-    pub(crate) fn new(config: Arc<ServerConfig>) -> Result<Self, rustls::Error> {
-        let mut connection = ServerConnection::new(config)?;
-        connection.set_buffer_limit(Some(32 << 10)); // two records
-        Ok(Self(connection))
-    }
-
-    pub fn is_handshaking(&self) -> bool {
-        self.0.is_handshaking()
-    }
-
-    /// Plaintext into `into`; 0 is the end. Sends what the handshake has to say on the way.
-    pub fn read(&mut self, io: &mut (impl Read + Write), into: &mut [u8]) -> io::Result<usize> {
-        loop {
-            match self.0.reader().read(into) {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                // A transport that ends without close_notify is an end all the same: every message
-                // inside has its own length.
-                Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(0),
-                done => return done,
-            }
-            if self.0.read_tls(io)? == 0 {
-                return Ok(0);
-            }
-            let processed = self.0.process_new_packets();
-            // An alert, if it was an error: tried, not awaited.
-            let flushed = self.flush(io);
-            processed.map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
-            flushed?;
-        }
-    }
-
-    /// Takes plaintext as far as the socket takes ciphertext.
-    pub fn write_vectored(&mut self, io: &mut impl Write, slices: &[IoSlice<'_>]) -> io::Result<usize> {
-        if !self.flush(io)? {
-            return Err(io::ErrorKind::WouldBlock.into());
-        }
-        let taken = self.0.writer().write_vectored(slices)?;
-        self.flush(io)?;
-        Ok(taken)
-    }
-
-    /// True when no ciphertext waits.
-    pub fn flush(&mut self, io: &mut impl Write) -> io::Result<bool> {
-        while self.0.wants_write() {
-            match self.0.write_tls(io) {
-                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-                Ok(_) => {}
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(true)
-    }
-
-    /// Says that nothing more will be written (RFC 8446 §6.1).
-    pub fn close(&mut self, io: &mut impl Write) {
-        self.0.send_close_notify();
-        // The transport's own end follows and says the same.
-        let _ = self.flush(io);
-    }
 }

@@ -16,9 +16,20 @@ pub(crate) enum Transport {
     Tls(Box<Tls>),
 }
 
+/// One allocation for both.
 pub(crate) struct Tls {
     stream: TcpStream,
-    session: Box<TlsSession>,
+    session: TlsSession,
+    /// In the shard's list of handshakes that go on in a later turn.
+    waits: bool,
+}
+
+/// What a read brought.
+pub(crate) struct Received {
+    /// 0 is the end.
+    pub(crate) bytes: usize,
+    /// The socket had no more then: what comes next is a new event, except for the end itself.
+    pub(crate) drained: bool,
 }
 
 const _: () = assert!(size_of::<Transport>() <= 16);
@@ -27,7 +38,7 @@ impl Transport {
     pub(crate) fn new(stream: TcpStream, tls: Option<TlsSession>) -> Self {
         match tls {
             None => Transport::Plain(stream),
-            Some(session) => Transport::Tls(Box::new(Tls { stream, session: Box::new(session) })),
+            Some(session) => Transport::Tls(Box::new(Tls { stream, session, waits: false })),
         }
     }
 
@@ -38,22 +49,33 @@ impl Transport {
         }
     }
 
-    pub(crate) fn is_tls(&self) -> bool {
-        matches!(self, Transport::Tls(_))
-    }
-
     pub(crate) fn is_handshaking(&self) -> bool {
         matches!(self, Transport::Tls(tls) if tls.session.is_handshaking())
+    }
+
+    /// The handshake has to wait. True if it did not wait already.
+    pub(crate) fn wait(&mut self) -> bool {
+        match self {
+            Transport::Plain(_) => false,
+            Transport::Tls(tls) => !std::mem::replace(&mut tls.waits, true),
+        }
     }
 
     pub(crate) fn peer(&mut self) -> io::Result<SocketAddr> {
         self.stream().peer_addr()
     }
 
-    pub(crate) fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+    pub(crate) fn read(&mut self, into: &mut [u8]) -> io::Result<Received> {
         match self {
-            Transport::Plain(stream) => stream.read(into),
-            Transport::Tls(tls) => tls.session.read(&mut tls.stream, into),
+            Transport::Plain(stream) => {
+                let bytes = stream.read(into)?;
+                Ok(Received { bytes, drained: bytes < into.len() })
+            }
+            Transport::Tls(tls) => {
+                tls.waits = false;
+                let bytes = tls.session.read(&mut tls.stream, into)?;
+                Ok(Received { bytes, drained: tls.session.is_drained() })
+            }
         }
     }
 
@@ -101,7 +123,7 @@ impl Transport {
     pub(crate) fn into_parts(self) -> (TcpStream, Option<Box<TlsSession>>) {
         match self {
             Transport::Plain(stream) => (stream, None),
-            Transport::Tls(tls) => (tls.stream, Some(tls.session)),
+            Transport::Tls(tls) => (tls.stream, Some(Box::new(tls.session))),
         }
     }
 }
