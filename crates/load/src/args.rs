@@ -49,7 +49,7 @@ pub(crate) struct Floor {
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct Common {
     /// The server to drive; without it one is started and stopped again
-    #[arg(long, value_name = "URL", requires_all = ["key", "jwt_secret"])]
+    #[arg(long, value_name = "URL", group = "running", requires_all = ["key", "jwt_secret"])]
     pub(crate) server: Option<String>,
     /// Its admin address, asked whether it is ready
     #[arg(long, value_name = "URL", requires = "server")]
@@ -61,7 +61,7 @@ pub(crate) struct Common {
     #[arg(long, env = "NOROSHI_DEV_JWT_SECRET", hide_env_values = true)]
     pub(crate) jwt_secret: Option<String>,
     /// Its process on this machine: without it there are no figures of CPU and memory
-    #[arg(long, requires = "server")]
+    #[arg(long, requires = "running")]
     pub(crate) pid: Option<u32>,
     /// The app the tokens are for
     #[arg(long, default_value = "dev")]
@@ -72,6 +72,12 @@ pub(crate) struct Common {
     /// A setting of the server that is started here, as for `noroshi serve`
     #[arg(long, value_name = "KEY=VALUE", conflicts_with = "server")]
     pub(crate) set: Vec<String>,
+    /// The server that is started here speaks TLS, with a certificate made for it; see also --ca
+    #[arg(long, conflicts_with = "server")]
+    pub(crate) tls: bool,
+    /// PEM file of the certificates to trust, where --server is https://… and not of a public authority
+    #[arg(long, value_name = "FILE", requires = "server")]
+    pub(crate) ca: Option<PathBuf>,
     /// What the names of devices, users and topics begin with
     #[arg(long, default_value = "bench")]
     pub(crate) name: String,
@@ -90,6 +96,40 @@ pub(crate) struct Common {
     /// Print the result as JSON
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// Another server in place of ours, over plain WebSocket.
+#[derive(Debug, Clone, Default, clap::Args)]
+pub(crate) struct Foreign {
+    /// Where devices connect to another server: ws://HOST:PORT/PATH; {device} is the name of the device
+    #[arg(long, value_name = "URL", help_heading = FOREIGN, group = "running", conflicts_with_all = ["set", "data"])]
+    pub(crate) websocket: Option<String>,
+    /// A text frame that a device sends after the upgrade; several in this order
+    #[arg(long, value_name = "TEXT", help_heading = FOREIGN, requires = "websocket")]
+    pub(crate) hello: Vec<String>,
+    /// A device is ready when a text frame has this in it [default: after the upgrade]
+    #[arg(long, value_name = "TEXT", help_heading = FOREIGN, requires = "websocket")]
+    pub(crate) ready: Option<String>,
+    /// A text frame that is TEXT is answered with REPLY: a ping of the server's own
+    #[arg(long, value_name = "TEXT=REPLY", help_heading = FOREIGN, requires = "websocket")]
+    pub(crate) answer: Vec<String>,
+    /// Where messages are published with POST [default: as text frames on a WebSocket of their own]
+    #[arg(long, value_name = "URL", help_heading = FOREIGN, requires = "websocket")]
+    pub(crate) publish_url: Option<String>,
+    /// A header of those requests
+    #[arg(long, value_name = "NAME: VALUE", help_heading = FOREIGN, requires = "publish_url")]
+    pub(crate) publish_header: Vec<String>,
+    /// The body of a request, or the text of a frame; {data} is what devices know a message by: letters, digits, '-'
+    #[arg(long, value_name = "TEXT", help_heading = FOREIGN, requires = "websocket")]
+    pub(crate) publish_body: Option<String>,
+}
+
+const FOREIGN: &str = "Another server";
+
+impl Foreign {
+    pub(crate) fn is_given(&self) -> bool {
+        self.websocket.is_some()
+    }
 }
 
 /// How requests are made.
@@ -126,6 +166,9 @@ pub(crate) struct Direct {
     /// Requests in flight at most
     #[arg(long, default_value_t = 16)]
     pub(crate) in_flight: usize,
+    /// Measure a bare epoll loop too, by turns, which writes the same frames to the same sockets: show ratios to it
+    #[arg(long)]
+    pub(crate) floor: bool,
     #[command(flatten)]
     pub(crate) pacing: Pacing,
     #[command(flatten)]
@@ -149,8 +192,13 @@ pub(crate) struct Broadcast {
     /// Stored messages are kept in the topic's log
     #[arg(long, value_enum, default_value = "connected")]
     pub(crate) when: When,
+    /// Measure a bare epoll loop too, by turns, which writes the same frames to the same sockets: show ratios to it
+    #[arg(long)]
+    pub(crate) floor: bool,
     #[command(flatten)]
     pub(crate) common: Common,
+    #[command(flatten)]
+    pub(crate) foreign: Foreign,
 }
 
 #[derive(Debug, clap::Args)]
@@ -178,8 +226,13 @@ pub(crate) struct Connect {
     /// Devices that log in
     #[arg(long, default_value_t = 15_000)]
     pub(crate) connections: usize,
+    /// Measure a bare epoll loop too, by turns, which writes the same frames to the same sockets: show ratios to it
+    #[arg(long)]
+    pub(crate) floor: bool,
     #[command(flatten)]
     pub(crate) common: Common,
+    #[command(flatten)]
+    pub(crate) foreign: Foreign,
 }
 
 #[derive(Debug, clap::Args)]
@@ -190,8 +243,13 @@ pub(crate) struct Idle {
     /// Time over which CPU is measured with all connections idle
     #[arg(long, default_value = "20s", value_parser = duration)]
     pub(crate) duration: Duration,
+    /// Measure a bare epoll loop too, by turns, which writes the same frames to the same sockets: show ratios to it
+    #[arg(long)]
+    pub(crate) floor: bool,
     #[command(flatten)]
     pub(crate) common: Common,
+    #[command(flatten)]
+    pub(crate) foreign: Foreign,
 }
 
 /// Largest number of users in one request that the API takes.

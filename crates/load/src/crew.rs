@@ -2,6 +2,7 @@
 //! share; reports are merged here, so scenarios see one client however many processes it has.
 
 mod member;
+mod weather;
 
 use std::time::Duration;
 
@@ -9,6 +10,7 @@ use crate::engine::Setup;
 use crate::partition::Partition;
 use crate::process::Cpu;
 use crate::stats::Latency;
+use crate::tls::Handshakes;
 use crate::worker::{
     Command, Connected, Pace, Plan, Published, Reasons, Received, Report, Start, add_reasons, show_reasons,
 };
@@ -60,6 +62,7 @@ impl Crew {
             first_open_ns: u64::MAX,
             last_log_in_ns: 0,
             log_in: Latency::new(),
+            handshakes: Handshakes::default(),
             failed: Reasons::new(),
             fatal: None,
         };
@@ -69,6 +72,7 @@ impl Crew {
             whole.first_open_ns = whole.first_open_ns.min(part.first_open_ns);
             whole.last_log_in_ns = whole.last_log_in_ns.max(part.last_log_in_ns);
             whole.log_in.merge(&part.log_in);
+            whole.handshakes.add(part.handshakes);
             add_reasons(&mut whole.failed, part.failed);
             whole.fatal = whole.fatal.or(part.fatal);
         }
@@ -98,21 +102,18 @@ impl Crew {
             let Report::Published(part) = report else { return Err(out_of_order()) };
             match &mut whole {
                 None => whole = Some(*part),
-                Some(whole) => {
-                    whole.accepted += part.accepted;
-                    whole.accepted_ever += part.accepted_ever;
-                    whole.accept.merge(&part.accept);
-                    whole.deliveries += part.deliveries;
-                    whole.bytes += part.bytes;
-                    whole.latency.merge(&part.latency);
-                    whole.lost += part.lost;
-                    whole.unsent += part.unsent;
-                    add_reasons(&mut whole.refused, part.refused);
-                    add_reasons(&mut whole.disconnected, part.disconnected);
-                }
+                Some(whole) => whole.add(*part),
             }
         }
-        whole.ok_or_else(out_of_order)
+        let mut whole = whole.ok_or_else(out_of_order)?;
+        if whole.deliveries_ever < whole.expected_ever && self.members.len() > 1 {
+            // A worker that was done may have got what another's requests caused.
+            self.receive(0, Duration::ZERO)?;
+            let late = self.received()?;
+            whole.deliveries_ever += late.deliveries;
+            add_reasons(&mut whole.disconnected, late.disconnected);
+        }
+        Ok(whole)
     }
 
     /// Begins to wait until every device has had `each` messages since it connected.

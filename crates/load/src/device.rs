@@ -2,19 +2,19 @@
 //! to, counts what it gets, answers pings and acks. It holds nothing while idle; what all devices of a
 //! worker need ([`Shared`]) exists once. [`crate::engine`] owns the sockets' readiness.
 
-use std::io::{self, ErrorKind, Read, Write};
-use std::net::SocketAddr;
+use std::io::{self, ErrorKind};
 use std::ops::ControlFlow;
 
-use mio::net::TcpStream;
 use noroshi_protocol::native::{ServerFrame, parse_server_frame};
 use noroshi_protocol::ws::{
     Decoder, Input, Opcode, Refusal, Role, check_upgrade_response, push_masked_frame, push_upgrade_request,
 };
 
-use crate::http::{Origin, Response};
+use crate::dialect::Dialect;
+use crate::http::Response;
 use crate::payload::StampFinder;
 use crate::seen::Seen;
+use crate::socket::{Route, Socket};
 
 /// The example of RFC 6455 §1.3. A key keeps caches from answering; there is none in between here.
 const UPGRADE_KEY: &str = "dGhlIHNhbXBsZSBub25jZQ==";
@@ -29,6 +29,8 @@ const READ_BYTES: usize = 64 << 10;
 pub(crate) struct Shared {
     /// Subscribed to after log-in, for as long as the connection lasts.
     pub(crate) topic: Option<String>,
+    /// None: Noroshi's native protocol.
+    dialect: Option<Dialect>,
     pub(crate) seen: Seen,
     stamp: StampFinder,
     read: Box<[u8]>,
@@ -39,11 +41,12 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    pub(crate) fn new(topic: Option<String>) -> Self {
+    pub(crate) fn new(topic: Option<String>, dialect: Option<Dialect>) -> Self {
         Self {
             topic,
+            stamp: if dialect.is_some() { StampFinder::plain() } else { StampFinder::new() },
+            dialect,
             seen: Seen::new(),
-            stamp: StampFinder::new(),
             read: vec![0; READ_BYTES].into(),
             out: Vec::new(),
             acks: Vec::new(),
@@ -53,6 +56,8 @@ impl Shared {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
+    /// TLS is set up, and nothing will be said inside.
+    Handshaking,
     /// The upgrade was asked for.
     Upgrading,
     /// `ready` is awaited.
@@ -68,15 +73,29 @@ pub(crate) struct Ended {
     pub(crate) reason: String,
     /// A later attempt may succeed.
     pub(crate) retry: bool,
+    /// When the server said to come back.
+    pub(crate) after_ms: Option<u64>,
+}
+
+/// The reason of a connection that was opened for its handshake.
+pub(crate) const HANDSHAKE_DONE: &str = "handshake done";
+
+/// What a device does with bytes that arrive.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Reading {
+    /// Takes them all at once.
+    Eager,
+    /// Takes some when it is told to ([`Device::sip`]); its messages are not counted.
+    Slow,
 }
 
 impl Ended {
     fn lasting(reason: impl Into<String>) -> Self {
-        Self { reason: reason.into(), retry: false }
+        Self { reason: reason.into(), retry: false, after_ms: None }
     }
 
     fn passing(reason: impl Into<String>) -> Self {
-        Self { reason: reason.into(), retry: true }
+        Self { reason: reason.into(), retry: true, after_ms: None }
     }
 
     pub(crate) fn io(error: &io::Error) -> Self {
@@ -85,45 +104,65 @@ impl Ended {
 }
 
 pub(crate) struct Device {
-    pub(crate) stream: TcpStream,
+    pub(crate) socket: Socket,
     /// When it began to connect.
     pub(crate) opened_ns: u64,
     decoder: Decoder,
     stage: Stage,
+    pub(crate) reading: Reading,
     /// Messages since it connected.
     received: u32,
     /// What the socket did not take; at first the upgrade.
     unsent: Vec<u8>,
     /// An incomplete answer to the upgrade.
     held: Vec<u8>,
+    /// Frames to send behind the upgrade.
+    hello: Vec<u8>,
 }
 
 impl Device {
-    /// Begins to connect, from `source` if there is one, as the device that `token` names.
-    pub(crate) fn open(
-        origin: &Origin,
-        source: Option<SocketAddr>,
-        token: &str,
-        opened_ns: u64,
-    ) -> io::Result<Self> {
+    /// Begins to connect to `host`, as the device that `token` names.
+    pub(crate) fn open(route: Route<'_>, host: &str, token: &str, opened_ns: u64) -> io::Result<Self> {
         let mut unsent = Vec::with_capacity(512);
         let bearer = format!("Bearer {token}");
-        push_upgrade_request(
-            &mut unsent,
-            &origin.host,
-            "/v1/connect",
-            UPGRADE_KEY,
-            &[("Authorization", &bearer)],
-        );
+        push_upgrade_request(&mut unsent, host, "/v1/connect", UPGRADE_KEY, &[("Authorization", &bearer)]);
+        Self::begin(route, unsent, Vec::new(), opened_ns)
+    }
+
+    /// Begins to connect to a server that other people wrote, as the device `name`.
+    pub(crate) fn open_foreign(
+        route: Route<'_>,
+        host: &str,
+        dialect: &Dialect,
+        name: &str,
+        opened_ns: u64,
+    ) -> io::Result<Self> {
+        let (mut unsent, mut hello) = (Vec::with_capacity(512), Vec::new());
+        push_upgrade_request(&mut unsent, host, &dialect.path(name), UPGRADE_KEY, &[]);
+        for text in dialect.hello(name) {
+            push_masked_frame(&mut hello, Opcode::Text, text.as_bytes(), MASK);
+        }
+        Self::begin(route, unsent, hello, opened_ns)
+    }
+
+    fn begin(route: Route<'_>, unsent: Vec<u8>, hello: Vec<u8>, opened_ns: u64) -> io::Result<Self> {
         Ok(Self {
-            stream: connect(origin.address, source)?,
+            socket: Socket::open(route)?,
             opened_ns,
             decoder: Decoder::new(),
             stage: Stage::Upgrading,
+            reading: Reading::Eager,
             received: 0,
             unsent,
             held: Vec::new(),
+            hello,
         })
+    }
+
+    /// Begins to connect for the sake of the TLS handshake alone.
+    pub(crate) fn open_handshake(route: Route<'_>, opened_ns: u64) -> io::Result<Self> {
+        let device = Self::begin(route, Vec::new(), Vec::new(), opened_ns)?;
+        Ok(Self { stage: Stage::Handshaking, ..device })
     }
 
     pub(crate) fn is_ready(&self) -> bool {
@@ -134,10 +173,16 @@ impl Device {
         self.received
     }
 
+    /// Sends a text frame.
+    pub(crate) fn say(&mut self, text: &str) -> Result<(), Ended> {
+        push_masked_frame(&mut self.unsent, Opcode::Text, text.as_bytes(), MASK);
+        self.handle_writable()
+    }
+
     /// The socket takes bytes again.
     pub(crate) fn handle_writable(&mut self) -> Result<(), Ended> {
         while !self.unsent.is_empty() {
-            match self.stream.write(&self.unsent) {
+            match self.socket.write(&self.unsent) {
                 Ok(len) => drop(self.unsent.drain(..len)),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
@@ -145,30 +190,50 @@ impl Device {
             }
         }
         self.unsent = Vec::new(); // nothing is held while idle
-        Ok(())
+        self.socket.flush().map(drop).map_err(|error| Ended::io(&error))
     }
 
     /// The socket has bytes, or its end.
     pub(crate) fn handle_readable(&mut self, peer_closed: bool, shared: &mut Shared) -> Result<(), Ended> {
         loop {
-            match self.stream.read(&mut shared.read) {
+            match self.socket.read(&mut shared.read) {
                 Ok(0) => return Err(Ended::passing(format!("connection closed while {}", self.doing()))),
                 Ok(len) => {
                     self.handle_bytes(len, shared)?;
-                    // epoll(7): a short read of a stream has emptied it, but its end is a read of its own.
-                    if len < READ_BYTES && !peer_closed {
+                    if self.socket.is_drained(len, READ_BYTES, peer_closed) {
                         return Ok(());
                     }
                 }
-                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return self.handle_drained(),
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) => return Err(Ended::io(&error)),
             }
         }
     }
 
+    /// A handshake is over for both sides once the server has said the first thing behind it, a ticket
+    /// (RFC 8446 §4.6.1): it has the client's Finished by then.
+    fn handle_drained(&mut self) -> Result<(), Ended> {
+        if self.stage != Stage::Handshaking || !self.socket.has_ticket() {
+            return Ok(());
+        }
+        self.stage = Stage::Ready;
+        Err(Ended::passing(HANDSHAKE_DONE))
+    }
+
+    /// Reads at most `bytes`.
+    pub(crate) fn sip(&mut self, bytes: usize, shared: &mut Shared) -> Result<(), Ended> {
+        match self.socket.read(&mut shared.read[..bytes]) {
+            Ok(0) => Err(Ended::passing(format!("connection closed while {}", self.doing()))),
+            Ok(len) => self.handle_bytes(len, shared),
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => Ok(()),
+            Err(error) => Err(Ended::io(&error)),
+        }
+    }
+
     fn doing(&self) -> &'static str {
         match self.stage {
+            Stage::Handshaking => "shaking hands",
             Stage::Upgrading => "upgrading",
             Stage::LoggingIn => "logging in",
             Stage::Subscribing => "subscribing",
@@ -184,7 +249,11 @@ impl Device {
             // Frames may follow the head in the same read; what came before this read was head.
             from = len - (self.held.len() - head_len);
             self.held = Vec::new();
-            self.stage = Stage::LoggingIn;
+            shared.out.append(&mut self.hello);
+            self.stage = match &shared.dialect {
+                Some(Dialect { ready: None, .. }) => Stage::Ready,
+                Some(_) | None => Stage::LoggingIn,
+            };
         }
         let fed = self.feed(from..len, shared);
         if !shared.acks.is_empty() {
@@ -200,14 +269,29 @@ impl Device {
     }
 
     fn feed(&mut self, range: std::ops::Range<usize>, shared: &mut Shared) -> Result<(), Ended> {
-        let Shared { topic, seen, stamp, read, out, acks } = shared;
-        let Self { decoder, stage, received, .. } = self;
+        let Shared { topic, dialect, seen, stamp, read, out, acks } = shared;
+        let Self { decoder, stage, reading, received, .. } = self;
         let mut ended = None;
         let mut on_input = |input: Input<'_>| {
+            if let (Some(dialect), Input::Text(text)) = (&dialect, &input) {
+                for stamp_ns in stamp.find_all(text.as_bytes()) {
+                    *received += 1;
+                    seen.message(*received, Some(stamp_ns), text.len());
+                }
+                if *stage == Stage::LoggingIn && dialect.is_ready(text) {
+                    *stage = Stage::Ready;
+                }
+                if let Some(reply) = dialect.answer(text) {
+                    push_masked_frame(out, Opcode::Text, reply.as_bytes(), MASK);
+                }
+                return ControlFlow::Continue(());
+            }
             match input {
                 Input::Text(text) if text.starts_with(r#"{"t":"msg""#) => {
                     *received += 1;
-                    seen.message(*received, stamp.find(text.as_bytes()), text.len());
+                    if *reading == Reading::Eager {
+                        seen.message(*received, stamp.find(text.as_bytes()), text.len());
+                    }
                     push_ack(acks, text);
                 }
                 Input::Text(text) => match said(text, *stage) {
@@ -253,8 +337,9 @@ fn said(text: &str, stage: Stage) -> Said {
         Ok(ServerFrame::Error { code, message }) => {
             Said::Over(Ended::lasting(format!("error frame {code}: {message}")))
         }
-        Ok(ServerFrame::Close { reason, reconnect, .. }) => {
-            Said::Over(Ended { reason: format!("close frame: {reason}"), retry: reconnect })
+        Ok(ServerFrame::Close { reason, reconnect, after_ms }) => {
+            let reason = format!("close frame: {reason}");
+            Said::Over(Ended { reason, retry: reconnect, after_ms: Some(after_ms) })
         }
         Ok(_) => Said::Nothing,
         Err(error) => Said::Over(Ended::lasting(format!("unexpected frame: {error}"))),
@@ -293,26 +378,14 @@ fn upgraded(bytes: &[u8]) -> Result<Option<usize>, Ended> {
         Ok(head_len) => Ok(head_len),
         Err(Refusal::Status { status, head_len }) => match Response::parse(bytes, false) {
             Ok(None) if bytes.len() < head_len + RESPONSE_BYTES_MAX => Ok(None),
-            Ok(Some(response)) => Err(refused(status, response.problem_code())),
-            Ok(None) | Err(_) => Err(refused(status, format!("HTTP {status}"))),
+            Ok(Some(response)) => Err(refused(status, response.problem_code(), response.retry_after_s)),
+            Ok(None) | Err(_) => Err(refused(status, format!("HTTP {status}"), None)),
         },
         Err(Refusal::Malformed(what)) => Err(Ended::lasting(what)),
     }
 }
 
-fn refused(status: u16, reason: String) -> Ended {
-    Ended { reason, retry: matches!(status, 429 | 500..) }
-}
-
-fn connect(to: SocketAddr, source: Option<SocketAddr>) -> io::Result<TcpStream> {
-    use socket2::{Domain, Protocol, Socket, Type};
-    let Some(source) = source else { return TcpStream::connect(to) };
-    let socket = Socket::new(Domain::for_address(to), Type::STREAM.nonblocking(), Some(Protocol::TCP))?;
-    socket.bind(&source.into())?;
-    match socket.connect(&to.into()) {
-        Err(error) if error.raw_os_error() != Some(rustix::io::Errno::INPROGRESS.raw_os_error()) => {
-            Err(error)
-        }
-        Ok(()) | Err(_) => Ok(TcpStream::from_std(socket.into())),
-    }
+fn refused(status: u16, reason: String, retry_after_s: Option<u64>) -> Ended {
+    let after_ms = retry_after_s.map(|seconds| seconds.saturating_mul(1_000));
+    Ended { reason, retry: matches!(status, 429 | 500..), after_ms }
 }

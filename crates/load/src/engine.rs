@@ -16,12 +16,15 @@ use rustix::time::{
 use serde::{Deserialize, Serialize};
 
 use crate::clock;
-use crate::device::{Device, Ended, Shared};
+use crate::device::{Device, Ended, Reading, Shared};
+use crate::dialect::Dialect;
 use crate::jwt::Signer;
 use crate::partition::Partition;
 use crate::payload::Names;
 use crate::sender::{Answer, Pending, Sender};
+use crate::socket::Route;
 use crate::stats::Latency;
+use crate::tls::{Connector, Handshakes};
 use crate::{Error, http::Origin};
 
 /// Devices are numbered from 0; a process cannot have as many.
@@ -50,6 +53,8 @@ pub(crate) struct Setup {
     pub(crate) api_key: String,
     /// Subscribed to by every device.
     pub(crate) topic: Option<String>,
+    /// How devices speak, where it is not Noroshi's native protocol.
+    pub(crate) dialect: Option<Dialect>,
     /// Where the addresses of all workers begin: elsewhere each time, since the ports of those that an
     /// earlier measurement used are in TIME_WAIT, and looking for free ones among them takes milliseconds.
     pub(crate) sources_start: u32,
@@ -62,6 +67,8 @@ pub(crate) struct Engine {
     /// What the timer is set to; 0 if it is not.
     timer_ns: u64,
     setup: Arc<Setup>,
+    /// None: the server is spoken to without TLS.
+    pub(crate) connector: Option<Connector>,
     partition: Partition,
     pub(crate) shared: Shared,
     devices: Vec<Option<Device>>,
@@ -74,6 +81,7 @@ pub(crate) struct Engine {
     /// From the first packet to `ready`, or to the subscription.
     pub(crate) log_in: Latency,
     pub(crate) last_log_in_ns: u64,
+    pub(crate) handshakes: Handshakes,
     /// Since they were last drained.
     pub(crate) ended: Vec<(usize, Ended)>,
     pub(crate) answers: Vec<Answer>,
@@ -94,7 +102,8 @@ impl Engine {
             events: Events::with_capacity(EVENTS_PER_TURN),
             timer,
             timer_ns: 0,
-            shared: Shared::new(setup.topic.clone()),
+            shared: Shared::new(setup.topic.clone(), setup.dialect.clone()),
+            connector: setup.origin.connector()?,
             setup,
             partition,
             devices: Vec::new(),
@@ -104,6 +113,7 @@ impl Engine {
             ready: 0,
             log_in: Latency::new(),
             last_log_in_ns: 0,
+            handshakes: Handshakes::default(),
             ended: Vec::new(),
             answers: Vec::new(),
         };
@@ -154,6 +164,25 @@ impl Engine {
         Ok(())
     }
 
+    /// Handles what has happened so far.
+    pub(crate) fn catch_up(&mut self) -> Result<(), Error> {
+        loop {
+            self.turn(0)?;
+            if self.events.is_empty() {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Sends a text frame as device `number`, if it is there.
+    pub(crate) fn say(&mut self, number: usize, text: &str) -> Result<(), Error> {
+        match self.devices.get_mut(number).and_then(Option::as_mut).map(|device| device.say(text)) {
+            Some(Ok(())) => Ok(()),
+            Some(Err(ended)) => Err(Error::Ended(ended.reason)),
+            None => Err(Error::Ended("it is no longer open".to_owned())),
+        }
+    }
+
     /// epoll's own timeout counts in milliseconds.
     fn set_timer(&mut self, wake_ns: u64) -> Result<(), Error> {
         if self.timer_ns == wake_ns {
@@ -175,7 +204,7 @@ impl Engine {
         if writable {
             result = device.handle_writable();
         }
-        if result.is_ok() && readable {
+        if result.is_ok() && readable && device.reading == Reading::Eager {
             result = device.handle_readable(peer_closed, &mut self.shared);
         }
         if device.is_ready() && !was_ready {
@@ -183,6 +212,7 @@ impl Engine {
             self.ready += 1;
             self.last_log_in_ns = clock::now_ns();
             self.log_in.record(device.opened_ns, self.last_log_in_ns);
+            self.handshakes.count(device.socket.handshake());
         }
         if let Err(ended) = result {
             self.remove(number);
@@ -190,7 +220,30 @@ impl Engine {
         }
     }
 
-    fn remove(&mut self, number: usize) {
+    /// From now on it takes what arrives only in sips.
+    pub(crate) fn slow_down(&mut self, number: usize) {
+        if let Some(device) = self.devices.get_mut(number).and_then(Option::as_mut) {
+            device.reading = Reading::Slow;
+        }
+    }
+
+    /// A slow device takes at most `bytes` of what has arrived.
+    pub(crate) fn sip(&mut self, number: usize, bytes: usize) {
+        let Some(device) = self.devices.get_mut(number).and_then(Option::as_mut) else { return };
+        if let Err(ended) = device.sip(bytes, &mut self.shared) {
+            self.remove(number);
+            self.ended.push((number, ended));
+        }
+    }
+
+    /// When a device began to connect that is not ready yet.
+    pub(crate) fn opening_since_ns(&self, number: usize) -> Option<u64> {
+        let device = self.devices.get(number)?.as_ref()?;
+        (!device.is_ready()).then_some(device.opened_ns)
+    }
+
+    /// Ends a connection as a device does that loses its network: without a closing handshake.
+    pub(crate) fn remove(&mut self, number: usize) {
         let Some(device) = self.devices.get_mut(number).and_then(Option::take) else { return };
         match device.is_ready() {
             true => self.ready -= 1,
@@ -201,17 +254,38 @@ impl Engine {
     /// Begins to connect this worker's device `number`.
     pub(crate) fn open(&mut self, number: usize) {
         let name = self.setup.names.connected(self.partition.global(number));
-        let token = self.setup.signer.token(&name, clock::unix_seconds());
         let source = self.next_source();
+        let origin = &self.setup.origin;
+        let tls = self.connector.as_ref();
+        let route = Route { to: origin.address, source, tls };
+        let opened = match &self.setup.dialect {
+            Some(dialect) => Device::open_foreign(route, &origin.host, dialect, &name, clock::now_ns()),
+            None => {
+                let token = self.setup.signer.token(&name, clock::unix_seconds());
+                Device::open(route, &origin.host, &token, clock::now_ns())
+            }
+        };
+        self.add(number, opened);
+    }
+
+    /// Begins a TLS handshake as device `number`, which ends as [`HANDSHAKE_DONE`] where all is well.
+    pub(crate) fn open_handshake(&mut self, number: usize) {
+        let source = self.next_source();
+        let tls = self.connector.as_ref();
+        let route = Route { to: self.setup.origin.address, source, tls };
+        let opened = Device::open_handshake(route, clock::now_ns());
+        self.add(number, opened);
+    }
+
+    fn add(&mut self, number: usize, opened: io::Result<Device>) {
         if self.devices.len() <= number {
             self.devices.resize_with(number + 1, || None);
         }
-        let opened =
-            Device::open(&self.setup.origin, source, &token, clock::now_ns()).and_then(|mut device| {
-                let interest = Interest::READABLE | Interest::WRITABLE;
-                self.poll.registry().register(&mut device.stream, Token(number), interest)?;
-                Ok(device)
-            });
+        let registry = self.poll.registry();
+        let opened = opened.and_then(|mut device| {
+            device.socket.register(registry, Token(number))?;
+            Ok(device)
+        });
         match opened {
             Ok(device) => {
                 self.devices[number] = Some(device);
@@ -233,7 +307,7 @@ impl Engine {
         Some(SocketAddr::from((source(number), 0)))
     }
 
-    /// Ends all connections, as devices do that lose their network: without a closing handshake.
+    /// [`Engine::remove`] for all.
     pub(crate) fn disconnect(&mut self) {
         self.devices.clear();
         self.opening = 0;
@@ -251,7 +325,8 @@ impl Engine {
         let address = self.setup.origin.address;
         self.senders.truncate(count);
         while self.senders.len() < count {
-            self.senders.push(Sender::new(address, Token(SENDERS + self.senders.len())));
+            let token = Token(SENDERS + self.senders.len());
+            self.senders.push(Sender::new(address, self.connector.clone(), token));
         }
     }
 

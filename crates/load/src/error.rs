@@ -34,6 +34,8 @@ pub enum Error {
     NotKept { kept: u64, accepted: u64 },
     #[error("no request was accepted during the measurement. {reasons}")]
     NothingAccepted { reasons: String },
+    #[error("the connection to publish on ended: {0}")]
+    Ended(String),
     #[error("process {0} is gone or may not be read: is --pid the server's?")]
     NoProcess(u32),
     /// The kernel refused something a client needs: epoll, a timer, a thread.

@@ -6,7 +6,10 @@ use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
+use rustls::{ClientConnection, StreamOwned};
+
 use crate::Error;
+use crate::tls::{Connector, Trust};
 
 /// An answer's head; larger ones are refused.
 const HEAD_BYTES_MAX: usize = 16 << 10;
@@ -22,28 +25,37 @@ pub(crate) struct Origin {
     pub(crate) address: SocketAddr,
     /// As in the `Host` header.
     pub(crate) host: String,
+    /// None: without TLS.
+    pub(crate) trust: Option<Trust>,
 }
 
 impl Origin {
-    /// From `http://host:port`, with nothing behind it but a slash.
+    /// From `http://host:port` or `https://host:port`, with nothing behind it but a slash.
     pub(crate) fn parse(url: &str) -> Result<Self, Error> {
         use std::net::ToSocketAddrs;
-        let Some(host) = url.strip_prefix("http://") else {
-            return Err(Error::Usage(format!(
-                "{url}: the load generator drives plain HTTP: give http://host:port"
-            )));
+        let (host, port, trust) = match (url.strip_prefix("http://"), url.strip_prefix("https://")) {
+            (Some(host), _) => (host, 80, None),
+            (None, Some(host)) => (host, 443, Some(Trust::Public)),
+            (None, None) => {
+                return Err(Error::Usage(format!("{url}: give http://host:port or https://host:port")));
+            }
         };
         let host = host.strip_suffix('/').unwrap_or(host);
-        let with_port = if host.contains(':') { host.to_owned() } else { format!("{host}:80") };
+        let with_port = if host.contains(':') { host.to_owned() } else { format!("{host}:{port}") };
         let mut addresses = with_port
             .to_socket_addrs()
             .map_err(|source| Error::Unreachable { url: url.to_owned(), source })?;
         let address = addresses.next().ok_or_else(|| Error::Usage(format!("{url} has no address")))?;
-        Ok(Self { address, host: host.to_owned() })
+        Ok(Self { address, host: host.to_owned(), trust })
     }
 
     pub(crate) fn url(&self) -> String {
-        format!("http://{}", self.host)
+        format!("{}://{}", if self.trust.is_some() { "https" } else { "http" }, self.host)
+    }
+
+    /// What makes TLS sessions with it, if it speaks TLS.
+    pub(crate) fn connector(&self) -> Result<Option<Connector>, Error> {
+        self.trust.as_ref().map(|trust| Connector::new(trust, &self.host)).transpose()
     }
 }
 
@@ -77,6 +89,8 @@ pub(crate) struct Response {
     pub(crate) body: Vec<u8>,
     /// The server closes the connection behind it.
     pub(crate) close: bool,
+    /// When to come back, where it says so in seconds (RFC 9110 §10.2.3).
+    pub(crate) retry_after_s: Option<u64>,
     pub(crate) len: usize,
 }
 
@@ -107,13 +121,21 @@ impl Response {
             return Ok(rest.map(|response| Self { len: response.len + head_len, ..response }));
         }
         let close = has(head.headers, "connection", "close") || head.version == Some(0);
+        let retry_after_s = retry_after(head.headers);
         let rest = &bytes[head_len..];
         let body = match framing(status, head.headers)? {
             Framing::Length(len) => rest.get(..len).map(|body| (body.to_vec(), len)),
             Framing::Chunked => dechunk(rest)?,
             Framing::Close => ended.then(|| (rest.to_vec(), rest.len())),
         };
-        Ok(body.map(|(body, len)| Self { status, body, close, len: head_len + len }))
+        Ok(body.map(|(body, len)| Self { status, body, close, retry_after_s, len: head_len + len }))
+    }
+
+    fn expect_success(self, method: &str, path: &str) -> Result<Self, Error> {
+        match self.status {
+            200..=299 => Ok(self),
+            status => Err(Error::Refused { request: format!("{method} {path}"), status, body: self.text() }),
+        }
     }
 
     pub(crate) fn text(&self) -> String {
@@ -136,6 +158,11 @@ fn has(headers: &[httparse::Header<'_>], name: &str, token: &str) -> bool {
         let value = std::str::from_utf8(header.value).unwrap_or_default();
         value.split(',').any(|part| part.trim().eq_ignore_ascii_case(token))
     })
+}
+
+fn retry_after(headers: &[httparse::Header<'_>]) -> Option<u64> {
+    let header = headers.iter().find(|header| header.name.eq_ignore_ascii_case("retry-after"))?;
+    std::str::from_utf8(header.value).ok()?.trim().parse().ok()
 }
 
 fn framing(status: u16, headers: &[httparse::Header<'_>]) -> Result<Framing, &'static str> {
@@ -194,48 +221,86 @@ fn dechunk(bytes: &[u8]) -> Result<Option<(Vec<u8>, usize)>, &'static str> {
 /// One keep-alive connection that waits for every answer.
 pub(crate) struct Client {
     origin: Origin,
-    stream: Option<TcpStream>,
+    stream: Option<Wire>,
+    connector: Option<Connector>,
+}
+
+enum Wire {
+    Plain(TcpStream),
+    Tls(Box<StreamOwned<ClientConnection, TcpStream>>),
+}
+
+impl Wire {
+    fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
+        match self {
+            Wire::Plain(stream) => stream.write_all(bytes),
+            Wire::Tls(stream) => stream.write_all(bytes).and_then(|()| stream.flush()),
+        }
+    }
+
+    /// 0 is the end; RFC 8446 §6.1 asks for close_notify before it, which an answer's length makes needless.
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Wire::Plain(stream) => stream.read(into),
+            Wire::Tls(stream) => match stream.read(into) {
+                Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(0),
+                result => result,
+            },
+        }
+    }
 }
 
 impl Client {
-    pub(crate) fn new(origin: Origin) -> Self {
-        Self { origin, stream: None }
+    pub(crate) fn new(origin: Origin) -> Result<Self, Error> {
+        Ok(Self { connector: origin.connector()?, origin, stream: None })
     }
 
     pub(crate) fn request(&mut self, request: Request<'_>, body: &[u8]) -> Result<Response, Error> {
         let mut bytes = Vec::with_capacity(512 + body.len());
         request.push(&mut bytes, &self.origin.host, body);
-        let reused = self.stream.is_some();
-        match self.exchange(&bytes) {
-            // A kept connection may have been closed while it was idle: once more on a new one.
-            Err(Failed::Io(_)) if reused => self.exchange(&bytes),
-            result => result,
-        }
-        .map_err(|failed| match failed {
-            Failed::Io(source) => Error::Unreachable { url: self.origin.url(), source },
-            Failed::Malformed(what) => {
-                Error::Malformed { request: format!("{} {}", request.method, request.path), what }
-            }
-        })
+        self.send(&bytes, request.path)
     }
 
     /// [`Client::request`] for answers that must be a success.
     pub(crate) fn expect_success(&mut self, request: Request<'_>, body: &[u8]) -> Result<Response, Error> {
         let response = self.request(request, body)?;
-        match response.status {
-            200..=299 => Ok(response),
-            status => Err(Error::Refused {
-                request: format!("{} {}", request.method, request.path),
-                status,
-                body: response.text(),
-            }),
+        response.expect_success(request.method, request.path)
+    }
+
+    /// POST with headers of its own, for servers that are not ours; the answer must be a success.
+    pub(crate) fn post(
+        &mut self,
+        path: &str,
+        headers: &[(String, String)],
+        body: &[u8],
+    ) -> Result<Response, Error> {
+        let lines: String =
+            headers.iter().map(|(name, value)| format!("{}: {}\r\n", name.trim(), value.trim())).collect();
+        let head = format!(
+            "POST {path} HTTP/1.1\r\nHost: {}\r\nContent-Length: {}\r\n{lines}\r\n",
+            self.origin.host,
+            body.len()
+        );
+        self.send(&[head.as_bytes(), body].concat(), path)?.expect_success("POST", path)
+    }
+
+    fn send(&mut self, request: &[u8], path: &str) -> Result<Response, Error> {
+        let reused = self.stream.is_some();
+        match self.exchange(request) {
+            // A kept connection may have been closed while it was idle: once more on a new one.
+            Err(Failed::Io(_)) if reused => self.exchange(request),
+            result => result,
         }
+        .map_err(|failed| match failed {
+            Failed::Io(source) => Error::Unreachable { url: self.origin.url(), source },
+            Failed::Malformed(what) => Error::Malformed { request: path.to_owned(), what },
+        })
     }
 
     fn exchange(&mut self, request: &[u8]) -> Result<Response, Failed> {
         let mut stream = match self.stream.take() {
             Some(stream) => stream,
-            None => connect(self.origin.address)?,
+            None => self.connect()?,
         };
         stream.write_all(request)?;
         let (mut received, mut chunk) = (Vec::new(), vec![0; 64 << 10]);
@@ -252,6 +317,17 @@ impl Client {
             }
         }
     }
+
+    fn connect(&self) -> io::Result<Wire> {
+        let stream = TcpStream::connect_timeout(&self.origin.address, Duration::from_secs(5))?;
+        stream.set_nodelay(true)?;
+        stream.set_read_timeout(Some(TIMEOUT))?;
+        stream.set_write_timeout(Some(TIMEOUT))?;
+        Ok(match &self.connector {
+            Some(connector) => Wire::Tls(Box::new(StreamOwned::new(connector.session()?, stream))),
+            None => Wire::Plain(stream),
+        })
+    }
 }
 
 enum Failed {
@@ -263,14 +339,6 @@ impl From<io::Error> for Failed {
     fn from(error: io::Error) -> Self {
         Failed::Io(error)
     }
-}
-
-fn connect(address: SocketAddr) -> io::Result<TcpStream> {
-    let stream = TcpStream::connect_timeout(&address, Duration::from_secs(5))?;
-    stream.set_nodelay(true)?;
-    stream.set_read_timeout(Some(TIMEOUT))?;
-    stream.set_write_timeout(Some(TIMEOUT))?;
-    Ok(stream)
 }
 
 #[cfg(test)]
@@ -333,20 +401,30 @@ mod tests {
 
     #[test]
     fn a_refusal_is_named_by_its_code() {
-        let response =
-            |body: &[u8]| Response { status: 429, body: body.to_vec(), close: false, len: 0 }.problem_code();
-        assert_eq!(response(br#"{"code":"busy","status":429}"#), "HTTP 429 busy");
-        assert_eq!(response(b"<html>"), "HTTP 429");
+        let response = |body: &str| {
+            let head = "HTTP/1.1 429 Too Many Requests\r\nretry-after: 7\r\n";
+            let text = format!("{head}Content-Length: {}\r\n\r\n{body}", body.len());
+            Response::parse(text.as_bytes(), false).unwrap().unwrap()
+        };
+        assert_eq!(response(r#"{"code":"busy","status":429}"#).problem_code(), "HTTP 429 busy");
+        assert_eq!(response("<html>").problem_code(), "HTTP 429");
+        assert_eq!(response("").retry_after_s, Some(7));
     }
 
     #[test]
-    fn an_origin_is_a_plain_http_address() {
+    fn an_origin_is_the_address_of_a_server() {
         let origin = Origin::parse("http://127.0.0.1:8080/").unwrap();
         assert_eq!(
             (origin.address, origin.url()),
             ("127.0.0.1:8080".parse().unwrap(), "http://127.0.0.1:8080".into())
         );
-        assert!(matches!(Origin::parse("https://127.0.0.1:8080"), Err(Error::Usage(_))));
+        assert_eq!(origin.trust, None);
+        let origin = Origin::parse("https://127.0.0.1:8443").unwrap();
+        assert_eq!(
+            (origin.trust.as_ref(), origin.url()),
+            (Some(&Trust::Public), "https://127.0.0.1:8443".into())
+        );
+        assert!(matches!(Origin::parse("ws://127.0.0.1:8080"), Err(Error::Usage(_))));
         assert!(Origin::parse("http://127.0.0.1:8080/path").is_err());
     }
 }

@@ -17,6 +17,7 @@ mod args;
 mod clock;
 mod crew;
 mod device;
+mod dialect;
 mod engine;
 mod error;
 mod floor;
@@ -26,12 +27,16 @@ mod jwt;
 mod partition;
 mod payload;
 mod process;
+mod publisher;
 mod report;
 mod scenario;
 mod seen;
 mod sender;
 mod server;
+mod socket;
 mod stats;
+mod target;
+mod tls;
 mod worker;
 
 #[cfg(test)]

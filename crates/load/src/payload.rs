@@ -8,7 +8,8 @@ use serde::{Deserialize, Serialize};
 
 /// In front of the nanoseconds of [`crate::clock::now_ns`].
 const STAMP: &[u8] = b"\"ns\":";
-/// `{"ns":…,"pad":""}` with twenty digits.
+const PLAIN_STAMP: &[u8] = b"noroshi-ns-";
+/// `{"ns":…,"pad":""}` with twenty digits; the plain form is shorter.
 pub(crate) const DATA_BYTES_MIN: usize = 36;
 
 /// Appends `data` of exactly `bytes` (at least [`DATA_BYTES_MIN`]).
@@ -20,17 +21,46 @@ pub(crate) fn push_data(out: &mut Vec<u8>, stamp_ns: u64, bytes: usize) {
     out.extend_from_slice(b"\"}");
 }
 
+/// Appends the same for servers that put it anywhere: letters, digits and '-', which nobody escapes.
+pub(crate) fn push_plain_data(out: &mut Vec<u8>, stamp_ns: u64, bytes: usize) {
+    let end = out.len() + bytes;
+    out.extend_from_slice(PLAIN_STAMP);
+    write!(out, "{stamp_ns}-").expect("writing to memory cannot fail");
+    out.resize(end.max(out.len()), b'x');
+}
+
 /// Finds the stamp of a message, wherever the service put its `data`.
 #[derive(Debug, Clone)]
-pub(crate) struct StampFinder(memmem::Finder<'static>);
+pub(crate) struct StampFinder {
+    finder: memmem::Finder<'static>,
+    len: usize,
+}
 
 impl StampFinder {
     pub(crate) fn new() -> Self {
-        Self(memmem::Finder::new(STAMP))
+        Self::of(STAMP)
+    }
+
+    /// Of [`push_plain_data`].
+    pub(crate) fn plain() -> Self {
+        Self::of(PLAIN_STAMP)
+    }
+
+    fn of(stamp: &'static [u8]) -> Self {
+        Self { finder: memmem::Finder::new(stamp), len: stamp.len() }
     }
 
     pub(crate) fn find(&self, text: &[u8]) -> Option<u64> {
-        let digits = &text[self.0.find(text)? + STAMP.len()..];
+        self.number(text, self.finder.find(text)?)
+    }
+
+    /// For servers that put several messages into a frame.
+    pub(crate) fn find_all<'a>(&'a self, text: &'a [u8]) -> impl Iterator<Item = u64> + 'a {
+        self.finder.find_iter(text).filter_map(move |at| self.number(text, at))
+    }
+
+    fn number(&self, text: &[u8], at: usize) -> Option<u64> {
+        let digits = &text[at + self.len..];
         let len = digits.iter().take_while(|byte| byte.is_ascii_digit()).count();
         std::str::from_utf8(&digits[..len]).ok()?.parse().ok()
     }
@@ -155,6 +185,19 @@ mod tests {
         }
         assert_eq!(StampFinder::new().find(br#"{"t":"pong"}"#), None);
         assert_eq!(StampFinder::new().find(br#"{"ns":"later"}"#), None);
+    }
+
+    #[test]
+    fn plain_data_survives_any_quoting_and_several_share_a_frame() {
+        let mut out = Vec::new();
+        push_plain_data(&mut out, u64::MAX, 100);
+        assert_eq!(out.len(), 100);
+        assert!(out.iter().all(|byte| byte.is_ascii_alphanumeric() || *byte == b'-'));
+        let mut frame = [br#"42["m","{\"a\":\""#, out.as_slice(), b"\\n"].concat();
+        push_plain_data(&mut frame, 7, DATA_BYTES_MIN);
+        frame.extend_from_slice(b"noroshi-ns-later");
+        assert_eq!(StampFinder::plain().find_all(&frame).collect::<Vec<_>>(), [u64::MAX, 7]);
+        assert_eq!(StampFinder::plain().find(b"nothing"), None);
     }
 
     #[test]

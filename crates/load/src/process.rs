@@ -6,6 +6,7 @@ use std::fs;
 use std::iter::Sum;
 use std::ops::{Add, Sub};
 
+use crate::Error;
 use crate::host::kib_field;
 
 /// CPU time used up to a moment, or between two.
@@ -52,6 +53,12 @@ pub(crate) struct Process {
 impl Process {
     pub(crate) fn this() -> Self {
         Self { pid: std::process::id() }
+    }
+
+    /// One that can be watched.
+    pub(crate) fn running(pid: u32) -> Result<Self, Error> {
+        let process = Self { pid };
+        process.cpu().map(|_| process).ok_or(Error::NoProcess(pid))
     }
 
     /// None once the process is gone.

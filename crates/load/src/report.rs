@@ -1,5 +1,7 @@
 //! Results for people and for programs: named figures with their units, one value a repetition, the
-//! median shown with the range, under the command, the machine and the versions they belong to.
+//! median shown with the range, under the command, the machine and the versions they belong to. Where the
+//! floor was measured too, its figures stand beside, with the ratio to it: that of each repetition to the
+//! floor's next to it in time, of which the median is shown, since the machine drifts between repetitions.
 
 use comfy_table::{Cell, CellAlignment, Table, presets};
 use serde::Serialize;
@@ -20,6 +22,10 @@ pub(crate) struct Value {
 pub(crate) struct Values(Vec<Value>);
 
 impl Values {
+    pub(crate) fn get(&self, name: &str) -> Option<f64> {
+        self.0.iter().find(|value| value.name == name).map(|value| value.value)
+    }
+
     pub(crate) fn push(&mut self, name: &'static str, unit: &'static str, value: f64) {
         self.0.push(Value { name, unit, value });
     }
@@ -76,6 +82,25 @@ pub(crate) struct Figure {
     pub(crate) median: f64,
     /// In the order they were taken.
     pub(crate) values: Vec<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) floor: Option<Column>,
+    /// To the floor.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) ratio: Option<Column>,
+}
+
+/// What stands beside a figure.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub(crate) struct Column {
+    pub(crate) median: f64,
+    pub(crate) values: Vec<f64>,
+}
+
+impl Column {
+    /// None for no values.
+    fn new(values: Vec<f64>) -> Option<Self> {
+        (!values.is_empty()).then(|| Self { median: median(&values), values })
+    }
 }
 
 #[derive(Debug, Clone, Serialize)]
@@ -88,13 +113,17 @@ pub(crate) struct ReportDocument {
     pub(crate) optimized: bool,
     pub(crate) host: Host,
     pub(crate) server: String,
+    /// What it is compared with.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) floor: Option<String>,
     pub(crate) figures: Vec<Figure>,
     /// What the reader has to know to believe the figures.
     pub(crate) notes: Vec<String>,
 }
 
-/// Joins the repetitions by name. A figure that not every repetition has keeps the values it has.
-pub(crate) fn figures(repetitions: &[Values]) -> Vec<Figure> {
+/// Joins the repetitions by name. A figure that not every repetition has keeps the values it has. `floor` is
+/// empty, or has as many repetitions, each taken beside its equal.
+pub(crate) fn figures(repetitions: &[Values], floor: &[Values]) -> Vec<Figure> {
     let mut figures: Vec<Figure> = Vec::new();
     for value in repetitions.iter().flat_map(|values| &values.0) {
         match figures.iter_mut().find(|figure| figure.name == value.name) {
@@ -105,6 +134,8 @@ pub(crate) fn figures(repetitions: &[Values]) -> Vec<Figure> {
                 unit: value.unit,
                 median: f64::NAN,
                 values: vec![value.value],
+                floor: Column::new(floor.iter().filter_map(|values| values.get(value.name)).collect()),
+                ratio: ratio(value.name, repetitions, floor),
             }),
         }
     }
@@ -112,6 +143,11 @@ pub(crate) fn figures(repetitions: &[Values]) -> Vec<Figure> {
         figure.median = median(&figure.values);
     }
     figures
+}
+
+fn ratio(name: &str, repetitions: &[Values], floor: &[Values]) -> Option<Column> {
+    let pairs = repetitions.iter().zip(floor).filter_map(|(of, to)| of.get(name).zip(to.get(name)));
+    Column::new(pairs.filter(|(_, to)| *to > 0.0).map(|(of, to)| of / to).collect())
 }
 
 /// `delivery latency p99.9` is `delivery_latency_p99_9`.
@@ -129,33 +165,55 @@ impl ReportDocument {
         let mut table = Table::new();
         table.load_style(presets::ASCII_MARKDOWN);
         let several = self.figures.iter().any(|figure| figure.values.len() > 1);
+        let compared = self.floor.is_some();
         let mut header = vec!["figure", if several { "median" } else { "value" }];
-        if several {
-            header.extend(["min", "max"]);
-        }
+        header.extend(several.then_some(["min", "max"]).into_iter().flatten());
         header.push("unit");
+        if compared {
+            header.push("floor");
+            header.extend(several.then_some(["floor min", "floor max"]).into_iter().flatten());
+            header.push("ratio");
+        }
         table.set_header(header);
         for figure in &self.figures {
-            let mut row = vec![Cell::new(figure.name), number(figure.median)];
-            if several {
-                row.push(number(figure.values.iter().copied().fold(f64::INFINITY, f64::min)));
-                row.push(number(figure.values.iter().copied().fold(f64::NEG_INFINITY, f64::max)));
-            }
+            let mut row = vec![Cell::new(figure.name)];
+            push_cells(&mut row, Some((figure.median, &figure.values)), several);
             row.push(Cell::new(figure.unit));
+            if compared {
+                let floor = figure.floor.as_ref().map(|floor| (floor.median, floor.values.as_slice()));
+                push_cells(&mut row, floor, several);
+                row.push(figure.ratio.as_ref().map_or_else(|| Cell::new(""), |ratio| number(ratio.median)));
+            }
             table.add_row(row);
         }
+        let server = match &self.floor {
+            Some(floor) => format!("{}\nfloor: {floor}", self.server),
+            None => self.server.clone(),
+        };
         let Host { cores, memory_mib, kernel, cpu } = &self.host;
         let build = if self.optimized { "" } else { ", DEBUG BUILD: figures say nothing" };
         let mut text = format!(
             "noroshi bench {} · version {}{build}\n{}\nserver: {}\nhost: {cores} cores ({cpu}), {memory_mib} MiB, \
              Linux {kernel}\n{table}",
-            self.scenario, self.version, self.command, self.server
+            self.scenario, self.version, self.command, server
         );
         for note in &self.notes {
             text.push_str("\n• ");
             text.push_str(note);
         }
         text
+    }
+}
+
+/// The median, and the range where there is one.
+fn push_cells(row: &mut Vec<Cell>, column: Option<(f64, &[f64])>, several: bool) {
+    let Some((median, values)) = column else {
+        return row.extend((0..if several { 3 } else { 1 }).map(|_| Cell::new("")));
+    };
+    row.push(number(median));
+    if several {
+        row.push(number(values.iter().copied().fold(f64::INFINITY, f64::min)));
+        row.push(number(values.iter().copied().fold(f64::NEG_INFINITY, f64::max)));
     }
 }
 
@@ -185,13 +243,14 @@ fn show(value: f64) -> String {
 mod tests {
     use super::*;
 
+    fn repetition(deliveries: f64, lost: Option<f64>) -> Values {
+        let mut values = Values::default();
+        values.push("deliveries", "1/s", deliveries);
+        values.push_some("lost", "messages", lost);
+        values
+    }
+
     fn report() -> ReportDocument {
-        let repetition = |deliveries, lost: Option<f64>| {
-            let mut values = Values::default();
-            values.push("deliveries", "1/s", deliveries);
-            values.push_some("lost", "messages", lost);
-            values
-        };
         ReportDocument {
             scenario: "direct",
             command: "noroshi bench direct".to_owned(),
@@ -199,11 +258,15 @@ mod tests {
             optimized: true,
             host: Host { cores: 2, memory_mib: 1, kernel: "6.1".to_owned(), cpu: "c".to_owned() },
             server: "http://127.0.0.1:1".to_owned(),
-            figures: figures(&[
-                repetition(61_234.5, Some(0.0)),
-                repetition(50_000.0, None),
-                repetition(70_000.0, Some(2.0)),
-            ]),
+            floor: None,
+            figures: figures(
+                &[
+                    repetition(61_234.5, Some(0.0)),
+                    repetition(50_000.0, None),
+                    repetition(70_000.0, Some(2.0)),
+                ],
+                &[],
+            ),
             notes: vec!["a note".to_owned()],
         }
     }
@@ -228,6 +291,35 @@ mod tests {
         assert_eq!(value["host"]["cores"], 2);
         assert_eq!(key("delivery latency p99.9"), "delivery_latency_p99_9");
         assert_eq!(key("server CPU per log-in, kernel"), "server_cpu_per_log_in_kernel");
+    }
+
+    #[test]
+    fn each_repetition_is_compared_with_the_floor_beside_it() {
+        let floor = [
+            repetition(100_000.0, Some(0.0)),
+            repetition(50_000.0, Some(1.0)),
+            repetition(100_000.0, Some(1.0)),
+        ];
+        let figures = figures(
+            &[repetition(60_000.0, Some(0.0)), repetition(50_000.0, None), repetition(80_000.0, Some(3.0))],
+            &floor,
+        );
+        let ratio = figures[0].ratio.as_ref().unwrap();
+        assert_eq!((ratio.values.as_slice(), ratio.median), (&[0.6, 1.0, 0.8][..], 0.8));
+        assert_eq!(figures[0].floor.as_ref().unwrap().median, 100_000.0);
+        // Nothing is a multiple of zero, and what only one of them has is not compared.
+        assert_eq!(figures[1].ratio.as_ref().unwrap().values, [3.0]);
+
+        let report = ReportDocument { floor: Some("a loop".to_owned()), figures, ..report() };
+        let table = report.table();
+        let line = table.lines().find(|line| line.contains("deliveries")).unwrap();
+        let cells: Vec<&str> = line.split('|').map(str::trim).collect();
+        let expected = ["60,000", "50,000", "80,000", "1/s", "100,000", "50,000", "100,000", "0.80"];
+        assert_eq!(cells[2..10], expected, "{table}");
+        let value: serde_json::Value = serde_json::from_str(&report.json()).unwrap();
+        assert_eq!(value["figures"][0]["ratio"]["median"], 0.8);
+        assert_eq!(value["figures"][0]["floor"]["values"][1], 50_000.0);
+        assert!(serde_json::to_value(self::report()).unwrap()["figures"][0].get("ratio").is_none());
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //! samples of CPU and memory, and the report.
 
 pub(crate) mod broadcast;
+mod compare;
 pub(crate) mod connect;
 pub(crate) mod direct;
 pub(crate) mod idle;
@@ -17,8 +18,10 @@ use crate::http::{Client, Request};
 use crate::jwt::Signer;
 use crate::payload::Names;
 use crate::process::{Cpu, Process, machine_busy_seconds};
+use crate::publisher::Publisher;
 use crate::report::{ReportDocument, Values, figures};
-use crate::server::{Server, random_u32};
+use crate::server::random_u32;
+use crate::target::Target;
 use crate::worker::{Connected, show_reasons};
 use crate::{Error, clock};
 
@@ -27,40 +30,53 @@ const REGISTRATIONS_PER_REQUEST: usize = 5_000;
 /// For the slowest log-ins worth measuring.
 const LOG_INS_PER_SECOND_MIN: u64 = 250;
 
+pub(crate) use compare::{Measurement, Subject, run};
+
+/// What a scenario asks of its target and clients.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Needs {
+    /// Most connections at a time.
+    pub(crate) connections: usize,
+    /// Devices subscribe to it, if there is one.
+    pub(crate) topic: Option<String>,
+    /// Sockets that the floor writes a request to users to.
+    pub(crate) deliveries: usize,
+}
+
 /// A server and the clients that are about to load it.
 pub(crate) struct Bench<'a> {
     pub(crate) common: &'a Common,
     pub(crate) crew: Crew,
     /// Dropped, and so stopped, after the clients.
-    pub(crate) server: Server,
+    pub(crate) target: Target,
     setup: Setup,
     pub(crate) notes: Vec<String>,
 }
 
 impl<'a> Bench<'a> {
-    /// With room for `connections`; devices subscribe to `topic` if there is one.
+    /// With a node, and room for `connections`; devices subscribe to `topic` if there is one.
     pub(crate) fn open(common: &'a Common, connections: usize, topic: Option<String>) -> Result<Self, Error> {
         common.check()?;
+        let needs = Needs { connections, topic, deliveries: 0 };
+        host::make_room_for(connections, usize::from(common.processes))?; // before a server is started
+        Self::new(common, Target::node(common)?, needs)
+    }
+
+    pub(crate) fn new(common: &'a Common, target: Target, needs: Needs) -> Result<Self, Error> {
         let processes = usize::from(common.processes);
-        host::make_room_for(connections, processes)?;
-        let server = Server::open(common)?;
+        let (api_key, jwt_secret) = target.credentials();
         let setup = Setup {
-            origin: server.origin.clone(),
+            origin: target.origin().clone(),
             names: Names { prefix: common.name.clone() },
-            signer: Signer::new(&server.jwt_secret, &common.app),
-            api_key: server.key.clone(),
-            topic,
+            signer: Signer::new(jwt_secret, &common.app),
+            api_key: api_key.to_owned(),
+            topic: needs.topic,
+            dialect: target.dialect().cloned(),
             sources_start: random_u32()?,
         };
         let crew = Crew::start(processes, &setup)?;
-        let mut notes = Vec::new();
-        if server.data_in_memory() == Some(true) {
-            notes.push(
-                "the data folder is in memory: what waits for the disk costs less than it will (--data)"
-                    .into(),
-            );
-        }
-        Ok(Self { common, crew, server, setup, notes })
+        let notes = target.notes();
+        Ok(Self { common, crew, target, setup, notes })
     }
 
     /// Runs `measure`; if it fails because a server started here is gone, says that instead.
@@ -69,23 +85,37 @@ impl<'a> Bench<'a> {
         measure: impl FnOnce(&mut Self) -> Result<T, Error>,
     ) -> Result<(T, Outcome), Error> {
         match measure(&mut self) {
-            Ok(result) => Ok((
-                result,
-                Outcome { server: self.server.describe(), notes: std::mem::take(&mut self.notes) },
-            )),
-            Err(error) => match self.server.exited() {
-                Some(status) => {
-                    let why = format!("it started, then ended with {status} ({error})");
-                    Err(Error::Start { why, log: self.server.last_words() })
-                }
-                None => Err(error),
-            },
+            Ok(result) => Ok((result, self.close())),
+            Err(error) => Err(self.explain(error)),
         }
     }
 
+    /// Says so if a server started here is gone, which then is the cause.
+    pub(crate) fn explain(&mut self, error: Error) -> Error {
+        match self.target.exited() {
+            Some(status) => {
+                let why = format!("it started, then ended with {status} ({error})");
+                Error::Start { why, log: self.target.last_words() }
+            }
+            None => error,
+        }
+    }
+
+    pub(crate) fn close(self) -> Outcome {
+        Outcome { server: self.target.describe(), notes: self.notes, floor: None }
+    }
+
     /// A provider that waits for each answer.
-    pub(crate) fn provider(&self) -> Client {
+    pub(crate) fn provider(&self) -> Result<Client, Error> {
         Client::new(self.setup.origin.clone())
+    }
+
+    /// What publishes to everybody.
+    pub(crate) fn publisher(&self) -> Result<Publisher, Error> {
+        match self.target.publish()? {
+            Some(publish) => Publisher::foreign(publish, &self.setup),
+            None => Ok(Publisher::topic(self.provider()?, &self.setup)),
+        }
     }
 
     pub(crate) fn setup(&self) -> &Setup {
@@ -117,7 +147,7 @@ impl<'a> Bench<'a> {
         for count in counts {
             self.connect(*count)?;
             self.settle();
-            if let Some(resident) = self.server.process.and_then(Process::resident_bytes) {
+            if let Some(resident) = self.target.process().and_then(Process::resident_bytes) {
                 points.push((*count as f64, resident as f64));
             }
         }
@@ -126,7 +156,7 @@ impl<'a> Bench<'a> {
 
     /// Adds the server's own limit to what is known of a failure to connect.
     fn with_server_limit(&self, error: Error) -> Error {
-        let files_max = self.server.process.and_then(Process::files_max);
+        let files_max = self.target.process().and_then(Process::files_max);
         match (error, files_max) {
             (Error::NotConnected { wanted, connected, seconds, reasons, advice }, Some(files_max)) => {
                 let advice = format!("{advice} (the server may have {files_max} files open)");
@@ -136,13 +166,13 @@ impl<'a> Bench<'a> {
         }
     }
 
-    /// Registers `count` devices that never connect.
+    /// Registers `count` devices that never connect, where devices are kept.
     pub(crate) fn register_away(&self, count: usize) -> Result<(), Error> {
-        if count == 0 {
+        if count == 0 || !self.target.keeps_devices() {
             return Ok(());
         }
         progress(&format!("registering {count} devices that are away"));
-        let mut provider = self.provider();
+        let mut provider = self.provider()?;
         let request = Request {
             method: "POST",
             path: "/v1/devices/batch",
@@ -169,7 +199,7 @@ impl<'a> Bench<'a> {
             inbox: u64,
         }
         progress(&format!("counting the inboxes of {count} devices"));
-        let mut consumer = self.provider();
+        let mut consumer = self.provider()?;
         let now = clock::unix_seconds();
         let mut rows = 0;
         for number in 0..count {
@@ -186,7 +216,7 @@ impl<'a> Bench<'a> {
 
     /// The server's CPU time so far, if it can be known.
     pub(crate) fn server_cpu(&self) -> Option<Cpu> {
-        self.server.process?.cpu()
+        self.target.process()?.cpu()
     }
 }
 
@@ -217,9 +247,17 @@ fn not_registered(body: &str) -> Error {
 }
 
 /// What of a bench outlives it.
+#[derive(Default)]
 pub(crate) struct Outcome {
     pub(crate) server: String,
     pub(crate) notes: Vec<String>,
+    /// What the floor did by turns with it.
+    pub(crate) floor: Option<Compared>,
+}
+
+pub(crate) struct Compared {
+    pub(crate) server: String,
+    pub(crate) repetitions: Vec<Values>,
 }
 
 /// CPU of the server and of the client, all its processes together, from one moment on.
@@ -302,6 +340,7 @@ pub(crate) const PER_ROW: CpuNames = CpuNames {
 
 /// Puts repetitions and circumstances together.
 pub(crate) fn report(scenario: &'static str, repetitions: &[Values], outcome: Outcome) -> ReportDocument {
+    let (floor, floor_repetitions) = outcome.floor.map(|floor| (floor.server, floor.repetitions)).unzip();
     ReportDocument {
         scenario,
         command: command_line(std::env::args()),
@@ -309,7 +348,8 @@ pub(crate) fn report(scenario: &'static str, repetitions: &[Values], outcome: Ou
         optimized: !cfg!(debug_assertions),
         host: Host::read(),
         server: outcome.server,
-        figures: figures(repetitions),
+        floor,
+        figures: figures(repetitions, &floor_repetitions.unwrap_or_default()),
         notes: outcome.notes,
     }
 }

@@ -1,14 +1,15 @@
 //! One provider connection in the event loop: a request at a time over keep-alive HTTP/1.1, opened again
 //! when the server ends it. How many there are bounds the requests in flight.
 
-use std::io::{self, ErrorKind, Read, Write};
+use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
 
-use mio::net::TcpStream;
-use mio::{Interest, Registry, Token};
+use mio::{Registry, Token};
 
 use crate::clock;
 use crate::http::Response;
+use crate::socket::{Route, Socket};
+use crate::tls::Connector;
 
 const READ_BYTES: usize = 16 << 10;
 
@@ -32,8 +33,9 @@ pub(crate) struct Answer {
 
 pub(crate) struct Sender {
     address: SocketAddr,
+    connector: Option<Connector>,
     token: Token,
-    stream: Option<TcpStream>,
+    stream: Option<Socket>,
     pending: Option<Pending>,
     /// `request[written..]` is still to be sent.
     request: Vec<u8>,
@@ -43,9 +45,10 @@ pub(crate) struct Sender {
 }
 
 impl Sender {
-    pub(crate) fn new(address: SocketAddr, token: Token) -> Self {
+    pub(crate) fn new(address: SocketAddr, connector: Option<Connector>, token: Token) -> Self {
         Self {
             address,
+            connector,
             token,
             stream: None,
             pending: None,
@@ -83,9 +86,10 @@ impl Sender {
     }
 
     fn open(&mut self, registry: &Registry) -> io::Result<()> {
-        let mut stream = TcpStream::connect(self.address)?;
-        stream.set_nodelay(true)?;
-        registry.register(&mut stream, self.token, Interest::READABLE | Interest::WRITABLE)?;
+        let tls = self.connector.as_ref();
+        let mut stream = Socket::open(Route { to: self.address, source: None, tls })?;
+        stream.set_nodelay()?;
+        stream.register(registry, self.token)?;
         self.stream = Some(stream);
         Ok(())
     }
@@ -103,7 +107,7 @@ impl Sender {
                 Err(error) => return Err(error),
             }
         }
-        Ok(())
+        stream.flush().map(drop)
     }
 
     /// Something happened on the socket; at most one request can be answered by it.

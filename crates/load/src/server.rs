@@ -13,6 +13,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use crate::args::Common;
 use crate::http::{Client, Origin, Request};
 use crate::process::Process;
+use crate::tls::{self, OwnCertificate, Trust};
 use crate::{Error, clock};
 
 const START_TIMEOUT: Duration = Duration::from_secs(30);
@@ -50,16 +51,19 @@ impl Server {
     }
 
     fn attach(common: &Common, url: &str) -> Result<Self, Error> {
-        let process = match common.pid {
-            Some(pid) if Process { pid }.cpu().is_none() => return Err(Error::NoProcess(pid)),
-            pid => pid.map(|pid| Process { pid }),
-        };
+        let process = common.pid.map(Process::running).transpose()?;
         if let Some(admin) = &common.admin {
-            Client::new(Origin::parse(admin)?).expect_success(readyz(), b"")?;
+            Client::new(Origin::parse(admin)?)?.expect_success(readyz(), b"")?;
+        }
+        let mut origin = Origin::parse(url)?;
+        if let Some(path) = &common.ca {
+            let trust = origin.trust.as_mut();
+            *trust.ok_or_else(|| Error::Usage("--ca is for a --server that is https://…".into()))? =
+                Trust::read(path)?;
         }
         let said = |value: &Option<String>| value.clone().unwrap_or_default();
         Ok(Self {
-            origin: Origin::parse(url)?,
+            origin,
             key: said(&common.key),
             jwt_secret: said(&common.jwt_secret),
             process,
@@ -89,16 +93,26 @@ impl Server {
             .stdin(Stdio::null())
             .stdout(log)
             .stderr(log_too);
-        let child = match command.spawn() {
+        let mut origin = Origin::parse(&format!("http://127.0.0.1:{http}"))?;
+        let own = if common.tls { OwnCertificate::make(&folder).map(Some) } else { Ok(None) };
+        let child = own.and_then(|own| {
+            if let Some(own) = own {
+                command.arg("--tls-cert").arg(own.certificate).arg("--tls-key").arg(own.key);
+                origin.host = format!("{}:{http}", tls::OWN_NAME);
+                origin.trust = Some(own.trust);
+            }
+            command.spawn().map_err(Error::system("starting the server"))
+        });
+        let child = match child {
             Ok(child) => child,
-            Err(source) => {
+            Err(error) => {
                 let _ = fs::remove_dir_all(&folder); // the failure to start is the news
-                return Err(Error::System { what: "starting the server", source });
+                return Err(error);
             }
         };
         let admin = Origin::parse(&format!("http://127.0.0.1:{admin}"))?;
         let mut server = Self {
-            origin: Origin::parse(&format!("http://127.0.0.1:{http}"))?,
+            origin,
             key,
             jwt_secret,
             process: Some(Process { pid: child.id() }),
@@ -125,7 +139,7 @@ impl Server {
     fn wait_until_ready(&mut self) -> Result<(), Error> {
         let Some(started) = &self.started else { return Ok(()) };
         let deadline_ns = clock::now_ns() + clock::ns(START_TIMEOUT);
-        let mut client = Client::new(started.admin.clone());
+        let mut client = Client::new(started.admin.clone())?;
         loop {
             if client.request(readyz(), b"").is_ok_and(|response| response.status == 200) {
                 return Ok(());
@@ -215,7 +229,7 @@ fn file_system<'a>(mounts: &'a str, path: &Path) -> Option<&'a str> {
 }
 
 /// A port of 127.0.0.1 that nobody listens on now.
-fn free_port() -> Result<u16, Error> {
+pub(crate) fn free_port() -> Result<u16, Error> {
     let mut last = std::io::Error::from(std::io::ErrorKind::AddrInUse);
     for _ in 0..100 {
         let [a, b, ..] = random_bytes()?;

@@ -9,7 +9,7 @@ use std::net::SocketAddr;
 
 use mio::net::TcpStream;
 use mio::{Interest, Registry, Token};
-use rustls::{ClientConnection, HandshakeKind};
+use rustls::{ClientConnection, HandshakeKind, ProtocolVersion};
 
 use crate::tls::Connector;
 
@@ -18,8 +18,6 @@ use crate::tls::Connector;
 pub(crate) struct Route<'a> {
     pub(crate) to: SocketAddr,
     pub(crate) source: Option<SocketAddr>,
-    /// Of the kernel's receive buffer, where it is not to grow as the kernel likes.
-    pub(crate) receive_bytes: Option<usize>,
     pub(crate) tls: Option<&'a Connector>,
 }
 
@@ -53,6 +51,15 @@ impl Socket {
     pub(crate) fn handshake(&self) -> Option<HandshakeKind> {
         let tls = self.tls.as_ref()?;
         tls.handshake_kind().filter(|_| !tls.is_handshaking())
+    }
+
+    /// Whether the handshake is over and left a ticket behind, as the last message of TLS 1.2's does.
+    pub(crate) fn has_ticket(&self) -> bool {
+        let done = |tls: &ClientConnection| match tls.protocol_version() {
+            Some(ProtocolVersion::TLSv1_3) => tls.tls13_tickets_received() > 0,
+            _ => true,
+        };
+        self.tls.as_ref().is_some_and(|tls| !tls.is_handshaking() && done(tls))
     }
 
     /// Sends what was taken and is not sent; false if the socket did not take all of it.
@@ -108,18 +115,11 @@ impl Socket {
     }
 }
 
-fn connect(Route { to, source, receive_bytes, .. }: Route<'_>) -> io::Result<TcpStream> {
+fn connect(Route { to, source, .. }: Route<'_>) -> io::Result<TcpStream> {
     use socket2::{Domain, Protocol, Socket, Type};
-    if source.is_none() && receive_bytes.is_none() {
-        return TcpStream::connect(to);
-    }
+    let Some(source) = source else { return TcpStream::connect(to) };
     let socket = Socket::new(Domain::for_address(to), Type::STREAM.nonblocking(), Some(Protocol::TCP))?;
-    if let Some(bytes) = receive_bytes {
-        socket.set_recv_buffer_size(bytes)?; // before the handshake, which tells the window
-    }
-    if let Some(source) = source {
-        socket.bind(&source.into())?;
-    }
+    socket.bind(&source.into())?;
     match socket.connect(&to.into()) {
         Err(error) if error.raw_os_error() != Some(rustix::io::Errno::INPROGRESS.raw_os_error()) => {
             Err(error)

@@ -2,6 +2,7 @@
 //! numbers, exact counts.
 
 mod fake;
+mod foreign;
 
 use clap::Parser;
 
@@ -9,6 +10,7 @@ use crate::args::{Args, Scenario};
 use crate::report::ReportDocument;
 use crate::{Error, scenario};
 use fake::{Behaviour, FakeServer};
+use foreign::ForeignServer;
 
 #[derive(Debug, Parser)]
 struct Cli {
@@ -24,12 +26,22 @@ fn the_worker_of_other_tests() {
     crate::worker::run(std::io::stdin(), output).unwrap();
 }
 
+/// Not a test: [`crate::target`] starts this executable again with this name alone.
+#[test]
+#[ignore = "the floor of other tests"]
+fn the_floor_of_other_tests() {
+    let told = std::env::var("NOROSHI_BENCH_FLOOR").unwrap();
+    let (listen, deliveries) = told.split_once(' ').unwrap();
+    crate::floor::run(listen.parse().unwrap(), deliveries.parse().unwrap()).unwrap();
+}
+
 fn measure(server: &FakeServer, line: &str) -> Result<ReportDocument, Error> {
-    let line = format!(
-        "bench {line} --server http://{} --key {} --jwt-secret s --settle 0s",
-        server.address,
-        fake::API_KEY
-    );
+    let server = format!("--server http://{} --key {} --jwt-secret s", server.address, fake::API_KEY);
+    run(&format!("{line} {server}"))
+}
+
+fn run(line: &str) -> Result<ReportDocument, Error> {
+    let line = format!("bench {line} --settle 0s");
     match Cli::parse_from(line.split_whitespace()).args.scenario {
         Scenario::Direct(args) => scenario::direct::run(&args),
         Scenario::Broadcast(args) => scenario::broadcast::run(&args),
@@ -176,6 +188,74 @@ fn idle_holds_its_connections_and_answers_pings() {
     assert_eq!(values(&report, "memory per idle connection").len(), 1);
     assert_eq!(server.logged_in(), 10);
     server.wait_for("a pong from every device", |counts| counts.pongs == 10);
+}
+
+#[test]
+fn the_floor_is_measured_by_turns_and_shown_as_a_ratio() {
+    let server = FakeServer::start(Behaviour::Well);
+    let pid = std::process::id();
+    for (line, figure) in [
+        (
+            "direct --connections 20 --targets 10 --in-flight 4 --processes 2 --warm-up 100ms --duration 500ms",
+            "deliveries",
+        ),
+        ("broadcast --connections 15 --messages 3 --rounds 2 --processes 2", "time to reach all"),
+        ("connect --connections 12", "log-ins"),
+    ] {
+        let report = measure(&server, &format!("{line} --repeat 2 --floor --pid {pid}")).unwrap();
+        let figure = report.figures.iter().find(|of| of.name == figure).unwrap();
+        let (floor, ratio) = (figure.floor.as_ref().unwrap(), figure.ratio.as_ref().unwrap());
+        assert_eq!((figure.values.len(), floor.values.len(), ratio.values.len()), (2, 2, 2), "{line}");
+        assert!((ratio.values[1] - figure.values[1] / floor.values[1]).abs() < 1e-9);
+        assert!(report.table().contains("ratio"));
+        if let Some(lost) = report.figures.iter().find(|of| of.name == "deliveries lost") {
+            assert_eq!(
+                (&lost.values[..], &lost.floor.as_ref().unwrap().values[..]),
+                (&[0.0; 2][..], &[0.0; 2][..])
+            );
+        }
+    }
+    let report =
+        measure(&server, &format!("idle --counts 5,10 --duration 300ms --floor --pid {pid}")).unwrap();
+    let lost = report.figures.iter().find(|of| of.name == "connections lost").unwrap();
+    assert_eq!(lost.floor.as_ref().unwrap().values, [0.0]);
+}
+
+#[test]
+fn another_server_is_driven_in_its_own_words() {
+    let server = ForeignServer::start();
+    let at = format!(
+        "--websocket ws://{}/chat?as={{device}} --hello name:{{device}} --hello join --ready joined --answer 2=3",
+        server.address
+    );
+    let post = format!(
+        "--publish-url http://{}/all --publish-header X-Key:k --publish-body <{{data}}>",
+        server.address
+    );
+    for (publish, messages) in [("--publish-body say:{data}", 1), (post.as_str(), 1), (post.as_str(), 3)] {
+        let line = format!(
+            "broadcast --connections 12 --processes 2 --messages {messages} --rounds 3 --repeat 2 {at} {publish}"
+        );
+        let report = run(&line).unwrap();
+        assert_eq!(values(&report, "deliveries").len(), 2);
+        assert!(values(&report, "delivery latency p50")[0] > 0.0);
+    }
+    let report =
+        run(&format!("connect --connections 9 --repeat 2 {at} --pid {}", std::process::id())).unwrap();
+    assert_eq!(values(&report, "log-ins").len(), 2);
+    assert!(!report.figures.iter().any(|figure| figure.name.starts_with("first log-ins")));
+    let report = run(&format!("idle --counts 5,10 --duration 300ms {at}")).unwrap();
+    assert_eq!(values(&report, "connections lost"), [0.0]);
+    assert!(server.pings_answered() >= 10);
+}
+
+#[test]
+fn another_server_is_not_published_to_unless_told_how() {
+    let server = ForeignServer::start();
+    let error = run(&format!("broadcast --connections 2 --websocket ws://{}/", server.address))
+        .map(|_| ())
+        .unwrap_err();
+    assert!(matches!(&error, Error::Usage(text) if text.contains("--publish-body")), "{error}");
 }
 
 #[test]

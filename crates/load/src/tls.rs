@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use rustls::client::{ClientSessionStore, Resumption, Tls12ClientSessionValue, Tls13ClientSessionValue};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
-use rustls::{ClientConfig, ClientConnection, NamedGroup, RootCertStore};
+use rustls::{ClientConfig, ClientConnection, HandshakeKind, NamedGroup, RootCertStore};
 use serde::{Deserialize, Serialize};
 
 use crate::Error;
@@ -97,10 +97,32 @@ impl Connector {
     pub(crate) fn offer_tickets(&self, offer: bool) {
         self.tickets.pool().withheld = !offer;
     }
+}
 
-    /// Tickets had from the server so far.
-    pub(crate) fn tickets_received(&self) -> u64 {
-        self.tickets.pool().received
+/// How TLS handshakes went.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Handshakes {
+    pub(crate) full: u64,
+    pub(crate) resumed: u64,
+}
+
+impl Handshakes {
+    /// None: without TLS.
+    pub(crate) fn count(&mut self, kind: Option<HandshakeKind>) {
+        match kind {
+            Some(HandshakeKind::Resumed) => self.resumed += 1,
+            Some(HandshakeKind::Full | HandshakeKind::FullWithHelloRetryRequest) => self.full += 1,
+            None => {}
+        }
+    }
+
+    pub(crate) fn add(&mut self, other: Self) {
+        self.full += other.full;
+        self.resumed += other.resumed;
+    }
+
+    pub(crate) fn total(self) -> u64 {
+        self.full + self.resumed
     }
 }
 
@@ -113,7 +135,6 @@ struct Pool {
     group: Option<NamedGroup>,
     session: Option<Tls12ClientSessionValue>,
     tickets: VecDeque<Tls13ClientSessionValue>,
-    received: u64,
     /// Kept, and not used.
     withheld: bool,
 }
@@ -135,9 +156,7 @@ impl ClientSessionStore for Tickets {
     }
 
     fn set_tls12_session(&self, _: ServerName<'static>, value: Tls12ClientSessionValue) {
-        let mut pool = self.pool();
-        pool.received += 1;
-        pool.session = Some(value);
+        self.pool().session = Some(value);
     }
 
     fn tls12_session(&self, _: &ServerName<'_>) -> Option<Tls12ClientSessionValue> {
@@ -151,7 +170,6 @@ impl ClientSessionStore for Tickets {
 
     fn insert_tls13_ticket(&self, _: ServerName<'static>, value: Tls13ClientSessionValue) {
         let mut pool = self.pool();
-        pool.received += 1;
         if pool.tickets.len() == TICKETS_MAX {
             pool.tickets.pop_front(); // the first to expire
         }

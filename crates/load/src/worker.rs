@@ -3,9 +3,13 @@
 //! all as JSON; moments are absolute, since all processes read one clock. It ends when its input does,
 //! whatever it is doing: nothing it holds outlives the measurement.
 
+mod comeback;
 mod connect;
+mod handshake;
 mod publish;
 mod receive;
+mod slow;
+mod storm;
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Lines, Read, Write};
@@ -42,7 +46,10 @@ pub(crate) enum Command {
         deadline_ns: u64,
     },
     Publish(publish::Plan),
-    /// Wait until every device has had `each` messages since it connected.
+    Shake(handshake::HandshakePlan),
+    Storm(Box<storm::StormPlan>),
+    Watch(slow::SlowPlan),
+    /// Wait until every device has had `each` messages since it connected; with 0, tell what came meanwhile.
     Receive {
         each: u32,
         deadline_ns: u64,
@@ -65,12 +72,18 @@ pub(crate) enum Report {
     Connected(connect::Connected),
     Published(Box<publish::Published>),
     Received(Box<receive::Received>),
+    Shaken(Box<handshake::Shaken>),
+    Stormed(Box<storm::Stormed>),
+    Watched(Box<slow::Watched>),
     Disconnected,
 }
 
 pub(crate) use connect::Connected;
+pub(crate) use handshake::{HandshakePlan, Shaken};
 pub(crate) use publish::{Plan, Published};
 pub(crate) use receive::Received;
+pub(crate) use slow::{SlowPlan, Watched};
+pub(crate) use storm::{StormPlan, Stormed};
 
 enum Task {
     /// Devices are held: pings are answered.
@@ -78,6 +91,9 @@ enum Task {
     Connect(connect::Connecting),
     Publish(Box<publish::Publishing>),
     Receive(receive::Receiving),
+    Shake(handshake::Shaking),
+    Storm(Box<storm::Storm>),
+    Watch(Box<slow::Watching>),
 }
 
 /// What a task wants after it was given a turn.
@@ -143,7 +159,7 @@ fn serve(engine: &mut Engine, commands: &Receiver<Command>, output: &mut impl Wr
     loop {
         if matches!(task, Task::Rest) {
             match commands.try_recv() {
-                Ok(command) => task = begin(engine, command),
+                Ok(command) => task = begin(engine, command)?,
                 Err(TryRecvError::Empty) => {}
                 Err(TryRecvError::Disconnected) => return Ok(()),
             }
@@ -153,6 +169,9 @@ fn serve(engine: &mut Engine, commands: &Receiver<Command>, output: &mut impl Wr
             Task::Connect(connecting) => connecting.step(engine),
             Task::Publish(publishing) => publishing.step(engine),
             Task::Receive(receiving) => receiving.step(engine),
+            Task::Shake(shaking) => shaking.step(engine),
+            Task::Storm(storm) => storm.step(engine),
+            Task::Watch(watching) => watching.step(engine),
         };
         match step {
             Step::Wait(wake_ns) => engine.turn(wake_ns)?,
@@ -164,20 +183,26 @@ fn serve(engine: &mut Engine, commands: &Receiver<Command>, output: &mut impl Wr
     }
 }
 
-fn begin(engine: &mut Engine, command: Command) -> Task {
-    match command {
+fn begin(engine: &mut Engine, command: Command) -> Result<Task, Error> {
+    Ok(match command {
         Command::Connect { devices, handshakes_max, deadline_ns } => {
             Task::Connect(connect::Connecting::new(engine, devices, handshakes_max, deadline_ns))
         }
         Command::Publish(plan) => Task::Publish(Box::new(publish::Publishing::new(engine, plan))),
+        Command::Shake(plan) => Task::Shake(handshake::Shaking::new(engine, plan)),
+        Command::Storm(plan) => Task::Storm(Box::new(storm::Storm::new(engine, *plan))),
+        Command::Watch(plan) => Task::Watch(Box::new(slow::Watching::new(engine, plan))),
         Command::Receive { each, deadline_ns } => {
+            if each == 0 {
+                engine.catch_up()?; // nothing is waited for: what is there counts
+            }
             Task::Receive(receive::Receiving::new(engine, each, deadline_ns))
         }
         Command::Disconnect => {
             engine.disconnect();
             Task::Receive(receive::Receiving::nothing())
         }
-    }
+    })
 }
 
 /// Why connections ended since this was last asked.

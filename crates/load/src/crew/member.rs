@@ -187,6 +187,7 @@ mod tests {
             signer: Signer::new("s", "dev"),
             api_key: String::new(),
             topic: None,
+            dialect: None,
             sources_start: 0,
         };
         let partition = Partition { index: 1, count: 2 };

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use super::{Bench, PER_DELIVERY, Sample, progress, report};
+use super::{Bench, Measurement, Needs, PER_DELIVERY, Sample, Subject};
 use crate::args::{Broadcast, check, check_counts};
-use crate::http::{Client, Request};
-use crate::payload::push_topic_body;
+use crate::payload::When;
+use crate::publisher::Publisher;
 use crate::report::{DELIVERY, ReportDocument, Values};
 use crate::stats::{Latency, median};
 use crate::worker::{Received, show_reasons};
@@ -21,34 +21,33 @@ pub(crate) fn run(args: &Broadcast) -> Result<ReportDocument, Error> {
     check_counts(args.connections, 1, args.payload, 1)?;
     check((1..=MESSAGES_MAX).contains(&args.messages), "--messages is 1 to 10000")?;
     check(args.rounds > 0, "--rounds is at least 1")?;
+    check(!args.floor || args.when == When::Connected, "--floor keeps nothing: compare it without --when")?;
     let topic = format!("{}-topic", args.common.name);
-    let bench = Bench::open(&args.common, args.connections, Some(topic.clone()))?;
-    let (repetitions, outcome) = bench.attempt(|bench| {
-        bench.connect(args.connections)?;
-        let mut rounds = Rounds { args, topic, provider: bench.provider(), messages_so_far: 0 };
-        for _ in 0..WARM_UP_ROUNDS {
-            rounds.round(bench)?;
-        }
-        let mut repetitions = Vec::new();
-        for number in 1..=args.common.repeat {
-            progress(&format!("measuring {number} of {}", args.common.repeat));
-            repetitions.push(rounds.measure(bench)?);
-        }
-        Ok(repetitions)
-    })?;
-    Ok(report("broadcast", &repetitions, outcome))
+    let subject = Subject {
+        common: &args.common,
+        foreign: Some(&args.foreign),
+        floor: args.floor,
+        needs: Needs { connections: args.connections, topic: Some(topic), deliveries: 0 },
+    };
+    super::run("broadcast", &subject, || Rounds { args, publisher: None, messages_so_far: 0 })
 }
 
 struct Rounds<'a> {
     args: &'a Broadcast,
-    topic: String,
-    provider: Client,
+    /// Some once there are devices.
+    publisher: Option<Publisher>,
     /// What each device has had.
     messages_so_far: u32,
 }
 
-impl Rounds<'_> {
-    fn measure(&mut self, bench: &mut Bench<'_>) -> Result<Values, Error> {
+impl Measurement for Rounds<'_> {
+    fn prepare(&mut self, bench: &mut Bench<'_>) -> Result<(), Error> {
+        self.publisher = Some(bench.publisher()?);
+        bench.connect(self.args.connections)?;
+        (0..WARM_UP_ROUNDS).try_for_each(|_| self.round(bench).map(drop))
+    }
+
+    fn measure(&mut self, bench: &mut Bench<'_>, _number: u32) -> Result<Values, Error> {
         bench.settle();
         let (mut deliveries, mut busy_ns, mut reach_ms) = (0, 0, Vec::new());
         let mut latency = Latency::new();
@@ -70,24 +69,18 @@ impl Rounds<'_> {
         from.push_cpu(to, &PER_DELIVERY, deliveries, &mut values);
         Ok(values)
     }
+}
 
+impl Rounds<'_> {
     /// Publishes once and waits until all devices have all of it; returns when it was sent.
     fn round(&mut self, bench: &mut Bench<'_>) -> Result<(u64, Received), Error> {
         let Broadcast { messages, when, payload, .. } = *self.args;
         self.messages_so_far += messages;
         bench.crew.receive(self.messages_so_far, TIMEOUT)?;
         let sent_ns = clock::now_ns();
-        let mut body = Vec::new();
-        for _ in 0..messages {
-            push_topic_body(&mut body, &self.topic, when, sent_ns, payload);
-            body.push(b'\n');
+        if let Some(publisher) = &mut self.publisher {
+            publisher.publish(messages, when, sent_ns, payload)?;
         }
-        let (path, content_type) = match messages {
-            1 => ("/v1/notifications", "application/json"),
-            _ => ("/v1/notifications/batch", "application/x-ndjson"),
-        };
-        let key = bench.setup().api_key.clone();
-        self.provider.expect_success(Request { method: "POST", path, key: &key, content_type }, &body)?;
         let received = bench.crew.received()?;
         if received.missing_devices == 0 && received.disconnected.is_empty() {
             return Ok((sent_ns, received));

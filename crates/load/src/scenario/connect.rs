@@ -1,6 +1,6 @@
 //! Log-ins: connect, upgrade, token, session, subscriptions and inbox, until `ready`.
 
-use super::{Bench, PER_LOG_IN, Sample, progress, report};
+use super::{Bench, Measurement, Needs, PER_LOG_IN, Sample, Subject};
 use crate::Error;
 use crate::args::{Connect, check};
 use crate::report::{LOG_IN, ReportDocument, Values};
@@ -8,25 +8,40 @@ use crate::worker::Connected;
 
 pub(crate) fn run(args: &Connect) -> Result<ReportDocument, Error> {
     check(args.connections > 0, "at least one device is needed")?;
-    let bench = Bench::open(&args.common, args.connections, None)?;
-    let (repetitions, outcome) = bench.attempt(|bench| {
-        let first = bench.connect(args.connections)?;
-        let first_rate = log_ins_per_second(&first);
-        let mut repetitions = Vec::new();
-        for number in 1..=args.common.repeat {
-            progress(&format!("measuring {number} of {}", args.common.repeat));
-            bench.crew.disconnect()?;
-            bench.settle();
-            let mut values = round(bench, args.connections)?;
-            if number == 1 {
-                values.push("first log-ins, which make the devices", "1/s", first_rate);
-                values.push("first log-in latency max", "ms", first.log_in.max_ms());
-            }
-            repetitions.push(values);
+    let subject = Subject {
+        common: &args.common,
+        foreign: Some(&args.foreign),
+        floor: args.floor,
+        needs: Needs { connections: args.connections, ..Needs::default() },
+    };
+    super::run("connect", &subject, || LogIns { connections: args.connections, first: None })
+}
+
+struct LogIns {
+    connections: usize,
+    /// The log-ins that make the devices, where devices are kept: log-ins per second, and the longest.
+    first: Option<(f64, f64)>,
+}
+
+impl Measurement for LogIns {
+    fn prepare(&mut self, bench: &mut Bench<'_>) -> Result<(), Error> {
+        let first = bench.connect(self.connections)?;
+        if bench.target.keeps_devices() {
+            self.first = Some((log_ins_per_second(&first), first.log_in.max_ms()));
         }
-        Ok(repetitions)
-    })?;
-    Ok(report("connect", &repetitions, outcome))
+        Ok(())
+    }
+
+    fn measure(&mut self, bench: &mut Bench<'_>, _number: u32) -> Result<Values, Error> {
+        bench.crew.disconnect()?;
+        bench.settle();
+        let mut values = round(bench, self.connections)?;
+        if let Some((rate, max_ms)) = self.first.take() {
+            values.push("first log-ins, which make the devices", "1/s", rate);
+            values.push("first log-in latency max", "ms", max_ms);
+        }
+        Ok(values)
+    }
 }
 
 fn round(bench: &mut Bench<'_>, connections: usize) -> Result<Values, Error> {
@@ -36,6 +51,9 @@ fn round(bench: &mut Bench<'_>, connections: usize) -> Result<Values, Error> {
     let mut values = Values::default();
     values.push("log-ins", "1/s", log_ins_per_second(&connected));
     values.push_latency(&LOG_IN, &connected.log_in);
+    if connected.handshakes.total() > 0 {
+        values.push("TLS handshakes resumed", "", connected.handshakes.resumed as f64);
+    }
     from.push_cpu(to, &PER_LOG_IN, connections as u64, &mut values);
     Ok(values)
 }

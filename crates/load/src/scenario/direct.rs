@@ -1,6 +1,6 @@
 //! Requests that name many users, a share of them connected: the work the product does all day.
 
-use super::{Bench, PER_DELIVERY, Sample, progress, report};
+use super::{Bench, Measurement, Needs, PER_DELIVERY, Sample, Subject};
 use crate::args::{Direct, Pacing, check, check_counts};
 use crate::payload::When;
 use crate::report::{ACCEPT, DELIVERY, ReportDocument, Values};
@@ -24,49 +24,58 @@ pub(crate) fn run(args: &Direct) -> Result<ReportDocument, Error> {
     let away = args.targets - connected;
     // As many as are connected, so that lookups miss as often as they would.
     let away_devices = if away == 0 { 0 } else { args.connections.max(away) };
-    let bench = Bench::open(&args.common, args.connections, None)?;
-    let (repetitions, outcome) = bench.attempt(|bench| {
+    check(!args.floor || args.when == When::Connected, "--floor keeps nothing: compare it without --when")?;
+    let plan = Plan {
+        start_ns: 0,
+        from_ns: 0,
+        to_ns: 0,
+        pace: pace(&args.pacing),
+        in_flight: args.in_flight,
+        connected,
+        away,
+        away_devices,
+        when: args.when,
+        data_bytes: args.payload,
+    };
+    let subject = Subject {
+        common: &args.common,
+        foreign: None,
+        floor: args.floor,
+        needs: Needs { connections: args.connections, topic: None, deliveries: connected },
+    };
+    super::run("direct", &subject, || Requests { args, plan: plan.clone(), memory: None })
+}
+
+struct Requests<'a> {
+    args: &'a Direct,
+    plan: Plan,
+    /// Bytes per connection.
+    memory: Option<f64>,
+}
+
+impl Measurement for Requests<'_> {
+    fn prepare(&mut self, bench: &mut Bench<'_>) -> Result<(), Error> {
         // Before anything else has grown the server's memory.
-        let memory = slope(&bench.connect_and_weigh(&steps(args.connections))?);
-        bench.register_away(away_devices)?;
-        let plan = Plan {
-            start_ns: 0,
-            from_ns: 0,
-            to_ns: 0,
-            pace: pace(&args.pacing),
-            in_flight: args.in_flight,
-            connected,
-            away,
-            away_devices,
-            when: args.when,
-            data_bytes: args.payload,
-        };
-        let mut repetitions = Vec::new();
-        for number in 1..=args.common.repeat {
-            progress(&format!("measuring {number} of {}", args.common.repeat));
-            let mut values = Values::default();
-            let published = measure(
-                bench,
-                &plan,
-                &args.pacing,
-                |published, seconds, values| {
-                    values.push("deliveries", "1/s", published.deliveries as f64 / seconds);
-                    values.push("requests", "1/s", published.accepted as f64 / seconds);
-                    (PER_DELIVERY, published.deliveries)
-                },
-                &mut values,
-            )?;
-            values.push("deliveries lost", "", published.lost as f64);
-            values.push_some("memory per connection", "bytes", memory);
-            note_trouble(bench, &published);
-            repetitions.push(values);
-        }
-        if args.when == When::Stored {
+        self.memory = slope(&bench.connect_and_weigh(&steps(self.args.connections))?);
+        if self.args.when == When::Stored {
             bench.notes.push("devices ack every message; rows of devices that are away are kept".to_owned());
         }
-        Ok(repetitions)
-    })?;
-    Ok(report("direct", &repetitions, outcome))
+        bench.register_away(self.plan.away_devices)
+    }
+
+    fn measure(&mut self, bench: &mut Bench<'_>, _number: u32) -> Result<Values, Error> {
+        let mut values = Values::default();
+        let head = |published: &Published, seconds: f64, values: &mut Values| {
+            values.push("deliveries", "1/s", published.deliveries as f64 / seconds);
+            values.push("requests", "1/s", published.accepted as f64 / seconds);
+            (PER_DELIVERY, published.deliveries)
+        };
+        let published = measure(bench, &self.plan, &self.args.pacing, head, &mut values)?;
+        values.push("deliveries lost", "", published.lost() as f64);
+        values.push_some("memory per connection", "bytes", self.memory);
+        note_trouble(bench, &published);
+        Ok(values)
+    }
 }
 
 pub(super) fn pace(pacing: &Pacing) -> Pace {

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use super::{Bench, Outcome, Sample, progress, report};
+use super::{Bench, Needs, Outcome, Sample, Subject, progress, report};
 use crate::Error;
 use crate::args::{Idle, check};
 use crate::report::{ReportDocument, Values};
@@ -14,32 +14,61 @@ pub(crate) fn run(args: &Idle) -> Result<ReportDocument, Error> {
     check(args.counts.len() >= 2, "--counts needs two numbers of connections: memory is a slope")?;
     check(args.counts.is_sorted_by(|a, b| a < b) && args.counts[0] > 0, "--counts must grow")?;
     check(!args.duration.is_zero(), "--duration must not be zero")?;
-    let (mut repetitions, mut last) = (Vec::new(), None);
+    let subject = Subject {
+        common: &args.common,
+        foreign: Some(&args.foreign),
+        floor: args.floor,
+        needs: Needs { connections: args.counts[args.counts.len() - 1], ..Needs::default() },
+    };
+    subject.check()?;
     // Memory that a server once had it may keep: each repetition needs a new one.
-    let repeat = if args.common.server.is_some() { 1 } else { args.common.repeat };
+    let runs_already = args.common.server.is_some() || args.foreign.is_given();
+    let repeat = if runs_already { 1 } else { args.common.repeat };
+    let mut node = Column::default();
+    let mut floor = Column::default();
     for number in 1..=repeat {
         progress(&format!("measuring {number} of {repeat}"));
-        let bench = Bench::open(&args.common, args.counts[args.counts.len() - 1], None)?;
-        let (values, outcome) = bench.attempt(|bench| measure(bench, args))?;
-        repetitions.push(values);
-        last = Some(outcome);
+        node.measure(subject.open()?, args)?;
+        if let Some(bench) = subject.open_floor()? {
+            progress(&format!("measuring {number} of {repeat} (floor)"));
+            floor.measure(bench, args)?;
+        }
     }
-    let mut outcome = last.unwrap_or_else(|| Outcome { server: String::new(), notes: Vec::new() });
+    let mut outcome = node.outcome.unwrap_or_default();
     if repeat < args.common.repeat {
         outcome.notes.push("measured once: a running server keeps memory it once had".to_owned());
     }
-    Ok(report("idle", &repetitions, outcome))
+    if let Some(of_floor) = floor.outcome {
+        outcome.add_floor(floor.repetitions, of_floor);
+    }
+    Ok(report("idle", &node.repetitions, outcome))
+}
+
+#[derive(Default)]
+struct Column {
+    repetitions: Vec<Values>,
+    /// Of the last repetition.
+    outcome: Option<Outcome>,
+}
+
+impl Column {
+    fn measure(&mut self, bench: Bench<'_>, args: &Idle) -> Result<(), Error> {
+        let (values, outcome) = bench.attempt(|bench| measure(bench, args))?;
+        self.repetitions.push(values);
+        self.outcome = Some(outcome);
+        Ok(())
+    }
 }
 
 fn measure(bench: &mut Bench<'_>, args: &Idle) -> Result<Values, Error> {
     let mut values = Values::default();
     // Devices are made on their first log-in, which costs memory of its own: where that is possible,
     // those log-ins go to a process that is not measured.
-    if bench.server.is_own() {
+    if bench.target.can_restart() {
         bench.connect(args.counts.iter().copied().max().unwrap_or_default())?;
         bench.crew.disconnect()?;
-        bench.server.restart()?;
-    } else {
+        bench.target.restart()?;
+    } else if bench.target.keeps_devices() {
         bench.notes.push("memory includes what making the devices took, if they were new".to_owned());
     }
     let points = bench.connect_and_weigh(&args.counts)?;

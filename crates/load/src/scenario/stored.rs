@@ -2,12 +2,12 @@
 //! before the answer.
 
 use super::direct::{measure, note_trouble, pace};
-use super::{Bench, PER_ROW, progress, report};
+use super::{Bench, Measurement, Needs, PER_ROW, Subject};
 use crate::Error;
 use crate::args::{Stored, check, check_counts};
 use crate::payload::When;
 use crate::report::{ReportDocument, Values};
-use crate::worker::Plan;
+use crate::worker::{Plan, Published};
 
 /// Half of a device's 1,000 rows: draws are even enough that none has twice the mean.
 const ROWS_PER_DEVICE_SAFE: u64 = 500;
@@ -16,46 +16,57 @@ pub(crate) fn run(args: &Stored) -> Result<ReportDocument, Error> {
     check_counts(args.devices, args.targets, args.payload, args.in_flight)?;
     check(args.targets <= args.devices, "a request names more users than there are: ask for more --devices")?;
     args.pacing.check()?;
-    let bench = Bench::open(&args.common, args.in_flight, None)?;
-    let (repetitions, outcome) = bench.attempt(|bench| {
-        bench.register_away(args.devices)?;
-        let plan = Plan {
-            start_ns: 0,
-            from_ns: 0,
-            to_ns: 0,
-            pace: pace(&args.pacing),
-            in_flight: args.in_flight,
-            connected: 0,
-            away: args.targets,
-            away_devices: args.devices,
-            when: When::Stored,
-            data_bytes: args.payload,
+    let plan = Plan {
+        start_ns: 0,
+        from_ns: 0,
+        to_ns: 0,
+        pace: pace(&args.pacing),
+        in_flight: args.in_flight,
+        connected: 0,
+        away: args.targets,
+        away_devices: args.devices,
+        when: When::Stored,
+        data_bytes: args.payload,
+    };
+    let subject = Subject {
+        common: &args.common,
+        foreign: None,
+        floor: false,
+        needs: Needs { connections: args.in_flight, ..Needs::default() },
+    };
+    super::run("stored", &subject, || Requests { args, plan: plan.clone(), accepted: 0 })
+}
+
+struct Requests<'a> {
+    args: &'a Stored,
+    plan: Plan,
+    /// Rows so far, warming up included.
+    accepted: u64,
+}
+
+impl Measurement for Requests<'_> {
+    fn prepare(&mut self, bench: &mut Bench<'_>) -> Result<(), Error> {
+        bench.register_away(self.args.devices)
+    }
+
+    fn measure(&mut self, bench: &mut Bench<'_>, _number: u32) -> Result<Values, Error> {
+        let mut values = Values::default();
+        let targets = self.args.targets as u64;
+        let head = |published: &Published, seconds: f64, values: &mut Values| {
+            let rows = published.accepted * targets;
+            values.push("inbox rows accepted", "1/s", rows as f64 / seconds);
+            values.push("requests", "1/s", published.accepted as f64 / seconds);
+            (PER_ROW, rows)
         };
-        let mut repetitions = Vec::new();
-        let mut accepted = 0;
-        for number in 1..=args.common.repeat {
-            progress(&format!("measuring {number} of {}", args.common.repeat));
-            let mut values = Values::default();
-            let published = measure(
-                bench,
-                &plan,
-                &args.pacing,
-                |published, seconds, values| {
-                    let rows = published.accepted * args.targets as u64;
-                    values.push("inbox rows accepted", "1/s", rows as f64 / seconds);
-                    values.push("requests", "1/s", published.accepted as f64 / seconds);
-                    (PER_ROW, rows)
-                },
-                &mut values,
-            )?;
-            accepted += published.accepted_ever * args.targets as u64;
-            note_trouble(bench, &published);
-            repetitions.push(values);
-        }
-        check_kept(bench, args, accepted)?;
-        Ok(repetitions)
-    })?;
-    Ok(report("stored", &repetitions, outcome))
+        let published = measure(bench, &self.plan, &self.args.pacing, head, &mut values)?;
+        self.accepted += published.accepted_ever * targets;
+        note_trouble(bench, &published);
+        Ok(values)
+    }
+
+    fn finish(&mut self, bench: &mut Bench<'_>) -> Result<(), Error> {
+        check_kept(bench, self.args, self.accepted)
+    }
 }
 
 /// Accepted means kept: looks at the inboxes, unless they may have reached the number of rows at which

@@ -9,6 +9,7 @@ use super::{Reasons, Report, Step, take_latency};
 use crate::clock;
 use crate::engine::Engine;
 use crate::stats::Latency;
+use crate::tls::Handshakes;
 
 /// A device that was turned away comes back after this long.
 const RETRY_NS: u64 = 500_000_000;
@@ -20,6 +21,7 @@ pub(crate) struct Connected {
     pub(crate) first_open_ns: u64,
     pub(crate) last_log_in_ns: u64,
     pub(crate) log_in: Latency,
+    pub(crate) handshakes: Handshakes,
     /// Attempts that failed.
     pub(crate) failed: Reasons,
     /// The cause that made another attempt pointless.
@@ -67,6 +69,7 @@ impl Connecting {
                 first_open_ns: self.started_ns,
                 last_log_in_ns: engine.last_log_in_ns,
                 log_in: take_latency(&mut engine.log_in),
+                handshakes: std::mem::take(&mut engine.handshakes),
                 failed: std::mem::take(&mut self.failed),
                 fatal: self.fatal.take(),
             }));

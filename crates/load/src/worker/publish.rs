@@ -7,7 +7,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Reasons, Report, Step, drain_ended, take_latency};
+use super::{Reasons, Report, Step, add_reasons, drain_ended, take_latency};
 use crate::clock;
 use crate::engine::Engine;
 use crate::http::Request;
@@ -59,8 +59,10 @@ pub(crate) struct Published {
     pub(crate) bytes: u64,
     /// From the moment a request was due to the arrival at each device.
     pub(crate) latency: Latency,
-    /// Deliveries that never came.
-    pub(crate) lost: u64,
+    /// Deliveries that were to come, and those that came: where the server chooses the devices, as the floor
+    /// does, this worker's requests may reach another's, so only the sums over all workers compare.
+    pub(crate) expected_ever: u64,
+    pub(crate) deliveries_ever: u64,
     /// Requests that were due and could not even be sent: the rate was too high.
     pub(crate) unsent: u64,
     /// Connections that ended meanwhile.
@@ -73,11 +75,16 @@ pub(super) struct Publishing {
     away: Draw,
     /// Requests begun, at a rate also the number of the next one.
     begun: u64,
-    /// Deliveries that requests so far will cause, on top of what had been seen before.
+    /// Deliveries that requests so far will cause, on top of what had been seen before; without those that
+    /// were given up.
     expected: u64,
+    /// What had been seen before.
+    seen_before: u64,
     /// What had been seen, and when the number last changed.
     progress: (u64, u64),
     body: Vec<u8>,
+    /// After this long without a single delivery, those that are missing are lost.
+    patience_ns: u64,
     published: Published,
 }
 
@@ -94,8 +101,10 @@ impl Publishing {
             away: Draw::new(0..plan.away_devices as u32, seed.rotate_left(17)),
             begun: 0,
             expected: engine.shared.seen.total,
+            seen_before: engine.shared.seen.total,
             progress: (engine.shared.seen.total, plan.start_ns),
             body: Vec::new(),
+            patience_ns: STALL_NS,
             published: Published {
                 accepted: 0,
                 accepted_ever: 0,
@@ -104,12 +113,31 @@ impl Publishing {
                 deliveries: 0,
                 bytes: 0,
                 latency: Latency::new(),
-                lost: 0,
+                expected_ever: 0,
+                deliveries_ever: 0,
                 unsent: 0,
                 disconnected: Reasons::new(),
             },
             plan,
         }
+    }
+
+    /// Requests go to the first `count` devices alone.
+    pub(super) fn among(mut self, engine: &Engine, count: usize) -> Self {
+        let partition = engine.partition();
+        let numbers = (0..count).map(|number| partition.global(number) as u32);
+        self.connected = Draw::new(numbers, self.plan.start_ns ^ (partition.index as u64) << 32);
+        self
+    }
+
+    pub(super) fn with_patience(mut self, patience_ns: u64) -> Self {
+        self.patience_ns = patience_ns;
+        self
+    }
+
+    /// No request is due any more from this moment on.
+    pub(super) fn end(&mut self, to_ns: u64) {
+        self.plan.to_ns = to_ns;
     }
 
     pub(super) fn step(&mut self, engine: &mut Engine) -> Step {
@@ -136,7 +164,7 @@ impl Publishing {
             Pace::Rate(_) | Pace::Max => u64::MAX,
         };
         // Rounded, since each new moment costs a system call.
-        let stall_ns = (self.progress.1 + STALL_NS).next_multiple_of(STALL_NS / 20);
+        let stall_ns = (self.progress.1 + self.patience_ns).next_multiple_of(STALL_NS / 20);
         Step::Wait(super::soon(next_ns.min(self.plan.to_ns).min(stall_ns)))
     }
 
@@ -170,6 +198,7 @@ impl Publishing {
         let pending = Pending { due_ns, connected: connected.len() as u64 };
         self.begun += 1;
         self.expected += pending.connected;
+        self.published.expected_ever += pending.connected;
         let body = &self.body;
         engine.send(sender, pending, |out| {
             notifications(&setup.api_key).push(out, &setup.origin.host, body);
@@ -190,6 +219,7 @@ impl Publishing {
                 Err(reason) => {
                     *self.published.refused.entry(reason).or_default() += 1;
                     self.expected = self.expected.saturating_sub(pending.connected);
+                    self.published.expected_ever -= pending.connected;
                 }
             }
         }
@@ -200,8 +230,7 @@ impl Publishing {
         let seen = engine.shared.seen.total;
         if seen != self.progress.0 || seen >= self.expected {
             self.progress = (seen, now_ns);
-        } else if now_ns - self.progress.1 >= STALL_NS {
-            self.published.lost += self.expected - seen;
+        } else if now_ns.saturating_sub(self.progress.1) >= self.patience_ns {
             self.expected = seen;
             self.progress = (seen, now_ns);
         }
@@ -210,7 +239,8 @@ impl Publishing {
     /// Waits for what is still on its way, then reports.
     fn finish(&mut self, engine: &mut Engine) -> Step {
         let outstanding = engine.shared.seen.total < self.expected;
-        let unanswered = engine.senders_busy() > 0 && clock::now_ns() < self.plan.to_ns + 5 * STALL_NS;
+        let unanswered = engine.senders_busy() > 0
+            && clock::now_ns() < self.plan.to_ns + self.patience_ns.max(5 * STALL_NS);
         if outstanding || unanswered {
             return Step::Wait(super::soon(clock::now_ns() + STALL_NS / 20));
         }
@@ -220,11 +250,34 @@ impl Publishing {
         }
         let seen = &mut engine.shared.seen;
         self.published.deliveries = seen.in_window;
+        self.published.deliveries_ever = seen.total - self.seen_before;
         self.published.bytes = seen.bytes;
         self.published.latency = take_latency(&mut seen.latency);
         seen.open_window(0..u64::MAX);
         drain_ended(engine, &mut self.published.disconnected);
         Step::Done(Report::Published(Box::new(self.published.clone())))
+    }
+}
+
+impl Published {
+    /// What another worker published at the same time.
+    pub(crate) fn add(&mut self, other: Published) {
+        self.accepted += other.accepted;
+        self.accepted_ever += other.accepted_ever;
+        self.accept.merge(&other.accept);
+        self.deliveries += other.deliveries;
+        self.bytes += other.bytes;
+        self.latency.merge(&other.latency);
+        self.expected_ever += other.expected_ever;
+        self.deliveries_ever += other.deliveries_ever;
+        self.unsent += other.unsent;
+        add_reasons(&mut self.refused, other.refused);
+        add_reasons(&mut self.disconnected, other.disconnected);
+    }
+
+    /// Deliveries that never came, of all workers together.
+    pub(crate) fn lost(&self) -> u64 {
+        self.expected_ever.saturating_sub(self.deliveries_ever)
     }
 }
 

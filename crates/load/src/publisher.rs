@@ -1,0 +1,112 @@
+//! Publishing to everybody who is connected, one message or a burst, in the way the target wants it. What
+//! is measured begins here, so this waits for the answer and for nothing else.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::engine::{Engine, Setup};
+use crate::http::{Client, Request};
+use crate::partition::Partition;
+use crate::payload::{Names, When, push_plain_data, push_topic_body};
+use crate::target::{DATA, Publish};
+use crate::{Error, clock};
+
+/// For the connection that frames are published on.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
+
+pub(crate) enum Publisher {
+    /// Noroshi's API, or what answers as it does.
+    Topic {
+        client: Client,
+        key: String,
+        topic: String,
+    },
+    Post {
+        client: Client,
+        path: String,
+        headers: Vec<(String, String)>,
+        body: String,
+    },
+    Frame {
+        engine: Box<Engine>,
+        text: String,
+    },
+}
+
+impl Publisher {
+    pub(crate) fn topic(client: Client, setup: &Setup) -> Self {
+        let topic = setup.topic.clone().unwrap_or_default();
+        Self::Topic { client, key: setup.api_key.clone(), topic }
+    }
+
+    /// `setup` is that of the devices.
+    pub(crate) fn foreign(publish: &Publish, setup: &Setup) -> Result<Self, Error> {
+        Ok(match publish.clone() {
+            Publish::Post { origin, path, headers, body } => {
+                Self::Post { client: Client::new(origin)?, path, headers, body }
+            }
+            Publish::Frame(text) => Self::Frame { engine: Box::new(connect(setup)?), text },
+        })
+    }
+
+    /// Sends `messages` at once, each with `data_bytes` of data that carry `stamp_ns`.
+    pub(crate) fn publish(
+        &mut self,
+        messages: u32,
+        when: When,
+        stamp_ns: u64,
+        data_bytes: usize,
+    ) -> Result<(), Error> {
+        let mut data = Vec::new();
+        push_plain_data(&mut data, stamp_ns, data_bytes);
+        let data = String::from_utf8_lossy(&data);
+        match self {
+            Publisher::Topic { client, key, topic } => {
+                let mut body = Vec::new();
+                for _ in 0..messages {
+                    push_topic_body(&mut body, topic, when, stamp_ns, data_bytes);
+                    body.push(b'\n');
+                }
+                let (path, content_type) = match messages {
+                    1 => ("/v1/notifications", "application/json"),
+                    _ => ("/v1/notifications/batch", "application/x-ndjson"),
+                };
+                client.expect_success(Request { method: "POST", path, key, content_type }, &body).map(drop)
+            }
+            Publisher::Post { client, path, headers, body } => {
+                let body = body.replace(DATA, &data);
+                (0..messages).try_for_each(|_| client.post(path, headers, body.as_bytes()).map(drop))
+            }
+            Publisher::Frame { engine, text } => {
+                // What came meanwhile, pings among it.
+                engine.catch_up()?;
+                let text = text.replace(DATA, &data);
+                (0..messages).try_for_each(|_| engine.say(0, &text))
+            }
+        }
+    }
+}
+
+fn no_publisher(reason: &str) -> Error {
+    let reasons = format!("It is the one to publish on: {reason}");
+    Error::NotConnected { wanted: 1, connected: 0, seconds: 0.0, reasons, advice: String::new() }
+}
+
+/// An engine with one device.
+fn connect(setup: &Setup) -> Result<Engine, Error> {
+    let prefix = format!("{}-publisher", setup.names.prefix);
+    let setup = Setup { names: Names { prefix }, ..setup.clone() };
+    let (mut engine, _) = Engine::new(Arc::new(setup), Partition { index: 0, count: 1 })?;
+    let deadline_ns = clock::now_ns() + clock::ns(CONNECT_TIMEOUT);
+    engine.open(0);
+    while engine.ready == 0 {
+        if let Some((_, ended)) = engine.ended.pop() {
+            return Err(no_publisher(&ended.reason));
+        }
+        if clock::now_ns() >= deadline_ns {
+            return Err(no_publisher("it is not ready in time (--hello, --ready)"));
+        }
+        engine.turn(deadline_ns)?;
+    }
+    Ok(engine)
+}

@@ -1,0 +1,122 @@
+//! How a scenario runs: it prepares a target, measures it as often as asked, and finishes. Where the floor
+//! is wanted too, it gets the same treatment by turns with the target, each with clients of its own whose
+//! connections stay open: what drifts on the machine drifts for both.
+
+use super::{Bench, Compared, Needs, Outcome, progress, report};
+use crate::args::{Common, Foreign};
+use crate::report::{ReportDocument, Values};
+use crate::target::Target;
+use crate::{Error, host};
+
+/// One scenario against one target, which it does not know.
+pub(crate) trait Measurement {
+    /// What comes before the first repetition: connections, devices, warming up.
+    fn prepare(&mut self, bench: &mut Bench<'_>) -> Result<(), Error>;
+    /// Repetition `number`, counted from 1.
+    fn measure(&mut self, bench: &mut Bench<'_>, number: u32) -> Result<Values, Error>;
+    /// What is to be checked after the last.
+    fn finish(&mut self, _bench: &mut Bench<'_>) -> Result<(), Error> {
+        Ok(())
+    }
+}
+
+/// What to measure.
+#[derive(Clone)]
+pub(crate) struct Subject<'a> {
+    pub(crate) common: &'a Common,
+    /// Instead of a node.
+    pub(crate) foreign: Option<&'a Foreign>,
+    /// By turns with the floor.
+    pub(crate) floor: bool,
+    pub(crate) needs: Needs,
+}
+
+impl<'a> Subject<'a> {
+    /// What can be known before anything is started.
+    pub(crate) fn check(&self) -> Result<(), Error> {
+        self.common.check()?;
+        host::make_room_for(self.needs.connections, usize::from(self.common.processes))
+    }
+
+    pub(crate) fn open(&self) -> Result<Bench<'a>, Error> {
+        let target = match self.foreign {
+            Some(foreign) if foreign.is_given() => Target::foreign(foreign, self.common)?,
+            _ => Target::node(self.common)?,
+        };
+        Bench::new(self.common, target, self.needs.clone())
+    }
+
+    /// None if it is not wanted.
+    pub(crate) fn open_floor(&self) -> Result<Option<Bench<'a>>, Error> {
+        if !self.floor {
+            return Ok(None);
+        }
+        let target = Target::floor(self.needs.deliveries)?;
+        Bench::new(self.common, target, self.needs.clone()).map(Some)
+    }
+}
+
+pub(crate) fn run<M: Measurement>(
+    scenario: &'static str,
+    subject: &Subject<'_>,
+    make: impl Fn() -> M,
+) -> Result<ReportDocument, Error> {
+    subject.check()?;
+    let mut sides = vec![Side::new("", subject.open()?, make())];
+    if let Some(floor) = subject.open_floor()? {
+        sides.push(Side::new(" (floor)", floor, make()));
+    }
+    for side in &mut sides {
+        side.attempt(M::prepare)?;
+    }
+    let repeat = subject.common.repeat;
+    for number in 1..=repeat {
+        for side in &mut sides {
+            progress(&format!("measuring {number} of {repeat}{}", side.name));
+            let values = side.attempt(|measurement, bench| measurement.measure(bench, number))?;
+            side.repetitions.push(values);
+        }
+    }
+    for side in &mut sides {
+        side.attempt(M::finish)?;
+    }
+    let mut sides = sides.into_iter();
+    let first = sides.next().map(Side::close);
+    let (repetitions, mut outcome) = first.expect("the subject was put in first");
+    if let Some((repetitions, floor)) = sides.next().map(Side::close) {
+        outcome.add_floor(repetitions, floor);
+    }
+    Ok(report(scenario, &repetitions, outcome))
+}
+
+struct Side<'a, M> {
+    /// Behind what is said of it.
+    name: &'static str,
+    bench: Bench<'a>,
+    measurement: M,
+    repetitions: Vec<Values>,
+}
+
+impl<'a, M> Side<'a, M> {
+    fn new(name: &'static str, bench: Bench<'a>, measurement: M) -> Self {
+        Self { name, bench, measurement, repetitions: Vec::new() }
+    }
+
+    fn attempt<T>(
+        &mut self,
+        act: impl FnOnce(&mut M, &mut Bench<'a>) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        act(&mut self.measurement, &mut self.bench).map_err(|error| self.bench.explain(error))
+    }
+
+    fn close(self) -> (Vec<Values>, Outcome) {
+        (self.repetitions, self.bench.close())
+    }
+}
+
+impl Outcome {
+    pub(crate) fn add_floor(&mut self, repetitions: Vec<Values>, floor: Outcome) {
+        self.notes.extend(floor.notes.into_iter().map(|note| format!("floor: {note}")));
+        self.floor = Some(Compared { server: floor.server, repetitions });
+    }
+}
