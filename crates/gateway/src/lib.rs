@@ -51,4 +51,5 @@ mod websocket;
 pub use config::{Config, Listener};
 pub use gateway::{Bound, Error, Gateway, HandoverFn};
 pub use handover::{Handover, Io};
+pub use listener::BACKLOG;
 pub use metrics::Metrics;

@@ -23,7 +23,7 @@ use crate::mailbox::{Arrival, ArrivalKind};
 use crate::tls;
 
 /// The kernel caps it at net.core.somaxconn.
-const BACKLOG: i32 = 8_192;
+pub const BACKLOG: i32 = 8_192;
 /// Sockets taken from one listener before the next is looked at.
 const ACCEPTS_PER_TURN: usize = 256;
 /// How long accepting rests when there is no descriptor left.

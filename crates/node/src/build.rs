@@ -16,11 +16,13 @@ use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 
 use crate::admin::Admin;
+use crate::capacity::{self, Capacity};
 use crate::config::{Config, TlsFiles};
 use crate::data::{self, Addresses};
 use crate::development::{self, Development, Given};
 use crate::drain::Drain;
 use crate::handover::{ApiConnections, tunnel};
+use crate::host::Host;
 use crate::reload::{Certificates, Hangups};
 use crate::tasks::{TaskKind, Tasks};
 use crate::{descriptors, process};
@@ -55,6 +57,8 @@ pub enum Error {
 pub struct Node {
     pub config: Config,
     pub addresses: Addresses,
+    /// What the machine has room for, as it was at the start.
+    pub capacity: Capacity,
     /// What was made for development; none where an operator looks after apps.
     pub development: Option<Development>,
     pub(crate) store: Arc<dyn Store>,
@@ -66,7 +70,9 @@ pub struct Node {
 /// Starts everything. Must be called inside a multi-threaded tokio runtime.
 pub async fn start(config: Config, given: &Given) -> Result<Node, Error> {
     let shares = descriptors::raise().share(config.gateway.connections_max);
-    tracing::info!(devices = shares.gateway, api = shares.api, "connections that file descriptors allow");
+    let capacity =
+        capacity::estimate(&Host::here(), config.server.tls.is_some(), config.gateway.connections_max);
+    tracing::info!(devices = capacity.devices, api = shares.api, "{capacity}");
     let mut registry = noroshi_telemetry::registry();
     process::register(&mut registry);
     let clock = Clock::system();
@@ -129,7 +135,7 @@ pub async fn start(config: Config, given: &Given) -> Result<Node, Error> {
     data::write_addresses(&folder, &addresses)?;
     state.ready.store(true, Ordering::Release);
     tracing::info!(http = addresses.http, admin = addresses.admin, data = %folder.display(), "taking traffic");
-    Ok(Node { config, addresses, development, store, gateway, ready: state.ready.clone(), tasks })
+    Ok(Node { config, addresses, capacity, development, store, gateway, ready: state.ready.clone(), tasks })
 }
 
 /// Keeps gauges current that cost a look at every shard.

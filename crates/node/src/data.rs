@@ -18,6 +18,8 @@ pub const DEV_KEY: &str = "dev.key";
 pub const DEV_JWT_SECRET: &str = "dev.jwt-secret";
 /// What the admin address asks for.
 pub const OPERATOR_TOKEN: &str = "operator.token";
+/// Held by the store while a node runs.
+pub const LOCK: &str = "noroshi.lock";
 /// Where the running node listens.
 pub const ADDRESSES: &str = "addresses.json";
 

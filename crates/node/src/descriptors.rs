@@ -5,7 +5,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 /// 256 for the admin address, the rest for the database, its readers, listeners, event loops and JWK
 /// fetches.
-const RESERVED: u64 = 512;
+pub(crate) const RESERVED: u64 = 512;
 
 /// Keep-alive connections of providers and of devices that only use HTTP.
 const API_CONNECTIONS_MAX: u64 = 4_096;
@@ -28,11 +28,22 @@ pub fn raise() -> Available {
         // What could not be raised stays as it was, and is what counts below.
         let _ = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
     }
-    let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
-    Available(limit.saturating_sub(RESERVED).max(limit / 2))
+    Available::under(getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX))
 }
 
 impl Available {
+    /// What a limit leaves.
+    pub fn under(limit: u64) -> Self {
+        Self(limit.saturating_sub(RESERVED).max(limit / 2))
+    }
+
+    /// The least limit that leaves room for so many devices.
+    pub fn limit_for(devices: u64) -> u64 {
+        // Devices have what the API does not: four fifths, or all but its bound.
+        let available = devices.saturating_add(devices.div_ceil(4).clamp(1, API_CONNECTIONS_MAX));
+        available.saturating_add(RESERVED)
+    }
+
     /// A fifth for the API up to its bound, the rest for devices unless fewer are `wanted` (0: all).
     pub fn share(self, wanted: usize) -> Shares {
         let api = (self.0 / 5).clamp(1, API_CONNECTIONS_MAX);
@@ -59,6 +70,17 @@ mod tests {
         check(1_000_000, 500_000, 500_000, 4_096);
         check(768, 10_000, 615, 153);
         check(1, 0, 1, 1);
+    }
+
+    #[test]
+    fn the_limit_that_is_asked_for_is_enough_and_not_much_more() {
+        for devices in [1, 4, 100, 15_591, 16_384, 16_385, 100_000, 1_000_000] {
+            let limit = Available::limit_for(devices);
+            let allowed = |limit| Available::under(limit).share(0).gateway as u64;
+            assert!(allowed(limit) >= devices, "{limit} for {devices}");
+            assert!(limit < 1_024 || allowed(limit - 2) < devices, "{limit} for {devices}");
+        }
+        assert_eq!(Available::limit_for(u64::MAX), u64::MAX);
     }
 
     #[test]

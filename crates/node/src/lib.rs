@@ -10,13 +10,16 @@
 //!
 //! Reading order: [`config`], then [`build`], which is the architecture read top to bottom, then
 //! [`tasks`] and [`mod@run`]; [`data`], [`development`], [`descriptors`] and [`process`] are what those
-//! stand on. This is the only crate that names implementations.
+//! stand on; [`host`], [`capacity`] and [`mod@doctor`] tell what the machine allows. This is the only crate that names implementations.
 
 pub mod build;
+pub mod capacity;
 pub mod config;
 pub mod data;
 pub mod descriptors;
 pub mod development;
+pub mod doctor;
+pub mod host;
 pub mod process;
 pub mod run;
 pub mod tasks;

@@ -6,6 +6,7 @@ mod bench;
 mod completions;
 mod config;
 mod devices;
+mod drain;
 mod explain;
 mod import;
 mod keys;
@@ -39,6 +40,8 @@ pub(crate) enum Command {
     Keys(keys::Arguments),
     /// Who is connected now
     Presence(presence::Arguments),
+    /// Move devices away from a running node, watch it, or let them in again
+    Drain(drain::Arguments),
     /// What became of a notification, on one device too
     Explain(explain::Arguments),
     /// Bring in devices from a file
@@ -62,6 +65,7 @@ impl Command {
             Command::Apps(arguments) => wait(arguments.run()),
             Command::Keys(arguments) => wait(arguments.run()),
             Command::Presence(arguments) => wait(arguments.run()),
+            Command::Drain(arguments) => wait(arguments.run()),
             Command::Explain(arguments) => wait(arguments.run()),
             Command::Import(arguments) => wait(arguments.run()),
             Command::Config(arguments) => arguments.run(),

@@ -157,6 +157,7 @@ fn screen(node: &Node, given: &Given) -> String {
     let _ = writeln!(text, "  API, WebSocket, SSE  {}", node.addresses.http);
     let _ = writeln!(text, "  admin and metrics    {}", node.addresses.admin);
     let _ = writeln!(text, "  data folder          {}", folder.display());
+    let _ = writeln!(text, "\n{}.", capitalized(&node.capacity.to_string()));
     let Some(development) = &node.development else { return text };
     let _ = writeln!(text, "\nDevelopment app `dev`");
     let file = |name: &str| format!("  (also in {})", folder.join(name).display());
@@ -175,6 +176,11 @@ fn screen(node: &Node, given: &Given) -> String {
         writeln!(text, "  {program} send{options} --user u1 --title \"Hello\" --body \"from the backend\"");
     let _ = write!(text, "\nThe whole API: {shown}/docs");
     text
+}
+
+fn capitalized(text: &str) -> String {
+    let mut letters = text.chars();
+    letters.next().map(|first| first.to_uppercase().chain(letters).collect()).unwrap_or_default()
 }
 
 /// What the copied commands need beside their own flags; nothing in the usual case.
