@@ -16,6 +16,9 @@ use crate::connection::{Connection, Phase, Protocol};
 use crate::shard::Shard;
 use crate::tail::Tail;
 
+/// Places for connections that are kept however few are in use: 25 KiB.
+const PLACES_KEPT: usize = 128;
+
 impl Shard {
     /// Sends bytes behind whatever is marked at the connection.
     pub(crate) fn send(&mut self, slot: u32, bytes: Bytes) {
@@ -242,9 +245,20 @@ impl Shard {
         self.connections.get(slot as usize)?;
         self.leave(slot);
         let connection = self.connections.remove(slot as usize);
+        if self.connections.is_empty() {
+            self.shrink();
+        }
         self.mailbox().connections.fetch_sub(1, Ordering::Relaxed);
         self.shared.metrics.connections(connection.protocol).dec();
         Some(connection)
+    }
+
+    /// Gives memory back after a mass disconnect: what lies behind the last place in use.
+    pub(crate) fn shrink(&mut self) {
+        let capacity = self.connections.capacity();
+        if capacity > PLACES_KEPT && self.connections.len() * 8 < capacity {
+            self.connections.shrink_to_fit();
+        }
     }
 
     /// The gateway stops: what is left is told so, and not waited for.

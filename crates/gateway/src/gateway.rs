@@ -187,6 +187,10 @@ impl Gateway {
     /// connections): the other end of the returned stream is a connection of the gateway that has
     /// received `head` already. The caller copies bytes both ways.
     pub fn tunnel(&self, head: Vec<u8>) -> io::Result<UnixStream> {
+        let none = || io::Error::new(io::ErrorKind::QuotaExceeded, "no room for one more connection");
+        if self.connections() >= self.shared.config.connections_max {
+            return Err(none());
+        }
         let (ours, theirs) = UnixStream::pair()?;
         ours.set_nonblocking(true)?;
         // See `transport`: a stream socket is a stream socket.
@@ -194,7 +198,7 @@ impl Gateway {
         let arrival = Arrival { stream, kind: ArrivalKind::Tunnel(head) };
         match self.shared.least_loaded().arrive(arrival) {
             Ok(()) => Ok(theirs),
-            Err(_) => Err(io::Error::new(io::ErrorKind::QuotaExceeded, "no shard takes one more connection")),
+            Err(_) => Err(none()),
         }
     }
 

@@ -26,8 +26,11 @@ use crate::tls;
 pub const BACKLOG: i32 = 8_192;
 /// Sockets taken from one listener before the next is looked at.
 const ACCEPTS_PER_TURN: usize = 256;
-/// How long accepting rests when there is no descriptor left.
+/// How long accepting rests when there is no descriptor left: 20 tries a second, however many knock.
 const EXHAUSTED_PAUSE: Duration = Duration::from_millis(50);
+/// Refused sockets over `Config::connections_max` that wait for their peers' ends: they must not take
+/// the descriptors that are kept back for everything else.
+const REFUSED_MAX: usize = 64;
 
 /// A socket that listens, and how its connections are read.
 pub(crate) struct Listening {
@@ -126,7 +129,9 @@ impl Acceptor {
                     if !std::mem::replace(&mut self.exhausted, true) {
                         tracing::warn!(%error, "connections cannot be accepted now");
                     }
-                    return Some(EXHAUSTED_PAUSE);
+                    // Asleep, since every knock would wake a poll.
+                    std::thread::sleep(EXHAUSTED_PAUSE);
+                    return Some(Duration::ZERO);
                 }
             }
         }
@@ -164,6 +169,9 @@ impl Acceptor {
         http::push_problem(&mut answer, 503, "overloaded", CloseReason::Overloaded.explain(), &headers);
         // It fits into an empty send buffer, or the peer is gone.
         if stream.write_all(&answer).is_err() || stream.shutdown(std::net::Shutdown::Write).is_err() {
+            return;
+        }
+        if self.shared.connections() >= self.shared.config.connections_max.saturating_add(REFUSED_MAX) {
             return;
         }
         // Closed before its request was read the peer would see a reset instead of the answer.

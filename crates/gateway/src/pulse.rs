@@ -8,10 +8,16 @@ use noroshi_types::CloseReason;
 use crate::connection::{Phase, Protocol};
 use crate::shard::Shard;
 
+/// How often the shard looks whether it holds far more memory than it uses.
+const SHRINK_TICKS: u32 = 64;
+
 impl Shard {
     /// Looks at everything that is due.
     pub(crate) fn pulse(&mut self) {
         while let Some((tick, slots)) = self.wheel.take_due(self.now.tick) {
+            if tick % SHRINK_TICKS == 0 {
+                self.shrink();
+            }
             for slot in slots {
                 if self.connection(slot).is_some_and(|connection| connection.timer == tick) {
                     self.guard(Some(slot), |shard| shard.handle_timer(slot));

@@ -196,6 +196,9 @@ impl Shard {
         while let Ok(reply) = self.inlet.replies.try_recv() {
             self.guard(None, |shard| shard.handle_reply(reply));
         }
+        // A flood tells of new bytes in each turn besides: its share stays one.
+        self.again.sort_unstable();
+        self.again.dedup();
         self.write_marked();
         self.guard(None, Shard::send_log_ins);
         self.guard(None, Shard::send_reads);

@@ -11,7 +11,7 @@ use hashbrown::{HashMap, HashSet};
 use noroshi_types::{Position, Topic};
 use slab::Slab;
 
-use crate::registry::{Key, KeyMap, Registry};
+use crate::registry::{Key, KeyMap, Registry, shrink};
 
 #[derive(Default)]
 pub(crate) struct TopicIndex {
@@ -71,6 +71,10 @@ impl TopicIndex {
         if entry.subscribers.is_empty() {
             let entry = self.entries.remove(index as usize);
             self.by_key.remove(&entry.key);
+            shrink(&mut self.by_key);
+            if self.entries.is_empty() {
+                self.entries.shrink_to_fit();
+            }
             registry.release_topic_counter(entry.key, entry.counter);
         } else if entry.subscribers.len() * 8 < entry.subscribers.capacity() {
             entry.subscribers.shrink_to(entry.subscribers.len() * 2);

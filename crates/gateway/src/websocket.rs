@@ -33,6 +33,8 @@ impl Shard {
         if let Some(token) = credentials.token {
             self.authenticate(slot, &token);
         }
+        // It may be due before the head would have been.
+        self.arm(slot);
     }
 
     pub(crate) fn open_echo(&mut self, slot: u32, upgrade: &Upgrade) {
