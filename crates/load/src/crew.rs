@@ -167,7 +167,8 @@ fn not_connected(wanted: usize, connected: &Connected) -> Error {
     let advice = if said("HTTP 401") || said("HTTP 403") {
         "The server refuses the tokens: is --jwt-secret the secret of app --app?"
     } else if said("HTTP 429") || said("HTTP 503") {
-        "The server admits fewer log-ins: lower --handshakes, or raise its connects per second"
+        "The server admits fewer log-ins at a time (lower --handshakes, or raise its connects per second), or has no \
+         room for more connections (see its log)"
     } else if said("connection refused") {
         "Nothing listens there: is the server running?"
     } else if said("connection reset") || said("connection closed") || connected.failed.is_empty() {

@@ -30,6 +30,10 @@ pub enum Error {
     NotConnected { wanted: usize, connected: usize, seconds: f64, reasons: String, advice: String },
     #[error("{missing} of {expected} messages did not arrive within {seconds:.0} s: {hint}")]
     NotDelivered { missing: u64, expected: u64, seconds: f64, hint: String },
+    #[error(
+        "{left} of {connections} connections are still held by the server {seconds:.0} s after they were closed"
+    )]
+    NotClean { left: u64, connections: usize, seconds: f64 },
     #[error("{kept} inbox rows are kept of {accepted} that were accepted: see the server's log")]
     NotKept { kept: u64, accepted: u64 },
     #[error("no request was accepted during the measurement. {reasons}")]

@@ -24,6 +24,7 @@ mod floor;
 mod host;
 mod http;
 mod jwt;
+mod metrics;
 mod partition;
 mod payload;
 mod process;
@@ -55,6 +56,10 @@ pub fn run(args: Args) -> Result<(), Error> {
         Scenario::Stored(stored) => (scenario::stored::run(stored)?, stored.common.json),
         Scenario::Connect(connect) => (scenario::connect::run(connect)?, connect.common.json),
         Scenario::Idle(idle) => (scenario::idle::run(idle)?, idle.common.json),
+        Scenario::Disconnect(disconnect) => (scenario::disconnect::run(disconnect)?, disconnect.common.json),
+        Scenario::Storm(storm) => (scenario::storm::run(storm)?, storm.common.json),
+        Scenario::Slow(slow) => (scenario::slow::run(slow)?, slow.common.json),
+        Scenario::Tls(tls) => (scenario::tls::run(tls)?, tls.common.json),
         Scenario::Floor(args) => return floor::run(args.listen, args.deliveries),
         Scenario::Worker => return worker::run(std::io::stdin(), std::io::stdout().lock()),
     };

@@ -73,6 +73,15 @@ impl Process {
         Some(kib_field(&status, "VmRSS")? * 1024)
     }
 
+    /// How many files it has open: since Linux 6.2 the folder's size says so, before it its entries.
+    pub(crate) fn open_files(self) -> Option<u64> {
+        let path = format!("/proc/{}/fd", self.pid);
+        match fs::metadata(&path).ok()?.len() {
+            0 => Some(fs::read_dir(&path).ok()?.count() as u64),
+            files => Some(files),
+        }
+    }
+
     /// How many files it may have open.
     pub(crate) fn files_max(self) -> Option<u64> {
         let limits = fs::read_to_string(format!("/proc/{}/limits", self.pid)).ok()?;
@@ -131,5 +140,6 @@ mod tests {
         assert!(this.cpu().is_some());
         assert!(this.resident_bytes().unwrap() > 100_000);
         assert!(this.files_max().unwrap() > 0);
+        assert!(this.open_files().unwrap() >= 3);
     }
 }

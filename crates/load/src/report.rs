@@ -50,8 +50,8 @@ impl Values {
 
 /// What a latency's figures are called; the percentiles are those of [`PERCENTILES`].
 pub(crate) struct LatencyNames {
-    percentiles: [&'static str; PERCENTILES.len()],
-    max: &'static str,
+    pub(crate) percentiles: [&'static str; PERCENTILES.len()],
+    pub(crate) max: &'static str,
 }
 
 pub(crate) const DELIVERY: LatencyNames = LatencyNames {

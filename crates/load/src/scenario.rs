@@ -5,8 +5,12 @@ pub(crate) mod broadcast;
 mod compare;
 pub(crate) mod connect;
 pub(crate) mod direct;
+pub(crate) mod disconnect;
 pub(crate) mod idle;
+pub(crate) mod slow;
 pub(crate) mod stored;
+pub(crate) mod storm;
+pub(crate) mod tls;
 
 use std::time::Duration;
 
@@ -291,16 +295,20 @@ impl Sample {
         self.server_until(later).map(|cpu| cpu.total_us() / 1e6 / self.seconds_until(later))
     }
 
-    /// CPU from this sample to a later one: of the server for each of `count` things, and of both in
-    /// cores.
-    pub(crate) fn push_cpu(self, later: Sample, names: &CpuNames, count: u64, values: &mut Values) {
-        let seconds = self.seconds_until(later);
-        let server = self.server_until(later);
-        if let Some(cpu) = server.filter(|_| count > 0) {
+    /// CPU of the server from this sample to a later one, for each of `count` things.
+    pub(crate) fn push_cpu_each(self, later: Sample, names: &CpuNames, count: u64, values: &mut Values) {
+        if let Some(cpu) = self.server_until(later).filter(|_| count > 0) {
             values.push(names.total, "µs", cpu.total_us() / count as f64);
             values.push(names.user, "µs", cpu.user_us / count as f64);
             values.push(names.system, "µs", cpu.system_us / count as f64);
         }
+    }
+
+    /// [`Sample::push_cpu_each`], and what both sides used in cores.
+    pub(crate) fn push_cpu(self, later: Sample, names: &CpuNames, count: u64, values: &mut Values) {
+        self.push_cpu_each(later, names, count, values);
+        let seconds = self.seconds_until(later);
+        let server = self.server_until(later);
         let client = self.client.zip(later.client).map(|(from, to)| to - from);
         let cores = |cpu: Cpu| cpu.total_us() / 1e6 / seconds;
         values.push_some("server CPU", "cores", server.map(cores));

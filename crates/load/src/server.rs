@@ -29,6 +29,8 @@ pub(crate) struct Server {
     pub(crate) jwt_secret: String,
     /// None where it is not known: then there are no figures of CPU and memory.
     pub(crate) process: Option<Process>,
+    /// None where it is not known.
+    pub(crate) admin: Option<Origin>,
     started: Option<Started>,
 }
 
@@ -38,7 +40,6 @@ struct Started {
     folder: PathBuf,
     /// As it was started, and can be again.
     command: Command,
-    admin: Origin,
 }
 
 impl Server {
@@ -52,8 +53,9 @@ impl Server {
 
     fn attach(common: &Common, url: &str) -> Result<Self, Error> {
         let process = common.pid.map(Process::running).transpose()?;
-        if let Some(admin) = &common.admin {
-            Client::new(Origin::parse(admin)?)?.expect_success(readyz(), b"")?;
+        let admin = common.admin.as_deref().map(Origin::parse).transpose()?;
+        if let Some(admin) = &admin {
+            Client::new(admin.clone())?.expect_success(readyz(), b"")?;
         }
         let mut origin = Origin::parse(url)?;
         if let Some(path) = &common.ca {
@@ -67,6 +69,7 @@ impl Server {
             key: said(&common.key),
             jwt_secret: said(&common.jwt_secret),
             process,
+            admin,
             started: None,
         })
     }
@@ -116,7 +119,8 @@ impl Server {
             key,
             jwt_secret,
             process: Some(Process { pid: child.id() }),
-            started: Some(Started { child, folder, command, admin }),
+            admin: Some(admin),
+            started: Some(Started { child, folder, command }),
         };
         server.wait_until_ready()?;
         Ok(server)
@@ -137,9 +141,9 @@ impl Server {
     }
 
     fn wait_until_ready(&mut self) -> Result<(), Error> {
-        let Some(started) = &self.started else { return Ok(()) };
+        let Some(admin) = &self.admin else { return Ok(()) };
         let deadline_ns = clock::now_ns() + clock::ns(START_TIMEOUT);
-        let mut client = Client::new(started.admin.clone())?;
+        let mut client = Client::new(admin.clone())?;
         loop {
             if client.request(readyz(), b"").is_ok_and(|response| response.status == 200) {
                 return Ok(());

@@ -71,6 +71,14 @@ impl Target {
         }
     }
 
+    /// Where its metrics can be asked for, if that is known.
+    pub(crate) fn admin(&self) -> Option<&Origin> {
+        match self {
+            Target::Noroshi(server) => server.admin.as_ref(),
+            Target::Floor(_) | Target::Foreign(_) => None,
+        }
+    }
+
     /// None where it is not known: then there are no figures of CPU and memory.
     pub(crate) fn process(&self) -> Option<Process> {
         match self {

@@ -48,6 +48,10 @@ fn run(line: &str) -> Result<ReportDocument, Error> {
         Scenario::Stored(args) => scenario::stored::run(&args),
         Scenario::Connect(args) => scenario::connect::run(&args),
         Scenario::Idle(args) => scenario::idle::run(&args),
+        Scenario::Disconnect(args) => scenario::disconnect::run(&args),
+        Scenario::Storm(args) => scenario::storm::run(&args),
+        Scenario::Slow(args) => scenario::slow::run(&args),
+        Scenario::Tls(args) => scenario::tls::run(&args),
         Scenario::Floor(_) | Scenario::Worker => panic!("no measurement"),
     }
 }

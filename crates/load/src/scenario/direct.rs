@@ -9,7 +9,7 @@ use crate::worker::{Pace, Plan, Published, show_reasons};
 use crate::{Error, clock};
 
 /// Between the command to the workers and the first request.
-const LEAD_NS: u64 = 50_000_000;
+pub(super) const LEAD_NS: u64 = 50_000_000;
 
 pub(crate) fn run(args: &Direct) -> Result<ReportDocument, Error> {
     check_counts(args.connections, args.targets, args.payload, args.in_flight)?;

@@ -62,16 +62,7 @@ impl Column {
 
 fn measure(bench: &mut Bench<'_>, args: &Idle) -> Result<Values, Error> {
     let mut values = Values::default();
-    // Devices are made on their first log-in, which costs memory of its own: where that is possible,
-    // those log-ins go to a process that is not measured.
-    if bench.target.can_restart() {
-        bench.connect(args.counts.iter().copied().max().unwrap_or_default())?;
-        bench.crew.disconnect()?;
-        bench.target.restart()?;
-    } else if bench.target.keeps_devices() {
-        bench.notes.push("memory includes what making the devices took, if they were new".to_owned());
-    }
-    let points = bench.connect_and_weigh(&args.counts)?;
+    let points = weigh(bench, &args.counts)?;
     values.push_some("memory per idle connection", "bytes", slope(&points));
     if let Some((_, resident)) = points.last() {
         values.push("resident memory, all connected", "MiB", resident / f64::from(1 << 20));
@@ -93,4 +84,18 @@ fn measure(bench: &mut Bench<'_>, args: &Idle) -> Result<Values, Error> {
         bench.notes.push(format!("connections that ended: {}", show_reasons(&lost)));
     }
     Ok(values)
+}
+
+/// Resident memory at each of `counts`, which grow, on a server that has had no devices before.
+pub(super) fn weigh(bench: &mut Bench<'_>, counts: &[usize]) -> Result<Vec<(f64, f64)>, Error> {
+    // Devices are made on their first log-in, which costs memory of its own: where that is possible,
+    // those log-ins go to a process that is not measured.
+    if bench.target.can_restart() {
+        bench.connect(counts.iter().copied().max().unwrap_or_default())?;
+        bench.crew.disconnect()?;
+        bench.target.restart()?;
+    } else if bench.target.keeps_devices() {
+        bench.notes.push("memory includes what making the devices took, if they were new".to_owned());
+    }
+    bench.connect_and_weigh(counts)
 }

@@ -1,0 +1,62 @@
+//! What a node says of itself on its admin address: single figures out of the text format that Prometheus
+//! reads. Asking costs the node a little, so scenarios ask before and after what they measure.
+
+use crate::Error;
+use crate::http::{Client, Origin, Request};
+
+pub(crate) struct Metrics {
+    client: Client,
+    text: String,
+}
+
+impl Metrics {
+    /// Reads them for the first time.
+    pub(crate) fn open(admin: &Origin) -> Result<Self, Error> {
+        let mut metrics = Self { client: Client::new(admin.clone())?, text: String::new() };
+        metrics.refresh()?;
+        Ok(metrics)
+    }
+
+    pub(crate) fn refresh(&mut self) -> Result<(), Error> {
+        let request = Request { method: "GET", path: "/metrics", key: "", content_type: "text/plain" };
+        self.text = String::from_utf8_lossy(&self.client.expect_success(request, b"")?.body).into_owned();
+        Ok(())
+    }
+
+    /// Of all labels together; 0 for a metric that does not show yet.
+    pub(crate) fn sum(&self, name: &str) -> f64 {
+        self.sum_of(name, "")
+    }
+
+    /// Of the lines with `label`, written as `name="value"`.
+    pub(crate) fn sum_of(&self, name: &str, label: &str) -> f64 {
+        sum(&self.text, name, label)
+    }
+}
+
+fn sum(text: &str, name: &str, label: &str) -> f64 {
+    let values = text.lines().filter_map(|line| {
+        let rest = line.strip_prefix(name)?;
+        let (labels, value) = match rest.strip_prefix('{') {
+            Some(rest) => rest.split_once('}')?,
+            None => ("", rest.strip_prefix(' ').map(|_| rest)?),
+        };
+        (label.is_empty() || labels.split(',').any(|one| one == label)).then(|| value.trim().parse::<f64>())
+    });
+    values.flatten().sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_are_found_by_name_and_label() {
+        let text = "# HELP a_total Things\n# TYPE a_total counter\na_total{reason=\"x\",kind=\"k\"} 3\n\
+                    a_total{reason=\"y\"} 4\nb 1.5\na_total_more 9\n";
+        assert_eq!(sum(text, "a_total", ""), 7.0);
+        assert_eq!(sum(text, "a_total", "reason=\"x\""), 3.0);
+        assert_eq!(sum(text, "b", ""), 1.5);
+        assert_eq!(sum(text, "c", ""), 0.0);
+    }
+}

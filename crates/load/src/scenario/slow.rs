@@ -1,0 +1,268 @@
+//! Subscribers that do not take what is sent to them, beside others that do: what the healthy ones notice,
+//! what the slow ones cost the server, and whether it lets go of them.
+//!
+//! Each repetition publishes the same twice: to the healthy devices alone, and with the slow ones present.
+
+use super::{Bench, Measurement, Needs, Sample, Subject, progress};
+use crate::args::{Slow, check, check_counts};
+use crate::http::{Client, Request};
+use crate::metrics::Metrics;
+use crate::payload::push_topic_body;
+use crate::process::Process;
+use crate::report::{LatencyNames, ReportDocument, Values};
+use crate::worker::{Reasons, SlowPlan, Watched, add_reasons, show_reasons};
+use crate::{Error, clock};
+
+/// Healthy devices that do not have everything this long after the last message never will.
+const PATIENCE_NS: u64 = 10_000_000_000;
+/// Between two looks at the server's memory.
+const WEIGH_EACH_NS: u64 = 100_000_000;
+const CLOSED: &str = "noroshi_connections_closed_total";
+const DROPPED: &str = "noroshi_slow_drops_total";
+
+/// What the figures of one phase are called.
+struct Phase {
+    latency: LatencyNames,
+    lost: &'static str,
+    cores: &'static str,
+}
+
+const ALONE: Phase = Phase {
+    latency: LatencyNames {
+        percentiles: [
+            "delivery latency without slow peers, p50",
+            "delivery latency without slow peers, p90",
+            "delivery latency without slow peers, p99",
+            "delivery latency without slow peers, p99.9",
+        ],
+        max: "delivery latency without slow peers, max",
+    },
+    lost: "deliveries lost without slow peers",
+    cores: "server CPU without slow peers",
+};
+const BESIDE: Phase = Phase {
+    latency: LatencyNames {
+        percentiles: [
+            "delivery latency beside slow peers, p50",
+            "delivery latency beside slow peers, p90",
+            "delivery latency beside slow peers, p99",
+            "delivery latency beside slow peers, p99.9",
+        ],
+        max: "delivery latency beside slow peers, max",
+    },
+    lost: "deliveries lost beside slow peers",
+    cores: "server CPU beside slow peers",
+};
+
+pub(crate) fn run(args: &Slow) -> Result<ReportDocument, Error> {
+    check_counts(args.connections, 1, args.payload, 1)?;
+    let share = |share: f64| share.is_finite() && (0.0..1.0).contains(&share);
+    check(share(args.silent_share) && share(args.sipping_share), "shares of slow devices are 0 to 1")?;
+    let (silent, sipping) = slow(args);
+    check(silent + sipping > 0, "no device would be slow: raise the shares, or --connections")?;
+    check(silent + sipping < args.connections, "no device would be healthy: lower the shares")?;
+    check(
+        args.rate.is_finite() && (0.1..=1e4).contains(&args.rate),
+        "--rate is 0.1 to 10000 messages per second",
+    )?;
+    check(messages(args) > 0, "--duration is too short for a message at this --rate")?;
+    let plain =
+        !args.common.tls && !args.common.server.as_ref().is_some_and(|url| url.starts_with("https://"));
+    check(plain, "slow devices read single bytes, which TLS hides: measure without it")?;
+    let topic = Some(format!("{}-topic", args.common.name));
+    let needs = Needs { connections: args.connections, topic, deliveries: 0 };
+    let subject = Subject { common: &args.common, foreign: None, floor: false, needs };
+    super::run("slow", &subject, || Slowness { args, metrics: None })
+}
+
+/// Devices that read nothing, and those that read bytes.
+fn slow(args: &Slow) -> (usize, usize) {
+    let of = |share: f64| (args.connections as f64 * share).round() as usize;
+    (of(args.silent_share), of(args.sipping_share))
+}
+
+fn messages(args: &Slow) -> u32 {
+    (args.duration.as_secs_f64() * args.rate) as u32
+}
+
+struct Slowness<'a> {
+    args: &'a Slow,
+    /// None where they cannot be asked.
+    metrics: Option<Metrics>,
+}
+
+/// What became of one phase.
+struct Outcome {
+    accepted: u64,
+    refused: Reasons,
+    resident_before: Option<u64>,
+    /// The most that was seen.
+    resident_most: Option<u64>,
+    watched: Watched,
+}
+
+impl Measurement for Slowness<'_> {
+    fn prepare(&mut self, bench: &mut Bench<'_>) -> Result<(), Error> {
+        self.metrics = bench.target.admin().map(Metrics::open).transpose()?;
+        bench.connect(self.args.connections).map(drop) // the first log-ins make the devices
+    }
+
+    fn measure(&mut self, bench: &mut Bench<'_>, _number: u32) -> Result<Values, Error> {
+        let (silent, sipping) = slow(self.args);
+        let healthy = self.args.connections - silent - sipping;
+        let mut values = Values::default();
+        bench.crew.disconnect()?;
+        bench.connect(healthy)?;
+        let alone = SlowPlan {
+            healthy,
+            silent: 0,
+            sipping: 0,
+            each: messages(self.args),
+            until_ns: 0,
+            deadline_ns: 0,
+        };
+        self.phase(bench, &alone, &ALONE, &mut values)?;
+        bench.connect(self.args.connections)?;
+        let before = self.closed_and_dropped()?;
+        let beside = SlowPlan { silent, sipping, each: 2 * alone.each, ..alone };
+        let outcome = self.phase(bench, &beside, &BESIDE, &mut values)?;
+        let grown = outcome
+            .resident_most
+            .zip(outcome.resident_before)
+            .map(|(most, before)| most.saturating_sub(before) as f64 / (silent + sipping) as f64);
+        values.push_some("server memory per slow peer", "bytes", grown);
+        let after = self.closed_and_dropped()?;
+        let (closed, dropped) = match before.zip(after) {
+            Some((before, after)) => (after.0 - before.0, Some(after.1 - before.1)),
+            None => (closed_by_client(&outcome.watched.slow_ended), None),
+        };
+        values.push("slow peers", "", (silent + sipping) as f64);
+        values.push("slow peers closed as slow_consumer", "", closed);
+        values.push_some("messages dropped at slow peers", "", dropped);
+        if !outcome.watched.slow_ended.is_empty() {
+            let ended = show_reasons(&outcome.watched.slow_ended);
+            bench.notes.push(format!("what slow peers saw in the end: {ended}"));
+        }
+        Ok(values)
+    }
+}
+
+/// As the devices saw it, whom a close frame may not reach any more.
+fn closed_by_client(ended: &Reasons) -> f64 {
+    let told = ended.iter().filter(|(reason, _)| reason.contains("slow_consumer"));
+    told.map(|(_, count)| *count).sum::<u64>() as f64
+}
+
+impl Slowness<'_> {
+    fn phase(
+        &self,
+        bench: &mut Bench<'_>,
+        plan: &SlowPlan,
+        names: &Phase,
+        values: &mut Values,
+    ) -> Result<Outcome, Error> {
+        bench.settle();
+        let slow = plan.silent + plan.sipping;
+        progress(&format!("publishing to {} healthy and {slow} slow devices", plan.healthy));
+        let from = Sample::take(bench);
+        let outcome = self.publish(bench, plan)?;
+        let to = Sample::take(bench);
+        values.push_latency(&names.latency, &outcome.watched.latency);
+        let expected = outcome.accepted * plan.healthy as u64;
+        values.push(names.lost, "", expected.saturating_sub(outcome.watched.deliveries) as f64);
+        values.push_some(names.cores, "cores", from.server_cores(to));
+        let healthy_ended = show_reasons(&outcome.watched.healthy_ended);
+        for (what, reasons) in [
+            ("requests that were not accepted", show_reasons(&outcome.refused)),
+            ("healthy connections that ended", healthy_ended),
+        ] {
+            if !reasons.is_empty() {
+                bench.notes.push(format!("{what}: {reasons}"));
+            }
+        }
+        Ok(outcome)
+    }
+
+    /// Publishes at the rate, and looks at the server's memory until slow devices are let off.
+    fn publish(&self, bench: &mut Bench<'_>, plan: &SlowPlan) -> Result<Outcome, Error> {
+        let resident = |bench: &Bench<'_>| bench.target.process().and_then(Process::resident_bytes);
+        let count = messages(self.args);
+        let start_ns = clock::now_ns();
+        let end_ns = start_ns + clock::ns(self.args.duration);
+        let linger_ns = if plan.silent + plan.sipping > 0 { clock::ns(self.args.linger) } else { 0 };
+        let until_ns = end_ns + linger_ns;
+        let deadline_ns = until_ns + PATIENCE_NS;
+        bench.crew.watch(&SlowPlan { until_ns, deadline_ns, ..plan.clone() })?;
+        let mut provider = Provider::new(bench, self.args)?;
+        let resident_before = resident(bench);
+        let mut most = resident_before;
+        let mut weighed_ns = start_ns;
+        let mut weigh = |now_ns: u64| {
+            if now_ns >= weighed_ns + WEIGH_EACH_NS {
+                weighed_ns = now_ns;
+                most = most.max(resident(bench));
+            }
+        };
+        for number in 0..count {
+            let due_ns = start_ns + (f64::from(number) * 1e9 / self.args.rate) as u64;
+            clock::sleep_until(due_ns);
+            provider.publish(due_ns)?;
+            weigh(clock::now_ns());
+        }
+        while clock::now_ns() < until_ns {
+            clock::sleep_until(until_ns.min(clock::now_ns() + WEIGH_EACH_NS));
+            weigh(clock::now_ns());
+        }
+        let watched = bench.crew.watched()?;
+        if provider.accepted == 0 {
+            return Err(Error::NothingAccepted { reasons: show_reasons(&provider.refused) });
+        }
+        let Provider { accepted, refused, .. } = provider;
+        Ok(Outcome { accepted, refused, resident_before, resident_most: most, watched })
+    }
+
+    fn closed_and_dropped(&mut self) -> Result<Option<(f64, f64)>, Error> {
+        let Some(metrics) = &mut self.metrics else { return Ok(None) };
+        metrics.refresh()?;
+        let closed = metrics.sum_of(CLOSED, "reason=\"slow_consumer\"");
+        Ok(Some((closed, metrics.sum(DROPPED))))
+    }
+}
+
+/// Publishes one message after the other to the topic of all devices.
+struct Provider<'a> {
+    args: &'a Slow,
+    client: Client,
+    topic: String,
+    key: String,
+    body: Vec<u8>,
+    accepted: u64,
+    refused: Reasons,
+}
+
+impl<'a> Provider<'a> {
+    fn new(bench: &Bench<'_>, args: &'a Slow) -> Result<Self, Error> {
+        Ok(Self {
+            args,
+            client: bench.provider()?,
+            topic: bench.setup().topic.clone().unwrap_or_default(),
+            key: bench.setup().api_key.clone(),
+            body: Vec::new(),
+            accepted: 0,
+            refused: Reasons::new(),
+        })
+    }
+
+    fn publish(&mut self, due_ns: u64) -> Result<(), Error> {
+        self.body.clear();
+        push_topic_body(&mut self.body, &self.topic, self.args.when, due_ns, self.args.payload);
+        let (path, content_type) = ("/v1/notifications", "application/json");
+        let request = Request { method: "POST", path, key: &self.key, content_type };
+        let response = self.client.request(request, &self.body)?;
+        match response.status {
+            200..=299 => self.accepted += 1,
+            _ => add_reasons(&mut self.refused, Reasons::from([(response.problem_code(), 1)])),
+        }
+        Ok(())
+    }
+}

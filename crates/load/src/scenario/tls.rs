@@ -1,0 +1,132 @@
+//! What TLS costs: handshakes with and without an earlier session, and the memory of a connection that
+//! rests. Each repetition has a server of its own, as memory needs.
+
+use std::time::Duration;
+
+use super::{Bench, CpuNames, Needs, Outcome, Sample, Subject, progress, report};
+use crate::args::{Common, Tls, check};
+use crate::report::{LatencyNames, ReportDocument, Values};
+use crate::stats::slope;
+use crate::worker::{HandshakePlan, Shaken, show_reasons};
+use crate::{Error, clock};
+
+/// The slowest handshakes worth measuring, per second.
+const HANDSHAKES_PER_SECOND_MIN: u64 = 50;
+
+/// What the figures of one kind are called.
+struct Kind {
+    rate: &'static str,
+    latency: LatencyNames,
+    cpu: CpuNames,
+    cores: &'static str,
+}
+
+const FULL: Kind = Kind {
+    rate: "full handshakes",
+    latency: LatencyNames {
+        percentiles: [
+            "full handshake latency p50",
+            "full handshake latency p90",
+            "full handshake latency p99",
+            "full handshake latency p99.9",
+        ],
+        max: "full handshake latency max",
+    },
+    cpu: CpuNames {
+        total: "server CPU per full handshake",
+        user: "server CPU per full handshake, user space",
+        system: "server CPU per full handshake, kernel",
+    },
+    cores: "server CPU, full handshakes",
+};
+const RESUMED: Kind = Kind {
+    rate: "resumed handshakes",
+    latency: LatencyNames {
+        percentiles: [
+            "resumed handshake latency p50",
+            "resumed handshake latency p90",
+            "resumed handshake latency p99",
+            "resumed handshake latency p99.9",
+        ],
+        max: "resumed handshake latency max",
+    },
+    cpu: CpuNames {
+        total: "server CPU per resumed handshake",
+        user: "server CPU per resumed handshake, user space",
+        system: "server CPU per resumed handshake, kernel",
+    },
+    cores: "server CPU, resumed handshakes",
+};
+
+pub(crate) fn run(args: &Tls) -> Result<ReportDocument, Error> {
+    check(args.count > 0, "--count is at least 1")?;
+    check(args.count <= 50_000, "--count is at most 50000: a ticket is kept for each")?;
+    check(args.counts.len() >= 2, "--counts needs two numbers of connections: memory is a slope")?;
+    check(args.counts.is_sorted_by(|a, b| a < b) && args.counts[0] > 0, "--counts must grow")?;
+    let secure = args.common.server.as_ref().is_none_or(|url| url.starts_with("https://"));
+    check(secure, "--server has to be https://… to measure TLS")?;
+    let common = Common { tls: args.common.server.is_none(), ..args.common.clone() };
+    let most = args.counts[args.counts.len() - 1].max(common.handshakes as usize);
+    let needs = Needs { connections: most, ..Needs::default() };
+    let subject = Subject { common: &common, foreign: None, floor: false, needs };
+    subject.check()?;
+    let (mut repetitions, mut last) = (Vec::new(), None);
+    for number in 1..=common.repeat {
+        progress(&format!("measuring {number} of {}", common.repeat));
+        // Memory that a running server once had it may keep: there it is measured once.
+        let weigh = number == 1 || common.server.is_none();
+        let (values, outcome) = subject.open()?.attempt(|bench| measure(bench, args, weigh))?;
+        repetitions.push(values);
+        last = Some(outcome);
+    }
+    let outcome = last.unwrap_or_else(Outcome::default);
+    Ok(report("tls", &repetitions, outcome))
+}
+
+fn measure(bench: &mut Bench<'_>, args: &Tls, weigh: bool) -> Result<Values, Error> {
+    let mut values = Values::default();
+    if weigh {
+        let memory = super::idle::weigh(bench, &args.counts)?;
+        values.push_some("memory per idle TLS connection", "bytes", slope(&memory));
+        bench.crew.disconnect()?;
+        bench.settle();
+    }
+    shake(bench, args.count, &FULL, false, &mut values)?;
+    bench.settle();
+    let shaken = shake(bench, args.count, &RESUMED, true, &mut values)?;
+    values.push("handshakes resumed, where tickets were used", "", shaken.handshakes.resumed as f64);
+    values.push("handshakes full, where tickets were used", "", shaken.handshakes.full as f64);
+    Ok(values)
+}
+
+fn shake(
+    bench: &mut Bench<'_>,
+    count: usize,
+    kind: &Kind,
+    resume: bool,
+    values: &mut Values,
+) -> Result<Shaken, Error> {
+    progress(&format!("{count} {}", kind.rate));
+    let timeout = Duration::from_secs(30 + count as u64 / HANDSHAKES_PER_SECOND_MIN);
+    let from = Sample::take(bench);
+    let shaken = bench.crew.shake(&HandshakePlan {
+        count,
+        opening_max: bench.common.handshakes as usize,
+        resume,
+        deadline_ns: clock::now_ns() + clock::ns(timeout),
+    })?;
+    let to = Sample::take(bench);
+    let done = shaken.handshakes.total();
+    if done == 0 {
+        return Err(Error::NothingAccepted { reasons: show_reasons(&shaken.failed) });
+    }
+    if !shaken.failed.is_empty() {
+        bench.notes.push(format!("{} that failed: {}", kind.rate, show_reasons(&shaken.failed)));
+    }
+    let seconds = shaken.last_ns.saturating_sub(shaken.first_open_ns).max(1) as f64 / 1e9;
+    values.push(kind.rate, "1/s", done as f64 / seconds);
+    values.push_latency(&kind.latency, &shaken.latency);
+    from.push_cpu_each(to, &kind.cpu, done, values);
+    values.push_some(kind.cores, "cores", from.server_cores(to));
+    Ok(shaken)
+}
