@@ -1,41 +1,65 @@
 //! What an idle connection costs on the heap, counted: the promise that the gateway is built around.
 //!
-//! One test in a process of its own, since the allocator counts everything. The clients are bare
-//! sockets, so what grows with their number is the gateway's.
+//! One test in a process of its own, since the allocator counts everything but the clients. Each case
+//! is counted twice: when its connections were never used, and after a large message both ways.
 
 #![allow(unsafe_code)] // a global allocator is unsafe by nature; this one only counts
 
 use std::alloc::{GlobalAlloc, Layout, System};
-use std::io::{Read, Write};
-use std::net::TcpStream;
+use std::io::Write;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, Instant};
 
 use noroshi_auth::Auth;
 use noroshi_delivery::{Clock, Delivery};
-use noroshi_gateway::{Config, Gateway, Listener, Metrics};
+use noroshi_gateway::{Config, Gateway, Listener, Metrics, tls};
 use noroshi_store::{Devices, Registration, Sqlite, Store, sqlite::Options};
-use noroshi_types::{AppId, AppName, DeviceId, Topic, UserId};
+use noroshi_types::{
+    AppId, AppName, DeviceId, JsonText, Push, Request, Target, Topic, Ttl, Urgency, UserId, When,
+};
+use rustls::ClientConfig;
+use rustls::version::{TLS12, TLS13};
+
+use crate::client::{Client, Trust, is_client, uncounted};
+
+mod client;
 
 /// 1.2 KiB.
-const IDLE_BYTES_MAX: i64 = 1_228;
+const PLAIN_BYTES_MAX: i64 = 1_228;
+/// 4 KiB, so that with what an allocator rounds it stays under 5. Most of it is rustls' own state: keys,
+/// key schedule, room for the messages of a handshake.
+const TLS_BYTES_MAX: i64 = 4_096;
+/// What use may leave at a connection: a place in a queue that does not shrink, not a buffer.
+const USE_BYTES_MAX: i64 = 256;
 /// Enough that a doubling map shows at its worst and its best.
 const CONNECTIONS: usize = 800;
+/// Connected before anything is compared.
+const FIRST: usize = 100;
+/// 16 bytes of the timer wheel for each that was there, until its ticks have passed, and what the
+/// allocator of a shared cache rounds.
+const LEFT_BYTES_MAX: i64 = 32 << 10;
+const MESSAGE_BYTES: usize = 20 << 10;
 
 struct Counting;
 
 static LIVE_BYTES: AtomicI64 = AtomicI64::new(0);
 
+fn count(bytes: i64) {
+    if !is_client() {
+        LIVE_BYTES.fetch_add(bytes, Ordering::Relaxed);
+    }
+}
+
 // SAFETY: every call goes to the system's allocator as it is; counting touches nothing else.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        LIVE_BYTES.fetch_add(layout.size() as i64, Ordering::Relaxed);
+        count(layout.size() as i64);
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        LIVE_BYTES.fetch_sub(layout.size() as i64, Ordering::Relaxed);
+        count(-(layout.size() as i64));
         unsafe { System.dealloc(pointer, layout) }
     }
 }
@@ -45,9 +69,11 @@ static ALLOCATOR: Counting = Counting;
 
 struct Node {
     gateway: Arc<Gateway>,
+    delivery: Arc<Delivery>,
     auth: Arc<Auth>,
     app: AppId,
     now: noroshi_types::Timestamp,
+    trust: Trust,
     _folder: tempfile::TempDir,
 }
 
@@ -71,12 +97,33 @@ async fn node() -> Node {
     let runtime = tokio::runtime::Handle::current();
     let delivery = Delivery::new(store as Arc<dyn Store>, clock, metrics, runtime);
     let address = "127.0.0.1:0".parse().expect("an address");
-    let config = Config { listeners: vec![Listener { address, tls: None }], shards: 2, ..Config::default() };
+    let trust = Trust::new(folder.path());
+    let acceptor = tls::Acceptor::open(&trust.certificate, &trust.key).expect("usable");
+    let listeners = vec![Listener { address, tls: None }, Listener { address, tls: Some(acceptor) }];
+    let config = Config { listeners, shards: 2, connects_per_second: 100_000, ..Config::default() };
     let bound = Gateway::bind(config).expect("a port");
     let handover: noroshi_gateway::HandoverFn = Arc::new(|_| {});
     let gateway = bound.start(&delivery, auth.clone(), Metrics::unregistered(), handover).expect("threads");
     delivery.attach(gateway.clone());
-    Node { gateway, auth, app, now, _folder: folder }
+    Node { gateway, delivery, auth, app, now, trust, _folder: folder }
+}
+
+impl Node {
+    /// One message to all that are connected.
+    async fn publish(&self, data: &str) {
+        let request = Request {
+            target: Target::Topic(Topic::parse("news").expect("a topic")),
+            when: When::Connected,
+            ttl: Ttl::default(),
+            urgency: Urgency::Normal,
+            collapse_key: None,
+            retain: false,
+            notification: None,
+            data: Some(JsonText::from_valid(data)),
+            push: Push::default(),
+        };
+        self.delivery.publish(self.app, request, None).await.expect("accepted");
+    }
 }
 
 fn device(n: usize) -> DeviceId {
@@ -84,20 +131,72 @@ fn device(n: usize) -> DeviceId {
     DeviceId::parse(&format!("00000000-0000-4000-8000-{n:012}")).expect("an id")
 }
 
-/// Connects device `n` and reads its answer up to `end`.
-fn connect(node: &Node, n: usize, path: &str, headers: &str, end: &[u8]) -> TcpStream {
-    let token = node.auth.issue(node.app, &device(n), 1, node.now.saturating_add(Duration::from_secs(3_600)));
-    let mut socket = TcpStream::connect(node.gateway.local_addrs()[0]).expect("connected");
-    let head = format!("GET {path}?token={token} HTTP/1.1\r\nHost: localhost\r\n{headers}\r\n");
-    socket.write_all(head.as_bytes()).expect("sent");
-    let mut answer = [0; 4_096];
-    let mut len = 0;
-    while !answer[..len].windows(end.len()).any(|window| window == end) {
-        let count = socket.read(&mut answer[len..]).expect("an answer");
-        assert!(count > 0, "ended: {}", String::from_utf8_lossy(&answer[..len]));
-        len += count;
-    }
-    socket
+/// What an idle connection is.
+#[derive(Clone, Copy)]
+struct Case {
+    path: &'static str,
+    headers: &'static str,
+    /// Ends the answer.
+    end: &'static [u8],
+    is_websocket: bool,
+}
+
+const WEBSOCKET: Case = Case {
+    path: "/v1/connect",
+    headers: "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\
+              Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n",
+    end: b"ping_s",
+    is_websocket: true,
+};
+const SSE: Case = Case { path: "/v1/events", headers: "", end: b"retry: ", is_websocket: false };
+
+/// Connects these devices, at once as far as the store is concerned.
+fn connect(
+    node: &Node,
+    devices: std::ops::Range<usize>,
+    case: Case,
+    tls: Option<&Arc<ClientConfig>>,
+    clients: &mut Vec<Client>,
+) {
+    let expiry = node.now.saturating_add(Duration::from_secs(3_600));
+    let tokens: Vec<String> = devices.map(|n| node.auth.issue(node.app, &device(n), 1, expiry)).collect();
+    let address = node.gateway.local_addrs()[usize::from(tls.is_some())];
+    let Case { path, headers, end, .. } = case;
+    uncounted(|| {
+        let begin = |token: &String| {
+            let mut client = Client::dial(address, tls);
+            let head = format!("GET {path}?token={token} HTTP/1.1\r\nHost: localhost\r\n{headers}\r\n");
+            client.write_all(head.as_bytes()).expect("sent");
+            client
+        };
+        let first = clients.len();
+        clients.extend(tokens.iter().map(begin));
+        clients[first..].iter_mut().for_each(|client| client.read_until(end));
+    });
+}
+
+/// A large message to every client, and one from each where it can say something.
+async fn use_all(node: &Node, clients: &mut [Client], case: Case) {
+    let data = format!("\"{}the end\"", "x".repeat(MESSAGE_BYTES));
+    node.publish(&data).await;
+    uncounted(|| {
+        for client in clients {
+            client.read_until(b"the end");
+            if case.is_websocket {
+                client.write_all(&long_ping()).expect("sent");
+                client.read_until(b"pong");
+            }
+        }
+    });
+}
+
+/// A text frame whose mask changes nothing (RFC 6455 §5.2).
+fn long_ping() -> Vec<u8> {
+    let len = u16::try_from(MESSAGE_BYTES).expect("16 bits").to_be_bytes();
+    let mut frame = vec![0x81, 0x80 | 126, len[0], len[1], 0, 0, 0, 0];
+    frame.extend_from_slice(b"{\"t\":\"ping\"}");
+    frame.resize(8 + MESSAGE_BYTES, b' ');
+    frame
 }
 
 /// Bytes on the heap when nothing moves any more.
@@ -113,31 +212,40 @@ fn settled() -> i64 {
     last
 }
 
+async fn check(name: &str, case: Case, version: Option<&'static rustls::SupportedProtocolVersion>) {
+    let node = node().await;
+    let tls = uncounted(|| version.map(|version| node.trust.client(version)));
+    let bytes_max = if tls.is_some() { TLS_BYTES_MAX } else { PLAIN_BYTES_MAX };
+    let mut clients = Vec::new();
+    // The first ones pay for what all share: caches of statements, maps, threads, scratch.
+    connect(&node, 0..FIRST, case, tls.as_ref(), &mut clients);
+    use_all(&node, &mut clients, case).await;
+    let before = settled();
+    connect(&node, FIRST..CONNECTIONS, case, tls.as_ref(), &mut clients);
+    let count = i64::try_from(CONNECTIONS - FIRST).expect("small");
+    let idle = (settled() - before) / count;
+    use_all(&node, &mut clients, case).await;
+    let used = (settled() - before) / count;
+    println!("{name}: {idle} bytes of heap for an idle connection, {used} after use");
+    assert!(idle > 0, "something must be counted");
+    assert!(idle <= bytes_max && used <= bytes_max, "{name}: {idle} bytes, {used} after use");
+    assert!(used <= idle + USE_BYTES_MAX, "{name}: of {idle} bytes use made {used}");
+    uncounted(|| drop(clients));
+    let until = Instant::now() + Duration::from_secs(30);
+    while node.gateway.connections() > 0 && Instant::now() < until {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    assert_eq!(node.gateway.sessions_count(), 0);
+    let left = settled() - before;
+    println!("{name}: {left} bytes of heap more than {FIRST} connections had, when all are gone");
+    assert!(left <= LEFT_BYTES_MAX, "{name}: {left} bytes are left of {CONNECTIONS} connections");
+    node.gateway.stop();
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn an_idle_connection_is_small() {
-    let upgrade = "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\
-                   Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n";
-    let cases =
-        [("websocket", "/v1/connect", upgrade, &b"ping_s"[..]), ("sse", "/v1/events", "", &b"retry: "[..])];
-    for (name, path, headers, end) in cases {
-        let node = node().await;
-        // The first ones pay for what all share: caches of statements, maps, threads.
-        let mut sockets: Vec<TcpStream> = (0..100).map(|n| connect(&node, n, path, headers, end)).collect();
-        sockets.reserve_exact(CONNECTIONS);
-        let before = settled();
-        sockets.extend((100..CONNECTIONS).map(|n| connect(&node, n, path, headers, end)));
-        let after = settled();
-        let count = i64::try_from(CONNECTIONS).expect("small") - 100;
-        let each = (after - before) / count;
-        println!("{name}: {each} bytes of heap for an idle connection");
-        assert!(each <= IDLE_BYTES_MAX, "{name}: {each} bytes over {count} connections");
-        assert!(each > 0, "something must be counted");
-        drop(sockets);
-        let until = Instant::now() + Duration::from_secs(30);
-        while node.gateway.connections() > 0 && Instant::now() < until {
-            std::thread::sleep(Duration::from_millis(10));
-        }
-        assert_eq!(node.gateway.sessions_count(), 0);
-        node.gateway.stop();
+    for (transport, version) in [("plain", None), ("TLS 1.3", Some(&TLS13)), ("TLS 1.2", Some(&TLS12))] {
+        check(&format!("WebSocket, {transport}"), WEBSOCKET, version).await;
+        check(&format!("SSE, {transport}"), SSE, version).await;
     }
 }
