@@ -17,7 +17,7 @@ use std::time::Duration;
 use crate::args::Common;
 use crate::crew::Crew;
 use crate::engine::Setup;
-use crate::host::{self, Host};
+use crate::host::Host;
 use crate::http::{Client, Request};
 use crate::jwt::Signer;
 use crate::payload::Names;
@@ -58,14 +58,7 @@ pub(crate) struct Bench<'a> {
 }
 
 impl<'a> Bench<'a> {
-    /// With a node, and room for `connections`; devices subscribe to `topic` if there is one.
-    pub(crate) fn open(common: &'a Common, connections: usize, topic: Option<String>) -> Result<Self, Error> {
-        common.check()?;
-        let needs = Needs { connections, topic, deliveries: 0 };
-        host::make_room_for(connections, usize::from(common.processes))?; // before a server is started
-        Self::new(common, Target::node(common)?, needs)
-    }
-
+    /// For a target that is there; [`Subject::check`] was asked before.
     pub(crate) fn new(common: &'a Common, target: Target, needs: Needs) -> Result<Self, Error> {
         let processes = usize::from(common.processes);
         let (api_key, jwt_secret) = target.credentials();
@@ -362,19 +355,21 @@ pub(crate) fn report(scenario: &'static str, repetitions: &[Values], outcome: Ou
     }
 }
 
+const SECRETS: [&str; 3] = ["--key", "--jwt-secret", "--publish-header"];
+
 /// The command as typed, without what must not be shown.
 fn command_line(words: impl Iterator<Item = String>) -> String {
     let mut shown: Vec<String> = Vec::new();
     let mut secret_follows = false;
     for (at, word) in words.enumerate() {
-        let secret = |option: &str| word.strip_prefix(option).is_some_and(|rest| rest.starts_with('='));
+        let given =
+            SECRETS.iter().any(|option| word.strip_prefix(option).is_some_and(|rest| rest.starts_with('=')));
         shown.push(match () {
             () if at == 0 => word.rsplit('/').next().unwrap_or_default().to_owned(),
-            () if secret_follows => "…".to_owned(),
-            () if secret("--key") || secret("--jwt-secret") => "…".to_owned(),
+            () if secret_follows || given => "…".to_owned(),
             () => word.clone(),
         });
-        secret_follows = !secret_follows && (word == "--key" || word == "--jwt-secret");
+        secret_follows = !secret_follows && SECRETS.contains(&word.as_str());
     }
     shown.join(" ")
 }
@@ -390,9 +385,20 @@ mod tests {
 
     #[test]
     fn the_command_is_shown_without_its_secrets() {
-        let words = ["/opt/noroshi", "bench", "direct", "--key", "k1", "--jwt-secret=s1", "--pid", "7"];
+        let words = [
+            "/opt/noroshi",
+            "bench",
+            "direct",
+            "--key",
+            "k1",
+            "--jwt-secret=s1",
+            "--publish-header",
+            "X-Key: s2",
+            "--pid",
+            "7",
+        ];
         let shown = command_line(words.map(str::to_owned).into_iter());
-        assert_eq!(shown, "noroshi bench direct --key … … --pid 7");
+        assert_eq!(shown, "noroshi bench direct --key … … --publish-header … --pid 7");
     }
 
     #[test]

@@ -52,7 +52,11 @@ impl<'a> Subject<'a> {
             return Ok(None);
         }
         let target = Target::floor(self.needs.deliveries)?;
-        Bench::new(self.common, target, self.needs.clone()).map(Some)
+        let mut bench = Bench::new(self.common, target, self.needs.clone())?;
+        if self.common.tls {
+            bench.notes.push("it speaks without TLS".to_owned());
+        }
+        Ok(Some(bench))
     }
 }
 
