@@ -7,7 +7,7 @@ use std::time::Duration;
 use noroshi_gateway::{Config, Listener, tls};
 use noroshi_types::When;
 use rustls::pki_types::{CertificateDer, ServerName};
-use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
+use rustls::{ClientConfig, ClientConnection, HandshakeKind, RootCertStore, StreamOwned};
 use serde_json::json;
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -32,7 +32,7 @@ fn secure(acceptor: tls::Acceptor) -> Config {
 
 type Secure = StreamOwned<ClientConnection, TcpStream>;
 
-fn dial(node: &Node, trusted: &CertificateDer<'static>) -> std::io::Result<Secure> {
+fn client(trusted: &CertificateDer<'static>) -> Arc<ClientConfig> {
     let mut roots = RootCertStore::empty();
     roots.add(trusted.clone()).expect("a root");
     let provider = Arc::new(rustls::crypto::ring::default_provider());
@@ -41,15 +41,35 @@ fn dial(node: &Node, trusted: &CertificateDer<'static>) -> std::io::Result<Secur
         .expect("versions")
         .with_root_certificates(roots)
         .with_no_client_auth();
+    Arc::new(config)
+}
+
+/// Connects and says hello, no more.
+fn begin(node: &Node, client: &Arc<ClientConfig>) -> std::io::Result<Secure> {
     let name = ServerName::try_from("localhost").expect("a name");
-    let connection = ClientConnection::new(Arc::new(config), name).expect("a client");
+    let connection = ClientConnection::new(client.clone(), name).expect("a client");
     let socket = TcpStream::connect(node.gateway.local_addrs()[1])?;
     socket.set_read_timeout(Some(PATIENCE))?;
     let mut stream = StreamOwned::new(connection, socket);
+    stream.conn.write_tls(&mut stream.sock)?;
+    Ok(stream)
+}
+
+fn finish(stream: &mut Secure) -> std::io::Result<()> {
     while stream.conn.is_handshaking() {
         stream.conn.complete_io(&mut stream.sock)?;
     }
+    Ok(())
+}
+
+fn dial_as(node: &Node, client: &Arc<ClientConfig>) -> std::io::Result<Secure> {
+    let mut stream = begin(node, client)?;
+    finish(&mut stream)?;
     Ok(stream)
+}
+
+fn dial(node: &Node, trusted: &CertificateDer<'static>) -> std::io::Result<Secure> {
+    dial_as(node, &client(trusted))
 }
 
 fn read_until(stream: &mut Secure, end: &str) -> String {
@@ -154,4 +174,60 @@ async fn handshakes_that_never_finish_are_ended_and_disturb_nobody() {
     node.publish(user("u1"), When::Connected, "1").await;
     assert_eq!(client.next_data().await, json!(1));
     node.until("all are gone", |node| node.gateway.connections() == 1).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_storm_of_handshakes_is_worked_off_and_messages_pass_it() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (certificate_file, key_file, trusted) = certificate(folder.path());
+    let acceptor = tls::Acceptor::open(&certificate_file, &key_file).expect("usable");
+    let node = Arc::new(Node::start(secure(acceptor)).await);
+    node.device("d1", "u1", &[]).await;
+    let mut heard = node.connect("d1").await;
+    let storming = node.clone();
+    // More than a turn of both shards may cost, so that most have to wait.
+    let storm = tokio::task::spawn_blocking(move || {
+        let client = client(&trusted);
+        let mut streams: Vec<Secure> =
+            (0..300).map(|_| begin(&storming, &client).expect("connected")).collect();
+        // Some leave while they wait, and their places are taken by others.
+        streams.drain(..100);
+        streams.extend((0..50).map(|_| begin(&storming, &client).expect("connected")));
+        for stream in &mut streams {
+            finish(stream).expect("a handshake");
+            stream.write_all(b"GET /v1/me HTTP/1.1\r\n\r\n").expect("sent");
+        }
+        streams
+    });
+    for n in 0..20 {
+        node.publish(user("u1"), When::Connected, &n.to_string()).await;
+        assert_eq!(heard.next_data().await, json!(n));
+    }
+    let streams = storm.await.expect("no panic");
+    node.until("all are served", |node| node.handed_over.lock().expect("no panic").len() == streams.len())
+        .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_comes_back_costs_no_signature_even_after_a_reload() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (certificate_file, key_file, trusted) = certificate(folder.path());
+    let acceptor = tls::Acceptor::open(&certificate_file, &key_file).expect("usable");
+    let node = Arc::new(Node::start(secure(acceptor.clone())).await);
+    node.device("d1", "u1", &[]).await;
+    let returning = client(&trusted);
+    let come = || {
+        let (node, token, returning) = (node.clone(), node.token("d1"), returning.clone());
+        tokio::task::spawn_blocking(move || {
+            let mut stream = dial_as(&node, &returning).expect("a handshake");
+            write!(stream, "GET /v1/events?token={token} HTTP/1.1\r\nHost: localhost\r\n\r\n").expect("sent");
+            // The ticket comes before the answer.
+            read_until(&mut stream, "retry: ");
+            stream.conn.handshake_kind()
+        })
+    };
+    assert_eq!(come().await.expect("no panic"), Some(HandshakeKind::Full));
+    assert_eq!(come().await.expect("no panic"), Some(HandshakeKind::Resumed));
+    acceptor.reload(&certificate_file, &key_file).expect("usable");
+    assert_eq!(come().await.expect("no panic"), Some(HandshakeKind::Resumed));
 }
