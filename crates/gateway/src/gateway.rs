@@ -221,7 +221,7 @@ impl Gateway {
         tracing::info!(rate = order.rate_per_second, spread = ?order.spread, "devices are moved away");
         self.shared.drain.begin(order, false)?;
         self.wake_all();
-        self.observe_drain();
+        self.drain_report();
         Ok(())
     }
 
@@ -231,12 +231,18 @@ impl Gateway {
             tracing::info!("devices are let in again");
         }
         self.wake_all();
-        self.observe_drain();
+        self.drain_report();
         Ok(())
     }
 
+    /// How far it is; metrics say the same from here on.
     pub fn drain_report(&self) -> drain::Report {
-        self.shared.drain.report(self.drain_remaining())
+        let report = self.shared.drain.report(self.drain_remaining());
+        self.shared.metrics.observe_drain(&report);
+        if report.state == drain::State::Drained && self.shared.drain.is_news() {
+            tracing::info!("every device has gone elsewhere; requests of the API go on");
+        }
+        report
     }
 
     /// The end: accepts nothing any more and moves every connection away. Blocks until all are gone or
@@ -256,7 +262,7 @@ impl Gateway {
 
     fn wait_until_gone(&self, until: Option<Instant>) -> bool {
         loop {
-            self.observe_drain();
+            self.drain_report();
             if self.connections() == 0 {
                 return true;
             }
@@ -272,14 +278,6 @@ impl Gateway {
         match self.shared.drain.is_ending() {
             true => self.connections(),
             false => self.shared.metrics.device_connections(),
-        }
-    }
-
-    fn observe_drain(&self) {
-        let report = self.drain_report();
-        self.shared.metrics.observe_drain(&report);
-        if report.state == drain::State::Drained && self.shared.drain.is_news() {
-            tracing::info!("every device has gone elsewhere; requests of the API go on");
         }
     }
 
@@ -307,6 +305,6 @@ impl Gateway {
     pub fn observe(&self) {
         let waiting: usize = self.shared.mailboxes.iter().map(Mailbox::mail_len).sum();
         self.shared.metrics.mailbox_items.set(i64::try_from(waiting).unwrap_or(i64::MAX));
-        self.observe_drain();
+        self.drain_report();
     }
 }

@@ -99,7 +99,8 @@ pub(crate) struct Client {
     pool: Pool<HttpsConnector<HttpConnector>, Full<Bytes>>,
     /// Without a trailing slash.
     base: String,
-    bearer: HeaderValue,
+    /// None for what anybody may ask.
+    bearer: Option<HeaderValue>,
 }
 
 impl Connect {
@@ -138,14 +139,16 @@ impl ConnectAdmin {
 
 impl Client {
     fn new(base: String, bearer: &Secret, ca_file: Option<&Path>) -> Result<Self, Failure> {
+        Ok(Self { bearer: Some(credential(bearer.expose())?), ..Self::anonymous(base, ca_file)? })
+    }
+
+    /// Asks without saying who it is.
+    pub(crate) fn anonymous(base: String, ca_file: Option<&Path>) -> Result<Self, Failure> {
         let wrong = || Failure::Usage(format!("{base:?} is not a URL such as http://127.0.0.1:8080"));
         let url = url::Url::parse(&base).map_err(|_| wrong())?;
         if !matches!(url.scheme(), "http" | "https") || url.host_str().is_none() {
             return Err(wrong());
         }
-        let mut bearer = HeaderValue::try_from(format!("Bearer {}", bearer.expose()))
-            .map_err(|_| Failure::Usage("a credential is printable ASCII".to_owned()))?;
-        bearer.set_sensitive(true);
         let mut tcp = HttpConnector::new();
         tcp.enforce_http(false);
         tcp.set_nodelay(true);
@@ -156,15 +159,14 @@ impl Client {
             .enable_http1()
             .wrap_connector(tcp);
         let pool = Pool::builder(TokioExecutor::new()).build(connector);
-        Ok(Self { pool, base: base.trim_end_matches('/').to_owned(), bearer })
+        Ok(Self { pool, base: base.trim_end_matches('/').to_owned(), bearer: None })
     }
 
     /// The same server with another credential.
     pub(crate) fn with_bearer(&self, bearer: &str) -> Result<Self, Failure> {
-        let mut bearer = HeaderValue::try_from(format!("Bearer {bearer}"))
+        let bearer = credential(bearer)
             .map_err(|_| Failure::failed("the server gave a token that is not printable ASCII"))?;
-        bearer.set_sensitive(true);
-        Ok(Self { pool: self.pool.clone(), base: self.base.clone(), bearer })
+        Ok(Self { pool: self.pool.clone(), base: self.base.clone(), bearer: Some(bearer) })
     }
 
     pub(crate) async fn get(&self, path: &str) -> Result<Value, Failure> {
@@ -230,14 +232,13 @@ impl Client {
         }
     }
 
-    /// A request with the credential set and an empty body.
+    /// A request with the credential set, if there is one, and an empty body.
     pub(crate) fn request(&self, method: Method, path: &str) -> Result<Request<Full<Bytes>>, Failure> {
-        Request::builder()
-            .method(method)
-            .uri(format!("{}{path}", self.base))
-            .header(AUTHORIZATION, self.bearer.clone())
-            .body(Full::default())
-            .map_err(|error| Failure::Usage(error.to_string()))
+        let mut request = Request::builder().method(method).uri(format!("{}{path}", self.base));
+        if let Some(bearer) = &self.bearer {
+            request = request.header(AUTHORIZATION, bearer.clone());
+        }
+        request.body(Full::default()).map_err(|error| Failure::Usage(error.to_string()))
     }
 
     pub(crate) async fn send(&self, request: Request<Full<Bytes>>) -> Result<Response<Incoming>, Failure> {
@@ -247,6 +248,13 @@ impl Client {
     fn unreachable(&self, cause: &str) -> Failure {
         Failure::Unreachable { server: self.base.clone(), cause: cause.to_owned() }
     }
+}
+
+fn credential(secret: &str) -> Result<HeaderValue, Failure> {
+    let mut bearer = HeaderValue::try_from(format!("Bearer {secret}"))
+        .map_err(|_| Failure::Usage("a credential is printable ASCII".to_owned()))?;
+    bearer.set_sensitive(true);
+    Ok(bearer)
 }
 
 /// Which part of a list is asked for.
@@ -343,6 +351,7 @@ pub(crate) fn problem(status: StatusCode, text: &str) -> Failure {
     let field = |name: &str| body.get(name).and_then(Value::as_str).map(str::to_owned);
     let detail =
         field("detail").or_else(|| field("title")).unwrap_or_else(|| format!("the server answered {status}"));
+    let detail = field("field").map(|name| format!("{name}: {detail}")).unwrap_or(detail);
     match status {
         StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => Failure::Refused(format!("refused: {detail}")),
         _ => {

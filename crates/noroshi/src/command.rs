@@ -6,6 +6,7 @@ mod bench;
 mod completions;
 mod config;
 mod devices;
+mod doctor;
 mod drain;
 mod explain;
 mod import;
@@ -48,6 +49,8 @@ pub(crate) enum Command {
     Import(import::Arguments),
     /// Check or print the configuration
     Config(config::Arguments),
+    /// Check this machine: what it needs for a number of devices, and what to change
+    Doctor(Box<doctor::Arguments>),
     /// Measure a server
     Bench(Box<bench::Arguments>),
     /// Print a completion script for a shell
@@ -69,13 +72,14 @@ impl Command {
             Command::Explain(arguments) => wait(arguments.run()),
             Command::Import(arguments) => wait(arguments.run()),
             Command::Config(arguments) => arguments.run(),
+            Command::Doctor(arguments) => arguments.run(),
             Command::Bench(arguments) => arguments.run(),
             Command::Completions(arguments) => arguments.run(),
         }
     }
 }
 
-fn wait(work: impl Future<Output = Result<ExitCode, Failure>>) -> Result<ExitCode, Failure> {
+fn wait<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| Failure::failed(format!("no runtime: {error}")))?;
     runtime.block_on(work)

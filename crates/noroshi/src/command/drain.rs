@@ -167,8 +167,8 @@ mod tests {
         };
         check(json!({"state": "serving", "connections": 3}), "devices are let in; 3 are connected");
         check(
-            json!({"state": "draining", "connections": 900, "moved": 100, "rate": 10, "eta_s": 90}),
-            "100 told to leave, 900 to go at 10 a second: 90 seconds",
+            json!({"state": "draining", "connections": 900, "moved": 100, "rate": 30, "eta_s": 30}),
+            "100 told to leave, 900 to go at 30 a second: 30 seconds",
         );
         check(json!({"state": "drained", "connections": 0, "moved": 7}), "noroshi drain --cancel");
         check(json!({"state": "stopping", "connections": 1, "moved": 7}), "stopping");

@@ -2,7 +2,9 @@
 //! a running node. Each test has a node of its own on ports the system chose.
 
 mod command;
+mod doctor;
 mod documentation;
+mod drain;
 mod node;
 mod realtime;
 mod serve;

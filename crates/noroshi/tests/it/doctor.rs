@@ -1,0 +1,83 @@
+//! `noroshi doctor`: says what this machine can do, with an exit code that scripts can use.
+
+use serde_json::Value;
+
+use crate::node::{Node, noroshi, text};
+
+fn doctor(arguments: &[&str]) -> (Option<i32>, String) {
+    let folder = tempfile::tempdir().expect("folder");
+    let output =
+        noroshi().arg("doctor").args(arguments).current_dir(folder.path()).output().expect("the binary");
+    assert!(std::fs::read_dir(folder.path()).expect("folder").next().is_none(), "nothing was made");
+    (output.status.code(), text(&output))
+}
+
+fn check<'a>(report: &'a Value, name: &str) -> &'a Value {
+    let checks = report["checks"].as_array().expect("checks");
+    checks.iter().find(|check| check["name"] == name).unwrap_or_else(|| panic!("{name} is not in {report}"))
+}
+
+#[test]
+fn few_devices_fit_and_far_too_many_do_not() {
+    let (code, said) = doctor(&["--connections", "10"]);
+    assert_eq!(code, Some(0), "{said}");
+    for part in ["Wanted: 10 devices", "open files", "As it is: room for"] {
+        assert!(said.contains(part), "{part} is not in {said}");
+    }
+    let (code, said) = doctor(&["--connections", "100000000", "--tls", "--proxy"]);
+    assert_eq!(code, Some(1), "{said}");
+    for part in ["over TLS", "LimitNOFILE=100005000", "/etc/sysctl.d/90-noroshi.conf", "sysctl -w"] {
+        assert!(said.contains(part), "{part} is not in {said}");
+    }
+    let (code, said) = doctor(&["--connections", "100000000", "--json"]);
+    let report: Value = serde_json::from_str(&said).expect("JSON");
+    assert_eq!((code, &report["verdict"]), (Some(1), &"fail".into()));
+    assert_eq!(report["limit_nofile"], 100_005_000);
+    assert_eq!(check(&report, "open files")["verdict"], "fail");
+    assert!(report["room"]["devices"].as_u64().is_some_and(|devices| devices > 0), "{report}");
+}
+
+#[test]
+fn a_wrong_question_is_a_usage_error_and_a_wrong_configuration_is_listed() {
+    for connections in ["0", "-1", "many", "100000001"] {
+        assert_eq!(doctor(&[&format!("--connections={connections}")]).0, Some(2));
+    }
+    let (code, said) = doctor(&["--set", "gateway.drain.rate=0"]);
+    assert_eq!(code, Some(64), "{said}");
+    assert_eq!(doctor(&["--server", "ftp://example.com"]).0, Some(2));
+    assert_eq!(doctor(&["--server", "http://127.0.0.1:1"]).0, Some(69));
+}
+
+#[test]
+fn a_running_node_is_examined_with_its_own_limits_and_its_clock() {
+    let folder = tempfile::tempdir().expect("folder");
+    let data = folder.path().join("data");
+    let node = Node::start(&data);
+    let shown = data.to_str().expect("UTF-8");
+    let output = noroshi()
+        .args(["doctor", "--json", "--data", shown, "--connections", "10", "--server", &node.http])
+        .output();
+    let output = output.expect("the binary");
+    let report: Value =
+        serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{}", text(&output)));
+    assert_eq!(output.status.code(), Some(0), "{report}");
+    let files = check(&report, "open files")["found"].as_str().expect("text").to_owned();
+    assert!(files.contains(&format!("of the running node ({})", node.pid())), "{files}");
+    assert_eq!(check(&report, "clock of the server")["verdict"], "ok");
+    assert_eq!(check(&report, "privacy of the data")["verdict"], "ok");
+    assert!(check(&report, "disk")["found"].as_str().expect("text").contains("a sync takes"), "{report}");
+    assert!(!data.join("noroshi.doctor").exists(), "what was written is gone");
+    assert_eq!(node.stop(), Some(0));
+}
+
+#[test]
+fn a_node_says_at_its_start_what_there_is_room_for() {
+    let folder = tempfile::tempdir().expect("folder");
+    let node = Node::start_with(&folder.path().join("data"), |command| {
+        command.args(["--set", "gateway.connections_max=123"]);
+    });
+    let said = "oom for 123 devices: limited by gateway.connections_max; then by ";
+    assert!(node.screen().contains(&format!("R{said}")), "{}", node.screen());
+    assert!(node.log().contains(&format!("r{said}")), "{}", node.log());
+    assert_eq!(node.stop(), Some(0));
+}
