@@ -101,7 +101,7 @@ pub(crate) struct Common {
     /// Log-ins on their way at a time
     #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub(crate) handshakes: u32,
-    /// Print the result as JSON
+    /// Print the result as JSON; the table goes to standard error
     #[arg(long)]
     pub(crate) json: bool,
 }

@@ -63,6 +63,11 @@ pub fn run(args: Args) -> Result<(), Error> {
         Scenario::Floor(args) => return floor::run(args.listen, args.deliveries),
         Scenario::Worker => return worker::run(std::io::stdin(), std::io::stdout().lock()),
     };
-    println!("{}", if json { report.json() } else { report.table() });
+    if json {
+        eprintln!("{}", report.table());
+        println!("{}", report.json());
+    } else {
+        println!("{}", report.table());
+    }
     Ok(())
 }
