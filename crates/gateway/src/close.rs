@@ -53,6 +53,14 @@ impl Shard {
         }
     }
 
+    /// What is sent from now on waits, so that it leaves with one write: [`Shard::write_tail`] ends that.
+    pub(crate) fn cork(&mut self, slot: u32) {
+        let now_tick = self.now.tick;
+        if let Some(connection) = self.connection(slot) {
+            connection.tail.get_or_insert_with(|| Box::new(Tail::new(now_tick)));
+        }
+    }
+
     /// The socket takes more.
     pub(crate) fn write_tail(&mut self, slot: u32) {
         let now_tick = self.now.tick;
@@ -156,8 +164,10 @@ impl Shard {
         }
         self.leave(slot);
         let Some(connection) = self.connections.get_mut(slot as usize) else { return };
-        if connection.phase != Phase::Dead && connection.tail.is_none() {
-            self.end_writing(slot);
+        match connection.tail {
+            _ if connection.phase == Phase::Dead => {}
+            None => self.end_writing(slot),
+            Some(_) => self.write_tail(slot),
         }
         self.arm(slot);
     }

@@ -251,6 +251,7 @@ impl Shard {
         }
         shared.metrics.log_ins.inc();
         self.schedule_pings(slot);
+        self.cork(slot);
         if is_stream {
             self.begin_stream(slot);
         } else {
@@ -275,6 +276,7 @@ impl Shard {
                 self.handle_open_frame(slot, frame);
             }
         }
+        self.write_tail(slot);
         self.arm(slot);
     }
 }

@@ -24,7 +24,9 @@ const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 const CHECKPOINT_PAGES: u32 = 8_192;
 /// KiB of page cache: the writer touches a page for nearly every inbox row.
 const WRITER_CACHE_KIB: u32 = 32 << 10;
-const READER_CACHE_KIB: u32 = 4 << 10;
+/// Log-ins are point reads all over the tables, each row once: inner pages are worth keeping, and a leaf is
+/// a copy from the kernel's cache. A larger cache grew with every device that logged in and made none cheaper.
+const READER_CACHE_KIB: u32 = 512;
 /// More than all distinct statements of this crate.
 const STATEMENTS: usize = 128;
 
