@@ -110,7 +110,7 @@ pub(crate) struct Common {
 #[derive(Debug, Clone, Default, clap::Args)]
 pub(crate) struct Foreign {
     /// Where devices connect to another server: ws://HOST:PORT/PATH; {device} is the name of the device
-    #[arg(long, value_name = "URL", help_heading = FOREIGN, group = "running", conflicts_with_all = ["set", "data"])]
+    #[arg(long, value_name = "URL", help_heading = FOREIGN, group = "running", conflicts_with_all = ["set", "data", "tls"])]
     pub(crate) websocket: Option<String>,
     /// A text frame that a device sends after the upgrade; several in this order
     #[arg(long, value_name = "TEXT", help_heading = FOREIGN, requires = "websocket")]
@@ -447,6 +447,21 @@ mod tests {
         assert!(parse("direct --server http://h:1 --key k").is_err());
         assert!(parse("direct --pid 1").is_err());
         assert!(parse("direct --repeat 0").is_err());
+    }
+
+    #[test]
+    fn another_server_takes_the_place_of_ours() {
+        assert!(parse("connect --websocket ws://h:1 --hello a --hello b --pid 1 --floor").is_ok());
+        for line in [
+            "connect --websocket ws://h:1 --server http://h:1 --key k --jwt-secret s",
+            "connect --websocket ws://h:1 --set a=b",
+            "connect --hello a",
+            "broadcast --websocket ws://h:1 --publish-header a:b",
+            "direct --websocket ws://h:1",
+            "stored --floor",
+        ] {
+            assert!(parse(line).is_err(), "{line}");
+        }
     }
 
     #[test]

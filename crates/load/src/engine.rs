@@ -82,6 +82,8 @@ pub(crate) struct Engine {
     pub(crate) log_in: Latency,
     pub(crate) last_log_in_ns: u64,
     pub(crate) handshakes: Handshakes,
+    /// Devices from this number on connect as over a narrow network.
+    pub(crate) narrow_from: usize,
     /// Since they were last drained.
     pub(crate) ended: Vec<(usize, Ended)>,
     pub(crate) answers: Vec<Answer>,
@@ -114,6 +116,7 @@ impl Engine {
             log_in: Latency::new(),
             last_log_in_ns: 0,
             handshakes: Handshakes::default(),
+            narrow_from: usize::MAX,
             ended: Vec::new(),
             answers: Vec::new(),
         };
@@ -257,7 +260,8 @@ impl Engine {
         let source = self.next_source();
         let origin = &self.setup.origin;
         let tls = self.connector.as_ref();
-        let route = Route { to: origin.address, source, tls };
+        let narrow = number >= self.narrow_from;
+        let route = Route { to: origin.address, source, narrow, tls };
         let opened = match &self.setup.dialect {
             Some(dialect) => Device::open_foreign(route, &origin.host, dialect, &name, clock::now_ns()),
             None => {
@@ -272,7 +276,7 @@ impl Engine {
     pub(crate) fn open_handshake(&mut self, number: usize) {
         let source = self.next_source();
         let tls = self.connector.as_ref();
-        let route = Route { to: self.setup.origin.address, source, tls };
+        let route = Route { to: self.setup.origin.address, source, narrow: false, tls };
         let opened = Device::open_handshake(route, clock::now_ns());
         self.add(number, opened);
     }

@@ -87,7 +87,7 @@ impl Sender {
 
     fn open(&mut self, registry: &Registry) -> io::Result<()> {
         let tls = self.connector.as_ref();
-        let mut stream = Socket::open(Route { to: self.address, source: None, tls })?;
+        let mut stream = Socket::open(Route { to: self.address, source: None, narrow: false, tls })?;
         stream.set_nodelay()?;
         stream.register(registry, self.token)?;
         self.stream = Some(stream);

@@ -13,11 +13,18 @@ use rustls::{ClientConnection, HandshakeKind, ProtocolVersion};
 
 use crate::tls::Connector;
 
+/// What Ethernet and IPv6 leave of 1,500 bytes.
+const NARROW_SEGMENT_BYTES: u32 = 1_440;
+const NARROW_BUFFER_BYTES: usize = 16 << 10;
+
 /// Where to connect, and how.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Route<'a> {
     pub(crate) to: SocketAddr,
     pub(crate) source: Option<SocketAddr>,
+    /// As over an ordinary network. On loopback a segment is 64 KiB, and the kernel's buffers of one
+    /// connection grow to megabytes, which would hide that its reader is slow.
+    pub(crate) narrow: bool,
     pub(crate) tls: Option<&'a Connector>,
 }
 
@@ -115,11 +122,20 @@ impl Socket {
     }
 }
 
-fn connect(Route { to, source, .. }: Route<'_>) -> io::Result<TcpStream> {
+fn connect(Route { to, source, narrow, .. }: Route<'_>) -> io::Result<TcpStream> {
     use socket2::{Domain, Protocol, Socket, Type};
-    let Some(source) = source else { return TcpStream::connect(to) };
+    if source.is_none() && !narrow {
+        return TcpStream::connect(to);
+    }
     let socket = Socket::new(Domain::for_address(to), Type::STREAM.nonblocking(), Some(Protocol::TCP))?;
-    socket.bind(&source.into())?;
+    if narrow {
+        // Both are told in the first packet.
+        socket.set_tcp_mss(NARROW_SEGMENT_BYTES)?;
+        socket.set_recv_buffer_size(NARROW_BUFFER_BYTES)?;
+    }
+    if let Some(source) = source {
+        socket.bind(&source.into())?;
+    }
     match socket.connect(&to.into()) {
         Err(error) if error.raw_os_error() != Some(rustix::io::Errno::INPROGRESS.raw_os_error()) => {
             Err(error)

@@ -3,6 +3,8 @@
 
 mod fake;
 mod foreign;
+mod tls;
+mod weather;
 
 use clap::Parser;
 

@@ -47,6 +47,10 @@ pub(crate) enum Command {
     },
     Publish(publish::Plan),
     Shake(handshake::HandshakePlan),
+    /// Devices from this number on connect as over a narrow network.
+    Narrow {
+        from: usize,
+    },
     Storm(Box<storm::StormPlan>),
     Watch(slow::SlowPlan),
     /// Wait until every device has had `each` messages since it connected; with 0, tell what came meanwhile.
@@ -76,6 +80,7 @@ pub(crate) enum Report {
     Stormed(Box<storm::Stormed>),
     Watched(Box<slow::Watched>),
     Disconnected,
+    Narrowed,
 }
 
 pub(crate) use connect::Connected;
@@ -91,6 +96,7 @@ enum Task {
     Connect(connect::Connecting),
     Publish(Box<publish::Publishing>),
     Receive(receive::Receiving),
+    Narrow,
     Shake(handshake::Shaking),
     Storm(Box<storm::Storm>),
     Watch(Box<slow::Watching>),
@@ -169,6 +175,7 @@ fn serve(engine: &mut Engine, commands: &Receiver<Command>, output: &mut impl Wr
             Task::Connect(connecting) => connecting.step(engine),
             Task::Publish(publishing) => publishing.step(engine),
             Task::Receive(receiving) => receiving.step(engine),
+            Task::Narrow => Step::Done(Report::Narrowed),
             Task::Shake(shaking) => shaking.step(engine),
             Task::Storm(storm) => storm.step(engine),
             Task::Watch(watching) => watching.step(engine),
@@ -189,6 +196,10 @@ fn begin(engine: &mut Engine, command: Command) -> Result<Task, Error> {
             Task::Connect(connect::Connecting::new(engine, devices, handshakes_max, deadline_ns))
         }
         Command::Publish(plan) => Task::Publish(Box::new(publish::Publishing::new(engine, plan))),
+        Command::Narrow { from } => {
+            engine.narrow_from = from;
+            Task::Narrow
+        }
         Command::Shake(plan) => Task::Shake(handshake::Shaking::new(engine, plan)),
         Command::Storm(plan) => Task::Storm(Box::new(storm::Storm::new(engine, *plan))),
         Command::Watch(plan) => Task::Watch(Box::new(slow::Watching::new(engine, plan))),

@@ -80,6 +80,12 @@ impl Crew {
         whole.ok_or_else(out_of_order)
     }
 
+    /// All but the first `wide` devices connect as over a narrow network from now on.
+    pub(crate) fn narrow(&mut self, wide: usize) -> Result<(), Error> {
+        self.tell(|part| Command::Narrow { from: part.share(wide) })?;
+        self.reports().map(drop)
+    }
+
     /// Begins what [`Crew::watched`] waits for.
     pub(crate) fn watch(&mut self, plan: &SlowPlan) -> Result<(), Error> {
         self.tell(|part| {

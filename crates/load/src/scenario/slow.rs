@@ -3,6 +3,8 @@
 //!
 //! Each repetition publishes the same twice: to the healthy devices alone, and with the slow ones present.
 
+use std::time::Duration;
+
 use super::{Bench, Measurement, Needs, Sample, Subject, progress};
 use crate::args::{Slow, check, check_counts};
 use crate::http::{Client, Request};
@@ -15,6 +17,8 @@ use crate::{Error, clock};
 
 /// Healthy devices that do not have everything this long after the last message never will.
 const PATIENCE_NS: u64 = 10_000_000_000;
+/// Before the first phase: connections grow their socket buffers, the server its queues.
+const WARM_UP: Duration = Duration::from_secs(1);
 /// Between two looks at the server's memory.
 const WEIGH_EACH_NS: u64 = 100_000_000;
 const CLOSED: &str = "noroshi_connections_closed_total";
@@ -24,7 +28,7 @@ const DROPPED: &str = "noroshi_slow_drops_total";
 struct Phase {
     latency: LatencyNames,
     lost: &'static str,
-    cores: &'static str,
+    cpu: &'static str,
 }
 
 const ALONE: Phase = Phase {
@@ -38,7 +42,7 @@ const ALONE: Phase = Phase {
         max: "delivery latency without slow peers, max",
     },
     lost: "deliveries lost without slow peers",
-    cores: "server CPU without slow peers",
+    cpu: "server CPU per delivery without slow peers",
 };
 const BESIDE: Phase = Phase {
     latency: LatencyNames {
@@ -51,7 +55,7 @@ const BESIDE: Phase = Phase {
         max: "delivery latency beside slow peers, max",
     },
     lost: "deliveries lost beside slow peers",
-    cores: "server CPU beside slow peers",
+    cpu: "server CPU per delivery beside slow peers",
 };
 
 pub(crate) fn run(args: &Slow) -> Result<ReportDocument, Error> {
@@ -65,7 +69,7 @@ pub(crate) fn run(args: &Slow) -> Result<ReportDocument, Error> {
         args.rate.is_finite() && (0.1..=1e4).contains(&args.rate),
         "--rate is 0.1 to 10000 messages per second",
     )?;
-    check(messages(args) > 0, "--duration is too short for a message at this --rate")?;
+    check(messages(args, args.duration) > 0, "--duration is too short for a message at this --rate")?;
     let plain =
         !args.common.tls && !args.common.server.as_ref().is_some_and(|url| url.starts_with("https://"));
     check(plain, "slow devices read single bytes, which TLS hides: measure without it")?;
@@ -81,8 +85,8 @@ fn slow(args: &Slow) -> (usize, usize) {
     (of(args.silent_share), of(args.sipping_share))
 }
 
-fn messages(args: &Slow) -> u32 {
-    (args.duration.as_secs_f64() * args.rate) as u32
+fn messages(args: &Slow, duration: Duration) -> u32 {
+    (duration.as_secs_f64() * args.rate) as u32
 }
 
 struct Slowness<'a> {
@@ -112,19 +116,16 @@ impl Measurement for Slowness<'_> {
         let healthy = self.args.connections - silent - sipping;
         let mut values = Values::default();
         bench.crew.disconnect()?;
+        bench.crew.narrow(healthy)?;
         bench.connect(healthy)?;
-        let alone = SlowPlan {
-            healthy,
-            silent: 0,
-            sipping: 0,
-            each: messages(self.args),
-            until_ns: 0,
-            deadline_ns: 0,
-        };
+        let (warm_up, each) = (messages(self.args, WARM_UP), messages(self.args, self.args.duration));
+        let alone = SlowPlan { healthy, silent: 0, sipping: 0, each: warm_up, until_ns: 0, deadline_ns: 0 };
+        self.publish(bench, &alone, WARM_UP)?;
+        let alone = SlowPlan { each: warm_up + each, ..alone };
         self.phase(bench, &alone, &ALONE, &mut values)?;
         bench.connect(self.args.connections)?;
         let before = self.closed_and_dropped()?;
-        let beside = SlowPlan { silent, sipping, each: 2 * alone.each, ..alone };
+        let beside = SlowPlan { silent, sipping, each: warm_up + 2 * each, ..alone };
         let outcome = self.phase(bench, &beside, &BESIDE, &mut values)?;
         let grown = outcome
             .resident_most
@@ -165,12 +166,14 @@ impl Slowness<'_> {
         let slow = plan.silent + plan.sipping;
         progress(&format!("publishing to {} healthy and {slow} slow devices", plan.healthy));
         let from = Sample::take(bench);
-        let outcome = self.publish(bench, plan)?;
+        let outcome = self.publish(bench, plan, self.args.duration)?;
         let to = Sample::take(bench);
         values.push_latency(&names.latency, &outcome.watched.latency);
         let expected = outcome.accepted * plan.healthy as u64;
         values.push(names.lost, "", expected.saturating_sub(outcome.watched.deliveries) as f64);
-        values.push_some(names.cores, "cores", from.server_cores(to));
+        let cpu_us = from.server_cores(to).map(|cores| cores * from.seconds_until(to) * 1e6);
+        let deliveries = outcome.watched.deliveries.max(1) as f64;
+        values.push_some(names.cpu, "µs", cpu_us.map(|us| us / deliveries));
         let healthy_ended = show_reasons(&outcome.watched.healthy_ended);
         for (what, reasons) in [
             ("requests that were not accepted", show_reasons(&outcome.refused)),
@@ -184,11 +187,11 @@ impl Slowness<'_> {
     }
 
     /// Publishes at the rate, and looks at the server's memory until slow devices are let off.
-    fn publish(&self, bench: &mut Bench<'_>, plan: &SlowPlan) -> Result<Outcome, Error> {
+    fn publish(&self, bench: &mut Bench<'_>, plan: &SlowPlan, duration: Duration) -> Result<Outcome, Error> {
         let resident = |bench: &Bench<'_>| bench.target.process().and_then(Process::resident_bytes);
-        let count = messages(self.args);
+        let count = messages(self.args, duration);
         let start_ns = clock::now_ns();
-        let end_ns = start_ns + clock::ns(self.args.duration);
+        let end_ns = start_ns + clock::ns(duration);
         let linger_ns = if plan.silent + plan.sipping > 0 { clock::ns(self.args.linger) } else { 0 };
         let until_ns = end_ns + linger_ns;
         let deadline_ns = until_ns + PATIENCE_NS;

@@ -72,11 +72,7 @@ impl Measurement for Reconnects<'_> {
         let mut values = Values::default();
         values.push("time until all are back", "s", seconds);
         values.push("log-ins during the storm", "1/s", stormed.back as f64 / seconds);
-        values.push(
-            "time to be back, p99 of an attempt that succeeds",
-            "ms",
-            stormed.log_in.percentile_ms(99.0),
-        );
+        values.push("log-in latency during the storm, p99", "ms", stormed.log_in.percentile_ms(99.0));
         values.push("attempts told to come back, Retry-After", "", stormed.turned.retry_after as f64);
         values.push("attempts told to come back, close frame", "", stormed.turned.close_frame as f64);
         values.push("attempts that broke", "", stormed.turned.broken as f64);

@@ -29,6 +29,8 @@ pub(super) enum Behaviour {
     Moody,
     /// Refuses every token.
     Strict,
+    /// Tells every device to come back at its second log-in, by `Retry-After`.
+    Crowded,
 }
 
 #[derive(Debug, Default, Clone, Copy)]
@@ -39,14 +41,18 @@ pub(super) struct Counts {
     pub(super) logged_in: u64,
     pub(super) acked: u64,
     pub(super) pongs: u64,
+    /// Devices that are connected now.
+    pub(super) open: u64,
 }
 
 #[derive(Default)]
 struct State {
     counts: Counts,
-    users: HashMap<String, TcpStream>,
+    /// With the number of the connection.
+    users: HashMap<String, (u64, TcpStream)>,
     turned_away: HashSet<String>,
-    topics: HashMap<String, Vec<String>>,
+    attempts: HashMap<String, u32>,
+    topics: HashMap<String, Vec<(String, u64)>>,
     /// Rows kept for users that are away.
     inboxes: HashMap<String, u64>,
 }
@@ -105,6 +111,13 @@ fn serve(mut stream: TcpStream, state: &Mutex<State>, behaviour: Behaviour) {
             if head.path == "/v1/connect" {
                 return connect(stream, &head, state, behaviour);
             }
+            if matches!(head.path, "/metrics" | "/readyz") {
+                let open = state.lock().unwrap().counts.open;
+                let metrics = format!("noroshi_connections{{protocol=\"websocket\"}} {open}\n");
+                stream.write_all(&response("200 OK", &metrics)).unwrap();
+                received.drain(..head_len);
+                continue;
+            }
             let body_len: usize = head.header("content-length").unwrap().parse().unwrap();
             let Some(body) = received.get(head_len..head_len + body_len) else { break };
             if head.path == "/v1/me" {
@@ -145,7 +158,7 @@ fn answer(path: &str, body: &[u8], state: &Mutex<State>, behaviour: Behaviour) -
         return out;
     }
     state.counts.requests += 1;
-    if matches!(behaviour, Behaviour::Well | Behaviour::Moody) {
+    if matches!(behaviour, Behaviour::Well | Behaviour::Moody | Behaviour::Crowded) {
         for line in lines {
             publish(&serde_json::from_slice(line).unwrap(), &mut state);
         }
@@ -163,11 +176,17 @@ fn publish(notification: &Value, state: &mut State) {
     );
     let frame = text_frame(frame.as_bytes());
     let users: Vec<String> = match notification["to"]["topic"].as_str() {
-        Some(topic) => state.topics.get(topic).cloned().unwrap_or_default(),
+        Some(topic) => {
+            let is_open = |(user, number): &&(String, u64)| {
+                state.users.get(user).is_some_and(|(current, _)| current == number)
+            };
+            let subscribed = state.topics.get(topic).into_iter().flatten().filter(is_open);
+            subscribed.map(|(user, _)| user.clone()).collect()
+        }
         None => serde_json::from_value(notification["to"]["users"].clone()).unwrap(),
     };
     for user in users {
-        if let Some(stream) = state.users.get_mut(&user) {
+        if let Some((_, stream)) = state.users.get_mut(&user) {
             stream.write_all(&frame).unwrap();
             state.counts.written += 1;
         } else if !ack.is_empty() {
@@ -193,25 +212,44 @@ fn connect(mut stream: TcpStream, head: &Head<'_>, state: &Mutex<State>, behavio
         let _ = stream.write_all(&out); // as above
         return;
     }
+    let attempt = {
+        let mut state = state.lock().unwrap();
+        let attempt = state.attempts.entry(user.clone()).or_default();
+        *attempt += 1;
+        *attempt
+    };
+    if behaviour == Behaviour::Crowded && attempt == 2 {
+        push_problem(&mut out, 503, "overloaded", "come back later", &[("Retry-After", "1")]);
+        let _ = stream.write_all(&out); // as above
+        return;
+    }
     push_upgrade_response(&mut out, &upgrade(head).unwrap());
     let ready = json!({"t": "ready", "device": user, "session": "1", "ping_s": 240}).to_string();
     push_frame(&mut out, Opcode::Text, ready.as_bytes());
     push_frame(&mut out, Opcode::Ping, b"p");
-    {
+    let number = {
         let mut state = state.lock().unwrap();
         state.counts.logged_in += 1;
-        state.users.insert(user.clone(), stream.try_clone().unwrap());
+        state.counts.open += 1;
+        let number = state.counts.logged_in;
+        state.users.insert(user.clone(), (number, stream.try_clone().unwrap()));
         stream.write_all(&out).unwrap();
-    }
+        number
+    };
     let mut decoder = Decoder::new();
     let mut chunk = [0; 4 << 10];
     while let Ok(len @ 1..) = stream.read(&mut chunk) {
         decoder
             .feed(Role::Server, &mut chunk[..len], 4 << 10, &mut |input| {
-                said(&input, &user, &mut state.lock().unwrap());
+                said(&input, (&user, number), &mut state.lock().unwrap());
                 ControlFlow::Continue(())
             })
             .unwrap();
+    }
+    let mut state = state.lock().unwrap();
+    state.counts.open -= 1;
+    if state.users.get(&user).is_some_and(|(current, _)| *current == number) {
+        state.users.remove(&user);
     }
 }
 
@@ -223,7 +261,7 @@ fn user(head: &Head<'_>) -> String {
     claims["sub"].as_str().unwrap().to_owned()
 }
 
-fn said(input: &Input<'_>, user: &str, state: &mut State) {
+fn said(input: &Input<'_>, (user, number): (&str, u64), state: &mut State) {
     match input {
         Input::Pong(b"p") => state.counts.pongs += 1,
         Input::Text(text) => {
@@ -232,11 +270,11 @@ fn said(input: &Input<'_>, user: &str, state: &mut State) {
                 Some("ack") => state.counts.acked += frame["ids"].as_array().unwrap().len() as u64,
                 Some("sub") => {
                     let topic = frame["topics"][0].as_str().unwrap().to_owned();
-                    state.topics.entry(topic).or_default().push(user.to_owned());
+                    state.topics.entry(topic).or_default().push((user.to_owned(), number));
                 }
                 Some("ping") => {
                     let pong = text_frame(br#"{"t":"pong"}"#);
-                    state.users.get_mut(user).unwrap().write_all(&pong).unwrap();
+                    state.users.get_mut(user).unwrap().1.write_all(&pong).unwrap();
                 }
                 other => panic!("unexpected frame {other:?}"),
             }

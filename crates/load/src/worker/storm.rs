@@ -16,8 +16,6 @@ use crate::tls::Handshakes;
 
 /// A storm may hold deliveries up for longer than an idle server would; what takes longer is lost.
 const PATIENCE_NS: u64 = 30_000_000_000;
-/// Publishing goes on this long after the last device is back.
-const AFTERMATH_NS: u64 = 1_000_000_000;
 
 /// Counts are this worker's share.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -129,7 +127,7 @@ impl Storm {
         }
         self.back = engine.ready.saturating_sub(self.plan.steady);
         self.back_ns = engine.last_log_in_ns;
-        self.publishing.end(now_ns + AFTERMATH_NS);
+        self.publishing.end(now_ns); // what is on its way still counts
         self.phase = Phase::After;
         now_ns
     }

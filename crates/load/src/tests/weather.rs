@@ -1,0 +1,88 @@
+//! Devices that all go, that all come back, and that do not read.
+
+use super::fake::{Behaviour, FakeServer};
+use super::{measure, values};
+
+#[test]
+fn a_server_is_clean_once_it_says_that_all_are_gone() {
+    let server = FakeServer::start(Behaviour::Well);
+    let line =
+        format!("disconnect --connections 20 --processes 2 --repeat 2 --admin http://{}", server.address);
+    let report = measure(&server, &line).unwrap();
+    let clean = values(&report, "time until clean");
+    assert_eq!(clean.len(), 2);
+    assert!(clean.iter().zip(values(&report, "time the client took to close")).all(|(all, own)| all >= own));
+    assert_eq!(values(&report, "store commits"), [0.0, 0.0]);
+    assert_eq!(server.logged_in(), 40, "the second repetition has devices again");
+}
+
+#[test]
+fn a_server_that_cannot_be_watched_is_not_measured() {
+    let server = FakeServer::start(Behaviour::Well);
+    let error =
+        measure(&server, "disconnect --connections 2 --repeat 1").map(|_| ()).unwrap_err().to_string();
+    assert!(error.contains("--admin"), "{error}");
+    assert_eq!(server.logged_in(), 0);
+}
+
+#[test]
+fn in_a_storm_all_come_back_when_they_are_told_and_those_that_stay_lose_nothing() {
+    let server = FakeServer::start(Behaviour::Crowded);
+    let line =
+        "storm --connections 15 --steady 6 --targets 3 --rate 50 --before 500ms --processes 2 --repeat 1";
+    let report = measure(&server, line).unwrap();
+    assert_eq!(server.logged_in(), 6 + 2 * 15);
+    assert_eq!(values(&report, "attempts told to come back, Retry-After"), [15.0]);
+    assert_eq!(values(&report, "attempts that broke"), [0.0]);
+    assert_eq!(values(&report, "deliveries lost"), [0.0]);
+    assert_eq!(values(&report, "connections lost that were to stay"), [0.0]);
+    assert!(values(&report, "time until all are back")[0] >= 1.0, "they wait as long as they are told");
+    assert!(values(&report, "delivery latency before, p99")[0] > 0.0);
+    let during = values(&report, "deliveries during the storm")[0];
+    assert!(during > 0.0 && (during as u64) < server.published().1);
+}
+
+#[test]
+fn a_storm_names_only_users_that_stay() {
+    let server = FakeServer::start(Behaviour::Well);
+    let line = "storm --connections 15 --steady 6 --targets 4 --processes 2 --repeat 1";
+    let error = measure(&server, line).map(|_| ()).unwrap_err().to_string();
+    assert!(error.contains("--steady"), "{error}");
+}
+
+#[test]
+fn healthy_devices_are_counted_and_slow_ones_are_not() {
+    let server = FakeServer::start(Behaviour::Well);
+    let line = "slow --connections 12 --silent-share 0.25 --sipping-share 0.25 --rate 20 --duration 500ms \
+                --linger 200ms --payload 100 --processes 2 --repeat 1";
+    let report = measure(&server, line).unwrap();
+    // A second of warm-up and half a second, to six; then as much with all twelve.
+    assert_eq!(server.published().1, 6 * (20 + 10) + 12 * 10);
+    assert_eq!(values(&report, "deliveries lost without slow peers"), [0.0]);
+    assert_eq!(values(&report, "deliveries lost beside slow peers"), [0.0]);
+    assert_eq!(values(&report, "slow peers"), [6.0]);
+    assert_eq!(values(&report, "slow peers closed as slow_consumer"), [0.0]);
+    assert!(report.notes.is_empty(), "{:?}", report.notes);
+}
+
+#[test]
+fn shares_that_leave_nobody_to_measure_are_refused() {
+    let server = FakeServer::start(Behaviour::Well);
+    for (shares, part) in [
+        ("--silent-share 0.5 --sipping-share 0.5", "healthy"),
+        ("--silent-share 0 --sipping-share 0", "slow"),
+        ("--silent-share 1.5", "0 to 1"),
+    ] {
+        let error = measure(&server, &format!("slow --connections 10 {shares}")).map(|_| ()).unwrap_err();
+        assert!(error.to_string().contains(part), "{error}");
+    }
+}
+
+#[test]
+fn tls_is_measured_where_there_is_some() {
+    let server = FakeServer::start(Behaviour::Well);
+    for (line, part) in [("tls", "https://"), ("tls --counts 5", "--counts"), ("tls --count 0", "--count")] {
+        let error = measure(&server, line).map(|_| ()).unwrap_err();
+        assert!(error.to_string().contains(part), "{error}");
+    }
+}
