@@ -1,4 +1,4 @@
-/** SIGTERM empties the node: devices are told, nothing stored is lost, the exit code is 0. */
+/** SIGTERM and an operator empty the node: devices are told, nothing stored is lost, and the API goes on to the end. */
 
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
@@ -74,5 +74,53 @@ test('what was accepted before and during a drain is there after it', async () =
   while (accepted.some((id) => !heard.has(id))) heard.add((await again.msg()).id)
   assert.ok(device.close)
   await again.leave()
+  await node.stop()
+})
+
+test('an operator moves devices away, the API goes on, and what was stored meanwhile is heard after it was cancelled', async () => {
+  const node = await Node.start()
+  const { token } = await node.api.register({ user: 'moved', topics: ['moved'] })
+  const device = await Device.connect(node.ws, token)
+  const others = []
+  for (let i = 0; i < 20; i++) others.push(await Device.connect(node.ws, (await node.api.register()).token))
+
+  const drained = await node.cli('drain', '--rate', '1000', '--spread', '3s', '--wait', '--json')
+  assert.equal(drained.code, 0, drained.stderr)
+  const { state, moved, connections } = JSON.parse(drained.stdout)
+  assert.deepEqual([state, moved, connections], ['drained', 21, 0])
+  for (const each of [device, ...others]) {
+    const { reason, reconnect, after_ms, code } = await each.ended()
+    assert.deepEqual([reason, reconnect, code], ['drain', true, 4000])
+    assert.ok(after_ms >= 0 && after_ms <= 3_000, `after_ms ${after_ms}`)
+  }
+
+  assert.equal((await node.admin('/readyz')).status, 503)
+  const refused = await fetch(`${node.http}/v1/events`, { headers: { authorization: `Bearer ${token}` } })
+  assert.equal(refused.status, 503)
+  assert.ok(Number(refused.headers.get('retry-after')) >= 1, 'a browser is told when to come back')
+  assert.equal((await refused.json()).code, 'unavailable')
+  const early = Device.open(node.ws, token)
+  await early.closed
+  assert.match(String(early.error), /503/)
+
+  const sent = await node.api.publish({ to: { users: ['moved'] }, data: 'to the user' })
+  await node.api.publish({ to: { topic: 'moved' }, data: 'to the topic' })
+  assert.equal((await node.api.me(token).inbox()).messages[0].id, sent.id, 'the inbox is served meanwhile')
+
+  assert.equal((await node.cli('drain', '--cancel')).code, 0)
+  assert.equal((await node.admin('/readyz')).status, 200)
+  const again = await Device.connect(node.ws, token)
+  assert.deepEqual((await again.msgs(2)).map((msg) => msg.data), ['to the user', 'to the topic'])
+  await again.leave()
+  await node.stop()
+})
+
+test('SIGTERM in the middle of an operator\'s drain ends it in time', async () => {
+  const node = await Node.start()
+  const devices = []
+  for (let i = 0; i < 5; i++) devices.push(await Device.connect(node.ws, (await node.api.register()).token))
+  assert.equal((await node.cli('drain', '--rate', '1')).code, 0)
+  node.terminate()
+  for (const device of devices) assert.equal((await device.ended()).reason, 'drain')
   await node.stop()
 })

@@ -2,11 +2,11 @@
 //! because it ends.
 //!
 //! One allowance for all shards: a shard with few connections leaves its part of the rate to the
-//! others. A shard looks at its connections one after the other ([`Round`]) and never at more than a
+//! others. A shard looks at its connections one after the other (`Round`) and never at more than a
 //! slice of them in a turn, so a drain of hundreds of thousands delays no delivery.
 //!
 //! An operator's drain keeps accepting: requests of the API work, devices are told when to come back
-//! ([`Shard::refuse`]), and [`Drain::cancel`] is all it takes to serve them again. The end of the node
+//! (`Shard::refuse`), and `Drain::cancel` is all it takes to serve them again. The end of the node
 //! takes over from it and cannot be cancelled.
 
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
@@ -81,7 +81,7 @@ pub(crate) struct Drain {
     /// A copy of what `drip` says, to be looked at without its lock.
     phase: AtomicU8,
     spread_ms: AtomicU32,
-    /// Held for some instructions by each shard once in [`STEP_MS`]; no other lock is taken under it.
+    /// Held for some instructions by each shard once in `STEP_MS`; no other lock is taken under it.
     drip: Mutex<Option<Drip>>,
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use noroshi_gateway::Config;
-use noroshi_types::{CloseReason, DeviceId, When};
+use noroshi_types::{DeviceId, When};
 use serde_json::{Value, json};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
