@@ -31,4 +31,5 @@ fuzz_target!(|bytes: &[u8]| {
     let _ = body::app(bytes);
     let _ = body::app_change(bytes, Default::default(), body::Author::Tenant);
     let _ = body::key(bytes);
+    let _ = body::drain(bytes);
 });

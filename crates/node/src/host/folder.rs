@@ -120,6 +120,8 @@ fn holder(root: &Path, inode: u64) -> Option<u32> {
 /// What a commit waits for: a page written and on the disk.
 fn sync_time(folder: &Path) -> io::Result<Duration> {
     let path = folder.join(PROBE);
+    // Of a command that was killed.
+    let _ = fs::remove_file(&path);
     let measured = measure(&path);
     // Ours: it was made, or there is none.
     let _ = fs::remove_file(&path);
@@ -127,7 +129,8 @@ fn sync_time(folder: &Path) -> io::Result<Duration> {
 }
 
 fn measure(path: &Path) -> io::Result<Duration> {
-    let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)?;
+    // New, so no link is followed to a file of somebody else.
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
     let (began, mut times) = (Instant::now(), Vec::with_capacity(SYNCS));
     while times.len() < SYNCS && (times.is_empty() || began.elapsed() < SYNCS_TIME_MAX) {
         let since = Instant::now();
