@@ -90,7 +90,9 @@ impl Arguments {
     /// Asks until it is done. That the node ended or somebody cancelled is a failure: the caller wanted
     /// every device moved.
     async fn watch(&self, client: &Client, first: Value) -> Result<Value, Failure> {
-        let (bar, mut report, mut said) = (self.bar(), first, Instant::now());
+        // Who was told may not have left yet: the bar shows who has.
+        let all = number(&first, "connections");
+        let (bar, mut report, mut said) = (self.bar(all), first, Instant::now());
         loop {
             match text(&report, "state") {
                 "drained" => break,
@@ -98,9 +100,7 @@ impl Arguments {
                 "serving" => return Err(Failure::failed("the drain was cancelled")),
                 _ => {}
             }
-            let (left, moved) = (number(&report, "connections"), number(&report, "moved"));
-            bar.set_length(left + moved);
-            bar.set_position(moved);
+            bar.set_position(all.saturating_sub(number(&report, "connections")));
             bar.set_message(rest(&report));
             if bar.is_hidden() && !self.format.json && said.elapsed() >= REMARK {
                 said = Instant::now();
@@ -113,10 +113,10 @@ impl Arguments {
         Ok(report)
     }
 
-    fn bar(&self) -> ProgressBar {
+    fn bar(&self, all: u64) -> ProgressBar {
         let shown = std::io::stderr().is_terminal() && !self.format.json;
         let target = if shown { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
-        let bar = ProgressBar::with_draw_target(None, target);
+        let bar = ProgressBar::with_draw_target(Some(all), target);
         // The template is a constant without a mistake; the plain bar would do as well.
         match ProgressStyle::with_template("{bar:40} {percent:>3}%  {msg}  {elapsed}") {
             Ok(style) => bar.with_style(style),
