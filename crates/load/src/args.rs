@@ -279,7 +279,7 @@ pub(crate) struct Storm {
     /// Devices that lose their connection at one moment and come back
     #[arg(long, default_value_t = 15_000)]
     pub(crate) connections: usize,
-    /// Devices that stay connected and are published to
+    /// Devices that stay connected and are published to, by a process of their own besides --processes
     #[arg(long, default_value_t = 500)]
     pub(crate) steady: usize,
     /// Users named by a request, all of them connected
@@ -292,7 +292,7 @@ pub(crate) struct Storm {
     #[arg(long, default_value_t = 200)]
     pub(crate) payload: usize,
     /// Requests in flight at most
-    #[arg(long, default_value_t = 64)]
+    #[arg(long, default_value_t = 128)]
     pub(crate) in_flight: usize,
     /// Time measured before the storm, to compare with
     #[arg(long, default_value = "5s", value_parser = duration)]

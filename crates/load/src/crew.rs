@@ -57,6 +57,10 @@ impl Crew {
             handshakes_max: partition.share(handshakes_max).max(1),
             deadline_ns,
         })?;
+        self.connected(devices)
+    }
+
+    fn connected(&mut self, devices: usize) -> Result<Connected, Error> {
         let mut whole = Connected {
             devices: 0,
             first_open_ns: u64::MAX,

@@ -153,6 +153,7 @@ impl Engine {
                 TIMER => self.timer_ns = 0,
                 WAKER => {}
                 Token(number) if number >= SENDERS => {
+                    self.take_turn(number);
                     self.answers.extend(self.senders[number - SENDERS].handle_ready());
                 }
                 Token(number) => self.handle_device(
@@ -200,7 +201,15 @@ impl Engine {
             .map_err(|errno| Error::System { what: "timerfd", source: errno.into() })
     }
 
+    /// TLS sessions belong to whoever's turn it is.
+    fn take_turn(&self, number: usize) {
+        if let Some(connector) = &self.connector {
+            connector.turn_of(number);
+        }
+    }
+
     fn handle_device(&mut self, number: usize, readable: bool, writable: bool, peer_closed: bool) {
+        self.take_turn(number);
         let Some(device) = self.devices.get_mut(number).and_then(Option::as_mut) else { return };
         let was_ready = device.is_ready();
         let mut result = Ok(());
@@ -258,6 +267,7 @@ impl Engine {
     pub(crate) fn open(&mut self, number: usize) {
         let name = self.setup.names.connected(self.partition.global(number));
         let source = self.next_source();
+        self.take_turn(number);
         let origin = &self.setup.origin;
         let tls = self.connector.as_ref();
         let narrow = number >= self.narrow_from;
@@ -275,6 +285,7 @@ impl Engine {
     /// Begins a TLS handshake as device `number`, which ends as [`HANDSHAKE_DONE`] where all is well.
     pub(crate) fn open_handshake(&mut self, number: usize) {
         let source = self.next_source();
+        self.take_turn(number);
         let tls = self.connector.as_ref();
         let route = Route { to: self.setup.origin.address, source, narrow: false, tls };
         let opened = Device::open_handshake(route, clock::now_ns());
@@ -343,6 +354,7 @@ impl Engine {
     }
 
     pub(crate) fn send(&mut self, sender: usize, pending: Pending, write: impl FnOnce(&mut Vec<u8>)) {
+        self.take_turn(SENDERS + sender);
         let answer = self.senders[sender].send(self.poll.registry(), pending, write);
         self.answers.extend(answer);
     }

@@ -126,9 +126,20 @@ impl<'a> Bench<'a> {
     /// Connects devices until there are `devices`.
     pub(crate) fn connect(&mut self, devices: usize) -> Result<Connected, Error> {
         progress(&format!("connecting {devices} devices"));
-        let timeout = Duration::from_secs(30 + devices as u64 / LOG_INS_PER_SECOND_MIN);
-        let handshakes = self.common.handshakes as usize;
+        let (handshakes, timeout) = (self.common.handshakes as usize, connect_timeout(devices));
         let connected = self.crew.connect(devices, handshakes, timeout);
+        self.note_connected(connected)
+    }
+
+    /// The same for `steady` devices of the client's first process and `others` of all others.
+    fn connect_apart(&mut self, steady: usize, others: usize) -> Result<Connected, Error> {
+        progress(&format!("connecting {steady} and {others} devices"));
+        let (handshakes, timeout) = (self.common.handshakes as usize, connect_timeout(steady + others));
+        let connected = self.crew.connect_apart((steady, others), handshakes, timeout);
+        self.note_connected(connected)
+    }
+
+    fn note_connected(&mut self, connected: Result<Connected, Error>) -> Result<Connected, Error> {
         let connected = connected.map_err(|error| self.with_server_limit(error))?;
         if !connected.failed.is_empty() {
             let failed = show_reasons(&connected.failed);
@@ -215,6 +226,10 @@ impl<'a> Bench<'a> {
     pub(crate) fn server_cpu(&self) -> Option<Cpu> {
         self.target.process()?.cpu()
     }
+}
+
+fn connect_timeout(devices: usize) -> Duration {
+    Duration::from_secs(30 + devices as u64 / LOG_INS_PER_SECOND_MIN)
 }
 
 /// Every line of the answer has to name a device.

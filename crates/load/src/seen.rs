@@ -8,6 +8,8 @@ use crate::stats::Latency;
 pub(crate) struct Seen {
     /// Messages since the worker started.
     pub(crate) total: u64,
+    /// What of it earlier reports have told.
+    told: u64,
     /// Messages that arrived inside the window, of which `latency` holds one value each.
     pub(crate) in_window: u64,
     /// Payload bytes of the frames that arrived inside the window.
@@ -27,6 +29,7 @@ impl Seen {
     pub(crate) fn new() -> Self {
         Self {
             total: 0,
+            told: 0,
             in_window: 0,
             bytes: 0,
             latency: Latency::new(),
@@ -52,6 +55,11 @@ impl Seen {
         if let Some(stamp_ns) = stamp_ns.filter(|stamp_ns| *stamp_ns >= self.started_ns) {
             self.latency.record(stamp_ns, now_ns);
         }
+    }
+
+    /// Messages that no report has told, which this one does.
+    pub(crate) fn tell(&mut self) -> u64 {
+        self.total - std::mem::replace(&mut self.told, self.total)
     }
 
     /// Forgets what was in the window and opens the next.
@@ -91,6 +99,16 @@ mod tests {
         seen.message(1, Some(seen.started_ns - 1), 10);
         seen.message(2, None, 10);
         assert_eq!((seen.in_window, seen.latency.is_empty()), (2, true));
+    }
+
+    #[test]
+    fn every_message_is_told_once() {
+        let mut seen = Seen::new();
+        seen.open_window(0..1);
+        (1..=3).for_each(|received| seen.message(received, None, 10));
+        assert_eq!((seen.tell(), seen.tell()), (3, 0));
+        seen.message(4, None, 10);
+        assert_eq!((seen.tell(), seen.total), (1, 4));
     }
 
     #[test]

@@ -2,10 +2,10 @@
 //! session tickets that make a second handshake a resumed one. A server that is started here gets a
 //! certificate made for it.
 //!
-//! Invariant: a ticket is used once (RFC 8446 §C.4), by whichever device connects next: to the server all
-//! are alike, and a worker holds no more of them than [`TICKETS_MAX`].
+//! Invariant: a ticket is used once (RFC 8446 §C.4), by the device that it was given to, and each has at
+//! most its newest. Whose turn it is must be told before a session is made or read ([`Connector::turn_of`]).
 
-use std::collections::VecDeque;
+use std::collections::HashMap;
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::Error;
 
-/// One for each device of a process: 65,536 × about 1 KiB = 64 MiB.
+/// More devices than a process can have: 65,536 × about 1 KiB = 64 MiB.
 const TICKETS_MAX: usize = 1 << 16;
 /// What a certificate made here is for.
 pub(crate) const OWN_NAME: &str = "localhost";
@@ -93,6 +93,11 @@ impl Connector {
         Ok(session)
     }
 
+    /// Sessions that are made or read from now on belong to `device`.
+    pub(crate) fn turn_of(&self, device: usize) {
+        self.tickets.pool().turn = device;
+    }
+
     /// Whether sessions from now on may be resumed ones.
     pub(crate) fn offer_tickets(&self, offer: bool) {
         self.tickets.pool().withheld = !offer;
@@ -133,8 +138,11 @@ struct Tickets(Mutex<Pool>);
 #[derive(Debug, Default)]
 struct Pool {
     group: Option<NamedGroup>,
-    session: Option<Tls12ClientSessionValue>,
-    tickets: VecDeque<Tls13ClientSessionValue>,
+    /// The device whose turn it is.
+    turn: usize,
+    /// By device; those of TLS 1.2 may be used again.
+    sessions: HashMap<usize, Tls12ClientSessionValue>,
+    tickets: HashMap<usize, Tls13ClientSessionValue>,
     /// Kept, and not used.
     withheld: bool,
 }
@@ -156,29 +164,36 @@ impl ClientSessionStore for Tickets {
     }
 
     fn set_tls12_session(&self, _: ServerName<'static>, value: Tls12ClientSessionValue) {
-        self.pool().session = Some(value);
+        let mut pool = self.pool();
+        let turn = pool.turn;
+        if pool.sessions.len() < TICKETS_MAX {
+            pool.sessions.insert(turn, value);
+        }
     }
 
     fn tls12_session(&self, _: &ServerName<'_>) -> Option<Tls12ClientSessionValue> {
         let pool = self.pool();
-        pool.session.clone().filter(|_| !pool.withheld)
+        pool.sessions.get(&pool.turn).filter(|_| !pool.withheld).cloned()
     }
 
     fn remove_tls12_session(&self, _: &ServerName<'static>) {
-        self.pool().session = None;
+        let mut pool = self.pool();
+        let turn = pool.turn;
+        pool.sessions.remove(&turn);
     }
 
     fn insert_tls13_ticket(&self, _: ServerName<'static>, value: Tls13ClientSessionValue) {
         let mut pool = self.pool();
-        if pool.tickets.len() == TICKETS_MAX {
-            pool.tickets.pop_front(); // the first to expire
+        let turn = pool.turn;
+        if pool.tickets.len() < TICKETS_MAX {
+            pool.tickets.insert(turn, value);
         }
-        pool.tickets.push_back(value);
     }
 
     fn take_tls13_ticket(&self, _: &ServerName<'static>) -> Option<Tls13ClientSessionValue> {
         let mut pool = self.pool();
-        if pool.withheld { None } else { pool.tickets.pop_front() }
+        let turn = pool.turn;
+        if pool.withheld { None } else { pool.tickets.remove(&turn) }
     }
 }
 

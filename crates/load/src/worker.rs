@@ -9,6 +9,7 @@ mod handshake;
 mod publish;
 mod receive;
 mod slow;
+mod steady;
 mod storm;
 
 use std::collections::BTreeMap;
@@ -51,7 +52,10 @@ pub(crate) enum Command {
     Narrow {
         from: usize,
     },
-    Storm(Box<storm::StormPlan>),
+    Storm(storm::StormPlan),
+    /// Publish through a storm, until [`Command::End`].
+    Steady(Box<steady::SteadyPlan>),
+    End,
     Watch(slow::SlowPlan),
     /// Wait until every device has had `each` messages since it connected; with 0, tell what came meanwhile.
     Receive {
@@ -78,6 +82,7 @@ pub(crate) enum Report {
     Received(Box<receive::Received>),
     Shaken(Box<handshake::Shaken>),
     Stormed(Box<storm::Stormed>),
+    Steadied(Box<steady::Steadied>),
     Watched(Box<slow::Watched>),
     Disconnected,
     Narrowed,
@@ -88,6 +93,7 @@ pub(crate) use handshake::{HandshakePlan, Shaken};
 pub(crate) use publish::{Plan, Published};
 pub(crate) use receive::Received;
 pub(crate) use slow::{SlowPlan, Watched};
+pub(crate) use steady::{Steadied, SteadyPlan};
 pub(crate) use storm::{StormPlan, Stormed};
 
 enum Task {
@@ -99,7 +105,17 @@ enum Task {
     Narrow,
     Shake(handshake::Shaking),
     Storm(Box<storm::Storm>),
+    Steady(Box<steady::Steady>),
     Watch(Box<slow::Watching>),
+}
+
+impl Task {
+    /// For a task whose end is not in its plan.
+    fn end(&mut self) {
+        if let Task::Steady(steady) = self {
+            steady.end();
+        }
+    }
 }
 
 /// What a task wants after it was given a turn.
@@ -163,8 +179,9 @@ fn say(output: &mut impl Write, said: &Said) -> Result<(), Error> {
 fn serve(engine: &mut Engine, commands: &Receiver<Command>, output: &mut impl Write) -> Result<(), Error> {
     let mut task = Task::Rest;
     loop {
-        if matches!(task, Task::Rest) {
+        if matches!(task, Task::Rest | Task::Steady(_)) {
             match commands.try_recv() {
+                Ok(Command::End) => task.end(),
                 Ok(command) => task = begin(engine, command)?,
                 Err(TryRecvError::Empty) => {}
                 Err(TryRecvError::Disconnected) => return Ok(()),
@@ -178,6 +195,7 @@ fn serve(engine: &mut Engine, commands: &Receiver<Command>, output: &mut impl Wr
             Task::Narrow => Step::Done(Report::Narrowed),
             Task::Shake(shaking) => shaking.step(engine),
             Task::Storm(storm) => storm.step(engine),
+            Task::Steady(steady) => steady.step(engine),
             Task::Watch(watching) => watching.step(engine),
         };
         match step {
@@ -201,7 +219,9 @@ fn begin(engine: &mut Engine, command: Command) -> Result<Task, Error> {
             Task::Narrow
         }
         Command::Shake(plan) => Task::Shake(handshake::Shaking::new(engine, plan)),
-        Command::Storm(plan) => Task::Storm(Box::new(storm::Storm::new(engine, *plan))),
+        Command::Storm(plan) => Task::Storm(Box::new(storm::Storm::new(engine, plan))),
+        Command::Steady(plan) => Task::Steady(Box::new(steady::Steady::new(engine, *plan))),
+        Command::End => Task::Rest, // what was to end has ended
         Command::Watch(plan) => Task::Watch(Box::new(slow::Watching::new(engine, plan))),
         Command::Receive { each, deadline_ns } => {
             if each == 0 {

@@ -1,14 +1,22 @@
 //! Commands to the crew beside the everyday ones: handshakes alone, a storm, slow devices. Plans are those
 //! of the whole; here each worker gets its share of them, and reports become one again.
 
+use std::time::Duration;
+
 use super::{Crew, out_of_order};
-use crate::Error;
+use crate::partition::Partition;
 use crate::stats::Latency;
 use crate::tls::Handshakes;
 use crate::worker::{
-    Command, HandshakePlan, Pace, Plan, Reasons, Report, Shaken, SlowPlan, StormPlan, Stormed, Watched,
-    add_reasons,
+    Command, Connected, HandshakePlan, Reasons, Report, Shaken, SlowPlan, Steadied, SteadyPlan, StormPlan,
+    Stormed, Watched, add_reasons,
 };
+use crate::{Error, clock};
+
+/// Its place among all workers but the first; none for the first.
+fn behind_first(part: Partition) -> Option<Partition> {
+    Some(Partition { index: part.index.checked_sub(1)?, count: part.count - 1 })
+}
 
 impl Crew {
     /// Makes `plan.count` TLS handshakes; all other connections are ended first.
@@ -38,28 +46,41 @@ impl Crew {
         Ok(whole)
     }
 
-    /// Begins what [`Crew::stormed`] waits for.
-    pub(crate) fn storm(&mut self, plan: &StormPlan) -> Result<(), Error> {
-        let count = self.members.len();
-        let Pace::Rate(rate) = plan.publish.pace else { return Err(out_of_order()) };
+    /// Brings up `steady` devices of the first worker and `others` of all others, of which there are some.
+    pub(crate) fn connect_apart(
+        &mut self,
+        (steady, others): (usize, usize),
+        handshakes_max: usize,
+        timeout: Duration,
+    ) -> Result<Connected, Error> {
+        let deadline_ns = clock::now_ns() + clock::ns(timeout);
         self.tell(|part| {
-            let publish = Plan {
-                pace: Pace::Rate(rate / count as f64),
-                in_flight: part.share(plan.publish.in_flight).max(1),
-                ..plan.publish.clone()
-            };
-            // Devices are dealt out by turns, so the shares of the first `steady` are each worker's first.
-            let steady = part.share(plan.steady);
-            let others = part.share(plan.steady + plan.others) - steady;
-            let opening_max = part.share(plan.opening_max).max(1);
-            Command::Storm(Box::new(StormPlan { publish, steady, others, opening_max, ..plan.clone() }))
+            let devices = behind_first(part).map_or(steady, |part| part.share(others));
+            let handshakes_max = part.share(handshakes_max).max(1);
+            Command::Connect { devices, handshakes_max, deadline_ns }
+        })?;
+        self.connected(steady + others)
+    }
+
+    /// The devices of all workers but the first lose their connection and come back; it publishes to its own
+    /// meanwhile.
+    pub(crate) fn storm(&mut self, steady: &SteadyPlan, storm: &StormPlan) -> Result<(), Error> {
+        self.tell(|part| match behind_first(part) {
+            None => Command::Steady(Box::new(steady.clone())),
+            Some(part) => Command::Storm(StormPlan {
+                devices: part.share(storm.devices),
+                opening_max: part.share(storm.opening_max).max(1),
+                ..storm.clone()
+            }),
         })
     }
 
-    pub(crate) fn stormed(&mut self) -> Result<Stormed, Error> {
+    /// Waits for the end of what [`Crew::storm`] began.
+    pub(crate) fn stormed(&mut self) -> Result<(Steadied, Stormed), Error> {
+        let (first, others) = self.members.split_first_mut().ok_or_else(out_of_order)?;
         let mut whole: Option<Stormed> = None;
-        for report in self.reports()? {
-            let Report::Stormed(part) = report else { return Err(out_of_order()) };
+        for member in others {
+            let Report::Stormed(part) = member.report()? else { return Err(out_of_order()) };
             match &mut whole {
                 None => whole = Some(*part),
                 Some(whole) => {
@@ -69,15 +90,12 @@ impl Crew {
                     whole.handshakes.add(part.handshakes);
                     whole.turned.add(part.turned);
                     whole.fatal = whole.fatal.take().or(part.fatal);
-                    whole.before.merge(&part.before);
-                    whole.during.merge(&part.during);
-                    whole.deliveries_during += part.deliveries_during;
-                    whole.published.add(part.published);
-                    add_reasons(&mut whole.steady_ended, part.steady_ended);
                 }
             }
         }
-        whole.ok_or_else(out_of_order)
+        first.tell(&Command::End)?;
+        let Report::Steadied(steadied) = first.report()? else { return Err(out_of_order()) };
+        Ok((*steadied, whole.ok_or_else(out_of_order)?))
     }
 
     /// All but the first `wide` devices connect as over a narrow network from now on.

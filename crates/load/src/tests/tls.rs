@@ -79,15 +79,18 @@ fn exchange(address: SocketAddr, connector: &Connector) -> (Vec<u8>, HandshakeKi
 }
 
 #[test]
-fn a_second_session_resumes_the_first_unless_tickets_are_withheld() {
+fn a_second_session_of_a_device_resumes_its_first_unless_tickets_are_withheld() {
     let (address, trust) = start();
     let connector = Connector::new(&trust, OWN_NAME).unwrap();
-    for (offer, kind) in [
-        (true, HandshakeKind::Full),
-        (true, HandshakeKind::Resumed),
-        (false, HandshakeKind::Full),
-        (true, HandshakeKind::Resumed),
+    for (device, offer, kind) in [
+        (1, true, HandshakeKind::Full),
+        (1, true, HandshakeKind::Resumed),
+        (2, true, HandshakeKind::Full),
+        (1, false, HandshakeKind::Full),
+        (1, true, HandshakeKind::Resumed),
+        (2, true, HandshakeKind::Resumed),
     ] {
+        connector.turn_of(device);
         connector.offer_tickets(offer);
         let (answer, shaken) = exchange(address, &connector);
         assert!(answer.starts_with(b"HTTP/1.1 200"));

@@ -45,7 +45,7 @@ fn in_a_storm_all_come_back_when_they_are_told_and_those_that_stay_lose_nothing(
 #[test]
 fn a_storm_names_only_users_that_stay() {
     let server = FakeServer::start(Behaviour::Well);
-    let line = "storm --connections 15 --steady 6 --targets 4 --processes 2 --repeat 1";
+    let line = "storm --connections 15 --steady 6 --targets 7 --repeat 1";
     let error = measure(&server, line).map(|_| ()).unwrap_err().to_string();
     assert!(error.contains("--steady"), "{error}");
 }

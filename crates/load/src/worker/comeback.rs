@@ -11,6 +11,8 @@ use super::{Reasons, add_reasons};
 use crate::device::Ended;
 use crate::engine::Engine;
 
+/// Begun at a time: what happens to those under way is looked at in between.
+const OPENS_PER_STEP: usize = 256;
 /// The first pause without word from the server, doubled by each further failure.
 const PAUSE_NS: u64 = 500_000_000;
 const PAUSE_MAX_NS: u64 = 30_000_000_000;
@@ -105,7 +107,10 @@ impl Comeback {
     /// Begins what is due; returns when to be asked again.
     pub(super) fn step(&mut self, engine: &mut Engine, now_ns: u64) -> u64 {
         self.give_up(engine, now_ns);
-        while engine.opening < self.opening_max {
+        for _ in 0..OPENS_PER_STEP {
+            if engine.opening >= self.opening_max {
+                break;
+            }
             let Some(Reverse((_, number))) = self.due.peek().filter(|due| due.0.0 <= now_ns).copied() else {
                 break;
             };
@@ -116,8 +121,8 @@ impl Comeback {
             }
         }
         // Where there is no room, the end of an attempt is an event.
-        let due_ns = self.due.peek().map_or(u64::MAX, |Reverse((due_ns, _))| *due_ns);
-        let due_ns = if due_ns <= now_ns { u64::MAX } else { due_ns };
+        let room = engine.opening < self.opening_max;
+        let due_ns = self.due.peek().filter(|_| room).map_or(u64::MAX, |Reverse((due_ns, _))| *due_ns);
         due_ns.min(self.under_way.front().map_or(u64::MAX, |(until_ns, ..)| *until_ns))
     }
 

@@ -59,7 +59,7 @@ pub(crate) struct Published {
     pub(crate) bytes: u64,
     /// From the moment a request was due to the arrival at each device.
     pub(crate) latency: Latency,
-    /// Deliveries that were to come, and those that came: where the server chooses the devices, as the floor
+    /// Deliveries that were to come, and those that came since the last report: where the server chooses the devices, as the floor
     /// does, this worker's requests may reach another's, so only the sums over all workers compare.
     pub(crate) expected_ever: u64,
     pub(crate) deliveries_ever: u64,
@@ -78,8 +78,6 @@ pub(super) struct Publishing {
     /// Deliveries that requests so far will cause, on top of what had been seen before; without those that
     /// were given up.
     expected: u64,
-    /// What had been seen before.
-    seen_before: u64,
     /// What had been seen, and when the number last changed.
     progress: (u64, u64),
     body: Vec<u8>,
@@ -101,7 +99,6 @@ impl Publishing {
             away: Draw::new(0..plan.away_devices as u32, seed.rotate_left(17)),
             begun: 0,
             expected: engine.shared.seen.total,
-            seen_before: engine.shared.seen.total,
             progress: (engine.shared.seen.total, plan.start_ns),
             body: Vec::new(),
             patience_ns: STALL_NS,
@@ -120,14 +117,6 @@ impl Publishing {
             },
             plan,
         }
-    }
-
-    /// Requests go to the first `count` devices alone.
-    pub(super) fn among(mut self, engine: &Engine, count: usize) -> Self {
-        let partition = engine.partition();
-        let numbers = (0..count).map(|number| partition.global(number) as u32);
-        self.connected = Draw::new(numbers, self.plan.start_ns ^ (partition.index as u64) << 32);
-        self
     }
 
     pub(super) fn with_patience(mut self, patience_ns: u64) -> Self {
@@ -160,7 +149,7 @@ impl Publishing {
             return Step::Wait(0); // a server that cannot be reached answers at once
         }
         let next_ns = match self.plan.pace {
-            Pace::Rate(_) if engine.idle_sender().is_some() => self.due_ns(),
+            Pace::Rate(_) if engine.idle_sender().is_some() => self.next_due_ns(),
             Pace::Rate(_) | Pace::Max => u64::MAX,
         };
         // Rounded, since each new moment costs a system call.
@@ -169,7 +158,7 @@ impl Publishing {
     }
 
     /// When the next request goes out at a rate.
-    fn due_ns(&self) -> u64 {
+    pub(super) fn next_due_ns(&self) -> u64 {
         match self.plan.pace {
             Pace::Rate(per_second) => self.plan.start_ns + (self.begun as f64 * 1e9 / per_second) as u64,
             Pace::Max => self.plan.start_ns,
@@ -179,7 +168,7 @@ impl Publishing {
     /// The moment a request is due that may go out now.
     fn due(&self, engine: &Engine, now_ns: u64) -> Option<u64> {
         match self.plan.pace {
-            Pace::Rate(_) => Some(self.due_ns()).filter(|due_ns| *due_ns <= now_ns),
+            Pace::Rate(_) => Some(self.next_due_ns()).filter(|due_ns| *due_ns <= now_ns),
             Pace::Max => {
                 let outstanding = self.expected.saturating_sub(engine.shared.seen.total);
                 let room = (self.plan.in_flight * self.plan.connected) as u64;
@@ -250,7 +239,7 @@ impl Publishing {
         }
         let seen = &mut engine.shared.seen;
         self.published.deliveries = seen.in_window;
-        self.published.deliveries_ever = seen.total - self.seen_before;
+        self.published.deliveries_ever = seen.tell();
         self.published.bytes = seen.bytes;
         self.published.latency = take_latency(&mut seen.latency);
         seen.open_window(0..u64::MAX);

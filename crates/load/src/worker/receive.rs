@@ -43,6 +43,7 @@ impl Receiving {
             return Step::Wait(deadline_ns);
         }
         let seen = &mut engine.shared.seen;
+        seen.tell();
         let mut received = Received {
             deliveries: seen.in_window,
             bytes: seen.bytes,

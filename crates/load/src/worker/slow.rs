@@ -61,8 +61,8 @@ impl Watching {
         let slow = plan.healthy..plan.healthy + plan.silent + plan.sipping;
         slow.for_each(|number| engine.slow_down(number));
         let at_goal = engine.devices_with(plan.each);
+        // The window is open since the last report: messages may arrive before the command does.
         engine.shared.seen.set_goal(plan.each, at_goal);
-        engine.shared.seen.open_window(0..u64::MAX);
         engine.ended.clear();
         Self {
             plan,

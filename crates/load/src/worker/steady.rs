@@ -1,0 +1,93 @@
+//! Publishing at a rate to devices that stay connected, through a storm of others that another worker
+//! makes. What arrives before the storm and from it on is kept apart.
+//!
+//! It goes on until it is told to end, and then until every request that was due by that moment is out: a
+//! request that a storm held up is not left out of the measurement.
+
+use serde::{Deserialize, Serialize};
+
+use super::publish::{Plan, Published, Publishing};
+use super::{Reasons, Report, Step, add_reasons, drain_ended, take_latency};
+use crate::clock;
+use crate::engine::Engine;
+use crate::stats::Latency;
+
+/// A storm may hold deliveries up for longer than an idle server would; what takes longer is lost.
+const PATIENCE_NS: u64 = 30_000_000_000;
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct SteadyPlan {
+    /// Its end is not known yet.
+    pub(crate) publish: Plan,
+    pub(crate) storm_ns: u64,
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Steadied {
+    pub(crate) before: Latency,
+    pub(crate) during: Latency,
+    pub(crate) deliveries_during: u64,
+    /// Of the whole; its latency is `before` and `during`.
+    pub(crate) published: Published,
+    /// Connections that were to stay.
+    pub(crate) ended: Reasons,
+}
+
+pub(super) struct Steady {
+    storm_ns: u64,
+    publishing: Publishing,
+    /// Some once the storm has begun.
+    before: Option<Latency>,
+    ended: Reasons,
+    /// When it is to end at the latest, once it was told to.
+    end_ns: u64,
+}
+
+impl Steady {
+    pub(super) fn new(engine: &mut Engine, plan: SteadyPlan) -> Self {
+        let publish = Plan { to_ns: u64::MAX, ..plan.publish };
+        Self {
+            storm_ns: plan.storm_ns,
+            publishing: Publishing::new(engine, publish).with_patience(PATIENCE_NS),
+            before: None,
+            ended: Reasons::new(),
+            end_ns: u64::MAX,
+        }
+    }
+
+    /// The storm is over.
+    pub(super) fn end(&mut self) {
+        self.end_ns = clock::now_ns() + PATIENCE_NS;
+    }
+
+    pub(super) fn step(&mut self, engine: &mut Engine) -> Step {
+        drain_ended(engine, &mut self.ended);
+        let now_ns = clock::now_ns();
+        if self.before.is_none() && now_ns >= self.storm_ns {
+            self.before = Some(take_latency(&mut engine.shared.seen.latency));
+            engine.shared.seen.open_window(now_ns..u64::MAX);
+        }
+        let told = self.end_ns != u64::MAX;
+        if told && (self.publishing.next_due_ns() > now_ns || now_ns >= self.end_ns) {
+            self.publishing.end(now_ns);
+        }
+        match self.publishing.step(engine) {
+            Step::Done(Report::Published(published)) => self.report(*published),
+            Step::Done(report) => Step::Done(report),
+            Step::Wait(wake_ns) if self.before.is_none() => Step::Wait(wake_ns.min(self.storm_ns)),
+            Step::Wait(wake_ns) => Step::Wait(wake_ns),
+        }
+    }
+
+    fn report(&mut self, published: Published) -> Step {
+        let mut ended = std::mem::take(&mut self.ended);
+        add_reasons(&mut ended, published.disconnected.clone());
+        Step::Done(Report::Steadied(Box::new(Steadied {
+            before: self.before.take().unwrap_or_else(Latency::new),
+            during: published.latency.clone(),
+            deliveries_during: published.deliveries,
+            published: Published { latency: Latency::new(), disconnected: Reasons::new(), ..published },
+            ended,
+        })))
+    }
+}
