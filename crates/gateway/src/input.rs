@@ -214,7 +214,10 @@ impl Shard {
         let Some(connection) = self.release(slot) else { return };
         let Connection { mut transport, .. } = connection;
         self.deregister(transport.stream());
-        let Ok(peer) = transport.peer() else { return }; // gone already
+        let Ok(peer) = transport.peer() else {
+            self.shared.metrics.closed(CloseReason::PeerReset).inc(); // gone already
+            return;
+        };
         let (stream, tls) = transport.into_parts();
         self.shared.metrics.handed_over.inc();
         let handover = Handover { stream: stream.into(), tls, prefix: Bytes::copy_from_slice(prefix), peer };

@@ -1,10 +1,14 @@
 //! The gateway with a real store and real sockets.
 
+mod alone;
 mod deliver;
 mod drain;
 mod hostile;
 mod node;
 mod recovery;
+mod reset;
 mod secure;
 mod session;
+mod slow;
+mod storm;
 mod stream;

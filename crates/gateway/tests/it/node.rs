@@ -8,11 +8,13 @@ use noroshi_auth::Auth;
 use noroshi_delivery::{Clock, Delivery};
 use noroshi_gateway::{Config, Gateway, Handover, HandoverFn, Listener, Metrics};
 use noroshi_store::{Devices, Registration, Sqlite, Store, sqlite::Options};
+use noroshi_telemetry::Registry;
 use noroshi_types::{
     AppId, AppName, DeviceId, DeviceNum, JsonText, NotificationId, Push, Request, Target, Timestamp, Topic,
     Ttl, Urgency, UserId, When,
 };
 use serde_json::{Value, json};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::protocol::CloseFrame;
@@ -27,6 +29,7 @@ pub(crate) struct Node {
     pub(crate) auth: Arc<Auth>,
     pub(crate) store: Arc<Sqlite>,
     pub(crate) metrics: Metrics,
+    registry: Registry,
     pub(crate) app: AppId,
     pub(crate) handed_over: Arc<std::sync::Mutex<Vec<Handover>>>,
     _folder: tempfile::TempDir,
@@ -72,7 +75,7 @@ impl Node {
         let gateway = bound.start(&delivery, auth.clone(), metrics.clone(), handover).expect("threads");
         delivery.attach(gateway.clone());
         tokio::spawn(delivery.clone().run(std::future::pending()));
-        Self { gateway, delivery, auth, store, metrics, app, handed_over, _folder: folder }
+        Self { gateway, delivery, auth, store, metrics, registry, app, handed_over, _folder: folder }
     }
 
     pub(crate) fn address(&self) -> std::net::SocketAddr {
@@ -93,6 +96,17 @@ impl Node {
         };
         let made = self.store.register(self.app, vec![registration], self.now()).await.expect("registered");
         made.into_iter().next().expect("one").expect("accepted").num
+    }
+
+    /// Devices `{prefix}0` and on, all in one commit, without users.
+    pub(crate) async fn crowd(&self, prefix: &str, count: usize, topics: &[&str]) {
+        let registration = |n| Registration {
+            device: Some(DeviceId::parse(&format!("{prefix}{n}")).expect("an id")),
+            topics: topics.iter().map(|topic| Topic::parse(topic).expect("a topic")).collect(),
+            ..Registration::default()
+        };
+        let registrations = (0..count).map(registration).collect();
+        self.store.register(self.app, registrations, self.now()).await.expect("registered");
     }
 
     pub(crate) fn token(&self, device: &str) -> String {
@@ -133,6 +147,21 @@ impl Node {
         client
     }
 
+    /// A logged-in device on a bare socket, after its `ready`: for crowds.
+    pub(crate) async fn bare(&self, device: &str) -> TcpStream {
+        let mut socket = TcpStream::connect(self.address()).await.expect("connected");
+        socket.write_all(&upgrade_head(&self.token(device))).await.expect("sent");
+        read_until(&mut socket, b"\"ping_s\":").await;
+        socket
+    }
+
+    /// The value of a counter or gauge without labels.
+    pub(crate) fn metric(&self, name: &str) -> u64 {
+        let text = noroshi_telemetry::encode(&self.registry).expect("text");
+        let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        value.unwrap_or_else(|| panic!("no {name} in {text}")).parse().expect("a whole number")
+    }
+
     pub(crate) async fn until(&self, what: &str, mut reached: impl FnMut(&Self) -> bool) {
         let until = tokio::time::Instant::now() + PATIENCE;
         while !reached(self) {
@@ -166,6 +195,26 @@ pub(crate) fn user(name: &str) -> Target {
 
 pub(crate) fn topic(name: &str) -> Target {
     Target::Topic(Topic::parse(name).expect("a topic"))
+}
+
+/// The request for a WebSocket, with a token.
+pub(crate) fn upgrade_head(token: &str) -> Vec<u8> {
+    let head = format!(
+        "GET /v1/connect?token={token} HTTP/1.1\r\nHost: h\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
+         Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
+    );
+    head.into_bytes()
+}
+
+/// Everything up to the first read that brings `end` along.
+pub(crate) async fn read_until(socket: &mut (impl AsyncRead + Unpin), end: &[u8]) -> Vec<u8> {
+    let mut read = Vec::new();
+    while !read.windows(end.len()).any(|window| window == end) {
+        let some = tokio::time::timeout(PATIENCE, socket.read_buf(&mut read)).await.expect("in time");
+        let text = String::from_utf8_lossy(&read);
+        assert!(some.expect("no error") > 0, "ended before {:?}: {text}", String::from_utf8_lossy(end));
+    }
+    read
 }
 
 pub(crate) struct Client<S = TcpStream> {

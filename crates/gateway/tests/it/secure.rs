@@ -15,7 +15,7 @@ use std::net::TcpStream;
 use crate::node::{Node, PATIENCE, plain, user};
 
 /// A new certificate for `localhost` in `folder`; its DER.
-fn certificate(folder: &Path) -> (PathBuf, PathBuf, CertificateDer<'static>) {
+pub(crate) fn certificate(folder: &Path) -> (PathBuf, PathBuf, CertificateDer<'static>) {
     let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).expect("a certificate");
     let (certificate, key) = (folder.join("cert.pem"), folder.join("key.pem"));
     std::fs::write(&certificate, made.cert.pem()).expect("written");
@@ -23,7 +23,7 @@ fn certificate(folder: &Path) -> (PathBuf, PathBuf, CertificateDer<'static>) {
     (certificate, key, made.cert.der().clone())
 }
 
-fn secure(acceptor: tls::Acceptor) -> Config {
+pub(crate) fn secure(acceptor: tls::Acceptor) -> Config {
     let mut config = plain();
     let address = "127.0.0.1:0".parse().expect("an address");
     config.listeners.push(Listener { address, tls: Some(acceptor) });

@@ -243,22 +243,6 @@ async fn a_gateway_request_on_an_api_connection_comes_back_through_a_tunnel() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn over_the_connect_rate_clients_are_told_to_come_back() {
-    let node = Node::start(Config { connects_per_second: 1, ..plain() }).await;
-    let mut told = 0;
-    for _ in 0..60 {
-        let answer = Stream::open(&node, "/v1/events", "").await.rest().await;
-        if answer.starts_with("HTTP/1.1 503 ") {
-            assert!(answer.contains("\r\nRetry-After: "), "{answer}");
-            told += 1;
-        }
-    }
-    // 32 may come at once, and one more each second.
-    assert!(told >= 1, "none of 60 was refused");
-    node.until("all are gone", |node| node.gateway.connections() == 0).await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
 async fn a_panic_ends_one_connection() {
     let panicking: noroshi_gateway::HandoverFn = Arc::new(|_| panic!("on purpose"));
     let node = Node::start_with(Config { shards: 1, ..plain() }, Arc::default(), panicking).await;

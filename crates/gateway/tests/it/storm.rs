@@ -1,0 +1,197 @@
+//! All devices at once: they leave, they come back while their messages are being accepted, and they
+//! are told when to come if that is too many.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use noroshi_delivery::Edge;
+use noroshi_gateway::{Config, tls};
+use noroshi_store::Sessions;
+use noroshi_types::{CloseReason, DeviceId, Target, Topic, When};
+use serde_json::json;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+use crate::node::{Client, Node, PATIENCE, plain, topic};
+use crate::secure::{certificate, secure};
+
+fn device(n: usize) -> DeviceId {
+    DeviceId::parse(&format!("d{n}")).expect("an id")
+}
+
+/// All devices connected, some at a time.
+async fn connect_all(node: &Arc<Node>, count: usize) -> Vec<Client> {
+    let mut clients = Vec::new();
+    for begin in (0..count).step_by(50) {
+        let some = (begin..count.min(begin + 50)).map(|n| {
+            let node = node.clone();
+            tokio::spawn(async move { node.connect(&format!("d{n}")).await })
+        });
+        for client in some.collect::<Vec<_>>() {
+            clients.push(client.await.expect("no panic"));
+        }
+    }
+    clients
+}
+
+/// The number of commits once no more follow.
+async fn settled_commits(node: &Node) -> u64 {
+    let (mut last, mut same) = (0, 0);
+    while same < 10 {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        let commits = node.metric("noroshi_store_commits_total");
+        same = if commits == last { same + 1 } else { 0 };
+        last = commits;
+    }
+    last
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_thousand_that_leave_at_once_write_nothing_and_leave_nothing() {
+    const COUNT: usize = 1_000;
+    let node = Arc::new(Node::start(plain()).await);
+    node.crowd("d", COUNT, &["news"]).await;
+    let mut sockets = Vec::new();
+    for n in 0..COUNT {
+        sockets.push(node.bare(&format!("d{n}")).await);
+    }
+    assert_eq!(node.gateway.sessions_count(), COUNT);
+    let news = Topic::parse("news").expect("a topic");
+    assert_eq!(node.gateway.topic_sessions(node.app, &news), COUNT as u64);
+    let commits = settled_commits(&node).await;
+    drop(sockets);
+    node.until("all are gone", |node| node.gateway.connections() == 0).await;
+    assert_eq!(settled_commits(&node).await, commits, "a disconnect is not written down");
+    assert_eq!(node.gateway.sessions_count(), 0);
+    for topic in [news, Topic::everyone()] {
+        assert_eq!(node.gateway.topic_sessions(node.app, &topic), 0);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn all_reconnect_while_their_messages_are_accepted_and_miss_and_repeat_nothing() {
+    const COUNT: usize = 200;
+    const CONFIRMED: usize = 3;
+    let node = Arc::new(Node::start(plain()).await);
+    node.crowd("d", COUNT, &["news"]).await;
+    let all = Target::Devices((0..COUNT).map(device).collect());
+    let mut clients = connect_all(&node, COUNT).await;
+    // What was confirmed never comes again.
+    for n in 0..CONFIRMED {
+        node.publish(all.clone(), When::Stored, &n.to_string()).await;
+    }
+    for client in &mut clients {
+        let mut ids = Vec::new();
+        for n in 0..CONFIRMED {
+            let message = client.next().await;
+            assert_eq!(message["data"], json!(n));
+            ids.push(message["id"].clone());
+        }
+        client.send(json!({"t": "ack", "ids": ids})).await;
+    }
+    for n in 0..COUNT {
+        let until = tokio::time::Instant::now() + PATIENCE;
+        while node.store.inbox(node.app, &device(n), 10, node.now()).await.expect("read").1 > 0 {
+            assert!(tokio::time::Instant::now() < until, "its confirmations are not written");
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+    // Published without a pause from before the storms until after them: to each by name, and to a topic.
+    let (over, published) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(CONFIRMED)));
+    let publisher = tokio::spawn({
+        let (node, over, published, all) = (node.clone(), over.clone(), published.clone(), all.clone());
+        async move {
+            while !over.load(Ordering::SeqCst) {
+                let n = published.load(Ordering::SeqCst);
+                let target = if n % 4 == 3 { topic("news") } else { all.clone() };
+                node.publish(target, When::Stored, &n.to_string()).await;
+                published.fetch_add(1, Ordering::SeqCst);
+            }
+        }
+    });
+    for _ in 0..3 {
+        let before = published.load(Ordering::SeqCst);
+        drop(clients);
+        clients = connect_all(&node, COUNT).await;
+        node.until("more", |_| published.load(Ordering::SeqCst) > before).await;
+    }
+    over.store(true, Ordering::SeqCst);
+    publisher.await.expect("no panic");
+    let count = published.load(Ordering::SeqCst);
+    for (n, client) in clients.iter_mut().enumerate() {
+        for expected in CONFIRMED..count {
+            assert_eq!(client.next_data().await, json!(expected), "device {n} of {count} messages");
+        }
+        assert!(client.sync().await.is_empty(), "device {n} hears nothing twice");
+    }
+    assert_eq!(node.gateway.sessions_count(), COUNT);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn over_the_connect_rate_each_is_told_its_own_time_and_tls_is_closed() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (certificate_file, key_file, _) = certificate(folder.path());
+    let acceptor = tls::Acceptor::open(&certificate_file, &key_file).expect("usable");
+    let node = Node::start(Config { connects_per_second: 1, ..secure(acceptor) }).await;
+    let mut told = HashSet::new();
+    // 32 may come at once, and one more each second.
+    for _ in 0..100 {
+        let mut socket = TcpStream::connect(node.address()).await.expect("connected");
+        let sent = socket.write_all(b"GET /v1/events HTTP/1.1\r\nHost: h\r\n\r\n").await;
+        sent.expect("it may be answered already, but not reset");
+        let mut answer = String::new();
+        let read = tokio::time::timeout(PATIENCE, socket.read_to_string(&mut answer)).await;
+        read.expect("in time").expect("an answer, not a reset");
+        if answer.starts_with("HTTP/1.1 503 ") {
+            let seconds = answer.split("\r\nRetry-After: ").nth(1).and_then(|rest| rest.split("\r\n").next());
+            let seconds: u64 = seconds.expect("a time").parse().expect("seconds");
+            assert!((1..=10).contains(&seconds));
+            told.insert(seconds);
+        } else {
+            assert!(answer.starts_with("HTTP/1.1 401 "), "{answer}");
+        }
+    }
+    assert!(told.len() > 1, "all are told to come back at once: {told:?}");
+    let refused = node.metric("noroshi_connections_refused_total");
+    let mut closed = 0;
+    for _ in 0..20 {
+        let mut socket = TcpStream::connect(node.gateway.local_addrs()[1]).await.expect("connected");
+        // One a second is let in, and waits for a hello.
+        let read = tokio::time::timeout(Duration::from_millis(200), socket.read(&mut [0; 1])).await;
+        closed += u64::from(matches!(read, Ok(Ok(0) | Err(_))));
+    }
+    assert!(closed >= 1);
+    assert!(node.metric("noroshi_connections_refused_total") >= refused + closed);
+    node.until("all are gone", |node| node.gateway.connections() == 0).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn over_the_number_of_connections_each_is_told_and_those_that_are_open_stay() {
+    const MAX: usize = 10;
+    let node = Node::start(Config { connections_max: MAX, ..plain() }).await;
+    node.device("d1", "u1", &[]).await;
+    let mut client = node.connect("d1").await;
+    let mut sockets = Vec::new();
+    for _ in 0..MAX + 200 {
+        sockets.push(TcpStream::connect(node.address()).await.expect("connected"));
+    }
+    node.until("all were looked at", |node| {
+        node.metric("noroshi_connections_accepted_total") == 1 + (MAX + 200) as u64
+    })
+    .await;
+    assert_eq!(node.metric("noroshi_connections_refused_total"), 201);
+    // Those that were told are waited for, but not so many that they take what is kept back.
+    assert!(node.gateway.connections() <= MAX + 64, "{}", node.gateway.connections());
+    let mut answer = String::new();
+    sockets[MAX].read_to_string(&mut answer).await.expect("an answer");
+    assert!(answer.starts_with("HTTP/1.1 503 "), "{answer}");
+    assert!(node.gateway.tunnel(b"GET /v1/events HTTP/1.1\r\n\r\n".to_vec()).is_err());
+    assert!(client.sync().await.is_empty());
+    drop(sockets);
+    node.until("only the client is left", |node| node.gateway.connections() == 1).await;
+    let mut again = node.connect("d1").await;
+    assert_eq!(client.closed().await.0, CloseReason::Replaced.as_str());
+    assert!(again.sync().await.is_empty());
+}
