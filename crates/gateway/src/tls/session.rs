@@ -190,7 +190,7 @@ impl TlsSession {
     ) -> usize {
         let mut done = 0;
         loop {
-            let UnbufferedStatus { discard, state, .. } = self.tls.process_tls_records(&mut incoming[done..]);
+            let UnbufferedStatus { discard, state } = self.tls.process_tls_records(&mut incoming[done..]);
             done += discard;
             let failure = match state {
                 Ok(ConnectionState::ReadTraffic(mut records)) => loop {
