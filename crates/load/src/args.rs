@@ -1,6 +1,8 @@
 //! The command line of `noroshi bench`, and the checks that need no server. What is not given is chosen
 //! so that the plain command measures what the documentation states.
 
+mod stress;
+
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -8,6 +10,7 @@ use clap::Subcommand;
 
 use crate::Error;
 use crate::payload::{DATA_BYTES_MIN, When};
+pub(crate) use stress::{Disconnect, Slow, Storm, Tls};
 
 /// Measures a node: starts one of its own on a temporary folder, or drives the one given by --server.
 #[derive(Debug, clap::Args)]
@@ -59,7 +62,7 @@ pub(crate) struct Common {
     /// The server to drive; without it one is started and stopped again
     #[arg(long, value_name = "URL", group = "running", requires_all = ["key", "jwt_secret"])]
     pub(crate) server: Option<String>,
-    /// Its admin address, asked whether it is ready
+    /// Its admin address, asked whether it is ready, and for metrics
     #[arg(long, value_name = "URL", requires = "server")]
     pub(crate) admin: Option<String>,
     /// Its API key
@@ -258,95 +261,6 @@ pub(crate) struct Idle {
     pub(crate) common: Common,
     #[command(flatten)]
     pub(crate) foreign: Foreign,
-}
-
-#[derive(Debug, clap::Args)]
-pub(crate) struct Disconnect {
-    /// Devices that are connected and go
-    #[arg(long, default_value_t = 15_000)]
-    pub(crate) connections: usize,
-    /// Measure the floor too, by turns, and show ratios to it
-    #[arg(long)]
-    pub(crate) floor: bool,
-    #[command(flatten)]
-    pub(crate) foreign: Foreign,
-    #[command(flatten)]
-    pub(crate) common: Common,
-}
-
-#[derive(Debug, clap::Args)]
-pub(crate) struct Storm {
-    /// Devices that lose their connection at one moment and come back
-    #[arg(long, default_value_t = 15_000)]
-    pub(crate) connections: usize,
-    /// Devices that stay connected and are published to, by a process of their own besides --processes
-    #[arg(long, default_value_t = 500)]
-    pub(crate) steady: usize,
-    /// Users named by a request, all of them connected
-    #[arg(long, default_value_t = 30)]
-    pub(crate) targets: usize,
-    /// Requests per second, due at fixed moments whatever the server does
-    #[arg(long, default_value_t = 100.0)]
-    pub(crate) rate: f64,
-    /// Bytes of `data`
-    #[arg(long, default_value_t = 200)]
-    pub(crate) payload: usize,
-    /// Requests in flight at most
-    #[arg(long, default_value_t = 128)]
-    pub(crate) in_flight: usize,
-    /// Time measured before the storm, to compare with
-    #[arg(long, default_value = "5s", value_parser = duration)]
-    pub(crate) before: Duration,
-    /// Devices on their way back at a time, others wait for them [default: all]
-    #[arg(long, value_name = "DEVICES")]
-    pub(crate) at_once: Option<usize>,
-    /// A storm that takes longer has failed
-    #[arg(long, default_value = "2m", value_parser = duration)]
-    pub(crate) patience: Duration,
-    #[command(flatten)]
-    pub(crate) common: Common,
-}
-
-#[derive(Debug, clap::Args)]
-pub(crate) struct Slow {
-    /// Devices that are connected and subscribed, slow ones among them
-    #[arg(long, default_value_t = 400)]
-    pub(crate) connections: usize,
-    /// Share of them that reads nothing, 0 to 1
-    #[arg(long, default_value_t = 0.1)]
-    pub(crate) silent_share: f64,
-    /// Share of them that reads a byte 100 times a second, 0 to 1
-    #[arg(long, default_value_t = 0.1)]
-    pub(crate) sipping_share: f64,
-    /// Messages per second to the topic of all
-    #[arg(long, default_value_t = 200.0)]
-    pub(crate) rate: f64,
-    /// Time of publishing
-    #[arg(long, default_value = "10s", value_parser = duration)]
-    pub(crate) duration: Duration,
-    /// How long slow devices stay slow after it: a server closes those that do not move at all
-    #[arg(long, default_value = "25s", value_parser = duration)]
-    pub(crate) linger: Duration,
-    /// Bytes of `data`
-    #[arg(long, default_value_t = 2_048)]
-    pub(crate) payload: usize,
-    /// Stored messages are kept in the topic's log
-    #[arg(long, value_enum, default_value = "connected")]
-    pub(crate) when: When,
-    #[command(flatten)]
-    pub(crate) common: Common,
-}
-
-#[derive(Debug, clap::Args)]
-pub(crate) struct Tls {
-    /// Handshakes of each kind
-    #[arg(long, default_value_t = 10_000)]
-    pub(crate) count: usize,
-    /// Connections at which memory is read; the slope over them is the memory of one
-    #[arg(long, value_delimiter = ',', default_value = "1000,4000,7000,10000")]
-    pub(crate) counts: Vec<usize>,
-    #[command(flatten)]
-    pub(crate) common: Common,
 }
 
 /// Largest number of users in one request that the API takes.

@@ -2,7 +2,7 @@
 //! share; reports are merged here, so scenarios see one client however many processes it has.
 
 mod member;
-mod weather;
+mod stress;
 
 use std::time::Duration;
 

@@ -3,8 +3,8 @@
 
 mod fake;
 mod foreign;
+mod stress;
 mod tls;
-mod weather;
 
 use clap::Parser;
 

@@ -2,6 +2,7 @@
 
 use super::fake::{Behaviour, FakeServer};
 use super::{measure, values};
+use crate::Error;
 
 #[test]
 fn a_server_is_clean_once_it_says_that_all_are_gone() {
@@ -43,11 +44,27 @@ fn in_a_storm_all_come_back_when_they_are_told_and_those_that_stay_lose_nothing(
 }
 
 #[test]
-fn a_storm_names_only_users_that_stay() {
+fn a_storm_that_makes_no_sense_names_the_option() {
     let server = FakeServer::start(Behaviour::Well);
-    let line = "storm --connections 15 --steady 6 --targets 7 --repeat 1";
-    let error = measure(&server, line).map(|_| ()).unwrap_err().to_string();
-    assert!(error.contains("--steady"), "{error}");
+    for (line, option) in [
+        ("--steady 6 --targets 7", "--steady"),
+        ("--at-once 0", "--at-once"),
+        ("--rate 0", "--rate"),
+        ("--before 0s", "--before"),
+        ("--connections 0", "device"),
+    ] {
+        let error = measure(&server, &format!("storm {line}")).map(|_| ()).unwrap_err();
+        assert!(error.to_string().contains(option), "{option} in: {error}");
+    }
+    assert_eq!(server.logged_in(), 0);
+}
+
+#[test]
+fn a_storm_from_which_not_all_return_has_failed() {
+    let server = FakeServer::start(Behaviour::Crowded);
+    let line = "storm --connections 4 --steady 2 --targets 1 --before 100ms --patience 300ms --repeat 1";
+    let error = measure(&server, line).map(|_| ()).unwrap_err();
+    assert!(matches!(error, Error::NotConnected { wanted: 4, connected: 0, .. }), "{error}");
 }
 
 #[test]
