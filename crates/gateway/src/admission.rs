@@ -36,6 +36,14 @@ impl Bucket {
         taken.is_some()
     }
 
+    /// How long until there is one; 0 if there is.
+    pub(crate) fn wait_ms(&self, rate: Rate, now_ms: u32) -> u64 {
+        let refill =
+            u64::from(now_ms.wrapping_sub(self.refilled_ms)).saturating_mul(u64::from(rate.per_second));
+        let missing = 1_000_u64.saturating_sub(u64::from(self.millitokens).saturating_add(refill));
+        missing.div_ceil(u64::from(rate.per_second.max(1)))
+    }
+
     /// Adds tokens, above the burst too: who is sent a thousand notifications may confirm each.
     pub(crate) fn grant(&mut self, tokens: u32) {
         self.millitokens = self.millitokens.saturating_add(tokens.saturating_mul(1_000));
@@ -54,6 +62,18 @@ mod tests {
         assert!(!bucket.take(rate, 499));
         assert!(bucket.take(rate, 500), "half a second is one token at two a second");
         assert_eq!((0..9).filter(|_| bucket.take(rate, 3_600_000)).count(), 3, "never over the burst");
+    }
+
+    #[test]
+    fn who_waits_as_told_finds_one() {
+        let rate = Rate { per_second: 3, burst: 1 };
+        let mut bucket = Bucket::full(rate, 0);
+        assert_eq!(bucket.wait_ms(rate, 0), 0);
+        assert!(bucket.take(rate, 0));
+        assert_eq!((bucket.wait_ms(rate, 0), bucket.wait_ms(rate, 100)), (334, 234));
+        assert!(!bucket.take(rate, 333));
+        assert_eq!(bucket.wait_ms(rate, 333), 1);
+        assert!(bucket.take(rate, 334));
     }
 
     #[test]

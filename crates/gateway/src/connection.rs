@@ -56,6 +56,16 @@ pub(crate) enum Phase {
     Dead,
 }
 
+/// How it came.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Origin {
+    Admitted,
+    /// Over the rate of connects: a device is told to come back, the API serves it.
+    OverRate,
+    /// By [`crate::Gateway::tunnel`]: never handed over again.
+    Tunnel,
+}
+
 /// What only exists until a connection is open.
 #[derive(Default)]
 pub(crate) struct Opening {
@@ -128,8 +138,7 @@ pub(crate) struct Connection {
     pub(crate) urgent: bool,
     /// The write side was ended.
     pub(crate) ended: bool,
-    /// Made by [`crate::Gateway::tunnel`]: never handed over again.
-    pub(crate) tunnel: bool,
+    pub(crate) origin: Origin,
 }
 
 // 1.2 KiB is the budget of an idle WebSocket in all; with its session, its places in the maps and the
@@ -162,7 +171,7 @@ impl Connection {
             heard: false,
             urgent: false,
             ended: false,
-            tunnel: false,
+            origin: Origin::Admitted,
         }
     }
 

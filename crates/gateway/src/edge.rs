@@ -43,13 +43,26 @@ impl Edge for Gateway {
                 let everyone = key(&Topic::everyone());
                 let audience = Arc::new(Audience { condition: condition.clone(), topics, everyone });
                 let dispatch = Dispatch::new(message);
-                self.send_all(|| Mail::Condition { dispatch: dispatch.clone(), audience: audience.clone() });
+                let keys = audience.topics.iter().map(|(_, key)| *key);
+                let deliveries = match audience.condition.matches_none() {
+                    true => self.deliveries(std::iter::once(audience.everyone)),
+                    false => self.deliveries(keys),
+                };
+                self.send_all(|| Mail::Condition {
+                    dispatch: dispatch.clone(),
+                    audience: audience.clone(),
+                    deliveries,
+                });
             }
         }
     }
 
-    fn has_room(&self) -> bool {
-        self.shared.mailboxes.iter().all(Mailbox::has_room)
+    fn has_room(&self, target: &Target) -> bool {
+        let has_room = match target {
+            Target::Users(_) | Target::Devices(_) => Mailbox::has_room,
+            Target::Topic(_) | Target::Everyone | Target::Condition(_) => Mailbox::has_room_for_topics,
+        };
+        self.shared.mailboxes.iter().all(has_room)
     }
 
     fn sessions(&self, app: AppId, users: &[UserId]) -> Vec<Vec<noroshi_delivery::Session>> {
@@ -171,7 +184,14 @@ impl Gateway {
     fn deliver_topic(&self, message: Arc<Message>, key: Key) {
         self.stamp(&message, &[key]);
         let dispatch = Dispatch::new(message);
-        self.send_all(|| Mail::Topic { dispatch: dispatch.clone(), key });
+        let deliveries = self.deliveries(std::iter::once(key));
+        self.send_all(|| Mail::Topic { dispatch: dispatch.clone(), key, deliveries });
+    }
+
+    /// What the connections of some topics are for each shard: they are spread evenly.
+    fn deliveries(&self, keys: impl Iterator<Item = Key>) -> usize {
+        let sessions: u64 = keys.map(|key| self.shared.registry.topic_sessions(key)).sum();
+        usize::try_from(sessions).unwrap_or(usize::MAX).div_ceil(self.shared.mailboxes.len())
     }
 
     /// Tells a device's session of a change, and whoever logs in with it now.

@@ -5,11 +5,11 @@
 //! one bit each, so marking costs neither an allocation nor a reference count, and a burst to one
 //! topic becomes one `writev` a connection. Connections of direct messages are written first; those
 //! of topics follow in slices, and between two slices the loop looks at everything else. So a hot
-//! topic delays a direct message by a slice, not by its whole audience, and a connection that gets
-//! both gets them in the order in which they came.
+//! topic delays a direct message by a slice, not by its whole audience ([`crate::overtake`]), and a
+//! connection that gets both gets them in the order in which they came.
 //!
 //! Invariants: bits are set only for frames in the ring; `Frame::waiting` is the number of
-//! connections with its bit; a frame leaves the ring when that is 0 and none before it is left.
+//! connections with its bit; a frame leaves the ring when that is 0.
 
 use std::collections::VecDeque;
 use std::io::IoSlice;
@@ -23,12 +23,15 @@ use crate::catch_up::Hold;
 use crate::connection::{Phase, Subscription};
 use crate::dispatch::{Audience, Dispatch};
 use crate::mailbox::Mail;
+use crate::overtake::Stalled;
 use crate::registry::Address;
 use crate::shard::Shard;
 use crate::tail::Tail;
 
 /// One bit each of `Connection::pending`.
-const RING: u64 = 64;
+const RING: u32 = u64::BITS;
+/// Places that messages of topics and conditions leave to direct ones.
+const DIRECT_PLACES: u32 = 8;
 /// Items looked at in one turn; those without a recipient here take no place in the ring.
 const MAIL_PER_TURN: usize = 256;
 /// Connections written to in one turn, of each kind: about 4 ms at 8 µs a write.
@@ -38,6 +41,8 @@ const TOPIC_PER_TURN: usize = 256;
 /// A message under way.
 struct Frame {
     dispatch: Arc<Dispatch>,
+    /// In the order in which they came.
+    number: u64,
     waiting: u32,
     /// Written since the latency was last observed.
     unobserved: u64,
@@ -50,23 +55,28 @@ struct Frame {
 }
 
 pub(crate) struct Fanout {
-    /// `ring[n % RING]` is message `n` for `first <= n < next`.
     ring: Vec<Option<Frame>>,
-    first: u64,
-    next: u64,
+    /// The places of the ring that are taken, one bit each.
+    taken: u64,
+    /// Where a free place is looked for first, so that they go round: the oldest come next.
+    cursor: u32,
+    numbered: u64,
+    pub(crate) stalled: Stalled,
     /// Slots with bits. A slot may be named twice; the second time nothing is left to do.
     urgent: VecDeque<u32>,
     topic: VecDeque<u32>,
     /// The highest id, in the order of commits, that was taken from the mailbox.
-    offered: NotificationId,
+    pub(crate) offered: NotificationId,
 }
 
 impl Fanout {
     pub(crate) fn new() -> Self {
         Self {
             ring: (0..RING).map(|_| None).collect(),
-            first: 0,
-            next: 0,
+            taken: 0,
+            cursor: 0,
+            numbered: 0,
+            stalled: Stalled::default(),
             urgent: VecDeque::new(),
             topic: VecDeque::new(),
             offered: NotificationId::from_bytes([0; 16]),
@@ -78,22 +88,55 @@ impl Fanout {
     }
 
     pub(crate) fn has_room(&self) -> bool {
-        self.next - self.first < RING
+        self.taken != u64::MAX
     }
 
-    fn place(number: u64) -> usize {
-        (number % RING) as usize
+    pub(crate) fn has_room_for_topics(&self) -> bool {
+        self.taken.count_ones() < RING - DIRECT_PLACES
+    }
+
+    /// Puts a frame into a free place; there is one.
+    fn put(&mut self, dispatch: Arc<Dispatch>, capacity: usize) -> usize {
+        let free = (!self.taken).rotate_right(self.cursor).trailing_zeros();
+        let place = (self.cursor + free) % RING;
+        self.taken |= 1 << place;
+        self.cursor = (place + 1) % RING;
+        self.numbered += 1;
+        self.ring[place as usize] = Some(Frame {
+            dispatch,
+            number: self.numbered,
+            waiting: 0,
+            unobserved: 0,
+            written: Vec::with_capacity(capacity),
+            inactive: Vec::new(),
+            slow: Vec::new(),
+            offline: Vec::new(),
+            gone: 0,
+        });
+        place as usize
+    }
+
+    /// Takes a frame out if nobody waits for it.
+    fn take_ended(&mut self, place: usize) -> Option<Frame> {
+        let ended = self.ring[place].take_if(|frame| frame.waiting == 0)?;
+        self.taken &= !(1 << place);
+        Some(ended)
     }
 
     /// The places of `bits` in the order in which their messages came.
-    fn in_order(&self, bits: u64) -> impl Iterator<Item = usize> + use<> {
-        let first = (self.first % RING) as u32;
-        let mut rotated = bits.rotate_right(first);
-        std::iter::from_fn(move || {
-            let bit = (rotated != 0).then(|| rotated.trailing_zeros())?;
+    fn in_order(&self, bits: u64) -> SmallVec<[usize; 8]> {
+        let mut rotated = bits.rotate_right(self.cursor);
+        let mut places = SmallVec::new();
+        while rotated != 0 {
+            places.push(((rotated.trailing_zeros() + self.cursor) % RING) as usize);
             rotated &= rotated - 1;
-            Some(((bit + first) % RING as u32) as usize)
-        })
+        }
+        // They are, unless a later message took a place that an earlier one's neighbour had left.
+        let number = |place: &usize| self.ring[*place].as_ref().map_or(0, |frame| frame.number);
+        if !places.is_sorted_by_key(number) {
+            places.sort_unstable_by_key(number);
+        }
+        places
     }
 
     /// One connection less for each of `bits`, which it will never get.
@@ -148,23 +191,19 @@ impl Shard {
 
     fn mark_mail(&mut self) {
         for _ in 0..MAIL_PER_TURN {
-            if !self.fanout.has_room() {
-                return;
+            let Some((mail, passes)) = self.next_mail() else { return };
+            if !passes && let Some(dispatch) = mail.dispatch() {
+                self.note_offered(&dispatch.clone());
             }
-            let Ok(mail) = self.inlet.mail.try_recv() else { return };
-            // What was lost came before anything that is taken from now on.
-            if self.mailbox().take_lost() {
-                self.resync(self.fanout.offered);
-            }
+            self.mailbox().marked(&mail);
             match mail {
                 Mail::Direct { dispatch, to } => self.mark_direct(&dispatch, &to),
-                Mail::Topic { dispatch, key } => {
+                Mail::Topic { dispatch, key, .. } => {
                     if let Some(index) = self.topics.find(key) {
                         self.mark_topic(&dispatch, index);
                     }
-                    self.note_offered(&dispatch);
                 }
-                Mail::Condition { dispatch, audience } => self.mark_audience(&dispatch, &audience),
+                Mail::Condition { dispatch, audience, .. } => self.mark_audience(&dispatch, &audience),
                 Mail::Subscribe { to, topics } => {
                     if self.at(to.slot, to.generation).is_some() {
                         for (topic, key) in topics {
@@ -189,10 +228,10 @@ impl Shard {
     }
 
     fn mark_direct(&mut self, dispatch: &Arc<Dispatch>, to: &[Address]) {
-        let place = self.begin_frame(dispatch, to.len());
+        let place = self.fanout.put(dispatch.clone(), to.len());
         for address in to {
             match self.at(address.slot, address.generation).is_some() {
-                true => self.mark(address.slot, place, None),
+                true => self.mark(address.slot, place, None, true),
                 false => self.frame(place, |frame| frame.gone += 1),
             }
         }
@@ -207,9 +246,9 @@ impl Shard {
             entry.subscribers.iter().copied().filter(|slot| !skips.contains(slot)).collect();
         // In the order in which they came lie their sockets in the kernel's memory, and ours.
         slots.sort_unstable();
-        let place = self.begin_frame(dispatch, slots.len());
+        let place = self.fanout.put(dispatch.clone(), slots.len());
         for slot in slots {
-            self.mark(slot, place, Some(index));
+            self.mark(slot, place, Some(index), false);
         }
         self.end_frame(place);
     }
@@ -232,37 +271,17 @@ impl Shard {
         slots.sort_unstable();
         slots.dedup();
         slots.retain(|slot| audience.condition.matches(|topic| hears(*slot, topic)));
-        let place = self.begin_frame(dispatch, slots.len());
+        let place = self.fanout.put(dispatch.clone(), slots.len());
         for slot in slots {
-            self.mark(slot, place, None);
+            self.mark(slot, place, None, false);
         }
         self.end_frame(place);
     }
 
-    fn begin_frame(&mut self, dispatch: &Arc<Dispatch>, capacity: usize) -> usize {
-        self.note_offered(dispatch);
-        let place = Fanout::place(self.fanout.next);
-        self.fanout.next += 1;
-        self.fanout.ring[place] = Some(Frame {
-            dispatch: dispatch.clone(),
-            waiting: 0,
-            unobserved: 0,
-            written: Vec::with_capacity(capacity),
-            inactive: Vec::new(),
-            slow: Vec::new(),
-            offline: Vec::new(),
-            gone: 0,
-        });
-        place
-    }
-
-    /// A frame that nobody waits for leaves the ring at once: it is the newest.
+    /// A frame that nobody waits for leaves the ring at once.
     fn end_frame(&mut self, place: usize) {
-        if self.fanout.ring[place].as_ref().is_some_and(|frame| frame.waiting == 0) {
-            self.fanout.next -= 1;
-            if let Some(frame) = self.fanout.ring[place].take() {
-                self.tell_frame(frame);
-            }
+        if let Some(frame) = self.fanout.take_ended(place) {
+            self.tell_frame(frame);
         }
     }
 
@@ -273,7 +292,7 @@ impl Shard {
     }
 
     /// Marks a message at a connection, unless it is not for it now.
-    fn mark(&mut self, slot: u32, place: usize, topic: Option<u32>) {
+    fn mark(&mut self, slot: u32, place: usize, topic: Option<u32>, urgent: bool) {
         let (Some(connection), Some(frame)) =
             (self.connections.get_mut(slot as usize), self.fanout.ring[place].as_mut())
         else {
@@ -303,7 +322,6 @@ impl Shard {
             }
         }
         frame.waiting += 1;
-        let urgent = topic.is_none();
         if urgent && !connection.urgent {
             connection.urgent = true;
             self.fanout.urgent.push_back(slot);
@@ -328,7 +346,7 @@ impl Shard {
             return self.fanout.forget(bits, Some(device));
         }
         let protocol = connection.protocol;
-        let places: SmallVec<[usize; 8]> = self.fanout.in_order(bits).collect();
+        let places = self.fanout.in_order(bits);
         let mut taken = 0;
         if connection.tail.is_none() {
             let frames = places.iter().filter_map(|place| self.fanout.ring[*place].as_ref());
@@ -371,18 +389,15 @@ impl Shard {
 
     /// Frees frames that all have, and observes how long they took.
     fn finish_frames(&mut self) {
-        while self.fanout.first < self.fanout.next {
-            let place = Fanout::place(self.fanout.first);
-            let ended = self.fanout.ring[place].take_if(|frame| frame.waiting == 0);
-            let Some(frame) = ended else { break };
-            self.fanout.first += 1;
-            self.tell_frame(frame);
+        let mut taken = self.fanout.taken;
+        while taken != 0 {
+            let place = taken.trailing_zeros() as usize;
+            taken &= taken - 1;
+            self.end_frame(place);
         }
         let now = self.delivery.clock().now();
-        for number in self.fanout.first..self.fanout.next {
-            if let Some(frame) = &mut self.fanout.ring[Fanout::place(number)]
-                && frame.unobserved > 0
-            {
+        for frame in self.fanout.ring.iter_mut().flatten() {
+            if frame.unobserved > 0 {
                 let latency = now.saturating_since(frame.dispatch.message.sent_at);
                 self.shared
                     .metrics
@@ -421,7 +436,9 @@ impl Shard {
             connection.urgent = false;
         }
         // Every session reads on behind its own watermark: it may hear again what it did not confirm.
-        self.fanout = Fanout::new();
+        for mail in std::mem::replace(&mut self.fanout, Fanout::new()).stalled.into_mail() {
+            self.mailbox().marked(&mail);
+        }
         self.resync(NotificationId::from_bytes([0; 16]));
     }
 }

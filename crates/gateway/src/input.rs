@@ -9,7 +9,7 @@ use noroshi_protocol::http;
 use noroshi_protocol::ws::{self, Role};
 use noroshi_types::CloseReason;
 
-use crate::connection::{Connection, Phase, Protocol};
+use crate::connection::{Connection, Origin, Phase, Protocol};
 use crate::handover::Handover;
 use crate::route::{self, Route};
 use crate::shard::Shard;
@@ -175,8 +175,12 @@ impl Shard {
                 return self.answer(slot, answer, CloseReason::BadMessage);
             }
         };
-        if self.shared.drain.is_active() && !matches!(route, Route::Api) {
-            return self.refuse(slot);
+        if !matches!(route, Route::Api) {
+            let over_rate = self.connection(slot).is_some_and(|it| it.origin == Origin::OverRate);
+            if over_rate || shared.drain.is_active() {
+                shared.metrics.admission_refused.inc();
+                return self.refuse(slot);
+            }
         }
         match route {
             Route::WebSocket { upgrade: Ok(upgrade), credentials } => {
@@ -206,7 +210,7 @@ impl Shard {
 
     /// Gives the socket to the API.
     fn hand_over(&mut self, slot: u32, prefix: &[u8]) {
-        if self.connection(slot).is_none_or(|connection| connection.tunnel) {
+        if self.connection(slot).is_none_or(|connection| connection.origin == Origin::Tunnel) {
             let mut answer = Vec::new();
             http::push_problem(&mut answer, 404, "not_found", "no such address", &[]);
             return self.answer(slot, answer, CloseReason::BadMessage);

@@ -11,7 +11,7 @@
 //!
 //! Reading order: [`config`], [`gateway`], `connection`, `shard`, then along a connection's life
 //! `listener`, `input`, `route`, `websocket`, `sse`, `login`, `catch_up`, `backlog`, `close`, `pulse`, [`drain`]; along a
-//! message's `edge`, `registry`, `stamp`, `dispatch`, `mailbox`, `topic_index`, `fanout`, `tail`.
+//! message's `edge`, `registry`, `stamp`, `dispatch`, `mailbox`, `topic_index`, `fanout`, `overtake`, `tail`.
 //!
 //! Invariants: a connection lives and dies on one shard; while it is idle it owns no buffer, no timer
 //! of its own and no channel; a disconnect writes nothing anywhere; no shard waits for anyone.
@@ -36,6 +36,7 @@ mod listener;
 mod login;
 mod mailbox;
 mod outcome;
+mod overtake;
 mod pulse;
 mod registry;
 mod route;

@@ -3,8 +3,11 @@
 //! Listeners shared by the kernel (`SO_REUSEPORT`) load event loops unevenly, and a connection stays
 //! where it began for days; one thread that accepts is never the bottleneck.
 //!
-//! Over the rate, or without room, a plain connection is answered `503` with a delay that is not the
-//! same for all; a TLS one is closed, since an answer would cost the handshake that is to be saved.
+//! Over the rate a plain connection's request is read: a device is answered `503` with a delay that is
+//! not the same for all, the API serves its own. A TLS one waits in the kernel's queue for its turn,
+//! since an answer would cost the handshake that is to be put off; where that queue is full, TCP tries
+//! again after a second, then three, then seven. Without room a plain connection is answered at once
+//! and a TLS one closed.
 
 use std::io::{self, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -113,6 +116,11 @@ impl Acceptor {
     /// Accepts from one listener; how soon it has to be looked at again, if it was not emptied.
     fn accept_some(&mut self, index: usize) -> Option<Duration> {
         for _ in 0..ACCEPTS_PER_TURN {
+            if self.listeners[index].1.is_some()
+                && let wait_ms @ 1.. = self.bucket.wait_ms(self.rate, self.now_ms())
+            {
+                return Some(Duration::from_millis(wait_ms));
+            }
             match self.listeners[index].0.accept() {
                 Ok((stream, _)) => {
                     self.exhausted = false;
@@ -140,16 +148,15 @@ impl Acceptor {
 
     fn admit(&mut self, stream: TcpStream, index: usize) {
         self.shared.metrics.accepted.inc();
-        // Wrapped on purpose: only differences are used.
-        let now_ms = (self.started.elapsed().as_millis() & u128::from(u32::MAX)) as u32;
-        let room = self.shared.connections() < self.shared.config.connections_max;
-        let kind = match (&self.listeners[index].1, room && self.bucket.take(self.rate, now_ms)) {
-            (Some(acceptor), true) => ArrivalKind::Tls(acceptor.config()),
-            (None, true) => ArrivalKind::Plain,
-            (_, false) => {
-                self.shared.metrics.admission_refused.inc();
-                return self.refuse(stream, index);
-            }
+        if self.shared.connections() >= self.shared.config.connections_max {
+            self.shared.metrics.admission_refused.inc();
+            return self.refuse(stream, index);
+        }
+        let within_rate = self.bucket.take(self.rate, self.now_ms());
+        let kind = match &self.listeners[index].1 {
+            Some(acceptor) => ArrivalKind::Tls(acceptor.config()),
+            None if within_rate => ArrivalKind::Plain,
+            None => ArrivalKind::OverRate,
         };
         // A frame is small and wanted now; a peer that is gone already is noticed by its shard.
         let _ = stream.set_nodelay(true);
@@ -157,6 +164,11 @@ impl Acceptor {
             self.shared.metrics.admission_refused.inc();
             self.refuse(arrival.stream, index);
         }
+    }
+
+    fn now_ms(&self) -> u32 {
+        // Wrapped on purpose: only differences are used.
+        (self.started.elapsed().as_millis() & u128::from(u32::MAX)) as u32
     }
 
     fn refuse(&mut self, mut stream: TcpStream, index: usize) {

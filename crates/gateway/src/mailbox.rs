@@ -2,7 +2,7 @@
 //!
 //! | queue | from | bound | when full |
 //! |---|---|---|---|
-//! | mail | publishing, API | `Config::mailbox_items` | a delivery is counted and makes the shard read its sessions' backlogs again; the API waits |
+//! | mail | publishing, API | `Config::mailbox_items`, for topics also [`FANNED_MAX`] | a delivery is counted and makes the shard read its sessions' backlogs again; the API waits |
 //! | arrivals | acceptor, tunnels | [`ARRIVALS`] | the connection is refused |
 //! | replies | the store's answers | [`REPLIES`]: as many as a shard asks at once | cannot be |
 //! | closes | takeover, revocation | sessions taken out of the registry | cannot be |
@@ -27,13 +27,52 @@ use crate::stamp::Moment;
 pub(crate) const ARRIVALS: usize = 4_096;
 pub(crate) const REPLIES: usize = crate::login::BATCHES_MAX + crate::backlog::READS_MAX;
 
+/// Deliveries to topics and conditions that wait for one shard: about a second of its work.
+const FANNED_MAX: usize = 1 << 19;
+
 /// What is done in the order in which it came.
 pub(crate) enum Mail {
-    Direct { dispatch: Arc<Dispatch>, to: Vec<Address> },
-    Topic { dispatch: Arc<Dispatch>, key: Key },
-    Condition { dispatch: Arc<Dispatch>, audience: Arc<Audience> },
-    Subscribe { to: Address, topics: Vec<(Topic, Key)> },
-    Unsubscribe { to: Address, key: Key },
+    Direct {
+        dispatch: Arc<Dispatch>,
+        to: Vec<Address>,
+    },
+    /// `deliveries`: how many it is for, estimated.
+    Topic {
+        dispatch: Arc<Dispatch>,
+        key: Key,
+        deliveries: usize,
+    },
+    Condition {
+        dispatch: Arc<Dispatch>,
+        audience: Arc<Audience>,
+        deliveries: usize,
+    },
+    Subscribe {
+        to: Address,
+        topics: Vec<(Topic, Key)>,
+    },
+    Unsubscribe {
+        to: Address,
+        key: Key,
+    },
+}
+
+impl Mail {
+    pub(crate) fn dispatch(&self) -> Option<&Arc<Dispatch>> {
+        match self {
+            Mail::Direct { dispatch, .. }
+            | Mail::Topic { dispatch, .. }
+            | Mail::Condition { dispatch, .. } => Some(dispatch),
+            Mail::Subscribe { .. } | Mail::Unsubscribe { .. } => None,
+        }
+    }
+
+    fn deliveries(&self) -> usize {
+        match self {
+            Mail::Topic { deliveries, .. } | Mail::Condition { deliveries, .. } => *deliveries,
+            Mail::Direct { .. } | Mail::Subscribe { .. } | Mail::Unsubscribe { .. } => 0,
+        }
+    }
 }
 
 /// A socket for a shard.
@@ -44,6 +83,8 @@ pub(crate) struct Arrival {
 
 pub(crate) enum ArrivalKind {
     Plain,
+    /// A plain one over the rate of connects.
+    OverRate,
     Tls(Arc<rustls::ServerConfig>),
     /// The API's, with the request head it read.
     Tunnel(Vec<u8>),
@@ -73,6 +114,8 @@ pub(crate) enum Reply {
 pub(crate) struct Mailbox {
     mail: Sender<Mail>,
     mail_items: usize,
+    /// Deliveries to topics and conditions that are not marked yet.
+    fanned: AtomicUsize,
     arrivals: Sender<Arrival>,
     pub(crate) replies: Sender<Reply>,
     /// Guards the list only.
@@ -101,6 +144,7 @@ impl Mailbox {
         let mailbox = Self {
             mail,
             mail_items,
+            fanned: AtomicUsize::new(0),
             arrivals,
             replies,
             closes: Mutex::default(),
@@ -115,9 +159,11 @@ impl Mailbox {
 
     /// Queues a delivery. False if there was no room: what was lost is read again from the store.
     pub(crate) fn deliver(&self, mail: Mail) -> bool {
+        self.fanned.fetch_add(mail.deliveries(), Ordering::Relaxed);
         let sent = match self.mail.try_send(mail) {
             Ok(()) => true,
-            Err(TrySendError::Full(_)) => {
+            Err(TrySendError::Full(mail)) => {
+                self.marked(&mail);
                 self.lost.store(true, Ordering::SeqCst);
                 false
             }
@@ -169,6 +215,11 @@ impl Mailbox {
         self.mail.len() * 2 <= self.mail_items
     }
 
+    /// The same for what many hear: more would only wait, and all that comes behind it too.
+    pub(crate) fn has_room_for_topics(&self) -> bool {
+        self.has_room() && self.fanned.load(Ordering::Relaxed) < FANNED_MAX
+    }
+
     pub(crate) fn mail_len(&self) -> usize {
         self.mail.len()
     }
@@ -177,6 +228,11 @@ impl Mailbox {
 
     pub(crate) fn clear_wake(&self) {
         self.woken.store(false, Ordering::SeqCst);
+    }
+
+    /// A mail waits no more.
+    pub(crate) fn marked(&self, mail: &Mail) {
+        self.fanned.fetch_sub(mail.deliveries(), Ordering::Relaxed);
     }
 
     pub(crate) fn take_lost(&self) -> bool {

@@ -26,7 +26,7 @@ use slab::Slab;
 
 use crate::admission::Bucket;
 use crate::backlog::Reads;
-use crate::connection::{Connection, Phase};
+use crate::connection::{Connection, Origin, Phase};
 use crate::drain::Round;
 use crate::fanout::Fanout;
 use crate::gateway::Shared;
@@ -229,7 +229,7 @@ impl Shard {
         let at_once = !self.again.is_empty()
             || !self.handshakes.is_empty()
             || self.fanout.has_work()
-            || (self.fanout.has_room() && !self.inlet.mail.is_empty())
+            || self.has_next_mail()
             || !self.inlet.arrivals.is_empty();
         if at_once {
             return Some(Duration::ZERO);
@@ -282,10 +282,11 @@ impl Shard {
     }
 
     fn handle_arrival(&mut self, arrival: Arrival) {
-        let mut head = None;
+        let (mut head, mut origin) = (None, Origin::Admitted);
         let (mut refused, mut tls) = (false, None);
         match arrival.kind {
             ArrivalKind::Plain => {}
+            ArrivalKind::OverRate => origin = Origin::OverRate,
             ArrivalKind::Tls(config) => match TlsSession::new(config) {
                 Ok(session) => tls = Some(session),
                 Err(error) => {
@@ -294,7 +295,7 @@ impl Shard {
                     return;
                 }
             },
-            ArrivalKind::Tunnel(bytes) => head = Some(bytes),
+            ArrivalKind::Tunnel(bytes) => (head, origin) = (Some(bytes), Origin::Tunnel),
             ArrivalKind::Refused => refused = true,
         }
         let mut stream = mio::net::TcpStream::from_std(arrival.stream);
@@ -312,7 +313,7 @@ impl Shard {
         let generation = self.shared.next_generation();
         let frames = Bucket::full(self.shared.frame_rate(), self.now.ms32());
         let mut connection = Connection::new(Transport::new(stream, tls), generation, frames);
-        connection.tunnel = head.is_some();
+        connection.origin = origin;
         connection.deadline_tick = self.now.tick_after(config.head_timeout);
         if refused {
             connection.phase = Phase::Closing;
