@@ -22,9 +22,9 @@ pub trait Edge: Send + Sync {
     /// away, offline. Takes no lock for long, never blocks: it is called on the store's writer thread.
     fn deliver(&self, message: Arc<Message>, target: &Target);
 
-    /// False while the shards are behind: a request that is refused now can be made again, a message
-    /// that finds a full mailbox cannot.
-    fn has_room(&self) -> bool;
+    /// False while the shards are behind with what is for such a target: a request that is refused now
+    /// can be made again, a message that finds a full mailbox cannot.
+    fn has_room(&self, target: &Target) -> bool;
 
     /// The sessions of each user, in the order asked.
     fn sessions(&self, app: AppId, users: &[UserId]) -> Vec<Vec<Session>>;

@@ -32,7 +32,7 @@ impl Delivery {
         request: Request,
         idempotency: Option<Idempotency>,
     ) -> Result<Receipt, Error> {
-        if !self.edge().is_none_or(|edge| edge.has_room()) {
+        if !self.edge().is_none_or(|edge| edge.has_room(&request.target)) {
             self.metrics.refused_overloaded.inc();
             return Err(Error::Overloaded);
         }

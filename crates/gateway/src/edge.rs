@@ -59,7 +59,7 @@ impl Edge for Gateway {
 
     fn has_room(&self, target: &Target) -> bool {
         let has_room = match target {
-            Target::Users(_) | Target::Devices(_) => Mailbox::has_room,
+            Target::Users(_) | Target::Devices(_) => Mailbox::has_room_for_direct,
             Target::Topic(_) | Target::Everyone | Target::Condition(_) => Mailbox::has_room_for_topics,
         };
         self.shared.mailboxes.iter().all(has_room)

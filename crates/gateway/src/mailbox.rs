@@ -2,7 +2,7 @@
 //!
 //! | queue | from | bound | when full |
 //! |---|---|---|---|
-//! | mail | publishing, API | `Config::mailbox_items`, for topics also [`FANNED_MAX`] | a delivery is counted and makes the shard read its sessions' backlogs again; the API waits |
+//! | mail | publishing, API | `Config::mailbox_items`; [`DIRECT_MAX`] and [`FANNED_MAX`] before accepting | a delivery is counted and makes the shard read its sessions' backlogs again; the API waits |
 //! | arrivals | acceptor, tunnels | [`ARRIVALS`] | the connection is refused |
 //! | replies | the store's answers | [`REPLIES`]: as many as a shard asks at once | cannot be |
 //! | closes | takeover, revocation | sessions taken out of the registry | cannot be |
@@ -27,7 +27,10 @@ use crate::stamp::Moment;
 pub(crate) const ARRIVALS: usize = 4_096;
 pub(crate) const REPLIES: usize = crate::login::BATCHES_MAX + crate::backlog::READS_MAX;
 
-/// Deliveries to topics and conditions that wait for one shard: about a second of its work.
+/// Deliveries to users and devices that may wait for one shard, besides those of one more request:
+/// about a second of its work. More would only wait longer, and all that comes behind them too.
+const DIRECT_MAX: usize = 1 << 17;
+/// The same for topics and conditions, of which it writes several at once.
 const FANNED_MAX: usize = 1 << 19;
 
 /// What is done in the order in which it came.
@@ -64,13 +67,6 @@ impl Mail {
             | Mail::Topic { dispatch, .. }
             | Mail::Condition { dispatch, .. } => Some(dispatch),
             Mail::Subscribe { .. } | Mail::Unsubscribe { .. } => None,
-        }
-    }
-
-    fn deliveries(&self) -> usize {
-        match self {
-            Mail::Topic { deliveries, .. } | Mail::Condition { deliveries, .. } => *deliveries,
-            Mail::Direct { .. } | Mail::Subscribe { .. } | Mail::Unsubscribe { .. } => 0,
         }
     }
 }
@@ -114,7 +110,8 @@ pub(crate) enum Reply {
 pub(crate) struct Mailbox {
     mail: Sender<Mail>,
     mail_items: usize,
-    /// Deliveries to topics and conditions that are not marked yet.
+    /// Deliveries that are not marked yet: to users and devices, to topics and conditions.
+    direct: AtomicUsize,
     fanned: AtomicUsize,
     arrivals: Sender<Arrival>,
     pub(crate) replies: Sender<Reply>,
@@ -144,6 +141,7 @@ impl Mailbox {
         let mailbox = Self {
             mail,
             mail_items,
+            direct: AtomicUsize::new(0),
             fanned: AtomicUsize::new(0),
             arrivals,
             replies,
@@ -159,7 +157,7 @@ impl Mailbox {
 
     /// Queues a delivery. False if there was no room: what was lost is read again from the store.
     pub(crate) fn deliver(&self, mail: Mail) -> bool {
-        self.fanned.fetch_add(mail.deliveries(), Ordering::Relaxed);
+        self.count(&mail, AtomicUsize::fetch_add);
         let sent = match self.mail.try_send(mail) {
             Ok(()) => true,
             Err(TrySendError::Full(mail)) => {
@@ -211,13 +209,16 @@ impl Mailbox {
         }
     }
 
-    pub(crate) fn has_room(&self) -> bool {
-        self.mail.len() * 2 <= self.mail_items
+    pub(crate) fn has_room_for_direct(&self) -> bool {
+        self.is_half_empty() && self.direct.load(Ordering::Relaxed) < DIRECT_MAX
     }
 
-    /// The same for what many hear: more would only wait, and all that comes behind it too.
     pub(crate) fn has_room_for_topics(&self) -> bool {
-        self.has_room() && self.fanned.load(Ordering::Relaxed) < FANNED_MAX
+        self.is_half_empty() && self.fanned.load(Ordering::Relaxed) < FANNED_MAX
+    }
+
+    fn is_half_empty(&self) -> bool {
+        self.mail.len() * 2 <= self.mail_items
     }
 
     pub(crate) fn mail_len(&self) -> usize {
@@ -232,7 +233,17 @@ impl Mailbox {
 
     /// A mail waits no more.
     pub(crate) fn marked(&self, mail: &Mail) {
-        self.fanned.fetch_sub(mail.deliveries(), Ordering::Relaxed);
+        self.count(mail, AtomicUsize::fetch_sub);
+    }
+
+    fn count(&self, mail: &Mail, change: fn(&AtomicUsize, usize, Ordering) -> usize) {
+        match mail {
+            Mail::Direct { to, .. } => change(&self.direct, to.len(), Ordering::Relaxed),
+            Mail::Topic { deliveries, .. } | Mail::Condition { deliveries, .. } => {
+                change(&self.fanned, *deliveries, Ordering::Relaxed)
+            }
+            Mail::Subscribe { .. } | Mail::Unsubscribe { .. } => 0,
+        };
     }
 
     pub(crate) fn take_lost(&self) -> bool {

@@ -254,7 +254,7 @@ impl Edge for FakeEdge {
         self.record.lock().expect("no panic").messages.push(message);
     }
 
-    fn has_room(&self) -> bool {
+    fn has_room(&self, _: &Target) -> bool {
         !self.full.load(Ordering::SeqCst)
     }
 

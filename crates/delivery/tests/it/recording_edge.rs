@@ -40,7 +40,7 @@ impl Edge for RecordingEdge {
         self.0.lock().expect("no panic").messages.push(message);
     }
 
-    fn has_room(&self) -> bool {
+    fn has_room(&self, _: &Target) -> bool {
         !self.0.lock().expect("no panic").full
     }
 

@@ -3,6 +3,7 @@
 mod alone;
 mod deliver;
 mod drain;
+mod fairness;
 mod hostile;
 mod node;
 mod recovery;
