@@ -97,8 +97,8 @@ fn usual(mut between: Vec<u64>) -> u64 {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_hot_topic_delays_direct_messages_by_a_slice_and_keeps_the_order_of_its_own_audience() {
-    const AUDIENCE: usize = 1_500;
-    const ROUNDS: usize = 20;
+    const AUDIENCE: usize = 1_000;
+    const ROUNDS: usize = 12;
     let node = Arc::new(Node::start(Config { shards: 1, ..plain() }).await);
     node.crowd("c", AUDIENCE, &["hot"]).await;
     node.device("both", "both", &["hot"]).await;

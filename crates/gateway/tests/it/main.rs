@@ -2,6 +2,7 @@
 
 mod alone;
 mod deliver;
+mod descriptors;
 mod drain;
 mod fairness;
 mod hostile;
