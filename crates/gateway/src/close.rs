@@ -9,7 +9,7 @@
 use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
-use noroshi_protocol::{http, native, ws};
+use noroshi_protocol::{native, ws};
 use noroshi_types::{CloseReason, SessionId};
 
 use crate::connection::{Connection, Phase, Protocol};
@@ -178,9 +178,7 @@ impl Shard {
             CloseReason::Replaced => 409,
             _ => return self.refuse(slot),
         };
-        let mut answer = Vec::new();
-        http::push_problem(&mut answer, status, reason.as_str(), reason.explain(), &[]);
-        self.answer(slot, answer, reason);
+        self.answer_problem(slot, status, reason.as_str(), reason.explain(), &[], reason);
     }
 
     /// When a client shall come back: later for what would hurt if all came at once.

@@ -71,6 +71,8 @@ pub(crate) enum Origin {
 pub(crate) struct Opening {
     /// An incomplete request head.
     pub(crate) head: Vec<u8>,
+    /// The client's own, for a refusal.
+    pub(crate) request_id: Option<Box<str>>,
     /// The app named in the query, for app JWTs.
     pub(crate) app: Option<Box<str>>,
     /// Of a log-in under way.

@@ -11,6 +11,7 @@ use noroshi_types::CloseReason;
 
 use crate::connection::{Connection, Origin, Phase, Protocol};
 use crate::handover::Handover;
+use crate::refusal;
 use crate::route::{self, Route};
 use crate::shard::Shard;
 use crate::transport::Received;
@@ -168,11 +169,15 @@ impl Shard {
         let shared = self.shared.clone();
         let (route, head_len) = match http::parse(bytes, &shared.config.head) {
             Ok(None) => return self.keep_head(slot, bytes.to_vec()),
-            Ok(Some((head, head_len))) => (route::route(&head, shared.config.conformance), head_len),
+            Ok(Some((head, head_len))) => {
+                if let (Some(id), Some(connection)) = (refusal::request_id(&head), self.connection(slot)) {
+                    connection.opening().request_id = Some(id.into());
+                }
+                (route::route(&head, shared.config.conformance), head_len)
+            }
             Err(error) => {
-                let mut answer = Vec::new();
-                error.push_response(&mut answer);
-                return self.answer(slot, answer, CloseReason::BadMessage);
+                let (status, code, detail) = (error.status(), error.code(), error.to_string());
+                return self.answer_problem(slot, status, code, &detail, &[], CloseReason::BadMessage);
             }
         };
         if !matches!(route, Route::Api) {
@@ -192,9 +197,8 @@ impl Shard {
                 self.feed_rest(slot, &mut bytes[head_len..]);
             }
             Route::WebSocket { upgrade: Err(error), .. } | Route::Echo { upgrade: Err(error) } => {
-                let mut answer = Vec::new();
-                error.push_response(&mut answer);
-                self.answer(slot, answer, CloseReason::BadMessage);
+                let (status, code, detail) = (error.status(), error.code(), error.to_string());
+                self.answer_problem(slot, status, code, &detail, error.headers(), CloseReason::BadMessage);
             }
             Route::Sse { wanted: Ok(stream), credentials } => self.open_stream(slot, stream, credentials),
             Route::Sse { wanted: Err(bad), .. } => self.refuse_stream(slot, 400, bad.code, &bad.detail),
@@ -211,9 +215,8 @@ impl Shard {
     /// Gives the socket to the API.
     fn hand_over(&mut self, slot: u32, prefix: &[u8]) {
         if self.connection(slot).is_none_or(|connection| connection.origin == Origin::Tunnel) {
-            let mut answer = Vec::new();
-            http::push_problem(&mut answer, 404, "not_found", "no such address", &[]);
-            return self.answer(slot, answer, CloseReason::BadMessage);
+            let detail = "no such address";
+            return self.answer_problem(slot, 404, "not_found", detail, &[], CloseReason::BadMessage);
         }
         let Some(connection) = self.release(slot) else { return };
         let Connection { mut transport, .. } = connection;
@@ -244,10 +247,7 @@ impl Shard {
             false => ("overloaded", CloseReason::Overloaded, 0),
         };
         let seconds = (1 + self.jitter(spread_s.max(5))).to_string();
-        let mut answer = Vec::new();
-        let headers = [("Retry-After", seconds.as_str()), ("Access-Control-Allow-Origin", "*")];
-        http::push_problem(&mut answer, 503, code, reason.explain(), &headers);
-        self.answer(slot, answer, reason);
+        self.answer_problem(slot, 503, code, reason.explain(), &[("Retry-After", &seconds)], reason);
     }
 
     /// Takes a frame off the connection's allowance. False, and closed, if there is none left.

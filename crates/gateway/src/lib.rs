@@ -10,7 +10,7 @@
 //! ```
 //!
 //! Reading order: [`config`], [`gateway`], `connection`, `shard`, then along a connection's life
-//! `listener`, `input`, `route`, `websocket`, `sse`, `login`, `catch_up`, `backlog`, `close`, `pulse`, [`drain`]; along a
+//! `listener`, `input`, `route`, `refusal`, `websocket`, `sse`, `login`, `catch_up`, `backlog`, `close`, `pulse`, [`drain`]; along a
 //! message's `edge`, `registry`, `stamp`, `dispatch`, `mailbox`, `topic_index`, `fanout`, `overtake`, `tail`.
 //!
 //! Invariants: a connection lives and dies on one shard; while it is idle it owns no buffer, no timer
@@ -38,6 +38,7 @@ mod mailbox;
 mod outcome;
 mod overtake;
 mod pulse;
+mod refusal;
 mod registry;
 mod route;
 mod shard;

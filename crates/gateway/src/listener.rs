@@ -23,6 +23,7 @@ use socket2::{Domain, Protocol, Socket, Type};
 use crate::admission::{Bucket, Rate};
 use crate::gateway::{Error, Shared};
 use crate::mailbox::{Arrival, ArrivalKind};
+use crate::refusal::drawn_id;
 use crate::tls;
 
 /// The kernel caps it at net.core.somaxconn.
@@ -177,7 +178,9 @@ impl Acceptor {
         }
         let seconds = (1 + self.started.elapsed().subsec_nanos() % 5).to_string();
         let mut answer = Vec::new();
-        let headers = [("Retry-After", seconds.as_str())];
+        let id = drawn_id(self.shared.next_generation());
+        let headers =
+            [("X-Request-Id", &*id), ("Access-Control-Allow-Origin", "*"), ("Retry-After", &*seconds)];
         http::push_problem(&mut answer, 503, "overloaded", CloseReason::Overloaded.explain(), &headers);
         // It fits into an empty send buffer, or the peer is gone.
         if stream.write_all(&answer).is_err() || stream.shutdown(std::net::Shutdown::Write).is_err() {

@@ -1,8 +1,8 @@
 //! What time brings: deadlines, pings, token ends, stalled sockets, and the drops of a drain
 //! ([`crate::drain`]).
 
+use noroshi_protocol::sse;
 use noroshi_protocol::ws::Opcode;
-use noroshi_protocol::{http, sse};
 use noroshi_types::CloseReason;
 
 use crate::connection::{Phase, Protocol};
@@ -90,9 +90,8 @@ impl Shard {
             self.shared.metrics.handshake_failures.inc();
             return self.doom(slot, CloseReason::AuthTimeout);
         }
-        let mut answer = Vec::new();
-        http::push_problem(&mut answer, 408, "request_timeout", "the request head did not come in time", &[]);
-        self.answer(slot, answer, CloseReason::AuthTimeout);
+        let detail = "the request head did not come in time";
+        self.answer_problem(slot, 408, "request_timeout", detail, &[], CloseReason::AuthTimeout);
     }
 
     fn handle_ping_due(&mut self, slot: u32) {

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use noroshi_protocol::{http, sse, ws};
+use noroshi_protocol::{sse, ws};
 use noroshi_types::CloseReason;
 
 use crate::connection::Protocol;
@@ -31,11 +31,9 @@ impl Shard {
 
     /// An HTTP answer instead of a stream.
     pub(crate) fn refuse_stream(&mut self, slot: u32, status: u16, code: &str, detail: &str) {
-        let mut answer = Vec::new();
-        let challenge = ("WWW-Authenticate", "Bearer"); // RFC 9110 §11.6.1
-        let any_origin = ("Access-Control-Allow-Origin", "*");
-        let headers = if status == 401 { vec![challenge, any_origin] } else { vec![any_origin] };
-        http::push_problem(&mut answer, status, code, detail, &headers);
+        // RFC 9110 §11.6.1
+        let headers: &[_] =
+            if status == 401 { &[("WWW-Authenticate", "Bearer realm=\"noroshi\"")] } else { &[] };
         let reason = match code {
             "expired" => CloseReason::Expired,
             "revoked" => CloseReason::Revoked,
@@ -43,7 +41,7 @@ impl Shard {
             _ => CloseReason::BadMessage,
         };
         self.set_protocol(slot, Protocol::Http);
-        self.answer(slot, answer, reason);
+        self.answer_problem(slot, status, code, detail, headers, reason);
     }
 
     /// The log-in succeeded: the stream begins.

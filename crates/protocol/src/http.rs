@@ -11,7 +11,7 @@ use std::fmt;
 mod problem;
 mod query;
 
-pub use problem::push_problem;
+pub use problem::{REFUSALS, Refusal, push_problem};
 
 /// Bounds of a request head.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -65,11 +65,6 @@ impl HeadError {
             HeadError::TooLong | HeadError::TooManyHeaders => "head_too_large",
             HeadError::Malformed(_) => "malformed_request",
         }
-    }
-
-    /// Appends the whole answer.
-    pub fn push_response(&self, out: &mut Vec<u8>) {
-        push_problem(out, self.status(), self.code(), &self.to_string(), &[]);
     }
 }
 

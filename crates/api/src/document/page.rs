@@ -3,6 +3,7 @@
 use std::fmt::Write;
 use std::sync::LazyLock;
 
+use noroshi_protocol::http::REFUSALS;
 use serde_json::Value;
 
 use crate::error::Code;
@@ -177,12 +178,15 @@ fn push_errors(out: &mut String, document: &Value) {
         "<section><h2 id=\"errors\">Errors</h2><p>RFC 9457 problems, <code>application/problem+json</code>. \
          Rely on <code>code</code>; the texts are for people.</p><table>",
     );
-    for code in Code::ALL {
-        let (name, status, title) = (code.as_str(), code.status(), code.title());
+    let own = Code::ALL.map(|code| (code.as_str(), code.status(), code.title(), code.advice()));
+    let of_connections =
+        REFUSALS.map(|refusal| (refusal.code, refusal.status, refusal.title, refusal.advice));
+    let others = of_connections.into_iter().filter(|(name, ..)| own.iter().all(|(own, ..)| own != name));
+    for (name, status, title, advice) in own.into_iter().chain(others) {
         let _ = write!(
             out,
             "<tr id=\"{name}\"><td><code>{name}</code></td><td>{status}</td><td>{title}. {}</td></tr>",
-            inline_text(code.advice()),
+            inline_text(advice),
         );
     }
     let example = &document["components"]["schemas"]["Problem"]["examples"][0];
@@ -314,8 +318,9 @@ mod tests {
                 assert!(page.contains(&format!("<details id=\"{id}\">")), "{method} {path}");
             }
         }
-        for code in Code::ALL {
-            assert!(page.contains(&format!("<tr id=\"{}\">", code.as_str())), "{code:?}");
+        let of_connections = REFUSALS.iter().map(|refusal| refusal.code);
+        for code in Code::ALL.into_iter().map(Code::as_str).chain(of_connections) {
+            assert_eq!(page.matches(&format!("<tr id=\"{code}\">")).count(), 1, "{code}");
         }
     }
 

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use http::{Method, StatusCode};
 use noroshi_api::router::{admin_paths, public_paths};
 use noroshi_api::{Code, Limits, body, document};
+use noroshi_protocol::http::REFUSALS;
 use serde_json::{Value, json};
 
 use crate::service::{OPERATOR, Service};
@@ -35,10 +36,24 @@ fn the_documents_list_exactly_the_routes() {
 
 #[test]
 fn the_documents_list_exactly_the_codes() {
-    for text in [document::PUBLIC, document::ADMIN] {
+    let own = Code::ALL.map(Code::as_str);
+    // What the connection itself refuses comes by the public listener.
+    let of_connections = REFUSALS.map(|refusal| refusal.code);
+    let public: Vec<_> =
+        own.into_iter().chain(of_connections.into_iter().filter(|code| !own.contains(code))).collect();
+    for (text, codes) in [(document::PUBLIC, &public[..]), (document::ADMIN, &own[..])] {
         let document = parsed(text);
         let described = &document["components"]["schemas"]["Problem"]["properties"]["code"]["enum"];
-        assert_eq!(*described, json!(Code::ALL.map(Code::as_str)));
+        assert_eq!(*described, json!(codes));
+    }
+}
+
+#[test]
+fn a_code_means_the_same_whoever_refuses() {
+    for refusal in REFUSALS {
+        if let Some(code) = Code::ALL.into_iter().find(|code| code.as_str() == refusal.code) {
+            assert_eq!((refusal.status, refusal.title), (code.status(), code.title()), "{}", refusal.code);
+        }
     }
 }
 

@@ -132,9 +132,12 @@ async fn a_stream_is_refused_in_http() {
         ("/v1/events?topics=%2B", &*good, 400, "bad_topic"),
         ("/v1/events?last_event_id=7", &*good, 400, "bad_last_event_id"),
     ] {
-        let answer = Stream::open(&node, path, headers).await.rest().await;
+        let headers = format!("{headers}X-Request-Id: mine.{code}\r\n");
+        let answer = Stream::open(&node, path, &headers).await.rest().await;
         assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{path}: {answer}");
         assert!(answer.contains(&format!("\"code\":\"{code}\"")), "{path}: {answer}");
+        assert!(answer.contains(&format!("\"type\":\"/docs#{code}\"")), "{path}: {answer}");
+        assert!(answer.contains(&format!("\r\nX-Request-Id: mine.{code}\r\n")), "{path}: {answer}");
     }
     assert_eq!(node.gateway.sessions_count(), 0);
 }

@@ -7,7 +7,7 @@ use base64::alphabet;
 use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig, STANDARD};
 use ring::digest;
 
-use crate::http::{Head, push_problem};
+use crate::http::Head;
 
 /// The subprotocol of the native conversation.
 pub const SUBPROTOCOL: &str = "noroshi.v1";
@@ -61,15 +61,14 @@ impl UpgradeError {
         }
     }
 
-    /// Appends the whole answer.
-    pub fn push_response(&self, out: &mut Vec<u8>) {
-        let headers: &[(&str, &str)] = match self {
+    /// What belongs to the answer besides.
+    pub fn headers(&self) -> &'static [(&'static str, &'static str)] {
+        match self {
             UpgradeError::NotGet => &[("Allow", "GET")], // RFC 9110 §15.5.6
             UpgradeError::NotUpgrade => &[("Upgrade", "websocket")], // RFC 9110 §15.5.22
             UpgradeError::Version => &[("Upgrade", "websocket"), ("Sec-WebSocket-Version", "13")], // RFC 6455 §4.4
             UpgradeError::Malformed(_) => &[],
-        };
-        push_problem(out, self.status(), self.code(), &self.to_string(), headers);
+        }
     }
 }
 
@@ -269,12 +268,17 @@ mod tests {
         }
     }
 
+    /// The whole answer.
+    fn refused(error: UpgradeError) -> Vec<u8> {
+        let mut out = Vec::new();
+        http::push_problem(&mut out, error.status(), error.code(), &error.to_string(), error.headers());
+        out
+    }
+
     #[test]
     fn a_refusal_says_what_is_spoken() {
         let check = |error: UpgradeError, status: &str, header: &str| {
-            let mut out = Vec::new();
-            error.push_response(&mut out);
-            let answer = String::from_utf8(out).unwrap();
+            let answer = String::from_utf8(refused(error)).unwrap();
             assert!(answer.starts_with(&format!("HTTP/1.1 {status}")), "{answer}");
             assert!(answer.contains(&format!("\r\n{header}\r\n")), "{answer}");
         };
@@ -306,8 +310,7 @@ mod tests {
 
     #[test]
     fn a_client_learns_the_status_of_a_refusal() {
-        let mut out = Vec::new();
-        UpgradeError::NotUpgrade.push_response(&mut out);
+        let out = refused(UpgradeError::NotUpgrade);
         let Err(Refusal::Status { status: 426, head_len }) = check_upgrade_response(&out, "") else {
             panic!("a refusal with its status")
         };
