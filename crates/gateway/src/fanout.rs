@@ -12,7 +12,7 @@
 //! connections with its bit; a frame leaves the ring when that is 0.
 
 use std::collections::VecDeque;
-use std::io::IoSlice;
+use std::io::{self, IoSlice};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
@@ -116,6 +116,12 @@ impl Fanout {
         place as usize
     }
 
+    /// The message in a place.
+    #[cfg(feature = "io-uring")]
+    pub(crate) fn dispatch(&self, place: u32) -> Option<&Dispatch> {
+        self.ring.get(place as usize)?.as_ref().map(|frame| &*frame.dispatch)
+    }
+
     /// Takes a frame out if nobody waits for it.
     fn take_ended(&mut self, place: usize) -> Option<Frame> {
         let ended = self.ring[place].take_if(|frame| frame.waiting == 0)?;
@@ -168,19 +174,26 @@ impl Shard {
 
     /// Writes to a turn's share of what is marked.
     pub(crate) fn write_marked(&mut self) {
-        for _ in 0..URGENT_PER_TURN {
-            let Some(slot) = self.next_marked(|fanout| &mut fanout.urgent) else { break };
-            self.guard(Some(slot), |shard| shard.flush(slot));
-        }
-        for _ in 0..TOPIC_PER_TURN {
-            let Some(slot) = self.next_marked(|fanout| &mut fanout.topic) else { break };
-            self.guard(Some(slot), |shard| shard.flush(slot));
-        }
+        self.write_queue(|fanout| &mut fanout.urgent, URGENT_PER_TURN);
+        self.write_queue(|fanout| &mut fanout.topic, TOPIC_PER_TURN);
         self.finish_frames();
     }
 
+    #[cfg(not(feature = "io-uring"))]
+    fn write_queue(&mut self, queue: fn(&mut Fanout) -> &mut VecDeque<u32>, count: usize) {
+        self.write_each(queue, count);
+    }
+
+    /// Writes to at most `count` connections of a queue, one after the other.
+    pub(crate) fn write_each(&mut self, queue: fn(&mut Fanout) -> &mut VecDeque<u32>, count: usize) {
+        for _ in 0..count {
+            let Some(slot) = self.next_marked(queue) else { break };
+            self.guard(Some(slot), |shard| shard.flush(slot));
+        }
+    }
+
     /// The next slot of a queue that still has bits: many have been written to on another occasion.
-    fn next_marked(&mut self, queue: fn(&mut Fanout) -> &mut VecDeque<u32>) -> Option<u32> {
+    pub(crate) fn next_marked(&mut self, queue: fn(&mut Fanout) -> &mut VecDeque<u32>) -> Option<u32> {
         loop {
             let slot = queue(&mut self.fanout).pop_front()?;
             if self.connections.get(slot as usize).is_some_and(|connection| connection.pending != 0) {
@@ -333,6 +346,11 @@ impl Shard {
 
     /// Writes what is marked at a connection, in one write.
     pub(crate) fn flush(&mut self, slot: u32) {
+        self.flush_written(slot, None);
+    }
+
+    /// [`Shard::flush`] where the write may have been done: `written` is what it came to.
+    pub(crate) fn flush_written(&mut self, slot: u32, written: Option<io::Result<usize>>) {
         let Some(connection) = self.connections.get_mut(slot as usize) else { return };
         connection.urgent = false;
         let bits = std::mem::take(&mut connection.pending);
@@ -352,7 +370,7 @@ impl Shard {
             let frames = places.iter().filter_map(|place| self.fanout.ring[*place].as_ref());
             let mut slices: SmallVec<[IoSlice<'_>; 8]> =
                 frames.map(|frame| IoSlice::new(frame.dispatch.encoded(protocol))).collect();
-            let written = connection.transport.write(&mut slices);
+            let written = written.unwrap_or_else(|| connection.transport.write(&mut slices));
             drop(slices);
             let Ok(count) = written else {
                 self.fanout.forget(bits, Some(device));

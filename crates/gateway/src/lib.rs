@@ -40,6 +40,8 @@ mod overtake;
 mod pulse;
 mod refusal;
 mod registry;
+#[cfg(feature = "io-uring")]
+mod ring;
 mod route;
 mod shard;
 mod sse;

@@ -106,6 +106,9 @@ pub(crate) struct Shard {
     pub(crate) handshakes: VecDeque<u32>,
     /// What is left of [`HANDSHAKE_TIME_PER_TURN`].
     pub(crate) handshake_left: Duration,
+    /// Made on the shard's own thread, which alone may submit.
+    #[cfg(feature = "io-uring")]
+    pub(crate) ring: Option<crate::ring::Ring>,
     pub(crate) now: Now,
     started: Instant,
     random: u64,
@@ -141,6 +144,8 @@ impl Shard {
             scratch: Vec::new(),
             handshakes: VecDeque::new(),
             handshake_left: Duration::ZERO,
+            #[cfg(feature = "io-uring")]
+            ring: None,
             now: Now { ms: 0, tick: 1, wall },
             started: Instant::now(),
             random: seed,
@@ -153,6 +158,10 @@ impl Shard {
 
     /// Runs until the gateway stops.
     pub(crate) fn run(mut self) {
+        #[cfg(feature = "io-uring")]
+        {
+            self.ring = crate::ring::Ring::new();
+        }
         let mut events = Events::with_capacity(EVENTS);
         while !self.mailbox().stopping.load(Ordering::SeqCst) {
             if let Err(error) = self.poll.poll(&mut events, self.patience())

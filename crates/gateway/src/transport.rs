@@ -49,6 +49,15 @@ impl Transport {
         }
     }
 
+    /// The socket, where what is written to it are the bytes that are sent.
+    #[cfg(feature = "io-uring")]
+    pub(crate) fn plain(&self) -> Option<std::os::fd::BorrowedFd<'_>> {
+        match self {
+            Transport::Plain(stream) => Some(std::os::fd::AsFd::as_fd(stream)),
+            Transport::Tls(_) => None,
+        }
+    }
+
     pub(crate) fn is_handshaking(&self) -> bool {
         matches!(self, Transport::Tls(tls) if tls.session.is_handshaking())
     }

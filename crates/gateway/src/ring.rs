@@ -1,0 +1,184 @@
+//! Many sends with one system call: the frames of a slice are submitted to the kernel together
+//! (io_uring), and each connection then goes on as if it had been written to by itself.
+//!
+//! Only connections without TLS that have one message to get and nothing unsent take part: one message
+//! to a whole topic, which is where a call each costs most. A burst is one `writev` a connection
+//! already, many times cheaper a message. Sends do not wait ([`libc::MSG_DONTWAIT`]), so all are
+//! done when the call returns.
+//!
+//! Part of the feature `io-uring`; where the kernel gives no ring (old, or switched off: containers
+//! often do) every connection is written to by itself.
+//!
+//! Invariant: [`Ring::send_all`] returns after the kernel is done with every slice it was given.
+
+#![allow(unsafe_code)] // submitting is unsafe; the invariant above is what makes it sound
+
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+use io_uring::{IoUring, opcode, types};
+use smallvec::SmallVec;
+
+use crate::connection::Connection;
+use crate::fanout::Fanout;
+use crate::shard::Shard;
+
+/// Sends of one call. Twice as many save no more, and delay what the kernel does behind them.
+const BATCH: usize = 64;
+
+pub(crate) struct Ring {
+    ring: IoUring,
+    /// Of each send: bytes taken, or an error's number below 0.
+    results: Vec<i32>,
+}
+
+impl Ring {
+    /// For the thread that calls; none where the kernel gives none.
+    pub(crate) fn new() -> Option<Self> {
+        let mut builder = IoUring::builder();
+        builder.setup_single_issuer().setup_coop_taskrun().setup_defer_taskrun();
+        let ring = builder.build(BATCH as u32).or_else(|_| IoUring::new(BATCH as u32));
+        match ring {
+            Ok(ring) => Some(Self { ring, results: Vec::with_capacity(BATCH) }),
+            Err(error) => {
+                tracing::info!(%error, "no io_uring: each connection is written to by itself");
+                None
+            }
+        }
+    }
+
+    /// Sends all, at most [`BATCH`]; what became of each is in `results`.
+    fn send_all(&mut self, sends: &[(BorrowedFd<'_>, &[u8])]) {
+        self.results.clear();
+        self.results.resize(sends.len(), 0);
+        let mut queue = self.ring.submission();
+        for (index, (fd, bytes)) in sends.iter().enumerate() {
+            // A longer frame is taken in part, as by any write.
+            let len = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
+            let send = opcode::Send::new(types::Fd(fd.as_raw_fd()), bytes.as_ptr(), len)
+                .flags(libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL)
+                .build()
+                .user_data(index as u64);
+            // SAFETY: descriptor and bytes are borrowed until this function returns, which is after
+            // the completion of every entry was seen.
+            unsafe { queue.push(&send) }.expect("the queue has BATCH entries and is empty between calls");
+        }
+        drop(queue);
+        let mut open = sends.len();
+        while open > 0 {
+            if let Err(error) = self.ring.submit_and_wait(open) {
+                match error.kind() {
+                    io::ErrorKind::Interrupted | io::ErrorKind::ResourceBusy | io::ErrorKind::WouldBlock => {}
+                    // The kernel may still read what it was given: nothing may be freed any more.
+                    _ => std::process::abort(),
+                }
+            }
+            for completion in self.ring.completion() {
+                open -= 1;
+                if let Some(result) = self.results.get_mut(completion.user_data() as usize) {
+                    *result = completion.result();
+                }
+            }
+        }
+    }
+}
+
+/// What a send came to, as the write of a socket tells it.
+fn written(result: i32) -> io::Result<usize> {
+    match usize::try_from(result) {
+        Ok(count) => Ok(count),
+        Err(_) if matches!(-result, libc::EAGAIN | libc::EINTR) => Ok(0),
+        Err(_) => Err(io::Error::from_raw_os_error(-result)),
+    }
+}
+
+impl Shard {
+    /// Writes to at most `count` connections of a queue, as many of them with one call as there can be.
+    pub(crate) fn write_queue(&mut self, queue: fn(&mut Fanout) -> &mut VecDeque<u32>, count: usize) {
+        let Some(mut ring) = self.ring.take() else { return self.write_each(queue, count) };
+        let mut left = count;
+        while left > 0 {
+            let mut slots: SmallVec<[u32; BATCH]> = SmallVec::new();
+            while slots.len() < left.min(BATCH)
+                && let Some(slot) = self.next_marked(queue)
+            {
+                // The second time nothing is left to do, but it would be sent to twice.
+                if !slots.contains(&slot) {
+                    slots.push(slot);
+                }
+            }
+            if slots.is_empty() {
+                break;
+            }
+            left -= slots.len();
+            self.write_together(&mut ring, &slots);
+        }
+        self.ring = Some(ring);
+    }
+
+    fn write_together(&mut self, ring: &mut Ring, slots: &[u32]) {
+        let mut sent: SmallVec<[bool; BATCH]> = SmallVec::new();
+        let mut sends: SmallVec<[(BorrowedFd<'_>, &[u8]); BATCH]> = SmallVec::new();
+        for slot in slots {
+            let send = self.connections.get(*slot as usize).and_then(|it| self.only_frame(it));
+            sent.push(send.is_some());
+            sends.extend(send);
+        }
+        ring.send_all(&sends);
+        drop(sends);
+        let mut results = ring.results.iter();
+        for (slot, sent) in slots.iter().zip(sent) {
+            let written = sent.then(|| results.next()).flatten().map(|result| written(*result));
+            self.guard(Some(*slot), |shard| shard.flush_written(*slot, written));
+        }
+    }
+
+    /// The one frame that a connection waits for and can be sent right now.
+    fn only_frame<'a>(&'a self, connection: &'a Connection) -> Option<(BorrowedFd<'a>, &'a [u8])> {
+        let free = connection.tail.is_none() && connection.is_alive() && connection.session.is_some();
+        if !free || connection.pending.count_ones() != 1 {
+            return None;
+        }
+        let fd = connection.transport.plain()?;
+        let dispatch = self.fanout.dispatch(connection.pending.trailing_zeros())?;
+        Some((fd, dispatch.encoded(connection.protocol)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+    use std::net::{TcpListener, TcpStream};
+    use std::os::fd::AsFd;
+
+    use super::*;
+
+    fn pair() -> (TcpStream, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let one = TcpStream::connect(listener.local_addr().expect("an address")).expect("connected");
+        (one, listener.accept().expect("accepted").0)
+    }
+
+    #[test]
+    fn each_send_has_its_own_result() {
+        let Some(mut ring) = Ring::new() else { return }; // this kernel gives none
+        let (whole, gone, full) = (pair(), pair(), pair());
+        drop(gone.1);
+        // The first write to a closed peer is taken, the answer to it resets the connection.
+        let large = vec![7; 64 << 20];
+        for _ in 0..50 {
+            ring.send_all(&[(gone.0.as_fd(), b"x"), (whole.0.as_fd(), b"hello"), (full.0.as_fd(), &large)]);
+            assert_eq!(ring.results[1], 5);
+            if ring.results[0] < 0 && ring.results[2] == -libc::EAGAIN {
+                break;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        }
+        assert!(written(ring.results[0]).is_err(), "{:?}", ring.results);
+        assert_eq!(written(ring.results[2]).expect("no error"), 0, "a full socket takes nothing");
+        let mut heard = [0; 5];
+        (&whole.1).read_exact(&mut heard).expect("sent");
+        assert_eq!(&heard, b"hello");
+    }
+}
