@@ -42,6 +42,8 @@ pub struct Config {
     /// Unsent bytes above which a connection is closed as a slow consumer.
     pub send_queue_bytes: usize,
     pub send_stall: Duration,
+    /// Whether frames are submitted together where the build (feature `io-uring`) and the kernel can.
+    pub io_uring: bool,
     /// Deliveries waiting for one shard; publishing is refused from half of it on.
     pub mailbox_items: usize,
     /// How long a peer may take to answer a close.
@@ -67,6 +69,7 @@ impl Default for Config {
             send_queue_soft_bytes: limits::SEND_QUEUE_SOFT_BYTES,
             send_queue_bytes: limits::SEND_QUEUE_BYTES,
             send_stall: limits::SEND_STALL,
+            io_uring: true,
             // 16,384 × (a pointer and 10,000 addresses of 16 B at worst) is bounded by has_room()
             // long before; a usual item names some hundreds.
             mailbox_items: 16_384,

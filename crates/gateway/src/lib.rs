@@ -11,7 +11,7 @@
 //!
 //! Reading order: [`config`], [`gateway`], `connection`, `shard`, then along a connection's life
 //! `listener`, `input`, `route`, `refusal`, `websocket`, `sse`, `login`, `catch_up`, `backlog`, `close`, `pulse`, [`drain`]; along a
-//! message's `edge`, `registry`, `stamp`, `dispatch`, `mailbox`, `topic_index`, `fanout`, `overtake`, `tail`.
+//! message's `edge`, `registry`, `stamp`, `dispatch`, `mailbox`, `topic_index`, `fanout`, `overtake`, `uring`, `tail`.
 //!
 //! Invariants: a connection lives and dies on one shard; while it is idle it owns no buffer, no timer
 //! of its own and no channel; a disconnect writes nothing anywhere; no shard waits for anyone.
@@ -40,8 +40,6 @@ mod overtake;
 mod pulse;
 mod refusal;
 mod registry;
-#[cfg(feature = "io-uring")]
-mod ring;
 mod route;
 mod shard;
 mod sse;
@@ -50,6 +48,8 @@ mod tail;
 mod timer;
 mod topic_index;
 mod transport;
+#[cfg(feature = "io-uring")]
+mod uring;
 mod websocket;
 
 pub use config::{Config, Listener};

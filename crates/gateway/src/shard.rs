@@ -108,7 +108,7 @@ pub(crate) struct Shard {
     pub(crate) handshake_left: Duration,
     /// Made on the shard's own thread, which alone may submit.
     #[cfg(feature = "io-uring")]
-    pub(crate) ring: Option<crate::ring::Ring>,
+    pub(crate) uring: Option<crate::uring::Uring>,
     pub(crate) now: Now,
     started: Instant,
     random: u64,
@@ -145,7 +145,7 @@ impl Shard {
             handshakes: VecDeque::new(),
             handshake_left: Duration::ZERO,
             #[cfg(feature = "io-uring")]
-            ring: None,
+            uring: None,
             now: Now { ms: 0, tick: 1, wall },
             started: Instant::now(),
             random: seed,
@@ -160,7 +160,7 @@ impl Shard {
     pub(crate) fn run(mut self) {
         #[cfg(feature = "io-uring")]
         {
-            self.ring = crate::ring::Ring::new();
+            self.uring = self.shared.config.io_uring.then(crate::uring::Uring::new).flatten();
         }
         let mut events = Events::with_capacity(EVENTS);
         while !self.mailbox().stopping.load(Ordering::SeqCst) {

@@ -179,6 +179,7 @@ fn gateway_config(
         send_queue_soft_bytes: gateway.send_queue_soft_bytes,
         send_queue_bytes: gateway.send_queue_bytes,
         send_stall: gateway.send_stall,
+        io_uring: gateway.io_uring,
         ..defaults
     }
 }

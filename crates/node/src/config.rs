@@ -83,6 +83,7 @@ pub struct Gateway {
     pub send_queue_soft_bytes: usize,
     pub send_queue_bytes: usize,
     pub send_stall: Duration,
+    pub io_uring: bool,
     pub drain: Drain,
 }
 

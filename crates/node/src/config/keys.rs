@@ -34,8 +34,11 @@ impl Config {
 
 impl Server {
     fn read(reader: &mut Reader) -> Server {
-        let dev =
-            reader.switch("server.dev", "Makes the app `dev` with a key also where there are other apps.");
+        let dev = reader.switch(
+            "server.dev",
+            false,
+            "Makes the app `dev` with a key also where there are other apps.",
+        );
         // A development node shows its key on the screen: nothing for the network.
         let public = if dev { Ipv4Addr::LOCALHOST } else { Ipv4Addr::UNSPECIFIED };
         let public = SocketAddr::new(IpAddr::V4(public), 8080);
@@ -59,7 +62,7 @@ impl Server {
                 as usize,
             workers: reader.count("server.workers", 0, 0..=1_024, "threads", "Threads that serve the API; 0 is one for each core.")
                 as usize,
-            conformance: reader.switch("server.conformance", "Serves a WebSocket echo at /v1/echo for test suites."),
+            conformance: reader.switch("server.conformance", false, "Serves a WebSocket echo at /v1/echo for test suites."),
             tls: tls(
                 reader,
                 ("tls.cert", "tls.key"),
@@ -193,6 +196,11 @@ impl Gateway {
                 limits::SEND_STALL,
                 SECOND..=HOUR,
                 "A connection whose unsent bytes do not move for this long is closed.",
+            ),
+            io_uring: reader.switch(
+                "gateway.io_uring",
+                true,
+                "Messages to many connections are handed to the kernel together, where it and the build can (Linux io_uring).",
             ),
             drain: Drain {
                 rate: count_u32(

@@ -179,9 +179,9 @@ impl Reader {
         )
     }
 
-    pub(super) fn switch(&mut self, key: &'static str, help: &'static str) -> bool {
+    pub(super) fn switch(&mut self, key: &'static str, default: bool, help: &'static str) -> bool {
         let field =
-            Field { unit: "switch", range: "true, false".to_owned(), default: false, show: &bool::to_string };
+            Field { unit: "switch", range: "true, false".to_owned(), default, show: &bool::to_string };
         self.read(key, help, field, |raw| match raw {
             Raw::Boolean(value) => Ok(*value),
             Raw::Text(text) => text.parse().map_err(|_| wrong(raw, "true or false")),
