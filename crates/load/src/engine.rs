@@ -282,7 +282,7 @@ impl Engine {
         self.add(number, opened);
     }
 
-    /// Begins a TLS handshake as device `number`, which ends as [`HANDSHAKE_DONE`] where all is well.
+    /// Begins a TLS handshake as device `number`, which ends as `HANDSHAKE_DONE` where all is well.
     pub(crate) fn open_handshake(&mut self, number: usize) {
         let source = self.next_source();
         self.take_turn(number);
