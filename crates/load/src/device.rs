@@ -179,6 +179,11 @@ impl Device {
         self.handle_writable()
     }
 
+    /// Whether the socket has not taken everything yet.
+    pub(crate) fn is_sending(&self) -> bool {
+        !self.unsent.is_empty()
+    }
+
     /// The socket takes bytes again.
     pub(crate) fn handle_writable(&mut self) -> Result<(), Ended> {
         while !self.unsent.is_empty() {

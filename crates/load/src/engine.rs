@@ -178,13 +178,20 @@ impl Engine {
         }
     }
 
-    /// Sends a text frame as device `number`, if it is there.
-    pub(crate) fn say(&mut self, number: usize, text: &str) -> Result<(), Error> {
-        match self.devices.get_mut(number).and_then(Option::as_mut).map(|device| device.say(text)) {
-            Some(Ok(())) => Ok(()),
-            Some(Err(ended)) => Err(Error::Ended(ended.reason)),
-            None => Err(Error::Ended("it is no longer open".to_owned())),
+    /// Sends a text frame as device `number`, if it is there; waits for the socket to take it at most until
+    /// `deadline_ns`.
+    pub(crate) fn say(&mut self, number: usize, text: &str, deadline_ns: u64) -> Result<(), Error> {
+        let ended = |reason: &str| Error::Ended(reason.to_owned());
+        let device = self.devices.get_mut(number).and_then(Option::as_mut);
+        let device = device.ok_or_else(|| ended("it is no longer open"))?;
+        device.say(text).map_err(|why| ended(&why.reason))?;
+        while self.devices[number].as_ref().ok_or_else(|| ended("it was closed"))?.is_sending() {
+            if clock::now_ns() >= deadline_ns {
+                return Err(ended("the server does not take what is published"));
+            }
+            self.turn(deadline_ns)?;
         }
+        Ok(())
     }
 
     /// epoll's own timeout counts in milliseconds.
@@ -328,6 +335,17 @@ impl Engine {
         self.opening = 0;
         self.ready = 0;
         self.ended.clear();
+    }
+
+    /// Numbers of the devices that are in.
+    pub(crate) fn ready_devices(&self) -> impl Iterator<Item = usize> {
+        let devices = self.devices.iter().enumerate();
+        devices.filter(|(_, device)| device.as_ref().is_some_and(Device::is_ready)).map(|(number, _)| number)
+    }
+
+    /// Which of the first `count` devices have no connection.
+    pub(crate) fn missing_devices(&self, count: usize) -> impl Iterator<Item = usize> {
+        (0..count).filter(|number| self.devices.get(*number).is_none_or(Option::is_none))
     }
 
     /// How many devices that are connected have received at least `count` messages.

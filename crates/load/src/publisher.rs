@@ -13,6 +13,8 @@ use crate::{Error, clock};
 
 /// For the connection that frames are published on.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
+/// For a burst of frames on it.
+const SEND_TIMEOUT: Duration = Duration::from_secs(60);
 
 pub(crate) enum Publisher {
     /// Noroshi's API, or what answers as it does.
@@ -81,7 +83,8 @@ impl Publisher {
                 // What came meanwhile, pings among it.
                 engine.catch_up()?;
                 let text = text.replace(DATA, &data);
-                (0..messages).try_for_each(|_| engine.say(0, &text))
+                let deadline_ns = clock::now_ns() + clock::ns(SEND_TIMEOUT);
+                (0..messages).try_for_each(|_| engine.say(0, &text, deadline_ns))
             }
         }
     }

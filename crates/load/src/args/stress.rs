@@ -11,7 +11,7 @@ pub(crate) struct Disconnect {
     /// Devices that are connected and go
     #[arg(long, default_value_t = 15_000)]
     pub(crate) connections: usize,
-    /// Measure the floor too, by turns, and show ratios to it
+    /// Measure a bare epoll loop too, by turns, which lets go of as many sockets: show ratios to it
     #[arg(long)]
     pub(crate) floor: bool,
     #[command(flatten)]

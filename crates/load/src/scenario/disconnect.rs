@@ -2,7 +2,8 @@
 //! them, and what it paid for that.
 //!
 //! The server is clean when it has as many open files fewer as there were devices, which the kernel tells
-//! at no cost to the server, and, where its metrics can be asked, when they agree.
+//! at no cost to the server, and, where its metrics can be asked, when they agree. Connections that others
+//! have with it meanwhile are not waited for.
 
 use std::time::Duration;
 
@@ -30,7 +31,8 @@ const PER_CLOSE: CpuNames = CpuNames {
 
 pub(crate) fn run(args: &Disconnect) -> Result<ReportDocument, Error> {
     check(args.connections > 0, "at least one device is needed")?;
-    let seen = args.common.server.is_none() || args.common.pid.is_some() || args.common.admin.is_some();
+    let is_own = args.common.server.is_none() && !args.foreign.is_given();
+    let seen = is_own || args.common.pid.is_some() || args.common.admin.is_some();
     check(seen, "--pid or --admin is needed to see when the server is clean")?;
     let subject = Subject {
         common: &args.common,
@@ -56,45 +58,63 @@ impl Measurement for Leaving {
     fn measure(&mut self, bench: &mut Bench<'_>, _number: u32) -> Result<Values, Error> {
         bench.connect(self.connections)?;
         bench.settle();
-        let files = bench.target.process().and_then(Process::open_files);
-        let clean_files = files.map(|files| files.saturating_sub(self.connections as u64));
-        let commits_before = self.commits()?;
+        let clean = self.clean(bench)?;
+        let commits_before = self.metric(COMMITS);
         let from = Sample::take(bench);
         let begun_ns = clock::now_ns();
         bench.crew.disconnect()?;
         let closed_ns = clock::now_ns();
-        let clean_ns = self.wait_until_clean(bench, clean_files, begun_ns)?;
+        let clean_ns = self.wait_until_clean(bench, clean, begun_ns)?;
         std::thread::sleep(AFTERMATH);
         let to = Sample::take(bench);
         let mut values = Values::default();
         values.push("time until clean", "ms", (clean_ns - begun_ns) as f64 / 1e6);
         values.push("time the client took to close", "ms", (closed_ns - begun_ns) as f64 / 1e6);
         from.push_cpu_each(to, &PER_CLOSE, self.connections as u64, &mut values);
-        let commits = self.commits()?;
-        values.push_some("store commits", "", commits.zip(commits_before).map(|(to, from)| to - from));
+        self.refresh()?;
+        let commits = self.metric(COMMITS).zip(commits_before);
+        values.push_some("store commits", "", commits.map(|(to, from)| to - from));
         Ok(values)
     }
 }
 
+/// What the server has once it is clean; none where it cannot be seen.
+struct Clean {
+    files: Option<u64>,
+    open: Option<f64>,
+}
+
 impl Leaving {
-    fn commits(&mut self) -> Result<Option<f64>, Error> {
-        let Some(metrics) = &mut self.metrics else { return Ok(None) };
-        metrics.refresh()?;
-        Ok(Some(metrics.sum(COMMITS)))
+    fn refresh(&mut self) -> Result<(), Error> {
+        self.metrics.as_mut().map_or(Ok(()), Metrics::refresh)
+    }
+
+    /// As of the last look at them.
+    fn metric(&self, name: &str) -> Option<f64> {
+        self.metrics.as_ref().map(|metrics| metrics.sum(name))
+    }
+
+    /// By what it has with all devices connected.
+    fn clean(&mut self, bench: &Bench<'_>) -> Result<Clean, Error> {
+        self.refresh()?;
+        let files = bench.target.process().and_then(Process::open_files);
+        let open = self.metric(OPEN);
+        match (bench.target.process(), files, open) {
+            (Some(process), None, None) => Err(Error::NoProcess(process.pid)),
+            _ => Ok(Clean {
+                files: files.map(|files| files.saturating_sub(self.connections as u64)),
+                open: open.map(|open| (open - self.connections as f64).max(0.0)),
+            }),
+        }
     }
 
     /// When nothing of the connections was left.
-    fn wait_until_clean(
-        &mut self,
-        bench: &Bench<'_>,
-        clean_files: Option<u64>,
-        begun_ns: u64,
-    ) -> Result<u64, Error> {
+    fn wait_until_clean(&mut self, bench: &Bench<'_>, clean: Clean, begun_ns: u64) -> Result<u64, Error> {
         let deadline_ns = begun_ns + clock::ns(TIMEOUT);
-        if let Some(clean_files) = clean_files {
+        if let Some((clean_files, process)) = clean.files.zip(bench.target.process()) {
             loop {
-                let files = bench.target.process().and_then(Process::open_files);
-                let left = files.unwrap_or(0).saturating_sub(clean_files);
+                let files = process.open_files().ok_or(Error::NoProcess(process.pid))?;
+                let left = files.saturating_sub(clean_files);
                 match () {
                     () if left == 0 => break,
                     () if clock::now_ns() > deadline_ns => return Err(self.not_clean(left)),
@@ -103,12 +123,12 @@ impl Leaving {
             }
         }
         let mut clean_ns = clock::now_ns();
-        let Some(metrics) = &mut self.metrics else { return Ok(clean_ns) };
+        let Some(clean_open) = clean.open else { return Ok(clean_ns) };
         loop {
-            metrics.refresh()?;
-            let left = metrics.sum(OPEN);
+            self.refresh()?;
+            let left = self.metric(OPEN).map_or(0.0, |open| open - clean_open);
             match () {
-                () if left == 0.0 => return Ok(clean_ns),
+                () if left <= 0.0 => return Ok(clean_ns),
                 () if clean_ns > deadline_ns => return Err(self.not_clean(left as u64)),
                 () => std::thread::sleep(METRICS_POLL),
             }

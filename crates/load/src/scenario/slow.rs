@@ -66,8 +66,8 @@ pub(crate) fn run(args: &Slow) -> Result<ReportDocument, Error> {
     check(silent + sipping > 0, "no device would be slow: raise the shares, or --connections")?;
     check(silent + sipping < args.connections, "no device would be healthy: lower the shares")?;
     check(
-        args.rate.is_finite() && (0.1..=1e4).contains(&args.rate),
-        "--rate is 0.1 to 10000 messages per second",
+        args.rate.is_finite() && (1.0..=1e4).contains(&args.rate),
+        "--rate is 1 to 10000 messages per second",
     )?;
     check(messages(args, args.duration) > 0, "--duration is too short for a message at this --rate")?;
     let plain =

@@ -3,6 +3,8 @@
 //!
 //! Those others, and the requests to them, have a process of the client to themselves, the first.
 
+use std::time::Duration;
+
 use super::direct::{LEAD_NS, note_trouble};
 use super::{Bench, Measurement, Needs, Sample, Subject};
 use crate::args::{Common, Storm, check, check_counts};
@@ -10,6 +12,9 @@ use crate::payload::When;
 use crate::report::{LatencyNames, ReportDocument, Values};
 use crate::worker::{Pace, Plan, Steadied, SteadyPlan, StormPlan, Stormed, show_reasons};
 use crate::{Error, clock};
+
+/// Below what a worker is waited for.
+const PATIENCE_MAX: Duration = Duration::from_secs(30 * 60);
 
 const BEFORE: LatencyNames = LatencyNames {
     percentiles: [
@@ -42,6 +47,7 @@ pub(crate) fn run(args: &Storm) -> Result<ReportDocument, Error> {
     )?;
     check(!args.before.is_zero(), "--before must not be zero: the storm is compared with it")?;
     check(args.at_once != Some(0), "--at-once is at least 1")?;
+    check(args.patience <= PATIENCE_MAX, "--patience is at most 30m")?;
     // One process more: what is measured of those that stay must not wait for the client's own storm.
     let processes = usize::from(args.common.processes);
     let common = Common { processes: args.common.processes + 1, ..args.common.clone() };

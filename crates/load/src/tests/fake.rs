@@ -93,6 +93,12 @@ impl FakeServer {
         self.counts().logged_in
     }
 
+    /// Ends the connection of a user's device.
+    pub(super) fn end(&self, user: &str) {
+        let (_, stream) = self.state.lock().unwrap().users.remove(user).unwrap();
+        stream.shutdown(std::net::Shutdown::Both).unwrap();
+    }
+
     pub(super) fn wait_for(&self, what: &str, holds: impl Fn(&Counts) -> bool) {
         let deadline = Instant::now() + Duration::from_secs(20);
         while !holds(&self.counts()) {

@@ -1,8 +1,43 @@
 //! Devices that all go, that all come back, and that do not read.
 
-use super::fake::{Behaviour, FakeServer};
-use super::{measure, values};
+use std::time::Duration;
+
+use super::fake::{API_KEY, Behaviour, FakeServer};
+use super::{measure, run, values};
 use crate::Error;
+use crate::crew::Crew;
+use crate::engine::Setup;
+use crate::http::Origin;
+use crate::jwt::Signer;
+use crate::payload::Names;
+
+#[test]
+fn the_device_that_was_lost_is_the_one_that_is_brought_up_again() {
+    let server = FakeServer::start(Behaviour::Well);
+    let setup = Setup {
+        origin: Origin::parse(&format!("http://{}", server.address)).unwrap(),
+        names: Names { prefix: "b".to_owned() },
+        signer: Signer::new("s", "dev"),
+        api_key: API_KEY.to_owned(),
+        topic: None,
+        dialect: None,
+        sources_start: 0,
+    };
+    let mut crew = Crew::start(1, &setup).unwrap();
+    let timeout = Duration::from_secs(30);
+    crew.connect(3, 3, timeout).unwrap();
+    server.end("b-1");
+    // A report of something else tells of the loss first.
+    loop {
+        crew.receive(0, Duration::ZERO).unwrap();
+        if !crew.received().unwrap().disconnected.is_empty() {
+            break;
+        }
+    }
+    crew.connect(3, 3, timeout).unwrap();
+    server.wait_for("all three to be there", |counts| (counts.logged_in, counts.open) == (4, 3));
+    server.end("b-1");
+}
 
 #[test]
 fn a_server_is_clean_once_it_says_that_all_are_gone() {
@@ -23,6 +58,9 @@ fn a_server_that_cannot_be_watched_is_not_measured() {
     let error =
         measure(&server, "disconnect --connections 2 --repeat 1").map(|_| ()).unwrap_err().to_string();
     assert!(error.contains("--admin"), "{error}");
+    let line = format!("disconnect --connections 2 --repeat 1 --websocket ws://{}/", server.address);
+    let error = run(&line).map(|_| ()).unwrap_err().to_string();
+    assert!(error.contains("--pid"), "{error}");
     assert_eq!(server.logged_in(), 0);
 }
 
@@ -51,6 +89,7 @@ fn a_storm_that_makes_no_sense_names_the_option() {
         ("--at-once 0", "--at-once"),
         ("--rate 0", "--rate"),
         ("--before 0s", "--before"),
+        ("--patience 31m", "--patience"),
         ("--connections 0", "device"),
     ] {
         let error = measure(&server, &format!("storm {line}")).map(|_| ()).unwrap_err();
@@ -89,6 +128,7 @@ fn shares_that_leave_nobody_to_measure_are_refused() {
         ("--silent-share 0.5 --sipping-share 0.5", "healthy"),
         ("--silent-share 0 --sipping-share 0", "slow"),
         ("--silent-share 1.5", "0 to 1"),
+        ("--rate 0.5", "--rate"),
     ] {
         let error = measure(&server, &format!("slow --connections 10 {shares}")).map(|_| ()).unwrap_err();
         assert!(error.to_string().contains(part), "{error}");

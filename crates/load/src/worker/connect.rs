@@ -33,8 +33,8 @@ pub(super) struct Connecting {
     handshakes_max: usize,
     deadline_ns: u64,
     started_ns: u64,
-    /// The first device that was never tried.
-    next: usize,
+    /// Devices that were not tried yet: new ones, and those that were lost since they were brought up.
+    missing: VecDeque<usize>,
     /// Devices to try again, and when.
     retries: VecDeque<(u64, usize)>,
     failed: Reasons,
@@ -44,17 +44,14 @@ pub(super) struct Connecting {
 impl Connecting {
     pub(super) fn new(engine: &mut Engine, devices: usize, handshakes_max: usize, deadline_ns: u64) -> Self {
         engine.log_in = Latency::new();
-        let next = engine.ready;
-        let now_ns = clock::now_ns();
-        // Devices that were lost since they were brought up are brought up again.
-        let retries = engine.ended.drain(..).map(|(number, _)| (now_ns, number)).collect::<VecDeque<_>>();
+        engine.ended.clear();
         Self {
             devices,
             handshakes_max: handshakes_max.max(1),
             deadline_ns,
-            started_ns: now_ns,
-            next: next + retries.len(),
-            retries,
+            started_ns: clock::now_ns(),
+            missing: engine.missing_devices(devices).collect(),
+            retries: VecDeque::new(),
             failed: Reasons::new(),
             fatal: None,
         }
@@ -100,8 +97,6 @@ impl Connecting {
         if self.retries.front().is_some_and(|(at_ns, _)| *at_ns <= now_ns) {
             return self.retries.pop_front().map(|(_, number)| number);
         }
-        let number = self.next;
-        self.next += usize::from(number < self.devices);
-        (number < self.devices).then_some(number)
+        self.missing.pop_front()
     }
 }

@@ -59,8 +59,9 @@ pub(crate) struct Published {
     pub(crate) bytes: u64,
     /// From the moment a request was due to the arrival at each device.
     pub(crate) latency: Latency,
-    /// Deliveries that were to come, and those that came since the last report: where the server chooses the devices, as the floor
-    /// does, this worker's requests may reach another's, so only the sums over all workers compare.
+    /// Deliveries that were to come, and those that came since the last report: where the server chooses
+    /// the devices, as the floor does, this worker's requests may reach another's, so only the sums over all
+    /// workers compare.
     pub(crate) expected_ever: u64,
     pub(crate) deliveries_ever: u64,
     /// Requests that were due and could not even be sent: the rate was too high.
@@ -92,7 +93,7 @@ impl Publishing {
         engine.shared.seen.open_window(plan.from_ns..plan.to_ns);
         engine.answers.clear();
         let partition = engine.partition();
-        let numbers = (0..engine.ready).map(|number| partition.global(number) as u32);
+        let numbers = engine.ready_devices().map(|number| partition.global(number) as u32);
         let seed = plan.start_ns ^ (partition.index as u64) << 32;
         Self {
             connected: Draw::new(numbers, seed),
@@ -124,9 +125,9 @@ impl Publishing {
         self
     }
 
-    /// No request is due any more from this moment on.
+    /// No request is due any more from this moment on; a later moment changes nothing.
     pub(super) fn end(&mut self, to_ns: u64) {
-        self.plan.to_ns = to_ns;
+        self.plan.to_ns = self.plan.to_ns.min(to_ns);
     }
 
     pub(super) fn step(&mut self, engine: &mut Engine) -> Step {
