@@ -19,6 +19,13 @@ pub struct Args {
     pub(crate) scenario: Scenario,
 }
 
+impl Args {
+    /// False for the processes that another one measures with.
+    pub fn measures(&self) -> bool {
+        !matches!(self.scenario, Scenario::Floor(_) | Scenario::Worker)
+    }
+}
+
 #[derive(Debug, Subcommand)]
 pub(crate) enum Scenario {
     /// Requests to many users, a share of them connected: deliveries/s, latency, CPU per delivery
@@ -177,7 +184,7 @@ pub(crate) struct Direct {
     /// Requests in flight at most
     #[arg(long, default_value_t = 16)]
     pub(crate) in_flight: usize,
-    /// Measure a bare epoll loop too, by turns, which writes the same frames to the same sockets: show ratios to it
+    /// Measure a bare epoll loop too, by turns, which writes the same frames to as many sockets: show ratios to it
     #[arg(long)]
     pub(crate) floor: bool,
     #[command(flatten)]
@@ -203,7 +210,7 @@ pub(crate) struct Broadcast {
     /// Stored messages are kept in the topic's log
     #[arg(long, value_enum, default_value = "connected")]
     pub(crate) when: When,
-    /// Measure a bare epoll loop too, by turns, which writes the same frames to the same sockets: show ratios to it
+    /// Measure a bare epoll loop too, by turns, which writes the same frames to as many sockets: show ratios to it
     #[arg(long)]
     pub(crate) floor: bool,
     #[command(flatten)]
@@ -237,7 +244,7 @@ pub(crate) struct Connect {
     /// Devices that log in
     #[arg(long, default_value_t = 15_000)]
     pub(crate) connections: usize,
-    /// Measure a bare epoll loop too, by turns, which writes the same frames to the same sockets: show ratios to it
+    /// Measure a bare epoll loop too, by turns, which writes the same frames to as many sockets: show ratios to it
     #[arg(long)]
     pub(crate) floor: bool,
     #[command(flatten)]
@@ -254,7 +261,7 @@ pub(crate) struct Idle {
     /// Time over which CPU is measured with all connections idle
     #[arg(long, default_value = "20s", value_parser = duration)]
     pub(crate) duration: Duration,
-    /// Measure a bare epoll loop too, by turns, which writes the same frames to the same sockets: show ratios to it
+    /// Measure a bare epoll loop too, by turns, which writes the same frames to as many sockets: show ratios to it
     #[arg(long)]
     pub(crate) floor: bool,
     #[command(flatten)]

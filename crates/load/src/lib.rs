@@ -45,6 +45,7 @@ mod tests;
 
 pub use args::Args;
 pub use error::Error;
+pub use server::abandon;
 
 use args::Scenario;
 

@@ -1,10 +1,12 @@
 //! The server that is measured: one that runs already, or one started here from our own executable on a
-//! folder and ports of its own, stopped and cleared away when it is dropped.
+//! folder and ports of its own, stopped and cleared away when it is dropped, or by [`abandon`] where a signal
+//! ends the measurement.
 
 use std::fs;
 use std::net::{Ipv4Addr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use ring::rand::{SecureRandom, SystemRandom};
@@ -21,6 +23,7 @@ const STOP_TIMEOUT: Duration = Duration::from_secs(30);
 const POLL: Duration = Duration::from_millis(20);
 /// Below the ports that the kernel gives to outgoing connections: those of the devices must not take it.
 const PORTS: std::ops::Range<u16> = 20_000..32_000;
+const LOG: &str = "server.log";
 const LOG_LINES_SHOWN: usize = 20;
 
 pub(crate) struct Server {
@@ -31,7 +34,9 @@ pub(crate) struct Server {
     pub(crate) process: Option<Process>,
     /// None where it is not known.
     pub(crate) admin: Option<Origin>,
-    started: Option<Started>,
+    started: Option<Arc<Mutex<Started>>>,
+    /// Of the one that was started here.
+    folder: Option<PathBuf>,
 }
 
 struct Started {
@@ -40,6 +45,31 @@ struct Started {
     folder: PathBuf,
     /// As it was started, and can be again.
     command: Command,
+    /// Stopped, and its folder gone.
+    is_cleared: bool,
+}
+
+/// What was started here and is not cleared away. Held while one starts and to the end by [`abandon`]; the
+/// lock of a server may be taken under it, not the other way round.
+static STARTED: Mutex<Vec<Arc<Mutex<Started>>>> = Mutex::new(Vec::new());
+
+/// Ends this process amid a measurement, without a server or a folder of its own left behind: those that
+/// are dropped on the usual way are not. Workers and the floor end by themselves.
+#[allow(clippy::exit)] // called for a signal, beside the thread that measures
+pub fn abandon(exit_code: i32) -> ! {
+    let all = lock(&STARTED);
+    for started in all.iter() {
+        let mut started = lock(started);
+        let _ = started.child.kill(); // its devices need no farewell, nor its data; it may be gone already
+        started.clear_away();
+    }
+    // `all` is still held, so whoever measures neither starts another nor reports that this one is gone.
+    std::process::exit(exit_code)
+}
+
+/// What these locks guard is whole between any two statements, so a panic elsewhere leaves it usable.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Server {
@@ -71,19 +101,18 @@ impl Server {
             process,
             admin,
             started: None,
+            folder: None,
         })
     }
 
     fn start(common: &Common) -> Result<Self, Error> {
         let parent = common.data.clone().unwrap_or_else(std::env::temp_dir);
         let folder = parent.join(format!("noroshi-bench-{}", random_hex(8)?));
-        let folder_error = |source| Error::Folder { path: folder.clone(), source };
-        fs::create_dir_all(&folder).map_err(folder_error)?;
-        let log = fs::File::create(folder.join("server.log")).map_err(folder_error)?;
-        let log_too = log.try_clone().map_err(folder_error)?;
         let program = std::env::current_exe().map_err(Error::system("own executable"))?;
         let (key, jwt_secret) = (random_hex(16)?, random_hex(32)?);
         let (http, admin) = (free_port()?, free_port()?);
+        let mut origin = Origin::parse(&format!("http://127.0.0.1:{http}"))?;
+        let admin_origin = Origin::parse(&format!("http://127.0.0.1:{admin}"))?;
         let mut command = Command::new(program);
         command
             .args(["serve", "--dev", "--data"])
@@ -93,34 +122,27 @@ impl Server {
             .env("NOROSHI_DEV_KEY", &key)
             .env("NOROSHI_DEV_JWT_SECRET", &jwt_secret)
             .current_dir(&folder) // a noroshi.toml in the caller's folder is not meant
-            .stdin(Stdio::null())
-            .stdout(log)
-            .stderr(log_too);
-        let mut origin = Origin::parse(&format!("http://127.0.0.1:{http}"))?;
-        let own = if common.tls { OwnCertificate::make(&folder).map(Some) } else { Ok(None) };
-        let child = own.and_then(|own| {
-            if let Some(own) = own {
-                command.arg("--tls-cert").arg(own.certificate).arg("--tls-key").arg(own.key);
-                origin.host = format!("{}:{http}", tls::OWN_NAME);
-                origin.trust = Some(own.trust);
-            }
-            command.spawn().map_err(Error::system("starting the server"))
-        });
-        let child = match child {
-            Ok(child) => child,
+            .stdin(Stdio::null());
+        let mut all = lock(&STARTED);
+        let started = match spawn(command, &folder, &mut origin, common.tls) {
+            Ok(started) => started,
             Err(error) => {
                 let _ = fs::remove_dir_all(&folder); // the failure to start is the news
                 return Err(error);
             }
         };
-        let admin = Origin::parse(&format!("http://127.0.0.1:{admin}"))?;
+        let process = Process { pid: started.child.id() };
+        let started = Arc::new(Mutex::new(started));
+        all.push(started.clone());
+        drop(all);
         let mut server = Self {
             origin,
             key,
             jwt_secret,
-            process: Some(Process { pid: child.id() }),
-            admin: Some(admin),
-            started: Some(Started { child, folder, command }),
+            process: Some(process),
+            admin: Some(admin_origin),
+            started: Some(started),
+            folder: Some(folder),
         };
         server.wait_until_ready()?;
         Ok(server)
@@ -133,10 +155,8 @@ impl Server {
 
     /// Starts its own server again on the same data, with fresh memory.
     pub(crate) fn restart(&mut self) -> Result<(), Error> {
-        let Some(started) = &mut self.started else { return Ok(()) };
-        started.stop();
-        started.child = started.command.spawn().map_err(Error::system("starting the server"))?;
-        self.process = Some(Process { pid: started.child.id() });
+        let Some(started) = &self.started else { return Ok(()) };
+        self.process = Some(lock(started).restart()?);
         self.wait_until_ready()
     }
 
@@ -161,14 +181,14 @@ impl Server {
 
     /// How it ended, if it was started here and did.
     pub(crate) fn exited(&mut self) -> Option<String> {
-        let started = self.started.as_mut()?;
+        let mut started = lock(self.started.as_ref()?);
         started.child.try_wait().ok().flatten().map(|status| status.to_string())
     }
 
     /// The end of its log, if it was started here.
     pub(crate) fn last_words(&self) -> String {
-        let Some(started) = &self.started else { return String::new() };
-        let log = fs::read(started.folder.join("server.log")).unwrap_or_default();
+        let Some(folder) = &self.folder else { return String::new() };
+        let log = fs::read(folder.join(LOG)).unwrap_or_default();
         let log = String::from_utf8_lossy(&log);
         let lines: Vec<&str> = log.lines().collect();
         lines[lines.len().saturating_sub(LOG_LINES_SHOWN)..].join("\n")
@@ -176,8 +196,8 @@ impl Server {
 
     /// Named in the report.
     pub(crate) fn describe(&self) -> String {
-        match &self.started {
-            Some(started) => format!("started here, data in {}", started.folder.display()),
+        match &self.folder {
+            Some(folder) => format!("started here, data in {}", folder.display()),
             None => self.origin.url(),
         }
     }
@@ -185,14 +205,41 @@ impl Server {
     /// Whether writing to its data folder costs what it costs in production; none if that is not known.
     pub(crate) fn data_in_memory(&self) -> Option<bool> {
         let mounts = fs::read_to_string("/proc/mounts").ok()?;
-        Some(matches!(file_system(&mounts, &self.started.as_ref()?.folder)?, "tmpfs" | "ramfs"))
+        Some(matches!(file_system(&mounts, self.folder.as_ref()?)?, "tmpfs" | "ramfs"))
     }
 }
 
+/// Makes the folder and starts the server on it, with a certificate made for it if it is to speak TLS, which
+/// `origin` then says.
+fn spawn(mut command: Command, folder: &Path, origin: &mut Origin, tls: bool) -> Result<Started, Error> {
+    let folder_error = |source| Error::Folder { path: folder.to_owned(), source };
+    fs::create_dir_all(folder).map_err(folder_error)?;
+    let log = fs::File::create(folder.join(LOG)).map_err(folder_error)?;
+    let log_too = log.try_clone().map_err(folder_error)?;
+    command.stdout(log).stderr(log_too);
+    if tls {
+        let own = OwnCertificate::make(folder)?;
+        command.arg("--tls-cert").arg(own.certificate).arg("--tls-key").arg(own.key);
+        origin.host = format!("{}:{}", tls::OWN_NAME, origin.address.port());
+        origin.trust = Some(own.trust);
+    }
+    let child = command.spawn().map_err(Error::system("starting the server"))?;
+    Ok(Started { child, folder: folder.to_owned(), command, is_cleared: false })
+}
+
 impl Started {
+    fn restart(&mut self) -> Result<Process, Error> {
+        self.stop();
+        self.child = self.command.spawn().map_err(Error::system("starting the server"))?;
+        Ok(Process { pid: self.child.id() })
+    }
+
     /// Asks it to end and waits; kills it if it does not.
     fn stop(&mut self) {
-        let _ = kill_process(Pid::from_child(&self.child), Signal::TERM); // it may be gone already
+        if !matches!(self.child.try_wait(), Ok(None)) {
+            return; // its number may be another process's by now
+        }
+        let _ = kill_process(Pid::from_child(&self.child), Signal::TERM); // it may be gone since
         let deadline_ns = clock::now_ns() + clock::ns(STOP_TIMEOUT);
         while matches!(self.child.try_wait(), Ok(None)) {
             if clock::now_ns() > deadline_ns {
@@ -204,15 +251,23 @@ impl Started {
             std::thread::sleep(POLL);
         }
     }
+
+    fn clear_away(&mut self) {
+        if std::mem::replace(&mut self.is_cleared, true) {
+            return;
+        }
+        self.stop();
+        if let Err(error) = fs::remove_dir_all(&self.folder) {
+            eprintln!("cannot remove {}: {error}", self.folder.display());
+        }
+    }
 }
 
 impl Drop for Server {
     fn drop(&mut self) {
-        let Some(mut started) = self.started.take() else { return };
-        started.stop();
-        if let Err(error) = fs::remove_dir_all(&started.folder) {
-            eprintln!("cannot remove {}: {error}", started.folder.display());
-        }
+        let Some(started) = self.started.take() else { return };
+        lock(&started).clear_away();
+        lock(&STARTED).retain(|other| !Arc::ptr_eq(other, &started));
     }
 }
 

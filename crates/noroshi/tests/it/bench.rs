@@ -1,0 +1,39 @@
+//! `noroshi bench` that is given up leaves nothing behind.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use crate::node::{noroshi, until};
+
+fn folders(place: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(place).expect("the place");
+    entries.map(|entry| entry.expect("an entry").path()).collect()
+}
+
+#[test]
+fn a_signal_stops_the_server_of_a_measurement_and_clears_its_folder_away() {
+    for (signal, code) in [("INT", 130), ("TERM", 143)] {
+        let place = tempfile::tempdir().expect("folder");
+        let mut bench = noroshi()
+            .args(["bench", "idle", "--counts", "1,2", "--duration", "10m", "--data"])
+            .arg(place.path())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("the binary");
+        let admin = until("the server", || {
+            assert!(bench.try_wait().expect("the child").is_none(), "it ended by itself");
+            let addresses = folders(place.path()).pop()?.join("data/addresses.json");
+            let addresses: serde_json::Value =
+                serde_json::from_str(&std::fs::read_to_string(addresses).ok()?).ok()?;
+            Some(addresses["admin"].as_str().expect("an address").to_owned())
+        });
+        let kill = Command::new("kill").arg(format!("-{signal}")).arg(bench.id().to_string()).status();
+        assert!(kill.expect("kill").success());
+        let status = until("the end", || bench.try_wait().expect("the child"));
+        assert_eq!(status.code(), Some(code), "{signal}");
+        assert!(folders(place.path()).is_empty(), "{signal} leaves {:?}", folders(place.path()));
+        let address = admin.strip_prefix("http://").expect("plain HTTP");
+        assert!(std::net::TcpStream::connect(address).is_err(), "{signal} leaves the server");
+    }
+}
