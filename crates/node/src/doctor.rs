@@ -78,7 +78,8 @@ pub struct Diagnosis {
     pub capacity: Capacity,
 }
 
-const CHECKS: [fn(&Patient) -> Option<Finding>; 17] = [
+const CHECKS: [fn(&Patient) -> Option<Finding>; 18] = [
+    limit::configured,
     limit::open_files,
     limit::nr_open,
     limit::file_max,

@@ -10,7 +10,8 @@
 //!
 //! Reading order: [`config`], then [`build`], which is the architecture read top to bottom, then
 //! [`tasks`] and [`mod@run`]; [`data`], [`development`], [`descriptors`] and [`process`] are what those
-//! stand on; [`host`], [`capacity`] and [`mod@doctor`] tell what the machine allows. This is the only crate that names implementations.
+//! stand on; [`host`], [`capacity`] and [`mod@doctor`] tell what the machine allows. This is the only crate
+//! that names implementations.
 
 pub mod build;
 pub mod capacity;

@@ -45,26 +45,27 @@ pub(super) fn privacy(patient: &Patient) -> Option<Finding> {
         return None;
     }
     let (verdict, found) = match folder.open_to_others[..] {
-        _ if folder.is_foreign => (Verdict::Warn, "belongs to another user than this command's".to_owned()),
+        [_, ..] => (Verdict::Fail, format!("open to others: {}", folder.open_to_others.join(", "))),
+        [] if folder.is_foreign => (Verdict::Warn, "belongs to another user than this command's".to_owned()),
         [] => (Verdict::Ok, "for its owner alone".to_owned()),
-        _ => (Verdict::Fail, format!("open to others: {}", folder.open_to_others.join(", "))),
     };
-    let advice = match folder.is_foreign {
-        true => "run the command as the user that the node runs as".to_owned(),
-        false => format!("chmod -R go= {}", folder.path.display()),
+    let advice = match verdict {
+        Verdict::Fail => format!("chmod -R go= {}", folder.path.display()),
+        Verdict::Ok | Verdict::Warn => "run the command as the user that the node runs as".to_owned(),
     };
     Some(Finding::new("privacy of the data", verdict, found, "for its owner alone").advise(advice))
 }
 
 pub(super) fn disk(patient: &Patient) -> Option<Finding> {
     let (folder, free) = (&patient.folder, patient.folder.free_bytes?);
-    let wanted = patient.wanted.database_bytes_max.unwrap_or(0).max(FREE_BYTES_OK);
+    let growth = patient.wanted.database_bytes_max.unwrap_or(0).saturating_sub(folder.database_bytes);
+    let wanted = growth.max(FREE_BYTES_OK);
     let is_slow = folder.sync.is_some_and(|sync| sync > SYNC_OK);
     let (verdict, advice) = match free {
         free if free < FREE_BYTES_MIN => {
             (Verdict::Fail, "make room: requests are answered 507 when it is full")
         }
-        free if free < wanted => (Verdict::Warn, "make room, or set store.database_max below what is free"),
+        free if free < wanted => (Verdict::Warn, "make room, or set store.database_max lower"),
         _ if is_slow => (Verdict::Warn, "every stored notification waits for a sync: use a faster disk"),
         _ => (Verdict::Ok, ""),
     };

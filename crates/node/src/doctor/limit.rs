@@ -1,4 +1,5 @@
-//! How many files may be open: of the process, of any process, of all processes.
+//! How many devices the node lets in by its own configuration, and how many files may be open: of the
+//! process, of any process, of all processes.
 
 use super::{Change, Finding, Patient, Verdict, round_up, unless};
 use crate::capacity::grouped;
@@ -7,6 +8,16 @@ use crate::descriptors::{Available, RESERVED};
 /// The hard limit that leaves room for the connections wanted.
 fn needed(patient: &Patient) -> u64 {
     Available::limit_for(patient.wanted.connections)
+}
+
+pub(super) fn configured(patient: &Patient) -> Option<Finding> {
+    let (found, wanted) = (patient.wanted.connections_max as u64, patient.wanted.connections);
+    if found == 0 {
+        return None;
+    }
+    let verdict = unless(found >= wanted, Verdict::Fail);
+    let finding = Finding::new("gateway.connections_max", verdict, grouped(found), grouped(wanted));
+    Some(finding.advise("raise it, or set it to 0: as many as there is room for"))
 }
 
 pub(super) fn open_files(patient: &Patient) -> Option<Finding> {

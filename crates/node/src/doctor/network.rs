@@ -3,8 +3,9 @@
 use super::{Finding, Patient, Verdict, round_up, unless};
 use crate::capacity::{BACKLOG, grouped, tracked};
 
-/// Ports below are for services.
-const FIRST_PORT: u64 = 1_024;
+/// Ports below are for services, the node's 8080 and 9090 among them: one that a proxy happens to use could
+/// not be listened on after a restart.
+const FIRST_PORT: u64 = 10_000;
 const LAST_PORT: u64 = 65_535;
 
 /// A queue never holds more than all devices.
@@ -75,13 +76,16 @@ pub(super) fn source_ports(patient: &Patient) -> Option<Finding> {
     let (found, wanted) = (last.saturating_sub(first).saturating_add(1), patient.wanted.connections);
     let verdict = unless(found >= wanted, Verdict::Fail);
     let finding = Finding::new("ports of the proxy", verdict, grouped(found), grouped(wanted));
-    let finding = finding.set("net.ipv4.ip_local_port_range", format!("{FIRST_PORT} {LAST_PORT}"));
-    let most = LAST_PORT - FIRST_PORT + 1;
+    let most = found.max(LAST_PORT - FIRST_PORT + 1);
+    let finding = match most > found {
+        true => finding.set("net.ipv4.ip_local_port_range", format!("{FIRST_PORT} {LAST_PORT}")),
+        false => finding,
+    };
     Some(match wanted.div_ceil(most) {
         0 | 1 => finding,
         addresses => finding.advise(format!(
             "{} ports at most for each pair of addresses: let the node listen on {addresses} addresses, or the proxy use \
-             as many, and set net.ipv4.ip_local_port_range = {FIRST_PORT} {LAST_PORT}",
+             as many",
             grouped(most)
         )),
     })

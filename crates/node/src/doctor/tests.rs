@@ -88,6 +88,14 @@ fn of_what_is_not_known_nothing_is_said() {
 }
 
 #[test]
+fn devices_that_the_configuration_keeps_out() {
+    let limit = |limit| move |patient: &mut Patient| patient.wanted.connections_max = limit;
+    check("gateway.connections_max", Verdict::Ok, limit(1_000_000));
+    let finding = check("gateway.connections_max", Verdict::Fail, limit(999_999));
+    assert!(finding.advice.contains("raise it") && finding.changes.is_empty(), "{finding:?}");
+}
+
+#[test]
 fn open_files_of_the_process() {
     let limit = |limit| move |patient: &mut Patient| patient.host.open_files.hard = Some(limit);
     check("open files", Verdict::Ok, limit(1_004_608));
@@ -194,9 +202,10 @@ fn ports_of_a_proxy_on_this_machine() {
     };
     check("ports of the proxy", Verdict::Ok, proxied(20_000, (32_768, 60_999)));
     let finding = check("ports of the proxy", Verdict::Fail, proxied(50_000, (32_768, 60_999)));
-    sysctl(&finding, "net.ipv4.ip_local_port_range", "1024 65535");
+    sysctl(&finding, "net.ipv4.ip_local_port_range", "10000 65535");
     let finding = check("ports of the proxy", Verdict::Fail, proxied(200_000, (1_024, 65_535)));
     assert!(finding.advice.contains("on 4 addresses"), "{finding:?}");
+    assert!(finding.changes.is_empty(), "the range is longer than what would be advised: {finding:?}");
 }
 
 #[test]
@@ -230,6 +239,10 @@ fn the_folder_is_on_a_disk_and_private() {
     });
     assert!(finding.found.contains("operator.token") && finding.advice.contains("chmod"), "{finding:?}");
     check("privacy of the data", Verdict::Warn, |patient| patient.folder.is_foreign = true);
+    check("privacy of the data", Verdict::Fail, |patient| {
+        patient.folder.is_foreign = true;
+        patient.folder.open_to_others = vec!["operator.token".to_owned()];
+    });
     let mut absent = patient();
     absent.folder = Folder { exists: false, sync: None, ..absent.folder };
     let diagnosis = examine(&absent);
@@ -244,6 +257,10 @@ fn the_disk_has_room_and_is_fast_enough() {
     check("disk", Verdict::Warn, free(1_023));
     check("disk", Verdict::Fail, free(127));
     check("disk", Verdict::Warn, |patient| patient.wanted.database_bytes_max = Some(200 << 30));
+    check("disk", Verdict::Ok, |patient| {
+        patient.wanted.database_bytes_max = Some(200 << 30);
+        patient.folder.database_bytes = 101 << 30;
+    });
     let slow =
         check("disk", Verdict::Warn, |patient| patient.folder.sync = Some(Duration::from_micros(20_150)));
     assert!(slow.found.contains("20.1 ms") && slow.advice.contains("faster disk"), "{slow:?}");

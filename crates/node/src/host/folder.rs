@@ -17,6 +17,7 @@ const SYNCS_TIME_MAX: Duration = Duration::from_secs(2);
 /// A page of the database's log.
 const SYNC_BYTES: [u8; 4_096] = [0; 4_096];
 const PROBE: &str = "noroshi.doctor";
+const DATABASE: &str = "noroshi.db";
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Folder {
@@ -25,6 +26,8 @@ pub struct Folder {
     pub filesystem: Option<Filesystem>,
     /// For a process without privileges.
     pub free_bytes: Option<u64>,
+    /// What the database takes of the disk now.
+    pub database_bytes: u64,
     /// Files that others may read or write, and the folder if they may enter it.
     pub open_to_others: Vec<String>,
     /// Belongs to another user than the one who asks.
@@ -63,6 +66,7 @@ impl Folder {
             ..Self::default()
         };
         if exists {
+            folder.database_bytes = fs::metadata(path.join(DATABASE)).map_or(0, |found| found.len());
             folder.open_to_others = open_to_others(path);
             folder.is_foreign =
                 fs::metadata(path).is_ok_and(|found| found.uid() != rustix::process::geteuid().as_raw());
@@ -97,7 +101,7 @@ fn open_to_others(folder: &Path) -> Vec<String> {
     if is_open(folder) {
         found.push(folder.display().to_string());
     }
-    let secrets = [data::OPERATOR_TOKEN, data::DEV_KEY, data::DEV_JWT_SECRET, "noroshi.db", "noroshi.db-wal"];
+    let secrets = [data::OPERATOR_TOKEN, data::DEV_KEY, data::DEV_JWT_SECRET, DATABASE, "noroshi.db-wal"];
     found.extend(secrets.iter().filter(|name| is_open(&folder.join(name))).map(|name| (*name).to_owned()));
     found
 }
