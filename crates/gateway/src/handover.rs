@@ -77,10 +77,14 @@ impl AsyncRead for Io {
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     // The peer may wait for the rest of our flight before it says more.
-                    if !tls.flush(&mut Ready(&io.stream))? {
-                        let _ = io.stream.poll_write_ready(cx)?;
+                    if !tls.flush(&mut Ready(&io.stream))? && io.stream.poll_write_ready(cx)?.is_ready() {
+                        continue; // it takes more by now
                     }
                     ready!(io.stream.poll_read_ready(cx))?
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {
+                    cx.waker().wake_by_ref();
+                    return Poll::Pending;
                 }
                 Err(error) => return Poll::Ready(Err(error)),
             }

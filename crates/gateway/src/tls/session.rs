@@ -78,6 +78,9 @@ impl TlsSession {
     }
 
     /// Plaintext into `into`; 0 is the end. Sends what the handshake has to say on the way.
+    ///
+    /// `Interrupted` if what was read brought no plaintext: records may be empty, and whoever sends them
+    /// without an end must not keep the caller, who goes on when it likes.
     pub fn read(&mut self, io: &mut (impl Read + Write), into: &mut [u8]) -> io::Result<usize> {
         if self.unread.is_empty() {
             return match self.input {
@@ -144,41 +147,36 @@ impl TlsSession {
         into: &mut [u8],
         Scratch { incoming, outgoing, .. }: &mut Scratch,
     ) -> io::Result<usize> {
-        loop {
-            let held = self.incomplete.len();
-            incoming[..held].copy_from_slice(&self.incomplete);
-            // Plaintext is shorter than its record: into a large buffer all of it goes.
-            let room = into.len().clamp(RECORD_BYTES_MAX, INCOMING_BYTES);
-            let count = match io.read(&mut incoming[held..room]) {
-                Ok(count) => count,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                Err(error) => return Err(error),
-            };
-            if count == 0 {
-                // A transport that ends without close_notify is an end all the same: every message
-                // inside has its own length.
-                self.input = Input::Ended;
-                return Ok(0);
-            }
-            let filled = held + count;
-            self.drained = filled < room;
-            outgoing.clear();
-            let mut plaintext = Plaintext { into, filled: 0, rest: Vec::new() };
-            let done = self.process(&mut incoming[..filled], &mut plaintext, outgoing);
-            self.keep(&incoming[done..filled]);
-            let Plaintext { filled: delivered, rest, .. } = plaintext;
-            self.unread = rest.into();
-            // An alert, if it was an error: tried, not awaited.
-            let sent = self.send(io, outgoing.filled());
-            // A socket that cannot be written to any more may still have had something to say.
-            if delivered > 0 {
-                return Ok(delivered);
-            }
-            if !matches!(self.input, Input::Open) {
-                return self.end_of_input();
-            }
-            sent?;
+        let held = self.incomplete.len();
+        incoming[..held].copy_from_slice(&self.incomplete);
+        // Plaintext is shorter than its record: into a large buffer all of it goes.
+        let room = into.len().clamp(RECORD_BYTES_MAX, INCOMING_BYTES);
+        let count = io.read(&mut incoming[held..room])?;
+        if count == 0 {
+            // A transport that ends without close_notify is an end all the same: every message
+            // inside has its own length.
+            self.input = Input::Ended;
+            return Ok(0);
         }
+        let filled = held + count;
+        self.drained = filled < room;
+        outgoing.clear();
+        let mut plaintext = Plaintext { into, filled: 0, rest: Vec::new() };
+        let done = self.process(&mut incoming[..filled], &mut plaintext, outgoing);
+        self.keep(&incoming[done..filled]);
+        let Plaintext { filled: delivered, rest, .. } = plaintext;
+        self.unread = rest.into();
+        // An alert, if it was an error: tried, not awaited.
+        let sent = self.send(io, outgoing.filled());
+        // A socket that cannot be written to any more may still have had something to say.
+        if delivered > 0 {
+            return Ok(delivered);
+        }
+        if !matches!(self.input, Input::Open) {
+            return self.end_of_input();
+        }
+        sent?;
+        Err(io::ErrorKind::Interrupted.into())
     }
 
     /// Hands `incoming` to rustls; the length of what was done with it.

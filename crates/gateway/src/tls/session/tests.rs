@@ -151,6 +151,7 @@ impl Pair {
                 Ok(0) => return (plaintext, Some(Ok(()))),
                 Ok(count) => plaintext.extend_from_slice(&into[..count]),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return (plaintext, None),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return (plaintext, Some(Err(error))),
             }
         }
@@ -466,4 +467,25 @@ fn who_comes_back_is_not_signed_for_again_even_after_a_reload() {
         site.acceptor = Acceptor::open(&site.certificate, &site.key).expect("usable");
         assert_eq!(kind(&site), Some(HandshakeKind::Full));
     }
+}
+
+#[test]
+fn records_without_plaintext_do_not_keep_the_reader() {
+    let mut pair = Site::new(&TLS13).connect();
+    for _ in 0..5 {
+        pair.client.refresh_traffic_keys().expect("after the handshake");
+        pair.client_sends();
+    }
+    let all = pair.wire.to_server.len();
+    pair.wire.step = all / 5;
+    let mut reads = 0;
+    while !pair.wire.to_server.is_empty() {
+        let error = pair.server.read(&mut pair.wire, &mut [0; 64]).expect_err("no plaintext");
+        assert_eq!(error.kind(), io::ErrorKind::Interrupted);
+        reads += 1;
+        assert_eq!(pair.wire.to_server.len(), all - reads * (all / 5), "one step a call");
+    }
+    pair.wire.step = usize::MAX;
+    pair.client_writes(b"still here");
+    assert_eq!(pair.server_hears(), b"still here");
 }
