@@ -146,7 +146,7 @@ impl Drain {
         let now = Instant::now();
         let until = order.deadline.map(|deadline| now + deadline);
         let per_second = order.rate_per_second.max(1);
-        self.spread_ms.store(u32::try_from(order.spread.as_millis()).unwrap_or(u32::MAX), Ordering::Relaxed);
+        let spread_ms = u32::try_from(order.spread.as_millis()).unwrap_or(u32::MAX);
         let began = drip.is_none();
         match &mut *drip {
             Some(drip) if drip.ending => return Err(Stopping),
@@ -160,6 +160,7 @@ impl Drain {
                 *drip = Some(Drip { order, began: now, until, ending, allowance, moved: 0, told: false });
             }
         }
+        self.spread_ms.store(spread_ms, Ordering::Relaxed);
         self.phase.store(if ending { ENDING } else { MOVING }, Ordering::SeqCst);
         Ok(began)
     }
@@ -403,7 +404,9 @@ mod tests {
         assert_eq!(drain.begin(order(10), false), Ok(true));
         assert_eq!(drain.begin(Order { deadline: Some(Duration::ZERO), ..order(1) }, true), Ok(false));
         assert_eq!((drain.report(0).state, drain.is_ending()), (State::Stopping, true));
-        assert_eq!((drain.begin(order(10), false), drain.cancel()), (Err(Stopping), Err(Stopping)));
+        let other = Order { spread: Duration::from_secs(60), ..order(10) };
+        assert_eq!((drain.begin(other, false), drain.cancel()), (Err(Stopping), Err(Stopping)));
+        assert_eq!(drain.spread_ms(), 5_000, "of the order that stands");
         assert_eq!((drain.allowed(), drain.take(1_000)), (usize::MAX, 1_000), "the deadline has passed");
         assert_eq!(drain.report(0).progress.map(|progress| progress.moved), Some(1_000));
     }
