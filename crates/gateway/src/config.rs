@@ -44,7 +44,7 @@ pub struct Config {
     pub send_stall: Duration,
     /// Whether frames are submitted together where the build (feature `io-uring`) and the kernel can.
     pub io_uring: bool,
-    /// Deliveries waiting for one shard; publishing is refused from half of it on.
+    /// Requests whose deliveries wait for one shard; publishing is refused from half of it on.
     pub mailbox_items: usize,
     /// How long a peer may take to answer a close.
     pub close_linger: Duration,
@@ -70,8 +70,8 @@ impl Default for Config {
             send_queue_bytes: limits::SEND_QUEUE_BYTES,
             send_stall: limits::SEND_STALL,
             io_uring: true,
-            // 16,384 × (a pointer and 10,000 addresses of 16 B at worst) is bounded by has_room()
-            // long before; a usual item names some hundreds.
+            // 16,384 × (a pointer and 10,000 addresses of 16 B at worst) is bounded by the number of
+            // deliveries long before (`mailbox`); a usual item names some hundreds.
             mailbox_items: 16_384,
             close_linger: Duration::from_secs(2),
         }

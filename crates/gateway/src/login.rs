@@ -214,7 +214,10 @@ impl Shard {
         let session =
             Arc::new(Session::new(registry, login.app, device, user.as_ref(), num, address, token_version));
         match registry.attach(&session) {
-            Attached::Displaced => return self.begin_close(slot, CloseReason::Replaced),
+            Attached::Displaced => {
+                connection.opening = Some(opening); // the answer names its request
+                return self.begin_close(slot, CloseReason::Replaced);
+            }
             Attached::Now(Some(old)) => {
                 shared.mailboxes[usize::from(old.address.shard)].close(old.address, CloseReason::Replaced);
             }

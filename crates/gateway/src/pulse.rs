@@ -76,6 +76,8 @@ impl Shard {
             Phase::Head if over => return self.time_out_head(slot),
             Phase::AwaitToken if over => self.begin_close(slot, CloseReason::AuthTimeout),
             Phase::LoggingIn if over => self.begin_close(slot, CloseReason::Overloaded),
+            // What it is sent waits for the store ([`Shard::cork`]), not for the peer.
+            Phase::LoggingIn => {}
             _ if stalled => self.begin_close(slot, CloseReason::SlowConsumer),
             _ if expired => self.begin_close(slot, CloseReason::Expired),
             _ if connection.ping_tick <= now.tick => self.handle_ping_due(slot),
