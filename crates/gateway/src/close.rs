@@ -220,7 +220,7 @@ impl Shard {
                 "a session ended"
             );
             let bits = std::mem::take(&mut connection.pending);
-            self.fanout.forget(bits, Some(session.num));
+            self.fanout.ring.forget(bits, Some(session.num));
             self.shared.registry.detach(&session);
         }
         for subscription in topics {

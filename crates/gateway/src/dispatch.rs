@@ -31,6 +31,21 @@ impl Dispatch {
         }
     }
 
+    #[cfg(test)]
+    pub(crate) fn for_tests() -> Arc<Self> {
+        Self::new(Arc::new(Message {
+            id: noroshi_types::NotificationId::from_bytes([1; 16]),
+            app: noroshi_types::AppId(1),
+            when: When::Connected,
+            urgency: noroshi_types::Urgency::Normal,
+            topic: None,
+            notification: None,
+            data: None,
+            sent_at: noroshi_types::Timestamp(0),
+            expires_at: noroshi_types::Timestamp(9),
+        }))
+    }
+
     pub(crate) fn is_stored(&self) -> bool {
         self.message.when == When::Stored
     }

@@ -8,15 +8,15 @@
 //! topic delays a direct message by a slice, not by its whole audience ([`crate::overtake`]), and a
 //! connection that gets both gets them in the order in which they came.
 //!
-//! Invariants: bits are set only for frames in the ring; `Frame::waiting` is the number of
-//! connections with its bit; a frame leaves the ring when that is 0.
+//! Invariants: bits are set only for frames in the ring ([`crate::ring`]); a frame leaves it when
+//! nobody waits for it.
 
 use std::collections::VecDeque;
-use std::io::{self, IoSlice};
+use std::io::IoSlice;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use noroshi_types::{CloseReason, DeviceNum, Message, NotificationId, Outcome, Presence, When};
+use noroshi_types::{CloseReason, Message, NotificationId, Outcome, Presence, When};
 use smallvec::SmallVec;
 
 use crate::catch_up::Hold;
@@ -25,57 +25,30 @@ use crate::dispatch::{Audience, Dispatch};
 use crate::mailbox::Mail;
 use crate::overtake::Stalled;
 use crate::registry::Address;
+use crate::ring::{Frame, Ring};
 use crate::shard::Shard;
 use crate::tail::Tail;
 
-/// One bit each of `Connection::pending`.
-const RING: u32 = u64::BITS;
-/// Places that messages of topics and conditions leave to direct ones.
-const DIRECT_PLACES: u32 = 8;
 /// Items looked at in one turn; those without a recipient here take no place in the ring.
 const MAIL_PER_TURN: usize = 256;
 /// Connections written to in one turn, of each kind: about 4 ms at 8 µs a write.
 const URGENT_PER_TURN: usize = 512;
 const TOPIC_PER_TURN: usize = 256;
 
-/// A message under way.
-struct Frame {
-    dispatch: Arc<Dispatch>,
-    /// In the order in which they came.
-    number: u64,
-    waiting: u32,
-    /// Written since the latency was last observed.
-    unobserved: u64,
-    written: Vec<DeviceNum>,
-    inactive: Vec<DeviceNum>,
-    slow: Vec<DeviceNum>,
-    offline: Vec<DeviceNum>,
-    /// Sessions that were gone when their mail came.
-    gone: u64,
-}
-
 pub(crate) struct Fanout {
-    ring: Vec<Option<Frame>>,
-    /// The places of the ring that are taken, one bit each.
-    taken: u64,
-    /// Where a free place is looked for first, so that they go round: the oldest come next.
-    cursor: u32,
-    numbered: u64,
+    pub(crate) ring: Ring,
     pub(crate) stalled: Stalled,
     /// Slots with bits. A slot may be named twice; the second time nothing is left to do.
     urgent: VecDeque<u32>,
     topic: VecDeque<u32>,
-    /// The highest id, in the order of commits, that was taken from the mailbox.
+    /// Every message up to this id, in the order of commits, was marked: none of them waits.
     pub(crate) offered: NotificationId,
 }
 
 impl Fanout {
     pub(crate) fn new() -> Self {
         Self {
-            ring: (0..RING).map(|_| None).collect(),
-            taken: 0,
-            cursor: 0,
-            numbered: 0,
+            ring: Ring::new(),
             stalled: Stalled::default(),
             urgent: VecDeque::new(),
             topic: VecDeque::new(),
@@ -85,76 +58,6 @@ impl Fanout {
 
     pub(crate) fn has_work(&self) -> bool {
         !self.urgent.is_empty() || !self.topic.is_empty()
-    }
-
-    pub(crate) fn has_room(&self) -> bool {
-        self.taken != u64::MAX
-    }
-
-    pub(crate) fn has_room_for_topics(&self) -> bool {
-        self.taken.count_ones() < RING - DIRECT_PLACES
-    }
-
-    /// Puts a frame into a free place; there is one.
-    fn put(&mut self, dispatch: Arc<Dispatch>, capacity: usize) -> usize {
-        let free = (!self.taken).rotate_right(self.cursor).trailing_zeros();
-        let place = (self.cursor + free) % RING;
-        self.taken |= 1 << place;
-        self.cursor = (place + 1) % RING;
-        self.numbered += 1;
-        self.ring[place as usize] = Some(Frame {
-            dispatch,
-            number: self.numbered,
-            waiting: 0,
-            unobserved: 0,
-            written: Vec::with_capacity(capacity),
-            inactive: Vec::new(),
-            slow: Vec::new(),
-            offline: Vec::new(),
-            gone: 0,
-        });
-        place as usize
-    }
-
-    /// The message in a place.
-    #[cfg(feature = "io-uring")]
-    pub(crate) fn dispatch(&self, place: u32) -> Option<&Dispatch> {
-        self.ring.get(place as usize)?.as_ref().map(|frame| &*frame.dispatch)
-    }
-
-    /// Takes a frame out if nobody waits for it.
-    fn take_ended(&mut self, place: usize) -> Option<Frame> {
-        let ended = self.ring[place].take_if(|frame| frame.waiting == 0)?;
-        self.taken &= !(1 << place);
-        Some(ended)
-    }
-
-    /// The places of `bits` in the order in which their messages came.
-    fn in_order(&self, bits: u64) -> SmallVec<[usize; 8]> {
-        let mut rotated = bits.rotate_right(self.cursor);
-        let mut places = SmallVec::new();
-        while rotated != 0 {
-            places.push(((rotated.trailing_zeros() + self.cursor) % RING) as usize);
-            rotated &= rotated - 1;
-        }
-        // They are, unless a later message took a place that an earlier one's neighbour had left.
-        let number = |place: &usize| self.ring[*place].as_ref().map_or(0, |frame| frame.number);
-        if !places.is_sorted_by_key(number) {
-            places.sort_unstable_by_key(number);
-        }
-        places
-    }
-
-    /// One connection less for each of `bits`, which it will never get.
-    pub(crate) fn forget(&mut self, bits: u64, device: Option<DeviceNum>) {
-        for place in self.in_order(bits) {
-            if let Some(frame) = &mut self.ring[place] {
-                frame.waiting -= 1;
-                if !frame.dispatch.is_stored() {
-                    frame.offline.extend(device);
-                }
-            }
-        }
     }
 }
 
@@ -206,7 +109,7 @@ impl Shard {
         for _ in 0..MAIL_PER_TURN {
             let Some((mail, passes)) = self.next_mail() else { return };
             if !passes && let Some(dispatch) = mail.dispatch() {
-                self.note_offered(&dispatch.clone());
+                self.note_offered(dispatch);
             }
             self.mailbox().marked(&mail);
             match mail {
@@ -241,7 +144,7 @@ impl Shard {
     }
 
     fn mark_direct(&mut self, dispatch: &Arc<Dispatch>, to: &[Address]) {
-        let place = self.fanout.put(dispatch.clone(), to.len());
+        let place = self.fanout.ring.put(dispatch.clone(), to.len());
         for address in to {
             match self.at(address.slot, address.generation).is_some() {
                 true => self.mark(address.slot, place, None, true),
@@ -259,7 +162,7 @@ impl Shard {
             entry.subscribers.iter().copied().filter(|slot| !skips.contains(slot)).collect();
         // In the order in which they came lie their sockets in the kernel's memory, and ours.
         slots.sort_unstable();
-        let place = self.fanout.put(dispatch.clone(), slots.len());
+        let place = self.fanout.ring.put(dispatch.clone(), slots.len());
         for slot in slots {
             self.mark(slot, place, Some(index), false);
         }
@@ -284,7 +187,7 @@ impl Shard {
         slots.sort_unstable();
         slots.dedup();
         slots.retain(|slot| audience.condition.matches(|topic| hears(*slot, topic)));
-        let place = self.fanout.put(dispatch.clone(), slots.len());
+        let place = self.fanout.ring.put(dispatch.clone(), slots.len());
         for slot in slots {
             self.mark(slot, place, None, false);
         }
@@ -293,13 +196,13 @@ impl Shard {
 
     /// A frame that nobody waits for leaves the ring at once.
     fn end_frame(&mut self, place: usize) {
-        if let Some(frame) = self.fanout.take_ended(place) {
+        if let Some(frame) = self.fanout.ring.take_ended(place) {
             self.tell_frame(frame);
         }
     }
 
     fn frame(&mut self, place: usize, change: impl FnOnce(&mut Frame)) {
-        if let Some(frame) = &mut self.fanout.ring[place] {
+        if let Some(frame) = self.fanout.ring.frame_mut(place) {
             change(frame);
         }
     }
@@ -307,7 +210,7 @@ impl Shard {
     /// Marks a message at a connection, unless it is not for it now.
     fn mark(&mut self, slot: u32, place: usize, topic: Option<u32>, urgent: bool) {
         let (Some(connection), Some(frame)) =
-            (self.connections.get_mut(slot as usize), self.fanout.ring[place].as_mut())
+            (self.connections.get_mut(slot as usize), self.fanout.ring.frame_mut(place))
         else {
             return;
         };
@@ -349,8 +252,8 @@ impl Shard {
         self.flush_written(slot, None);
     }
 
-    /// [`Shard::flush`] where the write may have been done: `written` is what it came to.
-    pub(crate) fn flush_written(&mut self, slot: u32, written: Option<io::Result<usize>>) {
+    /// [`Shard::flush`] where the write may have been done: `written` is how much the socket took.
+    pub(crate) fn flush_written(&mut self, slot: u32, written: Option<usize>) {
         let Some(connection) = self.connections.get_mut(slot as usize) else { return };
         connection.urgent = false;
         let bits = std::mem::take(&mut connection.pending);
@@ -358,22 +261,22 @@ impl Shard {
             return;
         }
         let Some(device) = connection.session.as_ref().map(|session| session.num) else {
-            return self.fanout.forget(bits, None);
+            return self.fanout.ring.forget(bits, None);
         };
         if !connection.is_alive() {
-            return self.fanout.forget(bits, Some(device));
+            return self.fanout.ring.forget(bits, Some(device));
         }
         let protocol = connection.protocol;
-        let places = self.fanout.in_order(bits);
+        let places = self.fanout.ring.in_order(bits);
         let mut taken = 0;
         if connection.tail.is_none() {
-            let frames = places.iter().filter_map(|place| self.fanout.ring[*place].as_ref());
+            let frames = places.iter().filter_map(|place| self.fanout.ring.frame(*place));
             let mut slices: SmallVec<[IoSlice<'_>; 8]> =
                 frames.map(|frame| IoSlice::new(frame.dispatch.encoded(protocol))).collect();
-            let written = written.unwrap_or_else(|| connection.transport.write(&mut slices));
+            let written = written.map_or_else(|| connection.transport.write(&mut slices), Ok);
             drop(slices);
             let Ok(count) = written else {
-                self.fanout.forget(bits, Some(device));
+                self.fanout.ring.forget(bits, Some(device));
                 return self.doom(slot, CloseReason::PeerReset);
             };
             taken = count;
@@ -381,7 +284,7 @@ impl Shard {
         self.tally.bytes_out += taken as u64;
         let soft = self.shared.config.send_queue_soft_bytes;
         for place in places {
-            let Some(frame) = self.fanout.ring[place].as_mut() else { continue };
+            let Some(frame) = self.fanout.ring.frame_mut(place) else { continue };
             frame.waiting -= 1;
             let bytes = frame.dispatch.encoded(protocol);
             if taken >= bytes.len() {
@@ -407,14 +310,11 @@ impl Shard {
 
     /// Frees frames that all have, and observes how long they took.
     fn finish_frames(&mut self) {
-        let mut taken = self.fanout.taken;
-        while taken != 0 {
-            let place = taken.trailing_zeros() as usize;
-            taken &= taken - 1;
+        for place in self.fanout.ring.taken() {
             self.end_frame(place);
         }
         let now = self.delivery.clock().now();
-        for frame in self.fanout.ring.iter_mut().flatten() {
+        for frame in self.fanout.ring.frames_mut() {
             if frame.unobserved > 0 {
                 let latency = now.saturating_since(frame.dispatch.message.sent_at);
                 self.shared
@@ -444,6 +344,13 @@ impl Shard {
         }
     }
 
+    /// After a panic on one connection, which may have taken its bits off and written to nobody: frames
+    /// that nobody has a bit for would never leave the ring.
+    pub(crate) fn recount_frames(&mut self) {
+        let pending = self.connections.iter().map(|(_, connection)| connection.pending);
+        self.fanout.ring.recount(pending);
+    }
+
     /// After a panic while marking: nothing under way can be trusted, so it is dropped and what is kept
     /// is read again.
     fn rebuild_fanout(&mut self) {
@@ -455,7 +362,11 @@ impl Shard {
         }
         // Every session reads on behind its own watermark: it may hear again what it did not confirm.
         for mail in std::mem::replace(&mut self.fanout, Fanout::new()).stalled.into_mail() {
-            self.mailbox().marked(&mail);
+            match mail.dispatch() {
+                Some(_) => self.mailbox().marked(&mail),
+                // What a connection hears is not read again.
+                None => self.fanout.stalled.push(mail, SmallVec::new()),
+            }
         }
         self.resync(NotificationId::from_bytes([0; 16]));
     }

@@ -10,8 +10,9 @@
 //! ```
 //!
 //! Reading order: [`config`], [`gateway`], `connection`, `shard`, then along a connection's life
-//! `listener`, `input`, `route`, `refusal`, `websocket`, `sse`, `login`, `catch_up`, `backlog`, `close`, `pulse`, [`drain`]; along a
-//! message's `edge`, `registry`, `stamp`, `dispatch`, `mailbox`, `topic_index`, `fanout`, `overtake`, `uring`, `tail`.
+//! `listener`, `input`, `route`, `refusal`, `websocket`, `sse`, `login`, `catch_up`, `backlog`, `close`,
+//! `pulse`, [`drain`]; along a message's `edge`, `registry`, `stamp`, `dispatch`, `mailbox`, `overtake`,
+//! `topic_index`, `fanout`, `ring`, `uring`, `tail`.
 //!
 //! Invariants: a connection lives and dies on one shard; while it is idle it owns no buffer, no timer
 //! of its own and no channel; a disconnect writes nothing anywhere; no shard waits for anyone.
@@ -40,6 +41,7 @@ mod overtake;
 mod pulse;
 mod refusal;
 mod registry;
+mod ring;
 mod route;
 mod shard;
 mod sse;

@@ -8,26 +8,30 @@
 //!
 //! Invariant: what one connection gets, it gets in the order of the mailbox.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
+use std::hash::{BuildHasher, Hash};
 
+use hashbrown::HashMap;
 use smallvec::SmallVec;
 
+use crate::fanout::Fanout;
 use crate::mailbox::Mail;
-use crate::registry::Address;
+use crate::registry::{Address, Key, KeyMap};
 use crate::shard::Shard;
 
 /// Mails that wait here; more stay in the mailbox, and direct messages behind them too.
 const STALLED_MAX: usize = 1_024;
 
-type Topics = SmallVec<[u32; 2]>;
+/// Of topics. Not their places in the index: one that nobody hears yet has none.
+type Keys = SmallVec<[Key; 2]>;
 
 /// Mail that waits for a place.
 #[derive(Default)]
 pub(crate) struct Stalled {
-    /// Each with the topics (by index) that it may be for.
-    mail: VecDeque<(Mail, Topics)>,
+    /// Each with the topics that it may be for.
+    mail: VecDeque<(Mail, Keys)>,
     /// How many of them may be for the connections of a topic, or for one connection by name. None is 0.
-    by_topic: HashMap<u32, u32>,
+    by_topic: KeyMap<u32>,
     by_slot: HashMap<u32, u32>,
 }
 
@@ -41,7 +45,7 @@ impl Stalled {
         self.mail.into_iter().map(|(mail, _)| mail)
     }
 
-    fn push(&mut self, mail: Mail, topics: Topics) {
+    pub(crate) fn push(&mut self, mail: Mail, topics: Keys) {
         for topic in &topics {
             *self.by_topic.entry(*topic).or_default() += 1;
         }
@@ -53,21 +57,21 @@ impl Stalled {
 
     fn pop(&mut self) -> Option<Mail> {
         let (mail, topics) = self.mail.pop_front()?;
-        for topic in topics {
+        for topic in &topics {
             take_one(&mut self.by_topic, topic);
         }
         for address in named(&mail) {
-            take_one(&mut self.by_slot, address.slot);
+            take_one(&mut self.by_slot, &address.slot);
         }
         Some(mail)
     }
 }
 
-fn take_one(counts: &mut HashMap<u32, u32>, key: u32) {
-    if let Some(count) = counts.get_mut(&key) {
+fn take_one<K: Hash + Eq, S: BuildHasher>(counts: &mut HashMap<K, u32, S>, key: &K) {
+    if let Some(count) = counts.get_mut(key) {
         *count -= 1;
         if *count == 0 {
-            counts.remove(&key);
+            counts.remove(key);
         }
     }
 }
@@ -84,25 +88,27 @@ fn named(mail: &Mail) -> &[Address] {
 impl Shard {
     /// Whether [`Shard::next_mail`] has something.
     pub(crate) fn has_next_mail(&self) -> bool {
-        let fanout = &self.fanout;
-        fanout.has_room_for_topics() && !fanout.stalled.is_empty()
-            || fanout.has_room() && fanout.stalled.mail.len() < STALLED_MAX && !self.inlet.mail.is_empty()
+        let Fanout { ring, stalled, .. } = &self.fanout;
+        ring.has_room_for_topics() && !stalled.is_empty()
+            || ring.has_room() && stalled.mail.len() < STALLED_MAX && !self.inlet.mail.is_empty()
     }
 
     /// The next mail that can be marked now, and whether it passes others.
     pub(crate) fn next_mail(&mut self) -> Option<(Mail, bool)> {
-        if self.fanout.has_room_for_topics()
+        if self.fanout.ring.has_room_for_topics()
             && let Some(mail) = self.fanout.stalled.pop()
         {
             return Some((mail, false));
         }
-        while self.fanout.has_room() && self.fanout.stalled.mail.len() < STALLED_MAX {
-            let mail = self.inlet.mail.try_recv().ok()?;
-            // What was lost came before anything that is taken from now on.
+        while self.fanout.ring.has_room() && self.fanout.stalled.mail.len() < STALLED_MAX {
+            let mail = self.inlet.mail.try_recv();
+            // What was lost came before anything that is taken from now on. Looked for where nothing is
+            // left as well: nothing may follow for long.
             if self.mailbox().take_lost() {
                 self.resync(self.fanout.offered);
             }
-            if self.fanout.has_room_for_topics() && self.fanout.stalled.is_empty() {
+            let mail = mail.ok()?;
+            if self.fanout.ring.has_room_for_topics() && self.fanout.stalled.is_empty() {
                 return Some((mail, false));
             }
             if let Some(mail) = self.pass(mail) {
@@ -114,7 +120,7 @@ impl Shard {
 
     /// What of a mail can go on past those that wait; the rest waits behind them.
     fn pass(&mut self, mail: Mail) -> Option<Mail> {
-        let mut topics = Topics::new();
+        let mut topics = Keys::new();
         match mail {
             Mail::Direct { dispatch, to } => {
                 let (wait, pass): (Vec<_>, Vec<_>) = to.into_iter().partition(|to| self.waits(*to));
@@ -123,13 +129,11 @@ impl Shard {
                 }
                 return (!pass.is_empty()).then_some(Mail::Direct { dispatch, to: pass });
             }
-            Mail::Topic { key, .. } => topics.extend(self.topics.find(key)),
+            Mail::Topic { key, .. } => topics.push(key),
             Mail::Condition { ref audience, .. } => {
-                topics.extend(audience.topics.iter().filter_map(|(_, key)| self.topics.find(*key)));
+                topics.extend(audience.topics.iter().map(|(_, key)| *key));
                 // Else who hears none of its topics is not meant.
-                if audience.condition.matches_none() {
-                    topics.extend(self.topics.find(audience.everyone));
-                }
+                topics.extend(audience.condition.matches_none().then_some(audience.everyone));
             }
             Mail::Subscribe { .. } | Mail::Unsubscribe { .. } => {}
         }
@@ -139,11 +143,45 @@ impl Shard {
 
     /// Whether something that waits may be for this connection.
     fn waits(&self, to: Address) -> bool {
-        let stalled = &self.fanout.stalled;
+        let Stalled { by_topic, by_slot, .. } = &self.fanout.stalled;
         let connection = self.connections.get(to.slot as usize);
-        connection.filter(|connection| connection.generation == to.generation).is_some_and(|connection| {
-            stalled.by_slot.contains_key(&to.slot)
-                || connection.topics.iter().any(|topic| stalled.by_topic.contains_key(&topic.index()))
-        })
+        let Some(connection) = connection.filter(|connection| connection.generation == to.generation) else {
+            return false;
+        };
+        if by_slot.contains_key(&to.slot) {
+            return true;
+        }
+        // Whichever are fewer: a device may hear 1,000 topics, and a request name 10,000 devices.
+        if by_topic.len() < connection.topics.len() {
+            return by_topic.keys().any(|key| self.topics.hears(*key, to.slot));
+        }
+        let mut keys = connection.topics.iter().filter_map(|topic| self.topics.key(topic.index()));
+        keys.any(|key| by_topic.contains_key(&key))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dispatch::Dispatch;
+
+    fn direct(slots: &[u32]) -> Mail {
+        let to = slots.iter().map(|slot| Address { shard: 0, slot: *slot, generation: 1 }).collect();
+        Mail::Direct { dispatch: Dispatch::for_tests(), to }
+    }
+
+    #[test]
+    fn what_waits_is_counted_until_it_goes_on() {
+        let mut stalled = Stalled::default();
+        let topic = Mail::Topic { dispatch: Dispatch::for_tests(), key: 7, deliveries: 3 };
+        stalled.push(topic, Keys::from_slice(&[7]));
+        stalled.push(direct(&[1, 2]), Keys::new());
+        stalled.push(direct(&[2]), Keys::new());
+        assert!(stalled.by_topic.contains_key(&7) && stalled.by_slot.len() == 2);
+        assert!(matches!(stalled.pop(), Some(Mail::Topic { key: 7, .. })));
+        assert!(stalled.by_topic.is_empty());
+        assert!(matches!(stalled.pop(), Some(Mail::Direct { to, .. }) if to.len() == 2));
+        assert_eq!(stalled.by_slot.keys().collect::<Vec<_>>(), [&2]);
+        assert!(stalled.pop().is_some() && stalled.by_slot.is_empty() && stalled.is_empty());
     }
 }

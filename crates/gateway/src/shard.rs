@@ -6,8 +6,9 @@
 //!
 //! The files beside this one are parts of the same machine, each for one subject: [`crate::input`]
 //! (bytes to requests), [`crate::websocket`] and [`crate::sse`] (the conversation), [`crate::login`],
-//! [`crate::backlog`] (from the store's answer to live), [`crate::fanout`] (mail to frames to
-//! sockets), [`crate::close`] (every way out), [`crate::pulse`] (what time brings).
+//! [`crate::backlog`] (from the store's answer to live), [`crate::overtake`] (which mail comes next),
+//! [`crate::fanout`] (mail to frames to sockets), [`crate::close`] (every way out), [`crate::pulse`]
+//! (what time brings), [`crate::drain`].
 //!
 //! Invariants: a slot is freed only in [`Shard::bury`], after the handler that decided it; a panic
 //! ends the connection it happened on and the loop goes on.
@@ -263,14 +264,15 @@ impl Shard {
 
     /// Runs a handler; a panic in it ends the connection it was about.
     pub(crate) fn guard(&mut self, slot: Option<u32>, handler: impl FnOnce(&mut Self)) {
-        // The state a panic may leave half done is the connection's own, which is removed, and the
-        // ring of frames, which `Fanout` can rebuild.
+        // The state a panic may leave half done is the connection's own, which is removed, and how many
+        // wait for a frame, which is counted anew.
         if catch_unwind(AssertUnwindSafe(|| handler(self))).is_err() {
             self.shared.metrics.panics.inc();
             tracing::error!(shard = self.index, slot, "a handler panicked; its connection is closed");
             if let Some(slot) = slot {
                 self.doom(slot, CloseReason::Internal);
             }
+            self.recount_frames();
         }
         self.bury();
     }

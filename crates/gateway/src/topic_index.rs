@@ -37,6 +37,15 @@ impl TopicIndex {
         self.entries.get(index as usize)
     }
 
+    pub(crate) fn key(&self, index: u32) -> Option<Key> {
+        self.entry(index).map(|entry| entry.key)
+    }
+
+    pub(crate) fn hears(&self, key: Key, slot: u32) -> bool {
+        let entry = self.find(key).and_then(|index| self.entry(index));
+        entry.is_some_and(|entry| entry.subscribers.contains(&slot))
+    }
+
     /// Adds a connection; the entry's index, and whether it was not there.
     pub(crate) fn subscribe(
         &mut self,
@@ -118,7 +127,8 @@ mod tests {
         assert!(new);
         assert!(!index.subscribe(&registry, 5, &topic, 1).1);
         index.subscribe(&registry, 5, &topic, 2);
-        assert_eq!(registry.topic_sessions(5), 2);
+        assert_eq!((registry.topic_sessions(5), index.key(entry)), (2, Some(5)));
+        assert!(index.hears(5, 2) && !index.hears(5, 3) && !index.hears(6, 2));
         index.unsubscribe(&registry, entry, 1);
         index.unsubscribe(&registry, entry, 1);
         assert_eq!(registry.topic_sessions(5), 1);

@@ -148,11 +148,7 @@ impl Shard {
         let Some(connection) = self.connections.get(slot as usize) else { return };
         let Some(app) = connection.session.as_ref().map(|session| session.app) else { return };
         let keys: Vec<_> = topics.iter().map(|topic| registry.topic_key(app, topic)).collect();
-        let heard = |key: &u128| {
-            let entry = self.topics.find(*key).and_then(|index| self.topics.entry(index));
-            entry.is_some_and(|entry| entry.subscribers.contains(&slot))
-        };
-        let new = keys.iter().filter(|key| !heard(key)).count();
+        let new = keys.iter().filter(|key| !self.topics.hears(**key, slot)).count();
         // One more than the limit: `$everyone` is not the device's choice.
         if connection.topics.len() + new > limits::TOPICS_PER_DEVICE_MAX + 1 {
             let text = format!("a device hears at most {} topics", limits::TOPICS_PER_DEVICE_MAX);

@@ -145,6 +145,31 @@ async fn a_hot_topic_delays_direct_messages_by_a_slice_and_keeps_the_order_of_it
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_full_mailbox_behind_a_hot_topic_loses_and_reorders_nothing_that_is_kept() {
+    const AUDIENCE: usize = 500;
+    const KEPT: u64 = 200;
+    let node = Arc::new(Node::start(Config { shards: 1, mailbox_items: 4, ..plain() }).await);
+    node.crowd("c", AUDIENCE, &["hot"]).await;
+    node.device("d", "u", &["news"]).await;
+    let mut device = node.connect("d").await;
+    let _crowd = Crowd::connect(&node, "c", AUDIENCE).await;
+    for n in 0..KEPT {
+        for _ in 0..8 {
+            node.publish_unasked(topic("hot"), When::Connected, "\"all\"");
+        }
+        let target = if n % 2 == 0 { user("u") } else { topic("news") };
+        node.publish_unasked(target, When::Stored, &n.to_string());
+    }
+    let mut next = 0;
+    while next < KEPT {
+        let heard = device.next_data().await.as_u64().expect("a number");
+        assert!(heard <= next, "{heard} before {next}");
+        next = next.max(heard + 1);
+    }
+    assert!(node.metric("noroshi_resyncs_total") > 0, "the mailbox was never full");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn hot_direct_messages_delay_topics_and_log_ins_by_a_bounded_number() {
     const NAMED: usize = 300;
     let node = Arc::new(Node::start(Config { shards: 1, ..plain() }).await);

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use futures_util::{SinkExt, StreamExt};
 use noroshi_auth::Auth;
-use noroshi_delivery::{Clock, Delivery};
+use noroshi_delivery::{Clock, Delivery, Edge};
 use noroshi_gateway::{Config, Gateway, Handover, HandoverFn, Listener, Metrics};
-use noroshi_store::{Devices, Registration, Sqlite, Store, sqlite::Options};
+use noroshi_store::{Accept, Accepted, Devices, Notifications, Registration, Sqlite, Store, sqlite::Options};
 use noroshi_telemetry::Registry;
 use noroshi_types::{
     AppId, AppName, DeviceId, DeviceNum, JsonText, NotificationId, Push, Request, Target, Timestamp, Topic,
@@ -130,6 +130,17 @@ impl Node {
                 Err(error) => panic!("{error}"),
             }
         }
+    }
+
+    /// Straight to the store: not asked whether there is room, nor waited for.
+    pub(crate) fn publish_unasked(&self, target: Target, when: When, data: &str) {
+        let request = Arc::new(request(target.clone(), when, data));
+        let accept = Accept { app: self.app, request, now: self.now(), idempotency: None };
+        let gateway = self.gateway.clone();
+        let deliver = move |accepted: Result<Accepted, _>| {
+            gateway.deliver(accepted.expect("accepted").message, &target);
+        };
+        Notifications::accept(&*self.store, accept, Box::new(deliver));
     }
 
     /// A WebSocket that is not logged in.

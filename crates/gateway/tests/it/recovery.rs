@@ -204,30 +204,10 @@ async fn a_mailbox_that_overflows_loses_nothing_that_is_kept() {
         Arc::new(Node::start(noroshi_gateway::Config { mailbox_items: 1, shards: 1, ..plain() }).await);
     node.device("d1", "u1", &["news"]).await;
     let mut client = node.connect("d1").await;
-    let publish = async |from: u64| {
-        for n in 0..100 {
-            let target = if n % 2 == 0 { user("u1") } else { topic("news") };
-            // Straight to the store: `publish` would be refused for lack of room.
-            let accept = noroshi_store::Accept {
-                app: node.app,
-                request: Arc::new(request(target.clone(), When::Stored, &(from + n).to_string())),
-                now: node.now(),
-                idempotency: None,
-            };
-            let gateway = node.gateway.clone();
-            noroshi_store::Notifications::accept(
-                &*node.store,
-                accept,
-                Box::new(move |accepted| {
-                    let message = accepted.expect("accepted").message;
-                    noroshi_delivery::Edge::deliver(&*gateway, message, &target);
-                }),
-            );
-        }
-    };
     let mut heard = Vec::new();
-    for round in 0..5 {
-        publish(round * 100).await;
+    for n in 0..500 {
+        let target = if n % 2 == 0 { user("u1") } else { topic("news") };
+        node.publish_unasked(target, When::Stored, &n.to_string());
     }
     hear_until(&mut client, 499, &mut heard).await;
     heard.extend(numbers(&client.sync().await));
