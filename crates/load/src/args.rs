@@ -22,7 +22,7 @@ pub struct Args {
 impl Args {
     /// False for the processes that another one measures with.
     pub fn measures(&self) -> bool {
-        !matches!(self.scenario, Scenario::Floor(_) | Scenario::Worker)
+        !matches!(self.scenario, Scenario::Floor(_) | Scenario::Worker | Scenario::Bound(_))
     }
 }
 
@@ -52,6 +52,15 @@ pub(crate) enum Scenario {
     /// One process of the client, told what to do on standard input
     #[command(hide = true)]
     Worker,
+    /// Another command of this executable, ended with the process that started it
+    #[command(hide = true)]
+    Bound(Bound),
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Bound {
+    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+    pub(crate) words: Vec<std::ffi::OsString>,
 }
 
 #[derive(Debug, clap::Args)]

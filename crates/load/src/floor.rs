@@ -16,10 +16,11 @@ use memchr::memmem;
 use mio::net::{TcpListener, TcpStream};
 use mio::{Events, Interest, Poll, Token};
 use noroshi_protocol::ws::{Opcode, push_frame};
-use rustix::process::{Signal, set_parent_process_death_signal};
+use rustix::process::Signal;
 
 use crate::Error;
 use crate::payload::Draw;
+use crate::process::Process;
 
 const LISTENER: Token = Token(usize::MAX - 1);
 const EVENTS: usize = 1_024;
@@ -38,9 +39,7 @@ const SENT_AT: &[u8] = br#","sent_at":"2026-01-01T00:00:00.000Z"}"#;
 
 /// Serves until its process ends.
 pub(crate) fn run(listen: SocketAddr, deliveries: usize) -> Result<(), Error> {
-    // Whoever measures with it may be killed, and nobody else would stop it.
-    set_parent_process_death_signal(Some(Signal::KILL))
-        .map_err(|errno| Error::System { what: "a signal at the parent's death", source: errno.into() })?;
+    Process::end_with_parent(Signal::KILL)?;
     let mut floor = Floor::new(listen, deliveries).map_err(Error::system("the floor's socket"))?;
     floor.serve().map_err(Error::system("epoll"))
 }

@@ -63,6 +63,7 @@ pub fn run(args: Args) -> Result<(), Error> {
         Scenario::Tls(tls) => (scenario::tls::run(tls)?, tls.common.json),
         Scenario::Floor(args) => return floor::run(args.listen, args.deliveries),
         Scenario::Worker => return worker::run(std::io::stdin(), std::io::stdout().lock()),
+        Scenario::Bound(bound) => return Err(server::run_bound(&bound.words)),
     };
     if json {
         eprintln!("{}", report.table());

@@ -6,6 +6,8 @@ use std::fs;
 use std::iter::Sum;
 use std::ops::{Add, Sub};
 
+use rustix::process::{Signal, set_parent_process_death_signal};
+
 use crate::Error;
 use crate::host::kib_field;
 
@@ -53,6 +55,12 @@ pub(crate) struct Process {
 impl Process {
     pub(crate) fn this() -> Self {
         Self { pid: std::process::id() }
+    }
+
+    /// This one ends by `signal` when its parent does, however that ends: nobody else would stop it.
+    pub(crate) fn end_with_parent(signal: Signal) -> Result<(), Error> {
+        set_parent_process_death_signal(Some(signal))
+            .map_err(|errno| Error::System { what: "a signal at the parent's death", source: errno.into() })
     }
 
     /// One that can be watched.

@@ -2,8 +2,10 @@
 //! folder and ports of its own, stopped and cleared away when it is dropped, or by [`abandon`] where a signal
 //! ends the measurement.
 
+use std::ffi::OsString;
 use std::fs;
 use std::net::{Ipv4Addr, TcpListener};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -67,6 +69,17 @@ pub fn abandon(exit_code: i32) -> ! {
     std::process::exit(exit_code)
 }
 
+/// Becomes another command of this executable, which ends when whoever measures is killed; an error if that
+/// cannot be.
+pub(crate) fn run_bound(words: &[OsString]) -> Error {
+    let program = std::env::current_exe().map_err(Error::system("own executable"));
+    // Kept when the program changes: PR_SET_PDEATHSIG(2const).
+    match program.and_then(|program| Process::end_with_parent(Signal::TERM).map(|()| program)) {
+        Ok(program) => Error::system("own executable")(Command::new(program).args(words).exec()),
+        Err(error) => error,
+    }
+}
+
 /// What these locks guard is whole between any two statements, so a panic elsewhere leaves it usable.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
@@ -115,7 +128,7 @@ impl Server {
         let admin_origin = Origin::parse(&format!("http://127.0.0.1:{admin}"))?;
         let mut command = Command::new(program);
         command
-            .args(["serve", "--dev", "--data"])
+            .args(["bench", "bound", "serve", "--dev", "--data"])
             .arg(folder.join("data"))
             .args(["--http", &format!("127.0.0.1:{http}"), "--admin", &format!("127.0.0.1:{admin}")])
             .args(common.set.iter().flat_map(|setting| ["--set", setting]))

@@ -54,7 +54,7 @@ fn run(line: &str) -> Result<ReportDocument, Error> {
         Scenario::Storm(args) => scenario::storm::run(&args),
         Scenario::Slow(args) => scenario::slow::run(&args),
         Scenario::Tls(args) => scenario::tls::run(&args),
-        Scenario::Floor(_) | Scenario::Worker => panic!("no measurement"),
+        Scenario::Floor(_) | Scenario::Worker | Scenario::Bound(_) => panic!("no measurement"),
     }
 }
 
