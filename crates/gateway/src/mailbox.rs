@@ -255,3 +255,42 @@ impl Mailbox {
         if closes.is_empty() { Vec::new() } else { std::mem::take(&mut *closes) }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn direct(count: usize) -> Mail {
+        let to = vec![Address { shard: 0, slot: 0, generation: 0 }; count];
+        Mail::Direct { dispatch: Dispatch::for_tests(), to }
+    }
+
+    fn topic(deliveries: usize) -> Mail {
+        Mail::Topic { dispatch: Dispatch::for_tests(), key: 1, deliveries }
+    }
+
+    #[test]
+    fn what_waits_is_bounded_for_each_kind_by_itself() {
+        let poll = mio::Poll::new().expect("a poll");
+        let (mailbox, inlet) = Mailbox::new(&poll, mio::Token(0), 4).expect("a mailbox");
+        let has_room = || (mailbox.has_room_for_direct(), mailbox.has_room_for_topics());
+        assert!(mailbox.deliver(direct(DIRECT_MAX - 1)));
+        assert_eq!(has_room(), (true, true));
+        assert!(mailbox.deliver(direct(1)));
+        assert_eq!(has_room(), (false, true));
+        // Half of the items is full for requests; what was accepted goes on to the last.
+        assert!(mailbox.deliver(topic(FANNED_MAX)));
+        assert_eq!(has_room(), (false, false));
+        assert!(mailbox.deliver(topic(0)) && !mailbox.take_lost());
+        assert!(!mailbox.deliver(direct(5)), "it is full");
+        assert!(mailbox.take_lost() && !mailbox.take_lost());
+        let mut take = || mailbox.marked(&inlet.mail.try_recv().expect("it waits"));
+        take();
+        take();
+        assert_eq!(has_room(), (true, false));
+        take();
+        take();
+        assert_eq!(has_room(), (true, true));
+        assert_eq!((mailbox.direct.into_inner(), mailbox.fanned.into_inner()), (0, 0));
+    }
+}
