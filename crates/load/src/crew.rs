@@ -101,15 +101,11 @@ impl Crew {
 
     /// Waits for the end of what [`Crew::publish`] began.
     pub(crate) fn published(&mut self) -> Result<Published, Error> {
-        let mut whole: Option<Published> = None;
-        for report in self.reports()? {
-            let Report::Published(part) = report else { return Err(out_of_order()) };
-            match &mut whole {
-                None => whole = Some(*part),
-                Some(whole) => whole.add(*part),
-            }
-        }
-        let mut whole = whole.ok_or_else(out_of_order)?;
+        let part = |report| match report {
+            Report::Published(part) => Some(*part),
+            _ => None,
+        };
+        let mut whole = together(self.reports()?, part, Published::add)?;
         if whole.deliveries_ever < whole.expected_ever && self.members.len() > 1 {
             // A worker that was done may have got what another's requests caused.
             self.receive(0, Duration::ZERO)?;
@@ -128,22 +124,18 @@ impl Crew {
 
     /// Waits for the end of what [`Crew::receive`] began.
     pub(crate) fn received(&mut self) -> Result<Received, Error> {
-        let mut whole: Option<Received> = None;
-        for report in self.reports()? {
-            let Report::Received(part) = report else { return Err(out_of_order()) };
-            match &mut whole {
-                None => whole = Some(*part),
-                Some(whole) => {
-                    whole.deliveries += part.deliveries;
-                    whole.bytes += part.bytes;
-                    whole.latency.merge(&part.latency);
-                    whole.last_ns = whole.last_ns.max(part.last_ns);
-                    whole.missing_devices += part.missing_devices;
-                    add_reasons(&mut whole.disconnected, part.disconnected);
-                }
-            }
-        }
-        whole.ok_or_else(out_of_order)
+        let part = |report| match report {
+            Report::Received(part) => Some(*part),
+            _ => None,
+        };
+        together(self.reports()?, part, |whole, part: Received| {
+            whole.deliveries += part.deliveries;
+            whole.bytes += part.bytes;
+            whole.latency.merge(&part.latency);
+            whole.last_ns = whole.last_ns.max(part.last_ns);
+            whole.missing_devices += part.missing_devices;
+            add_reasons(&mut whole.disconnected, part.disconnected);
+        })
     }
 
     pub(crate) fn disconnect(&mut self) -> Result<(), Error> {
@@ -154,6 +146,20 @@ impl Crew {
 
 fn partitions(count: usize) -> impl Iterator<Item = Partition> {
     (0..count).map(move |index| Partition { index, count })
+}
+
+/// One report of those of several workers; `part` is none for a report of something else.
+fn together<T>(
+    reports: impl IntoIterator<Item = Report>,
+    part: impl Fn(Report) -> Option<T>,
+    add: impl Fn(&mut T, T),
+) -> Result<T, Error> {
+    let mut parts = reports.into_iter().map(|report| part(report).ok_or_else(out_of_order));
+    let mut whole = parts.next().ok_or_else(out_of_order)??;
+    for part in parts {
+        add(&mut whole, part?);
+    }
+    Ok(whole)
 }
 
 fn out_of_order() -> Error {

@@ -3,7 +3,8 @@
 
 use std::time::Duration;
 
-use super::{Crew, out_of_order};
+use super::member::Member;
+use super::{Crew, out_of_order, together};
 use crate::partition::Partition;
 use crate::stats::Latency;
 use crate::tls::Handshakes;
@@ -78,24 +79,22 @@ impl Crew {
     /// Waits for the end of what [`Crew::storm`] began.
     pub(crate) fn stormed(&mut self) -> Result<(Steadied, Stormed), Error> {
         let (first, others) = self.members.split_first_mut().ok_or_else(out_of_order)?;
-        let mut whole: Option<Stormed> = None;
-        for member in others {
-            let Report::Stormed(part) = member.report()? else { return Err(out_of_order()) };
-            match &mut whole {
-                None => whole = Some(*part),
-                Some(whole) => {
-                    whole.back += part.back;
-                    whole.back_ns = whole.back_ns.max(part.back_ns);
-                    whole.log_in.merge(&part.log_in);
-                    whole.handshakes.add(part.handshakes);
-                    whole.turned.add(part.turned);
-                    whole.fatal = whole.fatal.take().or(part.fatal);
-                }
-            }
-        }
+        let reports: Vec<Report> = others.iter_mut().map(Member::report).collect::<Result<_, _>>()?;
+        let part = |report| match report {
+            Report::Stormed(part) => Some(*part),
+            _ => None,
+        };
+        let stormed = together(reports, part, |whole, part: Stormed| {
+            whole.back += part.back;
+            whole.back_ns = whole.back_ns.max(part.back_ns);
+            whole.log_in.merge(&part.log_in);
+            whole.handshakes.add(part.handshakes);
+            whole.turned.add(part.turned);
+            whole.fatal = whole.fatal.take().or(part.fatal);
+        })?;
         first.tell(&Command::End)?;
         let Report::Steadied(steadied) = first.report()? else { return Err(out_of_order()) };
-        Ok((*steadied, whole.ok_or_else(out_of_order)?))
+        Ok((*steadied, stormed))
     }
 
     /// All but the first `wide` devices connect as over a narrow network from now on.
@@ -120,20 +119,16 @@ impl Crew {
     }
 
     pub(crate) fn watched(&mut self) -> Result<Watched, Error> {
-        let mut whole: Option<Watched> = None;
-        for report in self.reports()? {
-            let Report::Watched(part) = report else { return Err(out_of_order()) };
-            match &mut whole {
-                None => whole = Some(*part),
-                Some(whole) => {
-                    whole.deliveries += part.deliveries;
-                    whole.bytes += part.bytes;
-                    whole.latency.merge(&part.latency);
-                    add_reasons(&mut whole.healthy_ended, part.healthy_ended);
-                    add_reasons(&mut whole.slow_ended, part.slow_ended);
-                }
-            }
-        }
-        whole.ok_or_else(out_of_order)
+        let part = |report| match report {
+            Report::Watched(part) => Some(*part),
+            _ => None,
+        };
+        together(self.reports()?, part, |whole, part: Watched| {
+            whole.deliveries += part.deliveries;
+            whole.bytes += part.bytes;
+            whole.latency.merge(&part.latency);
+            add_reasons(&mut whole.healthy_ended, part.healthy_ended);
+            add_reasons(&mut whole.slow_ended, part.slow_ended);
+        })
     }
 }
