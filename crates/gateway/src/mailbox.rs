@@ -284,7 +284,7 @@ mod tests {
         assert!(mailbox.deliver(topic(0)) && !mailbox.take_lost());
         assert!(!mailbox.deliver(direct(5)), "it is full");
         assert!(mailbox.take_lost() && !mailbox.take_lost());
-        let mut take = || mailbox.marked(&inlet.mail.try_recv().expect("it waits"));
+        let take = || mailbox.marked(&inlet.mail.try_recv().expect("it waits"));
         take();
         take();
         assert_eq!(has_room(), (true, false));
