@@ -139,7 +139,7 @@ impl Gateway {
                 "gateway.connects_per_second",
                 limits::CONNECTS_PER_SECOND,
                 "connections a second",
-                "New connections a second; above it clients are told to come back.",
+                "New connections a second; above it devices are told to come back, or wait for their turn under TLS.",
             ),
             frames_per_second: count_u32(
                 reader,
