@@ -247,7 +247,9 @@ impl Shard {
             false => ("overloaded", CloseReason::Overloaded, 0),
         };
         let seconds = (1 + self.jitter(spread_s.max(5))).to_string();
-        self.answer_problem(slot, 503, code, reason.explain(), &[("Retry-After", &seconds)], reason);
+        // Counted as turned away, whatever for: `drain` is the reason of those that were let in once.
+        let counted = CloseReason::Overloaded;
+        self.answer_problem(slot, 503, code, reason.explain(), &[("Retry-After", &seconds)], counted);
     }
 
     /// Takes a frame off the connection's allowance. False, and closed, if there is none left.
