@@ -9,6 +9,9 @@ use serde::Serialize;
 use crate::host::Host;
 use crate::stats::{Latency, PERCENTILES, median};
 
+/// In any unit the least that is measured; nothing is a multiple of what is shown as 0.00.
+const DIVISOR_MIN: f64 = 0.01;
+
 /// One measured value of one repetition.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Value {
@@ -135,7 +138,7 @@ pub(crate) fn figures(repetitions: &[Values], floor: &[Values]) -> Vec<Figure> {
                 median: f64::NAN,
                 values: vec![value.value],
                 floor: Column::new(floor.iter().filter_map(|values| values.get(value.name)).collect()),
-                ratio: ratio(value.name, repetitions, floor),
+                ratio: ratio(value, repetitions, floor),
             }),
         }
     }
@@ -145,9 +148,14 @@ pub(crate) fn figures(repetitions: &[Values], floor: &[Values]) -> Vec<Figure> {
     figures
 }
 
-fn ratio(name: &str, repetitions: &[Values], floor: &[Values]) -> Option<Column> {
-    let pairs = repetitions.iter().zip(floor).filter_map(|(of, to)| of.get(name).zip(to.get(name)));
-    Column::new(pairs.filter(|(_, to)| *to > 0.0).map(|(of, to)| of / to).collect())
+/// A figure in cores tells the circumstances of a repetition, which are not compared.
+fn ratio(value: &Value, repetitions: &[Values], floor: &[Values]) -> Option<Column> {
+    if value.unit == "cores" {
+        return None;
+    }
+    let pairs = repetitions.iter().zip(floor);
+    let pairs = pairs.filter_map(|(of, to)| of.get(value.name).zip(to.get(value.name)));
+    Column::new(pairs.filter(|(_, to)| *to >= DIVISOR_MIN).map(|(of, to)| of / to).collect())
 }
 
 /// `delivery latency p99.9` is `delivery_latency_p99_9`.
@@ -177,12 +185,13 @@ impl ReportDocument {
         table.set_header(header);
         for figure in &self.figures {
             let mut row = vec![Cell::new(figure.name)];
-            push_cells(&mut row, Some((figure.median, &figure.values)), several);
+            push_cells(&mut row, Some((figure.median, &figure.values)), figure.unit, several);
             row.push(Cell::new(figure.unit));
             if compared {
                 let floor = figure.floor.as_ref().map(|floor| (floor.median, floor.values.as_slice()));
-                push_cells(&mut row, floor, several);
-                row.push(figure.ratio.as_ref().map_or_else(|| Cell::new(""), |ratio| number(ratio.median)));
+                push_cells(&mut row, floor, figure.unit, several);
+                let ratio = figure.ratio.as_ref();
+                row.push(ratio.map_or_else(|| Cell::new(""), |ratio| number(show(ratio.median))));
             }
             table.add_row(row);
         }
@@ -206,37 +215,47 @@ impl ReportDocument {
 }
 
 /// The median, and the range where there is one.
-fn push_cells(row: &mut Vec<Cell>, column: Option<(f64, &[f64])>, several: bool) {
+fn push_cells(row: &mut Vec<Cell>, column: Option<(f64, &[f64])>, unit: &str, several: bool) {
     let Some((median, values)) = column else {
         return row.extend((0..if several { 3 } else { 1 }).map(|_| Cell::new("")));
     };
-    row.push(number(median));
+    let cell = |value| number(show_in(unit, value));
+    row.push(cell(median));
     if several {
-        row.push(number(values.iter().copied().fold(f64::INFINITY, f64::min)));
-        row.push(number(values.iter().copied().fold(f64::NEG_INFINITY, f64::max)));
+        row.push(cell(values.iter().copied().fold(f64::INFINITY, f64::min)));
+        row.push(cell(values.iter().copied().fold(f64::NEG_INFINITY, f64::max)));
     }
 }
 
-fn number(value: f64) -> Cell {
-    Cell::new(show(value)).set_alignment(CellAlignment::Right)
+fn number(shown: String) -> Cell {
+    Cell::new(shown).set_alignment(CellAlignment::Right)
 }
 
-/// Three or four digits that matter, thousands apart.
+/// What has no unit is a count, and has no digits behind the point unless it lies between two of them.
+fn show_in(unit: &str, value: f64) -> String {
+    if unit.is_empty() && value.fract() == 0.0 { show_whole(value) } else { show(value) }
+}
+
+/// Three or four digits that matter.
 fn show(value: f64) -> String {
-    let size = value.abs();
-    if size >= 100.0 {
-        let digits = format!("{size:.0}");
-        let mut text = String::new();
-        for (at, digit) in digits.chars().enumerate() {
-            if at > 0 && (digits.len() - at).is_multiple_of(3) {
-                text.push(',');
-            }
-            text.push(digit);
-        }
-        return if value < 0.0 { format!("-{text}") } else { text };
+    match value.abs() {
+        100.0.. => show_whole(value),
+        10.0.. => format!("{value:.1}"),
+        _ => format!("{value:.2}"),
     }
-    let decimals = if size >= 10.0 { 1 } else { 2 };
-    format!("{value:.decimals$}")
+}
+
+/// Thousands apart.
+fn show_whole(value: f64) -> String {
+    let digits = format!("{:.0}", value.abs());
+    let mut text = String::new();
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    if value < 0.0 { format!("-{text}") } else { text }
 }
 
 #[cfg(test)]
@@ -323,6 +342,24 @@ mod tests {
     }
 
     #[test]
+    fn circumstances_and_what_is_too_small_to_measure_are_not_compared() {
+        let repetition = |others: f64, cpu: f64| {
+            let mut values = Values::default();
+            values.push("CPU of everything else on this machine", "cores", others);
+            values.push("CPU", "µs", cpu);
+            values
+        };
+        let of = [repetition(0.5, 3.0), repetition(0.5, 3.0)];
+        for (cpu_of_floor, ratios) in [(0.009, None), (1.5, Some(vec![2.0; 2]))] {
+            let floor = [repetition(0.2, cpu_of_floor), repetition(1e-10, cpu_of_floor)];
+            let figures = figures(&of, &floor);
+            assert_eq!(figures[0].ratio, None);
+            assert_eq!(figures[0].floor.as_ref().map(|floor| floor.values.len()), Some(2));
+            assert_eq!(figures[1].ratio.as_ref().map(|ratio| ratio.values.clone()), ratios);
+        }
+    }
+
+    #[test]
     fn a_debug_build_says_so() {
         let report = ReportDocument { optimized: false, ..report() };
         assert!(report.table().contains("DEBUG"));
@@ -340,5 +377,23 @@ mod tests {
         ] {
             assert_eq!(show(value), shown);
         }
+    }
+
+    #[test]
+    fn counts_are_whole_unless_they_lie_between_two() {
+        for (value, unit, shown) in [
+            (0.0, "", "0"),
+            (20.0, "", "20"),
+            (12_345.0, "", "12,345"),
+            (1.5, "", "1.50"),
+            (0.0, "ms", "0.00"),
+            (20.0, "µs", "20.0"),
+        ] {
+            assert_eq!(show_in(unit, value), shown);
+        }
+        let mut values = Values::default();
+        values.push("slow peers", "", 20.0);
+        let report = ReportDocument { figures: figures(&[values], &[]), ..report() };
+        assert!(report.table().contains(" 20 |"), "{}", report.table());
     }
 }
