@@ -93,7 +93,7 @@ pub(crate) struct Common {
     /// The app the tokens are for
     #[arg(long, default_value = "dev")]
     pub(crate) app: String,
-    /// Where the data folder of a server that is started here is made [default: the system's temporary folder]
+    /// The folder in which the data folder of a server that is started here is made [default: the system's temporary folder]
     #[arg(long, value_name = "DIR", conflicts_with = "server")]
     pub(crate) data: Option<PathBuf>,
     /// A setting of the server that is started here, as for `noroshi serve`
@@ -291,7 +291,13 @@ impl Common {
         if self.name.is_empty() || self.name.len() > NAME_BYTES_MAX || !self.name.bytes().all(plain) {
             return Err(usage(format!("--name is 1 to {NAME_BYTES_MAX} of a-z, 0-9 and '-'")));
         }
-        Ok(())
+        // Made here it would stay behind, and a word that is mistyped would be measured on another disk.
+        match &self.data {
+            Some(folder) if !folder.is_dir() => {
+                Err(usage(format!("--data {}: there is no such folder", folder.display())))
+            }
+            _ => Ok(()),
+        }
     }
 }
 
@@ -412,5 +418,17 @@ mod tests {
         let Ok(Scenario::Direct(direct)) = parse("direct --name A --rate 0") else { panic!("direct") };
         assert!(direct.common.check().is_err());
         assert!(direct.pacing.check().is_err());
+    }
+
+    #[test]
+    fn a_folder_that_does_not_exist_is_not_made() {
+        let missing = std::env::temp_dir().join("noroshi-load-no-such-folder");
+        for (folder, is_right) in [(std::env::temp_dir(), true), (missing.clone(), false)] {
+            let Ok(Scenario::Direct(direct)) = parse(&format!("direct --data {}", folder.display())) else {
+                panic!("direct")
+            };
+            assert_eq!(direct.common.check().is_ok(), is_right, "{folder:?}");
+        }
+        assert!(!missing.exists());
     }
 }
