@@ -176,6 +176,8 @@ fn not_connected(wanted: usize, connected: &Connected) -> Error {
     let said = |text: &str| connected.failed.keys().any(|reason| reason.contains(text));
     let advice = if said("HTTP 401") || said("HTTP 403") {
         "The server refuses the tokens: is --jwt-secret the secret of app --app?"
+    } else if said("HTTP 503 unavailable") {
+        "The server is starting, stopping or being drained: see its log"
     } else if said("HTTP 429") || said("HTTP 503") {
         "The server admits fewer log-ins at a time (lower --handshakes, or raise its connects per second), or has no \
          room for more connections (see its log)"

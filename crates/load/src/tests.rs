@@ -265,6 +265,22 @@ fn another_server_is_not_published_to_unless_told_how() {
 }
 
 #[test]
+fn a_server_that_lets_nobody_in_is_given_up_soon() {
+    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let server = FakeServer::start(Behaviour::Drained);
+    for (address, told) in [(free, "connection refused"), (server.address, "HTTP 503 unavailable")] {
+        let line = format!("connect --connections 5000 --server http://{address} --key k --jwt-secret s");
+        let started = std::time::Instant::now();
+        let Err(Error::NotConnected { connected: 0, reasons, .. }) = run(&line) else { panic!("{told}") };
+        // Without giving up it goes on for 50 s.
+        assert!(started.elapsed() < std::time::Duration::from_secs(30), "{:?}", started.elapsed());
+        let attempts = reasons.split_once("x ").and_then(|(text, _)| text.rsplit(' ').next());
+        let attempts: u64 = attempts.and_then(|count| count.parse().ok()).unwrap();
+        assert!(reasons.contains(told) && attempts < 5_000, "{reasons}");
+    }
+}
+
+#[test]
 fn a_server_that_is_not_there_is_told() {
     let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let line = format!("bench stored --devices 1 --targets 1 --server http://{free} --key k --jwt-secret s");

@@ -27,6 +27,8 @@ pub(super) enum Behaviour {
     Busy,
     /// Turns every device away once, and ends each provider's connection behind its answer.
     Moody,
+    /// Lets nobody in.
+    Drained,
     /// Refuses every token.
     Strict,
     /// Tells every device to come back at its second log-in, by `Retry-After`.
@@ -208,6 +210,11 @@ fn response(status: &str, body: &str) -> Vec<u8> {
 fn connect(mut stream: TcpStream, head: &Head<'_>, state: &Mutex<State>, behaviour: Behaviour) {
     let user = user(head);
     let mut out = Vec::new();
+    if behaviour == Behaviour::Drained {
+        push_problem(&mut out, 503, "unavailable", "devices are moved away from this node", &[]);
+        let _ = stream.write_all(&out); // the client may have given up already
+        return;
+    }
     if behaviour == Behaviour::Strict {
         push_problem(&mut out, 401, "unauthorized", "the token's signature does not verify", &[]);
         let _ = stream.write_all(&out); // the client may have given up already

@@ -1,5 +1,6 @@
 //! Bringing devices up: a bounded number of handshakes at a time, a second attempt a little later for
-//! what may pass, an end at once for what cannot.
+//! what may pass, an end at once for what cannot. A server that is not there, or that takes nobody, is
+//! tried ever more seldom, and given up soon if it has never taken anyone.
 
 use std::collections::VecDeque;
 
@@ -13,6 +14,11 @@ use crate::tls::Handshakes;
 
 /// A device that was turned away comes back after this long.
 const RETRY_NS: u64 = 500_000_000;
+/// The first rest after an attempt that nobody took, doubled by each further one.
+const REST_NS: u64 = 125_000_000;
+const REST_MAX_NS: u64 = 1_000_000_000;
+/// A server that is just about to listen does so within this time.
+const HOPE_NS: u64 = 3_000_000_000;
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Connected {
@@ -28,6 +34,14 @@ pub(crate) struct Connected {
     pub(crate) fatal: Option<String>,
 }
 
+/// Nobody is let in, whoever comes: no attempt is made until the rest is over.
+#[derive(Debug, Clone, Copy)]
+struct Resting {
+    since_ns: u64,
+    rest_ns: u64,
+    until_ns: u64,
+}
+
 pub(super) struct Connecting {
     devices: usize,
     handshakes_max: usize,
@@ -39,6 +53,9 @@ pub(super) struct Connecting {
     retries: VecDeque<(u64, usize)>,
     failed: Reasons,
     fatal: Option<String>,
+    resting: Option<Resting>,
+    /// The last log-in that was seen here.
+    seen_log_in_ns: u64,
 }
 
 impl Connecting {
@@ -54,13 +71,16 @@ impl Connecting {
             retries: VecDeque::new(),
             failed: Reasons::new(),
             fatal: None,
+            resting: None,
+            seen_log_in_ns: engine.last_log_in_ns,
         }
     }
 
     pub(super) fn step(&mut self, engine: &mut Engine) -> Step {
         let now_ns = clock::now_ns();
         self.collect_failed(engine, now_ns);
-        if engine.ready >= self.devices || self.fatal.is_some() || now_ns >= self.deadline_ns {
+        let is_over = self.fatal.is_some() || now_ns >= self.deadline_ns || self.is_hopeless(engine, now_ns);
+        if engine.ready >= self.devices || is_over {
             return Step::Done(Report::Connected(Connected {
                 devices: engine.ready,
                 first_open_ns: self.started_ns,
@@ -71,7 +91,9 @@ impl Connecting {
                 fatal: self.fatal.take(),
             }));
         }
-        while engine.opening < self.handshakes_max {
+        let rest_ns = self.resting.map_or(0, |resting| resting.until_ns);
+        // An attempt can be over at once, as where nobody listens on this machine.
+        while now_ns >= rest_ns && engine.opening < self.handshakes_max && engine.ended.is_empty() {
             let Some(number) = self.next_device(now_ns) else { break };
             engine.open(number);
         }
@@ -79,11 +101,34 @@ impl Connecting {
             return Step::Wait(0); // an address that cannot even be tried
         }
         let retry_ns = self.retries.front().map_or(u64::MAX, |(at_ns, _)| *at_ns);
-        Step::Wait(super::soon(self.deadline_ns.min(retry_ns)))
+        let next_ns = if now_ns < rest_ns { rest_ns } else { retry_ns };
+        Step::Wait(super::soon(self.deadline_ns.min(next_ns)))
+    }
+
+    /// No device was ever let in, and everyone who came was told the same for long enough.
+    fn is_hopeless(&self, engine: &Engine, now_ns: u64) -> bool {
+        let tried_long = self.resting.is_some_and(|resting| now_ns >= resting.since_ns + HOPE_NS);
+        tried_long && engine.last_log_in_ns == 0 && self.failed.keys().all(|reason| lets_nobody_in(reason))
+    }
+
+    fn rest(&mut self, now_ns: u64) {
+        let (since_ns, rest_ns) = match self.resting {
+            Some(resting) if now_ns < resting.until_ns => return, // begun before the rest
+            Some(resting) => (resting.since_ns, (resting.rest_ns * 2).min(REST_MAX_NS)),
+            None => (now_ns, REST_NS),
+        };
+        self.resting = Some(Resting { since_ns, rest_ns, until_ns: now_ns + rest_ns });
     }
 
     fn collect_failed(&mut self, engine: &mut Engine, now_ns: u64) {
-        for (number, ended) in engine.ended.drain(..) {
+        if engine.last_log_in_ns != self.seen_log_in_ns {
+            self.seen_log_in_ns = engine.last_log_in_ns;
+            self.resting = None;
+        }
+        for (number, ended) in std::mem::take(&mut engine.ended) {
+            if lets_nobody_in(&ended.reason) {
+                self.rest(now_ns);
+            }
             if ended.retry {
                 self.retries.push_back((now_ns + RETRY_NS, number));
             } else {
@@ -99,4 +144,9 @@ impl Connecting {
         }
         self.missing.pop_front()
     }
+}
+
+/// Whoever comes is told this: nothing listens there, or it is draining.
+fn lets_nobody_in(reason: &str) -> bool {
+    matches!(reason, "connection refused" | "HTTP 503 unavailable")
 }
