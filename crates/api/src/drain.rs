@@ -3,6 +3,8 @@
 
 use std::time::Duration;
 
+use noroshi_types::Timestamp;
+
 use crate::body::DrainWish;
 
 /// Empties the node of devices, or lets them in again.
@@ -35,9 +37,9 @@ pub struct DrainProgress {
     pub rate_per_second: u32,
     pub spread: Duration,
     pub moved: u64,
-    pub elapsed: Duration,
-    /// Until the rest is told at once; none: never.
-    pub deadline_in: Option<Duration>,
+    pub started_at: Timestamp,
+    /// When the rest is told at once; none: never.
+    pub deadline_at: Option<Timestamp>,
 }
 
 /// Whether the node serves devices.

@@ -10,7 +10,7 @@
 //! takes over from it and cannot be cancelled.
 
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use noroshi_types::CloseReason;
 use parking_lot::Mutex;
@@ -65,10 +65,11 @@ pub struct Progress {
     pub order: Order,
     /// Connections told to leave since it began.
     pub moved: u64,
-    /// Since it began; a change of the order does not begin it anew.
+    /// When it began; a change of the order does not begin it anew.
+    pub began_at: SystemTime,
     pub elapsed: Duration,
-    /// Until the rest is told at once.
-    pub deadline_in: Option<Duration>,
+    /// When the rest is told at once.
+    pub deadline_at: Option<SystemTime>,
 }
 
 /// The node ends, so there is nothing left to order or to cancel.
@@ -93,6 +94,9 @@ struct Drip {
     order: Order,
     began: Instant,
     until: Option<Instant>,
+    /// The same two by the clock on the wall, for reports alone: read once, so that they stay what they were.
+    began_at: SystemTime,
+    deadline_at: Option<SystemTime>,
     ending: bool,
     allowance: Allowance,
     moved: u64,
@@ -143,8 +147,9 @@ impl Drain {
     /// Begins, or changes the order of the one under way. True if it began.
     pub(crate) fn begin(&self, order: Order, ending: bool) -> Result<bool, Stopping> {
         let mut drip = self.drip.lock();
-        let now = Instant::now();
+        let (now, now_at) = (Instant::now(), SystemTime::now());
         let until = order.deadline.map(|deadline| now + deadline);
+        let deadline_at = order.deadline.map(|deadline| now_at + deadline);
         let per_second = order.rate_per_second.max(1);
         let spread_ms = u32::try_from(order.spread.as_millis()).unwrap_or(u32::MAX);
         let began = drip.is_none();
@@ -154,10 +159,21 @@ impl Drain {
                 drip.allowance.refill(drip.now_ms());
                 drip.allowance.per_second = per_second;
                 (drip.order, drip.until, drip.ending, drip.told) = (order, until, ending, false);
+                drip.deadline_at = deadline_at;
             }
             None => {
                 let allowance = Allowance { per_second, refilled_ms: 0, thousandths: 0 };
-                *drip = Some(Drip { order, began: now, until, ending, allowance, moved: 0, told: false });
+                *drip = Some(Drip {
+                    order,
+                    began: now,
+                    until,
+                    began_at: now_at,
+                    deadline_at,
+                    ending,
+                    allowance,
+                    moved: 0,
+                    told: false,
+                });
             }
         }
         self.spread_ms.store(spread_ms, Ordering::Relaxed);
@@ -199,8 +215,9 @@ impl Drain {
         let progress = drip.as_ref().map(|drip| Progress {
             order: drip.order.clone(),
             moved: drip.moved,
+            began_at: drip.began_at,
             elapsed: drip.began.elapsed(),
-            deadline_in: drip.until.map(|until| until.saturating_duration_since(Instant::now())),
+            deadline_at: drip.deadline_at,
         });
         Report { state, remaining, progress }
     }
@@ -409,6 +426,23 @@ mod tests {
         assert_eq!(drain.spread_ms(), 5_000, "of the order that stands");
         assert_eq!((drain.allowed(), drain.take(1_000)), (usize::MAX, 1_000), "the deadline has passed");
         assert_eq!(drain.report(0).progress.map(|progress| progress.moved), Some(1_000));
+    }
+
+    #[test]
+    fn its_times_stay_what_they_were() {
+        let drain = Drain::new();
+        drain.begin(Order { deadline: Some(Duration::ZERO), ..order(10) }, false).expect("not stopping");
+        let first = drain.report(3).progress.expect("it drains");
+        assert_eq!(first.deadline_at, Some(first.began_at));
+        std::thread::sleep(Duration::from_millis(5));
+        let later = drain.report(3).progress.expect("it drains");
+        assert_eq!((later.began_at, later.deadline_at), (first.began_at, first.deadline_at), "it has passed");
+        drain
+            .begin(Order { deadline: Some(Duration::from_secs(9)), ..order(10) }, false)
+            .expect("not stopping");
+        let changed = drain.report(3).progress.expect("it drains");
+        assert_eq!(changed.began_at, first.began_at, "a change does not begin it anew");
+        assert!(changed.deadline_at > Some(first.began_at + Duration::from_secs(8)), "{changed:?}");
     }
 
     #[test]

@@ -2,11 +2,13 @@
 //! which do not know each other. What the end of the process does is in [`mod@crate::run`].
 
 use std::sync::{Arc, OnceLock};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use noroshi_api::body::DrainWish;
 use noroshi_api::drain::{DrainProgress, DrainReport, DrainState, Stopping};
 use noroshi_gateway::Gateway;
 use noroshi_gateway::drain::{Order, State};
+use noroshi_types::Timestamp;
 
 use crate::config;
 
@@ -20,6 +22,11 @@ impl Drain {
     pub(crate) fn new(gateway: Arc<OnceLock<Arc<Gateway>>>, defaults: config::Drain) -> Self {
         Self { gateway, defaults }
     }
+}
+
+/// A clock before 1970 is as good as none.
+fn timestamp(time: SystemTime) -> Timestamp {
+    Timestamp(0).saturating_add(time.duration_since(UNIX_EPOCH).unwrap_or_default())
 }
 
 impl noroshi_api::drain::Drain for Drain {
@@ -54,8 +61,8 @@ impl noroshi_api::drain::Drain for Drain {
             rate_per_second: progress.order.rate_per_second,
             spread: progress.order.spread,
             moved: progress.moved,
-            elapsed: progress.elapsed,
-            deadline_in: progress.deadline_in,
+            started_at: timestamp(progress.began_at),
+            deadline_at: progress.deadline_at.map(timestamp),
         });
         DrainReport { state, connections: report.remaining, progress }
     }

@@ -72,13 +72,11 @@ fn drain_body(report: &DrainReport, now: Timestamp) -> DrainBody {
         moved: progress.map(|progress| progress.moved),
         rate: progress.map(|progress| progress.rate_per_second),
         spread_ms: progress.map(|progress| milliseconds(progress.spread)),
-        started_at: progress
-            .map(|progress| Timestamp(now.0.saturating_sub(milliseconds(progress.elapsed))).to_string()),
-        deadline_at: progress
-            .and_then(|progress| progress.deadline_in)
-            .map(|after| now.saturating_add(after).to_string()),
+        started_at: progress.map(|progress| progress.started_at.to_string()),
+        deadline_at: progress.and_then(|progress| progress.deadline_at).map(|deadline| deadline.to_string()),
         eta_s: progress.map(|progress| {
-            let deadline_s = progress.deadline_in.map_or(u64::MAX, |after| after.as_secs());
+            let deadline_s =
+                progress.deadline_at.map_or(u64::MAX, |deadline| deadline.saturating_since(now).as_secs());
             at_rate(progress.rate_per_second).min(deadline_s)
         }),
     }

@@ -7,9 +7,13 @@ use http::{Method, StatusCode};
 use noroshi_api::body::DrainWish;
 use noroshi_api::document;
 use noroshi_api::drain::{Drain, DrainProgress, DrainReport, DrainState, Stopping};
+use noroshi_types::Timestamp;
 use serde_json::{Value, json};
 
 use crate::service::{OPERATOR, Service};
+
+/// A second before what the service's clock says: 2027-01-15T07:59:59Z.
+const STARTED_AT: Timestamp = Timestamp(1_799_999_999_000);
 
 /// 2,500 devices, of which 500 were moved.
 #[derive(Default)]
@@ -46,8 +50,8 @@ impl Drain for FakeDrain {
                 rate_per_second: wish.rate_per_second.unwrap_or(1_000),
                 spread: wish.spread.unwrap_or(Duration::from_secs(5)),
                 moved: 500,
-                elapsed: Duration::from_secs(1),
-                deadline_in: wish.deadline,
+                started_at: STARTED_AT,
+                deadline_at: wish.deadline.map(|after| STARTED_AT.saturating_add(after)),
             }),
         }
     }
@@ -86,7 +90,7 @@ async fn the_operator_drains_changes_and_cancels() {
     assert_eq!((&changed["rate"], &changed["spread_ms"]), (&json!(10), &json!(1_000)));
     assert_eq!(
         (&changed["deadline_at"], &changed["eta_s"]),
-        (&json!("2027-01-15T08:01:00.000Z"), &json!(60))
+        (&json!("2027-01-15T08:00:59.000Z"), &json!(59))
     );
     assert_eq!(service.drain(Method::DELETE, "").await["state"], "serving");
     assert_eq!(service.drain(Method::DELETE, "").await["state"], "serving", "nothing to cancel is no error");
