@@ -153,7 +153,7 @@ impl Code {
             }
             Code::Internal => ("internal", 500, "The service failed"),
             Code::Overloaded => ("overloaded", 503, "The service has more work than it can take now"),
-            Code::Unavailable => ("unavailable", 503, "The service is starting or stopping"),
+            Code::Unavailable => ("unavailable", 503, "The service is starting, stopping or drained"),
             Code::DiskFull => ("disk_full", 507, "The service has no space left to keep it"),
         }
     }
