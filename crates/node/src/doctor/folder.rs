@@ -32,7 +32,11 @@ pub(super) fn place(patient: &Patient) -> Option<Finding> {
         Some(reason) => (Verdict::Fail, format!("it cannot be written: {reason}")),
         None => (verdict, advice.to_owned()),
     };
-    let absent = if folder.exists { "" } else { " (not made yet)" };
+    let absent = match (folder.exists, &folder.unwritable) {
+        (true, _) => "",
+        (false, None) => " (not made yet)",
+        (false, Some(_)) => " (cannot be made)",
+    };
     Some(
         Finding::new("data folder", verdict, format!("{path}{absent}, {what}"), "a local disk")
             .advise(advice),

@@ -32,7 +32,8 @@ pub(super) fn open_files(patient: &Patient) -> Option<Finding> {
     let mut finding =
         Finding::new("open files", verdict, format!("hard limit {}, {whose}", shown(hard)), grouped(needed))
             .advise(format!(
-                "systemd: LimitNOFILE={limit} in the unit; Docker: --ulimit nofile={limit}; a shell: ulimit -Hn {limit}"
+                "systemd: LimitNOFILE={limit} in the unit; Docker: --ulimit nofile={limit}; a shell of root's: ulimit -Hn {limit} (nobody \
+                 else may raise a hard limit)"
             ));
     if verdict != Verdict::Ok {
         finding.changes.push(Change::OpenFiles(limit));

@@ -7,7 +7,7 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use rustix::fs::{statfs, statvfs};
+use rustix::fs::{Access, AtFlags, CWD, accessat, statfs, statvfs};
 
 use crate::data;
 
@@ -34,7 +34,7 @@ pub struct Folder {
     pub is_foreign: bool,
     /// Median of some commits; none where nothing could be written.
     pub sync: Option<Duration>,
-    /// Why nothing could be written.
+    /// Why nothing could be written, or the folder not be made.
     pub unwritable: Option<String>,
     /// The process that has the folder in use.
     pub pid: Option<u32>,
@@ -75,6 +75,8 @@ impl Folder {
                 Ok(median) => folder.sync = Some(median),
                 Err(error) => folder.unwritable = Some(error.to_string()),
             }
+        } else {
+            folder.unwritable = obstacle(path);
         }
         folder
     }
@@ -93,6 +95,19 @@ impl Filesystem {
             _ => Self::Disk,
         }
     }
+}
+
+/// Why a folder that is not there could not be made: what is there of its path is no folder, or not ours to
+/// write in.
+fn obstacle(path: &Path) -> Option<String> {
+    // A link to nowhere is in the way as well.
+    let there = path.ancestors().find(|place| fs::symlink_metadata(place).is_ok());
+    let there = there.unwrap_or(Path::new("."));
+    if !there.is_dir() {
+        return Some(format!("{} is not a folder", there.display()));
+    }
+    let access = accessat(CWD, there, Access::WRITE_OK | Access::EXEC_OK, AtFlags::EACCESS);
+    access.err().map(|error| format!("{}: {}", there.display(), io::Error::from(error)))
 }
 
 fn open_to_others(folder: &Path) -> Vec<String> {
@@ -158,6 +173,17 @@ mod tests {
         let absent = Folder::examine(Path::new("/"), &path);
         assert!(!absent.exists && absent.sync.is_none() && absent.free_bytes.is_some(), "{absent:?}");
         assert!(!path.exists(), "nothing is made");
+        assert_eq!(absent.unwritable, None);
+        let file = place.path().join("file");
+        fs::write(&file, "").expect("written");
+        for path in [file.clone(), file.join("below/it")] {
+            let found = Folder::examine(Path::new("/"), &path);
+            let said = format!("{} is not a folder", file.display());
+            assert_eq!((found.exists, found.unwritable), (false, Some(said)));
+        }
+        fs::remove_file(&file).expect("removed");
+        std::os::unix::fs::symlink(place.path().join("nowhere"), &file).expect("linked");
+        assert!(Folder::examine(Path::new("/"), &file).unwritable.is_some(), "a link to nowhere");
 
         fs::create_dir(&path).expect("made");
         fs::set_permissions(&path, fs::Permissions::from_mode(0o700)).expect("set");

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant, SystemTime};
 use http::Method;
 use http::header::DATE;
 use noroshi_node::capacity::grouped;
+use noroshi_node::data;
 use noroshi_node::doctor::{Diagnosis, Finding, Patient, Verdict, Wanted, examine};
 use noroshi_node::host::{Folder, Host};
 use serde_json::{Value, json};
@@ -28,7 +29,7 @@ pub(crate) struct Arguments {
     /// Devices to be connected at once [default: gateway.connections_max, else 10000]
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..=CONNECTIONS_MAX))]
     connections: Option<u64>,
-    /// They use TLS up to this node [default: if it has a certificate]
+    /// They use TLS up to this node [default: if it has a certificate, by the configuration or as it runs]
     #[arg(long)]
     tls: bool,
     /// They come through a reverse proxy on this machine
@@ -51,9 +52,11 @@ impl Arguments {
         let config = self.settings.load()?;
         let connections_max = config.gateway.connections_max;
         let configured = Some(connections_max as u64).filter(|count| *count > 0);
+        let root = Path::new("/");
+        let folder = Folder::examine(root, &config.server.data);
         let wanted = Wanted {
             connections: self.connections.or(configured).unwrap_or(DEFAULT_CONNECTIONS),
-            tls: self.tls || config.server.tls.is_some(),
+            tls: self.tls || config.server.tls.is_some() || serves_tls(&folder),
             proxied: self.proxy,
             database_bytes_max: config.store.database_bytes_max,
             connections_max,
@@ -62,8 +65,6 @@ impl Arguments {
             Some(server) => Some(super::wait(offset(server.clone(), self.ca_file.as_deref()))?),
             None => None,
         };
-        let root = Path::new("/");
-        let folder = Folder::examine(root, &config.server.data);
         let patient = Patient { host: Host::of(root, folder.pid), folder, wanted, clock_offset };
         let diagnosis = examine(&patient);
         match self.format.json {
@@ -75,6 +76,13 @@ impl Arguments {
             Verdict::Fail => ExitCode::FAILURE,
         })
     }
+}
+
+/// The node that runs on the folder may have its certificate from arguments that are not repeated here. A
+/// note of one that was killed counts for nothing.
+fn serves_tls(folder: &Folder) -> bool {
+    let running = || data::read_addresses(&folder.path);
+    folder.pid.is_some() && running().is_some_and(|addresses| addresses.http.starts_with("https:"))
 }
 
 /// How far this machine's clock is from the one of the server's `Date` (RFC 9110 §6.6.1).

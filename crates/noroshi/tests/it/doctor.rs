@@ -49,6 +49,17 @@ fn a_wrong_question_is_a_usage_error_and_a_wrong_configuration_is_listed() {
 }
 
 #[test]
+fn a_file_is_no_data_folder() {
+    let folder = tempfile::tempdir().expect("folder");
+    let file = folder.path().join("file");
+    std::fs::write(&file, "").expect("written");
+    let output = noroshi().args(["doctor", "--connections", "10", "--data"]).arg(&file).output();
+    let output = output.expect("the binary");
+    assert_eq!(output.status.code(), Some(1), "{}", text(&output));
+    assert!(text(&output).contains("is not a folder"), "{}", text(&output));
+}
+
+#[test]
 fn a_running_node_is_examined_with_its_own_limits_and_its_clock() {
     let folder = tempfile::tempdir().expect("folder");
     let data = folder.path().join("data");
