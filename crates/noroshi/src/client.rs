@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{AUTHORIZATION, CONTENT_TYPE};
-use http::{HeaderValue, Method, Request, Response, StatusCode};
+use http::header::{AUTHORIZATION, CONTENT_TYPE, RETRY_AFTER};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Incoming;
 use hyper_rustls::HttpsConnector;
@@ -219,11 +219,9 @@ impl Client {
         }
         let answer = async {
             let response = self.send(request).await?;
-            let status = response.status();
-            let text = read(response).await?;
-            match status.is_success() {
-                true => Ok(text),
-                false => Err(problem(status, &text)),
+            match response.status().is_success() {
+                true => read(response).await,
+                false => Err(refusal(response).await),
             }
         };
         match tokio::time::timeout(ANSWER_TIMEOUT, answer).await {
@@ -345,8 +343,22 @@ pub(crate) async fn read(response: Response<Incoming>) -> Result<String, Failure
     String::from_utf8(bytes.into()).map_err(|_| Failure::failed("the server's answer is not UTF-8"))
 }
 
+/// What is told by an answer that is no success.
+pub(crate) async fn refusal(response: Response<Incoming>) -> Failure {
+    let (status, retry_after) = (response.status(), retry_after(response.headers()));
+    match read(response).await {
+        Ok(text) => problem(status, retry_after, &text),
+        Err(failure) => failure,
+    }
+}
+
+/// RFC 9110 §10.2.3; of its two forms the one in seconds, which is the server's own.
+fn retry_after(headers: &HeaderMap) -> Option<Duration> {
+    headers.get(RETRY_AFTER)?.to_str().ok()?.trim().parse().ok().map(Duration::from_secs)
+}
+
 /// What a refusal says, in one line.
-pub(crate) fn problem(status: StatusCode, text: &str) -> Failure {
+fn problem(status: StatusCode, retry_after: Option<Duration>, text: &str) -> Failure {
     let body: Value = serde_json::from_str(text).unwrap_or_default();
     let field = |name: &str| body.get(name).and_then(Value::as_str).map(str::to_owned);
     let detail =
@@ -356,7 +368,7 @@ pub(crate) fn problem(status: StatusCode, text: &str) -> Failure {
         StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => Failure::Refused(format!("refused: {detail}")),
         _ => {
             let code = field("code").unwrap_or_else(|| "no_code".to_owned());
-            Failure::Answered { status: status.as_u16(), code, detail }
+            Failure::Answered { status: status.as_u16(), code, detail, retry_after }
         }
     }
 }
@@ -378,10 +390,15 @@ fn tls_config(ca_file: Option<&Path>) -> Result<rustls::ClientConfig, Failure> {
 fn cause(error: &dyn std::error::Error) -> String {
     let cause = root_cause(error);
     // The type of this error is not the library's to name: it stands in the text alone.
-    match cause.contains("CaUsedAsEndEntity") {
-        true => "the server's certificate is a CA's (CA:TRUE), which no server may show: make one with \
-                 basicConstraints CA:FALSE, or let the CA sign one for the server"
-            .to_owned(),
+    if cause.contains("CaUsedAsEndEntity") {
+        return "the server's certificate is a CA's (CA:TRUE), which no server may show: make one with \
+                basicConstraints CA:FALSE, or let the CA sign one for the server"
+            .to_owned();
+    }
+    match cause.contains("UnknownIssuer") {
+        true => format!(
+            "{cause}: nobody trusted here signed it; give --ca-file with the CA's certificate, or its own"
+        ),
         false => cause,
     }
 }

@@ -18,8 +18,11 @@ mod serve;
 mod topics;
 
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::Subcommand;
+use noroshi_types::Invalid;
+use noroshi_types::time::parse_duration;
 
 use crate::failure::Failure;
 
@@ -76,6 +79,14 @@ impl Command {
             Command::Bench(arguments) => arguments.run(),
             Command::Completions(arguments) => arguments.run(),
         }
+    }
+}
+
+/// As in the configuration: a number without a unit is none.
+fn duration(text: &str) -> Result<Duration, Invalid> {
+    match !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {
+        true => Err(Invalid::new(format!("a duration has a unit (ms, s, m, h, d), such as \"{text}s\""))),
+        false => parse_duration(text),
     }
 }
 

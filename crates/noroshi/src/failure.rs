@@ -1,6 +1,7 @@
 //! Why a command failed, by what the caller can do about it, and the exit code that says so.
 
 use std::fmt;
+use std::time::Duration;
 
 use noroshi_node::config::Problems;
 
@@ -31,6 +32,8 @@ pub(crate) enum Failure {
         status: u16,
         code: String,
         detail: String,
+        /// Not to be asked again before.
+        retry_after: Option<Duration>,
     },
     /// Nobody reads any more (`| head`): nothing is said about it.
     OutputGone,
@@ -61,7 +64,7 @@ impl fmt::Display for Failure {
             Failure::OutputGone => f.write_str("nobody reads the output"),
             Failure::Configuration(problems) => problems.fmt(f),
             Failure::Unreachable { server, cause } => write!(f, "{server} cannot be reached: {cause}"),
-            Failure::Answered { status, code, detail } => write!(f, "{detail} ({code}, {status})"),
+            Failure::Answered { status, code, detail, .. } => write!(f, "{detail} ({code}, {status})"),
         }
     }
 }

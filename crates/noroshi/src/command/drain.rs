@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use http::Method;
 use indicatif::{HumanDuration, ProgressBar, ProgressDrawTarget, ProgressStyle};
-use noroshi_types::time::parse_duration;
 use serde_json::{Map, Value};
 use tokio::time::Instant;
 
@@ -51,9 +50,9 @@ pub(crate) struct Arguments {
     format: output::Format,
 }
 
-/// Checked here, sent as it was written.
+/// Checked here, sent as it was written. As in the configuration, a number without a unit is none.
 fn duration(text: &str) -> Result<String, noroshi_types::Invalid> {
-    parse_duration(text).map(|_| text.to_owned())
+    super::duration(text).map(|_| text.to_owned())
 }
 
 impl Arguments {
@@ -93,10 +92,13 @@ impl Arguments {
         // Who was told may not have left yet: the bar shows who has.
         let all = number(&first, "connections");
         let (bar, mut report, mut said) = (self.bar(all), first, Instant::now());
+        // Nobody drains: there is nothing to watch.
+        if self.status && text(&report, "state") == "serving" {
+            return Ok(report);
+        }
         loop {
             match text(&report, "state") {
                 "drained" => break,
-                "serving" if self.status => break,
                 "serving" => return Err(Failure::failed("the drain was cancelled")),
                 _ => {}
             }

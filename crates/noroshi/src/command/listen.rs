@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use noroshi_protocol::native::{Msg, ServerFrame, parse_server_frame};
 use noroshi_types::CloseReason;
-use noroshi_types::time::parse_duration;
+use ring::rand::{SecureRandom, SystemRandom};
 use serde_json::{Map, Value, json};
 use tokio::time::Instant;
 
@@ -19,6 +19,8 @@ use crate::realtime::Connection;
 
 const BACKOFF_MIN: Duration = Duration::from_millis(500);
 const BACKOFF_MAX: Duration = Duration::from_secs(30);
+/// No longer than this because of what a server says.
+const RETRY_AFTER_MAX: Duration = Duration::from_secs(3_600);
 /// After this long a connection counts as having worked, and back-off starts over.
 const SETTLED: Duration = Duration::from_secs(10);
 
@@ -49,7 +51,7 @@ pub(crate) struct Arguments {
     #[arg(long)]
     count: Option<u64>,
     /// End after this time, such as 10s; exit 1 if --count was not reached
-    #[arg(long, value_parser = parse_duration)]
+    #[arg(long, value_parser = super::duration)]
     timeout: Option<Duration>,
     /// End instead of connecting again
     #[arg(long)]
@@ -107,7 +109,12 @@ impl Arguments {
                         return Err(failure);
                     }
                     eprintln!("{failure}");
-                    None
+                    match failure {
+                        Failure::Answered { retry_after: Some(told), .. } => {
+                            Some(asked_to_wait(told, backoff))
+                        }
+                        _ => None,
+                    }
                 }
                 Err(failure) => return Err(failure),
             };
@@ -225,6 +232,19 @@ impl Arguments {
     }
 }
 
+/// Not before the server said. It says the same to everybody it turned away: each adds up to a half of its
+/// own, so that they do not come back together.
+fn asked_to_wait(told: Duration, backoff: Duration) -> Duration {
+    let mut random = [0; 4];
+    // Without random bytes everybody is as late as can be, which is late enough.
+    let part = match SystemRandom::new().fill(&mut random) {
+        Ok(()) => f64::from(u32::from_le_bytes(random)) / f64::from(u32::MAX),
+        Err(_) => 1.0,
+    };
+    let told = told.min(RETRY_AFTER_MAX).max(backoff);
+    told + told.mul_f64(part / 2.0)
+}
+
 /// `2026-01-02T03:04:05.678Z  [news] Title: body  {"data":1}  (id)`
 fn readable(message: &Msg<'_>) -> String {
     let mut parts = vec![message.sent_at.to_string()];
@@ -252,5 +272,23 @@ fn closed(reason: &str) -> Failure {
     match credential.iter().any(|known| known.as_str() == reason) {
         true => Failure::Refused(text),
         false => Failure::Failed(text),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nobody_comes_back_before_the_server_said_nor_all_together() {
+        let check = |told_s: u64, backoff_s: u64, least_s: u64| {
+            let [told, backoff, least] = [told_s, backoff_s, least_s].map(Duration::from_secs);
+            let waits: Vec<Duration> = (0..50).map(|_| asked_to_wait(told, backoff)).collect();
+            assert!(waits.iter().all(|wait| (least..=least * 3 / 2).contains(wait)), "{waits:?}");
+            assert!(waits.iter().any(|wait| *wait != waits[0]), "{waits:?}");
+        };
+        check(30, 1, 30);
+        check(1, 16, 16);
+        check(u64::MAX, 1, 3_600);
     }
 }

@@ -8,7 +8,7 @@ use http::{HeaderName, HeaderValue, Method, StatusCode};
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
 
-use crate::client::{Client, escape, problem, read};
+use crate::client::{Client, escape, refusal};
 use crate::failure::Failure;
 
 const OPEN_TIMEOUT: Duration = Duration::from_secs(15);
@@ -39,7 +39,7 @@ impl Events {
             let response = client.send(request).await?;
             match response.status() {
                 StatusCode::OK => Ok(response.into_body()),
-                status => Err(problem(status, &read(response).await?)),
+                _ => Err(refusal(response).await),
             }
         };
         let body = tokio::time::timeout(OPEN_TIMEOUT, open)

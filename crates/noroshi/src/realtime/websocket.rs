@@ -19,7 +19,7 @@ use ring::rand::{SecureRandom, SystemRandom};
 use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use crate::client::{Client, problem, read};
+use crate::client::{Client, refusal};
 use crate::failure::Failure;
 
 const OPEN_TIMEOUT: Duration = Duration::from_secs(15);
@@ -63,8 +63,7 @@ impl WebSocket {
         let handshake = async {
             let response = client.send(request).await?;
             if response.status() != StatusCode::SWITCHING_PROTOCOLS {
-                let status = response.status();
-                return Err(problem(status, &read(response).await?));
+                return Err(refusal(response).await);
             }
             let accept = response.headers().get(SEC_WEBSOCKET_ACCEPT).map(HeaderValue::as_bytes);
             if accept != Some(ws::accept_key(&key).as_slice()) {

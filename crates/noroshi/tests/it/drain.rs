@@ -104,6 +104,8 @@ fn what_makes_no_sense_is_said_and_changes_nothing() {
         &["--rate=-1"][..],
         &["--rate", "fast"],
         &["--deadline", "soon"],
+        &["--spread", "7"],
+        &["--deadline", "7x"],
         &["--cancel", "--rate", "5"],
         &["--status", "--cancel"],
     ] {
@@ -117,20 +119,32 @@ fn what_makes_no_sense_is_said_and_changes_nothing() {
 #[test]
 fn who_waits_is_told_when_it_was_cancelled() {
     let (_folder, node) = node();
-    let mut devices = ["a", "b", "c", "d"].map(|user| device(&node, user, "1"));
+    let mut devices = ["a", "b", "c", "d", "e", "f"].map(|user| device(&node, user, "1"));
     node.run(&["drain", "--rate", "1"]);
-    let watch =
-        node.command(&["drain", "--rate", "1", "--wait"]).stderr(Stdio::piped()).spawn().expect("the binary");
-    until("the watcher's order", || {
+    let watch = |arguments: &[&str]| {
+        let arguments = [&["drain", "--wait"], arguments].concat();
+        node.command(&arguments).stderr(Stdio::piped()).spawn().expect("the binary")
+    };
+    let requests = |request: &str| {
         let metrics = get(&node.admin, "/metrics").1;
         metrics
-            .contains("noroshi_http_requests_total{route=\"PUT /v1/drain\",status=\"2xx\"} 2\n")
-            .then_some(())
+            .contains(&format!("noroshi_http_requests_total{{route=\"{request}\",status=\"2xx\"}}"))
+            .then_some(metrics)
+    };
+    let looking = watch(&["--status"]);
+    until("the first look of who only watches", || requests("GET /v1/drain"));
+    let ordering = watch(&["--rate", "1"]);
+    until("the watcher's order", || {
+        let metrics = requests("PUT /v1/drain")?;
+        metrics.contains("{route=\"PUT /v1/drain\",status=\"2xx\"} 2\n").then_some(())
     });
     node.run(&["drain", "--cancel"]);
-    let output = watch.wait_with_output().expect("the child");
-    assert_eq!(output.status.code(), Some(1), "{}", text(&output));
-    assert!(text(&output).contains("the drain was cancelled"), "{}", text(&output));
+    for watcher in [looking, ordering] {
+        let output = watcher.wait_with_output().expect("the child");
+        assert_eq!(output.status.code(), Some(1), "{}", text(&output));
+        assert!(text(&output).contains("the drain was cancelled"), "{}", text(&output));
+    }
+    node.run(&["drain", "--status", "--wait"]);
     for device in &mut devices {
         // They would listen on.
         let _ = device.kill();

@@ -45,7 +45,11 @@ fn everything_works_over_tls() {
     assert!(node.http.starts_with("https://localhost:") && node.admin.starts_with("https://localhost:"));
     let trusted = folder.path().join("cert.pem");
     let trusted = trusted.to_str().expect("UTF-8");
-    node.fails(69, &["presence", "u1"]);
+    assert!(node.fails(69, &["presence", "u1"]).contains("give --ca-file"));
+    let data = folder.path().join("data");
+    let examined = noroshi().args(["doctor", "--json", "--connections", "10", "--data"]).arg(&data).output();
+    let examined = text(&examined.expect("the binary"));
+    assert!(examined.contains("\"tls\":true"), "the running node has TLS: {examined}");
     node.run(&["devices", "register", "--device", "d1", "--user", "u1", "--ca-file", trusted]);
     node.run(&["send", "--user", "u1", "--title", "sealed", "--ca-file", trusted]);
     for transport in [&["--no-ack"][..], &["--sse"]] {
