@@ -22,21 +22,30 @@ pub(crate) struct Value {
 
 /// The figures of one repetition, in the order they are shown.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Values(Vec<Value>);
+pub(crate) struct Values {
+    all: Vec<Value>,
+    /// The least CPU of the server that one of them was made from.
+    cpu_us_min: Option<f64>,
+}
 
 impl Values {
     pub(crate) fn get(&self, name: &str) -> Option<f64> {
-        self.0.iter().find(|value| value.name == name).map(|value| value.value)
+        self.all.iter().find(|value| value.name == name).map(|value| value.value)
     }
 
     pub(crate) fn push(&mut self, name: &'static str, unit: &'static str, value: f64) {
-        self.0.push(Value { name, unit, value });
+        self.all.push(Value { name, unit, value });
     }
 
     pub(crate) fn push_some(&mut self, name: &'static str, unit: &'static str, value: Option<f64>) {
         if let Some(value) = value {
             self.push(name, unit, value);
         }
+    }
+
+    /// A value is made from so much CPU of the server.
+    pub(crate) fn count_cpu(&mut self, us: f64) {
+        self.cpu_us_min = Some(self.cpu_us_min.map_or(us, |least| least.min(us)));
     }
 
     /// The percentiles and the maximum, in milliseconds, under names that begin alike.
@@ -128,7 +137,7 @@ pub(crate) struct ReportDocument {
 /// empty, or has as many repetitions, each taken beside its equal.
 pub(crate) fn figures(repetitions: &[Values], floor: &[Values]) -> Vec<Figure> {
     let mut figures: Vec<Figure> = Vec::new();
-    for value in repetitions.iter().flat_map(|values| &values.0) {
+    for value in repetitions.iter().flat_map(|values| &values.all) {
         match figures.iter_mut().find(|figure| figure.name == value.name) {
             Some(figure) => figure.values.push(value.value),
             None => figures.push(Figure {
@@ -146,6 +155,20 @@ pub(crate) fn figures(repetitions: &[Values], floor: &[Values]) -> Vec<Figure> {
         figure.median = median(&figure.values);
     }
     figures
+}
+
+/// How far CPU can be believed, where that is not far: the kernel counts it in ticks of 10 ms.
+pub(crate) fn cpu_note(repetitions: &[Values]) -> Option<String> {
+    let least_us = repetitions.iter().filter_map(|values| values.cpu_us_min).reduce(f64::min)?;
+    let ticks = "CPU is counted in ticks of 10 ms";
+    match least_us / 1e6 {
+        seconds if seconds >= 1.0 => None,
+        seconds if seconds < 0.01 => Some(format!("{ticks}: in a repetition the server used less than one")),
+        seconds => {
+            let percent = (1.0 / seconds).ceil();
+            Some(format!("{ticks}: over the {seconds:.2} s of a repetition it is exact to {percent:.0} %"))
+        }
+    }
 }
 
 /// A figure in cores tells the circumstances of a repetition, which are not compared.
@@ -357,6 +380,20 @@ mod tests {
             assert_eq!(figures[0].floor.as_ref().map(|floor| floor.values.len()), Some(2));
             assert_eq!(figures[1].ratio.as_ref().map(|ratio| ratio.values.clone()), ratios);
         }
+    }
+
+    #[test]
+    fn cpu_that_is_hardly_measured_says_so() {
+        let repetition = |us: f64| {
+            let mut values = Values::default();
+            values.count_cpu(5e6);
+            values.count_cpu(us);
+            values
+        };
+        let note = |us| cpu_note(&[repetition(3e6), repetition(us), repetition(2e6)]);
+        assert!(note(200_000.0).is_some_and(|note| note.contains("0.20 s") && note.contains(" 5 %")));
+        assert!(note(0.0).is_some_and(|note| note.contains("less than one")));
+        assert_eq!((note(1e6), cpu_note(&[Values::default()])), (None, None));
     }
 
     #[test]

@@ -23,7 +23,7 @@ use crate::jwt::Signer;
 use crate::payload::Names;
 use crate::process::{Cpu, Process, machine_busy_seconds};
 use crate::publisher::Publisher;
-use crate::report::{ReportDocument, Values, figures};
+use crate::report::{ReportDocument, Values, cpu_note, figures};
 use crate::server::random_u32;
 use crate::target::Target;
 use crate::worker::{Connected, show_reasons};
@@ -295,7 +295,7 @@ impl Sample {
         later.at_ns.saturating_sub(self.at_ns) as f64 / 1e9
     }
 
-    fn server_until(self, later: Sample) -> Option<Cpu> {
+    pub(crate) fn server_until(self, later: Sample) -> Option<Cpu> {
         self.server.zip(later.server).map(|(from, to)| to - from)
     }
 
@@ -306,6 +306,7 @@ impl Sample {
     /// CPU of the server from this sample to a later one, for each of `count` things.
     pub(crate) fn push_cpu_each(self, later: Sample, names: &CpuNames, count: u64, values: &mut Values) {
         if let Some(cpu) = self.server_until(later).filter(|_| count > 0) {
+            values.count_cpu(cpu.total_us());
             values.push(names.total, "µs", cpu.total_us() / count as f64);
             values.push(names.user, "µs", cpu.user_us / count as f64);
             values.push(names.system, "µs", cpu.system_us / count as f64);
@@ -357,6 +358,10 @@ pub(crate) const PER_ROW: CpuNames = CpuNames {
 /// Puts repetitions and circumstances together.
 pub(crate) fn report(scenario: &'static str, repetitions: &[Values], outcome: Outcome) -> ReportDocument {
     let (floor, floor_repetitions) = outcome.floor.map(|floor| (floor.server, floor.repetitions)).unzip();
+    let floor_repetitions = floor_repetitions.unwrap_or_default();
+    let mut notes = outcome.notes;
+    notes.extend(cpu_note(repetitions));
+    notes.extend(cpu_note(&floor_repetitions).map(|note| format!("floor: {note}")));
     ReportDocument {
         scenario,
         command: command_line(std::env::args()),
@@ -365,8 +370,8 @@ pub(crate) fn report(scenario: &'static str, repetitions: &[Values], outcome: Ou
         host: Host::read(),
         server: outcome.server,
         floor,
-        figures: figures(repetitions, &floor_repetitions.unwrap_or_default()),
-        notes: outcome.notes,
+        figures: figures(repetitions, &floor_repetitions),
+        notes,
     }
 }
 

@@ -38,10 +38,30 @@ pub(crate) fn run(args: &Idle) -> Result<ReportDocument, Error> {
     if repeat < args.common.repeat {
         outcome.notes.push("measured once: a running server keeps memory it once had".to_owned());
     }
-    if let Some(of_floor) = floor.outcome {
+    outcome.notes.extend(notes_on(&node.repetitions, &args.counts));
+    if let Some(mut of_floor) = floor.outcome {
+        of_floor.notes.extend(void_note(&floor.repetitions));
         outcome.add_floor(floor.repetitions, of_floor);
     }
     Ok(report("idle", &node.repetitions, outcome))
+}
+
+/// Connections over which steps of memory (tables that double, pages) are evened out.
+const SPAN_MIN: usize = 5_000;
+const LOST: &str = "connections lost";
+
+fn notes_on(repetitions: &[Values], counts: &[usize]) -> Vec<String> {
+    let span = counts[counts.len() - 1] - counts[0];
+    let coarse = (span < SPAN_MIN).then(|| {
+        format!("memory grows in steps: a slope over {span} connections is coarse (--counts over {SPAN_MIN} or more)")
+    });
+    void_note(repetitions).into_iter().chain(coarse).collect()
+}
+
+fn void_note(repetitions: &[Values]) -> Option<String> {
+    let lost: f64 = repetitions.iter().filter_map(|values| values.get(LOST)).sum();
+    (lost > 0.0)
+        .then(|| format!("THIS MEASUREMENT IS VOID: {lost:.0} connections were lost, and not all were idle"))
 }
 
 #[derive(Default)]
@@ -76,10 +96,13 @@ fn measure(bench: &mut Bench<'_>, args: &Idle) -> Result<Values, Error> {
         "% of a core",
         from.server_cores(to).map(|cores| cores * 100.0),
     );
+    if let Some(cpu) = from.server_until(to) {
+        values.count_cpu(cpu.total_us());
+    }
     // Nothing is waited for: this asks what became of the connections meanwhile.
     bench.crew.receive(0, Duration::ZERO)?;
     let lost = bench.crew.received()?.disconnected;
-    values.push("connections lost", "", lost.values().sum::<u64>() as f64);
+    values.push(LOST, "", lost.values().sum::<u64>() as f64);
     if !lost.is_empty() {
         bench.notes.push(format!("connections that ended: {}", show_reasons(&lost)));
     }
@@ -98,4 +121,23 @@ pub(super) fn weigh(bench: &mut Bench<'_>, counts: &[usize]) -> Result<Vec<(f64,
         bench.notes.push("memory includes what making the devices took, if they were new".to_owned());
     }
     bench.connect_and_weigh(counts)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slope_over_few_and_connections_that_were_lost_are_told() {
+        let repetition = |lost: f64| {
+            let mut values = Values::default();
+            values.push(LOST, "", lost);
+            values
+        };
+        let few = notes_on(&[repetition(0.0)], &[1_000, 5_999]);
+        assert!(few.len() == 1 && few[0].contains("4999"), "{few:?}");
+        let lost = notes_on(&[repetition(3.0), repetition(0.0)], &[1_000, 6_000]);
+        assert!(lost.len() == 1 && lost[0].contains("VOID: 3"), "{lost:?}");
+        assert!(notes_on(&[repetition(0.0)], &[1_000, 6_000]).is_empty());
+    }
 }
