@@ -98,7 +98,12 @@ pub const REFUSALS: [Refusal; 17] = [
         "The service has more work than it can take now",
         "Try again after `Retry-After`. Nothing was accepted.",
     ),
-    refusal("unavailable", 503, "The service is starting, stopping or drained", "Try again after `Retry-After`."),
+    refusal(
+        "unavailable",
+        503,
+        "The service is starting, stopping or drained",
+        "Try again after `Retry-After`.",
+    ),
 ];
 
 /// RFC 9457 §3.1, and the stable code.
