@@ -33,10 +33,10 @@ process.on('exit', () => {
   for (const node of running) node.child?.kill('SIGKILL')
 })
 
-/** A free port below 32768, where the ephemeral range starts and outgoing connections may sit. */
+/** A free port below 32768, where the ephemeral range starts, and above 10080, which `fetch` refuses. */
 export async function freePort() {
   for (;;) {
-    const port = randomInt(10_000, 32_000)
+    const port = randomInt(11_000, 32_000)
     const free = await new Promise((resolve) => {
       const probe = createServer()
       probe.once('error', () => resolve(false))
