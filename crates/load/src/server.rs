@@ -338,9 +338,9 @@ mod tests {
 
     #[test]
     fn the_file_system_is_that_of_the_nearest_mount() {
-        let mounts = "/dev/vda / ext4 rw 0 0\ntmpfs /tmp tmpfs rw 0 0\n/dev/vdb /tmp/disk xfs rw 0 0\n";
+        let mounts = "/dev/vda / ext4 rw 0 0\ntmpfs /fast tmpfs rw 0 0\n/dev/vdb /fast/disk xfs rw 0 0\n";
         for (path, kind) in
-            [("/home/a", "ext4"), ("/tmp/a", "tmpfs"), ("/tmp/disk/a", "xfs"), ("/tmpfile", "ext4")]
+            [("/slow/a", "ext4"), ("/fast/a", "tmpfs"), ("/fast/disk/a", "xfs"), ("/faster", "ext4")]
         {
             assert_eq!(file_system(mounts, Path::new(path)), Some(kind), "{path}");
         }
