@@ -58,7 +58,7 @@ pub const CLIENT_MESSAGE_BYTES: usize = 64 << 10;
 /// Frames a second of one connection, averaged over the burst.
 pub const FRAMES_PER_SECOND: u32 = 50;
 pub const FRAMES_BURST: u32 = 200;
-/// New connections a second of one node; above it clients are told to come back.
+/// New connections a second of one node; above it devices are told to come back, or wait their turn under TLS.
 pub const CONNECTS_PER_SECOND: u32 = 20_000;
 /// A token has to arrive within this time of the connection.
 pub const AUTH_TIMEOUT: Duration = Duration::from_secs(10);
