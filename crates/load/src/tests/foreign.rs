@@ -84,8 +84,10 @@ fn talk(mut stream: TcpStream, name: &str, state: &State) {
                     named = true;
                 } else if text == "join" {
                     assert!(named, "frames come in their order");
+                    // Listed before it is told so: who knows that it joined misses nothing said after.
+                    let mut joined = state.joined.lock().unwrap();
+                    joined.push(stream.try_clone().unwrap());
                     stream.write_all(&[text_frame(b"you joined"), text_frame(b"2")].concat()).unwrap();
-                    state.joined.lock().unwrap().push(stream.try_clone().unwrap());
                 } else if text == "3" {
                     state.pings_answered.fetch_add(1, Ordering::Relaxed);
                 } else if let Some(said) = text.strip_prefix("say:") {
