@@ -6,6 +6,7 @@
 //!   topic ─┬─ target ─┐
 //!   json ──┼─ message ─┴─ request (what a provider asks for)
 //!   time ──┘            outcome (what became of it on one device)
+//!   push (push services, and where one finds a device)
 //!   close (why a connection ended)   limits (every bound, with its reason)
 //! ```
 //!
@@ -20,6 +21,7 @@ pub mod limits;
 pub mod message;
 pub mod outcome;
 pub mod presence;
+pub mod push;
 pub mod request;
 pub mod scope;
 pub mod time;
@@ -27,11 +29,15 @@ pub mod topic;
 
 pub use close::CloseReason;
 pub use condition::Condition;
-pub use id::{AppId, AppName, DeviceId, DeviceNum, KeyId, NotificationId, SessionId, UserId};
+pub use id::{
+    AppId, AppName, BatchId, CampaignId, CredentialId, DeviceId, DeviceNum, KeyId, NotificationId, SessionId,
+    UserId,
+};
 pub use json::JsonText;
 pub use message::{Message, TopicPosition};
 pub use outcome::Outcome;
 pub use presence::Presence;
+pub use push::{Lane, PushEnvironment, PushService, PushToken};
 pub use request::{Push, PushMode, Request, Target, Urgency, When};
 pub use scope::{Scope, Scopes};
 pub use time::{Timestamp, Ttl};

@@ -29,10 +29,24 @@ pub enum Outcome {
     Unknown = 11,
     /// A push service was asked for, and none is configured.
     PushUnconfigured = 12,
+    /// A push service took it.
+    Pushed = 13,
+    /// A push service refused it for good; the reason is recorded with it.
+    PushRefused = 14,
+    /// The push service says that the token is gone; it was removed.
+    PushTokenGone = 15,
+    /// The push service says that the token belongs elsewhere; it is set aside until it is registered anew.
+    PushTokenSuspect = 16,
+    /// Push was asked for, and the device has no push token.
+    NoPushToken = 17,
+    /// The device confirmed in time: no push was needed.
+    PushNotNeeded = 18,
+    /// The ttl ended before a push service took it.
+    PushExpired = 19,
 }
 
 impl Outcome {
-    pub const ALL: [Outcome; 12] = [
+    pub const ALL: [Outcome; 19] = [
         Outcome::Kept,
         Outcome::Written,
         Outcome::Acked,
@@ -45,6 +59,13 @@ impl Outcome {
         Outcome::Evicted,
         Outcome::Unknown,
         Outcome::PushUnconfigured,
+        Outcome::Pushed,
+        Outcome::PushRefused,
+        Outcome::PushTokenGone,
+        Outcome::PushTokenSuspect,
+        Outcome::NoPushToken,
+        Outcome::PushNotNeeded,
+        Outcome::PushExpired,
     ];
 
     /// The name in the API, in metrics and in logs.
@@ -62,6 +83,13 @@ impl Outcome {
             Outcome::Evicted => "evicted",
             Outcome::Unknown => "unknown",
             Outcome::PushUnconfigured => "push_not_configured",
+            Outcome::Pushed => "pushed",
+            Outcome::PushRefused => "push_refused",
+            Outcome::PushTokenGone => "push_token_gone",
+            Outcome::PushTokenSuspect => "push_token_suspect",
+            Outcome::NoPushToken => "no_push_token",
+            Outcome::PushNotNeeded => "push_not_needed",
+            Outcome::PushExpired => "push_expired",
         }
     }
 
@@ -79,7 +107,16 @@ impl Outcome {
             Outcome::Cancelled => "cancelled before the device confirmed it",
             Outcome::Evicted => "pushed out of the device's full inbox by newer notifications",
             Outcome::Unknown => "no such user or device",
-            Outcome::PushUnconfigured => "a push service was asked for, and none is configured",
+            Outcome::PushUnconfigured => "a push service was asked for, and the app has no credential for it",
+            Outcome::Pushed => "the push service took it",
+            Outcome::PushRefused => "the push service refused it for good",
+            Outcome::PushTokenGone => "the push service says that the device's token is gone; it was removed",
+            Outcome::PushTokenSuspect => {
+                "the push service says that the device's token belongs elsewhere; it is set aside"
+            }
+            Outcome::NoPushToken => "push was asked for, and the device has no push token",
+            Outcome::PushNotNeeded => "the device confirmed in time: no push was needed",
+            Outcome::PushExpired => "the ttl ended before the push service took it",
         }
     }
 
