@@ -60,13 +60,19 @@ fn crates_know_only_those_before_them() {
         ("noroshi-protocol", &["types"][..]),
         ("noroshi-telemetry", &["types"]),
         ("noroshi-store", &["types", "telemetry"]),
-        ("noroshi-auth", &["types", "telemetry", "store"]),
-        ("noroshi-delivery", &["types", "telemetry", "store"]),
-        ("noroshi-api", &["types", "telemetry", "protocol", "store", "auth", "delivery"]),
+        ("noroshi-egress", &["types"]),
+        ("noroshi-push", &["types", "telemetry", "protocol", "egress"]),
+        ("noroshi-testkit", &["types"]),
+        ("noroshi-auth", &["types", "telemetry", "store", "egress"]),
+        ("noroshi-delivery", &["types", "telemetry", "store", "push"]),
+        ("noroshi-api", &["types", "telemetry", "protocol", "store", "auth", "push", "delivery"]),
         ("noroshi-gateway", &["types", "telemetry", "protocol", "store", "auth", "delivery"]),
-        ("noroshi-node", &["types", "telemetry", "protocol", "store", "auth", "delivery", "api", "gateway"]),
-        ("noroshi-load", &["types", "protocol"]),
-        ("noroshi", &["types", "protocol", "node", "load"]),
+        (
+            "noroshi-node",
+            &["types", "telemetry", "protocol", "egress", "push", "store", "auth", "delivery", "api", "gateway"],
+        ),
+        ("noroshi-load", &["types", "telemetry", "protocol", "egress", "push", "testkit"]),
+        ("noroshi", &["types", "protocol", "node", "load", "testkit"]),
     ]);
     let mut wrong = Vec::new();
     for (name, dependencies) in dependencies() {

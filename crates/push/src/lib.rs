@@ -1,0 +1,20 @@
+//! Push services: APNs, FCM and Web Push, reached at speed and without losing anything.
+//!
+//! ```text
+//!   delivery ──► Services::send ──► Pool (app, service, credential, environment, origin)
+//!                                     │  lanes · quota · breaker
+//!                                     ▼
+//!                            connections (HTTP/2, few and long-lived) ──► push service
+//!                                     │
+//!   Answered::answered ◄── verdict ◄──┘  as answers arrive; nobody waits for another's
+//! ```
+//!
+//! Reading order: [`push`] (what goes in, what comes out), [`content`], [`exchange`] (what a service's
+//! folder makes and reads), then one folder for each service with the same files.
+
+pub mod content;
+pub mod exchange;
+pub mod push;
+
+pub use content::{Content, Fields};
+pub use push::{Answer, Answered, Push, Reply};
