@@ -359,6 +359,7 @@ mod tests {
             data: None,
             sent_at: Timestamp(0),
             expires_at: Timestamp(9),
+            push_waits: false,
         })
     }
 

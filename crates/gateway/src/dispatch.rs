@@ -43,6 +43,7 @@ impl Dispatch {
             data: None,
             sent_at: noroshi_types::Timestamp(0),
             expires_at: noroshi_types::Timestamp(9),
+            push_waits: false,
         }))
     }
 

@@ -83,6 +83,7 @@ mod tests {
             data: Some(JsonText::from_valid("{\n\"a\":\r\n\n1\r}")),
             sent_at: Timestamp(0),
             expires_at: Timestamp(1),
+            push_waits: false,
         }
     }
 

@@ -26,11 +26,13 @@ pub struct Message {
     pub sent_at: Timestamp,
     /// Not delivered from this moment on.
     pub expires_at: Timestamp,
+    /// A push service is asked where the device does not confirm.
+    pub push_waits: bool,
 }
 
 impl Message {
-    /// Only what is kept until confirmed asks for a confirmation.
+    /// What is kept until confirmed asks for a confirmation, and what a push waits behind.
     pub fn wants_ack(&self) -> bool {
-        self.when == When::Stored
+        self.when == When::Stored || self.push_waits
     }
 }

@@ -23,6 +23,7 @@ fn message() -> Message {
         data: None,
         sent_at: Timestamp(1_700_000_000_123),
         expires_at: Timestamp(1_800_000_000_000),
+        push_waits: false,
     }
 }
 

@@ -79,6 +79,7 @@ pub(super) fn message_of(accept: &Accept, id: NotificationId, position: Option<P
         data: request.data.clone(),
         sent_at: accept.now,
         expires_at: request.expires_at(accept.now),
+        push_waits: request.push.mode == PushMode::Fallback,
     }
 }
 
@@ -151,7 +152,7 @@ pub(super) fn set_standing(db: &Connection, num: Num, standing: Standing) -> Res
 /// Columns of a message, from `notifications n` and its topic `t`.
 const MESSAGE_COLUMNS: &str =
     "n.num, n.app, n.delivery, n.urgency, n.notification, n.data, n.created_at, n.expires_at,
-                               n.topic_offset, t.name, t.epoch";
+                               n.topic_offset, t.name, t.epoch, n.push ->> 'mode' = 'fallback'";
 
 fn message_of_row(row: &Row<'_>, ids: &Ids) -> Result<Message, Error> {
     let unknown = |what: &str| Error::Engine(format!("a stored {what} is not known to this program"));
@@ -173,6 +174,7 @@ fn message_of_row(row: &Row<'_>, ids: &Ids) -> Result<Message, Error> {
         data: text(5)?,
         sent_at: Timestamp(row.get::<_, i64>(6)? as u64),
         expires_at: Timestamp(row.get::<_, i64>(7)? as u64),
+        push_waits: row.get::<_, Option<bool>>(11)?.unwrap_or(false),
     })
 }
 
@@ -199,13 +201,13 @@ pub(super) fn state(
     ))?;
     let found = statement.query_row((num, app.0), |row| {
         let request = RequestSummary {
-            target: TARGETS.get(usize::from(row.get::<_, u8>(11)?)).copied().unwrap_or("unknown"),
-            target_text: row.get(12)?,
-            targets: row.get::<_, Option<i64>>(13)?.map(|count| count as u64),
-            collapse_key: row.get(14)?,
-            retain: row.get(15)?,
+            target: TARGETS.get(usize::from(row.get::<_, u8>(12)?)).copied().unwrap_or("unknown"),
+            target_text: row.get(13)?,
+            targets: row.get::<_, Option<i64>>(14)?.map(|count| count as u64),
+            collapse_key: row.get(15)?,
+            retain: row.get(16)?,
         };
-        Ok((message_of_row(row, ids), request, Standing::from_code(row.get(16)?)))
+        Ok((message_of_row(row, ids), request, Standing::from_code(row.get(17)?)))
     });
     let Some((message, request, standing)) = found.optional()? else { return Ok(None) };
     let message = message?;
