@@ -13,8 +13,12 @@
 //! folder makes and reads), then one folder for each service with the same files.
 
 pub mod content;
+pub mod credential;
 pub mod exchange;
 pub mod push;
+pub mod vault;
 
-pub use content::{Content, Fields};
+pub use content::{Content, Fields, Unfit, check_content};
+pub use credential::Credential;
 pub use push::{Answer, Answered, Push, Reply};
+pub use vault::Vault;
