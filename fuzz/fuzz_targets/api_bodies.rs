@@ -22,7 +22,7 @@ fuzz_target!(|bytes: &[u8]| {
         assert!(device.registration.attributes.tags.len() <= limits::TAGS_MAX);
     }
     if let Ok(token) = body::push_token(bytes) {
-        assert!(token.len() <= limits::PUSH_TOKEN_BYTES_MAX);
+        assert!(token.json.len() <= limits::PUSH_TOKEN_BYTES_MAX);
     }
     let _ = body::device_change(bytes);
     let _ = body::presence_query(bytes);
@@ -32,4 +32,5 @@ fuzz_target!(|bytes: &[u8]| {
     let _ = body::app_change(bytes, Default::default(), body::Author::Tenant);
     let _ = body::key(bytes);
     let _ = body::drain(bytes);
+    let _ = body::push_test(bytes);
 });

@@ -7,11 +7,15 @@ mod app;
 mod device;
 mod drain;
 mod notification;
+mod push_token;
+mod time_zone;
 
 pub use app::{Author, NewAppKey, app, app_change, key};
-pub use device::{Registering, device, device_change, push_token};
+pub use device::{Registering, device, device_change};
 pub use drain::{DrainWish, drain};
 pub use notification::notification;
+pub use push_token::{TestTarget, push_test, push_token};
+pub(crate) use time_zone::TimeZone;
 
 use noroshi_types::{DeviceId, Invalid, NotificationId, Presence, UserId, limits};
 use serde::Deserialize;

@@ -1,14 +1,14 @@
 //! Devices as they register (`POST /v1/devices`, a line of its batch) and as they change
-//! (`PATCH /v1/me`), with the tokens that push services gave them.
+//! (`PATCH /v1/me`). Their push tokens are read by [`super::push_token`].
 
 use std::collections::BTreeMap;
 
 use noroshi_store::{Attributes, DeviceChange, Registration};
-use noroshi_types::{DeviceId, Invalid, JsonText, Topic, UserId, limits};
+use noroshi_types::{DeviceId, Invalid, Topic, UserId, limits};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::each_once;
+use super::{TimeZone, each_once, push_token};
 use crate::error::Problem;
 use crate::json::{self, Bounded, Change, FromText, Line, Text, TextMap};
 
@@ -57,39 +57,6 @@ struct ChangeBody<'a> {
     push_token: Change<&'a RawValue>,
 }
 
-/// A push service's address of the device, one form per service.
-#[derive(Deserialize)]
-#[serde(tag = "service", rename_all = "lowercase", deny_unknown_fields)]
-enum PushToken {
-    Apns {
-        token: String,
-        /// Only looked at here: the text is kept as it came.
-        #[serde(rename = "environment")]
-        _environment: Option<ApnsEnvironment>,
-    },
-    Fcm {
-        token: String,
-    },
-    Webpush {
-        endpoint: String,
-        keys: WebPushKeys,
-    },
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "lowercase")]
-enum ApnsEnvironment {
-    Production,
-    Sandbox,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct WebPushKeys {
-    p256dh: String,
-    auth: String,
-}
-
 /// Reads and checks one registration.
 pub fn device(bytes: &[u8]) -> Result<Registering, Problem> {
     let body: DeviceBody<'_> = json::parse(bytes)?;
@@ -106,7 +73,11 @@ pub fn device(bytes: &[u8]) -> Result<Registering, Problem> {
             tags: tags.into_iter().map(|(key, value)| (key.0, value.0.0)).collect(),
         },
         topics: each_once(topics.into_iter().map(|topic| topic.0).collect()),
-        push_token: body.push_token.map(|raw| checked_push_token(raw, "push_token")).transpose()?,
+        push_token: body
+            .push_token
+            .map(|raw| push_token::checked(raw, "push_token"))
+            .transpose()?
+            .map(|token| token.json),
     };
     Ok(Registering { device: body.device.map(|device| device.0), registration })
 }
@@ -115,7 +86,7 @@ pub fn device(bytes: &[u8]) -> Result<Registering, Problem> {
 pub fn device_change(bytes: &[u8]) -> Result<DeviceChange, Problem> {
     let body: ChangeBody<'_> = json::parse(bytes)?;
     let tags: BTreeMap<_, _> = body.tags.map(|tags| tags.0).unwrap_or_default();
-    let push_token = body.push_token.check(|raw| checked_push_token(raw, "push_token"))?;
+    let push_token = body.push_token.check(|raw| push_token::checked(raw, "push_token"))?;
     Ok(DeviceChange {
         user: body.user.wish(|user| user.0),
         platform: body.platform.wish(|platform| platform.0.0.to_owned()),
@@ -123,62 +94,8 @@ pub fn device_change(bytes: &[u8]) -> Result<DeviceChange, Problem> {
         timezone: body.timezone.wish(|timezone| timezone.0.0),
         app_version: body.app_version.wish(|version| version.0.0),
         tags: tags.into_iter().map(|(key, value)| (key.0, value.map(|value| value.0.0))).collect(),
-        push_token: push_token.wish(|token| token),
+        push_token: push_token.wish(|token| token.json),
     })
-}
-
-/// `PUT /v1/me/push-token`: the token is the body.
-pub fn push_token(bytes: &[u8]) -> Result<JsonText, Problem> {
-    checked_push_token(json::parse(bytes)?, "")
-}
-
-fn checked_push_token(raw: &RawValue, field: &str) -> Result<JsonText, Problem> {
-    let text = raw.get();
-    if text.len() > limits::PUSH_TOKEN_BYTES_MAX {
-        let rule = format!(
-            "a push token is at most {} bytes of JSON, got {}",
-            limits::PUSH_TOKEN_BYTES_MAX,
-            text.len()
-        );
-        return Err(Problem::field(field, rule));
-    }
-    let at = |name: &str| if field.is_empty() { name.to_owned() } else { format!("{field}.{name}") };
-    match json::parse_part(text, field)? {
-        PushToken::Apns { token, _environment: _ } => {
-            // Apple does not promise a length ("don't hard-code the size"): hex of whole bytes is all that is known.
-            let hex = !token.is_empty()
-                && token.len().is_multiple_of(2)
-                && token.bytes().all(|b| b.is_ascii_hexdigit());
-            hex.then_some(()).ok_or_else(|| Problem::field(at("token"), "an APNs token is hex digits"))?;
-        }
-        PushToken::Fcm { token } => {
-            let printable = !token.is_empty() && token.bytes().all(|b| b.is_ascii_graphic());
-            printable
-                .then_some(())
-                .ok_or_else(|| Problem::field(at("token"), "an FCM token is visible ASCII"))?;
-        }
-        PushToken::Webpush { endpoint, keys } => {
-            let https = endpoint.strip_prefix("https://").is_some_and(|rest| {
-                !rest.is_empty() && !rest.starts_with('/') && rest.bytes().all(|b| b.is_ascii_graphic())
-            });
-            https
-                .then_some(())
-                .ok_or_else(|| Problem::field(at("endpoint"), "an endpoint is an https URL"))?;
-            // RFC 8291 §3.1, §3.2: an uncompressed P-256 point and 16 bytes of secret.
-            base64_len(&keys.p256dh, 65)
-                .ok_or_else(|| Problem::field(at("keys.p256dh"), "65 bytes as base64url"))?;
-            base64_len(&keys.auth, 16)
-                .ok_or_else(|| Problem::field(at("keys.auth"), "16 bytes as base64url"))?;
-        }
-    }
-    Ok(JsonText::from_valid(text))
-}
-
-/// Browsers give base64url without padding (RFC 4648 §5); some libraries pad.
-fn base64_len(text: &str, bytes: usize) -> Option<()> {
-    use base64::Engine;
-    let decoded = base64::engine::general_purpose::URL_SAFE_NO_PAD.decode(text.trim_end_matches('=')).ok()?;
-    (decoded.len() == bytes).then_some(())
 }
 
 struct Platform(&'static str);
@@ -213,28 +130,6 @@ impl FromText for Locale {
             true => Ok(Self(text.to_owned())),
             false => {
                 Err(Invalid::new("a locale is a language tag such as \"ja-JP\" (BCP 47), at most 64 bytes"))
-            }
-        }
-    }
-}
-
-/// An IANA name in form; whether it exists changes with every tz release.
-struct TimeZone(String);
-
-impl FromText for TimeZone {
-    const WHAT: &'static str = "a time zone (a string)";
-    fn from_text(text: &str) -> Result<Self, Invalid> {
-        let part = |part: &str| {
-            !part.is_empty()
-                && part.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-' | b'+' | b'.'))
-        };
-        let well_formed = text.len() <= limits::ATTRIBUTE_BYTES_MAX
-            && text.starts_with(|c: char| c.is_ascii_alphabetic())
-            && text.split('/').all(part);
-        match well_formed {
-            true => Ok(Self(text.to_owned())),
-            false => {
-                Err(Invalid::new("a time zone is an IANA name such as \"Asia/Tokyo\", at most 64 bytes"))
             }
         }
     }

@@ -63,47 +63,6 @@ fn tags_and_topics_are_bounded() {
 }
 
 #[test]
-fn each_push_service_has_its_own_form() {
-    // 65 bytes are 86 digits and two thirds: the spare bits of the last one are zero.
-    let p256dh = "A".repeat(87);
-    let webpush = |endpoint: &str, p256dh: &str| {
-        format!(
-            r#"{{"service": "webpush", "endpoint": "{endpoint}", "keys": {{"p256dh": "{p256dh}", "auth": "{}"}}}}"#,
-            "A".repeat(22)
-        )
-    };
-    for good in [
-        r#"{"service": "apns", "token": "00ffAA"}"#.to_owned(),
-        r#"{"service": "apns", "token": "00ff", "environment": "sandbox"}"#.to_owned(),
-        r#"{"service": "fcm", "token": "x"}"#.to_owned(),
-        webpush("https://push.example.com/x", &p256dh),
-    ] {
-        assert_eq!(push_token(good.as_bytes()).err(), None, "{good}");
-    }
-    refused(push_token(br#"{"service": "sms", "token": "x"}"#), Code::InvalidField, Some("service"));
-    refused(push_token(br#"{"token": "x"}"#), Code::InvalidField, Some("service"));
-    refused(push_token(br#"{"service": "apns", "token": "xyz"}"#), Code::InvalidField, Some("token"));
-    refused(
-        push_token(br#"{"service": "apns", "token": "00", "environment": "test"}"#),
-        Code::InvalidField,
-        None,
-    );
-    refused(push_token(br#"{"service": "fcm", "token": ""}"#), Code::InvalidField, Some("token"));
-    refused(push_token(webpush("http://a/b", &p256dh).as_bytes()), Code::InvalidField, Some("endpoint"));
-    refused(push_token(webpush("https://a/b", "AAAA").as_bytes()), Code::InvalidField, Some("keys.p256dh"));
-    let nested = device(br#"{"push_token": {"service": "fcm", "token": "a b"}}"#);
-    refused(nested, Code::InvalidField, Some("push_token.token"));
-    refused(
-        device(br#"{"push_token": {"service": "fcm", "token": "a", "x": 1}}"#),
-        Code::UnknownField,
-        Some("push_token.x"),
-    );
-    let long =
-        format!("{{\"service\": \"fcm\", \"token\": \"{}\"}}", "x".repeat(limits::PUSH_TOKEN_BYTES_MAX));
-    refused(push_token(long.as_bytes()), Code::InvalidField, None);
-}
-
-#[test]
 fn a_change_tells_absent_from_null() {
     let change = device_change(
         br#"{"user": null, "locale": "en", "tags": {"a": null, "b": "1"}, "push_token": null}"#,
