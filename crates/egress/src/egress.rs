@@ -1,0 +1,170 @@
+//! Opens connections: the one place where name, guard, proxy and TLS come together.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use ipnet::IpNet;
+use rustls_pki_types::CertificateDer;
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+use url::Host;
+
+use crate::dial::dial;
+use crate::proxy::{ProxyUrl, tunnel};
+use crate::target::Target;
+use crate::tls::Client;
+use crate::{ConfigError, Error, Guard, Proxies, Resolver, Stream, Tls};
+
+/// How connections leave. The default is straight to the public Internet.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// Networks that may be reached although they are not public.
+    pub allow: Vec<IpNet>,
+    pub proxies: Proxies,
+    /// Trusted beside the roots of the web.
+    pub ca: Vec<CertificateDer<'static>>,
+    /// From the name to the end of the TLS handshake.
+    pub connect_timeout: Duration,
+    /// One address of several.
+    pub address_timeout: Duration,
+    pub resolver: Resolver,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            allow: Vec::new(),
+            proxies: Proxies::default(),
+            ca: Vec::new(),
+            connect_timeout: Duration::from_secs(10),
+            // Three lost SYNs (1 + 2 s), so that a second address has its turn.
+            address_timeout: Duration::from_secs(4),
+            resolver: Resolver::system(),
+        }
+    }
+}
+
+/// A connection, ready to be used.
+#[derive(Debug)]
+pub struct Connected {
+    pub stream: Stream,
+    /// What the server chose of [`Tls::alpn`]; always none without TLS.
+    pub alpn: Option<Vec<u8>>,
+    /// Whom the socket is connected to: the server, or the proxy on the way to it.
+    pub peer: SocketAddr,
+}
+
+/// Shared as `Arc<Egress>`.
+pub struct Egress {
+    guard: Guard,
+    proxies: Proxies,
+    resolver: Resolver,
+    tls: Client,
+    connect_timeout: Duration,
+    address_timeout: Duration,
+}
+
+impl Egress {
+    pub fn new(config: Config) -> Result<Self, ConfigError> {
+        let Config { allow, proxies, ca, connect_timeout, address_timeout, resolver } = config;
+        let tls = Client::new(&ca)?;
+        Ok(Self { guard: Guard::new(allow), proxies, resolver, tls, connect_timeout, address_timeout })
+    }
+
+    /// Whether the guard would refuse `host` as it is written, without asking anyone what it leads to: for
+    /// input that is only kept now. A name that passes may still be refused when it is connected to.
+    pub fn check(&self, https: bool, host: &str, port: u16) -> Result<(), Error> {
+        self.check_target(&Target::new(https, host, port)?)
+    }
+
+    /// Connects to `host`, a name or an address (one of version 6 also in brackets), with TLS if `https`.
+    /// Takes at most [`Config::connect_timeout`]. Cancel-safe: dropped, the connection is given up.
+    pub async fn connect(&self, https: bool, host: &str, port: u16, tls: Tls) -> Result<Connected, Error> {
+        self.connect_to(&Target::new(https, host, port)?, tls).await
+    }
+
+    pub(crate) async fn connect_to(&self, target: &Target, tls: Tls) -> Result<Connected, Error> {
+        let limit = self.connect_timeout;
+        match timeout(limit, self.open(target, tls)).await {
+            Ok(result) => result,
+            Err(_) => Err(Error::Timeout { host: target.host.to_string(), limit }),
+        }
+    }
+
+    async fn open(&self, target: &Target, tls: Tls) -> Result<Connected, Error> {
+        self.check_target(target)?;
+        let (stream, peer) = match self.proxies.choose(target) {
+            Some(proxy) => self.through(proxy, target).await?,
+            None => self.directly(target).await?,
+        };
+        if !target.https {
+            return Ok(Connected { stream: Stream::Plain(stream), alpn: None, peer });
+        }
+        let stream = self.tls.handshake(target, tls, stream).await?;
+        let alpn = stream.get_ref().1.alpn_protocol().map(<[u8]>::to_vec);
+        Ok(Connected { stream: Stream::Tls(Box::new(stream)), alpn, peer })
+    }
+
+    fn check_target(&self, target: &Target) -> Result<(), Error> {
+        let checked = match (&target.host, target.address()) {
+            (_, Some(address)) => self.guard.check(address, target.port),
+            // Who is reached directly is checked by address, once that is known.
+            (Host::Domain(name), _) if self.proxies.choose(target).is_some() => {
+                self.guard.check_name(name, target.port)
+            }
+            _ => Ok(()),
+        };
+        checked.map_err(|reason| Error::Refused { host: target.host.to_string(), reason })
+    }
+
+    async fn directly(&self, target: &Target) -> Result<(TcpStream, SocketAddr), Error> {
+        let mut addresses = match (&target.host, target.address()) {
+            (_, Some(address)) => vec![address],
+            (host, None) => self.resolver.resolve(&host.to_string()).await?,
+        };
+        let mut refused = None;
+        addresses.retain(|address| match self.guard.check(*address, target.port) {
+            Ok(()) => true,
+            Err(reason) => {
+                tracing::debug!(%target, %address, reason, "an address is refused");
+                refused = Some(reason);
+                false
+            }
+        });
+        match refused {
+            Some(reason) if addresses.is_empty() => {
+                Err(Error::Refused { host: target.host.to_string(), reason })
+            }
+            _ => dial(&addresses, target.port, self.address_timeout)
+                .await
+                .map_err(|error| Error::Unreachable { host: target.to_string(), reason: error.to_string() }),
+        }
+    }
+
+    /// The proxy itself is the operator's word and may be anywhere.
+    async fn through(&self, proxy: &ProxyUrl, target: &Target) -> Result<(TcpStream, SocketAddr), Error> {
+        let failed = |error: String| Error::Proxy { reason: format!("{proxy} cannot be reached: {error}") };
+        let addresses = match &proxy.host {
+            Host::Domain(name) => {
+                self.resolver.resolve(name).await.map_err(|error| failed(error.to_string()))?
+            }
+            Host::Ipv4(address) => vec![(*address).into()],
+            Host::Ipv6(address) => vec![(*address).into()],
+        };
+        let (mut stream, peer) = dial(&addresses, proxy.port, self.address_timeout)
+            .await
+            .map_err(|error| failed(error.to_string()))?;
+        tunnel::open(&mut stream, proxy, target).await?;
+        Ok((stream, peer))
+    }
+}
+
+impl fmt::Debug for Egress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Egress")
+            .field("guard", &self.guard)
+            .field("proxies", &self.proxies)
+            .finish_non_exhaustive()
+    }
+}

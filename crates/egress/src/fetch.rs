@@ -1,0 +1,130 @@
+//! One small HTTP/1.1 exchange on a connection of its own: JWK sets and OAuth2 tokens. Nothing is kept
+//! open, no redirect is followed, nothing is decompressed, and both size and time are bounded.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{ACCEPT, CONTENT_TYPE, HOST, USER_AGENT};
+use http::{HeaderValue, Method, Request};
+use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
+use hyper::client::conn::http1;
+use hyper_util::rt::TokioIo;
+
+use crate::target::Target;
+use crate::{Egress, Error, Tls};
+
+/// A response head; hyper's own default is 400 KiB.
+const HEAD_BYTES_MAX: usize = 64 << 10;
+const HTTP_1_1: &[u8] = b"http/1.1";
+const AGENT: &str = concat!("noroshi/", env!("CARGO_PKG_VERSION"));
+
+/// Bounds of one exchange.
+#[derive(Debug, Clone, Copy)]
+pub struct Limits {
+    pub body_bytes_max: usize,
+    /// Everything: connecting, asking, the whole answer.
+    pub timeout: Duration,
+}
+
+/// An answer, whatever its status.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Response {
+    pub status: u16,
+    pub body: Bytes,
+}
+
+impl Egress {
+    /// The body behind a URL; any status but 2xx is [`Error::Status`]. Cancel-safe.
+    pub async fn get(&self, url: &str, limits: Limits) -> Result<Bytes, Error> {
+        let response = self.exchange(Method::GET, url, None, limits).await?;
+        match response.status {
+            200..=299 => Ok(response.body),
+            status => Err(Error::Status(status)),
+        }
+    }
+
+    /// Posts `application/x-www-form-urlencoded` text. Errors of an OAuth2 server are in the body (RFC 6749
+    /// §5.2), so every status is an answer. Cancel-safe, but what was sent may have been heard.
+    pub async fn post_form(&self, url: &str, form: Bytes, limits: Limits) -> Result<Response, Error> {
+        self.exchange(Method::POST, url, Some(form), limits).await
+    }
+
+    async fn exchange(
+        &self,
+        method: Method,
+        url: &str,
+        form: Option<Bytes>,
+        limits: Limits,
+    ) -> Result<Response, Error> {
+        let (target, path) = Target::of_url(url)?;
+        let request = request(method, &target, &path, form)?;
+        match tokio::time::timeout(limits.timeout, self.ask(&target, request, limits.body_bytes_max)).await {
+            Ok(result) => result,
+            Err(_) => Err(Error::Timeout { host: target.host.to_string(), limit: limits.timeout }),
+        }
+    }
+
+    async fn ask(
+        &self,
+        target: &Target,
+        request: Request<Full<Bytes>>,
+        bytes_max: usize,
+    ) -> Result<Response, Error> {
+        let broken = |reason: String| Error::Exchange { host: target.host.to_string(), reason };
+        let connected = self.connect_to(target, Tls::alpn(&[HTTP_1_1])).await?;
+        let (mut sender, connection) = http1::Builder::new()
+            .max_buf_size(HEAD_BYTES_MAX)
+            .handshake(TokioIo::new(connected.stream))
+            .await
+            .map_err(|error| broken(error.to_string()))?;
+        let answer = async {
+            let response = sender.send_request(request).await.map_err(|error| broken(describe(&error)))?;
+            let status = response.status().as_u16();
+            let body = Limited::new(response.into_body(), bytes_max).collect().await.map_err(|error| {
+                match error.is::<LengthLimitError>() {
+                    true => Error::TooLarge { bytes_max },
+                    false => broken(error.to_string()),
+                }
+            })?;
+            Ok(Response { status, body: body.to_bytes() })
+        };
+        // The connection moves the bytes; its own end, good or bad, is heard by the answer.
+        let driven = async {
+            let _ = connection.await;
+            std::future::pending::<()>().await;
+        };
+        tokio::select! {
+            result = answer => result,
+            () = driven => Err(broken("it closed".to_owned())),
+        }
+    }
+}
+
+fn request(
+    method: Method,
+    target: &Target,
+    path: &str,
+    form: Option<Bytes>,
+) -> Result<Request<Full<Bytes>>, Error> {
+    let mut request = Request::builder()
+        .method(method)
+        .uri(path)
+        .header(HOST, target.authority())
+        .header(USER_AGENT, AGENT)
+        .header(ACCEPT, "application/json");
+    if form.is_some() {
+        request = request.header(CONTENT_TYPE, HeaderValue::from_static("application/x-www-form-urlencoded"));
+    }
+    request
+        .body(Full::new(form.unwrap_or_default()))
+        .map_err(|_| Error::Invalid("its path cannot stand in a request"))
+}
+
+/// hyper's text alone does not say why.
+fn describe(error: &hyper::Error) -> String {
+    use std::error::Error as _;
+    match error.source() {
+        Some(source) => format!("{error}: {source}"),
+        None => error.to_string(),
+    }
+}
