@@ -279,6 +279,7 @@ impl From<noroshi_store::Error> for Problem {
             Error::Full => Self::new(Code::DiskFull, "the disk is full: nothing was changed"),
             Error::Exists => Self::new(Code::AlreadyExists, "such a thing exists already"),
             Error::NotFound => Self::new(Code::NotFound, "there is no such thing"),
+            Error::Conflict => Self::new(Code::AlreadyExists, "its state does not allow this"),
             Error::IdempotencyConflict => {
                 let detail = "the same Idempotency-Key came with another body within 24 hours";
                 Self::new(Code::IdempotencyConflict, detail)

@@ -36,7 +36,7 @@ impl Delivery {
             self.metrics.refused_overloaded.inc();
             return Err(Error::Overloaded);
         }
-        let accept = Accept { app, request: Arc::new(request), now: self.clock.now(), idempotency };
+        let accept = Accept { app, request: Arc::new(request), now: self.clock.now(), idempotency, campaign: None };
         let accepted = match needs_store(&accept) {
             true => self.accept(accept).await?,
             false => self.pass_on(accept),

@@ -127,7 +127,7 @@ async fn keep(
 
 async fn accept(store: &Sqlite, app: AppId, request: Request) -> Result<Accepted, Error> {
     let (answer, answered) = oneshot::channel();
-    let accept = Accept { app, request: request.into(), now: NOW, idempotency: None };
+    let accept = Accept { app, request: request.into(), now: NOW, idempotency: None, campaign: None };
     store.accept(accept, Box::new(move |result| drop(answer.send(result))));
     answered.await.unwrap_or(Err(Error::Closed))
 }

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use noroshi_types::{AppId, DeviceId, DeviceNum, JsonText, Timestamp, Topic, UserId};
+use noroshi_types::{AppId, DeviceId, DeviceNum, PushToken, Timestamp, Topic, UserId};
 
 use crate::Error;
 
@@ -27,7 +27,7 @@ pub struct Registration {
     pub attributes: Attributes,
     /// Durable subscriptions; they start at each topic's present position.
     pub topics: Vec<Topic>,
-    pub push_token: Option<JsonText>,
+    pub push_token: Option<PushToken>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -39,10 +39,20 @@ pub struct Device {
     pub attributes: Attributes,
     /// Without `$everyone`, sorted.
     pub topics: Vec<Topic>,
-    pub push_token: Option<JsonText>,
+    pub push_token: Option<PushToken>,
+    /// Why the push token is set aside; registering it again clears that.
+    pub push_suspect: Option<Suspect>,
     /// Device tokens of a lower version are revoked.
     pub token_version: u32,
     pub created_at: Timestamp,
+}
+
+/// A push service doubts a token.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Suspect {
+    pub at: Timestamp,
+    /// In the push service's word.
+    pub reason: String,
 }
 
 /// Fields that change; `Some(None)` clears one.
@@ -57,7 +67,7 @@ pub struct DeviceChange {
     pub app_version: Option<Option<String>>,
     /// Tags named here change, `None` removes one, the others stay.
     pub tags: BTreeMap<String, Option<String>>,
-    pub push_token: Option<Option<JsonText>>,
+    pub push_token: Option<Option<PushToken>>,
 }
 
 /// Which devices to list, in order of their numbers.

@@ -3,14 +3,14 @@
 //!
 //! ```text
 //!              ┌ Apps · Devices · Notifications · Sessions · Topics · Maintenance ┐
-//!   callers ──►│                    traits, one file each                        │
+//!   callers ──►│ Credentials · PushQueue · Campaigns       traits, one file each  │
 //!              └──────────────┬───────────────────────────────────────────────────┘
 //!                             ▼
 //!            sqlite: one writer thread (group commit) + a pool of reader threads
 //! ```
 //!
 //! Reading order: [`app`], [`device`], [`notification`], [`session`], [`topic`], [`maintenance`],
-//! then [`sqlite`]. `tests/it/conformance` holds every promise made here as a test that any
+//! [`credential`], [`push`], [`campaign`], then [`sqlite`]. `tests/it/conformance` holds every promise made here as a test that any
 //! implementation has to pass.
 //!
 //! Promises that hold for every method: what a call reports as done is on stable storage, unless the
@@ -19,19 +19,29 @@
 //! neither undoes nor repeats the work, it only forgets the answer.
 
 pub mod app;
+pub mod campaign;
+pub mod credential;
 pub mod device;
 pub mod maintenance;
 pub mod notification;
+pub mod push;
 pub mod session;
 pub mod sqlite;
 pub mod topic;
 
 pub use app::{App, AppSettings, Apps, Key, KeyHash, NewKey};
-pub use device::{Attributes, Device, DeviceChange, DeviceFilter, Devices, Registration};
+pub use campaign::{Campaign, CampaignState, Campaigns, NewCampaign, UploadLine};
+pub use credential::{Credentials, NewCredential, StoredCredential};
+pub use device::{Attributes, Device, DeviceChange, DeviceFilter, Devices, Registration, Suspect};
 pub use maintenance::{Maintenance, Pruned};
 pub use notification::{
     Accept, Accepted, Cancelled, Done, Idempotency, NotificationState, Notifications, OutcomePart,
     RequestSummary, State, Trace, TraceStep,
+};
+pub use push::{
+    Again, Audience, AudienceMember, AudiencePage, BATCH_RECIPIENTS_MAX, Batch, Finished, FinishedCounts,
+    Invalidation, NewBatch, PushContent, PushPart, PushQueue, PushRecipient, Take, Taken, TokenGone,
+    TokenSuspect, Walk, Walks, Work,
 };
 pub use session::{Ack, Acked, Backlog, BacklogPage, Head, LoggedIn, Login, LoginRefused, Recover, Sessions};
 pub use sqlite::{OpenError, Options, Sqlite};
@@ -55,6 +65,9 @@ pub enum Error {
     Exists,
     #[error("it does not exist")]
     NotFound,
+    /// Its state does not allow it.
+    #[error("it is in another state")]
+    Conflict,
     /// The same idempotency key came with another body.
     #[error("the idempotency key was used with another request")]
     IdempotencyConflict,

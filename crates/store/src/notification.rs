@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use noroshi_types::{AppId, DeviceId, DeviceNum, Message, NotificationId, Outcome, Request, Timestamp};
+use noroshi_types::{
+    AppId, CampaignId, DeviceId, DeviceNum, Lane, Message, NotificationId, Outcome, Request, Timestamp,
+};
 
 use crate::Error;
 
@@ -15,6 +17,8 @@ pub struct Accept {
     pub request: Arc<Request>,
     pub now: Timestamp,
     pub idempotency: Option<Idempotency>,
+    /// A campaign publishes this: its push work takes this lane, and all its outcomes count there too.
+    pub campaign: Option<(CampaignId, Lane)>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -32,8 +36,8 @@ pub struct Accepted {
     pub targets: Option<u64>,
     /// Inbox rows written.
     pub kept: u64,
-    /// What else was recorded, with how many devices: [`Outcome::Unknown`] of this notification,
-    /// [`Outcome::Collapsed`] and [`Outcome::Evicted`] of those that it took the place of.
+    /// What else was recorded, with how many devices: [`Outcome::Unknown`], [`Outcome::NoPushToken`],
+    /// [`Outcome::PushTokenSuspect`] of this notification, [`Outcome::Collapsed`] and [`Outcome::Evicted`] of those that it took the place of.
     pub besides: Vec<(Outcome, u64)>,
     /// An earlier request with the same idempotency key was answered: deliver nothing.
     pub replayed: bool,
@@ -77,7 +81,7 @@ pub struct NotificationState {
 /// What of the request is worth showing later.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RequestSummary {
-    /// `users`, `devices`, `topic`, `condition` or `everyone`.
+    /// `users`, `devices`, `topic`, `condition`, `everyone` or `campaign`.
     pub target: &'static str,
     /// The topic's name or the condition's text.
     pub target_text: Option<String>,
@@ -90,6 +94,8 @@ pub struct RequestSummary {
 pub struct TraceStep {
     pub at: Timestamp,
     pub outcome: Outcome,
+    /// In a push service's word.
+    pub reason: Option<String>,
 }
 
 /// One notification on one device.
@@ -107,6 +113,8 @@ pub struct Trace {
 pub struct Cancelled {
     /// Inbox rows removed.
     pub removed: u64,
+    /// Devices that a push service was still to be asked for.
+    pub not_pushed: u64,
 }
 
 #[async_trait::async_trait]
@@ -120,11 +128,17 @@ pub trait Notifications: Send + Sync {
     /// - to a topic or everyone: the next offset, a row in the topic's log if `stored`, the retained
     ///   message if `retain`. With a collapse key the older rows of that key leave the log.
     /// - anything else: the notification itself and the idempotency key.
+    ///
+    /// With a push mode other than `never`, in the same commit, the push work ([`crate::push`]): of users
+    /// and devices a batch for each push service (with `fallback` due `after` later, but not after the
+    /// ttl), devices without a token recorded as [`Outcome::NoPushToken`] and those whose token is set
+    /// aside as [`Outcome::PushTokenSuspect`]; of the others one walk, whatever the number of devices.
     fn accept(&self, accept: Accept, done: Done);
 
     /// For what nothing but its trace survives of (`active` and `connected` to users or devices
     /// without an idempotency key): gives an id now and writes the notification behind, without
-    /// waiting. The row is lost in a crash; it is left out and counted when the writer is behind.
+    /// waiting. The row is lost in a crash; it is left out and counted when the writer is behind. No
+    /// push work is made.
     fn note(&self, accept: Accept) -> Accepted;
 
     /// Records outcomes behind, without waiting; lost in a crash, left out and counted when the
@@ -141,7 +155,8 @@ pub trait Notifications: Send + Sync {
     /// None if there is no such notification or device.
     async fn trace(&self, app: AppId, id: NotificationId, device: &DeviceId) -> Result<Option<Trace>, Error>;
 
-    /// Removes what is not confirmed yet: inbox rows, the log row, the retained message.
+    /// Removes what is not confirmed yet: inbox rows, the log row, the retained message, push work that
+    /// is not under way. Each device whose inbox or push work it was in is recorded once.
     /// [`Error::NotFound`] if there is none.
     async fn cancel(&self, app: AppId, id: NotificationId, now: Timestamp) -> Result<Cancelled, Error>;
 }

@@ -76,8 +76,7 @@ pub fn device(bytes: &[u8]) -> Result<Registering, Problem> {
         push_token: body
             .push_token
             .map(|raw| push_token::checked(raw, "push_token"))
-            .transpose()?
-            .map(|token| token.json),
+            .transpose()?,
     };
     Ok(Registering { device: body.device.map(|device| device.0), registration })
 }
@@ -94,11 +93,11 @@ pub fn device_change(bytes: &[u8]) -> Result<DeviceChange, Problem> {
         timezone: body.timezone.wish(|timezone| timezone.0.0),
         app_version: body.app_version.wish(|version| version.0.0),
         tags: tags.into_iter().map(|(key, value)| (key.0, value.map(|value| value.0.0))).collect(),
-        push_token: push_token.wish(|token| token.json),
+        push_token: push_token.wish(|token| token),
     })
 }
 
-struct Platform(&'static str);
+pub(super) struct Platform(pub(super) &'static str);
 
 impl FromText for Platform {
     const WHAT: &'static str = "a platform (a string)";
@@ -115,7 +114,8 @@ impl FromText for Platform {
 
 /// BCP 47 in form: subtags of 1 to 8 letters and digits, the first of letters (RFC 5646 §2.1). Android
 /// writes `_` between them.
-struct Locale(String);
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Locale(pub(super) String);
 
 impl FromText for Locale {
     const WHAT: &'static str = "a locale (a string)";

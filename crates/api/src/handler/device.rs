@@ -166,7 +166,7 @@ pub(crate) fn no_device(error: noroshi_delivery::Error) -> Problem {
 
 pub(crate) fn device_body(api: &State, device: Device) -> Result<DeviceBody, Problem> {
     let session = api.delivery.session(device.app, &device.id);
-    let push_token = device.push_token.map(|token| RawValue::from_string(token.as_str().to_owned()));
+    let push_token = device.push_token.map(|token| RawValue::from_string(token.json.as_str().to_owned()));
     Ok(DeviceBody {
         device: device.id.to_string(),
         user: device.user.map(|user| user.to_string()),

@@ -113,7 +113,7 @@ pub(crate) async fn set_push_token(
     JsonBody(body): JsonBody,
 ) -> Result<StatusCode, Problem> {
     let change =
-        DeviceChange { push_token: Some(Some(body::push_token(&body)?.json)), ..DeviceChange::default() };
+        DeviceChange { push_token: Some(Some(body::push_token(&body)?)), ..DeviceChange::default() };
     update(&api, &consumer, change).await?;
     Ok(StatusCode::NO_CONTENT)
 }

@@ -59,7 +59,7 @@ impl Notifications for Sqlite {
 }
 
 fn accept(w: &mut Write<'_>, accept: &Accept) -> Result<Accepted, Error> {
-    let Accept { app, request, now, idempotency } = accept;
+    let Accept { app, request, now, idempotency, campaign: _ } = accept;
     if let Some(idempotency) = idempotency
         && let Some(earlier) = answered_before(w, accept, idempotency)?
     {

@@ -2,12 +2,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use noroshi_types::{AppId, DeviceId, DeviceNum, JsonText, Outcome, Timestamp, Topic, UserId, limits};
+use noroshi_types::{
+    AppId, DeviceId, DeviceNum, JsonText, Outcome, PushEnvironment, PushService, PushToken, Timestamp, Topic,
+    UserId, limits,
+};
 use rusqlite::{Connection, OptionalExtension, Row};
 
 use super::writer::Write;
 use super::{Sqlite, ids, inbox, subscription};
-use crate::{Attributes, Device, DeviceChange, DeviceFilter, Devices, Error, Registration};
+use crate::{Attributes, Device, DeviceChange, DeviceFilter, Devices, Error, Registration, Suspect};
 
 #[async_trait::async_trait]
 impl Devices for Sqlite {
@@ -85,34 +88,61 @@ impl Devices for Sqlite {
 }
 
 const COLUMNS: &str = "num, app, id, user, platform, locale, timezone, app_version, tags, push_token, token_version, \
-                       created_at";
+                       created_at, push_service, push_environment, push_suspect_at, push_suspect_reason";
 
 /// The device of a row of [`COLUMNS`], its topics still missing.
 fn device_of(row: &Row<'_>) -> Result<Device, Error> {
     let wrong = |error| Error::Engine(format!("a stored device: {error}"));
-    let tags = match row.get_ref(8)?.as_str_or_null().map_err(rusqlite::Error::from)? {
-        Some(tags) => {
-            serde_json::from_str(tags).map_err(|error| Error::Engine(format!("stored tags: {error}")))?
-        }
-        None => BTreeMap::new(),
-    };
     let text = |column| row.get_ref(column)?.as_str_or_null().map_err(rusqlite::Error::from);
+    let suspect_at: Option<i64> = row.get(14)?;
     Ok(Device {
         num: DeviceNum(row.get::<_, i64>(0)? as u64),
         app: AppId(row.get(1)?),
         id: DeviceId::parse(text(2)?.unwrap_or_default()).map_err(wrong)?,
         user: text(3)?.map(UserId::parse).transpose().map_err(wrong)?,
-        attributes: Attributes {
-            platform: row.get(4)?,
-            locale: row.get(5)?,
-            timezone: row.get(6)?,
-            app_version: row.get(7)?,
-            tags,
-        },
+        attributes: attributes_of(row, 4)?,
         topics: Vec::new(),
-        push_token: row.get::<_, Option<String>>(9)?.map(JsonText::from_valid),
+        push_token: token_of(row.get(9)?, row.get(12)?, row.get(13)?),
+        push_suspect: match suspect_at {
+            Some(at) => Some(Suspect {
+                at: Timestamp(at as u64),
+                reason: row.get::<_, Option<String>>(15)?.unwrap_or_default(),
+            }),
+            None => None,
+        },
         token_version: row.get(10)?,
         created_at: Timestamp(row.get::<_, i64>(11)? as u64),
+    })
+}
+
+/// Of `platform, locale, timezone, app_version, tags` from column `first` on.
+pub(super) fn attributes_of(row: &Row<'_>, first: usize) -> Result<Attributes, Error> {
+    let tags = match row.get_ref(first + 4)?.as_str_or_null().map_err(rusqlite::Error::from)? {
+        Some(tags) => {
+            serde_json::from_str(tags).map_err(|error| Error::Engine(format!("stored tags: {error}")))?
+        }
+        None => BTreeMap::new(),
+    };
+    Ok(Attributes {
+        platform: row.get(first)?,
+        locale: row.get(first + 1)?,
+        timezone: row.get(first + 2)?,
+        app_version: row.get(first + 3)?,
+        tags,
+    })
+}
+
+/// Of `push_token`, `push_service` and `push_environment`. A service this program does not know is one of
+/// a newer program, which it cannot ask anything.
+pub(super) fn token_of(
+    json: Option<String>,
+    service: Option<u8>,
+    environment: Option<u8>,
+) -> Option<PushToken> {
+    Some(PushToken {
+        service: PushService::from_code(service?)?,
+        environment: environment.and_then(PushEnvironment::from_code).unwrap_or_default(),
+        json: JsonText::from_valid(json?),
     })
 }
 
@@ -173,13 +203,17 @@ pub(super) fn register(
             attributes: Attributes::default(),
             topics: Vec::new(),
             push_token: None,
+            push_suspect: None,
             created_at: now,
         },
     };
     let before = device.user.clone();
     device.user = user.or(device.user);
     merge(&mut device.attributes, attributes);
-    device.push_token = push_token.or(device.push_token);
+    if let Some(token) = push_token {
+        device.push_token = Some(token);
+        device.push_suspect = None;
+    }
     let wanted: BTreeSet<Topic> = topics.into_iter().filter(|topic| !topic.is_everyone()).collect();
     let mut all: BTreeSet<Topic> = device.topics.drain(..).collect();
     let new_topics: Vec<Topic> = wanted.into_iter().filter(|topic| all.insert(topic.clone())).collect();
@@ -236,10 +270,11 @@ fn tags_text(tags: &BTreeMap<String, String>) -> Result<Option<String>, Error> {
 
 fn insert(db: &Connection, device: &mut Device) -> Result<(), Error> {
     let Attributes { platform, locale, timezone, app_version, tags } = &device.attributes;
+    let token = device.push_token.as_ref();
     let mut statement = db.prepare_cached(
         "INSERT INTO devices (app, id, user, platform, locale, timezone, app_version, tags, push_token,
-                              token_version, created_at)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
+                              token_version, created_at, push_service, push_environment, push_token_at)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)",
     )?;
     statement.execute((
         device.app.0,
@@ -250,20 +285,29 @@ fn insert(db: &Connection, device: &mut Device) -> Result<(), Error> {
         timezone,
         app_version,
         tags_text(tags)?,
-        device.push_token.as_ref().map(JsonText::as_str),
+        token.map(|token| token.json.as_str()),
         device.token_version,
         device.created_at.0 as i64,
+        token.map(|token| token.service as u8),
+        token.map(|token| token.environment as u8),
+        token.map(|_| device.created_at.0 as i64),
     ))?;
     device.num = DeviceNum(db.last_insert_rowid() as u64);
     Ok(())
 }
 
-/// Writes what can change, and empties the inbox if the user is another than `before`.
+/// Writes what can change (a token's time only with its text, that of the user only with the user), and empties the inbox if the user is another than `before`.
 fn write_back(w: &Write<'_>, device: &Device, before: Option<&UserId>, now: Timestamp) -> Result<(), Error> {
     let Attributes { platform, locale, timezone, app_version, tags } = &device.attributes;
+    let token = device.push_token.as_ref();
+    let suspect = device.push_suspect.as_ref();
     let mut statement = w.db.prepare_cached(
         "UPDATE devices SET user = ?2, platform = ?3, locale = ?4, timezone = ?5, app_version = ?6, tags = ?7,
-                            push_token = ?8
+                            push_token = ?8, push_service = ?9, push_environment = ?10, push_suspect_at = ?11,
+                            push_suspect_reason = ?12,
+                            push_token_at = CASE WHEN ?8 IS NULL THEN NULL WHEN push_token IS ?8 THEN push_token_at
+                                            ELSE ?13 END,
+                            user_at = CASE WHEN user IS ?2 THEN user_at ELSE ?13 END
          WHERE num = ?1",
     )?;
     statement.execute((
@@ -274,7 +318,12 @@ fn write_back(w: &Write<'_>, device: &Device, before: Option<&UserId>, now: Time
         timezone,
         app_version,
         tags_text(tags)?,
-        device.push_token.as_ref().map(JsonText::as_str),
+        token.map(|token| token.json.as_str()),
+        token.map(|token| token.service as u8),
+        token.map(|token| token.environment as u8),
+        suspect.map(|suspect| suspect.at.0 as i64),
+        suspect.map(|suspect| &suspect.reason),
+        now.0 as i64,
     ))?;
     if device.user.as_ref() != before {
         inbox::empty(w.db, device.num, Outcome::Cancelled, now)?;
@@ -293,7 +342,10 @@ fn update(
     let before = device.user.clone();
     let DeviceChange { user, platform, locale, timezone, app_version, tags, push_token } = change;
     device.user = user.unwrap_or(device.user);
-    device.push_token = push_token.unwrap_or(device.push_token);
+    if let Some(token) = push_token {
+        device.push_token = token;
+        device.push_suspect = None;
+    }
     let attributes = &mut device.attributes;
     attributes.platform = platform.unwrap_or(attributes.platform.take());
     attributes.locale = locale.unwrap_or(attributes.locale.take());

@@ -49,7 +49,8 @@ pub(super) struct Place {
     pub offset: u64,
 }
 
-const TARGETS: [&str; 5] = ["users", "devices", "topic", "condition", "everyone"];
+/// By the stored code.
+const TARGETS: [&str; 6] = ["users", "devices", "topic", "condition", "everyone", "campaign"];
 
 fn target_of(target: &Target) -> (u8, Option<&str>) {
     match target {
@@ -90,7 +91,7 @@ pub(super) fn insert(
     place: Option<Place>,
     standing: Standing,
 ) -> Result<(), Error> {
-    let Accept { app, request, now, idempotency } = accept;
+    let Accept { app, request, now, idempotency, campaign: _ } = accept;
     let mut keep_until = request.expires_at(*now).max(now.saturating_add(w.options.trace_retention));
     if idempotency.is_some() {
         // A repeated request is answered from this row.
@@ -245,9 +246,10 @@ pub(super) fn trace(
     let topic = statement.query_row((num, app.0), |row| row.get::<_, Option<TopicNum>>(0)).optional()?;
     let (Some(topic), Some(device)) = (topic, device::number(db, app, device)?) else { return Ok(None) };
     let mut steps = Vec::new();
-    outcome::each_part(db, num, |outcome, at, _, list| {
-        if device_list::decode(list).any(|listed| listed == device) {
-            steps.push(TraceStep { at, outcome });
+    outcome::each_part(db, num, |part| {
+        if device_list::decode(part.devices).any(|listed| listed == device) {
+            let reason = part.reason.map(str::to_owned);
+            steps.push(TraceStep { at: part.at, outcome: part.outcome, reason });
         }
     })?;
     steps.sort_by_key(|step| (step.at, step.outcome as u8));
@@ -287,5 +289,5 @@ pub(super) fn cancel(
     if changed || !removed.is_empty() {
         set_standing(w.db, num, Standing::Cancelled)?;
     }
-    Ok(Cancelled { removed: removed.len() as u64 })
+    Ok(Cancelled { removed: removed.len() as u64, not_pushed: 0 })
 }

@@ -17,13 +17,27 @@ pub(super) fn add(
     devices: &[DeviceNum],
     count: u64,
 ) -> Result<(), Error> {
+    add_with_reason(db, num, outcome, None, at, devices, count)
+}
+
+/// As [`add`], with what a push service said.
+pub(super) fn add_with_reason(
+    db: &Connection,
+    num: Num,
+    outcome: Outcome,
+    reason: Option<&str>,
+    at: Timestamp,
+    devices: &[DeviceNum],
+    count: u64,
+) -> Result<(), Error> {
     if count == 0 {
         return Ok(());
     }
     let mut statement = db.prepare_cached(
-        "INSERT INTO outcomes (num, outcome, at, count, devices) VALUES (?1, ?2, ?3, ?4, ?5)",
+        "INSERT INTO outcomes (num, outcome, at, count, devices, reason) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
     )?;
-    statement.execute((num, outcome as u8, at.0 as i64, count as i64, device_list::encode(devices)))?;
+    let devices = device_list::encode(devices);
+    statement.execute((num, outcome as u8, at.0 as i64, count as i64, devices, reason))?;
     Ok(())
 }
 
@@ -42,25 +56,36 @@ pub(super) fn record(w: &Write<'_>, parts: Vec<OutcomePart>) -> Result<(), Error
     Ok(())
 }
 
-/// Calls `each` with every part of a notification, oldest first, and the bytes of its device list.
+/// A part as it is stored.
+pub(super) struct StoredPart<'r> {
+    pub outcome: Outcome,
+    pub at: Timestamp,
+    pub count: u64,
+    /// A device list.
+    pub devices: &'r [u8],
+    pub reason: Option<&'r str>,
+}
+
+/// Calls `each` with every part of a notification, oldest first.
 pub(super) fn each_part(
     db: &Connection,
     num: Num,
-    mut each: impl FnMut(Outcome, Timestamp, u64, &[u8]),
+    mut each: impl FnMut(StoredPart<'_>),
 ) -> Result<(), Error> {
-    let mut statement =
-        db.prepare_cached("SELECT outcome, at, count, devices FROM outcomes WHERE num = ?1 ORDER BY seq")?;
+    let mut statement = db.prepare_cached(
+        "SELECT outcome, at, count, devices, reason FROM outcomes WHERE num = ?1 ORDER BY seq",
+    )?;
     let mut rows = statement.query((num,))?;
     while let Some(row) = rows.next()? {
         // A code this program does not know was written by a newer one: not ours to tell.
         if let Some(outcome) = Outcome::from_code(row.get(0)?) {
-            let at = Timestamp(row.get::<_, i64>(1)? as u64);
-            each(
+            each(StoredPart {
                 outcome,
-                at,
-                row.get::<_, i64>(2)? as u64,
-                row.get_ref(3)?.as_blob().map_err(rusqlite::Error::from)?,
-            );
+                at: Timestamp(row.get::<_, i64>(1)? as u64),
+                count: row.get::<_, i64>(2)? as u64,
+                devices: row.get_ref(3)?.as_blob().map_err(rusqlite::Error::from)?,
+                reason: row.get_ref(4)?.as_str_or_null().map_err(rusqlite::Error::from)?,
+            });
         }
     }
     Ok(())
@@ -71,7 +96,7 @@ pub(super) type Sums = [u64; Outcome::ALL.len() + 1];
 
 pub(super) fn sums(db: &Connection, num: Num) -> Result<Sums, Error> {
     let mut sums = [0; Outcome::ALL.len() + 1];
-    each_part(db, num, |outcome, _, count, _| sums[outcome as usize] += count)?;
+    each_part(db, num, |part| sums[part.outcome as usize] += part.count)?;
     Ok(sums)
 }
 
@@ -89,11 +114,11 @@ pub(super) fn outstanding(sums: &Sums) -> u64 {
 /// of each that ever had it: a prune that takes many rounds would look into all of them every time.
 pub(super) fn outstanding_devices(db: &Connection, num: Num) -> Result<Vec<DeviceNum>, Error> {
     let (mut devices, mut out) = (Vec::new(), Vec::new());
-    each_part(db, num, |outcome, _, _, list| {
-        if outcome == Outcome::Kept {
-            devices.extend(device_list::decode(list));
-        } else if WAYS_OUT.contains(&outcome) {
-            out.extend(device_list::decode(list));
+    each_part(db, num, |part| {
+        if part.outcome == Outcome::Kept {
+            devices.extend(device_list::decode(part.devices));
+        } else if WAYS_OUT.contains(&part.outcome) {
+            out.extend(device_list::decode(part.devices));
         }
     })?;
     out.sort_unstable();

@@ -11,7 +11,8 @@ use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 
 /// Applied in order; the version of a database is how many of them it has seen.
-const MIGRATIONS: [&str; 1] = [include_str!("../../migrations/0001_initial.sql")];
+const MIGRATIONS: [&str; 2] =
+    [include_str!("../../migrations/0001_initial.sql"), include_str!("../../migrations/0002_push.sql")];
 
 /// The schema version this program writes.
 pub(super) const KNOWN_VERSION: u32 = MIGRATIONS.len() as u32;
@@ -28,7 +29,7 @@ const WRITER_CACHE_KIB: u32 = 32 << 10;
 /// a copy from the kernel's cache. A larger cache grew with every device that logged in and made none cheaper.
 const READER_CACHE_KIB: u32 = 512;
 /// More than all distinct statements of this crate.
-const STATEMENTS: usize = 128;
+const STATEMENTS: usize = 256;
 
 /// Why the schema could not be brought up to date.
 #[derive(Debug)]

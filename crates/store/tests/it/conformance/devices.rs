@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use noroshi_store::{Attributes, DeviceChange, DeviceFilter, Error, Registration, Store};
-use noroshi_types::{DeviceId, JsonText, Outcome, Topic, limits};
+use noroshi_types::{DeviceId, Outcome, Topic, limits};
 
 use super::world::*;
 
@@ -19,7 +19,7 @@ fn full(id: &str) -> Registration {
             tags: tags(&[("tier", "gold")]),
         },
         topics: topics(&["news", "a"]),
-        push_token: Some(JsonText::from_valid(r#"{"service":"apns"}"#)),
+        push_token: Some(apns_token("00ff")),
     }
 }
 

@@ -28,8 +28,13 @@ pub(crate) async fn answers_come_in_order(store: &dyn Store) {
     let (told, mut all) = mpsc::channel::<()>(1);
     let submit = || {
         for _ in 0..25 {
-            let request =
-                Accept { app, request: stored(to_topic("news")).into(), now: NOW, idempotency: None };
+            let request = Accept {
+                app,
+                request: stored(to_topic("news")).into(),
+                now: NOW,
+                idempotency: None,
+                campaign: None,
+            };
             let (answered, told) = (Arc::clone(&answered), told.clone());
             let done = move |result: Result<Accepted, Error>| {
                 let message = result.expect("accepted").message;
@@ -58,7 +63,8 @@ pub(crate) async fn noted_ones_get_an_id_at_once(store: &dyn Store) {
     join(store, app, "d1", "u1", &[]).await;
     let before = send(store, app, stored(users(&["u1"]))).await;
     let request = Request { when: When::Active, ..stored(users(&["u1", "u2"])) };
-    let noted = store.note(Accept { app, request: request.into(), now: NOW, idempotency: None });
+    let noted =
+        store.note(Accept { app, request: request.into(), now: NOW, idempotency: None, campaign: None });
     assert_eq!((noted.targets, noted.kept, noted.replayed), (Some(2), 0, false));
     let after = send(store, app, stored(users(&["u1"]))).await;
     assert!(before < noted.message.id && noted.message.id < after);
@@ -174,7 +180,7 @@ pub(crate) async fn a_trace_tells_one_device(store: &dyn Store) {
     store.record(vec![part(Outcome::Written, 1, &[d2, d1]), part(Outcome::Slow, 0, &[d2])]);
     ack(store, d1, &[id]).await;
     let trace = async |id, name: &str| store.trace(app, id, &device(name)).await.expect("read");
-    let step = |seconds, outcome| TraceStep { at: at(seconds), outcome };
+    let step = |seconds, outcome| TraceStep { at: at(seconds), outcome, reason: None };
     let first = trace(id, "d1").await.expect("known");
     assert_eq!(first.steps, [step(0, Outcome::Kept), step(1, Outcome::Written), step(1, Outcome::Acked)]);
     assert_eq!((first.in_inbox, first.subscribed), (false, false));

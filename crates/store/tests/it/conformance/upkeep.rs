@@ -163,8 +163,13 @@ pub(crate) async fn a_closed_store_says_so(store: &dyn Store) {
     assert!(matches!(store.check().await, Err(Error::Closed)));
     assert!(matches!(store.apps().await, Err(Error::Closed)));
     assert!(matches!(store.ack(vec![Ack { device: num, ids: vec![] }], NOW).await, Err(Error::Closed)));
-    let request =
-        noroshi_store::Accept { app, request: stored(users(&["u1"])).into(), now: NOW, idempotency: None };
+    let request = noroshi_store::Accept {
+        app,
+        request: stored(users(&["u1"])).into(),
+        now: NOW,
+        idempotency: None,
+        campaign: None,
+    };
     assert!(matches!(accept(store, request.clone()).await, Err(Error::Closed)));
     // What is written behind is left out without a word.
     assert_eq!(store.note(request).kept, 0);

@@ -8,8 +8,8 @@ use noroshi_store::{
     Store,
 };
 use noroshi_types::{
-    AppId, AppName, DeviceId, DeviceNum, JsonText, Message, NotificationId, Outcome, Push, Request, Target,
-    Timestamp, Topic, Ttl, Urgency, UserId, When,
+    AppId, AppName, DeviceId, DeviceNum, JsonText, Message, NotificationId, Outcome, Push, PushEnvironment,
+    PushService, PushToken, Request, Target, Timestamp, Topic, Ttl, Urgency, UserId, When,
 };
 use tokio::sync::oneshot;
 
@@ -67,6 +67,16 @@ pub(crate) fn stored(target: Target) -> Request {
     }
 }
 
+/// A token for APNs' sandbox.
+pub(crate) fn apns_token(token: &str) -> PushToken {
+    let json = format!(r#"{{"service":"apns","token":"{token}","environment":"sandbox"}}"#);
+    PushToken {
+        service: PushService::Apns,
+        environment: PushEnvironment::Sandbox,
+        json: JsonText::from_valid(json),
+    }
+}
+
 pub(crate) fn ttl(seconds: u64) -> Ttl {
     Ttl::new(Duration::from_secs(seconds)).expect("a short ttl")
 }
@@ -95,7 +105,9 @@ pub(crate) async fn accept(store: &dyn Store, accept: Accept) -> Result<Accepted
 }
 
 pub(crate) async fn send_at(store: &dyn Store, app: AppId, request: Request, now: Timestamp) -> Accepted {
-    accept(store, Accept { app, request: request.into(), now, idempotency: None }).await.expect("accepted")
+    accept(store, Accept { app, request: request.into(), now, idempotency: None, campaign: None })
+        .await
+        .expect("accepted")
 }
 
 /// Sends and gives the id.
@@ -112,7 +124,7 @@ pub(crate) async fn send_once(
     now: Timestamp,
 ) -> Result<Accepted, Error> {
     let idempotency = Some(Idempotency { key: key.into(), body_hash: [body; 32] });
-    accept(store, Accept { app, request: request.into(), now, idempotency }).await
+    accept(store, Accept { app, request: request.into(), now, idempotency, campaign: None }).await
 }
 
 /// A log-in with a device token.

@@ -48,7 +48,8 @@ async fn what_was_queued_is_done_before_it_closes() {
     let (folder, store) = fresh(options());
     let app = app(&store, "shop").await;
     join(&store, app, "d1", "u1", &["news"]).await;
-    let request = Accept { app, request: stored(to_topic("news")).into(), now: NOW, idempotency: None };
+    let request =
+        Accept { app, request: stored(to_topic("news")).into(), now: NOW, idempotency: None, campaign: None };
     for _ in 0..200 {
         store.accept(request.clone(), Box::new(|result| drop(result.expect("accepted"))));
     }
@@ -113,9 +114,9 @@ fn a_newer_database_is_refused_and_left_alone() {
     };
     set(99);
     let error = open(folder.path(), options()).err().expect("refused");
-    assert!(matches!(error, OpenError::Newer { found: 99, known: 1, .. }), "{error}");
+    assert!(matches!(error, OpenError::Newer { found: 99, known: 2, .. }), "{error}");
     check_line(&error, &file);
-    set(1);
+    set(2);
     open(folder.path(), options()).expect("nothing was changed");
 }
 
