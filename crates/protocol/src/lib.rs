@@ -13,6 +13,7 @@
 //! knows nothing of the JSON inside, `native` nothing of frames.
 
 pub mod http;
+pub mod http2;
 pub mod native;
 pub mod sse;
 pub mod ws;

@@ -1,0 +1,1 @@
+//! A scripted peer and what is said to it.

@@ -1,0 +1,82 @@
+//! Fields to header blocks (RFC 7541 §6). The caller says which fields come again and again: those enter the
+//! dynamic table and cost a byte or two from then on; others are written out each time and never displace them.
+
+use super::static_table;
+use super::table::{Found, Table};
+use super::{TABLE_BYTES, integer};
+
+pub struct Encoder {
+    table: Table,
+    /// The smallest size set since the last block, if the next block has to tell of a change (§4.2).
+    smallest: Option<usize>,
+}
+
+impl Default for Encoder {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Encoder {
+    pub fn new() -> Self {
+        Self { table: Table::new(TABLE_BYTES), smallest: None }
+    }
+
+    /// The peer's SETTINGS_HEADER_TABLE_SIZE. What it offers beyond [`TABLE_BYTES`] is not used: the fields
+    /// that repeat are a dozen, and a longer table is slower to search.
+    pub fn set_size_max(&mut self, offered: usize) {
+        let size = offered.min(TABLE_BYTES);
+        if size != self.table.size_max() {
+            self.smallest = Some(self.smallest.map_or(size, |smallest| smallest.min(size)));
+            self.table.resize(size);
+        }
+    }
+
+    /// To be called at the start of each header block.
+    pub fn begin(&mut self, out: &mut Vec<u8>) {
+        if let Some(smallest) = self.smallest.take() {
+            // §4.2: the smallest first, as the peer must evict as we did.
+            if smallest < self.table.size_max() {
+                integer::push(out, 0x20, 5, smallest);
+            }
+            integer::push(out, 0x20, 5, self.table.size_max());
+        }
+    }
+
+    /// A field of the static table, by its index.
+    pub fn static_field(&mut self, index: usize, out: &mut Vec<u8>) {
+        integer::push(out, 0x80, 7, index);
+    }
+
+    /// One field. With `indexed` it is added to the dynamic table unless it is there.
+    pub fn field(&mut self, name: &[u8], value: &[u8], indexed: bool, out: &mut Vec<u8>) {
+        let found = self.table.find(name, value);
+        if let Found::Field(index) = found {
+            return integer::push(out, 0x80, 7, static_table::FIELDS.len() + 1 + index);
+        }
+        // One that takes most of the table would displace everything, to be displaced itself by the next.
+        let add = indexed && name.len() + value.len() + 32 <= self.table.size_max() / 4 * 3;
+        let (first, prefix_bits) = if add { (0x40, 6) } else { (0x00, 4) };
+        let name_index = static_table::index_of(name).or(match found {
+            Found::Name(index) => Some(static_table::FIELDS.len() + 1 + index),
+            _ => None,
+        });
+        match name_index {
+            Some(index) => integer::push(out, first, prefix_bits, index),
+            None => {
+                out.push(first);
+                string(name, out);
+            }
+        }
+        string(value, out);
+        if add {
+            self.table.add(name, value);
+        }
+    }
+}
+
+/// §5.2, as it is.
+fn string(bytes: &[u8], out: &mut Vec<u8>) {
+    integer::push(out, 0, 7, bytes.len());
+    out.extend_from_slice(bytes);
+}

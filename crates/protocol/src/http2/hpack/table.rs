@@ -1,0 +1,165 @@
+//! The dynamic table (RFC 7541 §2.3.2, §4): first in, first out, bounded by bytes. The fields lie one behind
+//! the other in one buffer, so that adding one allocates nothing once the buffer has its size.
+
+use std::collections::VecDeque;
+
+/// RFC 7541 §4.1: what an entry counts beside its bytes.
+const ENTRY_BYTES: usize = 32;
+
+pub(super) struct Table {
+    /// Name and value of each entry, oldest first. Before the oldest may be some of entries that are gone.
+    bytes: Vec<u8>,
+    /// Oldest first.
+    entries: VecDeque<Entry>,
+    /// §4.1, `0 <= size <= size_max`.
+    size: usize,
+    size_max: usize,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Entry {
+    /// Where the name begins in `bytes`.
+    start: usize,
+    name_len: usize,
+    value_len: usize,
+}
+
+impl Entry {
+    fn size(self) -> usize {
+        self.name_len + self.value_len + ENTRY_BYTES
+    }
+}
+
+/// What the table knows of a field. Indexes are from 0 for the newest.
+pub(super) enum Found {
+    Field(usize),
+    Name(usize),
+    Nothing,
+}
+
+impl Table {
+    pub(super) fn new(size_max: usize) -> Self {
+        Self { bytes: Vec::new(), entries: VecDeque::new(), size: 0, size_max }
+    }
+
+    pub(super) fn size_max(&self) -> usize {
+        self.size_max
+    }
+
+    #[cfg(test)]
+    pub(super) fn size(&self) -> usize {
+        self.size
+    }
+
+    /// §4.3: a smaller table evicts at once.
+    pub(super) fn resize(&mut self, size_max: usize) {
+        self.size_max = size_max;
+        self.evict(size_max);
+    }
+
+    /// Name and value at `index`, 0 for the newest.
+    pub(super) fn get(&self, index: usize) -> Option<(&[u8], &[u8])> {
+        let entry = *self.entries.get(self.entries.len().checked_sub(index + 1)?)?;
+        let field = &self.bytes[entry.start..entry.start + entry.name_len + entry.value_len];
+        Some(field.split_at(entry.name_len))
+    }
+
+    /// §4.4: one larger than the table empties it and is not added.
+    pub(super) fn add(&mut self, name: &[u8], value: &[u8]) {
+        let mut entry = Entry { start: 0, name_len: name.len(), value_len: value.len() };
+        if entry.size() > self.size_max {
+            return self.evict(0);
+        }
+        self.evict(self.size_max - entry.size());
+        self.compact();
+        entry.start = self.bytes.len();
+        self.bytes.extend_from_slice(name);
+        self.bytes.extend_from_slice(value);
+        self.entries.push_back(entry);
+        self.size += entry.size();
+    }
+
+    /// Tables of ours have a dozen entries: comparing lengths first beats hashing.
+    pub(super) fn find(&self, name: &[u8], value: &[u8]) -> Found {
+        let mut found = Found::Nothing;
+        for (index, entry) in self.entries.iter().rev().enumerate() {
+            if entry.name_len != name.len() {
+                continue;
+            }
+            let (entry_name, rest) = self.bytes[entry.start..].split_at(entry.name_len);
+            if entry_name != name {
+                continue;
+            }
+            if &rest[..entry.value_len] == value {
+                return Found::Field(index);
+            }
+            found = Found::Name(index);
+        }
+        found
+    }
+
+    fn evict(&mut self, size: usize) {
+        while self.size > size {
+            let Some(oldest) = self.entries.pop_front() else { return };
+            self.size -= oldest.size();
+        }
+    }
+
+    /// Moves the entries to the front once what is gone before them is as much as they can be themselves: a
+    /// byte is moved once for a byte added.
+    fn compact(&mut self) {
+        let start = self.entries.front().map_or(self.bytes.len(), |oldest| oldest.start);
+        if start < self.size_max.max(256) {
+            return;
+        }
+        self.bytes.drain(..start);
+        for entry in &mut self.entries {
+            entry.start -= start;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn oldest_go_first_and_the_buffer_stays_small() {
+        let mut table = Table::new(200);
+        for i in 0..10_000u32 {
+            let value = format!("value {i}");
+            table.add(b"name", value.as_bytes());
+            assert_eq!(table.get(0), Some((&b"name"[..], value.as_bytes())));
+            assert!(table.size() <= 200);
+            assert!(table.bytes.capacity() <= 1024, "{}", table.bytes.capacity());
+        }
+        assert_eq!(table.entries.len(), 200 / (4 + 10 + 32));
+        assert_eq!(table.get(1), Some((&b"name"[..], &b"value 9998"[..])));
+        assert_eq!(table.get(table.entries.len()), None);
+        assert_eq!(table.get(usize::MAX - 1), None);
+    }
+
+    #[test]
+    fn one_too_large_empties_it() {
+        let mut table = Table::new(100);
+        table.add(b"a", b"b");
+        table.add(b"large", &[b'x'; 64]);
+        assert_eq!((table.get(0), table.size()), (None, 0));
+        table.add(b"fits", &[b'x'; 64]);
+        assert_eq!(table.size(), 100);
+        table.resize(99);
+        assert_eq!((table.get(0), table.size()), (None, 0));
+    }
+
+    #[test]
+    fn a_field_is_found_whole_or_by_name() {
+        let mut table = Table::new(4096);
+        table.add(b"a", b"1");
+        table.add(b"b", b"1");
+        table.add(b"a", b"2");
+        assert!(matches!(table.find(b"a", b"1"), Found::Field(2)));
+        assert!(matches!(table.find(b"a", b"2"), Found::Field(0)));
+        assert!(matches!(table.find(b"a", b"3"), Found::Name(2)));
+        assert!(matches!(table.find(b"c", b"1"), Found::Nothing));
+    }
+}

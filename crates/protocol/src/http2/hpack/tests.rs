@@ -1,0 +1,1 @@
+//! The examples of RFC 7541 appendix C, and that what the encoder writes the decoder reads.
