@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use jsonwebtoken::{Algorithm, DecodingKey};
+use noroshi_egress::Egress;
 use noroshi_store::{App, AppSettings, Error, Key, KeyHash, NewKey, Store};
 use noroshi_types::{AppId, AppName, DeviceId, KeyId, Scope, Scopes, Timestamp, Topic, UserId};
 use ring::rand::{SecureRandom, SystemRandom};
@@ -65,14 +66,15 @@ pub struct Auth {
 }
 
 impl Auth {
-    pub async fn open(store: Arc<dyn Store>) -> Result<Arc<Self>, Error> {
+    /// JWK sets are fetched through `egress`.
+    pub async fn open(store: Arc<dyn Store>, egress: Arc<Egress>) -> Result<Arc<Self>, Error> {
         provider::install();
         let random = SystemRandom::new();
         let mut fresh = vec![0; 32];
         random.fill(&mut fresh).map_err(no_randomness)?;
         let signer = token::Signer::new(&store.secret("device-token-key", fresh).await?);
         let snapshot = ArcSwap::from_pointee(load(&*store).await?);
-        let (reloading, jwk_sets) = (tokio::sync::Mutex::default(), JwkSets::new());
+        let (reloading, jwk_sets) = (tokio::sync::Mutex::default(), JwkSets::new(egress));
         Ok(Arc::new(Self { store, snapshot, reloading, signer, jwk_sets, random }))
     }
 

@@ -3,19 +3,16 @@
 //!
 //! A set is fetched when the app is made or changed, then every ten minutes, and early when a
 //! token names a key that is not in it, but never more than once in thirty seconds. While a fetch
-//! fails the last set stays in use.
+//! fails the last set stays in use. Who chose the URL may be a stranger: it is fetched through
+//! [`Egress`], which refuses what is not public, and follows no redirect.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
-use http_body_util::{BodyExt, Empty, Limited};
-use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
-use hyper_util::client::legacy::Client;
-use hyper_util::client::legacy::connect::HttpConnector;
-use hyper_util::rt::TokioExecutor;
 use jsonwebtoken::jwk::{AlgorithmParameters, EllipticCurve, JwkSet};
 use jsonwebtoken::{Algorithm, DecodingKey, Header};
+use noroshi_egress::{Egress, Limits};
 use noroshi_store::App;
 use noroshi_types::AppId;
 use parking_lot::RwLock;
@@ -23,8 +20,7 @@ use tokio::sync::Notify;
 
 pub(crate) const REFRESH_INTERVAL: Duration = Duration::from_secs(600);
 pub(crate) const EARLY_REFRESH_INTERVAL: Duration = Duration::from_secs(30);
-const FETCH_TIMEOUT: Duration = Duration::from_secs(10);
-const SET_BYTES_MAX: usize = 256 << 10;
+const FETCH: Limits = Limits { body_bytes_max: 256 << 10, timeout: Duration::from_secs(10) };
 
 /// Keys of one set: a token without `kid` is tried against all of its algorithm, some 100 µs each.
 const SET_KEYS_MAX: usize = 64;
@@ -32,10 +28,10 @@ const SET_KEYS_MAX: usize = 64;
 /// Why a JWK set could not be used.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    #[error("the URL is not valid: {0}")]
-    Url(http::uri::InvalidUri),
     #[error("the JWK set could not be fetched: {0}")]
-    Fetch(String),
+    Fetch(#[from] noroshi_egress::Error),
+    #[error("the JWK set is not UTF-8")]
+    NotText,
     #[error("the JWK set is not valid: {0}")]
     Set(serde_json::Error),
     #[error("the JWK set holds no RS256 or ES256 key")]
@@ -86,26 +82,18 @@ impl KeySet {
     }
 }
 
-type HttpClient = Client<HttpsConnector<HttpConnector>, Empty<Bytes>>;
-
 /// The sets of all apps.
 pub(crate) struct JwkSets {
     /// Guards the map; nothing is awaited while it is held.
     sets: RwLock<HashMap<AppId, KeySet>>,
-    client: HttpClient,
+    egress: Arc<Egress>,
     /// A token named a key that is not here.
     pub(crate) missed: Notify,
 }
 
 impl JwkSets {
-    pub(crate) fn new() -> Self {
-        let connector =
-            HttpsConnectorBuilder::new().with_webpki_roots().https_or_http().enable_http1().build();
-        Self {
-            sets: RwLock::default(),
-            client: Client::builder(TokioExecutor::new()).build(connector),
-            missed: Notify::new(),
-        }
+    pub(crate) fn new(egress: Arc<Egress>) -> Self {
+        Self { sets: RwLock::default(), egress, missed: Notify::new() }
     }
 
     /// The keys of `app` that may have signed the token, by `try_key`'s first success.
@@ -147,21 +135,8 @@ impl JwkSets {
     }
 
     async fn fetch(&self, url: &str) -> Result<String, Error> {
-        let uri = url.parse().map_err(Error::Url)?;
-        let failed = |reason: String| Error::Fetch(reason);
-        let answer = async {
-            let response = self.client.get(uri).await.map_err(|e| failed(e.to_string()))?;
-            if !response.status().is_success() {
-                return Err(failed(format!("the server answered {}", response.status())));
-            }
-            let body = Limited::new(response.into_body(), SET_BYTES_MAX);
-            let body = body.collect().await.map_err(|e| failed(e.to_string()))?.to_bytes();
-            String::from_utf8(body.to_vec()).map_err(|_| failed("the answer is not UTF-8".to_owned()))
-        };
-        match tokio::time::timeout(FETCH_TIMEOUT, answer).await {
-            Ok(result) => result,
-            Err(_) => Err(failed(format!("no answer within {} s", FETCH_TIMEOUT.as_secs()))),
-        }
+        let body = self.egress.get(url, FETCH).await?;
+        String::from_utf8(body.into()).map_err(|_| Error::NotText)
     }
 }
 

@@ -84,9 +84,14 @@ pub struct Proxies {
 }
 
 impl Proxies {
-    /// One for everything but what `no_proxy` lists.
-    pub fn one(proxy: ProxyUrl, no_proxy: &str) -> Self {
-        Self { http: Some(proxy.clone()), https: Some(proxy), direct: Direct::list(no_proxy) }
+    /// One for everything.
+    pub fn one(proxy: ProxyUrl) -> Self {
+        Self { http: Some(proxy.clone()), https: Some(proxy), direct: Vec::new() }
+    }
+
+    /// What is reached directly, in the form of `no_proxy`, instead of what was said before.
+    pub fn except(self, no_proxy: &str) -> Self {
+        Self { direct: Direct::list(no_proxy), ..self }
     }
 
     /// By the variables of the environment, given as names with values.
@@ -100,8 +105,8 @@ impl Proxies {
                 .map(Some)
                 .map_err(|reason| ConfigError::Proxy { name: name.to_owned(), reason })
         };
-        let direct = variable(variables, "no_proxy").map_or("", |(_, value)| value);
-        Ok(Self { http: read("http")?, https: read("https")?, direct: Direct::list(direct) })
+        let proxies = Self { http: read("http")?, https: read("https")?, direct: Vec::new() };
+        Ok(proxies.except(no_proxy(variables)))
     }
 
     /// The one that `target` is to be reached through.
@@ -110,6 +115,11 @@ impl Proxies {
         let direct = is_loopback(target) || self.direct.iter().any(|entry| entry.matches(target));
         (!direct).then_some(proxy)
     }
+}
+
+/// What the environment says is reached directly.
+pub fn no_proxy(variables: &[(String, String)]) -> &str {
+    variable(variables, "no_proxy").map_or("", |(_, value)| value)
 }
 
 /// In small letters or else in capitals; an empty one counts as unset.

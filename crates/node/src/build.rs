@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use noroshi_auth::Auth;
 use noroshi_delivery::{Clock, Delivery};
+use noroshi_egress::Egress;
 use noroshi_gateway::{Bound, Gateway, Listener, tls};
 use noroshi_store::{Sqlite, Store};
 use tokio::runtime::Handle;
@@ -17,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::admin::Admin;
 use crate::capacity::{self, Capacity};
-use crate::config::{Config, TlsFiles};
+use crate::config::{self, Config, TlsFiles};
 use crate::data::{self, Addresses};
 use crate::development::{self, Development, Given};
 use crate::drain::Drain;
@@ -41,6 +42,8 @@ pub enum Error {
     Address { key: &'static str, address: SocketAddr, reason: String },
     #[error(transparent)]
     Gateway(noroshi_gateway::Error),
+    #[error("egress: {0}")]
+    Egress(#[from] noroshi_egress::ConfigError),
     #[error(transparent)]
     Data(#[from] data::Error),
     #[error(transparent)]
@@ -92,8 +95,11 @@ pub async fn start(config: Config, given: &Given) -> Result<Node, Error> {
         .map_err(|error| address_error("server.admin", config.server.admin, &error))?;
     let addresses = addresses(&config, &bound, &admin)?;
 
+    // The one way out.
+    let egress = Arc::new(Egress::new(egress_config(&config)?)?);
+
     // Who may do what, and the first app.
-    let auth = Auth::open(store.clone()).await?;
+    let auth = Auth::open(store.clone(), egress.clone()).await?;
     let operator_token = data::secret(&folder, data::OPERATOR_TOKEN, "no_")?;
     let development = development::prepare(&auth, &folder, given, config.server.dev, clock.now()).await?;
 
@@ -182,6 +188,16 @@ fn gateway_config(
         io_uring: gateway.io_uring,
         ..defaults
     }
+}
+
+fn egress_config(config: &Config) -> Result<noroshi_egress::Config, noroshi_egress::ConfigError> {
+    let config::Egress { allow, proxies, ca_file, .. } = &config.egress;
+    Ok(noroshi_egress::Config {
+        allow: allow.clone(),
+        proxies: proxies.clone(),
+        ca: ca_file.as_deref().map(noroshi_egress::read_ca_file).transpose()?.unwrap_or_default(),
+        ..noroshi_egress::Config::default()
+    })
 }
 
 fn api_config(config: &Config) -> noroshi_api::Config {

@@ -1,10 +1,11 @@
 //! The configuration of one node: `noroshi.toml` < environment < flags.
 //!
-//! [`Config::load`] opens nothing but the file itself and the certificates it names. It answers either a configuration in which
+//! [`Config::load`] opens nothing but the file itself and the certificates and the key it names. It answers either a configuration in which
 //! every value is in range and the rules between values hold, or all that is wrong at once. The keys,
 //! their defaults and their ranges are the table in `keys`; `docs/configuration.md` is written from it.
 
 mod certificate;
+mod egress;
 mod keys;
 mod layer;
 mod print;
@@ -21,8 +22,10 @@ pub use print::{print, reference};
 pub use problem::{Problem, Problems, Source};
 pub use reader::Entry;
 
+use ipnet::IpNet;
 use layer::Layers;
-use reader::Reader;
+use noroshi_egress::Proxies;
+use reader::{ProxyChoice, Reader};
 
 /// Checked, with units resolved.
 #[derive(Debug, Clone)]
@@ -32,6 +35,8 @@ pub struct Config {
     pub gateway: Gateway,
     pub store: Store,
     pub auth: Auth,
+    pub egress: Egress,
+    pub push: Push,
     pub log: Log,
     /// Every key with its value and where that comes from, for `config print`.
     pub entries: Vec<Entry>,
@@ -111,6 +116,29 @@ pub struct Auth {
 }
 
 #[derive(Debug, Clone)]
+pub struct Egress {
+    /// Connected to although not public.
+    pub allow: Vec<IpNet>,
+    pub ca_file: Option<PathBuf>,
+    /// What `proxy`, `no_proxy` and the environment say together.
+    pub proxies: Proxies,
+    proxy: Option<ProxyChoice>,
+    no_proxy: Option<String>,
+}
+
+#[derive(Debug, Clone)]
+pub struct Push {
+    pub key_file: Option<PathBuf>,
+    /// To one push service for one credential.
+    pub connections: usize,
+    pub request_timeout: Duration,
+    /// Recipients in one batch of a campaign.
+    pub batch: usize,
+    /// Recipients taken from the queue and not answered yet.
+    pub in_flight: usize,
+}
+
+#[derive(Debug, Clone)]
 pub struct Log {
     pub level: String,
     pub format: noroshi_telemetry::log::Format,
@@ -120,10 +148,14 @@ impl Config {
     pub fn load(inputs: &Inputs) -> Result<Config, Problems> {
         let mut problems = Vec::new();
         let layers = layer::collect(inputs, &mut problems);
-        Self::resolve(layers, problems)
+        Self::resolve(layers, problems, &inputs.environment)
     }
 
-    fn resolve(layers: Layers, problems: Vec<Problem>) -> Result<Config, Problems> {
+    fn resolve(
+        layers: Layers,
+        problems: Vec<Problem>,
+        environment: &[(String, String)],
+    ) -> Result<Config, Problems> {
         // Without the file the rules between keys would be held against its defaults.
         let file_is_read = problems.is_empty();
         let mut reader = Reader::new(layers, problems);
@@ -134,6 +166,8 @@ impl Config {
         let Server { tls, admin_tls, .. } = &config.server;
         certificate::check(&mut reader, ("tls.cert", "tls.key"), tls.as_ref());
         certificate::check(&mut reader, ("admin.tls.cert", "admin.tls.key"), admin_tls.as_ref());
+        config.egress.complete(&mut reader, environment);
+        config.push.check(&mut reader);
         let (entries, problems) = reader.finish();
         config.entries = entries;
         match problems.is_empty() {

@@ -16,6 +16,8 @@ use serde::{Deserialize, Serialize};
 pub const DEV_KEY: &str = "dev.key";
 /// HS256 secret of the development app.
 pub const DEV_JWT_SECRET: &str = "dev.jwt-secret";
+/// What push credentials are encrypted with, where no file of an operator's says it.
+pub const PUSH_KEY: &str = "push.key";
 /// What the admin address asks for.
 pub const OPERATOR_TOKEN: &str = "operator.token";
 /// Held by the store while a node runs.

@@ -9,7 +9,7 @@
 //! ```
 //!
 //! Reading order: [`config`], then [`build`], which is the architecture read top to bottom, then
-//! [`tasks`] and [`mod@run`]; [`data`], [`development`], [`descriptors`] and [`process`] are what those
+//! [`tasks`] and [`mod@run`]; [`data`], [`development`], [`push_key`], [`descriptors`] and [`process`] are what those
 //! stand on; [`host`], [`capacity`] and [`mod@doctor`] tell what the machine allows. This is the only crate
 //! that names implementations.
 
@@ -22,6 +22,7 @@ pub mod development;
 pub mod doctor;
 pub mod host;
 pub mod process;
+pub mod push_key;
 pub mod run;
 pub mod tasks;
 

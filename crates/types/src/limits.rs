@@ -53,6 +53,16 @@ pub const BODY_BYTES: usize = 16 << 20;
 /// Request line and headers on the gateway port.
 pub const HEAD_BYTES: usize = 16 << 10;
 pub const HEADERS: usize = 64;
+/// To one push service for one credential: APNs takes 1,000 streams on each, so some 40,000 pushes a second.
+pub const PUSH_CONNECTIONS: usize = 4;
+/// Push services answer within a second, a few after ten.
+pub const PUSH_REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
+/// Recipients in one batch of a campaign: one commit for each, and what `kill -9` may repeat.
+pub const CAMPAIGN_BATCH: usize = 500;
+pub const CAMPAIGN_BATCH_MAX: usize = 1_000;
+/// Recipients taken and not answered: 4 connections of 1,000 streams and as much again waiting, for four
+/// credentials; at about 1 KiB each 32 MiB.
+pub const PUSH_IN_FLIGHT: usize = 32_768;
 /// One message from a device: acks of 1,000 ids at 39 bytes are 39 KB.
 pub const CLIENT_MESSAGE_BYTES: usize = 64 << 10;
 /// Frames a second of one connection, averaged over the burst.

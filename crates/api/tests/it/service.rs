@@ -52,7 +52,9 @@ impl Service {
         let mut registry = noroshi_telemetry::registry();
         let store = Sqlite::open(folder.path(), sqlite::Options::default(), &mut registry).expect("a store");
         let store: Arc<dyn Store> = Arc::new(store);
-        let auth = Auth::open(store.clone()).await.expect("auth");
+        let egress =
+            Arc::new(noroshi_egress::Egress::new(noroshi_egress::Config::default()).expect("egress"));
+        let auth = Auth::open(store.clone(), egress).await.expect("auth");
         let mut keys = Vec::new();
         for name in ["dev", "other"] {
             let settings = AppSettings { jwt_secret: Some(JWT_SECRET.into()), ..AppSettings::default() };

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use noroshi_auth::{Auth, Refused};
+use noroshi_egress::Egress;
 use noroshi_store::{AppSettings, Sqlite, Store, sqlite::Options};
 use noroshi_types::{AppName, DeviceId, Scope, Scopes, Timestamp, UserId};
 use ring::{hmac, rand, signature, signature::KeyPair};
@@ -18,12 +19,23 @@ struct Bench {
     _folder: tempfile::TempDir,
 }
 
+/// Reaches the public Internet, and this machine.
+fn egress() -> Arc<Egress> {
+    let allow = vec!["127.0.0.0/8".parse().expect("a network")];
+    let config = noroshi_egress::Config { allow, ..noroshi_egress::Config::default() };
+    Arc::new(Egress::new(config).expect("egress"))
+}
+
 async fn bench() -> Bench {
+    bench_with(egress()).await
+}
+
+async fn bench_with(egress: Arc<Egress>) -> Bench {
     let folder = tempfile::tempdir().expect("a folder");
     let store =
         Sqlite::open(folder.path(), Options::default(), &mut noroshi_telemetry::registry()).expect("a store");
     let store: Arc<dyn Store> = Arc::new(store);
-    let auth = Auth::open(store.clone()).await.expect("opened");
+    let auth = Auth::open(store.clone(), egress).await.expect("opened");
     Bench { auth, store, _folder: folder }
 }
 
@@ -59,7 +71,7 @@ async fn a_key_is_good_until_it_is_revoked() {
     assert_eq!(auth.key(&token), Err(Refused::NotAKey));
     assert_eq!(auth.device(&secret.to_string(), None, NOW), Err(Refused::NotAToken));
 
-    let again = Auth::open(store).await.expect("opened");
+    let again = Auth::open(store, egress()).await.expect("opened");
     assert_eq!(again.key(&secret.to_string()), Ok(access), "keys outlive the process");
     auth.revoke_key(app, key.id).await.expect("revoked");
     assert_eq!(auth.key(&secret.to_string()), Err(Refused::Unknown));
@@ -101,7 +113,7 @@ async fn device_tokens_outlive_the_process_and_not_the_app() {
     let app = auth.create_app(name("a"), AppSettings::default(), NOW).await.expect("made").id;
     let device = DeviceId::parse("d1").expect("an id");
     let token = auth.issue(app, &device, 1, Timestamp(NOW.0 + 1));
-    let again = Auth::open(store).await.expect("opened");
+    let again = Auth::open(store, egress()).await.expect("opened");
     assert!(again.device(&token, None, NOW).is_ok_and(|identity| identity.device == device));
     auth.delete_app(app).await.expect("deleted");
     assert_eq!(auth.device(&token, None, NOW), Err(Refused::Unknown));
@@ -201,4 +213,68 @@ async fn a_slow_fetch_does_not_bring_back_keys_that_were_replaced() {
     let header = r#"{"alg":"ES256","kid":"k1"}"#;
     assert_eq!(auth.device(&old.sign(header), None, NOW), Err(Refused::Signature));
     assert!(auth.device(&new.sign(header), None, NOW).is_ok());
+}
+
+/// Answers every request in turn with one of `answers`; how many were asked is what `finish` tells.
+fn serve(answers: Vec<String>) -> (String, std::thread::JoinHandle<usize>) {
+    use std::io::{Read, Write};
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let url = format!("http://{}/jwks", listener.local_addr().expect("an address"));
+    let served = std::thread::spawn(move || {
+        let mut asked = 0;
+        for answer in answers {
+            let (mut stream, _) = listener.accept().expect("asked");
+            let mut head = Vec::new();
+            while !head.ends_with(b"\r\n\r\n") {
+                let mut byte = [0];
+                if stream.read(&mut byte).expect("read") == 0 {
+                    return asked;
+                }
+                head.extend(byte);
+            }
+            asked += 1;
+            stream.write_all(answer.as_bytes()).expect("answered");
+        }
+        asked
+    });
+    (url, served)
+}
+
+fn answer(status: &str, body: &str) -> String {
+    format!("HTTP/1.1 {status}\r\nContent-Length: {}\r\n\r\n{body}", body.len())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn es256_keys_come_from_a_url() {
+    let Bench { auth, .. } = bench().await;
+    let keys = Es256::generate();
+    let elsewhere = "302 Found\r\nLocation: /other";
+    let (url, served) =
+        serve(vec![answer("200 OK", &keys.jwks()), answer("500 Oops", ""), answer(elsewhere, "")]);
+    let settings = AppSettings { jwks_url: Some(url), ..AppSettings::default() };
+    let app = auth.create_app(name("a"), settings.clone(), NOW).await.expect("made").id;
+    let token = keys.sign(r#"{"alg":"ES256","kid":"k1"}"#);
+    assert!(auth.device(&token, None, NOW).is_ok());
+    // The last set stays while a fetch fails; a redirect is one that failed.
+    for _ in ["500", "302"] {
+        auth.update_app(app, settings.clone()).await.expect("changed");
+        assert!(auth.device(&token, None, NOW).is_ok());
+    }
+    assert_eq!(served.join().expect("no panic"), 3);
+}
+
+#[tokio::test]
+async fn a_url_that_is_not_public_is_not_fetched() {
+    let egress = Egress::new(noroshi_egress::Config::default()).expect("egress");
+    let Bench { auth, .. } = bench_with(Arc::new(egress)).await;
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    listener.set_nonblocking(true).expect("set");
+    let port = listener.local_addr().expect("an address").port();
+    for (i, host) in ["127.0.0.1", "2130706433", "[::ffff:127.0.0.1]", "localhost"].iter().enumerate() {
+        let url = Some(format!("http://{host}:{port}/jwks"));
+        let settings = AppSettings { jwks_url: url, ..AppSettings::default() };
+        auth.create_app(name(&format!("a{i}")), settings, NOW).await.expect("made");
+        let asked = listener.accept().map(|_| ()).map_err(|error| error.kind());
+        assert_eq!(asked, Err(std::io::ErrorKind::WouldBlock), "{host}");
+    }
 }

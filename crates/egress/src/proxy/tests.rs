@@ -87,7 +87,7 @@ fn loopback_is_never_asked_of_a_proxy() {
 #[test]
 fn no_proxy_lists_names_addresses_and_networks() {
     let check = |no_proxy: &str, url: &str, direct: bool| {
-        let proxies = Proxies::one(ProxyUrl::parse("p:1").expect("a proxy"), no_proxy);
+        let proxies = Proxies::one(ProxyUrl::parse("p:1").expect("a proxy")).except(no_proxy);
         assert_eq!(chosen(&proxies, url).is_none(), direct, "{no_proxy:?} {url}");
     };
     check("*", "https://x.example", true);

@@ -63,7 +63,9 @@ impl Node {
         let mut registry = noroshi_telemetry::registry();
         let store =
             Arc::new(Sqlite::open(folder.path(), Options::default(), &mut registry).expect("a store"));
-        let auth = Auth::open(store.clone() as Arc<dyn Store>).await.expect("auth");
+        let egress =
+            Arc::new(noroshi_egress::Egress::new(noroshi_egress::Config::default()).expect("egress"));
+        let auth = Auth::open(store.clone() as Arc<dyn Store>, egress).await.expect("auth");
         let clock = Clock::system();
         let name = AppName::parse("dev").expect("a name");
         let app = auth.create_app(name, Default::default(), clock.now()).await.expect("an app").id;
@@ -135,7 +137,7 @@ impl Node {
     /// Straight to the store: not asked whether there is room, nor waited for.
     pub(crate) fn publish_unasked(&self, target: Target, when: When, data: &str) {
         let request = Arc::new(request(target.clone(), when, data));
-        let accept = Accept { app: self.app, request, now: self.now(), idempotency: None };
+        let accept = Accept { app: self.app, request, now: self.now(), idempotency: None, campaign: None };
         let gateway = self.gateway.clone();
         let deliver = move |accepted: Result<Accepted, _>| {
             gateway.deliver(accepted.expect("accepted").message, &target);

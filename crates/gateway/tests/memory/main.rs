@@ -81,7 +81,8 @@ async fn node() -> Node {
     let folder = tempfile::tempdir().expect("a folder");
     let mut registry = noroshi_telemetry::registry();
     let store = Arc::new(Sqlite::open(folder.path(), Options::default(), &mut registry).expect("a store"));
-    let auth = Auth::open(store.clone() as Arc<dyn Store>).await.expect("auth");
+    let egress = Arc::new(noroshi_egress::Egress::new(noroshi_egress::Config::default()).expect("egress"));
+    let auth = Auth::open(store.clone() as Arc<dyn Store>, egress).await.expect("auth");
     let clock = Clock::system();
     let now = clock.now();
     let name = AppName::parse("dev").expect("a name");

@@ -2,13 +2,14 @@
 //! `docs/configuration.md`, each with its default, its range and a sentence. A default that an operator
 //! may change is `types::limits`'s, where its reason stands.
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
+use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use noroshi_types::limits;
 
 use super::reader::Reader;
-use super::{Auth, Config, Drain, Gateway, Limits, Log, Server, Store, TlsFiles};
+use super::{Auth, Config, Drain, Egress, Gateway, Limits, Log, Push, Server, Store, TlsFiles};
 
 const SECOND: Duration = Duration::from_secs(1);
 const MINUTE: Duration = Duration::from_secs(60);
@@ -20,12 +21,15 @@ const MIB: usize = 1 << 20;
 impl Config {
     /// All keys.
     pub(super) fn read(reader: &mut Reader) -> Config {
+        let server = Server::read(reader);
         Config {
-            server: Server::read(reader),
             limits: Limits::read(reader),
             gateway: Gateway::read(reader),
             store: Store::read(reader),
             auth: Auth::read(reader),
+            egress: Egress::read(reader, server.dev),
+            push: Push::read(reader),
+            server,
             log: Log::read(reader),
             entries: Vec::new(),
         }
@@ -272,6 +276,85 @@ impl Auth {
                 MINUTE..=3_650 * DAY,
                 "Lifetime of a device token.",
             ),
+        }
+    }
+}
+
+impl Egress {
+    fn read(reader: &mut Reader, dev: bool) -> Egress {
+        // A development node tries things out with servers of this machine.
+        let loopback = [
+            IpNet::V4(Ipv4Net::new_assert(Ipv4Addr::new(127, 0, 0, 0), 8)),
+            IpNet::V6(Ipv6Net::new_assert(Ipv6Addr::LOCALHOST, 128)),
+        ];
+        let any = |_: &str| Ok(());
+        Egress {
+            allow: reader.networks(
+                "egress.allow",
+                if dev { &loopback } else { &[] },
+                "Networks that may be connected to although they are not public. With `server.dev` the default is [\"127.0.0.0/8\", \"::1/128\"].",
+            ),
+            proxy: reader.proxy(
+                "egress.proxy",
+                "HTTP proxy for every outgoing connection. Unset: what `https_proxy`, `http_proxy`, `all_proxy` say.",
+            ),
+            no_proxy: reader.optional(
+                "egress.no_proxy",
+                ("list", "names, addresses and networks with commas between them"),
+                any,
+                "What is connected to without the proxy. Unset: what `no_proxy` says.",
+            ),
+            ca_file: reader
+                .optional(
+                    "egress.ca_file",
+                    ("path", "a PEM file"),
+                    any,
+                    "Certificate authorities trusted beside those of the web.",
+                )
+                .map(Into::into),
+            proxies: Default::default(),
+        }
+    }
+}
+
+impl Push {
+    fn read(reader: &mut Reader) -> Push {
+        Push {
+            key_file: reader
+                .optional(
+                    "push.key_file",
+                    ("path", "a file of 32 bytes in base64 or hexadecimal"),
+                    |_| Ok(()),
+                    "Key that push credentials are encrypted with at rest. Unset: with `server.dev` made as `push.key` in the data folder, else no credentials can be added.",
+                )
+                .map(Into::into),
+            connections: reader.count(
+                "push.connections",
+                limits::PUSH_CONNECTIONS as u64,
+                1..=256,
+                "connections",
+                "To one push service for one credential, at most.",
+            ) as usize,
+            request_timeout: reader.duration(
+                "push.request_timeout",
+                limits::PUSH_REQUEST_TIMEOUT,
+                SECOND..=5 * MINUTE,
+                "How long a push service may take to answer one push.",
+            ),
+            batch: reader.count(
+                "push.batch",
+                limits::CAMPAIGN_BATCH as u64,
+                1..=limits::CAMPAIGN_BATCH_MAX as u64,
+                "recipients",
+                "Recipients in one batch of a campaign.",
+            ) as usize,
+            in_flight: reader.count(
+                "push.in_flight",
+                limits::PUSH_IN_FLIGHT as u64,
+                1..=1_000_000,
+                "recipients",
+                "Recipients taken from the queue and not answered yet, in all.",
+            ) as usize,
         }
     }
 }

@@ -42,7 +42,9 @@ pub(super) enum Raw {
     Text(String),
     Integer(String),
     Boolean(bool),
-    /// A date, an array or a fraction: nothing here is one. Holds the name of the type.
+    /// An array of texts.
+    List(Vec<String>),
+    /// A date, a fraction or another array: nothing here is one. Holds the name of the type.
     Other(&'static str),
 }
 
@@ -114,6 +116,10 @@ fn flatten(table: &DeTable<'_>, prefix: &str, text: &str, path: &Path, layers: &
             DeValue::String(text) => Raw::Text(text.to_string()),
             DeValue::Integer(integer) if integer.radix() == 10 => Raw::Integer(integer.as_str().to_owned()),
             DeValue::Boolean(boolean) => Raw::Boolean(*boolean),
+            DeValue::Array(items) => match items.iter().map(|item| item.get_ref().as_str()).collect() {
+                Some::<Vec<&str>>(items) => Raw::List(items.into_iter().map(str::to_owned).collect()),
+                None => Raw::Other("array"),
+            },
             other => Raw::Other(other.type_str()),
         };
         let source = Source::File { path: path.to_owned(), line: line(text, name.span().start) };

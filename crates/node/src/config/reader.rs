@@ -8,6 +8,8 @@ use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use ipnet::IpNet;
+use noroshi_egress::ProxyUrl;
 use noroshi_types::time::{format_duration, parse_duration};
 
 use super::layer::{Layers, Raw};
@@ -54,7 +56,11 @@ impl Reader {
 
     pub(super) fn problem(&mut self, key: &str, text: impl Into<String>) {
         let source = self.entries.iter().find(|entry| entry.key == key).map(|entry| entry.source.clone());
-        let source = source.unwrap_or(Source::Default);
+        self.problem_from(source.unwrap_or(Source::Default), key, text);
+    }
+
+    /// A problem with what a key stands for, found elsewhere.
+    pub(super) fn problem_from(&mut self, source: Source, key: &str, text: impl Into<String>) {
         self.problems.push(Problem { key: key.to_owned(), source, text: text.into() });
     }
 
@@ -262,6 +268,68 @@ impl Reader {
     }
 }
 
+impl Reader {
+    /// Networks: an array of texts, or one text with commas between them.
+    pub(super) fn networks(
+        &mut self,
+        key: &'static str,
+        default: &[IpNet],
+        help: &'static str,
+    ) -> Vec<IpNet> {
+        let expected = "a list of networks, such as [\"10.1.0.0/16\", \"fd00:1::/32\"]";
+        let show = |value: &Vec<IpNet>| {
+            let shown: Vec<String> = value.iter().map(quoted).collect();
+            format!("[{}]", shown.join(", "))
+        };
+        let range = "networks as ADDRESS/BITS".to_owned();
+        let field = Field { unit: "list", range, default: default.to_vec(), show: &show };
+        self.read(key, help, field, |raw| {
+            let items: Vec<&str> = match raw {
+                Raw::List(items) => items.iter().map(String::as_str).collect(),
+                Raw::Text(text) => text.split(',').map(str::trim).filter(|item| !item.is_empty()).collect(),
+                _ => return Err(wrong(raw, expected)),
+            };
+            let network = |item: &&str| {
+                let net: IpNet =
+                    item.parse().map_err(|_| format!("expected {expected}, got {}", quoted(item)))?;
+                match net == net.trunc() {
+                    true => Ok(net),
+                    false => Err(format!("{item} has bits beyond its network; is {} meant?", net.trunc())),
+                }
+            };
+            items.iter().map(network).collect()
+        })
+    }
+
+    /// A proxy's URL, or `direct` for none. Never shown with its password.
+    pub(super) fn proxy(&mut self, key: &'static str, help: &'static str) -> Option<ProxyChoice> {
+        let show = |value: &Option<ProxyChoice>| match value {
+            None => String::new(),
+            Some(ProxyChoice::Direct) => quoted(DIRECT),
+            Some(ProxyChoice::Through(proxy)) => quoted(proxy),
+        };
+        let range = format!("http://[USER:PASSWORD@]HOST[:PORT], or {DIRECT}");
+        let field = Field { unit: "url", range, default: None, show: &show };
+        self.read(key, help, field, |raw| match raw {
+            Raw::Text(text) if text.is_empty() => Ok(None),
+            Raw::Text(text) if text == DIRECT => Ok(Some(ProxyChoice::Direct)),
+            Raw::Text(text) => ProxyUrl::parse(text)
+                .map(|proxy| Some(ProxyChoice::Through(proxy)))
+                .map_err(|reason| format!("cannot be used: {reason}")),
+            _ => Err(wrong(raw, "the URL of a proxy")),
+        })
+    }
+}
+
+/// Said in place of a proxy.
+const DIRECT: &str = "direct";
+
+#[derive(Debug, Clone)]
+pub(super) enum ProxyChoice {
+    Direct,
+    Through(ProxyUrl),
+}
+
 fn within<T: PartialOrd>(value: T, range: &RangeInclusive<T>, raw: &Raw, bounds: &str) -> Result<T, String> {
     match range.contains(&value) {
         true => Ok(value),
@@ -278,6 +346,7 @@ fn found(raw: &Raw) -> String {
         Raw::Text(text) => quoted(text),
         Raw::Integer(text) => text.clone(),
         Raw::Boolean(value) => value.to_string(),
+        Raw::List(items) => format!("[{}]", items.iter().map(quoted).collect::<Vec<_>>().join(", ")),
         Raw::Other(kind) => format!("a value of type {kind}"),
     }
 }
