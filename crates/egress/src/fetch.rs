@@ -14,7 +14,7 @@ use hyper_util::rt::TokioIo;
 use crate::target::Target;
 use crate::{Egress, Error, Tls};
 
-/// A response head; hyper's own default is 400 KiB.
+/// A response head, within a factor of two; hyper's own default is 400 KiB.
 const HEAD_BYTES_MAX: usize = 64 << 10;
 const HTTP_1_1: &[u8] = b"http/1.1";
 const AGENT: &str = concat!("noroshi/", env!("CARGO_PKG_VERSION"));
