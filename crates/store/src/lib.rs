@@ -48,8 +48,14 @@ pub use sqlite::{OpenError, Options, Sqlite};
 pub use topic::{TopicState, Topics};
 
 /// Everything a node keeps.
-pub trait Store: Apps + Devices + Notifications + Sessions + Topics + Maintenance {}
-impl<T: Apps + Devices + Notifications + Sessions + Topics + Maintenance> Store for T {}
+pub trait Store:
+    Apps + Devices + Notifications + Sessions + Topics + Maintenance + Credentials + PushQueue + Campaigns
+{
+}
+impl<T> Store for T where
+    T: Apps + Devices + Notifications + Sessions + Topics + Maintenance + Credentials + PushQueue + Campaigns
+{
+}
 
 /// Why the store did not do it, by what the caller does next.
 #[derive(Debug, Clone, thiserror::Error)]

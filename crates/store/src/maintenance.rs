@@ -11,6 +11,10 @@ pub struct Pruned {
     pub topic_log: u64,
     pub notifications: u64,
     pub idempotency: u64,
+    /// Of tokens ([`crate::Invalidation`]).
+    pub invalidations: u64,
+    /// Uploaded for campaigns that have ended.
+    pub campaign_lines: u64,
     /// There is more to remove.
     pub more: bool,
 }

@@ -206,6 +206,8 @@ pub struct AudiencePage {
     /// In the order of the walk. May be empty before the end: a sparse condition is looked through in
     /// bounded steps.
     pub members: Vec<AudienceMember>,
+    /// Users of this part of an upload that have no device.
+    pub unknown: u64,
     /// Where to go on; none at the end.
     pub next: Option<u64>,
 }

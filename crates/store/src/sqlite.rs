@@ -8,14 +8,18 @@
 //!
 //! Reading order: `options`, `schema`, `writer`, `reader`, `ids`; then one file per subject with
 //! its SQL: `app`, `device`, `subscription`, `accept` (with `recipients`, `inbox`, `topic`,
-//! `outcome`, `notification`), `session`, `backlog`, `ack`, `maintenance`. A function that takes a
+//! `outcome`, `notification`), `session`, `backlog`, `ack`, `maintenance`, `push`,
+//! `audience`, `campaign`, `credential`. A function that takes a
 //! `writer::Write` runs on the writer's thread inside an operation; one that takes a connection
 //! alone only reads.
 
 mod accept;
 mod ack;
 mod app;
+mod audience;
 mod backlog;
+mod campaign;
+mod credential;
 mod device;
 mod device_list;
 mod ids;
@@ -25,6 +29,7 @@ mod metrics;
 mod notification;
 mod options;
 mod outcome;
+mod push;
 mod reader;
 mod recipients;
 mod schema;
@@ -77,6 +82,7 @@ impl Sqlite {
         let file = folder.join("noroshi.db");
         let failed = |error| open_error(&file, error);
         let db = schema::open_writer(&file, options.database_bytes_max).map_err(failed)?;
+        push::queue::void_leases(&db).map_err(|error| failed(error.into()))?;
         let ids = Arc::new(load_ids(&db).map_err(|error| failed(error.into()))?);
         let reading = (0..options.reader_threads.max(1))
             .map(|_| schema::open_reader(&file))

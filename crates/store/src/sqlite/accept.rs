@@ -3,12 +3,15 @@
 use std::sync::Arc;
 
 use noroshi_types::{
-    AppId, DeviceId, NotificationId, Outcome, Position, Target, Timestamp, Topic, When, limits,
+    AppId, DeviceId, DeviceNum, NotificationId, Outcome, Position, PushMode, Target, Timestamp, Topic, When,
+    limits,
 };
-use rusqlite::OptionalExtension;
+use rusqlite::{Connection, OptionalExtension};
 
+use super::campaign::{self, CampaignNum};
 use super::ids::Num;
 use super::notification::{self, Place, Standing};
+use super::push::plan;
 use super::writer::Write;
 use super::{Sqlite, inbox, outcome, recipients, topic};
 use crate::{
@@ -59,7 +62,7 @@ impl Notifications for Sqlite {
 }
 
 fn accept(w: &mut Write<'_>, accept: &Accept) -> Result<Accepted, Error> {
-    let Accept { app, request, now, idempotency, campaign: _ } = accept;
+    let Accept { app, request, now, idempotency, campaign } = accept;
     if let Some(idempotency) = idempotency
         && let Some(earlier) = answered_before(w, accept, idempotency)?
     {
@@ -67,6 +70,7 @@ fn accept(w: &mut Write<'_>, accept: &Accept) -> Result<Accepted, Error> {
     }
     let num = w.ids.next(*now);
     let (mut kept, mut besides) = (0, Vec::new());
+    let mut devices = Vec::new();
     let mut standing = Standing::Nothing;
     let mut place: Option<(Place, Position)> = None;
     let everyone = Topic::everyone();
@@ -81,13 +85,26 @@ fn accept(w: &mut Write<'_>, accept: &Accept) -> Result<Accepted, Error> {
         Target::Users(_) | Target::Devices(_) | Target::Condition(_) => {
             // With a ttl of 0 it is now or never (RFC 8030 §5.2).
             if request.when == When::Stored && !request.ttl.duration().is_zero() {
-                (kept, besides) = keep(w, num, accept)?;
+                (devices, besides) = keep(w, num, accept)?;
+                kept = devices.len() as u64;
                 standing = if kept > 0 { Standing::Kept } else { Standing::Nothing };
+            } else if request.push.mode != PushMode::Never && !matches!(request.target, Target::Condition(_))
+            {
+                devices = recipients::find(w.db, *app, &request.target)?.devices;
             }
         }
     }
     let (place, position) = place.unzip();
     notification::insert(w, num, accept, place, standing)?;
+    let campaign = match campaign {
+        Some((id, _)) => campaign::number(w.db, *app, *id)?.unwrap_or(0),
+        None => 0,
+    };
+    let unreachable = plan::plan(w.db, num, accept, campaign, &devices)?;
+    if campaign != 0 {
+        count_for_campaign(w.db, campaign, kept, &besides, &unreachable)?;
+    }
+    besides.extend(unreachable);
     if let Some(idempotency) = idempotency {
         remember(w, *app, idempotency, num, *now)?;
     }
@@ -95,8 +112,26 @@ fn accept(w: &mut Write<'_>, accept: &Accept) -> Result<Accepted, Error> {
     Ok(Accepted { message, targets: request.target.named_count(), kept, besides, replayed: false })
 }
 
-/// Puts it into the inboxes; how many, and what else became of that.
-fn keep(w: &mut Write<'_>, num: Num, accept: &Accept) -> Result<(u64, Vec<(Outcome, u64)>), Error> {
+/// What of the outcomes at hand is this notification's own.
+fn count_for_campaign(
+    db: &Connection,
+    campaign: CampaignNum,
+    kept: u64,
+    besides: &[(Outcome, u64)],
+    unreachable: &[(Outcome, u64)],
+) -> Result<(), Error> {
+    let unknown = besides.iter().filter(|(outcome, _)| *outcome == Outcome::Unknown);
+    for (outcome, count) in unknown.chain(unreachable).chain(&[(Outcome::Kept, kept)]) {
+        campaign::count(db, campaign, *outcome, None, *count)?;
+    }
+    Ok(())
+}
+
+/// Whose inboxes it is now in, and what else became of that.
+type Kept = (Vec<DeviceNum>, Vec<(Outcome, u64)>);
+
+/// Puts it into the inboxes.
+fn keep(w: &mut Write<'_>, num: Num, accept: &Accept) -> Result<Kept, Error> {
     let found = recipients::find(w.db, accept.app, &accept.request.target)?;
     let collapse_key = accept.request.collapse_key.as_deref();
     let mut besides = inbox::deliver(w, num, collapse_key, &found.devices, accept.now)?;
@@ -104,7 +139,7 @@ fn keep(w: &mut Write<'_>, num: Num, accept: &Accept) -> Result<(u64, Vec<(Outco
     if found.unknown > 0 {
         besides.push((Outcome::Unknown, found.unknown));
     }
-    Ok((found.devices.len() as u64, besides))
+    Ok((found.devices, besides))
 }
 
 /// The first answer to the same idempotency key, while it is remembered.

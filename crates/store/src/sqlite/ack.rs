@@ -7,24 +7,32 @@ use rusqlite::{Connection, OptionalExtension};
 
 use super::ids::Num;
 use super::notification::Standing;
+use super::push::queue;
 use super::topic::TopicNum;
 use super::writer::Write;
 use super::{inbox, outcome};
 use crate::{Ack, Acked, Error};
 
-/// A stored topic message, looked up once for all devices that confirm it.
+/// What a confirmation of a notification that is not in the device's inbox does, looked up once for all
+/// devices that confirm it.
 #[derive(Clone, Copy)]
-struct Stored {
-    topic: TopicNum,
-    offset: i64,
-    /// It is still in the log, so a confirmation settles something.
-    outstanding: bool,
+enum Settles {
+    /// A stored topic message: the position moves. `outstanding`: it is still in the log, so that
+    /// settles something.
+    Position {
+        topic: TopicNum,
+        offset: i64,
+        outstanding: bool,
+    },
+    /// A push waits for it.
+    Push,
+    Nothing,
 }
 
 /// Takes in a batch; what was outstanding of it.
 pub(super) fn ack(w: &Write<'_>, acks: &[Ack], now: Timestamp) -> Result<Vec<Acked>, Error> {
     let mut confirmed: HashMap<Num, Vec<DeviceNum>> = HashMap::new();
-    let mut known: HashMap<Num, Option<Stored>> = HashMap::new();
+    let mut known: HashMap<Num, Settles> = HashMap::new();
     for Ack { device, ids } in acks {
         let mut nums: Vec<Num> = ids.iter().filter_map(|id| w.ids.num(*id)).collect();
         // In order, so that each topic message moves the position and counts.
@@ -50,37 +58,46 @@ fn confirm(
     db: &Connection,
     device: DeviceNum,
     num: Num,
-    known: &mut HashMap<Num, Option<Stored>>,
+    known: &mut HashMap<Num, Settles>,
 ) -> Result<bool, Error> {
     if inbox::remove(db, device, num)? {
         return Ok(true);
     }
-    let stored = match known.get(&num) {
-        Some(stored) => *stored,
+    let settles = match known.get(&num) {
+        Some(settles) => *settles,
         None => {
-            let stored = stored_in_topic(db, num)?;
-            known.insert(num, stored);
-            stored
+            let settles = look_up(db, num)?;
+            known.insert(num, settles);
+            settles
         }
     };
-    let Some(Stored { topic, offset, outstanding }) = stored else { return Ok(false) };
-    let mut advance = db.prepare_cached(
-        "UPDATE subscriptions SET position = ?3 WHERE device = ?1 AND topic = ?2 AND position < ?3",
-    )?;
-    let advanced = advance.execute((device.0 as i64, topic, offset))? > 0;
-    Ok(advanced && outstanding)
+    match settles {
+        Settles::Position { topic, offset, outstanding } => {
+            let mut advance = db.prepare_cached(
+                "UPDATE subscriptions SET position = ?3 WHERE device = ?1 AND topic = ?2 AND position < ?3",
+            )?;
+            let advanced = advance.execute((device.0 as i64, topic, offset))? > 0;
+            Ok(advanced && outstanding)
+        }
+        Settles::Push => queue::confirm(db, num, device),
+        Settles::Nothing => Ok(false),
+    }
 }
 
 /// Only what was stored moves a position: what was for those who were there says nothing about the
 /// stored messages before it.
-fn stored_in_topic(db: &Connection, num: Num) -> Result<Option<Stored>, Error> {
+fn look_up(db: &Connection, num: Num) -> Result<Settles, Error> {
     let mut statement = db.prepare_cached(
         "SELECT topic, topic_offset, standing FROM notifications
          WHERE num = ?1 AND topic IS NOT NULL AND delivery = ?2",
     )?;
     let found = statement.query_row((num, When::Stored as u8), |row| {
         let outstanding = row.get::<_, u8>(2)? == Standing::Kept as u8;
-        Ok(Stored { topic: row.get(0)?, offset: row.get(1)?, outstanding })
+        Ok(Settles::Position { topic: row.get(0)?, offset: row.get(1)?, outstanding })
     });
-    Ok(found.optional()?)
+    match found.optional()? {
+        Some(position) => Ok(position),
+        None if queue::waits_for_confirmation(db, num)? => Ok(Settles::Push),
+        None => Ok(Settles::Nothing),
+    }
 }

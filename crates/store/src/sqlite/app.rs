@@ -111,7 +111,16 @@ fn delete(db: &Connection, app: AppId) -> Result<(), Error> {
         "DELETE FROM topic_log WHERE topic IN (SELECT num FROM topics WHERE app = ?1)",
         "DELETE FROM topics WHERE app = ?1",
         "DELETE FROM outcomes WHERE num IN (SELECT num FROM notifications WHERE app = ?1)",
+        "DELETE FROM push_confirmed WHERE num IN (SELECT num FROM notifications WHERE app = ?1)",
         "DELETE FROM notifications WHERE app = ?1",
+        "DELETE FROM push_queue WHERE app = ?1",
+        "DELETE FROM push_walks WHERE app = ?1",
+        "DELETE FROM push_invalidations WHERE app = ?1",
+        "DELETE FROM push_credentials WHERE app = ?1",
+        "DELETE FROM campaign_counts WHERE campaign IN (SELECT num FROM campaigns WHERE app = ?1)",
+        "DELETE FROM campaign_latency WHERE campaign IN (SELECT num FROM campaigns WHERE app = ?1)",
+        "DELETE FROM campaign_lines WHERE campaign IN (SELECT num FROM campaigns WHERE app = ?1)",
+        "DELETE FROM campaigns WHERE app = ?1",
         "DELETE FROM idempotency WHERE app = ?1",
     ] {
         db.execute(sql, (app.0,))?;

@@ -6,7 +6,8 @@ use rusqlite::Connection;
 use super::ids::Num;
 use super::notification::{self, Standing};
 use super::topic::{self, TopicNum};
-use super::{Sqlite, inbox, outcome};
+use super::writer::Write;
+use super::{Sqlite, campaign, inbox, outcome};
 use crate::{Error, Maintenance, Pruned};
 
 /// Devices read from lists for each row that may be removed: some 10 ns each, a row some 10 µs.
@@ -15,7 +16,7 @@ const LISTED_PER_ROW: u64 = 100;
 #[async_trait::async_trait]
 impl Maintenance for Sqlite {
     async fn prune(&self, now: Timestamp, rows_max: usize) -> Result<Pruned, Error> {
-        self.write(rows_max, move |w| prune(w.db, now, rows_max.max(1))).await
+        self.write(rows_max, move |w| prune(w, now, rows_max.max(1))).await
     }
 
     async fn check(&self) -> Result<(), Error> {
@@ -44,7 +45,8 @@ impl Maintenance for Sqlite {
     }
 }
 
-fn prune(db: &Connection, now: Timestamp, rows_max: usize) -> Result<Pruned, Error> {
+fn prune(w: &Write<'_>, now: Timestamp, rows_max: usize) -> Result<Pruned, Error> {
+    let db = w.db;
     let mut pruned = Pruned::default();
     expire(db, now, rows_max, &mut pruned)?;
     db.prepare_cached(
@@ -61,6 +63,18 @@ fn prune(db: &Connection, now: Timestamp, rows_max: usize) -> Result<Pruned, Err
         .execute((now.0 as i64, rows_max as i64))?;
     pruned.idempotency = forgotten as u64;
     pruned.more |= forgotten == rows_max;
+    let noted_before = now.0.saturating_sub(w.options.trace_retention.as_millis() as u64);
+    let forgotten = db
+        .prepare_cached(
+            "DELETE FROM push_invalidations
+             WHERE seq IN (SELECT seq FROM push_invalidations WHERE at <= ?1 LIMIT ?2)",
+        )?
+        .execute((noted_before as i64, rows_max as i64))?;
+    pruned.invalidations = forgotten as u64;
+    pruned.more |= forgotten == rows_max;
+    let (lines, more) = campaign::prune_lines(w, now, rows_max)?;
+    pruned.campaign_lines = lines;
+    pruned.more |= more;
     Ok(pruned)
 }
 
@@ -106,18 +120,37 @@ fn expire(db: &Connection, now: Timestamp, rows_max: usize, pruned: &mut Pruned)
     Ok(())
 }
 
-/// Removes notifications that are not to be kept any longer, with their outcomes.
+/// Confirmations that no claim asked for; how many were removed.
+fn forget_confirmations(db: &Connection, num: Num, rows_max: usize) -> Result<usize, Error> {
+    let mut statement = db.prepare_cached(
+        "DELETE FROM push_confirmed
+         WHERE num = ?1 AND device IN (SELECT device FROM push_confirmed WHERE num = ?1 LIMIT ?2)",
+    )?;
+    Ok(statement.execute((num, rows_max as i64))?)
+}
+
+/// Removes notifications that are not to be kept any longer and that no push work needs, with their
+/// outcomes.
 fn forget(db: &Connection, now: Timestamp, rows_max: usize, pruned: &mut Pruned) -> Result<(), Error> {
-    let mut statement =
-        db.prepare_cached("SELECT num FROM notifications WHERE keep_until <= ?1 AND standing <> 1 LIMIT ?2")?;
+    let mut statement = db.prepare_cached(
+        "SELECT num FROM notifications n WHERE keep_until <= ?1 AND standing <> 1
+             AND NOT EXISTS (SELECT 1 FROM push_queue q WHERE q.num = n.num AND q.num > 0)
+             AND NOT EXISTS (SELECT 1 FROM push_walks p WHERE p.num = n.num) LIMIT ?2",
+    )?;
     let nums = statement
         .query_map((now.0 as i64, rows_max as i64), |row| row.get(0))?
         .collect::<rusqlite::Result<Vec<Num>>>()?;
+    let mut left = rows_max;
     for num in &nums {
+        left -= forget_confirmations(db, *num, left)?;
+        if left == 0 {
+            pruned.more = true;
+            break;
+        }
+        pruned.notifications += 1;
         db.prepare_cached("DELETE FROM outcomes WHERE num = ?1")?.execute((num,))?;
         db.prepare_cached("DELETE FROM notifications WHERE num = ?1")?.execute((num,))?;
     }
-    pruned.notifications = nums.len() as u64;
     pruned.more |= nums.len() == rows_max;
     Ok(())
 }

@@ -10,11 +10,12 @@ use rusqlite::{Connection, OptionalExtension, Row};
 
 use super::ids::{Ids, Num};
 use super::outcome::{self, Sums};
+use super::push::queue;
 use super::topic::{self, TopicNum};
 use super::writer::Write;
 use super::{device, device_list, inbox};
 use crate::notification::RequestSummary;
-use crate::{Accept, Cancelled, Error, NotificationState, State, Trace, TraceStep};
+use crate::{Accept, Cancelled, Error, NewCampaign, NotificationState, State, Trace, TraceStep};
 
 /// What the store still holds of a notification for its devices. Values are stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,7 +33,7 @@ pub(super) enum Standing {
 }
 
 impl Standing {
-    fn from_code(code: u8) -> Self {
+    pub(super) fn from_code(code: u8) -> Self {
         match code {
             1 => Self::Kept,
             2 => Self::Replaced,
@@ -125,6 +126,48 @@ pub(super) fn insert(
         standing as u8,
     ])?;
     Ok(())
+}
+
+/// Target code of a campaign's notification, at its place in [`TARGETS`].
+const TO_CAMPAIGN: u8 = 5;
+
+/// The notification under which a campaign's outcomes are recorded: kept until the campaign has ended, and
+/// the retention from then on.
+pub(super) fn insert_for_campaign(
+    db: &Connection,
+    num: Num,
+    new: &NewCampaign,
+    now: Timestamp,
+) -> Result<(), Error> {
+    let mut statement = db.prepare_cached(
+        "INSERT INTO notifications (num, app, created_at, expires_at, keep_until, delivery, urgency, target, retain,
+                                    notification, data, push, standing)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, 0, ?9, ?10, ?11, 0)",
+    )?;
+    statement.execute(rusqlite::params![
+        num,
+        new.app.0,
+        now.0 as i64,
+        new.expires_at.0 as i64,
+        i64::MAX,
+        // Nothing is kept of what only push services are asked for.
+        new.when.unwrap_or(When::Connected) as u8,
+        new.urgency as u8,
+        TO_CAMPAIGN,
+        new.notification.as_ref().map(JsonText::as_str),
+        new.data.as_ref().map(JsonText::as_str),
+        push_text(&new.push),
+    ])?;
+    Ok(())
+}
+
+/// The mode of [`push_text`]; what says nothing is `never`.
+pub(super) fn push_mode(text: Option<&str>) -> PushMode {
+    match text {
+        Some("always") => PushMode::Always,
+        Some("fallback") => PushMode::Fallback,
+        _ => PushMode::Never,
+    }
 }
 
 /// The push section as JSON; none where it says nothing.
@@ -286,8 +329,13 @@ pub(super) fn cancel(
         removed = inbox::remove_from(w.db, &devices, num, usize::MAX)?;
         outcome::add(w.db, num, Outcome::Cancelled, now, &removed, removed.len() as u64)?;
     }
-    if changed || !removed.is_empty() {
+    let mut unsent = queue::cancel(w, num, now)?;
+    let not_pushed = unsent.len() as u64;
+    // Both lists are sorted; who is in both is recorded once.
+    unsent.retain(|device| removed.binary_search(device).is_err());
+    outcome::add(w.db, num, Outcome::Cancelled, now, &unsent, unsent.len() as u64)?;
+    if changed || !removed.is_empty() || not_pushed > 0 {
         set_standing(w.db, num, Standing::Cancelled)?;
     }
-    Ok(Cancelled { removed: removed.len() as u64, not_pushed: 0 })
+    Ok(Cancelled { removed: removed.len() as u64, not_pushed })
 }

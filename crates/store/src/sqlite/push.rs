@@ -1,0 +1,90 @@
+//! Push work in tables: `queue` (its rows), `plan` (what an accepted request asks for), `take` and
+//! `claim` (batches under a lease, and who still needs a push), `finish` with `token`, `walk`, and
+//! `recipient`.
+//!
+//! The queue's index for taking begins with lane, app, service and campaign, so each such *group* has its
+//! oldest row at a place that one seek finds: taking looks at the first row of every group and at what it
+//! takes, and never at what is busy, held, paused or due later.
+
+mod claim;
+mod finish;
+pub(super) mod plan;
+pub(super) mod queue;
+mod recipient;
+mod take;
+mod token;
+mod walk;
+
+use std::sync::Arc;
+
+use noroshi_types::{AppId, BatchId, CampaignId, DeviceNum, NotificationId, Timestamp};
+
+use super::{Sqlite, audience};
+use crate::{
+    Audience, AudiencePage, Error, Finished, FinishedCounts, Invalidation, NewBatch, PushContent, PushPart,
+    PushQueue, PushRecipient, Take, Taken, Walks, Work,
+};
+
+#[async_trait::async_trait]
+impl PushQueue for Sqlite {
+    async fn take(&self, take: Take) -> Result<Taken, Error> {
+        self.write(take.batches_max, move |w| take::take(w, &take)).await
+    }
+
+    async fn renew(&self, batches: Vec<BatchId>, until: Timestamp) -> Result<(), Error> {
+        self.write(batches.len(), move |w| queue::renew(w.db, &batches, until)).await
+    }
+
+    async fn finish(&self, finished: Vec<Finished>, now: Timestamp) -> Result<FinishedCounts, Error> {
+        let rows = finished.iter().map(|one| 4 + one.parts.len() + one.again.len() + one.gone.len()).sum();
+        self.write(rows, move |w| finish::finish(w, finished, now)).await
+    }
+
+    async fn push_recipients(
+        &self,
+        app: AppId,
+        work: Work,
+        campaign: Option<CampaignId>,
+        devices: Vec<DeviceNum>,
+    ) -> Result<Vec<PushRecipient>, Error> {
+        let ids = Arc::clone(&self.ids);
+        self.read(move |db| recipient::find(db, &ids, app, work, campaign, &devices)).await
+    }
+
+    async fn push_content(&self, app: AppId, id: NotificationId) -> Result<Option<PushContent>, Error> {
+        let ids = Arc::clone(&self.ids);
+        self.read(move |db| recipient::content(db, &ids, app, id)).await
+    }
+
+    async fn walks(&self, now: Timestamp, limit: usize) -> Result<Walks, Error> {
+        let ids = Arc::clone(&self.ids);
+        self.read(move |db| walk::due(db, &ids, now, limit)).await
+    }
+
+    async fn walked(
+        &self,
+        walk: u64,
+        batches: Vec<NewBatch>,
+        cursor: Option<u64>,
+        parts: Vec<PushPart>,
+        now: Timestamp,
+    ) -> Result<bool, Error> {
+        let rows = 2 + batches.len() + parts.len();
+        self.write(rows, move |w| walk::walked(w.db, walk, batches, cursor, parts, now)).await
+    }
+
+    async fn audience(
+        &self,
+        app: AppId,
+        audience: &Audience,
+        after: u64,
+        limit: usize,
+    ) -> Result<AudiencePage, Error> {
+        let audience = audience.clone();
+        self.read(move |db| audience::page(db, app, &audience, after, limit.max(1))).await
+    }
+
+    async fn invalidations(&self, app: AppId, after: u64, limit: usize) -> Result<Vec<Invalidation>, Error> {
+        self.read(move |db| token::invalidations(db, app, after, limit)).await
+    }
+}

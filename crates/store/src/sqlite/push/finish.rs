@@ -1,0 +1,146 @@
+//! Ending batches: what became of each device, what is tried again, tokens, and campaigns.
+
+use noroshi_types::{AppId, DeviceNum, Lane, Outcome, PushService, Timestamp};
+use rusqlite::{Connection, OptionalExtension};
+
+use super::queue::{self, Entry, Fallback};
+use super::{take, token};
+use crate::sqlite::campaign::{self, CampaignNum, CampaignRow};
+use crate::sqlite::ids::Num;
+use crate::sqlite::outcome;
+use crate::sqlite::writer::Write;
+use crate::{Again, Error, Finished, FinishedCounts};
+
+/// The row of a batch that ends.
+struct Ended {
+    entry: Entry,
+    /// None if it is of none, or the campaign was deleted.
+    campaign: Option<CampaignRow>,
+    /// Under which outcomes are recorded.
+    num: Option<Num>,
+}
+
+pub(super) fn finish(
+    w: &Write<'_>,
+    finished: Vec<Finished>,
+    now: Timestamp,
+) -> Result<FinishedCounts, Error> {
+    let mut counts = FinishedCounts::default();
+    for one in finished {
+        match end(w.db, one.batch.0 as i64)? {
+            Some(ended) => record(w, &ended, one, now, &mut counts)?,
+            None => counts.unknown += 1,
+        }
+    }
+    Ok(counts)
+}
+
+/// Takes the row out of the queue.
+fn end(db: &Connection, batch: i64) -> Result<Option<Ended>, Error> {
+    let mut statement = db.prepare_cached(
+        "DELETE FROM push_queue WHERE id = ?1 RETURNING app, lane, service, campaign, num, due_at",
+    )?;
+    let found = statement
+        .query_row((batch,), |row| {
+            Ok(Entry {
+                app: AppId(row.get(0)?),
+                lane: Lane::from_code(row.get(1)?).unwrap_or(Lane::Direct),
+                service: PushService::from_code(row.get(2)?),
+                campaign: row.get(3)?,
+                num: row.get(4)?,
+                due_at: Timestamp(row.get::<_, i64>(5)? as u64),
+                attempt: 0,
+                fallback: Fallback::Settled,
+            })
+        })
+        .optional()?;
+    let Some(entry) = found else { return Ok(None) };
+    let campaign = match entry.campaign {
+        0 => None,
+        num => campaign::row(db, num)?,
+    };
+    let num = if entry.num > 0 { Some(entry.num) } else { campaign.map(|campaign| campaign.notification) };
+    Ok(Some(Ended { entry, campaign, num }))
+}
+
+fn record(
+    w: &Write<'_>,
+    ended: &Ended,
+    finished: Finished,
+    now: Timestamp,
+    counts: &mut FinishedCounts,
+) -> Result<(), Error> {
+    for part in finished.parts {
+        add(w.db, ended, part.outcome, part.reason, part.devices, now)?;
+    }
+    retry(w.db, ended, finished.again, now, counts)?;
+    for gone in &finished.gone {
+        counts.tokens_removed += u64::from(token::remove(w.db, ended.entry.app, gone, now)?);
+    }
+    for suspect in &finished.suspects {
+        counts.tokens_suspected += u64::from(token::set_aside(w.db, ended.entry.app, suspect, now)?);
+    }
+    if let Some(campaign) = ended.campaign {
+        add_latencies(w.db, campaign.num, &finished.latencies)?;
+        counts.done.extend(campaign::settle(w, campaign.num, now)?);
+    }
+    Ok(())
+}
+
+fn add(
+    db: &Connection,
+    ended: &Ended,
+    outcome: Outcome,
+    reason: Option<&str>,
+    devices: Vec<DeviceNum>,
+    now: Timestamp,
+) -> Result<(), Error> {
+    let devices = queue::sorted(devices);
+    let count = devices.len() as u64;
+    if let Some(num) = ended.num {
+        outcome::add_with_reason(db, num, outcome, reason, now, &devices, count)?;
+    }
+    if let Some(campaign) = ended.campaign {
+        campaign::count(db, campaign.num, outcome, reason, count)?;
+    }
+    Ok(())
+}
+
+/// Queues retries, unless the work was cancelled or aborted meanwhile.
+fn retry(
+    db: &Connection,
+    ended: &Ended,
+    again: Vec<Again>,
+    now: Timestamp,
+    counts: &mut FinishedCounts,
+) -> Result<(), Error> {
+    if again.is_empty() {
+        return Ok(());
+    }
+    let entry = ended.entry;
+    let wanted = match ended.campaign {
+        Some(campaign) if campaign.state.ended() => false,
+        None if entry.campaign != 0 => false,
+        _ => entry.num == 0 || take::wanted(db, entry.num)?,
+    };
+    for Again { due_at, attempt, recipients } in again {
+        if wanted {
+            queue::insert(db, &Entry { due_at, attempt, ..entry }, &queue::sorted(recipients))?;
+        } else {
+            counts.cancelled += recipients.len() as u64;
+            add(db, ended, Outcome::Cancelled, None, recipients, now)?;
+        }
+    }
+    Ok(())
+}
+
+fn add_latencies(db: &Connection, campaign: CampaignNum, latencies: &[(u16, u32)]) -> Result<(), Error> {
+    let mut statement = db.prepare_cached(
+        "INSERT INTO campaign_latency (campaign, bucket, count) VALUES (?1, ?2, ?3)
+         ON CONFLICT DO UPDATE SET count = count + excluded.count",
+    )?;
+    for (bucket, count) in latencies.iter().filter(|(_, count)| *count > 0) {
+        statement.execute((campaign, bucket, count))?;
+    }
+    Ok(())
+}

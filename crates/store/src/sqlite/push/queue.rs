@@ -1,0 +1,166 @@
+//! Rows of the push queue.
+
+use std::collections::BTreeMap;
+
+use noroshi_types::{
+    AppId, BatchId, DeviceNum, Lane, Outcome, PushMode, PushService, Request, Target, Timestamp, When,
+};
+use rusqlite::Connection;
+
+use crate::sqlite::campaign::{self, CampaignNum};
+use crate::sqlite::device_list;
+use crate::sqlite::ids::Num;
+use crate::sqlite::writer::Write;
+use crate::{BATCH_RECIPIENTS_MAX, Error};
+
+/// What decides, when a batch is taken, whether a device still needs a push. Values are stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub(in crate::sqlite) enum Fallback {
+    /// Nothing: always, or decided before.
+    Settled = 0,
+    /// The notification is in the device's inbox.
+    Inbox = 1,
+    /// The device's position in the topic is before the message.
+    Position = 2,
+    /// There is no confirmation.
+    Confirmed = 3,
+}
+
+impl Fallback {
+    pub(in crate::sqlite) fn of(request: &Request) -> Self {
+        let in_topic = matches!(request.target, Target::Topic(_) | Target::Everyone);
+        match request.push.mode {
+            PushMode::Never | PushMode::Always => Self::Settled,
+            PushMode::Fallback if request.when != When::Stored => Self::Confirmed,
+            PushMode::Fallback if in_topic => Self::Position,
+            // With a ttl of 0 there is no inbox row.
+            PushMode::Fallback if request.ttl.duration().is_zero() => Self::Confirmed,
+            PushMode::Fallback => Self::Inbox,
+        }
+    }
+
+    pub(super) fn from_code(code: u8) -> Self {
+        match code {
+            1 => Self::Inbox,
+            2 => Self::Position,
+            3 => Self::Confirmed,
+            _ => Self::Settled,
+        }
+    }
+}
+
+/// What the rows of one piece of work have in common.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::sqlite) struct Entry {
+    pub app: AppId,
+    pub lane: Lane,
+    /// None: to be published.
+    pub service: Option<PushService>,
+    /// 0: of none.
+    pub campaign: CampaignNum,
+    /// 0: the campaign's message.
+    pub num: Num,
+    pub due_at: Timestamp,
+    pub attempt: u32,
+    pub fallback: Fallback,
+}
+
+/// One batch; `recipients` must be sorted. Nothing is written for nobody.
+pub(in crate::sqlite) fn insert(
+    db: &Connection,
+    entry: &Entry,
+    recipients: &[DeviceNum],
+) -> Result<(), Error> {
+    if recipients.is_empty() {
+        return Ok(());
+    }
+    let mut statement = db.prepare_cached(
+        "INSERT INTO push_queue (app, lane, service, campaign, num, due_at, attempt, fallback, leased_until,
+                                 recipients)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, 0, ?9)",
+    )?;
+    statement.execute((
+        entry.app.0,
+        entry.lane as u8,
+        service_code(entry.service),
+        entry.campaign,
+        entry.num,
+        entry.due_at.0 as i64,
+        entry.attempt,
+        entry.fallback as u8,
+        device_list::encode(recipients),
+    ))?;
+    Ok(())
+}
+
+/// As many batches as it takes; `recipients` must be sorted.
+pub(super) fn pack(db: &Connection, entry: &Entry, recipients: &[DeviceNum]) -> Result<(), Error> {
+    recipients.chunks(BATCH_RECIPIENTS_MAX).try_for_each(|batch| insert(db, entry, batch))
+}
+
+pub(super) fn service_code(service: Option<PushService>) -> u8 {
+    service.map_or(0, |service| service as u8)
+}
+
+pub(in crate::sqlite) fn sorted(mut devices: Vec<DeviceNum>) -> Vec<DeviceNum> {
+    devices.sort_unstable();
+    devices.dedup();
+    devices
+}
+
+pub(super) fn renew(db: &Connection, batches: &[BatchId], until: Timestamp) -> Result<(), Error> {
+    let mut statement =
+        db.prepare_cached("UPDATE push_queue SET leased_until = ?2 WHERE id = ?1 AND leased_until > 0")?;
+    for batch in batches {
+        statement.execute((batch.0 as i64, until.0 as i64))?;
+    }
+    Ok(())
+}
+
+/// Nobody of an earlier run is still at work.
+pub(in crate::sqlite) fn void_leases(db: &Connection) -> rusqlite::Result<()> {
+    db.execute("UPDATE push_queue SET leased_until = 0 WHERE leased_until > 0", ())?;
+    Ok(())
+}
+
+/// Removes the work of a notification that is not under way; the devices it was for, sorted. Its walk
+/// goes too. A campaign it belongs to counts that.
+pub(in crate::sqlite) fn cancel(w: &Write<'_>, num: Num, now: Timestamp) -> Result<Vec<DeviceNum>, Error> {
+    let db = w.db;
+    db.prepare_cached("DELETE FROM push_walks WHERE num = ?1")?.execute((num,))?;
+    let mut statement = db.prepare_cached(
+        "DELETE FROM push_queue WHERE num = ?1 AND num > 0 AND leased_until = 0 RETURNING recipients, campaign",
+    )?;
+    let mut rows = statement.query((num,))?;
+    let (mut devices, mut campaigns) = (Vec::new(), BTreeMap::new());
+    while let Some(row) = rows.next()? {
+        let before = devices.len();
+        devices.extend(device_list::decode(row.get_ref(0)?.as_blob().map_err(rusqlite::Error::from)?));
+        *campaigns.entry(row.get::<_, CampaignNum>(1)?).or_insert(0) += (devices.len() - before) as u64;
+    }
+    for (campaign, count) in campaigns.into_iter().filter(|(campaign, _)| *campaign != 0) {
+        campaign::count(db, campaign, Outcome::Cancelled, None, count)?;
+        campaign::settle(w, campaign, now)?;
+    }
+    Ok(sorted(devices))
+}
+
+/// Whether a confirmation of the notification would spare somebody a push, where nothing but
+/// `push_confirmed` would tell.
+pub(in crate::sqlite) fn waits_for_confirmation(db: &Connection, num: Num) -> Result<bool, Error> {
+    let mut statement = db.prepare_cached(
+        "SELECT EXISTS (SELECT 1 FROM push_queue WHERE num = ?1 AND num > 0 AND fallback = 3)
+             OR EXISTS (SELECT 1 FROM push_walks WHERE num = ?1 AND fallback = 3)",
+    )?;
+    Ok(statement.query_row((num,), |row| row.get(0))?)
+}
+
+/// Writes a confirmation; false if there was one, or the device is of another app.
+pub(in crate::sqlite) fn confirm(db: &Connection, num: Num, device: DeviceNum) -> Result<bool, Error> {
+    let mut statement = db.prepare_cached(
+        "INSERT OR IGNORE INTO push_confirmed (num, device)
+         SELECT n.num, d.num FROM notifications n JOIN devices d ON d.app = n.app WHERE n.num = ?1 AND d.num = ?2",
+    )?;
+    Ok(statement.execute((num, device.0 as i64))? > 0)
+}
