@@ -18,6 +18,12 @@ pub mod exchange;
 pub mod push;
 pub mod vault;
 
+mod apns;
+mod curve;
+mod fcm;
+mod key;
+mod webpush;
+
 pub use content::{Content, Fields, Unfit, check_content};
 pub use credential::Credential;
 pub use push::{Answer, Answered, Push, Reply};

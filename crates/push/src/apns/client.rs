@@ -1,0 +1,225 @@
+//! One credential of APNs at work: tokens and messages become requests.
+//!
+//! **Provider tokens** are shared by every credential of one key in this program and outlive a credential that
+//! is stored again: Apple counts how often a *key's* token changes, and takes a new one no more than every
+//! 20 minutes. One is used for 40 minutes, in the middle of the 20 to 60 that Apple allows.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::sync::{Arc, OnceLock, Weak};
+use std::time::Duration;
+
+use bytes::Bytes;
+use noroshi_types::{Lane, PushService, PushToken, Timestamp};
+use parking_lot::Mutex;
+use rustls::sign::CertifiedKey;
+use serde::Deserialize;
+use serde_json::json;
+
+use super::config::{Authentication, Config};
+use super::error;
+use super::payload::{Payload, PushType};
+use crate::content::is_header_value;
+use crate::credential::quota_of;
+use crate::exchange::{self, Authorization, Header, Quota, Request, Response, Verdict};
+use crate::key::EcKey;
+use crate::push::{Answer, Push, Reason};
+
+/// "Refresh your token no more than once every 20 minutes and no less than once every 60 minutes."
+const RENEW_AFTER: Duration = Duration::from_secs(40 * 60);
+const RENEW_NO_SOONER: Duration = Duration::from_secs(20 * 60);
+
+#[derive(Debug)]
+pub(crate) struct Client {
+    origin: Arc<str>,
+    /// With the suffix of each push type, by its place in `PushType::ALL`.
+    topics: [Bytes; PushType::ALL.len()],
+    authentication: Signing,
+    quota: Quota,
+}
+
+#[derive(Debug)]
+enum Signing {
+    Token(Arc<ProviderToken>),
+    Certificate(Arc<CertifiedKey>),
+}
+
+impl Client {
+    pub(crate) fn new(config: Config, per_second: Option<f64>) -> Self {
+        let Config { authentication, topic, origin } = config;
+        Self {
+            origin,
+            topics: PushType::ALL
+                .map(|push_type| Bytes::from(format!("{topic}{}", push_type.topic_suffix()))),
+            authentication: match authentication {
+                Authentication::Token { key, key_id, team_id } => {
+                    Signing::Token(ProviderToken::shared(key, key_id, team_id))
+                }
+                Authentication::Certificate(certified) => Signing::Certificate(certified),
+            },
+            // Apple names no rate.
+            quota: quota_of(Quota::UNLIMITED, per_second),
+        }
+    }
+
+    /// A provider's own topic, else the device's, else the credential's.
+    fn topic(&self, payload: &Payload, device: Option<&str>) -> Result<Bytes, Answer> {
+        match (&payload.topic, device) {
+            (Some(own), _) => Ok(own.clone()),
+            (None, Some(topic)) if is_header_value(topic) => {
+                Ok(Bytes::from(format!("{topic}{}", payload.push_type.topic_suffix())))
+            }
+            (None, Some(_)) => Err(Answer::Suspect { reason: "bad_token" }),
+            (None, None) => Ok(self.topics[payload.push_type as usize].clone()),
+        }
+    }
+}
+
+/// The device's token as the API took it; only what a request needs.
+#[derive(Deserialize)]
+struct DeviceToken<'a> {
+    #[serde(borrow)]
+    token: Cow<'a, str>,
+    #[serde(borrow)]
+    topic: Option<Cow<'a, str>>,
+}
+
+impl exchange::Client for Client {
+    fn service(&self) -> PushService {
+        PushService::Apns
+    }
+
+    fn origin(&self, _: &PushToken) -> Result<Arc<str>, Reason> {
+        Ok(self.origin.clone())
+    }
+
+    fn one_until_authorised(&self) -> bool {
+        matches!(self.authentication, Signing::Token(_))
+    }
+
+    fn identity(&self) -> Option<Arc<CertifiedKey>> {
+        match &self.authentication {
+            Signing::Certificate(certified) => Some(certified.clone()),
+            Signing::Token(_) => None,
+        }
+    }
+
+    fn authorization(&self, _: &str, now: Timestamp) -> Authorization {
+        match &self.authentication {
+            Signing::Certificate(_) => Authorization::NotNeeded,
+            Signing::Token(token) => Authorization::Ready(token.value(now)),
+        }
+    }
+
+    fn renew(&self, _: &str, used: &Bytes, now: Timestamp) -> bool {
+        match &self.authentication {
+            Signing::Certificate(_) => false,
+            Signing::Token(token) => token.renew(used, now),
+        }
+    }
+
+    fn request(&self, push: &Push, authorization: Option<&Bytes>, now: Timestamp) -> Result<Request, Answer> {
+        let payload = push.content.apns()?;
+        let device: DeviceToken<'_> = serde_json::from_str(push.token.json.as_str())
+            .map_err(|_| Answer::Suspect { reason: "bad_token" })?;
+        // It goes into the path, so nothing but a token may stand there.
+        if device.token.is_empty() || !device.token.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+            return Err(Answer::Suspect { reason: "bad_token" });
+        }
+        let topic = self.topic(payload, device.topic.as_deref())?;
+        // What one message to one device carries would only push out of the peer's table what is worth a place.
+        let same_for_many = push.lane != Lane::Direct;
+        let mut headers = Vec::with_capacity(7);
+        let mut add = |name, value, shared| headers.push(Header { name, value, shared });
+        if let Some(authorization) = authorization {
+            add("authorization", authorization.clone(), true);
+        }
+        add("apns-topic", topic, true);
+        add("apns-push-type", Bytes::from_static(payload.push_type.as_str().as_bytes()), true);
+        add("apns-priority", Bytes::from_static(payload.priority.as_bytes()), true);
+        add("apns-expiration", payload.expiration.value(now), same_for_many);
+        if let Some(id) = &payload.collapse_id {
+            add("apns-collapse-id", id.clone(), same_for_many);
+        }
+        let mut id = [0; uuid::fmt::Hyphenated::LENGTH];
+        add("apns-id", Bytes::copy_from_slice(push.id.hyphenated().encode_lower(&mut id).as_bytes()), false);
+        Ok(Request { path: ["/3/device/", &device.token].concat(), headers, body: payload.body.clone() })
+    }
+
+    fn read(&self, response: &Response<'_>) -> Verdict {
+        error::read(response)
+    }
+
+    fn goaway(&self, debug: &[u8]) -> Reason {
+        error::goaway(debug)
+    }
+
+    fn quota(&self) -> Quota {
+        self.quota
+    }
+}
+
+/// A key, and the token signed with it last.
+#[derive(Debug)]
+struct ProviderToken {
+    key: EcKey,
+    key_id: String,
+    team_id: String,
+    /// Guards the token and when it was signed; held for one signature at most, nothing is awaited under it.
+    signed: Mutex<Option<Signed>>,
+}
+
+#[derive(Debug)]
+struct Signed {
+    at: Timestamp,
+    value: Bytes,
+}
+
+/// Team, key id and public key.
+type KeyName = (String, String, Vec<u8>);
+
+impl ProviderToken {
+    fn shared(key: EcKey, key_id: String, team_id: String) -> Arc<Self> {
+        static TOKENS: OnceLock<Mutex<HashMap<KeyName, Weak<ProviderToken>>>> = OnceLock::new();
+        let name = (team_id.clone(), key_id.clone(), key.public().to_vec());
+        let mut tokens = TOKENS.get_or_init(Mutex::default).lock();
+        if let Some(token) = tokens.get(&name).and_then(Weak::upgrade) {
+            return token;
+        }
+        tokens.retain(|_, token| token.strong_count() > 0);
+        let token = Arc::new(Self { key, key_id, team_id, signed: Mutex::new(None) });
+        tokens.insert(name, Arc::downgrade(&token));
+        token
+    }
+
+    fn value(&self, now: Timestamp) -> Bytes {
+        let mut signed = self.signed.lock();
+        if let Some(signed) = &*signed
+            && now.saturating_since(signed.at) < RENEW_AFTER
+        {
+            return signed.value.clone();
+        }
+        let header = json!({"alg": "ES256", "kid": self.key_id});
+        let claims = json!({"iss": self.team_id, "iat": now.0 / 1_000});
+        let value = Bytes::from(format!("bearer {}", self.key.jwt(&header, &claims)));
+        *signed = Some(Signed { at: now, value: value.clone() });
+        value
+    }
+
+    fn renew(&self, used: &Bytes, now: Timestamp) -> bool {
+        let mut signed = self.signed.lock();
+        let Some(last) = &*signed else { return true };
+        if last.value != used {
+            return true;
+        }
+        // Signed in the future: the clock was put back, and what it said then is refused rightly.
+        let old = now < last.at || now.saturating_since(last.at) >= RENEW_NO_SOONER;
+        if old {
+            *signed = None;
+        }
+        old
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,198 @@
+//! What messages become at APNs, and what is refused before anything is accepted.
+
+use super::*;
+use crate::content::tests::{fields, json_text};
+
+const ID: &str = "0197b3f0-1111-7222-8333-444455556666";
+
+fn payload(notification: Value, data: Value, own: Value) -> Result<Payload, Unfit> {
+    let some = |value: Value| (!value.is_null()).then(|| json_text(&value)).flatten();
+    Payload::new(&Fields { notification: some(notification), data: some(data), apns: some(own), ..fields() })
+}
+
+fn body(payload: &Payload) -> Value {
+    serde_json::from_slice(&payload.body).unwrap()
+}
+
+fn check(notification: Value, data: Value, own: Value, push_type: PushType, expected: Value) {
+    let payload = payload(notification, data, own).unwrap();
+    assert_eq!((body(&payload), payload.push_type), (expected, push_type));
+}
+
+fn refused(own: Value, field: &str) {
+    match payload(json!({"title": "t"}), Value::Null, own) {
+        Err(Unfit::Invalid { service: PushService::Apns, field: found, .. }) => assert_eq!(found, field),
+        other => panic!("{field}: {other:?}"),
+    }
+}
+
+#[test]
+fn a_notification_is_an_alert() {
+    check(
+        json!({"title": "Goal", "body": "1:0", "image": "https://a/b.png", "url": "https://a/c", "x": 1}),
+        json!({"match": 7}),
+        Value::Null,
+        PushType::Alert,
+        json!({
+            "aps": {"alert": {"title": "Goal", "body": "1:0"}, "mutable-content": 1},
+            "noroshi": {"id": ID}, "data": {"match": 7}, "url": "https://a/c", "image": "https://a/b.png",
+        }),
+    );
+    let title_alone = json!({"aps": {"alert": {"title": "Goal"}}, "noroshi": {"id": ID}});
+    check(json!({"title": "Goal"}), Value::Null, Value::Null, PushType::Alert, title_alone);
+}
+
+#[test]
+fn data_alone_is_a_background_push_of_priority_5_whatever_its_urgency() {
+    let expected = json!({"aps": {"content-available": 1}, "noroshi": {"id": ID}, "data": [1, "a"]});
+    check(Value::Null, json!([1, "a"]), Value::Null, PushType::Background, expected);
+    let urgent = Fields { urgency: Urgency::High, data: json_text(&json!(1)), ..fields() };
+    assert_eq!(Payload::new(&urgent).unwrap().priority, "5");
+}
+
+#[test]
+fn own_fields_lie_over_what_is_derived() {
+    let notification = json!({"title": "Goal", "body": "1:0"});
+    check(
+        notification.clone(),
+        Value::Null,
+        json!({"payload": {"aps": {"sound": "horn", "alert": {"subtitle": "s", "body": null}}, "noroshi": null, "x": {"y": 1}}}),
+        PushType::Alert,
+        json!({"aps": {"alert": {"title": "Goal", "subtitle": "s"}, "sound": "horn"}, "x": {"y": 1}}),
+    );
+    // A badge is shown, so a push of a badge alone is an alert.
+    check(
+        Value::Null,
+        Value::Null,
+        json!({"payload": {"aps": {"badge": 3}}}),
+        PushType::Alert,
+        json!({"aps": {"badge": 3}, "noroshi": {"id": ID}}),
+    );
+    // Without its alert nothing is shown.
+    check(
+        notification,
+        Value::Null,
+        json!({"payload": {"aps": {"alert": null}}}),
+        PushType::Background,
+        json!({"aps": {"content-available": 1}, "noroshi": {"id": ID}}),
+    );
+}
+
+#[test]
+fn other_push_types_carry_what_the_provider_wrote() {
+    let activity = json!({"timestamp": 1, "event": "update", "content-state": {"score": 1}});
+    check(
+        json!({"title": "Goal"}),
+        Value::Null,
+        json!({"headers": {"apns-push-type": "liveactivity"}, "payload": {"aps": activity}}),
+        PushType::LiveActivity,
+        json!({"aps": activity, "noroshi": {"id": ID}}),
+    );
+    check(
+        json!({"title": "Goal"}),
+        json!({"a": 1}),
+        json!({"headers": {"apns-push-type": "mdm"}, "payload": {"mdm": "magic"}}),
+        PushType::Mdm,
+        json!({"mdm": "magic"}),
+    );
+    let own = json!({"headers": {"apns-push-type": "background"}});
+    let expected = json!({"aps": {"content-available": 1}, "noroshi": {"id": ID}});
+    check(json!({"title": "Goal"}), Value::Null, own, PushType::Background, expected);
+}
+
+#[test]
+fn urgency_time_and_collapse_key_become_headers() {
+    let priorities = [Urgency::VeryLow, Urgency::Low, Urgency::Normal, Urgency::High].map(|urgency| {
+        let shown = json_text(&json!({"title": "t"}));
+        Payload::new(&Fields { urgency, notification: shown, ..fields() }).unwrap().priority
+    });
+    assert_eq!(priorities, ["1", "5", "10", "10"]);
+
+    let fields = Fields { collapse_key: Some("score".into()), expires_at: Timestamp(90_999), ..fields() };
+    let derived = Payload::new(&fields).unwrap();
+    assert_eq!(derived.collapse_id.as_deref(), Some(b"score".as_slice()));
+    assert_eq!(derived.expiration.value(Timestamp(0)), "90");
+    assert_eq!(derived.expiration.value(Timestamp(90_999)), "0");
+
+    let own = json!({"headers": {"APNS-Expiration": 77, "apns-priority": 5, "apns-collapse-id": "x", "apns-topic": "a.b"}});
+    let own = Payload::new(&Fields {
+        apns: json_text(&own),
+        notification: json_text(&json!({"body": "b"})),
+        ..fields
+    })
+    .unwrap();
+    assert_eq!(own.expiration.value(Timestamp(90_999)), "77");
+    assert_eq!((own.priority, own.collapse_id.as_deref()), ("5", Some(b"x".as_slice())));
+    assert_eq!(own.topic.as_deref(), Some(b"a.b".as_slice()));
+}
+
+#[test]
+fn a_collapse_key_that_no_header_can_carry_is_hashed() {
+    assert_eq!(collapse_id(&"k".repeat(64)).len(), 64);
+    for key in ["サッカー", "two words", "line\nbreak", ""] {
+        let id = collapse_id(key);
+        assert_eq!(id.len(), 43, "{key:?}");
+        assert!(id.bytes().all(|byte| byte.is_ascii_graphic()));
+    }
+    assert_ne!(collapse_id("サッカー"), collapse_id("テニス"));
+}
+
+#[test]
+fn own_fields_that_apns_would_refuse_are_refused_here() {
+    refused(json!([]), "push.apns");
+    refused(json!({"aps": {}}), "push.apns.aps");
+    refused(json!({"payload": 1}), "push.apns.payload");
+    refused(json!({"payload": {"aps": 1}}), "push.apns.payload.aps");
+    refused(json!({"headers": 1}), "push.apns.headers");
+    refused(json!({"headers": {"apns-id": "x"}}), "push.apns.headers.apns-id");
+    refused(json!({"headers": {"authorization": "x"}}), "push.apns.headers.authorization");
+    refused(json!({"headers": {"apns-topic": "a\r\nb"}}), "push.apns.headers.apns-topic");
+    refused(json!({"headers": {"apns-topic": ""}}), "push.apns.headers.apns-topic");
+    refused(json!({"headers": {"apns-push-type": "shout"}}), "push.apns.headers.apns-push-type");
+    refused(
+        json!({"headers": {"apns-push-type": "voip", "apns-topic": "a.b"}}),
+        "push.apns.headers.apns-topic",
+    );
+    refused(json!({"headers": {"apns-priority": "7"}}), "push.apns.headers.apns-priority");
+    refused(
+        json!({"headers": {"apns-push-type": "background", "apns-priority": 10}}),
+        "push.apns.headers.apns-priority",
+    );
+    refused(json!({"headers": {"apns-expiration": "soon"}}), "push.apns.headers.apns-expiration");
+    refused(json!({"headers": {"apns-expiration": -1}}), "push.apns.headers.apns-expiration");
+    refused(json!({"headers": {"apns-collapse-id": "c".repeat(65)}}), "push.apns.headers.apns-collapse-id");
+}
+
+#[test]
+fn every_push_type_has_its_topic() {
+    let suffixes = PushType::ALL.map(|push_type| (push_type.as_str(), push_type.topic_suffix()));
+    assert_eq!(
+        suffixes,
+        [
+            ("alert", ""),
+            ("background", ""),
+            ("voip", ".voip"),
+            ("complication", ".complication"),
+            ("fileprovider", ".pushkit.fileprovider"),
+            ("location", ".location-query"),
+            ("liveactivity", ".push-type.liveactivity"),
+            ("pushtotalk", ".voip-ptt"),
+            ("widgets", ".push-type.widgets"),
+            ("controls", ".push-type.controls"),
+            ("mdm", ""),
+        ]
+    );
+}
+
+#[test]
+fn the_limit_is_exact_and_wider_for_calls() {
+    for (push_type, bytes_max) in [("alert", 4_096), ("liveactivity", 4_096), ("voip", 5_120)] {
+        let own = json!({"headers": {"apns-push-type": push_type}});
+        let with = |length: usize| payload(Value::Null, json!("d".repeat(length)), own.clone());
+        let bare = with(0).unwrap().body.len();
+        let fits = with(bytes_max - bare).unwrap();
+        assert_eq!(fits.body.len(), bytes_max);
+        let (service, bytes) = (PushService::Apns, bytes_max + 1);
+        assert_eq!(with(bytes_max - bare + 1), Err(Unfit::TooLarge { service, bytes, bytes_max }));
+    }
+}

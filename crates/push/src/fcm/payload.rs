@@ -1,0 +1,294 @@
+//! What a message becomes at FCM: the `message` of HTTP v1, but for the token. Pure.
+//!
+//! | ours | theirs |
+//! |---|---|
+//! | shown notification | `notification` of title, body, image; url as `data.noroshi_url` and `webpush.fcmOptions.link` |
+//! | data | `data`: strings as they are, anything else as JSON text; `noroshi_id` beside it |
+//! | data alone | for iOS `apns-push-type: background`, priority 5, `content-available` (nothing else is allowed) |
+//! | urgency very-low, low, normal, high | `android.priority` NORMAL, NORMAL, NORMAL, HIGH; each platform's own beside it |
+//! | ttl | `android.ttl`, `apns-expiration`, `webpush.headers.TTL` |
+//! | collapse key | `android.collapseKey`, `apns-collapse-id`, `webpush.headers.Topic` |
+//!
+//! A token does not tell its platform, so each platform's part is always there: without it FCM would keep a
+//! push for iOS 30 days and one for a browser 28, whatever the message's ttl. Names are those of the
+//! discovery document of `fcm.googleapis.com` v1; a provider may write them in snake case too, as proto3's JSON
+//! allows, and they are brought to one form before they are merged.
+
+use bytes::{BufMut as _, Bytes, BytesMut};
+use noroshi_types::{PushService, Timestamp, Urgency};
+use parking_lot::Mutex;
+use serde_json::{Map, Value, json};
+
+use crate::content::{Fields, Shown, Unfit, merge_patch, own_fields};
+use crate::{apns, webpush};
+
+/// Of what reaches the device: notification and data.
+const PAYLOAD_BYTES_MAX: usize = 4_096;
+/// "The maximum time to live supported is 4 weeks."
+const TTL_SECONDS_MAX: u64 = 28 * 86_400;
+
+/// All of a message but its name and its target.
+const OWN: [&str; 9] = [
+    "notification",
+    "data",
+    "android",
+    "androidV2",
+    "android_v2",
+    "apns",
+    "webpush",
+    "fcmOptions",
+    "fcm_options",
+];
+
+/// A message as FCM takes it, but for the token and what is left of its time.
+#[derive(Debug)]
+pub(crate) struct Payload {
+    message: Map<String, Value>,
+    expires_at: Timestamp,
+    /// Where the time left belongs: all but what the provider set.
+    time_left: TimeLeft,
+    /// The rendering of the last second it was asked for: the time left changes no oftener. Guards nothing else.
+    rendered: Mutex<Option<(u64, Bytes)>>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct TimeLeft {
+    /// `android` or `androidV2`: one of the two.
+    android: Option<&'static str>,
+    apns: bool,
+    webpush: bool,
+}
+
+impl Payload {
+    pub(crate) fn new(fields: &Fields) -> Result<Self, Unfit> {
+        let own = canonical(own_fields(PushService::Fcm, fields.fcm.as_ref(), &OWN)?, &OPAQUE);
+        let android = match own.contains_key("androidV2") {
+            true => "androidV2",
+            false => "android",
+        };
+        let mut message = derived(fields, android);
+        merge_patch(&mut message, own);
+        for part in ["notification", "data", "android", "androidV2", "apns", "webpush", "fcmOptions"] {
+            if message.get(part).is_some_and(|value| !value.is_object()) {
+                return Err(invalid(part, "must be an object"));
+            }
+        }
+        if message.contains_key("android") && message.contains_key("androidV2") {
+            return Err(invalid("androidV2", "excludes android: FCM takes one of the two"));
+        }
+        check_data(&message)?;
+        let bytes = payload_bytes(&message);
+        if bytes > PAYLOAD_BYTES_MAX {
+            return Err(Unfit::TooLarge { service: PushService::Fcm, bytes, bytes_max: PAYLOAD_BYTES_MAX });
+        }
+        let time_left = TimeLeft {
+            android: at(&message, &[android, "ttl"]).is_none().then_some(android),
+            apns: at(&message, &["apns", "headers", "apns-expiration"]).is_none(),
+            webpush: at(&message, &["webpush", "headers", "TTL"]).is_none(),
+        };
+        Ok(Self { message, expires_at: fields.expires_at, time_left, rendered: Mutex::new(None) })
+    }
+
+    /// The request's body.
+    pub(super) fn body(&self, token: &str, now: Timestamp) -> Bytes {
+        let message = self.rendered(now);
+        let mut body = BytesMut::with_capacity(message.len() + token.len() + 32);
+        body.put_slice(b"{\"message\":{\"token\":\"");
+        // Checked by the client: nothing in it needs an escape.
+        body.put_slice(token.as_bytes());
+        body.put_slice(b"\",");
+        // Behind its own brace.
+        body.put_slice(message.get(1..).unwrap_or_default());
+        body.put_slice(b"}");
+        body.freeze()
+    }
+
+    fn rendered(&self, now: Timestamp) -> Bytes {
+        let seconds = (self.expires_at.saturating_since(now).as_secs()).min(TTL_SECONDS_MAX);
+        let mut rendered = self.rendered.lock();
+        if let Some((of, text)) = &*rendered
+            && *of == seconds
+        {
+            return text.clone();
+        }
+        let mut message = self.message.clone();
+        if let Some(android) = self.time_left.android {
+            put(&mut message, &[android], "ttl", format!("{seconds}s"));
+        }
+        if self.time_left.apns {
+            // 0: tried once and not stored.
+            let time = if seconds == 0 { 0 } else { self.expires_at.0 / 1_000 };
+            put(&mut message, &["apns", "headers"], "apns-expiration", time.to_string());
+        }
+        if self.time_left.webpush {
+            put(&mut message, &["webpush", "headers"], "TTL", seconds.to_string());
+        }
+        let text = Bytes::from(Value::Object(message).to_string());
+        *rendered = Some((seconds, text.clone()));
+        text
+    }
+}
+
+fn invalid(field: &str, rule: &'static str) -> Unfit {
+    Unfit::invalid(PushService::Fcm, format!("push.fcm.{field}"), rule)
+}
+
+fn derived(fields: &Fields, android: &str) -> Map<String, Value> {
+    let shown = fields.shown().unwrap_or_default();
+    let mut message = Map::new();
+    message.insert("data".to_owned(), Value::Object(data(fields, &shown)));
+    let mut notification = Map::new();
+    for (key, value) in [("title", &shown.title), ("body", &shown.body), ("image", &shown.image)] {
+        if let Some(value) = value {
+            notification.insert(key.to_owned(), json!(value));
+        }
+    }
+    let is_shown = !notification.is_empty();
+    if is_shown {
+        message.insert("notification".to_owned(), Value::Object(notification));
+    }
+    let priority = match fields.urgency {
+        Urgency::High => "HIGH",
+        Urgency::VeryLow | Urgency::Low | Urgency::Normal => "NORMAL",
+    };
+    put(&mut message, &[android], "priority", priority);
+    put(&mut message, &["webpush", "headers"], "Urgency", fields.urgency.as_str());
+    if let Some(key) = &fields.collapse_key {
+        put(&mut message, &[android], "collapseKey", &**key);
+        put(&mut message, &["apns", "headers"], "apns-collapse-id", apns::collapse_id(key));
+        put(&mut message, &["webpush", "headers"], "Topic", webpush::topic(key));
+    }
+    match (is_shown, fields.urgency) {
+        // "When sending payloads containing only data fields to iOS devices, only normal priority is allowed."
+        (false, _) => {
+            put(&mut message, &["apns", "headers"], "apns-push-type", "background");
+            put(&mut message, &["apns", "headers"], "apns-priority", "5");
+            put(&mut message, &["apns", "payload", "aps"], "content-available", 1);
+        }
+        (true, Urgency::VeryLow) => put(&mut message, &["apns", "headers"], "apns-priority", "1"),
+        (true, Urgency::Low) => put(&mut message, &["apns", "headers"], "apns-priority", "5"),
+        (true, Urgency::Normal | Urgency::High) => {
+            put(&mut message, &["apns", "headers"], "apns-priority", "10");
+        }
+    }
+    if is_shown && shown.image.is_some() {
+        put(&mut message, &["apns", "payload", "aps"], "mutable-content", 1);
+    }
+    // "For all URL values, HTTPS is required."
+    if let Some(url) = shown.url.filter(|url| url.starts_with("https://")) {
+        put(&mut message, &["webpush", "fcmOptions"], "link", url);
+    }
+    message
+}
+
+/// `map<string, string>`.
+fn data(fields: &Fields, shown: &Shown) -> Map<String, Value> {
+    let mut data: Map<String, Value> = match fields.data() {
+        None => Map::new(),
+        Some(Value::Object(data)) => data.into_iter().map(|(key, value)| (key, as_string(value))).collect(),
+        Some(value) => Map::from_iter([("data".to_owned(), as_string(value))]),
+    };
+    if let Some(id) = fields.notification_id {
+        data.insert("noroshi_id".to_owned(), json!(id.to_string()));
+    }
+    if let Some(url) = &shown.url {
+        data.insert("noroshi_url".to_owned(), json!(url));
+    }
+    data
+}
+
+fn as_string(value: Value) -> Value {
+    match value {
+        Value::String(_) => value,
+        value => Value::String(value.to_string()),
+    }
+}
+
+/// "The key should not be a reserved word (from, message_type, or any word starting with google. or gcm.notification.)."
+fn check_data(message: &Map<String, Value>) -> Result<(), Unfit> {
+    let reserved = |key: &str| {
+        matches!(key, "from" | "message_type")
+            || key.starts_with("google.")
+            || key.starts_with("gcm.notification.")
+    };
+    let parts: [&[&str]; 4] = [&["data"], &["android", "data"], &["androidV2", "data"], &["webpush", "data"]];
+    for path in parts {
+        let Some(Value::Object(data)) = at(message, path) else { continue };
+        for (key, value) in data {
+            let field = format!("{}.{key}", path.join("."));
+            match value.is_string() {
+                true if reserved(key) => return Err(invalid(&field, "is a key that FCM keeps for itself")),
+                true => {}
+                false => return Err(invalid(&field, "must be a string: FCM's data are strings")),
+            }
+        }
+    }
+    Ok(())
+}
+
+/// What the platform with the most of it is sent. FCM does not say how it counts; this counts the JSON, which
+/// is no less than the keys and values in it.
+fn payload_bytes(message: &Map<String, Value>) -> usize {
+    let bytes = |path: &[&str]| at(message, path).map_or(0, |value| value.to_string().len());
+    let data_of = |platform| match bytes(&[platform, "data"]) {
+        0 => bytes(&["data"]),
+        own => own,
+    };
+    let platforms = [
+        data_of("android") + bytes(&["android", "notification"]),
+        data_of("androidV2") + bytes(&["androidV2", "remoteNotification"]),
+        bytes(&["data"]) + bytes(&["apns", "payload"]),
+        data_of("webpush") + bytes(&["webpush", "notification"]),
+    ];
+    bytes(&["notification"]) + platforms.into_iter().max().unwrap_or_default()
+}
+
+/// Whose keys are the app's, a header's or another format's.
+const OPAQUE: [&str; 3] = ["data", "headers", "payload"];
+const OPAQUE_OF_WEBPUSH: [&str; 4] = ["data", "headers", "payload", "notification"];
+
+/// proto3's JSON takes `collapse_key` and `collapseKey` alike, but not both.
+fn canonical(map: Map<String, Value>, opaque: &[&str]) -> Map<String, Value> {
+    let entry = |(key, value): (String, Value)| {
+        let key = camel_case(&key);
+        let value = match value {
+            Value::Object(inner) if key == "webpush" => Value::Object(canonical(inner, &OPAQUE_OF_WEBPUSH)),
+            Value::Object(inner) if !opaque.contains(&key.as_str()) => {
+                Value::Object(canonical(inner, opaque))
+            }
+            value => value,
+        };
+        (key, value)
+    };
+    map.into_iter().map(entry).collect()
+}
+
+fn camel_case(key: &str) -> String {
+    let mut words = key.split('_');
+    let first = words.next().unwrap_or_default().to_owned();
+    words.fold(first, |mut name, word| {
+        let mut letters = word.chars();
+        name.extend(letters.next().map(|letter| letter.to_ascii_uppercase()));
+        name.push_str(letters.as_str());
+        name
+    })
+}
+
+fn at<'a>(message: &'a Map<String, Value>, path: &[&str]) -> Option<&'a Value> {
+    let (first, rest) = path.split_first()?;
+    rest.iter().try_fold(message.get(*first)?, |value, key| value.get(key))
+}
+
+/// Sets a value some objects deep. Where something that is no object is in the way, the provider put it there.
+fn put(message: &mut Map<String, Value>, path: &[&str], key: &str, value: impl Into<Value>) {
+    let mut inner = message;
+    for part in path {
+        let next = inner.entry((*part).to_owned()).or_insert_with(|| json!({}));
+        let Value::Object(next) = next else { return };
+        inner = next;
+    }
+    inner.insert(key.to_owned(), value.into());
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,189 @@
+//! Private keys as people have them (PEM of PKCS#8, SEC 1 or PKCS#1, or 32 bytes in base64url), and the JSON
+//! Web Tokens signed with them. Errors name the field and the rule; nothing here shows a key.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use ring::digest::{SHA256, digest};
+use ring::rand::SystemRandom;
+use ring::signature::{
+    ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair as _, RSA_PKCS1_SHA256, RsaKeyPair,
+};
+use rustls_pki_types::PrivateKeyDer;
+use rustls_pki_types::pem::PemObject as _;
+use serde_json::Value;
+
+use crate::credential::Invalid;
+use crate::curve;
+
+/// id-ecPublicKey (RFC 5480 §2.1.1), then the curve.
+const EC_PUBLIC_KEY: &[u8] = &[0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01];
+const PRIME256V1: &[u8] = &[0x2a, 0x86, 0x48, 0xce, 0x3d, 0x03, 0x01, 0x07];
+
+const INTEGER: u8 = 0x02;
+const OCTETS: u8 = 0x04;
+const OBJECT: u8 = 0x06;
+const SEQUENCE: u8 = 0x30;
+const CURVE_OF_SEC1: u8 = 0xa0;
+
+/// A key that signs ES256 (RFC 7518 §3.4).
+#[derive(Debug)]
+pub(crate) struct EcKey {
+    pair: EcdsaKeyPair,
+    random: SystemRandom,
+}
+
+impl EcKey {
+    pub(crate) fn from_pem(field: &'static str, pem: &str) -> Result<Self, Invalid> {
+        let rule = "must be a key on the curve P-256 (prime256v1), and is of another kind";
+        let wrong = || Invalid::new(field, rule);
+        let scalar = match private_key(field, pem)? {
+            PrivateKeyDer::Pkcs8(der) => scalar_of_pkcs8(der.secret_pkcs8_der()).ok_or_else(wrong)?,
+            PrivateKeyDer::Sec1(der) => scalar_of_sec1(der.secret_sec1_der(), None).ok_or_else(wrong)?,
+            _ => return Err(wrong()),
+        };
+        Self::from_scalar(field, &scalar)
+    }
+
+    pub(crate) fn from_scalar(field: &'static str, scalar: &[u8; 32]) -> Result<Self, Invalid> {
+        let wrong = || Invalid::new(field, "must be a private key of the curve P-256: this number is none");
+        let public = curve::public_key(scalar).ok_or_else(wrong)?;
+        let random = SystemRandom::new();
+        let algorithm = &ECDSA_P256_SHA256_FIXED_SIGNING;
+        let pair = EcdsaKeyPair::from_private_key_and_public_key(algorithm, scalar, &public, &random);
+        Ok(Self { pair: pair.map_err(|_| wrong())?, random })
+    }
+
+    /// The uncompressed point.
+    pub(crate) fn public(&self) -> &[u8] {
+        self.pair.public_key().as_ref()
+    }
+
+    pub(crate) fn jwt(&self, header: &Value, claims: &Value) -> String {
+        // r and s of 32 bytes each, not DER (RFC 7518 §3.4).
+        jwt(header, claims, |text| {
+            let signed = self.pair.sign(&self.random, text);
+            signed.expect("the system's random numbers do not run dry").as_ref().to_vec()
+        })
+    }
+}
+
+/// A key that signs RS256 (RFC 7518 §3.3).
+pub(crate) struct RsaKey {
+    pair: RsaKeyPair,
+    random: SystemRandom,
+}
+
+impl std::fmt::Debug for RsaKey {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("RsaKey")
+            .field("bits", &(self.pair.public().modulus_len() * 8))
+            .finish_non_exhaustive()
+    }
+}
+
+impl RsaKey {
+    pub(crate) fn from_pem(field: &'static str, pem: &str) -> Result<Self, Invalid> {
+        let pair = match private_key(field, pem)? {
+            PrivateKeyDer::Pkcs8(der) => RsaKeyPair::from_pkcs8(der.secret_pkcs8_der()),
+            PrivateKeyDer::Pkcs1(der) => RsaKeyPair::from_der(der.secret_pkcs1_der()),
+            _ => return Err(Invalid::new(field, "must be an RSA key, and is of another kind")),
+        };
+        let pair = pair.map_err(|_| Invalid::new(field, "must be an RSA key of 2048 to 4096 bits"))?;
+        Ok(Self { pair, random: SystemRandom::new() })
+    }
+
+    /// The public key (RFC 8017 A.1.1), as it is fingerprinted.
+    pub(crate) fn public(&self) -> &[u8] {
+        self.pair.public_key().as_ref()
+    }
+
+    pub(crate) fn jwt(&self, header: &Value, claims: &Value) -> String {
+        jwt(header, claims, |text| {
+            let mut signature = vec![0; self.pair.public().modulus_len()];
+            let signed = self.pair.sign(&RSA_PKCS1_SHA256, &self.random, text, &mut signature);
+            signed.expect("the buffer has the modulus' length, and a key of 2048 bits holds a SHA-256");
+            signature
+        })
+    }
+}
+
+/// Tells two keys or certificates apart without showing them: the first half of SHA-256 is enough for people.
+pub(crate) fn fingerprint(public: &[u8]) -> String {
+    let hash = digest(&SHA256, public);
+    let hex: String = hash.as_ref()[..16].iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("sha256:{hex}")
+}
+
+/// The compact form (RFC 7515 §7.1).
+fn jwt(header: &Value, claims: &Value, sign: impl FnOnce(&[u8]) -> Vec<u8>) -> String {
+    let part = |value: &Value| URL_SAFE_NO_PAD.encode(value.to_string());
+    let text = format!("{}.{}", part(header), part(claims));
+    let signature = sign(text.as_bytes());
+    format!("{text}.{}", URL_SAFE_NO_PAD.encode(signature))
+}
+
+/// The first private key of a PEM text, whatever else stands before it.
+pub(crate) fn private_key(field: &'static str, pem: &str) -> Result<PrivateKeyDer<'static>, Invalid> {
+    PrivateKeyDer::from_pem_slice(pem.as_bytes()).map_err(|_| {
+        Invalid::new(
+            field,
+            match () {
+                () if pem.contains("BEGIN ENCRYPTED PRIVATE KEY") => {
+                    "is encrypted: give the key without a passphrase (openssl pkcs8 -topk8 -nocrypt)"
+                }
+                () if pem.contains("BEGIN CERTIFICATE") => "must be a private key, and is a certificate",
+                () if pem.contains("BEGIN PUBLIC KEY") => "must be a private key, and is a public one",
+                () if pem.contains("-----BEGIN") => {
+                    "is damaged: must be the whole PEM file with its line breaks"
+                }
+                () => "must be a PEM file (\"-----BEGIN PRIVATE KEY-----\")",
+            },
+        )
+    })
+}
+
+/// PrivateKeyInfo (RFC 5958 §2) with an ECPrivateKey inside.
+fn scalar_of_pkcs8(der: &[u8]) -> Option<[u8; 32]> {
+    let mut info = element(&mut &*der, SEQUENCE)?;
+    element(&mut info, INTEGER)?;
+    let mut algorithm = element(&mut info, SEQUENCE)?;
+    match element(&mut algorithm, OBJECT)? {
+        EC_PUBLIC_KEY => scalar_of_sec1(element(&mut info, OCTETS)?, Some(element(&mut algorithm, OBJECT)?)),
+        _ => None,
+    }
+}
+
+/// ECPrivateKey (RFC 5915 §3); the curve stands inside where it does not outside.
+fn scalar_of_sec1(der: &[u8], curve: Option<&[u8]>) -> Option<[u8; 32]> {
+    let mut key = element(&mut &*der, SEQUENCE)?;
+    element(&mut key, INTEGER)?;
+    let scalar = element(&mut key, OCTETS)?;
+    let curve = match curve {
+        Some(curve) => curve,
+        None => element(&mut element(&mut key, CURVE_OF_SEC1)?, OBJECT)?,
+    };
+    if curve != PRIME256V1 {
+        return None;
+    }
+    scalar.try_into().ok()
+}
+
+/// What is inside the next element of this tag (X.690 §8.1); `input` goes on behind it.
+fn element<'a>(input: &mut &'a [u8], tag: u8) -> Option<&'a [u8]> {
+    let (found, rest) = input.split_first()?;
+    if *found != tag {
+        return None;
+    }
+    let (length, rest) = match rest.split_first()? {
+        (length @ 0..=0x7f, rest) => (usize::from(*length), rest),
+        (0x81, rest) => rest.split_first().map(|(length, rest)| (usize::from(*length), rest))?,
+        (0x82, rest) => {
+            let (length, rest) = rest.split_first_chunk::<2>()?;
+            (usize::from(u16::from_be_bytes(*length)), rest)
+        }
+        _ => return None,
+    };
+    let (inside, rest) = rest.split_at_checked(length)?;
+    *input = rest;
+    Some(inside)
+}

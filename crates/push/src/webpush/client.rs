@@ -1,0 +1,200 @@
+//! One VAPID key at work: subscriptions and messages become encrypted requests.
+//!
+//! A push service is whoever a browser named, so nothing of an endpoint is trusted: it must be https, and what
+//! its server answers concerns its own origin. One signature serves an origin for ten hours (RFC 8292 §2 lets a
+//! token live for 24); the encryption is new for every push.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::alphabet;
+use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
+use bytes::Bytes;
+use noroshi_types::{Lane, PushService, PushToken, Timestamp};
+use parking_lot::RwLock;
+use ring::rand::SystemRandom;
+use serde::Deserialize;
+use serde_json::json;
+use url::{Position, Url};
+
+use super::config::Config;
+use super::encryption::{self, Keys};
+use super::error;
+use crate::credential::quota_of;
+use crate::exchange::{self, Authorization, Header, Quota, Request, Response, Verdict};
+use crate::push::{Answer, Push, Reason};
+
+/// "exp MUST NOT be more than 24 hours" from the request; half of it leaves room for clocks that differ.
+const VALID_FOR: Duration = Duration::from_secs(12 * 3_600);
+const RENEW_AFTER: Duration = Duration::from_secs(10 * 3_600);
+const RENEW_NO_SOONER: Duration = Duration::from_secs(60);
+/// Browsers have a handful of push services; an origin more is one that somebody made up.
+const ORIGINS_MAX: usize = 1_024;
+
+/// Browsers print these without padding, some libraries with it.
+const BASE64URL: GeneralPurpose = GeneralPurpose::new(
+    &alphabet::URL_SAFE,
+    GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
+);
+
+#[derive(Debug)]
+pub(crate) struct Client {
+    config: Config,
+    random: SystemRandom,
+    quota: Quota,
+    /// Guards the header values by origin; held for one signature at most, nothing is awaited under it.
+    signed: RwLock<HashMap<Box<str>, Signed>>,
+}
+
+#[derive(Debug)]
+struct Signed {
+    at: Timestamp,
+    value: Bytes,
+}
+
+impl Signed {
+    fn is_fresh(&self, now: Timestamp) -> bool {
+        now >= self.at && now.saturating_since(self.at) < RENEW_AFTER
+    }
+}
+
+impl Client {
+    pub(crate) fn new(config: Config, per_second: Option<f64>) -> Self {
+        let quota = quota_of(Quota::UNLIMITED, per_second);
+        Self { config, random: SystemRandom::new(), quota, signed: RwLock::default() }
+    }
+
+    /// RFC 8292 §2 and §3.
+    fn sign(&self, origin: &str, now: Timestamp) -> Bytes {
+        let claims = json!({
+            "aud": origin,
+            "exp": now.saturating_add(VALID_FOR).0 / 1_000,
+            "sub": self.config.subject,
+        });
+        let token = self.config.key.jwt(&json!({"typ": "JWT", "alg": "ES256"}), &claims);
+        Bytes::from(format!("vapid t={token}, k={}", self.config.public_key()))
+    }
+}
+
+/// The subscription as the API took it.
+#[derive(Deserialize)]
+struct Subscription<'a> {
+    #[serde(borrow)]
+    endpoint: Cow<'a, str>,
+    #[serde(borrow)]
+    keys: SubscriptionKeys<'a>,
+}
+
+#[derive(Deserialize)]
+struct SubscriptionKeys<'a> {
+    #[serde(borrow)]
+    p256dh: Cow<'a, str>,
+    #[serde(borrow)]
+    auth: Cow<'a, str>,
+}
+
+impl Subscription<'_> {
+    fn parse(token: &PushToken) -> Result<Subscription<'_>, Reason> {
+        serde_json::from_str(token.json.as_str()).map_err(|_| "bad_token")
+    }
+
+    fn url(&self) -> Result<Url, Reason> {
+        let url = Url::parse(&self.endpoint).map_err(|_| "bad_token")?;
+        match url.scheme() == "https" && url.username().is_empty() && url.password().is_none() {
+            true => Ok(url),
+            false => Err("bad_token"),
+        }
+    }
+
+    fn keys(&self) -> Option<Keys> {
+        let p256dh = BASE64URL.decode(&*self.keys.p256dh).ok()?.try_into().ok()?;
+        let auth = BASE64URL.decode(&*self.keys.auth).ok()?.try_into().ok()?;
+        Some(Keys { p256dh, auth })
+    }
+}
+
+impl exchange::Client for Client {
+    fn service(&self) -> PushService {
+        PushService::WebPush
+    }
+
+    fn origin(&self, token: &PushToken) -> Result<Arc<str>, Reason> {
+        Ok(Subscription::parse(token)?.url()?.origin().ascii_serialization().into())
+    }
+
+    fn authorization(&self, origin: &str, now: Timestamp) -> Authorization {
+        if let Some(signed) = self.signed.read().get(origin)
+            && signed.is_fresh(now)
+        {
+            return Authorization::Ready(signed.value.clone());
+        }
+        let mut signed = self.signed.write();
+        if let Some(signed) = signed.get(origin)
+            && signed.is_fresh(now)
+        {
+            return Authorization::Ready(signed.value.clone());
+        }
+        if signed.len() >= ORIGINS_MAX {
+            signed.clear();
+        }
+        let value = self.sign(origin, now);
+        signed.insert(origin.into(), Signed { at: now, value: value.clone() });
+        Authorization::Ready(value)
+    }
+
+    fn renew(&self, origin: &str, used: &Bytes, now: Timestamp) -> bool {
+        let mut signed = self.signed.write();
+        match signed.get(origin) {
+            Some(last) if last.value == used => {
+                let old = now < last.at || now.saturating_since(last.at) >= RENEW_NO_SOONER;
+                if old {
+                    signed.remove(origin);
+                }
+                old
+            }
+            _ => true,
+        }
+    }
+
+    fn request(&self, push: &Push, authorization: Option<&Bytes>, now: Timestamp) -> Result<Request, Answer> {
+        let payload = push.content.webpush()?;
+        let suspect = |reason| Answer::Suspect { reason };
+        let subscription = Subscription::parse(&push.token).map_err(suspect)?;
+        let url = subscription.url().map_err(suspect)?;
+        let keys = subscription.keys().ok_or_else(|| suspect("bad_keys"))?;
+        let body =
+            encryption::encrypt(&self.random, &keys, &payload.plaintext).map_err(|_| suspect("bad_keys"))?;
+        let same_for_many = push.lane != Lane::Direct;
+        let mut headers = Vec::with_capacity(6);
+        let mut add = |name, value, shared| headers.push(Header { name, value, shared });
+        if let Some(authorization) = authorization {
+            add("authorization", authorization.clone(), true);
+        }
+        add("content-encoding", Bytes::from_static(b"aes128gcm"), true);
+        add("content-type", Bytes::from_static(b"application/octet-stream"), true);
+        add("urgency", payload.urgency.clone(), true);
+        add("ttl", payload.ttl(now), same_for_many);
+        if let Some(topic) = &payload.topic {
+            add("topic", topic.clone(), same_for_many);
+        }
+        Ok(Request {
+            path: url[Position::BeforePath..Position::AfterQuery].to_owned(),
+            headers,
+            body: body.into(),
+        })
+    }
+
+    fn read(&self, response: &Response<'_>) -> Verdict {
+        error::read(response)
+    }
+
+    fn quota(&self) -> Quota {
+        self.quota
+    }
+}
+
+#[cfg(test)]
+mod tests;
