@@ -95,6 +95,16 @@ pub enum Event {
     SettingsChanged,
 }
 
+impl Event {
+    /// Of the request that this event ends.
+    pub fn key(&self) -> Option<Key> {
+        match self {
+            Event::Response { key, .. } | Event::Reset { key, .. } => Some(*key),
+            Event::GoAway { .. } | Event::Pong | Event::SettingsChanged => None,
+        }
+    }
+}
+
 /// The request was not taken, as `room` was 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("no room for another stream")]
@@ -105,8 +115,9 @@ pub struct Closed;
 const STREAMS_MAX: usize = 4096;
 /// RFC 9113 §6.5.2 recommends that servers allow no fewer: the bound until SETTINGS say otherwise.
 const STREAMS_BEFORE_SETTINGS: usize = 100;
-/// Frames that bring nothing (pings, settings, windows, empty data, for streams that are closed) which the peer may send
-/// between two requests or pings of ours: one every 10 s for a day. More is a flood (RFC 9113 §10.5).
+/// Frames that bring nothing (pings, settings, windows, empty data, anything for closed streams) which the
+/// peer may send between two requests or pings of ours: one every 10 s for a day. More is a flood
+/// (RFC 9113 §10.5).
 const IDLE_FRAMES_MAX: u32 = 10_000;
 /// Streams reset by the peer with no response between them: it may refuse a full house twice.
 const RESETS_IN_A_ROW_MAX: u32 = 2 * STREAMS_MAX as u32;
@@ -237,11 +248,11 @@ impl Connection {
         self.events.pop_front()
     }
 
-    /// Gives a request up: no event of it comes any more, except one that waits already.
+    /// Gives a request up: no event of it comes any more, and its key is free.
     pub fn cancel(&mut self, key: Key) {
         // A search, as a map by key would cost every request for the sake of the few that time out.
         let Some(id) = self.streams.iter().find_map(|(id, stream)| (stream.key == key).then_some(*id)) else {
-            return;
+            return self.events.retain(|event| event.key() != Some(key));
         };
         self.remove(id);
         if self.error.is_none() {

@@ -114,9 +114,8 @@ impl Connection {
             kind::PUSH_PROMISE => Err(ConnectionError::protocol("a push promise")),
             // §5.3.2: priorities are ignored.
             kind::PRIORITY if header.stream == 0 => Err(ConnectionError::protocol("a priority of no stream")),
-            kind::PRIORITY if payload.len() != 5 => {
-                Err(ConnectionError::frame_size("PRIORITY that is not of five bytes"))
-            }
+            // §6.3
+            kind::PRIORITY if payload.len() != 5 => self.reset(header.stream, code::FRAME_SIZE_ERROR),
             // §4.1: what is not known is ignored.
             _ => self.count_idle_frame(),
         }
@@ -145,7 +144,7 @@ impl Connection {
     pub(super) fn check_not_idle(&self, id: u32) -> Result<(), ConnectionError> {
         match id {
             0 => Err(ConnectionError::protocol("a stream's frame on no stream")),
-            _ if id % 2 == 0 => Err(ConnectionError::protocol("a stream that only a push opens")),
+            _ if id.is_multiple_of(2) => Err(ConnectionError::protocol("a stream that only a push opens")),
             _ if id >= self.next_id => Err(ConnectionError::protocol("a stream that was not opened")),
             _ => Ok(()),
         }
@@ -191,21 +190,23 @@ impl Connection {
                 false => Err(ConnectionError::frame_size("an acknowledgement with settings")),
             };
         }
+        // §6.5.2: no limit until it says one.
+        if !self.greeted {
+            self.greeted = true;
+            self.peer_streams = usize::MAX;
+        }
+        // All apply at once (§6.5.3), so of several initial windows the last one counts: each would be a
+        // walk over all streams.
+        let mut initial_window = None;
         for setting in settings::parse(payload)? {
             match setting? {
                 Setting::HeaderTableSize(bytes) => self.encoder.set_size_max(bytes as usize),
                 Setting::MaxConcurrentStreams(count) => self.peer_streams = count as usize,
-                Setting::InitialWindowSize(bytes) => self.change_peer_window(bytes as i32)?,
+                Setting::InitialWindowSize(bytes) => initial_window = Some(bytes as i32),
             }
         }
-        if !self.greeted {
-            self.greeted = true;
-            // §6.5.2: without a limit until it says one.
-            let limited = settings::parse(payload)?
-                .any(|setting| matches!(setting, Ok(Setting::MaxConcurrentStreams(_))));
-            if !limited {
-                self.peer_streams = usize::MAX;
-            }
+        if let Some(bytes) = initial_window {
+            self.change_peer_window(bytes)?;
         }
         if self.events.back() != Some(&Event::SettingsChanged) {
             self.events.push_back(Event::SettingsChanged);
@@ -243,21 +244,31 @@ impl Connection {
         };
         self.leaving = true;
         // It must not rise; one that does changes nothing, as what was above is given back already.
-        self.last_id = self.last_id.min(last_id & MAX_31_BITS);
+        let last_id = last_id & MAX_31_BITS;
+        if last_id < self.last_id {
+            self.last_id = last_id;
+            self.give_back(code);
+        }
+        let debug = &payload[8..payload.len().min(8 + DEBUG_BYTES_MAX)];
+        let event = Event::GoAway { code, debug: Bytes::copy_from_slice(debug) };
+        match self.events.back_mut() {
+            // One that nobody heard yet is replaced: what waits stays bounded.
+            Some(last @ Event::GoAway { .. }) => *last = event,
+            _ => self.events.push_back(event),
+        }
+        self.count_idle_frame()
+    }
+
+    /// Streams above the peer's last one: it did nothing with them and will not, unless it answered already.
+    fn give_back(&mut self, code: u32) {
         let mut above: Vec<u32> = self.streams.keys().copied().filter(|id| *id > self.last_id).collect();
         above.sort_unstable();
         for id in above {
             if let Some(stream) = self.remove(id) {
-                self.events.push_back(Event::Reset {
-                    key: stream.key,
-                    code,
-                    processed: stream.response.is_some(),
-                });
+                let processed = stream.response.is_some();
+                self.events.push_back(Event::Reset { key: stream.key, code, processed });
             }
         }
-        let debug = &payload[8..payload.len().min(8 + DEBUG_BYTES_MAX)];
-        self.events.push_back(Event::GoAway { code, debug: Bytes::copy_from_slice(debug) });
-        self.count_idle_frame()
     }
 
     /// §6.9.

@@ -130,6 +130,9 @@ impl Connection {
 
     /// SETTINGS_INITIAL_WINDOW_SIZE counts for the streams that are open too (§6.9.2).
     pub(super) fn change_peer_window(&mut self, bytes: i32) -> Result<(), ConnectionError> {
+        if bytes == self.peer_window {
+            return Ok(());
+        }
         // Both are of 31 bits.
         let change = bytes - self.peer_window;
         self.peer_window = bytes;
