@@ -13,6 +13,7 @@ use tokio::runtime::Handle;
 use crate::ack::AckQueue;
 use crate::edge::{Edge, Session};
 use crate::metrics::Metrics;
+use crate::push::{self, Outlet, Side};
 use crate::{Clock, service};
 
 /// Why a decision could not be carried out.
@@ -21,6 +22,12 @@ pub enum Error {
     /// The store or the shards are behind: come back in a moment.
     #[error("the node has more work than it can take now")]
     Overloaded,
+    /// The configuration has no key for credentials of push services, or push is not set up.
+    #[error("the configuration has no key to seal push credentials with")]
+    NoVault,
+    /// A credential that cannot be used; the text names field and rule.
+    #[error(transparent)]
+    Credential(noroshi_push::credential::Invalid),
     #[error(transparent)]
     Store(#[from] noroshi_store::Error),
 }
@@ -33,18 +40,40 @@ pub struct Delivery {
     pub(crate) clock: Clock,
     pub(crate) metrics: Metrics,
     pub(crate) acks: AckQueue,
+    /// Set once, before anything runs. Without it nothing is sent to push services, and what is to be
+    /// sent stays in the store.
+    pub(crate) push: OnceLock<Arc<Side>>,
     runtime: Handle,
 }
 
 impl Delivery {
     /// `runtime` runs what the shards ask for: they have no tokio of their own.
     pub fn new(store: Arc<dyn Store>, clock: Clock, metrics: Metrics, runtime: Handle) -> Arc<Self> {
-        Arc::new(Self { store, edge: OnceLock::new(), clock, metrics, acks: AckQueue::new(), runtime })
+        let (edge, push, acks) = (OnceLock::new(), OnceLock::new(), AckQueue::new());
+        Arc::new(Self { store, edge, clock, metrics, acks, push, runtime })
     }
 
     /// Connects the gateway. Until then nothing is delivered live. A second call is ignored.
     pub fn attach(&self, edge: Arc<dyn Edge>) {
         let _ = self.edge.set(edge);
+    }
+
+    /// Connects the push services; `vault` keeps their credentials (none: the configuration has no key).
+    /// To be followed by [`Delivery::load_credentials`]. A second call is ignored.
+    pub fn attach_push(
+        &self,
+        services: Arc<dyn Outlet>,
+        vault: Option<noroshi_push::Vault>,
+        config: push::Config,
+    ) {
+        let _ = self.push.set(Arc::new(Side::new(services, vault, config)));
+    }
+
+    /// Push work was made.
+    pub(crate) fn wake_push(&self) {
+        if let Some(side) = self.push.get() {
+            side.wake();
+        }
     }
 
     pub fn clock(&self) -> &Clock {

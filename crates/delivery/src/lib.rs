@@ -6,19 +6,22 @@
 //!   gateway ──► Delivery::log_in / backlog / recover ──► Store       (batched)
 //!   gateway ──► Delivery::ack ──► coalesced ──► Store::ack
 //!   gateway ──► Delivery::outcomes ──► metrics + Store::record
+//!   Store::take ──► push::sender ──► push services ──► Store::finish
 //! ```
 //!
-//! Reading order: [`edge`] (the trait the gateway implements), [`publish`], [`ack`], [`service`]
-//! (background work), [`metrics`].
+//! Reading order: [`edge`] (the trait the gateway implements), [`publish`], [`ack`], [`push`] (who is not
+//! connected), [`campaign`], [`service`] (background work), [`metrics`].
 //!
 //! Invariant: `Edge::deliver` for what is kept is called from the store's completion, which runs in
 //! commit order; that alone gives every inbox and every topic its order.
 
 pub mod ack;
+pub mod campaign;
 pub mod clock;
 pub mod edge;
 pub mod metrics;
 pub mod publish;
+pub mod push;
 pub mod service;
 
 mod delivery;

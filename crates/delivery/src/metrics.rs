@@ -30,6 +30,7 @@ pub struct Metrics {
     pub(crate) acks_dropped: Counter,
     pub(crate) refused_overloaded: Counter,
     pub(crate) pruned: Counter,
+    pub(crate) push: crate::push::metrics::Metrics,
 }
 
 impl Metrics {
@@ -49,6 +50,7 @@ impl Metrics {
             metrics.refused_overloaded.clone(),
         );
         registry.register("pruned_rows", "Expired rows removed from the store", metrics.pruned.clone());
+        metrics.push.register(registry);
         metrics
     }
 
@@ -66,6 +68,7 @@ impl Metrics {
             acks_dropped: Counter::default(),
             refused_overloaded: Counter::default(),
             pruned: Counter::default(),
+            push: crate::push::metrics::Metrics::default(),
         }
     }
 

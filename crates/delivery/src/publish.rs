@@ -1,13 +1,15 @@
 //! From a checked request to accepted and on its way.
 //!
-//! Two ways, one for each promise: what is kept (or consumes a topic's offset, or answers to an
-//! idempotency key) passes through the store's writer and is handed to the edge in commit order;
+//! Two ways, one for each promise: what is kept (or consumes a topic's offset, answers to an idempotency
+//! key, or is for push services) passes through the store's writer and is handed to the edge in commit order;
 //! what is only for who is here now goes to the edge at once and leaves its trace behind.
+//!
+//! Push work is written by the store in the same commit; here its sender is only woken.
 
 use std::sync::Arc;
 
-use noroshi_store::{Accept, Accepted, Idempotency, OutcomePart};
-use noroshi_types::{AppId, NotificationId, Outcome, PushMode, Request, Target, When};
+use noroshi_store::{Accept, Accepted, Idempotency};
+use noroshi_types::{AppId, CampaignId, Lane, NotificationId, PushMode, Request, Target, When};
 use tokio::sync::oneshot;
 
 use crate::delivery::{Delivery, Error};
@@ -32,11 +34,23 @@ impl Delivery {
         request: Request,
         idempotency: Option<Idempotency>,
     ) -> Result<Receipt, Error> {
+        self.publish_for(app, request, idempotency, None).await
+    }
+
+    /// As [`Delivery::publish`]; a campaign's outcomes are counted there too, and its push work takes the
+    /// campaign's lane.
+    pub(crate) async fn publish_for(
+        self: &Arc<Self>,
+        app: AppId,
+        request: Request,
+        idempotency: Option<Idempotency>,
+        campaign: Option<(CampaignId, Lane)>,
+    ) -> Result<Receipt, Error> {
         if !self.edge().is_none_or(|edge| edge.has_room(&request.target)) {
             self.metrics.refused_overloaded.inc();
             return Err(Error::Overloaded);
         }
-        let accept = Accept { app, request: Arc::new(request), now: self.clock.now(), idempotency, campaign: None };
+        let accept = Accept { app, request: Arc::new(request), now: self.clock.now(), idempotency, campaign };
         let accepted = match needs_store(&accept) {
             true => self.accept(accept).await?,
             false => self.pass_on(accept),
@@ -83,14 +97,7 @@ impl Delivery {
             edge.deliver(accepted.message.clone(), &request.target);
         }
         if request.push.mode != PushMode::Never {
-            // No push service is configured before there are any: said where it is asked why.
-            self.outcomes(vec![OutcomePart {
-                id: accepted.message.id,
-                outcome: Outcome::PushUnconfigured,
-                at: accepted.message.sent_at,
-                devices: Vec::new(),
-                count: accepted.targets.unwrap_or(1),
-            }]);
+            self.wake_push();
         }
     }
 }
@@ -99,5 +106,6 @@ impl Delivery {
 fn needs_store(accept: &Accept) -> bool {
     let request = &accept.request;
     let named = matches!(request.target, Target::Users(_) | Target::Devices(_) | Target::Condition(_));
-    request.when == When::Stored || accept.idempotency.is_some() || !named
+    let pushed = request.push.mode != PushMode::Never;
+    request.when == When::Stored || accept.idempotency.is_some() || !named || pushed
 }

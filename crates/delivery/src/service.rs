@@ -1,9 +1,15 @@
-//! Background work of the decisions: writing confirmations, removing what has expired.
+//! Background work of the decisions: writing confirmations, removing what has expired, push work.
+//!
+//! At the drain nothing new is begun: queued confirmations are written, batches under way get
+//! [`crate::push::Config::drain`], and what is not finished by then is sent again by the next start.
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::sync::watch;
+
 use crate::delivery::Delivery;
+use crate::push;
 
 /// How often the store is looked through for what has expired.
 const PRUNE_INTERVAL: Duration = Duration::from_secs(10);
@@ -11,12 +17,32 @@ const PRUNE_INTERVAL: Duration = Duration::from_secs(10);
 /// Rows of each kind removed in one commit: some milliseconds.
 const PRUNE_ROWS: usize = 2_000;
 
-/// Runs until `drain` resolves, then writes what is queued.
+/// Runs until `drain` resolves, then writes what is queued and gives what is under way its time.
 pub(crate) async fn run(delivery: Arc<Delivery>, drain: impl Future<Output = ()> + Send) {
-    tokio::select! {
-        () = delivery.write_acks_until(drain) => {}
-        () = prune(&delivery) => {}
-    }
+    let (drained, draining) = watch::channel(false);
+    let told = async {
+        drain.await;
+        // The receivers are below.
+        let _ = drained.send(true);
+    };
+    let acks = async {
+        tokio::select! {
+            () = delivery.write_acks_until(wait(draining.clone())) => {}
+            () = prune(&delivery) => {}
+        }
+    };
+    let push = async {
+        if let Some(side) = delivery.push.get() {
+            let collector = push::collector::run(delivery.clone(), side.clone(), draining.clone());
+            let sender = push::sender::run(delivery.clone(), side.clone(), draining.clone());
+            tokio::join!(collector, sender);
+        }
+    };
+    tokio::join!(told, acks, push);
+}
+
+async fn wait(mut draining: watch::Receiver<bool>) {
+    let _ = draining.wait_for(|draining| *draining).await;
 }
 
 async fn prune(delivery: &Delivery) {

@@ -165,7 +165,7 @@ async fn a_made_up_confirmation_is_not_measured() {
 }
 
 #[tokio::test]
-async fn a_push_service_that_is_asked_for_is_said_to_be_missing() {
+async fn a_device_that_no_push_service_can_reach_is_told_of() {
     let bench = bench().await;
     bench.device("u1").await;
     let mut wanted = request(users(&["u1"]), When::Stored);
@@ -173,7 +173,7 @@ async fn a_push_service_that_is_asked_for_is_said_to_be_missing() {
     let id = bench.delivery.publish(bench.app, wanted, None).await.expect("accepted").id;
     bench.device("u2").await;
     let state = bench.store.notification(bench.app, id, NOW).await.expect("read").expect("known");
-    assert!(state.counts.contains(&(Outcome::PushUnconfigured, 1)), "{:?}", state.counts);
+    assert!(state.counts.contains(&(Outcome::NoPushToken, 1)), "{:?}", state.counts);
 }
 
 #[tokio::test]

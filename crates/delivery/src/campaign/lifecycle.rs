@@ -1,0 +1,180 @@
+//! A campaign's life: made, started, paused, gone on with, aborted; and what is told of it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use noroshi_store::{Audience as Stored, Campaign, CampaignState, NewCampaign, UploadLine};
+use noroshi_types::{AppId, CampaignId, PushMode, Timestamp};
+
+use crate::campaign::count::{self, Count};
+use crate::campaign::progress::{CampaignProgress, Recent};
+use crate::campaign::spec::{Audience, Spec};
+use crate::campaign::{Line, line::Own};
+use crate::delivery::{Delivery, Error};
+
+/// Behind the last device's due time: clocks around the world differ by 26 hours, quiet hours by 24.
+const LOCAL_SPAN: Duration = Duration::from_secs(50 * 3_600);
+
+impl Delivery {
+    /// Makes a campaign of a checked request; it starts, waits for its time or stays a draft.
+    pub async fn create_campaign(
+        self: &Arc<Self>,
+        app: AppId,
+        spec: Spec,
+    ) -> Result<CampaignProgress, Error> {
+        let now = self.clock.now();
+        let state = match spec.start {
+            false => CampaignState::Draft,
+            true => started(&spec, now),
+        };
+        let schedule = spec.schedule(now);
+        let span = if schedule.is_local() { LOCAL_SPAN } else { Duration::ZERO };
+        let mut push = spec.message.push.clone();
+        if spec.message.when.is_none() {
+            push.mode = PushMode::Always;
+        }
+        let campaign = NewCampaign {
+            app,
+            spec: spec.to_json(),
+            state,
+            notification: spec.message.notification.clone(),
+            data: spec.message.data.clone(),
+            urgency: spec.message.urgency,
+            when: spec.message.when,
+            push,
+            expires_at: schedule.start.saturating_add(span).saturating_add(spec.message.ttl.duration()),
+        };
+        let campaign = self.store.create_campaign(campaign, now).await?;
+        self.wake_push();
+        Ok(CampaignProgress::new(campaign, spec.message.when, Recent::default(), now))
+    }
+
+    /// What a campaign would reach now; nothing is written. An uploaded audience has nobody yet.
+    pub async fn dry_run(&self, app: AppId, spec: &Spec) -> Result<Count, Error> {
+        if spec.audience == Audience::Upload {
+            return Ok(Count { users: Some(0), ..Count::default() });
+        }
+        Ok(count::count(self, app, CampaignId::from_bytes([0; 16]), spec, false).await?)
+    }
+
+    /// Adds recipients to a draft; how many there are in all. [`noroshi_store::Error::Conflict`] if its audience is no upload.
+    pub async fn upload(&self, app: AppId, id: CampaignId, lines: Vec<Line>) -> Result<u64, Error> {
+        let campaign = self.found(app, id).await?;
+        let uploads = Spec::from_json(&campaign.spec).is_ok_and(|spec| spec.audience == Audience::Upload);
+        if !uploads {
+            return Err(noroshi_store::Error::Conflict.into());
+        }
+        let line = |line: Line| UploadLine { user: line.user, line: Own::to_json(&line.own) };
+        Ok(self.store.upload(app, id, lines.into_iter().map(line).collect()).await?)
+    }
+
+    /// Starts a draft: now, or at its `start_at`.
+    pub async fn start_campaign(&self, app: AppId, id: CampaignId) -> Result<CampaignProgress, Error> {
+        let to = self.started(app, id).await?;
+        self.change(app, id, &[CampaignState::Draft], to).await
+    }
+
+    /// Takes no more batches of it; those under way are finished.
+    pub async fn pause_campaign(&self, app: AppId, id: CampaignId) -> Result<CampaignProgress, Error> {
+        let from = [CampaignState::Running, CampaignState::Scheduled];
+        self.change(app, id, &from, CampaignState::Paused).await
+    }
+
+    pub async fn resume_campaign(&self, app: AppId, id: CampaignId) -> Result<CampaignProgress, Error> {
+        let to = self.started(app, id).await?;
+        self.change(app, id, &[CampaignState::Paused], to).await
+    }
+
+    /// Ends it: who was not sent to yet never will be.
+    pub async fn abort_campaign(&self, app: AppId, id: CampaignId) -> Result<CampaignProgress, Error> {
+        use CampaignState::{Aborted, Draft, Paused, Running, Scheduled};
+        self.change(app, id, &[Draft, Scheduled, Running, Paused], Aborted).await
+    }
+
+    /// Forgets a campaign that has ended.
+    pub async fn delete_campaign(&self, app: AppId, id: CampaignId) -> Result<(), Error> {
+        Ok(self.store.delete_campaign(app, id).await?)
+    }
+
+    pub async fn campaign(&self, app: AppId, id: CampaignId) -> Result<CampaignProgress, Error> {
+        let campaign = self.found(app, id).await?;
+        Ok(self.progress(campaign))
+    }
+
+    /// The newest first; those made before `before`.
+    pub async fn campaigns(
+        &self,
+        app: AppId,
+        before: Option<CampaignId>,
+        limit: usize,
+    ) -> Result<Vec<CampaignProgress>, Error> {
+        let campaigns = self.store.campaigns(app, before, limit, self.clock.now()).await?;
+        Ok(campaigns.into_iter().map(|campaign| self.progress(campaign)).collect())
+    }
+
+    async fn change(
+        &self,
+        app: AppId,
+        id: CampaignId,
+        from: &[CampaignState],
+        to: CampaignState,
+    ) -> Result<CampaignProgress, Error> {
+        let campaign = self.store.set_campaign_state(app, id, from, to, self.clock.now()).await?;
+        tracing::info!(app = app.0, campaign = %id, state = campaign.state.as_str(), "a campaign changed");
+        self.wake_push();
+        Ok(self.progress(campaign))
+    }
+
+    /// The state of a campaign that is told to go.
+    async fn started(&self, app: AppId, id: CampaignId) -> Result<CampaignState, Error> {
+        let campaign = self.found(app, id).await?;
+        let spec = Spec::from_json(&campaign.spec).map_err(unreadable)?;
+        Ok(started(&spec, self.clock.now()))
+    }
+
+    async fn found(&self, app: AppId, id: CampaignId) -> Result<Campaign, Error> {
+        let found = self.store.campaign(app, id, self.clock.now()).await?;
+        Ok(found.ok_or(noroshi_store::Error::NotFound)?)
+    }
+
+    fn progress(&self, campaign: Campaign) -> CampaignProgress {
+        let when = Spec::from_json(&campaign.spec).ok().and_then(|spec| spec.message.when);
+        let recent = self.push.get().map_or_else(Recent::default, |side| side.book.recent(campaign.id));
+        CampaignProgress::new(campaign, when, recent, self.clock.now())
+    }
+}
+
+fn started(spec: &Spec, now: Timestamp) -> CampaignState {
+    match spec.start_at.is_some_and(|start_at| start_at > now) {
+        true => CampaignState::Scheduled,
+        false => CampaignState::Running,
+    }
+}
+
+fn unreadable(invalid: noroshi_types::Invalid) -> Error {
+    noroshi_store::Error::Engine(invalid.to_string()).into()
+}
+
+/// The time of a scheduled campaign has come. False if it changed meanwhile.
+pub(crate) async fn run_scheduled(
+    delivery: &Delivery,
+    campaign: &Campaign,
+) -> Result<bool, noroshi_store::Error> {
+    let (from, to) = ([CampaignState::Scheduled], CampaignState::Running);
+    let now = delivery.clock.now();
+    match delivery.store.set_campaign_state(campaign.app, campaign.id, &from, to, now).await {
+        Ok(_) => Ok(true),
+        Err(noroshi_store::Error::Conflict | noroshi_store::Error::NotFound) => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// The audience in the store's words; a filter is applied by whoever walks it.
+pub(crate) fn stored_audience(campaign: CampaignId, audience: &Audience) -> Stored {
+    match audience {
+        Audience::Everyone | Audience::Devices => Stored::Everyone,
+        Audience::Topic(topic) => Stored::Topic(topic.clone()),
+        Audience::Condition(condition) => Stored::Condition(condition.clone()),
+        Audience::Upload => Stored::Upload(campaign),
+    }
+}

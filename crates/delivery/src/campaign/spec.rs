@@ -1,0 +1,187 @@
+//! A campaign as it is asked for, checked: who, what, when and how fast.
+//!
+//! The API reads a request into a [`Spec`]; [`Spec::check`] holds every rule that spans fields. The store
+//! keeps it as JSON (`stored`) and gives it back at any later start. It never changes once it is made.
+
+use std::collections::BTreeMap;
+
+use noroshi_types::{Condition, Invalid, JsonText, Lane, Push, Timestamp, Topic, Ttl, Urgency, When, limits};
+
+use crate::campaign::filter::Filter;
+use crate::campaign::schedule::{LocalTime, QuietHours, Schedule};
+use crate::campaign::template::{NAME_BYTES_MAX, Template};
+
+mod stored;
+
+pub(crate) use stored::present;
+
+pub const NAME_MAX: usize = 255;
+pub const LOCALES_MAX: usize = 100;
+pub const VARIABLES_MAX: usize = 100;
+pub const VARIABLE_BYTES_MAX: usize = 1_024;
+pub const BATCH_SIZE_DEFAULT: u32 = 500;
+pub const BATCH_SIZE_MAX: u32 = 1_000;
+/// Far above what any push service takes of one app.
+pub const RATE_MAX: u32 = 1_000_000;
+
+/// A campaign's request.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Spec {
+    pub name: Option<String>,
+    pub audience: Audience,
+    /// Of the audience, those devices that are meant. Not for uploaded audiences.
+    pub filter: Filter,
+    pub message: CampaignMessage,
+    /// By language tag; what a variant leaves out is the message's.
+    pub locales: BTreeMap<String, Variant>,
+    /// What stands in for a placeholder where a recipient has no word of its own.
+    pub variables: BTreeMap<String, String>,
+    /// Not before this; none: as soon as it is started.
+    pub start_at: Option<Timestamp>,
+    pub local_time: Option<LocalTime>,
+    /// Without effect where the urgency is high.
+    pub quiet_hours: Option<QuietHours>,
+    /// Recipients a second, 1 to [`RATE_MAX`].
+    pub rate_per_second: Option<u32>,
+    /// [`Lane::Extra`] or [`Lane::Campaign`].
+    pub lane: Lane,
+    /// Recipients in one batch, 1 to [`BATCH_SIZE_MAX`].
+    pub batch_size: u32,
+    /// Starts (or waits for `start_at`) as soon as it is made; else it is a draft until it is started.
+    pub start: bool,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Audience {
+    Everyone,
+    Topic(Topic),
+    Condition(Condition),
+    /// The users that are uploaded after it was made.
+    Upload,
+    /// Every device of the app that the filter lets through.
+    Devices,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CampaignMessage {
+    pub notification: Option<JsonText>,
+    pub data: Option<JsonText>,
+    pub urgency: Urgency,
+    /// From the moment a device is due.
+    pub ttl: Ttl,
+    pub collapse_key: Option<Box<str>>,
+    /// None: push services alone. Else each batch is an ordinary notification to its devices.
+    pub when: Option<When>,
+    pub push: Push,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Variant {
+    pub notification: Option<JsonText>,
+    pub data: Option<JsonText>,
+}
+
+impl Audience {
+    pub fn as_str(&self) -> &'static str {
+        match self {
+            Audience::Everyone => "everyone",
+            Audience::Topic(_) => "topic",
+            Audience::Condition(_) => "condition",
+            Audience::Upload => "upload",
+            Audience::Devices => "devices",
+        }
+    }
+}
+
+impl Spec {
+    /// The rules that a request has to keep as a whole; the text names field and rule.
+    pub fn check(self) -> Result<Self, Invalid> {
+        let refuse = |rule: &'static str| Err(Invalid::new(rule));
+        if self.name.as_ref().is_some_and(|name| name.is_empty() || name.len() > NAME_MAX) {
+            return refuse("name: 1 to 255 bytes");
+        }
+        if self.audience == Audience::Upload && !self.filter.is_empty() {
+            return refuse("audience.devices: uploaded users are not filtered");
+        }
+        if self.audience == Audience::Upload && self.start {
+            return refuse("start: an upload audience is started when its recipients are there");
+        }
+        if self.lane == Lane::Direct {
+            return refuse("lane: `campaign` or `extra`");
+        }
+        if !(1..=BATCH_SIZE_MAX).contains(&self.batch_size) {
+            return refuse("batch_size: 1 to 1000");
+        }
+        if self.rate_per_second.is_some_and(|rate| !(1..=RATE_MAX).contains(&rate)) {
+            return refuse("rate_per_second: 1 to 1000000");
+        }
+        self.filter.check()?;
+        self.check_content()?;
+        Ok(self)
+    }
+
+    fn check_content(&self) -> Result<(), Invalid> {
+        let has_content = self.message.notification.is_some() || self.message.data.is_some();
+        if !has_content && self.audience != Audience::Upload {
+            return Err(Invalid::new("message: it has `notification`, `data` or both"));
+        }
+        if self.locales.len() > LOCALES_MAX {
+            return Err(Invalid::new(format!("locales: at most {LOCALES_MAX}")));
+        }
+        if self.locales.keys().any(|tag| tag.is_empty() || tag.len() > limits::ATTRIBUTE_BYTES_MAX) {
+            return Err(Invalid::new("locales: a language tag such as \"ja\" or \"zh-Hant\""));
+        }
+        check_variables(&self.variables)?;
+        let variants = self.locales.values();
+        let texts = variants.flat_map(|variant| [&variant.notification, &variant.data]);
+        for text in texts.chain([&self.message.notification, &self.message.data]).flatten() {
+            self.check_template(text)?;
+        }
+        Ok(())
+    }
+
+    /// Only uploaded lines bring words of their own: elsewhere a placeholder without a default would be
+    /// missing for everyone.
+    fn check_template(&self, text: &JsonText) -> Result<(), Invalid> {
+        let template = Template::parse(text.clone())?;
+        let missing = template.names().find(|name| !self.variables.contains_key(*name));
+        match missing.filter(|_| self.audience != Audience::Upload) {
+            Some(name) => Err(Invalid::new(format!(
+                "variables: {{{{{name}}}}} has no default, and only uploaded recipients bring their own"
+            ))),
+            None => Ok(()),
+        }
+    }
+
+    /// When its devices are due, if it is started at `started_at`.
+    pub fn schedule(&self, started_at: Timestamp) -> Schedule {
+        Schedule {
+            start: self.start_at.map_or(started_at, |start_at| start_at.max(started_at)),
+            local_time: self.local_time,
+            quiet_hours: self.quiet_hours.filter(|_| self.message.urgency != Urgency::High),
+        }
+    }
+
+    /// Recipients in one batch: where a rate is asked for, a tenth of a second's, so that the rate is even.
+    pub fn recipients_per_batch(&self) -> usize {
+        let even = self.rate_per_second.map_or(BATCH_SIZE_MAX, |rate| (rate / 10).max(1));
+        even.min(self.batch_size) as usize
+    }
+}
+
+/// Names and values of variables, of a campaign or of one recipient.
+pub fn check_variables(variables: &BTreeMap<String, String>) -> Result<(), Invalid> {
+    let fits = variables.len() <= VARIABLES_MAX
+        && variables.iter().all(|(name, value)| {
+            (1..=NAME_BYTES_MAX).contains(&name.len()) && value.len() <= VARIABLE_BYTES_MAX
+        });
+    match fits {
+        true => Ok(()),
+        false => Err(Invalid::new(format!(
+            "variables: at most {VARIABLES_MAX}, names of 1 to {NAME_BYTES_MAX} and values of at most {VARIABLE_BYTES_MAX} bytes"
+        ))),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,251 @@
+//! A [`Spec`] as the store keeps it. Fields may be added with a default; none may change its meaning,
+//! because campaigns of older versions are read back.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use noroshi_types::{
+    Condition, Invalid, JsonText, Lane, Push, PushMode, Timestamp, Topic, Ttl, Urgency, When,
+};
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::value::RawValue;
+
+use super::{Audience, CampaignMessage, Spec, Variant};
+use crate::campaign::filter::{Filter, VersionRange};
+use crate::campaign::schedule::{LocalTime, QuietHours};
+
+#[derive(Serialize, Deserialize)]
+struct StoredSpec {
+    name: Option<String>,
+    audience: StoredAudience,
+    #[serde(default)]
+    filter: StoredFilter,
+    message: StoredMessage,
+    locales: BTreeMap<String, StoredVariant>,
+    variables: BTreeMap<String, String>,
+    start_at_ms: Option<u64>,
+    local_time: Option<String>,
+    quiet_hours: Option<(String, String)>,
+    rate_per_second: Option<u32>,
+    lane: u8,
+    batch_size: u32,
+    start: bool,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum StoredAudience {
+    Everyone,
+    Topic(String),
+    Condition(String),
+    Upload,
+    Devices,
+}
+
+#[derive(Serialize, Deserialize, Default)]
+struct StoredFilter {
+    platforms: Vec<String>,
+    locales: Vec<String>,
+    version_min: Option<String>,
+    version_max: Option<String>,
+    tags: BTreeMap<String, Vec<String>>,
+    timezones: Vec<String>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct StoredMessage {
+    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
+    notification: Option<Box<RawValue>>,
+    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
+    data: Option<Box<RawValue>>,
+    urgency: u8,
+    ttl_ms: u64,
+    collapse_key: Option<Box<str>>,
+    when: Option<u8>,
+    push_mode: u8,
+    push_after_ms: u64,
+    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
+    apns: Option<Box<RawValue>>,
+    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
+    fcm: Option<Box<RawValue>>,
+    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
+    webpush: Option<Box<RawValue>>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct StoredVariant {
+    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
+    notification: Option<Box<RawValue>>,
+    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
+    data: Option<Box<RawValue>>,
+}
+
+impl Spec {
+    pub fn to_json(&self) -> JsonText {
+        let stored = StoredSpec::from(self);
+        // Maps with text keys and numbers: nothing that JSON cannot say.
+        JsonText::from_valid(serde_json::to_string(&stored).unwrap_or_default())
+    }
+
+    /// Reads what [`Spec::to_json`] wrote.
+    pub fn from_json(json: &JsonText) -> Result<Self, Invalid> {
+        let stored: StoredSpec = serde_json::from_str(json.as_str())
+            .map_err(|error| Invalid::new(format!("a stored campaign cannot be read: {error}")))?;
+        stored.try_into()
+    }
+}
+
+impl From<&Spec> for StoredSpec {
+    fn from(spec: &Spec) -> Self {
+        let variant = |variant: &Variant| StoredVariant {
+            notification: raw(variant.notification.as_ref()),
+            data: raw(variant.data.as_ref()),
+        };
+        Self {
+            name: spec.name.clone(),
+            audience: match &spec.audience {
+                Audience::Everyone => StoredAudience::Everyone,
+                Audience::Topic(topic) => StoredAudience::Topic(topic.as_str().to_owned()),
+                Audience::Condition(condition) => StoredAudience::Condition(condition.as_str().to_owned()),
+                Audience::Upload => StoredAudience::Upload,
+                Audience::Devices => StoredAudience::Devices,
+            },
+            filter: StoredFilter::from(&spec.filter),
+            message: StoredMessage::from(&spec.message),
+            locales: spec.locales.iter().map(|(tag, value)| (tag.clone(), variant(value))).collect(),
+            variables: spec.variables.clone(),
+            start_at_ms: spec.start_at.map(|start_at| start_at.0),
+            local_time: spec.local_time.map(|time| time.to_string()),
+            quiet_hours: spec.quiet_hours.map(|quiet| (quiet.from.to_string(), quiet.to.to_string())),
+            rate_per_second: spec.rate_per_second,
+            lane: spec.lane as u8,
+            batch_size: spec.batch_size,
+            start: spec.start,
+        }
+    }
+}
+
+impl TryFrom<StoredSpec> for Spec {
+    type Error = Invalid;
+
+    fn try_from(stored: StoredSpec) -> Result<Self, Invalid> {
+        let quiet_hours = stored
+            .quiet_hours
+            .map(|(from, to)| QuietHours::new(LocalTime::parse(&from)?, LocalTime::parse(&to)?));
+        let variant = |variant: StoredVariant| Variant {
+            notification: text(variant.notification),
+            data: text(variant.data),
+        };
+        Ok(Self {
+            name: stored.name,
+            audience: match stored.audience {
+                StoredAudience::Everyone => Audience::Everyone,
+                StoredAudience::Topic(topic) => Audience::Topic(Topic::parse(&topic)?),
+                StoredAudience::Condition(text) => Audience::Condition(Condition::parse(&text)?),
+                StoredAudience::Upload => Audience::Upload,
+                StoredAudience::Devices => Audience::Devices,
+            },
+            filter: stored.filter.into(),
+            message: stored.message.try_into()?,
+            locales: stored.locales.into_iter().map(|(tag, value)| (tag, variant(value))).collect(),
+            variables: stored.variables,
+            start_at: stored.start_at_ms.map(Timestamp),
+            local_time: stored.local_time.map(|time| LocalTime::parse(&time)).transpose()?,
+            quiet_hours: quiet_hours.transpose()?,
+            rate_per_second: stored.rate_per_second,
+            lane: Lane::from_code(stored.lane).ok_or_else(|| unknown("lane"))?,
+            batch_size: stored.batch_size,
+            start: stored.start,
+        })
+    }
+}
+
+impl From<&Filter> for StoredFilter {
+    fn from(filter: &Filter) -> Self {
+        let Filter { platforms, locales, app_version, tags, timezones } = filter.clone();
+        let VersionRange { min, max } = app_version;
+        Self { platforms, locales, version_min: min, version_max: max, tags, timezones }
+    }
+}
+
+impl From<StoredFilter> for Filter {
+    fn from(stored: StoredFilter) -> Self {
+        let StoredFilter { platforms, locales, version_min, version_max, tags, timezones } = stored;
+        let app_version = VersionRange { min: version_min, max: version_max };
+        Self { platforms, locales, app_version, tags, timezones }
+    }
+}
+
+impl From<&CampaignMessage> for StoredMessage {
+    fn from(message: &CampaignMessage) -> Self {
+        let push = &message.push;
+        Self {
+            notification: raw(message.notification.as_ref()),
+            data: raw(message.data.as_ref()),
+            urgency: message.urgency as u8,
+            ttl_ms: milliseconds(message.ttl.duration()),
+            collapse_key: message.collapse_key.clone(),
+            when: message.when.map(|when| when as u8),
+            push_mode: match push.mode {
+                PushMode::Never => 0,
+                PushMode::Fallback => 1,
+                PushMode::Always => 2,
+            },
+            push_after_ms: milliseconds(push.after),
+            apns: raw(push.apns.as_ref()),
+            fcm: raw(push.fcm.as_ref()),
+            webpush: raw(push.webpush.as_ref()),
+        }
+    }
+}
+
+impl TryFrom<StoredMessage> for CampaignMessage {
+    type Error = Invalid;
+
+    fn try_from(stored: StoredMessage) -> Result<Self, Invalid> {
+        let mode = match stored.push_mode {
+            0 => PushMode::Never,
+            1 => PushMode::Fallback,
+            2 => PushMode::Always,
+            _ => return Err(unknown("push mode")),
+        };
+        let when = |code| When::from_code(code).ok_or_else(|| unknown("when"));
+        Ok(Self {
+            notification: text(stored.notification),
+            data: text(stored.data),
+            urgency: Urgency::from_code(stored.urgency).ok_or_else(|| unknown("urgency"))?,
+            ttl: Ttl::new(Duration::from_millis(stored.ttl_ms))?,
+            collapse_key: stored.collapse_key,
+            when: stored.when.map(when).transpose()?,
+            push: Push {
+                mode,
+                after: Duration::from_millis(stored.push_after_ms),
+                apns: text(stored.apns),
+                fcm: text(stored.fcm),
+                webpush: text(stored.webpush),
+            },
+        })
+    }
+}
+
+/// What is there is kept, also a `null`.
+pub(crate) fn present<'de, D: Deserializer<'de>>(json: D) -> Result<Option<Box<RawValue>>, D::Error> {
+    Box::<RawValue>::deserialize(json).map(Some)
+}
+
+fn raw(text: Option<&JsonText>) -> Option<Box<RawValue>> {
+    // A `JsonText` is valid JSON by its making.
+    RawValue::from_string(text?.as_str().to_owned()).ok()
+}
+
+fn text(raw: Option<Box<RawValue>>) -> Option<JsonText> {
+    raw.map(|raw| JsonText::from_valid(Box::<str>::from(raw).into_string()))
+}
+
+fn milliseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+fn unknown(what: &'static str) -> Invalid {
+    Invalid::new(format!("a stored campaign has a {what} that this version does not know"))
+}

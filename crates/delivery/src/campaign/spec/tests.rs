@@ -1,0 +1,134 @@
+//! What a campaign may ask for, and that it is read back as it was kept.
+
+use std::time::Duration;
+
+use noroshi_types::PushMode;
+
+use super::*;
+
+fn spec() -> Spec {
+    let message = CampaignMessage {
+        notification: Some(JsonText::from_valid(r#"{"title":"Hello"}"#)),
+        data: None,
+        urgency: Urgency::Normal,
+        ttl: Ttl::default(),
+        collapse_key: None,
+        when: None,
+        push: Push::default(),
+    };
+    Spec {
+        name: None,
+        audience: Audience::Everyone,
+        filter: Filter::default(),
+        message,
+        locales: BTreeMap::new(),
+        variables: BTreeMap::new(),
+        start_at: None,
+        local_time: None,
+        quiet_hours: None,
+        rate_per_second: None,
+        lane: Lane::Campaign,
+        batch_size: BATCH_SIZE_DEFAULT,
+        start: true,
+    }
+}
+
+fn full() -> Spec {
+    let clock = |text| LocalTime::parse(text).expect("a time");
+    Spec {
+        name: Some("spring".into()),
+        audience: Audience::Condition(Condition::parse("'a' in topics").expect("a condition")),
+        filter: Filter {
+            platforms: vec!["ios".into()],
+            tags: BTreeMap::from([("plan".into(), vec!["paid".into()])]),
+            ..Filter::default()
+        },
+        message: CampaignMessage {
+            data: Some(JsonText::from_valid(r#"{"n": 1.50, "who": "{{name}}"}"#)),
+            urgency: Urgency::High,
+            collapse_key: Some("k".into()),
+            when: Some(When::Stored),
+            push: Push {
+                mode: PushMode::Fallback,
+                after: Duration::from_millis(1_500),
+                apns: Some(JsonText::from_valid("{}")),
+                fcm: None,
+                webpush: Some(JsonText::from_valid("null")),
+            },
+            ..spec().message
+        },
+        locales: BTreeMap::from([(
+            "ja".into(),
+            Variant { notification: Some(JsonText::from_valid(r#"{"title":"やあ"}"#)), data: None },
+        )]),
+        variables: BTreeMap::from([("name".into(), "you".into())]),
+        start_at: Some(Timestamp(1_800_000_000_000)),
+        local_time: Some(clock("09:00")),
+        quiet_hours: QuietHours::new(clock("22:00"), clock("07:00")).ok(),
+        rate_per_second: Some(250),
+        lane: Lane::Extra,
+        batch_size: 100,
+        start: false,
+    }
+}
+
+#[test]
+fn what_is_kept_is_read_back() {
+    for spec in [spec(), full()] {
+        assert_eq!(Spec::from_json(&spec.to_json()), Ok(spec));
+    }
+    for audience in
+        [Audience::Upload, Audience::Devices, Audience::Topic(Topic::parse("news").expect("a topic"))]
+    {
+        let spec = Spec { audience, ..full() };
+        assert_eq!(Spec::from_json(&spec.to_json()), Ok(spec));
+    }
+    assert!(Spec::from_json(&JsonText::from_valid("{}")).is_err());
+}
+
+#[test]
+fn what_cannot_be_meant_is_refused_by_name() {
+    let refused = |spec: Spec, part: &str| {
+        let invalid = spec.check().expect_err(part);
+        assert!(invalid.0.contains(part), "{invalid}");
+    };
+    assert!(spec().check().is_ok());
+    assert!(full().check().is_ok());
+    refused(Spec { name: Some(String::new()), ..spec() }, "name");
+    refused(Spec { audience: Audience::Upload, ..spec() }, "start");
+    refused(Spec { audience: Audience::Upload, start: false, ..full() }, "audience.devices");
+    refused(Spec { lane: Lane::Direct, ..spec() }, "lane");
+    refused(Spec { batch_size: 0, ..spec() }, "batch_size");
+    refused(Spec { batch_size: 1_001, ..spec() }, "batch_size");
+    refused(Spec { rate_per_second: Some(0), ..spec() }, "rate_per_second");
+    refused(Spec { variables: BTreeMap::new(), ..full() }, "{{name}}");
+    let empty = CampaignMessage { notification: None, ..spec().message };
+    refused(Spec { message: empty.clone(), ..spec() }, "message");
+    let upload = Spec { audience: Audience::Upload, start: false, ..spec() };
+    assert!(Spec { message: empty, ..upload.clone() }.check().is_ok(), "each line may bring its own");
+    let words = CampaignMessage { notification: full().message.data, ..spec().message };
+    assert!(Spec { message: words, ..upload }.check().is_ok(), "each line may bring its own");
+    let broken = CampaignMessage { data: Some(JsonText::from_valid("\"{{\"")), ..spec().message };
+    refused(Spec { message: broken, ..spec() }, "placeholder");
+}
+
+#[test]
+fn a_rate_is_kept_even_by_small_batches() {
+    let of =
+        |rate_per_second, batch_size| Spec { rate_per_second, batch_size, ..spec() }.recipients_per_batch();
+    assert_eq!(of(None, 500), 500);
+    assert_eq!(of(Some(100_000), 500), 500);
+    assert_eq!(of(Some(1_000), 500), 100);
+    assert_eq!(of(Some(3), 500), 1);
+}
+
+#[test]
+fn urgent_campaigns_know_no_quiet_hours() {
+    let now = Timestamp(1_700_000_000_000);
+    assert_eq!(full().schedule(now).quiet_hours, None);
+    let calm = CampaignMessage { urgency: Urgency::Low, ..full().message };
+    let schedule = Spec { message: calm, ..full() }.schedule(now);
+    assert!(schedule.quiet_hours.is_some());
+    assert_eq!(schedule.start, Timestamp(1_800_000_000_000));
+    assert_eq!(spec().schedule(now).start, now);
+}

@@ -1,0 +1,316 @@
+//! One batch's way: who its recipients are now, what each gets, and what came of it.
+//!
+//! Runs as a task of its own, so a slow recipient delays the finish of this batch and nothing else. Reads
+//! that fail are repeated; the lease is kept meanwhile.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+use std::time::Instant;
+
+use noroshi_push::{Content, Fields, Push, Reply};
+use noroshi_store::{Batch, Finished, PushRecipient, Work};
+use noroshi_types::{DeviceNum, Outcome, PushToken, Timestamp};
+use ring::digest;
+use tokio::sync::{mpsc, watch};
+
+use crate::campaign::plan::Plan;
+use crate::delivery::Delivery;
+use crate::push::finisher::{PAUSE_MAX, PAUSE_MIN, Ready};
+use crate::push::gather::Gather;
+use crate::push::hygiene::{Rate, Realm};
+use crate::push::publication;
+use crate::push::settle::{Sent, Settle};
+use crate::push::side::Side;
+
+/// What every batch's task needs.
+#[derive(Clone)]
+pub(crate) struct Way {
+    pub(crate) delivery: Arc<Delivery>,
+    pub(crate) side: Arc<Side>,
+    pub(crate) ready: mpsc::Sender<Ready>,
+    pub(crate) drain: watch::Receiver<bool>,
+}
+
+/// A batch that was taken.
+pub(crate) struct Leased {
+    pub(crate) batch: Batch,
+    /// The count of its push service.
+    pub(crate) pair: Arc<AtomicUsize>,
+    pub(crate) taken: Instant,
+    /// When its campaign's rate lets it go; it counts as dequeued then.
+    pub(crate) turn: Option<Instant>,
+}
+
+/// What is rendered for the recipients.
+enum Source {
+    Notification { content: Arc<Content>, once: bool },
+    Campaign(Arc<Plan>),
+}
+
+/// A recipient that gets a push.
+struct Due {
+    token: PushToken,
+    content: Arc<Content>,
+}
+
+impl Way {
+    /// Takes the batch to its end. Dropped at any moment, it is sent again after its lease.
+    pub(crate) async fn go(mut self, leased: Leased) {
+        let Leased { batch, pair, taken, turn } = leased;
+        let since = turn.unwrap_or(taken).max(taken);
+        if let Some(turn) = turn
+            && !self.wait_for(turn).await
+        {
+            return self.give_up(&batch, &pair);
+        }
+        let Some(source) = self.source(&batch).await else { return self.give_up(&batch, &pair) };
+        let Some(recipients) = self.recipients(&batch).await else { return self.give_up(&batch, &pair) };
+        match (&source, batch.service) {
+            (Source::Campaign(plan), None) => {
+                let finished = publication::publish(&self, &batch, plan, recipients).await;
+                self.side.flight.land(&pair, batch.recipients.len());
+                self.finish(&batch, finished).await;
+            }
+            _ => self.push(batch, &source, recipients, (pair, since)).await,
+        }
+    }
+
+    /// False if the node stops first.
+    async fn wait_for(&mut self, turn: Instant) -> bool {
+        tokio::select! {
+            () = tokio::time::sleep_until(turn.into()) => true,
+            _ = self.drain.wait_for(|draining| *draining) => false,
+        }
+    }
+
+    fn give_up(&self, batch: &Batch, pair: &AtomicUsize) {
+        self.side.flight.land(pair, batch.recipients.len());
+        self.side.flight.end(batch.id);
+    }
+
+    async fn push(
+        &self,
+        batch: Batch,
+        source: &Source,
+        recipients: Vec<PushRecipient>,
+        (pair, since): (Arc<AtomicUsize>, Instant),
+    ) {
+        let now = self.delivery.clock.now();
+        let mut settle = Settle::new(&batch);
+        missing(&mut settle, &batch, &recipients);
+        let (mut sent, mut due) = (Vec::new(), Vec::new());
+        for recipient in recipients {
+            if let Some((one, push)) = sort_out(&mut settle, &batch, source, recipient, now) {
+                sent.push(one);
+                due.push(push);
+            }
+        }
+        self.side.flight.land(&pair, batch.recipients.len() - due.len());
+        let seconds = self.delivery.metrics.push.answered_seconds.clone();
+        let gather = Arc::new(Gather::new(self.side.flight.clone(), pair, since, seconds, due.len()));
+        self.hand_over(&batch, &sent, due, &gather).await;
+        let (answers, latencies) = gather.complete().await;
+        let with = (&self.side.hygiene, self.side.config.backoff, self.delivery.clock.now());
+        for (realm, rate) in settle.answers(&batch, &sent, answers, with) {
+            self.tell(realm, rate);
+        }
+        self.finish(&batch, settle.finish(latencies)).await;
+    }
+
+    async fn hand_over(&self, batch: &Batch, sent: &[Sent], due: Vec<Due>, gather: &Arc<Gather>) {
+        let seed = match batch.work {
+            Work::Notification(id) => *id.as_bytes(),
+            Work::Campaign(id) => *id.as_bytes(),
+        };
+        for (index, (sent, Due { token, content })) in (0..).zip(sent.iter().zip(due)) {
+            let reply = Reply { to: gather.clone(), index };
+            let id = push_id(&seed, sent.device);
+            let push = Push { app: batch.app, lane: batch.lane, token, content, id, reply };
+            self.side.outlet.send(push).await;
+        }
+    }
+
+    pub(crate) async fn finish(&self, batch: &Batch, finished: Finished) {
+        let again: usize = finished.again.iter().map(|again| again.recipients.len()).sum();
+        let done = batch.recipients.len().saturating_sub(again) as u64;
+        let done = batch.campaign.map(|campaign| (campaign, done));
+        // Only closed when the node ends: then the batch is sent again by the next.
+        if self.ready.send(Ready { finished, lane: batch.lane, done }).await.is_err() {
+            self.side.flight.end(batch.id);
+        }
+    }
+
+    /// None: what is to be rendered does not exist any more, or the store is closed.
+    async fn source(&self, batch: &Batch) -> Option<Source> {
+        match batch.work {
+            Work::Notification(id) => {
+                let found = self.read(|| self.delivery.store.push_content(batch.app, id)).await?;
+                let Some(found) = found else {
+                    self.finish_all(batch, Outcome::Cancelled).await;
+                    return None;
+                };
+                let fields = Fields {
+                    notification_id: Some(id),
+                    notification: found.notification,
+                    data: found.data,
+                    urgency: found.urgency,
+                    collapse_key: found.collapse_key,
+                    expires_at: found.expires_at,
+                    apns: found.push.apns,
+                    fcm: found.push.fcm,
+                    webpush: found.push.webpush,
+                };
+                let once = found.expires_at <= found.sent_at;
+                Some(Source::Notification { content: Arc::new(Content::new(fields)), once })
+            }
+            Work::Campaign(id) => {
+                if let Some(plan) = self.side.book.plan(id) {
+                    return Some(Source::Campaign(plan));
+                }
+                let now = self.delivery.clock.now();
+                let campaign = self.read(|| self.delivery.store.campaign(batch.app, id, now)).await??;
+                match Plan::new(&campaign, now) {
+                    Ok(plan) => Some(Source::Campaign(self.side.book.keep(plan))),
+                    Err(error) => {
+                        tracing::error!(campaign = %id, %error, "a campaign cannot be read");
+                        None
+                    }
+                }
+            }
+        }
+    }
+
+    async fn recipients(&self, batch: &Batch) -> Option<Vec<PushRecipient>> {
+        let devices = || batch.recipients.clone();
+        self.read(|| self.delivery.store.push_recipients(batch.app, batch.work, batch.campaign, devices()))
+            .await
+    }
+
+    async fn finish_all(&self, batch: &Batch, outcome: Outcome) {
+        let mut settle = Settle::new(batch);
+        batch.recipients.iter().for_each(|device| settle.part(outcome, None, *device));
+        self.finish(batch, settle.finish(Vec::new())).await;
+    }
+
+    /// Reads until the store answers. None: it is closed.
+    pub(crate) async fn read<T, F>(&self, read: impl Fn() -> F) -> Option<T>
+    where
+        F: Future<Output = Result<T, noroshi_store::Error>>,
+    {
+        let mut pause = PAUSE_MIN;
+        loop {
+            match read().await {
+                Ok(read) => return Some(read),
+                Err(noroshi_store::Error::Closed) => return None,
+                Err(error) => {
+                    self.delivery.metrics.push.store_errors.inc();
+                    tracing::warn!(%error, "a batch could not be read; trying again");
+                }
+            }
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(PAUSE_MAX);
+        }
+    }
+
+    fn tell(&self, realm: Realm, rate: Rate) {
+        let (app, service, environment) = realm;
+        let (service, environment) = (service.as_str(), environment.as_str());
+        match rate {
+            Rate::Alarm { suspects, answers } => tracing::warn!(
+                app = app.0,
+                service,
+                environment,
+                suspects,
+                answers,
+                "so many push tokens are doubted that the credential or its environment must be wrong: none is set aside"
+            ),
+            Rate::Over => {
+                tracing::info!(app = app.0, service, environment, "few push tokens are doubted again")
+            }
+            Rate::Normal | Rate::Abnormal => return,
+        }
+        self.delivery.metrics.push.alarm(realm, !rate.is_normal());
+    }
+}
+
+/// Those of the batch that the store did not find: deleted, or another user's now.
+fn missing(settle: &mut Settle, batch: &Batch, found: &[PushRecipient]) {
+    for device in &batch.recipients {
+        if found.binary_search_by_key(device, |recipient| recipient.num).is_err() {
+            settle.part(Outcome::Unknown, None, *device);
+        }
+    }
+}
+
+/// A push for the recipient, or what becomes of it without one.
+fn sort_out(
+    settle: &mut Settle,
+    batch: &Batch,
+    source: &Source,
+    recipient: PushRecipient,
+    now: Timestamp,
+) -> Option<(Sent, Due)> {
+    let device = recipient.num;
+    if recipient.suspect {
+        settle.part(Outcome::PushTokenSuspect, None, device);
+        return None;
+    }
+    if recipient.token.is_none() {
+        settle.part(Outcome::NoPushToken, None, device);
+        return None;
+    }
+    let (content, once) = match source {
+        Source::Notification { content, once } => (content.clone(), *once),
+        Source::Campaign(plan) => match plan.content(&recipient) {
+            Ok(content) => (content, plan.spec.message.ttl.duration().is_zero()),
+            Err(reason) => {
+                settle.part(Outcome::PushRefused, Some(reason), device);
+                return None;
+            }
+        },
+    };
+    let expires_at = content.fields().expires_at;
+    // A ttl of nothing means now or never: the first attempt is now.
+    let first_of_once = once && batch.attempt == 0;
+    if expires_at <= now && !first_of_once {
+        settle.part(Outcome::PushExpired, None, device);
+        return None;
+    }
+    if let Source::Campaign(plan) = source
+        && let Some(until) = plan.quiet_until(&recipient.attributes, now)
+    {
+        match until < expires_at {
+            true => settle.again(until, batch.attempt, device),
+            false => settle.part(Outcome::PushExpired, Some("quiet_hours"), device),
+        }
+        return None;
+    }
+    let token = recipient.token?;
+    let realm = (batch.app, token.service, token.environment);
+    Some((Sent { device, token_at: recipient.token_at, realm, expires_at }, Due { token, content }))
+}
+
+/// The same for every attempt at a device with this work: a UUIDv8 (RFC 9562 §5.8) of a hash of both.
+fn push_id(work: &[u8; 16], device: DeviceNum) -> uuid::Uuid {
+    let mut text = [0; 24];
+    text[..16].copy_from_slice(work);
+    text[16..].copy_from_slice(&device.0.to_be_bytes());
+    let hash = digest::digest(&digest::SHA256, &text);
+    let mut id = [0; 16];
+    id.copy_from_slice(&hash.as_ref()[..16]);
+    uuid::Builder::from_custom_bytes(id).into_uuid()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_push_has_the_same_id_at_every_attempt() {
+        let id = |work: u8, device| push_id(&[work; 16], DeviceNum(device));
+        assert_eq!(id(1, 1), id(1, 1));
+        assert_ne!(id(1, 1), id(1, 2));
+        assert_ne!(id(1, 1), id(2, 1));
+        assert_eq!(id(1, 1).get_version_num(), 8);
+    }
+}

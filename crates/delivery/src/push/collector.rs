@@ -1,0 +1,354 @@
+//! Walks audiences and packs the devices it finds into batches, a page at a time, with the cursor behind the
+//! page in the same commit: after a crash a walk goes on behind exactly what was enqueued.
+//!
+//! Two kinds of walks: notifications to a topic, a condition or everyone with a push section, and campaigns.
+//! Each stays at most [`AHEAD_MAX`] batches ahead of the senders; what is due later (an hour of the device's
+//! own clock) does not count, because it waits in the store and not for a sender.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::time::Duration;
+
+use noroshi_store::{
+    AudienceMember, BATCH_RECIPIENTS_MAX, Campaign, CampaignState, Error, NewBatch, PushPart, Walk, Work,
+};
+use noroshi_types::{DeviceNum, Lane, Outcome, PushService, Timestamp};
+use tokio::sync::watch;
+
+use crate::campaign::plan::Plan;
+use crate::campaign::progress::SET_ASIDE;
+use crate::campaign::{count, lifecycle};
+use crate::delivery::Delivery;
+use crate::push::ahead::AHEAD_MAX;
+use crate::push::finisher::{PAUSE_MAX, PAUSE_MIN};
+use crate::push::side::Side;
+
+/// Devices read at once: the attributes of 10,000 are some 3 MB.
+const PAGE_MAX: usize = 10_000;
+
+/// Notification walks looked at in one round.
+const WALKS_MAX: usize = 32;
+
+/// However exact the due times are: the system's clock may be set.
+const SLEEP_MAX: Duration = Duration::from_secs(10);
+
+struct Collector {
+    delivery: Arc<Delivery>,
+    side: Arc<Side>,
+}
+
+/// What a round found.
+#[derive(Default)]
+struct Round {
+    /// A walk had room for more.
+    more: bool,
+    next_due: Option<Timestamp>,
+}
+
+/// Runs until `drain` is true. Cancel-safe: a page is in the store or it is not.
+pub(crate) async fn run(delivery: Arc<Delivery>, side: Arc<Side>, mut drain: watch::Receiver<bool>) {
+    let collector = Collector { delivery, side };
+    tokio::select! {
+        _ = drain.wait_for(|draining| *draining) => {}
+        () = collector.walk_forever() => {}
+    }
+}
+
+impl Collector {
+    async fn walk_forever(&self) {
+        let mut pause = PAUSE_MIN;
+        loop {
+            let woken = self.side.collect.notified();
+            match self.round().await {
+                Ok(Round { more: true, .. }) => tokio::task::yield_now().await,
+                Ok(Round { next_due, .. }) => {
+                    let now = self.delivery.clock.now();
+                    let sleep = next_due.map_or(SLEEP_MAX, |due| due.saturating_since(now));
+                    let _ = tokio::time::timeout(sleep.clamp(PAUSE_MIN, SLEEP_MAX), woken).await;
+                }
+                Err(Error::Closed) => return std::future::pending().await,
+                Err(error) => {
+                    self.delivery.metrics.push.store_errors.inc();
+                    tracing::warn!(%error, "an audience could not be walked; trying again");
+                    tokio::time::sleep(pause).await;
+                    pause = (pause * 2).min(PAUSE_MAX);
+                    continue;
+                }
+            }
+            pause = PAUSE_MIN;
+        }
+    }
+
+    /// One page of every walk that has room for one.
+    async fn round(&self) -> Result<Round, Error> {
+        let now = self.delivery.clock.now();
+        let mut round = Round::default();
+        let walks = self.delivery.store.walks(now, WALKS_MAX).await?;
+        round.next_due = walks.next_due;
+        for walk in walks.due {
+            round.more |= self.walk(walk).await?;
+        }
+        let mut campaigns = self.delivery.store.active_campaigns(now).await?;
+        let active: Vec<_> = campaigns.iter().map(|campaign| campaign.id).collect();
+        self.side.book.retain(&active);
+        let waiting: u64 = campaigns.iter().map(|campaign| campaign.batches_open).sum();
+        let metrics = &self.delivery.metrics.push;
+        metrics.batches_waiting.set(i64::try_from(waiting).unwrap_or(i64::MAX));
+        let running = |campaign: &&Campaign| campaign.state == CampaignState::Running;
+        let running = campaigns.iter().filter(running).count();
+        metrics.campaigns_running.set(i64::try_from(running).unwrap_or(i64::MAX));
+        let mut plans = Vec::new();
+        for campaign in campaigns.drain(..) {
+            if let Some(plan) = self.plan(&campaign, now) {
+                plans.push((campaign, plan));
+            }
+        }
+        // What cannot wait is packed first.
+        plans.sort_by_key(|(campaign, plan)| (plan.spec.lane, campaign.id));
+        for (campaign, plan) in plans {
+            self.campaign(campaign, &plan, &mut round).await?;
+        }
+        Ok(round)
+    }
+
+    fn plan(&self, campaign: &Campaign, now: Timestamp) -> Option<Arc<Plan>> {
+        if matches!(campaign.state, CampaignState::Draft | CampaignState::Scheduled) {
+            // Not kept: its start is not known yet.
+            return Plan::new(campaign, now).ok().map(Arc::new);
+        }
+        if let Some(plan) = self.side.book.plan(campaign.id) {
+            return Some(plan);
+        }
+        match Plan::new(campaign, now) {
+            Ok(plan) => Some(self.side.book.keep(plan)),
+            Err(error) => {
+                tracing::error!(campaign = %campaign.id, %error, "a campaign cannot be read");
+                None
+            }
+        }
+    }
+
+    /// A page of a notification's audience. True if there is room for another.
+    async fn walk(&self, walk: Walk) -> Result<bool, Error> {
+        let work = Work::Notification(walk.notification);
+        let store = &self.delivery.store;
+        if self.side.ahead.of(work) >= AHEAD_MAX {
+            return Ok(false);
+        }
+        let page = store.audience(walk.app, &walk.audience, walk.cursor, PAGE_MAX).await?;
+        self.delivery.metrics.push.walk_pages.inc();
+        let mut packed = Packed::new(BATCH_RECIPIENTS_MAX, walk.lane);
+        for member in &page.members {
+            packed.push(member, walk.due_at);
+        }
+        let Packed { batches, parts, .. } = packed.close();
+        let made = batches.len();
+        let now = self.delivery.clock.now();
+        self.count(&parts, walk.lane);
+        let went_on = store.walked(walk.id, batches, page.next, parts, now).await?;
+        if went_on && page.next.is_some() {
+            self.side.ahead.add(work, made);
+        } else {
+            self.side.ahead.forget(work);
+        }
+        self.side.flight.wake();
+        Ok(went_on && page.next.is_some() && self.side.ahead.of(work) < AHEAD_MAX)
+    }
+
+    async fn campaign(&self, campaign: Campaign, plan: &Plan, round: &mut Round) -> Result<(), Error> {
+        match campaign.state {
+            CampaignState::Scheduled => self.start(&campaign, plan, round).await,
+            CampaignState::Running if !campaign.walked => {
+                if count::is_wanted(&self.side, &campaign) {
+                    count::spawn(self.delivery.clone(), self.side.clone(), &campaign);
+                }
+                round.more |= self.page(&campaign, plan).await?;
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    async fn start(&self, campaign: &Campaign, plan: &Plan, round: &mut Round) -> Result<(), Error> {
+        let now = self.delivery.clock.now();
+        if let Some(start_at) = plan.spec.start_at.filter(|start_at| *start_at > now) {
+            round.next_due = Some(round.next_due.map_or(start_at, |due| due.min(start_at)));
+            return Ok(());
+        }
+        round.more |= lifecycle::run_scheduled(&self.delivery, campaign).await?;
+        Ok(())
+    }
+
+    /// A page of a campaign's audience. True if there is room for another.
+    async fn page(&self, campaign: &Campaign, plan: &Plan) -> Result<bool, Error> {
+        let work = Work::Campaign(campaign.id);
+        let in_flight = self.side.flight.batches_of(campaign.id) as u64;
+        let open = campaign.batches_open.saturating_sub(campaign.batches_later).saturating_sub(in_flight);
+        let ahead = usize::try_from(open).unwrap_or(AHEAD_MAX);
+        self.side.ahead.set(work, ahead);
+        if ahead >= AHEAD_MAX {
+            return Ok(false);
+        }
+        let size = plan.spec.recipients_per_batch();
+        let limit = (size * (AHEAD_MAX - ahead)).min(PAGE_MAX);
+        let audience = lifecycle::stored_audience(campaign.id, &plan.spec.audience);
+        let store = &self.delivery.store;
+        let page = store.audience(campaign.app, &audience, campaign.cursor, limit).await?;
+        self.delivery.metrics.push.walk_pages.inc();
+        let mut packed = Packed::new(size, plan.spec.lane);
+        packed.published = plan.spec.message.when.is_some();
+        let mut due = DueTimes::new(plan);
+        for member in page.members.iter().filter(|member| plan.spec.filter.matches(&member.attributes)) {
+            packed.push(member, due.of(member));
+        }
+        let Packed { batches, parts, .. } = packed.close();
+        let made = batches.len();
+        let now = self.delivery.clock.now();
+        let cursor = page.next.unwrap_or(campaign.cursor);
+        self.count(&parts, plan.spec.lane);
+        match store.enqueue(campaign.id, batches, cursor, page.next.is_none(), parts, now).await {
+            // Paused or aborted meanwhile: nothing was written.
+            Err(Error::Conflict | Error::NotFound) => return Ok(false),
+            result => drop(result?),
+        }
+        self.side.ahead.add(work, made);
+        self.side.flight.wake();
+        Ok(page.next.is_some())
+    }
+
+    fn count(&self, parts: &[PushPart], lane: Lane) {
+        for part in parts {
+            let count = part.devices.len() as u64;
+            self.delivery.metrics.outcome(part.outcome).inc_by(count);
+            self.delivery.metrics.push.count(part.outcome, part.reason, lane, count);
+        }
+    }
+}
+
+/// When the devices of a page are due: zones repeat.
+struct DueTimes<'a> {
+    plan: &'a Plan,
+    by_zone: HashMap<Option<String>, Timestamp>,
+}
+
+impl<'a> DueTimes<'a> {
+    fn new(plan: &'a Plan) -> Self {
+        Self { plan, by_zone: HashMap::new() }
+    }
+
+    fn of(&mut self, member: &AudienceMember) -> Timestamp {
+        if !self.plan.schedule.is_local() {
+            return self.plan.schedule.start;
+        }
+        if let Some(due) = self.by_zone.get(&member.attributes.timezone) {
+            return *due;
+        }
+        let due = self.plan.due_at(&member.attributes);
+        self.by_zone.insert(member.attributes.timezone.clone(), due);
+        due
+    }
+}
+
+/// Devices of a page in batches.
+struct Packed {
+    size: usize,
+    lane: Lane,
+    /// Batches are published, so devices without a token belong to them too.
+    published: bool,
+    open: BTreeMap<(Timestamp, Option<PushService>), Vec<DeviceNum>>,
+    batches: Vec<NewBatch>,
+    parts: Vec<PushPart>,
+    no_token: Vec<DeviceNum>,
+    set_aside: Vec<DeviceNum>,
+}
+
+impl Packed {
+    fn new(size: usize, lane: Lane) -> Self {
+        Self {
+            size,
+            lane,
+            published: false,
+            open: BTreeMap::new(),
+            batches: Vec::new(),
+            parts: Vec::new(),
+            no_token: Vec::new(),
+            set_aside: Vec::new(),
+        }
+    }
+
+    fn push(&mut self, member: &AudienceMember, due_at: Timestamp) {
+        let service = match (self.published, member.service, member.suspect) {
+            (true, ..) => None,
+            (false, None, _) => return self.no_token.push(member.num),
+            (false, Some(_), true) => return self.set_aside.push(member.num),
+            (false, service, false) => service,
+        };
+        let recipients = self.open.entry((due_at, service)).or_default();
+        recipients.push(member.num);
+        if recipients.len() >= self.size {
+            let recipients = std::mem::take(recipients);
+            self.batches.push(NewBatch { service, due_at, lane: self.lane, recipients });
+        }
+    }
+
+    fn close(mut self) -> Self {
+        for ((due_at, service), recipients) in std::mem::take(&mut self.open) {
+            if !recipients.is_empty() {
+                self.batches.push(NewBatch { service, due_at, lane: self.lane, recipients });
+            }
+        }
+        let left_out = [
+            (Outcome::NoPushToken, None, std::mem::take(&mut self.no_token)),
+            (Outcome::PushTokenSuspect, Some(SET_ASIDE), std::mem::take(&mut self.set_aside)),
+        ];
+        for (outcome, reason, devices) in left_out {
+            if !devices.is_empty() {
+                self.parts.push(PushPart { outcome, reason, devices });
+            }
+        }
+        self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn devices_are_packed_by_service_and_time() {
+        let member = |num: u64| AudienceMember {
+            num: DeviceNum(num),
+            user: None,
+            attributes: noroshi_store::Attributes::default(),
+            service: match num % 4 {
+                0 => None,
+                1 => Some(PushService::Fcm),
+                _ => Some(PushService::Apns),
+            },
+            suspect: num == 41,
+        };
+        let mut packed = Packed::new(10, Lane::Campaign);
+        for num in 0..100 {
+            packed.push(&member(num), Timestamp(num / 50));
+        }
+        let packed = packed.close();
+        assert!(packed.batches.iter().all(|batch| (1..=10).contains(&batch.recipients.len())));
+        let recipients: usize = packed.batches.iter().map(|batch| batch.recipients.len()).sum();
+        assert_eq!(recipients, 74);
+        for batch in &packed.batches {
+            let belongs = |num: &DeviceNum| {
+                (Timestamp(num.0 / 50), member(num.0).service) == (batch.due_at, batch.service)
+            };
+            assert!(batch.recipients.iter().all(belongs), "{batch:?}");
+        }
+        let parts: Vec<_> =
+            packed.parts.iter().map(|part| (part.outcome, part.reason, part.devices.len())).collect();
+        assert_eq!(
+            parts,
+            [(Outcome::NoPushToken, None, 25), (Outcome::PushTokenSuspect, Some(SET_ASIDE), 1)]
+        );
+        let mut published = Packed { published: true, ..Packed::new(10, Lane::Campaign) };
+        published.push(&member(0), Timestamp(0));
+        assert_eq!(published.close().batches[0].service, None);
+    }
+}

@@ -1,0 +1,82 @@
+//! Writes what became of batches, several in one commit.
+//!
+//! A finished batch is never lost: while the store does not take it, it is tried again and its lease is kept.
+//! Senders wait meanwhile, so what waits here is bounded.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use noroshi_store::Finished;
+use noroshi_types::{Lane, Outcome};
+use tokio::sync::mpsc::Receiver;
+
+use crate::delivery::Delivery;
+use crate::push::side::Side;
+
+/// Batches in one commit: 64 × 500 recipients are some tens of milliseconds of writing.
+const TOGETHER_MAX: usize = 64;
+
+/// Between two attempts at a store that fails.
+pub(crate) const PAUSE_MIN: Duration = Duration::from_millis(100);
+pub(crate) const PAUSE_MAX: Duration = Duration::from_secs(5);
+
+/// One batch's results on their way.
+pub(crate) struct Ready {
+    pub(crate) finished: Finished,
+    pub(crate) lane: Lane,
+    /// How many recipients are done, for the campaign's rate.
+    pub(crate) done: Option<(noroshi_types::CampaignId, u64)>,
+}
+
+/// Runs until the last sender is gone and everything is written. Not cancel-safe: batches that are dropped
+/// are sent again.
+pub(crate) async fn run(delivery: Arc<Delivery>, side: Arc<Side>, mut ready: Receiver<Ready>) {
+    let mut together = Vec::new();
+    while ready.recv_many(&mut together, TOGETHER_MAX).await > 0 {
+        write(&delivery, &side, std::mem::take(&mut together)).await;
+    }
+}
+
+async fn write(delivery: &Delivery, side: &Side, together: Vec<Ready>) {
+    let finished: Vec<Finished> = together.iter().map(|ready| ready.finished.clone()).collect();
+    let mut pause = PAUSE_MIN;
+    let counts = loop {
+        match delivery.store.finish(finished.clone(), delivery.clock.now()).await {
+            Ok(counts) => break counts,
+            Err(noroshi_store::Error::Closed) => {
+                // The node ends; the batches are sent again by the next.
+                return together.iter().for_each(|ready| side.flight.end(ready.finished.batch));
+            }
+            Err(error) => {
+                delivery.metrics.push.store_errors.inc();
+                tracing::warn!(%error, batches = finished.len(), "finished batches could not be written; trying again");
+                tokio::time::sleep(pause).await;
+                pause = (pause * 2).min(PAUSE_MAX);
+            }
+        }
+    };
+    let metrics = &delivery.metrics;
+    for ready in &together {
+        for part in &ready.finished.parts {
+            metrics.outcome(part.outcome).inc_by(part.devices.len() as u64);
+        }
+        metrics.push.count_finished(&ready.finished, ready.lane);
+        if let Some((campaign, done)) = ready.done {
+            side.book.count(campaign, done);
+        }
+        side.flight.end(ready.finished.batch);
+    }
+    metrics.outcome(Outcome::Cancelled).inc_by(counts.cancelled);
+    metrics.push.tokens_removed.inc_by(counts.tokens_removed);
+    metrics.push.tokens_set_aside.inc_by(counts.tokens_suspected);
+    for campaign in &counts.done {
+        tracing::info!(%campaign, "a campaign is done");
+    }
+    if !counts.done.is_empty() {
+        side.collect.notify_one();
+    }
+    // Retries may be due before anything the sender knows of.
+    if finished.iter().any(|finished| !finished.again.is_empty()) {
+        side.flight.wake();
+    }
+}

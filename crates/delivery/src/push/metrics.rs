@@ -1,0 +1,120 @@
+//! What the push side counts.
+
+use noroshi_store::{Batch, Finished, Taken};
+use noroshi_telemetry::{Histogram, Registry};
+use noroshi_types::{Lane, Outcome};
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+
+use crate::push::hygiene::Realm;
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct RecipientLabels {
+    outcome: &'static str,
+    reason: &'static str,
+    lane: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct LaneLabels {
+    lane: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct RealmLabels {
+    app: u32,
+    service: &'static str,
+    environment: &'static str,
+}
+
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Metrics {
+    recipients: Family<RecipientLabels, Counter>,
+    batches: Family<LaneLabels, Counter>,
+    retries: Counter,
+    suspect_alarm: Family<RealmLabels, Gauge>,
+    pub(crate) answered_seconds: Histogram,
+    pub(crate) recipients_in_flight: Gauge,
+    pub(crate) batches_in_flight: Gauge,
+    pub(crate) batches_waiting: Gauge,
+    pub(crate) campaigns_running: Gauge,
+    pub(crate) walk_pages: Counter,
+    pub(crate) tokens_removed: Counter,
+    pub(crate) tokens_set_aside: Counter,
+    pub(crate) store_errors: Counter,
+    pub(crate) credentials_unreadable: Gauge,
+}
+
+impl Metrics {
+    pub(crate) fn register(&self, registry: &mut Registry) {
+        let registry = registry.sub_registry_with_prefix("push");
+        registry.register("recipients", "Recipients, by what became of their push", self.recipients.clone());
+        registry.register("batches", "Batches taken from the queue", self.batches.clone());
+        registry.register("retries", "Recipients that are tried again later", self.retries.clone());
+        registry.register("answered_seconds", "From dequeue to answer", self.answered_seconds.clone());
+        let in_flight = self.recipients_in_flight.clone();
+        registry.register("recipients_in_flight", "Recipients whose answer is outstanding", in_flight);
+        let in_flight = self.batches_in_flight.clone();
+        registry.register("batches_in_flight", "Batches taken and not finished", in_flight);
+        let waiting = self.batches_waiting.clone();
+        registry.register("campaign_batches_waiting", "Batches of running campaigns on the queue", waiting);
+        registry.register("campaigns_running", "Campaigns that run", self.campaigns_running.clone());
+        registry.register("walk_pages", "Pages of audiences walked", self.walk_pages.clone());
+        registry.register("tokens_removed", "Push tokens removed on proof", self.tokens_removed.clone());
+        registry.register("tokens_set_aside", "Push tokens set aside", self.tokens_set_aside.clone());
+        registry.register(
+            "suspect_alarm",
+            "1 while so many tokens are doubted that the credential or its environment must be wrong",
+            self.suspect_alarm.clone(),
+        );
+        registry.register("store_errors", "Queue operations that are tried again", self.store_errors.clone());
+        registry.register(
+            "credentials_unreadable",
+            "Credentials that could not be opened at the start",
+            self.credentials_unreadable.clone(),
+        );
+    }
+
+    pub(crate) fn count_taken(&self, batches: &[Batch]) {
+        for lane in Lane::ALL {
+            let count = batches.iter().filter(|batch| batch.lane == lane).count();
+            if count > 0 {
+                self.batches.get_or_create(&LaneLabels { lane: lane.as_str() }).inc_by(count as u64);
+            }
+        }
+    }
+
+    pub(crate) fn count_finished(&self, finished: &Finished, lane: Lane) {
+        for part in &finished.parts {
+            self.count(part.outcome, part.reason, lane, part.devices.len() as u64);
+        }
+        let again = finished.again.iter().map(|again| again.recipients.len() as u64);
+        self.retries.inc_by(again.sum());
+    }
+
+    /// Recipients that never became a push.
+    pub(crate) fn count(&self, outcome: Outcome, reason: Option<&'static str>, lane: Lane, count: u64) {
+        let labels = RecipientLabels {
+            outcome: outcome.as_str(),
+            reason: reason.unwrap_or_default(),
+            lane: lane.as_str(),
+        };
+        self.recipients.get_or_create(&labels).inc_by(count);
+    }
+
+    pub(crate) fn alarm(&self, (app, service, environment): Realm, on: bool) {
+        let labels = RealmLabels { app: app.0, service: service.as_str(), environment: environment.as_str() };
+        self.suspect_alarm.get_or_create(&labels).set(i64::from(on));
+    }
+}
+
+/// What a take decided by itself.
+pub(crate) fn decided(taken: &Taken) -> [(Outcome, u64); 3] {
+    [
+        (Outcome::PushNotNeeded, taken.not_needed),
+        (Outcome::PushExpired, taken.expired),
+        (Outcome::Cancelled, taken.cancelled),
+    ]
+}

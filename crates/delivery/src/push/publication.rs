@@ -1,0 +1,96 @@
+//! A campaign's batch that is published: an ordinary notification to its devices, so that live delivery, the
+//! inbox and fallback work as for any other.
+//!
+//! Recipients that get the same text share one notification. Its idempotency key holds the batch and the
+//! text, so a batch that is sent again after a crash publishes nothing twice.
+
+use std::collections::BTreeMap;
+
+use noroshi_store::{Batch, Finished, Idempotency, PushRecipient};
+use noroshi_types::{DeviceId, Outcome, Request, Target, When};
+use ring::digest;
+
+use crate::campaign::plan::{Plan, Rendered};
+use crate::delivery::Error;
+use crate::push::batch::Way;
+use crate::push::finisher::{PAUSE_MAX, PAUSE_MIN};
+use crate::push::settle::Settle;
+
+/// Publishes a batch; repeats what the store or the shards have no room for.
+pub(crate) async fn publish(
+    way: &Way,
+    batch: &Batch,
+    plan: &Plan,
+    recipients: Vec<PushRecipient>,
+) -> Finished {
+    let now = way.delivery.clock.now();
+    let mut settle = Settle::new(batch);
+    let mut texts: BTreeMap<[u8; 32], (Rendered, Vec<DeviceId>)> = BTreeMap::new();
+    for recipient in recipients {
+        if let Some(until) = plan.quiet_until(&recipient.attributes, now) {
+            settle.again(until, batch.attempt, recipient.num);
+            continue;
+        }
+        match plan.render(&recipient) {
+            Ok(rendered) => {
+                texts.entry(hash(&rendered)).or_insert((rendered, Vec::new())).1.push(recipient.id)
+            }
+            Err(reason) => settle.part(Outcome::PushRefused, Some(reason), recipient.num),
+        }
+    }
+    for (hash, (rendered, devices)) in texts {
+        let request = request(plan, rendered, devices);
+        one(way, batch, plan, request, hash).await;
+    }
+    settle.finish(Vec::new())
+}
+
+async fn one(way: &Way, batch: &Batch, plan: &Plan, request: Request, hash: [u8; 32]) {
+    let text: String = hash[..8].iter().map(|byte| format!("{byte:02x}")).collect();
+    let key = format!("campaign/{}/{}/{text}", plan.id, batch.id.0);
+    let mut pause = PAUSE_MIN;
+    loop {
+        let idempotency = Some(Idempotency { key: key.as_str().into(), body_hash: hash });
+        let campaign = Some((plan.id, batch.lane));
+        match way.delivery.publish_for(plan.app, request.clone(), idempotency, campaign).await {
+            Ok(_) | Err(Error::Store(noroshi_store::Error::Closed)) => return,
+            // The app is gone, or the text was published under this key already.
+            Err(Error::Store(noroshi_store::Error::NotFound | noroshi_store::Error::IdempotencyConflict)) => {
+                return;
+            }
+            Err(error) => {
+                way.delivery.metrics.push.store_errors.inc();
+                tracing::debug!(%error, campaign = %plan.id, "a batch could not be published; trying again");
+            }
+        }
+        tokio::time::sleep(pause).await;
+        pause = (pause * 2).min(PAUSE_MAX);
+    }
+}
+
+fn request(plan: &Plan, rendered: Rendered, devices: Vec<DeviceId>) -> Request {
+    let message = &plan.spec.message;
+    Request {
+        target: Target::Devices(devices),
+        when: message.when.unwrap_or(When::Stored),
+        ttl: message.ttl,
+        urgency: message.urgency,
+        collapse_key: message.collapse_key.clone(),
+        retain: false,
+        notification: rendered.notification,
+        data: rendered.data,
+        push: message.push.clone(),
+    }
+}
+
+fn hash(rendered: &Rendered) -> [u8; 32] {
+    let mut context = digest::Context::new(&digest::SHA256);
+    for text in [&rendered.notification, &rendered.data] {
+        let text = text.as_ref().map_or("", |text| text.as_str());
+        context.update(&(text.len() as u64).to_be_bytes());
+        context.update(text.as_bytes());
+    }
+    let mut hash = [0; 32];
+    hash.copy_from_slice(context.finish().as_ref());
+    hash
+}

@@ -1,0 +1,242 @@
+//! Takes batches from the queue as there is room for their recipients, and starts each on its way.
+//!
+//! Lanes: what cannot wait and single notifications may fill every place, ordinary campaigns leave a reserve,
+//! in all and at each push service; so a message that cannot wait starts at the next take, whatever a
+//! campaign has under way. Sleeps until the exact time at which something is due, or until it is woken.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use noroshi_store::{BATCH_RECIPIENTS_MAX, Batch, Take, Taken, Work};
+use noroshi_types::{AppId, CampaignId, Lane, PushService, Timestamp};
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinSet;
+
+use crate::delivery::Delivery;
+use crate::push::batch::{Leased, Way};
+use crate::push::finisher::{self, PAUSE_MAX, PAUSE_MIN};
+use crate::push::metrics;
+use crate::push::side::Side;
+
+/// Batches of one take: one commit each time.
+const TAKE_MAX: usize = 64;
+
+/// Batches of campaigns with a rate in one take: as it cannot be said how many of each, few.
+const TAKE_LIMITED_MAX: usize = 4;
+
+/// So far ahead the turns of a campaign with a rate are given away. A pause takes effect after it.
+const AHEAD: Duration = Duration::from_millis(250);
+
+/// However exact the due times are: the system's clock may be set.
+const SLEEP_MAX: Duration = Duration::from_secs(10);
+
+/// Where something is due that was not taken (it is busy, or held): not sooner again.
+const SLEEP_MIN: Duration = Duration::from_millis(20);
+
+/// Finished batches that wait to be written.
+const READY_MAX: usize = 256;
+
+pub(crate) struct Sender {
+    way: Way,
+    batches: JoinSet<()>,
+}
+
+/// What a look at the queue found.
+enum Next {
+    /// There may be more: look again.
+    Now,
+    At(Option<Timestamp>),
+    /// The rate of a campaign lets something go after so long.
+    After(Duration),
+}
+
+/// Runs until `drain` is true, then gives what is under way until the deadline.
+pub(crate) async fn run(delivery: Arc<Delivery>, side: Arc<Side>, mut drain: watch::Receiver<bool>) {
+    let (ready, waiting) = mpsc::channel(READY_MAX);
+    let finisher = tokio::spawn(finisher::run(delivery.clone(), side.clone(), waiting));
+    let way = Way { delivery: delivery.clone(), side: side.clone(), ready, drain: drain.clone() };
+    let mut sender = Sender { way, batches: JoinSet::new() };
+    tokio::select! {
+        _ = drain.wait_for(|draining| *draining) => {}
+        () = sender.take_forever() => {}
+        () = keep_leases(&delivery, &side) => {}
+    }
+    let deadline = tokio::time::Instant::now() + side.config.drain;
+    tokio::select! {
+        () = sender.end(finisher) => {}
+        () = keep_leases(&delivery, &side) => {}
+        () = tokio::time::sleep_until(deadline) => {
+            tracing::info!(batches = side.flight.batch_count(), "batches under way are left to the next start");
+        }
+    }
+}
+
+/// Leases are renewed long before they lapse.
+async fn keep_leases(delivery: &Delivery, side: &Side) {
+    loop {
+        tokio::time::sleep(side.config.lease / 3).await;
+        let batches = side.flight.batches();
+        if batches.is_empty() {
+            continue;
+        }
+        let until = delivery.clock.now().saturating_add(side.config.lease);
+        if let Err(error) = delivery.store.renew(batches, until).await {
+            tracing::warn!(%error, "leases could not be renewed; trying again");
+        }
+    }
+}
+
+impl Sender {
+    /// Waits for all that is under way, and for the last of it to be written.
+    async fn end(self, finisher: tokio::task::JoinHandle<()>) {
+        let Sender { way, mut batches } = self;
+        while batches.join_next().await.is_some() {}
+        // The finisher ends with the last that could send to it.
+        drop(way);
+        let _ = finisher.await;
+    }
+
+    async fn take_forever(&mut self) {
+        let mut pause = PAUSE_MIN;
+        loop {
+            while self.batches.try_join_next().is_some() {}
+            // Before the look: what comes after it wakes the wait.
+            let side = self.way.side.clone();
+            let woken = side.flight.wake.notified();
+            match self.look().await {
+                Ok(Next::Now) => tokio::task::yield_now().await,
+                Ok(next) => {
+                    let sleep = self.sleep(next);
+                    let _ = tokio::time::timeout(sleep, woken).await;
+                }
+                Err(noroshi_store::Error::Closed) => return std::future::pending().await,
+                Err(error) => {
+                    self.way.delivery.metrics.push.store_errors.inc();
+                    tracing::warn!(%error, "no batches could be taken; trying again");
+                    tokio::time::sleep(pause).await;
+                    pause = (pause * 2).min(PAUSE_MAX);
+                    continue;
+                }
+            }
+            pause = PAUSE_MIN;
+        }
+    }
+
+    fn sleep(&self, next: Next) -> Duration {
+        let sleep = match next {
+            Next::Now => Duration::ZERO,
+            Next::After(after) => after,
+            Next::At(None) => SLEEP_MAX,
+            Next::At(Some(at)) => at.saturating_since(self.way.delivery.clock.now()),
+        };
+        sleep.clamp(SLEEP_MIN, SLEEP_MAX)
+    }
+
+    /// Takes what there is room for, once.
+    async fn look(&mut self) -> Result<Next, noroshi_store::Error> {
+        let flight = self.way.side.flight.clone();
+        // Before the look: room that is made meanwhile wakes.
+        flight.want(true);
+        let room = flight.room();
+        let short = room.any == 0 || room.campaign == 0 || !room.busy_for_campaigns.is_empty();
+        flight.want(short);
+        let metrics = &self.way.delivery.metrics.push;
+        metrics.recipients_in_flight.set(i64::try_from(flight.recipients()).unwrap_or(i64::MAX));
+        metrics.batches_in_flight.set(i64::try_from(flight.batch_count()).unwrap_or(i64::MAX));
+        if room.any == 0 {
+            return Ok(Next::At(None));
+        }
+        let limited = self.way.side.book.limited();
+        let held: Vec<CampaignId> = limited.iter().map(|(id, _)| *id).collect();
+        let urgent = [Lane::Extra, Lane::Direct];
+        let one_look = room.campaign >= TAKE_MAX * BATCH_RECIPIENTS_MAX / 4
+            && room.busy_for_any.len() == room.busy_for_campaigns.len();
+        let mut nexts = Vec::new();
+        if one_look {
+            nexts.push(self.take(room.campaign, room.busy_for_any, held, &Lane::ALL).await?);
+        } else {
+            nexts.push(self.take(room.any, room.busy_for_any, held.clone(), &urgent).await?);
+            if room.campaign > 0 {
+                nexts.push(self.take(room.campaign, room.busy_for_campaigns, held, &[Lane::Campaign]).await?);
+            }
+        }
+        if !limited.is_empty() {
+            nexts.push(self.take_limited(limited).await?);
+        }
+        Ok(soonest(nexts, self.way.delivery.clock.now()))
+    }
+
+    /// Campaigns with a rate, those whose turns are not given away too far ahead.
+    async fn take_limited(
+        &mut self,
+        limited: Vec<(CampaignId, Duration)>,
+    ) -> Result<Next, noroshi_store::Error> {
+        let wait = limited.iter().map(|(_, ahead)| ahead.saturating_sub(AHEAD)).min().unwrap_or_default();
+        let held: Vec<CampaignId> =
+            limited.iter().filter(|(_, ahead)| *ahead > AHEAD).map(|(id, _)| *id).collect();
+        if held.len() == limited.len() {
+            return Ok(Next::After(wait));
+        }
+        let room = self.way.side.flight.room();
+        let room_limited = room.campaign.min(TAKE_LIMITED_MAX * BATCH_RECIPIENTS_MAX);
+        if room_limited == 0 {
+            return Ok(Next::At(None));
+        }
+        self.take(room_limited, room.busy_for_campaigns, held, &Lane::ALL).await
+    }
+
+    async fn take(
+        &mut self,
+        room: usize,
+        busy: Vec<(AppId, PushService)>,
+        held: Vec<CampaignId>,
+        lanes: &[Lane],
+    ) -> Result<Next, noroshi_store::Error> {
+        let Way { delivery, side, .. } = &self.way;
+        let now = delivery.clock.now();
+        let batches_max = (room / BATCH_RECIPIENTS_MAX).clamp(1, TAKE_MAX);
+        let lease = side.config.lease;
+        let take = Take { now, lease, batches_max, busy, held, lanes: lanes.to_vec() };
+        let taken = delivery.store.take(take).await?;
+        for (outcome, count) in metrics::decided(&taken) {
+            delivery.metrics.outcome(outcome).inc_by(count);
+        }
+        delivery.metrics.push.count_taken(&taken.batches);
+        let Taken { batches, next_due, .. } = taken;
+        let full = batches.len() >= batches_max;
+        for batch in batches {
+            self.start(batch);
+        }
+        Ok(if full { Next::Now } else { Next::At(next_due) })
+    }
+
+    fn start(&mut self, batch: Batch) {
+        let side = &self.way.side;
+        let pair = side.flight.begin(&batch);
+        if side.ahead.taken(batch.work) {
+            side.collect.notify_one();
+        }
+        let turn = match batch.work {
+            Work::Campaign(id) => side.book.plan(id).and_then(|plan| plan.turn(batch.recipients.len())),
+            Work::Notification(_) => None,
+        };
+        let leased = Leased { batch, pair, taken: Instant::now(), turn };
+        self.batches.spawn(self.way.clone().go(leased));
+    }
+}
+
+fn soonest(nexts: Vec<Next>, now: Timestamp) -> Next {
+    let mut soonest: Option<Duration> = None;
+    for next in nexts {
+        let wait = match next {
+            Next::Now => return Next::Now,
+            Next::After(after) => Some(after),
+            Next::At(at) => at.map(|at| at.saturating_since(now)),
+        };
+        soonest = match (soonest, wait) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        };
+    }
+    soonest.map_or(Next::At(None), Next::After)
+}

@@ -1,0 +1,143 @@
+//! What the answers of a batch mean: outcomes, retries, tokens that go. Everything for one `finish`.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use noroshi_push::Answer;
+use noroshi_store::{Again, Batch, Finished, PushPart, TokenGone, TokenSuspect};
+use noroshi_types::{DeviceNum, Outcome, Timestamp};
+
+use crate::push::hygiene::{self, Hygiene, Rate, Realm};
+use crate::push::retry::{self, Backoff};
+
+/// A push that was handed over, as far as its answer needs it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Sent {
+    pub(crate) device: DeviceNum,
+    pub(crate) token_at: Timestamp,
+    pub(crate) realm: Realm,
+    pub(crate) expires_at: Timestamp,
+}
+
+/// Puts together what became of a batch.
+pub(crate) struct Settle {
+    finished: Finished,
+    parts: BTreeMap<(Outcome, Option<&'static str>), Vec<DeviceNum>>,
+    again: BTreeMap<(Timestamp, u32), Vec<DeviceNum>>,
+}
+
+/// A realm whose rate of doubted tokens changed, to be told.
+pub(crate) type Told = (Realm, Rate);
+
+impl Settle {
+    pub(crate) fn new(batch: &Batch) -> Self {
+        let finished = Finished {
+            batch: batch.id,
+            parts: Vec::new(),
+            again: Vec::new(),
+            gone: Vec::new(),
+            suspects: Vec::new(),
+            latencies: Vec::new(),
+        };
+        Self { finished, parts: BTreeMap::new(), again: BTreeMap::new() }
+    }
+
+    pub(crate) fn part(&mut self, outcome: Outcome, reason: Option<&'static str>, device: DeviceNum) {
+        self.parts.entry((outcome, reason)).or_default().push(device);
+    }
+
+    pub(crate) fn again(&mut self, due_at: Timestamp, attempt: u32, device: DeviceNum) {
+        self.again.entry((due_at, attempt)).or_default().push(device);
+    }
+
+    /// Reads all answers; `answers` are in the order of `sent`.
+    pub(crate) fn answers(
+        &mut self,
+        batch: &Batch,
+        sent: &[Sent],
+        answers: Vec<Answer>,
+        (hygiene, backoff, now): (&Hygiene, Backoff, Timestamp),
+    ) -> Vec<Told> {
+        let rates = count(hygiene, sent, &answers, now);
+        for (sent, answer) in sent.iter().zip(answers) {
+            let device = sent.device;
+            match answer {
+                Answer::Accepted => self.part(Outcome::Pushed, None, device),
+                Answer::Refused { reason } => self.part(Outcome::PushRefused, Some(reason), device),
+                Answer::Unconfigured => self.part(Outcome::PushUnconfigured, None, device),
+                Answer::Expired => self.part(Outcome::PushExpired, None, device),
+                Answer::Later { reason, after } => self.later(batch, sent, reason, after, (backoff, now)),
+                Answer::Gone { reason, since } => self.gone(sent, reason, since),
+                Answer::Suspect { reason } => {
+                    let normal = rates.get(&sent.realm).is_none_or(|rate| rate.is_normal());
+                    self.suspect(sent, reason, normal);
+                }
+            }
+        }
+        rates.into_iter().filter(|(_, rate)| matches!(rate, Rate::Alarm { .. } | Rate::Over)).collect()
+    }
+
+    fn later(
+        &mut self,
+        batch: &Batch,
+        sent: &Sent,
+        reason: &'static str,
+        after: Duration,
+        (backoff, now): (Backoff, Timestamp),
+    ) {
+        // In whole seconds, and spread by batch: recipients that failed alike stay one row.
+        let after = Duration::from_secs(after.as_secs() + u64::from(after.subsec_nanos() > 0));
+        let seed = retry::seed(batch.id, batch.attempt);
+        match backoff.due_at(now, after, batch.attempt, seed, sent.expires_at) {
+            Some(due_at) => self.again(due_at, batch.attempt.saturating_add(1), sent.device),
+            None => self.part(Outcome::PushExpired, Some(reason), sent.device),
+        }
+    }
+
+    fn gone(&mut self, sent: &Sent, reason: &'static str, since: Option<Timestamp>) {
+        let Sent { device, token_at, .. } = *sent;
+        if hygiene::is_proof(since, token_at) {
+            self.part(Outcome::PushTokenGone, Some(reason), device);
+            self.finished.gone.push(TokenGone { device, token_at, since, reason });
+        } else {
+            self.part(Outcome::PushRefused, Some(reason), device);
+        }
+    }
+
+    fn suspect(&mut self, sent: &Sent, reason: &'static str, normal: bool) {
+        let Sent { device, token_at, .. } = *sent;
+        if normal {
+            self.part(Outcome::PushTokenSuspect, Some(reason), device);
+            self.finished.suspects.push(TokenSuspect { device, token_at, reason });
+        } else {
+            // Our configuration is doubted, not the token: it stays.
+            self.part(Outcome::PushRefused, Some(reason), device);
+        }
+    }
+
+    pub(crate) fn finish(mut self, latencies: Vec<(u16, u32)>) -> Finished {
+        let part = |((outcome, reason), devices)| PushPart { outcome, reason, devices };
+        let again = |((due_at, attempt), recipients)| Again { due_at, attempt, recipients };
+        self.finished.parts = self.parts.into_iter().map(part).collect();
+        self.finished.again = self.again.into_iter().map(again).collect();
+        self.finished.latencies = latencies;
+        self.finished
+    }
+}
+
+/// The rates with this batch's answers in them. Only what a push service said of tokens counts.
+fn count(hygiene: &Hygiene, sent: &[Sent], answers: &[Answer], now: Timestamp) -> BTreeMap<Realm, Rate> {
+    let mut sums: BTreeMap<Realm, (u64, u64)> = BTreeMap::new();
+    for (sent, answer) in sent.iter().zip(answers) {
+        let suspects = u64::from(matches!(answer, Answer::Suspect { .. }));
+        if suspects > 0 || matches!(answer, Answer::Accepted | Answer::Gone { .. }) {
+            let sum = sums.entry(sent.realm).or_default();
+            *sum = (sum.0 + 1, sum.1 + suspects);
+        }
+    }
+    let rate = |(realm, (answers, suspects))| (realm, hygiene.count(realm, answers, suspects, now));
+    sums.into_iter().map(rate).collect()
+}
+
+#[cfg(test)]
+mod tests;
