@@ -5,9 +5,12 @@
 //! implementation; a new implementation is done when its list is green.
 
 pub(crate) mod accounts;
+pub(crate) mod credentials;
 pub(crate) mod devices;
 pub(crate) mod inbox;
 pub(crate) mod notifications;
+pub(crate) mod push;
+pub(crate) mod pushing;
 pub(crate) mod sessions;
 pub(crate) mod topics;
 pub(crate) mod upkeep;
@@ -22,6 +25,14 @@ macro_rules! conformance_tests {
         $crate::conformance::conformance_tests! { @each $fresh;
             accounts: apps_and_keys_are_kept, names_and_hashes_are_unique, an_app_goes_with_everything_it_owns,
                 concurrent_first_calls_agree_on_a_secret;
+            credentials: credentials_are_kept, there_is_one_for_each_use;
+            push: users_and_devices_become_batches_by_service, many_recipients_are_packed,
+                a_repeated_key_pushes_once, lanes_go_first_then_who_waits_longest, what_is_due_later_waits,
+                busy_services_and_held_campaigns_are_passed_over, a_lease_lapses_unless_it_is_renewed,
+                a_batch_ends_once_with_all_that_came_of_it, what_expired_is_not_pushed,
+                what_is_cancelled_is_not_pushed, recipients_are_as_they_are_now,
+                a_notification_lives_as_long_as_its_push, an_app_goes_with_its_push_work,
+                a_walk_without_a_service_is_refused;
             devices: a_device_is_registered_and_read_back, an_update_changes_only_what_it_names,
                 a_patch_sets_clears_and_leaves, another_user_finds_an_empty_inbox,
                 a_device_over_its_limits_is_refused_alone, tokens_are_revoked_for_good,

@@ -1,0 +1,63 @@
+//! Credentials of push services.
+
+use noroshi_store::{Error, NewCredential, Store};
+use noroshi_types::{AppId, CredentialId, JsonText, PushEnvironment, PushService};
+
+use super::world::*;
+
+fn credential(app: AppId, service: PushService, environment: PushEnvironment) -> NewCredential {
+    NewCredential {
+        app,
+        service,
+        environment,
+        name: "ours".to_owned(),
+        shown: JsonText::from_valid(r#"{"key_id":"ABC123DEFG"}"#),
+        sealed: vec![0, 1, 255],
+        replace: false,
+    }
+}
+
+pub(crate) async fn credentials_are_kept(store: &dyn Store) {
+    let app = app(store, "shop").await;
+    let new = credential(app, PushService::Apns, PushEnvironment::Sandbox);
+    let made = store.put_credential(new.clone(), NOW).await.expect("made");
+    assert_eq!(
+        (made.app, made.service, made.environment, &made.name, &made.shown, &made.sealed, made.created_at),
+        (new.app, new.service, new.environment, &new.name, &new.shown, &new.sealed, NOW)
+    );
+    let other = store
+        .put_credential(credential(app, PushService::WebPush, PushEnvironment::Production), NOW)
+        .await
+        .expect("another service");
+    assert_eq!(store.credentials().await.expect("read"), [made.clone(), other.clone()]);
+    store.delete_credential(app, made.id).await.expect("deleted");
+    assert_eq!(store.credentials().await.expect("read"), [other]);
+    assert!(matches!(store.delete_credential(app, made.id).await, Err(Error::NotFound)));
+}
+
+pub(crate) async fn there_is_one_for_each_use(store: &dyn Store) {
+    let (mine, theirs) = (app(store, "mine").await, app(store, "theirs").await);
+    let new = credential(mine, PushService::Apns, PushEnvironment::Production);
+    let first = store.put_credential(new.clone(), NOW).await.expect("made");
+    let again = store.put_credential(new.clone(), at(1)).await;
+    assert!(matches!(again, Err(Error::Exists)), "{again:?}");
+    let replaced = NewCredential { sealed: vec![9], name: "new".to_owned(), replace: true, ..new.clone() };
+    let replaced = store.put_credential(replaced, at(2)).await.expect("replaced");
+    assert_eq!((replaced.id, &*replaced.name, replaced.created_at), (first.id, "new", at(2)));
+    assert_eq!(store.credentials().await.expect("read"), [replaced.clone()]);
+    for other in [
+        NewCredential { app: theirs, ..new.clone() },
+        NewCredential { environment: PushEnvironment::Sandbox, ..new.clone() },
+        NewCredential { service: PushService::Fcm, replace: true, ..new.clone() },
+    ] {
+        store.put_credential(other, NOW).await.expect("another use");
+    }
+    assert_eq!(store.credentials().await.expect("read").len(), 4);
+    assert!(matches!(store.delete_credential(theirs, replaced.id).await, Err(Error::NotFound)), "not theirs");
+    assert!(matches!(store.delete_credential(mine, CredentialId(999)).await, Err(Error::NotFound)));
+    let nobodys = NewCredential { app: AppId(99), ..new };
+    assert!(matches!(store.put_credential(nobodys, NOW).await, Err(Error::NotFound)));
+    store.delete_app(mine).await.expect("deleted");
+    let left = store.credentials().await.expect("read");
+    assert!(left.len() == 1 && left[0].app == theirs, "{left:?}");
+}

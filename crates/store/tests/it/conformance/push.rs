@@ -1,0 +1,345 @@
+//! The push queue: what is put onto it, in which order it is taken, and how batches end.
+
+use noroshi_store::{
+    Again, Batch, Error, Finished, FinishedCounts, PushPart, Registration, State, Store, Take, TokenSuspect,
+    TraceStep, Work,
+};
+use noroshi_types::{AppId, BatchId, DeviceNum, Lane, Outcome, PushService, Request, When};
+
+use super::pushing::*;
+use super::world::*;
+
+pub(crate) async fn users_and_devices_become_batches_by_service(store: &dyn Store) {
+    let app = app(store, "shop").await;
+    let apns = pushable(store, app, "a", "u1", &[], PushService::Apns).await;
+    let fcm = pushable(store, app, "f", "u1", &[], PushService::Fcm).await;
+    let web = pushable(store, app, "w", "u2", &[], PushService::WebPush).await;
+    let bare = join(store, app, "bare", "u2", &[]).await;
+    let doubted = pushable(store, app, "doubted", "u2", &[], PushService::Apns).await;
+    set_aside(store, app, doubted, "doubted").await;
+
+    for (when, target) in [
+        (When::Stored, users(&["u1", "u2", "u9"])),
+        (When::Active, devices(&["a", "f", "w", "bare", "doubted"])),
+    ] {
+        let named = target.named_count();
+        let request = Request { when, push: always(), ..stored(target) };
+        let accepted = send_at(store, app, request, NOW).await;
+        assert_eq!(accepted.targets, named);
+        let mut besides = accepted.besides.clone();
+        besides.retain(|(outcome, _)| *outcome != Outcome::Unknown);
+        assert_eq!(besides, [(Outcome::NoPushToken, 1), (Outcome::PushTokenSuspect, 1)]);
+        let id = accepted.message.id;
+        let taken = take(store, 0).await;
+        let seen: Vec<_> =
+            taken.batches.iter().map(|batch| (batch.service, batch.recipients.clone())).collect();
+        assert_eq!(
+            seen,
+            [
+                (Some(PushService::Apns), vec![apns]),
+                (Some(PushService::Fcm), vec![fcm]),
+                (Some(PushService::WebPush), vec![web])
+            ]
+        );
+        for batch in &taken.batches {
+            assert_eq!((batch.app, batch.lane, batch.work), (app, Lane::Direct, Work::Notification(id)));
+            assert_eq!((batch.due_at, batch.attempt, batch.campaign), (NOW, 0, None));
+        }
+        let trace = store.trace(app, id, &device("bare")).await.expect("read").expect("known");
+        assert!(trace.steps.contains(&step(NOW, Outcome::NoPushToken)), "{trace:?} of {bare:?}");
+        let content = store.push_content(app, id).await.expect("read").expect("known");
+        assert_eq!(content.push, always());
+        assert_eq!((content.sent_at, content.expires_at), (NOW, accepted.message.expires_at));
+        assert_eq!(
+            (&content.notification, &content.data),
+            (&accepted.message.notification, &accepted.message.data)
+        );
+        end_all(store, taken.batches, Outcome::Pushed).await;
+    }
+    let never = send_at(store, app, stored(users(&["u1", "u2"])), NOW).await;
+    assert_eq!(never.besides, []);
+    assert_eq!(take(store, 1_000).await.batches, []);
+}
+
+pub(crate) async fn many_recipients_are_packed(store: &dyn Store) {
+    let app = app(store, "shop").await;
+    let registrations = (0..1_001).map(|i| Registration {
+        device: Some(device(&format!("d{i}"))),
+        user: Some(user("u1")),
+        push_token: Some(token_of(PushService::Fcm, &format!("d{i}"))),
+        ..Registration::default()
+    });
+    let made = store.register(app, registrations.collect(), NOW).await.expect("registered");
+    let mut nums: Vec<_> = made.into_iter().map(|device| device.expect("within the limits").num).collect();
+    nums.sort_unstable();
+    send(store, app, Request { push: always(), ..stored(users(&["u1"])) }).await;
+    let batches = take(store, 0).await.batches;
+    assert_eq!(batches.iter().map(|batch| batch.recipients.len()).collect::<Vec<_>>(), [500, 500, 1]);
+    assert_eq!(batches.concat_recipients(), nums, "each once, in order");
+    let recipients = recipients_of(store, &batches[2]).await;
+    assert_eq!(recipients[0].num, nums[1_000]);
+}
+
+pub(crate) async fn a_repeated_key_pushes_once(store: &dyn Store) {
+    let app = app(store, "shop").await;
+    pushable(store, app, "a", "u1", &[], PushService::Apns).await;
+    let request = Request { push: always(), ..stored(users(&["u1"])) };
+    for _ in 0..2 {
+        send_once(store, app, request.clone(), "k", 1, NOW).await.expect("accepted");
+    }
+    assert_eq!(take(store, 0).await.batches.len(), 1);
+}
+
+pub(crate) async fn lanes_go_first_then_who_waits_longest(store: &dyn Store) {
+    let (one, two) = (app(store, "one").await, app(store, "two").await);
+    let mut expected = Vec::new();
+    for app in [one, two] {
+        pushable(store, app, "a", "u1", &[], PushService::Apns).await;
+    }
+    for (app, seconds) in [(one, 4), (two, 3), (one, 2), (two, 5)] {
+        let request = Request { push: always(), ..stored(users(&["u1"])) };
+        expected.push((seconds, send_at(store, app, request, at(seconds)).await.message.id));
+    }
+    expected.sort_unstable();
+    let of = |batches: &[Batch]| -> Vec<_> { batches.iter().map(|batch| batch.work).collect() };
+    let works: Vec<_> = expected.iter().map(|(_, id)| Work::Notification(*id)).collect();
+
+    // A campaign on each side of them.
+    let (slow, news) = (running(store, one).await, running(store, one).await);
+    let member = store.device(one, &device("a")).await.expect("read").expect("known").num;
+    enqueue(store, slow, Lane::Campaign, 0, &[member]).await;
+    enqueue(store, news, Lane::Extra, 5, &[member]).await;
+    let all = take_with(store, Take { batches_max: 3, ..asked(9) }).await;
+    assert_eq!(of(&all.batches), [Work::Campaign(news), works[0], works[1]]);
+    assert!(all.next_due.is_some_and(|due| due <= at(9)), "{:?}", all.next_due);
+    let only = take_with(store, Take { lanes: vec![Lane::Campaign], ..asked(9) }).await;
+    assert_eq!(of(&only.batches), [Work::Campaign(slow)]);
+    assert_eq!(of(&take(store, 9).await.batches), works[2..]);
+    assert_eq!(take(store, 9).await.batches, []);
+}
+
+pub(crate) async fn what_is_due_later_waits(store: &dyn Store) {
+    let app = app(store, "shop").await;
+    pushable(store, app, "a", "u1", &[], PushService::Apns).await;
+    assert_eq!(take(store, 0).await.next_due, None);
+    for after in [30, 20] {
+        send(store, app, Request { push: fallback(after), ..stored(users(&["u1"])) }).await;
+    }
+    let taken = take(store, 19).await;
+    assert_eq!((taken.batches.len(), taken.next_due), (0, Some(at(20))));
+    let taken = take(store, 20).await;
+    assert_eq!((taken.batches.len(), taken.next_due), (1, Some(at(30))));
+    // With nothing else, the end of the lease is the next time.
+    let taken = take(store, 30).await;
+    assert_eq!((taken.batches.len(), taken.next_due), (1, Some(at(20 + LEASE_SECONDS))));
+}
+
+pub(crate) async fn busy_services_and_held_campaigns_are_passed_over(store: &dyn Store) {
+    let (one, two) = (app(store, "one").await, app(store, "two").await);
+    let mut nums = Vec::new();
+    for app in [one, two] {
+        nums.push(pushable(store, app, "a", "u1", &[], PushService::Apns).await);
+        pushable(store, app, "f", "u1", &[], PushService::Fcm).await;
+        send(store, app, Request { push: always(), ..stored(users(&["u1"])) }).await;
+    }
+    let held = running(store, one).await;
+    enqueue(store, held, Lane::Extra, 0, &nums[..1]).await;
+    let busy = vec![(one, PushService::Fcm), (two, PushService::Apns)];
+    let taken = take_with(store, Take { busy: busy.clone(), held: vec![held], ..asked(0) }).await;
+    let seen: Vec<_> = taken.batches.iter().map(|batch| (batch.app, batch.service)).collect();
+    assert_eq!(seen, [(one, Some(PushService::Apns)), (two, Some(PushService::Fcm))]);
+    assert_eq!(taken.next_due, Some(at(LEASE_SECONDS)), "what may not be taken is nothing to wake up for");
+    let taken = take_with(store, Take { busy: vec![(one, PushService::Apns)], ..asked(0) }).await;
+    assert_eq!(taken.batches.len(), 2, "the campaign's is for a busy service");
+    assert_eq!(take(store, 0).await.batches.len(), 1);
+}
+
+pub(crate) async fn a_lease_lapses_unless_it_is_renewed(store: &dyn Store) {
+    let app = app(store, "shop").await;
+    pushable(store, app, "a", "u1", &[], PushService::Apns).await;
+    for _ in 0..2 {
+        send(store, app, Request { push: always(), ..stored(users(&["u1"])) }).await;
+    }
+    let taken = take(store, 0).await.batches;
+    assert_eq!(taken.len(), 2);
+    assert_eq!(take(store, LEASE_SECONDS - 1).await.batches, []);
+    store.renew(vec![taken[0].id, BatchId(999)], at(LEASE_SECONDS + 5)).await.expect("renewed");
+    assert_eq!(take(store, LEASE_SECONDS).await.batches, taken[1..]);
+    assert_eq!(take(store, LEASE_SECONDS + 5).await.batches, taken[..1]);
+    // The first to finish counts, whoever holds the lease now.
+    end_all(store, taken.clone(), Outcome::Pushed).await;
+    store.renew(vec![taken[0].id], at(9_999)).await.expect("nothing to renew");
+    assert_eq!(take(store, 1_000).await.next_due, None);
+}
+
+pub(crate) async fn a_batch_ends_once_with_all_that_came_of_it(store: &dyn Store) {
+    let app = app(store, "shop").await;
+    let mut nums = Vec::new();
+    for name in ["a", "b", "c", "d"] {
+        nums.push(pushable(store, app, name, "u1", &[], PushService::Apns).await);
+    }
+    let id = send(store, app, Request { push: always(), ..stored(users(&["u1"])) }).await;
+    let batch = take(store, 0).await.batches.remove(0);
+    let part =
+        |outcome, reason, devices: &[DeviceNum]| PushPart { outcome, reason, devices: devices.to_vec() };
+    let finished = Finished {
+        parts: vec![
+            part(Outcome::Pushed, None, &[nums[1], nums[0]]),
+            part(Outcome::PushRefused, Some("BadTopic"), &nums[2..3]),
+        ],
+        again: vec![Again { due_at: at(60), attempt: 3, recipients: vec![nums[3]] }],
+        ..ended(batch.id)
+    };
+    let counts = store.finish(vec![finished.clone()], at(5)).await.expect("finished");
+    assert_eq!(counts, FinishedCounts::default());
+    let counts = store.finish(vec![finished], at(6)).await.expect("again");
+    assert_eq!(counts, FinishedCounts { unknown: 1, ..FinishedCounts::default() }, "it counts once");
+    let found = store.notification(app, id, at(6)).await.expect("read").expect("known");
+    let pushes: Vec<_> = found.counts.into_iter().filter(|(outcome, _)| *outcome != Outcome::Kept).collect();
+    assert_eq!(pushes, [(Outcome::Pushed, 2), (Outcome::PushRefused, 1)]);
+    let steps = store.trace(app, id, &device("c")).await.expect("read").expect("known").steps;
+    let refused = TraceStep { at: at(5), outcome: Outcome::PushRefused, reason: Some("BadTopic".to_owned()) };
+    assert_eq!(steps, [step(NOW, Outcome::Kept), refused]);
+    let taken = take(store, 59).await;
+    assert_eq!((taken.batches.len(), taken.next_due), (0, Some(at(60))));
+    let retried = take(store, 60).await.batches.remove(0);
+    assert_ne!(retried.id, batch.id);
+    assert_eq!((retried.due_at, retried.attempt, retried.recipients.clone()), (at(60), 3, vec![nums[3]]));
+    assert_eq!((retried.work, retried.service, retried.lane), (batch.work, batch.service, batch.lane));
+    end_all(store, vec![retried], Outcome::Pushed).await;
+    assert_eq!(take(store, 9_999).await.next_due, None, "nothing is left");
+}
+
+pub(crate) async fn what_expired_is_not_pushed(store: &dyn Store) {
+    let app = app(store, "shop").await;
+    let num = pushable(store, app, "a", "u1", &[], PushService::Apns).await;
+    let short = send(store, app, Request { ttl: ttl(10), push: always(), ..stored(users(&["u1"])) }).await;
+    let taken = take(store, 10).await;
+    assert_eq!((taken.batches.len(), taken.expired), (0, 1));
+    assert_eq!(counts(store, app, short).await, [(Outcome::Kept, 1), (Outcome::PushExpired, 1)]);
+    // A fallback is not due after the ttl, and inboxes may have been pruned before it is.
+    let waits = Request { ttl: ttl(10), push: fallback(60), ..stored(users(&["u1"])) };
+    let (confirmed, missed) = (send(store, app, waits.clone()).await, send(store, app, waits).await);
+    ack(store, num, &[confirmed]).await;
+    assert_eq!(take(store, 9).await.next_due, Some(at(10)));
+    store.prune(at(10), 100).await.expect("pruned");
+    let taken = take(store, 11).await;
+    assert_eq!((taken.batches.len(), taken.not_needed, taken.expired), (0, 1, 1));
+    assert!(counts(store, app, confirmed).await.contains(&(Outcome::PushNotNeeded, 1)));
+    assert!(counts(store, app, missed).await.contains(&(Outcome::PushExpired, 1)));
+    // Now or never is tried once.
+    let now = Request { ttl: ttl(0), push: always(), ..stored(users(&["u1"])) };
+    send(store, app, now).await;
+    assert_eq!(take(store, 1).await.batches.len(), 1);
+}
+
+pub(crate) async fn what_is_cancelled_is_not_pushed(store: &dyn Store) {
+    let app = app(store, "shop").await;
+    let a = pushable(store, app, "a", "u1", &[], PushService::Apns).await;
+    let f = pushable(store, app, "f", "u1", &[], PushService::Fcm).await;
+    let id = send(store, app, Request { push: always(), ..stored(users(&["u1"])) }).await;
+    ack(store, f, &[id]).await;
+    // Apple's is under way when it is cancelled.
+    let busy = vec![(app, PushService::Fcm)];
+    let sent = take_with(store, Take { busy, ..asked(0) }).await.batches.remove(0);
+    assert_eq!(sent.recipients, [a]);
+    let cancelled = store.cancel(app, id, at(1)).await.expect("cancelled");
+    assert_eq!((cancelled.removed, cancelled.not_pushed), (1, 1));
+    assert_eq!(take(store, 2).await.batches, []);
+    let again = vec![Again { due_at: at(3), attempt: 1, recipients: vec![a] }];
+    let ended = store.finish(vec![Finished { again, ..ended(sent.id) }], at(2)).await.expect("finished");
+    assert_eq!(ended.cancelled, 1);
+    assert_eq!(take(store, 99).await.next_due, None);
+    let steps = |name: &'static str| async move {
+        let trace = store.trace(app, id, &device(name)).await.expect("read").expect("known");
+        trace.steps.iter().filter(|step| step.outcome == Outcome::Cancelled).count()
+    };
+    assert_eq!((steps("a").await, steps("f").await), (2, 1), "the inbox row, and later the retry; the push");
+    let found = store.notification(app, id, at(2)).await.expect("read").expect("known");
+    assert_eq!(found.state, State::Cancelled);
+    // Of live-only messages the push is all there is to cancel.
+    let live = Request { when: When::Active, push: always(), ..stored(users(&["u1"])) };
+    let live = send(store, app, live).await;
+    let cancelled = store.cancel(app, live, NOW).await.expect("cancelled");
+    assert_eq!((cancelled.removed, cancelled.not_pushed), (0, 2));
+    assert_eq!(counts(store, app, live).await, [(Outcome::Cancelled, 2)]);
+}
+
+pub(crate) async fn recipients_are_as_they_are_now(store: &dyn Store) {
+    let (app, other) = (app(store, "shop").await, app(store, "other").await);
+    let mut nums = Vec::new();
+    for name in ["stays", "moves", "leaves", "clears"] {
+        nums.push(pushable(store, app, name, "u1", &["news"], PushService::Apns).await);
+    }
+    let theirs = pushable(store, other, "theirs", "u1", &[], PushService::Apns).await;
+    send(store, app, Request { push: always(), ..stored(users(&["u1"])) }).await;
+    let batch = take(store, 0).await.batches.remove(0);
+    let moves =
+        Registration { device: Some(device("moves")), user: Some(user("u2")), ..Registration::default() };
+    store.register(app, vec![moves], at(1)).await.expect("registered");
+    store.delete_device(app, &device("leaves"), at(1)).await.expect("deleted");
+    let clears = noroshi_store::DeviceChange { push_token: Some(None), ..Default::default() };
+    store.update_device(app, &device("clears"), clears, at(1)).await.expect("changed");
+    let found = recipients_of(store, &batch).await;
+    let seen: Vec<_> = found.iter().map(|found| (found.id.as_str(), found.token.is_some())).collect();
+    assert_eq!(seen, [("stays", true), ("clears", false)], "another user's was not meant");
+    assert_eq!((found[0].num, &found[0].user, found[0].token_at), (nums[0], &Some(user("u1")), NOW));
+    assert_eq!(found[0].token, Some(token_of(PushService::Apns, "stays")));
+    // Of a topic the device is meant, and of another app's nothing is told.
+    let on_topic = send(store, app, Request { push: always(), ..stored(to_topic("news")) }).await;
+    let asked = vec![nums[0], nums[1], theirs];
+    let found = store.push_recipients(app, Work::Notification(on_topic), None, asked).await.expect("read");
+    assert_eq!(found.iter().map(|found| found.num).collect::<Vec<_>>(), nums[..2]);
+    assert_eq!(store.push_content(other, on_topic).await.expect("read"), None);
+}
+
+pub(crate) async fn a_notification_lives_as_long_as_its_push(store: &dyn Store) {
+    let app = app(store, "shop").await;
+    pushable(store, app, "a", "u1", &[], PushService::Apns).await;
+    let live = Request { when: When::Active, ttl: ttl(5), push: always(), ..stored(users(&["u1"])) };
+    let direct = send(store, app, live.clone()).await;
+    let walked = send(store, app, Request { target: noroshi_types::Target::Everyone, ..live }).await;
+    let known = async |id| store.notification(app, id, NOW).await.expect("read").is_some();
+    store.prune(at(1_000_000), 100).await.expect("pruned");
+    assert!(known(direct).await && known(walked).await);
+    let walk = store.walks(NOW, 9).await.expect("read").due.remove(0);
+    assert!(store.walked(walk.id, Vec::new(), None, Vec::new(), NOW).await.expect("ended"));
+    assert_eq!(take(store, 6).await.expired, 1);
+    store.prune(at(1_000_000), 100).await.expect("pruned");
+    assert!(!known(direct).await && !known(walked).await);
+}
+
+pub(crate) async fn an_app_goes_with_its_push_work(store: &dyn Store) {
+    let (gone, stays) = (app(store, "gone").await, app(store, "stays").await);
+    for app in [gone, stays] {
+        pushable(store, app, "a", "u1", &["news"], PushService::Apns).await;
+        send(store, app, Request { push: always(), ..stored(users(&["u1"])) }).await;
+        send(store, app, Request { push: always(), ..stored(to_topic("news")) }).await;
+    }
+    store.delete_app(gone).await.expect("deleted");
+    let of = |batches: Vec<Batch>| -> Vec<AppId> { batches.into_iter().map(|batch| batch.app).collect() };
+    assert_eq!(of(take(store, 9).await.batches), [stays]);
+    let walks = store.walks(at(9), 9).await.expect("read").due;
+    assert_eq!(walks.into_iter().map(|walk| walk.app).collect::<Vec<_>>(), [stays]);
+}
+
+/// A push service doubts the device's token.
+async fn set_aside(store: &dyn Store, app: AppId, num: DeviceNum, id: &str) {
+    send(store, app, Request { push: always(), when: When::Active, ..stored(devices(&[id])) }).await;
+    let batch = take(store, 0).await.batches.remove(0);
+    let suspects = vec![TokenSuspect { device: num, token_at: NOW, reason: "DeviceTokenNotForTopic" }];
+    let counts = store.finish(vec![Finished { suspects, ..ended(batch.id) }], NOW).await.expect("finished");
+    assert_eq!(counts.tokens_suspected, 1);
+}
+
+pub(crate) async fn a_walk_without_a_service_is_refused(store: &dyn Store) {
+    let app = app(store, "shop").await;
+    let num = pushable(store, app, "a", "u1", &["news"], PushService::Apns).await;
+    send(store, app, Request { push: always(), ..stored(to_topic("news")) }).await;
+    let walk = store.walks(NOW, 9).await.expect("read").due.remove(0);
+    let batch =
+        noroshi_store::NewBatch { service: None, due_at: NOW, lane: Lane::Direct, recipients: vec![num] };
+    let refused = store.walked(walk.id, vec![batch], None, Vec::new(), NOW).await;
+    assert!(matches!(refused, Err(Error::Engine(_))), "{refused:?}");
+    assert_eq!(store.walks(NOW, 9).await.expect("read").due, [walk], "a call that fails has changed nothing");
+}

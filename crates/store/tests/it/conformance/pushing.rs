@@ -1,0 +1,157 @@
+//! Words for the tests of push work: devices with tokens, requests with a push section, batches.
+
+use std::time::Duration;
+
+use noroshi_store::{
+    Batch, CampaignState, Finished, NewBatch, NewCampaign, PushPart, PushRecipient, Registration, Store,
+    Take, Taken, TraceStep,
+};
+use noroshi_types::{
+    AppId, BatchId, CampaignId, DeviceNum, JsonText, Lane, Outcome, Push, PushEnvironment, PushMode,
+    PushService, PushToken, Timestamp, Urgency,
+};
+
+use super::world::*;
+
+/// How long [`take`] leases for.
+pub(crate) const LEASE_SECONDS: u64 = 600;
+
+pub(crate) fn always() -> Push {
+    Push {
+        mode: PushMode::Always,
+        apns: Some(JsonText::from_valid(r#"{"headers":{"apns-priority":"5"}}"#)),
+        ..Push::default()
+    }
+}
+
+pub(crate) fn fallback(after_seconds: u64) -> Push {
+    Push { mode: PushMode::Fallback, after: Duration::from_secs(after_seconds), ..Push::default() }
+}
+
+pub(crate) fn token_of(service: PushService, text: &str) -> PushToken {
+    let json = format!(r#"{{"service":"{}","token":"{text}"}}"#, service.as_str());
+    PushToken { service, environment: PushEnvironment::Production, json: JsonText::from_valid(json) }
+}
+
+/// A device of a user with durable subscriptions and a token that is named after it.
+pub(crate) async fn pushable(
+    store: &dyn Store,
+    app: AppId,
+    id: &str,
+    of: &str,
+    names: &[&str],
+    service: PushService,
+) -> DeviceNum {
+    let registration = Registration {
+        device: Some(device(id)),
+        user: Some(user(of)),
+        topics: topics(names),
+        push_token: Some(token_of(service, id)),
+        ..Registration::default()
+    };
+    let answers = store.register(app, vec![registration], NOW).await.expect("registered");
+    answers.into_iter().next().expect("an answer").expect("within the limits").num
+}
+
+/// Everything that is due then.
+pub(crate) fn asked(seconds: u64) -> Take {
+    Take {
+        now: at(seconds),
+        lease: Duration::from_secs(LEASE_SECONDS),
+        batches_max: 100,
+        busy: Vec::new(),
+        held: Vec::new(),
+        lanes: Lane::ALL.to_vec(),
+    }
+}
+
+pub(crate) async fn take(store: &dyn Store, seconds: u64) -> Taken {
+    take_with(store, asked(seconds)).await
+}
+
+pub(crate) async fn take_with(store: &dyn Store, take: Take) -> Taken {
+    store.take(take).await.expect("taken")
+}
+
+/// Nothing came of it.
+pub(crate) fn ended(batch: BatchId) -> Finished {
+    Finished {
+        batch,
+        parts: Vec::new(),
+        again: Vec::new(),
+        gone: Vec::new(),
+        suspects: Vec::new(),
+        latencies: Vec::new(),
+    }
+}
+
+/// Ends batches with the same outcome for all of their devices.
+pub(crate) async fn end_all(store: &dyn Store, batches: Vec<Batch>, outcome: Outcome) {
+    let finished = batches.into_iter().map(|batch| Finished {
+        parts: vec![PushPart { outcome, reason: None, devices: batch.recipients }],
+        ..ended(batch.id)
+    });
+    let counts = store.finish(finished.collect(), at(1)).await.expect("finished");
+    assert_eq!(counts.unknown, 0);
+}
+
+pub(crate) async fn recipients_of(store: &dyn Store, batch: &Batch) -> Vec<PushRecipient> {
+    let devices = batch.recipients.clone();
+    store.push_recipients(batch.app, batch.work, batch.campaign, devices).await.expect("read")
+}
+
+pub(crate) fn step(at: Timestamp, outcome: Outcome) -> TraceStep {
+    TraceStep { at, outcome, reason: None }
+}
+
+pub(crate) fn new_campaign(app: AppId, state: CampaignState) -> NewCampaign {
+    NewCampaign {
+        app,
+        spec: JsonText::from_valid(r#"{"name":"sale"}"#),
+        state,
+        notification: Some(JsonText::from_valid(r#"{"title":"狼煙"}"#)),
+        data: None,
+        urgency: Urgency::Normal,
+        when: None,
+        push: always(),
+        expires_at: at(86_400),
+    }
+}
+
+pub(crate) async fn running(store: &dyn Store, app: AppId) -> CampaignId {
+    let campaign = new_campaign(app, CampaignState::Running);
+    store.create_campaign(campaign, NOW).await.expect("made").id
+}
+
+pub(crate) fn batch(lane: Lane, due_seconds: u64, recipients: &[DeviceNum]) -> NewBatch {
+    NewBatch {
+        service: Some(PushService::Apns),
+        due_at: at(due_seconds),
+        lane,
+        recipients: recipients.to_vec(),
+    }
+}
+
+/// One batch for APNs; the audience goes on.
+pub(crate) async fn enqueue(
+    store: &dyn Store,
+    campaign: CampaignId,
+    lane: Lane,
+    due_seconds: u64,
+    recipients: &[DeviceNum],
+) {
+    let batches = vec![batch(lane, due_seconds, recipients)];
+    let state = store.enqueue(campaign, batches, 1, false, Vec::new(), NOW).await.expect("enqueued");
+    assert_eq!(state, CampaignState::Running);
+}
+
+pub(crate) trait Batches {
+    /// All recipients, one batch after the other.
+    fn concat_recipients(&self) -> Vec<DeviceNum>;
+}
+
+impl Batches for [Batch] {
+    fn concat_recipients(&self) -> Vec<DeviceNum> {
+        self.iter().flat_map(|batch| batch.recipients.iter().copied()).collect()
+    }
+}
