@@ -148,7 +148,7 @@ pub struct Connection {
     /// The path of the last request.
     path: String,
     output: Vec<u8>,
-    /// Bytes of `output` that answer the peer's frames, since it was last empty.
+    /// Bytes of `output` that answer the peer's frames, at most: `0 <= replies <= output.len()` between calls.
     replies: usize,
     /// The beginning of a frame whose end is still to come.
     partial: Vec<u8>,

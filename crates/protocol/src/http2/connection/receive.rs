@@ -26,9 +26,8 @@ impl Connection {
         if let Some(error) = self.error {
             return Err(error);
         }
-        if self.output.is_empty() {
-            self.replies = 0;
-        }
+        // What was written since is gone from the output.
+        self.replies = self.replies.min(self.output.len());
         self.handle_bytes(bytes).inspect_err(|error| {
             self.error = Some(*error);
             self.partial = Vec::new();

@@ -1,0 +1,67 @@
+//! Any bytes a server may send mean the same to the HTTP/2 client in one piece and in many: the same events,
+//! the same bytes written back, the same error. Every request ends once at most, and what is open is counted.
+//! The first byte chooses the size of the pieces and whether a greeting comes first, so that little is spent
+//! on finding one; the rest is the wire.
+
+#![no_main]
+
+use bytes::Bytes;
+use libfuzzer_sys::fuzz_target;
+use noroshi_protocol::http2::{Config, Connection, ConnectionError, Event, Field, Head, Key};
+
+const CONFIG: Config = Config {
+    stream_window: 65_535,
+    connection_window: 100_000,
+    response_body_bytes_max: 2000,
+    header_list_bytes_max: 1000,
+};
+const REQUESTS: u64 = 5;
+
+fn feed(greeted: bool, bytes: &[u8], piece: usize) -> (Vec<Event>, Vec<u8>, Result<(), ConnectionError>) {
+    let mut client = Connection::new(CONFIG);
+    client.output().clear();
+    if greeted {
+        client.receive(&[0, 0, 0, 4, 0, 0, 0, 0, 0]).expect("a greeting");
+    }
+    let headers = [Field { name: "apns-topic", value: b"app", indexed: true }];
+    for key in 0..REQUESTS {
+        let path = if key % 2 == 0 { "/a" } else { "/b" };
+        let head = Head { method: "POST", authority: "push.example", path, headers: &headers };
+        let body = Bytes::from(vec![b'b'; key as usize * 9000]);
+        client.request(Key(key), &head, body).expect("room");
+    }
+    let mut result = Ok(());
+    let mut events = Vec::new();
+    for piece in bytes.chunks(piece) {
+        result = client.receive(piece);
+        events.extend(std::iter::from_fn(|| client.poll_event()));
+        if result.is_err() {
+            break;
+        }
+    }
+    for event in &events {
+        if let Event::Response { status, headers, body, .. } = event {
+            assert!((200..1000).contains(status) && body.len() <= CONFIG.response_body_bytes_max);
+            let list: usize = headers.iter().map(|(name, value)| name.len() + value.len() + 32).sum();
+            assert!(list <= CONFIG.header_list_bytes_max);
+        }
+    }
+    let mut ended: Vec<u64> = events.iter().filter_map(|event| event.key()).map(|key| key.0).collect();
+    assert_eq!(ended.len() + client.open(), REQUESTS as usize);
+    assert!(!client.is_closing() || client.room() == 0);
+    let output = std::mem::take(client.output());
+    ended.extend(client.into_open().iter().map(|key| key.0));
+    ended.sort_unstable();
+    assert!(ended.into_iter().eq(0..REQUESTS));
+    // An event of the connection may come once for several pieces of news that came together.
+    events.retain(|event| event.key().is_some());
+    (events, output, result)
+}
+
+fuzz_target!(|bytes: &[u8]| {
+    let [first, bytes @ ..] = bytes else { return };
+    let greeted = first % 4 != 0;
+    let whole = feed(greeted, bytes, usize::MAX);
+    assert_eq!(feed(greeted, bytes, usize::from(first / 4) + 2), whole);
+    assert_eq!(feed(greeted, bytes, 1), whole);
+});
