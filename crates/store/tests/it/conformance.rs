@@ -5,6 +5,7 @@
 //! implementation; a new implementation is done when its list is green.
 
 pub(crate) mod accounts;
+pub(crate) mod claims;
 pub(crate) mod credentials;
 pub(crate) mod devices;
 pub(crate) mod inbox;
@@ -12,6 +13,7 @@ pub(crate) mod notifications;
 pub(crate) mod push;
 pub(crate) mod pushing;
 pub(crate) mod sessions;
+pub(crate) mod tokens;
 pub(crate) mod topics;
 pub(crate) mod upkeep;
 pub(crate) mod world;
@@ -25,6 +27,14 @@ macro_rules! conformance_tests {
         $crate::conformance::conformance_tests! { @each $fresh;
             accounts: apps_and_keys_are_kept, names_and_hashes_are_unique, an_app_goes_with_everything_it_owns,
                 concurrent_first_calls_agree_on_a_secret;
+            claims: who_confirmed_before_is_not_pushed_to, who_confirms_after_the_claim_is_pushed_to,
+                a_batch_that_nobody_needs_is_gone, a_walk_to_come_hears_of_confirmations,
+                a_stranger_spares_nobody_a_push, what_was_replaced_is_not_pushed, always_asks_nobody,
+                a_race_has_one_winner;
+            tokens: a_token_goes_on_proof_alone, a_token_registered_meanwhile_is_kept,
+                a_tokens_time_is_that_of_its_text,
+                a_doubted_token_is_set_aside_until_it_is_registered_again,
+                invalidations_are_told_in_pages_and_kept_for_a_while;
             credentials: credentials_are_kept, there_is_one_for_each_use;
             push: users_and_devices_become_batches_by_service, many_recipients_are_packed,
                 a_repeated_key_pushes_once, lanes_go_first_then_who_waits_longest, what_is_due_later_waits,

@@ -1,0 +1,190 @@
+//! The life of push tokens: registered, doubted, proved dead, and what is told of that.
+
+use noroshi_store::{DeviceChange, Finished, Invalidation, Registration, Store, TokenGone, TokenSuspect};
+use noroshi_types::{
+    AppId, BatchId, DeviceNum, Outcome, PushEnvironment, PushService, PushToken, Request, Timestamp, When,
+};
+
+use super::pushing::*;
+use super::upkeep::RETENTION_SECONDS;
+use super::world::*;
+
+/// A batch under way to the device.
+async fn under_way(store: &dyn Store, app: AppId, id: &str) -> BatchId {
+    let request = Request { when: When::Active, push: always(), ..stored(devices(&[id])) };
+    send(store, app, request).await;
+    take(store, 0).await.batches.remove(0).id
+}
+
+fn gone(device: DeviceNum, token_at: Timestamp, since: Option<Timestamp>) -> TokenGone {
+    TokenGone { device, token_at, since, reason: "Unregistered" }
+}
+
+fn suspect(device: DeviceNum, token_at: Timestamp) -> TokenSuspect {
+    TokenSuspect { device, token_at, reason: "BadDeviceToken" }
+}
+
+/// How many tokens were removed and set aside by the end of a push to the device.
+async fn end(
+    store: &dyn Store,
+    app: AppId,
+    id: &str,
+    gone: Vec<TokenGone>,
+    suspects: Vec<TokenSuspect>,
+    seconds: u64,
+) -> (u64, u64) {
+    let batch = under_way(store, app, id).await;
+    let finished = Finished { gone, suspects, ..ended(batch) };
+    let counts = store.finish(vec![finished], at(seconds)).await.expect("finished");
+    (counts.tokens_removed, counts.tokens_suspected)
+}
+
+async fn set(store: &dyn Store, app: AppId, id: &str, token: PushToken, seconds: u64) {
+    let change = DeviceChange { push_token: Some(Some(token)), ..DeviceChange::default() };
+    store.update_device(app, &device(id), change, at(seconds)).await.expect("changed");
+}
+
+async fn token(store: &dyn Store, app: AppId, id: &str) -> Option<PushToken> {
+    store.device(app, &device(id)).await.expect("read").expect("known").push_token
+}
+
+pub(crate) async fn a_token_goes_on_proof_alone(store: &dyn Store) {
+    let app = app(store, "shop").await;
+    let d = pushable(store, app, "d", "u1", &[], PushService::Apns).await;
+    let check = async |gone: TokenGone, removed: bool, why: &str| {
+        let counts = end(store, app, "d", vec![gone], Vec::new(), 100).await;
+        assert_eq!(counts, (u64::from(removed), 0), "{why}");
+        assert_eq!(token(store, app, "d").await.is_none(), removed, "{why}");
+    };
+    check(gone(d, at(1), None), false, "another token was pushed to").await;
+    check(gone(d, NOW, Some(NOW)), false, "registered since").await;
+    check(gone(d, NOW, Some(Timestamp(NOW.0 - 5))), false, "registered long since").await;
+    check(gone(DeviceNum(999), NOW, None), false, "no such device").await;
+    check(gone(d, NOW, Some(Timestamp(NOW.0 + 1))), true, "registered before").await;
+    assert_eq!(store.invalidations(app, 0, 9).await.expect("read").len(), 1);
+    set(store, app, "d", token_of(PushService::Apns, "fresh"), 50).await;
+    check(gone(d, at(50), None), true, "the service told no time").await;
+}
+
+/// The device registers a new token while the push to the old one is under way.
+pub(crate) async fn a_token_registered_meanwhile_is_kept(store: &dyn Store) {
+    let app = app(store, "shop").await;
+    let d = pushable(store, app, "d", "u1", &[], PushService::Apns).await;
+    let batch = under_way(store, app, "d").await;
+    let fresh = token_of(PushService::Fcm, "fresh");
+    set(store, app, "d", fresh.clone(), 1).await;
+    let finished =
+        Finished { gone: vec![gone(d, NOW, None)], suspects: vec![suspect(d, NOW)], ..ended(batch) };
+    let counts = store.finish(vec![finished], at(2)).await.expect("finished");
+    assert_eq!((counts.tokens_removed, counts.tokens_suspected), (0, 0));
+    let found = store.device(app, &device("d")).await.expect("read").expect("known");
+    assert_eq!((found.push_token, found.push_suspect), (Some(fresh), None));
+    assert_eq!(store.invalidations(app, 0, 9).await.expect("read"), []);
+}
+
+pub(crate) async fn a_tokens_time_is_that_of_its_text(store: &dyn Store) {
+    let app = app(store, "shop").await;
+    let d = pushable(store, app, "d", "u1", &[], PushService::Apns).await;
+    let token_at = async || {
+        let batch = under_way(store, app, "d").await;
+        let found = recipients_of(store, &take_again(store, batch).await).await;
+        end_all(store, vec![take_again(store, batch).await], Outcome::Pushed).await;
+        (found[0].num, found[0].token_at)
+    };
+    set(store, app, "d", token_of(PushService::Apns, "d"), 10).await;
+    let other = DeviceChange { locale: Some(Some("de".to_owned())), ..DeviceChange::default() };
+    store.update_device(app, &device("d"), other, at(11)).await.expect("changed");
+    assert_eq!(token_at().await, (d, NOW), "the same text again");
+    set(store, app, "d", token_of(PushService::Apns, "other"), 20).await;
+    assert_eq!(token_at().await, (d, at(20)));
+    let registration = Registration {
+        device: Some(device("d")),
+        push_token: Some(token_of(PushService::Apns, "third")),
+        ..Registration::default()
+    };
+    store.register(app, vec![registration], at(30)).await.expect("registered");
+    assert_eq!(token_at().await, (d, at(30)));
+}
+
+/// The batch as it is taken once its lease has lapsed.
+async fn take_again(store: &dyn Store, id: BatchId) -> noroshi_store::Batch {
+    store.renew(vec![id], at(1)).await.expect("renewed");
+    take(store, 1).await.batches.remove(0)
+}
+
+pub(crate) async fn a_doubted_token_is_set_aside_until_it_is_registered_again(store: &dyn Store) {
+    let app = app(store, "shop").await;
+    let d = pushable(store, app, "d", "u1", &[], PushService::Apns).await;
+    assert_eq!(end(store, app, "d", Vec::new(), vec![suspect(d, at(1))], 5).await, (0, 0));
+    assert_eq!(end(store, app, "d", Vec::new(), vec![suspect(d, NOW), suspect(d, NOW)], 5).await, (0, 1));
+    let found = store.device(app, &device("d")).await.expect("read").expect("known");
+    let doubt = found.push_suspect.expect("set aside");
+    assert_eq!((doubt.at, doubt.reason.as_str()), (at(5), "BadDeviceToken"));
+    assert_eq!(found.push_token, Some(token_of(PushService::Apns, "d")), "it is kept");
+    let members = store.audience(app, &noroshi_store::Audience::Everyone, 0, 9).await.expect("read").members;
+    assert!(members[0].suspect && members[0].service == Some(PushService::Apns));
+    let request = Request { push: always(), ..stored(users(&["u1"])) };
+    assert_eq!(send_at(store, app, request.clone(), NOW).await.besides, [(Outcome::PushTokenSuspect, 1)]);
+    // What else is changed leaves the doubt.
+    let other = DeviceChange { locale: Some(Some("de".to_owned())), ..DeviceChange::default() };
+    let changed = store.update_device(app, &device("d"), other, at(6)).await.expect("changed");
+    assert!(changed.push_suspect.is_some());
+    set(store, app, "d", token_of(PushService::Apns, "d"), 7).await;
+    let found = store.device(app, &device("d")).await.expect("read").expect("known");
+    assert_eq!(found.push_suspect, None);
+    assert_eq!(send_at(store, app, request, NOW).await.besides, []);
+    // And by a registration.
+    assert_eq!(take(store, 8).await.batches.len(), 1);
+    assert_eq!(end(store, app, "d", Vec::new(), vec![suspect(d, NOW)], 9).await, (0, 1));
+    pushable(store, app, "d", "u1", &[], PushService::Apns).await;
+    let found = store.device(app, &device("d")).await.expect("read").expect("known");
+    assert_eq!(found.push_suspect, None);
+}
+
+pub(crate) async fn invalidations_are_told_in_pages_and_kept_for_a_while(store: &dyn Store) {
+    let (app, other) = (app(store, "shop").await, app(store, "other").await);
+    let mut nums = Vec::new();
+    for id in ["a", "b", "c"] {
+        nums.push(pushable(store, app, id, "u1", &[], PushService::Fcm).await);
+    }
+    let sandbox = DeviceChange { push_token: Some(Some(apns_token("00"))), ..DeviceChange::default() };
+    store.update_device(app, &device("c"), sandbox, NOW).await.expect("changed");
+    let theirs = pushable(store, other, "x", "u1", &[], PushService::Fcm).await;
+    let before = end(store, app, "a", vec![gone(nums[0], NOW, None)], Vec::new(), 1).await;
+    end(store, other, "x", vec![gone(theirs, NOW, None)], Vec::new(), 2).await;
+    end(store, app, "b", Vec::new(), vec![suspect(nums[1], NOW)], 3).await;
+    end(store, app, "c", vec![gone(nums[2], NOW, None)], Vec::new(), 4).await;
+    assert_eq!(before, (1, 0));
+    let all = store.invalidations(app, 0, 9).await.expect("read");
+    assert!(all.is_sorted_by(|a, b| a.seq < b.seq));
+    let expected = |seq, seconds, id: &str, service, environment, reason: &str, removed| Invalidation {
+        seq,
+        at: at(seconds),
+        device: device(id),
+        service,
+        environment,
+        reason: reason.to_owned(),
+        removed,
+    };
+    let production = PushEnvironment::Production;
+    assert_eq!(
+        all,
+        [
+            expected(all[0].seq, 1, "a", PushService::Fcm, production, "Unregistered", true),
+            expected(all[1].seq, 3, "b", PushService::Fcm, production, "BadDeviceToken", false),
+            expected(all[2].seq, 4, "c", PushService::Apns, PushEnvironment::Sandbox, "Unregistered", true),
+        ]
+    );
+    assert_eq!(store.invalidations(app, 0, 2).await.expect("read"), all[..2]);
+    assert_eq!(store.invalidations(app, all[1].seq, 2).await.expect("read"), all[2..]);
+    assert_eq!(store.invalidations(app, u64::MAX, 2).await.expect("read"), []);
+    // They outlive their devices, but not the retention; numbers are never used again.
+    store.delete_device(app, &device("a"), at(5)).await.expect("deleted");
+    assert_eq!(store.prune(at(RETENTION_SECONDS + 3), 100).await.expect("pruned").invalidations, 3);
+    assert_eq!(store.invalidations(app, 0, 9).await.expect("read"), all[2..]);
+    assert_eq!(store.prune(at(RETENTION_SECONDS + 4), 100).await.expect("pruned").invalidations, 1);
+    pushable(store, app, "b", "u1", &[], PushService::Fcm).await;
+    end(store, app, "b", vec![gone(nums[1], NOW, None)], Vec::new(), 5).await;
+    let next = store.invalidations(app, all[2].seq, 9).await.expect("read");
+    assert_eq!(next.len(), 1);
+}
