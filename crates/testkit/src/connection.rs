@@ -1,0 +1,341 @@
+//! Connections of a fake: the cap, the handshake, HTTP/2 with its limits and GOAWAY. One task a connection and one
+//! a request; both end with the connection.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use h2::server::SendResponse;
+use h2::{Reason, RecvStream};
+use http::{Request, Response};
+use parking_lot::Mutex;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Notify;
+use tokio::time::Instant;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
+
+use crate::ask::Facts;
+use crate::authority::fingerprint;
+use crate::exchange::{Decision, Ending, Fake, Orders};
+use crate::plain;
+use crate::record::Connections;
+use crate::seam::{Handle, Seam};
+
+/// More than any service takes, so that each can say that it is too much.
+pub(crate) const BODY_BYTES_MAX: usize = 64 * 1_024;
+const HEADER_LIST_BYTES_MAX: u32 = 16 * 1_024;
+const STREAM_WINDOW: u32 = 128 * 1_024;
+const CONNECTION_WINDOW: u32 = 16 * 1_024 * 1_024;
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(20);
+/// What a connection has after GOAWAY when all is answered.
+const FAREWELL: Duration = Duration::from_secs(1);
+
+pub(crate) async fn listen(fake: Arc<Fake>, listener: TcpListener, tls: TlsAcceptor) {
+    let mut number = 0;
+    loop {
+        let Ok((tcp, _)) = listener.accept().await else {
+            // Out of descriptors: others may be closed meanwhile.
+            tokio::time::sleep(Duration::from_millis(10)).await;
+            continue;
+        };
+        number += 1;
+        let cap = u64::from(fake.behaviour.lock().connections_max);
+        let is_over = {
+            let connections = &mut fake.record.lock().connections;
+            let is_over = connections.open >= cap;
+            if is_over {
+                connections.reset += 1;
+            } else {
+                connections.opened += 1;
+                connections.open += 1;
+                connections.open_max = connections.open_max.max(connections.open);
+            }
+            is_over
+        };
+        if is_over {
+            let _ = tcp.set_zero_linger(); // the peer sees it closed either way
+        } else {
+            tokio::spawn(serve(Counted(fake.clone()), tcp, tls.clone(), number));
+        }
+    }
+}
+
+/// Counts a connection as open until it is dropped.
+struct Counted(Arc<Fake>);
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.record.lock().connections.open -= 1;
+    }
+}
+
+async fn serve(counted: Counted, tcp: TcpStream, tls: TlsAcceptor, number: u64) {
+    let fake = &counted.0;
+    let _ = tcp.set_nodelay(true); // answers are small; without it they are only later
+    let slow = Duration::from_millis(fake.behaviour.lock().handshake_ms);
+    if !slow.is_zero() {
+        tokio::time::sleep(slow).await;
+    }
+    let Ok(Ok(stream)) = tokio::time::timeout(HANDSHAKE_TIMEOUT, tls.accept(tcp)).await else {
+        return count(fake, |connections| connections.failed += 1);
+    };
+    let session = stream.get_ref().1;
+    let certificate = session.peer_certificates().and_then(|chain| chain.first());
+    let facts = Facts { number, certificate: certificate.map(|der| fingerprint(der)), ..Facts::default() };
+    let result = match session.alpn_protocol() {
+        Some(b"h2") => multiplexed(fake, facts, stream).await,
+        _ if fake.service.speaks_http1() => plain::serve(fake, facts, stream).await,
+        _ => Err(()),
+    };
+    if result.is_err() {
+        count(fake, |connections| connections.failed += 1);
+    }
+}
+
+pub(crate) fn count(fake: &Fake, change: impl FnOnce(&mut Connections)) {
+    change(&mut fake.record.lock().connections);
+}
+
+/// What the streams of a connection share.
+struct Shared {
+    fake: Arc<Fake>,
+    facts: Facts,
+    seam: Arc<Handle>,
+    state: Mutex<State>,
+    wake: Notify,
+}
+
+struct State {
+    open: u32,
+    /// Streams that may be open.
+    limit: u32,
+    authorised: bool,
+    /// The highest stream that was processed.
+    highest: u32,
+    /// After GOAWAY: streams above are not processed.
+    last: Option<u32>,
+    /// The TCP connection is to be reset.
+    abort: bool,
+}
+
+async fn multiplexed(fake: &Arc<Fake>, facts: Facts, stream: TlsStream<TcpStream>) -> Result<(), ()> {
+    let mut orders = fake.orders();
+    let told = *orders.borrow_and_update();
+    let waits = fake.behaviour.lock().one_until_authorised && facts.certificate.is_none();
+    let waits = waits && !fake.service.speaks_http1();
+    let limit = if waits { 1 } else { told.streams_max };
+    let seam = Handle::new(limit);
+    let mut connection = h2::server::Builder::new()
+        .initial_window_size(STREAM_WINDOW)
+        .initial_connection_window_size(CONNECTION_WINDOW)
+        .max_header_list_size(HEADER_LIST_BYTES_MAX)
+        .handshake::<_, Bytes>(Seam::new(stream, seam.clone()))
+        .await
+        .map_err(drop)?;
+    let state = State { open: 0, limit, authorised: !waits, highest: 0, last: None, abort: false };
+    let shared =
+        Arc::new(Shared { fake: fake.clone(), facts, seam, state: Mutex::new(state), wake: Notify::new() });
+    let mut end: Option<Instant> = None;
+    let mut told = told;
+    loop {
+        let accepted = std::future::poll_fn(|cx| {
+            loop {
+                let polled = connection.poll_accept(cx);
+                // Only one SETTINGS may be unacknowledged: another waits for the next turn.
+                let limit = shared.limit(told);
+                let announced = shared.seam.streams_max.load(Ordering::Relaxed) == limit;
+                if polled.is_pending()
+                    && !announced
+                    && connection.set_initial_window_size(STREAM_WINDOW).is_ok()
+                {
+                    shared.seam.streams_max.store(limit, Ordering::Relaxed);
+                    continue;
+                }
+                return polled;
+            }
+        });
+        let farewell = async {
+            match end {
+                Some(end) => tokio::time::sleep_until(end).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            accepted = accepted => match accepted {
+                Some(Ok((request, respond))) => shared.clone().begin(request, respond),
+                None => return Ok(()),
+                Some(Err(_)) => return if shared.is_over() { Ok(()) } else { Err(()) },
+            },
+            changed = orders.changed() => {
+                let new = *orders.borrow_and_update();
+                if changed.is_err() || new.disconnect != told.disconnect {
+                    shared.state.lock().abort = true;
+                } else if new.go_away != told.go_away {
+                    shared.go_away();
+                }
+                told = new;
+            }
+            () = shared.wake.notified() => {}
+            () = farewell => return Ok(()),
+        }
+        let state = shared.state.lock();
+        if state.abort {
+            shared.seam.abort.store(true, Ordering::Relaxed);
+            return Ok(());
+        }
+        if state.last.is_some() && state.open == 0 {
+            end = end.or(Some(Instant::now() + FAREWELL));
+        }
+    }
+}
+
+impl Shared {
+    /// How many streams may be open now.
+    fn limit(&self, told: Orders) -> u32 {
+        let mut state = self.state.lock();
+        state.limit = if state.authorised { told.streams_max } else { 1 };
+        state.limit
+    }
+
+    fn is_over(&self) -> bool {
+        let state = self.state.lock();
+        state.last.is_some() || state.abort
+    }
+
+    /// What is processed so far is the last.
+    fn go_away(&self) {
+        let mut state = self.state.lock();
+        self.say_go_away(&mut state);
+    }
+
+    fn say_go_away(&self, state: &mut State) {
+        if state.last.is_none() {
+            state.last = Some(state.highest);
+            // NO_ERROR, and Apple's reason.
+            self.seam.go_away(state.highest, 0, br#"{"reason":"Shutdown"}"#);
+            self.wake.notify_one();
+        }
+    }
+
+    fn begin(self: Arc<Self>, request: Request<RecvStream>, mut respond: SendResponse<Bytes>) {
+        let stream = respond.stream_id().as_u32();
+        let refused = {
+            let mut state = self.state.lock();
+            let refused = state.open >= state.limit && state.last.is_none();
+            state.open += u32::from(!refused);
+            let open = u64::from(state.open);
+            count(&self.fake, |connections| {
+                connections.streams_refused += u64::from(refused);
+                connections.streams_max = connections.streams_max.max(open);
+            });
+            refused
+        };
+        if refused {
+            return respond.send_reset(Reason::REFUSED_STREAM);
+        }
+        tokio::spawn(async move {
+            self.exchange(request, &mut respond, stream).await;
+            self.state.lock().open -= 1;
+            self.wake_if_last();
+        });
+    }
+
+    fn wake_if_last(&self) {
+        let state = self.state.lock();
+        if state.open == 0 && state.last.is_some() {
+            self.wake.notify_one();
+        }
+    }
+
+    async fn exchange(&self, request: Request<RecvStream>, respond: &mut SendResponse<Bytes>, stream: u32) {
+        let (head, mut body) = request.into_parts();
+        let Some(body) = whole(&mut body).await else { return };
+        let Some(Decision { after, ending }) = self.decide(&head, &body, stream) else {
+            return count(&self.fake, |connections| connections.streams_dropped += 1);
+        };
+        if !after.is_zero() {
+            tokio::time::sleep(after).await;
+        }
+        match ending {
+            Ending::Reply(reply) => {
+                let mut response = Response::builder().status(reply.status);
+                for (name, value) in reply.headers {
+                    response = response.header(name, value);
+                }
+                let Ok(response) = response.body(()) else {
+                    return respond.send_reset(Reason::INTERNAL_ERROR);
+                };
+                let is_empty = reply.body.is_empty();
+                // The peer may have given the stream up meanwhile.
+                if let Ok(mut sender) = respond.send_response(response, is_empty)
+                    && !is_empty
+                {
+                    let _ = sender.send_data(reply.body.into(), true);
+                }
+            }
+            Ending::Refuse => {
+                count(&self.fake, |connections| connections.streams_refused += 1);
+                respond.send_reset(Reason::REFUSED_STREAM);
+            }
+            Ending::Reset => respond.send_reset(Reason::INTERNAL_ERROR),
+            Ending::GoAway | Ending::Silence => {
+                // Until the peer or the connection gives it up.
+                let _ = std::future::poll_fn(|cx| respond.poll_reset(cx)).await;
+            }
+            Ending::Disconnect => {
+                self.state.lock().abort = true;
+                self.wake.notify_one();
+            }
+        }
+    }
+
+    /// None: it comes after a GOAWAY and is not processed.
+    fn decide(&self, head: &http::request::Parts, body: &[u8], stream: u32) -> Option<Decision> {
+        let mut state = self.state.lock();
+        if state.last.is_some_and(|last| stream > last) || state.abort {
+            return None;
+        }
+        let decision =
+            self.fake.decide(&self.facts, head, body, state.highest < stream && state.last.is_none());
+        match &decision.ending {
+            Ending::Refuse => {}
+            Ending::GoAway => {
+                self.say_go_away(&mut state);
+                return None;
+            }
+            ending => {
+                state.highest = state.highest.max(stream);
+                if !state.authorised && !matches!(ending, Ending::Reply(reply) if reply.status == 403) {
+                    state.authorised = true;
+                    self.wake.notify_one();
+                }
+            }
+        }
+        Some(decision)
+    }
+}
+
+/// The body, unless it is too long or the stream ends before it.
+async fn whole(body: &mut RecvStream) -> Option<Bytes> {
+    let mut first: Option<Bytes> = None;
+    let mut rest = BytesMut::new();
+    while let Some(chunk) = body.data().await {
+        let chunk = chunk.ok()?;
+        let _ = body.flow_control().release_capacity(chunk.len()); // fails only for a stream that ended
+        if rest.len() + chunk.len() > BODY_BYTES_MAX {
+            return None;
+        }
+        match &first {
+            None if rest.is_empty() => first = Some(chunk),
+            _ => {
+                if let Some(first) = first.take() {
+                    rest.extend_from_slice(&first);
+                }
+                rest.extend_from_slice(&chunk);
+            }
+        }
+    }
+    Some(first.unwrap_or_else(|| rest.freeze()))
+}

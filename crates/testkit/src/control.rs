@@ -1,0 +1,137 @@
+//! The control port: what tests in other languages ask of the fakes, as JSON over HTTP/1.1 on loopback.
+//!
+//! ```text
+//!   GET    /info                                origins, the authority, credentials ready for Noroshi's API
+//!   GET    /counts                              by service
+//!   GET    /received?service=…&token=…&limit=…  newest last
+//!   DELETE /received                            forget requests and counts
+//!   POST   /behave     a Change                 204, or 400 with what is wrong
+//!   POST   /tokens     NewDevices               {"push_tokens":[…]}
+//!   POST   /certificate                         a client's certificate for APNs
+//!   POST   /revoke                              no access token is believed any more
+//! ```
+
+use std::convert::Infallible;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::{Method, Request, Response, StatusCode};
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+
+use crate::Service;
+use crate::fakes::Shared;
+use crate::record::Received;
+
+/// 100,000 scripts of tokens.
+const BODY_BYTES_MAX: usize = 32 * 1_024 * 1_024;
+
+pub(crate) async fn serve(shared: Arc<Shared>, listener: TcpListener) {
+    loop {
+        let Ok((stream, _)) = listener.accept().await else {
+            tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+            continue;
+        };
+        let shared = shared.clone();
+        tokio::spawn(async move {
+            let service = service_fn(|request| answer(shared.clone(), request));
+            let http = hyper::server::conn::http1::Builder::new();
+            // A test that leaves amid an answer is no concern of ours.
+            let _ = http.serve_connection(TokioIo::new(stream), service).await;
+        });
+    }
+}
+
+/// Status and body; none: 204.
+type Answer = Result<Option<Value>, (StatusCode, String)>;
+
+async fn answer(
+    shared: Arc<Shared>,
+    request: Request<Incoming>,
+) -> Result<Response<Full<Bytes>>, Infallible> {
+    let (head, body) = request.into_parts();
+    let answer = match Limited::new(body, BODY_BYTES_MAX).collect().await {
+        Ok(body) => route(&shared, &head, &body.to_bytes()),
+        Err(_) => Err((StatusCode::PAYLOAD_TOO_LARGE, "the body is too large or incomplete".to_owned())),
+    };
+    let (status, body) = match answer {
+        Ok(Some(body)) => (StatusCode::OK, body.to_string()),
+        Ok(None) => (StatusCode::NO_CONTENT, String::new()),
+        Err((status, why)) => (status, json!({ "error": why }).to_string()),
+    };
+    let response = Response::builder().status(status).header("content-type", "application/json");
+    Ok(response.body(Full::new(body.into())).expect("a known status and header are a response"))
+}
+
+fn route(shared: &Shared, head: &http::request::Parts, body: &[u8]) -> Answer {
+    match (&head.method, head.uri.path()) {
+        (&Method::GET, "/info") => Ok(Some(shared.info())),
+        (&Method::GET, "/counts") => Ok(Some(counts(shared))),
+        (&Method::GET, "/received") => received(shared, head.uri.query().unwrap_or_default()).map(Some),
+        (&Method::DELETE, "/received") => {
+            shared.clear();
+            Ok(None)
+        }
+        (&Method::POST, "/behave") => shared.behave(read(body)?).map(|()| None).map_err(bad),
+        (&Method::POST, "/tokens") => {
+            let new: crate::tokens::NewDevices = read(body)?;
+            let made = shared.fake(new.service).devices.make(&new).map_err(bad)?;
+            Ok(Some(json!({ "push_tokens": made })))
+        }
+        (&Method::POST, "/certificate") => {
+            let made = shared.client_certificate().map_err(|error| bad(error.to_string()))?;
+            Ok(Some(json!({"certificate": made.certificate, "private_key": made.private_key})))
+        }
+        (&Method::POST, "/revoke") => {
+            shared.revoke_access_tokens();
+            Ok(None)
+        }
+        _ => Err((StatusCode::NOT_FOUND, "see the documentation of the control port".to_owned())),
+    }
+}
+
+fn bad(why: String) -> (StatusCode, String) {
+    (StatusCode::BAD_REQUEST, why)
+}
+
+fn read<T: DeserializeOwned>(body: &[u8]) -> Result<T, (StatusCode, String)> {
+    serde_json::from_slice(body).map_err(|error| bad(error.to_string()))
+}
+
+fn counts(shared: &Shared) -> Value {
+    let counts = shared.fakes.iter().map(|fake| {
+        let counts = fake.record.lock().counts();
+        (fake.service.as_str().to_owned(), json!(counts))
+    });
+    Value::Object(counts.collect())
+}
+
+fn received(shared: &Shared, query: &str) -> Result<Value, (StatusCode, String)> {
+    let (mut service, mut token, mut limit) = (None, None, usize::MAX);
+    for (name, value) in query.split('&').filter_map(|pair| pair.split_once('=')) {
+        match name {
+            "service" => {
+                let named = Service::parse(value).ok_or_else(|| bad(format!("{value} is no service")))?;
+                service = Some(named);
+            }
+            "token" => token = Some(value),
+            "limit" => limit = value.parse().map_err(|_| bad("limit is a number".to_owned()))?,
+            _ => return Err(bad(format!("{name} is no parameter"))),
+        }
+    }
+    let mut found: Vec<Received> = Vec::new();
+    for fake in shared.fakes.iter().filter(|fake| service.is_none_or(|service| service == fake.service)) {
+        let record = fake.record.lock();
+        let wanted =
+            record.newest.iter().filter(|received| token.is_none_or(|token| received.token == token));
+        found.extend(wanted.cloned());
+    }
+    found.sort_by_key(|received| received.at_ms);
+    let from = found.len().saturating_sub(limit);
+    Ok(json!({ "received": &found[from..] }))
+}

@@ -1,0 +1,173 @@
+//! The credentials that the fakes believe, in the forms that the real services hand out: a `.p8` file, a service
+//! account's JSON, VAPID keys. Made anew, or kept in a folder so that they outlive a restart.
+//!
+//! The service account's RSA key is the same everywhere and public: it opens nothing but these fakes, and
+//! what could make another would be a dependency for that alone.
+
+use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use ring::rand::{SecureRandom, SystemRandom};
+use ring::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair, RsaKeyPair};
+use rustls::pki_types::PrivatePkcs8KeyDer;
+use rustls::pki_types::pem::PemObject;
+use serde_json::{Value, json};
+
+use crate::jwt;
+
+pub const KEY_ID: &str = "DEVKEY0001";
+pub const TEAM_ID: &str = "DEVTEAM001";
+/// The bundle id of the app that APNs' fake knows.
+pub const TOPIC: &str = "com.example.app";
+pub const PROJECT: &str = "noroshi-dev";
+pub const ACCOUNT: &str = "push@noroshi-dev.iam.gserviceaccount.com";
+/// What Google's own libraries sign for, whatever `token_uri` says.
+pub const GOOGLE_TOKEN_URL: &str = "https://oauth2.googleapis.com/token";
+pub const SUBJECT: &str = "mailto:dev@example.com";
+const ACCOUNT_KEY: &str = include_str!("fcm/account-key.pem");
+const APNS_FILE: &str = "AuthKey_DEVKEY0001.p8";
+const VAPID_FILE: &str = "vapid-private-key.txt";
+
+/// A key that could not be made, read or written.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error("{}: {source}", path.display())]
+    File { path: PathBuf, source: std::io::Error },
+    #[error("{what} cannot be made or read: {why}")]
+    Key { what: &'static str, why: String },
+}
+
+pub(crate) fn key_error(what: &'static str) -> impl Fn(&dyn std::fmt::Display) -> Error {
+    move |why| Error::Key { what, why: why.to_string() }
+}
+
+/// What a provider needs to reach the fakes.
+#[derive(Debug, Clone)]
+pub struct Keys {
+    /// PKCS#8 PEM, as Apple's download is.
+    pub apns_p8: String,
+    /// Uncompressed point.
+    pub(crate) apns_public: Vec<u8>,
+    /// base64url of 32 bytes.
+    pub vapid_private: String,
+    /// base64url of an uncompressed point: the browser's `applicationServerKey`.
+    pub vapid_public: String,
+    /// DER `RSAPublicKey`.
+    pub(crate) account_public: Vec<u8>,
+}
+
+impl Keys {
+    pub fn generate() -> Result<Self, Error> {
+        let failed = key_error("the key of APNs");
+        let random = SystemRandom::new();
+        let pkcs8 = EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, &random)
+            .map_err(|error| failed(&error))?;
+        let (vapid, _) = new_p256(&random)?;
+        Self::from_parts(pem("PRIVATE KEY", pkcs8.as_ref()), jwt::encode(&vapid.to_bytes()))
+    }
+
+    /// Those kept in `folder`, which exists; new ones are made and written there.
+    pub fn open(folder: &Path) -> Result<Self, Error> {
+        let (apns, vapid) = (folder.join(APNS_FILE), folder.join(VAPID_FILE));
+        if apns.exists() && vapid.exists() {
+            return Self::from_parts(read(&apns)?, read(&vapid)?.trim().to_owned());
+        }
+        let keys = Self::generate()?;
+        write(&apns, &keys.apns_p8)?;
+        write(&vapid, &format!("{}\n", keys.vapid_private))?;
+        Ok(keys)
+    }
+
+    fn from_parts(apns_p8: String, vapid_private: String) -> Result<Self, Error> {
+        let failed = key_error("the key of APNs");
+        let der = PrivatePkcs8KeyDer::from_pem_slice(apns_p8.as_bytes()).map_err(|error| failed(&error))?;
+        let pair = EcdsaKeyPair::from_pkcs8(
+            &ECDSA_P256_SHA256_FIXED_SIGNING,
+            der.secret_pkcs8_der(),
+            &SystemRandom::new(),
+        )
+        .map_err(|error| failed(&error))?;
+        let failed = key_error("the VAPID key");
+        let bytes = jwt::decode(&vapid_private).ok_or_else(|| failed(&"it is no base64url"))?;
+        let vapid = p256::SecretKey::from_slice(&bytes).map_err(|error| failed(&error))?;
+        let failed = key_error("the service account's key");
+        let der =
+            PrivatePkcs8KeyDer::from_pem_slice(ACCOUNT_KEY.as_bytes()).map_err(|error| failed(&error))?;
+        let account = RsaKeyPair::from_pkcs8(der.secret_pkcs8_der()).map_err(|error| failed(&error))?;
+        Ok(Self {
+            apns_p8,
+            apns_public: pair.public_key().as_ref().to_vec(),
+            vapid_public: jwt::encode(&vapid.public_key().to_sec1_bytes()),
+            vapid_private,
+            account_public: account.public().as_ref().to_vec(),
+        })
+    }
+
+    /// Google's file, with the fake's token endpoint in it.
+    pub fn service_account(&self, token_url: &str) -> Value {
+        json!({
+            "type": "service_account",
+            "project_id": PROJECT,
+            "private_key_id": "public-key-of-the-noroshi-fakes",
+            "private_key": ACCOUNT_KEY,
+            "client_email": ACCOUNT,
+            "client_id": "100000000000000000001",
+            "auth_uri": "https://accounts.google.com/o/oauth2/auth",
+            "token_uri": token_url,
+            "auth_provider_x509_cert_url": "https://www.googleapis.com/oauth2/v1/certs",
+            "universe_domain": "googleapis.com",
+        })
+    }
+}
+
+/// A new pair on P-256: of VAPID, or of a subscription.
+pub(crate) fn new_p256(random: &SystemRandom) -> Result<(p256::SecretKey, Vec<u8>), Error> {
+    let failed = key_error("a key on P-256");
+    let mut bytes = [0; 32];
+    loop {
+        random.fill(&mut bytes).map_err(|error| failed(&error))?;
+        // All but one in 2^32 are below the group's order.
+        if let Ok(secret) = p256::SecretKey::from_slice(&bytes) {
+            let public = secret.public_key().to_sec1_bytes().into_vec();
+            return Ok((secret, public));
+        }
+    }
+}
+
+fn pem(label: &str, der: &[u8]) -> String {
+    let text = STANDARD.encode(der);
+    let lines: Vec<&str> =
+        text.as_bytes().chunks(64).filter_map(|line| std::str::from_utf8(line).ok()).collect();
+    format!("-----BEGIN {label}-----\n{}\n-----END {label}-----\n", lines.join("\n"))
+}
+
+pub(crate) fn read(path: &Path) -> Result<String, Error> {
+    std::fs::read_to_string(path).map_err(|source| Error::File { path: path.to_owned(), source })
+}
+
+/// For its owner alone.
+pub(crate) fn write(path: &Path, text: &str) -> Result<(), Error> {
+    let mut options = std::fs::File::options();
+    let file = options.write(true).create(true).truncate(true).mode(0o600).open(path);
+    file.and_then(|mut file| file.write_all(text.as_bytes()))
+        .map_err(|source| Error::File { path: path.to_owned(), source })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_in_a_folder_are_the_same_the_next_time() {
+        let folder = tempfile::tempdir().unwrap();
+        let made = Keys::open(folder.path()).unwrap();
+        let found = Keys::open(folder.path()).unwrap();
+        assert_eq!((&made.apns_p8, &made.vapid_public), (&found.apns_p8, &found.vapid_public));
+        assert_ne!(made.apns_p8, Keys::generate().unwrap().apns_p8);
+        assert_eq!(jwt::decode(&made.vapid_public).unwrap().len(), 65);
+        assert_eq!(made.apns_public.len(), 65);
+    }
+}
