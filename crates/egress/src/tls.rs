@@ -61,6 +61,13 @@ impl Identity {
     }
 }
 
+/// One that was checked already.
+impl From<Arc<CertifiedKey>> for Identity {
+    fn from(key: Arc<CertifiedKey>) -> Self {
+        Self(key)
+    }
+}
+
 impl std::fmt::Debug for Identity {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Identity")

@@ -1,0 +1,170 @@
+//! The circuit breaker of a credential: while an operator has to act, or a push service is down, nobody is
+//! asked but one push at a time, and no sooner than a while after the last one failed.
+//!
+//! It decides and holds no clock: its owner tells it the time and what answers meant. Opened it answers
+//! with how long it stays so; half open it lets exactly one push through, whose answer closes or opens it.
+
+use std::time::{Duration, Instant};
+
+use crate::backoff::Backoff;
+use crate::push::Reason;
+
+/// How often an open breaker probes: a bad key is not mended in seconds, and nobody wants to wait an hour
+/// after it was.
+const PROBES: Backoff = Backoff { first: Duration::from_secs(30), max: Duration::from_secs(15 * 60) };
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Breaker {
+    state: State,
+    probes: Backoff,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum State {
+    Closed,
+    Open { reason: Reason, until: Instant, failures: u32, probing: Option<Instant> },
+}
+
+/// What may be sent now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Pass {
+    All,
+    /// One, whose answer decides.
+    Probe,
+    /// Nothing, for so long.
+    None {
+        reason: Reason,
+        after: Duration,
+    },
+}
+
+impl Default for Breaker {
+    fn default() -> Self {
+        Self::new(PROBES)
+    }
+}
+
+impl Breaker {
+    pub fn new(probes: Backoff) -> Self {
+        Self { state: State::Closed, probes }
+    }
+
+    pub fn open(&self) -> Option<Reason> {
+        match self.state {
+            State::Closed => None,
+            State::Open { reason, .. } => Some(reason),
+        }
+    }
+
+    /// `probe_lost_after`: when an answer to a probe is no longer waited for.
+    pub fn pass(&mut self, now: Instant, probe_lost_after: Duration) -> Pass {
+        let State::Open { reason, until, probing, .. } = &mut self.state else { return Pass::All };
+        if now < *until {
+            return Pass::None { reason, after: *until - now };
+        }
+        let waited_for = probing.map(|since| since + probe_lost_after).filter(|lost| *lost > now);
+        match waited_for {
+            Some(lost) => Pass::None { reason, after: lost - now },
+            None => {
+                *probing = Some(now);
+                Pass::Probe
+            }
+        }
+    }
+
+    /// What a probe was to be was not sent after all: the next one may be.
+    pub fn unsent(&mut self) {
+        if let State::Open { probing, .. } = &mut self.state {
+            *probing = None;
+        }
+    }
+
+    /// An answer to what was sent at `sent_at` says that the credential works. True if that closed the breaker:
+    /// only a probe's does, not what was under way when it opened.
+    pub fn succeeded(&mut self, sent_at: Instant) -> bool {
+        let closes = matches!(self.state, State::Open { until, .. } if sent_at >= until);
+        if closes {
+            self.state = State::Closed;
+        }
+        closes
+    }
+
+    /// An answer says that it does not. What was under way when it opened changes nothing.
+    pub fn failed(&mut self, reason: Reason, sent_at: Instant, now: Instant, chance: f64) -> Failed {
+        let (opened, failures) = match self.state {
+            State::Closed => (true, 1),
+            State::Open { until, .. } if sent_at < until => {
+                let after = until.saturating_duration_since(now).max(Duration::from_secs(1));
+                return Failed { opened: false, after };
+            }
+            State::Open { failures, .. } => (false, failures.saturating_add(1)),
+        };
+        let after = self.probes.delay(failures, chance);
+        self.state = State::Open { reason, until: now + after, failures, probing: None };
+        Failed { opened, after }
+    }
+}
+
+/// What a failure did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Failed {
+    /// It was closed until now.
+    pub opened: bool,
+    /// How long nothing is sent.
+    pub after: Duration,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LOST: Duration = Duration::from_secs(30);
+    const BAD: Reason = "InvalidProviderToken";
+
+    fn breaker() -> (Breaker, Instant) {
+        let probes = Backoff { first: Duration::from_secs(10), max: Duration::from_secs(40) };
+        (Breaker::new(probes), Instant::now())
+    }
+
+    #[test]
+    fn one_failure_opens_it_and_the_probe_s_success_closes_it() {
+        let (mut breaker, start) = breaker();
+        assert_eq!(breaker.pass(start, LOST), Pass::All);
+        let failed = breaker.failed(BAD, start, start, 1.0);
+        assert_eq!(failed, Failed { opened: true, after: Duration::from_secs(10) });
+        let soon = start + Duration::from_secs(4);
+        assert_eq!(breaker.pass(soon, LOST), Pass::None { reason: BAD, after: Duration::from_secs(6) });
+        let due = start + Duration::from_secs(10);
+        assert!(!breaker.succeeded(start), "it was sent before");
+        assert_eq!(breaker.pass(due, LOST), Pass::Probe);
+        assert!(breaker.succeeded(due));
+        assert_eq!(breaker.pass(due, LOST), Pass::All);
+        assert!(!breaker.succeeded(due), "it was closed already");
+    }
+
+    #[test]
+    fn half_open_lets_one_through_at_a_time() {
+        let (mut breaker, start) = breaker();
+        breaker.failed(BAD, start, start, 1.0);
+        let due = start + Duration::from_secs(10);
+        assert_eq!(breaker.pass(due, LOST), Pass::Probe);
+        assert_eq!(breaker.pass(due, LOST), Pass::None { reason: BAD, after: LOST });
+        assert_eq!(breaker.pass(due + LOST, LOST), Pass::Probe, "the first one's answer never came");
+        breaker.unsent();
+        assert_eq!(breaker.pass(due + LOST, LOST), Pass::Probe);
+    }
+
+    #[test]
+    fn every_failed_probe_doubles_the_wait() {
+        let (mut breaker, start) = breaker();
+        let mut now = start;
+        for seconds in [10, 20, 40, 40] {
+            let failed = breaker.failed(BAD, now, now, 1.0);
+            assert_eq!(failed.after, Duration::from_secs(seconds));
+            let late = breaker.failed("late", start, now + Duration::from_secs(1), 1.0);
+            assert_eq!(late.after, Duration::from_secs(seconds - 1), "what was under way doubles nothing");
+            now += failed.after;
+        }
+        assert_eq!(breaker.open(), Some(BAD));
+    }
+}

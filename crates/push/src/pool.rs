@@ -1,0 +1,532 @@
+//! The pool of one origin of one credential: a queue of pushes and the few connections that empty it.
+//!
+//! ```text
+//!   send ──► Queue (extra, direct, campaign) ◄── take ── connection (own task) ──► push service
+//!              ▲            │ full: send waits            │ one more is opened when those
+//!              └─ put_back ─┴── unprocessed, renewed ─────┘ there are have no stream left
+//! ```
+//!
+//! Connections pull: each takes as many pushes as it has streams for, many at a time under one lock, and
+//! parks when the queue is empty. One parked connection is woken when a push comes, always the first, so that
+//! a small load stays on one connection and travels in few packets.
+//!
+//! One connection at a time is being opened. What fails to open while others live is taken as the peer's
+//! limit and not tried again for a while; what fails with none alive is tried again with back-off, and
+//! after a few times in vain what waits is answered `Later`. A push is only given to a connection whose peer
+//! has spoken (its SETTINGS came), so none is lost with a connection that is refused.
+//!
+//! Reading order: `queue`, `pending`, `account` (what pools of a credential share), this file, `connect`,
+//! `connection` (HTTP/2), `http1`, `verdict`.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::task::Waker;
+use std::time::{Duration, Instant};
+
+use noroshi_egress::target::Target;
+use noroshi_types::{Lane, PushService};
+use parking_lot::{Mutex, MutexGuard};
+use tokio::sync::Notify;
+
+mod account;
+mod connect;
+mod connection;
+mod http1;
+mod pending;
+mod queue;
+mod verdict;
+
+pub(crate) use account::{Account, Means, wall_clock};
+pub(crate) use pending::Pending;
+
+use crate::Answer;
+use crate::backoff::{Backoff, chance};
+use crate::push::Reason;
+use account::Admitted;
+use queue::Queue;
+
+/// Between attempts to connect when there is no connection.
+const RECONNECTS: Backoff = Backoff { first: Duration::from_millis(200), max: Duration::from_secs(60) };
+/// So many attempts in vain, and what waits is told.
+const CONNECT_FAILURES_MAX: u32 = 3;
+/// How long fewer connections are tried after one more was refused.
+const CEILINGS: Backoff = Backoff { first: Duration::from_secs(60), max: Duration::from_secs(30 * 60) };
+
+#[derive(Debug)]
+pub(crate) struct Pool {
+    pub(crate) account: Arc<Account>,
+    origin: Arc<str>,
+    pub(crate) target: Target,
+    pub(crate) authority: Box<str>,
+    /// Never held while a push is answered or a connection is woken.
+    state: Mutex<State>,
+    /// Of `state`, for a look without the lock.
+    queued: AtomicUsize,
+    in_flight: AtomicUsize,
+    /// Milliseconds since `started` when the queue was last found empty.
+    used_ms: AtomicU64,
+    started: Instant,
+    /// By lane, for those who wait for room.
+    room: [Notify; Lane::ALL.len()],
+}
+
+#[derive(Debug)]
+struct State {
+    queue: Queue,
+    /// Who waits for room in which lane.
+    waiting: [bool; Lane::ALL.len()],
+    members: Vec<Member>,
+    next_member: u32,
+    connecting: bool,
+    /// Without a success between them.
+    connect_failures: u32,
+    connect_at: Option<Instant>,
+    /// Until then nothing can be reached, and pushes are told so at once.
+    unreachable: Option<(Reason, Instant)>,
+    /// Connections that the peer seems to allow, and until when that is believed.
+    ceiling: Option<(usize, Instant)>,
+    ceilings_in_a_row: u32,
+    closing: bool,
+    aborted: bool,
+}
+
+/// A connection that takes pushes.
+#[derive(Debug)]
+struct Member {
+    id: u32,
+    waker: Waker,
+    /// It found nothing to do.
+    parked: bool,
+}
+
+/// What a connection does after it asked for pushes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Take {
+    /// It got some, and there may be more.
+    Some { probe: bool },
+    /// Nothing is there; it is woken when that changes.
+    Parked,
+    /// Nothing may be sent before.
+    Wait(Instant),
+    /// Nothing is there and nothing will come: it is to close.
+    Close,
+}
+
+/// What came of an attempt to connect.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Attempt {
+    Again,
+    GiveUp,
+}
+
+impl Pool {
+    pub(crate) fn new(account: Arc<Account>, origin: &Arc<str>) -> Result<Arc<Self>, Reason> {
+        let (target, _) = Target::of_url(origin).map_err(|error| error.label())?;
+        let queue = Queue::new(account.means.config.queue_max);
+        Ok(Arc::new(Self {
+            authority: target.authority().into(),
+            target,
+            origin: origin.clone(),
+            account,
+            state: Mutex::new(State {
+                queue,
+                waiting: [false; Lane::ALL.len()],
+                members: Vec::new(),
+                next_member: 0,
+                connecting: false,
+                connect_failures: 0,
+                connect_at: None,
+                unreachable: None,
+                ceiling: None,
+                ceilings_in_a_row: 0,
+                closing: false,
+                aborted: false,
+            }),
+            queued: AtomicUsize::new(0),
+            in_flight: AtomicUsize::new(0),
+            used_ms: AtomicU64::new(0),
+            started: Instant::now(),
+            room: Default::default(),
+        }))
+    }
+
+    pub(crate) fn origin(&self) -> &Arc<str> {
+        &self.origin
+    }
+
+    pub(crate) fn queued(&self) -> usize {
+        self.queued.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn in_flight(&self) -> usize {
+        self.in_flight.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn connections(&self) -> usize {
+        self.state.lock().members.len()
+    }
+
+    pub(crate) fn is_idle(&self) -> bool {
+        self.queued() == 0 && self.in_flight() == 0
+    }
+
+    pub(crate) fn is_full(&self, lane: Lane) -> bool {
+        self.state.lock().queue.is_full(lane)
+    }
+
+    /// When it last ran out of pushes.
+    pub(crate) fn used_at(&self) -> Instant {
+        self.started + Duration::from_millis(self.used_ms.load(Ordering::Relaxed))
+    }
+
+    /// Waits while the lane is full. Dropped meanwhile, the push is answered `Later`.
+    pub(crate) async fn send(self: &Arc<Self>, pending: Pending) {
+        let mut pending = pending;
+        let lane = pending.lane();
+        let room = &self.room[lane as usize - 1];
+        loop {
+            // Before the look, so that no call is missed between the look and the wait.
+            let mut called = std::pin::pin!(room.notified());
+            called.as_mut().enable();
+            match self.offer(pending) {
+                Ok(()) => return,
+                Err(back) => pending = back,
+            }
+            called.await;
+        }
+    }
+
+    /// Gives it back if its lane is full.
+    fn offer(self: &Arc<Self>, pending: Pending) -> Result<(), Pending> {
+        let lane = pending.lane();
+        let mut state = self.state.lock();
+        if let Some((reason, after)) = state.hopeless() {
+            drop(state);
+            pending.later(reason, after, &self.account.counters);
+            return Ok(());
+        }
+        if let Err(back) = state.queue.push(pending) {
+            state.waiting[lane as usize - 1] = true;
+            return Err(back);
+        }
+        self.queued.store(state.queue.len(), Ordering::Relaxed);
+        let waker = state.unpark();
+        let connect = waker.is_none() && state.members.is_empty() && self.may_connect(&mut state);
+        drop(state);
+        self.account.counters.queued(lane).inc();
+        self.act(waker, connect);
+        Ok(())
+    }
+
+    /// What was decided under the lock is done without it.
+    fn act(self: &Arc<Self>, waker: Option<Waker>, connect: bool) {
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+        if connect {
+            let means = &self.account.means;
+            means.tasks.spawn_on(connect::run(self.clone()), &means.runtime);
+        }
+    }
+
+    /// Takes up to `room` pushes into `batch` for a connection.
+    pub(crate) fn take(&self, id: u32, room: usize, waker: &Waker, batch: &mut Vec<Pending>) -> Take {
+        let mut state = self.state.lock();
+        if state.aborted || state.closing && state.queue.is_empty() {
+            return Take::Close;
+        }
+        let parked = state.queue.is_empty();
+        state.register(id, waker, parked);
+        if parked {
+            drop(state);
+            let used_ms = u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX);
+            self.used_ms.store(used_ms, Ordering::Relaxed);
+            return Take::Parked;
+        }
+        let wanted = room.min(state.queue.len());
+        let admitted = self.account.admit(wanted, Instant::now());
+        let (count, probe) = match admitted {
+            Admitted::Some { count, probe } => (count, probe),
+            Admitted::Wait(until) => return Take::Wait(until),
+            Admitted::Refuse { reason, after } => {
+                self.flush(state, &Answer::Later { reason, after });
+                return Take::Some { probe: false };
+            }
+        };
+        let mut taken = [0_i64; Lane::ALL.len()];
+        for _ in 0..count {
+            let Some(pending) = state.queue.pop() else { break };
+            taken[pending.lane() as usize - 1] += 1;
+            batch.push(pending);
+        }
+        self.queued.store(state.queue.len(), Ordering::Relaxed);
+        self.taken(state, taken);
+        Take::Some { probe }
+    }
+
+    /// Counts what left the queue and calls those who wait for its room.
+    fn taken(&self, mut state: MutexGuard<'_, State>, taken: [i64; Lane::ALL.len()]) {
+        let mut call = [false; Lane::ALL.len()];
+        for (lane, call) in Lane::ALL.into_iter().zip(&mut call) {
+            let waiting = &mut state.waiting[lane as usize - 1];
+            *call = std::mem::take(waiting);
+            if *call && !state.queue.has_ample_room(lane) {
+                state.waiting[lane as usize - 1] = true;
+                *call = false;
+            }
+        }
+        drop(state);
+        for ((lane, count), call) in Lane::ALL.into_iter().zip(taken).zip(call) {
+            if count > 0 {
+                self.account.counters.queued(lane).dec_by(count);
+            }
+            if call {
+                self.room[lane as usize - 1].notify_waiters();
+            }
+        }
+    }
+
+    /// What a peer did not process, or refused an old authorization for, is first again.
+    pub(crate) fn put_back(self: &Arc<Self>, again: &mut Vec<Pending>) {
+        if again.is_empty() {
+            return;
+        }
+        let mut state = self.state.lock();
+        if state.aborted {
+            drop(state);
+            again.drain(..).for_each(|pending| {
+                pending.later("drain", pending::RETRY_AFTER, &self.account.counters);
+            });
+            return;
+        }
+        // From the last to the first, so that they stand in their order.
+        for pending in again.drain(..).rev() {
+            self.account.counters.queued(pending.lane()).inc();
+            state.queue.put_back(pending);
+        }
+        self.queued.store(state.queue.len(), Ordering::Relaxed);
+        let waker = state.unpark();
+        let connect = waker.is_none() && state.members.is_empty() && self.may_connect(&mut state);
+        drop(state);
+        self.act(waker, connect);
+    }
+
+    /// Answers all that waits.
+    fn flush(&self, mut state: MutexGuard<'_, State>, answer: &Answer) {
+        let mut taken = [0_i64; Lane::ALL.len()];
+        let mut all = Vec::with_capacity(state.queue.len());
+        while let Some(pending) = state.queue.pop() {
+            taken[pending.lane() as usize - 1] += 1;
+            all.push(pending);
+        }
+        self.queued.store(0, Ordering::Relaxed);
+        self.taken(state, taken);
+        all.into_iter().for_each(|pending| pending.answer(answer.clone(), &self.account.counters));
+    }
+
+    /// A connection has no stream left and pushes wait: one more is opened if that is allowed.
+    pub(crate) fn grow(self: &Arc<Self>) {
+        let connect = self.may_connect(&mut self.state.lock());
+        self.act(None, connect);
+    }
+
+    fn may_connect(&self, state: &mut State) -> bool {
+        if state.connecting || state.aborted || state.queue.is_empty() {
+            return false;
+        }
+        let most = self.account.means.config.connections_max.max(1);
+        let most = match &mut state.ceiling {
+            Some((ceiling, until)) if Instant::now() < *until => most.min(*ceiling),
+            Some((ceiling, _)) => most.min(*ceiling + 1),
+            None => most,
+        };
+        state.connecting = state.members.len() < most;
+        state.connecting
+    }
+
+    /// Counts what a connection has in flight.
+    pub(crate) fn count_in_flight(&self, before: usize, after: usize) {
+        if after >= before {
+            self.in_flight.fetch_add(after - before, Ordering::Relaxed);
+        } else {
+            self.in_flight.fetch_sub(before - after, Ordering::Relaxed);
+        }
+        self.account.counters.in_flight.inc_by(after as i64 - before as i64);
+    }
+
+    /// A connection is open and its peer has spoken. Gives the name it goes by here.
+    fn connected(&self) -> u32 {
+        let mut state = self.state.lock();
+        state.connecting = false;
+        state.connect_at = None;
+        state.unreachable = None;
+        let id = state.next_member;
+        state.next_member = id.wrapping_add(1);
+        state.members.push(Member { id, waker: Waker::noop().clone(), parked: false });
+        drop(state);
+        self.account.counters.connects.inc();
+        self.account.counters.connections.inc();
+        id
+    }
+
+    /// A connection takes nothing more: others are needed for what waits. `failed` if its peer ended it before
+    /// it answered anything, which is like not having connected.
+    pub(crate) fn retire(self: &Arc<Self>, id: u32, failed: Option<Reason>) {
+        let mut state = self.state.lock();
+        let before = state.members.len();
+        state.members.retain(|member| member.id != id);
+        if state.members.len() == before {
+            return;
+        }
+        if failed.is_some() {
+            match state.members.is_empty() {
+                true => _ = state.back_off(),
+                false => state.lower_ceiling(),
+            }
+        }
+        // It may have been the one that was woken for what is in the queue.
+        let waker = if state.queue.is_empty() { None } else { state.unpark() };
+        let connect = waker.is_none() && state.members.is_empty() && self.may_connect(&mut state);
+        drop(state);
+        self.account.counters.connections.dec();
+        if let Some(reason) = failed {
+            self.account.failed_to_connect(reason);
+        }
+        self.act(waker, connect);
+    }
+
+    /// An attempt to connect came to nothing.
+    fn connect_failed(&self, reason: Reason, permanent: bool) -> Attempt {
+        self.account.failed_to_connect(reason);
+        let mut state = self.state.lock();
+        state.connecting = false;
+        if permanent {
+            drop(state);
+            let answer = match self.account.service() {
+                // The address came from a device.
+                PushService::WebPush => Answer::Refused { reason },
+                // The address is ours: an operator has to act.
+                PushService::Apns | PushService::Fcm => {
+                    Answer::Later { reason, after: self.account.broken(reason, Instant::now()) }
+                }
+            };
+            self.flush(self.state.lock(), &answer);
+            return Attempt::GiveUp;
+        }
+        if !state.members.is_empty() {
+            state.lower_ceiling();
+            return Attempt::GiveUp;
+        }
+        let delay = state.back_off();
+        if state.connect_failures < CONNECT_FAILURES_MAX && !state.queue.is_empty() && !state.aborted {
+            state.connecting = true;
+            return Attempt::Again;
+        }
+        state.unreachable = Some((reason, Instant::now() + delay));
+        self.flush(state, &Answer::Later { reason, after: delay.max(pending::RETRY_AFTER) });
+        Attempt::GiveUp
+    }
+
+    /// The first answer on a connection: if there are more of them than were believed to be allowed, they are.
+    pub(crate) fn answered_first(&self) {
+        let mut state = self.state.lock();
+        state.connect_failures = 0;
+        if let Some((ceiling, _)) = state.ceiling
+            && state.members.len() > ceiling
+        {
+            state.ceiling = None;
+            state.ceilings_in_a_row = 0;
+        }
+    }
+
+    /// When the next attempt to connect may begin; none: there is no reason for one any more.
+    fn connect_at(&self) -> Option<Instant> {
+        let mut state = self.state.lock();
+        if state.queue.is_empty() || state.aborted {
+            state.connecting = false;
+            return None;
+        }
+        Some(state.connect_at.unwrap_or_else(Instant::now))
+    }
+
+    fn not_connecting(&self) {
+        self.state.lock().connecting = false;
+    }
+
+    pub(crate) fn is_aborted(&self) -> bool {
+        self.state.lock().aborted
+    }
+
+    /// Every connection looks again: there is an authorization, or an end.
+    pub(crate) fn wake(&self) {
+        let wakers: Vec<Waker> = {
+            let mut state = self.state.lock();
+            state.members.iter_mut().map(|member| (member.parked = false, member.waker.clone()).1).collect()
+        };
+        wakers.into_iter().for_each(Waker::wake);
+    }
+
+    /// Finishes what is queued and in flight, then closes.
+    pub(crate) fn close(&self) {
+        self.state.lock().closing = true;
+        self.wake();
+    }
+
+    /// Answers `Later` for everything at once.
+    pub(crate) fn abort(&self) {
+        let mut state = self.state.lock();
+        state.closing = true;
+        state.aborted = true;
+        self.flush(state, &Answer::Later { reason: "drain", after: pending::RETRY_AFTER });
+        self.wake();
+    }
+}
+
+impl State {
+    /// There is no connection, and the next attempt has to wait.
+    fn back_off(&mut self) -> Duration {
+        self.connect_failures = self.connect_failures.saturating_add(1);
+        let delay = RECONNECTS.delay(self.connect_failures, chance());
+        self.connect_at = Some(Instant::now() + delay);
+        delay
+    }
+
+    /// There are connections, and one more was refused.
+    fn lower_ceiling(&mut self) {
+        self.ceilings_in_a_row = self.ceilings_in_a_row.saturating_add(1);
+        let until = Instant::now() + CEILINGS.delay(self.ceilings_in_a_row, chance());
+        self.ceiling = Some((self.members.len(), until));
+    }
+
+    /// Why a push need not even wait.
+    fn hopeless(&mut self) -> Option<(Reason, Duration)> {
+        if self.aborted {
+            return Some(("drain", pending::RETRY_AFTER));
+        }
+        let (reason, until) = self.unreachable?;
+        match until.saturating_duration_since(Instant::now()) {
+            Duration::ZERO => {
+                self.unreachable = None;
+                None
+            }
+            after => Some((reason, after.max(pending::RETRY_AFTER))),
+        }
+    }
+
+    /// Only who is parked is woken by a push; who waits for a time comes by itself.
+    fn register(&mut self, id: u32, waker: &Waker, parked: bool) {
+        if let Some(member) = self.members.iter_mut().find(|member| member.id == id) {
+            member.parked = parked;
+            if !member.waker.will_wake(waker) {
+                member.waker = waker.clone();
+            }
+        }
+    }
+
+    /// The first connection that waits, which does so no longer.
+    fn unpark(&mut self) -> Option<Waker> {
+        let member = self.members.iter_mut().find(|member| member.parked)?;
+        member.parked = false;
+        Some(member.waker.clone())
+    }
+}

@@ -1,0 +1,413 @@
+//! What all connections of one credential share: its client, its authorization, its breaker, its quota and
+//! its pools. A change of credentials makes a new account; the old one finishes what it has and closes.
+//!
+//! Locks: each guards what its field says, is held for a few instructions and never while another is taken
+//! or anything is awaited.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use bytes::Bytes;
+use noroshi_egress::{Egress, Limits};
+use noroshi_types::{AppId, PushEnvironment, PushService, PushToken, Timestamp};
+use parking_lot::Mutex;
+use tokio::runtime::Handle;
+use tokio_util::task::TaskTracker;
+
+use super::Pool;
+use super::pending::RETRY_AFTER;
+use crate::backoff::{Backoff, chance};
+use crate::breaker::{Breaker, Pass};
+use crate::exchange::{Authorization, Client, Response, Verdict};
+use crate::metrics::Counters;
+use crate::push::Reason;
+use crate::quota::{Devices, Rate};
+use crate::services::{Config, CredentialStatus};
+use crate::{Answer, Credential};
+
+/// How long everything stops when a push service is overloaded and does not say for how long.
+const OVERLOADS: Backoff = Backoff { first: Duration::from_secs(1), max: Duration::from_secs(60) };
+/// So many in a row mean the service, fewer mean single requests.
+const OVERLOADS_IN_A_ROW: u32 = 8;
+/// A `Retry-After` beyond this is not believed: the next answer says so again.
+const PAUSE_MAX: Duration = Duration::from_secs(15 * 60);
+const FETCHES: Backoff = Backoff { first: Duration::from_secs(1), max: Duration::from_secs(60) };
+const TOKEN_LIMITS: Limits = Limits { body_bytes_max: 64 << 10, timeout: Duration::from_secs(20) };
+
+/// What every account is given by [`crate::Services`].
+#[derive(Debug, Clone)]
+pub(crate) struct Means {
+    pub(crate) config: Arc<Config>,
+    pub(crate) egress: Arc<Egress>,
+    pub(crate) runtime: Handle,
+    pub(crate) tasks: TaskTracker,
+}
+
+#[derive(Debug)]
+pub(crate) struct Account {
+    pub(crate) app: AppId,
+    pub(crate) environment: PushEnvironment,
+    pub(crate) client: Arc<dyn Client>,
+    pub(crate) counters: Counters,
+    pub(crate) means: Means,
+    gate: Mutex<Gate>,
+    /// Whether `gate` has something that a good answer changes: spares the lock at each of them.
+    troubled: AtomicBool,
+    devices: Option<Mutex<Devices>>,
+    fetch: Mutex<Fetch>,
+    /// By origin.
+    pools: Mutex<HashMap<Arc<str>, Arc<Pool>>>,
+    closing: AtomicBool,
+}
+
+#[derive(Debug)]
+struct Gate {
+    breaker: Breaker,
+    rate: Option<Rate>,
+    paused: Option<(Reason, Instant)>,
+    overloads_in_a_row: u32,
+    pauses_in_a_row: u32,
+    last_error: Option<(Timestamp, Reason)>,
+    /// Whether it is counted among the open breakers.
+    alarm: bool,
+}
+
+impl Gate {
+    fn alarm(&mut self, on: bool, account: &Account) {
+        match (std::mem::replace(&mut self.alarm, on), on) {
+            (false, true) => account.counters.breaker_open.inc(),
+            (true, false) => account.counters.breaker_open.dec(),
+            _ => return,
+        };
+    }
+}
+
+/// The one fetch of an authorization that may be under way.
+#[derive(Debug, Default)]
+struct Fetch {
+    running: bool,
+    failures: u32,
+    not_before: Option<Instant>,
+}
+
+/// What may be sent now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Admitted {
+    Some {
+        count: usize,
+        probe: bool,
+    },
+    /// Nothing; to be asked again then.
+    Wait(Instant),
+    /// Nothing, for longer than a push should wait here.
+    Refuse {
+        reason: Reason,
+        after: Duration,
+    },
+}
+
+impl Account {
+    pub(crate) fn new(app: AppId, credential: Credential, counters: Counters, means: Means) -> Arc<Self> {
+        let (quota, now) = (credential.client.quota(), Instant::now());
+        Arc::new(Self {
+            app,
+            environment: credential.environment,
+            client: credential.client,
+            counters,
+            means,
+            gate: Mutex::new(Gate {
+                breaker: Breaker::default(),
+                rate: Rate::new(&quota, now),
+                paused: None,
+                overloads_in_a_row: 0,
+                pauses_in_a_row: 0,
+                last_error: None,
+                alarm: false,
+            }),
+            troubled: AtomicBool::new(false),
+            devices: Devices::new(&quota, now).map(Mutex::new),
+            fetch: Mutex::default(),
+            pools: Mutex::default(),
+            closing: AtomicBool::new(false),
+        })
+    }
+
+    pub(crate) fn service(&self) -> PushService {
+        self.client.service()
+    }
+
+    /// The pool of a token's origin, opened if need be. Origins of Web Push come from clients: when there are
+    /// too many, the one unused for longest makes room, and if all are in use the answer says to come again.
+    pub(crate) fn pool(self: &Arc<Self>, token: &PushToken) -> Result<Arc<Pool>, Answer> {
+        let origin = self.client.origin(token).map_err(|reason| Answer::Refused { reason })?;
+        let mut pools = self.pools.lock();
+        if let Some(pool) = pools.get(&origin) {
+            return Ok(pool.clone());
+        }
+        if pools.len() >= self.means.config.pools_max {
+            let idle = pools.values().filter(|pool| pool.is_idle());
+            let Some(oldest) = idle.min_by_key(|pool| pool.used_at()).cloned() else {
+                return Err(Answer::Later { reason: "too_many_origins", after: RETRY_AFTER });
+            };
+            pools.remove(oldest.origin());
+            oldest.close();
+        }
+        let pool = Pool::new(self.clone(), &origin).map_err(|reason| Answer::Refused { reason })?;
+        pools.insert(origin, pool.clone());
+        Ok(pool)
+    }
+
+    pub(crate) fn pools(&self) -> Vec<Arc<Pool>> {
+        self.pools.lock().values().cloned().collect()
+    }
+
+    pub(crate) fn is_closing(&self) -> bool {
+        self.closing.load(Ordering::Relaxed)
+    }
+
+    /// Takes nothing new; connections close when what they and the queues hold is answered.
+    pub(crate) fn close(&self) {
+        self.closing.store(true, Ordering::Relaxed);
+        let pools = std::mem::take(&mut *self.pools.lock());
+        pools.values().for_each(|pool| pool.close());
+        self.gate.lock().alarm(false, self);
+    }
+
+    /// How many of `wanted` pushes may be sent.
+    pub(crate) fn admit(&self, wanted: usize, now: Instant) -> Admitted {
+        let config = &self.means.config;
+        let mut gate = self.gate.lock();
+        if let Some((reason, until)) = gate.paused {
+            match until.saturating_duration_since(now) {
+                Duration::ZERO => gate.paused = None,
+                after if after > config.hold_max => return Admitted::Refuse { reason, after },
+                _ => return Admitted::Wait(until),
+            }
+        }
+        let probe = match gate.breaker.pass(now, config.request_timeout) {
+            Pass::All => false,
+            Pass::Probe => true,
+            Pass::None { reason, after } => return Admitted::Refuse { reason, after },
+        };
+        let wanted = if probe { wanted.min(1) } else { wanted };
+        match gate.rate.as_mut().map(|rate| rate.take(wanted, now)) {
+            None => Admitted::Some { count: wanted, probe },
+            Some((0, again)) if wanted > 0 => {
+                if probe {
+                    gate.breaker.unsent();
+                }
+                self.counters.quota_waits.inc();
+                Admitted::Wait(again.unwrap_or(now))
+            }
+            Some((count, _)) => Admitted::Some { count, probe },
+        }
+    }
+
+    /// Of what was admitted, so many were not sent.
+    pub(crate) fn unsent(&self, count: usize, probe: bool) {
+        if count == 0 && !probe {
+            return;
+        }
+        let mut gate = self.gate.lock();
+        if let Some(rate) = &mut gate.rate {
+            rate.give_back(count);
+        }
+        if probe {
+            gate.breaker.unsent();
+        }
+    }
+
+    /// Counts a push to its device; the error is how long the device is to be spared.
+    pub(crate) fn admit_device(&self, token: &PushToken, now: Instant) -> Result<(), Duration> {
+        let Some(devices) = &self.devices else { return Ok(()) };
+        let admitted = devices.lock().take(token.json.as_str(), now);
+        if admitted.is_err() {
+            self.counters.device_quota_waits.inc();
+        }
+        admitted
+    }
+
+    /// An answer came to what was sent at `sent_at`: the credential works, and so does the service.
+    pub(crate) fn worked(&self, sent_at: Instant) {
+        if !self.troubled.load(Ordering::Relaxed) {
+            return;
+        }
+        let mut gate = self.gate.lock();
+        gate.overloads_in_a_row = 0;
+        gate.pauses_in_a_row = 0;
+        let closed = gate.breaker.succeeded(sent_at);
+        let troubled = gate.breaker.open().is_some();
+        self.troubled.store(troubled, Ordering::Relaxed);
+        if closed {
+            gate.alarm(false, self);
+            tracing::info!(
+                app = self.app.0,
+                service = self.service().as_str(),
+                "a credential is taken again"
+            );
+        }
+    }
+
+    /// The credential is not taken. Gives for how long nothing is sent.
+    pub(crate) fn broken(&self, reason: Reason, sent_at: Instant) -> Duration {
+        let mut gate = self.gate.lock();
+        let failed = gate.breaker.failed(reason, sent_at, Instant::now(), chance());
+        gate.last_error = Some((wall_clock(), reason));
+        self.troubled.store(true, Ordering::Relaxed);
+        if failed.opened && !self.is_closing() {
+            gate.alarm(true, self);
+            tracing::error!(
+                app = self.app.0,
+                service = self.service().as_str(),
+                environment = self.environment.as_str(),
+                reason,
+                "a credential is not taken: pushes wait until it works"
+            );
+        }
+        failed.after
+    }
+
+    /// The service asks to slow down. Gives how long this push waits.
+    pub(crate) fn overloaded(&self, reason: Reason, after: Option<Duration>) -> Duration {
+        self.counters.overloaded(reason);
+        let now = Instant::now();
+        let mut gate = self.gate.lock();
+        self.troubled.store(true, Ordering::Relaxed);
+        gate.last_error = Some((wall_clock(), reason));
+        gate.overloads_in_a_row = gate.overloads_in_a_row.saturating_add(1);
+        let running = gate.paused.filter(|(_, until)| *until > now);
+        let pause = match after {
+            Some(after) => Some(after.min(PAUSE_MAX)),
+            None if running.is_some() || gate.overloads_in_a_row < OVERLOADS_IN_A_ROW => None,
+            None => {
+                gate.overloads_in_a_row = 0;
+                gate.pauses_in_a_row = gate.pauses_in_a_row.saturating_add(1);
+                Some(OVERLOADS.delay(gate.pauses_in_a_row, chance()))
+            }
+        };
+        if let Some(pause) = pause {
+            let until = now + pause;
+            if running.is_none_or(|(_, running)| running < until) {
+                gate.paused = Some((reason, until));
+            }
+            if running.is_none()
+                && let Some(rate) = &mut gate.rate
+            {
+                rate.overloaded(now);
+            }
+        }
+        // Neither yes nor no: another probe may ask.
+        gate.breaker.unsent();
+        drop(gate);
+        after.unwrap_or(RETRY_AFTER).max(pause.unwrap_or_default()).mul_f64(1.0 + chance() / 2.0)
+    }
+
+    /// What requests are to carry, or until when there is nothing (the pools are woken before if it comes).
+    pub(crate) fn authorization(self: &Arc<Self>, origin: &str) -> Result<Option<Bytes>, Instant> {
+        match self.client.authorization(origin, wall_clock()) {
+            Authorization::NotNeeded => Ok(None),
+            Authorization::Ready(value) => Ok(Some(value)),
+            Authorization::Due(value) => {
+                self.fetch();
+                Ok(Some(value))
+            }
+            Authorization::Missing => {
+                self.fetch();
+                Err(Instant::now() + Duration::from_secs(1))
+            }
+        }
+    }
+
+    fn fetch(self: &Arc<Self>) {
+        {
+            let mut fetch = self.fetch.lock();
+            if fetch.running || fetch.not_before.is_some_and(|at| Instant::now() < at) {
+                return;
+            }
+            fetch.running = true;
+        }
+        let account = self.clone();
+        self.means.tasks.spawn_on(async move { account.fetched().await }, &self.means.runtime);
+    }
+
+    async fn fetched(self: Arc<Self>) {
+        let started = Instant::now();
+        let result = self.ask_for_token().await;
+        {
+            let mut fetch = self.fetch.lock();
+            fetch.running = false;
+            fetch.failures = if result.is_ok() { 0 } else { fetch.failures.saturating_add(1) };
+            fetch.not_before =
+                result.as_ref().err().map(|_| Instant::now() + FETCHES.delay(fetch.failures, chance()));
+        }
+        match result {
+            Ok(()) => self.counters.renewed("fetched"),
+            Err(verdict) => self.fetch_failed(verdict, started),
+        }
+        self.pools().iter().for_each(|pool| pool.wake());
+    }
+
+    async fn ask_for_token(&self) -> Result<(), Verdict> {
+        let Some(request) = self.client.token_request(wall_clock()) else { return Ok(()) };
+        let answer = self.means.egress.post_form(&request.url, request.body, TOKEN_LIMITS).await;
+        let answer = answer.map_err(|error| {
+            tracing::warn!(app = self.app.0, service = self.service().as_str(), %error, "no access token");
+            Verdict::Overloaded { reason: error.label(), after: None }
+        })?;
+        let response =
+            Response { status: answer.status, retry_after: None, body: &answer.body, now: wall_clock() };
+        self.client.authorized(&response)
+    }
+
+    /// Nothing waits for it as long as the old token is good.
+    fn fetch_failed(&self, verdict: Verdict, started: Instant) {
+        let needed = self.pools().iter().any(|pool| {
+            matches!(self.client.authorization(pool.origin(), wall_clock()), Authorization::Missing)
+        });
+        match verdict {
+            Verdict::Overloaded { reason, after } => {
+                self.counters.renewed(reason);
+                if needed {
+                    let pause = after.unwrap_or(FETCHES.delay(self.fetch.lock().failures, chance()));
+                    let mut gate = self.gate.lock();
+                    gate.paused = Some((reason, Instant::now() + pause.min(PAUSE_MAX)));
+                    gate.last_error = Some((wall_clock(), reason));
+                }
+            }
+            Verdict::Broken { reason } | Verdict::Unauthorized { reason } | Verdict::Wedged { reason } => {
+                self.counters.renewed(reason);
+                if needed {
+                    self.broken(reason, started);
+                }
+            }
+            Verdict::Answer(_) => self.counters.renewed("other"),
+        }
+    }
+
+    pub(crate) fn failed_to_connect(&self, reason: Reason) {
+        self.counters.connect_failed(reason);
+        self.gate.lock().last_error = Some((wall_clock(), reason));
+    }
+
+    pub(crate) fn status(&self) -> CredentialStatus {
+        let pools = self.pools();
+        let gate = self.gate.lock();
+        CredentialStatus {
+            service: self.service(),
+            environment: self.environment,
+            connections: pools.iter().map(|pool| pool.connections()).sum(),
+            in_flight: pools.iter().map(|pool| pool.in_flight()).sum(),
+            queued: pools.iter().map(|pool| pool.queued()).sum(),
+            breaker_open: gate.breaker.open(),
+            last_error: gate.last_error,
+        }
+    }
+}
+
+/// The time of day, as authorizations and expiry need it; what is waited for goes by [`Instant`].
+pub(crate) fn wall_clock() -> Timestamp {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    Timestamp(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
+}

@@ -1,0 +1,116 @@
+//! Opens a connection for a pool and then is that connection: one task from the first attempt to the end.
+//!
+//! Open means that the peer has spoken: over HTTP/2 its SETTINGS came. Until then the connection is given
+//! no push.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use noroshi_egress::{Connected, Error, Tls};
+use noroshi_types::PushService;
+
+use super::connection::Connection;
+use super::{Attempt, Pool, http1};
+use crate::push::Reason;
+
+/// RFC 9113 §3.2
+const H2: &[u8] = b"h2";
+/// RFC 7301 §6
+const HTTP_1_1: &[u8] = b"http/1.1";
+
+struct Failure {
+    reason: Reason,
+    permanent: bool,
+}
+
+enum Open {
+    Http2(Box<Connection>),
+    Http1(http1::Connection),
+}
+
+/// Whatever becomes of this task, the pool may connect again.
+struct Connecting(Option<Arc<Pool>>);
+
+impl Drop for Connecting {
+    fn drop(&mut self) {
+        if let Some(pool) = self.0.take() {
+            pool.not_connecting();
+        }
+    }
+}
+
+pub(super) async fn run(pool: Arc<Pool>) {
+    let mut connecting = Connecting(Some(pool.clone()));
+    loop {
+        let Some(at) = pool.connect_at() else { return };
+        if at > Instant::now() {
+            tokio::time::sleep_until(at.into()).await;
+            continue;
+        }
+        let failure = match open(&pool).await {
+            Ok(open) => {
+                let id = pool.connected();
+                connecting.0 = None;
+                match open {
+                    Open::Http2(connection) => connection.run(id).await,
+                    Open::Http1(connection) => connection.run(id).await,
+                }
+                return;
+            }
+            Err(failure) => failure,
+        };
+        connecting.0 = None;
+        if pool.connect_failed(failure.reason, failure.permanent) == Attempt::GiveUp {
+            return;
+        }
+        connecting.0 = Some(pool.clone());
+    }
+}
+
+async fn open(pool: &Arc<Pool>) -> Result<Open, Failure> {
+    let means = &pool.account.means;
+    let opening = async {
+        let connected = dial(pool).await.map_err(|error| {
+            let (app, service) = (pool.account.app.0, pool.account.service().as_str());
+            tracing::warn!(app, service, %error, "no connection to a push service");
+            Failure { reason: error.label(), permanent: error.is_permanent() }
+        })?;
+        if is_http2(pool, &connected)? {
+            let mut connection = Box::new(Connection::new(pool.clone(), connected.stream));
+            match connection.greeted().await {
+                Ok(()) => Ok(Open::Http2(connection)),
+                Err(reason) => Err(Failure { reason, permanent: false }),
+            }
+        } else {
+            let connection = http1::Connection::open(pool.clone(), connected.stream).await;
+            connection.map(Open::Http1).map_err(|reason| Failure { reason, permanent: false })
+        }
+    };
+    match tokio::time::timeout(means.config.connect_timeout, opening).await {
+        Ok(result) => result,
+        Err(_) => Err(Failure { reason: "timeout", permanent: false }),
+    }
+}
+
+async fn dial(pool: &Pool) -> Result<Connected, Error> {
+    let client = &pool.account.client;
+    let mut tls = match client.service() {
+        PushService::WebPush => Tls::alpn(&[H2, HTTP_1_1]),
+        PushService::Apns | PushService::Fcm => Tls::alpn(&[H2]),
+    };
+    tls.identity = client.identity().map(Into::into);
+    let target = &pool.target;
+    pool.account.means.egress.connect(target.https, &target.host.to_string(), target.port, tls).await
+}
+
+/// Without TLS a test server of APNs or FCM speaks HTTP/2 (RFC 9113 §3.3), and a Web Push service whatever
+/// everybody does.
+fn is_http2(pool: &Pool, connected: &Connected) -> Result<bool, Failure> {
+    let web_push = pool.account.service() == PushService::WebPush;
+    match connected.alpn.as_deref() {
+        Some(H2) => Ok(true),
+        _ if web_push => Ok(false),
+        None if !pool.target.https => Ok(true),
+        _ => Err(Failure { reason: "no_http2", permanent: false }),
+    }
+}

@@ -1,0 +1,515 @@
+//! One HTTP/2 connection to a push service: the loop that pulls pushes, writes them, and settles answers in
+//! the order they come.
+//!
+//! One task, one timer, one buffer each way. Each round reads what is there, settles it, takes as many pushes
+//! as there are streams for and writes them together; nothing is allocated, locked or scheduled for a
+//! single push but the push itself. Woken by: bytes, room in the socket, the pool (a push, an authorization,
+//! the end), the timer (time limits, pings, a quota).
+//!
+//! However it ends, every push on it is answered or back in the queue.
+
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use noroshi_egress::Stream;
+use noroshi_protocol::http2::{self, Event, Field, Head, Headers, Key, code};
+use noroshi_types::PushService;
+use slab::Slab;
+use smallvec::SmallVec;
+use tokio::io::{AsyncRead as _, AsyncWrite as _, AsyncWriteExt as _, ReadBuf};
+use tokio::time::Sleep;
+
+use super::pending::{Pending, RETRY_AFTER};
+use super::verdict::{InFlight, Next, prepare, resend, retry_after, settle};
+use super::{Pool, Take, wall_clock};
+use crate::exchange::Response;
+use crate::push::Reason;
+
+/// Answers of push services are a few hundred bytes.
+const HTTP2: http2::Config = http2::Config {
+    stream_window: 64 << 10,
+    // 4,096 streams of 256 B, twice.
+    connection_window: 2 << 20,
+    response_body_bytes_max: 16 << 10,
+    header_list_bytes_max: 16 << 10,
+};
+/// What rustls hands over of one record at most (RFC 8446 §5.1).
+const READ_BYTES: usize = 16 << 10;
+/// Reads before what they brought is settled and its streams are used again.
+const READS_MAX: usize = 16;
+/// Pushes taken under one lock.
+const BATCH_MAX: usize = 64;
+/// Bytes that wait for the socket before no more pushes are taken: four TLS records.
+const BACKLOG_BYTES_MAX: usize = 64 << 10;
+/// How long the peer may take to hear that we leave.
+const FAREWELL: Duration = Duration::from_secs(1);
+/// An end so soon after the beginning, and with no answer, is a refusal of the connection.
+const SETTLED_AFTER: Duration = Duration::from_secs(5);
+
+pub(super) struct Connection {
+    pool: Arc<Pool>,
+    /// Its name in the pool, once it is open.
+    id: u32,
+    stream: Stream,
+    http: http2::Connection,
+    /// By the key of their streams.
+    in_flight: Slab<InFlight>,
+    /// What the pool was last told of `in_flight`.
+    counted: usize,
+    read_buffer: Box<[u8]>,
+    /// How much of the output the socket took.
+    written: usize,
+    batch: Vec<Pending>,
+    again: Vec<Pending>,
+    /// False as long as there may be a single stream for want of an answer that was authorised.
+    authorised: bool,
+    /// Streams that we open at most: fewer after the peer refused some.
+    streams: usize,
+    sent: u64,
+    answered: u64,
+    opened_at: Instant,
+    received_at: Instant,
+    used_at: Instant,
+    pinged_at: Option<Instant>,
+    timer: Pin<Box<Sleep>>,
+    tick_at: Instant,
+    /// Nothing can be sent before.
+    wait_until: Option<Instant>,
+    /// Takes nothing more, and why; ends when what is open is answered.
+    retiring: Option<Reason>,
+    /// The socket or the peer's HTTP is at its end.
+    lost: Option<Reason>,
+    /// We end it, whatever is open.
+    aborted: Option<Reason>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Written {
+    All,
+    /// The socket is full.
+    Some,
+    Failed,
+}
+
+impl Connection {
+    pub(super) fn new(pool: Arc<Pool>, stream: Stream) -> Self {
+        let now = Instant::now();
+        let streams = pool.account.means.config.streams_max.max(1);
+        let mut connection = Self {
+            id: 0,
+            authorised: !pool.account.client.one_until_authorised(),
+            stream,
+            http: http2::Connection::new(HTTP2),
+            in_flight: Slab::new(),
+            counted: 0,
+            read_buffer: vec![0; READ_BYTES].into(),
+            written: 0,
+            batch: Vec::with_capacity(BATCH_MAX),
+            again: Vec::new(),
+            streams,
+            sent: 0,
+            answered: 0,
+            opened_at: now,
+            received_at: now,
+            used_at: now,
+            pinged_at: None,
+            timer: Box::pin(tokio::time::sleep_until(now.into())),
+            tick_at: now,
+            wait_until: None,
+            retiring: None,
+            lost: None,
+            aborted: None,
+            pool,
+        };
+        connection.limit();
+        connection
+    }
+
+    /// Until the peer's first SETTINGS. The caller sets the time limit.
+    pub(super) async fn greeted(&mut self) -> Result<(), Reason> {
+        poll_fn(|cx| {
+            loop {
+                let written = self.write(cx);
+                let more = self.read(cx);
+                if written == Written::Failed {
+                    self.lost.get_or_insert("connection_lost");
+                }
+                while let Some(event) = self.http.poll_event() {
+                    match event {
+                        Event::SettingsChanged => return Poll::Ready(Ok(())),
+                        Event::GoAway { debug, .. } => {
+                            return Poll::Ready(Err(self.pool.account.client.goaway(&debug)));
+                        }
+                        _ => {}
+                    }
+                }
+                match self.lost {
+                    Some(reason) => return Poll::Ready(Err(reason)),
+                    None if more => {}
+                    None => return Poll::Pending,
+                }
+            }
+        })
+        .await
+    }
+
+    pub(super) async fn run(mut self: Box<Self>, id: u32) {
+        self.id = id;
+        let mut guard = Ending { pool: self.pool.clone(), id, in_flight: 0 };
+        let reason = poll_fn(|cx| {
+            let end = self.poll(cx);
+            guard.in_flight = self.counted;
+            end
+        })
+        .await;
+        let refused = self.lost.is_some()
+            && self.answered == 0
+            && (self.sent > 0 || self.opened_at.elapsed() < SETTLED_AFTER);
+        self.pool.retire(id, refused.then_some(reason));
+        let pool = self.pool.clone();
+        pool.account.counters.connection_closed(reason);
+        for in_flight in self.in_flight.drain() {
+            in_flight.pending.later(reason, RETRY_AFTER, &pool.account.counters);
+        }
+        self.count();
+        guard.in_flight = 0;
+        if self.lost.is_none() {
+            self.http.go_away();
+        }
+        let farewell = async {
+            let said = |written| if written == Written::Some { Poll::Pending } else { Poll::Ready(()) };
+            poll_fn(|cx| said(self.write(cx))).await;
+            let _ = self.stream.shutdown().await;
+        };
+        let _ = tokio::time::timeout(FAREWELL, farewell).await;
+    }
+
+    /// Rounds of reading, settling, taking and writing until there is nothing to do. Ready with the reason why
+    /// the connection is at its end.
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Reason> {
+        loop {
+            let unread = self.read(cx);
+            self.settle();
+            let unsent = self.lost.is_none() && self.fill(cx);
+            let written = self.write(cx);
+            if written == Written::Failed {
+                // What it said before it closed is still to be heard.
+                self.read(cx);
+                self.settle();
+                self.lost.get_or_insert("connection_lost");
+            }
+            let ticked = self.poll_timer(cx);
+            self.count();
+            if let Some(reason) = self.lost.or(self.aborted) {
+                return Poll::Ready(reason);
+            }
+            if let Some(reason) = self.retiring
+                && self.in_flight.is_empty()
+            {
+                return Poll::Ready(reason);
+            }
+            if !(unread || ticked || (unsent && written == Written::All)) {
+                return Poll::Pending;
+            }
+        }
+    }
+
+    /// True if there may be more to read at once.
+    fn read(&mut self, cx: &mut Context<'_>) -> bool {
+        for _ in 0..READS_MAX {
+            if self.lost.is_some() {
+                return false;
+            }
+            let mut buffer = ReadBuf::new(&mut self.read_buffer);
+            match Pin::new(&mut self.stream).poll_read(cx, &mut buffer) {
+                Poll::Pending => return false,
+                Poll::Ready(Err(_)) => self.lost = Some("connection_lost"),
+                Poll::Ready(Ok(())) if buffer.filled().is_empty() => self.lost = Some("connection_lost"),
+                Poll::Ready(Ok(())) => {
+                    self.received_at = Instant::now();
+                    if let Err(error) = self.http.receive(buffer.filled()) {
+                        tracing::warn!(origin = %self.pool.origin(), %error, "a push service breaks the rules");
+                        self.lost = Some("protocol_error");
+                    }
+                }
+            }
+        }
+        true
+    }
+
+    fn write(&mut self, cx: &mut Context<'_>) -> Written {
+        let output = self.http.output();
+        while self.written < output.len() {
+            match Pin::new(&mut self.stream).poll_write(cx, &output[self.written..]) {
+                Poll::Pending => {
+                    output.drain(..self.written);
+                    self.written = 0;
+                    return Written::Some;
+                }
+                Poll::Ready(Ok(n)) if n > 0 => self.written += n,
+                Poll::Ready(_) => return Written::Failed,
+            }
+        }
+        self.written = 0;
+        match output.capacity() > 4 * BACKLOG_BYTES_MAX {
+            true => *output = Vec::new(),
+            false => output.clear(),
+        }
+        match Pin::new(&mut self.stream).poll_flush(cx) {
+            Poll::Pending => Written::Some,
+            Poll::Ready(Ok(())) => Written::All,
+            Poll::Ready(Err(_)) => Written::Failed,
+        }
+    }
+
+    /// Does what answers and other events say.
+    fn settle(&mut self) {
+        let mut now = None;
+        while let Some(event) = self.http.poll_event() {
+            let now = *now.get_or_insert_with(Instant::now);
+            match event {
+                Event::Response { key, status, headers, body, .. } => {
+                    self.answer(key, status, &headers, &body, now);
+                }
+                Event::Reset { key, code, processed } => self.reset(key, code, processed),
+                Event::GoAway { code, debug } => {
+                    let reason = self.pool.account.client.goaway(&debug);
+                    let (origin, code) = (self.pool.origin(), code::name(code));
+                    tracing::info!(%origin, code, reason, "a push service ends a connection");
+                    self.retire(reason);
+                }
+                Event::Pong => self.pinged_at = None,
+                Event::SettingsChanged => {}
+            }
+        }
+        self.pool.put_back(&mut self.again);
+    }
+
+    fn answer(&mut self, key: Key, status: u16, headers: &Headers, body: &Bytes, now: Instant) {
+        let Some(in_flight) = self.in_flight.try_remove(key.0 as usize) else { return };
+        self.answered += 1;
+        if self.answered == 1 {
+            self.pool.answered_first();
+        }
+        let retry_after = headers.get("retry-after").and_then(retry_after);
+        let response = Response { status, retry_after, body, now: wall_clock() };
+        match settle(&self.pool, in_flight, &response, now, &mut self.again) {
+            Next::GoOn if self.authorised => {}
+            Next::GoOn => {
+                self.authorised = true;
+                self.limit();
+            }
+            Next::Unauthorised => {}
+            Next::Retire(reason) => self.retire(reason),
+        }
+    }
+
+    fn reset(&mut self, key: Key, code: u32, processed: bool) {
+        let Some(in_flight) = self.in_flight.try_remove(key.0 as usize) else { return };
+        let InFlight { pending, .. } = in_flight;
+        if processed {
+            pending.later("stream_reset", RETRY_AFTER, &self.pool.account.counters);
+            return;
+        }
+        if code == code::REFUSED_STREAM && !self.http.is_closing() {
+            // More than the peer cares to have, whatever its SETTINGS said.
+            self.streams = self.http.open().clamp(1, self.streams);
+            self.limit();
+        }
+        let reason = if self.http.is_closing() { "goaway" } else { "refused_stream" };
+        resend(&self.pool, pending, reason, &mut self.again);
+    }
+
+    /// Takes as many pushes as there are streams for. True if more may be taken once these are written.
+    fn fill(&mut self, cx: &mut Context<'_>) -> bool {
+        self.wait_until = None;
+        loop {
+            if self.http.is_closing() {
+                self.retire("closing");
+            }
+            if self.retiring.is_some() {
+                return false;
+            }
+            if self.http.output().len() - self.written >= BACKLOG_BYTES_MAX {
+                return true;
+            }
+            let room = self.http.room();
+            if room == 0 {
+                if self.pool.queued() > 0 {
+                    self.pool.grow();
+                }
+                return false;
+            }
+            let account = &self.pool.account;
+            let (authorization, room) = match account.authorization(self.pool.origin()) {
+                Ok(authorization) => (authorization, room.min(BATCH_MAX)),
+                Err(until) => {
+                    self.wait_until = Some(until);
+                    (None, 0)
+                }
+            };
+            match self.pool.take(self.id, room, cx.waker(), &mut self.batch) {
+                Take::Some { probe } => self.send(authorization.as_ref(), probe),
+                Take::Parked => return false,
+                Take::Wait(until) => {
+                    self.wait_until = Some(until);
+                    return false;
+                }
+                Take::Close => {
+                    self.retire("closed");
+                    return false;
+                }
+            }
+            if room == 0 {
+                return false;
+            }
+        }
+    }
+
+    fn send(&mut self, authorization: Option<&Bytes>, probe: bool) {
+        let now = Instant::now();
+        self.used_at = now;
+        let (taken, before) = (self.batch.len(), self.sent);
+        for pending in self.batch.drain(..) {
+            let Some((pending, request)) = prepare(&self.pool, pending, authorization, now) else { continue };
+            let fields: SmallVec<[Field<'_>; 16]> = request
+                .headers
+                .iter()
+                .map(|header| Field { name: header.name, value: &header.value, indexed: header.shared })
+                .collect();
+            let head = Head {
+                method: "POST",
+                authority: &self.pool.authority,
+                path: &request.path,
+                headers: &fields,
+            };
+            let slot = self.in_flight.vacant_entry();
+            match self.http.request(Key(slot.key() as u64), &head, request.body) {
+                Ok(()) => {
+                    self.sent += 1;
+                    slot.insert(InFlight { pending, sent_at: now, authorization: authorization.cloned() });
+                }
+                Err(http2::Closed) => self.again.push(pending),
+            }
+        }
+        let sent = (self.sent - before) as usize;
+        self.pool.account.counters.sent.inc_by(sent as u64);
+        self.pool.account.unsent(taken - sent, probe && sent == 0);
+        self.pool.put_back(&mut self.again);
+    }
+
+    /// How many streams we open at most.
+    fn limit(&mut self) {
+        self.http.limit(Some(if self.authorised { self.streams } else { 1 }));
+    }
+
+    fn retire(&mut self, reason: Reason) {
+        if self.retiring.is_none() {
+            self.retiring = Some(reason);
+            self.pool.retire(self.id, None);
+        }
+    }
+
+    fn count(&mut self) {
+        if self.counted != self.in_flight.len() {
+            self.pool.count_in_flight(self.counted, self.in_flight.len());
+            self.counted = self.in_flight.len();
+        }
+    }
+
+    /// True if the timer ran out and something was done.
+    fn poll_timer(&mut self, cx: &mut Context<'_>) -> bool {
+        let due = self.wait_until.map_or(self.tick_at, |until| until.min(self.tick_at));
+        if self.timer.deadline().into_std() != due {
+            self.timer.as_mut().reset(due.into());
+        }
+        if self.timer.as_mut().poll(cx).is_pending() {
+            return false;
+        }
+        let now = Instant::now();
+        if now >= self.tick_at {
+            self.tick(now);
+        }
+        true
+    }
+
+    /// Once a second: time limits of requests, the peer's health, and who has been idle for too long.
+    fn tick(&mut self, now: Instant) {
+        let pool = self.pool.clone();
+        let config = &pool.account.means.config;
+        self.tick_at = now + config.tick();
+        if pool.is_aborted() {
+            self.aborted = Some("drain");
+            return;
+        }
+        if self.streams < config.streams_max {
+            self.streams = (self.streams + self.streams / 4 + 1).min(config.streams_max);
+            self.limit();
+        }
+        let late: SmallVec<[usize; 16]> = self
+            .in_flight
+            .iter()
+            .filter(|(_, in_flight)| {
+                now.saturating_duration_since(in_flight.sent_at) >= config.request_timeout
+            })
+            .map(|(key, _)| key)
+            .collect();
+        for key in late {
+            self.http.cancel(Key(key as u64));
+            let in_flight = self.in_flight.remove(key);
+            in_flight.pending.later("timeout", RETRY_AFTER, &pool.account.counters);
+        }
+        self.check_health(now);
+        // Origins of Web Push are many, and a few of them are in use at a time.
+        let idle = now.saturating_duration_since(self.used_at);
+        if pool.account.service() == PushService::WebPush
+            && idle >= config.idle_close
+            && self.in_flight.is_empty()
+        {
+            self.retire("idle");
+        }
+    }
+
+    /// Pings a peer that is silent: soon if it owes answers, else now and then.
+    fn check_health(&mut self, now: Instant) {
+        let config = &self.pool.account.means.config;
+        if let Some(pinged_at) = self.pinged_at {
+            if self.received_at > pinged_at {
+                self.pinged_at = None;
+            } else if now.saturating_duration_since(pinged_at) >= config.ping_timeout {
+                self.lost = Some("ping_timeout");
+            }
+            return;
+        }
+        let silence = now.saturating_duration_since(self.received_at);
+        let patience = if self.in_flight.is_empty() {
+            config.ping_after
+        } else {
+            config.ping_after.min(config.ping_timeout)
+        };
+        if silence >= patience {
+            self.http.ping();
+            self.pinged_at = Some(now);
+        }
+    }
+}
+
+/// A task that panics or is dropped leaves no trace in the pool's counts; its pushes answer by themselves.
+struct Ending {
+    pool: Arc<Pool>,
+    id: u32,
+    in_flight: usize,
+}
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        self.pool.retire(self.id, None);
+        if self.in_flight > 0 {
+            self.pool.count_in_flight(self.in_flight, 0);
+        }
+    }
+}

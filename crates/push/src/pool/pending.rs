@@ -1,0 +1,69 @@
+//! A push on its way through a pool. It is answered exactly once, whatever happens to it: who takes it off a
+//! queue or a connection must answer it or put it back, and one that is dropped all the same (a task that
+//! panicked, a runtime that stopped) answers `Later` by itself.
+
+use std::time::Duration;
+
+use noroshi_types::{Lane, Timestamp};
+
+use crate::metrics::Counters;
+use crate::push::Reason;
+use crate::{Answer, Push};
+
+/// What is tried again after a failure of ours or of the network: FCM asks for 10 s before a first retry, and
+/// the others have nothing against it.
+pub(crate) const RETRY_AFTER: Duration = Duration::from_secs(10);
+
+#[derive(Debug)]
+pub(crate) struct Pending {
+    /// Taken by the answer alone.
+    push: Option<Push>,
+    expires_at: Timestamp,
+    /// How many times it was sent again, certainly unprocessed.
+    pub(crate) resends: u8,
+    /// The authorization was renewed for it once.
+    pub(crate) renewed: bool,
+}
+
+impl Pending {
+    pub(crate) fn new(push: Push, now: Timestamp) -> Self {
+        // What had no time left when it came is tried once: a TTL of 0 says so (RFC 8030 §5.2).
+        let expires_at = match push.content.fields().expires_at {
+            passed if passed <= now => Timestamp(u64::MAX),
+            expires_at => expires_at,
+        };
+        Self { push: Some(push), expires_at, resends: 0, renewed: false }
+    }
+
+    pub(crate) fn push(&self) -> Option<&Push> {
+        self.push.as_ref()
+    }
+
+    pub(crate) fn lane(&self) -> Lane {
+        self.push.as_ref().map_or(Lane::Campaign, |push| push.lane)
+    }
+
+    pub(crate) fn is_expired(&self, now: Timestamp) -> bool {
+        self.expires_at <= now
+    }
+
+    pub(crate) fn answer(mut self, answer: Answer, counters: &Counters) {
+        counters.answer(&answer);
+        if let Some(push) = self.push.take() {
+            push.reply.to.answered(push.reply.index, answer);
+        }
+    }
+
+    pub(crate) fn later(self, reason: Reason, after: Duration, counters: &Counters) {
+        self.answer(Answer::Later { reason, after }, counters);
+    }
+}
+
+impl Drop for Pending {
+    fn drop(&mut self) {
+        if let Some(push) = self.push.take() {
+            let answer = Answer::Later { reason: "abandoned", after: RETRY_AFTER };
+            push.reply.to.answered(push.reply.index, answer);
+        }
+    }
+}
