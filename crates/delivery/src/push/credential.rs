@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use noroshi_push::{Answer, Answered, Content, Credential, Fields, Push, Reply, Vault};
+use noroshi_push::{Answer, Answered, Content, Credential, Fields, Push, Reply};
 use noroshi_store::{NewCredential, StoredCredential};
 use noroshi_types::{
     AppId, CredentialId, JsonText, Lane, PushEnvironment, PushService, PushToken, Timestamp, Urgency,
@@ -46,7 +46,6 @@ impl Delivery {
         let mut unreadable = 0;
         for stored in self.store.credentials().await? {
             match open(side, &stored) {
-                Ok(_) if apps.last() == Some(&stored.app) => {}
                 Ok(_) => apps.push(stored.app),
                 Err(reason) => {
                     unreadable += 1;
@@ -99,8 +98,9 @@ impl Delivery {
 
     /// Pushes under way with it are finished; its connections close.
     pub async fn delete_credential(&self, app: AppId, id: CredentialId) -> Result<(), Error> {
-        self.side()?;
+        let side = self.side()?;
         self.store.delete_credential(app, id).await?;
+        side.opened.lock().remove(&id);
         self.hand_credentials(app).await
     }
 
@@ -152,13 +152,20 @@ impl Delivery {
     }
 }
 
-/// Told by what an operator does about it.
+/// The error is what an operator does something about.
 fn open(side: &Side, stored: &StoredCredential) -> Result<Credential, &'static str> {
-    let vault: &Vault = side.vault.as_ref().ok_or("the configuration has no key (push.key)")?;
+    if let Some((sealed, credential)) = side.opened.lock().get(&stored.id)
+        && *sealed == stored.sealed
+    {
+        return Ok(credential.clone());
+    }
+    let vault = side.vault.as_ref().ok_or("the configuration has no key for credentials")?;
     let plain = vault
         .open(stored.app, stored.service, stored.environment, &stored.sealed)
         .map_err(|_| "it was sealed with another key, or is damaged")?;
-    Credential::parse(&plain).map_err(|_| "this version does not take it")
+    let credential = Credential::parse(&plain).map_err(|_| "this version does not take it")?;
+    side.opened.lock().insert(stored.id, (stored.sealed.clone(), credential.clone()));
+    Ok(credential)
 }
 
 fn labels(stored: &StoredCredential) -> (u32, &'static str, &'static str) {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use noroshi_push::{Credential, Push};
+use noroshi_push::{Credential, Push, Services};
 use noroshi_types::AppId;
 
 /// Takes pushes; each is answered exactly once through its `reply`.
@@ -23,5 +23,16 @@ impl<T: Outlet + ?Sized> Outlet for Arc<T> {
 
     fn set_credentials(&self, app: AppId, credentials: Vec<Credential>) {
         (**self).set_credentials(app, credentials);
+    }
+}
+
+#[async_trait::async_trait]
+impl Outlet for Services {
+    async fn send(&self, push: Push) {
+        Services::send(self, push).await;
+    }
+
+    fn set_credentials(&self, app: AppId, credentials: Vec<Credential>) {
+        Services::set_credentials(self, app, credentials);
     }
 }

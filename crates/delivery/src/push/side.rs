@@ -1,8 +1,11 @@
 //! What the parts of the push side share.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
-use noroshi_push::Vault;
+use noroshi_push::{Credential, Vault};
+use noroshi_types::CredentialId;
+use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use crate::campaign::book::Book;
@@ -17,6 +20,8 @@ pub(crate) struct Side {
     pub(crate) outlet: Arc<dyn Outlet>,
     /// None: the configuration has no key, and no credential can be kept.
     pub(crate) vault: Option<Vault>,
+    /// Opened credentials with what they were opened from: pools of what did not change stay.
+    pub(crate) opened: Mutex<HashMap<CredentialId, (Vec<u8>, Credential)>>,
     pub(crate) flight: Arc<Flight>,
     pub(crate) ahead: Ahead,
     pub(crate) book: Book,
@@ -32,6 +37,7 @@ impl Side {
             config,
             outlet,
             vault,
+            opened: Mutex::default(),
             ahead: Ahead::default(),
             book: Book::default(),
             hygiene: Hygiene::default(),

@@ -1,5 +1,7 @@
 //! The decisions against a real store and an edge that only remembers.
 
+mod fake_outlet;
+mod push;
 mod recording_edge;
 
 use std::sync::Arc;

@@ -1,0 +1,90 @@
+//! Push services that answer as a test says: at once, later, never, or in the words of a script.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::sync::Mutex;
+
+use noroshi_delivery::push::Outlet;
+use noroshi_push::{Answer, Credential, Push};
+use noroshi_types::{AppId, JsonText};
+
+/// What arrived.
+#[derive(Debug, Clone)]
+pub(crate) struct Received {
+    pub(crate) token: String,
+    pub(crate) notification: Option<JsonText>,
+    pub(crate) id: uuid::Uuid,
+}
+
+#[derive(Default)]
+pub(crate) struct FakeOutlet(Mutex<State>);
+
+#[derive(Default)]
+struct State {
+    received: Vec<Received>,
+    scripts: HashMap<String, VecDeque<Answer>>,
+    /// Not answered until they are released.
+    slow: HashSet<String>,
+    all_slow: bool,
+    held: Vec<Push>,
+}
+
+impl FakeOutlet {
+    /// The next answers for a token; then everything is accepted.
+    pub(crate) fn script(&self, token: &str, answers: impl IntoIterator<Item = Answer>) {
+        self.0.lock().expect("no panic").scripts.insert(token.to_owned(), answers.into_iter().collect());
+    }
+
+    pub(crate) fn hold(&self, token: &str) {
+        self.0.lock().expect("no panic").slow.insert(token.to_owned());
+    }
+
+    pub(crate) fn hold_all(&self, hold: bool) {
+        self.0.lock().expect("no panic").all_slow = hold;
+    }
+
+    /// Answers all that was held.
+    pub(crate) fn release(&self) {
+        let held = {
+            let mut state = self.0.lock().expect("no panic");
+            state.slow.clear();
+            state.all_slow = false;
+            std::mem::take(&mut state.held)
+        };
+        for push in held {
+            push.reply.to.answered(push.reply.index, Answer::Accepted);
+        }
+    }
+
+    pub(crate) fn received(&self) -> Vec<Received> {
+        self.0.lock().expect("no panic").received.clone()
+    }
+
+    pub(crate) fn count(&self) -> usize {
+        self.0.lock().expect("no panic").received.len()
+    }
+
+    pub(crate) fn tokens(&self) -> Vec<String> {
+        self.received().into_iter().map(|received| received.token).collect()
+    }
+}
+
+#[async_trait::async_trait]
+impl Outlet for FakeOutlet {
+    async fn send(&self, push: Push) {
+        let token: serde_json::Value = serde_json::from_str(push.token.json.as_str()).expect("JSON");
+        let token = token["token"].as_str().expect("a token").to_owned();
+        let notification = push.content.fields().notification.clone();
+        let answer = {
+            let mut state = self.0.lock().expect("no panic");
+            state.received.push(Received { token: token.clone(), notification, id: push.id });
+            if state.all_slow || state.slow.contains(&token) {
+                state.held.push(push);
+                return;
+            }
+            state.scripts.get_mut(&token).and_then(VecDeque::pop_front).unwrap_or(Answer::Accepted)
+        };
+        push.reply.to.answered(push.reply.index, answer);
+    }
+
+    fn set_credentials(&self, _: AppId, _: Vec<Credential>) {}
+}

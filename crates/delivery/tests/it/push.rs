@@ -1,0 +1,313 @@
+//! Work for push services from publish to outcome, with a real store.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use noroshi_delivery::push::{self, retry::Backoff};
+use noroshi_delivery::{Clock, Delivery, metrics::Metrics};
+use noroshi_push::{Answer, Vault};
+use noroshi_store::{
+    Apps, Devices, Maintenance, Notifications, PushQueue, Registration, Sqlite, Store, sqlite::Options,
+};
+use noroshi_types::{
+    AppId, AppName, DeviceId, DeviceNum, JsonText, NotificationId, Outcome, Push, PushEnvironment, PushMode,
+    PushService, PushToken, Request, Target, Timestamp, Topic, UserId, When,
+};
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+
+use crate::fake_outlet::FakeOutlet;
+use crate::request;
+
+mod campaign;
+mod restart;
+
+/// Generous: only a failure waits for it.
+const DEADLINE: Duration = Duration::from_secs(30);
+
+pub(crate) struct Bench {
+    pub(crate) delivery: Arc<Delivery>,
+    pub(crate) store: Arc<Sqlite>,
+    pub(crate) outlet: Arc<FakeOutlet>,
+    pub(crate) app: AppId,
+    pub(crate) registry: noroshi_telemetry::Registry,
+    run: JoinHandle<()>,
+    /// Dropped: the drain begins.
+    drain: Option<oneshot::Sender<()>>,
+}
+
+pub(crate) fn config() -> push::Config {
+    let backoff = Backoff { base: Duration::from_millis(20), max: Duration::from_millis(100) };
+    push::Config { backoff, drain: Duration::from_secs(5), ..push::Config::default() }
+}
+
+/// A node on a folder that may have a past.
+pub(crate) async fn open(folder: &std::path::Path, config: push::Config) -> Bench {
+    let mut registry = noroshi_telemetry::registry();
+    let store = Arc::new(Sqlite::open(folder, Options::default(), &mut registry).expect("a store"));
+    let clock = Clock::system();
+    let app = match store.apps().await.expect("read").first() {
+        Some(app) => app.id,
+        None => {
+            let name = AppName::parse("dev").expect("a name");
+            store.create_app(name, Default::default(), clock.now()).await.expect("an app").id
+        }
+    };
+    let metrics = Metrics::new(&mut registry);
+    let runtime = tokio::runtime::Handle::current();
+    let delivery = Delivery::new(store.clone() as Arc<dyn Store>, clock, metrics, runtime);
+    let outlet = Arc::new(FakeOutlet::default());
+    delivery.attach_push(outlet.clone(), Some(Vault::new([1; 32])), config);
+    let (drain, drained) = oneshot::channel::<()>();
+    let run = tokio::spawn(delivery.clone().run(async {
+        let _ = drained.await;
+    }));
+    Bench { delivery, store, outlet, app, registry, run, drain: Some(drain) }
+}
+
+impl Bench {
+    /// A device of user `name` with the token `t-name`.
+    pub(crate) async fn device(&self, name: &str) -> (DeviceId, DeviceNum) {
+        self.devices(&[name]).await.remove(0)
+    }
+
+    pub(crate) async fn devices(&self, names: &[&str]) -> Vec<(DeviceId, DeviceNum)> {
+        let registrations = names.iter().map(|name| registration(name, &["all"])).collect();
+        let made = self.store.register(self.app, registrations, self.delivery.clock().now()).await;
+        let made = made.expect("registered").into_iter();
+        made.map(|device| device.map(|device| (device.id, device.num)).expect("accepted")).collect()
+    }
+
+    pub(crate) async fn many(&self, count: usize) -> Vec<String> {
+        let names: Vec<String> = (0..count).map(|n| format!("u{n:05}")).collect();
+        let borrowed: Vec<&str> = names.iter().map(String::as_str).collect();
+        for part in borrowed.chunks(1_000) {
+            self.devices(part).await;
+        }
+        names.iter().map(|name| format!("t-{name}")).collect()
+    }
+
+    pub(crate) async fn publish(&self, request: Request) -> NotificationId {
+        self.delivery.publish(self.app, request, None).await.expect("accepted").id
+    }
+
+    pub(crate) async fn counts(&self, id: NotificationId) -> Vec<(Outcome, u64)> {
+        let now = self.delivery.clock().now();
+        self.store.notification(self.app, id, now).await.expect("read").expect("known").counts
+    }
+
+    pub(crate) async fn count(&self, id: NotificationId, outcome: Outcome) -> u64 {
+        let counts = self.counts(id).await;
+        counts.iter().find(|(other, _)| *other == outcome).map_or(0, |(_, count)| *count)
+    }
+
+    /// Waits until so many devices have the outcome.
+    pub(crate) async fn until(&self, id: NotificationId, outcome: Outcome, count: u64) {
+        let reached = async {
+            while self.count(id, outcome).await < count {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        if tokio::time::timeout(DEADLINE, reached).await.is_err() {
+            panic!("{outcome:?} × {count} expected: {:?}", self.counts(id).await);
+        }
+    }
+
+    /// Stops at once, as a crash would: nothing is finished.
+    pub(crate) async fn crash(mut self) {
+        self.run.abort();
+        let _ = (&mut self.run).await;
+        self.store.close().await;
+    }
+
+    pub(crate) async fn stop(mut self) {
+        drop(self.drain.take());
+        let _ = (&mut self.run).await;
+        self.store.close().await;
+    }
+}
+
+pub(crate) async fn eventually(what: &str, mut reached: impl FnMut() -> bool) {
+    let waited = async {
+        while !reached() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    assert!(tokio::time::timeout(DEADLINE, waited).await.is_ok(), "{what}");
+}
+
+fn registration(name: &str, topics: &[&str]) -> Registration {
+    Registration {
+        device: Some(DeviceId::parse(&format!("d-{name}")).expect("an id")),
+        user: Some(UserId::parse(name).expect("an id")),
+        topics: topics.iter().map(|topic| Topic::parse(topic).expect("a topic")).collect(),
+        push_token: Some(PushToken {
+            service: PushService::Fcm,
+            environment: PushEnvironment::Production,
+            json: JsonText::from_valid(format!(r#"{{"service":"fcm","token":"t-{name}"}}"#)),
+        }),
+        ..Registration::default()
+    }
+}
+
+fn pushed(target: Target, when: When, mode: PushMode, after: Duration) -> Request {
+    Request { push: Push { mode, after, ..Push::default() }, ..request(target, when) }
+}
+
+pub(crate) fn always(names: &[&str]) -> Request {
+    pushed(users(names), When::Stored, PushMode::Always, Duration::ZERO)
+}
+
+fn users(names: &[&str]) -> Target {
+    Target::Users(names.iter().map(|name| UserId::parse(name).expect("an id")).collect())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_push_goes_out_and_is_recorded() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let bench = open(folder.path(), config()).await;
+    bench.devices(&["a", "b"]).await;
+    for when in [When::Stored, When::Active] {
+        let id = bench.publish(pushed(users(&["a", "b"]), when, PushMode::Always, Duration::ZERO)).await;
+        bench.until(id, Outcome::Pushed, 2).await;
+    }
+    let mut tokens = bench.outlet.tokens();
+    tokens.sort();
+    assert_eq!(tokens, ["t-a", "t-a", "t-b", "t-b"]);
+    bench.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_topic_reaches_every_subscriber_page_by_page() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let bench = open(folder.path(), config()).await;
+    bench.many(1_700).await;
+    let topic = Target::Topic(Topic::parse("all").expect("a topic"));
+    let id = bench.publish(pushed(topic, When::Stored, PushMode::Always, Duration::ZERO)).await;
+    bench.until(id, Outcome::Pushed, 1_700).await;
+    let tokens: std::collections::HashSet<String> = bench.outlet.tokens().into_iter().collect();
+    assert_eq!((tokens.len(), bench.outlet.count()), (1_700, 1_700));
+    bench.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn exactly_one_of_ack_and_push_wins() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let bench = open(folder.path(), config()).await;
+    let names: Vec<String> = (0..200).map(|n| format!("u{n}")).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let devices = bench.devices(&names).await;
+    let after = Duration::from_millis(150);
+    for round in 0..4 {
+        let before = bench.outlet.count();
+        let id = bench.publish(pushed(users(&names), When::Stored, PushMode::Fallback, after)).await;
+        // Confirmations come all around the moment at which pushes are due.
+        let acks = devices.iter().enumerate().map(|(n, (_, num))| {
+            let (delivery, num) = (bench.delivery.clone(), *num);
+            async move {
+                let at = Duration::from_millis(100 + (n as u64 * 7 + round) % 100);
+                tokio::time::sleep(at).await;
+                delivery.ack_now(num, vec![id]).await.expect("written")
+            }
+        });
+        let acks: Vec<_> = acks.map(tokio::spawn).collect();
+        for ack in acks {
+            assert_eq!(ack.await.expect("no panic"), 1);
+        }
+        let both = async {
+            while bench.count(id, Outcome::Pushed).await + bench.count(id, Outcome::PushNotNeeded).await < 200
+            {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        tokio::time::timeout(DEADLINE, both).await.expect("each device has one of the two");
+        let (pushes, not_needed) =
+            (bench.count(id, Outcome::Pushed).await, bench.count(id, Outcome::PushNotNeeded).await);
+        assert_eq!(pushes + not_needed, 200);
+        assert_eq!((bench.outlet.count() - before) as u64, pushes);
+    }
+    bench.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_fails_for_a_while_is_tried_again_with_the_same_id() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let bench = open(folder.path(), config()).await;
+    bench.devices(&["a", "b"]).await;
+    let later = Answer::Later { reason: "UNAVAILABLE", after: Duration::ZERO };
+    bench.outlet.script("t-a", [later.clone(), later]);
+    let id = bench.publish(always(&["a", "b"])).await;
+    bench.until(id, Outcome::Pushed, 2).await;
+    let of_a: Vec<_> = bench.outlet.received().into_iter().filter(|push| push.token == "t-a").collect();
+    assert_eq!(of_a.len(), 3);
+    assert!(of_a.iter().all(|push| push.id == of_a[0].id));
+    let metrics = noroshi_telemetry::encode(&bench.registry).expect("text");
+    assert!(metrics.contains("noroshi_push_retries_total 2\n"), "{metrics}");
+    bench.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn tokens_go_on_proof_and_are_set_aside_on_doubt() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let bench = open(folder.path(), config()).await;
+    let devices = bench.devices(&["gone", "again", "doubted", "fine"]).await;
+    bench.outlet.script("t-gone", [Answer::Gone { reason: "UNREGISTERED", since: None }]);
+    // The service knew it dead before it was registered here.
+    bench.outlet.script("t-again", [Answer::Gone { reason: "Unregistered", since: Some(Timestamp(1)) }]);
+    bench.outlet.script("t-doubted", [Answer::Suspect { reason: "SENDER_ID_MISMATCH" }]);
+    let names = ["gone", "again", "doubted", "fine"];
+    let id = bench.publish(always(&names)).await;
+    for outcome in [Outcome::PushTokenGone, Outcome::PushRefused, Outcome::PushTokenSuspect, Outcome::Pushed]
+    {
+        bench.until(id, outcome, 1).await;
+    }
+    let second = bench.publish(always(&names)).await;
+    bench.until(second, Outcome::Pushed, 2).await;
+    assert_eq!(bench.count(second, Outcome::NoPushToken).await, 1);
+    assert_eq!(bench.count(second, Outcome::PushTokenSuspect).await, 1);
+    let gone = bench.store.device(bench.app, &devices[0].0).await.expect("read").expect("there");
+    assert_eq!(gone.push_token, None);
+    let doubted = bench.store.device(bench.app, &devices[2].0).await.expect("read").expect("there");
+    assert!(doubted.push_token.is_some() && doubted.push_suspect.is_some());
+    let invalidations = bench.store.invalidations(bench.app, 0, 10).await.expect("read");
+    let told: Vec<_> = invalidations.iter().map(|one| (one.reason.as_str(), one.removed)).collect();
+    assert_eq!(told, [("UNREGISTERED", true), ("SENDER_ID_MISMATCH", false)]);
+    bench.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn when_everything_is_doubted_nothing_is_set_aside_and_an_alarm_stands() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let bench = open(folder.path(), config()).await;
+    let tokens = bench.many(100).await;
+    for token in &tokens {
+        bench.outlet.script(token, [Answer::Suspect { reason: "BadDeviceToken" }]);
+    }
+    let id = bench.publish(pushed(Target::Everyone, When::Stored, PushMode::Always, Duration::ZERO)).await;
+    bench.until(id, Outcome::PushRefused, 100).await;
+    let metrics = noroshi_telemetry::encode(&bench.registry).expect("text");
+    let alarm = r#"service="fcm",environment="production"} 1"#;
+    assert!(metrics.lines().any(|line| line.contains("suspect_alarm") && line.ends_with(alarm)), "{metrics}");
+    let second =
+        bench.publish(pushed(Target::Everyone, When::Stored, PushMode::Always, Duration::ZERO)).await;
+    bench.until(second, Outcome::Pushed, 100).await;
+    bench.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_slow_recipient_does_not_hold_the_next_batches() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let bench = open(folder.path(), config()).await;
+    bench.devices(&["slow", "a", "b"]).await;
+    bench.outlet.hold("t-slow");
+    let held = bench.publish(always(&["slow", "a"])).await;
+    eventually("the slow one is asked", || bench.outlet.tokens().contains(&"t-slow".to_owned())).await;
+    for _ in 0..20 {
+        let id = bench.publish(always(&["a", "b"])).await;
+        bench.until(id, Outcome::Pushed, 2).await;
+    }
+    assert_eq!(bench.count(held, Outcome::Pushed).await, 0, "its own batch waits for it");
+    bench.outlet.release();
+    bench.until(held, Outcome::Pushed, 2).await;
+    bench.stop().await;
+}

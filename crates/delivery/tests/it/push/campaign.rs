@@ -1,0 +1,306 @@
+//! Campaigns from request to progress.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use noroshi_delivery::campaign::{
+    Audience, CampaignMessage, CampaignProgress, Filter, Line, Own, Spec, Variant,
+};
+use noroshi_store::{Attributes, CampaignState, Devices};
+use noroshi_types::{CampaignId, JsonText, Lane, Outcome, Push, Topic, Ttl, Urgency, UserId, When};
+
+use super::{Bench, DEADLINE, config, eventually, open, registration};
+
+fn spec(audience: Audience) -> Spec {
+    Spec {
+        name: None,
+        audience,
+        filter: Filter::default(),
+        message: CampaignMessage {
+            notification: Some(JsonText::from_valid(r#"{"title":"Hello {{name}}"}"#)),
+            data: None,
+            urgency: Urgency::Normal,
+            ttl: Ttl::default(),
+            collapse_key: None,
+            when: None,
+            push: Push::default(),
+        },
+        locales: BTreeMap::new(),
+        variables: BTreeMap::from([("name".into(), "you".into())]),
+        start_at: None,
+        local_time: None,
+        quiet_hours: None,
+        rate_per_second: None,
+        lane: Lane::Campaign,
+        batch_size: 50,
+        start: true,
+    }
+}
+
+impl Bench {
+    async fn create(&self, spec: Spec) -> CampaignId {
+        let spec = spec.check().expect("a campaign");
+        self.delivery.create_campaign(self.app, spec).await.expect("made").campaign.id
+    }
+
+    async fn progress(&self, id: CampaignId) -> CampaignProgress {
+        self.delivery.campaign(self.app, id).await.expect("known")
+    }
+
+    async fn ended(&self, id: CampaignId) -> CampaignProgress {
+        let ended = async {
+            loop {
+                let progress = self.progress(id).await;
+                if progress.campaign.state.ended() {
+                    return progress;
+                }
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        match tokio::time::timeout(DEADLINE, ended).await {
+            Ok(progress) => progress,
+            Err(_) => panic!("still {:?}", self.progress(id).await),
+        }
+    }
+}
+
+fn counted(progress: &CampaignProgress, outcome: Outcome) -> u64 {
+    let counts = progress.campaign.counts.iter();
+    counts.filter(|(other, ..)| *other == outcome).map(|(_, _, count)| count).sum()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_campaign_reaches_everyone_once_and_is_done() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let bench = open(folder.path(), config()).await;
+    bench.many(1_000).await;
+    let id = bench.create(spec(Audience::Everyone)).await;
+    let progress = bench.ended(id).await;
+    assert_eq!(progress.campaign.state, CampaignState::Done);
+    assert_eq!((progress.recipients, progress.done, progress.total), (1_000, 1_000, Some(1_000)));
+    assert_eq!(counted(&progress, Outcome::Pushed), 1_000);
+    assert!(progress.p50.is_some() && progress.p99 >= progress.p50);
+    assert_eq!(bench.outlet.count(), 1_000);
+    let title = bench.outlet.received()[0].notification.clone().expect("shown");
+    assert_eq!(title.as_str(), r#"{"title":"Hello you"}"#);
+    assert_eq!(bench.count(progress.campaign.notification, Outcome::Pushed).await, 1_000);
+    bench.delivery.delete_campaign(bench.app, id).await.expect("it has ended");
+    assert!(bench.delivery.campaign(bench.app, id).await.is_err());
+    bench.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn each_uploaded_user_gets_words_of_its_own() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let bench = open(folder.path(), config()).await;
+    bench.devices(&["a", "b", "c", "other"]).await;
+    let missing = Spec { variables: BTreeMap::new(), start: false, ..spec(Audience::Upload) };
+    let id = bench.create(missing).await;
+    let line = |user: &str, own: Own| Line { user: UserId::parse(user).expect("an id"), own };
+    let words = |name: &str| Own {
+        variables: BTreeMap::from([("name".to_owned(), name.to_owned())]),
+        ..Own::default()
+    };
+    let own = Own { notification: Some(JsonText::from_valid(r#"{"title":"Only {{b}}"}"#)), ..Own::default() };
+    let lines = vec![line("a", words("A \"quoted\"")), line("b", own), line("c", Own::default())];
+    assert_eq!(bench.delivery.upload(bench.app, id, lines).await.expect("taken"), 3);
+    bench.delivery.start_campaign(bench.app, id).await.expect("started");
+    let progress = bench.ended(id).await;
+    let mut received: Vec<(String, String)> = bench
+        .outlet
+        .received()
+        .into_iter()
+        .map(|push| (push.token, push.notification.expect("shown").as_str().to_owned()))
+        .collect();
+    received.sort();
+    let expected = [("t-a", r#"{"title":"Hello A \"quoted\""}"#), ("t-b", r#"{"title":"Only {{b}}"}"#)];
+    assert_eq!(received, expected.map(|(token, text)| (token.to_owned(), text.to_owned())));
+    let refused = (Outcome::PushRefused, "missing_variable".to_owned(), 1);
+    assert!(progress.campaign.counts.contains(&refused), "{:?}", progress.campaign.counts);
+    assert_eq!(progress.done, 3);
+    bench.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_filter_chooses_devices_and_a_locale_its_words() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let bench = open(folder.path(), config()).await;
+    let of = |name: &str, platform: &str, locale: &str| {
+        let attributes = Attributes {
+            platform: Some(platform.into()),
+            locale: Some(locale.into()),
+            ..Attributes::default()
+        };
+        noroshi_store::Registration { attributes, ..registration(name, &[]) }
+    };
+    let devices = vec![of("a", "ios", "ja-JP"), of("b", "ios", "en-US"), of("c", "android", "ja-JP")];
+    bench.store.register(bench.app, devices, bench.delivery.clock().now()).await.expect("registered");
+    let japanese =
+        Variant { notification: Some(JsonText::from_valid(r#"{"title":"やあ {{name}}"}"#)), data: None };
+    let ios = Spec {
+        filter: Filter { platforms: vec!["ios".into()], ..Filter::default() },
+        locales: BTreeMap::from([("ja".into(), japanese)]),
+        ..spec(Audience::Devices)
+    };
+    let count = bench.delivery.dry_run(bench.app, &ios).await.expect("counted");
+    assert_eq!((count.devices, count.users, count.filtered), (2, Some(2), 1));
+    assert_eq!(bench.outlet.count(), 0, "a dry run sends nothing");
+    let id = bench.create(ios).await;
+    bench.ended(id).await;
+    let mut titles: Vec<String> = bench
+        .outlet
+        .received()
+        .into_iter()
+        .map(|push| push.notification.expect("shown").as_str().to_owned())
+        .collect();
+    titles.sort();
+    assert_eq!(titles, [r#"{"title":"Hello you"}"#, r#"{"title":"やあ you"}"#]);
+    bench.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_paused_campaign_rests_goes_on_and_an_aborted_one_ends() {
+    let folder = tempfile::tempdir().expect("a folder");
+    // Four batches of 50 at a time.
+    let small = noroshi_delivery::push::Config {
+        recipients_max: 200,
+        recipients_per_service_max: 200,
+        reserved_percent: 0,
+        batches_max: 4,
+        ..config()
+    };
+    let bench = open(folder.path(), small).await;
+    bench.many(1_000).await;
+    bench.outlet.hold_all(true);
+    let id = bench.create(spec(Audience::Topic(Topic::parse("all").expect("a topic")))).await;
+    eventually("it runs", || bench.outlet.count() >= 100).await;
+    let paused = bench.delivery.pause_campaign(bench.app, id).await.expect("paused");
+    assert_eq!(paused.campaign.state, CampaignState::Paused);
+    // What was taken is finished, and nothing is taken after it.
+    bench.outlet.release();
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    let rested = bench.outlet.count();
+    assert!(rested <= 300, "{rested}");
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    assert_eq!(bench.outlet.count(), rested);
+    assert_eq!(bench.progress(id).await.done as usize, rested);
+
+    bench.outlet.hold_all(true);
+    bench.delivery.resume_campaign(bench.app, id).await.expect("resumed");
+    eventually("it goes on", || bench.outlet.count() > rested).await;
+    bench.delivery.abort_campaign(bench.app, id).await.expect("aborted");
+    bench.outlet.release();
+    let settled = async {
+        loop {
+            let progress = bench.progress(id).await;
+            if progress.campaign.batches_open == 0 {
+                return progress;
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    let progress = tokio::time::timeout(DEADLINE, settled).await.expect("batches under way end");
+    assert_eq!(progress.campaign.state, CampaignState::Aborted);
+    let (pushed, cancelled) = (counted(&progress, Outcome::Pushed), counted(&progress, Outcome::Cancelled));
+    assert!(
+        cancelled > 0 && pushed as usize == bench.outlet.count(),
+        "{pushed} pushed, {cancelled} cancelled"
+    );
+    assert_eq!(pushed + cancelled, progress.recipients);
+    let again = bench.delivery.resume_campaign(bench.app, id).await;
+    assert!(again.is_err(), "it has ended");
+    bench.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_cannot_wait_overtakes_a_running_campaign() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let small = noroshi_delivery::push::Config {
+        recipients_max: 1_000,
+        recipients_per_service_max: 1_000,
+        reserved_percent: 20,
+        ..config()
+    };
+    let bench = open(folder.path(), small).await;
+    bench.many(3_000).await;
+    bench.outlet.hold_all(true);
+    let ordinary = bench.create(spec(Audience::Everyone)).await;
+    eventually("the campaign has what it may", || bench.outlet.count() >= 800).await;
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    let before = bench.outlet.count();
+    let message = CampaignMessage {
+        notification: Some(JsonText::from_valid(r#"{"title":"Breaking"}"#)),
+        ..spec(Audience::Everyone).message
+    };
+    let extra = Spec { lane: Lane::Extra, message, ..spec(Audience::Everyone) };
+    let extra = bench.create(extra).await;
+    eventually("it starts though the campaign waits for answers", || bench.outlet.count() > before).await;
+    let next = bench.outlet.received()[before].notification.clone().expect("shown");
+    assert_eq!(next.as_str(), r#"{"title":"Breaking"}"#);
+    bench.outlet.release();
+    assert_eq!(bench.ended(extra).await.done, 3_000);
+    assert_eq!(bench.ended(ordinary).await.done, 3_000);
+    bench.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_rate_is_kept() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let bench = open(folder.path(), config()).await;
+    bench.many(300).await;
+    let began = std::time::Instant::now();
+    let id = bench.create(Spec { rate_per_second: Some(200), ..spec(Audience::Everyone) }).await;
+    let progress = bench.ended(id).await;
+    assert_eq!(progress.done, 300);
+    // The last of 15 batches of 20 has its turn after 14 tenths of a second.
+    assert!(began.elapsed() >= Duration::from_millis(1_400), "{:?}", began.elapsed());
+    bench.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_campaign_that_is_stored_is_published_to_its_devices() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let bench = open(folder.path(), config()).await;
+    let devices = bench.devices(&["a", "b"]).await;
+    let message = CampaignMessage { when: Some(When::Stored), ..spec(Audience::Everyone).message };
+    let id = bench.create(Spec { message, ..spec(Audience::Everyone) }).await;
+    let progress = bench.ended(id).await;
+    assert_eq!((progress.recipients, progress.done), (2, 2));
+    let now = bench.delivery.clock().now();
+    for (device, _) in devices {
+        let (messages, total) =
+            noroshi_store::Sessions::inbox(&*bench.store, bench.app, &device, 10, now).await.expect("read");
+        assert_eq!((messages.len(), total), (1, 1));
+    }
+    assert_eq!(bench.outlet.count(), 0, "push services were not asked for");
+    bench.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_crash_in_the_middle_of_a_campaign_loses_nobody() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let small = noroshi_delivery::push::Config {
+        recipients_max: 200,
+        recipients_per_service_max: 200,
+        batches_max: 4,
+        ..config()
+    };
+    let bench = open(folder.path(), small.clone()).await;
+    bench.many(4_000).await;
+    bench.outlet.hold("t-u00010");
+    let id = bench.create(spec(Audience::Everyone)).await;
+    eventually("it is in the middle", || bench.outlet.count() >= 1_000).await;
+    let first = bench.outlet.clone();
+    bench.crash().await;
+    let sent_before: std::collections::HashSet<String> = first.tokens().into_iter().collect();
+    let bench = open(folder.path(), small).await;
+    let progress = bench.ended(id).await;
+    assert_eq!((progress.recipients, progress.done), (4_000, 4_000));
+    let sent_after: std::collections::HashSet<String> = bench.outlet.tokens().into_iter().collect();
+    assert_eq!(sent_before.union(&sent_after).count(), 4_000, "nobody is lost");
+    let twice = sent_before.intersection(&sent_after).count();
+    // Four batches under way, and those whose finish was not written yet.
+    assert!(sent_after.contains("t-u00010") && twice <= 1_000, "{twice} are repeated");
+    assert_eq!(sent_after.len(), bench.outlet.count(), "each once");
+    bench.stop().await;
+}

@@ -1,0 +1,93 @@
+//! A node that ends in the middle of its work.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use noroshi_types::{Outcome, PushMode, Target, When};
+
+use super::{Bench, config, eventually, open, pushed};
+
+const DEVICES: usize = 3_000;
+
+fn everyone() -> noroshi_types::Request {
+    pushed(Target::Everyone, When::Stored, PushMode::Always, Duration::ZERO)
+}
+
+fn times(bench: &Bench) -> HashMap<String, usize> {
+    let mut times = HashMap::new();
+    for token in bench.outlet.tokens() {
+        *times.entry(token).or_default() += 1;
+    }
+    times
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_crash_loses_nobody_and_repeats_at_most_what_was_under_way() {
+    let folder = tempfile::tempdir().expect("a folder");
+    // Three batches at a time.
+    let small = noroshi_delivery::push::Config {
+        recipients_max: 1_500,
+        recipients_per_service_max: 1_500,
+        reserved_percent: 0,
+        ..config()
+    };
+    let bench = open(folder.path(), small.clone()).await;
+    bench.many(DEVICES).await;
+    bench.outlet.hold_all(true);
+    let id = bench.publish(everyone()).await;
+    eventually("batches are under way", || bench.outlet.count() >= 1_000).await;
+    let before = times(&bench);
+    assert!(before.len() < DEVICES, "{} of {DEVICES} are under way", before.len());
+    bench.crash().await;
+
+    let bench = open(folder.path(), small).await;
+    bench.until(id, Outcome::Pushed, DEVICES as u64).await;
+    let after = times(&bench);
+    assert_eq!(after.len(), DEVICES, "nobody is lost");
+    assert!(after.values().all(|times| *times == 1));
+    assert_eq!(bench.count(id, Outcome::Pushed).await, DEVICES as u64);
+    bench.stop().await;
+
+    let bench = open(folder.path(), config()).await;
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    assert_eq!(bench.outlet.count(), 0, "nothing is left");
+    bench.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_drain_finishes_what_is_under_way_and_begins_nothing() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let bench = open(folder.path(), config()).await;
+    bench.many(10).await;
+    bench.outlet.hold_all(true);
+    let id = bench.publish(everyone()).await;
+    eventually("the batch is under way", || bench.outlet.count() == 10).await;
+    let outlet = bench.outlet.clone();
+    let stopping = tokio::spawn(bench.stop());
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    assert!(!stopping.is_finished(), "it waits for the batch");
+    outlet.release();
+    stopping.await.expect("no panic");
+
+    let bench = open(folder.path(), config()).await;
+    bench.until(id, Outcome::Pushed, 10).await;
+    assert_eq!(bench.outlet.count(), 0, "it was finished before");
+    bench.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_drain_cannot_wait_for_is_sent_again() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let short = noroshi_delivery::push::Config { drain: Duration::from_millis(50), ..config() };
+    let bench = open(folder.path(), short).await;
+    bench.many(10).await;
+    bench.outlet.hold("t-u00003");
+    let id = bench.publish(everyone()).await;
+    eventually("the batch is under way", || bench.outlet.count() == 10).await;
+    bench.stop().await;
+
+    let bench = open(folder.path(), config()).await;
+    bench.until(id, Outcome::Pushed, 10).await;
+    assert_eq!(bench.outlet.count(), 10, "the whole batch");
+    bench.stop().await;
+}
