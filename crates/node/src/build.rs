@@ -12,6 +12,7 @@ use noroshi_auth::Auth;
 use noroshi_delivery::{Clock, Delivery};
 use noroshi_egress::Egress;
 use noroshi_gateway::{Bound, Gateway, Listener, tls};
+use noroshi_push::{Services, Vault};
 use noroshi_store::{Sqlite, Store};
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
@@ -26,7 +27,7 @@ use crate::handover::{ApiConnections, tunnel};
 use crate::host::Host;
 use crate::reload::{Certificates, Hangups};
 use crate::tasks::{TaskKind, Tasks};
-use crate::{descriptors, process};
+use crate::{descriptors, process, push_key};
 
 /// Finer than any collector asks.
 const GAUGE_INTERVAL: Duration = Duration::from_secs(1);
@@ -42,6 +43,8 @@ pub enum Error {
     Address { key: &'static str, address: SocketAddr, reason: String },
     #[error(transparent)]
     Gateway(noroshi_gateway::Error),
+    #[error("push credentials: {0}")]
+    Push(#[from] noroshi_delivery::Error),
     #[error("egress: {0}")]
     Egress(#[from] noroshi_egress::ConfigError),
     #[error(transparent)]
@@ -106,6 +109,12 @@ pub async fn start(config: Config, given: &Given) -> Result<Node, Error> {
     // The decisions.
     let metrics = noroshi_delivery::metrics::Metrics::new(&mut registry);
     let delivery = Delivery::new(store.clone(), clock, metrics, Handle::current());
+
+    // The push services, with the credentials that the store keeps sealed.
+    let services = Services::new(services_config(&config), egress, &mut registry, Handle::current());
+    let vault = push_key::open(&config)?.map(Vault::new);
+    delivery.attach_push(services, vault, push_config(&config));
+    delivery.load_credentials().await?;
 
     // The API and the connections. Each hands on what is the other's, so one is known to the other late.
     let gateway_metrics = noroshi_gateway::Metrics::new(&mut registry);
@@ -198,6 +207,22 @@ fn egress_config(config: &Config) -> Result<noroshi_egress::Config, noroshi_egre
         ca: ca_file.as_deref().map(noroshi_egress::read_ca_file).transpose()?.unwrap_or_default(),
         ..noroshi_egress::Config::default()
     })
+}
+
+fn services_config(config: &Config) -> noroshi_push::Config {
+    let config::Push { connections, request_timeout, .. } = config.push;
+    noroshi_push::Config { connections_max: connections, request_timeout, ..noroshi_push::Config::default() }
+}
+
+fn push_config(config: &Config) -> noroshi_delivery::push::Config {
+    let defaults = noroshi_delivery::push::Config::default();
+    let recipients_max = config.push.in_flight;
+    noroshi_delivery::push::Config {
+        recipients_max,
+        // A service that does not answer leaves a quarter to the others.
+        recipients_per_service_max: (recipients_max / 4 * 3).max(1),
+        ..defaults
+    }
 }
 
 fn api_config(config: &Config) -> noroshi_api::Config {
