@@ -223,9 +223,13 @@ pub(crate) fn merge_patch(target: &mut Map<String, Value>, patch: Map<String, Va
 
 #[cfg(test)]
 pub(crate) mod tests {
+    use std::sync::Arc;
+
+    use noroshi_types::{AppId, Lane, PushEnvironment, PushToken};
     use serde_json::json;
 
     use super::*;
+    use crate::push::{Answered, Push, Reply};
 
     /// Fields with nothing in them, an id that tests can write, and a day from the epoch to live.
     pub(crate) fn fields() -> Fields {
@@ -239,6 +243,26 @@ pub(crate) mod tests {
             apns: None,
             fcm: None,
             webpush: None,
+        }
+    }
+
+    /// A push of such a message to a device that only a test knows; nobody hears the answer.
+    pub(crate) fn push(service: PushService, token: &Value, fields: Fields) -> Push {
+        struct Nobody;
+        impl Answered for Nobody {
+            fn answered(&self, _: u32, _: Answer) {}
+        }
+        Push {
+            app: AppId(1),
+            lane: Lane::Direct,
+            token: PushToken {
+                service,
+                environment: PushEnvironment::Production,
+                json: JsonText::from_valid(token.to_string()),
+            },
+            content: Arc::new(Content::new(fields)),
+            id: uuid::Uuid::from_u128(0x0197_b3f0_aaaa_7bbb_8ccc_dddd_eeee_ffff),
+            reply: Reply { to: Arc::new(Nobody), index: 0 },
         }
     }
 
@@ -277,7 +301,7 @@ pub(crate) mod tests {
 
     #[test]
     fn only_the_services_asked_about_are_checked() {
-        let large = Fields { data: json_text(&json!({"x": "y".repeat(4_000)})), ..fields() };
+        let large = Fields { data: json_text(&json!({"x": "y".repeat(3_940)})), ..fields() };
         assert_eq!(check_content(&large, &[PushService::Apns]), Ok(()));
         assert!(matches!(
             check_content(&large, &PushService::ALL),

@@ -162,7 +162,7 @@ impl exchange::Client for Client {
 /// A key, and the token signed with it last.
 #[derive(Debug)]
 struct ProviderToken {
-    key: EcKey,
+    key: Box<EcKey>,
     key_id: String,
     team_id: String,
     /// Guards the token and when it was signed; held for one signature at most, nothing is awaited under it.
@@ -179,7 +179,7 @@ struct Signed {
 type KeyName = (String, String, Vec<u8>);
 
 impl ProviderToken {
-    fn shared(key: EcKey, key_id: String, team_id: String) -> Arc<Self> {
+    fn shared(key: Box<EcKey>, key_id: String, team_id: String) -> Arc<Self> {
         static TOKENS: OnceLock<Mutex<HashMap<KeyName, Weak<ProviderToken>>>> = OnceLock::new();
         let name = (team_id.clone(), key_id.clone(), key.public().to_vec());
         let mut tokens = TOKENS.get_or_init(Mutex::default).lock();

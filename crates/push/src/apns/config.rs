@@ -28,7 +28,7 @@ pub(crate) struct Config {
 
 #[derive(Debug)]
 pub(super) enum Authentication {
-    Token { key: EcKey, key_id: String, team_id: String },
+    Token { key: Box<EcKey>, key_id: String, team_id: String },
     Certificate(Arc<CertifiedKey>),
 }
 
@@ -78,7 +78,7 @@ impl Config {
 }
 
 fn token(object: &mut Object) -> Result<Authentication, Invalid> {
-    let key = EcKey::from_pem("key", &object.need_long_text("key")?)?;
+    let key = Box::new(EcKey::from_pem("key", &object.need_long_text("key")?)?);
     Ok(Authentication::Token { key, key_id: id(object, "key_id")?, team_id: id(object, "team_id")? })
 }
 

@@ -113,7 +113,7 @@ fn lookup(reason: &str) -> Option<(Reason, Kind)> {
 /// For reasons that are younger than this table.
 fn kind_of_status(status: u16) -> Kind {
     match status {
-        403 | 404 | 405 => Kind::Broken,
+        403..=405 => Kind::Broken,
         410 => Kind::Gone,
         429 => Kind::DeviceBusy,
         400..=499 => Kind::Refused,

@@ -101,4 +101,4 @@ fn derive<const N: usize>(salt: &[u8], secret: &[u8], info: &[u8]) -> [u8; N] {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

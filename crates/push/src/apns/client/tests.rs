@@ -1,1 +1,186 @@
-//! Tests.
+//! APNs' requests and provider tokens.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use ring::signature::{ECDSA_P256_SHA256_FIXED, UnparsedPublicKey};
+use serde_json::Value;
+
+use super::*;
+use crate::Credential;
+use crate::content::Fields;
+use crate::content::tests::{fields, json_text, push};
+use crate::credential::tests::{apns_json, parsed};
+
+const MINUTE: u64 = 60_000;
+
+fn alert() -> Fields {
+    Fields { notification: json_text(&json!({"title": "t"})), ..fields() }
+}
+
+fn device(fields: Fields) -> Push {
+    push(PushService::Apns, &json!({"service": "apns", "token": "00ffAB"}), fields)
+}
+
+fn ready(credential: &Credential, minute: u64) -> Bytes {
+    match credential.client.authorization("", Timestamp(minute * MINUTE)) {
+        Authorization::Ready(value) => value,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn headers(request: &Request) -> Vec<(&str, &str, bool)> {
+    let text =
+        |header: &'static Header| (header.name, std::str::from_utf8(&header.value).unwrap(), header.shared);
+    request.headers.clone().leak().iter().map(text).collect()
+}
+
+#[test]
+fn a_request_has_its_device_in_the_path_and_the_rest_in_headers() {
+    let credential = parsed(&apns_json());
+    let client = &credential.client;
+    let authorization = Bytes::from_static(b"bearer x");
+    let fields = Fields { collapse_key: Some("score".into()), expires_at: Timestamp(90_000), ..alert() };
+    let mut push = device(fields);
+    let request = client.request(&push, Some(&authorization), Timestamp(0)).unwrap();
+    assert_eq!(request.path, "/3/device/00ffAB");
+    assert_eq!(
+        headers(&request),
+        [
+            ("authorization", "bearer x", true),
+            ("apns-topic", "com.example.app", true),
+            ("apns-push-type", "alert", true),
+            ("apns-priority", "10", true),
+            ("apns-expiration", "90", false),
+            ("apns-collapse-id", "score", false),
+            ("apns-id", "0197b3f0-aaaa-7bbb-8ccc-ddddeeeeffff", false),
+        ]
+    );
+    let again = client.request(&push, Some(&authorization), Timestamp(0)).unwrap();
+    assert_eq!(again.body.as_ptr(), request.body.as_ptr(), "rendered once");
+
+    // In a campaign everybody has the same time and key.
+    push.lane = Lane::Campaign;
+    let request = client.request(&push, None, Timestamp(0)).unwrap();
+    let shared: Vec<_> =
+        headers(&request).into_iter().filter(|header| header.2).map(|header| header.0).collect();
+    assert_eq!(
+        shared,
+        ["apns-topic", "apns-push-type", "apns-priority", "apns-expiration", "apns-collapse-id"]
+    );
+}
+
+#[test]
+fn the_topic_is_the_providers_else_the_devices_else_the_credentials() {
+    let credential = parsed(&apns_json());
+    let topic = |token: Value, own: Value| {
+        let push = push(PushService::Apns, &token, Fields { apns: json_text(&own), ..alert() });
+        let request = credential.client.request(&push, None, Timestamp(0))?;
+        Ok(headers(&request)[0].1.to_owned())
+    };
+    let (plain, own_topic) = (json!({"token": "00"}), json!({"token": "00", "topic": "com.example.watch"}));
+    let voip = json!({"headers": {"apns-push-type": "voip"}});
+    assert_eq!(topic(plain.clone(), json!({})), Ok("com.example.app".to_owned()));
+    assert_eq!(topic(plain.clone(), voip.clone()), Ok("com.example.app.voip".to_owned()));
+    assert_eq!(topic(own_topic.clone(), voip), Ok("com.example.watch.voip".to_owned()));
+    let own = json!({"headers": {"apns-topic": "mine"}});
+    assert_eq!(topic(own_topic, own), Ok("mine".to_owned()));
+    let bad = json!({"token": "00", "topic": "a b"});
+    assert_eq!(topic(bad, json!({})), Err(Answer::Suspect { reason: "bad_token" }));
+}
+
+#[test]
+fn what_is_no_token_never_becomes_a_path() {
+    let credential = parsed(&apns_json());
+    for token in [
+        json!({"token": "../x"}),
+        json!({"token": "00 HTTP"}),
+        json!({"token": ""}),
+        json!({}),
+        json!({"token": 1}),
+    ] {
+        let push = push(PushService::Apns, &token, alert());
+        let refused = credential.client.request(&push, None, Timestamp(0)).unwrap_err();
+        assert_eq!(refused, Answer::Suspect { reason: "bad_token" }, "{token}");
+    }
+}
+
+#[test]
+fn what_apns_would_not_take_is_an_answer_and_no_request() {
+    let credential = parsed(&apns_json());
+    let check = |fields: Fields, reason| {
+        let refused = credential.client.request(&device(fields), None, Timestamp(0)).unwrap_err();
+        assert_eq!(refused, Answer::Refused { reason });
+    };
+    check(Fields { data: json_text(&json!("x".repeat(4_096))), ..fields() }, "payload_too_large");
+    check(Fields { apns: json_text(&json!({"x": 1})), ..fields() }, "invalid_push_fields");
+}
+
+#[test]
+fn a_provider_token_is_a_jwt_that_verifies() {
+    let body = apns_json();
+    let value = ready(&parsed(&body), 30);
+    let token = std::str::from_utf8(&value).unwrap().strip_prefix("bearer ").unwrap();
+    let (text, signature) = token.rsplit_once('.').unwrap();
+    let part =
+        |part: &str| -> Value { serde_json::from_slice(&URL_SAFE_NO_PAD.decode(part).unwrap()).unwrap() };
+    let (header, claims) = text.split_once('.').unwrap();
+    assert_eq!(part(header), json!({"alg": "ES256", "kid": "ABC123DEFG"}));
+    assert_eq!(part(claims), json!({"iss": "DEF123GHIJ", "iat": 30 * 60}));
+    let signature = URL_SAFE_NO_PAD.decode(signature).unwrap();
+    assert_eq!(signature.len(), 64, "r and s, not DER");
+    let key = rcgen::KeyPair::from_pem(body["key"].as_str().unwrap()).unwrap();
+    let public = UnparsedPublicKey::new(&ECDSA_P256_SHA256_FIXED, key.public_key_raw());
+    public.verify(text.as_bytes(), &signature).unwrap();
+}
+
+#[test]
+fn a_provider_token_lives_between_20_and_50_minutes() {
+    let credential = parsed(&apns_json());
+    let first = ready(&credential, 100);
+    assert_eq!(ready(&credential, 100), first);
+    assert_eq!(ready(&credential, 120), first);
+    assert_eq!(ready(&credential, 139), first);
+    let second = ready(&credential, 150);
+    assert_ne!(second, first);
+    assert_eq!(ready(&credential, 169), second);
+}
+
+#[test]
+fn many_refusals_make_one_new_token_and_none_too_soon() {
+    let credential = parsed(&apns_json());
+    let renew = |used: &Bytes, minute: u64| credential.client.renew("", used, Timestamp(minute * MINUTE));
+    let first = ready(&credential, 100);
+    assert!(!renew(&first, 119), "within 20 minutes");
+    assert_eq!(ready(&credential, 119), first);
+    assert!(renew(&first, 120));
+    let second = ready(&credential, 120);
+    assert_ne!(second, first);
+    // The others that were refused with the first.
+    assert!(renew(&first, 120));
+    assert_eq!(ready(&credential, 120), second);
+    assert!(!renew(&second, 121));
+    // The clock was an hour ahead when it was signed.
+    assert!(renew(&second, 60));
+}
+
+#[test]
+fn a_credential_stored_again_goes_on_with_its_token() {
+    let body = apns_json();
+    let one = parsed(&body);
+    let first = ready(&one, 0);
+    let mut other_app = body.clone();
+    other_app["topic"] = json!("com.example.other");
+    assert_eq!(ready(&parsed(&other_app), 1), first);
+    let mut other_key = body;
+    other_key["key"] = apns_json()["key"].clone();
+    assert_ne!(ready(&parsed(&other_key), 1), first);
+}
+
+#[test]
+fn a_token_credential_proves_itself_on_one_stream_first() {
+    let credential = parsed(&apns_json());
+    assert!(credential.client.one_until_authorised());
+    assert!(credential.client.identity().is_none());
+    assert_eq!(credential.client.origin(&device(fields()).token), Ok("https://api.push.apple.com".into()));
+    assert_eq!(credential.client.quota(), Quota::UNLIMITED);
+}

@@ -1,1 +1,228 @@
-//! Tests.
+//! What messages become at FCM, against the names and types of its discovery document.
+
+use super::*;
+use crate::content::tests::{fields, json_text};
+
+const ID: &str = "0197b3f0-1111-7222-8333-444455556666";
+
+fn payload(fields: Fields) -> Value {
+    message(&Payload::new(&fields).unwrap(), Timestamp(0))
+}
+
+fn message(payload: &Payload, now: Timestamp) -> Value {
+    let body: Value = serde_json::from_slice(&payload.body("T", now)).unwrap();
+    let mut message = body["message"].clone();
+    assert_eq!(message.as_object_mut().unwrap().remove("token"), Some(json!("T")));
+    check_shape(&message);
+    message
+}
+
+fn own(own: &Value) -> Result<Payload, Unfit> {
+    let notification = json_text(&json!({"title": "t"}));
+    Payload::new(&Fields { notification, fcm: json_text(own), ..fields() })
+}
+
+fn refused(value: Value, field: &str) {
+    match own(&value) {
+        Err(Unfit::Invalid { service: PushService::Fcm, field: found, .. }) => assert_eq!(found, field),
+        other => panic!("{field}: {other:?}"),
+    }
+}
+
+/// The part of `fcm.v1.json` that a derived message may use: objects by their properties, maps of strings,
+/// and anything else as it comes. A property that is not here is refused by FCM.
+fn check_shape(message: &Value) {
+    let objects: [(&[&str], &[&str]); 7] = [
+        (&[], &["notification", "data", "android", "androidV2", "apns", "webpush", "fcmOptions"]),
+        (&["notification"], &["title", "body", "image"]),
+        (
+            &["android"],
+            &[
+                "collapseKey",
+                "priority",
+                "ttl",
+                "restrictedPackageName",
+                "data",
+                "notification",
+                "fcmOptions",
+                "directBootOk",
+            ],
+        ),
+        (&["androidV2"], &["collapseKey", "priority", "ttl", "data", "remoteNotification", "backgroundSync"]),
+        (&["apns"], &["headers", "payload", "fcmOptions", "liveActivityToken"]),
+        (&["webpush"], &["headers", "data", "notification", "fcmOptions"]),
+        (&["webpush", "fcmOptions"], &["link", "analyticsLabel"]),
+    ];
+    let whole = message.as_object().unwrap();
+    let find = |path: &[&str]| match path {
+        [] => Some(message),
+        path => at(whole, path),
+    };
+    for (path, properties) in objects {
+        for key in find(path).and_then(Value::as_object).into_iter().flat_map(Map::keys) {
+            assert!(properties.contains(&key.as_str()), "{path:?} has no {key}");
+        }
+    }
+    let maps: [&[&str]; 4] = [&["data"], &["android", "data"], &["apns", "headers"], &["webpush", "headers"]];
+    for path in maps {
+        for value in find(path).and_then(Value::as_object).into_iter().flat_map(Map::values) {
+            assert!(value.is_string(), "{path:?}: {value}");
+        }
+    }
+    if let Some(ttl) = find(&["android", "ttl"]) {
+        let seconds = ttl.as_str().and_then(|ttl| ttl.strip_suffix('s')).unwrap();
+        assert!(seconds.parse::<f64>().unwrap() <= 2_419_200.0);
+    }
+    if let Some(priority) = find(&["android", "priority"]) {
+        assert!(["NORMAL", "HIGH"].contains(&priority.as_str().unwrap()));
+    }
+}
+
+#[test]
+fn a_notification_reaches_each_platform() {
+    let fields = Fields {
+        notification: json_text(&json!({
+            "title": "Goal", "body": "1:0", "image": "https://a/b.png", "url": "https://a/c", "x": 1
+        })),
+        data: json_text(&json!({"match": 7, "text": "as it is", "list": [1, "a"], "none": null})),
+        ..fields()
+    };
+    let expected = json!({
+        "notification": {"title": "Goal", "body": "1:0", "image": "https://a/b.png"},
+        "data": {
+            "match": "7", "text": "as it is", "list": "[1,\"a\"]", "none": "null",
+            "noroshi_id": ID, "noroshi_url": "https://a/c",
+        },
+        "android": {"priority": "NORMAL", "ttl": "86400s"},
+        "apns": {
+            "headers": {"apns-expiration": "86400", "apns-priority": "10"},
+            "payload": {"aps": {"mutable-content": 1}},
+        },
+        "webpush": {"headers": {"TTL": "86400", "Urgency": "normal"}, "fcmOptions": {"link": "https://a/c"}},
+    });
+    assert_eq!(payload(fields), expected);
+}
+
+#[test]
+fn data_alone_is_a_background_push_at_apple() {
+    let expected = json!({
+        "data": {"data": "[1]", "noroshi_id": ID},
+        "android": {"priority": "HIGH", "ttl": "86400s"},
+        "apns": {
+            "headers": {"apns-expiration": "86400", "apns-priority": "5", "apns-push-type": "background"},
+            "payload": {"aps": {"content-available": 1}},
+        },
+        "webpush": {"headers": {"TTL": "86400", "Urgency": "high"}},
+    });
+    let fields = Fields { data: json_text(&json!([1])), urgency: Urgency::High, ..fields() };
+    assert_eq!(payload(fields), expected);
+}
+
+#[test]
+fn urgency_and_collapse_key_have_their_place_on_each_platform() {
+    let of = |urgency| {
+        let notification = json_text(&json!({"title": "t"}));
+        let message = payload(Fields { urgency, notification, ..fields() });
+        let text = |pointer: &str| message.pointer(pointer).unwrap().as_str().unwrap().to_owned();
+        [text("/android/priority"), text("/apns/headers/apns-priority"), text("/webpush/headers/Urgency")]
+    };
+    assert_eq!(of(Urgency::VeryLow), ["NORMAL", "1", "very-low"]);
+    assert_eq!(of(Urgency::Low), ["NORMAL", "5", "low"]);
+    assert_eq!(of(Urgency::Normal), ["NORMAL", "10", "normal"]);
+    assert_eq!(of(Urgency::High), ["HIGH", "10", "high"]);
+
+    let message = payload(Fields { collapse_key: Some("my score".into()), ..fields() });
+    assert_eq!(message["android"]["collapseKey"], "my score");
+    assert_eq!(message["apns"]["headers"]["apns-collapse-id"], apns::collapse_id("my score"));
+    assert_eq!(message["webpush"]["headers"]["Topic"], webpush::topic("my score"));
+}
+
+#[test]
+fn the_time_left_is_that_of_the_moment() {
+    let payload = Payload::new(&Fields { expires_at: Timestamp(90_999), ..fields() }).unwrap();
+    let at = |now| {
+        let message = message(&payload, Timestamp(now));
+        let text = |pointer: &str| message.pointer(pointer).unwrap().as_str().unwrap().to_owned();
+        [text("/android/ttl"), text("/apns/headers/apns-expiration"), text("/webpush/headers/TTL")]
+    };
+    assert_eq!(at(0), ["90s", "90", "90"]);
+    assert_eq!(at(1_000), ["89s", "90", "89"]);
+    assert_eq!(at(90_000), ["0s", "0", "0"]);
+    assert_eq!(at(200_000), ["0s", "0", "0"]);
+    assert_eq!(at(0), ["90s", "90", "90"]);
+    let far = Payload::new(&Fields { expires_at: Timestamp(u64::MAX / 2), ..fields() }).unwrap();
+    assert_eq!(message(&far, Timestamp(0))["android"]["ttl"], "2419200s");
+}
+
+#[test]
+fn own_fields_lie_over_what_is_derived_in_either_case_of_their_names() {
+    let own = own(&json!({
+        "android": {"ttl": "5s", "collapse_key": "x", "notification": {"channel_id": "goals"}, "fcm_options": {"analytics_label": "a"}},
+        "apns": {"headers": {"apns-expiration": "0"}, "payload": {"aps": {"sound": "horn", "thread_id": "kept"}}},
+        "webpush": {"headers": {"TTL": "7"}, "notification": {"require_interaction": true}},
+        "data": {"noroshi_id": null, "my_key": "v"},
+        "fcm_options": {"analytics_label": "l"},
+    }));
+    let expected = json!({
+        "notification": {"title": "t"},
+        "data": {"my_key": "v"},
+        "android": {
+            "priority": "NORMAL", "ttl": "5s", "collapseKey": "x", "notification": {"channelId": "goals"},
+            "fcmOptions": {"analyticsLabel": "a"},
+        },
+        "apns": {
+            "headers": {"apns-expiration": "0", "apns-priority": "10"},
+            "payload": {"aps": {"sound": "horn", "thread_id": "kept"}},
+        },
+        "webpush": {
+            "headers": {"TTL": "7", "Urgency": "normal"}, "notification": {"require_interaction": true},
+        },
+        "fcmOptions": {"analyticsLabel": "l"},
+    });
+    assert_eq!(message(&own.unwrap(), Timestamp(0)), expected);
+}
+
+#[test]
+fn androids_second_form_takes_the_place_of_the_first() {
+    let own = own(&json!({"android_v2": {"background_sync": {}}})).unwrap();
+    let message = message(&own, Timestamp(0));
+    assert_eq!(message["androidV2"], json!({"backgroundSync": {}, "priority": "NORMAL", "ttl": "86400s"}));
+    assert_eq!(message.get("android"), None);
+}
+
+#[test]
+fn own_fields_that_fcm_would_refuse_are_refused_here() {
+    refused(json!([]), "push.fcm");
+    for target in ["token", "topic", "condition", "fid", "name", "validate_only"] {
+        refused(json!({target: "x"}), &format!("push.fcm.{target}"));
+    }
+    refused(json!({"android": 1}), "push.fcm.android");
+    refused(json!({"android": {}, "android_v2": {}}), "push.fcm.androidV2");
+    refused(json!({"data": {"a": 1}}), "push.fcm.data.a");
+    refused(json!({"webpush": {"data": {"a": {}}}}), "push.fcm.webpush.data.a");
+    for key in ["from", "message_type", "google.x", "gcm.notification.x"] {
+        refused(json!({"data": {key: "v"}}), &format!("push.fcm.data.{key}"));
+    }
+}
+
+#[test]
+fn the_limit_is_exact_and_counts_what_reaches_a_device() {
+    let with = |length: usize, own: &Value| {
+        let data = json_text(&json!({"d": "x".repeat(length)}));
+        Payload::new(&Fields {
+            data,
+            fcm: json_text(own),
+            notification: json_text(&json!({"body": "b"})),
+            ..fields()
+        })
+    };
+    // {"body":"b"} and {"d":"…","noroshi_id":"…"}
+    let bare = 12 + 8 + 13 + 2 + 36 + 1;
+    assert!(with(4_096 - bare, &json!({})).is_ok());
+    let too_large = |bytes| Unfit::TooLarge { service: PushService::Fcm, bytes, bytes_max: 4_096 };
+    assert_eq!(with(4_097 - bare, &json!({})).err(), Some(too_large(4_097)));
+    // A platform's own part counts for that platform; the other platforms do not add to it.
+    let own = json!({"android": {"notification": {"tag": "t"}}, "webpush": {"notification": {"tag": "t"}}});
+    assert!(with(4_096 - bare - 11, &own).is_ok());
+    assert_eq!(with(4_096 - bare - 10, &own).err(), Some(too_large(4_097)));
+}
