@@ -94,7 +94,7 @@ pub struct Campaign {
     pub recipients: u64,
     /// Lines uploaded, one a user.
     pub uploaded: u64,
-    /// Sums of its outcomes by reason, zeros left out; the reason is empty where there is none.
+    /// Sums of its outcomes by reason, in order of the outcomes' codes, zeros left out; the reason is empty where there is none.
     pub counts: Vec<(Outcome, String, u64)>,
     /// Answers by the caller's bucket, zeros left out.
     pub latencies: Vec<(u16, u64)>,

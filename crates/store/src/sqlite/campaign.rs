@@ -173,7 +173,8 @@ fn campaign_of(db: &Connection, ids: &Ids, row: &Row<'_>, now: Timestamp) -> Res
 }
 
 fn counts(db: &Connection, num: CampaignNum) -> Result<Vec<(Outcome, String, u64)>, Error> {
-    let sql = "SELECT outcome, reason, count FROM campaign_counts WHERE campaign = ?1";
+    let sql =
+        "SELECT outcome, reason, count FROM campaign_counts WHERE campaign = ?1 ORDER BY outcome, reason";
     let mut statement = db.prepare_cached(sql)?;
     let mut rows = statement.query((num,))?;
     let mut counts = Vec::new();

@@ -1,6 +1,7 @@
 //! SQLite: the conformance suite, and what holds for it alone.
 
 mod opening;
+mod pushing;
 mod trouble;
 mod writing;
 

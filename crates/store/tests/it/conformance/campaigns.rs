@@ -1,0 +1,379 @@
+//! Campaigns: their states, uploads, sums and ends.
+
+use noroshi_store::{
+    Accept, Again, Audience, Campaign, CampaignState, Error, Finished, NewBatch, NewCampaign, PushPart,
+    Store, Take, UploadLine, Work,
+};
+use noroshi_types::{AppId, CampaignId, DeviceNum, JsonText, Lane, Outcome, PushService, Request, When};
+
+use super::pushing::*;
+use super::upkeep::RETENTION_SECONDS;
+use super::world::*;
+
+async fn campaign(store: &dyn Store, app: AppId, id: CampaignId) -> Campaign {
+    store.campaign(app, id, at(1)).await.expect("read").expect("known")
+}
+
+async fn go(
+    store: &dyn Store,
+    app: AppId,
+    id: CampaignId,
+    from: &[CampaignState],
+    to: CampaignState,
+    seconds: u64,
+) -> Result<CampaignState, Error> {
+    store.set_campaign_state(app, id, from, to, at(seconds)).await.map(|campaign| campaign.state)
+}
+
+fn line(of: &str, text: &str) -> UploadLine {
+    UploadLine { user: user(of), line: JsonText::from_valid(format!(r#"{{"user":"{of}","text":"{text}"}}"#)) }
+}
+
+fn part(outcome: Outcome, reason: Option<&'static str>, devices: &[DeviceNum]) -> PushPart {
+    PushPart { outcome, reason, devices: devices.to_vec() }
+}
+
+async fn members(store: &dyn Store, app: AppId, count: usize) -> Vec<DeviceNum> {
+    let mut nums = Vec::new();
+    for i in 0..count {
+        nums.push(pushable(store, app, &format!("d{i}"), &format!("u{i}"), &[], PushService::Apns).await);
+    }
+    nums
+}
+
+pub(crate) async fn a_campaign_is_kept_and_listed(store: &dyn Store) {
+    let (app, other) = (app(store, "shop").await, app(store, "other").await);
+    let new = new_campaign(app, CampaignState::Draft);
+    let made = store.create_campaign(new.clone(), NOW).await.expect("made");
+    assert_eq!((made.app, &made.spec, made.state), (app, &new.spec, CampaignState::Draft));
+    assert_eq!((made.created_at, made.started_at, made.finished_at), (NOW, None, None));
+    assert_eq!((made.cursor, made.walked, made.recipients, made.uploaded), (0, false, 0, 0));
+    assert_eq!(campaign(store, app, made.id).await, made);
+    assert!(store.campaign(other, made.id, NOW).await.expect("read").is_none(), "not theirs");
+    let state = store.notification(app, made.notification, NOW).await.expect("read").expect("known");
+    assert_eq!((state.request.target, &state.message.notification), ("campaign", &new.notification));
+    let nobodys = NewCampaign { app: AppId(99), ..new.clone() };
+    assert!(matches!(store.create_campaign(nobodys, NOW).await, Err(Error::NotFound)));
+
+    let mut all = vec![made.id];
+    for seconds in 1..4 {
+        let new = new_campaign(app, CampaignState::Running);
+        let made = store.create_campaign(new, at(seconds)).await.expect("made");
+        assert_eq!(made.started_at, Some(at(seconds)));
+        all.insert(0, made.id);
+    }
+    let theirs =
+        store.create_campaign(new_campaign(other, CampaignState::Scheduled), at(9)).await.expect("made");
+    let ids = |found: Vec<Campaign>| -> Vec<_> { found.iter().map(|campaign| campaign.id).collect() };
+    let list = async |before, limit| ids(store.campaigns(app, before, limit, NOW).await.expect("read"));
+    assert_eq!(list(None, 9).await, all);
+    assert_eq!(list(None, 2).await, all[..2]);
+    assert_eq!(list(Some(all[1]), 9).await, all[2..]);
+    go(store, app, all[0], &[CampaignState::Running], CampaignState::Aborted, 5).await.expect("aborted");
+    let active = ids(store.active_campaigns(NOW).await.expect("read"));
+    assert_eq!(active, [all[3], all[2], all[1], theirs.id], "oldest first, of all apps, none that ended");
+}
+
+pub(crate) async fn states_follow_each_other(store: &dyn Store) {
+    use CampaignState::{Aborted, Done, Draft, Paused, Running, Scheduled};
+    let app = app(store, "shop").await;
+    let id = store.create_campaign(new_campaign(app, Draft), NOW).await.expect("made").id;
+    assert!(matches!(go(store, app, id, &[Running], Paused, 1).await, Err(Error::Conflict)));
+    assert_eq!(go(store, app, id, &[Draft], Scheduled, 1).await.expect("planned"), Scheduled);
+    assert_eq!(go(store, app, id, &[Draft, Scheduled], Running, 2).await.expect("started"), Running);
+    assert_eq!(go(store, app, id, &[Running], Paused, 3).await.expect("paused"), Paused);
+    assert_eq!(go(store, app, id, &[Paused], Running, 4).await.expect("resumed"), Running);
+    assert_eq!(campaign(store, app, id).await.started_at, Some(at(2)), "when it first ran");
+    assert_eq!(go(store, app, id, &[Running, Paused], Aborted, 5).await.expect("aborted"), Aborted);
+    assert_eq!(campaign(store, app, id).await.finished_at, Some(at(5)));
+    assert!(matches!(go(store, app, id, &[Running, Paused], Aborted, 6).await, Err(Error::Conflict)));
+    let unknown = CampaignId::from_bytes([9; 16]);
+    assert!(matches!(go(store, app, unknown, &[Draft], Done, 6).await, Err(Error::NotFound)));
+    assert!(matches!(go(store, AppId(99), id, &[Aborted], Draft, 6).await, Err(Error::NotFound)));
+}
+
+pub(crate) async fn a_campaign_runs_to_its_end(store: &dyn Store) {
+    let app = app(store, "shop").await;
+    let nums = members(store, app, 4).await;
+    let id = running(store, app).await;
+    let state = store
+        .enqueue(
+            id,
+            vec![batch(Lane::Campaign, 0, &[nums[1], nums[0]]), batch(Lane::Campaign, 60, &nums[2..3])],
+            nums[2].0,
+            false,
+            Vec::new(),
+            NOW,
+        )
+        .await
+        .expect("enqueued");
+    assert_eq!(state, CampaignState::Running);
+    let rest = vec![part(Outcome::NoPushToken, None, &nums[3..])];
+    store.enqueue(id, Vec::new(), nums[3].0, true, rest, at(1)).await.expect("walked");
+    let found = campaign(store, app, id).await;
+    assert_eq!((found.cursor, found.walked, found.recipients), (nums[3].0, true, 3));
+    assert_eq!((found.batches_open, found.batches_later), (2, 1));
+
+    let first = take(store, 1).await.batches.remove(0);
+    assert_eq!(
+        (first.work, first.campaign, first.service),
+        (Work::Campaign(id), Some(id), Some(PushService::Apns))
+    );
+    assert_eq!(first.recipients, nums[..2]);
+    let finished = Finished {
+        parts: vec![part(Outcome::PushRefused, Some("BadTopic"), &nums[..1])],
+        again: vec![Again { due_at: at(30), attempt: 1, recipients: vec![nums[1]] }],
+        latencies: vec![(7, 1), (3, 1), (9, 0)],
+        ..ended(first.id)
+    };
+    let counts = store.finish(vec![finished], at(2)).await.expect("finished");
+    assert_eq!(counts.done, []);
+    let later = take(store, 60).await.batches;
+    assert_eq!(
+        later.iter().map(|batch| (batch.due_at, batch.attempt)).collect::<Vec<_>>(),
+        [(at(30), 1), (at(60), 0)]
+    );
+    for (i, batch) in later.into_iter().enumerate() {
+        let finished = Finished {
+            parts: vec![part(Outcome::Pushed, None, &batch.recipients)],
+            latencies: vec![(7, 2)],
+            ..ended(batch.id)
+        };
+        let counts = store.finish(vec![finished], at(70)).await.expect("finished");
+        assert_eq!(counts.done, if i == 1 { vec![id] } else { vec![] });
+    }
+    let found = campaign(store, app, id).await;
+    assert_eq!((found.state, found.finished_at, found.batches_open), (CampaignState::Done, Some(at(70)), 0));
+    let none = String::new;
+    assert_eq!(
+        found.counts,
+        [
+            (Outcome::Pushed, none(), 2),
+            (Outcome::PushRefused, "BadTopic".to_owned(), 1),
+            (Outcome::NoPushToken, none(), 1)
+        ]
+    );
+    assert_eq!(found.latencies, [(3, 1), (7, 5)]);
+    let trace = store.trace(app, found.notification, &device("d0")).await.expect("read").expect("known");
+    assert_eq!(trace.steps[0].reason.as_deref(), Some("BadTopic"), "its outcomes are one notification's");
+    // Kept for the retention from its end on, however long it ran.
+    let known = async || store.notification(app, found.notification, NOW).await.expect("read").is_some();
+    store.prune(at(69 + RETENTION_SECONDS), 100).await.expect("pruned");
+    assert!(known().await);
+    store.prune(at(70 + RETENTION_SECONDS), 100).await.expect("pruned");
+    assert!(!known().await);
+    assert_eq!(campaign(store, app, id).await.counts.len(), 3, "its sums stay");
+}
+
+pub(crate) async fn an_empty_audience_is_done_at_once(store: &dyn Store) {
+    let app = app(store, "shop").await;
+    let id = running(store, app).await;
+    let state = store.enqueue(id, Vec::new(), 0, true, Vec::new(), at(3)).await.expect("walked");
+    assert_eq!(state, CampaignState::Done);
+    assert!(matches!(store.enqueue(id, Vec::new(), 0, true, Vec::new(), at(4)).await, Err(Error::Conflict)));
+    let unknown = CampaignId::from_bytes([9; 16]);
+    assert!(matches!(
+        store.enqueue(unknown, Vec::new(), 0, true, Vec::new(), NOW).await,
+        Err(Error::NotFound)
+    ));
+}
+
+pub(crate) async fn a_paused_campaign_rests(store: &dyn Store) {
+    let app = app(store, "shop").await;
+    let nums = members(store, app, 2).await;
+    let id = running(store, app).await;
+    let batches = vec![batch(Lane::Campaign, 0, &nums[..1]), batch(Lane::Campaign, 1, &nums[1..])];
+    store.enqueue(id, batches, 1, true, Vec::new(), NOW).await.expect("enqueued");
+    let sent = take(store, 0).await.batches;
+    go(store, app, id, &[CampaignState::Running], CampaignState::Paused, 1).await.expect("paused");
+    let taken = take(store, 5).await;
+    assert_eq!((taken.batches.len(), taken.next_due), (0, Some(at(LEASE_SECONDS))));
+    assert!(matches!(store.enqueue(id, Vec::new(), 2, true, Vec::new(), NOW).await, Err(Error::Conflict)));
+    end_all(store, sent, Outcome::Pushed).await;
+    assert_eq!(campaign(store, app, id).await.state, CampaignState::Paused);
+    go(store, app, id, &[CampaignState::Paused], CampaignState::Running, 6).await.expect("resumed");
+    let sent = take(store, 6).await.batches;
+    assert_eq!(sent.concat_recipients(), nums[1..]);
+    // The last answer comes while it is paused again.
+    go(store, app, id, &[CampaignState::Running], CampaignState::Paused, 7).await.expect("paused");
+    end_all(store, sent, Outcome::Pushed).await;
+    assert_eq!(campaign(store, app, id).await.state, CampaignState::Done);
+}
+
+pub(crate) async fn an_aborted_campaign_sends_no_more(store: &dyn Store) {
+    let app = app(store, "shop").await;
+    let nums = members(store, app, 4).await;
+    let id = running(store, app).await;
+    let batches = nums.iter().zip(0..).map(|(num, seconds)| batch(Lane::Campaign, seconds, &[*num]));
+    store.enqueue(id, batches.collect(), 1, false, Vec::new(), NOW).await.expect("enqueued");
+    let sent = take(store, 1).await.batches;
+    assert_eq!(sent.len(), 2);
+    go(store, app, id, &[CampaignState::Running], CampaignState::Aborted, 2).await.expect("aborted");
+    let found = campaign(store, app, id).await;
+    assert_eq!(found.counts, [(Outcome::Cancelled, String::new(), 2)]);
+    assert_eq!(found.batches_open, 2, "those under way");
+    assert_eq!(take(store, 9).await.batches, []);
+    let retry = vec![Again { due_at: at(3), attempt: 1, recipients: sent[0].recipients.clone() }];
+    let retried = Finished { again: retry, ..ended(sent[0].id) };
+    let pushed =
+        Finished { parts: vec![part(Outcome::Pushed, None, &sent[1].recipients)], ..ended(sent[1].id) };
+    let counts = store.finish(vec![retried, pushed], at(4)).await.expect("finished");
+    assert_eq!((counts.cancelled, counts.done), (1, vec![]));
+    let found = campaign(store, app, id).await;
+    assert_eq!(found.counts, [(Outcome::Cancelled, String::new(), 3), (Outcome::Pushed, String::new(), 1)]);
+    assert_eq!((found.state, found.batches_open), (CampaignState::Aborted, 0));
+    let trace = store.trace(app, found.notification, &device("d3")).await.expect("read").expect("known");
+    assert_eq!(trace.steps, [step(at(2), Outcome::Cancelled)]);
+}
+
+/// What was under way when the process died is not sent again for a campaign that was aborted.
+pub(crate) async fn a_lapsed_batch_of_an_aborted_campaign_is_dropped(store: &dyn Store) {
+    let app = app(store, "shop").await;
+    let nums = members(store, app, 2).await;
+    let id = running(store, app).await;
+    enqueue(store, id, Lane::Campaign, 0, &nums).await;
+    assert_eq!(take(store, 0).await.batches.len(), 1);
+    go(store, app, id, &[CampaignState::Running], CampaignState::Aborted, 1).await.expect("aborted");
+    let taken = take(store, LEASE_SECONDS).await;
+    assert_eq!((taken.batches.len(), taken.cancelled, taken.next_due), (0, 2, None));
+    assert_eq!(campaign(store, app, id).await.counts, [(Outcome::Cancelled, String::new(), 2)]);
+}
+
+pub(crate) async fn lines_are_uploaded_for_users(store: &dyn Store) {
+    let (app, other) = (app(store, "shop").await, app(store, "other").await);
+    let d1 = pushable(store, app, "d1", "u1", &[], PushService::Apns).await;
+    let d2 = pushable(store, app, "d2", "u2", &[], PushService::Apns).await;
+    let also = pushable(store, app, "also", "u1", &[], PushService::Fcm).await;
+    pushable(store, other, "theirs", "u1", &[], PushService::Apns).await;
+    let id = store.create_campaign(new_campaign(app, CampaignState::Draft), NOW).await.expect("made").id;
+    let first = vec![line("u2", "first"), line("nobody", "x"), line("u1", "old")];
+    assert_eq!(store.upload(app, id, first).await.expect("uploaded"), 3);
+    assert_eq!(
+        store.upload(app, id, vec![line("u1", "new"), line("u1", "newest")]).await.expect("uploaded"),
+        3
+    );
+    assert_eq!(campaign(store, app, id).await.uploaded, 3);
+    assert!(matches!(store.upload(other, id, vec![line("u1", "x")]).await, Err(Error::NotFound)));
+    let audience = Audience::Upload(id);
+    for limit in [1, 2, 3, 100] {
+        let (mut nums, mut unknown, mut after) = (Vec::new(), 0, 0);
+        loop {
+            let page = store.audience(app, &audience, after, limit).await.expect("read");
+            nums.extend(page.members.iter().map(|member| member.num));
+            unknown += page.unknown;
+            let Some(next) = page.next else { break };
+            assert!(next > after);
+            after = next;
+        }
+        assert_eq!((nums, unknown), (vec![d2, d1, also], 1), "by {limit}");
+    }
+    assert_eq!(store.audience(other, &audience, 0, 9).await.expect("read").members, []);
+    let asked = vec![d1, d2];
+    let found = store.push_recipients(app, Work::Campaign(id), Some(id), asked.clone()).await.expect("read");
+    let lines: Vec<_> = found.into_iter().map(|found| found.line).collect();
+    assert_eq!(lines, [Some(line("u1", "newest").line), Some(line("u2", "first").line)]);
+    let found = store.push_recipients(app, Work::Campaign(id), None, asked).await.expect("read");
+    assert!(found.iter().all(|found| found.line.is_none()));
+    go(store, app, id, &[CampaignState::Draft], CampaignState::Running, 1).await.expect("started");
+    assert!(matches!(store.upload(app, id, vec![line("u3", "late")]).await, Err(Error::Conflict)));
+    // Once it has ended, lines are kept for the retention.
+    go(store, app, id, &[CampaignState::Running], CampaignState::Aborted, 5).await.expect("aborted");
+    let prune = async |seconds| store.prune(at(seconds), 2).await.expect("pruned");
+    assert_eq!(prune(RETENTION_SECONDS + 4).await.campaign_lines, 0);
+    let first = prune(RETENTION_SECONDS + 5).await;
+    assert_eq!((first.campaign_lines, first.more), (2, true));
+    assert_eq!(prune(RETENTION_SECONDS + 5).await.campaign_lines, 1);
+    assert_eq!(prune(RETENTION_SECONDS + 5).await, noroshi_store::Pruned::default());
+}
+
+pub(crate) async fn a_published_batch_counts_for_its_campaign(store: &dyn Store) {
+    let app = app(store, "shop").await;
+    let nums = members(store, app, 2).await;
+    join(store, app, "bare", "u9", &[]).await;
+    let new = NewCampaign { when: Some(When::Stored), ..new_campaign(app, CampaignState::Running) };
+    let id = store.create_campaign(new, NOW).await.expect("made").id;
+    let published = NewBatch { service: None, ..batch(Lane::Extra, 0, &nums) };
+    store.enqueue(id, vec![published], 1, true, Vec::new(), NOW).await.expect("enqueued");
+    let busy = PushService::ALL.into_iter().map(|service| (app, service)).collect();
+    let taken = take_with(store, Take { busy, ..asked(0) }).await.batches.remove(0);
+    assert_eq!((taken.service, taken.work, taken.campaign), (None, Work::Campaign(id), Some(id)));
+    let request = Request { push: fallback(30), ..stored(devices(&["d0", "d1", "bare", "unknown"])) };
+    let request = Accept {
+        app,
+        request: request.into(),
+        now: NOW,
+        idempotency: None,
+        campaign: Some((id, Lane::Extra)),
+    };
+    let sent = accept(store, request).await.expect("accepted").message.id;
+    let counts = store.finish(vec![ended(taken.id)], at(1)).await.expect("finished");
+    assert_eq!(counts.done, [], "its pushes are outstanding");
+    let found = campaign(store, app, id).await;
+    let none = String::new;
+    assert_eq!(
+        found.counts,
+        [(Outcome::Kept, none(), 3), (Outcome::Unknown, none(), 1), (Outcome::NoPushToken, none(), 1)]
+    );
+    ack(store, nums[0], &[sent]).await;
+    let taken = take(store, 30).await;
+    assert_eq!((taken.batches.len(), taken.not_needed), (1, 1));
+    let push = &taken.batches[0];
+    assert_eq!((push.work, push.campaign, push.lane), (Work::Notification(sent), Some(id), Lane::Extra));
+    end_all(store, taken.batches.clone(), Outcome::Pushed).await;
+    let found = campaign(store, app, id).await;
+    assert_eq!(found.state, CampaignState::Done);
+    for counted in [(Outcome::Pushed, none(), 1), (Outcome::PushNotNeeded, none(), 1)] {
+        assert!(found.counts.contains(&counted), "{counted:?} in {:?}", found.counts);
+    }
+}
+
+pub(crate) async fn what_take_drops_ends_a_campaign_too(store: &dyn Store) {
+    let app = app(store, "shop").await;
+    let nums = members(store, app, 1).await;
+    let publish = async || {
+        let id = running(store, app).await;
+        store.enqueue(id, Vec::new(), 1, false, Vec::new(), NOW).await.expect("enqueued");
+        let request = Request { push: fallback(30), ..stored(devices(&["d0"])) };
+        let request = Accept {
+            app,
+            request: request.into(),
+            now: NOW,
+            idempotency: None,
+            campaign: Some((id, Lane::Campaign)),
+        };
+        let sent = accept(store, request).await.expect("accepted").message.id;
+        store.enqueue(id, Vec::new(), 2, true, Vec::new(), NOW).await.expect("walked");
+        (id, sent)
+    };
+    let (confirmed, sent) = publish().await;
+    ack(store, nums[0], &[sent]).await;
+    assert_eq!(take(store, 30).await.not_needed, 1);
+    assert_eq!(campaign(store, app, confirmed).await.state, CampaignState::Done);
+    let (cancelled, sent) = publish().await;
+    store.cancel(app, sent, at(31)).await.expect("cancelled");
+    let found = campaign(store, app, cancelled).await;
+    assert_eq!(found.state, CampaignState::Done);
+    assert!(found.counts.contains(&(Outcome::Cancelled, String::new(), 1)), "{:?}", found.counts);
+}
+
+pub(crate) async fn an_ended_campaign_is_deleted(store: &dyn Store) {
+    let app = app(store, "shop").await;
+    let nums = members(store, app, 1).await;
+    let id = store.create_campaign(new_campaign(app, CampaignState::Draft), NOW).await.expect("made").id;
+    store.upload(app, id, vec![line("u0", "x")]).await.expect("uploaded");
+    go(store, app, id, &[CampaignState::Draft], CampaignState::Running, 1).await.expect("started");
+    enqueue(store, id, Lane::Campaign, 0, &nums).await;
+    let sent = take(store, 0).await.batches;
+    assert!(matches!(store.delete_campaign(app, id).await, Err(Error::Conflict)));
+    go(store, app, id, &[CampaignState::Running], CampaignState::Aborted, 1).await.expect("aborted");
+    assert!(matches!(store.delete_campaign(AppId(99), id).await, Err(Error::NotFound)));
+    store.delete_campaign(app, id).await.expect("deleted");
+    assert!(store.campaign(app, id, NOW).await.expect("read").is_none());
+    assert!(matches!(store.delete_campaign(app, id).await, Err(Error::NotFound)));
+    assert_eq!(store.audience(app, &Audience::Upload(id), 0, 9).await.expect("read").members, []);
+    let late = store.finish(vec![ended(sent[0].id)], at(2)).await.expect("ignored");
+    assert_eq!((late.unknown, late.done), (1, vec![]));
+    let again = running(store, app).await;
+    store.delete_app(app).await.expect("deleted");
+    assert!(store.active_campaigns(NOW).await.expect("read").is_empty(), "{again} went with its app");
+}

@@ -1,0 +1,154 @@
+//! Walks of topics, conditions and everyone, and audiences in pages.
+
+use noroshi_store::{Audience, NewBatch, PushPart, Store, Walk, Work};
+use noroshi_types::{AppId, Condition, DeviceNum, Lane, Outcome, PushService, Request, Target, When};
+
+use super::pushing::*;
+use super::world::*;
+
+fn condition(text: &str) -> Condition {
+    Condition::parse(text).expect(text)
+}
+
+async fn due(store: &dyn Store, seconds: u64) -> Vec<Walk> {
+    store.walks(at(seconds), 100).await.expect("read").due
+}
+
+fn fcm(recipients: &[DeviceNum]) -> NewBatch {
+    NewBatch { service: Some(PushService::Fcm), ..batch(Lane::Direct, 0, recipients) }
+}
+
+pub(crate) async fn what_names_no_devices_is_walked(store: &dyn Store) {
+    let app = app(store, "shop").await;
+    let mut expected = Vec::new();
+    let cases = [
+        (to_topic("news"), Audience::Topic(topic("news"))),
+        (Target::Everyone, Audience::Everyone),
+        (Target::Condition(condition("'a' in topics")), Audience::Condition(condition("'a' in topics"))),
+    ];
+    for (i, (target, audience)) in cases.into_iter().enumerate() {
+        for when in [When::Stored, When::Active] {
+            let request = Request { when, push: always(), ..stored(target.clone()) };
+            let accepted = send_at(store, app, request, at(i as u64)).await;
+            assert_eq!(accepted.besides, []);
+            expected.push((accepted.message.id, audience.clone(), at(i as u64)));
+        }
+    }
+    let later = send(store, app, Request { push: fallback(60), ..stored(to_topic("news")) }).await;
+    let short = Request { ttl: ttl(30), push: fallback(60), ..stored(to_topic("news")) };
+    let ends_first = send(store, app, short).await;
+    send(store, app, stored(to_topic("news"))).await;
+    let walks = store.walks(at(9), 100).await.expect("read");
+    let seen: Vec<_> =
+        walks.due.iter().map(|walk| (walk.notification, walk.audience.clone(), walk.due_at)).collect();
+    assert_eq!(seen, expected);
+    assert!(walks.due.iter().all(|walk| (walk.app, walk.cursor, walk.lane) == (app, 0, Lane::Direct)));
+    assert_eq!(walks.next_due, Some(at(30)));
+    assert_eq!(store.walks(at(9), 2).await.expect("read").due, walks.due[..2]);
+    let all: Vec<_> = due(store, 60).await.iter().map(|walk| walk.notification).collect();
+    assert_eq!(all[all.len() - 2..], [ends_first, later]);
+}
+
+pub(crate) async fn a_walk_goes_on_behind_what_was_enqueued(store: &dyn Store) {
+    let app = app(store, "shop").await;
+    let mut nums = Vec::new();
+    for i in 0..5 {
+        nums.push(pushable(store, app, &format!("d{i}"), "u1", &["news"], PushService::Fcm).await);
+    }
+    let bare = join(store, app, "bare", "u1", &["news"]).await;
+    let id = send(store, app, Request { push: always(), ..stored(to_topic("news")) }).await;
+    let walk = due(store, 0).await.remove(0);
+    let page = store.audience(app, &walk.audience, 0, 3).await.expect("read");
+    let part = PushPart { outcome: Outcome::NoPushToken, reason: None, devices: vec![bare] };
+    let unsorted = [nums[2], nums[0], nums[1]];
+    let went_on = store.walked(walk.id, vec![fcm(&unsorted)], page.next, Vec::new(), at(1)).await;
+    assert!(went_on.expect("enqueued"));
+    let moved = due(store, 0).await.remove(0);
+    assert_eq!(moved, Walk { cursor: nums[2].0, ..walk.clone() });
+    let batches = vec![fcm(&nums[3..4]), fcm(&[]), fcm(&nums[4..])];
+    assert!(store.walked(walk.id, batches, None, vec![part], at(2)).await.expect("enqueued"));
+    assert_eq!(due(store, 9).await, []);
+    assert!(!store.walked(walk.id, vec![fcm(&nums)], None, Vec::new(), at(3)).await.expect("it is over"));
+    let taken = take(store, 3).await.batches;
+    let lists: Vec<_> = taken.iter().map(|batch| batch.recipients.clone()).collect();
+    assert_eq!(lists, [nums[..3].to_vec(), nums[3..4].to_vec(), nums[4..].to_vec()]);
+    assert!(taken.iter().all(|batch| batch.work == Work::Notification(id)));
+    let steps = store.trace(app, id, &device("bare")).await.expect("read").expect("known").steps;
+    assert_eq!(steps, [step(at(2), Outcome::NoPushToken)]);
+}
+
+pub(crate) async fn a_cancelled_walk_is_gone(store: &dyn Store) {
+    let app = app(store, "shop").await;
+    let num = pushable(store, app, "d", "u1", &["news"], PushService::Fcm).await;
+    for when in [When::Stored, When::Active] {
+        let request = Request { when, push: always(), ..stored(to_topic("news")) };
+        let id = send(store, app, request).await;
+        let walk = due(store, 0).await.remove(0);
+        assert!(store.walked(walk.id, vec![fcm(&[num])], Some(1), Vec::new(), NOW).await.expect("enqueued"));
+        assert_eq!(store.cancel(app, id, NOW).await.expect("cancelled").not_pushed, 1);
+        assert_eq!(due(store, 9).await, []);
+        assert!(!store.walked(walk.id, vec![fcm(&[num])], Some(2), Vec::new(), NOW).await.expect("gone"));
+        assert_eq!(take(store, 9).await.batches, []);
+        let state = store.notification(app, id, NOW).await.expect("read").expect("known").state;
+        assert_eq!(state, noroshi_store::State::Cancelled);
+    }
+}
+
+/// All members in the order of the pages; every page is about as large as was asked.
+async fn read_all(store: &dyn Store, app: AppId, audience: &Audience, limit: usize) -> Vec<DeviceNum> {
+    let (mut nums, mut after) = (Vec::new(), 0);
+    for _ in 0..1_000 {
+        let page = store.audience(app, audience, after, limit).await.expect("read");
+        assert!(page.members.len() <= limit, "{page:?}");
+        nums.extend(page.members.iter().map(|member| member.num));
+        match page.next {
+            Some(next) => after = next,
+            None => return nums,
+        }
+    }
+    panic!("it has to come to an end");
+}
+
+pub(crate) async fn audiences_come_in_pages(store: &dyn Store) {
+    let (app, other) = (app(store, "shop").await, app(store, "other").await);
+    join(store, other, "foreign", "u1", &["a", "b", "c"]).await;
+    let mut all = Vec::new();
+    for i in 0..24u32 {
+        let of = [(2, "a"), (3, "b"), (7, "c")].into_iter().filter(|(n, _)| i % n == 0).map(|(_, name)| name);
+        let names: Vec<&str> = of.collect();
+        let service = PushService::ALL[i as usize % 3];
+        let num = match i % 5 {
+            0 => join(store, app, &format!("d{i}"), "u1", &names).await,
+            _ => pushable(store, app, &format!("d{i}"), "u1", &names, service).await,
+        };
+        all.push((i, num));
+    }
+    let check = async |audience: Audience, matches: &dyn Fn(u32) -> bool| {
+        let expected: Vec<_> = all.iter().filter(|(i, _)| matches(*i)).map(|(_, num)| *num).collect();
+        for limit in [1, 2, 3, 7, 24, 100] {
+            assert_eq!(read_all(store, app, &audience, limit).await, expected, "{audience:?} by {limit}");
+        }
+    };
+    check(Audience::Everyone, &|_| true).await;
+    check(Audience::Topic(topic("a")), &|i| i % 2 == 0).await;
+    check(Audience::Topic(topic("c")), &|i| i % 7 == 0).await;
+    check(Audience::Topic(topic("nobody")), &|_| false).await;
+    for (text, matches) in [
+        ("'a' in topics && 'c' in topics", (|i| i % 14 == 0) as fn(u32) -> bool),
+        ("'a' in topics || 'b' in topics", |i| i % 2 == 0 || i % 3 == 0),
+        ("'a' in topics && !('b' in topics)", |i| i % 2 == 0 && i % 3 != 0),
+        ("!('a' in topics)", |i| i % 2 != 0),
+        ("!('a' in topics) && 'c' in topics", |i| i % 2 != 0 && i % 7 == 0),
+        ("!('nobody' in topics)", |_| true),
+        ("'nobody' in topics", |_| false),
+    ] {
+        check(Audience::Condition(condition(text)), &matches).await;
+    }
+    let page = store.audience(app, &Audience::Everyone, 0, 2).await.expect("read");
+    let seen: Vec<_> =
+        page.members.iter().map(|member| (member.num, member.user.clone(), member.service)).collect();
+    assert_eq!(
+        seen,
+        [(all[0].1, Some(user("u1")), None), (all[1].1, Some(user("u1")), Some(PushService::ALL[1])),]
+    );
+}

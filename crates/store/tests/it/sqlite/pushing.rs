@@ -1,0 +1,245 @@
+//! Push work across restarts and migrations, and that its queries find their rows by index.
+
+use std::path::Path;
+
+use noroshi_store::{Ack, CampaignState, Campaigns, Devices, Maintenance, PushQueue, Sessions, Take};
+use noroshi_types::{Lane, Outcome, PushEnvironment, PushService, Request, Timestamp, When};
+use rusqlite::Connection;
+
+use super::{fresh, open, options};
+use crate::conformance::pushing::*;
+use crate::conformance::world::*;
+
+fn database(folder: &Path) -> Connection {
+    Connection::open(folder.join("noroshi.db")).expect("opens")
+}
+
+fn number(db: &Connection, sql: &str) -> i64 {
+    db.query_row(sql, (), |row| row.get(0)).expect(sql)
+}
+
+#[tokio::test]
+async fn all_leases_are_void_after_a_restart_and_claims_stand() {
+    let (folder, store) = fresh(options());
+    let app = app(&store, "shop").await;
+    let a = pushable(&store, app, "a", "u1", &[], PushService::Apns).await;
+    let b = pushable(&store, app, "b", "u1", &[], PushService::Apns).await;
+    let c = pushable(&store, app, "c", "u1", &[], PushService::Apns).await;
+    let mut sent = Vec::new();
+    for when in [When::Stored, When::Connected] {
+        let request = Request { when, push: fallback(30), ..stored(users(&["u1"])) };
+        let id = send(&store, app, request).await;
+        ack(&store, a, &[id]).await;
+        sent.push(id);
+    }
+    let taken = take(&store, 30).await;
+    assert_eq!((taken.batches.len(), taken.not_needed), (2, 2));
+    // Confirmed after the claim, and then the process dies.
+    store.ack(vec![Ack { device: b, ids: sent }], at(31)).await.expect("confirmed");
+    drop(store);
+    let store = open(folder.path(), options()).expect("it opens again");
+    let again = take(&store, 31).await;
+    assert_eq!(again.batches, taken.batches, "exactly what was claimed");
+    assert!(again.batches.iter().all(|batch| batch.recipients == [b, c]));
+    assert_eq!(again.not_needed, 0);
+    end_all(&store, again.batches, Outcome::Pushed).await;
+    drop(store);
+    let store = open(folder.path(), options()).expect("it opens again");
+    assert_eq!(take(&store, 9_999).await.next_due, None, "what was finished stays so");
+}
+
+#[tokio::test]
+async fn a_walk_and_a_campaign_go_on_after_a_restart() {
+    let (folder, store) = fresh(options());
+    let app = app(&store, "shop").await;
+    let num = pushable(&store, app, "a", "u1", &["news"], PushService::Apns).await;
+    send(&store, app, Request { push: always(), ..stored(to_topic("news")) }).await;
+    let walk = store.walks(NOW, 9).await.expect("read").due.remove(0);
+    let batches = vec![batch(Lane::Direct, 0, &[num])];
+    assert!(store.walked(walk.id, batches, Some(num.0), Vec::new(), NOW).await.expect("enqueued"));
+    let campaign = running(&store, app).await;
+    enqueue(&store, campaign, Lane::Campaign, 0, &[num]).await;
+    store.close().await;
+    drop(store);
+    let store = open(folder.path(), options()).expect("it opens again");
+    assert_eq!(store.walks(NOW, 9).await.expect("read").due[0].cursor, num.0);
+    let found = store.active_campaigns(NOW).await.expect("read").remove(0);
+    assert_eq!((found.id, found.cursor, found.recipients, found.batches_open), (campaign, 1, 1, 1));
+    assert_eq!(take(&store, 0).await.batches.len(), 2);
+}
+
+#[tokio::test]
+async fn confirmations_leave_no_rows_behind() {
+    let (folder, store) = fresh(options());
+    let app = app(&store, "shop").await;
+    let mut nums = Vec::new();
+    for id in ["a", "b", "c"] {
+        nums.push(pushable(&store, app, id, "u1", &[], PushService::Apns).await);
+    }
+    let bare = join(&store, app, "bare", "u1", &[]).await;
+    let request =
+        Request { when: When::Connected, ttl: ttl(60), push: fallback(30), ..stored(users(&["u1"])) };
+    let id = send(&store, app, request).await;
+    // One is in the batch; nobody will ask for the other.
+    for num in [nums[0], bare] {
+        assert_eq!(ack(&store, num, &[id]).await, 1);
+    }
+    let taken = take(&store, 30).await.batches;
+    assert_eq!(ack(&store, nums[1], &[id]).await, 0, "nothing waits for it any more");
+    end_all(&store, taken, Outcome::Pushed).await;
+    store.check().await.expect("written");
+    let rows = || number(&database(folder.path()), "SELECT count(*) FROM push_confirmed");
+    assert_eq!(rows(), 1);
+    let pruned = store.prune(at(1_000_000), 1).await.expect("pruned");
+    assert_eq!((pruned.notifications, pruned.more, rows()), (0, true, 0), "bounded");
+    assert_eq!(store.prune(at(1_000_000), 1).await.expect("pruned").notifications, 1);
+}
+
+#[tokio::test]
+async fn a_first_database_is_brought_up_to_date() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let db = database(folder.path());
+    db.execute_batch(include_str!("../../../migrations/0001_initial.sql")).expect("the first schema");
+    db.execute_batch(
+        r#"PRAGMA user_version = 1;
+        INSERT INTO apps (name, created_at) VALUES ('shop', 1);
+        INSERT INTO topics (app, name, epoch) VALUES (1, '$everyone', 7);
+        INSERT INTO devices (app, id, user, tags, push_token, token_version, created_at) VALUES
+            (1, 'a', 'u1', '{"k":"v"}', '{"service":"apns","token":"00","environment":"sandbox"}', 3, 1000),
+            (1, 'p', 'u1', NULL, '{"service":"apns","token":"00"}', 1, 1001),
+            (1, 'f', 'u1', NULL, '{"service":"fcm","token":"x","environment":"sandbox"}', 1, 1002),
+            (1, 'w', 'u1', NULL, '{"service":"webpush","endpoint":"https://x/y"}', 1, 1003),
+            (1, 'n', 'u1', NULL, NULL, 1, 1004),
+            (1, 'x', 'u1', NULL, '{"service":"pigeon"}', 1, 1005),
+            (1, 'y', 'u1', NULL, 'no JSON', 1, 1006);
+        INSERT INTO subscriptions (device, topic, position, named) SELECT num, 1, 0, 0 FROM devices;"#,
+    )
+    .expect("data of the first version");
+    drop(db);
+    let store = open(folder.path(), options()).expect("brought up to date");
+    let app = noroshi_types::AppId(1);
+    let service = async |id: &str| {
+        let found = store.device(app, &device(id)).await.expect("read").expect("kept");
+        assert!(found.push_suspect.is_none());
+        found.push_token.map(|token| (token.service, token.environment))
+    };
+    assert_eq!(service("a").await, Some((PushService::Apns, PushEnvironment::Sandbox)));
+    assert_eq!(service("p").await, Some((PushService::Apns, PushEnvironment::Production)));
+    assert_eq!(service("f").await, Some((PushService::Fcm, PushEnvironment::Production)));
+    assert_eq!(service("w").await, Some((PushService::WebPush, PushEnvironment::Production)));
+    for id in ["n", "x", "y"] {
+        assert_eq!(service(id).await, None, "{id}");
+    }
+    let found = store.device(app, &device("a")).await.expect("read").expect("kept");
+    assert_eq!((found.token_version, found.created_at), (3, Timestamp(1_000)));
+    assert_eq!(found.attributes.tags.get("k").map(String::as_str), Some("v"));
+    let accepted = send_at(&store, app, Request { push: always(), ..stored(users(&["u1"])) }, NOW).await;
+    assert_eq!(accepted.besides, [(Outcome::NoPushToken, 3)]);
+    let batches = take(&store, 0).await.batches;
+    assert_eq!(batches.len(), 3);
+    let found = recipients_of(&store, &batches[0]).await;
+    assert_eq!(found.iter().map(|found| found.token_at.0).collect::<Vec<_>>(), [1_000, 1_001]);
+    assert_eq!(number(&database(folder.path()), "PRAGMA user_version"), 2);
+}
+
+/// Many rows that are due later, leased, or of what does not run, are not looked at: the plans of the
+/// queries that find work search an index and sort nothing.
+#[tokio::test]
+async fn work_is_found_by_index() {
+    let (folder, store) = fresh(options());
+    store.close().await;
+    let db = database(folder.path());
+    db.set_db_config(rusqlite::config::DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true).expect("set");
+    let group = "lane = ?1 AND app = ?2 AND service = ?3 AND campaign = ?4 AND leased_until = 0";
+    let checks = [
+        (
+            "SELECT app, service, campaign, due_at FROM push_queue
+             WHERE lane = ?1 AND leased_until = 0 AND (app, service, campaign) > (?2, ?3, ?4)
+             ORDER BY app, service, campaign, due_at LIMIT 1"
+                .to_owned(),
+            "push_queue_to_take (lane=? AND (app,service,campaign)>(?,?,?))",
+        ),
+        (
+            format!("SELECT recipients FROM push_queue WHERE {group} ORDER BY due_at, id LIMIT 1"),
+            "push_queue_to_take (lane=? AND app=? AND service=? AND campaign=?)",
+        ),
+        (
+            "SELECT min(leased_until) FROM push_queue WHERE leased_until > 0".to_owned(),
+            "push_queue_leased (leased_until>?)",
+        ),
+        (
+            "DELETE FROM push_queue WHERE num = ?1 AND num > 0 AND leased_until = 0".to_owned(),
+            "push_queue_by_notification (num=?)",
+        ),
+        (
+            "SELECT 1 FROM push_queue WHERE num = ?1 AND num > 0 AND fallback = 3".to_owned(),
+            "push_queue_by_notification (num=? AND fallback=?)",
+        ),
+        (
+            "SELECT count(*) FILTER (WHERE due_at > ?2) FROM push_queue WHERE campaign = ?1 AND campaign > 0"
+                .to_owned(),
+            "push_queue_by_campaign (campaign=?)",
+        ),
+        (
+            "SELECT d.num, d.user FROM devices d WHERE d.app = ?1 AND d.num > ?2 ORDER BY d.num LIMIT ?3"
+                .to_owned(),
+            "devices_by_app (app=? AND rowid>?)",
+        ),
+        (
+            "SELECT d.num FROM subscriptions s CROSS JOIN devices d ON d.num = s.device
+             WHERE s.topic = ?1 AND s.named = 1 AND s.device > ?3 ORDER BY s.device LIMIT ?4"
+                .to_owned(),
+            "subscriptions_by_topic (topic=? AND named=? AND device>?)",
+        ),
+        (
+            "SELECT seq FROM push_invalidations WHERE app = ?1 AND seq > ?2 ORDER BY seq LIMIT ?3".to_owned(),
+            "push_invalidations_by_app (app=? AND rowid>?)",
+        ),
+        (
+            "SELECT spec FROM campaigns WHERE app = ?1 AND id < ?2 ORDER BY id DESC LIMIT ?3".to_owned(),
+            "campaigns_by_app (app=? AND id<?)",
+        ),
+    ];
+    for (sql, expected) in checks {
+        let mut statement = db.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).expect("prepared");
+        let plan: Vec<String> =
+            statement.raw_query().mapped(|row| row.get(3)).collect::<Result<_, _>>().expect("read");
+        let plan = plan.join("; ");
+        assert!(plan.contains(expected), "{sql}: {plan}");
+        assert!(!plan.contains("SCAN") && !plan.contains("TEMP B-TREE"), "{sql}: {plan}");
+    }
+}
+
+/// What is paused and what is due later is passed over, however much it is.
+#[tokio::test]
+async fn what_waits_is_passed_over() {
+    let (_folder, store) = fresh(options());
+    let app = app(&store, "shop").await;
+    let num = pushable(&store, app, "a", "u1", &[], PushService::Apns).await;
+    let (paused, ahead) = (running(&store, app).await, running(&store, app).await);
+    for (campaign, due) in [(paused, 0), (ahead, 5_000)] {
+        let batches = (0..10_000).map(|_| batch(Lane::Campaign, due, &[num])).collect();
+        store.enqueue(campaign, batches, 1, false, Vec::new(), NOW).await.expect("enqueued");
+    }
+    store
+        .set_campaign_state(app, paused, &[CampaignState::Running], CampaignState::Paused, NOW)
+        .await
+        .expect("paused");
+    let direct = Request { when: When::Connected, push: always(), ..stored(devices(&["a"])) };
+    for _ in 0..3 {
+        send(&store, app, direct.clone()).await;
+        let taken = store.take(Take { batches_max: 9, ..asked(0) }).await.expect("taken");
+        assert_eq!((taken.batches.len(), taken.next_due), (1, Some(at(LEASE_SECONDS))));
+        end_all(&store, taken.batches, Outcome::Pushed).await;
+    }
+    assert_eq!(take(&store, 0).await.next_due, Some(at(5_000)));
+    // Aborting takes the rows away, more than one commit does.
+    let aborted = store
+        .set_campaign_state(app, ahead, &[CampaignState::Running], CampaignState::Aborted, at(1))
+        .await
+        .expect("aborted");
+    assert_eq!(
+        (aborted.batches_open, &*aborted.counts),
+        (0, &[(Outcome::Cancelled, String::new(), 10_000)][..])
+    );
+}
