@@ -38,7 +38,7 @@ impl Default for Config {
             proxies: Proxies::default(),
             ca: Vec::new(),
             connect_timeout: Duration::from_secs(10),
-            // Three lost SYNs (1 + 2 s), so that a second address has its turn.
+            // Two lost SYNs (sent again after 1 s and 3 s, RFC 6298 §5.7), and a second address still has its turn.
             address_timeout: Duration::from_secs(4),
             resolver: Resolver::system(),
         }
