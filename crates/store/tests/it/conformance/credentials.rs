@@ -44,7 +44,7 @@ pub(crate) async fn there_is_one_for_each_use(store: &dyn Store) {
     let replaced = NewCredential { sealed: vec![9], name: "new".to_owned(), replace: true, ..new.clone() };
     let replaced = store.put_credential(replaced, at(2)).await.expect("replaced");
     assert_eq!((replaced.id, &*replaced.name, replaced.created_at), (first.id, "new", at(2)));
-    assert_eq!(store.credentials().await.expect("read"), [replaced.clone()]);
+    assert_eq!(store.credentials().await.expect("read"), std::slice::from_ref(&replaced));
     for other in [
         NewCredential { app: theirs, ..new.clone() },
         NewCredential { environment: PushEnvironment::Sandbox, ..new.clone() },

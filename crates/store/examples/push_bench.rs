@@ -1,0 +1,191 @@
+//! How fast push work goes through the store on this machine: walking an audience onto the queue, taking
+//! batches, reading their recipients, and finishing them.
+//!
+//! `cargo run --release -p noroshi-store --example push_bench -- [devices] [folder]`
+//!
+//! Every device has a token and belongs to a user of its own; batches have 500 recipients. Walked twice: as
+//! `always`, and as the `fallback` of a live message that half of the devices confirmed before it was due.
+//! Figures are of the store alone, with durability on, one call at a time.
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use noroshi_store::{
+    Accept, Accepted, Ack, AppSettings, Apps, BATCH_RECIPIENTS_MAX, Batch, Devices, Error, Finished,
+    NewBatch, Notifications, Options, PushPart, PushQueue, Registration, Sessions, Sqlite, Take,
+};
+use noroshi_types::{
+    AppId, AppName, DeviceId, DeviceNum, JsonText, Lane, NotificationId, Outcome, Push, PushEnvironment,
+    PushMode, PushService, PushToken, Request, Target, Timestamp, Ttl, Urgency, UserId, When,
+};
+use prometheus_client::registry::Registry;
+use tokio::sync::oneshot;
+
+/// Batches of one call of `take`.
+const TAKEN: usize = 8;
+const NOW: Timestamp = Timestamp(1_800_000_000_000);
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let mut arguments = std::env::args().skip(1);
+    let devices: usize = arguments.next().map_or(Ok(200_000), |text| text.parse())?;
+    let folder =
+        arguments.next().map_or_else(|| std::env::temp_dir().join("noroshi-push-bench"), PathBuf::from);
+    if folder.exists() {
+        return Err(format!("{} exists already: name a folder to be made", folder.display()).into());
+    }
+    let store = Sqlite::open(&folder, Options::default(), &mut Registry::default())?;
+    let app = store.create_app(AppName::parse("bench")?, AppSettings::default(), NOW).await?.id;
+    let nums = register(&store, app, devices).await?;
+
+    let always = Push { mode: PushMode::Always, ..Push::default() };
+    accept(&store, app, always).await?;
+    walk(&store).await?;
+    send(&store).await?;
+
+    println!("\nfallback, half confirmed");
+    let id = accept(&store, app, Push { mode: PushMode::Fallback, ..Push::default() }).await?;
+    let started = Instant::now();
+    let half: Vec<DeviceNum> = nums.iter().copied().step_by(2).collect();
+    for some in half.chunks(5_000) {
+        let acks = some.iter().map(|device| Ack { device: *device, ids: vec![id] }).collect();
+        store.ack(acks, NOW).await?;
+    }
+    report("confirmations", half.len(), started.elapsed());
+    walk(&store).await?;
+    send(&store).await?;
+    drop(store);
+    std::fs::remove_dir_all(&folder)?;
+    Ok(())
+}
+
+fn report(what: &str, count: usize, took: Duration) {
+    println!("{what:<24} {count:>10} {:>10.0}/s", count as f64 / took.as_secs_f64());
+}
+
+async fn register(
+    store: &Sqlite,
+    app: AppId,
+    devices: usize,
+) -> Result<Vec<DeviceNum>, Box<dyn std::error::Error>> {
+    let started = Instant::now();
+    let mut nums = Vec::with_capacity(devices);
+    for first in (0..devices).step_by(5_000) {
+        let batch = (first..devices.min(first + 5_000)).map(|i| {
+            let token = format!(r#"{{"service":"apns","token":"{i:064x}"}}"#);
+            Ok(Registration {
+                device: Some(DeviceId::parse(&format!("device-{i}"))?),
+                user: Some(UserId::parse(&format!("user-{i}"))?),
+                push_token: Some(PushToken {
+                    service: PushService::Apns,
+                    environment: PushEnvironment::Production,
+                    json: JsonText::from_valid(token),
+                }),
+                ..Registration::default()
+            })
+        });
+        let batch = batch.collect::<Result<Vec<_>, noroshi_types::Invalid>>()?;
+        for answer in store.register(app, batch, NOW).await? {
+            nums.push(answer?.num);
+        }
+    }
+    report("devices registered", devices, started.elapsed());
+    Ok(nums)
+}
+
+/// A live message to everyone.
+async fn accept(store: &Sqlite, app: AppId, push: Push) -> Result<NotificationId, Error> {
+    let request = Request {
+        target: Target::Everyone,
+        when: When::Connected,
+        ttl: Ttl::default(),
+        urgency: Urgency::Normal,
+        collapse_key: None,
+        retain: false,
+        notification: Some(JsonText::from_valid(r#"{"title":"news"}"#)),
+        data: None,
+        push,
+    };
+    let (answer, answered) = oneshot::channel();
+    let accept = Accept { app, request: request.into(), now: NOW, idempotency: None, campaign: None };
+    store.accept(accept, Box::new(move |result: Result<Accepted, Error>| drop(answer.send(result))));
+    Ok(answered.await.unwrap_or(Err(Error::Closed))?.message.id)
+}
+
+/// What a collector does: a page of the audience becomes a batch.
+async fn walk(store: &Sqlite) -> Result<(), Error> {
+    let started = Instant::now();
+    let (mut count, mut slowest) = (0, Duration::ZERO);
+    while let Some(walk) = store.walks(NOW, 1).await?.due.pop() {
+        let page = store.audience(walk.app, &walk.audience, walk.cursor, 4 * BATCH_RECIPIENTS_MAX).await?;
+        count += page.members.len();
+        let recipients: Vec<DeviceNum> = page.members.iter().map(|member| member.num).collect();
+        let batches = recipients.chunks(BATCH_RECIPIENTS_MAX).map(|recipients| NewBatch {
+            service: Some(PushService::Apns),
+            due_at: NOW,
+            lane: walk.lane,
+            recipients: recipients.to_vec(),
+        });
+        let batches = batches.collect();
+        let begun = Instant::now();
+        store.walked(walk.id, batches, page.next, Vec::new(), NOW).await?;
+        slowest = slowest.max(begun.elapsed());
+    }
+    report("devices walked", count, started.elapsed());
+    println!("{:>47}", format!("slowest commit {slowest:.1?}"));
+    Ok(())
+}
+
+/// What a sender does, without the sending.
+async fn send(store: &Sqlite) -> Result<(), Error> {
+    let (mut batches, mut devices) = (0, 0);
+    let mut took = [Duration::ZERO; 3];
+    let mut slowest = [Duration::ZERO; 3];
+    let mut spent = |step: usize, since: Instant| {
+        took[step] += since.elapsed();
+        slowest[step] = slowest[step].max(since.elapsed());
+    };
+    loop {
+        let take = Take {
+            now: NOW,
+            lease: Duration::from_secs(60),
+            batches_max: TAKEN,
+            busy: Vec::new(),
+            held: Vec::new(),
+            lanes: Lane::ALL.to_vec(),
+        };
+        let begun = Instant::now();
+        let taken = store.take(take).await?;
+        spent(0, begun);
+        if taken.batches.is_empty() {
+            break;
+        }
+        batches += taken.batches.len();
+        let begun = Instant::now();
+        for batch in &taken.batches {
+            let Batch { app, work, recipients, .. } = batch;
+            devices += store.push_recipients(*app, *work, None, recipients.clone()).await?.len();
+        }
+        spent(1, begun);
+        let finished = taken.batches.into_iter().map(|batch| Finished {
+            batch: batch.id,
+            parts: vec![PushPart { outcome: Outcome::Pushed, reason: None, devices: batch.recipients }],
+            again: Vec::new(),
+            gone: Vec::new(),
+            suspects: Vec::new(),
+            latencies: Vec::new(),
+        });
+        let begun = Instant::now();
+        store.finish(finished.collect(), NOW).await?;
+        spent(2, begun);
+    }
+    println!("{batches} batches of {devices} devices, {TAKEN} a call:");
+    for (what, (took, slowest)) in
+        ["take", "recipients", "finish"].into_iter().zip(took.into_iter().zip(slowest))
+    {
+        let each = took / batches.max(1) as u32;
+        println!("  {what:<12} {each:>10.1?} a batch, slowest call {slowest:.1?}");
+    }
+    report("devices through", devices, took.into_iter().sum());
+    Ok(())
+}
