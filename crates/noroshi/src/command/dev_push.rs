@@ -1,0 +1,198 @@
+//! `noroshi dev-push`: APNs, FCM and a Web Push service on this machine, so that push can be tried without an
+//! account anywhere. They are the strict fakes that our own tests use; what they take is printed.
+//!
+//! Keys and certificates are kept in a folder, so that a node that has the credentials keeps working with the
+//! next run. Devices are not kept: web push subscriptions end with the program.
+
+mod guide;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+
+use noroshi_testkit::{Config, Fakes, Received, Service};
+use serde_json::json;
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::failure::Failure;
+use crate::output;
+
+/// Pushes that wait for the terminal: a slower one misses some, and is told how many.
+const LINES_MAX: usize = 10_000;
+const TITLE_CHARS_MAX: usize = 60;
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Starts APNs (production and sandbox), FCM with its token endpoint, and a Web Push service on 127.0.0.1, and prints
+the commands that make a node use them. Every push is checked as the real services do: headers, tokens, sizes,
+encryption; a wrong one is refused in their words. The folder gets:
+
+  ca.pem                    what a node has to trust: noroshi serve --set egress.ca_file=…/ca.pem
+  AuthKey_DEVKEY0001.p8     APNs' signing key
+  service-account.json      FCM's service account
+  vapid-private-key.txt     the key of Web Push
+  devices.json              push tokens of devices that exist there
+
+The control port makes tokens and trouble, as JSON over HTTP:
+
+  curl 127.0.0.1:29190/info
+  curl 127.0.0.1:29190/counts
+  curl 127.0.0.1:29190/received?service=apns
+  curl 127.0.0.1:29190/tokens -d '{\"service\":\"webpush\",\"count\":2}'
+  curl 127.0.0.1:29190/behave -d '{\"service\":\"apns\",\"next\":[{\"count\":5,\"status\":503}]}'
+  curl 127.0.0.1:29190/behave -d '{\"latency\":{\"log_normal\":{\"median_ms\":300,\"p99_ms\":1500}}}'
+  curl 127.0.0.1:29190/behave -d '{\"service\":\"fcm\",\"go_away\":true}'
+  curl 127.0.0.1:29190/behave -d '{\"reset\":true}'")]
+pub(crate) struct Arguments {
+    /// Where keys and certificates are kept; made if it is not there
+    #[arg(long, value_name = "DIR", default_value = "./noroshi-dev-push")]
+    folder: PathBuf,
+    /// Port of APNs, production; 0: any free one, here and below
+    #[arg(long, value_name = "PORT", default_value_t = 29_197)]
+    apns_port: u16,
+    /// Port of APNs, sandbox
+    #[arg(long, value_name = "PORT", default_value_t = 29_196)]
+    apns_sandbox_port: u16,
+    /// Port of FCM
+    #[arg(long, value_name = "PORT", default_value_t = 29_443)]
+    fcm_port: u16,
+    /// Port of FCM's token endpoint
+    #[arg(long, value_name = "PORT", default_value_t = 29_444)]
+    oauth_port: u16,
+    /// Port of the Web Push service
+    #[arg(long, value_name = "PORT", default_value_t = 29_445)]
+    webpush_port: u16,
+    /// Port that tells what was received and takes commands
+    #[arg(long, value_name = "PORT", default_value_t = 29_190)]
+    control_port: u16,
+    /// Refuse tokens that were not made by the control port; without it any token of the right form is taken
+    #[arg(long)]
+    known_tokens_only: bool,
+    /// Refuse provider tokens that are renewed within 20 minutes; without it a node may be restarted at any time
+    #[arg(long)]
+    strict_renewal: bool,
+    /// Print what the services are as one line of JSON, and each push as another
+    #[arg(long)]
+    json: bool,
+    /// Count pushes, keep and print none: for measurements
+    #[arg(long)]
+    light: bool,
+}
+
+impl Arguments {
+    pub(crate) async fn run(self) -> Result<ExitCode, Failure> {
+        let in_folder = |error| Failure::failed(format!("{}: {error}", self.folder.display()));
+        std::fs::create_dir_all(&self.folder).map_err(in_folder)?;
+        let folder = self.folder.canonicalize().map_err(in_folder)?;
+        let (mut interrupt, mut terminate) = (listen(SignalKind::interrupt())?, listen(SignalKind::terminate())?);
+        let (lines, received) = sync_channel(LINES_MAX);
+        let missed = Arc::new(AtomicU64::new(0));
+        let fakes = Fakes::start_with(Config {
+            folder: Some(folder.clone()),
+            ports: [self.apns_port, self.apns_sandbox_port, self.fcm_port, self.oauth_port, self.webpush_port],
+            control_port: self.control_port,
+            light: self.light,
+            any_token: !self.known_tokens_only,
+            any_renewal: !self.strict_renewal,
+            listener: (!self.light).then(|| listener(lines, missed.clone())),
+        })
+        .map_err(|error| Failure::failed(error.to_string()))?;
+        let devices = guide::write(&fakes, &folder)?;
+        match self.json {
+            true => output::line(fakes.info())?,
+            false => output::line(guide::text(&fakes, &folder, &devices))?,
+        }
+        let json = self.json;
+        let printer = std::thread::spawn(move || print(&received, json));
+        tokio::select! {
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
+        }
+        let counts = Service::ALL.map(|service| (service, fakes.counts(service)));
+        drop(fakes); // the listener's end of the lines goes with it
+        printer.join().map_err(|_| Failure::failed("the thread that prints ended"))??;
+        for (service, counts) in counts.iter().filter(|(_, counts)| counts.requests > 0) {
+            let (accepted, requests) = (counts.accepted, counts.requests);
+            eprintln!("{}: {accepted} of {requests} requests accepted", service.as_str());
+        }
+        match missed.load(Ordering::Relaxed) {
+            0 => {}
+            missed => eprintln!("{missed} were not printed: the terminal is too slow"),
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+fn listen(kind: SignalKind) -> Result<tokio::signal::unix::Signal, Failure> {
+    signal(kind).map_err(|error| Failure::failed(format!("signals: {error}")))
+}
+
+fn listener(lines: SyncSender<Received>, missed: Arc<AtomicU64>) -> noroshi_testkit::Listener {
+    Arc::new(move |received: &Received| {
+        if lines.try_send(received.clone()).is_err() {
+            missed.fetch_add(1, Ordering::Relaxed);
+        }
+    })
+}
+
+fn print(received: &Receiver<Received>, json: bool) -> Result<(), Failure> {
+    while let Ok(received) = received.recv() {
+        match json {
+            true => output::line(json!(received))?,
+            false => output::line(shown(&received))?,
+        }
+    }
+    Ok(())
+}
+
+/// `apns     200                 8f3a5c07…  "Title"  123 bytes  apns-priority=10 …`
+fn shown(received: &Received) -> String {
+    let verdict = match received.reason.as_str() {
+        "" => received.status.to_string(),
+        reason => format!("{} {reason}", received.status),
+    };
+    let token: String = received.token.chars().take(12).collect();
+    let title: String = received.title.iter().flat_map(|title| title.chars()).take(TITLE_CHARS_MAX).collect();
+    let headers: Vec<String> = received
+        .headers
+        .iter()
+        .filter(|(name, _)| name.starts_with("apns-") || ["ttl", "urgency", "topic"].contains(&name.as_str()))
+        .map(|(name, value)| format!("{name}={value}"))
+        .collect();
+    let line = format!(
+        "{:12} {verdict:4} {token}  {title:?}  {} bytes  {}",
+        received.service.as_str(),
+        received.bytes,
+        headers.join(" ")
+    );
+    output::clean(line.trim_end())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_push_is_a_line_without_control_characters() {
+        let received = Received {
+            at_ms: 0,
+            service: Service::Apns,
+            token: "ab".repeat(32),
+            id: None,
+            title: Some("Hello\u{7}".to_owned()),
+            payload: None,
+            headers: [("apns-topic", "a.b"), ("user-agent", "n")]
+                .map(|(name, value)| (name.to_owned(), value.to_owned()))
+                .into(),
+            bytes: 12,
+            status: 400,
+            reason: "BadTopic".to_owned(),
+            connection: 1,
+        };
+        let line = shown(&received);
+        assert!(line.contains("400 BadTopic abababababab  ") && line.contains("12 bytes  apns-topic=a.b"), "{line}");
+        assert!(!line.contains('\u{7}') && !line.contains("user-agent"), "{line}");
+    }
+}
