@@ -129,3 +129,91 @@ fn what_is_printed_is_a_file_that_says_the_same() {
         assert_eq!((one.key, &one.value), (two.key, &two.value));
     }
 }
+
+/// The proxy that a URL would be reached through.
+fn proxy_for(config: &Config, url: &str) -> Option<String> {
+    let (target, _) = noroshi_egress::target::Target::of_url(url).expect(url);
+    config.egress.proxies.choose(&target).map(|proxy| proxy.to_string())
+}
+
+#[test]
+fn networks_are_a_list_in_the_file_and_elsewhere() {
+    let allowed =
+        |config: Config| -> Vec<String> { config.egress.allow.iter().map(|net| net.to_string()).collect() };
+    let ours = ["10.1.0.0/16", "fd00:1::/32"];
+    assert_eq!(allowed(load("").expect("ok")), [""; 0]);
+    assert_eq!(allowed(load("[server]\ndev = true").expect("ok")), ["127.0.0.0/8", "::1/128"]);
+    assert_eq!(allowed(load("[egress]\nallow = [\"10.1.0.0/16\", 'fd00:1::/32']").expect("ok")), ours);
+    assert_eq!(allowed(load("[egress]\nallow = \"10.1.0.0/16, fd00:1::/32\"").expect("ok")), ours);
+    assert_eq!(allowed(load("[server]\ndev = true\n[egress]\nallow = []").expect("ok")), [""; 0]);
+    let again = load(&print(&load("[egress]\nallow = [\"10.1.0.0/16\", \"fd00:1::/32\"]").expect("ok")));
+    assert_eq!(allowed(again.expect("ok")), ours);
+
+    check("[egress]\nallow = [\"10.1.0.0\"]", &["egress.allow", "10.1.0.0/16", "got \"10.1.0.0\""]);
+    check("[egress]\nallow = [\"10.1.2.3/16\"]", &["egress.allow", "is 10.1.0.0/16 meant?"]);
+    check("[egress]\nallow = [1]", &["egress.allow", "list of networks", "array"]);
+    check("[egress]\nallow = true", &["egress.allow", "list of networks"]);
+    check("[gateway]\nping_interval = [\"1m\"]", &["a duration", "got [\"1m\"]"]);
+}
+
+#[test]
+fn a_proxy_is_configured_or_the_environments() {
+    let folder = tempfile::tempdir().expect("folder");
+    let loaded = |file: &str, environment: &[(&str, &str)]| {
+        let environment =
+            environment.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        Config::load(&Inputs { environment, ..inputs(folder.path(), file) })
+    };
+    let there = "https://push.example";
+    let given = [("HTTPS_PROXY", "http://theirs:3128"), ("NO_PROXY", "inside.example")];
+    let ours = "[egress]\nproxy = \"http://u:secret@ours:3128\"\n";
+    assert_eq!(proxy_for(&loaded("", &[]).expect("ok"), there), None);
+    let config = loaded("", &given).expect("ok");
+    assert_eq!(proxy_for(&config, there).as_deref(), Some("http://theirs:3128"));
+    assert_eq!(proxy_for(&config, "https://inside.example"), None);
+    let config = loaded(ours, &given).expect("ok");
+    assert_eq!(proxy_for(&config, there).as_deref(), Some("http://ours:3128"));
+    assert_eq!(proxy_for(&config, "https://inside.example"), None);
+    assert!(!print(&config).contains("secret") && !format!("{config:?}").contains("secret"));
+    let config = loaded(&format!("{ours}no_proxy = \"other.example\""), &given).expect("ok");
+    assert_eq!(proxy_for(&config, "https://inside.example").as_deref(), Some("http://ours:3128"));
+    assert_eq!(proxy_for(&config, "https://other.example"), None);
+    let config = loaded("[egress]\nproxy = \"direct\"", &given).expect("ok");
+    assert_eq!(proxy_for(&config, there), None);
+
+    let problems = loaded("", &[("all_proxy", "socks5://u:secret@p:1")]).expect_err("socks").to_string();
+    assert!(problems.contains("egress.proxy (all_proxy)") && !problems.contains("secret"), "{problems}");
+    loaded("[egress]\nproxy = \"direct\"", &[("all_proxy", "socks5://p:1")]).expect("not asked");
+    let problems = loaded("[egress]\nproxy = \"https://u:secret@p\"", &[]).expect_err("https").to_string();
+    assert!(problems.contains("egress.proxy (noroshi.toml:2)") && !problems.contains("secret"), "{problems}");
+}
+
+#[test]
+fn files_of_the_way_out_have_to_be_usable() {
+    let folder = tempfile::tempdir().expect("folder");
+    let path = folder.path().join("file");
+    let (ca, key) = (format!("[egress]\nca_file = {path:?}"), format!("[push]\nkey_file = {path:?}"));
+    check(&ca, &["egress.ca_file", "file"]);
+    check(&key, &["push.key_file", "cannot be read"]);
+    std::fs::write(&path, "neither").expect("written");
+    check(&ca, &["egress.ca_file", "holds no certificate"]);
+    check(&key, &["push.key_file", "32 bytes"]);
+    std::fs::write(&path, "ab".repeat(32)).expect("written");
+    assert_eq!(load(&key).expect("ok").push.key_file.as_deref(), Some(path.as_path()));
+}
+
+#[test]
+fn a_key_for_push_credentials_is_an_operators_or_a_development_nodes_own() {
+    use noroshi_node::push_key;
+    let folder = tempfile::tempdir().expect("folder");
+    let data = format!("data = {:?}\n", folder.path());
+    let config = load(&format!("[server]\n{data}")).expect("ok");
+    assert_eq!(push_key::open(&config).expect("no key"), None);
+    let config = load(&format!("[server]\ndev = true\n{data}")).expect("ok");
+    let made = push_key::open(&config).expect("a key").expect("made");
+    assert_eq!(push_key::open(&config).expect("a key"), Some(made), "it stays");
+    let path = folder.path().join("given");
+    std::fs::write(&path, "ab".repeat(32)).expect("written");
+    let config = load(&format!("[server]\ndev = true\n{data}[push]\nkey_file = {path:?}")).expect("ok");
+    assert_eq!(push_key::open(&config).expect("a key"), Some([0xab; 32]));
+}
