@@ -144,6 +144,16 @@ pub struct Response<'a> {
     pub now: Timestamp,
 }
 
+/// Nobody is believed who asks for more: the next answer may say so again.
+const WAIT_MAX: Duration = Duration::from_secs(24 * 3_600);
+
+impl Response<'_> {
+    /// `Retry-After`, within bounds that no sum overflows.
+    pub fn asked_to_wait(&self) -> Option<Duration> {
+        self.retry_after.map(|after| after.min(WAIT_MAX))
+    }
+}
+
 /// What a response means, by what the pool does next.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Verdict {

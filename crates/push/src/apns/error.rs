@@ -97,7 +97,7 @@ pub(super) fn read(response: &Response<'_>) -> Verdict {
     let known = body.as_ref().and_then(|body| lookup(body.reason.as_deref()?));
     let (reason, kind) = known.unwrap_or_else(|| ("other", kind_of_status(response.status)));
     let since = body.and_then(|body| body.timestamp).map(Timestamp);
-    verdict(reason, kind, since, response.retry_after)
+    verdict(reason, kind, since, response.asked_to_wait())
 }
 
 /// The reason in GOAWAY's debug data, which has the form of an answer's body.
@@ -217,6 +217,9 @@ mod tests {
         assert_eq!(busy, Verdict::Answer(Answer::Later { reason: "TooManyRequests", after }));
         let unavailable = answer(503, "{\"reason\":\"ServiceUnavailable\"}", Some(7));
         assert_eq!(unavailable, Verdict::Overloaded { reason: "ServiceUnavailable", after: Some(after) });
+        let after = Duration::from_secs(86_400);
+        let never = answer(503, "{\"reason\":\"Shutdown\"}", Some(u64::MAX));
+        assert_eq!(never, Verdict::Answer(Answer::Later { reason: "Shutdown", after }));
     }
 
     #[test]

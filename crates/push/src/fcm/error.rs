@@ -65,11 +65,11 @@ pub(super) fn read(response: &Response<'_>) -> Verdict {
         Some("INVALID_ARGUMENT") => invalid_argument(error),
         // Google could not log in at APNs or a Web Push service for this device; Android goes on.
         Some("THIRD_PARTY_AUTH_ERROR") => {
-            later("THIRD_PARTY_AUTH_ERROR", response.retry_after.unwrap_or(THIRD_PARTY_PAUSE))
+            later("THIRD_PARTY_AUTH_ERROR", response.asked_to_wait().unwrap_or(THIRD_PARTY_PAUSE))
         }
-        Some("QUOTA_EXCEEDED") => quota(error, response.retry_after),
-        Some("UNAVAILABLE") => overloaded("UNAVAILABLE", response.retry_after),
-        Some("INTERNAL") => overloaded("INTERNAL", response.retry_after),
+        Some("QUOTA_EXCEEDED") => quota(error, response.asked_to_wait()),
+        Some("UNAVAILABLE") => overloaded("UNAVAILABLE", response.asked_to_wait()),
+        Some("INTERNAL") => overloaded("INTERNAL", response.asked_to_wait()),
         _ => of_status(response, word(error)),
     }
 }
@@ -80,10 +80,10 @@ fn of_status(response: &Response<'_>, reason: Reason) -> Verdict {
         401 => Verdict::Unauthorized { reason },
         // The API is not enabled, the account may not send, the project is another: for every device.
         403..=405 => Verdict::Broken { reason },
-        408 => later(reason, response.retry_after.unwrap_or(PAUSE_AFTER_429)),
-        429 => overloaded(reason, Some(response.retry_after.unwrap_or(PAUSE_AFTER_429))),
+        408 => later(reason, response.asked_to_wait().unwrap_or(PAUSE_AFTER_429)),
+        429 => overloaded(reason, Some(response.asked_to_wait().unwrap_or(PAUSE_AFTER_429))),
         400..=499 => Verdict::Answer(Answer::Refused { reason }),
-        500..=599 => overloaded(reason, response.retry_after),
+        500..=599 => overloaded(reason, response.asked_to_wait()),
         _ => Verdict::Broken { reason },
     }
 }
@@ -149,7 +149,7 @@ pub(super) fn read_token(response: &Response<'_>) -> Verdict {
     let error = body["error"].as_str().unwrap_or_default();
     let reason = TOKEN_WORDS.into_iter().find(|word| *word == error).unwrap_or("token_endpoint");
     match response.status {
-        200..=299 | 408 | 429 | 500..=599 => overloaded(reason, response.retry_after),
+        200..=299 | 408 | 429 | 500..=599 => overloaded(reason, response.asked_to_wait()),
         _ => Verdict::Broken { reason },
     }
 }

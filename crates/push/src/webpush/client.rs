@@ -30,7 +30,6 @@ use crate::push::{Answer, Push, Reason};
 /// "exp MUST NOT be more than 24 hours" from the request; half of it leaves room for clocks that differ.
 const VALID_FOR: Duration = Duration::from_secs(12 * 3_600);
 const RENEW_AFTER: Duration = Duration::from_secs(10 * 3_600);
-const RENEW_NO_SOONER: Duration = Duration::from_secs(60);
 /// Browsers have a handful of push services; an origin more is one that somebody made up.
 const ORIGINS_MAX: usize = 1_024;
 
@@ -145,18 +144,9 @@ impl exchange::Client for Client {
         Authorization::Ready(value)
     }
 
-    fn renew(&self, origin: &str, used: &Bytes, now: Timestamp) -> bool {
-        let mut signed = self.signed.write();
-        match signed.get(origin) {
-            Some(last) if last.value == used => {
-                let old = now < last.at || now.saturating_since(last.at) >= RENEW_NO_SOONER;
-                if old {
-                    signed.remove(origin);
-                }
-                old
-            }
-            _ => true,
-        }
+    /// No answer asks for it: see `error`.
+    fn renew(&self, _: &str, _: &Bytes, _: Timestamp) -> bool {
+        false
     }
 
     fn request(&self, push: &Push, authorization: Option<&Bytes>, now: Timestamp) -> Result<Request, Answer> {

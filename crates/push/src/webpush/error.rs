@@ -1,7 +1,8 @@
 //! What an answer of a Web Push service means: its status to what is done next (RFC 8030, RFC 8292). Pure.
 //!
-//! Bodies are each service's own and are not read. Anybody can run a push service, so no answer is taken as
-//! proof against the credential but a refused VAPID token, and that concerns the origin it came from.
+//! Anybody can run a push service and register a device with it, so an answer is never about more than its own
+//! push: nobody's server may slow down or stop the app's pushes to others. Bodies are each service's own and
+//! are not read.
 
 use std::time::Duration;
 
@@ -9,34 +10,37 @@ use crate::exchange::{Response, Verdict};
 use crate::push::{Answer, Reason};
 
 /// Where the service names no time.
-const SUBSCRIPTION_PAUSE: Duration = Duration::from_secs(60);
+const PAUSE: Duration = Duration::from_secs(60);
+/// Tokens are signed anew hours before they end, so one that is not taken is for an operator or a clock to mend.
+const UNAUTHORIZED_PAUSE: Duration = Duration::from_secs(15 * 60);
 
 pub(super) fn read(response: &Response<'_>) -> Verdict {
-    let later = |reason| {
-        let after = response.retry_after.unwrap_or(SUBSCRIPTION_PAUSE);
-        Verdict::Answer(Answer::Later { reason, after })
-    };
-    let refused = |reason| Verdict::Answer(Answer::Refused { reason });
-    let gone = |reason: Reason| Verdict::Answer(Answer::Gone { reason, since: None });
+    Verdict::Answer(answer(response))
+}
+
+fn answer(response: &Response<'_>) -> Answer {
+    let later = |reason, pause| Answer::Later { reason, after: response.asked_to_wait().unwrap_or(pause) };
+    let refused = |reason| Answer::Refused { reason };
+    let gone = |reason: Reason| Answer::Gone { reason, since: None };
     match response.status {
         // RFC 8030 §5: 201, or 202 where a receipt was asked for. Some services answer 200 or 204.
-        200..=299 => Verdict::Answer(Answer::Accepted),
+        200..=299 => Answer::Accepted,
         // The endpoint is a capability; where it moved is for the browser to tell.
         300..=399 => refused("redirect"),
         400 => refused("bad_request"),
         // RFC 8292 §4.2: no token that it takes.
-        401 => Verdict::Unauthorized { reason: "unauthorized" },
+        401 => later("unauthorized", UNAUTHORIZED_PAUSE),
         // RFC 8292 §4.2: the subscription is restricted to another key.
-        403 => Verdict::Answer(Answer::Suspect { reason: "forbidden" }),
+        403 => Answer::Suspect { reason: "forbidden" },
         // RFC 8030 §7.3: "An expired subscription: 404."
         404 => gone("not_found"),
         // The same, as most services say it.
         410 => gone("gone"),
-        408 => later("request_timeout"),
+        408 => later("request_timeout", PAUSE),
         413 => refused("payload_too_large"),
         // RFC 8030 §8.4: the rate limit is that of one push resource.
-        429 => later("too_many_requests"),
-        500..=599 => Verdict::Overloaded { reason: "server_error", after: response.retry_after },
+        429 => later("too_many_requests", PAUSE),
+        500..=599 => later("server_error", PAUSE),
         _ => refused("other"),
     }
 }
@@ -62,7 +66,7 @@ mod tests {
             check(status, None, Verdict::Answer(Answer::Accepted));
         }
         check(400, None, refused("bad_request"));
-        check(401, None, Verdict::Unauthorized { reason: "unauthorized" });
+        check(401, None, later("unauthorized", 900));
         check(403, None, Verdict::Answer(Answer::Suspect { reason: "forbidden" }));
         check(404, None, Verdict::Answer(Answer::Gone { reason: "not_found", since: None }));
         check(410, None, Verdict::Answer(Answer::Gone { reason: "gone", since: None }));
@@ -72,18 +76,17 @@ mod tests {
         check(408, None, later("request_timeout", 60));
         check(307, None, refused("redirect"));
         check(418, None, refused("other"));
-        check(500, None, Verdict::Overloaded { reason: "server_error", after: None });
-        let after = Some(Duration::from_secs(9));
-        check(502, Some(9), Verdict::Overloaded { reason: "server_error", after });
-        check(503, None, Verdict::Overloaded { reason: "server_error", after: None });
+        check(500, None, later("server_error", 60));
+        check(502, Some(9), later("server_error", 9));
+        check(503, Some(u64::MAX), later("server_error", 86_400));
     }
 
     #[test]
-    fn only_404_and_410_end_a_subscription() {
+    fn only_404_and_410_end_a_subscription_and_nothing_concerns_another() {
         for status in 100..600 {
             let response = Response { status, retry_after: None, body: b"", now: Timestamp(0) };
-            let gone = matches!(read(&response), Verdict::Answer(Answer::Gone { .. }));
-            assert_eq!(gone, matches!(status, 404 | 410), "{status}");
+            let Verdict::Answer(answer) = read(&response) else { panic!("{status}") };
+            assert_eq!(matches!(answer, Answer::Gone { .. }), matches!(status, 404 | 410), "{status}");
         }
     }
 }

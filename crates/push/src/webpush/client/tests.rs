@@ -93,19 +93,6 @@ fn made_up_origins_do_not_fill_the_memory() {
 }
 
 #[test]
-fn many_refusals_make_one_signature_and_none_too_soon() {
-    let credential = parsed(&webpush_json());
-    let origin = "https://one.example";
-    let first = ready(&credential, origin, 0);
-    assert!(!credential.client.renew(origin, &first, Timestamp(59_000)));
-    assert!(credential.client.renew(origin, &first, Timestamp(60_000)));
-    let second = ready(&credential, origin, 1);
-    assert_ne!(second, first);
-    assert!(credential.client.renew(origin, &first, Timestamp(HOUR)));
-    assert_eq!(ready(&credential, origin, 1), second);
-}
-
-#[test]
 fn a_request_is_for_its_browser_alone_to_read() {
     let credential = parsed(&webpush_json());
     let mut push = to(&subscription("https://updates.push.example:8443/wpush/v2/abc?x=1#f"));
