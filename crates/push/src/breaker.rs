@@ -9,10 +9,7 @@ use std::time::{Duration, Instant};
 use crate::backoff::Backoff;
 use crate::push::Reason;
 
-/// How often an open breaker probes: a bad key is not mended in seconds, and nobody wants to wait an hour
-/// after it was.
-const PROBES: Backoff = Backoff { first: Duration::from_secs(30), max: Duration::from_secs(15 * 60) };
-
+/// Closed as it is made.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Breaker {
     state: State,
@@ -36,12 +33,6 @@ pub enum Pass {
         reason: Reason,
         after: Duration,
     },
-}
-
-impl Default for Breaker {
-    fn default() -> Self {
-        Self::new(PROBES)
-    }
 }
 
 impl Breaker {

@@ -16,6 +16,7 @@ use tokio::runtime::Handle;
 use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 
+use crate::backoff::Backoff;
 use crate::metrics::{Counters, Metrics};
 use crate::pool::{Account, Means, Pending, Pool, wall_clock};
 use crate::push::Reason;
@@ -46,6 +47,9 @@ pub struct Config {
     /// Pushes wait here for a pause (`Retry-After`) of at most so long; before a longer one they are
     /// answered `Later`.
     pub hold_max: Duration,
+    /// Between probes of a credential that is not taken: a bad key is not mended in seconds, and nobody wants
+    /// to wait an hour after it was.
+    pub probes: Backoff,
 }
 
 impl Default for Config {
@@ -61,6 +65,7 @@ impl Default for Config {
             ping_timeout: Duration::from_secs(15),
             idle_close: Duration::from_secs(5 * 60),
             hold_max: Duration::from_secs(30),
+            probes: Backoff { first: Duration::from_secs(30), max: Duration::from_secs(15 * 60) },
         }
     }
 }

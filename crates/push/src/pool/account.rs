@@ -116,9 +116,8 @@ impl Account {
             environment: credential.environment,
             client: credential.client,
             counters,
-            means,
             gate: Mutex::new(Gate {
-                breaker: Breaker::default(),
+                breaker: Breaker::new(means.config.probes),
                 rate: Rate::new(&quota, now),
                 paused: None,
                 overloads_in_a_row: 0,
@@ -128,6 +127,7 @@ impl Account {
             }),
             troubled: AtomicBool::new(false),
             devices: Devices::new(&quota, now).map(Mutex::new),
+            means,
             fetch: Mutex::default(),
             pools: Mutex::default(),
             closing: AtomicBool::new(false),

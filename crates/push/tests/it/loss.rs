@@ -1,0 +1,126 @@
+//! Connections that break or never come to be, and the end of the program: every push has its one answer.
+
+use std::time::Duration;
+
+use noroshi_push::{Answer, Config};
+use noroshi_types::{Lane, PushService};
+use tokio::net::TcpListener;
+
+use crate::answers::{reason, until};
+use crate::client::{APP, Bench, Knobs, config};
+use crate::scripted::Listener;
+use crate::server::{Options, Server, status};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lost_connection_answers_what_was_on_it_and_the_rest_goes_elsewhere() {
+    let (listener, origin) = Listener::new().await;
+    let bench =
+        Bench::new(Config { connections_max: 1, ..config() }, Knobs::new(PushService::Apns, origin), vec![]);
+    bench.send_all(20).await;
+    let mut first = listener.greet(8).await;
+    let requests = first.requests(8).await;
+    first.ok(requests[0].0).await;
+    // The place of the answered one is taken by the ninth: now the answer was heard.
+    let ninth = first.requests(1).await;
+    drop(first);
+    let mut second = listener.greet(8).await;
+    let rest = tokio::spawn(async move { second.answer_all().await });
+    let answers = bench.answers.wait(20).await;
+    let lost: Vec<u32> = requests[1..].iter().chain(&ninth).map(|(_, id)| *id).collect();
+    for (index, answer) in &answers {
+        match lost.contains(index) {
+            true => assert!(matches!(answer, Answer::Later { reason: "connection_lost", .. }), "{answer:?}"),
+            false => assert_eq!(*answer, Answer::Accepted, "{index}"),
+        }
+    }
+    bench.services.drain(Duration::from_secs(30)).await;
+    assert_eq!(rest.await.expect("the peer").len(), 11);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_cannot_be_reached_is_tried_a_few_times_and_then_told() {
+    let port = TcpListener::bind("127.0.0.1:0").await.expect("a port").local_addr().expect("it").port();
+    let knobs = Knobs::new(PushService::Apns, format!("https://127.0.0.1:{port}"));
+    let bench = Bench::new(config(), knobs, vec![]);
+    bench.send_all(50).await;
+    let answers = bench.answers.wait(50).await;
+    for answer in answers.values() {
+        assert!(matches!(answer, Answer::Later { reason: "unreachable", .. }), "{answer:?}");
+    }
+    assert!((bench.metric("noroshi_push_connect_failures_total") - 3.0).abs() < 0.5);
+    assert_eq!(bench.services.status(APP)[0].last_error.map(|(_, reason)| reason), Some("unreachable"));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_peer_that_resets_what_it_accepted_is_not_stormed() {
+    let (listener, origin) = Listener::new().await;
+    let bench = Bench::new(config(), Knobs::new(PushService::Apns, origin), vec![]);
+    let accepting = tokio::spawn(async move {
+        let mut accepted = 0;
+        loop {
+            // Greeted, so that requests come, and reset on the first of them.
+            let mut peer = listener.greet(1).await;
+            accepted += 1;
+            peer.request().await;
+            drop(peer);
+            if accepted == 3 {
+                return listener;
+            }
+        }
+    });
+    bench.send_all(3).await;
+    let answers = bench.answers.wait(3).await;
+    assert!(answers.values().all(|answer| reason(answer) == "connection_lost"), "{answers:?}");
+    assert!(
+        (bench.metric("noroshi_push_connect_failures_total") - 3.0).abs() < 0.5,
+        "each counts as a failure"
+    );
+    accepting.await.expect("the peer");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_address_that_the_guard_refuses_is_refused_for_good() {
+    let bench = Bench::new(config(), Knobs::new(PushService::WebPush, "https://10.0.0.1"), vec![]);
+    bench.send_all(3).await;
+    let answers = bench.answers.wait(3).await;
+    for answer in answers.values() {
+        assert_eq!(*answer, Answer::Refused { reason: "address_refused" });
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_drain_waits_for_answers_and_at_its_deadline_gives_them() {
+    let server = Server::start(Options { streams: 10, ..Options::default() }, |heard| async move {
+        if heard.id % 2 == 1 {
+            std::future::pending::<()>().await;
+        }
+        status(200)
+    })
+    .await;
+    let quick =
+        Config { ping_timeout: Duration::from_millis(500), ping_after: Duration::from_secs(600), ..config() };
+    let knobs = Knobs::new(PushService::Apns, server.origin());
+    let bench = Bench::new(quick, knobs, vec![server.ca.clone()]);
+    bench.send_all(100).await;
+    // Odd ones fill all streams sooner or later: nothing moves then.
+    until("full connections", || bench.services.status(APP)[0].in_flight == 40).await;
+    bench.services.drain(Duration::from_millis(300)).await;
+    let answers = bench.answers.wait(100).await;
+    assert!(answers.values().any(|answer| *answer == Answer::Accepted));
+    assert!(
+        answers.iter().filter(|(index, _)| **index % 2 == 1).all(|(_, answer)| reason(answer) == "drain")
+    );
+    bench.services.send(bench.push(100, Lane::Direct)).await;
+    assert_eq!(reason(&bench.answers.wait(101).await[&100]), "drain");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_send_that_is_given_up_is_answered_too() {
+    let (_listener, origin) = Listener::new().await;
+    let small = Config { queue_max: 1, ..config() };
+    let bench = Bench::new(small, Knobs::new(PushService::Apns, origin), vec![]);
+    bench.send_all(1).await;
+    let waiting = bench.services.send(bench.push(1, Lane::Direct));
+    assert!(tokio::time::timeout(Duration::from_millis(50), waiting).await.is_err(), "the lane is full");
+    assert_eq!(reason(&bench.answers.wait(1).await[&1]), "abandoned");
+}
