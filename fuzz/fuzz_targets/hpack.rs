@@ -16,10 +16,10 @@ fn read(decoder: &mut Decoder, block: &[u8]) -> Option<Fields> {
 }
 
 fuzz_target!(|bytes: &[u8]| {
-    let [first, mut rest @ ..] = bytes else { return };
+    let Some((first, mut rest)) = bytes.split_first() else { return };
     let mut strange = Decoder::new(usize::from(*first) * 8);
     let (mut encoder, mut ours) = (Encoder::new(), Decoder::new(TABLE_BYTES));
-    while let [len, after @ ..] = rest {
+    while let Some((len, after)) = rest.split_first() {
         let (block, after) = after.split_at(after.len().min(usize::from(*len)));
         rest = after;
         let Some(fields) = read(&mut strange, block) else { return };

@@ -1,7 +1,8 @@
 //! Any bytes a server may send mean the same to the HTTP/2 client in one piece and in many: the same events,
 //! the same bytes written back, the same error. Every request ends once at most, and what is open is counted.
-//! The first byte chooses the size of the pieces and whether a greeting comes first, so that little is spent
-//! on finding one; the rest is the wire.
+//! The first byte chooses the size of the pieces, and a greeting to come first, so that little is spent on
+//! finding one: none, or one after which bodies wait for their streams' windows, or for the connection's. The
+//! rest is the wire.
 
 #![no_main]
 
@@ -17,17 +18,21 @@ const CONFIG: Config = Config {
 };
 const REQUESTS: u64 = 5;
 
-fn feed(greeted: bool, bytes: &[u8], piece: usize) -> (Vec<Event>, Vec<u8>, Result<(), ConnectionError>) {
+fn feed(mode: u8, bytes: &[u8], piece: usize) -> (Vec<Event>, Vec<u8>, Result<(), ConnectionError>) {
     let mut client = Connection::new(CONFIG);
     client.output().clear();
-    if greeted {
-        client.receive(&[0, 0, 0, 4, 0, 0, 0, 0, 0]).expect("a greeting");
-    }
+    let (greeting, step): (&[u8], usize) = match mode {
+        0 => (&[], 30),
+        1 => (&[0, 0, 0, 4, 0, 0, 0, 0, 0], 9000),
+        // An initial window of 20 bytes.
+        _ => (&[0, 0, 6, 4, 0, 0, 0, 0, 0, 0, 4, 0, 0, 0, 20], 30),
+    };
+    client.receive(greeting).expect("a greeting");
     let headers = [Field { name: "apns-topic", value: b"app", indexed: true }];
     for key in 0..REQUESTS {
         let path = if key % 2 == 0 { "/a" } else { "/b" };
         let head = Head { method: "POST", authority: "push.example", path, headers: &headers };
-        let body = Bytes::from(vec![b'b'; key as usize * 9000]);
+        let body = Bytes::from(vec![b'b'; key as usize * step]);
         client.request(Key(key), &head, body).expect("room");
     }
     let mut result = Ok(());
@@ -60,8 +65,8 @@ fn feed(greeted: bool, bytes: &[u8], piece: usize) -> (Vec<Event>, Vec<u8>, Resu
 
 fuzz_target!(|bytes: &[u8]| {
     let [first, bytes @ ..] = bytes else { return };
-    let greeted = first % 4 != 0;
-    let whole = feed(greeted, bytes, usize::MAX);
-    assert_eq!(feed(greeted, bytes, usize::from(first / 4) + 2), whole);
-    assert_eq!(feed(greeted, bytes, 1), whole);
+    let (mode, piece) = (first % 8, usize::from(first / 8) + 2);
+    let whole = feed(mode, bytes, usize::MAX);
+    assert_eq!(feed(mode, bytes, piece), whole);
+    assert_eq!(feed(mode, bytes, 1), whole);
 });
