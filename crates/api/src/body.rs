@@ -4,6 +4,7 @@
 //! Each file holds the wire form of one kind of body and its conversion to the domain's types.
 
 mod app;
+mod campaign;
 mod device;
 mod drain;
 mod notification;
@@ -11,6 +12,7 @@ mod push_token;
 mod time_zone;
 
 pub use app::{Author, NewAppKey, app, app_change, key};
+pub use campaign::{campaign, recipient};
 pub use device::{Registering, device, device_change};
 pub use drain::{DrainWish, drain};
 pub use notification::notification;
@@ -20,8 +22,11 @@ pub(crate) use time_zone::TimeZone;
 use noroshi_types::{DeviceId, Invalid, NotificationId, Presence, UserId, limits};
 use serde::Deserialize;
 
-use crate::error::Problem;
+use crate::error::{Code, Problem};
 use crate::json::{self, Bounded, FromText, Text};
+
+/// A certificate chain and its key in PEM are some 10 KiB.
+const PUSH_CREDENTIAL_BYTES_MAX: usize = 64 << 10;
 
 /// Bounds of requests that an operator may change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -79,6 +84,16 @@ pub fn acked(bytes: &[u8]) -> Result<Vec<NotificationId>, Problem> {
     }
     let ids = json::parse::<Body>(bytes)?.ids.all("ids")?;
     Ok(each_once(ids.into_iter().map(|id| id.0).collect()))
+}
+
+/// A credential is read by the push service's own folder: here only that it is one object, not nested
+/// without end, and small.
+pub fn push_credential(bytes: &[u8]) -> Result<(), Problem> {
+    if bytes.len() > PUSH_CREDENTIAL_BYTES_MAX {
+        let rule = format!("a credential is at most {} bytes", PUSH_CREDENTIAL_BYTES_MAX);
+        return Err(Problem::new(Code::BodyTooLarge, rule));
+    }
+    json::parse::<serde_json::Map<String, serde_json::Value>>(bytes).map(drop)
 }
 
 /// The first of each, in the order named.

@@ -27,9 +27,12 @@ pub enum Code {
     IdempotencyConflict,
     AlreadyExists,
     NotConnected,
+    WrongState,
+    PushKeyMissing,
     LimitExceeded,
     BodyTooLarge,
     DataTooLarge,
+    PushPayloadTooLarge,
     TooManyLines,
     UnsupportedMediaType,
     Internal,
@@ -45,7 +48,7 @@ const DETAIL_BYTES_MAX: usize = 300;
 const RETRY_AFTER_S: &str = "1";
 
 impl Code {
-    pub const ALL: [Code; 22] = [
+    pub const ALL: [Code; 25] = [
         Code::InvalidJson,
         Code::InvalidField,
         Code::UnknownField,
@@ -59,9 +62,12 @@ impl Code {
         Code::IdempotencyConflict,
         Code::AlreadyExists,
         Code::NotConnected,
+        Code::WrongState,
+        Code::PushKeyMissing,
         Code::LimitExceeded,
         Code::BodyTooLarge,
         Code::DataTooLarge,
+        Code::PushPayloadTooLarge,
         Code::TooManyLines,
         Code::UnsupportedMediaType,
         Code::Internal,
@@ -110,6 +116,13 @@ impl Code {
             Code::DataTooLarge => {
                 "`data`: 4 KiB unless the operator chose otherwise; `notification` and each push service's fields: 4 KiB."
             }
+            Code::WrongState => {
+                "The detail names the state it is in. A campaign that ended cannot go on; one that runs cannot be added to."
+            }
+            Code::PushKeyMissing => "Credentials are kept encrypted: the operator sets `push.key_file`.",
+            Code::PushPayloadTooLarge => {
+                "The detail names the push service, the size and its limit. Nothing was accepted: shorten what is shown, or carry less in `data`."
+            }
             Code::TooManyLines => "10,000 at most.",
             Code::UnsupportedMediaType => {
                 "Send `application/json`, for batches `application/x-ndjson`, or none; the form type that `curl -d` sends by itself counts as none."
@@ -144,9 +157,16 @@ impl Code {
             }
             Code::AlreadyExists => ("already_exists", 409, "It exists already"),
             Code::NotConnected => ("not_connected", 409, "The device is not connected"),
+            Code::WrongState => ("wrong_state", 409, "Its state does not allow this"),
+            Code::PushKeyMissing => {
+                ("push_key_missing", 409, "The node has no key to keep push credentials with")
+            }
             Code::LimitExceeded => ("limit_exceeded", 409, "A limit would be passed"),
             Code::BodyTooLarge => ("body_too_large", 413, "The body is too large"),
             Code::DataTooLarge => ("data_too_large", 413, "The content of the notification is too large"),
+            Code::PushPayloadTooLarge => {
+                ("push_payload_too_large", 413, "A push service would not take a message of this size")
+            }
             Code::TooManyLines => ("too_many_lines", 413, "The batch has too many lines"),
             Code::UnsupportedMediaType => {
                 ("unsupported_media_type", 415, "The content type is not supported")
@@ -279,7 +299,7 @@ impl From<noroshi_store::Error> for Problem {
             Error::Full => Self::new(Code::DiskFull, "the disk is full: nothing was changed"),
             Error::Exists => Self::new(Code::AlreadyExists, "such a thing exists already"),
             Error::NotFound => Self::new(Code::NotFound, "there is no such thing"),
-            Error::Conflict => Self::new(Code::AlreadyExists, "its state does not allow this"),
+            Error::Conflict => Self::new(Code::WrongState, "its state does not allow this"),
             Error::IdempotencyConflict => {
                 let detail = "the same Idempotency-Key came with another body within 24 hours";
                 Self::new(Code::IdempotencyConflict, detail)
@@ -297,6 +317,13 @@ impl From<noroshi_delivery::Error> for Problem {
             noroshi_delivery::Error::Overloaded => {
                 Self::new(Code::Overloaded, "the node has more work than it can take now; try again")
             }
+            noroshi_delivery::Error::NoVault => {
+                let detail =
+                    "the node's configuration has no key to keep push credentials with: push.key_file";
+                Self::new(Code::PushKeyMissing, detail)
+            }
+            // Names the field and the rule, never the value.
+            noroshi_delivery::Error::Credential(invalid) => Self::field(invalid.field, invalid.rule),
             noroshi_delivery::Error::Store(error) => error.into(),
         }
     }
@@ -349,6 +376,7 @@ mod tests {
         check(Error::Full, Code::DiskFull);
         check(Error::Exists, Code::AlreadyExists);
         check(Error::NotFound, Code::NotFound);
+        check(Error::Conflict, Code::WrongState);
         check(Error::IdempotencyConflict, Code::IdempotencyConflict);
         check(Error::Limit("at most 3".into()), Code::LimitExceeded);
         check(Error::Engine("SECRET table".into()), Code::Internal);

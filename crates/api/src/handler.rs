@@ -3,11 +3,15 @@
 
 pub(crate) mod app;
 pub(crate) mod batch;
+pub(crate) mod campaign;
+pub(crate) mod credential;
 pub(crate) mod device;
 pub(crate) mod drain;
 pub(crate) mod health;
+pub(crate) mod invalidation;
 pub(crate) mod me;
 pub(crate) mod notification;
 pub(crate) mod page;
 pub(crate) mod presence;
+pub(crate) mod summary;
 pub(crate) mod topic;

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! Reading order: [`mod@router`] (every route), [`error`] (every refusal), [`body`] (what requests may say),
-//! `access`, `handler`, then what is around them: `observe`, `origin`, `serve`, `tunnel`, `document`.
+//! `access`, `fit` (what push services would not take), `handler`, then what is around them: `observe`, `origin`, `serve`, `tunnel`, `document`.
 //!
 //! Invariants: no body is read before its credential was accepted; no handler sees another tenant's
 //! rows, since every call below names the app of the credential; nothing that may be a secret is logged.
@@ -20,6 +20,7 @@ pub mod router;
 
 mod access;
 mod extract;
+mod fit;
 mod handler;
 mod json;
 mod metrics;

@@ -10,7 +10,10 @@ use axum::routing::{MethodFilter, MethodRouter, on};
 use http::Method;
 
 use crate::error::{Code, Problem};
-use crate::handler::{app, batch, device, drain, health, me, notification, page, presence, topic};
+use crate::handler::{
+    app, batch, campaign, credential, device, drain, health, invalidation, me, notification, page, presence,
+    topic,
+};
 use crate::state::{Api, Door, State};
 use crate::{observe, origin, tunnel};
 
@@ -47,6 +50,15 @@ fn public_routes() -> Vec<Route> {
         get("/v1/notifications/{id}", notification::show),
         delete("/v1/notifications/{id}", notification::cancel),
         get("/v1/notifications/{id}/devices/{device}", notification::trace),
+        post("/v1/campaigns", campaign::create),
+        get("/v1/campaigns", campaign::list),
+        get("/v1/campaigns/{id}", campaign::show),
+        delete("/v1/campaigns/{id}", campaign::delete),
+        post("/v1/campaigns/{id}/recipients", campaign::upload),
+        post("/v1/campaigns/{id}/start", campaign::start),
+        post("/v1/campaigns/{id}/pause", campaign::pause),
+        post("/v1/campaigns/{id}/resume", campaign::resume),
+        post("/v1/campaigns/{id}/abort", campaign::abort),
         post("/v1/presence", presence::query),
         get("/v1/topics", topic::list),
         get("/v1/topics/{topic}", topic::show),
@@ -58,6 +70,7 @@ fn public_routes() -> Vec<Route> {
         get("/v1/devices/{device}", device::show),
         delete("/v1/devices/{device}", device::delete),
         post("/v1/devices/{device}/revoke", device::revoke),
+        get("/v1/push/invalidations", invalidation::list),
         get("/v1/me", me::show),
         patch("/v1/me", me::change),
         delete("/v1/me", me::delete),
@@ -74,6 +87,10 @@ fn public_routes() -> Vec<Route> {
         get("/v1/apps/{app}/keys", app::keys),
         post("/v1/apps/{app}/keys", app::create_key),
         delete("/v1/apps/{app}/keys/{key}", app::revoke_key),
+        get("/v1/apps/{app}/push", credential::list),
+        post("/v1/apps/{app}/push", credential::add),
+        delete("/v1/apps/{app}/push/{id}", credential::remove),
+        post("/v1/apps/{app}/push/{id}/test", credential::test),
         get("/openapi.json", page::openapi),
         get("/docs", page::docs),
         get("/", page::root),
@@ -93,6 +110,10 @@ fn admin_routes() -> Vec<Route> {
         get("/v1/apps/{app}/keys", app::keys),
         post("/v1/apps/{app}/keys", app::create_key),
         delete("/v1/apps/{app}/keys/{key}", app::revoke_key),
+        get("/v1/apps/{app}/push", credential::list),
+        post("/v1/apps/{app}/push", credential::add),
+        delete("/v1/apps/{app}/push/{id}", credential::remove),
+        post("/v1/apps/{app}/push/{id}/test", credential::test),
         get("/v1/drain", drain::show),
         put("/v1/drain", drain::begin),
         delete("/v1/drain", drain::cancel),

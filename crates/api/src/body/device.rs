@@ -73,10 +73,7 @@ pub fn device(bytes: &[u8]) -> Result<Registering, Problem> {
             tags: tags.into_iter().map(|(key, value)| (key.0, value.0.0)).collect(),
         },
         topics: each_once(topics.into_iter().map(|topic| topic.0).collect()),
-        push_token: body
-            .push_token
-            .map(|raw| push_token::checked(raw, "push_token"))
-            .transpose()?,
+        push_token: body.push_token.map(|raw| push_token::checked(raw, "push_token")).transpose()?,
     };
     Ok(Registering { device: body.device.map(|device| device.0), registration })
 }

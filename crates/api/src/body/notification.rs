@@ -48,8 +48,8 @@ struct To {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct PushBody<'a> {
-    mode: Option<Text<PushMode>>,
+pub(super) struct PushBody<'a> {
+    pub(super) mode: Option<Text<PushMode>>,
     after: Option<Span>,
     #[serde(borrow)]
     apns: Option<&'a RawValue>,
@@ -91,9 +91,9 @@ pub fn notification(bytes: &[u8], limits: &Limits) -> Result<Request, Problem> {
         urgency: body.urgency.map_or(Urgency::Normal, |urgency| urgency.0),
         collapse_key: body.collapse_key.map(|key| key.0.0.into()),
         retain,
-        notification: body.notification.map(shown).transpose()?,
+        notification: body.notification.map(|raw| shown(raw, "notification", false)).transpose()?,
         data: body.data.map(|data| carried(data, "data", limits.data_bytes)).transpose()?,
-        push: push(body.push, ttl)?,
+        push: push(body.push, ttl, "push")?,
     })
 }
 
@@ -137,19 +137,21 @@ fn named_targets<T: Eq + std::hash::Hash>(
     }
 }
 
-fn shown(raw: &RawValue) -> Result<JsonText, Problem> {
-    const FIELD: &str = "notification";
-    let text = carried(raw, FIELD, limits::NOTIFICATION_BYTES_MAX)?;
-    let Shown { title, body, image, url } = json::parse_part(raw.get(), FIELD)?;
+/// What stands at `field` for a person to see; `template` says whether it may hold placeholders.
+pub(super) fn shown(raw: &RawValue, field: &str, template: bool) -> Result<JsonText, Problem> {
+    let text = carried(raw, field, limits::NOTIFICATION_BYTES_MAX)?;
+    let Shown { title, body, image, url } = json::parse_part(raw.get(), field)?;
     if title.is_none() && body.is_none() && image.is_none() && url.is_none() {
-        return Err(Problem::field(FIELD, "it has at least one of `title`, `body`, `image`, `url`"));
+        return Err(Problem::field(field, "it has at least one of `title`, `body`, `image`, `url`"));
     }
-    if image.is_some_and(|image| !matches!(scheme(&image), Some("https" | "http"))) {
-        return Err(Problem::field("notification.image", "an image is an http or https URL"));
+    // Where an address begins with a placeholder, its scheme is each recipient's own.
+    let known = |address: &String| !(template && address.starts_with("{{"));
+    if image.filter(known).is_some_and(|image| !matches!(scheme(&image), Some("https" | "http"))) {
+        return Err(Problem::field(format!("{field}.image"), "an image is an http or https URL"));
     }
-    if url.is_some_and(|url| scheme(&url).is_none()) {
+    if url.filter(known).is_some_and(|url| scheme(&url).is_none()) {
         return Err(Problem::field(
-            "notification.url",
+            format!("{field}.url"),
             "a url is absolute: it starts with a scheme such as https:",
         ));
     }
@@ -165,27 +167,31 @@ fn scheme(uri: &str) -> Option<&str> {
     (well_formed && !rest.is_empty() && !rest.contains(blank)).then_some(scheme)
 }
 
-fn push(body: Option<PushBody<'_>>, ttl: Ttl) -> Result<Push, Problem> {
+/// What stands at `field` for push services.
+pub(super) fn push(body: Option<PushBody<'_>>, ttl: Ttl, field: &str) -> Result<Push, Problem> {
     let Some(body) = body else { return Ok(Push::default()) };
     let mode = body.mode.map_or(PushMode::Never, |mode| mode.0);
     let after = match (mode, body.after) {
         (PushMode::Fallback, None) => PUSH_AFTER_DEFAULT.min(ttl.duration()),
         (PushMode::Fallback, Some(Span(after))) if after <= ttl.duration() => after,
         (PushMode::Fallback, Some(_)) => {
-            return Err(Problem::field("push.after", "it must not be longer than the ttl"));
+            return Err(Problem::field(format!("{field}.after"), "it must not be longer than the ttl"));
         }
         (PushMode::Never | PushMode::Always, None) => Duration::ZERO,
         (PushMode::Never | PushMode::Always, Some(_)) => {
-            return Err(Problem::field("push.after", "it is allowed with mode \"fallback\" only"));
+            let rule = "it is allowed with mode \"fallback\" only";
+            return Err(Problem::field(format!("{field}.after"), rule));
         }
     };
-    let service = |raw: Option<&RawValue>, field: &str| raw.map(|raw| service_fields(raw, field)).transpose();
+    let service = |raw: Option<&RawValue>, name: &str| {
+        raw.map(|raw| service_fields(raw, &format!("{field}.{name}"))).transpose()
+    };
     Ok(Push {
         mode,
         after,
-        apns: service(body.apns, "push.apns")?,
-        fcm: service(body.fcm, "push.fcm")?,
-        webpush: service(body.webpush, "push.webpush")?,
+        apns: service(body.apns, "apns")?,
+        fcm: service(body.fcm, "fcm")?,
+        webpush: service(body.webpush, "webpush")?,
     })
 }
 
@@ -196,7 +202,7 @@ fn service_fields(raw: &RawValue, field: &str) -> Result<JsonText, Problem> {
     }
 }
 
-fn carried(raw: &RawValue, field: &str, bytes_max: usize) -> Result<JsonText, Problem> {
+pub(super) fn carried(raw: &RawValue, field: &str, bytes_max: usize) -> Result<JsonText, Problem> {
     let text = raw.get();
     match text.len() <= bytes_max {
         true => Ok(JsonText::from_valid(text)),

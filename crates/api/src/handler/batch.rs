@@ -18,13 +18,13 @@ use noroshi_types::{AppId, limits};
 use serde::Serialize;
 
 use crate::access::{Devices, Provider, Publish};
-use crate::body;
 use crate::error::{Code, Problem};
 use crate::extract::NdjsonBody;
 use crate::handler::notification::{ReceiptBody, body_hash, idempotency_key};
 use crate::registration::{self, draw_device_id, issue};
 use crate::respond::Lines;
 use crate::state::{Api, State};
+use crate::{body, fit};
 
 /// Lines that wait for their commit at once: half of what the store takes into one.
 const LINES_WAITING_MAX: usize = 256;
@@ -98,7 +98,7 @@ pub(crate) async fn devices(
 }
 
 /// The lines of a batch; a line break at the very end does not start another.
-fn lines(body: &[u8]) -> Result<Vec<&[u8]>, Problem> {
+pub(crate) fn lines(body: &[u8]) -> Result<Vec<&[u8]>, Problem> {
     let body = body.strip_suffix(b"\n").unwrap_or(body);
     if body.is_empty() {
         return Err(Problem::new(Code::InvalidJson, "the batch has no lines"));
@@ -117,6 +117,9 @@ async fn start(state: &Arc<State>, app: AppId, line: &[u8], idempotency: Option<
         Ok(request) => request,
         Err(problem) => return Slot::Done(Err(problem)),
     };
+    if let Err(problem) = fit::check_request(state, app, &request).await {
+        return Slot::Done(Err(problem));
+    }
     let state = state.clone();
     let mut publish: Pin<Box<dyn Future<Output = Answer> + Send>> = Box::pin(async move {
         let receipt = state.delivery.publish(app, request, idempotency).await?;

@@ -44,8 +44,17 @@ pub(crate) struct DeviceBody {
     tags: std::collections::BTreeMap<String, String>,
     topics: Vec<String>,
     push_token: Option<Box<RawValue>>,
+    /// The push token is set aside.
+    push_suspect: Option<SuspectBody>,
     presence: &'static str,
     created_at: String,
+}
+
+#[derive(Serialize)]
+struct SuspectBody {
+    at: String,
+    /// In the push service's word.
+    reason: String,
 }
 
 #[derive(Serialize)]
@@ -177,6 +186,9 @@ pub(crate) fn device_body(api: &State, device: Device) -> Result<DeviceBody, Pro
         tags: device.attributes.tags,
         topics: device.topics.iter().map(Topic::to_string).collect(),
         push_token: push_token.transpose().map_err(Problem::internal)?,
+        push_suspect: device
+            .push_suspect
+            .map(|suspect| SuspectBody { at: suspect.at.to_string(), reason: suspect.reason }),
         presence: session.map_or(Presence::Offline, |session| session.presence).as_str(),
         created_at: device.created_at.to_string(),
     })

@@ -112,8 +112,7 @@ pub(crate) async fn set_push_token(
     consumer: Consumer,
     JsonBody(body): JsonBody,
 ) -> Result<StatusCode, Problem> {
-    let change =
-        DeviceChange { push_token: Some(Some(body::push_token(&body)?)), ..DeviceChange::default() };
+    let change = DeviceChange { push_token: Some(Some(body::push_token(&body)?)), ..DeviceChange::default() };
     update(&api, &consumer, change).await?;
     Ok(StatusCode::NO_CONTENT)
 }

@@ -4,17 +4,18 @@ use axum::extract::State as Shared;
 use axum::response::Response;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use noroshi_delivery::Receipt;
-use noroshi_store::{Idempotency, NotificationState, RequestSummary, State, Trace};
-use noroshi_types::{NotificationId, Outcome, Presence, limits};
+use noroshi_store::{Idempotency, NotificationState, RequestSummary, State, TraceStep};
+use noroshi_types::{NotificationId, Presence, limits};
 use ring::digest;
 use serde::Serialize;
 
 use crate::access::{Provider, Publish, Read};
-use crate::body;
 use crate::error::Problem;
 use crate::extract::{JsonBody, Path};
+use crate::handler::summary::summary;
 use crate::respond;
 use crate::state::Api;
+use crate::{body, fit};
 
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 /// Set on answers that repeat an earlier one.
@@ -59,7 +60,7 @@ struct TraceBody {
     in_inbox: bool,
     connected: bool,
     subscribed: bool,
-    summary: &'static str,
+    summary: String,
 }
 
 #[derive(Serialize)]
@@ -67,6 +68,9 @@ struct StepBody {
     at: String,
     outcome: &'static str,
     explain: &'static str,
+    /// In a push service's word.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<String>,
 }
 
 #[derive(Serialize)]
@@ -86,6 +90,7 @@ pub(crate) async fn publish(
         idempotency_key(&headers)?.map(|key| Idempotency { key: key.into(), body_hash: body_hash(&body) });
     let request = body::notification(&body, &api.config.limits)?;
     drop(body);
+    fit::check_request(&api, provider.app, &request).await?;
     let receipt = api.delivery.publish(provider.app, request, idempotency).await?;
     let mut response = respond::json(StatusCode::ACCEPTED, &ReceiptBody::from(receipt));
     if receipt.replayed {
@@ -119,12 +124,16 @@ pub(crate) async fn trace(
     let connected =
         api.delivery.session(provider.app, &device).is_some_and(|s| s.presence != Presence::Offline);
     let summary = summary(&trace, connected);
-    let step =
-        |at: String, outcome: Outcome| StepBody { at, outcome: outcome.as_str(), explain: outcome.explain() };
+    let step = |step: TraceStep| StepBody {
+        at: step.at.to_string(),
+        outcome: step.outcome.as_str(),
+        explain: step.outcome.explain(),
+        reason: step.reason,
+    };
     let body = TraceBody {
         id: id.to_string(),
         device: device.to_string(),
-        steps: trace.steps.iter().map(|s| step(s.at.to_string(), s.outcome)).collect(),
+        steps: trace.steps.into_iter().map(step).collect(),
         in_inbox: trace.in_inbox,
         connected,
         subscribed: trace.subscribed,
@@ -172,60 +181,6 @@ pub(crate) fn body_hash(body: &[u8]) -> [u8; 32] {
 
 fn notification_id(text: &str) -> Result<NotificationId, Problem> {
     NotificationId::parse(text).map_err(|invalid| Problem::from(invalid).at("id"))
-}
-
-/// Why the device got it, or why not, in one sentence. The last word is the one that counts.
-fn summary(trace: &Trace, connected: bool) -> &'static str {
-    let had = |outcome: Outcome| trace.steps.iter().any(|step| step.outcome == outcome);
-    let ended = [
-        (Outcome::Acked, "The device confirmed it."),
-        (Outcome::Cancelled, "It was cancelled before the device confirmed it."),
-        (
-            Outcome::Collapsed,
-            "A newer notification with the same collapse key replaced it before the device confirmed it.",
-        ),
-        (Outcome::Evicted, "Newer notifications pushed it out of the device's full inbox."),
-        (Outcome::Expired, "Its ttl ended before the device confirmed it."),
-    ];
-    if let Some((_, sentence)) = ended.into_iter().find(|(outcome, _)| had(*outcome)) {
-        return sentence;
-    }
-    match (trace.in_inbox, had(Outcome::Written), connected) {
-        (true, true, true) => {
-            "It was written to the device's connection; the device has not confirmed it yet."
-        }
-        (true, true, false) => {
-            "It was written to a connection that ended before the device confirmed it; it waits in the inbox."
-        }
-        (true, false, true) => {
-            "It waits in the device's inbox; the device is connected and has not been written to yet."
-        }
-        (true, false, false) => "It waits in the device's inbox until the device connects.",
-        (false, true, _) => {
-            "It was written to the device's connection; no confirmation was asked for or has arrived."
-        }
-        (false, false, _) => not_written(trace, &had),
-    }
-}
-
-fn not_written(trace: &Trace, had: &impl Fn(Outcome) -> bool) -> &'static str {
-    if had(Outcome::Slow) {
-        return "It was dropped because the device had not taken what was sent to it before.";
-    }
-    if had(Outcome::Inactive) {
-        return "The device was connected but not in use, and the policy is \"active\".";
-    }
-    if had(Outcome::Offline) {
-        return "The device was not connected, and the policy keeps nothing for who is away.";
-    }
-    match trace.subscribed {
-        true => {
-            "The device subscribes to its topic; nothing is recorded of it being written to the device yet."
-        }
-        false => {
-            "Nothing is recorded for this device: it was not among the targets, or was away and nothing was kept."
-        }
-    }
 }
 
 impl From<Receipt> for ReceiptBody {

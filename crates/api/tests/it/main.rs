@@ -2,12 +2,14 @@
 
 mod app;
 mod batch;
+mod campaign;
 mod connection;
 mod consumer;
 mod device;
 mod document;
 mod drain;
 mod notification;
+mod push;
 mod refusal;
 mod service;
 mod tenant;

@@ -10,13 +10,14 @@ use noroshi_api::Code;
 use noroshi_types::Scope;
 use serde_json::json;
 
+use crate::push::WEB_PUSH;
 use crate::service::{Answer, OPERATOR, Service, request};
 
 const NOTIFICATION: &str = r#"{"to": {"topic": "t"}, "data": 1}"#;
 
 #[tokio::test]
 async fn every_code_can_be_met() {
-    let service = Service::with(|state| state.config.limits.body_bytes = 300_000).await;
+    let service = Service::without_push(|state| state.config.limits.body_bytes = 300_000).await;
     let mut met: BTreeSet<String> = BTreeSet::new();
     let mut meet = |answer: Answer, status: u16, code: &str| {
         answer.problem(status, code);
@@ -64,6 +65,15 @@ async fn every_code_can_be_met() {
     let topics: Vec<String> = (0..1_000).map(|i| format!("t{i}")).collect();
     service.post("/v1/devices", &service.key, &json!({"device": "d1", "topics": topics}).to_string()).await;
     meet(service.put("/v1/me/topics/more", &token, "").await, 409, "limit_exceeded");
+
+    let large = json!({"to": {"topic": "t"}, "notification": {"title": "x".repeat(2_500)},
+        "data": "y".repeat(2_500), "push": {"mode": "always"}});
+    meet(publish(&large.to_string()).await, 413, "push_payload_too_large");
+    meet(service.post("/v1/apps/dev/push", &service.key, WEB_PUSH).await, 409, "push_key_missing");
+    let campaign = r#"{"audience": {"everyone": true}, "message": {"data": 1}, "start": false}"#;
+    let campaign = service.post("/v1/campaigns", &service.key, campaign).await.json();
+    let pause = format!("/v1/campaigns/{}/pause", campaign["id"].as_str().expect("an id"));
+    meet(service.post(&pause, &service.key, "").await, 409, "wrong_state");
 
     service.edge.full.store(true, Ordering::SeqCst);
     let overloaded = publish(NOTIFICATION).await;

@@ -11,7 +11,9 @@ use http::{HeaderMap, Method, Request, StatusCode, header};
 use http_body_util::BodyExt;
 use noroshi_api::{Config, Load, Metrics, State};
 use noroshi_auth::Auth;
+use noroshi_delivery::push::Outlet;
 use noroshi_delivery::{Clock, Delivery, Edge, Session};
+use noroshi_push::{Answer as PushAnswer, Credential, Push};
 use noroshi_store::{AppSettings, Sqlite, Store, sqlite};
 use noroshi_types::{
     AppId, AppName, CloseReason, DeviceId, Message, Presence, Scope, Scopes, Target, Timestamp, Topic, UserId,
@@ -28,6 +30,7 @@ pub(crate) struct Service {
     pub(crate) admin: Router,
     pub(crate) state: Arc<State>,
     pub(crate) edge: Arc<FakeEdge>,
+    pub(crate) push: Arc<FakeServices>,
     pub(crate) clock: Clock,
     /// A key of the app `dev` with all scopes.
     pub(crate) key: String,
@@ -48,6 +51,21 @@ impl Service {
     }
 
     pub(crate) async fn with(change: impl FnOnce(&mut State)) -> Self {
+        let service = Self::without_push(change).await;
+        let vault = Some(noroshi_push::Vault::new([7; 32]));
+        service.state.delivery.attach_push(service.push.clone(), vault, Default::default());
+        service
+    }
+
+    /// With the work behind requests: push work is sent, campaigns go on.
+    pub(crate) async fn running() -> Self {
+        let service = Self::start().await;
+        tokio::spawn(service.state.delivery.clone().run(std::future::pending()));
+        service
+    }
+
+    /// Of a node whose configuration has no key for credentials.
+    pub(crate) async fn without_push(change: impl FnOnce(&mut State)) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let mut registry = noroshi_telemetry::registry();
         let store = Sqlite::open(folder.path(), sqlite::Options::default(), &mut registry).expect("a store");
@@ -92,6 +110,7 @@ impl Service {
             admin: noroshi_api::admin_router(state.clone()),
             state,
             edge,
+            push: Arc::default(),
             clock,
             other_key: keys.remove(1),
             key: keys.remove(0),
@@ -136,6 +155,19 @@ impl Service {
 
     pub(crate) async fn operate(&self, method: Method, path: &str, bearer: &str, body: &str) -> Answer {
         answer(self.admin.clone(), request(method, path, bearer, body)).await
+    }
+
+    /// Asks again until the answer is as expected.
+    pub(crate) async fn until(&self, path: &str, expected: impl Fn(&Value) -> bool) -> Value {
+        let mut body = Value::Null;
+        for _ in 0..3_000 {
+            body = self.get(path, &self.key).await.json();
+            if expected(&body) {
+                return body;
+            }
+            tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+        }
+        panic!("{path} stays {body}");
     }
 
     /// Registers a device of the app `dev` and returns its token.
@@ -300,5 +332,44 @@ impl Edge for FakeEdge {
 
     fn topic_sessions(&self, _: AppId, _: &Topic) -> u64 {
         3
+    }
+}
+
+/// Push services that answer at once: a token that holds `gone` is gone, one that holds `refused` refused.
+#[derive(Default)]
+pub(crate) struct FakeServices {
+    pushed: Mutex<Vec<Push>>,
+    credentials: Mutex<HashMap<AppId, usize>>,
+}
+
+impl FakeServices {
+    /// Tokens pushed to, as they were registered.
+    pub(crate) fn tokens(&self) -> Vec<String> {
+        let pushed = self.pushed.lock().expect("no panic");
+        pushed.iter().map(|push| push.token.json.as_str().to_owned()).collect()
+    }
+
+    /// Credentials of the app that are in use.
+    pub(crate) fn credentials(&self, app: AppId) -> usize {
+        self.credentials.lock().expect("no panic").get(&app).copied().unwrap_or(0)
+    }
+}
+
+#[async_trait::async_trait]
+impl Outlet for FakeServices {
+    async fn send(&self, push: Push) {
+        let answer = match push.token.json.as_str() {
+            _ if self.credentials(push.app) == 0 => PushAnswer::Unconfigured,
+            token if token.contains("gone") => PushAnswer::Gone { reason: "UNREGISTERED", since: None },
+            token if token.contains("refused") => PushAnswer::Refused { reason: "INVALID_ARGUMENT" },
+            _ => PushAnswer::Accepted,
+        };
+        let reply = push.reply.clone();
+        self.pushed.lock().expect("no panic").push(push);
+        reply.to.answered(reply.index, answer);
+    }
+
+    fn set_credentials(&self, app: AppId, credentials: Vec<Credential>) {
+        self.credentials.lock().expect("no panic").insert(app, credentials.len());
     }
 }

@@ -3,6 +3,7 @@
 use http::{Method, StatusCode};
 use noroshi_api::router::public_paths;
 
+use crate::push::WEB_PUSH;
 use crate::service::{OPERATOR, Service};
 
 /// A body that the route would accept from its own app.
@@ -19,6 +20,12 @@ fn body(method: &Method, path: &str) -> &'static str {
         ("PUT", "/v1/me/presence") => r#"{"state":"idle"}"#,
         ("POST", "/v1/me/inbox/ack") => r#"{"ids":[]}"#,
         ("PATCH", "/v1/apps/{app}") => r#"{"jwt_secret":null}"#,
+        ("POST", "/v1/apps/{app}/push") => WEB_PUSH,
+        ("POST", "/v1/apps/{app}/push/{id}/test") => r#"{"device":"d1"}"#,
+        ("POST", "/v1/campaigns") => {
+            r#"{"audience":{"everyone":true},"message":{"data":"theirs"},"start":false}"#
+        }
+        ("POST", "/v1/campaigns/{id}/recipients") => r#"{"user":"u1"}"#,
         ("POST", "/v1/apps/{app}/keys") => r#"{"name":"k","scopes":["admin"]}"#,
         _ => "",
     }
@@ -36,9 +43,17 @@ async fn another_apps_credential_opens_nothing_of_this_app() {
     let topic_before = service.get("/v1/topics/t1", &service.key).await.json();
     let state_before = service.get(&format!("/v1/notifications/{id}"), &service.key).await.json();
 
+    let credential = service.post("/v1/apps/dev/push", &service.key, WEB_PUSH).await.json();
+    let credential = credential["id"].as_str().expect("an id");
+    let draft = r#"{"audience": {"upload": true}, "message": {"data": "SECRET"}}"#;
+    let campaign = service.post("/v1/campaigns", &service.key, draft).await.json();
+    let campaign_path = format!("/v1/campaigns/{}", campaign["id"].as_str().expect("an id"));
+
     let mut open = Vec::new();
     for (method, route) in public_paths() {
         let path = route
+            .replace("/v1/campaigns/{id}", &campaign_path)
+            .replace("push/{id}", &format!("push/{credential}"))
             .replace("{id}", &id)
             .replace("{device}", "d1")
             .replace("{topic}", "t1")
@@ -67,6 +82,8 @@ async fn another_apps_credential_opens_nothing_of_this_app() {
     let own = [
         "POST /v1/notifications",
         "POST /v1/notifications/batch",
+        "POST /v1/campaigns",
+        "GET /v1/campaigns",
         "POST /v1/presence",
         "GET /v1/topics",
         "GET /v1/topics/{topic}",
@@ -75,6 +92,7 @@ async fn another_apps_credential_opens_nothing_of_this_app() {
         "POST /v1/devices/batch",
         "GET /v1/devices/{device}",
         "DELETE /v1/devices/{device}",
+        "GET /v1/push/invalidations",
         "GET /openapi.json",
         "GET /docs",
     ];
@@ -87,6 +105,9 @@ async fn another_apps_credential_opens_nothing_of_this_app() {
     );
     assert_eq!(service.get("/v1/topics/t1", &service.key).await.json(), topic_before);
     assert_eq!(service.get(&format!("/v1/notifications/{id}"), &service.key).await.json(), state_before);
+    assert_eq!(service.get(&campaign_path, &service.key).await.json(), campaign);
+    let credentials = service.get("/v1/apps/dev/push", &service.key).await.json();
+    assert_eq!(credentials["credentials"].as_array().map(Vec::len), Some(1));
     let keys = service.get("/v1/apps/dev/keys", &service.key).await.json();
     assert_eq!(keys["keys"].as_array().map(Vec::len), Some(1));
 }

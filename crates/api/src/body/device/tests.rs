@@ -21,7 +21,7 @@ fn the_contracts_example_is_read_whole() {
     assert_eq!(attributes.timezone.as_deref(), Some("Asia/Tokyo"));
     assert_eq!(attributes.tags.get("k").map(String::as_str), Some("v"));
     assert_eq!(topics.len(), 1);
-    assert!(push_token.is_some_and(|token| token.as_str().contains("abc:d")));
+    assert!(push_token.is_some_and(|token| token.json.as_str().contains("abc:d")));
     assert!(device(b"{}").is_ok(), "all optional");
 }
 

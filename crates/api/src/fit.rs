@@ -1,0 +1,100 @@
+//! Whether push services would take a message, asked before it is accepted: what is too large for one of them,
+//! or names a field it is known to refuse, would fail on every device.
+//!
+//! Only services that the app has a credential for count; before it has any, all do, so that a first trial
+//! finds out. They are looked up where something is wrong, so a message that fits costs no read.
+
+use std::collections::BTreeMap;
+
+use noroshi_delivery::campaign::Spec;
+use noroshi_delivery::campaign::template::{Template, Variables};
+use noroshi_push::{Fields, Unfit, check_content};
+use noroshi_types::{AppId, JsonText, NotificationId, Push, PushMode, PushService, Request};
+
+use crate::error::{Code, Problem};
+use crate::state::State;
+
+/// All are of one length.
+const ANY_ID: [u8; 16] = [0xff; 16];
+
+/// `POST /v1/notifications`, and each line of its batch.
+pub(crate) async fn check_request(state: &State, app: AppId, request: &Request) -> Result<(), Problem> {
+    if request.push.mode == PushMode::Never {
+        return Ok(());
+    }
+    let Push { apns, fcm, webpush, .. } = request.push.clone();
+    let fields = Fields {
+        notification_id: Some(NotificationId::from_bytes(ANY_ID)),
+        notification: request.notification.clone(),
+        data: request.data.clone(),
+        urgency: request.urgency,
+        collapse_key: request.collapse_key.clone(),
+        expires_at: request.expires_at(state.now()),
+        apns,
+        fcm,
+        webpush,
+    };
+    check(state, app, &fields, "").await
+}
+
+/// The message and each of its variants, with the words that stand in where a recipient has none. What
+/// recipients bring themselves is found out when it is sent.
+pub(crate) async fn check_campaign(state: &State, app: AppId, spec: &Spec) -> Result<(), Problem> {
+    let message = &spec.message;
+    if message.push.mode == PushMode::Never {
+        return Ok(());
+    }
+    let Push { apns, fcm, webpush, .. } = message.push.clone();
+    let whole = Fields {
+        notification_id: Some(NotificationId::from_bytes(ANY_ID)),
+        notification: filled(message.notification.as_ref(), &spec.variables),
+        data: filled(message.data.as_ref(), &spec.variables),
+        urgency: message.urgency,
+        collapse_key: message.collapse_key.clone(),
+        expires_at: state.now().saturating_add(message.ttl.duration()),
+        apns,
+        fcm,
+        webpush,
+    };
+    check(state, app, &whole, "message.").await?;
+    for (tag, variant) in &spec.locales {
+        let own = |text: &Option<JsonText>| filled(text.as_ref(), &spec.variables);
+        let fields = Fields {
+            notification: own(&variant.notification).or_else(|| whole.notification.clone()),
+            data: own(&variant.data).or_else(|| whole.data.clone()),
+            ..whole.clone()
+        };
+        check(state, app, &fields, "message.")
+            .await
+            .map_err(|problem| problem.at(format!("locales.{tag}")))?;
+    }
+    Ok(())
+}
+
+/// `prefix` is where the message stands in the body.
+async fn check(state: &State, app: AppId, fields: &Fields, prefix: &str) -> Result<(), Problem> {
+    if check_content(fields, &PushService::ALL).is_ok() {
+        return Ok(());
+    }
+    let mut services: Vec<PushService> =
+        state.delivery.credentials(app).await?.iter().map(|credential| credential.service).collect();
+    services.sort_unstable();
+    services.dedup();
+    let services = if services.is_empty() { &PushService::ALL[..] } else { &services };
+    check_content(fields, services).map_err(|unfit| refused(unfit, prefix))
+}
+
+fn refused(unfit: Unfit, prefix: &str) -> Problem {
+    match unfit {
+        Unfit::TooLarge { .. } => Problem::new(Code::PushPayloadTooLarge, unfit.to_string()),
+        Unfit::Invalid { field, rule, .. } => Problem::field(format!("{prefix}{field}"), rule),
+    }
+}
+
+/// As it is where words are missing: uploaded recipients bring their own.
+fn filled(text: Option<&JsonText>, defaults: &BTreeMap<String, String>) -> Option<JsonText> {
+    let text = text?;
+    let none = BTreeMap::new();
+    let rendered = Template::parse(text.clone()).ok()?.render(Variables { own: &none, defaults });
+    Some(rendered.unwrap_or_else(|_| text.clone()))
+}

@@ -1,0 +1,222 @@
+//! Campaigns: making them, their recipients, their life, and how far they are.
+
+mod show;
+
+use axum::extract::State as Shared;
+use axum::response::{IntoResponse, Response};
+use http::StatusCode;
+use noroshi_delivery::campaign::{Audience, CampaignProgress, Line};
+use noroshi_types::{AppId, CampaignId};
+use serde::{Deserialize, Serialize};
+
+use crate::access::{Provider, Publish, Read};
+use crate::error::{Code, Problem};
+use crate::extract::{JsonBody, NdjsonBody, Path, Query};
+use crate::handler::batch::lines;
+use crate::handler::topic::page_limit;
+use crate::respond::{self, Lines};
+use crate::state::{Api, State};
+use crate::{body, fit};
+
+/// Lines kept in one commit: some ten milliseconds, in which other writers wait.
+const LINES_PER_COMMIT: usize = 1_000;
+
+#[derive(Serialize)]
+struct CampaignsBody {
+    campaigns: Vec<show::CampaignBody>,
+    next: Option<String>,
+}
+
+#[derive(Serialize)]
+struct RecipientLine<'a> {
+    user: &'a str,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct CreateQuery {
+    #[serde(default)]
+    dry_run: bool,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Page {
+    after: Option<String>,
+    limit: Option<usize>,
+}
+
+/// `POST /v1/campaigns`
+pub(crate) async fn create(
+    Shared(api): Shared<Api>,
+    provider: Provider<Publish>,
+    Query(query): Query<CreateQuery>,
+    JsonBody(body): JsonBody,
+) -> Result<Response, Problem> {
+    let spec = body::campaign(&body, &api.config.limits)?;
+    drop(body);
+    fit::check_campaign(&api, provider.app, &spec).await?;
+    if query.dry_run {
+        if spec.audience == Audience::Upload {
+            let rule = "its recipients are uploaded once it is made: there is nobody to count yet";
+            return Err(Problem::field("audience.upload", rule));
+        }
+        let count = api.delivery.dry_run(provider.app, &spec).await?;
+        return Ok(respond::json(StatusCode::OK, &show::CountBody::from(count)));
+    }
+    let progress = api.delivery.create_campaign(provider.app, spec).await?;
+    answer(StatusCode::CREATED, progress)
+}
+
+/// `GET /v1/campaigns`
+pub(crate) async fn list(
+    Shared(api): Shared<Api>,
+    provider: Provider<Read>,
+    Query(page): Query<Page>,
+) -> Result<Response, Problem> {
+    let limit = page_limit(page.limit)?;
+    let after = page.after.filter(|after| !after.is_empty());
+    let before = after.map(|after| campaign_id(&after).map_err(|problem| problem.at("after"))).transpose()?;
+    let found = api.delivery.campaigns(provider.app, before, limit).await?;
+    let next = found.last().filter(|_| found.len() == limit).map(|last| last.campaign.id.to_string());
+    let campaigns = found.into_iter().map(show::campaign).collect::<Result<_, _>>()?;
+    Ok(respond::json(StatusCode::OK, &CampaignsBody { campaigns, next }))
+}
+
+/// `GET /v1/campaigns/{id}`
+pub(crate) async fn show(
+    Shared(api): Shared<Api>,
+    provider: Provider<Read>,
+    Path(id): Path<String>,
+) -> Result<Response, Problem> {
+    let id = campaign_id(&id)?;
+    answer(StatusCode::OK, api.delivery.campaign(provider.app, id).await.map_err(no_campaign)?)
+}
+
+/// `POST /v1/campaigns/{id}/recipients`
+pub(crate) async fn upload(
+    Shared(api): Shared<Api>,
+    provider: Provider<Publish>,
+    Path(id): Path<String>,
+    NdjsonBody(body): NdjsonBody,
+) -> Result<Response, Problem> {
+    let id = campaign_id(&id)?;
+    let lines = lines(&body)?;
+    let mut answers = Lines::with_capacity(lines.len());
+    for chunk in lines.chunks(LINES_PER_COMMIT) {
+        let read: Vec<Result<Line, Problem>> =
+            chunk.iter().map(|line| body::recipient(line, &api.config.limits)).collect();
+        let good: Vec<Line> = read.iter().filter_map(|line| line.as_ref().ok().cloned()).collect();
+        // Also without a good line: whether there is such a campaign is answered all the same.
+        if let Err(error) = api.delivery.upload(provider.app, id, good).await {
+            return Err(explained(&api, provider.app, id, error).await);
+        }
+        for line in read {
+            match line {
+                Ok(line) => answers.push(&RecipientLine { user: line.user.as_str() })?,
+                Err(problem) => answers.push_problem(&problem)?,
+            }
+        }
+    }
+    Ok(answers.into_response())
+}
+
+/// `POST /v1/campaigns/{id}/start`
+pub(crate) async fn start(
+    Shared(api): Shared<Api>,
+    provider: Provider<Publish>,
+    Path(id): Path<String>,
+) -> Result<Response, Problem> {
+    let id = campaign_id(&id)?;
+    let changed = api.delivery.start_campaign(provider.app, id).await;
+    changed_to(&api, provider.app, id, changed).await
+}
+
+/// `POST /v1/campaigns/{id}/pause`
+pub(crate) async fn pause(
+    Shared(api): Shared<Api>,
+    provider: Provider<Publish>,
+    Path(id): Path<String>,
+) -> Result<Response, Problem> {
+    let id = campaign_id(&id)?;
+    let changed = api.delivery.pause_campaign(provider.app, id).await;
+    changed_to(&api, provider.app, id, changed).await
+}
+
+/// `POST /v1/campaigns/{id}/resume`
+pub(crate) async fn resume(
+    Shared(api): Shared<Api>,
+    provider: Provider<Publish>,
+    Path(id): Path<String>,
+) -> Result<Response, Problem> {
+    let id = campaign_id(&id)?;
+    let changed = api.delivery.resume_campaign(provider.app, id).await;
+    changed_to(&api, provider.app, id, changed).await
+}
+
+/// `POST /v1/campaigns/{id}/abort`
+pub(crate) async fn abort(
+    Shared(api): Shared<Api>,
+    provider: Provider<Publish>,
+    Path(id): Path<String>,
+) -> Result<Response, Problem> {
+    let id = campaign_id(&id)?;
+    let changed = api.delivery.abort_campaign(provider.app, id).await;
+    changed_to(&api, provider.app, id, changed).await
+}
+
+/// `DELETE /v1/campaigns/{id}`
+pub(crate) async fn delete(
+    Shared(api): Shared<Api>,
+    provider: Provider<Publish>,
+    Path(id): Path<String>,
+) -> Result<StatusCode, Problem> {
+    let id = campaign_id(&id)?;
+    match api.delivery.delete_campaign(provider.app, id).await {
+        Ok(()) => Ok(StatusCode::NO_CONTENT),
+        Err(error) => Err(explained(&api, provider.app, id, error).await),
+    }
+}
+
+async fn changed_to(
+    api: &State,
+    app: AppId,
+    id: CampaignId,
+    changed: Result<CampaignProgress, noroshi_delivery::Error>,
+) -> Result<Response, Problem> {
+    match changed {
+        Ok(progress) => answer(StatusCode::OK, progress),
+        Err(error) => Err(explained(api, app, id, error).await),
+    }
+}
+
+/// Where its state does not allow it: the state it is in, as it is now.
+async fn explained(api: &State, app: AppId, id: CampaignId, error: noroshi_delivery::Error) -> Problem {
+    let noroshi_delivery::Error::Store(noroshi_store::Error::Conflict) = error else {
+        return no_campaign(error);
+    };
+    match api.delivery.campaign(app, id).await {
+        Ok(progress) => {
+            let state = progress.campaign.state.as_str();
+            let uploaded = show::is_upload(&progress.campaign);
+            let rest = if uploaded { "" } else { ", and its audience is not one of uploaded users" };
+            Problem::new(Code::WrongState, format!("the campaign is {state}{rest}"))
+        }
+        Err(_) => no_campaign(error),
+    }
+}
+
+fn answer(status: StatusCode, progress: CampaignProgress) -> Result<Response, Problem> {
+    Ok(respond::json(status, &show::campaign(progress)?))
+}
+
+fn campaign_id(text: &str) -> Result<CampaignId, Problem> {
+    CampaignId::parse(text).map_err(|invalid| Problem::from(invalid).at("id"))
+}
+
+fn no_campaign(error: noroshi_delivery::Error) -> Problem {
+    match error {
+        noroshi_delivery::Error::Store(noroshi_store::Error::NotFound) => Problem::not_found("campaign"),
+        error => error.into(),
+    }
+}

@@ -1,0 +1,250 @@
+//! A campaign as it is answered: what was asked for, in the words of the request, and how far it is.
+
+use std::collections::BTreeMap;
+
+use noroshi_delivery::campaign::count::Count;
+use noroshi_delivery::campaign::filter::{Filter, VersionRange};
+use noroshi_delivery::campaign::{Audience, CampaignMessage, CampaignProgress, Spec};
+use noroshi_store::Campaign;
+use noroshi_types::time::format_duration;
+use noroshi_types::{JsonText, Outcome, Push, PushMode};
+use serde::Serialize;
+use serde_json::value::RawValue;
+
+use crate::error::Problem;
+
+/// Outcomes of devices that no push service took it for.
+const ERRORS: [Outcome; 5] = [
+    Outcome::PushRefused,
+    Outcome::PushTokenGone,
+    Outcome::PushTokenSuspect,
+    Outcome::PushUnconfigured,
+    Outcome::PushExpired,
+];
+
+#[derive(Serialize)]
+pub(super) struct CampaignBody {
+    id: String,
+    name: Option<String>,
+    state: &'static str,
+    audience: AudienceBody,
+    message: MessageBody,
+    locales: Vec<String>,
+    lane: &'static str,
+    notification: String,
+    created_at: String,
+    start_at: Option<String>,
+    started_at: Option<String>,
+    finished_at: Option<String>,
+    uploaded: u64,
+    recipients: u64,
+    queued: u64,
+    done: u64,
+    total: Option<u64>,
+    counts: BTreeMap<&'static str, u64>,
+    reasons: Vec<ReasonBody>,
+    errors: u64,
+    rate_per_second: f64,
+    eta_s: Option<u64>,
+    latency: LatencyBody,
+}
+
+#[derive(Serialize, Default)]
+struct AudienceBody {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    everyone: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    topic: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    condition: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    upload: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    devices: Option<FilterBody>,
+}
+
+#[derive(Serialize)]
+struct FilterBody {
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    platforms: Vec<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    locales: Vec<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    timezones: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    app_version: Option<VersionBody>,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    tags: BTreeMap<String, Vec<String>>,
+}
+
+#[derive(Serialize)]
+struct VersionBody {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    min: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    max: Option<String>,
+}
+
+#[derive(Serialize)]
+struct MessageBody {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    notification: Option<Box<RawValue>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    data: Option<Box<RawValue>>,
+    urgency: &'static str,
+    ttl: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    collapse_key: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    when: Option<&'static str>,
+    push: PushBody,
+}
+
+#[derive(Serialize)]
+struct PushBody {
+    mode: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    after: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    apns: Option<Box<RawValue>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    fcm: Option<Box<RawValue>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    webpush: Option<Box<RawValue>>,
+}
+
+#[derive(Serialize)]
+struct ReasonBody {
+    outcome: &'static str,
+    reason: Option<String>,
+    count: u64,
+}
+
+#[derive(Serialize)]
+struct LatencyBody {
+    p50_ms: Option<u64>,
+    p99_ms: Option<u64>,
+}
+
+/// What a dry run counted.
+#[derive(Serialize)]
+pub(super) struct CountBody {
+    devices: u64,
+    users: Option<u64>,
+    no_push_token: u64,
+    suspect: u64,
+    filtered: u64,
+    by_service: BTreeMap<&'static str, u64>,
+}
+
+pub(super) fn campaign(progress: CampaignProgress) -> Result<CampaignBody, Problem> {
+    let CampaignProgress { campaign, recipients, done, total, rate_per_second, eta, p50, p99 } = progress;
+    let spec = Spec::from_json(&campaign.spec).map_err(Problem::internal)?;
+    let mut counts: BTreeMap<&'static str, u64> = BTreeMap::new();
+    for (outcome, _, count) in &campaign.counts {
+        *counts.entry(outcome.as_str()).or_default() += count;
+    }
+    let failed = campaign.counts.iter().filter(|(outcome, ..)| ERRORS.contains(outcome));
+    Ok(CampaignBody {
+        id: campaign.id.to_string(),
+        state: campaign.state.as_str(),
+        audience: audience(spec.audience, spec.filter),
+        message: message(spec.message)?,
+        locales: spec.locales.into_keys().collect(),
+        lane: spec.lane.as_str(),
+        notification: campaign.notification.to_string(),
+        created_at: campaign.created_at.to_string(),
+        start_at: spec.start_at.map(|time| time.to_string()),
+        started_at: campaign.started_at.map(|time| time.to_string()),
+        finished_at: campaign.finished_at.map(|time| time.to_string()),
+        uploaded: campaign.uploaded,
+        recipients,
+        queued: recipients.saturating_sub(done),
+        done,
+        total,
+        errors: failed.map(|(.., count)| count).sum(),
+        counts,
+        reasons: reasons(campaign.counts),
+        // A tenth is finer than anybody reads it.
+        rate_per_second: (rate_per_second * 10.0).round() / 10.0,
+        eta_s: eta.map(|eta| eta.as_secs()),
+        latency: LatencyBody { p50_ms: p50.map(milliseconds), p99_ms: p99.map(milliseconds) },
+        name: spec.name,
+    })
+}
+
+/// Whether its recipients are uploaded; what cannot be read is none.
+pub(super) fn is_upload(campaign: &Campaign) -> bool {
+    Spec::from_json(&campaign.spec).is_ok_and(|spec| spec.audience == Audience::Upload)
+}
+
+fn audience(audience: Audience, filter: Filter) -> AudienceBody {
+    let devices = (audience == Audience::Devices || !filter.is_empty()).then(|| {
+        let Filter { platforms, locales, app_version, tags, timezones } = filter;
+        let VersionRange { min, max } = app_version;
+        let app_version = (min.is_some() || max.is_some()).then_some(VersionBody { min, max });
+        FilterBody { platforms, locales, timezones, app_version, tags }
+    });
+    let body = AudienceBody { devices, ..AudienceBody::default() };
+    match audience {
+        Audience::Everyone => AudienceBody { everyone: Some(true), ..body },
+        Audience::Topic(topic) => AudienceBody { topic: Some(topic.to_string()), ..body },
+        Audience::Condition(condition) => {
+            AudienceBody { condition: Some(condition.as_str().to_owned()), ..body }
+        }
+        Audience::Upload => AudienceBody { upload: Some(true), ..body },
+        Audience::Devices => body,
+    }
+}
+
+fn message(message: CampaignMessage) -> Result<MessageBody, Problem> {
+    let Push { mode, after, apns, fcm, webpush } = message.push;
+    Ok(MessageBody {
+        notification: raw(message.notification)?,
+        data: raw(message.data)?,
+        urgency: message.urgency.as_str(),
+        ttl: format_duration(message.ttl.duration()),
+        collapse_key: message.collapse_key.map(String::from),
+        when: message.when.map(|when| when.as_str()),
+        push: PushBody {
+            mode: match mode {
+                PushMode::Never => "never",
+                PushMode::Fallback => "fallback",
+                PushMode::Always => "always",
+            },
+            after: (mode == PushMode::Fallback).then(|| format_duration(after)),
+            apns: raw(apns)?,
+            fcm: raw(fcm)?,
+            webpush: raw(webpush)?,
+        },
+    })
+}
+
+/// The most frequent first.
+fn reasons(counts: Vec<(Outcome, String, u64)>) -> Vec<ReasonBody> {
+    let body = |(outcome, reason, count): (Outcome, String, u64)| ReasonBody {
+        outcome: outcome.as_str(),
+        reason: (!reason.is_empty()).then_some(reason),
+        count,
+    };
+    let mut reasons: Vec<ReasonBody> = counts.into_iter().map(body).collect();
+    reasons.sort_by(|a, b| b.count.cmp(&a.count));
+    reasons
+}
+
+fn raw(text: Option<JsonText>) -> Result<Option<Box<RawValue>>, Problem> {
+    let raw = |text: JsonText| RawValue::from_string(text.as_str().to_owned()).map_err(Problem::internal);
+    text.map(raw).transpose()
+}
+
+fn milliseconds(duration: std::time::Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+impl From<Count> for CountBody {
+    fn from(count: Count) -> Self {
+        let Count { devices, users, by_service, no_push_token, suspect, filtered } = count;
+        let by_service = by_service.into_iter().map(|(service, count)| (service.as_str(), count)).collect();
+        Self { devices, users, no_push_token, suspect, filtered, by_service }
+    }
+}

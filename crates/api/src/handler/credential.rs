@@ -1,0 +1,158 @@
+//! An app's credentials at push services. Who may manage the app's keys may manage these.
+//!
+//! A secret comes in with one request and is sealed by delivery: it stands in no answer and no log, and
+//! what refuses it names the field and the rule alone.
+
+use axum::extract::State as Shared;
+use axum::response::Response;
+use http::StatusCode;
+use noroshi_delivery::push::{CredentialView, Tested};
+use noroshi_types::CredentialId;
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+use crate::access::Manager;
+use crate::body::{self, TestTarget};
+use crate::error::{Code, Problem};
+use crate::extract::{JsonBody, Path, Query};
+use crate::respond;
+use crate::state::Api;
+
+#[derive(Serialize)]
+struct CredentialBody {
+    id: String,
+    service: &'static str,
+    environment: &'static str,
+    name: String,
+    /// What may be shown again.
+    settings: Box<RawValue>,
+    created_at: String,
+}
+
+#[derive(Serialize)]
+struct CredentialsBody {
+    credentials: Vec<CredentialBody>,
+}
+
+#[derive(Serialize)]
+struct TestedBody {
+    answer: &'static str,
+    reason: Option<&'static str>,
+    explain: &'static str,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct AddQuery {
+    #[serde(default)]
+    replace: bool,
+}
+
+/// `GET /v1/apps/{app}/push`
+pub(crate) async fn list(
+    Shared(api): Shared<Api>,
+    manager: Manager,
+    Path(name): Path<String>,
+) -> Result<Response, Problem> {
+    let app = manager.app(&api, &name)?;
+    let credentials = api.delivery.credentials(app.id).await?;
+    let credentials = credentials.into_iter().map(credential_body).collect::<Result<_, _>>()?;
+    Ok(respond::json(StatusCode::OK, &CredentialsBody { credentials }))
+}
+
+/// `POST /v1/apps/{app}/push`
+pub(crate) async fn add(
+    Shared(api): Shared<Api>,
+    manager: Manager,
+    Path(name): Path<String>,
+    Query(query): Query<AddQuery>,
+    JsonBody(body): JsonBody,
+) -> Result<Response, Problem> {
+    let app = manager.app(&api, &name)?;
+    body::push_credential(&body)?;
+    let added = api.delivery.put_credential(app.id, &body, query.replace).await;
+    let credential = added.map_err(|error| match error {
+        noroshi_delivery::Error::Store(noroshi_store::Error::Exists) => Problem::new(
+            Code::AlreadyExists,
+            "the app has a credential for this push service and environment; replace=true takes its place",
+        ),
+        error => error.into(),
+    })?;
+    Ok(respond::json(StatusCode::CREATED, &credential_body(credential)?))
+}
+
+/// `DELETE /v1/apps/{app}/push/{id}`
+pub(crate) async fn remove(
+    Shared(api): Shared<Api>,
+    manager: Manager,
+    Path((name, id)): Path<(String, String)>,
+) -> Result<StatusCode, Problem> {
+    let app = manager.app(&api, &name)?;
+    api.delivery.delete_credential(app.id, credential_id(&id)?).await.map_err(no_credential)?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// `POST /v1/apps/{app}/push/{id}/test`
+pub(crate) async fn test(
+    Shared(api): Shared<Api>,
+    manager: Manager,
+    Path((name, id)): Path<(String, String)>,
+    JsonBody(body): JsonBody,
+) -> Result<Response, Problem> {
+    let app = manager.app(&api, &name)?;
+    let id = credential_id(&id)?;
+    let token = match body::push_test(&body)? {
+        TestTarget::Token(token) => token,
+        TestTarget::Device(device) => {
+            let found = api.delivery.store().device(app.id, &device).await?;
+            let device = found.ok_or_else(|| Problem::not_found("device").at("device"))?;
+            device
+                .push_token
+                .ok_or_else(|| Problem::new(Code::NotFound, "the device has no push token").at("device"))?
+        }
+    };
+    let tested = api.delivery.test_credential(app.id, id, token).await.map_err(no_credential)?;
+    Ok(respond::json(StatusCode::OK, &TestedBody::from(tested)))
+}
+
+fn credential_id(text: &str) -> Result<CredentialId, Problem> {
+    text.parse().map(CredentialId).map_err(|_| Problem::not_found("credential"))
+}
+
+fn no_credential(error: noroshi_delivery::Error) -> Problem {
+    match error {
+        noroshi_delivery::Error::Store(noroshi_store::Error::NotFound) => Problem::not_found("credential"),
+        error => error.into(),
+    }
+}
+
+fn credential_body(view: CredentialView) -> Result<CredentialBody, Problem> {
+    Ok(CredentialBody {
+        id: view.id.0.to_string(),
+        service: view.service.as_str(),
+        environment: view.environment.as_str(),
+        name: view.name,
+        settings: RawValue::from_string(view.shown.as_str().to_owned()).map_err(Problem::internal)?,
+        created_at: view.created_at.to_string(),
+    })
+}
+
+impl From<Tested> for TestedBody {
+    fn from(tested: Tested) -> Self {
+        let explain = match tested.answer {
+            "accepted" => "the push service took it",
+            "gone" => "the push service says that this token is gone for good",
+            "suspect" => {
+                "the push service says that this token belongs to another environment, topic or sender"
+            }
+            "refused" => "the push service refused it for good",
+            "later" => "the push service, or the way to it, is out of order now; a push would be tried again",
+            "not_configured" => {
+                "the credential is not in use: the node's log says why it could not be opened"
+            }
+            "expired" => "no connection to the push service came about in time",
+            _ => "no answer came in time",
+        };
+        Self { answer: tested.answer, reason: tested.reason, explain }
+    }
+}

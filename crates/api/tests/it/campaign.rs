@@ -1,0 +1,212 @@
+//! Campaigns: made, filled, started, paused, ended, shown.
+
+use std::time::Duration;
+
+use http::{Method, StatusCode};
+use noroshi_types::Scope;
+use serde_json::{Value, json};
+
+use crate::push::WEB_PUSH;
+use crate::service::{NOW, Service};
+
+const PATH: &str = "/v1/campaigns";
+
+async fn make(service: &Service, body: Value) -> (String, Value) {
+    let answer = service.post(PATH, &service.key, &body.to_string()).await;
+    assert_eq!(answer.status, StatusCode::CREATED, "{}", answer.text);
+    let body = answer.json();
+    (format!("{PATH}/{}", body["id"].as_str().expect("an id")), body)
+}
+
+/// `count` devices of as many users that FCM or Web Push does not reach, and as many that it does.
+async fn devices(service: &Service, words: &[&str]) {
+    let line = |(i, word): (usize, &&str)| {
+        let token = json!({"service": "fcm", "token": word});
+        let body = json!({"device": format!("d{i}"), "user": format!("u{i}"), "platform": "android", "push_token": token});
+        format!("{body}\n")
+    };
+    let body: String = words.iter().enumerate().map(line).collect();
+    assert_eq!(service.post("/v1/devices/batch", &service.key, &body).await.status, StatusCode::OK);
+    service.post("/v1/apps/dev/push", &service.key, WEB_PUSH).await;
+}
+
+#[tokio::test]
+async fn a_campaign_reaches_its_audience_and_says_what_became_of_it() {
+    let service = Service::running().await;
+    devices(&service, &["a", "b", "gone", "refused"]).await;
+    service.device("without-token", "u9").await;
+    let (path, made) = make(
+        &service,
+        json!({"name": "Spring", "audience": {"devices": {"platforms": ["android"]}},
+            "message": {"notification": {"title": "Hello"}, "ttl": "1h"}}),
+    )
+    .await;
+    assert_eq!((&made["name"], &made["state"]), (&json!("Spring"), &json!("running")));
+    assert_eq!(made["audience"], json!({"devices": {"platforms": ["android"]}}));
+    assert_eq!(
+        made["message"],
+        json!({"notification": {"title": "Hello"}, "urgency": "normal", "ttl": "1h", "push": {"mode": "always"}})
+    );
+    let done = service.until(&path, |body| body["state"] == "done").await;
+    assert_eq!(done["counts"], json!({"pushed": 2, "push_refused": 1, "push_token_gone": 1}));
+    assert_eq!((&done["recipients"], &done["done"], &done["queued"]), (&json!(4), &json!(4), &json!(0)));
+    assert_eq!((&done["errors"], &done["total"]), (&json!(2), &json!(4)));
+    assert_eq!(done["reasons"][0], json!({"outcome": "pushed", "reason": null, "count": 2}));
+    assert!(done["reasons"].as_array().is_some_and(|reasons| {
+        reasons.contains(&json!({"outcome": "push_refused", "reason": "INVALID_ARGUMENT", "count": 1}))
+    }));
+    assert!(done["latency"]["p99_ms"].is_u64() && done["finished_at"].is_string(), "{done}");
+    let notification = done["notification"].as_str().expect("an id");
+    let trace =
+        service.get(&format!("/v1/notifications/{notification}/devices/d3"), &service.key).await.json();
+    assert!(trace["summary"].as_str().is_some_and(|text| text.contains("INVALID_ARGUMENT")), "{trace}");
+
+    assert_eq!(service.delete(&path, &service.key).await.status, StatusCode::NO_CONTENT);
+    service.get(&path, &service.key).await.problem(404, "not_found");
+}
+
+#[tokio::test]
+async fn recipients_are_uploaded_a_line_each() {
+    let service = Service::running().await;
+    devices(&service, &["a", "b", "c"]).await;
+    let (path, made) = make(
+        &service,
+        json!({"audience": {"upload": true}, "message": {"notification": {"title": "Hello {{name}}"}}}),
+    )
+    .await;
+    assert_eq!(made["state"], "draft");
+    let recipients = format!("{path}/recipients");
+    let lines = "{\"user\":\"u0\",\"variables\":{\"name\":\"Ana\"}}\n{\"user\":1}\n{\"user\":\"u1\",\"notification\":{\"title\":\"Yours\"}}\n";
+    let answer = service.post(&recipients, &service.key, lines).await.lines();
+    assert_eq!((&answer[0], &answer[2]), (&json!({"user": "u0"}), &json!({"user": "u1"})));
+    assert_eq!(answer[1]["error"]["field"], "user");
+    assert_eq!(service.post(&recipients, &service.key, lines).await.status, StatusCode::OK, "again");
+    assert_eq!(service.get(&path, &service.key).await.json()["uploaded"], 2, "one a user");
+
+    let over = "{\"user\":\"u\"}\n".repeat(10_001);
+    service.post(&recipients, &service.key, &over).await.problem(413, "too_many_lines");
+    service.post(&recipients, &service.key, "").await.problem(400, "invalid_json");
+    let started = service.post(&format!("{path}/start"), &service.key, "").await;
+    assert_eq!((started.status, &started.json()["state"]), (StatusCode::OK, &json!("running")));
+    let done = service.until(&path, |body| body["state"] == "done").await;
+    assert_eq!(done["counts"], json!({"pushed": 2}));
+    let refused = service.post(&recipients, &service.key, lines).await.problem(409, "wrong_state");
+    assert!(refused["detail"].as_str().is_some_and(|detail| detail.contains("done")), "{refused}");
+}
+
+#[tokio::test]
+async fn a_campaign_is_started_paused_resumed_and_aborted() {
+    let service = Service::start().await;
+    let (path, made) =
+        make(&service, json!({"audience": {"everyone": true}, "message": {"data": 1}, "start": false})).await;
+    assert_eq!(made["state"], "draft");
+    let order = async |verb: &str| service.post(&format!("{path}/{verb}"), &service.key, "").await;
+    let detail = order("pause").await.problem(409, "wrong_state")["detail"].to_string();
+    assert!(detail.contains("draft"), "{detail}");
+    for (verb, state) in
+        [("start", "running"), ("pause", "paused"), ("resume", "running"), ("abort", "aborted")]
+    {
+        let answer = order(verb).await;
+        assert_eq!((answer.status, &answer.json()["state"]), (StatusCode::OK, &json!(state)), "{verb}");
+    }
+    order("resume").await.problem(409, "wrong_state");
+    service
+        .post(&format!("{path}/recipients"), &service.key, "{\"user\":\"u\"}")
+        .await
+        .problem(409, "wrong_state");
+    let unknown = format!("{PATH}/01890a5d-ac96-774b-bcce-b302099a8057");
+    service.post(&format!("{unknown}/start"), &service.key, "").await.problem(404, "not_found");
+    service.get(&format!("{PATH}/x"), &service.key).await.problem(400, "invalid_parameter");
+    let (later, made) = make(
+        &service,
+        json!({"audience": {"topic": "t"}, "message": {"data": 1}, "start_at": "2099-01-01T00:00:00Z"}),
+    )
+    .await;
+    assert_eq!(
+        (&made["state"], &made["start_at"]),
+        (&json!("scheduled"), &json!("2099-01-01T00:00:00.000Z"))
+    );
+    service.delete(&later, &service.key).await.problem(409, "wrong_state");
+}
+
+#[tokio::test]
+async fn a_dry_run_counts_and_makes_nothing() {
+    let service = Service::start().await;
+    devices(&service, &["a", "b"]).await;
+    service.device("without-token", "u9").await;
+    let dry = async |body: &str| service.post(&format!("{PATH}?dry_run=true"), &service.key, body).await;
+    let count = dry(r#"{"audience": {"everyone": true}, "message": {"data": 1}}"#).await;
+    assert_eq!(count.status, StatusCode::OK);
+    let expected = json!({"devices": 3, "users": 3, "no_push_token": 1, "suspect": 0, "filtered": 0, "by_service": {"fcm": 2}});
+    assert_eq!(count.json(), expected);
+    let some = dry(r#"{"audience": {"devices": {"platforms": ["android"]}}, "message": {"data": 1}}"#).await;
+    assert_eq!((&some.json()["devices"], &some.json()["filtered"]), (&json!(2), &json!(1)));
+    let upload = dry(r#"{"audience": {"upload": true}, "message": {"data": 1}}"#).await;
+    assert_eq!(upload.problem(400, "invalid_field")["field"], "audience.upload");
+    assert_eq!(service.get(PATH, &service.key).await.json()["campaigns"], json!([]));
+}
+
+#[tokio::test]
+async fn campaigns_are_listed_in_pages_the_newest_first() {
+    let service = Service::start().await;
+    let mut made = Vec::new();
+    for i in 0..3 {
+        // Within a millisecond their order is anybody's.
+        service.clock.set(NOW.saturating_add(Duration::from_millis(i)));
+        let body = json!({"name": format!("c{i}"), "audience": {"everyone": true}, "message": {"data": 1}, "start": false});
+        made.push(make(&service, body).await.1["id"].clone());
+    }
+    let mut seen = Vec::new();
+    let mut path = format!("{PATH}?limit=2&after=");
+    loop {
+        let page = service.get(&path, &service.key).await.json();
+        seen.extend(page["campaigns"].as_array().expect("campaigns").iter().map(|one| one["id"].clone()));
+        match page["next"].as_str() {
+            Some(next) => path = format!("{PATH}?limit=2&after={next}"),
+            None => break,
+        }
+    }
+    made.reverse();
+    assert_eq!(seen, made);
+    service.get(&format!("{PATH}?after=x"), &service.key).await.problem(400, "invalid_parameter");
+    service.get(&format!("{PATH}?limit=0"), &service.key).await.problem(400, "invalid_parameter");
+}
+
+#[tokio::test]
+async fn making_needs_publish_and_looking_needs_read() {
+    let service = Service::start().await;
+    let body = r#"{"audience": {"everyone": true}, "message": {"data": 1}, "start": false}"#;
+    let (reader, publisher) =
+        (service.key_with(&[Scope::Read]).await, service.key_with(&[Scope::Publish]).await);
+    service.post(PATH, &reader, body).await.problem(403, "forbidden");
+    let made = service.post(PATH, &publisher, body).await;
+    let path = format!("{PATH}/{}", made.json()["id"].as_str().expect("an id"));
+    service.get(&path, &publisher).await.problem(403, "forbidden");
+    assert_eq!(service.get(&path, &reader).await.status, StatusCode::OK);
+    for verb in ["start", "pause", "resume", "abort", "recipients"] {
+        service.post(&format!("{path}/{verb}"), &reader, "{}").await.problem(403, "forbidden");
+        service
+            .post(&format!("{path}/{verb}"), &service.other_key, "{\"user\":\"u\"}")
+            .await
+            .problem(404, "not_found");
+    }
+    service.call(Method::DELETE, &path, &reader, "").await.problem(403, "forbidden");
+    assert_eq!(service.get(&path, &service.key).await.json()["state"], "draft");
+}
+
+#[tokio::test]
+async fn what_push_services_would_not_take_is_refused_before_a_campaign_is_made() {
+    let service = Service::start().await;
+    let (long, short) = (json!({"title": "x".repeat(2_500)}), json!({"title": "x"}));
+    let data = "y".repeat(2_500);
+    let whole = json!({"audience": {"everyone": true}, "message": {"notification": long, "data": data}});
+    service.post(PATH, &service.key, &whole.to_string()).await.problem(413, "push_payload_too_large");
+    let variant = json!({"audience": {"everyone": true}, "message": {"notification": short, "data": data},
+        "locales": {"ja": {"notification": long}}});
+    let refused = service.post(PATH, &service.key, &variant.to_string()).await;
+    assert_eq!(refused.problem(413, "push_payload_too_large")["field"], "locales.ja");
+    let live = json!({"audience": {"everyone": true}, "message": {"notification": long, "data": data, "when": "stored"},
+        "start": false});
+    let made = service.post(PATH, &service.key, &live.to_string()).await;
+    assert_eq!(made.status, StatusCode::CREATED, "no push service hears of it: {}", made.text);
+}

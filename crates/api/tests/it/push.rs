@@ -1,0 +1,214 @@
+//! Credentials of push services, and what push services said of tokens.
+
+use http::{Method, StatusCode};
+use noroshi_types::Scope;
+use serde_json::{Value, json};
+
+use crate::service::{OPERATOR, Service, request};
+
+/// With a private key of 32 bytes.
+pub(crate) const WEB_PUSH: &str = r#"{"service":"webpush","name":"ours","subject":"mailto:ops@example.com",
+    "private_key":"AQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQE"}"#;
+const PRIVATE_KEY: &str = "AQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQE";
+const PATH: &str = "/v1/apps/dev/push";
+
+/// A push token of a browser that `word` tells from others.
+fn web_push_token(word: &str) -> Value {
+    let p256dh = "BCVxsr7N_eNgVRqvHtD0zTZsEc6-VV-JvLexhqUzORcxaOzi6-AYWXvTBHm4bjyPjs7Vd8pZGH6SRpkNtoIAiw4";
+    json!({"service": "webpush", "endpoint": format!("https://push.example.net/{word}"),
+        "keys": {"p256dh": p256dh, "auth": "BTBZMqHH6r4Tts7J_aSIgg"}})
+}
+
+#[tokio::test]
+async fn a_credential_is_kept_listed_replaced_and_removed_and_never_shown() {
+    let service = Service::start().await;
+    let made = service.post(PATH, &service.key, WEB_PUSH).await;
+    assert_eq!(made.status, StatusCode::CREATED, "{}", made.text);
+    let body = made.json();
+    assert_eq!((&body["service"], &body["environment"]), (&json!("webpush"), &json!("production")));
+    assert_eq!(body["name"], "ours");
+    assert_eq!(service.push.credentials(service.app()), 1, "in use at once");
+
+    service.post(PATH, &service.key, WEB_PUSH).await.problem(409, "already_exists");
+    let other = WEB_PUSH.replace("ours", "theirs");
+    let replaced = service.post(&format!("{PATH}?replace=true"), &service.key, &other).await;
+    assert_eq!((replaced.status, &replaced.json()["name"]), (StatusCode::CREATED, &json!("theirs")));
+    let listed = service.get(PATH, &service.key).await;
+    assert_eq!(listed.json()["credentials"], json!([replaced.json()]));
+    for answer in [&made.text, &replaced.text, &listed.text] {
+        assert!(!answer.contains(PRIVATE_KEY), "{answer}");
+    }
+
+    let path = format!("{PATH}/{}", body["id"].as_str().expect("an id"));
+    assert_eq!(service.delete(&path, &service.key).await.status, StatusCode::NO_CONTENT);
+    service.delete(&path, &service.key).await.problem(404, "not_found");
+    assert_eq!(service.get(PATH, &service.key).await.json()["credentials"], json!([]));
+    assert_eq!(service.push.credentials(service.app()), 0);
+}
+
+#[tokio::test]
+async fn a_credential_that_cannot_be_used_is_refused_by_field_and_without_its_value() {
+    let service = Service::start().await;
+    for (bad, field) in [
+        (json!({"service": "sms"}), "service"),
+        (
+            json!({"service": "webpush", "private_key": "SECRET", "subject": "mailto:a@b.example"}),
+            "private_key",
+        ),
+        (
+            json!({"service": "apns", "key": "SECRET", "key_id": "ABC123DEFG", "team_id": "DEF123GHIJ",
+            "topic": "com.example.app"}),
+            "key",
+        ),
+        (json!({"service": "fcm", "service_account": {"private_key": "SECRET"}}), "service_account"),
+    ] {
+        let refused = service.post(PATH, &service.key, &bad.to_string()).await;
+        assert!(!refused.text.contains("SECRET"), "{}", refused.text);
+        let problem = refused.problem(400, "invalid_field");
+        assert!(problem["field"].as_str().is_some_and(|named| named.starts_with(field)), "{problem}");
+    }
+    service.post(PATH, &service.key, "{").await.problem(400, "invalid_json");
+    service.post(PATH, &service.key, "[]").await.problem(400, "invalid_field");
+    let large = json!({"service": "webpush", "name": "n".repeat(70_000)}).to_string();
+    service.post(PATH, &service.key, &large).await.problem(413, "body_too_large");
+    service.get(&format!("{PATH}?all=1"), &service.key).await;
+    service
+        .post(&format!("{PATH}?replace=maybe"), &service.key, WEB_PUSH)
+        .await
+        .problem(400, "invalid_parameter");
+}
+
+#[tokio::test]
+async fn who_manages_keys_manages_credentials() {
+    let service = Service::start().await;
+    let publisher = service.key_with(&[Scope::Publish, Scope::Devices, Scope::Read]).await;
+    let admin = service.key_with(&[Scope::Admin]).await;
+    service.get(PATH, &publisher).await.problem(403, "forbidden");
+    service.post(PATH, &publisher, WEB_PUSH).await.problem(403, "forbidden");
+    assert_eq!(service.post(PATH, &admin, WEB_PUSH).await.status, StatusCode::CREATED);
+    let listed = service.operate(Method::GET, PATH, OPERATOR, "").await;
+    assert_eq!(listed.json()["credentials"].as_array().map(Vec::len), Some(1));
+    service.operate(Method::GET, PATH, "wrong", "").await.problem(401, "unauthorized");
+    service.get(PATH, &service.other_key).await.problem(404, "not_found");
+    let other = service.post("/v1/apps/other/push", &service.other_key, WEB_PUSH).await;
+    let theirs = format!("{PATH}/{}", other.json()["id"].as_str().expect("an id"));
+    service.delete(&theirs, &service.key).await.problem(404, "not_found");
+    service
+        .post(
+            &format!("{theirs}/test"),
+            &service.key,
+            &json!({"push_token": web_push_token("x")}).to_string(),
+        )
+        .await
+        .problem(404, "not_found");
+}
+
+#[tokio::test]
+async fn a_test_says_what_the_push_service_answered() {
+    let service = Service::start().await;
+    let id = service.post(PATH, &service.key, WEB_PUSH).await.json()["id"].clone();
+    let path = format!("{PATH}/{}/test", id.as_str().expect("an id"));
+    let test = async |body: Value| service.post(&path, &service.key, &body.to_string()).await;
+
+    let taken = test(json!({"push_token": web_push_token("fine")})).await.json();
+    assert_eq!((&taken["answer"], &taken["reason"]), (&json!("accepted"), &json!(null)));
+    let gone = test(json!({"push_token": web_push_token("gone")})).await.json();
+    assert_eq!((&gone["answer"], &gone["reason"]), (&json!("gone"), &json!("UNREGISTERED")));
+
+    service.device("d1", "u1").await;
+    test(json!({"device": "d1"})).await.problem(404, "not_found");
+    let registered = json!({"device": "d1", "push_token": web_push_token("of-d1")}).to_string();
+    service.post("/v1/devices", &service.key, &registered).await;
+    assert_eq!(test(json!({"device": "d1"})).await.json()["answer"], "accepted");
+    assert!(service.push.tokens().iter().any(|token| token.contains("of-d1")));
+
+    test(json!({"device": "nobody"})).await.problem(404, "not_found");
+    let wrong = test(json!({"push_token": {"service": "fcm", "token": "x"}})).await;
+    assert_eq!(wrong.problem(400, "invalid_field")["field"], "push_token");
+    test(json!({})).await.problem(400, "invalid_field");
+}
+
+#[tokio::test]
+async fn a_message_that_a_push_service_would_not_take_is_refused_with_its_size() {
+    let service = Service::start().await;
+    let message = |mode: &str| {
+        json!({"to": {"topic": "t"}, "notification": {"title": "x".repeat(2_500)}, "data": "y".repeat(2_500),
+            "push": {"mode": mode}})
+    };
+    let refused = service.post("/v1/notifications", &service.key, &message("always").to_string()).await;
+    let problem = refused.problem(413, "push_payload_too_large");
+    let detail = problem["detail"].as_str().expect("a detail");
+    assert!(detail.contains("apns") && detail.contains("4096"), "the service and its limit: {detail}");
+    let never = service.post("/v1/notifications", &service.key, &message("never").to_string()).await;
+    assert_eq!(never.status, StatusCode::ACCEPTED, "no push service hears of it");
+    let batch = format!("{}\n{}\n", message("fallback"), message("never"));
+    let lines = service.post("/v1/notifications/batch", &service.key, &batch).await.lines();
+    assert_eq!(lines[0]["error"]["code"], "push_payload_too_large");
+    assert!(lines[1]["id"].is_string());
+
+    // Between the limits of Web Push (3,993) and of the others: only who is asked may refuse it.
+    let between = json!({"to": {"topic": "t"}, "notification": {"title": "x".repeat(1_900)},
+        "data": "y".repeat(2_040), "push": {"mode": "always"}})
+    .to_string();
+    let refused = service.post("/v1/notifications", &service.key, &between).await;
+    let detail = refused.problem(413, "push_payload_too_large")["detail"].to_string();
+    assert!(detail.contains("webpush") && detail.contains("3993"), "{detail}");
+    let fcm = fcm_credential();
+    assert_eq!(service.post(PATH, &service.key, &fcm).await.status, StatusCode::CREATED);
+    assert_eq!(service.post("/v1/notifications", &service.key, &between).await.status, StatusCode::ACCEPTED);
+}
+
+/// A service account with a key that was made for this test.
+fn fcm_credential() -> String {
+    let key = include_str!("service-account.pem");
+    json!({"service": "fcm", "service_account": {"type": "service_account", "project_id": "demo",
+        "client_email": "demo@demo.iam.gserviceaccount.com", "private_key_id": "1", "private_key": key,
+        "token_uri": "https://oauth2.googleapis.com/token"}})
+    .to_string()
+}
+
+#[tokio::test]
+async fn tokens_that_are_gone_are_told_in_pages_and_in_lines() {
+    let service = Service::running().await;
+    service.post(PATH, &service.key, WEB_PUSH).await;
+    for device in ["d1", "d2", "d3"] {
+        let token = web_push_token(if device == "d3" { "fine" } else { "gone" });
+        let body = json!({"device": device, "user": "u1", "push_token": token}).to_string();
+        assert_eq!(service.post("/v1/devices", &service.key, &body).await.status, StatusCode::CREATED);
+    }
+    let id = service
+        .publish(r#"{"to": {"users": ["u1"]}, "notification": {"title": "T"}, "push": {"mode": "always"}}"#)
+        .await;
+    let path = "/v1/push/invalidations";
+    let all =
+        service.until(path, |body| body["invalidations"].as_array().is_some_and(|all| all.len() == 2)).await;
+    let first = &all["invalidations"][0];
+    assert_eq!((&first["reason"], &first["removed"]), (&json!("UNREGISTERED"), &json!(true)));
+    assert_eq!((&first["service"], &all["next"]), (&json!("webpush"), &json!(null)));
+
+    let page = service.get(&format!("{path}?limit=1"), &service.key).await.json();
+    let next = page["next"].as_str().expect("a next page");
+    let rest = service.get(&format!("{path}?after={next}"), &service.key).await.json();
+    assert_eq!(rest["invalidations"], json!([all["invalidations"][1]]));
+    let mut lines = request(Method::GET, path, &service.key, "");
+    lines.headers_mut().insert("accept", "application/x-ndjson".parse().expect("a header"));
+    let lines = service.send(lines).await;
+    assert_eq!(lines.header("content-type"), Some("application/x-ndjson"));
+    assert_eq!(json!(lines.lines()), all["invalidations"]);
+    service.get(&format!("{path}?after=x"), &service.key).await.problem(400, "invalid_parameter");
+    let publisher = service.key_with(&[Scope::Publish]).await;
+    service.get(path, &publisher).await.problem(403, "forbidden");
+    assert_eq!(service.get(path, &service.other_key).await.json()["invalidations"], json!([]));
+
+    let trace = service.get(&format!("/v1/notifications/{id}/devices/d1"), &service.key).await.json();
+    let step =
+        trace["steps"].as_array().expect("steps").iter().find(|step| step["outcome"] == "push_token_gone");
+    assert_eq!(step.expect("the push's step")["reason"], "UNREGISTERED");
+    assert!(
+        trace["summary"].as_str().is_some_and(|text| text.contains("token is gone (UNREGISTERED)")),
+        "{trace}"
+    );
+    let state = service.get(&format!("/v1/notifications/{id}"), &service.key).await.json();
+    assert_eq!((&state["counts"]["pushed"], &state["counts"]["push_token_gone"]), (&json!(1), &json!(2)));
+    assert_eq!(service.get("/v1/devices/d1", &service.key).await.json()["push_token"], json!(null));
+}
