@@ -5,7 +5,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use noroshi_types::CampaignId;
+use noroshi_store::Campaign;
+use noroshi_types::{CampaignId, Timestamp};
 use parking_lot::Mutex;
 
 use crate::campaign::plan::Plan;
@@ -33,11 +34,23 @@ impl Book {
         self.pages.lock().get(&id)?.plan.clone()
     }
 
-    /// The first plan of a campaign stays: its turns are counted there.
-    pub(crate) fn keep(&self, plan: Plan) -> Arc<Plan> {
-        let mut pages = self.pages.lock();
-        let page = pages.entry(plan.id).or_default();
-        page.plan.get_or_insert_with(|| Arc::new(plan)).clone()
+    /// The plan of a campaign that has started; made if there is none. The first one stays: its turns are
+    /// counted there. None: this version cannot read the campaign.
+    pub(crate) fn plan_of(&self, campaign: &Campaign, now: Timestamp) -> Option<Arc<Plan>> {
+        if let Some(plan) = self.plan(campaign.id) {
+            return Some(plan);
+        }
+        match Plan::new(campaign, now) {
+            Ok(plan) => {
+                let mut pages = self.pages.lock();
+                let page = pages.entry(plan.id).or_default();
+                Some(page.plan.get_or_insert_with(|| Arc::new(plan)).clone())
+            }
+            Err(error) => {
+                tracing::error!(campaign = %campaign.id, %error, "a campaign cannot be read");
+                None
+            }
+        }
     }
 
     /// Plans whose rate is limited.

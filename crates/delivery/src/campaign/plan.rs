@@ -38,11 +38,14 @@ pub(crate) struct Plan {
     message: Texts,
     variants: BTreeMap<String, Texts>,
     /// Guards only the map.
-    shared: Mutex<HashMap<(Option<String>, Timestamp), Arc<Content>>>,
+    shared: Mutex<HashMap<Variety, Arc<Content>>>,
     /// Guards only the bucket. None: as fast as it goes.
     bucket: Option<Mutex<Bucket>>,
     zero: Instant,
 }
+
+/// What a shared content differs by: the variant's language tag, and when it expires.
+type Variety = (Option<String>, Timestamp);
 
 struct Texts {
     notification: Option<Template>,

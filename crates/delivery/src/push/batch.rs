@@ -7,9 +7,11 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::time::Instant;
 
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
 use noroshi_push::{Content, Fields, Push, Reply};
 use noroshi_store::{Batch, Finished, PushRecipient, Work};
-use noroshi_types::{DeviceNum, Outcome, PushToken, Timestamp};
+use noroshi_types::{DeviceNum, Outcome, PushService, PushToken, Timestamp};
 use ring::digest;
 use tokio::sync::{mpsc, watch};
 
@@ -122,12 +124,21 @@ impl Way {
             Work::Notification(id) => *id.as_bytes(),
             Work::Campaign(id) => *id.as_bytes(),
         };
+        // Web Push recipients are spread over origins: one without room holds up none of the others.
+        let spread = batch.service == Some(PushService::WebPush);
+        let mut waiting = FuturesUnordered::new();
         for (index, (sent, Due { token, content })) in (0..).zip(sent.iter().zip(due)) {
             let reply = Reply { to: gather.clone(), index };
             let id = push_id(&seed, sent.device);
             let push = Push { app: batch.app, lane: batch.lane, token, content, id, reply };
-            self.side.outlet.send(push).await;
+            let mut send = self.side.outlet.send(push);
+            match spread {
+                true if futures_util::poll!(&mut send).is_pending() => waiting.push(send),
+                true => {}
+                false => send.await,
+            }
         }
+        while waiting.next().await.is_some() {}
     }
 
     pub(crate) async fn finish(&self, batch: &Batch, finished: Finished) {
@@ -169,13 +180,7 @@ impl Way {
                 }
                 let now = self.delivery.clock.now();
                 let campaign = self.read(|| self.delivery.store.campaign(batch.app, id, now)).await??;
-                match Plan::new(&campaign, now) {
-                    Ok(plan) => Some(Source::Campaign(self.side.book.keep(plan))),
-                    Err(error) => {
-                        tracing::error!(campaign = %id, %error, "a campaign cannot be read");
-                        None
-                    }
-                }
+                self.side.book.plan_of(&campaign, now).map(Source::Campaign)
             }
         }
     }

@@ -112,20 +112,11 @@ impl Collector {
     }
 
     fn plan(&self, campaign: &Campaign, now: Timestamp) -> Option<Arc<Plan>> {
-        if matches!(campaign.state, CampaignState::Draft | CampaignState::Scheduled) {
-            // Not kept: its start is not known yet.
+        if campaign.started_at.is_none() {
+            // Not kept: when its devices are due is not known yet.
             return Plan::new(campaign, now).ok().map(Arc::new);
         }
-        if let Some(plan) = self.side.book.plan(campaign.id) {
-            return Some(plan);
-        }
-        match Plan::new(campaign, now) {
-            Ok(plan) => Some(self.side.book.keep(plan)),
-            Err(error) => {
-                tracing::error!(campaign = %campaign.id, %error, "a campaign cannot be read");
-                None
-            }
-        }
+        self.side.book.plan_of(campaign, now)
     }
 
     /// A page of a notification's audience. True if there is room for another.

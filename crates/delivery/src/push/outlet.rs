@@ -1,6 +1,5 @@
-//! What the decisions ask of the push services.
-
-use std::sync::Arc;
+//! What the decisions ask of the push services: [`noroshi_push::Services`], and in tests one that answers
+//! when it is told to.
 
 use noroshi_push::{Credential, Push, Services};
 use noroshi_types::AppId;
@@ -11,19 +10,8 @@ pub trait Outlet: Send + Sync {
     /// Waits while there is no room for this lane.
     async fn send(&self, push: Push);
 
-    /// All credentials of an app, from now on.
+    /// All credentials of an app, from now on. Those that are the same as before keep their connections.
     fn set_credentials(&self, app: AppId, credentials: Vec<Credential>);
-}
-
-#[async_trait::async_trait]
-impl<T: Outlet + ?Sized> Outlet for Arc<T> {
-    async fn send(&self, push: Push) {
-        (**self).send(push).await;
-    }
-
-    fn set_credentials(&self, app: AppId, credentials: Vec<Credential>) {
-        (**self).set_credentials(app, credentials);
-    }
 }
 
 #[async_trait::async_trait]

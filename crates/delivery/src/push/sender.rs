@@ -58,7 +58,10 @@ pub(crate) async fn run(delivery: Arc<Delivery>, side: Arc<Side>, mut drain: wat
     let mut sender = Sender { way, batches: JoinSet::new() };
     tokio::select! {
         _ = drain.wait_for(|draining| *draining) => {}
-        () = sender.take_forever() => {}
+        () = async {
+            sender.know_plans().await;
+            sender.take_forever().await;
+        } => {}
         () = keep_leases(&delivery, &side) => {}
     }
     let deadline = tokio::time::Instant::now() + side.config.drain;
@@ -94,6 +97,16 @@ impl Sender {
         // The finisher ends with the last that could send to it.
         drop(way);
         let _ = finisher.await;
+    }
+
+    /// Rates hold from the first batch on, also of campaigns that an earlier start began.
+    async fn know_plans(&self) {
+        let Way { delivery, side, .. } = &self.way;
+        let now = delivery.clock.now();
+        let active = self.way.read(|| delivery.store.active_campaigns(now)).await.unwrap_or_default();
+        for campaign in active.iter().filter(|campaign| campaign.started_at.is_some()) {
+            side.book.plan_of(campaign, now);
+        }
     }
 
     async fn take_forever(&mut self) {

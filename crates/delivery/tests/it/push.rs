@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use noroshi_delivery::push::{self, retry::Backoff};
+use noroshi_delivery::push::{self, Outlet, retry::Backoff};
 use noroshi_delivery::{Clock, Delivery, metrics::Metrics};
 use noroshi_push::{Answer, Vault};
 use noroshi_store::{
@@ -21,6 +21,7 @@ use crate::request;
 
 mod campaign;
 mod restart;
+mod services;
 
 /// Generous: only a failure waits for it.
 const DEADLINE: Duration = Duration::from_secs(30);
@@ -41,8 +42,18 @@ pub(crate) fn config() -> push::Config {
     push::Config { backoff, drain: Duration::from_secs(5), ..push::Config::default() }
 }
 
-/// A node on a folder that may have a past.
+/// A node on a folder that may have a past, with push services that answer as they are told.
 pub(crate) async fn open(folder: &std::path::Path, config: push::Config) -> Bench {
+    let outlet = Arc::new(FakeOutlet::default());
+    let bench = open_with(folder, outlet.clone(), config).await;
+    Bench { outlet, ..bench }
+}
+
+pub(crate) async fn open_with(
+    folder: &std::path::Path,
+    services: Arc<dyn Outlet>,
+    config: push::Config,
+) -> Bench {
     let mut registry = noroshi_telemetry::registry();
     let store = Arc::new(Sqlite::open(folder, Options::default(), &mut registry).expect("a store"));
     let clock = Clock::system();
@@ -56,21 +67,17 @@ pub(crate) async fn open(folder: &std::path::Path, config: push::Config) -> Benc
     let metrics = Metrics::new(&mut registry);
     let runtime = tokio::runtime::Handle::current();
     let delivery = Delivery::new(store.clone() as Arc<dyn Store>, clock, metrics, runtime);
-    let outlet = Arc::new(FakeOutlet::default());
-    delivery.attach_push(outlet.clone(), Some(Vault::new([1; 32])), config);
+    delivery.attach_push(services, Some(Vault::new([1; 32])), config);
+    delivery.load_credentials().await.expect("read");
     let (drain, drained) = oneshot::channel::<()>();
     let run = tokio::spawn(delivery.clone().run(async {
         let _ = drained.await;
     }));
-    Bench { delivery, store, outlet, app, registry, run, drain: Some(drain) }
+    Bench { delivery, store, outlet: Arc::default(), app, registry, run, drain: Some(drain) }
 }
 
 impl Bench {
-    /// A device of user `name` with the token `t-name`.
-    pub(crate) async fn device(&self, name: &str) -> (DeviceId, DeviceNum) {
-        self.devices(&[name]).await.remove(0)
-    }
-
+    /// Devices of users with these names, with the tokens `t-name`.
     pub(crate) async fn devices(&self, names: &[&str]) -> Vec<(DeviceId, DeviceNum)> {
         let registrations = names.iter().map(|name| registration(name, &["all"])).collect();
         let made = self.store.register(self.app, registrations, self.delivery.clock().now()).await;

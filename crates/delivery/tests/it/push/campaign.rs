@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use noroshi_delivery::campaign::{
-    Audience, CampaignMessage, CampaignProgress, Filter, Line, Own, Spec, Variant,
+    Audience, CampaignMessage, CampaignProgress, Filter, Line, LocalTime, Own, Spec, Variant,
 };
 use noroshi_store::{Attributes, CampaignState, Devices};
 use noroshi_types::{CampaignId, JsonText, Lane, Outcome, Push, Topic, Ttl, Urgency, UserId, When};
@@ -254,6 +254,37 @@ async fn a_rate_is_kept() {
     assert_eq!(progress.done, 300);
     // The last of 15 batches of 20 has its turn after 14 tenths of a second.
     assert!(began.elapsed() >= Duration::from_millis(1_400), "{:?}", began.elapsed());
+    bench.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_campaign_waits_for_its_time_and_its_devices_for_theirs() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let bench = open(folder.path(), config()).await;
+    bench.many(10).await;
+    let now = bench.delivery.clock().now();
+    let start_at = Some(now.saturating_add(Duration::from_millis(400)));
+    let id = bench.create(Spec { start_at, ..spec(Audience::Everyone) }).await;
+    assert_eq!(bench.progress(id).await.campaign.state, CampaignState::Scheduled);
+    assert_eq!(bench.ended(id).await.done, 10);
+    assert!(bench.delivery.clock().now() >= now.saturating_add(Duration::from_millis(400)));
+
+    // Devices without a zone live in UTC: some hours from now, whenever this runs.
+    let hour = now.0 / 3_600_000 % 24;
+    let local_time = LocalTime::parse(&format!("{:02}:00", (hour + 5) % 24)).ok();
+    let id = bench.create(Spec { local_time, ..spec(Audience::Everyone) }).await;
+    let waiting = async {
+        while bench.progress(id).await.campaign.batches_later == 0 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(DEADLINE, waiting).await.expect("packed for later");
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    let progress = bench.progress(id).await;
+    assert_eq!((progress.campaign.state, progress.done), (CampaignState::Running, 0));
+    assert_eq!((bench.outlet.count(), progress.recipients), (10, 10));
+    let aborted = bench.delivery.abort_campaign(bench.app, id).await.expect("aborted");
+    assert_eq!(counted(&aborted, Outcome::Cancelled), 10);
     bench.stop().await;
 }
 
