@@ -7,10 +7,12 @@
 //!                          └─ sse::last_event_id
 //!   Message ── native::message_json ──┬─ ws::text_frame ── bytes
 //!                                     └─ sse::event ────── bytes
+//!   request ── http2::Connection ── bytes ── a push service ── bytes ── http2::Connection ── Event
 //! ```
 //!
-//! Reading order: [`http`], [`ws`], [`native`], [`sse`]. Transport and conversation are two axes: `ws`
-//! knows nothing of the JSON inside, `native` nothing of frames.
+//! Reading order: [`http`], [`ws`], [`native`], [`sse`]; [`http2`] stands alone, as it is the only one that
+//! makes requests. Transport and conversation are two axes: `ws` knows nothing of the JSON inside, `native`
+//! nothing of frames.
 
 pub mod http;
 pub mod http2;

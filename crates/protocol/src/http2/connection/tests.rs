@@ -5,7 +5,9 @@ use proptest::prelude::*;
 use super::*;
 use crate::http2::frame::{HEADER_BYTES, Header, flag, kind};
 
+mod ending;
 mod hostile;
+mod split;
 mod windows;
 
 const CONFIG: Config = Config {
@@ -349,115 +351,6 @@ fn the_peers_table_size_is_told_before_the_next_request() {
 }
 
 #[test]
-fn a_refused_stream_was_not_processed() {
-    let mut pair = Pair::new();
-    for key in 1..=4 {
-        pair.request(key, b"");
-    }
-    pair.say(kind::RST_STREAM, 0, 1, &code::REFUSED_STREAM.to_be_bytes());
-    pair.say(kind::RST_STREAM, 0, 3, &code::INTERNAL_ERROR.to_be_bytes());
-    // One that began to answer did process, whatever it says.
-    pair.headers(5, false, &[(":status", "200")]);
-    pair.say(kind::RST_STREAM, 0, 5, &code::REFUSED_STREAM.to_be_bytes());
-    // A response that is complete stands (RFC 9113 §8.1).
-    pair.headers(7, true, &[(":status", "200")]);
-    pair.say(kind::RST_STREAM, 0, 7, &code::NO_ERROR.to_be_bytes());
-    assert_eq!(
-        pair.events(),
-        [
-            reset(1, code::REFUSED_STREAM, false),
-            reset(2, code::INTERNAL_ERROR, true),
-            reset(3, code::REFUSED_STREAM, true),
-            response(4, 200, b"")
-        ]
-    );
-    assert_eq!(pair.client.open(), 0);
-}
-
-#[test]
-fn a_graceful_end() {
-    let mut pair = Pair::new();
-    for key in 1..=4 {
-        pair.request(key, b"");
-    }
-    pair.go_away(MAX_31_BITS, code::NO_ERROR, "");
-    assert_eq!(pair.events(), [Event::GoAway { code: 0, debug: Bytes::new() }]);
-    assert_eq!((pair.client.room(), pair.client.open(), pair.client.is_closing()), (0, 4, true));
-    assert_eq!(pair.client.request(Key(5), &HEAD, Bytes::new()), Err(Closed));
-    pair.headers(7, false, &[(":status", "200")]);
-    pair.go_away(3, code::NO_ERROR, "{\"reason\":\"Shutdown\"}");
-    let debug = Bytes::from_static(b"{\"reason\":\"Shutdown\"}");
-    assert_eq!(
-        pair.events(),
-        // What began to answer was processed, against the peer's word.
-        [reset(3, code::NO_ERROR, false), reset(4, code::NO_ERROR, true), Event::GoAway { code: 0, debug }]
-    );
-    // It must not rise again; nothing comes of it.
-    pair.go_away(5, code::NO_ERROR, "");
-    pair.headers(1, true, &[(":status", "200")]);
-    pair.headers(3, true, &[(":status", "410")]);
-    pair.headers(5, true, &[(":status", "200")]);
-    assert_eq!(
-        pair.events(),
-        [Event::GoAway { code: 0, debug: Bytes::new() }, response(1, 200, b""), response(2, 410, b"")]
-    );
-    assert_eq!(pair.client.open(), 0);
-}
-
-#[test]
-fn a_connection_that_is_lost_leaves_those_of_unknown_fate() {
-    let mut pair = Pair::new();
-    for key in [30, 20, 10] {
-        pair.request(key, b"");
-    }
-    pair.headers(3, true, &[(":status", "200")]);
-    assert_eq!(pair.client.into_open(), [Key(30), Key(10)]);
-}
-
-#[test]
-fn our_own_end() {
-    let mut pair = Pair::new();
-    pair.request(1, b"");
-    pair.written();
-    pair.client.go_away();
-    assert_eq!(pair.written(), frames(&frame(kind::GOAWAY, 0, 0, &[0; 8])));
-    assert_eq!((pair.client.room(), pair.client.is_closing()), (0, true));
-    pair.headers(1, true, &[(":status", "200")]);
-    assert_eq!(pair.events(), [response(1, 200, b"")]);
-}
-
-#[test]
-fn a_cancelled_request_is_forgotten_and_its_late_answer_keeps_the_tables_in_step() {
-    let mut pair = Pair::new();
-    pair.request(1, b"");
-    pair.request(2, b"");
-    pair.written();
-    pair.client.cancel(Key(1));
-    pair.client.cancel(Key(1));
-    assert_eq!(pair.written(), [rst_stream(1, code::CANCEL)]);
-    assert_eq!(pair.client.open(), 1);
-    pair.headers(1, false, &[(":status", "200"), ("server", "x")]);
-    pair.data(1, true, b"late");
-    pair.headers(3, false, &[(":status", "200"), ("server", "x")]);
-    pair.data(3, true, b"");
-    let [Event::Response { key: Key(2), headers, .. }] = &pair.events()[..] else { panic!("one response") };
-    assert_eq!(headers.get("server"), Some(&b"x"[..]));
-}
-
-#[test]
-fn an_event_of_a_cancelled_request_does_not_come() {
-    let mut pair = Pair::new();
-    pair.request(1, b"");
-    pair.request(2, b"");
-    pair.headers(1, true, &[(":status", "200")]);
-    pair.headers(3, true, &[(":status", "200")]);
-    pair.written();
-    pair.client.cancel(Key(1));
-    assert_eq!(pair.events(), [response(2, 200, b"")]);
-    assert_eq!(pair.written(), []);
-}
-
-#[test]
 fn pings_in_both_directions() {
     let mut pair = Pair::new();
     pair.say(kind::PING, 0, 0, b"01234567");
@@ -475,18 +368,6 @@ fn pings_in_both_directions() {
 }
 
 #[test]
-fn stream_ids_are_used_up() {
-    let mut pair = Pair::new();
-    pair.client.next_id = MAX_31_BITS;
-    assert!(pair.client.room() > 0);
-    pair.request(1, b"");
-    assert_eq!(pair.written()[0].stream, MAX_31_BITS);
-    assert_eq!((pair.client.room(), pair.client.is_closing()), (0, true));
-    pair.headers(MAX_31_BITS, true, &[(":status", "200")]);
-    assert_eq!(pair.events(), [response(1, 200, b"")]);
-}
-
-#[test]
 fn frames_of_no_meaning_are_ignored() {
     let mut pair = Pair::new();
     pair.request(1, b"");
@@ -496,70 +377,4 @@ fn frames_of_no_meaning_are_ignored() {
     pair.say(kind::PRIORITY, 0, 9, &[0, 0, 0, 1, 5]);
     pair.say(kind::SETTINGS, flag::ACK, 0, b"");
     assert_eq!((pair.written(), pair.events()), (vec![], vec![]));
-}
-
-/// Everything a server may say, in one text of bytes.
-fn dialogue() -> (Pair, Vec<u8>) {
-    let mut pair = Pair::silent();
-    for key in 1..=6 {
-        pair.request(key, b"body");
-    }
-    let mut out = Vec::new();
-    frame::push_settings(&mut out, &[(id::MAX_CONCURRENT_STREAMS, 50), (id::INITIAL_WINDOW_SIZE, 3)]);
-    let headers = |pair: &mut Pair, out: &mut Vec<u8>, stream, flags, fields: &[(&str, &str)]| {
-        let block = pair.block(fields);
-        out.extend(frame(kind::HEADERS, flags | flag::END_HEADERS, stream, &block));
-    };
-    headers(&mut pair, &mut out, 1, 0, &[(":status", "100")]);
-    headers(&mut pair, &mut out, 1, 0, &[(":status", "200"), ("apns-id", "a"), ("content-length", "5")]);
-    headers(&mut pair, &mut out, 3, flag::END_STREAM, &[(":status", "410"), ("apns-id", "b")]);
-    out.extend(frame(kind::DATA, flag::PADDED, 1, b"\x02hel\0\0"));
-    out.extend(frame(kind::PING, 0, 0, b"12345678"));
-    out.extend(frame(kind::DATA, flag::END_STREAM, 1, b"lo"));
-    out.extend(frame(kind::RST_STREAM, 0, 5, &7u32.to_be_bytes()));
-    out.extend(frame(kind::WINDOW_UPDATE, 0, 0, &9u32.to_be_bytes()));
-    let block = pair.block(&[(":status", "503"), ("retry-after", "30")]);
-    out.extend(frame(kind::HEADERS, flag::END_STREAM, 7, &block[..5]));
-    out.extend(frame(kind::CONTINUATION, flag::END_HEADERS, 7, &block[5..]));
-    out.extend(frame(kind::GOAWAY, 0, 0, b"\0\0\0\x09\0\0\0\0bye"));
-    headers(&mut pair, &mut out, 9, flag::END_STREAM, &[(":status", "200"), ("apns-id", "a")]);
-    pair.client.output().clear();
-    (pair, out)
-}
-
-fn outcome(pieces: impl Iterator<Item = usize>) -> (Vec<Event>, Vec<u8>) {
-    let (mut pair, bytes) = dialogue();
-    let mut rest = &bytes[..];
-    let mut events = Vec::new();
-    for len in pieces {
-        let (piece, after) = rest.split_at(len.min(rest.len()));
-        assert_eq!(pair.client.receive(piece), Ok(()));
-        events.extend(pair.events());
-        rest = after;
-        if rest.is_empty() {
-            break;
-        }
-    }
-    assert!(pair.client.partial.is_empty());
-    (events, std::mem::take(pair.client.output()))
-}
-
-#[test]
-fn bytes_mean_the_same_however_they_are_cut() {
-    let whole = outcome([usize::MAX].into_iter());
-    assert_eq!(whole.0.len(), 8, "{:?}", whole.0);
-    let len = dialogue().1.len();
-    for at in 1..len {
-        assert_eq!(outcome([at, len].into_iter()), whole, "cut at {at}");
-    }
-    for size in 1..30 {
-        assert_eq!(outcome(std::iter::repeat(size)), whole, "pieces of {size}");
-    }
-}
-
-proptest! {
-    #[test]
-    fn bytes_mean_the_same_in_any_pieces(pieces in proptest::collection::vec(0usize..60, 1..60)) {
-        prop_assert_eq!(outcome(pieces.into_iter().chain([usize::MAX])), outcome([usize::MAX].into_iter()));
-    }
 }

@@ -1,8 +1,8 @@
 //! Fields to header blocks (RFC 7541 §6). The caller says which fields come again and again: those enter the
 //! dynamic table and cost a byte or two from then on; others are written out each time and never displace them.
 
-use super::static_table;
-use super::table::{Found, Table};
+use super::static_table::{self, FIELDS};
+use super::table::Table;
 use super::{TABLE_BYTES, integer};
 
 pub struct Encoder {
@@ -50,18 +50,14 @@ impl Encoder {
 
     /// One field. With `indexed` it is added to the dynamic table unless it is there.
     pub fn field(&mut self, name: &[u8], value: &[u8], indexed: bool, out: &mut Vec<u8>) {
-        let found = self.table.find(name, value);
-        if let Found::Field(index) = found {
-            return integer::push(out, 0x80, 7, static_table::FIELDS.len() + 1 + index);
+        let dynamic = |index: usize| FIELDS.len() + 1 + index;
+        if indexed && let Some(index) = self.table.find(name, value) {
+            return integer::push(out, 0x80, 7, dynamic(index));
         }
         // One that takes most of the table would displace everything, to be displaced itself by the next.
         let add = indexed && name.len() + value.len() + 32 <= self.table.size_max() / 4 * 3;
         let (first, prefix_bits) = if add { (0x40, 6) } else { (0x00, 4) };
-        let name_index = static_table::index_of(name).or(match found {
-            Found::Name(index) => Some(static_table::FIELDS.len() + 1 + index),
-            _ => None,
-        });
-        match name_index {
+        match static_table::index_of(name).or_else(|| self.table.find_name(name).map(dynamic)) {
             Some(index) => integer::push(out, first, prefix_bits, index),
             None => {
                 out.push(first);

@@ -4,6 +4,7 @@
 use super::decoder::HpackError;
 
 /// Appends `value` behind the pattern bits of `first`, whose low `prefix_bits` bits are zero.
+#[inline]
 pub(super) fn push(out: &mut Vec<u8>, first: u8, prefix_bits: u32, value: usize) {
     let prefix_max = (1usize << prefix_bits) - 1;
     if value < prefix_max {

@@ -30,13 +30,6 @@ impl Entry {
     }
 }
 
-/// What the table knows of a field. Indexes are from 0 for the newest.
-pub(super) enum Found {
-    Field(usize),
-    Name(usize),
-    Nothing,
-}
-
 impl Table {
     pub(super) fn new(size_max: usize) -> Self {
         Self { bytes: Vec::new(), entries: VecDeque::new(), size: 0, size_max }
@@ -79,23 +72,24 @@ impl Table {
         self.size += entry.size();
     }
 
-    /// Tables of ours have a dozen entries: comparing lengths first beats hashing.
-    pub(super) fn find(&self, name: &[u8], value: &[u8]) -> Found {
-        let mut found = Found::Nothing;
-        for (index, entry) in self.entries.iter().rev().enumerate() {
-            if entry.name_len != name.len() {
-                continue;
+    /// The index of a field. Tables of ours have a dozen entries: comparing lengths and last bytes of all of
+    /// them, and the rest of the one that is left, beats hashing.
+    pub(super) fn find(&self, name: &[u8], value: &[u8]) -> Option<usize> {
+        self.entries.iter().rev().position(|entry| {
+            if entry.name_len != name.len() || entry.value_len != value.len() {
+                return false;
             }
             let (entry_name, rest) = self.bytes[entry.start..].split_at(entry.name_len);
-            if entry_name != name {
-                continue;
-            }
-            if &rest[..entry.value_len] == value {
-                return Found::Field(index);
-            }
-            found = Found::Name(index);
-        }
-        found
+            let entry_value = &rest[..entry.value_len];
+            entry_value.last() == value.last() && entry_name == name && entry_value == value
+        })
+    }
+
+    /// The index of the newest field with that name.
+    pub(super) fn find_name(&self, name: &[u8]) -> Option<usize> {
+        self.entries.iter().rev().position(|entry| {
+            entry.name_len == name.len() && self.bytes[entry.start..entry.start + entry.name_len] == *name
+        })
     }
 
     fn evict(&mut self, size: usize) {
@@ -157,9 +151,11 @@ mod tests {
         table.add(b"a", b"1");
         table.add(b"b", b"1");
         table.add(b"a", b"2");
-        assert!(matches!(table.find(b"a", b"1"), Found::Field(2)));
-        assert!(matches!(table.find(b"a", b"2"), Found::Field(0)));
-        assert!(matches!(table.find(b"a", b"3"), Found::Name(2)));
-        assert!(matches!(table.find(b"c", b"1"), Found::Nothing));
+        assert_eq!(table.find(b"a", b"1"), Some(2));
+        assert_eq!(table.find(b"a", b"2"), Some(0));
+        assert_eq!(table.find(b"a", b"3"), None);
+        assert_eq!(table.find_name(b"a"), Some(0));
+        assert_eq!(table.find_name(b"b"), Some(1));
+        assert_eq!(table.find_name(b"c"), None);
     }
 }
