@@ -181,8 +181,8 @@ impl Pool {
 
     /// Waits while the lane is full. Dropped meanwhile, the push is answered `Later`.
     pub(crate) async fn send(self: &Arc<Self>, pending: Pending) {
-        let mut pending = pending;
         let lane = pending.lane();
+        let Err(mut pending) = self.offer(pending) else { return };
         let room = &self.room[lane as usize - 1];
         loop {
             // Before the look, so that no call is missed between the look and the wait.

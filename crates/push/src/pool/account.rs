@@ -363,9 +363,11 @@ impl Account {
 
     /// Nothing waits for it as long as the old token is good.
     fn fetch_failed(&self, verdict: Verdict, started: Instant) {
-        let needed = self.pools().iter().any(|pool| {
-            matches!(self.client.authorization(pool.origin(), wall_clock()), Authorization::Missing)
-        });
+        // An account that closes has given its pools away, and they may still have something to send.
+        let needed = self.is_closing()
+            || self.pools().iter().any(|pool| {
+                matches!(self.client.authorization(pool.origin(), wall_clock()), Authorization::Missing)
+            });
         match verdict {
             Verdict::Overloaded { reason, after } => {
                 self.counters.renewed(reason);

@@ -42,7 +42,10 @@ impl Drop for Connecting {
 pub(super) async fn run(pool: Arc<Pool>) {
     let mut connecting = Connecting(Some(pool.clone()));
     loop {
-        let Some(at) = pool.connect_at() else { return };
+        let Some(at) = pool.connect_at() else {
+            connecting.0 = None;
+            return;
+        };
         if at > Instant::now() {
             tokio::time::sleep_until(at.into()).await;
             continue;

@@ -280,7 +280,9 @@ impl Connection {
                     let reason = self.pool.account.client.goaway(&debug);
                     let (origin, code) = (self.pool.origin(), code::name(code));
                     tracing::info!(%origin, code, reason, "a push service ends a connection");
-                    self.retire(reason);
+                    // Before it answered anything: as good as refused.
+                    let failed = (self.answered == 0).then_some(reason);
+                    self.retire_as(reason, failed);
                 }
                 Event::Pong => self.pinged_at = None,
                 Event::SettingsChanged => {}
@@ -408,9 +410,13 @@ impl Connection {
     }
 
     fn retire(&mut self, reason: Reason) {
+        self.retire_as(reason, None);
+    }
+
+    fn retire_as(&mut self, reason: Reason, failed: Option<Reason>) {
         if self.retiring.is_none() {
             self.retiring = Some(reason);
-            self.pool.retire(self.id, None);
+            self.pool.retire(self.id, failed);
         }
     }
 

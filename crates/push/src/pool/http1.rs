@@ -108,7 +108,9 @@ impl Connection {
                 }
                 (Take::Close, _) => return Turn::End("closed"),
                 (Take::Wait(until), _) => tokio::time::sleep_until(until.into()).await,
-                (Take::Some { .. } | Take::Parked, _) => {
+                (take, _) => {
+                    // What was to be a probe was not one.
+                    self.pool.account.unsent(0, take == Take::Some { probe: true });
                     if let Some(until) = until {
                         tokio::time::sleep_until(until.into()).await;
                     }

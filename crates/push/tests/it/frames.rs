@@ -41,6 +41,33 @@ async fn what_stands_above_goaway_is_sent_again_once_elsewhere_and_the_rest_is_a
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_peer_that_ends_every_connection_at_once_is_not_stormed() {
+    let (listener, origin) = Listener::new().await;
+    let bench = bench(origin, config());
+    let ending = tokio::spawn(async move {
+        let mut accepted = 0;
+        loop {
+            let mut peer = listener.greet(100).await;
+            accepted += 1;
+            if peer.request().await.is_some() {
+                // Nothing of it was processed.
+                peer.go_away(0).await;
+                while peer.frame().await.is_some() {}
+            }
+            if accepted == 6 {
+                return;
+            }
+        }
+    });
+    bench.send_all(1).await;
+    let answers = bench.answers.wait(1).await;
+    assert!(matches!(answers[&0], Answer::Later { reason: "goaway", .. }), "{answers:?}");
+    ending.await.expect("six connections");
+    let failures = bench.metric("noroshi_push_connect_failures_total");
+    assert!((failures - 6.0).abs() < 0.5, "each was backed off from: {failures}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_refused_stream_is_sent_again_and_fewer_are_opened() {
     let (listener, origin) = Listener::new().await;
     let bench = bench(origin, Config { connections_max: 1, ..config() });
