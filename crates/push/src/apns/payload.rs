@@ -24,6 +24,9 @@ const PAYLOAD_BYTES_MAX: usize = 4_096;
 const PAYLOAD_BYTES_MAX_VOIP: usize = 5_120;
 const COLLAPSE_ID_BYTES_MAX: usize = 64;
 
+/// The keys of `aps` that a person notices.
+const SHOWN: [&str; 3] = ["alert", "badge", "sound"];
+
 /// The headers a provider may set.
 const PUSH_TYPE: &str = "apns-push-type";
 const TOPIC: &str = "apns-topic";
@@ -151,6 +154,7 @@ impl Payload {
                 aps.entry("content-available").or_insert(json!(1));
             }
         }
+        check_aps(push_type, payload.get("aps").unwrap_or(&Value::Null))?;
         let body = Bytes::from(Value::Object(payload).to_string());
         let bytes_max = push_type.payload_bytes_max();
         if body.len() > bytes_max {
@@ -278,9 +282,29 @@ fn insert(map: &mut Map<String, Value>, key: &str, value: Option<String>) {
 /// "alert: for notifications that trigger a user interaction, for example an alert, badge, or sound."
 fn push_type_of(payload: &Map<String, Value>) -> PushType {
     let aps = payload.get("aps");
-    match ["alert", "badge", "sound"].iter().any(|key| aps.is_some_and(|aps| aps.get(key).is_some())) {
+    match SHOWN.iter().any(|key| aps.is_some_and(|aps| aps.get(key).is_some())) {
         true => PushType::Alert,
         false => PushType::Background,
+    }
+}
+
+/// What Apple says of a push type's `aps` and would only show by nothing happening on the device.
+fn check_aps(push_type: PushType, aps: &Value) -> Result<(), Unfit> {
+    match push_type {
+        // "The payload must contain content-available, and not alert, sound or badge."
+        PushType::Background if SHOWN.iter().any(|key| aps.get(key).is_some()) => {
+            Err(invalid("payload.aps", "must have no alert, badge or sound in a background push"))
+        }
+        PushType::Background if aps["content-available"] != 1 => {
+            Err(invalid("payload.aps.content-available", "must be 1 in a background push"))
+        }
+        PushType::LiveActivity if !["start", "update", "end"].iter().any(|event| aps["event"] == *event) => {
+            Err(invalid("payload.aps.event", "must be start, update or end for a Live Activity"))
+        }
+        PushType::LiveActivity if !aps["timestamp"].is_number() => {
+            Err(invalid("payload.aps.timestamp", "must be the time in seconds for a Live Activity"))
+        }
+        _ => Ok(()),
     }
 }
 

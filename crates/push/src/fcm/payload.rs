@@ -204,12 +204,11 @@ fn as_string(value: Value) -> Value {
     }
 }
 
-/// "The key should not be a reserved word (from, message_type, or any word starting with google. or gcm.notification.)."
+/// "The key should not be a reserved word (from, message_type, or any word starting with google. or
+/// gcm.notification.)"; the server refuses all of `gcm.`.
 fn check_data(message: &Map<String, Value>) -> Result<(), Unfit> {
     let reserved = |key: &str| {
-        matches!(key, "from" | "message_type")
-            || key.starts_with("google.")
-            || key.starts_with("gcm.notification.")
+        matches!(key, "" | "from" | "message_type") || key.starts_with("google.") || key.starts_with("gcm.")
     };
     let parts: [&[&str]; 4] = [&["data"], &["android", "data"], &["androidV2", "data"], &["webpush", "data"]];
     for path in parts {

@@ -158,6 +158,12 @@ fn own_fields_that_apns_would_refuse_are_refused_here() {
         json!({"headers": {"apns-push-type": "background", "apns-priority": 10}}),
         "push.apns.headers.apns-priority",
     );
+    let of = |push_type: &str, aps: Value| json!({"headers": {"apns-push-type": push_type}, "payload": {"aps": aps}});
+    refused(of("background", json!({"badge": 1})), "push.apns.payload.aps");
+    refused(of("background", json!({"content-available": 0})), "push.apns.payload.aps.content-available");
+    refused(of("liveactivity", json!({"timestamp": 1})), "push.apns.payload.aps.event");
+    refused(of("liveactivity", json!({"timestamp": 1, "event": "stop"})), "push.apns.payload.aps.event");
+    refused(of("liveactivity", json!({"event": "end"})), "push.apns.payload.aps.timestamp");
     refused(json!({"headers": {"apns-expiration": "soon"}}), "push.apns.headers.apns-expiration");
     refused(json!({"headers": {"apns-expiration": -1}}), "push.apns.headers.apns-expiration");
     refused(json!({"headers": {"apns-collapse-id": "c".repeat(65)}}), "push.apns.headers.apns-collapse-id");
@@ -186,7 +192,9 @@ fn every_push_type_has_its_topic() {
 
 #[test]
 fn the_limit_is_exact_and_wider_for_calls() {
-    for (push_type, bytes_max) in [("alert", 4_096), ("liveactivity", 4_096), ("voip", 5_120)] {
+    for (push_type, bytes_max) in
+        [("alert", 4_096), ("background", 4_096), ("location", 4_096), ("voip", 5_120)]
+    {
         let own = json!({"headers": {"apns-push-type": push_type}});
         let with = |length: usize| payload(Value::Null, json!("d".repeat(length)), own.clone());
         let bare = with(0).unwrap().body.len();

@@ -200,7 +200,7 @@ fn own_fields_that_fcm_would_refuse_are_refused_here() {
     refused(json!({"android": {}, "android_v2": {}}), "push.fcm.androidV2");
     refused(json!({"data": {"a": 1}}), "push.fcm.data.a");
     refused(json!({"webpush": {"data": {"a": {}}}}), "push.fcm.webpush.data.a");
-    for key in ["from", "message_type", "google.x", "gcm.notification.x"] {
+    for key in ["", "from", "message_type", "google.x", "gcm.notification.x", "gcm.x"] {
         refused(json!({"data": {key: "v"}}), &format!("push.fcm.data.{key}"));
     }
 }
