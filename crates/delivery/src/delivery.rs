@@ -201,8 +201,11 @@ impl Delivery {
         self.close(app, device, CloseReason::Drain);
     }
 
-    /// Ends the connections of an app that is gone.
+    /// Ends the connections of an app that is gone, those to push services too.
     pub fn close_app(&self, app: AppId) {
+        if let Some(side) = self.push.get() {
+            side.outlet.set_credentials(app, Vec::new());
+        }
         if let Some(edge) = self.edge() {
             edge.close_app(app, CloseReason::Revoked);
         }

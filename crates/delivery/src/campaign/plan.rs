@@ -183,3 +183,6 @@ impl Texts {
         [&self.notification, &self.data].into_iter().flatten().all(Template::is_constant)
     }
 }
+
+#[cfg(test)]
+pub(crate) mod tests;

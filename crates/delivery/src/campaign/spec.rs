@@ -184,4 +184,4 @@ pub fn check_variables(variables: &BTreeMap<String, String>) -> Result<(), Inval
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -308,7 +308,62 @@ fn push_id(work: &[u8; 16], device: DeviceNum) -> uuid::Uuid {
 
 #[cfg(test)]
 mod tests {
+    use noroshi_types::{AppId, BatchId, CampaignId, Lane, Urgency};
+
     use super::*;
+    use crate::campaign::plan::tests::{MIDNIGHT, plan, recipient};
+    use crate::campaign::{LocalTime, QuietHours};
+
+    fn batch(attempt: u32) -> Batch {
+        Batch {
+            id: BatchId(1),
+            app: AppId(1),
+            service: Some(PushService::Fcm),
+            lane: Lane::Campaign,
+            due_at: MIDNIGHT,
+            attempt,
+            work: Work::Campaign(CampaignId::from_bytes([1; 16])),
+            campaign: None,
+            recipients: vec![DeviceNum(1)],
+        }
+    }
+
+    /// Sent, or what became of the one recipient.
+    fn sorted(
+        source: &Source,
+        attempt: u32,
+        recipient: PushRecipient,
+        now: Timestamp,
+    ) -> Result<Sent, Finished> {
+        let batch = batch(attempt);
+        let mut settle = Settle::new(&batch);
+        let sent = sort_out(&mut settle, &batch, source, recipient, now);
+        sent.map(|(sent, _)| sent).ok_or_else(|| settle.finish(Vec::new()))
+    }
+
+    #[test]
+    fn a_recipient_is_sent_or_it_is_said_why_not() {
+        let hours = |hours: u64| MIDNIGHT.saturating_add(std::time::Duration::from_secs(hours * 3_600));
+        let source = |urgency| {
+            Source::Campaign(Arc::new(plan(|spec| {
+                let clock = |text| LocalTime::parse(text).expect("a time");
+                spec.quiet_hours = QuietHours::new(clock("22:00"), clock("07:00")).ok();
+                spec.message.urgency = urgency;
+            })))
+        };
+        let calm = source(Urgency::Normal);
+        let refused = |finished: Result<Sent, Finished>| finished.expect_err("not sent").parts[0].outcome;
+        assert!(sorted(&calm, 0, recipient(None, None), hours(8)).is_ok());
+        assert!(sorted(&source(Urgency::High), 0, recipient(None, None), hours(23)).is_ok());
+        // Quiet now: the same attempt again when the quiet hours end.
+        let again = sorted(&calm, 3, recipient(None, None), hours(23)).expect_err("quiet").again;
+        assert_eq!((again[0].due_at, again[0].attempt), (hours(31), 3));
+        let no_token = PushRecipient { token: None, ..recipient(None, None) };
+        assert_eq!(refused(sorted(&calm, 0, no_token, hours(8))), Outcome::NoPushToken);
+        let suspect = PushRecipient { suspect: true, ..recipient(None, None) };
+        assert_eq!(refused(sorted(&calm, 0, suspect, hours(8))), Outcome::PushTokenSuspect);
+        assert_eq!(refused(sorted(&calm, 0, recipient(None, None), hours(24 * 30))), Outcome::PushExpired);
+    }
 
     #[test]
     fn a_push_has_the_same_id_at_every_attempt() {

@@ -135,8 +135,10 @@ impl Collector {
         let Packed { batches, parts, .. } = packed.close();
         let made = batches.len();
         let now = self.delivery.clock.now();
-        self.count(&parts, walk.lane);
-        let went_on = store.walked(walk.id, batches, page.next, parts, now).await?;
+        let went_on = store.walked(walk.id, batches, page.next, parts.clone(), now).await?;
+        if went_on {
+            self.count(&parts, walk.lane);
+        }
         if went_on && page.next.is_some() {
             self.side.ahead.add(work, made);
         } else {
@@ -196,12 +198,12 @@ impl Collector {
         let made = batches.len();
         let now = self.delivery.clock.now();
         let cursor = page.next.unwrap_or(campaign.cursor);
-        self.count(&parts, plan.spec.lane);
-        match store.enqueue(campaign.id, batches, cursor, page.next.is_none(), parts, now).await {
+        match store.enqueue(campaign.id, batches, cursor, page.next.is_none(), parts.clone(), now).await {
             // Paused or aborted meanwhile: nothing was written.
             Err(Error::Conflict | Error::NotFound) => return Ok(false),
             result => drop(result?),
         }
+        self.count(&parts, plan.spec.lane);
         self.side.ahead.add(work, made);
         self.side.flight.wake();
         Ok(page.next.is_some())

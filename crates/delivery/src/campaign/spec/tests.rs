@@ -6,7 +6,7 @@ use noroshi_types::PushMode;
 
 use super::*;
 
-fn spec() -> Spec {
+pub(crate) fn spec() -> Spec {
     let message = CampaignMessage {
         notification: Some(JsonText::from_valid(r#"{"title":"Hello"}"#)),
         data: None,
