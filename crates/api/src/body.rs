@@ -90,7 +90,7 @@ pub fn acked(bytes: &[u8]) -> Result<Vec<NotificationId>, Problem> {
 /// without end, and small.
 pub fn push_credential(bytes: &[u8]) -> Result<(), Problem> {
     if bytes.len() > PUSH_CREDENTIAL_BYTES_MAX {
-        let rule = format!("a credential is at most {} bytes", PUSH_CREDENTIAL_BYTES_MAX);
+        let rule = format!("a credential is at most {PUSH_CREDENTIAL_BYTES_MAX} bytes");
         return Err(Problem::new(Code::BodyTooLarge, rule));
     }
     json::parse::<serde_json::Map<String, serde_json::Value>>(bytes).map(drop)

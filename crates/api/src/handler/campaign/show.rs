@@ -228,7 +228,7 @@ fn reasons(counts: Vec<(Outcome, String, u64)>) -> Vec<ReasonBody> {
         count,
     };
     let mut reasons: Vec<ReasonBody> = counts.into_iter().map(body).collect();
-    reasons.sort_by(|a, b| b.count.cmp(&a.count));
+    reasons.sort_by_key(|reason| std::cmp::Reverse(reason.count));
     reasons
 }
 
