@@ -4,15 +4,18 @@
 //! `cargo run --release -p noroshi-store --example push_bench -- [devices] [folder]`
 //!
 //! Every device has a token and belongs to a user of its own; batches have 500 recipients. Walked twice: as
-//! `always`, and as the `fallback` of a live message that half of the devices confirmed before it was due.
+//! `always`, and as the `fallback` of a live message that half of the devices confirmed before it was due;
+//! then as `always` again behind 100,000 batches of one device that wait: half of a campaign that is paused,
+//! half due later.
 //! Figures are of the store alone, with durability on, one call at a time.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use noroshi_store::{
-    Accept, Accepted, Ack, AppSettings, Apps, BATCH_RECIPIENTS_MAX, Batch, Devices, Error, Finished,
-    NewBatch, Notifications, Options, PushPart, PushQueue, Registration, Sessions, Sqlite, Take,
+    Accept, Accepted, Ack, AppSettings, Apps, BATCH_RECIPIENTS_MAX, Batch, CampaignState, Campaigns, Devices,
+    Error, Finished, NewBatch, NewCampaign, Notifications, Options, PushPart, PushQueue, Registration,
+    Sessions, Sqlite, Take,
 };
 use noroshi_types::{
     AppId, AppName, DeviceId, DeviceNum, JsonText, Lane, NotificationId, Outcome, Push, PushEnvironment,
@@ -23,6 +26,7 @@ use tokio::sync::oneshot;
 
 /// Batches of one call of `take`.
 const TAKEN: usize = 8;
+const WAITING: usize = 100_000;
 const NOW: Timestamp = Timestamp(1_800_000_000_000);
 
 #[tokio::main]
@@ -52,6 +56,12 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         store.ack(acks, NOW).await?;
     }
     report("confirmations", half.len(), started.elapsed());
+    walk(&store).await?;
+    send(&store).await?;
+
+    println!("\nbehind {WAITING} batches that wait");
+    wait(&store, app, &nums).await?;
+    accept(&store, app, Push { mode: PushMode::Always, ..Push::default() }).await?;
     walk(&store).await?;
     send(&store).await?;
     drop(store);
@@ -110,6 +120,40 @@ async fn accept(store: &Sqlite, app: AppId, push: Push) -> Result<NotificationId
     let accept = Accept { app, request: request.into(), now: NOW, idempotency: None, campaign: None };
     store.accept(accept, Box::new(move |result: Result<Accepted, Error>| drop(answer.send(result))));
     Ok(answered.await.unwrap_or(Err(Error::Closed))?.message.id)
+}
+
+/// Fills the queue with what may not be taken.
+async fn wait(store: &Sqlite, app: AppId, nums: &[DeviceNum]) -> Result<(), Error> {
+    let started = Instant::now();
+    for (due_at, state) in
+        [(NOW, CampaignState::Paused), (Timestamp(NOW.0 + 3_600_000), CampaignState::Running)]
+    {
+        let new = NewCampaign {
+            app,
+            spec: JsonText::from_valid("{}"),
+            state: CampaignState::Running,
+            notification: None,
+            data: None,
+            urgency: Urgency::Normal,
+            when: None,
+            push: Push::default(),
+            expires_at: Timestamp(NOW.0 + 86_400_000),
+        };
+        let id = store.create_campaign(new, NOW).await?.id;
+        for _ in 0..WAITING / 2 / 1_000 {
+            let recipients = nums.iter().copied().cycle().take(1_000);
+            let batches = recipients.map(|device| NewBatch {
+                service: Some(PushService::Apns),
+                due_at,
+                lane: Lane::Campaign,
+                recipients: vec![device],
+            });
+            store.enqueue(id, batches.collect(), 1, false, Vec::new(), NOW).await?;
+        }
+        store.set_campaign_state(app, id, &[CampaignState::Running], state, NOW).await?;
+    }
+    report("batches enqueued", WAITING, started.elapsed());
+    Ok(())
 }
 
 /// What a collector does: a page of the audience becomes a batch.

@@ -1,5 +1,5 @@
 //! What must survive a crash: apps and keys, devices and their subscriptions, inboxes, topic logs,
-//! notifications and what became of them.
+//! notifications and what became of them, what is on its way to push services, and campaigns.
 //!
 //! ```text
 //!              ┌ Apps · Devices · Notifications · Sessions · Topics · Maintenance ┐

@@ -1,6 +1,6 @@
 //! Taking batches that are due.
 //!
-//! In each lane the first free row of every group (app, service, campaign) is found by one seek; a heap
+//! In each lane the first free row of every group (app, service, campaign) is found by seeks; a heap
 //! gives the oldest of them, and the group's next row takes its place. What turns out to be nobody's is
 //! dropped on the way, with its outcome.
 
@@ -104,22 +104,15 @@ impl Taking<'_, '_> {
         self.taken.next_due = Some(self.taken.next_due.map_or(at, |known| known.min(at)));
     }
 
-    /// The groups of a lane that may be taken from, by a seek each.
+    /// The groups of a lane that may be taken from, by a few seeks each.
     fn firsts(&mut self, lane: Lane) -> Result<BinaryHeap<Reverse<First>>, Error> {
         let mut firsts = BinaryHeap::new();
-        let mut next = self.w.db.prepare_cached(NEXT_GROUP)?;
-        let mut last: (u32, u8, CampaignNum) = (0, 0, -1);
-        loop {
-            let found = next
-                .query_row((lane as u8, last.0, last.1, last.2), |row| {
-                    Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?))
-                })
-                .optional()?;
-            let Some((app, service, campaign, due_at)) = found else { break };
-            last = (app, service, campaign);
+        let mut last = None;
+        while let Some(first @ (_, app, service, campaign)) = next_group(self.w.db, lane, last)? {
             if self.may_take(AppId(app), service, campaign)? {
-                firsts.push(Reverse((due_at, app, service, campaign)));
+                firsts.push(Reverse(first));
             }
+            last = Some((app, service, campaign));
         }
         Ok(firsts)
     }
@@ -258,9 +251,40 @@ impl Taking<'_, '_> {
     }
 }
 
-/// The first free row of the group behind the one named.
-const NEXT_GROUP: &str = "SELECT app, service, campaign, due_at FROM push_queue
-     WHERE lane = ?1 AND leased_until = 0 AND (app, service, campaign) > (?2, ?3, ?4)
+/// The first row of the group behind `last`. Asked column by column: SQLite finds the begin of a row value's
+/// range by its first column alone, and would read all rows of the groups before.
+fn next_group(
+    db: &Connection,
+    lane: Lane,
+    last: Option<(u32, u8, CampaignNum)>,
+) -> Result<Option<First>, Error> {
+    let (app, service, campaign) = last.unwrap_or((0, 0, 0));
+    let lane = lane as u8;
+    let first = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?));
+    if last.is_some() {
+        let mut same_service = db.prepare_cached(SAME_SERVICE)?;
+        let found = same_service.query_row((lane, app, service, campaign), first).optional()?;
+        if found.is_some() {
+            return Ok(found);
+        }
+        let found = db.prepare_cached(SAME_APP)?.query_row((lane, app, service), first).optional()?;
+        if found.is_some() {
+            return Ok(found);
+        }
+    }
+    Ok(db.prepare_cached(NEXT_APP)?.query_row((lane, app), first).optional()?)
+}
+
+const SAME_SERVICE: &str = "SELECT due_at, app, service, campaign FROM push_queue
+     WHERE lane = ?1 AND app = ?2 AND service = ?3 AND campaign > ?4 AND leased_until = 0
+     ORDER BY campaign, due_at LIMIT 1";
+
+const SAME_APP: &str = "SELECT due_at, app, service, campaign FROM push_queue
+     WHERE lane = ?1 AND app = ?2 AND service > ?3 AND leased_until = 0
+     ORDER BY service, campaign, due_at LIMIT 1";
+
+const NEXT_APP: &str = "SELECT due_at, app, service, campaign FROM push_queue
+     WHERE lane = ?1 AND app > ?2 AND leased_until = 0
      ORDER BY app, service, campaign, due_at LIMIT 1";
 
 const FIRST_ROW: &str = "SELECT id, num, due_at, attempt, fallback, recipients FROM push_queue
@@ -322,4 +346,52 @@ fn known(db: &Connection, num: Num) -> Result<Option<Known>, Error> {
 /// Whether work of the notification is still wanted: retries ask before they are queued.
 pub(super) fn wanted(db: &Connection, num: Num) -> Result<bool, Error> {
     Ok(known(db, num)?.is_some_and(|known| known.standing != Standing::Cancelled))
+}
+
+#[cfg(test)]
+mod tests {
+    use noroshi_types::DeviceNum;
+    use rusqlite::StatementStatus;
+
+    use super::*;
+    use crate::sqlite::push::queue::{self, Entry};
+    use crate::sqlite::schema;
+
+    /// Steps of SQLite's machine for one answer: a seek takes a few dozen, however many rows there are.
+    const STEPS_MAX: i32 = 100;
+
+    #[test]
+    fn a_group_is_found_without_reading_the_rows_of_another() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let db = schema::open_writer(&folder.path().join("noroshi.db"), None).expect("opens");
+        db.execute_batch("BEGIN").expect("begun");
+        for i in 0..3_000 {
+            let entry = Entry {
+                app: AppId(1),
+                lane: Lane::Campaign,
+                service: Some(PushService::Apns),
+                campaign: 1 + i / 1_500,
+                num: 0,
+                due_at: Timestamp(1_000 + i as u64),
+                attempt: 0,
+                fallback: Fallback::Settled,
+            };
+            queue::insert(&db, &entry, &[DeviceNum(7)]).expect("inserted");
+        }
+        db.execute_batch("COMMIT").expect("committed");
+        let check = |sql: &str, values: &[&dyn rusqlite::ToSql], found: bool| {
+            let mut statement = db.prepare(sql).expect("prepared");
+            assert_eq!(statement.exists(values).expect("asked"), found, "{sql}");
+            let steps = statement.get_status(StatementStatus::VmStep);
+            assert!(steps < STEPS_MAX, "{steps} steps: {sql}");
+        };
+        check(NEXT_APP, &[&3, &0], true);
+        check(NEXT_APP, &[&3, &1], false);
+        check(SAME_APP, &[&3, &1, &1], false);
+        check(SAME_SERVICE, &[&3, &1, &1, &1], true);
+        check(SAME_SERVICE, &[&3, &1, &1, &2], false);
+        check(FIRST_ROW, &[&3, &1, &1, &2], true);
+        check(FIRST_DUE, &[&3, &1, &1, &2], true);
+        check(FIRST_DUE, &[&2, &1, &1, &2], false);
+    }
 }

@@ -153,11 +153,23 @@ async fn work_is_found_by_index() {
     let group = "lane = ?1 AND app = ?2 AND service = ?3 AND campaign = ?4 AND leased_until = 0";
     let checks = [
         (
-            "SELECT app, service, campaign, due_at FROM push_queue
-             WHERE lane = ?1 AND leased_until = 0 AND (app, service, campaign) > (?2, ?3, ?4)
+            "SELECT due_at FROM push_queue
+             WHERE lane = ?1 AND app = ?2 AND service = ?3 AND campaign > ?4 AND leased_until = 0
+             ORDER BY campaign, due_at LIMIT 1"
+                .to_owned(),
+            "push_queue_to_take (lane=? AND app=? AND service=? AND campaign>?)",
+        ),
+        (
+            "SELECT due_at FROM push_queue WHERE lane = ?1 AND app = ?2 AND service > ?3 AND leased_until = 0
+             ORDER BY service, campaign, due_at LIMIT 1"
+                .to_owned(),
+            "push_queue_to_take (lane=? AND app=? AND service>?)",
+        ),
+        (
+            "SELECT due_at FROM push_queue WHERE lane = ?1 AND app > ?2 AND leased_until = 0
              ORDER BY app, service, campaign, due_at LIMIT 1"
                 .to_owned(),
-            "push_queue_to_take (lane=? AND (app,service,campaign)>(?,?,?))",
+            "push_queue_to_take (lane=? AND app>?)",
         ),
         (
             format!("SELECT recipients FROM push_queue WHERE {group} ORDER BY due_at, id LIMIT 1"),
