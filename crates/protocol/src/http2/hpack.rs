@@ -5,7 +5,7 @@
 //! Strings are read with Huffman codes and written without: the CPU is dearer here than the bytes, and what
 //! is worth compressing goes into the dynamic table.
 //!
-//! Reading order: [`integer`], [`huffman`], [`table`], [`decoder`], [`encoder`].
+//! Reading order: `integer`, `huffman`, `table`, [`decoder`], [`encoder`].
 
 pub mod decoder;
 pub mod encoder;
