@@ -10,7 +10,8 @@ use noroshi_egress::{Connected, Error, Tls};
 use noroshi_types::PushService;
 
 use super::connection::Connection;
-use super::{Attempt, Pool, http1};
+use super::growth::Attempt;
+use super::{Pool, http1};
 use crate::push::Reason;
 
 /// RFC 9113 §3.2

@@ -17,7 +17,6 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use noroshi_egress::Stream;
 use noroshi_protocol::http2::{self, Event, Field, Head, Headers, Key, code};
-use noroshi_types::PushService;
 use slab::Slab;
 use smallvec::SmallVec;
 use tokio::io::{AsyncRead as _, AsyncWrite as _, AsyncWriteExt as _, ReadBuf};
@@ -28,6 +27,8 @@ use super::verdict::{InFlight, Next, prepare, resend, retry_after, settle};
 use super::{Pool, Take, wall_clock};
 use crate::exchange::Response;
 use crate::push::Reason;
+
+mod health;
 
 /// Answers of push services are a few hundred bytes.
 const HTTP2: http2::Config = http2::Config {
@@ -424,82 +425,6 @@ impl Connection {
         if self.counted != self.in_flight.len() {
             self.pool.count_in_flight(self.counted, self.in_flight.len());
             self.counted = self.in_flight.len();
-        }
-    }
-
-    /// True if the timer ran out and something was done.
-    fn poll_timer(&mut self, cx: &mut Context<'_>) -> bool {
-        let due = self.wait_until.map_or(self.tick_at, |until| until.min(self.tick_at));
-        if self.timer.deadline().into_std() != due {
-            self.timer.as_mut().reset(due.into());
-        }
-        if self.timer.as_mut().poll(cx).is_pending() {
-            return false;
-        }
-        let now = Instant::now();
-        if now >= self.tick_at {
-            self.tick(now);
-        }
-        true
-    }
-
-    /// Once a second: time limits of requests, the peer's health, and who has been idle for too long.
-    fn tick(&mut self, now: Instant) {
-        let pool = self.pool.clone();
-        let config = &pool.account.means.config;
-        self.tick_at = now + config.tick();
-        if pool.is_aborted() {
-            self.aborted = Some("drain");
-            return;
-        }
-        if self.streams < config.streams_max {
-            self.streams = (self.streams + self.streams / 4 + 1).min(config.streams_max);
-            self.limit();
-        }
-        let late: SmallVec<[usize; 16]> = self
-            .in_flight
-            .iter()
-            .filter(|(_, in_flight)| {
-                now.saturating_duration_since(in_flight.sent_at) >= config.request_timeout
-            })
-            .map(|(key, _)| key)
-            .collect();
-        for key in late {
-            self.http.cancel(Key(key as u64));
-            let in_flight = self.in_flight.remove(key);
-            in_flight.pending.later("timeout", RETRY_AFTER, &pool.account.counters);
-        }
-        self.check_health(now);
-        // Origins of Web Push are many, and a few of them are in use at a time.
-        let idle = now.saturating_duration_since(self.used_at);
-        if pool.account.service() == PushService::WebPush
-            && idle >= config.idle_close
-            && self.in_flight.is_empty()
-        {
-            self.retire("idle");
-        }
-    }
-
-    /// Pings a peer that is silent: soon if it owes answers, else now and then.
-    fn check_health(&mut self, now: Instant) {
-        let config = &self.pool.account.means.config;
-        if let Some(pinged_at) = self.pinged_at {
-            if self.received_at > pinged_at {
-                self.pinged_at = None;
-            } else if now.saturating_duration_since(pinged_at) >= config.ping_timeout {
-                self.lost = Some("ping_timeout");
-            }
-            return;
-        }
-        let silence = now.saturating_duration_since(self.received_at);
-        let patience = if self.in_flight.is_empty() {
-            config.ping_after
-        } else {
-            config.ping_after.min(config.ping_timeout)
-        };
-        if silence >= patience {
-            self.http.ping();
-            self.pinged_at = Some(now);
         }
     }
 }

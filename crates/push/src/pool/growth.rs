@@ -1,0 +1,166 @@
+//! How many connections a pool has: when one more is opened, what a failure means, when to try again.
+//!
+//! One is being opened at a time. Failures with others alive lower the ceiling for a while, failures with none
+//! alive back off, and after a few of these what waits is told so.
+
+use std::sync::Arc;
+use std::task::Waker;
+use std::time::{Duration, Instant};
+
+use noroshi_types::PushService;
+
+use super::{Member, Pool, State, pending};
+use crate::Answer;
+use crate::backoff::{Backoff, chance};
+use crate::push::Reason;
+
+/// Between attempts to connect when there is no connection.
+const RECONNECTS: Backoff = Backoff { first: Duration::from_millis(200), max: Duration::from_secs(60) };
+/// So many attempts in vain, and what waits is told.
+const CONNECT_FAILURES_MAX: u32 = 3;
+/// How long fewer connections are tried after one more was refused.
+const CEILINGS: Backoff = Backoff { first: Duration::from_secs(60), max: Duration::from_secs(30 * 60) };
+
+/// What came of an attempt to connect.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Attempt {
+    Again,
+    GiveUp,
+}
+
+impl Pool {
+    /// A connection has no stream left and pushes wait: one more is opened if that is allowed.
+    pub(crate) fn grow(self: &Arc<Self>) {
+        let connect = self.may_connect(&mut self.state.lock());
+        self.act(None, connect);
+    }
+
+    pub(super) fn may_connect(&self, state: &mut State) -> bool {
+        if state.connecting || state.aborted || state.queue.is_empty() {
+            return false;
+        }
+        let most = self.account.means.config.connections_max.max(1);
+        let most = match &mut state.ceiling {
+            Some((ceiling, until)) if Instant::now() < *until => most.min(*ceiling),
+            Some((ceiling, _)) => most.min(*ceiling + 1),
+            None => most,
+        };
+        state.connecting = state.members.len() < most;
+        state.connecting
+    }
+    /// A connection is open and its peer has spoken. Gives the name it goes by here.
+    pub(super) fn connected(&self) -> u32 {
+        let mut state = self.state.lock();
+        state.connecting = false;
+        state.connect_at = None;
+        state.unreachable = None;
+        let id = state.next_member;
+        state.next_member = id.wrapping_add(1);
+        state.members.push(Member { id, waker: Waker::noop().clone(), parked: false });
+        drop(state);
+        self.account.counters.connects.inc();
+        self.account.counters.connections.inc();
+        id
+    }
+
+    /// A connection takes nothing more: others are needed for what waits. `failed` if its peer ended it before
+    /// it answered anything, which is like not having connected.
+    pub(crate) fn retire(self: &Arc<Self>, id: u32, failed: Option<Reason>) {
+        let mut state = self.state.lock();
+        let before = state.members.len();
+        state.members.retain(|member| member.id != id);
+        if state.members.len() == before {
+            return;
+        }
+        if failed.is_some() {
+            match state.members.is_empty() {
+                true => _ = state.back_off(),
+                false => state.lower_ceiling(),
+            }
+        }
+        // It may have been the one that was woken for what is in the queue.
+        let waker = if state.queue.is_empty() { None } else { state.unpark() };
+        let connect = waker.is_none() && state.members.is_empty() && self.may_connect(&mut state);
+        drop(state);
+        self.account.counters.connections.dec();
+        if let Some(reason) = failed {
+            self.account.failed_to_connect(reason);
+        }
+        self.act(waker, connect);
+    }
+
+    /// An attempt to connect came to nothing.
+    pub(super) fn connect_failed(&self, reason: Reason, permanent: bool) -> Attempt {
+        self.account.failed_to_connect(reason);
+        let mut state = self.state.lock();
+        state.connecting = false;
+        if permanent {
+            drop(state);
+            let answer = match self.account.service() {
+                // The address came from a device.
+                PushService::WebPush => Answer::Refused { reason },
+                // The address is ours: an operator has to act.
+                PushService::Apns | PushService::Fcm => {
+                    Answer::Later { reason, after: self.account.broken(reason, Instant::now()) }
+                }
+            };
+            self.flush(self.state.lock(), &answer);
+            return Attempt::GiveUp;
+        }
+        if !state.members.is_empty() {
+            state.lower_ceiling();
+            return Attempt::GiveUp;
+        }
+        let delay = state.back_off();
+        if state.connect_failures < CONNECT_FAILURES_MAX && !state.queue.is_empty() && !state.aborted {
+            state.connecting = true;
+            return Attempt::Again;
+        }
+        state.unreachable = Some((reason, Instant::now() + delay));
+        self.flush(state, &Answer::Later { reason, after: delay.max(pending::RETRY_AFTER) });
+        Attempt::GiveUp
+    }
+
+    /// The first answer on a connection: if there are more of them than were believed to be allowed, they are.
+    pub(crate) fn answered_first(&self) {
+        let mut state = self.state.lock();
+        state.connect_failures = 0;
+        if let Some((ceiling, _)) = state.ceiling
+            && state.members.len() > ceiling
+        {
+            state.ceiling = None;
+            state.ceilings_in_a_row = 0;
+        }
+    }
+
+    /// When the next attempt to connect may begin; none: there is no reason for one any more.
+    pub(super) fn connect_at(&self) -> Option<Instant> {
+        let mut state = self.state.lock();
+        if state.queue.is_empty() || state.aborted {
+            state.connecting = false;
+            return None;
+        }
+        Some(state.connect_at.unwrap_or_else(Instant::now))
+    }
+
+    pub(super) fn not_connecting(&self) {
+        self.state.lock().connecting = false;
+    }
+}
+
+impl State {
+    /// There is no connection, and the next attempt has to wait.
+    fn back_off(&mut self) -> Duration {
+        self.connect_failures = self.connect_failures.saturating_add(1);
+        let delay = RECONNECTS.delay(self.connect_failures, chance());
+        self.connect_at = Some(Instant::now() + delay);
+        delay
+    }
+
+    /// There are connections, and one more was refused.
+    fn lower_ceiling(&mut self) {
+        self.ceilings_in_a_row = self.ceilings_in_a_row.saturating_add(1);
+        let until = Instant::now() + CEILINGS.delay(self.ceilings_in_a_row, chance());
+        self.ceiling = Some((self.members.len(), until));
+    }
+}
