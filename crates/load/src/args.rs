@@ -1,6 +1,7 @@
 //! The command line of `noroshi bench`, and the checks that need no server. What is not given is chosen
 //! so that the plain command measures what the documentation states.
 
+mod push;
 mod stress;
 
 use std::path::PathBuf;
@@ -10,6 +11,7 @@ use clap::Subcommand;
 
 use crate::Error;
 use crate::payload::{DATA_BYTES_MIN, When};
+pub(crate) use push::{Campaign, Push};
 pub(crate) use stress::{Disconnect, Slow, Storm, Tls};
 
 /// Measures a node: starts one of its own on a temporary folder, or drives the one given by --server.
@@ -46,6 +48,10 @@ pub(crate) enum Scenario {
     Slow(Slow),
     /// TLS handshakes, full and resumed, and memory per idle TLS connection
     Tls(Tls),
+    /// Pushes through the client of push services, to a fake of APNs or to --server: latency, rate, CPU per push
+    Push(Push),
+    /// A campaign of a node with a fake of APNs behind it: rate over the run, memory, breaking news in the middle
+    Campaign(Campaign),
     /// The bare epoll loop that --floor compares with
     #[command(hide = true)]
     Floor(Floor),

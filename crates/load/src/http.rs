@@ -63,7 +63,7 @@ impl Origin {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Request<'a> {
     pub(crate) method: &'static str,
-    pub(crate) path: &'static str,
+    pub(crate) path: &'a str,
     pub(crate) key: &'a str,
     pub(crate) content_type: &'static str,
 }

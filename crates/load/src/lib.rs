@@ -61,6 +61,8 @@ pub fn run(args: Args) -> Result<(), Error> {
         Scenario::Storm(storm) => (scenario::storm::run(storm)?, storm.common.json),
         Scenario::Slow(slow) => (scenario::slow::run(slow)?, slow.common.json),
         Scenario::Tls(tls) => (scenario::tls::run(tls)?, tls.common.json),
+        Scenario::Push(push) => (scenario::push::run(push)?, push.json),
+        Scenario::Campaign(campaign) => (scenario::campaign::run(campaign)?, campaign.common.json),
         Scenario::Floor(args) => return floor::run(args.listen, args.deliveries),
         Scenario::Worker => return worker::run(std::io::stdin(), std::io::stdout().lock()),
         Scenario::Bound(bound) => return Err(server::run_bound(&bound.words)),

@@ -2,11 +2,13 @@
 //! samples of CPU and memory, and the report.
 
 pub(crate) mod broadcast;
+pub(crate) mod campaign;
 mod compare;
 pub(crate) mod connect;
 pub(crate) mod direct;
 pub(crate) mod disconnect;
 pub(crate) mod idle;
+pub(crate) mod push;
 pub(crate) mod slow;
 pub(crate) mod stored;
 pub(crate) mod storm;
@@ -375,7 +377,7 @@ pub(crate) fn report(scenario: &'static str, repetitions: &[Values], outcome: Ou
     }
 }
 
-const SECRETS: [&str; 3] = ["--key", "--jwt-secret", "--publish-header"];
+const SECRETS: [&str; 4] = ["--key", "--jwt-secret", "--publish-header", "--operator-token"];
 
 /// The command as typed, without what must not be shown.
 fn command_line(words: impl Iterator<Item = String>) -> String {

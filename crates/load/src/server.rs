@@ -55,6 +55,9 @@ struct Started {
 /// lock of a server may be taken under it, not the other way round.
 static STARTED: Mutex<Vec<Arc<Mutex<Started>>>> = Mutex::new(Vec::new());
 
+/// Folders of others that were started here, which end by themselves: removed by [`abandon`] too.
+static FOLDERS: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
+
 /// Ends this process amid a measurement, without a server or a folder of its own left behind: those that
 /// are dropped on the usual way are not. Workers and the floor end by themselves.
 #[allow(clippy::exit)] // called for a signal, beside the thread that measures
@@ -64,6 +67,9 @@ pub fn abandon(exit_code: i32) -> ! {
         let mut started = lock(started);
         let _ = started.child.kill(); // its devices need no farewell, nor its data; it may be gone already
         started.clear_away();
+    }
+    for folder in lock(&FOLDERS).iter() {
+        let _ = fs::remove_dir_all(folder); // it may be gone already
     }
     // `all` is still held, so whoever measures neither starts another nor reports that this one is gone.
     std::process::exit(exit_code)
@@ -159,6 +165,12 @@ impl Server {
         };
         server.wait_until_ready()?;
         Ok(server)
+    }
+
+    /// What its admin address asks for, if it was started here.
+    pub(crate) fn operator_token(&self) -> Option<String> {
+        let path = self.folder.as_ref()?.join("data").join("operator.token");
+        fs::read_to_string(path).ok().map(|token| token.trim().to_owned())
     }
 
     /// Whether it was started here.
@@ -312,6 +324,18 @@ pub(crate) fn free_port() -> Result<u16, Error> {
         }
     }
     Err(Error::System { what: "a free port from 20000 to 31999", source: last })
+}
+
+/// A new folder in the system's temporary one; whoever asks removes it, or [`abandon`].
+pub(crate) fn temporary_folder() -> Result<PathBuf, Error> {
+    let path = std::env::temp_dir().join(format!("noroshi-bench-{}", random_hex(8)?));
+    match fs::create_dir_all(&path) {
+        Ok(()) => {
+            lock(&FOLDERS).push(path.clone());
+            Ok(path)
+        }
+        Err(source) => Err(Error::Folder { path, source }),
+    }
 }
 
 /// A number of no meaning.

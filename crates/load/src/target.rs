@@ -3,6 +3,7 @@
 
 mod bare;
 mod foreign;
+mod push_service;
 
 use crate::Error;
 use crate::args::{self, Common};
@@ -13,6 +14,7 @@ use crate::server::Server;
 use bare::BareLoop;
 use foreign::Foreign;
 pub(crate) use foreign::{DATA, Publish};
+pub(crate) use push_service::PushService;
 
 pub(crate) enum Target {
     Noroshi(Server),

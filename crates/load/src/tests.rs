@@ -3,6 +3,7 @@
 
 mod fake;
 mod foreign;
+mod push;
 mod stress;
 mod tls;
 
@@ -54,6 +55,8 @@ fn run(line: &str) -> Result<ReportDocument, Error> {
         Scenario::Storm(args) => scenario::storm::run(&args),
         Scenario::Slow(args) => scenario::slow::run(&args),
         Scenario::Tls(args) => scenario::tls::run(&args),
+        Scenario::Push(args) => scenario::push::run(&args),
+        Scenario::Campaign(args) => scenario::campaign::run(&args),
         Scenario::Floor(_) | Scenario::Worker | Scenario::Bound(_) => panic!("no measurement"),
     }
 }

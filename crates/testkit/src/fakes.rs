@@ -320,6 +320,7 @@ impl Shared {
             .map(|service| (service.as_str().to_owned(), self.credential(service)))
             .collect();
         json!({
+            "control": format!("http://{}", self.control),
             "origins": origins,
             "credentials": credentials,
             "ca": self.authority.pem,

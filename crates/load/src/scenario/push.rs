@@ -1,0 +1,153 @@
+//! The client of push services by itself, in this process: the one that a node has, against a receiver in
+//! another process. Two ways: the experiment (queue messages taken as they come, time from dequeue to answer), and
+//! throughput (as many as the client takes).
+//!
+//! In the experiment nothing holds the queue back: every message is taken at once, and what the pushes then
+//! wait for is part of their time.
+
+pub(super) mod client;
+
+use std::time::Duration;
+
+use noroshi_testkit::{Latency, is_late};
+use serde_json::json;
+
+use super::{Outcome, progress, report};
+use crate::Error;
+use crate::args::{Push, check};
+use crate::clock;
+use crate::process::{Cpu, Process};
+use crate::report::{ReportDocument, Values};
+use crate::target::PushService;
+use client::{Client, Run};
+
+/// Sent before each measurement, so that a connection is there and authorised, as in a node that runs for days.
+const WARM_UP_PUSHES: usize = 20;
+const PUSHES_MAX: usize = 5_000_000;
+
+pub(crate) fn run(args: &Push) -> Result<ReportDocument, Error> {
+    let total = |messages: &usize| messages.saturating_mul(args.users);
+    let sizes: Vec<usize> = match args.pushes {
+        Some(pushes) => vec![pushes],
+        None => args.messages.iter().map(total).collect(),
+    };
+    check(sizes.iter().all(|size| (1..=PUSHES_MAX).contains(size)), "pushes are 1 to 5000000 in a run")?;
+    check(args.users > 0 && args.connections > 0, "--users and --connections are at least 1")?;
+    let mut service = match &args.server {
+        Some(url) => PushService::foreign(args, url)?,
+        None => PushService::start()?,
+    };
+    let latency = args.latency.unwrap_or(match args.experiment {
+        true => Latency::LogNormal { median_ms: 300.0, p99_ms: 1_500.0 },
+        false => Latency::None,
+    });
+    service.behave(&json!({
+        "latency": latency, "late": args.late, "streams_max": args.streams, "connections_max": args.cap,
+    }))?;
+    let mut outcome = Outcome { server: service.describe(), ..Outcome::default() };
+    let mut repetitions = Vec::new();
+    for number in 1..=args.repeat {
+        let mut values = Values::default();
+        for size in &sizes {
+            progress(&format!("measuring {number} of {}: {size} pushes", args.repeat));
+            std::thread::sleep(args.settle);
+            measure(args, &mut service, *size, &mut values, &mut outcome.notes)?;
+        }
+        repetitions.push(values);
+    }
+    Ok(report("push", &repetitions, outcome))
+}
+
+fn measure(
+    args: &Push,
+    service: &mut PushService,
+    count: usize,
+    values: &mut Values,
+    notes: &mut Vec<String>,
+) -> Result<(), Error> {
+    let client = Client::new(args, service, count)?;
+    service.forget()?;
+    if !args.cold {
+        client.push(WARM_UP_PUSHES, 1, "warm", args.patience)?;
+    }
+    let fake = service.process;
+    let cpu = || (Process::this().cpu(), fake.and_then(Process::cpu));
+    let (from, from_ns) = (cpu(), client::cpu_ns());
+    let together = if args.experiment { args.users } else { 1 };
+    let run = client.push(count, together, "bench", args.patience)?;
+    let (to, to_ns) = (cpu(), client::cpu_ns());
+    client.end();
+    let seconds = run.last_ns.saturating_sub(run.first_ns).max(1) as f64 / 1e9;
+    let mut figures = Figures { values, count, several: args.experiment };
+    figures.push("pushes a second", "1/s", count as f64 / seconds);
+    figures.push_latency(&run.latencies_ms(|_| true), "");
+    if let Some(late) = args.late {
+        let others = run.latencies_ms(|index| !is_late(&client::token("bench", index), late.share));
+        figures.push_latency(&others, ", without the late ones");
+    }
+    figures.push("client CPU per push", "µs", (to_ns - from_ns) as f64 / 1e3 / count as f64);
+    let each = |from: Option<Cpu>, to: Option<Cpu>, part: fn(Cpu) -> f64| {
+        from.zip(to).map(|(from, to)| part(to - from) / count as f64)
+    };
+    figures.push_some("client CPU per push, kernel", "µs", each(from.0, to.0, |cpu| cpu.system_us));
+    figures.push_some("receiver's CPU per push", "µs", each(from.1, to.1, Cpu::total_us));
+    figures.push("errors", "", run.errors() as f64);
+    if let Some(counts) = service.counts()? {
+        let connections = counts.connections;
+        figures.push("connections", "", connections.open_max as f64);
+        figures.push("connections reset or failed", "", (connections.reset + connections.failed) as f64);
+        figures.push("streams refused", "", connections.streams_refused as f64);
+        figures.push("pushes that were doubled", "", counts.ids_repeated as f64);
+    }
+    note_errors(&run, count, notes);
+    Ok(())
+}
+
+fn note_errors(run: &Run, count: usize, notes: &mut Vec<String>) {
+    if run.errors() > 0 {
+        let reasons: Vec<String> =
+            run.reasons.iter().map(|(reason, count)| format!("{reason} {count}")).collect();
+        notes.push(format!("of {count} pushes not accepted: {}", reasons.join(", ")));
+    }
+}
+
+/// Figures of one size; where there are several, each name says which.
+struct Figures<'a> {
+    values: &'a mut Values,
+    count: usize,
+    several: bool,
+}
+
+impl Figures<'_> {
+    fn push(&mut self, name: &str, unit: &'static str, value: f64) {
+        let name = match self.several {
+            true => format!("{} pushes: {name}", self.count),
+            false => name.to_owned(),
+        };
+        // A report's names live as long as the program: some dozens, in a program that ends with the report.
+        self.values.push(Box::leak(name.into_boxed_str()), unit, value);
+    }
+
+    fn push_some(&mut self, name: &str, unit: &'static str, value: Option<f64>) {
+        if let Some(value) = value {
+            self.push(name, unit, value);
+        }
+    }
+
+    /// Of sorted milliseconds.
+    fn push_latency(&mut self, sorted: &[f64], what: &str) {
+        let Some((min, max)) = sorted.first().zip(sorted.last()) else { return };
+        let mean = sorted.iter().sum::<f64>() / sorted.len() as f64;
+        let at =
+            |share: f64| sorted[((sorted.len() as f64 * share).ceil() as usize).clamp(1, sorted.len()) - 1];
+        let figures = [("mean", mean), ("median", at(0.5)), ("p99", at(0.99)), ("max", *max), ("min", *min)];
+        for (name, ms) in figures {
+            self.push(&format!("dequeue to answer, {name}{what}"), "ms", ms);
+        }
+    }
+}
+
+/// Until which moment answers are waited for.
+fn deadline_ns(patience: Duration) -> u64 {
+    clock::now_ns() + clock::ns(patience)
+}

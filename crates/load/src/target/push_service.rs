@@ -1,0 +1,238 @@
+//! The receiving end of pushes: the strict fakes as a process (our own executable as `noroshi dev-push --light`),
+//! told what to do over its control port, or a server that other people wrote and nobody can ask.
+
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::Error;
+use crate::args::Push;
+use crate::http::{Client, Origin, Request};
+use crate::process::Process;
+use crate::server::temporary_folder;
+
+pub(crate) struct PushService {
+    /// The credential that leads there, as the admin API takes it.
+    pub(crate) credential: Value,
+    /// What has to be trusted, PEM.
+    pub(crate) ca: String,
+    /// Where that is in a file.
+    pub(crate) ca_file: Option<PathBuf>,
+    /// None where it is not known.
+    pub(crate) process: Option<Process>,
+    control: Option<Client>,
+    name: String,
+    /// Ended when this is dropped.
+    own: Option<Own>,
+}
+
+/// What the fake counted since the last time it was told to forget.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+pub(crate) struct Counts {
+    pub(crate) accepted: u64,
+    pub(crate) tokens: u64,
+    pub(crate) tokens_repeated: u64,
+    pub(crate) ids_repeated: u64,
+    pub(crate) connections: Connections,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+pub(crate) struct Connections {
+    pub(crate) open_max: u64,
+    pub(crate) reset: u64,
+    pub(crate) failed: u64,
+    pub(crate) streams_refused: u64,
+}
+
+/// What a fake says of itself when it has started.
+#[derive(Deserialize)]
+struct Info {
+    control: String,
+    ca: String,
+    ca_file: Option<PathBuf>,
+    credentials: serde_json::Map<String, Value>,
+}
+
+impl PushService {
+    /// The fake, in a process of its own.
+    pub(crate) fn start() -> Result<Self, Error> {
+        let folder = temporary_folder()?;
+        let (own, info) = Own::start(&folder)?;
+        let process = own.process();
+        let mut service = Self::of(&info)?;
+        service.process = process;
+        service.name = "the fake of APNs (noroshi dev-push --light)".to_owned();
+        service.own = Some(own);
+        Ok(service)
+    }
+
+    /// A fake that runs already.
+    pub(crate) fn attach(control: &str) -> Result<Self, Error> {
+        let mut client = Client::new(Origin::parse(control)?)?;
+        let info = client.expect_success(request("GET", "/info"), b"")?;
+        let mut service = Self::of(&String::from_utf8_lossy(&info.body))?;
+        service.name = format!("the fake of APNs at {control}");
+        Ok(service)
+    }
+
+    fn of(info: &str) -> Result<Self, Error> {
+        let malformed = |_| Error::Malformed { request: "/info".to_owned(), what: "it is no fake's" };
+        let Info { control, ca, ca_file, mut credentials } = serde_json::from_str(info).map_err(malformed)?;
+        Ok(Self {
+            credential: credentials.remove("apns").unwrap_or_default(),
+            ca,
+            ca_file,
+            process: None,
+            control: Some(Client::new(Origin::parse(&control)?)?),
+            name: control,
+            own: None,
+        })
+    }
+
+    /// Another receiver, with a key that it may or may not know.
+    pub(crate) fn foreign(args: &Push, url: &str) -> Result<Self, Error> {
+        let read = |path: &Path, option: &str| {
+            std::fs::read_to_string(path)
+                .map_err(|error| Error::Usage(format!("{option} {}: {error}", path.display())))
+        };
+        let key = match &args.key_file {
+            Some(path) => read(path, "--key-file")?,
+            None => {
+                noroshi_testkit::keys::Keys::generate()
+                    .map_err(|error| Error::Usage(error.to_string()))?
+                    .apns_p8
+            }
+        };
+        let credential = json!({
+            "service": "apns",
+            "environment": "production",
+            "key": key,
+            "key_id": noroshi_testkit::keys::KEY_ID,
+            "team_id": noroshi_testkit::keys::TEAM_ID,
+            "topic": args.topic,
+            "endpoint": url,
+        });
+        let ca = args.ca_file.as_deref().map(|path| read(path, "--ca-file")).transpose()?;
+        Ok(Self {
+            credential,
+            ca: ca.unwrap_or_default(),
+            ca_file: args.ca_file.clone(),
+            process: None,
+            control: None,
+            name: url.to_owned(),
+            own: None,
+        })
+    }
+
+    pub(crate) fn describe(&self) -> String {
+        self.name.clone()
+    }
+
+    /// Tells the fake how to behave; there is nobody to tell otherwise.
+    pub(crate) fn behave(&mut self, change: &Value) -> Result<(), Error> {
+        let Some(control) = &mut self.control else { return Ok(()) };
+        control.expect_success(request("POST", "/behave"), change.to_string().as_bytes()).map(drop)
+    }
+
+    pub(crate) fn forget(&mut self) -> Result<(), Error> {
+        let Some(control) = &mut self.control else { return Ok(()) };
+        control.expect_success(request("DELETE", "/received"), b"").map(drop)
+    }
+
+    /// None where nobody counts.
+    pub(crate) fn counts(&mut self) -> Result<Option<Counts>, Error> {
+        #[derive(Deserialize)]
+        struct All {
+            apns: Counts,
+        }
+        let Some(control) = &mut self.control else { return Ok(None) };
+        let response = control.expect_success(request("GET", "/counts"), b"")?;
+        let malformed = |_| Error::Malformed { request: "/counts".to_owned(), what: "it is no fake's" };
+        serde_json::from_slice::<All>(&response.body).map(|all| Some(all.apns)).map_err(malformed)
+    }
+}
+
+fn request(method: &'static str, path: &'static str) -> Request<'static> {
+    Request { method, path, key: "", content_type: "application/json" }
+}
+
+#[cfg(not(test))]
+use process::Own;
+
+#[cfg(not(test))]
+mod process {
+    use std::io::{BufRead, BufReader};
+    use std::process::{Child, Command, Stdio};
+
+    use super::{Error, Path, PathBuf, Process};
+
+    /// A process that ends with this one, whatever happens.
+    pub(super) struct Own {
+        child: Child,
+        folder: PathBuf,
+    }
+
+    impl Own {
+        /// The process and what it says of itself.
+        pub(super) fn start(folder: &Path) -> Result<(Self, String), Error> {
+            let ports =
+                ["--apns-port", "--apns-sandbox-port", "--fcm-port", "--oauth-port", "--webpush-port"];
+            let child = Command::new(std::env::current_exe().map_err(Error::system("own executable"))?)
+                .args(["bench", "bound", "dev-push", "--light", "--json", "--control-port", "0", "--folder"])
+                .arg(folder)
+                .args(ports.iter().flat_map(|port| [*port, "0"]))
+                .stdin(Stdio::null())
+                .stdout(Stdio::piped())
+                .spawn()
+                .map_err(Error::system("starting the fake"))?;
+            let mut own = Self { child, folder: folder.to_owned() };
+            let mut line = String::new();
+            if let Some(stdout) = own.child.stdout.take() {
+                BufReader::new(stdout).read_line(&mut line).map_err(Error::system("reading of the fake"))?;
+            }
+            match line.is_empty() {
+                true => Err(Error::Start { why: "the fake ended".to_owned(), log: String::new() }),
+                false => Ok((own, line)),
+            }
+        }
+
+        pub(super) fn process(&self) -> Option<Process> {
+            Some(Process { pid: self.child.id() })
+        }
+    }
+
+    impl Drop for Own {
+        fn drop(&mut self) {
+            let _ = self.child.kill(); // it keeps nothing that is needed, and may be gone already
+            let _ = self.child.wait(); // as above
+            let _ = std::fs::remove_dir_all(&self.folder); // of no use to anybody
+        }
+    }
+}
+
+/// The executable is that of the tests, so the fakes run in it.
+#[cfg(test)]
+struct Own {
+    _running: noroshi_testkit::Fakes,
+}
+
+#[cfg(test)]
+impl Own {
+    fn start(folder: &Path) -> Result<(Self, String), Error> {
+        let config = noroshi_testkit::Config {
+            light: true,
+            any_token: true,
+            any_renewal: true,
+            ..noroshi_testkit::Config::default()
+        };
+        let fakes = noroshi_testkit::Fakes::start_with(config).unwrap();
+        std::fs::remove_dir_all(folder).unwrap();
+        let info = fakes.info().to_string();
+        Ok((Self { _running: fakes }, info))
+    }
+
+    fn process(&self) -> Option<Process> {
+        None
+    }
+}

@@ -1,0 +1,55 @@
+//! The client of push services against the strict fake, in this process.
+
+use super::{run, values};
+use crate::Error;
+
+#[test]
+fn the_experiment_measures_each_size_and_loses_nothing() {
+    let line = "push --experiment --messages 5,10 --users 10 --latency 20ms:60ms --repeat 2";
+    let report = run(line).unwrap();
+    for size in ["50", "100"] {
+        let figure = |name: &str| values(&report, &format!("{size} pushes: {name}"))[0];
+        assert_eq!(figure("errors"), 0.0, "{:?}", report.notes);
+        assert_eq!(figure("pushes that were doubled"), 0.0);
+        assert_eq!(figure("connections reset or failed"), 0.0);
+        assert!((1.0..=4.0).contains(&figure("connections")));
+        let time = |name: &str| figure(&format!("dequeue to answer, {name}"));
+        assert!(time("min") > 0.0 && time("min") <= time("median") && time("median") <= time("p99"));
+        assert!(time("p99") <= time("max") && figure("client CPU per push") > 0.0);
+    }
+}
+
+#[test]
+fn late_answers_stand_apart() {
+    let line = "push --experiment --messages 20 --users 10 --latency 5ms --late 10%:700ms --repeat 1";
+    let report = run(line).unwrap();
+    let time = |name: &str| values(&report, &format!("200 pushes: dequeue to answer, {name}"))[0];
+    assert!(time("max") >= 700.0, "{:?}", report.figures);
+    assert!(time("median, without the late ones") < time("max"));
+    assert_eq!(values(&report, "200 pushes: errors"), [0.0]);
+}
+
+#[test]
+fn throughput_counts_what_was_taken() {
+    let report = run("push --pushes 500 --cold --repeat 1").unwrap();
+    assert!(values(&report, "pushes a second")[0] > 0.0);
+    assert_eq!(values(&report, "errors"), [0.0], "{:?}", report.notes);
+}
+
+#[test]
+fn a_receiver_that_is_not_there_is_told() {
+    let folder = std::env::temp_dir().join(format!("noroshi-load-push-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let own = crate::tls::OwnCertificate::make(&folder).unwrap();
+    let ca = own.certificate.display().to_string();
+    let port = crate::server::free_port().unwrap();
+    let line = format!(
+        "push --pushes 5 --server https://localhost:{port} --ca-file {ca} --patience 2s --repeat 1 --cold"
+    );
+    let result = run(&line);
+    std::fs::remove_dir_all(&folder).unwrap();
+    match result {
+        Ok(report) => assert_eq!(values(&report, "errors"), [5.0], "{:?}", report.notes),
+        Err(error) => assert!(matches!(error, Error::NotDelivered { missing: 5, .. }), "{error}"),
+    }
+}
