@@ -334,11 +334,11 @@ mod tests {
         attempt: u32,
         recipient: PushRecipient,
         now: Timestamp,
-    ) -> Result<Sent, Finished> {
+    ) -> Result<Sent, Box<Finished>> {
         let batch = batch(attempt);
         let mut settle = Settle::new(&batch);
         let sent = sort_out(&mut settle, &batch, source, recipient, now);
-        sent.map(|(sent, _)| sent).ok_or_else(|| settle.finish(Vec::new()))
+        sent.map(|(sent, _)| sent).ok_or_else(|| Box::new(settle.finish(Vec::new())))
     }
 
     #[test]
@@ -352,7 +352,8 @@ mod tests {
             })))
         };
         let calm = source(Urgency::Normal);
-        let refused = |finished: Result<Sent, Finished>| finished.expect_err("not sent").parts[0].outcome;
+        let refused =
+            |finished: Result<Sent, Box<Finished>>| finished.expect_err("not sent").parts[0].outcome;
         assert!(sorted(&calm, 0, recipient(None, None), hours(8)).is_ok());
         assert!(sorted(&source(Urgency::High), 0, recipient(None, None), hours(23)).is_ok());
         // Quiet now: the same attempt again when the quiet hours end.
