@@ -1,7 +1,7 @@
 //! Campaigns: one message to an audience of any size, at the hour and speed that was asked for.
 //!
 //! Reading order: [`spec`] (what is asked for), [`filter`], [`schedule`], [`template`] (pure decisions),
-//! [`line`] (what an upload says of one user), `plan` (all of it compiled for sending), [`progress`]
+//! [`mod@line`] (what an upload says of one user), `plan` (all of it compiled for sending), [`progress`]
 //! (what is told).
 
 pub(crate) mod book;
