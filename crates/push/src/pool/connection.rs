@@ -357,7 +357,11 @@ impl Connection {
             };
             match self.pool.take(self.id, room, cx.waker(), &mut self.batch) {
                 Take::Some { probe } => self.send(authorization.as_ref(), probe),
-                Take::Parked => return false,
+                Take::Parked => {
+                    // With nothing to send there is nothing to wait for.
+                    self.wait_until = None;
+                    return false;
+                }
                 Take::Wait(until) => {
                     self.wait_until = Some(until);
                     return false;
