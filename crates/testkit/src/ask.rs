@@ -69,7 +69,7 @@ pub(crate) struct Facts {
 /// What a judge found.
 #[derive(Debug, Default)]
 pub(crate) struct Judged {
-    /// The device's token or subscription, as far as it was found.
+    /// The device's token, or the endpoint of its subscription, as far as it was found.
     pub(crate) token: String,
     /// What the sender calls this push (`apns-id`).
     pub(crate) id: Option<uuid::Uuid>,

@@ -26,6 +26,7 @@ use tokio::net::TcpListener;
 
 use crate::Service;
 use crate::fakes::Shared;
+use crate::form::unescape;
 use crate::record::Received;
 
 /// 100,000 scripts of tokens.
@@ -114,9 +115,10 @@ fn counts(shared: &Shared) -> Value {
 fn received(shared: &Shared, query: &str) -> Result<Value, (StatusCode, String)> {
     let (mut service, mut token, mut limit) = (None, None, usize::MAX);
     for (name, value) in query.split('&').filter_map(|pair| pair.split_once('=')) {
+        let value = unescape(value).ok_or_else(|| bad(format!("{name} is not escaped as it should be")))?;
         match name {
             "service" => {
-                let named = Service::parse(value).ok_or_else(|| bad(format!("{value} is no service")))?;
+                let named = Service::parse(&value).ok_or_else(|| bad(format!("{value} is no service")))?;
                 service = Some(named);
             }
             "token" => token = Some(value),
@@ -127,8 +129,10 @@ fn received(shared: &Shared, query: &str) -> Result<Value, (StatusCode, String)>
     let mut found: Vec<Received> = Vec::new();
     for fake in shared.fakes.iter().filter(|fake| service.is_none_or(|service| service == fake.service)) {
         let record = fake.record.lock();
-        let wanted =
-            record.newest.iter().filter(|received| token.is_none_or(|token| received.token == token));
+        let wanted = record
+            .newest
+            .iter()
+            .filter(|received| token.as_ref().is_none_or(|token| received.token == *token));
         found.extend(wanted.cloned());
     }
     found.sort_by_key(|received| received.at_ms);

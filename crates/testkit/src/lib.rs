@@ -22,6 +22,7 @@ mod control;
 mod exchange;
 pub mod fakes;
 mod fcm;
+mod form;
 mod jwt;
 pub mod keys;
 mod latency;

@@ -57,7 +57,7 @@ impl WebPush {
     fn check(&self, ask: &Ask<'_>, judged: &mut Judged) -> Result<Reply, Wrong> {
         let missing = Wrong(404, 102, "there is no such subscription");
         let name = ask.path.strip_prefix("/push/").ok_or(missing)?;
-        judged.token.push_str(name);
+        judged.token = format!("{}{}", self.devices.origin, ask.path);
         if ask.method != Method::POST {
             return Err(Wrong(405, 0, "a push is a POST"));
         }

@@ -176,10 +176,9 @@ mod process {
     impl Own {
         /// The process and what it says of itself.
         pub(super) fn start(folder: &Path) -> Result<(Self, String), Error> {
-            let ports =
-                ["--apns-port", "--apns-sandbox-port", "--fcm-port", "--oauth-port", "--webpush-port"];
+            let ports = ["--apns", "--apns-sandbox", "--fcm", "--oauth", "--webpush"];
             let child = Command::new(std::env::current_exe().map_err(Error::system("own executable"))?)
-                .args(["bench", "bound", "dev-push", "--light", "--json", "--control-port", "0", "--folder"])
+                .args(["bench", "bound", "dev-push", "--light", "--json", "--control", "0", "--folder"])
                 .arg(folder)
                 .args(ports.iter().flat_map(|port| [*port, "0"]))
                 .stdin(Stdio::null())

@@ -51,22 +51,22 @@ pub(crate) struct Arguments {
     folder: PathBuf,
     /// Port of APNs, production; 0: any free one, here and below
     #[arg(long, value_name = "PORT", default_value_t = 29_197)]
-    apns_port: u16,
+    apns: u16,
     /// Port of APNs, sandbox
     #[arg(long, value_name = "PORT", default_value_t = 29_196)]
-    apns_sandbox_port: u16,
+    apns_sandbox: u16,
     /// Port of FCM
     #[arg(long, value_name = "PORT", default_value_t = 29_443)]
-    fcm_port: u16,
+    fcm: u16,
     /// Port of FCM's token endpoint
     #[arg(long, value_name = "PORT", default_value_t = 29_444)]
-    oauth_port: u16,
+    oauth: u16,
     /// Port of the Web Push service
     #[arg(long, value_name = "PORT", default_value_t = 29_445)]
-    webpush_port: u16,
+    webpush: u16,
     /// Port that tells what was received and takes commands
     #[arg(long, value_name = "PORT", default_value_t = 29_190)]
-    control_port: u16,
+    control: u16,
     /// Refuse tokens that were not made by the control port; without it any token of the right form is taken
     #[arg(long)]
     known_tokens_only: bool,
@@ -76,6 +76,9 @@ pub(crate) struct Arguments {
     /// Print what the services are as one line of JSON, and each push as another
     #[arg(long)]
     json: bool,
+    /// Keep pushes, print none
+    #[arg(long)]
+    quiet: bool,
     /// Count pushes, keep and print none: for measurements
     #[arg(long)]
     light: bool,
@@ -86,17 +89,18 @@ impl Arguments {
         let in_folder = |error| Failure::failed(format!("{}: {error}", self.folder.display()));
         std::fs::create_dir_all(&self.folder).map_err(in_folder)?;
         let folder = self.folder.canonicalize().map_err(in_folder)?;
-        let (mut interrupt, mut terminate) = (listen(SignalKind::interrupt())?, listen(SignalKind::terminate())?);
+        let (mut interrupt, mut terminate) =
+            (listen(SignalKind::interrupt())?, listen(SignalKind::terminate())?);
         let (lines, received) = sync_channel(LINES_MAX);
         let missed = Arc::new(AtomicU64::new(0));
         let fakes = Fakes::start_with(Config {
             folder: Some(folder.clone()),
-            ports: [self.apns_port, self.apns_sandbox_port, self.fcm_port, self.oauth_port, self.webpush_port],
-            control_port: self.control_port,
+            ports: [self.apns, self.apns_sandbox, self.fcm, self.oauth, self.webpush],
+            control_port: self.control,
             light: self.light,
             any_token: !self.known_tokens_only,
             any_renewal: !self.strict_renewal,
-            listener: (!self.light).then(|| listener(lines, missed.clone())),
+            listener: (!self.light && !self.quiet).then(|| listener(lines, missed.clone())),
         })
         .map_err(|error| Failure::failed(error.to_string()))?;
         let devices = guide::write(&fakes, &folder)?;
@@ -192,7 +196,10 @@ mod tests {
             connection: 1,
         };
         let line = shown(&received);
-        assert!(line.contains("400 BadTopic abababababab  ") && line.contains("12 bytes  apns-topic=a.b"), "{line}");
+        assert!(
+            line.contains("400 BadTopic abababababab  ") && line.contains("12 bytes  apns-topic=a.b"),
+            "{line}"
+        );
         assert!(!line.contains('\u{7}') && !line.contains("user-agent"), "{line}");
     }
 }

@@ -3,7 +3,9 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use crate::node::{noroshi, until};
+use serde_json::Value;
+
+use crate::node::{noroshi, text, until};
 
 fn folders(place: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(place).expect("the place");
@@ -40,4 +42,32 @@ fn a_signal_stops_the_server_of_a_measurement_and_clears_its_folder_away_unless_
         }
         until("the server's end", || is_gone().then_some(()));
     }
+}
+
+/// The result of a measurement, by key.
+fn measured(arguments: &[&str], figure: &str) -> f64 {
+    let output = noroshi()
+        .args(["bench"])
+        .args(arguments)
+        .args(["--repeat", "1", "--settle", "0s", "--json"])
+        .output();
+    let output = output.expect("the binary");
+    assert!(output.status.success(), "{}", text(&output));
+    let report: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let figures = report["figures"].as_array().expect("figures");
+    let found = figures.iter().find(|one| one["key"] == figure);
+    found.and_then(|one| one["median"].as_f64()).unwrap_or_else(|| panic!("no {figure} in {report:#}"))
+}
+
+#[test]
+fn pushes_reach_the_fake_in_another_process_once_each() {
+    let arguments = ["push", "--experiment", "--messages", "10", "--latency", "20ms:80ms"];
+    assert_eq!(measured(&arguments, "100_pushes_errors"), 0.0);
+    assert_eq!(measured(&["push", "--pushes", "300"], "pushes_that_were_doubled"), 0.0);
+}
+
+#[test]
+fn a_campaign_reaches_everybody_once_and_is_overtaken() {
+    let arguments = ["campaign", "--devices", "2000", "--breaking", "--latency", "20ms"];
+    assert_eq!(measured(&arguments, "devices_that_got_none"), 0.0);
 }

@@ -11,6 +11,7 @@ use serde_json::json;
 use super::json_reply;
 use crate::ask::{Ask, Judge, Judged, Reply, single};
 use crate::behaviour::Scripted;
+use crate::form::unescape;
 use crate::jwt::{Algorithm, Unverified};
 use crate::keys::{ACCOUNT, GOOGLE_TOKEN_URL};
 
@@ -151,21 +152,4 @@ impl Judge for OAuth {
             None => reply,
         }
     }
-}
-
-/// `application/x-www-form-urlencoded`
-fn unescape(text: &str) -> Option<String> {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.bytes();
-    while let Some(byte) = rest.next() {
-        bytes.push(match byte {
-            b'+' => b' ',
-            b'%' => {
-                let digits = [rest.next()?, rest.next()?];
-                u8::from_str_radix(std::str::from_utf8(&digits).ok()?, 16).ok()?
-            }
-            byte => byte,
-        });
-    }
-    String::from_utf8(bytes).ok()
 }

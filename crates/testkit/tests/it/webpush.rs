@@ -46,6 +46,7 @@ async fn a_push_that_keeps_the_rules_is_decrypted_and_accepted() {
     assert_eq!((answer.status, answer.header("ttl")), (201, "60"), "{answer:?}");
     assert!(answer.header("location").starts_with(&fakes.origin(Service::WebPush)));
     let received = &fakes.received(Service::WebPush)[0];
+    assert_eq!(received.token, token["endpoint"]);
     assert_eq!(received.payload.as_deref().map(str::as_bytes), Some(PLAIN));
     assert_eq!(received.title.as_deref(), Some("Hello"));
     // A push without a payload wakes the page up.

@@ -53,7 +53,11 @@ pub(super) fn text(fakes: &Fakes, folder: &Path, devices: &Map<String, Value>) -
     };
     add(format!("APNs      {}   sandbox {}", origin(Service::Apns), origin(Service::ApnsSandbox)));
     add(format!("FCM       {}   tokens {}/token", origin(Service::Fcm), origin(Service::OAuth)));
-    add(format!("Web Push  {}   applicationServerKey {}", origin(Service::WebPush), fakes.keys().vapid_public));
+    add(format!(
+        "Web Push  {}   applicationServerKey {}",
+        origin(Service::WebPush),
+        fakes.keys().vapid_public
+    ));
     add(format!("control   {}\n", fakes.control()));
     add("A node that trusts them:".to_owned());
     add(format!("  noroshi serve --dev --set egress.ca_file={}\n", file("ca.pem")));
