@@ -157,7 +157,9 @@ impl Pool {
     }
 
     pub(crate) fn is_full(&self, lane: Lane) -> bool {
-        self.state.lock().queue.is_full(lane)
+        let state = self.state.lock();
+        // Who waits is called when half the lane is free: until then another would wait with them.
+        state.queue.is_full(lane) || state.waiting[lane as usize - 1]
     }
 
     /// When it last ran out of pushes.
