@@ -263,7 +263,7 @@ pub(crate) struct Part {
     limit: usize,
     /// Go on after this one, as the last list said
     #[arg(long, value_name = "NEXT", allow_hyphen_values = true)]
-    after: Option<String>,
+    pub(crate) after: Option<String>,
 }
 
 fn at_least_one(text: &str) -> Result<usize, String> {

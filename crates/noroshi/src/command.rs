@@ -3,8 +3,10 @@
 
 mod apps;
 mod bench;
+mod campaign;
 mod completions;
 mod config;
+mod dev_push;
 mod devices;
 mod doctor;
 mod drain;
@@ -13,6 +15,7 @@ mod import;
 mod keys;
 mod listen;
 mod presence;
+mod push;
 mod send;
 mod serve;
 mod topics;
@@ -44,6 +47,10 @@ pub(crate) enum Command {
     Keys(keys::Arguments),
     /// Who is connected now
     Presence(presence::Arguments),
+    /// Give apps credentials of push services, try them, see which tokens they declared void
+    Push(Box<push::Arguments>),
+    /// One message for many: make, start, watch, pause and end campaigns
+    Campaign(Box<campaign::Arguments>),
     /// Move devices away from a running node, watch it, or let them in again
     Drain(drain::Arguments),
     /// What became of a notification, on one device too
@@ -54,6 +61,8 @@ pub(crate) enum Command {
     Config(config::Arguments),
     /// Check this machine: what it needs for a number of devices, and what to change
     Doctor(Box<doctor::Arguments>),
+    /// Run APNs, FCM and a Web Push service on this machine, to try push without accounts
+    DevPush(Box<dev_push::Arguments>),
     /// Measure a server
     Bench(Box<bench::Arguments>),
     /// Print a completion script for a shell
@@ -71,11 +80,14 @@ impl Command {
             Command::Apps(arguments) => wait(arguments.run()),
             Command::Keys(arguments) => wait(arguments.run()),
             Command::Presence(arguments) => wait(arguments.run()),
+            Command::Push(arguments) => wait(arguments.run()),
+            Command::Campaign(arguments) => wait(arguments.run()),
             Command::Drain(arguments) => wait(arguments.run()),
             Command::Explain(arguments) => wait(arguments.run()),
             Command::Import(arguments) => wait(arguments.run()),
             Command::Config(arguments) => arguments.run(),
             Command::Doctor(arguments) => arguments.run(),
+            Command::DevPush(arguments) => wait(arguments.run()),
             Command::Bench(arguments) => arguments.run(),
             Command::Completions(arguments) => arguments.run(),
         }

@@ -47,6 +47,12 @@ pub(crate) struct Arguments {
     /// Keep it as the topic's retained message
     #[arg(long)]
     retain: bool,
+    /// Whether push services are asked: never, where the device does not confirm in time, or always
+    #[arg(long, value_parser = ["never", "fallback", "always"], conflicts_with = "file")]
+    push: Option<String>,
+    /// With --push fallback: how long a device has to confirm [default: 10s]
+    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    push_after: Option<String>,
     /// The same key within 24 h gets the first answer and sends nothing
     #[arg(long, value_name = "KEY")]
     idempotency_key: Option<String>,
@@ -79,8 +85,13 @@ struct Target {
     file: Option<PathBuf>,
 }
 
-fn parse_json(text: &str) -> Result<Value, String> {
+pub(super) fn parse_json(text: &str) -> Result<Value, String> {
     serde_json::from_str(text).map_err(|error| format!("not JSON: {error}"))
+}
+
+/// Checked here, sent as it was written.
+fn duration(text: &str) -> Result<String, noroshi_types::Invalid> {
+    super::duration(text).map(|_| text.to_owned())
 }
 
 impl Arguments {
@@ -134,6 +145,10 @@ impl Arguments {
             ("urgency", &self.urgency),
             ("collapse_key", &self.collapse_key),
         ]));
+        let push = present(&[("mode", &self.push), ("after", &self.push_after)]);
+        if !push.is_empty() {
+            request.insert("push".to_owned(), push.into());
+        }
         request.into()
     }
 

@@ -3,10 +3,12 @@
 
 mod bench;
 mod command;
+mod dev_push;
 mod doctor;
 mod documentation;
 mod drain;
 mod node;
+mod push;
 mod realtime;
 mod serve;
 mod tls;

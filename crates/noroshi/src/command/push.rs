@@ -1,0 +1,196 @@
+//! `noroshi push`: an app's credentials at the push services, through the admin address, and the tokens
+//! that push services declared void, through the API.
+//!
+//! What a credential is made of is read from files, so that no secret stands in a shell's history; what is
+//! in them is the server's to check.
+
+mod credential;
+mod invalidation;
+
+use std::process::ExitCode;
+
+use clap::Subcommand;
+use serde_json::{Value, json};
+
+use crate::client::{Client, ConnectAdmin, escape};
+use crate::failure::Failure;
+use crate::output;
+
+const COLUMNS: [&str; 6] = ["id", "service", "environment", "name", "settings", "created_at"];
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Debug, Subcommand)]
+enum Action {
+    /// Give an app a credential of a push service
+    Add(Add),
+    /// List an app's credentials, without the secrets
+    List(Managed),
+    /// Remove a credential: devices of that service are reached no more
+    Remove {
+        /// Its number in the list
+        id: u64,
+        #[command(flatten)]
+        managed: Managed,
+    },
+    /// Push to one device now, and say what the push service answered
+    Test(Test),
+    /// Tokens that push services declared void, oldest first
+    Invalidations(invalidation::Arguments),
+}
+
+/// For what is done with the operator's token.
+#[derive(Debug, clap::Args)]
+struct Managed {
+    /// The app that the credential belongs to
+    #[arg(long, default_value = "dev")]
+    app: String,
+    #[command(flatten)]
+    connect: ConnectAdmin,
+    #[command(flatten)]
+    format: output::Format,
+}
+
+#[derive(Debug, clap::Args)]
+struct Add {
+    #[command(subcommand)]
+    service: credential::Service,
+}
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Exit code 0 where the push service took it, 1 where it did not. The push shows a short text.")]
+struct Test {
+    /// Number of the credential [default: the one that fits]
+    id: Option<u64>,
+    /// A registered device, by the token it has now
+    #[arg(long, required_unless_present = "token", conflicts_with = "token")]
+    device: Option<String>,
+    /// A push token as a device would register it, such as {"service":"fcm","token":"…"}
+    #[arg(long, value_name = "JSON", value_parser = super::send::parse_json)]
+    token: Option<Value>,
+    #[command(flatten)]
+    managed: Managed,
+}
+
+impl Arguments {
+    pub(crate) async fn run(self) -> Result<ExitCode, Failure> {
+        match self.action {
+            Action::Add(add) => add.service.add().await,
+            Action::List(managed) => managed.list().await,
+            Action::Remove { id, managed } => managed.remove(id).await,
+            Action::Test(test) => test.run().await,
+            Action::Invalidations(invalidations) => invalidations.run().await,
+        }
+    }
+}
+
+impl Managed {
+    /// Where the app's credentials are.
+    fn path(&self) -> String {
+        format!("/v1/apps/{}/push", escape(&self.app))
+    }
+
+    async fn list(&self) -> Result<ExitCode, Failure> {
+        let answer = self.connect.client()?.get(&self.path()).await?;
+        match self.format.json {
+            true => output::line(&answer)?,
+            false => {
+                output::table(&COLUMNS, output::rows(credentials(&answer), &COLUMNS))?;
+            }
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+
+    async fn remove(&self, id: u64) -> Result<ExitCode, Failure> {
+        self.connect.client()?.delete(&format!("{}/{id}", self.path())).await?;
+        let answer = json!({"id": id.to_string(), "removed": true});
+        match self.format.json {
+            true => output::line(&answer)?,
+            false => output::details(&answer)?,
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+impl Test {
+    async fn run(self) -> Result<ExitCode, Failure> {
+        let client = self.managed.connect.client()?;
+        let id = match self.id {
+            Some(id) => id.to_string(),
+            None => self.fitting(&client).await?,
+        };
+        let body = match (&self.device, &self.token) {
+            (Some(device), _) => json!({"device": device}),
+            (None, token) => json!({"push_token": token}),
+        };
+        let path = format!("{}/{}/test", self.managed.path(), escape(&id));
+        let answer = client.post(&path, &body).await?;
+        match self.managed.format.json {
+            true => output::line(&answer)?,
+            false => output::line(sentence(&answer))?,
+        }
+        let taken = answer.get("answer").and_then(Value::as_str) == Some("accepted");
+        Ok(if taken { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    }
+
+    /// The only credential, or the only one of the token's service and environment.
+    async fn fitting(&self, client: &Client) -> Result<String, Failure> {
+        let answer = client.get(&self.managed.path()).await?;
+        let fits = |credential: &&Value| {
+            self.token.as_ref().is_none_or(|token| {
+                let environment = token.get("environment").and_then(Value::as_str).unwrap_or("production");
+                credential.get("service") == token.get("service")
+                    && credential.get("environment").and_then(Value::as_str) == Some(environment)
+            })
+        };
+        let fitting: Vec<&Value> = credentials(&answer).iter().filter(fits).collect();
+        match fitting.as_slice() {
+            [] => Err(Failure::failed("the app has no credential for it: noroshi push add")),
+            [one] => Ok(output::cell(one.get("id"))),
+            several => {
+                let named = |one: &&Value| {
+                    format!("{} ({})", output::cell(one.get("id")), output::cell(one.get("service")))
+                };
+                let named: Vec<String> = several.iter().map(named).collect();
+                Err(Failure::Usage(format!("with which credential? give its number: {}", named.join(", "))))
+            }
+        }
+    }
+}
+
+fn credentials(answer: &Value) -> &[Value] {
+    answer.get("credentials").and_then(Value::as_array).map_or(&[], Vec::as_slice)
+}
+
+/// `refused (BadDeviceToken): the push service refused it for good`
+fn sentence(answer: &Value) -> String {
+    let said = output::cell(answer.get("answer"));
+    let explain = output::cell(answer.get("explain"));
+    match answer.get("reason").and_then(Value::as_str) {
+        Some(reason) => format!("{said} ({}): {explain}", output::clean(reason)),
+        None => format!("{said}: {explain}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_is_said_in_a_sentence() {
+        let check = |answer: Value, expected: &str| assert_eq!(sentence(&answer), expected);
+        check(
+            json!({"answer": "accepted", "reason": null, "explain": "the push service took it"}),
+            "accepted: the push service took it",
+        );
+        check(
+            json!({"answer": "refused", "reason": "BadTopic\u{7}", "explain": "not taken"}),
+            "refused (BadTopic\u{fffd}): not taken",
+        );
+    }
+}

@@ -1,0 +1,260 @@
+//! `noroshi push add`: one command for each push service, with what its credential is made of.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use base64::Engine;
+use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
+use clap::Subcommand;
+use ring::rand::SystemRandom;
+use ring::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair};
+use serde_json::{Map, Value, json};
+
+use super::Managed;
+use crate::failure::Failure;
+use crate::output;
+
+/// RFC 7468 §2: lines of 64 characters.
+const PEM_LINE: usize = 64;
+
+#[derive(Debug, Subcommand)]
+pub(super) enum Service {
+    /// Apple: a signing key (.p8) with --key, or a certificate with --certificate and --private-key
+    Apns(Apns),
+    /// Google: the JSON file of a service account
+    Fcm(Fcm),
+    /// Browsers and UnifiedPush: the key that pages name as applicationServerKey (VAPID)
+    Webpush(WebPush),
+}
+
+/// What every credential may have.
+#[derive(Debug, clap::Args)]
+struct Common {
+    /// Your own word for it, shown in lists
+    #[arg(long)]
+    name: Option<String>,
+    /// Take the place of the credential that the app has for this service and environment
+    #[arg(long)]
+    replace: bool,
+    /// Pushes a second at most [default: the push service's own limit]
+    #[arg(long, value_name = "PER_SECOND")]
+    rate: Option<f64>,
+    #[command(flatten)]
+    managed: Managed,
+}
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  noroshi push add apns --key AuthKey_ABC123DEFG.p8 --key-id ABC123DEFG --team-id DEF123GHIJ --topic com.example.app
+  noroshi push add apns --certificate push.pem --private-key push.key --topic com.example.app --environment sandbox")]
+pub(super) struct Apns {
+    /// The signing key, a .p8 file; - is standard input
+    #[arg(long, value_name = "FILE", required_unless_present = "certificate", requires_all = ["key_id", "team_id"])]
+    key: Option<PathBuf>,
+    /// Id of the signing key, ten characters
+    #[arg(long, requires = "key")]
+    key_id: Option<String>,
+    /// Id of the team at Apple, ten characters
+    #[arg(long, requires = "key")]
+    team_id: Option<String>,
+    /// A certificate chain in PEM, instead of a signing key
+    #[arg(long, value_name = "FILE", conflicts_with = "key", requires = "private_key")]
+    certificate: Option<PathBuf>,
+    /// The certificate's private key in PEM
+    #[arg(long, value_name = "FILE", requires = "certificate")]
+    private_key: Option<PathBuf>,
+    /// Bundle id of the app
+    #[arg(long)]
+    topic: String,
+    /// Which of Apple's two worlds the credential's devices are in
+    #[arg(long, value_parser = ["production", "sandbox"], default_value = "production")]
+    environment: String,
+    /// Another server than Apple's, for tests
+    #[arg(long, value_name = "URL")]
+    endpoint: Option<String>,
+    #[command(flatten)]
+    common: Common,
+}
+
+#[derive(Debug, clap::Args)]
+pub(super) struct Fcm {
+    /// The service account's JSON file, as Google gave it; - is standard input
+    #[arg(long, value_name = "FILE")]
+    service_account: PathBuf,
+    /// Another server than Google's, for tests
+    #[arg(long, value_name = "URL")]
+    endpoint: Option<String>,
+    /// Another server for access tokens, for tests
+    #[arg(long, value_name = "URL")]
+    token_endpoint: Option<String>,
+    #[command(flatten)]
+    common: Common,
+}
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Subscriptions are bound to the key: with another key every browser has to subscribe again. Keep a copy \
+(--save-key) where the node's data is not.")]
+pub(super) struct WebPush {
+    /// The private key: a PEM file, or its 32 bytes as base64url [default: one is made]
+    #[arg(long, value_name = "FILE")]
+    private_key: Option<PathBuf>,
+    /// Write the private key that is made to this file too (mode 0600)
+    #[arg(long, value_name = "FILE", conflicts_with = "private_key")]
+    save_key: Option<PathBuf>,
+    /// Whom push services may turn to, such as mailto:ops@example.com
+    #[arg(long, value_name = "URL")]
+    subject: Option<String>,
+    #[command(flatten)]
+    common: Common,
+}
+
+impl Service {
+    pub(super) async fn add(self) -> Result<ExitCode, Failure> {
+        match self {
+            Service::Apns(apns) => apns.common.add(apns.body()?).await,
+            Service::Fcm(fcm) => fcm.common.add(fcm.body()?).await,
+            Service::Webpush(webpush) => {
+                let (body, made) = webpush.body()?;
+                let code = webpush.common.add(body).await?;
+                // What pages need; standard output is the server's answer.
+                if let Some(public) = made {
+                    eprintln!("applicationServerKey: {public}");
+                }
+                Ok(code)
+            }
+        }
+    }
+}
+
+impl Common {
+    async fn add(&self, mut body: Map<String, Value>) -> Result<ExitCode, Failure> {
+        if let Some(name) = &self.name {
+            body.insert("name".to_owned(), name.clone().into());
+        }
+        if let Some(rate) = self.rate {
+            body.insert("quota".to_owned(), json!({"per_second": rate}));
+        }
+        let query = if self.replace { "?replace=true" } else { "" };
+        let path = format!("{}{query}", self.managed.path());
+        let answer = self.managed.connect.client()?.post(&path, &body.into()).await?;
+        match self.managed.format.json {
+            true => output::line(&answer)?,
+            false => output::details(&answer)?,
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+impl Apns {
+    fn body(&self) -> Result<Map<String, Value>, Failure> {
+        let file = |path: &Option<PathBuf>| path.as_deref().map(read).transpose();
+        Ok(given([
+            ("service", Some("apns".to_owned())),
+            ("environment", Some(self.environment.clone())),
+            ("key", file(&self.key)?),
+            ("key_id", self.key_id.clone()),
+            ("team_id", self.team_id.clone()),
+            ("certificate", file(&self.certificate)?),
+            ("private_key", file(&self.private_key)?),
+            ("topic", Some(self.topic.clone())),
+            ("endpoint", self.endpoint.clone()),
+        ]))
+    }
+}
+
+impl Fcm {
+    fn body(&self) -> Result<Map<String, Value>, Failure> {
+        let account: Value = serde_json::from_str(&read(&self.service_account)?).map_err(|error| {
+            // The error tells line and column, never the text.
+            Failure::Usage(format!("{}: not JSON: {error}", self.service_account.display()))
+        })?;
+        let mut body = given([
+            ("service", Some("fcm".to_owned())),
+            ("endpoint", self.endpoint.clone()),
+            ("token_endpoint", self.token_endpoint.clone()),
+        ]);
+        body.insert("service_account".to_owned(), account);
+        Ok(body)
+    }
+}
+
+impl WebPush {
+    /// With the public half of the key, if it was made here.
+    fn body(&self) -> Result<(Map<String, Value>, Option<String>), Failure> {
+        let (private_key, made) = match &self.private_key {
+            Some(path) => (read(path)?.trim().to_owned(), None),
+            None => self.make_key().map(|(pem, public)| (pem, Some(public)))?,
+        };
+        let body = given([
+            ("service", Some("webpush".to_owned())),
+            ("private_key", Some(private_key)),
+            ("subject", self.subject.clone()),
+        ]);
+        Ok((body, made))
+    }
+
+    /// A new key as PEM, and its public half as base64url.
+    fn make_key(&self) -> Result<(String, String), Failure> {
+        let failed = || Failure::failed("no key could be made");
+        let random = SystemRandom::new();
+        let document =
+            EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, &random).map_err(|_| failed())?;
+        let pair = EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, document.as_ref(), &random)
+            .map_err(|_| failed())?;
+        let pem = pem(document.as_ref());
+        if let Some(path) = &self.save_key {
+            save(path, &pem)?;
+        }
+        Ok((pem, URL_SAFE_NO_PAD.encode(pair.public_key())))
+    }
+}
+
+/// RFC 7468 §10.
+fn pem(document: &[u8]) -> String {
+    let encoded = STANDARD.encode(document);
+    let mut text = String::from("-----BEGIN PRIVATE KEY-----\n");
+    for start in (0..encoded.len()).step_by(PEM_LINE) {
+        text += &encoded[start..encoded.len().min(start + PEM_LINE)];
+        text.push('\n');
+    }
+    text + "-----END PRIVATE KEY-----\n"
+}
+
+/// Where there is a file already, it may be somebody's only copy of another key.
+fn save(path: &Path, text: &str) -> Result<(), Failure> {
+    use std::io::Write;
+    use std::os::unix::fs::OpenOptionsExt;
+    let file = std::fs::File::options().write(true).create_new(true).mode(0o600).open(path);
+    let written = file.and_then(|mut file| file.write_all(text.as_bytes()));
+    written.map_err(|error| Failure::failed(format!("{}: {error}", path.display())))
+}
+
+fn read(path: &Path) -> Result<String, Failure> {
+    let text = match path.as_os_str() == "-" {
+        true => std::io::read_to_string(std::io::stdin()),
+        false => std::fs::read_to_string(path),
+    };
+    text.map_err(|error| Failure::failed(format!("{}: {error}", path.display())))
+}
+
+fn given<const N: usize>(fields: [(&str, Option<String>); N]) -> Map<String, Value> {
+    fields.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?.into()))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_that_is_made_can_be_read_back_from_its_pem() {
+        let random = SystemRandom::new();
+        let document =
+            EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, &random).expect("a key");
+        let text = pem(document.as_ref());
+        assert!(text.lines().all(|line| line.len() <= PEM_LINE), "{text}");
+        let body: String = text.lines().filter(|line| !line.starts_with("-----")).collect();
+        assert_eq!(STANDARD.decode(body).expect("base64"), document.as_ref());
+    }
+}

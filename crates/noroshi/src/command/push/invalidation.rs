@@ -1,0 +1,101 @@
+//! `noroshi push invalidations`: what push services said of tokens, as a list or as it happens. A backend
+//! that keeps tokens of its own follows it.
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::client::{Client, Connect, Part, escape, pages};
+use crate::failure::Failure;
+use crate::output;
+
+const PATH: &str = "/v1/push/invalidations";
+const COLUMNS: [&str; 6] = ["at", "device", "service", "environment", "reason", "removed"];
+/// How often `--follow` asks.
+const POLL: Duration = Duration::from_secs(2);
+
+#[derive(Debug, clap::Args)]
+pub(super) struct Arguments {
+    /// Go on as more come, a line each
+    #[arg(long)]
+    follow: bool,
+    #[command(flatten)]
+    part: Part,
+    #[command(flatten)]
+    connect: Connect,
+    #[command(flatten)]
+    format: output::Format,
+}
+
+impl Arguments {
+    pub(super) async fn run(self) -> Result<ExitCode, Failure> {
+        let client = self.connect.client()?;
+        if self.follow {
+            let after = self.part.after.clone().unwrap_or_default();
+            return follow(&client, after, self.format).await;
+        }
+        let listed = pages(&client, PATH, "invalidations", None, self.part).await?;
+        match self.format.json {
+            true => output::line(listed.json("invalidations"))?,
+            false => {
+                output::table(&COLUMNS, output::rows(&listed.entries, &COLUMNS))?;
+                listed.remark();
+            }
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// Until nobody reads any more. A server that is away or busy is asked again.
+async fn follow(client: &Client, mut after: String, format: output::Format) -> Result<ExitCode, Failure> {
+    loop {
+        let answer = match client.get(&format!("{PATH}?limit=1000&after={}", escape(&after))).await {
+            Ok(answer) => answer,
+            Err(failure @ (Failure::Unreachable { .. } | Failure::Answered { status: 500.., .. })) => {
+                eprintln!("{failure}");
+                tokio::time::sleep(POLL).await;
+                continue;
+            }
+            Err(failure) => return Err(failure),
+        };
+        let found = answer.get("invalidations").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
+        for one in found {
+            match format.json {
+                true => output::line(one)?,
+                false => output::line(sentence(one))?,
+            }
+        }
+        match found.last() {
+            Some(last) => after = output::cell(last.get("seq")),
+            None => tokio::time::sleep(POLL).await,
+        }
+    }
+}
+
+/// `2026-01-02T03:04:05.678Z  d1  apns production  Unregistered  removed`
+fn sentence(one: &Value) -> String {
+    let field = |name: &str| output::cell(one.get(name));
+    let fate = match one.get("removed").and_then(Value::as_bool) {
+        Some(true) => "removed",
+        _ => "set aside",
+    };
+    let (at, device, reason) = (field("at"), field("device"), field("reason"));
+    format!("{at}  {device}  {} {}  {reason}  {fate}", field("service"), field("environment"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn an_invalidation_is_one_line() {
+        let one = json!({"seq": 1, "at": "2026-01-02T03:04:05.678Z", "device": "d\n1", "service": "apns",
+            "environment": "sandbox", "reason": "BadDeviceToken", "removed": false});
+        assert_eq!(
+            sentence(&one),
+            "2026-01-02T03:04:05.678Z  d\u{fffd}1  apns sandbox  BadDeviceToken  set aside"
+        );
+    }
+}
