@@ -69,6 +69,7 @@ pub struct Node {
     pub development: Option<Development>,
     pub(crate) store: Arc<dyn Store>,
     pub(crate) gateway: Arc<Gateway>,
+    pub(crate) services: Arc<Services>,
     pub(crate) ready: Arc<AtomicBool>,
     pub(crate) tasks: Tasks,
 }
@@ -113,7 +114,7 @@ pub async fn start(config: Config, given: &Given) -> Result<Node, Error> {
     // The push services, with the credentials that the store keeps sealed.
     let services = Services::new(services_config(&config), egress, &mut registry, Handle::current());
     let vault = push_key::open(&config)?.map(Vault::new);
-    delivery.attach_push(services, vault, push_config(&config));
+    delivery.attach_push(services.clone(), vault, push_config(&config));
     delivery.load_credentials().await?;
 
     // The API and the connections. Each hands on what is the other's, so one is known to the other late.
@@ -150,7 +151,8 @@ pub async fn start(config: Config, given: &Given) -> Result<Node, Error> {
     data::write_addresses(&folder, &addresses)?;
     state.ready.store(true, Ordering::Release);
     tracing::info!(http = addresses.http, admin = addresses.admin, data = %folder.display(), "taking traffic");
-    Ok(Node { config, addresses, capacity, development, store, gateway, ready: state.ready.clone(), tasks })
+    let ready = state.ready.clone();
+    Ok(Node { config, addresses, capacity, development, store, gateway, services, ready, tasks })
 }
 
 /// Keeps gauges current that cost a look at every shard.
@@ -219,8 +221,9 @@ fn push_config(config: &Config) -> noroshi_delivery::push::Config {
     let recipients_max = config.push.in_flight;
     noroshi_delivery::push::Config {
         recipients_max,
-        // A service that does not answer leaves a quarter to the others.
-        recipients_per_service_max: (recipients_max / 4 * 3).max(1),
+        // Twice what its connections carry at once (1,000 streams each): more would only wait. A service that
+        // does not answer leaves a quarter to the others.
+        recipients_per_service_max: (config.push.connections * 2_000).min(recipients_max / 4 * 3).max(1),
         ..defaults
     }
 }

@@ -18,6 +18,8 @@ use crate::tasks::Phase;
 
 /// Requests in work get this long once the connections are drained: the longest are batches.
 const REQUESTS_DEADLINE: Duration = Duration::from_secs(10);
+/// Push services are told goodbye within this time.
+const SERVICES_DEADLINE: Duration = Duration::from_secs(2);
 
 /// How a node ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -84,6 +86,8 @@ async fn drain(mut node: Node) {
         tracing::error!(%error, "the gateway could not stop");
     }
     node.tasks.end(Phase::AfterConnections).await;
+    // What was under way has been answered, or is left to the next start.
+    node.services.drain(SERVICES_DEADLINE).await;
     node.tasks.end(Phase::Last).await;
     node.store.close().await;
     data::remove_addresses(&node.config.server.data);

@@ -1,0 +1,190 @@
+/**
+ * Devices that are not connected are reached through APNs, FCM and Web Push: by the strict fakes, which check every
+ * header, token, size and encryption.
+ */
+
+import assert from 'node:assert/strict'
+import { readFileSync, readdirSync } from 'node:fs'
+import { join } from 'node:path'
+import { after, before, describe, test } from 'node:test'
+
+import { Device } from '../lib/device.mjs'
+import { DevPush, addCredential, operatorToken, unique } from '../lib/push.mjs'
+import { until } from '../lib/until.mjs'
+
+let push, node
+before(async () => {
+  push = await DevPush.start()
+  node = await push.node()
+})
+after(async () => {
+  await node?.stop()
+  await push?.stop()
+})
+
+/** A registered device of a user of its own with a push token of the service; `{user, device, token, pushToken}`. */
+async function phone(service, options = {}) {
+  const [pushToken] = await push.tokens(service, 1, options)
+  const user = unique('user')
+  const registered = await node.api.register({ user, device: unique('device'), push_token: pushToken })
+  return { user, pushToken, device: registered.device, token: registered.token, at: address(pushToken) }
+}
+
+/** The word under which the fakes list a token. */
+const address = (token) => (token.service === 'webpush' ? token.endpoint : token.token)
+
+const message = (user, title, policy) => ({ to: { users: [user] }, notification: { title, body: 'b' }, data: { n: 1 }, push: policy })
+
+const steps = async (id, device) => (await node.api.trace(id, device)).steps.map((step) => step.outcome)
+
+const outcome = (id, device, wanted) =>
+  until(`${wanted} in the trace`, async () => (await steps(id, device)).includes(wanted))
+
+for (const service of ['apns', 'fcm', 'webpush']) {
+  describe(service, () => {
+    test('takes what is pushed, and the trace says so', async () => {
+      const { user, device } = await phone(service)
+      const title = unique('always')
+      const { id } = await node.api.publish(message(user, title, { mode: 'always' }))
+      await outcome(id, device, 'pushed')
+      const got = (await push.accepted(service)).filter((one) => one.payload.includes(title))
+      assert.equal(got.length, 1, JSON.stringify(got))
+      assert.ok(got[0].payload.includes(id), 'the push names its notification')
+      const state = await node.api.notification(id)
+      assert.equal(state.counts.pushed, 1)
+    })
+
+    test('says that a token is gone: it is removed, told, and not pushed to again', async () => {
+      const { user, device, token } = await phone(service, { state: { unregistered: { at_ms: Date.now() + 60_000 } } })
+      const { id } = await node.api.publish(message(user, unique('gone'), { mode: 'always' }))
+      await outcome(id, device, 'push_token_gone')
+      const me = await node.api.me(token).show()
+      assert.equal(me.push_token ?? null, null)
+      const { invalidations } = await node.api.call('GET', '/v1/push/invalidations')
+      const told = invalidations.filter((one) => one.device === device)
+      assert.equal(told.length, 1, JSON.stringify(invalidations))
+      assert.equal(told[0].service, service)
+      assert.equal(told[0].removed, true)
+      const again = await node.api.publish(message(user, unique('again'), { mode: 'always' }))
+      await outcome(again.id, device, 'no_push_token')
+    })
+
+    test('is busy for a while: nothing is lost', async () => {
+      const { user, device } = await phone(service)
+      await push.behave({ service, next: [{ status: 503, reason: service === 'fcm' ? 'UNAVAILABLE' : 'ServiceUnavailable', retry_after_s: 1 }] })
+      const title = unique('busy')
+      const { id } = await node.api.publish(message(user, title, { mode: 'always' }))
+      await outcome(id, device, 'pushed')
+      const got = (await push.accepted(service)).filter((one) => one.payload.includes(title))
+      assert.equal(got.length, 1)
+    })
+  })
+}
+
+describe('fallback', () => {
+  test('no push for who confirms in time, a push for who does not', async () => {
+    const [near, far] = [await phone('apns'), await phone('apns')]
+    const connected = await Device.connect(node.ws, near.token)
+    const title = unique('fallback')
+    const { id } = await node.api.publish({
+      ...message(near.user, title, { mode: 'fallback', after: '2s' }),
+      to: { users: [near.user, far.user] },
+    })
+    const heard = await connected.next()
+    assert.equal(heard.id, id)
+    connected.send({ t: 'ack', ids: [id] })
+    await outcome(id, far.device, 'pushed')
+    await outcome(id, near.device, 'push_not_needed')
+    assert.deepEqual((await push.accepted('apns', near.at)).length, 0)
+    assert.deepEqual((await push.accepted('apns', far.at)).length, 1)
+    connected.socket.close()
+  })
+
+  test('works for a topic and for what is only for who is active', async () => {
+    const [near, far] = [await phone('fcm'), await phone('fcm')]
+    const topic = unique('topic')
+    for (const one of [near, far]) await node.api.me(one.token).subscribe(topic)
+    const connected = await Device.connect(node.ws, near.token)
+    for (const when of ['stored', 'active']) {
+      const title = unique(when)
+      const { id } = await node.api.publish({
+        to: { topic },
+        when,
+        notification: { title },
+        push: { mode: 'fallback', after: '1s' },
+      })
+      const heard = await connected.next()
+      assert.equal(heard.id, id)
+      assert.equal(heard.ack, true, 'what a push waits behind asks for a confirmation')
+      connected.send({ t: 'ack', ids: [id] })
+      await outcome(id, far.device, 'pushed')
+      await outcome(id, near.device, 'push_not_needed')
+    }
+    assert.equal((await push.accepted('fcm', near.at)).length, 0)
+    assert.equal((await push.accepted('fcm', far.at)).length, 2)
+    connected.socket.close()
+  })
+
+  test('what is cancelled in time is not pushed', async () => {
+    const away = await phone('apns')
+    const { id } = await node.api.publish(message(away.user, unique('cancelled'), { mode: 'fallback', after: '3s' }))
+    await node.api.cancel(id)
+    const marker = await node.api.publish(message(away.user, unique('marker'), { mode: 'fallback', after: '4s' }))
+    await outcome(marker.id, away.device, 'pushed')
+    assert.equal((await push.accepted('apns', away.at)).length, 1)
+  })
+})
+
+describe('refusals', () => {
+  test('a payload over the limit is refused with its size before anything is accepted', async () => {
+    const { user } = await phone('apns')
+    const answer = await node.api.raw('POST', '/v1/notifications', {
+      body: { ...message(user, 't', { mode: 'always' }), notification: { title: 't', body: 'x'.repeat(3_900) }, data: 'y'.repeat(3_000) },
+    })
+    assert.equal(answer.status, 413, answer.text)
+    assert.equal(answer.body.code, 'push_payload_too_large')
+    assert.match(answer.body.detail, /\d{4}/)
+  })
+
+  test('an endpoint in a private network is not asked', async () => {
+    const [made] = await push.tokens('webpush')
+    const user = unique('ssrf')
+    const { device } = await node.api.register({ user, push_token: { ...made, endpoint: 'https://169.254.169.254/latest/meta-data' } })
+    const { id } = await node.api.publish(message(user, unique('ssrf'), { mode: 'always' }))
+    await outcome(id, device, 'push_refused')
+    const trace = await node.api.trace(id, device)
+    const refused = trace.steps.find((step) => step.outcome === 'push_refused')
+    assert.ok(refused.reason, JSON.stringify(refused))
+  })
+
+  test('without a credential it is said', async () => {
+    const [token] = await push.tokens('apns-sandbox')
+    const user = unique('sandbox')
+    const { device } = await node.api.register({ user, push_token: token })
+    const { id } = await node.api.publish(message(user, unique('none'), { mode: 'always' }))
+    await outcome(id, device, 'push_not_configured')
+  })
+})
+
+describe('credentials', () => {
+  test('are sealed on disk and never shown again', async () => {
+    const secret = push.info.credentials.apns.key.replaceAll(/-----[A-Z ]+-----|\s/g, '').slice(20, 60)
+    const response = await fetch(`http://127.0.0.1:${node.adminPort}/v1/apps/dev/push`, {
+      headers: { authorization: `Bearer ${operatorToken(node)}` },
+    })
+    const text = await response.text()
+    assert.equal(response.status, 200)
+    assert.equal(JSON.parse(text).credentials.length, 3)
+    assert.ok(!text.includes(secret) && !text.includes('PRIVATE'), 'a list without secrets')
+    for (const file of readdirSync(node.data)) {
+      if (!/noroshi\.db/.test(file)) continue
+      assert.ok(!readFileSync(join(node.data, file)).includes(secret), `${file} holds no secret in the clear`)
+    }
+    assert.ok(!node.log().includes(secret))
+  })
+
+  test('a second one of the same kind has to say that it replaces', async () => {
+    const problem = await addCredential(node, push.info.credentials.fcm, 409)
+    assert.equal(problem.code, 'already_exists')
+  })
+})
