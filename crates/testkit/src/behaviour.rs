@@ -108,7 +108,7 @@ pub enum Act {
 pub struct Change {
     /// Which fake; none: all.
     pub service: Option<crate::Service>,
-    /// Begin with the default.
+    /// Begin with the default; how often tokens may be renewed stays as it was started with.
     #[serde(default)]
     pub reset: bool,
     pub latency: Option<Latency>,
@@ -139,7 +139,7 @@ impl Behaviour {
     pub(crate) fn change(&mut self, change: Change) -> Result<(), String> {
         change.check()?;
         if change.reset {
-            *self = Self::default();
+            *self = Self { renewal: self.renewal, ..Self::default() };
         }
         if self.tokens.len() + change.tokens.len() > SCRIPTS_MAX
             || self.next.len() + change.next.len() > SCRIPTS_MAX
@@ -247,6 +247,16 @@ mod tests {
         {
             assert_eq!(behaviour.script(token).map(|script| script.status), status, "{token}");
         }
+    }
+
+    #[test]
+    fn a_reset_forgets_all_but_how_often_tokens_may_be_renewed() {
+        let mut behaviour = Behaviour::default();
+        let text = r#"{"renewal":"any","streams_max":5,"next":[{"status":503}],"clock_ahead_s":9}"#;
+        behaviour.change(change(text)).unwrap();
+        behaviour.change(change(r#"{"reset":true,"handshake_ms":7}"#)).unwrap();
+        assert_eq!((behaviour.streams_max, behaviour.clock_ahead_s, behaviour.handshake_ms), (1_000, 0, 7));
+        assert_eq!((behaviour.script("t"), behaviour.renewal), (None, Renewal::Any));
     }
 
     #[test]

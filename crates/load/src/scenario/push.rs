@@ -77,6 +77,9 @@ fn measure(
     let run = client.push(count, together, "bench", args.patience)?;
     let (to, to_ns) = (cpu(), client::cpu_ns());
     client.end();
+    if run.errors() >= count as u64 {
+        return Err(Error::NothingAccepted { reasons: show_reasons(&run) });
+    }
     let seconds = run.last_ns.saturating_sub(run.first_ns).max(1) as f64 / 1e9;
     let mut figures = Figures { values, count, several: args.experiment };
     figures.push("pushes a second", "1/s", count as f64 / seconds);
@@ -105,10 +108,14 @@ fn measure(
 
 fn note_errors(run: &Run, count: usize, notes: &mut Vec<String>) {
     if run.errors() > 0 {
-        let reasons: Vec<String> =
-            run.reasons.iter().map(|(reason, count)| format!("{reason} {count}")).collect();
-        notes.push(format!("of {count} pushes not accepted: {}", reasons.join(", ")));
+        notes.push(format!("of {count} pushes not accepted: {}", show_reasons(run)));
     }
+}
+
+fn show_reasons(run: &Run) -> String {
+    let reasons: Vec<String> =
+        run.reasons.iter().map(|(reason, count)| format!("{reason} {count}")).collect();
+    reasons.join(", ")
 }
 
 /// Figures of one size; where there are several, each name says which.
