@@ -121,6 +121,10 @@ impl Arguments {
             let (accepted, requests) = (counts.accepted, counts.requests);
             eprintln!("{}: {accepted} of {requests} requests accepted", service.as_str());
         }
+        // Nobody else would say why a node reaches nothing: it does not trust the certificate, for one.
+        for (service, counts) in counts.iter().filter(|(_, counts)| counts.connections.failed > 0) {
+            eprintln!("{}: {} connections failed", service.as_str(), counts.connections.failed);
+        }
         match missed.load(Ordering::Relaxed) {
             0 => {}
             missed => eprintln!("{missed} were not printed: the terminal is too slow"),
