@@ -85,7 +85,7 @@ describe('campaign', () => {
     })
     assert.equal(first, 'draft')
     const lines = [
-      { user: 'u1', variables: { name: 'Aiko "A"', points: 7 } },
+      { user: 'u1', variables: { name: 'Aiko "A"', points: '7' } },
       { user: 'u2', variables: { name: 'Bob' } },
       { user: 'u3', notification: { title: `${title} of its own` } },
       { user: 'nobody', variables: { name: 'x' } },
@@ -93,9 +93,9 @@ describe('campaign', () => {
     const body = lines.map((line) => JSON.stringify(line)).join('\n')
     await node.api.call('POST', `/v1/campaigns/${id}/recipients`, { body, headers: { 'content-type': 'application/x-ndjson' } })
     await act(id, 'start')
-    await state(id, 'done')
+    const done = await state(id, 'done')
     const got = await titled(title)
-    assert.equal(got.length, 3)
+    assert.equal(got.length, 3, JSON.stringify(done))
     const of = (n) => got.find((one) => one.token === tokens[n].token).payload
     assert.ok(of(1).includes('Aiko \\"A\\"') && of(1).includes('7ポイント'), of(1))
     assert.ok(of(2).includes('Bob') && of(2).includes('0 points'), of(2))
