@@ -9,7 +9,7 @@ use http::StatusCode;
 use noroshi_delivery::push::{CredentialView, Tested};
 use noroshi_types::CredentialId;
 use serde::{Deserialize, Serialize};
-use serde_json::value::RawValue;
+use serde_json::{Map, Value};
 
 use crate::access::Manager;
 use crate::body::{self, TestTarget};
@@ -24,8 +24,8 @@ struct CredentialBody {
     service: &'static str,
     environment: &'static str,
     name: String,
-    /// What may be shown again.
-    settings: Box<RawValue>,
+    /// What may be shown again, besides what stands here already.
+    settings: Map<String, Value>,
     created_at: String,
 }
 
@@ -127,12 +127,15 @@ fn no_credential(error: noroshi_delivery::Error) -> Problem {
 }
 
 fn credential_body(view: CredentialView) -> Result<CredentialBody, Problem> {
+    let mut settings: Map<String, Value> =
+        serde_json::from_str(view.shown.as_str()).map_err(Problem::internal)?;
+    settings.retain(|name, _| !matches!(name.as_str(), "service" | "environment" | "name"));
     Ok(CredentialBody {
         id: view.id.0.to_string(),
         service: view.service.as_str(),
         environment: view.environment.as_str(),
         name: view.name,
-        settings: RawValue::from_string(view.shown.as_str().to_owned()).map_err(Problem::internal)?,
+        settings,
         created_at: view.created_at.to_string(),
     })
 }

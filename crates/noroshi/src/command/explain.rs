@@ -69,11 +69,11 @@ fn trace(answer: &Value) -> Result<(), Failure> {
     let row = |step: &Value| {
         let outcome = output::cell(step.get("outcome"));
         let meaning = meaning(&outcome).to_owned();
-        vec![output::cell(step.get("at")), outcome, meaning]
+        vec![output::cell(step.get("at")), outcome, output::cell(step.get("reason")), meaning]
     };
     match steps.is_empty() {
         true => output::line("nothing is recorded of this notification on this device")?,
-        false => output::table(&["at", "outcome", "meaning"], steps.iter().map(row).collect())?,
+        false => output::table(&["at", "outcome", "reason", "meaning"], steps.iter().map(row).collect())?,
     }
     for (name, value) in answer
         .as_object()

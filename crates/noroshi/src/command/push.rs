@@ -120,16 +120,11 @@ impl Managed {
 impl Test {
     async fn run(self) -> Result<ExitCode, Failure> {
         let client = self.managed.connect.client()?;
-        let id = match self.id {
-            Some(id) => id.to_string(),
+        let ids = match self.id {
+            Some(id) => vec![id.to_string()],
             None => self.fitting(&client).await?,
         };
-        let body = match (&self.device, &self.token) {
-            (Some(device), _) => json!({"device": device}),
-            (None, token) => json!({"push_token": token}),
-        };
-        let path = format!("{}/{}/test", self.managed.path(), escape(&id));
-        let answer = client.post(&path, &body).await?;
+        let answer = self.first_that_fits(&client, &ids).await?;
         match self.managed.format.json {
             true => output::line(&answer)?,
             false => output::line(sentence(&answer))?,
@@ -138,8 +133,26 @@ impl Test {
         Ok(if taken { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
 
-    /// The only credential, or the only one of the token's service and environment.
-    async fn fitting(&self, client: &Client) -> Result<String, Failure> {
+    /// Only the server knows a device's token: it refuses, and sends nothing, where a credential is of
+    /// another push service or environment.
+    async fn first_that_fits(&self, client: &Client, ids: &[String]) -> Result<Value, Failure> {
+        let body = match (&self.device, &self.token) {
+            (Some(device), _) => json!({"device": device}),
+            (None, token) => json!({"push_token": token}),
+        };
+        let mut refused = Failure::failed("the app has no credential for it: noroshi push add");
+        for id in ids {
+            let path = format!("{}/{}/test", self.managed.path(), escape(id));
+            match client.post(&path, &body).await {
+                Err(failure) if self.device.is_some() && is_of_another(&failure) => refused = failure,
+                answer => return answer,
+            }
+        }
+        Err(refused)
+    }
+
+    /// The credentials that may be meant: of a token, those of its service and environment.
+    async fn fitting(&self, client: &Client) -> Result<Vec<String>, Failure> {
         let answer = client.get(&self.managed.path()).await?;
         let fits = |credential: &&Value| {
             self.token.as_ref().is_none_or(|token| {
@@ -148,19 +161,14 @@ impl Test {
                     && credential.get("environment").and_then(Value::as_str) == Some(environment)
             })
         };
-        let fitting: Vec<&Value> = credentials(&answer).iter().filter(fits).collect();
-        match fitting.as_slice() {
-            [] => Err(Failure::failed("the app has no credential for it: noroshi push add")),
-            [one] => Ok(output::cell(one.get("id"))),
-            several => {
-                let named = |one: &&Value| {
-                    format!("{} ({})", output::cell(one.get("id")), output::cell(one.get("service")))
-                };
-                let named: Vec<String> = several.iter().map(named).collect();
-                Err(Failure::Usage(format!("with which credential? give its number: {}", named.join(", "))))
-            }
-        }
+        let fitting = credentials(&answer).iter().filter(fits);
+        Ok(fitting.map(|credential| output::cell(credential.get("id"))).collect())
     }
+}
+
+fn is_of_another(failure: &Failure) -> bool {
+    matches!(failure, Failure::Answered { code, detail, .. }
+        if code == "invalid_field" && detail.starts_with("push_token: "))
 }
 
 fn credentials(answer: &Value) -> &[Value] {

@@ -34,12 +34,6 @@ pub(super) struct Arguments {
     /// Your own word for it
     #[arg(long)]
     name: Option<String>,
-    #[command(flatten)]
-    audience: Audience,
-    #[command(flatten)]
-    message: Message,
-    #[command(flatten)]
-    schedule: Schedule,
     /// Leave it a draft
     #[arg(long, conflicts_with = "watch")]
     draft: bool,
@@ -51,6 +45,12 @@ pub(super) struct Arguments {
     watch: bool,
     #[command(flatten)]
     judgement: watch::Judgement,
+    #[command(flatten)]
+    audience: Audience,
+    #[command(flatten)]
+    message: Message,
+    #[command(flatten)]
+    schedule: Schedule,
     #[command(flatten)]
     server: Server,
 }
