@@ -33,4 +33,10 @@ fuzz_target!(|bytes: &[u8]| {
     let _ = body::key(bytes);
     let _ = body::drain(bytes);
     let _ = body::push_test(bytes);
+    let _ = body::push_credential(bytes);
+    if let Ok(spec) = body::campaign(bytes, &bounds) {
+        assert!((1..=1_000).contains(&spec.batch_size));
+        assert!(spec.rate_per_second.is_none_or(|rate| rate > 0));
+    }
+    let _ = body::recipient(bytes, &bounds);
 });

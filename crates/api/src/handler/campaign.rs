@@ -1,4 +1,7 @@
 //! Campaigns: making them, their recipients, their life, and how far they are.
+//!
+//! Delivery does all of it; here requests are read, sizes checked before anything is made, and a change that
+//! the campaign's state does not allow is answered with the state it is in.
 
 mod show;
 

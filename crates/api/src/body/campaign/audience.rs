@@ -1,4 +1,7 @@
 //! Whom a campaign is for: one audience, and which devices of it.
+//!
+//! A list that is there is never empty, and every time zone exists: a filter that means nobody or, by a slip,
+//! everybody is refused before it is kept.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,7 @@
 //! A campaign as it is answered: what was asked for, in the words of the request, and how far it is.
+//!
+//! Pure. Counts are given twice: by outcome, for who sums them up, and by the push service's reasons, for who
+//! asks why.
 
 use std::collections::BTreeMap;
 

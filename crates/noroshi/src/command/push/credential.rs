@@ -1,4 +1,7 @@
 //! `noroshi push add`: one command for each push service, with what its credential is made of.
+//!
+//! Secrets are read from files and go to the admin address; none is printed. A key that is made here is
+//! written to a file only where that is asked for, and never over another.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
