@@ -18,7 +18,7 @@ use oauth::AccessTokens;
 
 const FCM_ERROR: &str = "type.googleapis.com/google.firebase.fcm.v1.FcmError";
 const BAD_REQUEST: &str = "type.googleapis.com/google.rpc.BadRequest";
-const NAMES: [&str; 10] = [
+const NAMES: [&str; 12] = [
     "authorization",
     "content-type",
     "content-length",
@@ -27,7 +27,9 @@ const NAMES: [&str; 10] = [
     "accept-encoding",
     "host",
     "connection",
+    "x-firebase-client",
     "x-goog-api-client",
+    "x-goog-api-format-version",
     "x-goog-user-project",
 ];
 

@@ -5,7 +5,7 @@
 //! | shown notification | `notification` of title, body, image; url as `data.noroshi_url` and `webpush.fcmOptions.link` |
 //! | data | `data`: strings as they are, anything else as JSON text; `noroshi_id` beside it |
 //! | data alone | for iOS `apns-push-type: background`, priority 5, `content-available` (nothing else is allowed) |
-//! | urgency very-low, low, normal, high | `android.priority` NORMAL, NORMAL, NORMAL, HIGH; each platform's own beside it |
+//! | urgency very-low, low, normal, high | `android.priority` NORMAL, NORMAL, NORMAL, HIGH (`androidV2` has none); each platform's own beside it |
 //! | ttl | `android.ttl`, `apns-expiration`, `webpush.headers.TTL` |
 //! | collapse key | `android.collapseKey`, `apns-collapse-id`, `webpush.headers.Topic` |
 //!
@@ -151,7 +151,10 @@ fn derived(fields: &Fields, android: &str) -> Map<String, Value> {
         Urgency::High => "HIGH",
         Urgency::VeryLow | Urgency::Low | Urgency::Normal => "NORMAL",
     };
-    put(&mut message, &[android], "priority", priority);
+    // androidV2 has none: what `remoteNotification` or `backgroundSync` is says it.
+    if android == "android" {
+        put(&mut message, &[android], "priority", priority);
+    }
     put(&mut message, &["webpush", "headers"], "Urgency", fields.urgency.as_str());
     if let Some(key) = &fields.collapse_key {
         put(&mut message, &[android], "collapseKey", &**key);

@@ -67,6 +67,12 @@ async fn a_message_that_keeps_the_rules_is_accepted() {
     assert_eq!(answer.status, 200, "{answer:?}");
     assert!(answer.body["name"].as_str().unwrap().starts_with("projects/noroshi-dev/messages/"));
     assert_eq!(fakes.received(Service::Fcm)[0].title.as_deref(), Some("Hello"));
+    let second = json!({"message": {
+        "token": token,
+        "androidV2": {"ttl": "60s", "remoteNotification": {"mutableContent": true, "notification": {"id": 7}}},
+    }});
+    let answer = client.post(PATH, &headers, second.to_string()).await;
+    assert_eq!(answer.status, 200, "{answer:?}");
 }
 
 #[tokio::test]
@@ -84,6 +90,7 @@ async fn messages_are_read_as_strictly_as_google_reads_them() {
         json!({"message": {"token": t, "data": {"from": "a"}}}),
         json!({"message": {"token": t, "data": {"google.x": "a"}}}),
         json!({"message": {"token": t, "android": {"priority": "URGENT"}}}),
+        json!({"message": {"token": t, "androidV2": {"priority": "HIGH"}}}),
         json!({"message": {"token": t, "android": {"ttl": "1h"}}}),
         json!({"message": {"token": t, "android": {"ttl": 5}}}),
         json!({"message": {"token": t, "android": {"ttl": "2419201s"}}}),

@@ -48,7 +48,7 @@ fn check_shape(message: &Value) {
                 "directBootOk",
             ],
         ),
-        (&["androidV2"], &["collapseKey", "priority", "ttl", "data", "remoteNotification", "backgroundSync"]),
+        (&["androidV2"], &["collapseKey", "ttl", "data", "remoteNotification", "backgroundSync"]),
         (&["apns"], &["headers", "payload", "fcmOptions", "liveActivityToken"]),
         (&["webpush"], &["headers", "data", "notification", "fcmOptions"]),
         (&["webpush", "fcmOptions"], &["link", "analyticsLabel"]),
@@ -186,7 +186,7 @@ fn own_fields_lie_over_what_is_derived_in_either_case_of_their_names() {
 fn androids_second_form_takes_the_place_of_the_first() {
     let own = own(&json!({"android_v2": {"background_sync": {}}})).unwrap();
     let message = message(&own, Timestamp(0));
-    assert_eq!(message["androidV2"], json!({"backgroundSync": {}, "priority": "NORMAL", "ttl": "86400s"}));
+    assert_eq!(message["androidV2"], json!({"backgroundSync": {}, "ttl": "86400s"}));
     assert_eq!(message.get("android"), None);
 }
 

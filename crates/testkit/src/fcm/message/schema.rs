@@ -30,6 +30,7 @@ const MESSAGE: &[(&str, Kind)] = &[
     ("data", TextMap),
     ("notification", Object(&[("title", Text), ("body", Text), ("image", Text)])),
     ("android", Object(ANDROID)),
+    ("android_v2", Object(ANDROID_V2)),
     ("webpush", Object(WEBPUSH)),
     ("apns", Object(APNS)),
     ("fcm_options", Object(OPTIONS)),
@@ -49,6 +50,24 @@ const ANDROID: &[(&str, Kind)] = &[
     ("direct_boot_ok", Flag),
     ("bandwidth_constrained_ok", Flag),
     ("restricted_satellite_ok", Flag),
+];
+/// Without a priority, and with its own kinds of messages.
+const ANDROID_V2: &[(&str, Kind)] = &[
+    ("collapse_key", Text),
+    ("ttl", Duration),
+    ("restricted_package_name", Text),
+    ("data", TextMap),
+    ("fcm_options", Object(OPTIONS)),
+    ("direct_boot_ok", Flag),
+    ("bandwidth_constrained_ok", Flag),
+    ("restricted_satellite_ok", Flag),
+    ("remote_notification", Object(REMOTE_NOTIFICATION)),
+    ("background_sync", Object(&[])),
+];
+const REMOTE_NOTIFICATION: &[(&str, Kind)] = &[
+    ("notification", Object(ANDROID_NOTIFICATION_V2)),
+    ("mutable_content", Flag),
+    ("use_as_v1_data_message", Flag),
 ];
 const ANDROID_NOTIFICATION: &[(&str, Kind)] = &[
     ("title", Text),
@@ -78,6 +97,34 @@ const ANDROID_NOTIFICATION: &[(&str, Kind)] = &[
     ("image", Text),
     ("bypass_proxy_notification", Flag),
     ("proxy", One(&["PROXY_UNSPECIFIED", "ALLOW", "DENY", "IF_PRIORITY_LOWERED"])),
+];
+const ANDROID_NOTIFICATION_V2: &[(&str, Kind)] = &[
+    ("title", Text),
+    ("body", Text),
+    ("icon", Text),
+    ("color", Color),
+    ("sound", Text),
+    ("tag", Text),
+    ("click_action", Text),
+    ("body_loc_key", Text),
+    ("body_loc_args", Texts),
+    ("title_loc_key", Text),
+    ("title_loc_args", Texts),
+    ("channel_id", Text),
+    ("ticker", Text),
+    ("sticky", Flag),
+    ("event_time", Time),
+    ("local_only", Flag),
+    ("notification_priority", One(PRIORITIES)),
+    ("default_sound", Flag),
+    ("default_vibrate_timings", Flag),
+    ("default_light_settings", Flag),
+    ("vibrate_timings", Durations),
+    ("visibility", One(&["VISIBILITY_UNSPECIFIED", "PRIVATE", "PUBLIC", "SECRET"])),
+    ("notification_count", Int),
+    ("light_settings", Object(LIGHT)),
+    ("image", Text),
+    ("id", Int),
 ];
 const PRIORITIES: &[&str] = &[
     "PRIORITY_UNSPECIFIED",
