@@ -4,7 +4,7 @@
 
 ALTER TABLE devices ADD COLUMN push_service INTEGER;     -- types::PushService, NULL without a token
 ALTER TABLE devices ADD COLUMN push_environment INTEGER; -- types::PushEnvironment
-ALTER TABLE devices ADD COLUMN push_token_at INTEGER;    -- when this text was first registered
+ALTER TABLE devices ADD COLUMN push_token_at INTEGER;    -- when its device last registered it
 ALTER TABLE devices ADD COLUMN push_suspect_at INTEGER;  -- a push service doubts it; NULL: none does
 ALTER TABLE devices ADD COLUMN push_suspect_reason TEXT;
 ALTER TABLE devices ADD COLUMN user_at INTEGER;          -- when the user last changed, NULL: never
@@ -22,6 +22,7 @@ UPDATE devices SET
 WHERE push_token IS NOT NULL;
 
 ALTER TABLE outcomes ADD COLUMN reason TEXT; -- in a push service's word
+ALTER TABLE notifications ADD COLUMN campaign INTEGER; -- campaigns.num: one of its batches, published; NULL: of none
 
 CREATE TABLE push_credentials (
     id INTEGER PRIMARY KEY AUTOINCREMENT,

@@ -84,7 +84,7 @@ pub struct PushRecipient {
     pub user: Option<UserId>,
     pub attributes: Attributes,
     pub token: Option<PushToken>,
-    /// When this token's text was first registered; 0 without a token.
+    /// When the device last registered this token; 0 without one.
     pub token_at: Timestamp,
     /// A push service doubted the token, and it was not registered again since.
     pub suspect: bool,
@@ -224,11 +224,13 @@ pub struct Walk {
     pub lane: Lane,
     /// When it was to begin; what it enqueues is due from now on.
     pub due_at: Timestamp,
+    /// Batches of it that are due and that nobody has taken; more than some hundred are not told apart.
+    pub batches_waiting: usize,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Walks {
-    /// Those that are due, oldest first.
+    /// Those that are due: the fewer of its batches wait the sooner, then the oldest first.
     pub due: Vec<Walk>,
     /// The earliest of those that are not due yet.
     pub next_due: Option<Timestamp>,
@@ -289,7 +291,8 @@ pub trait PushQueue: Send + Sync {
     /// None if there is no such notification any more.
     async fn push_content(&self, app: AppId, id: NotificationId) -> Result<Option<PushContent>, Error>;
 
-    /// At most `limit` notification walks that are due.
+    /// At most `limit` notification walks that are due. One whose batches nobody takes stands behind the
+    /// others, so that it does not hold them up.
     async fn walks(&self, now: Timestamp, limit: usize) -> Result<Walks, Error>;
 
     /// Takes a walk on to `cursor`, or ends it with none: the batches of this page (each with a service;

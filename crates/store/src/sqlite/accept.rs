@@ -31,7 +31,7 @@ impl Notifications for Sqlite {
         let message = Arc::new(notification::message_of(&request, self.ids.id(num), None));
         let targets = request.request.target.named_count();
         self.writer
-            .submit_behind(1, move |w| notification::insert(w, num, &request, None, Standing::Nothing));
+            .submit_behind(1, move |w| notification::insert(w, num, &request, 0, None, Standing::Nothing));
         Accepted { message, targets, kept: 0, besides: Vec::new(), replayed: false }
     }
 
@@ -95,11 +95,11 @@ fn accept(w: &mut Write<'_>, accept: &Accept) -> Result<Accepted, Error> {
         }
     }
     let (place, position) = place.unzip();
-    notification::insert(w, num, accept, place, standing)?;
     let campaign = match campaign {
         Some((id, _)) => campaign::number(w.db, *app, *id)?.unwrap_or(0),
         None => 0,
     };
+    notification::insert(w, num, accept, campaign, place, standing)?;
     let unreachable = plan::plan(w.db, num, accept, campaign, &devices)?;
     if campaign != 0 {
         count_for_campaign(w.db, campaign, kept, &besides, &unreachable)?;

@@ -209,6 +209,7 @@ pub(super) fn register(
     };
     let before = device.user.clone();
     device.user = user.or(device.user);
+    let names_token = push_token.is_some();
     merge(&mut device.attributes, attributes);
     if let Some(token) = push_token {
         device.push_token = Some(token);
@@ -225,7 +226,7 @@ pub(super) fn register(
         insert(w.db, &mut device)?;
         subscription::add(w.db, app, device.num, &Topic::everyone())?;
     } else {
-        write_back(w, &device, before.as_ref(), now)?;
+        write_back(w, &device, before.as_ref(), names_token, now)?;
     }
     for topic in &new_topics {
         subscription::add(w.db, app, device.num, topic)?;
@@ -296,8 +297,15 @@ fn insert(db: &Connection, device: &mut Device) -> Result<(), Error> {
     Ok(())
 }
 
-/// Writes what can change (a token's time only with its text, that of the user only with the user), and empties the inbox if the user is another than `before`.
-fn write_back(w: &Write<'_>, device: &Device, before: Option<&UserId>, now: Timestamp) -> Result<(), Error> {
+/// Writes what can change (a token's time wherever its device names it, that of the user only with the user),
+/// and empties the inbox if the user is another than `before`.
+fn write_back(
+    w: &Write<'_>,
+    device: &Device,
+    before: Option<&UserId>,
+    names_token: bool,
+    now: Timestamp,
+) -> Result<(), Error> {
     let Attributes { platform, locale, timezone, app_version, tags } = &device.attributes;
     let token = device.push_token.as_ref();
     let suspect = device.push_suspect.as_ref();
@@ -305,8 +313,7 @@ fn write_back(w: &Write<'_>, device: &Device, before: Option<&UserId>, now: Time
         "UPDATE devices SET user = ?2, platform = ?3, locale = ?4, timezone = ?5, app_version = ?6, tags = ?7,
                             push_token = ?8, push_service = ?9, push_environment = ?10, push_suspect_at = ?11,
                             push_suspect_reason = ?12,
-                            push_token_at = CASE WHEN ?8 IS NULL THEN NULL WHEN push_token IS ?8 THEN push_token_at
-                                            ELSE ?13 END,
+                            push_token_at = CASE WHEN ?8 IS NULL THEN NULL WHEN ?14 THEN ?13 ELSE push_token_at END,
                             user_at = CASE WHEN user IS ?2 THEN user_at ELSE ?13 END
          WHERE num = ?1",
     )?;
@@ -324,6 +331,7 @@ fn write_back(w: &Write<'_>, device: &Device, before: Option<&UserId>, now: Time
         suspect.map(|suspect| suspect.at.0 as i64),
         suspect.map(|suspect| &suspect.reason),
         now.0 as i64,
+        names_token,
     ))?;
     if device.user.as_ref() != before {
         inbox::empty(w.db, device.num, Outcome::Cancelled, now)?;
@@ -342,6 +350,7 @@ fn update(
     let before = device.user.clone();
     let DeviceChange { user, platform, locale, timezone, app_version, tags, push_token } = change;
     device.user = user.unwrap_or(device.user);
+    let names_token = push_token.is_some();
     if let Some(token) = push_token {
         device.push_token = token;
         device.push_suspect = None;
@@ -358,7 +367,7 @@ fn update(
         };
     }
     check_limits(&device)?;
-    write_back(w, &device, before.as_ref(), now)?;
+    write_back(w, &device, before.as_ref(), names_token, now)?;
     Ok(device)
 }
 

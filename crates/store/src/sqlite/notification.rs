@@ -8,9 +8,10 @@ use noroshi_types::{
 };
 use rusqlite::{Connection, OptionalExtension, Row};
 
+use super::campaign::CampaignNum;
 use super::ids::{Ids, Num};
 use super::outcome::{self, Sums};
-use super::push::queue;
+use super::push::queue::{self, CancelledWork};
 use super::topic::{self, TopicNum};
 use super::writer::Write;
 use super::{device, device_list, inbox};
@@ -89,6 +90,7 @@ pub(super) fn insert(
     w: &Write<'_>,
     num: Num,
     accept: &Accept,
+    campaign: CampaignNum,
     place: Option<Place>,
     standing: Standing,
 ) -> Result<(), Error> {
@@ -102,8 +104,8 @@ pub(super) fn insert(
     let mut statement = w.db.prepare_cached(
         "INSERT INTO notifications (num, app, created_at, expires_at, keep_until, delivery, urgency, target,
                                     target_text, targets, topic, topic_offset, collapse_key, retain, notification,
-                                    data, push, standing)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18)",
+                                    data, push, standing, campaign)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, nullif(?19, 0))",
     )?;
     statement.execute(rusqlite::params![
         num,
@@ -124,6 +126,7 @@ pub(super) fn insert(
         request.data.as_ref().map(JsonText::as_str),
         push_text(&request.push),
         standing as u8,
+        campaign,
     ])?;
     Ok(())
 }
@@ -329,12 +332,12 @@ pub(super) fn cancel(
         removed = inbox::remove_from(w.db, &devices, num, usize::MAX)?;
         outcome::add(w.db, num, Outcome::Cancelled, now, &removed, removed.len() as u64)?;
     }
-    let mut unsent = queue::cancel(w, num, now)?;
+    let CancelledWork { mut unsent, any: any_push } = queue::cancel(w, num, now)?;
     let not_pushed = unsent.len() as u64;
     // Both lists are sorted; who is in both is recorded once.
     unsent.retain(|device| removed.binary_search(device).is_err());
     outcome::add(w.db, num, Outcome::Cancelled, now, &unsent, unsent.len() as u64)?;
-    if changed || !removed.is_empty() || not_pushed > 0 {
+    if changed || !removed.is_empty() || any_push {
         set_standing(w.db, num, Standing::Cancelled)?;
     }
     Ok(Cancelled { removed: removed.len() as u64, not_pushed })

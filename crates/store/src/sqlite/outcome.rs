@@ -1,8 +1,9 @@
 //! What became of notifications: parts of equal outcome and time, each with its devices.
 
 use noroshi_types::{DeviceNum, Outcome, Timestamp};
-use rusqlite::Connection;
+use rusqlite::{Connection, OptionalExtension};
 
+use super::campaign::{self, CampaignNum};
 use super::device_list;
 use super::ids::Num;
 use super::writer::Write;
@@ -42,15 +43,18 @@ pub(super) fn add_with_reason(
 }
 
 /// Adds parts that came from outside. Those of notifications that are not known (their row was left
-/// out, or is pruned) would never be pruned themselves, so they are left out too.
+/// out, or is pruned) would never be pruned themselves, so they are left out too. A campaign counts those of
+/// what its batches published.
 pub(super) fn record(w: &Write<'_>, parts: Vec<OutcomePart>) -> Result<(), Error> {
-    let mut known = w.db.prepare_cached("SELECT 1 FROM notifications WHERE num = ?1")?;
+    let mut known = w.db.prepare_cached("SELECT coalesce(campaign, 0) FROM notifications WHERE num = ?1")?;
     for mut part in parts {
         part.devices.sort_unstable();
-        if let Some(num) = w.ids.num(part.id)
-            && known.exists((num,))?
-        {
-            add(w.db, num, part.outcome, part.at, &part.devices, part.count)?;
+        let Some(num) = w.ids.num(part.id) else { continue };
+        let found = known.query_row((num,), |row| row.get::<_, CampaignNum>(0)).optional()?;
+        let Some(campaign) = found else { continue };
+        add(w.db, num, part.outcome, part.at, &part.devices, part.count)?;
+        if campaign != 0 {
+            campaign::count(w.db, campaign, part.outcome, None, part.count)?;
         }
     }
     Ok(())

@@ -34,14 +34,15 @@ macro_rules! conformance_tests {
                 a_stranger_spares_nobody_a_push, what_was_replaced_is_not_pushed, always_asks_nobody,
                 a_race_has_one_winner;
             walks: what_names_no_devices_is_walked, a_walk_goes_on_behind_what_was_enqueued,
-                a_cancelled_walk_is_gone, audiences_come_in_pages;
+                a_walk_whose_batches_nobody_takes_holds_up_no_other, a_cancelled_walk_is_gone,
+                cancelled_work_under_way_is_not_tried_again, audiences_come_in_pages;
             campaigns: a_campaign_is_kept_and_listed, states_follow_each_other, a_campaign_runs_to_its_end,
                 an_empty_audience_is_done_at_once, a_paused_campaign_rests, an_aborted_campaign_sends_no_more,
                 a_lapsed_batch_of_an_aborted_campaign_is_dropped, lines_are_uploaded_for_users,
                 a_published_batch_counts_for_its_campaign, what_take_drops_ends_a_campaign_too,
                 an_ended_campaign_is_deleted;
             tokens: a_token_goes_on_proof_alone, a_token_registered_meanwhile_is_kept,
-                a_tokens_time_is_that_of_its_text,
+                a_tokens_time_is_that_of_its_last_registration,
                 a_doubted_token_is_set_aside_until_it_is_registered_again,
                 invalidations_are_told_in_pages_and_kept_for_a_while;
             credentials: credentials_are_kept, there_is_one_for_each_use;

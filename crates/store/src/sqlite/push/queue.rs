@@ -124,11 +124,21 @@ pub(in crate::sqlite) fn void_leases(db: &Connection) -> rusqlite::Result<()> {
     Ok(())
 }
 
-/// Removes the work of a notification that is not under way; the devices it was for, sorted. Its walk
-/// goes too. A campaign it belongs to counts that.
-pub(in crate::sqlite) fn cancel(w: &Write<'_>, num: Num, now: Timestamp) -> Result<Vec<DeviceNum>, Error> {
+/// What [`cancel`] found of a notification's work.
+pub(in crate::sqlite) struct CancelledWork {
+    /// Whom the batches were for that nobody had taken; sorted.
+    pub unsent: Vec<DeviceNum>,
+    /// There was any, also a walk, or batches under way whose retries are not wanted from now on.
+    pub any: bool,
+}
+
+/// Removes the work of a notification that is not under way, and its walk. A campaign it belongs to counts
+/// that.
+pub(in crate::sqlite) fn cancel(w: &Write<'_>, num: Num, now: Timestamp) -> Result<CancelledWork, Error> {
     let db = w.db;
-    db.prepare_cached("DELETE FROM push_walks WHERE num = ?1")?.execute((num,))?;
+    let walks = db.prepare_cached("DELETE FROM push_walks WHERE num = ?1")?.execute((num,))?;
+    let any = walks > 0
+        || db.prepare_cached("SELECT 1 FROM push_queue WHERE num = ?1 AND num > 0")?.exists((num,))?;
     let mut statement = db.prepare_cached(
         "DELETE FROM push_queue WHERE num = ?1 AND num > 0 AND leased_until = 0 RETURNING recipients, campaign",
     )?;
@@ -143,7 +153,7 @@ pub(in crate::sqlite) fn cancel(w: &Write<'_>, num: Num, now: Timestamp) -> Resu
         campaign::count(db, campaign, Outcome::Cancelled, None, count)?;
         campaign::settle(w, campaign, now)?;
     }
-    Ok(sorted(devices))
+    Ok(CancelledWork { unsent: sorted(devices), any })
 }
 
 /// Whether a confirmation of the notification would spare somebody a push, where nothing but

@@ -8,13 +8,20 @@ use crate::sqlite::ids::Ids;
 use crate::sqlite::outcome;
 use crate::{Audience, Error, NewBatch, PushPart, Walk, Walks};
 
+/// Batches counted of each walk: what is ahead of the senders is bounded, retries are not.
+const WAITING_MAX: i64 = 256;
+
 pub(super) fn due(db: &Connection, ids: &Ids, now: Timestamp, limit: usize) -> Result<Walks, Error> {
     let mut statement = db.prepare_cached(
-        "SELECT w.id, w.app, w.num, w.lane, w.due_at, w.cursor, n.target_text, n.topic IS NOT NULL
+        "SELECT w.id, w.app, w.num, w.lane, w.due_at, w.cursor, n.target_text, n.topic IS NOT NULL,
+                (SELECT count(*) FROM (
+                    SELECT 1 FROM push_queue q
+                    WHERE q.num = w.num AND q.num > 0 AND q.leased_until = 0 AND q.due_at <= ?1 LIMIT ?3)) AS waiting
          FROM push_walks w JOIN notifications n ON n.num = w.num
-         WHERE w.due_at <= ?1 ORDER BY w.due_at, w.id LIMIT ?2",
+         WHERE w.due_at <= ?1 ORDER BY waiting, w.due_at, w.id LIMIT ?2",
     )?;
-    let rows = statement.query_map((now.0 as i64, limit as i64), |row| Ok(walk_of(row, ids)))?;
+    let values = (now.0 as i64, limit as i64, WAITING_MAX);
+    let rows = statement.query_map(values, |row| Ok(walk_of(row, ids)))?;
     let due = rows.map(|row| row?).collect::<Result<Vec<_>, Error>>()?;
     let sql = "SELECT min(due_at) FROM push_walks WHERE due_at > ?1";
     let next_due: Option<i64> = db.prepare_cached(sql)?.query_row((now.0 as i64,), |row| row.get(0))?;
@@ -39,6 +46,7 @@ fn walk_of(row: &Row<'_>, ids: &Ids) -> Result<Walk, Error> {
         cursor: row.get::<_, i64>(5)? as u64,
         lane: Lane::from_code(row.get(3)?).unwrap_or(Lane::Direct),
         due_at: Timestamp(row.get::<_, i64>(4)? as u64),
+        batches_waiting: row.get::<_, i64>(8)? as usize,
     })
 }
 

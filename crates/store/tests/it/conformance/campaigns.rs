@@ -1,8 +1,8 @@
 //! Campaigns: their states, uploads, sums and ends.
 
 use noroshi_store::{
-    Accept, Again, Audience, Campaign, CampaignState, Error, Finished, NewBatch, NewCampaign, PushPart,
-    Store, Take, UploadLine, Work,
+    Accept, Again, Audience, Campaign, CampaignState, Error, Finished, NewBatch, NewCampaign, OutcomePart,
+    PushPart, Store, Take, UploadLine, Work,
 };
 use noroshi_types::{AppId, CampaignId, DeviceNum, JsonText, Lane, Outcome, PushService, Request, When};
 
@@ -314,6 +314,10 @@ pub(crate) async fn a_published_batch_counts_for_its_campaign(store: &dyn Store)
         found.counts,
         [(Outcome::Kept, none(), 3), (Outcome::Unknown, none(), 1), (Outcome::NoPushToken, none(), 1)]
     );
+    let written_at = at(1);
+    let live =
+        OutcomePart { id: sent, outcome: Outcome::Written, at: written_at, count: 2, devices: nums.clone() };
+    store.record(vec![live]);
     ack(store, nums[0], &[sent]).await;
     let taken = take(store, 30).await;
     assert_eq!((taken.batches.len(), taken.not_needed), (1, 1));
@@ -322,7 +326,8 @@ pub(crate) async fn a_published_batch_counts_for_its_campaign(store: &dyn Store)
     end_all(store, taken.batches.clone(), Outcome::Pushed).await;
     let found = campaign(store, app, id).await;
     assert_eq!(found.state, CampaignState::Done);
-    for counted in [(Outcome::Pushed, none(), 1), (Outcome::PushNotNeeded, none(), 1)] {
+    let live = (Outcome::Written, none(), 2);
+    for counted in [(Outcome::Pushed, none(), 1), (Outcome::PushNotNeeded, none(), 1), live] {
         assert!(found.counts.contains(&counted), "{counted:?} in {:?}", found.counts);
     }
 }

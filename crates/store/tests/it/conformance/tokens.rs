@@ -63,7 +63,9 @@ pub(crate) async fn a_token_goes_on_proof_alone(store: &dyn Store) {
     check(gone(d, NOW, Some(Timestamp(NOW.0 + 1))), true, "registered before").await;
     assert_eq!(store.invalidations(app, 0, 9).await.expect("read").len(), 1);
     set(store, app, "d", token_of(PushService::Apns, "fresh"), 50).await;
-    check(gone(d, at(50), None), true, "the service told no time").await;
+    set(store, app, "d", token_of(PushService::Apns, "fresh"), 60).await;
+    check(gone(d, at(60), Some(at(55))), false, "the same text was registered again since").await;
+    check(gone(d, at(60), None), true, "the service told no time").await;
 }
 
 /// The device registers a new token while the push to the old one is under way.
@@ -82,7 +84,7 @@ pub(crate) async fn a_token_registered_meanwhile_is_kept(store: &dyn Store) {
     assert_eq!(store.invalidations(app, 0, 9).await.expect("read"), []);
 }
 
-pub(crate) async fn a_tokens_time_is_that_of_its_text(store: &dyn Store) {
+pub(crate) async fn a_tokens_time_is_that_of_its_last_registration(store: &dyn Store) {
     let app = app(store, "shop").await;
     let d = pushable(store, app, "d", "u1", &[], PushService::Apns).await;
     let token_at = async || {
@@ -94,7 +96,7 @@ pub(crate) async fn a_tokens_time_is_that_of_its_text(store: &dyn Store) {
     set(store, app, "d", token_of(PushService::Apns, "d"), 10).await;
     let other = DeviceChange { locale: Some(Some("de".to_owned())), ..DeviceChange::default() };
     store.update_device(app, &device("d"), other, at(11)).await.expect("changed");
-    assert_eq!(token_at().await, (d, NOW), "the same text again");
+    assert_eq!(token_at().await, (d, at(10)), "the same text again counts, another change does not");
     set(store, app, "d", token_of(PushService::Apns, "other"), 20).await;
     assert_eq!(token_at().await, (d, at(20)));
     let registration = Registration {
@@ -135,7 +137,9 @@ pub(crate) async fn a_doubted_token_is_set_aside_until_it_is_registered_again(st
     assert_eq!(send_at(store, app, request, NOW).await.besides, []);
     // And by a registration.
     assert_eq!(take(store, 8).await.batches.len(), 1);
-    assert_eq!(end(store, app, "d", Vec::new(), vec![suspect(d, NOW)], 9).await, (0, 1));
+    let before = vec![suspect(d, NOW)];
+    assert_eq!(end(store, app, "d", Vec::new(), before, 9).await, (0, 0), "registered again since");
+    assert_eq!(end(store, app, "d", Vec::new(), vec![suspect(d, at(7))], 9).await, (0, 1));
     pushable(store, app, "d", "u1", &[], PushService::Apns).await;
     let found = store.device(app, &device("d")).await.expect("read").expect("known");
     assert_eq!(found.push_suspect, None);

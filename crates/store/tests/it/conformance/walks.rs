@@ -1,6 +1,6 @@
 //! Walks of topics, conditions and everyone, and audiences in pages.
 
-use noroshi_store::{Audience, NewBatch, PushPart, Store, Walk, Work};
+use noroshi_store::{Again, Audience, Finished, NewBatch, PushPart, Store, Walk, Work};
 use noroshi_types::{AppId, Condition, DeviceNum, Lane, Outcome, PushService, Request, Target, When};
 
 use super::pushing::*;
@@ -64,7 +64,7 @@ pub(crate) async fn a_walk_goes_on_behind_what_was_enqueued(store: &dyn Store) {
     let went_on = store.walked(walk.id, vec![fcm(&unsorted)], page.next, Vec::new(), at(1)).await;
     assert!(went_on.expect("enqueued"));
     let moved = due(store, 0).await.remove(0);
-    assert_eq!(moved, Walk { cursor: nums[2].0, ..walk.clone() });
+    assert_eq!(moved, Walk { cursor: nums[2].0, batches_waiting: 1, ..walk.clone() });
     let batches = vec![fcm(&nums[3..4]), fcm(&[]), fcm(&nums[4..])];
     assert!(store.walked(walk.id, batches, None, vec![part], at(2)).await.expect("enqueued"));
     assert_eq!(due(store, 9).await, []);
@@ -92,6 +92,49 @@ pub(crate) async fn a_cancelled_walk_is_gone(store: &dyn Store) {
         let state = store.notification(app, id, NOW).await.expect("read").expect("known").state;
         assert_eq!(state, noroshi_store::State::Cancelled);
     }
+}
+
+pub(crate) async fn a_walk_whose_batches_nobody_takes_holds_up_no_other(store: &dyn Store) {
+    let app = app(store, "shop").await;
+    let num = pushable(store, app, "d", "u1", &["news"], PushService::Fcm).await;
+    let request = || Request { push: always(), ..stored(to_topic("news")) };
+    let first = send_at(store, app, request(), at(0)).await.message.id;
+    let second = send_at(store, app, request(), at(1)).await.message.id;
+    let order = async || {
+        let due = store.walks(at(9), 2).await.expect("read").due;
+        due.iter().map(|walk| (walk.notification, walk.batches_waiting)).collect::<Vec<_>>()
+    };
+    assert_eq!(order().await, [(first, 0), (second, 0)]);
+    let walk = due(store, 9).await.remove(0);
+    let batches = || vec![fcm(&[num]), fcm(&[num])];
+    assert!(store.walked(walk.id, batches(), Some(1), Vec::new(), at(9)).await.expect("enqueued"));
+    assert_eq!(order().await, [(second, 0), (first, 2)]);
+    let taken = take(store, 9).await.batches;
+    assert_eq!(order().await, [(first, 0), (second, 0)], "what is under way does not wait");
+    end_all(store, taken, Outcome::Pushed).await;
+    // What take drops, because everybody confirmed, waits no more either.
+    let quiet = Request { push: fallback(0), ..stored(to_topic("other")) };
+    let other = send_at(store, app, quiet, at(0)).await.message.id;
+    let walk = due(store, 9).await.into_iter().find(|walk| walk.notification == other).expect("due");
+    assert!(store.walked(walk.id, batches(), Some(1), Vec::new(), at(9)).await.expect("enqueued"));
+    assert_eq!(order().await.iter().find(|(id, _)| *id == other), None);
+    assert_eq!(take(store, 9).await.not_needed, 2);
+    assert!(due(store, 9).await.iter().any(|walk| (walk.notification, walk.batches_waiting) == (other, 0)));
+}
+
+pub(crate) async fn cancelled_work_under_way_is_not_tried_again(store: &dyn Store) {
+    let app = app(store, "shop").await;
+    let num = pushable(store, app, "d", "u1", &["news"], PushService::Fcm).await;
+    let request = Request { when: When::Active, push: always(), ..stored(users(&["u1"])) };
+    let id = send(store, app, request).await;
+    let under_way = take(store, 0).await.batches.remove(0);
+    assert_eq!(store.cancel(app, id, NOW).await.expect("cancelled").not_pushed, 0, "it is out already");
+    let again = vec![Again { due_at: at(1), attempt: 1, recipients: vec![num] }];
+    let finished = vec![Finished { again, ..ended(under_way.id) }];
+    assert_eq!(store.finish(finished, at(1)).await.expect("written").cancelled, 1);
+    assert_eq!(take(store, 9).await.batches, []);
+    let state = store.notification(app, id, NOW).await.expect("read").expect("known").state;
+    assert_eq!(state, noroshi_store::State::Cancelled);
 }
 
 /// All members in the order of the pages; every page is about as large as was asked.
