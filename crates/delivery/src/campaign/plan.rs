@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 use crate::campaign::bucket::Bucket;
 use crate::campaign::line::Own;
 use crate::campaign::schedule::{self, Schedule};
-use crate::campaign::spec::Spec;
+use crate::campaign::spec::{Audience, Spec};
 use crate::campaign::template::{self, Template, Variables};
 
 /// Contents that are kept for sharing: variants × due times of an ordinary campaign. Beyond it they are
@@ -28,6 +28,8 @@ pub(crate) const MISSING_VARIABLE: &str = "missing_variable";
 pub(crate) const NO_CONTENT: &str = "no_content";
 /// The stored line cannot be read.
 pub(crate) const BAD_LINE: &str = "bad_line";
+/// The device is another user's now, of whom the upload says nothing.
+pub(crate) const NOT_UPLOADED: &str = "not_uploaded";
 
 pub(crate) struct Plan {
     pub(crate) id: CampaignId,
@@ -107,7 +109,8 @@ impl Plan {
         let expires_at = self.expires_at(&recipient.attributes);
         let variant = self.variant(&recipient.attributes);
         let texts = variant.map_or(&self.message, |(_, texts)| texts);
-        if recipient.line.is_some() || !texts.is_constant() {
+        let of_own = self.spec.audience == Audience::Upload || recipient.line.is_some();
+        if of_own || !texts.is_constant() {
             return Ok(Arc::new(Content::new(self.fields(self.render(recipient)?, expires_at))));
         }
         let key = (variant.map(|(tag, _)| tag.to_owned()), expires_at);
@@ -123,6 +126,9 @@ impl Plan {
     }
 
     pub(crate) fn render(&self, recipient: &PushRecipient) -> Result<Rendered, &'static str> {
+        if self.spec.audience == Audience::Upload && recipient.line.is_none() {
+            return Err(NOT_UPLOADED);
+        }
         let own = recipient.line.as_ref().map(Own::from_json).transpose().map_err(|_| BAD_LINE)?;
         let own = own.unwrap_or_default();
         let texts = self.variant(&recipient.attributes).map_or(&self.message, |(_, texts)| texts);

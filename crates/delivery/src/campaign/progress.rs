@@ -9,7 +9,7 @@ use std::time::Duration;
 use noroshi_store::{Campaign, CampaignState};
 use noroshi_types::{Outcome, Timestamp, When};
 
-use crate::campaign::plan::{BAD_LINE, MISSING_VARIABLE, NO_CONTENT};
+use crate::campaign::plan::{BAD_LINE, MISSING_VARIABLE, NO_CONTENT, NOT_UPLOADED};
 
 /// Parts of a power of two, as a power of two.
 const PART_BITS: u32 = 5;
@@ -71,8 +71,10 @@ fn done(campaign: &Campaign, when: Option<When>) -> u64 {
     let ends = |outcome: Outcome, reason: &str| match when {
         None => is_push_end(outcome, reason),
         Some(_) if outcome == Outcome::PushRefused => {
-            matches!(reason, MISSING_VARIABLE | NO_CONTENT | BAD_LINE)
+            matches!(reason, MISSING_VARIABLE | NO_CONTENT | BAD_LINE | NOT_UPLOADED)
         }
+        // Deleted since it was packed.
+        Some(_) if outcome == Outcome::Unknown => true,
         Some(When::Stored) => outcome == Outcome::Kept,
         Some(When::Active | When::Connected) => {
             matches!(outcome, Outcome::Written | Outcome::Offline | Outcome::Inactive | Outcome::Slow)

@@ -12,15 +12,11 @@ pub(crate) const AHEAD_MAX: usize = 64;
 /// At so few the collector is told.
 const AHEAD_LOW: usize = 32;
 
-/// A hint, kept in memory: a campaign's is set anew from the store at each round.
+/// A hint, kept in memory: it is set anew from the store at each of the collector's rounds.
 #[derive(Default)]
 pub(crate) struct Ahead(Mutex<HashMap<Work, usize>>);
 
 impl Ahead {
-    pub(crate) fn of(&self, work: Work) -> usize {
-        self.0.lock().get(&work).copied().unwrap_or(0)
-    }
-
     pub(crate) fn set(&self, work: Work, batches: usize) {
         self.0.lock().insert(work, batches);
     }
@@ -58,6 +54,6 @@ mod tests {
         let told: Vec<usize> = (0..AHEAD_MAX).filter(|_| ahead.taken(work)).collect();
         assert_eq!(told, [AHEAD_MAX - AHEAD_LOW - 1, AHEAD_MAX - 1]);
         ahead.forget(work);
-        assert_eq!(ahead.of(work), 0);
+        assert!(ahead.0.lock().is_empty());
     }
 }

@@ -239,7 +239,7 @@ impl Way {
 }
 
 /// Those of the batch that the store did not find: deleted, or another user's now.
-fn missing(settle: &mut Settle, batch: &Batch, found: &[PushRecipient]) {
+pub(crate) fn missing(settle: &mut Settle, batch: &Batch, found: &[PushRecipient]) {
     for device in &batch.recipients {
         if found.binary_search_by_key(device, |recipient| recipient.num).is_err() {
             settle.part(Outcome::Unknown, None, *device);

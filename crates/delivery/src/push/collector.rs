@@ -29,6 +29,9 @@ const PAGE_MAX: usize = 10_000;
 /// Notification walks looked at in one round.
 const WALKS_MAX: usize = 32;
 
+/// A walk that is far enough ahead is looked at again after so long, whoever forgot to tell that it is not.
+const HELD_BACK: Duration = Duration::from_secs(1);
+
 /// However exact the due times are: the system's clock may be set.
 const SLEEP_MAX: Duration = Duration::from_secs(10);
 
@@ -43,6 +46,12 @@ struct Round {
     /// A walk had room for more.
     more: bool,
     next_due: Option<Timestamp>,
+}
+
+impl Round {
+    fn look_again(&mut self, at: Timestamp) {
+        self.next_due = Some(self.next_due.map_or(at, |due| due.min(at)));
+    }
 }
 
 /// Runs until `drain` is true. Cancel-safe: a page is in the store or it is not.
@@ -86,7 +95,7 @@ impl Collector {
         let walks = self.delivery.store.walks(now, WALKS_MAX).await?;
         round.next_due = walks.next_due;
         for walk in walks.due {
-            round.more |= self.walk(walk).await?;
+            self.walk(walk, &mut round).await?;
         }
         let mut campaigns = self.delivery.store.active_campaigns(now).await?;
         let active: Vec<_> = campaigns.iter().map(|campaign| campaign.id).collect();
@@ -119,12 +128,14 @@ impl Collector {
         self.side.book.plan_of(campaign, now)
     }
 
-    /// A page of a notification's audience. True if there is room for another.
-    async fn walk(&self, walk: Walk) -> Result<bool, Error> {
+    /// A page of a notification's audience.
+    async fn walk(&self, walk: Walk, round: &mut Round) -> Result<(), Error> {
         let work = Work::Notification(walk.notification);
         let store = &self.delivery.store;
-        if self.side.ahead.of(work) >= AHEAD_MAX {
-            return Ok(false);
+        self.side.ahead.set(work, walk.batches_waiting);
+        if walk.batches_waiting >= AHEAD_MAX {
+            round.look_again(self.delivery.clock.now().saturating_add(HELD_BACK));
+            return Ok(());
         }
         let page = store.audience(walk.app, &walk.audience, walk.cursor, PAGE_MAX).await?;
         self.delivery.metrics.push.walk_pages.inc();
@@ -145,7 +156,8 @@ impl Collector {
             self.side.ahead.forget(work);
         }
         self.side.flight.wake();
-        Ok(went_on && page.next.is_some() && self.side.ahead.of(work) < AHEAD_MAX)
+        round.more |= went_on && page.next.is_some();
+        Ok(())
     }
 
     async fn campaign(&self, campaign: Campaign, plan: &Plan, round: &mut Round) -> Result<(), Error> {
@@ -155,8 +167,7 @@ impl Collector {
                 if count::is_wanted(&self.side, &campaign) {
                     count::spawn(self.delivery.clone(), self.side.clone(), &campaign);
                 }
-                round.more |= self.page(&campaign, plan).await?;
-                Ok(())
+                self.page(&campaign, plan, round).await
             }
             _ => Ok(()),
         }
@@ -165,22 +176,23 @@ impl Collector {
     async fn start(&self, campaign: &Campaign, plan: &Plan, round: &mut Round) -> Result<(), Error> {
         let now = self.delivery.clock.now();
         if let Some(start_at) = plan.spec.start_at.filter(|start_at| *start_at > now) {
-            round.next_due = Some(round.next_due.map_or(start_at, |due| due.min(start_at)));
+            round.look_again(start_at);
             return Ok(());
         }
         round.more |= lifecycle::run_scheduled(&self.delivery, campaign).await?;
         Ok(())
     }
 
-    /// A page of a campaign's audience. True if there is room for another.
-    async fn page(&self, campaign: &Campaign, plan: &Plan) -> Result<bool, Error> {
+    /// A page of a campaign's audience.
+    async fn page(&self, campaign: &Campaign, plan: &Plan, round: &mut Round) -> Result<(), Error> {
         let work = Work::Campaign(campaign.id);
         let in_flight = self.side.flight.batches_of(campaign.id) as u64;
         let open = campaign.batches_open.saturating_sub(campaign.batches_later).saturating_sub(in_flight);
         let ahead = usize::try_from(open).unwrap_or(AHEAD_MAX);
         self.side.ahead.set(work, ahead);
         if ahead >= AHEAD_MAX {
-            return Ok(false);
+            round.look_again(self.delivery.clock.now().saturating_add(HELD_BACK));
+            return Ok(());
         }
         let size = plan.spec.recipients_per_batch();
         let limit = (size * (AHEAD_MAX - ahead)).min(PAGE_MAX);
@@ -200,13 +212,14 @@ impl Collector {
         let cursor = page.next.unwrap_or(campaign.cursor);
         match store.enqueue(campaign.id, batches, cursor, page.next.is_none(), parts.clone(), now).await {
             // Paused or aborted meanwhile: nothing was written.
-            Err(Error::Conflict | Error::NotFound) => return Ok(false),
+            Err(Error::Conflict | Error::NotFound) => return Ok(()),
             result => drop(result?),
         }
         self.count(&parts, plan.spec.lane);
         self.side.ahead.add(work, made);
         self.side.flight.wake();
-        Ok(page.next.is_some())
+        round.more |= page.next.is_some();
+        Ok(())
     }
 
     fn count(&self, parts: &[PushPart], lane: Lane) {

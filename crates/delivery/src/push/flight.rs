@@ -4,10 +4,11 @@
 //! batch is taken; a take may pass them by the batches of one take.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use noroshi_store::{Batch, Work};
+use noroshi_store::Batch;
 use noroshi_types::{AppId, BatchId, CampaignId, PushService};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
@@ -22,8 +23,8 @@ pub(crate) struct Flight {
     recipients: AtomicUsize,
     /// Guards only the map; counts are changed without it.
     pairs: Mutex<HashMap<Pair, Arc<AtomicUsize>>>,
-    /// Guards only the map.
-    batches: Mutex<HashMap<BatchId, Work>>,
+    /// Guards only the map. Each with the campaign that it belongs to.
+    batches: Mutex<HashMap<BatchId, Option<CampaignId>>>,
     /// The sender found no room and wants to be told.
     wanted: AtomicBool,
     /// Wakes the sender.
@@ -53,23 +54,27 @@ impl Flight {
         }
     }
 
-    /// A batch was taken. The count is that of its push service.
-    pub(crate) fn begin(&self, batch: &Batch) -> Arc<AtomicUsize> {
-        self.batches.lock().insert(batch.id, batch.work);
-        self.recipients.fetch_add(batch.recipients.len(), Ordering::Relaxed);
+    /// A batch was taken. The count is that of its push service. None: it is under way already, and its lease
+    /// lapsed only because the clock was set forward.
+    pub(crate) fn begin(&self, batch: &Batch) -> Option<Arc<AtomicUsize>> {
+        match self.batches.lock().entry(batch.id) {
+            Entry::Occupied(_) => return None,
+            Entry::Vacant(vacant) => vacant.insert(batch.campaign),
+        };
+        self.recipients.fetch_add(batch.recipients.len(), Ordering::SeqCst);
         let pair = self.pairs.lock().entry((batch.app, batch.service)).or_default().clone();
-        pair.fetch_add(batch.recipients.len(), Ordering::Relaxed);
-        pair
+        pair.fetch_add(batch.recipients.len(), Ordering::SeqCst);
+        Some(pair)
     }
 
     /// The fate of recipients is known.
     pub(crate) fn land(&self, pair: &AtomicUsize, recipients: usize) {
-        pair.fetch_sub(recipients, Ordering::Relaxed);
-        let before = self.recipients.fetch_sub(recipients, Ordering::Relaxed);
+        pair.fetch_sub(recipients, Ordering::SeqCst);
+        let before = self.recipients.fetch_sub(recipients, Ordering::SeqCst);
         // Each wake-up is a look at the store: one for some batches of room, not one for each answer.
         let step = (self.config.recipients_max / 16).max(1);
         let now = before.saturating_sub(recipients);
-        if self.wanted.load(Ordering::Relaxed) && (before / step != now / step || now == 0) {
+        if self.wanted.load(Ordering::SeqCst) && (before / step != now / step || now == 0) {
             self.wake();
         }
     }
@@ -77,7 +82,7 @@ impl Flight {
     /// A batch is finished, or given up to its lease.
     pub(crate) fn end(&self, batch: BatchId) {
         self.batches.lock().remove(&batch);
-        if self.wanted.load(Ordering::Relaxed) {
+        if self.wanted.load(Ordering::SeqCst) {
             self.wake();
         }
     }
@@ -87,9 +92,10 @@ impl Flight {
         self.wake.notify_one();
     }
 
-    /// Whether the sender waits for what is under way to end.
+    /// Whether the sender waits for what is under way to end. In one order with the counts: either it sees the
+    /// room that was made, or who made it sees that it waits.
     pub(crate) fn want(&self, wanted: bool) {
-        self.wanted.store(wanted, Ordering::Relaxed);
+        self.wanted.store(wanted, Ordering::SeqCst);
     }
 
     pub(crate) fn room(&self) -> Room {
@@ -101,9 +107,9 @@ impl Flight {
             room.campaign = self.config.without_reserve(recipients_max).saturating_sub(recipients);
         }
         let mut pairs = self.pairs.lock();
-        pairs.retain(|_, count| Arc::strong_count(count) > 1 || count.load(Ordering::Relaxed) > 0);
+        pairs.retain(|_, count| Arc::strong_count(count) > 1 || count.load(Ordering::SeqCst) > 0);
         for ((app, service), count) in pairs.iter() {
-            let (Some(service), count) = (service, count.load(Ordering::Relaxed)) else { continue };
+            let (Some(service), count) = (service, count.load(Ordering::SeqCst)) else { continue };
             if count >= recipients_per_service_max {
                 room.busy_for_any.push((*app, *service));
             }
@@ -115,7 +121,7 @@ impl Flight {
     }
 
     pub(crate) fn recipients(&self) -> usize {
-        self.recipients.load(Ordering::Relaxed)
+        self.recipients.load(Ordering::SeqCst)
     }
 
     /// Every batch under way: their leases are kept.
@@ -127,15 +133,16 @@ impl Flight {
         self.batches.lock().len()
     }
 
+    /// Those of a campaign, with what it published.
     pub(crate) fn batches_of(&self, campaign: CampaignId) -> usize {
-        let work = Work::Campaign(campaign);
-        self.batches.lock().values().filter(|other| **other == work).count()
+        self.batches.lock().values().filter(|of| **of == Some(campaign)).count()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use noroshi_store::Work;
     use noroshi_types::{DeviceNum, Lane, NotificationId, Timestamp};
 
     fn batch(id: u64, app: u32, recipients: u64) -> Batch {
@@ -166,12 +173,12 @@ mod tests {
     #[test]
     fn ordinary_campaigns_leave_a_reserve() {
         let flight = flight();
-        let pair = flight.begin(&batch(1, 1, 460));
+        let pair = flight.begin(&batch(1, 1, 460)).expect("new");
         let fcm = |app| (AppId(app), PushService::Fcm);
         let room = flight.room();
         assert_eq!((room.any, room.campaign), (540, 440));
         assert_eq!((room.busy_for_any, room.busy_for_campaigns), (vec![], vec![fcm(1)]));
-        let other = flight.begin(&batch(2, 2, 520));
+        let other = flight.begin(&batch(2, 2, 520)).expect("new");
         let room = flight.room();
         assert_eq!((room.any, room.campaign), (20, 0));
         assert_eq!(room.busy_for_any, [fcm(2)]);
@@ -181,10 +188,30 @@ mod tests {
     }
 
     #[test]
+    fn a_batch_that_is_under_way_does_not_begin_again() {
+        let flight = flight();
+        let pair = flight.begin(&batch(1, 1, 10)).expect("new");
+        assert!(flight.begin(&batch(1, 1, 10)).is_none());
+        assert_eq!((flight.recipients(), flight.batch_count()), (10, 1));
+        flight.land(&pair, 10);
+        flight.end(BatchId(1));
+        assert!(flight.begin(&batch(1, 1, 10)).is_some(), "it was given up");
+    }
+
+    #[test]
+    fn what_a_campaign_published_is_its_own() {
+        let flight = flight();
+        let id = CampaignId::from_bytes([1; 16]);
+        flight.begin(&Batch { campaign: Some(id), ..batch(1, 1, 1) }).expect("new");
+        flight.begin(&batch(2, 1, 1)).expect("new");
+        assert_eq!(flight.batches_of(id), 1);
+    }
+
+    #[test]
     fn batches_are_bounded_too() {
         let flight = flight();
         for id in 0..3 {
-            flight.begin(&batch(id, 1, 1));
+            flight.begin(&batch(id, 1, 1)).expect("new");
         }
         assert_eq!(flight.room().any, 0);
         flight.end(BatchId(1));

@@ -1,8 +1,9 @@
 //! A campaign's batch that is published: an ordinary notification to its devices, so that live delivery, the
 //! inbox and fallback work as for any other.
 //!
-//! Recipients that get the same text share one notification. Its idempotency key holds the batch and the
-//! text, so a batch that is sent again after a crash publishes nothing twice.
+//! Recipients that get the same text share one notification. Its idempotency key holds the batch, the text and
+//! whom it is for, so a batch that is sent again after a crash publishes nothing twice, and who was left out
+//! the first time (quiet hours that have ended since) is not taken for served.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +13,7 @@ use ring::digest;
 
 use crate::campaign::plan::{Plan, Rendered};
 use crate::delivery::Error;
-use crate::push::batch::Way;
+use crate::push::batch::{Way, missing};
 use crate::push::finisher::{PAUSE_MAX, PAUSE_MIN};
 use crate::push::settle::Settle;
 
@@ -25,7 +26,9 @@ pub(crate) async fn publish(
 ) -> Finished {
     let now = way.delivery.clock.now();
     let mut settle = Settle::new(batch);
+    // By the text alone.
     let mut texts: BTreeMap<[u8; 32], (Rendered, Vec<DeviceId>)> = BTreeMap::new();
+    missing(&mut settle, batch, &recipients);
     for recipient in recipients {
         if let Some(until) = plan.quiet_until(&recipient.attributes, now) {
             settle.again(until, batch.attempt, recipient.num);
@@ -33,12 +36,13 @@ pub(crate) async fn publish(
         }
         match plan.render(&recipient) {
             Ok(rendered) => {
-                texts.entry(hash(&rendered)).or_insert((rendered, Vec::new())).1.push(recipient.id)
+                texts.entry(hash(&rendered, &[])).or_insert((rendered, Vec::new())).1.push(recipient.id)
             }
             Err(reason) => settle.part(Outcome::PushRefused, Some(reason), recipient.num),
         }
     }
-    for (hash, (rendered, devices)) in texts {
+    for (rendered, devices) in texts.into_values() {
+        let hash = hash(&rendered, &devices);
         let request = request(plan, rendered, devices);
         one(way, batch, plan, request, hash).await;
     }
@@ -54,7 +58,7 @@ async fn one(way: &Way, batch: &Batch, plan: &Plan, request: Request, hash: [u8;
         let campaign = Some((plan.id, batch.lane));
         match way.delivery.publish_for(plan.app, request.clone(), idempotency, campaign).await {
             Ok(_) | Err(Error::Store(noroshi_store::Error::Closed)) => return,
-            // The app is gone, or the text was published under this key already.
+            // The app is gone, or somebody else uses keys of this form.
             Err(Error::Store(noroshi_store::Error::NotFound | noroshi_store::Error::IdempotencyConflict)) => {
                 return;
             }
@@ -83,14 +87,33 @@ fn request(plan: &Plan, rendered: Rendered, devices: Vec<DeviceId>) -> Request {
     }
 }
 
-fn hash(rendered: &Rendered) -> [u8; 32] {
+fn hash(rendered: &Rendered, devices: &[DeviceId]) -> [u8; 32] {
     let mut context = digest::Context::new(&digest::SHA256);
-    for text in [&rendered.notification, &rendered.data] {
-        let text = text.as_ref().map_or("", |text| text.as_str());
+    let texts =
+        [&rendered.notification, &rendered.data].map(|text| text.as_ref().map_or("", |text| text.as_str()));
+    for text in texts.into_iter().chain(devices.iter().map(DeviceId::as_str)) {
         context.update(&(text.len() as u64).to_be_bytes());
         context.update(text.as_bytes());
     }
     let mut hash = [0; 32];
     hash.copy_from_slice(context.finish().as_ref());
     hash
+}
+
+#[cfg(test)]
+mod tests {
+    use noroshi_types::JsonText;
+
+    use super::*;
+
+    #[test]
+    fn the_same_text_for_others_is_another_notification() {
+        let text =
+            |text: &'static str| Rendered { notification: Some(JsonText::from_valid(text)), data: None };
+        let device = |id: &str| DeviceId::parse(id).expect("an id");
+        let both = [device("a"), device("b")];
+        assert_eq!(hash(&text("1"), &both), hash(&text("1"), &both));
+        assert_ne!(hash(&text("1"), &both), hash(&text("1"), &both[..1]), "one was quiet the first time");
+        assert_ne!(hash(&text("1"), &both), hash(&text("2"), &both));
+    }
 }

@@ -184,18 +184,19 @@ impl Sender {
         &mut self,
         limited: Vec<(CampaignId, Duration)>,
     ) -> Result<Next, noroshi_store::Error> {
-        let wait = limited.iter().map(|(_, ahead)| ahead.saturating_sub(AHEAD)).min().unwrap_or_default();
-        let held: Vec<CampaignId> =
-            limited.iter().filter(|(_, ahead)| *ahead > AHEAD).map(|(id, _)| *id).collect();
-        if held.len() == limited.len() {
-            return Ok(Next::After(wait));
+        let count = limited.len();
+        let (held, wait) = hold_back(limited);
+        let wait = wait.map_or(Next::At(None), Next::After);
+        if held.len() == count {
+            return Ok(wait);
         }
         let room = self.way.side.flight.room();
         let room_limited = room.campaign.min(TAKE_LIMITED_MAX * BATCH_RECIPIENTS_MAX);
         if room_limited == 0 {
-            return Ok(Next::At(None));
+            return Ok(wait);
         }
-        self.take(room_limited, room.busy_for_campaigns, held, &Lane::ALL).await
+        let next = self.take(room_limited, room.busy_for_campaigns, held, &Lane::ALL).await?;
+        Ok(soonest(vec![next, wait], self.way.delivery.clock.now()))
     }
 
     async fn take(
@@ -215,7 +216,11 @@ impl Sender {
             delivery.metrics.outcome(outcome).inc_by(count);
         }
         delivery.metrics.push.count_taken(&taken.batches);
-        let Taken { batches, next_due, .. } = taken;
+        let Taken { batches, next_due, not_needed, expired, cancelled } = taken;
+        if not_needed + expired + cancelled > 0 {
+            // Batches may have gone without being taken: the collector counts anew.
+            side.collect.notify_one();
+        }
         let full = batches.len() >= batches_max;
         for batch in batches {
             self.start(batch);
@@ -225,8 +230,8 @@ impl Sender {
 
     fn start(&mut self, batch: Batch) {
         let side = &self.way.side;
-        let pair = side.flight.begin(&batch);
-        if side.ahead.taken(batch.work) {
+        let Some(pair) = side.flight.begin(&batch) else { return };
+        if side.ahead.taken(batch.campaign.map_or(batch.work, Work::Campaign)) {
             side.collect.notify_one();
         }
         let turn = match batch.work {
@@ -236,6 +241,14 @@ impl Sender {
         let leased = Leased { batch, pair, taken: Instant::now(), turn };
         self.batches.spawn(self.way.clone().go(leased));
     }
+}
+
+/// Of campaigns with how far ahead their turns are given away: those that have to wait, and for how long the
+/// first of them.
+fn hold_back(limited: Vec<(CampaignId, Duration)>) -> (Vec<CampaignId>, Option<Duration>) {
+    let held: Vec<_> = limited.into_iter().filter(|(_, ahead)| *ahead > AHEAD).collect();
+    let wait = held.iter().map(|(_, ahead)| ahead.saturating_sub(AHEAD)).min();
+    (held.into_iter().map(|(id, _)| id).collect(), wait)
 }
 
 fn soonest(nexts: Vec<Next>, now: Timestamp) -> Next {
@@ -252,4 +265,20 @@ fn soonest(nexts: Vec<Next>, now: Timestamp) -> Next {
         };
     }
     soonest.map_or(Next::At(None), Next::After)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_campaign_that_rests_makes_no_other_wait_longer() {
+        let [fast, resting, slow] = [1, 2, 3].map(|n| CampaignId::from_bytes([n; 16]));
+        let ms = Duration::from_millis;
+        let (held, wait) = hold_back(vec![(fast, ms(400)), (resting, ms(0)), (slow, ms(9_000))]);
+        assert_eq!((held, wait), (vec![fast, slow], Some(ms(150))));
+        assert_eq!(hold_back(vec![(resting, AHEAD)]), (vec![], None));
+        let next = soonest(vec![Next::At(None), Next::After(ms(150))], Timestamp(0));
+        assert!(matches!(next, Next::After(wait) if wait == ms(150)));
+    }
 }

@@ -110,6 +110,14 @@ fn a_recipients_line_comes_first_and_what_is_missing_has_a_reason() {
 }
 
 #[test]
+fn a_device_that_is_another_users_now_is_not_of_the_upload() {
+    let plan = plan(|spec| spec.audience = Audience::Upload);
+    assert_eq!(plan.content(&recipient(None, None)).err(), Some(NOT_UPLOADED));
+    let of_upload = PushRecipient { line: Some(Own::default().to_json()), ..recipient(None, None) };
+    assert!(plan.content(&of_upload).is_ok());
+}
+
+#[test]
 fn quiet_hours_are_looked_at_when_it_is_sent() {
     let calm = plan(|spec| spec.quiet_hours = quiet());
     let seven = MIDNIGHT.saturating_add(Duration::from_secs(7 * 3_600));
