@@ -1,8 +1,8 @@
-/** Self-signed certificates by the `openssl` command: node:crypto can sign, but not issue. */
+/** Certificates by the `openssl` command: node:crypto can sign, but not issue. */
 
 import { execFileSync } from 'node:child_process'
 import { X509Certificate } from 'node:crypto'
-import { readFileSync } from 'node:fs'
+import { readFileSync, writeFileSync } from 'node:fs'
 
 /** Writes `cert` and `key` (PEM files) for 127.0.0.1 and answers the certificate. */
 export function issue(cert, key, commonName) {
@@ -14,4 +14,15 @@ export function issue(cert, key, commonName) {
     { stdio: 'pipe' },
   )
   return new X509Certificate(readFileSync(cert))
+}
+
+/** Writes an authority (`ca`) and what it issues to a server on this machine (`cert`, `key`; PEM files). */
+export function issueFromAuthority(ca, cert, key) {
+  const caKey = `${ca}.key`
+  const openssl = (...args) => execFileSync('openssl', args, { stdio: 'pipe' })
+  const made = ['-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:prime256v1', '-nodes']
+  openssl('req', '-x509', ...made, '-days', '2', '-subj', '/CN=Tests', '-keyout', caKey, '-out', ca)
+  openssl('req', '-new', ...made, '-subj', '/CN=localhost', '-keyout', key, '-out', `${cert}.csr`)
+  writeFileSync(`${cert}.ext`, 'basicConstraints=critical,CA:FALSE\nsubjectAltName=DNS:localhost,IP:127.0.0.1\n')
+  openssl('x509', '-req', '-in', `${cert}.csr`, '-CA', ca, '-CAkey', caKey, '-days', '2', '-extfile', `${cert}.ext`, '-out', cert)
 }

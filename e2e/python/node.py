@@ -44,7 +44,8 @@ def until(what: str, probe):
 
 
 class Node:
-    def __init__(self) -> None:
+    def __init__(self, *args: str) -> None:
+        """`args` are further flags of `serve`."""
         self.data = tempfile.mkdtemp(prefix="noroshi-e2e-")
         self.http_port, self.admin_port = free_port(), free_port()
         self.http = f"http://127.0.0.1:{self.http_port}"
@@ -54,7 +55,7 @@ class Node:
         with self.log_path.open("wb") as log:
             self.process = subprocess.Popen(
                 [BIN, "serve", "--dev", "--data", self.data]
-                + ["--http", f"127.0.0.1:{self.http_port}", "--admin", f"127.0.0.1:{self.admin_port}"],
+                + ["--http", f"127.0.0.1:{self.http_port}", "--admin", f"127.0.0.1:{self.admin_port}", *args],
                 stdout=log,
                 stderr=log,
                 env={**os.environ, "NOROSHI_DEV_KEY": KEY, "NOROSHI_DEV_JWT_SECRET": JWT_SECRET},
@@ -78,6 +79,23 @@ class Node:
         answer = self.provider.post("/v1/notifications", json=notification)
         assert answer.status_code == 202, answer.text
         return answer.json()
+
+    def add_credential(self, credential: dict) -> dict:
+        """A push service's, of the development app; operators reach the admin address with the token of the data folder."""
+        token = Path(self.data, "operator.token").read_text().strip()
+        url = f"http://127.0.0.1:{self.admin_port}/v1/apps/dev/push"
+        answer = httpx.post(url, json=credential, headers={"Authorization": f"Bearer {token}"}, timeout=DEADLINE_S)
+        assert answer.status_code == 201, answer.text
+        return answer.json()
+
+    def outcome(self, notification: str, device: str, wanted: str) -> dict:
+        """Waits for that outcome in the trace; the step."""
+
+        def step():
+            trace = self.provider.get(f"/v1/notifications/{notification}/devices/{device}").json()
+            return next((step for step in trace.get("steps", []) if step["outcome"] == wanted), None)
+
+        return until(f"{wanted} of {device}", step)
 
     def stop(self) -> None:
         self.provider.close()

@@ -1,0 +1,156 @@
+/**
+ * APNs as somebody else understands it: pushy's server takes what a node pushes, with a handler that looks at every header, the
+ * provider token and the payload. Needs Java 17 and, the first time, mvn: skipped where they are not.
+ */
+
+import assert from 'node:assert/strict'
+import { execFileSync, spawn } from 'node:child_process'
+import { generateKeyPairSync, randomBytes } from 'node:crypto'
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { after, before, describe, test } from 'node:test'
+import { fileURLToPath } from 'node:url'
+
+import { issueFromAuthority } from '../lib/certificate.mjs'
+import { Node, freePort } from '../lib/node.mjs'
+import { addCredential, unique } from '../lib/push.mjs'
+import { until, within } from '../lib/until.mjs'
+
+const RUN = fileURLToPath(new URL('../pushy/run', import.meta.url))
+const TOPIC = 'com.example.app'
+const SLOW_MS = 100_000
+
+const skip = unavailable()
+
+/** Why there is no pushy here; fetches and compiles it the first time. */
+function unavailable() {
+  try {
+    execFileSync(RUN, ['prepare'], { stdio: ['ignore', 'ignore', 'pipe'] })
+    return false
+  } catch (error) {
+    if (error.status === 77) return 'Java 17 and mvn are missing'
+    throw error
+  }
+}
+
+/** pushy's server on a port of its own, for one provider key. */
+class Pushy {
+  static async start(folder, publicKey) {
+    const [ca, cert, key] = ['ca.pem', 'server.pem', 'server.key'].map((name) => join(folder, name))
+    issueFromAuthority(ca, cert, key)
+    const pushy = new Pushy()
+    pushy.ca = ca
+    pushy.port = await freePort()
+    writeFileSync(join(folder, 'public.pem'), publicKey.export({ type: 'spki', format: 'pem' }))
+    pushy.child = spawn(RUN, ['strict', String(pushy.port), cert, key, join(folder, 'public.pem'), TOPIC])
+    pushy.stdout = pushy.stderr = ''
+    pushy.child.stdout.on('data', (chunk) => (pushy.stdout += chunk))
+    pushy.child.stderr.on('data', (chunk) => (pushy.stderr += chunk))
+    pushy.exited = new Promise((resolve) => pushy.child.once('close', resolve))
+    await until('pushy to listen', () => {
+      assert.equal(pushy.child.exitCode, null, pushy.stderr)
+      return pushy.stdout.includes('listening')
+    }, SLOW_MS)
+    return pushy
+  }
+
+  /** Ends it: `{taken, refused}`, as it counted them. */
+  async stop() {
+    this.child.stdin.end()
+    const code = await within('pushy to end', this.exited, SLOW_MS)
+    assert.equal(code, 0, this.stderr)
+    const [, taken, refused] = this.stdout.match(/taken (\d+) refused (\d+)/)
+    return { taken: Number(taken), refused: Number(refused) }
+  }
+}
+
+describe("pushy's APNs server", { skip }, () => {
+  const folder = mkdtempSync(join(tmpdir(), 'noroshi-pushy-'))
+  let pushy, node
+  // What of the tests it should have taken and refused.
+  const wanted = { taken: 0, refused: 0 }
+
+  before(async () => {
+    const { publicKey, privateKey } = generateKeyPairSync('ec', { namedCurve: 'P-256' })
+    pushy = await Pushy.start(folder, publicKey)
+    node = await Node.start({ args: ['--set', `egress.ca_file=${pushy.ca}`] })
+    await addCredential(node, {
+      service: 'apns',
+      environment: 'production',
+      key: privateKey.export({ type: 'pkcs8', format: 'pem' }),
+      key_id: 'ABC123DEFG',
+      team_id: 'DEF123GHIJ',
+      topic: TOPIC,
+      endpoint: `https://localhost:${pushy.port}`,
+    })
+  })
+
+  after(async () => {
+    await node?.stop()
+    // The last of the tests ends it.
+    pushy?.child.kill('SIGKILL')
+    rmSync(folder, { recursive: true, force: true })
+  })
+
+  async function phones(count) {
+    const lines = Array.from({ length: count }, () => ({
+      user: unique('user'),
+      device: unique('device'),
+      push_token: { service: 'apns', environment: 'production', token: randomBytes(32).toString('hex') },
+    }))
+    return node.api.registerBatch(lines)
+  }
+
+  const reached = (id, outcome, count) =>
+    until(`${count} ${outcome}`, async () => {
+      const { counts } = await node.api.notification(id)
+      return counts[outcome] === count ? counts : undefined
+    })
+
+  const MESSAGES = {
+    'an alert': { notification: { title: '狼煙 🔥', body: 'b', image: 'https://e.example/i.png', url: 'https://e.example/' }, data: { n: 1 } },
+    'data alone, in the background': { data: { n: 1 } },
+    'one that collapses, by a key of any form': { notification: { title: 't' }, collapse_key: 'x'.repeat(40) + ' № 1' },
+    'an urgent one': { notification: { title: 't' }, urgency: 'high', ttl: '1m' },
+    'one for which there is time': { notification: { title: 't' }, urgency: 'very-low' },
+    'one with fields of its own': {
+      notification: { title: 't' },
+      push: { apns: { headers: { 'apns-priority': '5', 'apns-collapse-id': 'own' }, payload: { aps: { badge: 3, sound: 'default' } } } },
+    },
+    'the largest': { notification: { title: 't' }, data: 'x'.repeat(3_900) },
+  }
+  for (const [name, message] of Object.entries(MESSAGES)) {
+    test(`takes ${name}`, async () => {
+      const [{ device }] = await phones(1)
+      const push = { mode: 'always', ...message.push }
+      const { id } = await node.api.publish({ to: { devices: [device] }, ...message, push })
+      await reached(id, 'pushed', 1)
+      wanted.taken++
+    })
+  }
+
+  test('takes a thousand at once', async () => {
+    const devices = (await phones(1_000)).map((one) => one.device)
+    const { id } = await node.api.publish({ to: { devices }, notification: { title: 'all' }, push: { mode: 'always' } })
+    await reached(id, 'pushed', 1_000)
+    wanted.taken += 1_000
+  })
+
+  test('refuses a topic that is not its own, in its words', async () => {
+    const [{ device }] = await phones(1)
+    const push = { mode: 'always', apns: { headers: { 'apns-topic': 'com.example.other' } } }
+    const { id } = await node.api.publish({ to: { devices: [device] }, notification: { title: 't' }, push })
+    const refused = await until('the outcome', async () => {
+      const { steps } = await node.api.trace(id, device)
+      return steps.find((step) => step.outcome.startsWith('push_'))
+    })
+    assert.equal(refused.reason, 'BadTopic', JSON.stringify(refused))
+    wanted.refused++
+  })
+
+  test('has counted each push once', async () => {
+    assert.ok(wanted.taken >= 1_000)
+    assert.deepEqual(await pushy.stop(), wanted)
+  })
+})
