@@ -2,8 +2,8 @@
 //!
 //! Pure: the time is an argument, zones come with the program (`jiff`). A device that names no zone, or
 //! one that nobody knows, lives in UTC. A local time that a change of the clocks leaves out is taken
-//! as much later as the clocks were put forward; one that happens twice is meant the first time (the
-//! rule of RFC 5545 §3.3.5).
+//! as much later as the clocks were put forward; of one that happens twice the first is meant that is still to
+//! come (the rule of RFC 5545 §3.3.5, and for who asks between the two, the second).
 
 use jiff::civil::{DateTime, Time};
 use jiff::tz::TimeZone;
@@ -100,12 +100,14 @@ fn next(start: Timestamp, time: LocalTime, zone: &TimeZone) -> Timestamp {
     let mut date = local(start, zone).date();
     // Today, tomorrow, and one more where a day is left out (Samoa had no 30 December 2011).
     for _ in 0..3 {
-        let moment = zone.to_ambiguous_timestamp(date.to_datetime(time.0)).compatible().ok();
-        let moment = moment.and_then(|moment| u64::try_from(moment.as_millisecond()).ok()).map(Timestamp);
-        match moment {
-            Some(moment) if moment >= start => return moment,
-            _ => date = date.tomorrow().unwrap_or(date),
+        let moments = zone.to_ambiguous_timestamp(date.to_datetime(time.0));
+        for moment in [moments.clone().compatible(), moments.later()] {
+            let moment = moment.ok().and_then(|moment| u64::try_from(moment.as_millisecond()).ok());
+            if let Some(moment) = moment.map(Timestamp).filter(|moment| *moment >= start) {
+                return moment;
+            }
         }
+        date = date.tomorrow().unwrap_or(date);
     }
     // Only at the end of the calendar.
     start
@@ -152,6 +154,8 @@ mod tests {
         check("2026-03-08T05:00:00Z", "02:30", Some("America/New_York"), "2026-03-08T07:30:00Z");
         // Clocks were put back at 02:00: 01:30 happens twice, the first is meant.
         check("2026-11-01T04:30:00Z", "01:30", Some("America/New_York"), "2026-11-01T05:30:00Z");
+        check("2026-11-01T05:45:00Z", "01:30", Some("America/New_York"), "2026-11-01T06:30:00Z");
+        check("2026-11-01T06:45:00Z", "01:30", Some("America/New_York"), "2026-11-02T06:30:00Z");
         // Samoa went from the 29th to the 31st.
         check("2011-12-30T05:00:00Z", "09:00", Some("Pacific/Apia"), "2011-12-30T19:00:00Z");
         // Half hours exist.
@@ -172,6 +176,9 @@ mod tests {
         check("12:00", "14:00", "2026-11-22T14:00:00Z", "UTC", None);
         // The end is left out by a change of the clocks: an hour later by the wall, at once in time.
         check("22:00", "02:30", "2026-03-08T06:00:00Z", "America/New_York", Some("2026-03-08T07:30:00Z"));
+        // The end comes twice: in the second of these hours it is still to come, and not only tomorrow.
+        check("22:00", "01:30", "2026-11-01T05:10:00Z", "America/New_York", Some("2026-11-01T05:30:00Z"));
+        check("22:00", "01:30", "2026-11-01T06:10:00Z", "America/New_York", Some("2026-11-01T06:30:00Z"));
         assert!(QuietHours::new(clock("07:00"), clock("07:00")).is_err());
     }
 

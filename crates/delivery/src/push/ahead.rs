@@ -1,7 +1,7 @@
 //! How many batches of each walk wait on the queue: the collector stays a bounded number of them ahead of
 //! the senders, so that a pause takes effect soon and the queue stays small.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use noroshi_store::Work;
 use parking_lot::Mutex;
@@ -34,6 +34,11 @@ impl Ahead {
         *left == AHEAD_LOW || *left == 0
     }
 
+    /// Forgets all but these.
+    pub(crate) fn retain(&self, works: &HashSet<Work>) {
+        self.0.lock().retain(|work, _| works.contains(work));
+    }
+
     /// The walk is at its end.
     pub(crate) fn forget(&self, work: Work) {
         self.0.lock().remove(&work);
@@ -53,6 +58,8 @@ mod tests {
         ahead.add(work, AHEAD_MAX);
         let told: Vec<usize> = (0..AHEAD_MAX).filter(|_| ahead.taken(work)).collect();
         assert_eq!(told, [AHEAD_MAX - AHEAD_LOW - 1, AHEAD_MAX - 1]);
+        ahead.retain(&HashSet::from([work]));
+        assert_eq!(ahead.0.lock().len(), 1);
         ahead.forget(work);
         assert!(ahead.0.lock().is_empty());
     }

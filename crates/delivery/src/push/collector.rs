@@ -5,7 +5,7 @@
 //! Each stays at most [`AHEAD_MAX`] batches ahead of the senders; what is due later (an hour of the device's
 //! own clock) does not count, because it waits in the store and not for a sender.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -94,12 +94,16 @@ impl Collector {
         let mut round = Round::default();
         let walks = self.delivery.store.walks(now, WALKS_MAX).await?;
         round.next_due = walks.next_due;
+        let mut works: HashSet<Work> =
+            walks.due.iter().map(|walk| Work::Notification(walk.notification)).collect();
         for walk in walks.due {
             self.walk(walk, &mut round).await?;
         }
         let mut campaigns = self.delivery.store.active_campaigns(now).await?;
         let active: Vec<_> = campaigns.iter().map(|campaign| campaign.id).collect();
         self.side.book.retain(&active);
+        works.extend(active.into_iter().map(Work::Campaign));
+        self.side.ahead.retain(&works);
         let waiting: u64 = campaigns.iter().map(|campaign| campaign.batches_open).sum();
         let metrics = &self.delivery.metrics.push;
         metrics.batches_waiting.set(i64::try_from(waiting).unwrap_or(i64::MAX));

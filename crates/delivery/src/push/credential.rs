@@ -100,8 +100,9 @@ impl Delivery {
     pub async fn delete_credential(&self, app: AppId, id: CredentialId) -> Result<(), Error> {
         let side = self.side()?;
         self.store.delete_credential(app, id).await?;
+        let handed = self.hand_credentials(app).await;
         side.opened.lock().remove(&id);
-        self.hand_credentials(app).await
+        handed
     }
 
     /// Sends one push to `token` and waits for the answer. What the answer says of the token is only told.
@@ -141,6 +142,7 @@ impl Delivery {
     /// Gives the pools all credentials of the app as the store has them.
     async fn hand_credentials(&self, app: AppId) -> Result<(), Error> {
         let side = self.side()?;
+        let _turn = side.handing.lock().await;
         let stored = self.store.credentials().await?;
         let of_app = stored.iter().filter(|stored| stored.app == app);
         side.outlet.set_credentials(app, of_app.filter_map(|stored| open(side, stored).ok()).collect());

@@ -22,6 +22,9 @@ pub(crate) struct Side {
     pub(crate) vault: Option<Vault>,
     /// Opened credentials with what they were opened from: pools of what did not change stay.
     pub(crate) opened: Mutex<HashMap<CredentialId, (Vec<u8>, Credential)>>,
+    /// Held from the look at the store until the pools have what it found, so that of two changes at once the
+    /// later look is also the later to be handed over.
+    pub(crate) handing: tokio::sync::Mutex<()>,
     pub(crate) flight: Arc<Flight>,
     pub(crate) ahead: Ahead,
     pub(crate) book: Book,
@@ -38,6 +41,7 @@ impl Side {
             outlet,
             vault,
             opened: Mutex::default(),
+            handing: tokio::sync::Mutex::default(),
             ahead: Ahead::default(),
             book: Book::default(),
             hygiene: Hygiene::default(),
