@@ -91,7 +91,7 @@ def test_the_document_is_read_strictly():
 MESSAGES = {
     "all that is shown": {
         "notification": {"title": "狼煙", "body": "b", "image": "https://e.example/i.png", "url": "https://e.example/?a=b"},
-        "data": {"text": "t", "n": 1.5, "list": [1, None], "flag": True, "deep": {"a": "b"}, "none": None},
+        "data": {"text": "t", "n": 1.5, "list": [1, None], "flag": True, "deep": {"a": "b"}, "none": None, "notification": 1},
     },
     "data alone": {"data": {"n": 1}},
     "data that are no object": {"data": ["a", 1]},

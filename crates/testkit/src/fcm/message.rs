@@ -40,11 +40,11 @@ pub(super) fn check(request: &Value) -> Result<Message<'_>, Wrong> {
 }
 
 /// "The key should not be a reserved word ("from", "message_type", or any word starting with "google." or
-/// "gcm.")": read as broadly as the server does.
+/// "gcm.")": read as broadly as the server does. Guides of Google's name "notification" too, which it takes.
 fn check_data(data: Option<&Value>) -> Result<(), Wrong> {
     let data = data.and_then(Value::as_object).into_iter().flatten();
     for (key, _) in data {
-        let reserved = ["from", "message_type", "notification"].contains(&key.as_str());
+        let reserved = ["from", "message_type"].contains(&key.as_str());
         if reserved || key.starts_with("google.") || key.starts_with("gcm.") || key.is_empty() {
             return Err(invalid("message.data", &format!("Invalid data payload key: {key}")));
         }

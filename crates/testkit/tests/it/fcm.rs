@@ -57,7 +57,7 @@ async fn a_message_that_keeps_the_rules_is_accepted() {
     let message = json!({"message": {
         "token": token,
         "notification": {"title": "Hello", "body": "World", "image": "https://e.example/i.png"},
-        "data": {"noroshi_id": "1"},
+        "data": {"noroshi_id": "1", "notification": "a key like any other"},
         "android": {"priority": "HIGH", "ttl": "3600s", "collapseKey": "k", "notification": {"color": "#00ff00"}},
         "apns": {"headers": {"apns-priority": "10"}, "payload": {"aps": {"badge": 1}}},
         "webpush": {"notification": {"renotify": true}},
