@@ -35,11 +35,17 @@ pub struct Limits {
     pub body_bytes: usize,
     /// `data` of a notification.
     pub data_bytes: usize,
+    /// Recipients in one batch of a campaign that names no number of its own.
+    pub campaign_batch: u32,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { body_bytes: limits::BODY_BYTES, data_bytes: limits::DATA_BYTES }
+        Self {
+            body_bytes: limits::BODY_BYTES,
+            data_bytes: limits::DATA_BYTES,
+            campaign_batch: limits::CAMPAIGN_BATCH,
+        }
     }
 }
 

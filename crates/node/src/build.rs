@@ -233,6 +233,7 @@ fn api_config(config: &Config) -> noroshi_api::Config {
         limits: noroshi_api::Limits {
             data_bytes: config.limits.data_bytes,
             body_bytes: config.limits.body_bytes,
+            campaign_batch: config.push.batch,
         },
         public_url: config.server.public_url.clone(),
         device_token_ttl: config.auth.device_token_ttl,

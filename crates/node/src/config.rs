@@ -133,7 +133,7 @@ pub struct Push {
     pub connections: usize,
     pub request_timeout: Duration,
     /// Recipients in one batch of a campaign.
-    pub batch: usize,
+    pub batch: u32,
     /// Recipients taken from the queue and not answered yet.
     pub in_flight: usize,
 }

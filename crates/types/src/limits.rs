@@ -58,8 +58,8 @@ pub const PUSH_CONNECTIONS: usize = 4;
 /// Push services answer within a second, a few after ten.
 pub const PUSH_REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 /// Recipients in one batch of a campaign: one commit for each, and what `kill -9` may repeat.
-pub const CAMPAIGN_BATCH: usize = 500;
-pub const CAMPAIGN_BATCH_MAX: usize = 1_000;
+pub const CAMPAIGN_BATCH: u32 = 500;
+pub const CAMPAIGN_BATCH_MAX: u32 = 1_000;
 /// Recipients taken and not answered: 4 connections of 1,000 streams and as much again waiting, for four
 /// credentials; at about 1 KiB each 32 MiB.
 pub const PUSH_IN_FLIGHT: usize = 32_768;

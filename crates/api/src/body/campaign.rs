@@ -9,7 +9,7 @@ mod recipient;
 use std::collections::BTreeMap;
 
 use noroshi_delivery::campaign::schedule::{LocalTime, QuietHours};
-use noroshi_delivery::campaign::spec::{BATCH_SIZE_DEFAULT, LOCALES_MAX, NAME_MAX, VARIABLES_MAX};
+use noroshi_delivery::campaign::spec::{LOCALES_MAX, NAME_MAX, VARIABLES_MAX};
 use noroshi_delivery::campaign::template::{NAME_BYTES_MAX, Template};
 use noroshi_delivery::campaign::{Audience, CampaignMessage, Spec, Variant};
 use noroshi_types::{Invalid, Lane, PushMode, Timestamp, Ttl, Urgency, When, limits};
@@ -110,7 +110,7 @@ pub fn campaign(bytes: &[u8], limits: &Limits) -> Result<Spec, Problem> {
         quiet_hours: quiet_hours.transpose().map_err(|invalid| Problem::field("quiet_hours", invalid.0))?,
         rate_per_second: body.rate_per_second,
         lane: body.lane.map_or(Lane::Campaign, |lane| lane.0),
-        batch_size: body.batch_size.unwrap_or(BATCH_SIZE_DEFAULT),
+        batch_size: body.batch_size.unwrap_or(limits.campaign_batch),
     };
     spec.check().map_err(placed)
 }

@@ -19,8 +19,7 @@ pub const NAME_MAX: usize = 255;
 pub const LOCALES_MAX: usize = 100;
 pub const VARIABLES_MAX: usize = 100;
 pub const VARIABLE_BYTES_MAX: usize = 1_024;
-pub const BATCH_SIZE_DEFAULT: u32 = 500;
-pub const BATCH_SIZE_MAX: u32 = 1_000;
+pub const BATCH_SIZE_MAX: u32 = limits::CAMPAIGN_BATCH_MAX;
 /// Far above what any push service takes of one app.
 pub const RATE_MAX: u32 = 1_000_000;
 

@@ -343,11 +343,11 @@ impl Push {
             ),
             batch: reader.count(
                 "push.batch",
-                limits::CAMPAIGN_BATCH as u64,
-                1..=limits::CAMPAIGN_BATCH_MAX as u64,
+                limits::CAMPAIGN_BATCH.into(),
+                1..=limits::CAMPAIGN_BATCH_MAX.into(),
                 "recipients",
-                "Recipients in one batch of a campaign.",
-            ) as usize,
+                "Recipients in one batch of a campaign, where it does not say.",
+            ) as u32,
             in_flight: reader.count(
                 "push.in_flight",
                 limits::PUSH_IN_FLIGHT as u64,

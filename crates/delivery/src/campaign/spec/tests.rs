@@ -28,7 +28,7 @@ pub(crate) fn spec() -> Spec {
         quiet_hours: None,
         rate_per_second: None,
         lane: Lane::Campaign,
-        batch_size: BATCH_SIZE_DEFAULT,
+        batch_size: limits::CAMPAIGN_BATCH,
         start: true,
     }
 }
