@@ -7,7 +7,7 @@ use noroshi_delivery::campaign::{
     Audience, CampaignMessage, CampaignProgress, Filter, Line, LocalTime, Own, Spec, Variant,
 };
 use noroshi_store::{Attributes, CampaignState, Devices};
-use noroshi_types::{CampaignId, JsonText, Lane, Outcome, Push, Topic, Ttl, Urgency, UserId, When};
+use noroshi_types::{CampaignId, JsonText, Lane, Outcome, Push, PushMode, Topic, Ttl, Urgency, UserId, When};
 
 use super::{Bench, DEADLINE, config, eventually, open, registration};
 
@@ -254,6 +254,27 @@ async fn a_rate_is_kept() {
     assert_eq!(progress.done, 300);
     // The last of 15 batches of 20 has its turn after 14 tenths of a second.
     assert!(began.elapsed() >= Duration::from_millis(1_400), "{:?}", began.elapsed());
+    bench.stop().await;
+}
+
+/// With the waits that a sleeping sender or collector would add this takes minutes.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn neither_a_resting_rate_nor_its_own_pushes_hold_a_campaign_up() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let bench = open(folder.path(), config()).await;
+    bench.many(400).await;
+    let with_rate = || Spec { rate_per_second: Some(200), ..spec(Audience::Everyone) };
+    let resting = bench.create(with_rate()).await;
+    bench.delivery.pause_campaign(bench.app, resting).await.expect("paused");
+    let id = bench.create(with_rate()).await;
+    assert_eq!(bench.ended(id).await.done, 400);
+
+    // What its batches publish stands on the queue as its own.
+    let push = Push { mode: PushMode::Always, ..Push::default() };
+    let message = CampaignMessage { when: Some(When::Stored), push, ..spec(Audience::Everyone).message };
+    let id = bench.create(Spec { message, batch_size: 1, ..spec(Audience::Everyone) }).await;
+    let progress = bench.ended(id).await;
+    assert_eq!((progress.done, counted(&progress, Outcome::Pushed)), (400, 400));
     bench.stop().await;
 }
 
