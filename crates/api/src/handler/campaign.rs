@@ -112,7 +112,7 @@ pub(crate) async fn upload(
         let good: Vec<Line> = read.iter().filter_map(|line| line.as_ref().ok().cloned()).collect();
         // Also without a good line: whether there is such a campaign is answered all the same.
         if let Err(error) = api.delivery.upload(provider.app, id, good).await {
-            return Err(explained(&api, provider.app, id, error).await);
+            return Err(not_uploaded(&api, provider.app, id, error).await);
         }
         for line in read {
             match line {
@@ -200,12 +200,20 @@ async fn explained(api: &State, app: AppId, id: CampaignId, error: noroshi_deliv
     };
     match api.delivery.campaign(app, id).await {
         Ok(progress) => {
-            let state = progress.campaign.state.as_str();
-            let uploaded = show::is_upload(&progress.campaign);
-            let rest = if uploaded { "" } else { ", and its audience is not one of uploaded users" };
-            Problem::new(Code::WrongState, format!("the campaign is {state}{rest}"))
+            Problem::new(Code::WrongState, format!("the campaign is {}", progress.campaign.state.as_str()))
         }
         Err(_) => no_campaign(error),
+    }
+}
+
+/// As [`explained`], where it may also be that nobody is uploaded for it at all.
+async fn not_uploaded(api: &State, app: AppId, id: CampaignId, error: noroshi_delivery::Error) -> Problem {
+    let conflict = matches!(error, noroshi_delivery::Error::Store(noroshi_store::Error::Conflict));
+    match api.delivery.campaign(app, id).await {
+        Ok(progress) if conflict && !show::is_upload(&progress.campaign) => {
+            Problem::new(Code::WrongState, "the campaign's audience is not one of uploaded users")
+        }
+        _ => explained(api, app, id, error).await,
     }
 }
 

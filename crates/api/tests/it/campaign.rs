@@ -109,11 +109,11 @@ async fn a_campaign_is_started_paused_resumed_and_aborted() {
         let answer = order(verb).await;
         assert_eq!((answer.status, &answer.json()["state"]), (StatusCode::OK, &json!(state)), "{verb}");
     }
-    order("resume").await.problem(409, "wrong_state");
-    service
-        .post(&format!("{path}/recipients"), &service.key, "{\"user\":\"u\"}")
-        .await
-        .problem(409, "wrong_state");
+    let detail = order("resume").await.problem(409, "wrong_state")["detail"].to_string();
+    assert!(detail.contains("aborted") && !detail.contains("uploaded"), "{detail}");
+    let upload = service.post(&format!("{path}/recipients"), &service.key, "{\"user\":\"u\"}").await;
+    let detail = upload.problem(409, "wrong_state")["detail"].to_string();
+    assert!(detail.contains("uploaded"), "{detail}");
     let unknown = format!("{PATH}/01890a5d-ac96-774b-bcce-b302099a8057");
     service.post(&format!("{unknown}/start"), &service.key, "").await.problem(404, "not_found");
     service.get(&format!("{PATH}/x"), &service.key).await.problem(400, "invalid_parameter");
