@@ -183,7 +183,9 @@ impl Arguments {
         let mut campaign = client.post(PATH, &body).await?;
         let id = campaign.get("id").and_then(Value::as_str).unwrap_or_default().to_owned();
         if let Some(file) = &self.audience.upload {
-            let refused = upload(&client, &id, file).await?;
+            let refused = upload(&client, &id, file).await.inspect_err(|_| {
+                eprintln!("campaign {} is left a draft", output::clean(&id));
+            })?;
             if refused > 0 {
                 return Err(Failure::failed(format!(
                     "{refused} lines were refused: campaign {id} is left a draft"
