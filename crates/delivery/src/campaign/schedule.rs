@@ -101,7 +101,7 @@ fn next(start: Timestamp, time: LocalTime, zone: &TimeZone) -> Timestamp {
     // Today, tomorrow, and one more where a day is left out (Samoa had no 30 December 2011).
     for _ in 0..3 {
         let moments = zone.to_ambiguous_timestamp(date.to_datetime(time.0));
-        for moment in [moments.clone().compatible(), moments.later()] {
+        for moment in [moments.compatible(), moments.later()] {
             let moment = moment.ok().and_then(|moment| u64::try_from(moment.as_millisecond()).ok());
             if let Some(moment) = moment.map(Timestamp).filter(|moment| *moment >= start) {
                 return moment;
