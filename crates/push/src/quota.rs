@@ -18,6 +18,12 @@ const LEVEL_MIN: f64 = 1.0 / 60.0;
 /// Without use for so many ramp-ups, the next one starts from the beginning.
 const PAUSE_RAMPS: u32 = 5;
 
+/// The level grows with use alone: of the time between two looks no more counts than this.
+const RAMP_STEP_MAX: Duration = Duration::from_secs(1);
+
+/// Who has to wait for longer asks again then; a rate of next to nothing has no time that a clock could hold.
+const WAIT_SECONDS_MAX: f64 = 60.0;
+
 /// An overload takes half of the rate away.
 const OVERLOAD_FACTOR: f64 = 0.5;
 
@@ -61,7 +67,8 @@ impl Rate {
         // A hundredth of a second's worth at once, rather than one timer a push.
         let missing =
             (self.rate() / 100.0).clamp(1.0, self.size()).min((wanted - allowed) as f64) - self.tokens;
-        (allowed, Some(now + Duration::from_secs_f64((missing / self.rate()).max(0.001))))
+        let seconds = (missing / self.rate()).clamp(0.001, WAIT_SECONDS_MAX);
+        (allowed, Some(now + Duration::from_secs_f64(seconds)))
     }
 
     /// What was taken and not sent comes back.
@@ -97,7 +104,7 @@ impl Rate {
         let grown = match self.ramp_up.is_zero() {
             // An overload's share comes back within a minute all the same.
             true => passed.as_secs_f64() / 60.0,
-            false => passed.as_secs_f64() / self.ramp_up.as_secs_f64(),
+            false => passed.min(RAMP_STEP_MAX).as_secs_f64() / self.ramp_up.as_secs_f64(),
         };
         self.level = (before + grown).min(1.0);
         let mean = self.per_second * f64::midpoint(before, self.level);
@@ -119,6 +126,8 @@ pub struct Devices {
     used_until_ms: HashMap<u64, [u64; Devices::LIMITS_MAX]>,
     /// How many are held before those that no longer matter are looked for.
     clean_at: usize,
+    /// In ms from `start`: they are not looked for before.
+    clean_from_ms: u64,
 }
 
 impl Devices {
@@ -135,13 +144,14 @@ impl Devices {
             hasher: RandomState::new(),
             used_until_ms: HashMap::new(),
             clean_at: 1_024,
+            clean_from_ms: 0,
         })
     }
 
     /// Counts one push to a device; the error is how long it has to wait, and nothing is counted.
     pub fn take(&mut self, token: &str, now: Instant) -> Result<(), Duration> {
         let now_ms = u64::try_from(now.saturating_duration_since(self.start).as_millis()).unwrap_or(u64::MAX);
-        if self.used_until_ms.len() >= self.clean_at {
+        if self.used_until_ms.len() >= self.clean_at && now_ms >= self.clean_from_ms {
             self.clean(now_ms);
         }
         let key = self.hasher.hash_one(token);
@@ -175,8 +185,11 @@ impl Devices {
 
     fn clean(&mut self, now_ms: u64) {
         self.used_until_ms.retain(|_, until_ms| until_ms.iter().any(|until| *until > now_ms));
-        // As many again before the next look, so that cleaning costs a constant for each push.
-        self.clean_at = (self.used_until_ms.len() * 2).clamp(1_024, Self::DEVICES_MAX + 1_024);
+        // As many again before the next look, so that cleaning costs a constant for each push; where there is
+        // no room for as many, at most one look a second does.
+        let twice = self.used_until_ms.len() * 2;
+        self.clean_at = twice.clamp(1_024, Self::DEVICES_MAX);
+        self.clean_from_ms = if twice > Self::DEVICES_MAX { now_ms + 1_000 } else { 0 };
     }
 }
 
@@ -223,6 +236,21 @@ mod tests {
         assert!((9_900.0..=10_000.0).contains(&rate.rate()), "{}", rate.rate());
         let later = start + Duration::from_secs(600);
         assert!(greedy(&mut rate, later, 1) < 2_000);
+    }
+
+    #[test]
+    fn it_ramps_up_with_use_and_not_with_time() {
+        let start = Instant::now();
+        let mut rate = Rate::new(&quota(10_000.0, 10_000.0, 60), start).expect("a limit");
+        let first = greedy(&mut rate, start + Duration::from_secs(200), 1);
+        assert!(first < 2_000, "{first} in the first second of use");
+    }
+
+    #[test]
+    fn a_rate_of_next_to_nothing_has_a_time_to_ask_again() {
+        let start = Instant::now();
+        let mut rate = Rate::new(&quota(f64::MIN_POSITIVE, 1.0, 0), start).expect("a limit");
+        assert_eq!(rate.take(2, start), (1, Some(start + Duration::from_secs(60))));
     }
 
     #[test]
@@ -286,5 +314,9 @@ mod tests {
             devices.take(&i.to_string(), start).expect("its first push");
         }
         assert_eq!(devices.len(), Devices::DEVICES_MAX);
+        // Once they matter no longer there is room again, however full it was.
+        let later = start + Duration::from_secs(3_600);
+        devices.take("a", later).expect("its first push");
+        assert_eq!(devices.len(), 1);
     }
 }
