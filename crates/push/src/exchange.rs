@@ -68,7 +68,7 @@ pub trait Client: Send + Sync + fmt::Debug {
 }
 
 /// The value of the header `authorization`.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub enum Authorization {
     /// Authorized otherwise: by the connection's certificate.
     NotNeeded,
@@ -77,6 +77,17 @@ pub enum Authorization {
     Due(Bytes),
     /// To be fetched before anything is sent.
     Missing,
+}
+
+impl fmt::Debug for Authorization {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::NotNeeded => "NotNeeded",
+            Self::Ready(_) => "Ready",
+            Self::Due(_) => "Due",
+            Self::Missing => "Missing",
+        })
+    }
 }
 
 /// A POST to be sent to a token endpoint.
@@ -128,11 +139,18 @@ pub struct Request {
     pub body: Bytes,
 }
 
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Header {
     pub name: &'static str,
     pub value: Bytes,
     pub shared: bool,
+}
+
+impl fmt::Debug for Header {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // One of them is the authorization.
+        f.debug_struct("Header").field("name", &self.name).finish_non_exhaustive()
+    }
 }
 
 /// A response, whole: bodies of push services are small and bounded by the pool.

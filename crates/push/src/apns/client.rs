@@ -6,6 +6,7 @@
 
 use std::borrow::Cow;
 use std::collections::HashMap;
+use std::fmt;
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
@@ -28,6 +29,9 @@ use crate::push::{Answer, Push, Reason};
 /// "Refresh your token no more than once every 20 minutes and no less than once every 60 minutes."
 const RENEW_AFTER: Duration = Duration::from_secs(40 * 60);
 const RENEW_NO_SOONER: Duration = Duration::from_secs(20 * 60);
+/// A token signed so much later than it is now is of a clock that was put back: Apple refuses it as invalid,
+/// and would until that time comes.
+const AHEAD_MAX: Duration = Duration::from_secs(60);
 
 #[derive(Debug)]
 pub(crate) struct Client {
@@ -169,10 +173,16 @@ struct ProviderToken {
     signed: Mutex<Option<Signed>>,
 }
 
-#[derive(Debug)]
 struct Signed {
     at: Timestamp,
     value: Bytes,
+}
+
+impl fmt::Debug for Signed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Whoever reads the value can be the app for an hour.
+        f.debug_struct("Signed").field("at", &self.at).finish_non_exhaustive()
+    }
 }
 
 /// Team, key id and public key.
@@ -195,6 +205,7 @@ impl ProviderToken {
     fn value(&self, now: Timestamp) -> Bytes {
         let mut signed = self.signed.lock();
         if let Some(signed) = &*signed
+            && now.saturating_add(AHEAD_MAX) >= signed.at
             && now.saturating_since(signed.at) < RENEW_AFTER
         {
             return signed.value.clone();

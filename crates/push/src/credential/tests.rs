@@ -257,6 +257,20 @@ fn nothing_shown_has_a_secret_in_it() {
     }
 }
 
+#[test]
+fn what_it_signed_is_not_shown_either() {
+    for body in [apns_json(), webpush_json()] {
+        let client = parsed(&body).client;
+        let authorization = client.authorization("https://push.example", Timestamp(0));
+        let Authorization::Ready(value) = &authorization else { panic!("{authorization:?}") };
+        let value = std::str::from_utf8(value).unwrap();
+        let token = &value[value.find("ey").unwrap()..][..12];
+        for text in [format!("{client:?}"), format!("{authorization:?}")] {
+            assert!(!text.contains(token), "{text}");
+        }
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
     /// A secret in the wrong place, of the wrong type or damaged: refused or taken, and never repeated.

@@ -164,6 +164,16 @@ fn many_refusals_make_one_new_token_and_none_too_soon() {
 }
 
 #[test]
+fn a_token_of_a_clock_that_was_put_back_is_not_waited_for() {
+    let credential = parsed(&apns_json());
+    let ahead = ready(&credential, 1_000);
+    assert_eq!(ready(&credential, 999), ahead, "clocks are corrected by seconds every day");
+    let now = ready(&credential, 100);
+    assert_ne!(now, ahead);
+    assert_eq!(ready(&credential, 101), now);
+}
+
+#[test]
 fn a_credential_stored_again_goes_on_with_its_token() {
     let body = apns_json();
     let one = parsed(&body);
