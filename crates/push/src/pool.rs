@@ -79,6 +79,8 @@ struct State {
     /// Connections that the peer seems to allow, and until when that is believed.
     ceiling: Option<(usize, Instant)>,
     ceilings_in_a_row: u32,
+    /// When a quota or a pause of ours last held back what waits.
+    paced_at: Option<Instant>,
     closing: bool,
     aborted: bool,
 }
@@ -125,6 +127,7 @@ impl Pool {
                 unreachable: None,
                 ceiling: None,
                 ceilings_in_a_row: 0,
+                paced_at: None,
                 closing: false,
                 aborted: false,
             }),
@@ -220,7 +223,7 @@ impl Pool {
     /// Takes up to `room` pushes into `batch` for a connection.
     pub(crate) fn take(&self, id: u32, room: usize, waker: &Waker, batch: &mut Vec<Pending>) -> Take {
         let mut state = self.state.lock();
-        if state.aborted || state.closing && state.queue.is_empty() {
+        if state.is_ended() {
             return Take::Close;
         }
         let parked = state.queue.is_empty();
@@ -232,23 +235,22 @@ impl Pool {
             return Take::Parked;
         }
         let wanted = room.min(state.queue.len());
-        let admitted = self.account.admit(wanted, Instant::now());
-        let (count, probe) = match admitted {
+        let now = Instant::now();
+        let (count, probe) = match self.account.admit(wanted, now) {
             Admitted::Some { count, probe } => (count, probe),
-            Admitted::Wait(until) => return Take::Wait(until),
+            Admitted::Wait(until) => {
+                state.paced_at = Some(now);
+                return Take::Wait(until);
+            }
             Admitted::Refuse { reason, after } => {
                 self.flush(state, &Answer::Later { reason, after });
                 return Take::Some { probe: false };
             }
         };
-        let mut taken = [0_i64; Lane::ALL.len()];
-        for _ in 0..count {
-            let Some(pending) = state.queue.pop() else { break };
-            taken[pending.lane() as usize - 1] += 1;
-            batch.push(pending);
-        }
+        let before = batch.len();
+        batch.extend(std::iter::from_fn(|| state.queue.pop()).take(count));
         self.queued.store(state.queue.len(), Ordering::Relaxed);
-        self.taken(state, taken);
+        self.taken(state, count_lanes(&batch[before..]));
         Take::Some { probe }
     }
 
@@ -301,14 +303,9 @@ impl Pool {
 
     /// Answers all that waits.
     fn flush(&self, mut state: MutexGuard<'_, State>, answer: &Answer) {
-        let mut taken = [0_i64; Lane::ALL.len()];
-        let mut all = Vec::with_capacity(state.queue.len());
-        while let Some(pending) = state.queue.pop() {
-            taken[pending.lane() as usize - 1] += 1;
-            all.push(pending);
-        }
+        let all: Vec<Pending> = std::iter::from_fn(|| state.queue.pop()).collect();
         self.queued.store(0, Ordering::Relaxed);
-        self.taken(state, taken);
+        self.taken(state, count_lanes(&all));
         all.into_iter().for_each(|pending| pending.answer(answer.clone(), &self.account.counters));
     }
 
@@ -324,6 +321,11 @@ impl Pool {
 
     pub(crate) fn is_aborted(&self) -> bool {
         self.state.lock().aborted
+    }
+
+    /// Whether nothing is there and nothing will come.
+    pub(crate) fn is_ended(&self) -> bool {
+        self.state.lock().is_ended()
     }
 
     /// Every connection looks again: there is an authorization, or an end.
@@ -351,6 +353,12 @@ impl Pool {
     }
 }
 
+fn count_lanes(pushes: &[Pending]) -> [i64; Lane::ALL.len()] {
+    let mut counts = [0; Lane::ALL.len()];
+    pushes.iter().for_each(|pending| counts[pending.lane() as usize - 1] += 1);
+    counts
+}
+
 impl State {
     /// Why a push need not even wait.
     fn hopeless(&mut self) -> Option<(Reason, Duration)> {
@@ -365,6 +373,10 @@ impl State {
             }
             after => Some((reason, after.max(pending::RETRY_AFTER))),
         }
+    }
+
+    fn is_ended(&self) -> bool {
+        self.aborted || self.closing && self.queue.is_empty()
     }
 
     /// Only who is parked is woken by a push; who waits for a time comes by itself.

@@ -76,6 +76,12 @@ impl Config {
         let shortest = self.request_timeout.min(self.ping_after).min(self.ping_timeout).min(self.idle_close);
         (shortest / 10).clamp(Duration::from_millis(5), Duration::from_secs(1))
     }
+
+    /// How long a push waits for a stream of connections that are there: as long as those before it may take
+    /// twice. It has more time where it waits for a quota or a pause.
+    pub(crate) fn queue_wait_max(&self) -> Duration {
+        self.request_timeout * 2
+    }
 }
 
 /// How one credential is doing.
@@ -158,12 +164,17 @@ impl Services {
     }
 
     fn pool_of(&self, push: &Push) -> Result<Arc<Pool>, Answer> {
-        if self.draining.load(Ordering::Relaxed) {
-            return Err(Answer::Later { reason: "drain", after: Duration::ZERO });
-        }
         let key = (push.app, push.token.service, push.token.environment);
-        let account = self.accounts.read().get(&key).cloned().ok_or(Answer::Unconfigured)?;
-        account.pool(&push.token)
+        loop {
+            if self.draining.load(Ordering::Relaxed) {
+                return Err(Answer::Later { reason: "drain", after: Duration::ZERO });
+            }
+            let account = self.accounts.read().get(&key).cloned().ok_or(Answer::Unconfigured)?;
+            // An account is closed after it has left the map: the next look finds its successor or nothing.
+            if let Some(pool) = account.pool(&push.token)? {
+                return Ok(pool);
+            }
+        }
     }
 
     /// What has no room in a lane at the moment: whoever takes work for these would wait.

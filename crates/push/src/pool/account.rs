@@ -1,8 +1,8 @@
 //! What all connections of one credential share: its client, its authorization, its breaker, its quota and
 //! its pools. A change of credentials makes a new account; the old one finishes what it has and closes.
 //!
-//! Locks: each guards what its field says, is held for a few instructions and never while another is taken
-//! or anything is awaited.
+//! Locks: each guards what its field says, is held for a few instructions and never while anything is awaited.
+//! Where one is taken under another it is in this order: `pools`, a pool's state, `gate`.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -140,11 +140,16 @@ impl Account {
 
     /// The pool of a token's origin, opened if need be. Origins of Web Push come from clients: when there are
     /// too many, the one unused for longest makes room, and if all are in use the answer says to come again.
-    pub(crate) fn pool(self: &Arc<Self>, token: &PushToken) -> Result<Arc<Pool>, Answer> {
+    /// None: the account was closed, and a pool opened now would never be.
+    pub(crate) fn pool(self: &Arc<Self>, token: &PushToken) -> Result<Option<Arc<Pool>>, Answer> {
         let origin = self.client.origin(token).map_err(|reason| Answer::Refused { reason })?;
         let mut pools = self.pools.lock();
+        // Under the lock that `close` takes them all under.
+        if self.is_closing() {
+            return Ok(None);
+        }
         if let Some(pool) = pools.get(&origin) {
-            return Ok(pool.clone());
+            return Ok(Some(pool.clone()));
         }
         if pools.len() >= self.means.config.pools_max {
             let idle = pools.values().filter(|pool| pool.is_idle());
@@ -156,7 +161,7 @@ impl Account {
         }
         let pool = Pool::new(self.clone(), &origin).map_err(|reason| Answer::Refused { reason })?;
         pools.insert(origin, pool.clone());
-        Ok(pool)
+        Ok(Some(pool))
     }
 
     pub(crate) fn pools(&self) -> Vec<Arc<Pool>> {
@@ -395,11 +400,13 @@ impl Account {
 
     pub(crate) fn status(&self) -> CredentialStatus {
         let pools = self.pools();
+        let connections = pools.iter().map(|pool| pool.connections()).sum();
+        // Only now: a pool that takes pushes asks the gate with its own lock held.
         let gate = self.gate.lock();
         CredentialStatus {
             service: self.service(),
             environment: self.environment,
-            connections: pools.iter().map(|pool| pool.connections()).sum(),
+            connections,
             in_flight: pools.iter().map(|pool| pool.in_flight()).sum(),
             queued: pools.iter().map(|pool| pool.queued()).sum(),
             breaker_open: gate.breaker.open(),
@@ -413,3 +420,6 @@ pub(crate) fn wall_clock() -> Timestamp {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     Timestamp(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
 }
+
+#[cfg(test)]
+mod tests;

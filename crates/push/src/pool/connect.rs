@@ -76,7 +76,11 @@ async fn open(pool: &Arc<Pool>) -> Result<Open, Failure> {
     let opening = async {
         let connected = dial(pool).await.map_err(|error| {
             let (app, service) = (pool.account.app.0, pool.account.service().as_str());
-            tracing::warn!(app, service, %error, "no connection to a push service");
+            match pool.account.service() {
+                // Clients name these: their failures are everyday, and many.
+                PushService::WebPush => tracing::debug!(app, %error, "no connection to a Web Push service"),
+                _ => tracing::warn!(app, service, %error, "no connection to a push service"),
+            }
             Failure { reason: error.label(), permanent: error.is_permanent() }
         })?;
         if is_http2(pool, &connected)? {

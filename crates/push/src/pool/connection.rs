@@ -17,11 +17,13 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use noroshi_egress::Stream;
 use noroshi_protocol::http2::{self, Event, Field, Head, Headers, Key, code};
+use noroshi_types::PushService;
 use slab::Slab;
 use smallvec::SmallVec;
 use tokio::io::{AsyncRead as _, AsyncWrite as _, AsyncWriteExt as _, ReadBuf};
 use tokio::time::Sleep;
 
+use super::growth::Place;
 use super::pending::{Pending, RETRY_AFTER};
 use super::verdict::{InFlight, Next, prepare, resend, retry_after, settle};
 use super::{Pool, Take, wall_clock};
@@ -38,6 +40,10 @@ const HTTP2: http2::Config = http2::Config {
     response_body_bytes_max: 16 << 10,
     header_list_bytes_max: 16 << 10,
 };
+/// A server that a client named may begin an answer on each stream and end none, and nobody reads its bodies:
+/// 1,500 streams hold 13 MiB at most, not 48.
+const HTTP2_OF_STRANGERS: http2::Config =
+    http2::Config { response_body_bytes_max: 1 << 10, header_list_bytes_max: 8 << 10, ..HTTP2 };
 /// What rustls hands over of one record at most (RFC 8446 §5.1).
 const READ_BYTES: usize = 16 << 10;
 /// Reads before what they brought is settled and its streams are used again.
@@ -73,6 +79,8 @@ pub(super) struct Connection {
     sent: u64,
     answered: u64,
     opened_at: Instant,
+    /// Requests given up since the last answer.
+    timeouts_in_a_row: u32,
     received_at: Instant,
     used_at: Instant,
     pinged_at: Option<Instant>,
@@ -100,11 +108,12 @@ impl Connection {
     pub(super) fn new(pool: Arc<Pool>, stream: Stream) -> Self {
         let now = Instant::now();
         let streams = pool.account.means.config.streams_max.max(1);
+        let strangers = pool.account.service() == PushService::WebPush;
         let mut connection = Self {
             id: 0,
             authorised: !pool.account.client.one_until_authorised(),
             stream,
-            http: http2::Connection::new(HTTP2),
+            http: http2::Connection::new(if strangers { HTTP2_OF_STRANGERS } else { HTTP2 }),
             in_flight: Slab::new(),
             counted: 0,
             read_buffer: vec![0; READ_BYTES].into(),
@@ -115,6 +124,7 @@ impl Connection {
             sent: 0,
             answered: 0,
             opened_at: now,
+            timeouts_in_a_row: 0,
             received_at: now,
             used_at: now,
             pinged_at: None,
@@ -160,13 +170,8 @@ impl Connection {
 
     pub(super) async fn run(mut self: Box<Self>, id: u32) {
         self.id = id;
-        let mut guard = Ending { pool: self.pool.clone(), id, in_flight: 0 };
-        let reason = poll_fn(|cx| {
-            let end = self.poll(cx);
-            guard.in_flight = self.counted;
-            end
-        })
-        .await;
+        let _place = Place { pool: self.pool.clone(), id };
+        let reason = poll_fn(|cx| self.poll(cx)).await;
         let refused = self.lost.is_some()
             && self.answered == 0
             && (self.sent > 0 || self.opened_at.elapsed() < SETTLED_AFTER);
@@ -177,7 +182,6 @@ impl Connection {
             in_flight.pending.later(reason, RETRY_AFTER, &pool.account.counters);
         }
         self.count();
-        guard.in_flight = 0;
         if self.lost.is_none() {
             self.http.go_away();
         }
@@ -295,6 +299,7 @@ impl Connection {
     fn answer(&mut self, key: Key, status: u16, headers: &Headers, body: &Bytes, now: Instant) {
         let Some(in_flight) = self.in_flight.try_remove(key.0 as usize) else { return };
         self.answered += 1;
+        self.timeouts_in_a_row = 0;
         if self.answered == 1 {
             self.pool.answered_first();
         }
@@ -342,8 +347,10 @@ impl Connection {
             }
             let room = self.http.room();
             if room == 0 {
-                if self.pool.queued() > 0 {
-                    self.pool.grow();
+                match self.pool.queued() {
+                    0 if self.pool.is_ended() => self.retire("closed"),
+                    0 => {}
+                    _ => self.pool.grow(),
                 }
                 return false;
             }
@@ -433,18 +440,10 @@ impl Connection {
     }
 }
 
-/// A task that panics or is dropped leaves no trace in the pool's counts; its pushes answer by themselves.
-struct Ending {
-    pool: Arc<Pool>,
-    id: u32,
-    in_flight: usize,
-}
-
-impl Drop for Ending {
+/// A connection that ends by a panic, or with its runtime, leaves no trace in the pool's counts; its pushes
+/// answer by themselves.
+impl Drop for Connection {
     fn drop(&mut self) {
-        self.pool.retire(self.id, None);
-        if self.in_flight > 0 {
-            self.pool.count_in_flight(self.in_flight, 0);
-        }
+        self.pool.count_in_flight(self.counted, 0);
     }
 }

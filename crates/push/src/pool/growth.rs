@@ -1,15 +1,18 @@
 //! How many connections a pool has: when one more is opened, what a failure means, when to try again.
 //!
 //! One is being opened at a time. Failures with others alive lower the ceiling for a while, failures with none
-//! alive back off, and after a few of these what waits is told so.
+//! alive back off, and after a few of these what waits is told so. So is what waits for too long while
+//! connections live whose peer takes nothing.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
 use noroshi_types::PushService;
+use parking_lot::MutexGuard;
 
-use super::{Member, Pool, State, pending};
+use super::{Member, Pool, State, count_lanes, pending};
 use crate::Answer;
 use crate::backoff::{Backoff, chance};
 use crate::push::Reason;
@@ -28,11 +31,29 @@ pub(super) enum Attempt {
     GiveUp,
 }
 
+/// A connection's place among the members, left whatever becomes of its task.
+pub(super) struct Place {
+    pub(super) pool: Arc<Pool>,
+    pub(super) id: u32,
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.pool.retire(self.id, None);
+    }
+}
+
 impl Pool {
-    /// A connection has no stream left and pushes wait: one more is opened if that is allowed.
+    /// A connection has no stream left and pushes wait: another that is parked takes them, or one more is
+    /// opened if that is allowed.
     pub(crate) fn grow(self: &Arc<Self>) {
-        let connect = self.may_connect(&mut self.state.lock());
-        self.act(None, connect);
+        let (waker, connect) = {
+            let mut state = self.state.lock();
+            let waker = if state.queue.is_empty() { None } else { state.unpark() };
+            let connect = waker.is_none() && self.may_connect(&mut state);
+            (waker, connect)
+        };
+        self.act(waker, connect);
     }
 
     pub(super) fn may_connect(&self, state: &mut State) -> bool {
@@ -72,9 +93,16 @@ impl Pool {
         if state.members.len() == before {
             return;
         }
-        if failed.is_some() {
+        self.account.counters.connections.dec();
+        if let Some(reason) = failed {
             match state.members.is_empty() {
-                true => _ = state.back_off(),
+                true => {
+                    let delay = state.back_off();
+                    if state.connect_failures >= CONNECT_FAILURES_MAX {
+                        self.give_up(state, reason, delay);
+                        return self.account.failed_to_connect(reason);
+                    }
+                }
                 false => state.lower_ceiling(),
             }
         }
@@ -82,7 +110,6 @@ impl Pool {
         let waker = if state.queue.is_empty() { None } else { state.unpark() };
         let connect = waker.is_none() && state.members.is_empty() && self.may_connect(&mut state);
         drop(state);
-        self.account.counters.connections.dec();
         if let Some(reason) = failed {
             self.account.failed_to_connect(reason);
         }
@@ -116,9 +143,40 @@ impl Pool {
             state.connecting = true;
             return Attempt::Again;
         }
+        self.give_up(state, reason, delay);
+        Attempt::GiveUp
+    }
+
+    /// What waits is told that nothing can be reached, and what comes before the next attempt too.
+    fn give_up(&self, mut state: MutexGuard<'_, State>, reason: Reason, delay: Duration) {
         state.unreachable = Some((reason, Instant::now() + delay));
         self.flush(state, &Answer::Later { reason, after: delay.max(pending::RETRY_AFTER) });
-        Attempt::GiveUp
+    }
+
+    /// Answers what waited for too long although nothing of ours held it back: connections are there, and their
+    /// peer takes next to nothing. Nobody's batch is to end when such a peer pleases.
+    pub(super) fn answer_overdue(&self, now: Instant) {
+        if self.queued() == 0 {
+            return;
+        }
+        let wait_max = self.account.means.config.queue_wait_max();
+        let mut state = self.state.lock();
+        let lately = |at: Instant| now.saturating_duration_since(at) < wait_max;
+        if state.paced_at.is_some_and(lately) {
+            return;
+        }
+        let mut overdue = Vec::new();
+        while let Some(pending) = state.queue.pop_waiting_since(|since| !lately(since)) {
+            overdue.push(pending);
+        }
+        if overdue.is_empty() {
+            return;
+        }
+        self.queued.store(state.queue.len(), Ordering::Relaxed);
+        self.taken(state, count_lanes(&overdue));
+        overdue.into_iter().for_each(|pending| {
+            pending.later("queue_timeout", pending::RETRY_AFTER, &self.account.counters);
+        });
     }
 
     /// The first answer on a connection: if there are more of them than were believed to be allowed, they are.

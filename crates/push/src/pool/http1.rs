@@ -13,8 +13,9 @@ use hyper_util::rt::TokioIo;
 use noroshi_egress::Stream;
 use tokio::task::JoinHandle;
 
+use super::growth::Place;
 use super::pending::{Pending, RETRY_AFTER};
-use super::verdict::{InFlight, Next, prepare, retry_after, settle};
+use super::verdict::{InFlight, Next, prepare, resend, retry_after, settle};
 use super::{Pool, Take, wall_clock};
 use crate::exchange::{Request, Response};
 use crate::push::Reason;
@@ -38,6 +39,22 @@ impl Drop for Driver {
     }
 }
 
+/// A response as far as it came.
+struct Heard {
+    status: u16,
+    retry_after: Option<Duration>,
+    body: Bytes,
+    /// Whether another request may follow on this connection.
+    whole: bool,
+}
+
+/// Why there is no response.
+enum Failed {
+    /// Not a byte of the request left.
+    Unsent(Reason),
+    Unknown(Reason),
+}
+
 /// What an idle connection does next.
 enum Turn {
     Send(Pending, Option<Bytes>, bool),
@@ -59,15 +76,15 @@ impl Connection {
     }
 
     pub(super) async fn run(mut self, id: u32) {
-        let guard = Member { pool: self.pool.clone(), id };
+        let _place = Place { pool: self.pool.clone(), id };
         let mut refused = None;
         let reason = loop {
             match self.turn(id).await {
                 Turn::End(reason) => break reason,
                 Turn::Send(pending, authorization, probe) => {
-                    self.pool.count_in_flight(0, 1);
+                    let counted = Counted::new(self.pool.clone());
                     let end = self.exchange(pending, authorization, probe).await;
-                    self.pool.count_in_flight(1, 0);
+                    drop(counted);
                     if let Err(reason) = end {
                         refused = (self.answered == 0).then_some(reason);
                         break reason;
@@ -77,7 +94,6 @@ impl Connection {
         };
         self.pool.retire(id, refused);
         self.pool.account.counters.connection_closed(reason);
-        drop(guard);
     }
 
     /// Waits for a push.
@@ -98,8 +114,10 @@ impl Connection {
                 take => Poll::Ready(take),
             });
             let take = tokio::select! {
-                take = taken => take,
+                // First of all whether it still lives: what is taken for a dead one has to go back.
+                biased;
                 _ = &mut self.driver.0 => return Turn::End("connection_lost"),
+                take = taken => take,
                 () = tokio::time::sleep_until(idle_at.into()) => return Turn::End("idle"),
             };
             match (take, batch.pop()) {
@@ -128,63 +146,96 @@ impl Connection {
     ) -> Result<(), Reason> {
         let pool = self.pool.clone();
         let account = &pool.account;
-        let now = Instant::now();
-        let Some((pending, request)) = prepare(&pool, pending, authorization.as_ref(), now) else {
+        let sent_at = Instant::now();
+        let Some((pending, request)) = prepare(&pool, pending, authorization.as_ref(), sent_at) else {
             account.unsent(1, probe);
             return Ok(());
         };
-        account.counters.sent.inc();
-        let limit = account.means.config.request_timeout;
-        let result = match tokio::time::timeout(limit, self.ask(request)).await {
-            Ok(result) => result,
-            Err(_) => Err("timeout"),
-        };
-        let (status, after, body) = match result {
-            Ok(response) => response,
-            Err(reason) => {
+        let mut again = Vec::new();
+        let heard = match self.heard(request).await {
+            Ok(heard) => heard,
+            Err(Failed::Unsent(reason)) => {
+                account.unsent(1, probe);
+                resend(&pool, pending, reason, &mut again);
+                pool.put_back(&mut again);
+                return Err(reason);
+            }
+            Err(Failed::Unknown(reason)) => {
+                account.counters.sent.inc();
                 pending.later(reason, RETRY_AFTER, &account.counters);
                 return Err(reason);
             }
         };
+        account.counters.sent.inc();
         self.answered += 1;
         if self.answered == 1 {
             pool.answered_first();
         }
-        let mut again = Vec::new();
-        let response = Response { status, retry_after: after, body: &body, now: wall_clock() };
-        let in_flight = InFlight { pending, sent_at: now, authorization };
+        let now = wall_clock();
+        let response =
+            Response { status: heard.status, retry_after: heard.retry_after, body: &heard.body, now };
+        let in_flight = InFlight { pending, sent_at, authorization };
         let next = settle(&pool, in_flight, &response, Instant::now(), &mut again);
         pool.put_back(&mut again);
+        pool.answer_overdue(Instant::now());
         match next {
-            Next::GoOn | Next::Unauthorised => Ok(()),
+            Next::GoOn | Next::Unauthorised if heard.whole => Ok(()),
+            Next::GoOn | Next::Unauthorised => Err("connection_lost"),
             Next::Retire(reason) => Err(reason),
         }
     }
 
-    async fn ask(&mut self, request: Request) -> Result<(u16, Option<Duration>, Bytes), Reason> {
-        self.sender.ready().await.map_err(|_| "connection_lost")?;
+    /// The answer, within the time limit, and as long as the pool is not at its end.
+    async fn heard(&mut self, request: Request) -> Result<Heard, Failed> {
+        let pool = self.pool.clone();
+        let config = &pool.account.means.config;
+        let aborted = async {
+            while !pool.is_aborted() {
+                tokio::time::sleep(config.tick()).await;
+            }
+        };
+        tokio::select! {
+            result = self.ask(request) => result,
+            () = tokio::time::sleep(config.request_timeout) => Err(Failed::Unknown("timeout")),
+            () = aborted => Err(Failed::Unknown("drain")),
+        }
+    }
+
+    async fn ask(&mut self, request: Request) -> Result<Heard, Failed> {
+        self.sender.ready().await.map_err(|_| Failed::Unsent("connection_lost"))?;
         let mut asked = http::Request::post(request.path).header(http::header::HOST, &*self.pool.authority);
         for header in &request.headers {
             asked = asked.header(header.name, &*header.value);
         }
-        let asked = asked.body(Full::new(request.body)).map_err(|_| "invalid_request")?;
-        let response = self.sender.send_request(asked).await.map_err(|_| "connection_lost")?;
+        let asked = asked.body(Full::new(request.body)).map_err(|_| Failed::Unknown("invalid_request"))?;
+        let response = self.sender.try_send_request(asked).await;
+        // hyper gives back what it did not begin to write.
+        let response = response.map_err(|mut error| match error.take_message() {
+            Some(_) => Failed::Unsent("connection_lost"),
+            None => Failed::Unknown("connection_lost"),
+        })?;
         let status = response.status().as_u16();
         let after = response.headers().get(http::header::RETRY_AFTER);
-        let after = after.and_then(|value| retry_after(value.as_bytes()));
+        let retry_after = after.and_then(|value| retry_after(value.as_bytes()));
+        // The status is what counts: a body too long or broken off changes nothing of what was done.
         let body = Limited::new(response.into_body(), BODY_BYTES_MAX).collect().await;
-        Ok((status, after, body.map_err(|_| "connection_lost")?.to_bytes()))
+        let (body, whole) = body.map_or((Bytes::new(), false), |body| (body.to_bytes(), true));
+        Ok(Heard { status, retry_after, body, whole })
     }
 }
 
-/// Leaves the pool whatever becomes of the task.
-struct Member {
-    pool: Arc<Pool>,
-    id: u32,
+/// The one push in flight, as long as this lives.
+struct Counted(Arc<Pool>);
+
+impl Counted {
+    fn new(pool: Arc<Pool>) -> Self {
+        pool.count_in_flight(0, 1);
+        Self(pool)
+    }
 }
 
-impl Drop for Member {
+impl Drop for Counted {
     fn drop(&mut self) {
-        self.pool.retire(self.id, None);
+        self.0.count_in_flight(1, 0);
     }
 }

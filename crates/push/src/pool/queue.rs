@@ -1,6 +1,7 @@
 //! The queue of a pool: one lane for each [`Lane`], each bounded by itself, the highest first.
 
 use std::collections::VecDeque;
+use std::time::Instant;
 
 use noroshi_types::Lane;
 
@@ -8,8 +9,15 @@ use super::pending::Pending;
 
 #[derive(Debug)]
 pub(crate) struct Queue {
-    lanes: [VecDeque<Pending>; Lane::ALL.len()],
+    lanes: [VecDeque<Waiting>; Lane::ALL.len()],
     lane_max: usize,
+}
+
+#[derive(Debug)]
+struct Waiting {
+    /// When it came, or came back.
+    since: Instant,
+    pending: Pending,
 }
 
 impl Queue {
@@ -22,7 +30,7 @@ impl Queue {
         let lane = index(pending.lane());
         match self.lanes[lane].len() < self.lane_max {
             true => {
-                self.lanes[lane].push_back(pending);
+                self.lanes[lane].push_back(Waiting { since: Instant::now(), pending });
                 Ok(())
             }
             false => Err(pending),
@@ -32,11 +40,19 @@ impl Queue {
     /// What had its turn already has it again. Takes it even if the lane is full: it was in flight, and how
     /// many can be is bounded.
     pub(crate) fn put_back(&mut self, pending: Pending) {
-        self.lanes[index(pending.lane())].push_front(pending);
+        self.lanes[index(pending.lane())].push_front(Waiting { since: Instant::now(), pending });
     }
 
     pub(crate) fn pop(&mut self) -> Option<Pending> {
-        self.lanes.iter_mut().find_map(VecDeque::pop_front)
+        self.lanes.iter_mut().find_map(VecDeque::pop_front).map(|waiting| waiting.pending)
+    }
+
+    /// The first of a lane whose wait is such. Those behind it came later, but for what was put back, which
+    /// goes next.
+    pub(crate) fn pop_waiting_since(&mut self, such: impl Fn(Instant) -> bool) -> Option<Pending> {
+        let mut lanes = self.lanes.iter_mut();
+        let popped = lanes.find_map(|lane| lane.pop_front_if(|waiting| such(waiting.since)));
+        popped.map(|waiting| waiting.pending)
     }
 
     pub(crate) fn len(&self) -> usize {

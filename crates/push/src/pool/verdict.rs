@@ -15,7 +15,6 @@ use crate::push::Reason;
 const RESENDS_MAX: u8 = 5;
 
 /// A push that was sent.
-#[derive(Debug)]
 pub(crate) struct InFlight {
     pub(crate) pending: Pending,
     pub(crate) sent_at: Instant,

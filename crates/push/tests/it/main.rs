@@ -10,3 +10,4 @@ mod loss;
 mod order;
 mod scripted;
 mod server;
+mod strangers;

@@ -11,6 +11,9 @@ use smallvec::SmallVec;
 use super::Connection;
 use crate::pool::pending::RETRY_AFTER;
 
+/// A peer that answers pings and so many requests in a row not: another connection may lead to somebody who does.
+const TIMEOUTS_MAX: u32 = 3;
+
 impl Connection {
     /// True if the timer ran out and something was done.
     pub(super) fn poll_timer(&mut self, cx: &mut Context<'_>) -> bool {
@@ -52,8 +55,13 @@ impl Connection {
         for key in late {
             self.http.cancel(Key(key as u64));
             let in_flight = self.in_flight.remove(key);
+            self.timeouts_in_a_row += 1;
             in_flight.pending.later("timeout", RETRY_AFTER, &pool.account.counters);
         }
+        if self.timeouts_in_a_row >= TIMEOUTS_MAX {
+            self.retire("timeout");
+        }
+        pool.answer_overdue(now);
         self.check_health(now);
         // Origins of Web Push are many, and a few of them are in use at a time.
         let idle = now.saturating_duration_since(self.used_at);

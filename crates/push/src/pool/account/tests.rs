@@ -1,0 +1,27 @@
+//! Accounts by themselves; what they do for pools is tested in `tests/it`.
+
+use noroshi_types::JsonText;
+
+use super::*;
+use crate::credential::tests::{apns_json, parsed};
+use crate::metrics::Metrics;
+
+#[tokio::test]
+async fn a_closed_account_opens_no_pool_that_nobody_would_close() {
+    let egress = Egress::new(noroshi_egress::Config::default()).expect("no proxies");
+    let means = Means {
+        config: Arc::new(Config::default()),
+        egress: Arc::new(egress),
+        runtime: Handle::current(),
+        tasks: TaskTracker::new(),
+    };
+    let environment = PushEnvironment::Production;
+    let counters = Metrics::default().of(PushService::Apns, environment);
+    let account = Account::new(AppId(1), parsed(&apns_json()), counters, means);
+    let json = JsonText::from_valid("{}");
+    let token = PushToken { service: PushService::Apns, environment, json };
+    assert!(account.pool(&token).expect("an origin").is_some());
+    account.close();
+    assert!(account.pool(&token).expect("an origin").is_none());
+    assert!(account.pools().is_empty());
+}
