@@ -120,13 +120,19 @@ fn expire(db: &Connection, now: Timestamp, rows_max: usize, pruned: &mut Pruned)
     Ok(())
 }
 
-/// Confirmations that no claim asked for; how many were removed.
-fn forget_confirmations(db: &Connection, num: Num, rows_max: usize) -> Result<usize, Error> {
-    let mut statement = db.prepare_cached(
+/// What hangs on a notification: confirmations that no claim asked for, and outcomes, of which a campaign of
+/// small batches has a great many. How many rows were removed.
+fn forget_parts(db: &Connection, num: Num, rows_max: usize) -> Result<usize, Error> {
+    let mut removed = 0;
+    for sql in [
         "DELETE FROM push_confirmed
          WHERE num = ?1 AND device IN (SELECT device FROM push_confirmed WHERE num = ?1 LIMIT ?2)",
-    )?;
-    Ok(statement.execute((num, rows_max as i64))?)
+        "DELETE FROM outcomes
+         WHERE num = ?1 AND seq IN (SELECT seq FROM outcomes WHERE num = ?1 LIMIT ?2)",
+    ] {
+        removed += db.prepare_cached(sql)?.execute((num, (rows_max - removed) as i64))?;
+    }
+    Ok(removed)
 }
 
 /// Removes notifications that are not to be kept any longer and that no push work needs, with their
@@ -142,13 +148,12 @@ fn forget(db: &Connection, now: Timestamp, rows_max: usize, pruned: &mut Pruned)
         .collect::<rusqlite::Result<Vec<Num>>>()?;
     let mut left = rows_max;
     for num in &nums {
-        left -= forget_confirmations(db, *num, left)?;
+        left -= forget_parts(db, *num, left)?;
         if left == 0 {
             pruned.more = true;
             break;
         }
         pruned.notifications += 1;
-        db.prepare_cached("DELETE FROM outcomes WHERE num = ?1")?.execute((num,))?;
         db.prepare_cached("DELETE FROM notifications WHERE num = ?1")?.execute((num,))?;
     }
     pruned.more |= nums.len() == rows_max;

@@ -46,7 +46,11 @@ pub(super) fn add_with_reason(
 /// out, or is pruned) would never be pruned themselves, so they are left out too. A campaign counts those of
 /// what its batches published.
 pub(super) fn record(w: &Write<'_>, parts: Vec<OutcomePart>) -> Result<(), Error> {
-    let mut known = w.db.prepare_cached("SELECT coalesce(campaign, 0) FROM notifications WHERE num = ?1")?;
+    // 0: of no campaign, or of one that was deleted.
+    let mut known = w.db.prepare_cached(
+        "SELECT coalesce((SELECT c.num FROM campaigns c WHERE c.num = n.campaign), 0) FROM notifications n
+         WHERE n.num = ?1",
+    )?;
     for mut part in parts {
         part.devices.sort_unstable();
         let Some(num) = w.ids.num(part.id) else { continue };

@@ -69,7 +69,7 @@ async fn a_walk_and_a_campaign_go_on_after_a_restart() {
 }
 
 #[tokio::test]
-async fn confirmations_leave_no_rows_behind() {
+async fn confirmations_and_outcomes_go_in_bounded_parts() {
     let (folder, store) = fresh(options());
     let app = app(&store, "shop").await;
     let mut nums = Vec::new();
@@ -92,6 +92,13 @@ async fn confirmations_leave_no_rows_behind() {
     assert_eq!(rows(), 1);
     let pruned = store.prune(at(1_000_000), 1).await.expect("pruned");
     assert_eq!((pruned.notifications, pruned.more, rows()), (0, true, 0), "bounded");
+    let outcomes = || number(&database(folder.path()), "SELECT count(*) FROM outcomes");
+    let before = outcomes();
+    assert!(before > 1);
+    for left in (0..before).rev() {
+        let pruned = store.prune(at(1_000_000), 1).await.expect("pruned");
+        assert_eq!((pruned.notifications, pruned.more, outcomes()), (0, true, left), "a campaign's are many");
+    }
     assert_eq!(store.prune(at(1_000_000), 1).await.expect("pruned").notifications, 1);
 }
 
