@@ -56,7 +56,13 @@ pub(crate) fn cell(value: Option<&Value>) -> String {
 
 /// One row for each field.
 pub(crate) fn details(value: &Value) -> Result<(), Failure> {
-    let fields = value.as_object().cloned().unwrap_or_default();
+    details_but(value, &[])
+}
+
+/// One row for each field but those that are shown in another way.
+pub(crate) fn details_but(value: &Value, others: &[&str]) -> Result<(), Failure> {
+    let mut fields = value.as_object().cloned().unwrap_or_default();
+    fields.retain(|name, _| !others.contains(&name.as_str()));
     let width = fields.keys().map(String::len).max().unwrap_or(0);
     for (name, value) in &fields {
         line(format_args!("{name:width$}  {}", cell(Some(value))))?;

@@ -187,14 +187,7 @@ impl Server {
 
 /// The campaign as a whole, then a line for each outcome with its reasons.
 fn details(campaign: &Value) -> Result<(), Failure> {
-    let fields = campaign.as_object().cloned().unwrap_or_default();
-    let plain = |name: &&String| !matches!(name.as_str(), "counts" | "reasons");
-    let head: serde_json::Map<String, Value> = fields
-        .iter()
-        .filter(|(name, _)| plain(name))
-        .map(|(name, value)| (name.clone(), value.clone()))
-        .collect();
-    output::details(&Value::Object(head))?;
+    output::details_but(campaign, &["counts", "reasons"])?;
     let reasons = campaign.get("reasons").and_then(Value::as_array).cloned().unwrap_or_default();
     if !reasons.is_empty() {
         output::line("")?;

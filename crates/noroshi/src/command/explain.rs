@@ -41,15 +41,8 @@ impl Arguments {
 
 /// The state as a whole, then one line for each outcome.
 fn notification(answer: &Value) -> Result<(), Failure> {
-    let fields = answer.as_object().cloned().unwrap_or_default();
-    let plain = |name: &&String| !matches!(name.as_str(), "counts" | "outcomes");
-    let head: serde_json::Map<String, Value> = fields
-        .iter()
-        .filter(|(name, _)| plain(name))
-        .map(|(name, value)| (name.clone(), value.clone()))
-        .collect();
-    output::details(&Value::Object(head))?;
-    let counts = fields.get("counts").and_then(Value::as_object).cloned().unwrap_or_default();
+    output::details_but(answer, &["counts", "outcomes"])?;
+    let counts = answer.get("counts").and_then(Value::as_object).cloned().unwrap_or_default();
     if !counts.is_empty() {
         output::line("")?;
         let row = |(outcome, count): (&String, &Value)| {
