@@ -19,7 +19,7 @@ fuzz_target!(|bytes: &[u8]| {
             let mut out = Vec::new();
             match ws::upgrade(&head) {
                 Ok(upgrade) => ws::push_upgrade_response(&mut out, &upgrade),
-                Err(error) => error.push_response(&mut out),
+                Err(error) => http::push_problem(&mut out, error.status(), error.code(), &error.to_string(), &[]),
             }
             assert!(!out.is_empty());
             let _ = (head.query_value("token"), head.bearer_token(), sse::last_event_id(&head));
@@ -27,7 +27,7 @@ fuzz_target!(|bytes: &[u8]| {
         Ok(None) => assert!(bytes.len() < LIMITS.head_bytes),
         Err(error) => {
             let mut out = Vec::new();
-            error.push_response(&mut out);
+            http::push_problem(&mut out, error.status(), error.code(), &error.to_string(), &[]);
             assert!(out.starts_with(b"HTTP/1.1 4"));
         }
     }
