@@ -138,8 +138,9 @@ async fn wait(store: &Sqlite, app: AppId, nums: &[DeviceNum]) -> Result<(), Erro
             when: None,
             push: Push::default(),
             expires_at: Timestamp(NOW.0 + 86_400_000),
+            idempotency: None,
         };
-        let id = store.create_campaign(new, NOW).await?.id;
+        let id = store.create_campaign(new, NOW).await?.campaign.id;
         for _ in 0..WAITING / 2 / 1_000 {
             let recipients = nums.iter().copied().cycle().take(1_000);
             let batches = recipients.map(|device| NewBatch {

@@ -7,7 +7,7 @@ use noroshi_types::{
     AppId, CampaignId, JsonText, NotificationId, Outcome, Push, Timestamp, Urgency, UserId, When,
 };
 
-use crate::{Error, NewBatch, PushPart};
+use crate::{Error, Idempotency, NewBatch, PushPart};
 
 /// Values are stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -71,6 +71,16 @@ pub struct NewCampaign {
     pub when: Option<When>,
     pub push: Push,
     pub expires_at: Timestamp,
+    /// Keys of campaigns and of notifications are the same app's: one used for the other kind conflicts.
+    pub idempotency: Option<Idempotency>,
+}
+
+#[derive(Debug, Clone)]
+pub struct CreatedCampaign {
+    /// As it is now.
+    pub campaign: Campaign,
+    /// An earlier request with the same idempotency key made it.
+    pub replayed: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -113,8 +123,10 @@ pub struct UploadLine {
 
 #[async_trait::async_trait]
 pub trait Campaigns: Send + Sync {
-    /// Draws the id (UUIDv7) and makes the notification under which the campaign's outcomes are recorded.
-    async fn create_campaign(&self, campaign: NewCampaign, now: Timestamp) -> Result<Campaign, Error>;
+    /// Draws the id (UUIDv7) and makes the notification under which the campaign's outcomes are recorded;
+    /// or answers an idempotency key with the first campaign. A campaign that was deleted is forgotten with
+    /// its key.
+    async fn create_campaign(&self, campaign: NewCampaign, now: Timestamp) -> Result<CreatedCampaign, Error>;
 
     async fn campaign(&self, app: AppId, id: CampaignId, now: Timestamp) -> Result<Option<Campaign>, Error>;
 

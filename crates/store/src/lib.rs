@@ -30,7 +30,7 @@ pub mod sqlite;
 pub mod topic;
 
 pub use app::{App, AppSettings, Apps, Key, KeyHash, NewKey};
-pub use campaign::{Campaign, CampaignState, Campaigns, NewCampaign, UploadLine};
+pub use campaign::{Campaign, CampaignState, Campaigns, CreatedCampaign, NewCampaign, UploadLine};
 pub use credential::{Credentials, NewCredential, StoredCredential};
 pub use device::{Attributes, Device, DeviceChange, DeviceFilter, Devices, Registration, Suspect};
 pub use maintenance::{Maintenance, Pruned};

@@ -7,7 +7,7 @@ mod show;
 
 use axum::extract::State as Shared;
 use axum::response::{IntoResponse, Response};
-use http::StatusCode;
+use http::{HeaderMap, HeaderValue, StatusCode};
 use noroshi_delivery::campaign::{Audience, CampaignProgress, Line};
 use noroshi_types::{AppId, CampaignId};
 use serde::{Deserialize, Serialize};
@@ -16,6 +16,7 @@ use crate::access::{Provider, Publish, Read};
 use crate::error::{Code, Problem};
 use crate::extract::{JsonBody, NdjsonBody, Path, Query};
 use crate::handler::batch::lines;
+use crate::handler::notification::{IDEMPOTENT_REPLAYED, idempotency};
 use crate::handler::topic::page_limit;
 use crate::respond::{self, Lines};
 use crate::state::{Api, State};
@@ -54,8 +55,11 @@ pub(crate) async fn create(
     Shared(api): Shared<Api>,
     provider: Provider<Publish>,
     Query(query): Query<CreateQuery>,
+    headers: HeaderMap,
     JsonBody(body): JsonBody,
 ) -> Result<Response, Problem> {
+    // What is only counted may be counted again.
+    let idempotency = if query.dry_run { None } else { idempotency(&headers, &body)? };
     let spec = body::campaign(&body, &api.config.limits)?;
     drop(body);
     fit::check_campaign(&api, provider.app, &spec).await?;
@@ -67,8 +71,12 @@ pub(crate) async fn create(
         let count = api.delivery.dry_run(provider.app, &spec).await?;
         return Ok(respond::json(StatusCode::OK, &show::CountBody::from(count)));
     }
-    let progress = api.delivery.create_campaign(provider.app, spec).await?;
-    answer(StatusCode::CREATED, progress)
+    let (progress, replayed) = api.delivery.create_campaign(provider.app, spec, idempotency).await?;
+    let mut response = answer(StatusCode::CREATED, progress)?;
+    if replayed {
+        response.headers_mut().insert(IDEMPOTENT_REPLAYED, HeaderValue::from_static("true"));
+    }
+    Ok(response)
 }
 
 /// `GET /v1/campaigns`

@@ -19,7 +19,7 @@ use crate::{body, fit};
 
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 /// Set on answers that repeat an earlier one.
-const IDEMPOTENT_REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
+pub(crate) const IDEMPOTENT_REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
 
 /// `202`, and a line of a batch's answer.
 #[derive(Serialize)]
@@ -86,8 +86,7 @@ pub(crate) async fn publish(
     headers: HeaderMap,
     JsonBody(body): JsonBody,
 ) -> Result<Response, Problem> {
-    let idempotency =
-        idempotency_key(&headers)?.map(|key| Idempotency { key: key.into(), body_hash: body_hash(&body) });
+    let idempotency = idempotency(&headers, &body)?;
     let request = body::notification(&body, &api.config.limits)?;
     drop(body);
     fit::check_request(&api, provider.app, &request).await?;
@@ -157,6 +156,12 @@ pub(crate) async fn cancel(
         respond::json(StatusCode::OK, &CancelledBody { id: id.to_string(), removed: cancelled.removed });
     response.extensions_mut().insert(id);
     Ok(response)
+}
+
+/// None if there is no key.
+pub(crate) fn idempotency(headers: &HeaderMap, body: &[u8]) -> Result<Option<Idempotency>, Problem> {
+    let key = idempotency_key(headers)?;
+    Ok(key.map(|key| Idempotency { key: key.into(), body_hash: body_hash(body) }))
 }
 
 /// None if there is no such header.

@@ -7,7 +7,7 @@ use noroshi_types::Scope;
 use serde_json::{Value, json};
 
 use crate::push::WEB_PUSH;
-use crate::service::{NOW, Service};
+use crate::service::{NOW, Service, request};
 
 const PATH: &str = "/v1/campaigns";
 
@@ -209,4 +209,36 @@ async fn what_push_services_would_not_take_is_refused_before_a_campaign_is_made(
         "start": false});
     let made = service.post(PATH, &service.key, &live.to_string()).await;
     assert_eq!(made.status, StatusCode::CREATED, "no push service hears of it: {}", made.text);
+}
+
+#[tokio::test]
+async fn an_idempotency_key_makes_one_campaign() {
+    let service = Service::start().await;
+    let post = async |path: &str, key: &str, body: &str| {
+        let mut request = request(Method::POST, path, &service.key, body);
+        request.headers_mut().insert("idempotency-key", key.parse().expect("a header"));
+        service.send(request).await
+    };
+    let body = r#"{"audience": {"everyone": true}, "message": {"data": 1}, "start": false}"#;
+    let counted = post(
+        &format!("{PATH}?dry_run=true"),
+        "k1",
+        r#"{"audience": {"everyone": true}, "message": {"data": 2}}"#,
+    )
+    .await;
+    assert_eq!(counted.status, StatusCode::OK, "{}", counted.text);
+    let first = post(PATH, "k1", body).await;
+    assert_eq!((first.status, first.header("idempotent-replayed")), (StatusCode::CREATED, None));
+    let id = first.json()["id"].clone();
+    service.post(&format!("{PATH}/{}/abort", id.as_str().expect("an id")), &service.key, "").await;
+    let second = post(PATH, "k1", body).await;
+    assert_eq!((second.status, second.header("idempotent-replayed")), (StatusCode::CREATED, Some("true")));
+    assert_eq!((&second.json()["id"], &second.json()["state"]), (&id, &json!("aborted")), "as it is now");
+    post(PATH, "k1", &body.replace('1', "2")).await.problem(409, "idempotency_conflict");
+    let notification = r#"{"to": {"topic": "t"}, "data": 1}"#;
+    post("/v1/notifications", "k1", notification).await.problem(409, "idempotency_conflict");
+    assert_eq!(post("/v1/notifications", "n1", notification).await.status, StatusCode::ACCEPTED);
+    post(PATH, "n1", body).await.problem(409, "idempotency_conflict");
+    post(PATH, "two words", body).await.problem(400, "invalid_parameter");
+    assert_ne!(post(PATH, "k2", body).await.json()["id"], id);
 }

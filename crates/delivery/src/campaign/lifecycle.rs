@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use noroshi_store::{Audience as Stored, Campaign, CampaignState, NewCampaign, UploadLine};
+use noroshi_store::{Audience as Stored, Campaign, CampaignState, Idempotency, NewCampaign, UploadLine};
 use noroshi_types::{AppId, CampaignId, PushMode, Timestamp};
 
 use crate::campaign::count::{self, Count};
@@ -16,12 +16,14 @@ use crate::delivery::{Delivery, Error};
 const LOCAL_SPAN: Duration = Duration::from_secs(50 * 3_600);
 
 impl Delivery {
-    /// Makes a campaign of a checked request; it starts, waits for its time or stays a draft.
+    /// Makes a campaign of a checked request; it starts, waits for its time or stays a draft. True with it if
+    /// an earlier request with the same idempotency key made it.
     pub async fn create_campaign(
         self: &Arc<Self>,
         app: AppId,
         spec: Spec,
-    ) -> Result<CampaignProgress, Error> {
+        idempotency: Option<Idempotency>,
+    ) -> Result<(CampaignProgress, bool), Error> {
         let now = self.clock.now();
         let state = match spec.start {
             false => CampaignState::Draft,
@@ -43,10 +45,11 @@ impl Delivery {
             when: spec.message.when,
             push,
             expires_at: schedule.start.saturating_add(span).saturating_add(spec.message.ttl.duration()),
+            idempotency,
         };
-        let campaign = self.store.create_campaign(campaign, now).await?;
+        let created = self.store.create_campaign(campaign, now).await?;
         self.wake_push();
-        Ok(CampaignProgress::new(campaign, spec.message.when, Recent::default(), now))
+        Ok((self.progress(created.campaign), created.replayed))
     }
 
     /// What a campaign would reach now; nothing is written. An uploaded audience has nobody yet.

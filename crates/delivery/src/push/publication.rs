@@ -51,14 +51,15 @@ pub(crate) async fn publish(
 
 async fn one(way: &Way, batch: &Batch, plan: &Plan, request: Request, hash: [u8; 32]) {
     let text: String = hash[..8].iter().map(|byte| format!("{byte:02x}")).collect();
-    let key = format!("campaign/{}/{}/{text}", plan.id, batch.id.0);
+    // The API takes no space in a key: no key of a provider begins like this one.
+    let key = format!(" campaign/{}/{}/{text}", plan.id, batch.id.0);
     let mut pause = PAUSE_MIN;
     loop {
         let idempotency = Some(Idempotency { key: key.as_str().into(), body_hash: hash });
         let campaign = Some((plan.id, batch.lane));
         match way.delivery.publish_for(plan.app, request.clone(), idempotency, campaign).await {
             Ok(_) | Err(Error::Store(noroshi_store::Error::Closed)) => return,
-            // The app is gone, or somebody else uses keys of this form.
+            // The app is gone, or two texts of the batch share the first bytes of their hash.
             Err(Error::Store(noroshi_store::Error::NotFound | noroshi_store::Error::IdempotencyConflict)) => {
                 return;
             }

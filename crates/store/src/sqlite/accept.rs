@@ -148,17 +148,8 @@ fn answered_before(
     accept: &Accept,
     idempotency: &Idempotency,
 ) -> Result<Option<Accepted>, Error> {
-    let mut find = w.db.prepare_cached(
-        "SELECT body_hash, num FROM idempotency WHERE app = ?1 AND key = ?2 AND expires_at > ?3",
-    )?;
-    let found = find
-        .query_row((accept.app.0, &*idempotency.key, accept.now.0 as i64), |row| {
-            Ok((row.get(0)?, row.get(1)?))
-        })
-        .optional()?;
-    let Some((body_hash, num)) = found else { return Ok(None) };
-    let (body_hash, num): ([u8; 32], Num) = (body_hash, num);
-    if body_hash != idempotency.body_hash {
+    let Some(num) = remembered(w, accept.app, idempotency, accept.now)? else { return Ok(None) };
+    if notification::is_campaign(w.db, num)? {
         return Err(Error::IdempotencyConflict);
     }
     // The same body names the same targets.
@@ -167,7 +158,28 @@ fn answered_before(
     Ok(message.map(|message| Accepted { message, targets, kept: 0, besides: Vec::new(), replayed: true }))
 }
 
-fn remember(
+/// What the same key was used for with the same body, while that is remembered.
+pub(super) fn remembered(
+    w: &Write<'_>,
+    app: AppId,
+    idempotency: &Idempotency,
+    now: Timestamp,
+) -> Result<Option<Num>, Error> {
+    let mut find = w.db.prepare_cached(
+        "SELECT body_hash, num FROM idempotency WHERE app = ?1 AND key = ?2 AND expires_at > ?3",
+    )?;
+    let found = find
+        .query_row((app.0, &*idempotency.key, now.0 as i64), |row| Ok((row.get(0)?, row.get(1)?)))
+        .optional()?;
+    let Some((body_hash, num)) = found else { return Ok(None) };
+    let (body_hash, num): ([u8; 32], Num) = (body_hash, num);
+    match body_hash == idempotency.body_hash {
+        true => Ok(Some(num)),
+        false => Err(Error::IdempotencyConflict),
+    }
+}
+
+pub(super) fn remember(
     w: &Write<'_>,
     app: AppId,
     idempotency: &Idempotency,

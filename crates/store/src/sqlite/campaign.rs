@@ -6,8 +6,11 @@ use rusqlite::{Connection, OptionalExtension, Row};
 use super::ids::{self, Ids, Num};
 use super::push::queue::{self, Entry, Fallback};
 use super::writer::Write;
-use super::{Sqlite, device_list, notification, outcome};
-use crate::{Campaign, CampaignState, Campaigns, Error, NewBatch, NewCampaign, PushPart, UploadLine};
+use super::{Sqlite, accept, device_list, notification, outcome};
+use crate::{
+    Campaign, CampaignState, Campaigns, CreatedCampaign, Error, Idempotency, NewBatch, NewCampaign, PushPart,
+    UploadLine,
+};
 
 /// A campaign's short name inside the store.
 pub(super) type CampaignNum = i64;
@@ -17,7 +20,7 @@ const PURGE_ROWS: usize = 1_000;
 
 #[async_trait::async_trait]
 impl Campaigns for Sqlite {
-    async fn create_campaign(&self, campaign: NewCampaign, now: Timestamp) -> Result<Campaign, Error> {
+    async fn create_campaign(&self, campaign: NewCampaign, now: Timestamp) -> Result<CreatedCampaign, Error> {
         self.write(2, move |w| create(w, &campaign, now)).await
     }
 
@@ -193,11 +196,37 @@ fn latencies(db: &Connection, num: CampaignNum) -> Result<Vec<(u16, u64)>, Error
     Ok(rows.collect::<rusqlite::Result<_>>()?)
 }
 
-fn create(w: &Write<'_>, new: &NewCampaign, now: Timestamp) -> Result<Campaign, Error> {
+/// The campaign that the same idempotency key made; none if that was deleted.
+fn created_before(
+    w: &Write<'_>,
+    app: AppId,
+    idempotency: &Idempotency,
+    now: Timestamp,
+) -> Result<Option<Campaign>, Error> {
+    let Some(num) = accept::remembered(w, app, idempotency, now)? else { return Ok(None) };
+    let sql = "SELECT id FROM campaigns WHERE app = ?1 AND notification = ?2";
+    let id = w.db.prepare_cached(sql)?.query_row((app.0, num), |row| row.get(0)).optional()?;
+    match id {
+        Some(id) => find(w.db, w.ids, app, CampaignId::from_bytes(id), now),
+        None if notification::is_campaign(w.db, num)? => Ok(None),
+        // A notification's.
+        None => Err(Error::IdempotencyConflict),
+    }
+}
+
+fn create(w: &Write<'_>, new: &NewCampaign, now: Timestamp) -> Result<CreatedCampaign, Error> {
     let app = w.db.query_row("SELECT 1 FROM apps WHERE id = ?1", (new.app.0,), |_| Ok(())).optional()?;
     app.ok_or(Error::NotFound)?;
+    if let Some(idempotency) = &new.idempotency
+        && let Some(campaign) = created_before(w, new.app, idempotency, now)?
+    {
+        return Ok(CreatedCampaign { campaign, replayed: true });
+    }
     let num = w.ids.next(now);
     notification::insert_for_campaign(w.db, num, new, now)?;
+    if let Some(idempotency) = &new.idempotency {
+        accept::remember(w, new.app, idempotency, num, now)?;
+    }
     let mut random = [0; 10];
     random[..8].copy_from_slice(&ids::random_bits().to_le_bytes());
     random[8..].copy_from_slice(&ids::random_bits().to_le_bytes()[..2]);
@@ -217,7 +246,8 @@ fn create(w: &Write<'_>, new: &NewCampaign, now: Timestamp) -> Result<Campaign, 
         num,
         new.spec.as_str(),
     ))?;
-    find(w.db, w.ids, new.app, id, now)?.ok_or(Error::NotFound)
+    let campaign = find(w.db, w.ids, new.app, id, now)?.ok_or(Error::NotFound)?;
+    Ok(CreatedCampaign { campaign, replayed: false })
 }
 
 fn named(db: &Connection, app: AppId, id: CampaignId) -> Result<CampaignRow, Error> {

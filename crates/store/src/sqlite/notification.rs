@@ -164,6 +164,12 @@ pub(super) fn insert_for_campaign(
     Ok(())
 }
 
+/// Whether it is one that [`insert_for_campaign`] made.
+pub(super) fn is_campaign(db: &Connection, num: Num) -> Result<bool, Error> {
+    let sql = "SELECT 1 FROM notifications WHERE num = ?1 AND target = ?2";
+    Ok(db.prepare_cached(sql)?.exists((num, TO_CAMPAIGN))?)
+}
+
 /// The mode of [`push_text`]; what says nothing is `never`.
 pub(super) fn push_mode(text: Option<&str>) -> PushMode {
     match text {

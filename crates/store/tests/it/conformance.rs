@@ -36,7 +36,7 @@ macro_rules! conformance_tests {
             walks: what_names_no_devices_is_walked, a_walk_goes_on_behind_what_was_enqueued,
                 a_walk_whose_batches_nobody_takes_holds_up_no_other, a_cancelled_walk_is_gone,
                 cancelled_work_under_way_is_not_tried_again, audiences_come_in_pages;
-            campaigns: a_campaign_is_kept_and_listed, states_follow_each_other, a_campaign_runs_to_its_end,
+            campaigns: a_campaign_is_kept_and_listed, an_idempotency_key_makes_one_campaign, states_follow_each_other, a_campaign_runs_to_its_end,
                 an_empty_audience_is_done_at_once, a_paused_campaign_rests, an_aborted_campaign_sends_no_more,
                 a_lapsed_batch_of_an_aborted_campaign_is_dropped, lines_are_uploaded_for_users,
                 a_published_batch_counts_for_its_campaign, what_take_drops_ends_a_campaign_too,

@@ -40,7 +40,7 @@ fn spec(audience: Audience) -> Spec {
 impl Bench {
     async fn create(&self, spec: Spec) -> CampaignId {
         let spec = spec.check().expect("a campaign");
-        self.delivery.create_campaign(self.app, spec).await.expect("made").campaign.id
+        self.delivery.create_campaign(self.app, spec, None).await.expect("made").0.campaign.id
     }
 
     async fn progress(&self, id: CampaignId) -> CampaignProgress {

@@ -1,8 +1,8 @@
 //! Campaigns: their states, uploads, sums and ends.
 
 use noroshi_store::{
-    Accept, Again, Audience, Campaign, CampaignState, Error, Finished, NewBatch, NewCampaign, OutcomePart,
-    PushPart, Store, Take, UploadLine, Work,
+    Accept, Again, Audience, Campaign, CampaignState, Error, Finished, Idempotency, NewBatch, NewCampaign,
+    OutcomePart, PushPart, Store, Take, UploadLine, Work,
 };
 use noroshi_types::{AppId, CampaignId, DeviceNum, JsonText, Lane, Outcome, PushService, Request, When};
 
@@ -44,7 +44,7 @@ async fn members(store: &dyn Store, app: AppId, count: usize) -> Vec<DeviceNum> 
 pub(crate) async fn a_campaign_is_kept_and_listed(store: &dyn Store) {
     let (app, other) = (app(store, "shop").await, app(store, "other").await);
     let new = new_campaign(app, CampaignState::Draft);
-    let made = store.create_campaign(new.clone(), NOW).await.expect("made");
+    let made = store.create_campaign(new.clone(), NOW).await.expect("made").campaign;
     assert_eq!((made.app, &made.spec, made.state), (app, &new.spec, CampaignState::Draft));
     assert_eq!((made.created_at, made.started_at, made.finished_at), (NOW, None, None));
     assert_eq!((made.cursor, made.walked, made.recipients, made.uploaded), (0, false, 0, 0));
@@ -58,12 +58,15 @@ pub(crate) async fn a_campaign_is_kept_and_listed(store: &dyn Store) {
     let mut all = vec![made.id];
     for seconds in 1..4 {
         let new = new_campaign(app, CampaignState::Running);
-        let made = store.create_campaign(new, at(seconds)).await.expect("made");
+        let made = store.create_campaign(new, at(seconds)).await.expect("made").campaign;
         assert_eq!(made.started_at, Some(at(seconds)));
         all.insert(0, made.id);
     }
-    let theirs =
-        store.create_campaign(new_campaign(other, CampaignState::Scheduled), at(9)).await.expect("made");
+    let theirs = store
+        .create_campaign(new_campaign(other, CampaignState::Scheduled), at(9))
+        .await
+        .expect("made")
+        .campaign;
     let ids = |found: Vec<Campaign>| -> Vec<_> { found.iter().map(|campaign| campaign.id).collect() };
     let list = async |before, limit| ids(store.campaigns(app, before, limit, NOW).await.expect("read"));
     assert_eq!(list(None, 9).await, all);
@@ -77,7 +80,7 @@ pub(crate) async fn a_campaign_is_kept_and_listed(store: &dyn Store) {
 pub(crate) async fn states_follow_each_other(store: &dyn Store) {
     use CampaignState::{Aborted, Done, Draft, Paused, Running, Scheduled};
     let app = app(store, "shop").await;
-    let id = store.create_campaign(new_campaign(app, Draft), NOW).await.expect("made").id;
+    let id = store.create_campaign(new_campaign(app, Draft), NOW).await.expect("made").campaign.id;
     assert!(matches!(go(store, app, id, &[Running], Paused, 1).await, Err(Error::Conflict)));
     assert_eq!(go(store, app, id, &[Draft], Scheduled, 1).await.expect("planned"), Scheduled);
     assert_eq!(go(store, app, id, &[Draft, Scheduled], Running, 2).await.expect("started"), Running);
@@ -90,6 +93,37 @@ pub(crate) async fn states_follow_each_other(store: &dyn Store) {
     let unknown = CampaignId::from_bytes([9; 16]);
     assert!(matches!(go(store, app, unknown, &[Draft], Done, 6).await, Err(Error::NotFound)));
     assert!(matches!(go(store, AppId(99), id, &[Aborted], Draft, 6).await, Err(Error::NotFound)));
+}
+
+pub(crate) async fn an_idempotency_key_makes_one_campaign(store: &dyn Store) {
+    use CampaignState::{Aborted, Draft, Paused, Running};
+    let (app, other) = (app(store, "shop").await, app(store, "other").await);
+    let make = async |app, key: &str, body: u8, seconds| {
+        let idempotency = Some(Idempotency { key: key.into(), body_hash: [body; 32] });
+        store.create_campaign(NewCampaign { idempotency, ..new_campaign(app, Draft) }, at(seconds)).await
+    };
+    let conflicts = |made: Result<_, Error>| matches!(made, Err(Error::IdempotencyConflict));
+    let first = make(app, "k", 1, 0).await.expect("made");
+    assert!(!first.replayed);
+    let id = first.campaign.id;
+    go(store, app, id, &[Draft], Paused, 1).await.expect("paused");
+    let again = make(app, "k", 1, 86_399).await.expect("answered");
+    assert_eq!((again.replayed, again.campaign.id, again.campaign.state), (true, id, Paused), "as it is now");
+    assert!(conflicts(make(app, "k", 2, 1).await.map(drop)), "another body");
+    assert!(!make(other, "k", 1, 1).await.expect("made").replayed, "a key is the app's own");
+
+    let request = || stored(to_topic("news"));
+    assert!(conflicts(send_once(store, app, request(), "k", 1, NOW).await.map(drop)), "a campaign's");
+    send_once(store, app, request(), "n", 1, NOW).await.expect("accepted");
+    assert!(conflicts(make(app, "n", 1, 1).await.map(drop)), "a notification's");
+    let made = store.campaigns(app, None, 9, NOW).await.expect("read");
+    assert_eq!(made.len(), 1, "a call that fails has changed nothing");
+
+    go(store, app, id, &[Paused], Running, 2).await.expect("resumed");
+    go(store, app, id, &[Running], Aborted, 3).await.expect("aborted");
+    store.delete_campaign(app, id).await.expect("deleted");
+    assert!(!make(app, "k", 1, 4).await.expect("made").replayed, "forgotten with its campaign");
+    assert!(!make(app, "k", 2, 86_404).await.expect("made").replayed, "a key is remembered for a day");
 }
 
 pub(crate) async fn a_campaign_runs_to_its_end(store: &dyn Store) {
@@ -245,7 +279,8 @@ pub(crate) async fn lines_are_uploaded_for_users(store: &dyn Store) {
     let d2 = pushable(store, app, "d2", "u2", &[], PushService::Apns).await;
     let also = pushable(store, app, "also", "u1", &[], PushService::Fcm).await;
     pushable(store, other, "theirs", "u1", &[], PushService::Apns).await;
-    let id = store.create_campaign(new_campaign(app, CampaignState::Draft), NOW).await.expect("made").id;
+    let id =
+        store.create_campaign(new_campaign(app, CampaignState::Draft), NOW).await.expect("made").campaign.id;
     let first = vec![line("u2", "first"), line("nobody", "x"), line("u1", "old")];
     assert_eq!(store.upload(app, id, first).await.expect("uploaded"), 3);
     assert_eq!(
@@ -291,7 +326,7 @@ pub(crate) async fn a_published_batch_counts_for_its_campaign(store: &dyn Store)
     let nums = members(store, app, 2).await;
     join(store, app, "bare", "u9", &[]).await;
     let new = NewCampaign { when: Some(When::Stored), ..new_campaign(app, CampaignState::Running) };
-    let id = store.create_campaign(new, NOW).await.expect("made").id;
+    let id = store.create_campaign(new, NOW).await.expect("made").campaign.id;
     let published = NewBatch { service: None, ..batch(Lane::Extra, 0, &nums) };
     store.enqueue(id, vec![published], 1, true, Vec::new(), NOW).await.expect("enqueued");
     let busy = PushService::ALL.into_iter().map(|service| (app, service)).collect();
@@ -364,7 +399,8 @@ pub(crate) async fn what_take_drops_ends_a_campaign_too(store: &dyn Store) {
 pub(crate) async fn an_ended_campaign_is_deleted(store: &dyn Store) {
     let app = app(store, "shop").await;
     let nums = members(store, app, 1).await;
-    let id = store.create_campaign(new_campaign(app, CampaignState::Draft), NOW).await.expect("made").id;
+    let id =
+        store.create_campaign(new_campaign(app, CampaignState::Draft), NOW).await.expect("made").campaign.id;
     store.upload(app, id, vec![line("u0", "x")]).await.expect("uploaded");
     go(store, app, id, &[CampaignState::Draft], CampaignState::Running, 1).await.expect("started");
     enqueue(store, id, Lane::Campaign, 0, &nums).await;

@@ -115,12 +115,13 @@ pub(crate) fn new_campaign(app: AppId, state: CampaignState) -> NewCampaign {
         when: None,
         push: always(),
         expires_at: at(86_400),
+        idempotency: None,
     }
 }
 
 pub(crate) async fn running(store: &dyn Store, app: AppId) -> CampaignId {
     let campaign = new_campaign(app, CampaignState::Running);
-    store.create_campaign(campaign, NOW).await.expect("made").id
+    store.create_campaign(campaign, NOW).await.expect("made").campaign.id
 }
 
 pub(crate) fn batch(lane: Lane, due_seconds: u64, recipients: &[DeviceNum]) -> NewBatch {
