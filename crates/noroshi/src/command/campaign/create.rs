@@ -4,6 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use http::Method;
 use noroshi_types::limits;
 use serde_json::{Map, Value, json};
 
@@ -40,6 +41,9 @@ pub(super) struct Arguments {
     /// Only count who would get it
     #[arg(long, conflicts_with_all = ["watch", "draft", "upload"])]
     dry_run: bool,
+    /// The same key within 24 h gets the first campaign and makes none
+    #[arg(long, value_name = "KEY")]
+    idempotency_key: Option<String>,
     /// Watch it until it has ended
     #[arg(long)]
     watch: bool,
@@ -180,9 +184,15 @@ impl Arguments {
         if self.draft || is_upload {
             body["start"] = false.into();
         }
-        let mut campaign = client.post(PATH, &body).await?;
+        let headers: Vec<(&str, &str)> =
+            self.idempotency_key.iter().map(|key| ("Idempotency-Key", key.as_str())).collect();
+        let text =
+            client.text(Method::POST, PATH, Some(("application/json", body.to_string())), &headers).await?;
+        let mut campaign: Value = serde_json::from_str(&text).unwrap_or_default();
         let id = campaign.get("id").and_then(Value::as_str).unwrap_or_default().to_owned();
-        if let Some(file) = &self.audience.upload {
+        // With a key that was used before it may have its recipients, and be under way.
+        let is_draft = campaign.get("state").is_some_and(|state| state == "draft");
+        if let Some(file) = self.audience.upload.as_ref().filter(|_| is_draft) {
             let refused = upload(&client, &id, file).await.inspect_err(|_| {
                 eprintln!("campaign {} is left a draft", output::clean(&id));
             })?;
