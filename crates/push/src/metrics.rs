@@ -1,7 +1,7 @@
 //! What the pools count, by push service and environment; apps are no label, for their number is anybody's.
 //! Reasons are words of closed tables (the services' folders' and the pools' own), so a label of them is bounded.
 //!
-//! Counters of a label pair are looked up once for each credential ([`Metrics::of`]), what is counted by reason
+//! Counters of a label pair are looked up once for each credential (`Metrics::of`), what is counted by reason
 //! at each answer that is not `Accepted`.
 
 use noroshi_telemetry::{Histogram, Registry};

@@ -1,5 +1,5 @@
 //! Devices as they register (`POST /v1/devices`, a line of its batch) and as they change
-//! (`PATCH /v1/me`). Their push tokens are read by [`super::push_token`].
+//! (`PATCH /v1/me`). Their push tokens are read by [`mod@super::push_token`].
 
 use std::collections::BTreeMap;
 
