@@ -106,7 +106,7 @@ pub(super) struct WebPush {
     /// Write the private key that is made to this file too (mode 0600)
     #[arg(long, value_name = "FILE", conflicts_with = "private_key")]
     save_key: Option<PathBuf>,
-    /// Whom push services may turn to, such as mailto:ops@example.com
+    /// Whom push services may turn to, such as mailto:ops@example.com; has to be given
     #[arg(long, value_name = "URL")]
     subject: Option<String>,
     #[command(flatten)]
