@@ -24,7 +24,7 @@ Examples:
   noroshi campaign create --file campaign.json --dry-run
 
 A line of --upload is {\"user\":\"u1\",\"variables\":{\"name\":\"Ana\"}}, or has a notification of its own. If any line is \
-refused the campaign stays a draft of the others: start it without them (noroshi campaign start), or delete it, mend the file \
+refused the campaign stays a draft of the others: start it without them (noroshi campaign start), or abort it, mend the file \
 and create it again.";
 
 #[derive(Debug, clap::Args)]
