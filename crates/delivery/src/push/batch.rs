@@ -5,11 +5,11 @@
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
-use noroshi_push::{Content, Fields, Push, Reply};
+use noroshi_push::{Answer, Content, Fields, Push, Reply};
 use noroshi_store::{Batch, Finished, PushRecipient, Work};
 use noroshi_types::{DeviceNum, Outcome, PushService, PushToken, Timestamp};
 use ring::digest;
@@ -23,6 +23,9 @@ use crate::push::hygiene::{Rate, Realm};
 use crate::push::publication;
 use crate::push::settle::{Sent, Settle};
 use crate::push::side::Side;
+
+/// Until an operator gives the right key, or adds the credential again.
+const UNREADABLE_WAIT: Duration = Duration::from_secs(60);
 
 /// What every batch's task needs.
 #[derive(Clone)]
@@ -111,12 +114,23 @@ impl Way {
         let seconds = self.delivery.metrics.push.answered_seconds.clone();
         let gather = Arc::new(Gather::new(self.side.flight.clone(), pair, since, seconds, due.len()));
         self.hand_over(&batch, &sent, due, &gather).await;
-        let (answers, latencies) = gather.complete().await;
+        let (mut answers, latencies) = gather.complete().await;
+        self.hold_unreadable(&sent, &mut answers);
         let with = (&self.side.hygiene, self.side.config.backoff, self.delivery.clock.now());
         for (realm, rate) in settle.answers(&batch, &sent, answers, with) {
             self.tell(realm, rate);
         }
         self.finish(&batch, settle.finish(latencies)).await;
+    }
+
+    /// A credential that is there and does not open is no reason to lose what it is for.
+    fn hold_unreadable(&self, sent: &[Sent], answers: &mut [Answer]) {
+        let unreadable = self.side.unreadable.lock();
+        for (sent, answer) in sent.iter().zip(answers) {
+            if *answer == Answer::Unconfigured && unreadable.contains(&sent.realm) {
+                *answer = Answer::Later { reason: "credential_unreadable", after: UNREADABLE_WAIT };
+            }
+        }
     }
 
     async fn hand_over(&self, batch: &Batch, sent: &[Sent], due: Vec<Due>, gather: &Arc<Gather>) {

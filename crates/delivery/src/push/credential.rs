@@ -38,23 +38,24 @@ pub struct Tested {
 }
 
 impl Delivery {
-    /// Opens all credentials and hands them to the pools: once, at the start. One that does not open is left
-    /// out, counted and told; the others work.
+    /// Opens all credentials and hands them to the pools: once, at the start. One that does not open is
+    /// counted and told, and its pushes wait; the others work.
     pub async fn load_credentials(&self) -> Result<(), Error> {
         let side = self.side()?;
         let mut apps: Vec<AppId> = Vec::new();
-        let mut unreadable = 0;
         for stored in self.store.credentials().await? {
-            match open(side, &stored) {
-                Ok(_) => apps.push(stored.app),
-                Err(reason) => {
-                    unreadable += 1;
-                    let (app, service, environment) = labels(&stored);
-                    tracing::warn!(app, service, environment, reason, "a push credential cannot be opened");
-                }
+            apps.push(stored.app);
+            if let Err(reason) = open(side, &stored) {
+                let (app, service, environment) = labels(&stored);
+                tracing::warn!(
+                    app,
+                    service,
+                    environment,
+                    reason,
+                    "a push credential cannot be opened: its pushes wait"
+                );
             }
         }
-        self.metrics.push.credentials_unreadable.set(unreadable);
         apps.sort_unstable();
         apps.dedup();
         for app in apps {
@@ -144,8 +145,19 @@ impl Delivery {
         let side = self.side()?;
         let _turn = side.handing.lock().await;
         let stored = self.store.credentials().await?;
-        let of_app = stored.iter().filter(|stored| stored.app == app);
-        side.outlet.set_credentials(app, of_app.filter_map(|stored| open(side, stored).ok()).collect());
+        let (mut credentials, mut unreadable) = (Vec::new(), Vec::new());
+        for stored in stored.iter().filter(|stored| stored.app == app) {
+            match open(side, stored) {
+                Ok(credential) => credentials.push(credential),
+                Err(_) => unreadable.push((app, stored.service, stored.environment)),
+            }
+        }
+        let mut known = side.unreadable.lock();
+        known.retain(|realm| realm.0 != app);
+        known.extend(unreadable);
+        self.metrics.push.credentials_unreadable.set(i64::try_from(known.len()).unwrap_or(i64::MAX));
+        drop(known);
+        side.outlet.set_credentials(app, credentials);
         Ok(())
     }
 

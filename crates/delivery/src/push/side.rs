@@ -1,6 +1,6 @@
 //! What the parts of the push side share.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use noroshi_push::{Credential, Vault};
@@ -12,7 +12,7 @@ use crate::campaign::book::Book;
 use crate::push::ahead::Ahead;
 use crate::push::config::Config;
 use crate::push::flight::Flight;
-use crate::push::hygiene::Hygiene;
+use crate::push::hygiene::{Hygiene, Realm};
 use crate::push::outlet::Outlet;
 
 pub(crate) struct Side {
@@ -22,6 +22,8 @@ pub(crate) struct Side {
     pub(crate) vault: Option<Vault>,
     /// Opened credentials with what they were opened from: pools of what did not change stay.
     pub(crate) opened: Mutex<HashMap<CredentialId, (Vec<u8>, Credential)>>,
+    /// Kept credentials that do not open: what they are for waits until an operator acts.
+    pub(crate) unreadable: Mutex<HashSet<Realm>>,
     /// Held from the look at the store until the pools have what it found, so that of two changes at once the
     /// later look is also the later to be handed over.
     pub(crate) handing: tokio::sync::Mutex<()>,
@@ -41,6 +43,7 @@ impl Side {
             outlet,
             vault,
             opened: Mutex::default(),
+            unreadable: Mutex::default(),
             handing: tokio::sync::Mutex::default(),
             ahead: Ahead::default(),
             book: Book::default(),

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use noroshi_egress::Egress;
 use noroshi_push::Services;
-use noroshi_store::{Devices, Registration};
+use noroshi_store::{Credentials, Devices, NewCredential, Registration};
 use noroshi_testkit::behaviour::{Act, Change, Scripted};
 use noroshi_testkit::tokens::NewDevices;
 use noroshi_testkit::{Fakes, Service};
@@ -120,6 +120,37 @@ async fn answers_of_a_service_become_outcomes_and_a_ttl_of_nothing_is_tried_once
     let filter = noroshi_store::DeviceFilter { user: Some(user), limit: 1, ..Default::default() };
     let device = bench.store.devices(bench.app, filter).await.expect("read").remove(0);
     assert_eq!(device.push_token, None);
+    bench.stop().await;
+    services.drain(Duration::from_secs(5)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_credential_that_does_not_open_is_for_waits() {
+    let Stand { bench, fakes, services, tokens: _, _folder } = stand(3).await;
+    let sealed_elsewhere = NewCredential {
+        app: bench.app,
+        service: PushService::Fcm,
+        environment: PushEnvironment::Production,
+        name: String::new(),
+        shown: JsonText::from_valid("{}"),
+        sealed: vec![1; 60],
+        replace: false,
+    };
+    let now = bench.delivery.clock().now();
+    bench.store.put_credential(sealed_elsewhere, now).await.expect("kept");
+    bench.delivery.load_credentials().await.expect("looked at");
+    // It waits longer than this lives: expired, not said to have no credential.
+    let brief = noroshi_types::Request {
+        ttl: Ttl::new(Duration::from_secs(20)).expect("a ttl"),
+        ..pushed(Target::Everyone, When::Stored, PushMode::Always, Duration::ZERO)
+    };
+    let id = bench.publish(brief.clone()).await;
+    bench.until(id, Outcome::PushExpired, 3).await;
+
+    let body = fakes.credential(Service::Fcm).to_string();
+    bench.delivery.put_credential(bench.app, body.as_bytes(), true).await.expect("replaced");
+    let id = bench.publish(brief).await;
+    bench.until(id, Outcome::Pushed, 3).await;
     bench.stop().await;
     services.drain(Duration::from_secs(5)).await;
 }
