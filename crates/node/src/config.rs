@@ -20,7 +20,7 @@ use std::time::Duration;
 pub use layer::{FILE_NAME, Flag, Inputs};
 pub use print::{print, reference};
 pub use problem::{Problem, Problems, Source};
-pub use reader::Entry;
+pub use reader::{EngineUrl, Entry};
 
 use ipnet::IpNet;
 use layer::Layers;
@@ -33,7 +33,9 @@ pub struct Config {
     pub server: Server,
     pub limits: Limits,
     pub gateway: Gateway,
+    pub node: Node,
     pub store: Store,
+    pub cluster: Cluster,
     pub auth: Auth,
     pub egress: Egress,
     pub push: Push,
@@ -101,8 +103,77 @@ pub struct Drain {
     pub deadline: Duration,
 }
 
+/// What this node is among others.
+#[derive(Debug, Clone)]
+pub struct Node {
+    /// None: the host's name and the public port.
+    pub name: Option<String>,
+    pub roles: Roles,
+    /// How devices reach this very node; none: [`Server::public_url`].
+    pub advertise: Option<String>,
+}
+
+/// A part of the work that nodes can share out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Role {
+    Api,
+    Gateway,
+    Sender,
+    Front,
+}
+
+impl Role {
+    pub const ALL: [Role; 4] = [Role::Api, Role::Gateway, Role::Sender, Role::Front];
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Role::Api => "api",
+            Role::Gateway => "gateway",
+            Role::Sender => "sender",
+            Role::Front => "front",
+        }
+    }
+}
+
+/// Not empty, and a front is nothing else.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Roles([bool; 4]);
+
+impl Roles {
+    /// Everything that a node alone has to do.
+    pub const WHOLE: Roles = Roles([true, true, true, false]);
+
+    pub fn of(roles: &[Role]) -> Roles {
+        Roles(Role::ALL.map(|role| roles.contains(&role)))
+    }
+
+    pub fn has(self, role: Role) -> bool {
+        self.0[role as usize]
+    }
+
+    pub fn names(self) -> Vec<&'static str> {
+        Role::ALL.into_iter().filter(|role| self.has(*role)).map(Role::as_str).collect()
+    }
+}
+
+/// Where all nodes of a cluster meet.
+#[derive(Debug, Clone)]
+pub struct Cluster {
+    /// None: this node is alone.
+    pub redis: Option<EngineUrl>,
+    pub prefix: String,
+    pub lease: Duration,
+    pub sweep_interval: Duration,
+    /// Sessions put into the directory again a second.
+    pub rejoin_rate: u32,
+}
+
 #[derive(Debug, Clone)]
 pub struct Store {
+    /// Of PostgreSQL; none: SQLite in the data folder.
+    pub url: Option<EngineUrl>,
+    pub connections: usize,
+    pub statement_timeout: Duration,
     pub inbox_rows: u32,
     pub topic_log_rows: u64,
     pub trace_retention: Duration,
@@ -202,6 +273,15 @@ impl Config {
                 "gateway.frames_burst",
                 "is below gateway.frames_per_second: the rate could never be reached",
             );
+        }
+        if self.cluster.redis.is_some() && self.store.url.is_none() {
+            reader.problem(
+                "cluster.redis",
+                "needs store.url: nodes that know of each other share one PostgreSQL database",
+            );
+        }
+        if self.cluster.redis.is_none() && self.node.roles != Roles::WHOLE && !self.node.roles.has(Role::Front) {
+            reader.problem("node.roles", "needs cluster.redis: a node alone does everything");
         }
         if self.limits.data_bytes > self.limits.body_bytes {
             reader.problem("limits.data", "is over limits.body: such a request could never arrive");

@@ -9,7 +9,11 @@ use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use noroshi_types::limits;
 
 use super::reader::Reader;
-use super::{Auth, Config, Drain, Egress, Gateway, Limits, Log, Push, Server, Store, TlsFiles};
+use super::{
+    Auth, Cluster, Config, Drain, Egress, Gateway, Limits, Log, Node, Push, Server, Store, TlsFiles,
+};
+
+mod cluster;
 
 const SECOND: Duration = Duration::from_secs(1);
 const MINUTE: Duration = Duration::from_secs(60);
@@ -25,7 +29,9 @@ impl Config {
         Config {
             limits: Limits::read(reader),
             gateway: Gateway::read(reader),
+            node: Node::read(reader),
             store: Store::read(reader),
+            cluster: Cluster::read(reader),
             auth: Auth::read(reader),
             egress: Egress::read(reader, server.dev),
             push: Push::read(reader),
@@ -226,42 +232,6 @@ impl Gateway {
                     Duration::ZERO..=HOUR,
                     "Connections still open after this time are closed.",
                 ),
-            },
-        }
-    }
-}
-
-impl Store {
-    fn read(reader: &mut Reader) -> Store {
-        Store {
-            inbox_rows: reader.count(
-                "store.inbox_rows",
-                u64::from(limits::INBOX_ROWS),
-                1..=100_000,
-                "notifications",
-                "Kept for one device; the oldest make room.",
-            ) as u32,
-            topic_log_rows: reader.count(
-                "store.topic_log_rows",
-                limits::TOPIC_LOG_ROWS,
-                1..=10_000_000,
-                "messages",
-                "Stored messages kept of one topic; the oldest make room.",
-            ),
-            trace_retention: reader.duration(
-                "store.trace_retention",
-                limits::TRACE_RETENTION,
-                HOUR..=90 * DAY,
-                "How long the trace of a notification is kept.",
-            ),
-            database_bytes_max: match reader.size(
-                "store.database_max",
-                0,
-                0..=1 << 50,
-                "Size of the database above which nothing more is accepted; 0 is as far as the disk goes.",
-            ) {
-                0 => None,
-                bytes => Some(bytes as u64),
             },
         }
     }

@@ -14,6 +14,7 @@ use noroshi_types::time::{format_duration, parse_duration};
 
 use super::layer::{Layers, Raw};
 use super::problem::{Problem, Source};
+use super::{Role, Roles};
 use super::size::{format_size, parse_size};
 
 /// A key as it was asked for, and what it is now.
@@ -269,6 +270,53 @@ impl Reader {
 }
 
 impl Reader {
+    /// The URL of an engine, beginning with one of `schemes`. Never shown with its password.
+    pub(super) fn engine_url(
+        &mut self,
+        key: &'static str,
+        schemes: &'static [&'static str],
+        help: &'static str,
+    ) -> Option<EngineUrl> {
+        let show = |value: &Option<EngineUrl>| value.as_ref().map(quoted).unwrap_or_default();
+        let field = Field { unit: "url", range: schemes.join(", "), default: None, show: &show };
+        self.read(key, help, field, |raw| match raw {
+            Raw::Text(text) if text.is_empty() => Ok(None),
+            // Not quoted: it may hold a password.
+            Raw::Text(text) => match schemes.iter().any(|scheme| text.starts_with(scheme)) {
+                true => Ok(Some(EngineUrl(text.clone()))),
+                false => Err(format!("does not begin with one of {}", schemes.join(", "))),
+            },
+            _ => Err(wrong(raw, "a URL")),
+        })
+    }
+
+    /// A list of roles, or one text with commas between them.
+    pub(super) fn roles(&mut self, key: &'static str, help: &'static str) -> Roles {
+        let expected = "a list of api, gateway and sender, or front alone";
+        let show = |value: &Roles| {
+            let names: Vec<String> = value.names().into_iter().map(quoted).collect();
+            format!("[{}]", names.join(", "))
+        };
+        let range = Role::ALL.map(Role::as_str).join(", ");
+        let field = Field { unit: "list", range, default: Roles::WHOLE, show: &show };
+        self.read(key, help, field, |raw| {
+            let items: Vec<&str> = match raw {
+                Raw::List(items) => items.iter().map(String::as_str).collect(),
+                Raw::Text(text) => text.split(',').map(str::trim).collect(),
+                _ => return Err(wrong(raw, expected)),
+            };
+            let role = |item: &&str| Role::ALL.into_iter().find(|role| role.as_str() == *item);
+            let roles: Option<Vec<Role>> = items.iter().map(role).collect();
+            match roles {
+                Some(roles) if roles.is_empty() || roles.contains(&Role::Front) && roles.len() > 1 => {
+                    Err(wrong(raw, expected))
+                }
+                Some(roles) => Ok(Roles::of(&roles)),
+                None => Err(wrong(raw, expected)),
+            }
+        })
+    }
+
     /// Networks: an array of texts, or one text with commas between them.
     pub(super) fn networks(
         &mut self,
@@ -318,6 +366,44 @@ impl Reader {
                 .map_err(|reason| format!("cannot be used: {reason}")),
             _ => Err(wrong(raw, "the URL of a proxy")),
         })
+    }
+}
+
+/// The URL of PostgreSQL or Redis. Shown without its password.
+#[derive(Clone, PartialEq, Eq)]
+pub struct EngineUrl(pub(super) String);
+
+impl EngineUrl {
+    /// With its password.
+    pub fn secret(&self) -> &str {
+        &self.0
+    }
+}
+
+impl Display for EngineUrl {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (scheme, rest) = self.0.split_once("://").unwrap_or(("", &self.0));
+        // A query may say `password=` too.
+        let (rest, query) = rest.split_once('?').map_or((rest, None), |(rest, query)| (rest, Some(query)));
+        write!(f, "{scheme}://")?;
+        match rest.rsplit_once('@') {
+            Some((who, place)) => {
+                let user = who.split_once(':').map_or(who, |(user, _)| user);
+                write!(f, "{user}:…@{place}")?;
+            }
+            None => f.write_str(rest)?,
+        }
+        match query {
+            Some(query) if query.contains("password") => f.write_str("?…"),
+            Some(query) => write!(f, "?{query}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl std::fmt::Debug for EngineUrl {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{self}")
     }
 }
 

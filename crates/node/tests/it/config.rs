@@ -217,3 +217,20 @@ fn a_key_for_push_credentials_is_an_operators_or_a_development_nodes_own() {
     let config = load(&format!("[server]\ndev = true\n{data}[push]\nkey_file = {path:?}")).expect("ok");
     assert_eq!(push_key::open(&config).expect("a key"), Some([0xab; 32]));
 }
+
+#[test]
+fn a_cluster_needs_a_store_that_its_nodes_share() {
+    check("[cluster]\nredis = \"redis://127.0.0.1\"", &["cluster.redis", "needs store.url"]);
+    check("[node]\nroles = [\"api\"]", &["node.roles", "needs cluster.redis"]);
+    check("[node]\nroles = [\"front\", \"api\"]", &["node.roles", "front alone"]);
+    check("[node]\nroles = \"apu\"", &["node.roles", "expected a list of api, gateway and sender"]);
+    check("[store]\nurl = \"mysql://h/d\"", &["store.url", "postgres://"]);
+    let config = load(
+        "[store]\nurl = \"postgres://u:secret@h/d?password=secret\"\n\
+         [cluster]\nredis = \"redis://:secret@h\"\n[node]\nroles = \"api,sender\"",
+    )
+    .expect("ok");
+    assert_eq!(config.node.roles.names(), ["api", "sender"]);
+    let shown = print(&config) + &format!("{config:?}");
+    assert!(shown.contains("postgres://u:…@h/d?…") && !shown.contains("secret"), "{shown}");
+}

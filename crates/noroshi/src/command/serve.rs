@@ -36,6 +36,9 @@ pub(crate) struct Settings {
     /// Admin address [default: 127.0.0.1:9090]
     #[arg(long, value_name = "IP:PORT")]
     admin: Option<String>,
+    /// What this node does: api, gateway, sender with commas between them, or front [default: api,gateway,sender]
+    #[arg(long, value_name = "ROLES")]
+    role: Option<String>,
     /// How devices reach this node
     #[arg(long, value_name = "URL")]
     public_url: Option<String>,
@@ -101,6 +104,7 @@ impl Settings {
             ("--data", "server.data", &self.data),
             ("--http", "server.http", &self.http),
             ("--admin", "server.admin", &self.admin),
+            ("--role", "node.roles", &self.role),
             ("--public-url", "server.public_url", &self.public_url),
             ("--tls-cert", "tls.cert", &self.tls_cert),
             ("--tls-key", "tls.key", &self.tls_key),

@@ -1,0 +1,130 @@
+//! Keys of what nodes share: the name and the roles of this one, the store, the cluster.
+
+use noroshi_types::limits;
+
+use super::{DAY, HOUR, MINUTE, SECOND, public_url};
+use crate::config::reader::Reader;
+use crate::config::{Cluster, Node, Store};
+
+impl Node {
+    pub(in crate::config) fn read(reader: &mut Reader) -> Node {
+        Node {
+            name: reader.optional(
+                "node.name",
+                ("text", "letters, digits, `-`, `_` and `.`, at most 64"),
+                node_name,
+                "What this node is called in lists and logs. Unset: the host's name and the port of `server.http`.",
+            ),
+            roles: reader.roles(
+                "node.roles",
+                "What this node does: `api` serves the HTTP API, `gateway` holds devices, `sender` asks push services; `front` alone stands before several cells.",
+            ),
+            advertise: reader.optional(
+                "node.advertise",
+                ("url", "http:// or https://, without a path"),
+                public_url,
+                "How devices reach this very node, told to them by the API's nodes. Unset: `server.public_url`.",
+            ),
+        }
+    }
+}
+
+impl Store {
+    pub(in crate::config) fn read(reader: &mut Reader) -> Store {
+        Store {
+            url: reader.engine_url(
+                "store.url",
+                &["postgres://", "postgresql://"],
+                "PostgreSQL database that all nodes of a cluster share: `postgres://USER:PASSWORD@HOST[,HOST2]/DATABASE?sslmode=require`. Unset: SQLite in `server.data`.",
+            ),
+            connections: reader.count(
+                "store.connections",
+                16,
+                2..=1_000,
+                "connections",
+                "To PostgreSQL, at most, by this node.",
+            ) as usize,
+            statement_timeout: reader.duration(
+                "store.statement_timeout",
+                30 * SECOND,
+                SECOND..=HOUR,
+                "A statement that PostgreSQL works on for longer is cancelled.",
+            ),
+            inbox_rows: reader.count(
+                "store.inbox_rows",
+                u64::from(limits::INBOX_ROWS),
+                1..=100_000,
+                "notifications",
+                "Kept for one device; the oldest make room.",
+            ) as u32,
+            topic_log_rows: reader.count(
+                "store.topic_log_rows",
+                limits::TOPIC_LOG_ROWS,
+                1..=10_000_000,
+                "messages",
+                "Stored messages kept of one topic; the oldest make room.",
+            ),
+            trace_retention: reader.duration(
+                "store.trace_retention",
+                limits::TRACE_RETENTION,
+                HOUR..=90 * DAY,
+                "How long the trace of a notification is kept.",
+            ),
+            database_bytes_max: match reader.size(
+                "store.database_max",
+                0,
+                0..=1 << 50,
+                "Size of the database above which nothing more is accepted; 0 is as far as the disk goes.",
+            ) {
+                0 => None,
+                bytes => Some(bytes as u64),
+            },
+        }
+    }
+}
+
+impl Cluster {
+    pub(in crate::config) fn read(reader: &mut Reader) -> Cluster {
+        Cluster {
+            redis: reader.engine_url(
+                "cluster.redis",
+                &["redis://", "rediss://", "redis-cluster://", "rediss-cluster://", "redis-sentinel://", "rediss-sentinel://"],
+                "Redis or Valkey by which the nodes of a cluster know of each other: `redis://[USER:PASSWORD@]HOST[:PORT][/DB]`, `redis-cluster://HOST,HOST2`, `redis-sentinel://HOST,HOST2/MASTER`. Needs `store.url`. Unset: this node is alone.",
+            ),
+            prefix: reader.text(
+                "cluster.prefix",
+                "noroshi",
+                ("text", "letters, digits, `-`, `_` and `.`, at most 64"),
+                node_name,
+                "Begins the name of everything kept in Redis: clusters that share a Redis need different ones.",
+            ),
+            lease: reader.duration(
+                "cluster.lease",
+                10 * SECOND,
+                SECOND..=5 * MINUTE,
+                "A node that Redis has not heard of for so long is gone, and its sessions are void.",
+            ),
+            sweep_interval: reader.duration(
+                "cluster.sweep_interval",
+                MINUTE,
+                SECOND..=HOUR,
+                "How often connected devices are compared with the store, for what a lost message between nodes left behind.",
+            ),
+            rejoin_rate: super::count_u32(
+                reader,
+                "cluster.rejoin_rate",
+                5_000,
+                "sessions a second",
+                "Put into Redis again, after it was emptied or this node was away.",
+            ),
+        }
+    }
+}
+
+fn node_name(text: &str) -> Result<(), String> {
+    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    match (1..=64).contains(&text.len()) && text.chars().all(plain) {
+        true => Ok(()),
+        false => Err("letters, digits, `-`, `_` and `.`, at most 64".to_owned()),
+    }
+}
