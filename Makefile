@@ -24,11 +24,11 @@ run: ## Build the release binary and start a development node in ./noroshi-data
 test: unit e2e ## Every test: units, components, and end to end with other people's clients
 
 unit: ## Tests of the workspace alone
-	@scripts/setup build
+	@scripts/setup build engines
 	$(CARGO) test --workspace --locked
 
 e2e: ## End-to-end tests of the built binary (PROFILE=release for the release binary)
-	@scripts/setup build
+	@scripts/setup build engines
 	$(CARGO) build --profile $(PROFILE) --locked --bin noroshi
 	NOROSHI_BIN=$(NOROSHI_BIN) e2e/run
 

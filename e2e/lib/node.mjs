@@ -53,7 +53,7 @@ export class Node {
    */
   static async start({ args = [], env = {}, data, dev = true } = {}) {
     assert.ok(existsSync(BIN), `${BIN} is not there: cargo build -p noroshi, or set NOROSHI_BIN`)
-    const node = new Node()
+    const node = new this()
     node.args = args
     node.env = env
     node.dev = dev

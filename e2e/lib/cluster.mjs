@@ -1,0 +1,147 @@
+/**
+ * Several nodes of one cell: processes of the built binary with roles, each with a `noroshi.toml` of its own, on one
+ * PostgreSQL and one Redis. They are signalled and ended by their numbers.
+ *
+ *   const cluster = await Cluster.start({ postgres: postgres.url, redis: redis.url,
+ *     nodes: [{ name: 'api-1', roles: ['api'] }, { name: 'gateway-1', roles: ['gateway'] }] })
+ */
+
+import { existsSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+
+import { api } from './api.mjs'
+import { temporaryFolder } from './engines.mjs'
+import { KEY, Node } from './node.mjs'
+import { until } from './until.mjs'
+
+/** Short, so that faults are over soon. */
+export const LEASE_MS = 3_000
+const LIBFAKETIME = '/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1'
+
+export const hasFakeTime = () => existsSync(LIBFAKETIME)
+
+/** As TOML: strings, numbers, switches and lists of them are written as in JSON. */
+const toml = (settings) => Object.entries(settings).map(([key, value]) => `${key} = ${JSON.stringify(value)}\n`).join('')
+
+export class ClusterNode extends Node {
+  /** `shared` are settings of all nodes, `settings` of this one alone; `fakeTime` lets its clock be moved. */
+  static async launch({ name, roles, shared, settings = {}, fakeTime = false }) {
+    const folder = temporaryFolder('cluster')
+    const config = join(folder, 'noroshi.toml')
+    writeFileSync(config, toml({ 'node.name': name, 'node.roles': roles, ...shared, ...settings }))
+    const env = {}
+    if (fakeTime) {
+      writeFileSync(join(folder, 'clock'), '+0')
+      // Only the time of day moves: a monotonic clock never jumps.
+      Object.assign(env, {
+        LD_PRELOAD: LIBFAKETIME,
+        FAKETIME_TIMESTAMP_FILE: join(folder, 'clock'),
+        FAKETIME_NO_CACHE: '1',
+        FAKETIME_DONT_FAKE_MONOTONIC: '1',
+      })
+    }
+    const node = await this.start({ args: ['--config', config], env })
+    return Object.assign(node, { name, roles, folder })
+  }
+
+  get pid() {
+    return this.child.pid
+  }
+
+  get isRunning() {
+    return this.exit === undefined
+  }
+
+  has(role) {
+    return this.roles.includes(role)
+  }
+
+  /** SIGSTOP: it keeps its sockets and says nothing. */
+  pause() {
+    this.child.kill('SIGSTOP')
+  }
+
+  resume() {
+    this.child.kill('SIGCONT')
+  }
+
+  /** The time of day of this node alone, from now on: `+3600` or `-90` seconds. */
+  jumpClock(seconds) {
+    writeFileSync(join(this.folder, 'clock'), `${seconds < 0 ? '' : '+'}${seconds}`)
+  }
+
+  async metrics() {
+    return (await this.admin('/metrics')).text()
+  }
+
+  /** The sum over all labels of a metric. */
+  async metric(name) {
+    const lines = (await this.metrics()).split('\n').filter((line) => line.startsWith(`${name} `) || line.startsWith(`${name}{`))
+    return lines.reduce((sum, line) => sum + Number(line.slice(line.lastIndexOf(' ') + 1)), 0)
+  }
+}
+
+export class Cluster {
+  /** `through` gives single nodes other settings (their proxies): `{ 'gateway-1': { 'cluster.redis': … } }`. */
+  static async start({ postgres, redis, nodes, settings = {}, through = {} }) {
+    const cluster = new Cluster()
+    cluster.shared = {
+      'store.url': postgres,
+      'cluster.redis': redis,
+      'cluster.lease': `${LEASE_MS}ms`,
+      ...settings,
+    }
+    cluster.nodes = []
+    // One after the other: the first makes the schema, and a failure names its node.
+    for (const node of nodes) await cluster.add({ ...node, settings: { ...node.settings, ...through[node.name] } })
+    return cluster
+  }
+
+  async add(node) {
+    const started = await ClusterNode.launch({ shared: this.shared, ...node })
+    this.nodes.push(started)
+    return started
+  }
+
+  node(name) {
+    return this.nodes.find((node) => node.name === name)
+  }
+
+  having(role) {
+    return this.nodes.filter((node) => node.has(role))
+  }
+
+  /** Those that devices may be let in by. */
+  get gateways() {
+    return this.having('gateway').filter((node) => node.isRunning)
+  }
+
+  /** The API of a node, the first that runs unless one is named. */
+  api(name) {
+    const node = name ? this.node(name) : this.having('api').find((other) => other.isRunning)
+    return api(node.http, KEY)
+  }
+
+  /** Waits until every node that runs sees so many nodes with a lease. */
+  async seen(count) {
+    await until(`${count} nodes to be seen`, async () => {
+      const metrics = await Promise.all(
+        this.nodes.filter((node) => node.isRunning).map((node) => node.metric('noroshi_cluster_nodes').catch(() => -1)),
+      )
+      return metrics.every((seen) => seen === count)
+    })
+  }
+
+  async stop() {
+    const failures = []
+    for (const node of this.nodes) {
+      if (!node.isRunning) {
+        node.removeData()
+        continue
+      }
+      node.resume()
+      await node.stop().catch((error) => failures.push(`${node.name}: ${error.message}`))
+    }
+    if (failures.length > 0) throw new Error(failures.join('\n'))
+  }
+}
