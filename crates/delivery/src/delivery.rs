@@ -2,9 +2,7 @@
 
 use std::sync::{Arc, OnceLock};
 
-use noroshi_store::{
-    Backlog, BacklogPage, Cancelled, LoggedIn, Login, LoginRefused, OutcomePart, Recover, Store,
-};
+use noroshi_store::{Backlog, BacklogPage, Cancelled, OutcomePart, Recover, Store};
 use noroshi_types::{
     AppId, CloseReason, DeviceId, DeviceNum, NotificationId, Outcome, Presence, Topic, UserId,
 };
@@ -43,7 +41,7 @@ pub struct Delivery {
     /// Set once, before anything runs. Without it nothing is sent to push services, and what is to be
     /// sent stays in the store.
     pub(crate) push: OnceLock<Arc<Side>>,
-    runtime: Handle,
+    pub(crate) runtime: Handle,
 }
 
 impl Delivery {
@@ -89,16 +87,6 @@ impl Delivery {
     }
 
     // -- for the gateway: called on shards, never waits, answers through `reply` on another thread --
-
-    /// Logs in a batch of devices with one store round trip.
-    pub fn log_in(
-        &self,
-        logins: Vec<Login>,
-        reply: impl FnOnce(Result<Vec<Result<LoggedIn, LoginRefused>>, Error>) + Send + 'static,
-    ) {
-        let store = self.store.clone();
-        self.runtime.spawn(async move { reply(store.log_in(logins).await.map_err(Error::from)) });
-    }
 
     /// The next page of a device's backlog.
     pub fn backlog(&self, backlog: Backlog, reply: impl FnOnce(Result<BacklogPage, Error>) + Send + 'static) {

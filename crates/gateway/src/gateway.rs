@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 use mio::{Poll, Waker};
 use noroshi_auth::Auth;
 use noroshi_delivery::Delivery;
+use noroshi_types::Timestamp;
 use parking_lot::Mutex;
 
 use crate::admission::Rate;
@@ -57,9 +58,23 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    /// Grows for as long as the node lives, and from one run to the next.
-    pub(crate) fn next_generation(&self) -> u64 {
-        self.generations.fetch_add(1, Ordering::Relaxed)
+    /// Grows for as long as the node lives, from one run to the next, and with the clock, so that of two
+    /// log-ins at two nodes the later one has the greater.
+    pub(crate) fn next_generation(&self, now: Timestamp) -> u64 {
+        let next = |last: u64| (last + 1).max(now.0 << 20);
+        let last =
+            self.generations.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |last| Some(next(last)));
+        last.map_or_else(next, next)
+    }
+
+    /// As unique as a generation, for who has no clock at hand.
+    pub(crate) fn next_number(&self) -> u64 {
+        self.next_generation(Timestamp(0))
+    }
+
+    /// The next ones are greater: another node's clock is ahead.
+    pub(crate) fn outrun(&self, generation: u64) {
+        self.generations.fetch_max(generation, Ordering::Relaxed);
     }
 
     pub(crate) fn frame_rate(&self) -> Rate {

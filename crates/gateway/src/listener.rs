@@ -178,7 +178,7 @@ impl Acceptor {
         }
         let seconds = (1 + self.started.elapsed().subsec_nanos() % 5).to_string();
         let mut answer = Vec::new();
-        let id = drawn_id(self.shared.next_generation());
+        let id = drawn_id(self.shared.next_number());
         let headers =
             [("X-Request-Id", &*id), ("Access-Control-Allow-Origin", "*"), ("Retry-After", &*seconds)];
         http::push_problem(&mut answer, 503, "overloaded", CloseReason::Overloaded.explain(), &headers);

@@ -9,6 +9,7 @@
 //! gaps: attach, put into the topic index, and only then look at the stamps ([`crate::stamp`]).
 
 use noroshi_auth::{Identity, Refused};
+use noroshi_delivery::{Entered, Entering};
 use noroshi_protocol::native;
 use noroshi_store::{LoggedIn, Login, LoginRefused};
 use noroshi_types::{CloseReason, NotificationId, SessionId, Topic};
@@ -67,8 +68,8 @@ impl Shard {
         session_topics: Vec<Topic>,
         resume: Option<NotificationId>,
     ) {
-        let generation = self.shared.next_generation();
         let (deadline, now) = (self.now.tick_after(LOG_IN_TIMEOUT), self.now.wall);
+        let generation = self.shared.next_generation(now);
         let Some(connection) = self.connection(slot) else { return };
         connection.generation = generation;
         connection.phase = Phase::LoggingIn;
@@ -113,7 +114,7 @@ impl Shard {
                     .filter(|connection| connection.generation == *generation)
                     .and_then(|connection| connection.opening.as_ref()?.login.clone());
                 let wanted = login.is_some();
-                logins.extend(login);
+                logins.extend(login.map(|login| Entering { login, generation: *generation }));
                 wanted
             });
             if logins.is_empty() {
@@ -163,21 +164,25 @@ impl Shard {
         }
     }
 
-    fn handle_log_in(
-        &mut self,
-        slot: u32,
-        generation: u64,
-        asked: Moment,
-        answer: Result<LoggedIn, LoginRefused>,
-    ) {
+    fn handle_log_in(&mut self, slot: u32, generation: u64, asked: Moment, answer: Entered) {
         let Some(connection) = self.connection(slot) else { return };
         if connection.phase != Phase::LoggingIn {
             return;
         }
         let is_stream = connection.protocol == Protocol::Sse;
         match answer {
-            Ok(logged_in) => self.open_session(slot, generation, asked, logged_in),
-            Err(refused) => {
+            Entered::In { logged_in, behind } => {
+                self.open_session(slot, generation, asked, *logged_in, behind);
+            }
+            Entered::Outrun(present) => {
+                self.shared.outrun(present);
+                let generation = self.shared.next_generation(self.now.wall);
+                if let Some(connection) = self.connection(slot) {
+                    connection.generation = generation;
+                }
+                self.queue_log_in(slot, generation);
+            }
+            Entered::Refused(refused) => {
                 self.shared.metrics.log_ins_refused.inc();
                 match (refused, is_stream) {
                     (LoginRefused::Revoked, true) => {
@@ -202,10 +207,10 @@ impl Shard {
     }
 
     /// The store knows the device: attach, and from here on nothing can be missed.
-    fn open_session(&mut self, slot: u32, generation: u64, asked: Moment, logged_in: LoggedIn) {
+    fn open_session(&mut self, slot: u32, generation: u64, asked: Moment, logged_in: LoggedIn, behind: bool) {
         let shared = self.shared.clone();
         let registry = &shared.registry;
-        let LoggedIn { num, user, token_version, topics, page } = logged_in;
+        let LoggedIn { num, user, token_version, topics, page, .. } = logged_in;
         let Some(connection) = self.connections.get_mut(slot as usize) else { return };
         let Some(opening) = connection.opening.take() else { return };
         let Some(login) = opening.login.as_ref() else { return };
@@ -240,7 +245,8 @@ impl Shard {
         );
         connection.phase = Phase::Open;
         connection.deadline_tick = u32::MAX;
-        let mut missed = shared.stamps.is_newer(session.device_key, asked)
+        let mut missed = behind
+            || shared.stamps.is_newer(session.device_key, asked)
             || shared.stamps.is_newer(session.user_key, asked)
             || shared.stamps.is_newer(registry.conditions_key(session.app), asked);
         for topic in &topics {

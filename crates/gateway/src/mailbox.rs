@@ -15,8 +15,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
-use noroshi_delivery::Error;
-use noroshi_store::{BacklogPage, LoggedIn, LoginRefused};
+use noroshi_delivery::{Entered, Error};
+use noroshi_store::BacklogPage;
 use noroshi_types::{CloseReason, Topic};
 use parking_lot::Mutex;
 
@@ -94,7 +94,7 @@ pub(crate) enum Reply {
         to: Vec<(u32, u64)>,
         /// Taken before the read was sent.
         asked: Moment,
-        result: Result<Vec<Result<LoggedIn, LoginRefused>>, Error>,
+        result: Result<Vec<Entered>, Error>,
     },
     Backlog {
         to: (u32, u64),

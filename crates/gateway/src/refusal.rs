@@ -36,7 +36,7 @@ impl Shard {
         );
         let given =
             self.connection(slot).and_then(|connection| connection.opening.as_mut()?.request_id.take());
-        let id = given.map_or_else(|| drawn_id(self.shared.next_generation()), String::from);
+        let id = given.map_or_else(|| drawn_id(self.shared.next_number()), String::from);
         tracing::debug!(request = id, status, code, "a request was refused");
         let mut all = vec![("X-Request-Id", id.as_str()), ("Access-Control-Allow-Origin", "*")];
         all.push(("Access-Control-Expose-Headers", "Retry-After, WWW-Authenticate, X-Request-Id"));

@@ -321,7 +321,7 @@ impl Shard {
             return;
         }
         let config = &self.shared.config;
-        let generation = self.shared.next_generation();
+        let generation = self.shared.next_generation(self.now.wall);
         let frames = Bucket::full(self.shared.frame_rate(), self.now.ms32());
         let mut connection = Connection::new(Transport::new(stream, tls), generation, frames);
         connection.origin = origin;

@@ -1,0 +1,53 @@
+//! Log-ins: one read of the store for all of the last few milliseconds and, in a cluster, the taking of
+//! each device for this node ([`crate::cluster`]).
+
+use noroshi_store::{LoggedIn, Login, LoginRefused};
+
+use crate::delivery::{Delivery, Error};
+
+/// A device whose token was verified.
+#[derive(Debug, Clone)]
+pub struct Entering {
+    pub login: Login,
+    /// Of its connection: of two of one device the greater one stays.
+    pub generation: u64,
+}
+
+/// What came of a log-in.
+#[derive(Debug)]
+pub enum Entered {
+    In {
+        logged_in: Box<LoggedIn>,
+        /// Something was kept for it after it was read: it has to be read once more.
+        behind: bool,
+    },
+    Refused(LoginRefused),
+    /// Another node has it under a generation of at least this one, by another clock: to be asked again
+    /// under a greater one.
+    Outrun(u64),
+}
+
+impl Delivery {
+    /// Logs in a batch of devices, with answers in order. For the gateway: called on shards, never waits,
+    /// answers through `reply` on another thread.
+    pub fn log_in(
+        &self,
+        entering: Vec<Entering>,
+        reply: impl FnOnce(Result<Vec<Entered>, Error>) + Send + 'static,
+    ) {
+        let store = self.store.clone();
+        self.runtime.spawn(async move {
+            let logins = entering.into_iter().map(|entering| entering.login).collect();
+            reply(store.log_in(logins).await.map(alone).map_err(Error::from));
+        });
+    }
+}
+
+/// Of a node that has no others beside it: what the store answers is all there is.
+fn alone(answers: Vec<Result<LoggedIn, LoginRefused>>) -> Vec<Entered> {
+    let entered = |answer| match answer {
+        Ok(logged_in) => Entered::In { logged_in: Box::new(logged_in), behind: false },
+        Err(refused) => Entered::Refused(refused),
+    };
+    answers.into_iter().map(entered).collect()
+}
