@@ -33,17 +33,20 @@ pub use app::{App, AppSettings, Apps, Key, KeyHash, NewKey};
 pub use campaign::{Campaign, CampaignState, Campaigns, CreatedCampaign, NewCampaign, UploadLine};
 pub use credential::{Credentials, NewCredential, StoredCredential};
 pub use device::{Attributes, Device, DeviceChange, DeviceFilter, Devices, Registration, Suspect};
-pub use maintenance::{Maintenance, Pruned};
+pub use maintenance::{Maintenance, Place, Pruned};
 pub use notification::{
     Accept, Accepted, Cancelled, Done, Idempotency, NotificationState, Notifications, OutcomePart,
     RequestSummary, State, Trace, TraceStep,
 };
 pub use push::{
     Again, Audience, AudienceMember, AudiencePage, BATCH_RECIPIENTS_MAX, Batch, Finished, FinishedCounts,
-    Invalidation, NewBatch, PushContent, PushPart, PushQueue, PushRecipient, Take, Taken, TokenGone,
+    Invalidation, Lease, NewBatch, PushContent, PushPart, PushQueue, PushRecipient, Take, Taken, TokenGone,
     TokenSuspect, Walk, Walks, Work,
 };
-pub use session::{Ack, Acked, Backlog, BacklogPage, Head, LoggedIn, Login, LoginRefused, Recover, Sessions};
+pub use session::{
+    Ack, Acked, Backlog, BacklogPage, Head, LoggedIn, Login, LoginRefused, Recheck, Rechecked, Recover,
+    Sessions,
+};
 pub use sqlite::{OpenError, Options, Sqlite};
 pub use topic::{TopicState, Topics};
 

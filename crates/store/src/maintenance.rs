@@ -1,4 +1,6 @@
-//! Keeping the store small and knowing whether it works.
+//! Keeping the store small, knowing whether it works and how far it is, and who among the nodes sees to what.
+
+use std::time::Duration;
 
 use noroshi_types::Timestamp;
 
@@ -19,6 +21,11 @@ pub struct Pruned {
     pub more: bool,
 }
 
+/// A place in the order of commits: everything up to it is committed, and whatever is accepted later is
+/// behind it. Only places of the same store are compared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Place(pub i64);
+
 #[async_trait::async_trait]
 pub trait Maintenance: Send + Sync {
     /// Removes what has expired, at most `rows_max` of each kind so that no commit is held up for
@@ -26,6 +33,14 @@ pub trait Maintenance: Send + Sync {
     async fn prune(&self, now: Timestamp, rows_max: usize) -> Result<Pruned, Error>;
     /// Writes and reads: an error means that nothing can be accepted now.
     async fn check(&self) -> Result<(), Error>;
+    /// The place of the last commit that accepted something.
+    async fn place(&self) -> Result<Place, Error>;
+    /// Makes `holder` the leader of a task among all nodes of the store for `lease` from now on, by the engine's
+    /// clock; false while another holds it. A leader calls again before its lease ends. With one node it is
+    /// always the leader.
+    async fn lead(&self, task: &str, holder: u64, lease: Duration) -> Result<bool, Error>;
+    /// Lets another take over at once; nothing if `holder` does not lead.
+    async fn yield_lead(&self, task: &str, holder: u64) -> Result<(), Error>;
     /// Finishes what was queued, then closes. Later calls get [`Error::Closed`].
     async fn close(&self);
 }

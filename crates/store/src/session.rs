@@ -6,7 +6,7 @@ use noroshi_types::{
     AppId, DeviceId, DeviceNum, Message, NotificationId, Position, Timestamp, Topic, UserId,
 };
 
-use crate::Error;
+use crate::{Error, Place};
 
 /// One device that logs in. Its token was verified before; what is left to check is whether the
 /// device exists and the token is not revoked.
@@ -48,6 +48,28 @@ pub struct LoggedIn {
     /// Durable subscriptions with `$everyone`, and the session topics.
     pub topics: Vec<Topic>,
     pub page: BacklogPage,
+    /// Grows with every change of user, token version or durable subscriptions.
+    pub revision: u64,
+    /// What was accepted up to here was there to be read; nothing behind it was.
+    pub as_of: Place,
+}
+
+/// Asks whether what was read of a device earlier still holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Recheck {
+    pub device: DeviceNum,
+    /// As read earlier; none: only the inbox is looked at.
+    pub revision: Option<u64>,
+    pub since: Place,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Rechecked {
+    Same,
+    /// Its inbox got something behind the place asked for.
+    Newer,
+    /// It has another user, token version or other durable subscriptions, or it is gone.
+    Changed,
 }
 
 /// Asks for the next page of what a device has not confirmed: its inbox and the `stored` messages
@@ -123,6 +145,9 @@ pub trait Sessions: Send + Sync {
     /// Logs in many devices with one read, and one write if some of them have to be made or changed.
     /// Answers in order.
     async fn log_in(&self, logins: Vec<Login>) -> Result<Vec<Result<LoggedIn, LoginRefused>>, Error>;
+
+    /// Looks again at many devices with one read. Answers in order.
+    async fn recheck(&self, checks: Vec<Recheck>) -> Result<Vec<Rechecked>, Error>;
 
     async fn backlog(&self, backlog: Backlog) -> Result<BacklogPage, Error>;
 

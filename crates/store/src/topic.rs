@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use noroshi_types::{AppId, Message, Position, Timestamp, Topic};
 
-use crate::Error;
+use crate::{Error, Place};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TopicState {
@@ -33,4 +33,7 @@ pub trait Topics: Send + Sync {
     ) -> Result<Option<Arc<Message>>, Error>;
     /// True if there was one.
     async fn delete_retained(&self, app: AppId, topic: &Topic) -> Result<bool, Error>;
+    /// Topics of all apps, `$everyone` among them, whose log has messages behind `since`, in no order. As many
+    /// as `limit`: there may be more.
+    async fn topics_since(&self, since: Place, limit: usize) -> Result<Vec<(AppId, Topic)>, Error>;
 }

@@ -85,6 +85,7 @@ impl Campaigns for Sqlite {
     async fn enqueue(
         &self,
         id: CampaignId,
+        from: u64,
         batches: Vec<NewBatch>,
         cursor: u64,
         walked: bool,
@@ -92,7 +93,7 @@ impl Campaigns for Sqlite {
         now: Timestamp,
     ) -> Result<CampaignState, Error> {
         let rows = 2 + batches.len() + parts.len();
-        self.write(rows, move |w| enqueue(w, id, batches, cursor, walked, parts, now)).await
+        self.write(rows, move |w| enqueue(w, (id, from), batches, (cursor, walked), parts, now)).await
     }
 
     async fn delete_campaign(&self, app: AppId, id: CampaignId) -> Result<(), Error> {
@@ -155,6 +156,9 @@ fn campaign_of(db: &Connection, ids: &Ids, row: &Row<'_>, now: Timestamp) -> Res
                WHERE campaign = ?1 AND campaign > 0";
     let (open, later): (i64, i64) =
         db.prepare_cached(sql)?.query_row((num, now.0 as i64), |row| Ok((row.get(0)?, row.get(1)?)))?;
+    // By the index of what is leased: that is little, what is open may be much.
+    let sql = "SELECT count(*) FROM push_queue INDEXED BY push_queue_leased WHERE leased_until > 0 AND campaign = ?1";
+    let taken: i64 = db.prepare_cached(sql)?.query_row((num,), |row| row.get(0))?;
     Ok(Campaign {
         id: CampaignId::from_bytes(row.get(1)?),
         app: AppId(row.get(2)?),
@@ -172,6 +176,7 @@ fn campaign_of(db: &Connection, ids: &Ids, row: &Row<'_>, now: Timestamp) -> Res
         latencies: latencies(db, num)?,
         batches_open: open as u64,
         batches_later: later as u64,
+        batches_taken: taken as u64,
     })
 }
 
@@ -368,22 +373,23 @@ fn purge_batches(w: &Write<'_>, num: CampaignNum, now: Timestamp) -> Result<bool
 
 fn enqueue(
     w: &Write<'_>,
-    id: CampaignId,
+    (id, from): (CampaignId, u64),
     batches: Vec<NewBatch>,
-    cursor: u64,
-    walked: bool,
+    (cursor, walked): (u64, bool),
     parts: Vec<PushPart>,
     now: Timestamp,
 ) -> Result<CampaignState, Error> {
     let mut statement =
-        w.db.prepare_cached("SELECT num, app, notification, state FROM campaigns WHERE id = ?1")?;
+        w.db.prepare_cached("SELECT num, app, notification, state, cursor, walked FROM campaigns WHERE id = ?1")?;
     let found = statement
         .query_row((id.as_bytes(),), |row| {
-            Ok((row.get(0)?, AppId(row.get(1)?), row.get::<_, Num>(2)?, row.get::<_, u8>(3)?))
+            let place = (row.get::<_, i64>(4)? as u64, row.get::<_, bool>(5)?);
+            Ok((row.get(0)?, AppId(row.get(1)?), row.get::<_, Num>(2)?, row.get::<_, u8>(3)?, place))
         })
         .optional()?;
-    let (campaign, app, notification, state): (CampaignNum, _, _, _) = found.ok_or(Error::NotFound)?;
-    if state != CampaignState::Running as u8 {
+    let (campaign, app, notification, state, place): (CampaignNum, _, _, _, _) =
+        found.ok_or(Error::NotFound)?;
+    if state != CampaignState::Running as u8 || place != (from, false) {
         return Err(Error::Conflict);
     }
     let mut recipients_count = 0;

@@ -52,7 +52,7 @@ impl Devices for Sqlite {
     async fn revoke_tokens(&self, app: AppId, device: &DeviceId) -> Result<u32, Error> {
         let device = device.clone();
         self.write(1, move |w| {
-            let sql = "UPDATE devices SET token_version = token_version + 1 WHERE app = ?1 AND id = ?2
+            let sql = "UPDATE devices SET token_version = token_version + 1, revision = revision + 1 WHERE app = ?1 AND id = ?2
                        RETURNING token_version";
             let mut statement = w.db.prepare_cached(sql)?;
             let version = statement.query_row((app.0, device.as_str()), |row| row.get(0)).optional()?;
@@ -72,7 +72,11 @@ impl Devices for Sqlite {
         self.write(1, move |w| {
             let num = number(w.db, app, &device)?.ok_or(Error::NotFound)?;
             subscription::check_room(w.db, num, std::slice::from_ref(&topic))?;
-            subscription::add(w.db, app, num, &topic)
+            let is_new = subscription::add(w.db, app, num, &topic)?;
+            if is_new {
+                revise(w.db, num)?;
+            }
+            Ok(is_new)
         })
         .await
     }
@@ -81,7 +85,11 @@ impl Devices for Sqlite {
         let (device, topic) = (device.clone(), topic.clone());
         self.write(1, move |w| {
             let num = number(w.db, app, &device)?.ok_or(Error::NotFound)?;
-            subscription::remove(w.db, app, num, &topic)
+            let removed = subscription::remove(w.db, app, num, &topic)?;
+            if removed {
+                revise(w.db, num)?;
+            }
+            Ok(removed)
         })
         .await
     }
@@ -150,6 +158,13 @@ pub(super) fn number(db: &Connection, app: AppId, device: &DeviceId) -> Result<O
     let mut statement = db.prepare_cached("SELECT num FROM devices WHERE app = ?1 AND id = ?2")?;
     let num = statement.query_row((app.0, device.as_str()), |row| row.get::<_, i64>(0)).optional()?;
     Ok(num.map(|num| DeviceNum(num as u64)))
+}
+
+/// What was read of the device does not hold any longer.
+fn revise(db: &Connection, device: DeviceNum) -> Result<(), Error> {
+    db.prepare_cached("UPDATE devices SET revision = revision + 1 WHERE num = ?1")?
+        .execute((device.0 as i64,))?;
+    Ok(())
 }
 
 fn load(db: &Connection, app: AppId, device: &DeviceId) -> Result<Option<Device>, Error> {
@@ -230,6 +245,9 @@ pub(super) fn register(
     }
     for topic in &new_topics {
         subscription::add(w.db, app, device.num, topic)?;
+    }
+    if !is_new && !new_topics.is_empty() {
+        revise(w.db, device.num)?;
     }
     Ok(Ok(device))
 }
@@ -314,7 +332,8 @@ fn write_back(
                             push_token = ?8, push_service = ?9, push_environment = ?10, push_suspect_at = ?11,
                             push_suspect_reason = ?12,
                             push_token_at = CASE WHEN ?8 IS NULL THEN NULL WHEN ?14 THEN ?13 ELSE push_token_at END,
-                            user_at = CASE WHEN user IS ?2 THEN user_at ELSE ?13 END
+                            user_at = CASE WHEN user IS ?2 THEN user_at ELSE ?13 END,
+                            revision = revision + (user IS NOT ?2)
          WHERE num = ?1",
     )?;
     statement.execute((

@@ -21,8 +21,8 @@ use noroshi_types::{AppId, BatchId, CampaignId, DeviceNum, NotificationId, Times
 
 use super::{Sqlite, audience};
 use crate::{
-    Audience, AudiencePage, Error, Finished, FinishedCounts, Invalidation, NewBatch, PushContent, PushPart,
-    PushQueue, PushRecipient, Take, Taken, Walks, Work,
+    Audience, AudiencePage, Error, Finished, FinishedCounts, Invalidation, Lease, NewBatch, PushContent,
+    PushPart, PushQueue, PushRecipient, Take, Taken, Walk, Walks, Work,
 };
 
 #[async_trait::async_trait]
@@ -31,8 +31,8 @@ impl PushQueue for Sqlite {
         self.write(take.batches_max, move |w| take::take(w, &take)).await
     }
 
-    async fn renew(&self, batches: Vec<BatchId>, until: Timestamp) -> Result<(), Error> {
-        self.write(batches.len(), move |w| queue::renew(w.db, &batches, until)).await
+    async fn renew(&self, leases: Vec<Lease>, until: Timestamp) -> Result<Vec<BatchId>, Error> {
+        self.write(leases.len(), move |w| queue::renew(w.db, &leases, until)).await
     }
 
     async fn finish(&self, finished: Vec<Finished>, now: Timestamp) -> Result<FinishedCounts, Error> {
@@ -63,14 +63,15 @@ impl PushQueue for Sqlite {
 
     async fn walked(
         &self,
-        walk: u64,
+        walk: &Walk,
         batches: Vec<NewBatch>,
         cursor: Option<u64>,
         parts: Vec<PushPart>,
         now: Timestamp,
     ) -> Result<bool, Error> {
         let rows = 2 + batches.len() + parts.len();
-        self.write(rows, move |w| walk::walked(w.db, walk, batches, cursor, parts, now)).await
+        let at = (walk.id, walk.cursor);
+        self.write(rows, move |w| walk::walked(w.db, at, batches, cursor, parts, now)).await
     }
 
     async fn audience(

@@ -11,8 +11,11 @@ use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 
 /// Applied in order; the version of a database is how many of them it has seen.
-const MIGRATIONS: [&str; 2] =
-    [include_str!("../../migrations/0001_initial.sql"), include_str!("../../migrations/0002_push.sql")];
+const MIGRATIONS: [&str; 3] = [
+    include_str!("../../migrations/0001_initial.sql"),
+    include_str!("../../migrations/0002_push.sql"),
+    include_str!("../../migrations/0003_cluster.sql"),
+];
 
 /// The schema version this program writes.
 pub(super) const KNOWN_VERSION: u32 = MIGRATIONS.len() as u32;

@@ -6,14 +6,15 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use noroshi_types::{AppId, DeviceId, DeviceNum, Message, Timestamp, Topic, UserId, limits};
-use rusqlite::Connection;
+use rusqlite::{Connection, OptionalExtension};
 
 use super::backlog::{self, Reading, Source};
 use super::ids;
 use super::writer::Write;
-use super::{Sqlite, ack, device, inbox};
+use super::{Sqlite, ack, device, inbox, maintenance};
 use crate::{
-    Ack, Acked, Backlog, BacklogPage, Error, LoggedIn, Login, LoginRefused, Recover, Registration, Sessions,
+    Ack, Acked, Backlog, BacklogPage, Error, LoggedIn, Login, LoginRefused, Place, Recheck, Rechecked,
+    Recover, Registration, Sessions,
 };
 
 #[async_trait::async_trait]
@@ -24,10 +25,10 @@ impl Sessions for Sqlite {
         let asked = Arc::clone(&logins);
         let first = self
             .read(move |db| {
-                let mut reading = Reading::new(db, &ids);
+                let (as_of, mut reading) = (maintenance::place(db)?, Reading::new(db, &ids));
                 asked
                     .iter()
-                    .map(|login| read_login(db, &mut reading, login))
+                    .map(|login| read_login(db, &mut reading, login, as_of))
                     .collect::<Result<Vec<_>, Error>>()
             })
             .await?;
@@ -47,6 +48,10 @@ impl Sessions for Sqlite {
             answer => answer.settled(),
         });
         Ok(answers.collect())
+    }
+
+    async fn recheck(&self, checks: Vec<Recheck>) -> Result<Vec<Rechecked>, Error> {
+        self.read(move |db| checks.iter().map(|check| recheck(db, check)).collect()).await
     }
 
     async fn backlog(&self, asked: Backlog) -> Result<BacklogPage, Error> {
@@ -95,9 +100,9 @@ impl Sqlite {
             })
             .await?;
         self.read(move |db| {
-            let mut reading = Reading::new(db, &ids);
+            let (as_of, mut reading) = (maintenance::place(db)?, Reading::new(db, &ids));
             let wanting = wanting.iter().filter_map(|&i| logins.get(i));
-            wanting.map(|login| read_login(db, &mut reading, login)).collect()
+            wanting.map(|login| read_login(db, &mut reading, login, as_of)).collect()
         })
         .await
     }
@@ -134,13 +139,36 @@ fn change(w: &Write<'_>, login: &Login) -> Result<(), Error> {
     }
 }
 
-fn read_login(db: &Connection, reading: &mut Reading<'_>, login: &Login) -> Result<Answer, Error> {
+fn recheck(db: &Connection, check: &Recheck) -> Result<Rechecked, Error> {
+    let mut statement = db.prepare_cached(
+        "SELECT revision, EXISTS (SELECT 1 FROM inbox WHERE device = ?1 AND num > ?2) FROM devices WHERE num = ?1",
+    )?;
+    let found = statement
+        .query_row((check.device.0 as i64, check.since.0), |row| Ok((row.get::<_, i64>(0)?, row.get(1)?)))
+        .optional()?;
+    Ok(match found {
+        Some((revision, _)) if check.revision.is_some_and(|known| known != revision as u64) => {
+            Rechecked::Changed
+        }
+        Some((_, true)) => Rechecked::Newer,
+        Some((_, false)) => Rechecked::Same,
+        None => Rechecked::Changed,
+    })
+}
+
+fn read_login(
+    db: &Connection,
+    reading: &mut Reading<'_>,
+    login: &Login,
+    as_of: Place,
+) -> Result<Answer, Error> {
     let refused = |why| Ok(Answer::Settled(Err(why)));
     if login.topics.len() + login.session_topics.len() > 2 * limits::TOPICS_PER_DEVICE_MAX {
         return refused(LoginRefused::TooManyTopics);
     }
-    let mut statement =
-        db.prepare_cached("SELECT num, user, token_version FROM devices WHERE app = ?1 AND id = ?2")?;
+    let mut statement = db.prepare_cached(
+        "SELECT num, user, token_version, revision FROM devices WHERE app = ?1 AND id = ?2",
+    )?;
     let mut rows = statement.query((login.app.0, login.device.as_str()))?;
     let Some(row) = rows.next()? else {
         return if !login.create {
@@ -154,6 +182,7 @@ fn read_login(db: &Connection, reading: &mut Reading<'_>, login: &Login) -> Resu
     let num = DeviceNum(row.get::<_, i64>(0)? as u64);
     let user = row.get_ref(1)?.as_str_or_null().map_err(rusqlite::Error::from)?;
     let token_version: u32 = row.get(2)?;
+    let revision = row.get::<_, i64>(3)? as u64;
     if login.token_version.is_some_and(|version| version < token_version) {
         return refused(LoginRefused::Revoked);
     }
@@ -174,7 +203,7 @@ fn read_login(db: &Connection, reading: &mut Reading<'_>, login: &Login) -> Resu
     let session: Vec<Topic> =
         login.session_topics.iter().filter(is_new).collect::<HashSet<_>>().into_iter().cloned().collect();
     let (topics, page) = first_page(reading, num, durable, session, login)?;
-    Ok(Answer::Settled(Ok(LoggedIn { num, user, token_version, topics, page })))
+    Ok(Answer::Settled(Ok(LoggedIn { num, user, token_version, topics, page, revision, as_of })))
 }
 
 fn distinct(a: &[Topic], b: &[Topic]) -> usize {

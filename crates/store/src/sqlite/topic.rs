@@ -13,7 +13,7 @@ use super::backlog::Reading;
 use super::ids::{self, Num};
 use super::notification::{self, Standing};
 use super::writer::Write;
-use crate::{Error, TopicState, Topics};
+use crate::{Error, Place, TopicState, Topics};
 
 /// A topic's number inside the store.
 pub(super) type TopicNum = i64;
@@ -76,6 +76,20 @@ impl Topics for Sqlite {
             let sql = "UPDATE topics SET retained = NULL, retained_expires_at = NULL
                        WHERE app = ?1 AND name = ?2 AND retained IS NOT NULL";
             Ok(w.db.prepare_cached(sql)?.execute((app.0, topic.as_str()))? > 0)
+        })
+        .await
+    }
+
+    async fn topics_since(&self, since: Place, limit: usize) -> Result<Vec<(AppId, Topic)>, Error> {
+        self.read(move |db| {
+            let mut statement = db.prepare_cached(
+                "SELECT app, name FROM topics
+                 WHERE num IN (SELECT DISTINCT topic FROM topic_log WHERE num > ?1 LIMIT ?2)",
+            )?;
+            let rows = statement.query_map((since.0, limit as i64), |row| {
+                Ok((AppId(row.get(0)?), Topic::from_trusted(row.get_ref(1)?.as_str()?)))
+            })?;
+            Ok(rows.collect::<rusqlite::Result<_>>()?)
         })
         .await
     }

@@ -11,7 +11,7 @@ use crate::sqlite::campaign::{self, CampaignNum};
 use crate::sqlite::device_list;
 use crate::sqlite::ids::Num;
 use crate::sqlite::writer::Write;
-use crate::{BATCH_RECIPIENTS_MAX, Error};
+use crate::{BATCH_RECIPIENTS_MAX, Error, Lease};
 
 /// What decides, when a batch is taken, whether a device still needs a push. Values are stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -109,13 +109,17 @@ pub(in crate::sqlite) fn sorted(mut devices: Vec<DeviceNum>) -> Vec<DeviceNum> {
     devices
 }
 
-pub(super) fn renew(db: &Connection, batches: &[BatchId], until: Timestamp) -> Result<(), Error> {
-    let mut statement =
-        db.prepare_cached("UPDATE push_queue SET leased_until = ?2 WHERE id = ?1 AND leased_until > 0")?;
-    for batch in batches {
-        statement.execute((batch.0 as i64, until.0 as i64))?;
+pub(super) fn renew(db: &Connection, leases: &[Lease], until: Timestamp) -> Result<Vec<BatchId>, Error> {
+    let mut statement = db.prepare_cached(
+        "UPDATE push_queue SET leased_until = ?3 WHERE id = ?1 AND leased_until = ?2 AND leased_until > 0",
+    )?;
+    let mut renewed = Vec::with_capacity(leases.len());
+    for lease in leases {
+        if statement.execute((lease.batch.0 as i64, lease.until.0 as i64, until.0 as i64))? > 0 {
+            renewed.push(lease.batch);
+        }
     }
-    Ok(())
+    Ok(renewed)
 }
 
 /// Nobody of an earlier run is still at work.

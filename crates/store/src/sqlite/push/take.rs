@@ -180,7 +180,7 @@ impl Taking<'_, '_> {
                 return self.drop_row(&row, of, Outcome::PushExpired, still);
             }
         }
-        self.lease(&row, &still)?;
+        let leased_until = self.lease(&row, &still)?;
         let work = match (row.num, of) {
             (0, Some(of)) => Work::Campaign(of.id),
             (num, _) => Work::Notification(self.w.ids.id(num)),
@@ -194,14 +194,16 @@ impl Taking<'_, '_> {
             attempt: row.attempt,
             work,
             campaign: of.map(|of| of.id),
+            leased_until,
             recipients: still,
         });
         Ok(())
     }
 
     /// Claimed with the recipients that are left.
-    fn lease(&self, row: &Row, still: &[DeviceNum]) -> Result<(), Error> {
-        let until = self.asked.now.saturating_add(self.asked.lease).0.max(1) as i64;
+    fn lease(&self, row: &Row, still: &[DeviceNum]) -> Result<Timestamp, Error> {
+        let leased_until = Timestamp(self.asked.now.saturating_add(self.asked.lease).0.max(1));
+        let until = leased_until.0 as i64;
         if row.fallback == Fallback::Settled {
             let sql = "UPDATE push_queue SET leased_until = ?2 WHERE id = ?1";
             self.w.db.prepare_cached(sql)?.execute((row.id, until))?;
@@ -209,7 +211,7 @@ impl Taking<'_, '_> {
             let sql = "UPDATE push_queue SET leased_until = ?2, fallback = 0, recipients = ?3 WHERE id = ?1";
             self.w.db.prepare_cached(sql)?.execute((row.id, until, device_list::encode(still)))?;
         }
-        Ok(())
+        Ok(leased_until)
     }
 
     fn drop_row(

@@ -52,19 +52,19 @@ fn walk_of(row: &Row<'_>, ids: &Ids) -> Result<Walk, Error> {
 
 pub(super) fn walked(
     db: &Connection,
-    walk: u64,
+    (walk, from): (u64, u64),
     batches: Vec<NewBatch>,
     cursor: Option<u64>,
     parts: Vec<PushPart>,
     now: Timestamp,
 ) -> Result<bool, Error> {
     let moved = match cursor {
-        Some(_) => "UPDATE push_walks SET cursor = ?2 WHERE id = ?1 RETURNING app, num, fallback",
-        None => "DELETE FROM push_walks WHERE id = ?1 AND ?2 IS NULL RETURNING app, num, fallback",
+        Some(_) => "UPDATE push_walks SET cursor = ?2 WHERE id = ?1 AND cursor = ?3 RETURNING app, num, fallback",
+        None => "DELETE FROM push_walks WHERE id = ?1 AND ?2 IS NULL AND cursor = ?3 RETURNING app, num, fallback",
     };
     let found = db
         .prepare_cached(moved)?
-        .query_row((walk as i64, cursor.map(|cursor| cursor as i64)), |row| {
+        .query_row((walk as i64, cursor.map(|cursor| cursor as i64), from as i64), |row| {
             Ok((AppId(row.get(0)?), row.get(1)?, Fallback::from_code(row.get(2)?)))
         })
         .optional()?;

@@ -1,6 +1,6 @@
 //! Log-ins and backlogs.
 
-use noroshi_store::{Backlog, Login, LoginRefused, Store};
+use noroshi_store::{Backlog, DeviceChange, Login, LoginRefused, Place, Recheck, Rechecked, Store};
 use noroshi_types::{AppId, DeviceNum, Epoch, Position, Request, Target, Topic, When, limits};
 
 use super::world::*;
@@ -206,4 +206,81 @@ pub(crate) async fn too_many_topics_are_refused(store: &dyn Store) {
     }
     assert_eq!(store.device(app, &device("new")).await.expect("read"), None, "nothing was made");
     log_in(store, Login { topics: many, ..jwt(app, "new", "u1", &[]) }).await;
+}
+
+pub(crate) async fn a_recheck_tells_what_is_newer(store: &dyn Store) {
+    let app = app(store, "shop").await;
+    let (one, two) = (join(store, app, "d1", "u1", &["news"]).await, join(store, app, "d2", "u2", &[]).await);
+    let first = send(store, app, stored(users(&["u1", "u2"]))).await;
+    let logged = log_in(store, login(app, "d1")).await;
+    assert_eq!(ids(&logged.page.messages), [first]);
+    let check = |device, since| Recheck { device, revision: None, since };
+    let recheck = async |checks: &[Recheck]| store.recheck(checks.to_vec()).await.expect("read");
+    assert_eq!(recheck(&[]).await, []);
+    assert_eq!(recheck(&[check(one, logged.as_of)]).await, [Rechecked::Same], "it read what there was");
+    let elsewhere = send(store, app, stored(users(&["u2"]))).await;
+    send(store, app, stored(to_topic("news"))).await;
+    let (same, newer) = (Rechecked::Same, Rechecked::Newer);
+    let asked =
+        [check(two, logged.as_of), check(one, logged.as_of), check(two, Place(0)), check(one, Place(0))];
+    assert_eq!(
+        recheck(&asked).await,
+        [newer, same, newer, newer],
+        "in order; a topic's messages are not in it"
+    );
+    assert_eq!(ack(store, two, &[elsewhere]).await, 1);
+    assert_eq!(recheck(&asked).await, [same, same, newer, newer], "what was confirmed is no more");
+    let later = log_in(store, login(app, "d1")).await;
+    assert!(later.as_of > logged.as_of);
+    assert_eq!(recheck(&[check(two, later.as_of)]).await, [same]);
+}
+
+pub(crate) async fn a_recheck_tells_what_changed(store: &dyn Store) {
+    let app = app(store, "shop").await;
+    let num = join(store, app, "d1", "u1", &["news"]).await;
+    let d1 = device("d1");
+    let known = async || log_in(store, Login { token_version: None, ..login(app, "d1") }).await;
+    let recheck = async |logged: &noroshi_store::LoggedIn| {
+        let check = Recheck { device: num, revision: Some(logged.revision), since: logged.as_of };
+        store.recheck(vec![check]).await.expect("read")[0]
+    };
+    let mut logged = known().await;
+    // None of these changes what a session rests on.
+    let change = DeviceChange { locale: Some(Some("ja".to_owned())), ..DeviceChange::default() };
+    store.update_device(app, &d1, change, NOW).await.expect("updated");
+    store.subscribe(app, &d1, &topic("news"), NOW).await.expect("known");
+    store.unsubscribe(app, &d1, &topic("other")).await.expect("none");
+    join(store, app, "d1", "u1", &["news"]).await;
+    assert_eq!(recheck(&logged).await, Rechecked::Same);
+
+    store.subscribe(app, &d1, &topic("sale"), NOW).await.expect("new");
+    assert_eq!(recheck(&logged).await, Rechecked::Changed);
+    logged = known().await;
+    assert_eq!(recheck(&logged).await, Rechecked::Same);
+    store.unsubscribe(app, &d1, &topic("sale")).await.expect("was there");
+    assert_eq!(recheck(&logged).await, Rechecked::Changed);
+    logged = known().await;
+    join(store, app, "d1", "u1", &["more"]).await;
+    assert_eq!(recheck(&logged).await, Rechecked::Changed, "registered with another topic");
+    logged = known().await;
+    join(store, app, "d1", "u2", &[]).await;
+    assert_eq!(recheck(&logged).await, Rechecked::Changed, "registered for another user");
+    logged = known().await;
+    let change = DeviceChange { user: Some(None), ..DeviceChange::default() };
+    store.update_device(app, &d1, change, NOW).await.expect("updated");
+    assert_eq!(recheck(&logged).await, Rechecked::Changed);
+    logged = known().await;
+    store.revoke_tokens(app, &d1).await.expect("revoked");
+    assert_eq!(recheck(&logged).await, Rechecked::Changed);
+    logged = known().await;
+    let moved = log_in(store, jwt(app, "d1", "u3", &["night"])).await;
+    assert_eq!(recheck(&logged).await, Rechecked::Changed, "a log-in that moved it");
+    assert_eq!(recheck(&moved).await, Rechecked::Same);
+    send(store, app, stored(users(&["u3"]))).await;
+    assert_eq!(recheck(&moved).await, Rechecked::Newer);
+    assert_eq!(recheck(&logged).await, Rechecked::Changed, "which comes before what is newer");
+    store.delete_device(app, &d1, NOW).await.expect("deleted");
+    assert_eq!(recheck(&moved).await, Rechecked::Changed);
+    join(store, app, "d1", "u3", &[]).await;
+    assert_eq!(recheck(&moved).await, Rechecked::Changed, "another device of the same id");
 }

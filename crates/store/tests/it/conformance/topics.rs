@@ -299,3 +299,22 @@ pub(crate) async fn topics_are_listed(store: &dyn Store) {
         TopicState { topic: topic("a"), subscribers: 0, position, log_rows: 1, retained: true }
     );
 }
+
+pub(crate) async fn topics_that_got_something_are_told(store: &dyn Store) {
+    let (mine, theirs) = (app(store, "mine").await, app(store, "theirs").await);
+    let since = async |place, limit| {
+        let mut told = store.topics_since(place, limit).await.expect("read");
+        told.sort();
+        told
+    };
+    send(store, mine, stored(to_topic("old"))).await;
+    let place = store.place().await.expect("read");
+    assert_eq!(since(place, 9).await, []);
+    assert_eq!(since(noroshi_store::Place(0), 9).await, [(mine, topic("old"))]);
+    send(store, mine, stored(to_topic("news"))).await;
+    send(store, mine, stored(to_topic("news"))).await;
+    send(store, mine, Request { when: When::Active, ..stored(to_topic("live")) }).await;
+    send(store, theirs, stored(Target::Everyone)).await;
+    assert_eq!(since(place, 9).await, [(mine, topic("news")), (theirs, Topic::everyone())]);
+    assert_eq!(since(place, 1).await.len(), 1);
+}

@@ -1,9 +1,11 @@
-//! Pruning, isolation, health and closing.
+//! Pruning, isolation, health, places and closing.
+
+use std::time::Duration;
 
 use noroshi_store::{
     Ack, Backlog, DeviceChange, DeviceFilter, Error, LoginRefused, Pruned, Recover, State, Store,
 };
-use noroshi_types::{Outcome, Position, Request, When};
+use noroshi_types::{Outcome, Position, Request, Timestamp, When};
 
 use super::world::*;
 
@@ -175,4 +177,31 @@ pub(crate) async fn a_closed_store_says_so(store: &dyn Store) {
     assert_eq!(store.note(request).kept, 0);
     store.record(vec![]);
     store.close().await;
+}
+
+pub(crate) async fn places_follow_commits(store: &dyn Store) {
+    let app = app(store, "shop").await;
+    join(store, app, "d1", "u1", &["news"]).await;
+    let mut last = store.place().await.expect("read");
+    for target in [users(&["u1"]), to_topic("news")] {
+        send_at(store, app, stored(target), Timestamp(7)).await;
+        let place = store.place().await.expect("read");
+        assert!(place > last, "{place:?} after {last:?}");
+        assert_eq!(store.place().await.expect("read"), place, "nothing came");
+        assert_eq!(log_in(store, login(app, "d1")).await.as_of, place);
+        last = place;
+    }
+    // What is no longer there was there.
+    prune(store, 80_000_000).await;
+    assert_eq!(store.place().await.expect("read"), last);
+}
+
+pub(crate) async fn a_task_is_led(store: &dyn Store) {
+    let lease = Duration::from_secs(60);
+    for _ in 0..2 {
+        assert!(store.lead("prune", 1, lease).await.expect("asked"));
+    }
+    assert!(store.lead("collect", 2, lease).await.expect("asked"), "each task for itself");
+    store.yield_lead("prune", 1).await.expect("told");
+    assert!(store.lead("prune", 2, lease).await.expect("asked"));
 }
