@@ -1,0 +1,262 @@
+//! Several nodes in one process: the contract of the cluster without an engine, for tests, with faults at will.
+//!
+//! ```text
+//!   World ─ node(info) ─► Node ─ cluster() ─► Cluster (directory, bus, members)
+//!                           └── attach(receiver): joins, and receives from then on
+//! ```
+//!
+//! Nothing happens by time but the tail heartbeat ([`World::set_tail`]): a lease lapses when a test says so. Each node's
+//! receiver is called by a task of its own, from a bounded queue, so messages cross as they would cross a network.
+//! The locks: `World`'s one mutex guards everything; no receiver is called and nothing awaited under it.
+
+mod entries;
+mod node;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+use tokio::sync::mpsc;
+
+use crate::{Epoch, Error, NodeInfo, NodeView};
+use entries::Entries;
+pub use node::Node;
+
+/// What waits for one receiver; more is lost, as an engine's output buffer would do it.
+const QUEUE_MAX: usize = 16_384;
+/// What a view of a lease says here, where none lapses by itself.
+const LEASE: Duration = Duration::from_secs(10);
+
+/// The engine all nodes share.
+#[derive(Clone)]
+pub struct World(Arc<Mutex<State>>);
+
+struct State {
+    entries: Entries,
+    nodes: Vec<Member>,
+    /// The engine answers.
+    running: bool,
+    last_epoch: u64,
+    tail: Duration,
+    look_ups: u64,
+    messages: u64,
+}
+
+/// One node, as the engine and the network see it.
+struct Member {
+    info: NodeInfo,
+    epoch: Option<Epoch>,
+    /// It reaches the engine, and the engine it.
+    connected: bool,
+    queue: Option<mpsc::Sender<Event>>,
+    /// This many of the next messages to it get lost.
+    lose: usize,
+    /// When it was certainly up to date: a loss after that is not told yet.
+    missed_since: Option<Instant>,
+    nodes: Arc<Vec<NodeView>>,
+}
+
+enum Event {
+    Message { to: Epoch, from: Epoch, message: Bytes },
+    Lost(Instant),
+    Joined(Epoch),
+    Left,
+    NodesChanged,
+}
+
+impl World {
+    pub fn new() -> Self {
+        Self(Arc::new(Mutex::new(State {
+            entries: Entries::default(),
+            nodes: Vec::new(),
+            running: true,
+            last_epoch: 0,
+            tail: Duration::from_millis(50),
+            look_ups: 0,
+            messages: 0,
+        })))
+    }
+
+    /// Another node; it joins when it is attached.
+    pub fn node(&self, info: NodeInfo) -> Node {
+        let mut state = self.0.lock();
+        state.nodes.push(Member {
+            info,
+            epoch: None,
+            connected: true,
+            queue: None,
+            lose: 0,
+            missed_since: None,
+            nodes: Arc::default(),
+        });
+        Node { world: self.clone(), index: state.nodes.len() - 1 }
+    }
+
+    /// The engine stops: every call fails at once, leases stay until they are lapsed by [`Node::lapse`].
+    pub fn stop(&self) {
+        self.0.lock().running = false;
+    }
+
+    /// The engine is back with all it had. Every node's subscription is new, so each is told of a possible loss.
+    pub fn start(&self) {
+        let mut state = self.0.lock();
+        state.running = true;
+        for index in 0..state.nodes.len() {
+            state.reconnected(index);
+        }
+    }
+
+    /// The engine forgets everything, leases too: every node that it reaches gets a new epoch.
+    pub fn wipe(&self) {
+        let mut state = self.0.lock();
+        state.entries = Entries::default();
+        for index in 0..state.nodes.len() {
+            if state.nodes[index].epoch.is_some() && state.check(index).is_ok() {
+                state.leave(index);
+                state.join(index);
+            }
+        }
+    }
+
+    /// How long after a loss a heartbeat shows it, if no message does so before.
+    pub fn set_tail(&self, tail: Duration) {
+        self.0.lock().tail = tail;
+    }
+
+    /// `Directory::locate` calls so far.
+    pub fn look_ups(&self) -> u64 {
+        self.0.lock().look_ups
+    }
+
+    /// Messages taken by the bus so far.
+    pub fn messages(&self) -> u64 {
+        self.0.lock().messages
+    }
+}
+
+impl Default for World {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl std::fmt::Debug for World {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("World").finish_non_exhaustive()
+    }
+}
+
+impl State {
+    /// Whether the node reaches the engine.
+    fn check(&self, index: usize) -> Result<(), Error> {
+        match self.running && self.nodes[index].connected {
+            true => Ok(()),
+            false => Err(Error::Unavailable("stopped by the test".into())),
+        }
+    }
+
+    fn check_epoch(&self, index: usize, epoch: Epoch) -> Result<(), Error> {
+        self.check(index)?;
+        match self.nodes[index].epoch == Some(epoch) {
+            true => Ok(()),
+            false => Err(Error::Lost),
+        }
+    }
+
+    fn is_live(&self, epoch: Epoch) -> bool {
+        self.nodes.iter().any(|node| node.epoch == Some(epoch))
+    }
+
+    fn join(&mut self, index: usize) {
+        self.last_epoch += 1;
+        let epoch = Epoch(self.last_epoch);
+        let node = &mut self.nodes[index];
+        node.epoch = Some(epoch);
+        node.missed_since = None;
+        node.tell(Event::Joined(epoch));
+        self.nodes_changed();
+    }
+
+    fn leave(&mut self, index: usize) {
+        if self.nodes[index].epoch.take().is_some() {
+            self.nodes[index].tell(Event::Left);
+            self.nodes_changed();
+        }
+    }
+
+    fn reconnected(&mut self, index: usize) {
+        if self.check(index).is_err() {
+            return;
+        }
+        if self.nodes[index].epoch.is_none() && self.nodes[index].queue.is_some() {
+            return self.join(index);
+        }
+        let since = self.nodes[index].missed_since.take().unwrap_or_else(Instant::now);
+        self.nodes[index].tell(Event::Lost(since));
+        self.nodes_changed();
+    }
+
+    /// Brings every reachable node's list up to date.
+    fn nodes_changed(&mut self) {
+        let mut list: Vec<NodeView> = Vec::new();
+        for node in &self.nodes {
+            if let Some(epoch) = node.epoch {
+                let info = node.info.clone();
+                list.push(NodeView { epoch, info, lease_remaining: LEASE, is_self: false });
+            }
+        }
+        list.sort_by(|a, b| (&a.info.name, a.epoch).cmp(&(&b.info.name, b.epoch)));
+        for index in 0..self.nodes.len() {
+            if self.check(index).is_err() {
+                continue;
+            }
+            let mut own = list.clone();
+            for view in &mut own {
+                view.is_self = Some(view.epoch) == self.nodes[index].epoch;
+            }
+            self.nodes[index].nodes = Arc::new(own);
+            self.nodes[index].tell(Event::NodesChanged);
+        }
+    }
+
+    /// Puts the message before its receiver, or loses it.
+    fn pass(&mut self, from: Epoch, to: Epoch, message: Bytes) -> Option<Missed> {
+        self.messages += 1;
+        let index = self.nodes.iter().position(|node| node.epoch == Some(to))?;
+        let reachable = self.check(index).is_ok();
+        let node = &mut self.nodes[index];
+        if !reachable || node.lose > 0 {
+            node.lose = node.lose.saturating_sub(1);
+            let first = node.missed_since.is_none();
+            node.missed_since.get_or_insert_with(Instant::now);
+            return (first && reachable).then_some(Missed { index, to });
+        }
+        if let Some(since) = node.missed_since.take() {
+            node.tell(Event::Lost(since));
+        }
+        node.tell(Event::Message { to, from, message });
+        None
+    }
+}
+
+/// A loss that a heartbeat is to show.
+struct Missed {
+    index: usize,
+    to: Epoch,
+}
+
+impl Member {
+    fn tell(&mut self, event: Event) {
+        let Some(queue) = &self.queue else { return };
+        if queue.try_send(event).is_err() {
+            self.missed_since.get_or_insert_with(Instant::now);
+        }
+    }
+}
+
+/// The queue of every node, as the task of it sees it.
+type Queue = mpsc::Receiver<Event>;
+/// Entries by key.
+type Map<V> = HashMap<crate::SessionKey, V>;

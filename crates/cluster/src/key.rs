@@ -1,0 +1,73 @@
+//! What the directory calls a device or a user: a keyed hash of 16 bytes, so keys have one length, ids do not show
+//! in the engine, and nobody can make two ids meet who does not know the cluster's secret. Every node of a cluster
+//! has the same secret.
+
+use std::hash::Hasher as _;
+
+use noroshi_types::{AppId, DeviceId, UserId};
+use siphasher::sip128::{Hasher128, SipHasher24};
+
+/// The hash of (kind, app, id), made by [`Keys`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct SessionKey(pub u128);
+
+/// Makes keys.
+#[derive(Clone)]
+pub struct Keys {
+    hasher: SipHasher24,
+}
+
+impl Keys {
+    pub fn new(secret: &[u8; 16]) -> Self {
+        Self { hasher: SipHasher24::new_with_key(secret) }
+    }
+
+    pub fn device(&self, app: AppId, device: &DeviceId) -> SessionKey {
+        self.hash(b'd', app, device.as_str())
+    }
+
+    pub fn user(&self, app: AppId, user: &UserId) -> SessionKey {
+        self.hash(b'u', app, user.as_str())
+    }
+
+    /// Kind and app have a fixed length, so no two inputs are the same bytes.
+    fn hash(&self, kind: u8, app: AppId, id: &str) -> SessionKey {
+        let mut hasher = self.hasher;
+        hasher.write(&[kind]);
+        hasher.write(&app.0.to_le_bytes());
+        hasher.write(id.as_bytes());
+        SessionKey(hasher.finish128().as_u128())
+    }
+}
+
+impl std::fmt::Debug for Keys {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Keys")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn device(id: &str) -> DeviceId {
+        DeviceId::parse(id).expect("device id")
+    }
+
+    #[test]
+    fn keys_tell_kinds_apps_ids_and_secrets_apart() {
+        let keys = Keys::new(&[7; 16]);
+        let key = keys.device(AppId(1), &device("a"));
+        assert_eq!(key, Keys::new(&[7; 16]).device(AppId(1), &device("a")), "the same on every node");
+        assert_ne!(key, keys.device(AppId(2), &device("a")));
+        assert_ne!(key, keys.device(AppId(1), &device("b")));
+        assert_ne!(key, keys.user(AppId(1), &UserId::parse("a").expect("user id")));
+        assert_ne!(key, Keys::new(&[8; 16]).device(AppId(1), &device("a")));
+    }
+
+    #[test]
+    fn a_key_never_changes_from_one_version_to_the_next() {
+        let key = Keys::new(&[0; 16]).device(AppId(1), &device("a"));
+        assert_eq!(format!("{:032x}", key.0), "11ced563e176089611e96e637f85d4d3");
+    }
+}
