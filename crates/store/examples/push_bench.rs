@@ -141,7 +141,7 @@ async fn wait(store: &Sqlite, app: AppId, nums: &[DeviceNum]) -> Result<(), Erro
             idempotency: None,
         };
         let id = store.create_campaign(new, NOW).await?.campaign.id;
-        for _ in 0..WAITING / 2 / 1_000 {
+        for cursor in 0..WAITING as u64 / 2 / 1_000 {
             let recipients = nums.iter().copied().cycle().take(1_000);
             let batches = recipients.map(|device| NewBatch {
                 service: Some(PushService::Apns),
@@ -149,7 +149,7 @@ async fn wait(store: &Sqlite, app: AppId, nums: &[DeviceNum]) -> Result<(), Erro
                 lane: Lane::Campaign,
                 recipients: vec![device],
             });
-            store.enqueue(id, batches.collect(), 1, false, Vec::new(), NOW).await?;
+            store.enqueue(id, cursor, batches.collect(), cursor + 1, false, Vec::new(), NOW).await?;
         }
         store.set_campaign_state(app, id, &[CampaignState::Running], state, NOW).await?;
     }
@@ -173,7 +173,7 @@ async fn walk(store: &Sqlite) -> Result<(), Error> {
         });
         let batches = batches.collect();
         let begun = Instant::now();
-        store.walked(walk.id, batches, page.next, Vec::new(), NOW).await?;
+        store.walked(&walk, batches, page.next, Vec::new(), NOW).await?;
         slowest = slowest.max(begun.elapsed());
     }
     report("devices walked", count, started.elapsed());

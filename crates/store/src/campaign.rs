@@ -112,6 +112,8 @@ pub struct Campaign {
     pub batches_open: u64,
     /// Those of `batches_open` that are due after the time asked about.
     pub batches_later: u64,
+    /// Those of `batches_open` that somebody took.
+    pub batches_taken: u64,
 }
 
 /// What is sent to one user.
@@ -161,11 +163,12 @@ pub trait Campaigns: Send + Sync {
 
     /// Puts a page of the audience onto the queue with the cursor behind it and the outcomes of those
     /// that are not to be pushed, in one commit: after a crash the walk goes on behind exactly what was
-    /// enqueued. [`Error::Conflict`] and nothing written unless it runs. Its state afterwards: done, if
-    /// it was walked to the end and no batch is left.
+    /// enqueued. [`Error::Conflict`] and nothing written unless it runs, is not walked yet and stands at
+    /// `from`. Its state afterwards: done, if it was walked to the end and no batch is left.
     async fn enqueue(
         &self,
         id: CampaignId,
+        from: u64,
         batches: Vec<NewBatch>,
         cursor: u64,
         walked: bool,

@@ -4,7 +4,8 @@
 //! [`crate::Notifications::accept`] (users and devices), by [`PushQueue::walked`] (topics, conditions,
 //! everyone) and by [`crate::Campaigns::enqueue`]. A sender *takes* batches under a lease and *finishes*
 //! each once. A batch that is taken stays in the store until it is finished, so a crash repeats the
-//! batches that were taken and loses none; when a store is opened all leases are void.
+//! batches that were taken and loses none; when a store of one node is opened all leases are void. Where
+//! several nodes share a store, a batch is whose lease it is: [`PushQueue::renew`] answers who that is.
 //!
 //! The life of a token ends here too: `finish` removes what a push service proved dead and sets aside
 //! what it doubts, and both leave an [`Invalidation`].
@@ -42,8 +43,17 @@ pub struct Batch {
     pub work: Work,
     /// Whose counts its outcomes are added to.
     pub campaign: Option<CampaignId>,
+    /// Until when it is the taker's: which take it was, among all of this batch.
+    pub leased_until: Timestamp,
     /// Sorted, without duplicates.
     pub recipients: Vec<DeviceNum>,
+}
+
+/// A batch that somebody took, and until when it was theirs as far as they know.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Lease {
+    pub batch: BatchId,
+    pub until: Timestamp,
 }
 
 /// Asks for batches that are due.
@@ -266,8 +276,10 @@ pub trait PushQueue: Send + Sync {
     /// crash exactly the claimed devices are taken again, whatever was confirmed later.
     async fn take(&self, take: Take) -> Result<Taken, Error>;
 
-    /// Keeps the leases of batches under way; those that are finished or lapsed are left alone.
-    async fn renew(&self, batches: Vec<BatchId>, until: Timestamp) -> Result<(), Error>;
+    /// Moves leases on to `until`, which is to differ from what they had, or with 0 gives the batches back
+    /// to be taken by anyone. Only those that still have exactly the lease that is named: one that was
+    /// finished, or taken by another since, is left alone. Which were moved, in any order.
+    async fn renew(&self, leases: Vec<Lease>, until: Timestamp) -> Result<Vec<BatchId>, Error>;
 
     /// Ends batches, all in one commit: outcomes with their reasons, retries as new batches that are
     /// claimed already, tokens, the campaigns' counts, and campaigns that are done with this. A batch
@@ -298,10 +310,11 @@ pub trait PushQueue: Send + Sync {
     /// Takes a walk on to `cursor`, or ends it with none: the batches of this page (each with a service;
     /// they inherit the walk's notification and fallback) and its other outcomes in the same commit, so
     /// that after a crash the walk goes on behind exactly what was enqueued. False, and nothing is
-    /// written, if the walk is gone: cancelled, or its app deleted.
+    /// written, if the walk is gone (cancelled, or its app deleted), or does not stand at `walk.cursor` any
+    /// more: another node took it on.
     async fn walked(
         &self,
-        walk: u64,
+        walk: &Walk,
         batches: Vec<NewBatch>,
         cursor: Option<u64>,
         parts: Vec<PushPart>,

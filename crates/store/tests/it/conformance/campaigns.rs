@@ -133,6 +133,7 @@ pub(crate) async fn a_campaign_runs_to_its_end(store: &dyn Store) {
     let state = store
         .enqueue(
             id,
+            0,
             vec![batch(Lane::Campaign, 0, &[nums[1], nums[0]]), batch(Lane::Campaign, 60, &nums[2..3])],
             nums[2].0,
             false,
@@ -143,10 +144,12 @@ pub(crate) async fn a_campaign_runs_to_its_end(store: &dyn Store) {
         .expect("enqueued");
     assert_eq!(state, CampaignState::Running);
     let rest = vec![part(Outcome::NoPushToken, None, &nums[3..])];
-    store.enqueue(id, Vec::new(), nums[3].0, true, rest, at(1)).await.expect("walked");
+    let twice = store.enqueue(id, 0, Vec::new(), nums[3].0, true, Vec::new(), at(1)).await;
+    assert!(matches!(twice, Err(Error::Conflict)), "another took it on");
+    store.enqueue(id, nums[2].0, Vec::new(), nums[3].0, true, rest, at(1)).await.expect("walked");
     let found = campaign(store, app, id).await;
     assert_eq!((found.cursor, found.walked, found.recipients), (nums[3].0, true, 3));
-    assert_eq!((found.batches_open, found.batches_later), (2, 1));
+    assert_eq!((found.batches_open, found.batches_later, found.batches_taken), (2, 1, 0));
 
     let first = take(store, 1).await.batches.remove(0);
     assert_eq!(
@@ -202,12 +205,12 @@ pub(crate) async fn a_campaign_runs_to_its_end(store: &dyn Store) {
 pub(crate) async fn an_empty_audience_is_done_at_once(store: &dyn Store) {
     let app = app(store, "shop").await;
     let id = running(store, app).await;
-    let state = store.enqueue(id, Vec::new(), 0, true, Vec::new(), at(3)).await.expect("walked");
+    let state = store.enqueue(id, 0, Vec::new(), 0, true, Vec::new(), at(3)).await.expect("walked");
     assert_eq!(state, CampaignState::Done);
-    assert!(matches!(store.enqueue(id, Vec::new(), 0, true, Vec::new(), at(4)).await, Err(Error::Conflict)));
+    assert!(matches!(store.enqueue(id, 0, Vec::new(), 0, true, Vec::new(), at(4)).await, Err(Error::Conflict)));
     let unknown = CampaignId::from_bytes([9; 16]);
     assert!(matches!(
-        store.enqueue(unknown, Vec::new(), 0, true, Vec::new(), NOW).await,
+        store.enqueue(unknown, 0, Vec::new(), 0, true, Vec::new(), NOW).await,
         Err(Error::NotFound)
     ));
 }
@@ -217,12 +220,12 @@ pub(crate) async fn a_paused_campaign_rests(store: &dyn Store) {
     let nums = members(store, app, 2).await;
     let id = running(store, app).await;
     let batches = vec![batch(Lane::Campaign, 0, &nums[..1]), batch(Lane::Campaign, 1, &nums[1..])];
-    store.enqueue(id, batches, 1, true, Vec::new(), NOW).await.expect("enqueued");
+    store.enqueue(id, 0, batches, 1, true, Vec::new(), NOW).await.expect("enqueued");
     let sent = take(store, 0).await.batches;
     go(store, app, id, &[CampaignState::Running], CampaignState::Paused, 1).await.expect("paused");
     let taken = take(store, 5).await;
     assert_eq!((taken.batches.len(), taken.next_due), (0, Some(at(LEASE_SECONDS))));
-    assert!(matches!(store.enqueue(id, Vec::new(), 2, true, Vec::new(), NOW).await, Err(Error::Conflict)));
+    assert!(matches!(store.enqueue(id, 1, Vec::new(), 2, true, Vec::new(), NOW).await, Err(Error::Conflict)));
     end_all(store, sent, Outcome::Pushed).await;
     assert_eq!(campaign(store, app, id).await.state, CampaignState::Paused);
     go(store, app, id, &[CampaignState::Paused], CampaignState::Running, 6).await.expect("resumed");
@@ -239,13 +242,13 @@ pub(crate) async fn an_aborted_campaign_sends_no_more(store: &dyn Store) {
     let nums = members(store, app, 4).await;
     let id = running(store, app).await;
     let batches = nums.iter().zip(0..).map(|(num, seconds)| batch(Lane::Campaign, seconds, &[*num]));
-    store.enqueue(id, batches.collect(), 1, false, Vec::new(), NOW).await.expect("enqueued");
+    store.enqueue(id, 0, batches.collect(), 1, false, Vec::new(), NOW).await.expect("enqueued");
     let sent = take(store, 1).await.batches;
     assert_eq!(sent.len(), 2);
     go(store, app, id, &[CampaignState::Running], CampaignState::Aborted, 2).await.expect("aborted");
     let found = campaign(store, app, id).await;
     assert_eq!(found.counts, [(Outcome::Cancelled, String::new(), 2)]);
-    assert_eq!(found.batches_open, 2, "those under way");
+    assert_eq!((found.batches_open, found.batches_taken), (2, 2), "those under way");
     assert_eq!(take(store, 9).await.batches, []);
     let retry = vec![Again { due_at: at(3), attempt: 1, recipients: sent[0].recipients.clone() }];
     let retried = Finished { again: retry, ..ended(sent[0].id) };
@@ -328,7 +331,7 @@ pub(crate) async fn a_published_batch_counts_for_its_campaign(store: &dyn Store)
     let new = NewCampaign { when: Some(When::Stored), ..new_campaign(app, CampaignState::Running) };
     let id = store.create_campaign(new, NOW).await.expect("made").campaign.id;
     let published = NewBatch { service: None, ..batch(Lane::Extra, 0, &nums) };
-    store.enqueue(id, vec![published], 1, true, Vec::new(), NOW).await.expect("enqueued");
+    store.enqueue(id, 0, vec![published], 1, true, Vec::new(), NOW).await.expect("enqueued");
     let busy = PushService::ALL.into_iter().map(|service| (app, service)).collect();
     let taken = take_with(store, Take { busy, ..asked(0) }).await.batches.remove(0);
     assert_eq!((taken.service, taken.work, taken.campaign), (None, Work::Campaign(id), Some(id)));
@@ -372,7 +375,7 @@ pub(crate) async fn what_take_drops_ends_a_campaign_too(store: &dyn Store) {
     let nums = members(store, app, 1).await;
     let publish = async || {
         let id = running(store, app).await;
-        store.enqueue(id, Vec::new(), 1, false, Vec::new(), NOW).await.expect("enqueued");
+        store.enqueue(id, 0, Vec::new(), 1, false, Vec::new(), NOW).await.expect("enqueued");
         let request = Request { push: fallback(30), ..stored(devices(&["d0"])) };
         let request = Accept {
             app,
@@ -382,7 +385,7 @@ pub(crate) async fn what_take_drops_ends_a_campaign_too(store: &dyn Store) {
             campaign: Some((id, Lane::Campaign)),
         };
         let sent = accept(store, request).await.expect("accepted").message.id;
-        store.enqueue(id, Vec::new(), 2, true, Vec::new(), NOW).await.expect("walked");
+        store.enqueue(id, 1, Vec::new(), 2, true, Vec::new(), NOW).await.expect("walked");
         (id, sent)
     };
     let (confirmed, sent) = publish().await;

@@ -38,7 +38,7 @@ async fn walk_all(store: &dyn Store) {
         let page = store.audience(walk.app, &walk.audience, walk.cursor, 1_000).await.expect("read");
         let recipients: Vec<DeviceNum> = page.members.iter().map(|AudienceMember { num, .. }| *num).collect();
         let batch = NewBatch { service: Some(PushService::Fcm), due_at: at(30), lane: walk.lane, recipients };
-        assert!(store.walked(walk.id, vec![batch], None, Vec::new(), at(30)).await.expect("walked"));
+        assert!(store.walked(&walk, vec![batch], None, Vec::new(), at(30)).await.expect("walked"));
     }
 }
 

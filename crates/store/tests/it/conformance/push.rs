@@ -1,7 +1,7 @@
 //! The push queue: what is put onto it, in which order it is taken, and how batches end.
 
 use noroshi_store::{
-    Again, Batch, Error, Finished, FinishedCounts, PushPart, Registration, State, Store, Take, TokenSuspect,
+    Again, Batch, Error, Finished, FinishedCounts, Lease, PushPart, Registration, State, Store, Take, TokenSuspect,
     TraceStep, Work,
 };
 use noroshi_types::{AppId, BatchId, DeviceNum, Lane, Outcome, PushService, Request, When};
@@ -163,12 +163,20 @@ pub(crate) async fn a_lease_lapses_unless_it_is_renewed(store: &dyn Store) {
     let taken = take(store, 0).await.batches;
     assert_eq!(taken.len(), 2);
     assert_eq!(take(store, LEASE_SECONDS - 1).await.batches, []);
-    store.renew(vec![taken[0].id, BatchId(999)], at(LEASE_SECONDS + 5)).await.expect("renewed");
-    assert_eq!(take(store, LEASE_SECONDS).await.batches, taken[1..]);
-    assert_eq!(take(store, LEASE_SECONDS + 5).await.batches, taken[..1]);
+    let renew = async |leases: Vec<Lease>, seconds| store.renew(leases, at(seconds)).await.expect("renewed");
+    let kept = renew(vec![lease(&taken[0]), Lease { batch: BatchId(999), ..lease(&taken[0]) }], LEASE_SECONDS + 5);
+    assert_eq!(kept.await, [taken[0].id]);
+    let second = take(store, LEASE_SECONDS).await.batches;
+    assert_eq!(second, [Batch { leased_until: at(2 * LEASE_SECONDS), ..taken[1].clone() }]);
+    let lost = renew(vec![lease(&taken[0]), lease(&taken[1])], LEASE_SECONDS + 9);
+    assert_eq!(lost.await, [], "the one was renewed since, the other is another's");
+    let first = take(store, LEASE_SECONDS + 5).await.batches;
+    assert_eq!(first, [Batch { leased_until: at(2 * LEASE_SECONDS + 5), ..taken[0].clone() }]);
+    assert_eq!(renew(vec![lease(&second[0])], 0).await, [taken[1].id], "given back");
+    assert_eq!(take(store, LEASE_SECONDS + 6).await.batches.len(), 1);
     // The first to finish counts, whoever holds the lease now.
     end_all(store, taken.clone(), Outcome::Pushed).await;
-    store.renew(vec![taken[0].id], at(9_999)).await.expect("nothing to renew");
+    assert_eq!(renew(vec![lease(&first[0])], 9_999).await, [], "it is finished");
     assert_eq!(take(store, 1_000).await.next_due, None);
 }
 
@@ -303,7 +311,7 @@ pub(crate) async fn a_notification_lives_as_long_as_its_push(store: &dyn Store) 
     store.prune(at(1_000_000), 100).await.expect("pruned");
     assert!(known(direct).await && known(walked).await);
     let walk = store.walks(NOW, 9).await.expect("read").due.remove(0);
-    assert!(store.walked(walk.id, Vec::new(), None, Vec::new(), NOW).await.expect("ended"));
+    assert!(store.walked(&walk, Vec::new(), None, Vec::new(), NOW).await.expect("ended"));
     assert_eq!(take(store, 6).await.expired, 1);
     store.prune(at(1_000_000), 100).await.expect("pruned");
     assert!(!known(direct).await && !known(walked).await);
@@ -339,7 +347,7 @@ pub(crate) async fn a_walk_without_a_service_is_refused(store: &dyn Store) {
     let walk = store.walks(NOW, 9).await.expect("read").due.remove(0);
     let batch =
         noroshi_store::NewBatch { service: None, due_at: NOW, lane: Lane::Direct, recipients: vec![num] };
-    let refused = store.walked(walk.id, vec![batch], None, Vec::new(), NOW).await;
+    let refused = store.walked(&walk, vec![batch], None, Vec::new(), NOW).await;
     assert!(matches!(refused, Err(Error::Engine(_))), "{refused:?}");
     assert_eq!(store.walks(NOW, 9).await.expect("read").due, [walk], "a call that fails has changed nothing");
 }

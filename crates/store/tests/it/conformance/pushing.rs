@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use noroshi_store::{
-    Batch, CampaignState, Finished, NewBatch, NewCampaign, PushPart, PushRecipient, Registration, Store,
+    Batch, CampaignState, Finished, Lease, NewBatch, NewCampaign, PushPart, PushRecipient, Registration, Store,
     Take, Taken, TraceStep,
 };
 use noroshi_types::{
@@ -15,6 +15,16 @@ use super::world::*;
 
 /// How long [`take`] leases for.
 pub(crate) const LEASE_SECONDS: u64 = 600;
+
+/// The lease that a batch was taken under.
+pub(crate) fn lease(batch: &Batch) -> Lease {
+    Lease { batch: batch.id, until: batch.leased_until }
+}
+
+/// Batches without their leases.
+pub(crate) fn whenever(batches: Vec<Batch>) -> Vec<Batch> {
+    batches.into_iter().map(|batch| Batch { leased_until: Timestamp(0), ..batch }).collect()
+}
 
 pub(crate) fn always() -> Push {
     Push {
@@ -142,7 +152,7 @@ pub(crate) async fn enqueue(
     recipients: &[DeviceNum],
 ) {
     let batches = vec![batch(lane, due_seconds, recipients)];
-    let state = store.enqueue(campaign, batches, 1, false, Vec::new(), NOW).await.expect("enqueued");
+    let state = store.enqueue(campaign, 0, batches, 1, false, Vec::new(), NOW).await.expect("enqueued");
     assert_eq!(state, CampaignState::Running);
 }
 

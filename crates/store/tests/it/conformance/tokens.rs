@@ -1,6 +1,6 @@
 //! The life of push tokens: registered, doubted, proved dead, and what is told of that.
 
-use noroshi_store::{DeviceChange, Finished, Invalidation, Registration, Store, TokenGone, TokenSuspect};
+use noroshi_store::{Batch, DeviceChange, Finished, Invalidation, Registration, Store, TokenGone, TokenSuspect};
 use noroshi_types::{
     AppId, BatchId, DeviceNum, Outcome, PushEnvironment, PushService, PushToken, Request, Timestamp, When,
 };
@@ -10,10 +10,10 @@ use super::upkeep::RETENTION_SECONDS;
 use super::world::*;
 
 /// A batch under way to the device.
-async fn under_way(store: &dyn Store, app: AppId, id: &str) -> BatchId {
+async fn under_way(store: &dyn Store, app: AppId, id: &str) -> Batch {
     let request = Request { when: When::Active, push: always(), ..stored(devices(&[id])) };
     send(store, app, request).await;
-    take(store, 0).await.batches.remove(0).id
+    take(store, 0).await.batches.remove(0)
 }
 
 fn gone(device: DeviceNum, token_at: Timestamp, since: Option<Timestamp>) -> TokenGone {
@@ -34,7 +34,7 @@ async fn end(
     seconds: u64,
 ) -> (u64, u64) {
     let batch = under_way(store, app, id).await;
-    let finished = Finished { gone, suspects, ..ended(batch) };
+    let finished = Finished { gone, suspects, ..ended(batch.id) };
     let counts = store.finish(vec![finished], at(seconds)).await.expect("finished");
     (counts.tokens_removed, counts.tokens_suspected)
 }
@@ -76,7 +76,7 @@ pub(crate) async fn a_token_registered_meanwhile_is_kept(store: &dyn Store) {
     let fresh = token_of(PushService::Fcm, "fresh");
     set(store, app, "d", fresh.clone(), 1).await;
     let finished =
-        Finished { gone: vec![gone(d, NOW, None)], suspects: vec![suspect(d, NOW)], ..ended(batch) };
+        Finished { gone: vec![gone(d, NOW, None)], suspects: vec![suspect(d, NOW)], ..ended(batch.id) };
     let counts = store.finish(vec![finished], at(2)).await.expect("finished");
     assert_eq!((counts.tokens_removed, counts.tokens_suspected), (0, 0));
     let found = store.device(app, &device("d")).await.expect("read").expect("known");
@@ -89,8 +89,8 @@ pub(crate) async fn a_tokens_time_is_that_of_its_last_registration(store: &dyn S
     let d = pushable(store, app, "d", "u1", &[], PushService::Apns).await;
     let token_at = async || {
         let batch = under_way(store, app, "d").await;
-        let found = recipients_of(store, &take_again(store, batch).await).await;
-        end_all(store, vec![take_again(store, batch).await], Outcome::Pushed).await;
+        let found = recipients_of(store, &take_again(store, &batch).await).await;
+        end_all(store, vec![take_again(store, &batch).await], Outcome::Pushed).await;
         (found[0].num, found[0].token_at)
     };
     set(store, app, "d", token_of(PushService::Apns, "d"), 10).await;
@@ -109,8 +109,8 @@ pub(crate) async fn a_tokens_time_is_that_of_its_last_registration(store: &dyn S
 }
 
 /// The batch as it is taken once its lease has lapsed.
-async fn take_again(store: &dyn Store, id: BatchId) -> noroshi_store::Batch {
-    store.renew(vec![id], at(1)).await.expect("renewed");
+async fn take_again(store: &dyn Store, batch: &Batch) -> Batch {
+    store.renew(vec![lease(batch)], at(1)).await.expect("renewed");
     take(store, 1).await.batches.remove(0)
 }
 
