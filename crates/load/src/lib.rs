@@ -35,6 +35,7 @@ mod seen;
 mod sender;
 mod server;
 mod socket;
+mod started;
 mod stats;
 mod target;
 mod tls;
@@ -45,7 +46,7 @@ mod tests;
 
 pub use args::Args;
 pub use error::Error;
-pub use server::abandon;
+pub use started::abandon;
 
 use args::Scenario;
 
@@ -65,7 +66,7 @@ pub fn run(args: Args) -> Result<(), Error> {
         Scenario::Campaign(campaign) => (scenario::campaign::run(campaign)?, campaign.common.json),
         Scenario::Floor(args) => return floor::run(args.listen, args.deliveries),
         Scenario::Worker => return worker::run(std::io::stdin(), std::io::stdout().lock()),
-        Scenario::Bound(bound) => return Err(server::run_bound(&bound.words)),
+        Scenario::Bound(bound) => return Err(started::run_bound(&bound.words)),
     };
     if json {
         eprintln!("{}", report.table());
