@@ -20,10 +20,15 @@
 
 pub mod app;
 pub mod campaign;
+pub mod cells;
 pub mod credential;
 pub mod device;
+mod device_list;
+mod ids;
 pub mod maintenance;
+mod metrics;
 pub mod notification;
+pub mod postgres;
 pub mod push;
 pub mod session;
 pub mod sqlite;
@@ -31,6 +36,7 @@ pub mod topic;
 
 pub use app::{App, AppSettings, Apps, Key, KeyHash, NewKey};
 pub use campaign::{Campaign, CampaignState, Campaigns, CreatedCampaign, NewCampaign, UploadLine};
+pub use cells::Cells;
 pub use credential::{Credentials, NewCredential, StoredCredential};
 pub use device::{Attributes, Device, DeviceChange, DeviceFilter, Devices, Registration, Suspect};
 pub use maintenance::{Maintenance, Place, Pruned};
@@ -38,6 +44,7 @@ pub use notification::{
     Accept, Accepted, Cancelled, Done, Idempotency, NotificationState, Notifications, OutcomePart,
     RequestSummary, State, Trace, TraceStep,
 };
+pub use postgres::{Postgres, PostgresError, PostgresOptions};
 pub use push::{
     Again, Audience, AudienceMember, AudiencePage, BATCH_RECIPIENTS_MAX, Batch, Finished, FinishedCounts,
     Invalidation, Lease, NewBatch, PushContent, PushPart, PushQueue, PushRecipient, Take, Taken, TokenGone,

@@ -19,13 +19,11 @@ mod app;
 mod audience;
 mod backlog;
 mod campaign;
+mod cells;
 mod credential;
 mod device;
-mod device_list;
-mod ids;
 mod inbox;
 mod maintenance;
-mod metrics;
 mod notification;
 mod options;
 mod outcome;
@@ -55,7 +53,7 @@ pub use self::options::{OpenError, Options};
 use self::reader::Readers;
 use self::schema::SchemaError;
 use self::writer::{Write, Writer};
-use crate::Error;
+use crate::{Error, device_list, ids, metrics};
 
 /// The store. Dropping it finishes what was queued, as [`crate::Maintenance::close`] does.
 pub struct Sqlite {

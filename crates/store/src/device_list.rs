@@ -4,7 +4,7 @@
 use noroshi_types::DeviceNum;
 
 /// `devices` must be sorted.
-pub(super) fn encode(devices: &[DeviceNum]) -> Vec<u8> {
+pub(crate) fn encode(devices: &[DeviceNum]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(devices.len() * 2 + 8);
     let mut last = 0;
     for device in devices {
@@ -20,7 +20,7 @@ pub(super) fn encode(devices: &[DeviceNum]) -> Vec<u8> {
 }
 
 /// The devices in order; ends early where the bytes are cut.
-pub(super) fn decode(mut bytes: &[u8]) -> impl Iterator<Item = DeviceNum> {
+pub(crate) fn decode(mut bytes: &[u8]) -> impl Iterator<Item = DeviceNum> {
     let mut last = 0u64;
     std::iter::from_fn(move || {
         let mut value = 0u64;

@@ -18,22 +18,22 @@ const MILLISECONDS_MASK: u64 = (1 << 48) - 1;
 const HASH_MASK: u128 = (1 << 62) - 1;
 
 /// A notification's number inside the store; positive, so it is also SQLite's row number.
-pub(super) type Num = i64;
+pub(crate) type Num = i64;
 
 /// Gives out ids. The lock guards the last number; nothing else is locked or awaited under it.
-pub(super) struct Ids {
+pub(crate) struct Ids {
     hasher: SipHasher13,
     last: Mutex<u64>,
 }
 
 impl Ids {
     /// Goes on behind `last`. The same `key` has to be given for as long as the database lives.
-    pub(super) fn new(key: &[u8; 16], last: Num) -> Self {
+    pub(crate) fn new(key: &[u8; 16], last: Num) -> Self {
         Self { hasher: SipHasher13::new_with_key(key), last: Mutex::new(last.unsigned_abs()) }
     }
 
     /// A number greater than every one before, also if the clock went back.
-    pub(super) fn next(&self, now: Timestamp) -> Num {
+    pub(crate) fn next(&self, now: Timestamp) -> Num {
         let floor = (now.0 & MILLISECONDS_MASK) << COUNTER_BITS;
         // A panic cannot happen between the two accesses, so a poisoned lock holds a good number.
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
@@ -41,7 +41,7 @@ impl Ids {
         *last as Num
     }
 
-    pub(super) fn id(&self, num: Num) -> NotificationId {
+    pub(crate) fn id(&self, num: Num) -> NotificationId {
         let bits = num as u128;
         let (milliseconds, counter) = (bits >> COUNTER_BITS, bits & ((1 << COUNTER_BITS) - 1));
         let random = u128::from(self.hasher.hash(&num.to_be_bytes())) & HASH_MASK;
@@ -49,20 +49,20 @@ impl Ids {
     }
 
     /// None if this store never gave out such an id.
-    pub(super) fn num(&self, id: NotificationId) -> Option<Num> {
+    pub(crate) fn num(&self, id: NotificationId) -> Option<Num> {
         let num = place(id);
         (self.id(num) == id).then_some(num)
     }
 }
 
 /// Where an id stands in the order of all ids, whoever made it.
-pub(super) fn place(id: NotificationId) -> Num {
+pub(crate) fn place(id: NotificationId) -> Num {
     let bits = id.0.as_u128();
     ((bits >> 80 << COUNTER_BITS) | (bits >> 64 & ((1 << COUNTER_BITS) - 1))) as Num
 }
 
 /// Bits nobody can guess, from the seed that the operating system gave this process.
-pub(super) fn random_bits() -> u64 {
+pub(crate) fn random_bits() -> u64 {
     RandomState::new().hash_one(0u8)
 }
 

@@ -8,7 +8,7 @@ use prometheus_client::registry::Registry;
 
 /// Cloning shares the values.
 #[derive(Debug, Clone)]
-pub(super) struct Metrics {
+pub(crate) struct Metrics {
     pub commits: Counter,
     pub commit_failures: Counter,
     pub commit_operations: Histogram,
@@ -20,7 +20,7 @@ pub(super) struct Metrics {
 }
 
 impl Metrics {
-    pub(super) fn register(registry: &mut Registry) -> Self {
+    pub(crate) fn register(registry: &mut Registry) -> Self {
         // 100 µs (a commit in memory) to 6.5 s (a disk in trouble).
         let seconds = || Histogram::new(exponential_buckets(0.000_1, 2.0, 17));
         let metrics = Self {

@@ -1,0 +1,104 @@
+//! What an operator may choose about the PostgreSQL store, and why it could not be opened.
+
+use std::time::Duration;
+
+use noroshi_types::limits;
+
+/// Where the database is, and limits.
+#[derive(Clone)]
+pub struct PostgresOptions {
+    /// `postgres://USER:PASSWORD@HOST[,HOST2]/DATABASE?…`. Of several hosts the one is taken that can be written
+    /// to. `sslmode`: `disable`, `prefer`, `require` or `verify-full`; where TLS is used the certificate is
+    /// verified, against the authorities in the PEM file `sslrootcert` names or else those that browsers trust.
+    pub url: String,
+    /// Rows kept in the inbox of one device; the oldest make room. At least 1.
+    pub inbox_rows: u32,
+    /// Rows kept in the log of one topic; the oldest make room. At least 1.
+    pub topic_log_rows: u64,
+    /// How long a notification and its outcomes are kept after it was accepted, if it does not
+    /// live longer anyway.
+    pub trace_retention: Duration,
+    /// Connections of the pool. Three more are held: for accepting, for what is written behind, and for the
+    /// slot of this node.
+    pub connections: usize,
+    /// How long something waits for a free connection of the pool.
+    pub pool_wait: Duration,
+    /// How long accepting and other work waits for a server that is away, or for the order lock.
+    pub accept_wait: Duration,
+    pub connect_timeout: Duration,
+    /// The server ends a statement that takes longer.
+    pub statement_timeout: Duration,
+    /// The server ends a statement that waits longer for a lock.
+    pub lock_timeout: Duration,
+    /// The server ends a session that holds a transaction, and with it the order lock, and asks for nothing
+    /// this long.
+    pub idle_timeout: Duration,
+    /// How long the order lock is held for handing over what was accepted.
+    pub hand_over_timeout: Duration,
+    /// Operations that may wait to be accepted.
+    pub write_queue: usize,
+    /// Rows that the waiting operations may write, together.
+    pub write_queue_rows: usize,
+    /// Operations of one commit.
+    pub group_operations_max: usize,
+    /// Rows of one commit, counted before the last operation that joins.
+    pub group_rows_max: usize,
+}
+
+impl PostgresOptions {
+    pub fn new(url: &str) -> Self {
+        Self { url: url.to_owned(), ..Self::default() }
+    }
+}
+
+impl Default for PostgresOptions {
+    fn default() -> Self {
+        Self {
+            url: String::new(),
+            inbox_rows: limits::INBOX_ROWS,
+            topic_log_rows: limits::TOPIC_LOG_ROWS,
+            trace_retention: limits::TRACE_RETENTION,
+            connections: 16,
+            pool_wait: Duration::from_secs(5),
+            accept_wait: Duration::from_secs(5),
+            connect_timeout: Duration::from_secs(3),
+            statement_timeout: Duration::from_secs(10),
+            lock_timeout: Duration::from_secs(5),
+            idle_timeout: Duration::from_secs(5),
+            hand_over_timeout: Duration::from_millis(300),
+            write_queue: 4_096,
+            write_queue_rows: 262_144,
+            group_operations_max: 512,
+            group_rows_max: 8_192,
+        }
+    }
+}
+
+/// The URL may hold a password.
+impl std::fmt::Debug for PostgresOptions {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("PostgresOptions").field("connections", &self.connections).finish_non_exhaustive()
+    }
+}
+
+/// Why the store could not be opened: one line for the operator, without the password.
+#[derive(Debug, thiserror::Error)]
+pub enum PostgresError {
+    #[error("the store's URL is not usable: {0}")]
+    Url(String),
+    #[error("the authorities in {path} cannot be used: {reason}")]
+    Authorities { path: String, reason: String },
+    #[error("the database at {server} cannot be reached: {reason}")]
+    Unreachable { server: String, reason: String },
+    #[error("the server at {server} is too old: PostgreSQL {found}, at least 14 is needed")]
+    Server { server: String, found: String },
+    #[error(
+        "the database at {server} was written by a newer version (schema {found}, this program knows up to {known}): \
+         upgrade this program"
+    )]
+    Newer { server: String, found: i64, known: i64 },
+    #[error("64 nodes use the database at {server} already")]
+    Slots { server: String },
+    #[error("the database at {server} cannot be opened: {reason}")]
+    Engine { server: String, reason: String },
+}

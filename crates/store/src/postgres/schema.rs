@@ -1,0 +1,55 @@
+//! Bringing a database to the schema this program knows.
+//!
+//! Migrations are the files of `migrations/postgres/`, applied in order, each in its own transaction that also
+//! moves the version. Several nodes that start at once agree by an advisory lock; a database from a newer
+//! program is refused before anything is written.
+
+use tokio_postgres::Client;
+
+use super::connect::Connector;
+use super::options::PostgresError;
+
+/// Applied in order; the version of a database is how many of them it has seen.
+const MIGRATIONS: [&str; 1] = [include_str!("../../migrations/postgres/0001_initial.sql")];
+
+/// The schema version this program writes.
+const KNOWN_VERSION: i64 = MIGRATIONS.len() as i64;
+
+/// Held while a database is brought up to date.
+const MIGRATION_LOCK: i64 = 0x6e6f_726f_7368_6902;
+
+/// Brings it up to date.
+pub(super) async fn migrate(connector: &Connector, client: &Client) -> Result<(), PostgresError> {
+    let failed = |error: tokio_postgres::Error| connector.failed(&error);
+    // Another node may be at it, for as long as that takes.
+    let patient =
+        format!("SET lock_timeout = 0; SET statement_timeout = 0; SELECT pg_advisory_lock({MIGRATION_LOCK})");
+    client.batch_execute(&patient).await.map_err(failed)?;
+    let found = version(client).await.map_err(failed)?;
+    if found > KNOWN_VERSION {
+        return Err(PostgresError::Newer { server: connector.server(), found, known: KNOWN_VERSION });
+    }
+    for (number, sql) in (1..=KNOWN_VERSION).zip(MIGRATIONS).skip(usize::try_from(found).unwrap_or(0)) {
+        let sql = format!(
+            "BEGIN;
+             CREATE TABLE IF NOT EXISTS noroshi_schema (version BIGINT NOT NULL);
+             {sql};
+             DELETE FROM noroshi_schema;
+             INSERT INTO noroshi_schema VALUES ({number});
+             COMMIT"
+        );
+        client.batch_execute(&sql).await.map_err(failed)?;
+    }
+    let release = format!("SELECT pg_advisory_unlock({MIGRATION_LOCK})");
+    client.batch_execute(&release).await.map_err(failed)
+}
+
+/// 0 where there is none.
+async fn version(client: &Client) -> Result<i64, tokio_postgres::Error> {
+    let row = client.query_one("SELECT to_regclass('noroshi_schema') IS NOT NULL", &[]).await?;
+    if !row.get::<_, bool>(0) {
+        return Ok(0);
+    }
+    let row = client.query_one("SELECT coalesce(max(version), 0) FROM noroshi_schema", &[]).await?;
+    Ok(row.get(0))
+}

@@ -1,0 +1,376 @@
+//! Transactions on the pool: reads that see one state, writes that are repeated where that is safe.
+//!
+//! Work is given as a function of a [`Tx`], which is cheap to clone, so that statements that do not need each
+//! other's answers can be polled together (`tokio::try_join!`) and go out in one round trip; `BEGIN` goes out
+//! with the first of them. Work that writes may be called several times: each time in a new transaction of
+//! which nothing remains but the last.
+
+use std::error::Error as _;
+use std::fmt::Write as _;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+
+use deadpool_postgres::{Object, PoolError};
+use futures_util::future::join;
+use tokio_postgres::error::SqlState;
+use tokio_postgres::types::ToSql;
+use tokio_postgres::{Row, SimpleQueryMessage};
+
+use super::Postgres;
+use crate::Error;
+
+/// Values of a statement.
+pub(super) type Values<'a> = &'a [&'a (dyn ToSql + Sync)];
+
+/// How long a connection that was left in the middle has to answer before it is given up.
+const ROLL_BACK: Duration = Duration::from_secs(5);
+/// Between two tries of a write, doubled each time up to the second.
+const BACKOFF: (Duration, Duration) = (Duration::from_millis(10), Duration::from_millis(500));
+
+/// Why work in a transaction came to nothing.
+#[derive(Debug)]
+pub(super) enum Failed {
+    /// It is to be refused: never tried again.
+    Store(Error),
+    /// The engine failed; maybe it works the next time.
+    Database(tokio_postgres::Error),
+}
+
+impl From<Error> for Failed {
+    fn from(error: Error) -> Self {
+        Self::Store(error)
+    }
+}
+
+impl From<tokio_postgres::Error> for Failed {
+    fn from(error: tokio_postgres::Error) -> Self {
+        Self::Database(error)
+    }
+}
+
+impl From<PoolError> for Failed {
+    fn from(error: PoolError) -> Self {
+        match error {
+            PoolError::Backend(error)
+            | PoolError::PostCreateHook(deadpool_postgres::HookError::Backend(error)) => {
+                Self::Database(error)
+            }
+            PoolError::Closed => Self::Store(Error::Closed),
+            PoolError::Timeout(_) => Self::Store(Error::Overloaded),
+            error => Self::Store(Error::Engine(error.to_string())),
+        }
+    }
+}
+
+impl From<Failed> for Error {
+    fn from(failed: Failed) -> Self {
+        match failed {
+            Failed::Store(error) => error,
+            Failed::Database(error) => error_of(&error),
+        }
+    }
+}
+
+impl Failed {
+    /// Nothing was done, and it may well be done the next time.
+    pub(super) fn is_transient(&self) -> bool {
+        match self {
+            Self::Store(_) => false,
+            Self::Database(error) => is_lost(error) || error.code().is_some_and(is_passing),
+        }
+    }
+}
+
+/// The connection is gone, or there was none.
+pub(super) fn is_lost(error: &tokio_postgres::Error) -> bool {
+    match error.code() {
+        // Class 08 and what a server says before it closes; 25P03 lost the transaction with the session.
+        Some(code) => {
+            code.code().starts_with("08")
+                || [
+                    &SqlState::ADMIN_SHUTDOWN,
+                    &SqlState::CRASH_SHUTDOWN,
+                    &SqlState::CANNOT_CONNECT_NOW,
+                    &SqlState::IDLE_IN_TRANSACTION_SESSION_TIMEOUT,
+                    &SqlState::READ_ONLY_SQL_TRANSACTION,
+                ]
+                .contains(&code)
+        }
+        None => error.is_closed() || error.source().is_some_and(|source| source.is::<std::io::Error>()),
+    }
+}
+
+/// Of another transaction's making.
+fn is_passing(code: &SqlState) -> bool {
+    [&SqlState::T_R_SERIALIZATION_FAILURE, &SqlState::T_R_DEADLOCK_DETECTED].contains(&code)
+}
+
+/// What the caller is told.
+pub(super) fn error_of(error: &tokio_postgres::Error) -> Error {
+    match error.code() {
+        Some(code) if *code == SqlState::DISK_FULL => Error::Full,
+        // Class 53: memory, connections, a configured limit; a statement or a lock that took too long.
+        Some(code)
+            if code.code().starts_with("53")
+                || [&SqlState::QUERY_CANCELED, &SqlState::LOCK_NOT_AVAILABLE].contains(&code) =>
+        {
+            Error::Overloaded
+        }
+        _ => Error::Engine(text_of(error)),
+    }
+}
+
+/// With what the server or the operating system said.
+pub(super) fn text_of(error: &tokio_postgres::Error) -> String {
+    let mut text = error.to_string();
+    if let Some(source) = error.source() {
+        // Writing to a String cannot fail.
+        let _ = write!(text, ": {source}");
+    }
+    text
+}
+
+/// A transaction. The last clone to go ends it if nobody has: with nothing kept.
+#[derive(Clone)]
+pub(super) struct Tx(Arc<Open>);
+
+struct Open {
+    /// None once it was given back.
+    connection: Option<Object>,
+    mode: Mode,
+    begun: AtomicBool,
+    /// A statement failed, so all that is left is to roll back.
+    broken: AtomicBool,
+    /// Of a write: by which its end is found out where the answer to its commit is lost.
+    number: OnceLock<String>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Mode {
+    Read,
+    Write,
+}
+
+impl Mode {
+    fn begin(self) -> &'static str {
+        match self {
+            Self::Read => "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY",
+            Self::Write => "BEGIN; SELECT pg_current_xact_id()::text",
+        }
+    }
+}
+
+impl Tx {
+    fn new(connection: Object, mode: Mode) -> Self {
+        Self(Arc::new(Open {
+            connection: Some(connection),
+            mode,
+            begun: AtomicBool::new(false),
+            broken: AtomicBool::new(false),
+            number: OnceLock::new(),
+        }))
+    }
+
+    fn connection(&self) -> &Object {
+        self.0.connection.as_ref().expect("only Drop takes it")
+    }
+
+    /// Runs one statement, with `BEGIN` before it if it is the first.
+    async fn run<T>(
+        &self,
+        statement: impl Future<Output = Result<T, tokio_postgres::Error>>,
+    ) -> Result<T, Failed> {
+        let result = if self.0.begun.swap(true, Ordering::Relaxed) {
+            statement.await
+        } else {
+            match join(self.connection().simple_query(self.0.mode.begin()), statement).await {
+                (Ok(answers), result) => {
+                    self.note_number(&answers);
+                    result
+                }
+                (Err(error), _) => Err(error),
+            }
+        };
+        result.map_err(|error| {
+            self.0.broken.store(true, Ordering::Relaxed);
+            Failed::Database(error)
+        })
+    }
+
+    fn note_number(&self, answers: &[SimpleQueryMessage]) {
+        for answer in answers {
+            if let SimpleQueryMessage::Row(row) = answer
+                && let Some(number) = row.get(0)
+            {
+                // It is set once, by the first statement.
+                let _ = self.0.number.set(number.to_owned());
+            }
+        }
+    }
+
+    pub(super) async fn query(&self, sql: &str, values: Values<'_>) -> Result<Vec<Row>, Failed> {
+        let statement = self.connection().prepare_cached(sql).await?;
+        self.run(self.connection().query(&statement, values)).await
+    }
+
+    /// None if there is no row.
+    pub(super) async fn query_opt(&self, sql: &str, values: Values<'_>) -> Result<Option<Row>, Failed> {
+        Ok(self.query(sql, values).await?.into_iter().next())
+    }
+
+    /// For statements that always have a row.
+    pub(super) async fn query_one(&self, sql: &str, values: Values<'_>) -> Result<Row, Failed> {
+        let row = self.query_opt(sql, values).await?;
+        row.ok_or_else(|| Failed::Store(Error::Engine("a row that is always there was not".to_owned())))
+    }
+
+    /// How many rows it changed.
+    pub(super) async fn execute(&self, sql: &str, values: Values<'_>) -> Result<u64, Failed> {
+        let statement = self.connection().prepare_cached(sql).await?;
+        self.run(self.connection().execute(&statement, values)).await
+    }
+
+    async fn commit(&self) -> Result<(), Failed> {
+        if !self.0.begun.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        if self.0.broken.load(Ordering::Relaxed) {
+            return Err(Failed::Store(Error::Engine("a failed transaction was to be committed".to_owned())));
+        }
+        self.connection().batch_execute("COMMIT").await?;
+        self.0.begun.store(false, Ordering::Relaxed);
+        Ok(())
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        let Some(connection) = self.connection.take() else { return };
+        if !*self.begun.get_mut() {
+            return;
+        }
+        let roll_back = async move {
+            let rolled_back = tokio::time::timeout(ROLL_BACK, connection.batch_execute("ROLLBACK")).await;
+            if !matches!(rolled_back, Ok(Ok(()))) {
+                // Not for anybody else.
+                drop(Object::take(connection));
+            }
+        };
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            runtime.spawn(roll_back);
+        }
+    }
+}
+
+impl Postgres {
+    /// Reads one state: every commit that was answered before is in it. Cancel-safe.
+    pub(super) async fn read<T, F, R>(&self, work: F) -> Result<T, Error>
+    where
+        F: Fn(Tx) -> R + Send,
+        R: Future<Output = Result<T, Failed>> + Send,
+    {
+        let started = Instant::now();
+        let result = tokio::time::timeout(self.answer_timeout(), self.retry(Mode::Read, &work)).await;
+        self.metrics.read_seconds.observe(started.elapsed().as_secs_f64());
+        result.unwrap_or(Err(Error::Overloaded))
+    }
+
+    /// Writes in one transaction, READ COMMITTED. Dropping the future forgets the answer: the work goes on.
+    pub(super) async fn write<T, F, R>(&self, work: F) -> Result<T, Error>
+    where
+        T: Send + 'static,
+        F: Fn(Tx) -> R + Send + Sync + 'static,
+        R: Future<Output = Result<T, Failed>> + Send + 'static,
+    {
+        let store = self.clone();
+        let written = self.tasks.spawn(async move {
+            let timeout = store.answer_timeout();
+            let result = tokio::time::timeout(timeout, store.retry(Mode::Write, &work)).await;
+            result.unwrap_or(Err(Error::Overloaded))
+        });
+        match written.await {
+            Ok(result) => result,
+            Err(error) if error.is_panic() => Err(Error::Engine("a write panicked".to_owned())),
+            Err(_) => Err(Error::Closed),
+        }
+    }
+
+    /// More than anything may take before the server itself ends it.
+    fn answer_timeout(&self) -> Duration {
+        self.options.accept_wait + self.options.statement_timeout * 2
+    }
+
+    async fn retry<T, F, R>(&self, mode: Mode, work: &F) -> Result<T, Error>
+    where
+        F: Fn(Tx) -> R,
+        R: Future<Output = Result<T, Failed>>,
+    {
+        let patience = Instant::now() + self.options.accept_wait;
+        let mut pause = BACKOFF.0;
+        loop {
+            if self.is_closed() {
+                return Err(Error::Closed);
+            }
+            match self.once(mode, work).await {
+                Ok(value) => return Ok(value),
+                Err(failed) if failed.is_transient() && Instant::now() + pause < patience => {
+                    tokio::time::sleep(pause).await;
+                    pause = (pause * 2).min(BACKOFF.1);
+                }
+                Err(failed) => return Err(failed.into()),
+            }
+        }
+    }
+
+    async fn once<T, F, R>(&self, mode: Mode, work: &F) -> Result<T, Failed>
+    where
+        F: Fn(Tx) -> R,
+        R: Future<Output = Result<T, Failed>>,
+    {
+        let tx = Tx::new(self.pool.get().await?, mode);
+        let value = work(tx.clone()).await?;
+        if mode == Mode::Read {
+            return Ok(value);
+        }
+        match tx.commit().await {
+            Ok(()) => Ok(value),
+            Err(Failed::Database(error)) if is_lost(&error) && self.was_committed(&tx).await? => Ok(value),
+            Err(failed) => Err(failed),
+        }
+    }
+
+    /// Whether a transaction took place whose commit was not answered. An error if that cannot be found out:
+    /// then it may or may not have.
+    async fn was_committed(&self, tx: &Tx) -> Result<bool, Error> {
+        let Some(number) = tx.0.number.get() else { return Ok(false) };
+        let unknown = |why: &dyn std::fmt::Display| {
+            Error::Engine(format!(
+                "the answer to a commit was lost, and what became of it is not known: {why}"
+            ))
+        };
+        let patience = Instant::now() + self.options.accept_wait;
+        loop {
+            let found = match self.pool.get().await {
+                Ok(connection) => connection
+                    .query_one("SELECT pg_xact_status($1::text::xid8)", &[number])
+                    .await
+                    .map(|row| row.get::<_, Option<String>>(0))
+                    .map_err(Failed::from),
+                Err(error) => Err(Failed::from(error)),
+            };
+            match found {
+                Ok(Some(status)) if status == "committed" => return Ok(true),
+                // The server has not noticed yet that nobody waits for it.
+                Ok(Some(status)) if status == "in progress" => {}
+                Ok(_) => return Ok(false),
+                Err(failed) if failed.is_transient() => {}
+                Err(failed) => return Err(unknown(&Error::from(failed))),
+            }
+            if Instant::now() >= patience {
+                return Err(unknown(&"the server does not say"));
+            }
+            tokio::time::sleep(BACKOFF.1).await;
+        }
+    }
+}
