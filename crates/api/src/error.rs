@@ -27,6 +27,7 @@ pub enum Code {
     IdempotencyConflict,
     AlreadyExists,
     NotConnected,
+    Misdirected,
     WrongState,
     PushKeyMissing,
     LimitExceeded,
@@ -48,7 +49,7 @@ const DETAIL_BYTES_MAX: usize = 300;
 const RETRY_AFTER_S: &str = "1";
 
 impl Code {
-    pub const ALL: [Code; 25] = [
+    pub const ALL: [Code; 26] = [
         Code::InvalidJson,
         Code::InvalidField,
         Code::UnknownField,
@@ -62,6 +63,7 @@ impl Code {
         Code::IdempotencyConflict,
         Code::AlreadyExists,
         Code::NotConnected,
+        Code::Misdirected,
         Code::WrongState,
         Code::PushKeyMissing,
         Code::LimitExceeded,
@@ -110,6 +112,9 @@ impl Code {
             Code::BodyTimeout => "30 seconds after its head. Try again.",
             Code::IdempotencyConflict => "Within 24 hours. Use a new key for a new request.",
             Code::AlreadyExists => "Choose another name.",
+            Code::Misdirected => {
+                "Nodes can have roles: the detail names the one that is missing here. Ask a node that has it."
+            }
             Code::NotConnected => "Presence belongs to an open connection.",
             Code::LimitExceeded => "The detail names it, such as 1,000 topics for a device.",
             Code::BodyTooLarge => "16 MiB unless the operator chose otherwise.",
@@ -157,6 +162,7 @@ impl Code {
             }
             Code::AlreadyExists => ("already_exists", 409, "It exists already"),
             Code::NotConnected => ("not_connected", 409, "The device is not connected"),
+            Code::Misdirected => ("misdirected", 421, "This node does not serve that"),
             Code::WrongState => ("wrong_state", 409, "Its state does not allow this"),
             Code::PushKeyMissing => {
                 ("push_key_missing", 409, "The node has no key to keep push credentials with")

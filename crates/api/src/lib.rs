@@ -16,6 +16,7 @@ pub mod body;
 pub mod document;
 pub mod drain;
 pub mod error;
+pub mod nodes;
 pub mod router;
 
 mod access;

@@ -60,8 +60,17 @@ fn route(request: &Request) -> String {
     }
 }
 
+/// On its way through [`crate::tunnel`].
+fn is_the_gateways(request: &Request) -> bool {
+    matches!(request.uri().path(), "/v1/connect" | "/v1/events")
+}
+
 /// Probes and metrics are answered however busy the node is.
 async fn answer(api: &Api, request: Request, next: Next) -> Response {
+    if api.door == Door::Public && !api.config.public && !is_the_gateways(&request) {
+        let detail = "this node serves no requests: it does not have the role api";
+        return Problem::new(Code::Misdirected, detail).into_response();
+    }
     let share = api.enter();
     if share.is_none() && api.door == Door::Public {
         api.metrics.shed.inc();

@@ -11,8 +11,8 @@ use http::Method;
 
 use crate::error::{Code, Problem};
 use crate::handler::{
-    app, batch, campaign, credential, device, drain, health, invalidation, me, notification, page, presence,
-    topic,
+    app, batch, campaign, credential, device, drain, health, invalidation, me, nodes, notification, page,
+    presence, relay, topic,
 };
 use crate::state::{Api, Door, State};
 use crate::{observe, origin, tunnel};
@@ -47,6 +47,7 @@ fn public_routes() -> Vec<Route> {
     vec![
         post("/v1/notifications", notification::publish),
         post("/v1/notifications/batch", batch::notifications),
+        post("/v1/notifications/relay", relay::notifications),
         get("/v1/notifications/{id}", notification::show),
         delete("/v1/notifications/{id}", notification::cancel),
         get("/v1/notifications/{id}/devices/{device}", notification::trace),
@@ -105,6 +106,7 @@ fn admin_routes() -> Vec<Route> {
         get("/v1/apps", app::list),
         post("/v1/apps", app::create),
         get("/v1/apps/{app}", app::show),
+        put("/v1/apps/{app}", app::mirror),
         patch("/v1/apps/{app}", app::change),
         delete("/v1/apps/{app}", app::delete),
         get("/v1/apps/{app}/keys", app::keys),
@@ -117,6 +119,7 @@ fn admin_routes() -> Vec<Route> {
         get("/v1/drain", drain::show),
         put("/v1/drain", drain::begin),
         delete("/v1/drain", drain::cancel),
+        get("/v1/nodes", nodes::list),
         get("/openapi.json", page::openapi),
     ]
 }

@@ -15,6 +15,7 @@ use noroshi_types::{Timestamp, limits};
 use crate::body::Limits;
 use crate::drain::Drain;
 use crate::metrics::Metrics;
+use crate::nodes::Nodes;
 
 /// Hands a connection to the gateway: the bytes of the request head and the peer go in, the other end of
 /// the connection comes out.
@@ -28,6 +29,8 @@ pub struct Config {
     /// request says in its `Host` header.
     pub public_url: Option<String>,
     pub device_token_ttl: Duration,
+    /// False on a node without the role `api`: of the public routes only those of the gateway are served.
+    pub public: bool,
     /// Requests in work at once; one more is answered 503.
     pub requests_max: usize,
     /// Bytes of bodies in memory at once, over all requests.
@@ -42,6 +45,7 @@ impl Default for Config {
             limits: Limits::default(),
             public_url: None,
             device_token_ttl: limits::DEVICE_TOKEN_TTL,
+            public: true,
             // Ten times what two cores work on at once; each costs some tens of KiB.
             requests_max: 4_096,
             // 16 batches of the largest size.
@@ -62,12 +66,14 @@ pub struct State {
     pub registry: Arc<Registry>,
     /// True while the node takes traffic.
     pub ready: Arc<AtomicBool>,
-    /// Opens the admin listener's `/v1/apps` and `/v1/drain`; none: nothing does.
+    /// Opens the admin listener's `/v1/apps`, `/v1/drain` and `/v1/nodes`; none: nothing does.
     pub operator_token: Option<String>,
     /// Takes over connections that turn to the gateway after they were given to the API.
     pub tunnel: Option<Tunnel>,
     /// Moves devices away; none: there are none.
     pub drain: Option<Arc<dyn Drain>>,
+    /// Who else is there; none: nobody knows.
+    pub nodes: Option<Arc<dyn Nodes>>,
     /// Made by `Load::default()`.
     pub load: Load,
 }

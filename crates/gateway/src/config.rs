@@ -23,6 +23,8 @@ pub struct Config {
     pub listeners: Vec<Listener>,
     /// Event loops, each one thread: one per core.
     pub shards: usize,
+    /// Lets devices in; without, they are told to go to another node.
+    pub devices: bool,
     /// Serves `GET /v1/echo` for the WebSocket conformance suite; never in service.
     pub conformance: bool,
     /// Open sockets; above it a connection is told to come back.
@@ -55,6 +57,7 @@ impl Default for Config {
         Self {
             listeners: Vec::new(),
             shards: std::thread::available_parallelism().map_or(1, usize::from),
+            devices: true,
             conformance: false,
             connections_max: usize::MAX,
             connects_per_second: limits::CONNECTS_PER_SECOND,

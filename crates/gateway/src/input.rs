@@ -181,6 +181,10 @@ impl Shard {
             }
         };
         if !matches!(route, Route::Api) {
+            if !shared.config.devices {
+                let detail = "this node holds no devices: it does not have the role gateway";
+                return self.answer_problem(slot, 421, "misdirected", detail, &[], CloseReason::BadMessage);
+            }
             let over_rate = self.connection(slot).is_some_and(|it| it.origin == Origin::OverRate);
             if over_rate || shared.drain.is_active() {
                 shared.metrics.admission_refused.inc();

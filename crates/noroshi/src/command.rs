@@ -14,6 +14,7 @@ mod explain;
 mod import;
 mod keys;
 mod listen;
+mod nodes;
 mod presence;
 mod push;
 mod send;
@@ -53,6 +54,8 @@ pub(crate) enum Command {
     Campaign(Box<campaign::Arguments>),
     /// Move devices away from a running node, watch it, or let them in again
     Drain(drain::Arguments),
+    /// The nodes of the cluster: leases, connections, rates, drains
+    Nodes(nodes::Arguments),
     /// What became of a notification, on one device too
     Explain(explain::Arguments),
     /// Bring in devices from a file
@@ -83,6 +86,7 @@ impl Command {
             Command::Push(arguments) => wait(arguments.run()),
             Command::Campaign(arguments) => wait(arguments.run()),
             Command::Drain(arguments) => wait(arguments.run()),
+            Command::Nodes(arguments) => wait(arguments.run()),
             Command::Explain(arguments) => wait(arguments.run()),
             Command::Import(arguments) => wait(arguments.run()),
             Command::Config(arguments) => arguments.run(),

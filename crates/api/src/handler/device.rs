@@ -194,9 +194,10 @@ pub(crate) fn device_body(api: &State, device: Device) -> Result<DeviceBody, Pro
     })
 }
 
-/// The configured address, or the one that this request came to.
+/// The configured address, one of the cluster's gateways, or the one that this request came to.
 fn connect(api: &State, headers: &HeaderMap, peer: Option<&Peer>) -> ConnectBody {
-    let base = api.config.public_url.clone().unwrap_or_else(|| {
+    let of_the_cluster = || api.nodes.as_ref().and_then(|nodes| nodes.gateway());
+    let base = api.config.public_url.clone().or_else(of_the_cluster).unwrap_or_else(|| {
         let host = headers.get(header::HOST).and_then(|host| host.to_str().ok()).unwrap_or("localhost");
         let scheme = if peer.is_some_and(|peer| peer.secure) { "https" } else { "http" };
         format!("{scheme}://{host}")

@@ -8,6 +8,7 @@ mod consumer;
 mod device;
 mod document;
 mod drain;
+mod nodes;
 mod notification;
 mod push;
 mod refusal;

@@ -101,6 +101,7 @@ impl Service {
             operator_token: Some(OPERATOR.into()),
             tunnel: None,
             drain: None,
+            nodes: None,
             load: Load::default(),
         };
         change(&mut state);

@@ -147,3 +147,17 @@ async fn a_drain_under_way_can_be_hastened_and_is_overruled_by_the_end() {
     assert!(TcpStream::connect(node.address()).await.is_err(), "no longer accepting");
     node.gateway.stop();
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_without_devices_sends_them_elsewhere_and_hands_on_everything_else() {
+    let node = Node::start(Config { devices: false, ..plain() }).await;
+    for path in ["/v1/connect", "/v1/events"] {
+        let answer = answer(&node, path).await;
+        assert!(answer.starts_with("HTTP/1.1 421 Misdirected Request\r\n"), "{answer}");
+        assert!(answer.contains(r#""code":"misdirected""#), "{answer}");
+    }
+    let mut request = TcpStream::connect(node.address()).await.expect("connected");
+    request.write_all(b"GET /v1/presence HTTP/1.1\r\nHost: h\r\n\r\n").await.expect("written");
+    node.until("a request to be handed on", |node| node.handed_over.lock().expect("no panic").len() == 1)
+        .await;
+}

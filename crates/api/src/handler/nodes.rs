@@ -1,0 +1,61 @@
+//! The nodes of a cluster, on the admin listener.
+
+use axum::extract::State as Shared;
+use axum::response::Response;
+use http::StatusCode;
+use serde::Serialize;
+
+use crate::access::Manager;
+use crate::error::Problem;
+use crate::nodes::Node;
+use crate::respond;
+use crate::state::Api;
+
+#[derive(Serialize)]
+struct NodesBody {
+    nodes: Vec<NodeBody>,
+}
+
+#[derive(Serialize)]
+struct NodeBody {
+    name: String,
+    this: bool,
+    epoch: Option<String>,
+    roles: Vec<&'static str>,
+    http: String,
+    admin: String,
+    version: String,
+    started_at: String,
+    lease_ms: Option<u64>,
+    connections: u64,
+    deliveries_per_second: f64,
+    cpu: Option<f64>,
+    drain: String,
+}
+
+/// `GET /v1/nodes`
+pub(crate) async fn list(Shared(api): Shared<Api>, _: Manager) -> Result<Response, Problem> {
+    let nodes = api.nodes.as_ref().map(|nodes| nodes.nodes()).unwrap_or_default();
+    Ok(respond::json(StatusCode::OK, &NodesBody { nodes: nodes.into_iter().map(NodeBody::from).collect() }))
+}
+
+impl From<Node> for NodeBody {
+    fn from(node: Node) -> Self {
+        let tenth = |value: f64| (value * 10.0).round() / 10.0;
+        Self {
+            name: node.name,
+            this: node.this,
+            epoch: node.epoch,
+            roles: node.roles,
+            http: node.http,
+            admin: node.admin,
+            version: node.version,
+            started_at: node.started_at.to_string(),
+            lease_ms: node.lease.map(|lease| u64::try_from(lease.as_millis()).unwrap_or(u64::MAX)),
+            connections: node.connections,
+            deliveries_per_second: tenth(node.deliveries_per_second),
+            cpu: node.cpu.map(|cores| (cores * 1_000.0).round() / 1_000.0),
+            drain: node.drain,
+        }
+    }
+}

@@ -1,0 +1,58 @@
+//! `noroshi nodes`: who is there, through the admin address of any node of the cluster.
+
+use std::process::ExitCode;
+
+use serde_json::Value;
+
+use crate::client::ConnectAdmin;
+use crate::failure::Failure;
+use crate::output;
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+A node that was killed leaves the list when its lease has lapsed. LEASE is how long the others would wait \
+for it, DELIVERIES/S what it wrote to devices in the last seconds, CPU the cores it uses.")]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    connect: ConnectAdmin,
+    #[command(flatten)]
+    format: output::Format,
+}
+
+impl Arguments {
+    pub(crate) async fn run(self) -> Result<ExitCode, Failure> {
+        let answer = self.connect.client()?.get("/v1/nodes").await?;
+        if self.format.json {
+            output::line(&answer)?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        let nodes = answer["nodes"].as_array().map(Vec::as_slice).unwrap_or_default();
+        let head =
+            ["name", "roles", "connections", "deliveries/s", "cpu", "lease", "drain", "version", "address"];
+        output::table(&head, nodes.iter().map(row).collect())?;
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+fn row(node: &Value) -> Vec<String> {
+    let cell = |name: &str| output::cell(node.get(name));
+    let name = match node["this"].as_bool() {
+        Some(true) => format!("{} *", cell("name")),
+        _ => cell("name"),
+    };
+    let lease = match node["lease_ms"].as_u64() {
+        Some(ms) => format!("{:.1}s", ms as f64 / 1_000.0),
+        None => "-".to_owned(),
+    };
+    vec![
+        name,
+        cell("roles"),
+        cell("connections"),
+        cell("deliveries_per_second"),
+        cell("cpu"),
+        lease,
+        cell("drain"),
+        cell("version"),
+        cell("http"),
+    ]
+}
