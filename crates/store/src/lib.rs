@@ -30,6 +30,7 @@ mod metrics;
 pub mod notification;
 pub mod postgres;
 pub mod push;
+mod row;
 pub mod session;
 pub mod sqlite;
 pub mod topic;

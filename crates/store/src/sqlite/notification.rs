@@ -3,87 +3,27 @@
 use std::sync::Arc;
 
 use noroshi_types::{
-    AppId, DeviceId, Epoch, JsonText, Message, NotificationId, Outcome, Position, Push, PushMode, Target,
-    Timestamp, Topic, TopicPosition, Urgency, When, limits,
+    AppId, DeviceId, Epoch, JsonText, Message, NotificationId, Outcome, Position, Timestamp, Topic,
+    TopicPosition, Urgency, When,
 };
 use rusqlite::{Connection, OptionalExtension, Row};
 
 use super::campaign::CampaignNum;
 use super::ids::{Ids, Num};
-use super::outcome::{self, Sums};
+use super::outcome;
 use super::push::queue::{self, CancelledWork};
 use super::topic::{self, TopicNum};
 use super::writer::Write;
 use super::{device, device_list, inbox};
 use crate::notification::RequestSummary;
-use crate::{Accept, Cancelled, Error, NewCampaign, NotificationState, State, Trace, TraceStep};
-
-/// What the store still holds of a notification for its devices. Values are stored.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[repr(u8)]
-pub(super) enum Standing {
-    /// It was for those who were there.
-    Nothing = 0,
-    /// Inbox rows, or a row in a topic's log; maybe confirmed by now.
-    Kept = 1,
-    /// It left a topic's log before its ttl ended: collapsed or trimmed.
-    Replaced = 2,
-    /// The ttl ended, and what was left was removed.
-    Expired = 3,
-    Cancelled = 4,
-}
-
-impl Standing {
-    pub(super) fn from_code(code: u8) -> Self {
-        match code {
-            1 => Self::Kept,
-            2 => Self::Replaced,
-            3 => Self::Expired,
-            4 => Self::Cancelled,
-            _ => Self::Nothing,
-        }
-    }
-}
+use crate::row::{self, TARGETS, TO_CAMPAIGN, push_text, state_of, target_of};
+pub(super) use crate::row::{Standing, message_of, push_mode};
+use crate::{Accept, Cancelled, Error, NewCampaign, NotificationState, Trace, TraceStep};
 
 /// Its place in a topic, as stored.
 pub(super) struct Place {
     pub topic: TopicNum,
     pub offset: u64,
-}
-
-/// By the stored code.
-const TARGETS: [&str; 6] = ["users", "devices", "topic", "condition", "everyone", "campaign"];
-
-fn target_of(target: &Target) -> (u8, Option<&str>) {
-    match target {
-        Target::Users(_) => (0, None),
-        Target::Devices(_) => (1, None),
-        Target::Topic(topic) => (2, Some(topic.as_str())),
-        Target::Condition(condition) => (3, Some(condition.as_str())),
-        Target::Everyone => (4, None),
-    }
-}
-
-/// What is delivered of a request.
-pub(super) fn message_of(accept: &Accept, id: NotificationId, position: Option<Position>) -> Message {
-    let request = &accept.request;
-    let topic = match &request.target {
-        Target::Topic(topic) => Some(topic.clone()),
-        Target::Everyone => Some(Topic::everyone()),
-        Target::Users(_) | Target::Devices(_) | Target::Condition(_) => None,
-    };
-    Message {
-        id,
-        app: accept.app,
-        when: request.when,
-        urgency: request.urgency,
-        topic: topic.zip(position).map(|(topic, position)| TopicPosition { topic, position }),
-        notification: request.notification.clone(),
-        data: request.data.clone(),
-        sent_at: accept.now,
-        expires_at: request.expires_at(accept.now),
-        push_waits: request.push.mode == PushMode::Fallback,
-    }
 }
 
 pub(super) fn insert(
@@ -94,12 +34,8 @@ pub(super) fn insert(
     place: Option<Place>,
     standing: Standing,
 ) -> Result<(), Error> {
-    let Accept { app, request, now, idempotency, campaign: _ } = accept;
-    let mut keep_until = request.expires_at(*now).max(now.saturating_add(w.options.trace_retention));
-    if idempotency.is_some() {
-        // A repeated request is answered from this row.
-        keep_until = keep_until.max(now.saturating_add(limits::IDEMPOTENCY_WINDOW));
-    }
+    let Accept { app, request, now, .. } = accept;
+    let keep_until = row::keep_until(accept, w.options.trace_retention);
     let (target, target_text) = target_of(&request.target);
     let mut statement = w.db.prepare_cached(
         "INSERT INTO notifications (num, app, created_at, expires_at, keep_until, delivery, urgency, target,
@@ -130,9 +66,6 @@ pub(super) fn insert(
     ])?;
     Ok(())
 }
-
-/// Target code of a campaign's notification, at its place in [`TARGETS`].
-const TO_CAMPAIGN: u8 = 5;
 
 /// The notification under which a campaign's outcomes are recorded: kept until the campaign has ended, and
 /// the retention from then on.
@@ -168,32 +101,6 @@ pub(super) fn insert_for_campaign(
 pub(super) fn is_campaign(db: &Connection, num: Num) -> Result<bool, Error> {
     let sql = "SELECT 1 FROM notifications WHERE num = ?1 AND target = ?2";
     Ok(db.prepare_cached(sql)?.exists((num, TO_CAMPAIGN))?)
-}
-
-/// The mode of [`push_text`]; what says nothing is `never`.
-pub(super) fn push_mode(text: Option<&str>) -> PushMode {
-    match text {
-        Some("always") => PushMode::Always,
-        Some("fallback") => PushMode::Fallback,
-        _ => PushMode::Never,
-    }
-}
-
-/// The push section as JSON; none where it says nothing.
-fn push_text(push: &Push) -> Option<String> {
-    let mode = match push.mode {
-        PushMode::Never => "never",
-        PushMode::Fallback => "fallback",
-        PushMode::Always => "always",
-    };
-    let mut text = format!(r#"{{"mode":"{mode}","after_ms":{}"#, push.after.as_millis());
-    for (service, own) in [("apns", &push.apns), ("fcm", &push.fcm), ("webpush", &push.webpush)] {
-        if let Some(own) = own {
-            text.push_str(&format!(r#","{service}":{}"#, own.as_str()));
-        }
-    }
-    text.push('}');
-    (*push != Push::default()).then_some(text)
 }
 
 pub(super) fn set_standing(db: &Connection, num: Num, standing: Standing) -> Result<(), Error> {
@@ -269,21 +176,6 @@ pub(super) fn state(
     let counts = Outcome::ALL.into_iter().map(|outcome| (outcome, sums[outcome as usize]));
     let counts = counts.filter(|(_, count)| *count > 0).collect();
     Ok(Some(NotificationState { message: Arc::new(message), request, state, counts }))
-}
-
-/// `sums` by the outcome's code. Who of a topic's subscribers confirmed is not known, so a message
-/// in a log is pending until its ttl ends.
-fn state_of(standing: Standing, sums: &Sums, in_topic: bool, expired: bool) -> State {
-    let outstanding = outcome::outstanding(sums) > 0;
-    match standing {
-        Standing::Cancelled => State::Cancelled,
-        Standing::Kept if in_topic || outstanding => match expired {
-            true => State::Expired,
-            false => State::Pending,
-        },
-        Standing::Expired if in_topic || sums[Outcome::Expired as usize] > 0 => State::Expired,
-        Standing::Nothing | Standing::Kept | Standing::Replaced | Standing::Expired => State::Done,
-    }
 }
 
 pub(super) fn trace(

@@ -7,6 +7,8 @@ use super::campaign::{self, CampaignNum};
 use super::device_list;
 use super::ids::Num;
 use super::writer::Write;
+pub(super) use crate::row::outstanding;
+use crate::row::{Sums, WAYS_OUT};
 use crate::{Error, OutcomePart};
 
 /// Adds a part; `devices` must be sorted. Nothing is written for nobody.
@@ -99,23 +101,10 @@ pub(super) fn each_part(
     Ok(())
 }
 
-/// Counts by the outcome's code.
-pub(super) type Sums = [u64; Outcome::ALL.len() + 1];
-
 pub(super) fn sums(db: &Connection, num: Num) -> Result<Sums, Error> {
     let mut sums = [0; Outcome::ALL.len() + 1];
     each_part(db, num, |part| sums[part.outcome as usize] += part.count)?;
     Ok(sums)
-}
-
-/// Every way out of an inbox, each recorded with its devices.
-const WAYS_OUT: [Outcome; 5] =
-    [Outcome::Acked, Outcome::Expired, Outcome::Collapsed, Outcome::Cancelled, Outcome::Evicted];
-
-/// Inbox rows that are left.
-pub(super) fn outstanding(sums: &Sums) -> u64 {
-    let left = WAYS_OUT.into_iter().map(|outcome| sums[outcome as usize]).sum();
-    sums[Outcome::Kept as usize].saturating_sub(left)
 }
 
 /// The devices whose inbox still has it, in order. Worked out from the lists, not by a look into the inbox

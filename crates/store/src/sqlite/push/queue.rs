@@ -2,53 +2,15 @@
 
 use std::collections::BTreeMap;
 
-use noroshi_types::{
-    AppId, BatchId, DeviceNum, Lane, Outcome, PushMode, PushService, Request, Target, Timestamp, When,
-};
+use noroshi_types::{AppId, BatchId, DeviceNum, Lane, Outcome, PushService, Timestamp};
 use rusqlite::Connection;
 
+pub(in crate::sqlite) use crate::row::Fallback;
 use crate::sqlite::campaign::{self, CampaignNum};
 use crate::sqlite::device_list;
 use crate::sqlite::ids::Num;
 use crate::sqlite::writer::Write;
 use crate::{BATCH_RECIPIENTS_MAX, Error, Lease};
-
-/// What decides, when a batch is taken, whether a device still needs a push. Values are stored.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[repr(u8)]
-pub(in crate::sqlite) enum Fallback {
-    /// Nothing: always, or decided before.
-    Settled = 0,
-    /// The notification is in the device's inbox.
-    Inbox = 1,
-    /// The device's position in the topic is before the message.
-    Position = 2,
-    /// There is no confirmation.
-    Confirmed = 3,
-}
-
-impl Fallback {
-    pub(in crate::sqlite) fn of(request: &Request) -> Self {
-        let in_topic = matches!(request.target, Target::Topic(_) | Target::Everyone);
-        match request.push.mode {
-            PushMode::Never | PushMode::Always => Self::Settled,
-            PushMode::Fallback if request.when != When::Stored => Self::Confirmed,
-            PushMode::Fallback if in_topic => Self::Position,
-            // With a ttl of 0 there is no inbox row.
-            PushMode::Fallback if request.ttl.duration().is_zero() => Self::Confirmed,
-            PushMode::Fallback => Self::Inbox,
-        }
-    }
-
-    pub(super) fn from_code(code: u8) -> Self {
-        match code {
-            1 => Self::Inbox,
-            2 => Self::Position,
-            3 => Self::Confirmed,
-            _ => Self::Settled,
-        }
-    }
-}
 
 /// What the rows of one piece of work have in common.
 #[derive(Debug, Clone, Copy)]
