@@ -6,6 +6,7 @@
 
 pub(crate) mod accounts;
 pub(crate) mod campaigns;
+pub(crate) mod cells;
 pub(crate) mod claims;
 pub(crate) mod credentials;
 pub(crate) mod devices;
@@ -89,3 +90,18 @@ macro_rules! conformance_tests {
     };
 }
 pub(crate) use conformance_tests;
+
+/// The same for stores that a front can run on.
+macro_rules! cells_tests {
+    ($fresh:expr) => {
+        $crate::conformance::conformance_tests! { @each $fresh;
+            cells: cells_are_enrolled_once, a_users_devices_live_together,
+                a_device_of_another_user_goes_where_that_one_lives, a_user_moves_with_all_devices,
+                a_place_is_left_with_the_last_device, a_share_of_a_cell_moves,
+                a_message_has_a_part_for_each_cell, a_part_ends_once, a_key_is_taken_once,
+                what_is_cancelled_is_not_handed_on, what_expired_waits_no_more, a_front_forgets_an_app,
+                what_cells_were_told_is_kept;
+        }
+    };
+}
+pub(crate) use cells_tests;

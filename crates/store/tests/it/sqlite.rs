@@ -37,4 +37,5 @@ fn fresh(options: Options) -> (TempDir, Sqlite) {
 
 mod conformance {
     crate::conformance::conformance_tests!(crate::sqlite::fresh(crate::sqlite::options()));
+    crate::conformance::cells_tests!(crate::sqlite::fresh(crate::sqlite::options()));
 }

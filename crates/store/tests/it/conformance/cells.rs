@@ -1,0 +1,355 @@
+//! What a front keeps: who lives where, moves, the outbox, what cells know of apps.
+
+use std::sync::Arc;
+
+use noroshi_store::cells::{
+    Assign, CellChange, CellNum, Cells, MoveStep, NewMessage, PartEnd, PartState, Relocated, Relocation,
+    Residence, Taken,
+};
+use noroshi_store::{Error, Idempotency, Store};
+use noroshi_types::{AppId, AppName, NotificationId, Target, Timestamp};
+
+use super::world::*;
+
+/// A store of a front with three cells.
+async fn cells(store: &(impl Store + Cells)) -> [CellNum; 3] {
+    let names = ["a", "b", "c"].map(str::to_owned).to_vec();
+    let known = store.enrol(names).await.expect("enrolled");
+    [known[0].num, known[1].num, known[2].num]
+}
+
+fn one(name: &str, of: Option<&str>, fresh: CellNum) -> Assign {
+    Assign { device: device(name), user: of.map(user), fresh }
+}
+
+async fn assign(store: &impl Cells, app: AppId, one: Assign) -> Result<Residence, Error> {
+    let answers = store.assign(app, vec![one], NOW).await.expect("assigned");
+    answers.into_iter().next().expect("an answer")
+}
+
+async fn lives(store: &impl Cells, app: AppId, name: &str, of: Option<&str>, fresh: CellNum) -> CellNum {
+    assign(store, app, one(name, of, fresh)).await.expect("a place").cell
+}
+
+async fn asked(store: &impl Cells, app: AppId, name: &str, now: Timestamp) -> Vec<CellNum> {
+    store.cells_of_users(app, vec![user(name)], now).await.expect("read").remove(0)
+}
+
+async fn step(store: &impl Cells, app: AppId, name: &str) -> MoveStep {
+    store.residences(Some(app), &device(name)).await.expect("read")[0].step
+}
+
+fn id(n: u8) -> NotificationId {
+    NotificationId::from_bytes([n; 16])
+}
+
+fn message(app: AppId, n: u8, target: Target, everywhere: &[CellNum]) -> NewMessage {
+    NewMessage {
+        id: id(n),
+        app,
+        target,
+        to: r#"{"topic":"t"}"#.into(),
+        body: format!(r#"{{"data":{n}}}"#).into(),
+        summary: r#"{"when":"stored"}"#.into(),
+        expires_at: at(60),
+        idempotency: None,
+        everywhere: Arc::from(everywhere),
+    }
+}
+
+async fn take(store: &impl Cells, message: NewMessage) -> Result<Taken, Error> {
+    store.keep(vec![message], NOW).await.expect("taken").remove(0)
+}
+
+/// What waits for a cell: id and `to`.
+async fn waiting(store: &impl Cells, cell: CellNum) -> Vec<(NotificationId, String)> {
+    let parts = store.waiting(cell, 100, 1 << 20).await.expect("read");
+    parts.into_iter().map(|part| (part.id, part.to)).collect()
+}
+
+async fn states(store: &impl Cells, app: AppId, n: u8) -> Vec<(CellNum, PartState)> {
+    let found = store.relayed(app, id(n)).await.expect("read").expect("known");
+    found.parts.iter().map(|part| (part.cell, part.state)).collect()
+}
+
+pub(crate) async fn cells_are_enrolled_once(store: &(impl Store + Cells)) {
+    let [a, b, c] = cells(store).await;
+    assert_eq!(cells(store).await, [a, b, c]);
+    let more = store.enrol(vec!["d".to_owned(), "a".to_owned()]).await.expect("enrolled");
+    assert_eq!(more.iter().map(|cell| &*cell.name).collect::<Vec<_>>(), ["a", "b", "c", "d"]);
+    assert_eq!((more[0].weight, more[0].draining), (None, false));
+
+    let change = CellChange { weight: Some(Some(7)), draining: Some(true) };
+    let changed = store.adjust(b, change).await.expect("changed");
+    assert_eq!((changed.weight, changed.draining), (Some(7), true));
+    let kept = store.adjust(b, CellChange::default()).await.expect("unchanged");
+    assert_eq!(kept, changed);
+    let back = CellChange { weight: Some(None), draining: Some(false) };
+    let back = store.adjust(b, back).await.expect("changed");
+    assert_eq!((back.weight, back.draining), (None, false));
+    assert!(matches!(store.adjust(CellNum(99), change).await, Err(Error::NotFound)));
+}
+
+pub(crate) async fn a_users_devices_live_together(store: &(impl Store + Cells)) {
+    let app = app(store, "shop").await;
+    let [a, b, _] = cells(store).await;
+    assert_eq!(lives(store, app, "d1", Some("u1"), a).await, a);
+    assert_eq!(lives(store, app, "d2", Some("u1"), b).await, a, "beside the first");
+    assert_eq!(lives(store, app, "d1", Some("u1"), b).await, a, "where it was");
+    assert_eq!(lives(store, app, "d1", None, b).await, a, "its user is as before");
+    assert_eq!(lives(store, app, "d3", None, b).await, b);
+    // A device that gets its first user brings that one along.
+    assert_eq!(lives(store, app, "d3", Some("u2"), a).await, b);
+    assert_eq!(asked(store, app, "u2", NOW).await, [b]);
+    assert_eq!(asked(store, app, "u1", NOW).await, [a]);
+    assert_eq!(asked(store, app, "nobody", NOW).await, []);
+    // Tenants do not meet.
+    let other = self::app(store, "news").await;
+    assert_eq!(lives(store, other, "d1", Some("u1"), b).await, b);
+    let everywhere = store.residences(None, &device("d1")).await.expect("read");
+    assert_eq!(everywhere.iter().map(|one| (one.app, one.cell)).collect::<Vec<_>>(), [(app, a), (other, b)]);
+
+    let populations = store.populations().await.expect("read");
+    assert_eq!(
+        populations.iter().map(|p| (p.devices, p.users, p.leaving)).collect::<Vec<_>>(),
+        [(2, 1, 0), (2, 2, 0), (0, 0, 0)]
+    );
+    store.forget_device(app, &device("d1")).await.expect("forgotten");
+    assert_eq!(store.residences(Some(app), &device("d1")).await.expect("read"), []);
+}
+
+pub(crate) async fn a_device_of_another_user_goes_where_that_one_lives(store: &(impl Store + Cells)) {
+    let app = app(store, "shop").await;
+    let [a, b, _] = cells(store).await;
+    lives(store, app, "d1", Some("u1"), a).await;
+    lives(store, app, "d2", Some("u2"), b).await;
+    let moved = assign(store, app, one("d1", Some("u2"), a)).await.expect("a place");
+    assert_eq!((moved.cell, moved.previous, moved.step), (b, Some(a), MoveStep::Leave));
+    // Until it is gone from its first cell, it cannot go on to a third.
+    lives(store, app, "d3", Some("u3"), a).await;
+    assert!(matches!(assign(store, app, one("d1", Some("u3"), a)).await, Err(Error::Conflict)));
+    store.advance(app, &device("d1"), MoveStep::Leave, MoveStep::Settled).await.expect("gone");
+    let moved = assign(store, app, one("d1", Some("u3"), a)).await.expect("a place");
+    assert_eq!((moved.cell, moved.previous), (a, Some(b)));
+}
+
+pub(crate) async fn a_user_moves_with_all_devices(store: &(impl Store + Cells)) {
+    let app = app(store, "shop").await;
+    let [a, b, c] = cells(store).await;
+    lives(store, app, "d1", Some("u1"), a).await;
+    lives(store, app, "d2", Some("u1"), a).await;
+    let who = Relocation::Device(app, device("d1"));
+    let moved = store.relocate(who.clone(), b, NOW, at(100)).await.expect("moved");
+    assert_eq!(moved, Relocated { users: 1, devices: 2 }, "a user's devices live together");
+    assert_eq!(store.relocate(who, b, NOW, at(100)).await.expect("there"), Relocated::default());
+    assert_eq!(asked(store, app, "u1", NOW).await, [b, a], "both are asked");
+    assert_eq!(asked(store, app, "u1", at(100)).await, [b], "not for ever");
+
+    let first = store.moves(a, MoveStep::Tell, None, 1).await.expect("read");
+    assert_eq!((&first[0].device, first[0].from, first[0].to, first[0].since), (&device("d1"), a, b, NOW));
+    let rest = store.moves(a, MoveStep::Tell, Some((app, device("d1"))), 9).await.expect("read");
+    assert_eq!(rest.iter().map(|one| &one.device).collect::<Vec<_>>(), [&device("d2")]);
+    for name in ["d1", "d2"] {
+        store.advance(app, &device(name), MoveStep::Tell, MoveStep::Told).await.expect("told");
+    }
+    // d1 comes back, and its things are carried over.
+    assert_eq!(assign(store, app, one("d1", Some("u1"), a)).await.expect("a place").step, MoveStep::Told);
+    store.arrived(app, vec![device("d1")]).await.expect("arrived");
+    assert_eq!(step(store, app, "d1").await, MoveStep::Arrived);
+    store.advance(app, &device("d1"), MoveStep::Arrived, MoveStep::Settled).await.expect("settled");
+    assert_eq!(asked(store, app, "u1", NOW).await, [b, a], "d2 is still there");
+    // d2 is turned to a third cell while it is under way, with its user.
+    let user_moves = Relocation::User(app, user("u1"));
+    store.relocate(user_moves.clone(), c, at(1), at(100)).await.expect("moved");
+    let d2 = store.residences(Some(app), &device("d2")).await.expect("read").remove(0);
+    assert_eq!((d2.cell, d2.previous), (c, Some(a)));
+    // And back to where it still is.
+    store.relocate(user_moves, a, at(2), at(100)).await.expect("moved");
+    let d2 = store.residences(Some(app), &device("d2")).await.expect("read").remove(0);
+    assert_eq!((d2.cell, d2.previous, d2.step), (a, None, MoveStep::Settled));
+    assert_eq!(asked(store, app, "u1", NOW).await[0], a);
+    let unknown = Relocation::User(app, user("nobody"));
+    assert!(matches!(store.relocate(unknown, c, NOW, at(100)).await, Err(Error::NotFound)));
+}
+
+pub(crate) async fn a_place_is_left_with_the_last_device(store: &(impl Store + Cells)) {
+    let app = app(store, "shop").await;
+    let [a, b, _] = cells(store).await;
+    lives(store, app, "d1", Some("u1"), a).await;
+    store.relocate(Relocation::User(app, user("u1")), b, NOW, at(100)).await.expect("moved");
+    assert_eq!(asked(store, app, "u1", NOW).await, [b, a]);
+    store.arrived(app, vec![device("d1")]).await.expect("arrived");
+    store.advance(app, &device("d1"), MoveStep::Arrived, MoveStep::Settled).await.expect("settled");
+    assert_eq!(asked(store, app, "u1", NOW).await, [b]);
+    // A step that was taken meanwhile is not taken again.
+    store.advance(app, &device("d1"), MoveStep::Arrived, MoveStep::Tell).await.expect("nothing");
+    assert_eq!(step(store, app, "d1").await, MoveStep::Settled);
+}
+
+pub(crate) async fn a_share_of_a_cell_moves(store: &(impl Store + Cells)) {
+    let app = app(store, "shop").await;
+    let [a, b, _] = cells(store).await;
+    for n in 0..4 {
+        lives(store, app, &format!("d{n}"), Some(&format!("u{n}")), a).await;
+    }
+    for n in 4..7 {
+        lives(store, app, &format!("d{n}"), None, a).await;
+    }
+    let some = |limit| Relocation::Some { from: a, limit };
+    let moved = store.relocate(some(3), b, NOW, at(100)).await.expect("moved");
+    assert_eq!(moved, Relocated { users: 3, devices: 3 });
+    let moved = store.relocate(some(3), b, NOW, at(100)).await.expect("moved");
+    assert_eq!(moved, Relocated { users: 1, devices: 3 });
+    let moved = store.relocate(some(3), b, NOW, at(100)).await.expect("moved");
+    assert_eq!(moved, Relocated { users: 0, devices: 1 });
+    assert_eq!(store.relocate(some(3), b, NOW, at(100)).await.expect("none"), Relocated::default());
+}
+
+pub(crate) async fn a_message_has_a_part_for_each_cell(store: &(impl Store + Cells)) {
+    let app = app(store, "shop").await;
+    let [a, b, c] = cells(store).await;
+    lives(store, app, "d1", Some("u1"), a).await;
+    lives(store, app, "d2", Some("u2"), b).await;
+    lives(store, app, "d3", Some("u3"), a).await;
+
+    let taken = take(store, message(app, 1, users(&["u1", "u2", "u3", "nobody"]), &[])).await.expect("taken");
+    assert_eq!(taken, Taken { id: id(1), targets: Some(4), cells: vec![a, b], replayed: false });
+    take(store, message(app, 2, devices(&["d2", "d9"]), &[a, b, c])).await.expect("taken");
+    let taken = take(store, message(app, 3, to_topic("t"), &[a, b, c])).await.expect("taken");
+    assert_eq!((taken.targets, taken.cells), (None, vec![a, b, c]));
+    let nobody = take(store, message(app, 4, users(&["nobody"]), &[a, b, c])).await.expect("taken");
+    assert_eq!((nobody.targets, nobody.cells), (Some(1), vec![]));
+
+    let topic = r#"{"topic":"t"}"#.to_owned();
+    let to = |text: &str| text.to_owned();
+    assert_eq!(waiting(store, a).await, [(id(1), to(r#"{"users":["u1","u3"]}"#)), (id(3), topic.clone())]);
+    assert_eq!(
+        waiting(store, b).await,
+        [(id(1), to(r#"{"users":["u2"]}"#)), (id(2), to(r#"{"devices":["d2"]}"#)), (id(3), topic.clone())]
+    );
+    assert_eq!(waiting(store, c).await, [(id(3), topic)]);
+    let first = store.waiting(b, 1, 1 << 20).await.expect("read").remove(0);
+    assert_eq!((first.app, &*first.body, first.expires_at), (app, r#"{"data":1}"#, at(60)));
+    assert_eq!(store.waiting(b, 9, 1).await.expect("read").len(), 1, "one at least");
+    assert!(store.waits_before(b, first.num + 1).await.expect("read"));
+    assert!(!store.waits_before(b, first.num).await.expect("read"));
+
+    let found = store.relayed(app, id(1)).await.expect("read").expect("known");
+    assert_eq!((found.unknown, found.targets, found.accepted_at), (1, Some(4), NOW));
+    assert_eq!(found.summary, r#"{"when":"stored"}"#);
+    let other = self::app(store, "news").await;
+    assert_eq!(store.relayed(other, id(1)).await.expect("read"), None);
+    let depths = store.depths().await.expect("read");
+    assert_eq!(
+        depths.iter().map(|d| (d.cell, d.parts, d.oldest)).collect::<Vec<_>>(),
+        [(a, 2, Some(NOW)), (b, 3, Some(NOW)), (c, 1, Some(NOW))]
+    );
+}
+
+pub(crate) async fn a_part_ends_once(store: &(impl Store + Cells)) {
+    let app = app(store, "shop").await;
+    let [a, b, c] = cells(store).await;
+    take(store, message(app, 1, to_topic("t"), &[a, b, c])).await.expect("taken");
+    let num = store.waiting(a, 9, 1 << 20).await.expect("read")[0].num;
+    store.end(a, vec![(num, PartEnd::Forwarded(id(101)))]).await.expect("ended");
+    store.end(b, vec![(num, PartEnd::Refused("forbidden".to_owned()))]).await.expect("ended");
+    assert_eq!(waiting(store, c).await.len(), 1, "its body is kept for the last");
+    store.end(c, vec![(num, PartEnd::Expired)]).await.expect("ended");
+    store.end(c, vec![(num, PartEnd::Refused("late".to_owned()))]).await.expect("nothing");
+    let found = store.relayed(app, id(1)).await.expect("read").expect("known");
+    let parts: Vec<_> =
+        found.parts.iter().map(|part| (part.state, part.remote, part.reason.as_deref())).collect();
+    assert_eq!(
+        parts,
+        [
+            (PartState::Forwarded, Some(id(101)), None),
+            (PartState::Refused, None, Some("forbidden")),
+            (PartState::Expired, None, None)
+        ]
+    );
+    assert_eq!(store.depths().await.expect("read"), []);
+    let found = store.relayed_as(a, id(101)).await.expect("read").expect("known");
+    assert_eq!(found.id, id(1));
+    assert_eq!(store.relayed_as(b, id(101)).await.expect("read"), None);
+}
+
+pub(crate) async fn a_key_is_taken_once(store: &(impl Store + Cells)) {
+    let app = app(store, "shop").await;
+    let [a, ..] = cells(store).await;
+    let keyed = |n: u8, body: u8| NewMessage {
+        idempotency: Some(Idempotency { key: "k".into(), body_hash: [body; 32] }),
+        ..message(app, n, to_topic("t"), &[a])
+    };
+    let answers = store.keep(vec![keyed(1, 7), keyed(2, 7), keyed(3, 8)], NOW).await.expect("taken");
+    assert_eq!(answers[0].as_ref().expect("taken").id, id(1));
+    let repeated = answers[1].as_ref().expect("repeated");
+    assert_eq!((repeated.id, repeated.replayed, repeated.cells.len()), (id(1), true, 0));
+    assert!(matches!(answers[2], Err(Error::IdempotencyConflict)));
+    assert_eq!(waiting(store, a).await.len(), 1);
+    let next_day = Timestamp(NOW.0 + 86_400_000);
+    let later = store.keep(vec![keyed(4, 8)], next_day).await.expect("taken").remove(0).expect("new again");
+    assert_eq!(later.id, id(4));
+}
+
+pub(crate) async fn what_is_cancelled_is_not_handed_on(store: &(impl Store + Cells)) {
+    let app = app(store, "shop").await;
+    let [a, b, c] = cells(store).await;
+    take(store, message(app, 1, to_topic("t"), &[a, b, c])).await.expect("taken");
+    let num = store.waiting(a, 9, 1 << 20).await.expect("read")[0].num;
+    store.end(a, vec![(num, PartEnd::Forwarded(id(101)))]).await.expect("ended");
+    let other = self::app(store, "news").await;
+    assert_eq!(store.cancel_relayed(other, id(1)).await.expect("unknown"), None);
+    let found = store.cancel_relayed(app, id(1)).await.expect("cancelled").expect("known");
+    assert!(found.cancelled);
+    let state = [(a, PartState::Cancelling), (b, PartState::Cancelled), (c, PartState::Cancelled)];
+    assert_eq!(states(store, app, 1).await, state);
+    assert_eq!((waiting(store, b).await, waiting(store, c).await), (vec![], vec![]));
+    // It was under way to c when it was cancelled.
+    store.end(c, vec![(num, PartEnd::Forwarded(id(103)))]).await.expect("ended");
+    assert_eq!(store.cancelling(a, 9).await.expect("read"), [(num, app, id(101))]);
+    assert_eq!(store.cancelling(c, 9).await.expect("read"), [(num, app, id(103))]);
+    store.cancelled(a, vec![num]).await.expect("told");
+    assert_eq!(store.cancelling(a, 9).await.expect("read"), []);
+    assert_eq!(states(store, app, 1).await[0], (a, PartState::Forwarded));
+}
+
+pub(crate) async fn what_expired_waits_no_more(store: &(impl Store + Cells)) {
+    let app = app(store, "shop").await;
+    let [a, b, _] = cells(store).await;
+    take(store, message(app, 1, to_topic("t"), &[a, b])).await.expect("taken");
+    let lasting = NewMessage { expires_at: at(10_000), ..message(app, 2, to_topic("t"), &[a]) };
+    take(store, lasting).await.expect("taken");
+    let never = Timestamp(0);
+    assert!(!store.prune_relayed(at(60), at(60), never, 9).await.expect("pruned"));
+    assert_eq!(waiting(store, a).await.len(), 2, "not yet");
+    assert!(store.prune_relayed(at(61), at(61), never, 1).await.expect("pruned"), "there is more");
+    store.prune_relayed(at(61), at(61), never, 9).await.expect("pruned");
+    assert_eq!(states(store, app, 1).await, [(a, PartState::Expired), (b, PartState::Expired)]);
+    assert_eq!(waiting(store, a).await.len(), 1);
+    store.prune_relayed(at(61), at(61), at(61), 9).await.expect("pruned");
+    assert_eq!(store.relayed(app, id(1)).await.expect("read"), None, "forgotten");
+    assert!(store.relayed(app, id(2)).await.expect("read").is_some(), "it still waits");
+}
+
+pub(crate) async fn a_front_forgets_an_app(store: &(impl Store + Cells)) {
+    let app = app(store, "shop").await;
+    let [a, ..] = cells(store).await;
+    lives(store, app, "d1", Some("u1"), a).await;
+    take(store, message(app, 1, users(&["u1"]), &[])).await.expect("taken");
+    store.delete_app(app).await.expect("deleted");
+    assert_eq!(store.residences(None, &device("d1")).await.expect("read"), []);
+    assert_eq!(asked(store, app, "u1", NOW).await, []);
+    assert_eq!(waiting(store, a).await, []);
+    assert_eq!(store.relayed(app, id(1)).await.expect("read"), None);
+}
+
+pub(crate) async fn what_cells_were_told_is_kept(store: &(impl Store + Cells)) {
+    let [a, b, _] = cells(store).await;
+    let shop = AppName::parse("shop").expect("a name");
+    store.set_provisioned(a, shop.clone(), Some([1; 32])).await.expect("kept");
+    store.set_provisioned(a, shop.clone(), Some([2; 32])).await.expect("kept");
+    assert_eq!(store.provisioned(a).await.expect("read"), [(shop.clone(), [2; 32])]);
+    assert_eq!(store.provisioned(b).await.expect("read"), []);
+    store.set_provisioned(a, shop, None).await.expect("kept");
+    assert_eq!(store.provisioned(a).await.expect("read"), []);
+}
