@@ -1,6 +1,7 @@
 //! The command line of `noroshi bench`, and the checks that need no server. What is not given is chosen
 //! so that the plain command measures what the documentation states.
 
+mod homing;
 mod push;
 mod stress;
 
@@ -11,6 +12,7 @@ use clap::Subcommand;
 
 use crate::Error;
 use crate::payload::{DATA_BYTES_MIN, When};
+pub(crate) use homing::Homing;
 pub(crate) use push::{Campaign, Push};
 pub(crate) use stress::{Disconnect, Slow, Storm, Tls};
 
@@ -52,6 +54,8 @@ pub(crate) enum Scenario {
     Push(Push),
     /// A campaign of a node with a fake of APNs behind it: rate over the run, memory, breaking news in the middle
     Campaign(Campaign),
+    /// Several nodes with PostgreSQL and Redis: log-ins, deliveries, what an engine is asked for each, a gateway that ends
+    Homing(Box<Homing>),
     /// The bare epoll loop that --floor compares with
     #[command(hide = true)]
     Floor(Floor),
@@ -293,10 +297,7 @@ const NAME_BYTES_MAX: usize = 40;
 
 impl Common {
     pub(crate) fn check(&self) -> Result<(), Error> {
-        let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
-        if self.name.is_empty() || self.name.len() > NAME_BYTES_MAX || !self.name.bytes().all(plain) {
-            return Err(usage(format!("--name is 1 to {NAME_BYTES_MAX} of a-z, 0-9 and '-'")));
-        }
+        check_name(&self.name)?;
         // Made here it would stay behind, and a word that is mistyped would be measured on another disk.
         match &self.data {
             Some(folder) if !folder.is_dir() => {
@@ -316,6 +317,14 @@ impl Pacing {
             _ if self.duration.is_zero() => Err(usage("--duration must not be zero")),
             _ => Ok(()),
         }
+    }
+}
+
+fn check_name(name: &str) -> Result<(), Error> {
+    let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+    match (1..=NAME_BYTES_MAX).contains(&name.len()) && name.bytes().all(plain) {
+        true => Ok(()),
+        false => Err(usage(format!("--name is 1 to {NAME_BYTES_MAX} of a-z, 0-9 and '-'"))),
     }
 }
 

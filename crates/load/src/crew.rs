@@ -2,6 +2,7 @@
 //! share; reports are merged here, so scenarios see one client however many processes it has.
 
 mod member;
+mod rehome;
 mod stress;
 
 use std::time::Duration;

@@ -294,10 +294,13 @@ impl Device {
             match input {
                 Input::Text(text) if text.starts_with(r#"{"t":"msg""#) => {
                     *received += 1;
+                    let stamp_ns = stamp.find(text.as_bytes());
                     if *reading == Reading::Eager {
-                        seen.message(*received, stamp.find(text.as_bytes()), text.len());
+                        seen.message(*received, stamp_ns, text.len());
                     }
-                    push_ack(acks, text);
+                    if push_ack(acks, text) {
+                        seen.stored(stamp_ns);
+                    }
                 }
                 Input::Text(text) => match said(text, *stage) {
                     Said::LoggedIn => *stage = subscribe(topic.as_deref(), out),
@@ -360,11 +363,11 @@ fn subscribe(topic: Option<&str>, out: &mut Vec<u8>) -> Stage {
     Stage::Subscribing
 }
 
-/// Adds the id of a message that wants an ack. The flag stands behind `data`, near the end.
-fn push_ack(acks: &mut Vec<u8>, text: &str) {
+/// Adds the id of a message that wants an ack; false for others. The flag stands behind `data`, near the end.
+fn push_ack(acks: &mut Vec<u8>, text: &str) -> bool {
     let tail = &text.as_bytes()[text.len().saturating_sub(64)..];
     if memchr::memmem::find(tail, br#""ack":true"#).is_none() {
-        return;
+        return false;
     }
     if let Ok(ServerFrame::Msg(message)) = parse_server_frame(text) {
         if !acks.is_empty() {
@@ -374,6 +377,7 @@ fn push_ack(acks: &mut Vec<u8>, text: &str) {
         acks.extend_from_slice(message.id.as_bytes());
         acks.push(b'"');
     }
+    true
 }
 
 /// The length of the head that opened the WebSocket; none until it is complete.

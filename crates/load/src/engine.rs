@@ -18,6 +18,7 @@ use serde::{Deserialize, Serialize};
 use crate::clock;
 use crate::device::{Device, Ended, Reading, Shared};
 use crate::dialect::Dialect;
+use crate::homes::Homes;
 use crate::jwt::Signer;
 use crate::partition::Partition;
 use crate::payload::Names;
@@ -48,6 +49,12 @@ fn source(number: u32) -> Ipv4Addr {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Setup {
     pub(crate) origin: Origin,
+    /// Nodes that devices connect to; none: `origin`.
+    #[serde(default)]
+    pub(crate) homes: Vec<Origin>,
+    /// Nodes that requests go to, by turns of the workers; none: `origin`.
+    #[serde(default)]
+    pub(crate) providers: Vec<Origin>,
     pub(crate) names: Names,
     pub(crate) signer: Signer,
     pub(crate) api_key: String,
@@ -72,6 +79,8 @@ pub(crate) struct Engine {
     partition: Partition,
     pub(crate) shared: Shared,
     devices: Vec<Option<Device>>,
+    /// Which of several homes each device connects to.
+    homes: Homes,
     senders: Vec<Sender>,
     /// Connections that have an address of [`source`].
     sources_used: u32,
@@ -106,6 +115,7 @@ impl Engine {
             timer_ns: 0,
             shared: Shared::new(setup.topic.clone(), setup.dialect.clone()),
             connector: setup.origin.connector()?,
+            homes: Homes::new(setup.homes.len(), partition.index as u64),
             setup,
             partition,
             devices: Vec::new(),
@@ -235,6 +245,7 @@ impl Engine {
         }
         if let Err(ended) = result {
             self.remove(number);
+            self.homes.leave(number);
             self.ended.push((number, ended));
         }
     }
@@ -275,7 +286,7 @@ impl Engine {
         let name = self.setup.names.connected(self.partition.global(number));
         let source = self.next_source();
         self.take_turn(number);
-        let origin = &self.setup.origin;
+        let origin = self.setup.homes.get(self.homes.of(number)).unwrap_or(&self.setup.origin);
         let tls = self.connector.as_ref();
         let narrow = number >= self.narrow_from;
         let route = Route { to: origin.address, source, narrow, tls };
@@ -313,7 +324,10 @@ impl Engine {
                 self.devices[number] = Some(device);
                 self.opening += 1;
             }
-            Err(error) => self.ended.push((number, Ended::io(&error))),
+            Err(error) => {
+                self.homes.leave(number);
+                self.ended.push((number, Ended::io(&error)));
+            }
         }
     }
 
@@ -353,9 +367,21 @@ impl Engine {
         self.devices.iter().flatten().filter(|device| device.is_ready() && device.received() >= count).count()
     }
 
+    /// How many devices that are in have this home.
+    pub(crate) fn ready_at(&self, home: usize) -> usize {
+        self.ready_devices().filter(|number| self.homes.of(*number) == home).count()
+    }
+
+    /// Where this worker's requests go.
+    pub(crate) fn provider(&self) -> &Origin {
+        let providers = &self.setup.providers;
+        let turn = self.partition.index % providers.len().max(1);
+        providers.get(turn).unwrap_or(&self.setup.origin)
+    }
+
     /// As many provider connections as requests may be in flight.
     pub(crate) fn set_senders(&mut self, count: usize) {
-        let address = self.setup.origin.address;
+        let address = self.provider().address;
         self.senders.truncate(count);
         while self.senders.len() < count {
             let token = Token(SENDERS + self.senders.len());

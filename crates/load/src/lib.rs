@@ -14,6 +14,7 @@
 //! get their part of the whole (`partition`).
 
 mod args;
+mod cell;
 mod clock;
 mod crew;
 mod device;
@@ -21,6 +22,7 @@ mod dialect;
 mod engine;
 mod error;
 mod floor;
+mod homes;
 mod host;
 mod http;
 mod jwt;
@@ -29,6 +31,7 @@ mod partition;
 mod payload;
 mod process;
 mod publisher;
+mod redis;
 mod report;
 mod scenario;
 mod seen;
@@ -64,6 +67,7 @@ pub fn run(args: Args) -> Result<(), Error> {
         Scenario::Tls(tls) => (scenario::tls::run(tls)?, tls.common.json),
         Scenario::Push(push) => (scenario::push::run(push)?, push.json),
         Scenario::Campaign(campaign) => (scenario::campaign::run(campaign)?, campaign.common.json),
+        Scenario::Homing(homing) => (scenario::homing::run(homing)?, homing.json),
         Scenario::Floor(args) => return floor::run(args.listen, args.deliveries),
         Scenario::Worker => return worker::run(std::io::stdin(), std::io::stdout().lock()),
         Scenario::Bound(bound) => return Err(started::run_bound(&bound.words)),

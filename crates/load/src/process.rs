@@ -75,6 +75,20 @@ impl Process {
         parse_cpu(&stat, rustix::param::clock_ticks_per_second())
     }
 
+    /// With that of its children, those that have ended and were waited for too.
+    pub(crate) fn cpu_with_children(self) -> Option<Cpu> {
+        let ticks = rustix::param::clock_ticks_per_second();
+        let stat = fs::read_to_string(format!("/proc/{}/stat", self.pid)).ok()?;
+        let own = parse_cpu(&stat, ticks)? + parse_waited_cpu(&stat, ticks)?;
+        let others = fs::read_dir("/proc").ok()?.filter_map(|entry| {
+            let name = entry.ok()?.file_name();
+            let pid: u32 = name.to_str()?.parse().ok()?;
+            let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+            (parse_parent(&stat)? == self.pid).then(|| parse_cpu(&stat, ticks))?
+        });
+        Some(own + others.sum())
+    }
+
     /// Resident memory in bytes.
     pub(crate) fn resident_bytes(self) -> Option<u64> {
         let status = fs::read_to_string(format!("/proc/{}/status", self.pid)).ok()?;
@@ -122,6 +136,20 @@ fn parse_cpu(stat: &str, ticks_per_second: u64) -> Option<Cpu> {
     Some(Cpu { user_us: next()?, system_us: next()? })
 }
 
+/// proc_pid_stat(5): cutime and cstime are fields 16 and 17.
+fn parse_waited_cpu(stat: &str, ticks_per_second: u64) -> Option<Cpu> {
+    let (_, rest) = stat.rsplit_once(')')?;
+    let mut fields = rest.split_ascii_whitespace().skip(13);
+    let tick_us = 1e6 / ticks_per_second as f64;
+    let mut next = || fields.next()?.parse::<u64>().ok().map(|ticks| ticks as f64 * tick_us);
+    Some(Cpu { user_us: next()?, system_us: next()? })
+}
+
+/// proc_pid_stat(5): ppid is field 4.
+fn parse_parent(stat: &str) -> Option<u32> {
+    stat.rsplit_once(')')?.1.split_ascii_whitespace().nth(1)?.parse().ok()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -132,6 +160,9 @@ mod tests {
         let cpu = parse_cpu(stat, 100).unwrap();
         assert_eq!(cpu, Cpu { user_us: 2_500_000.0, system_us: 750_000.0 });
         assert_eq!(parse_cpu("42 (a)", 100), None);
+        assert_eq!(parse_parent(stat), Some(1));
+        let stat = stat.replace(" 250 75 0 0 ", " 250 75 100 50 ");
+        assert_eq!(parse_waited_cpu(&stat, 100), Some(Cpu { user_us: 1e6, system_us: 5e5 }));
     }
 
     #[test]

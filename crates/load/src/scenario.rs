@@ -7,6 +7,7 @@ mod compare;
 pub(crate) mod connect;
 pub(crate) mod direct;
 pub(crate) mod disconnect;
+pub(crate) mod homing;
 pub(crate) mod idle;
 pub(crate) mod push;
 pub(crate) mod slow;
@@ -66,6 +67,8 @@ impl<'a> Bench<'a> {
         let (api_key, jwt_secret) = target.credentials();
         let setup = Setup {
             origin: target.origin().clone(),
+            homes: Vec::new(),
+            providers: Vec::new(),
             names: Names { prefix: common.name.clone() },
             signer: Signer::new(jwt_secret, &common.app),
             api_key: api_key.to_owned(),
@@ -182,24 +185,11 @@ impl<'a> Bench<'a> {
             return Ok(());
         }
         progress(&format!("registering {count} devices that are away"));
-        let mut provider = self.provider()?;
-        let request = Request {
-            method: "POST",
-            path: "/v1/devices/batch",
-            key: &self.setup.api_key,
-            content_type: "application/x-ndjson",
-        };
-        let numbers: Vec<usize> = (0..count).collect();
-        for chunk in numbers.chunks(REGISTRATIONS_PER_REQUEST) {
-            let lines: String = chunk
-                .iter()
-                .map(|number| self.setup.names.away(*number))
-                .map(|name| format!("{{\"device\":\"{name}\",\"user\":\"{name}\"}}\n"))
-                .collect();
-            let response = provider.expect_success(request, lines.as_bytes())?;
-            check_registered(&response.body, chunk.len())?;
-        }
-        Ok(())
+        let names = &self.setup.names;
+        register(&mut self.provider()?, &self.setup.api_key, count, |number| {
+            let name = names.away(number);
+            format!("{{\"device\":\"{name}\",\"user\":\"{name}\"}}\n")
+        })
     }
 
     /// Rows in the inboxes of the first `count` devices that are away.
@@ -232,6 +222,28 @@ impl<'a> Bench<'a> {
 
 fn connect_timeout(devices: usize) -> Duration {
     Duration::from_secs(30 + devices as u64 / LOG_INS_PER_SECOND_MIN)
+}
+
+/// Registers `count` devices, a line of JSON each.
+fn register(
+    provider: &mut Client,
+    api_key: &str,
+    count: usize,
+    line: impl Fn(usize) -> String,
+) -> Result<(), Error> {
+    let request = Request {
+        method: "POST",
+        path: "/v1/devices/batch",
+        key: api_key,
+        content_type: "application/x-ndjson",
+    };
+    let numbers: Vec<usize> = (0..count).collect();
+    for chunk in numbers.chunks(REGISTRATIONS_PER_REQUEST) {
+        let lines: String = chunk.iter().map(|number| line(*number)).collect();
+        let response = provider.expect_success(request, lines.as_bytes())?;
+        check_registered(&response.body, chunk.len())?;
+    }
+    Ok(())
 }
 
 /// Every line of the answer has to name a device.

@@ -4,6 +4,9 @@
 use crate::clock;
 use crate::stats::Latency;
 
+/// 8 MB; whoever asks does it often.
+const KEPT_MAX: usize = 1 << 20;
+
 #[derive(Debug)]
 pub(crate) struct Seen {
     /// Messages since the worker started.
@@ -23,6 +26,8 @@ pub(crate) struct Seen {
     /// How many messages each device is to have, and how many devices have them.
     goal: u32,
     pub(crate) at_goal: usize,
+    /// Stamps of `stored` messages, from the moment they were asked for.
+    kept: Option<Vec<u64>>,
 }
 
 impl Seen {
@@ -38,7 +43,22 @@ impl Seen {
             window: 0..u64::MAX,
             goal: u32::MAX,
             at_goal: 0,
+            kept: None,
         }
+    }
+
+    /// A device got a `stored` message.
+    pub(crate) fn stored(&mut self, stamp_ns: Option<u64>) {
+        if let (Some(kept), Some(stamp_ns)) = (&mut self.kept, stamp_ns)
+            && kept.len() < KEPT_MAX
+        {
+            kept.push(stamp_ns);
+        }
+    }
+
+    /// Stamps of the `stored` messages since this was last asked; at first none.
+    pub(crate) fn take_kept(&mut self) -> Vec<u64> {
+        self.kept.replace(Vec::new()).unwrap_or_default()
     }
 
     /// A device got its message number `received`, made at `stamp_ns`.
@@ -109,6 +129,15 @@ mod tests {
         assert_eq!((seen.tell(), seen.tell()), (3, 0));
         seen.message(4, None, 10);
         assert_eq!((seen.tell(), seen.total), (1, 4));
+    }
+
+    #[test]
+    fn stored_messages_are_told_one_by_one_once_they_were_asked_for() {
+        let mut seen = Seen::new();
+        seen.stored(Some(1));
+        assert!(seen.take_kept().is_empty());
+        [Some(2), None, Some(2)].into_iter().for_each(|stamp| seen.stored(stamp));
+        assert_eq!((seen.take_kept(), seen.take_kept()), (vec![2, 2], vec![]));
     }
 
     #[test]

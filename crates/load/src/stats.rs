@@ -54,6 +54,10 @@ impl Latency {
         self.0.value_at_percentile(percentile) as f64 / 1e3
     }
 
+    pub(crate) fn min_ms(&self) -> f64 {
+        self.0.min() as f64 / 1e3
+    }
+
     pub(crate) fn max_ms(&self) -> f64 {
         self.0.max() as f64 / 1e3
     }

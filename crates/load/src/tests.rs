@@ -57,6 +57,7 @@ fn run(line: &str) -> Result<ReportDocument, Error> {
         Scenario::Tls(args) => scenario::tls::run(&args),
         Scenario::Push(args) => scenario::push::run(&args),
         Scenario::Campaign(args) => scenario::campaign::run(&args),
+        Scenario::Homing(args) => scenario::homing::run(&args),
         Scenario::Floor(_) | Scenario::Worker | Scenario::Bound(_) => panic!("no measurement"),
     }
 }

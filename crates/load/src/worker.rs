@@ -8,6 +8,7 @@ mod connect;
 mod handshake;
 mod publish;
 mod receive;
+mod rehome;
 mod slow;
 mod steady;
 mod storm;
@@ -57,6 +58,10 @@ pub(crate) enum Command {
     Steady(Box<steady::SteadyPlan>),
     End,
     Watch(slow::SlowPlan),
+    /// Come back elsewhere when a node dies, until [`Command::End`] and all are back.
+    Rehome(rehome::RehomePlan),
+    /// Tell the stamps of `stored` messages since this was last asked.
+    Kept,
     /// Wait until every device has had `each` messages since it connected; with 0, tell what came meanwhile.
     Receive {
         each: u32,
@@ -84,6 +89,8 @@ pub(crate) enum Report {
     Stormed(Box<storm::Stormed>),
     Steadied(Box<steady::Steadied>),
     Watched(Box<slow::Watched>),
+    Rehomed(Box<rehome::Rehomed>),
+    Kept(Vec<u64>),
     Disconnected,
     Narrowed,
 }
@@ -92,6 +99,7 @@ pub(crate) use connect::Connected;
 pub(crate) use handshake::{HandshakePlan, Shaken};
 pub(crate) use publish::{Plan, Published};
 pub(crate) use receive::Received;
+pub(crate) use rehome::{RehomePlan, Rehomed};
 pub(crate) use slow::{SlowPlan, Watched};
 pub(crate) use steady::{Steadied, SteadyPlan};
 pub(crate) use storm::{StormPlan, Stormed};
@@ -107,13 +115,17 @@ enum Task {
     Storm(Box<storm::Storm>),
     Steady(Box<steady::Steady>),
     Watch(Box<slow::Watching>),
+    Rehome(Box<rehome::Rehoming>),
+    Kept,
 }
 
 impl Task {
     /// For a task whose end is not in its plan.
     fn end(&mut self) {
-        if let Task::Steady(steady) = self {
-            steady.end();
+        match self {
+            Task::Steady(steady) => steady.end(),
+            Task::Rehome(rehoming) => rehoming.end(),
+            _ => {}
         }
     }
 }
@@ -179,7 +191,7 @@ fn say(output: &mut impl Write, said: &Said) -> Result<(), Error> {
 fn serve(engine: &mut Engine, commands: &Receiver<Command>, output: &mut impl Write) -> Result<(), Error> {
     let mut task = Task::Rest;
     loop {
-        if matches!(task, Task::Rest | Task::Steady(_)) {
+        if matches!(task, Task::Rest | Task::Steady(_) | Task::Rehome(_)) {
             match commands.try_recv() {
                 Ok(Command::End) => task.end(),
                 Ok(command) => task = begin(engine, command)?,
@@ -197,6 +209,8 @@ fn serve(engine: &mut Engine, commands: &Receiver<Command>, output: &mut impl Wr
             Task::Storm(storm) => storm.step(engine),
             Task::Steady(steady) => steady.step(engine),
             Task::Watch(watching) => watching.step(engine),
+            Task::Rehome(rehoming) => rehoming.step(engine),
+            Task::Kept => Step::Done(Report::Kept(engine.shared.seen.take_kept())),
         };
         match step {
             Step::Wait(wake_ns) => engine.turn(wake_ns)?,
@@ -222,6 +236,11 @@ fn begin(engine: &mut Engine, command: Command) -> Result<Task, Error> {
         Command::Storm(plan) => Task::Storm(Box::new(storm::Storm::new(engine, plan))),
         Command::Steady(plan) => Task::Steady(Box::new(steady::Steady::new(engine, *plan))),
         Command::End => Task::Rest, // what was to end has ended
+        Command::Rehome(plan) => Task::Rehome(Box::new(rehome::Rehoming::new(engine, plan))),
+        Command::Kept => {
+            engine.catch_up()?; // what has arrived counts
+            Task::Kept
+        }
         Command::Watch(plan) => Task::Watch(Box::new(slow::Watching::new(engine, plan))),
         Command::Receive { each, deadline_ns } => {
             if each == 0 {

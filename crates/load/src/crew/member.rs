@@ -183,6 +183,8 @@ mod tests {
     fn start() -> Member {
         let setup = Setup {
             origin: Origin::parse("http://127.0.0.1:1").unwrap(),
+            homes: Vec::new(),
+            providers: Vec::new(),
             names: Names { prefix: "b".to_owned() },
             signer: Signer::new("s", "dev"),
             api_key: String::new(),

@@ -182,6 +182,7 @@ impl Publishing {
         let connected = self.connected.draw(self.plan.connected);
         let away = self.away.draw(self.plan.away);
         let setup = engine.setup().clone();
+        let host = engine.provider().host.clone();
         self.body.clear();
         let targets = (connected, away);
         push_users_body(&mut self.body, &setup.names, targets, self.plan.when, due_ns, self.plan.data_bytes);
@@ -191,7 +192,7 @@ impl Publishing {
         self.published.expected_ever += pending.connected;
         let body = &self.body;
         engine.send(sender, pending, |out| {
-            notifications(&setup.api_key).push(out, &setup.origin.host, body);
+            notifications(&setup.api_key).push(out, &host, body);
         });
     }
 

@@ -1,0 +1,149 @@
+//! Options of `bench homing`: several nodes, their engines, and what is done to them.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::{Pacing, check, check_counts, duration, usage};
+use crate::Error;
+
+const NODES_MAX: usize = 1_000;
+/// Waited for by a worker.
+const PATIENCE_MAX: Duration = Duration::from_secs(30 * 60);
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Starts PostgreSQL and Redis from the programs that are installed unless their URLs are given, and nodes from this executable, all on
+this machine. Devices are registered before they log in. CPU is measured of each kind of process; commands of Redis by what it
+says itself (INFO), so --redis has to be a single server for that.")]
+pub(crate) struct Homing {
+    /// Gateway nodes
+    #[arg(long, default_value_t = 3)]
+    pub(crate) gateways: usize,
+    /// Devices that connect, for each gateway
+    #[arg(long, default_value_t = 300)]
+    pub(crate) devices: usize,
+    /// API nodes
+    #[arg(long, default_value_t = 1)]
+    pub(crate) apis: usize,
+    /// PostgreSQL database, which must be empty [default: a server of its own]
+    #[arg(long, value_name = "URL")]
+    pub(crate) postgres: Option<String>,
+    /// Setting of the PostgreSQL that is started here
+    #[arg(long, value_name = "KEY=VALUE", conflicts_with = "postgres")]
+    pub(crate) postgres_set: Vec<String>,
+    /// Redis [default: a server of its own]
+    #[arg(long, value_name = "URL")]
+    pub(crate) redis: Option<String>,
+    /// Setting of all nodes, as for `noroshi serve`
+    #[arg(long, value_name = "KEY=VALUE")]
+    pub(crate) set: Vec<String>,
+    /// Setting of gateway nodes
+    #[arg(long, value_name = "KEY=VALUE")]
+    pub(crate) set_gateway: Vec<String>,
+    /// Setting of API nodes
+    #[arg(long, value_name = "KEY=VALUE")]
+    pub(crate) set_api: Vec<String>,
+    /// The folder in which data folders are made [default: the system's temporary folder]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) data: Option<PathBuf>,
+    /// Users named by a request
+    #[arg(long, default_value_t = 300)]
+    pub(crate) targets: usize,
+    /// Share of them that is connected, 0 to 1
+    #[arg(long, default_value_t = 0.5)]
+    pub(crate) connected_share: f64,
+    /// Bytes of `data`
+    #[arg(long, default_value_t = 200)]
+    pub(crate) payload: usize,
+    /// Requests in flight at most
+    #[arg(long, default_value_t = 64)]
+    pub(crate) in_flight: usize,
+    /// Topic messages to all devices, one after the other
+    #[arg(long, default_value_t = 5)]
+    pub(crate) rounds: u32,
+    /// Leave out the end of a gateway
+    #[arg(long)]
+    pub(crate) no_kill: bool,
+    /// `stored` messages a second to single users while a gateway ends, each looked for afterwards
+    #[arg(long, default_value_t = 50.0)]
+    pub(crate) sample_rate: f64,
+    /// Devices of the gateway that ended do not come back before
+    #[arg(long, default_value = "2s", value_parser = duration)]
+    pub(crate) pause: Duration,
+    /// Devices that are on their way back at a time [default: all]
+    #[arg(long, value_name = "DEVICES")]
+    pub(crate) at_once: Option<usize>,
+    /// What takes longer after the end of a gateway has failed
+    #[arg(long, default_value = "3m", value_parser = duration)]
+    pub(crate) patience: Duration,
+    #[command(flatten)]
+    pub(crate) pacing: Pacing,
+    /// What the names of devices and users begin with
+    #[arg(long, default_value = "home")]
+    pub(crate) name: String,
+    /// Rest before each measurement
+    #[arg(long, default_value = "2s", value_parser = duration)]
+    pub(crate) settle: Duration,
+    /// Processes of the client [default: one for each 18000 devices]
+    #[arg(long, value_parser = clap::value_parser!(u16).range(1..=64))]
+    pub(crate) processes: Option<u16>,
+    /// Log-ins on their way at a time
+    #[arg(long, default_value_t = 400, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub(crate) handshakes: u32,
+    /// Print the result as JSON; the table goes to standard error
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+impl Homing {
+    /// Devices of all gateways.
+    pub(crate) fn connections(&self) -> usize {
+        self.gateways * self.devices
+    }
+
+    pub(crate) fn processes(&self) -> usize {
+        self.processes.map_or_else(|| self.connections().div_ceil(18_000), usize::from)
+    }
+
+    /// Targets of a request that are connected, and that are away.
+    pub(crate) fn targets(&self) -> (usize, usize) {
+        let connected = (self.targets as f64 * self.connected_share).round() as usize;
+        (connected, self.targets - connected)
+    }
+
+    /// Devices that never connect: as many as do, so that look-ups miss as often as they would.
+    pub(crate) fn away_devices(&self) -> usize {
+        let (_, away) = self.targets();
+        if away == 0 { 0 } else { self.connections().max(away) }
+    }
+
+    pub(crate) fn check(&self) -> Result<(), Error> {
+        check((1..=NODES_MAX).contains(&self.gateways), "--gateways is 1 to 1000")?;
+        check((1..=NODES_MAX).contains(&self.apis), "--apis is 1 to 1000")?;
+        check((1..=1_000_000).contains(&self.devices), "--devices is 1 to 1000000")?;
+        check_counts(self.devices, self.targets, self.payload, self.in_flight)?;
+        check((0.0..=1.0).contains(&self.connected_share), "--connected-share is 0 to 1")?;
+        check(
+            self.targets().0 <= self.connections() / self.processes(),
+            "a request names more connected users than a process of the client has: ask for more --devices",
+        )?;
+        check(
+            self.no_kill || self.gateways > 1,
+            "one gateway cannot be missed: ask for more --gateways, or --no-kill",
+        )?;
+        check(
+            self.sample_rate.is_finite() && (1.0..=1e4).contains(&self.sample_rate),
+            "--sample-rate is 1 to 10000 messages a second",
+        )?;
+        check(self.at_once != Some(0), "--at-once is at least 1")?;
+        check(self.patience <= PATIENCE_MAX, "--patience is at most 30m")?;
+        self.pacing.check()?;
+        super::check_name(&self.name)?;
+        match &self.data {
+            Some(folder) if !folder.is_dir() => {
+                Err(usage(format!("--data {}: there is no such folder", folder.display())))
+            }
+            _ => Ok(()),
+        }
+    }
+}

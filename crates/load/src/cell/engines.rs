@@ -1,0 +1,134 @@
+//! PostgreSQL and Redis from the programs that are installed, on ports and folders of their own. PostgreSQL keeps its
+//! promise of durability (`fsync`); Redis keeps nothing on disk, since what it holds can be lost.
+//!
+//! `setpriv` of util-linux starts both, so that they end with the measurement however that ends, and so that
+//! PostgreSQL, which refuses to run as root, runs as its system user there.
+
+use std::os::unix::fs::chown;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use rustix::process::{Signal, getuid};
+
+use crate::Error;
+use crate::redis::Redis;
+use crate::server::{START_TIMEOUT, free_port};
+use crate::started::{Owned, Signals};
+
+/// The system user of Debian's package, and of most others.
+const POSTGRES_USER: &str = "postgres";
+
+fn missing(program: &str) -> Error {
+    Error::Usage(format!(
+        "{program} is not installed: scripts/setup engines brings PostgreSQL and Redis, --postgres and --redis name others"
+    ))
+}
+
+/// In PATH, or where Debian keeps the versions of PostgreSQL apart.
+fn find(program: &str) -> Result<PathBuf, Error> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let versions = (13..30).rev().map(|version| PathBuf::from(format!("/usr/lib/postgresql/{version}/bin")));
+    let mut places = std::env::split_paths(&path).chain(versions).map(|folder| folder.join(program));
+    places.find(|place| place.is_file()).ok_or_else(|| missing(program))
+}
+
+/// Runs `program` as `user`, and ends it with this process.
+fn bound(user: Option<&User>, death: &str, program: &Path) -> Result<Command, Error> {
+    let mut command = Command::new(find("setpriv")?);
+    if let Some(User { uid, gid }) = user {
+        command.args([format!("--reuid={uid}"), format!("--regid={gid}"), "--clear-groups".to_owned()]);
+    }
+    command.arg(format!("--pdeathsig={death}")).arg("--").arg(program);
+    Ok(command)
+}
+
+struct User {
+    uid: u32,
+    gid: u32,
+}
+
+impl User {
+    /// passwd(5): name, password, uid, gid and more, with colons between.
+    fn find(name: &str) -> Option<Self> {
+        let passwd = std::fs::read_to_string("/etc/passwd").ok()?;
+        let mut fields =
+            passwd.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?.split(':').skip(1);
+        Some(Self { uid: fields.next()?.parse().ok()?, gid: fields.next()?.parse().ok()? })
+    }
+}
+
+/// `settings` are of the form `key=value`.
+pub(super) fn postgres(folder: &Path, settings: &[String]) -> Result<(Owned, String), Error> {
+    let user = match getuid().is_root() {
+        true => Some(User::find(POSTGRES_USER).ok_or_else(|| missing("the system user postgres"))?),
+        false => None,
+    };
+    let (server, is_ready) = (find("postgres")?, find("pg_isready")?);
+    let port = free_port()?;
+    let data = folder.join("data");
+    // "Immediate" is as after a power failure, but without orphans; "fast" ends sessions.
+    let signals = Signals { stop: Signal::INT, end: Signal::QUIT };
+    let started = Owned::start(folder, signals, || {
+        if let Some(User { uid, gid }) = &user {
+            chown(folder, Some(*uid), Some(*gid))
+                .map_err(|source| Error::Folder { path: folder.to_owned(), source })?;
+        }
+        initialize(folder, &data, user.as_ref())?;
+        let mut command = bound(user.as_ref(), "QUIT", &server)?;
+        command.arg("-D").arg(&data).args(["-p", &port.to_string()]).current_dir(folder);
+        let defaults = [
+            "listen_addresses=127.0.0.1",
+            "unix_socket_directories=",
+            "max_connections=500",
+            "shared_buffers=512MB",
+            "max_wal_size=4GB",
+        ];
+        let all = defaults.into_iter().chain(settings.iter().map(String::as_str));
+        command.args(all.flat_map(|setting| ["-c", setting]));
+        Ok(command)
+    })?;
+    started.wait_until(START_TIMEOUT, || {
+        let mut ask = Command::new(&is_ready);
+        ask.args(["-q", "-h", "127.0.0.1", "-p", &port.to_string()]);
+        ask.status().is_ok_and(|status| status.success())
+    })?;
+    Ok((started, format!("postgres://noroshi@127.0.0.1:{port}/postgres")))
+}
+
+fn initialize(folder: &Path, data: &Path, user: Option<&User>) -> Result<(), Error> {
+    let mut command = bound(user, "KILL", &find("initdb")?)?;
+    command.arg("-D").arg(data).current_dir(folder).stdin(Stdio::null());
+    // Files of this run alone: they need not survive the machine until the server writes to them.
+    command.args(["--auth=trust", "--username=noroshi", "--encoding=UTF8", "--no-locale", "--no-sync"]);
+    let output = command.output().map_err(Error::system("starting initdb"))?;
+    match output.status.success() {
+        true => Ok(()),
+        false => Err(Error::Start {
+            why: "initdb failed".to_owned(),
+            log: String::from_utf8_lossy(&output.stderr).into_owned(),
+        }),
+    }
+}
+
+pub(super) fn redis(folder: &Path) -> Result<(Owned, String), Error> {
+    let server = find("redis-server")?;
+    let port = free_port()?;
+    let started = Owned::start(folder, Signals::USUAL, || {
+        let mut command = bound(None, "KILL", &server)?;
+        command.args([
+            "--port",
+            &port.to_string(),
+            "--bind",
+            "127.0.0.1",
+            "--save",
+            "",
+            "--appendonly",
+            "no",
+        ]);
+        command.arg("--dir").arg(folder).current_dir(folder);
+        Ok(command)
+    })?;
+    let url = format!("redis://127.0.0.1:{port}");
+    started.wait_until(START_TIMEOUT, || Redis::open(&url).and_then(|mut redis| redis.ping()).is_ok())?;
+    Ok((started, url))
+}

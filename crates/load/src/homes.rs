@@ -1,0 +1,91 @@
+//! Which of several nodes a device connects to. At first they are dealt evenly; a device whose connection ended, or
+//! that was not let in, tries another one, drawn so that the devices of a node that died spread over all others.
+
+/// Devices are numbered within their worker.
+#[derive(Debug)]
+pub(crate) struct Homes {
+    count: usize,
+    seed: u64,
+    /// Those that have left their first home: where they are now, and how often they left.
+    moved: Vec<Option<(u32, u32)>>,
+}
+
+impl Homes {
+    pub(crate) fn new(count: usize, seed: u64) -> Self {
+        Self { count, seed, moved: Vec::new() }
+    }
+
+    /// 0 where there is no choice.
+    pub(crate) fn of(&self, number: usize) -> usize {
+        match self.moved.get(number).copied().flatten() {
+            Some((home, _)) => home as usize,
+            None => number % self.count.max(1),
+        }
+    }
+
+    /// It tries another one next.
+    pub(crate) fn leave(&mut self, number: usize) {
+        if self.count < 2 {
+            return;
+        }
+        let times = self.moved.get(number).copied().flatten().map_or(0, |(_, times)| times);
+        let drawn = mix(self.seed ^ (number as u64) << 24 ^ u64::from(times) << 52) % (self.count as u64 - 1);
+        let home = (self.of(number) + 1 + drawn as usize) % self.count;
+        if self.moved.len() <= number {
+            self.moved.resize(number + 1, None);
+        }
+        self.moved[number] = Some((home as u32, times.wrapping_add(1)));
+    }
+}
+
+/// The last step of splitmix64: neighbouring numbers are spread.
+fn mix(number: u64) -> u64 {
+    let number = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let number = (number ^ number >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let number = (number ^ number >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    number ^ number >> 31
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn devices_of_a_node_that_died_spread_over_all_others() {
+        let mut homes = Homes::new(10, 3);
+        let lost: Vec<usize> = (0..10_000).filter(|number| homes.of(*number) == 4).collect();
+        assert_eq!(lost.len(), 1_000);
+        let mut now = [0; 10];
+        for number in lost {
+            homes.leave(number);
+            now[homes.of(number)] += 1;
+        }
+        assert_eq!(now[4], 0);
+        assert!(
+            now.iter().enumerate().all(|(home, count)| home == 4 || (80..150).contains(count)),
+            "{now:?}"
+        );
+    }
+
+    #[test]
+    fn who_is_never_let_in_tries_everywhere() {
+        let mut homes = Homes::new(3, 0);
+        let mut tried = [false; 3];
+        for _ in 0..30 {
+            let before = homes.of(7);
+            homes.leave(7);
+            assert_ne!(homes.of(7), before);
+            tried[homes.of(7)] = true;
+        }
+        assert_eq!(tried, [true; 3]);
+    }
+
+    #[test]
+    fn one_home_is_never_left() {
+        for count in [0, 1] {
+            let mut homes = Homes::new(count, 0);
+            homes.leave(7);
+            assert_eq!(homes.of(7), 0);
+        }
+    }
+}
