@@ -214,6 +214,15 @@ impl Tx {
         self.run(self.connection().query(&statement, values)).await
     }
 
+    /// Prepares statements that are to go out together in an order that matters: one that the connection does not
+    /// know would be passed by those behind it.
+    pub(super) async fn prepare(&self, statements: &[&str]) -> Result<(), Failed> {
+        for sql in statements {
+            self.connection().prepare_cached(sql).await?;
+        }
+        Ok(())
+    }
+
     /// None if there is no row.
     pub(super) async fn query_opt(&self, sql: &str, values: Values<'_>) -> Result<Option<Row>, Failed> {
         Ok(self.query(sql, values).await?.into_iter().next())
@@ -283,9 +292,18 @@ impl Postgres {
         F: Fn(Tx) -> R + Send + Sync + 'static,
         R: Future<Output = Result<T, Failed>> + Send + 'static,
     {
+        self.write_for(self.answer_timeout(), work).await
+    }
+
+    /// Writes what may take longer.
+    pub(super) async fn write_for<T, F, R>(&self, timeout: Duration, work: F) -> Result<T, Error>
+    where
+        T: Send + 'static,
+        F: Fn(Tx) -> R + Send + Sync + 'static,
+        R: Future<Output = Result<T, Failed>> + Send + 'static,
+    {
         let store = self.clone();
         let written = self.tasks.spawn(async move {
-            let timeout = store.answer_timeout();
             let result = tokio::time::timeout(timeout, store.retry(Mode::Write, &work)).await;
             result.unwrap_or(Err(Error::Overloaded))
         });
