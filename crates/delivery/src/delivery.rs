@@ -67,6 +67,13 @@ impl Delivery {
         let _ = self.push.set(Arc::new(Side::new(services, vault, config)));
     }
 
+    /// Puts a queue between the dispatcher and the senders of all nodes.
+    pub fn attach_batches(&self, queue: Arc<dyn noroshi_cluster::batches::BatchQueue>) {
+        if let Some(side) = self.push.get() {
+            let _ = side.queue.set(queue);
+        }
+    }
+
     /// Push work was made.
     pub(crate) fn wake_push(&self) {
         if let Some(side) = self.push.get() {

@@ -14,6 +14,10 @@ use crate::push;
 /// How often the store is looked through for what has expired.
 const PRUNE_INTERVAL: Duration = Duration::from_secs(10);
 
+/// The task's name in the store, and how long one node leads it without a word.
+const PRUNE: &str = "prune";
+const PRUNE_LEASE: Duration = Duration::from_secs(25);
+
 /// Rows of each kind removed in one commit: some milliseconds.
 const PRUNE_ROWS: usize = 2_000;
 
@@ -33,9 +37,7 @@ pub(crate) async fn run(delivery: Arc<Delivery>, drain: impl Future<Output = ()>
     };
     let push = async {
         if let Some(side) = delivery.push.get() {
-            let collector = push::collector::run(delivery.clone(), side.clone(), draining.clone());
-            let sender = push::sender::run(delivery.clone(), side.clone(), draining.clone());
-            tokio::join!(collector, sender);
+            push::run(&delivery, side, &draining).await;
         }
     };
     tokio::join!(told, acks, push);
@@ -45,9 +47,14 @@ async fn wait(mut draining: watch::Receiver<bool>) {
     let _ = draining.wait_for(|draining| *draining).await;
 }
 
+/// Of the nodes that share a store one does it. Cancelled at the drain: another goes on when its lease is over.
 async fn prune(delivery: &Delivery) {
+    let holder = push::lead::draw();
     loop {
         tokio::time::sleep(PRUNE_INTERVAL).await;
+        if !matches!(delivery.store.lead(PRUNE, holder, PRUNE_LEASE).await, Ok(true)) {
+            continue;
+        }
         while prune_once(delivery).await {
             // Other writes take their turn between two parts.
             tokio::task::yield_now().await;

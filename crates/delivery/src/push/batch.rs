@@ -10,19 +10,20 @@ use std::time::{Duration, Instant};
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use noroshi_push::{Answer, Content, Fields, Push, Reply};
-use noroshi_store::{Batch, Finished, PushRecipient, Work};
-use noroshi_types::{DeviceNum, Outcome, PushService, PushToken, Timestamp};
+use noroshi_store::{Batch, Finished, Lease, PushRecipient, Work};
+use noroshi_types::{AppId, CampaignId, DeviceNum, Outcome, PushService, PushToken, Timestamp};
 use ring::digest;
 use tokio::sync::{mpsc, watch};
 
 use crate::campaign::plan::Plan;
 use crate::delivery::Delivery;
 use crate::push::finisher::{PAUSE_MAX, PAUSE_MIN, Ready};
+use crate::push::flight::Held;
 use crate::push::gather::Gather;
 use crate::push::hygiene::{Rate, Realm};
-use crate::push::publication;
 use crate::push::settle::{Sent, Settle};
 use crate::push::side::Side;
+use crate::push::{lease, publication};
 
 /// Until an operator gives the right key, or adds the credential again.
 const UNREADABLE_WAIT: Duration = Duration::from_secs(60);
@@ -41,6 +42,7 @@ pub(crate) struct Leased {
     pub(crate) batch: Batch,
     /// The count of its push service.
     pub(crate) pair: Arc<AtomicUsize>,
+    pub(crate) held: Arc<Held>,
     pub(crate) taken: Instant,
     /// When its campaign's rate lets it go; it counts as dequeued then.
     pub(crate) turn: Option<Instant>,
@@ -52,6 +54,15 @@ enum Source {
     Campaign(Arc<Plan>),
 }
 
+/// What a look at the store found of a batch's work.
+enum Found {
+    Source(Source),
+    /// It does not exist any more, and the batch is finished with that.
+    Ended,
+    /// The store is closed, or this version cannot read the work.
+    Nothing,
+}
+
 /// A recipient that gets a push.
 struct Due {
     token: PushToken,
@@ -61,22 +72,31 @@ struct Due {
 impl Way {
     /// Takes the batch to its end. Dropped at any moment, it is sent again after its lease.
     pub(crate) async fn go(mut self, leased: Leased) {
-        let Leased { batch, pair, taken, turn } = leased;
+        let Leased { batch, pair, held, taken, turn } = leased;
         let since = turn.unwrap_or(taken).max(taken);
         if let Some(turn) = turn
             && !self.wait_for(turn).await
         {
-            return self.give_up(&batch, &pair);
+            return self.give_up(&batch, &pair, &held);
         }
-        let Some(source) = self.source(&batch).await else { return self.give_up(&batch, &pair) };
-        let Some(recipients) = self.recipients(&batch).await else { return self.give_up(&batch, &pair) };
+        let source = match self.source(&batch, &held).await {
+            Found::Source(source) => source,
+            Found::Ended => return self.side.flight.land(&pair, batch.recipients.len()),
+            Found::Nothing => return self.give_up(&batch, &pair, &held),
+        };
+        let Some(recipients) = self.recipients(&batch).await else {
+            return self.give_up(&batch, &pair, &held);
+        };
+        if !self.may_send(&held) {
+            return self.give_up(&batch, &pair, &held);
+        }
         match (&source, batch.service) {
             (Source::Campaign(plan), None) => {
                 let finished = publication::publish(&self, &batch, plan, recipients).await;
                 self.side.flight.land(&pair, batch.recipients.len());
-                self.finish(&batch, finished).await;
+                self.finish(&batch, &held, finished).await;
             }
-            _ => self.push(batch, &source, recipients, (pair, since)).await,
+            _ => self.push(batch, &source, recipients, (pair, held, since)).await,
         }
     }
 
@@ -88,9 +108,26 @@ impl Way {
         }
     }
 
-    fn give_up(&self, batch: &Batch, pair: &AtomicUsize) {
+    /// Whether nobody else can be sending it. With a store of its own a node is alone, whatever became of the lease.
+    fn may_send(&self, held: &Held) -> bool {
+        !self.side.config.shared || held.is_ours()
+    }
+
+    /// Before anything of it was sent.
+    fn give_up(&self, batch: &Batch, pair: &AtomicUsize, held: &Held) {
         self.side.flight.land(pair, batch.recipients.len());
-        self.side.flight.end(batch.id);
+        self.end(batch, held);
+        if self.side.config.shared {
+            lease::give_back(&self.delivery, Lease { batch: batch.id, until: held.until() });
+        }
+    }
+
+    /// Leaves the batch to whoever takes it next.
+    fn end(&self, batch: &Batch, held: &Held) {
+        if held.is_lost() {
+            self.delivery.metrics.push.batches_lost.inc();
+        }
+        lease::done(&self.side, self.side.flight.end(batch.id).into_iter().collect());
     }
 
     async fn push(
@@ -98,7 +135,7 @@ impl Way {
         batch: Batch,
         source: &Source,
         recipients: Vec<PushRecipient>,
-        (pair, since): (Arc<AtomicUsize>, Instant),
+        (pair, held, since): (Arc<AtomicUsize>, Arc<Held>, Instant),
     ) {
         let now = self.delivery.clock.now();
         let mut settle = Settle::new(&batch);
@@ -113,14 +150,16 @@ impl Way {
         self.side.flight.land(&pair, batch.recipients.len() - due.len());
         let seconds = self.delivery.metrics.push.answered_seconds.clone();
         let gather = Arc::new(Gather::new(self.side.flight.clone(), pair, since, seconds, due.len()));
-        self.hand_over(&batch, &sent, due, &gather).await;
+        if !self.hand_over(&batch, &held, &sent, due, &gather).await {
+            return self.end(&batch, &held);
+        }
         let (mut answers, latencies) = gather.complete().await;
         self.hold_unreadable(&sent, &mut answers);
         let with = (&self.side.hygiene, self.side.config.backoff, self.delivery.clock.now());
         for (realm, rate) in settle.answers(&batch, &sent, answers, with) {
             self.tell(realm, rate);
         }
-        self.finish(&batch, settle.finish(latencies)).await;
+        self.finish(&batch, &held, settle.finish(latencies)).await;
     }
 
     /// A credential that is there and does not open is no reason to lose what it is for.
@@ -133,7 +172,15 @@ impl Way {
         }
     }
 
-    async fn hand_over(&self, batch: &Batch, sent: &[Sent], due: Vec<Due>, gather: &Arc<Gather>) {
+    /// False if the lease lapsed in between: then another sends all of it, and what was handed over is sent twice.
+    async fn hand_over(
+        &self,
+        batch: &Batch,
+        held: &Held,
+        sent: &[Sent],
+        due: Vec<Due>,
+        gather: &Arc<Gather>,
+    ) -> bool {
         let seed = match batch.work {
             Work::Notification(id) => *id.as_bytes(),
             Work::Campaign(id) => *id.as_bytes(),
@@ -142,6 +189,9 @@ impl Way {
         let spread = batch.service == Some(PushService::WebPush);
         let mut waiting = FuturesUnordered::new();
         for (index, (sent, Due { token, content })) in (0..).zip(sent.iter().zip(due)) {
+            if !self.may_send(held) {
+                return false;
+            }
             let reply = Reply { to: gather.clone(), index };
             let id = push_id(&seed, sent.device);
             let push = Push { app: batch.app, lane: batch.lane, token, content, id, reply };
@@ -153,26 +203,29 @@ impl Way {
             }
         }
         while waiting.next().await.is_some() {}
+        true
     }
 
-    pub(crate) async fn finish(&self, batch: &Batch, finished: Finished) {
+    async fn finish(&self, batch: &Batch, held: &Arc<Held>, finished: Finished) {
         let again: usize = finished.again.iter().map(|again| again.recipients.len()).sum();
         let done = batch.recipients.len().saturating_sub(again) as u64;
         let done = batch.campaign.map(|campaign| (campaign, done));
         // Only closed when the node ends: then the batch is sent again by the next.
-        if self.ready.send(Ready { finished, lane: batch.lane, done }).await.is_err() {
+        let ready = Ready { finished, lane: batch.lane, done, held: held.clone() };
+        if self.ready.send(ready).await.is_err() {
             self.side.flight.end(batch.id);
         }
     }
 
-    /// None: what is to be rendered does not exist any more, or the store is closed.
-    async fn source(&self, batch: &Batch) -> Option<Source> {
+    async fn source(&self, batch: &Batch, held: &Arc<Held>) -> Found {
         match batch.work {
             Work::Notification(id) => {
-                let found = self.read(|| self.delivery.store.push_content(batch.app, id)).await?;
+                let Some(found) = self.read(|| self.delivery.store.push_content(batch.app, id)).await else {
+                    return Found::Nothing;
+                };
                 let Some(found) = found else {
-                    self.finish_all(batch, Outcome::Cancelled).await;
-                    return None;
+                    self.finish_all(batch, held, Outcome::Cancelled).await;
+                    return Found::Ended;
                 };
                 let fields = Fields {
                     notification_id: Some(id),
@@ -186,17 +239,23 @@ impl Way {
                     webpush: found.push.webpush,
                 };
                 let once = found.expires_at <= found.sent_at;
-                Some(Source::Notification { content: Arc::new(Content::new(fields)), once })
+                Found::Source(Source::Notification { content: Arc::new(Content::new(fields)), once })
             }
             Work::Campaign(id) => {
-                if let Some(plan) = self.side.book.plan(id) {
-                    return Some(Source::Campaign(plan));
-                }
-                let now = self.delivery.clock.now();
-                let campaign = self.read(|| self.delivery.store.campaign(batch.app, id, now)).await??;
-                self.side.book.plan_of(&campaign, now).map(Source::Campaign)
+                let plan = self.plan(batch.app, id).await;
+                plan.map_or(Found::Nothing, |plan| Found::Source(Source::Campaign(plan)))
             }
         }
+    }
+
+    /// None: there is no such campaign any more, this version cannot read it, or the store is closed.
+    pub(crate) async fn plan(&self, app: AppId, id: CampaignId) -> Option<Arc<Plan>> {
+        if let Some(plan) = self.side.book.plan(id) {
+            return Some(plan);
+        }
+        let now = self.delivery.clock.now();
+        let campaign = self.read(|| self.delivery.store.campaign(app, id, now)).await??;
+        self.side.book.plan_of(&campaign, now)
     }
 
     async fn recipients(&self, batch: &Batch) -> Option<Vec<PushRecipient>> {
@@ -205,10 +264,10 @@ impl Way {
             .await
     }
 
-    async fn finish_all(&self, batch: &Batch, outcome: Outcome) {
+    async fn finish_all(&self, batch: &Batch, held: &Arc<Held>, outcome: Outcome) {
         let mut settle = Settle::new(batch);
         batch.recipients.iter().for_each(|device| settle.part(outcome, None, *device));
-        self.finish(batch, settle.finish(Vec::new())).await;
+        self.finish(batch, held, settle.finish(Vec::new())).await;
     }
 
     /// Reads until the store answers. None: it is closed.
@@ -322,7 +381,7 @@ fn push_id(work: &[u8; 16], device: DeviceNum) -> uuid::Uuid {
 
 #[cfg(test)]
 mod tests {
-    use noroshi_types::{AppId, BatchId, CampaignId, Lane, Urgency};
+    use noroshi_types::{BatchId, Lane, Urgency};
 
     use super::*;
     use crate::campaign::plan::tests::{MIDNIGHT, plan, recipient};
@@ -338,6 +397,7 @@ mod tests {
             attempt,
             work: Work::Campaign(CampaignId::from_bytes([1; 16])),
             campaign: None,
+            leased_until: MIDNIGHT,
             recipients: vec![DeviceNum(1)],
         }
     }

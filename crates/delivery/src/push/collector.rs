@@ -2,8 +2,10 @@
 //! page in the same commit: after a crash a walk goes on behind exactly what was enqueued.
 //!
 //! Two kinds of walks: notifications to a topic, a condition or everyone with a push section, and campaigns.
-//! Each stays at most [`AHEAD_MAX`] batches ahead of the senders; what is due later (an hour of the device's
+//! Each stays a bounded number of batches ahead of the senders; what is due later (an hour of the device's
 //! own clock) does not count, because it waits in the store and not for a sender.
+//!
+//! Where several nodes share the store only the leader walks; the others keep their knowledge of campaigns fresh.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
@@ -19,7 +21,6 @@ use crate::campaign::plan::Plan;
 use crate::campaign::progress::SET_ASIDE;
 use crate::campaign::{count, lifecycle};
 use crate::delivery::Delivery;
-use crate::push::ahead::AHEAD_MAX;
 use crate::push::finisher::{PAUSE_MAX, PAUSE_MIN};
 use crate::push::side::Side;
 
@@ -32,8 +33,11 @@ const WALKS_MAX: usize = 32;
 /// A walk that is far enough ahead is looked at again after so long, whoever forgot to tell that it is not.
 const HELD_BACK: Duration = Duration::from_secs(1);
 
-/// However exact the due times are: the system's clock may be set.
-const SLEEP_MAX: Duration = Duration::from_secs(10);
+/// The same where several nodes take: they do not tell.
+const HELD_BACK_SHARED: Duration = Duration::from_millis(250);
+
+/// How often a node that does not lead looks which campaigns there are.
+const FOLLOW: Duration = Duration::from_secs(5);
 
 struct Collector {
     delivery: Arc<Delivery>,
@@ -68,12 +72,15 @@ impl Collector {
         let mut pause = PAUSE_MIN;
         loop {
             let woken = self.side.collect.notified();
-            match self.round().await {
+            let leads = self.side.lead.is_ours();
+            match if leads { self.round().await } else { self.follow().await } {
                 Ok(Round { more: true, .. }) => tokio::task::yield_now().await,
+                Ok(_) if !leads => self.side.lead.wait(FOLLOW).await,
                 Ok(Round { next_due, .. }) => {
                     let now = self.delivery.clock.now();
-                    let sleep = next_due.map_or(SLEEP_MAX, |due| due.saturating_since(now));
-                    let _ = tokio::time::timeout(sleep.clamp(PAUSE_MIN, SLEEP_MAX), woken).await;
+                    let sleep_max = self.side.config.sleep_max();
+                    let sleep = next_due.map_or(sleep_max, |due| due.saturating_since(now));
+                    let _ = tokio::time::timeout(sleep.clamp(PAUSE_MIN, sleep_max), woken).await;
                 }
                 Err(Error::Closed) => return std::future::pending().await,
                 Err(error) => {
@@ -85,6 +92,36 @@ impl Collector {
                 }
             }
             pause = PAUSE_MIN;
+        }
+    }
+
+    /// What the senders of this node have to know of campaigns that another node walks.
+    async fn follow(&self) -> Result<Round, Error> {
+        let now = self.delivery.clock.now();
+        let campaigns = self.delivery.store.active_campaigns(now).await?;
+        let active: Vec<_> = campaigns.iter().map(|campaign| campaign.id).collect();
+        self.side.book.retain(&active);
+        for campaign in campaigns.iter().filter(|campaign| campaign.started_at.is_some()) {
+            self.side.book.plan_of(campaign, now);
+        }
+        self.side.ahead.retain(&HashSet::new());
+        let metrics = &self.delivery.metrics.push;
+        // Told by the leader.
+        metrics.batches_waiting.set(0);
+        metrics.campaigns_running.set(0);
+        Ok(Round::default())
+    }
+
+    fn held_back(&self) -> Timestamp {
+        let wait = if self.side.config.shared { HELD_BACK_SHARED } else { HELD_BACK };
+        self.delivery.clock.now().saturating_add(wait)
+    }
+
+    /// Batches were added: this node's senders look, and those of others.
+    fn tell_senders(&self) {
+        match self.side.config.shared {
+            true => self.delivery.wake_push(),
+            false => self.side.wake_senders(),
         }
     }
 
@@ -137,8 +174,8 @@ impl Collector {
         let work = Work::Notification(walk.notification);
         let store = &self.delivery.store;
         self.side.ahead.set(work, walk.batches_waiting);
-        if walk.batches_waiting >= AHEAD_MAX {
-            round.look_again(self.delivery.clock.now().saturating_add(HELD_BACK));
+        if walk.batches_waiting >= self.side.config.ahead_max() {
+            round.look_again(self.held_back());
             return Ok(());
         }
         let page = store.audience(walk.app, &walk.audience, walk.cursor, PAGE_MAX).await?;
@@ -150,7 +187,7 @@ impl Collector {
         let Packed { batches, parts, .. } = packed.close();
         let made = batches.len();
         let now = self.delivery.clock.now();
-        let went_on = store.walked(walk.id, batches, page.next, parts.clone(), now).await?;
+        let went_on = store.walked(&walk, batches, page.next, parts.clone(), now).await?;
         if went_on {
             self.count(&parts, walk.lane);
         }
@@ -159,7 +196,7 @@ impl Collector {
         } else {
             self.side.ahead.forget(work);
         }
-        self.side.flight.wake();
+        self.tell_senders();
         round.more |= went_on && page.next.is_some();
         Ok(())
     }
@@ -190,16 +227,17 @@ impl Collector {
     /// A page of a campaign's audience.
     async fn page(&self, campaign: &Campaign, plan: &Plan, round: &mut Round) -> Result<(), Error> {
         let work = Work::Campaign(campaign.id);
-        let in_flight = self.side.flight.batches_of(campaign.id) as u64;
-        let open = campaign.batches_open.saturating_sub(campaign.batches_later).saturating_sub(in_flight);
-        let ahead = usize::try_from(open).unwrap_or(AHEAD_MAX);
+        let Campaign { batches_open, batches_later, batches_taken, .. } = *campaign;
+        let open = batches_open.saturating_sub(batches_later).saturating_sub(batches_taken);
+        let ahead_max = self.side.config.ahead_max();
+        let ahead = usize::try_from(open).unwrap_or(ahead_max);
         self.side.ahead.set(work, ahead);
-        if ahead >= AHEAD_MAX {
-            round.look_again(self.delivery.clock.now().saturating_add(HELD_BACK));
+        if ahead >= ahead_max {
+            round.look_again(self.held_back());
             return Ok(());
         }
         let size = plan.spec.recipients_per_batch();
-        let limit = (size * (AHEAD_MAX - ahead)).min(PAGE_MAX);
+        let limit = (size * (ahead_max - ahead)).min(PAGE_MAX);
         let audience = lifecycle::stored_audience(campaign.id, &plan.spec.audience);
         let store = &self.delivery.store;
         let page = store.audience(campaign.app, &audience, campaign.cursor, limit).await?;
@@ -214,14 +252,17 @@ impl Collector {
         let made = batches.len();
         let now = self.delivery.clock.now();
         let cursor = page.next.unwrap_or(campaign.cursor);
-        match store.enqueue(campaign.id, batches, cursor, page.next.is_none(), parts.clone(), now).await {
-            // Paused or aborted meanwhile: nothing was written.
+        match store
+            .enqueue(campaign.id, campaign.cursor, batches, cursor, page.next.is_none(), parts.clone(), now)
+            .await
+        {
+            // Paused, aborted or taken on by another node meanwhile: nothing was written.
             Err(Error::Conflict | Error::NotFound) => return Ok(()),
             result => drop(result?),
         }
         self.count(&parts, plan.spec.lane);
         self.side.ahead.add(work, made);
-        self.side.flight.wake();
+        self.tell_senders();
         round.more |= page.next.is_some();
         Ok(())
     }

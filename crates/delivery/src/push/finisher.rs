@@ -6,11 +6,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use noroshi_store::Finished;
+use noroshi_store::{Finished, Lease};
 use noroshi_types::{Lane, Outcome};
 use tokio::sync::mpsc::Receiver;
 
 use crate::delivery::Delivery;
+use crate::push::flight::Held;
+use crate::push::lease;
 use crate::push::side::Side;
 
 /// Batches in one commit: 64 × 500 recipients are some tens of milliseconds of writing.
@@ -26,6 +28,7 @@ pub(crate) struct Ready {
     pub(crate) lane: Lane,
     /// How many recipients are done, for the campaign's rate.
     pub(crate) done: Option<(noroshi_types::CampaignId, u64)>,
+    pub(crate) held: Arc<Held>,
 }
 
 /// Runs until the last sender is gone and everything is written. Not cancel-safe: batches that are dropped
@@ -37,25 +40,33 @@ pub(crate) async fn run(delivery: Arc<Delivery>, side: Arc<Side>, mut ready: Rec
     }
 }
 
-async fn write(delivery: &Delivery, side: &Side, together: Vec<Ready>) {
-    let finished: Vec<Finished> = together.iter().map(|ready| ready.finished.clone()).collect();
+async fn write(delivery: &Delivery, side: &Side, mut together: Vec<Ready>) {
     let mut pause = PAUSE_MIN;
-    let counts = loop {
-        match delivery.store.finish(finished.clone(), delivery.clock.now()).await {
-            Ok(counts) => break counts,
+    let (finished, counts) = loop {
+        let written = match ours(delivery, side, &mut together).await {
+            Ok(finished) if finished.is_empty() => return,
+            Ok(finished) => {
+                let now = delivery.clock.now();
+                delivery.store.finish(finished.clone(), now).await.map(|counts| (finished, counts))
+            }
+            Err(error) => Err(error),
+        };
+        match written {
+            Ok(written) => break written,
             Err(noroshi_store::Error::Closed) => {
                 // The node ends; the batches are sent again by the next.
-                return together.iter().for_each(|ready| side.flight.end(ready.finished.batch));
+                return together.iter().for_each(|ready| drop(side.flight.end(ready.finished.batch)));
             }
             Err(error) => {
                 delivery.metrics.push.store_errors.inc();
-                tracing::warn!(%error, batches = finished.len(), "finished batches could not be written; trying again");
+                tracing::warn!(%error, batches = together.len(), "finished batches could not be written; trying again");
                 tokio::time::sleep(pause).await;
                 pause = (pause * 2).min(PAUSE_MAX);
             }
         }
     };
     let metrics = &delivery.metrics;
+    let mut receipts = Vec::new();
     for ready in &together {
         for part in &ready.finished.parts {
             metrics.outcome(part.outcome).inc_by(part.devices.len() as u64);
@@ -64,8 +75,9 @@ async fn write(delivery: &Delivery, side: &Side, together: Vec<Ready>) {
         if let Some((campaign, done)) = ready.done {
             side.book.count(campaign, done);
         }
-        side.flight.end(ready.finished.batch);
+        receipts.extend(side.flight.end(ready.finished.batch));
     }
+    lease::done(side, receipts);
     metrics.outcome(Outcome::Cancelled).inc_by(counts.cancelled);
     metrics.push.tokens_removed.inc_by(counts.tokens_removed);
     metrics.push.tokens_set_aside.inc_by(counts.tokens_suspected);
@@ -77,6 +89,31 @@ async fn write(delivery: &Delivery, side: &Side, together: Vec<Ready>) {
     }
     // Retries may be due before anything the sender knows of.
     if finished.iter().any(|finished| !finished.again.is_empty()) {
-        side.flight.wake();
+        side.wake_senders();
     }
+}
+
+/// Those that are still ours: where nodes share the store, what another took meanwhile is the other's to finish. A
+/// lease that lapsed while the store was away is renewed if nobody took the batch.
+async fn ours(
+    delivery: &Delivery,
+    side: &Side,
+    together: &mut Vec<Ready>,
+) -> Result<Vec<Finished>, noroshi_store::Error> {
+    if side.config.shared {
+        let lapsed = together.iter().filter(|ready| !ready.held.is_lost() && !ready.held.is_ours());
+        let lease = |ready: &Ready| Lease { batch: ready.finished.batch, until: ready.held.until() };
+        let lapsed = lapsed.map(|ready| (lease(ready), ready.held.clone())).collect();
+        lease::renew(delivery, side, lapsed).await?;
+        let mut receipts = Vec::new();
+        together.retain(|ready| {
+            if ready.held.is_lost() {
+                delivery.metrics.push.batches_lost.inc();
+                receipts.extend(side.flight.end(ready.finished.batch));
+            }
+            !ready.held.is_lost()
+        });
+        lease::done(side, receipts);
+    }
+    Ok(together.iter().map(|ready| ready.finished.clone()).collect())
 }

@@ -1,15 +1,17 @@
 //! What is under way: recipients in all and for each push service of an app, and batches.
 //!
 //! Counted up by the sender when it takes a batch, down by each answer. The bounds are looked at before a
-//! batch is taken; a take may pass them by the batches of one take.
+//! batch is taken; a take may pass them by the batches of one take. Each batch is held under a lease ([`Held`]).
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Instant;
 
-use noroshi_store::Batch;
-use noroshi_types::{AppId, BatchId, CampaignId, PushService};
+use noroshi_cluster::batches::Receipt;
+use noroshi_store::{Batch, Lease};
+use noroshi_types::{AppId, BatchId, PushService, Timestamp};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
@@ -23,12 +25,57 @@ pub(crate) struct Flight {
     recipients: AtomicUsize,
     /// Guards only the map; counts are changed without it.
     pairs: Mutex<HashMap<Pair, Arc<AtomicUsize>>>,
-    /// Guards only the map. Each with the campaign that it belongs to.
-    batches: Mutex<HashMap<BatchId, Option<CampaignId>>>,
+    /// Guards only the map.
+    batches: Mutex<HashMap<BatchId, Arc<Held>>>,
     /// The sender found no room and wants to be told.
     wanted: AtomicBool,
     /// Wakes the sender.
     pub(crate) wake: Notify,
+}
+
+/// Whose a batch under way is. Where nodes share a store, another takes it as soon as its lease has lapsed, so whoever
+/// holds it has to know by a clock of its own.
+#[derive(Debug)]
+pub(crate) struct Held {
+    /// As the store has it, and when it ends by this process' clock, counted from before it was asked for. Guards
+    /// only itself.
+    lease: Mutex<(Timestamp, Instant)>,
+    /// The store said that it is another's.
+    lost: AtomicBool,
+    /// Of the queue that it came by.
+    receipt: Option<Receipt>,
+}
+
+impl Held {
+    pub(crate) fn new(until: Timestamp, ends: Instant, receipt: Option<Receipt>) -> Self {
+        Self { lease: Mutex::new((until, ends)), lost: AtomicBool::new(false), receipt }
+    }
+
+    /// Nobody else can have taken it.
+    pub(crate) fn is_ours(&self) -> bool {
+        !self.is_lost() && Instant::now() < self.lease.lock().1
+    }
+
+    pub(crate) fn is_lost(&self) -> bool {
+        self.lost.load(Ordering::SeqCst)
+    }
+
+    pub(crate) fn lose(&self) {
+        self.lost.store(true, Ordering::SeqCst);
+    }
+
+    pub(crate) fn until(&self) -> Timestamp {
+        self.lease.lock().0
+    }
+
+    pub(crate) fn renewed(&self, until: Timestamp, ends: Instant) {
+        *self.lease.lock() = (until, ends);
+        self.lost.store(false, Ordering::SeqCst);
+    }
+
+    pub(crate) fn receipt(&self) -> Option<&Receipt> {
+        self.receipt.as_ref()
+    }
 }
 
 /// What may be taken now.
@@ -54,17 +101,21 @@ impl Flight {
         }
     }
 
-    /// A batch was taken. The count is that of its push service. None: it is under way already, and its lease
-    /// lapsed only because the clock was set forward.
-    pub(crate) fn begin(&self, batch: &Batch) -> Option<Arc<AtomicUsize>> {
-        match self.batches.lock().entry(batch.id) {
-            Entry::Occupied(_) => return None,
-            Entry::Vacant(vacant) => vacant.insert(batch.campaign),
+    /// A batch was taken. The count is that of its push service. None: it is under way already, its lease lapsed
+    /// and it is ours again.
+    pub(crate) fn begin(&self, batch: &Batch, held: Held) -> Option<(Arc<AtomicUsize>, Arc<Held>)> {
+        let held = match self.batches.lock().entry(batch.id) {
+            Entry::Occupied(known) => {
+                let (until, ends) = *held.lease.lock();
+                known.get().renewed(until, ends);
+                return None;
+            }
+            Entry::Vacant(vacant) => vacant.insert(Arc::new(held)).clone(),
         };
         self.recipients.fetch_add(batch.recipients.len(), Ordering::SeqCst);
         let pair = self.pairs.lock().entry((batch.app, batch.service)).or_default().clone();
         pair.fetch_add(batch.recipients.len(), Ordering::SeqCst);
-        Some(pair)
+        Some((pair, held))
     }
 
     /// The fate of recipients is known.
@@ -79,12 +130,13 @@ impl Flight {
         }
     }
 
-    /// A batch is finished, or given up to its lease.
-    pub(crate) fn end(&self, batch: BatchId) {
-        self.batches.lock().remove(&batch);
+    /// A batch is finished, or given up to its lease. What it came by, if that was a queue.
+    pub(crate) fn end(&self, batch: BatchId) -> Option<Receipt> {
+        let held = self.batches.lock().remove(&batch);
         if self.wanted.load(Ordering::SeqCst) {
             self.wake();
         }
+        held.and_then(|held| held.receipt.clone())
     }
 
     /// Something may be there to be taken.
@@ -124,18 +176,15 @@ impl Flight {
         self.recipients.load(Ordering::SeqCst)
     }
 
-    /// Every batch under way: their leases are kept.
-    pub(crate) fn batches(&self) -> Vec<BatchId> {
-        self.batches.lock().keys().copied().collect()
+    /// Every batch under way that is not lost: their leases are kept.
+    pub(crate) fn leases(&self) -> Vec<(Lease, Arc<Held>)> {
+        let batches = self.batches.lock();
+        let ours = batches.iter().filter(|(_, held)| !held.is_lost());
+        ours.map(|(batch, held)| (Lease { batch: *batch, until: held.until() }, held.clone())).collect()
     }
 
     pub(crate) fn batch_count(&self) -> usize {
         self.batches.lock().len()
-    }
-
-    /// Those of a campaign, with what it published.
-    pub(crate) fn batches_of(&self, campaign: CampaignId) -> usize {
-        self.batches.lock().values().filter(|of| **of == Some(campaign)).count()
     }
 }
 
@@ -155,8 +204,14 @@ mod tests {
             attempt: 0,
             work: Work::Notification(NotificationId::from_bytes([0; 16])),
             campaign: None,
+            leased_until: Timestamp(60_000),
             recipients: (0..recipients).map(DeviceNum).collect(),
         }
+    }
+
+    fn held(seconds: u64) -> Held {
+        let lease = std::time::Duration::from_secs(seconds);
+        Held::new(Timestamp(seconds * 1_000), Instant::now() + lease, None)
     }
 
     fn flight() -> Flight {
@@ -173,12 +228,12 @@ mod tests {
     #[test]
     fn ordinary_campaigns_leave_a_reserve() {
         let flight = flight();
-        let pair = flight.begin(&batch(1, 1, 460)).expect("new");
+        let (pair, _) = flight.begin(&batch(1, 1, 460), held(60)).expect("new");
         let fcm = |app| (AppId(app), PushService::Fcm);
         let room = flight.room();
         assert_eq!((room.any, room.campaign), (540, 440));
         assert_eq!((room.busy_for_any, room.busy_for_campaigns), (vec![], vec![fcm(1)]));
-        let other = flight.begin(&batch(2, 2, 520)).expect("new");
+        let (other, _) = flight.begin(&batch(2, 2, 520), held(60)).expect("new");
         let room = flight.room();
         assert_eq!((room.any, room.campaign), (20, 0));
         assert_eq!(room.busy_for_any, [fcm(2)]);
@@ -190,31 +245,27 @@ mod tests {
     #[test]
     fn a_batch_that_is_under_way_does_not_begin_again() {
         let flight = flight();
-        let pair = flight.begin(&batch(1, 1, 10)).expect("new");
-        assert!(flight.begin(&batch(1, 1, 10)).is_none());
+        let (pair, first) = flight.begin(&batch(1, 1, 10), held(0)).expect("new");
+        assert!(!first.is_ours(), "its lease lapsed");
+        assert!(flight.begin(&batch(1, 1, 10), held(120)).is_none());
+        assert!(first.is_ours(), "it was taken again by us");
+        assert_eq!(flight.leases()[0].0, Lease { batch: BatchId(1), until: Timestamp(120_000) });
+        first.lose();
+        assert!(!first.is_ours() && flight.leases().is_empty());
         assert_eq!((flight.recipients(), flight.batch_count()), (10, 1));
         flight.land(&pair, 10);
         flight.end(BatchId(1));
-        assert!(flight.begin(&batch(1, 1, 10)).is_some(), "it was given up");
-    }
-
-    #[test]
-    fn what_a_campaign_published_is_its_own() {
-        let flight = flight();
-        let id = CampaignId::from_bytes([1; 16]);
-        flight.begin(&Batch { campaign: Some(id), ..batch(1, 1, 1) }).expect("new");
-        flight.begin(&batch(2, 1, 1)).expect("new");
-        assert_eq!(flight.batches_of(id), 1);
+        assert!(flight.begin(&batch(1, 1, 10), held(60)).is_some(), "it was given up");
     }
 
     #[test]
     fn batches_are_bounded_too() {
         let flight = flight();
         for id in 0..3 {
-            flight.begin(&batch(id, 1, 1)).expect("new");
+            flight.begin(&batch(id, 1, 1), held(60)).expect("new");
         }
         assert_eq!(flight.room().any, 0);
         flight.end(BatchId(1));
-        assert_eq!((flight.room().any, flight.batches().len()), (997, 2));
+        assert_eq!((flight.room().any, flight.leases().len()), (997, 2));
     }
 }

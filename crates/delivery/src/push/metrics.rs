@@ -29,6 +29,26 @@ struct RealmLabels {
     environment: &'static str,
 }
 
+/// What became of a parcel of the queue between the dispatcher and the senders.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum ParcelFate {
+    /// Put there by this node.
+    Put,
+    /// Pulled by this node, and its batch is this node's to send.
+    Claimed,
+    /// Its batch is another's, or finished.
+    Stale,
+    /// Its push service has enough under way: given back to the store.
+    Busy,
+    /// It cannot be read, or was pulled too often: left to the store.
+    Poison,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ParcelLabels {
+    result: &'static str,
+}
+
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Metrics {
     recipients: Family<RecipientLabels, Counter>,
@@ -45,6 +65,9 @@ pub(crate) struct Metrics {
     pub(crate) tokens_set_aside: Counter,
     pub(crate) store_errors: Counter,
     pub(crate) credentials_unreadable: Gauge,
+    pub(crate) leader: Gauge,
+    pub(crate) batches_lost: Counter,
+    parcels: Family<ParcelLabels, Counter>,
 }
 
 impl Metrics {
@@ -75,6 +98,32 @@ impl Metrics {
             "Credentials that could not be opened at the start",
             self.credentials_unreadable.clone(),
         );
+        registry.register(
+            "leader",
+            "1 while this node leads the push work of its store",
+            self.leader.clone(),
+        );
+        registry.register(
+            "batches_lost",
+            "Batches whose lease lapsed here before they were finished, and that another node sends",
+            self.batches_lost.clone(),
+        );
+        registry.register(
+            "parcels",
+            "Batches on the queue of the cluster, by what became of them",
+            self.parcels.clone(),
+        );
+    }
+
+    pub(crate) fn parcels(&self, fate: ParcelFate, count: usize) {
+        let result = match fate {
+            ParcelFate::Put => "put",
+            ParcelFate::Claimed => "claimed",
+            ParcelFate::Stale => "stale",
+            ParcelFate::Busy => "busy",
+            ParcelFate::Poison => "poison",
+        };
+        self.parcels.get_or_create(&ParcelLabels { result }).inc_by(count as u64);
     }
 
     pub(crate) fn count_taken(&self, batches: &[Batch]) {

@@ -3,11 +3,15 @@
 //! Lanes: what cannot wait and single notifications may fill every place, ordinary campaigns leave a reserve,
 //! in all and at each push service; so a message that cannot wait starts at the next take, whatever a
 //! campaign has under way. Sleeps until the exact time at which something is due, or until it is woken.
+//!
+//! Where several nodes share the store each takes for itself; campaigns with a rate go at the leader alone, where their
+//! turns are counted. With a queue of the cluster in between, batches come from there (`puller`) and not from here.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use noroshi_store::{BATCH_RECIPIENTS_MAX, Batch, Take, Taken, Work};
+use noroshi_cluster::batches::Receipt;
+use noroshi_store::{BATCH_RECIPIENTS_MAX, Batch, Lease, Take, Taken, Work};
 use noroshi_types::{AppId, CampaignId, Lane, PushService, Timestamp};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
@@ -15,34 +19,36 @@ use tokio::task::JoinSet;
 use crate::delivery::Delivery;
 use crate::push::batch::{Leased, Way};
 use crate::push::finisher::{self, PAUSE_MAX, PAUSE_MIN};
-use crate::push::metrics;
+use crate::push::flight::Held;
 use crate::push::side::Side;
+use crate::push::{lease, metrics};
 
 /// Batches of one take: one commit each time.
-const TAKE_MAX: usize = 64;
+pub(super) const TAKE_MAX: usize = 64;
 
 /// Batches of campaigns with a rate in one take: as it cannot be said how many of each, few.
-const TAKE_LIMITED_MAX: usize = 4;
+pub(super) const TAKE_LIMITED_MAX: usize = 4;
 
 /// So far ahead the turns of a campaign with a rate are given away. A pause takes effect after it.
 const AHEAD: Duration = Duration::from_millis(250);
 
-/// However exact the due times are: the system's clock may be set.
-const SLEEP_MAX: Duration = Duration::from_secs(10);
-
 /// Where something is due that was not taken (it is busy, or held): not sooner again.
-const SLEEP_MIN: Duration = Duration::from_millis(20);
+pub(super) const SLEEP_MIN: Duration = Duration::from_millis(20);
+
+/// A store that was away for long comes back to many whose leases have lapsed: who holds them renews or finishes first,
+/// and others take after so long. Longer than a finisher's pause.
+const COMEBACK: Duration = Duration::from_secs(6);
 
 /// Finished batches that wait to be written.
 const READY_MAX: usize = 256;
 
 pub(crate) struct Sender {
-    way: Way,
-    batches: JoinSet<()>,
+    pub(super) way: Way,
+    pub(super) batches: JoinSet<()>,
 }
 
 /// What a look at the queue found.
-enum Next {
+pub(super) enum Next {
     /// There may be more: look again.
     Now,
     At(Option<Timestamp>),
@@ -56,35 +62,27 @@ pub(crate) async fn run(delivery: Arc<Delivery>, side: Arc<Side>, mut drain: wat
     let finisher = tokio::spawn(finisher::run(delivery.clone(), side.clone(), waiting));
     let way = Way { delivery: delivery.clone(), side: side.clone(), ready, drain: drain.clone() };
     let mut sender = Sender { way, batches: JoinSet::new() };
+    let work = async {
+        sender.know_plans().await;
+        match side.queue.get() {
+            // Ends by itself: a pull that is broken off would leave parcels to nobody for a while.
+            Some(queue) => sender.pull_forever(queue.as_ref()).await,
+            None => tokio::select! {
+                _ = drain.wait_for(|draining| *draining) => {}
+                () = sender.take_forever() => {}
+            },
+        }
+    };
     tokio::select! {
-        _ = drain.wait_for(|draining| *draining) => {}
-        () = async {
-            sender.know_plans().await;
-            sender.take_forever().await;
-        } => {}
-        () = keep_leases(&delivery, &side) => {}
+        () = work => {}
+        () = lease::keep(&delivery, &side) => {}
     }
     let deadline = tokio::time::Instant::now() + side.config.drain;
     tokio::select! {
         () = sender.end(finisher) => {}
-        () = keep_leases(&delivery, &side) => {}
+        () = lease::keep(&delivery, &side) => {}
         () = tokio::time::sleep_until(deadline) => {
             tracing::info!(batches = side.flight.batch_count(), "batches under way are left to the next start");
-        }
-    }
-}
-
-/// Leases are renewed long before they lapse.
-async fn keep_leases(delivery: &Delivery, side: &Side) {
-    loop {
-        tokio::time::sleep(side.config.lease / 3).await;
-        let batches = side.flight.batches();
-        if batches.is_empty() {
-            continue;
-        }
-        let until = delivery.clock.now().saturating_add(side.config.lease);
-        if let Err(error) = delivery.store.renew(batches, until).await {
-            tracing::warn!(%error, "leases could not be renewed; trying again");
         }
     }
 }
@@ -110,7 +108,7 @@ impl Sender {
     }
 
     async fn take_forever(&mut self) {
-        let mut pause = PAUSE_MIN;
+        let (mut pause, mut failing) = (PAUSE_MIN, None);
         loop {
             while self.batches.try_join_next().is_some() {}
             // Before the look: what comes after it wakes the wait.
@@ -126,23 +124,48 @@ impl Sender {
                 Err(error) => {
                     self.way.delivery.metrics.push.store_errors.inc();
                     tracing::warn!(%error, "no batches could be taken; trying again");
+                    let since: Instant = *failing.get_or_insert_with(Instant::now);
                     tokio::time::sleep(pause).await;
                     pause = (pause * 2).min(PAUSE_MAX);
+                    self.come_back(since).await;
                     continue;
                 }
             }
-            pause = PAUSE_MIN;
+            (pause, failing) = (PAUSE_MIN, None);
         }
     }
 
+    /// After the store was away for about a lease, others first do what they have to with what they hold.
+    async fn come_back(&self, failing: Instant) {
+        let Way { delivery, side, .. } = &self.way;
+        if !side.config.shared || failing.elapsed() < side.config.lease / 2 {
+            return;
+        }
+        let mut pause = PAUSE_MIN;
+        while lease::renew(delivery, side, side.flight.leases()).await.is_err()
+            || delivery.store.place().await.is_err()
+        {
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(PAUSE_MAX);
+        }
+        tokio::time::sleep(COMEBACK).await;
+    }
+
+    pub(super) fn show(&self) {
+        let (flight, metrics) = (&self.way.side.flight, &self.way.delivery.metrics.push);
+        metrics.recipients_in_flight.set(i64::try_from(flight.recipients()).unwrap_or(i64::MAX));
+        metrics.batches_in_flight.set(i64::try_from(flight.batch_count()).unwrap_or(i64::MAX));
+    }
+
     fn sleep(&self, next: Next) -> Duration {
+        let sleep_max = self.way.side.config.sleep_max();
         let sleep = match next {
             Next::Now => Duration::ZERO,
             Next::After(after) => after,
-            Next::At(None) => SLEEP_MAX,
+            Next::At(None) => sleep_max,
             Next::At(Some(at)) => at.saturating_since(self.way.delivery.clock.now()),
         };
-        sleep.clamp(SLEEP_MIN, SLEEP_MAX)
+        sleep.clamp(SLEEP_MIN, sleep_max)
     }
 
     /// Takes what there is room for, once.
@@ -153,9 +176,7 @@ impl Sender {
         let room = flight.room();
         let short = room.any == 0 || room.campaign == 0 || !room.busy_for_campaigns.is_empty();
         flight.want(short);
-        let metrics = &self.way.delivery.metrics.push;
-        metrics.recipients_in_flight.set(i64::try_from(flight.recipients()).unwrap_or(i64::MAX));
-        metrics.batches_in_flight.set(i64::try_from(flight.batch_count()).unwrap_or(i64::MAX));
+        self.show();
         if room.any == 0 {
             return Ok(Next::At(None));
         }
@@ -173,7 +194,7 @@ impl Sender {
                 nexts.push(self.take(room.campaign, room.busy_for_campaigns, held, &[Lane::Campaign]).await?);
             }
         }
-        if !limited.is_empty() {
+        if !limited.is_empty() && self.way.side.lead.is_ours() {
             nexts.push(self.take_limited(limited).await?);
         }
         Ok(soonest(nexts, self.way.delivery.clock.now()))
@@ -206,52 +227,89 @@ impl Sender {
         held: Vec<CampaignId>,
         lanes: &[Lane],
     ) -> Result<Next, noroshi_store::Error> {
-        let Way { delivery, side, .. } = &self.way;
-        let now = delivery.clock.now();
         let batches_max = (room / BATCH_RECIPIENTS_MAX).clamp(1, TAKE_MAX);
-        let lease = side.config.lease;
+        let lease = self.way.side.config.lease;
+        let now = self.way.delivery.clock.now();
+        let ends = Instant::now() + lease;
         let take = Take { now, lease, batches_max, busy, held, lanes: lanes.to_vec() };
-        let taken = delivery.store.take(take).await?;
-        for (outcome, count) in metrics::decided(&taken) {
-            delivery.metrics.outcome(outcome).inc_by(count);
-        }
-        delivery.metrics.push.count_taken(&taken.batches);
-        let Taken { batches, next_due, not_needed, expired, cancelled } = taken;
-        if not_needed + expired + cancelled > 0 {
-            // Batches may have gone without being taken: the collector counts anew.
-            side.collect.notify_one();
-        }
+        let Taken { batches, next_due, .. } = taken(&self.way, take).await?;
+        self.way.delivery.metrics.push.count_taken(&batches);
         let full = batches.len() >= batches_max;
         for batch in batches {
-            self.start(batch);
+            if self.is_held_back(&batch).await {
+                let lease = Lease { batch: batch.id, until: batch.leased_until };
+                lease::give_back(&self.way.delivery, lease);
+                continue;
+            }
+            let held = Held::new(batch.leased_until, ends, None);
+            self.start(batch, held);
         }
         Ok(if full { Next::Now } else { Next::At(next_due) })
     }
 
-    fn start(&mut self, batch: Batch) {
+    /// Whether it is of a campaign with a rate that was not known when the batch was asked for, and only the leader
+    /// knows whose turn it is. From now on its batches are left alone.
+    async fn is_held_back(&self, batch: &Batch) -> bool {
+        let Way { side, .. } = &self.way;
+        let Work::Campaign(id) = batch.work else { return false };
+        if !side.config.shared || side.book.plan(id).is_some() || side.lead.is_ours() {
+            return false;
+        }
+        self.way.plan(batch.app, id).await.is_some_and(|plan| plan.ahead().is_some())
+    }
+
+    pub(super) fn start(&mut self, batch: Batch, held: Held) {
         let side = &self.way.side;
-        let Some(pair) = side.flight.begin(&batch) else { return };
+        let receipt: Option<Receipt> = held.receipt().cloned();
+        let Some((pair, held)) = side.flight.begin(&batch, held) else {
+            return lease::done(side, receipt.into_iter().collect());
+        };
+        let turn = match side.queue.get() {
+            // The dispatcher let it go when it was its turn.
+            Some(_) => None,
+            None => turn(side, &batch),
+        };
+        let leased = Leased { batch, pair, held, taken: Instant::now(), turn };
+        self.batches.spawn(self.way.clone().go(leased));
+    }
+}
+
+/// Takes from the store, and tells what that decided.
+pub(super) async fn taken(way: &Way, take: Take) -> Result<Taken, noroshi_store::Error> {
+    let Way { delivery, side, .. } = way;
+    let taken = delivery.store.take(take).await?;
+    for (outcome, count) in metrics::decided(&taken) {
+        delivery.metrics.outcome(outcome).inc_by(count);
+    }
+    if taken.not_needed + taken.expired + taken.cancelled > 0 {
+        // Batches may have gone without being taken: the collector counts anew.
+        side.collect.notify_one();
+    }
+    for batch in &taken.batches {
         if side.ahead.taken(batch.campaign.map_or(batch.work, Work::Campaign)) {
             side.collect.notify_one();
         }
-        let turn = match batch.work {
-            Work::Campaign(id) => side.book.plan(id).and_then(|plan| plan.turn(batch.recipients.len())),
-            Work::Notification(_) => None,
-        };
-        let leased = Leased { batch, pair, taken: Instant::now(), turn };
-        self.batches.spawn(self.way.clone().go(leased));
+    }
+    Ok(taken)
+}
+
+/// When its campaign's rate lets it go.
+pub(super) fn turn(side: &Side, batch: &Batch) -> Option<Instant> {
+    match batch.work {
+        Work::Campaign(id) => side.book.plan(id).and_then(|plan| plan.turn(batch.recipients.len())),
+        Work::Notification(_) => None,
     }
 }
 
 /// Of campaigns with how far ahead their turns are given away: those that have to wait, and for how long the
 /// first of them.
-fn hold_back(limited: Vec<(CampaignId, Duration)>) -> (Vec<CampaignId>, Option<Duration>) {
+pub(super) fn hold_back(limited: Vec<(CampaignId, Duration)>) -> (Vec<CampaignId>, Option<Duration>) {
     let held: Vec<_> = limited.into_iter().filter(|(_, ahead)| *ahead > AHEAD).collect();
     let wait = held.iter().map(|(_, ahead)| ahead.saturating_sub(AHEAD)).min();
     (held.into_iter().map(|(id, _)| id).collect(), wait)
 }
 
-fn soonest(nexts: Vec<Next>, now: Timestamp) -> Next {
+pub(super) fn soonest(nexts: Vec<Next>, now: Timestamp) -> Next {
     let mut soonest: Option<Duration> = None;
     for next in nexts {
         let wait = match next {

@@ -1,8 +1,9 @@
 //! What the parts of the push side share.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
+use noroshi_cluster::batches::BatchQueue;
 use noroshi_push::{Credential, Vault};
 use noroshi_types::CredentialId;
 use parking_lot::Mutex;
@@ -13,6 +14,7 @@ use crate::push::ahead::Ahead;
 use crate::push::config::Config;
 use crate::push::flight::Flight;
 use crate::push::hygiene::{Hygiene, Realm};
+use crate::push::lead::Lead;
 use crate::push::outlet::Outlet;
 
 pub(crate) struct Side {
@@ -28,33 +30,47 @@ pub(crate) struct Side {
     /// later look is also the later to be handed over.
     pub(crate) handing: tokio::sync::Mutex<()>,
     pub(crate) flight: Arc<Flight>,
+    pub(crate) lead: Lead,
+    /// Between the dispatcher and the senders. Set before anything runs; none: senders take from the store.
+    pub(crate) queue: OnceLock<Arc<dyn BatchQueue>>,
     pub(crate) ahead: Ahead,
     pub(crate) book: Book,
     pub(crate) hygiene: Hygiene,
     /// Wakes the collector.
     pub(crate) collect: Notify,
+    /// Wakes the dispatcher.
+    pub(crate) dispatch: Notify,
 }
 
 impl Side {
     pub(crate) fn new(outlet: Arc<dyn Outlet>, vault: Option<Vault>, config: Config) -> Self {
         Self {
             flight: Arc::new(Flight::new(config.clone())),
+            lead: Lead::new(!config.shared),
+            queue: OnceLock::new(),
+            ahead: Ahead::new(config.ahead_max()),
             config,
             outlet,
             vault,
             opened: Mutex::default(),
             unreadable: Mutex::default(),
             handing: tokio::sync::Mutex::default(),
-            ahead: Ahead::default(),
             book: Book::default(),
             hygiene: Hygiene::default(),
             collect: Notify::new(),
+            dispatch: Notify::new(),
         }
     }
 
     /// Push work was made: whoever takes or gathers it looks at once.
     pub(crate) fn wake(&self) {
-        self.flight.wake();
+        self.wake_senders();
         self.collect.notify_one();
+    }
+
+    /// There are batches to take.
+    pub(crate) fn wake_senders(&self) {
+        self.flight.wake();
+        self.dispatch.notify_one();
     }
 }

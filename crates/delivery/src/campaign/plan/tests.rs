@@ -32,6 +32,7 @@ pub(crate) fn plan(change: impl FnOnce(&mut Spec)) -> Plan {
         latencies: Vec::new(),
         batches_open: 0,
         batches_later: 0,
+        batches_taken: 0,
     };
     Plan::new(&campaign, Timestamp(0)).expect("a campaign")
 }

@@ -17,6 +17,7 @@ fn batch(attempt: u32, recipients: u64) -> Batch {
         attempt,
         work: Work::Notification(NotificationId::from_bytes([0; 16])),
         campaign: None,
+        leased_until: NOW,
         recipients: (0..recipients).map(DeviceNum).collect(),
     }
 }
