@@ -34,6 +34,9 @@ pub enum Taken {
     Now { previous: Option<Holder> },
     /// A session with this generation, equal or greater, stands: draw a greater one and take again.
     Behind { generation: u64 },
+    /// The part of the engine that keeps this device is not there, while others are: as `Error::Unavailable`, for this
+    /// device alone.
+    Unknown,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -64,6 +67,7 @@ pub trait Directory: Send + Sync {
     async fn absent(&self, epoch: Epoch, keys: Vec<SessionKey>, before: u64) -> Result<(), Error>;
 
     /// For each key, in order, the epochs that hold it (several for users), each once; epochs without a live lease are
-    /// left out. Asks no lease: a node without one may look up.
+    /// left out. Asks no lease: a node without one may look up. While the part of the engine that keeps a key is not
+    /// there, but others are, the answer for it is every gateway node.
     async fn locate(&self, keys: Vec<SessionKey>) -> Result<Vec<SmallVec<[Epoch; 2]>>, Error>;
 }

@@ -7,10 +7,11 @@
 //!   push ─ put/pull/done ────────► BatchQueue (what senders take turns at)
 //! ```
 //!
-//! Two implementations: [`in_process`] (tests: several nodes in one process, faults at will) and `redis`.
+//! Two implementations: [`in_process`] (tests: several nodes in one process, faults at will) and [`redis`].
 //! One conformance suite (`tests/it`) runs against both. A single node has none of this.
 //!
-//! Reading order: [`epoch`], [`key`], [`directory`], [`bus`], [`members`], [`batches`], [`in_process`].
+//! Reading order: [`epoch`], [`key`], [`directory`], [`bus`], [`members`], [`batches`], [`in_process`],
+//! [`redis`].
 //!
 //! What all of it rests on: an [`Epoch`] names a node's lease, is never used twice, and is put into the list of
 //! nodes before anything else carries it; so an epoch that is not in a list read later is dead for good. Of two sessions
@@ -18,12 +19,15 @@
 
 pub mod batches;
 pub mod bus;
+mod clock;
 pub mod directory;
 pub mod epoch;
 mod error;
 pub mod in_process;
 pub mod key;
 pub mod members;
+mod metrics;
+pub mod redis;
 
 use std::sync::Arc;
 

@@ -1,0 +1,151 @@
+//! What the cluster counts. Labels are words of closed tables.
+
+use noroshi_telemetry::{Histogram, Registry};
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+
+/// What a command is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Kind {
+    Lease,
+    Take,
+    Keep,
+    Forget,
+    Absent,
+    Locate,
+    Publish,
+    Batches,
+    /// Health, identity and addresses of servers, subscriptions, scripts.
+    Upkeep,
+}
+
+impl Kind {
+    fn as_str(self) -> &'static str {
+        match self {
+            Kind::Lease => "lease",
+            Kind::Take => "take",
+            Kind::Keep => "keep",
+            Kind::Forget => "forget",
+            Kind::Absent => "absent",
+            Kind::Locate => "locate",
+            Kind::Publish => "publish",
+            Kind::Batches => "batches",
+            Kind::Upkeep => "upkeep",
+        }
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct KindLabels {
+    kind: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct DirectionLabels {
+    direction: &'static str,
+}
+
+/// All of them, registered.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Metrics {
+    pub(crate) lease_held: Gauge,
+    pub(crate) leases_gained: Counter,
+    pub(crate) leases_lapsed: Counter,
+    pub(crate) nodes: Gauge,
+    commands: Family<KindLabels, Counter>,
+    pub(crate) round_trip: Histogram,
+    pub(crate) failures: Family<KindFailure, Counter>,
+    pub(crate) servers: Gauge,
+    pub(crate) servers_up: Gauge,
+    connects: Family<KindLabels, Counter>,
+    pub(crate) forgotten: Counter,
+    pub(crate) look_ups: Counter,
+    pub(crate) keys_located: Counter,
+    pub(crate) keys_unknown: Counter,
+    pub(crate) entries_removed: Counter,
+    messages: Family<DirectionLabels, Counter>,
+    bytes: Family<DirectionLabels, Counter>,
+    pub(crate) unheard: Counter,
+    pub(crate) gaps: Counter,
+    pub(crate) stale: Counter,
+    pub(crate) overflows: Counter,
+    pub(crate) malformed: Counter,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(crate) struct KindFailure {
+    kind: &'static str,
+    why: &'static str,
+}
+
+impl Metrics {
+    pub(crate) fn new(registry: &mut Registry) -> Self {
+        let m = Self::default();
+        let mut gauge = |name: &str, help: &str, gauge: &Gauge| {
+            registry.register(format!("cluster_{name}"), help, gauge.clone());
+        };
+        gauge("lease_held", "1 while this node holds its lease", &m.lease_held);
+        gauge("nodes", "Nodes with a live lease, as this node last read", &m.nodes);
+        gauge("servers", "Redis servers that keep something for this cluster", &m.servers);
+        gauge("servers_up", "Of these, how many this node is connected to", &m.servers_up);
+        let mut counter = |name: &str, help: &str, counter: &Counter| {
+            registry.register(format!("cluster_{name}"), help, counter.clone());
+        };
+        counter("leases_gained", "Leases this node gained, each with a new epoch", &m.leases_gained);
+        counter("leases_lapsed", "Leases this node lost", &m.leases_lapsed);
+        counter(
+            "forgotten",
+            "Times that Redis may have forgotten entries (restart, fail-over)",
+            &m.forgotten,
+        );
+        counter("lookups", "Requests to the directory, each for many keys", &m.look_ups);
+        counter("lookup_keys", "Devices and users looked up", &m.keys_located);
+        counter(
+            "lookup_keys_unknown",
+            "Of these, how many were sent to every gateway, as their part of Redis was away",
+            &m.keys_unknown,
+        );
+        counter("entries_removed", "Entries of nodes that are gone, removed when found", &m.entries_removed);
+        counter("bus_unheard", "Messages published that no node was listening for", &m.unheard);
+        counter("bus_gaps", "Times that a gap showed that messages were lost", &m.gaps);
+        counter("bus_stale", "Messages dropped as they were for a lapsed epoch of this node", &m.stale);
+        counter("bus_overflows", "Messages dropped as this node did not keep up", &m.overflows);
+        counter("bus_malformed", "Messages that could not be read", &m.malformed);
+        registry.register("cluster_commands", "Commands sent to Redis", m.commands.clone());
+        registry.register(
+            "cluster_failures",
+            "Commands that Redis did not answer, or refused",
+            m.failures.clone(),
+        );
+        registry.register("cluster_connects", "Connections to Redis opened", m.connects.clone());
+        registry.register("cluster_bus_messages", "Messages between nodes", m.messages.clone());
+        registry.register("cluster_bus_bytes", "Bytes of messages between nodes", m.bytes.clone());
+        registry.register(
+            "cluster_round_trip_seconds",
+            "From handing commands to a connection to their answer",
+            m.round_trip.clone(),
+        );
+        m
+    }
+
+    pub(crate) fn commands(&self, kind: Kind) -> Counter {
+        self.commands.get_or_create_owned(&KindLabels { kind: kind.as_str() })
+    }
+
+    pub(crate) fn failed(&self, kind: Kind, why: &'static str, count: u64) {
+        self.failures.get_or_create(&KindFailure { kind: kind.as_str(), why }).inc_by(count);
+    }
+
+    /// `connection`: "commands" or "subscriber".
+    pub(crate) fn connected(&self, connection: &'static str) {
+        self.connects.get_or_create(&KindLabels { kind: connection }).inc();
+    }
+
+    pub(crate) fn passed(&self, direction: &'static str, messages: usize, bytes: usize) {
+        let labels = DirectionLabels { direction };
+        self.messages.get_or_create(&labels).inc_by(messages as u64);
+        self.bytes.get_or_create(&labels).inc_by(bytes as u64);
+    }
+}

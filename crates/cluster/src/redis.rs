@@ -1,0 +1,191 @@
+//! The cluster on Redis 7 or Valkey: one server, Sentinel, or Redis Cluster.
+//!
+//! ```text
+//!   Cluster ─ directory ─► scripts and MGET ──┐
+//!           ─ bus ───────► outbound ──────────┼─► connections ─► server (one connection each, reconnects)
+//!           ─ members ───► members ◄─ lease ──┘        ▲
+//!                            Receiver ◄─ lease ◄─ subscriber ─► its own connection, one channel
+//!                                                keeper: CLUSTER SLOTS, sentinels
+//! ```
+//!
+//! Nothing of the `redis` crate shows outside of this module. It is used for one connection to one server; reconnecting,
+//! routing by slot, following sentinels and subscribing again are here, for they decide what is lost.
+//!
+//! Reading order: [`address`], `connections`, `server`, `keeper`, `script`, `directory`, `members`, `lease`, `frame`,
+//! `inbound`, `outbound`, `subscriber`.
+
+pub mod address;
+mod connections;
+mod dial;
+mod directory;
+mod entry;
+mod frame;
+mod inbound;
+mod keeper;
+mod lease;
+mod members;
+mod outbound;
+mod random;
+mod script;
+mod server;
+mod slot;
+mod subscriber;
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+use std::time::Duration;
+
+use noroshi_telemetry::Registry;
+use noroshi_types::Invalid;
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use crate::metrics::Metrics;
+use crate::{Cluster, Keys, NodeInfo, Receiver};
+pub use address::Address;
+pub use connections::Connections;
+use directory::RedisDirectory;
+use lease::Keeper;
+use members::State;
+use outbound::Outbound;
+use slot::Buckets;
+use subscriber::Subscriber;
+
+/// Checked by [`Redis::open`]. Every node of a cluster has the same prefix, secret, ttl and buckets.
+#[derive(Clone)]
+pub struct Config {
+    pub address: Address,
+    /// What all keys and channels begin with: several clusters may share a Redis.
+    pub prefix: String,
+    /// Of the directory's keys.
+    pub secret: [u8; 16],
+    /// How long a node is held for live that does not answer.
+    pub lease_ttl: Duration,
+    /// How many parts the directory has: on Redis Cluster, the commands that a look-up costs at most.
+    pub buckets: u16,
+    /// Instead of the well-known authorities, with `rediss://`.
+    pub root_certificate_pem: Option<Vec<u8>>,
+    pub connect_timeout: Duration,
+    pub response_timeout: Duration,
+}
+
+impl Config {
+    pub fn new(address: Address, secret: [u8; 16]) -> Self {
+        Self {
+            address,
+            prefix: "noroshi".to_owned(),
+            secret,
+            lease_ttl: Duration::from_secs(10),
+            buckets: 16,
+            root_certificate_pem: None,
+            connect_timeout: Duration::from_secs(1),
+            response_timeout: Duration::from_millis(500),
+        }
+    }
+
+    fn check(&self) -> Result<(), Invalid> {
+        let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
+        if self.prefix.is_empty() || self.prefix.len() > 32 || !self.prefix.bytes().all(plain) {
+            return Err(Invalid::new("a prefix of Redis keys is 1 to 32 of a-z, A-Z, 0-9, '-' and '_'"));
+        }
+        if !(1..=256).contains(&self.buckets) || !self.buckets.is_power_of_two() {
+            return Err(Invalid::new("buckets are a power of two, 1 to 256"));
+        }
+        if !(Duration::from_millis(500)..=Duration::from_secs(300)).contains(&self.lease_ttl) {
+            return Err(Invalid::new("a lease lasts from 500 ms to 5 minutes"));
+        }
+        Ok(())
+    }
+}
+
+impl std::fmt::Debug for Config {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Config")
+            .field("address", &self.address)
+            .field("prefix", &self.prefix)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A node of the cluster; [`Redis::run`] makes it work.
+pub struct Redis {
+    cluster: Cluster,
+    state: Arc<State>,
+    connections: Connections,
+    directory: Arc<RedisDirectory>,
+    removals: mpsc::Receiver<(crate::SessionKey, crate::Epoch)>,
+    sends: mpsc::Receiver<outbound::Send>,
+    metrics: Metrics,
+    prefix: String,
+}
+
+impl Redis {
+    /// Opens nothing yet: a node starts without Redis, too.
+    pub fn open(config: Config, info: NodeInfo, registry: &mut Registry) -> Result<Self, Invalid> {
+        config.check()?;
+        let metrics = Metrics::new(registry);
+        let buckets = Buckets::new(&config.prefix, config.buckets);
+        let state = Arc::new(State::new(&config.prefix, config.lease_ttl, info, metrics.clone()));
+        let mut watched: Vec<u16> = (0..buckets.len()).map(|bucket| buckets.slot(bucket)).collect();
+        watched.push(state.slot());
+        let connections = Connections::new(&config, metrics.clone(), watched);
+        let (removals, to_remove) = mpsc::channel(directory::REMOVALS_MAX);
+        let directory = Arc::new(RedisDirectory {
+            connections: connections.clone(),
+            buckets,
+            state: state.clone(),
+            metrics: metrics.clone(),
+            removals,
+        });
+        let (outbox, sends) = outbound::outbox(state.clone());
+        let cluster = Cluster {
+            directory: directory.clone(),
+            bus: Arc::new(outbox),
+            members: state.clone(),
+            keys: Keys::new(&config.secret),
+        };
+        let prefix = config.prefix.clone();
+        Ok(Self { cluster, state, connections, directory, removals: to_remove, sends, metrics, prefix })
+    }
+
+    pub fn cluster(&self) -> Cluster {
+        self.cluster.clone()
+    }
+
+    /// For what else is kept on this Redis.
+    pub fn connections(&self) -> Connections {
+        self.connections.clone()
+    }
+
+    /// Until `stop`; the lease is then given back. Messages that nobody took yet are dropped.
+    pub async fn run(self, receiver: Arc<dyn Receiver>, stop: CancellationToken) {
+        let (wanted, wants) = watch::channel(None);
+        let (events, arriving) = mpsc::channel(subscriber::FRAMES_MAX);
+        let subscriber = Subscriber {
+            connections: self.connections.clone(),
+            metrics: self.metrics.clone(),
+            prefix: self.prefix.clone(),
+            wanted: wants,
+            events,
+            bytes: Arc::new(AtomicUsize::new(0)),
+        };
+        let keeper =
+            Keeper::new(self.state.clone(), self.connections.clone(), receiver, self.metrics.clone(), wanted);
+        let outbound =
+            Outbound::new(self.connections.clone(), self.state.clone(), self.metrics.clone(), self.prefix);
+        // The connections outlive the lease, which is given back over them.
+        let end = CancellationToken::new();
+        let _end = end.clone().drop_guard();
+        let mut tasks = JoinSet::new();
+        tasks.spawn(self.connections.run(end));
+        tasks.spawn(subscriber.run());
+        tasks.spawn(outbound.run(self.sends));
+        tasks.spawn(directory::remove_dead(self.directory, self.removals));
+        tokio::select! {
+            () = keeper.run(arriving, stop) => {}
+            // None of them ends by itself.
+            ended = tasks.join_next() => tracing::error!(?ended, "a task of the cluster ended"),
+        }
+    }
+}

@@ -1,0 +1,276 @@
+//! The directory on Redis: batches become one command for each bucket (without Cluster: one in all), and these one
+//! round trip.
+//!
+//! A device and its user may be kept by different servers, so their entries are two writes, sent at once. The device's
+//! entry decides; the user's is compared by generation by itself, and one left behind says "not here" at a node sooner or
+//! later, which removes it.
+
+use std::sync::Arc;
+
+use ::redis::{Cmd, Value};
+use async_trait::async_trait;
+use smallvec::SmallVec;
+use tokio::sync::mpsc;
+
+use super::connections::{Command, Connections};
+use super::entry::{self, device_tag, epoch_bytes, joined};
+use super::members::{Life, State};
+use super::script::{self, Script, USER_DEVICES_MAX};
+use super::slot::Buckets;
+use crate::metrics::{Kind, Metrics};
+use crate::{Directory, Epoch, Error, Kept, SessionKey, Take, Taken};
+
+/// A script holds up the server; 128 entries take it about 0.2 ms.
+const SCRIPT_KEYS_MAX: usize = 128;
+const MGET_KEYS_MAX: usize = 1_024;
+/// Entries of dead nodes that wait to be removed; more of them are found again.
+pub(crate) const REMOVALS_MAX: usize = 16_384;
+
+pub(crate) struct RedisDirectory {
+    pub(crate) connections: Connections,
+    pub(crate) buckets: Buckets,
+    pub(crate) state: Arc<State>,
+    pub(crate) metrics: Metrics,
+    pub(crate) removals: mpsc::Sender<(SessionKey, Epoch)>,
+}
+
+/// One command's worth of what was asked for: where the answers belong.
+struct Batch {
+    slot: u16,
+    indexes: Vec<usize>,
+}
+
+impl RedisDirectory {
+    /// Which keys go into one command, by bucket.
+    fn batches(&self, keys: &[SessionKey], keys_max: usize) -> Vec<Batch> {
+        let cluster = self.connections.is_cluster();
+        let mut groups: Vec<Vec<usize>> = vec![Vec::new(); if cluster { self.buckets.len() } else { 1 }];
+        for (i, key) in keys.iter().enumerate() {
+            groups[if cluster { self.buckets.bucket(*key) } else { 0 }].push(i);
+        }
+        let mut batches = Vec::new();
+        for (bucket, group) in groups.iter().enumerate() {
+            let slot = self.buckets.slot(bucket);
+            batches.extend(group.chunks(keys_max).map(|chunk| Batch { slot, indexes: chunk.to_vec() }));
+        }
+        batches
+    }
+
+    /// `argument`: what belongs to each key.
+    fn script(
+        &self,
+        script: &Script,
+        keys: &[SessionKey],
+        first: &[&[u8]],
+        argument: impl Fn(usize) -> Option<Vec<u8>>,
+    ) -> (Vec<Batch>, Vec<Command>) {
+        let batches = self.batches(keys, SCRIPT_KEYS_MAX);
+        let command = |batch: &Batch| {
+            let mut cmd = script.call(batch.indexes.len());
+            batch.indexes.iter().for_each(|i| add(&mut cmd, &self.buckets.key(keys[*i])));
+            first.iter().for_each(|argument| add(&mut cmd, argument));
+            batch.indexes.iter().filter_map(|i| argument(*i)).for_each(|argument| add(&mut cmd, &argument));
+            Command { slot: batch.slot, cmd }
+        };
+        let commands = batches.iter().map(command).collect();
+        (batches, commands)
+    }
+
+    /// `script` on the devices and `ADD` on their users, at once; the answer of the devices, in order.
+    async fn put(
+        &self,
+        kind: Kind,
+        script: &Script,
+        epoch: Epoch,
+        takes: &[Take],
+    ) -> Result<Vec<Option<Value>>, Error> {
+        self.state.check(epoch)?;
+        let epoch_arg = epoch_bytes(epoch);
+        let devices: Vec<SessionKey> = takes.iter().map(|take| take.device).collect();
+        let generation = |i: usize| Some(takes[i].generation.to_be_bytes().to_vec());
+        let (batches, mut commands) = self.script(script, &devices, &[&epoch_arg], generation);
+        let of_users: Vec<&Take> = takes.iter().filter(|take| take.user.is_some()).collect();
+        let users: Vec<SessionKey> = of_users.iter().filter_map(|take| take.user).collect();
+        let entry =
+            |i: usize| Some(joined(&[device_tag(of_users[i].device), of_users[i].generation.to_be_bytes()]));
+        let most = USER_DEVICES_MAX.to_string();
+        let (_, of_users) = self.script(&script::ADD, &users, &[most.as_bytes(), &epoch_arg], entry);
+        commands.extend(of_users);
+        let mut answers = self.connections.run_all(kind, commands).await;
+        // A lease that lapsed meanwhile: what was written names a dead epoch.
+        self.state.check(epoch)?;
+        let of_users = answers.split_off(batches.len());
+        let failed = of_users.into_iter().find_map(Result::err);
+        self.spread(takes.len(), batches, answers, failed)
+    }
+
+    /// The answers, each where its key was. An error only if nothing was answered.
+    fn spread(
+        &self,
+        len: usize,
+        batches: Vec<Batch>,
+        answers: Vec<Result<Value, Error>>,
+        mut failed: Option<Error>,
+    ) -> Result<Vec<Option<Value>>, Error> {
+        let mut spread: Vec<Option<Value>> = (0..len).map(|_| None).collect();
+        let mut answered = len == 0;
+        for (batch, answer) in batches.into_iter().zip(answers) {
+            match answer {
+                Ok(Value::Array(values)) if values.len() == batch.indexes.len() => {
+                    answered = true;
+                    batch.indexes.iter().zip(values).for_each(|(i, value)| spread[*i] = Some(value));
+                }
+                Ok(_) => failed = Some(Error::Refused("an answer of another form than asked for".to_owned())),
+                Err(error) => failed = Some(error),
+            }
+        }
+        match failed {
+            Some(error) if !answered || matches!(error, Error::Refused(_)) => Err(error),
+            _ => Ok(spread),
+        }
+    }
+
+    /// Removes what the keys say of an epoch with a generation below `before`.
+    pub(crate) async fn remove(&self, epoch: Epoch, keys: &[SessionKey], before: u64) -> Result<(), Error> {
+        let (epoch, before) = (epoch_bytes(epoch), before.to_be_bytes());
+        let (_, commands) = self.script(&script::ABSENT, keys, &[&epoch, &before], |_| None);
+        all(self.connections.run_all(Kind::Absent, commands).await)
+    }
+
+    /// Reads the values; `None` for those whose server is not there.
+    async fn read(&self, keys: &[SessionKey]) -> Result<Vec<Option<SmallVec<[Epoch; 2]>>>, Error> {
+        let batches = self.batches(keys, MGET_KEYS_MAX);
+        let command = |batch: &Batch| {
+            let mut cmd = ::redis::cmd("MGET");
+            batch.indexes.iter().for_each(|i| add(&mut cmd, &self.buckets.key(keys[*i])));
+            Command { slot: batch.slot, cmd }
+        };
+        let commands = batches.iter().map(command).collect();
+        let answers = self.connections.run_all(Kind::Locate, commands).await;
+        let values = self.spread(keys.len(), batches, answers, None)?;
+        Ok(values.into_iter().map(|value| value.map(|value| entry::epochs(bytes(&value)))).collect())
+    }
+
+    /// Epochs that nobody is known to hold are looked up in a list that is newer than the entry.
+    async fn sort_out(&self, found: &[Option<SmallVec<[Epoch; 2]>>]) {
+        let epochs = found.iter().flatten().flatten();
+        if epochs.into_iter().any(|epoch| self.state.life(*epoch) == Life::Unknown) {
+            // Without an answer they are taken for live: a message to nobody costs little.
+            if self.state.read_list(&self.connections).await.is_err() {
+                return;
+            }
+        }
+        for epoch in found.iter().flatten().flatten() {
+            if self.state.life(*epoch) == Life::Unknown {
+                self.state.bury(*epoch);
+            }
+        }
+    }
+}
+
+fn add(cmd: &mut Cmd, argument: &[u8]) {
+    cmd.arg(argument);
+}
+
+fn bytes(value: &Value) -> &[u8] {
+    match value {
+        Value::BulkString(bytes) => bytes,
+        _ => &[],
+    }
+}
+
+fn all(answers: Vec<Result<Value, Error>>) -> Result<(), Error> {
+    answers.into_iter().find_map(Result::err).map_or(Ok(()), Err)
+}
+
+fn taken(answer: Option<Value>) -> Taken {
+    let Some(answer) = answer else { return Taken::Unknown };
+    let bytes = bytes(&answer);
+    match (entry::generation(bytes), entry::holder(bytes)) {
+        (Some(generation), _) => Taken::Behind { generation },
+        (None, previous) => Taken::Now { previous },
+    }
+}
+
+#[async_trait]
+impl Directory for RedisDirectory {
+    async fn take(&self, epoch: Epoch, takes: Vec<Take>) -> Result<Vec<Taken>, Error> {
+        let answers = self.put(Kind::Take, &script::TAKE, epoch, &takes).await?;
+        Ok(answers.into_iter().map(taken).collect())
+    }
+
+    async fn keep(&self, epoch: Epoch, takes: Vec<Take>) -> Result<Vec<Kept>, Error> {
+        let answers = self.put(Kind::Keep, &script::KEEP, epoch, &takes).await?;
+        let kept = |answer: Option<Value>| match answer {
+            Some(Value::Int(0)) => Ok(Kept::Superseded),
+            Some(_) => Ok(Kept::Mine),
+            None => Err(Error::Unavailable("a part of the directory is away".into())),
+        };
+        answers.into_iter().map(kept).collect()
+    }
+
+    async fn forget(&self, epoch: Epoch, takes: Vec<Take>) -> Result<(), Error> {
+        self.state.check(epoch)?;
+        let of_users = takes.iter().filter_map(|take| take.user.map(|user| (user, take)));
+        let entries: Vec<(SessionKey, &Take)> =
+            takes.iter().map(|take| (take.device, take)).chain(of_users).collect();
+        let keys: Vec<SessionKey> = entries.iter().map(|(key, _)| *key).collect();
+        let entry = |i: usize| {
+            let take = entries[i].1;
+            Some(joined(&[device_tag(take.device), epoch_bytes(epoch), take.generation.to_be_bytes()]))
+        };
+        let (_, commands) = self.script(&script::FORGET, &keys, &[], entry);
+        all(self.connections.run_all(Kind::Forget, commands).await)
+    }
+
+    async fn absent(&self, epoch: Epoch, keys: Vec<SessionKey>, before: u64) -> Result<(), Error> {
+        self.state.check(epoch)?;
+        self.remove(epoch, &keys, before).await
+    }
+
+    async fn locate(&self, keys: Vec<SessionKey>) -> Result<Vec<SmallVec<[Epoch; 2]>>, Error> {
+        self.metrics.look_ups.inc();
+        self.metrics.keys_located.inc_by(keys.len() as u64);
+        let found = self.read(&keys).await?;
+        self.sort_out(&found).await;
+        let mut gateways = None;
+        let live = |(key, epochs): (SessionKey, Option<SmallVec<[Epoch; 2]>>)| match epochs {
+            Some(mut epochs) => {
+                epochs.retain(|epoch| {
+                    let live = self.state.life(*epoch) != Life::Dead;
+                    if !live {
+                        // When full, it is found again.
+                        let _ = self.removals.try_send((key, *epoch));
+                    }
+                    live
+                });
+                epochs
+            }
+            None => {
+                self.metrics.keys_unknown.inc();
+                gateways.get_or_insert_with(|| self.state.gateways()).clone()
+            }
+        };
+        Ok(keys.into_iter().zip(found).map(live).collect())
+    }
+}
+
+/// Removes what look-ups found of dead nodes, in batches, until the directory is gone.
+pub(crate) async fn remove_dead(
+    directory: Arc<RedisDirectory>,
+    mut removals: mpsc::Receiver<(SessionKey, Epoch)>,
+) {
+    let mut found = Vec::with_capacity(SCRIPT_KEYS_MAX);
+    while removals.recv_many(&mut found, SCRIPT_KEYS_MAX).await > 0 {
+        found.sort_unstable_by_key(|(_, epoch)| *epoch);
+        for of_epoch in found.chunk_by(|a, b| a.1 == b.1) {
+            let keys: Vec<SessionKey> = of_epoch.iter().map(|(key, _)| *key).collect();
+            if directory.remove(of_epoch[0].1, &keys, u64::MAX).await.is_ok() {
+                directory.metrics.entries_removed.inc_by(keys.len() as u64);
+            }
+        }
+        found.clear();
+        // At most 128 in 10 ms: a node's death must not become a storm of writes.
+        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+    }
+}

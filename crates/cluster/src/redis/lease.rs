@@ -1,0 +1,295 @@
+//! The node's task: gains and renews the lease, hands messages to the receiver while the lease stands, and tells the
+//! receiver what happens, one call at a time.
+//!
+//! ```text
+//!   draw an epoch → subscribe to its channel → acquire → joined ─ renew every ttl/5 ─┐
+//!        ▲                                                  left ◄─ deadline passed, or Redis lost the lease
+//!        └──────────────────────────────────────────────────┘
+//! ```
+//!
+//! Invariant: the clock is looked at before every message, so a process that was stopped for longer than its lease
+//! drops what its socket still holds for the old epoch.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use futures_util::future::{BoxFuture, FutureExt};
+use tokio::sync::{mpsc, watch};
+use tokio::time::MissedTickBehavior;
+use tokio_util::sync::CancellationToken;
+
+use super::connections::Connections;
+use super::frame;
+use super::inbound::Inbound;
+use super::members::{Act, Leases, Life, State};
+use super::random;
+use super::subscriber::Event;
+use crate::metrics::Metrics;
+use crate::{Epoch, Error, Members as _, Receiver};
+
+/// The list of nodes is read at least so often.
+const LIST_EVERY: Duration = Duration::from_secs(1);
+
+pub(crate) struct Keeper {
+    pub(crate) state: Arc<State>,
+    pub(crate) connections: Connections,
+    pub(crate) receiver: Arc<dyn Receiver>,
+    pub(crate) metrics: Metrics,
+    pub(crate) wanted: watch::Sender<Option<Epoch>>,
+    standing: Standing,
+    inbound: Inbound,
+    /// An epoch whose acquisition may have been done without an answer, or that lapsed: taken off the list by the next
+    /// acquisition.
+    given_up: Option<Epoch>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Standing {
+    /// Not subscribed yet.
+    Drawn(Epoch),
+    /// Heard on its channel; the lease is to be acquired.
+    Subscribed(Epoch),
+    Held(Epoch),
+    /// The system gave no randomness.
+    Nothing,
+}
+
+type Asking = BoxFuture<'static, (Act, Option<Epoch>, Result<Leases, Error>)>;
+
+impl Keeper {
+    pub(crate) fn new(
+        state: Arc<State>,
+        connections: Connections,
+        receiver: Arc<dyn Receiver>,
+        metrics: Metrics,
+        wanted: watch::Sender<Option<Epoch>>,
+    ) -> Self {
+        Self {
+            state,
+            connections,
+            receiver,
+            metrics,
+            wanted,
+            standing: Standing::Nothing,
+            inbound: Inbound::new(Instant::now()),
+            given_up: None,
+        }
+    }
+
+    pub(crate) async fn run(mut self, mut events: mpsc::Receiver<Event>, stop: CancellationToken) {
+        let mut forgotten = self.connections.forgotten();
+        let mut tick = tokio::time::interval((self.state.ttl() / 5).min(LIST_EVERY));
+        tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut asking: Option<Asking> = None;
+        self.draw();
+        loop {
+            let lapse = self.until_lapse();
+            tokio::select! {
+                biased;
+                () = stop.cancelled() => break,
+                () = tokio::time::sleep(lapse) => self.check_lease(),
+                answer = answered(&mut asking) => self.answered(answer),
+                _ = tick.tick(), if asking.is_none() => asking = Some(self.ask()),
+                Ok(()) = forgotten.changed() => self.forgotten(),
+                event = events.recv() => match event {
+                    // While another answer is awaited the next tick acquires.
+                    Some(event) => if self.event(event) && asking.is_none() {
+                        asking = Some(self.ask());
+                    },
+                    None => break,
+                },
+            }
+        }
+        self.give_back().await;
+    }
+
+    fn draw(&mut self) {
+        self.standing = match random::epoch() {
+            Ok(epoch) => {
+                self.wanted.send_replace(Some(epoch));
+                Standing::Drawn(epoch)
+            }
+            Err(error) => {
+                tracing::error!(%error, "no epoch, so no lease");
+                Standing::Nothing
+            }
+        };
+    }
+
+    fn until_lapse(&self) -> Duration {
+        match self.standing {
+            Standing::Held(_) => self.state.deadline().remaining(),
+            _ => Duration::from_secs(3_600),
+        }
+    }
+
+    /// The next round trip: what it does depends on where we stand.
+    fn ask(&mut self) -> Asking {
+        let (act, epoch) = match self.standing {
+            Standing::Subscribed(epoch) => (Act::Acquire, Some(epoch)),
+            Standing::Held(epoch) => (Act::Renew, Some(epoch)),
+            Standing::Drawn(_) => (Act::List, None),
+            Standing::Nothing => {
+                self.draw();
+                (Act::List, None)
+            }
+        };
+        let (state, connections) = (self.state.clone(), self.connections.clone());
+        let given_up = self.given_up.filter(|_| act == Act::Acquire);
+        async move { (act, epoch, state.ask(&connections, act, epoch, given_up).await) }.boxed()
+    }
+
+    fn answered(&mut self, (act, epoch, answer): (Act, Option<Epoch>, Result<Leases, Error>)) {
+        let leases = match answer {
+            Ok(leases) => leases,
+            Err(error) => {
+                tracing::debug!(%error, ?act, "no answer about leases");
+                if act == Act::Acquire {
+                    // It may have been done: this epoch is not asked for again.
+                    self.given_up = epoch;
+                    self.draw();
+                }
+                return;
+            }
+        };
+        let (asked, done) = (leases.asked, leases.done);
+        match (act, self.standing) {
+            (Act::Acquire, Standing::Subscribed(epoch)) if done => self.joined(epoch, leases),
+            (Act::Acquire, Standing::Subscribed(_)) => self.draw(),
+            (Act::Renew, Standing::Held(held)) if epoch == Some(held) && done => {
+                self.state.hold(held, asked);
+                self.apply(leases);
+            }
+            (Act::Renew, Standing::Held(held)) if epoch == Some(held) => {
+                tracing::warn!("redis has lost this node's lease");
+                self.lapsed();
+                self.apply(leases);
+            }
+            _ => self.apply(leases),
+        }
+    }
+
+    fn joined(&mut self, epoch: Epoch, leases: Leases) {
+        self.state.hold(epoch, leases.asked);
+        self.standing = Standing::Held(epoch);
+        self.given_up = None;
+        self.inbound = Inbound::new(Instant::now());
+        self.metrics.lease_held.set(1);
+        self.metrics.leases_gained.inc();
+        tracing::info!(%epoch, "this node holds a lease");
+        self.state.apply(leases);
+        self.receiver.joined(epoch);
+        self.receiver.nodes_changed();
+    }
+
+    fn apply(&mut self, leases: Leases) {
+        if self.state.apply(leases) {
+            let state = &self.state;
+            self.inbound.retain(|epoch| state.life(epoch) != Life::Dead);
+            self.receiver.nodes_changed();
+        }
+    }
+
+    /// Ends the lease if its time is over.
+    fn check_lease(&mut self) {
+        if matches!(self.standing, Standing::Held(_)) && self.state.epoch().is_none() {
+            tracing::warn!("this node's lease lapsed: redis did not answer in time");
+            self.lapsed();
+        }
+    }
+
+    fn lapsed(&mut self) {
+        if let Standing::Held(epoch) = self.standing {
+            self.given_up = Some(epoch);
+            self.state.release();
+            self.metrics.lease_held.set(0);
+            self.metrics.leases_lapsed.inc();
+            self.draw();
+            self.receiver.left();
+        }
+    }
+
+    fn forgotten(&mut self) {
+        self.check_lease();
+        if let Standing::Held(epoch) = self.standing {
+            tracing::info!("redis was restarted or failed over: sessions are put in again");
+            self.receiver.joined(epoch);
+        }
+    }
+
+    /// Whether the lease is to be acquired now.
+    fn event(&mut self, event: Event) -> bool {
+        match event {
+            Event::Frame { epoch, frame, weight } => {
+                self.frame(epoch, frame);
+                drop(weight);
+                false
+            }
+            Event::Subscribed { epoch, since } => {
+                self.check_lease();
+                match (self.standing, since) {
+                    (Standing::Drawn(drawn), _) if drawn == epoch => {
+                        self.standing = Standing::Subscribed(epoch);
+                        return true;
+                    }
+                    (Standing::Held(held), Some(since)) if held == epoch => self.receiver.lost(since),
+                    _ => {}
+                }
+                false
+            }
+        }
+    }
+
+    fn frame(&mut self, epoch: Epoch, frame: bytes::Bytes) {
+        if self.state.epoch() != Some(epoch) {
+            self.metrics.stale.inc();
+            return self.check_lease();
+        }
+        let bytes = frame.len();
+        let Some(frame) = frame::parse(frame) else {
+            self.metrics.malformed.inc();
+            return;
+        };
+        let from = frame.from;
+        let arrived = self.inbound.receive(frame, Instant::now());
+        if let Some(since) = arrived.lost {
+            self.metrics.gaps.inc();
+            self.receiver.lost(since);
+        }
+        self.metrics.passed("in", arrived.messages.len(), bytes);
+        for message in arrived.messages {
+            // A frame may hold many, and each may take its time.
+            if self.state.epoch() != Some(epoch) {
+                self.metrics.stale.inc();
+                return self.check_lease();
+            }
+            self.receiver.receive(from, message);
+        }
+    }
+
+    /// The others need not wait for the lease to lapse.
+    async fn give_back(&mut self) {
+        let held = match self.standing {
+            Standing::Held(epoch) => Some(epoch),
+            _ => self.given_up,
+        };
+        self.state.release();
+        self.metrics.lease_held.set(0);
+        if held.is_some() {
+            let _ = self.state.ask(&self.connections, Act::List, None, held).await;
+        }
+        self.wanted.send_replace(None);
+    }
+}
+
+/// Never, while nothing is asked.
+async fn answered(asking: &mut Option<Asking>) -> (Act, Option<Epoch>, Result<Leases, Error>) {
+    match asking {
+        Some(future) => {
+            let answer = future.await;
+            *asking = None;
+            answer
+        }
+        None => std::future::pending().await,
+    }
+}

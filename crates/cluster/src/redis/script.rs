@@ -1,0 +1,209 @@
+//! What has to be decided in one piece, as Lua on the server.
+//!
+//! A device's value is 16 bytes: epoch, generation. A user's value is entries of 24 bytes: device (8 bytes of its key),
+//! epoch, generation. Numbers are big-endian; a generation has more bits than a number of Lua has, so halves are
+//! compared. Values are written by SET as a whole: APPEND and SETRANGE would turn them into the larger encoding.
+//!
+//! Every script may be run again with the same arguments, and does not write what is there already.
+
+use std::sync::LazyLock;
+
+use ::redis::Cmd;
+
+use super::connections::Command;
+
+/// How many entries a user's value has at most; the one put in first makes room. 256 × 24 = 6 KiB.
+pub(crate) const USER_DEVICES_MAX: usize = 256;
+
+pub(crate) struct Script {
+    body: LazyLock<String>,
+    sha: LazyLock<String>,
+}
+
+/// `reach(a, b)`: a >= b, of 8 bytes each.
+const REACH: &str = r"
+local function reach(a, b)
+  local ah, al = struct.unpack('>I4I4', a)
+  local bh, bl = struct.unpack('>I4I4', b)
+  return ah > bh or (ah == bh and al >= bl)
+end
+";
+
+macro_rules! script {
+    ($(#[$doc:meta])* $name:ident, $body:expr) => {
+        $(#[$doc])*
+        pub(crate) static $name: Script = Script {
+            body: LazyLock::new(|| format!("{REACH}{}", $body)),
+            sha: LazyLock::new(|| ::redis::Script::new(&$name.body).get_hash().to_owned()),
+        };
+    };
+}
+
+script!(
+    /// Devices; epoch, then the generation of each. Answers for each: 16 bytes, the previous holder; 8 bytes, the
+    /// generation that stands; nothing, none before (or this very one).
+    TAKE,
+    r"
+local answers = {}
+for i, key in ipairs(KEYS) do
+  local mine = ARGV[1] .. ARGV[i + 1]
+  local value = redis.call('GET', key)
+  if value and value ~= mine and reach(string.sub(value, 9), ARGV[i + 1]) then
+    answers[i] = string.sub(value, 9)
+  elseif value == mine then
+    answers[i] = ''
+  else
+    redis.call('SET', key, mine)
+    answers[i] = value or ''
+  end
+end
+return answers
+"
+);
+
+script!(
+    /// Devices; epoch, then the generation of each. Answers for each: 1, it is ours; 0, a greater generation stands.
+    KEEP,
+    r"
+local answers = {}
+for i, key in ipairs(KEYS) do
+  local mine = ARGV[1] .. ARGV[i + 1]
+  local value = redis.call('GET', key)
+  if value == mine then
+    answers[i] = 1
+  elseif value and not reach(ARGV[i + 1], string.sub(value, 9)) then
+    answers[i] = 0
+  else
+    redis.call('SET', key, mine)
+    answers[i] = 1
+  end
+end
+return answers
+"
+);
+
+script!(
+    /// Users; how many entries at most, epoch, then for each device and generation of what holds them.
+    ADD,
+    r"
+local most, epoch = tonumber(ARGV[1]) * 24, ARGV[2]
+for i, key in ipairs(KEYS) do
+  local device, generation = string.sub(ARGV[i + 2], 1, 8), string.sub(ARGV[i + 2], 9)
+  local entry = device .. epoch .. generation
+  local value = redis.call('GET', key) or ''
+  local at = 1
+  while at <= #value and string.sub(value, at, at + 7) ~= device do at = at + 24 end
+  if at > #value then
+    if #value >= most then value = string.sub(value, #value - most + 25) end
+    redis.call('SET', key, value .. entry)
+  elseif string.sub(value, at, at + 23) ~= entry and reach(generation, string.sub(value, at + 16, at + 23)) then
+    redis.call('SET', key, string.sub(value, 1, at - 1) .. entry .. string.sub(value, at + 24))
+  end
+end
+return #KEYS
+"
+);
+
+script!(
+    /// Devices and users; for each device, epoch and generation: removes entries that are exactly these.
+    FORGET,
+    r"
+for i, key in ipairs(KEYS) do
+  local value = redis.call('GET', key) or ''
+  if #value == 16 then
+    if value == string.sub(ARGV[i], 9) then redis.call('DEL', key) end
+  else
+    for at = 1, #value, 24 do
+      if string.sub(value, at, at + 23) == ARGV[i] then
+        local rest = string.sub(value, 1, at - 1) .. string.sub(value, at + 24)
+        if rest == '' then redis.call('DEL', key) else redis.call('SET', key, rest) end
+        break
+      end
+    end
+  end
+end
+return #KEYS
+"
+);
+
+script!(
+    /// Devices and users; epoch, generation: removes entries of the epoch with a lower generation.
+    ABSENT,
+    r"
+local function stale(epoch, generation) return epoch == ARGV[1] and not reach(generation, ARGV[2]) end
+for _, key in ipairs(KEYS) do
+  local value = redis.call('GET', key) or ''
+  if #value == 16 then
+    if stale(string.sub(value, 1, 8), string.sub(value, 9)) then redis.call('DEL', key) end
+  else
+    local rest = {}
+    for at = 1, #value, 24 do
+      if not stale(string.sub(value, at + 8, at + 15), string.sub(value, at + 16, at + 23)) then
+        rest[#rest + 1] = string.sub(value, at, at + 23)
+      end
+    end
+    if #rest == 0 then
+      if value ~= '' then redis.call('DEL', key) end
+    elseif #rest * 24 < #value then
+      redis.call('SET', key, table.concat(rest))
+    end
+  end
+end
+return #KEYS
+"
+);
+
+script!(
+    /// The leases (epoch by deadline) and what nodes say of themselves. What to do, epoch, ttl in milliseconds, info,
+    /// an epoch that is given up. Answers: whether it was done, then epoch, remaining milliseconds and info of each
+    /// live lease. A lease that is not there, or is past its deadline, is never renewed.
+    NODES,
+    r"
+local leases, infos = KEYS[1], KEYS[2]
+local act, epoch, ttl, info, given_up = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4], ARGV[5]
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local done = 0
+local function drop(which)
+  redis.call('ZREM', leases, which)
+  redis.call('HDEL', infos, which)
+end
+if given_up ~= '' then drop(given_up) end
+if act ~= 'list' then
+  local deadline = redis.call('ZSCORE', leases, epoch)
+  if (act == 'acquire' and not deadline) or (act == 'renew' and deadline and tonumber(deadline) > now) then
+    redis.call('ZADD', leases, now + ttl, epoch)
+    redis.call('HSET', infos, epoch, info)
+    done = 1
+  end
+end
+for _, dead in ipairs(redis.call('ZRANGEBYSCORE', leases, '-inf', now)) do drop(dead) end
+local answer = {done}
+local live = redis.call('ZRANGE', leases, 0, -1, 'WITHSCORES')
+for i = 1, #live, 2 do
+  answer[#answer + 1] = live[i]
+  answer[#answer + 1] = tonumber(live[i + 1]) - now
+  answer[#answer + 1] = redis.call('HGET', infos, live[i]) or ''
+end
+return answer
+"
+);
+
+impl Script {
+    /// The beginning of a call; keys and arguments follow.
+    pub(crate) fn call(&self, keys: usize) -> Cmd {
+        let mut cmd = ::redis::cmd("EVALSHA");
+        cmd.arg(self.sha.as_str()).arg(keys);
+        cmd
+    }
+}
+
+/// Loads all scripts at the server that keeps the slot.
+pub(crate) fn loads(slot: u16) -> Vec<Command> {
+    let load = |script: &&Script| {
+        let mut cmd = ::redis::cmd("SCRIPT");
+        cmd.arg("LOAD").arg(script.body.as_str());
+        Command { slot, cmd }
+    };
+    [&TAKE, &KEEP, &ADD, &FORGET, &ABSENT, &NODES].iter().map(load).collect()
+}

@@ -1,0 +1,143 @@
+//! One Redis server and the one connection this node shares for commands to it: kept up by a task, given out as long
+//! as it stands, and a breaker while it does not: callers then fail at once instead of waiting for a time limit each.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ::redis::aio::MultiplexedConnection;
+use parking_lot::RwLock;
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
+
+use super::address::Host;
+use super::connections::Shared;
+use super::dial::identify;
+use super::random::jittered;
+use crate::Error;
+use crate::metrics::Kind;
+
+/// The first pause after a failure; it doubles up to [`BACK_OFF_MAX`].
+pub(crate) const BACK_OFF: Duration = Duration::from_millis(50);
+pub(crate) const BACK_OFF_MAX: Duration = Duration::from_secs(2);
+/// How often a connection that may be idle is asked whether it stands.
+const CHECK_EVERY: Duration = Duration::from_secs(1);
+
+pub(crate) struct Server {
+    pub(crate) host: Host,
+    /// Guards the state alone; never held across an `.await`.
+    link: RwLock<Link>,
+    /// Counts connections, so that a late failure of an old one does not end the new one.
+    failed: Notify,
+    /// The topology no longer names it.
+    pub(crate) stop: CancellationToken,
+}
+
+enum Link {
+    Up { connection: MultiplexedConnection, number: u64, run_id: Arc<str> },
+    Down { why: Error },
+}
+
+impl Server {
+    pub(crate) fn new(host: Host, stop: CancellationToken) -> Self {
+        let why = Error::Unavailable("not connected yet".into());
+        Self { host, link: RwLock::new(Link::Down { why }), failed: Notify::new(), stop }
+    }
+
+    /// The connection and its number, for [`Server::fail`].
+    pub(crate) fn connection(&self) -> Result<(MultiplexedConnection, u64), Error> {
+        match &*self.link.read() {
+            Link::Up { connection, number, .. } => Ok((connection.clone(), *number)),
+            Link::Down { why } => Err(why.clone()),
+        }
+    }
+
+    /// Which start of the server's process is connected.
+    pub(crate) fn run_id(&self) -> Option<Arc<str>> {
+        match &*self.link.read() {
+            Link::Up { run_id, .. } => Some(run_id.clone()),
+            Link::Down { .. } => None,
+        }
+    }
+
+    /// The connection of this number does not work: nobody gets it any more, and another one is opened.
+    pub(crate) fn fail(&self, failed: u64, why: &Error) {
+        let mut link = self.link.write();
+        if matches!(&*link, Link::Up { number, .. } if *number == failed) {
+            *link = Link::Down { why: why.clone() };
+            drop(link);
+            tracing::warn!(server = %self.host, %why, "redis does not answer");
+            self.failed.notify_one();
+        }
+    }
+
+    fn set(&self, link: Link) {
+        *self.link.write() = link;
+    }
+
+    /// Keeps the connection up until the server is stopped.
+    pub(crate) async fn run(self: Arc<Self>, shared: Arc<Shared>) {
+        let stop = self.stop.clone();
+        tokio::select! {
+            () = stop.cancelled() => {}
+            () = self.keep_up(&shared) => {}
+        }
+        self.set(Link::Down { why: Error::Unavailable("not a server of this cluster any more".into()) });
+        shared.changed();
+    }
+
+    async fn keep_up(&self, shared: &Shared) {
+        let mut back_off = BACK_OFF;
+        let mut number = 0;
+        loop {
+            number += 1;
+            match self.connect(shared, number).await {
+                Ok(()) => {
+                    back_off = BACK_OFF;
+                    self.watch(shared, number).await;
+                }
+                Err(why) => {
+                    tracing::debug!(server = %self.host, %why, "cannot connect to redis");
+                    self.set(Link::Down { why });
+                }
+            }
+            shared.changed();
+            shared.refresh.notify_one();
+            tokio::time::sleep(jittered(back_off)).await;
+            back_off = (back_off * 2).min(BACK_OFF_MAX);
+        }
+    }
+
+    async fn connect(&self, shared: &Shared, number: u64) -> Result<(), Error> {
+        let mut connection = shared.dialer.server(&self.host).await?;
+        let identity = identify(&mut connection).await?;
+        if !identity.is_master && shared.needs_master {
+            return Err(Error::Unavailable("it is a replica".into()));
+        }
+        shared.metrics.connected("commands");
+        tracing::info!(server = %self.host, "connected to redis");
+        self.set(Link::Up { connection, number, run_id: identity.run_id.into() });
+        shared.changed();
+        Ok(())
+    }
+
+    /// Returns when the connection has failed.
+    async fn watch(&self, shared: &Shared, number: u64) {
+        let ping = ::redis::cmd("PING");
+        loop {
+            tokio::select! {
+                () = self.failed.notified() => return,
+                () = tokio::time::sleep(CHECK_EVERY) => {}
+            }
+            let Ok((mut connection, now)) = self.connection() else { return };
+            if now != number {
+                return;
+            }
+            shared.metrics.commands(Kind::Upkeep).inc();
+            match connection.send_packed_command(&ping).await {
+                Ok(::redis::Value::ServerError(error)) => self.fail(number, &super::dial::answered(&error)),
+                Ok(_) => {}
+                Err(error) => self.fail(number, &super::dial::error_of(&error)),
+            }
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! Hash slots of Redis Cluster, and the buckets that our keys are grouped by.
+//!
+//! All keys of a bucket share a hash tag, so one command can name many of them; the tags are chosen so that the
+//! buckets' slots lie evenly over the 16,384: servers that share the slots evenly share the buckets evenly. Without Cluster
+//! the buckets mean nothing, but the keys are the same.
+
+use crate::SessionKey;
+
+pub(crate) const SLOTS: u16 = 16_384;
+
+/// CRC16/XMODEM, as the Redis Cluster specification's appendix A has it.
+fn crc16(bytes: &[u8]) -> u16 {
+    let mut crc = 0u16;
+    for byte in bytes {
+        crc ^= u16::from(*byte) << 8;
+        for _ in 0..8 {
+            let carry = crc & 0x8000 != 0;
+            crc <<= 1;
+            if carry {
+                crc ^= 0x1021;
+            }
+        }
+    }
+    crc
+}
+
+/// The slot of a key: the hash of what its first braces hold, if that is not empty.
+pub(crate) fn slot(key: &[u8]) -> u16 {
+    let tag = key.iter().position(|byte| *byte == b'{').and_then(|open| {
+        let rest = &key[open + 1..];
+        let close = rest.iter().position(|byte| *byte == b'}')?;
+        (close > 0).then(|| &rest[..close])
+    });
+    crc16(tag.unwrap_or(key)) % SLOTS
+}
+
+/// Where each key of the directory lives.
+#[derive(Debug, Clone)]
+pub(crate) struct Buckets {
+    /// `prefix:{tag}` of each.
+    stems: Vec<(Vec<u8>, u16)>,
+}
+
+impl Buckets {
+    /// At most 256.
+    pub(crate) fn new(prefix: &str, count: u16) -> Self {
+        let width = SLOTS / count;
+        let stems = (0..count).map(|bucket| stem(prefix, bucket * width, width)).collect();
+        Self { stems }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.stems.len()
+    }
+
+    pub(crate) fn bucket(&self, key: SessionKey) -> usize {
+        // The low bits; the key is a hash, so any bits are as good as others.
+        (key.0 % self.stems.len() as u128) as usize
+    }
+
+    pub(crate) fn slot(&self, bucket: usize) -> u16 {
+        self.stems[bucket].1
+    }
+
+    pub(crate) fn key(&self, key: SessionKey) -> Vec<u8> {
+        let stem = &self.stems[self.bucket(key)].0;
+        let mut name = Vec::with_capacity(stem.len() + 16);
+        name.extend_from_slice(stem);
+        name.extend_from_slice(&key.0.to_be_bytes());
+        name
+    }
+}
+
+/// The first tag of two letters or digits whose slot is in the range.
+fn stem(prefix: &str, first: u16, width: u16) -> (Vec<u8>, u16) {
+    const DIGITS: &[u8] = b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
+    for high in DIGITS {
+        for low in DIGITS {
+            let slot = crc16(&[*high, *low]) % SLOTS;
+            if (first..first + width).contains(&slot) {
+                let mut stem = prefix.as_bytes().to_vec();
+                stem.extend_from_slice(&[b':', b'{', *high, *low, b'}']);
+                return (stem, slot);
+            }
+        }
+    }
+    // Each 256th of the slots holds a tag: a test looks.
+    let stem = format!("{prefix}:{{{first}}}").into_bytes();
+    let slot = slot(&stem);
+    (stem, slot)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slots_are_those_of_the_specification() {
+        assert_eq!(crc16(b"123456789"), 0x31c3);
+        assert_eq!(slot(b"foo"), 12_182);
+        assert_eq!(slot(b"{user1000}.following"), slot(b"{user1000}.followers"));
+        assert_eq!(slot(b"foo{}{bar}"), crc16(b"foo{}{bar}") % SLOTS);
+        assert_eq!(slot(b"foo{{bar}}zap"), crc16(b"{bar") % SLOTS);
+    }
+
+    #[test]
+    fn buckets_lie_evenly_over_the_slots() {
+        for count in [1, 2, 16, 64, 256] {
+            let buckets = Buckets::new("n", count);
+            for bucket in 0..count {
+                let width = SLOTS / count;
+                let slot = buckets.slot(usize::from(bucket));
+                assert!((bucket * width..(bucket + 1) * width).contains(&slot), "{count}: {bucket}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_key_is_in_the_slot_of_its_bucket() {
+        let buckets = Buckets::new("noroshi", 16);
+        for n in 0..1_000u128 {
+            // Bytes of the hash may be braces: the tag is before them.
+            let key = SessionKey(n * 0x7b7d_7b7d_0123);
+            assert_eq!(slot(&buckets.key(key)), buckets.slot(buckets.bucket(key)));
+            assert_eq!(buckets.key(key).len(), "noroshi:{xx}".len() + 16);
+        }
+    }
+}

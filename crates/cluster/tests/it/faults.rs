@@ -1,0 +1,290 @@
+//! What happens to one Redis server, and to a node's connection to it.
+
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use noroshi_cluster::{Error, Kept, Taken};
+
+use crate::engine::{TTL, TestNode, config, redis_node, session};
+use crate::heard::{Event, until};
+use crate::server::{RedisCluster, Server};
+
+async fn node_on(server: &Server, name: &str) -> TestNode {
+    let node = redis_node(config(&server.url()), name);
+    node.heard.joined_anew().await;
+    node
+}
+
+/// Sessions as a gateway puts them in again.
+async fn keep(node: &TestNode, device: &str, generation: u64) -> Kept {
+    let takes = vec![session(&node.cluster.keys, device, Some("u"), generation)];
+    node.cluster.directory.keep(node.epoch(), takes).await.expect("keep")[0]
+}
+
+fn text(message: &'static str) -> Bytes {
+    Bytes::from_static(message.as_bytes())
+}
+
+async fn send(from: &TestNode, to: &TestNode, message: &'static str) {
+    from.cluster.bus.send(vec![(to.epoch(), text(message))]).await.expect("send");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_starts_without_redis_and_joins_when_it_comes() {
+    let mut server = Server::start();
+    server.kill();
+    let node = redis_node(config(&server.url()), "a");
+    let key = node.device("d");
+    assert!(matches!(node.cluster.directory.locate(vec![key]).await, Err(Error::Unavailable(_))));
+    assert_eq!(node.cluster.members.epoch(), None);
+    server.start_again();
+    node.heard.joined_anew().await;
+    assert_eq!(node.take("d", None, 1).await, Taken::Now { previous: None });
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_restart_that_kept_everything_keeps_epochs() {
+    let mut server = Server::persistent();
+    let (a, b) = (node_on(&server, "a").await, node_on(&server, "b").await);
+    a.take("d", Some("u"), 1).await;
+    let epoch = a.epoch();
+    a.heard.clear();
+    server.kill();
+    server.start_again();
+    // Whether it kept everything, nobody knows: sessions are to be put in again, under the epoch that still stands.
+    assert_eq!(a.heard.joined_anew().await, epoch);
+    a.heard.hears("a loss", |heard| heard.iter().any(|event| matches!(event, Event::Lost(_)))).await;
+    assert_eq!(a.locate(a.device("d")).await, [epoch]);
+    until("b hears a", || b.cluster.members.epoch().is_some() && b.heard.has_lost()).await;
+    send(&a, &b, "again").await;
+    b.heard.hears("the message", |heard| heard.contains(&Event::Message(epoch, text("again")))).await;
+    assert!(!a.heard.all().contains(&Event::Left));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_wiped_redis_is_filled_again() {
+    let server = Server::start();
+    let (a, b) = (node_on(&server, "a").await, node_on(&server, "b").await);
+    a.take("d", Some("u"), 1).await;
+    let before = a.epoch();
+    a.heard.clear();
+    b.heard.clear();
+    server.ask(&["FLUSHALL"]);
+    let epoch = a.heard.joined_anew().await;
+    assert_ne!(epoch, before, "the lease was lost with everything else");
+    assert_eq!(a.heard.all()[0], Event::Left);
+    b.heard.joined_anew().await;
+    assert_eq!(a.locate(a.device("d")).await, []);
+    assert_eq!(keep(&a, "d", 1).await, Kept::Mine);
+    b.knows(2).await;
+    assert_eq!(b.locate(b.device("d")).await, [epoch]);
+    assert_eq!(b.locate(b.user("u")).await, [epoch]);
+    send(&b, &a, "hello").await;
+    a.heard.hears("the message", |heard| heard.contains(&Event::Message(b.epoch(), text("hello")))).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_restart_without_persistence_is_a_wipe() {
+    let mut server = Server::start();
+    let a = node_on(&server, "a").await;
+    a.take("d", Some("u"), 1).await;
+    let before = a.epoch();
+    server.kill();
+    server.start_again();
+    until("a new epoch", || a.cluster.members.epoch().is_some_and(|epoch| epoch != before)).await;
+    assert_eq!(keep(&a, "d", 1).await, Kept::Mine);
+    assert_eq!(a.locate(a.user("u")).await, [a.epoch()]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_redis_that_hangs_is_noticed_and_then_costs_nothing() {
+    let server = Server::start();
+    let a = node_on(&server, "a").await;
+    a.take("d", None, 1).await;
+    let before = a.epoch();
+    server.pause();
+    let key = a.device("d");
+    let started = Instant::now();
+    let answer = a.cluster.directory.locate(vec![key]).await;
+    assert!(matches!(answer, Err(Error::Unavailable(_))), "{answer:?}");
+    assert!(started.elapsed() < Duration::from_secs(10), "{:?}", started.elapsed());
+    // The breaker is open: a thousand calls take no time limit each.
+    let started = Instant::now();
+    for _ in 0..1_000 {
+        assert!(a.cluster.directory.locate(vec![key]).await.is_err());
+    }
+    assert!(started.elapsed() < Duration::from_secs(10), "{:?}", started.elapsed());
+    // Longer than the lease: it ends by this node's own clock, without an answer from anyone.
+    a.heard.hears("left", |heard| heard.contains(&Event::Left)).await;
+    assert_eq!(a.cluster.members.epoch(), None);
+    let takes = vec![session(&a.cluster.keys, "d", None, 2)];
+    assert_eq!(a.cluster.directory.take(before, takes).await, Err(Error::Lost));
+    assert_eq!(a.cluster.bus.send(vec![(before, text("x"))]).await, Err(Error::Lost));
+    a.heard.clear();
+    server.go_on();
+    assert_ne!(a.heard.joined_anew().await, before);
+    assert_eq!(keep(&a, "d", 1).await, Kept::Mine);
+    assert_eq!(a.locate(key).await, [a.epoch()]);
+}
+
+/// A node whose thread stands still for longer than its lease is a stopped process.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_process_that_stood_still_takes_nothing_for_its_old_epoch() {
+    let server = Server::start();
+    let a = node_on(&server, "a").await;
+    let (tell, told) = std::sync::mpsc::sync_channel(1);
+    let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+    let (freeze, frozen) = tokio::sync::oneshot::channel::<()>();
+    let url = server.url();
+    let thread = std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("runtime");
+        runtime.block_on(async move {
+            let b = redis_node(config(&url), "b");
+            let epoch = b.heard.joined_anew().await;
+            let _ = b.take("d", Some("u"), 1).await;
+            tell.send((epoch, b.heard.clone(), b.cluster.clone())).expect("the test listens");
+            frozen.await.expect("the test freezes it");
+            std::thread::sleep(TTL * 2);
+            stopped.await.expect("the test ends it");
+        });
+    });
+    let (old, heard, b) = tokio::task::spawn_blocking(move || told.recv().expect("b")).await.expect("task");
+    a.knows(2).await;
+    freeze.send(()).expect("b waits for it");
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    // Its lease still stands, so it is still sent to: the message waits in its socket.
+    a.cluster.bus.send(vec![(old, text("stale"))]).await.expect("send");
+    a.knows(1).await;
+    assert_eq!(
+        a.take("d", Some("u"), 2).await,
+        Taken::Now { previous: Some(noroshi_cluster::Holder { epoch: old, generation: 1 }) }
+    );
+    heard.hears("left", |heard| heard.contains(&Event::Left)).await;
+    until("b is back", || b.members.epoch().is_some_and(|epoch| epoch != old)).await;
+    assert!(heard.messages().is_empty(), "{:?}", heard.messages());
+    // What it puts in again does not erase the newer session.
+    let epoch = b.members.epoch().expect("a lease");
+    let kept = b.directory.keep(epoch, vec![session(&b.keys, "d", Some("u"), 1)]).await.expect("keep");
+    assert_eq!(kept, [Kept::Superseded]);
+    assert_eq!(a.locate(a.user("u")).await, [a.epoch()]);
+    stop.send(()).expect("b waits for it");
+    tokio::task::spawn_blocking(move || thread.join().expect("b")).await.expect("task");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_cut_subscription_is_told_and_taken_up_again() {
+    let server = Server::start();
+    let (a, b) = (node_on(&server, "a").await, node_on(&server, "b").await);
+    send(&a, &b, "1").await;
+    b.heard.hears("the first", |heard| heard.contains(&Event::Message(a.epoch(), text("1")))).await;
+    let first = Instant::now();
+    server.ask(&["CLIENT", "KILL", "TYPE", "pubsub"]);
+    send(&a, &b, "2").await;
+    b.heard.hears("the loss", |heard| heard.iter().any(|event| matches!(event, Event::Lost(_)))).await;
+    let since = b.heard.all().into_iter().find_map(|event| match event {
+        Event::Lost(since) => Some(since),
+        _ => None,
+    });
+    assert!(since.expect("lost") <= first, "what came after the first may be lost");
+    until("subscribed again", || server.ask_text(&["CLIENT", "LIST", "TYPE", "pubsub"]).lines().count() >= 2)
+        .await;
+    send(&a, &b, "3").await;
+    b.heard.hears("the third", |heard| heard.contains(&Event::Message(a.epoch(), text("3")))).await;
+    assert!(!b.heard.all().contains(&Event::Left), "the lease stands");
+}
+
+/// Frames that Redis took and the receiver never got, while its connection stood.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_gap_and_a_lost_tail_are_noticed() {
+    let server = Server::start();
+    let (a, b) = (node_on(&server, "a").await, node_on(&server, "b").await);
+    let channel = format!("noroshi:bus:{}", b.epoch());
+    // A stranger's frames that say they are a's: numbers 3 and then a heartbeat of 9.
+    let publish = |kind: u8, number: u64| {
+        let mut frame = vec![1, kind];
+        frame.extend_from_slice(&a.epoch().0.to_be_bytes());
+        frame.extend_from_slice(&number.to_be_bytes());
+        let client = ::redis::Client::open(server.url()).expect("client");
+        let mut connection = client.get_connection().expect("connection");
+        let heard: i64 =
+            ::redis::cmd("PUBLISH").arg(&channel).arg(frame).query(&mut connection).expect("publish");
+        assert_eq!(heard, 1);
+    };
+    send(&a, &b, "1").await;
+    publish(1, 3);
+    b.heard.hears("the gap", |heard| heard.iter().any(|event| matches!(event, Event::Lost(_)))).await;
+    b.heard.clear();
+    publish(3, 9);
+    b.heard.hears("the tail", |heard| heard.iter().any(|event| matches!(event, Event::Lost(_)))).await;
+    until("counted", || b.metric("bus_gaps_total") == 2).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_tail_that_was_lost_shows_by_the_heartbeat() {
+    let server = Server::start();
+    let (a, b) = (node_on(&server, "a").await, node_on(&server, "b").await);
+    // The receiver cannot be reached for one message: nobody may publish to its channel.
+    let user = ["ACL", "SETUSER", "default", "resetchannels"];
+    server.ask(&user);
+    let refused = a.cluster.bus.send(vec![(b.epoch(), text("1"))]).await;
+    assert!(matches!(refused, Err(Error::Refused(_))), "{refused:?}");
+    server.ask(&["ACL", "SETUSER", "default", "allchannels"]);
+    b.heard.hears("the loss", |heard| heard.iter().any(|event| matches!(event, Event::Lost(_)))).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_look_up_is_one_command_and_scripts_are_loaded_when_they_are_missing() {
+    let server = Server::start();
+    let a = node_on(&server, "a").await;
+    a.take("d", Some("u"), 1).await;
+    let commands = |kind: &str| a.metric(&format!("commands_total{{kind=\"{kind}\"}}"));
+    let before = commands("locate");
+    let keys = (0..300).map(|i| a.user(&format!("u{i}"))).collect();
+    a.cluster.directory.locate(keys).await.expect("locate");
+    assert_eq!(commands("locate") - before, 1);
+    server.ask(&["SCRIPT", "FLUSH"]);
+    assert!(matches!(a.take("d", Some("u"), 2).await, Taken::Now { previous: Some(_) }));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_shard_down_costs_only_what_it_kept() {
+    let mut cluster = RedisCluster::start();
+    let node = |name: &str| redis_node(config(&cluster.url()), name);
+    let (a, b) = (node("a"), node("b"));
+    a.heard.joined_anew().await;
+    b.heard.joined_anew().await;
+    a.knows(2).await;
+    let names: Vec<String> = (0..60).map(|i| format!("d{i}")).collect();
+    for name in &names {
+        assert_eq!(a.take(name, None, 1).await, Taken::Now { previous: None });
+    }
+    // Leases are kept by the shard of their slot, which stays.
+    let leases: i64 =
+        ::redis::from_redis_value(cluster.servers[0].ask(&["CLUSTER", "KEYSLOT", "noroshi:{nodes}:leases"]))
+            .expect("slot");
+    let down = usize::from(leases < 16_384 / 3);
+    cluster.servers[down].kill();
+    let keys: Vec<_> = names.iter().map(|name| a.device(name)).collect();
+    let mut found = Vec::new();
+    until("the breaker", || a.metric("servers_up") == 2).await;
+    for _ in 0..3 {
+        found = a.cluster.directory.locate(keys.clone()).await.expect("locate");
+    }
+    let known = found.iter().filter(|epochs| epochs.as_slice() == [a.epoch()]).count();
+    let everyone = found.iter().filter(|epochs| epochs.len() == 2).count();
+    assert_eq!(known + everyone, names.len());
+    assert!(known > 0 && everyone > 0, "{known} {everyone}");
+    let takes = names.iter().map(|name| session(&a.cluster.keys, name, None, 2)).collect();
+    let taken = a.cluster.directory.take(a.epoch(), takes).await.expect("take");
+    assert_eq!(taken.iter().filter(|taken| **taken == Taken::Unknown).count(), everyone);
+    a.heard.clear();
+    cluster.servers[down].start_again();
+    cluster.settle();
+    // It came back empty: all sessions are put in again.
+    assert_eq!(a.heard.joined_anew().await, a.epoch());
+    until("all shards", || a.metric("servers_up") == 3).await;
+    for name in &names {
+        assert_eq!(keep(&a, name, 2).await, Kept::Mine);
+        assert_eq!(b.locate(b.device(name)).await, [a.epoch()]);
+    }
+}
