@@ -191,11 +191,15 @@ CREATE TABLE push_queue (
     due_at BIGINT NOT NULL,
     attempt BIGINT NOT NULL,
     fallback BIGINT NOT NULL,     -- what decides whether a push is still needed; 0: nothing, or it is claimed
-    leased_until BIGINT NOT NULL, -- 0: free
-    recipients BYTEA NOT NULL     -- sorted device numbers: LEB128 of each difference
+    leased_until BIGINT NOT NULL, -- 0: free; by the clock of who took it
+    recipients BYTEA NOT NULL,    -- sorted device numbers: LEB128 of each difference
+    holder BIGINT NOT NULL DEFAULT 0,   -- who took it, 0: nobody
+    lease_ms BIGINT NOT NULL DEFAULT 0, -- how long it was asked for
+    lapses_at BIGINT NOT NULL DEFAULT 0 -- when the lease ends by the engine's clock
 );
-CREATE INDEX push_queue_to_take ON push_queue (lane, app, service, campaign, due_at) WHERE leased_until = 0;
-CREATE INDEX push_queue_leased ON push_queue (leased_until) WHERE leased_until > 0;
+CREATE INDEX push_queue_to_take ON push_queue (lane, app, service, campaign, due_at, id) WHERE leased_until = 0;
+CREATE INDEX push_queue_leased ON push_queue (lapses_at) WHERE leased_until > 0;
+CREATE INDEX push_queue_held ON push_queue (holder, leased_until) WHERE leased_until > 0;
 CREATE INDEX push_queue_by_notification ON push_queue (num, fallback) WHERE num > 0;
 CREATE INDEX push_queue_by_campaign ON push_queue (campaign, due_at) WHERE campaign > 0;
 
@@ -251,20 +255,23 @@ CREATE INDEX campaigns_by_app ON campaigns (app, id);
 CREATE INDEX campaigns_active ON campaigns (num) WHERE state < 5;
 CREATE INDEX campaigns_to_prune ON campaigns (finished_at) WHERE lines = 1;
 
+-- A sum is that over all shards: who adds takes any, so that few wait for each other.
 CREATE TABLE campaign_counts (
     campaign BIGINT NOT NULL,
     outcome BIGINT NOT NULL,
     reason TEXT COLLATE "C" NOT NULL, -- empty: none
     count BIGINT NOT NULL,
-    PRIMARY KEY (campaign, outcome, reason)
-);
+    shard BIGINT NOT NULL DEFAULT 0,
+    PRIMARY KEY (campaign, outcome, reason, shard)
+) WITH (fillfactor = 50);
 
 CREATE TABLE campaign_latency (
     campaign BIGINT NOT NULL,
     bucket BIGINT NOT NULL,
     count BIGINT NOT NULL,
-    PRIMARY KEY (campaign, bucket)
-);
+    shard BIGINT NOT NULL DEFAULT 0,
+    PRIMARY KEY (campaign, bucket, shard)
+) WITH (fillfactor = 50);
 
 CREATE TABLE campaign_lines (
     campaign BIGINT NOT NULL,

@@ -1,0 +1,182 @@
+//! Ending batches: what became of each device, what is tried again, tokens, and campaigns. A handful of statements
+//! for all batches of a call.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+
+use noroshi_types::{AppId, DeviceNum, Outcome, Timestamp};
+use tokio_postgres::Row;
+
+use super::queue::{self, Entry, NewRows};
+use super::token;
+use crate::ids::Num;
+use crate::postgres::campaign::{self, CampaignNum, CampaignRow, Count};
+use crate::postgres::outcome::{self, Part};
+use crate::postgres::transaction::{Failed, Tx};
+use crate::row::{Fallback, Standing};
+use crate::{Finished, FinishedCounts};
+
+/// What the transaction writes besides the rows that go.
+#[derive(Default)]
+struct Writes {
+    parts: Vec<Part>,
+    counts: Vec<Count>,
+    latencies: BTreeMap<(CampaignNum, i64), i64>,
+    retries: NewRows,
+}
+
+/// What is known of the work of the batches that end.
+struct Work {
+    campaigns: HashMap<CampaignNum, CampaignRow>,
+    /// Notifications of which retries are wanted.
+    wanted: HashSet<Num>,
+}
+
+/// The row of a batch that ends.
+struct Ended<'a> {
+    entry: Entry,
+    /// None if it is of none, or the campaign was deleted.
+    campaign: Option<&'a CampaignRow>,
+    /// Under which outcomes are recorded.
+    num: Option<Num>,
+}
+
+pub(super) async fn finish(
+    tx: &Tx,
+    finished: &[Finished],
+    now: Timestamp,
+    keep_until: Timestamp,
+) -> Result<FinishedCounts, Failed> {
+    let mut entries = end(tx, finished).await?;
+    let mut counts = FinishedCounts::default();
+    let nums: BTreeSet<CampaignNum> =
+        entries.values().map(|entry| entry.campaign).filter(|num| *num != 0).collect();
+    let nums: Vec<CampaignNum> = nums.into_iter().collect();
+    if !nums.is_empty() {
+        campaign::hold_open(tx, &nums).await?;
+    }
+    let work = look_up(tx, finished, &entries, &nums).await?;
+    let mut writes = Writes::default();
+    let (mut gone, mut suspects) = (Vec::new(), Vec::new());
+    for one in finished {
+        // A batch that is named twice counts once.
+        let Some(entry) = entries.remove(&one.batch.0) else {
+            counts.unknown += 1;
+            continue;
+        };
+        let campaign = work.campaigns.get(&entry.campaign);
+        let num =
+            if entry.num > 0 { Some(entry.num) } else { campaign.map(|campaign| campaign.notification) };
+        let ended = Ended { entry, campaign, num };
+        gone.extend(one.gone.iter().map(|gone| (entry.app, gone)));
+        suspects.extend(one.suspects.iter().map(|suspect| (entry.app, suspect)));
+        record(&ended, one, &work, now, &mut writes, &mut counts);
+    }
+    tokio::try_join!(outcome::add(tx, &writes.parts), writes.retries.insert(tx))?;
+    let removed = token::remove(tx, &gone).await?;
+    let set_aside = token::set_aside(tx, &suspects, now).await?;
+    (counts.tokens_removed, counts.tokens_suspected) = (removed.len() as u64, set_aside.len() as u64);
+    if !nums.is_empty() {
+        counts.done = campaign::settle(tx, &nums, now, keep_until).await?;
+    }
+    campaign::count(tx, writes.counts).await?;
+    campaign::add_latencies(tx, &writes.latencies).await?;
+    token::note(tx, removed.iter().chain(&set_aside), now).await?;
+    Ok(counts)
+}
+
+/// Takes the rows out of the queue.
+async fn end(tx: &Tx, finished: &[Finished]) -> Result<HashMap<u64, Entry>, Failed> {
+    let batches: Vec<i64> = finished.iter().map(|one| one.batch.0 as i64).collect();
+    let rows = tx
+        .query(
+            "WITH ended AS (SELECT id FROM push_queue WHERE id = ANY($1) ORDER BY id FOR UPDATE)
+             DELETE FROM push_queue q USING ended WHERE q.id = ended.id
+             RETURNING q.id, q.app, q.lane, q.service, q.campaign, q.num, q.due_at",
+            &[&batches],
+        )
+        .await?;
+    let entry_of = |row: &Row| Entry {
+        app: AppId(row.get::<_, i64>(1) as u32),
+        lane: queue::lane_of(row.get(2)),
+        service: queue::service_of(row.get(3)),
+        campaign: row.get(4),
+        num: row.get(5),
+        due_at: Timestamp(row.get::<_, i64>(6) as u64),
+        attempt: 0,
+        fallback: Fallback::Settled,
+    };
+    Ok(rows.iter().map(|row| (row.get::<_, i64>(0) as u64, entry_of(row))).collect())
+}
+
+async fn look_up(
+    tx: &Tx,
+    finished: &[Finished],
+    entries: &HashMap<u64, Entry>,
+    campaigns: &[CampaignNum],
+) -> Result<Work, Failed> {
+    let again = finished.iter().filter(|one| !one.again.is_empty());
+    let nums: BTreeSet<Num> = again.filter_map(|one| Some(entries.get(&one.batch.0)?.num)).collect();
+    let nums: Vec<Num> = nums.into_iter().filter(|num| *num > 0).collect();
+    let wanted = async {
+        if nums.is_empty() {
+            return Ok(HashSet::new());
+        }
+        let sql = "SELECT num FROM notifications WHERE num = ANY($1) AND standing <> $2";
+        let rows = tx.query(sql, &[&nums, &(Standing::Cancelled as i64)]).await?;
+        Ok(rows.iter().map(|row| row.get(0)).collect())
+    };
+    let (campaigns, wanted) = tokio::try_join!(campaign::rows(tx, campaigns), wanted)?;
+    Ok(Work { campaigns, wanted })
+}
+
+fn record(
+    ended: &Ended<'_>,
+    finished: &Finished,
+    work: &Work,
+    now: Timestamp,
+    writes: &mut Writes,
+    counts: &mut FinishedCounts,
+) {
+    for part in &finished.parts {
+        add(ended, part.outcome, part.reason, &part.devices, now, writes);
+    }
+    let entry = ended.entry;
+    let wanted = match ended.campaign {
+        Some(campaign) if campaign.state.ended() => false,
+        None if entry.campaign != 0 => false,
+        _ => entry.num == 0 || work.wanted.contains(&entry.num),
+    };
+    for again in &finished.again {
+        if wanted {
+            let entry = Entry { due_at: again.due_at, attempt: again.attempt, ..entry };
+            writes.retries.push(&entry, &queue::sorted(again.recipients.clone()));
+        } else {
+            counts.cancelled += again.recipients.len() as u64;
+            add(ended, Outcome::Cancelled, None, &again.recipients, now, writes);
+        }
+    }
+    if let Some(campaign) = ended.campaign {
+        for (bucket, count) in finished.latencies.iter().filter(|(_, count)| *count > 0) {
+            *writes.latencies.entry((campaign.num, i64::from(*bucket))).or_default() += i64::from(*count);
+        }
+    }
+}
+
+fn add(
+    ended: &Ended<'_>,
+    outcome: Outcome,
+    reason: Option<&'static str>,
+    devices: &[DeviceNum],
+    now: Timestamp,
+    writes: &mut Writes,
+) {
+    let devices = queue::sorted(devices.to_vec());
+    let count = devices.len() as u64;
+    writes.parts.extend(ended.num.map(|num| Part { reason, ..Part::of(num, outcome, now, devices) }));
+    writes.counts.extend(ended.campaign.map(|campaign| Count {
+        campaign: campaign.num,
+        outcome,
+        reason,
+        count,
+    }));
+}
