@@ -1,11 +1,14 @@
 //! Devices: one installed app each, with its user, attributes, push token and durable
 //! subscriptions.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use noroshi_types::{AppId, DeviceId, DeviceNum, PushToken, Timestamp, Topic, UserId};
+use noroshi_types::{
+    AppId, DeviceId, DeviceNum, JsonText, PushEnvironment, PushService, PushToken, Timestamp, Topic, UserId,
+    limits,
+};
 
-use crate::Error;
+use crate::{Error, ids};
 
 /// What a device says of itself. Absent means unknown.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -116,4 +119,135 @@ pub trait Devices: Send + Sync {
     ) -> Result<bool, Error>;
     /// True if there was a subscription.
     async fn unsubscribe(&self, app: AppId, device: &DeviceId, topic: &Topic) -> Result<bool, Error>;
+}
+
+/// What a registration or a change means for what is kept beside the device's own fields.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct Renewal {
+    pub other_user: bool,
+    pub names_token: bool,
+    /// Not subscribed before, sorted.
+    pub new_topics: Vec<Topic>,
+}
+
+impl Renewal {
+    /// What was read of the device before does not hold any longer.
+    pub(crate) fn revises(&self) -> bool {
+        self.other_user || !self.new_topics.is_empty()
+    }
+}
+
+impl Device {
+    /// One of which nothing is known yet; the engine numbers it.
+    pub(crate) fn fresh(app: AppId, id: DeviceId, now: Timestamp) -> Self {
+        Self {
+            num: DeviceNum(0),
+            app,
+            id,
+            user: None,
+            attributes: Attributes::default(),
+            topics: Vec::new(),
+            push_token: None,
+            push_suspect: None,
+            token_version: 1,
+            created_at: now,
+        }
+    }
+
+    /// Takes in what a registration names. Refused over the limits; then the device is of no use any more.
+    pub(crate) fn register(&mut self, registration: Registration) -> Result<Renewal, Error> {
+        let Registration { device: _, user, attributes, topics, push_token } = registration;
+        let other_user = user.is_some() && user != self.user;
+        self.user = user.or(self.user.take());
+        let known = &mut self.attributes;
+        let Attributes { platform, locale, timezone, app_version, tags } = attributes;
+        known.platform = platform.or(known.platform.take());
+        known.locale = locale.or(known.locale.take());
+        known.timezone = timezone.or(known.timezone.take());
+        known.app_version = app_version.or(known.app_version.take());
+        known.tags.extend(tags);
+        let names_token = push_token.is_some();
+        if let Some(token) = push_token {
+            self.push_token = Some(token);
+            self.push_suspect = None;
+        }
+        let wanted: BTreeSet<Topic> = topics.into_iter().filter(|topic| !topic.is_everyone()).collect();
+        let mut all: BTreeSet<Topic> = self.topics.drain(..).collect();
+        let new_topics = wanted.into_iter().filter(|topic| all.insert(topic.clone())).collect();
+        self.topics = all.into_iter().collect();
+        self.check_limits()?;
+        Ok(Renewal { other_user, names_token, new_topics })
+    }
+
+    /// Takes in a change. Refused over the limits; then the device is of no use any more.
+    pub(crate) fn change(&mut self, change: DeviceChange) -> Result<Renewal, Error> {
+        let DeviceChange { user, platform, locale, timezone, app_version, tags, push_token } = change;
+        let other_user = user.as_ref().is_some_and(|user| *user != self.user);
+        self.user = user.unwrap_or(self.user.take());
+        let names_token = push_token.is_some();
+        if let Some(token) = push_token {
+            self.push_token = token;
+            self.push_suspect = None;
+        }
+        let known = &mut self.attributes;
+        known.platform = platform.unwrap_or(known.platform.take());
+        known.locale = locale.unwrap_or(known.locale.take());
+        known.timezone = timezone.unwrap_or(known.timezone.take());
+        known.app_version = app_version.unwrap_or(known.app_version.take());
+        for (name, value) in tags {
+            match value {
+                Some(value) => known.tags.insert(name, value),
+                None => known.tags.remove(&name),
+            };
+        }
+        self.check_limits()?;
+        Ok(Renewal { other_user, names_token, new_topics: Vec::new() })
+    }
+
+    fn check_limits(&self) -> Result<(), Error> {
+        if self.attributes.tags.len() > limits::TAGS_MAX {
+            return Err(Error::Limit(format!("a device has at most {} tags", limits::TAGS_MAX)));
+        }
+        check_topics(self.topics.len())
+    }
+}
+
+/// Whether a device may have this many topics.
+pub(crate) fn check_topics(count: usize) -> Result<(), Error> {
+    match count <= limits::TOPICS_PER_DEVICE_MAX {
+        true => Ok(()),
+        false => Err(Error::Limit(format!("a device has at most {} topics", limits::TOPICS_PER_DEVICE_MAX))),
+    }
+}
+
+/// A UUIDv4 (RFC 9562 §5.4).
+pub(crate) fn draw_id() -> Result<DeviceId, Error> {
+    let bits = u128::from(ids::random_bits()) << 64 | u128::from(ids::random_bits());
+    let id = uuid::Builder::from_random_bytes(bits.to_be_bytes()).into_uuid().to_string();
+    DeviceId::parse(&id).map_err(|error| Error::Engine(error.to_string()))
+}
+
+/// Tags as they are stored.
+pub(crate) fn tags_text(tags: &BTreeMap<String, String>) -> Result<Option<String>, Error> {
+    let text = (!tags.is_empty()).then(|| serde_json::to_string(tags)).transpose();
+    text.map_err(|error| Error::Engine(error.to_string()))
+}
+
+pub(crate) fn tags_of(text: Option<&str>) -> Result<BTreeMap<String, String>, Error> {
+    let tags = text.map(serde_json::from_str).transpose();
+    Ok(tags.map_err(|error| Error::Engine(format!("stored tags: {error}")))?.unwrap_or_default())
+}
+
+/// Of `push_token`, `push_service` and `push_environment`. A service this program does not know is one of
+/// a newer program, which it cannot ask anything.
+pub(crate) fn token_of(
+    json: Option<String>,
+    service: Option<u8>,
+    environment: Option<u8>,
+) -> Option<PushToken> {
+    Some(PushToken {
+        service: PushService::from_code(service?)?,
+        environment: environment.and_then(PushEnvironment::from_code).unwrap_or_default(),
+        json: JsonText::from_valid(json?),
+    })
 }

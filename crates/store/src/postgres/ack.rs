@@ -1,1 +1,182 @@
-//! As in [`crate::sqlite`].
+//! Confirmations: inbox rows go, positions in topics move forward. A few statements for a whole batch.
+//!
+//! Which of a confirmation and the claim of a push comes first is decided by what both lock, in the order that
+//! [`super::push::claim`] has: the bucket of the notification, rows of inboxes by device and number, then
+//! subscriptions by device and topic.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use noroshi_types::{DeviceNum, Outcome, Timestamp, When};
+use tokio_postgres::Row;
+
+use super::outcome::{self, Part};
+use super::push::claim;
+use super::topic::TopicNum;
+use super::transaction::{Failed, Tx, Values};
+use crate::ids::{Ids, Num};
+use crate::row::Standing;
+use crate::{Ack, Acked};
+
+/// What a confirmation of a notification that is not in the device's inbox does.
+#[derive(Clone, Copy)]
+enum Settles {
+    /// A stored topic message: the position moves. `outstanding`: it is still in the log, so that
+    /// settles something.
+    Position { topic: TopicNum, offset: i64, outstanding: bool },
+    /// A push waits for it.
+    Push,
+    /// There may be a row in an inbox.
+    Nothing,
+}
+
+/// Takes in a batch; what was outstanding of it.
+pub(super) async fn ack(
+    tx: Tx,
+    ids: Arc<Ids>,
+    acks: Arc<Vec<Ack>>,
+    now: Timestamp,
+) -> Result<Vec<Acked>, Failed> {
+    let pairs = acks.iter().flat_map(|ack| ack.ids.iter().map(move |id| (ack.device, *id)));
+    let pairs = pairs.filter_map(|(device, id)| Some((device, ids.num(id)?)));
+    let mut pairs: Vec<(DeviceNum, Num)> = pairs.collect();
+    pairs.sort_unstable();
+    pairs.dedup();
+    if pairs.is_empty() {
+        return Ok(Vec::new());
+    }
+    let settles = look_up(&tx, &pairs).await?;
+    let kind = |num: &Num| settles.get(num).copied().unwrap_or(Settles::Nothing);
+    let of = |pairs: &mut dyn Iterator<Item = &(DeviceNum, Num)>| -> (Vec<i64>, Vec<Num>) {
+        pairs.map(|(device, num)| (device.0 as i64, *num)).unzip()
+    };
+    let waiting = of(&mut pairs.iter().filter(|(_, num)| matches!(kind(num), Settles::Push)));
+    let direct = of(&mut pairs.iter().filter(|(_, num)| matches!(kind(num), Settles::Nothing)));
+    let reached = Reached::of(&pairs, kind);
+
+    if !waiting.1.is_empty() {
+        claim::keep_out(&tx, &waiting.1).await?;
+    }
+    tx.prepare(&[REMOVE, ADVANCE, CONFIRM]).await?;
+    let (removed, moved, confirmed) = tokio::try_join!(
+        pairs_of(&tx, REMOVE, &direct),
+        reached.advance(&tx),
+        pairs_of(&tx, CONFIRM, &waiting),
+    )?;
+    let mut all: BTreeMap<Num, Vec<DeviceNum>> = BTreeMap::new();
+    for (device, num) in removed.into_iter().chain(moved).chain(confirmed) {
+        all.entry(num).or_default().push(device);
+    }
+    let (mut parts, mut acked) = (Vec::with_capacity(all.len()), Vec::with_capacity(all.len()));
+    for (num, mut devices) in all {
+        devices.sort_unstable();
+        acked.push(Acked { id: ids.id(num), count: devices.len() as u64 });
+        parts.push(Part::of(num, Outcome::Acked, now, devices));
+    }
+    outcome::add(&tx, &parts).await?;
+    Ok(acked)
+}
+
+/// Only what was stored moves a position: what was for those who were there says nothing about the stored messages
+/// before it. That no push waits for a confirmation stays so; that one does is looked at again under the lock.
+async fn look_up(tx: &Tx, pairs: &[(DeviceNum, Num)]) -> Result<HashMap<Num, Settles>, Failed> {
+    let mut nums: Vec<Num> = pairs.iter().map(|(_, num)| *num).collect();
+    nums.sort_unstable();
+    nums.dedup();
+    let sql = "SELECT asked.num, n.topic, n.topic_offset, n.standing,
+                   EXISTS (SELECT 1 FROM push_queue q WHERE q.num = asked.num AND q.num > 0 AND q.fallback = 3)
+                       OR EXISTS (SELECT 1 FROM push_walks w WHERE w.num = asked.num AND w.fallback = 3)
+               FROM unnest($1::bigint[]) AS asked (num)
+               LEFT JOIN notifications n ON n.num = asked.num AND n.topic IS NOT NULL AND n.delivery = $2";
+    let rows = tx.query(sql, &[&nums, &(When::Stored as i64)]).await?;
+    let settles = rows.iter().map(|row| {
+        let settles = match row.get::<_, Option<TopicNum>>(1) {
+            Some(topic) => Settles::Position {
+                topic,
+                offset: row.get::<_, Option<i64>>(2).unwrap_or(0),
+                outstanding: row.get::<_, Option<i64>>(3) == Some(Standing::Kept as i64),
+            },
+            None if row.get(4) => Settles::Push,
+            None => Settles::Nothing,
+        };
+        (row.get(0), settles)
+    });
+    Ok(settles.collect())
+}
+
+const REMOVE: &str = "WITH found AS (
+        SELECT i.device, i.num FROM unnest($1::bigint[], $2::bigint[]) AS asked (device, num)
+        JOIN inbox i ON i.device = asked.device AND i.num = asked.num ORDER BY i.device, i.num FOR UPDATE OF i)
+    DELETE FROM inbox i USING found WHERE i.device = found.device AND i.num = found.num
+    RETURNING i.device, i.num";
+
+/// Of devices of the notification's app, while a push waits.
+const CONFIRM: &str = "INSERT INTO push_confirmed (num, device)
+    SELECT n.num, d.num FROM unnest($1::bigint[], $2::bigint[]) AS asked (device, num)
+    JOIN notifications n ON n.num = asked.num JOIN devices d ON d.num = asked.device AND d.app = n.app
+    WHERE EXISTS (SELECT 1 FROM push_queue q WHERE q.num = asked.num AND q.num > 0 AND q.fallback = 3)
+        OR EXISTS (SELECT 1 FROM push_walks w WHERE w.num = asked.num AND w.fallback = 3)
+    ORDER BY n.num, d.num ON CONFLICT (num, device) DO NOTHING RETURNING device, num";
+
+async fn pairs_of(
+    tx: &Tx,
+    sql: &str,
+    (devices, nums): &(Vec<i64>, Vec<Num>),
+) -> Result<Vec<(DeviceNum, Num)>, Failed> {
+    if nums.is_empty() {
+        return Ok(Vec::new());
+    }
+    Ok(tx.query(sql, &[devices, nums]).await?.iter().map(pair_of).collect())
+}
+
+fn pair_of(row: &Row) -> (DeviceNum, Num) {
+    (DeviceNum(row.get::<_, i64>(0) as u64), row.get(1))
+}
+
+/// Positions only ever move forward. Those they had are told.
+const ADVANCE: &str = "WITH found AS (
+        SELECT s.device, s.topic, s.position, asked.furthest
+        FROM unnest($1::bigint[], $2::bigint[], $3::bigint[]) AS asked (device, topic, furthest)
+        JOIN subscriptions s ON s.device = asked.device AND s.topic = asked.topic
+        WHERE s.position < asked.furthest ORDER BY s.device, s.topic FOR NO KEY UPDATE OF s)
+    UPDATE subscriptions s SET position = found.furthest FROM found
+    WHERE s.device = found.device AND s.topic = found.topic
+    RETURNING s.device, s.topic, found.position";
+
+/// How far devices have come in topics, with each message on the way: (offset, number, outstanding).
+struct Reached(BTreeMap<(DeviceNum, TopicNum), Vec<(i64, Num, bool)>>);
+
+impl Reached {
+    fn of(pairs: &[(DeviceNum, Num)], kind: impl Fn(&Num) -> Settles) -> Self {
+        let mut reached: BTreeMap<_, Vec<_>> = BTreeMap::new();
+        for (device, num) in pairs {
+            if let Settles::Position { topic, offset, outstanding } = kind(num) {
+                reached.entry((*device, topic)).or_default().push((offset, *num, outstanding));
+            }
+        }
+        Self(reached)
+    }
+
+    /// Moves positions forward; what was outstanding of what they passed.
+    async fn advance(&self, tx: &Tx) -> Result<Vec<(DeviceNum, Num)>, Failed> {
+        if self.0.is_empty() {
+            return Ok(Vec::new());
+        }
+        let (mut devices, mut topics, mut furthest) = (Vec::new(), Vec::new(), Vec::new());
+        for ((device, topic), offsets) in &self.0 {
+            devices.push(device.0 as i64);
+            topics.push(*topic);
+            furthest.push(offsets.iter().map(|(offset, ..)| *offset).max().unwrap_or(0));
+        }
+        let values: Values<'_> = &[&devices, &topics, &furthest];
+        let mut passed = Vec::new();
+        for row in tx.query(ADVANCE, values).await? {
+            let device = DeviceNum(row.get::<_, i64>(0) as u64);
+            let before: i64 = row.get(2);
+            let on_the_way = self.0.get(&(device, row.get(1))).into_iter().flatten();
+            let passed_now = on_the_way.filter(|(offset, _, outstanding)| *outstanding && *offset > before);
+            passed.extend(passed_now.map(|(_, num, _)| (device, *num)));
+        }
+        Ok(passed)
+    }
+}

@@ -1,1 +1,40 @@
-//! As in [`crate::sqlite`].
+//! Durable subscriptions. Every device has one to `$everyone`, which is not counted or listed.
+
+use noroshi_types::{AppId, DeviceId, Topic};
+
+use super::transaction::{Failed, Tx};
+
+/// Subscriptions to be added by one statement, column by column.
+#[derive(Default)]
+pub(super) struct NewRows {
+    apps: Vec<i64>,
+    devices: Vec<String>,
+    topics: Vec<String>,
+    named: Vec<i64>,
+}
+
+impl NewRows {
+    pub(super) fn push(&mut self, app: AppId, device: &DeviceId, topic: &Topic) {
+        self.apps.push(app.0.into());
+        self.devices.push(device.as_str().to_owned());
+        self.topics.push(topic.as_str().to_owned());
+        self.named.push((!topic.is_everyone()).into());
+    }
+
+    /// What [`NewRows::insert`] runs: each from its topic's present position. A message that is being accepted at
+    /// this moment is behind it: its offset is not seen before its commit.
+    pub(super) const INSERT: &str = "INSERT INTO subscriptions (device, topic, position, named)
+         SELECT d.num, t.num, t.head, new.named
+         FROM unnest($1::bigint[], $2::text[], $3::text[], $4::bigint[]) AS new (app, device, topic, named)
+         JOIN devices d ON d.app = new.app AND d.id = new.device
+         JOIN topics t ON t.app = new.app AND t.name = new.topic
+         ON CONFLICT (device, topic) DO NOTHING";
+
+    /// Adds them where they are not there yet. The devices and topics have to be there.
+    pub(super) async fn insert(&self, tx: &Tx) -> Result<(), Failed> {
+        if !self.apps.is_empty() {
+            tx.execute(Self::INSERT, &[&self.apps, &self.devices, &self.topics, &self.named]).await?;
+        }
+        Ok(())
+    }
+}

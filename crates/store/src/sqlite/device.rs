@@ -1,15 +1,11 @@
 //! Devices: registration, changes, removal.
 
-use std::collections::{BTreeMap, BTreeSet};
-
-use noroshi_types::{
-    AppId, DeviceId, DeviceNum, JsonText, Outcome, PushEnvironment, PushService, PushToken, Timestamp, Topic,
-    UserId, limits,
-};
+use noroshi_types::{AppId, DeviceId, DeviceNum, Outcome, Timestamp, Topic, UserId};
 use rusqlite::{Connection, OptionalExtension, Row};
 
 use super::writer::Write;
-use super::{Sqlite, ids, inbox, subscription};
+use super::{Sqlite, inbox, subscription};
+use crate::device::{Renewal, draw_id, tags_of, tags_text, token_of};
 use crate::{Attributes, Device, DeviceChange, DeviceFilter, Devices, Error, Registration, Suspect};
 
 #[async_trait::async_trait]
@@ -125,32 +121,13 @@ fn device_of(row: &Row<'_>) -> Result<Device, Error> {
 
 /// Of `platform, locale, timezone, app_version, tags` from column `first` on.
 pub(super) fn attributes_of(row: &Row<'_>, first: usize) -> Result<Attributes, Error> {
-    let tags = match row.get_ref(first + 4)?.as_str_or_null().map_err(rusqlite::Error::from)? {
-        Some(tags) => {
-            serde_json::from_str(tags).map_err(|error| Error::Engine(format!("stored tags: {error}")))?
-        }
-        None => BTreeMap::new(),
-    };
+    let tags = row.get_ref(first + 4)?.as_str_or_null().map_err(rusqlite::Error::from)?;
     Ok(Attributes {
         platform: row.get(first)?,
         locale: row.get(first + 1)?,
         timezone: row.get(first + 2)?,
         app_version: row.get(first + 3)?,
-        tags,
-    })
-}
-
-/// Of `push_token`, `push_service` and `push_environment`. A service this program does not know is one of
-/// a newer program, which it cannot ask anything.
-pub(super) fn token_of(
-    json: Option<String>,
-    service: Option<u8>,
-    environment: Option<u8>,
-) -> Option<PushToken> {
-    Some(PushToken {
-        service: PushService::from_code(service?)?,
-        environment: environment.and_then(PushEnvironment::from_code).unwrap_or_default(),
-        json: JsonText::from_valid(json?),
+        tags: tags_of(tags)?,
     })
 }
 
@@ -200,79 +177,30 @@ pub(super) fn register(
     registration: Registration,
     now: Timestamp,
 ) -> Result<Result<Device, Error>, Error> {
-    let Registration { device, user, attributes, topics, push_token } = registration;
-    let id = match device {
-        Some(id) => id,
+    let id = match &registration.device {
+        Some(id) => id.clone(),
         None => draw_id()?,
     };
     let known = load(w.db, app, &id)?;
     let is_new = known.is_none();
     let mut device = match known {
         Some(device) => device,
-        None => Device {
-            num: DeviceNum(0),
-            app,
-            token_version: first_token_version(w.db, app, &id)?,
-            id,
-            user: user.clone(),
-            attributes: Attributes::default(),
-            topics: Vec::new(),
-            push_token: None,
-            push_suspect: None,
-            created_at: now,
-        },
+        None => Device { token_version: first_token_version(w.db, app, &id)?, ..Device::fresh(app, id, now) },
     };
-    let before = device.user.clone();
-    device.user = user.or(device.user);
-    let names_token = push_token.is_some();
-    merge(&mut device.attributes, attributes);
-    if let Some(token) = push_token {
-        device.push_token = Some(token);
-        device.push_suspect = None;
-    }
-    let wanted: BTreeSet<Topic> = topics.into_iter().filter(|topic| !topic.is_everyone()).collect();
-    let mut all: BTreeSet<Topic> = device.topics.drain(..).collect();
-    let new_topics: Vec<Topic> = wanted.into_iter().filter(|topic| all.insert(topic.clone())).collect();
-    device.topics = all.into_iter().collect();
-    if let Err(refused) = check_limits(&device) {
-        return Ok(Err(refused));
-    }
+    let renewal = match device.register(registration) {
+        Ok(renewal) => renewal,
+        Err(refused) => return Ok(Err(refused)),
+    };
     if is_new {
         insert(w.db, &mut device)?;
         subscription::add(w.db, app, device.num, &Topic::everyone())?;
     } else {
-        write_back(w, &device, before.as_ref(), names_token, now)?;
+        write_back(w, &device, &renewal, now)?;
     }
-    for topic in &new_topics {
+    for topic in &renewal.new_topics {
         subscription::add(w.db, app, device.num, topic)?;
     }
-    if !is_new && !new_topics.is_empty() {
-        revise(w.db, device.num)?;
-    }
     Ok(Ok(device))
-}
-
-fn merge(known: &mut Attributes, named: Attributes) {
-    let Attributes { platform, locale, timezone, app_version, tags } = named;
-    known.platform = platform.or(known.platform.take());
-    known.locale = locale.or(known.locale.take());
-    known.timezone = timezone.or(known.timezone.take());
-    known.app_version = app_version.or(known.app_version.take());
-    known.tags.extend(tags);
-}
-
-fn check_limits(device: &Device) -> Result<(), Error> {
-    if device.attributes.tags.len() > limits::TAGS_MAX {
-        return Err(Error::Limit(format!("a device has at most {} tags", limits::TAGS_MAX)));
-    }
-    subscription::check_count(device.topics.len())
-}
-
-/// A UUIDv4 (RFC 9562 §5.4).
-fn draw_id() -> Result<DeviceId, Error> {
-    let bits = u128::from(ids::random_bits()) << 64 | u128::from(ids::random_bits());
-    let id = uuid::Builder::from_random_bytes(bits.to_be_bytes()).into_uuid().to_string();
-    DeviceId::parse(&id).map_err(|error| Error::Engine(error.to_string()))
 }
 
 /// 1, or above every version a deleted device of the same id has used.
@@ -280,11 +208,6 @@ fn first_token_version(db: &Connection, app: AppId, id: &DeviceId) -> Result<u32
     let mut statement =
         db.prepare_cached("SELECT token_version FROM deleted_devices WHERE app = ?1 AND id = ?2")?;
     Ok(statement.query_row((app.0, id.as_str()), |row| row.get(0)).optional()?.unwrap_or(1))
-}
-
-fn tags_text(tags: &BTreeMap<String, String>) -> Result<Option<String>, Error> {
-    let text = (!tags.is_empty()).then(|| serde_json::to_string(tags)).transpose();
-    text.map_err(|error| Error::Engine(error.to_string()))
 }
 
 fn insert(db: &Connection, device: &mut Device) -> Result<(), Error> {
@@ -316,14 +239,8 @@ fn insert(db: &Connection, device: &mut Device) -> Result<(), Error> {
 }
 
 /// Writes what can change (a token's time wherever its device names it, that of the user only with the user),
-/// and empties the inbox if the user is another than `before`.
-fn write_back(
-    w: &Write<'_>,
-    device: &Device,
-    before: Option<&UserId>,
-    names_token: bool,
-    now: Timestamp,
-) -> Result<(), Error> {
+/// and empties the inbox of a device of another user.
+fn write_back(w: &Write<'_>, device: &Device, renewal: &Renewal, now: Timestamp) -> Result<(), Error> {
     let Attributes { platform, locale, timezone, app_version, tags } = &device.attributes;
     let token = device.push_token.as_ref();
     let suspect = device.push_suspect.as_ref();
@@ -333,7 +250,7 @@ fn write_back(
                             push_suspect_reason = ?12,
                             push_token_at = CASE WHEN ?8 IS NULL THEN NULL WHEN ?14 THEN ?13 ELSE push_token_at END,
                             user_at = CASE WHEN user IS ?2 THEN user_at ELSE ?13 END,
-                            revision = revision + (user IS NOT ?2)
+                            revision = revision + ?15
          WHERE num = ?1",
     )?;
     statement.execute((
@@ -350,9 +267,10 @@ fn write_back(
         suspect.map(|suspect| suspect.at.0 as i64),
         suspect.map(|suspect| &suspect.reason),
         now.0 as i64,
-        names_token,
+        renewal.names_token,
+        renewal.revises(),
     ))?;
-    if device.user.as_ref() != before {
+    if renewal.other_user {
         inbox::empty(w.db, device.num, Outcome::Cancelled, now)?;
     }
     Ok(())
@@ -366,27 +284,8 @@ fn update(
     now: Timestamp,
 ) -> Result<Device, Error> {
     let mut device = load(w.db, app, id)?.ok_or(Error::NotFound)?;
-    let before = device.user.clone();
-    let DeviceChange { user, platform, locale, timezone, app_version, tags, push_token } = change;
-    device.user = user.unwrap_or(device.user);
-    let names_token = push_token.is_some();
-    if let Some(token) = push_token {
-        device.push_token = token;
-        device.push_suspect = None;
-    }
-    let attributes = &mut device.attributes;
-    attributes.platform = platform.unwrap_or(attributes.platform.take());
-    attributes.locale = locale.unwrap_or(attributes.locale.take());
-    attributes.timezone = timezone.unwrap_or(attributes.timezone.take());
-    attributes.app_version = app_version.unwrap_or(attributes.app_version.take());
-    for (name, value) in tags {
-        match value {
-            Some(value) => attributes.tags.insert(name, value),
-            None => attributes.tags.remove(&name),
-        };
-    }
-    check_limits(&device)?;
-    write_back(w, &device, before.as_ref(), names_token, now)?;
+    let renewal = device.change(change)?;
+    write_back(w, &device, &renewal, now)?;
     Ok(device)
 }
 

@@ -1,10 +1,11 @@
 //! Durable subscriptions. Every device has one to `$everyone`, which is not counted or listed.
 
-use noroshi_types::{AppId, DeviceNum, Topic, limits};
+use noroshi_types::{AppId, DeviceNum, Topic};
 use rusqlite::Connection;
 
 use super::topic;
 use crate::Error;
+use crate::device::check_topics;
 
 /// Subscribes from the topic's present position; false if it was subscribed already.
 pub(super) fn add(db: &Connection, app: AppId, device: DeviceNum, topic: &Topic) -> Result<bool, Error> {
@@ -39,16 +40,8 @@ pub(super) fn topics(db: &Connection, device: DeviceNum) -> Result<Vec<Topic>, E
     Ok(topics)
 }
 
-/// Whether a device may have this many topics.
-pub(super) fn check_count(count: usize) -> Result<(), Error> {
-    match count <= limits::TOPICS_PER_DEVICE_MAX {
-        true => Ok(()),
-        false => Err(Error::Limit(format!("a device has at most {} topics", limits::TOPICS_PER_DEVICE_MAX))),
-    }
-}
-
 /// Whether the device may subscribe to these too.
 pub(super) fn check_room(db: &Connection, device: DeviceNum, more: &[Topic]) -> Result<(), Error> {
     let known = topics(db, device)?;
-    check_count(known.len() + more.iter().filter(|topic| known.binary_search(topic).is_err()).count())
+    check_topics(known.len() + more.iter().filter(|topic| known.binary_search(topic).is_err()).count())
 }

@@ -7,6 +7,7 @@ use noroshi_types::{
 };
 use rusqlite::{Connection, OptionalExtension, Row};
 
+use crate::device::token_of;
 use crate::sqlite::ids::Ids;
 use crate::sqlite::{campaign, device, notification};
 use crate::{Error, PushContent, PushRecipient, Work};
@@ -63,7 +64,7 @@ fn recipient_of(row: &Row<'_>) -> Result<PushRecipient, Error> {
         id: DeviceId::parse(text(1)?.unwrap_or_default()).map_err(wrong)?,
         user: text(2)?.map(UserId::parse).transpose().map_err(wrong)?,
         attributes: device::attributes_of(row, 3)?,
-        token: device::token_of(row.get(8)?, row.get(9)?, row.get(10)?),
+        token: token_of(row.get(8)?, row.get(9)?, row.get(10)?),
         token_at: Timestamp(row.get::<_, Option<i64>>(11)?.unwrap_or(0) as u64),
         suspect: row.get(12)?,
         line: None,
