@@ -279,6 +279,9 @@ impl Postgres {
         F: Fn(Tx) -> R + Send,
         R: Future<Output = Result<T, Failed>> + Send,
     {
+        if self.is_closed() {
+            return Err(Error::Closed);
+        }
         let started = Instant::now();
         let result = tokio::time::timeout(self.answer_timeout(), self.retry(Mode::Read, &work)).await;
         self.metrics.read_seconds.observe(started.elapsed().as_secs_f64());
@@ -302,6 +305,9 @@ impl Postgres {
         F: Fn(Tx) -> R + Send + Sync + 'static,
         R: Future<Output = Result<T, Failed>> + Send + 'static,
     {
+        if self.is_closed() {
+            return Err(Error::Closed);
+        }
         let store = self.clone();
         let written = self.tasks.spawn(async move {
             let result = tokio::time::timeout(timeout, store.retry(Mode::Write, &work)).await;
@@ -312,6 +318,16 @@ impl Postgres {
             Err(error) if error.is_panic() => Err(Error::Engine("a write panicked".to_owned())),
             Err(_) => Err(Error::Closed),
         }
+    }
+
+    /// As [`Self::write`], on the task of the caller and also while the store closes.
+    pub(super) async fn write_here<T, F, R>(&self, work: F) -> Result<T, Error>
+    where
+        F: Fn(Tx) -> R,
+        R: Future<Output = Result<T, Failed>>,
+    {
+        let result = tokio::time::timeout(self.answer_timeout(), self.retry(Mode::Write, &work)).await;
+        result.unwrap_or(Err(Error::Overloaded))
     }
 
     /// More than anything may take before the server itself ends it.
@@ -327,9 +343,6 @@ impl Postgres {
         let patience = Instant::now() + self.options.accept_wait;
         let mut pause = BACKOFF.0;
         loop {
-            if self.is_closed() {
-                return Err(Error::Closed);
-            }
             match self.once(mode, work).await {
                 Ok(value) => return Ok(value),
                 Err(failed) if failed.is_transient() && Instant::now() + pause < patience => {

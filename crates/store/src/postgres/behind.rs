@@ -1,0 +1,149 @@
+//! What is written without anybody waiting: notifications of which nothing but the trace survives, and outcomes.
+//!
+//! One task writes everything that has gathered with a few statements. A crash of the server may lose what is not
+//! on its disk yet, so nothing waits for that. Outcomes may be known here before another node has written the
+//! notification they are of: those of recent ones are tried again a few times.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use noroshi_types::Outcome;
+
+use super::Postgres;
+use super::campaign::{self, CampaignNum, Count};
+use super::group::{NOTED, Rows};
+use super::options::PostgresOptions;
+use super::outcome::{self, Part};
+use super::queue::Queued;
+use super::transaction::{Failed, Tx};
+use crate::Accept;
+use crate::ids::Num;
+use crate::row::Standing;
+
+/// What waits to be written.
+pub(super) enum Behind {
+    Note(Num, Accept),
+    Record(Vec<Part>),
+}
+
+/// Rows that may wait; what comes then is left out.
+pub(super) const ROWS_MAX: usize = 65_536;
+/// Calls that may wait.
+pub(super) const CALLS_MAX: usize = 16_384;
+/// Of one transaction.
+const GROUP_ROWS: usize = 8_192;
+const GROUP_CALLS: usize = 4_096;
+/// Outcomes of notifications that are not there yet are kept this long.
+const LATE: Duration = Duration::from_secs(2);
+const LATE_PAUSE: Duration = Duration::from_millis(200);
+/// Such parts that are kept at most.
+const LATE_MAX: usize = 16_384;
+
+/// The task.
+pub(super) struct Writing {
+    pub store: Postgres,
+    pub queued: Queued<Behind>,
+}
+
+/// Parts that wait for their notification, and since when.
+type Late = Vec<(Instant, Part)>;
+
+impl Writing {
+    /// Runs until the queue is closed and empty.
+    pub(super) async fn run(mut self) {
+        let mut late: Late = Vec::new();
+        loop {
+            let group = self.queued.group(GROUP_CALLS, GROUP_ROWS);
+            let group = match late.is_empty() {
+                true => group.await,
+                // A pause without anything new is one more try.
+                false => tokio::time::timeout(LATE_PAUSE, group).await.unwrap_or_else(|_| Some(Vec::new())),
+            };
+            let Some(group) = group else { return };
+            late = self.write(group, late).await;
+        }
+    }
+
+    /// Writes a group and those that were late; the parts whose notification is still not there.
+    async fn write(&self, group: Vec<Behind>, late: Late) -> Late {
+        let (mut notes, mut parts, now) = (Vec::new(), late, Instant::now());
+        for one in group {
+            match one {
+                Behind::Note(num, accept) => notes.push((num, accept)),
+                Behind::Record(new) => parts.extend(new.into_iter().map(|part| (now, part))),
+            }
+        }
+        let count = notes.len() + parts.len();
+        let (notes, parts) = (Arc::new(notes), Arc::new(parts));
+        let (options, wanted) = (Arc::clone(&self.store.options), Arc::clone(&parts));
+        let written = self
+            .store
+            .write_here(move |tx| write(tx, Arc::clone(&options), Arc::clone(&notes), Arc::clone(&wanted)))
+            .await;
+        match written {
+            Ok(known) => {
+                let parts = Arc::try_unwrap(parts).unwrap_or_else(|parts| parts.to_vec());
+                let missing = parts.into_iter().filter(|(since, part)| {
+                    !known.contains_key(&part.num) && now.duration_since(*since) < LATE
+                });
+                missing.take(LATE_MAX).collect()
+            }
+            Err(error) => {
+                self.store.metrics.dropped_behind.inc_by(count as u64);
+                tracing::debug!(%error, count, "traces and outcomes were not written");
+                Vec::new()
+            }
+        }
+    }
+}
+
+/// Which of the parts' notifications there are, each with the campaign it counts for or 0.
+type Known = HashMap<Num, CampaignNum>;
+
+async fn write(
+    tx: Tx,
+    options: Arc<PostgresOptions>,
+    notes: Arc<Vec<(Num, Accept)>>,
+    parts: Arc<Vec<(Instant, Part)>>,
+) -> Result<Known, Failed> {
+    tx.execute("SET LOCAL synchronous_commit = off", &[]).await?;
+    if !notes.is_empty() {
+        let mut rows = Rows::default();
+        for (place, (num, accept)) in notes.iter().enumerate() {
+            rows.add(place, *num, accept, &options, 0, None, Standing::Nothing);
+        }
+        tx.execute(NOTED, &rows.values()).await?;
+    }
+    if parts.is_empty() {
+        return Ok(Known::new());
+    }
+    let mut nums: Vec<Num> = parts.iter().map(|(_, part)| part.num).collect();
+    nums.sort_unstable();
+    nums.dedup();
+    let sql = "SELECT n.num, coalesce((SELECT c.num FROM campaigns c WHERE c.num = n.campaign), 0)
+               FROM notifications n WHERE n.num = ANY($1)";
+    let known: Known = tx.query(sql, &[&nums]).await?.iter().map(|row| (row.get(0), row.get(1))).collect();
+    let found: Vec<Part> = parts
+        .iter()
+        .filter(|(_, part)| known.contains_key(&part.num))
+        .map(|(_, part)| part.clone())
+        .collect();
+    outcome::add(&tx, &found).await?;
+    let counts = found.iter().filter_map(|part| {
+        let campaign = known.get(&part.num).copied().filter(|campaign| *campaign != 0)?;
+        Some(Count { campaign, outcome: part.outcome, reason: None, count: part.count })
+    });
+    campaign::count(&tx, counts).await?;
+    Ok(known)
+}
+
+/// What a call to record becomes; parts of ids that were made up are left out.
+pub(super) fn parts_of(store: &Postgres, parts: Vec<crate::OutcomePart>) -> Vec<Part> {
+    let parts = parts.into_iter().filter_map(|mut part| {
+        part.devices.sort_unstable();
+        let (outcome, num): (Outcome, Num) = (part.outcome, store.ids.num(part.id)?);
+        Some(Part { num, outcome, reason: None, at: part.at, devices: part.devices, count: part.count })
+    });
+    parts.collect()
+}

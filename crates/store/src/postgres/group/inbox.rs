@@ -1,0 +1,268 @@
+//! Which inbox rows a group writes, and whose make room for them.
+//!
+//! All of a group's rows are written at once, so what they do to each other (collapse, evict) is worked out here;
+//! what they do to rows that are there is one statement, and only where keys or full inboxes are concerned.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use noroshi_types::{DeviceNum, Outcome};
+
+use super::reading::Found;
+use crate::ids::Num;
+
+/// Removes the older rows of keys.
+pub(super) const COLLAPSE: &str = "DELETE FROM inbox i USING unnest($1::bigint[], $2::text[]) u (device, key)
+     WHERE i.device = u.device AND i.collapse_key = u.key RETURNING i.device, i.collapse_key, i.num";
+
+/// Counts inboxes that are to get `new` rows each, and removes the oldest of what will be too much: a row with the
+/// count of each inbox, and a row with the number of each notification that left.
+pub(super) const MAKE_ROOM: &str = "WITH counted AS (
+         SELECT u.device, u.new, (SELECT count(*) FROM inbox i WHERE i.device = u.device) AS rows
+         FROM unnest($1::bigint[], $2::bigint[]) u (device, new)),
+     gone AS (
+         DELETE FROM inbox i USING (
+             SELECT c.device, o.num FROM counted c CROSS JOIN LATERAL (
+                 SELECT n.num FROM inbox n WHERE n.device = c.device ORDER BY n.num
+                 LIMIT greatest(c.rows + c.new - $3, 0)) o
+             WHERE c.rows + c.new > $3) v
+         WHERE i.device = v.device AND i.num = v.num RETURNING i.device, i.num)
+     SELECT device, rows, NULL FROM counted UNION ALL SELECT device, NULL, num FROM gone";
+
+pub(super) const INSERT: &str = "INSERT INTO inbox (device, num, collapse_key, rank)
+     SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::text[], $4::bigint[])";
+
+/// A row to be.
+struct NewRow<'a> {
+    device: i64,
+    num: Num,
+    key: Option<&'a str>,
+    rank: i64,
+    /// Place of its notification in the group.
+    place: usize,
+    /// A later one of the group took its place: it is not written.
+    gone: bool,
+}
+
+/// The rows of a group.
+pub(super) struct Inboxes<'a> {
+    rows: Vec<NewRow<'a>>,
+    rows_max: i64,
+    /// Of each device's newest row so far.
+    ranks: HashMap<i64, i64>,
+    /// Index of the latest row of a key, and the place of the first of the group.
+    keys: HashMap<(i64, &'a str), (usize, usize)>,
+    /// Their inboxes may get too many rows.
+    crowded: HashSet<i64>,
+    left: Departures,
+}
+
+/// Who left because of whom: by place, notification and outcome.
+type Departures = BTreeMap<(usize, Num, u8), (Outcome, Vec<i64>)>;
+
+/// Columns of [`INSERT`].
+#[derive(Default)]
+pub(super) struct InboxColumns<'a> {
+    pub devices: Vec<i64>,
+    pub nums: Vec<Num>,
+    pub keys: Vec<Option<&'a str>>,
+    pub ranks: Vec<i64>,
+}
+
+impl InboxColumns<'_> {
+    pub(super) fn values(&self) -> [&(dyn tokio_postgres::types::ToSql + Sync); 4] {
+        [&self.devices, &self.nums, &self.keys, &self.ranks]
+    }
+}
+
+impl<'a> Inboxes<'a> {
+    pub(super) fn new(rows_max: u32) -> Self {
+        Self {
+            rows: Vec::new(),
+            rows_max: i64::from(rows_max.max(1)),
+            ranks: HashMap::new(),
+            keys: HashMap::new(),
+            crowded: HashSet::new(),
+            left: BTreeMap::new(),
+        }
+    }
+
+    /// Puts a notification into the inboxes of `devices`.
+    pub(super) fn put(&mut self, place: usize, num: Num, key: Option<&'a str>, devices: &[Found]) {
+        self.rows.reserve(devices.len());
+        for found in devices {
+            let device = found.num;
+            let rank = self.ranks.entry(device).or_insert(found.rank);
+            *rank = rank.saturating_add(1);
+            if *rank > self.rows_max {
+                self.crowded.insert(device);
+            }
+            let row = NewRow { device, num, key, rank: *rank, place, gone: false };
+            if let Some(key) = key {
+                let latest = self.rows.len();
+                let known = self.keys.get_mut(&(device, key));
+                if let Some((before, _)) = known {
+                    let before = std::mem::replace(before, latest);
+                    self.leave(before, place, Outcome::Collapsed);
+                } else {
+                    self.keys.insert((device, key), (latest, place));
+                }
+            }
+            self.rows.push(row);
+        }
+    }
+
+    /// A row of the group goes because of the notification at `place`.
+    fn leave(&mut self, row: usize, place: usize, why: Outcome) {
+        let row = &mut self.rows[row];
+        row.gone = true;
+        let (device, num) = (row.device, row.num);
+        self.depart(place, num, why, device);
+    }
+
+    fn depart(&mut self, place: usize, num: Num, why: Outcome, device: i64) {
+        self.left.entry((place, num, why as u8)).or_insert_with(|| (why, Vec::new())).1.push(device);
+    }
+
+    /// Devices and keys whose rows are to be removed first; sorted.
+    pub(super) fn collapsing(&self) -> (Vec<i64>, Vec<&'a str>) {
+        let mut keys: Vec<(i64, &str)> = self.keys.keys().copied().collect();
+        keys.sort_unstable();
+        keys.into_iter().unzip()
+    }
+
+    /// Devices to be counted, and how many rows each is to get; sorted.
+    pub(super) fn crowding(&self) -> (Vec<i64>, Vec<i64>) {
+        let mut new: BTreeMap<i64, i64> = self.crowded.iter().map(|device| (*device, 0)).collect();
+        for row in self.rows.iter().filter(|row| !row.gone) {
+            if let Some(count) = new.get_mut(&row.device) {
+                *count += 1;
+            }
+        }
+        new.into_iter().unzip()
+    }
+
+    /// Takes in a row that [`COLLAPSE`] removed.
+    pub(super) fn collapsed(&mut self, device: i64, key: &str, num: Num) {
+        if let Some((_, place)) = self.keys.get(&(device, key)) {
+            self.depart(*place, num, Outcome::Collapsed, device);
+        }
+    }
+
+    /// Takes in what [`MAKE_ROOM`] found: how many rows each device had, and which of them are gone.
+    pub(super) fn made_room(&mut self, counted: &[(i64, i64)], mut evicted: Vec<(i64, Num)>) {
+        let mut of_device: HashMap<i64, Vec<usize>> = HashMap::new();
+        for (i, row) in self.rows.iter().enumerate().filter(|(_, row)| !row.gone) {
+            if self.crowded.contains(&row.device) {
+                of_device.entry(row.device).or_default().push(i);
+            }
+        }
+        evicted.sort_unstable();
+        for &(device, rows) in counted {
+            let Some(new) = of_device.get(&device) else { continue };
+            let first = evicted.partition_point(|(one, _)| *one < device);
+            let old: Vec<Num> =
+                evicted[first..].iter().take_while(|(one, _)| *one == device).map(|(_, num)| *num).collect();
+            let left = rows - old.len() as i64;
+            // More of them than an inbox takes: the oldest of the group are not even written.
+            let over = (left + new.len() as i64 - self.rows_max).max(0) as usize;
+            // The latest ones pushed out the others, each one.
+            let pushed_out = old.len() + over;
+            let cause = |i: usize| new.len().saturating_sub(pushed_out - i).min(new.len() - 1);
+            for (i, num) in old.iter().enumerate() {
+                let place = self.rows[new[cause(i)]].place;
+                self.depart(place, *num, Outcome::Evicted, device);
+            }
+            for i in 0..over {
+                let place = self.rows[new[cause(old.len() + i)]].place;
+                self.leave(new[i], place, Outcome::Evicted);
+            }
+            for (rank, &row) in (left + 1..).zip(&new[over..]) {
+                self.rows[row].rank = rank;
+            }
+        }
+    }
+
+    /// The rows that are written, and who left, by place and notification; devices sorted.
+    pub(super) fn finish(self) -> (InboxColumns<'a>, Vec<(usize, Num, Outcome, Vec<DeviceNum>)>) {
+        let mut columns = InboxColumns::default();
+        for row in self.rows.into_iter().filter(|row| !row.gone) {
+            columns.devices.push(row.device);
+            columns.nums.push(row.num);
+            columns.keys.push(row.key);
+            columns.ranks.push(row.rank);
+        }
+        let left = self.left.into_iter().map(|((place, num, _), (outcome, mut devices))| {
+            devices.sort_unstable();
+            (place, num, outcome, devices.into_iter().map(|device| DeviceNum(device as u64)).collect())
+        });
+        (columns, left.collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(num: i64, rank: i64) -> Found {
+        Found { num, service: None, suspect: false, rank }
+    }
+
+    fn left(inboxes: Inboxes<'_>) -> (Vec<(i64, Num, i64)>, Vec<(usize, Num, Outcome, u64)>) {
+        let (columns, left) = inboxes.finish();
+        let rows = columns.devices.iter().zip(&columns.nums).zip(&columns.ranks);
+        let rows = rows.map(|((device, num), rank)| (*device, *num, *rank)).collect();
+        let left = left.into_iter().map(|(place, num, outcome, devices)| (place, num, outcome, devices[0].0));
+        (rows, left.collect())
+    }
+
+    #[test]
+    fn ranks_go_on_and_nobody_is_counted_while_there_is_room() {
+        let mut inboxes = Inboxes::new(3);
+        inboxes.put(0, 100, None, &[found(1, 0), found(2, 1)]);
+        inboxes.put(1, 101, None, &[found(1, 0), found(2, 1)]);
+        assert!(inboxes.crowding().0.is_empty());
+        assert_eq!(left(inboxes), (vec![(1, 100, 1), (2, 100, 2), (1, 101, 2), (2, 101, 3)], vec![]));
+    }
+
+    #[test]
+    fn a_later_one_of_the_group_collapses_an_earlier_one() {
+        let mut inboxes = Inboxes::new(9);
+        inboxes.put(0, 100, Some("k"), &[found(1, 0)]);
+        inboxes.put(1, 101, Some("k"), &[found(1, 0)]);
+        assert_eq!(inboxes.collapsing(), (vec![1], vec!["k"]));
+        inboxes.collapsed(1, "k", 50);
+        assert_eq!(
+            left(inboxes),
+            (vec![(1, 101, 2)], vec![(0, 50, Outcome::Collapsed, 1), (1, 100, Outcome::Collapsed, 1)])
+        );
+    }
+
+    #[test]
+    fn what_is_too_much_leaves_from_the_oldest_on() {
+        let mut inboxes = Inboxes::new(2);
+        for (place, num) in (0..).zip([100, 101, 102]) {
+            inboxes.put(place, num, None, &[found(1, 2)]);
+        }
+        assert_eq!(inboxes.crowding(), (vec![1], vec![3]));
+        inboxes.made_room(&[(1, 2)], vec![(1, 51), (1, 50)]);
+        assert_eq!(
+            left(inboxes),
+            (
+                vec![(1, 101, 1), (1, 102, 2)],
+                vec![
+                    (0, 50, Outcome::Evicted, 1),
+                    (1, 51, Outcome::Evicted, 1),
+                    (2, 100, Outcome::Evicted, 1)
+                ]
+            )
+        );
+    }
+
+    #[test]
+    fn a_rank_that_was_too_high_is_put_right() {
+        let mut inboxes = Inboxes::new(2);
+        inboxes.put(0, 100, None, &[found(1, 1 << 62)]);
+        inboxes.made_room(&[(1, 1)], Vec::new());
+        assert_eq!(left(inboxes), (vec![(1, 100, 2)], vec![]));
+    }
+}

@@ -1,0 +1,261 @@
+//! Decides a group: numbers, answers, and every row that is written.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use noroshi_types::{DeviceNum, JsonText, Outcome, PushMode, Target, Topic};
+
+use super::inbox::Inboxes;
+use super::push::Pushes;
+use super::reading::{Found, Reading, is_kept};
+use super::topic::Topics;
+use crate::ids::{Ids, Num};
+use crate::postgres::PostgresOptions;
+use crate::postgres::ids::ordered_after;
+use crate::postgres::outcome::Part;
+use crate::row::{self, Standing};
+use crate::{Accept, Accepted, Error};
+
+/// The answer to each of a group, in order.
+pub(in crate::postgres) type Answer = Result<Accepted, Error>;
+
+/// A group as it will be written.
+pub(in crate::postgres) struct Plan<'a> {
+    pub answers: Vec<Answer>,
+    /// The last number given out in order from now on.
+    pub(super) last: Num,
+    /// Rows that a topic's log keeps.
+    pub(super) log_rows_max: i64,
+    pub(super) rows: Rows<'a>,
+    pub(super) inboxes: Inboxes<'a>,
+    pub(super) topics: Topics<'a>,
+    pub(super) pushes: Pushes,
+    pub(super) parts: Vec<Part>,
+    /// App, key, hash, number, end.
+    pub(super) keys: (Vec<i64>, Vec<&'a str>, Vec<&'a [u8]>, Vec<Num>, Vec<i64>),
+}
+
+/// Columns of `notifications`.
+#[derive(Default)]
+pub(in crate::postgres) struct Rows<'a> {
+    /// Place in the group.
+    pub places: Vec<usize>,
+    pub nums: Vec<Num>,
+    pub apps: Vec<i64>,
+    pub created: Vec<i64>,
+    pub expires: Vec<i64>,
+    pub keep_until: Vec<i64>,
+    pub deliveries: Vec<i64>,
+    pub urgencies: Vec<i64>,
+    pub targets: Vec<i64>,
+    pub target_texts: Vec<Option<&'a str>>,
+    pub counts: Vec<Option<i64>>,
+    pub topics: Vec<Option<i64>>,
+    pub offsets: Vec<Option<i64>>,
+    pub collapse_keys: Vec<Option<&'a str>>,
+    pub retains: Vec<i64>,
+    pub notifications: Vec<Option<&'a str>>,
+    pub datas: Vec<Option<&'a str>>,
+    pub pushes: Vec<Option<String>>,
+    pub standings: Vec<i64>,
+    pub campaigns: Vec<Option<i64>>,
+}
+
+impl<'a> Rows<'a> {
+    /// `place_in_topic`: the topic's number and the offset. `campaign`: 0 is none.
+    pub(in crate::postgres) fn add(
+        &mut self,
+        place: usize,
+        num: Num,
+        accept: &'a Accept,
+        options: &PostgresOptions,
+        campaign: i64,
+        place_in_topic: Option<(i64, u64)>,
+        standing: Standing,
+    ) {
+        let Accept { app, request, now, .. } = accept;
+        let (target, target_text) = row::target_of(&request.target);
+        self.places.push(place);
+        self.nums.push(num);
+        self.apps.push(i64::from(app.0));
+        self.created.push(now.0 as i64);
+        self.expires.push(request.expires_at(*now).0 as i64);
+        self.keep_until.push(row::keep_until(accept, options.trace_retention).0 as i64);
+        self.deliveries.push(request.when as i64);
+        self.urgencies.push(request.urgency as i64);
+        self.targets.push(i64::from(target));
+        self.target_texts.push(target_text);
+        self.counts.push(request.target.named_count().map(|count| count as i64));
+        self.topics.push(place_in_topic.map(|(topic, _)| topic));
+        self.offsets.push(place_in_topic.map(|(_, offset)| offset as i64));
+        self.collapse_keys.push(request.collapse_key.as_deref());
+        self.retains.push(i64::from(request.retain));
+        self.notifications.push(request.notification.as_ref().map(JsonText::as_str));
+        self.datas.push(request.data.as_ref().map(JsonText::as_str));
+        self.pushes.push(row::push_text(&request.push));
+        self.standings.push(standing as i64);
+        self.campaigns.push((campaign != 0).then_some(campaign));
+    }
+}
+
+/// Plans a group of what was read for it.
+pub(in crate::postgres) fn plan<'a>(
+    group: &[&'a Accept],
+    reading: &Reading,
+    options: &PostgresOptions,
+    ids: &Ids,
+) -> Plan<'a> {
+    let mut plan = Plan {
+        answers: Vec::with_capacity(group.len()),
+        last: reading.last,
+        log_rows_max: options.topic_log_rows.max(1) as i64,
+        rows: Rows::default(),
+        inboxes: Inboxes::new(options.inbox_rows),
+        topics: Topics::default(),
+        pushes: Pushes::default(),
+        parts: Vec::new(),
+        keys: Default::default(),
+    };
+    // Place of the first of the group with the key.
+    let mut keys: HashMap<(u32, &str), usize> = HashMap::new();
+    for (place, accept) in group.iter().enumerate() {
+        let key = accept.idempotency.as_ref().map(|idempotency| (accept.app.0, &*idempotency.key));
+        let answer = match plan.answered_before(group, place, reading, key.and_then(|key| keys.get(&key))) {
+            Some(answer) => answer,
+            None => {
+                if let Some(key) = key {
+                    keys.insert(key, place);
+                }
+                plan.accept(place, accept, reading, options, ids)
+            }
+        };
+        plan.answers.push(answer);
+    }
+    plan.settle_replaced();
+    plan
+}
+
+impl<'a> Plan<'a> {
+    /// What the same idempotency key was used for, by an earlier commit or by `first` of the same group.
+    fn answered_before(
+        &self,
+        group: &[&Accept],
+        place: usize,
+        reading: &Reading,
+        first: Option<&usize>,
+    ) -> Option<Answer> {
+        let accept = group[place];
+        let idempotency = accept.idempotency.as_ref()?;
+        let (body_hash, message) = if let Some(&first) = first {
+            let body_hash = group[first].idempotency.as_ref()?.body_hash.as_slice();
+            (body_hash, self.answers[first].as_ref().ok().map(|accepted| Arc::clone(&accepted.message)))
+        } else {
+            let earlier = reading.earlier.get(&(accept.app, idempotency.key.to_string()))?;
+            (earlier.body_hash.as_slice(), earlier.message.clone())
+        };
+        // The same body names the same targets. A campaign's key is not a notification's.
+        let targets = accept.request.target.named_count();
+        Some(match message {
+            Some(message) if body_hash == idempotency.body_hash => {
+                Ok(Accepted { message, targets, kept: 0, besides: Vec::new(), replayed: true })
+            }
+            _ => Err(Error::IdempotencyConflict),
+        })
+    }
+
+    fn accept(
+        &mut self,
+        place: usize,
+        accept: &'a Accept,
+        reading: &Reading,
+        options: &PostgresOptions,
+        ids: &Ids,
+    ) -> Answer {
+        let Accept { app, request, now, idempotency, campaign } = accept;
+        let num = ordered_after(self.last, *now);
+        let campaign =
+            campaign.and_then(|(id, _)| reading.campaigns.get(&(*app, id)).copied()).unwrap_or_default();
+        let (mut kept, mut besides) = (0, Vec::new());
+        let mut devices: &[Found] = &[];
+        let (mut standing, mut published) = (Standing::Nothing, None);
+        match &request.target {
+            Target::Topic(_) | Target::Everyone => {
+                let everyone = Topic::everyone();
+                let name = if let Target::Topic(topic) = &request.target { topic } else { &everyone };
+                let topic = reading.topics.get(&(*app, name.as_str().to_owned()));
+                let topic = topic.ok_or_else(|| Error::Engine("a topic was not made".to_owned()))?;
+                let place = self.topics.publish(place, num, accept, *topic);
+                standing = place.standing;
+                published = Some(place);
+            }
+            Target::Users(_) | Target::Devices(_) | Target::Condition(_) => {
+                devices = &reading.devices[place];
+                if is_kept(accept) {
+                    kept = devices.len() as u64;
+                    besides = self.keep(place, num, accept, devices, reading.unknown[place]);
+                    standing = if kept > 0 { Standing::Kept } else { Standing::Nothing };
+                } else if request.push.mode == PushMode::Never {
+                    devices = &[];
+                }
+            }
+        }
+        self.last = num;
+        let place_in_topic = published.as_ref().map(|place| (place.topic, place.position.offset));
+        self.rows.add(place, num, accept, options, campaign, place_in_topic, standing);
+        let unreachable = self.pushes.plan(num, accept, campaign, devices, &mut self.parts);
+        for (outcome, count) in besides.iter().chain(&unreachable) {
+            self.pushes.count(campaign, *outcome, *count);
+        }
+        self.pushes.count(campaign, Outcome::Kept, kept);
+        besides.extend(unreachable);
+        if let Some(idempotency) = idempotency {
+            let until = now.saturating_add(noroshi_types::limits::IDEMPOTENCY_WINDOW);
+            self.keys.0.push(i64::from(app.0));
+            self.keys.1.push(&idempotency.key);
+            self.keys.2.push(&idempotency.body_hash);
+            self.keys.3.push(num);
+            self.keys.4.push(until.0 as i64);
+        }
+        let message = Arc::new(row::message_of(accept, ids.id(num), published.map(|place| place.position)));
+        Ok(Accepted { message, targets: request.target.named_count(), kept, besides, replayed: false })
+    }
+
+    /// Puts it into the inboxes; what is known of it before room is made there.
+    fn keep(
+        &mut self,
+        place: usize,
+        num: Num,
+        accept: &'a Accept,
+        devices: &[Found],
+        unknown: u64,
+    ) -> Vec<(Outcome, u64)> {
+        self.inboxes.put(place, num, accept.request.collapse_key.as_deref(), devices);
+        let nums = devices.iter().map(|device| DeviceNum(device.num as u64)).collect();
+        self.parts.push(Part::of(num, Outcome::Kept, accept.now, nums));
+        if unknown == 0 {
+            return Vec::new();
+        }
+        let part = Part::of(num, Outcome::Unknown, accept.now, Vec::new());
+        self.parts.push(Part { count: unknown, ..part });
+        vec![(Outcome::Unknown, unknown)]
+    }
+
+    /// Those of the group that a later one of it replaced in a topic's log.
+    fn settle_replaced(&mut self) {
+        for place in self.topics.replaced() {
+            if let Ok(row) = self.rows.places.binary_search(&place) {
+                self.rows.standings[row] = Standing::Replaced as i64;
+            }
+        }
+    }
+
+    /// Takes in who left the inboxes, once that is settled.
+    pub(super) fn note_left(&mut self, group: &[&Accept], left: Vec<(usize, Num, Outcome, Vec<DeviceNum>)>) {
+        for (place, num, outcome, devices) in left {
+            if let Some(Ok(accepted)) = self.answers.get_mut(place) {
+                accepted.besides.push((outcome, devices.len() as u64));
+            }
+            self.parts.push(Part::of(num, outcome, group[place].now, devices));
+        }
+    }
+}

@@ -1,0 +1,161 @@
+//! Push work of a group, written in the commit that accepts it: the same as [`crate::sqlite`] plans.
+
+use std::collections::BTreeMap;
+
+use noroshi_types::{DeviceNum, Lane, Outcome, PushMode, PushService, Target};
+
+use super::reading::Found;
+use crate::ids::Num;
+use crate::postgres::outcome::Part;
+use crate::row::Fallback;
+use crate::{Accept, BATCH_RECIPIENTS_MAX, device_list};
+
+pub(super) const INSERT: &str = "INSERT INTO push_queue (app, lane, service, campaign, num, due_at, attempt, fallback,
+                                                         leased_until, recipients)
+     SELECT u.app, u.lane, u.service, u.campaign, u.num, u.due_at, 0, u.fallback, 0, u.recipients
+     FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[], $7::bigint[],
+                 $8::bytea[]) u (app, lane, service, campaign, num, due_at, fallback, recipients)";
+
+pub(super) const WALKS: &str = "INSERT INTO push_walks (app, num, lane, fallback, due_at, cursor)
+     SELECT u.app, u.num, u.lane, u.fallback, u.due_at, 0
+     FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[])
+          u (app, num, lane, fallback, due_at)";
+
+/// Adds to campaigns' sums, which are spread over rows: the first of them is for this.
+pub(super) const COUNT: &str = "INSERT INTO campaign_counts AS c (campaign, outcome, reason, count, shard)
+     SELECT u.campaign, u.outcome, '', u.count, 0
+     FROM unnest($1::bigint[], $2::bigint[], $3::bigint[]) u (campaign, outcome, count)
+     ON CONFLICT (campaign, outcome, reason, shard) DO UPDATE SET count = c.count + excluded.count";
+
+/// Columns of [`INSERT`].
+#[derive(Default)]
+pub(super) struct BatchColumns {
+    pub apps: Vec<i64>,
+    pub lanes: Vec<i64>,
+    pub services: Vec<i64>,
+    pub campaigns: Vec<i64>,
+    pub nums: Vec<Num>,
+    pub dues: Vec<i64>,
+    pub fallbacks: Vec<i64>,
+    pub recipients: Vec<Vec<u8>>,
+}
+
+/// Columns of [`WALKS`].
+#[derive(Default)]
+pub(super) struct WalkColumns {
+    pub apps: Vec<i64>,
+    pub nums: Vec<Num>,
+    pub lanes: Vec<i64>,
+    pub fallbacks: Vec<i64>,
+    pub dues: Vec<i64>,
+}
+
+impl BatchColumns {
+    pub(super) fn values(&self) -> [&(dyn tokio_postgres::types::ToSql + Sync); 8] {
+        [
+            &self.apps,
+            &self.lanes,
+            &self.services,
+            &self.campaigns,
+            &self.nums,
+            &self.dues,
+            &self.fallbacks,
+            &self.recipients,
+        ]
+    }
+}
+
+impl WalkColumns {
+    pub(super) fn values(&self) -> [&(dyn tokio_postgres::types::ToSql + Sync); 5] {
+        [&self.apps, &self.nums, &self.lanes, &self.fallbacks, &self.dues]
+    }
+}
+
+/// The push work of a group.
+#[derive(Default)]
+pub(super) struct Pushes {
+    pub batches: BatchColumns,
+    pub walks: WalkColumns,
+    /// By campaign and the outcome's code.
+    pub counts: BTreeMap<(i64, i64), i64>,
+}
+
+impl Pushes {
+    /// Of users and devices the batches, else a walk. Adds the outcomes of those that cannot be pushed to, and
+    /// gives their numbers.
+    pub(super) fn plan(
+        &mut self,
+        num: Num,
+        accept: &Accept,
+        campaign: i64,
+        devices: &[Found],
+        parts: &mut Vec<Part>,
+    ) -> Vec<(Outcome, u64)> {
+        let request = &accept.request;
+        let due_at = match request.push.mode {
+            PushMode::Never => return Vec::new(),
+            PushMode::Always => accept.now,
+            PushMode::Fallback => {
+                accept.now.saturating_add(request.push.after).min(request.expires_at(accept.now))
+            }
+        };
+        let lane = accept.campaign.map_or(Lane::Direct, |(_, lane)| lane) as i64;
+        let (app, fallback) = (i64::from(accept.app.0), Fallback::of(request) as i64);
+        let due_at = due_at.0 as i64;
+        if !matches!(request.target, Target::Users(_) | Target::Devices(_)) {
+            let walks = &mut self.walks;
+            walks.apps.push(app);
+            walks.nums.push(num);
+            walks.lanes.push(lane);
+            walks.fallbacks.push(fallback);
+            walks.dues.push(due_at);
+            return Vec::new();
+        }
+        let (of_service, unreachable) = by_service(devices);
+        for (service, devices) in of_service {
+            for batch in devices.chunks(BATCH_RECIPIENTS_MAX) {
+                let batches = &mut self.batches;
+                batches.apps.push(app);
+                batches.lanes.push(lane);
+                batches.services.push(service as i64);
+                batches.campaigns.push(campaign);
+                batches.nums.push(num);
+                batches.dues.push(due_at);
+                batches.fallbacks.push(fallback);
+                batches.recipients.push(device_list::encode(batch));
+            }
+        }
+        let mut besides = Vec::new();
+        for (outcome, devices) in unreachable {
+            if !devices.is_empty() {
+                besides.push((outcome, devices.len() as u64));
+                parts.push(Part::of(num, outcome, accept.now, devices));
+            }
+        }
+        besides
+    }
+
+    pub(super) fn count(&mut self, campaign: i64, outcome: Outcome, count: u64) {
+        if campaign != 0 && count > 0 {
+            *self.counts.entry((campaign, outcome as i64)).or_default() += count as i64;
+        }
+    }
+}
+
+/// Devices by service, and those that cannot be reached with why.
+type ByService = (BTreeMap<PushService, Vec<DeviceNum>>, [(Outcome, Vec<DeviceNum>); 2]);
+
+fn by_service(devices: &[Found]) -> ByService {
+    let mut of_service: BTreeMap<PushService, Vec<DeviceNum>> = BTreeMap::new();
+    let (mut without, mut suspect) = (Vec::new(), Vec::new());
+    for found in devices {
+        let device = DeviceNum(found.num as u64);
+        let service = found.service.and_then(|code| PushService::from_code(u8::try_from(code).ok()?));
+        match service {
+            Some(service) if !found.suspect => of_service.entry(service).or_default().push(device),
+            _ if found.service.is_some() && found.suspect => suspect.push(device),
+            _ => without.push(device),
+        }
+    }
+    (of_service, [(Outcome::NoPushToken, without), (Outcome::PushTokenSuspect, suspect)])
+}

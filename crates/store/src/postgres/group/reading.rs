@@ -1,0 +1,336 @@
+//! What a group has to know before it is planned, asked for in one round trip that begins its transaction and
+//! takes the order lock: everything behind the lock is read as it will be at the commit, as far as accepting
+//! depends on it.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use deadpool_postgres::ClientWrapper;
+use noroshi_types::{AppId, CampaignId, Condition, Message, PushMode, Target, Topic, When};
+use tokio_postgres::types::ToSql;
+use tokio_postgres::{Error, Row};
+
+use crate::Accept;
+use crate::ids::{self, Ids, Num};
+use crate::postgres::backlog::{self, MESSAGE_COLUMNS};
+
+/// A device that was found.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Found {
+    pub num: i64,
+    pub service: Option<i64>,
+    pub suspect: bool,
+    /// Of the newest row of its inbox; 0: it is empty.
+    pub rank: i64,
+}
+
+/// A topic's row.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct TopicRow {
+    pub num: i64,
+    pub epoch: u32,
+    pub head: i64,
+}
+
+/// What an idempotency key was used for.
+pub(super) struct Earlier {
+    pub body_hash: Vec<u8>,
+    /// None: for a campaign.
+    pub message: Option<Arc<Message>>,
+}
+
+/// All that was read, in the order of the group where it is of one notification.
+#[derive(Default)]
+pub(in crate::postgres) struct Reading {
+    /// The last number given out in order.
+    pub(super) last: Num,
+    /// Whom each reaches, sorted.
+    pub(super) devices: Vec<Vec<Found>>,
+    /// How many of those named do not exist.
+    pub(super) unknown: Vec<u64>,
+    pub(super) topics: HashMap<(AppId, String), TopicRow>,
+    pub(super) earlier: HashMap<(AppId, String), Earlier>,
+    pub(super) campaigns: HashMap<(AppId, CampaignId), i64>,
+}
+
+const LAST: &str = "SELECT last FROM accept_order";
+
+/// One text of two statements.
+macro_rules! named {
+    ($column:literal) => {
+        concat!(
+            "SELECT u.place, d.num, d.push_service, d.push_suspect_at IS NOT NULL,
+                 (SELECT i.rank FROM inbox i WHERE i.device = d.num ORDER BY i.num DESC LIMIT 1)
+             FROM unnest($1::bigint[], $2::bigint[], $3::text[]) u (place, app, name)
+             LEFT JOIN devices d ON d.app = u.app AND d.",
+            $column,
+            " = u.name"
+        )
+    };
+}
+const OF_USERS: &str = named!("\"user\"");
+const OF_DEVICES: &str = named!("id");
+
+/// Bits say which of a condition's topics a device subscribes to.
+const SUBSCRIBERS: &str = "SELECT d.place, d.num, d.bits,
+         (SELECT i.rank FROM inbox i WHERE i.device = d.num ORDER BY i.num DESC LIMIT 1)
+     FROM (SELECT u.place, s.device AS num, bit_or(u.bit) AS bits
+           FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::text[]) u (place, bit, app, name)
+           JOIN topics t ON t.app = u.app AND t.name = u.name
+           JOIN subscriptions s ON s.topic = t.num AND s.named = 1
+           GROUP BY u.place, s.device) d";
+const ALL_DEVICES: &str = "SELECT u.place, d.num,
+         (SELECT i.rank FROM inbox i WHERE i.device = d.num ORDER BY i.num DESC LIMIT 1)
+     FROM unnest($1::bigint[], $2::bigint[]) u (place, app) JOIN devices d ON d.app = u.app";
+
+/// A sequence is not asked for topics that exist.
+const MAKE_TOPICS: &str = "INSERT INTO topics (app, name, epoch)
+     SELECT u.app, u.name, u.epoch FROM unnest($1::bigint[], $2::text[], $3::bigint[]) u (app, name, epoch)
+     WHERE NOT EXISTS (SELECT 1 FROM topics t WHERE t.app = u.app AND t.name = u.name)
+     ON CONFLICT DO NOTHING";
+/// Locked in the order in which everybody locks topics.
+const TOPICS: &str = "SELECT t.app, t.name, t.num, t.epoch, t.head
+     FROM unnest($1::bigint[], $2::text[]) u (app, name) JOIN topics t ON t.app = u.app AND t.name = u.name
+     ORDER BY t.num FOR NO KEY UPDATE OF t";
+
+const CAMPAIGNS: &str = "SELECT c.app, c.id, c.num
+     FROM unnest($1::bigint[], $2::bytea[]) u (app, id) JOIN campaigns c ON c.id = u.id AND c.app = u.app";
+
+fn earlier_sql() -> String {
+    format!(
+        "SELECT {MESSAGE_COLUMNS}, i.app, i.key, i.body_hash, n.target
+         FROM unnest($1::bigint[], $2::text[], $3::bigint[]) u (app, key, now)
+         JOIN idempotency i ON i.app = u.app AND i.key = u.key AND i.expires_at > u.now
+         JOIN notifications n ON n.num = i.num LEFT JOIN topics t ON t.num = n.topic"
+    )
+}
+
+/// To be prepared on a connection before groups run on it.
+pub(in crate::postgres) fn statements() -> Vec<String> {
+    let fixed = [LAST, OF_USERS, OF_DEVICES, SUBSCRIBERS, ALL_DEVICES, MAKE_TOPICS, TOPICS, CAMPAIGNS];
+    fixed.into_iter().map(str::to_owned).chain([earlier_sql()]).collect()
+}
+
+/// Whether recipients have to be found for it.
+pub(super) fn is_kept(accept: &Accept) -> bool {
+    // With a ttl of 0 it is now or never (RFC 8030 §5.2).
+    accept.request.when == When::Stored && !accept.request.ttl.duration().is_zero()
+}
+
+/// What is asked for, as columns.
+#[derive(Default)]
+struct Asked<'a> {
+    users: Names<'a>,
+    devices: Names<'a>,
+    condition_topics: (Vec<i64>, Vec<i64>, Vec<i64>, Vec<&'a str>),
+    all: (Vec<i64>, Vec<i64>),
+    topics: (Vec<i64>, Vec<&'a str>, Vec<i64>),
+    keys: (Vec<i64>, Vec<&'a str>, Vec<i64>),
+    campaigns: (Vec<i64>, Vec<&'a [u8]>),
+}
+
+/// Place in the group, app, name.
+#[derive(Default)]
+struct Names<'a>(Vec<i64>, Vec<i64>, Vec<&'a str>);
+
+impl<'a> Names<'a> {
+    fn add(&mut self, place: i64, app: AppId, names: impl Iterator<Item = &'a str>) {
+        for name in names {
+            self.0.push(place);
+            self.1.push(i64::from(app.0));
+            self.2.push(name);
+        }
+    }
+}
+
+impl<'a> Asked<'a> {
+    fn of(group: &[&'a Accept], everyone: &'a Topic) -> Self {
+        let mut asked = Self::default();
+        for (place, accept) in (0..).zip(group) {
+            let app = accept.app;
+            let wanted = is_kept(accept) || accept.request.push.mode != PushMode::Never;
+            match &accept.request.target {
+                Target::Users(users) if wanted => {
+                    asked.users.add(place, app, users.iter().map(|user| user.as_str()));
+                }
+                Target::Devices(devices) if wanted => {
+                    asked.devices.add(place, app, devices.iter().map(|device| device.as_str()));
+                }
+                Target::Condition(condition) if is_kept(accept) => asked.condition(place, app, condition),
+                Target::Topic(topic) => asked.topic(app, topic),
+                Target::Everyone => asked.topic(app, everyone),
+                Target::Users(_) | Target::Devices(_) | Target::Condition(_) => {}
+            }
+            if let Some(idempotency) = &accept.idempotency {
+                asked.keys.0.push(i64::from(app.0));
+                asked.keys.1.push(&idempotency.key);
+                asked.keys.2.push(accept.now.0 as i64);
+            }
+            if let Some((id, _)) = &accept.campaign {
+                asked.campaigns.0.push(i64::from(app.0));
+                asked.campaigns.1.push(id.as_bytes());
+            }
+        }
+        asked
+    }
+
+    fn topic(&mut self, app: AppId, topic: &'a Topic) {
+        let app = i64::from(app.0);
+        // Hot topics come many times in a group.
+        if self.topics.0.last() == Some(&app) && self.topics.1.last() == Some(&topic.as_str()) {
+            return;
+        }
+        self.topics.0.push(app);
+        self.topics.1.push(topic.as_str());
+        // 0 is the epoch of a topic without a row.
+        self.topics.2.push(i64::from((ids::random_bits() as u32).max(1)));
+    }
+
+    fn condition(&mut self, place: i64, app: AppId, condition: &'a Condition) {
+        for (bit, topic) in condition.topics().into_iter().enumerate() {
+            self.condition_topics.0.push(place);
+            self.condition_topics.1.push(1 << bit);
+            self.condition_topics.2.push(i64::from(app.0));
+            self.condition_topics.3.push(topic.as_str());
+        }
+        if condition.matches_none() {
+            self.all.0.push(place);
+            self.all.1.push(i64::from(app.0));
+        }
+    }
+}
+
+/// Rows of a statement that is left out where there is nothing to ask for.
+async fn rows<const N: usize>(
+    session: &ClientWrapper,
+    sql: &str,
+    wanted: bool,
+    values: [&(dyn ToSql + Sync); N],
+) -> Result<Vec<Row>, Error> {
+    if !wanted {
+        return Ok(Vec::new());
+    }
+    let statement = session.prepare_cached(sql).await?;
+    session.query(&statement, &values).await
+}
+
+/// Begins the transaction, takes the order lock (`lock`, a statement) and reads. One round trip.
+pub(in crate::postgres) async fn read(
+    session: &ClientWrapper,
+    lock: &str,
+    group: &[&Accept],
+    ids: &Ids,
+) -> Result<Reading, Error> {
+    let everyone = Topic::everyone();
+    let asked = Asked::of(group, &everyone);
+    let Asked { users, devices, condition_topics: subscribed, all, topics, keys, campaigns } = &asked;
+    let earlier_sql = earlier_sql();
+    // Statements go out in this order, whoever is answered first.
+    let (_, last, of_users, of_devices, subscribers, all_devices, _, topics, earlier, campaigns) = tokio::try_join!(
+        biased;
+        session.batch_execute(lock),
+        rows(session, LAST, true, []),
+        rows(session, OF_USERS, !users.0.is_empty(), [&users.0, &users.1, &users.2]),
+        rows(session, OF_DEVICES, !devices.0.is_empty(), [&devices.0, &devices.1, &devices.2]),
+        rows(session, SUBSCRIBERS, !subscribed.0.is_empty(), [&subscribed.0, &subscribed.1, &subscribed.2, &subscribed.3]),
+        rows(session, ALL_DEVICES, !all.0.is_empty(), [&all.0, &all.1]),
+        rows(session, MAKE_TOPICS, !topics.0.is_empty(), [&topics.0, &topics.1, &topics.2]),
+        rows(session, TOPICS, !topics.0.is_empty(), [&topics.0, &topics.1]),
+        rows(session, &earlier_sql, !keys.0.is_empty(), [&keys.0, &keys.1, &keys.2]),
+        rows(session, CAMPAIGNS, !campaigns.0.is_empty(), [&campaigns.0, &campaigns.1]),
+    )?;
+    let mut reading = Reading {
+        last: last.first().map_or(0, |row| row.get(0)),
+        devices: vec![Vec::new(); group.len()],
+        unknown: vec![0; group.len()],
+        ..Reading::default()
+    };
+    reading.add_named(&of_users);
+    reading.add_named(&of_devices);
+    reading.add_conditions(group, &subscribers, &all_devices);
+    for devices in &mut reading.devices {
+        devices.sort_unstable_by_key(|device| device.num);
+    }
+    for row in &topics {
+        let topic = TopicRow { num: row.get(2), epoch: row.get::<_, i64>(3) as u32, head: row.get(4) };
+        reading.topics.insert((app_of(row, 0), row.get(1)), topic);
+    }
+    for row in &earlier {
+        let is_campaign = row.get::<_, i64>(15) == i64::from(crate::row::TO_CAMPAIGN);
+        let message = if is_campaign { None } else { backlog::message_of(row, ids).ok().map(Arc::new) };
+        let earlier = Earlier { body_hash: row.get(14), message };
+        reading.earlier.insert((app_of(row, 12), row.get(13)), earlier);
+    }
+    for row in &campaigns {
+        let id: &[u8] = row.get(1);
+        if let Ok(id) = <[u8; 16]>::try_from(id) {
+            reading.campaigns.insert((app_of(row, 0), CampaignId::from_bytes(id)), row.get(2));
+        }
+    }
+    Ok(reading)
+}
+
+pub(super) fn app_of(row: &Row, column: usize) -> AppId {
+    AppId(row.get::<_, i64>(column) as u32)
+}
+
+impl Reading {
+    fn add_named(&mut self, rows: &[Row]) {
+        for row in rows {
+            let place = row.get::<_, i64>(0) as usize;
+            let (Some(devices), Some(unknown)) = (self.devices.get_mut(place), self.unknown.get_mut(place))
+            else {
+                continue;
+            };
+            match row.get::<_, Option<i64>>(1) {
+                Some(num) => devices.push(Found {
+                    num,
+                    service: row.get(2),
+                    suspect: row.get(3),
+                    rank: row.get::<_, Option<i64>>(4).unwrap_or(0),
+                }),
+                None => *unknown += 1,
+            }
+        }
+    }
+
+    /// The bits of every device are looked up in the condition's truth table. Where the condition holds without
+    /// any subscription, the devices that appeared nowhere are meant too.
+    fn add_conditions(&mut self, group: &[&Accept], subscribers: &[Row], all: &[Row]) {
+        let mut bits: HashMap<(i64, i64), usize> = HashMap::new();
+        let tables: Vec<Vec<bool>> = group.iter().map(|accept| truth_table(accept)).collect();
+        let holds =
+            |place: usize, bits: usize| tables.get(place).and_then(|table| table.get(bits)) == Some(&true);
+        let found = |num: i64, rank: Option<i64>| Found {
+            num,
+            service: None,
+            suspect: false,
+            rank: rank.unwrap_or(0),
+        };
+        for row in subscribers {
+            let (place, num): (i64, i64) = (row.get(0), row.get(1));
+            let set = row.get::<_, i64>(2) as usize;
+            if holds(place as usize, set) {
+                self.devices[place as usize].push(found(num, row.get(3)));
+            }
+            bits.insert((place, num), set);
+        }
+        for row in all {
+            let (place, num): (i64, i64) = (row.get(0), row.get(1));
+            if !bits.contains_key(&(place, num)) && holds(place as usize, 0) {
+                self.devices[place as usize].push(found(num, row.get(2)));
+            }
+        }
+    }
+}
+
+/// At most 5 topics (`types::limits::CONDITION_TOPICS_MAX`): 32 lines. Empty for what is not a condition.
+fn truth_table(accept: &Accept) -> Vec<bool> {
+    let Target::Condition(condition) = &accept.request.target else { return Vec::new() };
+    let topics = condition.topics();
+    (0usize..1 << topics.len())
+        .map(|bits| {
+            condition.matches(|topic| topics.binary_search(&topic).is_ok_and(|bit| bits & (1 << bit) != 0))
+        })
+        .collect()
+}

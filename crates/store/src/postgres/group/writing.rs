@@ -1,0 +1,212 @@
+//! Writes a planned group: room is made in inboxes where that is needed (one round trip), then everything is
+//! written and committed (one round trip).
+
+use deadpool_postgres::ClientWrapper;
+use tokio_postgres::Error;
+use tokio_postgres::types::ToSql;
+
+use super::plan::{Plan, Rows};
+use super::{inbox, push, topic};
+use crate::Accept;
+use crate::ids::Num;
+use crate::postgres::outcome;
+
+const MOVE_LAST: &str = "UPDATE accept_order SET last = $1";
+
+macro_rules! insert_notifications {
+    ($conflict:literal) => {
+        concat!(
+            "INSERT INTO notifications (num, app, created_at, expires_at, keep_until, delivery, urgency, target,
+                                        target_text, targets, topic, topic_offset, collapse_key, retain, notification,
+                                        data, push, standing, campaign)
+             SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[],
+                                  $7::bigint[], $8::bigint[], $9::text[], $10::bigint[], $11::bigint[], $12::bigint[],
+                                  $13::text[], $14::bigint[], $15::text[], $16::text[], $17::text[], $18::bigint[],
+                                  $19::bigint[])",
+            $conflict
+        )
+    };
+}
+const NOTIFICATIONS: &str = insert_notifications!("");
+/// For numbers that are given out without asking anybody.
+pub(in crate::postgres) const NOTED: &str = insert_notifications!(" ON CONFLICT (num) DO NOTHING");
+
+/// One that is remembered no longer makes room.
+const KEYS: &str = "INSERT INTO idempotency AS i (app, key, body_hash, num, expires_at)
+     SELECT * FROM unnest($1::bigint[], $2::text[], $3::bytea[], $4::bigint[], $5::bigint[])
+     ON CONFLICT (app, key) DO UPDATE
+     SET body_hash = excluded.body_hash, num = excluded.num, expires_at = excluded.expires_at";
+
+/// And goes on in a transaction, so that the server ends the session, and with it the order lock, if nothing is
+/// heard of who holds it.
+const COMMIT: &str = "COMMIT AND CHAIN";
+
+/// To be prepared on a connection before groups run on it.
+pub(in crate::postgres) const STATEMENTS: [&str; 15] = [
+    MOVE_LAST,
+    NOTIFICATIONS,
+    KEYS,
+    inbox::COLLAPSE,
+    inbox::MAKE_ROOM,
+    inbox::INSERT,
+    outcome::INSERT,
+    topic::ADVANCE,
+    topic::COLLAPSE,
+    topic::INSERT,
+    topic::RETAIN,
+    topic::TRIM,
+    push::INSERT,
+    push::WALKS,
+    push::COUNT,
+];
+
+impl Rows<'_> {
+    pub(in crate::postgres) fn values(&self) -> [&(dyn ToSql + Sync); 19] {
+        [
+            &self.nums,
+            &self.apps,
+            &self.created,
+            &self.expires,
+            &self.keep_until,
+            &self.deliveries,
+            &self.urgencies,
+            &self.targets,
+            &self.target_texts,
+            &self.counts,
+            &self.topics,
+            &self.offsets,
+            &self.collapse_keys,
+            &self.retains,
+            &self.notifications,
+            &self.datas,
+            &self.pushes,
+            &self.standings,
+            &self.campaigns,
+        ]
+    }
+}
+
+/// Runs a statement of columns, unless they are empty.
+async fn execute<const N: usize>(
+    session: &ClientWrapper,
+    sql: &str,
+    column: &[i64],
+    values: [&(dyn ToSql + Sync); N],
+) -> Result<(), Error> {
+    if !column.is_empty() {
+        let statement = session.prepare_cached(sql).await?;
+        session.execute(&statement, &values).await?;
+    }
+    Ok(())
+}
+
+/// Makes room in inboxes where the group's rows collapse others or may be too many; no round trip where they
+/// do neither.
+pub(in crate::postgres) async fn make_room(
+    session: &ClientWrapper,
+    plan: &mut Plan<'_>,
+    inbox_rows: u32,
+) -> Result<(), Error> {
+    let (devices, keys) = plan.inboxes.collapsing();
+    let (crowded, new) = plan.inboxes.crowding();
+    let rows_max = i64::from(inbox_rows.max(1));
+    let collapse = async {
+        match devices.is_empty() {
+            true => Ok(Vec::new()),
+            false => {
+                let statement = session.prepare_cached(inbox::COLLAPSE).await?;
+                session.query(&statement, &[&devices, &keys]).await
+            }
+        }
+    };
+    let room = async {
+        match crowded.is_empty() {
+            true => Ok(Vec::new()),
+            false => {
+                let statement = session.prepare_cached(inbox::MAKE_ROOM).await?;
+                session.query(&statement, &[&crowded, &new, &rows_max]).await
+            }
+        }
+    };
+    let (collapsed, room) = tokio::try_join!(biased; collapse, room)?;
+    for row in &collapsed {
+        plan.inboxes.collapsed(row.get(0), row.get(1), row.get(2));
+    }
+    let (mut counted, mut evicted) = (Vec::new(), Vec::new());
+    for row in &room {
+        match row.get::<_, Option<i64>>(1) {
+            Some(rows) => counted.push((row.get(0), rows)),
+            None => evicted.push((row.get(0), row.get(2))),
+        }
+    }
+    plan.inboxes.made_room(&counted, evicted);
+    Ok(())
+}
+
+/// A group that is about to be written.
+pub(in crate::postgres) struct Ready<'a> {
+    /// Valid once it is committed.
+    pub answers: Vec<super::Answer>,
+    plan: Plan<'a>,
+    inbox: inbox::InboxColumns<'a>,
+    topics: topic::TopicColumns<'a>,
+    parts: outcome::Columns,
+    /// Campaign, outcome, count.
+    counts: (Vec<i64>, Vec<i64>, Vec<i64>),
+}
+
+impl<'a> Plan<'a> {
+    /// Puts everything into columns, once room is made.
+    pub(in crate::postgres) fn ready(mut self, group: &[&'a Accept]) -> Ready<'a> {
+        let (inbox, left) = std::mem::replace(&mut self.inboxes, inbox::Inboxes::new(1)).finish();
+        self.note_left(group, left);
+        let mut counts = (Vec::new(), Vec::new(), Vec::new());
+        for ((campaign, outcome), count) in &self.pushes.counts {
+            counts.0.push(*campaign);
+            counts.1.push(*outcome);
+            counts.2.push(*count);
+        }
+        Ready {
+            answers: std::mem::take(&mut self.answers),
+            inbox,
+            topics: std::mem::take(&mut self.topics).finish(),
+            parts: outcome::Columns::of(&self.parts),
+            counts,
+            plan: self,
+        }
+    }
+}
+
+impl Ready<'_> {
+    /// The first number of the group: the commit took place if its row is there. None: nothing is written.
+    pub(in crate::postgres) fn first(&self) -> Option<Num> {
+        self.plan.rows.nums.first().copied()
+    }
+
+    /// Writes everything and commits, in one round trip.
+    pub(in crate::postgres) async fn commit(&self, session: &ClientWrapper) -> Result<(), Error> {
+        let Self { plan, inbox, topics, parts, counts, .. } = self;
+        let (rows, keys) = (&plan.rows, &plan.keys);
+        let topic::TopicColumns { collapsing, log, advancing, retaining } = topics;
+        let (batches, walks) = (&plan.pushes.batches, &plan.pushes.walks);
+        // Statements go out in this order, whoever is answered first.
+        tokio::try_join!(
+            biased;
+            execute(session, MOVE_LAST, &rows.nums, [&plan.last]),
+            execute(session, NOTIFICATIONS, &rows.nums, rows.values()),
+            execute(session, inbox::INSERT, &inbox.nums, inbox.values()),
+            execute(session, topic::ADVANCE, &advancing.0, [&advancing.0, &advancing.1, &advancing.2, &advancing.3]),
+            execute(session, topic::COLLAPSE, &collapsing.0, [&collapsing.0, &collapsing.1]),
+            execute(session, topic::INSERT, &log.0, [&log.0, &log.1, &log.2, &log.3]),
+            execute(session, topic::TRIM, &log.0, [&advancing.0, &plan.log_rows_max]),
+            execute(session, topic::RETAIN, &retaining.0, [&retaining.0, &retaining.1, &retaining.2]),
+            execute(session, outcome::INSERT, parts.nums(), parts.values()),
+            execute(session, push::INSERT, &batches.nums, batches.values()),
+            execute(session, push::WALKS, &walks.nums, walks.values()),
+            execute(session, push::COUNT, &counts.0, [&counts.0, &counts.1, &counts.2]),
+            execute(session, KEYS, &keys.0, [&keys.0, &keys.1, &keys.2, &keys.3, &keys.4]),
+            session.batch_execute(COMMIT),
+        )?;
+        Ok(())
+    }
+}

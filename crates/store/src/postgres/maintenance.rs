@@ -1,0 +1,271 @@
+//! Removing what has expired, a bounded number of rows at a time, knowing that the store works, and who of all
+//! nodes does what only one is to do.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use noroshi_types::{Outcome, Timestamp};
+
+use super::outcome::{self, Part, StoredPart};
+use super::transaction::{Failed, Tx};
+use super::{Postgres, campaign, topic_log};
+use crate::ids::Num;
+use crate::row::outstanding;
+use crate::{Error, Maintenance, Place, Pruned};
+
+/// Devices read from lists for each row that may be removed: some 10 ns each, a row some 10 µs.
+const LISTED_PER_ROW: u64 = 100;
+
+#[async_trait::async_trait]
+impl Maintenance for Postgres {
+    async fn prune(&self, now: Timestamp, rows_max: usize) -> Result<Pruned, Error> {
+        let rows_max = rows_max.max(1);
+        let mut pruned = Pruned::default();
+        // Apart, so that none of them holds locks for long.
+        let expired = self.write(move |tx| expire(tx, now, rows_max)).await?;
+        pruned.inbox = expired.inbox;
+        pruned.topic_log = expired.topic_log;
+        let forgotten = self.write(move |tx| forget(tx, now, rows_max)).await?;
+        pruned.notifications = forgotten.notifications;
+        let before = Timestamp(now.0.saturating_sub(self.options.trace_retention.as_millis() as u64));
+        let small = self.write(move |tx| forget_small(tx, now, before, rows_max)).await?;
+        pruned.more = expired.more || forgotten.more || small.more;
+        Ok(Pruned {
+            inbox: pruned.inbox,
+            topic_log: pruned.topic_log,
+            notifications: pruned.notifications,
+            more: pruned.more,
+            ..small
+        })
+    }
+
+    async fn check(&self) -> Result<(), Error> {
+        let written = self
+            .write(|tx| async move {
+                let sql =
+                    "INSERT INTO secrets (name, value) VALUES ('$check', decode(md5(random()::text), 'hex'))
+                           ON CONFLICT (name) DO UPDATE SET value = excluded.value RETURNING value";
+                Ok(tx.query_one(sql, &[]).await?.get::<_, Vec<u8>>(0))
+            })
+            .await?;
+        let read = self
+            .read(|tx| async move {
+                let row = tx.query_one("SELECT value FROM secrets WHERE name = '$check'", &[]).await?;
+                Ok(row.get::<_, Vec<u8>>(0))
+            })
+            .await?;
+        // Another check may have written since; what must not happen is that nothing is there.
+        match read.len() == written.len() {
+            true => Ok(()),
+            false => Err(Error::Engine("what was written was not read back".to_owned())),
+        }
+    }
+
+    async fn place(&self) -> Result<Place, Error> {
+        self.read(
+            |tx| async move { Ok(Place(tx.query_one("SELECT last FROM accept_order", &[]).await?.get(0))) },
+        )
+        .await
+    }
+
+    async fn lead(&self, task: &str, holder: u64, lease: Duration) -> Result<bool, Error> {
+        let (task, holder, lease) = (task.to_owned(), holder as i64, lease.as_secs_f64());
+        self.write(move |tx| {
+            let task = task.clone();
+            async move {
+                let sql = "INSERT INTO leaders AS l (task, holder, until)
+                           VALUES ($1, $2, clock_timestamp() + make_interval(secs => $3))
+                           ON CONFLICT (task) DO UPDATE SET holder = excluded.holder, until = excluded.until
+                           WHERE l.holder = excluded.holder OR l.until < clock_timestamp()";
+                Ok(tx.execute(sql, &[&task, &holder, &lease]).await? > 0)
+            }
+        })
+        .await
+    }
+
+    async fn yield_lead(&self, task: &str, holder: u64) -> Result<(), Error> {
+        let (task, holder) = (task.to_owned(), holder as i64);
+        self.write(move |tx| {
+            let task = task.clone();
+            async move {
+                tx.execute("DELETE FROM leaders WHERE task = $1 AND holder = $2", &[&task, &holder]).await?;
+                Ok(())
+            }
+        })
+        .await
+    }
+
+    async fn close(&self) {
+        self.tasks.close();
+        self.accepts.close();
+        self.behind.close();
+        self.tasks.wait().await;
+        self.closing.cancel();
+        self.pool.close();
+    }
+}
+
+/// Takes notifications whose ttl has ended out of inboxes and logs.
+async fn expire(tx: Tx, now: Timestamp, rows_max: usize) -> Result<Pruned, Failed> {
+    let sql = "SELECT num, topic FROM notifications WHERE standing = 1 AND expires_at <= $1 ORDER BY expires_at LIMIT $2";
+    let rows = tx.query(sql, &[&(now.0 as i64), &(rows_max as i64)]).await?;
+    let mut pruned = Pruned { more: rows.len() == rows_max, ..Pruned::default() };
+    let (mut topics, mut in_topics, mut in_inboxes) = (Vec::new(), Vec::new(), Vec::new());
+    for row in &rows {
+        match row.get::<_, Option<i64>>(1) {
+            Some(topic) => {
+                topics.push(topic);
+                in_topics.push(row.get::<_, Num>(0));
+            }
+            None => in_inboxes.push(row.get::<_, Num>(0)),
+        }
+    }
+    pruned.topic_log = topic_log::remove(&tx, &topics, &in_topics).await?;
+    let mut settled = in_topics;
+    let emptied = empty_inboxes(&tx, &in_inboxes, now, rows_max).await?;
+    pruned.inbox = emptied.removed;
+    pruned.more |= emptied.more;
+    settled.extend(emptied.settled);
+    settled.sort_unstable();
+    // What was cancelled or replaced at this moment stays so.
+    let sql = "UPDATE notifications SET standing = 3 WHERE num = ANY($1) AND standing = 1";
+    tx.execute(sql, &[&settled]).await?;
+    Ok(pruned)
+}
+
+#[derive(Default)]
+struct Emptied {
+    removed: u64,
+    more: bool,
+    /// Of which nothing is left.
+    settled: Vec<Num>,
+}
+
+/// Removes what is left of these from inboxes, at most `rows_max` rows.
+async fn empty_inboxes(tx: &Tx, nums: &[Num], now: Timestamp, rows_max: usize) -> Result<Emptied, Failed> {
+    let mut emptied = Emptied::default();
+    if nums.is_empty() {
+        return Ok(emptied);
+    }
+    let sums = outcome::sums(tx, nums).await?;
+    let (mut listed, mut wanted) = (0, Vec::new());
+    for num in nums {
+        let Some(sums) = sums.get(num).filter(|sums| outstanding(sums) > 0) else {
+            emptied.settled.push(*num);
+            continue;
+        };
+        // Lists cost time too, however few of their devices are left.
+        if listed >= rows_max as u64 * LISTED_PER_ROW {
+            emptied.more = true;
+            break;
+        }
+        listed += sums[Outcome::Kept as usize];
+        wanted.push(*num);
+    }
+    let mut parts: HashMap<Num, Vec<StoredPart>> = HashMap::new();
+    for part in outcome::parts(tx, &wanted).await? {
+        parts.entry(part.num).or_default().push(part);
+    }
+    let (mut devices, mut of) = (Vec::new(), Vec::new());
+    for num in wanted {
+        let left = outcome::outstanding_devices(parts.get(&num).into_iter().flatten());
+        let room = rows_max - devices.len();
+        devices.extend(left.iter().take(room).map(|device| device.0 as i64));
+        of.resize(devices.len(), num);
+        if left.len() >= room {
+            // There may be more rows of this one: it stays on the list.
+            emptied.more = true;
+            break;
+        }
+        emptied.settled.push(num);
+    }
+    let removed = remove(tx, &devices, &of).await?;
+    let expired: Vec<Part> =
+        removed.into_iter().map(|(num, devices)| Part::of(num, Outcome::Expired, now, devices)).collect();
+    emptied.removed = expired.iter().map(|part| part.count).sum();
+    outcome::add(tx, &expired).await?;
+    Ok(emptied)
+}
+
+/// Removes inbox rows; of each notification the devices that had one, sorted.
+async fn remove(
+    tx: &Tx,
+    devices: &[i64],
+    nums: &[Num],
+) -> Result<HashMap<Num, Vec<noroshi_types::DeviceNum>>, Failed> {
+    let sql = "DELETE FROM inbox i USING unnest($1::bigint[], $2::bigint[]) u (device, num)
+               WHERE i.device = u.device AND i.num = u.num RETURNING i.num, i.device";
+    let mut removed: HashMap<Num, Vec<noroshi_types::DeviceNum>> = HashMap::new();
+    if !devices.is_empty() {
+        for row in tx.query(sql, &[&devices, &nums]).await? {
+            let device = noroshi_types::DeviceNum(row.get::<_, i64>(1) as u64);
+            removed.entry(row.get(0)).or_default().push(device);
+        }
+    }
+    removed.values_mut().for_each(|devices| devices.sort_unstable());
+    Ok(removed)
+}
+
+/// Removes notifications that are not to be kept any longer and that no push work needs, with what hangs on them:
+/// confirmations that no claim asked for, and outcomes, of which a campaign of small batches has a great many.
+async fn forget(tx: Tx, now: Timestamp, rows_max: usize) -> Result<Pruned, Failed> {
+    let limit = rows_max as i64;
+    let sql = "SELECT num FROM notifications n WHERE keep_until <= $1 AND standing <> 1
+                   AND NOT EXISTS (SELECT 1 FROM push_queue q WHERE q.num = n.num AND q.num > 0)
+                   AND NOT EXISTS (SELECT 1 FROM push_walks p WHERE p.num = n.num) LIMIT $2";
+    let nums: Vec<Num> =
+        tx.query(sql, &[&(now.0 as i64), &limit]).await?.iter().map(|row| row.get(0)).collect();
+    let mut pruned = Pruned { more: nums.len() == rows_max, ..Pruned::default() };
+    let confirmed = "DELETE FROM push_confirmed c USING (
+                         SELECT num, device FROM push_confirmed WHERE num = ANY($1) LIMIT $2) v
+                     WHERE c.num = v.num AND c.device = v.device";
+    let mut removed = tx.execute(confirmed, &[&nums, &limit]).await?;
+    let outcomes =
+        "DELETE FROM outcomes o USING (SELECT num, seq FROM outcomes WHERE num = ANY($1) LIMIT $2) v
+                    WHERE o.num = v.num AND o.seq = v.seq";
+    removed += tx.execute(outcomes, &[&nums, &(limit - removed as i64).max(0)]).await?;
+    if removed >= rows_max as u64 {
+        // There may be more of them: their notifications go when nothing hangs on them.
+        pruned.more = true;
+    }
+    let sql = "DELETE FROM notifications n WHERE num = ANY($1)
+                   AND NOT EXISTS (SELECT 1 FROM outcomes o WHERE o.num = n.num)
+                   AND NOT EXISTS (SELECT 1 FROM push_confirmed c WHERE c.num = n.num)";
+    pruned.notifications = tx.execute(sql, &[&nums]).await?;
+    // Outcomes that were committed while their notification went have nobody to go with.
+    let sql = "DELETE FROM outcomes o USING (
+                   SELECT num, seq FROM outcomes WHERE num < (SELECT min(num) FROM notifications)
+                   ORDER BY num, seq LIMIT $1) v
+               WHERE o.num = v.num AND o.seq = v.seq";
+    tx.execute(sql, &[&limit]).await?;
+    Ok(pruned)
+}
+
+/// Everything whose end is in its row.
+async fn forget_small(
+    tx: Tx,
+    now: Timestamp,
+    retained_since: Timestamp,
+    rows_max: usize,
+) -> Result<Pruned, Failed> {
+    let (at, limit) = (now.0 as i64, rows_max as i64);
+    let mut pruned = Pruned::default();
+    let sql = "SELECT num FROM topics WHERE retained IS NOT NULL AND retained_expires_at <= $1 ORDER BY num LIMIT $2
+               FOR NO KEY UPDATE";
+    let topics: Vec<i64> = tx.query(sql, &[&at, &limit]).await?.iter().map(|row| row.get(0)).collect();
+    let sql = "UPDATE topics SET retained = NULL, retained_expires_at = NULL
+               WHERE num = ANY($1) AND retained_expires_at <= $2";
+    tx.execute(sql, &[&topics, &at]).await?;
+    let sql = "DELETE FROM idempotency i USING (
+                   SELECT app, key FROM idempotency WHERE expires_at <= $1 LIMIT $2) v
+               WHERE i.app = v.app AND i.key = v.key AND i.expires_at <= $1";
+    pruned.idempotency = tx.execute(sql, &[&at, &limit]).await?;
+    let sql = "DELETE FROM push_invalidations i USING (
+                   SELECT seq FROM push_invalidations WHERE at <= $1 LIMIT $2) v WHERE i.seq = v.seq";
+    pruned.invalidations = tx.execute(sql, &[&(retained_since.0 as i64), &limit]).await?;
+    let (lines, more_lines) = campaign::prune_lines(&tx, retained_since, rows_max).await?;
+    pruned.campaign_lines = lines;
+    pruned.more =
+        more_lines || pruned.idempotency == rows_max as u64 || pruned.invalidations == rows_max as u64;
+    Ok(pruned)
+}

@@ -1,0 +1,69 @@
+//! A bounded queue towards one task: by operations, and by the rows they may write.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
+
+use tokio::sync::mpsc::{self, Receiver, Sender, error::TrySendError};
+
+use crate::Error;
+
+/// The way in.
+pub(super) struct Queue<T> {
+    /// None once closed. The lock is held for a `try_send` and never across an await.
+    sender: RwLock<Option<Sender<(usize, T)>>>,
+    rows: Arc<AtomicUsize>,
+    rows_max: usize,
+}
+
+/// The task's side.
+pub(super) struct Queued<T> {
+    receiver: Receiver<(usize, T)>,
+    rows: Arc<AtomicUsize>,
+}
+
+pub(super) fn queue<T>(operations_max: usize, rows_max: usize) -> (Queue<T>, Queued<T>) {
+    let (sender, receiver) = mpsc::channel(operations_max.max(1));
+    let rows = Arc::new(AtomicUsize::new(0));
+    let queued = Queued { receiver, rows: Arc::clone(&rows) };
+    (Queue { sender: RwLock::new(Some(sender)), rows, rows_max }, queued)
+}
+
+impl<T> Queue<T> {
+    /// Queues without waiting, or gives it back. One alone is always let in, however many rows it has.
+    pub(super) fn push(&self, rows: usize, one: T) -> Result<(), (T, Error)> {
+        let sender = self.sender.read().unwrap_or_else(PoisonError::into_inner);
+        let Some(sender) = sender.as_ref() else { return Err((one, Error::Closed)) };
+        if self.rows.fetch_add(rows, Ordering::Relaxed) > self.rows_max {
+            self.rows.fetch_sub(rows, Ordering::Relaxed);
+            return Err((one, Error::Overloaded));
+        }
+        sender.try_send((rows, one)).map_err(|error| {
+            self.rows.fetch_sub(rows, Ordering::Relaxed);
+            match error {
+                TrySendError::Full((_, one)) => (one, Error::Overloaded),
+                TrySendError::Closed((_, one)) => (one, Error::Closed),
+            }
+        })
+    }
+
+    /// Takes nothing more; the task ends when the queue is empty.
+    pub(super) fn close(&self) {
+        self.sender.write().unwrap_or_else(PoisonError::into_inner).take();
+    }
+}
+
+impl<T> Queued<T> {
+    /// Waits for one and takes what is queued behind it, up to both limits (rows are counted before the last
+    /// one). None once the queue is closed and empty.
+    pub(super) async fn group(&mut self, operations_max: usize, rows_max: usize) -> Option<Vec<T>> {
+        let (mut rows, first) = self.receiver.recv().await?;
+        let mut group = vec![first];
+        while rows < rows_max && group.len() < operations_max {
+            let Ok((more, one)) = self.receiver.try_recv() else { break };
+            rows += more;
+            group.push(one);
+        }
+        self.rows.fetch_sub(rows, Ordering::Relaxed);
+        Some(group)
+    }
+}
