@@ -1,7 +1,7 @@
 //! The one place that is asked.
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use arc_swap::ArcSwap;
 use jsonwebtoken::{Algorithm, DecodingKey};
@@ -63,6 +63,8 @@ pub struct Auth {
     signer: token::Signer,
     jwk_sets: JwkSets,
     random: SystemRandom,
+    /// Set once, where other nodes are to be told.
+    changed: OnceLock<Box<dyn Fn() + Send + Sync>>,
 }
 
 impl Auth {
@@ -75,7 +77,8 @@ impl Auth {
         let signer = token::Signer::new(&store.secret("device-token-key", fresh).await?);
         let snapshot = ArcSwap::from_pointee(load(&*store).await?);
         let (reloading, jwk_sets) = (tokio::sync::Mutex::default(), JwkSets::new(egress));
-        Ok(Arc::new(Self { store, snapshot, reloading, signer, jwk_sets, random }))
+        let changed = OnceLock::new();
+        Ok(Arc::new(Self { store, snapshot, reloading, signer, jwk_sets, random, changed }))
     }
 
     /// Who the provider with this API key is.
@@ -247,7 +250,40 @@ impl Auth {
         Ok(())
     }
 
-    async fn reload(&self) -> Result<(), Error> {
+    pub(crate) fn store(&self) -> &dyn Store {
+        &*self.store
+    }
+
+    /// After a change made here: others are told.
+    pub async fn reload(&self) -> Result<(), Error> {
+        self.load_again().await?;
+        if let Some(changed) = self.changed.get() {
+            changed();
+        }
+        Ok(())
+    }
+
+    /// Calls `changed` after every change of apps or keys that is made here. A second call is ignored.
+    pub fn tell_changes(&self, changed: impl Fn() + Send + Sync + 'static) {
+        let _ = self.changed.set(Box::new(changed));
+    }
+
+    /// Follows a change that was made on another node, if there was one.
+    pub async fn follow(&self) -> Result<(), Error> {
+        let before = self.snapshot.load_full();
+        self.load_again().await?;
+        let now = self.snapshot.load_full();
+        for gone in before.apps.iter().filter(|app| !now.apps.iter().any(|known| known.id == app.id)) {
+            self.jwk_sets.remove(gone.id);
+        }
+        let is_known = |app: &&App| before.apps.iter().any(|b| b.id == app.id && b.settings == app.settings);
+        for app in now.apps.iter().filter(|app| !is_known(app)) {
+            self.refresh(app).await;
+        }
+        Ok(())
+    }
+
+    async fn load_again(&self) -> Result<(), Error> {
         let _in_order = self.reloading.lock().await;
         self.snapshot.store(Arc::new(load(&*self.store).await?));
         Ok(())

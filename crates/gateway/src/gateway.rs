@@ -126,7 +126,7 @@ impl Bound {
             auth,
             metrics,
             handover,
-            registry: Registry::new(),
+            registry: Registry::new(delivery.session_keys()),
             stamps: Stamps::new(),
             mailboxes,
             accepting: AtomicBool::new(true),
@@ -191,6 +191,16 @@ impl Gateway {
     /// Open sockets of the gateway; those handed over are not among them.
     pub fn connections(&self) -> usize {
         self.shared.connections()
+    }
+
+    /// Open sockets of devices.
+    pub fn device_connections(&self) -> usize {
+        self.shared.metrics.device_connections()
+    }
+
+    /// Messages written to devices since the start.
+    pub fn messages_out(&self) -> u64 {
+        self.shared.metrics.messages_out.get()
     }
 
     /// Devices with a session.

@@ -13,21 +13,22 @@ use noroshi_delivery::{Clock, Delivery};
 use noroshi_egress::Egress;
 use noroshi_gateway::{Bound, Gateway, Listener, tls};
 use noroshi_push::{Services, Vault};
-use noroshi_store::{Sqlite, Store};
+use noroshi_store::Store;
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 
 use crate::admin::Admin;
 use crate::capacity::{self, Capacity};
-use crate::config::{self, Config, TlsFiles};
-use crate::data::{self, Addresses};
+use crate::config::{self, Config, Role, TlsFiles};
+use crate::cluster::{self, Nodes};
+use crate::data::{self, Addresses, Secrets};
 use crate::development::{self, Development, Given};
 use crate::drain::Drain;
 use crate::handover::{ApiConnections, tunnel};
 use crate::host::Host;
 use crate::reload::{Certificates, Hangups};
 use crate::tasks::{TaskKind, Tasks};
-use crate::{descriptors, process, push_key};
+use crate::{descriptors, process, push_key, store};
 
 /// Finer than any collector asks.
 const GAUGE_INTERVAL: Duration = Duration::from_secs(1);
@@ -36,7 +37,7 @@ const GAUGE_INTERVAL: Duration = Duration::from_secs(1);
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     #[error(transparent)]
-    Store(#[from] noroshi_store::sqlite::OpenError),
+    Store(#[from] store::Error),
     #[error("tls: {0}")]
     Tls(#[from] tls::Error),
     #[error("the address {address} ({key}) cannot be used: {reason}")]
@@ -72,6 +73,8 @@ pub struct Node {
     pub(crate) services: Arc<Services>,
     pub(crate) ready: Arc<AtomicBool>,
     pub(crate) tasks: Tasks,
+    /// Held until the node is dropped.
+    _lock: Option<std::fs::File>,
 }
 
 /// Starts everything. Must be called inside a multi-threaded tokio runtime.
@@ -87,7 +90,9 @@ pub async fn start(config: Config, given: &Given) -> Result<Node, Error> {
 
     // What must survive. Opening it locks the data folder.
     let folder = config.server.data.clone();
-    let store: Arc<dyn Store> = Arc::new(Sqlite::open(&folder, store_options(&config), &mut registry)?);
+    let opened = store::open(&config, &mut registry).await?;
+    let store = opened.store.clone();
+    let secrets = Secrets::new(&folder, opened.postgres.as_ref().map(|_| store.clone()));
 
     data::remove_addresses(&folder); // of a node that was killed
 
@@ -104,8 +109,8 @@ pub async fn start(config: Config, given: &Given) -> Result<Node, Error> {
 
     // Who may do what, and the first app.
     let auth = Auth::open(store.clone(), egress.clone()).await?;
-    let operator_token = data::secret(&folder, data::OPERATOR_TOKEN, "no_")?;
-    let development = development::prepare(&auth, &folder, given, config.server.dev, clock.now()).await?;
+    let operator_token = secrets.get(data::OPERATOR_TOKEN, "no_").await?;
+    let development = development::prepare(&auth, &secrets, given, config.server.dev, clock.now()).await?;
 
     // The decisions.
     let metrics = noroshi_delivery::metrics::Metrics::new(&mut registry);
@@ -113,9 +118,14 @@ pub async fn start(config: Config, given: &Given) -> Result<Node, Error> {
 
     // The push services, with the credentials that the store keeps sealed.
     let services = Services::new(services_config(&config), egress, &mut registry, Handle::current());
-    let vault = push_key::open(&config)?.map(Vault::new);
+    let vault = push_key::open(&config, &secrets).await?.map(Vault::new);
     delivery.attach_push(services.clone(), vault, push_config(&config));
     delivery.load_credentials().await?;
+
+    // Who else is there.
+    let http = bound.local_addrs().first().copied().unwrap_or(config.server.http);
+    let info = cluster::first_info(&config, &addresses, http, delivery.clock().now());
+    let nodes = Arc::new(Nodes::alone(info.clone()));
 
     // The API and the connections. Each hands on what is the other's, so one is known to the other late.
     let gateway_metrics = noroshi_gateway::Metrics::new(&mut registry);
@@ -131,6 +141,7 @@ pub async fn start(config: Config, given: &Given) -> Result<Node, Error> {
         operator_token: Some(operator_token),
         tunnel: Some(tunnel(gateway_later.clone())),
         drain: Some(Arc::new(Drain::new(gateway_later.clone(), config.gateway.drain.clone()))),
+        nodes: Some(nodes.clone()),
         load: noroshi_api::Load::default(),
     });
     let api = ApiConnections::new(noroshi_api::router(state.clone()), shares.api, api_refused, &tasks);
@@ -147,28 +158,20 @@ pub async fn start(config: Config, given: &Given) -> Result<Node, Error> {
     let hangups = Hangups::listen()?;
     tasks.spawn(TaskKind::Reload, |end| hangups.run(certificates, end));
     tasks.spawn(TaskKind::Gauges, |end| observe(gateway.clone(), end));
+    tasks.spawn(TaskKind::Nodes, |end| cluster::describe(nodes, gateway.clone(), info, end));
 
     data::write_addresses(&folder, &addresses)?;
     state.ready.store(true, Ordering::Release);
     tracing::info!(http = addresses.http, admin = addresses.admin, data = %folder.display(), "taking traffic");
     let ready = state.ready.clone();
-    Ok(Node { config, addresses, capacity, development, store, gateway, services, ready, tasks })
+    let _lock = opened.lock;
+    Ok(Node { config, addresses, capacity, development, store, gateway, services, ready, tasks, _lock })
 }
 
 /// Keeps gauges current that cost a look at every shard.
 async fn observe(gateway: Arc<Gateway>, end: CancellationToken) {
     while end.run_until_cancelled(tokio::time::sleep(GAUGE_INTERVAL)).await.is_some() {
         gateway.observe();
-    }
-}
-
-fn store_options(config: &Config) -> noroshi_store::sqlite::Options {
-    noroshi_store::sqlite::Options {
-        inbox_rows: config.store.inbox_rows,
-        topic_log_rows: config.store.topic_log_rows,
-        trace_retention: config.store.trace_retention,
-        database_bytes_max: config.store.database_bytes_max,
-        ..Default::default()
     }
 }
 
@@ -181,6 +184,7 @@ fn gateway_config(
     let defaults = noroshi_gateway::Config::default();
     noroshi_gateway::Config {
         listeners: vec![Listener { address: server.http, tls: certificates.public.clone() }],
+        devices: config.node.roles.has(Role::Gateway),
         shards: if server.shards == 0 { defaults.shards } else { server.shards },
         conformance: server.conformance,
         connections_max,
@@ -235,6 +239,7 @@ fn api_config(config: &Config) -> noroshi_api::Config {
             body_bytes: config.limits.body_bytes,
             campaign_batch: config.push.batch,
         },
+        public: config.node.roles.has(Role::Api),
         public_url: config.server.public_url.clone(),
         device_token_ttl: config.auth.device_token_ttl,
         requests_max: config.limits.requests_in_flight,

@@ -2,13 +2,15 @@
 //! node listens. The store owns the database files and the folder's lock; everything here is written
 //! while that lock is held.
 
-use std::fs::{File, OpenOptions, Permissions};
+use std::fs::{DirBuilder, File, OpenOptions, Permissions, TryLockError};
 use std::io::{ErrorKind, Write};
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use noroshi_store::Store;
 use ring::rand::{SecureRandom, SystemRandom};
 use serde::{Deserialize, Serialize};
 
@@ -20,7 +22,7 @@ pub const DEV_JWT_SECRET: &str = "dev.jwt-secret";
 pub const PUSH_KEY: &str = "push.key";
 /// What the admin address asks for.
 pub const OPERATOR_TOKEN: &str = "operator.token";
-/// Held by the store while a node runs.
+/// Held while a node runs: by SQLite's store, or by [`lock`].
 pub const LOCK: &str = "noroshi.lock";
 /// Where the running node listens.
 pub const ADDRESSES: &str = "addresses.json";
@@ -42,8 +44,54 @@ pub struct Addresses {
     pub admin: String,
 }
 
+/// Where the node's own secrets are: in files and, where nodes share a database, there too, so that all have
+/// the same.
+pub struct Secrets {
+    folder: PathBuf,
+    shared: Option<Arc<dyn Store>>,
+}
+
+impl Secrets {
+    pub fn new(folder: &Path, shared: Option<Arc<dyn Store>>) -> Self {
+        Self { folder: folder.to_owned(), shared }
+    }
+
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// The secret of this name. Where it is shared, the first node that asks decides it; the file follows, for the
+    /// commands that read it.
+    pub async fn get(&self, name: &str, prefix: &str) -> Result<String, Error> {
+        let own = secret(&self.folder, name, prefix)?;
+        let Some(store) = &self.shared else { return Ok(own) };
+        let path = self.folder.join(name);
+        let failed = |reason: String| Error { path: path.clone(), reason };
+        let shared = store.secret(name, own.clone().into_bytes()).await;
+        let shared = shared.map_err(|error| failed(format!("the database has none: {error}")))?;
+        let shared = String::from_utf8(shared).map_err(|_| failed("the database's is no text".to_owned()))?;
+        if shared != own {
+            write(&path, &shared).map_err(|error| failed(format!("cannot be written: {error}")))?;
+        }
+        Ok(shared)
+    }
+}
+
+/// Keeps other processes off the folder until it is dropped: for a node whose store does not do it.
+pub fn lock(folder: &Path) -> Result<File, Error> {
+    let path = folder.join(LOCK);
+    let failed = |reason: String| Error { path: path.clone(), reason };
+    DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(|error| failed(error.to_string()))?;
+    let file = File::create(&path).map_err(|error| failed(format!("cannot be written: {error}")))?;
+    file.try_lock().map_err(|error| match error {
+        TryLockError::WouldBlock => failed("another process uses this folder".to_owned()),
+        TryLockError::Error(error) => failed(error.to_string()),
+    })?;
+    Ok(file)
+}
+
 /// A secret kept in a file: read if it is there, else drawn (256 bits) and written.
-pub fn secret(folder: &Path, name: &str, prefix: &str) -> Result<String, Error> {
+fn secret(folder: &Path, name: &str, prefix: &str) -> Result<String, Error> {
     let path = folder.join(name);
     let failed = |reason: String| Error { path: path.clone(), reason };
     match std::fs::read_to_string(&path) {

@@ -1,13 +1,11 @@
 //! The development app: one app, one key with all scopes and one JWT secret, so that the first push
 //! takes a minute and scripts can start a node without asking it anything.
 
-use std::path::Path;
-
 use noroshi_auth::Auth;
 use noroshi_store::{App, AppSettings};
 use noroshi_types::{AppName, Invalid, Scopes, Timestamp};
 
-use crate::data;
+use crate::data::{self, Secrets};
 
 /// Where the secrets come from if not from the data folder.
 pub const KEY_VARIABLE: &str = "NOROSHI_DEV_KEY";
@@ -85,7 +83,7 @@ pub enum Error {
 /// are apps, none of them is `dev`, and `--dev` was not given.
 pub async fn prepare(
     auth: &Auth,
-    folder: &Path,
+    secrets: &Secrets,
     given: &Given,
     wanted: bool,
     now: Timestamp,
@@ -94,13 +92,20 @@ pub async fn prepare(
         Some(app) => app,
         None if wanted || auth.apps().is_empty() => {
             let name = AppName::parse(APP).expect("a constant that is a valid name");
-            auth.create_app(name, AppSettings::default(), now).await?
+            match auth.create_app(name, AppSettings::default(), now).await {
+                // Another node that starts now was faster.
+                Err(noroshi_store::Error::Exists) => {
+                    auth.reload().await?;
+                    auth.app(APP).ok_or(noroshi_store::Error::NotFound)?
+                }
+                made => made?,
+            }
         }
         None => return Ok(None),
     };
-    let (key, key_shown) = known_or_drawn(&given.key, folder, data::DEV_KEY, "nk_")?;
+    let (key, key_shown) = known_or_drawn(&given.key, secrets, data::DEV_KEY, "nk_").await?;
     adopt(auth, &app, &key, now).await?;
-    let (secret, secret_shown) = known_or_drawn(&given.jwt_secret, folder, data::DEV_JWT_SECRET, "")?;
+    let (secret, secret_shown) = known_or_drawn(&given.jwt_secret, secrets, data::DEV_JWT_SECRET, "").await?;
     if app.settings.jwt_secret.as_deref() != Some(secret.as_bytes()) {
         let settings = AppSettings { jwt_secret: Some(secret.into_bytes()), ..app.settings };
         auth.update_app(app.id, settings).await?;
@@ -109,21 +114,27 @@ pub async fn prepare(
 }
 
 /// The secret, and once more if it may be shown.
-fn known_or_drawn(
+async fn known_or_drawn(
     given: &Option<String>,
-    folder: &Path,
+    secrets: &Secrets,
     name: &str,
     prefix: &str,
 ) -> Result<(String, Option<String>), data::Error> {
     match given {
         Some(secret) => Ok((secret.clone(), None)),
-        None => data::secret(folder, name, prefix).map(|secret| (secret.clone(), Some(secret))),
+        None => secrets.get(name, prefix).await.map(|secret| (secret.clone(), Some(secret))),
     }
 }
 
 /// This key and no earlier one: a key that was replaced is void.
 async fn adopt(auth: &Auth, app: &App, key: &str, now: Timestamp) -> Result<(), Error> {
-    let adopted = match auth.adopt_key(app.id, KEY_NAME, key, Scopes::ALL, now).await {
+    let mut adopted = auth.adopt_key(app.id, KEY_NAME, key, Scopes::ALL, now).await;
+    if matches!(adopted, Err(noroshi_store::Error::Exists)) {
+        // By another node that starts now, or it is another app's.
+        auth.reload().await?;
+        adopted = auth.adopt_key(app.id, KEY_NAME, key, Scopes::ALL, now).await;
+    }
+    let adopted = match adopted {
         Ok(key) => key,
         Err(noroshi_store::Error::Exists) => return Err(Error::KeyTaken),
         Err(error) => return Err(error.into()),

@@ -27,9 +27,11 @@ pub mod run;
 pub mod tasks;
 
 mod admin;
+mod cluster;
 mod drain;
 mod handover;
 mod reload;
+mod store;
 
 pub use build::Node;
 pub use config::Config;

@@ -1,6 +1,7 @@
 //! What the operating system says of this process, read when somebody looks: memory, descriptors,
 //! threads, CPU time, and which build it is.
 
+use std::hash::{BuildHasher, RandomState};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use prometheus_client::collector::Collector;
@@ -18,6 +19,20 @@ pub fn register(registry: &mut Registry) {
     registry.register("build_info", "The version that runs; always 1", build);
     let started_s = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
     registry.register_collector(Box::new(Process { started_s }));
+}
+
+/// CPU time of this process, user and system.
+pub(crate) fn cpu_seconds() -> Option<f64> {
+    cpu_s(&std::fs::read_to_string("/proc/self/stat").ok()?)
+}
+
+pub(crate) fn host_name() -> String {
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
+}
+
+/// For choices that nobody has to guess.
+pub(crate) fn random() -> u64 {
+    RandomState::new().hash_one(0u8)
 }
 
 #[derive(Debug)]

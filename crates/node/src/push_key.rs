@@ -8,7 +8,7 @@ use base64::alphabet::{STANDARD, URL_SAFE};
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 
 use crate::config::Config;
-use crate::data;
+use crate::data::{self, Secrets};
 
 const KEY_BYTES: usize = 32;
 
@@ -16,16 +16,15 @@ const KEY_BYTES: usize = 32;
 const FILE_BYTES_MAX: u64 = 4 << 10;
 
 /// The key, if there is one: without it credentials can be neither added nor read.
-pub fn open(config: &Config) -> Result<Option<[u8; KEY_BYTES]>, data::Error> {
+pub async fn open(config: &Config, secrets: &Secrets) -> Result<Option<[u8; KEY_BYTES]>, data::Error> {
     if let Some(path) = &config.push.key_file {
         return read(path).map(Some);
     }
     if !config.server.dev {
         return Ok(None);
     }
-    let folder = &config.server.data;
-    let text = data::secret(folder, data::PUSH_KEY, "")?;
-    let wrong = || data::Error { path: folder.join(data::PUSH_KEY), reason: EXPECTED.to_owned() };
+    let text = secrets.get(data::PUSH_KEY, "").await?;
+    let wrong = || data::Error { path: secrets.folder().join(data::PUSH_KEY), reason: EXPECTED.to_owned() };
     parse(&text).map(Some).ok_or_else(wrong)
 }
 

@@ -23,6 +23,8 @@ pub enum TaskKind {
     Reload,
     /// Keeps gauges current.
     Gauges,
+    /// Tells the other nodes how this one is.
+    Nodes,
 }
 
 /// When in a drain a task ends.
@@ -54,6 +56,7 @@ impl TaskKind {
             TaskKind::Admin => "admin",
             TaskKind::Reload => "reload",
             TaskKind::Gauges => "gauges",
+            TaskKind::Nodes => "nodes",
         }
     }
 
@@ -62,7 +65,7 @@ impl TaskKind {
             TaskKind::Auth | TaskKind::Reload => Phase::First,
             TaskKind::Delivery => Phase::AfterConnections,
             // They show how the drain goes.
-            TaskKind::Admin | TaskKind::Gauges => Phase::Last,
+            TaskKind::Admin | TaskKind::Gauges | TaskKind::Nodes => Phase::Last,
         }
     }
 
@@ -70,7 +73,7 @@ impl TaskKind {
         match self {
             // Without the admin address the node would be taken for dead anyway.
             TaskKind::Delivery | TaskKind::Auth | TaskKind::Admin => OnFailure::Drain,
-            TaskKind::Reload | TaskKind::Gauges => OnFailure::GoOn,
+            TaskKind::Reload | TaskKind::Gauges | TaskKind::Nodes => OnFailure::GoOn,
         }
     }
 }

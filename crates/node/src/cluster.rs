@@ -1,0 +1,186 @@
+//! What this node says of itself to the others, and what it knows of them: for the list of nodes, and for
+//! telling a device where to connect.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use noroshi_api::nodes::Node;
+use noroshi_cluster::{Members, NodeInfo, NodeView, Roles};
+use noroshi_gateway::Gateway;
+use noroshi_gateway::drain::State;
+use noroshi_types::Timestamp;
+use parking_lot::Mutex;
+use tokio_util::sync::CancellationToken;
+
+use crate::config::{Config, Role};
+use crate::data::Addresses;
+use crate::process;
+
+/// How often a node says how it is.
+const INTERVAL: Duration = Duration::from_secs(1);
+
+/// Who is there, for the API.
+pub(crate) enum Nodes {
+    /// No cluster: this one, as it was last described.
+    Alone(Mutex<NodeInfo>),
+    Cluster(Arc<dyn Members>),
+}
+
+impl Nodes {
+    pub(crate) fn alone(info: NodeInfo) -> Self {
+        Self::Alone(Mutex::new(info))
+    }
+
+    fn describe(&self, info: NodeInfo) {
+        match self {
+            Nodes::Alone(this) => *this.lock() = info,
+            Nodes::Cluster(members) => members.set_info(info),
+        }
+    }
+}
+
+impl noroshi_api::nodes::Nodes for Nodes {
+    fn nodes(&self) -> Vec<Node> {
+        match self {
+            Nodes::Alone(this) => vec![Node { epoch: None, lease: None, this: true, ..node(&this.lock()) }],
+            Nodes::Cluster(members) => members
+                .nodes()
+                .iter()
+                .map(|view| Node {
+                    epoch: Some(view.epoch.to_string()),
+                    lease: Some(view.lease_remaining),
+                    this: view.is_self,
+                    ..node(&view.info)
+                })
+                .collect(),
+        }
+    }
+
+    fn gateway(&self) -> Option<String> {
+        match self {
+            Nodes::Alone(_) => None,
+            Nodes::Cluster(members) => gateway(&members.nodes(), process::random()),
+        }
+    }
+}
+
+/// Of two gateways chosen at random the one with fewer connections: close to even, and no herd runs to the
+/// one that was the emptiest a second ago (Mitzenmacher, "The power of two choices in randomized load
+/// balancing", 2001).
+fn gateway(nodes: &[NodeView], random: u64) -> Option<String> {
+    let open = |node: &&NodeView| {
+        node.info.roles.gateway && !node.info.http.is_empty() && node.info.drain == drain_word(State::Serving)
+    };
+    let open: Vec<&NodeView> = nodes.iter().filter(open).collect();
+    let one = |random: u64| open.get(usize::try_from(random % open.len().max(1) as u64).unwrap_or(0));
+    let (first, second) = (one(random >> 32)?, one(random & 0xFFFF_FFFF)?);
+    let fewer = if second.info.connections < first.info.connections { second } else { first };
+    Some(fewer.info.http.clone())
+}
+
+fn node(info: &NodeInfo) -> Node {
+    let roles = [("api", info.roles.api), ("gateway", info.roles.gateway), ("sender", info.roles.sender)];
+    Node {
+        name: info.name.clone(),
+        epoch: None,
+        roles: roles.into_iter().filter(|(_, has)| *has).map(|(name, _)| name).collect(),
+        http: info.http.clone(),
+        admin: info.admin.clone(),
+        version: info.version.clone(),
+        started_at: Timestamp(u64::try_from(info.started_at_ms).unwrap_or(0)),
+        lease: None,
+        connections: info.connections,
+        deliveries_per_second: info.deliveries_per_second,
+        cpu: info.cpu,
+        drain: info.drain.clone(),
+        this: false,
+    }
+}
+
+/// What is known of a node before it has done anything.
+pub(crate) fn first_info(config: &Config, addresses: &Addresses, http: SocketAddr, now: Timestamp) -> NodeInfo {
+    let has = |role| config.node.roles.has(role);
+    let host = process::host_name();
+    // An unspecified address is reached by this machine's name, if that means anything elsewhere.
+    let reached = match http.ip().is_unspecified() {
+        true => addresses.http.replace("127.0.0.1", &host).replace("[::1]", &host).replace("localhost", &host),
+        false => addresses.http.clone(),
+    };
+    let told = config.node.advertise.clone().or_else(|| config.server.public_url.clone());
+    NodeInfo {
+        name: config.node.name.clone().unwrap_or_else(|| format!("{host}-{}", http.port())),
+        roles: Roles { api: has(Role::Api), gateway: has(Role::Gateway), sender: has(Role::Sender) },
+        http: told.unwrap_or(reached),
+        admin: addresses.admin.clone(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        started_at_ms: i64::try_from(now.0).unwrap_or(i64::MAX),
+        drain: drain_word(State::Serving).to_owned(),
+        ..NodeInfo::default()
+    }
+}
+
+/// Says how the node is until `end`.
+pub(crate) async fn describe(nodes: Arc<Nodes>, gateway: Arc<Gateway>, first: NodeInfo, end: CancellationToken) {
+    let (mut at, mut messages, mut cpu_s) = (Instant::now(), gateway.messages_out(), process::cpu_seconds());
+    let mut info = first;
+    loop {
+        info.connections = gateway.device_connections() as u64;
+        info.sessions = gateway.sessions_count() as u64;
+        info.drain = drain_word(gateway.drain_report().state).to_owned();
+        nodes.describe(info.clone());
+        if end.run_until_cancelled(tokio::time::sleep(INTERVAL)).await.is_none() {
+            return;
+        }
+        let (now, messages_now, cpu_now) = (Instant::now(), gateway.messages_out(), process::cpu_seconds());
+        let seconds = now.duration_since(at).as_secs_f64();
+        info.deliveries_per_second = messages_now.saturating_sub(messages) as f64 / seconds;
+        info.cpu = cpu_now.zip(cpu_s).map(|(now, before)| (now - before) / seconds);
+        (at, messages, cpu_s) = (now, messages_now, cpu_now);
+    }
+}
+
+fn drain_word(state: State) -> &'static str {
+    match state {
+        State::Serving => "serving",
+        State::Draining => "draining",
+        State::Drained => "drained",
+        State::Stopping => "stopping",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use noroshi_cluster::Epoch;
+
+    fn view(name: &str, connections: u64, drain: &str, gateway: bool) -> NodeView {
+        let roles = Roles { gateway, ..Roles::default() };
+        let info = NodeInfo {
+            name: name.to_owned(),
+            roles,
+            http: format!("http://{name}"),
+            connections,
+            drain: drain.to_owned(),
+            ..NodeInfo::default()
+        };
+        NodeView { epoch: Epoch(1), info, lease_remaining: INTERVAL, is_self: false }
+    }
+
+    #[test]
+    fn a_device_is_sent_to_the_emptier_of_two_gateways_that_let_it_in() {
+        let nodes = [
+            view("full", 9, "serving", true),
+            view("empty", 1, "serving", true),
+            view("draining", 0, "draining", true),
+            view("api", 0, "serving", false),
+        ];
+        for random in 0..64u64 {
+            let random = random << 32 | random / 2;
+            let chosen = gateway(&nodes, random).expect("one");
+            let both = (random >> 32) % 2 != (random & 0xFFFF_FFFF) % 2;
+            assert!(chosen == "http://empty" || chosen == "http://full" && !both, "{random:x}: {chosen}");
+        }
+        assert_eq!(gateway(&nodes[2..], 7), None);
+    }
+}
