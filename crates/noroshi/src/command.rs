@@ -19,6 +19,7 @@ mod presence;
 mod push;
 mod send;
 mod serve;
+mod sim;
 mod topics;
 
 use std::process::ExitCode;
@@ -68,6 +69,8 @@ pub(crate) enum Command {
     DevPush(Box<dev_push::Arguments>),
     /// Measure a server
     Bench(Box<bench::Arguments>),
+    /// How many nodes and cells a number of devices needs, and how long things take there: a model, no measurement
+    Sim(Box<sim::Arguments>),
     /// Print a completion script for a shell
     Completions(completions::Arguments),
 }
@@ -93,6 +96,7 @@ impl Command {
             Command::Doctor(arguments) => arguments.run(),
             Command::DevPush(arguments) => wait(arguments.run()),
             Command::Bench(arguments) => arguments.run(),
+            Command::Sim(arguments) => arguments.run(),
             Command::Completions(arguments) => arguments.run(),
         }
     }

@@ -94,6 +94,9 @@ impl<'a> Bench<'a> {
         values.push("users of a request", "", *targets as f64);
         values.push("of them connected", "", self.args.targets().0 as f64);
         values.push("data of a message", "bytes", *payload as f64);
+        values.push_some("requests due", "1/s", self.args.pacing.rate);
+        values.push("requests in flight at most", "", self.args.in_flight as f64);
+        values.push("log-ins on their way at most", "", f64::from(self.args.handshakes));
         if self.cell.redis.is_none() {
             self.notes.push("Redis is no single server: its commands and CPU are not counted".to_owned());
         }

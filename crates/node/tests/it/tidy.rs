@@ -85,7 +85,8 @@ fn crates_know_only_those_before_them() {
             ],
         ),
         ("noroshi-load", &["types", "telemetry", "protocol", "egress", "push", "testkit"]),
-        ("noroshi", &["types", "protocol", "node", "load", "testkit"]),
+        ("noroshi-sim", &[]),
+        ("noroshi", &["types", "protocol", "node", "load", "sim", "testkit"]),
     ]);
     let mut wrong = Vec::new();
     for (name, dependencies) in dependencies() {

@@ -1,0 +1,209 @@
+//! `noroshi sim`: the capacity model of the crate `sim`, with the files it reads and the page it writes. Nothing is
+//! measured and nobody is asked.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use noroshi_sim::{Compared, DEVICES_MAX, Measured, Model, Outcome, Parameters, page};
+use serde_json::json;
+
+use crate::failure::Failure;
+use crate::output;
+
+/// How many devices a model is asked for at once.
+const SIZES_MAX: usize = 20;
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Figures are in force in this order: built in, --measured, --parameters, --set. A prediction is one only if --validate is another run
+than --measured:
+
+  noroshi bench homing --devices 2000 --json > small.json
+  noroshi bench homing --gateways 10 --devices 18000 --json > large.json
+  noroshi sim --measured small.json --validate large.json --out sim.html")]
+pub(crate) struct Arguments {
+    /// Connected devices, each number by itself: 180k, 10M
+    #[arg(long, value_name = "COUNT", value_delimiter = ',', value_parser = count, default_value = "1M,10M,100M")]
+    devices: Vec<u64>,
+    /// The page to write (HTML with plots; needs nothing else)
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+    /// A report of `noroshi bench homing --json`: what single things cost there
+    #[arg(long, value_name = "FILE")]
+    measured: Option<PathBuf>,
+    /// Another one: the model's prediction is put beside what was measured
+    #[arg(long, value_name = "FILE")]
+    validate: Option<PathBuf>,
+    /// Figures of your own (TOML)
+    #[arg(long, value_name = "FILE")]
+    parameters: Option<PathBuf>,
+    /// One figure; may be given more than once
+    #[arg(long, value_name = "KEY=NUMBER", value_parser = figure)]
+    set: Vec<(String, f64)>,
+    /// Equal seeds give equal results
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Print the figures in force as a file for --parameters, and nothing else
+    #[arg(long)]
+    print_parameters: bool,
+    #[command(flatten)]
+    format: output::Format,
+}
+
+/// `1500`, `180k`, `10M`, `1G`
+fn count(text: &str) -> Result<u64, String> {
+    let rule = || format!("{text:?} is no number of devices: write 1500, 180k or 10M, at most 10G");
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let times: u64 = match &text[digits.len()..] {
+        "" => 1,
+        "k" | "K" => 1_000,
+        "m" | "M" => 1_000_000,
+        "g" | "G" => 1_000_000_000,
+        _ => return Err(rule()),
+    };
+    let number: u64 = digits.parse().map_err(|_| rule())?;
+    number.checked_mul(times).filter(|count| (1..=DEVICES_MAX).contains(count)).ok_or_else(rule)
+}
+
+fn figure(text: &str) -> Result<(String, f64), String> {
+    let (key, value) = text.split_once('=').ok_or("a figure is set as KEY=NUMBER")?;
+    let value = value.trim().parse().map_err(|_| format!("{value:?} is no number"))?;
+    Ok((key.trim().to_owned(), value))
+}
+
+impl Arguments {
+    pub(crate) fn run(self) -> Result<ExitCode, Failure> {
+        if self.devices.len() > SIZES_MAX {
+            return Err(Failure::Usage(format!("--devices takes at most {SIZES_MAX} numbers")));
+        }
+        let parameters = self.figures()?;
+        if self.print_parameters {
+            output::line(parameters.to_toml().trim_end())?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        let mut model = noroshi_sim::model(&parameters, &self.devices, self.seed);
+        if let Some(path) = &self.validate {
+            let measured = measured(path)?;
+            model.validate(&parameters, &measured).map_err(|error| in_file(path, &error))?;
+        }
+        if let Some(path) = &self.out {
+            fs::write(path, page::html(&model))
+                .map_err(|error| Failure::failed(format!("{}: {error}", path.display())))?;
+        }
+        match self.format.json {
+            true => output::line(json!(model))?,
+            false => show(&model)?,
+        }
+        if let Some(path) = &self.out {
+            eprintln!("noroshi sim: {}", path.display());
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+
+    fn figures(&self) -> Result<Parameters, Failure> {
+        let mut parameters = Parameters::default();
+        if let Some(path) = &self.measured {
+            measured(path)?.teach(&mut parameters).map_err(|error| in_file(path, &error))?;
+        }
+        if let Some(path) = &self.parameters {
+            let name = path
+                .file_name()
+                .map_or_else(|| path.display().to_string(), |name| name.to_string_lossy().into());
+            parameters.read(&read(path)?, &name).map_err(|error| in_file(path, &error))?;
+        }
+        for (key, value) in &self.set {
+            parameters
+                .set(key, *value, "--set")
+                .map_err(|problem| Failure::Usage(format!("--set {key}={value}: {problem}")))?;
+        }
+        Ok(parameters)
+    }
+}
+
+fn read(path: &Path) -> Result<String, Failure> {
+    fs::read_to_string(path).map_err(|error| Failure::failed(format!("{}: {error}", path.display())))
+}
+
+fn measured(path: &Path) -> Result<Measured, Failure> {
+    Measured::parse(&read(path)?).map_err(|error| in_file(path, &error))
+}
+
+fn in_file(path: &Path, error: &noroshi_sim::Error) -> Failure {
+    Failure::failed(format!("{}: {error}", path.display()))
+}
+
+fn show(model: &Model) -> Result<(), Failure> {
+    let number = page::number;
+    let row = |one: &Outcome| {
+        let cell = &one.sizing.cell;
+        vec![
+            page::short(one.sizing.devices),
+            number(one.sizing.cells as f64),
+            number(one.sizing.nodes as f64),
+            format!("{} + {}", cell.gateways.nodes, cell.apis),
+            number(cell.demand.deliveries * one.sizing.cells as f64),
+            number(one.published.p99_ms),
+            format!("{} of {}", number(cell.redis.cores), cell.redis.shards),
+            number(cell.postgres.cores),
+            number(one.gateway_lost.all_s),
+            number(one.cell_lost.all_s),
+            number(one.broadcast.last_ms),
+        ]
+    };
+    output::table(
+        &[
+            "devices",
+            "cells",
+            "nodes",
+            "gateways + api of a cell",
+            "deliveries/s",
+            "p99 ms",
+            "redis cores of a cell",
+            "postgresql cores",
+            "lost gateway back s",
+            "lost cell back s",
+            "broadcast ms",
+        ],
+        model.outcomes.iter().map(row).collect(),
+    )?;
+    if model.compared.is_empty() {
+        return Ok(());
+    }
+    output::line("")?;
+    let row = |one: &Compared| {
+        vec![
+            one.name.to_owned(),
+            one.unit.to_owned(),
+            number(one.measured),
+            number(one.predicted),
+            format!("{:+.0} %", one.off_percent),
+        ]
+    };
+    output::table(
+        &["figure", "unit", "measured", "predicted", "off"],
+        model.compared.iter().map(row).collect(),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_have_a_letter_for_thousands_and_more() {
+        for (text, number) in [("1500", 1_500), ("180k", 180_000), ("10M", 10_000_000), ("1G", 1_000_000_000)]
+        {
+            assert_eq!(count(text), Ok(number), "{text}");
+        }
+        for text in ["", "0", "M", "1.5M", "-1", "10T", "99G", "18446744073709551615k"] {
+            assert!(count(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_figure_is_a_key_and_a_number() {
+        assert_eq!(figure("gateway.cores = 4"), Ok(("gateway.cores".to_owned(), 4.0)));
+        assert!(figure("gateway.cores").is_err() && figure("a=b").is_err());
+    }
+}

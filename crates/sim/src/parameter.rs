@@ -1,0 +1,260 @@
+//! What the model is fed with: one table of every figure with its unit, where it comes from, and what it may be. A file
+//! in TOML changes single ones; a report of `noroshi bench homing` gives those that it measured ([`crate::measured`]).
+
+use serde::Serialize;
+
+use crate::Error;
+
+/// One figure as it is in force.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Parameter {
+    /// `section.name`
+    pub key: &'static str,
+    pub value: f64,
+    pub unit: &'static str,
+    pub range: (f64, f64),
+    /// Where the value comes from.
+    pub source: String,
+    pub help: &'static str,
+}
+
+macro_rules! parameters {
+    ($($section:ident { $($name:ident = $value:expr, $unit:literal, $range:expr, $source:literal, $help:literal;)* })*) => {
+        #[derive(Debug, Clone, PartialEq)]
+        pub struct Parameters {
+            $(pub $section: $section::Figures,)*
+            sources: std::collections::BTreeMap<&'static str, String>,
+        }
+
+        $(pub mod $section {
+            #[derive(Debug, Clone, Copy, PartialEq)]
+            pub struct Figures { $(#[doc = concat!($help, " (", $unit, ")")] pub $name: f64,)* }
+        })*
+
+        impl Default for Parameters {
+            fn default() -> Self {
+                Self {
+                    $($section: $section::Figures { $($name: $value,)* },)*
+                    sources: std::collections::BTreeMap::new(),
+                }
+            }
+        }
+
+        impl Parameters {
+            /// Every one, in the order of the sections.
+            pub fn all(&self) -> Vec<Parameter> {
+                vec![$($(Parameter {
+                    key: concat!(stringify!($section), ".", stringify!($name)),
+                    value: self.$section.$name,
+                    unit: $unit,
+                    range: $range,
+                    source: self
+                        .sources
+                        .get(concat!(stringify!($section), ".", stringify!($name)))
+                        .cloned()
+                        .unwrap_or_else(|| $source.to_owned()),
+                    help: $help,
+                },)*)*]
+            }
+
+            fn place(&mut self, key: &str) -> Option<(&'static str, &mut f64, (f64, f64))> {
+                match key {
+                    $($(concat!(stringify!($section), ".", stringify!($name)) => Some((
+                        concat!(stringify!($section), ".", stringify!($name)),
+                        &mut self.$section.$name,
+                        $range,
+                    )),)*)*
+                    _ => None,
+                }
+            }
+        }
+    };
+}
+
+const MEASURED: (f64, f64) = (0.001, 1e6);
+const COUNT: (f64, f64) = (1.0, 1e9);
+
+parameters! {
+    load {
+        away_per_connected = 1.0, "devices", (0.0, 1e3), "assumed", "Devices that are registered and away, for each that is connected";
+        deliveries_per_device_hour = 12.0, "1/h", (0.0, 1e5), "assumed", "Messages that a connected device gets in a busy hour";
+        peak_to_busy_hour = 3.0, "", (1.0, 100.0), "assumed", "The busiest minute to the mean of the busy hour";
+        users_per_request = 300.0, "users", (1.0, 1e4), "issue's shape: requests of 300 users", "Users that one request names";
+        connected_per_request = 150.0, "devices", (1.0, 1e4), "issue's shape: 150 of them online", "Devices of them that are connected";
+        stored_share = 0.3, "", (0.0, 1.0), "assumed", "Share of requests that are `stored`";
+        log_ins_per_device_day = 24.0, "1/day", (0.0, 1e4), "assumed", "How often a device connects anew: networks change, nodes are upgraded";
+        data_bytes = 200.0, "bytes", (0.0, 1048576.0), "issue's shape", "`data` of a message";
+    }
+    gateway {
+        cores = 8.0, "cores", (1.0, 1e3), "assumed", "Of one gateway node";
+        memory_gib = 16.0, "GiB", (0.1, 1e4), "assumed", "Of one gateway node";
+        connections_max = 500000.0, "connections", COUNT, "policy: what one lost node may take with it", "Connections of one gateway node, at most";
+        cpu_per_delivery_us = 9.2, "µs", MEASURED, "docs/performance.md: 10.8 µs of `bench direct` less 1.6 µs of HTTP", "CPU of the gateway for a delivery to a user";
+        cpu_per_broadcast_us = 7.4, "µs", MEASURED, "docs/performance.md: `bench broadcast`", "CPU of the gateway for a delivery of a topic message";
+        cpu_per_log_in_us = 52.0, "µs", MEASURED, "docs/performance.md: `bench connect`", "CPU of the gateway for a log-in";
+        cpu_per_idle_second_us = 0.067, "µs/s", (0.0, 1e3), "docs/performance.md: 0.10 % of a core for 15,000", "CPU of the gateway for an idle connection";
+        bytes_per_connection = 4500.0, "bytes", COUNT, "docs/performance.md: 698 bytes and 3.8 KB in the kernel", "Memory of a connection";
+        bytes_base = 536870912.0, "bytes", COUNT, "assumed", "Memory of a node without connections, and the system's";
+        connects_per_second = 20000.0, "1/s", COUNT, "gateway.connects_per_second", "Connections that a gateway lets in";
+        slice = 256.0, "devices", COUNT, "gateway::fanout", "Connections that a shard writes to before it looks at other work";
+    }
+    api {
+        cores = 8.0, "cores", (1.0, 1e3), "assumed", "Of one API node";
+        cpu_per_request_us = 350.0, "µs", MEASURED, "docs/performance.md: 1.6 µs a delivery of HTTP, JSON, look-up", "CPU of the API node for a request of the usual size";
+        round_ms = 0.2, "ms", (0.0, 1e3), "assumed", "Work of the dispatcher for a round besides waiting for Redis";
+    }
+    redis {
+        cpu_per_command_us = 4.0, "µs", MEASURED, "assumed: a small command and its network calls", "CPU of Redis for one command";
+        cpu_per_key_us = 0.2, "µs", (0.0, 1e3), "assumed", "CPU of Redis for one key of a look-up";
+        commands_per_log_in = 1.5, "", (0.0, 1e3), "assumed: log-ins of a few milliseconds share a script", "Commands of a log-in, with those that a script calls";
+        bytes_per_device = 320.0, "bytes", COUNT, "assumed: two entries of hashed keys", "Memory of a connected device in the directory";
+        utilization_max = 0.6, "", (0.05, 0.95), "policy", "How busy one shard may be: it has one thread";
+    }
+    postgres {
+        cores = 16.0, "cores", (1.0, 1e3), "assumed", "Of the machine of one cell's PostgreSQL";
+        cpu_per_log_in_us = 120.0, "µs", MEASURED, "assumed until measured", "CPU of PostgreSQL for a log-in";
+        cpu_per_row_us = 30.0, "µs", MEASURED, "assumed until measured", "CPU of PostgreSQL for an inbox row, written and acked";
+        cpu_per_request_us = 150.0, "µs", MEASURED, "assumed until measured", "CPU of PostgreSQL for the trace of a request";
+        log_in_batch_max = 256.0, "log-ins", COUNT, "assumed", "Log-ins that share one read";
+        log_in_batch_ms = 3.0, "ms", (0.0, 1e4), "assumed", "Time of that read besides CPU: its round trip and waiting for buffers";
+        log_in_batches_at_once = 4.0, "", COUNT, "assumed", "Such reads of one gateway at a time";
+        commit_ms = 2.0, "ms", (0.01, 1e4), "assumed: an fsync of a server's disk", "How long a commit waits for the disk";
+        hand_over_ms = 1.0, "ms", (0.0, 300.0), "assumed: one round trip to Redis and its work", "How long the order lock is held after it";
+        rows_per_group_max = 20000.0, "rows", COUNT, "assumed", "Inbox rows of one group commit";
+        bytes_per_row = 600.0, "bytes", COUNT, "assumed", "An inbox row with its indexes and log";
+        bytes_per_device = 900.0, "bytes", COUNT, "assumed", "A device with its user, subscriptions and indexes";
+    }
+    network {
+        one_way_ms = 0.25, "ms", (0.0, 1e3), "assumed: one data centre", "Between two machines of a cell";
+    }
+    device {
+        first_pause_s = 1.0, "s", (0.0, 3600.0), "the clients' back-off", "First pause after a failed attempt, doubled by each further one";
+        pause_max_s = 30.0, "s", (0.1, 3600.0), "the clients' back-off", "Longest pause";
+        jitter = 0.5, "", (0.0, 1.0), "the clients' back-off", "Share of a pause that is random";
+        cpu_per_delivery_us = 3.0, "µs", (0.0, 1e4), "assumed; only where the load generator shares the machine", "CPU of the load generator for a delivery";
+        cpu_per_log_in_us = 30.0, "µs", (0.0, 1e4), "assumed; only where the load generator shares the machine", "CPU of the load generator for a log-in";
+    }
+    cell {
+        devices_max = 2000000.0, "devices", COUNT, "policy: what one lost cell may take with it", "Connected devices of a cell, at most";
+        utilization_max = 0.5, "", (0.05, 0.95), "policy: room for a lost node and for log-ins", "How busy machines may be in the busiest minute";
+        outage_s = 60.0, "s", (0.0, 86400.0), "assumed", "How long a lost cell is gone";
+        lease_s = 10.0, "s", (1.0, 300.0), "cluster.lease", "Until a lost node is known to be gone";
+    }
+}
+
+impl Parameters {
+    /// `section.name = 1.5`, or `section.name = { value = 1.5, source = "…" }`; what is wrong is told all at once.
+    pub fn read(&mut self, text: &str, file: &str) -> Result<(), Error> {
+        let table: toml::Table = text.parse().map_err(|error: toml::de::Error| {
+            Error::Parameters(vec![format!("{file}: {}", error.message())])
+        })?;
+        let mut problems = Vec::new();
+        for (section, entries) in &table {
+            let Some(entries) = entries.as_table() else {
+                problems.push(format!("{section}: figures are in sections, as [gateway]"));
+                continue;
+            };
+            for (name, value) in entries {
+                let key = format!("{section}.{name}");
+                let result = figure(value).and_then(|(value, source)| {
+                    self.set(&key, value, &source.unwrap_or_else(|| file.to_owned()))
+                });
+                problems.extend(result.err().map(|problem| format!("{key}: {problem}")));
+            }
+        }
+        if problems.is_empty() { Ok(()) } else { Err(Error::Parameters(problems)) }
+    }
+
+    /// One figure; an error says what it may be.
+    pub fn set(&mut self, key: &str, value: f64, source: &str) -> Result<(), String> {
+        let Some((key, place, (min, max))) = self.place(key) else {
+            return Err("there is no such figure (noroshi sim --print-parameters)".to_owned());
+        };
+        if !(min..=max).contains(&value) {
+            return Err(format!("{value} is not from {min} to {max}"));
+        }
+        *place = value;
+        self.sources.insert(key, source.to_owned());
+        Ok(())
+    }
+
+    /// As a file that [`Parameters::read`] takes.
+    pub fn to_toml(&self) -> String {
+        let mut text = String::new();
+        let mut section = "";
+        for Parameter { key, value, unit, source, help, .. } in self.all() {
+            let (in_section, name) = key.split_once('.').unwrap_or(("", key));
+            if in_section != section {
+                let gap = if section.is_empty() { "" } else { "\n" };
+                text.push_str(&format!("{gap}[{in_section}]\n"));
+                section = in_section;
+            }
+            let unit = if unit.is_empty() { String::new() } else { format!(", {unit}") };
+            let source = toml::Value::String(source);
+            text.push_str(&format!("# {help}{unit}\n{name} = {{ value = {value:?}, source = {source} }}\n"));
+        }
+        text
+    }
+}
+
+fn figure(value: &toml::Value) -> Result<(f64, Option<String>), String> {
+    let number =
+        |value: &toml::Value| value.as_float().or_else(|| value.as_integer().map(|number| number as f64));
+    let rule = "a number, or { value = 1.5, source = \"…\" }";
+    match value.as_table() {
+        None => Ok((number(value).ok_or(rule)?, None)),
+        Some(table) => {
+            if table.keys().any(|key| !matches!(key.as_str(), "value" | "source")) {
+                return Err(rule.to_owned());
+            }
+            let source = table.get("source").and_then(|source| source.as_str()).map(str::to_owned);
+            Ok((table.get("value").and_then(number).ok_or(rule)?, source))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_changes_single_figures_and_says_where_they_come_from() {
+        let mut parameters = Parameters::default();
+        let text = "[gateway]\ncores = 4\ncpu_per_log_in_us = { value = 61.5, source = \"measured\" }\n";
+        parameters.read(text, "site.toml").unwrap();
+        assert_eq!((parameters.gateway.cores, parameters.gateway.cpu_per_log_in_us), (4.0, 61.5));
+        let all = parameters.all();
+        let source = |key: &str| all.iter().find(|one| one.key == key).unwrap().source.clone();
+        assert_eq!(
+            (source("gateway.cores"), source("gateway.cpu_per_log_in_us")),
+            ("site.toml".into(), "measured".into())
+        );
+    }
+
+    #[test]
+    fn every_mistake_is_told_and_nothing_is_guessed() {
+        let mut parameters = Parameters::default();
+        let text = "[gateway]\ncore = 4\ncores = 0\nslice = \"many\"\n[nothing]\na = 1\n";
+        let Err(Error::Parameters(problems)) = parameters.read(text, "f") else { panic!("it is wrong") };
+        assert_eq!(problems.len(), 4, "{problems:?}");
+        assert!(parameters.read("a = 1", "f").is_err());
+        assert!(parameters.read("[", "f").is_err());
+    }
+
+    #[test]
+    fn what_is_printed_can_be_read_again() {
+        let mut parameters = Parameters::default();
+        parameters.set("redis.cpu_per_command_us", 3.25, "a \"quoted\" run").unwrap();
+        let mut read = Parameters::default();
+        read.read(&parameters.to_toml(), "f").unwrap();
+        assert_eq!(read.redis, parameters.redis);
+        assert_eq!(read.to_toml(), parameters.to_toml());
+    }
+
+    #[test]
+    fn defaults_are_what_they_may_be() {
+        for Parameter { key, value, range, .. } in Parameters::default().all() {
+            assert!((range.0..=range.1).contains(&value), "{key}");
+        }
+    }
+}

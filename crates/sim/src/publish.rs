@@ -1,0 +1,355 @@
+//! Requests on their way to devices, one by one: API node, the round of its dispatcher (one look-up for all requests that
+//! wait, one message to each gateway), gateway, device. What a delivery takes and how many commands Redis gets for it
+//! follow from how rounds and gateways queue.
+
+use std::collections::VecDeque;
+
+use serde::Serialize;
+
+use crate::layout::{Layout, Role};
+use crate::parameter::Parameters;
+use crate::queue::{Events, Seconds};
+use crate::random::Random;
+use crate::sample::Weighted;
+
+/// How requests come.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum Arrivals {
+    /// A second, not knowing of each other.
+    Open(f64),
+    /// So many on their way at a time, each until all its deliveries have arrived.
+    Closed(usize),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Plan {
+    pub(crate) arrivals: Arrivals,
+    /// Those that are measured; a tenth as many before them warm up.
+    pub(crate) requests: usize,
+    /// Share of them that waits for its commit.
+    pub(crate) stored_share: f64,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Published {
+    pub deliveries_per_second: f64,
+    pub p50_ms: f64,
+    pub p99_ms: f64,
+    pub max_ms: f64,
+    pub redis_commands_per_delivery: f64,
+    pub requests_per_round: f64,
+    /// Of the gateways, or of the one machine, in cores.
+    pub cores: f64,
+}
+
+enum Event {
+    Arrive,
+    /// The API node has read it.
+    Ready(usize, Request),
+    /// A group commit ended.
+    Committed,
+    /// Redis has taken the messages of a round.
+    RoundOver(usize),
+    /// A message reaches a gateway: its requests with how many devices each has there.
+    Message(usize, Vec<(Request, u32)>),
+    /// A gateway has written them.
+    Written(Vec<(Request, u32)>),
+    /// Deliveries arrived.
+    Received(Request, u32),
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Request {
+    number: usize,
+    due: Seconds,
+    api: usize,
+}
+
+struct Simulation<'a> {
+    parameters: &'a Parameters,
+    layout: Layout,
+    plan: Plan,
+    random: Random,
+    events: Events<Event>,
+    begun: usize,
+    /// By number: devices that have not got it.
+    missing: Vec<u32>,
+    /// For each API node: requests that wait for a round, and whether one is under way.
+    queues: Vec<(VecDeque<Request>, bool)>,
+    /// The same for the order lock of the cell.
+    commits: (VecDeque<Request>, Vec<Request>, bool),
+    /// Measured.
+    latency: Weighted,
+    deliveries: u64,
+    commands: u64,
+    rounds: u64,
+    requests_in_rounds: u64,
+    window: (Seconds, Seconds),
+    busy_before: Seconds,
+}
+
+pub(crate) fn simulate(parameters: &Parameters, layout: Layout, plan: Plan, seed: u64) -> Published {
+    let apis = layout.apis();
+    let mut simulation = Simulation {
+        parameters,
+        plan,
+        random: Random::new(seed, "publish"),
+        events: Events::new(),
+        begun: 0,
+        missing: Vec::new(),
+        queues: vec![(VecDeque::new(), false); apis],
+        commits: (VecDeque::new(), Vec::new(), false),
+        latency: Weighted::new(),
+        deliveries: 0,
+        commands: 0,
+        rounds: 0,
+        requests_in_rounds: 0,
+        window: (0.0, 0.0),
+        busy_before: 0.0,
+        layout,
+    };
+    simulation.run();
+    simulation.result()
+}
+
+impl Simulation<'_> {
+    fn warm_up(&self) -> usize {
+        self.plan.requests / 10
+    }
+
+    fn run(&mut self) {
+        let first = match self.plan.arrivals {
+            Arrivals::Open(_) => 1,
+            Arrivals::Closed(count) => count,
+        };
+        (0..first).for_each(|_| self.events.put(0.0, Event::Arrive));
+        while let Some((now, event)) = self.events.take() {
+            match event {
+                Event::Arrive => self.arrive(now),
+                Event::Ready(api, request) => self.ready(now, api, request),
+                Event::Committed => self.committed(now),
+                Event::RoundOver(api) => {
+                    self.queues[api].1 = false;
+                    self.begin_round(now, api);
+                }
+                Event::Message(gateway, parts) => self.message(now, gateway, parts),
+                Event::Written(parts) => self.written(now, parts),
+                Event::Received(request, devices) => self.received(now, request, devices),
+            }
+        }
+    }
+
+    fn arrive(&mut self, now: Seconds) {
+        let all = self.plan.requests + self.warm_up();
+        if self.begun >= all {
+            return;
+        }
+        let number = self.begun;
+        self.begun += 1;
+        if number == self.warm_up() {
+            self.window.0 = now;
+            self.busy_before = self.layout.busy();
+            (self.commands, self.rounds, self.requests_in_rounds) = (0, 0, 0);
+        }
+        let devices = self.parameters.load.connected_per_request.round() as u32;
+        self.missing.push(devices);
+        if let Arrivals::Open(per_second) = self.plan.arrivals {
+            let next = self.random.exponential(1.0 / per_second);
+            self.events.put(now + next, Event::Arrive);
+        }
+        let api = self.random.below(self.layout.apis());
+        let request = Request { number, due: now, api };
+        let work = self.parameters.api.cpu_per_request_us / 1e6;
+        let read = self.layout.serve(Role::Api(api), now, work);
+        self.events.put(read.end, Event::Ready(api, request));
+        // The trace is written behind: nobody waits for it, but it takes its part.
+        let trace = self.parameters.postgres.cpu_per_request_us / 1e6;
+        self.layout.serve(Role::Postgres, now, trace);
+    }
+
+    fn ready(&mut self, now: Seconds, api: usize, request: Request) {
+        if self.plan.stored_share > 0.0 && self.random.unit() < self.plan.stored_share {
+            self.commits.0.push_back(request);
+            self.begin_commit(now);
+        } else {
+            self.queues[api].0.push_back(request);
+            self.begin_round(now, api);
+        }
+    }
+
+    /// One group at a time in the whole cell.
+    fn begin_commit(&mut self, now: Seconds) {
+        let (waiting, group, under_way) = &mut self.commits;
+        if *under_way || waiting.is_empty() {
+            return;
+        }
+        *under_way = true;
+        let rows_each = self.parameters.load.users_per_request;
+        let most = (self.parameters.postgres.rows_per_group_max / rows_each).floor().max(1.0) as usize;
+        group.extend(waiting.drain(..waiting.len().min(most)));
+        let rows = group.len() as f64 * rows_each * crate::sizing::row_under_lock_s(self.parameters);
+        let written = self.layout.serve(Role::Postgres, now, rows);
+        self.events.put(written.end + crate::sizing::fixed_of_group_s(self.parameters), Event::Committed);
+    }
+
+    fn committed(&mut self, now: Seconds) {
+        let group = std::mem::take(&mut self.commits.1);
+        self.commits.2 = false;
+        for request in group {
+            self.queues[request.api].0.push_back(request);
+            self.begin_round(now, request.api);
+        }
+        self.begin_commit(now);
+    }
+
+    /// Takes everything that waits: one look-up, then one message to each gateway that has one of the devices.
+    fn begin_round(&mut self, now: Seconds, api: usize) {
+        let (waiting, under_way) = &mut self.queues[api];
+        if *under_way || waiting.is_empty() {
+            return;
+        }
+        *under_way = true;
+        let requests: Vec<Request> = waiting.drain(..).collect();
+        let messages = self.spread(&requests);
+        self.rounds += 1;
+        self.requests_in_rounds += requests.len() as u64;
+        self.commands += 1 + messages.len() as u64;
+        let figures = &self.parameters.redis;
+        let keys = requests.len() as f64 * self.parameters.load.users_per_request;
+        let look_up = (figures.cpu_per_command_us + keys * figures.cpu_per_key_us) / 1e6;
+        let one_way = self.layout.one_way();
+        let located = self.layout.serve(Role::Redis, now + one_way, look_up).end + one_way;
+        let work = self.parameters.api.round_ms / 1e3;
+        // Its own work is CPU only where a machine is shared: elsewhere it has cores enough.
+        let encoded = if self.layout.is_shared() { located } else { located + work };
+        let send = messages.len() as f64 * figures.cpu_per_command_us / 1e6;
+        let taken = self.layout.serve(Role::Redis, encoded + one_way, send).end;
+        for (gateway, parts) in messages {
+            self.events.put(taken + one_way, Event::Message(gateway, parts));
+        }
+        self.events.put(taken + one_way, Event::RoundOver(api));
+    }
+
+    /// Which devices of which request are at which gateway.
+    fn spread(&mut self, requests: &[Request]) -> Vec<(usize, Vec<(Request, u32)>)> {
+        let gateways = self.layout.gateways();
+        let mut messages: Vec<(usize, Vec<(Request, u32)>)> = Vec::new();
+        let mut counts = vec![0u32; gateways];
+        let mut parts: Vec<Vec<(Request, u32)>> = vec![Vec::new(); gateways];
+        let devices = self.parameters.load.connected_per_request.round() as u32;
+        for request in requests {
+            counts.fill(0);
+            (0..devices).for_each(|_| counts[self.random.below(gateways)] += 1);
+            for (gateway, count) in counts.iter().enumerate().filter(|(_, count)| **count > 0) {
+                parts[gateway].push((*request, *count));
+            }
+        }
+        let some = parts.into_iter().enumerate().filter(|(_, parts)| !parts.is_empty());
+        messages.extend(some);
+        messages
+    }
+
+    fn message(&mut self, now: Seconds, gateway: usize, parts: Vec<(Request, u32)>) {
+        for (request, devices) in parts {
+            let work = f64::from(devices) * self.parameters.gateway.cpu_per_delivery_us / 1e6;
+            let written = self.layout.serve(Role::Gateway(gateway), now, work);
+            let arrives = written.end + self.layout.one_way();
+            match self.layout.is_shared() {
+                true => self.events.put(arrives, Event::Written(vec![(request, devices)])),
+                false => self.events.put(arrives, Event::Received(request, devices)),
+            }
+        }
+    }
+
+    fn written(&mut self, now: Seconds, parts: Vec<(Request, u32)>) {
+        for (request, devices) in parts {
+            let work = f64::from(devices) * self.parameters.device.cpu_per_delivery_us / 1e6;
+            let read = self.layout.serve(Role::Client, now, work);
+            self.events.put(read.end, Event::Received(request, devices));
+        }
+    }
+
+    fn received(&mut self, now: Seconds, request: Request, devices: u32) {
+        if request.number >= self.warm_up() {
+            self.latency.add((now - request.due) * 1e3, u64::from(devices));
+            self.deliveries += u64::from(devices);
+            self.window.1 = now;
+        }
+        self.missing[request.number] -= devices;
+        if self.missing[request.number] == 0 && matches!(self.plan.arrivals, Arrivals::Closed(_)) {
+            self.events.put(now, Event::Arrive);
+        }
+    }
+
+    fn result(mut self) -> Published {
+        let seconds = (self.window.1 - self.window.0).max(1e-9);
+        let deliveries = self.deliveries.max(1) as f64;
+        Published {
+            deliveries_per_second: deliveries / seconds,
+            p50_ms: self.latency.percentile(50.0),
+            p99_ms: self.latency.percentile(99.0),
+            max_ms: self.latency.percentile(100.0),
+            redis_commands_per_delivery: self.commands as f64 / deliveries,
+            requests_per_round: self.requests_in_rounds as f64 / self.rounds.max(1) as f64,
+            cores: (self.layout.busy() - self.busy_before) / seconds,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn open(per_second: f64) -> Plan {
+        Plan { arrivals: Arrivals::Open(per_second), requests: 2_000, stored_share: 0.0 }
+    }
+
+    fn machines(parameters: &Parameters) -> Layout {
+        Layout::machines(parameters, 10, 2, 1)
+    }
+
+    #[test]
+    fn every_delivery_is_made_and_a_seed_decides_all() {
+        let parameters = Parameters::default();
+        let once = simulate(&parameters, machines(&parameters), open(100.0), 5);
+        assert_eq!(once, simulate(&parameters, machines(&parameters), open(100.0), 5));
+        assert_ne!(once, simulate(&parameters, machines(&parameters), open(100.0), 6));
+        assert!((once.deliveries_per_second / 15_000.0 - 1.0).abs() < 0.1, "{once:?}");
+        assert!(once.p50_ms > 1.0 && once.p50_ms <= once.p99_ms && once.p99_ms <= once.max_ms);
+    }
+
+    #[test]
+    fn more_load_waits_longer_and_shares_rounds() {
+        let parameters = Parameters::default();
+        let (low, high) = (
+            simulate(&parameters, machines(&parameters), open(100.0), 5),
+            simulate(&parameters, machines(&parameters), open(10_000.0), 5),
+        );
+        assert!(high.p99_ms > low.p99_ms);
+        assert!(high.requests_per_round > low.requests_per_round);
+        assert!(high.redis_commands_per_delivery < low.redis_commands_per_delivery);
+        assert!(low.redis_commands_per_delivery <= 11.0 / 150.0 + 1e-9, "{low:?}");
+    }
+
+    #[test]
+    fn a_full_machine_delivers_what_its_cores_allow() {
+        let parameters = Parameters::default();
+        let plan = Plan { arrivals: Arrivals::Closed(64), requests: 2_000, stored_share: 0.0 };
+        let found = simulate(&parameters, Layout::one_machine(2, 10, 1), plan, 5);
+        let each_us = parameters.gateway.cpu_per_delivery_us
+            + parameters.device.cpu_per_delivery_us
+            + (parameters.api.cpu_per_request_us + parameters.postgres.cpu_per_request_us) / 150.0;
+        let bound = 2.0 * 1e6 / each_us;
+        assert!(found.deliveries_per_second < bound * 1.02, "{found:?} {bound}");
+        assert!(found.deliveries_per_second > bound * 0.85, "{found:?} {bound}");
+    }
+
+    #[test]
+    fn what_is_stored_waits_for_its_commit() {
+        let parameters = Parameters::default();
+        let plan = Plan { stored_share: 1.0, ..open(100.0) };
+        let stored = simulate(&parameters, machines(&parameters), plan, 5);
+        let live = simulate(&parameters, machines(&parameters), open(100.0), 5);
+        assert!(stored.p50_ms > live.p50_ms + parameters.postgres.commit_ms);
+    }
+}
