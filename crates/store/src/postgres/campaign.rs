@@ -300,7 +300,7 @@ async fn create(
 ) -> Result<CreatedCampaign, Failed> {
     let app = i64::from(new.app.0);
     tx.query_opt("SELECT 1 FROM apps WHERE id = $1 FOR KEY SHARE", &[&app]).await?.ok_or(Error::NotFound)?;
-    let num = store.ids.next(now);
+    let num = store.loose.next(now);
     if let Some(idempotency) = &new.idempotency
         && let Some(campaign) = remember(&tx, &store, new.app, idempotency, num, now).await?
     {
@@ -442,7 +442,7 @@ async fn upload(tx: Tx, app: AppId, id: CampaignId, lines: Arc<Vec<UploadLine>>)
     let uploaded: i64 = row.get(0);
     tx.execute(
         r#"INSERT INTO campaign_lines (campaign, seq, "user", line)
-           SELECT $1, $2 + place, "user", line
+           SELECT $1::bigint, $2::bigint + place, "user", line
            FROM unnest($3::text[], $4::text[]) WITH ORDINALITY AS new ("user", line, place)"#,
         &[&campaign.num, &(uploaded - users.len() as i64), &users, &texts],
     )
@@ -464,8 +464,8 @@ async fn set_state(
         return Err(Error::Conflict.into());
     }
     tx.execute(
-        "UPDATE campaigns SET state = $2, started_at = CASE WHEN $2 = 3 THEN coalesce(started_at, $3) ELSE started_at END,
-                              finished_at = CASE WHEN $2 >= 5 THEN $3 ELSE finished_at END
+        "UPDATE campaigns SET state = $2::bigint, started_at = CASE WHEN $2::bigint = 3 THEN coalesce(started_at, $3::bigint) ELSE started_at END,
+                              finished_at = CASE WHEN $2::bigint >= 5 THEN $3::bigint ELSE finished_at END
          WHERE num = $1",
         &[&campaign.num, &(to as i64), &(now.0 as i64)],
     )

@@ -128,8 +128,8 @@ pub(super) async fn renew(
              JOIN push_queue q ON q.id = lease.id
              WHERE q.leased_until = lease.until AND q.leased_until > 0
              ORDER BY q.id FOR UPDATE OF q)
-         UPDATE push_queue q SET leased_until = $3, holder = CASE WHEN $3 > 0 THEN $4 ELSE 0 END,
-                                 lapses_at = CASE WHEN $3 > 0 THEN {ENGINE_NOW} + q.lease_ms ELSE 0 END
+         UPDATE push_queue q SET leased_until = $3::bigint, holder = CASE WHEN $3::bigint > 0 THEN $4::bigint ELSE 0 END,
+                                 lapses_at = CASE WHEN $3::bigint > 0 THEN {ENGINE_NOW} + q.lease_ms ELSE 0 END
          FROM held WHERE q.id = held.id RETURNING q.id"
     );
     let rows = tx.query(&sql, &[&ids, &untils, &(until.0 as i64), &holder]).await?;
