@@ -34,6 +34,12 @@ pub(crate) struct RedisDirectory {
     pub(crate) removals: mpsc::Sender<(SessionKey, Epoch)>,
 }
 
+/// What a key's value says.
+struct Found {
+    epochs: SmallVec<[Epoch; 2]>,
+    is_of_user: bool,
+}
+
 /// One command's worth of what was asked for: where the answers belong.
 struct Batch {
     slot: u16,
@@ -138,7 +144,7 @@ impl RedisDirectory {
     }
 
     /// Reads the values; `None` for those whose server is not there.
-    async fn read(&self, keys: &[SessionKey]) -> Result<Vec<Option<SmallVec<[Epoch; 2]>>>, Error> {
+    async fn read(&self, keys: &[SessionKey]) -> Result<Vec<Option<Found>>, Error> {
         let batches = self.batches(keys, MGET_KEYS_MAX);
         let command = |batch: &Batch| {
             let mut cmd = ::redis::cmd("MGET");
@@ -148,23 +154,39 @@ impl RedisDirectory {
         let commands = batches.iter().map(command).collect();
         let answers = self.connections.run_all(Kind::Locate, commands).await;
         let values = self.spread(keys.len(), batches, answers, None)?;
-        Ok(values.into_iter().map(|value| value.map(|value| entry::epochs(bytes(&value)))).collect())
+        let found = |value: Value| {
+            let value = bytes(&value);
+            Found { epochs: entry::epochs(value), is_of_user: entry::is_of_user(value) }
+        };
+        Ok(values.into_iter().map(|value| value.map(found)).collect())
     }
 
     /// Epochs that nobody is known to hold are looked up in a list that is newer than the entry.
-    async fn sort_out(&self, found: &[Option<SmallVec<[Epoch; 2]>>]) {
-        let epochs = found.iter().flatten().flatten();
-        if epochs.into_iter().any(|epoch| self.state.life(*epoch) == Life::Unknown) {
-            // Without an answer they are taken for live: a message to nobody costs little.
-            if self.state.read_list(&self.connections).await.is_err() {
-                return;
-            }
+    async fn sort_out(&self, found: &[Option<Found>]) {
+        let epochs = || found.iter().flatten().flat_map(|found| &found.epochs);
+        if !epochs().any(|epoch| self.state.life(*epoch) == Life::Unknown) {
+            return;
         }
-        for epoch in found.iter().flatten().flatten() {
-            if self.state.life(*epoch) == Life::Unknown {
+        // Without an answer they are taken for live: a message to nobody costs little.
+        if self.state.read_list(&self.connections).await.is_ok() {
+            epochs().filter(|epoch| self.state.life(**epoch) == Life::Unknown).for_each(|epoch| {
                 self.state.bury(*epoch);
-            }
+            });
         }
+    }
+
+    /// Leaves out the dead. A user's entry of a dead node is removed, or they would become more and more; a device's stays
+    /// until the next take: it says which generation that has to exceed, whatever a node that stood still may do.
+    fn live(&self, key: SessionKey, mut found: Found) -> SmallVec<[Epoch; 2]> {
+        found.epochs.retain(|epoch| {
+            let is_live = self.state.life(*epoch) != Life::Dead;
+            if !is_live && found.is_of_user {
+                // When full, it is found again.
+                let _ = self.removals.try_send((key, *epoch));
+            }
+            is_live
+        });
+        found.epochs
     }
 }
 
@@ -234,18 +256,8 @@ impl Directory for RedisDirectory {
         let found = self.read(&keys).await?;
         self.sort_out(&found).await;
         let mut gateways = None;
-        let live = |(key, epochs): (SessionKey, Option<SmallVec<[Epoch; 2]>>)| match epochs {
-            Some(mut epochs) => {
-                epochs.retain(|epoch| {
-                    let live = self.state.life(*epoch) != Life::Dead;
-                    if !live {
-                        // When full, it is found again.
-                        let _ = self.removals.try_send((key, *epoch));
-                    }
-                    live
-                });
-                epochs
-            }
+        let live = |(key, found)| match found {
+            Some(found) => self.live(key, found),
             None => {
                 self.metrics.keys_unknown.inc();
                 gateways.get_or_insert_with(|| self.state.gateways()).clone()

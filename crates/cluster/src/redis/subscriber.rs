@@ -16,7 +16,7 @@ use super::connections::Connections;
 use super::dial::{answered, error_of};
 use super::outbound::channel;
 use super::random::jittered;
-use super::server::{BACK_OFF, BACK_OFF_MAX};
+use super::server::BACK_OFF;
 use super::slot::slot;
 use crate::metrics::{Kind, Metrics};
 use crate::{Epoch, Error};
@@ -25,6 +25,8 @@ use crate::{Epoch, Error};
 pub(crate) const FRAMES_MAX: usize = 16_384;
 const BYTES_MAX: usize = 64 << 20;
 const PING_EVERY: Duration = Duration::from_secs(1);
+/// Shorter than that of commands: while nobody listens, messages are lost.
+const BACK_OFF_MAX: Duration = Duration::from_millis(500);
 
 pub(crate) enum Event {
     /// `since`: there was a subscription to this epoch before, and it was certainly whole until then.

@@ -45,6 +45,13 @@ impl Engine {
         Engine::Redis(config(&cluster.url()), Box::new(cluster))
     }
 
+    /// The same servers, other keys.
+    pub(crate) fn with_prefix(&self, prefix: &str) -> Self {
+        let Engine::Redis(config, _) = self else { return Engine::in_process() };
+        let prefix = prefix.chars().take(32).collect();
+        Engine::Redis(Config { prefix, ..config.clone() }, Box::new(()))
+    }
+
     /// A node that has joined.
     pub(crate) async fn node(&self, name: &str) -> TestNode {
         let node = match self {

@@ -34,6 +34,8 @@ async fn nodes_follow_a_fail_over() {
     assert_eq!(kept, [Kept::Mine]);
     b.knows(2).await;
     assert_eq!(b.locate(b.user("u")).await, [a.epoch()]);
+    // What was sent before the subscription was taken up again is lost, and told so.
+    until("the loss", || a.heard.has_lost()).await;
     b.cluster.bus.send(vec![(a.epoch(), "hello".into())]).await.expect("send");
     until("the message", || !a.heard.messages().is_empty()).await;
     // The old master comes back as a replica, and nobody uses it.
