@@ -2,7 +2,12 @@
 //!
 //! It keeps nothing that must not be lost: the store stays what is owed, and a parcel that the queue lost is taken there
 //! again when the store's own lease of the batch lapses. What a sender pulled and neither extended nor finished is
-//! pulled by another one after [`CLAIM_AFTER`].
+//! pulled by another one after [`CLAIM_AFTER`]. So a parcel may be pulled by two; whose its batch is the store says.
+//!
+//! Implementations: [`InProcess`], `redis::Batches` (streams), and SQS in a crate of its own. `tests/it/batches` is the suite
+//! that all of them pass.
+
+mod in_process;
 
 use std::time::Duration;
 
@@ -10,6 +15,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 
 use crate::Error;
+pub use in_process::InProcess;
 
 /// How long a pulled parcel is the puller's without a word.
 pub const CLAIM_AFTER: Duration = Duration::from_secs(30);

@@ -12,9 +12,10 @@
 //! routing by slot, following sentinels and subscribing again are here, for they decide what is lost.
 //!
 //! Reading order: [`address`], `connections`, `server`, `keeper`, `script`, `directory`, `members`, `lease`, `frame`,
-//! `inbound`, `outbound`, `subscriber`.
+//! `inbound`, `outbound`, `subscriber`, `batches`.
 
 pub mod address;
+mod batches;
 mod connections;
 mod dial;
 mod directory;
@@ -44,6 +45,7 @@ use tokio_util::sync::CancellationToken;
 use crate::metrics::Metrics;
 use crate::{Cluster, Keys, NodeInfo, Receiver};
 pub use address::Address;
+pub use batches::Batches;
 pub use connections::Connections;
 use directory::RedisDirectory;
 use lease::Keeper;
@@ -151,6 +153,11 @@ impl Redis {
 
     pub fn cluster(&self) -> Cluster {
         self.cluster.clone()
+    }
+
+    /// The queue of push batches, as one more puller of it. Works while [`Redis::run`] does.
+    pub fn batches(&self) -> Batches {
+        Batches::new(self.connections.clone(), &self.prefix)
     }
 
     /// For what else is kept on this Redis.

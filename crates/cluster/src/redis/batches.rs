@@ -1,0 +1,462 @@
+//! The queue of push batches as Redis streams: one for each lane, with one consumer group that all senders belong to.
+//!
+//! ```text
+//!   put  ─ XADD ─► stream of the lane ─ XREADGROUP ─► pulled by one consumer ─ XACK, XDEL ─► gone
+//!                                                         └─ idle for CLAIM_AFTER: XAUTOCLAIM by any other
+//! ```
+//!
+//! Streams have no length limit: what is trimmed is done (`upkeep`), and how much waits is the dispatcher's to bound.
+//! A Redis that forgot everything has no group; it is made again at the next pull, and reads from the beginning. Waiting
+//! for parcels needs a connection of its own, since a command that blocks holds up all behind it.
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use ::redis::aio::MultiplexedConnection;
+use ::redis::streams::{
+    StreamAutoClaimReply, StreamId, StreamInfoConsumersReply, StreamInfoGroupsReply, StreamPendingCountReply,
+    StreamReadReply,
+};
+use ::redis::{Cmd, FromRedisValue, Value, cmd};
+use async_trait::async_trait;
+use bytes::Bytes;
+use noroshi_types::Lane;
+use parking_lot::Mutex;
+
+use super::address::Host;
+use super::connections::{Command, Connections};
+use super::dial::error_of;
+use super::random;
+use super::slot::slot;
+use crate::Error;
+use crate::batches::{BatchQueue, CLAIM_AFTER, LaneDepth, Parcel, Receipt, Received};
+use crate::metrics::Kind;
+
+/// The consumer group of all senders.
+const GROUP: &str = "senders";
+
+/// One wait of XREADGROUP; a longer one is several of them.
+const BLOCK_MAX: Duration = Duration::from_secs(5);
+
+/// A blocked command is answered within its wait and so much.
+const ANSWER: Duration = Duration::from_secs(1);
+
+/// How often what is done is trimmed and consumers of ended processes are forgotten.
+const UPKEEP_INTERVAL: Duration = Duration::from_secs(600);
+
+/// A consumer that asked for nothing for so long is a process that ended: a live one asks every few seconds.
+const CONSUMER_IDLE: Duration = Duration::from_secs(3_600);
+
+/// Entries named by one command.
+const IDS_MAX: usize = 512;
+
+/// Entries of one consumer looked at to extend them: more than a sender ever has under way.
+const PENDING_MAX: usize = 20_000;
+
+/// One puller of the queue, and one who puts.
+pub struct Batches {
+    connections: Connections,
+    lanes: Vec<Stream>,
+    slot: u16,
+    consumer: String,
+    claim_after: Duration,
+    /// Between two pulls; a pull that is dropped takes its connection along, so that nothing waits behind it. Guards
+    /// only itself.
+    blocking: Mutex<Option<(Host, MultiplexedConnection)>>,
+    /// Guards only itself.
+    state: Mutex<State>,
+}
+
+struct Stream {
+    lane: u8,
+    key: String,
+}
+
+struct State {
+    /// Pulled by a read of several lanes that brought more than was asked for.
+    surplus: VecDeque<(Received, Instant)>,
+    /// Where the search for what was left behind goes on, by lane.
+    cursors: Vec<String>,
+    claimed_at: Option<Instant>,
+    kept_up_at: Instant,
+}
+
+impl Batches {
+    pub(super) fn new(connections: Connections, prefix: &str) -> Self {
+        // One tag: one read waits for all lanes.
+        let stem = format!("{{{prefix}:push}}");
+        let lanes: Vec<Stream> = Lane::ALL
+            .into_iter()
+            .map(|lane| Stream { lane: lane as u8, key: format!("{stem}:{}", lane.as_str()) })
+            .collect();
+        let name = random::epoch().map_or_else(|_| u64::from(std::process::id()), |epoch| epoch.0);
+        let state = State {
+            surplus: VecDeque::new(),
+            cursors: vec!["0-0".to_owned(); lanes.len()],
+            claimed_at: None,
+            kept_up_at: Instant::now(),
+        };
+        Self {
+            connections,
+            slot: slot(stem.as_bytes()),
+            lanes,
+            consumer: format!("{name:016x}"),
+            claim_after: CLAIM_AFTER,
+            blocking: Mutex::new(None),
+            state: Mutex::new(state),
+        }
+    }
+
+    /// Another time than [`CLAIM_AFTER`], the same at all pullers.
+    pub fn with_claim_after(self, claim_after: Duration) -> Self {
+        Self { claim_after, ..self }
+    }
+
+    fn stream(&self, lane: u8) -> Result<&Stream, Error> {
+        let stream = self.lanes.iter().find(|stream| stream.lane == lane);
+        stream.ok_or_else(|| Error::Refused(format!("there is no lane {lane}")))
+    }
+
+    async fn one(&self, cmd: Cmd) -> Result<Value, Error> {
+        self.connections.one(Kind::Batches, self.slot, cmd).await
+    }
+
+    /// All in one round trip; the first error.
+    async fn all(&self, cmds: Vec<Cmd>) -> Result<Vec<Value>, Error> {
+        if cmds.is_empty() {
+            return Ok(Vec::new());
+        }
+        let commands = cmds.into_iter().map(|cmd| Command { slot: self.slot, cmd }).collect();
+        self.connections.run_all(Kind::Batches, commands).await.into_iter().collect()
+    }
+
+    /// Where there is none: at first, and after everything was lost.
+    async fn make_groups(&self) -> Result<(), Error> {
+        for stream in &self.lanes {
+            let mut create = cmd("XGROUP");
+            // From the beginning: what was put before is to be read, too.
+            create.arg("CREATE").arg(&stream.key).arg(GROUP).arg("0").arg("MKSTREAM");
+            match self.one(create).await {
+                Err(Error::Refused(why)) if why.starts_with("BUSYGROUP") => {}
+                result => drop(result?),
+            }
+        }
+        tracing::debug!("the consumer group of push batches was made");
+        Ok(())
+    }
+
+    /// What consumers left behind, looked for some times while it lapses.
+    async fn claim(&self, lanes: &[u8], max: usize) -> Result<Vec<Received>, Error> {
+        let due = |at: Option<Instant>| at.is_none_or(|at| at.elapsed() >= self.claim_after / 6);
+        if !due(self.state.lock().claimed_at) {
+            return Ok(Vec::new());
+        }
+        let mut received: Vec<Received> = Vec::new();
+        for (index, stream) in
+            self.lanes.iter().enumerate().filter(|(_, stream)| lanes.contains(&stream.lane))
+        {
+            if received.len() >= max {
+                break;
+            }
+            let cursor = self.state.lock().cursors[index].clone();
+            let mut claim = cmd("XAUTOCLAIM");
+            claim.arg(&stream.key).arg(GROUP).arg(&self.consumer).arg(millis(self.claim_after)).arg(cursor);
+            claim.arg("COUNT").arg(max - received.len());
+            let reply: StreamAutoClaimReply = read(self.one(claim).await?)?;
+            self.state.lock().cursors[index] = reply.next_stream_id;
+            let deliveries = self.deliveries(stream, &reply.claimed).await?;
+            for (entry, deliveries) in reply.claimed.into_iter().zip(deliveries) {
+                received.extend(received_of(stream.lane, entry, deliveries));
+            }
+        }
+        if received.len() < max {
+            self.state.lock().claimed_at = Some(Instant::now());
+        }
+        Ok(received)
+    }
+
+    /// How often entries were pulled: XAUTOCLAIM counts it and does not tell.
+    async fn deliveries(&self, stream: &Stream, entries: &[StreamId]) -> Result<Vec<u32>, Error> {
+        let ask = |entry: &StreamId| {
+            let mut pending = cmd("XPENDING");
+            pending.arg(&stream.key).arg(GROUP).arg(&entry.id).arg(&entry.id).arg(1);
+            pending
+        };
+        let answers = self.all(entries.iter().map(ask).collect()).await?;
+        let count = |answer| -> Result<u32, Error> {
+            let reply: StreamPendingCountReply = read(answer)?;
+            let times = reply.ids.first().map_or(1, |pending| pending.times_delivered);
+            Ok(u32::try_from(times).unwrap_or(u32::MAX))
+        };
+        answers.into_iter().map(count).collect()
+    }
+
+    /// What is there and nobody has, lane by lane.
+    async fn read_new(&self, lanes: &[u8], max: usize) -> Result<Vec<Received>, Error> {
+        let mut received = Vec::new();
+        for lane in lanes {
+            let left = max - received.len();
+            if left == 0 {
+                break;
+            }
+            let reply = read(self.one(self.read_group(&[*lane], left, None)?).await?)?;
+            received.extend(self.received(reply));
+        }
+        Ok(received)
+    }
+
+    /// Waits for the first of any lane.
+    async fn wait(&self, lanes: &[u8], max: usize, wait: Duration) -> Result<Vec<Received>, Error> {
+        let wait = wait.clamp(Duration::from_millis(1), BLOCK_MAX);
+        let read_group = self.read_group(lanes, (max / lanes.len().max(1)).max(1), Some(wait))?;
+        let host = self.connections.host(self.slot)?;
+        let kept = self.blocking.lock().take().filter(|(known, _)| *known == host);
+        let mut connection = match kept {
+            Some((_, connection)) => connection,
+            None => self.connections.blocking(self.slot, BLOCK_MAX + ANSWER).await?,
+        };
+        let answer = tokio::time::timeout(wait + ANSWER, connection.send_packed_command(&read_group)).await;
+        let answer = match answer {
+            Ok(answer) => answer.map_err(|error| error_of(&error))?,
+            Err(_) => return Err(Error::Unavailable("a stream was not answered in time".into())),
+        };
+        *self.blocking.lock() = Some((host, connection));
+        if let Value::ServerError(error) = &answer {
+            return Err(super::dial::answered(error));
+        }
+        Ok(self.received(read(answer)?))
+    }
+
+    fn read_group(&self, lanes: &[u8], count: usize, block: Option<Duration>) -> Result<Cmd, Error> {
+        let mut read_group = cmd("XREADGROUP");
+        read_group.arg("GROUP").arg(GROUP).arg(&self.consumer).arg("COUNT").arg(count);
+        if let Some(block) = block {
+            read_group.arg("BLOCK").arg(millis(block));
+        }
+        read_group.arg("STREAMS");
+        for lane in lanes {
+            read_group.arg(&self.stream(*lane)?.key);
+        }
+        for _ in lanes {
+            read_group.arg(">");
+        }
+        Ok(read_group)
+    }
+
+    fn received(&self, reply: Option<StreamReadReply>) -> Vec<Received> {
+        let mut received = Vec::new();
+        for key in reply.unwrap_or_default().keys {
+            let Some(stream) = self.lanes.iter().find(|stream| stream.key == key.key) else { continue };
+            received.extend(key.ids.into_iter().filter_map(|entry| received_of(stream.lane, entry, 1)));
+        }
+        received
+    }
+
+    async fn pull_once(&self, lanes: &[u8], max: usize, wait: Duration) -> Result<Vec<Received>, Error> {
+        let mut received = self.take_surplus(lanes, max);
+        received.extend(self.claim(lanes, max - received.len()).await?);
+        received.extend(self.read_new(lanes, max - received.len()).await?);
+        if !received.is_empty() || wait.is_zero() {
+            return Ok(received);
+        }
+        let mut waited = self.wait(lanes, max, wait).await?;
+        if waited.len() > max {
+            let surplus = waited.split_off(max);
+            let now = Instant::now();
+            self.state.lock().surplus.extend(surplus.into_iter().map(|one| (one, now)));
+        }
+        Ok(waited)
+    }
+
+    /// What was pulled so long ago that others may have it is left to them.
+    fn take_surplus(&self, lanes: &[u8], max: usize) -> Vec<Received> {
+        let mut state = self.state.lock();
+        let mut taken = Vec::new();
+        for (one, at) in std::mem::take(&mut state.surplus) {
+            match (
+                at.elapsed() < self.claim_after / 2,
+                lanes.contains(&one.receipt.lane) && taken.len() < max,
+            ) {
+                (false, _) => {}
+                (true, true) => taken.push(one),
+                (true, false) => state.surplus.push_back((one, at)),
+            }
+        }
+        taken
+    }
+
+    /// Trims what is done and was not deleted with it, and forgets consumers that ended with nothing left behind.
+    async fn upkeep(&self) -> Result<(), Error> {
+        {
+            let mut state = self.state.lock();
+            if state.kept_up_at.elapsed() < UPKEEP_INTERVAL {
+                return Ok(());
+            }
+            state.kept_up_at = Instant::now();
+        }
+        for stream in &self.lanes {
+            let mut info = cmd("XINFO");
+            info.arg("CONSUMERS").arg(&stream.key).arg(GROUP);
+            let consumers: StreamInfoConsumersReply = read(self.one(info).await?)?;
+            let idle = CONSUMER_IDLE.as_millis();
+            let ended =
+                consumers.consumers.into_iter().filter(|one| one.pending == 0 && one.idle as u128 > idle);
+            for consumer in ended {
+                let mut delete = cmd("XGROUP");
+                delete.arg("DELCONSUMER").arg(&stream.key).arg(GROUP).arg(consumer.name);
+                self.one(delete).await?;
+            }
+            let mut oldest = cmd("XPENDING");
+            oldest.arg(&stream.key).arg(GROUP).arg("-").arg("+").arg(1);
+            let oldest: StreamPendingCountReply = read(self.one(oldest).await?)?;
+            let delivered = self.group(stream).await?.map(|group| group.last_delivered_id);
+            // All before the oldest that is pulled, or else before the last that was, is done.
+            let done = oldest.ids.into_iter().next().map(|pending| pending.id).or(delivered);
+            if let Some(done) = done {
+                let mut trim = cmd("XTRIM");
+                trim.arg(&stream.key).arg("MINID").arg(done);
+                self.one(trim).await?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn group(&self, stream: &Stream) -> Result<Option<::redis::streams::StreamInfoGroup>, Error> {
+        let mut info = cmd("XINFO");
+        info.arg("GROUPS").arg(&stream.key);
+        match self.one(info).await {
+            Ok(answer) => {
+                let groups: StreamInfoGroupsReply = read(answer)?;
+                Ok(groups.groups.into_iter().find(|group| group.name == GROUP))
+            }
+            // There is no such stream.
+            Err(Error::Refused(why)) if why.contains("no such key") => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+fn read<T: FromRedisValue>(answer: Value) -> Result<T, Error> {
+    ::redis::from_redis_value(answer)
+        .map_err(|error| Error::Refused(format!("an answer of streams: {error}")))
+}
+
+/// None: it was deleted, or is not ours.
+fn received_of(lane: u8, mut entry: StreamId, deliveries: u32) -> Option<Received> {
+    let key = ::redis::from_redis_value(entry.map.remove("k")?).ok()?;
+    let body: Vec<u8> = ::redis::from_redis_value(entry.map.remove("b")?).ok()?;
+    let parcel = Parcel { key, lane, body: Bytes::from(body) };
+    let receipt = Receipt { lane, handle: entry.id.into() };
+    Some(Received { parcel, receipt, deliveries })
+}
+
+/// The group is not there: the streams are new, or were lost.
+fn lacks_group(error: &Error) -> bool {
+    matches!(error, Error::Refused(why) if why.starts_with("NOGROUP"))
+}
+
+#[async_trait]
+impl BatchQueue for Batches {
+    async fn put(&self, parcels: Vec<Parcel>) -> Result<(), Error> {
+        for some in parcels.chunks(IDS_MAX) {
+            let mut cmds = Vec::with_capacity(some.len());
+            for parcel in some {
+                let mut add = cmd("XADD");
+                add.arg(&self.stream(parcel.lane)?.key).arg("*");
+                add.arg("k").arg(parcel.key).arg("b").arg(&parcel.body[..]);
+                cmds.push(add);
+            }
+            self.all(cmds).await?;
+        }
+        Ok(())
+    }
+
+    async fn pull(&self, lanes: &[u8], max: usize, wait: Duration) -> Result<Vec<Received>, Error> {
+        if lanes.is_empty() || max == 0 {
+            return Ok(Vec::new());
+        }
+        let pulled = match self.pull_once(lanes, max, wait).await {
+            Err(error) if lacks_group(&error) => {
+                self.make_groups().await?;
+                self.pull_once(lanes, max, wait).await
+            }
+            pulled => pulled,
+        }?;
+        if let Err(error) = self.upkeep().await {
+            tracing::debug!(%error, "streams of push batches were not tidied up");
+        }
+        Ok(pulled)
+    }
+
+    async fn extend(&self, receipts: &[Receipt], time: Duration) -> Result<(), Error> {
+        let idle = self.claim_after.saturating_sub(time);
+        for stream in &self.lanes {
+            let asked: Vec<&str> =
+                receipts.iter().filter(|one| one.lane == stream.lane).map(|one| &*one.handle).collect();
+            if asked.is_empty() {
+                continue;
+            }
+            let mut pending = cmd("XPENDING");
+            pending.arg(&stream.key).arg(GROUP).arg("-").arg("+").arg(PENDING_MAX).arg(&self.consumer);
+            let ours: StreamPendingCountReply = match self.one(pending).await {
+                Err(error) if lacks_group(&error) => continue,
+                answer => read(answer?)?,
+            };
+            // What another claimed meanwhile stays the other's.
+            let ours: std::collections::HashSet<String> = ours.ids.into_iter().map(|one| one.id).collect();
+            let asked: Vec<&str> = asked.into_iter().filter(|id| ours.contains(*id)).collect();
+            let mut cmds = Vec::new();
+            for some in asked.chunks(IDS_MAX) {
+                let mut claim = cmd("XCLAIM");
+                claim.arg(&stream.key).arg(GROUP).arg(&self.consumer).arg(0).arg(some);
+                claim.arg("IDLE").arg(millis(idle)).arg("JUSTID");
+                cmds.push(claim);
+            }
+            self.all(cmds).await?;
+        }
+        Ok(())
+    }
+
+    async fn done(&self, receipts: Vec<Receipt>) -> Result<(), Error> {
+        let mut cmds = Vec::new();
+        for stream in &self.lanes {
+            let done: Vec<&str> =
+                receipts.iter().filter(|one| one.lane == stream.lane).map(|one| &*one.handle).collect();
+            for some in done.chunks(IDS_MAX) {
+                let (mut ack, mut delete) = (cmd("XACK"), cmd("XDEL"));
+                ack.arg(&stream.key).arg(GROUP).arg(some);
+                delete.arg(&stream.key).arg(some);
+                cmds.extend([ack, delete]);
+            }
+        }
+        self.all(cmds).await.map(drop)
+    }
+
+    async fn depth(&self) -> Result<Vec<LaneDepth>, Error> {
+        let mut depths = Vec::with_capacity(self.lanes.len());
+        for stream in &self.lanes {
+            let mut length = cmd("XLEN");
+            length.arg(&stream.key);
+            let length: u64 = read(self.one(length).await?)?;
+            if length == 0 {
+                depths.push(LaneDepth { lane: stream.lane, parcels: 0, pulled: 0 });
+                continue;
+            }
+            let (pulled, waiting) = match self.group(stream).await? {
+                // What was done and not deleted is no parcel any more: the group knows what it has not given out.
+                Some(group) => {
+                    let pulled = group.pending as u64;
+                    let waiting = group.lag.map_or(length.saturating_sub(pulled), |lag| lag as u64);
+                    (pulled, waiting)
+                }
+                None => (0, length),
+            };
+            depths.push(LaneDepth { lane: stream.lane, parcels: pulled + waiting, pulled });
+        }
+        Ok(depths)
+    }
+}
