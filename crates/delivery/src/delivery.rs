@@ -3,13 +3,14 @@
 use std::sync::{Arc, OnceLock};
 
 use noroshi_store::{Backlog, BacklogPage, Cancelled, OutcomePart, Recover, Store};
-use noroshi_types::{
-    AppId, CloseReason, DeviceId, DeviceNum, NotificationId, Outcome, Presence, Topic, UserId,
-};
+use noroshi_types::{AppId, CloseReason, DeviceId, DeviceNum, NotificationId, Outcome, Topic};
 use tokio::runtime::Handle;
 
 use crate::ack::AckQueue;
-use crate::edge::{Edge, Session};
+use crate::cluster::outbox::To;
+use crate::cluster::wire::Record;
+use crate::cluster::{Inlet, Peers};
+use crate::edge::Edge;
 use crate::metrics::Metrics;
 use crate::push::{self, Outlet, Side};
 use crate::{Clock, service};
@@ -41,14 +42,19 @@ pub struct Delivery {
     /// Set once, before anything runs. Without it nothing is sent to push services, and what is to be
     /// sent stays in the store.
     pub(crate) push: OnceLock<Arc<Side>>,
+    /// Set once, before anything runs, where there are other nodes.
+    pub(crate) peers: OnceLock<Arc<Peers>>,
+    /// What the other nodes tell, also before `peers` is set.
+    pub(crate) inlet: Arc<Inlet>,
     pub(crate) runtime: Handle,
 }
 
 impl Delivery {
     /// `runtime` runs what the shards ask for: they have no tokio of their own.
     pub fn new(store: Arc<dyn Store>, clock: Clock, metrics: Metrics, runtime: Handle) -> Arc<Self> {
-        let (edge, push, acks) = (OnceLock::new(), OnceLock::new(), AckQueue::new());
-        Arc::new(Self { store, edge, clock, metrics, acks, push, runtime })
+        let (edge, push, peers) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
+        let (acks, inlet) = (AckQueue::new(), Arc::default());
+        Arc::new(Self { store, edge, clock, metrics, acks, push, peers, inlet, runtime })
     }
 
     /// Connects the gateway. Until then nothing is delivered live. A second call is ignored.
@@ -67,15 +73,24 @@ impl Delivery {
         let _ = self.push.set(Arc::new(Side::new(services, vault, config)));
     }
 
-    /// Puts a queue between the dispatcher and the senders of all nodes.
+    /// Puts a queue between the dispatcher and the senders of all nodes: to be called after [`Delivery::attach_push`] and
+    /// before anything runs, at every node with the same queue. A second call is ignored.
     pub fn attach_batches(&self, queue: Arc<dyn noroshi_cluster::batches::BatchQueue>) {
         if let Some(side) = self.push.get() {
             let _ = side.queue.set(queue);
         }
     }
 
-    /// Push work was made.
+    /// Push work was made: every sender looks.
     pub(crate) fn wake_push(&self) {
+        self.wake_push_here();
+        if let Some(peers) = self.peers() {
+            peers.wake();
+        }
+    }
+
+    /// Push work was made, on another node perhaps.
+    pub(crate) fn wake_push_here(&self) {
         if let Some(side) = self.push.get() {
             side.wake();
         }
@@ -127,37 +142,27 @@ impl Delivery {
         self.write_acks(vec![noroshi_store::Ack { device, ids }]).await
     }
 
-    /// The sessions of each user, in the order asked.
-    pub fn sessions(&self, app: AppId, users: &[UserId]) -> Vec<Vec<Session>> {
-        self.edge().map_or_else(|| vec![Vec::new(); users.len()], |edge| edge.sessions(app, users))
-    }
-
-    pub fn session(&self, app: AppId, device: &DeviceId) -> Option<Session> {
-        self.edge().and_then(|edge| edge.session(app, device))
-    }
-
-    /// False if the device is not connected.
-    pub fn set_presence(&self, app: AppId, device: &DeviceId, presence: Presence) -> bool {
-        self.edge().is_some_and(|edge| edge.set_presence(app, device, presence))
-    }
-
-    /// Connections that hear the topic now.
-    pub fn topic_sessions(&self, app: AppId, topic: &Topic) -> u64 {
-        self.edge().map_or(0, |edge| edge.topic_sessions(app, topic))
-    }
-
     /// Subscribes durably, also on an open connection. True if it is new.
     pub async fn subscribe(&self, app: AppId, device: &DeviceId, topic: &Topic) -> Result<bool, Error> {
         let new = self.store.subscribe(app, device, topic, self.clock.now()).await?;
-        self.subscribed(app, device, std::slice::from_ref(topic));
+        self.subscribed(app, &[(device, std::slice::from_ref(topic))]).await;
         Ok(new)
     }
 
-    /// A registration subscribed the device durably: its open connection hears the topics too.
-    pub fn subscribed(&self, app: AppId, device: &DeviceId, topics: &[Topic]) {
-        if let Some(edge) = self.edge().filter(|_| !topics.is_empty()) {
-            edge.subscribe(app, device, topics);
+    /// Registrations subscribed devices durably: their open connections hear the topics too.
+    pub async fn subscribed(&self, app: AppId, devices: &[(&DeviceId, &[Topic])]) {
+        let mut last = None;
+        for (device, topics) in devices.iter().filter(|(_, topics)| !topics.is_empty()) {
+            if let Some(edge) = self.edge() {
+                edge.subscribe(app, device, topics);
+            }
+            let record = || {
+                let (device, topics) = ((*device).clone(), topics.to_vec());
+                Record::Subscribe { app, device, topics }
+            };
+            last = self.peers().map(|peers| peers.tell(peers.holders(app, device), record())).or(last);
         }
+        self.told(last).await;
     }
 
     /// True if there was a subscription.
@@ -165,6 +170,12 @@ impl Delivery {
         let was = self.store.unsubscribe(app, device, topic).await?;
         if let Some(edge) = self.edge() {
             edge.unsubscribe(app, device, topic);
+        }
+        if let Some(peers) = self.peers() {
+            let (device, topics) = (device.clone(), vec![topic.clone()]);
+            peers
+                .tell_now(peers.holders(app, &device), Record::Unsubscribe { app, device, topics })
+                .await;
         }
         Ok(was)
     }
@@ -179,36 +190,54 @@ impl Delivery {
     /// Removes a device and ends its connection.
     pub async fn delete_device(&self, app: AppId, device: &DeviceId) -> Result<(), Error> {
         self.store.delete_device(app, device, self.clock.now()).await?;
-        self.close(app, device, CloseReason::Revoked);
+        self.close(app, std::slice::from_ref(device), CloseReason::Revoked).await;
         Ok(())
     }
 
     /// Revokes a device's tokens and ends its connection.
     pub async fn revoke_tokens(&self, app: AppId, device: &DeviceId) -> Result<u32, Error> {
         let version = self.store.revoke_tokens(app, device).await?;
-        self.close(app, device, CloseReason::Revoked);
+        self.close(app, std::slice::from_ref(device), CloseReason::Revoked).await;
         Ok(version)
     }
 
-    /// Ends a device's connection, to be opened again: what it was told at its log-in, such as whose
-    /// device it is, no longer holds.
-    pub fn disconnect(&self, app: AppId, device: &DeviceId) {
-        self.close(app, device, CloseReason::Drain);
+    /// Ends connections of devices, to be opened again: what they were told at their log-ins, such as whose
+    /// devices they are, no longer holds.
+    pub async fn disconnect(&self, app: AppId, devices: &[DeviceId]) {
+        self.close(app, devices, CloseReason::Drain).await;
     }
 
     /// Ends the connections of an app that is gone, those to push services too.
-    pub fn close_app(&self, app: AppId) {
+    pub async fn close_app(&self, app: AppId) {
         if let Some(side) = self.push.get() {
             side.outlet.set_credentials(app, Vec::new());
         }
+        let reason = CloseReason::Revoked;
         if let Some(edge) = self.edge() {
-            edge.close_app(app, CloseReason::Revoked);
+            edge.close_app(app, reason);
+        }
+        if let Some(peers) = self.peers() {
+            peers.tell(To::Senders, Record::CredentialsChanged { app });
+            peers.tell_now(To::Gateways, Record::CloseApp { app, reason }).await;
         }
     }
 
-    fn close(&self, app: AppId, device: &DeviceId, reason: CloseReason) {
-        if let Some(edge) = self.edge() {
-            edge.close(app, device, reason);
+    async fn close(&self, app: AppId, devices: &[DeviceId], reason: CloseReason) {
+        let mut last = None;
+        for device in devices {
+            if let Some(edge) = self.edge() {
+                edge.close(app, device, reason);
+            }
+            let record = || Record::Close { app, device: device.clone(), reason };
+            last = self.peers().map(|peers| peers.tell(peers.holders(app, device), record())).or(last);
+        }
+        self.told(last).await;
+    }
+
+    /// Waits until what was queued for other nodes is on its way.
+    async fn told(&self, ticket: Option<u64>) {
+        if let (Some(peers), Some(ticket)) = (self.peers(), ticket) {
+            peers.handed_over(ticket).await;
         }
     }
 

@@ -6,11 +6,13 @@
 //!   gateway ──► Delivery::log_in / backlog / recover ──► Store       (batched)
 //!   gateway ──► Delivery::ack ──► coalesced ──► Store::ack
 //!   gateway ──► Delivery::outcomes ──► metrics + Store::record
+//!   Delivery ◄──► cluster ◄──► other nodes             (a node alone has none of this)
 //!   Store::take ──► push::sender ──► push services ──► Store::finish
 //! ```
 //!
-//! Reading order: [`edge`] (the trait the gateway implements), [`publish`], [`ack`], [`push`] (who is not
-//! connected), [`campaign`], [`service`] (background work), [`metrics`].
+//! Reading order: [`edge`] (the trait the gateway implements), [`publish`], [`ack`], [`cluster`]
+//! (who is connected elsewhere), [`push`] (who is not connected), [`campaign`], [`service`] (background
+//! work), [`metrics`].
 //!
 //! Invariant: `Edge::deliver` for what is kept is called from the store's completion, which runs in
 //! commit order; that alone gives every inbox and every topic its order.
@@ -18,6 +20,7 @@
 pub mod ack;
 pub mod campaign;
 pub mod clock;
+pub mod cluster;
 pub mod edge;
 pub mod entering;
 pub mod metrics;
@@ -29,6 +32,6 @@ mod delivery;
 
 pub use clock::Clock;
 pub use delivery::{Delivery, Error};
-pub use edge::{Edge, Session};
+pub use edge::{Edge, LocalSession, Session};
 pub use entering::{Entered, Entering};
 pub use publish::Receipt;

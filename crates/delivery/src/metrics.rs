@@ -31,6 +31,7 @@ pub struct Metrics {
     pub(crate) refused_overloaded: Counter,
     pub(crate) pruned: Counter,
     pub(crate) push: crate::push::metrics::Metrics,
+    pub(crate) cluster: crate::cluster::metrics::Metrics,
 }
 
 impl Metrics {
@@ -51,6 +52,7 @@ impl Metrics {
         );
         registry.register("pruned_rows", "Expired rows removed from the store", metrics.pruned.clone());
         metrics.push.register(registry);
+        metrics.cluster.register(registry);
         metrics
     }
 
@@ -69,6 +71,7 @@ impl Metrics {
             refused_overloaded: Counter::default(),
             pruned: Counter::default(),
             push: crate::push::metrics::Metrics::default(),
+            cluster: crate::cluster::metrics::Metrics::default(),
         }
     }
 

@@ -12,6 +12,7 @@ use noroshi_store::{Accept, Accepted, Idempotency};
 use noroshi_types::{AppId, CampaignId, Lane, NotificationId, PushMode, Request, Target, When};
 use tokio::sync::oneshot;
 
+use crate::cluster::outbox::Item;
 use crate::delivery::{Delivery, Error};
 
 /// What a provider is answered.
@@ -46,26 +47,32 @@ impl Delivery {
         idempotency: Option<Idempotency>,
         campaign: Option<(CampaignId, Lane)>,
     ) -> Result<Receipt, Error> {
-        if !self.edge().is_none_or(|edge| edge.has_room(&request.target)) {
+        let has_room_here = self.edge().is_none_or(|edge| edge.has_room(&request.target));
+        if !has_room_here || !self.peers().is_none_or(|peers| peers.outbox.has_room()) {
             self.metrics.refused_overloaded.inc();
             return Err(Error::Overloaded);
         }
         let accept = Accept { app, request: Arc::new(request), now: self.clock.now(), idempotency, campaign };
-        let accepted = match needs_store(&accept) {
+        let (accepted, ticket) = match needs_store(&accept) {
             true => self.accept(accept).await?,
             false => self.pass_on(accept),
         };
+        // Else the provider's next request, at another node, could overtake this one.
+        if let (Some(peers), Some(ticket)) = (self.peers(), ticket) {
+            peers.handed_over(ticket).await;
+        }
         Ok(Receipt { id: accepted.message.id, targets: accepted.targets, replayed: accepted.replayed })
     }
 
-    async fn accept(self: &Arc<Self>, accept: Accept) -> Result<Accepted, Error> {
+    async fn accept(self: &Arc<Self>, accept: Accept) -> Result<(Accepted, Option<u64>), Error> {
         let (reply, answer) = oneshot::channel();
         let delivery = self.clone();
         let request = accept.request.clone();
         let done = Box::new(move |result: Result<Accepted, noroshi_store::Error>| {
-            if let Ok(accepted) = &result {
-                delivery.hand_on(accepted, &request);
-            }
+            let result = result.map(|accepted| {
+                let ticket = delivery.hand_on(&accepted, &request);
+                (accepted, ticket)
+            });
             // The caller may be gone; the notification is accepted all the same.
             let _ = reply.send(result);
         });
@@ -81,24 +88,34 @@ impl Delivery {
         }
     }
 
-    fn pass_on(&self, accept: Accept) -> Accepted {
+    fn pass_on(&self, accept: Accept) -> (Accepted, Option<u64>) {
         let request = accept.request.clone();
         let accepted = self.store.note(accept);
-        self.hand_on(&accepted, &request);
-        accepted
+        let ticket = self.hand_on(&accepted, &request);
+        (accepted, ticket)
     }
 
-    fn hand_on(&self, accepted: &Accepted, request: &Request) {
+    /// To this node's connections or, where there are others, to whoever has the recipients: then with the
+    /// number under which it waits for its turn.
+    fn hand_on(&self, accepted: &Accepted, request: &Arc<Request>) -> Option<u64> {
         if accepted.replayed {
-            return;
+            return None;
         }
         self.metrics.count_accepted(request, accepted);
-        if let Some(edge) = self.edge() {
-            edge.deliver(accepted.message.clone(), &request.target);
-        }
+        let message = accepted.message.clone();
+        let ticket = match self.peers() {
+            Some(peers) => Some(peers.outbox.push(Item::Deliver { message, request: request.clone() })),
+            None => {
+                if let Some(edge) = self.edge() {
+                    edge.deliver(message, &request.target);
+                }
+                None
+            }
+        };
         if request.push.mode != PushMode::Never {
             self.wake_push();
         }
+        ticket
     }
 }
 

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
+use crate::cluster;
 use crate::delivery::Delivery;
 use crate::push;
 
@@ -40,7 +41,12 @@ pub(crate) async fn run(delivery: Arc<Delivery>, drain: impl Future<Output = ()>
             push::run(&delivery, side, &draining).await;
         }
     };
-    tokio::join!(told, acks, push);
+    // Other nodes are heard until nothing is done here any more.
+    tokio::select! {
+        _ = async { tokio::join!(told, acks, push) } => {}
+        () = cluster::run(&delivery) => {}
+    }
+    cluster::finish(&delivery).await;
 }
 
 async fn wait(mut draining: watch::Receiver<bool>) {

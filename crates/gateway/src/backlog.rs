@@ -16,7 +16,7 @@ use crate::catch_up::{CatchUp, Paged, Read, Step};
 use crate::connection::{Connection, Phase, Protocol, Subscription};
 use crate::dispatch::Dispatch;
 use crate::mailbox::Reply;
-use crate::registry::Key;
+use crate::registry::{Address, Key};
 use crate::shard::Shard;
 use crate::topic_index::TopicIndex;
 
@@ -195,9 +195,14 @@ impl Shard {
     pub(crate) fn handle_page(&mut self, slot: u32, page: BacklogPage) {
         let Some(connection) = self.connections.get_mut(slot as usize) else { return };
         let Some(catch_up) = &mut connection.catch_up else { return };
-        let paged = catch_up.take_page(page);
+        let mut paged = catch_up.take_page(page);
         let highest = paged.iter().map(|paged| paged.message.id).max();
         connection.watermark = highest.map_or(connection.watermark, |id| connection.watermark.max(id));
+        let (recent, was_live) = (&self.fanout.recent, catch_up.was_live);
+        paged.retain(|Paged { message, .. }| match message.topic {
+            Some(_) => !was_live || !recent.has_topic(message.id),
+            None => !recent.has(message.id, connection.generation),
+        });
         self.write_page(slot, &paged);
     }
 
@@ -228,6 +233,21 @@ impl Shard {
             self.send_unbounded(slot, bytes.into());
         }
         self.advance(slot);
+    }
+
+    /// Messages of other nodes may have been lost: these sessions read on behind `since`.
+    pub(crate) fn reread(&mut self, to: &[Address], since: NotificationId) {
+        for Address { slot, generation, .. } in to {
+            let Some(connection) = self.connections.get_mut(*slot as usize) else { continue };
+            if connection.generation != *generation || connection.phase != Phase::Open {
+                continue;
+            }
+            let own_topics = own_topics(connection, &self.topics);
+            let after = connection.watermark.max(since);
+            let catch_up = connection.catch_up.get_or_insert_with(|| Box::new(CatchUp::live()));
+            catch_up.read_again(after, own_topics);
+            self.advance(*slot);
+        }
     }
 
     /// Mail was lost: every session reads on behind what it was offered.

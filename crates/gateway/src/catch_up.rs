@@ -45,6 +45,12 @@ pub(crate) struct CatchUp {
     held: VecDeque<Arc<Dispatch>>,
     /// Something was committed that is neither in the pages nor held.
     missed: bool,
+    /// Up to where pages brought everything.
+    paged: Option<NotificationId>,
+    /// Where the next reading begins, if that is before `after`.
+    back_to: Option<NotificationId>,
+    /// It was live before, and nothing was missed since: of topics it was offered what its shard was.
+    pub(crate) was_live: bool,
     /// One at a time, once the backlog is done.
     recoveries: VecDeque<Recovery>,
     /// Of the last page written: allowed to be unsent besides the usual.
@@ -114,6 +120,9 @@ impl CatchUp {
             retained: VecDeque::new(),
             held: VecDeque::new(),
             missed: false,
+            paged: after,
+            back_to: None,
+            was_live: false,
             recoveries: VecDeque::new(),
             page_bytes: 0,
         }
@@ -171,8 +180,24 @@ impl CatchUp {
             self.own_topics = own_topics;
         }
         self.missed = true;
+        self.was_live = false;
         for recovery in &mut self.recoveries {
             recovery.missed = true;
+        }
+    }
+
+    /// The backlog may have something behind `after` that was never offered.
+    pub(crate) fn read_again(&mut self, after: NotificationId, own_topics: Vec<Topic>) {
+        if self.stage == Stage::Done {
+            self.stage = Stage::Wanted;
+            (self.after, self.paged) = (Some(after), Some(after));
+            self.own_topics = own_topics;
+            self.was_live = true;
+        } else {
+            // What it wrote of held messages may stand behind what was lost.
+            self.missed = true;
+            self.was_live = false;
+            self.back_to = Some(self.back_to.map_or(after, |back_to| back_to.min(after)));
         }
     }
 
@@ -195,6 +220,7 @@ impl CatchUp {
             return Hold::Held;
         }
         *missed = true;
+        self.was_live = false;
         Hold::Missed
     }
 
@@ -235,6 +261,10 @@ impl CatchUp {
     pub(crate) fn begin_read(&mut self) -> Option<Read> {
         if self.stage == Stage::Reading {
             self.missed = false;
+            if let Some(back_to) = self.back_to.take() {
+                // Never before what pages brought: a page leaves nothing out.
+                self.after = self.after.min(self.paged.max(Some(back_to)));
+            }
             return Some(Read::Backlog { after: self.after, own_topics: self.own_topics.clone() });
         }
         let recovery = self.recoveries.front_mut().filter(|recovery| recovery.stage == Stage::Reading)?;
@@ -261,6 +291,7 @@ impl CatchUp {
                 }
             }
             self.after = Some(message.id);
+            self.paged = self.after;
             paged.push(Paged { message, retained: false });
         }
         if !page.more {
@@ -444,5 +475,33 @@ mod tests {
         let paged = catch_up.take_recovered(1, page(&[2, 3], &[4], false)).expect("wanted");
         assert_eq!(ids(&paged), [(2, false), (3, false), (4, true)]);
         assert_eq!(run(&mut catch_up), "!5.");
+    }
+
+    #[test]
+    fn what_was_lost_is_read_from_before_the_loss() {
+        // Live: from where it is told.
+        let mut catch_up = CatchUp::live();
+        catch_up.read_again(message(3).id, Vec::new());
+        assert!(catch_up.was_live);
+        assert_eq!(run(&mut catch_up), "?=");
+        let Some(Read::Backlog { after, .. }) = catch_up.begin_read() else { panic!("a read") };
+        assert_eq!(after, Some(message(3).id));
+        // While it reads, and has passed the place already.
+        assert_eq!(catch_up.hold(&Dispatch::new(message(9)), None), Hold::Held);
+        catch_up.take_page(page(&[5], &[], false));
+        assert!(matches!(catch_up.step(), Step::Release(_)) && catch_up.pass(&message(9)));
+        catch_up.read_again(message(4).id, Vec::new());
+        assert!(!catch_up.was_live);
+        assert_eq!(run(&mut catch_up), "?=");
+        let Some(Read::Backlog { after, .. }) = catch_up.begin_read() else { panic!("a read") };
+        assert_eq!(after, Some(message(5).id), "a page had brought what stands before the fifth");
+        catch_up.take_page(page(&[], &[], false));
+        assert_eq!(catch_up.hold(&Dispatch::new(message(11)), None), Hold::Held);
+        assert!(matches!(catch_up.step(), Step::Release(_)) && catch_up.pass(&message(11)));
+        catch_up.read_again(message(8).id, Vec::new());
+        assert_eq!(run(&mut catch_up), "?=");
+        catch_up.read_again(message(7).id, Vec::new());
+        let Some(Read::Backlog { after, .. }) = catch_up.begin_read() else { panic!("a read") };
+        assert_eq!(after, Some(message(7).id), "the eleventh was written, the eighth perhaps never came");
     }
 }

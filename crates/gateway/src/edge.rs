@@ -5,9 +5,11 @@
 
 use std::sync::Arc;
 
-use noroshi_delivery::Edge;
+use noroshi_delivery::{Edge, LocalSession};
 use noroshi_store::OutcomePart;
-use noroshi_types::{AppId, CloseReason, DeviceId, Message, Outcome, Presence, Target, Topic, UserId, When};
+use noroshi_types::{
+    AppId, CloseReason, DeviceId, Message, NotificationId, Outcome, Presence, Target, Topic, UserId, When,
+};
 
 use crate::dispatch::{Audience, Dispatch};
 use crate::gateway::Gateway;
@@ -16,24 +18,44 @@ use crate::registry::{Address, Key, Registry, Session};
 
 impl Edge for Gateway {
     fn deliver(&self, message: Arc<Message>, target: &Target) {
+        let (id, kept) = (message.id, message.when == When::Stored);
+        let mut offline = 0;
+        self.deliver_part(message, target, &mut |_| offline += 1);
+        if offline > 0
+            && !kept
+            && let Some(delivery) = self.delivery.upgrade()
+        {
+            let at = delivery.clock().now();
+            delivery.outcomes(vec![OutcomePart {
+                id,
+                outcome: Outcome::Offline,
+                at,
+                devices: Vec::new(),
+                count: offline,
+            }]);
+        }
+    }
+
+    fn deliver_part(&self, message: Arc<Message>, target: &Target, missing: &mut dyn FnMut(usize)) {
         let (app, registry) = (message.app, &self.shared.registry);
         match target {
             Target::Users(users) => {
                 let keys: Vec<_> = users.iter().map(|user| registry.user_key(app, user)).collect();
-                self.deliver_named(message, &keys, |key, each| registry.each_of_user(key, each));
+                self.deliver_named(message, &keys, |key, each| registry.each_of_user(key, each), missing);
             }
             Target::Devices(devices) => {
                 let keys: Vec<_> = devices.iter().map(|device| registry.device_key(app, device)).collect();
-                self.deliver_named(message, &keys, |key, each| {
+                let sessions = |key, each: &mut dyn FnMut(&Session)| {
                     let session = registry.device(key);
                     session.iter().for_each(|session| each(session));
                     session.is_some()
-                });
+                };
+                self.deliver_named(message, &keys, sessions, missing);
             }
-            Target::Topic(topic) => self.deliver_topic(message, registry.topic_key(app, topic)),
+            Target::Topic(topic) => self.deliver_topic(message, registry.topic_key(app, topic), false),
             Target::Everyone => {
                 let key = registry.topic_key(app, &Topic::everyone());
-                self.deliver_topic(message, key);
+                self.deliver_topic(message, key, false);
             }
             Target::Condition(condition) => {
                 self.stamp(&message, &[registry.conditions_key(app)]);
@@ -55,6 +77,11 @@ impl Edge for Gateway {
                 });
             }
         }
+    }
+
+    fn offer(&self, message: Arc<Message>, topic: &Topic) {
+        let key = self.shared.registry.topic_key(message.app, topic);
+        self.deliver_topic(message, key, true);
     }
 
     fn has_room(&self, target: &Target) -> bool {
@@ -106,6 +133,14 @@ impl Edge for Gateway {
         }
     }
 
+    fn replaced(&self, app: AppId, device: &DeviceId, below: u64) {
+        let registry = &self.shared.registry;
+        if let Some(session) = registry.detach_older(registry.device_key(app, device), below) {
+            let mailbox = &self.shared.mailboxes[usize::from(session.address.shard)];
+            mailbox.close(session.address, CloseReason::Replaced);
+        }
+    }
+
     fn close_app(&self, app: AppId, reason: CloseReason) {
         for device in self.shared.registry.devices_of(app) {
             self.close(app, &device, reason);
@@ -114,6 +149,23 @@ impl Edge for Gateway {
 
     fn topic_sessions(&self, app: AppId, topic: &Topic) -> u64 {
         self.shared.registry.topic_sessions(self.shared.registry.topic_key(app, topic))
+    }
+
+    fn sessions_page(&self, page: usize) -> Vec<LocalSession> {
+        self.shared.registry.page(page)
+    }
+
+    fn reread(&self, sessions: &[LocalSession], since: NotificationId) {
+        let mut to: Vec<Vec<Address>> = vec![Vec::new(); self.shared.mailboxes.len()];
+        for session in sessions {
+            let present = self.shared.registry.device(session.device_key.0.max(1));
+            if let Some(present) = present.filter(|one| one.address.generation == session.generation) {
+                to[usize::from(present.address.shard)].push(present.address);
+            }
+        }
+        for (shard, to) in to.into_iter().enumerate().filter(|(_, to)| !to.is_empty()) {
+            self.shared.mailboxes[shard].request(Mail::Reread { to, since });
+        }
     }
 }
 
@@ -146,32 +198,20 @@ impl Gateway {
         message: Arc<Message>,
         keys: &[Key],
         sessions: impl Fn(Key, &mut dyn FnMut(&Session)) -> bool,
+        missing: &mut dyn FnMut(usize),
     ) {
         self.stamp(&message, keys);
         let mut to: Vec<Vec<Address>> = vec![Vec::new(); self.shared.mailboxes.len()];
-        let mut offline = 0;
-        for key in keys {
+        for (index, key) in keys.iter().enumerate() {
             let found =
                 sessions(*key, &mut |session| to[usize::from(session.address.shard)].push(session.address));
-            offline += u64::from(!found);
+            if !found {
+                missing(index);
+            }
         }
-        let (id, kept) = (message.id, message.when == When::Stored);
         let dispatch = Dispatch::new(message);
         for (shard, to) in to.into_iter().enumerate().filter(|(_, to)| !to.is_empty()) {
             self.send(shard, Mail::Direct { dispatch: dispatch.clone(), to });
-        }
-        if offline > 0
-            && !kept
-            && let Some(delivery) = self.delivery.upgrade()
-        {
-            let at = delivery.clock().now();
-            delivery.outcomes(vec![OutcomePart {
-                id,
-                outcome: Outcome::Offline,
-                at,
-                devices: Vec::new(),
-                count: offline,
-            }]);
         }
     }
 
@@ -181,11 +221,11 @@ impl Gateway {
         stamps.stamp(Registry::change_key(device_key), stamps.next());
     }
 
-    fn deliver_topic(&self, message: Arc<Message>, key: Key) {
+    fn deliver_topic(&self, message: Arc<Message>, key: Key, again: bool) {
         self.stamp(&message, &[key]);
         let dispatch = Dispatch::new(message);
         let deliveries = self.deliveries(std::iter::once(key));
-        self.send_all(|| Mail::Topic { dispatch: dispatch.clone(), key, deliveries });
+        self.send_all(|| Mail::Topic { dispatch: dispatch.clone(), key, deliveries, again });
     }
 
     /// What the connections of some topics are for each shard: they are spread evenly.

@@ -24,6 +24,7 @@ use crate::connection::{Phase, Subscription};
 use crate::dispatch::{Audience, Dispatch};
 use crate::mailbox::Mail;
 use crate::overtake::Stalled;
+use crate::recent::Recent;
 use crate::registry::Address;
 use crate::ring::{Frame, Ring};
 use crate::shard::Shard;
@@ -43,11 +44,14 @@ pub(crate) struct Fanout {
     topic: VecDeque<u32>,
     /// Every message up to this id, in the order of commits, was marked: none of them waits.
     pub(crate) offered: NotificationId,
+    /// What was offered lately, where it may be offered again.
+    pub(crate) recent: Recent,
 }
 
 impl Fanout {
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(recent: Recent) -> Self {
         Self {
+            recent,
             ring: Ring::new(),
             stalled: Stalled::default(),
             urgent: VecDeque::new(),
@@ -114,8 +118,11 @@ impl Shard {
             self.mailbox().marked(&mail);
             match mail {
                 Mail::Direct { dispatch, to } => self.mark_direct(&dispatch, &to),
-                Mail::Topic { dispatch, key, .. } => {
-                    if let Some(index) = self.topics.find(key) {
+                Mail::Topic { dispatch, key, again, .. } => {
+                    let new = self.fanout.recent.note_topic(&dispatch.message);
+                    if (new || !again)
+                        && let Some(index) = self.topics.find(key)
+                    {
                         self.mark_topic(&dispatch, index);
                     }
                 }
@@ -128,6 +135,7 @@ impl Shard {
                         self.advance(to.slot);
                     }
                 }
+                Mail::Reread { to, since } => self.reread(&to, since),
                 Mail::Unsubscribe { to, key } => {
                     if self.at(to.slot, to.generation).is_some() {
                         self.unsubscribe(to.slot, &[key]);
@@ -227,7 +235,7 @@ impl Shard {
         }
         if let Some(catch_up) = &mut connection.catch_up {
             match catch_up.hold(dispatch, topic) {
-                Hold::Held => return,
+                Hold::Held => return self.fanout.recent.note(dispatch, connection.generation, topic),
                 Hold::Missed => {
                     if !dispatch.is_stored() {
                         frame.slow.push(session.num);
@@ -237,6 +245,7 @@ impl Shard {
                 Hold::Not => {}
             }
         }
+        self.fanout.recent.note(dispatch, connection.generation, topic);
         frame.waiting += 1;
         if urgent && !connection.urgent {
             connection.urgent = true;
@@ -361,7 +370,7 @@ impl Shard {
             connection.urgent = false;
         }
         // Every session reads on behind its own watermark: it may hear again what it did not confirm.
-        for mail in std::mem::replace(&mut self.fanout, Fanout::new()).stalled.into_mail() {
+        for mail in std::mem::replace(&mut self.fanout, Fanout::new(Recent::new(self.shared.registry.is_shared()))).stalled.into_mail() {
             match mail.dispatch() {
                 Some(_) => self.mailbox().marked(&mail),
                 // What a connection hears is not read again.

@@ -12,7 +12,7 @@
 //! Reading order: [`config`], [`gateway`], `connection`, `shard`, then along a connection's life
 //! `listener`, `input`, `route`, `refusal`, `websocket`, `sse`, `login`, `catch_up`, `backlog`, `close`,
 //! `pulse`, [`drain`]; along a message's `edge`, `registry`, `stamp`, `dispatch`, `mailbox`, `overtake`,
-//! `topic_index`, `fanout`, `ring`, `uring`, `tail`.
+//! `topic_index`, `fanout`, `recent`, `ring`, `uring`, `tail`.
 //!
 //! Invariants: a connection lives and dies on one shard; while it is idle it owns no buffer, no timer
 //! of its own and no channel; a disconnect writes nothing anywhere; no shard waits for anyone.
@@ -39,6 +39,7 @@ mod mailbox;
 mod outcome;
 mod overtake;
 mod pulse;
+mod recent;
 mod refusal;
 mod registry;
 mod ring;

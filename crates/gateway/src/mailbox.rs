@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
 use noroshi_delivery::{Entered, Error};
 use noroshi_store::BacklogPage;
-use noroshi_types::{CloseReason, Topic};
+use noroshi_types::{CloseReason, NotificationId, Topic};
 use parking_lot::Mutex;
 
 use crate::dispatch::{Audience, Dispatch};
@@ -44,6 +44,8 @@ pub(crate) enum Mail {
         dispatch: Arc<Dispatch>,
         key: Key,
         deliveries: usize,
+        /// It may have been offered: only if it was not.
+        again: bool,
     },
     Condition {
         dispatch: Arc<Dispatch>,
@@ -58,6 +60,11 @@ pub(crate) enum Mail {
         to: Address,
         key: Key,
     },
+    /// Inboxes may have something behind `since` that was not offered.
+    Reread {
+        to: Vec<Address>,
+        since: NotificationId,
+    },
 }
 
 impl Mail {
@@ -66,7 +73,7 @@ impl Mail {
             Mail::Direct { dispatch, .. }
             | Mail::Topic { dispatch, .. }
             | Mail::Condition { dispatch, .. } => Some(dispatch),
-            Mail::Subscribe { .. } | Mail::Unsubscribe { .. } => None,
+            Mail::Subscribe { .. } | Mail::Unsubscribe { .. } | Mail::Reread { .. } => None,
         }
     }
 }
@@ -242,7 +249,7 @@ impl Mailbox {
             Mail::Topic { deliveries, .. } | Mail::Condition { deliveries, .. } => {
                 change(&self.fanned, *deliveries, Ordering::Relaxed)
             }
-            Mail::Subscribe { .. } | Mail::Unsubscribe { .. } => 0,
+            Mail::Subscribe { .. } | Mail::Unsubscribe { .. } | Mail::Reread { .. } => 0,
         };
     }
 
@@ -266,7 +273,7 @@ mod tests {
     }
 
     fn topic(deliveries: usize) -> Mail {
-        Mail::Topic { dispatch: Dispatch::for_tests(), key: 1, deliveries }
+        Mail::Topic { dispatch: Dispatch::for_tests(), key: 1, deliveries, again: false }
     }
 
     #[test]

@@ -79,7 +79,7 @@ fn take_one<K: Hash + Eq, S: BuildHasher>(counts: &mut HashMap<K, u32, S>, key: 
 /// The connections that a mail names.
 fn named(mail: &Mail) -> &[Address] {
     match mail {
-        Mail::Direct { to, .. } => to,
+        Mail::Direct { to, .. } | Mail::Reread { to, .. } => to,
         Mail::Subscribe { to, .. } | Mail::Unsubscribe { to, .. } => std::slice::from_ref(to),
         Mail::Topic { .. } | Mail::Condition { .. } => &[],
     }
@@ -135,7 +135,7 @@ impl Shard {
                 // Else who hears none of its topics is not meant.
                 topics.extend(audience.condition.matches_none().then_some(audience.everyone));
             }
-            Mail::Subscribe { .. } | Mail::Unsubscribe { .. } => {}
+            Mail::Subscribe { .. } | Mail::Unsubscribe { .. } | Mail::Reread { .. } => {}
         }
         self.fanout.stalled.push(mail, topics);
         None
@@ -173,7 +173,7 @@ mod tests {
     #[test]
     fn what_waits_is_counted_until_it_goes_on() {
         let mut stalled = Stalled::default();
-        let topic = Mail::Topic { dispatch: Dispatch::for_tests(), key: 7, deliveries: 3 };
+        let topic = Mail::Topic { dispatch: Dispatch::for_tests(), key: 7, deliveries: 3, again: false };
         stalled.push(topic, Keys::from_slice(&[7]));
         stalled.push(direct(&[1, 2]), Keys::new());
         stalled.push(direct(&[2]), Keys::new());

@@ -8,7 +8,8 @@
 //! offline while connected. `tests::an_old_end_never_erases_a_new_session` proves it.
 //!
 //! Keys are SipHash-128 of (app, id) under a key drawn at the start: tenants cannot meet, ids are
-//! not stored twice, and nobody can choose ids that collide.
+//! not stored twice, and nobody can choose ids that collide. Of several nodes all call devices and users
+//! by the same keys, those of the directory that they share.
 //!
 //! Locks: one of the parts at a time, nothing else is locked or awaited under it.
 
@@ -19,12 +20,15 @@ use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
 use hashbrown::hash_table::Entry;
 use hashbrown::{HashMap, HashTable};
+use noroshi_cluster::{Keys, SessionKey};
+use noroshi_delivery::LocalSession;
+use noroshi_delivery::edge::SESSION_PAGES;
 use noroshi_types::{AppId, DeviceId, DeviceNum, Presence, Topic, UserId};
 use parking_lot::Mutex;
 use siphasher::sip128::{Hasher128, SipHasher13};
 
 /// Lock parts of each map: more than there are threads that ask at once.
-const PARTS: usize = 64;
+const PARTS: usize = SESSION_PAGES;
 
 /// A hashed (app, id).
 pub(crate) type Key = u128;
@@ -69,6 +73,8 @@ pub(crate) struct Session {
     /// Of the device when it logged in: tokens below it are revoked.
     pub(crate) token_version: u32,
     presence: AtomicU8,
+    /// Of the device when it logged in: grows with its user, tokens and subscriptions.
+    pub(crate) revision: u64,
 }
 
 impl Session {
@@ -105,6 +111,8 @@ type Users = HashTable<OfUser>;
 
 pub(crate) struct Registry {
     hash_keys: (u64, u64),
+    /// Of devices and users, where there are other nodes.
+    session_keys: Option<Keys>,
     devices: Vec<Mutex<Devices>>,
     users: Vec<Mutex<Users>>,
     /// Connections that hear a topic, summed over shards. An entry lives while a shard holds it.
@@ -112,13 +120,13 @@ pub(crate) struct Registry {
 }
 
 impl Registry {
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(session_keys: Option<Keys>) -> Self {
         fn parts<T: Default>() -> Vec<Mutex<T>> {
             (0..PARTS).map(|_| Mutex::default()).collect()
         }
         let random = RandomState::new();
         let hash_keys = (random.hash_one(0u8), random.hash_one(1u8));
-        Self { hash_keys, devices: parts(), users: parts(), topics: parts() }
+        Self { hash_keys, session_keys, devices: parts(), users: parts(), topics: parts() }
     }
 
     /// `kind` keeps a user, a device and a topic of the same name apart.
@@ -130,11 +138,17 @@ impl Registry {
     }
 
     pub(crate) fn device_key(&self, app: AppId, device: &DeviceId) -> Key {
-        self.key(0, app, device.as_str())
+        match &self.session_keys {
+            Some(keys) => keys.device(app, device).0.max(1),
+            None => self.key(0, app, device.as_str()),
+        }
     }
 
     pub(crate) fn user_key(&self, app: AppId, user: &UserId) -> Key {
-        self.key(1, app, user.as_str())
+        match &self.session_keys {
+            Some(keys) => keys.user(app, user).0.max(1),
+            None => self.key(1, app, user.as_str()),
+        }
     }
 
     pub(crate) fn topic_key(&self, app: AppId, topic: &Topic) -> Key {
@@ -262,6 +276,30 @@ impl Registry {
         devices
     }
 
+    /// Whether there are other nodes.
+    pub(crate) fn is_shared(&self) -> bool {
+        self.session_keys.is_some()
+    }
+
+    /// Removes a device's session if it is of a generation below `below`.
+    pub(crate) fn detach_older(&self, device_key: Key, below: u64) -> Option<Arc<Session>> {
+        let session = {
+            let mut devices = part(&self.devices, device_key).lock();
+            let older = |session: &Arc<Session>| {
+                session.device_key == device_key && session.address.generation < below
+            };
+            devices.find_entry(low(device_key), older).ok()?.remove().0
+        };
+        self.forget_user(&session);
+        Some(session)
+    }
+
+    /// The sessions of one lock part.
+    pub(crate) fn page(&self, page: usize) -> Vec<LocalSession> {
+        let Some(part) = self.devices.get(page) else { return Vec::new() };
+        part.lock().iter().map(|session| session.described()).collect()
+    }
+
     /// Devices with a session, for the gauge that shows leaks.
     pub(crate) fn sessions_count(&self) -> usize {
         self.devices.iter().map(|part| part.lock().len()).sum()
@@ -351,7 +389,7 @@ impl Session {
         user: Option<&UserId>,
         num: DeviceNum,
         address: Address,
-        token_version: u32,
+        (token_version, revision): (u32, u64),
     ) -> Self {
         Self {
             device_key: registry.device_key(app, &device),
@@ -362,6 +400,19 @@ impl Session {
             address,
             token_version,
             presence: AtomicU8::new(1),
+            revision,
+        }
+    }
+
+    fn described(&self) -> LocalSession {
+        LocalSession {
+            app: self.app,
+            device: self.device.clone(),
+            num: self.num,
+            device_key: SessionKey(self.device_key),
+            user_key: (self.user_key != 0).then_some(SessionKey(self.user_key)),
+            generation: self.address.generation,
+            revision: Some(self.revision),
         }
     }
 }

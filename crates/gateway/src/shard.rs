@@ -34,6 +34,7 @@ use crate::gateway::Shared;
 use crate::login::LogIns;
 use crate::mailbox::{Arrival, ArrivalKind, Inlet, Mailbox};
 use crate::outcome::Outcomes;
+use crate::recent::Recent;
 use crate::timer::Wheel;
 use crate::tls::TlsSession;
 use crate::topic_index::TopicIndex;
@@ -125,6 +126,7 @@ impl Shard {
         seed: u64,
     ) -> Self {
         let wall = delivery.clock().now();
+        let recent = Recent::new(shared.registry.is_shared());
         Self {
             index,
             shared,
@@ -134,7 +136,7 @@ impl Shard {
             connections: Slab::new(),
             topics: TopicIndex::default(),
             wheel: Wheel::new(),
-            fanout: Fanout::new(),
+            fanout: Fanout::new(recent),
             log_ins: LogIns::default(),
             reads: Reads::default(),
             outcomes: Outcomes::default(),

@@ -120,7 +120,7 @@ mod tests {
 
     #[test]
     fn the_last_subscriber_takes_the_entry_along() {
-        let registry = Registry::new();
+        let registry = Registry::new(None);
         let mut index = TopicIndex::default();
         let topic = Topic::parse("news").expect("topic");
         let (entry, new) = index.subscribe(&registry, 5, &topic, 1);
@@ -139,7 +139,7 @@ mod tests {
 
     #[test]
     fn a_skip_ends_behind_its_position() {
-        let registry = Registry::new();
+        let registry = Registry::new(None);
         let mut index = TopicIndex::default();
         let (entry, _) = index.subscribe(&registry, 5, &Topic::everyone(), 1);
         index.skip(entry, 1, at(3));

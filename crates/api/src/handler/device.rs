@@ -3,8 +3,9 @@
 use axum::extract::State as Shared;
 use axum::response::Response;
 use http::{Extensions, HeaderMap, StatusCode, header};
+use noroshi_delivery::Session;
 use noroshi_store::{Device, DeviceFilter, Registration};
-use noroshi_types::{DeviceNum, Presence, Topic, UserId};
+use noroshi_types::{DeviceId, DeviceNum, Presence, Topic, UserId};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
@@ -130,7 +131,10 @@ pub(crate) async fn list(
     let filter = DeviceFilter { user: user.transpose()?, after, limit };
     let found = api.delivery.store().devices(provider.app, filter).await?;
     let next = found.last().filter(|_| found.len() == limit).map(|last| format!("{:016x}", last.num.0));
-    let devices = found.into_iter().map(|device| device_body(&api, device)).collect::<Result<_, _>>()?;
+    let ids: Vec<DeviceId> = found.iter().map(|device| device.id.clone()).collect();
+    let sessions = api.delivery.device_sessions(provider.app, &ids).await;
+    let body = |(device, session)| device_body(device, session);
+    let devices = found.into_iter().zip(sessions).map(body).collect::<Result<_, _>>()?;
     Ok(respond::json(StatusCode::OK, &DevicesBody { devices, next }))
 }
 
@@ -142,7 +146,8 @@ pub(crate) async fn show(
 ) -> Result<Response, Problem> {
     let found = api.delivery.store().device(provider.app, &body::device_id(&device)?).await?;
     let device = found.ok_or_else(|| Problem::not_found("device"))?;
-    Ok(respond::json(StatusCode::OK, &device_body(&api, device)?))
+    let session = api.delivery.session(provider.app, &device.id).await;
+    Ok(respond::json(StatusCode::OK, &device_body(device, session)?))
 }
 
 /// `DELETE /v1/devices/{device}`
@@ -173,8 +178,7 @@ pub(crate) fn no_device(error: noroshi_delivery::Error) -> Problem {
     }
 }
 
-pub(crate) fn device_body(api: &State, device: Device) -> Result<DeviceBody, Problem> {
-    let session = api.delivery.session(device.app, &device.id);
+pub(crate) fn device_body(device: Device, session: Option<Session>) -> Result<DeviceBody, Problem> {
     let push_token = device.push_token.map(|token| RawValue::from_string(token.json.as_str().to_owned()));
     Ok(DeviceBody {
         device: device.id.to_string(),

@@ -124,7 +124,7 @@ pub(crate) async fn set_presence(
     JsonBody(body): JsonBody,
 ) -> Result<Response, Problem> {
     let presence = body::presence(&body)?;
-    match api.delivery.set_presence(consumer.device.app, &consumer.device.id, presence) {
+    match api.delivery.set_presence(consumer.device.app, &consumer.device.id, presence).await {
         true => Ok(respond::json(StatusCode::OK, &PresenceBody { presence: presence.as_str() })),
         false => {
             Err(Problem::new(Code::NotConnected, "the device has no open connection; a new one is active"))
@@ -162,7 +162,8 @@ pub(crate) async fn ack(
 
 async fn me(api: &State, device: noroshi_store::Device) -> Result<Response, Problem> {
     let (_, inbox) = api.delivery.store().inbox(device.app, &device.id, 1, api.now()).await?;
-    Ok(respond::json(StatusCode::OK, &MeBody { device: device_body(api, device)?, inbox }))
+    let session = api.delivery.session(device.app, &device.id).await;
+    Ok(respond::json(StatusCode::OK, &MeBody { device: device_body(device, session)?, inbox }))
 }
 
 async fn update(

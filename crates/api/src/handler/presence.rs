@@ -1,4 +1,4 @@
-//! `POST /v1/presence`: who is there, answered from memory.
+//! `POST /v1/presence`: who is there, answered from the memory of the nodes.
 
 use std::collections::BTreeMap;
 
@@ -40,7 +40,7 @@ pub(crate) async fn query(
     JsonBody(body): JsonBody,
 ) -> Result<Response, Problem> {
     let users = body::presence_query(&body)?;
-    let sessions = api.delivery.sessions(provider.app, &users);
+    let sessions = api.delivery.sessions(provider.app, &users).await;
     let users =
         users.iter().zip(&sessions).map(|(user, sessions)| (user.as_str(), user_body(sessions))).collect();
     Ok(respond::json(StatusCode::OK, &PresenceBody { users }))

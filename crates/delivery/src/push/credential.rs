@@ -1,5 +1,6 @@
 //! Credentials: sealed into the store, opened at the start, handed to the pools, and tried out.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -36,6 +37,9 @@ pub struct Tested {
     /// In the push service's word or ours.
     pub reason: Option<&'static str>,
 }
+
+/// What the store had of each app, sealed as it was.
+pub(crate) type Seen = HashMap<AppId, Vec<(CredentialId, Vec<u8>)>>;
 
 impl Delivery {
     /// Opens all credentials and hands them to the pools: once, at the start. One that does not open is
@@ -92,6 +96,7 @@ impl Delivery {
         };
         let stored = self.store.put_credential(new, self.clock.now()).await?;
         self.hand_credentials(app).await?;
+        self.credentials_changed(app);
         // What waited for a credential is due as before; what failed without one is not repeated.
         side.wake();
         Ok(stored.into())
@@ -102,6 +107,7 @@ impl Delivery {
         let side = self.side()?;
         self.store.delete_credential(app, id).await?;
         let handed = self.hand_credentials(app).await;
+        self.credentials_changed(app);
         side.opened.lock().remove(&id);
         handed
     }
@@ -158,6 +164,32 @@ impl Delivery {
         self.metrics.push.credentials_unreadable.set(i64::try_from(known.len()).unwrap_or(i64::MAX));
         drop(known);
         side.outlet.set_credentials(app, credentials);
+        Ok(())
+    }
+
+    /// Another node changed the app's credentials.
+    pub(crate) async fn reload_credentials(&self, app: AppId) -> Result<(), Error> {
+        let Some(side) = self.push.get() else { return Ok(()) };
+        self.hand_credentials(app).await?;
+        // What waited for a credential is due as before.
+        side.wake();
+        Ok(())
+    }
+
+    /// Reads the credentials of apps whose credentials are others than when this was last called.
+    pub(crate) async fn reload_changed_credentials(&self, seen: &mut Seen) -> Result<(), Error> {
+        let mut present = Seen::new();
+        if self.push.get().is_some() {
+            for stored in self.store.credentials().await? {
+                present.entry(stored.app).or_default().push((stored.id, stored.sealed));
+            }
+        }
+        let mut changed: Vec<AppId> = seen.keys().filter(|app| !present.contains_key(app)).copied().collect();
+        changed.extend(present.iter().filter(|(app, now)| seen.get(app) != Some(now)).map(|(app, _)| *app));
+        for app in changed {
+            self.reload_credentials(app).await?;
+        }
+        *seen = present;
         Ok(())
     }
 

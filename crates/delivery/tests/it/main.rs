@@ -1,8 +1,10 @@
 //! The decisions against a real store and an edge that only remembers.
 
+mod cluster;
 mod fake_outlet;
 mod push;
 mod recording_edge;
+mod seated_edge;
 
 use std::sync::Arc;
 

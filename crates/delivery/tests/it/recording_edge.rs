@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::Mutex;
 
-use noroshi_delivery::{Edge, Session};
+use noroshi_delivery::{Edge, LocalSession, Session};
 use noroshi_types::{AppId, CloseReason, DeviceId, Message, NotificationId, Presence, Target, Topic, UserId};
 
 #[derive(Default)]
@@ -40,6 +40,12 @@ impl Edge for RecordingEdge {
         self.0.lock().expect("no panic").messages.push(message);
     }
 
+    fn deliver_part(&self, message: Arc<Message>, target: &Target, _: &mut dyn FnMut(usize)) {
+        self.deliver(message, target);
+    }
+
+    fn offer(&self, _: Arc<Message>, _: &Topic) {}
+
     fn has_room(&self, _: &Target) -> bool {
         !self.0.lock().expect("no panic").full
     }
@@ -64,9 +70,17 @@ impl Edge for RecordingEdge {
         self.0.lock().expect("no panic").closed.push(device.clone());
     }
 
+    fn replaced(&self, _: AppId, _: &DeviceId, _: u64) {}
+
     fn close_app(&self, _: AppId, _: CloseReason) {}
 
     fn topic_sessions(&self, _: AppId, _: &Topic) -> u64 {
         0
     }
+
+    fn sessions_page(&self, _: usize) -> Vec<LocalSession> {
+        Vec::new()
+    }
+
+    fn reread(&self, _: &[LocalSession], _: NotificationId) {}
 }

@@ -1,0 +1,292 @@
+//! From the outbox to the bus: everything that waits is looked up at once and leaves as one frame for each
+//! node, in the order in which it was queued.
+//!
+//! One task. While it hands a round over the next gathers, so the busier the node the larger the rounds.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use noroshi_cluster::{Epoch, Error, SessionKey};
+use noroshi_store::Place;
+use noroshi_types::{Message, Request, When};
+
+use crate::cluster::outbox::{Item, Round, To};
+use crate::cluster::route::{self, Holders, OwnPart};
+use crate::cluster::wire::{self, Frame, Record};
+use crate::cluster::{Peers, place};
+use crate::delivery::Delivery;
+
+/// A frame that is larger is followed by another.
+const FRAME_BYTES: usize = 1 << 20;
+/// The engine answers in milliseconds or counts as gone.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// How often it is looked whether the engine is back, where nothing else is to be told.
+const LOOK: Duration = Duration::from_millis(250);
+
+/// Runs until it is dropped.
+pub(crate) async fn run(delivery: &Arc<Delivery>, peers: &Arc<Peers>) {
+    loop {
+        tokio::select! {
+            round = peers.outbox.next() => hand_over(delivery, peers, &round).await,
+            () = tokio::time::sleep(LOOK) => drop(peers.metrics.waiting.set(0)),
+        }
+        tell_of_outage(peers);
+    }
+}
+
+/// Once the engine may be asked again, others are told where to look from; if it is still gone, later.
+fn tell_of_outage(peers: &Peers) {
+    if peers.cluster.members.epoch().is_some()
+        && let Some(since) = peers.outage.due(Instant::now())
+    {
+        peers.tell(To::Gateways, Record::Sweep { since: since.0 });
+    }
+}
+
+async fn hand_over(delivery: &Delivery, peers: &Peers, round: &Round) {
+    let started = Instant::now();
+    peers.metrics.waiting.set(i64::try_from(peers.outbox.waiting()).unwrap_or(i64::MAX));
+    let plan = match locate(peers, round, started).await {
+        Some(located) => Plan::of(peers, round, located),
+        None => Plan::alone(delivery, peers, round),
+    };
+    peers.turns.room().await;
+    plan.carry_out(delivery, peers).await;
+    peers.metrics.dispatched.inc_by(round.items.len() as u64);
+    peers.metrics.dispatch_seconds.observe(started.elapsed());
+    peers.outbox.finish(round.done());
+}
+
+/// Who holds the targets of a round, in their order. None: there is no engine to be asked.
+async fn locate(peers: &Peers, round: &Round, now: Instant) -> Option<Vec<Holders>> {
+    if peers.cluster.members.epoch().is_none() || !peers.outage.may_ask(now) {
+        return None;
+    }
+    let keys = keys(peers, round);
+    if keys.is_empty() {
+        return Some(Vec::new());
+    }
+    let asked = keys.len();
+    let answer = tokio::time::timeout(PATIENCE, peers.cluster.directory.locate(keys)).await;
+    match answer.unwrap_or(Err(Error::Unavailable("no answer in time".into()))) {
+        Ok(located) if located.len() == asked => Some(located),
+        Ok(_) => None,
+        Err(error) => {
+            peers.failed(&error);
+            None
+        }
+    }
+}
+
+fn keys(peers: &Peers, round: &Round) -> Vec<SessionKey> {
+    let mut keys = Vec::new();
+    for item in &round.items {
+        match item {
+            Item::Deliver { message, request } => {
+                route::keys(&peers.cluster.keys, message.app, &request.target, &mut keys);
+            }
+            Item::Tell { to: To::Holders(key), .. } => keys.push(*key),
+            Item::Tell { .. } => {}
+        }
+    }
+    keys
+}
+
+/// What a round comes to.
+#[derive(Default)]
+struct Plan {
+    own: Vec<OwnPart>,
+    /// For each node, at least one frame.
+    frames: Vec<(Epoch, Vec<Frame>)>,
+    /// In front of the first that is kept and for others: where they look from if it does not reach them.
+    kept: Option<Place>,
+    /// Other nodes are there, whose messages may come between.
+    is_among_others: bool,
+}
+
+impl Plan {
+    fn of(peers: &Peers, round: &Round, located: Vec<Holders>) -> Self {
+        let own = peers.cluster.members.epoch();
+        let others = peers.others(|_| true);
+        let mut plan = Plan { is_among_others: !others.is_empty(), ..Plan::default() };
+        let mut located = &located[..];
+        let mut record = Vec::new();
+        for item in &round.items {
+            match item {
+                Item::Deliver { message, request } => match route::fanned(&request.target) {
+                    Some(part) => {
+                        record.clear();
+                        wire::encode(&Record::Deliver { message: message.clone(), part }, &mut record);
+                        plan.to_all(&peers.other_gateways(), &record);
+                        plan.note_kept(message);
+                        plan.own.push(OwnPart::whole(message.clone(), request.clone()));
+                    }
+                    None => {
+                        let count = usize::try_from(request.target.named_count().unwrap_or(0)).unwrap_or(0);
+                        let (these, rest) = located.split_at(count);
+                        located = rest;
+                        plan.named(peers, message, request, these, own);
+                    }
+                },
+                Item::Tell { to, record: told } => {
+                    record.clear();
+                    wire::encode(told, &mut record);
+                    match to {
+                        To::Holders(_) => {
+                            let (holders, rest) = located.split_at(1);
+                            located = rest;
+                            let others = holders[0].iter().filter(|epoch| Some(**epoch) != own);
+                            others.for_each(|epoch| plan.push(*epoch, &record));
+                        }
+                        To::Gateways => plan.to_all(&peers.other_gateways(), &record),
+                        To::Senders => plan.to_all(&peers.others(|node| node.info.roles.sender), &record),
+                        To::All => plan.to_all(&others, &record),
+                        To::One(epoch) => plan.push(*epoch, &record),
+                    }
+                }
+            }
+        }
+        plan
+    }
+
+    /// Without the others: this node's connections only, and a note of what was not told.
+    fn alone(delivery: &Delivery, peers: &Peers, round: &Round) -> Self {
+        let mut plan = Plan::default();
+        let mut untold = 0;
+        for item in &round.items {
+            match item {
+                Item::Deliver { message, request } => {
+                    plan.note_kept(message);
+                    plan.own.push(OwnPart::whole(message.clone(), request.clone()));
+                }
+                Item::Tell { record: Record::Sweep { since }, .. } => peers.outage.untold(Place(*since)),
+                // An answer comes too late, and a wake is made good by the next look.
+                Item::Tell { record: Record::Answer { .. } | Record::Ask { .. } | Record::WakePush, .. } => {}
+                Item::Tell { .. } => untold += 1,
+            }
+        }
+        if untold > 0 {
+            // Sessions are compared with the store when the others look.
+            peers.metrics.untold.inc_by(untold);
+            peers.outage.untold(peers.places.before(Instant::now(), delivery.clock.now()));
+        }
+        if let Some(place) = plan.kept {
+            peers.outage.untold(place);
+        }
+        plan
+    }
+
+    fn named(
+        &mut self,
+        peers: &Peers,
+        message: &Arc<Message>,
+        request: &Arc<Request>,
+        located: &[Holders],
+        own: Option<Epoch>,
+    ) {
+        let split = route::split(located, own);
+        let mut record = Vec::new();
+        for (epoch, named) in &split.others {
+            record.clear();
+            route::encode_named(message, &request.target, named, &mut record);
+            peers.metrics.targets.inc_by((named.sole.len() + named.shared.len()) as u64);
+            self.push(*epoch, &record);
+        }
+        if !split.others.is_empty() {
+            self.note_kept(message);
+        }
+        self.own.extend(OwnPart::of(message, request, &split));
+    }
+
+    fn note_kept(&mut self, message: &Message) {
+        if message.when == When::Stored {
+            let place = place::before_id(message.id);
+            self.kept = Some(self.kept.map_or(place, |kept| kept.min(place)));
+        }
+    }
+
+    fn to_all(&mut self, epochs: &[Epoch], record: &[u8]) {
+        for epoch in epochs {
+            self.push(*epoch, record);
+        }
+    }
+
+    fn push(&mut self, to: Epoch, record: &[u8]) {
+        let at = self.frames.iter().position(|(epoch, _)| *epoch == to).unwrap_or_else(|| {
+            self.frames.push((to, vec![Frame::default()]));
+            self.frames.len() - 1
+        });
+        let frames = &mut self.frames[at].1;
+        match frames.last_mut().filter(|frame| frame.is_empty() || frame.bytes() + record.len() <= FRAME_BYTES) {
+            Some(frame) => frame.push(record),
+            None => {
+                let mut frame = Frame::default();
+                frame.push(record);
+                frames.push(frame);
+            }
+        }
+    }
+
+    async fn carry_out(mut self, delivery: &Delivery, peers: &Peers) {
+        let turn = self.take_turn(peers);
+        let messages: Vec<(Epoch, Bytes)> = self
+            .frames
+            .into_iter()
+            .flat_map(|(epoch, frames)| frames.into_iter().map(move |frame| (epoch, frame.into_bytes())))
+            .collect();
+        if turn.is_none() {
+            peers.turns.pass_with(delivery, peers, &self.own);
+        }
+        if messages.is_empty() {
+            return;
+        }
+        let count = messages.len() as u64;
+        let sent = tokio::time::timeout(PATIENCE, peers.cluster.bus.send(messages)).await;
+        match sent.unwrap_or(Err(Error::Unavailable("the bus took nothing in time".into()))) {
+            Ok(()) => {
+                peers.metrics.messages.inc_by(count);
+                peers.answered();
+            }
+            Err(error) => {
+                peers.failed(&error);
+                if let Some(place) = self.kept {
+                    peers.outage.untold(place);
+                }
+                if let Some(number) = turn {
+                    peers.turns.pass(delivery, peers, number);
+                }
+            }
+        }
+    }
+
+    /// Keeps this node's share back until its turn comes, where it matters.
+    fn take_turn(&mut self, peers: &Peers) -> Option<u64> {
+        let ordered = |part: &OwnPart| part.message.when == When::Stored || part.message.topic.is_some();
+        let waits = self.own.iter().any(ordered) || !self.own.is_empty() && !peers.turns.is_empty();
+        let own = peers.cluster.members.epoch()?;
+        if !waits || !self.is_among_others {
+            return None;
+        }
+        let number = peers.turns.put(std::mem::take(&mut self.own));
+        let mut record = Vec::new();
+        wire::encode(&Record::Turn { number }, &mut record);
+        self.push(own, &record);
+        Some(number)
+    }
+}
+
+impl Peers {
+    fn failed(&self, error: &Error) {
+        if self.outage.failed(Instant::now()) {
+            self.metrics.outages.inc();
+            tracing::warn!(%error, "other nodes cannot be reached; messages go to this node's connections only");
+        }
+    }
+
+    fn answered(&self) {
+        if self.outage.ended() {
+            tracing::info!("other nodes can be reached again");
+        }
+    }
+}

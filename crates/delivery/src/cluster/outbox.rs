@@ -1,0 +1,211 @@
+//! What waits to be handed to the bus, first in, first out, and how far it has come.
+//!
+//! Filled by the store's completions, in commit order, and by requests; emptied by the one dispatcher. It
+//! takes what is already accepted in any case: whether there is room is asked before a request is accepted.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use noroshi_cluster::{Epoch, SessionKey};
+use noroshi_types::{Message, Request, Target};
+use parking_lot::Mutex;
+use tokio::sync::{Notify, watch};
+
+use crate::cluster::wire::Record;
+
+/// Taken at once: one look-up and one frame a node for all of them.
+const ROUND_ITEMS: usize = 2_048;
+const ROUND_BYTES: usize = 8 << 20;
+/// What a short message costs besides its text.
+const ITEM_BYTES: usize = 256;
+/// Of one target: an id of usual length and its places in lists.
+const TARGET_BYTES: usize = 64;
+
+/// For whom something is.
+#[derive(Debug, Clone)]
+pub(crate) enum To {
+    /// Who holds the device.
+    Holders(SessionKey),
+    Gateways,
+    Senders,
+    All,
+    One(Epoch),
+}
+
+pub(crate) enum Item {
+    Deliver { message: Arc<Message>, request: Arc<Request> },
+    Tell { to: To, record: Record },
+}
+
+pub(crate) struct Outbox {
+    requests_max: usize,
+    bytes_max: usize,
+    /// Guards the queue only; nothing is called or awaited under it.
+    queued: Mutex<Queued>,
+    filled: Notify,
+    /// Everything up to this number was handed over, or there was nobody to hand it to.
+    done: watch::Sender<u64>,
+}
+
+#[derive(Default)]
+struct Queued {
+    items: VecDeque<(Item, usize)>,
+    /// Of what waits and of the round under way.
+    count: usize,
+    bytes: usize,
+    /// The number of the last item ever queued.
+    last: u64,
+}
+
+/// What is handed over together.
+pub(crate) struct Round {
+    pub(crate) items: Vec<Item>,
+    bytes: usize,
+    /// The number of its last item.
+    up_to: u64,
+}
+
+impl Outbox {
+    pub(crate) fn new(requests_max: usize, bytes_max: usize) -> Self {
+        let (queued, filled, done) = (Mutex::default(), Notify::new(), watch::Sender::new(0));
+        Self { requests_max, bytes_max, queued, filled, done }
+    }
+
+    pub(crate) fn has_room(&self) -> bool {
+        let queued = self.queued.lock();
+        queued.count < self.requests_max && queued.bytes < self.bytes_max
+    }
+
+    /// The number under which [`Outbox::reached`] knows it.
+    pub(crate) fn push(&self, item: Item) -> u64 {
+        let bytes = item.bytes();
+        let mut queued = self.queued.lock();
+        queued.items.push_back((item, bytes));
+        queued.count += 1;
+        queued.bytes += bytes;
+        queued.last += 1;
+        let last = queued.last;
+        drop(queued);
+        self.filled.notify_one();
+        last
+    }
+
+    pub(crate) fn last(&self) -> u64 {
+        self.queued.lock().last
+    }
+
+    pub(crate) fn waiting(&self) -> usize {
+        self.queued.lock().count
+    }
+
+    /// Resolves when everything up to `number` was handed over. Cancel-safe.
+    pub(crate) async fn reached(&self, number: u64) {
+        // The sender is here: it cannot be gone.
+        let _ = self.done.subscribe().wait_for(|done| *done >= number).await;
+    }
+
+    /// The next round, when there is something. Cancel-safe.
+    pub(crate) async fn next(&self) -> Round {
+        loop {
+            if let Some(round) = self.take() {
+                return round;
+            }
+            self.filled.notified().await;
+        }
+    }
+
+    fn take(&self) -> Option<Round> {
+        let mut queued = self.queued.lock();
+        let (mut items, mut bytes) = (Vec::new(), 0);
+        while items.len() < ROUND_ITEMS
+            && bytes < ROUND_BYTES
+            && let Some((item, item_bytes)) = queued.items.pop_front()
+        {
+            bytes += item_bytes;
+            items.push(item);
+        }
+        let up_to = queued.last - queued.items.len() as u64;
+        (!items.is_empty()).then_some(Round { items, bytes, up_to })
+    }
+
+    /// A round was handed over: `count` and `bytes` are its own.
+    pub(crate) fn finish(&self, done: Done) {
+        let mut queued = self.queued.lock();
+        queued.count -= done.count;
+        queued.bytes -= done.bytes;
+        drop(queued);
+        self.done.send_replace(done.up_to);
+    }
+}
+
+/// What [`Outbox::finish`] has to know of a round.
+#[derive(Clone, Copy)]
+pub(crate) struct Done {
+    count: usize,
+    bytes: usize,
+    up_to: u64,
+}
+
+impl Round {
+    pub(crate) fn done(&self) -> Done {
+        Done { count: self.items.len(), bytes: self.bytes, up_to: self.up_to }
+    }
+}
+
+impl Item {
+    fn bytes(&self) -> usize {
+        match self {
+            Item::Deliver { message, request } => {
+                let text = |json: &Option<noroshi_types::JsonText>| json.as_ref().map_or(0, |json| json.len());
+                let targets = match &request.target {
+                    Target::Users(users) => users.len(),
+                    Target::Devices(devices) => devices.len(),
+                    Target::Topic(_) | Target::Condition(_) | Target::Everyone => 1,
+                };
+                ITEM_BYTES + text(&message.notification) + text(&message.data) + targets * TARGET_BYTES
+            }
+            Item::Tell { .. } => ITEM_BYTES,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tell(number: u64) -> Item {
+        Item::Tell { to: To::All, record: Record::Turn { number } }
+    }
+
+    #[tokio::test]
+    async fn rounds_are_in_order_and_room_returns_when_they_are_done() {
+        let outbox = Outbox::new(3, usize::MAX);
+        let tickets: Vec<u64> = (0..3).map(|number| outbox.push(tell(number))).collect();
+        assert_eq!((tickets, outbox.has_room()), (vec![1, 2, 3], false));
+        let round = outbox.next().await;
+        assert!(!outbox.has_room(), "it is under way");
+        outbox.push(tell(3));
+        let numbers: Vec<u64> = round
+            .items
+            .iter()
+            .map(|item| match item {
+                Item::Tell { record: Record::Turn { number }, .. } => *number,
+                _ => u64::MAX,
+            })
+            .collect();
+        assert_eq!(numbers, [0, 1, 2]);
+        outbox.finish(round.done());
+        assert!(outbox.has_room());
+        outbox.reached(3).await;
+        let late = tokio::time::timeout(std::time::Duration::from_millis(1), outbox.reached(4));
+        assert!(late.await.is_err(), "the fourth waits");
+    }
+
+    #[tokio::test]
+    async fn a_round_is_bounded() {
+        let outbox = Outbox::new(usize::MAX, usize::MAX);
+        (0..ROUND_ITEMS as u64 + 1).for_each(|number| drop(outbox.push(tell(number))));
+        assert_eq!(outbox.next().await.items.len(), ROUND_ITEMS);
+        assert_eq!(outbox.next().await.items.len(), 1);
+    }
+}

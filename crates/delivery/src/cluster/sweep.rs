@@ -1,0 +1,287 @@
+//! Making good what this node was not told: sessions are compared with the directory and with the store.
+//!
+//! | occasion | since | directory | revisions |
+//! |---|---|---|---|
+//! | messages may have been lost | the place before the loss | | compared |
+//! | another node could not tell | the place it names | | compared |
+//! | a lease was gained | the place where the last one ended | every session put in again | compared |
+//! | [`crate::cluster::Config::sweep_interval`] passed | the last sweep | | |
+//!
+//! A session is put into the directory before it is compared with the store: what was committed before is
+//! found in the store, and whoever commits later finds the session. The shards know what they offered their
+//! sessions lately and leave it out.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use noroshi_cluster::{Epoch, Kept, Take};
+use noroshi_store::{Place, Recheck, Rechecked, Recover};
+use noroshi_types::{AppId, CloseReason, Message, Position, Topic};
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+
+use crate::cluster::{Peers, place};
+use crate::delivery::Delivery;
+use crate::edge::{Edge, LocalSession, SESSION_PAGES};
+
+/// Sessions in one question to the store or the directory.
+const CHUNK: usize = 500;
+/// After a failure.
+const PAUSE: Duration = Duration::from_secs(1);
+/// Others have a new lease in their lists by then, and send to it.
+const KNOWN: Duration = Duration::from_secs(3);
+/// Topics looked at in one sweep.
+const TOPICS_MAX: usize = 100_000;
+/// Positions of a topic looked at first, and how much further back each time.
+const BACK_FIRST: u64 = 128;
+const BACK_TIMES: u64 = 8;
+
+#[derive(Default)]
+pub(crate) struct Sweeps {
+    /// Guards what is wanted only.
+    wanted: Mutex<Wanted>,
+    asked: Notify,
+}
+
+#[derive(Default)]
+struct Wanted {
+    order: Option<Order>,
+    /// Where the lease ended that is not gained again yet.
+    left: Option<Place>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Order {
+    since: Place,
+    /// Whether users, tokens and subscriptions may have changed unheard too.
+    revisions: bool,
+    /// Put sessions into the directory first.
+    keep: Option<Epoch>,
+}
+
+impl Order {
+    fn and(self, other: Option<Order>) -> Self {
+        let Some(other) = other else { return self };
+        Self {
+            since: self.since.min(other.since),
+            revisions: self.revisions || other.revisions,
+            keep: self.keep.or(other.keep),
+        }
+    }
+}
+
+impl Sweeps {
+    fn ask(&self, order: Order) {
+        let mut wanted = self.wanted.lock();
+        wanted.order = Some(order.and(wanted.order.take()));
+        drop(wanted);
+        self.asked.notify_one();
+    }
+
+    /// What stands behind `since` may not have been told.
+    pub(crate) fn lost(&self, since: Place) {
+        self.ask(Order { since, revisions: true, keep: None });
+    }
+
+    pub(crate) fn left(&self, place: Place) {
+        let mut wanted = self.wanted.lock();
+        wanted.left = Some(wanted.left.map_or(place, |left| left.min(place)));
+    }
+
+    pub(crate) fn joined(&self, epoch: Epoch, present: Place) {
+        let left = self.wanted.lock().left.take();
+        self.ask(Order { since: left.unwrap_or(present), revisions: true, keep: Some(epoch) });
+    }
+
+    /// Sessions began that the directory does not know.
+    pub(crate) fn unregistered(&self, epoch: Epoch, present: Place) {
+        self.ask(Order { since: present, revisions: false, keep: Some(epoch) });
+    }
+
+    fn take(&self) -> Option<Order> {
+        self.wanted.lock().order.take()
+    }
+}
+
+/// Why a sweep was not finished: it is to be done again.
+struct Failed;
+
+/// Sweeps when asked and from time to time, until it is dropped.
+pub(crate) async fn run(delivery: &Arc<Delivery>, peers: &Arc<Peers>) {
+    let mut last = peers.places.before(Instant::now(), delivery.clock.now());
+    loop {
+        let by_interval = tokio::time::timeout(peers.config.sweep_interval, peers.sweeps.asked.notified());
+        let asked = by_interval.await.is_ok();
+        let begun = peers.places.before(Instant::now(), delivery.clock.now());
+        let order = match peers.sweeps.take() {
+            Some(order) => order,
+            None if asked || begun <= last => continue, // or nothing was kept since
+            None => Order { since: last, revisions: false, keep: None },
+        };
+        match sweep(delivery, peers, order).await {
+            Ok(()) => last = begun,
+            Err(Failed) => {
+                tokio::time::sleep(PAUSE).await;
+                peers.sweeps.ask(order);
+            }
+        }
+        if order.keep.is_some() {
+            let peers = peers.clone();
+            delivery.runtime.spawn(async move {
+                tokio::time::sleep(KNOWN).await;
+                peers.sweeps.lost(order.since);
+            });
+        }
+    }
+}
+
+async fn sweep(delivery: &Delivery, peers: &Peers, order: Order) -> Result<(), Failed> {
+    let Some(edge) = delivery.edge() else { return Ok(()) };
+    peers.metrics.sweeps.inc();
+    for page in 0..SESSION_PAGES {
+        for sessions in edge.sessions_page(page).chunks(CHUNK) {
+            if let Some(epoch) = order.keep {
+                keep(peers, &**edge, epoch, sessions).await?;
+            }
+            recheck(delivery, peers, &**edge, sessions, order).await?;
+        }
+    }
+    offer_topics(delivery, peers, &**edge, order.since).await
+}
+
+/// Compares all sessions with the directory, a page after the other, until it is dropped.
+pub(crate) async fn audit(delivery: &Arc<Delivery>, peers: &Arc<Peers>) {
+    let pages = u32::try_from(SESSION_PAGES).unwrap_or(u32::MAX);
+    for page in (0..SESSION_PAGES).cycle() {
+        tokio::time::sleep(peers.config.audit_interval / pages).await;
+        let (Some(edge), Some(epoch)) = (delivery.edge(), peers.cluster.members.epoch()) else { continue };
+        for sessions in edge.sessions_page(page).chunks(CHUNK) {
+            if keep(peers, &**edge, epoch, sessions).await.is_err() {
+                break; // the next round, or the next lease
+            }
+        }
+    }
+}
+
+/// Puts sessions into the directory, at a bounded rate; those that another node has newer ones of end.
+async fn keep(peers: &Peers, edge: &dyn Edge, epoch: Epoch, sessions: &[LocalSession]) -> Result<(), Failed> {
+    let take = |session: &LocalSession| Take {
+        device: session.device_key,
+        user: session.user_key,
+        generation: session.generation,
+    };
+    let kept = peers.cluster.directory.keep(epoch, sessions.iter().map(take).collect()).await;
+    let kept = match kept {
+        Ok(kept) => kept,
+        // The next lease begins anew.
+        Err(noroshi_cluster::Error::Lost) => return Ok(()),
+        Err(error) => {
+            tracing::debug!(%error, "sessions could not be put into the directory; trying again");
+            return Err(Failed);
+        }
+    };
+    peers.metrics.kept.inc_by(sessions.len() as u64);
+    for (session, kept) in sessions.iter().zip(kept) {
+        if kept == Kept::Superseded {
+            peers.metrics.superseded.inc();
+            edge.replaced(session.app, &session.device, session.generation + 1);
+        }
+    }
+    let share = sessions.len() as f64 / f64::from(peers.config.keep_per_second.max(1));
+    tokio::time::sleep(Duration::from_secs_f64(share)).await;
+    Ok(())
+}
+
+/// Compares sessions with the store.
+async fn recheck(
+    delivery: &Delivery,
+    peers: &Peers,
+    edge: &dyn Edge,
+    sessions: &[LocalSession],
+    order: Order,
+) -> Result<(), Failed> {
+    let check = |session: &LocalSession| Recheck {
+        device: session.num,
+        revision: session.revision.filter(|_| order.revisions),
+        since: order.since,
+    };
+    let checked = delivery.store.recheck(sessions.iter().map(check).collect()).await.map_err(|error| {
+        tracing::warn!(%error, "sessions could not be compared with the store; trying again");
+        Failed
+    })?;
+    peers.metrics.rechecked.inc_by(sessions.len() as u64);
+    let mut newer = Vec::new();
+    for (session, checked) in sessions.iter().zip(checked) {
+        match checked {
+            Rechecked::Same => {}
+            Rechecked::Newer => newer.push(session.clone()),
+            Rechecked::Changed => {
+                // Its next log-in finds out what it is now, and whether it is welcome.
+                peers.metrics.reconnected.inc();
+                edge.close(session.app, &session.device, CloseReason::Drain);
+            }
+        }
+    }
+    if !newer.is_empty() {
+        peers.metrics.reread.inc_by(newer.len() as u64);
+        edge.reread(&newer, place::id_at(order.since));
+    }
+    Ok(())
+}
+
+/// Offers what topics got to whoever hears them here and was not offered it.
+async fn offer_topics(
+    delivery: &Delivery,
+    peers: &Peers,
+    edge: &dyn Edge,
+    since: Place,
+) -> Result<(), Failed> {
+    let failed = |error| {
+        tracing::warn!(%error, "topics could not be compared with the store; trying again");
+        Failed
+    };
+    for (app, topic) in delivery.store.topics_since(since, TOPICS_MAX).await.map_err(failed)? {
+        if edge.topic_sessions(app, &topic) == 0 {
+            continue;
+        }
+        for message in missed(delivery, app, &topic, since).await.map_err(failed)? {
+            peers.metrics.offered.inc();
+            edge.offer(message, &topic);
+        }
+    }
+    Ok(())
+}
+
+/// What a topic's log has behind `since`, found by going back from its end.
+async fn missed(
+    delivery: &Delivery,
+    app: AppId,
+    topic: &Topic,
+    since: Place,
+) -> Result<Vec<Arc<Message>>, noroshi_store::Error> {
+    let now = delivery.clock.now();
+    let ask = |since| Recover { app, topic: topic.clone(), since, retained: false, now };
+    let end = delivery.store.recover(ask(None)).await?;
+    let Some(end) = end.heads.into_iter().next().map(|head| head.position) else { return Ok(Vec::new()) };
+    let mut back = BACK_FIRST;
+    loop {
+        let first = Position { offset: end.offset.saturating_sub(back), ..end };
+        let (mut from, mut found) = (first, Vec::new());
+        loop {
+            let page = delivery.store.recover(ask(Some(from))).await?;
+            let last = page.messages.last().and_then(|message| message.topic.as_ref());
+            let next = last.map(|place| place.position).filter(|_| page.more);
+            found.extend(page.messages);
+            match next {
+                Some(next) => from = next,
+                None => break,
+            }
+        }
+        let behind = place::id_at(since);
+        if first.offset == 0 || found.first().is_some_and(|message| message.id <= behind) {
+            found.retain(|message| message.id > behind);
+            return Ok(found);
+        }
+        back = back.saturating_mul(BACK_TIMES);
+    }
+}

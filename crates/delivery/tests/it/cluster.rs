@@ -1,0 +1,530 @@
+//! Several nodes over one engine and one store, with every fault that the engine and the network have.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use noroshi_cluster::in_process::{Node as Member, World};
+use noroshi_cluster::{NodeInfo, Roles, Take};
+use noroshi_delivery::cluster::{Config, Reload};
+use noroshi_delivery::{Clock, Delivery, metrics::Metrics};
+use noroshi_store::{
+    Apps, Devices, Login, Notifications, Registration, Sessions, Sqlite, Store, sqlite::Options,
+};
+use noroshi_types::{
+    AppId, AppName, CloseReason, DeviceId, NotificationId, Outcome, Presence, Target, Topic, UserId, When,
+};
+
+use crate::seated_edge::{Seat, SeatedEdge};
+use crate::{NOW, request, users};
+
+const PATIENCE: Duration = Duration::from_secs(30);
+
+struct Cell {
+    world: World,
+    store: Arc<Sqlite>,
+    app: AppId,
+    nodes: Vec<Node>,
+    generation: AtomicU64,
+    _folder: tempfile::TempDir,
+}
+
+struct Node {
+    delivery: Arc<Delivery>,
+    edge: Arc<SeatedEdge>,
+    member: Member,
+    reloads: Arc<Reloads>,
+    registry: noroshi_telemetry::Registry,
+}
+
+#[derive(Default)]
+struct Reloads(AtomicU64);
+
+#[async_trait::async_trait]
+impl Reload for Reloads {
+    async fn reload(&self) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+/// Nothing happens by time alone.
+fn quiet() -> Config {
+    let never = Duration::from_secs(3_600);
+    Config {
+        sweep_interval: never,
+        audit_interval: never,
+        reload_interval: never,
+        keep_per_second: 1_000_000,
+        ..Config::default()
+    }
+}
+
+async fn cell(count: usize) -> Cell {
+    cell_with(count, quiet()).await
+}
+
+async fn cell_with(count: usize, config: Config) -> Cell {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut registry = noroshi_telemetry::registry();
+    let store = Arc::new(Sqlite::open(folder.path(), Options::default(), &mut registry).expect("a store"));
+    let name = AppName::parse("dev").expect("a name");
+    let app = store.create_app(name, Default::default(), NOW).await.expect("an app").id;
+    let world = World::new();
+    let generation = AtomicU64::new(NOW.0 << 20);
+    let mut cell = Cell { world, store, app, nodes: Vec::new(), generation, _folder: folder };
+    for index in 0..count {
+        cell.add_node(index, config.clone()).await;
+    }
+    cell.until("all know each other", |cell| {
+        cell.nodes.iter().all(|node| node.member.cluster().members.nodes().len() == count)
+    })
+    .await;
+    // Their first sweeps, of joining, are over; a later one is of what a test does.
+    cell.until("first sweeps", |cell| cell.nodes.iter().all(|node| node.metric("sweeps") >= 1)).await;
+    cell
+}
+
+impl Cell {
+    async fn add_node(&mut self, index: usize, config: Config) {
+        let mut registry = noroshi_telemetry::registry();
+        let metrics = Metrics::new(&mut registry);
+        let store = self.store.clone() as Arc<dyn Store>;
+        let delivery = Delivery::new(store, Clock::fixed(NOW), metrics, tokio::runtime::Handle::current());
+        let roles = Roles::ALL;
+        let member = self.world.node(NodeInfo { name: format!("n{index}"), roles, ..NodeInfo::default() });
+        let reloads = Arc::new(Reloads::default());
+        delivery.attach_cluster(member.cluster(), config, reloads.clone());
+        let edge = Arc::new(SeatedEdge::new(member.cluster().keys));
+        delivery.attach(edge.clone());
+        tokio::spawn(delivery.clone().run(std::future::pending()));
+        member.attach(delivery.receiver());
+        self.nodes.push(Node { delivery, edge, member, reloads, registry });
+    }
+
+    /// Registers a device of a user.
+    async fn device(&self, id: &str, user: &str, topics: &[&str]) -> DeviceId {
+        let id = DeviceId::parse(id).expect("an id");
+        let registration = Registration {
+            device: Some(id.clone()),
+            user: Some(UserId::parse(user).expect("an id")),
+            topics: topics.iter().map(|topic| Topic::parse(topic).expect("a topic")).collect(),
+            ..Registration::default()
+        };
+        let made = self.store.register(self.app, vec![registration], NOW).await.expect("registered");
+        made.into_iter().next().expect("one").expect("accepted");
+        id
+    }
+
+    /// Logs a device in at a node, as its gateway does.
+    async fn connect(&self, node: usize, device: &DeviceId) -> u64 {
+        let generation = self.generation.fetch_add(1, Ordering::SeqCst);
+        self.connect_as(node, device, generation).await;
+        generation
+    }
+
+    async fn connect_as(&self, node: usize, device: &DeviceId, generation: u64) {
+        let login = Login {
+            app: self.app,
+            device: device.clone(),
+            user: None,
+            create: false,
+            token_version: None,
+            topics: Vec::new(),
+            session_topics: Vec::new(),
+            resume: None,
+            now: NOW,
+        };
+        let mut answers = self.store.log_in(vec![login]).await.expect("answered");
+        let logged_in = answers.remove(0).expect("welcome");
+        let seat = Seat {
+            app: self.app,
+            user: logged_in.user.clone(),
+            num: logged_in.num,
+            generation,
+            revision: logged_in.revision,
+            presence: Presence::Active,
+            topics: logged_in.topics,
+        };
+        self.take(node, device, logged_in.user.as_ref(), generation).await;
+        self.nodes[node].edge.seat(device.clone(), seat);
+    }
+
+    /// What the directory is told of a log-in.
+    async fn take(&self, node: usize, device: &DeviceId, user: Option<&UserId>, generation: u64) {
+        let cluster = self.nodes[node].member.cluster();
+        let take = Take {
+            device: cluster.keys.device(self.app, device),
+            user: user.map(|user| cluster.keys.user(self.app, user)),
+            generation,
+        };
+        let epoch = cluster.members.epoch().expect("a lease");
+        cluster.directory.take(epoch, vec![take]).await.expect("taken");
+    }
+
+    async fn publish(&self, node: usize, target: Target, when: When) -> NotificationId {
+        let published = self.nodes[node].delivery.publish(self.app, request(target, when), None).await;
+        published.expect("accepted").id
+    }
+
+    async fn until(&self, what: &str, mut reached: impl FnMut(&Self) -> bool) {
+        let until = tokio::time::Instant::now() + PATIENCE;
+        while !reached(self) {
+            assert!(tokio::time::Instant::now() < until, "in vain: {what}");
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+
+    async fn until_heard(&self, node: usize, device: &DeviceId, ids: &[NotificationId]) {
+        self.until("heard", |cell| cell.nodes[node].edge.heard_by(device).len() >= ids.len()).await;
+        assert_eq!(self.nodes[node].edge.heard_by(device), ids);
+    }
+
+    /// Devices that the notification is recorded to have found offline, when what is written behind was written.
+    async fn offline(&self, id: NotificationId) -> u64 {
+        self.device("marker", "nobody-else", &[]).await;
+        let state = self.store.notification(self.app, id, NOW).await.expect("read").expect("known");
+        state.counts.iter().find(|(outcome, _)| *outcome == Outcome::Offline).map_or(0, |(_, count)| *count)
+    }
+}
+
+impl Node {
+    fn metric(&self, name: &str) -> u64 {
+        let text = noroshi_telemetry::encode(&self.registry).expect("text");
+        let name = format!("noroshi_delivery_cluster_{name}_total ");
+        let value = text.lines().find_map(|line| line.strip_prefix(&name));
+        value.unwrap_or_else(|| panic!("no {name} in {text}")).parse().expect("a whole number")
+    }
+}
+
+fn user(name: &str) -> UserId {
+    UserId::parse(name).expect("an id")
+}
+
+fn topic(name: &str) -> Topic {
+    Topic::parse(name).expect("a topic")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_message_finds_its_devices_on_every_node() {
+    let cell = cell(3).await;
+    let (a, b) = (cell.device("a", "u1", &[]).await, cell.device("b", "u1", &[]).await);
+    let c = cell.device("c", "u2", &[]).await;
+    for (node, device) in [(0, &a), (1, &b), (2, &c)] {
+        cell.connect(node, device).await;
+    }
+    for when in [When::Stored, When::Connected] {
+        let heard = cell.nodes[0].edge.heard_by(&a);
+        let id = cell.publish(0, users(&["u1", "u2", "nobody"]), when).await;
+        let expected = [heard, vec![id]].concat();
+        for (node, device) in [(0, &a), (1, &b), (2, &c)] {
+            cell.until_heard(node, device, &expected).await;
+        }
+    }
+    let ids = cell.nodes[1].edge.heard_by(&b);
+    assert_eq!(cell.offline(ids[0]).await, 0, "it is kept for who is away");
+    assert_eq!(cell.offline(ids[1]).await, 1, "only nobody");
+    let by_name = cell.publish(1, Target::Devices(vec![a.clone(), c.clone()]), When::Connected).await;
+    cell.until_heard(0, &a, &[ids.clone(), vec![by_name]].concat()).await;
+    cell.until_heard(2, &c, &[ids, vec![by_name]].concat()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_after_the_other_at_two_nodes_is_heard_in_that_order() {
+    let cell = cell(2).await;
+    let device = cell.device("a", "u1", &["news"]).await;
+    cell.connect(1, &device).await;
+    let mut ids = Vec::new();
+    for n in 0..60 {
+        let target = if n % 3 == 0 { Target::Topic(topic("news")) } else { users(&["u1"]) };
+        ids.push(cell.publish(n % 2, target, When::Stored).await);
+    }
+    cell.until_heard(1, &device, &ids).await;
+    assert!(ids.is_sorted());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_topic_costs_one_message_a_node_and_no_look_up() {
+    let cell = cell(4).await;
+    for (node, name) in ["a", "b", "c", "d"].into_iter().enumerate() {
+        let device = cell.device(name, name, &["news"]).await;
+        cell.connect(node, &device).await;
+    }
+    let (look_ups, messages) = (cell.world.look_ups(), cell.world.messages());
+    let id = cell.publish(0, Target::Topic(topic("news")), When::Stored).await;
+    cell.until("heard", |cell| {
+        cell.nodes.iter().all(|node| node.edge.record().heard.iter().any(|(_, heard)| *heard == id))
+    })
+    .await;
+    assert_eq!(cell.world.look_ups(), look_ups);
+    // Three others, and the own turn.
+    assert_eq!(cell.world.messages() - messages, 4);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn ten_thousand_targets_are_one_look_up() {
+    let cell = cell(3).await;
+    let names: Vec<String> = (0..10_000).map(|n| format!("u{n}")).collect();
+    let cluster: Vec<_> = cell.nodes.iter().map(|node| node.member.cluster()).collect();
+    for (n, name) in names.iter().enumerate().filter(|(n, _)| n % 4 < 3) {
+        let (node, device) = (n % 4, DeviceId::parse(&format!("d{n}")).expect("an id"));
+        let generation = NOW.0 << 20;
+        let keys = &cluster[node].keys;
+        let (device_key, user_key) = (keys.device(cell.app, &device), keys.user(cell.app, &user(name)));
+        let take = Take { device: device_key, user: Some(user_key), generation };
+        let epoch = cluster[node].members.epoch().expect("a lease");
+        cluster[node].directory.take(epoch, vec![take]).await.expect("taken");
+        let num = noroshi_types::DeviceNum(n as u64);
+        let (presence, topics) = (Presence::Active, Vec::new());
+        let seat =
+            Seat { app: cell.app, user: Some(user(name)), num, generation, revision: 0, presence, topics };
+        cell.nodes[node].edge.seat(device, seat);
+    }
+    let look_ups = cell.world.look_ups();
+    let targets = Target::Users(names.iter().map(|name| user(name)).collect());
+    let id = cell.publish(0, targets, When::Connected).await;
+    cell.until("heard", |cell| cell.nodes.iter().all(|node| node.edge.record().heard.len() == 2_500)).await;
+    assert_eq!(cell.world.look_ups() - look_ups, 1);
+    assert_eq!(cell.offline(id).await, 2_500);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stale_entry_is_offline_once_and_removed() {
+    let cell = cell(3).await;
+    let device = cell.device("a", "u1", &[]).await;
+    // A log-in of some time ago, whose connection is gone.
+    let ago = (NOW.0 - 120_000) << 20;
+    cell.take(1, &device, Some(&user("u1")), ago).await;
+    let id = cell.publish(0, users(&["u1"]), When::Connected).await;
+    cell.until("noticed", |cell| cell.nodes[1].metric("stale_entries") == 1).await;
+    assert_eq!(cell.offline(id).await, 1);
+    let cluster = cell.nodes[0].member.cluster();
+    let key = cluster.keys.user(cell.app, &user("u1"));
+    let until = tokio::time::Instant::now() + PATIENCE;
+    while cluster.directory.locate(vec![key]).await.expect("located") != [noroshi_cluster_none()] {
+        assert!(tokio::time::Instant::now() < until, "the entry stays");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    // Of two nodes that are said to have a user one has: nobody is offline.
+    let other = cell.device("b", "u1", &[]).await;
+    cell.take(1, &device, Some(&user("u1")), ago + 1).await;
+    cell.connect(2, &other).await;
+    let id = cell.publish(0, users(&["u1"]), When::Connected).await;
+    cell.until_heard(2, &other, &[id]).await;
+    cell.until("noticed", |cell| cell.nodes[1].metric("stale_entries") == 2).await;
+    assert_eq!(cell.offline(id).await, 0);
+}
+
+fn noroshi_cluster_none() -> smallvec::SmallVec<[noroshi_cluster::Epoch; 2]> {
+    smallvec::SmallVec::new()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_the_engine_a_node_serves_its_own_and_others_look_later() {
+    let cell = cell(2).await;
+    let (here, there) = (cell.device("a", "u1", &[]).await, cell.device("b", "u2", &["news"]).await);
+    cell.connect(0, &here).await;
+    cell.connect(1, &there).await;
+    cell.world.stop();
+    let id = cell.publish(0, users(&["u1", "u2"]), When::Stored).await;
+    let of_topic = cell.publish(0, Target::Topic(topic("news")), When::Stored).await;
+    cell.until_heard(0, &here, &[id]).await;
+    assert!(cell.nodes[1].edge.heard_by(&there).is_empty());
+    cell.world.start();
+    cell.until("made good", |cell| {
+        let record = cell.nodes[1].edge.record();
+        let reread = record.reread.iter().any(|(device, since)| *device == there && *since < id);
+        reread && record.offered.contains(&of_topic)
+    })
+    .await;
+    let again = cell.publish(0, users(&["u2"]), When::Stored).await;
+    cell.until_heard(1, &there, &[again]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_is_cut_off_tells_where_the_others_have_to_look() {
+    let cell = cell(2).await;
+    let there = cell.device("b", "u2", &[]).await;
+    cell.connect(1, &there).await;
+    // The other end hears nothing of it: only the publisher knows.
+    cell.nodes[0].member.partition();
+    let id = cell.publish(0, users(&["u2"]), When::Stored).await;
+    cell.nodes[0].member.heal();
+    cell.until("made good", |cell| {
+        let record = cell.nodes[1].edge.record();
+        record.reread.iter().any(|(device, since)| *device == there && *since < id)
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn lost_messages_are_made_good() {
+    let cell = cell(2).await;
+    let (a, b) = (cell.device("a", "u1", &["news"]).await, cell.device("b", "u2", &[]).await);
+    cell.connect(1, &a).await;
+    cell.connect(1, &b).await;
+    cell.nodes[1].member.lose_messages(2);
+    let direct = cell.publish(0, users(&["u1"]), When::Stored).await;
+    let of_topic = cell.publish(0, Target::Topic(topic("news")), When::Stored).await;
+    cell.until("made good", |cell| {
+        let record = cell.nodes[1].edge.record();
+        let reread = record.reread.iter().any(|(device, since)| *device == a && *since < direct);
+        reread && record.offered.contains(&of_topic)
+    })
+    .await;
+    let record = cell.nodes[1].edge.record();
+    assert!(record.reread.iter().all(|(device, _)| *device != b), "nothing was for it");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lapsed_lease_is_gained_again_with_all_its_sessions() {
+    let cell = cell(2).await;
+    let device = cell.device("a", "u1", &[]).await;
+    cell.connect(1, &device).await;
+    cell.nodes[1].member.partition();
+    cell.nodes[1].member.lapse();
+    cell.until("gone", |cell| cell.nodes[0].member.cluster().members.nodes().len() == 1).await;
+    let missed = cell.publish(0, users(&["u1"]), When::Stored).await;
+    let offline = cell.publish(0, users(&["u1"]), When::Connected).await;
+    assert_eq!(cell.offline(offline).await, 1);
+    cell.nodes[1].member.heal();
+    cell.until("made good", |cell| {
+        let record = cell.nodes[1].edge.record();
+        record.reread.iter().any(|(one, since)| *one == device && *since < missed)
+    })
+    .await;
+    let heard = cell.publish(0, users(&["u1"]), When::Connected).await;
+    cell.until_heard(1, &device, &[heard]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_session_that_another_node_took_meanwhile_ends() {
+    let cell = cell(2).await;
+    let device = cell.device("a", "u1", &[]).await;
+    cell.connect(0, &device).await;
+    cell.nodes[0].member.partition();
+    cell.nodes[0].member.lapse();
+    let newer = cell.connect(1, &device).await;
+    cell.nodes[0].member.heal();
+    cell.until("replaced", |cell| {
+        cell.nodes[0].edge.record().closed == [(device.clone(), CloseReason::Replaced)]
+    })
+    .await;
+    assert!(cell.nodes[1].edge.record().closed.is_empty());
+    // An engine that forgot everything is told again.
+    cell.world.wipe();
+    let cluster = cell.nodes[0].member.cluster();
+    let key = cluster.keys.device(cell.app, &device);
+    let until = tokio::time::Instant::now() + PATIENCE;
+    while cluster.directory.locate(vec![key]).await.expect("located")[0].is_empty() {
+        assert!(tokio::time::Instant::now() < until, "nobody put session {newer} in again");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn presence_is_asked_and_set_wherever_the_device_is() {
+    let cell = cell(3).await;
+    let (a, b) = (cell.device("a", "u1", &["news"]).await, cell.device("b", "u1", &["news"]).await);
+    cell.connect(1, &a).await;
+    cell.connect(2, &b).await;
+    let asker = &cell.nodes[0].delivery;
+    assert!(asker.set_presence(cell.app, &b, Presence::Idle).await);
+    assert!(!asker.set_presence(cell.app, &DeviceId::parse("x").expect("an id"), Presence::Idle).await);
+    let mut sessions = asker.sessions(cell.app, &[user("u2"), user("u1")]).await;
+    sessions[1].sort_by(|one, other| one.device.cmp(&other.device));
+    let of = |session: &noroshi_delivery::Session| (session.device.clone(), session.presence);
+    assert!(sessions[0].is_empty());
+    let found: Vec<_> = sessions[1].iter().map(of).collect();
+    assert_eq!(found, [(a.clone(), Presence::Active), (b.clone(), Presence::Idle)]);
+    let one = cell.nodes[2].delivery.session(cell.app, &a).await.map(|session| session.presence);
+    assert_eq!(one, Some(Presence::Active));
+    assert_eq!(asker.topic_sessions(cell.app, &[topic("sport"), topic("news")]).await, [0, 2]);
+    // A question that is lost is a partial answer, in time.
+    cell.nodes[1].member.lose_messages(1);
+    let partial = asker.sessions(cell.app, &[user("u1")]).await;
+    assert_eq!(partial[0].iter().map(|session| session.device.clone()).collect::<Vec<_>>(), [b]);
+    assert_eq!(cell.nodes[0].metric("unanswered"), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn changes_reach_a_session_on_another_node() {
+    let cell = cell(2).await;
+    let (a, b) = (cell.device("a", "u1", &[]).await, cell.device("b", "u2", &[]).await);
+    let c = cell.device("c", "u3", &[]).await;
+    for device in [&a, &b, &c] {
+        cell.connect(1, device).await;
+    }
+    let delivery = &cell.nodes[0].delivery;
+    let hears = |name: &'static str| {
+        let a = a.clone();
+        move |cell: &Cell| cell.nodes[1].edge.topics_of(&a).contains(&topic(name))
+    };
+    assert!(delivery.subscribe(cell.app, &a, &topic("news")).await.expect("stored"));
+    cell.until("subscribed", hears("news")).await;
+    let id = cell.publish(0, Target::Topic(topic("news")), When::Connected).await;
+    cell.until_heard(1, &a, &[id]).await;
+    assert!(delivery.unsubscribe(cell.app, &a, &topic("news")).await.expect("stored"));
+    cell.until("unsubscribed", |cell| !hears("news")(cell)).await;
+    delivery.revoke_tokens(cell.app, &a).await.expect("revoked");
+    delivery.delete_device(cell.app, &b).await.expect("deleted");
+    let closed = [(a.clone(), CloseReason::Revoked), (b.clone(), CloseReason::Revoked)];
+    cell.until("closed", |cell| cell.nodes[1].edge.record().closed == closed).await;
+    delivery.close_app(cell.app).await;
+    cell.until("the app's", |cell| cell.nodes[1].edge.record().closed.len() == 3).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_revocation_that_could_not_be_told_is_found_later() {
+    let cell = cell(2).await;
+    let (a, b) = (cell.device("a", "u1", &[]).await, cell.device("b", "u2", &[]).await);
+    cell.connect(1, &a).await;
+    cell.connect(1, &b).await;
+    cell.nodes[1].member.lose_messages(1);
+    cell.nodes[0].delivery.revoke_tokens(cell.app, &a).await.expect("revoked");
+    // It comes back, and is refused then.
+    let closed = [(a.clone(), CloseReason::Drain)];
+    cell.until("closed", |cell| cell.nodes[1].edge.record().closed == closed).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn registering_devices_that_are_away_tells_nobody() {
+    let cell = cell(3).await;
+    let away: Vec<DeviceId> =
+        (0..500).map(|n| DeviceId::parse(&format!("away{n}")).expect("an id")).collect();
+    let (look_ups, messages) = (cell.world.look_ups(), cell.world.messages());
+    let topics = [topic("news")];
+    let subscribed: Vec<_> = away.iter().map(|device| (device, &topics[..])).collect();
+    cell.nodes[0].delivery.subscribed(cell.app, &subscribed).await;
+    assert_eq!(cell.nodes[0].delivery.device_sessions(cell.app, &away).await, vec![None; 500]);
+    assert_eq!(cell.world.messages(), messages);
+    assert!(cell.world.look_ups() - look_ups <= 4, "{}", cell.world.look_ups() - look_ups);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn apps_are_read_again_when_another_node_changed_them() {
+    let cell = cell(3).await;
+    cell.nodes[0].delivery.apps_changed();
+    cell.until("told", |cell| {
+        cell.nodes[1..].iter().all(|node| node.reloads.0.load(Ordering::SeqCst) == 1)
+    })
+    .await;
+    assert_eq!(cell.nodes[0].reloads.0.load(Ordering::SeqCst), 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_message_that_no_turn_comes_for_is_delivered_all_the_same() {
+    let cell = cell(2).await;
+    let device = cell.device("a", "u1", &[]).await;
+    cell.connect(0, &device).await;
+    cell.nodes[0].member.lose_messages(1);
+    let first = cell.publish(0, users(&["u1"]), When::Stored).await;
+    let second = cell.publish(0, users(&["u1"]), When::Stored).await;
+    cell.until_heard(0, &device, &[first, second]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_waits_for_the_bus_is_bounded_before_it_is_accepted() {
+    let cell = cell_with(1, Config { requests_max: 0, ..quiet() }).await;
+    let refused = cell.nodes[0].delivery.publish(cell.app, request(users(&["u1"]), When::Stored), None).await;
+    assert!(matches!(refused, Err(noroshi_delivery::Error::Overloaded)));
+}
