@@ -25,13 +25,13 @@ use crate::state::{Api, Door, State};
 pub(crate) struct Caller(pub(crate) Arc<OnceLock<AppId>>);
 
 /// A scope as a type, so that a route's signature says what it needs.
-pub(crate) trait Needs {
+pub trait Needs {
     const SCOPE: Scope;
 }
 
-pub(crate) struct Publish;
-pub(crate) struct Devices;
-pub(crate) struct Read;
+pub struct Publish;
+pub struct Devices;
+pub struct Read;
 
 impl Needs for Publish {
     const SCOPE: Scope = Scope::Publish;
@@ -44,8 +44,8 @@ impl Needs for Read {
 }
 
 /// An API key with the scope `N`.
-pub(crate) struct Provider<N> {
-    pub(crate) app: AppId,
+pub struct Provider<N> {
+    pub app: AppId,
     needs: PhantomData<N>,
 }
 
@@ -124,6 +124,20 @@ impl FromRequestParts<Api> for Manager {
     }
 }
 
+/// The operator, on the admin listener.
+pub struct Operator;
+
+impl FromRequestParts<Api> for Operator {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, Problem> {
+        match Manager::from_request_parts(parts, api).await? {
+            Manager::Operator => Ok(Self),
+            Manager::Admin(_) => Err(Refused::Unknown.into()),
+        }
+    }
+}
+
 impl Manager {
     /// The app of this name, if it may be managed: another's is as unknown as one that is not there.
     pub(crate) fn app(&self, state: &State, name: &str) -> Result<App, Problem> {
@@ -137,7 +151,7 @@ impl Manager {
 }
 
 /// RFC 6750 §2.1.
-fn bearer(headers: &HeaderMap) -> Result<&str, Problem> {
+pub fn bearer(headers: &HeaderMap) -> Result<&str, Problem> {
     let missing = || Problem::from(Refused::Missing);
     let value = headers.get(header::AUTHORIZATION).ok_or_else(missing)?;
     let text = value.to_str().map_err(|_| Problem::from(Refused::Malformed("it is not visible ASCII")))?;
@@ -149,7 +163,7 @@ fn bearer(headers: &HeaderMap) -> Result<&str, Problem> {
     }
 }
 
-fn scoped(access: &Access, scope: Scope) -> Result<(), Problem> {
+pub fn scoped(access: &Access, scope: Scope) -> Result<(), Problem> {
     match access.allows(scope) {
         true => Ok(()),
         false => {

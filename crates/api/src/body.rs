@@ -7,16 +7,20 @@ mod app;
 mod campaign;
 mod device;
 mod drain;
+mod mirror;
 mod notification;
 mod push_token;
+mod relay;
 mod time_zone;
 
 pub use app::{Author, NewAppKey, app, app_change, key};
 pub use campaign::{campaign, recipient};
 pub use device::{Registering, device, device_change};
 pub use drain::{DrainWish, drain};
+pub use mirror::mirror;
 pub use notification::notification;
 pub use push_token::{TestTarget, push_test, push_token};
+pub use relay::{Relayed, relayed};
 pub(crate) use time_zone::TimeZone;
 
 use noroshi_types::{DeviceId, Invalid, NotificationId, Presence, UserId, limits};

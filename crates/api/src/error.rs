@@ -28,6 +28,7 @@ pub enum Code {
     AlreadyExists,
     NotConnected,
     Misdirected,
+    NotAtAFront,
     WrongState,
     PushKeyMissing,
     LimitExceeded,
@@ -39,6 +40,7 @@ pub enum Code {
     Internal,
     Overloaded,
     Unavailable,
+    CellUnavailable,
     DiskFull,
 }
 
@@ -49,7 +51,7 @@ const DETAIL_BYTES_MAX: usize = 300;
 const RETRY_AFTER_S: &str = "1";
 
 impl Code {
-    pub const ALL: [Code; 26] = [
+    pub const ALL: [Code; 28] = [
         Code::InvalidJson,
         Code::InvalidField,
         Code::UnknownField,
@@ -64,6 +66,7 @@ impl Code {
         Code::AlreadyExists,
         Code::NotConnected,
         Code::Misdirected,
+        Code::NotAtAFront,
         Code::WrongState,
         Code::PushKeyMissing,
         Code::LimitExceeded,
@@ -75,6 +78,7 @@ impl Code {
         Code::Internal,
         Code::Overloaded,
         Code::Unavailable,
+        Code::CellUnavailable,
         Code::DiskFull,
     ];
 
@@ -115,6 +119,9 @@ impl Code {
             Code::Misdirected => {
                 "Nodes can have roles: the detail names the one that is missing here. Ask a node that has it."
             }
+            Code::NotAtAFront => {
+                "A front hands requests on to cells and keeps no connections. Ask the cell: the detail names it where there is one."
+            }
             Code::NotConnected => "Presence belongs to an open connection.",
             Code::LimitExceeded => "The detail names it, such as 1,000 topics for a device.",
             Code::BodyTooLarge => "16 MiB unless the operator chose otherwise.",
@@ -135,6 +142,7 @@ impl Code {
             Code::Internal => "Its log says why, under the request's `X-Request-Id`.",
             Code::Overloaded => "Try again after `Retry-After`. Nothing was accepted.",
             Code::Unavailable => "Try again after `Retry-After`.",
+            Code::CellUnavailable => "The detail names the cells. Only what lives there is affected; try again later.",
             Code::DiskFull => "Nothing was accepted. Reads go on.",
         }
     }
@@ -163,6 +171,7 @@ impl Code {
             Code::AlreadyExists => ("already_exists", 409, "It exists already"),
             Code::NotConnected => ("not_connected", 409, "The device is not connected"),
             Code::Misdirected => ("misdirected", 421, "This node does not serve that"),
+            Code::NotAtAFront => ("not_at_a_front", 421, "Only the cells themselves serve that"),
             Code::WrongState => ("wrong_state", 409, "Its state does not allow this"),
             Code::PushKeyMissing => {
                 ("push_key_missing", 409, "The node has no key to keep push credentials with")
@@ -180,6 +189,7 @@ impl Code {
             Code::Internal => ("internal", 500, "The service failed"),
             Code::Overloaded => ("overloaded", 503, "The service has more work than it can take now"),
             Code::Unavailable => ("unavailable", 503, "The service is starting, stopping or drained"),
+            Code::CellUnavailable => ("cell_unavailable", 503, "A cell does not answer"),
             Code::DiskFull => ("disk_full", 507, "The service has no space left to keep it"),
         }
     }
@@ -219,26 +229,26 @@ impl Problem {
     }
 
     /// A value broke a rule; `field` is its path in the body.
-    pub(crate) fn field(field: impl Into<String>, rule: impl Into<Cow<'static, str>>) -> Self {
+    pub fn field(field: impl Into<String>, rule: impl Into<Cow<'static, str>>) -> Self {
         Self::new(Code::InvalidField, rule).at(field)
     }
 
-    pub(crate) fn parameter(name: &str, rule: impl Into<Cow<'static, str>>) -> Self {
+    pub fn parameter(name: &str, rule: impl Into<Cow<'static, str>>) -> Self {
         Self::new(Code::InvalidParameter, rule).at(name)
     }
 
-    pub(crate) fn not_found(what: &'static str) -> Self {
+    pub fn not_found(what: &'static str) -> Self {
         Self::new(Code::NotFound, format!("there is no such {what}"))
     }
 
     /// Something that must not happen did; `error` is for the log only.
-    pub(crate) fn internal(error: impl std::fmt::Display) -> Self {
+    pub fn internal(error: impl std::fmt::Display) -> Self {
         tracing::error!(%error, "a request failed");
         Self::new(Code::Internal, "the service failed; its log says why")
     }
 
     #[must_use]
-    pub(crate) fn at(mut self, field: impl Into<String>) -> Self {
+    pub fn at(mut self, field: impl Into<String>) -> Self {
         let field: String = field.into();
         self.field = (!field.is_empty()).then(|| field.into());
         self
@@ -257,7 +267,7 @@ impl Problem {
     }
 
     /// The object, as it also stands in a line of a batch's answer.
-    pub(crate) fn body(&self) -> impl Serialize + '_ {
+    pub fn body(&self) -> impl Serialize + '_ {
         ProblemBody {
             r#type: format!("/docs#{}", self.code.as_str()),
             title: self.code.title(),
@@ -286,7 +296,7 @@ impl IntoResponse for Problem {
                 let challenge = "Bearer realm=\"noroshi\", error=\"invalid_token\"";
                 headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static(challenge));
             }
-            Code::Overloaded | Code::Unavailable => {
+            Code::Overloaded | Code::Unavailable | Code::CellUnavailable => {
                 headers.insert(header::RETRY_AFTER, HeaderValue::from_static(RETRY_AFTER_S));
             }
             _ => {}

@@ -14,22 +14,22 @@ use crate::error::{Code, Problem};
 use crate::state::{Api, Share, State};
 
 /// The text of a JSON body.
-pub(crate) struct JsonBody(pub(crate) Body);
+pub struct JsonBody(pub Body);
 
 /// The text of a body of newline-delimited JSON.
-pub(crate) struct NdjsonBody(pub(crate) Body);
+pub struct NdjsonBody(pub Body);
 
 /// A body in memory, counted for as long as it is there.
-pub(crate) struct Body {
+pub struct Body {
     bytes: Bytes,
     _share: Share,
 }
 
 /// Decoded path parameters.
-pub(crate) struct Path<T>(pub(crate) T);
+pub struct Path<T>(pub T);
 
 /// Query parameters; those not known are refused like unknown fields.
-pub(crate) struct Query<T>(pub(crate) T);
+pub struct Query<T>(pub T);
 
 impl std::ops::Deref for Body {
     type Target = [u8];

@@ -18,7 +18,7 @@ use crate::state::State;
 const ANY_ID: [u8; 16] = [0xff; 16];
 
 /// `POST /v1/notifications`, and each line of its batch.
-pub(crate) async fn check_request(state: &State, app: AppId, request: &Request) -> Result<(), Problem> {
+pub async fn check_request(state: &State, app: AppId, request: &Request) -> Result<(), Problem> {
     if request.push.mode == PushMode::Never {
         return Ok(());
     }

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! Reading order: [`mod@router`] (every route), [`error`] (every refusal), [`body`] (what requests may say),
-//! `access`, `fit` (what push services would not take), `handler`, then what is around them: `observe`, `origin`, `serve`, `tunnel`, `document`.
+//! `access`, `fit` (what push services would not take), `handler`, then what is around them: `observe`, `origin`, `serve`, `tunnel`, `document`; [`parts`] is what others build on.
 //!
 //! Invariants: no body is read before its credential was accepted; no handler sees another tenant's
 //! rows, since every call below names the app of the credential; nothing that may be a secret is logged.
@@ -17,6 +17,7 @@ pub mod document;
 pub mod drain;
 pub mod error;
 pub mod nodes;
+pub mod parts;
 pub mod router;
 
 mod access;
@@ -38,4 +39,4 @@ pub use error::{Code, Problem};
 pub use metrics::Metrics;
 pub use router::{admin_router, router};
 pub use serve::serve_connection;
-pub use state::{Config, Load, Peer, State, Tunnel};
+pub use state::{Api, Config, Load, Peer, State, Tunnel};

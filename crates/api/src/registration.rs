@@ -1,5 +1,6 @@
 //! Making devices and bringing them up to date, for one and for many; their ids and tokens.
 
+use noroshi_delivery::Session;
 use noroshi_store::{Device, Registration};
 use noroshi_types::{AppId, DeviceId, Timestamp, Topic, UserId};
 use ring::rand::{SecureRandom, SystemRandom};
@@ -19,12 +20,10 @@ pub(crate) async fn register(
     let topics: Vec<Vec<Topic>> = registrations.iter().map(|one| one.topics.clone()).collect();
     match state.delivery.store().register(app, registrations, state.now()).await {
         Ok(answers) => {
-            end_moved_sessions(state, app, &users);
-            for (answer, topics) in answers.iter().zip(&topics) {
-                if let Ok(device) = answer {
-                    state.delivery.subscribed(app, &device.id, topics);
-                }
-            }
+            end_moved_sessions(state, app, &users).await;
+            let made = answers.iter().zip(&topics);
+            let subscribed = made.filter_map(|(made, topics)| Some((&made.as_ref().ok()?.id, &topics[..])));
+            state.delivery.subscribed(app, &subscribed.collect::<Vec<_>>()).await;
             answers.into_iter().map(|answer| answer.map_err(Problem::from)).collect()
         }
         Err(error) => vec![Err(error.into()); count],
@@ -47,7 +46,7 @@ pub(crate) fn issue(api: &State, app: AppId, device: &Device) -> (String, Timest
 }
 
 /// 128 random bits: no one guesses another's.
-pub(crate) fn draw_device_id() -> Result<DeviceId, Problem> {
+pub fn draw_device_id() -> Result<DeviceId, Problem> {
     let mut bytes = [0; 16];
     SystemRandom::new().fill(&mut bytes).map_err(|_| Problem::internal("the system gave no randomness"))?;
     let text = format!("{:032x}", u128::from_be_bytes(bytes));
@@ -56,13 +55,18 @@ pub(crate) fn draw_device_id() -> Result<DeviceId, Problem> {
 
 /// Ends the connections of devices that went over to another user: they were opened as the first
 /// user's, and would go on hearing what is meant for that one.
-fn end_moved_sessions(api: &State, app: AppId, moved: &[(DeviceId, UserId)]) {
+async fn end_moved_sessions(api: &State, app: AppId, moved: &[(DeviceId, UserId)]) {
+    let devices: Vec<DeviceId> = moved.iter().map(|(device, _)| device.clone()).collect();
+    let found = api.delivery.device_sessions(app, &devices).await;
     let connected: Vec<_> =
-        moved.iter().filter(|(device, _)| api.delivery.session(app, device).is_some()).collect();
-    let users: Vec<UserId> = connected.iter().map(|(_, user)| user.clone()).collect();
-    for ((device, _), sessions) in connected.iter().zip(api.delivery.sessions(app, &users)) {
-        if !sessions.iter().any(|session| session.device == *device) {
-            api.delivery.disconnect(app, device);
-        }
+        moved.iter().zip(found).filter(|(_, session)| session.is_some()).map(|(moved, _)| moved).collect();
+    if connected.is_empty() {
+        return;
     }
+    let users: Vec<UserId> = connected.iter().map(|(_, user)| user.clone()).collect();
+    let sessions = api.delivery.sessions(app, &users).await;
+    let is_the_users = |device: &DeviceId, sessions: &[Session]| sessions.iter().any(|s| s.device == *device);
+    let moved = connected.iter().zip(&sessions).filter(|((device, _), of_user)| !is_the_users(device, of_user));
+    let moved: Vec<DeviceId> = moved.map(|((device, _), _)| device.clone()).collect();
+    api.delivery.disconnect(app, &moved).await;
 }

@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 use crate::error::Problem;
 
 /// A JSON answer.
-pub(crate) fn json(status: StatusCode, body: &impl Serialize) -> Response {
+pub fn json(status: StatusCode, body: &impl Serialize) -> Response {
     match serde_json::to_vec(body) {
         Ok(bytes) => (status, [(header::CONTENT_TYPE, "application/json")], bytes).into_response(),
         Err(error) => Problem::internal(error).into_response(),
@@ -24,21 +24,21 @@ pub(crate) fn message(message: &Message) -> Result<Box<RawValue>, Problem> {
 }
 
 /// The answer to a batch: a line each, in the order of the request.
-pub(crate) struct Lines(Vec<u8>);
+pub struct Lines(Vec<u8>);
 
 impl Lines {
     /// 100 bytes are a receipt or a device and most of its token.
-    pub(crate) fn with_capacity(lines: usize) -> Self {
+    pub fn with_capacity(lines: usize) -> Self {
         Self(Vec::with_capacity(lines * 100))
     }
 
-    pub(crate) fn push(&mut self, line: &impl Serialize) -> Result<(), Problem> {
+    pub fn push(&mut self, line: &impl Serialize) -> Result<(), Problem> {
         serde_json::to_writer(&mut self.0, line).map_err(Problem::internal)?;
         self.0.push(b'\n');
         Ok(())
     }
 
-    pub(crate) fn push_problem(&mut self, problem: &Problem) -> Result<(), Problem> {
+    pub fn push_problem(&mut self, problem: &Problem) -> Result<(), Problem> {
         #[derive(Serialize)]
         struct Line<T> {
             error: T,

@@ -17,9 +17,10 @@ use crate::handler::{
 use crate::state::{Api, Door, State};
 use crate::{observe, origin, tunnel};
 
-struct Route {
-    method: Method,
-    path: &'static str,
+/// A path and who answers it.
+pub struct Route {
+    pub method: Method,
+    pub path: &'static str,
     handler: MethodRouter<Api>,
 }
 
@@ -124,6 +125,24 @@ fn admin_routes() -> Vec<Route> {
     ]
 }
 
+/// These routes in front of another router.
+pub(crate) fn build_upon(routes: Vec<Route>, api: Api, rest: Router) -> Router {
+    let mut router = Router::new();
+    for route in routes {
+        router = router.route(route.path, route.handler);
+    }
+    let mut router = router.method_not_allowed_fallback(async || {
+        Problem::new(Code::MethodNotAllowed, "the header \"Allow\" lists the methods of this path")
+    });
+    if api.door == Door::Public {
+        router = router.layer(middleware::from_fn(origin::allow));
+    }
+    router
+        .layer(middleware::from_fn_with_state(api.clone(), observe::observe))
+        .with_state(api)
+        .fallback_service(rest)
+}
+
 /// From the outside in: counted and logged, then origins, then the route.
 fn build(routes: Vec<Route>, api: Api) -> Router {
     let mut router = Router::new();
@@ -141,22 +160,22 @@ fn build(routes: Vec<Route>, api: Api) -> Router {
     router.layer(middleware::from_fn_with_state(api.clone(), observe::observe)).with_state(api)
 }
 
-fn get<T: 'static>(path: &'static str, handler: impl Handler<T, Api>) -> Route {
+pub fn get<T: 'static>(path: &'static str, handler: impl Handler<T, Api>) -> Route {
     Route { method: Method::GET, path, handler: on(MethodFilter::GET, handler) }
 }
 
-fn post<T: 'static>(path: &'static str, handler: impl Handler<T, Api>) -> Route {
+pub fn post<T: 'static>(path: &'static str, handler: impl Handler<T, Api>) -> Route {
     Route { method: Method::POST, path, handler: on(MethodFilter::POST, handler) }
 }
 
-fn put<T: 'static>(path: &'static str, handler: impl Handler<T, Api>) -> Route {
+pub fn put<T: 'static>(path: &'static str, handler: impl Handler<T, Api>) -> Route {
     Route { method: Method::PUT, path, handler: on(MethodFilter::PUT, handler) }
 }
 
-fn patch<T: 'static>(path: &'static str, handler: impl Handler<T, Api>) -> Route {
+pub fn patch<T: 'static>(path: &'static str, handler: impl Handler<T, Api>) -> Route {
     Route { method: Method::PATCH, path, handler: on(MethodFilter::PATCH, handler) }
 }
 
-fn delete<T: 'static>(path: &'static str, handler: impl Handler<T, Api>) -> Route {
+pub fn delete<T: 'static>(path: &'static str, handler: impl Handler<T, Api>) -> Route {
     Route { method: Method::DELETE, path, handler: on(MethodFilter::DELETE, handler) }
 }

@@ -88,7 +88,7 @@ pub(crate) enum Door {
 
 /// What handlers are given.
 #[derive(Clone)]
-pub(crate) struct Api {
+pub struct Api {
     pub(crate) state: Arc<State>,
     pub(crate) door: Door,
 }
@@ -101,7 +101,7 @@ impl std::ops::Deref for Api {
 }
 
 impl State {
-    pub(crate) fn now(&self) -> Timestamp {
+    pub fn now(&self) -> Timestamp {
         self.delivery.clock().now()
     }
 

@@ -16,12 +16,25 @@ mod auth;
 mod jwks;
 mod jwt;
 mod key;
+mod mirror;
 mod provider;
 mod token;
 
 pub use auth::{Access, Auth, Identity};
 pub use jwks::Error as JwksError;
 pub use key::ApiKey;
+pub use mirror::MirrorKey;
+
+/// The hash under which a key is kept.
+pub fn key_hash(secret: &str) -> noroshi_store::KeyHash {
+    key::hash(secret)
+}
+
+/// The device that a device token names, unverified: for who only has to find out whom to ask. None if it is
+/// none of ours.
+pub fn device_named(token: &str) -> Option<noroshi_types::DeviceId> {
+    token::device_named(token)
+}
 
 /// Whether a JWK set given directly can be used.
 pub fn check_jwks(json: &str) -> Result<(), JwksError> {

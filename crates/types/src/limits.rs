@@ -40,6 +40,8 @@ pub const TAG_BYTES_MAX: usize = 255;
 /// Locale, timezone, app version.
 pub const ATTRIBUTE_BYTES_MAX: usize = 64;
 pub const PUSH_TOKEN_BYTES_MAX: usize = 4_096;
+/// API keys of one app that a cell is told of.
+pub const KEYS_PER_APP_MAX: usize = 1_000;
 pub const ACK_IDS_MAX: usize = 1_000;
 pub const INBOX_PAGE_MAX: usize = 1_000;
 

@@ -13,8 +13,8 @@ const JWT_SECRET_BYTES_MIN: usize = 32;
 const JWT_SECRET_BYTES_MAX: usize = 1_024;
 /// Some tens of RSA keys.
 const JWKS_BYTES_MAX: usize = 64 << 10;
-const URL_BYTES_MAX: usize = 2_048;
-const KEY_NAME_BYTES_MAX: usize = 64;
+pub(super) const URL_BYTES_MAX: usize = 2_048;
+pub(super) const KEY_NAME_BYTES_MAX: usize = 64;
 
 /// Who writes an app's settings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -90,7 +90,7 @@ pub fn key(bytes: &[u8]) -> Result<NewAppKey, Problem> {
     Ok(NewAppKey { name: body.name.0.0, scopes })
 }
 
-fn jwt_secret(secret: String) -> Result<Vec<u8>, Problem> {
+pub(super) fn jwt_secret(secret: String) -> Result<Vec<u8>, Problem> {
     match secret.len() {
         JWT_SECRET_BYTES_MIN..=JWT_SECRET_BYTES_MAX => Ok(secret.into_bytes()),
         _ => {
@@ -103,7 +103,7 @@ fn jwt_secret(secret: String) -> Result<Vec<u8>, Problem> {
 
 /// A tenant must not make the node read addresses of its own network in the clear; an operator may
 /// have an identity service there without TLS.
-fn jwks_url(url: String, author: Author) -> Result<String, Problem> {
+pub(super) fn jwks_url(url: String, author: Author) -> Result<String, Problem> {
     let plain = url.strip_prefix("http://").filter(|_| author == Author::Operator);
     let host = url.strip_prefix("https://").or(plain).unwrap_or_default();
     match host.is_empty() || host.starts_with('/') || host.contains(char::is_whitespace) {
@@ -112,7 +112,7 @@ fn jwks_url(url: String, author: Author) -> Result<String, Problem> {
     }
 }
 
-fn jwks(raw: &RawValue) -> Result<String, Problem> {
+pub(super) fn jwks(raw: &RawValue) -> Result<String, Problem> {
     if raw.get().len() > JWKS_BYTES_MAX {
         return Err(Problem::field("jwks", format!("a JWK set is at most {JWKS_BYTES_MAX} bytes of JSON")));
     }

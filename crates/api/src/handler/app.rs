@@ -5,7 +5,7 @@ use axum::extract::State as Shared;
 use axum::response::Response;
 use http::StatusCode;
 use noroshi_store::{App, Key};
-use noroshi_types::KeyId;
+use noroshi_types::{AppName, KeyId};
 use serde::Serialize;
 
 use crate::access::Manager;
@@ -91,6 +91,19 @@ pub(crate) async fn change(
     Ok(respond::json(StatusCode::OK, &AppBody::from(app)))
 }
 
+/// `PUT /v1/apps/{app}`: as another place says that it is, with all its keys.
+pub(crate) async fn mirror(
+    Shared(api): Shared<Api>,
+    _: Manager,
+    Path(name): Path<String>,
+    JsonBody(body): JsonBody,
+) -> Result<Response, Problem> {
+    let name = AppName::parse(&name).map_err(|invalid| Problem::from(invalid).at("app"))?;
+    let (settings, keys) = body::mirror(&body)?;
+    let app = api.auth.mirror(name, settings, keys, api.now()).await?;
+    Ok(respond::json(StatusCode::OK, &AppBody::from(app)))
+}
+
 /// `DELETE /v1/apps/{app}`: with everything it owns.
 pub(crate) async fn delete(
     Shared(api): Shared<Api>,
@@ -99,7 +112,7 @@ pub(crate) async fn delete(
 ) -> Result<StatusCode, Problem> {
     let app = manager.app(&api, &name)?;
     api.auth.delete_app(app.id).await?;
-    api.delivery.close_app(app.id);
+    api.delivery.close_app(app.id).await;
     Ok(StatusCode::NO_CONTENT)
 }
 

@@ -14,7 +14,7 @@ use axum::extract::State as Shared;
 use http::HeaderMap;
 use noroshi_delivery::Receipt;
 use noroshi_store::{Device, Idempotency, Registration};
-use noroshi_types::{AppId, limits};
+use noroshi_types::{AppId, Request, limits};
 use serde::Serialize;
 
 use crate::access::{Devices, Provider, Publish};
@@ -58,21 +58,53 @@ pub(crate) async fn notifications(
 ) -> Result<Lines, Problem> {
     let lines = lines(&body)?;
     let key = idempotency_key(&headers)?;
-    let mut answers = Lines::with_capacity(lines.len());
-    let mut waiting = VecDeque::with_capacity(LINES_WAITING_MAX);
+    let mut batch = Batch::new(&api.state, provider.app, lines.len());
     for (index, line) in lines.into_iter().enumerate() {
-        if waiting.len() == LINES_WAITING_MAX {
-            answer_first(&mut waiting, &mut answers).await?;
-        }
         // A line break cannot stand in a header, so a line's key is no other request's.
         let idempotency =
             key.map(|key| Idempotency { key: format!("{key}\n{index}").into(), body_hash: body_hash(line) });
-        waiting.push_back(start(&api.state, provider.app, line, idempotency).await);
+        let read = body::notification(line, &api.config.limits).map(|request| (request, idempotency));
+        batch.push(read).await?;
     }
-    while !waiting.is_empty() {
-        answer_first(&mut waiting, &mut answers).await?;
+    batch.finish().await
+}
+
+/// Lines on their way through the store, and the answers to those before them.
+pub(crate) struct Batch<'a> {
+    state: &'a Arc<State>,
+    app: AppId,
+    waiting: VecDeque<Slot>,
+    answers: Lines,
+}
+
+impl<'a> Batch<'a> {
+    pub(crate) fn new(state: &'a Arc<State>, app: AppId, lines: usize) -> Self {
+        let waiting = VecDeque::with_capacity(LINES_WAITING_MAX);
+        Self { state, app, waiting, answers: Lines::with_capacity(lines) }
     }
-    Ok(answers)
+
+    /// Takes the next line; waits for the first one's answer where too many wait.
+    pub(crate) async fn push(
+        &mut self,
+        line: Result<(Request, Option<Idempotency>), Problem>,
+    ) -> Result<(), Problem> {
+        if self.waiting.len() == LINES_WAITING_MAX {
+            answer_first(&mut self.waiting, &mut self.answers).await?;
+        }
+        self.waiting.push_back(match line {
+            Ok((request, idempotency)) => start(self.state, self.app, request, idempotency).await,
+            Err(problem) => Slot::Done(Err(problem)),
+        });
+        Ok(())
+    }
+
+    /// The answers to all lines.
+    pub(crate) async fn finish(mut self) -> Result<Lines, Problem> {
+        while !self.waiting.is_empty() {
+            answer_first(&mut self.waiting, &mut self.answers).await?;
+        }
+        Ok(self.answers)
+    }
 }
 
 /// `POST /v1/devices/batch`
@@ -98,7 +130,7 @@ pub(crate) async fn devices(
 }
 
 /// The lines of a batch; a line break at the very end does not start another.
-pub(crate) fn lines(body: &[u8]) -> Result<Vec<&[u8]>, Problem> {
+pub fn lines(body: &[u8]) -> Result<Vec<&[u8]>, Problem> {
     let body = body.strip_suffix(b"\n").unwrap_or(body);
     if body.is_empty() {
         return Err(Problem::new(Code::InvalidJson, "the batch has no lines"));
@@ -112,11 +144,7 @@ pub(crate) fn lines(body: &[u8]) -> Result<Vec<&[u8]>, Problem> {
 }
 
 /// Takes a line as far as it goes without waiting: when this returns, it stands in the store's queue.
-async fn start(state: &Arc<State>, app: AppId, line: &[u8], idempotency: Option<Idempotency>) -> Slot {
-    let request = match body::notification(line, &state.config.limits) {
-        Ok(request) => request,
-        Err(problem) => return Slot::Done(Err(problem)),
-    };
+async fn start(state: &Arc<State>, app: AppId, request: Request, idempotency: Option<Idempotency>) -> Slot {
     if let Err(problem) = fit::check_request(state, app, &request).await {
         return Slot::Done(Err(problem));
     }

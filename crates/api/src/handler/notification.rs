@@ -19,7 +19,7 @@ use crate::{body, fit};
 
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 /// Set on answers that repeat an earlier one.
-pub(crate) const IDEMPOTENT_REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
+pub const IDEMPOTENT_REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
 
 /// `202`, and a line of a batch's answer.
 #[derive(Serialize)]
@@ -120,8 +120,8 @@ pub(crate) async fn trace(
     let (id, device) = (notification_id(&id)?, body::device_id(&device)?);
     let found = api.delivery.store().trace(provider.app, id, &device).await?;
     let trace = found.ok_or_else(|| Problem::not_found("notification or device"))?;
-    let connected =
-        api.delivery.session(provider.app, &device).is_some_and(|s| s.presence != Presence::Offline);
+    let session = api.delivery.session(provider.app, &device).await;
+    let connected = session.is_some_and(|session| session.presence != Presence::Offline);
     let summary = summary(&trace, connected);
     let step = |step: TraceStep| StepBody {
         at: step.at.to_string(),
@@ -159,13 +159,13 @@ pub(crate) async fn cancel(
 }
 
 /// None if there is no key.
-pub(crate) fn idempotency(headers: &HeaderMap, body: &[u8]) -> Result<Option<Idempotency>, Problem> {
+pub fn idempotency(headers: &HeaderMap, body: &[u8]) -> Result<Option<Idempotency>, Problem> {
     let key = idempotency_key(headers)?;
     Ok(key.map(|key| Idempotency { key: key.into(), body_hash: body_hash(body) }))
 }
 
 /// None if there is no such header.
-pub(crate) fn idempotency_key(headers: &HeaderMap) -> Result<Option<&str>, Problem> {
+pub fn idempotency_key(headers: &HeaderMap) -> Result<Option<&str>, Problem> {
     let Some(value) = headers.get(&IDEMPOTENCY_KEY) else { return Ok(None) };
     let key = value.to_str().unwrap_or_default();
     let visible = key.bytes().all(|b| b.is_ascii_graphic());
@@ -178,13 +178,14 @@ pub(crate) fn idempotency_key(headers: &HeaderMap) -> Result<Option<&str>, Probl
     }
 }
 
-pub(crate) fn body_hash(body: &[u8]) -> [u8; 32] {
+pub fn body_hash(body: &[u8]) -> [u8; 32] {
     let mut hash = [0; 32];
     hash.copy_from_slice(digest::digest(&digest::SHA256, body).as_ref());
     hash
 }
 
-fn notification_id(text: &str) -> Result<NotificationId, Problem> {
+/// An `id` parameter of a path.
+pub fn notification_id(text: &str) -> Result<NotificationId, Problem> {
     NotificationId::parse(text).map_err(|invalid| Problem::from(invalid).at("id"))
 }
 

@@ -4,14 +4,14 @@ use axum::extract::State as Shared;
 use axum::response::Response;
 use http::StatusCode;
 use noroshi_store::TopicState;
-use noroshi_types::{AppId, Topic};
+use noroshi_types::Topic;
 use serde::{Deserialize, Serialize};
 
 use crate::access::{Provider, Publish, Read};
 use crate::error::{Code, Problem};
 use crate::extract::{Path, Query};
 use crate::respond;
-use crate::state::{Api, State};
+use crate::state::Api;
 
 /// Pages of lists, unless the request says otherwise, and at most.
 pub(crate) const PAGE_DEFAULT: usize = 100;
@@ -53,7 +53,10 @@ pub(crate) async fn list(
     let after = after.map(|after| topic(&after).map_err(|problem| problem.at("after"))).transpose()?;
     let found = api.delivery.store().topics(provider.app, after.as_ref(), limit).await?;
     let next = found.last().filter(|_| found.len() == limit).map(|last| last.topic.to_string());
-    let topics = found.into_iter().map(|state| topic_body(&api, provider.app, state)).collect();
+    let names: Vec<Topic> = found.iter().map(|state| state.topic.clone()).collect();
+    let connected = api.delivery.topic_sessions(provider.app, &names).await;
+    let topics =
+        found.into_iter().zip(connected).map(|(state, connected)| topic_body(state, connected)).collect();
     Ok(respond::json(StatusCode::OK, &TopicsBody { topics, next }))
 }
 
@@ -64,7 +67,9 @@ pub(crate) async fn show(
     Path(name): Path<String>,
 ) -> Result<Response, Problem> {
     let state = api.delivery.store().topic(provider.app, &topic(&name)?).await?;
-    Ok(respond::json(StatusCode::OK, &topic_body(&api, provider.app, state)))
+    let connected = api.delivery.topic_sessions(provider.app, std::slice::from_ref(&state.topic)).await;
+    let connected = connected.first().copied().unwrap_or(0);
+    Ok(respond::json(StatusCode::OK, &topic_body(state, connected)))
 }
 
 /// `GET /v1/topics/{topic}/retained`
@@ -90,20 +95,20 @@ pub(crate) async fn delete_retained(
     }
 }
 
-pub(crate) fn topic(name: &str) -> Result<Topic, Problem> {
+pub fn topic(name: &str) -> Result<Topic, Problem> {
     Topic::parse(name).map_err(|invalid| Problem::from(invalid).at("topic"))
 }
 
-pub(crate) fn page_limit(limit: Option<usize>) -> Result<usize, Problem> {
+pub fn page_limit(limit: Option<usize>) -> Result<usize, Problem> {
     match limit.unwrap_or(PAGE_DEFAULT) {
         limit @ 1..=PAGE_MAX => Ok(limit),
         _ => Err(Problem::parameter("limit", format!("a page has 1 to {PAGE_MAX} entries"))),
     }
 }
 
-fn topic_body(api: &State, app: AppId, state: TopicState) -> TopicBody {
+fn topic_body(state: TopicState, connected: u64) -> TopicBody {
     TopicBody {
-        connected: api.delivery.topic_sessions(app, &state.topic),
+        connected,
         topic: state.topic.to_string(),
         subscribers: state.subscribers,
         epoch: state.position.map(|position| position.epoch.to_string()),

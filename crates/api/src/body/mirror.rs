@@ -1,0 +1,66 @@
+//! `PUT /v1/apps/{app}`: an app as another place says it is, with all its keys by their hashes.
+
+use noroshi_auth::MirrorKey;
+use noroshi_store::{AppSettings, KeyHash};
+use noroshi_types::{Invalid, Scope, limits};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::Author;
+use super::app::{KEY_NAME_BYTES_MAX, URL_BYTES_MAX, jwks, jwks_url, jwt_secret};
+use crate::error::Problem;
+use crate::json::{self, Bounded, FromText, Line, Text};
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct MirrorBody<'a> {
+    jwt_secret: Option<String>,
+    jwks_url: Option<Text<Line<URL_BYTES_MAX>>>,
+    #[serde(borrow)]
+    jwks: Option<&'a RawValue>,
+    keys: Bounded<MirrorKeyBody, { limits::KEYS_PER_APP_MAX }>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct MirrorKeyBody {
+    name: Text<Line<KEY_NAME_BYTES_MAX>>,
+    hash: Text<Hash>,
+    scopes: Bounded<Text<Scope>, 4>,
+}
+
+/// SHA-256 in hex.
+#[derive(Debug)]
+struct Hash(KeyHash);
+
+impl FromText for Hash {
+    const WHAT: &'static str = "the SHA-256 of a key (a string)";
+    fn from_text(text: &str) -> Result<Self, Invalid> {
+        let wrong = || Invalid::new("a hash is a SHA-256 in 64 hex digits");
+        let mut hash = [0; 32];
+        if text.len() != 64 || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+            return Err(wrong());
+        }
+        for (byte, digits) in hash.iter_mut().zip(text.as_bytes().chunks(2)) {
+            let digits = std::str::from_utf8(digits).map_err(|_| wrong())?;
+            *byte = u8::from_str_radix(digits, 16).map_err(|_| wrong())?;
+        }
+        Ok(Self(KeyHash(hash)))
+    }
+}
+
+/// Reads and checks what an app shall be; only operators say so.
+pub fn mirror(bytes: &[u8]) -> Result<(AppSettings, Vec<MirrorKey>), Problem> {
+    let body: MirrorBody<'_> = json::parse(bytes)?;
+    let settings = AppSettings {
+        jwt_secret: body.jwt_secret.map(jwt_secret).transpose()?,
+        jwks_url: body.jwks_url.map(|url| jwks_url(url.0.0, Author::Operator)).transpose()?,
+        jwks: body.jwks.map(jwks).transpose()?,
+    };
+    let key = |key: MirrorKeyBody| {
+        let scopes = key.scopes.all("keys.scopes")?.into_iter().map(|scope| scope.0).collect();
+        Ok(MirrorKey { name: key.name.0.0, hash: key.hash.0.0, scopes })
+    };
+    let keys = body.keys.all("keys")?.into_iter().map(key).collect::<Result<_, Problem>>()?;
+    Ok((settings, keys))
+}

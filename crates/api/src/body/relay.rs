@@ -1,0 +1,85 @@
+//! A line of `POST /v1/notifications/relay`: a notification that was accepted elsewhere, with the key under
+//! which it is handed on and the time at which it ends.
+
+use noroshi_types::{Request, Timestamp, Ttl, limits};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::{Limits, notification};
+use crate::error::Problem;
+use crate::json::{self, Line, Text};
+
+/// What was accepted elsewhere.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Relayed {
+    /// Idempotency key of this line.
+    pub key: Box<str>,
+    /// Its ttl and its `push.after` are cut to what is left of them.
+    pub request: Request,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RelayBody<'a> {
+    key: Text<Line<{ limits::IDEMPOTENCY_KEY_BYTES_MAX }>>,
+    expires_at_ms: u64,
+    #[serde(borrow)]
+    notification: &'a RawValue,
+}
+
+/// Reads and checks one line. What has ended is worth a try at once and nothing more: a ttl of 0.
+pub fn relayed(bytes: &[u8], limits: &Limits, now: Timestamp) -> Result<Relayed, Problem> {
+    let body: RelayBody<'_> = json::parse(bytes)?;
+    let mut request = notification(body.notification.get().as_bytes(), limits)?;
+    // A clock that is behind must not make it live longer than it was meant to.
+    let left = Timestamp(body.expires_at_ms).saturating_since(now).min(request.ttl.duration());
+    request.ttl = Ttl::new(left).map_err(|invalid| Problem::field("expires_at_ms", invalid.0))?;
+    request.push.after = request.push.after.min(left);
+    Ok(Relayed { key: body.key.0.0.into(), request })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::Code;
+    use std::time::Duration;
+
+    fn read(line: &str) -> Result<Relayed, Problem> {
+        relayed(line.as_bytes(), &Limits::default(), Timestamp(1_000_000))
+    }
+
+    #[test]
+    fn the_time_that_is_left_counts() {
+        let check = |expires_at_ms: u64, ttl: &str, left: u64| {
+            let line = format!(
+                r#"{{"key": "f1", "expires_at_ms": {expires_at_ms}, "notification":
+                    {{"to": {{"topic": "t"}}, "data": 1, "ttl": "{ttl}", "push": {{"mode": "fallback", "after": "9s"}}}}}}"#
+            );
+            let found = read(&line).expect(&line);
+            assert_eq!(&*found.key, "f1");
+            assert_eq!(found.request.ttl.duration(), Duration::from_millis(left), "{line}");
+            assert_eq!(found.request.push.after, Duration::from_millis(left.min(9_000)), "{line}");
+        };
+        check(1_060_000, "100s", 60_000);
+        check(1_004_000, "100s", 4_000);
+        check(9_000_000, "100s", 100_000);
+        check(1_000_000, "100s", 0);
+        check(5, "100s", 0);
+    }
+
+    #[test]
+    fn a_line_is_read_strictly() {
+        let check = |line: &str, code: Code| assert_eq!(read(line).expect_err(line).code(), code, "{line}");
+        check(
+            r#"{"expires_at_ms": 1, "notification": {"to": {"topic": "t"}, "data": 1}}"#,
+            Code::InvalidField,
+        );
+        check(r#"{"key": "", "expires_at_ms": 1, "notification": {}}"#, Code::InvalidField);
+        check(r#"{"key": "a", "expires_at_ms": -1, "notification": {}}"#, Code::InvalidField);
+        check(
+            r#"{"key": "a", "expires_at_ms": 1, "notification": {"to": {"topic": "t"}}}"#,
+            Code::InvalidField,
+        );
+        check(r#"{"key": "a", "expires_at_ms": 1, "notification": {}, "more": 1}"#, Code::UnknownField);
+    }
+}

@@ -1,0 +1,35 @@
+//! `POST /v1/notifications/relay`: what a front over several cells accepted and hands on. A batch in which every
+//! line has an idempotency key of its own, so that a line that is sent again in another batch is still the same.
+
+use axum::extract::State as Shared;
+use noroshi_store::Idempotency;
+
+use crate::access::{Provider, Publish};
+use crate::body;
+use crate::error::Problem;
+use crate::extract::NdjsonBody;
+use crate::handler::batch::{self, Batch};
+use crate::handler::notification::body_hash;
+use crate::respond::Lines;
+use crate::state::Api;
+
+/// No other request's key begins with a line break: it cannot stand in a header.
+const KEY_PREFIX: &str = "\n";
+
+pub(crate) async fn notifications(
+    Shared(api): Shared<Api>,
+    provider: Provider<Publish>,
+    NdjsonBody(body): NdjsonBody,
+) -> Result<Lines, Problem> {
+    let lines = batch::lines(&body)?;
+    let mut batch = Batch::new(&api.state, provider.app, lines.len());
+    for line in lines {
+        let read = body::relayed(line, &api.config.limits, api.now());
+        let read = read.map(|relayed| {
+            let key = format!("{KEY_PREFIX}{}", relayed.key).into();
+            (relayed.request, Some(Idempotency { key, body_hash: body_hash(line) }))
+        });
+        batch.push(read).await?;
+    }
+    batch.finish().await
+}
