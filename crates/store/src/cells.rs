@@ -39,6 +39,8 @@ pub struct Population {
     pub cell: CellNum,
     pub devices: u64,
     pub users: u64,
+    /// Those of the devices that have no user.
+    pub alone: u64,
     /// Devices on their way to another cell.
     pub leaving: u64,
 }
@@ -61,6 +63,13 @@ pub struct Residence {
     /// It has not left this one entirely.
     pub previous: Option<CellNum>,
     pub step: MoveStep,
+}
+
+impl Residence {
+    /// The cell that knows it now.
+    pub fn present(&self) -> CellNum {
+        self.previous.filter(|_| self.step.is_away()).unwrap_or(self.cell)
+    }
 }
 
 /// How far a device is on its way from its previous cell to its cell.
@@ -109,6 +118,8 @@ pub enum Relocation {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Relocated {
     pub users: u64,
+    /// Those of the devices that have no user.
+    pub alone: u64,
     pub devices: u64,
 }
 
@@ -140,6 +151,8 @@ pub struct NewMessage {
     pub idempotency: Option<Idempotency>,
     /// Who is asked for what names no users or devices.
     pub everywhere: std::sync::Arc<[CellNum]>,
+    /// Cells that hold as much as they may: a message that concerns one of them is [`Error::Overloaded`].
+    pub full: std::sync::Arc<[CellNum]>,
 }
 
 /// The answer to a message.
@@ -291,6 +304,8 @@ pub trait Cells: Send + Sync {
     ) -> Result<Vec<Result<Taken, Error>>, Error>;
     /// What waits for the cell, oldest first; at least one if there is any, whatever its size.
     async fn waiting(&self, cell: CellNum, rows_max: usize, bytes_max: usize) -> Result<Vec<Part>, Error>;
+    /// The number of the newest part; 0 before there was any.
+    async fn newest(&self) -> Result<u64, Error>;
     /// Whether a message accepted before `num` waits for the cell.
     async fn waits_before(&self, cell: CellNum, num: u64) -> Result<bool, Error>;
     /// What became of parts. One that was cancelled while it was under way is to be cancelled at its cell.

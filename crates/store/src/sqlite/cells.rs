@@ -113,6 +113,10 @@ impl Cells for Sqlite {
         self.read(move |db| outbox::waiting(db, cell, rows_max, bytes_max)).await
     }
 
+    async fn newest(&self) -> Result<u64, Error> {
+        self.read(outbox::newest).await
+    }
+
     async fn waits_before(&self, cell: CellNum, num: u64) -> Result<bool, Error> {
         self.read(move |db| outbox::waits_before(db, cell, num)).await
     }

@@ -8,7 +8,9 @@ use noroshi_types::{AppId, NotificationId, Target, Timestamp, limits};
 use rusqlite::{Connection, OptionalExtension};
 
 use super::residence;
-use crate::cells::{CellNum, Depth, NewMessage, Part, PartEnd, PartState, Relayed, RelayedPart, Taken};
+use crate::cells::{
+    CellNum, Depth, NewMessage, Part, PartEnd, PartState, Relayed, RelayedPart, Residence, Taken,
+};
 use crate::{Error, Idempotency};
 
 pub(super) fn take(
@@ -34,6 +36,9 @@ fn take_one(db: &Connection, message: &NewMessage, now: Timestamp) -> Result<Tak
     }
     let targets = message.target.named_count();
     let Split { parts, unknown } = split(db, message, now)?;
+    if parts.keys().any(|cell| message.full.contains(cell)) {
+        return Err(Error::Overloaded);
+    }
     let body = if parts.is_empty() { "" } else { &*message.body };
     db.prepare_cached(
         "INSERT INTO cell_messages (id, app, target, body, summary, targets, unknown, accepted_at, expires_at)
@@ -113,7 +118,9 @@ fn split(db: &Connection, message: &NewMessage, now: Timestamp) -> Result<Split,
             let mut named = Named::default();
             for device in devices {
                 let found = residence::of_device(db, Some(message.app), device)?;
-                let cells = found.iter().flat_map(|one| [Some(one.cell), one.previous]).flatten();
+                // It may come to its cell at any moment while it is away from it.
+                let previous = |one: &Residence| one.previous.filter(|_| one.step.is_away());
+                let cells = found.iter().flat_map(|one| [Some(one.cell), previous(one)]).flatten();
                 named.add(device.as_str(), cells.collect());
             }
             named.split("devices")
@@ -179,6 +186,11 @@ pub(super) fn waiting(
         parts.push(part);
     }
     Ok(parts)
+}
+
+pub(super) fn newest(db: &Connection) -> Result<u64, Error> {
+    let mut statement = db.prepare_cached("SELECT coalesce(max(num), 0) FROM cell_messages")?;
+    Ok(statement.query_row((), |row| row.get::<_, i64>(0))? as u64)
 }
 
 pub(super) fn waits_before(db: &Connection, cell: CellNum, num: u64) -> Result<bool, Error> {

@@ -129,6 +129,7 @@ pub(super) fn populations(db: &Connection) -> Result<Vec<Population>, Error> {
     let mut statement = db.prepare_cached(
         "SELECT num, (SELECT count(*) FROM cell_devices WHERE cell = cells.num),
                 (SELECT count(*) FROM cell_users WHERE cell = cells.num AND until = 0),
+                (SELECT count(*) FROM cell_devices WHERE cell = cells.num AND user IS NULL),
                 (SELECT count(*) FROM cell_devices WHERE previous = cells.num)
          FROM cells ORDER BY num",
     )?;
@@ -137,7 +138,8 @@ pub(super) fn populations(db: &Connection) -> Result<Vec<Population>, Error> {
             cell: CellNum(row.get(0)?),
             devices: row.get::<_, i64>(1)? as u64,
             users: row.get::<_, i64>(2)? as u64,
-            leaving: row.get::<_, i64>(3)? as u64,
+            alone: row.get::<_, i64>(3)? as u64,
+            leaving: row.get::<_, i64>(4)? as u64,
         })
     })?;
     Ok(rows.collect::<Result<_, _>>()?)
@@ -157,7 +159,7 @@ pub(super) fn relocate(
             match kept.user {
                 // A user's devices live together.
                 Some(user) => move_user(db, *app, &user, to, now, asked_until, &mut moved)?,
-                None => moved.devices += set_out(db, *app, device.as_str(), to, now)?,
+                None => moved.alone += set_out(db, *app, device.as_str(), to, now)?,
             }
         }
         Relocation::User(app, user) => {
@@ -170,10 +172,11 @@ pub(super) fn relocate(
             }
             let rest = limit.saturating_sub(moved.users as usize);
             for (app, device) in alone(db, *from, rest)? {
-                moved.devices += set_out(db, app, &device, to, now)?;
+                moved.alone += set_out(db, app, &device, to, now)?;
             }
         }
     }
+    moved.devices += moved.alone;
     Ok(moved)
 }
 

@@ -54,6 +54,7 @@ fn message(app: AppId, n: u8, target: Target, everywhere: &[CellNum]) -> NewMess
         expires_at: at(60),
         idempotency: None,
         everywhere: Arc::from(everywhere),
+        full: Arc::from([]),
     }
 }
 
@@ -109,9 +110,10 @@ pub(crate) async fn a_users_devices_live_together(store: &(impl Store + Cells)) 
     let everywhere = store.residences(None, &device("d1")).await.expect("read");
     assert_eq!(everywhere.iter().map(|one| (one.app, one.cell)).collect::<Vec<_>>(), [(app, a), (other, b)]);
 
+    lives(store, app, "d4", None, b).await;
     let populations = store.populations().await.expect("read");
     assert_eq!(
-        populations.iter().map(|p| (p.devices, p.users, p.leaving)).collect::<Vec<_>>(),
+        populations.iter().map(|p| (p.devices, p.users, p.alone)).collect::<Vec<_>>(),
         [(2, 1, 0), (2, 2, 0), (0, 0, 0)]
     );
     store.forget_device(app, &device("d1")).await.expect("forgotten");
@@ -140,7 +142,7 @@ pub(crate) async fn a_user_moves_with_all_devices(store: &(impl Store + Cells)) 
     lives(store, app, "d2", Some("u1"), a).await;
     let who = Relocation::Device(app, device("d1"));
     let moved = store.relocate(who.clone(), b, NOW, at(100)).await.expect("moved");
-    assert_eq!(moved, Relocated { users: 1, devices: 2 }, "a user's devices live together");
+    assert_eq!(moved, Relocated { users: 1, alone: 0, devices: 2 }, "a user's devices live together");
     assert_eq!(store.relocate(who, b, NOW, at(100)).await.expect("there"), Relocated::default());
     assert_eq!(asked(store, app, "u1", NOW).await, [b, a], "both are asked");
     assert_eq!(asked(store, app, "u1", at(100)).await, [b], "not for ever");
@@ -197,11 +199,11 @@ pub(crate) async fn a_share_of_a_cell_moves(store: &(impl Store + Cells)) {
     }
     let some = |limit| Relocation::Some { from: a, limit };
     let moved = store.relocate(some(3), b, NOW, at(100)).await.expect("moved");
-    assert_eq!(moved, Relocated { users: 3, devices: 3 });
+    assert_eq!(moved, Relocated { users: 3, alone: 0, devices: 3 });
     let moved = store.relocate(some(3), b, NOW, at(100)).await.expect("moved");
-    assert_eq!(moved, Relocated { users: 1, devices: 3 });
+    assert_eq!(moved, Relocated { users: 1, alone: 2, devices: 3 });
     let moved = store.relocate(some(3), b, NOW, at(100)).await.expect("moved");
-    assert_eq!(moved, Relocated { users: 0, devices: 1 });
+    assert_eq!(moved, Relocated { users: 0, alone: 1, devices: 1 });
     assert_eq!(store.relocate(some(3), b, NOW, at(100)).await.expect("none"), Relocated::default());
 }
 
@@ -228,9 +230,15 @@ pub(crate) async fn a_message_has_a_part_for_each_cell(store: &(impl Store + Cel
         [(id(1), to(r#"{"users":["u2"]}"#)), (id(2), to(r#"{"devices":["d2"]}"#)), (id(3), topic.clone())]
     );
     assert_eq!(waiting(store, c).await, [(id(3), topic)]);
+    let crowded = |target| NewMessage { full: Arc::from([c]), ..message(app, 5, target, &[a, b, c]) };
+    assert!(matches!(take(store, crowded(to_topic("t"))).await, Err(Error::Overloaded)));
+    assert_eq!(store.relayed(app, id(5)).await.expect("read"), None);
+    take(store, crowded(users(&["nobody"]))).await.expect("who does not live there is not concerned");
+
     let first = store.waiting(b, 1, 1 << 20).await.expect("read").remove(0);
     assert_eq!((first.app, &*first.body, first.expires_at), (app, r#"{"data":1}"#, at(60)));
     assert_eq!(store.waiting(b, 9, 1).await.expect("read").len(), 1, "one at least");
+    assert!(store.newest().await.expect("read") > first.num);
     assert!(store.waits_before(b, first.num + 1).await.expect("read"));
     assert!(!store.waits_before(b, first.num).await.expect("read"));
 

@@ -1,0 +1,200 @@
+//! One cell as a front sees it: where it is, whether it answers, how much waits for it.
+
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use axum::response::{IntoResponse, Response};
+use http::header;
+use noroshi_api::{Code, Problem};
+use noroshi_store::cells::{CellNum, CellRecord};
+use tokio::sync::{Notify, Semaphore, watch};
+
+use crate::client::{Answer, Ask, Client, Error};
+use crate::config::CellConfig;
+use crate::metrics::CellMetrics;
+
+/// Requests to one cell at once, those of the relay apart: a slow cell must not take all that the front has.
+const REQUESTS_MAX: usize = 256;
+
+pub(crate) struct Cell {
+    pub(crate) num: CellNum,
+    pub(crate) config: CellConfig,
+    pub(crate) metrics: CellMetrics,
+    client: Client,
+    /// Which of the URLs is used.
+    url: AtomicUsize,
+    weight: AtomicU32,
+    draining: AtomicBool,
+    /// Whether it answers. True until it is known better.
+    up: watch::Sender<bool>,
+    requests: Semaphore,
+    /// Something new waits for it.
+    pub(crate) work: Notify,
+    /// Somebody could not reach it.
+    pub(crate) doubt: Notify,
+    /// Devices have to be moved.
+    pub(crate) moving: Notify,
+    /// Parts that wait, about.
+    pub(crate) waiting: AtomicU64,
+    /// An app was not known there.
+    pub(crate) unprovisioned: Notify,
+}
+
+impl Cell {
+    pub(crate) fn new(record: &CellRecord, config: CellConfig, client: Client, metrics: CellMetrics) -> Self {
+        metrics.up.set(1);
+        let cell = Self {
+            num: record.num,
+            metrics,
+            client,
+            url: AtomicUsize::new(0),
+            weight: AtomicU32::new(config.weight),
+            draining: AtomicBool::new(false),
+            up: watch::Sender::new(true),
+            requests: Semaphore::new(REQUESTS_MAX),
+            work: Notify::new(),
+            doubt: Notify::new(),
+            moving: Notify::new(),
+            waiting: AtomicU64::new(0),
+            unprovisioned: Notify::new(),
+            config,
+        };
+        cell.said(record);
+        cell
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        &self.config.name
+    }
+
+    /// Takes over what was said of it at run time.
+    pub(crate) fn said(&self, record: &CellRecord) {
+        self.weight.store(record.weight.unwrap_or(self.config.weight), Ordering::Relaxed);
+        self.draining.store(record.draining, Ordering::Relaxed);
+    }
+
+    /// Its share of newcomers now.
+    pub(crate) fn weight(&self) -> u32 {
+        self.weight.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn is_draining(&self) -> bool {
+        self.draining.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn is_up(&self) -> bool {
+        *self.up.borrow()
+    }
+
+    /// True if that is new.
+    pub(crate) fn set_up(&self, up: bool) -> bool {
+        self.metrics.up.set(up.into());
+        self.up.send_if_modified(|was| std::mem::replace(was, up) != up)
+    }
+
+    /// Cancel-safe.
+    pub(crate) async fn until_up(&self) {
+        // The sender lives as long as the cell.
+        let _ = self.up.subscribe().wait_for(|up| *up).await;
+    }
+
+    /// For a request that somebody waits for: refused at once while the cell is known to be away.
+    pub(crate) async fn request(&self, ask: Ask) -> Result<Answer, Problem> {
+        if !self.is_up() {
+            return Err(self.away());
+        }
+        let Ok(_permit) = self.requests.try_acquire() else {
+            return Err(Problem::new(
+                Code::Overloaded,
+                format!("the cell {} has too much to do", self.name()),
+            ));
+        };
+        self.ask(ask).await.map_err(|_| self.away())
+    }
+
+    /// Asks whatever is known of the cell.
+    pub(crate) async fn ask(&self, ask: Ask) -> Result<Answer, Error> {
+        let at = self.url.load(Ordering::Relaxed);
+        let urls = &self.config.urls;
+        let result = self.client.ask(&urls[at % urls.len()], ask).await;
+        if let Err(error) = &result {
+            self.metrics.failed.inc();
+            tracing::debug!(cell = self.name(), %error, "a request failed");
+            // Whoever fails first turns to the next address; the others only fail.
+            let _ = self.url.compare_exchange(at, at.wrapping_add(1), Ordering::Relaxed, Ordering::Relaxed);
+            self.doubt.notify_one();
+        }
+        result
+    }
+
+    /// At the admin address, as the operator.
+    pub(crate) async fn operate(&self, ask: Ask) -> Result<Answer, Error> {
+        self.client.ask(&self.config.admin_url, ask).await
+    }
+
+    pub(crate) fn away(&self) -> Problem {
+        away(self.name())
+    }
+}
+
+pub(crate) fn away(name: &str) -> Problem {
+    Problem::new(
+        Code::CellUnavailable,
+        format!("the cell {name} does not answer; what lives there waits for it"),
+    )
+}
+
+impl Ask {
+    pub(crate) const JSON: http::HeaderValue = http::HeaderValue::from_static("application/json");
+    pub(crate) const NDJSON: http::HeaderValue = http::HeaderValue::from_static("application/x-ndjson");
+
+    pub(crate) fn get(path: impl Into<String>, bearer: http::HeaderValue, timeout: Duration) -> Self {
+        let (path, method) = (path.into(), http::Method::GET);
+        Self { method, path, bearer, content_type: None, body: Default::default(), timeout }
+    }
+
+    pub(crate) fn delete(path: impl Into<String>, bearer: http::HeaderValue, timeout: Duration) -> Self {
+        Self { method: http::Method::DELETE, ..Self::get(path, bearer, timeout) }
+    }
+
+    pub(crate) fn post(
+        path: impl Into<String>,
+        bearer: http::HeaderValue,
+        timeout: Duration,
+        content_type: http::HeaderValue,
+        body: impl Into<bytes::Bytes>,
+    ) -> Self {
+        let content_type = Some(content_type);
+        Self {
+            method: http::Method::POST,
+            content_type,
+            body: body.into(),
+            ..Self::get(path, bearer, timeout)
+        }
+    }
+}
+
+impl Answer {
+    pub(crate) fn json<T: serde::de::DeserializeOwned>(&self) -> Result<T, Problem> {
+        serde_json::from_slice(&self.body)
+            .map_err(|error| Problem::internal(format!("a cell's answer: {error}")))
+    }
+
+    /// What is handed on as it is if the status is another.
+    pub(crate) fn expect(self, status: http::StatusCode) -> Result<Self, Response> {
+        match self.status == status {
+            true => Ok(self),
+            false => Err(self.into_response()),
+        }
+    }
+}
+
+impl IntoResponse for Answer {
+    fn into_response(self) -> Response {
+        let Answer { status, mut headers, body } = self;
+        if body.is_empty() {
+            headers.remove(header::CONTENT_TYPE);
+        }
+        (status, headers, body).into_response()
+    }
+}

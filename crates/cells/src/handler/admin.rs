@@ -1,0 +1,206 @@
+//! Cells for operators: who lives where, how many newcomers each gets, and moving.
+
+use std::collections::HashMap;
+
+use axum::extract::State as Shared;
+use axum::response::Response;
+use http::StatusCode;
+use noroshi_api::parts::{JsonBody, Operator, Path, json};
+use noroshi_api::{Api, Code, Problem};
+use noroshi_store::cells::{CellChange, CellNum, Population, Relocated, Relocation};
+use noroshi_types::{AppId, DeviceId, UserId, limits};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Deserializer, Serialize};
+
+use super::Fronted;
+use crate::front::Front;
+
+/// Users or devices that set out in one commit.
+const MOVES_PER_COMMIT: usize = 500;
+
+#[derive(Serialize)]
+struct CellsBody {
+    cells: Vec<CellBody>,
+}
+
+#[derive(Serialize)]
+struct CellBody {
+    cell: String,
+    url: String,
+    up: bool,
+    draining: bool,
+    weight: u32,
+    devices: u64,
+    users: u64,
+    /// Devices that are on their way to another cell.
+    leaving: u64,
+    /// Messages that wait for the cell.
+    waiting: u64,
+    oldest_waiting_seconds: u64,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ChangeBody {
+    /// Null: as configured.
+    #[serde(default, deserialize_with = "some")]
+    weight: Option<Option<u32>>,
+    draining: Option<bool>,
+}
+
+/// Exactly one of `user`, `device` and `share`.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct MovesBody {
+    to: String,
+    app: Option<String>,
+    user: Option<String>,
+    device: Option<String>,
+    /// Percent of those who live in the cell.
+    share: Option<f64>,
+}
+
+#[derive(Serialize)]
+struct MovedBody {
+    users: u64,
+    devices: u64,
+}
+
+/// Absent and null are different wishes.
+#[allow(clippy::option_option)]
+fn some<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Option<u32>>, D::Error> {
+    Option::deserialize(deserializer).map(Some)
+}
+
+/// `GET /v1/cells`
+pub(crate) async fn list(
+    Shared(_): Shared<Api>,
+    axum::Extension(front): Fronted,
+    _: Operator,
+) -> Result<Response, Problem> {
+    Ok(json(StatusCode::OK, &CellsBody { cells: cells(&front).await? }))
+}
+
+async fn cells(front: &Front) -> Result<Vec<CellBody>, Problem> {
+    let populations: HashMap<_, Population> =
+        front.store.populations().await?.into_iter().map(|one| (one.cell, one)).collect();
+    let depths: HashMap<_, _> =
+        front.store.depths().await?.into_iter().map(|depth| (depth.cell, depth)).collect();
+    let now = front.state.now();
+    let told = front.cells.iter().map(|cell| {
+        let population = populations.get(&cell.num);
+        let depth = depths.get(&cell.num);
+        let oldest = depth.and_then(|depth| depth.oldest).map(|oldest| now.saturating_since(oldest));
+        CellBody {
+            cell: cell.name().to_owned(),
+            url: cell.config.urls.first().cloned().unwrap_or_default(),
+            up: cell.is_up(),
+            draining: cell.is_draining(),
+            weight: cell.weight(),
+            devices: population.map_or(0, |one| one.devices),
+            users: population.map_or(0, |one| one.users),
+            leaving: population.map_or(0, |one| one.leaving),
+            waiting: depth.map_or(0, |depth| depth.parts),
+            oldest_waiting_seconds: oldest.unwrap_or_default().as_secs(),
+        }
+    });
+    Ok(told.collect())
+}
+
+/// `PATCH /v1/cells/{cell}`
+pub(crate) async fn change(
+    Shared(_): Shared<Api>,
+    axum::Extension(front): Fronted,
+    _: Operator,
+    Path(name): Path<String>,
+    JsonBody(text): JsonBody,
+) -> Result<Response, Problem> {
+    let cell = front.named(&name)?;
+    let ChangeBody { weight, draining } = read(&text)?;
+    let record = front.store.adjust(cell.num, CellChange { weight, draining }).await?;
+    cell.said(&record);
+    tracing::info!(
+        cell = cell.name(),
+        weight = cell.weight(),
+        draining = cell.is_draining(),
+        "a cell was changed"
+    );
+    let told = cells(&front).await?.into_iter().find(|one| one.cell == name);
+    Ok(json(StatusCode::OK, &told))
+}
+
+/// `POST /v1/cells/{cell}/moves`: decides who goes from the cell to another. They go one by one after the answer.
+pub(crate) async fn relocate(
+    Shared(_): Shared<Api>,
+    axum::Extension(front): Fronted,
+    _: Operator,
+    Path(name): Path<String>,
+    JsonBody(text): JsonBody,
+) -> Result<Response, Problem> {
+    let from = front.named(&name)?;
+    let body: MovesBody = read(&text)?;
+    let to = front.named(&body.to).map_err(|problem| problem.at("to"))?;
+    if to.num == from.num {
+        return Err(Problem::field("to", "it is another cell"));
+    }
+    let app = body.app.as_deref().map(|app| app_of(&front, app)).transpose()?;
+    let moved = match (app, body.user, body.device, body.share) {
+        (Some(app), Some(user), None, None) => {
+            let user = UserId::parse(&user).map_err(|wrong| Problem::from(wrong).at("user"))?;
+            set_out(&front, Relocation::User(app, user), to.num).await?
+        }
+        (Some(app), None, Some(device), None) => {
+            let device = DeviceId::parse(&device).map_err(|wrong| Problem::from(wrong).at("device"))?;
+            set_out(&front, Relocation::Device(app, device), to.num).await?
+        }
+        (None, None, None, Some(share)) if share > 0.0 && share <= 100.0 => {
+            share_sets_out(&front, from.num, to.num, share).await?
+        }
+        _ => {
+            let rule = "name `app` with `user` or `device`, or a `share` above 0 and up to 100 (percent)";
+            return Err(Problem::field("share", rule));
+        }
+    };
+    for cell in &front.cells {
+        cell.moving.notify_one();
+    }
+    tracing::info!(from = name, to = body.to, users = moved.users, devices = moved.devices, "moving");
+    Ok(json(StatusCode::ACCEPTED, &MovedBody { users: moved.users, devices: moved.devices }))
+}
+
+async fn set_out(front: &Front, who: Relocation, to: CellNum) -> Result<Relocated, Problem> {
+    let now = front.state.now();
+    Ok(front.store.relocate(who, to, now, now.saturating_add(limits::TTL_MAX)).await?)
+}
+
+/// A part after the other, so that no commit is held up for long.
+async fn share_sets_out(front: &Front, from: CellNum, to: CellNum, share: f64) -> Result<Relocated, Problem> {
+    let population = front.store.populations().await?.into_iter().find(|one| one.cell == from);
+    // Devices with a user come along with it; those without count for themselves.
+    let all = population.map_or(0, |one| one.users + one.alone);
+    let mut left = (all as f64 * share / 100.0).ceil() as usize;
+    let mut moved = Relocated::default();
+    while left > 0 {
+        let limit = left.min(MOVES_PER_COMMIT);
+        let part = set_out(front, Relocation::Some { from, limit }, to).await?;
+        let units = part.users + part.alone;
+        if units == 0 {
+            break;
+        }
+        left = left.saturating_sub(units as usize);
+        moved.users += part.users;
+        moved.devices += part.devices;
+    }
+    Ok(moved)
+}
+
+fn app_of(front: &Front, name: &str) -> Result<AppId, Problem> {
+    front.state.auth.app(name).map(|app| app.id).ok_or_else(|| Problem::not_found("app").at("app"))
+}
+
+fn read<T: DeserializeOwned>(text: &[u8]) -> Result<T, Problem> {
+    serde_json::from_slice(text).map_err(|error| {
+        let code = if error.is_data() { Code::InvalidField } else { Code::InvalidJson };
+        Problem::new(code, error.to_string())
+    })
+}

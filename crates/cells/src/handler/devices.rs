@@ -1,0 +1,355 @@
+//! Devices: each gets a cell when it registers, and is looked after there.
+
+use std::collections::BTreeMap;
+
+use axum::extract::{FromRequestParts, State as Shared};
+use axum::response::{IntoResponse, Response};
+use http::request::Parts;
+use http::{StatusCode, Uri};
+use noroshi_api::parts::{
+    Devices, JsonBody, Lines, NdjsonBody, Path, Provider, Query, Read, bearer, draw_device_id, json, lines,
+    page_limit, scoped,
+};
+use noroshi_api::{Api, Problem, body};
+use noroshi_auth::Refused;
+use noroshi_store::cells::{CellNum, Residence};
+use noroshi_types::{AppId, DeviceId, Scope, UserId};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use super::me::Resident;
+use super::{Fronted, ask, ask_each, no_key};
+use crate::client::Ask;
+use crate::front::Front;
+use crate::moves::escaped;
+use crate::splice::{quoted, splice};
+
+/// Devices that get their places in one commit.
+const PLACES_PER_COMMIT: usize = 1_000;
+
+/// Who registers a device.
+pub(crate) enum Registrar {
+    Provider(AppId),
+    /// The device itself, whose cell decides what it may.
+    Consumer(Resident),
+}
+
+impl FromRequestParts<Api> for Registrar {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, Problem> {
+        match api.auth.key(bearer(&parts.headers)?) {
+            Ok(access) => scoped(&access, Scope::Devices).map(|()| Self::Provider(access.app)),
+            Err(Refused::NotAKey) => Resident::from_request_parts(parts, api).await.map(Self::Consumer),
+            Err(refused) => Err(refused.into()),
+        }
+    }
+}
+
+/// `POST /v1/devices`
+pub(crate) async fn register(
+    Shared(_): Shared<Api>,
+    axum::Extension(front): Fronted,
+    registrar: Registrar,
+    JsonBody(text): JsonBody,
+) -> Result<Response, Problem> {
+    let read = body::device(if text.is_empty() { b"{}" } else { &text })?;
+    let (answer, app, device, residence) = match registrar {
+        Registrar::Provider(app) => {
+            let device = read.device.map_or_else(draw_device_id, Ok)?;
+            let residence = front.assign_one(app, device.clone(), read.registration.user).await?;
+            let body = named(&text, &device)?;
+            let cell = front.cell(residence.cell)?;
+            let make = |key| Ask::post("/v1/devices", key, front.timeout(), Ask::JSON, body.clone());
+            (ask(&front, cell, app, make).await?, app, device, residence)
+        }
+        Registrar::Consumer(mut resident) => {
+            // Here it comes to its cell, where it was on its way to it.
+            for residence in &mut resident.residences {
+                residence.previous = None;
+            }
+            let body = text.to_vec();
+            let ask = Ask::post("/v1/devices", no_key(), front.timeout(), Ask::JSON, body);
+            let (answer, residence) = resident.ask(&front, ask).await?;
+            (answer, residence.app, resident.device, residence)
+        }
+    };
+    if answer.status == StatusCode::CREATED {
+        front.arrived(app, &[(device, residence)]).await?;
+    }
+    Ok(answer.into_response())
+}
+
+/// The body with the device's id in it.
+fn named(text: &[u8], device: &DeviceId) -> Result<String, Problem> {
+    splice(text, &[], &[("device", &quoted(device.as_str()))])
+        .ok_or_else(|| Problem::internal("a checked body is no object"))
+}
+
+/// A line of a batch on its way.
+enum Line {
+    Wrong(Problem),
+    /// Its place among the lines for its cell.
+    For(CellNum),
+}
+
+/// `POST /v1/devices/batch`: each cell gets its own lines; one that is away refuses only those.
+pub(crate) async fn batch(
+    Shared(_): Shared<Api>,
+    axum::Extension(front): Fronted,
+    provider: Provider<Devices>,
+    NdjsonBody(text): NdjsonBody,
+) -> Result<Lines, Problem> {
+    let lines = lines(&text)?;
+    let mut answers = Lines::with_capacity(lines.len() * 2);
+    for chunk in lines.chunks(PLACES_PER_COMMIT) {
+        import(&front, provider.app, chunk, &mut answers).await?;
+    }
+    Ok(answers)
+}
+
+async fn import(front: &Front, app: AppId, chunk: &[&[u8]], answers: &mut Lines) -> Result<(), Problem> {
+    let read: Vec<Result<(DeviceId, Option<UserId>), Problem>> =
+        chunk.iter().map(|line| registration(line)).collect();
+    let good: Vec<_> = read.iter().flatten().cloned().collect();
+    let mut places = front.assign(app, &good).await?.into_iter();
+    let mut bodies: BTreeMap<CellNum, String> = BTreeMap::new();
+    let mut came: BTreeMap<CellNum, Vec<(DeviceId, Residence)>> = BTreeMap::new();
+    let mut order = Vec::with_capacity(chunk.len());
+    for (line, read) in chunk.iter().zip(read) {
+        let missing = || Problem::internal("the store assigned too few");
+        let placed = read.and_then(|(device, _)| {
+            let residence = places.next().ok_or_else(missing)??;
+            Ok((named(line, &device)?, device, residence))
+        });
+        match placed {
+            Ok((body, device, residence)) => {
+                let text = bodies.entry(residence.cell).or_default();
+                text.push_str(&body);
+                text.push('\n');
+                order.push(Line::For(residence.cell));
+                came.entry(residence.cell).or_default().push((device, residence));
+            }
+            Err(problem) => order.push(Line::Wrong(problem)),
+        }
+    }
+    let mut told = hand_out(front, app, bodies, &came).await?;
+    for line in order {
+        match line {
+            Line::Wrong(problem) => answers.push_problem(&problem)?,
+            Line::For(cell) => match told.get_mut(&cell).and_then(Iterator::next) {
+                Some(Ok(line)) => answers.push(&line)?,
+                Some(Err(problem)) => answers.push_problem(&problem)?,
+                None => answers.push_problem(&Problem::internal("a cell answered too few lines"))?,
+            },
+        }
+    }
+    Ok(())
+}
+
+type Told = std::vec::IntoIter<Result<Box<RawValue>, Problem>>;
+
+/// Each cell's answers, one for each of its lines.
+async fn hand_out(
+    front: &Front,
+    app: AppId,
+    bodies: BTreeMap<CellNum, String>,
+    came: &BTreeMap<CellNum, Vec<(DeviceId, Residence)>>,
+) -> Result<BTreeMap<CellNum, Told>, Problem> {
+    let refused = |problem: Problem, num: CellNum| {
+        let count = came.get(&num).map_or(0, Vec::len);
+        (num, vec![Err::<Box<RawValue>, _>(problem); count].into_iter())
+    };
+    let mut told = BTreeMap::new();
+    let mut asked = Vec::new();
+    for (num, body) in bodies {
+        match front.cell(num) {
+            Ok(cell) => {
+                let ask = Ask::post("/v1/devices/batch", no_key(), front.timeout(), Ask::NDJSON, body);
+                asked.push((cell.clone(), ask));
+            }
+            Err(problem) => told.extend([refused(problem, num)]),
+        }
+    }
+    for (cell, answer) in ask_each(front, app, asked).await {
+        let answer = match answer {
+            Ok(answer) if answer.status == StatusCode::OK => answer,
+            Ok(_) => {
+                told.extend([refused(cell.away(), cell.num)]);
+                continue;
+            }
+            Err(problem) => {
+                told.extend([refused(problem, cell.num)]);
+                continue;
+            }
+        };
+        let lines = answer.body.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
+        let lines: Vec<_> =
+            lines.map(|line| serde_json::from_slice(line).map_err(Problem::internal)).collect();
+        if let Some(came) = came.get(&cell.num) {
+            let registered = came.iter().zip(&lines).filter(|(_, line)| is_registered(line));
+            let registered: Vec<_> = registered.map(|(one, _)| one.clone()).collect();
+            front.arrived(app, &registered).await?;
+        }
+        told.insert(cell.num, lines.into_iter());
+    }
+    Ok(told)
+}
+
+fn is_registered(line: &Result<Box<RawValue>, Problem>) -> bool {
+    #[derive(Deserialize)]
+    struct Answered {
+        token: Option<String>,
+    }
+    let read = line.as_ref().ok().and_then(|line| serde_json::from_str::<Answered>(line.get()).ok());
+    read.is_some_and(|line| line.token.is_some())
+}
+
+fn registration(line: &[u8]) -> Result<(DeviceId, Option<UserId>), Problem> {
+    let body::Registering { device, registration } = body::device(line)?;
+    Ok((device.map_or_else(draw_device_id, Ok)?, registration.user))
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ListQuery {
+    user: Option<String>,
+    after: Option<String>,
+    limit: Option<usize>,
+}
+
+#[derive(Serialize)]
+struct DevicesBody {
+    devices: Vec<Value>,
+    next: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Page {
+    devices: Vec<Value>,
+    next: Option<String>,
+}
+
+/// `GET /v1/devices`: cell after cell; a place in the list names the cell and the place in its list.
+pub(crate) async fn list(
+    Shared(_): Shared<Api>,
+    axum::Extension(front): Fronted,
+    provider: Provider<Read>,
+    Query(query): Query<ListQuery>,
+) -> Result<Response, Problem> {
+    let limit = page_limit(query.limit)?;
+    let (first, mut after) = place(&front, query.after.as_deref().unwrap_or_default())?;
+    let user = query.user.map(|user| UserId::parse(&user).map_err(|wrong| Problem::from(wrong).at("user")));
+    let user = user.transpose()?;
+    let homes = match &user {
+        Some(user) => {
+            let found =
+                front.store.cells_of_users(provider.app, vec![user.clone()], front.state.now()).await?;
+            Some(found.into_iter().flatten().collect::<Vec<_>>())
+        }
+        None => None,
+    };
+    let mut found = DevicesBody { devices: Vec::new(), next: None };
+    let cells = front.cells.iter().enumerate().skip(first);
+    for (index, cell) in
+        cells.filter(|(_, cell)| homes.as_ref().is_none_or(|homes| homes.contains(&cell.num)))
+    {
+        let mut path = format!("/v1/devices?limit={}&after={after}", limit - found.devices.len());
+        if let Some(user) = &user {
+            path += &format!("&user={}", escaped(user.as_str()));
+        }
+        let answer =
+            ask(&front, cell, provider.app, |key| Ask::get(path.clone(), key, front.timeout())).await?;
+        let answer = match answer.expect(StatusCode::OK) {
+            Ok(answer) => answer,
+            Err(response) => return Ok(response),
+        };
+        let page: Page = answer.json()?;
+        found.devices.extend(page.devices);
+        after = String::new();
+        if let Some(next) = page.next {
+            found.next = Some(format!("{index}.{next}"));
+            break;
+        }
+        if found.devices.len() >= limit {
+            found.next = (index + 1 < front.cells.len()).then(|| format!("{}.", index + 1));
+            break;
+        }
+    }
+    Ok(json(StatusCode::OK, &found))
+}
+
+/// The cell's place in the configuration, and the place in its list.
+fn place(front: &Front, after: &str) -> Result<(usize, String), Problem> {
+    if after.is_empty() {
+        return Ok((0, String::new()));
+    }
+    let wrong = || Problem::parameter("after", "it is the `next` of an earlier page");
+    let (index, inner) = after.split_once('.').ok_or_else(wrong)?;
+    let index: usize = index.parse().map_err(|_| wrong())?;
+    let plain = inner.bytes().all(|byte| byte.is_ascii_hexdigit());
+    if index >= front.cells.len() || !plain || inner.len() > 16 {
+        return Err(wrong());
+    }
+    Ok((index, inner.to_owned()))
+}
+
+/// `GET /v1/devices/{device}`
+pub(crate) async fn show(
+    Shared(_): Shared<Api>,
+    axum::Extension(front): Fronted,
+    provider: Provider<Read>,
+    Path(device): Path<String>,
+    uri: Uri,
+) -> Result<Response, Problem> {
+    at_its_cell(&front, provider.app, &device, |key| one(&front, &uri, key)).await
+}
+
+/// `POST /v1/devices/{device}/revoke`
+pub(crate) async fn revoke(
+    Shared(_): Shared<Api>,
+    axum::Extension(front): Fronted,
+    provider: Provider<Devices>,
+    Path(device): Path<String>,
+    uri: Uri,
+) -> Result<Response, Problem> {
+    let make = |key| Ask { method: http::Method::POST, ..one(&front, &uri, key) };
+    at_its_cell(&front, provider.app, &device, make).await
+}
+
+/// `DELETE /v1/devices/{device}`
+pub(crate) async fn delete(
+    Shared(_): Shared<Api>,
+    axum::Extension(front): Fronted,
+    provider: Provider<Devices>,
+    Path(device): Path<String>,
+    uri: Uri,
+) -> Result<Response, Problem> {
+    let make = |key| Ask { method: http::Method::DELETE, ..one(&front, &uri, key) };
+    let response = at_its_cell(&front, provider.app, &device, make).await?;
+    if response.status().is_success() || response.status() == StatusCode::NOT_FOUND {
+        front.store.forget_device(provider.app, &device_id(&device)?).await?;
+    }
+    Ok(response)
+}
+
+fn one(front: &Front, uri: &Uri, key: http::HeaderValue) -> Ask {
+    Ask::get(uri.path_and_query().map_or("/", |path| path.as_str()), key, front.timeout())
+}
+
+async fn at_its_cell(
+    front: &Front,
+    app: AppId,
+    device: &str,
+    make: impl Fn(http::HeaderValue) -> Ask,
+) -> Result<Response, Problem> {
+    let found = front.store.residences(Some(app), &device_id(device)?).await?;
+    let residence = found.first().ok_or_else(|| Problem::not_found("device"))?;
+    let cell = front.cell(residence.present())?;
+    Ok(ask(front, cell, app, make).await?.into_response())
+}
+
+fn device_id(text: &str) -> Result<DeviceId, Problem> {
+    DeviceId::parse(text).map_err(|invalid| Problem::from(invalid).at("device"))
+}

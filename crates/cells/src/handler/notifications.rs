@@ -1,0 +1,249 @@
+//! What became of a message: the sum of what its cells say, and what this front knows of those that say nothing.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use axum::extract::State as Shared;
+use axum::response::{IntoResponse, Response};
+use http::StatusCode;
+use noroshi_api::parts::{Path, Provider, Publish, Read, json, notification_id};
+use noroshi_api::{Api, Problem};
+use noroshi_store::cells::{PartState, Relayed, RelayedPart};
+use noroshi_types::{DeviceId, NotificationId, Outcome};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::publish::{Summary, TargetSummary};
+use super::{Fronted, ask, ask_each, no_key};
+use crate::cell::Cell;
+use crate::client::{Answer, Ask};
+use crate::front::Front;
+use crate::moves::escaped;
+
+#[derive(Serialize)]
+struct StateBody {
+    id: String,
+    state: &'static str,
+    when: String,
+    urgency: String,
+    target: TargetSummary,
+    targets: Option<u64>,
+    counts: BTreeMap<String, u64>,
+    collapse_key: Option<String>,
+    retain: bool,
+    sent_at: String,
+    expires_at: String,
+    cells: Vec<CellBody>,
+}
+
+/// One cell's part.
+#[derive(Serialize)]
+struct CellBody {
+    cell: String,
+    /// `waiting`, `refused`, `expired`, `cancelled`, `unanswered`, or the state in the cell.
+    state: String,
+    /// The cell's own id.
+    id: Option<String>,
+    /// The code with which the cell refused it.
+    reason: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct CellState {
+    state: String,
+    counts: BTreeMap<String, u64>,
+}
+
+#[derive(Deserialize)]
+struct CellCancelled {
+    removed: u64,
+}
+
+#[derive(Serialize)]
+struct CancelledBody {
+    id: String,
+    removed: u64,
+    /// Those that did not answer; they are told when they do.
+    unanswered: Vec<String>,
+}
+
+/// `GET /v1/notifications/{id}`
+pub(crate) async fn show(
+    Shared(_): Shared<Api>,
+    axum::Extension(front): Fronted,
+    provider: Provider<Read>,
+    Path(id): Path<String>,
+) -> Result<Response, Problem> {
+    let found = front.store.relayed(provider.app, notification_id(&id)?).await?;
+    let relayed = found.ok_or_else(|| Problem::not_found("notification"))?;
+    let mut counts = BTreeMap::new();
+    if relayed.unknown > 0 {
+        counts.insert(Outcome::Unknown.as_str().to_owned(), relayed.unknown);
+    }
+    let (mut cells, mut asked) = (Vec::new(), Vec::new());
+    for part in &relayed.parts {
+        match (part.remote, front.cell(part.cell)) {
+            (Some(remote), Ok(cell)) => {
+                let path = format!("/v1/notifications/{remote}");
+                asked.push((cell.clone(), Ask::get(path, no_key(), front.timeout())));
+            }
+            _ => cells.push(of_part(&front, part)),
+        }
+    }
+    for (cell, answer) in ask_each(&front, provider.app, asked).await {
+        let told = answer.ok().filter(|answer| answer.status == StatusCode::OK);
+        let told: Option<CellState> = told.and_then(|answer| answer.json().ok());
+        for (outcome, count) in told.iter().flat_map(|told| &told.counts) {
+            *counts.entry(outcome.clone()).or_default() += count;
+        }
+        let remote = relayed.parts.iter().find(|part| part.cell == cell.num).and_then(|part| part.remote);
+        cells.push(CellBody {
+            cell: cell.name().to_owned(),
+            state: told.map_or_else(|| "unanswered".to_owned(), |told| told.state),
+            id: remote.map(|id| id.to_string()),
+            reason: None,
+        });
+    }
+    cells.sort_by(|a, b| a.cell.cmp(&b.cell));
+    json_of(relayed, counts, cells)
+}
+
+fn json_of(
+    relayed: Relayed,
+    counts: BTreeMap<String, u64>,
+    cells: Vec<CellBody>,
+) -> Result<Response, Problem> {
+    let summary: Summary = serde_json::from_str(&relayed.summary).map_err(Problem::internal)?;
+    let body = StateBody {
+        id: relayed.id.to_string(),
+        state: state(&relayed, &cells),
+        when: summary.when,
+        urgency: summary.urgency,
+        target: summary.target,
+        targets: relayed.targets,
+        counts,
+        collapse_key: summary.collapse_key,
+        retain: summary.retain,
+        sent_at: relayed.accepted_at.to_string(),
+        expires_at: relayed.expires_at.to_string(),
+        cells,
+    };
+    Ok(json(StatusCode::OK, &body))
+}
+
+/// Of the whole: pending while anybody's is, or it is not known.
+fn state(relayed: &Relayed, cells: &[CellBody]) -> &'static str {
+    let any = |state: &str| cells.iter().any(|cell| cell.state == state);
+    match () {
+        () if relayed.cancelled => "cancelled",
+        () if any("waiting") || any("pending") || any("unanswered") => "pending",
+        () if any("expired") && cells.iter().all(|cell| cell.state == "expired") => "expired",
+        () => "done",
+    }
+}
+
+/// Of a part that is not in its cell, or whose cell is not configured any more.
+fn of_part(front: &Front, part: &RelayedPart) -> CellBody {
+    let state = match part.state {
+        PartState::Waiting => "waiting",
+        PartState::Forwarded | PartState::Cancelling => "unanswered",
+        PartState::Refused => "refused",
+        PartState::Expired => "expired",
+        PartState::Cancelled => "cancelled",
+    };
+    CellBody {
+        cell: front.cell(part.cell).map_or_else(|_| "?".to_owned(), |cell| cell.name().to_owned()),
+        state: state.to_owned(),
+        id: part.remote.map(|id| id.to_string()),
+        reason: part.reason.clone(),
+    }
+}
+
+/// `GET /v1/notifications/{id}/devices/{device}`: as the device's cell tells it.
+pub(crate) async fn trace(
+    Shared(_): Shared<Api>,
+    axum::Extension(front): Fronted,
+    provider: Provider<Read>,
+    Path((id, device)): Path<(String, String)>,
+) -> Result<Response, Problem> {
+    let id = notification_id(&id)?;
+    let device = DeviceId::parse(&device).map_err(|invalid| Problem::from(invalid).at("device"))?;
+    let nothing = || Problem::not_found("notification or device");
+    let relayed = front.store.relayed(provider.app, id).await?.ok_or_else(nothing)?;
+    let residences = front.store.residences(Some(provider.app), &device).await?;
+    let residence = residences.first().ok_or_else(nothing)?;
+    let mut last = None;
+    // Its previous cell may be the one that it heard it in.
+    for num in [Some(residence.cell), residence.previous].into_iter().flatten() {
+        let Some(part) = relayed.parts.iter().find(|part| part.cell == num) else { continue };
+        let Some(remote) = part.remote else {
+            last = Some(waiting(id, &device, part));
+            continue;
+        };
+        let path = format!("/v1/notifications/{remote}/devices/{}", escaped(device.as_str()));
+        let cell = front.cell(num)?;
+        let answer =
+            ask(&front, cell, provider.app, |key| Ask::get(path.clone(), key, front.timeout())).await?;
+        if answer.status == StatusCode::OK {
+            return with_id(&answer, id);
+        }
+        last = Some(answer.into_response());
+    }
+    last.ok_or_else(nothing)
+}
+
+/// The cell tells its own id.
+fn with_id(answer: &Answer, id: NotificationId) -> Result<Response, Problem> {
+    let mut body: Value = answer.json()?;
+    body["id"] = id.to_string().into();
+    Ok(json(StatusCode::OK, &body))
+}
+
+fn waiting(id: NotificationId, device: &DeviceId, part: &RelayedPart) -> Response {
+    let summary = match part.state {
+        PartState::Waiting => "It waits until the device's cell answers.",
+        PartState::Refused => "The device's cell refused it.",
+        PartState::Expired => "Its ttl ended before the device's cell took it.",
+        PartState::Cancelled | PartState::Cancelling | PartState::Forwarded => {
+            "It was cancelled before the device's cell took it."
+        }
+    };
+    let body = serde_json::json!({
+        "id": id.to_string(), "device": device.as_str(), "steps": [], "in_inbox": false, "connected": false,
+        "subscribed": false, "summary": summary,
+    });
+    json(StatusCode::OK, &body)
+}
+
+/// `DELETE /v1/notifications/{id}`: what has not gone out stays, the rest is cancelled in the cells; those that do not
+/// answer are told later.
+pub(crate) async fn cancel(
+    Shared(_): Shared<Api>,
+    axum::Extension(front): Fronted,
+    provider: Provider<Publish>,
+    Path(id): Path<String>,
+) -> Result<Response, Problem> {
+    let id = notification_id(&id)?;
+    let found = front.store.cancel_relayed(provider.app, id).await?;
+    let relayed = found.ok_or_else(|| Problem::not_found("notification"))?;
+    let in_cells =
+        relayed.parts.iter().filter_map(|part| Some((front.cell(part.cell).ok()?.clone(), part.remote?)));
+    let asked: Vec<(Arc<Cell>, Ask)> = in_cells
+        .map(|(cell, remote)| {
+            (cell, Ask::delete(format!("/v1/notifications/{remote}"), no_key(), front.timeout()))
+        })
+        .collect();
+    let (mut removed, mut unanswered) = (0, Vec::new());
+    for (cell, answer) in ask_each(&front, provider.app, asked).await {
+        match answer.ok().filter(|answer| answer.status.is_success()) {
+            Some(answer) => removed += answer.json::<CellCancelled>().map_or(0, |told| told.removed),
+            None => {
+                cell.work.notify_one();
+                unanswered.push(cell.name().to_owned());
+            }
+        }
+    }
+    let mut response = json(StatusCode::OK, &CancelledBody { id: id.to_string(), removed, unanswered });
+    response.extensions_mut().insert(id);
+    Ok(response)
+}

@@ -1,0 +1,84 @@
+//! `POST /v1/presence`: each cell is asked for those who live there.
+
+use std::collections::BTreeMap;
+
+use axum::extract::State as Shared;
+use axum::response::Response;
+use http::StatusCode;
+use noroshi_api::parts::{JsonBody, Provider, Read, json};
+use noroshi_api::{Api, Problem, body};
+use noroshi_store::cells::CellNum;
+use noroshi_types::Presence;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::{Fronted, ask_each, no_key};
+use crate::client::Ask;
+
+#[derive(Serialize)]
+struct PresenceBody {
+    users: BTreeMap<String, UserBody>,
+    /// Cells that did not answer: who is there is not in the answer.
+    unanswered: Vec<String>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct UserBody {
+    presence: String,
+    devices: Vec<Value>,
+}
+
+#[derive(Deserialize)]
+struct Told {
+    users: BTreeMap<String, UserBody>,
+}
+
+/// A user of a cell that does not answer is offline as far as is known, and the cell is named.
+pub(crate) async fn query(
+    Shared(_): Shared<Api>,
+    axum::Extension(front): Fronted,
+    provider: Provider<Read>,
+    JsonBody(text): JsonBody,
+) -> Result<Response, Problem> {
+    let users = body::presence_query(&text)?;
+    let cells = front.store.cells_of_users(provider.app, users.clone(), front.state.now()).await?;
+    let mut by_cell: BTreeMap<CellNum, Vec<&str>> = BTreeMap::new();
+    for (user, cells) in users.iter().zip(cells) {
+        for cell in cells {
+            by_cell.entry(cell).or_default().push(user.as_str());
+        }
+    }
+    let (mut asked, mut unanswered) = (Vec::new(), Vec::new());
+    for (num, users) in by_cell {
+        let body = serde_json::json!({ "users": users }).to_string();
+        match front.cell(num) {
+            Ok(cell) => {
+                let ask = Ask::post("/v1/presence", no_key(), front.timeout(), Ask::JSON, body);
+                asked.push((cell.clone(), ask));
+            }
+            Err(_) => unanswered.push("?".to_owned()),
+        }
+    }
+    let offline = || UserBody { presence: Presence::Offline.as_str().to_owned(), devices: Vec::new() };
+    let mut merged: BTreeMap<String, UserBody> =
+        users.iter().map(|user| (user.to_string(), offline())).collect();
+    for (cell, answer) in ask_each(&front, provider.app, asked).await {
+        let told = answer.ok().filter(|answer| answer.status == StatusCode::OK);
+        let Some(told) = told.and_then(|answer| answer.json::<Told>().ok()) else {
+            unanswered.push(cell.name().to_owned());
+            continue;
+        };
+        for (user, there) in told.users {
+            let whole = merged.entry(user).or_insert_with(offline);
+            if rank(&there.presence) > rank(&whole.presence) {
+                whole.presence = there.presence;
+            }
+            whole.devices.extend(there.devices);
+        }
+    }
+    Ok(json(StatusCode::OK, &PresenceBody { users: merged, unanswered }))
+}
+
+fn rank(presence: &str) -> Option<Presence> {
+    [Presence::Offline, Presence::Idle, Presence::Active].into_iter().find(|one| one.as_str() == presence)
+}

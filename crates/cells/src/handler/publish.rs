@@ -1,0 +1,178 @@
+//! Publishing: checked here as a cell would check it, kept in one commit, answered, and handed on.
+
+use std::sync::Arc;
+
+use axum::extract::State as Shared;
+use axum::response::Response;
+use http::{HeaderMap, HeaderValue, StatusCode};
+use noroshi_api::parts::{
+    IDEMPOTENT_REPLAYED, JsonBody, Lines, NdjsonBody, Provider, Publish, body_hash, check_request,
+    idempotency, idempotency_key, json, lines,
+};
+use noroshi_api::{Api, Problem, body};
+use noroshi_store::Idempotency;
+use noroshi_store::cells::{CellNum, NewMessage, Taken};
+use noroshi_types::{AppId, NotificationId, Request, Target};
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+use super::Fronted;
+use crate::front::Front;
+use crate::outbox::{self, COMMIT_MESSAGES_MAX};
+use crate::splice::splice;
+
+/// As a cell answers.
+#[derive(Serialize)]
+struct ReceiptBody {
+    id: String,
+    targets: Option<u64>,
+}
+
+/// What is told of a message before any cell has told more.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct Summary {
+    pub(crate) when: String,
+    pub(crate) urgency: String,
+    pub(crate) target: TargetSummary,
+    pub(crate) collapse_key: Option<String>,
+    pub(crate) retain: bool,
+}
+
+#[derive(Serialize, Deserialize)]
+pub(crate) struct TargetSummary {
+    pub(crate) kind: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) topic: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) condition: Option<String>,
+}
+
+/// `POST /v1/notifications`
+pub(crate) async fn one(
+    Shared(api): Shared<Api>,
+    axum::Extension(front): Fronted,
+    provider: Provider<Publish>,
+    headers: HeaderMap,
+    JsonBody(body): JsonBody,
+) -> Result<Response, Problem> {
+    let idempotency = idempotency(&headers, &body)?;
+    let places = Places::of(&front);
+    let message = message(&api, &front, provider.app, &body, idempotency, &places).await?;
+    drop(body);
+    let taken = front.outbox.keep(message).await?;
+    let mut response = json(StatusCode::ACCEPTED, &ReceiptBody::from(&taken));
+    if taken.replayed {
+        response.headers_mut().insert(IDEMPOTENT_REPLAYED, HeaderValue::from_static("true"));
+    }
+    response.extensions_mut().insert(taken.id);
+    Ok(response)
+}
+
+/// `POST /v1/notifications/batch`
+pub(crate) async fn batch(
+    Shared(api): Shared<Api>,
+    axum::Extension(front): Fronted,
+    provider: Provider<Publish>,
+    headers: HeaderMap,
+    NdjsonBody(body): NdjsonBody,
+) -> Result<Lines, Problem> {
+    let lines = lines(&body)?;
+    let key = idempotency_key(&headers)?;
+    let places = Places::of(&front);
+    let mut answers = Lines::with_capacity(lines.len());
+    for (chunk, first) in lines.chunks(COMMIT_MESSAGES_MAX).zip((0..).step_by(COMMIT_MESSAGES_MAX)) {
+        let mut read = Vec::with_capacity(chunk.len());
+        for (line, index) in chunk.iter().zip(first..) {
+            let idempotency = key
+                .map(|key| Idempotency { key: format!("{key}\n{index}").into(), body_hash: body_hash(line) });
+            read.push(message(&api, &front, provider.app, line, idempotency, &places).await);
+        }
+        let good = read.iter().filter_map(|line| line.as_ref().ok().cloned()).collect();
+        let mut kept = outbox::keep_all(&front, good).await.into_iter();
+        let missing = || Problem::internal("the store answered too few lines");
+        for line in read {
+            match line.and_then(|_| kept.next().ok_or_else(missing)?) {
+                Ok(taken) => answers.push(&ReceiptBody::from(&taken))?,
+                Err(problem) => answers.push_problem(&problem)?,
+            }
+        }
+    }
+    Ok(answers)
+}
+
+/// Where messages go that name no users or devices, and where nothing more can go.
+struct Places {
+    everywhere: Arc<[CellNum]>,
+    full: Arc<[CellNum]>,
+}
+
+impl Places {
+    fn of(front: &Front) -> Self {
+        Self { everywhere: front.everywhere(), full: outbox::full(front) }
+    }
+}
+
+/// From a body to what is kept of it.
+async fn message(
+    api: &Api,
+    front: &Front,
+    app: AppId,
+    body: &[u8],
+    idempotency: Option<Idempotency>,
+    places: &Places,
+) -> Result<NewMessage, Problem> {
+    #[derive(Deserialize)]
+    struct To<'a> {
+        #[serde(borrow)]
+        to: &'a RawValue,
+    }
+    let request = body::notification(body, &api.config.limits)?;
+    check_request(api, app, &request).await?;
+    let summary = serde_json::to_string(&summary(&request)).map_err(Problem::internal)?;
+    let to = match request.target {
+        // Written for each cell.
+        Target::Users(_) | Target::Devices(_) => "{}",
+        _ => serde_json::from_slice::<To<'_>>(body).map_err(Problem::internal)?.to.get(),
+    };
+    let rest = splice(body, &["to"], &[]).ok_or_else(|| Problem::internal("a checked body is no object"))?;
+    Ok(NewMessage {
+        id: new_id(),
+        app,
+        to: to.into(),
+        body: rest.into(),
+        summary: summary.into(),
+        expires_at: request.expires_at(front.state.now()),
+        target: request.target,
+        idempotency,
+        everywhere: places.everywhere.clone(),
+        full: places.full.clone(),
+    })
+}
+
+/// The front's own: cells give theirs in the order of their commits.
+pub(crate) fn new_id() -> NotificationId {
+    NotificationId(uuid::Uuid::now_v7())
+}
+
+fn summary(request: &Request) -> Summary {
+    let (kind, topic, condition) = match &request.target {
+        Target::Users(_) => ("users", None, None),
+        Target::Devices(_) => ("devices", None, None),
+        Target::Topic(topic) => ("topic", Some(topic.to_string()), None),
+        Target::Condition(condition) => ("condition", None, Some(condition.to_string())),
+        Target::Everyone => ("everyone", None, None),
+    };
+    Summary {
+        when: request.when.as_str().to_owned(),
+        urgency: request.urgency.as_str().to_owned(),
+        target: TargetSummary { kind: kind.to_owned(), topic, condition },
+        collapse_key: request.collapse_key.as_ref().map(|key| key.to_string()),
+        retain: request.retain,
+    }
+}
+
+impl From<&Taken> for ReceiptBody {
+    fn from(taken: &Taken) -> Self {
+        Self { id: taken.id.to_string(), targets: taken.targets }
+    }
+}

@@ -1,0 +1,84 @@
+//! What a front counts, by cell.
+
+use noroshi_telemetry::Registry;
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(crate) struct ByCell {
+    cell: String,
+}
+
+#[derive(Debug, Clone)]
+pub struct Metrics {
+    up: Family<ByCell, Gauge>,
+    outbox_parts: Family<ByCell, Gauge>,
+    outbox_oldest_seconds: Family<ByCell, Gauge>,
+    forwarded: Family<ByCell, Counter>,
+    refused: Family<ByCell, Counter>,
+    expired: Family<ByCell, Counter>,
+    failed: Family<ByCell, Counter>,
+    moved: Family<ByCell, Counter>,
+}
+
+/// Those of one cell.
+#[derive(Debug, Clone)]
+pub(crate) struct CellMetrics {
+    pub(crate) up: Gauge,
+    pub(crate) outbox_parts: Gauge,
+    pub(crate) outbox_oldest_seconds: Gauge,
+    pub(crate) forwarded: Counter,
+    pub(crate) refused: Counter,
+    pub(crate) expired: Counter,
+    pub(crate) failed: Counter,
+    pub(crate) moved: Counter,
+}
+
+impl Metrics {
+    pub fn new(registry: &mut Registry) -> Self {
+        let metrics = Self {
+            up: Family::default(),
+            outbox_parts: Family::default(),
+            outbox_oldest_seconds: Family::default(),
+            forwarded: Family::default(),
+            refused: Family::default(),
+            expired: Family::default(),
+            failed: Family::default(),
+            moved: Family::default(),
+        };
+        let registry = registry.sub_registry_with_prefix("cells");
+        registry.register("up", "1 while the cell answers", metrics.up.clone());
+        registry.register("outbox_parts", "Messages that wait for the cell", metrics.outbox_parts.clone());
+        registry.register(
+            "outbox_oldest_seconds",
+            "Age of the oldest message that waits for the cell",
+            metrics.outbox_oldest_seconds.clone(),
+        );
+        registry.register("forwarded", "Messages that the cell took", metrics.forwarded.clone());
+        registry.register("refused", "Messages that the cell refused for good", metrics.refused.clone());
+        registry.register(
+            "expired",
+            "Messages whose ttl ended before the cell took them",
+            metrics.expired.clone(),
+        );
+        registry.register("failed", "Requests that the cell did not answer", metrics.failed.clone());
+        registry.register("moved", "Devices that moved out of the cell", metrics.moved.clone());
+        metrics
+    }
+
+    pub(crate) fn of(&self, cell: &str) -> CellMetrics {
+        let labels = ByCell { cell: cell.to_owned() };
+        CellMetrics {
+            up: self.up.get_or_create_owned(&labels),
+            outbox_parts: self.outbox_parts.get_or_create_owned(&labels),
+            outbox_oldest_seconds: self.outbox_oldest_seconds.get_or_create_owned(&labels),
+            forwarded: self.forwarded.get_or_create_owned(&labels),
+            refused: self.refused.get_or_create_owned(&labels),
+            expired: self.expired.get_or_create_owned(&labels),
+            failed: self.failed.get_or_create_owned(&labels),
+            moved: self.moved.get_or_create_owned(&labels),
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! Apps and keys: they are the front's, and every cell is told the whole of an app whenever that is not what it was
+//! told last, and again when it comes back. Telling is repeatable, so a cell that was away or lost its data ends up
+//! with the same. What a cell was told of is kept, so that an app deleted here while the cell was away goes there too.
+
+use std::collections::HashMap;
+use std::fmt::Write as _;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::{HeaderValue, Method, StatusCode};
+use noroshi_store::{App, Key};
+use noroshi_types::{AppName, Scope, Scopes};
+use ring::digest::{SHA256, digest};
+use serde_json::{Value, json};
+
+use crate::cell::Cell;
+use crate::client::{Answer, Ask};
+use crate::front::Front;
+
+/// A key made at the front is good in the cells after this time.
+const INTERVAL: Duration = Duration::from_millis(500);
+/// After a failure.
+const BACKOFF: Duration = Duration::from_secs(2);
+/// All of it, even where nothing seems to have changed.
+const REPEAT: Duration = Duration::from_secs(600);
+const TIMEOUT: Duration = Duration::from_secs(10);
+/// What the front's own key is called in cells.
+const KEY_NAME: &str = "front";
+
+/// What a cell knows, by the digest of what it was told; none: it has to be told again, or was deleted here.
+type Told = HashMap<AppName, Option<[u8; 32]>>;
+
+pub(crate) async fn run(front: Arc<Front>, cell: Arc<Cell>) {
+    let mut told = Told::new();
+    let mut repeat_at = tokio::time::Instant::now();
+    loop {
+        cell.until_up().await;
+        let repeat = tokio::time::Instant::now() >= repeat_at;
+        let result = match repeat {
+            true => start_anew(&front, &cell, &mut told).await,
+            false => Ok(()),
+        };
+        let result = match result {
+            Ok(()) => bring_up_to_date(&front, &cell, &mut told).await,
+            failed => failed,
+        };
+        let pause = match result {
+            Ok(()) if repeat => {
+                repeat_at = tokio::time::Instant::now() + REPEAT;
+                INTERVAL
+            }
+            Ok(()) => INTERVAL,
+            Err(reason) => {
+                tracing::warn!(cell = cell.name(), reason, "the cell could not be told of apps and keys");
+                BACKOFF
+            }
+        };
+        if tokio::time::timeout(pause, cell.unprovisioned.notified()).await.is_ok() {
+            repeat_at = tokio::time::Instant::now();
+            // Whoever keeps asking must not make this a storm.
+            tokio::time::sleep(INTERVAL).await;
+        }
+    }
+}
+
+/// Everything the cell was ever told of is doubtful.
+async fn start_anew(front: &Front, cell: &Cell, told: &mut Told) -> Result<(), String> {
+    let kept = front.store.provisioned(cell.num).await.map_err(|error| error.to_string())?;
+    *told = kept.into_iter().map(|(app, _)| (app, None)).collect();
+    Ok(())
+}
+
+async fn bring_up_to_date(front: &Front, cell: &Cell, told: &mut Told) -> Result<(), String> {
+    let apps = front.state.auth.apps();
+    for app in &apps {
+        let body = described(front, cell, app, &front.state.auth.keys(app.id)).to_string();
+        let hash = digest_of(body.as_bytes());
+        if told.get(&app.name) != Some(&Some(hash)) {
+            let answer = tell(cell, Method::PUT, &app.name, body).await?;
+            if answer.status != StatusCode::OK {
+                return Err(refused(&app.name, &answer));
+            }
+            keep(front, cell, &app.name, Some(hash)).await?;
+            told.insert(app.name.clone(), Some(hash));
+        }
+    }
+    let gone: Vec<AppName> =
+        told.keys().filter(|name| !apps.iter().any(|app| app.name == **name)).cloned().collect();
+    for name in gone {
+        let answer = tell(cell, Method::DELETE, &name, String::new()).await?;
+        if !answer.status.is_success() && answer.status != StatusCode::NOT_FOUND {
+            return Err(refused(&name, &answer));
+        }
+        keep(front, cell, &name, None).await?;
+        told.remove(&name);
+    }
+    Ok(())
+}
+
+async fn keep(front: &Front, cell: &Cell, app: &AppName, hash: Option<[u8; 32]>) -> Result<(), String> {
+    let kept = front.store.set_provisioned(cell.num, app.clone(), hash).await;
+    kept.map_err(|error| error.to_string())
+}
+
+async fn tell(cell: &Cell, method: Method, app: &AppName, body: String) -> Result<Answer, String> {
+    let bearer = HeaderValue::from_str(&format!("Bearer {}", cell.config.operator_token))
+        .map_err(|_| "the operator's token cannot stand in a header".to_owned())?;
+    // A name needs no escapes.
+    let path = format!("/v1/apps/{app}");
+    let ask = Ask { method, ..Ask::post(path, bearer, TIMEOUT, Ask::JSON, body) };
+    cell.operate(ask).await.map_err(|error| error.to_string())
+}
+
+/// The status is told, the answer not: it may repeat what was sent.
+fn refused(app: &AppName, answer: &Answer) -> String {
+    format!("its admin address answered {} for the app {app}", answer.status.as_u16())
+}
+
+/// An app with all its keys and the front's own.
+fn described(front: &Front, cell: &Cell, app: &App, keys: &[Key]) -> Value {
+    let own = (KEY_NAME, front.key_hash(cell, &app.name), front_scopes());
+    let others = keys.iter().map(|key| (key.name.as_str(), key.hash, key.scopes));
+    let keys: Vec<Value> =
+        others.chain([own]).map(|(name, hash, scopes)| key(name, &hash.0, scopes)).collect();
+    let settings = &app.settings;
+    let secret = settings.jwt_secret.as_ref().and_then(|secret| std::str::from_utf8(secret).ok());
+    let jwks: Option<Value> = settings.jwks.as_ref().and_then(|jwks| serde_json::from_str(jwks).ok());
+    json!({"jwt_secret": secret, "jwks_url": settings.jwks_url, "jwks": jwks, "keys": keys})
+}
+
+fn key(name: &str, hash: &[u8; 32], scopes: Scopes) -> Value {
+    let mut text = String::with_capacity(64);
+    for byte in hash {
+        // Writing to a String cannot fail.
+        let _ = write!(text, "{byte:02x}");
+    }
+    let scopes: Vec<&str> = scopes.iter().map(|scope| scope.as_str()).collect();
+    json!({"name": name, "hash": text, "scopes": scopes})
+}
+
+/// It manages no apps with it: that is the operator's token's.
+fn front_scopes() -> Scopes {
+    Scopes::default().with(Scope::Publish).with(Scope::Devices).with(Scope::Read)
+}
+
+fn digest_of(bytes: &[u8]) -> [u8; 32] {
+    let mut hash = [0; 32];
+    hash.copy_from_slice(digest(&SHA256, bytes).as_ref());
+    hash
+}

@@ -1,0 +1,257 @@
+//! Handing on: one worker for each cell sends what waits for it, oldest first, a batch at a time. The next batch
+//! goes out when the last is answered and that is kept, so what a cell hears of a user or a topic is in the order of
+//! acceptance.
+//!
+//! A line's key is the message's id, so whatever is sent again after a failure, a restart or by another front is
+//! taken once. What a cell cannot take now holds back its own cell alone; what it refuses for good is recorded.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use http::StatusCode;
+use noroshi_store::cells::{Part, PartEnd};
+use noroshi_types::{AppId, NotificationId};
+use serde::Deserialize;
+
+use crate::cell::Cell;
+use crate::client::Ask;
+use crate::front::Front;
+use crate::splice::splice;
+use crate::upkeep::GRACE;
+
+/// A cell commits that many at once.
+const BATCH_LINES_MAX: usize = 500;
+/// A quarter of what a cell takes in one body.
+const BATCH_BYTES_MAX: usize = 4 << 20;
+const CANCELS_MAX: usize = 64;
+const BACKOFF: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(5));
+/// For what another front on the same store accepted.
+const LOOK_AGAIN: Duration = Duration::from_millis(500);
+/// Of the worker's right to hand on, among fronts on one store; renewed by each round.
+const LEASE: Duration = Duration::from_secs(10);
+
+/// What a round came to.
+enum Round {
+    Idle,
+    Done,
+    /// Something has to be tried again.
+    Again(String),
+}
+
+pub(crate) async fn run(front: Arc<Front>, cell: Arc<Cell>) {
+    let mut pause = BACKOFF.0;
+    loop {
+        cell.until_up().await;
+        match round(&front, &cell).await {
+            Round::Done => pause = BACKOFF.0,
+            Round::Idle => {
+                pause = BACKOFF.0;
+                let _ = tokio::time::timeout(LOOK_AGAIN, cell.work.notified()).await;
+            }
+            Round::Again(reason) => {
+                tracing::debug!(cell = cell.name(), reason, "what is for the cell waits");
+                tokio::time::sleep(pause).await;
+                pause = (pause * 2).min(BACKOFF.1);
+            }
+        }
+    }
+}
+
+async fn round(front: &Front, cell: &Cell) -> Round {
+    match hand_on(front, cell).await {
+        Ok(round) => round,
+        Err(error) => Round::Again(error.to_string()),
+    }
+}
+
+async fn hand_on(front: &Front, cell: &Cell) -> Result<Round, noroshi_store::Error> {
+    let task = format!("cells/relay/{}", cell.name());
+    if !front.state.delivery.store().lead(&task, front.holder, LEASE).await? {
+        return Ok(Round::Idle);
+    }
+    let cancelled = cancel(front, cell).await?;
+    let parts = front.store.waiting(cell.num, BATCH_LINES_MAX, BATCH_BYTES_MAX).await?;
+    if parts.is_empty() {
+        return Ok(if cancelled { Round::Done } else { Round::Idle });
+    }
+    let now = front.state.now();
+    let (over, parts): (Vec<_>, Vec<_>) =
+        parts.into_iter().partition(|part| part.expires_at.saturating_add(GRACE) < now);
+    let mut ended: Vec<(u64, PartEnd)> = over.iter().map(|part| (part.num, PartEnd::Expired)).collect();
+    let mut by_app: BTreeMap<AppId, Vec<Part>> = BTreeMap::new();
+    for part in parts {
+        by_app.entry(part.app).or_default().push(part);
+    }
+    let mut again = None;
+    let batches = by_app.into_iter().map(|(app, parts)| send(front, cell, app, parts));
+    for sent in join_all(batches).await {
+        ended.extend(sent.ended);
+        again = again.or(sent.again);
+    }
+    record(front, cell, ended).await?;
+    Ok(again.map_or(Round::Done, Round::Again))
+}
+
+/// What became of a batch.
+struct Sent {
+    ended: Vec<(u64, PartEnd)>,
+    /// Why some of it goes again.
+    again: Option<String>,
+}
+
+/// One app's parts, in their order.
+async fn send(front: &Front, cell: &Cell, app: AppId, parts: Vec<Part>) -> Sent {
+    let nothing = |reason: String| Sent { ended: Vec::new(), again: Some(reason) };
+    // An app that was deleted took its messages along: they are gone with the next look.
+    let Ok(key) = front.key(cell, app) else { return nothing("its app is gone".to_owned()) };
+    let Some(body) = lines(&parts) else { return nothing("a kept message is no JSON".to_owned()) };
+    let ask = Ask::post("/v1/notifications/relay", key, front.timeout(), Ask::NDJSON, body);
+    let answer = match cell.ask(ask).await {
+        Ok(answer) => answer,
+        Err(error) => return nothing(error.to_string()),
+    };
+    if matches!(answer.status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) {
+        cell.unprovisioned.notify_one();
+    }
+    if answer.status != StatusCode::OK {
+        return nothing(format!("it answered {}", answer.status.as_u16()));
+    }
+    read_answers(&parts, &answer.body)
+}
+
+fn lines(parts: &[Part]) -> Option<String> {
+    let mut text =
+        String::with_capacity(parts.iter().map(|part| part.to.len() + part.body.len() + 120).sum());
+    for part in parts {
+        let notification = splice(part.body.as_bytes(), &[], &[("to", &part.to)])?;
+        let (key, expires_at) = (part.id, part.expires_at.0);
+        text += &format!(
+            "{{\"key\":\"{key}\",\"expires_at_ms\":{expires_at},\"notification\":{notification}}}\n"
+        );
+    }
+    Some(text)
+}
+
+#[derive(Deserialize)]
+struct LineBody {
+    id: Option<String>,
+    error: Option<LineError>,
+}
+
+#[derive(Deserialize)]
+struct LineError {
+    code: String,
+    status: u16,
+}
+
+/// A line that is missing or makes no sense goes again.
+fn read_answers(parts: &[Part], body: &[u8]) -> Sent {
+    let mut sent = Sent { ended: Vec::with_capacity(parts.len()), again: None };
+    let mut lines = body.split(|byte| *byte == b'\n');
+    for part in parts {
+        let line: Option<LineBody> = lines.next().and_then(|line| serde_json::from_slice(line).ok());
+        match line.map(end_of) {
+            Some(Ok(end)) => sent.ended.push((part.num, end)),
+            Some(Err(code)) => sent.again = Some(code),
+            None => sent.again = Some("its answer has a line that makes no sense".to_owned()),
+        }
+    }
+    sent
+}
+
+/// An error's code where it passes.
+fn end_of(line: LineBody) -> Result<PartEnd, String> {
+    if let Some(id) = line.id.as_deref().and_then(|id| NotificationId::parse(id).ok()) {
+        return Ok(PartEnd::Forwarded(id));
+    }
+    match line.error {
+        // 408, 429 and 5xx pass (RFC 9110 §15.5.9, §15.6; RFC 6585 §4).
+        Some(LineError { code, status: 408 | 429 | 500.. }) => Err(code),
+        Some(LineError { code, .. }) => Ok(PartEnd::Refused(code)),
+        None => Err("a line without an id".to_owned()),
+    }
+}
+
+async fn record(front: &Front, cell: &Cell, ended: Vec<(u64, PartEnd)>) -> Result<(), noroshi_store::Error> {
+    if ended.is_empty() {
+        return Ok(());
+    }
+    let count = |wanted: fn(&PartEnd) -> bool| ended.iter().filter(|(_, end)| wanted(end)).count() as u64;
+    let forwarded = count(|end| matches!(end, PartEnd::Forwarded(_)));
+    let refused = count(|end| matches!(end, PartEnd::Refused(_)));
+    let expired = count(|end| matches!(end, PartEnd::Expired));
+    front.store.end(cell.num, ended).await?;
+    cell.metrics.forwarded.inc_by(forwarded);
+    cell.metrics.refused.inc_by(refused);
+    cell.metrics.expired.inc_by(expired);
+    let ended = forwarded + refused + expired;
+    // Measured again from time to time: it is only about right.
+    let less = |waiting: u64| Some(waiting.saturating_sub(ended));
+    let _ = cell.waiting.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
+    Ok(())
+}
+
+/// Cancels at the cell what was cancelled here after it was handed on. True if there was anything.
+async fn cancel(front: &Front, cell: &Cell) -> Result<bool, noroshi_store::Error> {
+    let cancelling = front.store.cancelling(cell.num, CANCELS_MAX).await?;
+    let mut done = Vec::new();
+    for (num, app, remote) in cancelling {
+        let Ok(key) = front.key(cell, app) else { continue };
+        let ask = Ask::delete(format!("/v1/notifications/{remote}"), key, front.timeout());
+        match cell.ask(ask).await {
+            Ok(answer) if answer.status.is_success() || answer.status == StatusCode::NOT_FOUND => {
+                done.push(num)
+            }
+            _ => break,
+        }
+    }
+    let any = !done.is_empty();
+    if any {
+        front.store.cancelled(cell.num, done).await?;
+    }
+    Ok(any)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use noroshi_types::Timestamp;
+
+    fn part(num: u64) -> Part {
+        Part {
+            num,
+            id: NotificationId::from_bytes([num as u8; 16]),
+            app: AppId(1),
+            to: r#"{"users":["u"]}"#.to_owned(),
+            body: r#"{"data":{"n": 1},"ttl":"60s"}"#.to_owned(),
+            expires_at: Timestamp(7),
+        }
+    }
+
+    #[test]
+    fn a_line_holds_the_message_its_key_and_its_end() {
+        let expected = "{\"key\":\"01010101-0101-0101-0101-010101010101\",\"expires_at_ms\":7,\"notification\":\
+                        {\"to\":{\"users\":[\"u\"]},\"data\":{\"n\": 1},\"ttl\":\"60s\"}}\n";
+        assert_eq!(lines(&[part(1)]).as_deref(), Some(expected));
+    }
+
+    #[test]
+    fn what_passes_goes_again_and_the_rest_ends() {
+        let id = NotificationId::from_bytes([9; 16]);
+        let parts: Vec<Part> = (1..=5).map(part).collect();
+        let body = format!(
+            "{{\"id\":\"{id}\",\"targets\":1}}\n{{\"error\":{{\"code\":\"data_too_large\",\"status\":413}}}}\n\
+             {{\"error\":{{\"code\":\"overloaded\",\"status\":503}}}}\nnonsense\n"
+        );
+        let sent = read_answers(&parts, body.as_bytes());
+        assert_eq!(
+            sent.ended,
+            [(1, PartEnd::Forwarded(id)), (2, PartEnd::Refused("data_too_large".to_owned()))]
+        );
+        assert!(sent.again.is_some());
+        assert_eq!(read_answers(&parts[..1], b"").ended, []);
+    }
+}

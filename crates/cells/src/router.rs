@@ -1,0 +1,102 @@
+//! The routes of a front. Apps, keys and the documents are served by the API as on any node; what only the cells
+//! themselves can do is refused by name; everything else is asked of cells. A test holds the lists against the API's.
+
+use std::sync::Arc;
+
+use axum::{Extension, Router};
+use http::Method;
+use noroshi_api::parts::{self, delete, get, patch, post, put};
+use noroshi_api::router::Route;
+
+use crate::front::Front;
+use crate::handler::{admin, devices, me, notifications, presence, publish, refusal, topics};
+
+impl Front {
+    /// What devices and providers reach.
+    pub fn router(self: &Arc<Self>) -> Router {
+        let rest = noroshi_api::router(self.state.clone());
+        parts::public(self.state.clone(), public_routes(), rest).layer(Extension(self.clone()))
+    }
+
+    /// What operators reach: as on any node, and the cells.
+    pub fn admin_router(self: &Arc<Self>) -> Router {
+        let rest = noroshi_api::admin_router(self.state.clone());
+        parts::admin(self.state.clone(), admin_routes(), rest).layer(Extension(self.clone()))
+    }
+}
+
+/// Served by the API of the front itself.
+pub const OWN: [(Method, &str); 8] = [
+    (Method::GET, "/v1/apps/{app}"),
+    (Method::PATCH, "/v1/apps/{app}"),
+    (Method::GET, "/v1/apps/{app}/keys"),
+    (Method::POST, "/v1/apps/{app}/keys"),
+    (Method::DELETE, "/v1/apps/{app}/keys/{key}"),
+    (Method::GET, "/openapi.json"),
+    (Method::GET, "/docs"),
+    (Method::GET, "/"),
+];
+
+/// Method and path of every route that is asked of cells, or refused.
+pub fn public_paths() -> Vec<(Method, &'static str)> {
+    public_routes().into_iter().map(|route| (route.method, route.path)).collect()
+}
+
+fn public_routes() -> Vec<Route> {
+    vec![
+        post("/v1/notifications", publish::one),
+        post("/v1/notifications/batch", publish::batch),
+        get("/v1/notifications/{id}", notifications::show),
+        delete("/v1/notifications/{id}", notifications::cancel),
+        get("/v1/notifications/{id}/devices/{device}", notifications::trace),
+        post("/v1/presence", presence::query),
+        get("/v1/topics", topics::list),
+        get("/v1/topics/{topic}", topics::show),
+        get("/v1/topics/{topic}/retained", topics::retained),
+        delete("/v1/topics/{topic}/retained", topics::delete_retained),
+        post("/v1/devices", devices::register),
+        get("/v1/devices", devices::list),
+        post("/v1/devices/batch", devices::batch),
+        get("/v1/devices/{device}", devices::show),
+        delete("/v1/devices/{device}", devices::delete),
+        post("/v1/devices/{device}/revoke", devices::revoke),
+        get("/v1/me", me::hand_on),
+        patch("/v1/me", me::hand_on),
+        delete("/v1/me", me::delete),
+        put("/v1/me/topics/{topic}", me::hand_on),
+        delete("/v1/me/topics/{topic}", me::hand_on),
+        put("/v1/me/push-token", me::hand_on),
+        put("/v1/me/presence", me::hand_on),
+        get("/v1/me/inbox", me::hand_on),
+        post("/v1/me/inbox/ack", me::hand_on),
+        get("/v1/connect", refusal::connection),
+        get("/v1/events", refusal::connection),
+        post("/v1/notifications/relay", refusal::relay),
+        get("/v1/push/invalidations", refusal::invalidations),
+        post("/v1/campaigns", refusal::campaigns),
+        get("/v1/campaigns", refusal::campaigns),
+        get("/v1/campaigns/{id}", refusal::campaigns),
+        delete("/v1/campaigns/{id}", refusal::campaigns),
+        post("/v1/campaigns/{id}/recipients", refusal::campaigns),
+        post("/v1/campaigns/{id}/start", refusal::campaigns),
+        post("/v1/campaigns/{id}/pause", refusal::campaigns),
+        post("/v1/campaigns/{id}/resume", refusal::campaigns),
+        post("/v1/campaigns/{id}/abort", refusal::campaigns),
+        get("/v1/apps/{app}/push", refusal::credentials),
+        post("/v1/apps/{app}/push", refusal::credentials),
+        delete("/v1/apps/{app}/push/{id}", refusal::credentials),
+        post("/v1/apps/{app}/push/{id}/test", refusal::credentials),
+    ]
+}
+
+fn admin_routes() -> Vec<Route> {
+    vec![
+        get("/v1/cells", admin::list),
+        patch("/v1/cells/{cell}", admin::change),
+        post("/v1/cells/{cell}/moves", admin::relocate),
+        get("/v1/apps/{app}/push", refusal::credentials),
+        post("/v1/apps/{app}/push", refusal::credentials),
+        delete("/v1/apps/{app}/push/{id}", refusal::credentials),
+        post("/v1/apps/{app}/push/{id}/test", refusal::credentials),
+    ]
+}
