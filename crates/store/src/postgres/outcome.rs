@@ -81,7 +81,6 @@ pub(super) struct StoredPart {
     pub num: Num,
     pub outcome: Outcome,
     pub at: Timestamp,
-    pub count: u64,
     /// A device list.
     pub devices: Vec<u8>,
     pub reason: Option<String>,
@@ -89,8 +88,7 @@ pub(super) struct StoredPart {
 
 /// Every part of these notifications, those of each oldest first.
 pub(super) async fn parts(tx: &Tx, nums: &[Num]) -> Result<Vec<StoredPart>, Failed> {
-    let sql =
-        "SELECT num, outcome, at, count, devices, reason FROM outcomes WHERE num = ANY($1) ORDER BY num, seq";
+    let sql = "SELECT num, outcome, at, devices, reason FROM outcomes WHERE num = ANY($1) ORDER BY num, seq";
     let rows = tx.query(sql, &[&nums]).await?;
     // A code this program does not know was written by a newer one: not ours to tell.
     let parts = rows.iter().filter_map(|row| {
@@ -98,9 +96,8 @@ pub(super) async fn parts(tx: &Tx, nums: &[Num]) -> Result<Vec<StoredPart>, Fail
             num: row.get(0),
             outcome: Outcome::from_code(u8::try_from(row.get::<_, i64>(1)).ok()?)?,
             at: Timestamp(row.get::<_, i64>(2) as u64),
-            count: row.get::<_, i64>(3) as u64,
-            devices: row.get(4),
-            reason: row.get(5),
+            devices: row.get(3),
+            reason: row.get(4),
         })
     });
     Ok(parts.collect())

@@ -2,4 +2,5 @@
 //! implementation alone.
 
 mod conformance;
+mod postgres;
 mod sqlite;

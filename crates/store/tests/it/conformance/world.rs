@@ -170,3 +170,21 @@ pub(crate) async fn ack(store: &dyn Store, device: DeviceNum, ids: &[Notificatio
 pub(crate) async fn counts(store: &dyn Store, app: AppId, id: NotificationId) -> Vec<(Outcome, u64)> {
     store.notification(app, id, NOW).await.expect("read").expect("known").counts
 }
+
+/// Waits for what is written without anybody waiting: the notification, and with it that outcome of it.
+pub(crate) async fn written_behind(
+    store: &dyn Store,
+    app: AppId,
+    id: NotificationId,
+    outcome: Option<Outcome>,
+) {
+    for _ in 0..2_000 {
+        let state = store.notification(app, id, NOW).await.expect("read");
+        let counted = |wanted| state.iter().flat_map(|state| &state.counts).any(|(of, _)| *of == wanted);
+        if outcome.map_or(state.is_some(), counted) {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    panic!("{outcome:?} of {id:?} was not written");
+}

@@ -1,0 +1,48 @@
+//! PostgreSQL: the conformance suite on a real server, and what holds for it alone.
+
+mod ordering;
+mod pushing;
+mod server;
+mod trouble;
+
+use std::time::Duration;
+
+use noroshi_store::{Postgres, PostgresOptions};
+use prometheus_client::registry::Registry;
+
+use self::server::{Database, server};
+use crate::conformance::{INBOX_ROWS, TOPIC_LOG_ROWS, upkeep::RETENTION_SECONDS};
+
+fn options(database: &Database) -> PostgresOptions {
+    PostgresOptions {
+        inbox_rows: INBOX_ROWS,
+        topic_log_rows: TOPIC_LOG_ROWS,
+        trace_retention: Duration::from_secs(RETENTION_SECONDS),
+        connections: 8,
+        // The machine may be busy with something else.
+        accept_wait: Duration::from_secs(30),
+        ..PostgresOptions::new(&database.url())
+    }
+}
+
+async fn open(database: &Database) -> Postgres {
+    Postgres::open(options(database), &mut Registry::default()).await.expect("it opens")
+}
+
+/// A store in a database of its own, on the server of all tests.
+async fn fresh() -> (Database, Postgres) {
+    let database = server().database().await;
+    let store = open(&database).await;
+    (database, store)
+}
+
+/// Two nodes on one database.
+async fn two() -> (Database, Postgres, Postgres) {
+    let (database, store) = fresh().await;
+    let other = open(&database).await;
+    (database, store, other)
+}
+
+mod conformance {
+    crate::conformance::conformance_tests!(crate::postgres::fresh().await);
+}

@@ -1,0 +1,1 @@
+//! Several nodes on one database: one order of commits over all of them.

@@ -1,0 +1,1 @@
+//! A server that goes away, and nodes that stop in the middle.
