@@ -70,10 +70,16 @@ fn apply(shared: &Arc<Shared>, stop: &CancellationToken, layout: &Layout) {
 }
 
 async fn keep_cluster(shared: &Arc<Shared>, stop: &CancellationToken, seeds: &[Host]) {
+    let mut told = None;
     loop {
         match find_cluster(shared, seeds).await {
-            Some(layout) => apply(shared, stop, &layout),
-            None => tracing::debug!("no server of the redis cluster says where the others are"),
+            Ok(layout) => {
+                told = None;
+                apply(shared, stop, &layout);
+            }
+            Err(error) => {
+                tell_once(&mut told, error, "no server of the redis cluster says where the others are")
+            }
         }
         let wait = match shared.topology.load().servers.is_empty() {
             true => jittered(SENTINEL_EVERY),
@@ -85,24 +91,36 @@ async fn keep_cluster(shared: &Arc<Shared>, stop: &CancellationToken, seeds: &[H
     }
 }
 
-/// Asks those that are connected, then those that were named.
-async fn find_cluster(shared: &Shared, seeds: &[Host]) -> Option<Layout> {
+/// Each reason is logged once.
+fn tell_once(told: &mut Option<Error>, error: Error, what: &str) {
+    if told.as_ref() != Some(&error) {
+        tracing::warn!(%error, "{what}");
+        *told = Some(error);
+    }
+}
+
+/// Asks those that are connected, then those that were named; the last one's error.
+async fn find_cluster(shared: &Shared, seeds: &[Host]) -> Result<Layout, Error> {
     let servers = shared.topology.load_full();
     for server in &servers.servers {
         if let Ok((connection, _)) = server.connection()
             && let Ok(layout) = ask_slots(shared, connection, &server.host).await
         {
-            return Some(layout);
+            return Ok(layout);
         }
     }
+    let mut last = Error::Unavailable("no host was named".into());
     for host in seeds {
-        if let Ok(connection) = shared.dialer.server(host).await
-            && let Ok(layout) = ask_slots(shared, connection, host).await
-        {
-            return Some(layout);
+        let layout = match shared.dialer.server(host).await {
+            Ok(connection) => ask_slots(shared, connection, host).await,
+            Err(error) => Err(error),
+        };
+        match layout {
+            Ok(layout) => return Ok(layout),
+            Err(error) => last = error,
         }
     }
-    None
+    Err(last)
 }
 
 async fn ask_slots(
@@ -158,10 +176,11 @@ fn layout_of(ranges: &[Value], asked: &Host) -> Result<Layout, Error> {
 
 async fn keep_sentinel(shared: &Arc<Shared>, stop: &CancellationToken, sentinels: &[Host], master: &str) {
     let mut next = 0;
+    let mut told = None;
     loop {
         let sentinel = &sentinels[next % sentinels.len()];
         if let Err(error) = follow(shared, stop, sentinel, master).await {
-            tracing::debug!(%sentinel, %error, "a sentinel does not say where the master is");
+            tell_once(&mut told, error, "a sentinel does not say where the redis master is");
         }
         next += 1;
         // All of them were asked: a pause before they are asked again.

@@ -88,15 +88,20 @@ impl Server {
     async fn keep_up(&self, shared: &Shared) {
         let mut back_off = BACK_OFF;
         let mut number = 0;
+        let mut told = None;
         loop {
             number += 1;
             match self.connect(shared, number).await {
                 Ok(()) => {
-                    back_off = BACK_OFF;
+                    (back_off, told) = (BACK_OFF, None);
                     self.watch(shared, number).await;
                 }
                 Err(why) => {
-                    tracing::debug!(server = %self.host, %why, "cannot connect to redis");
+                    // Each reason once.
+                    if told.as_ref() != Some(&why) {
+                        tracing::warn!(server = %self.host, %why, "cannot connect to redis");
+                        told = Some(why.clone());
+                    }
                     self.set(Link::Down { why });
                 }
             }

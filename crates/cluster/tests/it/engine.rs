@@ -21,7 +21,10 @@ pub(crate) const TTL: Duration = Duration::from_millis(1_500);
 pub(crate) enum Engine {
     InProcess(World),
     /// And the servers, which live as long.
-    Redis(Config, #[allow(dead_code, reason = "held for its Drop")] Box<dyn std::any::Any + Send + Sync>),
+    Redis(
+        Box<Config>,
+        #[allow(dead_code, reason = "held for its Drop")] Box<dyn std::any::Any + Send + Sync>,
+    ),
 }
 
 pub(crate) fn config(url: &str) -> Config {
@@ -37,19 +40,19 @@ impl Engine {
 
     pub(crate) fn standalone() -> Self {
         let server = Server::start();
-        Engine::Redis(config(&server.url()), Box::new(server))
+        Engine::Redis(Box::new(config(&server.url())), Box::new(server))
     }
 
     pub(crate) fn cluster() -> Self {
         let cluster = RedisCluster::start();
-        Engine::Redis(config(&cluster.url()), Box::new(cluster))
+        Engine::Redis(Box::new(config(&cluster.url())), Box::new(cluster))
     }
 
     /// The same servers, other keys.
     pub(crate) fn with_prefix(&self, prefix: &str) -> Self {
         let Engine::Redis(config, _) = self else { return Engine::in_process() };
         let prefix = prefix.chars().take(32).collect();
-        Engine::Redis(Config { prefix, ..config.clone() }, Box::new(()))
+        Engine::Redis(Box::new(Config { prefix, ..(**config).clone() }), Box::new(()))
     }
 
     /// A node that has joined.
@@ -61,7 +64,7 @@ impl Engine {
                 node.attach(heard.clone());
                 TestNode { cluster: node.cluster(), heard, running: Running::InProcess(node) }
             }
-            Engine::Redis(config, _) => redis_node(config.clone(), name),
+            Engine::Redis(config, _) => redis_node((**config).clone(), name),
         };
         node.heard.joined_anew().await;
         node
