@@ -3,6 +3,7 @@
 
 use noroshi_store::{LoggedIn, Login, LoginRefused};
 
+use crate::cluster;
 use crate::delivery::{Delivery, Error};
 
 /// A device whose token was verified.
@@ -35,10 +36,15 @@ impl Delivery {
         entering: Vec<Entering>,
         reply: impl FnOnce(Result<Vec<Entered>, Error>) + Send + 'static,
     ) {
-        let store = self.store.clone();
+        let (store, clock, peers) = (self.store.clone(), self.clock.clone(), self.peers().cloned());
         self.runtime.spawn(async move {
-            let logins = entering.into_iter().map(|entering| entering.login).collect();
-            reply(store.log_in(logins).await.map(alone).map_err(Error::from));
+            match peers {
+                Some(peers) => reply(cluster::login::log_in(&*store, &peers, &clock, entering).await),
+                None => {
+                    let logins = entering.into_iter().map(|entering| entering.login).collect();
+                    reply(store.log_in(logins).await.map(alone).map_err(Error::from));
+                }
+            }
         });
     }
 }

@@ -19,8 +19,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::admin::Admin;
 use crate::capacity::{self, Capacity};
-use crate::config::{self, Config, Role, TlsFiles};
 use crate::cluster::{self, Nodes};
+use crate::config::{self, Config, Queue, Role, TlsFiles};
 use crate::data::{self, Addresses, Secrets};
 use crate::development::{self, Development, Given};
 use crate::drain::Drain;
@@ -50,6 +50,8 @@ pub enum Error {
     Egress(#[from] noroshi_egress::ConfigError),
     #[error(transparent)]
     Data(#[from] data::Error),
+    #[error(transparent)]
+    Cluster(#[from] cluster::Error),
     #[error(transparent)]
     Development(#[from] development::Error),
     #[error("the database does not answer: {0}")]
@@ -125,7 +127,27 @@ pub async fn start(config: Config, given: &Given) -> Result<Node, Error> {
     // Who else is there.
     let http = bound.local_addrs().first().copied().unwrap_or(config.server.http);
     let info = cluster::first_info(&config, &addresses, http, delivery.clock().now());
-    let nodes = Arc::new(Nodes::alone(info.clone()));
+    let joined = cluster::join(&config, &*store, &info, &mut registry).await?;
+    let nodes = Arc::new(match &joined {
+        Some(redis) => Nodes::Cluster(redis.cluster().members),
+        None => Nodes::alone(info.clone()),
+    });
+    if let Some(redis) = &joined {
+        if config.push.queue == Queue::Redis {
+            delivery.attach_batches(Arc::new(redis.batches()));
+        }
+        let follow = Arc::new(cluster::Follow(auth.clone()));
+        delivery.attach_cluster(redis.cluster(), cluster::delivery_config(&config), follow);
+        let told = delivery.clone();
+        auth.tell_changes(move || told.apps_changed());
+    }
+    if let Some(postgres) = &opened.postgres {
+        let delivery = delivery.clone();
+        postgres.hand_over(Arc::new(move || {
+            let delivery = delivery.clone();
+            Box::pin(async move { delivery.flush().await })
+        }));
+    }
 
     // The API and the connections. Each hands on what is the other's, so one is known to the other late.
     let gateway_metrics = noroshi_gateway::Metrics::new(&mut registry);
@@ -149,6 +171,12 @@ pub async fn start(config: Config, given: &Given) -> Result<Node, Error> {
     delivery.attach(gateway.clone());
     // Set here and nowhere else.
     let _ = gateway_later.set(gateway.clone());
+
+    // The lease is gained when there is someone to hold it.
+    if let Some(redis) = joined {
+        let receiver = delivery.receiver();
+        tasks.spawn(TaskKind::Cluster, |end| redis.run(receiver, end));
+    }
 
     // Background work. The admin address says what is going on from now to the very end.
     tasks.spawn(TaskKind::Delivery, |end| delivery.run(end.cancelled_owned()));
@@ -225,6 +253,8 @@ fn push_config(config: &Config) -> noroshi_delivery::push::Config {
     let recipients_max = config.push.in_flight;
     noroshi_delivery::push::Config {
         recipients_max,
+        sends: config.node.roles.has(Role::Sender),
+        shared: config.store.url.is_some(),
         // Twice what its connections carry at once (1,000 streams each): more would only wait. A service that
         // does not answer leaves a quarter to the others.
         recipients_per_service_max: (config.push.connections * 2_000).min(recipients_max / 4 * 3).max(1),

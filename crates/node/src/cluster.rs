@@ -6,16 +6,38 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use noroshi_api::nodes::Node;
+use noroshi_auth::Auth;
+use noroshi_cluster::redis::{self, Address, Redis};
 use noroshi_cluster::{Members, NodeInfo, NodeView, Roles};
+use noroshi_delivery::cluster::{self as delivery, Reload};
 use noroshi_gateway::Gateway;
 use noroshi_gateway::drain::State;
-use noroshi_types::Timestamp;
+use noroshi_store::Store;
+use noroshi_telemetry::Registry;
+use noroshi_types::{Invalid, Timestamp};
 use parking_lot::Mutex;
+use ring::rand::{SecureRandom, SystemRandom};
 use tokio_util::sync::CancellationToken;
 
 use crate::config::{Config, Role};
 use crate::data::Addresses;
 use crate::process;
+
+/// What the directory's keys are hashed with: the same at every node.
+const SECRET: &str = "cluster-key";
+const SECRET_BYTES: usize = 16;
+
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error("cluster.redis: {0}")]
+    Redis(Invalid),
+    #[error("the system gave no random bytes")]
+    Randomness,
+    #[error("the database holds a cluster key of another length: it was written by another version")]
+    Secret,
+    #[error(transparent)]
+    Store(#[from] noroshi_store::Error),
+}
 
 /// How often a node says how it is.
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -98,13 +120,61 @@ fn node(info: &NodeInfo) -> Node {
     }
 }
 
+/// Makes this node one of several; none: it is alone.
+pub(crate) async fn join(
+    config: &Config,
+    store: &dyn Store,
+    info: &NodeInfo,
+    registry: &mut Registry,
+) -> Result<Option<Redis>, Error> {
+    let Some(url) = &config.cluster.redis else { return Ok(None) };
+    let address = Address::parse(url.secret()).map_err(Error::Redis)?;
+    let mut fresh = vec![0; SECRET_BYTES];
+    SystemRandom::new().fill(&mut fresh).map_err(|_| Error::Randomness)?;
+    let secret = store.secret(SECRET, fresh).await?;
+    let secret: [u8; SECRET_BYTES] = secret.try_into().map_err(|_| Error::Secret)?;
+    let redis = redis::Config {
+        prefix: config.cluster.prefix.clone(),
+        lease_ttl: config.cluster.lease,
+        ..redis::Config::new(address, secret)
+    };
+    Redis::open(redis, info.clone(), registry).map(Some).map_err(Error::Redis)
+}
+
+/// Apps and keys that another node changed.
+pub(crate) struct Follow(pub(crate) Arc<Auth>);
+
+#[async_trait::async_trait]
+impl Reload for Follow {
+    async fn reload(&self) {
+        if let Err(error) = self.0.follow().await {
+            tracing::warn!(%error, "apps and keys could not be read again; trying again later");
+        }
+    }
+}
+
+pub(crate) fn delivery_config(config: &Config) -> delivery::Config {
+    delivery::Config {
+        keep_per_second: config.cluster.rejoin_rate,
+        sweep_interval: config.cluster.sweep_interval,
+        ..Default::default()
+    }
+}
+
 /// What is known of a node before it has done anything.
-pub(crate) fn first_info(config: &Config, addresses: &Addresses, http: SocketAddr, now: Timestamp) -> NodeInfo {
+pub(crate) fn first_info(
+    config: &Config,
+    addresses: &Addresses,
+    http: SocketAddr,
+    now: Timestamp,
+) -> NodeInfo {
     let has = |role| config.node.roles.has(role);
     let host = process::host_name();
     // An unspecified address is reached by this machine's name, if that means anything elsewhere.
     let reached = match http.ip().is_unspecified() {
-        true => addresses.http.replace("127.0.0.1", &host).replace("[::1]", &host).replace("localhost", &host),
+        true => {
+            addresses.http.replace("127.0.0.1", &host).replace("[::1]", &host).replace("localhost", &host)
+        }
         false => addresses.http.clone(),
     };
     let told = config.node.advertise.clone().or_else(|| config.server.public_url.clone());
@@ -121,7 +191,12 @@ pub(crate) fn first_info(config: &Config, addresses: &Addresses, http: SocketAdd
 }
 
 /// Says how the node is until `end`.
-pub(crate) async fn describe(nodes: Arc<Nodes>, gateway: Arc<Gateway>, first: NodeInfo, end: CancellationToken) {
+pub(crate) async fn describe(
+    nodes: Arc<Nodes>,
+    gateway: Arc<Gateway>,
+    first: NodeInfo,
+    end: CancellationToken,
+) {
     let (mut at, mut messages, mut cpu_s) = (Instant::now(), gateway.messages_out(), process::cpu_seconds());
     let mut info = first;
     loop {

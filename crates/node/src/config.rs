@@ -24,6 +24,7 @@ pub use reader::{EngineUrl, Entry};
 
 use ipnet::IpNet;
 use layer::Layers;
+use noroshi_cluster::redis::Address;
 use noroshi_egress::Proxies;
 use reader::{ProxyChoice, Reader};
 
@@ -197,9 +198,18 @@ pub struct Egress {
     no_proxy: Option<String>,
 }
 
+/// Where senders find their batches.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Queue {
+    Store,
+    Redis,
+    Sqs,
+}
+
 #[derive(Debug, Clone)]
 pub struct Push {
     pub key_file: Option<PathBuf>,
+    pub queue: Queue,
     /// To one push service for one credential.
     pub connections: usize,
     pub request_timeout: Duration,
@@ -280,7 +290,16 @@ impl Config {
                 "needs store.url: nodes that know of each other share one PostgreSQL database",
             );
         }
-        if self.cluster.redis.is_none() && self.node.roles != Roles::WHOLE && !self.node.roles.has(Role::Front) {
+        if let Some(Err(error)) = self.cluster.redis.as_ref().map(|url| Address::parse(url.secret())) {
+            reader.problem("cluster.redis", error.to_string());
+        }
+        if self.push.queue == Queue::Redis && self.cluster.redis.is_none() {
+            reader.problem("push.queue", "redis needs cluster.redis");
+        }
+        if self.cluster.redis.is_none()
+            && self.node.roles != Roles::WHOLE
+            && !self.node.roles.has(Role::Front)
+        {
             reader.problem("node.roles", "needs cluster.redis: a node alone does everything");
         }
         if self.limits.data_bytes > self.limits.body_bytes {

@@ -81,7 +81,11 @@ impl Secrets {
 pub fn lock(folder: &Path) -> Result<File, Error> {
     let path = folder.join(LOCK);
     let failed = |reason: String| Error { path: path.clone(), reason };
-    DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(|error| failed(error.to_string()))?;
+    DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(folder)
+        .map_err(|error| failed(error.to_string()))?;
     let file = File::create(&path).map_err(|error| failed(format!("cannot be written: {error}")))?;
     file.try_lock().map_err(|error| match error {
         TryLockError::WouldBlock => failed("another process uses this folder".to_owned()),
@@ -92,20 +96,27 @@ pub fn lock(folder: &Path) -> Result<File, Error> {
 
 /// A secret kept in a file: read if it is there, else drawn (256 bits) and written.
 fn secret(folder: &Path, name: &str, prefix: &str) -> Result<String, Error> {
+    if let Some(known) = known_secret(folder, name)? {
+        return Ok(known);
+    }
     let path = folder.join(name);
     let failed = |reason: String| Error { path: path.clone(), reason };
-    match std::fs::read_to_string(&path) {
-        Ok(text) if !text.trim().is_empty() => return Ok(text.trim().to_owned()),
-        // An empty file is what a crash between making and writing leaves.
-        Ok(_) => {}
-        Err(error) if error.kind() == ErrorKind::NotFound => {}
-        Err(error) => return Err(failed(format!("cannot be read: {error}"))),
-    }
     let mut bytes = [0; 32];
     SystemRandom::new().fill(&mut bytes).map_err(|_| failed("the system gave no random bytes".to_owned()))?;
     let secret = format!("{prefix}{}", URL_SAFE_NO_PAD.encode(bytes));
     write(&path, &secret).map_err(|error| failed(format!("cannot be written: {error}")))?;
     Ok(secret)
+}
+
+/// What is kept in a file, if there is one.
+pub(crate) fn known_secret(folder: &Path, name: &str) -> Result<Option<String>, Error> {
+    let path = folder.join(name);
+    match std::fs::read_to_string(&path) {
+        // An empty file is what a crash between making and writing leaves.
+        Ok(text) => Ok(Some(text.trim().to_owned()).filter(|text| !text.is_empty())),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(Error { path, reason: format!("cannot be read: {error}") }),
+    }
 }
 
 pub fn write_addresses(folder: &Path, addresses: &Addresses) -> Result<(), Error> {

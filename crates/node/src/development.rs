@@ -95,7 +95,7 @@ pub async fn prepare(
             match auth.create_app(name, AppSettings::default(), now).await {
                 // Another node that starts now was faster.
                 Err(noroshi_store::Error::Exists) => {
-                    auth.reload().await?;
+                    auth.follow().await?;
                     auth.app(APP).ok_or(noroshi_store::Error::NotFound)?
                 }
                 made => made?,
@@ -131,7 +131,7 @@ async fn adopt(auth: &Auth, app: &App, key: &str, now: Timestamp) -> Result<(), 
     let mut adopted = auth.adopt_key(app.id, KEY_NAME, key, Scopes::ALL, now).await;
     if matches!(adopted, Err(noroshi_store::Error::Exists)) {
         // By another node that starts now, or it is another app's.
-        auth.reload().await?;
+        auth.follow().await?;
         adopted = auth.adopt_key(app.id, KEY_NAME, key, Scopes::ALL, now).await;
     }
     let adopted = match adopted {

@@ -15,19 +15,20 @@
 
 pub mod build;
 pub mod capacity;
+pub mod cluster;
 pub mod config;
 pub mod data;
 pub mod descriptors;
 pub mod development;
 pub mod doctor;
 pub mod host;
+pub mod migrate;
 pub mod process;
 pub mod push_key;
 pub mod run;
 pub mod tasks;
 
 mod admin;
-mod cluster;
 mod drain;
 mod handover;
 mod reload;

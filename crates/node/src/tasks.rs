@@ -25,6 +25,8 @@ pub enum TaskKind {
     Gauges,
     /// Tells the other nodes how this one is.
     Nodes,
+    /// The lease, the directory and the bus.
+    Cluster,
 }
 
 /// When in a drain a task ends.
@@ -57,22 +59,24 @@ impl TaskKind {
             TaskKind::Reload => "reload",
             TaskKind::Gauges => "gauges",
             TaskKind::Nodes => "nodes",
+            TaskKind::Cluster => "cluster",
         }
     }
 
     pub fn on_drain(self) -> Phase {
         match self {
             TaskKind::Auth | TaskKind::Reload => Phase::First,
+            // What delivery still has to hand over goes by the cluster: it ends behind it.
             TaskKind::Delivery => Phase::AfterConnections,
             // They show how the drain goes.
-            TaskKind::Admin | TaskKind::Gauges | TaskKind::Nodes => Phase::Last,
+            TaskKind::Admin | TaskKind::Gauges | TaskKind::Nodes | TaskKind::Cluster => Phase::Last,
         }
     }
 
     pub fn on_failure(self) -> OnFailure {
         match self {
             // Without the admin address the node would be taken for dead anyway.
-            TaskKind::Delivery | TaskKind::Auth | TaskKind::Admin => OnFailure::Drain,
+            TaskKind::Delivery | TaskKind::Auth | TaskKind::Admin | TaskKind::Cluster => OnFailure::Drain,
             TaskKind::Reload | TaskKind::Gauges | TaskKind::Nodes => OnFailure::GoOn,
         }
     }

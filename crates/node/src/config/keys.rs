@@ -10,7 +10,7 @@ use noroshi_types::limits;
 
 use super::reader::Reader;
 use super::{
-    Auth, Cluster, Config, Drain, Egress, Gateway, Limits, Log, Node, Push, Server, Store, TlsFiles,
+    Auth, Cluster, Config, Drain, Egress, Gateway, Limits, Log, Node, Push, Queue, Server, Store, TlsFiles,
 };
 
 mod cluster;
@@ -298,6 +298,15 @@ impl Push {
                     "Key that push credentials are encrypted with at rest. Unset: with `server.dev` made as `push.key` in the data folder, else no credentials can be added.",
                 )
                 .map(Into::into),
+            queue: match reader.word(
+                "push.queue",
+                &["store", "redis", "sqs"],
+                "Where senders find their batches: each in the store, or handed out by one of them over Redis Streams or SQS. The same at every node.",
+            ) {
+                0 => Queue::Store,
+                1 => Queue::Redis,
+                _ => Queue::Sqs,
+            },
             connections: reader.count(
                 "push.connections",
                 limits::PUSH_CONNECTIONS as u64,

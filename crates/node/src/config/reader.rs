@@ -14,8 +14,8 @@ use noroshi_types::time::{format_duration, parse_duration};
 
 use super::layer::{Layers, Raw};
 use super::problem::{Problem, Source};
-use super::{Role, Roles};
 use super::size::{format_size, parse_size};
+use super::{Role, Roles};
 
 /// A key as it was asked for, and what it is now.
 #[derive(Debug, Clone)]

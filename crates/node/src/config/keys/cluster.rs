@@ -88,7 +88,7 @@ impl Cluster {
         Cluster {
             redis: reader.engine_url(
                 "cluster.redis",
-                &["redis://", "rediss://", "redis-cluster://", "rediss-cluster://", "redis-sentinel://", "rediss-sentinel://"],
+                &["redis://", "rediss://", "redis-", "rediss-", "valkey"],
                 "Redis or Valkey by which the nodes of a cluster know of each other: `redis://[USER:PASSWORD@]HOST[:PORT][/DB]`, `redis-cluster://HOST,HOST2`, `redis-sentinel://HOST,HOST2/MASTER`. Needs `store.url`. Unset: this node is alone.",
             ),
             prefix: reader.text(

@@ -1,0 +1,29 @@
+//! From one machine to several: the store of a data folder goes into a PostgreSQL database, and with it the secrets
+//! that nodes with a database of their own keep in files and nodes that share one keep there.
+//!
+//! The key that push credentials are sealed by stays where it is: in the operator's file.
+
+use std::path::Path;
+
+pub use noroshi_store::migrate::{MigrateError, Migrated, Progress};
+
+use crate::data::{self, DEV_JWT_SECRET, DEV_KEY, OPERATOR_TOKEN};
+
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error(transparent)]
+    Data(#[from] data::Error),
+    #[error(transparent)]
+    Store(#[from] MigrateError),
+}
+
+/// Copies what is in `folder`, on which no node may run, into the empty database at `url`.
+pub async fn migrate(folder: &Path, url: &str, on: impl FnMut(Progress<'_>)) -> Result<Migrated, Error> {
+    let mut secrets = Vec::new();
+    for name in [OPERATOR_TOKEN, DEV_KEY, DEV_JWT_SECRET] {
+        if let Some(secret) = data::known_secret(folder, name)? {
+            secrets.push((name.to_owned(), secret.into_bytes()));
+        }
+    }
+    Ok(noroshi_store::migrate::migrate(folder, url, secrets, on).await?)
+}
