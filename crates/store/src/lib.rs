@@ -27,6 +27,7 @@ mod device_list;
 mod ids;
 pub mod maintenance;
 mod metrics;
+pub mod migrate;
 pub mod notification;
 pub mod postgres;
 pub mod push;

@@ -25,6 +25,7 @@ mod credential;
 mod device;
 mod group;
 mod ids;
+pub(crate) mod import;
 mod inbox;
 mod maintenance;
 mod notification;

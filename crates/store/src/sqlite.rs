@@ -22,6 +22,7 @@ mod campaign;
 mod cells;
 mod credential;
 mod device;
+pub(crate) mod export;
 mod inbox;
 mod maintenance;
 mod notification;
