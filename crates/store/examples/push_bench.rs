@@ -1,21 +1,22 @@
 //! How fast push work goes through the store on this machine: walking an audience onto the queue, taking
 //! batches, reading their recipients, and finishing them.
 //!
-//! `cargo run --release -p noroshi-store --example push_bench -- [devices] [folder]`
+//! `cargo run --release -p noroshi-store --example push_bench -- [--postgres URL] [devices] [folder]`
 //!
 //! Every device has a token and belongs to a user of its own; batches have 500 recipients. Walked twice: as
 //! `always`, and as the `fallback` of a live message that half of the devices confirmed before it was due;
 //! then as `always` again behind 100,000 batches of one device that wait: half of a campaign that is paused,
 //! half due later.
-//! Figures are of the store alone, with durability on, one call at a time.
+//! Figures are of the store alone, with durability on, one call at a time. With a URL the same is done on
+//! SQLite and then on the (empty) PostgreSQL database, where two nodes also send at once.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use noroshi_store::{
-    Accept, Accepted, Ack, AppSettings, Apps, BATCH_RECIPIENTS_MAX, Batch, CampaignState, Campaigns, Devices,
-    Error, Finished, NewBatch, NewCampaign, Notifications, Options, PushPart, PushQueue, Registration,
-    Sessions, Sqlite, Take,
+    Accept, Accepted, Ack, AppSettings, Apps as _, BATCH_RECIPIENTS_MAX, Batch, CampaignState, Error,
+    Finished, Maintenance as _, NewBatch, NewCampaign, Options, Postgres, PostgresOptions, PushPart,
+    Registration, Sqlite, Store, Take,
 };
 use noroshi_types::{
     AppId, AppName, DeviceId, DeviceNum, JsonText, Lane, NotificationId, Outcome, Push, PushEnvironment,
@@ -31,7 +32,11 @@ const NOW: Timestamp = Timestamp(1_800_000_000_000);
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let mut arguments = std::env::args().skip(1);
+    let mut arguments = std::env::args().skip(1).peekable();
+    let url = match arguments.next_if(|text| text == "--postgres") {
+        Some(_) => Some(arguments.next().ok_or("--postgres needs a URL")?),
+        None => None,
+    };
     let devices: usize = arguments.next().map_or(Ok(200_000), |text| text.parse())?;
     let folder =
         arguments.next().map_or_else(|| std::env::temp_dir().join("noroshi-push-bench"), PathBuf::from);
@@ -39,16 +44,47 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         return Err(format!("{} exists already: name a folder to be made", folder.display()).into());
     }
     let store = Sqlite::open(&folder, Options::default(), &mut Registry::default())?;
+    println!("SQLite");
+    let sqlite = run(&store, devices).await?;
+    drop(store);
+    std::fs::remove_dir_all(&folder)?;
+    let Some(url) = url else { return Ok(()) };
+
+    println!("\nPostgreSQL");
+    let open = async || Postgres::open(PostgresOptions::new(&url), &mut Registry::default()).await;
+    let (store, other) = (open().await?, open().await?);
+    let postgres = run(&store, devices).await?;
+    let names = ["always", "fallback, half confirmed", "behind batches that wait"];
+    println!("\ndevices through, PostgreSQL / SQLite");
+    for (name, (postgres, sqlite)) in names.into_iter().zip(postgres.into_iter().zip(sqlite)) {
+        println!("{name:<24} {:>10.2}", postgres / sqlite);
+    }
+    println!("\ntwo nodes, four senders each");
+    let app = store.create_app(AppName::parse("nodes")?, AppSettings::default(), NOW).await?.id;
+    register(&store, app, devices).await?;
+    accept(&store, app, Push { mode: PushMode::Always, ..Push::default() }).await?;
+    walk(&store).await?;
+    let started = Instant::now();
+    let senders = (0..8).map(|i| send_quietly(if i % 2 == 0 { &store } else { &other }));
+    let counts = futures_util::future::try_join_all(senders).await?;
+    report("devices through", counts.iter().sum(), started.elapsed());
+    store.close().await;
+    other.close().await;
+    Ok(())
+}
+
+/// Devices through a second: as `always`, as `fallback`, and behind others.
+async fn run(store: &dyn Store, devices: usize) -> Result<[f64; 3], Box<dyn std::error::Error>> {
     let app = store.create_app(AppName::parse("bench")?, AppSettings::default(), NOW).await?.id;
-    let nums = register(&store, app, devices).await?;
+    let nums = register(store, app, devices).await?;
 
     let always = Push { mode: PushMode::Always, ..Push::default() };
-    accept(&store, app, always).await?;
-    walk(&store).await?;
-    send(&store).await?;
+    accept(store, app, always).await?;
+    walk(store).await?;
+    let plain = send(store).await?;
 
     println!("\nfallback, half confirmed");
-    let id = accept(&store, app, Push { mode: PushMode::Fallback, ..Push::default() }).await?;
+    let id = accept(store, app, Push { mode: PushMode::Fallback, ..Push::default() }).await?;
     let started = Instant::now();
     let half: Vec<DeviceNum> = nums.iter().copied().step_by(2).collect();
     for some in half.chunks(5_000) {
@@ -56,17 +92,14 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         store.ack(acks, NOW).await?;
     }
     report("confirmations", half.len(), started.elapsed());
-    walk(&store).await?;
-    send(&store).await?;
+    walk(store).await?;
+    let fallback = send(store).await?;
 
     println!("\nbehind {WAITING} batches that wait");
-    wait(&store, app, &nums).await?;
-    accept(&store, app, Push { mode: PushMode::Always, ..Push::default() }).await?;
-    walk(&store).await?;
-    send(&store).await?;
-    drop(store);
-    std::fs::remove_dir_all(&folder)?;
-    Ok(())
+    wait(store, app, &nums).await?;
+    accept(store, app, Push { mode: PushMode::Always, ..Push::default() }).await?;
+    walk(store).await?;
+    Ok([plain, fallback, send(store).await?])
 }
 
 fn report(what: &str, count: usize, took: Duration) {
@@ -74,7 +107,7 @@ fn report(what: &str, count: usize, took: Duration) {
 }
 
 async fn register(
-    store: &Sqlite,
+    store: &dyn Store,
     app: AppId,
     devices: usize,
 ) -> Result<Vec<DeviceNum>, Box<dyn std::error::Error>> {
@@ -104,7 +137,7 @@ async fn register(
 }
 
 /// A live message to everyone.
-async fn accept(store: &Sqlite, app: AppId, push: Push) -> Result<NotificationId, Error> {
+async fn accept(store: &dyn Store, app: AppId, push: Push) -> Result<NotificationId, Error> {
     let request = Request {
         target: Target::Everyone,
         when: When::Connected,
@@ -123,7 +156,7 @@ async fn accept(store: &Sqlite, app: AppId, push: Push) -> Result<NotificationId
 }
 
 /// Fills the queue with what may not be taken.
-async fn wait(store: &Sqlite, app: AppId, nums: &[DeviceNum]) -> Result<(), Error> {
+async fn wait(store: &dyn Store, app: AppId, nums: &[DeviceNum]) -> Result<(), Error> {
     let started = Instant::now();
     for (due_at, state) in
         [(NOW, CampaignState::Paused), (Timestamp(NOW.0 + 3_600_000), CampaignState::Running)]
@@ -158,7 +191,7 @@ async fn wait(store: &Sqlite, app: AppId, nums: &[DeviceNum]) -> Result<(), Erro
 }
 
 /// What a collector does: a page of the audience becomes a batch.
-async fn walk(store: &Sqlite) -> Result<(), Error> {
+async fn walk(store: &dyn Store) -> Result<(), Error> {
     let started = Instant::now();
     let (mut count, mut slowest) = (0, Duration::ZERO);
     while let Some(walk) = store.walks(NOW, 1).await?.due.pop() {
@@ -182,7 +215,7 @@ async fn walk(store: &Sqlite) -> Result<(), Error> {
 }
 
 /// What a sender does, without the sending.
-async fn send(store: &Sqlite) -> Result<(), Error> {
+async fn send(store: &dyn Store) -> Result<f64, Error> {
     let (mut batches, mut devices) = (0, 0);
     let mut took = [Duration::ZERO; 3];
     let mut slowest = [Duration::ZERO; 3];
@@ -191,16 +224,8 @@ async fn send(store: &Sqlite) -> Result<(), Error> {
         slowest[step] = slowest[step].max(since.elapsed());
     };
     loop {
-        let take = Take {
-            now: NOW,
-            lease: Duration::from_secs(60),
-            batches_max: TAKEN,
-            busy: Vec::new(),
-            held: Vec::new(),
-            lanes: Lane::ALL.to_vec(),
-        };
         let begun = Instant::now();
-        let taken = store.take(take).await?;
+        let taken = store.take(asked()).await?;
         spent(0, begun);
         if taken.batches.is_empty() {
             break;
@@ -212,16 +237,8 @@ async fn send(store: &Sqlite) -> Result<(), Error> {
             devices += store.push_recipients(*app, *work, None, recipients.clone()).await?.len();
         }
         spent(1, begun);
-        let finished = taken.batches.into_iter().map(|batch| Finished {
-            batch: batch.id,
-            parts: vec![PushPart { outcome: Outcome::Pushed, reason: None, devices: batch.recipients }],
-            again: Vec::new(),
-            gone: Vec::new(),
-            suspects: Vec::new(),
-            latencies: Vec::new(),
-        });
         let begun = Instant::now();
-        store.finish(finished.collect(), NOW).await?;
+        store.finish(taken.batches.into_iter().map(pushed).collect(), NOW).await?;
         spent(2, begun);
     }
     println!("{batches} batches of {devices} devices, {TAKEN} a call:");
@@ -231,6 +248,45 @@ async fn send(store: &Sqlite) -> Result<(), Error> {
         let each = took / batches.max(1) as u32;
         println!("  {what:<12} {each:>10.1?} a batch, slowest call {slowest:.1?}");
     }
-    report("devices through", devices, took.into_iter().sum());
-    Ok(())
+    let all: Duration = took.into_iter().sum();
+    report("devices through", devices, all);
+    Ok(devices as f64 / all.as_secs_f64())
+}
+
+fn asked() -> Take {
+    Take {
+        now: NOW,
+        lease: Duration::from_secs(60),
+        batches_max: TAKEN,
+        busy: Vec::new(),
+        held: Vec::new(),
+        lanes: Lane::ALL.to_vec(),
+    }
+}
+
+fn pushed(batch: Batch) -> Finished {
+    Finished {
+        batch: batch.id,
+        parts: vec![PushPart { outcome: Outcome::Pushed, reason: None, devices: batch.recipients }],
+        again: Vec::new(),
+        gone: Vec::new(),
+        suspects: Vec::new(),
+        latencies: Vec::new(),
+    }
+}
+
+/// How many devices one sender of several came through.
+async fn send_quietly(store: &dyn Store) -> Result<usize, Error> {
+    let mut devices = 0;
+    loop {
+        let taken = store.take(asked()).await?;
+        if taken.batches.is_empty() && taken.next_due.is_none_or(|due| due > NOW) {
+            return Ok(devices);
+        }
+        for batch in &taken.batches {
+            let Batch { app, work, recipients, .. } = batch;
+            devices += store.push_recipients(*app, *work, None, recipients.clone()).await?.len();
+        }
+        store.finish(taken.batches.into_iter().map(pushed).collect(), NOW).await?;
+    }
 }

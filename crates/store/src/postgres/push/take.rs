@@ -11,7 +11,7 @@
 //! is void when a store is opened, for others may be at work.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use noroshi_types::{AppId, BatchId, DeviceNum, Outcome, Timestamp};
 use tokio_postgres::Row;
@@ -30,9 +30,9 @@ use crate::{Batch, Error, Take, Taken, Work, device_list};
 const DEVICES_MAX: usize = 16_384;
 /// Rounds of one call.
 const ROUNDS_MAX: usize = 16;
-/// Rows of a group that are looked at for each that is wanted: as many nodes may take from it at once without
-/// one of them finding nothing.
-const LOOKED_AT: usize = 8;
+/// Rows that are looked at for each that is wanted: as many nodes may take at once without one of them finding
+/// nothing.
+const LOOKED_AT: usize = 4;
 
 pub(super) async fn take(store: &Postgres, asked: Take) -> Result<Taken, Error> {
     let asked = Arc::new(asked);
@@ -144,6 +144,14 @@ struct Round {
     wanted: usize,
 }
 
+/// The values of [`GROUPS`].
+struct Groups<'a> {
+    lanes: Vec<i64>,
+    busy_apps: Vec<i64>,
+    busy_services: Vec<i64>,
+    held: Vec<&'a [u8]>,
+}
+
 /// What of a round is to be written.
 #[derive(Default)]
 struct Writes {
@@ -159,7 +167,8 @@ struct Writes {
 
 impl Round {
     async fn run(self) -> Result<Taking, Failed> {
-        let (_, picked) = tokio::try_join!(biased; self.lapse(), self.pick())?;
+        self.tx.prepare(&[&LAPSE, &PICK, &LEASE, DROP, outcome::INSERT, &NEXT_DUE]).await?;
+        let ((), picked) = tokio::try_join!(biased; self.lapse(), self.pick())?;
         let asks: Vec<Ask<'_>> = picked.iter().filter_map(|row| row.ask(self.asked.now)).collect();
         let answers = claim::ask(&self.tx, &asks).await?;
         let mut taking = Taking { taken: Taken::default(), looked_at: 0, last: false };
@@ -235,49 +244,27 @@ impl Round {
         if !self.first {
             return Ok(());
         }
-        let sql = format!(
-            "WITH lapsed AS (
-                 SELECT id FROM push_queue
-                 WHERE leased_until > 0 AND lapses_at <= {ENGINE_NOW}
-                    OR leased_until > 0 AND holder = $1 AND leased_until <= $2
-                 FOR UPDATE SKIP LOCKED)
-             UPDATE push_queue q SET leased_until = 0, holder = 0, lapses_at = 0 FROM lapsed WHERE q.id = lapsed.id"
-        );
-        self.tx.execute(&sql, &[&self.store.holder, &(self.asked.now.0 as i64)]).await?;
+        self.tx.execute(&LAPSE, &[&self.store.holder, &(self.asked.now.0 as i64)]).await?;
         Ok(())
     }
 
-    /// What may be taken from: lanes, busy apps with their services, held campaigns. Once for both statements.
-    fn asked_for(&self) -> (Vec<i64>, Vec<i64>, Vec<i64>, Vec<&[u8]>) {
+    fn groups(&self) -> Groups<'_> {
         let Take { lanes, busy, held, .. } = &*self.asked;
-        let lanes = lanes.iter().map(|lane| *lane as i64).collect();
-        let (apps, services) =
-            busy.iter().map(|(app, service)| (i64::from(app.0), queue::service_code(Some(*service)))).unzip();
-        (lanes, apps, services, held.iter().map(|id| id.as_bytes().as_slice()).collect())
+        Groups {
+            lanes: lanes.iter().map(|lane| *lane as i64).collect(),
+            busy_apps: busy.iter().map(|(app, _)| i64::from(app.0)).collect(),
+            busy_services: busy.iter().map(|(_, service)| queue::service_code(Some(*service))).collect(),
+            held: held.iter().map(|id| id.as_bytes().as_slice()).collect(),
+        }
     }
 
     /// Locks the oldest rows that are due, lane by lane.
     async fn pick(&self) -> Result<Vec<Picked>, Failed> {
-        let (lanes, busy_apps, busy_services, held) = self.asked_for();
-        let sql = format!(
-            "WITH RECURSIVE {GROUPS},
-             due AS (SELECT * FROM open WHERE due_at <= $5 ORDER BY lane, due_at LIMIT $6),
-             picked AS (
-                 SELECT q.id FROM due g CROSS JOIN LATERAL (
-                     SELECT id FROM push_queue
-                     WHERE lane = g.lane AND app = g.app AND service = g.service AND campaign = g.campaign
-                       AND leased_until = 0 AND due_at <= $5
-                     ORDER BY due_at, id LIMIT $7) q)
-             SELECT q.id, q.app, q.lane, q.service, q.campaign, q.num, q.due_at, q.attempt, q.fallback, q.recipients,
-                    n.created_at, n.expires_at, n.standing, n.topic, n.topic_offset, c.num, c.id, c.state, c.notification
-             FROM push_queue q LEFT JOIN notifications n ON n.num = q.num LEFT JOIN campaigns c ON c.num = q.campaign
-             WHERE q.id = ANY(ARRAY(SELECT id FROM picked)) AND q.leased_until = 0
-             ORDER BY q.lane, q.due_at, q.id LIMIT $6 FOR UPDATE OF q SKIP LOCKED"
-        );
+        let Groups { lanes, busy_apps, busy_services, held } = self.groups();
         let rows = self
             .tx
             .query(
-                &sql,
+                &PICK,
                 &[
                     &lanes,
                     &busy_apps,
@@ -294,18 +281,11 @@ impl Round {
 
     /// When to ask again.
     async fn next_due(&self) -> Result<Option<Timestamp>, Failed> {
-        let (lanes, busy_apps, busy_services, held) = self.asked_for();
-        let sql = format!(
-            "WITH RECURSIVE {GROUPS}
-             SELECT least((SELECT min(due_at) FROM open),
-                          (SELECT min(leased_until) FROM push_queue WHERE holder = $5 AND leased_until > 0),
-                          (SELECT $6 + greatest(lapses_at - {ENGINE_NOW}, 0) FROM push_queue
-                           WHERE leased_until > 0 AND holder <> $5 ORDER BY lapses_at LIMIT 1))"
-        );
+        let Groups { lanes, busy_apps, busy_services, held } = self.groups();
         let now = self.asked.now.0 as i64;
         let row = self
             .tx
-            .query_one(&sql, &[&lanes, &busy_apps, &busy_services, &held, &self.store.holder, &now])
+            .query_one(&NEXT_DUE, &[&lanes, &busy_apps, &busy_services, &held, &self.store.holder, &now])
             .await?;
         Ok(row.get::<_, Option<i64>>(0).map(|at| Timestamp(at as u64)))
     }
@@ -313,7 +293,7 @@ impl Round {
     /// Writes what was decided, and looks when there is something to do again.
     async fn write(&self, writes: Writes) -> Result<Option<Timestamp>, Failed> {
         let Writes { leased, recipients, dropped, parts, counts, campaigns } = writes;
-        let (_, _, _, next_due) = tokio::try_join!(
+        let ((), (), (), next_due) = tokio::try_join!(
             biased;
             self.lease(&leased, &recipients),
             self.drop_rows(&dropped),
@@ -334,24 +314,75 @@ impl Round {
         if ids.is_empty() {
             return Ok(());
         }
-        let sql = format!(
-            "UPDATE push_queue q SET leased_until = $3, holder = $4, lease_ms = $5, lapses_at = {ENGINE_NOW} + $5,
-                                     fallback = 0, recipients = coalesce(lease.recipients, q.recipients)
-             FROM unnest($1::bigint[], $2::bytea[]) AS lease (id, recipients) WHERE q.id = lease.id"
-        );
         let lease_ms = i64::try_from(self.asked.lease.as_millis()).unwrap_or(i64::MAX / 2);
         let until = self.until().0 as i64;
-        self.tx.execute(&sql, &[&ids, &recipients, &until, &self.store.holder, &lease_ms]).await?;
+        self.tx.execute(&LEASE, &[&ids, &recipients, &until, &self.store.holder, &lease_ms]).await?;
         Ok(())
     }
 
     async fn drop_rows(&self, ids: &[i64]) -> Result<(), Failed> {
         if !ids.is_empty() {
-            self.tx.execute("DELETE FROM push_queue WHERE id = ANY($1)", &[&ids]).await?;
+            self.tx.execute(DROP, &[&ids]).await?;
         }
         Ok(())
     }
 }
+
+/// Makes the batches free whose lease has lapsed: for the holder $1 by its clock, which is $2.
+static LAPSE: LazyLock<String> = LazyLock::new(|| {
+    format!(
+        "WITH lapsed AS (
+         SELECT id FROM push_queue
+         WHERE leased_until > 0 AND lapses_at <= {ENGINE_NOW}
+            OR leased_until > 0 AND holder = $1 AND leased_until <= $2
+         FOR UPDATE SKIP LOCKED)
+     UPDATE push_queue q SET leased_until = 0, holder = 0, lapses_at = 0 FROM lapsed WHERE q.id = lapsed.id"
+    )
+});
+
+/// Locks the oldest rows that are due at $5, lane by lane: $6 of those that are found first.
+static PICK: LazyLock<String> = LazyLock::new(|| {
+    format!(
+        "WITH RECURSIVE {GROUPS},
+     due AS (SELECT * FROM open WHERE due_at <= $5 ORDER BY lane, due_at LIMIT $6),
+     picked AS (
+         SELECT q.id FROM due g CROSS JOIN LATERAL (
+             SELECT id, due_at FROM push_queue
+             WHERE lane = g.lane AND app = g.app AND service = g.service AND campaign = g.campaign
+               AND leased_until = 0 AND due_at <= $5
+             ORDER BY due_at, id LIMIT $7) q
+         ORDER BY g.lane, q.due_at, q.id LIMIT $7),
+     locked AS (
+         SELECT * FROM push_queue q
+         WHERE q.id = ANY(ARRAY(SELECT id FROM picked)) AND q.leased_until = 0
+         ORDER BY q.lane, q.due_at, q.id LIMIT $6 FOR UPDATE SKIP LOCKED)
+     SELECT q.id, q.app, q.lane, q.service, q.campaign, q.num, q.due_at, q.attempt, q.fallback, q.recipients,
+            n.created_at, n.expires_at, n.standing, n.topic, n.topic_offset, c.num, c.id, c.state, c.notification
+     FROM locked q LEFT JOIN notifications n ON n.num = q.num LEFT JOIN campaigns c ON c.num = q.campaign
+     ORDER BY q.lane, q.due_at, q.id"
+    )
+});
+
+static LEASE: LazyLock<String> = LazyLock::new(|| {
+    format!(
+        "UPDATE push_queue q SET leased_until = $3, holder = $4, lease_ms = $5, lapses_at = {ENGINE_NOW} + $5,
+                             fallback = 0, recipients = coalesce(lease.recipients, q.recipients)
+     FROM unnest($1::bigint[], $2::bytea[]) AS lease (id, recipients) WHERE q.id = lease.id"
+    )
+});
+
+const DROP: &str = "DELETE FROM push_queue WHERE id = ANY($1)";
+
+/// When something is due or a lease lapses, by the clock of the holder $5, which is $6.
+static NEXT_DUE: LazyLock<String> = LazyLock::new(|| {
+    format!(
+        "WITH RECURSIVE {GROUPS}
+     SELECT least((SELECT min(due_at) FROM open),
+                  (SELECT min(leased_until) FROM push_queue WHERE holder = $5 AND leased_until > 0),
+                  (SELECT $6 + greatest(lapses_at - {ENGINE_NOW}, 0) FROM push_queue
+                   WHERE leased_until > 0 AND holder <> $5 ORDER BY lapses_at LIMIT 1))"
+    )
+});
 
 /// `open`: the groups of the lanes $1 that may be taken from with their oldest row, by a seek each. Passed over are
 /// apps $2 with services $3, the campaigns $4, and those that do not run; what is left of campaigns that
