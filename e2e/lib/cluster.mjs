@@ -44,6 +44,12 @@ export class ClusterNode extends Node {
     return Object.assign(node, { name, roles, folder })
   }
 
+  async spawn() {
+    // How devices reach this very node; its port is known by now.
+    this.env.NOROSHI__NODE__ADVERTISE = this.http
+    return super.spawn()
+  }
+
   get pid() {
     return this.child.pid
   }

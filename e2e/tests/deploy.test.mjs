@@ -1,0 +1,110 @@
+/** What deploy/ holds works: configurations are right, the unit is one, and Redis takes its examples. */
+
+import assert from 'node:assert/strict'
+import { execFileSync, spawnSync } from 'node:child_process'
+import { mkdirSync, readFileSync, readdirSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { test } from 'node:test'
+import { fileURLToPath } from 'node:url'
+
+import { Program, missingEngines, temporaryFolder } from '../lib/engines.mjs'
+import { BIN, cli, freePort } from '../lib/node.mjs'
+
+const DEPLOY = fileURLToPath(new URL('../../deploy', import.meta.url))
+const has = (command) => spawnSync('sh', ['-c', `command -v ${command}`]).status === 0
+
+const configurations = [
+  ['compose', 'noroshi.toml'],
+  ['systemd', 'noroshi.toml'],
+  ...readdirSync(join(DEPLOY, 'kubernetes', 'config')).map((name) => ['kubernetes', 'config', name]),
+]
+
+for (const path of configurations) {
+  test(`the program takes ${path.join('/')}`, async () => {
+    const folder = temporaryFolder('deploy')
+    const key = join(folder, 'push.key')
+    writeFileSync(key, 'ab'.repeat(32))
+    // The key is mounted elsewhere than here.
+    const text = readFileSync(join(DEPLOY, ...path), 'utf8').replace('/etc/noroshi/secrets/push.key', key)
+    const config = join(folder, 'noroshi.toml')
+    writeFileSync(config, text)
+    const { code, stdout, stderr } = await cli(['config', 'check', '--config', config], {
+      NOROSHI__STORE__URL: 'postgres://noroshi:secret@postgres/noroshi?sslmode=require',
+      NOROSHI__CLUSTER__REDIS: 'redis://:secret@redis:6379',
+      NOROSHI__NODE__NAME: 'node-1',
+    })
+    assert.deepEqual([code, stderr], [0, ''], stdout)
+  })
+}
+
+test('the variables of compose and Kubernetes are keys', async () => {
+  const texts = ['compose/compose.yaml', 'kubernetes/api.yaml', 'kubernetes/gateway.yaml', 'kubernetes/sender.yaml', 'Dockerfile']
+  const found = new Set()
+  for (const text of texts) {
+    for (const [name] of readFileSync(join(DEPLOY, text), 'utf8').matchAll(/NOROSHI__[A-Z_]+/g)) found.add(name)
+  }
+  const { stdout } = await cli(['config', 'print', '--json', '--data', temporaryFolder('deploy')])
+  const keys = new Set(JSON.parse(stdout).map(({ key }) => key))
+  assert.ok(found.size >= 5, [...found].join())
+  for (const name of found) {
+    const key = name.replace('NOROSHI__', '').toLowerCase().replaceAll('__', '.')
+    assert.ok(keys.has(key), `${name}: there is no key ${key}`)
+  }
+})
+
+test('URLs that examples name are ones the program takes', async () => {
+  const texts = ['redis/sentinel/sentinel.conf', 'redis/cluster/redis.conf', 'kubernetes/secret.example.yaml', 'README.md']
+  const urls = texts.flatMap((text) => readFileSync(join(DEPLOY, text), 'utf8').match(/redis(-sentinel|-cluster)?:\/\/[^\s`"]+/g) ?? [])
+  assert.ok(urls.length >= 3, urls.join())
+  for (const url of urls) {
+    const { code, stderr } = await cli(['config', 'check', '--data', temporaryFolder('deploy')], {
+      NOROSHI__STORE__URL: 'postgres://noroshi@postgres/noroshi',
+      NOROSHI__CLUSTER__REDIS: url,
+    })
+    assert.equal(code, 0, `${url}: ${stderr}`)
+  }
+})
+
+test('the unit is one that systemd takes', { skip: has('systemd-analyze') ? false : 'systemd-analyze is not installed' }, () => {
+  const unit = join(temporaryFolder('deploy'), 'noroshi.service')
+  // The program is not installed here, but something is.
+  writeFileSync(unit, readFileSync(join(DEPLOY, 'systemd', 'noroshi.service'), 'utf8').replaceAll('/usr/local/bin/noroshi', BIN))
+  const { status, stderr } = spawnSync('systemd-analyze', ['verify', '--man=no', unit], { encoding: 'utf8' })
+  assert.deepEqual([status, stderr.split('\n').filter((line) => line.includes('noroshi.service'))], [0, []])
+})
+
+test('kubectl puts the manifests together', { skip: has('kubectl') ? false : 'kubectl is not installed' }, () => {
+  const text = execFileSync('kubectl', ['kustomize', join(DEPLOY, 'kubernetes')], { encoding: 'utf8' })
+  const kinds = [...text.matchAll(/^kind: (\w+)$/gm)].map(([, kind]) => kind)
+  for (const kind of ['Deployment', 'StatefulSet', 'PodDisruptionBudget', 'Service', 'Secret', 'ConfigMap', 'NetworkPolicy']) {
+    assert.ok(kinds.includes(kind), kind)
+  }
+  assert.ok(text.includes('registry.example.com/noroshi:'), 'the image has a name')
+})
+
+test('Redis and Sentinel take their examples', { skip: missingEngines() ?? false }, async () => {
+  const examples = [
+    ['sentinel/master.conf', 'redis-server', []],
+    ['sentinel/replica.conf', 'redis-server', ['--replicaof', '127.0.0.1', '1']],
+    ['cluster/redis.conf', 'redis-server', ['--cluster-port', String(await freePort())]],
+    ['sentinel/sentinel.conf', 'redis-sentinel', []],
+  ]
+  for (const [path, command, more] of examples) {
+    const folder = temporaryFolder('deploy')
+    const config = join(folder, 'redis.conf')
+    const port = await freePort()
+    // Names of other machines are not known here.
+    const text = readFileSync(join(DEPLOY, 'redis', path), 'utf8').replace(/redis-1 6379/g, '127.0.0.1 6379')
+    writeFileSync(config, text.replace(/^port .*$/m, `port ${port}`).replace('bind 0.0.0.0', 'bind 127.0.0.1'))
+    mkdirSync(join(folder, 'data'))
+    const args = [config, '--dir', join(folder, 'data'), ...more]
+    const program = new Program({ name: path, command, args, log: join(folder, 'log') })
+    program.start()
+    await program.ready(async () => {
+      const words = ['-p', String(port), ...(command === 'redis-server' ? ['-a', 'change-me', '--no-auth-warning'] : []), 'PING']
+      return execFileSync('redis-cli', words, { encoding: 'utf8' }).trim() === 'PONG'
+    })
+    await program.stop()
+  }
+  assert.equal(spawnSync('sh', [join(DEPLOY, 'redis', 'cluster', 'create.sh')]).status, 2, 'too few servers')
+})
