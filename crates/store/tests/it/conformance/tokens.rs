@@ -1,8 +1,10 @@
 //! The life of push tokens: registered, doubted, proved dead, and what is told of that.
 
-use noroshi_store::{Batch, DeviceChange, Finished, Invalidation, Registration, Store, TokenGone, TokenSuspect};
+use noroshi_store::{
+    Batch, DeviceChange, Finished, Invalidation, Registration, Store, TokenGone, TokenSuspect,
+};
 use noroshi_types::{
-    AppId, BatchId, DeviceNum, Outcome, PushEnvironment, PushService, PushToken, Request, Timestamp, When,
+    AppId, DeviceNum, Outcome, PushEnvironment, PushService, PushToken, Request, Timestamp, When,
 };
 
 use super::pushing::*;
@@ -89,8 +91,9 @@ pub(crate) async fn a_tokens_time_is_that_of_its_last_registration(store: &dyn S
     let d = pushable(store, app, "d", "u1", &[], PushService::Apns).await;
     let token_at = async || {
         let batch = under_way(store, app, "d").await;
-        let found = recipients_of(store, &take_again(store, &batch).await).await;
-        end_all(store, vec![take_again(store, &batch).await], Outcome::Pushed).await;
+        let again = take_again(store, &batch).await;
+        let found = recipients_of(store, &again).await;
+        end_all(store, vec![take_again(store, &again).await], Outcome::Pushed).await;
         (found[0].num, found[0].token_at)
     };
     set(store, app, "d", token_of(PushService::Apns, "d"), 10).await;
