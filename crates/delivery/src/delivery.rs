@@ -173,9 +173,7 @@ impl Delivery {
         }
         if let Some(peers) = self.peers() {
             let (device, topics) = (device.clone(), vec![topic.clone()]);
-            peers
-                .tell_now(peers.holders(app, &device), Record::Unsubscribe { app, device, topics })
-                .await;
+            peers.tell_now(peers.holders(app, &device), Record::Unsubscribe { app, device, topics }).await;
         }
         Ok(was)
     }

@@ -370,7 +370,11 @@ impl Shard {
             connection.urgent = false;
         }
         // Every session reads on behind its own watermark: it may hear again what it did not confirm.
-        for mail in std::mem::replace(&mut self.fanout, Fanout::new(Recent::new(self.shared.registry.is_shared()))).stalled.into_mail() {
+        for mail in
+            std::mem::replace(&mut self.fanout, Fanout::new(Recent::new(self.shared.registry.is_shared())))
+                .stalled
+                .into_mail()
+        {
             match mail.dispatch() {
                 Some(_) => self.mailbox().marked(&mail),
                 // What a connection hears is not read again.

@@ -210,14 +210,15 @@ impl Shard {
     fn open_session(&mut self, slot: u32, generation: u64, asked: Moment, logged_in: LoggedIn, behind: bool) {
         let shared = self.shared.clone();
         let registry = &shared.registry;
-        let LoggedIn { num, user, token_version, topics, page, .. } = logged_in;
+        let LoggedIn { num, user, token_version, revision, topics, page, .. } = logged_in;
         let Some(connection) = self.connections.get_mut(slot as usize) else { return };
         let Some(opening) = connection.opening.take() else { return };
         let Some(login) = opening.login.as_ref() else { return };
         let address = Address { shard: self.index, slot, generation };
         let device = login.device.clone();
+        let versions = (token_version, revision);
         let session =
-            Arc::new(Session::new(registry, login.app, device, user.as_ref(), num, address, token_version));
+            Arc::new(Session::new(registry, login.app, device, user.as_ref(), num, address, versions));
         match registry.attach(&session) {
             Attached::Displaced => {
                 connection.opening = Some(opening); // the answer names its request

@@ -12,11 +12,11 @@ use http_body_util::BodyExt;
 use noroshi_api::{Config, Load, Metrics, State};
 use noroshi_auth::Auth;
 use noroshi_delivery::push::Outlet;
-use noroshi_delivery::{Clock, Delivery, Edge, Session};
+use noroshi_delivery::{Clock, Delivery, Edge, LocalSession, Session};
 use noroshi_push::{Answer as PushAnswer, Credential, Push};
 use noroshi_store::{AppSettings, Sqlite, Store, sqlite};
 use noroshi_types::{
-    AppId, AppName, CloseReason, DeviceId, Message, Presence, Scope, Scopes, Target, Timestamp, Topic, UserId,
+    AppId, AppName, CloseReason, DeviceId, Message, NotificationId, Presence, Scope, Scopes, Target, Timestamp, Topic, UserId,
 };
 use serde_json::Value;
 use tower::ServiceExt;
@@ -289,6 +289,12 @@ impl Edge for FakeEdge {
         self.record.lock().expect("no panic").messages.push(message);
     }
 
+    fn deliver_part(&self, message: Arc<Message>, target: &Target, _: &mut dyn FnMut(usize)) {
+        self.deliver(message, target);
+    }
+
+    fn offer(&self, _: Arc<Message>, _: &Topic) {}
+
     fn has_room(&self, _: &Target) -> bool {
         !self.full.load(Ordering::SeqCst)
     }
@@ -329,11 +335,19 @@ impl Edge for FakeEdge {
         record.closed.push((device.clone(), reason));
     }
 
+    fn replaced(&self, _: AppId, _: &DeviceId, _: u64) {}
+
     fn close_app(&self, _: AppId, _: CloseReason) {}
 
     fn topic_sessions(&self, _: AppId, _: &Topic) -> u64 {
         3
     }
+
+    fn sessions_page(&self, _: usize) -> Vec<LocalSession> {
+        Vec::new()
+    }
+
+    fn reread(&self, _: &[LocalSession], _: NotificationId) {}
 }
 
 /// Push services that answer at once: a token that holds `gone` is gone, one that holds `refused` refused.

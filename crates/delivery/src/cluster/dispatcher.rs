@@ -162,7 +162,9 @@ impl Plan {
                 }
                 Item::Tell { record: Record::Sweep { since }, .. } => peers.outage.untold(Place(*since)),
                 // An answer comes too late, and a wake is made good by the next look.
-                Item::Tell { record: Record::Answer { .. } | Record::Ask { .. } | Record::WakePush, .. } => {}
+                Item::Tell {
+                    record: Record::Answer { .. } | Record::Ask { .. } | Record::WakePush, ..
+                } => {}
                 Item::Tell { .. } => untold += 1,
             }
         }
@@ -218,7 +220,10 @@ impl Plan {
             self.frames.len() - 1
         });
         let frames = &mut self.frames[at].1;
-        match frames.last_mut().filter(|frame| frame.is_empty() || frame.bytes() + record.len() <= FRAME_BYTES) {
+        match frames
+            .last_mut()
+            .filter(|frame| frame.is_empty() || frame.bytes() + record.len() <= FRAME_BYTES)
+        {
             Some(frame) => frame.push(record),
             None => {
                 let mut frame = Frame::default();

@@ -111,6 +111,9 @@ impl Inlet {
 pub(crate) async fn run(delivery: &Arc<Delivery>, peers: &Arc<Peers>) {
     loop {
         for event in delivery.inlet.next().await {
+            if !matches!(event, Event::Left(_)) {
+                peers.outage.heard_of(Instant::now());
+            }
             match event {
                 Event::Frame { from, frame } => {
                     handle_frame(delivery, peers, from, &frame);

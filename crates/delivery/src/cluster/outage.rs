@@ -36,6 +36,12 @@ impl Outage {
         self.state.lock().ask_again.replace(now + PAUSE).is_none()
     }
 
+    /// The engine was heard of: it may be asked at once.
+    pub(crate) fn heard_of(&self, now: Instant) {
+        let mut state = self.state.lock();
+        state.ask_again = state.ask_again.map(|again| again.min(now));
+    }
+
     /// Something kept that stands behind `place` was not told.
     pub(crate) fn untold(&self, place: Place) {
         let mut state = self.state.lock();
@@ -71,6 +77,8 @@ mod tests {
             outage.untold(Place(place));
         }
         assert_eq!(outage.due(now), None);
+        outage.heard_of(now);
+        assert!(outage.may_ask(now));
         assert!(outage.ended() && !outage.ended());
         assert_eq!((outage.due(now), outage.due(now)), (Some(Place(3)), None));
     }

@@ -156,7 +156,8 @@ impl Item {
     fn bytes(&self) -> usize {
         match self {
             Item::Deliver { message, request } => {
-                let text = |json: &Option<noroshi_types::JsonText>| json.as_ref().map_or(0, |json| json.len());
+                let text =
+                    |json: &Option<noroshi_types::JsonText>| json.as_ref().map_or(0, |json| json.len());
                 let targets = match &request.target {
                     Target::Users(users) => users.len(),
                     Target::Devices(devices) => devices.len(),
@@ -204,7 +205,9 @@ mod tests {
     #[tokio::test]
     async fn a_round_is_bounded() {
         let outbox = Outbox::new(usize::MAX, usize::MAX);
-        (0..ROUND_ITEMS as u64 + 1).for_each(|number| drop(outbox.push(tell(number))));
+        for number in 0..=ROUND_ITEMS as u64 {
+            outbox.push(tell(number));
+        }
         assert_eq!(outbox.next().await.items.len(), ROUND_ITEMS);
         assert_eq!(outbox.next().await.items.len(), 1);
     }

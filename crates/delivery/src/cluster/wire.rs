@@ -32,8 +32,14 @@ const HEAD_BYTES: usize = 5;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Part {
     /// The first `sole` users were named to this node alone: who of them is not here is offline.
-    Users { users: Vec<UserId>, sole: usize },
-    Devices { devices: Vec<DeviceId>, sole: usize },
+    Users {
+        users: Vec<UserId>,
+        sole: usize,
+    },
+    Devices {
+        devices: Vec<DeviceId>,
+        sole: usize,
+    },
     Topic(Topic),
     Condition(Condition),
     Everyone,
@@ -42,12 +48,25 @@ pub enum Part {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Question {
     /// The sessions of each user, in order.
-    Sessions { app: AppId, users: Vec<UserId> },
+    Sessions {
+        app: AppId,
+        users: Vec<UserId>,
+    },
     /// Of each device, in order, at most one.
-    Devices { app: AppId, devices: Vec<DeviceId> },
+    Devices {
+        app: AppId,
+        devices: Vec<DeviceId>,
+    },
     /// Connections that hear each topic.
-    TopicSessions { app: AppId, topics: Vec<Topic> },
-    SetPresence { app: AppId, device: DeviceId, presence: Presence },
+    TopicSessions {
+        app: AppId,
+        topics: Vec<Topic>,
+    },
+    SetPresence {
+        app: AppId,
+        device: DeviceId,
+        presence: Presence,
+    },
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -60,23 +79,57 @@ pub enum Answer {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Record {
-    Deliver { message: Arc<Message>, part: Part },
+    Deliver {
+        message: Arc<Message>,
+        part: Part,
+    },
     /// To oneself: what was kept back until here is to be handed over.
-    Turn { number: u64 },
+    Turn {
+        number: u64,
+    },
     /// The device logged in elsewhere: ends its session of a generation below this one.
-    Replaced { app: AppId, device: DeviceId, below: u64 },
-    Close { app: AppId, device: DeviceId, reason: CloseReason },
-    CloseApp { app: AppId, reason: CloseReason },
-    Subscribe { app: AppId, device: DeviceId, topics: Vec<Topic> },
-    Unsubscribe { app: AppId, device: DeviceId, topics: Vec<Topic> },
-    Ask { number: u64, question: Question },
-    Answer { number: u64, answer: Answer },
+    Replaced {
+        app: AppId,
+        device: DeviceId,
+        below: u64,
+    },
+    Close {
+        app: AppId,
+        device: DeviceId,
+        reason: CloseReason,
+    },
+    CloseApp {
+        app: AppId,
+        reason: CloseReason,
+    },
+    Subscribe {
+        app: AppId,
+        device: DeviceId,
+        topics: Vec<Topic>,
+    },
+    Unsubscribe {
+        app: AppId,
+        device: DeviceId,
+        topics: Vec<Topic>,
+    },
+    Ask {
+        number: u64,
+        question: Question,
+    },
+    Answer {
+        number: u64,
+        answer: Answer,
+    },
     AppsChanged,
-    CredentialsChanged { app: AppId },
+    CredentialsChanged {
+        app: AppId,
+    },
     CampaignsChanged,
     WakePush,
     /// What was kept since this place in the order of commits may not have been told.
-    Sweep { since: i64 },
+    Sweep {
+        since: i64,
+    },
 }
 
 /// Records of one node for another, as they are put together.
@@ -261,9 +314,7 @@ fn read_record(kind: u8, body: &mut Reader<'_>) -> Result<Option<Record>, Malfor
     Ok(Some(match kind {
         kind::DELIVER => Record::Deliver { message: Arc::new(read_message(body)?), part: read_part(body)? },
         kind::TURN => Record::Turn { number: body.u64()? },
-        kind::REPLACED => {
-            Record::Replaced { app: app(body)?, device: device(body)?, below: body.u64()? }
-        }
+        kind::REPLACED => Record::Replaced { app: app(body)?, device: device(body)?, below: body.u64()? },
         kind::CLOSE => Record::Close { app: app(body)?, device: device(body)?, reason: reason(body)? },
         kind::CLOSE_APP => Record::CloseApp { app: app(body)?, reason: reason(body)? },
         kind::SUBSCRIBE => {
@@ -383,11 +434,7 @@ fn read_question(body: &mut Reader<'_>) -> Result<Question, Malformed> {
         1 => Question::Sessions { app: app(body)?, users: body.texts(limits::TARGETS_MAX, user)? },
         2 => Question::Devices { app: app(body)?, devices: body.texts(limits::TARGETS_MAX, device_id)? },
         3 => Question::TopicSessions { app: app(body)?, topics: topics(body)? },
-        4 => Question::SetPresence {
-            app: app(body)?,
-            device: device(body)?,
-            presence: read_presence(body)?,
-        },
+        4 => Question::SetPresence { app: app(body)?, device: device(body)?, presence: read_presence(body)? },
         _ => return Err(Malformed),
     })
 }

@@ -49,10 +49,6 @@ impl SeatedEdge {
         self.record().seats.insert(device, seat);
     }
 
-    pub(crate) fn leave(&self, device: &DeviceId) {
-        self.record().seats.remove(device);
-    }
-
     pub(crate) fn heard_by(&self, device: &DeviceId) -> Vec<NotificationId> {
         self.record().heard.iter().filter(|(one, _)| one == device).map(|(_, id)| *id).collect()
     }
@@ -88,7 +84,8 @@ impl Edge for SeatedEdge {
         match target {
             Target::Users(users) => {
                 for (index, user) in users.iter().enumerate() {
-                    let is_meant = |_: &DeviceId, seat: &Seat| seat.app == app && seat.user.as_ref() == Some(user);
+                    let is_meant =
+                        |_: &DeviceId, seat: &Seat| seat.app == app && seat.user.as_ref() == Some(user);
                     if !record.hear(message.id, is_meant) {
                         missing(index);
                     }
@@ -123,7 +120,8 @@ impl Edge for SeatedEdge {
     fn sessions(&self, app: AppId, users: &[UserId]) -> Vec<Vec<Session>> {
         let record = self.record();
         let of = |user: &UserId| {
-            let seats = record.seats.iter().filter(|(_, seat)| seat.app == app && seat.user.as_ref() == Some(user));
+            let seats =
+                record.seats.iter().filter(|(_, seat)| seat.app == app && seat.user.as_ref() == Some(user));
             seats.map(|(id, seat)| Session { device: id.clone(), presence: seat.presence }).collect()
         };
         users.iter().map(of).collect()

@@ -128,7 +128,8 @@ async fn in_phase(node: &Node, phase: Phase, device: &str) -> TcpStream {
             }
         }
         Phase::Closing => {
-            node.delivery.disconnect(node.app, &noroshi_types::DeviceId::parse(device).expect("an id"))
+            let device = noroshi_types::DeviceId::parse(device).expect("an id");
+            node.delivery.disconnect(node.app, &[device]).await;
         }
         Phase::SaidGoodBye => {
             let mut close = Vec::new();

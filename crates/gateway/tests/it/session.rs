@@ -146,9 +146,9 @@ async fn the_end_of_an_app_ends_its_sessions() {
     node.device("d1", "u1", &[]).await;
     node.device("d2", "u2", &[]).await;
     let mut clients = [node.connect("d1").await, node.connect("d2").await];
-    node.delivery.close_app(noroshi_types::AppId(node.app.0 + 1));
+    node.delivery.close_app(noroshi_types::AppId(node.app.0 + 1)).await;
     assert_eq!(node.gateway.sessions_count(), 2, "another app's sessions stay");
-    node.delivery.close_app(node.app);
+    node.delivery.close_app(node.app).await;
     for client in &mut clients {
         assert_eq!(client.closed().await, ("revoked".to_owned(), 4003));
     }

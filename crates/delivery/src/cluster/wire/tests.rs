@@ -129,7 +129,10 @@ fn a_broken_record_costs_no_other() {
     assert_eq!((decoded.records, decoded.malformed), (vec![Record::WakePush], 1));
     // More users than the bytes can hold: refused before anything is allocated.
     let mut lie = Vec::new();
-    encode(&Record::Ask { number: 1, question: Question::Sessions { app: AppId(1), users: vec![] } }, &mut lie);
+    encode(
+        &Record::Ask { number: 1, question: Question::Sessions { app: AppId(1), users: vec![] } },
+        &mut lie,
+    );
     let end = lie.len();
     lie[end - 4..].copy_from_slice(&9_999u32.to_le_bytes());
     frame.extend(lie);
