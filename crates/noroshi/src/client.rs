@@ -169,6 +169,11 @@ impl Client {
         Ok(Self { pool: self.pool.clone(), base: self.base.clone(), bearer: Some(bearer) })
     }
 
+    /// The same credential at another server.
+    pub(crate) fn at(&self, base: &str) -> Self {
+        Self { base: base.trim_end_matches('/').to_owned(), ..self.clone() }
+    }
+
     pub(crate) async fn get(&self, path: &str) -> Result<Value, Failure> {
         self.json(Method::GET, path, None).await
     }

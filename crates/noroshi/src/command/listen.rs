@@ -96,7 +96,7 @@ impl Arguments {
     }
 
     async fn listen(&self, progress: &mut Progress) -> Result<(), Failure> {
-        let client = self.device_client().await?;
+        let mut client = self.device_client().await?;
         let mut backoff = BACKOFF_MIN;
         loop {
             let since = Instant::now();
@@ -128,6 +128,10 @@ impl Arguments {
             backoff = (backoff * 2).min(BACKOFF_MAX);
             eprintln!("connecting again in {:.1} s", delay.as_secs_f64());
             tokio::time::sleep(delay).await;
+            if self.token.is_none() {
+                // Its gateway may be gone: another one may be named now.
+                client = self.device_client().await.unwrap_or(client);
+            }
         }
     }
 
@@ -149,7 +153,10 @@ impl Arguments {
         let answer = client.post("/v1/devices", &body.into()).await?;
         let token = answer.get("token").and_then(Value::as_str);
         let token = token.ok_or_else(|| Failure::failed("the server answered without a token"))?;
-        client.with_bearer(token)
+        let client = client.with_bearer(token)?;
+        // In a cluster the API names the gateway that is to hold the device.
+        let events = answer["connect"]["sse"].as_str();
+        Ok(events.and_then(|url| url.strip_suffix("/v1/events")).map_or(client.clone(), |base| client.at(base)))
     }
 
     async fn connection(&self, client: &Client, progress: &mut Progress) -> Result<Ended, Failure> {
