@@ -2,6 +2,7 @@
 
 mod ordering;
 mod pushing;
+mod racing;
 mod server;
 mod trouble;
 
