@@ -66,7 +66,8 @@ async fn end_moved_sessions(api: &State, app: AppId, moved: &[(DeviceId, UserId)
     let users: Vec<UserId> = connected.iter().map(|(_, user)| user.clone()).collect();
     let sessions = api.delivery.sessions(app, &users).await;
     let is_the_users = |device: &DeviceId, sessions: &[Session]| sessions.iter().any(|s| s.device == *device);
-    let moved = connected.iter().zip(&sessions).filter(|((device, _), of_user)| !is_the_users(device, of_user));
+    let moved =
+        connected.iter().zip(&sessions).filter(|((device, _), of_user)| !is_the_users(device, of_user));
     let moved: Vec<DeviceId> = moved.map(|((device, _), _)| device.clone()).collect();
     api.delivery.disconnect(app, &moved).await;
 }
