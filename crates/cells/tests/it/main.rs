@@ -1,0 +1,9 @@
+//! A front with three real cells: their APIs on loopback, each with a store of its own, that can be killed and started
+//! again. The front's routers are called directly.
+
+mod moving;
+mod publishing;
+mod residing;
+mod routes;
+mod trouble;
+mod world;

@@ -1,0 +1,118 @@
+//! Users and devices that move: nothing that was kept for them stays behind.
+
+use http::{Method, StatusCode};
+use serde_json::json;
+
+use crate::world::{World, within};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_user_moves_with_what_waits() {
+    let world = World::start().await;
+    let (user, token) = world.resident("a", 0).await;
+    let before = world.publish(json!({"to": {"users": [user]}, "data": "before", "urgency": "high"})).await;
+    world.until_done(&before).await;
+
+    let body = json!({"to": "b", "app": "dev", "user": user}).to_string();
+    let moved = world.operate(Method::POST, "/v1/cells/a/moves", &body).await;
+    assert_eq!(moved.status, StatusCode::ACCEPTED, "{}", moved.text);
+    assert_eq!(moved.json(), json!({"users": 1, "devices": 1}));
+    within("its session to be ended", async || {
+        let answer = world.call(Method::GET, "/v1/me", &token, "").await;
+        (answer.status == StatusCode::UNAUTHORIZED).then_some(())
+    })
+    .await;
+    // Both are asked while it is on its way.
+    let between = world.publish(json!({"to": {"users": [user]}, "data": "between"})).await;
+    let state = world.until_done(&between).await;
+    assert_eq!(state["cells"].as_array().expect("cells").len(), 2);
+
+    let token = world.device(&user, &user).await;
+    assert!(world.cell("b").has("dev", &user).await);
+    let after = world.publish(json!({"to": {"users": [user]}, "data": "after"})).await;
+    world.until_done(&after).await;
+    within("all of it to be there", async || (world.inbox(&token).await.len() >= 3).then_some(())).await;
+    within("it to be gone from the first cell", async || {
+        (!world.cell("a").has("dev", &user).await).then_some(())
+    })
+    .await;
+    let mut inbox = world.inbox(&token).await;
+    inbox.sort_by_key(ToString::to_string);
+    assert_eq!(inbox, [json!("after"), json!("before"), json!("between")], "each once");
+    // And from then on only the new one.
+    within("the first cell to be asked no more", async || {
+        let id = world.publish(json!({"to": {"users": [user]}, "when": "active", "data": 0})).await;
+        (world.parts(&id).await.len() == 1).then_some(())
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_cell_is_emptied() {
+    let world = World::start().await;
+    let lines: Vec<String> =
+        (0..40).map(|n| json!({"device": format!("d{n}"), "user": format!("u{n}")}).to_string()).collect();
+    world.post("/v1/devices/batch", &lines.join("\n")).await;
+    world.operate(Method::PATCH, "/v1/cells/a", r#"{"draining": true}"#).await;
+    let all = world.listed("a").await["users"].as_u64().expect("a number");
+    let half = world.operate(Method::POST, "/v1/cells/a/moves", r#"{"to": "b", "share": 50}"#).await.json();
+    assert_eq!(half["users"], all.div_ceil(2));
+    let rest = world.operate(Method::POST, "/v1/cells/a/moves", r#"{"to": "c", "share": 100}"#).await.json();
+    assert_eq!(rest["users"], all / 2);
+    world.post("/v1/devices/batch", &lines.join("\n")).await;
+    within("the cell to be empty", async || {
+        let listed = world.listed("a").await;
+        (listed["devices"] == 0 && listed["leaving"] == 0).then_some(())
+    })
+    .await;
+    for n in 0..40 {
+        assert!(!world.cell("a").has("dev", &format!("d{n}")).await);
+    }
+    let check = async |body: &str, status: u16, code: &str| {
+        world.operate(Method::POST, "/v1/cells/a/moves", body).await.problem(status, code);
+    };
+    check(r#"{"to": "a", "share": 1}"#, 400, "invalid_field").await;
+    check(r#"{"to": "x", "share": 1}"#, 404, "not_found").await;
+    check(r#"{"to": "b", "share": 101}"#, 400, "invalid_field").await;
+    check(r#"{"to": "b"}"#, 400, "invalid_field").await;
+    check(r#"{"to": "b", "app": "dev", "user": "nobody"}"#, 404, "not_found").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_lived_in_a_dead_cell_need_not_wait_for_it() {
+    let mut world = World::start().await;
+    let (user, _) = world.resident("a", 0).await;
+    let kept = world.publish(json!({"to": {"users": [user]}, "data": "kept there"})).await;
+    world.until_done(&kept).await;
+    world.cell_mut("a").kill().await;
+    let body = json!({"to": "b", "app": "dev", "user": user}).to_string();
+    assert_eq!(world.operate(Method::POST, "/v1/cells/a/moves", &body).await.status, StatusCode::ACCEPTED);
+    let token = world.device(&user, &user).await;
+    let id = world.publish(json!({"to": {"users": [user]}, "data": "new"})).await;
+    within("it to hear what is new", async || (world.inbox(&token).await == [json!("new")]).then_some(()))
+        .await;
+    world.cell_mut("a").revive().await;
+    world.until_done(&id).await;
+    within("what was kept to follow", async || (world.inbox(&token).await.len() == 2).then_some(())).await;
+    within("it to be gone from the first cell", async || {
+        (!world.cell("a").has("dev", &user).await).then_some(())
+    })
+    .await;
+    assert_eq!(world.inbox(&token).await, [json!("new"), json!("kept there")]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_device_that_becomes_another_users_leaves_nothing() {
+    let world = World::start().await;
+    let (first, _) = world.resident("a", 0).await;
+    let (second, _) = world.resident("b", 0).await;
+    world.device("shared", &first).await;
+    let id = world.publish(json!({"to": {"devices": ["shared"]}, "data": "for the first"})).await;
+    world.until_done(&id).await;
+    let token = world.device("shared", &second).await;
+    assert!(world.cell("b").has("dev", "shared").await);
+    within("it to be gone from the first cell", async || {
+        (!world.cell("a").has("dev", "shared").await).then_some(())
+    })
+    .await;
+    assert_eq!(world.inbox(&token).await, Vec::<serde_json::Value>::new());
+}

@@ -1,0 +1,190 @@
+//! Which cell devices get, and that it looks after them.
+
+use std::collections::BTreeMap;
+
+use http::{Method, StatusCode};
+use serde_json::{Value, json};
+
+use crate::world::{World, jwt, within};
+
+/// In an hour, as `exp` is written.
+fn in_an_hour() -> u64 {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("after 1970");
+    now.as_secs() + 3_600
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn shares_follow_the_weights_and_stick() {
+    let world = World::weighted([1, 2, 1], |_| {}).await;
+    let lines: Vec<String> = (0..800)
+        .map(|n| json!({"device": format!("d{n}"), "user": format!("u{}", n / 2)}).to_string())
+        .collect();
+    let answers = world.post("/v1/devices/batch", &lines.join("\n")).await.lines();
+    assert_eq!(answers.len(), 800);
+    for (n, answer) in answers.iter().enumerate() {
+        assert_eq!(answer["device"], format!("d{n}"), "in the order of the lines: {answer}");
+        assert!(answer["token"].is_string());
+    }
+    let mut shares = BTreeMap::new();
+    for name in ["a", "b", "c"] {
+        let listed = world.listed(name).await;
+        let devices = listed["devices"].as_u64().expect("a number");
+        assert_eq!(devices, listed["users"].as_u64().expect("a number") * 2, "users' devices live together");
+        shares.insert(name, devices / 2);
+    }
+    // Of 400 users; four standard deviations are 40.
+    for (name, expected) in [("a", 100_u64), ("b", 200), ("c", 100)] {
+        assert!(shares[name].abs_diff(expected) <= 40, "{shares:?}");
+    }
+    let before = world.cell_of("d7").await;
+    world.operate(Method::PATCH, &format!("/v1/cells/{before}"), r#"{"weight": 0}"#).await;
+    world.device("d7", "u3").await;
+    assert_eq!(world.cell_of("d7").await, before, "who has a place keeps it");
+    world.device("another", "u3").await;
+    assert_eq!(world.cell_of("another").await, before, "and so do those who live there too");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_cell_without_weight_gets_nobody() {
+    let world = World::start().await;
+    let change = async |cell: &str, body: &str| {
+        let answer = world.operate(Method::PATCH, &format!("/v1/cells/{cell}"), body).await;
+        assert_eq!(answer.status, StatusCode::OK, "{}", answer.text);
+        answer.json()
+    };
+    assert_eq!(change("a", r#"{"weight": 0}"#).await["weight"], 0);
+    assert_eq!(change("b", r#"{"draining": true}"#).await["draining"], true);
+    for n in 0..20 {
+        let name = format!("d{n}");
+        world.device(&name, &name).await;
+        assert_eq!(world.cell_of(&name).await, "c");
+    }
+    change("c", r#"{"weight": 0}"#).await;
+    let refused = world.post("/v1/devices", r#"{"user": "late"}"#).await;
+    refused.problem(503, "cell_unavailable");
+    assert_eq!(change("a", r#"{"weight": null}"#).await["weight"], 1, "as configured again");
+    assert_eq!(world.post("/v1/devices", r#"{"user": "late"}"#).await.status, StatusCode::CREATED);
+    world.operate(Method::PATCH, "/v1/cells/x", "{}").await.problem(404, "not_found");
+    world.operate(Method::PATCH, "/v1/cells/a", r#"{"wait": 1}"#).await.problem(400, "invalid_field");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_device_looks_after_itself_through_the_front() {
+    let world = World::start().await;
+    let token = world.device("d1", "u1").await;
+    let me = world.call(Method::GET, "/v1/me", &token, "").await.json();
+    assert_eq!((&me["device"], &me["user"]), (&json!("d1"), &json!("u1")));
+    let changed = world.call(Method::PATCH, "/v1/me", &token, r#"{"locale": "ja-JP"}"#).await.json();
+    assert_eq!(changed["locale"], "ja-JP");
+    world.call(Method::PATCH, "/v1/me", &token, r#"{"local": 1}"#).await.problem(400, "unknown_field");
+    let subscribed = world.call(Method::PUT, "/v1/me/topics/a%2Fb", &token, "").await;
+    assert_eq!(subscribed.status, StatusCode::NO_CONTENT, "{}", subscribed.text);
+    assert_eq!(world.get("/v1/devices/d1").await.json()["topics"], json!(["a/b"]));
+    // With its own token it comes up to date, and may not become somebody else.
+    let own = world.call(Method::POST, "/v1/devices", &token, r#"{"app_version": "2"}"#).await;
+    assert_eq!(own.status, StatusCode::CREATED, "{}", own.text);
+    world.call(Method::POST, "/v1/devices", &token, r#"{"device": "d2"}"#).await.problem(403, "forbidden");
+    let revoked = world.post("/v1/devices/d1/revoke", "").await;
+    assert_eq!(revoked.status, StatusCode::OK, "{}", revoked.text);
+    world.call(Method::GET, "/v1/me", &token, "").await.problem(401, "unauthorized");
+    let token = world.device("d1", "u1").await;
+    assert_eq!(world.call(Method::DELETE, "/v1/me", &token, "").await.status, StatusCode::NO_CONTENT);
+    world.call(Method::GET, "/v1/me", &token, "").await.problem(401, "unauthorized");
+    world.get("/v1/devices/d1").await.problem(404, "not_found");
+    world.call(Method::GET, "/v1/me", &world.key, "").await.problem(401, "unauthorized");
+    world.call(Method::GET, "/v1/me", "nd1.AAAA.AAAA", "").await.problem(401, "unauthorized");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_apps_own_jwt_makes_its_device_in_its_users_cell() {
+    let world = World::start().await;
+    world.device("first", "u1").await;
+    let cell = world.cell_of("first").await;
+    let claims = json!({"sub": "u1", "device": "second", "exp": in_an_hour(), "topics": ["news"]});
+    let token = jwt(&claims);
+    let me = world.call(Method::GET, "/v1/me", &token, "").await;
+    assert_eq!(me.status, StatusCode::OK, "{}", me.text);
+    assert_eq!((&me.json()["user"], &me.json()["topics"]), (&json!("u1"), &json!(["news"])));
+    assert_eq!(world.cell_of("second").await, cell);
+    let registered = world.call(Method::POST, "/v1/devices", &token, "").await;
+    assert_eq!(registered.status, StatusCode::CREATED, "{}", registered.text);
+    let id = world.publish(json!({"to": {"users": ["u1"]}, "data": 1})).await;
+    world.until_done(&id).await;
+    assert_eq!(world.inbox(&token).await, [json!(1)]);
+    let forged = format!("{}x", &token[..token.len() - 1]);
+    world.call(Method::GET, "/v1/me", &forged, "").await.problem(401, "unauthorized");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_same_id_in_two_apps_is_two_devices() {
+    let world = World::start().await;
+    let made = world.operate(Method::POST, "/v1/apps", r#"{"name": "other"}"#).await;
+    assert_eq!(made.status, StatusCode::CREATED, "{}", made.text);
+    let key =
+        world.operate(Method::POST, "/v1/apps/other/keys", r#"{"name": "k", "scopes": ["devices", "read"]}"#);
+    let key = key.await.json()["key"].as_str().expect("a key").to_owned();
+    let token = world.device("d1", "u1").await;
+    let other =
+        world.call(Method::POST, "/v1/devices", &key, r#"{"device": "d1", "user": "somebody"}"#).await;
+    assert_eq!(other.status, StatusCode::CREATED, "{}", other.text);
+    let other = other.json()["token"].as_str().expect("a token").to_owned();
+    let user = async |token: &str| world.call(Method::GET, "/v1/me", token, "").await.json()["user"].clone();
+    assert_eq!((user(&token).await, user(&other).await), (json!("u1"), json!("somebody")));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn devices_are_listed_over_all_cells() {
+    let world = World::start().await;
+    let lines: Vec<String> =
+        (0..25).map(|n| json!({"device": format!("d{n:02}"), "user": format!("u{n}")}).to_string()).collect();
+    world.post("/v1/devices/batch", &lines.join("\n")).await;
+    let (mut names, mut after) = (Vec::new(), String::new());
+    loop {
+        let page = world.get(&format!("/v1/devices?limit=4&after={after}")).await.json();
+        let devices = page["devices"].as_array().expect("devices");
+        assert!(devices.len() <= 4);
+        names.extend(devices.iter().map(|one| one["device"].as_str().expect("a name").to_owned()));
+        match page["next"].as_str() {
+            Some(next) => after = next.to_owned(),
+            None => break,
+        }
+    }
+    names.sort();
+    assert_eq!(names, (0..25).map(|n| format!("d{n:02}")).collect::<Vec<_>>());
+    let of_one = world.get("/v1/devices?user=u7").await.json();
+    assert_eq!(of_one["devices"].as_array().expect("devices").len(), 1);
+    world.get("/v1/devices?after=9.zz").await.problem(400, "invalid_parameter");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn cells_know_the_apps_and_keys_of_the_front() {
+    let mut world = World::start().await;
+    let works = async |world: &World, cell: &str, key: &str| {
+        world.cell(cell).call(Method::GET, "/v1/topics", key, "").await.status == StatusCode::OK
+    };
+    for cell in ["a", "b", "c"] {
+        within("the provider's key to work in the cell", async || {
+            works(&world, cell, &world.key).await.then_some(())
+        })
+        .await;
+    }
+    // While a cell is away a key is made and one goes.
+    world.cell_mut("b").kill().await;
+    let made: Value = world.post("/v1/apps/dev/keys", r#"{"name": "late", "scopes": ["read"]}"#).await.json();
+    let late = made["key"].as_str().expect("a key").to_owned();
+    world.operate(Method::POST, "/v1/apps", r#"{"name": "brief"}"#).await;
+    within("the others to know it", async || world.cell("a").has_app("brief").then_some(())).await;
+    world.cell_mut("b").revive().await;
+    within("the new key to work there", async || works(&world, "b", &late).await.then_some(())).await;
+    within("the new app to be there", async || world.cell("b").has_app("brief").then_some(())).await;
+    world.cell_mut("c").kill().await;
+    let id = made["id"].as_str().expect("an id");
+    let gone = world.call(Method::DELETE, &format!("/v1/apps/dev/keys/{id}"), &world.key, "").await;
+    assert_eq!(gone.status, StatusCode::NO_CONTENT);
+    assert_eq!(world.operate(Method::DELETE, "/v1/apps/brief", "").await.status, StatusCode::NO_CONTENT);
+    world.cell_mut("c").revive().await;
+    for cell in ["a", "b", "c"] {
+        within("the key to be gone", async || (!works(&world, cell, &late).await).then_some(())).await;
+        within("the app to be gone", async || (!world.cell(cell).has_app("brief")).then_some(())).await;
+    }
+}

@@ -1,0 +1,56 @@
+//! Every route of the API is served, handed on or refused by name; none falls through.
+
+use std::collections::BTreeSet;
+
+use http::{Method, StatusCode};
+use noroshi_api::router as api;
+use noroshi_cells::router::{OWN, public_paths};
+use serde_json::json;
+
+use crate::world::World;
+
+#[test]
+fn every_route_of_the_api_is_in_one_list() {
+    let all: BTreeSet<String> = api::public_paths().iter().map(|(m, p)| format!("{m} {p}")).collect();
+    let fronted: Vec<String> = public_paths().iter().map(|(m, p)| format!("{m} {p}")).collect();
+    let own = OWN.iter().map(|(m, p)| format!("{m} {p}"));
+    let listed: BTreeSet<String> = fronted.iter().cloned().chain(own.clone()).collect();
+    assert_eq!(listed, all);
+    assert_eq!(listed.len(), fronted.len() + own.count(), "none is in two");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_only_cells_do_is_refused_by_name() {
+    let world = World::start().await;
+    for (method, path) in [
+        (Method::POST, "/v1/campaigns"),
+        (Method::GET, "/v1/campaigns/x"),
+        (Method::GET, "/v1/push/invalidations"),
+        (Method::GET, "/v1/apps/dev/push"),
+        (Method::POST, "/v1/notifications/relay"),
+        (Method::GET, "/v1/events"),
+    ] {
+        world.call(method, path, &world.key, "").await.problem(421, "not_at_a_front");
+    }
+    world.call(Method::GET, "/v1/nothing", "", "").await.problem(404, "not_found");
+    world.call(Method::PUT, "/v1/me", "", "").await.problem(405, "method_not_allowed");
+    world.call(Method::GET, "/v1/topics", "", "").await.problem(401, "unauthorized");
+    assert_eq!(world.call(Method::GET, "/openapi.json", "", "").await.status, StatusCode::OK);
+    assert_eq!(world.get("/v1/apps/dev").await.json()["name"], "dev");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_connects_to_the_front_is_told_the_cell() {
+    let world = World::start().await;
+    let token = world.device("d1", "u1").await;
+    let cell = world.cell_of("d1").await;
+    let told = world.call(Method::GET, "/v1/connect", &token, "").await.problem(421, "not_at_a_front");
+    assert_eq!(told["connect"]["websocket"], format!("wss://{cell}.example/v1/connect"));
+    let told = world.call(Method::GET, &format!("/v1/events?token={token}"), "", "").await;
+    assert_eq!(
+        told.problem(421, "not_at_a_front")["connect"]["sse"],
+        format!("https://{cell}.example/v1/events")
+    );
+    let nobody = world.call(Method::GET, "/v1/connect", "nd1.AAAA.AAAA", "").await;
+    assert_eq!(nobody.problem(421, "not_at_a_front")["connect"], json!(null));
+}

@@ -1,0 +1,405 @@
+//! Cells and a front without a process of their own.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::{Duration, Instant};
+
+use axum::Router;
+use axum::body::Body;
+use http::{HeaderMap, Method, Request, StatusCode, header};
+use http_body_util::BodyExt;
+use noroshi_api::{Load, Peer, State};
+use noroshi_auth::Auth;
+use noroshi_cells::{CellConfig, Config, Front, Metrics};
+use noroshi_delivery::{Clock, Delivery};
+use noroshi_store::{AppSettings, Cells, Sqlite, Store, sqlite};
+use noroshi_types::{AppName, Scopes};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tokio::net::TcpListener;
+use tokio::task::{JoinHandle, JoinSet};
+use tower::ServiceExt;
+
+pub(crate) const OPERATOR: &str = "operator-token-of-the-test";
+pub(crate) const JWT_SECRET: &str = "a secret of the app, long enough for HS256";
+const DEADLINE: Duration = Duration::from_secs(60);
+
+/// What a node without connections is made of.
+struct Parts {
+    state: Arc<State>,
+    store: Arc<Sqlite>,
+    metrics: Metrics,
+}
+
+async fn open(folder: &TempDir) -> Parts {
+    let mut registry = noroshi_telemetry::registry();
+    // A store that was just closed may take a moment to let go of its folder.
+    let store = within("the folder to be free", async || {
+        Sqlite::open(folder.path(), sqlite::Options::default(), &mut noroshi_telemetry::registry()).ok()
+    });
+    let store = Arc::new(store.await);
+    let shared: Arc<dyn Store> = store.clone();
+    let egress = Arc::new(noroshi_egress::Egress::new(noroshi_egress::Config::default()).expect("egress"));
+    let auth = Auth::open(shared.clone(), egress).await.expect("auth");
+    let delivery = Delivery::new(
+        shared,
+        Clock::system(),
+        noroshi_delivery::metrics::Metrics::new(&mut registry),
+        tokio::runtime::Handle::current(),
+    );
+    let metrics = Metrics::new(&mut registry);
+    let state = State {
+        auth,
+        delivery,
+        config: noroshi_api::Config::default(),
+        metrics: noroshi_api::Metrics::new(&mut registry),
+        registry: Arc::new(registry),
+        ready: Arc::new(AtomicBool::new(true)),
+        operator_token: Some(OPERATOR.into()),
+        tunnel: None,
+        drain: None,
+        nodes: None,
+        load: Load::default(),
+    };
+    Parts { state: Arc::new(state), store, metrics }
+}
+
+/// A cell that serves its API on two ports.
+pub(crate) struct Cell {
+    pub(crate) name: String,
+    folder: TempDir,
+    ports: [u16; 2],
+    running: Option<Running>,
+}
+
+struct Running {
+    state: Arc<State>,
+    store: Arc<Sqlite>,
+    tasks: JoinSet<()>,
+}
+
+impl Cell {
+    async fn start(name: &str) -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut cell = Self { name: name.to_owned(), folder, ports: [0; 2], running: None };
+        cell.revive().await;
+        cell
+    }
+
+    /// On the same ports, with the same data.
+    pub(crate) async fn revive(&mut self) {
+        let Parts { state, store, .. } = open(&self.folder).await;
+        let mut tasks = JoinSet::new();
+        tasks.spawn(state.delivery.clone().run(std::future::pending()));
+        let routers = [noroshi_api::router(state.clone()), noroshi_api::admin_router(state.clone())];
+        for (port, router) in self.ports.iter_mut().zip(routers) {
+            let listener = TcpListener::bind(("127.0.0.1", *port)).await.expect("a port");
+            *port = listener.local_addr().expect("bound").port();
+            tasks.spawn(serve(listener, router));
+        }
+        self.running = Some(Running { state, store, tasks });
+    }
+
+    /// Nothing is answered any more; what was under way breaks off.
+    pub(crate) async fn kill(&mut self) {
+        let Running { store, mut tasks, state } = self.running.take().expect("it runs");
+        tasks.shutdown().await;
+        noroshi_store::Maintenance::close(&*store).await;
+        drop(state);
+    }
+
+    fn state(&self) -> &Arc<State> {
+        &self.running.as_ref().expect("it runs").state
+    }
+
+    /// Its own API, without the front.
+    pub(crate) async fn call(&self, method: Method, path: &str, bearer: &str, body: &str) -> Answer {
+        send(noroshi_api::router(self.state().clone()), method, path, bearer, body, &[]).await
+    }
+
+    /// Whether it ever registered the device.
+    pub(crate) async fn has(&self, app: &str, device: &str) -> bool {
+        let app = self.state().auth.app(app).expect("the app").id;
+        let device = noroshi_types::DeviceId::parse(device).expect("an id");
+        self.state().delivery.store().device(app, &device).await.expect("read").is_some()
+    }
+
+    pub(crate) fn has_app(&self, app: &str) -> bool {
+        self.state().auth.app(app).is_some()
+    }
+
+    fn config(&self, weight: u32) -> CellConfig {
+        CellConfig {
+            name: self.name.clone(),
+            urls: vec![format!("http://127.0.0.1:{}", self.ports[0])],
+            admin_url: format!("http://127.0.0.1:{}", self.ports[1]),
+            operator_token: OPERATOR.to_owned(),
+            public_url: Some(format!("https://{}.example", self.name)),
+            weight,
+        }
+    }
+}
+
+async fn serve(listener: TcpListener, router: Router) {
+    // Dropped with this task, and every connection with it.
+    let mut connections = JoinSet::new();
+    loop {
+        let Ok((stream, address)) = listener.accept().await else { return };
+        let peer = Peer { address, secure: false };
+        connections.spawn(noroshi_api::serve_connection(
+            stream,
+            router.clone(),
+            peer,
+            std::future::pending(),
+        ));
+    }
+}
+
+/// A front over cells `a`, `b` and `c`, with the app `dev`.
+pub(crate) struct World {
+    pub(crate) cells: Vec<Cell>,
+    folder: TempDir,
+    config: Config,
+    running: Option<RunningFront>,
+    /// A key of the app `dev` with all scopes.
+    pub(crate) key: String,
+}
+
+struct RunningFront {
+    front: Arc<Front>,
+    state: Arc<State>,
+    store: Arc<Sqlite>,
+    task: JoinHandle<()>,
+}
+
+impl World {
+    pub(crate) async fn start() -> Self {
+        Self::weighted([1, 1, 1], |_| {}).await
+    }
+
+    pub(crate) async fn weighted(weights: [u32; 3], change: impl FnOnce(&mut Config)) -> Self {
+        let mut cells = Vec::new();
+        for name in ["a", "b", "c"] {
+            cells.push(Cell::start(name).await);
+        }
+        let mut config = Config {
+            cells: cells.iter().zip(weights).map(|(cell, weight)| cell.config(weight)).collect(),
+            probe_interval: Duration::from_millis(100),
+            ..Config::default()
+        };
+        change(&mut config);
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut world = Self { cells, folder, config, running: None, key: String::new() };
+        world.start_front().await;
+        let auth = &world.front().1.auth;
+        let settings = AppSettings { jwt_secret: Some(JWT_SECRET.into()), ..AppSettings::default() };
+        let now = world.front().1.now();
+        let app =
+            auth.create_app(AppName::parse("dev").expect("a name"), settings, now).await.expect("an app");
+        let (_, key) = auth.create_key(app.id, "all".into(), Scopes::ALL, now).await.expect("a key");
+        world.key = key.to_string();
+        for cell in &world.cells {
+            within("the cells to know the app", async || cell.has_app("dev").then_some(())).await;
+        }
+        world
+    }
+
+    pub(crate) async fn start_front(&mut self) {
+        let Parts { state, store, metrics } = open(&self.folder).await;
+        let cells: Arc<dyn Cells> = store.clone();
+        let front = Front::new(self.config.clone(), state.clone(), cells, metrics).await.expect("a front");
+        let task = tokio::spawn(front.clone().run(std::future::pending()));
+        self.running = Some(RunningFront { front, state, store, task });
+    }
+
+    /// Without a goodbye.
+    pub(crate) async fn kill_front(&mut self) {
+        let RunningFront { store, task, .. } = self.running.take().expect("it runs");
+        task.abort();
+        let _ = task.await;
+        noroshi_store::Maintenance::close(&*store).await;
+    }
+
+    fn front(&self) -> (&Arc<Front>, &Arc<State>) {
+        let running = self.running.as_ref().expect("it runs");
+        (&running.front, &running.state)
+    }
+
+    pub(crate) fn cell(&self, name: &str) -> &Cell {
+        self.cells.iter().find(|cell| cell.name == name).expect(name)
+    }
+
+    pub(crate) fn cell_mut(&mut self, name: &str) -> &mut Cell {
+        self.cells.iter_mut().find(|cell| cell.name == name).expect(name)
+    }
+
+    pub(crate) async fn call(&self, method: Method, path: &str, bearer: &str, body: &str) -> Answer {
+        send(self.front().0.router(), method, path, bearer, body, &[]).await
+    }
+
+    pub(crate) async fn call_with(&self, path: &str, body: &str, headers: &[(&str, &str)]) -> Answer {
+        send(self.front().0.router(), Method::POST, path, &self.key, body, headers).await
+    }
+
+    pub(crate) async fn get(&self, path: &str) -> Answer {
+        self.call(Method::GET, path, &self.key, "").await
+    }
+
+    pub(crate) async fn post(&self, path: &str, body: &str) -> Answer {
+        self.call(Method::POST, path, &self.key, body).await
+    }
+
+    pub(crate) async fn operate(&self, method: Method, path: &str, body: &str) -> Answer {
+        send(self.front().0.admin_router(), method, path, OPERATOR, body, &[]).await
+    }
+
+    /// Registers a device and tells its token.
+    pub(crate) async fn device(&self, device: &str, user: &str) -> String {
+        let answer = self.post("/v1/devices", &json!({"device": device, "user": user}).to_string()).await;
+        assert_eq!(answer.status, StatusCode::CREATED, "{}", answer.text);
+        answer.json()["token"].as_str().expect("a token").to_owned()
+    }
+
+    /// The cell that has the device now.
+    pub(crate) async fn cell_of(&self, device: &str) -> String {
+        for cell in &self.cells {
+            if cell.running.is_some() && cell.has("dev", device).await {
+                return cell.name.clone();
+            }
+        }
+        panic!("{device} is nowhere");
+    }
+
+    /// A user with a device in this cell: device and token.
+    pub(crate) async fn resident(&self, cell: &str, nth: usize) -> (String, String) {
+        let mut found = 0;
+        for n in 0..500 {
+            let user = format!("{cell}-{n}");
+            let token = self.device(&user, &user).await;
+            if self.cell_of(&user).await == cell {
+                if found == nth {
+                    return (user, token);
+                }
+                found += 1;
+            }
+        }
+        panic!("nobody lives in {cell}");
+    }
+
+    pub(crate) async fn publish(&self, body: Value) -> String {
+        let answer = self.post("/v1/notifications", &body.to_string()).await;
+        assert_eq!(answer.status, StatusCode::ACCEPTED, "{}", answer.text);
+        answer.json()["id"].as_str().expect("an id").to_owned()
+    }
+
+    /// Asks until the answer is as wanted.
+    pub(crate) async fn until(&self, path: &str, wanted: impl Fn(&Value) -> bool) -> Value {
+        within(path, async || {
+            let answer = self.get(path).await;
+            (answer.status == StatusCode::OK).then(|| answer.json()).filter(&wanted)
+        })
+        .await
+    }
+
+    /// The state of each cell's part of a message.
+    pub(crate) async fn parts(&self, id: &str) -> Vec<(String, String)> {
+        parts(&self.get(&format!("/v1/notifications/{id}")).await.json())
+    }
+
+    pub(crate) async fn until_done(&self, id: &str) -> Value {
+        self.until(&format!("/v1/notifications/{id}"), |state| {
+            parts(state).iter().all(|(_, state)| !matches!(&**state, "waiting" | "unanswered"))
+        })
+        .await
+    }
+
+    pub(crate) async fn listed(&self, cell: &str) -> Value {
+        let cells = self.operate(Method::GET, "/v1/cells", "").await.json();
+        cells["cells"].as_array().expect("cells").iter().find(|one| one["cell"] == cell).expect(cell).clone()
+    }
+
+    /// What the device finds at the front.
+    pub(crate) async fn inbox(&self, token: &str) -> Vec<Value> {
+        let answer = self.call(Method::GET, "/v1/me/inbox?limit=1000", token, "").await;
+        assert_eq!(answer.status, StatusCode::OK, "{}", answer.text);
+        let messages = answer.json()["messages"].as_array().expect("messages").clone();
+        messages.into_iter().map(|message| message["data"].clone()).collect()
+    }
+}
+
+pub(crate) fn parts(state: &Value) -> Vec<(String, String)> {
+    let text = |value: &Value| value.as_str().expect("a text").to_owned();
+    let cells = state["cells"].as_array().expect("cells");
+    cells.iter().map(|one| (text(&one["cell"]), text(&one["state"]))).collect()
+}
+
+pub(crate) struct Answer {
+    pub(crate) status: StatusCode,
+    pub(crate) headers: HeaderMap,
+    pub(crate) text: String,
+}
+
+impl Answer {
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_str(&self.text).unwrap_or_else(|error| panic!("{error}: {}", self.text))
+    }
+
+    pub(crate) fn lines(&self) -> Vec<Value> {
+        self.text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()
+    }
+
+    #[track_caller]
+    pub(crate) fn problem(&self, status: u16, code: &str) -> Value {
+        let body = self.json();
+        assert_eq!((self.status.as_u16(), body["code"].as_str()), (status, Some(code)), "{body}");
+        body
+    }
+}
+
+async fn send(
+    router: Router,
+    method: Method,
+    path: &str,
+    bearer: &str,
+    body: &str,
+    headers: &[(&str, &str)],
+) -> Answer {
+    let mut request = Request::builder().method(method).uri(path).header(header::HOST, "push.example.com");
+    if !bearer.is_empty() {
+        request = request.header(header::AUTHORIZATION, format!("Bearer {bearer}"));
+    }
+    for (name, value) in headers {
+        request = request.header(*name, *value);
+    }
+    let mut request = request.body(Body::from(body.to_owned())).expect("a request");
+    let address = SocketAddr::from(([127, 0, 0, 1], 1));
+    request.extensions_mut().insert(Peer { address, secure: false });
+    let (parts, body) = router.oneshot(request).await.expect("infallible").into_parts();
+    let bytes = body.collect().await.expect("a body").to_bytes();
+    let text = String::from_utf8(bytes.to_vec()).expect("UTF-8");
+    Answer { status: parts.status, headers: parts.headers, text }
+}
+
+/// Polls until there is something.
+pub(crate) async fn within<T>(what: &str, probe: impl AsyncFn() -> Option<T>) -> T {
+    let end = Instant::now() + DEADLINE;
+    loop {
+        if let Some(value) = probe().await {
+            return value;
+        }
+        assert!(Instant::now() < end, "waited {DEADLINE:?} for: {what}");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+/// A JWT of the app `dev` (RFC 7519), by HS256.
+pub(crate) fn jwt(claims: &Value) -> String {
+    use base64::Engine;
+    let encode = |bytes: &[u8]| base64::engine::general_purpose::URL_SAFE_NO_PAD.encode(bytes);
+    let signed =
+        format!("{}.{}", encode(br#"{"alg":"HS256","typ":"JWT"}"#), encode(claims.to_string().as_bytes()));
+    let key = ring::hmac::Key::new(ring::hmac::HMAC_SHA256, JWT_SECRET.as_bytes());
+    let signature = ring::hmac::sign(&key, signed.as_bytes());
+    format!("{signed}.{}", encode(signature.as_ref()))
+}
