@@ -107,6 +107,9 @@ fn the_parsers_accept_every_example() {
     let device = |bytes: &[u8]| body::device(bytes).map(drop);
     check("/v1/notifications", "post", &notification);
     check("/v1/notifications/batch", "post", &notification);
+    check("/v1/notifications/relay", "post", &|bytes| {
+        body::relayed(bytes, &Limits::default(), noroshi_types::Timestamp(0)).map(drop)
+    });
     check("/v1/devices", "post", &device);
     check("/v1/devices/batch", "post", &device);
     check("/v1/campaigns", "post", &|bytes| body::campaign(bytes, &Limits::default()).map(drop));
@@ -151,6 +154,9 @@ fn the_parsers_know_exactly_the_fields_described() {
         );
     };
     check("Notification", &|bytes| body::notification(bytes, &Limits::default()).map(drop));
+    check("Relayed", &|bytes| {
+        body::relayed(bytes, &Limits::default(), noroshi_types::Timestamp(0)).map(drop)
+    });
     check("DeviceRegistration", &|bytes| body::device(bytes).map(drop));
     check("DeviceChange", &|bytes| body::device_change(bytes).map(drop));
     check("NewCampaign", &|bytes| body::campaign(bytes, &Limits::default()).map(drop));

@@ -12,6 +12,7 @@ mod nodes;
 mod notification;
 mod push;
 mod refusal;
+mod relay;
 mod service;
 mod tenant;
 mod topic;
