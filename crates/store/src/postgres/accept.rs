@@ -8,7 +8,8 @@
 //! What other nodes accept is before or behind all of a group, also in how it is handed over. A group that fails for
 //! a reason that passes is tried again, with new numbers, as long as those who wait for it have patience. If the
 //! answer to its commit is lost, the lock is taken on a new connection (which waits until the old session is
-//! gone), and whether its first number is there tells what became of it.
+//! gone), and what the engine says of the transaction tells what became of it. Its first number has to be there
+//! too: after a fail-over that lost the end of the log another transaction may have the same number.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, OnceLock};
@@ -23,7 +24,7 @@ use super::group::{self, Answer};
 use super::options::PostgresOptions;
 use super::order;
 use super::queue::Queued;
-use super::transaction::{Failed, error_of, is_lost};
+use super::transaction::{Failed, STATUS, error_of, is_lost};
 use crate::ids::{Ids, Num};
 use crate::metrics::Metrics;
 use crate::{Accept, Done, Error};
@@ -79,6 +80,7 @@ pub(super) struct Accepting {
 
 /// A group whose commit was not answered.
 struct Doubt {
+    transaction: String,
     first: Num,
     answers: Vec<Answer>,
 }
@@ -212,7 +214,7 @@ impl Accepting {
         let Some(session) = &self.session else { return Err(Trial::Silent) };
         let lock = format!("BEGIN; SELECT pg_advisory_lock({})", order::LOCK);
         if let Some(doubt) = doubt {
-            match tokio::time::timeout(limit, was_committed(session, &lock, doubt.first)).await {
+            match tokio::time::timeout(limit, was_committed(session, &lock, &doubt)).await {
                 Ok(Ok(true)) => return Ok(doubt.answers),
                 Ok(Ok(false)) => release(session),
                 Ok(Err(error)) => return Err(Trial::InDoubt(doubt, error_of(&error))),
@@ -223,19 +225,21 @@ impl Accepting {
             let reading = group::read(session, &lock, accepts, &self.ids).await?;
             let mut plan = group::plan(accepts, &reading, &self.options, &self.ids);
             group::make_room(session, &mut plan, self.options.inbox_rows).await?;
-            Ok::<_, tokio_postgres::Error>(plan)
+            Ok::<_, tokio_postgres::Error>((plan, reading.transaction))
         };
-        let plan = tokio::time::timeout(limit, planned).await.map_err(|_| Trial::Silent)??;
+        let (plan, transaction) = tokio::time::timeout(limit, planned).await.map_err(|_| Trial::Silent)??;
         let ready = plan.ready(accepts);
         let result = tokio::time::timeout(limit, ready.commit(session)).await;
         let (first, answers) = (ready.first(), ready.answers);
         match (result, first) {
             (Ok(Ok(())), _) => Ok(answers),
             (Ok(Err(error)), Some(first)) if is_lost(&error) => {
-                Err(Trial::InDoubt(Doubt { first, answers }, error_of(&error)))
+                Err(Trial::InDoubt(Doubt { transaction, first, answers }, error_of(&error)))
             }
             (Ok(Err(error)), _) => Err(Trial::Failed(error)),
-            (Err(_), Some(first)) => Err(Trial::InDoubt(Doubt { first, answers }, Error::Overloaded)),
+            (Err(_), Some(first)) => {
+                Err(Trial::InDoubt(Doubt { transaction, first, answers }, Error::Overloaded))
+            }
             (Err(_), None) => Err(Trial::Silent),
         }
     }
@@ -274,13 +278,15 @@ fn release(session: &ClientWrapper) {
     let _ = session.batch_execute("ROLLBACK; SELECT pg_advisory_unlock_all()").now_or_never();
 }
 
-/// Whether a group was committed of which that is the first number. Afterwards the lock is held.
+/// Whether a group was committed. Afterwards the lock is held.
 async fn was_committed(
     session: &ClientWrapper,
     lock: &str,
-    first: Num,
+    doubt: &Doubt,
 ) -> Result<bool, tokio_postgres::Error> {
     session.batch_execute(lock).await?;
-    let row = session.query_opt("SELECT 1 FROM notifications WHERE num = $1", &[&first]).await?;
-    Ok(row.is_some())
+    let row = session.query_opt(STATUS, &[&doubt.transaction]).await?;
+    let status = row.and_then(|row| row.get::<_, Option<String>>(0));
+    let there = session.query_opt("SELECT 1 FROM notifications WHERE num = $1", &[&doubt.first]).await?;
+    Ok(status.as_deref() == Some("committed") && there.is_some())
 }

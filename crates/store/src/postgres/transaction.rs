@@ -23,6 +23,10 @@ use crate::Error;
 /// Values of a statement.
 pub(super) type Values<'a> = &'a [&'a (dyn ToSql + Sync)];
 
+/// What became of a transaction; nothing if this server, after a fail-over, has never heard of it.
+pub(super) const STATUS: &str = "SELECT CASE WHEN $1::text::xid8 < pg_snapshot_xmax(pg_current_snapshot())
+     THEN pg_xact_status($1::text::xid8) END";
+
 /// How long a connection that was left in the middle has to answer before it is given up.
 const ROLL_BACK: Duration = Duration::from_secs(5);
 /// Between two tries of a write, doubled each time up to the second.
@@ -384,7 +388,7 @@ impl Postgres {
         loop {
             let found = match self.pool.get().await {
                 Ok(connection) => connection
-                    .query_one("SELECT pg_xact_status($1::text::xid8)", &[number])
+                    .query_one(STATUS, &[number])
                     .await
                     .map(|row| row.get::<_, Option<String>>(0))
                     .map_err(Failed::from),
