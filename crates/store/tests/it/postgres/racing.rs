@@ -5,8 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use noroshi_store::{
-    Ack, DeviceChange, DeviceFilter, Devices, Error, Login, Notifications, Postgres, Sessions, State, Store,
-    Topics,
+    Ack, DeviceChange, DeviceFilter, Devices, Error, Login, Notifications, Postgres, Sessions, State, Topics,
 };
 use noroshi_types::{AppId, DeviceNum, JsonText, NotificationId, Request, Target};
 

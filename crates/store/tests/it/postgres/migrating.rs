@@ -1,0 +1,290 @@
+//! `noroshi migrate`: a filled SQLite store, then the same questions to both.
+
+use std::path::Path;
+
+use noroshi_store::migrate::{MigrateError, Migrated, migrate};
+use noroshi_store::{
+    Ack, AppSettings, Apps, Audience, CampaignState, DeviceFilter, KeyHash, Login, Maintenance as _,
+    NewCredential, NewKey, Registration, Sqlite, Store, TokenGone, TokenSuspect, UploadLine,
+};
+use noroshi_types::{
+    AppId, AppName, JsonText, NotificationId, PushEnvironment, PushService, Request, Scope, Scopes, Target,
+    Timestamp, Topic, When,
+};
+use prometheus_client::registry::Registry;
+use tempfile::TempDir;
+
+use super::server::{Database, server};
+use super::{open, options};
+use crate::conformance::pushing::*;
+use crate::conformance::world::*;
+
+fn sqlite(folder: &Path) -> Sqlite {
+    let options = noroshi_store::Options {
+        inbox_rows: crate::conformance::INBOX_ROWS,
+        topic_log_rows: crate::conformance::TOPIC_LOG_ROWS,
+        ..noroshi_store::Options::default()
+    };
+    Sqlite::open(folder, options, &mut Registry::default()).expect("it opens")
+}
+
+/// Two apps with something in every table.
+async fn fill(store: &dyn Store) -> (Vec<AppId>, Vec<NotificationId>) {
+    let (mut apps, mut sent) = (Vec::new(), Vec::new());
+    for name in ["gone", "shop", "news"] {
+        let settings =
+            AppSettings { jwt_secret: Some(vec![0, 255]), jwks_url: None, jwks: Some("{}".to_owned()) };
+        let name = AppName::parse(name).expect("a name");
+        let app = store.create_app(name, settings, NOW).await.expect("made").id;
+        apps.push(app);
+        let scopes = Scopes::default().with(Scope::Publish);
+        let key = NewKey { app, name: "ci \"1\"".to_owned(), hash: KeyHash([app.0 as u8; 32]), scopes };
+        store.create_key(key, NOW).await.expect("made");
+        let credential = NewCredential {
+            app,
+            service: PushService::Apns,
+            environment: PushEnvironment::Production,
+            name: "ours".to_owned(),
+            shown: JsonText::from_valid("{}"),
+            sealed: vec![0, 1, 255],
+            replace: false,
+        };
+        store.put_credential(credential, NOW).await.expect("made");
+        sent.extend(fill_app(store, app).await);
+    }
+    store.delete_app(apps.remove(0)).await.expect("deleted");
+    assert!(store.secret("device-token-key", vec![7; 32]).await.is_ok());
+    (apps, sent)
+}
+
+async fn fill_app(store: &dyn Store, app: AppId) -> Vec<NotificationId> {
+    let mut sent = Vec::new();
+    let mut nums = Vec::new();
+    for i in 0..6 {
+        let (id, of) = (format!("d{i}"), format!("u{}", i % 3));
+        nums.push(pushable(store, app, &id, &of, &["news", "狼煙"], PushService::Apns).await);
+    }
+    let mut plain = Registration { device: Some(device("plain")), ..Registration::default() };
+    plain.attributes.tags = [("team".to_owned(), "red \\ \n\t 狼".to_owned())].into();
+    plain.attributes.platform = Some("web".to_owned());
+    store.register(app, vec![plain], at(1)).await.expect("registered");
+    join(store, app, "deleted", "u1", &[]).await;
+    store.delete_device(app, &device("deleted"), NOW).await.expect("deleted");
+    store.revoke_tokens(app, &device("d5")).await.expect("revoked");
+    for i in 0..7 {
+        sent.push(
+            send(store, app, Request { push: fallback(5), ..stored(users(&["u0", "u1", "nobody"])) }).await,
+        );
+        sent.push(send(store, app, Request { retain: i == 2, ..stored(to_topic("news")) }).await);
+    }
+    sent.push(send(store, app, Request { collapse_key: Some("k".into()), ..stored(users(&["u2"])) }).await);
+    sent.push(send(store, app, Request { push: always(), ..stored(Target::Everyone) }).await);
+    sent.push(
+        send(store, app, Request { when: When::Active, push: fallback(60), ..stored(devices(&["d1"])) })
+            .await,
+    );
+    sent.push(
+        send_once(store, app, stored(to_topic("other")), "once", 3, NOW).await.expect("new").message.id,
+    );
+    assert!(ack(store, nums[0], &sent[4..8]).await > 0);
+    let line = UploadLine { user: user("u1"), line: JsonText::from_valid(r#"{"user":"u1"}"#) };
+    let id =
+        store.create_campaign(new_campaign(app, CampaignState::Draft), NOW).await.expect("made").campaign.id;
+    store.upload(app, id, vec![line]).await.expect("uploaded");
+    running(store, app).await;
+    let taken = take(store, 6).await.batches;
+    if let Some(batch) = taken.first() {
+        let mut finished = ended(batch.id);
+        finished.gone =
+            vec![TokenGone { device: nums[1], token_at: NOW, since: None, reason: "Unregistered" }];
+        finished.suspects = vec![TokenSuspect { device: nums[2], token_at: NOW, reason: "BadDeviceToken" }];
+        store.finish(vec![finished], at(6)).await.expect("finished");
+    }
+    sent
+}
+
+/// What both stores are asked, as text.
+async fn answers(store: &dyn Store, apps: &[AppId], sent: &[NotificationId]) -> Vec<String> {
+    let mut all = vec![
+        format!("{:?}", store.apps().await.expect("read")),
+        format!("{:?}", store.keys().await.expect("read")),
+        format!("{:?}", store.credentials().await.expect("read")),
+        format!("{:?}", store.secret("device-token-key", vec![1]).await.expect("known")),
+        format!("{:?}", store.place().await.expect("read")),
+    ];
+    for &app in apps {
+        let devices =
+            store.devices(app, DeviceFilter { limit: 99, ..DeviceFilter::default() }).await.expect("read");
+        all.push(format!("{:?}", store.topics(app, None, 99).await.expect("read")));
+        all.push(format!("{:?}", store.topic(app, &Topic::everyone()).await.expect("read")));
+        all.push(format!("{:?}", store.retained(app, &topic("news"), NOW).await.expect("read")));
+        all.push(format!("{:?}", store.invalidations(app, 0, 99).await.expect("read")));
+        all.push(format!("{:?}", store.audience(app, &Audience::Everyone, 0, 99).await.expect("read")));
+        all.push(format!("{:?}", store.campaigns(app, None, 99, NOW).await.expect("read")));
+        for device in &devices {
+            let mut logged_in =
+                log_in(store, Login { token_version: None, ..login(app, device.id.as_str()) }).await;
+            logged_in.topics.sort();
+            logged_in.page.heads.sort_by_key(|head| head.topic.clone());
+            all.push(format!("{logged_in:?}"));
+            all.push(format!("{:?}", store.inbox(app, &device.id, 99, NOW).await.expect("read")));
+            for id in sent {
+                let trace = store.trace(app, *id, &device.id).await.expect("read");
+                all.push(
+                    trace.map_or_else(String::new, |trace| format!("{:?} {}", trace.steps, trace.in_inbox)),
+                );
+            }
+        }
+        for id in sent {
+            all.push(format!("{:?}", store.notification(app, *id, NOW).await.expect("read")));
+        }
+        all.push(format!("{devices:?}"));
+    }
+    all
+}
+
+async fn migrated(folder: &Path, database: &Database) -> Result<Migrated, MigrateError> {
+    let secrets =
+        vec![("operator.token".to_owned(), b"no_x".to_vec()), ("device-token-key".to_owned(), vec![0])];
+    let mut last = (0, 0);
+    let url = database.url();
+    let migrated = migrate(folder, &url, secrets, |progress| {
+        assert!(progress.rows >= last.0, "it goes forward");
+        last = (progress.rows, progress.rows_total);
+    });
+    let migrated = migrated.await?;
+    assert_eq!(last.0, last.1, "all was told");
+    Ok(migrated)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn everything_is_there_afterwards() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let before = sqlite(folder.path());
+    let (apps, sent) = fill(&before).await;
+    let expected = answers(&before, &apps, &sent).await;
+    before.close().await;
+    drop(before);
+
+    let database = server().empty_database().await;
+    let done = migrated(folder.path(), &database).await.expect("copied");
+    assert_eq!(done.credentials, 2);
+    for name in ["inbox", "topic_log", "outcomes", "push_queue", "push_walks", "deleted_devices", "campaigns"]
+    {
+        assert!(
+            done.tables.iter().any(|(table, rows)| table == name && *rows > 0),
+            "{name}: {:?}",
+            done.tables
+        );
+    }
+    let after = open(&database).await;
+    let found = answers(&after, &apps, &sent).await;
+    for (found, expected) in found.iter().zip(&expected) {
+        assert_eq!(found, expected);
+    }
+    assert_eq!(found.len(), expected.len());
+    assert_eq!(
+        Apps::secret(&after, "operator.token", vec![1]).await.expect("known"),
+        b"no_x",
+        "of the folder's files"
+    );
+
+    goes_on(&after, &apps, &sent).await;
+    // The folder is as it was.
+    let again = sqlite(folder.path());
+    assert_eq!(answers(&again, &apps, &sent).await, expected);
+}
+
+/// Nothing is numbered twice, and what was outstanding is.
+async fn goes_on(store: &dyn Store, apps: &[AppId], sent: &[NotificationId]) {
+    let app = apps[0];
+    let last = sent.iter().max().expect("some");
+    let next = send_at(store, app, stored(users(&["u0"])), Timestamp(1)).await.message.id;
+    assert!(next > *last, "{next} after {last}");
+    let newest =
+        store.devices(app, DeviceFilter { limit: 99, ..DeviceFilter::default() }).await.expect("read");
+    let fresh = join(store, app, "fresh", "u9", &["news"]).await;
+    assert!(newest.iter().all(|device| device.num < fresh));
+    join(store, app, "deleted", "u1", &[]).await;
+    let again = store.device(app, &device("deleted")).await.expect("read").expect("made again");
+    assert_eq!(again.token_version, 2, "its old tokens stay revoked");
+    assert!(self::app(store, "gone").await > apps[1], "an app's number is not used again");
+    let replayed = send_once(store, app, stored(to_topic("other")), "once", 3, NOW).await.expect("repeated");
+    assert!(replayed.replayed && sent.contains(&replayed.message.id));
+    let waiting = waiting(store, app, "d3", NOW).await;
+    let num = log_in(store, login(app, "d3")).await.num;
+    let acked = store.ack(vec![Ack { device: num, ids: waiting.clone() }], at(9)).await.expect("confirmed");
+    assert!(!waiting.is_empty() && acked.len() == waiting.len());
+    // What was in an inbox counts.
+    for _ in 0..crate::conformance::INBOX_ROWS {
+        send(store, app, stored(users(&["u1"]))).await;
+    }
+    let (_, total) = store.inbox(app, &device("d4"), 99, NOW).await.expect("read");
+    assert_eq!(total, u64::from(crate::conformance::INBOX_ROWS));
+    assert!(!take(store, 100).await.batches.is_empty(), "nobody holds a lease of before");
+}
+
+fn stopped() -> TempDir {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    drop(sqlite(folder.path()));
+    folder
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_cannot_be_copied_is_refused() {
+    let (folder, database) = (stopped(), server().empty_database().await);
+    let run = async || migrated(folder.path(), &database).await;
+
+    let nothing = tempfile::tempdir().expect("a temporary folder");
+    let error = migrated(nothing.path(), &database).await.expect_err("refused");
+    assert!(matches!(error, MigrateError::Missing { .. }), "{error}");
+    let running = sqlite(folder.path());
+    let error = run().await.expect_err("refused");
+    assert!(matches!(error, MigrateError::Locked { .. }), "{error}");
+    drop(running);
+    let set = |version: u32| {
+        let db = rusqlite::Connection::open(folder.path().join("noroshi.db")).expect("opens");
+        let found: u32 = db.query_row("PRAGMA user_version", (), |row| row.get(0)).expect("read");
+        db.execute_batch(&format!("PRAGMA user_version = {version}")).expect("set");
+        found
+    };
+    let known = set(1);
+    let error = run().await.expect_err("refused");
+    assert!(matches!(error, MigrateError::Older { found: 1, .. }), "{error}");
+    set(99);
+    let error = run().await.expect_err("refused");
+    assert!(matches!(error, MigrateError::Newer { found: 99, .. }), "{error}");
+    set(known);
+    let error = migrate(folder.path(), "postgres://nobody@127.0.0.1:1/none", Vec::new(), |_| {}).await;
+    assert!(matches!(error, Err(MigrateError::Target(_))), "{error:?}");
+
+    run().await.expect("nothing of that was in the way");
+    let error = run().await.expect_err("refused");
+    assert!(matches!(&error, MigrateError::NotEmpty { table, .. } if table == "secrets"), "{error}");
+    assert!(!error.to_string().contains('\n') && error.to_string().contains("secrets"), "{error}");
+}
+
+/// A crash on the way leaves an empty database, into which it is copied the next time.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_fails_on_the_way_leaves_nothing() {
+    let (folder, database) = (stopped(), server().empty_database().await);
+    let store = sqlite(folder.path());
+    let app = app(&store, "shop").await;
+    join(&store, app, "d1", "u1", &["news"]).await;
+    send(&store, app, stored(users(&["u1"]))).await;
+    drop(store);
+    let db = rusqlite::Connection::open(folder.path().join("noroshi.db")).expect("opens");
+    // PostgreSQL has no such character in a text.
+    db.execute_batch("UPDATE devices SET locale = 'a' || char(0)").expect("set");
+    drop(db);
+    let error = migrated(folder.path(), &database).await.expect_err("refused");
+    assert!(matches!(&error, MigrateError::Failed { table, .. } if table == "devices"), "{error}");
+    let rows = database.client().await.query_one("SELECT count(*) FROM apps", &[]).await.expect("read");
+    assert_eq!(rows.get::<_, i64>(0), 0);
+    let db = rusqlite::Connection::open(folder.path().join("noroshi.db")).expect("opens");
+    db.execute_batch("UPDATE devices SET locale = NULL").expect("set");
+    drop(db);
+    migrated(folder.path(), &database).await.expect("copied");
+    let after = super::Postgres::open(options(&database), &mut Registry::default()).await.expect("it opens");
+    assert_eq!(waiting(&after, app, "d1", NOW).await.len(), 1);
+}
