@@ -64,11 +64,13 @@ export class ClusterNode extends Node {
 
   /** SIGSTOP: it keeps its sockets and says nothing. */
   pause() {
+    this.isPaused = true
     this.child.kill('SIGSTOP')
   }
 
   resume() {
     this.child.kill('SIGCONT')
+    this.isPaused = false
   }
 
   /** The time of day of this node alone, from now on: `+3600` or `-90` seconds. */
@@ -145,6 +147,7 @@ export class Cluster {
         node.removeData()
         continue
       }
+      // What a node does on its way out does not matter where a fault has just been tested, but it has to end well.
       node.resume()
       await node.stop().catch((error) => failures.push(`${node.name}: ${error.message}`))
     }
