@@ -14,6 +14,7 @@ mod explain;
 mod import;
 mod keys;
 mod listen;
+mod migrate;
 mod nodes;
 mod presence;
 mod push;
@@ -61,6 +62,8 @@ pub(crate) enum Command {
     Explain(explain::Arguments),
     /// Bring in devices from a file
     Import(import::Arguments),
+    /// Copy a stopped node's data folder into a PostgreSQL database that several nodes share
+    Migrate(migrate::Arguments),
     /// Check or print the configuration
     Config(config::Arguments),
     /// Check this machine: what it needs for a number of devices, and what to change
@@ -92,6 +95,7 @@ impl Command {
             Command::Nodes(arguments) => wait(arguments.run()),
             Command::Explain(arguments) => wait(arguments.run()),
             Command::Import(arguments) => wait(arguments.run()),
+            Command::Migrate(arguments) => wait(arguments.run()),
             Command::Config(arguments) => arguments.run(),
             Command::Doctor(arguments) => arguments.run(),
             Command::DevPush(arguments) => wait(arguments.run()),
