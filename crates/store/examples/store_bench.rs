@@ -1,17 +1,18 @@
 //! How fast the store is on this machine: registering, keeping, logging in, confirming.
 //!
-//! `cargo run --release -p noroshi-store --example store_bench -- [devices] [requests] [folder]`
+//! `cargo run --release -p noroshi-store --example store_bench -- [devices] [requests] [folder | postgres://…]`
 //!
 //! Every device belongs to a user of its own; a request is `stored` to 300 users, 200 bytes of data,
-//! 32 requests under way at once. Figures are of the store alone, with durability on.
+//! 32 requests under way at once. Figures are of the store alone, with durability on. A PostgreSQL database has to
+//! be empty; what was written stays there. Named several times, separated by spaces, as many nodes use it at once.
 
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use noroshi_store::{
-    Accept, Accepted, Ack, AppSettings, Apps, Devices, Error, LoggedIn, Login, Notifications, Options,
-    Registration, Sessions, Sqlite,
+    Accept, Accepted, Ack, AppSettings, Error, LoggedIn, Login, Options, Postgres, PostgresOptions,
+    Registration, Sqlite, Store,
 };
 use noroshi_types::{
     AppId, AppName, DeviceId, JsonText, Push, Request, Target, Timestamp, Ttl, Urgency, UserId, When,
@@ -29,32 +30,52 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut arguments = std::env::args().skip(1);
     let devices: usize = arguments.next().map_or(Ok(100_000), |text| text.parse())?;
     let requests: usize = arguments.next().map_or(Ok(3_000), |text| text.parse())?;
-    let folder =
-        arguments.next().map_or_else(|| std::env::temp_dir().join("noroshi-store-bench"), PathBuf::from);
+    let place = arguments
+        .next()
+        .unwrap_or_else(|| std::env::temp_dir().join("noroshi-store-bench").to_string_lossy().into_owned());
+    let mut nodes: Vec<Arc<dyn Store>> = Vec::new();
+    if place.starts_with("postgres") {
+        for url in place.split_whitespace() {
+            let options = PostgresOptions::new(url);
+            nodes.push(Arc::new(Postgres::open(options, &mut Registry::default()).await?));
+        }
+        return measure(&nodes, devices, requests).await;
+    }
+    let folder = PathBuf::from(place);
     if folder.exists() {
         return Err(format!("{} exists already: name a folder to be made", folder.display()).into());
     }
-    let store = Arc::new(Sqlite::open(&folder, Options::default(), &mut Registry::default())?);
+    nodes.push(Arc::new(Sqlite::open(&folder, Options::default(), &mut Registry::default())?));
+    measure(&nodes, devices, requests).await?;
+    drop(nodes);
+    std::fs::remove_dir_all(&folder)?;
+    Ok(())
+}
+
+async fn measure(
+    nodes: &[Arc<dyn Store>],
+    devices: usize,
+    requests: usize,
+) -> Result<(), Box<dyn std::error::Error>> {
+    let store = nodes.first().ok_or("no store")?;
     let app = store.create_app(AppName::parse("bench")?, AppSettings::default(), NOW).await?.id;
 
     let started = Instant::now();
-    register(&store, app, devices).await?;
+    register(&**store, app, devices).await?;
     report("devices registered", devices, started.elapsed());
 
     let started = Instant::now();
-    let (rows, slowest) = keep(&store, app, devices, requests).await?;
+    let (rows, slowest) = keep(nodes, app, devices, requests).await?;
     report("inbox rows kept", rows, started.elapsed());
     println!("{:>42}", format!("slowest answer {slowest:.1?}"));
 
     let started = Instant::now();
-    let logged = log_in(&store, app, devices).await?;
+    let logged = log_in(store, app, devices).await?;
     report("log-ins", logged.len(), started.elapsed());
 
     let started = Instant::now();
-    let acked = confirm(&store, logged).await?;
+    let acked = confirm(&**store, logged).await?;
     report("confirmations", acked, started.elapsed());
-    drop(store);
-    std::fs::remove_dir_all(&folder)?;
     Ok(())
 }
 
@@ -62,7 +83,7 @@ fn report(what: &str, count: usize, took: Duration) {
     println!("{what:<20} {count:>10} {:>10.0}/s", count as f64 / took.as_secs_f64());
 }
 
-async fn register(store: &Sqlite, app: AppId, devices: usize) -> Result<(), Box<dyn std::error::Error>> {
+async fn register(store: &dyn Store, app: AppId, devices: usize) -> Result<(), Box<dyn std::error::Error>> {
     for first in (0..devices).step_by(5_000) {
         let batch = (first..devices.min(first + 5_000)).map(|i| {
             Ok(Registration {
@@ -98,20 +119,20 @@ fn request(devices: usize, number: usize) -> Result<Request, noroshi_types::Inva
 
 /// Rows written, and the slowest answer.
 async fn keep(
-    store: &Arc<Sqlite>,
+    nodes: &[Arc<dyn Store>],
     app: AppId,
     devices: usize,
     requests: usize,
 ) -> Result<(usize, Duration), Box<dyn std::error::Error>> {
     let mut tasks = Vec::new();
-    for first in 0..UNDER_WAY {
+    for (first, store) in (0..UNDER_WAY).zip(nodes.iter().cycle()) {
         let store = Arc::clone(store);
         tasks.push(tokio::spawn(async move {
             let (mut rows, mut slowest) = (0, Duration::ZERO);
             for number in (first..requests).step_by(UNDER_WAY) {
                 let request = request(devices, number).map_err(|error| Error::Limit(error.to_string()))?;
                 let started = Instant::now();
-                rows += accept(&store, app, request).await?.kept as usize;
+                rows += accept(&*store, app, request).await?.kept as usize;
                 slowest = slowest.max(started.elapsed());
             }
             Ok::<_, Error>((rows, slowest))
@@ -125,7 +146,7 @@ async fn keep(
     Ok(sum)
 }
 
-async fn accept(store: &Sqlite, app: AppId, request: Request) -> Result<Accepted, Error> {
+async fn accept(store: &dyn Store, app: AppId, request: Request) -> Result<Accepted, Error> {
     let (answer, answered) = oneshot::channel();
     let accept = Accept { app, request: request.into(), now: NOW, idempotency: None, campaign: None };
     store.accept(accept, Box::new(move |result| drop(answer.send(result))));
@@ -133,7 +154,7 @@ async fn accept(store: &Sqlite, app: AppId, request: Request) -> Result<Accepted
 }
 
 async fn log_in(
-    store: &Arc<Sqlite>,
+    store: &Arc<dyn Store>,
     app: AppId,
     devices: usize,
 ) -> Result<Vec<LoggedIn>, Box<dyn std::error::Error>> {
@@ -168,7 +189,7 @@ async fn log_in(
     Ok(all)
 }
 
-async fn confirm(store: &Sqlite, logged: Vec<LoggedIn>) -> Result<usize, Error> {
+async fn confirm(store: &dyn Store, logged: Vec<LoggedIn>) -> Result<usize, Error> {
     let mut count = 0;
     for devices in logged.chunks(BATCH) {
         let acks = devices.iter().map(|one| Ack {
