@@ -124,7 +124,10 @@ pub(crate) async fn what_is_left_behind_is_pulled_by_another_unless_it_is_extend
         b.extend(&receipts, CLAIM_AFTER).await.expect("extended");
     }
     assert_eq!(all_of(&left), [1]);
-    assert_eq!((left[0].deliveries, &left[0].parcel), (2, &parcel(1, 2)));
+    assert_eq!(left[0].parcel, parcel(1, 2));
+    // A poll of the first that was still under way may have brought it in between.
+    let deliveries = if engine.keeps_order() { 2..=2 } else { 2..=3 };
+    assert!(deliveries.contains(&left[0].deliveries), "{}", left[0].deliveries);
     finish(&*b, left).await;
     finish(&*a, vec![kept]).await;
 }

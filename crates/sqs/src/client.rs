@@ -1,0 +1,180 @@
+//! The SDK's client as both parts use it: TLS by rustls on ring, time limits, few repetitions; and what its errors mean.
+
+use std::borrow::Cow;
+use std::time::Duration;
+
+use aws_config::{BehaviorVersion, Region};
+use aws_sdk_sqs::Client;
+use aws_sdk_sqs::config::retry::RetryConfig;
+use aws_sdk_sqs::config::timeout::TimeoutConfig;
+use aws_sdk_sqs::error::{ProvideErrorMetadata, SdkError};
+use aws_sdk_sqs::operation::receive_message::ReceiveMessageOutput;
+use aws_sdk_sqs::types::{
+    BatchResultErrorEntry, ChangeMessageVisibilityBatchRequestEntry, DeleteMessageBatchRequestEntry,
+    MessageSystemAttributeName,
+};
+use aws_smithy_http_client::tls::{Provider, rustls_provider::CryptoMode};
+use noroshi_cluster::Error;
+
+use crate::call::{ENTRIES_MAX, calls};
+use crate::config::Connection;
+
+/// The longest that SQS lets a call wait for messages.
+pub(crate) const POLL: Duration = Duration::from_secs(20);
+
+/// An answer takes so long at most beyond what was asked for.
+const ANSWER: Duration = Duration::from_secs(10);
+
+pub(crate) async fn open(connection: &Connection) -> Client {
+    let http = aws_smithy_http_client::Builder::new()
+        .tls_provider(Provider::Rustls(CryptoMode::Ring))
+        .build_https();
+    let timeouts = TimeoutConfig::builder()
+        .connect_timeout(Duration::from_secs(5))
+        .operation_attempt_timeout(POLL + ANSWER)
+        .build();
+    let mut loader = aws_config::defaults(BehaviorVersion::latest())
+        .http_client(http)
+        .timeout_config(timeouts)
+        .retry_config(RetryConfig::standard().with_max_attempts(3));
+    if let Some(region) = &connection.region {
+        loader = loader.region(Region::new(region.clone()));
+    }
+    if let Some(endpoint) = &connection.endpoint {
+        loader = loader.endpoint_url(endpoint);
+    }
+    Client::new(&loader.load().await)
+}
+
+/// By what the caller does next.
+pub(crate) fn failed<E>(error: SdkError<E>) -> Error
+where
+    E: ProvideErrorMetadata + std::error::Error + Send + Sync + 'static,
+{
+    match &error {
+        SdkError::ServiceError(service) => {
+            let text = format!("{}: {}", error.code().unwrap_or("error"), error.message().unwrap_or("no reason"));
+            let status = service.raw().status().as_u16();
+            match status >= 500 || status == 429 || error.code().is_some_and(is_passing) {
+                true => Error::Unavailable(Cow::Owned(text)),
+                false => Error::Refused(text),
+            }
+        }
+        // Credentials, mostly: they may come.
+        _ => Error::Unavailable(Cow::Owned(causes(&error))),
+    }
+}
+
+/// The error with what caused it.
+fn causes(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text = format!("{text}: {error}");
+        cause = error.source();
+    }
+    text
+}
+
+fn is_passing(code: &str) -> bool {
+    matches!(code, "RequestThrottled" | "Throttling" | "ThrottlingException" | "OverLimit" | "KmsThrottled")
+}
+
+/// An entry of a call that succeeded in part: one that failed for the service's own reasons may be repeated.
+pub(crate) fn entry_failed(entry: &BatchResultErrorEntry) -> Error {
+    let text = format!("{}: {}", entry.code(), entry.message().unwrap_or("no reason"));
+    match entry.sender_fault() {
+        true => Error::Refused(text),
+        false => Error::Unavailable(Cow::Owned(text)),
+    }
+}
+
+/// At most ten messages; waits at most `wait` for the first.
+pub(crate) async fn receive(
+    client: &Client,
+    url: &str,
+    max: usize,
+    wait: Duration,
+    visibility: Duration,
+) -> Result<ReceiveMessageOutput, Error> {
+    client
+        .receive_message()
+        .queue_url(url)
+        .max_number_of_messages(i32::try_from(max.clamp(1, ENTRIES_MAX)).unwrap_or(1))
+        .wait_time_seconds(seconds(wait))
+        .visibility_timeout(seconds(visibility))
+        .message_system_attribute_names(MessageSystemAttributeName::ApproximateReceiveCount)
+        .message_attribute_names("All")
+        .send()
+        .await
+        .map_err(failed)
+}
+
+/// Removes messages; entries that failed for the service's own reasons are repeated once. One whose receipt is not valid any
+/// more was received by another since, or is gone.
+pub(crate) async fn delete(client: &Client, url: &str, receipts: Vec<String>) -> Result<(), Error> {
+    let mut worst = Ok(());
+    for call in calls(receipts, String::len) {
+        let mut left = call;
+        for attempt in 0..2 {
+            let entries = left.iter().enumerate().map(|(index, receipt)| {
+                DeleteMessageBatchRequestEntry::builder().id(index.to_string()).receipt_handle(receipt).build()
+            });
+            let entries: Result<Vec<_>, _> = entries.collect();
+            let request = client.delete_message_batch().queue_url(url);
+            let request = request.set_entries(Some(entries.map_err(built)?));
+            let answer = request.send().await.map_err(failed)?;
+            let again = repeatable(answer.failed(), &left);
+            if again.is_empty() {
+                break;
+            }
+            if attempt > 0 {
+                worst = Err(Error::Unavailable("some messages could not be deleted".into()));
+            }
+            left = again;
+        }
+    }
+    worst
+}
+
+/// Makes messages invisible to others for `time` from now.
+pub(crate) async fn extend(
+    client: &Client,
+    url: &str,
+    receipts: Vec<String>,
+    time: Duration,
+) -> Result<(), Error> {
+    for call in calls(receipts, String::len) {
+        let entries = call.iter().enumerate().map(|(index, receipt)| {
+            ChangeMessageVisibilityBatchRequestEntry::builder()
+                .id(index.to_string())
+                .receipt_handle(receipt)
+                .visibility_timeout(seconds(time))
+                .build()
+        });
+        let entries: Result<Vec<_>, _> = entries.collect();
+        let request = client.change_message_visibility_batch().queue_url(url);
+        let answer = request.set_entries(Some(entries.map_err(built)?)).send().await.map_err(failed)?;
+        // What is not in flight any more is another's, or deleted.
+        if !repeatable(answer.failed(), &call).is_empty() {
+            return Err(Error::Unavailable("some messages could not be extended".into()));
+        }
+    }
+    Ok(())
+}
+
+fn repeatable(failed: &[BatchResultErrorEntry], call: &[String]) -> Vec<String> {
+    let ours = failed.iter().filter(|entry| !entry.sender_fault());
+    ours.filter_map(|entry| call.get(entry.id().parse::<usize>().ok()?).cloned()).collect()
+}
+
+/// A request that the SDK does not build: a field is missing, which cannot be.
+pub(crate) fn built(error: aws_sdk_sqs::error::BuildError) -> Error {
+    Error::Refused(error.to_string())
+}
+
+/// SQS counts whole seconds; what is more is rounded up.
+pub(crate) fn seconds(duration: Duration) -> i32 {
+    let seconds = duration.as_secs() + u64::from(duration.subsec_nanos() > 0);
+    i32::try_from(seconds).unwrap_or(i32::MAX)
+}
