@@ -79,7 +79,8 @@ impl Config {
             prefix: "noroshi".to_owned(),
             secret,
             lease_ttl: Duration::from_secs(10),
-            buckets: 16,
+            // 2, 3, 4 and 6 servers share them evenly.
+            buckets: 12,
             root_certificate_pem: None,
             connect_timeout: Duration::from_secs(1),
             response_timeout: Duration::from_millis(500),
@@ -87,12 +88,12 @@ impl Config {
     }
 
     fn check(&self) -> Result<(), Invalid> {
-        let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
-        if self.prefix.is_empty() || self.prefix.len() > 32 || !self.prefix.bytes().all(plain) {
-            return Err(Invalid::new("a prefix of Redis keys is 1 to 32 of a-z, A-Z, 0-9, '-' and '_'"));
+        let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+        if self.prefix.is_empty() || self.prefix.len() > 64 || !self.prefix.bytes().all(plain) {
+            return Err(Invalid::new("a prefix of Redis keys is 1 to 64 letters, digits, '-', '_' and '.'"));
         }
-        if !(1..=256).contains(&self.buckets) || !self.buckets.is_power_of_two() {
-            return Err(Invalid::new("buckets are a power of two, 1 to 256"));
+        if !(1..=slot::BUCKETS_MAX).contains(&self.buckets) {
+            return Err(Invalid::new(format!("buckets are 1 to {}", slot::BUCKETS_MAX)));
         }
         if !(Duration::from_millis(500)..=Duration::from_secs(300)).contains(&self.lease_ttl) {
             return Err(Invalid::new("a lease lasts from 500 ms to 5 minutes"));

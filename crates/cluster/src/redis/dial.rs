@@ -35,6 +35,10 @@ pub(crate) struct Dialer {
 impl Dialer {
     pub(crate) fn new(config: &Config) -> Self {
         let address = &config.address;
+        if address.tls {
+            // The crate asks for the process's provider and panics without one. If there is one, it stays.
+            let _ = rustls::crypto::ring::default_provider().install_default();
+        }
         Self {
             tls: address.tls,
             login: address.login.clone(),

@@ -7,6 +7,7 @@
 use crate::SessionKey;
 
 pub(crate) const SLOTS: u16 = 16_384;
+pub(crate) const BUCKETS_MAX: u16 = 128;
 
 /// CRC16/XMODEM, as the Redis Cluster specification's appendix A has it.
 fn crc16(bytes: &[u8]) -> u16 {
@@ -42,7 +43,7 @@ pub(crate) struct Buckets {
 }
 
 impl Buckets {
-    /// At most 256.
+    /// At most [`BUCKETS_MAX`].
     pub(crate) fn new(prefix: &str, count: u16) -> Self {
         let width = SLOTS / count;
         let stems = (0..count).map(|bucket| stem(prefix, bucket * width, width)).collect();
@@ -71,20 +72,21 @@ impl Buckets {
     }
 }
 
-/// The first tag of two letters or digits whose slot is in the range.
+/// The first tag of two letters or digits whose slot is in the middle of the range: servers may share the slots a
+/// little unevenly.
 fn stem(prefix: &str, first: u16, width: u16) -> (Vec<u8>, u16) {
     const DIGITS: &[u8] = b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
     for high in DIGITS {
         for low in DIGITS {
             let slot = crc16(&[*high, *low]) % SLOTS;
-            if (first..first + width).contains(&slot) {
+            if (first + width / 4..=first + width / 4 * 3).contains(&slot) {
                 let mut stem = prefix.as_bytes().to_vec();
                 stem.extend_from_slice(&[b':', b'{', *high, *low, b'}']);
                 return (stem, slot);
             }
         }
     }
-    // Each 256th of the slots holds a tag: a test looks.
+    // Each range has such a tag: a test looks.
     let stem = format!("{prefix}:{{{first}}}").into_bytes();
     let slot = slot(&stem);
     (stem, slot)
@@ -105,13 +107,26 @@ mod tests {
 
     #[test]
     fn buckets_lie_evenly_over_the_slots() {
-        for count in [1, 2, 16, 64, 256] {
+        for count in 1..=BUCKETS_MAX {
             let buckets = Buckets::new("n", count);
             for bucket in 0..count {
                 let width = SLOTS / count;
                 let slot = buckets.slot(usize::from(bucket));
                 assert!((bucket * width..(bucket + 1) * width).contains(&slot), "{count}: {bucket}");
             }
+        }
+    }
+
+    #[test]
+    fn twelve_buckets_are_shared_evenly_by_two_three_four_and_six_servers() {
+        let buckets = Buckets::new("n", 12);
+        for servers in [2u16, 3, 4, 6, 12] {
+            let mut kept = vec![0; usize::from(servers)];
+            (0..12).for_each(|bucket| {
+                // As `redis-cli --cluster create` gives them out.
+                kept[usize::from(buckets.slot(bucket)) * usize::from(servers) / usize::from(SLOTS)] += 1;
+            });
+            assert!(kept.iter().all(|count| *count == 12 / servers), "{servers}: {kept:?}");
         }
     }
 
