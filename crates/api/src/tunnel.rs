@@ -26,13 +26,16 @@ use crate::state::{Api, Peer};
 /// The gateway reads a token at once; it waits for nothing before it answers a head.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// It answers in place of the gateway.
+const NO_GATEWAY: &str = "this node holds no devices: it does not have the role gateway";
+
 /// Read from the gateway at once.
 const PIECE_BYTES: usize = 16 << 10;
 
 /// `GET /v1/connect` and `GET /v1/events`
 pub(crate) async fn open(Shared(api): Shared<Api>, mut request: Request) -> Result<Response, Problem> {
     let tunnel =
-        api.tunnel.as_ref().ok_or_else(|| Problem::new(Code::Unavailable, "no gateway runs on this node"))?;
+        api.tunnel.as_ref().ok_or_else(|| Problem::new(Code::Misdirected, NO_GATEWAY))?;
     let nowhere = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0));
     let peer = request.extensions().get::<Peer>().map_or(nowhere, |peer| peer.address);
     let upgrade = request.extensions_mut().remove::<OnUpgrade>();

@@ -23,7 +23,7 @@ pub struct Config {
     pub listeners: Vec<Listener>,
     /// Event loops, each one thread: one per core.
     pub shards: usize,
-    /// Lets devices in; without, they are told to go to another node.
+    /// Lets devices in; without, every connection is handed over.
     pub devices: bool,
     /// Serves `GET /v1/echo` for the WebSocket conformance suite; never in service.
     pub conformance: bool,

@@ -173,7 +173,11 @@ impl Shard {
                 if let (Some(id), Some(connection)) = (refusal::request_id(&head), self.connection(slot)) {
                     connection.opening().request_id = Some(id.into());
                 }
-                (route::route(&head, shared.config.conformance), head_len)
+                let route = match shared.config.devices {
+                    true => route::route(&head, shared.config.conformance),
+                    false => Route::Api,
+                };
+                (route, head_len)
             }
             Err(error) => {
                 let (status, code, detail) = (error.status(), error.code(), error.to_string());
@@ -181,10 +185,6 @@ impl Shard {
             }
         };
         if !matches!(route, Route::Api) {
-            if !shared.config.devices {
-                let detail = "this node holds no devices: it does not have the role gateway";
-                return self.answer_problem(slot, 421, "misdirected", detail, &[], CloseReason::BadMessage);
-            }
             let over_rate = self.connection(slot).is_some_and(|it| it.origin == Origin::OverRate);
             if over_rate || shared.drain.is_active() {
                 shared.metrics.admission_refused.inc();

@@ -9,6 +9,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use noroshi_auth::Auth;
+use noroshi_cells::Front;
 use noroshi_delivery::{Clock, Delivery};
 use noroshi_egress::Egress;
 use noroshi_gateway::{Bound, Gateway, Listener, tls};
@@ -20,7 +21,7 @@ use tokio_util::sync::CancellationToken;
 use crate::admin::Admin;
 use crate::capacity::{self, Capacity};
 use crate::cluster::{self, Nodes};
-use crate::config::{self, Config, Queue, Role, TlsFiles};
+use crate::config::{self, Config, Role, TlsFiles};
 use crate::data::{self, Addresses, Secrets};
 use crate::development::{self, Development, Given};
 use crate::drain::Drain;
@@ -28,7 +29,7 @@ use crate::handover::{ApiConnections, tunnel};
 use crate::host::Host;
 use crate::reload::{Certificates, Hangups};
 use crate::tasks::{TaskKind, Tasks};
-use crate::{descriptors, process, push_key, store};
+use crate::{descriptors, process, push_key, sqs, store};
 
 /// Finer than any collector asks.
 const GAUGE_INTERVAL: Duration = Duration::from_secs(1);
@@ -52,6 +53,10 @@ pub enum Error {
     Data(#[from] data::Error),
     #[error(transparent)]
     Cluster(#[from] cluster::Error),
+    #[error("front: {0}")]
+    Front(#[from] noroshi_cells::Error),
+    #[error("sqs: {0}")]
+    Sqs(noroshi_cluster::Error),
     #[error(transparent)]
     Development(#[from] development::Error),
     #[error("the database does not answer: {0}")]
@@ -133,25 +138,18 @@ pub async fn start(config: Config, given: &Given) -> Result<Node, Error> {
         None => Nodes::alone(info.clone()),
     });
     if let Some(redis) = &joined {
-        if config.push.queue == Queue::Redis {
-            delivery.attach_batches(Arc::new(redis.batches()));
-        }
-        let follow = Arc::new(cluster::Follow(auth.clone()));
-        delivery.attach_cluster(redis.cluster(), cluster::delivery_config(&config), follow);
-        let told = delivery.clone();
-        auth.tell_changes(move || told.apps_changed());
+        cluster::attach(redis, &config, &delivery, &auth);
     }
     if let Some(postgres) = &opened.postgres {
-        let delivery = delivery.clone();
-        postgres.hand_over(Arc::new(move || {
-            let delivery = delivery.clone();
-            Box::pin(async move { delivery.flush().await })
-        }));
+        cluster::hand_over(postgres, &delivery);
     }
+    let sqs = sqs::Parts::open(&config, &delivery, &mut registry).await?;
 
     // The API and the connections. Each hands on what is the other's, so one is known to the other late.
     let gateway_metrics = noroshi_gateway::Metrics::new(&mut registry);
     let api_refused = ApiConnections::refused(&mut registry);
+    let front_metrics =
+        config.node.roles.has(Role::Front).then(|| noroshi_cells::Metrics::new(&mut registry));
     let gateway_later: Arc<OnceLock<Arc<Gateway>>> = Arc::default();
     let state = Arc::new(noroshi_api::State {
         auth: auth.clone(),
@@ -161,12 +159,22 @@ pub async fn start(config: Config, given: &Given) -> Result<Node, Error> {
         registry: Arc::new(registry),
         ready: Arc::default(),
         operator_token: Some(operator_token),
-        tunnel: Some(tunnel(gateway_later.clone())),
+        tunnel: config.node.roles.has(Role::Gateway).then(|| tunnel(gateway_later.clone())),
         drain: Some(Arc::new(Drain::new(gateway_later.clone(), config.gateway.drain.clone()))),
         nodes: Some(nodes.clone()),
         load: noroshi_api::Load::default(),
     });
-    let api = ApiConnections::new(noroshi_api::router(state.clone()), shares.api, api_refused, &tasks);
+    let front = match front_metrics {
+        Some(metrics) => {
+            Some(Front::new(front_config(&config)?, state.clone(), opened.cells, metrics).await?)
+        }
+        None => None,
+    };
+    let (router, admin_router) = match &front {
+        Some(front) => (front.router(), front.admin_router()),
+        None => (noroshi_api::router(state.clone()), noroshi_api::admin_router(state.clone())),
+    };
+    let api = ApiConnections::new(router, shares.api, api_refused, &tasks);
     let gateway = bound.start(&delivery, auth.clone(), gateway_metrics, api.handover())?;
     delivery.attach(gateway.clone());
     // Set here and nowhere else.
@@ -178,10 +186,14 @@ pub async fn start(config: Config, given: &Given) -> Result<Node, Error> {
         tasks.spawn(TaskKind::Cluster, |end| redis.run(receiver, end));
     }
 
+    if let Some(front) = front {
+        tasks.spawn(TaskKind::Front, |end| front.run(end.cancelled_owned()));
+    }
+    sqs.spawn(&mut tasks, &state);
+
     // Background work. The admin address says what is going on from now to the very end.
     tasks.spawn(TaskKind::Delivery, |end| delivery.run(end.cancelled_owned()));
     tasks.spawn(TaskKind::Auth, |end| auth.run(end.cancelled_owned()));
-    let admin_router = noroshi_api::admin_router(state.clone());
     tasks.spawn(TaskKind::Admin, |end| admin.run(admin_router, end));
     let hangups = Hangups::listen()?;
     tasks.spawn(TaskKind::Reload, |end| hangups.run(certificates, end));
@@ -243,6 +255,18 @@ fn egress_config(config: &Config) -> Result<noroshi_egress::Config, noroshi_egre
     })
 }
 
+fn front_config(config: &Config) -> Result<noroshi_cells::Config, noroshi_egress::ConfigError> {
+    let ca = config.egress.ca_file.as_deref().map(noroshi_egress::read_ca_file).transpose()?;
+    Ok(noroshi_cells::Config {
+        cells: config.front.cells.clone(),
+        ca: ca.unwrap_or_default(),
+        outbox_parts_max: config.front.outbox_parts_max,
+        request_timeout: config.front.request_timeout,
+        retention: config.store.trace_retention,
+        ..Default::default()
+    })
+}
+
 fn services_config(config: &Config) -> noroshi_push::Config {
     let config::Push { connections, request_timeout, .. } = config.push;
     noroshi_push::Config { connections_max: connections, request_timeout, ..noroshi_push::Config::default() }
@@ -269,7 +293,7 @@ fn api_config(config: &Config) -> noroshi_api::Config {
             body_bytes: config.limits.body_bytes,
             campaign_batch: config.push.batch,
         },
-        public: config.node.roles.has(Role::Api),
+        public: config.node.roles.has(Role::Api) || config.node.roles.has(Role::Front),
         public_url: config.server.public_url.clone(),
         device_token_ttl: config.auth.device_token_ttl,
         requests_max: config.limits.requests_in_flight,

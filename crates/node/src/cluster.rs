@@ -9,17 +9,18 @@ use noroshi_api::nodes::Node;
 use noroshi_auth::Auth;
 use noroshi_cluster::redis::{self, Address, Redis};
 use noroshi_cluster::{Members, NodeInfo, NodeView, Roles};
+use noroshi_delivery::Delivery;
 use noroshi_delivery::cluster::{self as delivery, Reload};
 use noroshi_gateway::Gateway;
 use noroshi_gateway::drain::State;
-use noroshi_store::Store;
+use noroshi_store::{Postgres, Store};
 use noroshi_telemetry::Registry;
 use noroshi_types::{Invalid, Timestamp};
 use parking_lot::Mutex;
 use ring::rand::{SecureRandom, SystemRandom};
 use tokio_util::sync::CancellationToken;
 
-use crate::config::{Config, Role};
+use crate::config::{Config, Queue, Role};
 use crate::data::Addresses;
 use crate::process;
 
@@ -141,8 +142,37 @@ pub(crate) async fn join(
     Redis::open(redis, info.clone(), registry).map(Some).map_err(Error::Redis)
 }
 
+/// Delivery, apps and keys go over all nodes from here on.
+pub(crate) fn attach(redis: &Redis, config: &Config, delivery: &Arc<Delivery>, auth: &Arc<Auth>) {
+    if config.push.queue == Queue::Redis {
+        delivery.attach_batches(Arc::new(redis.batches()));
+    }
+    let delivered = delivery::Config {
+        keep_per_second: config.cluster.rejoin_rate,
+        sweep_interval: config.cluster.sweep_interval,
+        ..Default::default()
+    };
+    delivery.attach_cluster(redis.cluster(), delivered, Arc::new(Follow(auth.clone())));
+    let told = delivery.clone();
+    auth.tell_changes(move || told.apps_changed());
+}
+
+/// What is accepted has reached the bus before another node commits: one order at every gateway.
+pub(crate) fn hand_over(postgres: &Postgres, delivery: &Arc<Delivery>) {
+    // Weak: delivery holds the store.
+    let delivery = Arc::downgrade(delivery);
+    postgres.hand_over(Arc::new(move || {
+        let delivery = delivery.upgrade();
+        Box::pin(async move {
+            if let Some(delivery) = delivery {
+                delivery.flush().await;
+            }
+        })
+    }));
+}
+
 /// Apps and keys that another node changed.
-pub(crate) struct Follow(pub(crate) Arc<Auth>);
+struct Follow(Arc<Auth>);
 
 #[async_trait::async_trait]
 impl Reload for Follow {
@@ -150,14 +180,6 @@ impl Reload for Follow {
         if let Err(error) = self.0.follow().await {
             tracing::warn!(%error, "apps and keys could not be read again; trying again later");
         }
-    }
-}
-
-pub(crate) fn delivery_config(config: &Config) -> delivery::Config {
-    delivery::Config {
-        keep_per_second: config.cluster.rejoin_rate,
-        sweep_interval: config.cluster.sweep_interval,
-        ..Default::default()
     }
 }
 

@@ -4,6 +4,7 @@
 //! every value is in range and the rules between values hold, or all that is wrong at once. The keys,
 //! their defaults and their ranges are the table in `keys`; `docs/configuration.md` is written from it.
 
+mod cells;
 mod certificate;
 mod egress;
 mod keys;
@@ -24,8 +25,10 @@ pub use reader::{EngineUrl, Entry};
 
 use ipnet::IpNet;
 use layer::Layers;
+use noroshi_cells::CellConfig;
 use noroshi_cluster::redis::Address;
 use noroshi_egress::Proxies;
+use noroshi_sqs::{IntakeConfig, QueueConfig};
 use reader::{ProxyChoice, Reader};
 
 /// Checked, with units resolved.
@@ -37,6 +40,8 @@ pub struct Config {
     pub node: Node,
     pub store: Store,
     pub cluster: Cluster,
+    pub front: Front,
+    pub sqs: Sqs,
     pub auth: Auth,
     pub egress: Egress,
     pub push: Push,
@@ -157,6 +162,25 @@ impl Roles {
     }
 }
 
+/// What a front stands before.
+#[derive(Debug, Clone)]
+pub struct Front {
+    pub cells_file: Option<PathBuf>,
+    /// As the file says.
+    pub cells: Vec<CellConfig>,
+    pub outbox_parts_max: u64,
+    pub request_timeout: Duration,
+}
+
+/// Amazon SQS.
+#[derive(Debug, Clone)]
+pub struct Sqs {
+    /// Where [`Queue::Sqs`] says so.
+    pub queue: QueueConfig,
+    /// None: no notifications come by a queue.
+    pub intake: Option<IntakeConfig>,
+}
+
 /// Where all nodes of a cluster meet.
 #[derive(Debug, Clone)]
 pub struct Cluster {
@@ -249,6 +273,8 @@ impl Config {
         certificate::check(&mut reader, ("admin.tls.cert", "admin.tls.key"), admin_tls.as_ref());
         config.egress.complete(&mut reader, environment);
         config.push.check(&mut reader);
+        config.sqs.check(&mut reader, config.push.queue);
+        config.front.complete(&mut reader, config.node.roles.has(Role::Front));
         let (entries, problems) = reader.finish();
         config.entries = entries;
         match problems.is_empty() {
@@ -295,6 +321,9 @@ impl Config {
         }
         if self.push.queue == Queue::Redis && self.cluster.redis.is_none() {
             reader.problem("push.queue", "redis needs cluster.redis");
+        }
+        if self.node.roles.has(Role::Front) && self.cluster.redis.is_some() {
+            reader.problem("cluster.redis", "a front is no part of a cluster: its cells are");
         }
         if self.cluster.redis.is_none()
             && self.node.roles != Roles::WHOLE

@@ -32,6 +32,7 @@ mod admin;
 mod drain;
 mod handover;
 mod reload;
+mod sqs;
 mod store;
 
 pub use build::Node;

@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::sync::Arc;
 
+use noroshi_store::cells::Cells;
 use noroshi_store::postgres::{Postgres, PostgresError, PostgresOptions};
 use noroshi_store::{Sqlite, Store, sqlite};
 use noroshi_telemetry::Registry;
@@ -22,6 +23,8 @@ pub enum Error {
 
 pub(crate) struct Opened {
     pub(crate) store: Arc<dyn Store>,
+    /// The same, as a front uses it.
+    pub(crate) cells: Arc<dyn Cells>,
     /// The same, where it is one that nodes share.
     pub(crate) postgres: Option<Postgres>,
     /// Of the data folder, where the store does not keep it locked.
@@ -40,8 +43,8 @@ pub(crate) async fn open(config: &Config, registry: &mut Registry) -> Result<Ope
             database_bytes_max: config.database_bytes_max,
             ..Default::default()
         };
-        let store: Arc<dyn Store> = Arc::new(Sqlite::open(folder, options, registry)?);
-        return Ok(Opened { store, postgres: None, lock: None });
+        let store = Arc::new(Sqlite::open(folder, options, registry)?);
+        return Ok(Opened { store: store.clone(), cells: store, postgres: None, lock: None });
     };
     let lock = data::lock(folder)?;
     let options = PostgresOptions {
@@ -53,5 +56,6 @@ pub(crate) async fn open(config: &Config, registry: &mut Registry) -> Result<Ope
         ..PostgresOptions::new(url.secret())
     };
     let postgres = Postgres::open(options, registry).await?;
-    Ok(Opened { store: Arc::new(postgres.clone()), postgres: Some(postgres), lock: Some(lock) })
+    let store = Arc::new(postgres.clone());
+    Ok(Opened { store: store.clone(), cells: store, postgres: Some(postgres), lock: Some(lock) })
 }

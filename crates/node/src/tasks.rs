@@ -27,6 +27,10 @@ pub enum TaskKind {
     Nodes,
     /// The lease, the directory and the bus.
     Cluster,
+    /// Hands on to cells.
+    Front,
+    /// Takes notifications from a queue.
+    Intake,
 }
 
 /// When in a drain a task ends.
@@ -60,14 +64,16 @@ impl TaskKind {
             TaskKind::Gauges => "gauges",
             TaskKind::Nodes => "nodes",
             TaskKind::Cluster => "cluster",
+            TaskKind::Front => "front",
+            TaskKind::Intake => "intake",
         }
     }
 
     pub fn on_drain(self) -> Phase {
         match self {
-            TaskKind::Auth | TaskKind::Reload => Phase::First,
+            TaskKind::Auth | TaskKind::Reload | TaskKind::Intake => Phase::First,
             // What delivery still has to hand over goes by the cluster: it ends behind it.
-            TaskKind::Delivery => Phase::AfterConnections,
+            TaskKind::Delivery | TaskKind::Front => Phase::AfterConnections,
             // They show how the drain goes.
             TaskKind::Admin | TaskKind::Gauges | TaskKind::Nodes | TaskKind::Cluster => Phase::Last,
         }
@@ -76,7 +82,12 @@ impl TaskKind {
     pub fn on_failure(self) -> OnFailure {
         match self {
             // Without the admin address the node would be taken for dead anyway.
-            TaskKind::Delivery | TaskKind::Auth | TaskKind::Admin | TaskKind::Cluster => OnFailure::Drain,
+            TaskKind::Delivery
+            | TaskKind::Auth
+            | TaskKind::Admin
+            | TaskKind::Cluster
+            | TaskKind::Front
+            | TaskKind::Intake => OnFailure::Drain,
             TaskKind::Reload | TaskKind::Gauges | TaskKind::Nodes => OnFailure::GoOn,
         }
     }

@@ -80,6 +80,6 @@ async fn a_node_without_the_role_api_says_so_and_can_still_be_probed() {
     refused.problem(421, "misdirected");
     let ready = service.operate(Method::GET, "/readyz", "", "").await;
     assert_eq!(ready.status, StatusCode::OK);
-    // The gateway's own: no gateway is attached here, so the tunnel answers.
-    service.call(Method::GET, "/v1/connect", "", "").await.problem(503, "unavailable");
+    // The gateway's own, which this node does not have either.
+    service.call(Method::GET, "/v1/connect", "", "").await.problem(421, "misdirected");
 }

@@ -10,7 +10,8 @@ use noroshi_types::limits;
 
 use super::reader::Reader;
 use super::{
-    Auth, Cluster, Config, Drain, Egress, Gateway, Limits, Log, Node, Push, Queue, Server, Store, TlsFiles,
+    Auth, Cluster, Config, Drain, Egress, Front, Gateway, Limits, Log, Node, Push, Queue, Server, Sqs, Store,
+    TlsFiles,
 };
 
 mod cluster;
@@ -32,6 +33,8 @@ impl Config {
             node: Node::read(reader),
             store: Store::read(reader),
             cluster: Cluster::read(reader),
+            front: Front::read(reader),
+            sqs: Sqs::read(reader),
             auth: Auth::read(reader),
             egress: Egress::read(reader, server.dev),
             push: Push::read(reader),

@@ -21,7 +21,7 @@ const fn refusal(code: &'static str, status: u16, title: &'static str, advice: &
 }
 
 /// Every code that is answered with [`push_problem`].
-pub const REFUSALS: [Refusal; 18] = [
+pub const REFUSALS: [Refusal; 17] = [
     refusal(
         "bad_handshake",
         400,
@@ -73,12 +73,6 @@ pub const REFUSALS: [Refusal; 18] = [
         409,
         "A newer connection of the device took over",
         "A device has one connection: the newest.",
-    ),
-    refusal(
-        "misdirected",
-        421,
-        "This node does not serve that",
-        "Nodes can have roles: the detail names the one that is missing here. Ask a node that has it.",
     ),
     refusal(
         "upgrade_required",
@@ -166,7 +160,6 @@ fn phrase(status: u16) -> &'static str {
         413 => "Content Too Large",
         414 => "URI Too Long",
         415 => "Unsupported Media Type",
-        421 => "Misdirected Request",
         426 => "Upgrade Required",
         429 => "Too Many Requests",
         431 => "Request Header Fields Too Large",

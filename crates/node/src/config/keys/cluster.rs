@@ -1,10 +1,11 @@
 //! Keys of what nodes share: the name and the roles of this one, the store, the cluster.
 
+use noroshi_sqs::{Connection, IntakeConfig, QueueConfig};
 use noroshi_types::limits;
 
 use super::{DAY, HOUR, MINUTE, SECOND, public_url};
 use crate::config::reader::Reader;
-use crate::config::{Cluster, Node, Store};
+use crate::config::{Cluster, Front, Node, Sqs, Store};
 
 impl Node {
     pub(in crate::config) fn read(reader: &mut Reader) -> Node {
@@ -119,6 +120,106 @@ impl Cluster {
             ),
         }
     }
+}
+
+impl Front {
+    pub(in crate::config) fn read(reader: &mut Reader) -> Front {
+        let defaults = noroshi_cells::Config::default();
+        Front {
+            cells_file: reader
+                .optional(
+                    "front.cells_file",
+                    ("path", "a TOML file with a [[cell]] for each"),
+                    |_| Ok(()),
+                    "The cells that this front stands before: name, urls, admin_url, operator_token, public_url, weight.",
+                )
+                .map(Into::into),
+            cells: Vec::new(),
+            outbox_parts_max: reader.count(
+                "front.outbox",
+                defaults.outbox_parts_max,
+                1_000..=1_000_000_000,
+                "messages",
+                "That may wait for one cell; more for it are refused.",
+            ),
+            request_timeout: reader.duration(
+                "front.request_timeout",
+                defaults.request_timeout,
+                SECOND..=5 * MINUTE,
+                "How long a cell may take to answer.",
+            ),
+        }
+    }
+}
+
+impl Sqs {
+    pub(in crate::config) fn read(reader: &mut Reader) -> Sqs {
+        let any = |_: &str| Ok(());
+        let url = ("url", "https:// or http://");
+        let connection = Connection {
+            endpoint: reader.optional(
+                "sqs.endpoint",
+                url,
+                any,
+                "Of an SQS of one's own, such as ElasticMQ. Unset: Amazon's.",
+            ),
+            region: reader.optional(
+                "sqs.region",
+                ("text", "such as eu-west-1"),
+                any,
+                "Unset: as the environment or the profile says.",
+            ),
+        };
+        let prefix = reader.text(
+            "sqs.queue_prefix",
+            "noroshi-push",
+            ("text", "a-z, A-Z, 0-9, `-` and `_`, at most 71"),
+            any,
+            "Begins the names of the queues of `push.queue` = \"sqs\": `…-extra`, `…-direct`, `…-campaign`.",
+        );
+        let create = reader.switch(
+            "sqs.create_queues",
+            false,
+            "Makes the queues of `push.queue` = \"sqs\" where they are missing.",
+        );
+        let queue = QueueConfig { create, ..QueueConfig::new(connection.clone(), prefix) };
+        Sqs { queue, intake: intake(reader, connection) }
+    }
+}
+
+fn intake(reader: &mut Reader, connection: Connection) -> Option<IntakeConfig> {
+    let any = |_: &str| Ok(());
+    let url = ("url", "https:// or http://");
+    let queue_url = reader.optional(
+        "intake.sqs.queue_url",
+        url,
+        any,
+        "A queue of notifications, each as in `POST /v1/notifications`.",
+    );
+    let defaults = IntakeConfig::new(connection, queue_url.clone().unwrap_or_default());
+    let intake = IntakeConfig {
+        app: reader.optional(
+            "intake.sqs.app",
+            ("text", "the name of an app"),
+            any,
+            "Whose messages are that have no attribute `app`. Unset: such a message is refused.",
+        ),
+        dead_letter_url: reader.optional(
+            "intake.sqs.dead_letter_url",
+            url,
+            any,
+            "The queue for what can never be accepted. Unset: it is left to the queue's own redrive policy.",
+        ),
+        receives_max: super::count_u32(
+            reader,
+            "intake.sqs.receives_max",
+            defaults.receives_max,
+            "times",
+            "A message is received that could not be accepted, before it is set aside.",
+        ),
+        ..defaults
+    };
+    queue_url.map(|_| intake)
 }
 
 fn node_name(text: &str) -> Result<(), String> {
