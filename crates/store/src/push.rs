@@ -276,10 +276,15 @@ pub trait PushQueue: Send + Sync {
     /// crash exactly the claimed devices are taken again, whatever was confirmed later.
     async fn take(&self, take: Take) -> Result<Taken, Error>;
 
-    /// Moves leases on to `until`, which is to differ from what they had, or with 0 gives the batches back
-    /// to be taken by anyone. Only those that still have exactly the lease that is named: one that was
+    /// Moves leases on to `until`, `lease` from now (which a store of several nodes measures by its own
+    /// clock), or with 0 gives the batches back to be taken by anyone. Only those that still have exactly the lease that is named: one that was
     /// finished, or taken by another since, is left alone. Which were moved, in any order.
-    async fn renew(&self, leases: Vec<Lease>, until: Timestamp) -> Result<Vec<BatchId>, Error>;
+    async fn renew(
+        &self,
+        leases: Vec<Lease>,
+        until: Timestamp,
+        lease: Duration,
+    ) -> Result<Vec<BatchId>, Error>;
 
     /// Ends batches, all in one commit: outcomes with their reasons, retries as new batches that are
     /// claimed already, tokens, the campaigns' counts, and campaigns that are done with this. A batch

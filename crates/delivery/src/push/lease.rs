@@ -61,7 +61,7 @@ pub(crate) async fn renew(
     let ends = Instant::now() + side.config.lease;
     let until = until(delivery.clock.now(), side.config.lease);
     let asked = leases.iter().map(|(lease, _)| *lease).collect();
-    let kept = delivery.store.renew(asked, until).await?;
+    let kept = delivery.store.renew(asked, until, side.config.lease).await?;
     let kept: std::collections::HashSet<_> = kept.into_iter().collect();
     for (lease, held) in leases {
         match kept.contains(&lease.batch) {
@@ -92,7 +92,7 @@ async fn extend(side: &Side) {
 pub(crate) fn give_back(delivery: &Arc<Delivery>, lease: Lease) {
     let delivery = delivery.clone();
     tokio::spawn(async move {
-        if let Err(error) = delivery.store.renew(vec![lease], Timestamp(0)).await {
+        if let Err(error) = delivery.store.renew(vec![lease], Timestamp(0), Duration::ZERO).await {
             tracing::debug!(%error, "a batch could not be given back");
         }
     });

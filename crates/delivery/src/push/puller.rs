@@ -121,7 +121,7 @@ impl Sender {
         while began.elapsed() < CLAIM_AFTER / 2 {
             let ends = Instant::now() + lease;
             let until = lease::until(self.way.delivery.clock.now(), lease);
-            match self.way.delivery.store.renew(leases.clone(), until).await {
+            match self.way.delivery.store.renew(leases.clone(), until, lease).await {
                 Ok(kept) => return Some((kept, until, ends)),
                 Err(Error::Closed) => return None,
                 Err(error) => {

@@ -14,6 +14,7 @@ mod token;
 mod walk;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use noroshi_types::{AppId, BatchId, CampaignId, DeviceNum, NotificationId, Timestamp};
 
@@ -29,11 +30,16 @@ impl PushQueue for Postgres {
         take::take(self, take).await
     }
 
-    async fn renew(&self, leases: Vec<Lease>, until: Timestamp) -> Result<Vec<BatchId>, Error> {
+    async fn renew(
+        &self,
+        leases: Vec<Lease>,
+        until: Timestamp,
+        lease: Duration,
+    ) -> Result<Vec<BatchId>, Error> {
         let (leases, holder) = (Arc::new(leases), self.holder);
         self.write(move |tx| {
             let leases = leases.clone();
-            async move { queue::renew(&tx, holder, &leases, until).await }
+            async move { queue::renew(&tx, holder, &leases, until, lease).await }
         })
         .await
     }

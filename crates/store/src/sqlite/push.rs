@@ -16,6 +16,7 @@ mod token;
 mod walk;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use noroshi_types::{AppId, BatchId, CampaignId, DeviceNum, NotificationId, Timestamp};
 
@@ -31,7 +32,7 @@ impl PushQueue for Sqlite {
         self.write(take.batches_max, move |w| take::take(w, &take)).await
     }
 
-    async fn renew(&self, leases: Vec<Lease>, until: Timestamp) -> Result<Vec<BatchId>, Error> {
+    async fn renew(&self, leases: Vec<Lease>, until: Timestamp, _: Duration) -> Result<Vec<BatchId>, Error> {
         self.write(leases.len(), move |w| queue::renew(w.db, &leases, until)).await
     }
 

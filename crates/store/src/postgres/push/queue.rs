@@ -4,6 +4,7 @@
 //! locked, everybody else waits. Rows are always locked in the order of their ids.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use noroshi_types::{AppId, BatchId, DeviceNum, Lane, Outcome, PushService, Timestamp};
 
@@ -110,13 +111,14 @@ pub(in crate::postgres) fn sorted(mut devices: Vec<DeviceNum>) -> Vec<DeviceNum>
     devices
 }
 
-/// Leases are told apart by when they end on their taker's clock; by the engine's clock they last as long again
-/// as they were asked for.
+/// Leases are told apart by when they end on their taker's clock; by the engine's clock they last for
+/// `lease` from now.
 pub(super) async fn renew(
     tx: &Tx,
     holder: i64,
     leases: &[Lease],
     until: Timestamp,
+    lease: Duration,
 ) -> Result<Vec<BatchId>, Failed> {
     let mut leases = leases.to_vec();
     leases.sort_unstable_by_key(|lease| lease.batch);
@@ -129,10 +131,11 @@ pub(super) async fn renew(
              WHERE q.leased_until = lease.until AND q.leased_until > 0
              ORDER BY q.id FOR UPDATE OF q)
          UPDATE push_queue q SET leased_until = $3::bigint, holder = CASE WHEN $3::bigint > 0 THEN $4::bigint ELSE 0 END,
-                                 lapses_at = CASE WHEN $3::bigint > 0 THEN {ENGINE_NOW} + q.lease_ms ELSE 0 END
+                                 lapses_at = CASE WHEN $3::bigint > 0 THEN {ENGINE_NOW} + $5::bigint ELSE 0 END
          FROM held WHERE q.id = held.id RETURNING q.id"
     );
-    let rows = tx.query(&sql, &[&ids, &untils, &(until.0 as i64), &holder]).await?;
+    let rows =
+        tx.query(&sql, &[&ids, &untils, &(until.0 as i64), &holder, &(lease.as_millis() as i64)]).await?;
     Ok(rows.iter().map(|row| BatchId(row.get::<_, i64>(0) as u64)).collect())
 }
 

@@ -1,8 +1,8 @@
 //! The push queue: what is put onto it, in which order it is taken, and how batches end.
 
 use noroshi_store::{
-    Again, Batch, Error, Finished, FinishedCounts, Lease, PushPart, Registration, State, Store, Take, TokenSuspect,
-    TraceStep, Work,
+    Again, Batch, Error, Finished, FinishedCounts, Lease, PushPart, Registration, State, Store, Take,
+    TokenSuspect, TraceStep, Work,
 };
 use noroshi_types::{AppId, BatchId, DeviceNum, Lane, Outcome, PushService, Request, When};
 
@@ -163,8 +163,10 @@ pub(crate) async fn a_lease_lapses_unless_it_is_renewed(store: &dyn Store) {
     let taken = take(store, 0).await.batches;
     assert_eq!(taken.len(), 2);
     assert_eq!(take(store, LEASE_SECONDS - 1).await.batches, []);
-    let renew = async |leases: Vec<Lease>, seconds| store.renew(leases, at(seconds)).await.expect("renewed");
-    let kept = renew(vec![lease(&taken[0]), Lease { batch: BatchId(999), ..lease(&taken[0]) }], LEASE_SECONDS + 5);
+    let renew =
+        async |leases: Vec<Lease>, seconds| store.renew(leases, at(seconds), LEASE).await.expect("renewed");
+    let kept =
+        renew(vec![lease(&taken[0]), Lease { batch: BatchId(999), ..lease(&taken[0]) }], LEASE_SECONDS + 5);
     assert_eq!(kept.await, [taken[0].id]);
     let second = take(store, LEASE_SECONDS).await.batches;
     assert_eq!(second, [Batch { leased_until: at(2 * LEASE_SECONDS), ..taken[1].clone() }]);

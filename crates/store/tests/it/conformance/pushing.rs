@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use noroshi_store::{
-    Batch, CampaignState, Finished, Lease, NewBatch, NewCampaign, PushPart, PushRecipient, Registration, Store,
-    Take, Taken, TraceStep,
+    Batch, CampaignState, Finished, Lease, NewBatch, NewCampaign, PushPart, PushRecipient, Registration,
+    Store, Take, Taken, TraceStep,
 };
 use noroshi_types::{
     AppId, BatchId, CampaignId, DeviceNum, JsonText, Lane, Outcome, Push, PushEnvironment, PushMode,
@@ -15,6 +15,7 @@ use super::world::*;
 
 /// How long [`take`] leases for.
 pub(crate) const LEASE_SECONDS: u64 = 600;
+pub(crate) const LEASE: Duration = Duration::from_secs(LEASE_SECONDS);
 
 /// The lease that a batch was taken under.
 pub(crate) fn lease(batch: &Batch) -> Lease {
