@@ -6,6 +6,8 @@
 //! a part *waits* until its cell has taken it, refused it, or its time is over. Not a part of [`crate::Store`]: only a
 //! front asks for it, beside the apps and keys that every store keeps.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use noroshi_types::{AppId, AppName, DeviceId, NotificationId, Target, Timestamp, UserId};
 
 use crate::{Error, Idempotency};
@@ -69,6 +71,76 @@ impl Residence {
     /// The cell that knows it now.
     pub fn present(&self) -> CellNum {
         self.previous.filter(|_| self.step.is_away()).unwrap_or(self.cell)
+    }
+}
+
+impl Residence {
+    /// Which cells to ask for the device: it may come to its cell at any moment while it is away from it.
+    pub(crate) fn asked(&self) -> Vec<CellNum> {
+        let previous = self.previous.filter(|_| self.step.is_away());
+        std::iter::once(self.cell).chain(previous).collect()
+    }
+}
+
+/// A device's row.
+#[derive(Debug, Clone)]
+pub(crate) struct Kept {
+    pub(crate) user: Option<String>,
+    pub(crate) cell: CellNum,
+    pub(crate) previous: Option<CellNum>,
+    pub(crate) step: MoveStep,
+}
+
+impl Kept {
+    /// What becomes of the device if its user lives in `home`; its user is the caller's to say.
+    pub(crate) fn going(&self, home: CellNum) -> Result<Self, Error> {
+        let leaving =
+            |previous| Self { user: None, cell: home, previous: Some(previous), step: MoveStep::Leave };
+        match (self.previous, self.step.is_away()) {
+            _ if self.cell == home => Ok(Self { user: None, ..self.clone() }),
+            (None, _) => Ok(leaving(self.cell)),
+            // It never came to the cell it was on its way to.
+            (Some(previous), true) if previous == home => {
+                Ok(Self { user: None, cell: home, previous: None, step: MoveStep::Settled })
+            }
+            (Some(previous), true) => Ok(leaving(previous)),
+            (Some(_), false) => Err(Error::Conflict),
+        }
+    }
+}
+
+/// The target of each cell's part; none where it is the message's own.
+#[derive(Debug, Default)]
+pub(crate) struct Split {
+    pub(crate) parts: BTreeMap<CellNum, Option<String>>,
+    /// Named and living nowhere.
+    pub(crate) unknown: u64,
+}
+
+impl Split {
+    pub(crate) fn everywhere(cells: &[CellNum]) -> Self {
+        Self { parts: cells.iter().map(|cell| (*cell, None)).collect(), unknown: 0 }
+    }
+
+    /// Who was named, with the cells to ask; `kind` is the field of `to`.
+    pub(crate) fn of<'a>(
+        kind: &str,
+        named: impl Iterator<Item = (&'a str, Vec<CellNum>)>,
+    ) -> Result<Self, Error> {
+        let mut by_cell: BTreeMap<CellNum, Vec<&str>> = BTreeMap::new();
+        let mut split = Self::default();
+        for (name, cells) in named {
+            split.unknown += u64::from(cells.is_empty());
+            for cell in cells.into_iter().collect::<BTreeSet<_>>() {
+                by_cell.entry(cell).or_default().push(name);
+            }
+        }
+        for (cell, names) in by_cell {
+            let names = serde_json::to_string(&names)
+                .map_err(|error| Error::Engine(format!("names cannot be written: {error}")))?;
+            split.parts.insert(cell, Some(format!("{{\"{kind}\":{names}}}")));
+        }
+        Ok(split)
     }
 }
 

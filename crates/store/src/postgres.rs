@@ -20,6 +20,7 @@ mod audience;
 mod backlog;
 mod behind;
 mod campaign;
+mod cells;
 mod connect;
 mod credential;
 mod device;

@@ -122,6 +122,11 @@ async fn delete(tx: Tx, app: AppId) -> Result<(), Failed> {
         "DELETE FROM campaign_lines WHERE campaign IN (SELECT num FROM campaigns WHERE app = $1)",
         "DELETE FROM campaigns WHERE app = $1",
         "DELETE FROM idempotency WHERE app = $1",
+        "DELETE FROM cell_devices WHERE app = $1",
+        "DELETE FROM cell_users WHERE app = $1",
+        "DELETE FROM cell_parts WHERE num IN (SELECT num FROM cell_messages WHERE app = $1)",
+        "DELETE FROM cell_messages WHERE app = $1",
+        "DELETE FROM cell_keys WHERE app = $1",
     ] {
         tx.execute(sql, &[&app]).await?;
     }

@@ -10,7 +10,10 @@ use super::connect::Connector;
 use super::options::PostgresError;
 
 /// Applied in order; the version of a database is how many of them it has seen.
-const MIGRATIONS: [&str; 1] = [include_str!("../../migrations/postgres/0001_initial.sql")];
+const MIGRATIONS: [&str; 2] = [
+    include_str!("../../migrations/postgres/0001_initial.sql"),
+    include_str!("../../migrations/postgres/0002_cells.sql"),
+];
 
 /// The schema version this program writes.
 const KNOWN_VERSION: i64 = MIGRATIONS.len() as i64;

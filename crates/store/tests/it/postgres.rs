@@ -47,4 +47,5 @@ async fn two() -> (Database, Postgres, Postgres) {
 
 mod conformance {
     crate::conformance::conformance_tests!(crate::postgres::fresh().await);
+    crate::conformance::cells_tests!(crate::postgres::fresh().await);
 }

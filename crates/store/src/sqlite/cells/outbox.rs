@@ -2,14 +2,12 @@
 //!
 //! Invariant: a message's body is kept exactly as long as one of its parts waits.
 
-use std::collections::{BTreeMap, BTreeSet};
-
 use noroshi_types::{AppId, NotificationId, Target, Timestamp, limits};
 use rusqlite::{Connection, OptionalExtension};
 
 use super::residence;
 use crate::cells::{
-    CellNum, Depth, NewMessage, Part, PartEnd, PartState, Relayed, RelayedPart, Residence, Taken,
+    CellNum, Depth, NewMessage, Part, PartEnd, PartState, Relayed, RelayedPart, Residence, Split, Taken,
 };
 use crate::{Error, Idempotency};
 
@@ -99,61 +97,22 @@ fn answered_before(
     }))
 }
 
-/// The target of each cell's part; none where it is the message's own.
-struct Split {
-    parts: BTreeMap<CellNum, Option<String>>,
-    unknown: u64,
-}
-
 fn split(db: &Connection, message: &NewMessage, now: Timestamp) -> Result<Split, Error> {
     match &message.target {
         Target::Users(users) => {
-            let mut named = Named::default();
-            for user in users {
-                named.add(user.as_str(), residence::of_user(db, message.app, user, now)?);
-            }
-            named.split("users")
+            let of_user = |user| residence::of_user(db, message.app, user, now);
+            let cells = users.iter().map(of_user).collect::<Result<Vec<_>, _>>()?;
+            Split::of("users", users.iter().map(|user| user.as_str()).zip(cells))
         }
         Target::Devices(devices) => {
-            let mut named = Named::default();
-            for device in devices {
-                let found = residence::of_device(db, Some(message.app), device)?;
-                // It may come to its cell at any moment while it is away from it.
-                let previous = |one: &Residence| one.previous.filter(|_| one.step.is_away());
-                let cells = found.iter().flat_map(|one| [Some(one.cell), previous(one)]).flatten();
-                named.add(device.as_str(), cells.collect());
-            }
-            named.split("devices")
+            let of_device = |device| residence::of_device(db, Some(message.app), device);
+            let found = devices.iter().map(of_device).collect::<Result<Vec<_>, _>>()?;
+            let cells = found.iter().map(|found| found.iter().flat_map(Residence::asked).collect());
+            Split::of("devices", devices.iter().map(|device| device.as_str()).zip(cells))
         }
         Target::Topic(_) | Target::Condition(_) | Target::Everyone => {
-            Ok(Split { parts: message.everywhere.iter().map(|cell| (*cell, None)).collect(), unknown: 0 })
+            Ok(Split::everywhere(&message.everywhere))
         }
-    }
-}
-
-/// Who was named, by cell.
-#[derive(Default)]
-struct Named<'a> {
-    cells: BTreeMap<CellNum, Vec<&'a str>>,
-    unknown: u64,
-}
-
-impl<'a> Named<'a> {
-    fn add(&mut self, name: &'a str, cells: Vec<CellNum>) {
-        self.unknown += u64::from(cells.is_empty());
-        for cell in cells.into_iter().collect::<BTreeSet<_>>() {
-            self.cells.entry(cell).or_default().push(name);
-        }
-    }
-
-    fn split(self, kind: &str) -> Result<Split, Error> {
-        let mut parts = BTreeMap::new();
-        for (cell, names) in self.cells {
-            let names = serde_json::to_string(&names)
-                .map_err(|error| Error::Engine(format!("names cannot be written: {error}")))?;
-            parts.insert(cell, Some(format!("{{\"{kind}\":{names}}}")));
-        }
-        Ok(Split { parts, unknown: self.unknown })
     }
 }
 

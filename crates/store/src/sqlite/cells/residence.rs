@@ -4,15 +4,7 @@ use noroshi_types::{AppId, DeviceId, Timestamp, UserId};
 use rusqlite::{Connection, OptionalExtension, Row};
 
 use crate::Error;
-use crate::cells::{Assign, CellNum, Move, MoveStep, Population, Relocated, Relocation, Residence};
-
-/// A device's row.
-struct Kept {
-    user: Option<String>,
-    cell: CellNum,
-    previous: Option<CellNum>,
-    step: MoveStep,
-}
+use crate::cells::{Assign, CellNum, Kept, Move, MoveStep, Population, Relocated, Relocation, Residence};
 
 pub(super) fn assign(db: &Connection, app: AppId, one: &Assign, now: Timestamp) -> Result<Residence, Error> {
     let kept = kept(db, app, &one.device)?;
@@ -32,7 +24,7 @@ pub(super) fn assign(db: &Connection, app: AppId, one: &Assign, now: Timestamp) 
     };
     let mut next = match &kept {
         None => Kept { user: None, cell: home, previous: None, step: MoveStep::Settled },
-        Some(kept) => whereto(kept, home)?,
+        Some(kept) => kept.going(home)?,
     };
     next.user = user.map(str::to_owned);
     db.prepare_cached(
@@ -51,22 +43,6 @@ pub(super) fn assign(db: &Connection, app: AppId, one: &Assign, now: Timestamp) 
         now.0 as i64,
     ))?;
     Ok(Residence { app, cell: next.cell, previous: next.previous, step: next.step })
-}
-
-/// What becomes of a known device whose user lives in `home`.
-fn whereto(kept: &Kept, home: CellNum) -> Result<Kept, Error> {
-    let same = Kept { user: None, cell: kept.cell, previous: kept.previous, step: kept.step };
-    let leaving = |previous| Kept { user: None, cell: home, previous: Some(previous), step: MoveStep::Leave };
-    match (kept.previous, kept.step.is_away()) {
-        _ if kept.cell == home => Ok(same),
-        (None, _) => Ok(leaving(kept.cell)),
-        // It never came to the cell it was on its way to.
-        (Some(previous), true) if previous == home => {
-            Ok(Kept { user: None, cell: home, previous: None, step: MoveStep::Settled })
-        }
-        (Some(previous), true) => Ok(leaving(previous)),
-        (Some(_), false) => Err(Error::Conflict),
-    }
 }
 
 pub(super) fn arrived(db: &Connection, app: AppId, devices: &[DeviceId]) -> Result<(), Error> {

@@ -114,7 +114,7 @@ pub(crate) async fn a_users_devices_live_together(store: &(impl Store + Cells)) 
     let populations = store.populations().await.expect("read");
     assert_eq!(
         populations.iter().map(|p| (p.devices, p.users, p.alone)).collect::<Vec<_>>(),
-        [(2, 1, 0), (2, 2, 0), (0, 0, 0)]
+        [(2, 1, 0), (3, 2, 1), (0, 0, 0)]
     );
     store.forget_device(app, &device("d1")).await.expect("forgotten");
     assert_eq!(store.residences(Some(app), &device("d1")).await.expect("read"), []);
