@@ -198,10 +198,13 @@ impl Shard {
         let mut paged = catch_up.take_page(page);
         let highest = paged.iter().map(|paged| paged.message.id).max();
         connection.watermark = highest.map_or(connection.watermark, |id| connection.watermark.max(id));
-        let (recent, was_live) = (&self.fanout.recent, catch_up.was_live);
-        paged.retain(|Paged { message, .. }| match message.topic {
-            Some(_) => !was_live || !recent.has_topic(message.id),
-            None => !recent.has(message.id, connection.generation),
+        let recent = &self.fanout.recent;
+        paged.retain(|Paged { message, .. }| {
+            let offered = match message.topic {
+                Some(_) => catch_up.was_live && recent.has_topic(message.id),
+                None => recent.has(message.id, connection.generation),
+            };
+            !offered || catch_up.holds(message.id)
         });
         self.write_page(slot, &paged);
     }

@@ -224,6 +224,13 @@ impl CatchUp {
         Hold::Missed
     }
 
+    /// Whether a message waits here: a page that brings it must be written with it, for it is not let out any
+    /// more then.
+    pub(crate) fn holds(&self, id: NotificationId) -> bool {
+        let of_recoveries = self.recoveries.iter().flat_map(|recovery| &recovery.held);
+        self.held.iter().chain(of_recoveries).any(|dispatch| dispatch.message.id == id)
+    }
+
     /// Remembers that a held message goes out. False if a read brought it.
     pub(crate) fn pass(&mut self, message: &Message) -> bool {
         let Some(place) = message.topic.as_ref().filter(|_| self.stage == Stage::Done) else {
@@ -475,6 +482,20 @@ mod tests {
         let paged = catch_up.take_recovered(1, page(&[2, 3], &[4], false)).expect("wanted");
         assert_eq!(ids(&paged), [(2, false), (3, false), (4, true)]);
         assert_eq!(run(&mut catch_up), "!5.");
+    }
+
+    #[test]
+    fn what_waits_is_told_from_what_went_out() {
+        let mut catch_up = CatchUp::live();
+        catch_up.read_again(message(1).id, Vec::new());
+        assert_eq!(catch_up.hold(&Dispatch::new(message(3)), None), Hold::Held);
+        assert!(catch_up.holds(message(3).id) && !catch_up.holds(message(2).id));
+        catch_up.recover(1, 5, Topic::from_trusted("news"), None, true);
+        assert_eq!(catch_up.hold(&Dispatch::new(message(4)), Some(5)), Hold::Held);
+        assert!(catch_up.holds(message(4).id));
+        catch_up.take_page(page(&[], &[], false));
+        assert!(matches!(catch_up.step(), Step::Release(_)));
+        assert!(!catch_up.holds(message(3).id));
     }
 
     #[test]

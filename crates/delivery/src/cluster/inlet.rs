@@ -32,7 +32,7 @@ const LOG_IN: Duration = Duration::from_secs(60);
 enum Event {
     Frame { from: Epoch, frame: Bytes },
     Lost(Instant),
-    Joined(Epoch),
+    Joined,
     Left(Instant),
     NodesChanged,
 }
@@ -72,8 +72,8 @@ impl Receiver for Inlet {
         self.push(Event::Lost(since));
     }
 
-    fn joined(&self, epoch: Epoch) {
-        self.push(Event::Joined(epoch));
+    fn joined(&self, _: Epoch) {
+        self.push(Event::Joined);
     }
 
     fn left(&self) {
@@ -125,9 +125,9 @@ pub(crate) async fn run(delivery: &Arc<Delivery>, peers: &Arc<Peers>) {
                     peers.sweeps.lost(peers.places.before(since, delivery.clock.now()));
                 }
                 Event::Left(at) => peers.sweeps.left(peers.places.before(at, delivery.clock.now())),
-                Event::Joined(epoch) => {
+                Event::Joined => {
                     let present = peers.places.before(Instant::now(), delivery.clock.now());
-                    peers.sweeps.joined(epoch, present);
+                    peers.sweeps.joined(present);
                 }
                 Event::NodesChanged => {}
             }

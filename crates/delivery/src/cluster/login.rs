@@ -58,8 +58,8 @@ pub(crate) async fn log_in(
     for Displaced { epoch, app, device, generation } in displaced {
         peers.tell(To::One(epoch), Record::Replaced { app, device, below: generation });
     }
-    if unregistered && let Some(epoch) = peers.cluster.members.epoch() {
-        peers.sweeps.unregistered(epoch, peers.places.before(Instant::now(), clock.now()));
+    if unregistered {
+        peers.sweeps.unregistered(peers.places.before(Instant::now(), clock.now()));
     }
     Ok(entered)
 }

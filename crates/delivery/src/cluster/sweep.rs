@@ -27,7 +27,7 @@ use crate::edge::{Edge, LocalSession, SESSION_PAGES};
 /// Sessions in one question to the store or the directory.
 const CHUNK: usize = 500;
 /// After a failure.
-const PAUSE: Duration = Duration::from_secs(1);
+const PAUSE: Duration = Duration::from_secs(5);
 /// Others have a new lease in their lists by then, and send to it.
 const KNOWN: Duration = Duration::from_secs(3);
 /// Topics looked at in one sweep.
@@ -56,7 +56,7 @@ struct Order {
     /// Whether users, tokens and subscriptions may have changed unheard too.
     revisions: bool,
     /// Put sessions into the directory first.
-    keep: Option<Epoch>,
+    keep: bool,
 }
 
 impl Order {
@@ -65,7 +65,7 @@ impl Order {
         Self {
             since: self.since.min(other.since),
             revisions: self.revisions || other.revisions,
-            keep: self.keep.or(other.keep),
+            keep: self.keep || other.keep,
         }
     }
 }
@@ -80,7 +80,7 @@ impl Sweeps {
 
     /// What stands behind `since` may not have been told.
     pub(crate) fn lost(&self, since: Place) {
-        self.ask(Order { since, revisions: true, keep: None });
+        self.ask(Order { since, revisions: true, keep: false });
     }
 
     pub(crate) fn left(&self, place: Place) {
@@ -88,14 +88,15 @@ impl Sweeps {
         wanted.left = Some(wanted.left.map_or(place, |left| left.min(place)));
     }
 
-    pub(crate) fn joined(&self, epoch: Epoch, present: Place) {
+    /// A lease was gained. Where this node never had one, nothing was missed before the present.
+    pub(crate) fn joined(&self, present: Place) {
         let left = self.wanted.lock().left.take();
-        self.ask(Order { since: left.unwrap_or(present), revisions: true, keep: Some(epoch) });
+        self.ask(Order { since: left.unwrap_or(present), revisions: true, keep: true });
     }
 
     /// Sessions began that the directory does not know.
-    pub(crate) fn unregistered(&self, epoch: Epoch, present: Place) {
-        self.ask(Order { since: present, revisions: false, keep: Some(epoch) });
+    pub(crate) fn unregistered(&self, present: Place) {
+        self.ask(Order { since: present, revisions: false, keep: true });
     }
 
     fn take(&self) -> Option<Order> {
@@ -116,16 +117,17 @@ pub(crate) async fn run(delivery: &Arc<Delivery>, peers: &Arc<Peers>) {
         let order = match peers.sweeps.take() {
             Some(order) => order,
             None if asked || begun <= last => continue, // or nothing was kept since
-            None => Order { since: last, revisions: false, keep: None },
+            None => Order { since: last, revisions: false, keep: false },
         };
         match sweep(delivery, peers, order).await {
-            Ok(()) => last = begun,
+            Ok(()) if order.since <= last => last = begun,
+            Ok(()) => {}
             Err(Failed) => {
                 tokio::time::sleep(PAUSE).await;
                 peers.sweeps.ask(order);
             }
         }
-        if order.keep.is_some() {
+        if order.keep {
             let peers = peers.clone();
             delivery.runtime.spawn(async move {
                 tokio::time::sleep(KNOWN).await;
@@ -138,15 +140,22 @@ pub(crate) async fn run(delivery: &Arc<Delivery>, peers: &Arc<Peers>) {
 async fn sweep(delivery: &Delivery, peers: &Peers, order: Order) -> Result<(), Failed> {
     let Some(edge) = delivery.edge() else { return Ok(()) };
     peers.metrics.sweeps.inc();
+    let mut kept = Ok(());
     for page in 0..SESSION_PAGES {
         for sessions in edge.sessions_page(page).chunks(CHUNK) {
-            if let Some(epoch) = order.keep {
-                keep(peers, &**edge, epoch, sessions).await?;
+            // Without a lease there will be another one, and then a sweep. Where the directory does not
+            // answer the store still does: what it has is brought all the same.
+            if order.keep
+                && kept.is_ok()
+                && let Some(epoch) = peers.cluster.members.epoch()
+            {
+                kept = keep(peers, &**edge, epoch, sessions).await;
             }
             recheck(delivery, peers, &**edge, sessions, order).await?;
         }
     }
-    offer_topics(delivery, peers, &**edge, order.since).await
+    offer_topics(delivery, peers, &**edge, order.since).await?;
+    kept
 }
 
 /// Compares all sessions with the directory, a page after the other, until it is dropped.

@@ -1,6 +1,7 @@
 //! The gateway with a real store and real sockets.
 
 mod alone;
+mod cluster;
 mod deliver;
 mod descriptors;
 mod drain;

@@ -32,7 +32,7 @@ pub(crate) struct Node {
     registry: Registry,
     pub(crate) app: AppId,
     pub(crate) handed_over: Arc<std::sync::Mutex<Vec<Handover>>>,
-    _folder: tempfile::TempDir,
+    folder: Arc<tempfile::TempDir>,
 }
 
 pub(crate) fn plain() -> Config {
@@ -63,21 +63,42 @@ impl Node {
         let mut registry = noroshi_telemetry::registry();
         let store =
             Arc::new(Sqlite::open(folder.path(), Options::default(), &mut registry).expect("a store"));
+        let kept = (store, Arc::new(folder), registry);
+        Self::start_on(kept, config, handed_over, handover, |_| {}).await
+    }
+
+    /// One more node on the store of `self`; `join` makes it one of several.
+    pub(crate) async fn start_beside(&self, join: impl FnOnce(&Arc<Delivery>)) -> Self {
+        let kept = (self.store.clone(), self.folder.clone(), noroshi_telemetry::registry());
+        Self::start_on(kept, plain(), Arc::default(), Arc::new(|_| {}), join).await
+    }
+
+    async fn start_on(
+        (store, folder, mut registry): (Arc<Sqlite>, Arc<tempfile::TempDir>, Registry),
+        config: Config,
+        handed_over: Arc<std::sync::Mutex<Vec<Handover>>>,
+        handover: HandoverFn,
+        join: impl FnOnce(&Arc<Delivery>),
+    ) -> Self {
         let egress =
             Arc::new(noroshi_egress::Egress::new(noroshi_egress::Config::default()).expect("egress"));
         let auth = Auth::open(store.clone() as Arc<dyn Store>, egress).await.expect("auth");
         let clock = Clock::system();
         let name = AppName::parse("dev").expect("a name");
-        let app = auth.create_app(name, Default::default(), clock.now()).await.expect("an app").id;
+        let app = match auth.app(name.as_str()) {
+            Some(app) => app.id,
+            None => auth.create_app(name, Default::default(), clock.now()).await.expect("an app").id,
+        };
         let runtime = tokio::runtime::Handle::current();
         let delivery_metrics = noroshi_delivery::metrics::Metrics::new(&mut registry);
         let delivery = Delivery::new(store.clone() as Arc<dyn Store>, clock, delivery_metrics, runtime);
+        join(&delivery);
         let metrics = Metrics::new(&mut registry);
         let bound = Gateway::bind(config).expect("a free port");
         let gateway = bound.start(&delivery, auth.clone(), metrics.clone(), handover).expect("threads");
         delivery.attach(gateway.clone());
         tokio::spawn(delivery.clone().run(std::future::pending()));
-        Self { gateway, delivery, auth, store, metrics, registry, app, handed_over, _folder: folder }
+        Self { gateway, delivery, auth, store, metrics, registry, app, handed_over, folder }
     }
 
     pub(crate) fn address(&self) -> std::net::SocketAddr {

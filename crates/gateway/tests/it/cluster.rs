@@ -1,0 +1,126 @@
+//! Two gateways over one engine and one store: what a device hears though messages between them get lost.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use noroshi_cluster::in_process::{Node as Member, World};
+use noroshi_cluster::{NodeInfo, Roles};
+use noroshi_delivery::Delivery;
+use noroshi_delivery::cluster::{Config, Reload};
+use noroshi_types::When;
+use serde_json::{Value, json};
+
+use crate::node::{Client, Node, plain, topic, user};
+
+struct Nothing;
+
+#[async_trait::async_trait]
+impl Reload for Nothing {
+    async fn reload(&self) {}
+}
+
+/// Two nodes, and the second one's place among them.
+struct Pair {
+    world: World,
+    a: Node,
+    b: Node,
+    at_b: Member,
+    /// The store's.
+    _first: Node,
+}
+
+impl Pair {
+    async fn start() -> Self {
+        let world = World::new();
+        let first = Node::start(plain()).await;
+        let (mut members, mut nodes) = (Vec::new(), Vec::new());
+        for name in ["a", "b"] {
+            let info = NodeInfo { name: name.to_owned(), roles: Roles::ALL, ..NodeInfo::default() };
+            let member = world.node(info);
+            let join = |delivery: &Arc<Delivery>| {
+                let never = Duration::from_secs(3_600);
+                let config = Config { sweep_interval: never, audit_interval: never, ..Config::default() };
+                delivery.attach_cluster(member.cluster(), config, Arc::new(Nothing));
+                member.attach(delivery.receiver());
+            };
+            nodes.push(first.start_beside(join).await);
+            members.push(member);
+        }
+        let (b, a) = (nodes.pop().expect("two"), nodes.pop().expect("two"));
+        let at_b = members.pop().expect("two");
+        a.until("the other is known", |_| at_b.cluster().members.nodes().len() == 2).await;
+        Self { world, a, b, at_b, _first: first }
+    }
+
+    /// Published at A, to the user and the topic, kept.
+    async fn publish(&self, number: u32) {
+        self.a.publish(user("u1"), When::Stored, &number.to_string()).await;
+        self.a.publish(topic("news"), When::Stored, &(number + 100).to_string()).await;
+    }
+}
+
+/// Data of the next `count` messages, in order of their size.
+async fn heard(client: &mut Client, count: usize) -> Vec<Value> {
+    let mut heard = Vec::new();
+    while heard.len() < count {
+        heard.push(client.next_data().await);
+    }
+    heard.sort_by_key(Value::as_u64);
+    heard
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_lost_between_nodes_is_heard_once_and_nothing_else_again() {
+    let pair = Pair::start().await;
+    pair.b.device("d1", "u1", &["news"]).await;
+    let mut client = pair.b.connect("d1").await;
+    pair.publish(1).await;
+    assert_eq!(heard(&mut client, 2).await, [json!(1), json!(101)]);
+    pair.at_b.lose_messages(2);
+    pair.publish(2).await;
+    pair.publish(3).await;
+    assert_eq!(heard(&mut client, 4).await, [json!(2), json!(3), json!(102), json!(103)]);
+    // Once more around, with nothing lost: nothing is heard twice, although nothing was confirmed.
+    let sweeps = "noroshi_delivery_cluster_sweeps_total";
+    let before = pair.b.metric(sweeps);
+    pair.at_b.partition();
+    pair.at_b.heal();
+    pair.b.until("another sweep", |node| node.metric(sweeps) > before + 1).await;
+    pair.publish(4).await;
+    assert_eq!(heard(&mut client, 2).await, [json!(4), json!(104)]);
+    assert_eq!(client.sync().await, Vec::<Value>::new());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_device_that_connects_elsewhere_is_heard_of_there_and_ends_here() {
+    let pair = Pair::start().await;
+    pair.b.device("d1", "u1", &[]).await;
+    let mut old = pair.a.connect("d1").await;
+    let mut new = pair.b.connect("d1").await;
+    assert_eq!(old.closed().await, ("replaced".to_owned(), 4001));
+    pair.a.publish(user("u1"), When::Connected, "1").await;
+    assert_eq!(new.next_data().await, json!(1));
+    pair.b.until_sessions(1).await;
+    assert_eq!(pair.a.gateway.sessions_count(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_outage_of_the_engine_loses_nothing_that_is_kept() {
+    let pair = Pair::start().await;
+    pair.b.device("d1", "u1", &["news"]).await;
+    let mut client = pair.b.connect("d1").await;
+    pair.publish(1).await;
+    assert_eq!(heard(&mut client, 2).await, [json!(1), json!(101)]);
+    pair.world.stop();
+    pair.publish(2).await;
+    pair.world.start();
+    assert_eq!(heard(&mut client, 2).await, [json!(2), json!(102)]);
+    // A lease that lapses takes the session along, and brings it back.
+    pair.at_b.partition();
+    pair.at_b.lapse();
+    pair.a.until("b is gone", |_| pair.at_b.cluster().members.epoch().is_none()).await;
+    pair.publish(3).await;
+    pair.at_b.heal();
+    assert_eq!(heard(&mut client, 2).await, [json!(3), json!(103)]);
+    assert_eq!(client.sync().await, Vec::<Value>::new());
+}
