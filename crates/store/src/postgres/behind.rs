@@ -12,7 +12,7 @@ use noroshi_types::Outcome;
 
 use super::Postgres;
 use super::campaign::{self, CampaignNum, Count};
-use super::group::{NOTED, Rows};
+use super::group::{Kept, NOTED, Rows};
 use super::options::PostgresOptions;
 use super::outcome::{self, Part};
 use super::queue::Queued;
@@ -111,7 +111,8 @@ async fn write(
     if !notes.is_empty() {
         let mut rows = Rows::default();
         for (place, (num, accept)) in notes.iter().enumerate() {
-            rows.add(place, *num, accept, &options, 0, None, Standing::Nothing);
+            let kept = Kept { campaign: 0, place: None, standing: Standing::Nothing };
+            rows.add(place, *num, accept, &options, kept);
         }
         tx.execute(NOTED, &rows.values()).await?;
     }

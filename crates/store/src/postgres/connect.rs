@@ -81,6 +81,7 @@ impl Connector {
             .max_size(options.connections.max(1))
             .runtime(Runtime::Tokio1)
             .wait_timeout(Some(options.pool_wait))
+            .create_timeout(Some(options.connect_timeout * 2))
             .build()
             .map_err(|error| PostgresError::Engine { server: self.server(), reason: error.to_string() })
     }

@@ -59,6 +59,15 @@ pub(super) struct Inboxes<'a> {
 /// Who left because of whom: by place, notification and outcome.
 type Departures = BTreeMap<(usize, Num, u8), (Outcome, Vec<i64>)>;
 
+/// Who left because of the notification at `place`, which devices sorted.
+#[derive(Debug, PartialEq)]
+pub(super) struct Left {
+    pub place: usize,
+    pub num: Num,
+    pub outcome: Outcome,
+    pub devices: Vec<DeviceNum>,
+}
+
 /// Columns of [`INSERT`].
 #[derive(Default)]
 pub(super) struct InboxColumns<'a> {
@@ -66,12 +75,6 @@ pub(super) struct InboxColumns<'a> {
     pub nums: Vec<Num>,
     pub keys: Vec<Option<&'a str>>,
     pub ranks: Vec<i64>,
-}
-
-impl InboxColumns<'_> {
-    pub(super) fn values(&self) -> [&(dyn tokio_postgres::types::ToSql + Sync); 4] {
-        [&self.devices, &self.nums, &self.keys, &self.ranks]
-    }
 }
 
 impl<'a> Inboxes<'a> {
@@ -182,8 +185,8 @@ impl<'a> Inboxes<'a> {
         }
     }
 
-    /// The rows that are written, and who left, by place and notification; devices sorted.
-    pub(super) fn finish(self) -> (InboxColumns<'a>, Vec<(usize, Num, Outcome, Vec<DeviceNum>)>) {
+    /// The rows that are written, and who left, by place and notification.
+    pub(super) fn finish(self) -> (InboxColumns<'a>, Vec<Left>) {
         let mut columns = InboxColumns::default();
         for row in self.rows.into_iter().filter(|row| !row.gone) {
             columns.devices.push(row.device);
@@ -193,7 +196,8 @@ impl<'a> Inboxes<'a> {
         }
         let left = self.left.into_iter().map(|((place, num, _), (outcome, mut devices))| {
             devices.sort_unstable();
-            (place, num, outcome, devices.into_iter().map(|device| DeviceNum(device as u64)).collect())
+            let devices = devices.into_iter().map(|device| DeviceNum(device as u64)).collect();
+            Left { place, num, outcome, devices }
         });
         (columns, left.collect())
     }
@@ -207,12 +211,13 @@ mod tests {
         Found { num, service: None, suspect: false, rank }
     }
 
-    fn left(inboxes: Inboxes<'_>) -> (Vec<(i64, Num, i64)>, Vec<(usize, Num, Outcome, u64)>) {
-        let (columns, left) = inboxes.finish();
-        let rows = columns.devices.iter().zip(&columns.nums).zip(&columns.ranks);
-        let rows = rows.map(|((device, num), rank)| (*device, *num, *rank)).collect();
-        let left = left.into_iter().map(|(place, num, outcome, devices)| (place, num, outcome, devices[0].0));
-        (rows, left.collect())
+    /// Rows by device, number and rank; who left, of one device each.
+    fn check(inboxes: Inboxes<'_>, rows: &[(i64, Num, i64)], left: &[(usize, Num, Outcome, u64)]) {
+        let (columns, found) = inboxes.finish();
+        let written = columns.devices.iter().zip(&columns.nums).zip(&columns.ranks);
+        assert!(written.map(|((device, num), rank)| (*device, *num, *rank)).eq(rows.iter().copied()));
+        let found = found.iter().map(|left| (left.place, left.num, left.outcome, left.devices[0].0));
+        assert_eq!(found.collect::<Vec<_>>(), left);
     }
 
     #[test]
@@ -221,7 +226,7 @@ mod tests {
         inboxes.put(0, 100, None, &[found(1, 0), found(2, 1)]);
         inboxes.put(1, 101, None, &[found(1, 0), found(2, 1)]);
         assert!(inboxes.crowding().0.is_empty());
-        assert_eq!(left(inboxes), (vec![(1, 100, 1), (2, 100, 2), (1, 101, 2), (2, 101, 3)], vec![]));
+        check(inboxes, &[(1, 100, 1), (2, 100, 2), (1, 101, 2), (2, 101, 3)], &[]);
     }
 
     #[test]
@@ -231,10 +236,7 @@ mod tests {
         inboxes.put(1, 101, Some("k"), &[found(1, 0)]);
         assert_eq!(inboxes.collapsing(), (vec![1], vec!["k"]));
         inboxes.collapsed(1, "k", 50);
-        assert_eq!(
-            left(inboxes),
-            (vec![(1, 101, 2)], vec![(0, 50, Outcome::Collapsed, 1), (1, 100, Outcome::Collapsed, 1)])
-        );
+        check(inboxes, &[(1, 101, 2)], &[(0, 50, Outcome::Collapsed, 1), (1, 100, Outcome::Collapsed, 1)]);
     }
 
     #[test]
@@ -245,16 +247,10 @@ mod tests {
         }
         assert_eq!(inboxes.crowding(), (vec![1], vec![3]));
         inboxes.made_room(&[(1, 2)], vec![(1, 51), (1, 50)]);
-        assert_eq!(
-            left(inboxes),
-            (
-                vec![(1, 101, 1), (1, 102, 2)],
-                vec![
-                    (0, 50, Outcome::Evicted, 1),
-                    (1, 51, Outcome::Evicted, 1),
-                    (2, 100, Outcome::Evicted, 1)
-                ]
-            )
+        check(
+            inboxes,
+            &[(1, 101, 1), (1, 102, 2)],
+            &[(0, 50, Outcome::Evicted, 1), (1, 51, Outcome::Evicted, 1), (2, 100, Outcome::Evicted, 1)],
         );
     }
 
@@ -263,6 +259,6 @@ mod tests {
         let mut inboxes = Inboxes::new(2);
         inboxes.put(0, 100, None, &[found(1, 1 << 62)]);
         inboxes.made_room(&[(1, 1)], Vec::new());
-        assert_eq!(left(inboxes), (vec![(1, 100, 2)], vec![]));
+        check(inboxes, &[(1, 100, 2)], &[]);
     }
 }

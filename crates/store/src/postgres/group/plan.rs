@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use noroshi_types::{DeviceNum, JsonText, Outcome, PushMode, Target, Topic};
 
-use super::inbox::Inboxes;
+use super::inbox::{Inboxes, Left};
 use super::push::Pushes;
 use super::reading::{Found, Reading, is_kept};
 use super::topic::Topics;
@@ -31,8 +31,27 @@ pub(in crate::postgres) struct Plan<'a> {
     pub(super) topics: Topics<'a>,
     pub(super) pushes: Pushes,
     pub(super) parts: Vec<Part>,
-    /// App, key, hash, number, end.
-    pub(super) keys: (Vec<i64>, Vec<&'a str>, Vec<&'a [u8]>, Vec<Num>, Vec<i64>),
+    pub(super) keys: Keys<'a>,
+}
+
+/// Columns of `idempotency`.
+#[derive(Default)]
+pub(super) struct Keys<'a> {
+    pub apps: Vec<i64>,
+    pub keys: Vec<&'a str>,
+    pub hashes: Vec<&'a [u8]>,
+    pub nums: Vec<Num>,
+    pub ends: Vec<i64>,
+}
+
+/// What of a notification's row is not in the request.
+#[derive(Clone, Copy)]
+pub(in crate::postgres) struct Kept {
+    /// 0: of none.
+    pub campaign: i64,
+    /// The topic's number and the offset.
+    pub place: Option<(i64, u64)>,
+    pub standing: Standing,
 }
 
 /// Columns of `notifications`.
@@ -62,16 +81,14 @@ pub(in crate::postgres) struct Rows<'a> {
 }
 
 impl<'a> Rows<'a> {
-    /// `place_in_topic`: the topic's number and the offset. `campaign`: 0 is none.
+    /// `place` in the group; ascending.
     pub(in crate::postgres) fn add(
         &mut self,
         place: usize,
         num: Num,
         accept: &'a Accept,
         options: &PostgresOptions,
-        campaign: i64,
-        place_in_topic: Option<(i64, u64)>,
-        standing: Standing,
+        kept: Kept,
     ) {
         let Accept { app, request, now, .. } = accept;
         let (target, target_text) = row::target_of(&request.target);
@@ -86,15 +103,15 @@ impl<'a> Rows<'a> {
         self.targets.push(i64::from(target));
         self.target_texts.push(target_text);
         self.counts.push(request.target.named_count().map(|count| count as i64));
-        self.topics.push(place_in_topic.map(|(topic, _)| topic));
-        self.offsets.push(place_in_topic.map(|(_, offset)| offset as i64));
+        self.topics.push(kept.place.map(|(topic, _)| topic));
+        self.offsets.push(kept.place.map(|(_, offset)| offset as i64));
         self.collapse_keys.push(request.collapse_key.as_deref());
         self.retains.push(i64::from(request.retain));
         self.notifications.push(request.notification.as_ref().map(JsonText::as_str));
         self.datas.push(request.data.as_ref().map(JsonText::as_str));
         self.pushes.push(row::push_text(&request.push));
-        self.standings.push(standing as i64);
-        self.campaigns.push((campaign != 0).then_some(campaign));
+        self.standings.push(kept.standing as i64);
+        self.campaigns.push((kept.campaign != 0).then_some(kept.campaign));
     }
 }
 
@@ -114,7 +131,7 @@ pub(in crate::postgres) fn plan<'a>(
         topics: Topics::default(),
         pushes: Pushes::default(),
         parts: Vec::new(),
-        keys: Default::default(),
+        keys: Keys::default(),
     };
     // Place of the first of the group with the key.
     let mut keys: HashMap<(u32, &str), usize> = HashMap::new();
@@ -201,7 +218,7 @@ impl<'a> Plan<'a> {
         }
         self.last = num;
         let place_in_topic = published.as_ref().map(|place| (place.topic, place.position.offset));
-        self.rows.add(place, num, accept, options, campaign, place_in_topic, standing);
+        self.rows.add(place, num, accept, options, Kept { campaign, place: place_in_topic, standing });
         let unreachable = self.pushes.plan(num, accept, campaign, devices, &mut self.parts);
         for (outcome, count) in besides.iter().chain(&unreachable) {
             self.pushes.count(campaign, *outcome, *count);
@@ -210,11 +227,11 @@ impl<'a> Plan<'a> {
         besides.extend(unreachable);
         if let Some(idempotency) = idempotency {
             let until = now.saturating_add(noroshi_types::limits::IDEMPOTENCY_WINDOW);
-            self.keys.0.push(i64::from(app.0));
-            self.keys.1.push(&idempotency.key);
-            self.keys.2.push(&idempotency.body_hash);
-            self.keys.3.push(num);
-            self.keys.4.push(until.0 as i64);
+            self.keys.apps.push(i64::from(app.0));
+            self.keys.keys.push(&idempotency.key);
+            self.keys.hashes.push(&idempotency.body_hash);
+            self.keys.nums.push(num);
+            self.keys.ends.push(until.0 as i64);
         }
         let message = Arc::new(row::message_of(accept, ids.id(num), published.map(|place| place.position)));
         Ok(Accepted { message, targets: request.target.named_count(), kept, besides, replayed: false })
@@ -250,8 +267,8 @@ impl<'a> Plan<'a> {
     }
 
     /// Takes in who left the inboxes, once that is settled.
-    pub(super) fn note_left(&mut self, group: &[&Accept], left: Vec<(usize, Num, Outcome, Vec<DeviceNum>)>) {
-        for (place, num, outcome, devices) in left {
+    pub(super) fn note_left(&mut self, group: &[&Accept], left: Vec<Left>) {
+        for Left { place, num, outcome, devices } in left {
             if let Some(Ok(accepted)) = self.answers.get_mut(place) {
                 accepted.besides.push((outcome, devices.len() as u64));
             }

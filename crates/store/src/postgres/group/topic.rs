@@ -81,11 +81,20 @@ pub(super) struct Topics<'a> {
     keys: HashMap<(i64, &'a str), usize>,
 }
 
+/// Columns of [`INSERT`].
+#[derive(Default)]
+pub(super) struct LogColumns<'a> {
+    pub topics: Vec<i64>,
+    pub offsets: Vec<i64>,
+    pub nums: Vec<Num>,
+    pub keys: Vec<Option<&'a str>>,
+}
+
 /// Columns of all statements.
 #[derive(Default)]
 pub(super) struct TopicColumns<'a> {
     pub collapsing: (Vec<i64>, Vec<&'a str>),
-    pub log: (Vec<i64>, Vec<i64>, Vec<Num>, Vec<Option<&'a str>>),
+    pub log: LogColumns<'a>,
     pub advancing: (Vec<i64>, Vec<i64>, Vec<Option<i64>>, Vec<i64>),
     pub retaining: (Vec<i64>, Vec<Num>, Vec<i64>),
 }
@@ -143,10 +152,10 @@ impl<'a> Topics<'a> {
         keys.sort_unstable();
         columns.collapsing = keys.into_iter().unzip();
         for row in self.rows.into_iter().filter(|row| !row.gone) {
-            columns.log.0.push(row.topic);
-            columns.log.1.push(row.offset);
-            columns.log.2.push(row.num);
-            columns.log.3.push(row.key);
+            columns.log.topics.push(row.topic);
+            columns.log.offsets.push(row.offset);
+            columns.log.nums.push(row.num);
+            columns.log.keys.push(row.key);
         }
         for (topic, change) in self.changes {
             columns.advancing.0.push(topic);

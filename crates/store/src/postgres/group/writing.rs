@@ -41,6 +41,9 @@ const KEYS: &str = "INSERT INTO idempotency AS i (app, key, body_hash, num, expi
 /// heard of who holds it.
 const COMMIT: &str = "COMMIT AND CHAIN";
 
+/// Inbox rows that go out with everything else; more than that are written before. A usual group has fewer.
+const INBOX_ROWS_LAST: usize = 32_768;
+
 /// To be prepared on a connection before groups run on it.
 pub(in crate::postgres) const STATEMENTS: [&str; 15] = [
     MOVE_LAST,
@@ -189,22 +192,41 @@ impl Ready<'_> {
         let (rows, keys) = (&plan.rows, &plan.keys);
         let topic::TopicColumns { collapsing, log, advancing, retaining } = topics;
         let (batches, walks) = (&plan.pushes.batches, &plan.pushes.walks);
+        // What a condition reaches may be more than one statement has time for.
+        let last = inbox.nums.len() - inbox.nums.len().min(INBOX_ROWS_LAST);
+        for first in (0..last).step_by(INBOX_ROWS_LAST) {
+            let rows = first..last.min(first + INBOX_ROWS_LAST);
+            execute(
+                session,
+                inbox::INSERT,
+                &inbox.nums[rows.clone()],
+                [
+                    &&inbox.devices[rows.clone()],
+                    &&inbox.nums[rows.clone()],
+                    &&inbox.keys[rows.clone()],
+                    &&inbox.ranks[rows],
+                ],
+            )
+            .await?;
+        }
+        let inbox_last: [&(dyn ToSql + Sync); 4] =
+            [&&inbox.devices[last..], &&inbox.nums[last..], &&inbox.keys[last..], &&inbox.ranks[last..]];
         // Statements go out in this order, whoever is answered first.
         tokio::try_join!(
             biased;
             execute(session, MOVE_LAST, &rows.nums, [&plan.last]),
             execute(session, NOTIFICATIONS, &rows.nums, rows.values()),
-            execute(session, inbox::INSERT, &inbox.nums, inbox.values()),
+            execute(session, inbox::INSERT, &inbox.nums[last..], inbox_last),
             execute(session, topic::ADVANCE, &advancing.0, [&advancing.0, &advancing.1, &advancing.2, &advancing.3]),
             execute(session, topic::COLLAPSE, &collapsing.0, [&collapsing.0, &collapsing.1]),
-            execute(session, topic::INSERT, &log.0, [&log.0, &log.1, &log.2, &log.3]),
-            execute(session, topic::TRIM, &log.0, [&advancing.0, &plan.log_rows_max]),
+            execute(session, topic::INSERT, &log.nums, [&log.topics, &log.offsets, &log.nums, &log.keys]),
+            execute(session, topic::TRIM, &log.nums, [&advancing.0, &plan.log_rows_max]),
             execute(session, topic::RETAIN, &retaining.0, [&retaining.0, &retaining.1, &retaining.2]),
             execute(session, outcome::INSERT, parts.nums(), parts.values()),
             execute(session, push::INSERT, &batches.nums, batches.values()),
             execute(session, push::WALKS, &walks.nums, walks.values()),
             execute(session, push::COUNT, &counts.0, [&counts.0, &counts.1, &counts.2]),
-            execute(session, KEYS, &keys.0, [&keys.0, &keys.1, &keys.2, &keys.3, &keys.4]),
+            execute(session, KEYS, &keys.nums, [&keys.apps, &keys.keys, &keys.hashes, &keys.nums, &keys.ends]),
             session.batch_execute(COMMIT),
         )?;
         Ok(())
