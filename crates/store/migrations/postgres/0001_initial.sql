@@ -194,7 +194,6 @@ CREATE TABLE push_queue (
     leased_until BIGINT NOT NULL, -- 0: free; by the clock of who took it
     recipients BYTEA NOT NULL,    -- sorted device numbers: LEB128 of each difference
     holder BIGINT NOT NULL DEFAULT 0,   -- who took it, 0: nobody
-    lease_ms BIGINT NOT NULL DEFAULT 0, -- how long it was asked for
     lapses_at BIGINT NOT NULL DEFAULT 0 -- when the lease ends by the engine's clock
 );
 CREATE INDEX push_queue_to_take ON push_queue (lane, app, service, campaign, due_at, id) WHERE leased_until = 0;
@@ -286,3 +285,53 @@ CREATE UNIQUE INDEX campaign_lines_by_user ON campaign_lines (campaign, "user");
 ALTER TABLE inbox SET (autovacuum_vacuum_scale_factor = 0.05, autovacuum_analyze_scale_factor = 0.2);
 ALTER TABLE push_queue SET (autovacuum_vacuum_scale_factor = 0.05);
 ALTER TABLE topic_log SET (autovacuum_vacuum_scale_factor = 0.05);
+
+-- Statements are planned once, maybe while a table is empty, when all indexes look alike: by the index that
+-- merely begins with the app, registering the first devices takes time that grows with the square of their
+-- number. So the planner is shown what rows will look like. TRUNCATE leaves what ANALYZE found, until the
+-- server looks at real rows; what has a number of its own took none from a sequence.
+INSERT INTO apps (id, name, created_at) SELECT g, 'a' || g, g FROM generate_series(1, 20) g;
+INSERT INTO keys (id, app, name, hash, scopes, created_at)
+    SELECT g, g % 20, 'k' || g, int8send(g), 1, g FROM generate_series(1, 40) g;
+INSERT INTO devices (num, app, id, "user", token_version, created_at, push_service, push_token_at)
+    SELECT g, g % 4, 'd' || g, 'u' || g / 2, 1, g, g % 3, g FROM generate_series(1, 2000) g;
+INSERT INTO deleted_devices (app, id, token_version) SELECT g % 4, 'd' || g, 1 FROM generate_series(1, 2000) g;
+INSERT INTO topics (num, app, name, epoch, retained, retained_expires_at)
+    SELECT g, g % 4, 't' || g, g, g, g FROM generate_series(1, 2000) g;
+INSERT INTO subscriptions (device, topic, position, named)
+    SELECT g / 5, g % 97, g, g % 2 FROM generate_series(1, 2000) g ON CONFLICT DO NOTHING;
+INSERT INTO notifications (num, app, created_at, expires_at, keep_until, delivery, urgency, target, retain, standing)
+    SELECT g, g % 4, g, g, g, g % 3, 1, g % 5, 0, g % 5 FROM generate_series(1, 2000) g;
+INSERT INTO inbox (device, num, collapse_key, rank)
+    SELECT g / 10, g, CASE WHEN g % 4 = 0 THEN 'c' || g % 10 END, g % 10 FROM generate_series(1, 2000) g;
+INSERT INTO topic_log (topic, topic_offset, num, collapse_key)
+    SELECT g / 40, g, g, CASE WHEN g % 4 = 0 THEN 'c' || g % 10 END FROM generate_series(1, 2000) g;
+INSERT INTO outcomes (seq, num, outcome, at, count, devices)
+    SELECT g, g / 4, g % 8, g, 1, '\x01' FROM generate_series(1, 2000) g;
+INSERT INTO idempotency (app, key, body_hash, num, expires_at)
+    SELECT g % 4, 'k' || g, int8send(g), g, g FROM generate_series(1, 2000) g;
+INSERT INTO push_queue (id, app, lane, service, campaign, num, due_at, attempt, fallback, leased_until, recipients,
+                        holder, lapses_at)
+    SELECT g, g % 4, 1 + g % 3, 1 + g % 3, CASE WHEN g % 2 = 0 THEN g % 10 ELSE 0 END, g, g, 0, g % 4,
+           CASE WHEN g % 20 = 0 THEN g ELSE 0 END, '\x01', g % 20, g
+    FROM generate_series(1, 2000) g;
+INSERT INTO push_walks (id, app, num, lane, fallback, due_at, cursor)
+    SELECT g, g % 4, g, 2, g % 4, g, 0 FROM generate_series(1, 200) g;
+INSERT INTO push_confirmed (num, device) SELECT g / 20, g FROM generate_series(1, 2000) g;
+INSERT INTO push_invalidations (seq, app, at, device, service, environment, reason, removed)
+    SELECT g, g % 4, g, 'd' || g, 1, 1, 'r', 1 FROM generate_series(1, 2000) g;
+INSERT INTO campaigns (num, id, app, state, created_at, notification, cursor, walked, recipients, uploaded, lines, spec)
+    SELECT g, int8send(g), g % 4, 1 + g % 6, g, g, 0, 0, 0, 0, g % 2, '{}' FROM generate_series(1, 400) g;
+INSERT INTO campaign_counts (campaign, outcome, reason, count, shard)
+    SELECT g / 40, g % 10, '', 1, g FROM generate_series(1, 2000) g;
+INSERT INTO campaign_latency (campaign, bucket, count, shard)
+    SELECT g / 40, g % 10, 1, g FROM generate_series(1, 2000) g;
+INSERT INTO campaign_lines (campaign, seq, "user", line)
+    SELECT g / 100, g, 'u' || g, '{}' FROM generate_series(1, 2000) g;
+ANALYZE;
+-- In a transaction of its own: then the tables count as never looked at, not as empty.
+SAVEPOINT shown;
+TRUNCATE apps, keys, devices, deleted_devices, topics, subscriptions, notifications, inbox, topic_log, outcomes,
+    idempotency, push_queue, push_walks, push_confirmed, push_invalidations, campaigns, campaign_counts,
+    campaign_latency, campaign_lines;
+RELEASE SAVEPOINT shown;

@@ -365,7 +365,7 @@ static PICK: LazyLock<String> = LazyLock::new(|| {
 
 static LEASE: LazyLock<String> = LazyLock::new(|| {
     format!(
-        "UPDATE push_queue q SET leased_until = $3, holder = $4, lease_ms = $5, lapses_at = {ENGINE_NOW} + $5,
+        "UPDATE push_queue q SET leased_until = $3, holder = $4, lapses_at = {ENGINE_NOW} + $5,
                              fallback = 0, recipients = coalesce(lease.recipients, q.recipients)
      FROM unnest($1::bigint[], $2::bytea[]) AS lease (id, recipients) WHERE q.id = lease.id"
     )
