@@ -156,7 +156,8 @@ return #KEYS
 script!(
     /// The leases (epoch by deadline) and what nodes say of themselves. What to do, epoch, ttl in milliseconds, info,
     /// an epoch that is given up. Answers: whether it was done, then epoch, remaining milliseconds and info of each
-    /// live lease. A lease that is not there, or is past its deadline, is never renewed.
+    /// live lease. A lease that is not there, or is past its deadline, is never renewed; one that ends later than any
+    /// can (the server's clock was set back) is cut.
     NODES,
     r"
 local leases, infos = KEYS[1], KEYS[2]
@@ -178,6 +179,9 @@ if act ~= 'list' then
   end
 end
 for _, dead in ipairs(redis.call('ZRANGEBYSCORE', leases, '-inf', now)) do drop(dead) end
+for _, odd in ipairs(redis.call('ZRANGEBYSCORE', leases, '(' .. (now + ttl), '+inf')) do
+  redis.call('ZADD', leases, now + ttl, odd)
+end
 local answer = {done}
 local live = redis.call('ZRANGE', leases, 0, -1, 'WITHSCORES')
 for i = 1, #live, 2 do

@@ -1,13 +1,20 @@
 //! Redis as it is set up in earnest: TLS of a private authority, a user with no more rights than needed, a database
 //! of its own. The rights are those of docs/cluster.md.
 
-use noroshi_cluster::redis::{Address, Config};
-use noroshi_cluster::{Error, Members as _, Taken};
+use std::sync::Arc;
+use std::time::Duration;
+
+use noroshi_cluster::batches::{BatchQueue as _, Parcel};
+use noroshi_cluster::redis::{Address, Config, Redis};
+use noroshi_cluster::{Error, Taken};
+use noroshi_telemetry::registry;
+use noroshi_types::Lane;
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use tempfile::TempDir;
+use tokio_util::sync::CancellationToken;
 
-use crate::engine::{TTL, TestNode, config, redis_node};
-use crate::heard::until;
+use crate::engine::{TTL, TestNode, config, info, redis_node};
+use crate::heard::{Heard, until};
 use crate::server::{Server, free_port};
 
 /// The words that follow `ACL SETUSER noroshi on >secret` in the document.
@@ -34,6 +41,26 @@ async fn works(a: &TestNode, b: &TestNode) {
     until("the message", || !b.heard.messages().is_empty()).await;
 }
 
+async fn batches_work(config: Config) {
+    let redis = Redis::open(config, info("sender"), &mut registry()).expect("configuration");
+    let batches = redis.batches();
+    let heard = Arc::new(Heard::default());
+    let stop = CancellationToken::new();
+    let running = tokio::spawn(redis.run(heard.clone(), stop.clone()));
+    heard.joined_anew().await;
+    let lane = Lane::ALL[0] as u8;
+    let parcel = Parcel { key: 7, lane, body: "batch".into() };
+    batches.put(vec![parcel.clone()]).await.expect("put");
+    let pulled = batches.pull(&[lane], 1, Duration::from_secs(5)).await.expect("pull");
+    assert_eq!(pulled[0].parcel, parcel);
+    let receipts = vec![pulled[0].receipt.clone()];
+    batches.extend(&receipts, Duration::from_secs(5)).await.expect("extend");
+    batches.done(receipts).await.expect("done");
+    assert!(batches.depth().await.expect("depth").iter().all(|depth| depth.parcels == 0));
+    stop.cancel();
+    running.await.expect("it ends when it is told");
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_documented_rights_suffice() {
     let server = Server::start();
@@ -45,6 +72,7 @@ async fn the_documented_rights_suffice() {
     let node = |name: &str| redis_node(config(&url("se%40cret")), name);
     let (a, b) = (node("a"), node("b"));
     works(&a, &b).await;
+    batches_work(config(&url("se%40cret"))).await;
     let keyspace = server.ask_text(&["INFO", "keyspace"]);
     assert!(keyspace.contains("db3:") && !keyspace.contains("db0:"), "{keyspace}");
 
@@ -89,7 +117,7 @@ async fn a_private_authority_is_trusted_when_it_is_named() {
     works(&redis_node(config(), "a"), &redis_node(config(), "b")).await;
 
     let stranger = redis_node(Config { root_certificate_pem: None, ..config() }, "c");
-    tokio::time::sleep(std::time::Duration::from_millis(300)).await;
+    tokio::time::sleep(Duration::from_millis(300)).await;
     assert!(stranger.cluster.directory.locate(vec![stranger.device("d")]).await.is_err());
     assert_eq!(stranger.metric("servers_up"), 0);
 }

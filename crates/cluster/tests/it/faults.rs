@@ -127,6 +127,25 @@ async fn a_redis_that_hangs_is_noticed_and_then_costs_nothing() {
     assert_eq!(a.locate(key).await, [a.epoch()]);
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn clocks_that_are_set_strand_nobody() {
+    let server = Server::start();
+    let a = node_on(&server, "a").await;
+    a.take("d", Some("u"), 1).await;
+    let before = a.epoch();
+    // Set back by an hour: leases end in an hour, that of a dead node too.
+    server.ask(&["ZADD", "noroshi:{nodes}:leases", "9000000000000", "00000000000000ff"]);
+    a.knows(2).await;
+    a.knows(1).await;
+    assert_eq!(a.cluster.members.epoch(), Some(before));
+    // Set forward: all leases are over at once.
+    let lease = before.to_string();
+    server.ask(&["ZADD", "noroshi:{nodes}:leases", "1", &lease]);
+    until("a new lease", || a.cluster.members.epoch().is_some_and(|epoch| epoch != before)).await;
+    assert_eq!(keep(&a, "d", 1).await, Kept::Mine);
+    assert_eq!(a.locate(a.user("u")).await, [a.epoch()]);
+}
+
 /// A node whose thread stands still for longer than its lease is a stopped process.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_process_that_stood_still_takes_nothing_for_its_old_epoch() {
