@@ -41,6 +41,8 @@ class Listener {
     /** Ids whose confirmation was answered 200. */
     this.confirmed = new Set()
     this.connects = 0
+    this.history = []
+    this.offsets = []
   }
 
   async keepListening() {
@@ -74,6 +76,7 @@ class Listener {
         if (frame.t === 'ready') {
           isReady = true
           this.connects++
+          this.note(`ready at ${node.name}`)
         }
         if (frame.t === 'msg') {
           this.hear(frame)
@@ -83,6 +86,7 @@ class Listener {
     } catch {
       // It ended.
     }
+    this.note(`ended at ${node.name} ${device.close?.code ?? ''}`)
     clearInterval(pinging)
     open = false
     device.socket.terminate()
@@ -91,7 +95,15 @@ class Listener {
     return isReady
   }
 
-  hear({ id, topic }) {
+  /** What happened to its connections, told where something was lost. */
+  note(text) {
+    this.history.push(`${new Date().toISOString().slice(11)} ${text}`)
+    if (this.history.length > 20) this.history.shift()
+  }
+
+  hear({ id, topic, offset }) {
+    if (topic) this.offsets.push(`${new Date().toISOString().slice(14)}:${offset}`)
+    if (this.offsets.length > 200) this.offsets.shift()
     const times = (this.heard.get(id) ?? 0) + 1
     this.heard.set(id, times)
     if (times > 1) this.load.counts.duplicated++
@@ -236,7 +248,8 @@ export class Load {
     await until('everything accepted to be heard', () => this.missing().length === 0, 120_000).catch(() => {})
     for (const [device, id] of this.missing()) {
       const [trace, whole] = [await this.api().trace(id, device.name).catch(String), await this.api().notification(id).catch(String)]
-      this.complain('lost', `${device.name}: ${id} ${JSON.stringify(trace)} of ${JSON.stringify(whole)}`)
+      this.complain('lost', `${device.name}: ${id} ${JSON.stringify(trace)} of ${JSON.stringify(whole)} ${device.history.join(', ')}`)
+      if (process.env.FAULTS_VERBOSE) console.log(device.name, id, device.offsets.join(' '))
     }
     await until(
       'every inbox to be empty',
