@@ -4,6 +4,7 @@
 mod apps;
 mod bench;
 mod campaign;
+mod cells;
 mod completions;
 mod config;
 mod dev_push;
@@ -58,6 +59,8 @@ pub(crate) enum Command {
     Drain(drain::Arguments),
     /// The nodes of the cluster: leases, connections, rates, drains
     Nodes(nodes::Arguments),
+    /// The cells behind a front: who lives where, newcomers, moving
+    Cells(cells::Arguments),
     /// What became of a notification, on one device too
     Explain(explain::Arguments),
     /// Bring in devices from a file
@@ -93,6 +96,7 @@ impl Command {
             Command::Campaign(arguments) => wait(arguments.run()),
             Command::Drain(arguments) => wait(arguments.run()),
             Command::Nodes(arguments) => wait(arguments.run()),
+            Command::Cells(arguments) => wait(arguments.run()),
             Command::Explain(arguments) => wait(arguments.run()),
             Command::Import(arguments) => wait(arguments.run()),
             Command::Migrate(arguments) => wait(arguments.run()),
