@@ -152,13 +152,14 @@ fn server_of(config: &Config) -> String {
     text + "/" + config.get_dbname().unwrap_or_default()
 }
 
-/// Statements are point look-ups by index over many values: they are planned once, and never for the size that
-/// a table happens to have at that moment.
+/// Statements are point look-ups by index over many values, so nothing else is ever right for them; which index is
+/// seen anew each time, from the number of values and the size that tables have by then: a plan that is kept is
+/// for the size they had when it was made, and they grow. For hundreds of values planning is cheap.
 fn settings(options: &PostgresOptions) -> String {
     format!(
         "SET statement_timeout = {}; SET lock_timeout = {}; SET idle_in_transaction_session_timeout = {};
          SET idle_session_timeout = 0; SET client_min_messages = warning; SET TimeZone = 'UTC';
-         SET plan_cache_mode = force_generic_plan; SET jit = off; SET max_parallel_workers_per_gather = 0;
+         SET plan_cache_mode = force_custom_plan; SET jit = off; SET max_parallel_workers_per_gather = 0;
          SET enable_seqscan = off; SET enable_hashjoin = off; SET enable_mergejoin = off;
          SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'",
         options.statement_timeout.as_millis(),
