@@ -6,6 +6,8 @@ PROFILE ?= dev
 TARGET := $(abspath $(or $(CARGO_TARGET_DIR),target))
 BIN_dev := $(TARGET)/debug/noroshi
 BIN_release := $(TARGET)/release/noroshi
+# Some ninety crates of Amazon's SDK, which only what is released has.
+FEATURES_release := --features noroshi/sqs
 NOROSHI_BIN ?= $(BIN_$(PROFILE))
 
 # A missing or changed snapshot is a failure, never a silent update.
@@ -18,7 +20,7 @@ help: ## This list
 
 run: ## Build the release binary and start a development node in ./noroshi-data
 	@scripts/setup build
-	$(CARGO) build --release --locked --bin noroshi
+	$(CARGO) build --release --locked --bin noroshi $(FEATURES_release)
 	$(BIN_release) serve --dev
 
 test: unit e2e ## Every test: units, components, and end to end with other people's clients
@@ -29,7 +31,7 @@ unit: ## Tests of the workspace alone
 
 e2e: ## End-to-end tests of the built binary (PROFILE=release for the release binary)
 	@scripts/setup build engines
-	$(CARGO) build --profile $(PROFILE) --locked --bin noroshi
+	$(CARGO) build --profile $(PROFILE) --locked --bin noroshi $(FEATURES_$(PROFILE))
 	NOROSHI_BIN=$(NOROSHI_BIN) e2e/run
 
 check: ## Format, lints, documentation, dependencies
@@ -37,13 +39,14 @@ check: ## Format, lints, documentation, dependencies
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 	$(CARGO) clippy -p noroshi-gateway --locked -- -D warnings # without io_uring
+	$(CARGO) clippy -p noroshi-sqs --features aws --all-targets --locked -- -D warnings
 	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --workspace --no-deps --document-private-items --locked
 	@! grep -nE '^name = "(aws-lc-sys|aws-lc-rs|openssl-sys|native-tls)"' Cargo.lock \
 		|| { echo 'Cargo.lock: the default build must not need OpenSSL or cmake' >&2; exit 1; }
 
 bench: ## The measurements of docs/performance.md, on this machine
 	@scripts/setup build
-	$(CARGO) build --release --locked --bin noroshi
+	$(CARGO) build --release --locked --bin noroshi $(FEATURES_release)
 	scripts/bench $(BIN_release)
 
 fuzz: ## Every fuzz target for SECONDS_EACH (default 30)

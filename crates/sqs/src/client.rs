@@ -26,9 +26,8 @@ pub(crate) const POLL: Duration = Duration::from_secs(20);
 const ANSWER: Duration = Duration::from_secs(10);
 
 pub(crate) async fn open(connection: &Connection) -> Client {
-    let http = aws_smithy_http_client::Builder::new()
-        .tls_provider(Provider::Rustls(CryptoMode::Ring))
-        .build_https();
+    let http =
+        aws_smithy_http_client::Builder::new().tls_provider(Provider::Rustls(CryptoMode::Ring)).build_https();
     let timeouts = TimeoutConfig::builder()
         .connect_timeout(Duration::from_secs(5))
         .operation_attempt_timeout(POLL + ANSWER)
@@ -53,7 +52,8 @@ where
 {
     match &error {
         SdkError::ServiceError(service) => {
-            let text = format!("{}: {}", error.code().unwrap_or("error"), error.message().unwrap_or("no reason"));
+            let text =
+                format!("{}: {}", error.code().unwrap_or("error"), error.message().unwrap_or("no reason"));
             let status = service.raw().status().as_u16();
             match status >= 500 || status == 429 || error.code().is_some_and(is_passing) {
                 true => Error::Unavailable(Cow::Owned(text)),
@@ -118,7 +118,10 @@ pub(crate) async fn delete(client: &Client, url: &str, receipts: Vec<String>) ->
         let mut left = call;
         for attempt in 0..2 {
             let entries = left.iter().enumerate().map(|(index, receipt)| {
-                DeleteMessageBatchRequestEntry::builder().id(index.to_string()).receipt_handle(receipt).build()
+                DeleteMessageBatchRequestEntry::builder()
+                    .id(index.to_string())
+                    .receipt_handle(receipt)
+                    .build()
             });
             let entries: Result<Vec<_>, _> = entries.collect();
             let request = client.delete_message_batch().queue_url(url);

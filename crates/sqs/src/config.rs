@@ -85,7 +85,9 @@ impl IntakeConfig {
     pub fn check(&self) -> Result<(), String> {
         let urls = std::iter::once(&self.queue_url).chain(&self.dead_letter_url);
         if urls.into_iter().any(|url| !url.starts_with("https://") && !url.starts_with("http://")) {
-            return Err("a queue is named by its URL: https://sqs.<region>.amazonaws.com/<account>/<name>".to_owned());
+            return Err(
+                "a queue is named by its URL: https://sqs.<region>.amazonaws.com/<account>/<name>".to_owned()
+            );
         }
         if self.dead_letter_url.as_ref() == Some(&self.queue_url) {
             return Err("what is set aside must not go to the queue it came from".to_owned());
@@ -120,7 +122,10 @@ mod tests {
         let queue = QueueConfig::new(Connection::default(), "noroshi-push");
         assert_eq!(queue.check(), Ok(()));
         for prefix in ["", "with space", &"x".repeat(72)] {
-            assert!(QueueConfig { queue_prefix: prefix.to_owned(), ..queue.clone() }.check().is_err(), "{prefix}");
+            assert!(
+                QueueConfig { queue_prefix: prefix.to_owned(), ..queue.clone() }.check().is_err(),
+                "{prefix}"
+            );
         }
         let half = Duration::from_millis(1_500);
         assert!(QueueConfig { claim_after: half, ..queue }.check().is_err());

@@ -55,8 +55,7 @@ pub enum Verdict {
 }
 
 /// Publishes one message.
-pub type Accept =
-    Arc<dyn Fn(Incoming) -> Pin<Box<dyn Future<Output = Verdict> + Send>> + Send + Sync>;
+pub type Accept = Arc<dyn Fn(Incoming) -> Pin<Box<dyn Future<Output = Verdict> + Send>> + Send + Sync>;
 
 /// Runs until `drain` resolves, then gives what is in work its time. An error only if the configuration is wrong.
 pub async fn run(

@@ -36,10 +36,18 @@ impl Metrics {
     pub fn new(registry: &mut Registry) -> Self {
         let metrics = Self::default();
         let registry = registry.sub_registry_with_prefix("intake");
-        registry.register("messages", "Messages of the intake queue, by what became of them", metrics.messages.clone());
+        registry.register(
+            "messages",
+            "Messages of the intake queue, by what became of them",
+            metrics.messages.clone(),
+        );
         registry.register("in_work", "Messages received and not answered", metrics.in_work.clone());
         let retries = metrics.retries.clone();
-        registry.register("retries", "Messages that could not be accepted yet and are tried again here", retries);
+        registry.register(
+            "retries",
+            "Messages that could not be accepted yet and are tried again here",
+            retries,
+        );
         registry.register("errors", "Calls of the queue that failed", metrics.errors.clone());
         metrics
     }

@@ -18,7 +18,8 @@ use aws_sdk_sqs::Client;
 use aws_sdk_sqs::error::ProvideErrorMetadata;
 use aws_sdk_sqs::operation::get_queue_url::GetQueueUrlError;
 use aws_sdk_sqs::types::{
-    Message, MessageAttributeValue, MessageSystemAttributeName, QueueAttributeName, SendMessageBatchRequestEntry,
+    Message, MessageAttributeValue, MessageSystemAttributeName, QueueAttributeName,
+    SendMessageBatchRequestEntry,
 };
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
@@ -96,14 +97,24 @@ impl Queue {
             lanes.push(LaneQueue { lane, url, state: Mutex::default() });
         }
         let claim_after = config.claim_after;
-        Ok(Self { shared: Arc::new(Shared { client, lanes, claim_after, arrived: Notify::new(), pulled_at: Mutex::new(Instant::now()) }) })
+        Ok(Self {
+            shared: Arc::new(Shared {
+                client,
+                lanes,
+                claim_after,
+                arrived: Notify::new(),
+                pulled_at: Mutex::new(Instant::now()),
+            }),
+        })
     }
 }
 
 async fn url(client: &Client, name: &str, config: &QueueConfig) -> Result<String, Error> {
     let found = client.get_queue_url().queue_name(name).send().await;
     let missing = match found {
-        Ok(found) => return found.queue_url.ok_or_else(|| Error::Refused(format!("the queue {name} has no URL"))),
+        Ok(found) => {
+            return found.queue_url.ok_or_else(|| Error::Refused(format!("the queue {name} has no URL")));
+        }
         Err(error) => error,
     };
     // An SQS of one's own may call it by its older name.
@@ -134,8 +145,7 @@ impl Shared {
 
     async fn poll(self: Arc<Self>, index: usize) {
         let queue = &self.lanes[index];
-        let received =
-            client::receive(&self.client, &queue.url, ENTRIES_MAX, POLL, self.claim_after).await;
+        let received = client::receive(&self.client, &queue.url, ENTRIES_MAX, POLL, self.claim_after).await;
         let at = Instant::now();
         let received = match received {
             Ok(output) if self.pulled_at.lock().elapsed() > ABANDONED => {
@@ -150,7 +160,9 @@ impl Shared {
         match received {
             Ok(messages) => {
                 state.full = messages.len() >= ENTRIES_MAX;
-                state.arrived.extend(messages.into_iter().map(|message| (received_of(queue.lane, message), at)));
+                state
+                    .arrived
+                    .extend(messages.into_iter().map(|message| (received_of(queue.lane, message), at)));
             }
             Err(error) => {
                 state.full = false;
@@ -193,7 +205,8 @@ impl Shared {
         let mut left = parcels;
         for _ in 0..ATTEMPTS {
             let entries = left.iter().enumerate().map(|(index, (parcel, body))| {
-                let key = MessageAttributeValue::builder().data_type("String").string_value(parcel.key.to_string());
+                let key =
+                    MessageAttributeValue::builder().data_type("String").string_value(parcel.key.to_string());
                 SendMessageBatchRequestEntry::builder()
                     .id(index.to_string())
                     .message_body(body)
@@ -207,18 +220,21 @@ impl Shared {
             if let Some(refused) = answer.failed().iter().find(|entry| entry.sender_fault()) {
                 return Err(client::entry_failed(refused));
             }
-            let again: Vec<usize> = answer.failed().iter().filter_map(|entry| entry.id().parse().ok()).collect();
+            let again: Vec<usize> =
+                answer.failed().iter().filter_map(|entry| entry.id().parse().ok()).collect();
             if again.is_empty() {
                 return Ok(());
             }
-            left = left.into_iter().enumerate().filter(|(i, _)| again.contains(i)).map(|(_, one)| one).collect();
+            left =
+                left.into_iter().enumerate().filter(|(i, _)| again.contains(i)).map(|(_, one)| one).collect();
         }
         Err(Error::Unavailable("some parcels were not taken".into()))
     }
 }
 
 fn received_of(lane: u8, message: Message) -> Received {
-    let count = message.attributes().and_then(|all| all.get(&MessageSystemAttributeName::ApproximateReceiveCount));
+    let count =
+        message.attributes().and_then(|all| all.get(&MessageSystemAttributeName::ApproximateReceiveCount));
     let deliveries = count.and_then(|count| count.parse().ok()).unwrap_or(1);
     let key = message.message_attributes().and_then(|all| all.get(KEY)?.string_value()?.parse().ok());
     // What is no parcel of ours is one that cannot be read: its puller sets it aside.

@@ -165,6 +165,7 @@ pub trait Campaigns: Send + Sync {
     /// that are not to be pushed, in one commit: after a crash the walk goes on behind exactly what was
     /// enqueued. [`Error::Conflict`] and nothing written unless it runs, is not walked yet and stands at
     /// `from`. Its state afterwards: done, if it was walked to the end and no batch is left.
+    #[allow(clippy::too_many_arguments, reason = "one commit has to hold all of it")]
     async fn enqueue(
         &self,
         id: CampaignId,

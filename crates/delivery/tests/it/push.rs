@@ -22,6 +22,7 @@ use crate::request;
 mod campaign;
 mod restart;
 mod services;
+mod several;
 
 /// Generous: only a failure waits for it.
 const DEADLINE: Duration = Duration::from_secs(30);

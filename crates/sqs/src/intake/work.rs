@@ -107,7 +107,11 @@ impl InWork {
     /// Those that have been in work for so long.
     pub(super) fn receipts(&self, age: Duration) -> Vec<String> {
         let receipts = self.receipts.lock();
-        receipts.values().filter(|(_, since)| since.elapsed() >= age).map(|(receipt, _)| receipt.clone()).collect()
+        receipts
+            .values()
+            .filter(|(_, since)| since.elapsed() >= age)
+            .map(|(receipt, _)| receipt.clone())
+            .collect()
     }
 }
 
@@ -220,8 +224,10 @@ impl Work {
     }
 
     async fn dead_letter(&self, url: &str, message: &Message, error: String) -> Result<(), Error> {
-        let text = |value: &str| MessageAttributeValue::builder().data_type("String").string_value(value).build();
-        let mut send = self.client.send_message().queue_url(url).message_body(message.body().unwrap_or_default());
+        let text =
+            |value: &str| MessageAttributeValue::builder().data_type("String").string_value(value).build();
+        let mut send =
+            self.client.send_message().queue_url(url).message_body(message.body().unwrap_or_default());
         let theirs = message.message_attributes().into_iter().flatten();
         for (name, value) in theirs.filter(|(name, _)| !is_ours(name)).take(ATTRIBUTES_MAX) {
             send = send.message_attributes(name, value.clone());
@@ -253,7 +259,8 @@ fn sendable(text: &str) -> String {
 }
 
 fn receive_count(message: &Message) -> u32 {
-    let count = message.attributes().and_then(|all| all.get(&MessageSystemAttributeName::ApproximateReceiveCount));
+    let count =
+        message.attributes().and_then(|all| all.get(&MessageSystemAttributeName::ApproximateReceiveCount));
     count.and_then(|count| count.parse().ok()).unwrap_or(1)
 }
 

@@ -217,7 +217,8 @@ async fn what_a_consumer_that_died_had_is_received_by_another() {
 async fn a_node_that_drains_gives_back_what_it_did_not_finish() {
     let Some(sqs) = sqs().await else { return };
     let (config, published) = (config(&sqs).await, Published::default());
-    let config = IntakeConfig { visibility: Duration::from_secs(300), drain: Duration::from_secs(3), ..config };
+    let config =
+        IntakeConfig { visibility: Duration::from_secs(300), drain: Duration::from_secs(3), ..config };
     sqs.send(&config.queue_url, &["{\"n\":1}".to_owned()], &[]).await;
     let asked = Arc::new(tokio::sync::Notify::new());
     let begun = asked.clone();

@@ -45,7 +45,8 @@ impl Sqs {
     pub(crate) async fn send(&self, url: &str, bodies: &[String], attributes: &[(&str, &str)]) {
         for (part, bodies) in bodies.chunks(10).enumerate() {
             let entry = |(index, body): (usize, &String)| {
-                let mut entry = SendMessageBatchRequestEntry::builder().id(index.to_string()).message_body(body);
+                let mut entry =
+                    SendMessageBatchRequestEntry::builder().id(index.to_string()).message_body(body);
                 for (name, value) in attributes {
                     entry = entry.message_attributes(*name, text(value));
                 }

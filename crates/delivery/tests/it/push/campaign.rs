@@ -11,7 +11,7 @@ use noroshi_types::{CampaignId, JsonText, Lane, Outcome, Push, PushMode, Topic, 
 
 use super::{Bench, DEADLINE, config, eventually, open, registration};
 
-fn spec(audience: Audience) -> Spec {
+pub(crate) fn spec(audience: Audience) -> Spec {
     Spec {
         name: None,
         audience,
