@@ -27,6 +27,8 @@ impl Auth {
         keys: Vec<MirrorKey>,
         now: Timestamp,
     ) -> Result<App, Error> {
+        // Another node of the cell may have been told before.
+        self.follow().await?;
         let app = match self.app(name.as_str()) {
             None => self.create_app(name, settings, now).await?,
             Some(app) if app.settings != settings => self.update_app(app.id, settings).await?,

@@ -1,5 +1,5 @@
 //! What a front does from time to time: ends what expired, forgets what is old, measures the outbox, and hears what
-//! other fronts on the same store said of cells.
+//! other fronts on the same store did to cells, apps and keys.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -24,6 +24,10 @@ pub(crate) async fn run(front: Arc<Front>) {
         }
         if let Err(error) = measure(&front).await {
             tracing::warn!(%error, "the outbox could not be measured");
+        }
+        // Another front on the same store may have made or revoked keys.
+        if let Err(error) = front.state.auth.follow().await {
+            tracing::warn!(%error, "apps and keys could not be read again");
         }
         tokio::time::sleep(INTERVAL).await;
     }

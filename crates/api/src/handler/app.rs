@@ -62,7 +62,6 @@ pub(crate) async fn create(
 ) -> Result<Response, Problem> {
     let (name, settings) = body::app(&body)?;
     let app = api.auth.create_app(name, settings, api.now()).await?;
-    api.delivery.apps_changed();
     Ok(respond::json(StatusCode::CREATED, &AppBody::from(app)))
 }
 
@@ -89,7 +88,6 @@ pub(crate) async fn change(
     };
     let settings = body::app_change(&body, app.settings, author)?;
     let app = api.auth.update_app(app.id, settings).await?;
-    api.delivery.apps_changed();
     Ok(respond::json(StatusCode::OK, &AppBody::from(app)))
 }
 
@@ -103,7 +101,6 @@ pub(crate) async fn mirror(
     let name = AppName::parse(&name).map_err(|invalid| Problem::from(invalid).at("app"))?;
     let (settings, keys) = body::mirror(&body)?;
     let app = api.auth.mirror(name, settings, keys, api.now()).await?;
-    api.delivery.apps_changed();
     Ok(respond::json(StatusCode::OK, &AppBody::from(app)))
 }
 
@@ -115,7 +112,6 @@ pub(crate) async fn delete(
 ) -> Result<StatusCode, Problem> {
     let app = manager.app(&api, &name)?;
     api.auth.delete_app(app.id).await?;
-    api.delivery.apps_changed();
     api.delivery.close_app(app.id).await;
     Ok(StatusCode::NO_CONTENT)
 }
@@ -141,7 +137,6 @@ pub(crate) async fn create_key(
     let app = manager.app(&api, &name)?;
     let body::NewAppKey { name, scopes } = body::key(&body)?;
     let (key, secret) = api.auth.create_key(app.id, name, scopes, api.now()).await?;
-    api.delivery.apps_changed();
     Ok(respond::json(StatusCode::CREATED, &key_body(key, Some(secret.to_string()))))
 }
 
@@ -158,7 +153,6 @@ pub(crate) async fn revoke_key(
         noroshi_store::Error::NotFound => unknown(),
         error => error.into(),
     })?;
-    api.delivery.apps_changed();
     Ok(StatusCode::NO_CONTENT)
 }
 
