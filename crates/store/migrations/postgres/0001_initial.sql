@@ -286,10 +286,10 @@ ALTER TABLE inbox SET (autovacuum_vacuum_scale_factor = 0.05, autovacuum_analyze
 ALTER TABLE push_queue SET (autovacuum_vacuum_scale_factor = 0.05);
 ALTER TABLE topic_log SET (autovacuum_vacuum_scale_factor = 0.05);
 
--- Statements are planned once, maybe while a table is empty, when all indexes look alike: by the index that
+-- Of a table that it has not looked at yet the server knows nothing, and all indexes look alike: by the one that
 -- merely begins with the app, registering the first devices takes time that grows with the square of their
--- number. So the planner is shown what rows will look like. TRUNCATE leaves what ANALYZE found, until the
--- server looks at real rows; what has a number of its own took none from a sequence.
+-- number. So it is shown what rows will look like. TRUNCATE leaves what ANALYZE found, until the server looks at
+-- real rows; what has a number of its own took none from a sequence.
 INSERT INTO apps (id, name, created_at) SELECT g, 'a' || g, g FROM generate_series(1, 20) g;
 INSERT INTO keys (id, app, name, hash, scopes, created_at)
     SELECT g, g % 20, 'k' || g, int8send(g), 1, g FROM generate_series(1, 40) g;

@@ -7,14 +7,21 @@
 //!    last of them. So whoever removes one knows whether more can come.
 //! 2. The campaign's row, by [`settle`] where no more can come: of two who remove the last batches the second
 //!    waits for the first, and sees that nothing is left.
-//! 3. Sums, in order. They are spread over [`SHARDS`] rows each, so that finishing does not wait for finishing.
+//! 3. Sums, in order. They are spread over several rows each (`sum`), so that finishing does not wait for finishing.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+mod end;
+mod sum;
+
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use noroshi_types::{AppId, CampaignId, DeviceNum, JsonText, Outcome, Timestamp, UserId, When, limits};
+use noroshi_types::{AppId, CampaignId, JsonText, Timestamp, UserId, When, limits};
 use tokio_postgres::Row;
 
+use self::end::{LOCKS, PURGE_ROWS, delete, ended, keep_trace, purge_batches, purge_lines};
+pub(super) use self::end::{hold_open, prune_lines, settle};
+pub(super) use self::sum::{Count, add_latencies, count};
+use self::sum::{counts, latencies};
 use super::Postgres;
 use super::outcome::{self, Part};
 use super::push::queue::{self, Entry, NewRows};
@@ -23,20 +30,11 @@ use crate::ids::{self, Ids, Num};
 use crate::row::{Fallback, TO_CAMPAIGN, push_text};
 use crate::{
     Campaign, CampaignState, Campaigns, CreatedCampaign, Error, Idempotency, NewBatch, NewCampaign, PushPart,
-    UploadLine, device_list,
+    UploadLine,
 };
 
 /// A campaign's short name inside the store.
 pub(super) type CampaignNum = i64;
-
-/// Batches or lines that one commit removes: some 10 µs each.
-const PURGE_ROWS: i64 = 1_000;
-
-/// Rows of each sum.
-const SHARDS: u64 = 16;
-
-/// Stands for campaigns among the advisory locks ("camp").
-const LOCKS: i32 = 0x6361_6d70;
 
 #[async_trait::async_trait]
 impl Campaigns for Postgres {
@@ -238,34 +236,6 @@ async fn batches(
     let rows = tx.query(sql, &[&nums, &(now.0 as i64)]).await?;
     let count = |row: &Row, column| row.get::<_, i64>(column) as u64;
     Ok(rows.iter().map(|row| (row.get(0), (count(row, 1), count(row, 2), count(row, 3)))).collect())
-}
-
-type Sums = Vec<(Outcome, String, u64)>;
-
-async fn counts(tx: &Tx, nums: &[CampaignNum]) -> Result<HashMap<CampaignNum, Sums>, Failed> {
-    let sql =
-        "SELECT campaign, outcome, reason, sum(count)::bigint FROM campaign_counts WHERE campaign = ANY($1)
-               GROUP BY campaign, outcome, reason ORDER BY campaign, outcome, reason";
-    let mut found: HashMap<CampaignNum, Sums> = HashMap::new();
-    for row in tx.query(sql, &[&nums]).await? {
-        let code = u8::try_from(row.get::<_, i64>(1)).ok();
-        if let Some(outcome) = code.and_then(Outcome::from_code) {
-            let sum = (outcome, row.get(2), row.get::<_, i64>(3) as u64);
-            found.entry(row.get(0)).or_default().push(sum);
-        }
-    }
-    Ok(found)
-}
-
-async fn latencies(tx: &Tx, nums: &[CampaignNum]) -> Result<HashMap<CampaignNum, Vec<(u16, u64)>>, Failed> {
-    let sql = "SELECT campaign, bucket, sum(count)::bigint FROM campaign_latency WHERE campaign = ANY($1)
-               GROUP BY campaign, bucket ORDER BY campaign, bucket";
-    let mut found: HashMap<CampaignNum, Vec<(u16, u64)>> = HashMap::new();
-    for row in tx.query(sql, &[&nums]).await? {
-        let sum = (row.get::<_, i64>(1) as u16, row.get::<_, i64>(2) as u64);
-        found.entry(row.get(0)).or_default().push(sum);
-    }
-    Ok(found)
 }
 
 /// The campaign that the same idempotency key made; none if that was deleted.
@@ -478,138 +448,6 @@ async fn set_state(
     Ok(campaign.num)
 }
 
-/// From the end of a campaign on its trace is kept for the retention.
-async fn keep_trace(tx: &Tx, nums: &[Num], keep_until: Timestamp) -> Result<(), Failed> {
-    let sql = "UPDATE notifications SET keep_until = $2 WHERE num = ANY($1)";
-    tx.execute(sql, &[&nums, &(keep_until.0 as i64)]).await?;
-    Ok(())
-}
-
-/// To be asked after batches of these campaigns were removed and before [`settle`]: whoever enqueues the last of
-/// them has done so before, or does so after this transaction.
-pub(super) async fn hold_open(tx: &Tx, nums: &[CampaignNum]) -> Result<(), Failed> {
-    let mut keys: Vec<i32> = nums.iter().map(|num| (num % (1 << 31)) as i32).collect();
-    keys.sort_unstable();
-    let sql = "SELECT pg_advisory_xact_lock_shared($1, key) FROM unnest($2::int[]) AS key";
-    tx.query(sql, &[&LOCKS, &keys]).await?;
-    Ok(())
-}
-
-/// Ends those that were walked to their end and have no batch left; their ids.
-pub(super) async fn settle(
-    tx: &Tx,
-    nums: &[CampaignNum],
-    now: Timestamp,
-    keep_until: Timestamp,
-) -> Result<Vec<CampaignId>, Failed> {
-    let sql = "SELECT num FROM campaigns WHERE num = ANY($1) AND walked = 1 AND state IN (3, 4)
-               ORDER BY num FOR NO KEY UPDATE";
-    let walked: Vec<CampaignNum> = tx.query(sql, &[&nums]).await?.iter().map(|row| row.get(0)).collect();
-    if walked.is_empty() {
-        return Ok(Vec::new());
-    }
-    // A statement of its own, so that it sees what was committed before the rows were locked.
-    let done = tx
-        .query(
-            "UPDATE campaigns SET state = 5, finished_at = $2
-             WHERE num = ANY($1) AND walked = 1 AND state IN (3, 4)
-               AND NOT EXISTS (SELECT 1 FROM push_queue q WHERE q.campaign = campaigns.num AND q.campaign > 0)
-             RETURNING id, notification",
-            &[&walked, &(now.0 as i64)],
-        )
-        .await?;
-    if done.is_empty() {
-        return Ok(Vec::new());
-    }
-    let notifications: Vec<Num> = done.iter().map(|row| row.get(1)).collect();
-    keep_trace(tx, &notifications, keep_until).await?;
-    done.iter().map(|row| id_of(row.get(0))).collect()
-}
-
-/// What is added to a campaign's sums.
-pub(super) struct Count {
-    pub campaign: CampaignNum,
-    pub outcome: Outcome,
-    pub reason: Option<&'static str>,
-    pub count: u64,
-}
-
-/// One of a sum's rows.
-fn shard() -> i64 {
-    (ids::random_bits() % SHARDS) as i64
-}
-
-/// Adds to sums by one statement, in their order.
-pub(super) async fn count(tx: &Tx, counts: impl IntoIterator<Item = Count>) -> Result<(), Failed> {
-    let mut sums: BTreeMap<(CampaignNum, i64, &str), i64> = BTreeMap::new();
-    for Count { campaign, outcome, reason, count } in counts {
-        if count > 0 {
-            *sums.entry((campaign, outcome as i64, reason.unwrap_or_default())).or_default() += count as i64;
-        }
-    }
-    if sums.is_empty() {
-        return Ok(());
-    }
-    let campaigns: Vec<_> = sums.keys().map(|(campaign, ..)| *campaign).collect();
-    let outcomes: Vec<_> = sums.keys().map(|(_, outcome, _)| *outcome).collect();
-    let reasons: Vec<_> = sums.keys().map(|(.., reason)| *reason).collect();
-    let counts: Vec<_> = sums.values().copied().collect();
-    tx.execute(
-        "INSERT INTO campaign_counts AS c (campaign, outcome, reason, shard, count)
-         SELECT campaign, outcome, reason, $5, count
-         FROM unnest($1::bigint[], $2::bigint[], $3::text[], $4::bigint[]) AS new (campaign, outcome, reason, count)
-         ON CONFLICT (campaign, outcome, reason, shard) DO UPDATE SET count = c.count + excluded.count",
-        &[&campaigns, &outcomes, &reasons, &counts, &shard()],
-    )
-    .await?;
-    Ok(())
-}
-
-/// Adds to histograms by one statement, in their order.
-pub(super) async fn add_latencies(
-    tx: &Tx,
-    latencies: &BTreeMap<(CampaignNum, i64), i64>,
-) -> Result<(), Failed> {
-    if latencies.is_empty() {
-        return Ok(());
-    }
-    let (campaigns, buckets): (Vec<i64>, Vec<i64>) = latencies.keys().copied().unzip();
-    let counts: Vec<_> = latencies.values().copied().collect();
-    tx.execute(
-        "INSERT INTO campaign_latency AS l (campaign, bucket, shard, count)
-         SELECT campaign, bucket, $4, count
-         FROM unnest($1::bigint[], $2::bigint[], $3::bigint[]) AS new (campaign, bucket, count)
-         ON CONFLICT (campaign, bucket, shard) DO UPDATE SET count = l.count + excluded.count",
-        &[&campaigns, &buckets, &counts, &shard()],
-    )
-    .await?;
-    Ok(())
-}
-
-/// Removes batches of an aborted campaign that are not under way; true if there may be more.
-async fn purge_batches(tx: Tx, num: CampaignNum, now: Timestamp) -> Result<bool, Failed> {
-    let Some(campaign) = rows(&tx, &[num]).await?.remove(&num) else { return Ok(false) };
-    let removed = tx
-        .query(
-            "WITH free AS (
-                 SELECT id FROM push_queue WHERE campaign = $1 AND campaign > 0 AND leased_until = 0
-                 ORDER BY campaign, due_at LIMIT $2 FOR UPDATE SKIP LOCKED)
-             DELETE FROM push_queue q USING free WHERE q.id = free.id RETURNING q.num, q.recipients",
-            &[&num, &PURGE_ROWS],
-        )
-        .await?;
-    let (mut parts, mut total) = (Vec::new(), 0);
-    for row in &removed {
-        let under = Some(row.get::<_, Num>(0)).filter(|num| *num > 0).unwrap_or(campaign.notification);
-        let devices: Vec<DeviceNum> = device_list::decode(row.get(1)).collect();
-        total += devices.len() as u64;
-        parts.push(Part::of(under, Outcome::Cancelled, now, devices));
-    }
-    outcome::add(&tx, &parts).await?;
-    count(&tx, [Count { campaign: num, outcome: Outcome::Cancelled, reason: None, count: total }]).await?;
-    Ok(removed.len() as i64 == PURGE_ROWS)
-}
-
 /// What [`Campaigns::enqueue`] is given.
 struct Page {
     from: u64,
@@ -662,48 +500,4 @@ async fn enqueue(
     let done = if page.walked { settle(&tx, &[campaign], now, keep_until).await? } else { Vec::new() };
     count(&tx, counts).await?;
     Ok(if done.is_empty() { CampaignState::Running } else { CampaignState::Done })
-}
-
-async fn ended(tx: Tx, app: AppId, id: CampaignId) -> Result<CampaignNum, Failed> {
-    let campaign = locked(&tx, app, id).await?;
-    if campaign.state.ended() { Ok(campaign.num) } else { Err(Error::Conflict.into()) }
-}
-
-async fn purge_lines(tx: Tx, num: CampaignNum, rows_max: i64) -> Result<u64, Failed> {
-    let sql = "DELETE FROM campaign_lines WHERE campaign = $1 AND seq IN (
-                   SELECT seq FROM campaign_lines WHERE campaign = $1 ORDER BY seq LIMIT $2)";
-    tx.execute(sql, &[&num, &rows_max]).await
-}
-
-/// Removes lines of one campaign that ended before `ended_before` at the latest; how many, and whether there may be
-/// more.
-pub(super) async fn prune_lines(
-    tx: &Tx,
-    ended_before: Timestamp,
-    rows_max: usize,
-) -> Result<(u64, bool), Failed> {
-    let sql = "SELECT num FROM campaigns WHERE lines = 1 AND finished_at <= $1 LIMIT 1";
-    let Some(row) = tx.query_opt(sql, &[&(ended_before.0 as i64)]).await? else { return Ok((0, false)) };
-    let num: CampaignNum = row.get(0);
-    let removed = purge_lines(tx.clone(), num, rows_max as i64).await?;
-    if removed < rows_max as u64 {
-        tx.execute("UPDATE campaigns SET lines = 0 WHERE num = $1", &[&num]).await?;
-    }
-    // Another campaign may have some.
-    Ok((removed, true))
-}
-
-/// What is left of it after its lines.
-async fn delete(tx: Tx, num: CampaignNum) -> Result<(), Failed> {
-    for sql in [
-        "WITH left_over AS (SELECT id FROM push_queue WHERE campaign = $1 AND campaign > 0 ORDER BY id FOR UPDATE)
-         DELETE FROM push_queue q USING left_over WHERE q.id = left_over.id",
-        "DELETE FROM campaigns WHERE num = $1",
-        "DELETE FROM campaign_counts WHERE campaign = $1",
-        "DELETE FROM campaign_latency WHERE campaign = $1",
-        "DELETE FROM campaign_lines WHERE campaign = $1",
-    ] {
-        tx.execute(sql, &[&num]).await?;
-    }
-    Ok(())
 }
