@@ -101,7 +101,7 @@ pub async fn migrate(
     target.begin(&tables).await?;
     let rows_total = tables.iter().map(|table| table.rows).sum();
     let mut rows = 0;
-    for table in &tables {
+    for table in tables.iter().filter(|table| table.rows > 0) {
         on(Progress { table: &table.name, rows, rows_total });
         let (pages, read) = mpsc::channel(PAGES);
         let reading = source.read(table.clone(), pages);

@@ -39,12 +39,16 @@ impl Arguments {
         let Migrated { server, tables, credentials } = migrated;
         let rows: u64 = tables.iter().map(|(_, rows)| rows).sum();
         if self.format.json {
-            let tables: serde_json::Map<_, _> = tables.iter().map(|(name, rows)| (name.clone(), json!(rows))).collect();
+            let tables: serde_json::Map<_, _> =
+                tables.iter().map(|(name, rows)| (name.clone(), json!(rows))).collect();
             return output::line(json!({
                 "server": server, "rows": rows, "tables": tables, "push_credentials": credentials,
             }));
         }
-        output::line(format_args!("{} rows copied and compared: everything is in {server}", HumanCount(rows)))?;
+        output::line(format_args!(
+            "{} rows copied and compared: everything is in {server}",
+            HumanCount(rows)
+        ))?;
         output::line("\nFrom now on noroshi.toml of every node says:\n")?;
         output::line("  [store]\n  url = \"postgres://…\"   # as given to --to")?;
         output::line(format_args!(
@@ -75,7 +79,9 @@ impl Shown {
             if terminal && !json { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
         let bar = ProgressBar::with_draw_target(None, target);
         // The template is a constant without a mistake; the plain bar would do as well.
-        let bar = match ProgressStyle::with_template("{bar:40} {percent:>3}%  {msg}  {human_pos} rows  {elapsed}") {
+        let bar = match ProgressStyle::with_template(
+            "{bar:40} {percent:>3}%  {msg}  {human_pos} rows  {elapsed}",
+        ) {
             Ok(style) => bar.with_style(style),
             Err(_) => bar,
         };

@@ -57,11 +57,12 @@ pub(super) async fn ack(
     if !waiting.1.is_empty() {
         claim::keep_out(&tx, &waiting.1).await?;
     }
-    tx.prepare(&[REMOVE, ADVANCE, CONFIRM]).await?;
+    let confirm = confirm_sql();
+    tx.prepare(&[REMOVE, ADVANCE, &confirm]).await?;
     let (removed, moved, confirmed) = tokio::try_join!(
         pairs_of(&tx, REMOVE, &direct),
         reached.advance(&tx),
-        pairs_of(&tx, CONFIRM, &waiting),
+        pairs_of(&tx, &confirm, &waiting),
     )?;
     let mut all: BTreeMap<Num, Vec<DeviceNum>> = BTreeMap::new();
     for (device, num) in removed.into_iter().chain(moved).chain(confirmed) {
@@ -83,12 +84,11 @@ async fn look_up(tx: &Tx, pairs: &[(DeviceNum, Num)]) -> Result<HashMap<Num, Set
     let mut nums: Vec<Num> = pairs.iter().map(|(_, num)| *num).collect();
     nums.sort_unstable();
     nums.dedup();
-    let sql = "SELECT asked.num, n.topic, n.topic_offset, n.standing,
-                   EXISTS (SELECT 1 FROM push_queue q WHERE q.num = asked.num AND q.num > 0 AND q.fallback = 3)
-                       OR EXISTS (SELECT 1 FROM push_walks w WHERE w.num = asked.num AND w.fallback = 3)
-               FROM unnest($1::bigint[]) AS asked (num)
-               LEFT JOIN notifications n ON n.num = asked.num AND n.topic IS NOT NULL AND n.delivery = $2";
-    let rows = tx.query(sql, &[&nums, &(When::Stored as i64)]).await?;
+    let sql = format!(
+        "SELECT asked.num, n.topic, n.topic_offset, n.standing, {WAITS} FROM unnest($1::bigint[]) AS asked (num)
+         LEFT JOIN notifications n ON n.num = asked.num AND n.topic IS NOT NULL AND n.delivery = $2"
+    );
+    let rows = tx.query(&sql, &[&nums, &(When::Stored as i64)]).await?;
     let settles = rows.iter().map(|row| {
         let settles = match row.get::<_, Option<TopicNum>>(1) {
             Some(topic) => Settles::Position {
@@ -110,13 +110,21 @@ const REMOVE: &str = "WITH found AS (
     DELETE FROM inbox i USING found WHERE i.device = found.device AND i.num = found.num
     RETURNING i.device, i.num";
 
+/// A push waits for confirmations of `asked.num`. Not as EXISTS, for which the planner may read the whole queue
+/// once instead of looking into it.
+const WAITS: &str = "coalesce(
+        (SELECT true FROM push_queue q WHERE q.num = asked.num AND q.num > 0 AND q.fallback = 3 LIMIT 1),
+        (SELECT true FROM push_walks w WHERE w.num = asked.num AND w.fallback = 3 LIMIT 1), false)";
+
 /// Of devices of the notification's app, while a push waits.
-const CONFIRM: &str = "INSERT INTO push_confirmed (num, device)
-    SELECT n.num, d.num FROM unnest($1::bigint[], $2::bigint[]) AS asked (device, num)
-    JOIN notifications n ON n.num = asked.num JOIN devices d ON d.num = asked.device AND d.app = n.app
-    WHERE EXISTS (SELECT 1 FROM push_queue q WHERE q.num = asked.num AND q.num > 0 AND q.fallback = 3)
-        OR EXISTS (SELECT 1 FROM push_walks w WHERE w.num = asked.num AND w.fallback = 3)
-    ORDER BY n.num, d.num ON CONFLICT (num, device) DO NOTHING RETURNING device, num";
+fn confirm_sql() -> String {
+    format!(
+        "INSERT INTO push_confirmed (num, device)
+         SELECT n.num, d.num FROM unnest($1::bigint[], $2::bigint[]) AS asked (device, num)
+         JOIN notifications n ON n.num = asked.num JOIN devices d ON d.num = asked.device AND d.app = n.app
+         WHERE {WAITS} ORDER BY n.num, d.num ON CONFLICT (num, device) DO NOTHING RETURNING device, num"
+    )
+}
 
 async fn pairs_of(
     tx: &Tx,

@@ -88,9 +88,6 @@ impl Target {
             table: table.name.clone(),
             reason: text_of(&error),
         };
-        if table.rows == 0 {
-            return Ok(());
-        }
         let columns: Vec<_> = table.columns.iter().map(|column| format!("\"{column}\"")).collect();
         let sql = format!("COPY \"{}\" ({}) FROM STDIN (FORMAT binary)", table.name, columns.join(", "));
         let sink = self.session.copy_in(&sql).await.map_err(failed)?;

@@ -78,9 +78,10 @@ impl Topics for Postgres {
     }
 
     async fn topics_since(&self, since: Place, limit: usize) -> Result<Vec<(AppId, Topic)>, Error> {
-        // The subquery's DISTINCT comes before its LIMIT: each topic counts once.
-        let sql = "SELECT app, name FROM topics
-                   WHERE num IN (SELECT DISTINCT topic FROM topic_log WHERE num > $1 LIMIT $2)";
+        // Ordered, so that only what came since is read, and not every topic's log to find each topic once.
+        let sql = "SELECT app, name FROM topics WHERE num IN (
+                       SELECT DISTINCT topic FROM (SELECT topic FROM topic_log WHERE num > $1 ORDER BY num OFFSET 0) log
+                       LIMIT $2)";
         let topic_of =
             |row: &Row| (AppId(row.get::<_, i64>(0) as u32), Topic::from_trusted(row.get::<_, &str>(1)));
         self.read(async |tx: Tx| {
