@@ -379,8 +379,9 @@ fn enqueue(
     parts: Vec<PushPart>,
     now: Timestamp,
 ) -> Result<CampaignState, Error> {
-    let mut statement =
-        w.db.prepare_cached("SELECT num, app, notification, state, cursor, walked FROM campaigns WHERE id = ?1")?;
+    let mut statement = w.db.prepare_cached(
+        "SELECT num, app, notification, state, cursor, walked FROM campaigns WHERE id = ?1",
+    )?;
     let found = statement
         .query_row((id.as_bytes(),), |row| {
             let place = (row.get::<_, i64>(4)? as u64, row.get::<_, bool>(5)?);

@@ -59,8 +59,12 @@ pub(super) fn walked(
     now: Timestamp,
 ) -> Result<bool, Error> {
     let moved = match cursor {
-        Some(_) => "UPDATE push_walks SET cursor = ?2 WHERE id = ?1 AND cursor = ?3 RETURNING app, num, fallback",
-        None => "DELETE FROM push_walks WHERE id = ?1 AND ?2 IS NULL AND cursor = ?3 RETURNING app, num, fallback",
+        Some(_) => {
+            "UPDATE push_walks SET cursor = ?2 WHERE id = ?1 AND cursor = ?3 RETURNING app, num, fallback"
+        }
+        None => {
+            "DELETE FROM push_walks WHERE id = ?1 AND ?2 IS NULL AND cursor = ?3 RETURNING app, num, fallback"
+        }
     };
     let found = db
         .prepare_cached(moved)?

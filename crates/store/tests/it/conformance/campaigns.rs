@@ -207,7 +207,10 @@ pub(crate) async fn an_empty_audience_is_done_at_once(store: &dyn Store) {
     let id = running(store, app).await;
     let state = store.enqueue(id, 0, Vec::new(), 0, true, Vec::new(), at(3)).await.expect("walked");
     assert_eq!(state, CampaignState::Done);
-    assert!(matches!(store.enqueue(id, 0, Vec::new(), 0, true, Vec::new(), at(4)).await, Err(Error::Conflict)));
+    assert!(matches!(
+        store.enqueue(id, 0, Vec::new(), 0, true, Vec::new(), at(4)).await,
+        Err(Error::Conflict)
+    ));
     let unknown = CampaignId::from_bytes([9; 16]);
     assert!(matches!(
         store.enqueue(unknown, 0, Vec::new(), 0, true, Vec::new(), NOW).await,
@@ -356,6 +359,7 @@ pub(crate) async fn a_published_batch_counts_for_its_campaign(store: &dyn Store)
     let live =
         OutcomePart { id: sent, outcome: Outcome::Written, at: written_at, count: 2, devices: nums.clone() };
     store.record(vec![live]);
+    written_behind(store, app, sent, Some(Outcome::Written)).await;
     ack(store, nums[0], &[sent]).await;
     let taken = take(store, 30).await;
     assert_eq!((taken.batches.len(), taken.not_needed), (1, 1));
