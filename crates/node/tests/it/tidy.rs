@@ -68,6 +68,7 @@ fn crates_know_only_those_before_them() {
         ("noroshi-auth", &["types", "telemetry", "store", "egress"]),
         ("noroshi-delivery", &["types", "telemetry", "store", "push", "cluster"]),
         ("noroshi-api", &["types", "telemetry", "protocol", "store", "auth", "push", "delivery"]),
+        ("noroshi-cells", &["types", "telemetry", "store", "auth", "egress", "api"]),
         ("noroshi-gateway", &["types", "telemetry", "protocol", "store", "auth", "delivery"]),
         (
             "noroshi-node",
@@ -83,6 +84,7 @@ fn crates_know_only_those_before_them() {
                 "auth",
                 "delivery",
                 "api",
+                "cells",
                 "gateway",
             ],
         ),
