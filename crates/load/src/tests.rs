@@ -3,6 +3,7 @@
 
 mod fake;
 mod foreign;
+mod homing;
 mod push;
 mod stress;
 mod tls;

@@ -52,11 +52,13 @@ pub(super) struct Rehoming {
 
 impl Rehoming {
     pub(super) fn new(engine: &mut Engine, plan: RehomePlan) -> Self {
-        engine.ended.clear();
+        engine.ended.clear(); // they are missing
         engine.log_in = Latency::new();
         let seed = plan.first_ns ^ (engine.partition().index as u64) << 32;
-        let comeback = Comeback::new(plan.opening_max, seed);
-        Self { at_home: engine.ready_at(plan.home), comeback, lost: HashSet::new(), told: false, plan }
+        let mut comeback = Comeback::new(plan.opening_max, seed);
+        let lost: HashSet<usize> = engine.missing_devices(plan.devices).collect();
+        lost.iter().for_each(|number| comeback.lost(*number, plan.first_ns));
+        Self { at_home: engine.ready_at(plan.home), comeback, lost, told: false, plan }
     }
 
     pub(super) fn end(&mut self) {

@@ -1,0 +1,94 @@
+//! Devices of several nodes: dealt evenly, back at another one when theirs ends, and each `stored` message told.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use super::fake::{API_KEY, Behaviour, FakeServer};
+use super::run;
+use crate::clock;
+use crate::crew::Crew;
+use crate::engine::Setup;
+use crate::http::{Client, Origin, Request};
+use crate::jwt::Signer;
+use crate::payload::{DATA_BYTES_MIN, Names, When, push_users_body};
+use crate::worker::RehomePlan;
+
+fn origin(server: &FakeServer) -> Origin {
+    Origin::parse(&format!("http://{}", server.address)).unwrap()
+}
+
+fn crew(homes: &[&FakeServer]) -> Crew {
+    let setup = Setup {
+        origin: origin(homes[0]),
+        homes: homes.iter().map(|server| origin(server)).collect(),
+        providers: Vec::new(),
+        names: Names { prefix: "b".to_owned() },
+        signer: Signer::new("s", "dev"),
+        api_key: API_KEY.to_owned(),
+        topic: None,
+        dialect: None,
+        sources_start: 0,
+    };
+    let mut crew = Crew::start(1, &setup).unwrap();
+    crew.connect(4, 4, Duration::from_secs(30)).unwrap();
+    crew
+}
+
+#[test]
+fn devices_of_a_node_that_ends_come_back_at_another_one() {
+    let (first, second) = (FakeServer::start(Behaviour::Well), FakeServer::start(Behaviour::Well));
+    let mut crew = crew(&[&first, &second]);
+    assert_eq!((first.logged_in(), second.logged_in()), (2, 2));
+    let now_ns = clock::now_ns();
+    crew.rehome(&RehomePlan {
+        devices: 4,
+        opening_max: 4,
+        home: 0,
+        first_ns: now_ns + 200_000_000,
+        deadline_ns: now_ns + clock::ns(Duration::from_secs(30)),
+    })
+    .unwrap();
+    ["b-0", "b-2"].into_iter().for_each(|user| first.end(user));
+    let rehomed = crew.rehomed().unwrap();
+    assert_eq!((rehomed.lost, rehomed.back, rehomed.fatal), (2, 4, None));
+    assert!(rehomed.back_ns >= now_ns + 200_000_000, "nobody comes before");
+    assert_eq!((first.logged_in(), second.logged_in()), (2, 4));
+}
+
+#[test]
+fn every_stored_message_is_told_by_its_stamp() {
+    let server = FakeServer::start(Behaviour::Well);
+    let mut crew = crew(&[&server]);
+    let mut received = HashMap::new();
+    crew.kept(&mut received).unwrap();
+    let names = Names { prefix: "b".to_owned() };
+    let mut client = Client::new(origin(&server)).unwrap();
+    let request =
+        Request { method: "POST", path: "/v1/notifications", key: API_KEY, content_type: "application/json" };
+    for (stamp_ns, when) in [(7, When::Stored), (8, When::Connected), (9, When::Stored)] {
+        let mut body = Vec::new();
+        push_users_body(&mut body, &names, (&[1, 3], &[]), when, stamp_ns, DATA_BYTES_MIN);
+        client.expect_success(request, &body).unwrap();
+    }
+    let deadline_ns = clock::now_ns() + clock::ns(Duration::from_secs(30));
+    while received.values().sum::<u32>() < 4 && clock::now_ns() < deadline_ns {
+        crew.kept(&mut received).unwrap();
+    }
+    assert_eq!(received, HashMap::from([(7, 2), (9, 2)]));
+}
+
+#[test]
+fn what_cannot_be_measured_is_told_before_anything_is_started() {
+    for (line, said) in [
+        ("homing --gateways 1", "--no-kill"),
+        ("homing --gateways 0", "--gateways"),
+        ("homing --targets 0", "--targets"),
+        ("homing --devices 10", "--devices"),
+        ("homing --name A", "--name"),
+        ("homing --sample-rate 0", "--sample-rate"),
+        ("homing --data /no-such-folder", "--data"),
+    ] {
+        let error = run(line).map(|_| ()).unwrap_err().to_string();
+        assert!(error.contains(said), "{line}: {error}");
+    }
+}
