@@ -202,20 +202,21 @@ fn files_of_the_way_out_have_to_be_usable() {
     assert_eq!(load(&key).expect("ok").push.key_file.as_deref(), Some(path.as_path()));
 }
 
-#[test]
-fn a_key_for_push_credentials_is_an_operators_or_a_development_nodes_own() {
-    use noroshi_node::push_key;
+#[tokio::test]
+async fn a_key_for_push_credentials_is_an_operators_or_a_development_nodes_own() {
+    use noroshi_node::{data::Secrets, push_key};
     let folder = tempfile::tempdir().expect("folder");
+    let secrets = Secrets::new(folder.path(), None);
     let data = format!("data = {:?}\n", folder.path());
     let config = load(&format!("[server]\n{data}")).expect("ok");
-    assert_eq!(push_key::open(&config).expect("no key"), None);
+    assert_eq!(push_key::open(&config, &secrets).await.expect("no key"), None);
     let config = load(&format!("[server]\ndev = true\n{data}")).expect("ok");
-    let made = push_key::open(&config).expect("a key").expect("made");
-    assert_eq!(push_key::open(&config).expect("a key"), Some(made), "it stays");
+    let made = push_key::open(&config, &secrets).await.expect("a key").expect("made");
+    assert_eq!(push_key::open(&config, &secrets).await.expect("a key"), Some(made), "it stays");
     let path = folder.path().join("given");
     std::fs::write(&path, "ab".repeat(32)).expect("written");
     let config = load(&format!("[server]\ndev = true\n{data}[push]\nkey_file = {path:?}")).expect("ok");
-    assert_eq!(push_key::open(&config).expect("a key"), Some([0xab; 32]));
+    assert_eq!(push_key::open(&config, &secrets).await.expect("a key"), Some([0xab; 32]));
 }
 
 #[test]
