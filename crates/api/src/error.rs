@@ -142,7 +142,9 @@ impl Code {
             Code::Internal => "Its log says why, under the request's `X-Request-Id`.",
             Code::Overloaded => "Try again after `Retry-After`. Nothing was accepted.",
             Code::Unavailable => "Try again after `Retry-After`.",
-            Code::CellUnavailable => "The detail names the cells. Only what lives there is affected; try again later.",
+            Code::CellUnavailable => {
+                "The detail names the cells. Only what lives there is affected; try again later."
+            }
             Code::DiskFull => "Nothing was accepted. Reads go on.",
         }
     }

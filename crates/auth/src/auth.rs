@@ -255,7 +255,7 @@ impl Auth {
     }
 
     /// After a change made here: others are told.
-    pub async fn reload(&self) -> Result<(), Error> {
+    pub(crate) async fn reload(&self) -> Result<(), Error> {
         self.load_again().await?;
         if let Some(changed) = self.changed.get() {
             changed();

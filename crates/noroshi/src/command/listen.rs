@@ -156,7 +156,9 @@ impl Arguments {
         let client = client.with_bearer(token)?;
         // In a cluster the API names the gateway that is to hold the device.
         let events = answer["connect"]["sse"].as_str();
-        Ok(events.and_then(|url| url.strip_suffix("/v1/events")).map_or(client.clone(), |base| client.at(base)))
+        Ok(events
+            .and_then(|url| url.strip_suffix("/v1/events"))
+            .map_or(client.clone(), |base| client.at(base)))
     }
 
     async fn connection(&self, client: &Client, progress: &mut Progress) -> Result<Ended, Failure> {
