@@ -172,7 +172,7 @@ async fn an_event_stream_on_an_open_connection_is_passed_on_as_it_comes() {
 #[tokio::test]
 async fn a_gateway_that_does_not_answer_is_a_problem() {
     let service = Service::start().await;
-    service.get("/v1/connect", "").await.problem(503, "unavailable");
+    service.get("/v1/connect", "").await.problem(421, "misdirected");
     let refusing: noroshi_api::Tunnel = Arc::new(|_, _| Err(std::io::Error::other("full")));
     let service = Service::with(|state| state.tunnel = Some(refusing)).await;
     service.get("/v1/events", "").await.problem(503, "overloaded");
