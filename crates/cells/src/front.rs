@@ -115,6 +115,8 @@ impl Front {
                 _ => tracing::error!("a task of the front ended"),
             },
         }
+        tasks.shutdown().await;
+        relay::leave(&self).await;
     }
 
     pub(crate) fn cell(&self, num: CellNum) -> Result<&Arc<Cell>, Problem> {

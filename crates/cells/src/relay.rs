@@ -67,9 +67,22 @@ async fn round(front: &Front, cell: &Cell) -> Round {
     }
 }
 
+/// Of which one front does it at a time.
+fn task(cell: &Cell) -> String {
+    format!("cells/relay/{}", cell.name())
+}
+
+/// Another front need not wait for the lease of this one.
+pub(crate) async fn leave(front: &Front) {
+    for cell in &front.cells {
+        if let Err(error) = front.state.delivery.store().yield_lead(&task(cell), front.holder).await {
+            tracing::debug!(cell = cell.name(), %error, "the next front waits for the lease of this one");
+        }
+    }
+}
+
 async fn hand_on(front: &Front, cell: &Cell) -> Result<Round, noroshi_store::Error> {
-    let task = format!("cells/relay/{}", cell.name());
-    if !front.state.delivery.store().lead(&task, front.holder, LEASE).await? {
+    if !front.state.delivery.store().lead(&task(cell), front.holder, LEASE).await? {
         return Ok(Round::Idle);
     }
     let cancelled = cancel(front, cell).await?;

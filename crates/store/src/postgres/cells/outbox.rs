@@ -189,28 +189,26 @@ pub(super) async fn waiting(
     rows_max: usize,
     bytes_max: usize,
 ) -> Result<Vec<Part>, Failed> {
-    // Large messages are few in a page: what is read and not used is bounded by a page's rows.
-    let sql = "SELECT p.num, m.id, m.app, coalesce(p.target, m.target), m.body, m.expires_at
-               FROM cell_parts AS p JOIN cell_messages AS m ON m.num = p.num
-               WHERE p.cell = $1 AND p.state = 0 ORDER BY p.num LIMIT $2";
-    let rows = tx.query(sql, &[&number(cell), &(rows_max as i64)]).await?;
-    let (mut parts, mut size) = (Vec::new(), 0);
-    for row in &rows {
-        let part = Part {
+    // Sizes are known without reading what is kept apart for its size.
+    let sql = "SELECT num, id, app, target, body, expires_at FROM (
+                   SELECT p.num, m.id, m.app, coalesce(p.target, m.target) AS target, m.body, m.expires_at,
+                       row_number() OVER (ORDER BY p.num) AS place,
+                       sum(octet_length(coalesce(p.target, m.target)) + octet_length(m.body)) OVER (ORDER BY p.num) AS size
+                   FROM (SELECT num, target FROM cell_parts WHERE cell = $1 AND state = 0 ORDER BY num LIMIT $2) AS p
+                   JOIN cell_messages AS m ON m.num = p.num
+               ) AS waiting WHERE place = 1 OR size <= $3 ORDER BY num";
+    let rows = tx.query(sql, &[&number(cell), &(rows_max as i64), &(bytes_max as i64)]).await?;
+    let read = |row: &Row| {
+        Ok(Part {
             num: row.get::<_, i64>(0) as u64,
             id: NotificationId::from_bytes(bytes(row, 1)?),
             app: AppId(row.get::<_, i64>(2) as u32),
             to: row.get(3),
             body: row.get(4),
             expires_at: Timestamp(row.get::<_, i64>(5) as u64),
-        };
-        size += part.to.len() + part.body.len();
-        if size > bytes_max && !parts.is_empty() {
-            break;
-        }
-        parts.push(part);
-    }
-    Ok(parts)
+        })
+    };
+    rows.iter().map(read).collect()
 }
 
 pub(super) async fn end(tx: Tx, cell: CellNum, ended: Arc<Vec<(u64, PartEnd)>>) -> Result<(), Failed> {
