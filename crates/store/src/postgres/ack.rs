@@ -151,15 +151,26 @@ const ADVANCE: &str = "WITH found AS (
     WHERE s.device = found.device AND s.topic = found.topic
     RETURNING s.device, s.topic, found.position";
 
-/// How far devices have come in topics, with each message on the way: (offset, number, outstanding).
-struct Reached(BTreeMap<(DeviceNum, TopicNum), Vec<(i64, Num, bool)>>);
+/// A message on the way to where a device has come.
+struct OnTheWay {
+    offset: i64,
+    num: Num,
+    outstanding: bool,
+}
+
+/// How far devices have come in topics.
+struct Reached(BTreeMap<(DeviceNum, TopicNum), Vec<OnTheWay>>);
 
 impl Reached {
     fn of(pairs: &[(DeviceNum, Num)], kind: impl Fn(&Num) -> Settles) -> Self {
         let mut reached: BTreeMap<_, Vec<_>> = BTreeMap::new();
         for (device, num) in pairs {
             if let Settles::Position { topic, offset, outstanding } = kind(num) {
-                reached.entry((*device, topic)).or_default().push((offset, *num, outstanding));
+                reached.entry((*device, topic)).or_default().push(OnTheWay {
+                    offset,
+                    num: *num,
+                    outstanding,
+                });
             }
         }
         Self(reached)
@@ -174,7 +185,7 @@ impl Reached {
         for ((device, topic), offsets) in &self.0 {
             devices.push(device.0 as i64);
             topics.push(*topic);
-            furthest.push(offsets.iter().map(|(offset, ..)| *offset).max().unwrap_or(0));
+            furthest.push(offsets.iter().map(|message| message.offset).max().unwrap_or(0));
         }
         let values: Values<'_> = &[&devices, &topics, &furthest];
         let mut passed = Vec::new();
@@ -182,8 +193,8 @@ impl Reached {
             let device = DeviceNum(row.get::<_, i64>(0) as u64);
             let before: i64 = row.get(2);
             let on_the_way = self.0.get(&(device, row.get(1))).into_iter().flatten();
-            let passed_now = on_the_way.filter(|(offset, _, outstanding)| *outstanding && *offset > before);
-            passed.extend(passed_now.map(|(_, num, _)| (device, *num)));
+            let passed_now = on_the_way.filter(|message| message.outstanding && message.offset > before);
+            passed.extend(passed_now.map(|message| (device, message.num)));
         }
         Ok(passed)
     }

@@ -218,7 +218,12 @@ async fn changes_of_the_same_devices_follow_each_other() {
                 2 => drop(store.unsubscribe(app, &device(&id), &topic(&name)).await.or_else(missing)),
                 3 => drop(store.log_in(vec![jwt(app, &id, &of), jwt(app, "d9", &of)]).await.expect("read")),
                 4 => drop(
-                    send(store, app, stored(if n % 4 == 0 { Target::Everyone } else { users(&[&of]) })).await,
+                    send(
+                        store,
+                        app,
+                        stored(if n.is_multiple_of(4) { Target::Everyone } else { users(&[&of]) }),
+                    )
+                    .await,
                 ),
                 _ => drop(store.delete_device(app, &device(&id), NOW).await.map_err(|error| {
                     assert!(matches!(error, Error::NotFound), "{error}");
