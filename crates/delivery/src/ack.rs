@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use noroshi_store::{Ack, Acked};
+use noroshi_store::{Ack, Acked, Error as StoreError};
 use noroshi_types::{DeviceNum, NotificationId, Timestamp};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
@@ -24,6 +24,9 @@ const LINGER: Duration = Duration::from_millis(5);
 
 /// Ids in one write: the writer is held for some tens of milliseconds at most.
 const IDS_PER_WRITE: usize = 20_000;
+
+/// Between two attempts while the store does not take them.
+const PAUSE: Duration = Duration::from_secs(1);
 
 /// Filled by shards, emptied by one task.
 pub(crate) struct AckQueue {
@@ -60,6 +63,20 @@ impl AckQueue {
         }
     }
 
+    /// What the store did not take; false for no room. Nobody is woken: who puts it back tries again by itself.
+    fn put_back(&self, acks: Vec<Ack>) -> bool {
+        let count: usize = acks.iter().map(|ack| ack.ids.len()).sum();
+        let mut queued = self.queued.lock();
+        if queued.ids_count + count > QUEUED_IDS_MAX {
+            return false;
+        }
+        queued.ids_count += count;
+        for Ack { device, ids } in acks {
+            queued.devices.entry(device).or_default().extend(ids);
+        }
+        true
+    }
+
     /// All that is queued: shards that confirm meanwhile wait for a swap, not for a walk.
     fn take(&self) -> HashMap<DeviceNum, Vec<NotificationId>> {
         std::mem::take(&mut *self.queued.lock()).devices
@@ -84,22 +101,42 @@ impl Delivery {
                 () = &mut drain => true,
                 () = self.acks.ready() => false,
             };
-            self.flush_acks().await;
+            let wrote_all = self.flush_acks(draining).await;
             if draining {
                 return;
+            }
+            if !wrote_all {
+                tokio::select! {
+                    () = &mut drain => {
+                        self.flush_acks(true).await;
+                        return;
+                    }
+                    () = tokio::time::sleep(PAUSE) => {}
+                }
             }
         }
     }
 
-    /// Writes all that is queued now.
-    async fn flush_acks(&self) {
+    /// Writes all that is queued now; false if some of it has to be tried again, which the `last` attempt is not.
+    async fn flush_acks(&self, last: bool) -> bool {
+        let mut wrote_all = true;
         for acks in writes(self.acks.take()) {
             let ids_count: usize = acks.iter().map(|ack| ack.ids.len()).sum();
-            if let Err(error) = self.write_acks(acks).await {
+            let Err(error) = self.write_acks(acks.clone()).await else { continue };
+            // To confirm twice is the same as once, so an attempt of unknown outcome is repeated.
+            let may_pass = matches!(
+                error,
+                Error::Store(StoreError::Engine(_) | StoreError::Overloaded | StoreError::Full)
+            );
+            if may_pass && !last && self.acks.put_back(acks) {
+                tracing::warn!(%error, ids_count, "confirmations were not written; trying again");
+                wrote_all = false;
+            } else {
                 self.metrics.acks_dropped.inc_by(ids_count as u64);
                 tracing::warn!(%error, ids_count, "confirmations were not written; their devices will hear them again");
             }
         }
+        wrote_all
     }
 
     pub(crate) async fn write_acks(&self, acks: Vec<Ack>) -> Result<u64, Error> {

@@ -118,7 +118,7 @@ impl Plan {
                     Some(part) => {
                         record.clear();
                         wire::encode(&Record::Deliver { message: message.clone(), part }, &mut record);
-                        plan.to_all(&peers.other_gateways(), &record);
+                        plan.add_for(&peers.other_gateways(), &record);
                         plan.note_kept(message);
                         plan.own.push(OwnPart::whole(message.clone(), request.clone()));
                     }
@@ -139,9 +139,9 @@ impl Plan {
                             let others = holders[0].iter().filter(|epoch| Some(**epoch) != own);
                             others.for_each(|epoch| plan.push(*epoch, &record));
                         }
-                        To::Gateways => plan.to_all(&peers.other_gateways(), &record),
-                        To::Senders => plan.to_all(&peers.others(|node| node.info.roles.sender), &record),
-                        To::All => plan.to_all(&others, &record),
+                        To::Gateways => plan.add_for(&peers.other_gateways(), &record),
+                        To::Senders => plan.add_for(&peers.others(|node| node.info.roles.sender), &record),
+                        To::All => plan.add_for(&others, &record),
                         To::One(epoch) => plan.push(*epoch, &record),
                     }
                 }
@@ -208,7 +208,7 @@ impl Plan {
         }
     }
 
-    fn to_all(&mut self, epochs: &[Epoch], record: &[u8]) {
+    fn add_for(&mut self, epochs: &[Epoch], record: &[u8]) {
         for epoch in epochs {
             self.push(*epoch, record);
         }
