@@ -9,7 +9,7 @@ use std::time::Duration;
 use futures_util::FutureExt as _;
 use noroshi_store::{
     Accept, Accepted, DeviceChange, Devices as _, Error, Idempotency, Notifications as _, Options, Postgres,
-    PostgresOptions, Recover, Sessions as _, Store,
+    PostgresOptions, Recover, Store,
 };
 use noroshi_types::{AppId, NotificationId, Position, Request, When};
 use prometheus_client::registry::Registry;
@@ -17,6 +17,9 @@ use tokio::sync::oneshot;
 
 use super::{fresh, options, server, two};
 use crate::conformance::world::*;
+
+/// Ids and offsets, in the order of the answers.
+type Told = Vec<(NotificationId, Option<u64>)>;
 
 fn plain(app: AppId, request: Request) -> Accept {
     Accept { app, request: request.into(), now: NOW, idempotency: None, campaign: None }
@@ -27,7 +30,7 @@ async fn ids_and_answers_are_in_the_order_of_commits_over_all_nodes() {
     let (_guard, one, other) = two().await;
     let app = app(&one, "shop").await;
     join(&one, app, "d1", "u1", &["news"]).await;
-    let told: Arc<Mutex<Vec<(NotificationId, Option<u64>)>>> = Arc::default();
+    let told: Arc<Mutex<Told>> = Arc::default();
     let accept_many = async |store: &Postgres| {
         let mut answers = Vec::new();
         for i in 0..300 {
@@ -100,7 +103,7 @@ async fn who_stops_while_it_holds_the_order_lock_does_not_stop_the_others() {
     let app = app(&other, "shop").await;
     join(&other, app, "d1", "u1", &[]).await;
     // A node whose only thread stops while it hands over: to the server it is as one that was stopped.
-    let (go_on, wait) = mpsc::channel::<()>();
+    let (go_on, wait) = mpsc::sync_channel::<()>(1);
     let (stops, stopped) = oneshot::channel();
     let node = std::thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
@@ -194,10 +197,13 @@ fn script() -> Vec<(Request, Option<Idempotency>)> {
         .collect()
 }
 
+/// Targets, rows kept, replayed, offset.
+type Answered = (Option<u64>, u64, bool, Option<u64>);
+
 /// What a store answered and holds in the end, with places in the script instead of ids.
 #[derive(Debug, PartialEq)]
 struct Outcome {
-    answers: Vec<Option<(Option<u64>, u64, bool, Option<u64>)>>,
+    answers: Vec<Option<Answered>>,
     inboxes: Vec<Vec<usize>>,
     logs: Vec<(Vec<usize>, bool, u64)>,
     states: Vec<noroshi_store::State>,

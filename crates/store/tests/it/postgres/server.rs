@@ -49,8 +49,9 @@ impl Server {
     pub(super) fn start(durable: bool) -> Self {
         let bin = binaries();
         let user = unprivileged();
-        let folder =
-            tempfile::Builder::new().prefix("noroshi-pg-").tempdir().expect("a temporary folder").keep();
+        // The shell's to remove from when it runs.
+        let own = tempfile::Builder::new().prefix("noroshi-pg-").tempdir().expect("a temporary folder");
+        let folder = own.path().to_owned();
         if let Some((uid, gid)) = user {
             std::os::unix::fs::chown(&folder, Some(uid), Some(gid)).expect("the folder is given away");
         }
@@ -85,6 +86,7 @@ impl Server {
             .process_group(0)
             .spawn()
             .expect("a shell");
+        let _ = own.keep();
         let server =
             Self { folder, bin, user, shell, template: OnceCell::new(), databases: AtomicU32::new(0) };
         server.wait_until_ready();
@@ -146,8 +148,7 @@ impl Server {
 
     async fn make_template(&self) {
         execute(&self.folder, &format!("CREATE DATABASE {TEMPLATE}")).await;
-        let template = Database { folder: self.folder.clone(), name: TEMPLATE.to_owned() };
-        let options = PostgresOptions::new(&template.url());
+        let options = PostgresOptions::new(&url(&self.folder, TEMPLATE));
         let store = Postgres::open(options, &mut Registry::default()).await.expect("a fresh store opens");
         store.close().await;
         drop(store);
@@ -155,7 +156,6 @@ impl Server {
         let sql =
             format!("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{TEMPLATE}'");
         execute(&self.folder, &sql).await;
-        std::mem::forget(template);
     }
 }
 
@@ -169,8 +169,7 @@ impl Drop for Server {
 
 impl Database {
     pub(super) fn url(&self) -> String {
-        let host = self.folder.display().to_string().replace('/', "%2F");
-        format!("postgres://noroshi@{host}/{}", self.name)
+        url(&self.folder, &self.name)
     }
 
     /// A connection beside the store's.
@@ -198,6 +197,11 @@ impl Drop for Database {
         });
         let _ = dropping.join();
     }
+}
+
+fn url(folder: &Path, database: &str) -> String {
+    let host = folder.display().to_string().replace('/', "%2F");
+    format!("postgres://noroshi@{host}/{database}")
 }
 
 async fn connect(folder: &Path, database: &str) -> tokio_postgres::Client {

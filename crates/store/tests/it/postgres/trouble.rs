@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use noroshi_store::{
-    Accept, Apps as _, Error, Maintenance as _, Notifications as _, Postgres, PostgresError, PostgresOptions,
+    Accept, Apps as _, Error, Maintenance as _, Notifications as _, Postgres, PostgresOptions,
 };
 use noroshi_types::{AppId, JsonText, NotificationId, Request};
 use prometheus_client::registry::Registry;
