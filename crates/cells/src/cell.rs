@@ -179,14 +179,6 @@ impl Answer {
         serde_json::from_slice(&self.body)
             .map_err(|error| Problem::internal(format!("a cell's answer: {error}")))
     }
-
-    /// What is handed on as it is if the status is another.
-    pub(crate) fn expect(self, status: http::StatusCode) -> Result<Self, Response> {
-        match self.status == status {
-            true => Ok(self),
-            false => Err(self.into_response()),
-        }
-    }
 }
 
 impl IntoResponse for Answer {

@@ -177,14 +177,13 @@ async fn carry(front: &Front, from: &Cell, one: &Move, seen: &mut Seen) -> Resul
             continue;
         }
         let remote = NotificationId::parse(&message.id).map_err(Problem::internal)?;
-        match front.store.relayed_as(from.num, remote).await? {
-            Some(relayed) => match heard(front, one, &relayed).await? {
+        // What is not known was published in the cell itself.
+        if let Some(relayed) = front.store.relayed_as(from.num, remote).await? {
+            match heard(front, one, &relayed).await? {
                 Heard::Yes => continue,
                 Heard::Later => return Ok(false),
                 Heard::No => {}
-            },
-            // Published in the cell itself.
-            None => {}
+            }
         }
         publish(front, from, one, message, remote).await?;
     }

@@ -41,6 +41,7 @@ struct CellBody {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
+#[allow(clippy::option_option)] // absent, null and a value are three different wishes
 struct ChangeBody {
     /// Null: as configured.
     #[serde(default, deserialize_with = "some")]

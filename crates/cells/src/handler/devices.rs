@@ -261,10 +261,9 @@ pub(crate) async fn list(
         }
         let answer =
             ask(&front, cell, provider.app, |key| Ask::get(path.clone(), key, front.timeout())).await?;
-        let answer = match answer.expect(StatusCode::OK) {
-            Ok(answer) => answer,
-            Err(response) => return Ok(response),
-        };
+        if answer.status != StatusCode::OK {
+            return Ok(answer.into_response());
+        }
         let page: Page = answer.json()?;
         found.devices.extend(page.devices);
         after = String::new();
