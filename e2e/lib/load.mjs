@@ -25,6 +25,8 @@ const TOPIC = 'faults'
 /** A device that hears nothing for so long after its ping takes the connection for dead, as real ones do. */
 const PING_MS = 1_000
 const SILENCE_MS = 2_500
+/** A log-in may wait for a store that is slow. */
+const LOG_IN_MS = 20_000
 /** A request that a node died under is given up. */
 const PATIENCE_MS = 5_000
 
@@ -63,18 +65,19 @@ class Listener {
     this.device = device
     let heardAt = Date.now()
     device.socket.on('message', () => (heardAt = Date.now()))
-    let [open, isReady] = [true, false]
+    let open = true
+    this.isReady = false
     const unconfirmed = []
     const confirming = this.confirm(device, unconfirmed, () => open)
     const pinging = setInterval(() => {
-      if (Date.now() - heardAt > PING_MS + SILENCE_MS) device.socket.terminate()
+      if (Date.now() - heardAt > (this.isReady ? PING_MS + SILENCE_MS : LOG_IN_MS)) device.socket.terminate()
       else if (device.socket.readyState === 1) device.send({ t: 'ping' })
     }, PING_MS)
     try {
       for (;;) {
         const frame = await take(device)
         if (frame.t === 'ready') {
-          isReady = true
+          this.isReady = true
           this.connects++
           this.note(`ready at ${node.name}`)
         }
@@ -92,7 +95,7 @@ class Listener {
     device.socket.terminate()
     this.device = undefined
     await confirming
-    return isReady
+    return this.isReady
   }
 
   /** What happened to its connections, told where something was lost. */
@@ -226,11 +229,11 @@ export class Load {
 
   /** Every device is connected to a node that runs and hears what is published now. */
   async settled() {
-    await until(
-      'all devices to be connected',
-      () => this.listeners.every(({ device, at }) => device?.socket.readyState === 1 && at.isRunning && !at.isPaused),
-      60_000,
-    )
+    const isIn = ({ device, at, isReady }) => isReady && device?.socket.readyState === 1 && at.isRunning && !at.isPaused
+    await until('all devices to be connected', () => this.listeners.every(isIn), 60_000).catch((error) => {
+      const out = this.listeners.filter((listener) => !isIn(listener)).map(({ name, history }) => `${name}: ${history.join(', ')}`)
+      throw new Error(`${error.message}\n${out.join('\n')}`)
+    })
   }
 
   missing() {
@@ -251,6 +254,8 @@ export class Load {
       this.complain('lost', `${device.name}: ${id} ${JSON.stringify(trace)} of ${JSON.stringify(whole)} ${device.history.join(', ')}`)
       if (process.env.FAULTS_VERBOSE) console.log(device.name, id, device.offsets.join(' '))
     }
+    // A confirmation over a socket may be lost with what was to write it; at the next connection it is asked for again.
+    for (const { device } of this.listeners) device?.socket.terminate()
     await until(
       'every inbox to be empty',
       async () => {

@@ -116,7 +116,7 @@ impl Shard {
         let message = &dispatch.message;
         let late = message.expires_at > message.sent_at && message.expires_at <= self.now.wall;
         let fresh = connection.catch_up.as_mut().is_none_or(|catch_up| catch_up.pass(message));
-        if late || !fresh || message.id <= connection.watermark {
+        if late || !fresh || dispatch.is_paged(connection.watermark) {
             return;
         }
         let outcome = match crate::fanout::gate(message, session.presence()) {

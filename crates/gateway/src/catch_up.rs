@@ -225,10 +225,10 @@ impl CatchUp {
     }
 
     /// Whether a message waits here: a page that brings it must be written with it, for it is not let out any
-    /// more then.
+    /// more then. One that is offered again is let out all the same.
     pub(crate) fn holds(&self, id: NotificationId) -> bool {
         let of_recoveries = self.recoveries.iter().flat_map(|recovery| &recovery.held);
-        self.held.iter().chain(of_recoveries).any(|dispatch| dispatch.message.id == id)
+        self.held.iter().chain(of_recoveries).any(|dispatch| !dispatch.again && dispatch.message.id == id)
     }
 
     /// Remembers that a held message goes out. False if a read brought it.
@@ -496,6 +496,19 @@ mod tests {
         catch_up.take_page(page(&[], &[], false));
         assert!(matches!(catch_up.step(), Step::Release(_)));
         assert!(!catch_up.holds(message(3).id));
+    }
+
+    #[test]
+    fn what_is_offered_again_is_let_out_whatever_pages_reached() {
+        // Later ones of its topic were confirmed, so no page brings it, and the pages' ids are above its own.
+        let again = Dispatch::offered(message(3), true);
+        assert!(!again.is_paged(message(9).id) && Dispatch::new(message(3)).is_paged(message(9).id));
+        let mut catch_up = CatchUp::live();
+        catch_up.read_again(message(1).id, Vec::new());
+        assert_eq!(catch_up.hold(&again, None), Hold::Held);
+        assert!(!catch_up.holds(message(3).id), "no page has to be written with it");
+        catch_up.take_page(page(&[9], &[], false));
+        assert_eq!(run(&mut catch_up), "3.");
     }
 
     #[test]

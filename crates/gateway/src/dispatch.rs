@@ -4,7 +4,7 @@ use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use noroshi_protocol::{native, sse, ws};
-use noroshi_types::{Condition, Message, Topic, When};
+use noroshi_types::{Condition, Message, NotificationId, Topic, When};
 
 use crate::connection::Protocol;
 use crate::registry::Key;
@@ -12,13 +12,25 @@ use crate::registry::Key;
 /// Shared by all shards; the first that needs an encoding makes it.
 pub(crate) struct Dispatch {
     pub(crate) message: Arc<Message>,
+    /// A topic's message that may have been lost before. Where later ones of the topic were confirmed, no page
+    /// of a backlog brings it any more, however high the ids of that page are.
+    pub(crate) again: bool,
     websocket: OnceLock<Bytes>,
     sse: OnceLock<Bytes>,
 }
 
 impl Dispatch {
     pub(crate) fn new(message: Arc<Message>) -> Arc<Self> {
-        Arc::new(Self { message, websocket: OnceLock::new(), sse: OnceLock::new() })
+        Self::offered(message, false)
+    }
+
+    pub(crate) fn offered(message: Arc<Message>, again: bool) -> Arc<Self> {
+        Arc::new(Self { message, again, websocket: OnceLock::new(), sse: OnceLock::new() })
+    }
+
+    /// Whether pages of a backlog that reach up to `watermark` brought it.
+    pub(crate) fn is_paged(&self, watermark: NotificationId) -> bool {
+        !self.again && self.is_ordered() && self.message.id <= watermark
     }
 
     /// The bytes for a connection that speaks `protocol`.
@@ -34,7 +46,7 @@ impl Dispatch {
     #[cfg(test)]
     pub(crate) fn for_tests() -> Arc<Self> {
         Self::new(Arc::new(Message {
-            id: noroshi_types::NotificationId::from_bytes([1; 16]),
+            id: NotificationId::from_bytes([1; 16]),
             app: noroshi_types::AppId(1),
             when: When::Connected,
             urgency: noroshi_types::Urgency::Normal,

@@ -223,7 +223,7 @@ impl Gateway {
 
     fn deliver_topic(&self, message: Arc<Message>, key: Key, again: bool) {
         self.stamp(&message, &[key]);
-        let dispatch = Dispatch::new(message);
+        let dispatch = Dispatch::offered(message, again);
         let deliveries = self.deliveries(std::iter::once(key));
         self.send_all(|| Mail::Topic { dispatch: dispatch.clone(), key, deliveries, again });
     }
