@@ -273,7 +273,7 @@ mod tests {
             view("api", 0, "serving", false),
         ];
         for random in 0..64u64 {
-            let random = random << 32 | random / 2;
+            let random = (random << 32) | (random / 2);
             let chosen = gateway(&nodes, random).expect("one");
             let both = (random >> 32) % 2 != (random & 0xFFFF_FFFF) % 2;
             assert!(chosen == "http://empty" || chosen == "http://full" && !both, "{random:x}: {chosen}");
