@@ -116,7 +116,8 @@ impl Shard {
         let message = &dispatch.message;
         let late = message.expires_at > message.sent_at && message.expires_at <= self.now.wall;
         let fresh = connection.catch_up.as_mut().is_none_or(|catch_up| catch_up.pass(message));
-        if late || !fresh || dispatch.is_paged(connection.watermark) {
+        let paged = dispatch.again && self.fanout.recent.has(message.id, connection.generation);
+        if late || !fresh || paged || dispatch.is_paged(connection.watermark) {
             return;
         }
         let outcome = match crate::fanout::gate(message, session.presence()) {
@@ -198,13 +199,17 @@ impl Shard {
         let mut paged = catch_up.take_page(page);
         let highest = paged.iter().map(|paged| paged.message.id).max();
         connection.watermark = highest.map_or(connection.watermark, |id| connection.watermark.max(id));
-        let recent = &self.fanout.recent;
+        let recent = &mut self.fanout.recent;
         paged.retain(|Paged { message, .. }| {
             let offered = match message.topic {
                 Some(_) => catch_up.was_live && recent.has_topic(message.id),
                 None => recent.has(message.id, connection.generation),
             };
-            !offered || catch_up.holds(message.id)
+            let wanted = !offered || catch_up.holds(message.id);
+            if wanted && message.topic.is_some() {
+                recent.note_page(message, connection.generation);
+            }
+            wanted
         });
         self.write_page(slot, &paged);
     }

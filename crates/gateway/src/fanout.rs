@@ -230,7 +230,8 @@ impl Shard {
         if gate(&dispatch.message, session.presence()).is_some() {
             return frame.inactive.push(session.num);
         }
-        if dispatch.is_paged(connection.watermark) {
+        let paged = dispatch.again && self.fanout.recent.has(dispatch.message.id, connection.generation);
+        if paged || dispatch.is_paged(connection.watermark) {
             return; // a page of the backlog brought it
         }
         if let Some(catch_up) = &mut connection.catch_up {

@@ -40,6 +40,13 @@ impl Recent {
         }
     }
 
+    /// A page brought a topic's message to one session: offered again, it is left out there.
+    pub(crate) fn note_page(&mut self, message: &Message, generation: u64) {
+        if self.is_kept {
+            self.add(of_session(message.id, generation));
+        }
+    }
+
     /// A topic's message is offered to all who hear it. False if that was so before.
     pub(crate) fn note_topic(&mut self, message: &Message) -> bool {
         !self.is_kept || message.when != When::Stored || self.add(of_topic(message.id))

@@ -56,6 +56,7 @@ use tokio_util::task::TaskTracker;
 use self::accept::{Accepting, HandOver, Operation};
 use self::behind::{Behind, Writing};
 use self::connect::Connector;
+use self::group::Mark;
 use self::ids::Loose;
 pub use self::options::{PostgresError, PostgresOptions};
 use self::queue::Queue;
@@ -128,6 +129,7 @@ impl Postgres {
             queued: accepts_queued,
             hand_over: Arc::clone(&store.hand_over),
             session: None,
+            mark: Mark { instance: crate::ids::random_bits() as i64, count: 0 },
         };
         store.tasks.spawn(accepting.run());
         store.tasks.spawn(Writing { store: store.clone(), queued: behind_queued }.run());

@@ -69,7 +69,7 @@ fn crates_know_only_those_before_them() {
         ("noroshi-delivery", &["types", "telemetry", "store", "push", "cluster"]),
         ("noroshi-api", &["types", "telemetry", "protocol", "store", "auth", "push", "delivery"]),
         ("noroshi-cells", &["types", "telemetry", "store", "auth", "egress", "api"]),
-        ("noroshi-gateway", &["types", "telemetry", "protocol", "store", "auth", "delivery"]),
+        ("noroshi-gateway", &["types", "telemetry", "protocol", "store", "cluster", "auth", "delivery"]),
         (
             "noroshi-node",
             &[

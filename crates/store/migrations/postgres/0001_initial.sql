@@ -14,6 +14,14 @@ CREATE TABLE accept_order (
 ) WITH (fillfactor = 10);
 INSERT INTO accept_order (last) VALUES (0);
 
+-- The last group that each open store committed, by its own count: what became of a commit whose answer was lost.
+-- (The engine's numbers of transactions do not tell: after a crash it may give one out again.)
+CREATE TABLE accept_marks (
+    instance BIGINT PRIMARY KEY, -- drawn when a store is opened
+    mark BIGINT NOT NULL,
+    at TIMESTAMPTZ NOT NULL DEFAULT now()
+);
+
 -- Who of all nodes does a task that only one is to do.
 CREATE TABLE leaders (
     task TEXT COLLATE "C" PRIMARY KEY,

@@ -8,8 +8,8 @@
 //! What other nodes accept is before or behind all of a group, also in how it is handed over. A group that fails for
 //! a reason that passes is tried again, with new numbers, as long as those who wait for it have patience. If the
 //! answer to its commit is lost, the lock is taken on a new connection (which waits until the old session is
-//! gone), and what the engine says of the transaction tells what became of it. Its first number has to be there
-//! too: after a fail-over that lost the end of the log another transaction may have the same number.
+//! gone), and the mark that each group leaves in its transaction tells what became of it: after a crash the engine
+//! may give the same transaction number, and this store the same notification numbers, to others.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, OnceLock};
@@ -20,12 +20,12 @@ use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 
 use super::connect::Connector;
-use super::group::{self, Answer};
+use super::group::{self, Answer, Mark};
 use super::options::PostgresOptions;
 use super::order;
 use super::queue::Queued;
-use super::transaction::{Failed, STATUS, error_of, is_lost};
-use crate::ids::{Ids, Num};
+use super::transaction::{Failed, error_of, is_lost};
+use crate::ids::Ids;
 use crate::metrics::Metrics;
 use crate::{Accept, Done, Error};
 
@@ -76,12 +76,13 @@ pub(super) struct Accepting {
     pub hand_over: Arc<OnceLock<HandOver>>,
     /// None until it is needed, and after it was lost.
     pub session: Option<ClientWrapper>,
+    /// Of the last group that was tried.
+    pub mark: Mark,
 }
 
 /// A group whose commit was not answered.
 struct Doubt {
-    transaction: String,
-    first: Num,
+    mark: Mark,
     answers: Vec<Answer>,
 }
 
@@ -225,22 +226,22 @@ impl Accepting {
             let reading = group::read(session, &lock, accepts, &self.ids).await?;
             let mut plan = group::plan(accepts, &reading, &self.options, &self.ids);
             group::make_room(session, &mut plan, self.options.inbox_rows).await?;
-            Ok::<_, tokio_postgres::Error>((plan, reading.transaction))
+            Ok::<_, tokio_postgres::Error>(plan)
         };
-        let (plan, transaction) = tokio::time::timeout(limit, planned).await.map_err(|_| Trial::Silent)??;
+        let plan = tokio::time::timeout(limit, planned).await.map_err(|_| Trial::Silent)??;
         let ready = plan.ready(accepts);
-        let result = tokio::time::timeout(limit, ready.commit(session)).await;
-        let (first, answers) = (ready.first(), ready.answers);
-        match (result, first) {
+        self.mark.count += 1;
+        let mark = self.mark;
+        let result = tokio::time::timeout(limit, ready.commit(session, &mark)).await;
+        let (writes, answers) = (ready.writes(), ready.answers);
+        match (result, writes) {
             (Ok(Ok(())), _) => Ok(answers),
-            (Ok(Err(error)), Some(first)) if is_lost(&error) => {
-                Err(Trial::InDoubt(Doubt { transaction, first, answers }, error_of(&error)))
+            (Ok(Err(error)), true) if is_lost(&error) => {
+                Err(Trial::InDoubt(Doubt { mark, answers }, error_of(&error)))
             }
             (Ok(Err(error)), _) => Err(Trial::Failed(error)),
-            (Err(_), Some(first)) => {
-                Err(Trial::InDoubt(Doubt { transaction, first, answers }, Error::Overloaded))
-            }
-            (Err(_), None) => Err(Trial::Silent),
+            (Err(_), true) => Err(Trial::InDoubt(Doubt { mark, answers }, Error::Overloaded)),
+            (Err(_), false) => Err(Trial::Silent),
         }
     }
 
@@ -285,8 +286,7 @@ async fn was_committed(
     doubt: &Doubt,
 ) -> Result<bool, tokio_postgres::Error> {
     session.batch_execute(lock).await?;
-    let row = session.query_opt(STATUS, &[&doubt.transaction]).await?;
-    let status = row.and_then(|row| row.get::<_, Option<String>>(0));
-    let there = session.query_opt("SELECT 1 FROM notifications WHERE num = $1", &[&doubt.first]).await?;
-    Ok(status.as_deref() == Some("committed") && there.is_some())
+    let Mark { instance, count } = doubt.mark;
+    let found = "SELECT 1 FROM accept_marks WHERE instance = $1 AND mark = $2";
+    Ok(session.query_opt(found, &[&instance, &count]).await?.is_some())
 }

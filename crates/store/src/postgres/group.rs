@@ -11,4 +11,4 @@ mod writing;
 
 pub(super) use plan::{Answer, Kept, Rows, plan};
 pub(super) use reading::{read, statements as reading_statements};
-pub(super) use writing::{NOTED, STATEMENTS as WRITING_STATEMENTS, make_room};
+pub(super) use writing::{Mark, NOTED, STATEMENTS as WRITING_STATEMENTS, make_room};

@@ -19,7 +19,7 @@ const HEADER: &[u8] = b"PGCOPY\n\xff\r\n\0\0\0\0\0\0\0\0\0";
 const END: [u8; 2] = (-1i16).to_be_bytes();
 
 /// What a fresh database has of its own.
-const OF_THE_ENGINE: [&str; 3] = ["accept_order", "leaders", "noroshi_schema"];
+const OF_THE_ENGINE: [&str; 4] = ["accept_marks", "accept_order", "leaders", "noroshi_schema"];
 
 pub(crate) struct Target {
     connector: Connector,

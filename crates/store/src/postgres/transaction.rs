@@ -23,9 +23,11 @@ use crate::Error;
 /// Values of a statement.
 pub(super) type Values<'a> = &'a [&'a (dyn ToSql + Sync)];
 
-/// What became of a transaction; nothing if this server, after a fail-over, has never heard of it.
-pub(super) const STATUS: &str = "SELECT CASE WHEN $1::text::xid8 < pg_snapshot_xmax(pg_current_snapshot())
-     THEN pg_xact_status($1::text::xid8) END";
+/// What became of a transaction; nothing if this server, after a fail-over, has never heard of it. A server that
+/// crashed meanwhile may have given its number to another one: then nobody can say.
+const STATUS: &str = "SELECT CASE WHEN pg_postmaster_start_time() > clock_timestamp() - make_interval(secs => $2)
+          THEN 'unknown'
+          WHEN $1::text::xid8 < pg_snapshot_xmax(pg_current_snapshot()) THEN pg_xact_status($1::text::xid8) END";
 
 /// How long a connection that was left in the middle has to answer before it is given up.
 const ROLL_BACK: Duration = Duration::from_secs(5);
@@ -148,6 +150,7 @@ struct Open {
     broken: AtomicBool,
     /// Of a write: by which its end is found out where the answer to its commit is lost.
     number: OnceLock<String>,
+    made: Instant,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -173,6 +176,7 @@ impl Tx {
             begun: AtomicBool::new(false),
             broken: AtomicBool::new(false),
             number: OnceLock::new(),
+            made: Instant::now(),
         }))
     }
 
@@ -388,7 +392,7 @@ impl Postgres {
         loop {
             let found = match self.pool.get().await {
                 Ok(connection) => connection
-                    .query_one(STATUS, &[number])
+                    .query_one(STATUS, &[number, &(tx.0.made.elapsed().as_secs_f64() + 1.0)])
                     .await
                     .map(|row| row.get::<_, Option<String>>(0))
                     .map_err(Failed::from),
@@ -396,6 +400,9 @@ impl Postgres {
             };
             match found {
                 Ok(Some(status)) if status == "committed" => return Ok(true),
+                Ok(Some(status)) if status == "unknown" => {
+                    return Err(unknown(&"the server was started again"));
+                }
                 // The server has not noticed yet that nobody waits for it.
                 Ok(Some(status)) if status == "in progress" => {}
                 Ok(_) => return Ok(false),

@@ -1,3 +1,5 @@
+//! Frames as they are written and read, by every kind of record; hostile ones; those of another version.
+
 use super::*;
 use noroshi_types::{Epoch, JsonText, Position, Urgency, When};
 use proptest::prelude::*;

@@ -44,8 +44,6 @@ pub(super) struct Earlier {
 pub(in crate::postgres) struct Reading {
     /// The last number given out in order.
     pub(super) last: Num,
-    /// The engine's number of the transaction.
-    pub(in crate::postgres) transaction: String,
     /// Whom each reaches, sorted.
     pub(super) devices: Vec<Vec<Found>>,
     /// How many of those named do not exist.
@@ -55,7 +53,7 @@ pub(in crate::postgres) struct Reading {
     pub(super) campaigns: HashMap<(AppId, CampaignId), i64>,
 }
 
-const LAST: &str = "SELECT last, pg_current_xact_id()::text FROM accept_order";
+const LAST: &str = "SELECT last FROM accept_order";
 
 /// One text of two statements.
 macro_rules! named {
@@ -243,7 +241,6 @@ pub(in crate::postgres) async fn read(
     )?;
     let mut reading = Reading {
         last: last.first().map_or(0, |row| row.get(0)),
-        transaction: last.first().map_or_else(String::new, |row| row.get(1)),
         devices: vec![Vec::new(); group.len()],
         unknown: vec![0; group.len()],
         ..Reading::default()

@@ -8,10 +8,12 @@ use tokio_postgres::types::ToSql;
 use super::plan::{Plan, Rows};
 use super::{inbox, push, topic};
 use crate::Accept;
-use crate::ids::Num;
 use crate::postgres::outcome;
 
-const MOVE_LAST: &str = "UPDATE accept_order SET last = $1";
+const MOVE_LAST: &str = "WITH marked AS (
+         INSERT INTO accept_marks (instance, mark) VALUES ($2, $3)
+         ON CONFLICT (instance) DO UPDATE SET mark = excluded.mark, at = now())
+     UPDATE accept_order SET last = $1";
 
 macro_rules! insert_notifications {
     ($conflict:literal) => {
@@ -43,6 +45,15 @@ const COMMIT: &str = "COMMIT AND CHAIN";
 
 /// Inbox rows that go out with everything else; more than that are written before. A usual group has fewer.
 const INBOX_ROWS_LAST: usize = 32_768;
+
+/// What a group leaves of itself, so that its commit can be found afterwards.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::postgres) struct Mark {
+    /// Of the open store.
+    pub instance: i64,
+    /// Of its groups.
+    pub count: i64,
+}
 
 /// To be prepared on a connection before groups run on it.
 pub(in crate::postgres) const STATEMENTS: [&str; 15] = [
@@ -181,13 +192,17 @@ impl<'a> Plan<'a> {
 }
 
 impl Ready<'_> {
-    /// The first number of the group: the commit took place if its row is there. None: nothing is written.
-    pub(in crate::postgres) fn first(&self) -> Option<Num> {
-        self.plan.rows.nums.first().copied()
+    /// Whether there is anything to write, and its mark with it.
+    pub(in crate::postgres) fn writes(&self) -> bool {
+        !self.plan.rows.nums.is_empty()
     }
 
     /// Writes everything and commits, in one round trip.
-    pub(in crate::postgres) async fn commit(&self, session: &ClientWrapper) -> Result<(), Error> {
+    pub(in crate::postgres) async fn commit(
+        &self,
+        session: &ClientWrapper,
+        mark: &Mark,
+    ) -> Result<(), Error> {
         let Self { plan, inbox, topics, parts, counts, .. } = self;
         let (rows, keys) = (&plan.rows, &plan.keys);
         let topic::TopicColumns { collapsing, log, advancing, retaining } = topics;
@@ -214,7 +229,7 @@ impl Ready<'_> {
         // Statements go out in this order, whoever is answered first.
         tokio::try_join!(
             biased;
-            execute(session, MOVE_LAST, &rows.nums, [&plan.last]),
+            execute(session, MOVE_LAST, &rows.nums, [&plan.last, &mark.instance, &mark.count]),
             execute(session, NOTIFICATIONS, &rows.nums, rows.values()),
             execute(session, inbox::INSERT, &inbox.nums[last..], inbox_last),
             execute(session, topic::ADVANCE, &advancing.0, [&advancing.0, &advancing.1, &advancing.2, &advancing.3]),
