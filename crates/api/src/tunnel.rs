@@ -34,8 +34,7 @@ const PIECE_BYTES: usize = 16 << 10;
 
 /// `GET /v1/connect` and `GET /v1/events`
 pub(crate) async fn open(Shared(api): Shared<Api>, mut request: Request) -> Result<Response, Problem> {
-    let tunnel =
-        api.tunnel.as_ref().ok_or_else(|| Problem::new(Code::Misdirected, NO_GATEWAY))?;
+    let tunnel = api.tunnel.as_ref().ok_or_else(|| Problem::new(Code::Misdirected, NO_GATEWAY))?;
     let nowhere = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0));
     let peer = request.extensions().get::<Peer>().map_or(nowhere, |peer| peer.address);
     let upgrade = request.extensions_mut().remove::<OnUpgrade>();
