@@ -208,7 +208,7 @@ pub(crate) fn free_port() -> Result<u16, Error> {
     Err(Error::System { what: "a free port from 20000 to 31999", source: last })
 }
 
-/// A new folder in the system's temporary one; whoever asks removes it, or [`abandon`].
+/// A new folder in the system's temporary one; whoever asks removes it.
 pub(crate) fn temporary_folder() -> Result<PathBuf, Error> {
     let path = std::env::temp_dir().join(format!("noroshi-bench-{}", random_hex(8)?));
     match fs::create_dir_all(&path) {
