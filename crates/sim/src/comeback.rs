@@ -1,7 +1,7 @@
 //! All devices of a cell, or of a gateway, lost their connection and come back: attempts while nobody answers, pauses that
 //! grow, admission at each gateway, log-ins that share a read of PostgreSQL, and the directory's script in Redis.
 //!
-//! Above [`PARTIES_MAX`] devices several act as one, so that a simulation of a hundred million takes seconds; what is
+//! Above `PARTIES_MAX` devices several act as one, so that a simulation of a hundred million takes seconds; what is
 //! queued is as much, only in larger pieces.
 
 use std::collections::VecDeque;

@@ -1,4 +1,4 @@
-//! The result as one HTML page that needs nothing else: tables, plots drawn here ([`svg`]), every figure that went in with
+//! The result as one HTML page that needs nothing else: tables, plots drawn here (`svg`), every figure that went in with
 //! its source, and what the model leaves out. Light and dark follow the reader's setting.
 
 mod svg;

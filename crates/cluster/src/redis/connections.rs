@@ -39,7 +39,7 @@ pub(crate) struct Command {
     pub(crate) cmd: Cmd,
 }
 
-/// A handle. [`Connections::run`] has to run for anything to work.
+/// A handle. `Connections::run` has to run for anything to work.
 #[derive(Clone)]
 pub struct Connections(pub(crate) Arc<Shared>);
 

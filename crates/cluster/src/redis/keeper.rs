@@ -138,7 +138,7 @@ async fn ask_slots(
     }
 }
 
-/// [first, last, [host, port, …] of the master, [replica], …] for each range.
+/// `[first, last, [host, port, …] of the master, [replica], …]` for each range.
 fn layout_of(ranges: &[Value], asked: &Host) -> Result<Layout, Error> {
     let malformed = || Error::Refused("CLUSTER SLOTS has another form than it should".to_owned());
     let mut layout = Layout { hosts: Vec::new(), slots: vec![0; usize::from(SLOTS)] };

@@ -28,7 +28,7 @@ pub struct Config {
     /// do is done by the leader.
     pub shared: bool,
     /// With a queue between the dispatcher and the senders: how long a batch may be on it before the store gives it
-    /// out anew. Far above the time that [`PARCELS_MAX`] take, else batches go round without being sent.
+    /// out anew. Far above the time that `PARCELS_MAX` take, else batches go round without being sent.
     pub queue_lease: Duration,
 }
 

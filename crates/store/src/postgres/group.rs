@@ -1,5 +1,5 @@
 //! One group of accepted notifications, from what it names to rows: [`read`] asks for everything the group
-//! needs to know in one round trip, [`plan`] decides without the database, and `writing` writes it with a fixed
+//! needs to know in one round trip, `plan` decides without the database, and `writing` writes it with a fixed
 //! number of statements, whatever the number of notifications and targets.
 
 mod inbox;
