@@ -181,7 +181,7 @@ mod tests {
     fn urls_are_understood_and_shown_without_the_password() {
         check("postgres://u:secret@db.example/noroshi", "db.example:5432/noroshi");
         check("postgresql://u@a:1,b:2/n?sslmode=verify-full", "a:1,b:2/n");
-        check("postgres://u@%2Ftmp%2Fpg:54/n?connect_timeout=1", "/tmp/pg:54/n");
+        check("postgres://u@%2Frun%2Fpg:54/n?connect_timeout=1", "/run/pg:54/n");
     }
 
     #[test]
