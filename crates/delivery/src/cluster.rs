@@ -181,6 +181,12 @@ impl Peers {
         nodes.iter().filter(other).map(|node| node.epoch).collect()
     }
 
+    /// Whether this node lets devices in; a list that does not have it yet does not say.
+    pub(crate) fn is_gateway(&self) -> bool {
+        let nodes = self.cluster.members.nodes();
+        nodes.iter().find(|node| node.is_self).is_none_or(|node| node.info.roles.gateway)
+    }
+
     pub(crate) fn other_gateways(&self) -> Vec<Epoch> {
         self.others(|node| node.info.roles.gateway)
     }

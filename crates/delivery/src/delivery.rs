@@ -7,7 +7,7 @@ use noroshi_types::{AppId, CloseReason, DeviceId, DeviceNum, NotificationId, Out
 use tokio::runtime::Handle;
 
 use crate::ack::AckQueue;
-use crate::cluster::outbox::To;
+use crate::cluster::outbox::{Item, To};
 use crate::cluster::wire::Record;
 use crate::cluster::{Inlet, Peers};
 use crate::edge::Edge;
@@ -151,18 +151,18 @@ impl Delivery {
 
     /// Registrations subscribed devices durably: their open connections hear the topics too.
     pub async fn subscribed(&self, app: AppId, devices: &[(&DeviceId, &[Topic])]) {
-        let mut last = None;
-        for (device, topics) in devices.iter().filter(|(_, topics)| !topics.is_empty()) {
-            if let Some(edge) = self.edge() {
-                edge.subscribe(app, device, topics);
-            }
-            let record = || {
-                let (device, topics) = ((*device).clone(), topics.to_vec());
-                Record::Subscribe { app, device, topics }
-            };
-            last = self.peers().map(|peers| peers.tell(peers.holders(app, device), record())).or(last);
+        let subscribed = || devices.iter().filter(|(_, topics)| !topics.is_empty());
+        if let Some(edge) = self.edge() {
+            subscribed().for_each(|(device, topics)| edge.subscribe(app, device, topics));
         }
-        self.told(last).await;
+        let Some(peers) = self.peers().filter(|_| subscribed().next().is_some()) else { return };
+        let tell = |(device, topics): &(&DeviceId, &[Topic])| {
+            let record = Record::Subscribe { app, device: (*device).clone(), topics: topics.to_vec() };
+            Item::Tell { to: peers.holders(app, device), record }
+        };
+        // Made before they are queued, so that they leave together.
+        let tells: Vec<Item> = subscribed().map(tell).collect();
+        peers.handed_over(peers.outbox.push_all(tells)).await;
     }
 
     /// True if there was a subscription.

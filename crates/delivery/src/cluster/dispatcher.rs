@@ -101,7 +101,7 @@ struct Plan {
     frames: Vec<(Epoch, Vec<Frame>)>,
     /// In front of the first that is kept and for others: where they look from if it does not reach them.
     kept: Option<Place>,
-    /// Other nodes are there, whose messages may come between.
+    /// This node has devices, and there are others whose messages for them may come between.
     is_among_others: bool,
 }
 
@@ -109,7 +109,8 @@ impl Plan {
     fn of(peers: &Peers, round: &Round, located: Vec<Holders>) -> Self {
         let own = peers.cluster.members.epoch();
         let others = peers.others(|_| true);
-        let mut plan = Plan { is_among_others: !others.is_empty(), ..Plan::default() };
+        let is_among_others = !others.is_empty() && peers.is_gateway();
+        let mut plan = Plan { is_among_others, ..Plan::default() };
         let mut located = &located[..];
         let mut record = Vec::new();
         for item in &round.items {

@@ -78,12 +78,19 @@ impl Outbox {
 
     /// The number under which [`Outbox::reached`] knows it.
     pub(crate) fn push(&self, item: Item) -> u64 {
-        let bytes = item.bytes();
+        self.push_all([item])
+    }
+
+    /// The same of several, which leave together: one look-up for all of them. The number of the last.
+    pub(crate) fn push_all(&self, items: impl IntoIterator<Item = Item>) -> u64 {
         let mut queued = self.queued.lock();
-        queued.items.push_back((item, bytes));
-        queued.count += 1;
-        queued.bytes += bytes;
-        queued.last += 1;
+        for item in items {
+            let bytes = item.bytes();
+            queued.items.push_back((item, bytes));
+            queued.count += 1;
+            queued.bytes += bytes;
+            queued.last += 1;
+        }
         let last = queued.last;
         drop(queued);
         self.filled.notify_one();
