@@ -45,6 +45,7 @@ test('a model learns from a report, is compared with it, and draws a page', { sk
   assert.ok(model.parameters.some(({ source }) => source.startsWith('measured: ')))
   const html = readFileSync(page, 'utf8')
   assert.ok(html.includes('Prediction beside measurement') && html.includes('What it leaves out'))
+  assert.ok(html.includes('no prediction') && stderr.includes('no prediction'), 'it learned from the run that it is compared with')
 })
 
 test('what a model cannot be fed with is told', async () => {

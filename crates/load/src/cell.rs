@@ -4,7 +4,7 @@
 
 mod engines;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use crate::Error;
 use crate::args::Homing;
@@ -67,10 +67,10 @@ impl Cell {
         let shared = Shared { args, postgres_url, redis_url, key: &key, jwt_secret: &jwt_secret, parent };
         // The first makes the schema.
         let apis = (1..=args.apis).map(|n| shared.node("api", n, &args.set_api)).collect::<Result<_, _>>()?;
-        let gateways = (1..=args.gateways)
+        let gateways = (1..=args.gateways + args.spare)
             .map(|n| shared.node("gateway", n, &args.set_gateway))
             .collect::<Result<_, _>>()?;
-        described.push(format!("{} gateway and {} API processes", args.gateways, args.apis));
+        described.push(format!("{} gateway and {} API processes", args.gateways + args.spare, args.apis));
         let described = described.join(", ");
         Ok(Self {
             gateways,
@@ -102,9 +102,9 @@ impl Cell {
         self.postgres.as_ref()?.process().cpu_with_children()
     }
 
-    /// Whether the disk costs what it costs in production.
-    pub(crate) fn postgres_folder(&self) -> Option<&Path> {
-        self.postgres.as_ref().map(Owned::folder)
+    /// Whether PostgreSQL was started here: only then is its CPU known.
+    pub(crate) fn has_postgres(&self) -> bool {
+        self.postgres.is_some()
     }
 }
 

@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use crate::layout::{Layout, Role};
 use crate::parameter::Parameters;
-use crate::queue::Seconds;
+use crate::queue::{Events, Seconds};
 use crate::random::Random;
 use crate::sample::Weighted;
 
@@ -26,39 +26,47 @@ pub struct Broadcast {
     pub curve: Vec<(f64, f64)>,
 }
 
+enum Event {
+    /// The message to a gateway reaches Redis.
+    Publish(usize),
+    /// A shard begins a slice: its gateway, and how many of its connections have not got the message.
+    Slice(usize, usize),
+}
+
+struct Simulation<'a> {
+    parameters: &'a Parameters,
+    layout: Layout,
+    random: Random,
+    events: Events<Event>,
+    /// Connections of each shard of a gateway.
+    shards: Vec<usize>,
+    /// What gateways are busy with besides.
+    utilization: f64,
+    reached: Weighted,
+}
+
 /// `utilization` is what gateways are busy with besides.
 pub(crate) fn simulate(
     parameters: &Parameters,
-    mut layout: Layout,
+    layout: Layout,
     devices: u64,
     utilization: f64,
     seed: u64,
 ) -> Broadcast {
-    let gateways = layout.gateways();
-    let mut random = Random::new(seed, "broadcast");
-    let mut reached = Weighted::new();
-    let read = layout.serve(Role::Api(0), 0.0, parameters.api.cpu_per_request_us / 1e6).end;
-    let mut sent: Seconds = read + layout.one_way();
-    let shards = if layout.is_shared() { 1 } else { parameters.gateway.cores.round().max(1.0) as usize };
-    let each = devices as f64 / gateways as f64;
-    for gateway in 0..gateways {
-        sent = layout.serve(Role::Redis, sent, parameters.redis.cpu_per_command_us / 1e6).end;
-        if gateway >= GATEWAYS_MAX {
-            continue;
-        }
-        let arrived = sent + layout.one_way();
-        for shard in 0..shards {
-            let share = share_of(each, shards, shard);
-            slices(
-                parameters,
-                &mut layout,
-                &mut random,
-                (gateway, arrived, share),
-                utilization,
-                &mut reached,
-            );
-        }
-    }
+    let (gateways, shards) = (layout.gateways(), layout.shards());
+    let each = (devices as f64 / gateways as f64).round() as usize;
+    let share = |shard| each / shards + usize::from(shard < each % shards);
+    let mut simulation = Simulation {
+        parameters,
+        random: Random::new(seed, "broadcast"),
+        events: Events::new(),
+        shards: (0..shards).map(share).filter(|connections| *connections > 0).collect(),
+        utilization,
+        reached: Weighted::new(),
+        layout,
+    };
+    simulation.run();
+    let mut reached = simulation.reached;
     Broadcast {
         devices,
         bus_messages: gateways as u64,
@@ -69,38 +77,46 @@ pub(crate) fn simulate(
     }
 }
 
-fn share_of(devices: f64, shards: usize, shard: usize) -> usize {
-    let devices = devices.round() as usize;
-    devices / shards + usize::from(shard < devices % shards)
-}
-
-/// One shard, a thread, writes to its connections.
-fn slices(
-    parameters: &Parameters,
-    layout: &mut Layout,
-    random: &mut Random,
-    (gateway, arrived, devices): (usize, Seconds, usize),
-    utilization: f64,
-    reached: &mut Weighted,
-) {
-    let slice = parameters.gateway.slice.round().max(1.0) as usize;
-    let each_us = parameters.gateway.cpu_per_broadcast_us
-        + if layout.is_shared() { parameters.device.cpu_per_delivery_us } else { 0.0 };
-    let (mut now, mut left) = (arrived, devices);
-    while left > 0 {
-        let count = left.min(slice);
-        left -= count;
-        let work = count as f64 * each_us / 1e6;
-        now = match layout.is_shared() {
-            // All gateways take turns at the cores.
-            true => layout.serve(Role::Gateway(gateway), arrived, work).end,
-            false => {
-                // Other work between two slices takes its part of the thread.
-                let other = work * utilization / (1.0 - utilization);
-                now + work + if other > 0.0 { random.exponential(other) } else { 0.0 }
+impl Simulation<'_> {
+    fn run(&mut self) {
+        let work = self.parameters.api.cpu_per_request_us / 1e6;
+        let read = self.layout.serve(Role::Api(0), 0.0, work).end;
+        self.events.put(read + self.layout.one_way(), Event::Publish(0));
+        while let Some((now, event)) = self.events.take() {
+            match event {
+                Event::Publish(gateway) => self.publish(now, gateway),
+                Event::Slice(gateway, left) => self.slice(now, gateway, left),
             }
-        };
-        reached.add((now + layout.one_way()) * 1e3, count as u64);
+        }
+    }
+
+    fn publish(&mut self, now: Seconds, gateway: usize) {
+        let work = self.parameters.redis.cpu_per_command_us / 1e6;
+        let taken = self.layout.serve(Role::Redis, now, work).end;
+        if gateway < GATEWAYS_MAX {
+            for connections in &self.shards {
+                self.events.put(taken + self.layout.one_way(), Event::Slice(gateway, *connections));
+            }
+        }
+        if gateway + 1 < self.layout.gateways() {
+            self.events.put(taken, Event::Publish(gateway + 1));
+        }
+    }
+
+    /// Other work between two slices takes its part of the thread.
+    fn slice(&mut self, now: Seconds, gateway: usize, left: usize) {
+        let figures = &self.parameters.gateway;
+        let count = left.min(figures.slice.round().max(1.0) as usize);
+        let client_us =
+            if self.layout.is_shared() { self.parameters.device.cpu_per_delivery_us } else { 0.0 };
+        let work = count as f64 * (figures.cpu_per_broadcast_us + client_us) / 1e6;
+        let other = work * self.utilization / (1.0 - self.utilization);
+        let other = if other > 0.0 { self.random.exponential(other) } else { 0.0 };
+        let end = self.layout.serve(Role::Gateway(gateway), now, work + other).end;
+        self.reached.add((end + self.layout.one_way()) * 1e3, count as u64);
+        if left > count {
+            self.events.put(end, Event::Slice(gateway, left - count));
+        }
     }
 }
 

@@ -191,9 +191,8 @@ impl Simulation<'_> {
 
     /// The directory takes them with one script.
     fn take(&mut self, now: Seconds, parties: Vec<u32>) {
-        let figures = &self.parameters.redis;
         let devices = parties.len() as f64 * self.weight;
-        let work = devices * figures.commands_per_log_in * figures.cpu_per_command_us / 1e6;
+        let work = devices * self.parameters.redis.cpu_per_log_in_us / 1e6;
         let one_way = self.layout.one_way();
         let taken = self.layout.serve(Role::Redis, now + one_way, work);
         self.events.put(taken.end + 2.0 * one_way, Event::In(parties));

@@ -63,6 +63,11 @@ impl Layout {
         self.apis.len()
     }
 
+    /// Threads of a gateway that hold connections: one for each core.
+    pub(crate) fn shards(&self) -> usize {
+        self.shared.as_ref().unwrap_or(&self.gateways[0]).servers()
+    }
+
     /// Between two of its machines.
     pub(crate) fn one_way(&self) -> Seconds {
         self.one_way

@@ -37,7 +37,7 @@ use layout::Layout;
 use publish::{Arrivals, Published};
 use sizing::Sizing;
 
-/// Requests that a simulation makes.
+/// Requests that a simulation makes: more change the third digit.
 const REQUESTS: usize = 4_000;
 /// Parts of the busiest minute's load, and more than it, at which latency is looked at.
 const LOADS: [f64; 8] = [0.25, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0];
@@ -75,6 +75,8 @@ pub struct Model {
     pub compared: Vec<Compared>,
     /// The report that it was compared with.
     pub compared_with: Option<String>,
+    /// The model learned from that very report: it predicts nothing of it.
+    pub is_compared_with_own: bool,
     pub parameters: Vec<Parameter>,
 }
 
@@ -85,6 +87,7 @@ pub fn model(parameters: &Parameters, devices: &[u64], seed: u64) -> Model {
         outcomes: devices.iter().map(|devices| outcome(parameters, *devices, seed)).collect(),
         compared: Vec::new(),
         compared_with: None,
+        is_compared_with_own: false,
         parameters: parameters.all(),
     }
 }
@@ -128,10 +131,16 @@ fn outcome(parameters: &Parameters, devices: u64, seed: u64) -> Outcome {
 }
 
 impl Model {
-    /// Puts what was measured beside what the model says of it.
-    pub fn validate(&mut self, parameters: &Parameters, measured: &Measured) -> Result<(), Error> {
+    /// Puts what was measured beside what the model says of it. `learned` is the report that `parameters` come from.
+    pub fn validate(
+        &mut self,
+        parameters: &Parameters,
+        learned: Option<&Measured>,
+        measured: &Measured,
+    ) -> Result<(), Error> {
         self.compared = measured.compare(parameters, self.seed)?;
         self.compared_with = Some(measured.command.clone());
+        self.is_compared_with_own = learned == Some(measured);
         Ok(())
     }
 }

@@ -6,17 +6,17 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::Error;
 use crate::broadcast;
 use crate::comeback;
 use crate::layout::Layout;
 use crate::parameter::Parameters;
 use crate::publish::{self, Arrivals};
+use crate::{Error, REQUESTS};
 
 /// The prediction is good where it is off by no more.
 pub const TOLERANCE_PERCENT: f64 = 25.0;
-/// Requests that a simulation makes: more change the third digit.
-const REQUESTS: usize = 4_000;
+/// A cost that was too small to be seen is not nothing.
+const CPU_MIN_US: f64 = 0.001;
 
 #[derive(Deserialize)]
 struct Document {
@@ -84,60 +84,49 @@ impl Measured {
     /// Costs of single things become the model's. What was not measured there stays as it was.
     pub fn teach(&self, parameters: &mut Parameters) -> Result<(), Error> {
         let connected = self.need("of_them_connected")?.max(1.0);
-        let per_request = |key: &str| self.get(key).map(|each| each * connected);
+        let cpu = |key: &str| self.get(key).map(|us| us.max(CPU_MIN_US));
+        let per_request = |key: &str| cpu(key).map(|each| each * connected);
         let commands = self.get("redis_commands_per_delivery").filter(|commands| *commands > 0.0);
-        let per_command =
-            self.get("redis_cpu_per_delivery").zip(commands).map(|(cpu, commands)| cpu / commands);
-        let log_in_commands = self.get("redis_commands_per_log_in");
-        let broadcast = self.get("topic_message_to_all_first_to_last").map(|ms| self.broadcast_us(ms));
-        let client = self.get("client_cpu_per_delivery");
+        let per_command = cpu("redis_cpu_per_delivery").zip(commands).map(|(us, commands)| us / commands);
         let figures = [
             ("load.users_per_request", self.get("users_of_a_request")),
             ("load.connected_per_request", Some(connected)),
             ("load.data_bytes", self.get("data_of_a_message")),
-            ("gateway.cpu_per_delivery_us", self.get("gateway_cpu_per_delivery")),
-            ("gateway.cpu_per_log_in_us", self.get("gateway_cpu_per_log_in")),
-            (
-                "gateway.cpu_per_broadcast_us",
-                broadcast.map(|all| (all - client.unwrap_or_default()).max(all / 4.0)),
-            ),
+            ("gateway.cpu_per_delivery_us", cpu("gateway_cpu_per_delivery")),
+            ("gateway.cpu_per_log_in_us", cpu("gateway_cpu_per_log_in")),
+            ("gateway.cpu_per_broadcast_us", self.broadcast_us()),
             ("api.cpu_per_request_us", per_request("api_cpu_per_delivery")),
             ("postgres.cpu_per_request_us", per_request("postgresql_cpu_per_delivery")),
-            ("postgres.cpu_per_log_in_us", self.get("postgresql_cpu_per_log_in")),
+            ("postgres.cpu_per_log_in_us", cpu("postgresql_cpu_per_log_in")),
             // Keys of a look-up are part of what a command cost on average there.
             ("redis.cpu_per_command_us", per_command),
             ("redis.cpu_per_key_us", per_command.map(|_| 0.0)),
-            ("redis.commands_per_log_in", log_in_commands),
-            ("device.cpu_per_delivery_us", client),
-            ("device.cpu_per_log_in_us", self.get("client_cpu_per_log_in")),
+            ("redis.cpu_per_log_in_us", cpu("redis_cpu_per_log_in")),
+            ("redis.commands_per_log_in", self.get("redis_commands_per_log_in")),
+            ("device.cpu_per_delivery_us", cpu("client_cpu_per_delivery")),
+            ("device.cpu_per_log_in_us", cpu("client_cpu_per_log_in")),
         ];
         let source = format!("measured: {}", self.command);
         for (key, value) in figures {
             if let Some(value) = value {
                 let wrong = |problem| Error::Report(format!("{key}: {problem}"));
-                parameters
-                    .set(
-                        key,
-                        value.max(if key.contains("cpu") && value > 0.0 { 0.001 } else { 0.0 }),
-                        &source,
-                    )
-                    .map_err(wrong)?;
+                parameters.set(key, value, &source).map_err(wrong)?;
             }
         }
         Ok(())
     }
 
-    /// CPU of all sides for one delivery of a broadcast that kept the machine busy for so long.
-    fn broadcast_us(&self, spread_ms: f64) -> f64 {
-        let devices = self.get("devices_connected").unwrap_or(1.0).max(1.0);
-        spread_ms * 1e3 * self.cores as f64 / devices
+    /// CPU of a gateway for one delivery of a broadcast: that of all sides, which kept the machine busy for so long, less
+    /// the load generator's.
+    fn broadcast_us(&self) -> Option<f64> {
+        let spread_us = self.get("topic_message_to_all_first_to_last")? * 1e3;
+        let all_us = spread_us * self.cores as f64 / self.get("devices_connected")?.max(1.0);
+        let client_us = self.get("client_cpu_per_delivery").unwrap_or_default();
+        Some((all_us - client_us).max(all_us / 4.0).max(CPU_MIN_US))
     }
 
     /// What the model says of this run, on a machine like this one, beside what was measured.
     pub fn compare(&self, parameters: &Parameters, seed: u64) -> Result<Vec<Compared>, Error> {
-        let gateways = self.need("gateway_nodes")? as usize;
-        let apis = self.get("api_nodes").unwrap_or(1.0) as usize;
-        let devices = self.need("devices_connected")?;
         let mut parameters = parameters.clone();
         for (key, figure) in [
             ("load.users_per_request", "users_of_a_request"),
@@ -146,52 +135,108 @@ impl Measured {
             let value = self.need(figure)?;
             parameters.set(key, value.max(1.0), "the report").map_err(Error::Report)?;
         }
-        let machine = || Layout::one_machine(self.cores, gateways, apis);
-        let mut all = Vec::new();
-        let mut push = |name, unit, measured: Option<f64>, predicted: f64, counts| {
-            if let Some(measured) = measured.filter(|measured| *measured > 0.0) {
-                let off_percent = (predicted / measured - 1.0) * 100.0;
-                all.push(Compared { name, unit, measured, predicted, off_percent, counts });
-            }
-        };
+        let devices = self.need("devices_connected")? as u64;
+        let gateways = self.need("gateway_nodes")? as usize;
+        let apis = self.get("api_nodes").unwrap_or(1.0) as usize;
+        let machine = |gateways| Layout::one_machine(self.cores, gateways, apis);
+        let mut all = vec![self.compare_log_ins(&parameters, machine(gateways), devices, seed)];
+        all.extend(self.compare_deliveries(&parameters, machine(gateways), seed)?);
+        all.extend(self.compare_broadcast(&parameters, machine(gateways), devices, seed));
+        all.push(self.compare_lost_gateway(&parameters, machine(gateways.saturating_sub(1)), seed));
+        Ok(all.into_iter().flatten().collect())
+    }
 
-        let under_way = self.get("log_ins_on_their_way_at_most").map(|count| count as usize);
+    fn compare_log_ins(
+        &self,
+        parameters: &Parameters,
+        machine: Layout,
+        devices: u64,
+        seed: u64,
+    ) -> Option<Compared> {
         let plan = comeback::Plan {
-            devices: devices as u64,
+            devices,
             outage_s: 0.0,
             at_once: true,
-            under_way_max: under_way,
+            under_way_max: self.get("log_ins_on_their_way_at_most").map(|count| count as usize),
         };
-        let log_ins = comeback::simulate(&parameters, machine(), plan, seed);
-        push("log-ins", "1/s", self.get("log_ins"), log_ins.log_ins_per_second, true);
+        let log_ins = comeback::simulate(parameters, machine, plan, seed);
+        self.beside("log-ins", "1/s", "log_ins", log_ins.log_ins_per_second)
+    }
 
+    fn compare_deliveries(
+        &self,
+        parameters: &Parameters,
+        machine: Layout,
+        seed: u64,
+    ) -> Result<[Option<Compared>; 4], Error> {
         let arrivals = match self.get("requests_due") {
             Some(rate) => Arrivals::Open(rate),
             None => Arrivals::Closed(self.need("requests_in_flight_at_most")? as usize),
         };
         let plan = publish::Plan { arrivals, requests: REQUESTS, stored_share: 0.0 };
-        let published = publish::simulate(&parameters, machine(), plan, seed);
-        push("deliveries", "1/s", self.get("deliveries"), published.deliveries_per_second, true);
-        let commands = published.redis_commands_per_delivery;
-        push("Redis commands per delivery", "", self.get("redis_commands_per_delivery"), commands, true);
-        push("delivery latency p50", "ms", self.get("delivery_latency_p50"), published.p50_ms, false);
-        push("delivery latency p99", "ms", self.get("delivery_latency_p99"), published.p99_ms, false);
+        let published = publish::simulate(parameters, machine, plan, seed);
+        let latency = |name, key, ms| Some(Compared { counts: false, ..self.beside(name, "ms", key, ms)? });
+        Ok([
+            self.beside("deliveries", "1/s", "deliveries", published.deliveries_per_second),
+            self.beside(
+                "Redis commands per delivery",
+                "",
+                "redis_commands_per_delivery",
+                published.redis_commands_per_delivery,
+            ),
+            latency("delivery latency p50", "delivery_latency_p50", published.p50_ms),
+            latency("delivery latency p99", "delivery_latency_p99", published.p99_ms),
+        ])
+    }
 
-        let told = broadcast::simulate(&parameters, machine(), devices as u64, 0.0, seed);
-        let spread = self.get("topic_message_to_all_first_to_last");
-        push("topic message to all: first to last", "ms", spread, told.last_ms - told.first_ms, true);
-        let messages = self.get("topic_message_to_all_bus_messages");
-        push("topic message to all: bus messages", "", messages, told.bus_messages as f64, true);
+    fn compare_broadcast(
+        &self,
+        parameters: &Parameters,
+        machine: Layout,
+        devices: u64,
+        seed: u64,
+    ) -> [Option<Compared>; 2] {
+        let told = broadcast::simulate(parameters, machine, devices, 0.0, seed);
+        [
+            self.beside(
+                "topic message to all: first to last",
+                "ms",
+                "topic_message_to_all_first_to_last",
+                told.last_ms - told.first_ms,
+            ),
+            self.beside(
+                "topic message to all: bus messages",
+                "",
+                "topic_message_to_all_bus_messages",
+                told.bus_messages as f64,
+            ),
+        ]
+    }
 
-        if let Some(lost) = self.get("connections_lost").filter(|lost| *lost > 0.0) {
-            let plan =
-                comeback::Plan { devices: lost as u64, outage_s: 0.0, at_once: true, under_way_max: None };
-            let left = Layout::one_machine(self.cores, gateways.saturating_sub(1), apis);
-            let back = comeback::simulate(&parameters, left, plan, seed);
-            let measured = self.get("time_until_all_are_back_from_the_first_attempt");
-            push("a lost gateway: time until all are back", "s", measured, back.all_s, true);
-        }
-        Ok(all)
+    fn compare_lost_gateway(&self, parameters: &Parameters, left: Layout, seed: u64) -> Option<Compared> {
+        let lost = self.get("connections_lost").filter(|lost| *lost > 0.0)?;
+        let plan = comeback::Plan { devices: lost as u64, outage_s: 0.0, at_once: true, under_way_max: None };
+        let back = comeback::simulate(parameters, left, plan, seed);
+        self.beside(
+            "a lost gateway: time until all are back",
+            "s",
+            "time_until_all_are_back_from_the_first_attempt",
+            back.all_s,
+        )
+    }
+
+    /// None where `key` was not measured.
+    fn beside(&self, name: &'static str, unit: &'static str, key: &str, predicted: f64) -> Option<Compared> {
+        let measured = self.get(key).filter(|measured| *measured > 0.0)?;
+        let off_percent = (predicted / measured - 1.0) * 100.0;
+        Some(Compared { name, unit, measured, predicted, off_percent, counts: true })
+    }
+}
+
+impl Compared {
+    /// None where it does not have to be.
+    pub fn is_good(&self) -> Option<bool> {
+        self.counts.then_some(self.off_percent.abs() <= TOLERANCE_PERCENT)
     }
 }
 

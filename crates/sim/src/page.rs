@@ -8,11 +8,12 @@ use crate::{Compared, Model, Outcome, Parameter};
 use svg::{Plot, Scale, Series};
 
 /// Said on the page in these words: a number without its limits is believed too much.
-const LEFT_OUT: [&str; 12] = [
+const LEFT_OUT: [&str; 13] = [
     "Networks between devices and the cell: radio, packet loss, NAT, TLS handshakes, load balancers, bandwidth.",
     "Devices that do not notice at once that their connection is gone: a network that is lost without a word is only found by the next ping.",
     "Replication, backups, vacuum and checkpoints of PostgreSQL, fail-over of its standby, and growth of tables and indexes with age: CPU for a row stays the same here.",
     "Fail-over of Redis and what nodes do meanwhile; sweeps after it.",
+    "The front before several cells: its nodes, its database (a row for each notification and each cell that it is for), and the way through it.",
     "Sending to push services (APNs, FCM, Web Push), campaigns, and their rows.",
     "Uneven load: users with many devices, hot topics beyond the one broadcast, tenants that interfere, time zones.",
     "Caches: cores of one machine and of many cost the same here; on a machine with more cores memory bandwidth and the kernel's locks take their part.",
@@ -32,7 +33,7 @@ pub fn html(model: &Model) -> String {
         model.seed
     ));
     if let Some(with) = &model.compared_with {
-        body.push_str(&compared(&model.compared, with));
+        body.push_str(&compared(&model.compared, with, model.is_compared_with_own));
     }
     body.push_str("<h2>What it takes</h2>\n");
     body.push_str(&overview(&model.outcomes));
@@ -124,17 +125,14 @@ fn table(head: &[&str], rows: &[Vec<String>]) -> String {
     format!("<div class=\"wide\"><table>\n<tr>{head}</tr>\n{rows}</table></div>\n")
 }
 
-fn compared(all: &[Compared], with: &str) -> String {
+fn compared(all: &[Compared], with: &str, is_own: bool) -> String {
     let rows: Vec<Vec<String>> = all
         .iter()
         .map(|one| {
-            let good = one.off_percent.abs() <= TOLERANCE_PERCENT;
-            let class = if !one.counts {
-                "soft"
-            } else if good {
-                "good"
-            } else {
-                "bad"
+            let class = match one.is_good() {
+                None => "soft",
+                Some(true) => "good",
+                Some(false) => "bad",
             };
             let sign = if one.off_percent >= 0.0 { "+" } else { "−" };
             vec![
@@ -145,13 +143,17 @@ fn compared(all: &[Compared], with: &str) -> String {
             ]
         })
         .collect();
+    let own = if is_own { OWN } else { "" };
     format!(
-        "<h2>Prediction beside measurement</h2>\n<p>Measured by <code>{}</code>. The aim is ±{TOLERANCE_PERCENT:.0} %; latencies are shown \
+        "<h2>Prediction beside measurement</h2>\n{own}<p>Measured by <code>{}</code>. The aim is ±{TOLERANCE_PERCENT:.0} %; latencies are shown \
          and do not count, since on a full machine they say how long its queues are.</p>\n{}",
         escape(with),
         table(&["", "measured", "predicted", "off by"], &rows)
     )
 }
+
+const OWN: &str =
+    "<p class=\"bad\">The model learned from this very run: how near it comes is no prediction.</p>\n";
 
 type Row = (&'static str, fn(&Outcome) -> String);
 
@@ -206,67 +208,7 @@ fn overview(outcomes: &[Outcome]) -> String {
 }
 
 fn section(outcome: &Outcome) -> String {
-    let devices = short(outcome.sizing.devices);
-    let latency =
-        |of: fn(&(f64, f64, f64)) -> f64| outcome.latency.iter().map(|one| (one.0, of(one))).collect();
-    let plots = [
-        (
-            Plot {
-                title: "Delivery latency of a cell by load",
-                x: ("load, 1 is the busiest minute", Scale::Linear),
-                y: ("ms", Scale::Log),
-                series: vec![
-                    Series { name: "p50", color: "var(--a)", points: latency(|one| one.1) },
-                    Series { name: "p99", color: "var(--b)", points: latency(|one| one.2) },
-                ],
-            },
-            format!("{} requests a second at load 1.", number(outcome.sizing.cell.demand.requests)),
-        ),
-        (
-            Plot {
-                title: "A lost cell: devices that are back",
-                x: ("seconds since it was lost", Scale::Linear),
-                y: ("share", Scale::Linear),
-                series: vec![Series {
-                    name: "back",
-                    color: "var(--a)",
-                    points: outcome.cell_lost.curve.clone(),
-                }],
-            },
-            format!(
-                "{} devices, {} attempts each, {} attempts told to come back later.",
-                short(outcome.cell_lost.devices),
-                number(outcome.cell_lost.attempts),
-                number(outcome.cell_lost.told)
-            ),
-        ),
-        (
-            Plot {
-                title: "A lost gateway: devices that are back",
-                x: ("seconds", Scale::Linear),
-                y: ("share", Scale::Linear),
-                series: vec![Series {
-                    name: "back",
-                    color: "var(--a)",
-                    points: outcome.gateway_lost.curve.clone(),
-                }],
-            },
-            format!("{} devices.", short(outcome.gateway_lost.devices)),
-        ),
-        (
-            Plot {
-                title: "One topic message: devices of a cell that have it",
-                x: ("ms since the request", Scale::Linear),
-                y: ("share", Scale::Linear),
-                series: vec![Series {
-                    name: "reached",
-                    color: "var(--c)",
-                    points: outcome.broadcast.curve.clone(),
-                }],
-            },
-            format!("{} bus messages in each cell.", outcome.broadcast.bus_messages),
-        ),
-    ];
+    let plots = [latency(outcome), cell_lost(outcome), gateway_lost(outcome), broadcast(outcome)];
     let figures: String = plots
         .iter()
         .map(|(plot, caption)| {
@@ -278,7 +220,59 @@ fn section(outcome: &Outcome) -> String {
             )
         })
         .collect();
+    let devices = short(outcome.sizing.devices);
     format!("<h2>{devices} devices</h2>\n<div class=\"plots\">\n{figures}</div>\n")
+}
+
+fn latency(outcome: &Outcome) -> (Plot, String) {
+    let points =
+        |of: fn(&(f64, f64, f64)) -> f64| outcome.latency.iter().map(|one| (one.0, of(one))).collect();
+    let plot = Plot {
+        title: "Delivery latency of a cell by load",
+        x: ("load, 1 is the busiest minute", Scale::Linear),
+        y: ("ms", Scale::Log),
+        series: vec![
+            Series { name: "p50", color: "var(--a)", points: points(|one| one.1) },
+            Series { name: "p99", color: "var(--b)", points: points(|one| one.2) },
+        ],
+    };
+    (plot, format!("{} requests a second at load 1.", number(outcome.sizing.cell.demand.requests)))
+}
+
+fn cell_lost(outcome: &Outcome) -> (Plot, String) {
+    let lost = &outcome.cell_lost;
+    let plot =
+        share("A lost cell: devices that are back", "seconds since it was lost", "var(--a)", &lost.curve);
+    let caption = format!(
+        "{} devices, {} attempts each, {} attempts told to come back later.",
+        short(lost.devices),
+        number(lost.attempts),
+        number(lost.told)
+    );
+    (plot, caption)
+}
+
+fn gateway_lost(outcome: &Outcome) -> (Plot, String) {
+    let lost = &outcome.gateway_lost;
+    let plot = share("A lost gateway: devices that are back", "seconds", "var(--a)", &lost.curve);
+    (plot, format!("{} devices.", short(lost.devices)))
+}
+
+fn broadcast(outcome: &Outcome) -> (Plot, String) {
+    let told = &outcome.broadcast;
+    let title = "One topic message: devices of a cell that have it";
+    let plot = share(title, "ms since the request", "var(--c)", &told.curve);
+    (plot, format!("{} bus messages in each cell.", told.bus_messages))
+}
+
+/// Of all devices, over time.
+fn share(title: &'static str, x: &'static str, color: &'static str, curve: &[(f64, f64)]) -> Plot {
+    Plot {
+        title,
+        x: (x, Scale::Linear),
+        y: ("share", Scale::Linear),
+        series: vec![Series { name: "share", color, points: curve.to_vec() }],
+    }
 }
 
 fn figures(parameters: &[Parameter]) -> String {
@@ -342,12 +336,14 @@ mod tests {
             off_percent,
             counts,
         };
-        let text = compared(&[one(10.0, true), one(-40.0, true), one(90.0, false)], "c --x <y>");
+        let text = compared(&[one(10.0, true), one(-40.0, true), one(90.0, false)], "c --x <y>", false);
         assert!(text.contains("class=\"good\">+10 %") && text.contains("class=\"bad\">−40 %"));
         assert!(
             text.contains("class=\"soft\">+90 %")
                 && text.contains("a &lt;b&gt;")
                 && text.contains("&lt;y&gt;")
+                && !text.contains("no prediction")
         );
+        assert!(compared(&[], "c", true).contains("no prediction"));
     }
 }

@@ -105,9 +105,11 @@ parameters! {
     }
     redis {
         cpu_per_command_us = 4.0, "µs", MEASURED, "assumed: a small command and its network calls", "CPU of Redis for one command";
-        cpu_per_key_us = 0.2, "µs", (0.0, 1e3), "assumed", "CPU of Redis for one key of a look-up";
-        commands_per_log_in = 1.5, "", (0.0, 1e3), "assumed: log-ins of a few milliseconds share a script", "Commands of a log-in, with those that a script calls";
-        bytes_per_device = 320.0, "bytes", COUNT, "assumed: two entries of hashed keys", "Memory of a connected device in the directory";
+        cpu_per_key_us = 0.5, "µs", (0.0, 1e3), "docs/cluster.md: 190 µs for 300 keys and 10 messages", "CPU of Redis for one key of a look-up";
+        cpu_per_log_in_us = 7.0, "µs", MEASURED, "docs/cluster.md", "CPU of Redis for a log-in, all commands together";
+        commands_per_log_in = 4.2, "", (0.0, 1e3), "two scripts for a batch, with two commands each for a device", "Commands of a log-in, with those that a script calls";
+        commands_per_idle_node = 5.0, "1/s", (0.0, 1e3), "docs/cluster.md", "Commands by which a node keeps its lease and hears of others";
+        bytes_per_device = 245.0, "bytes", COUNT, "docs/cluster.md: a device with a user, both entries", "Memory of a device in the directory";
         utilization_max = 0.6, "", (0.05, 0.95), "policy", "How busy one shard may be: it has one thread";
     }
     postgres {
@@ -115,12 +117,12 @@ parameters! {
         cpu_per_log_in_us = 120.0, "µs", MEASURED, "assumed until measured", "CPU of PostgreSQL for a log-in";
         cpu_per_row_us = 30.0, "µs", MEASURED, "assumed until measured", "CPU of PostgreSQL for an inbox row, written and acked";
         cpu_per_request_us = 150.0, "µs", MEASURED, "assumed until measured", "CPU of PostgreSQL for the trace of a request";
-        log_in_batch_max = 256.0, "log-ins", COUNT, "assumed", "Log-ins that share one read";
+        log_in_batch_max = 256.0, "log-ins", COUNT, "gateway::login", "Log-ins that share one read";
         log_in_batch_ms = 3.0, "ms", (0.0, 1e4), "assumed", "Time of that read besides CPU: its round trip and waiting for buffers";
-        log_in_batches_at_once = 4.0, "", COUNT, "assumed", "Such reads of one gateway at a time";
+        log_in_batches_at_once = 16.0, "", COUNT, "store.connections", "Such reads of one gateway at a time";
         commit_ms = 2.0, "ms", (0.01, 1e4), "assumed: an fsync of a server's disk", "How long a commit waits for the disk";
         hand_over_ms = 1.0, "ms", (0.0, 300.0), "assumed: one round trip to Redis and its work", "How long the order lock is held after it";
-        rows_per_group_max = 20000.0, "rows", COUNT, "assumed", "Inbox rows of one group commit";
+        rows_per_group_max = 8192.0, "rows", COUNT, "store::PostgresOptions", "Inbox rows of one group commit";
         bytes_per_row = 600.0, "bytes", COUNT, "assumed", "An inbox row with its indexes and log";
         bytes_per_device = 900.0, "bytes", COUNT, "assumed", "A device with its user, subscriptions and indexes";
     }
@@ -138,7 +140,6 @@ parameters! {
         devices_max = 2000000.0, "devices", COUNT, "policy: what one lost cell may take with it", "Connected devices of a cell, at most";
         utilization_max = 0.5, "", (0.05, 0.95), "policy: room for a lost node and for log-ins", "How busy machines may be in the busiest minute";
         outage_s = 60.0, "s", (0.0, 86400.0), "assumed", "How long a lost cell is gone";
-        lease_s = 10.0, "s", (1.0, 300.0), "cluster.lease", "Until a lost node is known to be gone";
     }
 }
 

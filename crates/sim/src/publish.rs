@@ -48,12 +48,16 @@ enum Event {
     Ready(usize, Request),
     /// A group commit ended.
     Committed,
-    /// Redis has taken the messages of a round.
+    /// The look-up of a round reaches Redis.
+    LookUp(Round),
+    /// Its messages reach Redis.
+    Send(Round),
+    /// Redis has taken them.
     RoundOver(usize),
-    /// A message reaches a gateway: its requests with how many devices each has there.
-    Message(usize, Vec<(Request, u32)>),
-    /// A gateway has written them.
-    Written(Vec<(Request, u32)>),
+    /// A message reaches a gateway.
+    Message(usize, Parts),
+    /// A gateway has written to the devices of a request.
+    Written(Request, u32),
     /// Deliveries arrived.
     Received(Request, u32),
 }
@@ -65,6 +69,31 @@ struct Request {
     api: usize,
 }
 
+/// Requests of a message with how many devices each has at its gateway.
+type Parts = Vec<(Request, u32)>;
+
+/// All requests that waited at an API node's dispatcher, on their way to gateways.
+struct Round {
+    api: usize,
+    requests: usize,
+    messages: Vec<(usize, Parts)>,
+}
+
+/// Requests that wait for a round of their API node's dispatcher.
+#[derive(Default, Clone)]
+struct Dispatcher {
+    waiting: VecDeque<Request>,
+    is_busy: bool,
+}
+
+/// The order lock of the cell: one group commits at a time.
+#[derive(Default)]
+struct Commits {
+    waiting: VecDeque<Request>,
+    /// Empty: none is under way.
+    group: Vec<Request>,
+}
+
 struct Simulation<'a> {
     parameters: &'a Parameters,
     layout: Layout,
@@ -74,10 +103,9 @@ struct Simulation<'a> {
     begun: usize,
     /// By number: devices that have not got it.
     missing: Vec<u32>,
-    /// For each API node: requests that wait for a round, and whether one is under way.
-    queues: Vec<(VecDeque<Request>, bool)>,
-    /// The same for the order lock of the cell.
-    commits: (VecDeque<Request>, Vec<Request>, bool),
+    /// Of each API node.
+    dispatchers: Vec<Dispatcher>,
+    commits: Commits,
     /// Measured.
     latency: Weighted,
     deliveries: u64,
@@ -97,8 +125,8 @@ pub(crate) fn simulate(parameters: &Parameters, layout: Layout, plan: Plan, seed
         events: Events::new(),
         begun: 0,
         missing: Vec::new(),
-        queues: vec![(VecDeque::new(), false); apis],
-        commits: (VecDeque::new(), Vec::new(), false),
+        dispatchers: vec![Dispatcher::default(); apis],
+        commits: Commits::default(),
         latency: Weighted::new(),
         deliveries: 0,
         commands: 0,
@@ -128,12 +156,14 @@ impl Simulation<'_> {
                 Event::Arrive => self.arrive(now),
                 Event::Ready(api, request) => self.ready(now, api, request),
                 Event::Committed => self.committed(now),
+                Event::LookUp(round) => self.look_up(now, round),
+                Event::Send(round) => self.send(now, round),
                 Event::RoundOver(api) => {
-                    self.queues[api].1 = false;
+                    self.dispatchers[api].is_busy = false;
                     self.begin_round(now, api);
                 }
                 Event::Message(gateway, parts) => self.message(now, gateway, parts),
-                Event::Written(parts) => self.written(now, parts),
+                Event::Written(request, devices) => self.written(now, request, devices),
                 Event::Received(request, devices) => self.received(now, request, devices),
             }
         }
@@ -169,21 +199,19 @@ impl Simulation<'_> {
 
     fn ready(&mut self, now: Seconds, api: usize, request: Request) {
         if self.plan.stored_share > 0.0 && self.random.unit() < self.plan.stored_share {
-            self.commits.0.push_back(request);
+            self.commits.waiting.push_back(request);
             self.begin_commit(now);
         } else {
-            self.queues[api].0.push_back(request);
+            self.dispatchers[api].waiting.push_back(request);
             self.begin_round(now, api);
         }
     }
 
-    /// One group at a time in the whole cell.
     fn begin_commit(&mut self, now: Seconds) {
-        let (waiting, group, under_way) = &mut self.commits;
-        if *under_way || waiting.is_empty() {
+        let Commits { waiting, group } = &mut self.commits;
+        if !group.is_empty() || waiting.is_empty() {
             return;
         }
-        *under_way = true;
         let rows_each = self.parameters.load.users_per_request;
         let most = (self.parameters.postgres.rows_per_group_max / rows_each).floor().max(1.0) as usize;
         group.extend(waiting.drain(..waiting.len().min(most)));
@@ -193,10 +221,8 @@ impl Simulation<'_> {
     }
 
     fn committed(&mut self, now: Seconds) {
-        let group = std::mem::take(&mut self.commits.1);
-        self.commits.2 = false;
-        for request in group {
-            self.queues[request.api].0.push_back(request);
+        for request in std::mem::take(&mut self.commits.group) {
+            self.dispatchers[request.api].waiting.push_back(request);
             self.begin_round(now, request.api);
         }
         self.begin_commit(now);
@@ -204,69 +230,73 @@ impl Simulation<'_> {
 
     /// Takes everything that waits: one look-up, then one message to each gateway that has one of the devices.
     fn begin_round(&mut self, now: Seconds, api: usize) {
-        let (waiting, under_way) = &mut self.queues[api];
-        if *under_way || waiting.is_empty() {
+        let Dispatcher { waiting, is_busy } = &mut self.dispatchers[api];
+        if *is_busy || waiting.is_empty() {
             return;
         }
-        *under_way = true;
+        *is_busy = true;
         let requests: Vec<Request> = waiting.drain(..).collect();
-        let messages = self.spread(&requests);
+        let round = Round { api, requests: requests.len(), messages: self.spread(&requests) };
         self.rounds += 1;
         self.requests_in_rounds += requests.len() as u64;
-        self.commands += 1 + messages.len() as u64;
+        self.commands += 1 + round.messages.len() as u64;
+        self.events.put(now + self.layout.one_way(), Event::LookUp(round));
+    }
+
+    fn look_up(&mut self, now: Seconds, round: Round) {
         let figures = &self.parameters.redis;
-        let keys = requests.len() as f64 * self.parameters.load.users_per_request;
-        let look_up = (figures.cpu_per_command_us + keys * figures.cpu_per_key_us) / 1e6;
-        let one_way = self.layout.one_way();
-        let located = self.layout.serve(Role::Redis, now + one_way, look_up).end + one_way;
-        let work = self.parameters.api.round_ms / 1e3;
-        // Its own work is CPU only where a machine is shared: elsewhere it has cores enough.
-        let encoded = if self.layout.is_shared() { located } else { located + work };
-        let send = messages.len() as f64 * figures.cpu_per_command_us / 1e6;
-        let taken = self.layout.serve(Role::Redis, encoded + one_way, send).end;
-        for (gateway, parts) in messages {
-            self.events.put(taken + one_way, Event::Message(gateway, parts));
+        let keys = round.requests as f64 * self.parameters.load.users_per_request;
+        let work = (figures.cpu_per_command_us + keys * figures.cpu_per_key_us) / 1e6;
+        let located = self.layout.serve(Role::Redis, now, work).end + self.layout.one_way();
+        // The dispatcher's own work is counted with the request's CPU where a machine is shared; elsewhere it has cores enough.
+        let encoded =
+            if self.layout.is_shared() { located } else { located + self.parameters.api.round_ms / 1e3 };
+        self.events.put(encoded + self.layout.one_way(), Event::Send(round));
+    }
+
+    fn send(&mut self, now: Seconds, round: Round) {
+        let work = round.messages.len() as f64 * self.parameters.redis.cpu_per_command_us / 1e6;
+        let arrives = self.layout.serve(Role::Redis, now, work).end + self.layout.one_way();
+        for (gateway, parts) in round.messages {
+            self.events.put(arrives, Event::Message(gateway, parts));
         }
-        self.events.put(taken + one_way, Event::RoundOver(api));
+        self.events.put(arrives, Event::RoundOver(round.api));
     }
 
     /// Which devices of which request are at which gateway.
-    fn spread(&mut self, requests: &[Request]) -> Vec<(usize, Vec<(Request, u32)>)> {
+    fn spread(&mut self, requests: &[Request]) -> Vec<(usize, Parts)> {
         let gateways = self.layout.gateways();
-        let mut messages: Vec<(usize, Vec<(Request, u32)>)> = Vec::new();
         let mut counts = vec![0u32; gateways];
-        let mut parts: Vec<Vec<(Request, u32)>> = vec![Vec::new(); gateways];
+        let mut messages = vec![Parts::new(); gateways];
         let devices = self.parameters.load.connected_per_request.round() as u32;
         for request in requests {
             counts.fill(0);
             (0..devices).for_each(|_| counts[self.random.below(gateways)] += 1);
             for (gateway, count) in counts.iter().enumerate().filter(|(_, count)| **count > 0) {
-                parts[gateway].push((*request, *count));
+                messages[gateway].push((*request, *count));
             }
         }
-        let some = parts.into_iter().enumerate().filter(|(_, parts)| !parts.is_empty());
-        messages.extend(some);
-        messages
+        messages.into_iter().enumerate().filter(|(_, parts)| !parts.is_empty()).collect()
     }
 
-    fn message(&mut self, now: Seconds, gateway: usize, parts: Vec<(Request, u32)>) {
+    fn message(&mut self, now: Seconds, gateway: usize, parts: Parts) {
         for (request, devices) in parts {
             let work = f64::from(devices) * self.parameters.gateway.cpu_per_delivery_us / 1e6;
             let written = self.layout.serve(Role::Gateway(gateway), now, work);
             let arrives = written.end + self.layout.one_way();
-            match self.layout.is_shared() {
-                true => self.events.put(arrives, Event::Written(vec![(request, devices)])),
-                false => self.events.put(arrives, Event::Received(request, devices)),
-            }
+            let event = match self.layout.is_shared() {
+                true => Event::Written(request, devices),
+                false => Event::Received(request, devices),
+            };
+            self.events.put(arrives, event);
         }
     }
 
-    fn written(&mut self, now: Seconds, parts: Vec<(Request, u32)>) {
-        for (request, devices) in parts {
-            let work = f64::from(devices) * self.parameters.device.cpu_per_delivery_us / 1e6;
-            let read = self.layout.serve(Role::Client, now, work);
-            self.events.put(read.end, Event::Received(request, devices));
-        }
+    /// The load generator, which shares the machine, reads them.
+    fn written(&mut self, now: Seconds, request: Request, devices: u32) {
+        let work = f64::from(devices) * self.parameters.device.cpu_per_delivery_us / 1e6;
+        let read = self.layout.serve(Role::Client, now, work);
+        self.events.put(read.end, Event::Received(request, devices));
     }
 
     fn received(&mut self, now: Seconds, request: Request, devices: u32) {

@@ -64,6 +64,8 @@ pub(crate) struct Station {
     /// When each server is free.
     free: BinaryHeap<Reverse<Ordered>>,
     busy: Seconds,
+    /// When the last job arrived.
+    last: Seconds,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -93,11 +95,17 @@ pub(crate) struct Served {
 impl Station {
     /// With at least one server.
     pub(crate) fn new(servers: usize) -> Self {
-        Self { free: (0..servers.max(1)).map(|_| Reverse(Ordered(0.0))).collect(), busy: 0.0 }
+        Self { free: (0..servers.max(1)).map(|_| Reverse(Ordered(0.0))).collect(), busy: 0.0, last: 0.0 }
+    }
+
+    pub(crate) fn servers(&self) -> usize {
+        self.free.len()
     }
 
     /// A job arrives that takes `service`; jobs have to arrive in order of time.
     pub(crate) fn serve(&mut self, now: Seconds, service: Seconds) -> Served {
+        debug_assert!(now >= self.last, "a job of {now} s arrives after one of {} s", self.last);
+        self.last = now;
         let free = self.free.pop().map_or(0.0, |Reverse(Ordered(at))| at);
         let start = free.max(now);
         let end = start + service;

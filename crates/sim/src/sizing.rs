@@ -176,13 +176,14 @@ fn redis(parameters: &Parameters, devices: f64, demand: &Demand, gateways: u64, 
     let rounds = demand.requests / each_round;
     let bus_messages =
         rounds * gateways_hit(gateways as f64, parameters.load.connected_per_request * each_round);
-    let renewals = (gateways + apis) as f64 * 5.0 / parameters.cell.lease_s;
-    let keys = demand.requests * parameters.load.users_per_request * figures.cpu_per_key_us;
+    let upkeep = (gateways + apis) as f64 * figures.commands_per_idle_node;
+    let keys_us = demand.requests * parameters.load.users_per_request * figures.cpu_per_key_us;
+    let log_ins_us = demand.log_ins * figures.cpu_per_log_in_us;
     let load = |shards: f64| {
         // A look-up is one command to each shard.
-        let commands =
-            rounds * shards + bus_messages + demand.log_ins * figures.commands_per_log_in + renewals;
-        (commands, (commands * figures.cpu_per_command_us + keys) / 1e6)
+        let commands = rounds * shards + bus_messages + upkeep;
+        let cores = (commands * figures.cpu_per_command_us + keys_us + log_ins_us) / 1e6;
+        (commands + demand.log_ins * figures.commands_per_log_in, cores)
     };
     let fits = |shards: &u64| load(*shards as f64).1 <= *shards as f64 * figures.utilization_max;
     let shards = (1..=SHARDS_MAX).find(fits).unwrap_or(SHARDS_MAX + 1);

@@ -27,7 +27,7 @@ fn missing(program: &str) -> Error {
 /// In PATH, or where Debian keeps the versions of PostgreSQL apart.
 fn find(program: &str) -> Result<PathBuf, Error> {
     let path = std::env::var_os("PATH").unwrap_or_default();
-    let versions = (13..30).rev().map(|version| PathBuf::from(format!("/usr/lib/postgresql/{version}/bin")));
+    let versions = (14..30).rev().map(|version| PathBuf::from(format!("/usr/lib/postgresql/{version}/bin")));
     let mut places = std::env::split_paths(&path).chain(versions).map(|folder| folder.join(program));
     places.find(|place| place.is_file()).ok_or_else(|| missing(program))
 }

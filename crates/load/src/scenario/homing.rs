@@ -13,7 +13,7 @@ use crate::args::Homing;
 use crate::cell::Cell;
 use crate::crew::Crew;
 use crate::engine::Setup;
-use crate::host::make_room_for;
+use crate::host::{make_room_for, make_room_in_nodes};
 use crate::http::{Client, Origin};
 use crate::jwt::Signer;
 use crate::payload::{Names, When};
@@ -35,16 +35,22 @@ const BUS_QUIET: Duration = Duration::from_millis(1_500);
 pub(crate) fn run(args: &Homing) -> Result<ReportDocument, Error> {
     args.check()?;
     make_room_for(args.connections(), args.processes())?;
+    make_room_in_nodes(args.connections(), args.gateways_left())?;
     progress("starting the cell");
     let cell = Cell::start(args)?;
     let mut bench = Bench::new(args, cell)?;
     let mut values = Values::default();
-    match bench.measure(&mut values) {
-        Ok(()) => {}
-        Err(error) => return Err(bench.explain(error)),
-    }
+    let measured = bench.measure(&mut values).map_err(|error| bench.explain(error));
     let outcome = Outcome { server: bench.cell.describe(), notes: bench.notes, floor: None };
-    Ok(report("homing", &[values], outcome))
+    let document = report("homing", &[values], outcome);
+    match measured {
+        Ok(()) => Ok(document),
+        Err(error) => {
+            // What was measured before is worth the minutes it took.
+            eprintln!("{}\n", document.table());
+            Err(error)
+        }
+    }
 }
 
 struct Bench<'a> {
@@ -64,6 +70,7 @@ impl<'a> Bench<'a> {
         let setup = Setup {
             origin: cell.apis[0].origin.clone(),
             homes: origins(&cell.gateways),
+            spare_homes: args.spare,
             providers: origins(&cell.apis),
             names: Names { prefix: args.name.clone() },
             signer: Signer::new(&cell.jwt_secret, "dev"),
@@ -87,8 +94,11 @@ impl<'a> Bench<'a> {
     }
 
     fn measure(&mut self, values: &mut Values) -> Result<(), Error> {
-        let Homing { gateways, apis, targets, payload, .. } = self.args;
+        let Homing { gateways, spare, apis, targets, payload, .. } = self.args;
         values.push("gateway nodes", "", *gateways as f64);
+        if *spare > 0 {
+            values.push("gateway nodes that nobody connects to at first", "", *spare as f64);
+        }
         values.push("API nodes", "", *apis as f64);
         values.push("devices connected", "", self.args.connections() as f64);
         values.push("users of a request", "", *targets as f64);
@@ -100,7 +110,7 @@ impl<'a> Bench<'a> {
         if self.cell.redis.is_none() {
             self.notes.push("Redis is no single server: its commands and CPU are not counted".to_owned());
         }
-        if self.cell.postgres_folder().is_none() {
+        if !self.cell.has_postgres() {
             self.notes.push("PostgreSQL was not started here: its CPU is not counted".to_owned());
         }
         self.register()?;

@@ -5,6 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use noroshi_sim::measured::TOLERANCE_PERCENT;
 use noroshi_sim::{Compared, DEVICES_MAX, Measured, Model, Outcome, Parameters, page};
 use serde_json::json;
 
@@ -77,15 +78,22 @@ impl Arguments {
         if self.devices.len() > SIZES_MAX {
             return Err(Failure::Usage(format!("--devices takes at most {SIZES_MAX} numbers")));
         }
-        let parameters = self.figures()?;
+        let learned = self.measured.as_deref().map(measured).transpose()?;
+        let parameters = self.figures(learned.as_ref())?;
         if self.print_parameters {
             output::line(parameters.to_toml().trim_end())?;
             return Ok(ExitCode::SUCCESS);
         }
         let mut model = noroshi_sim::model(&parameters, &self.devices, self.seed);
         if let Some(path) = &self.validate {
-            let measured = measured(path)?;
-            model.validate(&parameters, &measured).map_err(|error| in_file(path, &error))?;
+            model
+                .validate(&parameters, learned.as_ref(), &measured(path)?)
+                .map_err(|error| in_file(path, &error))?;
+            if model.is_compared_with_own {
+                eprintln!(
+                    "noroshi sim: --validate is the report of --measured: how near the model comes is no prediction"
+                );
+            }
         }
         if let Some(path) = &self.out {
             fs::write(path, page::html(&model))
@@ -101,10 +109,10 @@ impl Arguments {
         Ok(ExitCode::SUCCESS)
     }
 
-    fn figures(&self) -> Result<Parameters, Failure> {
+    fn figures(&self, learned: Option<&Measured>) -> Result<Parameters, Failure> {
         let mut parameters = Parameters::default();
-        if let Some(path) = &self.measured {
-            measured(path)?.teach(&mut parameters).map_err(|error| in_file(path, &error))?;
+        if let Some((learned, path)) = learned.zip(self.measured.as_deref()) {
+            learned.teach(&mut parameters).map_err(|error| in_file(path, &error))?;
         }
         if let Some(path) = &self.parameters {
             let name = path
@@ -178,10 +186,17 @@ fn show(model: &Model) -> Result<(), Failure> {
             number(one.measured),
             number(one.predicted),
             format!("{:+.0} %", one.off_percent),
+            match one.is_good() {
+                Some(true) => "yes",
+                Some(false) => "NO",
+                None => "does not count",
+            }
+            .to_owned(),
         ]
     };
+    let aim = format!("within {TOLERANCE_PERCENT:.0} %");
     output::table(
-        &["figure", "unit", "measured", "predicted", "off"],
+        &["figure", "unit", "measured", "predicted", "off", &aim],
         model.compared.iter().map(row).collect(),
     )
 }
