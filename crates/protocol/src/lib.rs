@@ -5,17 +5,21 @@
 //! ```text
 //!   bytes ── http::parse ──┬─ ws::upgrade ── ws::Decoder ── native::parse_client_frame ── values
 //!                          └─ sse::last_event_id
+//!   WebSocket message or POST ── engine_io::Session ── socket_io::Conversation ── actions
 //!   Message ── native::message_json ──┬─ ws::text_frame ── bytes
 //!                                     └─ sse::event ────── bytes
 //!   request ── http2::Connection ── bytes ── a push service ── bytes ── http2::Connection ── Event
 //! ```
 //!
-//! Reading order: [`http`], [`ws`], [`native`], [`sse`]; [`http2`] stands alone, as it is the only one that
+//! Reading order: [`http`], [`ws`], [`native`], [`sse`]; then [`engine_io`] and [`socket_io`] on top of it;
+//! [`http2`] stands alone, as it is the only one that
 //! makes requests. Transport and conversation are two axes: `ws` knows nothing of the JSON inside, `native`
 //! nothing of frames.
 
+pub mod engine_io;
 pub mod http;
 pub mod http2;
 pub mod native;
+pub mod socket_io;
 pub mod sse;
 pub mod ws;

@@ -14,7 +14,7 @@ use super::client_field::{Field, Fields};
 pub struct Token(Box<str>);
 
 impl Token {
-    pub(super) fn new(text: &str) -> Self {
+    pub(crate) fn new(text: &str) -> Self {
         Self(text.into())
     }
 
@@ -77,6 +77,19 @@ impl FrameError {
 pub fn parse_client_frame(text: &str) -> Result<ClientFrame, FrameError> {
     let fields = Fields::parse(text)?;
     let kind = fields.kind.ok_or_else(|| missing(Field::Type))?;
+    frame(kind, fields)
+}
+
+/// Reads the fields of a frame whose type is told outside of them.
+pub(crate) fn parse_fields(kind: Kind, text: &str) -> Result<ClientFrame, FrameError> {
+    let fields = Fields::parse(text)?;
+    match fields.kind {
+        Some(_) => Err(FrameError::new("unknown field `t`")),
+        None => frame(kind, fields),
+    }
+}
+
+fn frame(kind: Kind, fields: Fields) -> Result<ClientFrame, FrameError> {
     if let Some(field) = fields.seen().find(|field| *field != Field::Type && !kind.may_have(*field)) {
         let (field, kind) = (field.as_str(), kind.as_str());
         return Err(FrameError::new(format!("`{field}` does not belong to a frame of type `{kind}`")));
@@ -110,7 +123,7 @@ fn subscribe(mut topics: Vec<Topic>, since: Vec<(Topic, Position)>) -> Result<Cl
 
 /// The value of `t`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(crate) enum Kind {
     Connect,
     Ack,
     Presence,

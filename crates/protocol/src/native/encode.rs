@@ -11,26 +11,33 @@ pub fn message_json(message: &Message) -> Vec<u8> {
     // The fixed fields with a UUID and a time are 150 bytes; a topic brings its name and 60 more.
     let topic = message.topic.as_ref().map_or(0, |place| place.topic.as_str().len() + 60);
     let mut out = Vec::with_capacity(150 + carried + topic);
-    out.extend_from_slice(format!(r#"{{"t":"msg","id":"{}""#, message.id).as_bytes());
+    out.extend_from_slice(br#"{"t":"msg","#);
+    push_message_fields(&mut out, message);
+    out.push(b'}');
+    out
+}
+
+/// What every protocol that carries a message as JSON says of it: `"id":…` to `"sent_at":…`, without braces.
+pub(crate) fn push_message_fields(out: &mut Vec<u8>, message: &Message) {
+    out.extend_from_slice(format!(r#""id":"{}""#, message.id).as_bytes());
     if let Some(place) = &message.topic {
         out.extend_from_slice(br#","topic":"#);
-        push_string(&mut out, place.topic.as_str());
+        push_string(out, place.topic.as_str());
         let position = format!(r#","epoch":"{}","offset":{}"#, place.position.epoch, place.position.offset);
         out.extend_from_slice(position.as_bytes());
     }
     if let Some(notification) = &message.notification {
         out.extend_from_slice(br#","notification":"#);
-        push_carried(&mut out, notification);
+        push_carried(out, notification);
     }
     if let Some(data) = &message.data {
         out.extend_from_slice(br#","data":"#);
-        push_carried(&mut out, data);
+        push_carried(out, data);
     }
     if message.wants_ack() {
         out.extend_from_slice(br#","ack":true"#);
     }
-    out.extend_from_slice(format!(r#","sent_at":"{}"}}"#, message.sent_at).as_bytes());
-    out
+    out.extend_from_slice(format!(r#","sent_at":"{}""#, message.sent_at).as_bytes());
 }
 
 /// `ping_s` is how often the service pings.

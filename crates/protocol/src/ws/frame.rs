@@ -142,7 +142,7 @@ impl Header {
     }
 }
 
-fn push_header(out: &mut Vec<u8>, opcode: Opcode, payload_len: usize, mask_bit: u8) {
+pub(crate) fn push_header(out: &mut Vec<u8>, opcode: Opcode, payload_len: usize, mask_bit: u8) {
     debug_assert!(!opcode.is_control() || payload_len <= CONTROL_BYTES_MAX, "RFC 6455 §5.5");
     out.push(FIN | opcode as u8);
     match payload_len {

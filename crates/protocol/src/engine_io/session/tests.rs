@@ -1,0 +1,468 @@
+//! Sessions as dialogues on virtual time. What the public test suite of the protocol asks of a server is
+//! here too, with its numbers (300 and 200 ms), in our own words.
+
+use proptest::prelude::*;
+
+use super::*;
+
+const CONFIG: Config = Config {
+    ping_interval_ms: 300,
+    ping_timeout_ms: 200,
+    payload_bytes_max: 1_000_000,
+    queue_bytes_max: 100,
+    queue_packets_max: 10,
+};
+
+/// A session and what came out of it.
+struct Peer {
+    session: Session,
+    now_ms: u64,
+    out: Outputs,
+}
+
+impl Peer {
+    fn new(session: Session) -> Self {
+        Self { session, now_ms: 0, out: Vec::new() }
+    }
+
+    fn polling() -> Self {
+        Self::new(Session::polling(CONFIG.ping_interval_ms))
+    }
+
+    fn websocket() -> Self {
+        Self::new(Session::websocket(CONFIG.ping_interval_ms))
+    }
+
+    fn pass(&mut self, ms: u64) {
+        self.now_ms += ms;
+        self.session.handle_time(self.now_ms, &CONFIG, &mut self.out);
+    }
+
+    fn get(&mut self) -> Result<(), RequestError> {
+        self.session.handle_poll(self.now_ms, &CONFIG, &mut self.out)
+    }
+
+    fn post(&mut self, packets: &[&str]) -> Result<(), RequestError> {
+        self.session.handle_post(self.now_ms, &CONFIG, &mut self.out)?;
+        let mut result = Ok(());
+        for packet in packets {
+            match Packet::from_text(packet) {
+                Ok(packet) => self.hear(packet),
+                Err(error) => result = Err(error),
+            }
+        }
+        self.session.end_post(result, &mut self.out)
+    }
+
+    fn send(&mut self, packet: &str) {
+        self.hear(Packet::from_text(packet).unwrap());
+    }
+
+    /// The layer above is an echo.
+    fn hear(&mut self, packet: Packet<'_>) {
+        let heard = self.session.handle_packet(packet, self.now_ms, &CONFIG, &mut self.out);
+        if let Some(data) = heard {
+            self.session.push(Outgoing::message(data), &CONFIG, &mut self.out);
+            self.session.flush(&mut self.out);
+        }
+    }
+
+    fn accept_probe(&mut self) -> bool {
+        self.session.accept_probe(self.now_ms, &CONFIG, &mut self.out)
+    }
+
+    fn probe(&mut self, packet: &str) {
+        let packet = Packet::from_text(packet).unwrap();
+        self.session.handle_probe_packet(packet, self.now_ms, &CONFIG, &mut self.out);
+    }
+
+    /// What came out, as one line.
+    #[track_caller]
+    fn expect(&mut self, expected: &str) {
+        let outputs: Vec<String> = self.out.drain(..).map(|output| shown(&output)).collect();
+        assert_eq!(outputs.join(" "), expected);
+    }
+}
+
+fn shown(output: &Output) -> String {
+    let text = |packet: &Outgoing| match packet {
+        Outgoing::Text(text) => String::from_utf8_lossy(text).into_owned(),
+        Outgoing::Binary(bytes) => format!("{bytes:?}"),
+    };
+    match output {
+        Output::Answer(payload) => {
+            let mut body = Vec::new();
+            payload.write(&mut body);
+            format!("answer:{}", String::from_utf8_lossy(&body).replace('\x1e', "|"))
+        }
+        Output::Frame(packet) => format!("frame:{}", text(packet)),
+        Output::Probe(packet) => format!("probe:{}", text(packet)),
+        Output::Upgraded => "upgraded".to_owned(),
+        Output::EndProbe => "end-probe".to_owned(),
+        Output::Ended(reason) => format!("ended:{}", reason.as_str()),
+    }
+}
+
+#[test]
+fn polls_wait_and_posts_are_heard_in_order() {
+    let mut peer = Peer::polling();
+    assert_eq!(peer.post(&["4test1", "4test2", "4test3"]), Ok(()));
+    peer.expect("");
+    assert_eq!(peer.get(), Ok(()));
+    peer.expect("answer:4test1|4test2|4test3");
+    assert_eq!(peer.get(), Ok(()));
+    peer.expect("");
+    assert!(peer.session.is_polled());
+    assert_eq!(peer.post(&["4again"]), Ok(()));
+    peer.expect("answer:4again");
+    assert!(!peer.session.is_polled());
+}
+
+#[test]
+fn what_is_pushed_in_one_turn_is_one_answer() {
+    let mut peer = Peer::polling();
+    assert_eq!(peer.get(), Ok(()));
+    peer.session.push(Outgoing::Text("4a".into()), &CONFIG, &mut peer.out);
+    peer.session.push(Outgoing::Binary(vec![1, 2, 3].into()), &CONFIG, &mut peer.out);
+    peer.expect("");
+    assert_eq!(peer.session.queued_bytes(), "4a|bAQID".len());
+    peer.session.flush(&mut peer.out);
+    peer.expect("answer:4a|bAQID");
+}
+
+#[test]
+fn what_cannot_be_read_closes_a_polling_session() {
+    let mut peer = Peer::polling();
+    assert_eq!(peer.get(), Ok(()));
+    assert_eq!(peer.post(&["4before", "abc"]), Err(RequestError::BadRequest));
+    peer.expect("answer:4before ended:bad_message");
+    assert!(peer.session.is_gone());
+    assert_eq!(peer.get(), Err(RequestError::UnknownSid));
+    assert_eq!(peer.post(&["4x"]), Err(RequestError::UnknownSid));
+    assert!(!peer.accept_probe());
+
+    let mut peer = Peer::polling();
+    peer.session.handle_post(0, &CONFIG, &mut peer.out).unwrap();
+    let answer = peer.session.end_post(Err(PacketError::TooBig), &mut peer.out);
+    assert_eq!(answer, Err(RequestError::TooBig));
+    peer.expect("ended:too_big");
+}
+
+#[test]
+fn one_poll_and_one_post_at_a_time() {
+    let mut peer = Peer::polling();
+    assert_eq!(peer.get(), Ok(()));
+    assert_eq!(peer.get(), Err(RequestError::BadRequest));
+    peer.expect("answer:1 ended:bad_message");
+    assert_eq!(peer.get(), Err(RequestError::UnknownSid));
+
+    let mut peer = Peer::polling();
+    peer.session.handle_post(0, &CONFIG, &mut peer.out).unwrap();
+    let second = peer.session.handle_post(0, &CONFIG, &mut peer.out);
+    assert_eq!(second, Err(RequestError::BadRequest));
+    peer.expect("ended:bad_message");
+    peer.send("4late");
+    assert_eq!(peer.session.end_post(Ok(()), &mut peer.out), Err(RequestError::BadRequest));
+    peer.expect("");
+}
+
+#[test]
+fn a_poll_that_is_given_up_closes_the_session() {
+    let mut peer = Peer::polling();
+    assert_eq!(peer.get(), Ok(()));
+    peer.session.handle_poll_gone(&mut peer.out);
+    peer.expect("ended:peer_reset");
+    assert_eq!(peer.get(), Err(RequestError::UnknownSid));
+    let mut peer = Peer::polling();
+    peer.session.handle_post(0, &CONFIG, &mut peer.out).unwrap();
+    peer.session.handle_post_gone(&mut peer.out);
+    peer.expect("ended:peer_reset");
+}
+
+#[test]
+fn a_websocket_carries_each_packet_in_a_frame() {
+    let mut peer = Peer::websocket();
+    peer.send("4hello");
+    peer.expect("frame:4hello");
+    peer.hear(Packet::from_binary(&[1, 2, 3, 4]));
+    peer.expect(r#"frame:b"\x01\x02\x03\x04""#);
+    peer.send("6");
+    peer.expect("");
+    peer.session.handle_websocket_gone(CloseReason::PeerReset, &mut peer.out);
+    peer.expect("ended:peer_reset");
+}
+
+#[test]
+fn the_server_pings_and_expects_an_answer() {
+    let mut peer = Peer::websocket();
+    for _ in 0..3 {
+        assert_eq!(peer.session.deadline_ms(), Some(peer.now_ms + 300));
+        peer.pass(299);
+        peer.expect("");
+        peer.pass(1);
+        peer.expect("frame:2");
+        peer.pass(199);
+        peer.expect("");
+        peer.send("3");
+        peer.expect("");
+    }
+    peer.send("3"); // not asked for: moves nothing
+    assert_eq!(peer.session.deadline_ms(), Some(peer.now_ms + 300));
+    peer.pass(300);
+    peer.pass(200);
+    peer.expect("frame:2 ended:ping_timeout");
+    assert_eq!((peer.session.is_gone(), peer.session.deadline_ms()), (true, None));
+}
+
+#[test]
+fn pings_reach_who_polls() {
+    let mut peer = Peer::polling();
+    for _ in 0..3 {
+        assert_eq!(peer.get(), Ok(()));
+        peer.pass(300);
+        peer.expect("answer:2");
+        assert_eq!(peer.post(&["3"]), Ok(()));
+    }
+    assert_eq!(peer.get(), Ok(()));
+    peer.pass(300);
+    assert_eq!(peer.get(), Ok(()));
+    peer.pass(200);
+    peer.expect("answer:2 answer:1 ended:ping_timeout");
+}
+
+#[test]
+fn who_neither_polls_nor_answers_is_late_though_no_timer_fired() {
+    let mut peer = Peer::polling();
+    peer.now_ms = 500;
+    assert_eq!(peer.get(), Err(RequestError::UnknownSid));
+    peer.expect("ended:ping_timeout");
+    // The ping waited for a poll that came in time.
+    let mut peer = Peer::polling();
+    peer.now_ms = 499;
+    assert_eq!(peer.get(), Ok(()));
+    peer.expect("answer:2");
+}
+
+#[test]
+fn a_ping_that_left_late_leaves_time_for_its_answer() {
+    let mut peer = Peer::websocket();
+    peer.pass(100_000);
+    peer.expect("frame:2");
+    peer.pass(99);
+    peer.send("3");
+    peer.expect("");
+    assert!(!peer.session.is_gone());
+}
+
+#[test]
+fn a_client_closes_by_polling() {
+    let mut peer = Peer::polling();
+    assert_eq!(peer.get(), Ok(()));
+    assert_eq!(peer.post(&["1", "4ignored"]), Ok(()));
+    peer.expect("answer:6 ended:peer_closed");
+    assert_eq!(peer.get(), Err(RequestError::UnknownSid));
+    // The poll of the same moment comes second.
+    let mut peer = Peer::polling();
+    assert_eq!(peer.post(&["4x", "1"]), Ok(()));
+    peer.expect("ended:peer_closed");
+    assert_eq!(peer.post(&["4x"]), Err(RequestError::UnknownSid));
+    assert!(!peer.accept_probe() && !peer.session.is_gone());
+    assert_eq!(peer.get(), Ok(()));
+    peer.expect("answer:6");
+    assert_eq!(peer.get(), Err(RequestError::UnknownSid));
+    // It never comes.
+    let mut peer = Peer::polling();
+    assert_eq!(peer.post(&["1"]), Ok(()));
+    peer.pass(200);
+    peer.expect("ended:peer_closed");
+    assert!(peer.session.is_gone());
+    // By WebSocket.
+    let mut peer = Peer::websocket();
+    peer.send("1");
+    peer.send("4late");
+    peer.expect("ended:peer_closed");
+    assert!(peer.session.is_gone());
+}
+
+#[test]
+fn the_servers_last_words_wait_for_a_poll() {
+    let close = |peer: &mut Peer| {
+        peer.session.push(Outgoing::Text("4bye".into()), &CONFIG, &mut peer.out);
+        peer.session.close(CloseReason::Drain, peer.now_ms, &CONFIG, &mut peer.out);
+        peer.session.close(CloseReason::Internal, peer.now_ms, &CONFIG, &mut peer.out);
+    };
+    let mut peer = Peer::polling();
+    assert_eq!(peer.get(), Ok(()));
+    close(&mut peer);
+    peer.expect("answer:4bye|1 ended:drain");
+    assert!(peer.session.is_gone());
+    let mut peer = Peer::polling();
+    close(&mut peer);
+    peer.expect("ended:drain");
+    peer.pass(199);
+    assert_eq!(peer.get(), Ok(()));
+    peer.expect("answer:4bye|1");
+    assert!(peer.session.is_gone());
+    let mut peer = Peer::websocket();
+    close(&mut peer);
+    peer.expect("frame:4bye ended:drain");
+    assert!(peer.session.is_gone());
+}
+
+#[test]
+fn a_session_moves_to_a_websocket() {
+    let mut peer = Peer::polling();
+    assert!(peer.accept_probe());
+    peer.probe("2probe");
+    peer.expect("probe:3probe");
+    // What the client still polls for ends at once.
+    assert_eq!(peer.get(), Ok(()));
+    peer.expect("answer:6");
+    peer.probe("5");
+    peer.expect("upgraded");
+    assert!(peer.session.is_websocket());
+    peer.send("4hello");
+    peer.expect("frame:4hello");
+    // Requests of the old transport, and one more WebSocket, change nothing.
+    assert_eq!(peer.get(), Err(RequestError::BadRequest));
+    assert_eq!(peer.post(&["4x"]), Err(RequestError::BadRequest));
+    assert!(!peer.accept_probe());
+    peer.session.handle_poll_gone(&mut peer.out);
+    peer.session.handle_probe_gone();
+    peer.send("4hello");
+    peer.expect("frame:4hello");
+    peer.pass(300);
+    peer.expect("frame:2");
+}
+
+#[test]
+fn a_poll_that_waits_is_ended_by_the_probe_and_nothing_is_lost() {
+    let mut peer = Peer::polling();
+    assert_eq!(peer.get(), Ok(()));
+    assert!(peer.accept_probe());
+    assert!(!peer.accept_probe(), "one at a time");
+    peer.probe("2probe");
+    peer.expect("probe:3probe answer:6");
+    peer.session.push(Outgoing::Text("4a".into()), &CONFIG, &mut peer.out);
+    peer.session.push(Outgoing::Binary(vec![7].into()), &CONFIG, &mut peer.out);
+    peer.pass(300);
+    peer.expect("");
+    peer.probe("5");
+    peer.expect("upgraded frame:4a frame:b\"\\x07\" frame:2");
+    peer.send("3");
+    assert_eq!(peer.session.deadline_ms(), Some(600));
+}
+
+#[test]
+fn a_probe_that_says_anything_else_is_ended_and_the_session_polls_on() {
+    for wrong in ["5", "2", "2x", "4hello", "3probe", "1", "6", "0"] {
+        let mut peer = Peer::polling();
+        assert!(peer.accept_probe());
+        peer.probe(wrong);
+        peer.expect("end-probe");
+        peer.probe("2probe"); // from a socket that is being closed
+        peer.expect("");
+        assert_eq!(peer.post(&["4x"]), Ok(()));
+        assert!(peer.accept_probe());
+        peer.probe("2probe");
+        peer.session.handle_probe_gone();
+        peer.expect("probe:3probe");
+        assert_eq!(peer.get(), Ok(()));
+        peer.expect("answer:4x");
+        assert_eq!(peer.get(), Ok(()));
+        peer.expect("");
+    }
+}
+
+#[test]
+fn the_end_of_a_session_ends_its_probe() {
+    let mut peer = Peer::polling();
+    assert!(peer.accept_probe());
+    peer.probe("2probe");
+    peer.session.close(CloseReason::Revoked, 0, &CONFIG, &mut peer.out);
+    peer.expect("probe:3probe end-probe ended:revoked");
+    peer.probe("5");
+    peer.expect("");
+}
+
+#[test]
+fn what_is_the_servers_to_say_closes_the_session() {
+    for wrong in ["2", "2probe", "0{}", "5"] {
+        let mut peer = Peer::websocket();
+        peer.send(wrong);
+        peer.expect("ended:bad_message");
+    }
+}
+
+#[test]
+fn what_waits_for_a_poll_is_bounded() {
+    let long = Outgoing::Text(vec![b'4'; 60].into());
+    let mut peer = Peer::polling();
+    peer.session.push(long.clone(), &CONFIG, &mut peer.out);
+    peer.session.push(long.clone(), &CONFIG, &mut peer.out);
+    peer.expect("ended:slow_consumer");
+    let mut peer = Peer::polling();
+    for _ in 0..=CONFIG.queue_packets_max {
+        peer.session.push(Outgoing::Text("4".into()), &CONFIG, &mut peer.out);
+    }
+    peer.expect("ended:slow_consumer");
+    let mut peer = Peer::polling();
+    for _ in 0..4 {
+        peer.session.push_unbounded(long.clone(), &mut peer.out);
+    }
+    peer.expect("");
+    assert_eq!(peer.session.queued_bytes(), 4 * 60 + 3);
+}
+
+proptest! {
+    /// Whatever a client and the timers do: one end, no answer without a poll, nothing after the end.
+    #[test]
+    fn any_order_of_inputs_keeps_the_promises(
+        polls: bool,
+        steps in proptest::collection::vec((0u8..14, 0u64..250), 0..60),
+    ) {
+        let mut peer = if polls { Peer::polling() } else { Peer::websocket() };
+        let (mut ended, mut waits, mut probing) = (0, false, false);
+        for (step, ms) in steps {
+            peer.out.clear();
+            let was_waiting = waits;
+            match step {
+                0 => waits |= peer.get().is_ok(),
+                1 => { let _ = peer.post(&["3"]); }
+                2 => { let _ = peer.post(&["4hello", "6"]); }
+                3 => { let _ = peer.post(&["1"]); }
+                4 => probing |= peer.accept_probe(),
+                5 => peer.probe("2probe"),
+                6 => peer.probe("5"),
+                7 => peer.probe("4x"),
+                8 => { peer.session.handle_probe_gone(); probing = false; }
+                9 => peer.send("3"),
+                10 => peer.send("4hello"),
+                11 if ms < 20 => { peer.session.handle_poll_gone(&mut peer.out); waits = false; }
+                12 if ms < 20 => peer.session.close(CloseReason::Drain, peer.now_ms, &CONFIG, &mut peer.out),
+                13 if ms < 10 => peer.send("2"),
+                _ => peer.pass(ms),
+            }
+            for output in &peer.out {
+                match output {
+                    Output::Answer(payload) => {
+                        prop_assert!(waits || was_waiting, "an answer that nobody waits for");
+                        prop_assert!(!payload.is_empty());
+                        waits = false;
+                    }
+                    Output::Ended(_) => ended += 1,
+                    Output::Frame(_) | Output::Upgraded => prop_assert_eq!(ended, 0),
+                    Output::Probe(_) => prop_assert!(probing && ended == 0),
+                    Output::EndProbe => { prop_assert!(probing); probing = false; }
+                }
+                if *output == Output::Upgraded {
+                    prop_assert!(probing);
+                    probing = false;
+                }
+            }
+            prop_assert_eq!(peer.session.is_polled(), waits);
+            prop_assert!(ended <= 1 && (ended == 1 || !peer.session.is_gone()));
+            prop_assert!(peer.session.queued_bytes() <= CONFIG.queue_bytes_max + 20);
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! What the service says, as whole Engine.IO packets (`4` and the Socket.IO packet). JSON that is carried
+//! must be one line of valid JSON; texts are escaped here.
+//!
+//! The order of fields is fixed, so that packets can be compared as text.
+
+use noroshi_types::{CloseReason, Topic};
+
+use super::packet::{Kind, MAIN};
+use crate::engine_io::Outgoing;
+
+/// Appends `4<kind>[<attachments>-][<namespace>,][<id>]`.
+pub fn push_head(out: &mut Vec<u8>, kind: Kind, attachments: usize, namespace: &str, id: Option<u64>) {
+    out.extend_from_slice(&[b'4', kind as u8]);
+    if kind.is_binary() {
+        out.extend_from_slice(format!("{attachments}-").as_bytes());
+    }
+    if namespace != MAIN {
+        out.extend_from_slice(namespace.as_bytes());
+        out.push(b',');
+    }
+    if let Some(id) = id {
+        out.extend_from_slice(id.to_string().as_bytes());
+    }
+}
+
+/// A packet without attachments whose payload is JSON already.
+pub fn packet(kind: Kind, namespace: &str, id: Option<u64>, payload: &str) -> Outgoing {
+    let mut out = Vec::with_capacity(24 + namespace.len() + payload.len());
+    push_head(&mut out, kind, 0, namespace, id);
+    out.extend_from_slice(payload.as_bytes());
+    Outgoing::Text(out.into())
+}
+
+/// An event for the main namespace; `args` is the inside of a JSON array, without the name.
+fn event(name: &str, args: &str) -> Outgoing {
+    packet(Kind::Event, MAIN, None, &format!(r#"["{name}",{args}]"#))
+}
+
+/// The answer to a CONNECT; `pid` is what a later connection may come back with.
+pub fn connected(namespace: &str, sid: &str, pid: Option<&str>) -> Outgoing {
+    let payload = match pid {
+        Some(pid) => format!(r#"{{"sid":{},"pid":{}}}"#, string(sid), string(pid)),
+        None => format!(r#"{{"sid":{}}}"#, string(sid)),
+    };
+    packet(Kind::Connect, namespace, None, &payload)
+}
+
+/// The other answer to a CONNECT: clients do not try again by themselves. `code` is a stable name, `message`
+/// for people.
+pub fn connect_error(namespace: &str, message: &str, code: Option<&str>) -> Outgoing {
+    let payload = match code {
+        Some(code) => format!(r#"{{"message":{},"data":{{"code":{}}}}}"#, string(message), string(code)),
+        None => format!(r#"{{"message":{}}}"#, string(message)),
+    };
+    packet(Kind::ConnectError, namespace, None, &payload)
+}
+
+/// Clients do not come back by themselves after this.
+pub fn disconnect(namespace: &str) -> Outgoing {
+    packet(Kind::Disconnect, namespace, None, "")
+}
+
+/// After the messages that a `since` asked for; `complete` says that none is missing.
+pub fn recovered(topic: &Topic, complete: bool) -> Outgoing {
+    event("recovered", &format!(r#"{{"topic":{},"complete":{complete}}}"#, string(topic.as_str())))
+}
+
+/// `code` is a stable name; `message` is for people.
+pub fn error(code: &str, message: &str) -> Outgoing {
+    event("error", &format!(r#"{{"code":{},"message":{}}}"#, string(code), string(message)))
+}
+
+/// Before every close the service starts; `after_ms` is when to come back.
+pub fn close(reason: CloseReason, after_ms: u64) -> Outgoing {
+    let (name, reconnect) = (reason.as_str(), reason.may_reconnect());
+    event("close", &format!(r#"{{"reason":"{name}","reconnect":{reconnect},"after_ms":{after_ms}}}"#))
+}
+
+/// What a client's acknowledgement callback is called with.
+pub fn ack(id: u64, result: Result<(), (&str, &str)>) -> Outgoing {
+    let payload = match result {
+        Ok(()) => r#"[{"ok":true}]"#.to_owned(),
+        Err((code, message)) => {
+            format!(r#"[{{"ok":false,"code":{},"message":{}}}]"#, string(code), string(message))
+        }
+    };
+    packet(Kind::Ack, MAIN, Some(id), &payload)
+}
+
+/// A JSON string. Control characters, the record separator among them, are escaped.
+fn string(text: &str) -> String {
+    serde_json::to_string(text).expect("a string into memory cannot fail")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::socket_io::{Limits, Packet};
+
+    #[track_caller]
+    fn check(packet: Outgoing, expected: &str) {
+        assert_eq!(packet, Outgoing::Text(expected.to_owned().into()));
+        assert!(Packet::parse(&expected[1..], &Limits::default()).is_ok());
+    }
+
+    #[test]
+    fn the_examples_of_the_specification() {
+        check(connected("/", "wZX3oN0bSVIhsaknAAAI", None), r#"40{"sid":"wZX3oN0bSVIhsaknAAAI"}"#);
+        check(connected("/admin", "x", Some("y")), r#"40/admin,{"sid":"x","pid":"y"}"#);
+        check(connect_error("/", "Not authorized", None), r#"44{"message":"Not authorized"}"#);
+        check(disconnect("/"), "41");
+        check(disconnect("/admin"), "41/admin,");
+        check(packet(Kind::Event, "/", None, r#"["foo"]"#), r#"42["foo"]"#);
+        check(packet(Kind::Event, "/admin", Some(13), r#"["foo"]"#), r#"42/admin,13["foo"]"#);
+        check(packet(Kind::Ack, "/", Some(12), "[]"), "4312[]");
+        let mut out = Vec::new();
+        push_head(&mut out, Kind::BinaryAck, 1, "/", Some(15));
+        assert_eq!(out, b"461-15");
+    }
+
+    #[test]
+    fn the_services_own_events() {
+        let topic = Topic::parse("a\"b").unwrap();
+        check(recovered(&topic, true), r#"42["recovered",{"topic":"a\"b","complete":true}]"#);
+        check(
+            error("bad_event", "`x`\n\u{1e}"),
+            r#"42["error",{"code":"bad_event","message":"`x`\n\u001e"}]"#,
+        );
+        check(
+            close(CloseReason::Drain, 1500),
+            r#"42["close",{"reason":"drain","reconnect":true,"after_ms":1500}]"#,
+        );
+        check(
+            connect_error("/", "the token is not valid", Some("unauthorized")),
+            r#"44{"message":"the token is not valid","data":{"code":"unauthorized"}}"#,
+        );
+        check(ack(7, Ok(())), r#"437[{"ok":true}]"#);
+        check(ack(0, Err(("a", "b"))), r#"430[{"ok":false,"code":"a","message":"b"}]"#);
+    }
+}

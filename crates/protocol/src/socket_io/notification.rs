@@ -1,0 +1,186 @@
+//! The event `notification`, encoded once for all connections that hear it. Its argument is the object of
+//! the native `msg` frame without `t`.
+//!
+//! What differs between connections is an ack id, and with it the length in the WebSocket header:
+//! ```text
+//!   asked nothing   │ header │ 42 │ ["notification",{…}] │   one shared frame
+//!   asked to ack    │ header'│ 42 │ 17 │ ["notification",{…}] │
+//!                   └── head, its own ──┘ └──── tail, shared ──┘
+//! ```
+//! One buffer holds it all: the packet and the tail are parts of the shared frame.
+
+use bytes::Bytes;
+use noroshi_types::{Message, NotificationId, When};
+
+use super::recovery::Offset;
+use crate::engine_io::Outgoing;
+use crate::native;
+use crate::ws::{self, Opcode};
+
+/// How a connection learns where it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Variant {
+    /// What wants a confirmation is emitted with an ack id: the client's callback confirms it.
+    #[default]
+    Acks,
+    /// What is kept is emitted with an offset as its last argument, and confirmed by the event `ack`.
+    Offsets,
+}
+
+/// `4` and `2`: an Engine.IO message, a Socket.IO event of the main namespace.
+const EVENT: &[u8] = b"42";
+
+/// A message as all connections of a variant share it.
+#[derive(Debug, Clone)]
+pub struct Notification {
+    pub id: NotificationId,
+    asks: bool,
+    packet_at: u8,
+    frame: Bytes,
+}
+
+impl Notification {
+    pub fn new(message: &Message, variant: Variant) -> Self {
+        let mut packet = Vec::with_capacity(300);
+        packet.extend_from_slice(EVENT);
+        packet.extend_from_slice(br#"["notification",{"#);
+        native::encode::push_message_fields(&mut packet, message);
+        packet.push(b'}');
+        if variant == Variant::Offsets && message.when == When::Stored {
+            packet.extend_from_slice(format!(r#","{}""#, Offset::of(message)).as_bytes());
+        }
+        packet.push(b']');
+        let frame = ws::text_frame(&packet);
+        let asks = variant == Variant::Acks && message.wants_ack();
+        let header_bytes = frame.len() - packet.len(); // 2 to 10
+        Self { id: message.id, asks, packet_at: header_bytes as u8, frame }
+    }
+
+    /// Whether it goes out with an ack id, which [`super::Conversation::deliver`] gives.
+    pub fn asks(&self) -> bool {
+        self.asks
+    }
+
+    /// The whole WebSocket frame, where there is no ack id.
+    pub fn frame(&self) -> &Bytes {
+        &self.frame
+    }
+
+    /// Appends what stands before [`Notification::tail`] in the WebSocket frame with this ack id: at most 22
+    /// bytes.
+    pub fn push_head(&self, ack_id: u32, out: &mut Vec<u8>) {
+        let digits = ack_id.checked_ilog10().unwrap_or(0) as usize + 1;
+        let packet_bytes = self.frame.len() - usize::from(self.packet_at) + digits;
+        ws::frame::push_header(out, Opcode::Text, packet_bytes, 0);
+        out.extend_from_slice(EVENT);
+        out.extend_from_slice(ack_id.to_string().as_bytes());
+    }
+
+    /// What follows the ack id. Cheap: a part of the frame.
+    pub fn tail(&self) -> Bytes {
+        self.frame.slice(usize::from(self.packet_at) + EVENT.len()..)
+    }
+
+    /// For who polls: shared where there is no ack id.
+    pub fn packet(&self, ack_id: Option<u32>) -> Outgoing {
+        Outgoing::Text(match ack_id {
+            None => self.frame.slice(usize::from(self.packet_at)..),
+            Some(ack_id) => [EVENT, ack_id.to_string().as_bytes(), &self.tail()].concat().into(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ops::ControlFlow;
+
+    use noroshi_types::{AppId, Epoch, JsonText, Position, Timestamp, Topic, TopicPosition, Urgency};
+
+    use super::*;
+    use crate::ws::{Decoder, Input, Role};
+
+    const ID: &str = "01890a5d-ac96-774b-bcce-b302099a8057";
+
+    pub(crate) fn message(when: When) -> Message {
+        Message {
+            id: NotificationId::parse(ID).unwrap(),
+            app: AppId(1),
+            when,
+            urgency: Urgency::Normal,
+            topic: None,
+            notification: None,
+            data: Some(JsonText::from_valid("[\n1]")),
+            sent_at: Timestamp(0),
+            expires_at: Timestamp(1),
+            push_waits: false,
+        }
+    }
+
+    fn text(frame: &[u8]) -> String {
+        let mut heard = Vec::new();
+        let mut on = |input: Input<'_>| {
+            if let Input::Text(text) = input {
+                heard.push(text.to_owned());
+            }
+            ControlFlow::Continue(())
+        };
+        Decoder::new().feed(Role::Client, &mut frame.to_vec(), 1 << 20, &mut on).unwrap();
+        assert_eq!(heard.len(), 1, "one whole frame");
+        heard.remove(0)
+    }
+
+    const SENT: &str = r#""sent_at":"1970-01-01T00:00:00.000Z""#;
+
+    #[test]
+    fn what_is_not_kept_is_one_shared_frame() {
+        for variant in [Variant::Acks, Variant::Offsets] {
+            let encoded = Notification::new(&message(When::Connected), variant);
+            let expected = format!(r#"42["notification",{{"id":"{ID}","data":[ 1],{SENT}}}]"#);
+            assert!(!encoded.asks());
+            assert_eq!(text(encoded.frame()), expected);
+            assert_eq!(encoded.packet(None), Outgoing::Text(expected.into()));
+        }
+    }
+
+    #[test]
+    fn what_wants_a_confirmation_has_an_ack_id() {
+        let encoded = Notification::new(&message(When::Stored), Variant::Acks);
+        assert!(encoded.asks());
+        for ack_id in [0, 9, 10, 4_294_967_295] {
+            let mut frame = vec![];
+            encoded.push_head(ack_id, &mut frame);
+            assert!(frame.len() <= 22);
+            frame.extend_from_slice(&encoded.tail());
+            let expected =
+                format!(r#"42{ack_id}["notification",{{"id":"{ID}","data":[ 1],"ack":true,{SENT}}}]"#);
+            assert_eq!(text(&frame), expected);
+            assert_eq!(encoded.packet(Some(ack_id)), Outgoing::Text(expected.into()));
+        }
+    }
+
+    #[test]
+    fn or_an_offset() {
+        let position = Position { epoch: Epoch(42), offset: 7 };
+        let topic = Some(TopicPosition { topic: Topic::parse("news").unwrap(), position });
+        let encoded =
+            Notification::new(&Message { topic, data: None, ..message(When::Stored) }, Variant::Offsets);
+        assert!(!encoded.asks());
+        let expected = format!(
+            r#"42["notification",{{"id":"{ID}","topic":"news","epoch":"0000002a","offset":7,"ack":true,{SENT}}},"{ID}.0000002a.7"]"#
+        );
+        assert_eq!(text(encoded.frame()), expected);
+    }
+
+    #[test]
+    fn frames_of_every_length_have_the_right_header() {
+        for bytes in [1, 100, 60_000, 70_000] {
+            let data = Some(JsonText::from_valid(format!("\"{}\"", "x".repeat(bytes))));
+            let encoded = Notification::new(&Message { data, ..message(When::Stored) }, Variant::Acks);
+            let mut frame = Vec::new();
+            encoded.push_head(12345, &mut frame);
+            frame.extend_from_slice(&encoded.tail());
+            assert!(text(&frame).starts_with("4212345[\"notification\",{"));
+            assert!(text(encoded.frame()).starts_with("42[\"notification\",{"));
+        }
+    }
+}

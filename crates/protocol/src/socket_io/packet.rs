@@ -1,0 +1,281 @@
+//! One packet (SIO "Packet encoding"): `<type>[<attachments>-][<namespace>,][<ack id>][JSON]`. It is read in
+//! place; the JSON is checked and carried, not looked into, except for the name of an event.
+//!
+//! Invariant: a [`Packet`] has what its kind must have, so nobody behind asks again. What is refused is named
+//! without showing any of it.
+
+use std::borrow::Cow;
+
+use noroshi_types::CloseReason;
+use serde_json::value::RawValue;
+
+/// The namespace that is not written.
+pub const MAIN: &str = "/";
+/// The largest whole number that JavaScript counts exactly: 2^53 - 1.
+pub const ACK_ID_MAX: u64 = (1 << 53) - 1;
+
+/// Bounds of what one packet may be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    pub namespace_bytes: usize,
+    /// Of one packet; the JavaScript parser allows as many.
+    pub attachments: usize,
+    /// A binary packet's text and attachments together, while it is put together.
+    pub binary_bytes: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            namespace_bytes: 255,
+            attachments: 10,
+            binary_bytes: noroshi_types::limits::CLIENT_MESSAGE_BYTES,
+        }
+    }
+}
+
+/// SIO "Exchange protocol".
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Kind {
+    Connect = b'0',
+    Disconnect = b'1',
+    Event = b'2',
+    Ack = b'3',
+    ConnectError = b'4',
+    BinaryEvent = b'5',
+    BinaryAck = b'6',
+}
+
+impl Kind {
+    fn from_byte(byte: u8) -> Option<Self> {
+        let all = [
+            Kind::Connect,
+            Kind::Disconnect,
+            Kind::Event,
+            Kind::Ack,
+            Kind::ConnectError,
+            Kind::BinaryEvent,
+            Kind::BinaryAck,
+        ];
+        all.into_iter().find(|kind| *kind as u8 == byte)
+    }
+
+    pub fn is_binary(self) -> bool {
+        matches!(self, Kind::BinaryEvent | Kind::BinaryAck)
+    }
+}
+
+/// A packet, without its attachments.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Packet<'a> {
+    pub kind: Kind,
+    /// How many binary messages follow: 0 just where the kind is not binary.
+    pub attachments: usize,
+    /// Begins with `/`.
+    pub namespace: &'a str,
+    /// At most [`ACK_ID_MAX`].
+    pub id: Option<u64>,
+    /// Valid JSON: an object for `Connect`, a non-empty array for events, an array for acks.
+    pub payload: Option<&'a str>,
+}
+
+/// An event's name and what was emitted with it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Event<'a> {
+    pub name: Cow<'a, str>,
+    pub args: Args<'a>,
+}
+
+/// The inside of a JSON array, as text: `1,"2",{"3":[true]}`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Args<'a>(&'a str);
+
+/// Why a message is not a packet. Each ends the connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum PacketError {
+    #[error("a packet type that does not exist")]
+    UnknownKind,
+    #[error("the number of attachments is not a number above 0")]
+    BadAttachments,
+    #[error("too many attachments")]
+    TooManyAttachments,
+    #[error("a namespace over the length limit")]
+    LongNamespace,
+    #[error("an ack id that is too large")]
+    BadAckId,
+    #[error("an ack id where none belongs, or none where one must be")]
+    MisplacedAckId,
+    #[error("a payload that is not JSON")]
+    NotJson,
+    #[error("a payload that the packet type does not allow, or none where one must be")]
+    BadPayload,
+    #[error("an event without a name, or with a reserved one")]
+    BadEventName,
+    #[error("a placeholder for an attachment that does not exist")]
+    BadPlaceholder,
+    #[error("text while attachments are expected")]
+    UnexpectedText,
+    #[error("bytes while no attachment is expected")]
+    UnexpectedBinary,
+    #[error("attachments over the size limit")]
+    TooBig,
+}
+
+impl PacketError {
+    /// Where SIO says so.
+    pub fn section(self) -> &'static str {
+        match self {
+            PacketError::UnknownKind => "Exchange protocol",
+            PacketError::BadPayload | PacketError::BadEventName | PacketError::NotJson => {
+                "Sending and receiving data"
+            }
+            PacketError::BadAckId | PacketError::MisplacedAckId => "Acknowledgement",
+            PacketError::BadAttachments
+            | PacketError::TooManyAttachments
+            | PacketError::LongNamespace
+            | PacketError::BadPlaceholder
+            | PacketError::UnexpectedText
+            | PacketError::UnexpectedBinary
+            | PacketError::TooBig => "Packet encoding",
+        }
+    }
+
+    pub fn reason(self) -> CloseReason {
+        match self {
+            PacketError::TooBig => CloseReason::TooBig,
+            _ => CloseReason::BadMessage,
+        }
+    }
+}
+
+impl<'a> Packet<'a> {
+    pub fn parse(text: &'a str, limits: &Limits) -> Result<Self, PacketError> {
+        let kind = text.bytes().next().and_then(Kind::from_byte).ok_or(PacketError::UnknownKind)?;
+        let mut rest = &text[1..];
+        let mut attachments = 0;
+        if kind.is_binary() {
+            let (digits, after) = rest.split_once('-').ok_or(PacketError::BadAttachments)?;
+            attachments = number(digits, PacketError::BadAttachments)?;
+            if attachments == 0 {
+                return Err(PacketError::BadAttachments); // then it would not be binary
+            }
+            if attachments > limits.attachments as u64 {
+                return Err(PacketError::TooManyAttachments);
+            }
+            rest = after;
+        }
+        let mut namespace = MAIN;
+        if rest.starts_with('/') {
+            // "there is no escape sequence": the first comma ends it, or the end of the packet.
+            (namespace, rest) = rest.split_once(',').unwrap_or((rest, ""));
+            if namespace.len() > limits.namespace_bytes {
+                return Err(PacketError::LongNamespace);
+            }
+        }
+        let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
+        let (id, rest) = rest.split_at(digits);
+        let id = (!id.is_empty()).then(|| number(id, PacketError::BadAckId)).transpose()?;
+        let payload = (!rest.is_empty()).then(|| json(rest)).transpose()?;
+        let packet = Packet { kind, attachments: attachments as usize, namespace, id, payload };
+        packet.check().map(|()| packet)
+    }
+
+    /// Whether the kind has what belongs to it and nothing else.
+    fn check(&self) -> Result<(), PacketError> {
+        match self.kind {
+            Kind::Connect | Kind::Disconnect | Kind::ConnectError if self.id.is_some() => {
+                return Err(PacketError::MisplacedAckId);
+            }
+            Kind::Ack | Kind::BinaryAck if self.id.is_none() => return Err(PacketError::MisplacedAckId),
+            _ => {}
+        }
+        let begins = |with: char| self.payload.is_some_and(|payload| payload.starts_with(with));
+        let allowed = match self.kind {
+            Kind::Connect => self.payload.is_none() || begins('{'),
+            Kind::Disconnect => self.payload.is_none(),
+            Kind::ConnectError => begins('{'),
+            Kind::Event | Kind::BinaryEvent => begins('['),
+            Kind::Ack | Kind::BinaryAck => begins('['),
+        };
+        if !allowed {
+            return Err(PacketError::BadPayload);
+        }
+        match self.kind {
+            Kind::Event | Kind::BinaryEvent => self.read_event().map(drop),
+            _ => Ok(()),
+        }
+    }
+
+    /// Of an event, binary or not.
+    pub fn event(&self) -> Option<Event<'a>> {
+        matches!(self.kind, Kind::Event | Kind::BinaryEvent).then(|| self.read_event().ok()).flatten()
+    }
+
+    /// What the peer answered with; of an event, its name too.
+    pub fn args(&self) -> Args<'a> {
+        let array = self.payload.and_then(|payload| payload.strip_prefix('[')?.strip_suffix(']'));
+        Args(array.unwrap_or_default().trim())
+    }
+
+    fn read_event(&self) -> Result<Event<'a>, PacketError> {
+        let Args(inside) = self.args();
+        let mut values = serde_json::Deserializer::from_str(inside).into_iter::<&'a RawValue>();
+        let name = match values.next() {
+            Some(Ok(name)) => name.get(),
+            Some(Err(_)) => return Err(PacketError::BadEventName),
+            None => return Err(PacketError::BadPayload), // "MUST be a non-empty array"
+        };
+        let args = inside[values.byte_offset()..].trim_start().strip_prefix(',').unwrap_or_default().trim();
+        // The JavaScript parser lets a number be a name.
+        let name = match name.as_bytes().first() {
+            Some(b'"') => serde_json::from_str::<Name<'a>>(name).map_err(|_| PacketError::BadEventName)?.0,
+            Some(b'-' | b'0'..=b'9') => Cow::Borrowed(name),
+            _ => return Err(PacketError::BadEventName),
+        };
+        match RESERVED.contains(&&*name) {
+            true => Err(PacketError::BadEventName),
+            false => Ok(Event { name, args: Args(args) }),
+        }
+    }
+}
+
+/// Borrowed where there are no escapes: `Cow<str>` by itself always copies.
+#[derive(serde::Deserialize)]
+struct Name<'a>(#[serde(borrow)] Cow<'a, str>);
+
+/// What the libraries emit themselves, so that nobody can pretend.
+const RESERVED: [&str; 6] =
+    ["connect", "connect_error", "disconnect", "disconnecting", "newListener", "removeListener"];
+
+impl<'a> Args<'a> {
+    pub fn as_str(self) -> &'a str {
+        self.0
+    }
+
+    /// The only one, if there is exactly one.
+    pub fn single(self) -> Option<&'a str> {
+        let mut values = serde_json::Deserializer::from_str(self.0).into_iter::<&'a RawValue>();
+        let first = values.next()?.ok()?;
+        self.0[values.byte_offset()..].trim_start().is_empty().then(|| first.get())
+    }
+}
+
+/// Decimal digits and nothing else, as far as JavaScript counts.
+fn number(digits: &str, error: PacketError) -> Result<u64, PacketError> {
+    let digits_only = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
+    let number = digits_only.then(|| digits.parse().ok()).flatten();
+    number.filter(|number| *number <= ACK_ID_MAX).ok_or(error)
+}
+
+/// The text of one JSON value, without white space behind it. In front of it there is none: the JavaScript
+/// parser would take it for an ack id.
+fn json(text: &str) -> Result<&str, PacketError> {
+    if text.starts_with([' ', '\t', '\n', '\r']) {
+        return Err(PacketError::NotJson);
+    }
+    serde_json::from_str::<&RawValue>(text).map(RawValue::get).map_err(|_| PacketError::NotJson)
+}
+
+#[cfg(test)]
+mod tests;

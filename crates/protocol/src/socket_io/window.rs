@@ -1,0 +1,120 @@
+//! Notifications that were emitted with an ack id and not acknowledged yet. Ids count up by one, so a place
+//! in the queue is an id; at most [`UNACKED_MAX`] are remembered, and the oldest make room. What is forgotten
+//! is not lost: it stays in the inbox, and can be confirmed by name.
+
+use std::collections::{HashSet, VecDeque};
+
+use noroshi_types::{NotificationId, limits};
+
+/// A whole inbox: 17 KiB for a client that acknowledges nothing.
+pub(super) const UNACKED_MAX: usize = limits::INBOX_ROWS as usize;
+
+#[derive(Debug)]
+pub(super) struct Window {
+    /// The ack id of the first place.
+    first: u32,
+    ids: VecDeque<Option<NotificationId>>,
+}
+
+impl Window {
+    /// `first` is the ack id of what is noted next.
+    pub(super) fn new(first: u32) -> Self {
+        Self { first, ids: VecDeque::new() }
+    }
+
+    /// Notes what is emitted with the next ack id.
+    pub(super) fn note(&mut self, id: NotificationId) {
+        if self.ids.len() == UNACKED_MAX {
+            self.ids.pop_front();
+            self.first = self.first.wrapping_add(1);
+            self.skip();
+        }
+        self.ids.push_back(Some(id));
+    }
+
+    /// What was emitted with this ack id, the first time it is acknowledged.
+    pub(super) fn take(&mut self, ack_id: u64) -> Option<NotificationId> {
+        let place = u32::try_from(ack_id).ok()?.wrapping_sub(self.first);
+        let id = self.ids.get_mut(place as usize)?.take();
+        self.skip();
+        id
+    }
+
+    /// Forgets what was confirmed by name.
+    pub(super) fn forget(&mut self, confirmed: &[NotificationId]) {
+        let confirmed: HashSet<_> = confirmed.iter().collect();
+        for id in &mut self.ids {
+            if id.is_some_and(|id| confirmed.contains(&id)) {
+                *id = None;
+            }
+        }
+        self.skip();
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.ids.is_empty()
+    }
+
+    pub(super) fn held_bytes(&self) -> usize {
+        size_of::<Self>() + self.ids.capacity() * size_of::<Option<NotificationId>>()
+    }
+
+    /// Frees places at the front that wait for nothing.
+    fn skip(&mut self) {
+        while let Some(None) = self.ids.front() {
+            self.ids.pop_front();
+            self.first = self.first.wrapping_add(1);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn id(n: u16) -> NotificationId {
+        let mut bytes = [0; 16];
+        bytes[..2].copy_from_slice(&n.to_be_bytes());
+        NotificationId::from_bytes(bytes)
+    }
+
+    #[test]
+    fn each_is_acknowledged_once_in_any_order() {
+        let mut window = Window::new(u32::MAX);
+        (0..4).for_each(|n| window.note(id(n)));
+        let ack = |n: u32| u64::from(u32::MAX.wrapping_add(n));
+        assert_eq!(window.take(ack(2)), Some(id(2)));
+        assert_eq!(window.take(ack(2)), None);
+        assert_eq!(window.take(ack(0)), Some(id(0)));
+        assert_eq!(window.take(ack(0)), None);
+        assert_eq!(window.take(ack(4)), None);
+        assert_eq!(window.take(1 << 40), None);
+        assert_eq!(window.take(ack(1)), Some(id(1)));
+        assert!(!window.is_empty());
+        assert_eq!(window.take(ack(3)), Some(id(3)));
+        assert!(window.is_empty());
+        window.note(id(9));
+        assert_eq!(window.take(ack(4)), Some(id(9)));
+    }
+
+    #[test]
+    fn the_oldest_make_room() {
+        let mut window = Window::new(0);
+        let count = UNACKED_MAX as u16 + 3;
+        (0..count).for_each(|n| window.note(id(n)));
+        assert!(window.held_bytes() <= 2 * 17 * UNACKED_MAX);
+        assert_eq!(window.take(2), None);
+        assert_eq!(window.take(3), Some(id(3)));
+        assert_eq!(window.take(u64::from(count) - 1), Some(id(count - 1)));
+    }
+
+    #[test]
+    fn what_is_confirmed_by_name_is_forgotten() {
+        let mut window = Window::new(5);
+        (0..3).for_each(|n| window.note(id(n)));
+        window.forget(&[id(0), id(2), id(7)]);
+        assert_eq!(window.take(5), None);
+        assert_eq!(window.take(6), Some(id(1)));
+        assert!(window.is_empty());
+    }
+}

@@ -1,0 +1,105 @@
+//! Any body means the same to the payload decoder in one piece and in many, and what it holds is bounded by
+//! what arrived. What was read is heard by a session that polls, as are requests and time in any order: one
+//! end, and no answer that nobody waits for. The first byte chooses the size of the pieces.
+
+#![no_main]
+
+use std::ops::ControlFlow;
+
+use libfuzzer_sys::fuzz_target;
+use noroshi_protocol::engine_io::payload::Decoder;
+use noroshi_protocol::engine_io::{Config, Data, Outgoing, Output, Packet, PacketError, Session};
+use noroshi_types::CloseReason;
+
+const PAYLOAD_BYTES_MAX: usize = 4096;
+const CONFIG: Config = Config {
+    ping_interval_ms: 300,
+    ping_timeout_ms: 200,
+    payload_bytes_max: PAYLOAD_BYTES_MAX,
+    queue_bytes_max: 1000,
+    queue_packets_max: 10,
+};
+
+/// What was heard, as text: packets do not outlive the buffer.
+fn feed(bytes: &[u8], piece: usize) -> (Vec<String>, Result<(), PacketError>) {
+    let mut decoder = Decoder::new();
+    let mut heard = Vec::new();
+    let mut on = |packet: Packet<'_>| {
+        heard.push(format!("{packet:?}"));
+        ControlFlow::Continue(())
+    };
+    for piece in bytes.chunks(piece) {
+        let result = decoder.feed(piece, PAYLOAD_BYTES_MAX, &mut on);
+        assert!(decoder.held_bytes() <= 2 * PAYLOAD_BYTES_MAX);
+        if let Err(error) = result {
+            return (heard, Err(error));
+        }
+    }
+    let result = decoder.finish(&mut on).map(drop);
+    assert_eq!(decoder.held_bytes(), 0);
+    (heard, result)
+}
+
+/// Each record is an input: a number is time, a letter a request, anything else a packet of a POST, of the
+/// WebSocket that probes, or of the session's.
+fn converse(bytes: &[u8]) {
+    let mut session = Session::polling(CONFIG.ping_interval_ms);
+    let (mut now_ms, mut waits, mut ended) = (0, false, false);
+    for record in bytes.split(|byte| *byte == b'\n') {
+        let mut out = Vec::new();
+        match record {
+            b"G" => waits |= session.handle_poll(now_ms, &CONFIG, &mut out).is_ok(),
+            b"P" => drop(session.handle_post(now_ms, &CONFIG, &mut out)),
+            b"E" => drop(session.end_post(Ok(()), &mut out)),
+            b"B" => drop(session.end_post(Err(PacketError::Base64), &mut out)),
+            b"W" => drop(session.accept_probe(now_ms, &CONFIG, &mut out)),
+            b"w" => session.handle_probe_gone(),
+            b"g" => {
+                session.handle_poll_gone(&mut out);
+                waits = false;
+            }
+            b"p" => session.handle_post_gone(&mut out),
+            b"x" => session.handle_websocket_gone(CloseReason::PeerReset, &mut out),
+            b"c" => session.close(CloseReason::Drain, now_ms, &CONFIG, &mut out),
+            [b't', ms] => {
+                now_ms += u64::from(*ms);
+                session.handle_time(now_ms, &CONFIG, &mut out);
+            }
+            [b'u', packet @ ..] => {
+                if let Some(packet) = std::str::from_utf8(packet).ok().and_then(|it| Packet::from_text(it).ok()) {
+                    session.handle_probe_packet(packet, now_ms, &CONFIG, &mut out);
+                }
+            }
+            packet => {
+                let Some(packet) = std::str::from_utf8(packet).ok().and_then(|it| Packet::from_text(it).ok())
+                else {
+                    continue;
+                };
+                let heard = session.handle_packet(packet, now_ms, &CONFIG, &mut out);
+                assert!(heard.is_none() || !ended);
+                if let Some(Data::Text(text)) = heard {
+                    session.push(Outgoing::message(Data::Text(text)), &CONFIG, &mut out);
+                    session.flush(&mut out);
+                }
+            }
+        }
+        for output in &out {
+            match output {
+                Output::Answer(_) => assert!(std::mem::take(&mut waits), "an answer that nobody waits for"),
+                Output::Ended(_) => assert!(!std::mem::replace(&mut ended, true), "one end"),
+                Output::Frame(_) | Output::Upgraded | Output::Probe(_) => assert!(!ended),
+                Output::EndProbe => {}
+            }
+        }
+        assert!(session.queued_bytes() <= CONFIG.queue_bytes_max + 100);
+        assert_eq!(session.is_polled(), waits);
+    }
+}
+
+fuzz_target!(|bytes: &[u8]| {
+    let [piece, bytes @ ..] = bytes else { return };
+    let whole = feed(bytes, usize::MAX);
+    assert_eq!(feed(bytes, usize::from(*piece).max(1)), whole);
+    assert_eq!(feed(bytes, 1), whole);
+    converse(bytes);
+});
