@@ -19,6 +19,7 @@
 pub mod engine_io;
 pub mod http;
 pub mod http2;
+pub mod mqtt;
 pub mod native;
 pub mod socket_io;
 pub mod sse;

@@ -1,0 +1,215 @@
+//! What a conversation asks of the session core, in its neutral words, and what is handed back to it.
+
+
+use noroshi_types::{CloseReason, JsonText, NotificationId, Presence, Topic};
+
+use super::flight::Sent;
+use super::{Publication, Qos, ReasonCode, SubscribeOptions, Subscription, TopicFilter, Violation};
+
+/// What one packet asks for; at most one thing. What is to be sent besides was written.
+#[derive(Debug)]
+pub enum Action<'a> {
+    None,
+    /// Answered by `logged_in` or `close`.
+    LogIn(LogIn<'a>),
+    /// `answer` goes to `published`, if there is one, when what becomes of it is certain.
+    Publish { publication: Publication<'a>, answer: Option<Answer> },
+    /// Answered by `subscribed`.
+    Subscribe(SubscribeRequest),
+    /// Answered by `unsubscribed`.
+    Unsubscribe(UnsubscribeRequest),
+    /// The device has it, if an id is named. `room`: what was refused as [`super::Delivery::Full`] may be
+    /// offered again.
+    Settled { id: Option<NotificationId>, room: bool },
+    Presence(Presence),
+    /// `answer` goes to `published`.
+    RenewToken { token: &'a str, answer: Option<Answer> },
+    /// The conversation is over; the last word was written.
+    Close { reason: CloseReason, violation: Option<Violation> },
+}
+
+/// Who wants in.
+#[derive(Clone, Copy, PartialEq)]
+pub struct LogIn<'a> {
+    /// The device it says to be: the user name, or else the client identifier. The token has to be this
+    /// device's; without a name it is any.
+    pub device: Option<&'a str>,
+    /// Missing only where anonymous clients are let in.
+    pub token: Option<&'a str>,
+    /// CONNECT's user property `app`: for app JWTs, as `?app=` is elsewhere.
+    pub app: Option<&'a str>,
+    pub client_id: &'a str,
+    /// What is kept of the session is to be forgotten first (§3.1.2.4).
+    pub clean_start: bool,
+    /// How long it outlives its connection; 0 not at all.
+    pub session_expiry_s: u32,
+    /// Whether it leaves a will, which it must be allowed to publish.
+    pub has_will: bool,
+}
+
+impl std::fmt::Debug for LogIn<'_> {
+    /// Not the token.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "LogIn({:?}, clean start {})", self.device, self.clean_start)
+    }
+}
+
+/// A session that began.
+#[derive(Debug, Default)]
+pub struct LoggedIn<'a> {
+    /// Becomes the client identifier of a client that brought none (§3.1.3.1).
+    pub device: &'a str,
+    /// The same for all connections of one device, and tells nobody which: for No Local.
+    pub origin: u64,
+    /// The session was there before (§3.2.2.1.1). Not with a clean start.
+    pub session_present: bool,
+    /// Those of the session; also those that it has without having asked for them over MQTT.
+    pub subscriptions: Vec<Subscription>,
+    /// What its last connection left, if this node still has it.
+    pub saved: Option<Box<Saved>>,
+}
+
+/// Names a received message until its publisher can be answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Answer {
+    pub(super) packet_id: u16,
+    pub(super) qos: Qos,
+}
+
+/// Why what a client published was not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PublishRefused {
+    /// The app or the token does not allow it.
+    NotAllowed,
+    /// Over a limit of size or rate.
+    OverQuota,
+    /// The service cannot now; the client may try again.
+    Unavailable,
+}
+
+/// Why a subscription was not made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SubscribeRefused {
+    NotAllowed,
+    /// More than a device may have.
+    OverQuota,
+    Unavailable,
+}
+
+/// A SUBSCRIBE. What the conversation refuses by itself is refused already.
+#[derive(Debug)]
+pub struct SubscribeRequest {
+    pub(super) packet_id: u16,
+    /// The subscription identifier, 0 if none.
+    pub(super) id: u32,
+    pub(super) items: Vec<SubscribeItem>,
+}
+
+#[derive(Debug)]
+pub(super) struct SubscribeItem {
+    pub(super) filter: Result<TopicFilter, ReasonCode>,
+    pub(super) options: SubscribeOptions,
+}
+
+impl SubscribeRequest {
+    /// What is asked for; to be kept with the session where it is one that lasts.
+    pub fn subscriptions(&self) -> impl Iterator<Item = Subscription> {
+        self.items.iter().filter_map(|item| {
+            let filter = item.filter.as_ref().ok()?.clone();
+            Some(Subscription { filter, options: item.options, id: self.id })
+        })
+    }
+
+    /// Refuses those that `refuse` names a reason for.
+    pub fn refuse(&mut self, refuse: impl Fn(&TopicFilter) -> Option<SubscribeRefused>) {
+        for item in &mut self.items {
+            if let Some(refused) = item.filter.as_ref().ok().and_then(&refuse) {
+                item.filter = Err(refused.reason_code());
+            }
+        }
+    }
+}
+
+impl SubscribeRefused {
+    pub(super) fn reason_code(self) -> ReasonCode {
+        match self {
+            SubscribeRefused::NotAllowed => ReasonCode::NotAuthorized,
+            SubscribeRefused::OverQuota => ReasonCode::QuotaExceeded,
+            SubscribeRefused::Unavailable => ReasonCode::UnspecifiedError,
+        }
+    }
+}
+
+impl PublishRefused {
+    pub(super) fn reason_code(self) -> ReasonCode {
+        match self {
+            PublishRefused::NotAllowed => ReasonCode::NotAuthorized,
+            PublishRefused::OverQuota => ReasonCode::QuotaExceeded,
+            PublishRefused::Unavailable => ReasonCode::UnspecifiedError,
+        }
+    }
+}
+
+/// A subscription that was made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Subscribed {
+    pub filter: TopicFilter,
+    /// It replaced none of the same filter.
+    pub is_new: bool,
+    /// Retained messages are wanted (§3.8.3.1).
+    pub wants_retained: bool,
+}
+
+/// An UNSUBSCRIBE.
+#[derive(Debug)]
+pub struct UnsubscribeRequest {
+    pub(super) packet_id: u16,
+    pub(super) filters: Vec<Option<TopicFilter>>,
+}
+
+impl UnsubscribeRequest {
+    pub fn filters(&self) -> impl Iterator<Item = &TopicFilter> {
+        self.filters.iter().flatten()
+    }
+}
+
+/// What is left of a connection.
+#[derive(Debug, Default)]
+pub struct Parting {
+    /// To be published when its delay or the session is over, whichever is first, and not if a connection
+    /// resumes the session before (§3.1.3.2.2).
+    pub will: Option<Box<Will>>,
+    /// 0: the session ends here.
+    pub session_expiry_s: u32,
+    pub saved: Option<Box<Saved>>,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct Will {
+    pub topic: Topic,
+    /// The notification's.
+    pub data: JsonText,
+    pub qos: Qos,
+    pub retain: bool,
+    pub has_payload: bool,
+    pub delay_s: u32,
+    pub expiry_s: Option<u32>,
+}
+
+/// A session's state that is not in the store (§4.1): what is in flight both ways, and the subscriptions.
+#[derive(Debug, Default)]
+pub struct Saved {
+    pub(super) sent: Vec<Sent>,
+    pub(super) unreleased: Vec<u16>,
+    pub(super) last_packet_id: u16,
+    pub subscriptions: Vec<Subscription>,
+}
+
+/// Where else to go (§4.11).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ServerReference<'a> {
+    /// `host:port`, or several with spaces between.
+    pub servers: &'a str,
+    /// For good, not only now.
+    pub moved: bool,
+}

@@ -1,0 +1,235 @@
+//! What the client publishes: PUBLISH (§3.3), its handshakes (§4.3), topic aliases and the receive maximum.
+//!
+//! A QoS 2 message is published when it comes; its packet id is kept from then on until PUBREL, and a
+//! PUBLISH with the same id is the same message. Acknowledgements go out in the order in which the messages
+//! came, in whatever order the service answers.
+
+use noroshi_types::{CloseReason, Presence, Topic};
+
+use super::{Conversation, Phase};
+use crate::mqtt::action::{Action, Answer, PublishRefused};
+use crate::mqtt::config::V3_RECEIVE_MAXIMUM;
+use crate::mqtt::flight::Received;
+use crate::mqtt::topic::{PRESENCE_TOPIC, TOKEN_TOPIC};
+use crate::mqtt::{
+    Ack, Config, Packet, Properties, Property, PropertyList, Publication, Publish, Qos, ReasonCode, Value,
+    Version, Violation,
+};
+
+/// What a topic name means here.
+enum Destination {
+    Topic(Topic),
+    Presence,
+    Token,
+    Refused(ReasonCode),
+}
+
+impl Destination {
+    fn of(name: &str) -> Self {
+        match name {
+            PRESENCE_TOPIC => Destination::Presence,
+            TOKEN_TOPIC => Destination::Token,
+            // §4.7.2: not for clients to talk to each other.
+            name if name.starts_with('$') => Destination::Refused(ReasonCode::NotAuthorized),
+            name => Topic::parse(name)
+                .map_or(Destination::Refused(ReasonCode::TopicNameInvalid), Destination::Topic),
+        }
+    }
+}
+
+impl Conversation {
+    pub(super) fn handle_publish<'a>(
+        &mut self,
+        config: &Config,
+        publish: Publish<'a>,
+        out: &mut Vec<u8>,
+    ) -> Result<Action<'a>, Violation> {
+        let properties = publish.properties;
+        if properties.number(Property::SubscriptionIdentifier).is_some() {
+            return Err(Violation::SubscriptionIdInPublish); // [MQTT-3.3.4-6]
+        }
+        let destination = self.destination(config, &publish)?;
+        let answer = Answer { packet_id: publish.packet_id, qos: publish.qos };
+        if self.is_known(answer) {
+            return Ok(self.acknowledge_again(answer, out));
+        }
+        self.begin_answer(config, answer)?;
+        let waits = (answer.qos > Qos::AtMostOnce).then_some(answer);
+        let is_text = properties.number(Property::PayloadFormatIndicator) == Some(1);
+        let text = std::str::from_utf8(publish.payload).ok();
+        // §3.3.2.3.2
+        let code = match (destination, text) {
+            (_, None) if is_text => ReasonCode::PayloadFormatInvalid,
+            (Destination::Topic(topic), _) => {
+                let publication = Publication {
+                    topic,
+                    payload: publish.payload,
+                    qos: publish.qos,
+                    retain: publish.retain,
+                    expiry_s: properties.number(Property::MessageExpiryInterval),
+                    properties,
+                };
+                return Ok(Action::Publish { publication, answer: waits });
+            }
+            (Destination::Token, Some(token)) => return Ok(Action::RenewToken { token, answer: waits }),
+            (Destination::Presence, Some("active")) => {
+                return Ok(self.set_presence(Presence::Active, answer, out));
+            }
+            (Destination::Presence, Some("idle")) => {
+                return Ok(self.set_presence(Presence::Idle, answer, out));
+            }
+            (Destination::Token | Destination::Presence, _) => ReasonCode::PayloadFormatInvalid,
+            (Destination::Refused(code), _) => code,
+        };
+        Ok(self.answer(answer, code, out))
+    }
+
+    fn set_presence<'a>(&mut self, presence: Presence, answer: Answer, out: &mut Vec<u8>) -> Action<'a> {
+        match self.answer(answer, ReasonCode::Success, out) {
+            Action::None => Action::Presence(presence),
+            action => action,
+        }
+    }
+
+    /// §3.3.2.3.4
+    fn destination(&mut self, config: &Config, publish: &Publish<'_>) -> Result<Destination, Violation> {
+        let Some(alias) = publish.properties.number(Property::TopicAlias) else {
+            return Ok(Destination::of(publish.topic));
+        };
+        let alias = u16::try_from(alias).ok().filter(|alias| *alias <= config.topic_alias_maximum);
+        let alias = alias.ok_or(Violation::AliasOverMaximum)?; // [MQTT-3.3.2-9]
+        if publish.topic.is_empty() {
+            let name = self.flight.as_ref().and_then(|flight| flight.alias(alias));
+            return name.map(Destination::of).ok_or(Violation::AliasUnknown);
+        }
+        let destination = Destination::of(publish.topic);
+        // What cannot be published to is remembered by a name as short that cannot be either.
+        let kept = if let Destination::Refused(_) = destination { "$" } else { publish.topic };
+        self.flight().set_alias(alias, kept);
+        Ok(destination)
+    }
+
+    /// Whether it is a message that is not finished: the same one once more ([MQTT-4.3.3-10]).
+    fn is_known(&self, answer: Answer) -> bool {
+        let (id, qos) = (answer.packet_id, answer.qos);
+        let Some(flight) = self.flight.as_ref().filter(|_| qos > Qos::AtMostOnce) else { return false };
+        flight.has_received(id, qos) || qos == Qos::ExactlyOnce && flight.is_unreleased(id)
+    }
+
+    /// If its PUBREC went out, it is said again; else it will be.
+    fn acknowledge_again<'a>(&mut self, answer: Answer, out: &mut Vec<u8>) -> Action<'a> {
+        let went_out = self.flight.as_ref().is_some_and(|flight| flight.is_unreleased(answer.packet_id));
+        match went_out {
+            true => self.say(Packet::PubRec(Ack::success(answer.packet_id)), out),
+            false => Action::None,
+        }
+    }
+
+    /// A place in the order of acknowledgements.
+    fn begin_answer(&mut self, config: &Config, answer: Answer) -> Result<(), Violation> {
+        if answer.qos == Qos::AtMostOnce {
+            return Ok(());
+        }
+        let unfinished = self.flight.as_ref().map_or(0, |flight| flight.received_count());
+        match self.version {
+            // [MQTT-3.3.4-9]
+            Version::V5 if unfinished >= usize::from(config.receive_maximum) => {
+                return Err(Violation::ReceiveMaximum);
+            }
+            Version::V3 if unfinished >= V3_RECEIVE_MAXIMUM => return Err(Violation::TooManyInFlight),
+            Version::V3 | Version::V5 => {}
+        }
+        let Answer { packet_id, qos } = answer;
+        self.flight().received.push_back(Received { packet_id, qos, answer: None });
+        Ok(())
+    }
+
+    /// What became of a message: acknowledges it when its turn comes. An error ends the connection.
+    pub fn published(
+        &mut self,
+        answer: Answer,
+        result: Result<(), PublishRefused>,
+        out: &mut Vec<u8>,
+    ) -> Result<(), CloseReason> {
+        let refused = result.err();
+        // MQTT 3.1.1 cannot refuse: what may succeed later has to come again (its §3.3.5 allows to close).
+        if self.version == Version::V3 && refused == Some(PublishRefused::Unavailable) {
+            self.phase = Phase::Over;
+            return Err(CloseReason::Internal);
+        }
+        match self.answer(answer, refused.map_or(ReasonCode::Success, PublishRefused::reason_code), out) {
+            Action::Close { reason, .. } => Err(reason),
+            _ => Ok(()),
+        }
+    }
+
+    /// Writes the acknowledgements whose turn it is.
+    fn answer<'a>(&mut self, answer: Answer, code: ReasonCode, out: &mut Vec<u8>) -> Action<'a> {
+        let Some(flight) = self.flight.as_mut().filter(|_| self.phase == Phase::Open) else {
+            return Action::None;
+        };
+        let waiting = flight.received.iter_mut().find(|received| {
+            (received.packet_id, received.qos) == (answer.packet_id, answer.qos) && received.answer.is_none()
+        });
+        if let Some(received) = waiting {
+            received.answer = Some(code);
+        }
+        while let Some(flight) = &mut self.flight {
+            let Some((received, code)) = flight
+                .received
+                .pop_front_if(|received| received.answer.is_some())
+                .and_then(|received| received.answer.map(|code| (received, code)))
+            else {
+                break;
+            };
+            // MQTT 3.1.1 [MQTT-3.3.5-2]: what is not published is acknowledged all the same.
+            let code = if self.version == Version::V3 { ReasonCode::Success } else { code };
+            if received.qos == Qos::ExactlyOnce && !code.is_error() {
+                flight.keep_unreleased(received.packet_id);
+            }
+            let list = self.explanation(code);
+            let ack =
+                Ack { packet_id: received.packet_id, reason: code, properties: list.properties() };
+            let packet = match received.qos {
+                Qos::ExactlyOnce => Packet::PubRec(ack),
+                Qos::AtLeastOnce | Qos::AtMostOnce => Packet::PubAck(ack),
+            };
+            if let close @ Action::Close { .. } = self.say(packet, out) {
+                return close;
+            }
+        }
+        self.settle();
+        Action::None
+    }
+
+    /// [MQTT-3.1.2-29]: only where problem information is wanted.
+    fn explanation(&self, code: ReasonCode) -> PropertyList {
+        let mut list = PropertyList::new();
+        let text = match code {
+            ReasonCode::TopicNameInvalid => "topics have 1 to 255 bytes and no control characters",
+            ReasonCode::PayloadFormatInvalid => "the payload is not what this topic takes",
+            ReasonCode::NotAuthorized => "publishing to this topic is not allowed",
+            _ => return list,
+        };
+        if self.problem_information {
+            list.push(Property::ReasonString, Value::Text(text));
+        }
+        list
+    }
+
+    pub(super) fn handle_pubrel<'a>(
+        &mut self,
+        release: Ack<'_>,
+        out: &mut Vec<u8>,
+    ) -> Result<Action<'a>, Violation> {
+        let packet_id = release.packet_id;
+        let released = self.flight.as_mut().is_some_and(|flight| flight.release(packet_id));
+        self.settle();
+        let reason = match released {
+            true => ReasonCode::Success,
+            false => ReasonCode::PacketIdentifierNotFound,
+        };
+        let complete = Ack { packet_id, reason, properties: Properties::default() };
+        Ok(self.say(Packet::PubComp(complete), out))
+    }
+}

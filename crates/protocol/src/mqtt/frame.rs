@@ -1,0 +1,279 @@
+//! The frame every packet comes in (§2.1): type, flags, length, body. [`Decoder`] takes bytes as the
+//! transport cut them and hands out whole packets in order, in place wherever one arrived in one piece.
+//!
+//! Invariants: nothing is held unless a packet is incomplete; what is held grows with the bytes received,
+//! never with the length announced, and stays below the limit that was checked first. After an error or a
+//! break the decoder is empty, and the connection is over.
+
+use std::fmt;
+use std::ops::ControlFlow;
+
+use super::Violation;
+
+/// The most that four bytes of seven bits can say (§1.5.5).
+pub const VAR_INT_MAX: u32 = 268_435_455;
+/// Type and flags, and a length of four bytes.
+const HEADER_BYTES_MAX: usize = 5;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum PacketType {
+    Connect = 1,
+    ConnAck = 2,
+    Publish = 3,
+    PubAck = 4,
+    PubRec = 5,
+    PubRel = 6,
+    PubComp = 7,
+    Subscribe = 8,
+    SubAck = 9,
+    Unsubscribe = 10,
+    UnsubAck = 11,
+    PingReq = 12,
+    PingResp = 13,
+    Disconnect = 14,
+    Auth = 15,
+}
+
+impl PacketType {
+    const ALL: [PacketType; 15] = [
+        PacketType::Connect,
+        PacketType::ConnAck,
+        PacketType::Publish,
+        PacketType::PubAck,
+        PacketType::PubRec,
+        PacketType::PubRel,
+        PacketType::PubComp,
+        PacketType::Subscribe,
+        PacketType::SubAck,
+        PacketType::Unsubscribe,
+        PacketType::UnsubAck,
+        PacketType::PingReq,
+        PacketType::PingResp,
+        PacketType::Disconnect,
+        PacketType::Auth,
+    ];
+
+    /// §2.1.3; only PUBLISH has flags of its own.
+    pub(super) fn fixed_flags(self) -> Option<u8> {
+        match self {
+            PacketType::Publish => None,
+            PacketType::PubRel | PacketType::Subscribe | PacketType::Unsubscribe => Some(0b0010),
+            _ => Some(0),
+        }
+    }
+
+    /// For metrics and logs.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            PacketType::Connect => "connect",
+            PacketType::ConnAck => "connack",
+            PacketType::Publish => "publish",
+            PacketType::PubAck => "puback",
+            PacketType::PubRec => "pubrec",
+            PacketType::PubRel => "pubrel",
+            PacketType::PubComp => "pubcomp",
+            PacketType::Subscribe => "subscribe",
+            PacketType::SubAck => "suback",
+            PacketType::Unsubscribe => "unsubscribe",
+            PacketType::UnsubAck => "unsuback",
+            PacketType::PingReq => "pingreq",
+            PacketType::PingResp => "pingresp",
+            PacketType::Disconnect => "disconnect",
+            PacketType::Auth => "auth",
+        }
+    }
+}
+
+/// A whole packet, its body not looked into.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Frame<'a> {
+    pub packet_type: PacketType,
+    /// As [`PacketType::fixed_flags`] wants them, or those of a PUBLISH.
+    pub flags: u8,
+    pub body: &'a [u8],
+    /// The length was written with as few bytes as it can be: MQTT 5 demands it, 3.1.1 does not.
+    pub minimal: bool,
+}
+
+impl Frame<'_> {
+    /// Writes it as it came.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        out.push((self.packet_type as u8) << 4 | self.flags);
+        super::writer::push_var_int(out, u32::try_from(self.body.len()).unwrap_or(VAR_INT_MAX));
+        out.extend_from_slice(self.body);
+    }
+}
+
+impl fmt::Debug for Frame<'_> {
+    /// Not the body: it may be a password.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Frame({}, {:04b}, {} bytes)", self.packet_type.as_str(), self.flags, self.body.len())
+    }
+}
+
+struct Header {
+    packet_type: PacketType,
+    flags: u8,
+    bytes: usize,
+    body_bytes: usize,
+    minimal: bool,
+}
+
+impl Header {
+    /// `None` if it is not complete yet. What can be refused is refused at its first wrong byte.
+    fn parse(bytes: &[u8], packet_bytes_max: usize) -> Result<Option<Self>, Violation> {
+        let Some((first, rest)) = bytes.split_first() else { return Ok(None) };
+        let number = usize::from(first >> 4).checked_sub(1).ok_or(Violation::ReservedType)?;
+        let (packet_type, flags) = (PacketType::ALL[number], first & 0x0F);
+        if packet_type.fixed_flags().is_some_and(|fixed| fixed != flags) {
+            return Err(Violation::ReservedFlags);
+        }
+        if packet_type == PacketType::Publish && flags & 0b0110 == 0b0110 {
+            return Err(Violation::QosThree);
+        }
+        let Some((length, length_bytes)) = var_int(rest)? else { return Ok(None) };
+        let (bytes, body_bytes) = (1 + length_bytes, length as usize);
+        if bytes + body_bytes > packet_bytes_max {
+            return Err(Violation::TooBig);
+        }
+        let minimal = length_bytes == var_int_bytes(length);
+        Ok(Some(Self { packet_type, flags, bytes, body_bytes, minimal }))
+    }
+
+    fn frame<'a>(&self, body: &'a [u8]) -> Frame<'a> {
+        Frame { packet_type: self.packet_type, flags: self.flags, body, minimal: self.minimal }
+    }
+}
+
+/// A variable byte integer at the front, with how many bytes it takes; `None` if it is cut.
+pub(super) fn var_int(bytes: &[u8]) -> Result<Option<(u32, usize)>, Violation> {
+    let mut value = 0;
+    for (at, byte) in bytes.iter().take(4).enumerate() {
+        value |= u32::from(byte & 0x7F) << (7 * at);
+        if byte & 0x80 == 0 {
+            return Ok(Some((value, at + 1)));
+        }
+    }
+    match bytes.len() >= 4 {
+        true => Err(Violation::LengthTooLong),
+        false => Ok(None),
+    }
+}
+
+/// How many bytes a value takes: 0 to 127 take one.
+pub(super) fn var_int_bytes(value: u32) -> usize {
+    match value {
+        0..=0x7F => 1,
+        0x80..=0x3FFF => 2,
+        0x4000..=0x1F_FFFF => 3,
+        _ => 4,
+    }
+}
+
+/// The state between reads: one pointer, null while nothing is incomplete.
+#[derive(Default)]
+pub struct Decoder {
+    /// The packet's bytes so far. Boxed, so that a million idle connections carry 8 bytes and not 24.
+    #[expect(clippy::box_collection, reason = "the size of an idle connection")]
+    partial: Option<Box<Vec<u8>>>,
+}
+
+const _: () = assert!(size_of::<Decoder>() == 8);
+
+impl Decoder {
+    pub const fn new() -> Self {
+        Self { partial: None }
+    }
+
+    /// Consumes all of `bytes` and calls `on` for every packet that is complete. A break drops the rest.
+    pub fn feed(
+        &mut self,
+        bytes: &[u8],
+        packet_bytes_max: usize,
+        on: &mut impl FnMut(Frame<'_>) -> ControlFlow<()>,
+    ) -> Result<(), Violation> {
+        let result = self.advance(bytes, packet_bytes_max, on);
+        if !matches!(result, Ok(ControlFlow::Continue(()))) {
+            self.partial = None;
+        }
+        result.map(drop)
+    }
+
+    /// Whether nothing is incomplete, which is when nothing is held.
+    pub fn is_idle(&self) -> bool {
+        self.partial.is_none()
+    }
+
+    /// Heap bytes held for what is incomplete.
+    pub fn held_bytes(&self) -> usize {
+        self.partial.as_ref().map_or(0, |partial| size_of::<Vec<u8>>() + partial.capacity())
+    }
+
+    fn advance(
+        &mut self,
+        mut rest: &[u8],
+        packet_bytes_max: usize,
+        on: &mut impl FnMut(Frame<'_>) -> ControlFlow<()>,
+    ) -> Result<ControlFlow<()>, Violation> {
+        while !rest.is_empty() {
+            let flow = match &mut self.partial {
+                Some(partial) => {
+                    let Some(header) = complete(partial, &mut rest, packet_bytes_max)? else { break };
+                    let flow = on(header.frame(&partial[header.bytes..]));
+                    self.partial = None;
+                    flow
+                }
+                None => match Header::parse(rest, packet_bytes_max)? {
+                    Some(header) if rest.len() >= header.bytes + header.body_bytes => {
+                        let (packet, after) = rest.split_at(header.bytes + header.body_bytes);
+                        rest = after;
+                        on(header.frame(&packet[header.bytes..]))
+                    }
+                    _ => {
+                        self.partial = Some(Box::new(rest.to_vec()));
+                        break;
+                    }
+                },
+            };
+            if flow.is_break() {
+                return Ok(flow);
+            }
+        }
+        Ok(ControlFlow::Continue(()))
+    }
+}
+
+impl fmt::Debug for Decoder {
+    /// Not the bytes: they may be a password.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Decoder({} bytes held)", self.held_bytes())
+    }
+}
+
+/// Moves what belongs to the packet from `rest` to `partial`; its header if that is all of it.
+fn complete(
+    partial: &mut Vec<u8>,
+    rest: &mut &[u8],
+    packet_bytes_max: usize,
+) -> Result<Option<Header>, Violation> {
+    let header = loop {
+        let known = partial.len().min(HEADER_BYTES_MAX);
+        if let Some(header) = Header::parse(&partial[..known], packet_bytes_max)? {
+            break header;
+        }
+        let Some((next, after)) = rest.split_first() else { return Ok(None) };
+        partial.push(*next);
+        *rest = after;
+    };
+    let packet_bytes = header.bytes + header.body_bytes;
+    let (chunk, after) = rest.split_at(rest.len().min(packet_bytes - partial.len()));
+    *rest = after;
+    let needed = partial.len() + chunk.len();
+    if needed > partial.capacity() {
+        // Twice what came, and never more than the packet has.
+        partial.reserve_exact((2 * needed).min(packet_bytes) - partial.len());
+    }
+    partial.extend_from_slice(chunk);
+    Ok((partial.len() == packet_bytes).then_some(header))
+}

@@ -1,0 +1,135 @@
+//! The fifteen packets, read in place and written, for both ends and both versions. Each file reads and
+//! writes one family; what a packet means is not known here.
+
+mod ack;
+mod connect;
+mod publish;
+mod subscribe;
+
+pub use ack::{Ack, Auth, ConnAck, Disconnect};
+pub use connect::{Connect, LastWill};
+pub(in crate::mqtt) use publish::flags;
+pub use publish::{Publish, Qos};
+pub use subscribe::{Filters, RetainHandling, SubAck, Subscribe, SubscribeOptions, Unsubscribe};
+
+use super::frame::{Frame, PacketType};
+use super::property::Properties;
+use super::reader::Reader;
+use super::violation::Violation;
+use super::writer::push_packet;
+
+/// What the two ends agreed on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Version {
+    /// MQTT 3.1.1, protocol level 4.
+    V3 = 4,
+    V5 = 5,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Packet<'a> {
+    Connect(Connect<'a>),
+    ConnAck(ConnAck<'a>),
+    Publish(Publish<'a>),
+    PubAck(Ack<'a>),
+    PubRec(Ack<'a>),
+    PubRel(Ack<'a>),
+    PubComp(Ack<'a>),
+    Subscribe(Subscribe<'a>),
+    SubAck(SubAck<'a>),
+    Unsubscribe(Unsubscribe<'a>),
+    UnsubAck(SubAck<'a>),
+    PingReq,
+    PingResp,
+    Disconnect(Disconnect<'a>),
+    Auth(Auth<'a>),
+}
+
+impl<'a> Packet<'a> {
+    /// Reads a packet's body. CONNECT names its own version; `version` is that of all others.
+    pub fn parse(version: Version, frame: Frame<'a>) -> Result<Self, Violation> {
+        let mut reader = Reader::new(frame.body);
+        let packet_type = frame.packet_type;
+        if packet_type != PacketType::Connect && version == Version::V5 && !frame.minimal {
+            return Err(Violation::LengthNotMinimal);
+        }
+        let packet = match packet_type {
+            PacketType::Connect => {
+                let connect = Connect::read(&mut reader)?;
+                if connect.version == Version::V5 && !frame.minimal {
+                    return Err(Violation::LengthNotMinimal);
+                }
+                Packet::Connect(connect)
+            }
+            PacketType::ConnAck => Packet::ConnAck(ConnAck::read(version, &mut reader)?),
+            PacketType::Publish => Packet::Publish(Publish::read(version, frame.flags, &mut reader)?),
+            PacketType::PubAck => Packet::PubAck(Ack::read(version, packet_type, &mut reader)?),
+            PacketType::PubRec => Packet::PubRec(Ack::read(version, packet_type, &mut reader)?),
+            PacketType::PubRel => Packet::PubRel(Ack::read(version, packet_type, &mut reader)?),
+            PacketType::PubComp => Packet::PubComp(Ack::read(version, packet_type, &mut reader)?),
+            PacketType::Subscribe => Packet::Subscribe(Subscribe::read(version, &mut reader)?),
+            PacketType::SubAck => Packet::SubAck(SubAck::read(version, packet_type, &mut reader)?),
+            PacketType::Unsubscribe => Packet::Unsubscribe(Unsubscribe::read(version, &mut reader)?),
+            PacketType::UnsubAck => Packet::UnsubAck(SubAck::read(version, packet_type, &mut reader)?),
+            PacketType::PingReq => Packet::PingReq,
+            PacketType::PingResp => Packet::PingResp,
+            PacketType::Disconnect => Packet::Disconnect(Disconnect::read(version, &mut reader)?),
+            PacketType::Auth => Packet::Auth(Auth::read(version, &mut reader)?),
+        };
+        reader.end()?;
+        Ok(packet)
+    }
+
+    pub fn encode(&self, version: Version, out: &mut Vec<u8>) {
+        match self {
+            Packet::Connect(connect) => connect.write(out),
+            Packet::ConnAck(connack) => connack.write(version, out),
+            Packet::Publish(publish) => publish.write(version, out),
+            Packet::PubAck(ack) => ack.write(version, PacketType::PubAck, out),
+            Packet::PubRec(ack) => ack.write(version, PacketType::PubRec, out),
+            Packet::PubRel(ack) => ack.write(version, PacketType::PubRel, out),
+            Packet::PubComp(ack) => ack.write(version, PacketType::PubComp, out),
+            Packet::Subscribe(subscribe) => subscribe.write(version, out),
+            Packet::SubAck(ack) => ack.write(version, PacketType::SubAck, out),
+            Packet::Unsubscribe(unsubscribe) => unsubscribe.write(version, out),
+            Packet::UnsubAck(ack) => ack.write(version, PacketType::UnsubAck, out),
+            Packet::PingReq => push_packet(out, PacketType::PingReq, |_| {}),
+            Packet::PingResp => push_packet(out, PacketType::PingResp, |_| {}),
+            Packet::Disconnect(disconnect) => disconnect.write(version, out),
+            Packet::Auth(auth) => auth.write(out),
+        }
+    }
+
+    /// Without its properties.
+    pub(in crate::mqtt) fn bare(mut self) -> Self {
+        match &mut self {
+            Packet::PubAck(ack) | Packet::PubRec(ack) | Packet::PubRel(ack) | Packet::PubComp(ack) => {
+                ack.properties = Properties::default();
+            }
+            Packet::SubAck(ack) | Packet::UnsubAck(ack) => ack.properties = Properties::default(),
+            _ => {}
+        }
+        self
+    }
+
+    pub fn packet_type(&self) -> PacketType {
+        match self {
+            Packet::Connect(_) => PacketType::Connect,
+            Packet::ConnAck(_) => PacketType::ConnAck,
+            Packet::Publish(_) => PacketType::Publish,
+            Packet::PubAck(_) => PacketType::PubAck,
+            Packet::PubRec(_) => PacketType::PubRec,
+            Packet::PubRel(_) => PacketType::PubRel,
+            Packet::PubComp(_) => PacketType::PubComp,
+            Packet::Subscribe(_) => PacketType::Subscribe,
+            Packet::SubAck(_) => PacketType::SubAck,
+            Packet::Unsubscribe(_) => PacketType::Unsubscribe,
+            Packet::UnsubAck(_) => PacketType::UnsubAck,
+            Packet::PingReq => PacketType::PingReq,
+            Packet::PingResp => PacketType::PingResp,
+            Packet::Disconnect(_) => PacketType::Disconnect,
+            Packet::Auth(_) => PacketType::Auth,
+        }
+    }
+}

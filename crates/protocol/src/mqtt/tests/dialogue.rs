@@ -1,0 +1,386 @@
+//! Getting in, subscribing, and every way out.
+
+use noroshi_types::{CloseReason, Presence};
+
+use super::peer::{Did, Peer, connect, encoded, options, publish};
+use crate::mqtt::*;
+
+fn list(properties: &[(Property, Value<'_>)]) -> PropertyList {
+    let mut list = PropertyList::new();
+    properties.iter().for_each(|(property, value)| list.push(*property, *value));
+    list
+}
+
+fn connack(reason: ReasonCode, properties: &PropertyList) -> Packet<'_> {
+    Packet::ConnAck(ConnAck { session_present: false, reason, properties: properties.properties() })
+}
+
+fn disconnect(reason: ReasonCode, properties: &PropertyList) -> Packet<'_> {
+    Packet::Disconnect(Disconnect { reason, properties: properties.properties() })
+}
+
+fn reason_string(text: &str) -> PropertyList {
+    list(&[(Property::ReasonString, Value::Text(text))])
+}
+
+#[test]
+fn a_device_logs_in_with_its_token() {
+    for version in [Version::V3, Version::V5] {
+        let mut peer = Peer::with(version, Config::default());
+        let log_in = Connect { username: Some("d1"), password: Some(b"token"), ..connect(version) };
+        let did = peer.say(Packet::Connect(log_in));
+        let (device, token) = (Some("d1".to_owned()), Some("token".to_owned()));
+        assert_eq!(did, Did::LogIn { device, token, app: None, expiry_s: 0 });
+        assert!(!peer.conversation.is_open());
+        peer.conversation.logged_in(
+            &peer.config,
+            LoggedIn { device: "d1", ..LoggedIn::default() },
+            &mut peer.out,
+        );
+        let told = match version {
+            Version::V3 => PropertyList::new(),
+            Version::V5 => list(&[
+                (Property::ReceiveMaximum, Value::U16(64)),
+                (Property::MaximumPacketSize, Value::U32(65_536)),
+                (Property::TopicAliasMaximum, Value::U16(16)),
+                (Property::SharedSubscriptionAvailable, Value::Byte(0)),
+            ]),
+        };
+        peer.hears(&[connack(ReasonCode::Success, &told)]);
+        assert!(peer.conversation.is_open());
+        assert_eq!(peer.conversation.silence_max_ms(), Some(90_000));
+        assert_eq!(peer.say(Packet::PingReq), Did::Nothing);
+        peer.hears(&[Packet::PingResp]);
+    }
+}
+
+#[test]
+fn the_client_identifier_names_the_device_where_no_user_does() {
+    let name = |username, client_id| {
+        let mut peer = Peer::with(Version::V5, Config::default());
+        let connect =
+            Connect { username, client_id, password: Some(b"t"), ..connect(Version::V5) };
+        match peer.say(Packet::Connect(connect)) {
+            Did::LogIn { device, .. } => Ok(device),
+            did => {
+                assert_eq!(did, Did::Close(CloseReason::Unauthorized));
+                Err(peer.out[3])
+            }
+        }
+    };
+    assert_eq!(name(Some("d1"), "c1"), Ok(Some("d1".to_owned())));
+    assert_eq!(name(Some(""), "c1"), Ok(Some("c1".to_owned())));
+    assert_eq!(name(None, "c1"), Ok(Some("c1".to_owned())));
+    assert_eq!(name(None, ""), Ok(None), "the token says who it is");
+    assert_eq!(name(Some("a\tb"), "c1"), Err(0x86));
+    assert_eq!(name(None, "a\tb"), Err(0x85));
+}
+
+#[test]
+fn who_brings_no_token_is_refused() {
+    for password in [None, Some(&b""[..]), Some(b"\xFF")] {
+        let mut peer = Peer::with(Version::V5, Config::default());
+        let did = peer.say(Packet::Connect(Connect { password, ..connect(Version::V5) }));
+        assert_eq!(did, Did::Close(CloseReason::Unauthorized));
+        let why = reason_string("the password has to be the device's token");
+        peer.hears(&[connack(ReasonCode::BadUserNameOrPassword, &why)]);
+        let mut peer = Peer::with(Version::V3, Config::default());
+        let connect = Connect { username: Some("d1"), password, ..connect(Version::V3) };
+        assert_eq!(peer.say(Packet::Connect(connect)), Did::Close(CloseReason::Unauthorized));
+        assert_eq!(peer.out, [0x20, 2, 0, 4]);
+    }
+}
+
+#[test]
+fn anonymous_clients_get_in_where_they_may() {
+    let mut peer = Peer::new(Version::V5);
+    let did = peer.say(Packet::Connect(Connect { client_id: "", ..connect(Version::V5) }));
+    assert_eq!(did, Did::LogIn { device: None, token: None, app: None, expiry_s: 0 });
+    let session = LoggedIn { device: "made-up", ..LoggedIn::default() };
+    peer.conversation.logged_in(&peer.config, session, &mut peer.out);
+    let told = list(&[
+        (Property::ReceiveMaximum, Value::U16(20)),
+        (Property::MaximumPacketSize, Value::U32(65_536)),
+        (Property::AssignedClientIdentifier, Value::Text("made-up")),
+        (Property::TopicAliasMaximum, Value::U16(10)),
+        (Property::SharedSubscriptionAvailable, Value::Byte(0)),
+    ]);
+    peer.hears(&[connack(ReasonCode::Success, &told)]);
+}
+
+#[test]
+fn what_the_service_changes_is_told() {
+    let config = Config { keep_alive_max_s: 50, session_expiry_max_s: 100, ..Config::conformance() };
+    for (asked_s, keep_alive_s) in [(u32::MAX, 60), (u32::MAX, 0)] {
+        let mut peer = Peer::with(Version::V5, config.clone());
+        let asked = list(&[(Property::SessionExpiryInterval, Value::U32(asked_s))]);
+        let connect = Connect { keep_alive_s, properties: asked.properties(), ..connect(Version::V5) };
+        assert!(matches!(peer.say(Packet::Connect(connect)), Did::LogIn { expiry_s: 100, .. }));
+        peer.conversation.logged_in(&peer.config, LoggedIn::default(), &mut peer.out);
+        let told = list(&[
+            (Property::SessionExpiryInterval, Value::U32(100)),
+            (Property::ReceiveMaximum, Value::U16(20)),
+            (Property::MaximumPacketSize, Value::U32(65_536)),
+            (Property::TopicAliasMaximum, Value::U16(10)),
+            (Property::SharedSubscriptionAvailable, Value::Byte(0)),
+            (Property::ServerKeepAlive, Value::U16(50)),
+        ]);
+        peer.hears(&[connack(ReasonCode::Success, &told)]);
+        assert_eq!(peer.conversation.silence_max_ms(), Some(75_000));
+    }
+    // MQTT 3.1.1 cannot be told, and keeps its own.
+    let mut peer = Peer::with(Version::V3, config);
+    peer.log_in(&Connect { keep_alive_s: 0, ..connect(Version::V3) }, LoggedIn::default());
+    assert_eq!(peer.conversation.silence_max_ms(), None);
+    let kept = Connect { clean_start: false, ..connect(Version::V3) };
+    assert!(matches!(Peer::new(Version::V3).say(Packet::Connect(kept)), Did::LogIn { expiry_s: 2_419_200, .. }));
+}
+
+#[test]
+fn other_versions_are_refused_in_words_they_know() {
+    let check = |body: &[u8], expected: &[u8]| {
+        let mut peer = Peer::new(Version::V3);
+        let did = peer.say_bytes(&[&[0x10, body.len() as u8], body].concat());
+        assert!(matches!(did, Did::Close(_)), "{did:?}");
+        match expected {
+            [] => assert!(peer.out.is_empty(), "{:?}", peer.out),
+            expected => assert!(peer.out.starts_with(expected), "{:02x?}", peer.out),
+        }
+    };
+    check(b"\x00\x06MQIsdp\x03\x02\x00\x3C\x00\x01c", &[0x20, 2, 0, 1]);
+    check(b"\x00\x04MQTT\x03\x02\x00\x3C\x00\x01c", &[0x20, 2, 0, 1]);
+    check(b"\x00\x04MQTT\x84\x02\x00\x3C\x00\x01c", &[0x20, 2, 0, 1]);
+    check(b"\x00\x04MQTT\x06\x02\x00\x3C\x00\x00\x01c", &[0x20]);
+    check(b"\x00\x04HTTP\x04\x02\x00\x3C\x00\x01c", &[]);
+    check(b"\x00\x04MQTT\x04\x03\x00\x3C\x00\x01c", &[]); // malformed, MQTT 3.1.1
+    check(b"\x00\x04MQTT\x04\x00\x00\x3C\x00\x00", &[0x20, 2, 0, 2]); // no client identifier
+    check(b"", &[]);
+    let v5 = |code: u8, body: &[u8]| {
+        let mut peer = Peer::new(Version::V5);
+        peer.say_bytes(&[&[0x10, body.len() as u8], body].concat());
+        assert_eq!((peer.out[0], peer.out[2], peer.out[3]), (0x20, 0, code), "{:02x?}", peer.out);
+    };
+    v5(0x84, b"\x00\x04MQTT\x06\x02\x00\x3C\x00\x00\x01c");
+    v5(0x81, b"\x00\x04MQTT\x05\x03\x00\x3C\x00\x00\x01c");
+    v5(0x82, b"\x00\x04MQTT\x05\x02\x00\x3C\x03\x21\x00\x00\x00\x01c");
+    v5(0x90, b"\x00\x04MQTT\x05\x06\x00\x3C\x00\x00\x01c\x00\x00\x02w#\x00\x00");
+    v5(0x8C, b"\x00\x04MQTT\x05\x02\x00\x3C\x04\x15\x00\x01m\x00\x01c");
+}
+
+#[test]
+fn only_connect_comes_first_and_only_once() {
+    let mut peer = Peer::new(Version::V5);
+    assert_eq!(peer.say(Packet::PingReq), Did::Close(CloseReason::BadMessage));
+    assert!(peer.out.is_empty());
+    let mut peer = Peer::open(Version::V5);
+    assert_eq!(peer.say(Packet::Connect(connect(Version::V5))), Did::Close(CloseReason::BadMessage));
+    let why = reason_string("a second CONNECT");
+    peer.hears(&[disconnect(ReasonCode::ProtocolError, &why)]);
+    assert_eq!(peer.say(Packet::PingReq), Did::Nothing, "nothing follows the last word");
+    peer.hears(&[]);
+    let mut peer = Peer::open(Version::V3);
+    assert_eq!(peer.say(Packet::Connect(connect(Version::V3))), Did::Close(CloseReason::BadMessage));
+    peer.hears(&[]);
+}
+
+#[test]
+fn what_comes_before_connack_is_read_after_it() {
+    let mut peer = Peer::new(Version::V5);
+    peer.say(Packet::Connect(connect(Version::V5)));
+    let early = [Packet::PingReq, Packet::Publish(publish(0, 0, "a", b"x"))];
+    for packet in early {
+        assert_eq!(peer.say(packet), Did::Nothing);
+    }
+    peer.hears(&[]);
+    let kept = peer.conversation.logged_in(&peer.config, LoggedIn::default(), &mut peer.out);
+    assert_eq!(kept, encoded(Version::V5, &early));
+    let mut peer = Peer::new(Version::V5);
+    peer.say(Packet::Connect(connect(Version::V5)));
+    let payload = [0; 4_000];
+    let large = Packet::Publish(publish(0, 0, "a", &payload));
+    let dids: Vec<_> = (0..5).map(|_| peer.say(large)).collect();
+    assert_eq!(dids[4], Did::Close(CloseReason::RateLimited), "16 KiB are enough");
+    let why = reason_string("too much was sent before CONNACK");
+    peer.hears(&[connack(ReasonCode::QuotaExceeded, &why)]);
+    assert!(peer.conversation.held_bytes() < 20_000);
+}
+
+#[test]
+fn filters_are_granted_or_refused_one_by_one() {
+    let asked = [
+        ("a/b", options(2)),
+        ("a/#/b", options(1)),
+        ("$share/g/a", options(0)),
+        ("$SYS/#", options(1)),
+        ("test/nosubscribe", options(1)),
+        ("+/c", options(0)),
+        ("$noroshi/inbox", options(1)),
+    ];
+    let filters = Subscribe::filters_of(&asked);
+    for (version, reasons) in [
+        (Version::V3, [2, 0x80, 0x80, 1, 0x80, 0, 1]),
+        (Version::V5, [2, 0x8F, 0x9E, 1, 0x87, 0, 1]),
+    ] {
+        let mut peer = Peer::open(version);
+        let subscribe = Packet::Subscribe(Subscribe::new(9, Properties::default(), &filters));
+        assert_eq!(peer.say_only(subscribe), Did::Subscribe(5));
+        let mut request = peer.subscribe.take().unwrap();
+        request.refuse(|filter| {
+            (filter.as_str() == "test/nosubscribe").then_some(SubscribeRefused::NotAllowed)
+        });
+        assert!(!peer.conversation.hears_inbox());
+        let made = peer.conversation.subscribed(&peer.config, request, &mut peer.out).unwrap();
+        let made: Vec<_> = made.iter().map(|made| made.filter.as_str()).collect();
+        assert_eq!(made, ["a/b", "$SYS/#", "+/c", "$noroshi/inbox"]);
+        let properties = Properties::default();
+        peer.hears(&[Packet::SubAck(SubAck { packet_id: 9, properties, reasons: &reasons })]);
+        assert!(peer.conversation.hears_inbox());
+        assert_eq!(peer.conversation.subscriptions().count(), 4);
+        let filters = Unsubscribe::filters_of(&["a/b", "a/b", "$noroshi/inbox", "#", "+/c", "$SYS/#", "##"]);
+        let unsubscribe = Packet::Unsubscribe(Unsubscribe::new(10, properties, &filters));
+        assert_eq!(peer.say(unsubscribe), Did::Unsubscribe(6));
+        let reasons = &[0, 0x11, 0, 0x11, 0, 0, 0x11];
+        peer.hears(&[Packet::UnsubAck(SubAck { packet_id: 10, properties, reasons })]);
+        assert!(!peer.conversation.hears_inbox());
+        assert_eq!(peer.conversation.held_bytes(), 0, "nothing is left");
+    }
+}
+
+#[test]
+fn retained_messages_are_wanted_as_asked() {
+    let mut peer = Peer::open(Version::V5);
+    let with = |handling| options(0).with_retain_handling(handling);
+    for (handling, new, wanted) in [
+        (RetainHandling::SendIfNew, true, true),
+        (RetainHandling::SendIfNew, false, false),
+        (RetainHandling::Send, false, true),
+        (RetainHandling::DoNotSend, false, false),
+    ] {
+        peer.subscribe(&[("a", with(handling))]);
+        let made = &peer.subscribed[0];
+        assert_eq!((made.is_new, made.wants_retained), (new, wanted), "{handling:?}");
+    }
+}
+
+#[test]
+fn subscriptions_have_a_limit() {
+    let mut peer = Peer::open(Version::V5);
+    peer.config.subscriptions_max = 2;
+    peer.subscribe(&[("a", options(0)), ("b", options(0))]);
+    let filters = Subscribe::filters_of(&[("a", options(1)), ("c", options(0))]);
+    peer.say(Packet::Subscribe(Subscribe::new(2, Properties::default(), &filters)));
+    let properties = Properties::default();
+    peer.hears(&[Packet::SubAck(SubAck { packet_id: 2, properties, reasons: &[1, 0x97] })]);
+    let filters = Subscribe::filters_of(&[("a", options(1)); 3]);
+    let did = peer.say(Packet::Subscribe(Subscribe::new(2, properties, &filters)));
+    assert_eq!(did, Did::Close(CloseReason::BadMessage));
+}
+
+#[test]
+fn violations_are_told_in_mqtt_5_and_end_mqtt_3() {
+    let auth = Auth { reason: ReasonCode::ReAuthenticate, properties: Properties::default() };
+    for (packet, code) in [
+        (Packet::Auth(auth), ReasonCode::ProtocolError),
+        (Packet::PingResp, ReasonCode::ProtocolError),
+        (connack(ReasonCode::Success, &PropertyList::new()), ReasonCode::ProtocolError),
+    ] {
+        let mut peer = Peer::open(Version::V5);
+        assert_eq!(peer.say(packet), Did::Close(CloseReason::BadMessage), "{packet:?}");
+        assert_eq!(peer.out[2], code as u8);
+    }
+    let mut peer = Peer::open(Version::V5);
+    assert_eq!(peer.say_bytes(&[0xC0, 1, 0]), Did::Close(CloseReason::ProtocolError));
+    assert_eq!(peer.out[2], 0x81);
+    let mut peer = Peer::open(Version::V5);
+    peer.conversation.violate(Violation::TooBig, &mut peer.out);
+    assert_eq!(peer.out[2], 0x95);
+    let mut peer = Peer::open(Version::V3);
+    assert_eq!(peer.say_bytes(&[0xC0, 1, 0]), Did::Close(CloseReason::ProtocolError));
+    peer.hears(&[]);
+}
+
+#[test]
+fn every_close_has_its_last_word() {
+    let drain = ServerReference { servers: "other:1883", moved: false };
+    let moved = ServerReference { servers: "other:1883", moved: true };
+    let explained = |reason: CloseReason| reason_string(reason.explain());
+    let elsewhere = list(&[
+        (Property::ServerReference, Value::Text("other:1883")),
+        (Property::ReasonString, Value::Text(CloseReason::Drain.explain())),
+    ]);
+    for (reason, reference, code, properties) in [
+        (CloseReason::Replaced, None, ReasonCode::SessionTakenOver, explained(CloseReason::Replaced)),
+        (CloseReason::Drain, None, ReasonCode::UseAnotherServer, explained(CloseReason::Drain)),
+        (CloseReason::Drain, Some(&drain), ReasonCode::UseAnotherServer, elsewhere.clone()),
+        (CloseReason::Drain, Some(&moved), ReasonCode::ServerMoved, elsewhere),
+        (CloseReason::Revoked, Some(&drain), ReasonCode::AdministrativeAction, explained(CloseReason::Revoked)),
+        (CloseReason::PingTimeout, None, ReasonCode::KeepAliveTimeout, explained(CloseReason::PingTimeout)),
+    ] {
+        let mut peer = Peer::open(Version::V5);
+        peer.conversation.close(reason, reference, &mut peer.out);
+        peer.hears(&[disconnect(code, &properties)]);
+        peer.conversation.close(reason, reference, &mut peer.out);
+        peer.hears(&[]);
+        let mut peer = Peer::open(Version::V3);
+        peer.conversation.close(reason, reference, &mut peer.out);
+        peer.hears(&[]);
+        assert!(!peer.conversation.is_open());
+    }
+    for (reason, code, older) in [
+        (CloseReason::Unauthorized, 0x86, 4),
+        (CloseReason::Revoked, 0x87, 5),
+        (CloseReason::Overloaded, 0x89, 3),
+        (CloseReason::Drain, 0x9C, 3),
+    ] {
+        for version in [Version::V3, Version::V5] {
+            let mut peer = Peer::new(version);
+            peer.say(Packet::Connect(connect(version)));
+            peer.conversation.close(reason, None, &mut peer.out);
+            let expected = if version == Version::V5 { code } else { older };
+            assert_eq!((peer.out[0], peer.out[2], peer.out[3]), (0x20, 0, expected), "{reason:?}");
+        }
+    }
+}
+
+#[test]
+fn what_is_said_stays_below_the_clients_maximum() {
+    let small = list(&[(Property::MaximumPacketSize, Value::U32(24))]);
+    let mut peer = Peer::new(Version::V5);
+    let connect = Connect { properties: small.properties(), ..connect(Version::V5) };
+    peer.log_in(&connect, LoggedIn::default());
+    assert!(peer.out.len() <= 24 && peer.conversation.is_open());
+    peer.out.clear();
+    peer.conversation.close(CloseReason::Replaced, None, &mut peer.out);
+    assert_eq!(peer.out, [0xE0, 1, 0x8E], "without its explanation");
+    // A SUBACK has to be said whole.
+    let mut peer = Peer::new(Version::V5);
+    peer.log_in(&connect, LoggedIn::default());
+    peer.out.clear();
+    let filters = Subscribe::filters_of(&[("a", options(0)); 30]);
+    peer.say_only(Packet::Subscribe(Subscribe::new(1, Properties::default(), &filters)));
+    let request = peer.subscribe.take().unwrap();
+    let result = peer.conversation.subscribed(&peer.config, request, &mut peer.out);
+    assert_eq!(result, Err(CloseReason::TooBig));
+    peer.hears(&[]);
+}
+
+#[test]
+fn presence_and_tokens_come_by_their_own_topics() {
+    for version in [Version::V3, Version::V5] {
+        let mut peer = Peer::open(version);
+        let to = |qos: u8, topic, payload| Packet::Publish(publish(qos, u16::from(qos), topic, payload));
+        assert_eq!(peer.say(to(0, PRESENCE_TOPIC, b"idle")), Did::Presence(Presence::Idle));
+        peer.hears(&[]);
+        assert_eq!(peer.say(to(1, PRESENCE_TOPIC, b"active")), Did::Presence(Presence::Active));
+        peer.hears(&[Packet::PubAck(Ack::success(1))]);
+        assert_eq!(peer.say(to(0, PRESENCE_TOPIC, b"away")), Did::Nothing);
+        let Did::RenewToken { token, answer } = peer.say(to(1, TOKEN_TOPIC, b"new")) else {
+            panic!("a token")
+        };
+        assert_eq!(token, "new");
+        peer.hears(&[]);
+        let refused = Err(PublishRefused::NotAllowed);
+        peer.conversation.published(answer.unwrap(), refused, &mut peer.out).unwrap();
+        assert_eq!(peer.out.len() > 4, version == Version::V5, "only MQTT 5 can be refused");
+    }
+}

@@ -1,0 +1,299 @@
+//! Random packets and random answers of the service, in any order: nothing panics, what is written can be
+//! read, nothing follows the last word, and what is held is bounded.
+
+use std::collections::HashSet;
+
+use noroshi_types::{CloseReason, Timestamp};
+use proptest::prelude::*;
+
+use super::peer::{NOW, each_frame, options, outgoing};
+use crate::mqtt::*;
+
+#[derive(Debug, Clone)]
+enum Step {
+    /// A packet by its number, with ids, a topic and flags.
+    Packet { kind: u8, id: u16, topic: u8, bits: u8 },
+    /// Anything with a header that says its length.
+    Bytes { first: u8, body: Vec<u8> },
+    LogIn { present: bool },
+    Answer { at: usize, refused: Option<bool> },
+    Deliver { id: u8, topic: u8, bits: u8, retained: bool, late_ms: u16 },
+    CaughtUp,
+    /// The connection breaks and the session comes back.
+    Again,
+    Close(u8),
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let packet = (0_u8..15, 0_u16..6, 0_u8..12, any::<u8>())
+        .prop_map(|(kind, id, topic, bits)| Step::Packet { kind, id, topic, bits });
+    let bytes = (any::<u8>(), prop::collection::vec(any::<u8>(), 0..30))
+        .prop_map(|(first, body)| Step::Bytes { first, body });
+    let deliver = (0_u8..9, 0_u8..12, any::<u8>(), any::<bool>(), any::<u16>()).prop_map(
+        |(id, topic, bits, retained, late_ms)| Step::Deliver { id, topic, bits, retained, late_ms },
+    );
+    prop_oneof![
+        40 => packet,
+        2 => bytes,
+        10 => any::<bool>().prop_map(|present| Step::LogIn { present }),
+        15 => (0_usize..4, any::<Option<bool>>()).prop_map(|(at, refused)| Step::Answer { at, refused }),
+        30 => deliver,
+        3 => Just(Step::CaughtUp),
+        3 => Just(Step::Again),
+        1 => (0_u8..17).prop_map(Step::Close),
+    ]
+}
+
+const TOPICS: [&str; 12] =
+    ["a", "b", "a/b", "", "+", "#", "a/#", "$noroshi/inbox", "$noroshi/presence", "$SYS", "$share/g/a", "+/+"];
+
+/// A packet of a client, right or wrong.
+fn packet(version: Version, kind: u8, id: u16, topic: &str, bits: u8) -> Vec<u8> {
+    let mut list = PropertyList::new();
+    if version == Version::V5 && bits & 1 != 0 {
+        match kind {
+            1 => list.push(Property::ReceiveMaximum, Value::U16(3)),
+            3 => list.push(Property::TopicAlias, Value::U16(u16::from(bits >> 5))),
+            8 => list.push(Property::SubscriptionIdentifier, Value::VarInt(u32::from(bits))),
+            14 => list.push(Property::SessionExpiryInterval, Value::U32(u32::from(bits))),
+            _ => list.push(Property::UserProperty, Value::Pair("a", "b")),
+        }
+    }
+    if kind == 1 && version == Version::V5 && bits & 2 != 0 {
+        list.push(Property::SessionExpiryInterval, Value::U32(60));
+        list.push(Property::TopicAliasMaximum, Value::U16(2));
+    }
+    let properties = list.properties();
+    let qos = Qos::from_bits(bits >> 1 & 3).unwrap_or_default();
+    let ack = Ack {
+        packet_id: id,
+        reason: if bits & 16 != 0 { ReasonCode::UnspecifiedError } else { ReasonCode::Success },
+        properties,
+    };
+    let filters = Subscribe::filters_of(&[(topic, options(qos as u8))]);
+    let names = Unsubscribe::filters_of(&[topic]);
+    let will = LastWill { qos, retain: false, properties: Properties::default(), topic: "w", payload: b"" };
+    let (reason, reasons) = (ReasonCode::Success, &[0][..]);
+    let packet = match kind {
+        1 | 0 => Packet::Connect(Connect {
+            version,
+            clean_start: bits & 8 != 0,
+            keep_alive_s: u16::from(bits),
+            properties,
+            client_id: if bits & 32 == 0 { "c" } else { "" },
+            will: (bits & 64 != 0).then_some(will),
+            username: None,
+            password: None,
+        }),
+        2 => Packet::ConnAck(ConnAck { session_present: false, reason, properties: Properties::default() }),
+        3 => Packet::Publish(Publish {
+            dup: bits & 8 != 0,
+            qos,
+            retain: bits & 16 != 0,
+            topic,
+            packet_id: id,
+            properties,
+            payload: b"active",
+        }),
+        4 => Packet::PubAck(ack),
+        5 => Packet::PubRec(ack),
+        6 => Packet::PubRel(Ack::success(id)),
+        7 => Packet::PubComp(Ack::success(id)),
+        8 => Packet::Subscribe(Subscribe::new(id, properties, &filters)),
+        9 => Packet::SubAck(SubAck { packet_id: id, properties, reasons }),
+        10 => Packet::Unsubscribe(Unsubscribe::new(id, properties, &names)),
+        11 => Packet::UnsubAck(SubAck { packet_id: id, properties, reasons }),
+        12 => Packet::PingReq,
+        13 => Packet::PingResp,
+        _ => Packet::Disconnect(Disconnect { reason, properties }),
+    };
+    let mut bytes = Vec::new();
+    packet.encode(version, &mut bytes);
+    bytes
+}
+
+struct Machine {
+    config: Config,
+    version: Version,
+    conversation: Conversation,
+    answers: Vec<Answer>,
+    /// The last word was said on this connection.
+    over: bool,
+    saved: Option<Box<Saved>>,
+    /// Packet ids the client has not confirmed, as the client sees it.
+    in_flight: HashSet<u16>,
+}
+
+impl Machine {
+    fn new(version: Version) -> Self {
+        let config = Config { receive_maximum: 4, in_flight_max: 3, subscriptions_max: 5, ..Config::conformance() };
+        Self {
+            config,
+            version,
+            conversation: Conversation::new(),
+            answers: Vec::new(),
+            over: false,
+            saved: None,
+            in_flight: HashSet::new(),
+        }
+    }
+
+    fn step(&mut self, step: Step) {
+        let mut out = Vec::new();
+        match step {
+            Step::Packet { kind, id, topic, bits } => {
+                let topic = TOPICS[usize::from(topic)];
+                // The builder cannot say DUP at QoS 0; the reader refuses it.
+                self.receive(&packet(self.version, kind, id, topic, bits), &mut out);
+            }
+            Step::Bytes { first, body } => {
+                self.receive(&[&[first, body.len() as u8], &body[..]].concat(), &mut out);
+            }
+            Step::LogIn { present } => self.log_in(present, &mut out),
+            Step::Answer { at, refused } => {
+                if at < self.answers.len() {
+                    let refused = refused.map(|now| match now {
+                        true => PublishRefused::NotAllowed,
+                        false => PublishRefused::Unavailable,
+                    });
+                    let answer = self.answers.remove(at);
+                    let ended = self.conversation.published(answer, refused.map_or(Ok(()), Err), &mut out);
+                    self.over |= ended.is_err();
+                }
+            }
+            Step::Deliver { id, topic, bits, retained, late_ms } => {
+                let topic = ["a", "b", "a/b", "c/d"][usize::from(topic % 4)];
+                let mqtt = format!(r#""text":"x","qos":{},"expires":{}"#, bits % 3, bits & 64 != 0);
+                let outgoing = outgoing(id, topic, &mqtt);
+                let cause = if retained { Cause::Retained } else { Cause::Published };
+                let now = Timestamp(NOW.0 + u64::from(late_ms));
+                let delivery = self.conversation.deliver(&self.config, &outgoing, cause, now, &mut out);
+                match delivery {
+                    Delivery::Send { shared, .. } => out.extend_from_slice(&shared),
+                    _ => assert!(out.is_empty()),
+                }
+            }
+            Step::CaughtUp => self.conversation.caught_up(),
+            Step::Again => self.again(),
+            Step::Close(reason) => {
+                let reason = CloseReason::ALL[usize::from(reason)];
+                self.conversation.close(reason, None, &mut out);
+                self.check(&out);
+                self.over = true;
+                return;
+            }
+        }
+        self.check(&out);
+    }
+
+    fn receive(&mut self, bytes: &[u8], out: &mut Vec<u8>) {
+        let mut frames = Vec::new();
+        let mut decoder = Decoder::new();
+        let decoded = decoder.feed(bytes, 4_096, &mut |frame| {
+            frames.push((frame.packet_type, frame.flags, frame.body.to_vec(), frame.minimal));
+            std::ops::ControlFlow::Continue(())
+        });
+        for (packet_type, flags, body, minimal) in frames {
+            let frame = Frame { packet_type, flags, body: &body, minimal };
+            // A confirmation is heard by us whatever comes of it.
+            if let Ok(Packet::PubAck(ack) | Packet::PubComp(ack)) = Packet::parse(self.version, frame) {
+                self.in_flight.remove(&ack.packet_id);
+            }
+            if let Ok(Packet::PubRec(ack)) = Packet::parse(self.version, frame)
+                && ack.reason.is_error()
+            {
+                self.in_flight.remove(&ack.packet_id);
+            }
+            match self.conversation.receive(&self.config, frame, out) {
+                Action::Publish { answer: Some(answer), .. }
+                | Action::RenewToken { answer: Some(answer), .. } => self.answers.push(answer),
+                Action::Subscribe(request) => {
+                    self.over |= self.conversation.subscribed(&self.config, request, out).is_err();
+                }
+                Action::Unsubscribe(request) => {
+                    self.over |= self.conversation.unsubscribed(request, out).is_err();
+                }
+                Action::Close { .. } => {
+                    self.check(out);
+                    out.clear();
+                    self.over = true;
+                }
+                _ => {}
+            }
+        }
+        if let Err(violation) = decoded {
+            self.conversation.violate(violation, out);
+            self.check(out);
+            out.clear();
+            self.over = true;
+        }
+    }
+
+    fn log_in(&mut self, present: bool, out: &mut Vec<u8>) {
+        let saved = self.saved.take().filter(|_| present);
+        let subscriptions = saved.as_ref().map(|saved| saved.subscriptions.clone()).unwrap_or_default();
+        let session =
+            LoggedIn { device: "d", origin: 1, session_present: present, subscriptions, saved };
+        let early = self.conversation.logged_in(&self.config, session, out);
+        let mut rest = Vec::new();
+        each_frame(&early, |frame| {
+            let mut bytes = Vec::new();
+            frame.encode(&mut bytes);
+            rest.push(bytes);
+        });
+        for bytes in rest {
+            self.receive(&bytes, out);
+        }
+    }
+
+    fn again(&mut self) {
+        let conversation = std::mem::take(&mut self.conversation);
+        let parting = conversation.part();
+        assert_eq!(parting.saved.is_some(), parting.session_expiry_s > 0 && parting.saved.is_some());
+        self.saved = parting.saved;
+        self.answers.clear();
+        self.in_flight.clear();
+        self.over = false;
+    }
+
+    /// What was written: whole packets of a server, that a client of this version understands.
+    fn check(&mut self, out: &[u8]) {
+        assert!(!self.over || out.is_empty(), "after the last word: {out:02x?}");
+        let version = self.conversation.version();
+        each_frame(out, |frame| {
+            let packet = Packet::parse(version, frame);
+            let packet = packet.unwrap_or_else(|violation| panic!("{violation}: {out:02x?}"));
+            match packet {
+                Packet::Connect(_) | Packet::Subscribe(_) | Packet::Unsubscribe(_) | Packet::PingReq => {
+                    panic!("a client's packet: {packet:?}")
+                }
+                Packet::Publish(publish) if publish.packet_id > 0 => {
+                    let new = self.in_flight.insert(publish.packet_id);
+                    assert!(new, "packet id {} is in use", publish.packet_id);
+                    assert!(self.in_flight.len() <= 3, "the window is 3");
+                }
+                _ => {}
+            }
+        });
+        let held = self.conversation.held_bytes();
+        assert!(held < 6_000, "{held} bytes held");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 600, ..ProptestConfig::default() })]
+
+    #[test]
+    fn any_conversation_keeps_its_promises(five: bool, steps in prop::collection::vec(step(), 0..60)) {
+        let mut machine = Machine::new(if five { Version::V5 } else { Version::V3 });
+        // Half the conversations begin as they should.
+        if steps.len() % 2 == 0 {
+            machine.step(Step::Packet { kind: 1, id: 0, topic: 0, bits: 0b0000_0011 });
+            machine.step(Step::LogIn { present: false });
+            machine.step(Step::Packet { kind: 8, id: 1, topic: 5, bits: 0b0000_0100 });
+        }
+        for step in steps {
+            machine.step(step);
+        }
+    }
+}

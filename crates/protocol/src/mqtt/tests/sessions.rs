@@ -1,0 +1,199 @@
+//! What outlives a connection: wills, and sessions that go on where they stopped.
+
+use noroshi_types::CloseReason;
+
+use super::peer::{Did, Peer, connect, options, outgoing, publish};
+use crate::mqtt::*;
+
+fn expiry(seconds: u32) -> PropertyList {
+    let mut list = PropertyList::new();
+    list.push(Property::SessionExpiryInterval, Value::U32(seconds));
+    list
+}
+
+fn with_will(properties: Properties<'_>, will_properties: Properties<'_>) -> Peer {
+    let will = LastWill {
+        qos: Qos::AtLeastOnce,
+        retain: true,
+        properties: will_properties,
+        topic: "state/c1",
+        payload: b"gone",
+    };
+    let mut peer = Peer::new(Version::V5);
+    let connect = Connect { properties, will: Some(will), ..connect(Version::V5) };
+    peer.log_in(&connect, LoggedIn { origin: 7, ..LoggedIn::default() });
+    peer
+}
+
+fn leave(reason: ReasonCode, properties: Properties<'_>) -> Packet<'_> {
+    Packet::Disconnect(Disconnect { reason, properties })
+}
+
+#[test]
+fn a_will_is_left_by_who_says_no_good_bye() {
+    let mut list = PropertyList::new();
+    list.push(Property::WillDelayInterval, Value::U32(30));
+    list.push(Property::MessageExpiryInterval, Value::U32(60));
+    list.push(Property::ContentType, Value::Text("text/plain"));
+    let vanished = with_will(Properties::default(), list.properties()).conversation.part();
+    let will = vanished.will.unwrap();
+    assert_eq!((will.topic.as_str(), will.qos, will.retain), ("state/c1", Qos::AtLeastOnce, true));
+    assert_eq!((will.delay_s, will.expiry_s, will.has_payload), (30, Some(60), true));
+    assert_eq!(
+        will.data.as_str(),
+        r#"{"mqtt":{"text":"gone","qos":1,"retain":true,"expires":true,"content_type":"text/plain","from":"0000000000000007"}}"#
+    );
+    let none = Properties::default();
+    let mut peer = with_will(none, none);
+    assert_eq!(peer.say(leave(ReasonCode::Success, none)), Did::Close(CloseReason::PeerClosed));
+    assert_eq!(peer.conversation.part().will, None);
+    for reason in [ReasonCode::DisconnectWithWill, ReasonCode::UnspecifiedError] {
+        let mut peer = with_will(none, none);
+        assert_eq!(peer.say(leave(reason, none)), Did::Close(CloseReason::PeerClosed));
+        assert!(peer.conversation.part().will.is_some());
+    }
+    let mut peer = with_will(none, none);
+    peer.conversation.close(CloseReason::PingTimeout, None, &mut peer.out);
+    assert!(peer.conversation.part().will.is_some());
+}
+
+#[test]
+fn a_will_of_who_was_not_let_in_is_none() {
+    let will = LastWill {
+        qos: Qos::AtMostOnce,
+        retain: false,
+        properties: Properties::default(),
+        topic: "w",
+        payload: b"",
+    };
+    let mut peer = Peer::new(Version::V3);
+    peer.say(Packet::Connect(Connect { will: Some(will), clean_start: false, ..connect(Version::V3) }));
+    peer.conversation.close(CloseReason::Unauthorized, None, &mut peer.out);
+    let parting = peer.conversation.part();
+    assert!(parting.will.is_none() && parting.saved.is_none());
+    let mut peer = Peer::new(Version::V5);
+    let will = LastWill { topic: "$SYS/w", ..will };
+    peer.say(Packet::Connect(Connect { will: Some(will), ..connect(Version::V5) }));
+    assert_eq!((peer.out[0], peer.out[3]), (0x20, 0x90), "a topic that cannot be");
+}
+
+#[test]
+fn a_good_bye_may_change_how_long_the_session_lives() {
+    let open = |seconds| {
+        let mut peer = Peer::new(Version::V5);
+        let asked = expiry(seconds);
+        peer.log_in(
+            &Connect { properties: asked.properties(), ..connect(Version::V5) },
+            LoggedIn::default(),
+        );
+        peer
+    };
+    for (first, then, kept) in [(10, 0, 0), (10, 20, 20), (10, u32::MAX, 2_419_200), (0, 0, 0)] {
+        let mut peer = open(first);
+        let did = peer.say(leave(ReasonCode::Success, expiry(then).properties()));
+        assert_eq!(did, Did::Close(CloseReason::PeerClosed));
+        let parting = peer.conversation.part();
+        assert_eq!((parting.session_expiry_s, parting.saved.is_some()), (kept, kept > 0));
+    }
+    let mut peer = open(0);
+    peer.out.clear();
+    let did = peer.say(leave(ReasonCode::Success, expiry(1).properties()));
+    assert_eq!(did, Did::Close(CloseReason::BadMessage), "a session that was to end at once cannot stay");
+    assert_eq!(peer.out[2], 0x82);
+    let mut list = PropertyList::new();
+    list.push(Property::ServerReference, Value::Text("x"));
+    let mut peer = open(0);
+    assert_eq!(peer.say(leave(ReasonCode::Success, list.properties())), Did::Close(CloseReason::BadMessage));
+}
+
+/// Three messages sent: one unconfirmed of each quality, one half done; and one received half done.
+fn interrupted(version: Version) -> Parting {
+    let mut peer = Peer::new(version);
+    let asked = expiry(60);
+    let properties = if version == Version::V5 { asked.properties() } else { Properties::default() };
+    let connect = Connect { clean_start: false, properties, ..connect(version) };
+    peer.log_in(&connect, LoggedIn::default());
+    peer.subscribe(&[("a", options(2))]);
+    for (id, qos) in [(1, 1), (2, 2), (3, 2), (4, 1)] {
+        peer.delivers(&outgoing(id, "a", &format!(r#""text":"x","qos":{qos}"#)));
+    }
+    assert_eq!(peer.say(Packet::PubRec(Ack::success(3))), Did::Settled { id: Some(3), room: false });
+    let Did::Publish { answer: Some(answer), .. } = peer.say(Packet::Publish(publish(2, 9, "b", b"")))
+    else {
+        panic!("a message")
+    };
+    peer.conversation.published(answer, Ok(()), &mut peer.out).unwrap();
+    peer.conversation.part()
+}
+
+fn resumed(version: Version, parting: Parting, clean_start: bool) -> Peer {
+    let mut peer = Peer::new(version);
+    let asked = expiry(60);
+    let properties = if version == Version::V5 { asked.properties() } else { Properties::default() };
+    let mut saved = parting.saved.unwrap();
+    let subscriptions = std::mem::take(&mut saved.subscriptions);
+    let session =
+        LoggedIn { session_present: true, subscriptions, saved: Some(saved), ..LoggedIn::default() };
+    peer.log_in(&Connect { clean_start, properties, ..connect(version) }, session);
+    peer
+}
+
+#[test]
+fn a_session_goes_on_where_it_stopped() {
+    for version in [Version::V3, Version::V5] {
+        let mut peer = resumed(version, interrupted(version), false);
+        assert_eq!(peer.out[2], 1, "session present");
+        let connack_bytes = 2 + usize::from(peer.out[1]);
+        peer.out.drain(..connack_bytes);
+        peer.hears(&[Packet::PubRel(Ack::success(3))]);
+        // The backlog brings what is not confirmed: the same packet ids, and said to be repeated.
+        peer.delivers(&outgoing(1, "a", r#""text":"x","qos":1"#));
+        peer.delivers(&outgoing(2, "a", r#""text":"x","qos":2"#));
+        peer.delivers(&outgoing(5, "a", r#""text":"x","qos":1"#));
+        peer.hears(&[
+            Packet::Publish(Publish { dup: true, ..publish(1, 1, "a", b"x") }),
+            Packet::Publish(Publish { dup: true, ..publish(2, 2, "a", b"x") }),
+            Packet::Publish(publish(1, 5, "a", b"x")),
+        ]);
+        // The fourth did not come by: it expired.
+        peer.conversation.caught_up();
+        assert_eq!(peer.say(Packet::PubAck(Ack::success(4))), Did::Nothing);
+        assert_eq!(peer.say(Packet::PubRec(Ack::success(2))), Did::Settled { id: Some(2), room: false });
+        assert_eq!(peer.say(Packet::PubComp(Ack::success(3))), Did::Nothing);
+        assert_eq!(peer.say(Packet::PubAck(Ack::success(1))), Did::Settled { id: Some(1), room: false });
+        peer.out.clear();
+        // What was received once is not published once more.
+        assert_eq!(peer.say(Packet::Publish(publish(2, 9, "b", b""))), Did::Nothing);
+        peer.say(Packet::PubRel(Ack::success(9)));
+        peer.hears(&[Packet::PubRec(Ack::success(9)), Packet::PubComp(Ack::success(9))]);
+    }
+}
+
+#[test]
+fn a_clean_start_forgets() {
+    let mut peer = resumed(Version::V5, interrupted(Version::V5), true);
+    assert_eq!(peer.out[2], 0, "no session");
+    peer.out.clear();
+    peer.say(Packet::PubRel(Ack::success(9)));
+    let reason = ReasonCode::PacketIdentifierNotFound;
+    peer.hears(&[Packet::PubComp(Ack { packet_id: 9, reason, properties: Properties::default() })]);
+}
+
+#[test]
+fn repeated_messages_count_against_the_new_receive_maximum() {
+    let mut saved = interrupted(Version::V5).saved.unwrap();
+    let subscriptions = std::mem::take(&mut saved.subscriptions);
+    let mut list = expiry(60);
+    list.push(Property::ReceiveMaximum, Value::U16(2));
+    let mut peer = Peer::new(Version::V5);
+    let session =
+        LoggedIn { session_present: true, subscriptions, saved: Some(saved), ..LoggedIn::default() };
+    let connect = Connect { clean_start: false, properties: list.properties(), ..connect(Version::V5) };
+    peer.log_in(&connect, session);
+    // One is half done already.
+    peer.delivers(&outgoing(1, "a", r#""text":"x","qos":1"#));
+    let second = outgoing(2, "a", r#""text":"x","qos":2"#);
+    assert_eq!(peer.deliver(&second, Cause::Published), Delivery::Full);
+    assert_eq!(peer.say(Packet::PubComp(Ack::success(3))), Did::Settled { id: None, room: true });
+    peer.delivers(&second);
+}

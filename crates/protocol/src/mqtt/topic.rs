@@ -1,0 +1,178 @@
+//! Topic names and topic filters (§4.7), and how they stand to Noroshi's topics.
+//!
+//! | MQTT | here |
+//! |---|---|
+//! | a name that is a Noroshi topic (1 to 255 bytes, no control characters, not `$…`) | that topic, byte by byte; `/` is a character like others there |
+//! | `$noroshi/inbox` | what is sent to the device, its user, a condition or everyone |
+//! | `$noroshi/presence` | published to: `active` or `idle` |
+//! | `$noroshi/token` | published to: renews the connection's token |
+//! | any other name | cannot be published to, and no filter without wildcards can be it |
+//!
+//! Levels, wildcards and the rule that a leading wildcard matches no `$` name (§4.7.2) are the filter's:
+//! matching takes time linear in the two texts, since `+` is exactly one level and `#` can only be last.
+
+use noroshi_types::{Topic, limits};
+
+/// Where a device hears what is its own.
+pub const INBOX_TOPIC: &str = "$noroshi/inbox";
+pub const PRESENCE_TOPIC: &str = "$noroshi/presence";
+pub const TOKEN_TOPIC: &str = "$noroshi/token";
+
+/// Whether a text can name a topic: not empty and without wildcards (§4.7.1, §4.7.3).
+pub fn is_topic_name(text: &str) -> bool {
+    !text.is_empty() && !text.contains(['+', '#'])
+}
+
+/// Why a topic filter is refused; the reason code of its SUBACK.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum FilterError {
+    #[error("a wildcard that is not a level of its own, or `#` that is not the last (§4.7.1)")]
+    Wildcard,
+    #[error("no topic here can match it: topics have 1 to 255 bytes and no control characters")]
+    Unmatchable,
+    #[error("shared subscriptions are not supported (§4.8.2)")]
+    Shared,
+}
+
+/// A topic filter that can match something here. At most `limits::TOPIC_BYTES_MAX` long.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct TopicFilter(Box<str>);
+
+impl TopicFilter {
+    pub fn parse(text: &str) -> Result<Self, FilterError> {
+        if is_shared(text) {
+            return Err(FilterError::Shared);
+        }
+        let mut levels = text.split('/').peekable();
+        while let Some(level) = levels.next() {
+            let wild = level.contains(['+', '#']);
+            if wild && level != "+" && (level != "#" || levels.peek().is_some()) {
+                return Err(FilterError::Wildcard);
+            }
+        }
+        let matchable = match is_topic_name(text) {
+            true => text == INBOX_TOPIC || Topic::parse(text).is_ok(),
+            // Longer ones could match by `#`, which a shorter one says as well.
+            false => text.len() <= limits::TOPIC_BYTES_MAX && !text.chars().any(char::is_control),
+        };
+        match matchable {
+            true => Ok(Self(text.into())),
+            false => Err(FilterError::Unmatchable),
+        }
+    }
+
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    pub fn has_wildcards(&self) -> bool {
+        !is_topic_name(&self.0)
+    }
+
+    /// The one topic it matches; `None` where it has wildcards or is the inbox.
+    pub fn topic(&self) -> Option<Topic> {
+        Topic::parse(&self.0).ok()
+    }
+
+    pub fn matches(&self, name: &str) -> bool {
+        filter_matches(&self.0, name)
+    }
+
+    pub fn matches_inbox(&self) -> bool {
+        self.matches(INBOX_TOPIC)
+    }
+}
+
+/// §4.8.2; what stands behind `$share/` is not looked at.
+pub(super) fn is_shared(filter: &str) -> bool {
+    filter.starts_with("$share/") || filter == "$share"
+}
+
+/// Whether a valid filter matches a topic name (§4.7).
+pub fn filter_matches(filter: &str, name: &str) -> bool {
+    // [MQTT-4.7.2-1]
+    if name.starts_with('$') && filter.starts_with(['+', '#']) {
+        return false;
+    }
+    let mut levels = name.split('/');
+    for wanted in filter.split('/') {
+        match (wanted, levels.next()) {
+            // Also the level above: `a/#` matches `a` (§4.7.1.2).
+            ("#", _) => return true,
+            ("+", Some(_)) => {}
+            (wanted, Some(level)) if wanted == level => {}
+            _ => return false,
+        }
+    }
+    levels.next().is_none()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(filter: &str, name: &str, expected: bool) {
+        assert_eq!(filter_matches(filter, name), expected, "{filter} {name}");
+    }
+
+    /// The examples of §4.7.1.2, §4.7.1.3, §4.7.2 and §4.7.3.
+    #[test]
+    fn the_specifications_examples() {
+        for name in
+            ["sport/tennis/player1", "sport/tennis/player1/ranking", "sport/tennis/player1/score/wimbledon"]
+        {
+            check("sport/tennis/player1/#", name, true);
+        }
+        check("sport/#", "sport", true);
+        check("sport/tennis/+", "sport/tennis/player1", true);
+        check("sport/tennis/+", "sport/tennis/player1/ranking", false);
+        check("sport/+", "sport", false);
+        check("sport/+", "sport/", true);
+        check("+/+", "/finance", true);
+        check("/+", "/finance", true);
+        check("+", "/finance", false);
+        check("#", "$SYS/x", false);
+        check("+/monitor/Clients", "$SYS/monitor/Clients", false);
+        check("$SYS/#", "$SYS/x", true);
+        check("$SYS/monitor/+", "$SYS/monitor/Clients", true);
+        check("ACCOUNTS", "Accounts", false);
+        check("/finance", "finance", false);
+        check("Accounts payable", "Accounts payable", true);
+        check("#", "a", true);
+        check("+/tennis/#", "a/tennis", true);
+        check("a/b", "a/b/c", false);
+        check("a/b/c", "a/b", false);
+    }
+
+    #[test]
+    fn filters_are_checked() {
+        let refused = |text: &str| TopicFilter::parse(text).err();
+        for good in ["sport/tennis#2".trim_end_matches("#2"), "+", "#", "sport/+/player1", "+/tennis/#", "/", "a//b"] {
+            assert_eq!(refused(good), None, "{good}");
+        }
+        for bad in ["sport/tennis#", "sport/tennis/#/ranking", "sport+", "#/a", "a/b+/c", "##", "++"] {
+            assert_eq!(refused(bad), Some(FilterError::Wildcard), "{bad}");
+        }
+        for bad in ["$SYS/broker", "a\tb", "+/\u{85}", &"x".repeat(256), &format!("{}/#", "x".repeat(254))] {
+            assert_eq!(refused(bad), Some(FilterError::Unmatchable), "{bad}");
+        }
+        for shared in ["$share/g/t", "$share//t", "$share/g", "$share"] {
+            assert_eq!(refused(shared), Some(FilterError::Shared), "{shared}");
+        }
+        assert_eq!(refused("$shared"), Some(FilterError::Unmatchable));
+    }
+
+    #[test]
+    fn the_inbox_is_asked_for_by_name() {
+        let filter = |text: &str| TopicFilter::parse(text).unwrap();
+        for inbox in [INBOX_TOPIC, "$noroshi/+", "$noroshi/#"] {
+            assert!(filter(inbox).matches_inbox() && filter(inbox).topic().is_none(), "{inbox}");
+        }
+        for other in ["#", "+/inbox", "+/#"] {
+            assert!(!filter(other).matches_inbox(), "{other}");
+        }
+        assert_eq!(filter("a/b").topic(), Topic::parse("a/b").ok());
+        assert!(filter("a/+").topic().is_none());
+    }
+}
