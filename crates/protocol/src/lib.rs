@@ -8,13 +8,13 @@
 //!   WebSocket message or POST ── engine_io::Session ── socket_io::Conversation ── actions
 //!   Message ── native::message_json ──┬─ ws::text_frame ── bytes
 //!                                     └─ sse::event ────── bytes
+//!   bytes ── mqtt::Decoder ── mqtt::Conversation ── actions, bytes
 //!   request ── http2::Connection ── bytes ── a push service ── bytes ── http2::Connection ── Event
 //! ```
 //!
 //! Reading order: [`http`], [`ws`], [`native`], [`sse`]; then [`engine_io`] and [`socket_io`] on top of it;
-//! [`http2`] stands alone, as it is the only one that
-//! makes requests. Transport and conversation are two axes: `ws` knows nothing of the JSON inside, `native`
-//! nothing of frames.
+//! [`mqtt`]; [`http2`] stands alone, as it is the only one that makes requests. Transport and conversation are
+//! two axes: `ws` knows nothing of the JSON inside, `native` nothing of frames.
 
 pub mod engine_io;
 pub mod http;

@@ -1,6 +1,5 @@
 //! What a conversation asks of the session core, in its neutral words, and what is handed back to it.
 
-
 use noroshi_types::{CloseReason, JsonText, NotificationId, Presence, Topic};
 
 use super::flight::Sent;
@@ -13,19 +12,31 @@ pub enum Action<'a> {
     /// Answered by `logged_in` or `close`.
     LogIn(LogIn<'a>),
     /// `answer` goes to `published`, if there is one, when what becomes of it is certain.
-    Publish { publication: Publication<'a>, answer: Option<Answer> },
+    Publish {
+        publication: Publication<'a>,
+        answer: Option<Answer>,
+    },
     /// Answered by `subscribed`.
     Subscribe(SubscribeRequest),
     /// Answered by `unsubscribed`.
     Unsubscribe(UnsubscribeRequest),
     /// The device has it, if an id is named. `room`: what was refused as [`super::Delivery::Full`] may be
     /// offered again.
-    Settled { id: Option<NotificationId>, room: bool },
+    Settled {
+        id: Option<NotificationId>,
+        room: bool,
+    },
     Presence(Presence),
     /// `answer` goes to `published`.
-    RenewToken { token: &'a str, answer: Option<Answer> },
+    RenewToken {
+        token: &'a str,
+        answer: Option<Answer>,
+    },
     /// The conversation is over; the last word was written.
-    Close { reason: CloseReason, violation: Option<Violation> },
+    Close {
+        reason: CloseReason,
+        violation: Option<Violation>,
+    },
 }
 
 /// Who wants in.

@@ -58,7 +58,13 @@ impl Default for Config {
 impl Config {
     /// What the conformance suites expect of a server that they may not configure.
     pub fn conformance() -> Self {
-        Self { anonymous: true, receive_maximum: 20, topic_alias_maximum: 10, send_aliases_max: 10, ..Self::default() }
+        Self {
+            anonymous: true,
+            receive_maximum: 20,
+            topic_alias_maximum: 10,
+            send_aliases_max: 10,
+            ..Self::default()
+        }
     }
 }
 

@@ -112,8 +112,9 @@ impl Conversation {
         let result = match self.phase {
             Phase::AwaitConnect => return self.receive_first(config, frame, out),
             Phase::LoggingIn => self.keep_early(config, frame),
-            Phase::Open => Packet::parse(self.version, frame)
-                .and_then(|packet| self.handle_packet(config, packet, out)),
+            Phase::Open => {
+                Packet::parse(self.version, frame).and_then(|packet| self.handle_packet(config, packet, out))
+            }
             Phase::Over => Ok(Action::None),
         };
         result.unwrap_or_else(|violation| self.violate(violation, out))
@@ -167,11 +168,14 @@ impl Conversation {
 
     /// What is left when the connection is over. Without `close` or a DISCONNECT before, the peer vanished.
     pub fn part(self) -> Parting {
+        // Without a log-in there was no session.
+        if self.opening.is_some() {
+            return Parting::default();
+        }
         let session_expiry_s = self.session_expiry_s;
         let subscriptions = self.subscriptions.map(|subscriptions| subscriptions.into_list());
         let flight = self.flight.map(|flight| *flight).unwrap_or_default();
-        // Without a log-in there was no session to save.
-        let saved = (session_expiry_s > 0 && self.opening.is_none()).then(|| {
+        let saved = (session_expiry_s > 0).then(|| {
             Box::new(Saved {
                 sent: flight.sent,
                 unreleased: flight.unreleased,

@@ -46,7 +46,9 @@ impl Publication<'_> {
             format: properties.number(Property::PayloadFormatIndicator) == Some(1),
             content_type: text(Property::ContentType),
             response_topic: text(Property::ResponseTopic),
-            correlation: properties.binary(Property::CorrelationData).map(|data| STANDARD.encode(data).into()),
+            correlation: properties
+                .binary(Property::CorrelationData)
+                .map(|data| STANDARD.encode(data).into()),
             user: properties.user().map(|(name, value)| (name.into(), value.into())).collect(),
             from: Some(format!("{origin:016x}").into()),
             ..Envelope::default()
@@ -154,7 +156,10 @@ impl Envelope<'_> {
             list.push(Property::ContentType, Value::Text(writable(text)?));
         }
         if let Some(topic) = &self.response_topic {
-            list.push(Property::ResponseTopic, Value::Text(writable(topic).filter(|topic| is_topic_name(topic))?));
+            list.push(
+                Property::ResponseTopic,
+                Value::Text(writable(topic).filter(|topic| is_topic_name(topic))?),
+            );
         }
         if let Some(data) = &self.correlation {
             let data = STANDARD.decode(data.as_bytes()).ok()?;

@@ -120,7 +120,7 @@ mod tests {
     fn codes_are_read_as_they_are_written() {
         assert_eq!(ReasonCode::ALL.len(), 43);
         for code in 0..=u8::MAX {
-            assert_eq!(ReasonCode::from_u8(code).is_some_and(|reason| reason as u8 != code), false);
+            assert!(ReasonCode::from_u8(code).is_none_or(|reason| reason as u8 == code));
         }
         for reason in ReasonCode::ALL {
             assert_eq!(ReasonCode::from_u8(*reason as u8), Some(*reason));

@@ -148,7 +148,9 @@ mod tests {
     #[test]
     fn filters_are_checked() {
         let refused = |text: &str| TopicFilter::parse(text).err();
-        for good in ["sport/tennis#2".trim_end_matches("#2"), "+", "#", "sport/+/player1", "+/tennis/#", "/", "a//b"] {
+        for good in
+            ["sport/tennis#2".trim_end_matches("#2"), "+", "#", "sport/+/player1", "+/tennis/#", "/", "a//b"]
+        {
             assert_eq!(refused(good), None, "{good}");
         }
         for bad in ["sport/tennis#", "sport/tennis/#/ranking", "sport+", "#/a", "a/b+/c", "##", "++"] {

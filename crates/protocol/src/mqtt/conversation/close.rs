@@ -13,12 +13,7 @@ use crate::mqtt::{
 impl Conversation {
     /// The service ends the connection, or does not let it in. `elsewhere` is told where the reason is one to
     /// come back for.
-    pub fn close(
-        &mut self,
-        reason: CloseReason,
-        elsewhere: Option<&ServerReference<'_>>,
-        out: &mut Vec<u8>,
-    ) {
+    pub fn close(&mut self, reason: CloseReason, elsewhere: Option<&ServerReference<'_>>, out: &mut Vec<u8>) {
         let phase = std::mem::replace(&mut self.phase, Phase::Over);
         let Some(word) = last_word(reason) else { return };
         let elsewhere = elsewhere.filter(|_| matches!(reason, CloseReason::Drain | CloseReason::Overloaded));
@@ -58,7 +53,8 @@ impl Conversation {
         out: &mut Vec<u8>,
     ) {
         let code = if code.is_allowed_in(PacketType::ConnAck) { code } else { ReasonCode::UnspecifiedError };
-        for list in [reason_properties(text, servers), reason_properties(None, servers), PropertyList::new()] {
+        for list in [reason_properties(text, servers), reason_properties(None, servers), PropertyList::new()]
+        {
             let properties = list.properties();
             let connack = ConnAck { session_present: false, reason: code, properties };
             if self.push(&Packet::ConnAck(connack), out) {
@@ -77,7 +73,8 @@ impl Conversation {
         if self.version == Version::V3 {
             return; // MQTT 3.1.1 §3.14: only clients send it
         }
-        for list in [reason_properties(text, servers), reason_properties(None, servers), PropertyList::new()] {
+        for list in [reason_properties(text, servers), reason_properties(None, servers), PropertyList::new()]
+        {
             let disconnect = Disconnect { reason, properties: list.properties() };
             if self.push(&Packet::Disconnect(disconnect), out) {
                 return;

@@ -117,7 +117,13 @@ impl Conversation {
         let requested_expiry_s = match connect.version {
             Version::V5 => number(Property::SessionExpiryInterval, 0),
             // Without a clean session, MQTT 3.1.1 keeps it for ever (§3.1.2.4).
-            Version::V3 => if connect.clean_start { 0 } else { u32::MAX },
+            Version::V3 => {
+                if connect.clean_start {
+                    0
+                } else {
+                    u32::MAX
+                }
+            }
         };
         let narrow = |number: u32| u16::try_from(number).unwrap_or(u16::MAX);
         let receive_maximum = narrow(number(Property::ReceiveMaximum, u32::from(u16::MAX)));

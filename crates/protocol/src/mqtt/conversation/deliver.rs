@@ -104,18 +104,23 @@ impl Conversation {
             Some(_) if cause == Cause::Published => return Delivery::InFlight,
             _ => {}
         }
-        if head.qos > Qos::AtMostOnce {
-            let count = self.flight.as_ref().map_or(0, |flight| flight.sent_count());
-            if count >= usize::from(self.window) {
-                self.window_full = true;
-                return Delivery::Full; // [MQTT-3.3.4-7]
-            }
+        if head.qos > Qos::AtMostOnce && !self.has_room(config, head.dup) {
+            self.window_full = true;
+            return Delivery::Full;
         }
         self.choose_alias(config, outgoing, &mut head);
         if self.packet_bytes(outgoing, &head) > self.packet_bytes_max as usize {
             return Delivery::TooBig;
         }
         self.send(outgoing, head, out)
+    }
+
+    /// Whether one more may be unconfirmed.
+    fn has_room(&self, config: &Config, again: bool) -> bool {
+        let Some(flight) = &self.flight else { return true };
+        // [MQTT-3.3.4-7]. Those of earlier connections have a bound too, until `caught_up` ends them.
+        flight.sent_count() < usize::from(self.window)
+            && (again || flight.sent.len() < 2 * usize::from(config.in_flight_max))
     }
 
     fn granted(&self, outgoing: &Outgoing) -> Option<Granted> {
@@ -127,8 +132,11 @@ impl Conversation {
             if options.no_local() && outgoing.from == Some(self.origin) {
                 continue;
             }
-            let granted =
-                granted.get_or_insert(Granted { qos: Qos::AtMostOnce, retain_as_published: false, id_bytes: 0 });
+            let granted = granted.get_or_insert(Granted {
+                qos: Qos::AtMostOnce,
+                retain_as_published: false,
+                id_bytes: 0,
+            });
             granted.qos = granted.qos.max(options.qos());
             granted.retain_as_published |= options.retain_as_published();
             granted.id_bytes += if subscription.id > 0 { 1 + var_int_bytes(subscription.id) } else { 0 };
@@ -169,7 +177,9 @@ impl Conversation {
     fn send(&mut self, outgoing: &Outgoing, mut head: Head, out: &mut Vec<u8>) -> Delivery {
         let confirmed = outgoing.wants_ack && head.qos == Qos::AtMostOnce;
         let version = self.version;
-        if head.is_plain() && let Some(shared) = outgoing.whole(version, head.life) {
+        if head.is_plain()
+            && let Some(shared) = outgoing.whole(version, head.life)
+        {
             return Delivery::Send { shared, confirmed };
         }
         if head.qos > Qos::AtMostOnce {
@@ -249,7 +259,11 @@ impl Conversation {
             // Of a session that is not known any more; the client goes on in either case.
             let reason = ReasonCode::PacketIdentifierNotFound;
             let release = Ack { packet_id, reason, properties: Properties::default() };
-            return Ok(if ack.reason.is_error() { Action::None } else { self.say(Packet::PubRel(release), out) });
+            return Ok(if ack.reason.is_error() {
+                Action::None
+            } else {
+                self.say(Packet::PubRel(release), out)
+            });
         };
         match sent.stage {
             Stage::Ack => Err(Violation::AckMismatch),

@@ -188,8 +188,7 @@ impl Conversation {
                 flight.keep_unreleased(received.packet_id);
             }
             let list = self.explanation(code);
-            let ack =
-                Ack { packet_id: received.packet_id, reason: code, properties: list.properties() };
+            let ack = Ack { packet_id: received.packet_id, reason: code, properties: list.properties() };
             let packet = match received.qos {
                 Qos::ExactlyOnce => Packet::PubRec(ack),
                 Qos::AtLeastOnce | Qos::AtMostOnce => Packet::PubAck(ack),

@@ -116,10 +116,7 @@ impl<'a> Auth<'a> {
     }
 }
 
-pub(super) fn read_reason(
-    packet_type: PacketType,
-    reader: &mut Reader<'_>,
-) -> Result<ReasonCode, Violation> {
+pub(super) fn read_reason(packet_type: PacketType, reader: &mut Reader<'_>) -> Result<ReasonCode, Violation> {
     let reason = ReasonCode::from_u8(reader.u8()?);
     reason.filter(|reason| reason.is_allowed_in(packet_type)).ok_or(Violation::ReasonUnknown)
 }

@@ -28,7 +28,8 @@ impl SubscribeOptions {
 
     /// For a store that keeps the byte too.
     pub fn from_u8(byte: u8) -> Option<Self> {
-        (byte & 0b1100_0000 == 0 && byte & 0b11 != 0b11 && byte & 0b11_0000 != 0b11_0000).then_some(Self(byte))
+        (byte & 0b1100_0000 == 0 && byte & 0b11 != 0b11 && byte & 0b11_0000 != 0b11_0000)
+            .then_some(Self(byte))
     }
 
     pub fn as_u8(self) -> u8 {

@@ -171,7 +171,8 @@ fn value(property: Property) -> Value<'static> {
 #[test]
 fn every_property_stands_where_it_may_and_nowhere_else() {
     use Property::*;
-    let message = [PayloadFormatIndicator, MessageExpiryInterval, ContentType, ResponseTopic, CorrelationData];
+    let message =
+        [PayloadFormatIndicator, MessageExpiryInterval, ContentType, ResponseTopic, CorrelationData];
     let check = |holder: property::Holder, allowed: &[Property]| {
         for property in Property::ALL {
             let mut list = PropertyList::new();
@@ -257,7 +258,8 @@ fn only_two_properties_repeat() {
         for holder in holders {
             let read = Properties::read(&mut reader::Reader::new(&bytes), holder);
             let repeats = *property == UserProperty
-                || *property == SubscriptionIdentifier && holder == property::Holder::Packet(PacketType::Publish);
+                || *property == SubscriptionIdentifier
+                    && holder == property::Holder::Packet(PacketType::Publish);
             let refused = matches!(read, Err(Violation::RepeatedProperty | Violation::UnknownProperty));
             assert_eq!(refused, !repeats, "{property:?} in {holder:?}: {read:?}");
         }
@@ -335,7 +337,7 @@ proptest! {
         let mut list = PropertyList::new();
         list.push(Property::UserProperty, Value::Pair(&text, &more));
         let user = list.properties();
-        list = PropertyList::new();
+        let mut list = PropertyList::new();
         list.push(Property::UserProperty, Value::Pair(&more, ""));
         list.push(Property::MessageExpiryInterval, Value::U32(number));
         list.push(Property::CorrelationData, Value::Binary(&binary));

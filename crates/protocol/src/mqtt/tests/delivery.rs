@@ -122,7 +122,7 @@ fn what_is_left_of_a_life_is_told_by_the_second() {
     let endless = outgoing(2, "a", r#""text":"x""#);
     let mut peer = Peer::open(Version::V5);
     peer.subscribe(&[("a", options(0))]);
-    let mut at = |peer: &mut Peer, message: &Outgoing, ms: u64| {
+    let at = |peer: &mut Peer, message: &Outgoing, ms: u64| {
         let (now, config) = (Timestamp(NOW.0 + ms), peer.config.clone());
         match peer.conversation.deliver(&config, message, Cause::Published, now, &mut peer.out) {
             Delivery::Send { shared, .. } => peer.out.extend_from_slice(&shared),
@@ -254,11 +254,8 @@ fn confirmations_have_to_fit() {
     let reason = ReasonCode::PacketIdentifierNotFound;
     peer.hears(&[Packet::PubRel(Ack { packet_id: 9, reason, properties: Properties::default() })]);
     // What the client refuses is not sent again either.
-    let refused = |packet_id| Ack {
-        packet_id,
-        reason: ReasonCode::QuotaExceeded,
-        properties: Properties::default(),
-    };
+    let refused =
+        |packet_id| Ack { packet_id, reason: ReasonCode::QuotaExceeded, properties: Properties::default() };
     assert_eq!(peer.say(Packet::PubAck(refused(1))), Did::Settled { id: Some(1), room: false });
     assert_eq!(peer.say(Packet::PubRec(refused(2))), Did::Settled { id: Some(2), room: false });
     peer.hears(&[]);
@@ -279,10 +276,9 @@ fn what_is_too_large_for_the_client_is_left_out() {
         list.push(Property::MaximumPacketSize, Value::U32(maximum));
         let mut peer = Peer::new(Version::V5);
         let connect = Connect { properties: list.properties(), ..connect(Version::V5) };
-        peer.conversation = Conversation::new();
         peer.config.topic_alias_maximum = 0;
         peer.log_in(&connect, LoggedIn::default());
-        assert_eq!(peer.conversation.is_open(), true);
+        assert!(peer.conversation.is_open());
         peer.subscribe(&[("a", options(1))]);
         let delivery = peer.deliver(&message, Cause::Published);
         match sent {
@@ -308,8 +304,7 @@ fn topics_that_come_often_are_named_once() {
     }
     let heard: Vec<_> = heard(&mut peer).into_iter().map(|heard| (heard.1, heard.4)).collect();
     let heard: Vec<_> = heard.iter().map(|(topic, alias)| (topic.as_str(), *alias)).collect();
-    let expected =
-        [("a", Some(1)), ("b", Some(2)), ("", Some(1)), ("c", None), ("", Some(2)), ("c", None)];
+    let expected = [("a", Some(1)), ("b", Some(2)), ("", Some(1)), ("c", None), ("", Some(2)), ("c", None)];
     assert_eq!(heard, expected);
 }
 

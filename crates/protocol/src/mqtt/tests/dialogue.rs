@@ -58,8 +58,7 @@ fn a_device_logs_in_with_its_token() {
 fn the_client_identifier_names_the_device_where_no_user_does() {
     let name = |username, client_id| {
         let mut peer = Peer::with(Version::V5, Config::default());
-        let connect =
-            Connect { username, client_id, password: Some(b"t"), ..connect(Version::V5) };
+        let connect = Connect { username, client_id, password: Some(b"t"), ..connect(Version::V5) };
         match peer.say(Packet::Connect(connect)) {
             Did::LogIn { device, .. } => Ok(device),
             did => {
@@ -133,7 +132,10 @@ fn what_the_service_changes_is_told() {
     peer.log_in(&Connect { keep_alive_s: 0, ..connect(Version::V3) }, LoggedIn::default());
     assert_eq!(peer.conversation.silence_max_ms(), None);
     let kept = Connect { clean_start: false, ..connect(Version::V3) };
-    assert!(matches!(Peer::new(Version::V3).say(Packet::Connect(kept)), Did::LogIn { expiry_s: 2_419_200, .. }));
+    assert!(matches!(
+        Peer::new(Version::V3).say(Packet::Connect(kept)),
+        Did::LogIn { expiry_s: 2_419_200, .. }
+    ));
 }
 
 #[test]
@@ -217,17 +219,15 @@ fn filters_are_granted_or_refused_one_by_one() {
         ("$noroshi/inbox", options(1)),
     ];
     let filters = Subscribe::filters_of(&asked);
-    for (version, reasons) in [
-        (Version::V3, [2, 0x80, 0x80, 1, 0x80, 0, 1]),
-        (Version::V5, [2, 0x8F, 0x9E, 1, 0x87, 0, 1]),
-    ] {
+    for (version, reasons) in
+        [(Version::V3, [2, 0x80, 0x80, 1, 0x80, 0, 1]), (Version::V5, [2, 0x8F, 0x9E, 1, 0x87, 0, 1])]
+    {
         let mut peer = Peer::open(version);
         let subscribe = Packet::Subscribe(Subscribe::new(9, Properties::default(), &filters));
         assert_eq!(peer.say_only(subscribe), Did::Subscribe(5));
         let mut request = peer.subscribe.take().unwrap();
-        request.refuse(|filter| {
-            (filter.as_str() == "test/nosubscribe").then_some(SubscribeRefused::NotAllowed)
-        });
+        request
+            .refuse(|filter| (filter.as_str() == "test/nosubscribe").then_some(SubscribeRefused::NotAllowed));
         assert!(!peer.conversation.hears_inbox());
         let made = peer.conversation.subscribed(&peer.config, request, &mut peer.out).unwrap();
         let made: Vec<_> = made.iter().map(|made| made.filter.as_str()).collect();
@@ -313,7 +313,12 @@ fn every_close_has_its_last_word() {
         (CloseReason::Drain, None, ReasonCode::UseAnotherServer, explained(CloseReason::Drain)),
         (CloseReason::Drain, Some(&drain), ReasonCode::UseAnotherServer, elsewhere.clone()),
         (CloseReason::Drain, Some(&moved), ReasonCode::ServerMoved, elsewhere),
-        (CloseReason::Revoked, Some(&drain), ReasonCode::AdministrativeAction, explained(CloseReason::Revoked)),
+        (
+            CloseReason::Revoked,
+            Some(&drain),
+            ReasonCode::AdministrativeAction,
+            explained(CloseReason::Revoked),
+        ),
         (CloseReason::PingTimeout, None, ReasonCode::KeepAliveTimeout, explained(CloseReason::PingTimeout)),
     ] {
         let mut peer = Peer::open(Version::V5);

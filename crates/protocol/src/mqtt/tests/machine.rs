@@ -12,12 +12,31 @@ use crate::mqtt::*;
 #[derive(Debug, Clone)]
 enum Step {
     /// A packet by its number, with ids, a topic and flags.
-    Packet { kind: u8, id: u16, topic: u8, bits: u8 },
+    Packet {
+        kind: u8,
+        id: u16,
+        topic: u8,
+        bits: u8,
+    },
     /// Anything with a header that says its length.
-    Bytes { first: u8, body: Vec<u8> },
-    LogIn { present: bool },
-    Answer { at: usize, refused: Option<bool> },
-    Deliver { id: u8, topic: u8, bits: u8, retained: bool, late_ms: u16 },
+    Bytes {
+        first: u8,
+        body: Vec<u8>,
+    },
+    LogIn {
+        present: bool,
+    },
+    Answer {
+        at: usize,
+        refused: Option<bool>,
+    },
+    Deliver {
+        id: u8,
+        topic: u8,
+        bits: u8,
+        retained: bool,
+        late_ms: u16,
+    },
     CaughtUp,
     /// The connection breaks and the session comes back.
     Again,
@@ -44,8 +63,20 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-const TOPICS: [&str; 12] =
-    ["a", "b", "a/b", "", "+", "#", "a/#", "$noroshi/inbox", "$noroshi/presence", "$SYS", "$share/g/a", "+/+"];
+const TOPICS: [&str; 12] = [
+    "a",
+    "b",
+    "a/b",
+    "",
+    "+",
+    "#",
+    "a/#",
+    "$noroshi/inbox",
+    "$noroshi/presence",
+    "$SYS",
+    "$share/g/a",
+    "+/+",
+];
 
 /// A packet of a client, right or wrong.
 fn packet(version: Version, kind: u8, id: u16, topic: &str, bits: u8) -> Vec<u8> {
@@ -126,7 +157,8 @@ struct Machine {
 
 impl Machine {
     fn new(version: Version) -> Self {
-        let config = Config { receive_maximum: 4, in_flight_max: 3, subscriptions_max: 5, ..Config::conformance() };
+        let config =
+            Config { receive_maximum: 4, in_flight_max: 3, subscriptions_max: 5, ..Config::conformance() };
         Self {
             config,
             version,
@@ -232,8 +264,7 @@ impl Machine {
     fn log_in(&mut self, present: bool, out: &mut Vec<u8>) {
         let saved = self.saved.take().filter(|_| present);
         let subscriptions = saved.as_ref().map(|saved| saved.subscriptions.clone()).unwrap_or_default();
-        let session =
-            LoggedIn { device: "d", origin: 1, session_present: present, subscriptions, saved };
+        let session = LoggedIn { device: "d", origin: 1, session_present: present, subscriptions, saved };
         let early = self.conversation.logged_in(&self.config, session, out);
         let mut rest = Vec::new();
         each_frame(&early, |frame| {

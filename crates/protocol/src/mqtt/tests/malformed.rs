@@ -7,7 +7,9 @@ use crate::mqtt::*;
 #[track_caller]
 fn check(version: Version, bytes: &[u8], expected: Violation) {
     let mut heard = None;
-    each_frame(bytes, |frame| heard = Some(Packet::parse(version, frame).map(|packet| format!("{packet:?}"))));
+    each_frame(bytes, |frame| {
+        heard = Some(Packet::parse(version, frame).map(|packet| format!("{packet:?}")))
+    });
     assert_eq!(heard, Some(Err(expected)), "{bytes:02x?}");
 }
 

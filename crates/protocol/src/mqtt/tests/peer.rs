@@ -132,9 +132,7 @@ impl Peer {
                     self.unsubscribe = Some(request);
                     Did::Unsubscribe(count)
                 }
-                Action::Settled { id, room } => {
-                    Did::Settled { id: id.map(|id| id.as_bytes()[0]), room }
-                }
+                Action::Settled { id, room } => Did::Settled { id: id.map(|id| id.as_bytes()[0]), room },
                 Action::Presence(presence) => Did::Presence(presence),
                 Action::RenewToken { token, answer } => Did::RenewToken { token: token.to_owned(), answer },
                 Action::Close { reason, .. } => Did::Close(reason),

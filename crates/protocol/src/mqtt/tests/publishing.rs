@@ -20,7 +20,8 @@ fn answer(did: Did) -> Answer {
 fn at_most_once_is_not_answered() {
     let mut peer = Peer::open(Version::V5);
     let did = peer.say(Packet::Publish(Publish { retain: true, ..publish(0, 0, "a/b", b"x") }));
-    let expected = Did::Publish { topic: "a/b".to_owned(), payload: b"x".to_vec(), retain: true, answer: None };
+    let expected =
+        Did::Publish { topic: "a/b".to_owned(), payload: b"x".to_vec(), retain: true, answer: None };
     assert_eq!(did, expected);
     peer.hears(&[]);
     assert_eq!(peer.conversation.held_bytes(), 0);
@@ -29,7 +30,7 @@ fn at_most_once_is_not_answered() {
 #[test]
 fn acknowledgements_go_out_in_order() {
     let mut peer = Peer::open(Version::V5);
-    let mut say = |peer: &mut Peer, qos, id| answer(peer.say(Packet::Publish(publish(qos, id, "a", b""))));
+    let say = |peer: &mut Peer, qos, id| answer(peer.say(Packet::Publish(publish(qos, id, "a", b""))));
     let (one, two, three) = (say(&mut peer, 1, 5), say(&mut peer, 2, 6), say(&mut peer, 1, 7));
     peer.conversation.published(three, Ok(()), &mut peer.out).unwrap();
     peer.conversation.published(two, Ok(()), &mut peer.out).unwrap();
@@ -98,12 +99,7 @@ fn mqtt_3_is_acknowledged_or_closed() {
 #[test]
 fn topics_that_cannot_be_are_refused() {
     let long = "x".repeat(256);
-    for (topic, code) in [
-        ("$SYS/a", 0x87),
-        ("$noroshi/inbox", 0x87),
-        ("a\tb", 0x90),
-        (long.as_str(), 0x90),
-    ] {
+    for (topic, code) in [("$SYS/a", 0x87), ("$noroshi/inbox", 0x87), ("a\tb", 0x90), (long.as_str(), 0x90)] {
         let mut peer = Peer::open(Version::V5);
         assert_eq!(peer.say(Packet::Publish(publish(1, 1, topic, b""))), Did::Nothing);
         assert_eq!((peer.out[0], peer.out[4]), (0x40, code), "{topic}");

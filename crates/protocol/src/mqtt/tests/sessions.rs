@@ -82,10 +82,7 @@ fn a_good_bye_may_change_how_long_the_session_lives() {
     let open = |seconds| {
         let mut peer = Peer::new(Version::V5);
         let asked = expiry(seconds);
-        peer.log_in(
-            &Connect { properties: asked.properties(), ..connect(Version::V5) },
-            LoggedIn::default(),
-        );
+        peer.log_in(&Connect { properties: asked.properties(), ..connect(Version::V5) }, LoggedIn::default());
         peer
     };
     for (first, then, kept) in [(10, 0, 0), (10, 20, 20), (10, u32::MAX, 2_419_200), (0, 0, 0)] {
@@ -118,8 +115,7 @@ fn interrupted(version: Version) -> Parting {
         peer.delivers(&outgoing(id, "a", &format!(r#""text":"x","qos":{qos}"#)));
     }
     assert_eq!(peer.say(Packet::PubRec(Ack::success(3))), Did::Settled { id: Some(3), room: false });
-    let Did::Publish { answer: Some(answer), .. } = peer.say(Packet::Publish(publish(2, 9, "b", b"")))
-    else {
+    let Did::Publish { answer: Some(answer), .. } = peer.say(Packet::Publish(publish(2, 9, "b", b""))) else {
         panic!("a message")
     };
     peer.conversation.published(answer, Ok(()), &mut peer.out).unwrap();
