@@ -9,11 +9,12 @@
 //!   Message ── native::message_json ──┬─ ws::text_frame ── bytes
 //!                                     └─ sse::event ────── bytes
 //!   bytes ── mqtt::Decoder ── mqtt::Conversation ── actions, bytes
+//!   bytes ── xmpp::Framer ── xmpp::Conversation ── actions, bytes
 //!   request ── http2::Connection ── bytes ── a push service ── bytes ── http2::Connection ── Event
 //! ```
 //!
 //! Reading order: [`http`], [`ws`], [`native`], [`sse`]; then [`engine_io`] and [`socket_io`] on top of it;
-//! [`mqtt`]; [`http2`] stands alone, as it is the only one that makes requests. Transport and conversation are
+//! [`mqtt`]; [`xmpp`]; [`http2`] stands alone, as it is the only one that makes requests. Transport and conversation are
 //! two axes: `ws` knows nothing of the JSON inside, `native` nothing of frames.
 
 pub mod engine_io;
@@ -24,3 +25,4 @@ pub mod native;
 pub mod socket_io;
 pub mod sse;
 pub mod ws;
+pub mod xmpp;

@@ -1,0 +1,36 @@
+//! XMPP between a device and the service (RFC 6120, RFC 6121), as a document over TCP or framed on a WebSocket
+//! (RFC 7395). An account is a device: `device@domain`, its token the password; its notifications come as
+//! messages, topics are the nodes of a PubSub service.
+//!
+//! ```text
+//!   bytes ── xml::Framer ── Input ── Conversation ── Output { bytes, actions }
+//!                                      ▲    ▲
+//!            answers to the actions ───┘    └── deliver, ping, close
+//!   Message ── encode::message ── bytes for every connection of a framing
+//! ```
+//!
+//! Reading order: [`xml`], [`config`], [`action`], [`conversation`]; then [`sasl`] and [`scram`], [`presence`],
+//! [`jid`], [`encode`], [`close`].
+//!
+//! Not here: rosters other than the empty one, and talk between accounts, which [`config::Config::relay`]
+//! only hands on.
+
+pub mod action;
+pub mod close;
+pub mod config;
+pub mod conversation;
+pub mod encode;
+pub mod error;
+pub mod jid;
+mod management;
+pub mod namespace;
+pub mod presence;
+pub mod sasl;
+pub mod scram;
+pub mod xml;
+
+pub use action::{Action, Answer, Credentials, Delivery, Output, Refusal, Request, Resumed};
+pub use config::{Config, Context, Framing, Security};
+pub use conversation::Conversation;
+pub use management::Suspended;
+pub use xml::{Framer, Input};

@@ -1,0 +1,194 @@
+//! What a conversation asks of whoever owns the connection, and what it is answered. The words are the
+//! session's; whatever XMPP needs to put an answer into an element travels with the question as a
+//! [`Request`] and comes back with it, so a conversation remembers nothing of what it asked.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use noroshi_types::{CloseReason, DeviceId, JsonText, Message, NotificationId, Presence, Topic};
+
+use super::error::StanzaError;
+use super::management::Suspended;
+use super::scram::{Hash, Keys};
+use crate::native::Token;
+
+/// What came of an input: first `bytes` are written, then the actions are done in order.
+#[derive(Debug, Default)]
+pub struct Output {
+    /// Ready for the transport's writer, framed as the conversation was told.
+    pub bytes: Vec<u8>,
+    pub actions: Vec<Action>,
+}
+
+#[derive(Debug)]
+pub enum Action {
+    /// Everything from here on is TLS: what came behind the request in the clear is dropped (RFC 6120
+    /// §5.4.3.3). Answered by `Conversation::encrypted`.
+    StartTls,
+    /// Is this token good? Answered by `authenticated` or `refused`. The device it names must be the one the
+    /// user name stands for, in any case.
+    Authenticate {
+        user: Box<str>,
+        token: Token,
+    },
+    /// The keys or the token of the device with this name, lower case. Answered by `keys`.
+    FindKeys {
+        user: Box<str>,
+        hash: Hash,
+    },
+    /// A session for the device begins; answered by `logged_in` or `refused`. Until `Presence` says that it
+    /// is there nothing but topics is delivered to it.
+    LogIn {
+        device: DeviceId,
+    },
+    /// The session kept under this id, if it is this device's, with its log-in; answered by `resumed`.
+    Resume {
+        device: DeviceId,
+        id: Box<str>,
+    },
+    /// `Offline`: connected, but the device's own notifications wait in its inbox (RFC 6121 §4.5, and
+    /// negative priorities, §8.5.2). What waits is delivered when it leaves `Offline` (XEP-0160 §3).
+    Presence(Presence),
+    /// The client has them.
+    Acknowledge(Vec<NotificationId>),
+    /// The client did not confirm them before it was resumed, and they are not at hand: to be read from its
+    /// inbox again.
+    Redeliver(Vec<NotificationId>),
+    /// A durable subscription is the account's, another ends with the connection.
+    Subscribe {
+        topic: Topic,
+        durable: bool,
+        request: Request,
+    },
+    Unsubscribe {
+        topic: Topic,
+        durable: bool,
+        request: Request,
+    },
+    /// Of the device, or what it has to this topic.
+    Subscriptions {
+        topic: Option<Topic>,
+        request: Request,
+    },
+    /// The latest, at most `max`, the oldest of them first; or the one with this id.
+    Items {
+        topic: Topic,
+        id: Option<NotificationId>,
+        max: usize,
+        request: Request,
+    },
+    Publish {
+        topic: Topic,
+        data: JsonText,
+        request: Request,
+    },
+    /// Conformance only.
+    Register {
+        user: Box<str>,
+        password: Token,
+        request: Request,
+    },
+    /// Conformance only: the connection's own account goes; its streams end once the answer is written.
+    Unregister {
+        request: Request,
+    },
+    /// Conformance only: a stanza for an account of this domain, as that account shall get it. Where it
+    /// cannot be delivered it is answered as refused.
+    Relay {
+        to: Box<str>,
+        resource: Option<Box<str>>,
+        stanza: Bytes,
+        request: Option<Request>,
+    },
+    /// The last word is in `bytes`.
+    Close(CloseReason),
+}
+
+/// A question that waits for its answer. Dropping it leaves the client without one.
+#[derive(Debug)]
+pub struct Request {
+    pub(super) stanza: &'static str,
+    pub(super) id: Box<str>,
+    /// Whom the client asked; empty is its own account.
+    pub(super) asked: Box<str>,
+    pub(super) about: About,
+}
+
+#[derive(Debug)]
+pub(super) enum About {
+    Subscription { node: Box<str>, jid: Box<str> },
+    Subscriptions { node: Option<Box<str>> },
+    Items { node: Box<str> },
+    Publication { node: Box<str> },
+    Nothing,
+}
+
+/// The answer to a [`Request`].
+#[derive(Debug)]
+pub enum Answer {
+    Done,
+    /// Topic and whether it is durable.
+    Subscriptions(Vec<(Topic, bool)>),
+    Items(Vec<Arc<Message>>),
+    Published(NotificationId),
+    Refused(Refusal),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Refusal {
+    /// Not allowed to this device.
+    Forbidden,
+    NotFound,
+    NotSubscribed,
+    TooManySubscriptions,
+    TooBig,
+    /// There is one already.
+    Conflict,
+    /// Nobody takes it.
+    Unavailable,
+    Overloaded,
+    Internal,
+}
+
+impl Refusal {
+    /// The condition and what XEP-0060 adds to it.
+    pub(super) fn condition(self) -> (StanzaError, &'static str) {
+        match self {
+            Refusal::Forbidden => (StanzaError::Forbidden, ""),
+            Refusal::NotFound => (StanzaError::ItemNotFound, ""),
+            Refusal::NotSubscribed => (StanzaError::UnexpectedRequest, "not-subscribed"),
+            Refusal::TooManySubscriptions => (StanzaError::PolicyViolation, "too-many-subscriptions"),
+            Refusal::TooBig => (StanzaError::NotAcceptable, "payload-too-big"),
+            Refusal::Conflict => (StanzaError::Conflict, ""),
+            Refusal::Unavailable => (StanzaError::ServiceUnavailable, ""),
+            Refusal::Overloaded => (StanzaError::ResourceConstraint, ""),
+            Refusal::Internal => (StanzaError::InternalServerError, ""),
+        }
+    }
+}
+
+/// What is kept to check a SCRAM proof against.
+#[derive(Debug, Clone)]
+pub enum Credentials {
+    Keys { device: DeviceId, keys: Keys },
+    Password { device: DeviceId, password: Token },
+}
+
+/// What became of a session that was to be resumed.
+#[derive(Debug)]
+pub enum Resumed {
+    Yes(Box<Suspended>),
+    /// Gone, or another device's; how many of the client's stanzas were handled, if that is known still.
+    Gone {
+        handled: Option<u32>,
+    },
+}
+
+/// What became of a message that was to be delivered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Delivery {
+    /// To be written now.
+    Write,
+    /// Too much waits to be confirmed, or there is no session: not to be written.
+    Full,
+}

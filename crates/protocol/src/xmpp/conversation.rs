@@ -1,0 +1,318 @@
+//! One connection's conversation: what the client says is turned into [`Action`](super::Action)s and bytes, and what the
+//! session answers into elements. It has no clock and knows no store.
+//!
+//! Phases go forward only: header → negotiation (TLS, SASL, each followed by a new header; or SASL2) →
+//! authenticated → open → closed. While an answer about a log-in is out, what the client says waits in
+//! `opening`, bounded. Whatever it is told out of turn, by either side, it never panics: a client's is
+//! answered as its specification says, a caller's is ignored.
+
+use bytes::Bytes;
+use noroshi_types::{CloseReason, DeviceId, NotificationId};
+
+use super::action::{Delivery, Output};
+use super::config::{Config, Context, Framing, Security};
+use super::encode::push_framed;
+use super::error::{StanzaError, StreamError};
+use super::jid;
+use super::management::{Keep, Management, Suspended};
+use super::namespace as ns;
+use super::presence::Show;
+use super::scram::ChannelBinding;
+use super::xml::write::{push_empty, push_end, push_start, push_text};
+use super::xml::{Element, Input, Scope, XmlError, parse_element};
+
+mod authentication;
+mod binding;
+mod disco;
+mod negotiation;
+mod opening;
+mod pubsub;
+mod registration;
+mod session;
+mod stanza;
+mod stream;
+
+use opening::Opening;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    /// A stream header has to come.
+    Header,
+    /// Features are offered.
+    Negotiating,
+    /// TLS begins.
+    Encrypting,
+    /// A SASL challenge is out.
+    Challenged,
+    /// The caller was asked about a log-in.
+    Verifying,
+    /// A resource has to be bound or a session resumed.
+    Authenticated,
+    /// The caller was asked for the session.
+    Attaching,
+    Open,
+    Closed,
+}
+
+/// Whose connection it is.
+#[derive(Debug)]
+struct Identity {
+    device: DeviceId,
+    /// `local@domain`, and `/resource` once it is bound.
+    jid: Box<str>,
+    /// Where `/resource` begins.
+    bare_len: usize,
+}
+
+impl Identity {
+    fn new(device: DeviceId, domain: &str) -> Self {
+        let jid = format!("{}@{domain}", jid::escape_local(device.as_str()));
+        Self { device, bare_len: jid.len(), jid: jid.into() }
+    }
+
+    fn bare(&self) -> &str {
+        &self.jid[..self.bare_len]
+    }
+}
+
+#[derive(Debug)]
+pub struct Conversation {
+    phase: Phase,
+    framing: Framing,
+    security: Security,
+    /// Log-ins that failed.
+    failures: u8,
+    /// Our header of the present stream was sent.
+    opened: bool,
+    show: Show,
+    /// The client's app is not in use (XEP-0352).
+    inactive: bool,
+    scope: Scope,
+    identity: Option<Box<Identity>>,
+    /// Until it is open.
+    opening: Option<Box<Opening>>,
+    /// Once something has to be confirmed.
+    management: Option<Box<Management>>,
+}
+
+// Idle, besides: the identity, 56 bytes and the address, and with stream management 136 and the session's id.
+const _: () = assert!(size_of::<Conversation>() <= 64);
+const _: () = assert!(size_of::<Identity>() <= 40);
+const _: () = assert!(size_of::<Management>() <= 120);
+
+impl Conversation {
+    pub fn new(framing: Framing, security: Security) -> Self {
+        Self {
+            phase: Phase::Header,
+            framing,
+            security,
+            failures: 0,
+            opened: false,
+            show: Show::Unavailable,
+            inactive: false,
+            scope: Scope::default(),
+            identity: None,
+            opening: None,
+            management: None,
+        }
+    }
+
+    /// What the client may bind its proof to: SCRAM is offered with `-PLUS` then.
+    pub fn set_channel_binding(&mut self, binding: ChannelBinding) {
+        self.opening().binding = Some(binding);
+    }
+
+    pub fn is_open(&self) -> bool {
+        self.phase == Phase::Open
+    }
+
+    pub fn is_closed(&self) -> bool {
+        self.phase == Phase::Closed
+    }
+
+    /// Log-ins that this connection tried in vain.
+    pub fn failures(&self) -> u8 {
+        self.failures
+    }
+
+    /// The client's full address, once it is bound.
+    pub fn address(&self) -> Option<&str> {
+        self.identity.as_ref().filter(|it| it.jid.len() > it.bare_len).map(|it| &*it.jid)
+    }
+
+    /// What the client said.
+    pub fn receive(&mut self, cx: &Context<'_>, input: Input<'_>, out: &mut Output) {
+        match (self.phase, input) {
+            (Phase::Closed, _) | (_, Input::Whitespace) => {}
+            (_, Input::Close) => self.handle_peers_end(out),
+            (Phase::Verifying | Phase::Attaching, Input::Header(text) | Input::Element(text)) => {
+                if !self.opening().keep_early(cx.config, text) {
+                    self.fail(cx, StreamError::PolicyViolation, CloseReason::RateLimited, out);
+                }
+            }
+            (_, Input::Header(text)) => self.handle_header(cx, text, out),
+            (_, Input::Element(text)) => self.handle_element(cx, text, out),
+        }
+    }
+
+    /// What came of the bytes that no element could be made of.
+    pub fn receive_error(&mut self, cx: &Context<'_>, error: XmlError, out: &mut Output) {
+        if self.phase != Phase::Closed {
+            let text = error.to_string();
+            self.end(cx, Some((error.condition(), &text)), error.reason(), out, |_| {});
+        }
+    }
+
+    /// Ends the stream for a reason of the service's. `redirect`: where to go instead, `host:port`, or for a
+    /// WebSocket its address.
+    pub fn close(&mut self, cx: &Context<'_>, reason: CloseReason, redirect: Option<&str>, out: &mut Output) {
+        if self.phase == Phase::Closed {
+            return;
+        }
+        match redirect {
+            Some(to) => self.redirect(cx, reason, to, out),
+            None => {
+                let error = super::close::stream_error(reason).map(|error| (error, reason.explain()));
+                self.end(cx, error, reason, out, |_| {});
+            }
+        }
+    }
+
+    /// A notification is about to be written: `bytes` is what `encode::message` made of it.
+    pub fn deliver(
+        &mut self,
+        config: &Config,
+        id: NotificationId,
+        wants_ack: bool,
+        bytes: &Bytes,
+    ) -> Delivery {
+        if self.phase != Phase::Open {
+            return Delivery::Full;
+        }
+        let counts = self.management.as_ref().is_some_and(|it| it.counts);
+        if !counts && !wants_ack {
+            return Delivery::Write;
+        }
+        let management = self.management.get_or_insert_default();
+        if management.len() >= config.unacked_max {
+            return Delivery::Full;
+        }
+        let keep = if wants_ack { Keep::Stored } else { Keep::Passing };
+        management.push(wants_ack.then_some(id), keep, config.unacked_bytes_max, || bytes.clone());
+        Delivery::Write
+    }
+
+    /// A stanza of another account that `Action::Relay` made is about to be written.
+    pub fn deliver_relayed(&mut self, cx: &Context<'_>, bytes: &Bytes, out: &mut Output) {
+        if self.phase == Phase::Open {
+            self.push_stanza(cx, out, |out| out.extend_from_slice(bytes));
+        }
+    }
+
+    /// Appends a request for a confirmation, if one is wanted and none is under way: once after what is
+    /// written at a time.
+    pub fn push_checkpoint(&mut self, config: &Config, out: &mut Vec<u8>) {
+        let Some(management) = self.management.as_mut().filter(|_| self.phase == Phase::Open) else { return };
+        let counts = management.counts;
+        if let Some(count) = management.ask() {
+            self.push_question(config, counts, count, out);
+        }
+    }
+
+    /// Appends something that a client which is there answers, to be sent when nothing was heard for long.
+    pub fn push_ping(&mut self, config: &Config, out: &mut Vec<u8>) {
+        if self.phase != Phase::Open {
+            return;
+        }
+        let management = self.management.get_or_insert_default();
+        let (counts, count) = (management.counts, management.ask_again());
+        self.push_question(config, counts, count, out);
+    }
+
+    /// XEP-0198 §4 or XEP-0199 §4.2.
+    fn push_question(&self, config: &Config, counts: bool, count: u32, out: &mut Vec<u8>) {
+        push_framed(out, self.framing, |out| {
+            if counts {
+                return push_empty(out, "r", &[("xmlns", ns::SM)]);
+            }
+            let (id, client) = (format!("{}{count}", stanza::QUESTION), self.framing.client());
+            let to = self.address().unwrap_or_default();
+            let attributes =
+                [("xmlns", client), ("from", &*config.domain), ("to", to), ("type", "get"), ("id", &id)];
+            push_start(out, "iq", &attributes);
+            push_empty(out, "ping", &[("xmlns", ns::PING)]);
+            push_end(out, "iq");
+        });
+    }
+
+    /// The connection broke: what is to be kept if the client may resume. Afterwards it is closed.
+    pub fn suspend(&mut self) -> Option<Box<Suspended>> {
+        let is_open = std::mem::replace(&mut self.phase, Phase::Closed) == Phase::Open;
+        let management = self.management.take().filter(|it| is_open && it.can_resume())?;
+        let identity = self.identity.take()?;
+        Some(Box::new(Suspended {
+            device: identity.device.clone(),
+            jid: identity.jid.clone(),
+            framing: self.framing,
+            management,
+            show: self.show,
+            inactive: self.inactive,
+        }))
+    }
+
+    fn opening(&mut self) -> &mut Opening {
+        self.opening.get_or_insert_default()
+    }
+
+    fn handle_element(&mut self, cx: &Context<'_>, text: &str, out: &mut Output) {
+        // Only a header replaces it, and that is no element.
+        let scope = std::mem::take(&mut self.scope);
+        let inherited = (self.framing == Framing::Stream).then_some(&scope);
+        match parse_element(text, inherited, &cx.config.xml) {
+            Ok(tree) => self.handle_root(cx, tree.root(), out),
+            Err(error) => self.receive_error(cx, error, out),
+        }
+        self.scope = scope;
+    }
+
+    fn handle_root(&mut self, cx: &Context<'_>, root: Element<'_>, out: &mut Output) {
+        if self.framing == Framing::WebSocket && root.namespace() == ns::FRAMING {
+            return match root.name() {
+                "open" => self.handle_open(cx, root, out),
+                "close" => self.handle_peers_end(out),
+                _ => self.fail(cx, StreamError::UnsupportedStanzaType, CloseReason::BadMessage, out),
+            };
+        }
+        match self.phase {
+            Phase::Header => self.fail(cx, StreamError::BadFormat, CloseReason::BadMessage, out),
+            Phase::Negotiating | Phase::Challenged => self.negotiate(cx, root, out),
+            // Not encrypted, and so not the client's own for all we know.
+            Phase::Encrypting => self.fail(cx, StreamError::PolicyViolation, CloseReason::BadMessage, out),
+            Phase::Authenticated => self.handle_unbound(cx, root, out),
+            Phase::Open => self.handle_stanza(cx, root, out),
+            Phase::Verifying | Phase::Attaching | Phase::Closed => {}
+        }
+    }
+
+    /// Takes up what came while an answer was out, until the next one is.
+    fn take_early(&mut self, cx: &Context<'_>, out: &mut Output) {
+        let Some(opening) = &mut self.opening else { return };
+        let mut early = std::mem::take(&mut opening.early).into_iter();
+        opening.early_bytes = 0;
+        if self.phase == Phase::Open {
+            self.opening = None;
+        }
+        while let Some(text) = early.next() {
+            let is_header = text.starts_with("<?xml") || text.starts_with("<stream:stream");
+            let input = if is_header { Input::Header(&text) } else { Input::Element(&text) };
+            self.receive(cx, input, out);
+            if matches!(self.phase, Phase::Verifying | Phase::Attaching) {
+                let opening = self.opening();
+                early.by_ref().for_each(|text| opening.restore_early(text));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,361 @@
+//! The open session: stanzas by whom they are for (RFC 6120 §8, §10; RFC 6121), stream management and client
+//! state. Every request gets an answer; what is for another account is only handed on where the
+//! configuration says so.
+
+use noroshi_types::{CloseReason, NotificationId, Presence};
+
+use super::stanza::{QUESTION, Stanza};
+use super::{
+    Context, Conversation, Element, Output, Show, StanzaError, StreamError, ns, push_empty, push_end,
+    push_framed, push_start, push_text,
+};
+use crate::xmpp::action::{About, Action};
+use crate::xmpp::jid::Jid;
+use crate::xmpp::xml::write::push_content;
+
+/// Whom a stanza is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Target {
+    /// The client's own, or none named.
+    Account,
+    Service,
+    PubSub,
+    /// Another of this domain.
+    Other,
+    Foreign,
+}
+
+impl Conversation {
+    pub(super) fn handle_stanza(&mut self, cx: &Context<'_>, root: Element<'_>, out: &mut Output) {
+        match (root.namespace(), root.name()) {
+            (ns::CLIENT, "iq") => self.handle_addressed(cx, "iq", root, out),
+            (ns::CLIENT, "message") => self.handle_addressed(cx, "message", root, out),
+            (ns::CLIENT, "presence") => self.handle_addressed(cx, "presence", root, out),
+            (ns::SM, "enable") => self.handle_enable(cx, root, out),
+            (ns::SM, "r") => self.push_count(out),
+            (ns::SM, "a") => self.handle_count(cx, root, out),
+            (ns::SM, _) => self.push_sm_failure("unexpected-request", None, out),
+            (ns::CSI, "active") => self.set_state(self.show, false, out),
+            (ns::CSI, "inactive") => self.set_state(self.show, true, out),
+            // RFC 6120 §4.9.3.24
+            _ => self.fail(cx, StreamError::UnsupportedStanzaType, CloseReason::BadMessage, out),
+        }
+    }
+
+    fn handle_addressed(
+        &mut self,
+        cx: &Context<'_>,
+        name: &'static str,
+        root: Element<'_>,
+        out: &mut Output,
+    ) {
+        if let Some(management) = self.management.as_mut().filter(|it| it.counts) {
+            management.handled = management.handled.wrapping_add(1);
+        }
+        if !self.is_own(root.attribute("from")) {
+            return self.fail(cx, StreamError::InvalidFrom, CloseReason::BadMessage, out); // §8.1.2.1
+        }
+        let asked = root.attribute("to").unwrap_or_default();
+        let stanza = Stanza { name, id: root.attribute("id").unwrap_or_default(), asked };
+        let to = match asked {
+            "" => None,
+            text => match Jid::parse(text) {
+                Ok(jid) => Some(jid),
+                Err(_) if root.attribute("type") == Some("error") => return,
+                // §8.3.3.8; from the account, since nobody has such an address.
+                Err(_) => {
+                    let stanza = Stanza { asked: "", ..stanza };
+                    return self.push_error(cx, stanza, StanzaError::JidMalformed, "", out);
+                }
+            },
+        };
+        let target = self.target(cx, to.as_ref());
+        match name {
+            "iq" => self.handle_iq(cx, stanza, root, (target, to), out),
+            "message" => self.handle_message(cx, stanza, root, (target, to), out),
+            _ => self.handle_presence(cx, stanza, root, to, out),
+        }
+    }
+
+    /// None is given, or it is the client's own address, with or without the resource.
+    fn is_own(&self, from: Option<&str>) -> bool {
+        let (Some(from), Some(identity)) = (from, &self.identity) else { return true };
+        let own = Jid::parse(from).ok().filter(|jid| jid.has_bare(identity.bare()));
+        own.is_some_and(|jid| jid.resource.is_none_or(|it| identity.jid[identity.bare_len + 1..] == *it))
+    }
+
+    fn target(&self, cx: &Context<'_>, to: Option<&Jid<'_>>) -> Target {
+        let Some(to) = to else { return Target::Account };
+        let bare = self.identity.as_ref().map_or("", |identity| identity.bare());
+        if to.has_bare(bare) {
+            Target::Account
+        } else if to.local.is_none() && *to.domain == *cx.config.domain {
+            Target::Service
+        } else if to.local.is_none() && *to.domain == *cx.config.pubsub {
+            Target::PubSub
+        } else if *to.domain == *cx.config.domain {
+            Target::Other
+        } else {
+            Target::Foreign
+        }
+    }
+
+    fn handle_iq(
+        &mut self,
+        cx: &Context<'_>,
+        stanza: Stanza<'_>,
+        iq: Element<'_>,
+        (target, to): (Target, Option<Jid<'_>>),
+        out: &mut Output,
+    ) {
+        let kind = iq.attribute("type").unwrap_or_default();
+        if matches!(kind, "result" | "error") {
+            let mine = stanza.id.strip_prefix(QUESTION).and_then(|count| count.parse().ok());
+            return match (mine, target, to) {
+                (Some(count), Target::Account | Target::Service, _) => self.handle_answer(count, out),
+                (_, Target::Other, Some(to)) => self.relay(cx, stanza, iq, &to, out),
+                _ => {}
+            };
+        }
+        let mut children = iq.children();
+        let (child, more) = (children.next(), children.next());
+        // §8.2.3: an id, a type, and exactly one child.
+        let (Some(child), None, "get" | "set") = (child, more, kind) else {
+            return self.push_error(cx, stanza, StanzaError::BadRequest, "", out);
+        };
+        if stanza.id.is_empty() {
+            return self.push_error(cx, stanza, StanzaError::BadRequest, "", out);
+        }
+        match (target, to) {
+            (Target::Account, _) => self.handle_account_iq(cx, stanza, kind, child, out),
+            (Target::Service, _) => self.handle_service_iq(cx, stanza, kind, child, out),
+            (Target::PubSub, _) => self.handle_pubsub_iq(cx, stanza, kind, iq, out),
+            (Target::Other, Some(to)) if cx.config.relay => self.relay(cx, stanza, iq, &to, out),
+            (Target::Other, _) => self.push_error(cx, stanza, StanzaError::ServiceUnavailable, "", out),
+            (Target::Foreign, _) => self.push_error(cx, stanza, StanzaError::RemoteServerNotFound, "", out),
+        }
+    }
+
+    fn handle_account_iq(
+        &mut self,
+        cx: &Context<'_>,
+        stanza: Stanza<'_>,
+        kind: &str,
+        child: Element<'_>,
+        out: &mut Output,
+    ) {
+        match (child.namespace(), child.name(), kind) {
+            // RFC 6121 §2.1.4: a roster nobody is on, and nobody can be put on.
+            (ns::ROSTER, "query", "get") => self.push_result(cx, stanza, out, |out| {
+                push_empty(out, "query", &[("xmlns", ns::ROSTER)]);
+            }),
+            (ns::ROSTER, "query", _) => self.push_error(cx, stanza, StanzaError::NotAllowed, "", out),
+            (ns::SESSION, "session", "set") => self.push_result(cx, stanza, out, |_| {}),
+            // RFC 6120 §7.6.2.2: one resource a stream.
+            (ns::BIND, "bind", "set") => self.push_error(cx, stanza, StanzaError::NotAllowed, "", out),
+            (ns::REGISTER, "query", _) if cx.config.registration => {
+                self.handle_account_registration(cx, stanza, kind, child, out);
+            }
+            (ns::PING, "ping", "get") => self.push_result(cx, stanza, out, |_| {}),
+            (ns::DISCO_INFO | ns::DISCO_ITEMS, "query", "get") => {
+                self.handle_disco(cx, stanza, &super::disco::ACCOUNT, child, out);
+            }
+            // §8.4; carbons (XEP-0280) among them: a device has one session.
+            _ => self.push_error(cx, stanza, StanzaError::ServiceUnavailable, "", out),
+        }
+    }
+
+    fn handle_service_iq(
+        &mut self,
+        cx: &Context<'_>,
+        stanza: Stanza<'_>,
+        kind: &str,
+        child: Element<'_>,
+        out: &mut Output,
+    ) {
+        match (child.namespace(), child.name(), kind) {
+            (ns::PING, "ping", "get") => self.push_result(cx, stanza, out, |_| {}),
+            // RFC 3921 §3 addresses it to the server.
+            (ns::SESSION, "session", "set") => self.push_result(cx, stanza, out, |_| {}),
+            (ns::DISCO_INFO | ns::DISCO_ITEMS, "query", "get") => {
+                self.handle_disco(cx, stanza, &super::disco::SERVICE, child, out);
+            }
+            (ns::REGISTER, "query", _) if cx.config.registration => {
+                self.handle_account_registration(cx, stanza, kind, child, out);
+            }
+            _ => self.push_error(cx, stanza, StanzaError::ServiceUnavailable, "", out),
+        }
+    }
+
+    fn handle_message(
+        &mut self,
+        cx: &Context<'_>,
+        stanza: Stanza<'_>,
+        message: Element<'_>,
+        (target, to): (Target, Option<Jid<'_>>),
+        out: &mut Output,
+    ) {
+        if matches!(target, Target::Service | Target::PubSub | Target::Account) {
+            let received = message.children().filter(|child| child.is(ns::RECEIPTS, "received"));
+            let ids = received.filter_map(|child| NotificationId::parse(child.attribute("id")?).ok());
+            let ids: Vec<_> = ids.collect();
+            if !ids.is_empty() {
+                if let Some(management) = &mut self.management {
+                    ids.iter().for_each(|id| management.confirm(*id));
+                }
+                return out.actions.push(Action::Acknowledge(ids));
+            }
+        }
+        match (message.attribute("type"), target, to) {
+            // RFC 6120 §8.3.1: an error is never answered. RFC 6121 §8.5.1: nor is a headline for nobody.
+            (Some("error" | "headline"), target, _) if target != Target::Other || !cx.config.relay => {}
+            (_, Target::Foreign, _) => {
+                self.push_error(cx, stanza, StanzaError::RemoteServerNotFound, "", out);
+            }
+            (_, Target::Other | Target::Account, to) if cx.config.relay => {
+                let own = self.identity.as_ref().map_or(String::new(), |it| it.bare().to_owned());
+                let to = to.or_else(|| Jid::parse(&own).ok());
+                to.into_iter().for_each(|to| self.relay(cx, stanza, message, &to, out));
+            }
+            _ => self.push_error(cx, stanza, StanzaError::ServiceUnavailable, "", out),
+        }
+    }
+
+    fn handle_presence(
+        &mut self,
+        cx: &Context<'_>,
+        stanza: Stanza<'_>,
+        presence: Element<'_>,
+        to: Option<Jid<'_>>,
+        out: &mut Output,
+    ) {
+        if let Some(to) = to {
+            // RFC 6121 §3.1.3, §4.6: of somebody nobody knows there is nothing to say.
+            return self.relay(cx, stanza, presence, &to, out);
+        }
+        match presence.attribute("type") {
+            None => match Show::parse(presence) {
+                Some(show) => {
+                    self.set_state(show, self.inactive, out);
+                    self.echo_presence(cx, stanza, presence, out);
+                }
+                None => self.push_error(cx, stanza, StanzaError::BadRequest, "", out),
+            },
+            Some("unavailable") => self.set_state(Show::Unavailable, self.inactive, out),
+            Some("error" | "probe" | "subscribe" | "subscribed" | "unsubscribe" | "unsubscribed") => {}
+            Some(_) => self.push_error(cx, stanza, StanzaError::BadRequest, "", out),
+        }
+    }
+
+    /// RFC 6121 §4.2.2: a client's presence goes to all of the account's resources, its own among them.
+    fn echo_presence(
+        &mut self,
+        cx: &Context<'_>,
+        stanza: Stanza<'_>,
+        presence: Element<'_>,
+        out: &mut Output,
+    ) {
+        let (client, own) = (self.framing.client(), self.address().unwrap_or_default().to_owned());
+        self.push_stanza(cx, out, |out| {
+            let attributes = [("xmlns", client), ("from", &*own), ("to", &own), ("id", stanza.id)];
+            push_start(out, "presence", &attributes);
+            for name in ["show", "status", "priority"] {
+                if let Some(child) = presence.child(ns::CLIENT, name) {
+                    push_text(out, name, &[], &child.text());
+                }
+            }
+            push_end(out, "presence");
+        });
+    }
+
+    fn set_state(&mut self, show: Show, inactive: bool, out: &mut Output) {
+        let before = self.show.presence(self.inactive);
+        (self.show, self.inactive) = (show, inactive);
+        let now = show.presence(inactive);
+        if now != before {
+            out.actions.push(Action::Presence(now));
+        }
+    }
+
+    /// Hands a stanza on as its recipient shall get it: from the client's full address (§8.1.2.1).
+    fn relay(
+        &mut self,
+        cx: &Context<'_>,
+        stanza: Stanza<'_>,
+        root: Element<'_>,
+        to: &Jid<'_>,
+        out: &mut Output,
+    ) {
+        let (Some(local), true) = (&to.local, cx.config.relay && *to.domain == *cx.config.domain) else {
+            return;
+        };
+        let kind = root.attribute("type").unwrap_or_default();
+        // RFC 6121 §3.1.2: subscriptions are the account's.
+        let is_accounts = kind.starts_with("subscribe") || kind.starts_with("unsubscribe");
+        let identity = self.identity.as_ref();
+        let from = identity.map_or("", |it| if is_accounts { it.bare() } else { &it.jid });
+        let lang = root.attributes().find(|(namespace, name, _)| (*namespace, *name) == (ns::XML, "lang"));
+        let mut element = Vec::new();
+        let attributes = [
+            ("xmlns", ns::CLIENT),
+            ("from", from),
+            ("to", stanza.asked),
+            ("type", kind),
+            ("id", stanza.id),
+            ("xml:lang", lang.map_or("", |it| it.2)),
+        ];
+        push_start(&mut element, stanza.name, &attributes);
+        push_content(&mut element, root, ns::CLIENT);
+        push_end(&mut element, stanza.name);
+        let is_answered = stanza.name != "presence" && !matches!(kind, "result" | "error" | "headline");
+        out.actions.push(Action::Relay {
+            to: crate::xmpp::jid::unescape_local(local).into(),
+            resource: to.resource.map(Into::into),
+            stanza: element.into(),
+            request: is_answered.then(|| stanza.request(About::Nothing)),
+        });
+    }
+
+    /// The answer to a ping: everything before it was read.
+    fn handle_answer(&mut self, count: u32, out: &mut Output) {
+        let Some(management) = self.management.as_mut().filter(|it| !it.counts && it.was_asked(count)) else {
+            return;
+        };
+        let arrived = management.acknowledge(count).unwrap_or_default();
+        if management.is_spent() {
+            self.management = None;
+        }
+        if !arrived.is_empty() {
+            out.actions.push(Action::Acknowledge(arrived));
+        }
+    }
+
+    /// XEP-0198 §4.
+    fn push_count(&mut self, out: &mut Output) {
+        match self.management.as_ref().filter(|it| it.counts) {
+            Some(management) => push_framed(&mut out.bytes, self.framing, |out| {
+                push_empty(out, "a", &[("xmlns", ns::SM), ("h", &management.handled.to_string())]);
+            }),
+            None => self.push_sm_failure("unexpected-request", None, out),
+        }
+    }
+
+    fn handle_count(&mut self, cx: &Context<'_>, answer: Element<'_>, out: &mut Output) {
+        let Some(management) = self.management.as_mut().filter(|it| it.counts) else {
+            return self.push_sm_failure("unexpected-request", None, out);
+        };
+        let Some(count) = answer.attribute("h").and_then(|count| count.parse().ok()) else {
+            return self.fail(cx, StreamError::BadFormat, CloseReason::BadMessage, out);
+        };
+        match management.acknowledge(count) {
+            Ok(arrived) if arrived.is_empty() => {}
+            Ok(arrived) => out.actions.push(Action::Acknowledge(arrived)),
+            Err(high) => self.fail_count(cx, count, high.sent, out),
+        }
+    }
+
+    /// What the client is for its session now.
+    pub fn presence(&self) -> Presence {
+        self.show.presence(self.inactive)
+    }
+}

@@ -1,0 +1,164 @@
+//! Stanzas that go out: results, errors (RFC 6120 §8.2.3, §8.3) and answers to what the session was asked.
+
+use bytes::Bytes;
+use noroshi_types::CloseReason;
+
+use super::{
+    Context, Conversation, Keep, Output, StanzaError, ns, push_empty, push_end, push_framed, push_start,
+};
+use crate::xmpp::action::{About, Answer, Request};
+use crate::xmpp::encode::push_item;
+
+/// Begins the ids of our own requests; the count that they ask for follows.
+pub(super) const QUESTION: &str = "noroshi-";
+
+/// What a stanza of the client's is answered by.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Stanza<'a> {
+    pub(super) name: &'static str,
+    pub(super) id: &'a str,
+    /// Its `to`; empty is the client's own account.
+    pub(super) asked: &'a str,
+}
+
+impl<'a> Stanza<'a> {
+    pub(super) fn iq(id: &'a str, asked: &'a str) -> Self {
+        Self { name: "iq", id, asked }
+    }
+
+    pub(super) fn request(self, about: About) -> Request {
+        Request { stanza: self.name, id: self.id.into(), asked: self.asked.into(), about }
+    }
+}
+
+impl Conversation {
+    /// Writes a stanza and counts it (XEP-0198 §4).
+    pub(super) fn push_stanza(
+        &mut self,
+        cx: &Context<'_>,
+        out: &mut Output,
+        build: impl FnOnce(&mut Vec<u8>),
+    ) {
+        let start = out.bytes.len();
+        push_framed(&mut out.bytes, self.framing, build);
+        let Some(management) = self.management.as_mut().filter(|it| it.counts) else { return };
+        let bytes = || Bytes::copy_from_slice(&out.bytes[start..]);
+        management.push(None, Keep::Needed, cx.config.unacked_bytes_max, bytes);
+        // Notifications stop at the limit; answers go on to twice of it, for a client that asks and never
+        // confirms.
+        if management.len() > 2 * cx.config.unacked_max {
+            self.close(cx, CloseReason::SlowConsumer, None, out);
+        }
+    }
+
+    fn push_answer(
+        &mut self,
+        cx: &Context<'_>,
+        stanza: Stanza<'_>,
+        kind: &str,
+        out: &mut Output,
+        content: impl FnOnce(&mut Vec<u8>),
+    ) {
+        let client = self.framing.client();
+        let to = self.address().unwrap_or_default().to_owned();
+        self.push_stanza(cx, out, |out| {
+            let attributes =
+                [("xmlns", client), ("type", kind), ("id", stanza.id), ("from", stanza.asked), ("to", &to)];
+            push_start(out, stanza.name, &attributes);
+            content(out);
+            push_end(out, stanza.name);
+        });
+    }
+
+    pub(super) fn push_result(
+        &mut self,
+        cx: &Context<'_>,
+        stanza: Stanza<'_>,
+        out: &mut Output,
+        content: impl FnOnce(&mut Vec<u8>),
+    ) {
+        self.push_answer(cx, stanza, "result", out, content);
+    }
+
+    /// `detail`: what XEP-0060 adds to the condition, or `""`.
+    pub(super) fn push_error(
+        &mut self,
+        cx: &Context<'_>,
+        stanza: Stanza<'_>,
+        error: StanzaError,
+        detail: &str,
+        out: &mut Output,
+    ) {
+        self.push_answer(cx, stanza, "error", out, |out| {
+            push_start(out, "error", &[("type", error.kind())]);
+            push_empty(out, error.as_str(), &[("xmlns", ns::STANZA_ERRORS)]);
+            if !detail.is_empty() {
+                push_empty(out, detail, &[("xmlns", ns::PUBSUB_ERRORS)]);
+            }
+            push_end(out, "error");
+        });
+    }
+
+    /// What came of a question. An answer that does not fit it is our own failure.
+    pub fn answer(&mut self, cx: &Context<'_>, request: Request, answer: Answer, out: &mut Output) {
+        if self.is_closed() {
+            return;
+        }
+        let Request { stanza, id, asked, about } = request;
+        let stanza = Stanza { name: stanza, id: &id, asked: &asked };
+        match (about, answer) {
+            (_, Answer::Refused(refusal)) => {
+                let (error, detail) = refusal.condition();
+                self.push_error(cx, stanza, error, detail, out);
+            }
+            (About::Nothing, Answer::Done) => self.push_result(cx, stanza, out, |_| {}),
+            (About::Subscription { node, jid }, Answer::Done) => {
+                self.push_pubsub(cx, stanza, out, |out| push_subscription(out, &node, &jid));
+            }
+            (About::Subscriptions { node }, Answer::Subscriptions(list)) => {
+                let full = self.address().unwrap_or_default().to_owned();
+                let bare = self.identity.as_ref().map_or(String::new(), |it| it.bare().to_owned());
+                self.push_pubsub(cx, stanza, out, |out| {
+                    push_start(out, "subscriptions", &[("node", node.as_deref().unwrap_or_default())]);
+                    for (topic, durable) in &list {
+                        push_subscription(out, topic.as_str(), if *durable { &bare } else { &full });
+                    }
+                    push_end(out, "subscriptions");
+                });
+            }
+            (About::Items { node }, Answer::Items(items)) => {
+                self.push_pubsub(cx, stanza, out, |out| {
+                    push_start(out, "items", &[("node", &node)]);
+                    items.iter().for_each(|message| push_item(out, message));
+                    push_end(out, "items");
+                });
+            }
+            (About::Publication { node }, Answer::Published(id)) => {
+                self.push_pubsub(cx, stanza, out, |out| {
+                    push_start(out, "publish", &[("node", &node)]);
+                    push_empty(out, "item", &[("id", &id.to_string())]);
+                    push_end(out, "publish");
+                });
+            }
+            _ => self.push_error(cx, stanza, StanzaError::InternalServerError, "", out),
+        }
+    }
+
+    fn push_pubsub(
+        &mut self,
+        cx: &Context<'_>,
+        stanza: Stanza<'_>,
+        out: &mut Output,
+        content: impl FnOnce(&mut Vec<u8>),
+    ) {
+        self.push_result(cx, stanza, out, |out| {
+            push_start(out, "pubsub", &[("xmlns", ns::PUBSUB)]);
+            content(out);
+            push_end(out, "pubsub");
+        });
+    }
+}
+
+fn push_subscription(out: &mut Vec<u8>, node: &str, jid: &str) {
+    push_empty(out, "subscription", &[("node", node), ("jid", jid), ("subscription", "subscribed")]);
+}

@@ -1,0 +1,369 @@
+//! Stanzas on an open stream: RFC 6120 §8, RFC 6121, XEP-0030, XEP-0060 and others.
+
+use std::sync::Arc;
+
+use noroshi_types::{NotificationId, Presence, Topic, When};
+
+use super::*;
+use crate::xmpp::action::Refusal;
+use crate::xmpp::encode::tests::{ID, notification};
+
+fn iq(kind: &str, to: &str, inside: &str) -> String {
+    let to = if to.is_empty() { String::new() } else { format!(" to='{to}'") };
+    format!("<iq type='{kind}' id='i'{to}>{inside}</iq>")
+}
+
+/// What the answer is: `result …` or the condition and its detail.
+fn answer(said: &str) -> String {
+    if let Some((_, inside)) = said.split_once("type='result'") {
+        let (attributes, inside) = inside.split_once('>').unwrap();
+        assert!(attributes.contains("id='i'") && attributes.contains("to='d1@x.example/r'"), "{said}");
+        return format!("result {}", inside.strip_suffix("</iq>").unwrap());
+    }
+    let error = between(said, "<error type=", "</error>");
+    let conditions = error.split('<').skip(1).map(|it| it.split([' ', '/']).next().unwrap());
+    conditions.collect::<Vec<_>>().join(" ")
+}
+
+#[test]
+fn every_request_is_answered() {
+    let check = |kind: &str, to: &str, inside: &str, expected: &str| {
+        let mut peer = Peer::open();
+        let said = peer.say(&iq(kind, to, inside));
+        assert_eq!(answer(&said), expected, "{kind} {to} {inside}");
+        assert!(peer.take().is_empty());
+        if !to.is_empty() {
+            assert!(said.contains(&format!(" from='{to}' ")), "{said}");
+        }
+    };
+    let ping = "<ping xmlns='urn:xmpp:ping'/>";
+    for to in ["", "d1@x.example", "d1@x.example/r", "x.example", "pubsub.x.example"] {
+        check("get", to, ping, "result ");
+    }
+    check("get", "", "<query xmlns='jabber:iq:roster'/>", "result <query xmlns='jabber:iq:roster'/>");
+    check(
+        "get",
+        "d1@x.example",
+        "<query xmlns='jabber:iq:roster' ver=''/>",
+        "result <query xmlns='jabber:iq:roster'/>",
+    );
+    check("set", "", "<query xmlns='jabber:iq:roster'><item jid='a@b'/></query>", "not-allowed");
+    check("set", "x.example", "<session xmlns='urn:ietf:params:xml:ns:xmpp-session'/>", "result ");
+    check("set", "", "<enable xmlns='urn:xmpp:carbons:2'/>", "service-unavailable");
+    check("get", "", "<vCard xmlns='vcard-temp'/>", "service-unavailable");
+    check("get", "x.example", "<query xmlns='jabber:iq:version'/>", "service-unavailable");
+    check("get", "x.example", "<query xmlns='jabber:iq:register'/>", "service-unavailable");
+    check("get", "pubsub.x.example", "<x xmlns='u'/>", "service-unavailable");
+    check("get", "other@x.example", ping, "service-unavailable");
+    check("get", "a@y.example", ping, "remote-server-not-found");
+    check("get", "y.example", ping, "remote-server-not-found");
+    check("get", "", "", "bad-request");
+    check("get", "", &ping.repeat(2), "bad-request");
+    check("fetch", "", ping, "bad-request");
+}
+
+#[test]
+fn what_breaks_the_rules_of_stanzas() {
+    let mut peer = Peer::open();
+    let said = peer.say("<iq type='get'><ping xmlns='urn:xmpp:ping'/></iq>");
+    assert!(said.contains("<bad-request "), "an id is required: {said}");
+    let said = peer.say(&iq("get", "a@b@c", "<ping xmlns='urn:xmpp:ping'/>"));
+    assert!(said.contains("<jid-malformed ") && !said.contains("a@b@c"), "{said}");
+    assert_eq!(peer.say("<message type='error' to='@'/><iq type='result' id='x'/>"), "");
+    assert!(peer.conversation.is_open());
+    for from in ["d1@x.example", "D1@X.example/r"] {
+        assert_eq!(peer.say(&format!("<presence from='{from}' type='unavailable'/>")), "");
+    }
+    for from in ["d2@x.example", "d1@x.example/q", "x.example", "@"] {
+        let mut peer = Peer::open();
+        let said = peer.say(&format!("<presence from='{from}'/>"));
+        assert!(said.contains("<invalid-from "), "{from}: {said}");
+        peer.assert_closed(CloseReason::BadMessage);
+    }
+    for text in ["<hello/>", "<iq xmlns='jabber:server' type='get' id='x'/>", "<stream:features/>"] {
+        let mut peer = Peer::open();
+        assert!(peer.say(text).contains("<unsupported-stanza-type "), "{text}");
+    }
+}
+
+#[test]
+fn presence_says_what_may_be_delivered() {
+    let mut peer = Peer::open();
+    let presence = |peer: &mut Peer, text: &str| {
+        let said = peer.say(text);
+        let actions = peer.take();
+        let told = actions.iter().map(|action| match action {
+            Action::Presence(presence) => *presence,
+            other => panic!("{other:?}"),
+        });
+        (said, told.collect::<Vec<_>>())
+    };
+    let (said, told) =
+        presence(&mut peer, "<presence id='a'><status>&lt;hi</status><x xmlns='u'/></presence>");
+    assert_eq!(
+        said,
+        "<presence from='d1@x.example/r' to='d1@x.example/r' id='a'><status>&lt;hi</status></presence>"
+    );
+    assert_eq!(told, [Presence::Active]);
+    assert_eq!(presence(&mut peer, "<presence/>").1, [], "nothing changed");
+    assert_eq!(presence(&mut peer, "<presence><show>xa</show></presence>").1, [Presence::Idle]);
+    assert_eq!(presence(&mut peer, "<presence/>").1, [Presence::Active]);
+    assert_eq!(
+        presence(&mut peer, "<inactive xmlns='urn:xmpp:csi:0'/>"),
+        (String::new(), vec![Presence::Idle])
+    );
+    assert_eq!(
+        presence(&mut peer, "<active xmlns='urn:xmpp:csi:0'/>"),
+        (String::new(), vec![Presence::Active])
+    );
+    assert_eq!(presence(&mut peer, "<presence><priority>-1</priority></presence>").1, [Presence::Offline]);
+    assert_eq!(presence(&mut peer, "<presence/>").1, [Presence::Active]);
+    assert_eq!(
+        presence(&mut peer, "<presence type='unavailable'/>"),
+        (String::new(), vec![Presence::Offline])
+    );
+    let (said, told) =
+        presence(&mut peer, "<presence type='here'/><presence><priority>x</priority></presence>");
+    assert_eq!((said.matches("<bad-request ").count(), told), (2, vec![]));
+    for kind in ["subscribe", "subscribed", "unsubscribe", "unsubscribed", "probe", "unavailable"] {
+        let text = format!("<presence type='{kind}' to='other@x.example'/>");
+        assert_eq!(presence(&mut peer, &text), (String::new(), vec![]));
+    }
+}
+
+#[test]
+fn a_receipt_is_a_confirmation() {
+    let mut peer = Peer::open();
+    let receipt =
+        format!("<message to='x.example' id='m'><received xmlns='urn:xmpp:receipts' id='{ID}'/></message>");
+    assert_eq!(peer.say(&receipt), "");
+    let id = NotificationId::parse(ID).unwrap();
+    assert!(matches!(&peer.take()[..], [Action::Acknowledge(ids)] if *ids == [id]));
+    assert_eq!(peer.say("<message to='pubsub.x.example' type='headline'><received xmlns='urn:xmpp:receipts' id='x'/></message>"), "");
+    assert!(peer.take().is_empty());
+    // Stream management does not confirm it once more.
+    peer.say("<enable xmlns='urn:xmpp:sm:3'/>");
+    peer.conversation.deliver(&peer.config, id, true, &bytes::Bytes::new());
+    peer.say(&receipt);
+    peer.take();
+    peer.say("<a xmlns='urn:xmpp:sm:3' h='1'/>");
+    assert!(peer.take().is_empty());
+}
+
+#[test]
+fn there_is_nobody_to_talk_to() {
+    let mut peer = Peer::open();
+    for (to, condition) in [
+        ("other@x.example", "service-unavailable"),
+        ("x.example", "service-unavailable"),
+        ("d1@x.example", "service-unavailable"),
+        ("a@y.example", "remote-server-not-found"),
+    ] {
+        let said = peer.say(&format!("<message id='i' type='chat' to='{to}'><body>hi</body></message>"));
+        assert_eq!(answer(&said), condition, "{to}");
+        assert_eq!(
+            peer.say(&format!("<message type='headline' to='{to}'/><message type='error' to='{to}'/>")),
+            ""
+        );
+    }
+    assert!(peer.take().is_empty());
+}
+
+#[test]
+fn stanzas_are_handed_on_where_that_is_wanted() {
+    let mut peer = Peer::open();
+    peer.config.relay = true;
+    let said = peer.say(
+        "<message id='i' type='chat' to='Other@x.example/q' xml:lang='en' x='y'><body>a&amp;b</body>\
+         <p:z xmlns:p='u' p:v='1'><w xmlns='jabber:client'/></p:z></message>",
+    );
+    assert_eq!(said, "");
+    let [Action::Relay { to, resource, stanza, .. }] = &peer.actions[..] else {
+        panic!("{:?}", peer.actions)
+    };
+    assert_eq!((&**to, resource.as_deref()), ("other", Some("q")));
+    assert_eq!(
+        std::str::from_utf8(stanza).unwrap(),
+        "<message xmlns='jabber:client' from='d1@x.example/r' to='Other@x.example/q' type='chat' id='i' \
+         xml:lang='en'><body>a&amp;b</body><z xmlns='u' xmlns:a0='u' a0:v='1'><w xmlns='jabber:client'></w></z></message>"
+    );
+    let said = peer.answer(Answer::Refused(Refusal::Unavailable));
+    assert_eq!(
+        said,
+        "<message type='error' id='i' from='Other@x.example/q' to='d1@x.example/r'><error type='cancel'>\
+         <service-unavailable xmlns='urn:ietf:params:xml:ns:xmpp-stanzas'/></error></message>"
+    );
+    peer.say(
+        "<presence type='subscribe' to='other@x.example'/><iq type='result' id='x' to='other@x.example/q'/>",
+    );
+    let stanzas: Vec<_> = peer
+        .take()
+        .into_iter()
+        .map(|action| match action {
+            Action::Relay { stanza, request: None, .. } => String::from_utf8(stanza.to_vec()).unwrap(),
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    assert!(stanzas[0].contains("from='d1@x.example' "), "{stanzas:?}");
+    assert!(stanzas[1].contains("from='d1@x.example/r' "), "{stanzas:?}");
+    peer.say("<message><body>to oneself</body></message>");
+    assert!(matches!(&peer.take()[..], [Action::Relay { to, .. }] if &**to == "d1"));
+    let stanza = bytes::Bytes::from_static(b"<message xmlns='jabber:client'/>");
+    let said = peer.tell(|conversation, cx, out| conversation.deliver_relayed(cx, &stanza, out));
+    assert_eq!(said, "<message xmlns='jabber:client'/>");
+}
+
+#[test]
+fn the_service_tells_what_it_is() {
+    let mut peer = Peer::open();
+    let mut ask = |to: &str, kind: &str, node: &str| {
+        let query = format!("<query xmlns='http://jabber.org/protocol/disco#{kind}'{node}/>");
+        answer(&peer.say(&iq("get", to, &query)))
+    };
+    let info = ask("x.example", "info", "");
+    assert!(info.contains("<identity category='server' type='im' name='Noroshi'/>"), "{info}");
+    assert!(info.contains("<feature var='msgoffline'/>") && !info.contains("jabber:iq:register"), "{info}");
+    let items = ask("x.example", "items", "");
+    assert!(items.contains("<item jid='pubsub.x.example' name='Topics'/>"), "{items}");
+    let info = ask("", "info", "");
+    assert!(info.contains("<identity category='account' type='registered'/>"), "{info}");
+    let info = ask("pubsub.x.example", "info", "");
+    assert!(info.contains("<feature var='http://jabber.org/protocol/pubsub#subscribe'/>"), "{info}");
+    let info = ask("pubsub.x.example", "info", " node='news'");
+    assert!(
+        info.contains(" node='news'>") && info.contains("<identity category='pubsub' type='leaf'/>"),
+        "{info}"
+    );
+    for (to, node) in [("x.example", "x"), ("", "x"), ("pubsub.x.example", "a+b")] {
+        assert_eq!(ask(to, "items", &format!(" node='{node}'")), "item-not-found");
+    }
+}
+
+fn pubsub(peer: &mut Peer, kind: &str, inside: &str) -> String {
+    peer.say(&iq(kind, "pubsub.x.example", &format!("<pubsub xmlns='{}'>{inside}</pubsub>", ns::PUBSUB)))
+}
+
+#[test]
+fn topics_are_subscribed_for_good_or_for_now() {
+    for (jid, forever) in [("d1@x.example", true), ("D1@x.example", true), ("d1@x.example/r", false)] {
+        let mut peer = Peer::open();
+        let canonical = jid.to_lowercase();
+        assert_eq!(pubsub(&mut peer, "set", &format!("<subscribe node='news' jid='{jid}'/>")), "");
+        assert!(matches!(&peer.actions[..], [Action::Subscribe { topic, durable, .. }]
+            if topic.as_str() == "news" && *durable == forever));
+        assert_eq!(
+            answer(&peer.answer(Answer::Done)),
+            format!(
+                "result <pubsub xmlns='http://jabber.org/protocol/pubsub'><subscription node='news' jid='{canonical}' \
+             subscription='subscribed'/></pubsub>"
+            )
+        );
+        pubsub(&mut peer, "set", &format!("<unsubscribe node='news' jid='{jid}'/>"));
+        assert!(matches!(&peer.actions[..], [Action::Unsubscribe { durable, .. }] if *durable == forever));
+        assert_eq!(answer(&peer.answer(Answer::Done)), "result ");
+        pubsub(&mut peer, "set", &format!("<unsubscribe node='news' jid='{jid}'/>"));
+        let said = peer.answer(Answer::Refused(Refusal::NotSubscribed));
+        assert_eq!(answer(&said), "unexpected-request not-subscribed");
+    }
+}
+
+#[test]
+fn each_wrong_request_to_pubsub_has_its_condition() {
+    let check = |kind: &str, inside: &str, expected: &str| {
+        let mut peer = Peer::open();
+        let said = pubsub(&mut peer, kind, inside);
+        assert_eq!(answer(&said), expected, "{inside}");
+        assert!(peer.take().is_empty());
+    };
+    check("set", "<subscribe node='news' jid='d2@x.example'/>", "bad-request invalid-jid");
+    check("set", "<subscribe node='news' jid='d1@x.example/q'/>", "bad-request invalid-jid");
+    check("set", "<subscribe node='news'/>", "bad-request invalid-jid");
+    check("set", "<subscribe jid='d1@x.example'/>", "bad-request nodeid-required");
+    check("set", "<subscribe node='a#' jid='d1@x.example'/>", "item-not-found");
+    check("set", "<subscribe node='$everyone' jid='d1@x.example'/>", "item-not-found");
+    check("set", "<subscribe node='a' jid='d1@x.example'/><options/>", "feature-not-implemented");
+    check("get", "<subscribe node='a' jid='d1@x.example'/>", "feature-not-implemented");
+    check("get", "<affiliations/>", "feature-not-implemented");
+    check("get", "", "bad-request");
+    check("set", "<create node='a'/>", "not-allowed");
+    check("get", "<items/>", "bad-request nodeid-required");
+    check("get", "<items node='a' max_items='0'/>", "bad-request");
+    check("get", "<items node='a'><item id='x'/></items>", "item-not-found");
+    check("set", "<publish node='a'/>", "bad-request item-required");
+    check("set", "<publish node='a'><item/></publish>", "bad-request payload-required");
+    check("set", "<publish node='a'><item/><item/></publish>", "bad-request max-items-exceeded");
+    check("set", "<publish node='a'><item><x xmlns='u'/></item></publish>", "bad-request invalid-payload");
+    check(
+        "set",
+        "<publish node='a'><item><json xmlns='urn:xmpp:json:0'>{</json></item></publish>",
+        "bad-request invalid-payload",
+    );
+    let mut peer = Peer::open();
+    let owner = format!("<pubsub xmlns='{}'><delete node='a'/></pubsub>", ns::PUBSUB_OWNER);
+    assert_eq!(answer(&peer.say(&iq("set", "pubsub.x.example", &owner))), "not-allowed");
+}
+
+#[test]
+fn subscriptions_and_items_are_listed() {
+    let mut peer = Peer::open();
+    pubsub(&mut peer, "get", "<subscriptions/>");
+    let topic = |name: &str| Topic::parse(name).unwrap();
+    let said = peer.answer(Answer::Subscriptions(vec![(topic("a"), true), (topic("b&c"), false)]));
+    assert_eq!(
+        answer(&said),
+        "result <pubsub xmlns='http://jabber.org/protocol/pubsub'><subscriptions>\
+        <subscription node='a' jid='d1@x.example' subscription='subscribed'/>\
+        <subscription node='b&amp;c' jid='d1@x.example/r' subscription='subscribed'/></subscriptions></pubsub>"
+    );
+    pubsub(&mut peer, "get", "<items node='news' max_items='500'/>");
+    assert!(matches!(&peer.actions[..], [Action::Items { max: 100, id: None, .. }]));
+    let item = Arc::new(notification(When::Stored, Some("news"), r#"{"title":"t"}"#));
+    let said = answer(&peer.answer(Answer::Items(vec![item])));
+    assert!(said.starts_with(&format!(
+        "result <pubsub xmlns='http://jabber.org/protocol/pubsub'><items node='news'><item id='{ID}'><notification \
+         xmlns='urn:noroshi:notification:0'><json xmlns='urn:xmpp:json:0'>{{\"t\":\"msg\""
+    )), "{said}");
+    pubsub(&mut peer, "get", &format!("<items node='news'><item id='{ID}'/></items>"));
+    assert!(matches!(&peer.actions[..], [Action::Items { id: Some(_), .. }]));
+    assert_eq!(answer(&peer.answer(Answer::Refused(Refusal::NotFound))), "item-not-found");
+}
+
+#[test]
+fn json_is_published() {
+    let mut peer = Peer::open();
+    let publish = "<publish node='news'><item><json xmlns='urn:xmpp:json:0'> {\"a\": \"&lt;\"} </json></item></publish>";
+    pubsub(&mut peer, "set", publish);
+    let [Action::Publish { topic, data, .. }] = &peer.actions[..] else { panic!("{:?}", peer.actions) };
+    assert_eq!((topic.as_str(), data.as_str()), ("news", r#"{"a": "<"}"#));
+    let said = peer.answer(Answer::Published(NotificationId::parse(ID).unwrap()));
+    assert!(said.contains(&format!("<publish node='news'><item id='{ID}'/></publish>")), "{said}");
+    pubsub(&mut peer, "set", publish);
+    assert_eq!(answer(&peer.answer(Answer::Refused(Refusal::Forbidden))), "forbidden");
+    pubsub(&mut peer, "set", publish);
+    assert_eq!(answer(&peer.answer(Answer::Done)), "internal-server-error", "an answer that does not fit");
+}
+
+#[test]
+fn accounts_are_made_where_that_is_wanted() {
+    let mut peer = Peer::secure();
+    peer.config.registration = true;
+    let said = peer.say(HEADER);
+    assert!(said.contains("<register xmlns='http://jabber.org/features/iq-register'/>"), "{said}");
+    let said = peer.say("<iq type='get' id='i' to='x.example'><query xmlns='jabber:iq:register'/></iq>");
+    assert!(said.contains("<username/><password/></query>"), "{said}");
+    let register = "<iq type='set' id='i'><query xmlns='jabber:iq:register'><username>u</username><password>p</password></query></iq>";
+    peer.say(register);
+    assert!(matches!(&peer.actions[..], [Action::Register { user, password, .. }]
+        if &**user == "u" && password.as_str() == "p"));
+    assert_eq!(peer.answer(Answer::Done), "<iq type='result' id='i'></iq>");
+    peer.say(register);
+    assert!(peer.answer(Answer::Refused(Refusal::Conflict)).contains("<error type='cancel'><conflict "));
+    assert!(peer.say(&register.replace("<password>p</password>", "")).contains("<not-acceptable "));
+    let mut peer = Peer::open();
+    peer.config.registration = true;
+    let said = peer.say("<iq type='get' id='i'><query xmlns='jabber:iq:register'/></iq>");
+    assert!(said.contains("<registered/><username>d1</username>"), "{said}");
+    peer.say("<iq type='set' id='i'><query xmlns='jabber:iq:register'><remove/></query></iq>");
+    assert!(matches!(peer.actions[..], [Action::Unregister { .. }]));
+    assert_eq!(answer(&peer.answer(Answer::Done)), "result ");
+}

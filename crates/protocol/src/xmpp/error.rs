@@ -1,0 +1,121 @@
+//! The conditions of stream errors (RFC 6120 §4.9.3) and stanza errors (§8.3.3), each with its name on the
+//! wire; a stanza error's type is the one its section names.
+
+macro_rules! conditions {
+    ($(#[$doc:meta])* $name:ident: $($variant:ident $wire:literal)*) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+        pub enum $name { $($variant),* }
+
+        impl $name {
+            pub const ALL: &[$name] = &[$($name::$variant),*];
+
+            /// The element's name.
+            pub fn as_str(self) -> &'static str {
+                match self { $($name::$variant => $wire),* }
+            }
+        }
+    };
+}
+
+conditions!(
+    /// RFC 6120 §4.9.3.
+    StreamError:
+    BadFormat "bad-format"
+    BadNamespacePrefix "bad-namespace-prefix"
+    Conflict "conflict"
+    ConnectionTimeout "connection-timeout"
+    HostGone "host-gone"
+    HostUnknown "host-unknown"
+    ImproperAddressing "improper-addressing"
+    InternalServerError "internal-server-error"
+    InvalidFrom "invalid-from"
+    InvalidNamespace "invalid-namespace"
+    InvalidXml "invalid-xml"
+    NotAuthorized "not-authorized"
+    NotWellFormed "not-well-formed"
+    PolicyViolation "policy-violation"
+    RemoteConnectionFailed "remote-connection-failed"
+    Reset "reset"
+    ResourceConstraint "resource-constraint"
+    RestrictedXml "restricted-xml"
+    SeeOtherHost "see-other-host"
+    SystemShutdown "system-shutdown"
+    UndefinedCondition "undefined-condition"
+    UnsupportedEncoding "unsupported-encoding"
+    UnsupportedFeature "unsupported-feature"
+    UnsupportedStanzaType "unsupported-stanza-type"
+    UnsupportedVersion "unsupported-version"
+);
+
+conditions!(
+    /// RFC 6120 §8.3.3.
+    StanzaError:
+    BadRequest "bad-request"
+    Conflict "conflict"
+    FeatureNotImplemented "feature-not-implemented"
+    Forbidden "forbidden"
+    Gone "gone"
+    InternalServerError "internal-server-error"
+    ItemNotFound "item-not-found"
+    JidMalformed "jid-malformed"
+    NotAcceptable "not-acceptable"
+    NotAllowed "not-allowed"
+    NotAuthorized "not-authorized"
+    PolicyViolation "policy-violation"
+    RecipientUnavailable "recipient-unavailable"
+    Redirect "redirect"
+    RegistrationRequired "registration-required"
+    RemoteServerNotFound "remote-server-not-found"
+    RemoteServerTimeout "remote-server-timeout"
+    ResourceConstraint "resource-constraint"
+    ServiceUnavailable "service-unavailable"
+    SubscriptionRequired "subscription-required"
+    UndefinedCondition "undefined-condition"
+    UnexpectedRequest "unexpected-request"
+);
+
+impl StanzaError {
+    /// What the client may do about it (RFC 6120 §8.3.2).
+    pub fn kind(self) -> &'static str {
+        match self {
+            StanzaError::BadRequest
+            | StanzaError::JidMalformed
+            | StanzaError::NotAcceptable
+            | StanzaError::PolicyViolation
+            | StanzaError::Redirect => "modify",
+            StanzaError::Forbidden
+            | StanzaError::NotAuthorized
+            | StanzaError::RegistrationRequired
+            | StanzaError::SubscriptionRequired => "auth",
+            StanzaError::RecipientUnavailable
+            | StanzaError::RemoteServerTimeout
+            | StanzaError::ResourceConstraint
+            | StanzaError::UnexpectedRequest => "wait",
+            StanzaError::Conflict
+            | StanzaError::FeatureNotImplemented
+            | StanzaError::Gone
+            | StanzaError::InternalServerError
+            | StanzaError::ItemNotFound
+            | StanzaError::NotAllowed
+            | StanzaError::RemoteServerNotFound
+            | StanzaError::ServiceUnavailable
+            | StanzaError::UndefinedCondition => "cancel",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn every_condition_is_there_once() {
+        let names: BTreeSet<_> = StreamError::ALL.iter().map(|error| error.as_str()).collect();
+        assert_eq!(names.len(), 25, "RFC 6120 §4.9.3.1 to §4.9.3.25");
+        let names: BTreeSet<_> = StanzaError::ALL.iter().map(|error| error.as_str()).collect();
+        assert_eq!(names.len(), 22, "RFC 6120 §8.3.3.1 to §8.3.3.22");
+    }
+}

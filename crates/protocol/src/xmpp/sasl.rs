@@ -1,0 +1,152 @@
+//! What SASL says whichever of its two profiles carries it (RFC 6120 §6, XEP-0388): mechanisms, PLAIN
+//! (RFC 4616), base64 and the conditions of failure.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use noroshi_types::CloseReason;
+
+use super::scram::{Hash, ScramError};
+use crate::native::Token;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mechanism {
+    Plain,
+    Scram { hash: Hash, plus: bool },
+}
+
+impl Mechanism {
+    /// The strongest first, as clients take the first they know.
+    pub const ALL: [Mechanism; 5] = [
+        Mechanism::Scram { hash: Hash::Sha256, plus: true },
+        Mechanism::Scram { hash: Hash::Sha1, plus: true },
+        Mechanism::Scram { hash: Hash::Sha256, plus: false },
+        Mechanism::Scram { hash: Hash::Sha1, plus: false },
+        Mechanism::Plain,
+    ];
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Mechanism::Plain => "PLAIN",
+            Mechanism::Scram { hash: Hash::Sha1, plus: false } => "SCRAM-SHA-1",
+            Mechanism::Scram { hash: Hash::Sha1, plus: true } => "SCRAM-SHA-1-PLUS",
+            Mechanism::Scram { hash: Hash::Sha256, plus: false } => "SCRAM-SHA-256",
+            Mechanism::Scram { hash: Hash::Sha256, plus: true } => "SCRAM-SHA-256-PLUS",
+        }
+    }
+}
+
+/// Why a client is not let in (RFC 6120 §6.5).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Failure {
+    Aborted,
+    AccountDisabled,
+    CredentialsExpired,
+    EncryptionRequired,
+    IncorrectEncoding,
+    InvalidAuthzid,
+    InvalidMechanism,
+    MalformedRequest,
+    MechanismTooWeak,
+    NotAuthorized,
+    TemporaryAuthFailure,
+}
+
+impl Failure {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Failure::Aborted => "aborted",
+            Failure::AccountDisabled => "account-disabled",
+            Failure::CredentialsExpired => "credentials-expired",
+            Failure::EncryptionRequired => "encryption-required",
+            Failure::IncorrectEncoding => "incorrect-encoding",
+            Failure::InvalidAuthzid => "invalid-authzid",
+            Failure::InvalidMechanism => "invalid-mechanism",
+            Failure::MalformedRequest => "malformed-request",
+            Failure::MechanismTooWeak => "mechanism-too-weak",
+            Failure::NotAuthorized => "not-authorized",
+            Failure::TemporaryAuthFailure => "temporary-auth-failure",
+        }
+    }
+
+    /// A log-in refused for `reason`.
+    pub fn of(reason: CloseReason) -> Self {
+        match reason {
+            CloseReason::Expired => Failure::CredentialsExpired,
+            CloseReason::Revoked => Failure::AccountDisabled,
+            CloseReason::Unauthorized => Failure::NotAuthorized,
+            _ => Failure::TemporaryAuthFailure,
+        }
+    }
+}
+
+impl From<ScramError> for Failure {
+    fn from(error: ScramError) -> Self {
+        match error {
+            ScramError::Malformed(_) => Failure::MalformedRequest,
+            ScramError::ChannelBinding | ScramError::Proof => Failure::NotAuthorized,
+        }
+    }
+}
+
+/// RFC 6120 §6.4.2: no white space, and `=` alone is an empty message.
+pub(super) fn decode(text: &str) -> Result<String, Failure> {
+    if text == "=" {
+        return Ok(String::new());
+    }
+    let bytes = STANDARD.decode(text).map_err(|_| Failure::IncorrectEncoding)?;
+    String::from_utf8(bytes).map_err(|_| Failure::MalformedRequest)
+}
+
+pub(super) fn encode(message: &str) -> String {
+    STANDARD.encode(message)
+}
+
+/// The three parts of a PLAIN message.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Plain {
+    pub authorize_as: Option<Box<str>>,
+    pub user: Box<str>,
+    pub password: Token,
+}
+
+impl Plain {
+    /// RFC 4616 §2.
+    pub fn parse(message: &str) -> Result<Self, Failure> {
+        let mut parts = message.split('\0');
+        match (parts.next(), parts.next(), parts.next(), parts.next()) {
+            (Some(authorize_as), Some(user), Some(password), None)
+                if !user.is_empty() && !password.is_empty() =>
+            {
+                let authorize_as = Some(authorize_as).filter(|name| !name.is_empty()).map(Into::into);
+                Ok(Self { authorize_as, user: user.into(), password: Token::new(password) })
+            }
+            _ => Err(Failure::MalformedRequest),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn plain_has_three_parts() {
+        let plain = Plain::parse("\0tim\0tanstaaftanstaaf").unwrap(); // RFC 4616 §4
+        assert_eq!((&*plain.user, plain.password.as_str()), ("tim", "tanstaaftanstaaf"));
+        assert_eq!(plain.authorize_as, None);
+        assert_eq!(Plain::parse("Ursel\0Kurt\0xipj3plmq").unwrap().authorize_as.as_deref(), Some("Ursel"));
+        for bad in ["", "a", "a\0b", "\0\0b", "\0a\0", "\0a\0b\0c"] {
+            assert_eq!(Plain::parse(bad), Err(Failure::MalformedRequest), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn base64_is_strict() {
+        assert_eq!(decode("="), Ok(String::new()));
+        assert_eq!(decode("AGEAYg=="), Ok("\0a\0b".to_owned()));
+        for bad in ["AGEAYg", "AGE AYg==", "AGEAYg==\n", "\u{e9}"] {
+            assert_eq!(decode(bad), Err(Failure::IncorrectEncoding), "{bad}");
+        }
+        assert_eq!(decode("/w=="), Err(Failure::MalformedRequest));
+    }
+}

@@ -1,0 +1,344 @@
+//! SCRAM (RFC 5802, RFC 7677), the server's side: two messages in, two out. The password itself is needed
+//! only where no derived keys are kept; deriving them costs 4,096 rounds, about a millisecond.
+//!
+//! User names and passwords are compared as they are written: tokens are ASCII, where SASLprep changes nothing.
+
+use std::num::NonZeroU32;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use ring::{digest, hmac, pbkdf2};
+
+/// RFC 7677 §4: at least that many.
+pub const ITERATIONS: u32 = 4_096;
+/// 18 random bytes as base64.
+pub const NONCE_BYTES: usize = 18;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Hash {
+    Sha1,
+    Sha256,
+}
+
+impl Hash {
+    fn digest(self, bytes: &[u8]) -> digest::Digest {
+        let algorithm = match self {
+            Hash::Sha1 => &digest::SHA1_FOR_LEGACY_USE_ONLY,
+            Hash::Sha256 => &digest::SHA256,
+        };
+        digest::digest(algorithm, bytes)
+    }
+
+    fn hmac(self, key: &[u8], bytes: &[u8]) -> hmac::Tag {
+        let algorithm = match self {
+            Hash::Sha1 => hmac::HMAC_SHA1_FOR_LEGACY_USE_ONLY,
+            Hash::Sha256 => hmac::HMAC_SHA256,
+        };
+        hmac::sign(&hmac::Key::new(algorithm, key), bytes)
+    }
+
+    fn output_bytes(self) -> usize {
+        match self {
+            Hash::Sha1 => digest::SHA1_OUTPUT_LEN,
+            Hash::Sha256 => digest::SHA256_OUTPUT_LEN,
+        }
+    }
+}
+
+/// What a server keeps of a password (RFC 5802 §3).
+#[derive(Clone, PartialEq, Eq)]
+pub struct Keys {
+    pub salt: Box<[u8]>,
+    pub iterations: NonZeroU32,
+    pub stored_key: Box<[u8]>,
+    pub server_key: Box<[u8]>,
+}
+
+impl std::fmt::Debug for Keys {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Keys(…)")
+    }
+}
+
+impl Keys {
+    pub fn derive(hash: Hash, password: &str, salt: &[u8], iterations: NonZeroU32) -> Self {
+        let algorithm = match hash {
+            Hash::Sha1 => pbkdf2::PBKDF2_HMAC_SHA1,
+            Hash::Sha256 => pbkdf2::PBKDF2_HMAC_SHA256,
+        };
+        let mut salted = vec![0; hash.output_bytes()];
+        pbkdf2::derive(algorithm, iterations, salt, password.as_bytes(), &mut salted);
+        let client_key = hash.hmac(&salted, b"Client Key");
+        Self {
+            salt: salt.into(),
+            iterations,
+            stored_key: hash.digest(client_key.as_ref()).as_ref().into(),
+            server_key: hash.hmac(&salted, b"Server Key").as_ref().into(),
+        }
+    }
+}
+
+/// Why an exchange ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum ScramError {
+    #[error("a SCRAM message that is malformed: {0}")]
+    Malformed(&'static str),
+    /// RFC 5802 §6: the client was made to believe that there is no channel binding.
+    #[error("the channel binding is not the connection's")]
+    ChannelBinding,
+    #[error("the proof is wrong")]
+    Proof,
+}
+
+use ScramError::Malformed;
+
+/// Data of the TLS connection that a client may bind its proof to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ChannelBinding {
+    /// The registered name: `tls-exporter`, `tls-server-end-point`.
+    pub kind: &'static str,
+    pub data: Box<[u8]>,
+}
+
+/// The client's first message, read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClientFirst {
+    /// With its `=2C` and `=3D` resolved.
+    pub user: Box<str>,
+    pub authorize_as: Option<Box<str>>,
+    bare: Box<str>,
+    gs2: Box<str>,
+    nonce: Box<str>,
+    binding: Option<Box<str>>,
+}
+
+impl ClientFirst {
+    /// `offered` is the binding that `-PLUS` was offered with; `plus` says that the client chose it.
+    pub fn parse(text: &str, plus: bool, offered: Option<&ChannelBinding>) -> Result<Self, ScramError> {
+        let (flag, rest) = text.split_once(',').ok_or(Malformed("no GS2 header"))?;
+        let (authorize_as, bare) = rest.split_once(',').ok_or(Malformed("no GS2 header"))?;
+        let binding = match (flag, flag.strip_prefix("p=")) {
+            ("n", _) if !plus => None,
+            // RFC 5802 §6: it saw no `-PLUS`, yet it was offered.
+            ("y", _) if !plus && offered.is_some() => return Err(ScramError::ChannelBinding),
+            ("y", _) if !plus => None,
+            (_, Some(kind)) if plus => match offered.filter(|offered| offered.kind == kind) {
+                Some(_) => Some(kind.into()),
+                None => return Err(ScramError::ChannelBinding),
+            },
+            _ => return Err(Malformed("a GS2 flag that does not fit the mechanism")),
+        };
+        let authorize_as = match authorize_as {
+            "" => None,
+            name => Some(sasl_name(name.strip_prefix("a=").ok_or(Malformed("an authorization identity"))?)?),
+        };
+        let mut fields = bare.split(',');
+        // RFC 5802 §5.1: `m=` asks for an extension, and none is known.
+        let user =
+            fields.next().and_then(|field| field.strip_prefix("n=")).ok_or(Malformed("no user name"))?;
+        let nonce = fields.next().and_then(|field| field.strip_prefix("r=")).ok_or(Malformed("no nonce"))?;
+        let is_printable = |byte: u8| (0x21..=0x7E).contains(&byte) && byte != b',';
+        if nonce.is_empty() || nonce.len() > 256 || !nonce.bytes().all(is_printable) {
+            return Err(Malformed("the nonce"));
+        }
+        let gs2 = &text[..text.len() - bare.len()];
+        Ok(Self {
+            user: sasl_name(user)?,
+            authorize_as,
+            bare: bare.into(),
+            gs2: gs2.into(),
+            nonce: nonce.into(),
+            binding,
+        })
+    }
+}
+
+/// RFC 5802 §5.1.
+fn sasl_name(text: &str) -> Result<Box<str>, ScramError> {
+    let mut parts = text.split('=');
+    let mut name = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let (c, rest) = match (part.strip_prefix("2C"), part.strip_prefix("3D")) {
+            (Some(rest), _) => (',', rest),
+            (_, Some(rest)) => ('=', rest),
+            _ => return Err(Malformed("a '=' that escapes nothing")),
+        };
+        name.push(c);
+        name.push_str(rest);
+    }
+    if name.is_empty() { Err(Malformed("an empty name")) } else { Ok(name.into()) }
+}
+
+/// Between the server's first message and the client's last.
+pub struct Exchange {
+    hash: Hash,
+    keys: Keys,
+    /// The GS2 header and the binding's data: what `c=` has to repeat.
+    binding_input: Box<[u8]>,
+    nonce: Box<str>,
+    /// `client-first-message-bare,server-first-message`
+    begun: Box<str>,
+}
+
+impl std::fmt::Debug for Exchange {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Exchange(…)")
+    }
+}
+
+impl Exchange {
+    /// The exchange and the server's first message.
+    pub fn begin(
+        hash: Hash,
+        first: &ClientFirst,
+        keys: Keys,
+        random: [u8; NONCE_BYTES],
+        binding: Option<&ChannelBinding>,
+    ) -> (Self, String) {
+        let nonce = format!("{}{}", first.nonce, STANDARD.encode(random));
+        let server_first = format!("r={nonce},s={},i={}", STANDARD.encode(&keys.salt), keys.iterations);
+        let mut binding_input = first.gs2.as_bytes().to_vec();
+        if let Some(binding) = binding.filter(|_| first.binding.is_some()) {
+            binding_input.extend_from_slice(&binding.data);
+        }
+        let exchange = Self {
+            hash,
+            keys,
+            binding_input: binding_input.into(),
+            nonce: nonce.into(),
+            begun: format!("{},{server_first}", first.bare).into(),
+        };
+        (exchange, server_first)
+    }
+
+    /// Checks the client's last message; the server's is what proves that it knew the keys.
+    pub fn finish(self, text: &str) -> Result<String, ScramError> {
+        let (without_proof, proof) = text.rsplit_once(",p=").ok_or(Malformed("no proof"))?;
+        let mut fields = without_proof.split(',');
+        let binding =
+            fields.next().and_then(|field| field.strip_prefix("c=")).ok_or(Malformed("no binding"))?;
+        let nonce = fields.next().and_then(|field| field.strip_prefix("r=")).ok_or(Malformed("no nonce"))?;
+        let binding = STANDARD.decode(binding).map_err(|_| Malformed("the binding is not base64"))?;
+        if binding != *self.binding_input {
+            return Err(ScramError::ChannelBinding);
+        }
+        if nonce != &*self.nonce {
+            return Err(Malformed("another exchange's nonce"));
+        }
+        let mut client_key = STANDARD.decode(proof).map_err(|_| Malformed("the proof is not base64"))?;
+        let auth_message = format!("{},{without_proof}", self.begun);
+        let signature = self.hash.hmac(&self.keys.stored_key, auth_message.as_bytes());
+        if client_key.len() != signature.as_ref().len() {
+            return Err(ScramError::Proof);
+        }
+        for (byte, mask) in client_key.iter_mut().zip(signature.as_ref()) {
+            *byte ^= mask;
+        }
+        if !is_same(self.hash.digest(&client_key).as_ref(), &self.keys.stored_key) {
+            return Err(ScramError::Proof);
+        }
+        let signature = self.hash.hmac(&self.keys.server_key, auth_message.as_bytes());
+        Ok(format!("v={}", STANDARD.encode(signature)))
+    }
+}
+
+/// Takes as long wherever they differ.
+fn is_same(left: &[u8], right: &[u8]) -> bool {
+    left.len() == right.len() && left.iter().zip(right).fold(0, |differs, (a, b)| differs | (a ^ b)) == 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PENCIL_SHA1: (&str, &str) = ("QSXCR+Q6sek8bf92", "3rfcNHYJY1ZVvWVs7j");
+    const PENCIL_SHA256: (&str, &str) = ("W22ZaJ0SNY7soEsUEjb6gQ==", "%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0");
+
+    /// The RFC's examples have a server nonce that is not base64, so the exchange is built by hand.
+    fn exchange(hash: Hash, first: &ClientFirst, (salt, nonce): (&str, &str)) -> (Exchange, String) {
+        let salt = STANDARD.decode(salt).unwrap();
+        let keys = Keys::derive(hash, "pencil", &salt, NonZeroU32::new(4_096).unwrap());
+        let (mut exchange, first_message) = Exchange::begin(hash, first, keys, [0; NONCE_BYTES], None);
+        let ours = STANDARD.encode([0; NONCE_BYTES]);
+        let server_first = first_message.replace(&ours, nonce);
+        exchange.nonce = exchange.nonce.replace(&ours, nonce).into();
+        exchange.begun = exchange.begun.replace(&ours, nonce).into();
+        (exchange, server_first)
+    }
+
+    #[test]
+    fn rfc_5802_section_5() {
+        let first = ClientFirst::parse("n,,n=user,r=fyko+d2lbbFgONRv9qkxdawL", false, None).unwrap();
+        let (exchange, server_first) = exchange(Hash::Sha1, &first, PENCIL_SHA1);
+        assert_eq!(server_first, "r=fyko+d2lbbFgONRv9qkxdawL3rfcNHYJY1ZVvWVs7j,s=QSXCR+Q6sek8bf92,i=4096");
+        let last = "c=biws,r=fyko+d2lbbFgONRv9qkxdawL3rfcNHYJY1ZVvWVs7j,p=v0X8v3Bz2T0CJGbJQyF0X+HI4Ts=";
+        assert_eq!(exchange.finish(last).unwrap(), "v=rmF9pqV8S7suAoZWja4dJRkFsKQ=");
+    }
+
+    #[test]
+    fn rfc_7677_section_3() {
+        let first = ClientFirst::parse("n,,n=user,r=rOprNGfwEbeRWgbNEkqO", false, None).unwrap();
+        let (exchange, server_first) = exchange(Hash::Sha256, &first, PENCIL_SHA256);
+        let nonce = "rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0";
+        assert_eq!(server_first, format!("r={nonce},s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096"));
+        let last = format!("c=biws,r={nonce},p=dHzbZapWIk4jUhN+Ute9ytag9zjfMHgsqmmiz7AndVQ=");
+        assert_eq!(exchange.finish(&last).unwrap(), "v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4=");
+    }
+
+    #[test]
+    fn a_wrong_proof_binding_or_nonce_is_told_apart() {
+        let first = ClientFirst::parse("n,,n=user,r=rOprNGfwEbeRWgbNEkqO", false, None).unwrap();
+        let nonce = "rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0";
+        let proof = "dHzbZapWIk4jUhN+Ute9ytag9zjfMHgsqmmiz7AndVQ=";
+        let check = |last: &str, expected: ScramError| {
+            let (exchange, _) = exchange(Hash::Sha256, &first, PENCIL_SHA256);
+            assert_eq!(exchange.finish(last), Err(expected), "{last}");
+        };
+        check(&format!("c=biws,r={nonce},p={}", STANDARD.encode([0; 32])), ScramError::Proof);
+        check(&format!("c=biws,r={nonce},p="), ScramError::Proof);
+        check(&format!("c=eSws,r={nonce},p={proof}"), ScramError::ChannelBinding);
+        check(&format!("c=biws,r={nonce}x,p={proof}"), Malformed("another exchange's nonce"));
+        check(&format!("c=biws,r={nonce}"), Malformed("no proof"));
+        check("", Malformed("no proof"));
+    }
+
+    #[test]
+    fn a_first_message_is_read_strictly() {
+        let parse = |text: &str| ClientFirst::parse(text, false, None);
+        let first = parse("n,a=other,n=a=2Cb=3Dc,r=x,ext=1").unwrap();
+        assert_eq!((&*first.user, first.authorize_as.as_deref()), ("a,b=c", Some("other")));
+        for bad in [
+            "",
+            "n",
+            "n,",
+            "n,,",
+            "n,,n=u",
+            "n,,n=,r=x",
+            "n,,n=u,r=",
+            "n,,m=ext,n=u,r=x",
+            "n,,n=u=,r=x",
+            "n,,n=u=2D,r=x",
+            "n,b=c,n=u,r=x",
+            "x,,n=u,r=x",
+            "p=tls-unique,,n=u,r=x",
+            "n,,n=u,r=a b",
+        ] {
+            assert!(parse(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_proof_may_be_bound_to_the_channel() {
+        let binding = ChannelBinding { kind: "tls-exporter", data: vec![7; 32].into() };
+        let parse = |text: &str, plus| ClientFirst::parse(text, plus, Some(&binding));
+        // Somebody removed `-PLUS` from what was offered.
+        assert_eq!(parse("y,,n=u,r=x", false), Err(ScramError::ChannelBinding));
+        assert_eq!(parse("p=tls-unique,,n=u,r=x", true), Err(ScramError::ChannelBinding));
+        assert!(parse("n,,n=u,r=x", false).is_ok() && parse("n,,n=u,r=x", true).is_err());
+        let first = parse("p=tls-exporter,,n=u,r=x", true).unwrap();
+        let keys = Keys::derive(Hash::Sha256, "p", b"salt", NonZeroU32::new(1).unwrap());
+        let (exchange, _) = Exchange::begin(Hash::Sha256, &first, keys, [1; NONCE_BYTES], Some(&binding));
+        let expected = [b"p=tls-exporter,,".as_slice(), &[7; 32]].concat();
+        assert_eq!(*exchange.binding_input, *expected);
+    }
+}

@@ -1,0 +1,122 @@
+//! Elements as bytes. What XML has no character for becomes U+FFFD, since a provider's text must not be able to
+//! end a stream; quotes are escaped in values only, since JSON is mostly quotes.
+
+use super::element::{Child, Element};
+use super::name;
+
+/// Appends text.
+pub(crate) fn push_escaped(out: &mut Vec<u8>, text: &str) {
+    escape::<false>(out, text);
+}
+
+/// Appends what stands between the quotes of an attribute.
+fn push_value(out: &mut Vec<u8>, text: &str) {
+    escape::<true>(out, text);
+}
+
+fn escape<const VALUE: bool>(out: &mut Vec<u8>, text: &str) {
+    let mut rest = text;
+    loop {
+        let is_special = |byte: u8| match byte {
+            b'&' | b'<' | b'>' => true,
+            b'\'' | b'"' => VALUE,
+            // Of U+FFFE and U+FFFF; others that begin so are written as they are.
+            0xEF => true,
+            byte => byte < b' ',
+        };
+        let plain = rest.bytes().position(is_special).unwrap_or(rest.len());
+        out.extend_from_slice(&rest.as_bytes()[..plain]);
+        rest = &rest[plain..];
+        let Some(c) = rest.chars().next() else { return };
+        rest = &rest[c.len_utf8()..];
+        match c {
+            '&' => out.extend_from_slice(b"&amp;"),
+            '<' => out.extend_from_slice(b"&lt;"),
+            '>' => out.extend_from_slice(b"&gt;"),
+            '\'' => out.extend_from_slice(b"&apos;"),
+            '"' => out.extend_from_slice(b"&quot;"),
+            // Would be read as a space in a value, and a carriage return as a line feed anywhere.
+            '\t' if VALUE => out.extend_from_slice(b"&#9;"),
+            '\n' if VALUE => out.extend_from_slice(b"&#10;"),
+            '\r' => out.extend_from_slice(b"&#13;"),
+            c if name::is_char(c) => out.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes()),
+            _ => out.extend_from_slice("\u{FFFD}".as_bytes()),
+        }
+    }
+}
+
+/// Appends a start tag. An attribute with an empty value is left out.
+pub(crate) fn push_start(out: &mut Vec<u8>, name: &str, attributes: &[(&str, &str)]) {
+    out.push(b'<');
+    out.extend_from_slice(name.as_bytes());
+    for (name, value) in attributes.iter().filter(|(_, value)| !value.is_empty()) {
+        out.push(b' ');
+        out.extend_from_slice(name.as_bytes());
+        out.extend_from_slice(b"='");
+        push_value(out, value);
+        out.push(b'\'');
+    }
+    out.push(b'>');
+}
+
+pub(crate) fn push_end(out: &mut Vec<u8>, name: &str) {
+    out.extend_from_slice(b"</");
+    out.extend_from_slice(name.as_bytes());
+    out.push(b'>');
+}
+
+/// Appends an element without content.
+pub(crate) fn push_empty(out: &mut Vec<u8>, name: &str, attributes: &[(&str, &str)]) {
+    push_start(out, name, attributes);
+    out.pop();
+    out.extend_from_slice(b"/>");
+}
+
+/// Appends an element with text.
+pub(crate) fn push_text(out: &mut Vec<u8>, name: &str, attributes: &[(&str, &str)], text: &str) {
+    push_start(out, name, attributes);
+    push_escaped(out, text);
+    push_end(out, name);
+}
+
+/// Appends what stands inside of an element that was read, for one whose default namespace is `namespace`.
+pub(crate) fn push_content(out: &mut Vec<u8>, element: Element<'_>, namespace: &str) {
+    for node in element.nodes() {
+        match node {
+            Child::Text(text) => push_escaped(out, text),
+            // As deep as the reader allowed.
+            Child::Element(child) => push_element(out, child, namespace),
+        }
+    }
+}
+
+fn push_element(out: &mut Vec<u8>, element: Element<'_>, namespace: &str) {
+    let own = element.namespace();
+    out.push(b'<');
+    out.extend_from_slice(element.name().as_bytes());
+    let attribute = |out: &mut Vec<u8>, parts: [&str; 2], value: &str| {
+        out.push(b' ');
+        out.extend_from_slice(parts[0].as_bytes());
+        out.extend_from_slice(parts[1].as_bytes());
+        out.extend_from_slice(b"='");
+        push_value(out, value);
+        out.push(b'\'');
+    };
+    if own != namespace {
+        attribute(out, ["xmlns", ""], own);
+    }
+    for (count, (namespace, name, value)) in element.attributes().enumerate() {
+        match namespace {
+            "" => attribute(out, [name, ""], value),
+            crate::xmpp::namespace::XML => attribute(out, ["xml:", name], value),
+            _ => {
+                let prefix = format!("a{count}");
+                attribute(out, ["xmlns:", &prefix], namespace);
+                attribute(out, [&format!("{prefix}:"), name], value);
+            }
+        }
+    }
+    out.push(b'>');
+    push_content(out, element, own);
+    push_end(out, element.name());
+}
