@@ -194,14 +194,11 @@ impl Front {
         });
         let assigned = assigned.collect::<Result<Vec<_>, _>>()?;
         let answers = self.store.assign(app, assigned, self.state.now()).await?;
-        let moving = |error| match error {
-            noroshi_store::Error::Conflict => {
-                let detail = "the device is just being moved from one cell to another; try again";
-                Problem::new(noroshi_api::Code::Unavailable, detail)
-            }
+        let refused = |error| match error {
+            noroshi_store::Error::Conflict => moving(),
             error => error.into(),
         };
-        Ok(answers.into_iter().map(|answer| answer.map_err(moving)).collect())
+        Ok(answers.into_iter().map(|answer| answer.map_err(refused)).collect())
     }
 
     pub(crate) async fn assign_one(
@@ -214,17 +211,29 @@ impl Front {
         one.unwrap_or_else(|| Err(Problem::internal("the store assigned nothing")))
     }
 
-    /// These came to the cell they were on their way to.
-    pub(crate) async fn arrived(&self, app: AppId, devices: &[(DeviceId, Residence)]) -> Result<(), Problem> {
-        let away: Vec<_> = devices.iter().filter(|(_, residence)| residence.step.is_away()).collect();
+    /// These came to the cell they were on their way to. Those that were sent elsewhere meanwhile.
+    pub(crate) async fn arrived(
+        &self,
+        app: AppId,
+        devices: &[(DeviceId, Residence)],
+    ) -> Result<Vec<DeviceId>, Problem> {
+        let away = devices.iter().filter(|(_, residence)| residence.step.is_away());
+        let away: Vec<_> = away.map(|(device, residence)| (device.clone(), residence.cell)).collect();
+        let mut elsewhere = Vec::new();
         if !away.is_empty() {
-            self.store.arrived(app, away.iter().map(|(device, _)| device.clone()).collect()).await?;
+            elsewhere = self.store.arrived(app, away).await?;
         }
         for (_, residence) in devices {
             if let Some(Ok(previous)) = residence.previous.map(|previous| self.cell(previous)) {
                 previous.moving.notify_one();
             }
         }
-        Ok(())
+        Ok(elsewhere)
     }
+}
+
+/// For a device that goes elsewhere at this moment.
+pub(crate) fn moving() -> Problem {
+    let detail = "the device is just being moved from one cell to another; try again";
+    Problem::new(noroshi_api::Code::Unavailable, detail)
 }

@@ -60,6 +60,9 @@ async fn round(front: &Front, from: &Cell, seen: &mut Seen) -> Result<(), Proble
         let mut after = None;
         loop {
             let page = front.store.moves(from.num, step, after.take(), PAGE).await?;
+            if step == MoveStep::Arrived {
+                see(front, &page, seen).await?;
+            }
             for one in &page {
                 advance(front, from, one, seen).await?;
             }
@@ -67,6 +70,18 @@ async fn round(front: &Front, from: &Cell, seen: &mut Seen) -> Result<(), Proble
                 Some(last) if page.len() == PAGE => after = Some((last.app, last.device.clone())),
                 _ => break,
             }
+        }
+    }
+    Ok(())
+}
+
+/// Notes what there was when these were first seen to have arrived.
+async fn see(front: &Front, page: &[Move], seen: &mut Seen) -> Result<(), Problem> {
+    let key = |one: &Move| (one.app, one.device.clone());
+    if page.iter().any(|one| !seen.contains_key(&key(one))) {
+        let newest = front.store.newest().await?;
+        for one in page {
+            seen.entry(key(one)).or_insert(newest + 1);
         }
     }
     Ok(())
@@ -139,7 +154,19 @@ struct Registered {
 
 #[derive(Deserialize)]
 struct Inbox {
+    /// The oldest, one page.
     messages: Vec<Message>,
+    /// With those behind the page.
+    total: u64,
+    /// The device's own token there.
+    #[serde(skip)]
+    token: String,
+}
+
+impl Inbox {
+    fn has_more(&self) -> bool {
+        self.total > self.messages.len() as u64
+    }
 }
 
 #[derive(Deserialize)]
@@ -158,21 +185,15 @@ struct Kept {
 }
 
 /// Publishes what waits in the device's inbox to it in its new cell. False: something has to be waited for.
-async fn carry(front: &Front, from: &Cell, one: &Move, seen: &mut Seen) -> Result<bool, Problem> {
-    let key = (one.app, one.device.clone());
-    let before = match seen.get(&key) {
-        Some(before) => *before,
-        None => {
-            let newest = front.store.newest().await?;
-            seen.insert(key, newest + 1);
-            newest + 1
-        }
-    };
-    if front.store.waits_before(from.num, before).await? {
+async fn carry(front: &Front, from: &Cell, one: &Move, seen: &Seen) -> Result<bool, Problem> {
+    let Some(before) = seen.get(&(one.app, one.device.clone())) else { return Ok(false) };
+    if front.store.waits_before(from.num, *before).await? {
         return Ok(false);
     }
-    let Some(inbox) = inbox(front, from, one).await? else { return Ok(true) };
-    for message in inbox.messages {
+    let Some(mut inbox) = inbox(front, from, one).await? else { return Ok(true) };
+    let more = inbox.has_more();
+    let carried: Vec<String> = inbox.messages.iter().map(|message| message.id.clone()).collect();
+    for message in std::mem::take(&mut inbox.messages) {
         if message.topic.is_some() {
             continue;
         }
@@ -187,7 +208,14 @@ async fn carry(front: &Front, from: &Cell, one: &Move, seen: &mut Seen) -> Resul
         }
         publish(front, from, one, message, remote).await?;
     }
-    Ok(true)
+    if more {
+        // What was carried makes way for the next page.
+        let body = json!({ "ids": carried }).to_string();
+        let ask = Ask::post("/v1/me/inbox/ack", bearer(&inbox.token)?, front.timeout(), Ask::JSON, body);
+        done(from, from.request(ask).await?.status)?;
+        from.moving.notify_one();
+    }
+    Ok(!more)
 }
 
 /// None if the device is not there.
@@ -205,13 +233,16 @@ async fn inbox(front: &Front, from: &Cell, one: &Move) -> Result<Option<Inbox>, 
         return Err(unexpected(from, answer.status));
     }
     let token = answer.json::<Registered>()?.token;
-    let bearer = http::HeaderValue::from_str(&format!("Bearer {token}")).map_err(Problem::internal)?;
     let path = format!("/v1/me/inbox?limit={}", limits::INBOX_PAGE_MAX);
-    let answer = from.request(Ask::get(path, bearer, timeout)).await?;
+    let answer = from.request(Ask::get(path, bearer(&token)?, timeout)).await?;
     match answer.status {
-        StatusCode::OK => answer.json().map(Some),
+        StatusCode::OK => Ok(Some(Inbox { token, ..answer.json()? })),
         status => Err(unexpected(from, status)),
     }
+}
+
+fn bearer(token: &str) -> Result<http::HeaderValue, Problem> {
+    http::HeaderValue::from_str(&format!("Bearer {token}")).map_err(Problem::internal)
 }
 
 enum Heard {

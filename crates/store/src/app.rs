@@ -66,7 +66,8 @@ pub trait Apps: Send + Sync {
     /// [`Error::Exists`] if the name is taken.
     async fn create_app(&self, name: AppName, settings: AppSettings, now: Timestamp) -> Result<App, Error>;
     async fn update_app(&self, app: AppId, settings: AppSettings) -> Result<App, Error>;
-    /// Removes the app with everything it owns.
+    /// Removes the app with everything it owns. The app and its keys are gone with the answer; of the rest what takes
+    /// longer than some seconds is removed by [`crate::Maintenance::prune`].
     async fn delete_app(&self, app: AppId) -> Result<(), Error>;
     /// All keys of all apps that are not revoked.
     async fn keys(&self) -> Result<Vec<Key>, Error>;

@@ -333,8 +333,9 @@ pub trait Cells: Send + Sync {
         devices: Vec<Assign>,
         now: Timestamp,
     ) -> Result<Vec<Result<Residence, Error>>, Error>;
-    /// Devices that were on their way have registered in their cell.
-    async fn arrived(&self, app: AppId, devices: Vec<DeviceId>) -> Result<(), Error>;
+    /// Devices have registered in these cells, to which they were on their way. Those that live elsewhere by now: they
+    /// have to register there.
+    async fn arrived(&self, app: AppId, devices: Vec<(DeviceId, CellNum)>) -> Result<Vec<DeviceId>, Error>;
     /// In all apps if none is named: a device token names its app in its cell's own words.
     async fn residences(&self, app: Option<AppId>, device: &DeviceId) -> Result<Vec<Residence>, Error>;
     /// The cells to ask for each user, in order; none if the user lives nowhere.
@@ -368,7 +369,7 @@ pub trait Cells: Send + Sync {
     async fn advance(&self, app: AppId, device: &DeviceId, from: MoveStep, to: MoveStep)
     -> Result<(), Error>;
 
-    /// All in one commit, answers in order.
+    /// All in one commit, answers in order. [`Error::NotFound`] for an app that was deleted.
     async fn keep(
         &self,
         messages: Vec<NewMessage>,
@@ -376,7 +377,8 @@ pub trait Cells: Send + Sync {
     ) -> Result<Vec<Result<Taken, Error>>, Error>;
     /// What waits for the cell, oldest first; at least one if there is any, whatever its size.
     async fn waiting(&self, cell: CellNum, rows_max: usize, bytes_max: usize) -> Result<Vec<Part>, Error>;
-    /// The number of the newest part; 0 before there was any.
+    /// The number of the newest part; 0 before there was any. What is kept with a smaller one is seen by whoever asks
+    /// afterwards, and what is kept with a greater one was decided afterwards.
     async fn newest(&self) -> Result<u64, Error>;
     /// Whether a message accepted before `num` waits for the cell.
     async fn waits_before(&self, cell: CellNum, num: u64) -> Result<bool, Error>;

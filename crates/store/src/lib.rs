@@ -30,6 +30,7 @@ mod metrics;
 pub mod migrate;
 pub mod notification;
 pub mod postgres;
+mod purge;
 pub mod push;
 mod row;
 pub mod session;
@@ -57,7 +58,7 @@ pub use session::{
     Sessions,
 };
 pub use sqlite::{OpenError, Options, Sqlite};
-pub use topic::{TopicState, Topics};
+pub use topic::{TopicState, Topics, TopicsSince};
 
 /// Everything a node keeps.
 pub trait Store:

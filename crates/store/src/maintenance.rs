@@ -29,7 +29,8 @@ pub struct Place(pub i64);
 #[async_trait::async_trait]
 pub trait Maintenance: Send + Sync {
     /// Removes what has expired, at most `rows_max` of each kind so that no commit is held up for
-    /// long; inbox rows that expire are recorded as [`noroshi_types::Outcome::Expired`].
+    /// long; inbox rows that expire are recorded as [`noroshi_types::Outcome::Expired`]. Also what is left of deleted
+    /// apps.
     async fn prune(&self, now: Timestamp, rows_max: usize) -> Result<Pruned, Error>;
     /// Writes and reads: an error means that nothing can be accepted now.
     async fn check(&self) -> Result<(), Error>;

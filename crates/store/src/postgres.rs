@@ -33,6 +33,7 @@ mod notification;
 mod options;
 mod order;
 mod outcome;
+mod purge;
 mod push;
 mod queue;
 mod schema;

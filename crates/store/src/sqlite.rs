@@ -28,6 +28,7 @@ mod maintenance;
 mod notification;
 mod options;
 mod outcome;
+mod purge;
 mod push;
 mod reader;
 mod recipients;

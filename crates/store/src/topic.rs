@@ -18,6 +18,15 @@ pub struct TopicState {
     pub retained: bool,
 }
 
+/// Topics that got something.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct TopicsSince {
+    /// Those of the oldest messages, at most as many messages as were asked for; in no order, each once.
+    pub topics: Vec<(AppId, Topic)>,
+    /// Where the next page begins, which may name some of them again; none: this is the last.
+    pub next: Option<Place>,
+}
+
 #[async_trait::async_trait]
 pub trait Topics: Send + Sync {
     /// A topic that nobody ever used is answered with zeros.
@@ -33,7 +42,6 @@ pub trait Topics: Send + Sync {
     ) -> Result<Option<Arc<Message>>, Error>;
     /// True if there was one.
     async fn delete_retained(&self, app: AppId, topic: &Topic) -> Result<bool, Error>;
-    /// Topics of all apps, `$everyone` among them, whose log has messages behind `since`, in no order. As many
-    /// as `limit`: there may be more.
-    async fn topics_since(&self, since: Place, limit: usize) -> Result<Vec<(AppId, Topic)>, Error>;
+    /// A page of the topics of all apps, `$everyone` among them, whose logs have messages behind `since`.
+    async fn topics_since(&self, since: Place, rows_max: usize) -> Result<TopicsSince, Error>;
 }

@@ -21,7 +21,7 @@ use serde_json::value::RawValue;
 use super::me::Resident;
 use super::{Fronted, ask, ask_each, no_key};
 use crate::client::Ask;
-use crate::front::Front;
+use crate::front::{Front, moving};
 use crate::moves::escaped;
 use crate::splice::{quoted, splice};
 
@@ -76,7 +76,10 @@ pub(crate) async fn register(
         }
     };
     if answer.status == StatusCode::CREATED {
-        front.arrived(app, &[(device, residence)]).await?;
+        let elsewhere = front.arrived(app, &[(device, residence)]).await?;
+        if !elsewhere.is_empty() {
+            return Err(moving());
+        }
     }
     Ok(answer.into_response())
 }
@@ -185,12 +188,17 @@ async fn hand_out(
             }
         };
         let lines = answer.body.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
-        let lines: Vec<_> =
+        let mut lines: Vec<_> =
             lines.map(|line| serde_json::from_slice(line).map_err(Problem::internal)).collect();
         if let Some(came) = came.get(&cell.num) {
             let registered = came.iter().zip(&lines).filter(|(_, line)| is_registered(line));
             let registered: Vec<_> = registered.map(|(one, _)| one.clone()).collect();
-            front.arrived(app, &registered).await?;
+            let elsewhere = front.arrived(app, &registered).await?;
+            for ((device, _), line) in came.iter().zip(&mut lines) {
+                if elsewhere.contains(device) {
+                    *line = Err(moving());
+                }
+            }
         }
         told.insert(cell.num, lines.into_iter());
     }

@@ -116,3 +116,27 @@ async fn a_device_that_becomes_another_users_leaves_nothing() {
     .await;
     assert_eq!(world.inbox(&token).await, Vec::<serde_json::Value>::new());
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_inbox_of_more_than_a_page_moves() {
+    const MESSAGES: usize = 1_040;
+    let world = World::start().await;
+    let (user, _) = world.resident("a", 0).await;
+    let lines: Vec<String> =
+        (0..MESSAGES).map(|n| json!({"to": {"users": [user]}, "data": n}).to_string()).collect();
+    let kept = world.post("/v1/notifications/batch", &lines.join("\n")).await.lines();
+    assert!(kept.len() == MESSAGES && kept.iter().all(|line| line["id"].is_string()));
+    within("the cell to have all", async || (world.listed("a").await["waiting"] == 0).then_some(())).await;
+    let body = json!({"to": "b", "app": "dev", "user": user}).to_string();
+    assert_eq!(world.operate(Method::POST, "/v1/cells/a/moves", &body).await.status, StatusCode::ACCEPTED);
+    let token = world.device(&user, &user).await;
+    within("it to be gone from the first cell", async || {
+        (!world.cell("a").has("dev", &user).await).then_some(())
+    })
+    .await;
+    within("all to be there", async || {
+        let inbox = world.call(Method::GET, "/v1/me/inbox?limit=1", &token, "").await.json();
+        (inbox["total"] == MESSAGES).then_some(())
+    })
+    .await;
+}

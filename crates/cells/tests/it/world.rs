@@ -36,7 +36,9 @@ async fn open(folder: &TempDir) -> Parts {
     let mut registry = noroshi_telemetry::registry();
     // A store that was just closed may take a moment to let go of its folder.
     let store = within("the folder to be free", async || {
-        Sqlite::open(folder.path(), sqlite::Options::default(), &mut noroshi_telemetry::registry()).ok()
+        // More than a page of an inbox.
+        let options = sqlite::Options { inbox_rows: 3_000, ..sqlite::Options::default() };
+        Sqlite::open(folder.path(), options, &mut noroshi_telemetry::registry()).ok()
     });
     let store = Arc::new(store.await);
     let shared: Arc<dyn Store> = store.clone();

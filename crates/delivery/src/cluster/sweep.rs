@@ -11,6 +11,7 @@
 //! found in the store, and whoever commits later finds the session. The shards know what they offered their
 //! sessions lately and leave it out.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -30,8 +31,8 @@ const CHUNK: usize = 500;
 const PAUSE: Duration = Duration::from_secs(5);
 /// Others have a new lease in their lists by then, and send to it.
 const KNOWN: Duration = Duration::from_secs(3);
-/// Topics looked at in one sweep.
-const TOPICS_MAX: usize = 100_000;
+/// Rows of topics' logs in one question: which topics they are of.
+const TOPIC_ROWS: usize = 10_000;
 /// Positions of a topic looked at first, and how much further back each time.
 const BACK_FIRST: u64 = 128;
 const BACK_TIMES: u64 = 8;
@@ -249,13 +250,20 @@ async fn offer_topics(
         tracing::warn!(%error, "topics could not be compared with the store; trying again");
         Failed
     };
-    for (app, topic) in delivery.store.topics_since(since, TOPICS_MAX).await.map_err(failed)? {
-        if edge.topic_sessions(app, &topic) == 0 {
-            continue;
-        }
-        for message in missed(delivery, app, &topic, since).await.map_err(failed)? {
-            peers.metrics.offered.inc();
-            edge.offer(message, &topic);
+    // Only those that are heard here: a page may name a topic that an earlier one did.
+    let mut offered = HashSet::new();
+    let mut next = Some(since);
+    while let Some(from) = next {
+        let page = delivery.store.topics_since(from, TOPIC_ROWS).await.map_err(failed)?;
+        next = page.next;
+        for (app, topic) in page.topics {
+            if edge.topic_sessions(app, &topic) == 0 || !offered.insert((app, topic.clone())) {
+                continue;
+            }
+            for message in missed(delivery, app, &topic, since).await.map_err(failed)? {
+                peers.metrics.offered.inc();
+                edge.offer(message, &topic);
+            }
         }
     }
     Ok(())

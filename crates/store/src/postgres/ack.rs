@@ -8,8 +8,8 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use noroshi_types::{DeviceNum, Outcome, Timestamp, When};
-use tokio_postgres::Row;
 
+use super::inbox;
 use super::outcome::{self, Part};
 use super::push::claim;
 use super::topic::TopicNum;
@@ -57,12 +57,13 @@ pub(super) async fn ack(
     if !waiting.1.is_empty() {
         claim::keep_out(&tx, &waiting.1).await?;
     }
-    let confirm = confirm_sql();
-    tx.prepare(&[REMOVE, ADVANCE, &confirm]).await?;
+    let confirm_sql = confirm_sql();
+    tx.prepare(&[inbox::REMOVE, ADVANCE, &confirm_sql]).await?;
     let (removed, moved, confirmed) = tokio::try_join!(
-        pairs_of(&tx, REMOVE, &direct),
+        biased;
+        inbox::remove(&tx, &direct.0, &direct.1),
         reached.advance(&tx),
-        pairs_of(&tx, &confirm, &waiting),
+        confirm(&tx, &confirm_sql, &waiting),
     )?;
     let mut all: BTreeMap<Num, Vec<DeviceNum>> = BTreeMap::new();
     for (device, num) in removed.into_iter().chain(moved).chain(confirmed) {
@@ -104,12 +105,6 @@ async fn look_up(tx: &Tx, pairs: &[(DeviceNum, Num)]) -> Result<HashMap<Num, Set
     Ok(settles.collect())
 }
 
-const REMOVE: &str = "WITH found AS (
-        SELECT i.device, i.num FROM unnest($1::bigint[], $2::bigint[]) AS asked (device, num)
-        JOIN inbox i ON i.device = asked.device AND i.num = asked.num ORDER BY i.device, i.num FOR UPDATE OF i)
-    DELETE FROM inbox i USING found WHERE i.device = found.device AND i.num = found.num
-    RETURNING i.device, i.num";
-
 /// A push waits for confirmations of `asked.num`. Not as EXISTS, for which the planner may read the whole queue
 /// once instead of looking into it.
 const WAITS: &str = "coalesce(
@@ -126,7 +121,7 @@ fn confirm_sql() -> String {
     )
 }
 
-async fn pairs_of(
+async fn confirm(
     tx: &Tx,
     sql: &str,
     (devices, nums): &(Vec<i64>, Vec<Num>),
@@ -134,11 +129,7 @@ async fn pairs_of(
     if nums.is_empty() {
         return Ok(Vec::new());
     }
-    Ok(tx.query(sql, &[devices, nums]).await?.iter().map(pair_of).collect())
-}
-
-fn pair_of(row: &Row) -> (DeviceNum, Num) {
-    (DeviceNum(row.get::<_, i64>(0) as u64), row.get(1))
+    Ok(tx.query(sql, &[devices, nums]).await?.iter().map(inbox::pair_of).collect())
 }
 
 /// Positions only ever move forward. Those they had are told.

@@ -1,6 +1,6 @@
 //! Apps, keys and shared secrets.
 
-use std::time::Duration;
+use std::time::Instant;
 
 use noroshi_types::{AppId, AppName, KeyId, Scopes, Timestamp, Topic};
 use tokio_postgres::Row;
@@ -8,10 +8,7 @@ use tokio_postgres::Row;
 use super::Postgres;
 use super::topic;
 use super::transaction::{Failed, Tx, Values};
-use crate::{App, AppSettings, Apps, Error, Key, KeyHash, NewKey};
-
-/// Removing an app is one transaction over all its rows: a million devices take about a minute.
-const DELETE_TIMEOUT: Duration = Duration::from_secs(600);
+use crate::{App, AppSettings, Apps, Error, Key, KeyHash, NewKey, purge};
 
 #[async_trait::async_trait]
 impl Apps for Postgres {
@@ -32,7 +29,13 @@ impl Apps for Postgres {
     }
 
     async fn delete_app(&self, app: AppId) -> Result<(), Error> {
-        self.write_for(DELETE_TIMEOUT, move |tx| delete(tx, app)).await
+        self.write(move |tx| delete(tx, app)).await?;
+        let began = Instant::now();
+        // What is left is the clean-up's.
+        while began.elapsed() < purge::PATIENCE
+            && self.write(move |tx| super::purge::page(tx, app, purge::ROWS)).await.unwrap_or(false)
+        {}
+        Ok(())
     }
 
     async fn keys(&self) -> Result<Vec<Key>, Error> {
@@ -96,41 +99,10 @@ async fn update(tx: Tx, app: AppId, settings: AppSettings) -> Result<App, Failed
     app_of(&tx.query_opt(&sql, values).await?.ok_or(Error::NotFound)?)
 }
 
-/// What hangs on devices, topics and notifications goes before them. What is accepted for the app at this very
-/// moment may stay behind: nobody can ask for it, and it is pruned when its time is over.
 async fn delete(tx: Tx, app: AppId) -> Result<(), Failed> {
     let app = i64::from(app.0);
     found(tx.execute("DELETE FROM apps WHERE id = $1", &[&app]).await?)?;
-    tx.execute("SET LOCAL statement_timeout = 0", &[]).await?;
-    for sql in [
-        "DELETE FROM keys WHERE app = $1",
-        "DELETE FROM inbox WHERE device IN (SELECT num FROM devices WHERE app = $1)",
-        "DELETE FROM subscriptions WHERE device IN (SELECT num FROM devices WHERE app = $1)",
-        "DELETE FROM devices WHERE app = $1",
-        "DELETE FROM deleted_devices WHERE app = $1",
-        "DELETE FROM topic_log WHERE topic IN (SELECT num FROM topics WHERE app = $1)",
-        "DELETE FROM topics WHERE app = $1",
-        "DELETE FROM outcomes WHERE num IN (SELECT num FROM notifications WHERE app = $1)",
-        "DELETE FROM push_confirmed WHERE num IN (SELECT num FROM notifications WHERE app = $1)",
-        "DELETE FROM notifications WHERE app = $1",
-        "DELETE FROM push_queue WHERE app = $1",
-        "DELETE FROM push_walks WHERE app = $1",
-        "DELETE FROM push_invalidations WHERE app = $1",
-        "DELETE FROM push_credentials WHERE app = $1",
-        "DELETE FROM campaign_counts WHERE campaign IN (SELECT num FROM campaigns WHERE app = $1)",
-        "DELETE FROM campaign_latency WHERE campaign IN (SELECT num FROM campaigns WHERE app = $1)",
-        "DELETE FROM campaign_lines WHERE campaign IN (SELECT num FROM campaigns WHERE app = $1)",
-        "DELETE FROM campaigns WHERE app = $1",
-        "DELETE FROM idempotency WHERE app = $1",
-        "DELETE FROM cell_devices WHERE app = $1",
-        "DELETE FROM cell_users WHERE app = $1",
-        "DELETE FROM cell_parts WHERE num IN (SELECT num FROM cell_messages WHERE app = $1)",
-        "DELETE FROM cell_messages WHERE app = $1",
-        "DELETE FROM cell_keys WHERE app = $1",
-    ] {
-        tx.execute(sql, &[&app]).await?;
-    }
-    Ok(())
+    super::purge::begin(&tx, app).await
 }
 
 fn key_of(row: &Row) -> Result<Key, Failed> {

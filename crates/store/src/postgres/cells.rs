@@ -42,7 +42,7 @@ impl Cells for Postgres {
         self.write(move |tx| residence::assign(tx, app, devices.clone(), now)).await
     }
 
-    async fn arrived(&self, app: AppId, devices: Vec<DeviceId>) -> Result<(), Error> {
+    async fn arrived(&self, app: AppId, devices: Vec<(DeviceId, CellNum)>) -> Result<Vec<DeviceId>, Error> {
         let devices = Arc::new(devices);
         self.write(move |tx| residence::arrived(tx, app, devices.clone())).await
     }
@@ -57,7 +57,10 @@ impl Cells for Postgres {
         users: Vec<UserId>,
         now: Timestamp,
     ) -> Result<Vec<Vec<CellNum>>, Error> {
-        self.read(|tx| residence::of_users(tx, app, &users, now)).await
+        let names: Vec<&str> = users.iter().map(UserId::as_str).collect();
+        let found = self.read(async |tx: Tx| residence::of_users(&tx, app, &names, now).await).await?;
+        // One that is named twice is answered twice.
+        Ok(names.iter().map(|name| found.get(*name).cloned().unwrap_or_default()).collect())
     }
 
     async fn forget_device(&self, app: AppId, device: &DeviceId) -> Result<(), Error> {
@@ -110,11 +113,7 @@ impl Cells for Postgres {
     }
 
     async fn newest(&self) -> Result<u64, Error> {
-        self.read(async |tx| {
-            let row = tx.query_one("SELECT coalesce(max(num), 0) FROM cell_messages", &[]).await?;
-            Ok(row.get::<_, i64>(0) as u64)
-        })
-        .await
+        self.write(outbox::newest).await
     }
 
     async fn waits_before(&self, cell: CellNum, num: u64) -> Result<bool, Error> {

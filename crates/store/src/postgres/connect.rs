@@ -155,10 +155,14 @@ fn server_of(config: &Config) -> String {
 /// Statements are point look-ups by index over many values, so nothing else is ever right for them; which index is
 /// seen anew each time, from the number of values and the size that tables have by then: a plan that is kept is
 /// for the size they had when it was made, and they grow. For hundreds of values planning is cheap.
+///
+/// Of a node that vanished without a word the server hears by its own packets: what the node's sessions hold, its slot
+/// among it, is free within 20 s instead of the hours that systems take by default.
 fn settings(options: &PostgresOptions) -> String {
     format!(
         "SET statement_timeout = {}; SET lock_timeout = {}; SET idle_in_transaction_session_timeout = {};
-         SET idle_session_timeout = 0; SET client_min_messages = warning; SET TimeZone = 'UTC';
+         SET idle_session_timeout = 0; SET tcp_keepalives_idle = 10; SET tcp_keepalives_interval = 3;
+         SET tcp_keepalives_count = 3; SET client_min_messages = warning; SET TimeZone = 'UTC';
          SET plan_cache_mode = force_custom_plan; SET jit = off; SET max_parallel_workers_per_gather = 0;
          SET enable_seqscan = off; SET enable_hashjoin = off; SET enable_mergejoin = off;
          SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'",

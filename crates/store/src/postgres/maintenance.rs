@@ -4,11 +4,11 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use noroshi_types::{Outcome, Timestamp};
+use noroshi_types::{DeviceNum, Outcome, Timestamp};
 
 use super::outcome::{self, Part, StoredPart};
 use super::transaction::{Failed, Tx};
-use super::{Postgres, campaign, topic_log};
+use super::{Postgres, campaign, inbox, purge, topic_log};
 use crate::ids::Num;
 use crate::row::outstanding;
 use crate::{Error, Maintenance, Place, Pruned};
@@ -29,7 +29,8 @@ impl Maintenance for Postgres {
         pruned.notifications = forgotten.notifications;
         let before = Timestamp(now.0.saturating_sub(self.options.trace_retention.as_millis() as u64));
         let small = self.write(move |tx| forget_small(tx, now, before, rows_max)).await?;
-        pruned.more = expired.more || forgotten.more || small.more;
+        let purging = self.write(move |tx| purge::resume(tx, now, rows_max)).await?;
+        pruned.more = expired.more || forgotten.more || small.more || purging;
         Ok(Pruned {
             inbox: pruned.inbox,
             topic_log: pruned.topic_log,
@@ -179,31 +180,18 @@ async fn empty_inboxes(tx: &Tx, nums: &[Num], now: Timestamp, rows_max: usize) -
         }
         emptied.settled.push(num);
     }
-    let removed = remove(tx, &devices, &of).await?;
-    let expired: Vec<Part> =
-        removed.into_iter().map(|(num, devices)| Part::of(num, Outcome::Expired, now, devices)).collect();
+    let mut removed: HashMap<Num, Vec<DeviceNum>> = HashMap::new();
+    for (device, num) in inbox::remove(tx, &devices, &of).await? {
+        removed.entry(num).or_default().push(device);
+    }
+    let expired = removed.into_iter().map(|(num, mut devices)| {
+        devices.sort_unstable();
+        Part::of(num, Outcome::Expired, now, devices)
+    });
+    let expired: Vec<Part> = expired.collect();
     emptied.removed = expired.iter().map(|part| part.count).sum();
     outcome::add(tx, &expired).await?;
     Ok(emptied)
-}
-
-/// Removes inbox rows; of each notification the devices that had one, sorted.
-async fn remove(
-    tx: &Tx,
-    devices: &[i64],
-    nums: &[Num],
-) -> Result<HashMap<Num, Vec<noroshi_types::DeviceNum>>, Failed> {
-    let sql = "DELETE FROM inbox i USING unnest($1::bigint[], $2::bigint[]) u (device, num)
-               WHERE i.device = u.device AND i.num = u.num RETURNING i.num, i.device";
-    let mut removed: HashMap<Num, Vec<noroshi_types::DeviceNum>> = HashMap::new();
-    if !devices.is_empty() {
-        for row in tx.query(sql, &[&devices, &nums]).await? {
-            let device = noroshi_types::DeviceNum(row.get::<_, i64>(1) as u64);
-            removed.entry(row.get(0)).or_default().push(device);
-        }
-    }
-    removed.values_mut().for_each(|devices| devices.sort_unstable());
-    Ok(removed)
 }
 
 /// Removes notifications that are not to be kept any longer and that no push work needs, with what hangs on them:
@@ -256,13 +244,16 @@ async fn forget_small(
     let sql = "UPDATE topics SET retained = NULL, retained_expires_at = NULL
                WHERE num = ANY($1) AND retained_expires_at <= $2";
     tx.execute(sql, &[&topics, &at]).await?;
+    // A key that is locked is just being used again.
     let sql = "DELETE FROM idempotency i USING (
-                   SELECT app, key FROM idempotency WHERE expires_at <= $1 LIMIT $2) v
-               WHERE i.app = v.app AND i.key = v.key AND i.expires_at <= $1";
+                   SELECT app, key FROM idempotency WHERE expires_at <= $1 LIMIT $2 FOR UPDATE SKIP LOCKED) v
+               WHERE i.app = v.app AND i.key = v.key";
     pruned.idempotency = tx.execute(sql, &[&at, &limit]).await?;
     let sql = "DELETE FROM push_invalidations i USING (
                    SELECT seq FROM push_invalidations WHERE at <= $1 LIMIT $2) v WHERE i.seq = v.seq";
     pruned.invalidations = tx.execute(sql, &[&(retained_since.0 as i64), &limit]).await?;
+    // Of stores that were closed; one that is open writes its own again with the next group.
+    tx.execute("DELETE FROM accept_marks WHERE at < now() - interval '1 day'", &[]).await?;
     let (lines, more_lines) = campaign::prune_lines(&tx, retained_since, rows_max).await?;
     pruned.campaign_lines = lines;
     pruned.more =

@@ -106,16 +106,18 @@ async fn cancel_in(
     let sql = "SELECT topic, topic_offset, standing FROM notifications WHERE num = $1 AND app = $2";
     let row = tx.query_opt(sql, &[&num, &i64::from(app.0)]).await?.ok_or(Error::NotFound)?;
     let (topic, standing): (Option<i64>, _) = (row.get(0), standing_of(row.get(2)));
-    let mut removed = Vec::new();
     let mut changed = false;
     if let Some(topic) = topic {
         changed = topic_log::take_back(&tx, topic, num).await?;
-    } else if standing == Standing::Kept {
-        let parts = outcome::parts(&tx, &[num]).await?;
-        let devices = outcome::outstanding_devices(parts.iter());
-        removed = inbox::remove(&tx, num, &devices).await?;
     }
-    let CancelledWork { mut unsent, any: any_push } = queue::cancel(&tx, num, now, keep_until).await?;
+    // Locks in the order of `push::claim`: queue, inboxes, campaigns.
+    let work = queue::cancel(&tx, num).await?;
+    let removed = match topic {
+        None if standing == Standing::Kept => take_back(&tx, num).await?,
+        _ => Vec::new(),
+    };
+    work.count(&tx, now, keep_until).await?;
+    let CancelledWork { mut unsent, any: any_push, .. } = work;
     let not_pushed = unsent.len() as u64;
     // Both lists are sorted; who is in both is recorded once.
     unsent.retain(|device| removed.binary_search(device).is_err());
@@ -126,4 +128,15 @@ async fn cancel_in(
     let cancelled = |devices| Part::of(num, Outcome::Cancelled, now, devices);
     outcome::add(&tx, &[cancelled(removed), cancelled(unsent)]).await?;
     Ok(Cancelled { removed: removed_count, not_pushed })
+}
+
+/// Takes a notification out of inboxes; of which devices, sorted.
+async fn take_back(tx: &Tx, num: Num) -> Result<Vec<DeviceNum>, Failed> {
+    let parts = outcome::parts(tx, &[num]).await?;
+    let devices = outcome::outstanding_devices(parts.iter());
+    let devices: Vec<i64> = devices.iter().map(|device| device.0 as i64).collect();
+    let removed = inbox::remove(tx, &devices, &vec![num; devices.len()]).await?;
+    let mut removed: Vec<DeviceNum> = removed.into_iter().map(|(device, _)| device).collect();
+    removed.sort_unstable();
+    Ok(removed)
 }

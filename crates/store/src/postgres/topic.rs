@@ -10,9 +10,9 @@ use tokio_postgres::Row;
 
 use super::Postgres;
 use super::backlog;
-use super::transaction::{Failed, Tx};
+use super::transaction::{Failed, Tx, Values};
 use crate::ids;
-use crate::{Error, Place, TopicState, Topics};
+use crate::{Error, Place, TopicState, Topics, TopicsSince};
 
 /// A topic's number inside the store.
 pub(super) type TopicNum = i64;
@@ -77,15 +77,19 @@ impl Topics for Postgres {
         .await
     }
 
-    async fn topics_since(&self, since: Place, limit: usize) -> Result<Vec<(AppId, Topic)>, Error> {
-        // Ordered, so that only what came since is read, and not every topic's log to find each topic once.
-        let sql = "SELECT app, name FROM topics WHERE num IN (
-                       SELECT DISTINCT topic FROM (SELECT topic FROM topic_log WHERE num > $1 ORDER BY num OFFSET 0) log
-                       LIMIT $2)";
+    async fn topics_since(&self, since: Place, rows_max: usize) -> Result<TopicsSince, Error> {
+        let rows_max = rows_max.max(1) as i64;
+        let page = "SELECT num, topic FROM topic_log WHERE num > $1 ORDER BY num LIMIT $2";
+        let end = format!("SELECT count(*), max(num) FROM ({page}) AS page");
+        let topics =
+            format!("SELECT app, name FROM topics WHERE num IN (SELECT topic FROM ({page}) AS page)");
         let topic_of =
             |row: &Row| (AppId(row.get::<_, i64>(0) as u32), Topic::from_trusted(row.get::<_, &str>(1)));
         self.read(async |tx: Tx| {
-            Ok(tx.query(sql, &[&since.0, &(limit as i64)]).await?.iter().map(topic_of).collect())
+            let values: Values<'_> = &[&since.0, &rows_max];
+            let (end, topics) = tokio::try_join!(tx.query_one(&end, values), tx.query(&topics, values))?;
+            let next = end.get::<_, Option<i64>>(1).filter(|_| end.get::<_, i64>(0) == rows_max);
+            Ok(TopicsSince { topics: topics.iter().map(topic_of).collect(), next: next.map(Place) })
         })
         .await
     }

@@ -148,6 +148,8 @@ struct Open {
     begun: AtomicBool,
     /// A statement failed, so all that is left is to roll back.
     broken: AtomicBool,
+    /// Its server is of no use any more, also where the connection stands: it may only read since a fail-over.
+    lost: AtomicBool,
     /// Of a write: by which its end is found out where the answer to its commit is lost.
     number: OnceLock<String>,
     made: Instant,
@@ -175,6 +177,7 @@ impl Tx {
             mode,
             begun: AtomicBool::new(false),
             broken: AtomicBool::new(false),
+            lost: AtomicBool::new(false),
             number: OnceLock::new(),
             made: Instant::now(),
         }))
@@ -200,10 +203,13 @@ impl Tx {
                 (Err(error), _) => Err(error),
             }
         };
-        result.map_err(|error| {
-            self.0.broken.store(true, Ordering::Relaxed);
-            Failed::Database(error)
-        })
+        result.map_err(|error| self.failed(error))
+    }
+
+    fn failed(&self, error: tokio_postgres::Error) -> Failed {
+        self.0.broken.store(true, Ordering::Relaxed);
+        self.0.lost.fetch_or(is_lost(&error), Ordering::Relaxed);
+        Failed::Database(error)
     }
 
     fn note_number(&self, answers: &[SimpleQueryMessage]) {
@@ -255,7 +261,7 @@ impl Tx {
         if self.0.broken.load(Ordering::Relaxed) {
             return Err(Failed::Store(Error::Engine("a failed transaction was to be committed".to_owned())));
         }
-        self.connection().batch_execute("COMMIT").await?;
+        self.connection().batch_execute("COMMIT").await.map_err(|error| self.failed(error))?;
         self.0.begun.store(false, Ordering::Relaxed);
         Ok(())
     }
@@ -264,6 +270,10 @@ impl Tx {
 impl Drop for Open {
     fn drop(&mut self) {
         let Some(connection) = self.connection.take() else { return };
+        if *self.lost.get_mut() {
+            // The next one from the pool is connected to whoever may write now.
+            return drop(Object::take(connection));
+        }
         if !*self.begun.get_mut() {
             return;
         }
@@ -303,24 +313,11 @@ impl Postgres {
         F: Fn(Tx) -> R + Send + Sync + 'static,
         R: Future<Output = Result<T, Failed>> + Send + 'static,
     {
-        self.write_for(self.answer_timeout(), work).await
-    }
-
-    /// Writes what may take longer.
-    pub(super) async fn write_for<T, F, R>(&self, timeout: Duration, work: F) -> Result<T, Error>
-    where
-        T: Send + 'static,
-        F: Fn(Tx) -> R + Send + Sync + 'static,
-        R: Future<Output = Result<T, Failed>> + Send + 'static,
-    {
         if self.is_closed() {
             return Err(Error::Closed);
         }
         let store = self.clone();
-        let written = self.tasks.spawn(async move {
-            let result = tokio::time::timeout(timeout, store.retry(Mode::Write, &work)).await;
-            result.unwrap_or(Err(Error::Overloaded))
-        });
+        let written = self.tasks.spawn(async move { store.write_here(work).await });
         match written.await {
             Ok(result) => result,
             Err(error) if error.is_panic() => Err(Error::Engine("a write panicked".to_owned())),

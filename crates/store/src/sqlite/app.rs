@@ -1,12 +1,14 @@
 //! Apps, keys and shared secrets.
 
+use std::time::Instant;
+
 use noroshi_types::{AppId, AppName, KeyId, Scopes, Timestamp, Topic};
 use rusqlite::{Connection, OptionalExtension, Row};
 
 use super::Sqlite;
 use super::topic;
 use super::writer::Write;
-use crate::{App, AppSettings, Apps, Error, Key, KeyHash, NewKey};
+use crate::{App, AppSettings, Apps, Error, Key, KeyHash, NewKey, purge};
 
 #[async_trait::async_trait]
 impl Apps for Sqlite {
@@ -23,7 +25,16 @@ impl Apps for Sqlite {
     }
 
     async fn delete_app(&self, app: AppId) -> Result<(), Error> {
-        self.write(1, move |w| delete(w.db, app)).await
+        self.write(1, move |w| delete(w.db, app)).await?;
+        let began = Instant::now();
+        // What is left is the clean-up's.
+        while began.elapsed() < purge::PATIENCE
+            && self
+                .write(purge::ROWS as usize, move |w| super::purge::page(w.db, app, purge::ROWS))
+                .await
+                .unwrap_or(false)
+        {}
+        Ok(())
     }
 
     async fn keys(&self) -> Result<Vec<Key>, Error> {
@@ -99,38 +110,9 @@ fn update(db: &Connection, app: AppId, settings: &AppSettings) -> Result<App, Er
     db.query_row(&format!("SELECT {APP_COLUMNS} FROM apps WHERE id = ?1"), (app.0,), |row| Ok(app_of(row)))?
 }
 
-/// What hangs on devices, topics and notifications goes before them.
 fn delete(db: &Connection, app: AppId) -> Result<(), Error> {
     found(db.execute("DELETE FROM apps WHERE id = ?1", (app.0,))?)?;
-    for sql in [
-        "DELETE FROM keys WHERE app = ?1",
-        "DELETE FROM inbox WHERE device IN (SELECT num FROM devices WHERE app = ?1)",
-        "DELETE FROM subscriptions WHERE device IN (SELECT num FROM devices WHERE app = ?1)",
-        "DELETE FROM devices WHERE app = ?1",
-        "DELETE FROM deleted_devices WHERE app = ?1",
-        "DELETE FROM topic_log WHERE topic IN (SELECT num FROM topics WHERE app = ?1)",
-        "DELETE FROM topics WHERE app = ?1",
-        "DELETE FROM outcomes WHERE num IN (SELECT num FROM notifications WHERE app = ?1)",
-        "DELETE FROM push_confirmed WHERE num IN (SELECT num FROM notifications WHERE app = ?1)",
-        "DELETE FROM notifications WHERE app = ?1",
-        "DELETE FROM push_queue WHERE app = ?1",
-        "DELETE FROM push_walks WHERE app = ?1",
-        "DELETE FROM push_invalidations WHERE app = ?1",
-        "DELETE FROM push_credentials WHERE app = ?1",
-        "DELETE FROM campaign_counts WHERE campaign IN (SELECT num FROM campaigns WHERE app = ?1)",
-        "DELETE FROM campaign_latency WHERE campaign IN (SELECT num FROM campaigns WHERE app = ?1)",
-        "DELETE FROM campaign_lines WHERE campaign IN (SELECT num FROM campaigns WHERE app = ?1)",
-        "DELETE FROM campaigns WHERE app = ?1",
-        "DELETE FROM idempotency WHERE app = ?1",
-        "DELETE FROM cell_devices WHERE app = ?1",
-        "DELETE FROM cell_users WHERE app = ?1",
-        "DELETE FROM cell_parts WHERE num IN (SELECT num FROM cell_messages WHERE app = ?1)",
-        "DELETE FROM cell_messages WHERE app = ?1",
-        "DELETE FROM cell_keys WHERE app = ?1",
-    ] {
-        db.execute(sql, (app.0,))?;
-    }
-    Ok(())
+    super::purge::begin(db, app)
 }
 
 const KEY_COLUMNS: &str = "id, app, name, hash, scopes, created_at";

@@ -46,8 +46,8 @@ impl Cells for Sqlite {
         .await
     }
 
-    async fn arrived(&self, app: AppId, devices: Vec<DeviceId>) -> Result<(), Error> {
-        self.write(devices.len(), move |w| residence::arrived(w.db, app, &devices)).await
+    async fn arrived(&self, app: AppId, devices: Vec<(DeviceId, CellNum)>) -> Result<Vec<DeviceId>, Error> {
+        self.write(devices.len(), move |w| residence::arrived(w.db, app, devices)).await
     }
 
     async fn residences(&self, app: Option<AppId>, device: &DeviceId) -> Result<Vec<Residence>, Error> {

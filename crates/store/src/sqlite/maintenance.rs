@@ -9,7 +9,7 @@ use super::ids::Num;
 use super::notification::{self, Standing};
 use super::topic::{self, TopicNum};
 use super::writer::Write;
-use super::{Sqlite, campaign, inbox, outcome};
+use super::{Sqlite, campaign, inbox, outcome, purge};
 use crate::{Error, Maintenance, Place, Pruned};
 
 /// Devices read from lists for each row that may be removed: some 10 ns each, a row some 10 µs.
@@ -97,6 +97,7 @@ fn prune(w: &Write<'_>, now: Timestamp, rows_max: usize) -> Result<Pruned, Error
     let (lines, more) = campaign::prune_lines(w, now, rows_max)?;
     pruned.campaign_lines = lines;
     pruned.more |= more;
+    pruned.more |= purge::resume(db, now, rows_max)?;
     Ok(pruned)
 }
 

@@ -13,7 +13,7 @@ use super::backlog::Reading;
 use super::ids::{self, Num};
 use super::notification::{self, Standing};
 use super::writer::Write;
-use crate::{Error, Place, TopicState, Topics};
+use crate::{Error, Place, TopicState, Topics, TopicsSince};
 
 /// A topic's number inside the store.
 pub(super) type TopicNum = i64;
@@ -80,17 +80,21 @@ impl Topics for Sqlite {
         .await
     }
 
-    async fn topics_since(&self, since: Place, limit: usize) -> Result<Vec<(AppId, Topic)>, Error> {
+    async fn topics_since(&self, since: Place, rows_max: usize) -> Result<TopicsSince, Error> {
+        let rows_max = rows_max.max(1) as i64;
+        let page = "SELECT num, topic FROM topic_log INDEXED BY topic_log_by_age WHERE num > ?1 ORDER BY num LIMIT ?2";
         self.read(move |db| {
-            let mut statement = db.prepare_cached(
-                // Only what came since is read, and not every topic's log to find each topic once.
-                "SELECT app, name FROM topics WHERE num IN (
-                     SELECT DISTINCT topic FROM topic_log INDEXED BY topic_log_by_age WHERE num > ?1 LIMIT ?2)",
-            )?;
-            let rows = statement.query_map((since.0, limit as i64), |row| {
+            let end = format!("SELECT count(*), max(num) FROM ({page})");
+            let values = (since.0, rows_max);
+            let (rows, last): (i64, Option<i64>) =
+                db.prepare_cached(&end)?.query_row(values, |row| Ok((row.get(0)?, row.get(1)?)))?;
+            let topics = format!("SELECT app, name FROM topics WHERE num IN (SELECT topic FROM ({page}))");
+            let mut statement = db.prepare_cached(&topics)?;
+            let topics = statement.query_map(values, |row| {
                 Ok((AppId(row.get(0)?), Topic::from_trusted(row.get_ref(1)?.as_str()?)))
             })?;
-            Ok(rows.collect::<rusqlite::Result<_>>()?)
+            let next = last.filter(|_| rows == rows_max).map(Place);
+            Ok(TopicsSince { topics: topics.collect::<rusqlite::Result<_>>()?, next })
         })
         .await
     }

@@ -29,6 +29,7 @@ macro_rules! conformance_tests {
     ($fresh:expr) => {
         $crate::conformance::conformance_tests! { @each $fresh;
             accounts: apps_and_keys_are_kept, names_and_hashes_are_unique, an_app_goes_with_everything_it_owns,
+                what_comes_late_for_a_deleted_app_goes_too,
                 concurrent_first_calls_agree_on_a_secret;
             claims: who_confirmed_before_is_not_pushed_to, who_confirms_after_the_claim_is_pushed_to,
                 a_batch_that_nobody_needs_is_gone, a_walk_to_come_hears_of_confirmations,
@@ -97,6 +98,7 @@ macro_rules! cells_tests {
         $crate::conformance::conformance_tests! { @each $fresh;
             cells: cells_are_enrolled_once, a_users_devices_live_together,
                 a_device_of_another_user_goes_where_that_one_lives, a_user_moves_with_all_devices,
+                a_device_that_was_sent_on_did_not_arrive, a_device_follows_its_user_further, a_deleted_app_keeps_nothing_for_cells,
                 a_place_is_left_with_the_last_device, a_share_of_a_cell_moves,
                 a_message_has_a_part_for_each_cell, a_part_ends_once, a_key_is_taken_once,
                 what_is_cancelled_is_not_handed_on, what_expired_waits_no_more, a_front_forgets_an_app,

@@ -1,5 +1,6 @@
 //! PostgreSQL: the conformance suite on a real server, and what holds for it alone.
 
+mod locking;
 mod migrating;
 mod ordering;
 mod pushing;

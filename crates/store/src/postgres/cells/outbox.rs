@@ -2,7 +2,7 @@
 //!
 //! Invariant: a message's body is kept exactly as long as one of its parts waits.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use noroshi_types::{AppId, NotificationId, Target, Timestamp, limits};
@@ -10,7 +10,7 @@ use tokio_postgres::Row;
 
 use super::{bytes, cell_of, number, residence};
 use crate::cells::{
-    CellNum, Depth, NewMessage, Part, PartEnd, PartState, Relayed, RelayedPart, Split, Taken,
+    CellNum, Depth, NewMessage, Part, PartEnd, PartState, Relayed, RelayedPart, Residence, Split, Taken,
 };
 use crate::postgres::transaction::{Failed, Tx};
 use crate::{Error, Idempotency};
@@ -18,12 +18,18 @@ use crate::{Error, Idempotency};
 /// Stands for idempotency keys among the advisory locks ("keys").
 const LOCKS: i64 = 0x6b65_7973;
 
+/// Shared by who decides where messages go until that is committed ("outbox").
+const KEEPING: i64 = 0x6f75_7462_6f78;
+
 pub(super) async fn keep(
     tx: Tx,
     messages: Arc<Vec<NewMessage>>,
     now: Timestamp,
 ) -> Result<Vec<Result<Taken, Error>>, Failed> {
+    tx.execute("SELECT pg_advisory_xact_lock_shared($1)", &[&KEEPING]).await?;
+    let apps = known_apps(&tx, &messages).await?;
     let mut earlier = answered_before(&tx, &messages, now).await?;
+    let places = Places::of(&tx, &messages, now).await?;
     let mut answers = Vec::with_capacity(messages.len());
     let mut rows = Rows::default();
     for message in messages.iter() {
@@ -32,7 +38,11 @@ pub(super) async fn keep(
             answers.push(answer.repeat(message.idempotency.as_ref()));
             continue;
         }
-        let split = split(&tx, message, now).await?;
+        if !apps.contains(&message.app) {
+            answers.push(Err(Error::NotFound));
+            continue;
+        }
+        let split = places.split(message)?;
         if split.parts.keys().any(|cell| message.full.contains(cell)) {
             answers.push(Err(Error::Overloaded));
             continue;
@@ -48,6 +58,21 @@ pub(super) async fn keep(
     }
     rows.write(&tx, now).await?;
     Ok(answers)
+}
+
+/// Apps that are there, and stay until the end: what is kept for an app goes with it.
+async fn known_apps(tx: &Tx, messages: &[NewMessage]) -> Result<HashSet<AppId>, Failed> {
+    let apps: BTreeSet<i64> = messages.iter().map(|message| i64::from(message.app.0)).collect();
+    let apps: Vec<i64> = apps.into_iter().collect();
+    let sql = "SELECT id FROM apps WHERE id = ANY ($1) ORDER BY id FOR KEY SHARE";
+    Ok(tx.query(sql, &[&apps]).await?.iter().map(|row| AppId(row.get::<_, i64>(0) as u32)).collect())
+}
+
+/// Numbers are given out before they are committed: whoever keeps something at this moment is waited for.
+pub(super) async fn newest(tx: Tx) -> Result<u64, Failed> {
+    tx.execute("SELECT pg_advisory_xact_lock($1)", &[&KEEPING]).await?;
+    let row = tx.query_one("SELECT coalesce(max(num), 0) FROM cell_messages", &[]).await?;
+    Ok(row.get::<_, i64>(0) as u64)
 }
 
 /// The answer to a key.
@@ -98,20 +123,60 @@ async fn answered_before(
     rows.iter().map(read).collect()
 }
 
-async fn split(tx: &Tx, message: &NewMessage, now: Timestamp) -> Result<Split, Failed> {
-    Ok(match &message.target {
-        Target::Users(users) => {
-            let cells = residence::of_users(tx.clone(), message.app, users, now).await?;
-            Split::of("users", users.iter().map(|user| user.as_str()).zip(cells))?
+/// Where everybody lives whom a group of messages names.
+#[derive(Default)]
+struct Places {
+    users: HashMap<AppId, HashMap<String, Vec<CellNum>>>,
+    devices: HashMap<AppId, HashMap<String, Residence>>,
+}
+
+impl Places {
+    /// By two statements an app, however many messages.
+    async fn of(tx: &Tx, messages: &[NewMessage], now: Timestamp) -> Result<Self, Failed> {
+        let mut users: BTreeMap<AppId, BTreeSet<&str>> = BTreeMap::new();
+        let mut devices: BTreeMap<AppId, BTreeSet<&str>> = BTreeMap::new();
+        for message in messages {
+            match &message.target {
+                Target::Users(named) => {
+                    users.entry(message.app).or_default().extend(named.iter().map(|user| user.as_str()));
+                }
+                Target::Devices(named) => {
+                    let named = named.iter().map(|device| device.as_str());
+                    devices.entry(message.app).or_default().extend(named);
+                }
+                Target::Topic(_) | Target::Condition(_) | Target::Everyone => {}
+            }
         }
-        Target::Devices(devices) => {
-            let found = residence::of_devices(tx, message.app, devices).await?;
-            let asked = |name: &str| found.get(name).map(|one| one.asked()).unwrap_or_default();
-            let named = devices.iter().map(|device| (device.as_str(), asked(device.as_str())));
-            Split::of("devices", named)?
+        let mut places = Self::default();
+        for (app, names) in users {
+            let names: Vec<&str> = names.into_iter().collect();
+            places.users.insert(app, residence::of_users(tx, app, &names, now).await?);
         }
-        Target::Topic(_) | Target::Condition(_) | Target::Everyone => Split::everywhere(&message.everywhere),
-    })
+        for (app, names) in devices {
+            let names: Vec<&str> = names.into_iter().collect();
+            places.devices.insert(app, residence::of_devices(tx, app, &names).await?);
+        }
+        Ok(places)
+    }
+
+    fn split(&self, message: &NewMessage) -> Result<Split, Error> {
+        match &message.target {
+            Target::Users(users) => {
+                let known = self.users.get(&message.app);
+                let cells = |name: &str| known.and_then(|known| known.get(name)).cloned().unwrap_or_default();
+                Split::of("users", users.iter().map(|user| (user.as_str(), cells(user.as_str()))))
+            }
+            Target::Devices(devices) => {
+                let known = self.devices.get(&message.app);
+                let asked = |name: &str| known.and_then(|known| known.get(name)).map(Residence::asked);
+                let named = devices.iter().map(|one| (one.as_str(), asked(one.as_str()).unwrap_or_default()));
+                Split::of("devices", named)
+            }
+            Target::Topic(_) | Target::Condition(_) | Target::Everyone => {
+                Ok(Split::everywhere(&message.everywhere))
+            }
+        }
+    }
 }
 
 /// What is written in two statements.
@@ -373,7 +438,7 @@ pub(super) async fn prune(
     let sql = "WITH old AS (
                    SELECT num FROM cell_messages AS m WHERE accepted_at < $1
                        AND NOT EXISTS (SELECT 1 FROM cell_parts WHERE num = m.num AND state IN (0, 5))
-                   ORDER BY accepted_at LIMIT $2
+                   ORDER BY accepted_at LIMIT $2 FOR UPDATE SKIP LOCKED
                ), parts AS (DELETE FROM cell_parts WHERE num IN (SELECT num FROM old))
                DELETE FROM cell_messages WHERE num IN (SELECT num FROM old)";
     let old = tx.execute(sql, &[&(forgotten.0 as i64), &limit]).await?;

@@ -3,7 +3,7 @@
 //! Whoever decides about an app's devices does so under that app's advisory lock, so that two fronts never give one
 //! user two homes. What is only read needs none.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use noroshi_types::{AppId, DeviceId, Timestamp, UserId};
@@ -123,10 +123,22 @@ async fn homes(tx: &Tx, app: AppId, users: &[&str]) -> Result<HashMap<String, Ce
     Ok(rows.iter().map(|row| (row.get(0), cell_of(row.get(1)))).collect())
 }
 
-pub(super) async fn arrived(tx: Tx, app: AppId, devices: Arc<Vec<DeviceId>>) -> Result<(), Failed> {
-    let names: Vec<&str> = devices.iter().map(DeviceId::as_str).collect();
-    let sql = "UPDATE cell_devices SET step = 3 WHERE app = $1 AND device = ANY ($2) AND step IN (1, 2)";
-    tx.execute(sql, &[&i64::from(app.0), &names]).await.map(drop)
+pub(super) async fn arrived(
+    tx: Tx,
+    app: AppId,
+    devices: Arc<Vec<(DeviceId, CellNum)>>,
+) -> Result<Vec<DeviceId>, Failed> {
+    lock(&tx, app).await?;
+    let names: Vec<&str> = devices.iter().map(|(device, _)| device.as_str()).collect();
+    let cells: Vec<i64> = devices.iter().map(|(_, cell)| number(*cell)).collect();
+    let sql =
+        "UPDATE cell_devices AS d SET step = 3 FROM unnest($2::text[], $3::bigint[]) AS came (device, cell)
+               WHERE d.app = $1 AND d.device = came.device AND d.cell = came.cell AND d.step IN (1, 2)";
+    tx.execute(sql, &[&i64::from(app.0), &names, &cells]).await?;
+    let kept = kept(&tx, app, names).await?;
+    let lives = |device: &DeviceId| kept.get(device.as_str()).map(|kept| kept.cell);
+    let elsewhere = devices.iter().filter(|(device, cell)| lives(device) != Some(*cell));
+    Ok(elsewhere.map(|(device, _)| device.clone()).collect())
 }
 
 pub(super) async fn of_device(
@@ -153,34 +165,33 @@ fn residence(row: &Row) -> Result<Residence, Failed> {
 pub(super) async fn of_devices(
     tx: &Tx,
     app: AppId,
-    devices: &[DeviceId],
+    names: &[&str],
 ) -> Result<HashMap<String, Residence>, Failed> {
-    let names: Vec<&str> = devices.iter().map(DeviceId::as_str).collect();
     let sql =
         "SELECT app, cell, previous, step, device FROM cell_devices WHERE app = $1 AND device = ANY ($2)";
     let rows = tx.query(sql, &[&i64::from(app.0), &names]).await?;
     rows.iter().map(|row| Ok((row.get(4), residence(row)?))).collect()
 }
 
-/// Home first.
+/// Of each the cells to ask, home first; those that live nowhere are missing.
 pub(super) async fn of_users(
-    tx: Tx,
+    tx: &Tx,
     app: AppId,
-    users: &[UserId],
+    names: &[&str],
     now: Timestamp,
-) -> Result<Vec<Vec<CellNum>>, Failed> {
-    let names: Vec<&str> = users.iter().map(UserId::as_str).collect();
+) -> Result<HashMap<String, Vec<CellNum>>, Failed> {
     let sql = "SELECT \"user\", cell FROM cell_users
                WHERE app = $1 AND \"user\" = ANY ($2) AND (until = 0 OR until > $3) ORDER BY until";
     let rows = tx.query(sql, &[&i64::from(app.0), &names, &(now.0 as i64)]).await?;
-    let mut found: HashMap<&str, Vec<CellNum>> = HashMap::new();
+    let mut found: HashMap<String, Vec<CellNum>> = HashMap::new();
     for row in &rows {
         found.entry(row.get(0)).or_default().push(cell_of(row.get(1)));
     }
-    Ok(names.iter().map(|name| found.get(name).cloned().unwrap_or_default()).collect())
+    Ok(found)
 }
 
 pub(super) async fn forget(tx: Tx, app: AppId, device: DeviceId) -> Result<(), Failed> {
+    lock(&tx, app).await?;
     let (app, device) = (i64::from(app.0), device.as_str());
     // Where it is still to be removed from another cell, that goes on.
     let sql = "DELETE FROM cell_devices WHERE app = $1 AND device = $2 AND previous IS NULL";
@@ -248,12 +259,20 @@ pub(super) async fn relocate(
 type Named = Vec<(AppId, String)>;
 
 /// Users of a cell, and devices without one; their apps are locked, in order, so that two who do this do not wait
-/// for each other.
+/// for each other. Apps of which nobody is concerned are left alone, however many there are.
 async fn some(tx: &Tx, from: CellNum, limit: usize) -> Result<(Named, Named), Failed> {
-    let apps = tx.query("SELECT id FROM apps ORDER BY id", &[]).await?;
-    for row in &apps {
-        lock(tx, AppId(row.get::<_, i64>(0) as u32)).await?;
+    let (users, devices) = residents(tx, from, limit).await?;
+    let apps: BTreeSet<AppId> = users.iter().chain(&devices).map(|(app, _)| *app).collect();
+    for app in &apps {
+        lock(tx, *app).await?;
     }
+    let (mut users, mut devices) = residents(tx, from, limit).await?;
+    users.retain(|(app, _)| apps.contains(app));
+    devices.retain(|(app, _)| apps.contains(app));
+    Ok((users, devices))
+}
+
+async fn residents(tx: &Tx, from: CellNum, limit: usize) -> Result<(Named, Named), Failed> {
     let named = |row: &Row| (AppId(row.get::<_, i64>(0) as u32), row.get::<_, String>(1));
     let sql =
         "SELECT app, \"user\" FROM cell_users WHERE cell = $1 AND until = 0 ORDER BY app, \"user\" LIMIT $2";
@@ -356,10 +375,18 @@ pub(super) async fn advance(
     let id = i64::from(app.0);
     let row = tx.query_opt(sql, &[&id, &device.as_str(), &(from as i64), &(to as i64)]).await?;
     match row.and_then(|row| row.get::<_, Option<String>>(0)) {
-        Some(user) if to == MoveStep::Settled => leave_if_empty(&tx, app, &user).await,
+        Some(user) if to == MoveStep::Settled => {
+            tx.execute(FOLLOW, &[&id, &device.as_str()]).await?;
+            leave_if_empty(&tx, app, &user).await
+        }
         _ => Ok(()),
     }
 }
+
+/// Its user may have moved on while it was on its way.
+const FOLLOW: &str = "UPDATE cell_devices AS d SET previous = d.cell, cell = u.cell, step = 1
+     FROM cell_users AS u WHERE d.app = $1 AND d.device = $2 AND d.step = 0
+         AND u.app = d.app AND u.\"user\" = d.\"user\" AND u.until = 0 AND u.cell <> d.cell";
 
 fn step(code: i64) -> Result<MoveStep, Failed> {
     let step = u8::try_from(code).ok().and_then(MoveStep::from_code);

@@ -10,6 +10,16 @@ use noroshi_types::{DeviceNum, Outcome};
 use super::reading::Found;
 use crate::ids::Num;
 
+/// Locks what [`COLLAPSE`] and [`MAKE_ROOM`] may remove, in the order in which everybody locks rows of inboxes. No
+/// more rows leave an inbox than come ($4), as long as it never had more than it may.
+pub(super) const LOCK: &str = "SELECT 1 FROM (
+         SELECT o.device, o.num FROM unnest($1::bigint[], $2::text[]) u (device, key)
+         JOIN inbox o ON o.device = u.device AND o.collapse_key = u.key
+         UNION
+         SELECT u.device, o.num FROM unnest($3::bigint[], $4::bigint[]) u (device, new) CROSS JOIN LATERAL (
+             SELECT n.num FROM inbox n WHERE n.device = u.device ORDER BY n.num LIMIT u.new) o) v
+     JOIN inbox i ON i.device = v.device AND i.num = v.num ORDER BY i.device, i.num FOR UPDATE OF i";
+
 /// Removes the older rows of keys.
 pub(super) const COLLAPSE: &str = "DELETE FROM inbox i USING unnest($1::bigint[], $2::text[]) u (device, key)
      WHERE i.device = u.device AND i.collapse_key = u.key RETURNING i.device, i.collapse_key, i.num";

@@ -56,10 +56,11 @@ pub(in crate::postgres) struct Mark {
 }
 
 /// To be prepared on a connection before groups run on it.
-pub(in crate::postgres) const STATEMENTS: [&str; 15] = [
+pub(in crate::postgres) const STATEMENTS: [&str; 16] = [
     MOVE_LAST,
     NOTIFICATIONS,
     KEYS,
+    inbox::LOCK,
     inbox::COLLAPSE,
     inbox::MAKE_ROOM,
     inbox::INSERT,
@@ -123,7 +124,14 @@ pub(in crate::postgres) async fn make_room(
 ) -> Result<(), Error> {
     let (devices, keys) = plan.inboxes.collapsing();
     let (crowded, new) = plan.inboxes.crowding();
+    if devices.is_empty() && crowded.is_empty() {
+        return Ok(());
+    }
     let rows_max = i64::from(inbox_rows.max(1));
+    let lock = async {
+        let statement = session.prepare_cached(inbox::LOCK).await?;
+        session.execute(&statement, &[&devices, &keys, &crowded, &new]).await
+    };
     let collapse = async {
         match devices.is_empty() {
             true => Ok(Vec::new()),
@@ -142,7 +150,7 @@ pub(in crate::postgres) async fn make_room(
             }
         }
     };
-    let (collapsed, room) = tokio::try_join!(biased; collapse, room)?;
+    let (_, collapsed, room) = tokio::try_join!(biased; lock, collapse, room)?;
     for row in &collapsed {
         plan.inboxes.collapsed(row.get(0), row.get(1), row.get(2));
     }

@@ -131,26 +131,28 @@ fn pair_of(row: &tokio_postgres::Row) -> (Num, DeviceNum) {
     (row.get(0), DeviceNum(row.get::<_, i64>(1) as u64))
 }
 
+/// Asks about each pair.
+async fn found(tx: &Tx, sql: &str, pairs: &[(DeviceNum, &Ask<'_>)]) -> Result<Vec<(Num, DeviceNum)>, Failed> {
+    if pairs.is_empty() {
+        return Ok(Vec::new());
+    }
+    let (devices, nums) = columns(pairs);
+    Ok(tx.query(sql, &[&devices, &nums]).await?.iter().map(pair_of).collect())
+}
+
 async fn confirmed<'a>(
     tx: &Tx,
     asks: impl Iterator<Item = &'a Ask<'a>>,
     answers: &mut Answers,
 ) -> Result<(), Failed> {
     let pairs = pairs(asks);
-    if pairs.is_empty() {
-        return Ok(());
+    if !pairs.is_empty() {
+        alone(tx, pairs.iter().map(|(_, ask)| ask.num)).await?;
     }
-    alone(tx, pairs.iter().map(|(_, ask)| ask.num)).await?;
-    let (devices, nums) = columns(&pairs);
     // A device is in one batch, so nobody else asks.
-    let rows = tx
-        .query(
-            "DELETE FROM push_confirmed c USING unnest($1::bigint[], $2::bigint[]) AS ask (device, num)
-             WHERE c.num = ask.num AND c.device = ask.device RETURNING c.num, c.device",
-            &[&devices, &nums],
-        )
-        .await?;
-    answers.confirmed.extend(rows.iter().map(pair_of));
+    let sql = "DELETE FROM push_confirmed c USING unnest($1::bigint[], $2::bigint[]) AS ask (device, num)
+               WHERE c.num = ask.num AND c.device = ask.device RETURNING c.num, c.device";
+    answers.confirmed.extend(found(tx, sql, &pairs).await?);
     Ok(())
 }
 
@@ -159,20 +161,10 @@ async fn in_inboxes<'a>(
     asks: impl Iterator<Item = &'a Ask<'a>>,
     answers: &mut Answers,
 ) -> Result<(), Failed> {
-    let pairs = pairs(asks);
-    if pairs.is_empty() {
-        return Ok(());
-    }
-    let (devices, nums) = columns(&pairs);
-    let rows = tx
-        .query(
-            "SELECT i.num, i.device FROM unnest($1::bigint[], $2::bigint[]) AS ask (device, num)
-             JOIN inbox i ON i.device = ask.device AND i.num = ask.num
-             ORDER BY i.device, i.num FOR KEY SHARE OF i",
-            &[&devices, &nums],
-        )
-        .await?;
-    answers.needed.extend(rows.iter().map(pair_of));
+    let sql = "SELECT i.num, i.device FROM unnest($1::bigint[], $2::bigint[]) AS ask (device, num)
+               JOIN inbox i ON i.device = ask.device AND i.num = ask.num
+               ORDER BY i.device, i.num FOR KEY SHARE OF i";
+    answers.needed.extend(found(tx, sql, &pairs(asks)).await?);
     Ok(())
 }
 

@@ -72,6 +72,9 @@ pub(super) async fn finish(
         record(&ended, one, &work, now, &mut writes, &mut counts);
     }
     tokio::try_join!(outcome::add(tx, &writes.parts), writes.retries.insert(tx))?;
+    if !gone.is_empty() && !suspects.is_empty() {
+        token::lock(tx, &gone, &suspects).await?;
+    }
     let removed = token::remove(tx, &gone).await?;
     let set_aside = token::set_aside(tx, &suspects, now).await?;
     (counts.tokens_removed, counts.tokens_suspected) = (removed.len() as u64, set_aside.len() as u64);

@@ -145,16 +145,12 @@ pub(in crate::postgres) struct CancelledWork {
     pub unsent: Vec<DeviceNum>,
     /// There was any, also a walk, or batches under way whose retries are not wanted from now on.
     pub any: bool,
+    /// How many of the unsent each campaign counts.
+    campaigns: BTreeMap<CampaignNum, u64>,
 }
 
-/// Removes the work of a notification that is not under way, and its walk. A campaign it belongs to counts
-/// that; if it ends with it, its trace is kept until `keep_until`.
-pub(in crate::postgres) async fn cancel(
-    tx: &Tx,
-    num: Num,
-    now: Timestamp,
-    keep_until: Timestamp,
-) -> Result<CancelledWork, Failed> {
+/// Removes the work of a notification that is not under way, and its walk.
+pub(in crate::postgres) async fn cancel(tx: &Tx, num: Num) -> Result<CancelledWork, Failed> {
     // First the walk: whoever takes it on at this moment has put its page onto the queue afterwards.
     let walks = tx.execute("DELETE FROM push_walks WHERE num = $1", &[&num]).await?;
     let row =
@@ -175,17 +171,29 @@ pub(in crate::postgres) async fn cancel(
         *campaigns.entry(row.get::<_, CampaignNum>(1)).or_insert(0) += (devices.len() - before) as u64;
     }
     campaigns.remove(&0);
-    if !campaigns.is_empty() {
-        let nums: Vec<CampaignNum> = campaigns.keys().copied().collect();
+    Ok(CancelledWork { unsent: sorted(devices), any, campaigns })
+}
+
+impl CancelledWork {
+    /// Has the campaigns count it; if one ends with it, its trace is kept until `keep_until`.
+    pub(in crate::postgres) async fn count(
+        &self,
+        tx: &Tx,
+        now: Timestamp,
+        keep_until: Timestamp,
+    ) -> Result<(), Failed> {
+        if self.campaigns.is_empty() {
+            return Ok(());
+        }
+        let nums: Vec<CampaignNum> = self.campaigns.keys().copied().collect();
         campaign::hold_open(tx, &nums).await?;
         campaign::settle(tx, &nums, now, keep_until).await?;
-        let counts = campaigns.into_iter().map(|(campaign, count)| Count {
+        let counts = self.campaigns.iter().map(|(&campaign, &count)| Count {
             campaign,
             outcome: Outcome::Cancelled,
             reason: None,
             count,
         });
-        campaign::count(tx, counts).await?;
+        campaign::count(tx, counts).await
     }
-    Ok(CancelledWork { unsent: sorted(devices), any })
 }

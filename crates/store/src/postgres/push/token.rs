@@ -61,6 +61,19 @@ impl Asked {
     }
 }
 
+/// Locks the devices of both in the order in which everybody locks devices. Each of the two does so for its own.
+pub(super) async fn lock(
+    tx: &Tx,
+    gone: &[(AppId, &TokenGone)],
+    suspects: &[(AppId, &TokenSuspect)],
+) -> Result<(), Failed> {
+    let gone = gone.iter().map(|(_, gone)| gone.device.0 as i64);
+    let suspects = suspects.iter().map(|(_, suspect)| suspect.device.0 as i64);
+    let devices: Vec<i64> = gone.chain(suspects).collect();
+    let sql = "SELECT 1 FROM devices WHERE num = ANY($1) ORDER BY num FOR NO KEY UPDATE";
+    tx.query(sql, &[&devices]).await.map(drop)
+}
+
 /// Removes those that are still the token that was pushed to, and were registered before the push service's time.
 pub(super) async fn remove(tx: &Tx, gone: &[(AppId, &TokenGone)]) -> Result<Vec<Ended>, Failed> {
     if gone.is_empty() {

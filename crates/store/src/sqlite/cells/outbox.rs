@@ -32,6 +32,10 @@ fn take_one(db: &Connection, message: &NewMessage, now: Timestamp) -> Result<Tak
     {
         return Ok(earlier);
     }
+    let app = db.prepare_cached("SELECT 1 FROM apps WHERE id = ?1")?.exists((message.app.0,))?;
+    if !app {
+        return Err(Error::NotFound);
+    }
     let targets = message.target.named_count();
     let Split { parts, unknown } = split(db, message, now)?;
     if parts.keys().any(|cell| message.full.contains(cell)) {

@@ -45,15 +45,23 @@ pub(super) fn assign(db: &Connection, app: AppId, one: &Assign, now: Timestamp) 
     Ok(Residence { app, cell: next.cell, previous: next.previous, step: next.step })
 }
 
-pub(super) fn arrived(db: &Connection, app: AppId, devices: &[DeviceId]) -> Result<(), Error> {
-    let mut statement = db.prepare_cached(
-        "UPDATE cell_devices SET step = ?3 WHERE app = ?1 AND device = ?2 AND step IN (?4, ?5)",
+pub(super) fn arrived(
+    db: &Connection,
+    app: AppId,
+    devices: Vec<(DeviceId, CellNum)>,
+) -> Result<Vec<DeviceId>, Error> {
+    let mut move_on = db.prepare_cached(
+        "UPDATE cell_devices SET step = ?4 WHERE app = ?1 AND device = ?2 AND cell = ?3 AND step IN (?5, ?6)",
     )?;
-    for device in devices {
+    let mut elsewhere = Vec::new();
+    for (device, cell) in devices {
         let (tell, told) = (MoveStep::Tell as u8, MoveStep::Told as u8);
-        statement.execute((app.0, device.as_str(), MoveStep::Arrived as u8, tell, told))?;
+        move_on.execute((app.0, device.as_str(), cell.0, MoveStep::Arrived as u8, tell, told))?;
+        if kept(db, app, &device)?.is_none_or(|kept| kept.cell != cell) {
+            elsewhere.push(device);
+        }
     }
-    Ok(())
+    Ok(elsewhere)
 }
 
 pub(super) fn of_device(
@@ -262,10 +270,18 @@ pub(super) fn advance(
     let user: Option<Option<String>> =
         statement.query_row((app.0, device.as_str(), from as u8, to as u8), |row| row.get(0)).optional()?;
     match user.flatten() {
-        Some(user) if to == MoveStep::Settled => leave_if_empty(db, app, &user),
+        Some(user) if to == MoveStep::Settled => {
+            db.prepare_cached(FOLLOW)?.execute((app.0, device.as_str()))?;
+            leave_if_empty(db, app, &user)
+        }
         _ => Ok(()),
     }
 }
+
+/// Its user may have moved on while it was on its way.
+const FOLLOW: &str = "UPDATE cell_devices AS d SET previous = d.cell, cell = u.cell, step = 1
+     FROM cell_users AS u WHERE d.app = ?1 AND d.device = ?2 AND d.step = 0
+         AND u.app = d.app AND u.user = d.user AND u.until = 0 AND u.cell <> d.cell";
 
 /// The cells that a user left are asked no more once the last of the devices is gone from them.
 fn leave_if_empty(db: &Connection, app: AppId, user: &str) -> Result<(), Error> {

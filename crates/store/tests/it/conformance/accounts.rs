@@ -1,7 +1,7 @@
 //! Apps, keys and secrets.
 
-use noroshi_store::{AppSettings, Error, KeyHash, NewKey, Store};
-use noroshi_types::{AppId, AppName, KeyId, Scope, Scopes};
+use noroshi_store::{AppSettings, DeviceFilter, Error, KeyHash, NewKey, Registration, Store};
+use noroshi_types::{AppId, AppName, KeyId, Scope, Scopes, Target};
 
 use super::world::*;
 
@@ -83,6 +83,41 @@ pub(crate) async fn an_app_goes_with_everything_it_owns(store: &dyn Store) {
     join(store, again, "d1", "u1", &["news"]).await;
     assert_eq!(waiting(store, again, "d1", NOW).await, []);
     assert!(!send_once(store, again, stored(users(&["u1"])), "k", 2, NOW).await.expect("a new key").replayed);
+}
+
+pub(crate) async fn what_comes_late_for_a_deleted_app_goes_too(store: &dyn Store) {
+    let (gone, stays) = (app(store, "gone").await, app(store, "stays").await);
+    // More than one commit removes.
+    let many = (0..1_200)
+        .map(|i| Registration { device: Some(device(&format!("d{i}"))), ..Registration::default() });
+    for device in store.register(gone, many.collect(), NOW).await.expect("registered") {
+        device.expect("within the limits");
+    }
+    let kept = join(store, stays, "d1", "u1", &["news"]).await;
+    let message = send(store, stays, stored(users(&["u1"]))).await;
+    store.delete_app(gone).await.expect("deleted");
+    let left = DeviceFilter { limit: 10, ..DeviceFilter::default() };
+    assert_eq!(store.devices(gone, left.clone()).await.expect("read"), []);
+
+    let clean_up = async |seconds| while store.prune(at(seconds), 100).await.expect("pruned").more {};
+    clean_up(1).await;
+    // From a node that has not heard of it.
+    join(store, gone, "late", "u1", &["news"]).await;
+    let late = [stored(users(&["u1"])), stored(to_topic("news")), stored(Target::Everyone)];
+    let mut sent = Vec::new();
+    for request in late {
+        sent.push(send(store, gone, request).await);
+    }
+    clean_up(60).await;
+    assert_eq!(store.devices(gone, left).await.expect("read"), []);
+    for id in sent {
+        assert!(store.notification(gone, id, NOW).await.expect("read").is_none());
+    }
+    assert_eq!(store.topics(gone, None, 9).await.expect("read"), []);
+    assert_eq!(waiting(store, stays, "d1", NOW).await, [message], "the other app lost nothing");
+    assert_eq!(join(store, stays, "d1", "u1", &["news"]).await, kept);
+    clean_up(60 + 3_600).await;
+    assert_eq!(waiting(store, stays, "d1", NOW).await, [message]);
 }
 
 pub(crate) async fn concurrent_first_calls_agree_on_a_secret(store: &dyn Store) {

@@ -39,6 +39,10 @@ async fn step(store: &impl Cells, app: AppId, name: &str) -> MoveStep {
     store.residences(Some(app), &device(name)).await.expect("read")[0].step
 }
 
+async fn arrives(store: &impl Cells, app: AppId, name: &str, cell: CellNum) {
+    assert_eq!(store.arrived(app, vec![(device(name), cell)]).await.expect("arrived"), []);
+}
+
 fn id(n: u8) -> NotificationId {
     NotificationId::from_bytes([n; 16])
 }
@@ -156,7 +160,7 @@ pub(crate) async fn a_user_moves_with_all_devices(store: &(impl Store + Cells)) 
     }
     // d1 comes back, and its things are carried over.
     assert_eq!(assign(store, app, one("d1", Some("u1"), a)).await.expect("a place").step, MoveStep::Told);
-    store.arrived(app, vec![device("d1")]).await.expect("arrived");
+    arrives(store, app, "d1", b).await;
     assert_eq!(step(store, app, "d1").await, MoveStep::Arrived);
     store.advance(app, &device("d1"), MoveStep::Arrived, MoveStep::Settled).await.expect("settled");
     assert_eq!(asked(store, app, "u1", NOW).await, [b, a], "d2 is still there");
@@ -174,13 +178,60 @@ pub(crate) async fn a_user_moves_with_all_devices(store: &(impl Store + Cells)) 
     assert!(matches!(store.relocate(unknown, c, NOW, at(100)).await, Err(Error::NotFound)));
 }
 
+/// It registered in one cell while it was sent on to another: what waits for it goes there with it, later.
+pub(crate) async fn a_device_that_was_sent_on_did_not_arrive(store: &(impl Store + Cells)) {
+    let app = app(store, "shop").await;
+    let [a, b, c] = cells(store).await;
+    lives(store, app, "d1", Some("u1"), a).await;
+    let moved = |to| store.relocate(Relocation::User(app, user("u1")), to, NOW, at(100));
+    moved(b).await.expect("moved");
+    moved(c).await.expect("moved");
+    let d1 = vec![(device("d1"), b), (device("d7"), b)];
+    assert_eq!(store.arrived(app, d1).await.expect("looked for"), [device("d1"), device("d7")]);
+    assert_eq!(step(store, app, "d1").await, MoveStep::Tell);
+    arrives(store, app, "d1", c).await;
+    assert_eq!(step(store, app, "d1").await, MoveStep::Arrived);
+    arrives(store, app, "d1", c).await;
+}
+
+/// Its user went on while what waited for it was still carried over.
+pub(crate) async fn a_device_follows_its_user_further(store: &(impl Store + Cells)) {
+    let app = app(store, "shop").await;
+    let [a, b, c] = cells(store).await;
+    lives(store, app, "d1", Some("u1"), a).await;
+    let moved = |to| store.relocate(Relocation::User(app, user("u1")), to, NOW, at(100));
+    moved(b).await.expect("moved");
+    arrives(store, app, "d1", b).await;
+    moved(c).await.expect("moved");
+    let d1 = device("d1");
+    let settled = |step| store.advance(app, &d1, step, MoveStep::Settled);
+    settled(MoveStep::Arrived).await.expect("settled");
+    let now = store.residences(Some(app), &device("d1")).await.expect("read").remove(0);
+    assert_eq!((now.cell, now.previous, now.step), (c, Some(b), MoveStep::Tell));
+    assert_eq!(asked(store, app, "u1", NOW).await, [c, b], "the first is left");
+    arrives(store, app, "d1", c).await;
+    settled(MoveStep::Arrived).await.expect("settled");
+    assert_eq!(step(store, app, "d1").await, MoveStep::Settled);
+    assert_eq!(asked(store, app, "u1", NOW).await, [c]);
+}
+
+pub(crate) async fn a_deleted_app_keeps_nothing_for_cells(store: &(impl Store + Cells)) {
+    let (gone, app) = (app(store, "gone").await, app(store, "shop").await);
+    let [a, ..] = cells(store).await;
+    store.delete_app(gone).await.expect("deleted");
+    let messages = [gone, app].map(|app| message(app, app.0 as u8, to_topic("t"), &[a]));
+    let answers = store.keep(messages.to_vec(), NOW).await.expect("taken");
+    assert!(matches!(answers[..], [Err(Error::NotFound), Ok(_)]), "{answers:?}");
+    assert_eq!(waiting(store, a).await.len(), 1);
+}
+
 pub(crate) async fn a_place_is_left_with_the_last_device(store: &(impl Store + Cells)) {
     let app = app(store, "shop").await;
     let [a, b, _] = cells(store).await;
     lives(store, app, "d1", Some("u1"), a).await;
     store.relocate(Relocation::User(app, user("u1")), b, NOW, at(100)).await.expect("moved");
     assert_eq!(asked(store, app, "u1", NOW).await, [b, a]);
-    store.arrived(app, vec![device("d1")]).await.expect("arrived");
+    arrives(store, app, "d1", b).await;
     store.advance(app, &device("d1"), MoveStep::Arrived, MoveStep::Settled).await.expect("settled");
     assert_eq!(asked(store, app, "u1", NOW).await, [b]);
     // A step that was taken meanwhile is not taken again.

@@ -302,19 +302,30 @@ pub(crate) async fn topics_are_listed(store: &dyn Store) {
 
 pub(crate) async fn topics_that_got_something_are_told(store: &dyn Store) {
     let (mine, theirs) = (app(store, "mine").await, app(store, "theirs").await);
-    let since = async |place, limit| {
-        let mut told = store.topics_since(place, limit).await.expect("read");
+    let since = async |place, rows_max| {
+        let (mut told, mut from, mut pages) = (Vec::new(), Some(place), 0);
+        while let Some(place) = from {
+            let page = store.topics_since(place, rows_max).await.expect("read");
+            assert!(page.topics.len() <= rows_max);
+            told.extend(page.topics);
+            from = page.next;
+            pages += 1;
+        }
         told.sort();
-        told
+        told.dedup();
+        (told, pages)
     };
     send(store, mine, stored(to_topic("old"))).await;
     let place = store.place().await.expect("read");
-    assert_eq!(since(place, 9).await, []);
-    assert_eq!(since(noroshi_store::Place(0), 9).await, [(mine, topic("old"))]);
+    assert_eq!(since(place, 9).await, (vec![], 1));
+    assert_eq!(since(noroshi_store::Place(0), 9).await, (vec![(mine, topic("old"))], 1));
     send(store, mine, stored(to_topic("news"))).await;
     send(store, mine, stored(to_topic("news"))).await;
     send(store, mine, Request { when: When::Active, ..stored(to_topic("live")) }).await;
     send(store, theirs, stored(Target::Everyone)).await;
-    assert_eq!(since(place, 9).await, [(mine, topic("news")), (theirs, Topic::everyone())]);
-    assert_eq!(since(place, 1).await.len(), 1);
+    let all = vec![(mine, topic("news")), (theirs, Topic::everyone())];
+    assert_eq!(since(place, 9).await, (all.clone(), 1));
+    // Three rows of logs: the last page is found to be empty.
+    assert_eq!(since(place, 1).await, (all.clone(), 4));
+    assert_eq!(since(place, 2).await, (all, 2));
 }

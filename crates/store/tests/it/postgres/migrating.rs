@@ -2,10 +2,12 @@
 
 use std::path::Path;
 
+use noroshi_store::cells::{Assign, CellChange, CellNum, Cells, MoveStep, NewMessage, PartEnd, Relocation};
 use noroshi_store::migrate::{MigrateError, Migrated, migrate};
 use noroshi_store::{
-    Ack, AppSettings, Apps, Audience, CampaignState, DeviceFilter, KeyHash, Login, Maintenance as _,
-    NewCredential, NewKey, Registration, Sqlite, Store, TokenGone, TokenSuspect, UploadLine,
+    Ack, AppSettings, Apps, Audience, CampaignState, DeviceFilter, Idempotency, KeyHash, Login,
+    Maintenance as _, NewCredential, NewKey, Registration, Sqlite, Store, TokenGone, TokenSuspect,
+    UploadLine,
 };
 use noroshi_types::{
     AppId, AppName, JsonText, NotificationId, PushEnvironment, PushService, Request, Scope, Scopes, Target,
@@ -222,6 +224,110 @@ async fn goes_on(store: &dyn Store, apps: &[AppId], sent: &[NotificationId]) {
     let (_, total) = store.inbox(app, &device("d4"), 99, NOW).await.expect("read");
     assert_eq!(total, u64::from(crate::conformance::INBOX_ROWS));
     assert!(!take(store, 100).await.batches.is_empty(), "nobody holds a lease of before");
+}
+
+/// What a front keeps goes over too: who lives where, what waits for cells, and what they were told.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_front_goes_on_in_its_new_database() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let before = sqlite(folder.path());
+    let app = fill_front(&before).await;
+    let expected = answers_of_front(&before, app).await;
+    before.close().await;
+    drop(before);
+    let database = server().empty_database().await;
+    let done = migrated(folder.path(), &database).await.expect("copied");
+    for name in
+        ["cells", "cell_apps", "cell_devices", "cell_keys", "cell_messages", "cell_parts", "cell_users"]
+    {
+        assert!(done.tables.iter().any(|(table, _)| table == name), "{name}: {:?}", done.tables);
+    }
+    let after = open(&database).await;
+    assert_eq!(answers_of_front(&after, app).await, expected);
+
+    // Numbers go on, keys are known, and what waited is handed on.
+    let cells = after.enrol(vec!["d".to_owned()]).await.expect("enrolled");
+    assert_eq!(cells.iter().map(|cell| cell.num.0).collect::<Vec<_>>(), [1, 2, 3, 4]);
+    let repeated = after.keep(vec![kept(app, 1, users(&["u1"]))], at(1)).await.expect("kept").remove(0);
+    assert!(repeated.expect("taken before").replayed);
+    let newest = after.newest().await.expect("read");
+    after.keep(vec![kept(app, 9, users(&["u1"]))], at(1)).await.expect("kept").remove(0).expect("taken");
+    assert!(after.newest().await.expect("read") > newest);
+    let waiting = after.waiting(cells[0].num, 99, 1 << 20).await.expect("read");
+    let ended = waiting.iter().map(|part| (part.num, PartEnd::Refused("no".to_owned()))).collect();
+    after.end(cells[0].num, ended).await.expect("ended");
+    assert!(after.waiting(cells[0].num, 99, 1 << 20).await.expect("read").is_empty());
+}
+
+fn kept(app: AppId, n: u8, target: Target) -> NewMessage {
+    NewMessage {
+        id: NotificationId::from_bytes([n; 16]),
+        app,
+        target,
+        to: r#"{"topic":"t"}"#.into(),
+        body: r#"{"data":"狼煙"}"#.into(),
+        summary: "{}".into(),
+        expires_at: at(600),
+        idempotency: Some(Idempotency { key: format!("k{n}").into(), body_hash: [n; 32] }),
+        everywhere: Vec::new().into(),
+        full: Vec::new().into(),
+    }
+}
+
+async fn fill_front(store: &Sqlite) -> AppId {
+    let app = app(store, "shop").await;
+    let names = ["a", "b", "c"].map(str::to_owned).to_vec();
+    let cells: Vec<CellNum> =
+        store.enrol(names).await.expect("enrolled").iter().map(|cell| cell.num).collect();
+    let change = CellChange { weight: Some(Some(7)), draining: Some(true) };
+    store.adjust(cells[2], change).await.expect("changed");
+    let devices = [("d1", Some("u1")), ("d2", Some("u1")), ("d3", None), ("d4", Some("u2"))];
+    let assigned =
+        devices.map(|(name, of)| Assign { device: device(name), user: of.map(user), fresh: cells[0] });
+    store.assign(app, assigned.to_vec(), NOW).await.expect("assigned");
+    let mut messages = vec![kept(app, 1, users(&["u1"])), kept(app, 2, devices_named())];
+    messages.push(NewMessage { everywhere: cells.clone().into(), ..kept(app, 3, to_topic("t")) });
+    for taken in store.keep(messages, NOW).await.expect("kept") {
+        taken.expect("taken");
+    }
+    store.relocate(Relocation::User(app, user("u2")), cells[1], at(1), at(500)).await.expect("moved");
+    let first = store.waiting(cells[1], 1, 1 << 20).await.expect("read").remove(0);
+    let forwarded = PartEnd::Forwarded(NotificationId::from_bytes([77; 16]));
+    store.end(cells[1], vec![(first.num, forwarded)]).await.expect("ended");
+    store.cancel_relayed(app, NotificationId::from_bytes([3; 16])).await.expect("cancelled");
+    let name = AppName::parse("shop").expect("a name");
+    store.set_provisioned(cells[0], name, Some([5; 32])).await.expect("told");
+    app
+}
+
+fn devices_named() -> Target {
+    devices(&["d3", "nobody"])
+}
+
+async fn answers_of_front(store: &impl Cells, app: AppId) -> Vec<String> {
+    let cells = store.enrol(Vec::new()).await.expect("read");
+    let mut all = vec![
+        format!("{cells:?}"),
+        format!("{:?}", store.populations().await.expect("read")),
+        format!("{:?}", store.newest().await.expect("read")),
+        format!("{:?}", store.depths().await.expect("read")),
+    ];
+    for name in ["d1", "d2", "d3", "d4"] {
+        all.push(format!("{:?}", store.residences(None, &device(name)).await.expect("read")));
+    }
+    let users = ["u1", "u2", "nobody"].map(user).to_vec();
+    all.push(format!("{:?}", store.cells_of_users(app, users, NOW).await.expect("read")));
+    for n in 1..=3 {
+        let id = NotificationId::from_bytes([n; 16]);
+        all.push(format!("{:?}", store.relayed(app, id).await.expect("read")));
+    }
+    for cell in cells {
+        all.push(format!("{:?}", store.waiting(cell.num, 99, 1 << 20).await.expect("read")));
+        all.push(format!("{:?}", store.cancelling(cell.num, 99).await.expect("read")));
+        all.push(format!("{:?}", store.moves(cell.num, MoveStep::Tell, None, 99).await.expect("read")));
+        all.push(format!("{:?}", store.provisioned(cell.num).await.expect("read")));
+    }
+    all
 }
 
 fn stopped() -> TempDir {

@@ -230,3 +230,35 @@ async fn ids_go_on_after_a_restart_also_when_the_clock_went_back() {
     assert!(next > last, "{next} after {last}");
     assert_ne!(store.note(numbered(app, 2)).message.id, noted);
 }
+
+/// Where the old primary goes on as one that may only be read, connections to it stand and are of no use.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn connections_that_may_only_read_any_more_are_left() {
+    let server = Server::start(false);
+    let database = server.database().await;
+    let store = open(&database).await;
+    let app = app(&store, "shop").await;
+    join(&store, app, "d1", "u1", &[]).await;
+    send(&store, app, stored(users(&["u1"]))).await;
+    let client = database.client().await;
+    // Sessions that are made from now on may write, those that stand may not.
+    let new_ones = "DO $$ BEGIN
+        EXECUTE format('ALTER DATABASE %I SET default_transaction_read_only = off', current_database()); END $$";
+    client.batch_execute(new_ones).await.expect("set");
+    client.batch_execute("ALTER SYSTEM SET default_transaction_read_only = on").await.expect("set");
+    client.batch_execute("SELECT pg_reload_conf()").await.expect("reloaded");
+    let mut read_only = false;
+    for _ in 0..500 {
+        let setting = "SELECT current_setting('default_transaction_read_only') = 'on'";
+        read_only = client.query_one(setting, &[]).await.expect("read").get(0);
+        if read_only {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    assert!(read_only, "sessions that stand are told");
+    let hasty = Duration::from_secs(20);
+    tokio::time::timeout(hasty, join(&store, app, "d2", "u1", &[])).await.expect("another connection writes");
+    let id = tokio::time::timeout(hasty, send(&store, app, stored(users(&["u1"]))));
+    assert!(waiting(&store, app, "d2", NOW).await.contains(&id.await.expect("accepted")));
+}

@@ -1,0 +1,234 @@
+//! Writing devices as they are to be, however many at once: new ones, changed ones, their subscriptions, and the
+//! inboxes of those that got another user. The order of locks is in [`super`].
+
+use std::collections::{HashMap, HashSet};
+
+use noroshi_types::{DeviceNum, Outcome, Timestamp, Topic, UserId};
+use tokio_postgres::Row;
+
+use super::Keys;
+use crate::device::{Renewal, tags_text};
+use crate::postgres::subscription::NewRows;
+use crate::postgres::transaction::{Failed, Tx, Values};
+use crate::postgres::{order, topic};
+use crate::{Attributes, Device, Error, device_list};
+
+/// A device as it is to be.
+pub(super) struct Change {
+    /// Its place in the answers.
+    pub(super) i: usize,
+    pub(super) device: Device,
+    pub(super) renewal: Renewal,
+    pub(super) is_new: bool,
+    pub(super) now: Timestamp,
+}
+
+/// What is to be written together.
+#[derive(Default)]
+pub(super) struct Changes(pub(super) Vec<Change>);
+
+impl Changes {
+    /// All statements go out at once.
+    pub(super) async fn write(&mut self, tx: &Tx) -> Result<(), Failed> {
+        let new: Vec<&Change> = self.0.iter().filter(|change| change.is_new).collect();
+        let known: Vec<&Change> = self.0.iter().filter(|change| !change.is_new).collect();
+        let moved: Vec<&Change> = known.iter().copied().filter(|change| change.renewal.other_user).collect();
+        let everyone = Topic::everyone();
+        let mut subscriptions = NewRows::default();
+        let mut topics = HashSet::new();
+        for Change { device, renewal, is_new, .. } in &self.0 {
+            for topic in is_new.then_some(&everyone).into_iter().chain(&renewal.new_topics) {
+                subscriptions.push(device.app, &device.id, topic);
+                topics.insert((device.app, topic));
+            }
+        }
+        tx.prepare(&[order::KEEP_OUT, INSERT, REVOKED, UPDATE, topic::MAKE, NewRows::INSERT, EMPTY]).await?;
+        let (_, made, _, _, _, _) = tokio::try_join!(
+            keep_accepts_out(tx, &moved),
+            insert(tx, &new),
+            update_all(tx, &known),
+            topic::make(tx, topics),
+            subscriptions.insert(tx),
+            empty_inboxes(tx, &moved),
+        )?;
+        for change in self.0.iter_mut().filter(|change| change.is_new) {
+            let key = (i64::from(change.device.app.0), change.device.id.as_str().to_owned());
+            // Not made: it was there already.
+            let (num, token_version) = made.get(&key).copied().ok_or(Error::Conflict)?;
+            (change.device.num, change.device.token_version) = (num, token_version);
+        }
+        Ok(())
+    }
+}
+
+async fn keep_accepts_out(tx: &Tx, moved: &[&Change]) -> Result<(), Failed> {
+    if moved.is_empty() { Ok(()) } else { order::keep_accepts_out(tx).await }
+}
+
+const INSERT: &str = "INSERT INTO devices (app, id, \"user\", platform, locale, timezone, app_version, tags,
+         push_token, push_service, push_environment, push_token_at, token_version, created_at)
+     SELECT new.app, new.id, new.of_user, new.platform, new.locale, new.timezone, new.app_version, new.tags,
+         new.push_token, new.push_service, new.push_environment,
+         CASE WHEN new.push_token IS NOT NULL THEN new.created_at END, 1, new.created_at
+     FROM unnest($1::bigint[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::text[],
+                 $9::text[], $10::bigint[], $11::bigint[], $12::bigint[])
+         AS new (app, id, of_user, platform, locale, timezone, app_version, tags, push_token, push_service,
+                 push_environment, created_at)
+     ORDER BY new.app, new.id ON CONFLICT (app, id) DO NOTHING RETURNING app, id, num";
+
+/// Where devices of the same ids were deleted before, the versions of their tokens go on. A statement of its
+/// own: what it sees was decided before the new row was there.
+const REVOKED: &str = "UPDATE devices d SET token_version = gone.token_version
+     FROM unnest($1::bigint[], $2::text[]) AS asked (app, id)
+     JOIN deleted_devices gone ON gone.app = asked.app AND gone.id = asked.id
+     WHERE d.app = asked.app AND d.id = asked.id AND d.token_version < gone.token_version
+     RETURNING d.app, d.id, d.token_version";
+
+/// Numbers and token versions of those that were made.
+type Made = HashMap<(i64, String), (DeviceNum, u32)>;
+
+async fn insert(tx: &Tx, new: &[&Change]) -> Result<Made, Failed> {
+    if new.is_empty() {
+        return Ok(Made::default());
+    }
+    let devices = || new.iter().map(|change| &change.device);
+    let keys = Keys::of(devices().map(|device| (device.app, &device.id)));
+    let columns = Columns::of(devices())?;
+    let created: Vec<_> = devices().map(|device| device.created_at.0 as i64).collect();
+    let values: Values<'_> = &[
+        &keys.apps,
+        &keys.ids,
+        &columns.users,
+        &columns.platforms,
+        &columns.locales,
+        &columns.timezones,
+        &columns.app_versions,
+        &columns.tags,
+        &columns.tokens,
+        &columns.services,
+        &columns.environments,
+        &created,
+    ];
+    let asked: Values<'_> = &[&keys.apps, &keys.ids];
+    let (made, revoked) = tokio::try_join!(tx.query(INSERT, values), tx.query(REVOKED, asked))?;
+    let num_of = |row: &Row| DeviceNum(row.get::<_, i64>(2) as u64);
+    let mut made: Made = made.iter().map(|row| ((row.get(0), row.get(1)), (num_of(row), 1))).collect();
+    for row in revoked {
+        if let Some((_, version)) = made.get_mut(&(row.get(0), row.get(1))) {
+            *version = row.get::<_, i64>(2) as u32;
+        }
+    }
+    Ok(made)
+}
+
+/// What a device says of itself, column by column.
+#[derive(Default)]
+struct Columns<'d> {
+    users: Vec<Option<&'d str>>,
+    platforms: Vec<Option<&'d str>>,
+    locales: Vec<Option<&'d str>>,
+    timezones: Vec<Option<&'d str>>,
+    app_versions: Vec<Option<&'d str>>,
+    tags: Vec<Option<String>>,
+    tokens: Vec<Option<&'d str>>,
+    services: Vec<Option<i64>>,
+    environments: Vec<Option<i64>>,
+}
+
+impl<'d> Columns<'d> {
+    fn of(devices: impl Iterator<Item = &'d Device>) -> Result<Self, Error> {
+        let mut columns = Self::default();
+        for device in devices {
+            let Attributes { platform, locale, timezone, app_version, tags } = &device.attributes;
+            let token = device.push_token.as_ref();
+            columns.users.push(device.user.as_ref().map(UserId::as_str));
+            columns.platforms.push(platform.as_deref());
+            columns.locales.push(locale.as_deref());
+            columns.timezones.push(timezone.as_deref());
+            columns.app_versions.push(app_version.as_deref());
+            columns.tags.push(tags_text(tags)?);
+            columns.tokens.push(token.map(|token| token.json.as_str()));
+            columns.services.push(token.map(|token| token.service as i64));
+            columns.environments.push(token.map(|token| token.environment as i64));
+        }
+        Ok(columns)
+    }
+}
+
+/// Writes what can change: a token's time wherever its device names it, that of the user only with the user.
+const UPDATE: &str = "UPDATE devices d SET \"user\" = new.of_user, platform = new.platform, locale = new.locale,
+         timezone = new.timezone, app_version = new.app_version, tags = new.tags, push_token = new.push_token,
+         push_service = new.push_service, push_environment = new.push_environment,
+         push_suspect_at = new.suspect_at, push_suspect_reason = new.suspect_reason,
+         push_token_at = CASE WHEN new.push_token IS NULL THEN NULL WHEN new.names_token THEN new.at
+                              ELSE d.push_token_at END,
+         user_at = CASE WHEN d.\"user\" IS NOT DISTINCT FROM new.of_user THEN d.user_at ELSE new.at END,
+         revision = d.revision + new.revises::int
+     FROM unnest($1::bigint[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::text[],
+                 $9::bigint[], $10::bigint[], $11::bigint[], $12::text[], $13::bigint[], $14::bool[], $15::bool[])
+         AS new (num, of_user, platform, locale, timezone, app_version, tags, push_token, push_service,
+                 push_environment, suspect_at, suspect_reason, at, names_token, revises)
+     WHERE d.num = new.num";
+
+/// Their rows are locked.
+async fn update_all(tx: &Tx, known: &[&Change]) -> Result<(), Failed> {
+    if known.is_empty() {
+        return Ok(());
+    }
+    let devices = || known.iter().map(|change| &change.device);
+    let nums: Vec<_> = devices().map(|device| device.num.0 as i64).collect();
+    let columns = Columns::of(devices())?;
+    let suspects = || devices().map(|device| device.push_suspect.as_ref());
+    let suspect_at: Vec<_> = suspects().map(|found| found.map(|found| found.at.0 as i64)).collect();
+    let reasons: Vec<_> = suspects().map(|found| found.map(|found| found.reason.as_str())).collect();
+    let times: Vec<_> = known.iter().map(|change| change.now.0 as i64).collect();
+    let names_token: Vec<_> = known.iter().map(|change| change.renewal.names_token).collect();
+    let revises: Vec<_> = known.iter().map(|change| change.renewal.revises()).collect();
+    let values: Values<'_> = &[
+        &nums,
+        &columns.users,
+        &columns.platforms,
+        &columns.locales,
+        &columns.timezones,
+        &columns.app_versions,
+        &columns.tags,
+        &columns.tokens,
+        &columns.services,
+        &columns.environments,
+        &suspect_at,
+        &reasons,
+        &times,
+        &names_token,
+        &revises,
+    ];
+    tx.execute(UPDATE, values).await?;
+    Ok(())
+}
+
+/// Everything in an inbox goes, and each of it is recorded as cancelled for its device.
+pub(super) const EMPTY: &str = "WITH found AS (
+         SELECT i.device, i.num, asked.list, asked.at
+         FROM unnest($1::bigint[], $2::bytea[], $3::bigint[]) AS asked (device, list, at)
+         JOIN inbox i ON i.device = asked.device ORDER BY i.device, i.num FOR UPDATE OF i),
+     gone AS (
+         DELETE FROM inbox i USING found WHERE i.device = found.device AND i.num = found.num
+         RETURNING i.num, found.list, found.at)
+     INSERT INTO outcomes (num, outcome, at, count, devices) SELECT num, $4, at, 1, list FROM gone ORDER BY num";
+
+async fn empty_inboxes(tx: &Tx, moved: &[&Change]) -> Result<(), Failed> {
+    if moved.is_empty() {
+        return Ok(());
+    }
+    let mut devices: Vec<_> = moved.iter().map(|change| (change.device.num, change.now)).collect();
+    devices.sort_unstable();
+    empty(tx, &devices).await
+}
+
+/// With accepts kept out nothing comes in afterwards either.
+pub(super) async fn empty(tx: &Tx, devices: &[(DeviceNum, Timestamp)]) -> Result<(), Failed> {
+    let nums: Vec<_> = devices.iter().map(|(num, _)| num.0 as i64).collect();
+    let lists: Vec<_> = devices.iter().map(|(num, _)| device_list::encode(&[*num])).collect();
+    let times: Vec<_> = devices.iter().map(|(_, now)| now.0 as i64).collect();
+    tx.execute(EMPTY, &[&nums, &lists, &times, &(Outcome::Cancelled as i64)]).await?;
+    Ok(())
+}
