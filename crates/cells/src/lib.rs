@@ -23,13 +23,13 @@
 
 pub mod config;
 pub mod front;
+pub mod metrics;
 pub mod router;
 
 mod cell;
 mod choose;
 mod client;
 mod handler;
-mod metrics;
 mod moves;
 mod outbox;
 mod probe;

@@ -36,6 +36,11 @@ pub(crate) struct CellMetrics {
     pub(crate) moved: Counter,
 }
 
+/// For a list of all that there is.
+pub fn describe(registry: &mut Registry) {
+    Metrics::new(registry).of("");
+}
+
 impl Metrics {
     pub fn new(registry: &mut Registry) -> Self {
         let metrics = Self {

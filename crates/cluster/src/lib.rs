@@ -26,7 +26,7 @@ mod error;
 pub mod in_process;
 pub mod key;
 pub mod members;
-mod metrics;
+pub mod metrics;
 pub mod redis;
 
 use std::sync::Arc;

@@ -1,4 +1,5 @@
-//! What the cluster counts. Labels are words of closed tables.
+//! What the cluster counts. Labels are words of closed tables, and each of them is there from the start: a rate over
+//! what was never counted would be nothing instead of zero.
 
 use noroshi_telemetry::{Histogram, Registry};
 use prometheus_client::encoding::EncodeLabelSet;
@@ -22,6 +23,18 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
+    const ALL: [Self; 9] = [
+        Self::Lease,
+        Self::Take,
+        Self::Keep,
+        Self::Forget,
+        Self::Absent,
+        Self::Locate,
+        Self::Publish,
+        Self::Batches,
+        Self::Upkeep,
+    ];
+
     fn as_str(self) -> &'static str {
         match self {
             Kind::Lease => "lease",
@@ -37,6 +50,11 @@ impl Kind {
     }
 }
 
+/// Why a command failed.
+const WHY: [&str; 3] = ["refused", "overloaded", "unavailable"];
+const CONNECTIONS: [&str; 2] = ["commands", "subscriber"];
+const DIRECTIONS: [&str; 2] = ["in", "out"];
+
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct KindLabels {
     kind: &'static str,
@@ -45,6 +63,11 @@ struct KindLabels {
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct DirectionLabels {
     direction: &'static str,
+}
+
+/// For a list of all that there is.
+pub fn describe(registry: &mut Registry) {
+    Metrics::new(registry);
 }
 
 /// All of them, registered.
@@ -127,22 +150,36 @@ impl Metrics {
             "From handing commands to a connection to their answer",
             m.round_trip.clone(),
         );
+        m.count_from_zero();
         m
+    }
+
+    fn count_from_zero(&self) {
+        for kind in Kind::ALL {
+            self.commands(kind);
+            WHY.into_iter().for_each(|why| self.failed(kind, why, 0));
+        }
+        for connection in CONNECTIONS {
+            self.connects.get_or_create(&KindLabels { kind: connection }).inc_by(0);
+        }
+        DIRECTIONS.into_iter().for_each(|direction| self.passed(direction, 0, 0));
     }
 
     pub(crate) fn commands(&self, kind: Kind) -> Counter {
         self.commands.get_or_create_owned(&KindLabels { kind: kind.as_str() })
     }
 
+    /// `why` is one of [`WHY`].
     pub(crate) fn failed(&self, kind: Kind, why: &'static str, count: u64) {
         self.failures.get_or_create(&KindFailure { kind: kind.as_str(), why }).inc_by(count);
     }
 
-    /// `connection`: "commands" or "subscriber".
+    /// `connection` is one of [`CONNECTIONS`].
     pub(crate) fn connected(&self, connection: &'static str) {
         self.connects.get_or_create(&KindLabels { kind: connection }).inc();
     }
 
+    /// `direction` is one of [`DIRECTIONS`].
     pub(crate) fn passed(&self, direction: &'static str, messages: usize, bytes: usize) {
         let labels = DirectionLabels { direction };
         self.messages.get_or_create(&labels).inc_by(messages as u64);

@@ -34,6 +34,11 @@ pub struct Metrics {
     pub(crate) cluster: crate::cluster::metrics::Metrics,
 }
 
+/// For a list of all that there is, each with one of its labels.
+pub fn describe(registry: &mut Registry) {
+    Metrics::new(registry).push.describe();
+}
+
 impl Metrics {
     pub fn new(registry: &mut Registry) -> Self {
         let metrics = Self::unregistered();

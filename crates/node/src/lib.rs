@@ -10,8 +10,8 @@
 //!
 //! Reading order: [`config`], then [`build`], which is the architecture read top to bottom, then
 //! [`tasks`] and [`mod@run`]; [`data`], [`development`], [`push_key`], [`descriptors`] and [`process`] are what those
-//! stand on; [`host`], [`capacity`] and [`mod@doctor`] tell what the machine allows. This is the only crate
-//! that names implementations.
+//! stand on; [`host`], [`capacity`] and [`mod@doctor`] tell what the machine allows; [`metrics`] lists what others count.
+//! This is the only crate that names implementations.
 
 pub mod build;
 pub mod capacity;
@@ -22,6 +22,7 @@ pub mod descriptors;
 pub mod development;
 pub mod doctor;
 pub mod host;
+pub mod metrics;
 pub mod migrate;
 pub mod process;
 pub mod push_key;

@@ -61,6 +61,17 @@ pub struct Metrics {
     renewals: Family<ReasonLabels, Counter>,
 }
 
+/// For a list of all that there is, each with one of its labels.
+pub fn describe(registry: &mut Registry) {
+    let counters = Metrics::new(registry).of(PushService::Apns, PushEnvironment::Production);
+    let labels = counters.because("");
+    let all = &counters.all;
+    for family in [&all.resent, &all.connect_failures, &all.connections_closed, &all.overloads, &all.renewals]
+    {
+        family.get_or_create(&labels).inc_by(0);
+    }
+}
+
 impl Metrics {
     pub fn new(registry: &mut Registry) -> Self {
         let m = Self::default();

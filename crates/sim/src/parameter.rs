@@ -79,11 +79,11 @@ parameters! {
         away_per_connected = 1.0, "devices", (0.0, 1e3), "assumed", "Devices that are registered and away, for each that is connected";
         deliveries_per_device_hour = 12.0, "1/h", (0.0, 1e5), "assumed", "Messages that a connected device gets in a busy hour";
         peak_to_busy_hour = 3.0, "", (1.0, 100.0), "assumed", "The busiest minute to the mean of the busy hour";
-        users_per_request = 300.0, "users", (1.0, 1e4), "issue's shape: requests of 300 users", "Users that one request names";
-        connected_per_request = 150.0, "devices", (1.0, 1e4), "issue's shape: 150 of them online", "Devices of them that are connected";
+        users_per_request = 300.0, "users", (1.0, 1e4), "assumed, as `bench homing` asks", "Users that one request names";
+        connected_per_request = 150.0, "devices", (1.0, 1e4), "assumed, as `bench homing` asks: half of them", "Devices of them that are connected";
         stored_share = 0.3, "", (0.0, 1.0), "assumed", "Share of requests that are `stored`";
         log_ins_per_device_day = 24.0, "1/day", (0.0, 1e4), "assumed", "How often a device connects anew: networks change, nodes are upgraded";
-        data_bytes = 200.0, "bytes", (0.0, 1048576.0), "issue's shape", "`data` of a message";
+        data_bytes = 200.0, "bytes", (0.0, 1048576.0), "assumed, as `bench homing` sends", "`data` of a message";
     }
     gateway {
         cores = 8.0, "cores", (1.0, 1e3), "assumed", "Of one gateway node";
@@ -123,8 +123,8 @@ parameters! {
         commit_ms = 2.0, "ms", (0.01, 1e4), "assumed: an fsync of a server's disk", "How long a commit waits for the disk";
         hand_over_ms = 1.0, "ms", (0.0, 300.0), "assumed: one round trip to Redis and its work", "How long the order lock is held after it";
         rows_per_group_max = 8192.0, "rows", COUNT, "store::PostgresOptions", "Inbox rows of one group commit";
-        bytes_per_row = 600.0, "bytes", COUNT, "assumed", "An inbox row with its indexes and log";
-        bytes_per_device = 900.0, "bytes", COUNT, "assumed", "A device with its user, subscriptions and indexes";
+        bytes_per_row = 100.0, "bytes", COUNT, "91 bytes each for 12,000 rows of 40 requests", "An inbox row with its index and its part of the notification; the log of PostgreSQL comes on top";
+        bytes_per_device = 900.0, "bytes", COUNT, "510 bytes each for 20,000 devices with a user and a topic; the rest assumed for a push token and its index", "A device with its user, subscriptions and indexes";
     }
     network {
         one_way_ms = 0.25, "ms", (0.0, 1e3), "assumed: one data centre", "Between two machines of a cell";

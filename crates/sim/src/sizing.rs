@@ -194,7 +194,8 @@ fn redis(parameters: &Parameters, devices: f64, demand: &Demand, gateways: u64, 
         commands,
         commands_per_delivery: if demand.deliveries > 0.0 { commands / demand.deliveries } else { 0.0 },
         bus_messages,
-        memory_gib: devices * figures.bytes_per_device / GIB,
+        // An entry stays after its device is gone.
+        memory_gib: devices * (1.0 + parameters.load.away_per_connected) * figures.bytes_per_device / GIB,
     }
 }
 

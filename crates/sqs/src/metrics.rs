@@ -1,4 +1,5 @@
-//! What the intake counts.
+//! What the intake counts. Each fate is there from the start: a rate over what was never counted would be nothing
+//! instead of zero.
 
 use noroshi_telemetry::Registry;
 use prometheus_client::encoding::EncodeLabelSet;
@@ -24,12 +25,31 @@ struct FateLabels {
     result: &'static str,
 }
 
+impl From<Fate> for FateLabels {
+    fn from(fate: Fate) -> Self {
+        Self { result: fate.as_str() }
+    }
+}
+
 #[derive(Debug, Clone, Default)]
 pub struct Metrics {
     messages: Family<FateLabels, Counter>,
     pub(crate) in_work: Gauge,
     pub(crate) retries: Counter,
     pub(crate) errors: Counter,
+}
+
+impl Fate {
+    const ALL: [Self; 4] = [Self::Accepted, Self::Poison, Self::Exhausted, Self::Returned];
+
+    fn as_str(self) -> &'static str {
+        match self {
+            Fate::Accepted => "accepted",
+            Fate::Poison => "poison",
+            Fate::Exhausted => "exhausted",
+            Fate::Returned => "returned",
+        }
+    }
 }
 
 impl Metrics {
@@ -49,16 +69,13 @@ impl Metrics {
             retries,
         );
         registry.register("errors", "Calls of the queue that failed", metrics.errors.clone());
+        for fate in Fate::ALL {
+            metrics.messages.get_or_create(&fate.into()).inc_by(0);
+        }
         metrics
     }
 
     pub fn count(&self, fate: Fate) {
-        let result = match fate {
-            Fate::Accepted => "accepted",
-            Fate::Poison => "poison",
-            Fate::Exhausted => "exhausted",
-            Fate::Returned => "returned",
-        };
-        self.messages.get_or_create(&FateLabels { result }).inc();
+        self.messages.get_or_create(&fate.into()).inc();
     }
 }

@@ -2,7 +2,7 @@
 
 use noroshi_store::{Batch, Finished, Taken};
 use noroshi_telemetry::{Histogram, Registry};
-use noroshi_types::{Lane, Outcome};
+use noroshi_types::{AppId, Lane, Outcome, PushEnvironment, PushService};
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -67,10 +67,19 @@ pub(crate) struct Metrics {
     pub(crate) credentials_unreadable: Gauge,
     pub(crate) leader: Gauge,
     pub(crate) batches_lost: Counter,
+    pub(crate) batches_failed: Counter,
     parcels: Family<ParcelLabels, Counter>,
 }
 
 impl Metrics {
+    /// For a list of all that there is, each with one of its labels.
+    pub(crate) fn describe(&self) {
+        self.count(Outcome::Pushed, None, Lane::Direct, 0);
+        self.batches.get_or_create(&LaneLabels { lane: Lane::Direct.as_str() }).inc_by(0);
+        self.alarm((AppId(0), PushService::Apns, PushEnvironment::Production), false);
+        self.parcels(ParcelFate::Put, 0);
+    }
+
     pub(crate) fn register(&self, registry: &mut Registry) {
         let registry = registry.sub_registry_with_prefix("push");
         registry.register("recipients", "Recipients, by what became of their push", self.recipients.clone());
@@ -107,6 +116,11 @@ impl Metrics {
             "batches_lost",
             "Batches whose lease lapsed here before they were finished, and that another node sends",
             self.batches_lost.clone(),
+        );
+        registry.register(
+            "batches_failed",
+            "Times that sending a batch failed by a defect; after five at one node the batch is set aside",
+            self.batches_failed.clone(),
         );
         registry.register(
             "parcels",

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use noroshi_node::config::{Config, Flag, Inputs, Problem, Problems, Source};
+use noroshi_node::config::{Config, Flag, Inputs, Problem, Problems, Role, Source};
 use noroshi_node::development::{Given, KEY_VARIABLE};
 use noroshi_node::{Node, build, data};
 
@@ -157,12 +157,22 @@ fn screen(node: &Node, given: &Given) -> String {
     let mut text = format!("noroshi {} takes traffic.\n\n", env!("CARGO_PKG_VERSION"));
     let folder = &node.config.server.data;
     let shown = node.config.server.public_url.as_ref().unwrap_or(&node.addresses.http);
+    let roles = &node.config.node.roles;
+    let serves_api = roles.has(Role::Api) || roles.has(Role::Front);
     // Writing to a String cannot fail.
-    let _ = writeln!(text, "  API, WebSocket, SSE  {}", node.addresses.http);
+    let _ = writeln!(
+        text,
+        "  {:<19}  {}",
+        public_name(serves_api, roles.has(Role::Gateway)),
+        node.addresses.http
+    );
     let _ = writeln!(text, "  admin and metrics    {}", node.addresses.admin);
     let _ = writeln!(text, "  data folder          {}", folder.display());
     let _ = writeln!(text, "\n{}.", capitalized(&node.capacity.to_string()));
     let Some(development) = &node.development else { return text };
+    if !serves_api {
+        return text + "\nCommands such as noroshi send go to a node with the role api.";
+    }
     let _ = writeln!(text, "\nDevelopment app `dev`");
     let file = |name: &str| format!("  (also in {})", folder.join(name).display());
     let secret = |secret: &Option<String>, variable: &str, name: &str| match secret {
@@ -180,6 +190,16 @@ fn screen(node: &Node, given: &Given) -> String {
         writeln!(text, "  {program} send{options} --user u1 --title \"Hello\" --body \"from the backend\"");
     let _ = write!(text, "\nThe whole API: {shown}/docs");
     text
+}
+
+/// What the public address is for.
+fn public_name(serves_api: bool, serves_devices: bool) -> &'static str {
+    match (serves_api, serves_devices) {
+        (true, true) => "API, WebSocket, SSE",
+        (true, false) => "API",
+        (false, true) => "WebSocket, SSE",
+        (false, false) => "public address",
+    }
 }
 
 fn capitalized(text: &str) -> String {
