@@ -17,7 +17,7 @@ pub const MESSAGE_BYTES_MAX: usize = 16 << 20;
 #[async_trait]
 pub trait Bus: Send + Sync {
     /// In order for each receiver; resolves when the engine has taken all of them. A receiver that is gone is no
-    /// error. Messages of concurrent calls keep the order in which the calls were first polled. A message to one's own
+    /// error, and one whose part of the engine is away holds up no other: `Error::Partly`. Messages of concurrent calls keep the order in which the calls were first polled. A message to one's own
     /// epoch takes the same way as any other. Not cancel-safe: dropped, what was handed over may still be sent.
     async fn send(&self, messages: Vec<(Epoch, Bytes)>) -> Result<(), Error>;
 }

@@ -32,6 +32,9 @@ pub enum Taken {
     /// The device is this session's. `previous` is to be told, if its epoch is another session's; it is `None` when
     /// the same take had been done before (a repetition).
     Now { previous: Option<Holder> },
+    /// As `Now`, but the part of the engine that keeps its user is not there: the session is found by its device alone
+    /// until it is put in again (`keep`).
+    Partly { previous: Option<Holder> },
     /// A session with this generation, equal or greater, stands: draw a greater one and take again.
     Behind { generation: u64 },
     /// The part of the engine that keeps this device is not there, while others are: as `Error::Unavailable`, for this

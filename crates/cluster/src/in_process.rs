@@ -51,8 +51,12 @@ struct Member {
     /// It reaches the engine, and the engine it.
     connected: bool,
     queue: Option<mpsc::Sender<Event>>,
+    /// Others reach the engine, but not the part of it that this one listens at.
+    cut: bool,
     /// This many of the next messages to it get lost.
     lose: usize,
+    /// This many of the next messages to it get lost, and nothing ever shows it.
+    lose_unseen: usize,
     /// When it was certainly up to date: a loss after that is not told yet.
     missed_since: Option<Instant>,
     nodes: Arc<Vec<NodeView>>,
@@ -86,8 +90,10 @@ impl World {
             info,
             epoch: None,
             connected: true,
+            cut: false,
             queue: None,
             lose: 0,
+            lose_unseen: 0,
             missed_since: None,
             nodes: Arc::default(),
         });
@@ -225,8 +231,12 @@ impl State {
     fn pass(&mut self, from: Epoch, to: Epoch, message: Bytes) -> Option<Missed> {
         self.messages += 1;
         let index = self.nodes.iter().position(|node| node.epoch == Some(to))?;
-        let reachable = self.check(index).is_ok();
+        let reachable = self.check(index).is_ok() && !self.nodes[index].cut;
         let node = &mut self.nodes[index];
+        if node.lose_unseen > 0 {
+            node.lose_unseen -= 1;
+            return None;
+        }
         if !reachable || node.lose > 0 {
             node.lose = node.lose.saturating_sub(1);
             let first = node.missed_since.is_none();

@@ -192,8 +192,11 @@ impl Redis {
         tasks.spawn(directory::remove_dead(self.directory, self.removals));
         tokio::select! {
             () = keeper.run(arriving, stop) => {}
-            // None of them ends by itself.
-            ended = tasks.join_next() => tracing::error!(?ended, "a task of the cluster ended"),
+            // None of them ends by itself. Without it the node would be alone and not know: whoever runs this has to hear.
+            ended = tasks.join_next() => match ended {
+                Some(Err(error)) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
+                ended => panic!("a task of the cluster ended: {ended:?}"),
+            },
         }
     }
 }

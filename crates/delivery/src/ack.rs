@@ -120,7 +120,12 @@ impl Delivery {
     /// Writes all that is queued now; false if some of it has to be tried again, which the `last` attempt is not.
     async fn flush_acks(&self, last: bool) -> bool {
         let mut wrote_all = true;
-        for acks in writes(self.acks.take()) {
+        let queued = self.acks.take();
+        if let Some(peers) = self.peers() {
+            // What is written says that everything before it in its topic was offered.
+            peers.gaps.closed_so_far().await;
+        }
+        for acks in writes(queued) {
             let ids_count: usize = acks.iter().map(|ack| ack.ids.len()).sum();
             let Err(error) = self.write_acks(acks.clone()).await else { continue };
             // To confirm twice is the same as once, so an attempt of unknown outcome is repeated.

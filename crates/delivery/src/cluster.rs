@@ -10,7 +10,7 @@
 //!                      └─ lost, joined ─► sweep ─► Directory::keep, Store::recheck ─► Edge::reread
 //! ```
 //!
-//! Reading order: [`wire`], `outbox`, `route`, `dispatcher`, `turn`, `inlet`, `ask`, `place`, `sweep`, `change`.
+//! Reading order: [`wire`], `outbox`, `route`, `dispatcher`, `turn`, `inlet`, `ask`, `place`, `sweep`, `gap`, `change`.
 //!
 //! Invariants: what one node sends leaves in the order in which it was queued; everything a node hands to
 //! its connections while others are there came out of the one ordered stream of its bus, so what is kept is
@@ -22,6 +22,7 @@ mod ask;
 mod change;
 mod codec;
 mod dispatcher;
+pub(crate) mod gap;
 mod inlet;
 pub(crate) mod login;
 pub(crate) mod metrics;
@@ -97,6 +98,7 @@ pub(crate) struct Peers {
     asks: ask::Asks,
     places: place::Places,
     sweeps: sweep::Sweeps,
+    pub(crate) gaps: gap::Gaps,
     absent: inlet::Absent,
     changes: change::Changes,
 }
@@ -113,6 +115,7 @@ impl Delivery {
             asks: ask::Asks::default(),
             places: place::Places::default(),
             sweeps: sweep::Sweeps::default(),
+            gaps: gap::Gaps::default(),
             absent: inlet::Absent::default(),
             changes: change::Changes::new(reload),
             cluster,
@@ -203,6 +206,7 @@ pub(crate) async fn run(delivery: &Arc<Delivery>) {
         place::run(delivery, peers),
         sweep::run(delivery, peers),
         sweep::audit(delivery, peers),
+        gap::run(delivery, peers),
         change::run(delivery, peers),
     );
 }

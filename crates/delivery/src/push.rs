@@ -23,6 +23,7 @@ mod collector;
 pub mod config;
 pub mod credential;
 mod dispatcher;
+mod failure;
 mod finisher;
 mod flight;
 mod gather;

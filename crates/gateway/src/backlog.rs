@@ -218,7 +218,12 @@ impl Shard {
         let Some(connection) = self.connections.get_mut(slot as usize) else { return };
         let Some(catch_up) = &mut connection.catch_up else { return };
         match catch_up.take_recovered(number, page) {
-            Some(paged) => self.write_page(slot, &paged),
+            Some(paged) => {
+                for Paged { message, .. } in &paged {
+                    self.fanout.recent.note_page(message, connection.generation);
+                }
+                self.write_page(slot, &paged);
+            }
             // Unsubscribed meanwhile: there may be others.
             None => self.advance(slot),
         }

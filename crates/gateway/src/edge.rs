@@ -225,7 +225,7 @@ impl Gateway {
         self.stamp(&message, &[key]);
         let dispatch = Dispatch::offered(message, again);
         let deliveries = self.deliveries(std::iter::once(key));
-        self.send_all(|| Mail::Topic { dispatch: dispatch.clone(), key, deliveries, again });
+        self.send_all(|| Mail::Topic { dispatch: dispatch.clone(), key, deliveries });
     }
 
     /// What the connections of some topics are for each shard: they are spread evenly.

@@ -29,6 +29,7 @@ use crate::registry::Address;
 use crate::ring::{Frame, Ring};
 use crate::shard::Shard;
 use crate::tail::Tail;
+use crate::topic_index::Pass;
 
 /// Items looked at in one turn; those without a recipient here take no place in the ring.
 const MAIL_PER_TURN: usize = 256;
@@ -118,11 +119,12 @@ impl Shard {
             self.mailbox().marked(&mail);
             match mail {
                 Mail::Direct { dispatch, to } => self.mark_direct(&dispatch, &to),
-                Mail::Topic { dispatch, key, again, .. } => {
-                    let new = self.fanout.recent.note_topic(&dispatch.message);
-                    if (new || !again)
+                Mail::Topic { dispatch, key, .. } => {
+                    // One that was offered, from the log perhaps before it came by, is not offered once more.
+                    if self.fanout.recent.note_topic(&dispatch.message)
                         && let Some(index) = self.topics.find(key)
                     {
+                        let dispatch = self.look_for_gap(dispatch, index);
                         self.mark_topic(&dispatch, index);
                     }
                 }
@@ -160,6 +162,26 @@ impl Shard {
             }
         }
         self.end_frame(place);
+    }
+
+    /// Among other nodes a message may be missing before this one, or this one have been missing.
+    fn look_for_gap(&mut self, dispatch: Arc<Dispatch>, index: u32) -> Arc<Dispatch> {
+        let message = &dispatch.message;
+        let Some(place) = message.topic.as_ref().filter(|_| self.shared.registry.is_shared()) else {
+            return dispatch;
+        };
+        if dispatch.again {
+            return dispatch;
+        }
+        match self.topics.pass(index, place.position) {
+            Pass::Next => dispatch,
+            Pass::Gap { behind } => {
+                self.delivery.topic_gap(message.app, place.topic.clone(), behind);
+                dispatch
+            }
+            // Where later ones were confirmed no page brings it any more.
+            Pass::Late => Dispatch::offered(message.clone(), true),
+        }
     }
 
     fn mark_topic(&mut self, dispatch: &Arc<Dispatch>, index: u32) {

@@ -44,8 +44,6 @@ pub(crate) enum Mail {
         dispatch: Arc<Dispatch>,
         key: Key,
         deliveries: usize,
-        /// It may have been offered: only if it was not.
-        again: bool,
     },
     Condition {
         dispatch: Arc<Dispatch>,
@@ -273,7 +271,7 @@ mod tests {
     }
 
     fn topic(deliveries: usize) -> Mail {
-        Mail::Topic { dispatch: Dispatch::for_tests(), key: 1, deliveries, again: false }
+        Mail::Topic { dispatch: Dispatch::for_tests(), key: 1, deliveries }
     }
 
     #[test]

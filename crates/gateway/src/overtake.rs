@@ -173,7 +173,7 @@ mod tests {
     #[test]
     fn what_waits_is_counted_until_it_goes_on() {
         let mut stalled = Stalled::default();
-        let topic = Mail::Topic { dispatch: Dispatch::for_tests(), key: 7, deliveries: 3, again: false };
+        let topic = Mail::Topic { dispatch: Dispatch::for_tests(), key: 7, deliveries: 3 };
         stalled.push(topic, Keys::from_slice(&[7]));
         stalled.push(direct(&[1, 2]), Keys::new());
         stalled.push(direct(&[2]), Keys::new());

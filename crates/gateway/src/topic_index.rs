@@ -13,6 +13,17 @@ use slab::Slab;
 
 use crate::registry::{Key, KeyMap, Registry, shrink};
 
+/// How a message that comes by stands to those before it.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Pass {
+    /// The next, as far as is known.
+    Next,
+    /// One or more between it and this position did not come by.
+    Gap { behind: Position },
+    /// Later ones came by before.
+    Late,
+}
+
 #[derive(Default)]
 pub(crate) struct TopicIndex {
     by_key: KeyMap<u32>,
@@ -25,6 +36,8 @@ pub(crate) struct Entry {
     pub(crate) subscribers: HashSet<u32>,
     /// Connections that got messages up to here from the log: the same ones may still come by.
     skips: HashMap<u32, Position>,
+    /// The furthest that came by.
+    last: Option<Position>,
     counter: Arc<AtomicU64>,
 }
 
@@ -60,6 +73,7 @@ impl TopicIndex {
                 topic: topic.clone(),
                 subscribers: HashSet::new(),
                 skips: HashMap::new(),
+                last: None,
                 counter: registry.topic_counter(key),
             };
             u32::try_from(self.entries.insert(entry)).expect("fewer topics than 2^32 fit into memory")
@@ -87,6 +101,20 @@ impl TopicIndex {
             registry.release_topic_counter(entry.key, entry.counter);
         } else if entry.subscribers.len() * 8 < entry.subscribers.capacity() {
             entry.subscribers.shrink_to(entry.subscribers.len() * 2);
+        }
+    }
+
+    /// A message comes by.
+    pub(crate) fn pass(&mut self, index: u32, position: Position) -> Pass {
+        let Some(entry) = self.entries.get_mut(index as usize) else { return Pass::Next };
+        let last = entry.last.filter(|last| last.epoch == position.epoch);
+        if last.is_some_and(|last| position.offset <= last.offset) {
+            return Pass::Late;
+        }
+        entry.last = Some(position);
+        match last {
+            Some(behind) if position.offset > behind.offset + 1 => Pass::Gap { behind },
+            _ => Pass::Next,
         }
     }
 
@@ -135,6 +163,21 @@ mod tests {
         index.unsubscribe(&registry, entry, 2);
         assert_eq!(index.find(5), None);
         assert_eq!(registry.topic_sessions(5), 0);
+    }
+
+    #[test]
+    fn a_message_that_did_not_come_by_shows() {
+        let registry = Registry::new(None);
+        let mut index = TopicIndex::default();
+        let (entry, _) = index.subscribe(&registry, 5, &Topic::everyone(), 1);
+        assert_eq!([3, 4].map(|offset| index.pass(entry, at(offset))), [Pass::Next, Pass::Next]);
+        assert_eq!(index.pass(entry, at(7)), Pass::Gap { behind: at(4) });
+        assert_eq!(
+            [5, 7, 8].map(|offset| index.pass(entry, at(offset))),
+            [Pass::Late, Pass::Late, Pass::Next]
+        );
+        let anew = Position { epoch: Epoch(2), offset: 1 };
+        assert_eq!(index.pass(entry, anew), Pass::Next, "a log that began anew");
     }
 
     #[test]

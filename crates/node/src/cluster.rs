@@ -32,6 +32,8 @@ const SECRET_BYTES: usize = 16;
 pub enum Error {
     #[error("cluster.redis: {0}")]
     Redis(Invalid),
+    #[error("cluster.redis_ca_file: {0}")]
+    AuthorityFile(std::io::Error),
     #[error("the system gave no random bytes")]
     Randomness,
     #[error("the database holds a cluster key of another length: it was written by another version")]
@@ -134,7 +136,9 @@ pub(crate) async fn join(
     SystemRandom::new().fill(&mut fresh).map_err(|_| Error::Randomness)?;
     let secret = store.secret(SECRET, fresh).await?;
     let secret: [u8; SECRET_BYTES] = secret.try_into().map_err(|_| Error::Secret)?;
+    let authorities = config.cluster.redis_ca_file.as_deref().map(std::fs::read).transpose();
     let redis = redis::Config {
+        root_certificate_pem: authorities.map_err(Error::AuthorityFile)?,
         prefix: config.cluster.prefix.clone(),
         lease_ttl: config.cluster.lease,
         ..redis::Config::new(address, secret)

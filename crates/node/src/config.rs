@@ -6,6 +6,7 @@
 
 mod cells;
 mod certificate;
+mod cluster;
 mod egress;
 mod keys;
 mod layer;
@@ -26,7 +27,6 @@ pub use reader::{EngineUrl, Entry};
 use ipnet::IpNet;
 use layer::Layers;
 use noroshi_cells::CellConfig;
-use noroshi_cluster::redis::Address;
 use noroshi_egress::Proxies;
 use noroshi_sqs::{IntakeConfig, QueueConfig};
 use reader::{ProxyChoice, Reader};
@@ -186,6 +186,8 @@ pub struct Sqs {
 pub struct Cluster {
     /// None: this node is alone.
     pub redis: Option<EngineUrl>,
+    /// None: those of the web.
+    pub redis_ca_file: Option<PathBuf>,
     pub prefix: String,
     pub lease: Duration,
     pub sweep_interval: Duration,
@@ -316,9 +318,7 @@ impl Config {
                 "needs store.url: nodes that know of each other share one PostgreSQL database",
             );
         }
-        if let Some(Err(error)) = self.cluster.redis.as_ref().map(|url| Address::parse(url.secret())) {
-            reader.problem("cluster.redis", error.to_string());
-        }
+        self.cluster.check(reader);
         if self.push.queue == Queue::Redis && self.cluster.redis.is_none() {
             reader.problem("push.queue", "redis needs cluster.redis");
         }

@@ -47,10 +47,18 @@ impl Node {
         state.nodes[self.index].missed_since.get_or_insert_with(Instant::now);
     }
 
-    /// The partition ends. `lost` is told, or, if the lease lapsed meanwhile, `joined` with a new epoch.
+    /// The part of the engine is away that this node listens at: who sends to it is told so. Ended by [`Node::heal`].
+    pub fn cut(&self) {
+        let mut state = self.world.0.lock();
+        state.nodes[self.index].cut = true;
+        state.nodes[self.index].missed_since.get_or_insert_with(Instant::now);
+    }
+
+    /// The partition or the cut ends. `lost` is told, or, if the lease lapsed meanwhile, `joined` with a new epoch.
     pub fn heal(&self) {
         let mut state = self.world.0.lock();
         state.nodes[self.index].connected = true;
+        state.nodes[self.index].cut = false;
         state.reconnected(self.index);
     }
 
@@ -62,6 +70,11 @@ impl Node {
     /// The next `count` messages to this node get lost; the loss shows with the next one, or by the heartbeat.
     pub fn lose_messages(&self, count: usize) {
         self.world.0.lock().nodes[self.index].lose = count;
+    }
+
+    /// The same of a sender that dies before its next message or heartbeat: the loss never shows.
+    pub fn lose_messages_unseen(&self, count: usize) {
+        self.world.0.lock().nodes[self.index].lose_unseen = count;
     }
 
     /// SIGKILL: it hears and does nothing more, its lease ends, its entries stay.
@@ -142,12 +155,16 @@ impl Bus for Node {
         let mut state = self.world.0.lock();
         state.check(self.index)?;
         let from = state.nodes[self.index].epoch.ok_or(Error::Lost)?;
+        let mut away = Vec::new();
         for (to, message) in messages {
+            if state.nodes.iter().any(|node| node.epoch == Some(to) && node.cut) {
+                away.push(to);
+            }
             if let Some(missed) = state.pass(from, to, message) {
                 tokio::spawn(heartbeat(self.world.clone(), state.tail, missed));
             }
         }
-        Ok(())
+        if away.is_empty() { Ok(()) } else { Err(Error::Partly(away)) }
     }
 }
 

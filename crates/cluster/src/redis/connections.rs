@@ -53,6 +53,8 @@ pub(crate) struct Shared {
     /// Servers that are replicas are of no use (Cluster says itself who the masters are).
     pub(crate) needs_master: bool,
     in_flight: Semaphore,
+    /// A server that slots move to, and that keeps none yet. Guards only itself.
+    pub(crate) importing: Mutex<Option<Host>>,
     /// One slot for each of what we keep: where it is kept, and by which start of the server.
     watched: Vec<u16>,
     memory: Mutex<Vec<Option<Arc<str>>>>,
@@ -89,6 +91,7 @@ impl Connections {
             refresh: Notify::new(),
             needs_master: !matches!(config.address.servers, Servers::Cluster(_)),
             in_flight: Semaphore::new(IN_FLIGHT_MAX),
+            importing: Mutex::default(),
             memory: Mutex::new(vec![None; watched.len()]),
             watched,
             forgotten: watch::channel(0).0,
@@ -103,6 +106,18 @@ impl Connections {
 
     pub(crate) fn is_cluster(&self) -> bool {
         matches!(self.0.servers, Servers::Cluster(_))
+    }
+
+    /// Of several servers some are there.
+    pub(crate) fn is_up_in_part(&self) -> bool {
+        let topology = self.0.topology.load();
+        self.is_cluster() && topology.servers.iter().any(|server| server.connection().is_ok())
+    }
+
+    /// Whether the server that keeps a slot answers.
+    pub(crate) fn is_up(&self, slot: u16) -> bool {
+        let topology = self.0.topology.load();
+        topology.server(slot).is_ok_and(|server| server.connection().is_ok())
     }
 
     /// Grows when a server that keeps something of ours may have forgotten it.
@@ -132,16 +147,27 @@ impl Connections {
     }
 
     /// One answer for each command, in order. Commands of one server go in order, in one round trip; what a server does
-    /// not do because the slot moved or a script is not loaded is repeated.
+    /// not do because the slot moved or is about to, or a script is not loaded, is repeated, behind those that were done.
     pub(crate) async fn run_all(&self, kind: Kind, commands: Vec<Command>) -> Vec<Result<Value, Error>> {
         let mut answers = self.run_once(kind, &commands).await;
+        let mut asked: Vec<Option<Host>> = vec![None; commands.len()];
         for _ in 0..REPETITIONS {
             let again: Vec<usize> = (0..answers.len()).filter(|i| is_to_repeat(&answers[*i])).collect();
             if again.is_empty() {
                 break;
             }
-            self.make_ready(&commands, &again, &answers).await;
-            let repeated: Vec<&Command> = again.iter().map(|i| &commands[*i]).collect();
+            for i in &again {
+                match error_kind(&answers[*i]) {
+                    Some(ServerErrorKind::Ask) => asked[*i] = named(&answers[*i]),
+                    Some(ServerErrorKind::Moved) => asked[*i] = None,
+                    _ => {}
+                }
+            }
+            let to = |i: &usize| Routed { command: &commands[*i], asked: asked[*i].as_ref() };
+            let repeated: Vec<Routed<'_>> = again.iter().map(to).collect();
+            let lack_script =
+                again.iter().map(|i| error_kind(&answers[*i]) == Some(ServerErrorKind::NoScript));
+            self.make_ready(&repeated, &lack_script.collect::<Vec<_>>()).await;
             for (i, answer) in again.into_iter().zip(self.send(kind, &repeated).await) {
                 answers[i] = answer;
             }
@@ -149,27 +175,21 @@ impl Connections {
         answers.into_iter().map(|answer| self.settled(kind, answer)).collect()
     }
 
-    /// As [`Connections::run_all`], but nothing is repeated: order is kept whatever happens.
-    pub(crate) async fn run_ordered(&self, kind: Kind, commands: &[Command]) -> Vec<Result<Value, Error>> {
-        let answers = self.run_once(kind, commands).await;
-        answers.into_iter().map(|answer| self.settled(kind, answer)).collect()
-    }
-
     async fn run_once(&self, kind: Kind, commands: &[Command]) -> Vec<Result<Value, Error>> {
         let permit = self.0.in_flight.acquire();
         match tokio::time::timeout(self.0.dialer.response_timeout(), permit).await {
-            Ok(_permit) => self.send(kind, &commands.iter().collect::<Vec<_>>()).await,
+            Ok(_permit) => self.send(kind, &routed(commands)).await,
             Err(_) => commands.iter().map(|_| Err(Error::Overloaded)).collect(),
         }
     }
 
     /// Groups by server and sends.
-    async fn send(&self, kind: Kind, commands: &[&Command]) -> Vec<Result<Value, Error>> {
+    async fn send(&self, kind: Kind, commands: &[Routed<'_>]) -> Vec<Result<Value, Error>> {
         let topology = self.0.topology.load_full();
         let mut groups: Vec<Vec<usize>> = vec![Vec::new(); topology.servers.len()];
         let mut answers: Vec<Result<Value, Error>> = Vec::with_capacity(commands.len());
         for (i, command) in commands.iter().enumerate() {
-            match topology.server(command.slot) {
+            match command.server(&topology) {
                 Ok(server) => {
                     let index = topology.servers.iter().position(|other| Arc::ptr_eq(other, server));
                     groups[index.unwrap_or_default()].push(i);
@@ -194,21 +214,33 @@ impl Connections {
         kind: Kind,
         server: &Server,
         group: &'a [usize],
-        commands: &[&Command],
+        commands: &[Routed<'_>],
     ) -> (&'a [usize], Result<Vec<Value>, Error>) {
         let (mut connection, number) = match server.connection() {
             Ok(up) => up,
             Err(error) => return (group, Err(error)),
         };
         let mut pipeline = ::redis::Pipeline::with_capacity(group.len());
-        group.iter().for_each(|i| {
-            pipeline.add_command(commands[*i].cmd.clone());
-        });
-        self.0.metrics.commands(kind).inc_by(group.len() as u64);
+        // Where the answers that were asked for stand among all.
+        let mut wanted = Vec::with_capacity(group.len());
+        for command in group.iter().map(|i| &commands[*i]) {
+            if command.asked.is_some() {
+                // Of the next command alone: the server takes it although the slot is not its own yet.
+                pipeline.add_command(::redis::cmd("ASKING"));
+            }
+            wanted.push(pipeline.len());
+            pipeline.add_command(command.command.cmd.clone());
+        }
+        self.0.metrics.commands(kind).inc_by(pipeline.len() as u64);
         let start = Instant::now();
-        let answer = connection.send_packed_commands(&pipeline, 0, group.len()).await;
+        let answer = connection.send_packed_commands(&pipeline, 0, pipeline.len()).await;
         self.0.metrics.round_trip.observe(start.elapsed());
-        let result = answer.map_err(|error| {
+        let taken = |mut all: Vec<Value>| {
+            let of = |at: &usize| all.get_mut(*at).map(|value| std::mem::replace(value, Value::Nil));
+            wanted.iter().filter_map(of).collect::<Vec<_>>()
+        };
+        let answer = answer.map(taken);
+        let result: Result<Vec<Value>, Error> = answer.map_err(|error| {
             let error = error_of(&error);
             server.fail(number, &error);
             error
@@ -222,16 +254,24 @@ impl Connections {
     }
 
     /// Loads scripts and looks where slots are, as what was not done needs it.
-    async fn make_ready(&self, commands: &[Command], again: &[usize], answers: &[Result<Value, Error>]) {
-        let lacks_script = |i: &&usize| error_kind(&answers[**i]) == Some(ServerErrorKind::NoScript);
-        let slots: Vec<u16> = again.iter().filter(lacks_script).map(|i| commands[*i].slot).collect();
-        if slots.len() < again.len() {
+    async fn make_ready(&self, repeated: &[Routed<'_>], lack_script: &[bool]) {
+        let of = |lacks: bool| repeated.iter().zip(lack_script).filter(move |(_, one)| **one == lacks);
+        if of(false).next().is_some() {
+            let topology = self.0.topology.load_full();
+            let is_new = |host: &&Host| !topology.servers.iter().any(|server| server.host == **host);
+            if let Some(host) = of(false).filter_map(|(command, _)| command.asked).find(is_new) {
+                *self.0.importing.lock() = Some(host.clone());
+            }
             self.0.refresh.notify_one();
             // The keeper's round trip; what comes too early is sent once more.
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
-        let loads = slots.iter().flat_map(|slot| script::loads(*slot)).collect::<Vec<_>>();
-        self.send(Kind::Upkeep, &loads.iter().collect::<Vec<_>>()).await;
+        let scripts: Vec<(Vec<Command>, Option<&Host>)> =
+            of(true).map(|(command, _)| (script::loads(command.command.slot), command.asked)).collect();
+        let loads = scripts
+            .iter()
+            .flat_map(|(loads, asked)| loads.iter().map(|command| Routed { command, asked: *asked }));
+        self.send(Kind::Upkeep, &loads.collect::<Vec<_>>()).await;
     }
 
     fn settled(&self, kind: Kind, answer: Result<Value, Error>) -> Result<Value, Error> {
@@ -250,6 +290,35 @@ impl Connections {
         }
         answer
     }
+}
+
+/// A command, and the server to be asked instead of the one that has its slot.
+struct Routed<'a> {
+    command: &'a Command,
+    asked: Option<&'a Host>,
+}
+
+impl Routed<'_> {
+    fn server<'t>(&self, topology: &'t Topology) -> Result<&'t Arc<Server>, Error> {
+        let asked = |host: &Host| topology.servers.iter().find(|server| server.host == *host);
+        match self.asked.and_then(asked) {
+            Some(server) => Ok(server),
+            None => topology.server(self.command.slot),
+        }
+    }
+}
+
+fn routed(commands: &[Command]) -> Vec<Routed<'_>> {
+    commands.iter().map(|command| Routed { command, asked: None }).collect()
+}
+
+/// Whom an answer names that is to be asked while a slot moves there: `ASK slot host:port`.
+fn named(answer: &Result<Value, Error>) -> Option<Host> {
+    let Ok(Value::ServerError(error)) = answer else { return None };
+    let (name, port) = error.details()?.split(' ').nth(1)?.rsplit_once(':')?;
+    let port = port.parse().ok()?;
+    // A server that does not know its own name leaves it out.
+    (!name.is_empty()).then(|| Host { name: name.to_owned(), port })
 }
 
 fn error_kind(answer: &Result<Value, Error>) -> Option<ServerErrorKind> {

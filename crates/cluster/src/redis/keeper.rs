@@ -47,6 +47,13 @@ struct Layout {
     slots: Vec<u8>,
 }
 
+impl Layout {
+    /// A server that slots move to; it is left again with the next look, if it has none by then and is not asked.
+    fn add(&mut self, importing: Option<Host>) {
+        self.hosts.extend(importing.filter(|host| !self.hosts.contains(host)));
+    }
+}
+
 fn apply(shared: &Arc<Shared>, stop: &CancellationToken, layout: &Layout) {
     let old = shared.topology.load_full();
     let mut servers = Vec::with_capacity(layout.hosts.len());
@@ -73,8 +80,9 @@ async fn keep_cluster(shared: &Arc<Shared>, stop: &CancellationToken, seeds: &[H
     let mut told = None;
     loop {
         match find_cluster(shared, seeds).await {
-            Ok(layout) => {
+            Ok(mut layout) => {
                 told = None;
+                layout.add(shared.importing.lock().take());
                 apply(shared, stop, &layout);
             }
             Err(error) => {

@@ -163,11 +163,11 @@ impl Outbound {
                 receivers.push(to);
             }
         }
-        let answers = self.connections.run_ordered(Kind::Publish, &commands).await;
+        let answers = self.connections.run_all(Kind::Publish, commands).await;
         let failed = self.note(&receivers, answers, true);
+        let is_up_in_part = self.connections.is_up_in_part();
         for send in sends {
-            let error = send.messages.iter().find_map(|(to, _)| failed.get(to));
-            let _ = send.done.send(error.map_or(Ok(()), |error| Err(error.clone())));
+            let _ = send.done.send(result_of(&send.messages, &failed, is_up_in_part));
         }
     }
 
@@ -223,10 +223,28 @@ impl Outbound {
         }
         let beat = |(to, last): &(Epoch, u64)| self.publish(*to, &frame::heartbeat(self.from, *last));
         let commands: Vec<Command> = due.iter().map(beat).collect();
-        let answers = self.connections.run_ordered(Kind::Publish, &commands).await;
+        let answers = self.connections.run_all(Kind::Publish, commands).await;
         let receivers: Vec<Epoch> = due.iter().map(|(to, _)| *to).collect();
         self.note(&receivers, answers, false);
     }
+}
+
+/// What one call is answered, of whose receivers some `failed`.
+fn result_of(
+    messages: &[(Epoch, Bytes)],
+    failed: &HashMap<Epoch, Error>,
+    is_up_in_part: bool,
+) -> Result<(), Error> {
+    let mut away: Vec<Epoch> = Vec::new();
+    for (to, error) in messages.iter().filter_map(|(to, _)| Some((to, failed.get(to)?))) {
+        match error {
+            Error::Unavailable(_) if is_up_in_part => away.push(*to),
+            error => return Err(error.clone()),
+        }
+    }
+    away.sort_unstable();
+    away.dedup();
+    if away.is_empty() { Ok(()) } else { Err(Error::Partly(away)) }
 }
 
 /// One for each node and lease.

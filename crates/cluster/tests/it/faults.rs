@@ -3,7 +3,8 @@
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use noroshi_cluster::{Error, Kept, Taken};
+use noroshi_cluster::redis::Config;
+use noroshi_cluster::{Epoch, Error, Kept, Taken};
 
 use crate::engine::{TTL, TestNode, config, redis_node, session};
 use crate::heard::{Event, until};
@@ -296,6 +297,18 @@ async fn one_shard_down_costs_only_what_it_kept() {
     let takes = names.iter().map(|name| session(&a.cluster.keys, name, None, 2)).collect();
     let taken = a.cluster.directory.take(a.epoch(), takes).await.expect("take");
     assert_eq!(taken.iter().filter(|taken| **taken == Taken::Unknown).count(), everyone);
+    // Users lie elsewhere than their devices: who cannot be found by its user is put in again later.
+    let with_user = |generation| {
+        let with_user = |name| session(&a.cluster.keys, name, Some(name), generation);
+        names.iter().map(String::as_str).map(with_user).collect::<Vec<_>>()
+    };
+    let taken = a.cluster.directory.take(a.epoch(), with_user(3)).await.expect("take");
+    let partly = taken.iter().filter(|taken| matches!(taken, Taken::Partly { previous: Some(_) })).count();
+    let whole = taken.iter().filter(|taken| matches!(taken, Taken::Now { previous: Some(_) })).count();
+    assert!(partly > 0 && partly + whole == known, "{partly} {whole}");
+    let kept = a.cluster.directory.keep(a.epoch(), with_user(3)).await;
+    assert!(matches!(kept, Err(Error::Unavailable(_))), "{kept:?}");
+    one_that_is_away_holds_up_no_other(&a).await;
     a.heard.clear();
     cluster.servers[down].start_again();
     cluster.settle();
@@ -303,7 +316,64 @@ async fn one_shard_down_costs_only_what_it_kept() {
     assert_eq!(a.heard.joined_anew().await, a.epoch());
     until("all shards", || a.metric("servers_up") == 3).await;
     for name in &names {
-        assert_eq!(keep(&a, name, 2).await, Kept::Mine);
+        assert_eq!(keep(&a, name, 3).await, Kept::Mine);
         assert_eq!(b.locate(b.device(name)).await, [a.epoch()]);
     }
+}
+
+/// Channels lie on all shards: some of many receivers listen at the one that is down.
+async fn one_that_is_away_holds_up_no_other(a: &TestNode) {
+    let receivers: Vec<Epoch> = (1..=60).map(Epoch).collect();
+    let messages: Vec<_> = receivers.iter().map(|to| (*to, text("hello"))).collect();
+    let Err(Error::Partly(away)) = a.cluster.bus.send(messages).await else { panic!("a part is away") };
+    assert!(!away.is_empty() && away.len() < receivers.len(), "{}", away.len());
+    let reached = receivers.into_iter().find(|one| !away.contains(one)).expect("one");
+    a.cluster.bus.send(vec![(reached, text("hello"))]).await.expect("sent");
+    assert_eq!(a.cluster.bus.send(vec![(away[0], text("hello"))]).await, Err(Error::Partly(vec![away[0]])));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_slot_that_moves_is_asked_for_where_it_moves_to() {
+    let cluster = RedisCluster::start();
+    let node = |name: &str| redis_node(Config { buckets: 1, ..config(&cluster.url()) }, name);
+    let (a, b) = (node("a"), node("b"));
+    a.heard.joined_anew().await;
+    b.heard.joined_anew().await;
+    b.knows(2).await;
+    until("all servers", || [&a, &b].iter().all(|node| node.metric("servers_up") == 3)).await;
+    assert_eq!(a.take("stays", None, 1).await, Taken::Now { previous: None });
+    let (from, slot) = directory_slot(&cluster);
+    let to = (from + 1) % 3;
+    let id = |at: usize| cluster.servers[at].ask_text(&["CLUSTER", "MYID"]);
+    cluster.servers[to].ask(&["SCRIPT", "FLUSH"]);
+    cluster.servers[to].ask(&["CLUSTER", "SETSLOT", &slot, "IMPORTING", &id(from)]);
+    cluster.servers[from].ask(&["CLUSTER", "SETSLOT", &slot, "MIGRATING", &id(to)]);
+    // What is not at the old server is to be found, and made, at the new one.
+    for name in ["d0", "d1", "d2"] {
+        assert_eq!(a.take(name, None, 1).await, Taken::Now { previous: None }, "{name}");
+        assert_eq!(b.locate(b.device(name)).await, [a.epoch()], "{name}");
+        let previous = Some(noroshi_cluster::Holder { epoch: a.epoch(), generation: 1 });
+        assert_eq!(b.take(name, None, 2).await, Taken::Now { previous }, "{name}");
+    }
+    assert_eq!(b.locate(b.device("stays")).await, [a.epoch()]);
+    let keys: i64 =
+        ::redis::from_redis_value(cluster.servers[to].ask(&["CLUSTER", "COUNTKEYSINSLOT", &slot]))
+            .expect("count");
+    assert_eq!(keys, 3, "they are where the slot moves to");
+}
+
+/// Where the one bucket is kept, and its slot.
+fn directory_slot(cluster: &RedisCluster) -> (usize, String) {
+    let key = |server: &Server| {
+        let keys: Vec<Vec<u8>> =
+            ::redis::from_redis_value(server.ask(&["KEYS", "noroshi:{??}*"])).expect("keys");
+        keys.into_iter().next()
+    };
+    let found = cluster.servers.iter().enumerate().find_map(|(at, server)| Some((at, key(server)?)));
+    let (at, key) = found.expect("an entry");
+    let stem = String::from_utf8_lossy(&key[..key.iter().position(|byte| *byte == b'}').expect("a tag") + 1])
+        .into_owned();
+    let slot: i64 =
+        ::redis::from_redis_value(cluster.servers[at].ask(&["CLUSTER", "KEYSLOT", &stem])).expect("slot");
+    (at, slot.to_string())
 }

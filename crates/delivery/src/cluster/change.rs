@@ -61,13 +61,6 @@ impl Delivery {
         }
     }
 
-    /// A campaign was changed here: whoever leads them looks.
-    pub fn campaigns_changed(&self) {
-        if let Some(peers) = self.peers() {
-            peers.tell(To::Senders, Record::CampaignsChanged);
-        }
-    }
-
     pub(crate) fn credentials_changed(&self, app: AppId) {
         if let Some(peers) = self.peers() {
             peers.tell(To::Senders, Record::CredentialsChanged { app });

@@ -19,6 +19,8 @@ use crate::delivery::Delivery;
 
 /// A frame that is larger is followed by another.
 const FRAME_BYTES: usize = 1 << 20;
+/// Handed to the bus at once: well below what it lets wait, however many nodes a round is for.
+const SEND_BYTES: usize = 16 << 20;
 /// The engine answers in milliseconds or counts as gone.
 const PATIENCE: Duration = Duration::from_secs(1);
 /// How often it is looked whether the engine is back, where nothing else is to be told.
@@ -101,6 +103,8 @@ struct Plan {
     frames: Vec<(Epoch, Vec<Frame>)>,
     /// In front of the first that is kept and for others: where they look from if it does not reach them.
     kept: Option<Place>,
+    /// Changes of sessions for others, which these find as well if they look.
+    changes: u64,
     /// This node has devices, and there are others whose messages for them may come between.
     is_among_others: bool,
 }
@@ -131,6 +135,7 @@ impl Plan {
                     }
                 },
                 Item::Tell { to, record: told } => {
+                    plan.note_told(told);
                     record.clear();
                     wire::encode(told, &mut record);
                     match to {
@@ -154,29 +159,16 @@ impl Plan {
     /// Without the others: this node's connections only, and a note of what was not told.
     fn alone(delivery: &Delivery, peers: &Peers, round: &Round) -> Self {
         let mut plan = Plan::default();
-        let mut untold = 0;
         for item in &round.items {
             match item {
                 Item::Deliver { message, request } => {
                     plan.note_kept(message);
                     plan.own.push(OwnPart::whole(message.clone(), request.clone()));
                 }
-                Item::Tell { record: Record::Sweep { since }, .. } => peers.outage.untold(Place(*since)),
-                // An answer comes too late, and a wake is made good by the next look.
-                Item::Tell {
-                    record: Record::Answer { .. } | Record::Ask { .. } | Record::WakePush, ..
-                } => {}
-                Item::Tell { .. } => untold += 1,
+                Item::Tell { record, .. } => plan.note_told(record),
             }
         }
-        if untold > 0 {
-            // Sessions are compared with the store when the others look.
-            peers.metrics.untold.inc_by(untold);
-            peers.outage.untold(peers.places.before(Instant::now(), delivery.clock.now()));
-        }
-        if let Some(place) = plan.kept {
-            peers.outage.untold(place);
-        }
+        plan.remember_untold(delivery, peers);
         plan
     }
 
@@ -204,8 +196,31 @@ impl Plan {
 
     fn note_kept(&mut self, message: &Message) {
         if message.when == When::Stored {
-            let place = place::before_id(message.id);
-            self.kept = Some(self.kept.map_or(place, |kept| kept.min(place)));
+            self.note_place(place::before_id(message.id));
+        }
+    }
+
+    fn note_told(&mut self, record: &Record) {
+        match record {
+            Record::Sweep { since } => self.note_place(Place(*since)),
+            // An answer comes too late, and a wake is made good by the next look.
+            Record::Answer { .. } | Record::Ask { .. } | Record::WakePush => {}
+            _ => self.changes += 1,
+        }
+    }
+
+    fn note_place(&mut self, place: Place) {
+        self.kept = Some(self.kept.map_or(place, |kept| kept.min(place)));
+    }
+
+    /// Others are told where to look when they can be told anything.
+    fn remember_untold(&self, delivery: &Delivery, peers: &Peers) {
+        if self.changes > 0 {
+            peers.metrics.untold.inc_by(self.changes);
+            peers.outage.untold(peers.places.before(Instant::now(), delivery.clock.now()));
+        }
+        if let Some(place) = self.kept {
+            peers.outage.untold(place);
         }
     }
 
@@ -236,32 +251,27 @@ impl Plan {
 
     async fn carry_out(mut self, delivery: &Delivery, peers: &Peers) {
         let turn = self.take_turn(peers);
-        let messages: Vec<(Epoch, Bytes)> = self
-            .frames
-            .into_iter()
-            .flat_map(|(epoch, frames)| frames.into_iter().map(move |frame| (epoch, frame.into_bytes())))
-            .collect();
         if turn.is_none() {
             peers.turns.pass_with(delivery, peers, &self.own);
         }
-        if messages.is_empty() {
-            return;
-        }
-        let count = messages.len() as u64;
-        let sent = tokio::time::timeout(PATIENCE, peers.cluster.bus.send(messages)).await;
-        match sent.unwrap_or(Err(Error::Unavailable("the bus took nothing in time".into()))) {
-            Ok(()) => {
-                peers.metrics.messages.inc_by(count);
-                peers.answered();
-            }
-            Err(error) => {
-                peers.failed(&error);
-                if let Some(place) = self.kept {
-                    peers.outage.untold(place);
+        for messages in portions(std::mem::take(&mut self.frames)) {
+            let count = messages.len() as u64;
+            let sent = tokio::time::timeout(PATIENCE, peers.cluster.bus.send(messages)).await;
+            let away = match sent.unwrap_or(Err(Error::Unavailable("the bus took nothing in time".into()))) {
+                Ok(()) => Vec::new(),
+                // Those miss a number, and look by themselves.
+                Err(Error::Partly(away)) => away,
+                Err(error) => {
+                    peers.failed(&error);
+                    self.remember_untold(delivery, peers);
+                    turn.into_iter().for_each(|number| peers.turns.pass(delivery, peers, number));
+                    return;
                 }
-                if let Some(number) = turn {
-                    peers.turns.pass(delivery, peers, number);
-                }
+            };
+            peers.metrics.messages.inc_by(count - (away.len() as u64).min(count));
+            peers.answered();
+            if peers.cluster.members.epoch().is_none_or(|own| away.contains(&own)) {
+                turn.into_iter().for_each(|number| peers.turns.pass(delivery, peers, number));
             }
         }
     }
@@ -282,6 +292,24 @@ impl Plan {
     }
 }
 
+/// Messages in their order, as many at once as the bus takes.
+fn portions(frames: Vec<(Epoch, Vec<Frame>)>) -> Vec<Vec<(Epoch, Bytes)>> {
+    let mut portions: Vec<Vec<(Epoch, Bytes)>> = Vec::new();
+    let mut bytes = SEND_BYTES;
+    let frames = frames.into_iter().flat_map(|(to, frames)| frames.into_iter().map(move |frame| (to, frame)));
+    for (to, frame) in frames {
+        if bytes >= SEND_BYTES {
+            portions.push(Vec::new());
+            bytes = 0;
+        }
+        bytes += frame.bytes();
+        if let Some(portion) = portions.last_mut() {
+            portion.push((to, frame.into_bytes()));
+        }
+    }
+    portions
+}
+
 impl Peers {
     fn failed(&self, error: &Error) {
         if self.outage.failed(Instant::now()) {
@@ -294,5 +322,30 @@ impl Peers {
         if self.outage.ended() {
             tracing::info!("other nodes can be reached again");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_handed_to_the_bus_at_once_is_bounded_and_in_order() {
+        // A round of 8 MiB for each of twelve nodes.
+        let frames = |_: u64| {
+            let frame = |number: u8| {
+                let mut frame = Frame::default();
+                frame.push(&vec![number; FRAME_BYTES - 1]);
+                frame
+            };
+            (0..8).map(frame).collect::<Vec<_>>()
+        };
+        let portions = portions((1..=12).map(|to| (Epoch(to), frames(to))).collect());
+        assert_eq!(portions.len(), 6);
+        for portion in &portions {
+            assert_eq!(portion.iter().map(|(_, message)| message.len()).sum::<usize>(), SEND_BYTES);
+        }
+        let order = portions.iter().flatten().map(|(to, message)| (to.0, u64::from(message[1])));
+        assert!(order.eq((1..=12).flat_map(|to| (0..8).map(move |number| (to, number)))));
     }
 }

@@ -164,6 +164,8 @@ fn handle(delivery: &Arc<Delivery>, peers: &Arc<Peers>, from: Epoch, record: Rec
             peers.turns.pass(delivery, peers, number);
         }
         Record::Turn { .. } => {}
+        // With no room for its answer a question is none that is answered in time.
+        Record::Ask { .. } if !peers.outbox.has_room() => {}
         Record::Ask { number, question } => {
             let answer = answer(delivery, question);
             peers.tell(To::One(from), Record::Answer { number, answer });
@@ -171,7 +173,7 @@ fn handle(delivery: &Arc<Delivery>, peers: &Arc<Peers>, from: Epoch, record: Rec
         Record::Answer { number, answer } => peers.asks.answered(number, answer),
         Record::AppsChanged => peers.changes.apps(),
         Record::CredentialsChanged { app } => peers.changes.credentials(app),
-        Record::CampaignsChanged | Record::WakePush => delivery.wake_push_here(),
+        Record::WakePush => delivery.wake_push_here(),
         Record::Sweep { since } => peers.sweeps.lost(Place(since)),
         Record::Replaced { .. }
         | Record::Close { .. }

@@ -14,7 +14,7 @@
 
 use std::time::Instant;
 
-use noroshi_cluster::{Cluster, Epoch, Take, Taken};
+use noroshi_cluster::{Cluster, Epoch, Holder, Take, Taken};
 use noroshi_store::{LoggedIn, Login, Recheck, Rechecked, Store};
 use noroshi_types::{AppId, DeviceId};
 
@@ -28,12 +28,14 @@ use crate::entering::{Entered, Entering};
 /// A device that changes again and again while it logs in is turned away.
 const ATTEMPTS_MAX: usize = 4;
 
-/// What came of a batch.
-struct Entry {
-    entered: Vec<Entered>,
+/// What a batch did besides its answers.
+#[derive(Default)]
+struct Effects {
     displaced: Vec<Displaced>,
     /// The directory did not answer: sessions begin that it does not know.
     unregistered: bool,
+    /// In the directory, by any attempt.
+    taken: Vec<Take>,
 }
 
 /// A session elsewhere whose device is here now.
@@ -54,41 +56,24 @@ pub(crate) async fn log_in(
     clock: &Clock,
     entering: Vec<Entering>,
 ) -> Result<Vec<Entered>, Error> {
-    let Entry { entered, displaced, unregistered } = enter(store, &peers.cluster, entering).await?;
+    let mut batch = Batch { store, cluster: &peers.cluster, effects: Effects::default() };
+    let entered = batch.enter(entering).await;
+    // Whatever became of the log-ins: what was taken in the directory was taken from these.
+    let Effects { displaced, unregistered, .. } = batch.effects;
     for Displaced { epoch, app, device, generation } in displaced {
         peers.tell(To::One(epoch), Record::Replaced { app, device, below: generation });
     }
-    if unregistered {
+    // Without a lease there will be another one, for which all sessions are put in.
+    if unregistered && peers.cluster.members.epoch().is_some() {
         peers.sweeps.unregistered(peers.places.before(Instant::now(), clock.now()));
     }
-    Ok(entered)
+    entered
 }
 
 struct Batch<'a> {
     store: &'a dyn Store,
     cluster: &'a Cluster,
-    entry: Entry,
-}
-
-async fn enter(store: &dyn Store, cluster: &Cluster, entering: Vec<Entering>) -> Result<Entry, Error> {
-    let entry = Entry { entered: Vec::new(), displaced: Vec::new(), unregistered: false };
-    let mut batch = Batch { store, cluster, entry };
-    let count = entering.len();
-    let mut answers: Vec<Option<Entered>> = std::iter::repeat_with(|| None).take(count).collect();
-    let mut open: Vec<(usize, Entering)> = entering.into_iter().enumerate().collect();
-    for attempt in 0..ATTEMPTS_MAX {
-        if open.is_empty() {
-            break;
-        }
-        open = batch.attempt(open, attempt > 0, &mut answers).await?;
-    }
-    if !open.is_empty() {
-        batch.forget(&open).await;
-        return Err(Error::Overloaded);
-    }
-    // Every place was filled when its log-in left `open`.
-    batch.entry.entered = answers.into_iter().flatten().collect();
-    Ok(batch.entry)
+    effects: Effects,
 }
 
 /// A log-in that the store let pass.
@@ -99,6 +84,33 @@ struct Passed {
 }
 
 impl Batch<'_> {
+    /// All of them, or none: then what they took is given back.
+    async fn enter(&mut self, entering: Vec<Entering>) -> Result<Vec<Entered>, Error> {
+        let entered = self.try_enter(entering).await;
+        if entered.is_err() {
+            let taken = std::mem::take(&mut self.effects.taken);
+            self.forget(taken).await;
+        }
+        entered
+    }
+
+    async fn try_enter(&mut self, entering: Vec<Entering>) -> Result<Vec<Entered>, Error> {
+        let mut answers: Vec<Option<Entered>> =
+            std::iter::repeat_with(|| None).take(entering.len()).collect();
+        let mut open: Vec<(usize, Entering)> = entering.into_iter().enumerate().collect();
+        for attempt in 0..ATTEMPTS_MAX {
+            if open.is_empty() {
+                break;
+            }
+            open = self.attempt(open, attempt > 0, &mut answers).await?;
+        }
+        if !open.is_empty() {
+            return Err(Error::Overloaded);
+        }
+        // Every place was filled when its log-in left `open`.
+        Ok(answers.into_iter().flatten().collect())
+    }
+
     /// Answers what it can; what changed meanwhile is to be done anew. `taken`: an earlier attempt has.
     async fn attempt(
         &mut self,
@@ -114,12 +126,12 @@ impl Batch<'_> {
                 Ok(logged_in) => passed.push(Passed { place, entering, logged_in }),
                 Err(why) => {
                     answers[place] = Some(Entered::Refused(why));
-                    gone.push((place, entering));
+                    gone.push(self.named_by(&entering));
                 }
             }
         }
         if taken {
-            self.forget(&gone).await;
+            self.forget(gone).await;
         }
         let passed = self.take(passed, answers).await;
         self.look_again(passed, answers).await
@@ -130,7 +142,8 @@ impl Batch<'_> {
         if passed.is_empty() {
             return passed;
         }
-        let takes = passed.iter().map(|passed| self.entry_of(passed)).collect();
+        let takes: Vec<Take> = passed.iter().map(|passed| self.entry_of(passed)).collect();
+        self.effects.taken.extend_from_slice(&takes);
         let taken = match self.cluster.members.epoch() {
             Some(epoch) => self.cluster.directory.take(epoch, takes).await,
             None => Err(noroshi_cluster::Error::Lost),
@@ -139,7 +152,7 @@ impl Batch<'_> {
             Ok(taken) => taken,
             Err(error) => {
                 tracing::debug!(%error, count = passed.len(), "devices are let in without the directory");
-                self.entry.unregistered = true;
+                self.effects.unregistered = true;
                 return passed;
             }
         };
@@ -148,18 +161,16 @@ impl Batch<'_> {
             let Entering { login, generation } = &passed.entering;
             match taken {
                 Taken::Now { previous } => {
-                    let elsewhere =
-                        previous.filter(|holder| Some(holder.epoch) != self.cluster.members.epoch());
-                    self.entry.displaced.extend(elsewhere.map(|holder| Displaced {
-                        epoch: holder.epoch,
-                        app: login.app,
-                        device: login.device.clone(),
-                        generation: *generation,
-                    }));
+                    self.displace(login, *generation, previous);
+                    ours.push(passed);
+                }
+                Taken::Partly { previous } => {
+                    self.displace(login, *generation, previous);
+                    self.effects.unregistered = true;
                     ours.push(passed);
                 }
                 Taken::Unknown => {
-                    self.entry.unregistered = true;
+                    self.effects.unregistered = true;
                     ours.push(passed);
                 }
                 Taken::Behind { generation } => answers[passed.place] = Some(Entered::Outrun(generation)),
@@ -203,15 +214,30 @@ impl Batch<'_> {
         Take { device, user, generation: *generation }
     }
 
-    /// What these log-ins may have taken is given back; what stays names a session that nobody finds here.
-    async fn forget(&self, gone: &[(usize, Entering)]) {
-        let Some(epoch) = self.cluster.members.epoch().filter(|_| !gone.is_empty()) else { return };
-        let takes = gone.iter().map(|(_, Entering { login, generation })| Take {
-            device: self.cluster.keys.device(login.app, &login.device),
-            user: login.user.as_ref().map(|user| self.cluster.keys.user(login.app, user)),
-            generation: *generation,
-        });
-        if let Err(error) = self.cluster.directory.forget(epoch, takes.collect()).await {
+    /// What a log-in is called whose device was not read, or is gone.
+    fn named_by(&self, Entering { login, generation }: &Entering) -> Take {
+        let user = login.user.as_ref().map(|user| self.cluster.keys.user(login.app, user));
+        let device = self.cluster.keys.device(login.app, &login.device);
+        Take { device, user, generation: *generation }
+    }
+
+    /// The session that had the device, at another node, is to be told.
+    fn displace(&mut self, login: &Login, generation: u64, previous: Option<Holder>) {
+        let own = self.cluster.members.epoch();
+        let elsewhere = previous.filter(|holder| Some(holder.epoch) != own);
+        self.effects.displaced.extend(elsewhere.map(|holder| Displaced {
+            epoch: holder.epoch,
+            app: login.app,
+            device: login.device.clone(),
+            generation,
+        }));
+    }
+
+    /// What log-ins may have taken that did not come about is given back; what stays names a session that nobody
+    /// finds here.
+    async fn forget(&self, takes: Vec<Take>) {
+        let Some(epoch) = self.cluster.members.epoch().filter(|_| !takes.is_empty()) else { return };
+        if let Err(error) = self.cluster.directory.forget(epoch, takes).await {
             tracing::debug!(%error, "devices that did not log in stay in the directory");
         }
     }

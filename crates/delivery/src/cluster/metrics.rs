@@ -21,6 +21,7 @@ pub(crate) struct Metrics {
     pub(crate) rechecked: Counter,
     pub(crate) reread: Counter,
     pub(crate) offered: Counter,
+    pub(crate) gaps: Counter,
     pub(crate) reconnected: Counter,
     pub(crate) kept: Counter,
     pub(crate) superseded: Counter,
@@ -58,6 +59,7 @@ impl Metrics {
             ("sweeps", "Times all sessions were compared with what was kept", &self.sweeps),
             ("rechecked_devices", "Connected devices compared with what was kept", &self.rechecked),
             ("reread_devices", "Connected devices whose inbox was read again", &self.reread),
+            ("topic_gaps", "Times a topic's message came by and the one before it had not", &self.gaps),
             ("offered_again", "Messages of topics that were offered once more", &self.offered),
             (
                 "reconnected_devices",

@@ -6,6 +6,7 @@
 //! | another node could not tell | the place it names | | compared |
 //! | a lease was gained | the place where the last one ended | every session put in again | compared |
 //! | [`crate::cluster::Config::sweep_interval`] passed | the last sweep | | |
+//! | [`crate::cluster::Config::audit_interval`] passed, or messages may have been lost | | every session put in again | |
 //!
 //! A session is put into the directory before it is compared with the store: what was committed before is
 //! found in the store, and whoever commits later finds the session. The shards know what they offered their
@@ -17,7 +18,7 @@ use std::time::{Duration, Instant};
 
 use noroshi_cluster::{Epoch, Kept, Take};
 use noroshi_store::{Place, Recheck, Rechecked, Recover};
-use noroshi_types::{AppId, CloseReason, Message, Position, Topic};
+use noroshi_types::{AppId, CloseReason, Message, Position, Target, Topic};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
@@ -29,8 +30,15 @@ use crate::edge::{Edge, LocalSession, SESSION_PAGES};
 const CHUNK: usize = 500;
 /// After a failure.
 const PAUSE: Duration = Duration::from_secs(5);
+/// Between two sweeps: what is asked for meanwhile is one, however many nodes ask.
+const BREATH: Duration = Duration::from_millis(500);
+/// While connections have as much before them as they take.
+const FULL: Duration = Duration::from_millis(10);
 /// Others have a new lease in their lists by then, and send to it.
 const KNOWN: Duration = Duration::from_secs(3);
+/// How long a lease that lapsed may take to be followed by another, where the engine answers.
+const REJOIN: Duration = Duration::from_secs(2);
+const LOOK: Duration = Duration::from_millis(20);
 /// Rows of topics' logs in one question: which topics they are of.
 const TOPIC_ROWS: usize = 10_000;
 /// Positions of a topic looked at first, and how much further back each time.
@@ -42,6 +50,8 @@ pub(crate) struct Sweeps {
     /// Guards what is wanted only.
     wanted: Mutex<Wanted>,
     asked: Notify,
+    /// All sessions are to be compared with the directory soon.
+    audit: Notify,
 }
 
 #[derive(Default)]
@@ -79,8 +89,9 @@ impl Sweeps {
         self.asked.notify_one();
     }
 
-    /// What stands behind `since` may not have been told.
+    /// What stands behind `since` may not have been told. That includes which sessions were replaced.
     pub(crate) fn lost(&self, since: Place) {
+        self.audit.notify_one();
         self.ask(Order { since, revisions: true, keep: false });
     }
 
@@ -111,6 +122,8 @@ struct Failed;
 /// Sweeps when asked and from time to time, until it is dropped.
 pub(crate) async fn run(delivery: &Arc<Delivery>, peers: &Arc<Peers>) {
     let mut last = peers.places.before(Instant::now(), delivery.clock.now());
+    // Under which lease all sessions were put into the directory.
+    let mut kept = None;
     loop {
         let by_interval = tokio::time::timeout(peers.config.sweep_interval, peers.sweeps.asked.notified());
         let asked = by_interval.await.is_ok();
@@ -120,7 +133,14 @@ pub(crate) async fn run(delivery: &Arc<Delivery>, peers: &Arc<Peers>) {
             None if asked || begun <= last => continue, // or nothing was kept since
             None => Order { since: last, revisions: false, keep: false },
         };
-        match sweep(delivery, peers, order).await {
+        let epoch = lease(peers).await;
+        let order = Order { keep: order.keep || epoch.is_some() && epoch != kept, ..order };
+        let swept = sweep(delivery, peers, order).await;
+        if order.keep && swept.is_ok() {
+            kept = epoch;
+        }
+        tokio::time::sleep(BREATH).await;
+        match swept {
             Ok(()) if order.since <= last => last = begun,
             Ok(()) => {}
             Err(Failed) => {
@@ -135,6 +155,19 @@ pub(crate) async fn run(delivery: &Arc<Delivery>, peers: &Arc<Peers>) {
                 peers.sweeps.lost(order.since);
             });
         }
+    }
+}
+
+/// The lease this node has. One that stood still finds first that its lease is over; which of its devices went
+/// elsewhere meanwhile it learns under the next, and until then it brings them nothing. None: the engine is gone.
+async fn lease(peers: &Peers) -> Option<Epoch> {
+    let began = Instant::now();
+    loop {
+        let epoch = peers.cluster.members.epoch();
+        if epoch.is_some() || began.elapsed() > REJOIN {
+            return epoch;
+        }
+        tokio::time::sleep(LOOK).await;
     }
 }
 
@@ -162,8 +195,16 @@ async fn sweep(delivery: &Delivery, peers: &Peers, order: Order) -> Result<(), F
 /// Compares all sessions with the directory, a page after the other, until it is dropped.
 pub(crate) async fn audit(delivery: &Arc<Delivery>, peers: &Arc<Peers>) {
     let pages = u32::try_from(SESSION_PAGES).unwrap_or(u32::MAX);
+    // Pages that are looked at without waiting.
+    let mut soon = 0;
     for page in (0..SESSION_PAGES).cycle() {
-        tokio::time::sleep(peers.config.audit_interval / pages).await;
+        match soon {
+            0 => tokio::select! {
+                () = tokio::time::sleep(peers.config.audit_interval / pages) => {}
+                () = peers.sweeps.audit.notified() => soon = SESSION_PAGES - 1,
+            },
+            _ => soon -= 1,
+        }
         let (Some(edge), Some(epoch)) = (delivery.edge(), peers.cluster.members.epoch()) else { continue };
         for sessions in edge.sessions_page(page).chunks(CHUNK) {
             if keep(peers, &**edge, epoch, sessions).await.is_err() {
@@ -260,13 +301,23 @@ async fn offer_topics(
             if edge.topic_sessions(app, &topic) == 0 || !offered.insert((app, topic.clone())) {
                 continue;
             }
-            for message in missed(delivery, app, &topic, since).await.map_err(failed)? {
-                peers.metrics.offered.inc();
-                edge.offer(message, &topic);
-            }
+            let missed = missed(delivery, app, &topic, since).await.map_err(failed)?;
+            offer(peers, edge, &topic, missed).await;
         }
     }
     Ok(())
+}
+
+/// Offers messages of a topic as fast as they are taken.
+pub(super) async fn offer(peers: &Peers, edge: &dyn Edge, topic: &Topic, messages: Vec<Arc<Message>>) {
+    let target = Target::Topic(topic.clone());
+    for message in messages {
+        while !edge.has_room(&target) {
+            tokio::time::sleep(FULL).await;
+        }
+        peers.metrics.offered.inc();
+        edge.offer(message, topic);
+    }
 }
 
 /// What a topic's log has behind `since`, found by going back from its end.
@@ -277,28 +328,39 @@ async fn missed(
     since: Place,
 ) -> Result<Vec<Arc<Message>>, noroshi_store::Error> {
     let now = delivery.clock.now();
-    let ask = |since| Recover { app, topic: topic.clone(), since, retained: false, now };
-    let end = delivery.store.recover(ask(None)).await?;
+    let end = Recover { app, topic: topic.clone(), since: None, retained: false, now };
+    let end = delivery.store.recover(end).await?;
     let Some(end) = end.heads.into_iter().next().map(|head| head.position) else { return Ok(Vec::new()) };
-    let mut back = BACK_FIRST;
+    let (limit, mut back) = (place::id_at(since), BACK_FIRST);
     loop {
         let first = Position { offset: end.offset.saturating_sub(back), ..end };
-        let (mut from, mut found) = (first, Vec::new());
-        loop {
-            let page = delivery.store.recover(ask(Some(from))).await?;
-            let last = page.messages.last().and_then(|message| message.topic.as_ref());
-            let next = last.map(|place| place.position).filter(|_| page.more);
-            found.extend(page.messages);
-            match next {
-                Some(next) => from = next,
-                None => break,
-            }
-        }
-        let behind = place::id_at(since);
-        if first.offset == 0 || found.first().is_some_and(|message| message.id <= behind) {
-            found.retain(|message| message.id > behind);
+        let mut found = behind(delivery, app, topic, first).await?;
+        if first.offset == 0 || found.first().is_some_and(|message| message.id <= limit) {
+            found.retain(|message| message.id > limit);
             return Ok(found);
         }
         back = back.saturating_mul(BACK_TIMES);
+    }
+}
+
+/// What a topic's log has behind a position.
+pub(super) async fn behind(
+    delivery: &Delivery,
+    app: AppId,
+    topic: &Topic,
+    mut from: Position,
+) -> Result<Vec<Arc<Message>>, noroshi_store::Error> {
+    let mut found = Vec::new();
+    loop {
+        let (topic, now) = (topic.clone(), delivery.clock.now());
+        let page =
+            delivery.store.recover(Recover { app, topic, since: Some(from), retained: false, now }).await?;
+        let last = page.messages.last().and_then(|message| message.topic.as_ref());
+        let next = last.map(|place| place.position).filter(|_| page.more);
+        found.extend(page.messages);
+        match next {
+            Some(next) => from = next,
+            None => return Ok(found),
+        }
     }
 }

@@ -124,7 +124,6 @@ pub enum Record {
     CredentialsChanged {
         app: AppId,
     },
-    CampaignsChanged,
     WakePush,
     /// What was kept since this place in the order of commits may not have been told.
     Sweep {
@@ -227,7 +226,6 @@ pub fn encode(record: &Record, out: &mut Vec<u8>) {
             out.u32(app.0);
             kind::CREDENTIALS_CHANGED
         }
-        Record::CampaignsChanged => kind::CAMPAIGNS_CHANGED,
         Record::WakePush => kind::WAKE_PUSH,
         Record::Sweep { since } => {
             out.u64(since.cast_unsigned());
@@ -286,9 +284,8 @@ mod kind {
     pub(super) const ANSWER: u8 = 9;
     pub(super) const APPS_CHANGED: u8 = 10;
     pub(super) const CREDENTIALS_CHANGED: u8 = 11;
-    pub(super) const CAMPAIGNS_CHANGED: u8 = 12;
-    pub(super) const WAKE_PUSH: u8 = 13;
-    pub(super) const SWEEP: u8 = 14;
+    pub(super) const WAKE_PUSH: u8 = 12;
+    pub(super) const SWEEP: u8 = 13;
 }
 
 const PART_USERS: u8 = 1;
@@ -327,7 +324,6 @@ fn read_record(kind: u8, body: &mut Reader<'_>) -> Result<Option<Record>, Malfor
         kind::ANSWER => Record::Answer { number: body.u64()?, answer: read_answer(body)? },
         kind::APPS_CHANGED => Record::AppsChanged,
         kind::CREDENTIALS_CHANGED => Record::CredentialsChanged { app: app(body)? },
-        kind::CAMPAIGNS_CHANGED => Record::CampaignsChanged,
         kind::WAKE_PUSH => Record::WakePush,
         kind::SWEEP => Record::Sweep { since: body.u64()?.cast_signed() },
         _ => return Ok(None),

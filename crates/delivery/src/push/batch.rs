@@ -3,12 +3,12 @@
 //! Runs as a task of its own, so a slow recipient delays the finish of this batch and nothing else. Reads
 //! that fail are repeated; the lease is kept meanwhile.
 
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
 use std::time::{Duration, Instant};
 
-use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
+use futures_util::{FutureExt, StreamExt};
 use noroshi_push::{Answer, Content, Fields, Push, Reply};
 use noroshi_store::{Batch, Finished, Lease, PushRecipient, Work};
 use noroshi_types::{AppId, CampaignId, DeviceNum, Outcome, PushService, PushToken, Timestamp};
@@ -18,12 +18,15 @@ use tokio::sync::{mpsc, watch};
 use crate::campaign::plan::Plan;
 use crate::delivery::Delivery;
 use crate::push::finisher::{PAUSE_MAX, PAUSE_MIN, Ready};
-use crate::push::flight::Held;
+use crate::push::flight::{Aboard, Held};
 use crate::push::gather::Gather;
 use crate::push::hygiene::{Rate, Realm};
 use crate::push::settle::{Sent, Settle};
 use crate::push::side::Side;
 use crate::push::{lease, publication};
+
+/// So often a batch may fail its sender: a defect of ours, which another attempt meets again.
+const FAILURES_MAX: u32 = 5;
 
 /// Until an operator gives the right key, or adds the credential again.
 const UNREADABLE_WAIT: Duration = Duration::from_secs(60);
@@ -40,8 +43,7 @@ pub(crate) struct Way {
 /// A batch that was taken.
 pub(crate) struct Leased {
     pub(crate) batch: Batch,
-    /// The count of its push service.
-    pub(crate) pair: Arc<AtomicUsize>,
+    pub(crate) aboard: Arc<Aboard>,
     pub(crate) held: Arc<Held>,
     pub(crate) taken: Instant,
     /// When its campaign's rate lets it go; it counts as dequeued then.
@@ -70,33 +72,62 @@ struct Due {
 }
 
 impl Way {
-    /// Takes the batch to its end. Dropped at any moment, it is sent again after its lease.
-    pub(crate) async fn go(mut self, leased: Leased) {
-        let Leased { batch, pair, held, taken, turn } = leased;
+    /// Takes the batch to its end. Dropped at any moment, it is sent again after its lease. One that fails the sender
+    /// is tried again likewise, and set aside at last.
+    pub(crate) async fn go(self, leased: Leased) {
+        let (way, batch, held) = (self.clone(), leased.batch.clone(), leased.held.clone());
+        // Nothing of what it used is used again: the batch is read anew.
+        if AssertUnwindSafe(self.send(leased)).catch_unwind().await.is_ok() {
+            return;
+        }
+        let failures = way.side.failures.count(batch.id);
+        way.delivery.metrics.push.batches_failed.inc();
+        tracing::error!(batch = batch.id.0, app = batch.app.0, failures, "the sender of a batch failed");
+        match failures < FAILURES_MAX {
+            true => way.end(&batch, &held),
+            false => way.set_aside(&batch, &held).await,
+        }
+    }
+
+    /// Nobody tries it again.
+    async fn set_aside(&self, batch: &Batch, held: &Arc<Held>) {
+        let recipients = batch.recipients.len();
+        tracing::error!(
+            batch = batch.id.0,
+            app = batch.app.0,
+            recipients,
+            "a batch that no sender can send was set aside"
+        );
+        self.finish_all(batch, held, Outcome::PushRefused, Some("sender_failed")).await;
+    }
+
+    async fn send(mut self, leased: Leased) {
+        let Leased { batch, aboard, held, taken, turn } = leased;
         let since = turn.unwrap_or(taken).max(taken);
         if let Some(turn) = turn
             && !self.wait_for(turn).await
         {
-            return self.give_up(&batch, &pair, &held);
+            return self.give_up(&batch, &held);
         }
         let source = match self.source(&batch, &held).await {
             Found::Source(source) => source,
-            Found::Ended => return self.side.flight.land(&pair, batch.recipients.len()),
-            Found::Nothing => return self.give_up(&batch, &pair, &held),
+            Found::Ended => return,
+            // A sender of another version may know what to do; given back, this one would take it again at once.
+            Found::Nothing => return self.end(&batch, &held),
         };
         let Some(recipients) = self.recipients(&batch).await else {
-            return self.give_up(&batch, &pair, &held);
+            return self.give_up(&batch, &held);
         };
         if !self.may_send(&held) {
-            return self.give_up(&batch, &pair, &held);
+            return self.give_up(&batch, &held);
         }
         match (&source, batch.service) {
             (Source::Campaign(plan), None) => {
                 let finished = publication::publish(&self, &batch, plan, recipients).await;
-                self.side.flight.land(&pair, batch.recipients.len());
+                drop(aboard);
                 self.finish(&batch, &held, finished).await;
             }
-            _ => self.push(batch, &source, recipients, (pair, held, since)).await,
+            _ => self.push(batch, &source, recipients, (aboard, held, since)).await,
         }
     }
 
@@ -114,8 +145,7 @@ impl Way {
     }
 
     /// Before anything of it was sent.
-    fn give_up(&self, batch: &Batch, pair: &AtomicUsize, held: &Held) {
-        self.side.flight.land(pair, batch.recipients.len());
+    fn give_up(&self, batch: &Batch, held: &Held) {
         self.end(batch, held);
         if self.side.config.shared {
             lease::give_back(&self.delivery, Lease { batch: batch.id, until: held.until() });
@@ -135,7 +165,7 @@ impl Way {
         batch: Batch,
         source: &Source,
         recipients: Vec<PushRecipient>,
-        (pair, held, since): (Arc<AtomicUsize>, Arc<Held>, Instant),
+        (aboard, held, since): (Arc<Aboard>, Arc<Held>, Instant),
     ) {
         let now = self.delivery.clock.now();
         let mut settle = Settle::new(&batch);
@@ -147,9 +177,9 @@ impl Way {
                 due.push(push);
             }
         }
-        self.side.flight.land(&pair, batch.recipients.len() - due.len());
+        aboard.land(batch.recipients.len() - due.len());
         let seconds = self.delivery.metrics.push.answered_seconds.clone();
-        let gather = Arc::new(Gather::new(self.side.flight.clone(), pair, since, seconds, due.len()));
+        let gather = Arc::new(Gather::new(aboard, since, seconds, due.len()));
         if !self.hand_over(&batch, &held, &sent, due, &gather).await {
             return self.end(&batch, &held);
         }
@@ -224,7 +254,7 @@ impl Way {
                     return Found::Nothing;
                 };
                 let Some(found) = found else {
-                    self.finish_all(batch, held, Outcome::Cancelled).await;
+                    self.finish_all(batch, held, Outcome::Cancelled, None).await;
                     return Found::Ended;
                 };
                 let fields = Fields {
@@ -264,9 +294,15 @@ impl Way {
             .await
     }
 
-    async fn finish_all(&self, batch: &Batch, held: &Arc<Held>, outcome: Outcome) {
+    async fn finish_all(
+        &self,
+        batch: &Batch,
+        held: &Arc<Held>,
+        outcome: Outcome,
+        reason: Option<&'static str>,
+    ) {
         let mut settle = Settle::new(batch);
-        batch.recipients.iter().for_each(|device| settle.part(outcome, None, *device));
+        batch.recipients.iter().for_each(|device| settle.part(outcome, reason, *device));
         self.finish(batch, held, settle.finish(Vec::new())).await;
     }
 

@@ -103,7 +103,7 @@ impl Flight {
 
     /// A batch was taken. The count is that of its push service. None: it is under way already, its lease lapsed
     /// and it is ours again.
-    pub(crate) fn begin(&self, batch: &Batch, held: Held) -> Option<(Arc<AtomicUsize>, Arc<Held>)> {
+    pub(crate) fn begin(self: &Arc<Self>, batch: &Batch, held: Held) -> Option<(Arc<Aboard>, Arc<Held>)> {
         let held = match self.batches.lock().entry(batch.id) {
             Entry::Occupied(known) => {
                 let (until, ends) = *held.lease.lock();
@@ -115,12 +115,11 @@ impl Flight {
         self.recipients.fetch_add(batch.recipients.len(), Ordering::SeqCst);
         let pair = self.pairs.lock().entry((batch.app, batch.service)).or_default().clone();
         pair.fetch_add(batch.recipients.len(), Ordering::SeqCst);
-        Some((pair, held))
+        let left = AtomicUsize::new(batch.recipients.len());
+        Some((Arc::new(Aboard { flight: self.clone(), pair, left }), held))
     }
 
-    /// The fate of recipients is known.
-    pub(crate) fn land(&self, pair: &AtomicUsize, recipients: usize) {
-        pair.fetch_sub(recipients, Ordering::SeqCst);
+    fn landed(&self, recipients: usize) {
         let before = self.recipients.fetch_sub(recipients, Ordering::SeqCst);
         // Each wake-up is a look at the store: one for some batches of room, not one for each answer.
         let step = (self.config.recipients_max / 16).max(1);
@@ -188,6 +187,34 @@ impl Flight {
     }
 }
 
+/// The recipients of one batch that are under way. Whatever becomes of the batch, with the last of those that hold this
+/// all of them have landed.
+pub(crate) struct Aboard {
+    flight: Arc<Flight>,
+    /// The count of their push service.
+    pair: Arc<AtomicUsize>,
+    left: AtomicUsize,
+}
+
+impl Aboard {
+    /// The fate of so many is known.
+    pub(crate) fn land(&self, recipients: usize) {
+        let rest = |left: usize| Some(left.saturating_sub(recipients));
+        let before = self.left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, rest).unwrap_or(0);
+        let landed = before.min(recipients);
+        self.pair.fetch_sub(landed, Ordering::SeqCst);
+        self.flight.landed(landed);
+    }
+}
+
+impl Drop for Aboard {
+    fn drop(&mut self) {
+        if *self.left.get_mut() > 0 {
+            self.land(usize::MAX);
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -214,7 +241,7 @@ mod tests {
         Held::new(Timestamp(seconds * 1_000), Instant::now() + lease, None)
     }
 
-    fn flight() -> Flight {
+    fn flight() -> Arc<Flight> {
         let bounds = Config {
             recipients_max: 1_000,
             recipients_per_service_max: 500,
@@ -222,7 +249,7 @@ mod tests {
             batches_max: 3,
             ..Config::default()
         };
-        Flight::new(bounds)
+        Arc::new(Flight::new(bounds))
     }
 
     #[test]
@@ -237,8 +264,10 @@ mod tests {
         let room = flight.room();
         assert_eq!((room.any, room.campaign), (20, 0));
         assert_eq!(room.busy_for_any, [fcm(2)]);
-        flight.land(&pair, 460);
-        flight.land(&other, 520);
+        pair.land(460);
+        other.land(20);
+        assert_eq!(flight.recipients(), 500);
+        drop(other);
         assert_eq!(flight.room(), Room { any: 1_000, campaign: 900, ..Room::default() });
     }
 
@@ -253,7 +282,7 @@ mod tests {
         first.lose();
         assert!(!first.is_ours() && flight.leases().is_empty());
         assert_eq!((flight.recipients(), flight.batch_count()), (10, 1));
-        flight.land(&pair, 10);
+        pair.land(10);
         flight.end(BatchId(1));
         assert!(flight.begin(&batch(1, 1, 10), held(60)).is_some(), "it was given up");
     }
@@ -261,9 +290,8 @@ mod tests {
     #[test]
     fn batches_are_bounded_too() {
         let flight = flight();
-        for id in 0..3 {
-            flight.begin(&batch(id, 1, 1), held(60)).expect("new");
-        }
+        let begin = |id| flight.begin(&batch(id, 1, 1), held(60)).expect("new");
+        let _aboard: Vec<_> = (0..3).map(begin).collect();
         assert_eq!(flight.room().any, 0);
         flight.end(BatchId(1));
         assert_eq!((flight.room().any, flight.leases().len()), (997, 2));

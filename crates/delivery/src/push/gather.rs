@@ -1,7 +1,6 @@
 //! Collects the answers of one batch, in whatever order and from whichever threads they come.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
 use std::time::{Duration, Instant};
 
 use noroshi_push::{Answer, Answered};
@@ -10,12 +9,10 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use crate::campaign::progress::bucket;
-use crate::push::flight::Flight;
+use crate::push::flight::Aboard;
 
 pub(crate) struct Gather {
-    flight: Arc<Flight>,
-    /// The count of the push service that this batch goes to.
-    pair: Arc<AtomicUsize>,
+    aboard: Arc<Aboard>,
     /// When the batch was dequeued.
     since: Instant,
     answered_seconds: Histogram,
@@ -33,14 +30,13 @@ struct Answers {
 
 impl Gather {
     pub(crate) fn new(
-        flight: Arc<Flight>,
-        pair: Arc<AtomicUsize>,
+        aboard: Arc<Aboard>,
         since: Instant,
         answered_seconds: Histogram,
         pushes: usize,
     ) -> Self {
         let answers = Answers { slots: vec![None; pushes], left: pushes, latencies: Vec::new() };
-        Self { flight, pair, since, answered_seconds, answers: Mutex::new(answers), complete: Notify::new() }
+        Self { aboard, since, answered_seconds, answers: Mutex::new(answers), complete: Notify::new() }
     }
 
     /// All answers in the order of the pushes, and how many took how long. Cancel-safe.
@@ -71,19 +67,9 @@ impl Answered for Gather {
         if let Some(took) = took {
             self.answered_seconds.observe(took);
         }
-        self.flight.land(&self.pair, 1);
+        self.aboard.land(1);
         if complete {
             self.complete.notify_one();
-        }
-    }
-}
-
-impl Drop for Gather {
-    fn drop(&mut self) {
-        // Only where the batch was given up: what is left is under way no more.
-        let left = self.answers.get_mut().left;
-        if left > 0 {
-            self.flight.land(&self.pair, left);
         }
     }
 }

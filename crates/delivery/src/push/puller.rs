@@ -22,7 +22,8 @@ const WAIT: Duration = Duration::from_secs(1);
 /// The same where a lane is left out for want of room, which may be there any moment.
 const WAIT_SHORT: Duration = Duration::from_millis(100);
 
-/// So often a parcel is pulled at most: then it is the parcel that ends its senders, and the store has it again.
+/// So often a parcel is pulled at most without that its batch became its puller's, for want of a store perhaps; then the
+/// store has it again. What fails while it is sent is counted where it is sent ([`crate::push::batch`]).
 const DELIVERIES_MAX: u32 = 5;
 
 /// A batch whose push service has enough under way goes back to the store for so long.

@@ -261,7 +261,7 @@ impl Sender {
     pub(super) fn start(&mut self, batch: Batch, held: Held) {
         let side = &self.way.side;
         let receipt: Option<Receipt> = held.receipt().cloned();
-        let Some((pair, held)) = side.flight.begin(&batch, held) else {
+        let Some((aboard, held)) = side.flight.begin(&batch, held) else {
             return lease::done(side, receipt.into_iter().collect());
         };
         let turn = match side.queue.get() {
@@ -269,7 +269,7 @@ impl Sender {
             Some(_) => None,
             None => turn(side, &batch),
         };
-        let leased = Leased { batch, pair, held, taken: Instant::now(), turn };
+        let leased = Leased { batch, aboard, held, taken: Instant::now(), turn };
         self.batches.spawn(self.way.clone().go(leased));
     }
 }

@@ -12,6 +12,7 @@ use tokio::sync::Notify;
 use crate::campaign::book::Book;
 use crate::push::ahead::Ahead;
 use crate::push::config::Config;
+use crate::push::failure::Failures;
 use crate::push::flight::Flight;
 use crate::push::hygiene::{Hygiene, Realm};
 use crate::push::lead::Lead;
@@ -36,6 +37,7 @@ pub(crate) struct Side {
     pub(crate) ahead: Ahead,
     pub(crate) book: Book,
     pub(crate) hygiene: Hygiene,
+    pub(crate) failures: Failures,
     /// Wakes the collector.
     pub(crate) collect: Notify,
     /// Wakes the dispatcher.
@@ -57,6 +59,7 @@ impl Side {
             handing: tokio::sync::Mutex::default(),
             book: Book::default(),
             hygiene: Hygiene::default(),
+            failures: Failures::default(),
             collect: Notify::new(),
             dispatch: Notify::new(),
         }

@@ -7,12 +7,13 @@ use std::time::Duration;
 use noroshi_cluster::in_process::{Node as Member, World};
 use noroshi_cluster::{NodeInfo, Roles, Take};
 use noroshi_delivery::cluster::{Config, Reload};
-use noroshi_delivery::{Clock, Delivery, metrics::Metrics};
+use noroshi_delivery::{Clock, Delivery, Entered, Entering, metrics::Metrics};
 use noroshi_store::{
-    Apps, Devices, Login, Notifications, Registration, Sessions, Sqlite, Store, sqlite::Options,
+    Apps, Devices, Login, Notifications, Recover, Registration, Sessions, Sqlite, Store, sqlite::Options,
 };
 use noroshi_types::{
-    AppId, AppName, CloseReason, DeviceId, NotificationId, Outcome, Presence, Target, Topic, UserId, When,
+    AppId, AppName, CloseReason, DeviceId, NotificationId, Outcome, Position, Presence, Target, Topic,
+    UserId, When,
 };
 
 use crate::seated_edge::{Seat, SeatedEdge};
@@ -123,18 +124,7 @@ impl Cell {
     }
 
     async fn connect_as(&self, node: usize, device: &DeviceId, generation: u64) {
-        let login = Login {
-            app: self.app,
-            device: device.clone(),
-            user: None,
-            create: false,
-            token_version: None,
-            topics: Vec::new(),
-            session_topics: Vec::new(),
-            resume: None,
-            now: NOW,
-        };
-        let mut answers = self.store.log_in(vec![login]).await.expect("answered");
+        let mut answers = self.store.log_in(vec![self.login(device)]).await.expect("answered");
         let logged_in = answers.remove(0).expect("welcome");
         let seat = Seat {
             app: self.app,
@@ -147,6 +137,25 @@ impl Cell {
         };
         self.take(node, device, logged_in.user.as_ref(), generation).await;
         self.nodes[node].edge.seat(device.clone(), seat);
+    }
+
+    fn login(&self, device: &DeviceId) -> Login {
+        Login {
+            app: self.app,
+            device: device.clone(),
+            user: None,
+            create: false,
+            token_version: None,
+            topics: Vec::new(),
+            session_topics: Vec::new(),
+            resume: None,
+            now: NOW,
+        }
+    }
+
+    async fn topic_head(&self, name: &str) -> Position {
+        let recover = Recover { app: self.app, topic: topic(name), since: None, retained: false, now: NOW };
+        self.store.recover(recover).await.expect("read").heads[0].position
     }
 
     /// What the directory is told of a log-in.
@@ -359,6 +368,89 @@ async fn a_node_that_is_cut_off_tells_where_the_others_have_to_look() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn where_others_have_to_look_is_told_until_they_can_be_told() {
+    let cell = cell(2).await;
+    let there = cell.device("b", "u2", &[]).await;
+    cell.connect(1, &there).await;
+    cell.nodes[0].member.partition();
+    let id = cell.publish(0, users(&["u2"]), When::Stored).await;
+    // The message, and that others have to look, in vain.
+    cell.until("tried", |cell| cell.nodes[0].metric("dispatched") >= 3).await;
+    cell.nodes[0].member.heal();
+    cell.until("made good", |cell| {
+        let record = cell.nodes[1].edge.record();
+        record.reread.iter().any(|(device, since)| *device == there && *since < id)
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_change_that_the_bus_did_not_take_is_found_later() {
+    let cell = cell(2).await;
+    let a = cell.device("a", "u1", &[]).await;
+    cell.connect(1, &a).await;
+    cell.nodes[0].member.partition();
+    // To all gateways, which needs no look-up: it is the bus that fails.
+    cell.nodes[0].delivery.close_app(AppId(99)).await;
+    assert!(cell.nodes[0].metric("untold") >= 1);
+    cell.nodes[0].member.heal();
+    cell.until("others look", |cell| cell.nodes[1].metric("sweeps") >= 2).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_cannot_be_reached_holds_up_no_other() {
+    let cell = cell(3).await;
+    let (near, far) = (cell.device("a", "u1", &["news"]).await, cell.device("b", "u2", &["news"]).await);
+    cell.connect(1, &near).await;
+    cell.connect(2, &far).await;
+    cell.nodes[2].member.cut();
+    let mut ids = Vec::new();
+    for _ in 0..20 {
+        ids.push(cell.publish(0, Target::Topic(topic("news")), When::Connected).await);
+        ids.push(cell.publish(0, users(&["u2", "u1"]), When::Connected).await);
+    }
+    cell.until_heard(1, &near, &ids).await;
+    assert_eq!(cell.nodes[0].metric("outages"), 0);
+    let kept = cell.publish(0, users(&["u2"]), When::Stored).await;
+    cell.nodes[2].member.heal();
+    cell.until("made good", |cell| {
+        let record = cell.nodes[2].edge.record();
+        record.reread.iter().any(|(device, since)| *device == far && *since < kept)
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_gap_in_a_topic_is_closed_at_once() {
+    let cell = cell(2).await;
+    let device = cell.device("a", "u1", &["news"]).await;
+    cell.connect(1, &device).await;
+    let sweeps = cell.nodes[1].metric("sweeps");
+    cell.nodes[1].member.lose_messages_unseen(1);
+    let lost = cell.publish(0, Target::Topic(topic("news")), When::Stored).await;
+    // What the gateway saw of it: the position before.
+    let behind = Position { epoch: cell.topic_head("news").await.epoch, offset: 0 };
+    cell.nodes[1].delivery.topic_gap(cell.app, topic("news"), behind);
+    cell.until("offered", |cell| cell.nodes[1].edge.record().offered == [lost]).await;
+    assert_eq!(cell.nodes[1].metric("sweeps"), sweeps, "no sweep was needed");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_replacement_that_was_lost_is_found_soon() {
+    let cell = cell(2).await;
+    let device = cell.device("a", "u1", &[]).await;
+    cell.connect(0, &device).await;
+    cell.nodes[0].member.lose_messages(1);
+    let entering = vec![Entering { login: cell.login(&device), generation: u64::MAX / 2 }];
+    let (reply, entered) = tokio::sync::oneshot::channel();
+    cell.nodes[1].delivery.log_in(entering, |result| drop(reply.send(result)));
+    let entered = entered.await.expect("answered").expect("no failure");
+    assert!(matches!(entered[..], [Entered::In { .. }]));
+    let replaced = [(device.clone(), CloseReason::Replaced)];
+    cell.until("replaced", |cell| cell.nodes[0].edge.record().closed == replaced).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn lost_messages_are_made_good() {
     let cell = cell(2).await;
     let (a, b) = (cell.device("a", "u1", &["news"]).await, cell.device("b", "u2", &[]).await);
@@ -421,6 +513,28 @@ async fn a_session_that_another_node_took_meanwhile_ends() {
         assert!(tokio::time::Instant::now() < until, "nobody put session {newer} in again");
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_stood_still_brings_nothing_to_a_session_that_another_took() {
+    let config = Config { sweep_interval: Duration::from_millis(20), ..quiet() };
+    let cell = cell_with(2, config).await;
+    let (moved, stayed) = (cell.device("a", "u1", &[]).await, cell.device("b", "u2", &[]).await);
+    cell.connect(0, &moved).await;
+    cell.connect(0, &stayed).await;
+    cell.nodes[0].member.partition();
+    cell.nodes[0].member.lapse();
+    cell.connect(1, &moved).await;
+    cell.publish(1, users(&["u1", "u2"]), When::Stored).await;
+    // It finds by its clock that it is to look at the store again before it finds that it has a lease again.
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    cell.nodes[0].member.heal();
+    let reread = |cell: &Cell, device: &DeviceId| {
+        cell.nodes[0].edge.record().reread.iter().any(|(one, _)| one == device)
+    };
+    cell.until("made good", |cell| reread(cell, &stayed)).await;
+    assert!(!reread(&cell, &moved));
+    assert_eq!(cell.nodes[0].edge.record().closed, [(moved.clone(), CloseReason::Replaced)]);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -92,6 +92,29 @@ async fn what_was_lost_between_nodes_is_heard_once_and_nothing_else_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_topic_message_whose_loss_nothing_shows_is_heard_when_the_next_one_comes() {
+    let pair = Pair::start().await;
+    pair.b.device("d1", "u1", &["news"]).await;
+    let mut client = pair.b.connect("d1").await;
+    let publish = |number: &'static str| pair.a.publish(topic("news"), When::Stored, number);
+    publish("1").await;
+    assert_eq!(client.next_data().await, json!(1));
+    let sweeps = "noroshi_delivery_cluster_sweeps_total";
+    let before = pair.b.metric(sweeps);
+    pair.at_b.lose_messages_unseen(1);
+    publish("2").await;
+    publish("3").await;
+    assert_eq!(heard(&mut client, 2).await, [json!(2), json!(3)]);
+    publish("4").await;
+    assert_eq!(client.next_data().await, json!(4));
+    assert_eq!(client.sync().await, Vec::<Value>::new());
+    assert_eq!(
+        (pair.b.metric(sweeps), pair.b.metric("noroshi_delivery_cluster_topic_gaps_total")),
+        (before, 1)
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_device_that_connects_elsewhere_is_heard_of_there_and_ends_here() {
     let pair = Pair::start().await;
     pair.b.device("d1", "u1", &[]).await;

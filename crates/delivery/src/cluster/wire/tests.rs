@@ -69,7 +69,6 @@ fn one_of_each() -> Vec<Record> {
         Record::Answer { number: 3, answer: Answer::Done(true) },
         Record::AppsChanged,
         Record::CredentialsChanged { app },
-        Record::CampaignsChanged,
         Record::WakePush,
         Record::Sweep { since: -1 },
     ]);

@@ -24,7 +24,7 @@ impl Node {
                 "node.advertise",
                 ("url", "http:// or https://, without a path"),
                 public_url,
-                "How devices reach this very node, told to them by the API's nodes. Unset: `server.public_url`.",
+                "How devices reach this very node, told to them by API nodes without `server.public_url`. Unset: `server.public_url`, else the host's name.",
             ),
         }
     }
@@ -86,12 +86,21 @@ impl Store {
 
 impl Cluster {
     pub(in crate::config) fn read(reader: &mut Reader) -> Cluster {
+        let any = |_: &str| Ok(());
         Cluster {
             redis: reader.engine_url(
                 "cluster.redis",
                 &["redis://", "rediss://", "redis-", "rediss-", "valkey"],
                 "Redis or Valkey by which the nodes of a cluster know of each other: `redis://[USER:PASSWORD@]HOST[:PORT][/DB]`, `redis-cluster://HOST,HOST2`, `redis-sentinel://HOST,HOST2/MASTER`. Needs `store.url`. Unset: this node is alone.",
             ),
+            redis_ca_file: reader
+                .optional(
+                    "cluster.redis_ca_file",
+                    ("path", "a PEM file"),
+                    any,
+                    "Certificate authorities that `rediss://` servers are checked by, instead of those of the web.",
+                )
+                .map(Into::into),
             prefix: reader.text(
                 "cluster.prefix",
                 "noroshi",

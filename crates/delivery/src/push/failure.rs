@@ -1,0 +1,42 @@
+//! How often batches made this process fail to send them: in memory, for a batch that ends the whole process takes
+//! this count along.
+
+use std::collections::HashMap;
+
+use noroshi_types::BatchId;
+use parking_lot::Mutex;
+
+/// Batches remembered; of more than that something else is wrong, and all are counted anew.
+const BATCHES_MAX: usize = 1_000;
+
+#[derive(Default)]
+pub(crate) struct Failures {
+    /// Guards the map only.
+    counts: Mutex<HashMap<BatchId, u32>>,
+}
+
+impl Failures {
+    /// One more; how many it are.
+    pub(crate) fn count(&self, batch: BatchId) -> u32 {
+        let mut counts = self.counts.lock();
+        if counts.len() >= BATCHES_MAX && !counts.contains_key(&batch) {
+            counts.clear();
+        }
+        let count = counts.entry(batch).or_default();
+        *count += 1;
+        *count
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_batch_is_counted_for_itself_and_memory_is_bounded() {
+        let failures = Failures::default();
+        assert_eq!([7, 8, 7].map(|batch| failures.count(BatchId(batch))), [1, 1, 2]);
+        (0..BATCHES_MAX as u64).for_each(|batch| drop(failures.count(BatchId(batch))));
+        assert!(failures.counts.lock().len() <= BATCHES_MAX);
+    }
+}

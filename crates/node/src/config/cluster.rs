@@ -1,0 +1,24 @@
+//! What the keys of a cluster need of each other: an address that can be read, and the authorities its servers are
+//! checked by, which have to be there before anything is opened.
+
+use noroshi_cluster::redis::Address;
+use noroshi_egress::read_ca_file;
+
+use super::Cluster;
+use super::reader::Reader;
+
+impl Cluster {
+    pub(super) fn check(&self, reader: &mut Reader) {
+        let address = self.redis.as_ref().map(|url| Address::parse(url.secret()));
+        if let Some(Err(error)) = &address {
+            reader.problem("cluster.redis", error.to_string());
+        }
+        let Some(path) = &self.redis_ca_file else { return };
+        if !matches!(address, Some(Ok(Address { tls: true, .. }) | Err(_))) {
+            reader.problem("cluster.redis_ca_file", "needs a cluster.redis that begins with rediss");
+        }
+        if let Err(error) = read_ca_file(path) {
+            reader.problem("cluster.redis_ca_file", error.to_string());
+        }
+    }
+}
