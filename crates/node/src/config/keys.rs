@@ -67,7 +67,7 @@ impl Server {
                 "server.public_url",
                 ("url", "http:// or https://, without a path"),
                 public_url,
-                "How devices reach this node, told at registration. Unset: taken from each request's Host header.",
+                "How devices reach this node, or the load balancer before all gateways; told at registration. Unset: a live gateway's `node.advertise`; of a node alone, the request's Host header.",
             ),
             admin: reader.address("server.admin", loopback, "Address of the admin API, /metrics, /healthz and /readyz."),
             data: reader.path("server.data", "./noroshi-data", "Folder of the database and generated keys."),
