@@ -52,6 +52,9 @@ pub(crate) struct Setup {
     /// Nodes that devices connect to; none: `origin`.
     #[serde(default)]
     pub(crate) homes: Vec<Origin>,
+    /// The last of them, which nobody connects to at first.
+    #[serde(default)]
+    pub(crate) spare_homes: usize,
     /// Nodes that requests go to, by turns of the workers; none: `origin`.
     #[serde(default)]
     pub(crate) providers: Vec<Origin>,
@@ -115,7 +118,7 @@ impl Engine {
             timer_ns: 0,
             shared: Shared::new(setup.topic.clone(), setup.dialect.clone()),
             connector: setup.origin.connector()?,
-            homes: Homes::new(setup.homes.len(), partition.index as u64),
+            homes: Homes::new(setup.homes.len(), setup.spare_homes, partition.index as u64),
             setup,
             partition,
             devices: Vec::new(),

@@ -14,6 +14,12 @@ pub enum Error {
          (`ulimit -Hn`), or ask for fewer"
     )]
     Files { wanted: usize, files_max: u64, reserved: u64 },
+    #[error(
+        "a gateway would have {wanted} connections when one of them has ended (all of them, with --no-kill), and may have \
+         {files_max} open files (of which {reserved} are kept for other things): ask for more --gateways, for --spare ones, \
+         or for fewer --devices"
+    )]
+    NodeFiles { wanted: usize, files_max: u64, reserved: u64 },
     /// The server that was started here, with its last words.
     #[error("the server did not start: {why}\n{log}")]
     Start { why: String, log: String },

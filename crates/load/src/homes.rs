@@ -1,25 +1,28 @@
-//! Which of several nodes a device connects to. At first they are dealt evenly; a device whose connection ended, or
-//! that was not let in, tries another one, drawn so that the devices of a node that died spread over all others.
+//! Which of several nodes a device connects to. At first they are dealt evenly to all but the spare ones; a device
+//! whose connection ended, or that was not let in, tries another one, drawn so that the devices of a node that died
+//! spread over all others.
 
 /// Devices are numbered within their worker.
 #[derive(Debug)]
 pub(crate) struct Homes {
     count: usize,
+    /// The others are spare.
+    first: usize,
     seed: u64,
     /// Those that have left their first home: where they are now, and how often they left.
     moved: Vec<Option<(u32, u32)>>,
 }
 
 impl Homes {
-    pub(crate) fn new(count: usize, seed: u64) -> Self {
-        Self { count, seed, moved: Vec::new() }
+    pub(crate) fn new(count: usize, spare: usize, seed: u64) -> Self {
+        Self { count, first: count.saturating_sub(spare).max(1), seed, moved: Vec::new() }
     }
 
     /// 0 where there is no choice.
     pub(crate) fn of(&self, number: usize) -> usize {
         match self.moved.get(number).copied().flatten() {
             Some((home, _)) => home as usize,
-            None => number % self.count.max(1),
+            None => number % self.first,
         }
     }
 
@@ -52,7 +55,7 @@ mod tests {
 
     #[test]
     fn devices_of_a_node_that_died_spread_over_all_others() {
-        let mut homes = Homes::new(10, 3);
+        let mut homes = Homes::new(10, 0, 3);
         let lost: Vec<usize> = (0..10_000).filter(|number| homes.of(*number) == 4).collect();
         assert_eq!(lost.len(), 1_000);
         let mut now = [0; 10];
@@ -68,8 +71,16 @@ mod tests {
     }
 
     #[test]
+    fn a_spare_one_is_for_those_who_leave() {
+        let mut homes = Homes::new(3, 1, 5);
+        assert!((0..100).all(|number| homes.of(number) < 2));
+        (0..100).for_each(|number| homes.leave(number));
+        assert!((0..100).any(|number| homes.of(number) == 2));
+    }
+
+    #[test]
     fn who_is_never_let_in_tries_everywhere() {
-        let mut homes = Homes::new(3, 0);
+        let mut homes = Homes::new(3, 0, 0);
         let mut tried = [false; 3];
         for _ in 0..30 {
             let before = homes.of(7);
@@ -83,7 +94,7 @@ mod tests {
     #[test]
     fn one_home_is_never_left() {
         for count in [0, 1] {
-            let mut homes = Homes::new(count, 0);
+            let mut homes = Homes::new(count, 0, 0);
             homes.leave(7);
             assert_eq!(homes.of(7), 0);
         }

@@ -10,6 +10,9 @@ use crate::Error;
 /// Open files of a process besides its connections: the program, logs, epoll, HTTP.
 const FILES_RESERVED: u64 = 200;
 
+/// What a node that is only a gateway keeps for itself and for HTTP.
+const NODE_FILES_RESERVED: u64 = 768;
+
 /// Printed with every result: a figure without its machine says nothing.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(crate) struct Host {
@@ -68,6 +71,17 @@ pub(crate) fn make_room_for(connections: usize, processes: usize) -> Result<(), 
     }
 }
 
+/// Checks that gateway nodes started here, which inherit the limit, can hold `connections` together.
+pub(crate) fn make_room_in_nodes(connections: usize, nodes: usize) -> Result<(), Error> {
+    let each = connections.div_ceil(nodes.max(1));
+    match raise_files() {
+        Some(files) if (each as u64).saturating_add(NODE_FILES_RESERVED) > files => {
+            Err(Error::NodeFiles { wanted: each, files_max: files, reserved: NODE_FILES_RESERVED })
+        }
+        _ => Ok(()),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -88,5 +102,7 @@ mod tests {
         let files = raise_files().unwrap_or(u64::MAX).min(1 << 40) as usize;
         assert!(make_room_for(files, 1).is_err());
         assert!(make_room_for(files, 2).is_ok(), "each process has a limit of its own");
+        assert!(make_room_in_nodes(files, 1).unwrap_err().to_string().contains("--spare"));
+        assert!(make_room_in_nodes(files, 2).is_ok(), "each node has a limit of its own");
     }
 }

@@ -68,6 +68,7 @@ impl<'a> Bench<'a> {
         let setup = Setup {
             origin: target.origin().clone(),
             homes: Vec::new(),
+            spare_homes: 0,
             providers: Vec::new(),
             names: Names { prefix: common.name.clone() },
             signer: Signer::new(jwt_secret, &common.app),

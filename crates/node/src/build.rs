@@ -23,13 +23,14 @@ use crate::capacity::{self, Capacity};
 use crate::cluster::{self, Nodes};
 use crate::config::{self, Config, Role, TlsFiles};
 use crate::data::{self, Addresses, Secrets};
+use crate::descriptors::{self, Serves};
 use crate::development::{self, Development, Given};
 use crate::drain::Drain;
 use crate::handover::{ApiConnections, tunnel};
 use crate::host::Host;
 use crate::reload::{Certificates, Hangups};
 use crate::tasks::{TaskKind, Tasks};
-use crate::{descriptors, process, push_key, sqs, store};
+use crate::{process, push_key, sqs, store};
 
 /// Finer than any collector asks.
 const GAUGE_INTERVAL: Duration = Duration::from_secs(1);
@@ -86,9 +87,13 @@ pub struct Node {
 
 /// Starts everything. Must be called inside a multi-threaded tokio runtime.
 pub async fn start(config: Config, given: &Given) -> Result<Node, Error> {
-    let shares = descriptors::raise().share(config.gateway.connections_max);
-    let capacity =
-        capacity::estimate(&Host::here(), config.server.tls.is_some(), config.gateway.connections_max);
+    let connections_max = config.gateway.connections_max;
+    let serves = match config.node.roles.has(Role::Api) || config.node.roles.has(Role::Front) {
+        true => Serves::DevicesAndApi,
+        false => Serves::Devices,
+    };
+    let shares = descriptors::raise().share(connections_max, serves);
+    let capacity = capacity::estimate(&Host::here(), serves, config.server.tls.is_some(), connections_max);
     tracing::info!(devices = capacity.devices, api = shares.api, "{capacity}");
     let mut registry = noroshi_telemetry::registry();
     process::register(&mut registry);

@@ -3,7 +3,7 @@
 
 use std::fmt;
 
-use crate::descriptors::{self, Available};
+use crate::descriptors::{self, Available, Serves};
 use crate::host::Host;
 
 /// User space, an idle WebSocket: the budget that `gateway`'s counting-allocator test asserts.
@@ -71,8 +71,8 @@ pub enum Resource {
 }
 
 /// `connections_max`: what the configuration sets, 0 for no limit.
-pub fn estimate(host: &Host, tls: bool, connections_max: usize) -> Capacity {
-    let mut rooms = rooms(host, tls);
+pub fn estimate(host: &Host, serves: Serves, tls: bool, connections_max: usize) -> Capacity {
+    let mut rooms = rooms(host, serves, tls);
     if connections_max > 0 {
         rooms.push(Room { devices: connections_max as u64, resource: Resource::Configuration });
     }
@@ -84,10 +84,10 @@ pub fn estimate(host: &Host, tls: bool, connections_max: usize) -> Capacity {
 }
 
 /// What each resource allows that something is known of.
-fn rooms(host: &Host, tls: bool) -> Vec<Room> {
+fn rooms(host: &Host, serves: Serves, tls: bool) -> Vec<Room> {
     let kernel = &host.kernel;
     let open_files = host.open_files.hard.map(|limit| Room {
-        devices: Available::under(limit).share(0).gateway as u64,
+        devices: Available::under(limit).share(0, serves).gateway as u64,
         resource: Resource::OpenFiles { limit },
     });
     let file_max = kernel.file_max.map(|limit| {
@@ -192,7 +192,7 @@ mod tests {
     }
 
     fn check(host: &Host, tls: bool, connections_max: usize, devices: u64, said: &str) {
-        let capacity = estimate(host, tls, connections_max);
+        let capacity = estimate(host, Serves::DevicesAndApi, tls, connections_max);
         assert_eq!((capacity.devices, capacity.to_string().as_str()), (devices, said));
     }
 
@@ -238,7 +238,7 @@ mod tests {
         let cgroup = Some(Cgroup { limit_bytes: 512 << 20, used_bytes: 112 << 20 });
         let contained = Host { memory: Memory { cgroup, ..host().memory }, ..host() };
         let left_bytes = 400 << 20;
-        let room = estimate(&contained, true, 0).then.expect("memory is known");
+        let room = estimate(&contained, Serves::DevicesAndApi, true, 0).then.expect("memory is known");
         assert_eq!(room, Room { devices: 34_133, resource: Resource::Memory { left_bytes } });
     }
 
@@ -247,15 +247,19 @@ mod tests {
         let mut tracking = host();
         tracking.kernel.nf_conntrack_max = Some(10_000);
         tracking.kernel.nf_conntrack_count = Some(0);
-        assert_eq!(estimate(&tracking, false, 0).devices, 15_591);
+        assert_eq!(estimate(&tracking, Serves::DevicesAndApi, false, 0).devices, 15_591);
         tracking.kernel.nf_conntrack_count = Some(500);
-        assert_eq!(estimate(&tracking, false, 0).devices, 9_500);
+        assert_eq!(estimate(&tracking, Serves::DevicesAndApi, false, 0).devices, 9_500);
     }
 
     #[test]
     fn nothing_known_is_said() {
-        assert!(estimate(&Host::default(), false, 0).to_string().contains("nothing is known"));
-        assert_eq!(estimate(&Host::default(), false, 7).devices, 7);
+        assert!(
+            estimate(&Host::default(), Serves::DevicesAndApi, false, 0)
+                .to_string()
+                .contains("nothing is known")
+        );
+        assert_eq!(estimate(&Host::default(), Serves::DevicesAndApi, false, 7).devices, 7);
     }
 
     #[test]

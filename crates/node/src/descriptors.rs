@@ -10,6 +10,17 @@ pub(crate) const RESERVED: u64 = 512;
 /// Keep-alive connections of providers and of devices that only use HTTP.
 const API_CONNECTIONS_MAX: u64 = 4_096;
 
+/// Of a node without the role `api`: health checks, and who came to the wrong node.
+const MISDIRECTED_MAX: u64 = 256;
+
+/// Who the connections are for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Serves {
+    DevicesAndApi,
+    /// A node whose only business with HTTP is to let devices in.
+    Devices,
+}
+
 /// Descriptors that are left for connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Available(u64);
@@ -45,8 +56,12 @@ impl Available {
     }
 
     /// A fifth for the API up to its bound, the rest for devices unless fewer are `wanted` (0: all).
-    pub fn share(self, wanted: usize) -> Shares {
-        let api = (self.0 / 5).clamp(1, API_CONNECTIONS_MAX);
+    pub fn share(self, wanted: usize, serves: Serves) -> Shares {
+        let api_max = match serves {
+            Serves::DevicesAndApi => API_CONNECTIONS_MAX,
+            Serves::Devices => MISDIRECTED_MAX,
+        };
+        let api = (self.0 / 5).clamp(1, api_max);
         let devices = usize::try_from(self.0.saturating_sub(api).max(1)).unwrap_or(usize::MAX);
         if wanted > devices {
             tracing::warn!(wanted, devices, "gateway.connections_max is over what file descriptors allow");
@@ -63,20 +78,23 @@ mod tests {
     #[test]
     fn the_limit_is_shared_out() {
         let check = |available: u64, wanted: usize, gateway: usize, api: usize| {
-            assert_eq!(Available(available).share(wanted), Shares { gateway, api }, "{available}, {wanted}");
+            let shares = Available(available).share(wanted, Serves::DevicesAndApi);
+            assert_eq!(shares, Shares { gateway, api }, "{available}, {wanted}");
         };
         check(19_744, 0, 15_796, 3_948);
         check(1_000_000, 0, 995_904, 4_096);
         check(1_000_000, 500_000, 500_000, 4_096);
         check(768, 10_000, 615, 153);
         check(1, 0, 1, 1);
+        let shares = Available(19_488).share(0, Serves::Devices);
+        assert_eq!(shares, Shares { gateway: 19_232, api: 256 }, "devices have what no API needs");
     }
 
     #[test]
     fn the_limit_that_is_asked_for_is_enough_and_not_much_more() {
         for devices in [1, 4, 100, 15_591, 16_384, 16_385, 100_000, 1_000_000] {
             let limit = Available::limit_for(devices);
-            let allowed = |limit| Available::under(limit).share(0).gateway as u64;
+            let allowed = |limit| Available::under(limit).share(0, Serves::DevicesAndApi).gateway as u64;
             assert!(allowed(limit) >= devices, "{limit} for {devices}");
             assert!(limit < 1_024 || allowed(limit - 2) < devices, "{limit} for {devices}");
         }

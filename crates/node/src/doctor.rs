@@ -14,6 +14,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::capacity::{self, Capacity};
+use crate::descriptors::Serves;
 use crate::host::{Folder, Host};
 
 /// What is wanted.
@@ -104,7 +105,7 @@ pub fn examine(patient: &Patient) -> Diagnosis {
     let Wanted { tls, connections_max, .. } = patient.wanted;
     Diagnosis {
         findings: CHECKS.iter().filter_map(|check| check(patient)).collect(),
-        capacity: capacity::estimate(&patient.host, tls, connections_max),
+        capacity: capacity::estimate(&patient.host, Serves::DevicesAndApi, tls, connections_max),
     }
 }
 

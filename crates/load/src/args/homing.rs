@@ -22,6 +22,9 @@ pub(crate) struct Homing {
     /// Devices that connect, for each gateway
     #[arg(long, default_value_t = 300)]
     pub(crate) devices: usize,
+    /// Gateway nodes besides, which nobody connects to before a gateway ends: room for its devices
+    #[arg(long, value_name = "GATEWAYS", default_value_t = 0)]
+    pub(crate) spare: usize,
     /// API nodes
     #[arg(long, default_value_t = 1)]
     pub(crate) apis: usize,
@@ -101,6 +104,11 @@ impl Homing {
         self.gateways * self.devices
     }
 
+    /// Gateways that have all devices when one has ended.
+    pub(crate) fn gateways_left(&self) -> usize {
+        if self.no_kill { self.gateways } else { self.gateways + self.spare - 1 }
+    }
+
     pub(crate) fn processes(&self) -> usize {
         self.processes.map_or_else(|| self.connections().div_ceil(18_000), usize::from)
     }
@@ -119,6 +127,7 @@ impl Homing {
 
     pub(crate) fn check(&self) -> Result<(), Error> {
         check((1..=NODES_MAX).contains(&self.gateways), "--gateways is 1 to 1000")?;
+        check(self.spare <= NODES_MAX, "--spare is 0 to 1000")?;
         check((1..=NODES_MAX).contains(&self.apis), "--apis is 1 to 1000")?;
         check((1..=1_000_000).contains(&self.devices), "--devices is 1 to 1000000")?;
         check_counts(self.devices, self.targets, self.payload, self.in_flight)?;
@@ -128,7 +137,7 @@ impl Homing {
             "a request names more connected users than a process of the client has: ask for more --devices",
         )?;
         check(
-            self.no_kill || self.gateways > 1,
+            self.no_kill || self.gateways + self.spare > 1,
             "one gateway cannot be missed: ask for more --gateways, or --no-kill",
         )?;
         check(

@@ -184,6 +184,7 @@ mod tests {
         let setup = Setup {
             origin: Origin::parse("http://127.0.0.1:1").unwrap(),
             homes: Vec::new(),
+            spare_homes: 0,
             providers: Vec::new(),
             names: Names { prefix: "b".to_owned() },
             signer: Signer::new("s", "dev"),

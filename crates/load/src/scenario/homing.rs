@@ -251,8 +251,9 @@ impl<'a> Bench<'a> {
             let before = Sample::take(&mut self.cell, &self.crew)?;
             let sent_ns = clock::now_ns();
             publisher.publish(1, When::Connected, sent_ns, self.args.payload)?;
-            let (latency, last_ns) = self.all_received(sent_ns)?;
+            // Accepted is handed to the bus; a second later each gateway is told that it was the last message.
             let after = Sample::take(&mut self.cell, &self.crew)?;
+            let (latency, last_ns) = self.all_received(sent_ns)?;
             reach.push(last_ns.saturating_sub(sent_ns) as f64 / 1e6);
             spread.push((latency.max_ms() - latency.min_ms()).max(0.0));
             messages.extend(before.bus_messages(&after).map(|count| count as f64));

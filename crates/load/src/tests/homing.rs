@@ -21,6 +21,7 @@ fn crew(homes: &[&FakeServer]) -> Crew {
     let setup = Setup {
         origin: origin(homes[0]),
         homes: homes.iter().map(|server| origin(server)).collect(),
+        spare_homes: 0,
         providers: Vec::new(),
         names: Names { prefix: "b".to_owned() },
         signer: Signer::new("s", "dev"),

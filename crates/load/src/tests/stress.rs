@@ -16,6 +16,7 @@ fn the_device_that_was_lost_is_the_one_that_is_brought_up_again() {
     let server = FakeServer::start(Behaviour::Well);
     let setup = Setup {
         homes: Vec::new(),
+        spare_homes: 0,
         providers: Vec::new(),
         origin: Origin::parse(&format!("http://{}", server.address)).unwrap(),
         names: Names { prefix: "b".to_owned() },
