@@ -1,58 +1,87 @@
-/** Gateways that die, and one that was only asleep. */
+/** Gateways that die, and those that were only asleep. */
 
 import assert from 'node:assert/strict'
 
 import { Device } from '../lib/device.mjs'
-import { LEASE_MS } from '../lib/cluster.mjs'
 import { fault } from '../lib/fault.mjs'
-import { sleep, until } from '../lib/until.mjs'
+import { until } from '../lib/until.mjs'
+
+const lapsed = (node) => node.metric('noroshi_cluster_leases_lapsed_total')
 
 fault('a gateway is killed', {}, async ({ cluster, load }) => {
   const gateway = cluster.node('gateway-1')
+  assert.ok(load.at(gateway).length > 0, 'devices hang on it')
   await gateway.kill()
   await load.settled()
   await load.accepts(40)
+  await cluster.seen(cluster.nodes.length - 1)
   await gateway.spawn()
-  await cluster.seen(cluster.nodes.length)
 })
 
 fault('a gateway sleeps for longer than its lease and wakes up', {}, async ({ cluster, load }) => {
   const gateway = cluster.node('gateway-1')
+  assert.ok(load.at(gateway).length > 0, 'devices hang on it')
   gateway.pause()
-  await sleep(2 * LEASE_MS)
+  await cluster.seen(cluster.nodes.length - 1)
   await load.settled()
   await load.accepts(40)
   gateway.resume()
-  await cluster.seen(cluster.nodes.length)
+  await until('the gateway to know that it has no lease', async () => (await lapsed(gateway)) > 0)
 })
 
 fault('a zombie delivers nothing under its old epoch and erases no newer session', {}, async ({ cluster, load }) => {
   const zombie = cluster.node('gateway-1')
   const other = cluster.node('gateway-2')
   const api = cluster.api()
+  const publish = (when, data) => api.publish({ to: { users: ['moved'] }, when, data })
   const { token } = await api.register({ device: 'moved', user: 'moved' })
   const old = await Device.connect(zombie.ws, token)
-  await api.publish({ to: { users: ['moved'] }, when: 'connected', data: 'before' })
+  await publish('connected', 'before')
   assert.equal((await old.msg()).data, 'before')
   zombie.pause()
+  // Both are on their way to the zombie, under the lease that it is about to lose.
+  await publish('connected', 'to the zombie')
+  const { id: kept } = await publish('stored', 'to the zombie')
   // The device goes elsewhere; its old connection is never closed by it.
   const now = await Device.connect(other.ws, token)
-  await sleep(2 * LEASE_MS)
+  const first = await now.msg()
+  assert.deepEqual([first.id, first.data], [kept, 'to the zombie'])
+  now.ack(kept)
+  await cluster.seen(cluster.nodes.length - 1)
   for (const data of ['connected', 'stored']) {
-    const { id } = await api.publish({ to: { users: ['moved'] }, when: data, data })
+    const { id } = await publish(data, data)
     const heard = await now.msg()
     assert.deepEqual([heard.id, heard.data], [id, data])
     if (data === 'stored') now.ack(id)
   }
   zombie.resume()
-  await cluster.seen(cluster.nodes.length)
-  // What the zombie says to the old connection, if anything, is that it was replaced.
+  // What the zombie says to the old connection is that it was replaced, and nothing before.
   const { reason } = await old.ended()
   assert.equal(reason, 'replaced')
+  assert.ok((await zombie.metric('noroshi_cluster_bus_stale_total')) > 0, 'messages under its old epoch were waiting for it')
+  assert.ok((await lapsed(zombie)) > 0)
+  await cluster.seen()
   assert.equal((await api.presence('moved')).moved.presence, 'active')
-  const { id } = await api.publish({ to: { users: ['moved'] }, when: 'connected', data: 'after' })
+  const { id } = await publish('connected', 'after')
   assert.equal((await now.msg()).id, id, 'the newer session is still known')
   await until('one connection of the device', async () => (await api.presence('moved')).moved.devices.length === 1)
   await now.leave()
+})
+
+fault('gateways come, are drained, and are replaced one by one', {}, async ({ cluster, load }) => {
+  await cluster.add({ name: 'gateway-4', roles: ['gateway'] })
+  await cluster.seen()
+  for (const name of ['gateway-1', 'gateway-2', 'gateway-3']) {
+    const gateway = cluster.node(name)
+    await load.moveTo(gateway)
+    await gateway.drain()
+    await load.accepts(10)
+    await gateway.spawn()
+    await cluster.seen()
+  }
+  await load.moveTo(cluster.node('gateway-4'))
+  await cluster.node('gateway-4').drain()
   await load.settled()
+  await cluster.seen(cluster.nodes.length - 1)
+  await cluster.node('gateway-4').spawn()
 })

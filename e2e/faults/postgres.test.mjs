@@ -1,5 +1,7 @@
 /** PostgreSQL that restarts, is slow, or stands still. */
 
+import assert from 'node:assert/strict'
+
 import { fault } from '../lib/fault.mjs'
 import { Proxy } from '../lib/proxy.mjs'
 import { sleep } from '../lib/until.mjs'
@@ -10,49 +12,67 @@ fault('PostgreSQL restarts and crashes', {}, async ({ load, postgres }) => {
   await postgres.restart({ crash: true, downMs: 2_000 })
   await load.accepts(40)
   await postgres.restart({ crash: true })
+  assert.ok(load.counts.repeated > 0, 'requests found no PostgreSQL')
 })
 
 fault('PostgreSQL stands still for a while', {}, async ({ load, postgres }) => {
-  // A stopped postmaster takes no new connections; those that exist go on.
-  postgres.program.pause()
-  await sleep(4_000)
-  postgres.program.resume()
-  await load.accepts(40)
+  for (const ms of [1_000, 6_000]) {
+    postgres.pause()
+    await sleep(200) // what was on its way
+    const before = load.sent
+    await sleep(ms)
+    assert.equal(load.sent, before, 'nothing is accepted that is not kept')
+    postgres.resume()
+    await load.accepts(30)
+  }
 })
 
-fault(
-  'PostgreSQL is slow',
-  {
-    prepare: async ({ postgres }) => {
-      const proxy = await Proxy.start(postgres.port)
-      return { proxy, shared: { 'store.url': postgres.urlAt(proxy.port) }, stop: () => proxy.stop() }
-    },
-  },
-  async ({ load, proxy }) => {
-    proxy.latency(150)
-    await load.accepts(30, 120_000)
-    await load.settled()
-    proxy.latency(0)
-  },
-)
+/** All nodes, or those that are named, reach PostgreSQL by a proxy. */
+const behindProxy = (...names) => async ({ postgres }) => {
+  const proxy = await Proxy.start(postgres.port)
+  const settings = { 'store.url': postgres.urlAt(proxy.port) }
+  const through = Object.fromEntries(names.map((name) => [name, settings]))
+  return { proxy, through, shared: names.length > 0 ? {} : settings, stop: () => proxy.stop() }
+}
+const LATENCY_MS = 150
 
-fault(
-  'the API node is parted from PostgreSQL amid commits',
-  {
-    prepare: async ({ postgres }) => {
-      const proxy = await Proxy.start(postgres.port)
-      return { proxy, through: { 'api-1': { 'store.url': postgres.urlAt(proxy.port) } }, stop: () => proxy.stop() }
-    },
-  },
-  async ({ load, proxy }) => {
-    for (let round = 0; round < 3; round++) {
-      await proxy.cut()
-      await sleep(500)
-      await proxy.heal()
-      await load.accepts(25)
-    }
-    proxy.freeze()
-    await sleep(3_000)
+fault('PostgreSQL is slow', { prepare: behindProxy() }, async ({ cluster, load, proxy }) => {
+  proxy.latency(LATENCY_MS)
+  const began = Date.now()
+  await cluster.api().publish({ to: { users: ['nobody'] }, data: {} })
+  assert.ok(Date.now() - began >= 2 * LATENCY_MS, 'it is slow')
+  await load.accepts(30, 120_000)
+  // Log-ins too.
+  for (const { device } of load.at(cluster.node('gateway-1'))) device.socket.terminate()
+  await load.settled()
+  proxy.latency(0)
+})
+
+fault('the API node is parted from PostgreSQL amid commits', { prepare: behindProxy('api-1') }, async ({ load, proxy }) => {
+  for (let round = 0; round < 3; round++) {
+    await proxy.cut()
+    await sleep(200) // what was on its way
+    const before = load.sent
+    await sleep(500)
+    assert.equal(load.sent, before, 'nothing is accepted that is not kept')
     await proxy.heal()
-  },
-)
+    await load.accepts(25)
+  }
+  proxy.freeze()
+  await sleep(3_000)
+  await proxy.heal()
+})
+
+fault('a gateway is parted from PostgreSQL', { prepare: behindProxy('gateway-1') }, async ({ cluster, load, proxy }) => {
+  const gateway = cluster.node('gateway-1')
+  for (const part of [() => proxy.cut(), () => proxy.freeze()]) {
+    assert.ok(load.at(gateway).length > 0, 'devices hang on it')
+    await part()
+    await load.accepts(30)
+    // Confirmations over its sockets wait there, log-ins go elsewhere.
+    await sleep(2_000)
+    await proxy.heal()
+    await load.accepts(20)
+    await load.settled()
+  }
+})

@@ -13,14 +13,14 @@ export class ApiError extends Error {
   }
 }
 
-export function api(base, key) {
+export function api(base, key, { deadlineMs = DEADLINE_MS } = {}) {
   /** One request as it is; `body` is sent as JSON unless it is text. */
   async function raw(method, path, { body, token = key, headers = {} } = {}) {
     const text = body === undefined || typeof body === 'string' ? body : JSON.stringify(body)
     const response = await fetch(base + path, {
       method,
       body: text,
-      signal: AbortSignal.timeout(DEADLINE_MS),
+      signal: AbortSignal.timeout(deadlineMs),
       headers: {
         ...(token === null ? {} : { authorization: `Bearer ${token}` }),
         ...(text === undefined ? {} : { 'content-type': 'application/json' }),

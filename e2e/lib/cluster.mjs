@@ -6,6 +6,7 @@
  *     nodes: [{ name: 'api-1', roles: ['api'] }, { name: 'gateway-1', roles: ['gateway'] }] })
  */
 
+import assert from 'node:assert/strict'
 import { existsSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 
@@ -78,6 +79,13 @@ export class ClusterNode extends Node {
     writeFileSync(join(this.folder, 'clock'), `${seconds < 0 ? '' : '+'}${seconds}`)
   }
 
+  /** What its clock says, by what it logs of a request that it refuses: other clocks of it never go back. */
+  async now() {
+    await fetch(`${this.http}/v1/me`)
+    const times = this.log().split('\n').map((line) => Date.parse(/^\d{4}-\S+Z/.exec(line)?.[0]))
+    return times.findLast((time) => !Number.isNaN(time))
+  }
+
   async metrics() {
     return (await this.admin('/metrics')).text()
   }
@@ -89,6 +97,10 @@ export class ClusterNode extends Node {
   }
 }
 
+/** Waits until the node knows that it has no lease. */
+export const withoutLease = (node) =>
+  until(`${node.name} to have no lease`, async () => (await node.metric('noroshi_cluster_lease_held')) === 0)
+
 export class Cluster {
   /** `through` gives single nodes other settings (their proxies): `{ 'gateway-1': { 'cluster.redis': … } }`. */
   static async start({ postgres, redis, nodes, settings = {}, through = {} }) {
@@ -99,14 +111,18 @@ export class Cluster {
       'cluster.lease': `${LEASE_MS}ms`,
       ...settings,
     }
+    cluster.through = through
     cluster.nodes = []
-    // One after the other: the first makes the schema, and a failure names its node.
-    for (const node of nodes) await cluster.add({ ...node, settings: { ...node.settings, ...through[node.name] } })
+    // The first makes the schema.
+    const [first, ...others] = nodes
+    await cluster.add(first)
+    await Promise.all(others.map((node) => cluster.add(node)))
     return cluster
   }
 
   async add(node) {
-    const started = await ClusterNode.launch({ shared: this.shared, ...node })
+    const settings = { ...node.settings, ...this.through[node.name] }
+    const started = await ClusterNode.launch({ shared: this.shared, ...node, settings })
     this.nodes.push(started)
     return started
   }
@@ -130,27 +146,29 @@ export class Cluster {
     return api(node.http, KEY)
   }
 
-  /** Waits until every node that runs sees so many nodes with a lease. */
-  async seen(count) {
-    await until(`${count} nodes to be seen`, async () => {
-      const metrics = await Promise.all(
-        this.nodes.filter((node) => node.isRunning).map((node) => node.metric('noroshi_cluster_nodes').catch(() => -1)),
-      )
-      return metrics.every((seen) => seen === count)
-    })
+  /** Nodes that run and are not stopped, except these. */
+  others(...names) {
+    return this.nodes.filter((node) => node.isRunning && !node.isPaused && !names.includes(node.name))
+  }
+
+  /** Waits until every node that runs, or each of `nodes`, sees so many nodes with a lease. */
+  async seen(count = this.nodes.length, nodes = this.others()) {
+    let seen
+    await until('leases', async () => {
+      seen = await Promise.all(nodes.map((node) => node.metric('noroshi_cluster_nodes').catch(() => -1)))
+      return seen.every((one) => one === count)
+    }).catch(() => assert.fail(`${nodes.map(({ name }) => name)} see ${seen} nodes, not ${count}`))
   }
 
   async stop() {
-    const failures = []
-    for (const node of this.nodes) {
-      if (!node.isRunning) {
-        node.removeData()
-        continue
-      }
+    const stop = async (node) => {
+      if (!node.isRunning) return node.removeData()
       // What a node does on its way out does not matter where a fault has just been tested, but it has to end well.
       node.resume()
-      await node.stop().catch((error) => failures.push(`${node.name}: ${error.message}`))
+      await node.stop()
     }
+    const ended = await Promise.allSettled(this.nodes.map(stop))
+    const failures = ended.map(({ reason }, at) => reason && `${this.nodes[at].name}: ${reason.message}`).filter(Boolean)
     if (failures.length > 0) throw new Error(failures.join('\n'))
   }
 }

@@ -20,7 +20,10 @@ const run = promisify(execFile)
 const running = new Set()
 const folders = new Set()
 process.on('exit', () => {
-  for (const program of running) program.child.kill(program.deathSignal)
+  for (const program of running) {
+    program.child.kill(program.deathSignal)
+    program.resume()
+  }
   for (const folder of folders) rmSync(folder, { recursive: true, force: true })
 })
 
@@ -181,15 +184,32 @@ export class Postgres {
     await this.up()
   }
 
+  /** SIGSTOP to all its processes: connections stay and nothing is answered. */
+  pause() {
+    this.paused = [this.program.pid, ...children(this.program.pid)]
+    for (const pid of this.paused) process.kill(pid, 'SIGSTOP')
+  }
+
+  /** SIGCONT to those that were stopped. */
+  resume() {
+    for (const pid of this.paused?.splice(0) ?? []) process.kill(pid, 'SIGCONT')
+  }
+
   async sql(text, database = 'noroshi') {
     const words = ['-X', '-At', '-v', 'ON_ERROR_STOP=1', '-h', '127.0.0.1', '-p', this.port, '-U', 'noroshi', '-d', database]
     return (await run(find('psql'), [...words.map(String), '-c', text])).stdout.trim()
   }
 
   async stop() {
+    this.resume()
     await this.program.stop()
     removeFolder(this.folder)
   }
+}
+
+/** The numbers of the processes that a process started. */
+function children(pid) {
+  return readFileSync(`/proc/${pid}/task/${pid}/children`, 'utf8').trim().split(' ').filter(Boolean).map(Number)
 }
 
 /** One Redis server; `persist` keeps what it holds over a restart. */
@@ -324,8 +344,8 @@ export class Sentinel {
   }
 
   async stop() {
-    for (const { program } of this.sentinels) await program.stop()
-    for (const server of this.servers) await server.stop()
+    await Promise.all(this.sentinels.map(({ program }) => program.stop()))
+    await Promise.all(this.servers.map((server) => server.stop()))
     removeFolder(this.folder)
   }
 }
@@ -334,6 +354,7 @@ export class Sentinel {
 export class RedisCluster {
   static async start({ masters = 3, replicas = 1, nodeTimeoutMs = 2_000 } = {}) {
     const cluster = new RedisCluster()
+    cluster.mastersCount = masters
     cluster.servers = []
     for (let i = 0; i < masters * (1 + replicas); i++) {
       const args = ['--cluster-enabled', 'yes', '--cluster-config-file', 'nodes.conf']
@@ -365,18 +386,40 @@ export class RedisCluster {
     return this.servers.filter((_, i) => roles[i])
   }
 
-  /** Kills one master with its replicas: its slots are nobody's. Answers what was killed. */
-  async killShard() {
-    const [master] = await this.masters()
+  /** Kills one master with its replicas: its slots are nobody's. Which one is told by whether it keeps `key`. Answers what was killed. */
+  async killShard(key, keeps) {
+    const slot = Number(await this.servers[0].cli('CLUSTER', 'KEYSLOT', key))
+    const masters = await this.masters()
+    const keepsIt = await Promise.all(masters.map((master) => this.hasSlot(master, slot)))
+    const master = masters[keepsIt.indexOf(keeps)]
     const id = await master.cli('CLUSTER', 'MYID')
     const replicas = (await master.cli('CLUSTER', 'REPLICAS', id)).split('\n')
     const ports = replicas.map((line) => Number(/:(\d+)@/.exec(line)?.[1]))
     const shard = this.servers.filter((server) => server === master || ports.includes(server.port))
-    for (const server of shard) await server.program.kill()
+    await Promise.all(shard.map((server) => server.program.kill()))
     return shard
   }
 
+  async hasSlot(master, slot) {
+    const myself = (await master.cli('CLUSTER', 'NODES')).split('\n').find((line) => line.includes('myself'))
+    const ranges = myself.split(' ').slice(8).map((range) => range.split('-').map(Number))
+    return ranges.some(([first, last = first]) => first <= slot && slot <= last)
+  }
+
+  /** Kills one master and waits for its replica to have its slots; answers the one that was killed. */
+  async failOver() {
+    const [master, other] = await this.masters()
+    const id = await master.cli('CLUSTER', 'MYID')
+    await master.program.kill()
+    await until('a replica to take over', async () => {
+      const nodes = (await other.cli('CLUSTER', 'NODES')).split('\n')
+      const hasSlots = (line) => line.includes('master') && !line.includes('fail') && /\d+-\d+$/.test(line)
+      return !nodes.some((line) => line.startsWith(id) && hasSlots(line)) && nodes.filter(hasSlots).length === this.mastersCount
+    })
+    return master
+  }
+
   async stop() {
-    for (const server of this.servers) await server.stop()
+    await Promise.all(this.servers.map((server) => server.stop()))
   }
 }

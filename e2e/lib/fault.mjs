@@ -4,6 +4,8 @@
  *
  *   fault('a gateway is killed', {}, async ({ cluster, load }) => { … })
  *
+ * What happens has to show that the fault took place: that devices hung on what died, that a lease lapsed, that requests
+ * were cut short. Afterwards every node is seen, every device is found where it is, and nothing was lost.
  * Leases and sweeps are short, so that a fault is over soon; everything else is as in production.
  */
 
@@ -21,36 +23,56 @@ export const NODES = [
 ]
 
 /** So many notifications are accepted before and after. */
-const BEFORE = 60
-const AFTER = 60
+const BEFORE = 40
+const AFTER = 40
 
 export function fault(name, options, happen) {
   const { nodes = NODES, redis: startRedis = () => Redis.start(), prepare = async () => ({}), load: size, skip } = options
   test(name, { skip: missingEngines() ?? skip ?? false, timeout: 280_000 }, async () => {
     const stops = []
-    try {
-      const postgres = await Postgres.start()
-      stops.push(() => postgres.stop())
-      const redis = await startRedis()
-      stops.push(() => redis.stop())
+    const step = stopwatch(name)
+    const run = async () => {
+      const started = await Promise.allSettled([Postgres.start(), startRedis()])
+      for (const { value } of started) if (value) stops.push(() => value.stop())
+      for (const { reason } of started) if (reason) throw reason
+      const [postgres, redis] = started.map(({ value }) => value)
       /** Proxies and what nodes are told of them. */
       const { through = {}, shared = {}, stop = () => {}, ...more } = await prepare({ postgres, redis })
       stops.push(stop)
-      const settings = { 'cluster.sweep_interval': '4s', ...shared }
+      step('engines')
+      const settings = { 'cluster.sweep_interval': '3s', ...shared }
       const cluster = await Cluster.start({ postgres: postgres.url, redis: redis.url, nodes, settings, through })
       stops.push(() => cluster.stop())
-      await cluster.seen(nodes.length)
+      await cluster.seen()
+      step('nodes')
       const load = await Load.start(cluster, size)
       stops.push(() => load.abandon())
       await load.accepts(BEFORE)
+      await load.reached()
+      step('before')
       await happen({ cluster, load, postgres, redis, ...more })
+      step('fault')
       await load.accepts(AFTER)
+      await cluster.seen()
       await load.settled()
+      await load.reached()
+      step('after')
       await load.finish(name)
-    } finally {
-      const failures = []
-      for (const stop of stops.reverse()) await Promise.resolve(stop()).catch((error) => failures.push(error))
-      if (failures.length > 0) console.log(`${name}: ${failures.map(String).join('\n')}`)
+      step('count')
     }
+    const failures = await run().then(() => [], (error) => [error])
+    for (const stop of stops.reverse()) await Promise.resolve(stop()).catch((error) => failures.push(error))
+    step('end')
+    // The first tells most; nodes that do not end well after it are no news.
+    if (failures.length > 0) throw failures[0]
   })
+}
+
+/** Where the time went, with FAULTS_VERBOSE. */
+function stopwatch(name) {
+  let last = Date.now()
+  return (what) => {
+    if (process.env.FAULTS_VERBOSE) console.log(`${name}: ${what} ${((Date.now() - last) / 1_000).toFixed(1)} s`)
+    last = Date.now()
+  }
 }

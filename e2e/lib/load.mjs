@@ -1,25 +1,29 @@
 /**
- * The load of the fault tests: devices that reconnect as real clients do, publishers whose every `202` is remembered, and
- * the count afterwards.
+ * The load of the fault tests: devices that reconnect as real clients do, publishers that repeat a request under its
+ * idempotency key until it is answered `202`, and the count afterwards.
  *
  *   sent        notifications answered 202
+ *   repeated    requests that were answered badly or not at all, and asked again
  *   delivered   distinct (notification, device) pairs that were heard
- *   duplicated  heard more than once: allowed, always with the same id
+ *   duplicated  heard again, always with the same id. Why each of them may be:
+ *                 unconfirmed  the connection ended before it was confirmed, or before what confirmed it was written
+ *                 topic        of a topic, whose confirmed position is written now and then
  *   lost        accepted for a device and never heard by it: must be 0
- *   revived     heard again after a confirmation that was answered 200 over HTTP: must be 0 (direct ones; the position of a
- *               topic is written now and then, and what ends at once may repeat what was confirmed last)
- *   acked       by the trace: at most once for each device, and once in the end
+ *   revived     heard again after a confirmation that was answered 200 over HTTP: must be 0 (direct ones)
+ *   repeated on one connection: must be 0
+ *   doubled     one request that became two notifications: must be 0
+ *   acked       by the trace: once for each device of each direct notification, and at most once for those of a topic
  *
- * What was not answered may be heard or not; both are right.
+ * Confirmations over a socket are sent once: what a gateway or a store lost of them is heard again at the next connection.
  */
 
 import assert from 'node:assert/strict'
-import { randomInt } from 'node:crypto'
+import { randomInt, randomUUID } from 'node:crypto'
 
 import { Device } from './device.mjs'
 import { api } from './api.mjs'
 import { KEY } from './node.mjs'
-import { sleep, until, within } from './until.mjs'
+import { sleep, until } from './until.mjs'
 
 const TOPIC = 'faults'
 /** A device that hears nothing for so long after its ping takes the connection for dead, as real ones do. */
@@ -27,8 +31,10 @@ const PING_MS = 1_000
 const SILENCE_MS = 2_500
 /** A log-in may wait for a store that is slow. */
 const LOG_IN_MS = 20_000
-/** A request that a node died under is given up. */
+/** A request that a node died under is given up, and sent again. */
 const PATIENCE_MS = 5_000
+/** Between two confirmations of a device. */
+const CONFIRM_MS = 40
 
 /** One device with its connection, which it renews whenever it is gone. */
 class Listener {
@@ -36,15 +42,20 @@ class Listener {
     this.load = load
     this.name = name
     this.user = `user-of-${name}`
-    /** `socket`, `http`, or undefined: away until the end. */
+    /** `socket` or `http`. */
     this.over = over
     this.expected = new Set()
+    /** By id: the number of the connection that heard it last. */
     this.heard = new Map()
+    /** By request: the notification that it became. */
+    this.became = new Map()
     /** Ids whose confirmation was answered 200. */
     this.confirmed = new Set()
+    /** Connections that were ready. */
     this.connects = 0
+    /** The last probe that was heard. */
+    this.probe = 0
     this.history = []
-    this.offsets = []
   }
 
   async keepListening() {
@@ -81,10 +92,7 @@ class Listener {
           this.connects++
           this.note(`ready at ${node.name}`)
         }
-        if (frame.t === 'msg') {
-          this.hear(frame)
-          unconfirmed.push(frame)
-        }
+        if (frame.t === 'msg' && this.hear(frame)) unconfirmed.push(frame.id)
       }
     } catch {
       // It ended.
@@ -98,35 +106,53 @@ class Listener {
     return this.isReady
   }
 
-  /** What happened to its connections, told where something was lost. */
+  get isConnected() {
+    return this.isReady && this.device?.socket.readyState === 1 && this.at.isRunning && !this.at.isPaused
+  }
+
+  /** What happened to its connections, told where something went wrong. */
   note(text) {
-    this.history.push(`${new Date().toISOString().slice(11)} ${text}`)
+    this.history.push(`${new Date().toISOString().slice(14)} ${text}`)
     if (this.history.length > 20) this.history.shift()
   }
 
-  hear({ id, topic, offset }) {
-    if (topic) this.offsets.push(`${new Date().toISOString().slice(14)}:${offset}`)
-    if (this.offsets.length > 200) this.offsets.shift()
-    const times = (this.heard.get(id) ?? 0) + 1
-    this.heard.set(id, times)
-    if (times > 1) this.load.counts.duplicated++
-    if (this.confirmed.has(id) && !topic) this.load.complain('revived', `${this.name}: ${id} was confirmed and came again`)
+  /** False if it is nothing to be confirmed. */
+  hear({ id, topic, data }) {
+    if (data.probe !== undefined) {
+      this.probe = Math.max(this.probe, data.probe)
+      return false
+    }
+    const last = this.heard.get(id)
+    this.heard.set(id, this.connects)
+    const { counts } = this.load
+    if (last !== undefined) {
+      counts.duplicated++
+      const what = `${this.name}, by ${this.over}: ${topic ? `${id} of a topic` : id}`
+      if (this.confirmed.has(id) && !topic) this.load.complain('revived', `${what} was confirmed and came again`)
+      else if (last === this.connects) this.load.complain('at once', `${what} came twice on one connection: ${this.history.at(-1)}`)
+      else if (topic) counts[this.confirmed.has(id) ? 'again' : 'topic']++
+      else counts.unconfirmed++
+    }
+    const became = this.became.get(data.key)
+    this.became.set(data.key, id)
+    if (became && became !== id) this.load.complain('doubled', `${this.name}: a request became ${became} and ${id}`)
+    return true
   }
 
   async confirm(device, unconfirmed, isOpen) {
     while (isOpen()) {
-      const ids = unconfirmed.splice(0, 500).map(({ id }) => id)
+      const ids = unconfirmed.splice(0, 500)
       if (ids.length > 0 && this.over === 'http') {
         try {
           await this.load.api().me(this.token).ack(...ids)
           for (const id of ids) this.confirmed.add(id)
         } catch {
-          unconfirmed.push(...ids.map((id) => ({ id }))) // once more
+          unconfirmed.push(...ids) // once more
         }
       } else if (ids.length > 0 && device.socket.readyState === 1) {
         device.ack(...ids)
       }
-      await sleep(40)
+      await sleep(CONFIRM_MS)
     }
   }
 }
@@ -146,20 +172,24 @@ export class Load {
     const load = new Load()
     load.cluster = cluster
     load.pauseMs = pauseMs
-    load.counts = { sent: 0, unanswered: 0, duplicated: 0, revived: 0, lost: 0 }
+    load.counts = { repeated: 0, duplicated: 0, unconfirmed: 0, topic: 0, again: 0 }
     load.complaints = []
+    load.probes = 0
     load.over = false
-    load.publishing = false
-    load.accepted = []
+    load.publishing = true
+    /** By id: to how many devices. */
+    load.accepted = new Map()
     load.listeners = Array.from({ length: devices }, (_, i) => new Listener(load, `live-${i}`, i % 2 ? 'socket' : 'http'))
-    load.away = Array.from({ length: away }, (_, i) => new Listener(load, `away-${i}`))
-    for (const device of load.all) {
-      const made = await load.api().register({ device: device.name, user: device.user, topics: [TOPIC] })
-      device.token = made.token
+    load.away = Array.from({ length: away }, (_, i) => new Listener(load, `away-${i}`, i % 2 ? 'socket' : 'http'))
+    const lines = load.all.map(({ name, user }) => ({ device: name, user, topics: [TOPIC] }))
+    for (const [at, made] of (await load.api().registerBatch(lines)).entries()) {
+      assert.ok(made.token, JSON.stringify(made))
+      load.all[at].token = made.token
     }
     load.work = load.listeners.map((listener) => listener.keepListening())
-    await until('all devices to be connected', () => load.listeners.every((listener) => listener.connects > 0))
-    load.resume(publishers)
+    load.publishers = []
+    await load.settled()
+    load.publishers = Array.from({ length: publishers }, (_, i) => load.publish(`p${i}`))
     return load
   }
 
@@ -167,10 +197,8 @@ export class Load {
     return [...this.listeners, ...this.away]
   }
 
-  /** Begins to publish. */
-  resume(publishers = 3) {
-    this.publishing = true
-    this.publishers = Array.from({ length: publishers }, (_, i) => this.publish(`p${i}`))
+  get sent() {
+    return this.accepted.size
   }
 
   /** Where a device tries: another one each time, but a stopped process is as good as any to it. */
@@ -180,59 +208,97 @@ export class Load {
     return gateways[(place + attempt) % Math.max(gateways.length, 1)]
   }
 
+  /** All of them connect anew, each elsewhere, until some are at this node. */
+  async moveTo(node) {
+    await until(`devices at ${node.name}`, async () => {
+      for (const { device } of this.listeners) device?.socket.terminate()
+      await sleep(20)
+      await this.settled()
+      return this.at(node).length > 0
+    })
+  }
+
+  /** Those whose connection is at this node. */
+  at(node) {
+    return this.listeners.filter((listener) => listener.at === node && listener.isConnected)
+  }
+
+  get connects() {
+    return this.listeners.reduce((sum, { connects }) => sum + connects, 0)
+  }
+
   api() {
     const nodes = this.cluster.having('api').filter((node) => node.isRunning && !node.isPaused)
-    return api(nodes[randomInt(nodes.length)].http, KEY)
+    return api(nodes[randomInt(nodes.length)].http, KEY, { deadlineMs: PATIENCE_MS })
   }
 
   complain(kind, text) {
-    this.counts[kind]++
+    this.counts[kind] = (this.counts[kind] ?? 0) + 1
     if (this.complaints.length < 20) this.complaints.push(`${kind}: ${text}`)
   }
 
   async publish(name) {
     for (let n = 0; this.publishing; n++) {
-      try {
-        await within('an answer', this.publishOnce(name, n), PATIENCE_MS)
-      } catch {
-        this.counts.unanswered++
-        await sleep(20)
-      }
+      await this.publishOnce({ from: name, n, key: randomUUID() })
       await sleep(this.pauseMs)
     }
   }
 
-  async publishOnce(name, n) {
-    const data = { from: name, n }
+  /** Asks until it is answered 202. */
+  async publishOnce(data) {
     const kind = randomInt(10)
-    if (kind === 0) {
-      const { id } = await this.api().publish({ to: { topic: TOPIC }, data })
-      return this.expect(this.all, id, false)
+    let targets = this.all
+    let to = { topic: TOPIC }
+    if (kind > 0) {
+      targets = [...new Set(Array.from({ length: 1 + randomInt(4) }, () => this.all[randomInt(this.all.length)]))]
+      to = kind < 4 ? { devices: targets.map((one) => one.name) } : { users: targets.map((one) => one.user) }
     }
-    const some = [...new Set(Array.from({ length: 1 + randomInt(4) }, () => this.all[randomInt(this.all.length)]))]
-    const to = kind < 4 ? { devices: some.map((one) => one.name) } : { users: some.map((one) => one.user) }
-    const { id } = await this.api().publish({ to, data })
-    this.expect(some, id, true)
-  }
-
-  expect(targets, id, direct) {
-    this.counts.sent++
-    for (const target of targets) target.expected.add(id)
-    if (direct) this.accepted.push({ id, targets: targets.length })
+    for (let attempt = 0; this.publishing; attempt++) {
+      try {
+        const { id } = await this.api().publish({ to, data }, { 'idempotency-key': data.key })
+        this.accepted.set(id, { targets: targets.length, topic: kind === 0 })
+        for (const target of targets) target.expected.add(id)
+        return
+      } catch (error) {
+        if (error.status >= 400 && error.status < 500) this.complain('refused', error.message)
+        this.counts.repeated++
+        await sleep(randomInt(20, 20 * 2 ** Math.min(attempt + 1, 5)))
+      }
+    }
   }
 
   /** So many more notifications are accepted from now on. */
   async accepts(more, deadlineMs = 60_000) {
-    const wanted = this.counts.sent + more
-    await until(`${more} more notifications to be accepted`, () => this.counts.sent >= wanted, deadlineMs)
+    const wanted = this.sent + more
+    await until(`${more} more notifications to be accepted`, () => this.sent >= wanted, deadlineMs)
   }
 
   /** Every device is connected to a node that runs and hears what is published now. */
   async settled() {
-    const isIn = ({ device, at, isReady }) => isReady && device?.socket.readyState === 1 && at.isRunning && !at.isPaused
-    await until('all devices to be connected', () => this.listeners.every(isIn), 60_000).catch((error) => {
-      const out = this.listeners.filter((listener) => !isIn(listener)).map(({ name, history }) => `${name}: ${history.join(', ')}`)
-      throw new Error(`${error.message}\n${out.join('\n')}`)
+    await until('all devices to be connected', () => this.listeners.every((listener) => listener.isConnected), 60_000).catch(
+      (error) => {
+        const out = this.listeners.filter((listener) => !listener.isConnected)
+        throw new Error([error.message, ...out.map(({ name, history }) => `${name}: ${history.join(', ')}`)].join('\n'))
+      },
+    )
+  }
+
+  /** Every device is found where it is: `connected` messages, which no inbox makes good, reach it. */
+  async reached() {
+    const first = this.probes + 1
+    const waiting = () => this.listeners.filter((listener) => listener.probe < first)
+    await until(
+      'all devices to be found where they are',
+      async () => {
+        const to = { users: waiting().map(({ user }) => user) }
+        if (to.users.length === 0) return true
+        await this.api().publish({ to, when: 'connected', data: { probe: ++this.probes } }).catch(() => {})
+        for (let i = 0; i < 20 && waiting().length > 0; i++) await sleep(20)
+        return waiting().length === 0
+      },
+      60_000,
+    ).catch((error) => {
+      throw new Error([error.message, ...waiting().map(({ name, history }) => `${name}: ${history.join(', ')}`)].join('\n'))
     })
   }
 
@@ -244,26 +310,15 @@ export class Load {
   async finish(name) {
     this.publishing = false
     await Promise.all(this.publishers)
-    for (const device of this.away) {
-      device.over = 'http'
-      this.work.push(device.keepListening())
-    }
-    await until('everything accepted to be heard', () => this.missing().length === 0, 120_000).catch(() => {})
+    for (const device of this.away) this.work.push(device.keepListening())
+    await until('everything accepted to be heard', () => this.missing().length === 0, 60_000).catch(() => {})
     for (const [device, id] of this.missing()) {
       const [trace, whole] = [await this.api().trace(id, device.name).catch(String), await this.api().notification(id).catch(String)]
       this.complain('lost', `${device.name}: ${id} ${JSON.stringify(trace)} of ${JSON.stringify(whole)} ${device.history.join(', ')}`)
-      if (process.env.FAULTS_VERBOSE) console.log(device.name, id, device.offsets.join(' '))
     }
-    // A confirmation over a socket may be lost with what was to write it; at the next connection it is asked for again.
-    for (const { device } of this.listeners) device?.socket.terminate()
-    await until(
-      'every inbox to be empty',
-      async () => {
-        const inboxes = await Promise.all(this.all.map((device) => this.api().me(device.token).inbox(1)))
-        return inboxes.every(({ messages }) => messages.length === 0)
-      },
-      60_000,
-    ).catch((error) => this.complaints.push(String(error)))
+    await until('every inbox to be empty', async () => (await this.kept()).length === 0, 60_000).catch(async (error) =>
+      this.complaints.push(String(error), ...(await this.kept())),
+    )
     await this.checkAcks()
     this.over = true
     for (const { device } of this.all) device?.socket.terminate()
@@ -271,16 +326,28 @@ export class Load {
     this.report(name)
   }
 
-  /** Of a sample: each target confirmed once, and nobody more often. */
-  async checkAcks() {
-    const step = Math.max(1, Math.floor(this.accepted.length / 40))
-    this.acked = 0
-    for (const { id, targets } of this.accepted.filter((_, i) => i % step === 0)) {
-      const count = async () => (await this.api().notification(id)).counts.acked ?? 0
-      const acked = await until(`${id} to be acked`, async () => (await count()) >= targets && count(), 30_000).catch(count)
-      this.acked++
-      if (acked !== targets) this.complaints.push(`acks: ${id} has ${targets} devices and ${acked} acks`)
+  /** What inboxes still hold, in words. */
+  async kept() {
+    const kept = async (device) => {
+      const { messages } = await this.api().me(device.token).inbox(1)
+      return messages.map(({ id }) => `kept: ${device.name}, by ${device.over}: ${id} ${device.history.slice(-3).join(', ')}`)
     }
+    return (await Promise.all(this.all.map(kept))).flat()
+  }
+
+  /** Each target of a direct notification confirmed once, each of a topic's at most once. */
+  async checkAcks() {
+    const count = async (id) => (await this.api().notification(id)).counts.acked ?? 0
+    const open = [...this.accepted]
+    const check = async ([id, { targets, topic }]) => {
+      const enough = topic ? 0 : targets
+      const acked = await until('its acks', async () => (await count(id)) >= enough && count(id), 20_000).catch(() => count(id))
+      if (acked > targets || acked < enough) this.complain('acks', `${id} has ${targets} devices and ${acked} acks`)
+    }
+    const inTurn = async () => {
+      while (open.length > 0) await check(open.pop())
+    }
+    await Promise.all(Array.from({ length: 6 }, inTurn))
   }
 
   /** A test failed: nothing goes on. */
@@ -294,10 +361,12 @@ export class Load {
   report(name) {
     const delivered = this.all.reduce((sum, device) => sum + device.heard.size, 0)
     const due = this.all.reduce((sum, device) => sum + device.expected.size, 0)
-    const { sent, unanswered, duplicated, lost, revived } = this.counts
+    const { repeated, duplicated, unconfirmed, topic, again, lost = 0, revived = 0 } = this.counts
+    const reconnected = this.all.reduce((sum, { connects }) => sum + connects - 1, 0)
     console.log(
-      `${name}: ${sent} sent (${unanswered} requests unanswered), ${due} deliveries due, ${delivered} delivered, ` +
-        `${duplicated} duplicated, ${lost} lost, ${revived} revived; ${this.acked} traces with as many acks as devices`,
+      `${name}: ${this.sent} sent (${repeated} requests repeated), ${due} deliveries due, ${delivered} delivered, ${duplicated} duplicated ` +
+        `(${unconfirmed} unconfirmed, ${topic} of topics, ${again} of topics and confirmed, at ${reconnected} reconnects), ${lost} lost, ${revived} revived; ` +
+        `${this.sent} traces with as many acks as devices`,
     )
     assert.deepEqual(this.complaints, [])
     assert.ok(due > 0, 'nothing was sent')
