@@ -1,7 +1,7 @@
 //! The cluster on Redis 7 or Valkey: one server, Sentinel, or Redis Cluster.
 //!
 //! ```text
-//!   Cluster ─ directory ─► scripts and MGET ──┐
+//!   Cluster ─ directory ─► scripts and HMGET ─┐
 //!           ─ bus ───────► outbound ──────────┼─► connections ─► server (one connection each, reconnects)
 //!           ─ members ───► members ◄─ lease ──┘        ▲
 //!                            Receiver ◄─ lease ◄─ subscriber ─► its own connection, one channel
@@ -178,8 +178,14 @@ impl Redis {
             events,
             bytes: Arc::new(AtomicUsize::new(0)),
         };
-        let keeper =
-            Keeper::new(self.state.clone(), self.connections.clone(), receiver, self.metrics.clone(), wanted);
+        let keeper = Keeper::new(
+            self.state.clone(),
+            self.connections.clone(),
+            receiver,
+            self.metrics.clone(),
+            wanted,
+            self.prefix.clone(),
+        );
         let outbound =
             Outbound::new(self.connections.clone(), self.state.clone(), self.metrics.clone(), self.prefix);
         // The connections outlive the lease, which is given back over them.

@@ -1,5 +1,5 @@
-//! The directory on Redis: batches become one command for each bucket (without Cluster: one in all), and these one
-//! round trip.
+//! The directory on Redis: batches become one command for each bucket (without Cluster there is one), and these one round
+//! trip.
 //!
 //! A device and its user may be kept by different servers, so their entries are two writes, sent at once. The device's
 //! entry decides; the user's is compared by generation by itself, and one left behind says "not here" at a node sooner or
@@ -22,7 +22,7 @@ use crate::{Directory, Epoch, Error, Kept, SessionKey, Take, Taken};
 
 /// A script holds up the server; 128 entries take it about 0.2 ms.
 const SCRIPT_KEYS_MAX: usize = 128;
-const MGET_KEYS_MAX: usize = 1_024;
+const HMGET_FIELDS_MAX: usize = 1_024;
 /// Entries of dead nodes that wait to be removed; more of them are found again.
 pub(crate) const REMOVALS_MAX: usize = 16_384;
 
@@ -42,7 +42,7 @@ struct Found {
 
 /// One command's worth of what was asked for: where the answers belong.
 struct Batch {
-    slot: u16,
+    bucket: usize,
     indexes: Vec<usize>,
 }
 
@@ -56,13 +56,12 @@ impl RedisDirectory {
         }
         let mut batches = Vec::new();
         for (bucket, group) in groups.iter().enumerate() {
-            let slot = self.buckets.slot(bucket);
-            batches.extend(group.chunks(keys_max).map(|chunk| Batch { slot, indexes: chunk.to_vec() }));
+            batches.extend(group.chunks(keys_max).map(|chunk| Batch { bucket, indexes: chunk.to_vec() }));
         }
         batches
     }
 
-    /// `argument`: what belongs to each key.
+    /// `argument`: what follows each key.
     fn script(
         &self,
         script: &Script,
@@ -72,42 +71,53 @@ impl RedisDirectory {
     ) -> (Vec<Batch>, Vec<Command>) {
         let batches = self.batches(keys, SCRIPT_KEYS_MAX);
         let command = |batch: &Batch| {
-            let mut cmd = script.call(batch.indexes.len());
-            batch.indexes.iter().for_each(|i| add(&mut cmd, &self.buckets.key(keys[*i])));
+            let mut cmd = script.call(1);
+            add(&mut cmd, self.buckets.name(batch.bucket));
             first.iter().for_each(|argument| add(&mut cmd, argument));
-            batch.indexes.iter().filter_map(|i| argument(*i)).for_each(|argument| add(&mut cmd, &argument));
-            Command { slot: batch.slot, cmd }
+            for i in &batch.indexes {
+                add(&mut cmd, &keys[*i].0.to_be_bytes());
+                argument(*i).iter().for_each(|argument| add(&mut cmd, argument));
+            }
+            Command { slot: self.buckets.slot(batch.bucket), cmd }
         };
         let commands = batches.iter().map(command).collect();
         (batches, commands)
     }
 
-    /// `script` on the devices and `ADD` on their users, at once; the answer of the devices, in order.
+    /// `script` on the devices and `ADD` on their users, at once; the answer of the devices, in order, and whether
+    /// that of their users was written.
     async fn put(
         &self,
         kind: Kind,
         script: &Script,
         epoch: Epoch,
         takes: &[Take],
-    ) -> Result<Vec<Option<Value>>, Error> {
+    ) -> Result<Vec<(Option<Value>, bool)>, Error> {
         self.state.check(epoch)?;
         let epoch_arg = epoch_bytes(epoch);
         let devices: Vec<SessionKey> = takes.iter().map(|take| take.device).collect();
         let generation = |i: usize| Some(takes[i].generation.to_be_bytes().to_vec());
         let (batches, mut commands) = self.script(script, &devices, &[&epoch_arg], generation);
-        let of_users: Vec<&Take> = takes.iter().filter(|take| take.user.is_some()).collect();
-        let users: Vec<SessionKey> = of_users.iter().filter_map(|take| take.user).collect();
-        let entry =
-            |i: usize| Some(joined(&[device_tag(of_users[i].device), of_users[i].generation.to_be_bytes()]));
+        let of_users: Vec<usize> = (0..takes.len()).filter(|i| takes[*i].user.is_some()).collect();
+        let users: Vec<SessionKey> = takes.iter().filter_map(|take| take.user).collect();
+        let entry = |i: usize| {
+            let take = &takes[of_users[i]];
+            Some(joined(&[device_tag(take.device), take.generation.to_be_bytes()]))
+        };
         let most = USER_DEVICES_MAX.to_string();
-        let (_, of_users) = self.script(&script::ADD, &users, &[most.as_bytes(), &epoch_arg], entry);
-        commands.extend(of_users);
+        let (user_batches, adds) = self.script(&script::ADD, &users, &[most.as_bytes(), &epoch_arg], entry);
+        commands.extend(adds);
         let mut answers = self.connections.run_all(kind, commands).await;
         // A lease that lapsed meanwhile: what was written names a dead epoch.
         self.state.check(epoch)?;
-        let of_users = answers.split_off(batches.len());
-        let failed = of_users.into_iter().find_map(Result::err);
-        self.spread(takes.len(), batches, answers, failed)
+        let added = answers.split_off(batches.len());
+        let mut is_added = vec![true; takes.len()];
+        for (batch, _) in user_batches.iter().zip(&added).filter(|(_, answer)| answer.is_err()) {
+            batch.indexes.iter().for_each(|i| is_added[of_users[*i]] = false);
+        }
+        let failed = added.into_iter().find_map(Result::err);
+        let spread = self.spread(takes.len(), batches, answers, failed)?;
+        Ok(spread.into_iter().zip(is_added).collect())
     }
 
     /// The answers, each where its key was. An error only if nothing was answered.
@@ -145,11 +155,12 @@ impl RedisDirectory {
 
     /// Reads the values; `None` for those whose server is not there.
     async fn read(&self, keys: &[SessionKey]) -> Result<Vec<Option<Found>>, Error> {
-        let batches = self.batches(keys, MGET_KEYS_MAX);
+        let batches = self.batches(keys, HMGET_FIELDS_MAX);
         let command = |batch: &Batch| {
-            let mut cmd = ::redis::cmd("MGET");
-            batch.indexes.iter().for_each(|i| add(&mut cmd, &self.buckets.key(keys[*i])));
-            Command { slot: batch.slot, cmd }
+            let mut cmd = ::redis::cmd("HMGET");
+            add(&mut cmd, self.buckets.name(batch.bucket));
+            batch.indexes.iter().for_each(|i| add(&mut cmd, &keys[*i].0.to_be_bytes()));
+            Command { slot: self.buckets.slot(batch.bucket), cmd }
         };
         let commands = batches.iter().map(command).collect();
         let answers = self.connections.run_all(Kind::Locate, commands).await;
@@ -205,12 +216,13 @@ fn all(answers: Vec<Result<Value, Error>>) -> Result<(), Error> {
     answers.into_iter().find_map(Result::err).map_or(Ok(()), Err)
 }
 
-fn taken(answer: Option<Value>) -> Taken {
+fn taken((answer, is_added): (Option<Value>, bool)) -> Taken {
     let Some(answer) = answer else { return Taken::Unknown };
     let bytes = bytes(&answer);
     match (entry::generation(bytes), entry::holder(bytes)) {
         (Some(generation), _) => Taken::Behind { generation },
-        (None, previous) => Taken::Now { previous },
+        (None, previous) if is_added => Taken::Now { previous },
+        (None, previous) => Taken::Partly { previous },
     }
 }
 
@@ -223,10 +235,10 @@ impl Directory for RedisDirectory {
 
     async fn keep(&self, epoch: Epoch, takes: Vec<Take>) -> Result<Vec<Kept>, Error> {
         let answers = self.put(Kind::Keep, &script::KEEP, epoch, &takes).await?;
-        let kept = |answer: Option<Value>| match answer {
-            Some(Value::Int(0)) => Ok(Kept::Superseded),
-            Some(_) => Ok(Kept::Mine),
-            None => Err(Error::Unavailable("a part of the directory is away".into())),
+        let kept = |answer: (Option<Value>, bool)| match answer {
+            (Some(Value::Int(0)), _) => Ok(Kept::Superseded),
+            (Some(_), true) => Ok(Kept::Mine),
+            _ => Err(Error::Unavailable("a part of the directory is away".into())),
         };
         answers.into_iter().map(kept).collect()
     }
