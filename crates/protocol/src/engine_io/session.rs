@@ -7,7 +7,7 @@
 //! pushes unbounded. On a WebSocket, where nearly all sessions spend their lives, a session is 24 bytes and
 //! holds nothing: callers may write frames themselves then, [`Session::push`] is for who polls.
 //!
-//! A session that ended may still have a last word for the next poll: it stays until [`Session::is_gone`].
+//! A session that ended may still have last words for the next polls: it stays until [`Session::is_gone`].
 
 use noroshi_types::CloseReason;
 
@@ -39,7 +39,7 @@ enum Phase {
     Quiet,
     /// Its answer is due at the deadline.
     Pinged,
-    /// Over, with a last word for a poll that comes before the deadline.
+    /// Over, with last words for polls that come before the deadline.
     Lingering,
     Gone,
 }
@@ -62,6 +62,8 @@ struct Polling {
     /// A POST is under way.
     post: bool,
     probe: Probe,
+    /// What a session that lingers says when the rest is said.
+    last: Option<Outgoing>,
 }
 
 #[derive(Debug)]
@@ -70,6 +72,8 @@ pub struct Session {
     polling: Option<Box<Polling>>,
     phase: Phase,
     ended: Option<CloseReason>,
+    /// Ended by a mistake or by silence, so a request under way is refused.
+    broken: bool,
 }
 
 // With the conversation on top it has 64 bytes in a connection.
@@ -80,12 +84,13 @@ type Outputs = Vec<Output>;
 impl Session {
     /// A session that begins on a WebSocket. The first ping may be early, so that not all are due at once.
     pub fn websocket(first_ping_at_ms: u64) -> Self {
-        Self { deadline_ms: first_ping_at_ms, polling: None, phase: Phase::Quiet, ended: None }
+        Self { deadline_ms: first_ping_at_ms, polling: None, phase: Phase::Quiet, ended: None, broken: false }
     }
 
     /// A session that begins with long polling; the GET that opened it is answered by the caller.
     pub fn polling(first_ping_at_ms: u64) -> Self {
-        let polling = Polling { queue: Payload::new(), poll: false, post: false, probe: Probe::None };
+        let polling =
+            Polling { queue: Payload::new(), poll: false, post: false, probe: Probe::None, last: None };
         Self { polling: Some(Box::new(polling)), ..Self::websocket(first_ping_at_ms) }
     }
 
@@ -155,12 +160,14 @@ impl Session {
             }
             (phase, Some(polling)) => {
                 polling.poll = true;
-                if polling.probe == Probe::Answered && polling.queue.is_empty() {
-                    polling.queue.push(Outgoing::NOOP);
-                }
-                self.flush(out);
-                if phase == Phase::Lingering {
-                    self.vanish();
+                match phase {
+                    Phase::Lingering => self.say_last(out),
+                    _ => {
+                        if polling.probe == Probe::Answered && polling.queue.is_empty() {
+                            polling.queue.push(Outgoing::NOOP);
+                        }
+                        self.flush(out);
+                    }
                 }
                 Ok(())
             }
@@ -210,9 +217,10 @@ impl Session {
             let too_big = error == PacketError::TooBig;
             return Err(if too_big { RequestError::TooBig } else { RequestError::BadRequest });
         }
-        match self.ended {
-            None | Some(CloseReason::PeerClosed) => Ok(()),
-            Some(_) => Err(RequestError::BadRequest),
+        // One that led to an orderly end was heard all the same.
+        match self.broken {
+            false => Ok(()),
+            true => Err(RequestError::BadRequest),
         }
     }
 
@@ -350,7 +358,7 @@ impl Session {
         }
     }
 
-    /// Ends the session from this side: what was pushed and a `close` packet are left for a poll.
+    /// Ends the session from this side: what was pushed and a `close` packet are left for polls.
     pub fn close(&mut self, reason: CloseReason, now_ms: u64, config: &Config, out: &mut Outputs) {
         if self.ended.is_none() {
             self.linger(Outgoing::CLOSE, reason, now_ms, config, out);
@@ -374,23 +382,29 @@ impl Session {
         out: &mut Outputs,
     ) {
         self.ended = Some(reason);
-        let polls = match &mut self.polling {
-            Some(polling) => {
-                polling.queue.push(last);
-                let polls = polling.poll;
-                self.flush(out);
-                polls
-            }
-            None => true,
-        };
+        self.phase = Phase::Lingering;
+        self.deadline_ms = now_ms + config.ping_timeout_ms;
+        let polls = self.is_polled();
+        match &mut self.polling {
+            Some(polling) => polling.last = Some(last),
+            None => self.vanish(),
+        }
+        if polls {
+            self.say_last(out);
+        }
         self.end_probe(out);
         out.push(Output::Ended(reason));
-        match polls {
-            true => self.vanish(),
-            false => {
-                self.phase = Phase::Lingering;
-                self.deadline_ms = now_ms + config.ping_timeout_ms;
-            }
+    }
+
+    /// Answers the poll that waits with what was pushed, or if that is all said, with the last word. The two
+    /// are not one answer: a client library acts on `close` before it looks at the messages that came with it.
+    fn say_last(&mut self, out: &mut Outputs) {
+        let Some(polling) = &mut self.polling else { return };
+        if polling.queue.is_empty() {
+            out.extend(polling.last.take().map(|last| Output::Answer(Payload::of(last))));
+            self.vanish();
+        } else {
+            self.flush(out);
         }
     }
 
@@ -400,6 +414,7 @@ impl Session {
             return;
         }
         self.ended = Some(reason);
+        self.broken = true;
         if self.is_polled() {
             out.push(Output::Answer(Payload::of(Outgoing::CLOSE)));
         }
