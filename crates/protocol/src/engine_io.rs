@@ -7,7 +7,7 @@
 //!   WebSocket message ── Packet ─┘                └────── Data ── socket_io
 //! ```
 //!
-//! Reading order: [`packet`], [`payload`], [`request`], [`handshake`], [`session`], [`answer`]. The document
+//! Reading order: [`packet`], [`payload`], [`mod@request`], [`handshake`], [`session`], [`answer`]. The document
 //! meant by "EIO" is the protocol's own (socket.io repository, `docs/engine.io-protocol/v4-current.md`); its
 //! sections are cited by name. CORS, keep-alive and the sockets are whose who owns the connections.
 
