@@ -14,7 +14,8 @@ pub struct Config {
     pub receive_maximum: u16,
     /// Aliases a client may set (§3.2.2.3.8).
     pub topic_alias_maximum: u16,
-    /// Aliases set here towards a client that allows them: each costs the topic's bytes once a connection.
+    /// Aliases set here towards a client that allows them. They save bytes on the wire and cost the sharing of
+    /// whole packets.
     pub send_aliases_max: u16,
     /// QoS 1 and 2 messages towards a client that are not finished, whatever it allows; 1 or more.
     pub in_flight_max: u16,
@@ -42,7 +43,8 @@ impl Default for Config {
             // What a client library keeps in flight by itself is 10 to 20.
             receive_maximum: 64,
             topic_alias_maximum: 16,
-            send_aliases_max: 8,
+            // Common clients that allow them lose the topic of a QoS 2 message, or leave aliases to their user.
+            send_aliases_max: 0,
             // At 20 bytes each, 1.3 KiB of a busy connection.
             in_flight_max: 64,
             // Below the 5 minutes after which common NAT tables forget TCP, once it is multiplied by 1.5.
