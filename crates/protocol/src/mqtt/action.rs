@@ -216,6 +216,17 @@ pub struct Saved {
     pub subscriptions: Vec<Subscription>,
 }
 
+impl Saved {
+    /// A message was published whose connection ended before it could be told: sent again, it is the same one.
+    pub fn published(&mut self, answer: Answer) {
+        if answer.qos == Qos::ExactlyOnce
+            && let Err(at) = self.unreleased.binary_search(&answer.packet_id)
+        {
+            self.unreleased.insert(at, answer.packet_id);
+        }
+    }
+}
+
 /// Where else to go (§4.11).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServerReference<'a> {

@@ -193,3 +193,19 @@ fn repeated_messages_count_against_the_new_receive_maximum() {
     assert_eq!(peer.say(Packet::PubComp(Ack::success(3))), Did::Settled { id: None, room: true });
     peer.delivers(&second);
 }
+
+#[test]
+fn what_was_published_behind_the_connections_back_is_not_published_again() {
+    let mut peer = Peer::new(Version::V3);
+    peer.log_in(&Connect { clean_start: false, ..connect(Version::V3) }, LoggedIn::default());
+    let message = publish(2, 4, "b", b"");
+    let Did::Publish { answer: Some(answer), .. } = peer.say(Packet::Publish(message)) else {
+        panic!("a message")
+    };
+    let mut parting = peer.conversation.part();
+    parting.saved.as_mut().unwrap().published(answer);
+    let mut peer = resumed(Version::V3, parting, false);
+    peer.out.clear();
+    assert_eq!(peer.say(Packet::Publish(Publish { dup: true, ..message })), Did::Nothing);
+    peer.hears(&[Packet::PubRec(Ack::success(4))]);
+}
