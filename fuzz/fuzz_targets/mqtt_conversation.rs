@@ -164,7 +164,7 @@ fuzz_target!(|bytes: &[u8]| {
         over: false,
     };
     let greeting = GREETINGS[usize::from(*first) % GREETINGS.len()];
-    let mut feed = |node: &mut Node, bytes: &[u8]| {
+    let feed = |node: &mut Node, bytes: &[u8]| {
         let mut decoder = Decoder::new();
         let result = decoder.feed(bytes, 4096, &mut |frame| {
             node.receive(frame);

@@ -89,7 +89,7 @@ impl PacketType {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Frame<'a> {
     pub packet_type: PacketType,
-    /// As [`PacketType::fixed_flags`] wants them, or those of a PUBLISH.
+    /// Those of a PUBLISH; others have fixed ones (§2.1.3).
     pub flags: u8,
     pub body: &'a [u8],
     /// The length was written with as few bytes as it can be: MQTT 5 demands it, 3.1.1 does not.
