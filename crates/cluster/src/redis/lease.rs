@@ -22,7 +22,9 @@ use super::connections::Connections;
 use super::frame;
 use super::inbound::Inbound;
 use super::members::{Act, Leases, Life, State};
+use super::outbound::channel;
 use super::random;
+use super::slot::slot;
 use super::subscriber::Event;
 use crate::metrics::Metrics;
 use crate::{Epoch, Error, Members as _, Receiver};
@@ -30,13 +32,19 @@ use crate::{Epoch, Error, Members as _, Receiver};
 /// The list of nodes is read at least so often.
 const LIST_EVERY: Duration = Duration::from_secs(1);
 
+/// Epochs drawn for one whose channel lies where a server answers: all the same if half of them are away.
+const DRAWS_MAX: usize = 32;
+
 pub(crate) struct Keeper {
     pub(crate) state: Arc<State>,
     pub(crate) connections: Connections,
     pub(crate) receiver: Arc<dyn Receiver>,
     pub(crate) metrics: Metrics,
     pub(crate) wanted: watch::Sender<Option<Epoch>>,
+    prefix: String,
     standing: Standing,
+    /// The server of the own channel has not answered since, while others did.
+    deaf_since: Option<Instant>,
     inbound: Inbound,
     /// An epoch whose acquisition may have been done without an answer, or that lapsed: taken off the list by the next
     /// acquisition.
@@ -63,6 +71,7 @@ impl Keeper {
         receiver: Arc<dyn Receiver>,
         metrics: Metrics,
         wanted: watch::Sender<Option<Epoch>>,
+        prefix: String,
     ) -> Self {
         Self {
             state,
@@ -70,7 +79,9 @@ impl Keeper {
             receiver,
             metrics,
             wanted,
+            prefix,
             standing: Standing::Nothing,
+            deaf_since: None,
             inbound: Inbound::new(Instant::now()),
             given_up: None,
         }
@@ -103,8 +114,18 @@ impl Keeper {
         self.give_back().await;
     }
 
+    /// Where the channel lies in Redis Cluster is told by the epoch in its name: one at a server that is away would not
+    /// be heard of, though all the others are there.
     fn draw(&mut self) {
-        self.standing = match random::epoch() {
+        let mut drawn = random::epoch();
+        for _ in 1..DRAWS_MAX {
+            if drawn.as_ref().map_or(true, |epoch| !self.is_deaf(*epoch)) {
+                break;
+            }
+            drawn = random::epoch();
+        }
+        self.deaf_since = None;
+        self.standing = match drawn {
             Ok(epoch) => {
                 self.wanted.send_replace(Some(epoch));
                 Standing::Drawn(epoch)
@@ -116,6 +137,29 @@ impl Keeper {
         };
     }
 
+    fn is_deaf(&self, epoch: Epoch) -> bool {
+        self.connections.is_up_in_part() && !self.connections.is_up(slot(&channel(&self.prefix, epoch)))
+    }
+
+    /// A part of Redis Cluster that does not come back within half a lease is left for another, with a new epoch.
+    fn leave_deaf_channel(&mut self) {
+        let (Standing::Drawn(epoch) | Standing::Subscribed(epoch) | Standing::Held(epoch)) = self.standing else {
+            return;
+        };
+        if !self.is_deaf(epoch) {
+            self.deaf_since = None;
+            return;
+        }
+        if self.deaf_since.get_or_insert_with(Instant::now).elapsed() < self.state.ttl() / 2 {
+            return;
+        }
+        tracing::warn!("the part of redis that this node listens at is away: it goes to another, with a new lease");
+        match self.standing {
+            Standing::Held(_) => self.lapsed(),
+            _ => self.draw(),
+        }
+    }
+
     fn until_lapse(&self) -> Duration {
         match self.standing {
             Standing::Held(_) => self.state.deadline().remaining(),
@@ -125,6 +169,7 @@ impl Keeper {
 
     /// The next round trip: what it does depends on where we stand.
     fn ask(&mut self) -> Asking {
+        self.leave_deaf_channel();
         let (act, epoch) = match self.standing {
             Standing::Subscribed(epoch) => (Act::Acquire, Some(epoch)),
             Standing::Held(epoch) => (Act::Renew, Some(epoch)),

@@ -4,9 +4,10 @@
 //! The store is asked for its place now and then; a moment's place is one that was read well before it,
 //! since a message is handed to the bus a little after its commit. For moments before what is remembered
 //! the clock tells: a notification's number begins with its time ([RFC 9562] §5.7), and clocks of nodes differ.
+//! Nothing before the place that was read when no device had come yet was missed by anyone here.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use noroshi_store::Place;
@@ -15,6 +16,7 @@ use parking_lot::Mutex;
 
 use crate::cluster::Peers;
 use crate::delivery::Delivery;
+use crate::edge::SESSION_PAGES;
 
 const INTERVAL: Duration = Duration::from_secs(2);
 /// A little more than a sweep interval.
@@ -24,6 +26,8 @@ const REMEMBERED: usize = 64;
 const HAND_OVER: Duration = Duration::from_secs(3);
 /// By how much the clocks of nodes may differ.
 const SKEW: Duration = Duration::from_secs(60);
+/// Devices that are about to come had read the store so long ago, at most.
+const LOG_IN: Duration = Duration::from_secs(10);
 /// Of a notification's number that are its counter; the time in milliseconds stands above it.
 const COUNTER_BITS: u32 = 12;
 
@@ -31,6 +35,8 @@ const COUNTER_BITS: u32 = 12;
 pub(crate) struct Places {
     /// Guards the list only. Oldest first.
     read: Mutex<VecDeque<(Instant, Place)>>,
+    /// Where this node began.
+    began: OnceLock<Place>,
 }
 
 impl Places {
@@ -42,8 +48,13 @@ impl Places {
         read.push_back((at, place));
     }
 
-    /// A place behind which everything stands that was handed over at `moment` or later.
+    /// A place behind which everything stands that was handed over at `moment` or later, and while this node ran.
     pub(crate) fn before(&self, moment: Instant, now: Timestamp) -> Place {
+        let place = self.read_before(moment, now);
+        self.began.get().map_or(place, |began| place.max(*began))
+    }
+
+    fn read_before(&self, moment: Instant, now: Timestamp) -> Place {
         let enough = moment.checked_sub(HAND_OVER);
         let read = self.read.lock();
         let found = read.iter().rev().find(|(at, _)| enough.is_some_and(|enough| *at <= enough));
@@ -60,14 +71,30 @@ impl Places {
 
 /// Asks the store for its place for as long as it runs.
 pub(crate) async fn run(delivery: &Arc<Delivery>, peers: &Arc<Peers>) {
+    // Without a read, as with devices that came before it, the clock decides.
+    let mut is_first = true;
     loop {
         let at = Instant::now();
         match delivery.store.place().await {
-            Ok(place) => peers.places.note(at, place),
+            Ok(place) => {
+                if std::mem::take(&mut is_first) && !has_sessions(delivery) {
+                    let _ = peers.places.began.set(back(place, LOG_IN));
+                }
+                peers.places.note(at, place);
+            }
             Err(error) => tracing::debug!(%error, "the store's place could not be read"),
         }
         tokio::time::sleep(INTERVAL).await;
     }
+}
+
+fn back(place: Place, by: Duration) -> Place {
+    let numbers = i64::try_from(by.as_millis()).unwrap_or(i64::MAX).saturating_mul(1 << COUNTER_BITS);
+    Place(place.0.saturating_sub(numbers))
+}
+
+fn has_sessions(delivery: &Delivery) -> bool {
+    delivery.edge().is_some_and(|edge| (0..SESSION_PAGES).any(|page| !edge.sessions_page(page).is_empty()))
 }
 
 /// The id that stands where the place is: greater than none behind it.
@@ -100,7 +127,7 @@ mod tests {
 
     #[test]
     fn a_moment_has_a_place_that_was_read_well_before() {
-        let (places, start) = (Places::default(), Instant::now());
+        let (mut places, start) = (Places::default(), Instant::now());
         let at = |seconds| start + Duration::from_secs(seconds);
         for second in 0..=10 {
             places.note(at(second * 2), Place(i64::try_from(second).expect("small")));
@@ -110,5 +137,10 @@ mod tests {
         assert_eq!(places.before(at(100), now), Place(10));
         let by_clock = places.before(start, now).0 >> COUNTER_BITS;
         assert!((999_900_000..1_000_000_000).contains(&by_clock), "{by_clock}");
+        // Whoever came to a node missed nothing from before it was there.
+        places.began.set(Place(4)).expect("once");
+        assert_eq!([13, 11].map(|second| places.before(at(second), now)), [Place(5), Place(4)]);
+        places.began = Place(i64::MAX).into();
+        assert_eq!(places.before(start, now), Place(i64::MAX));
     }
 }

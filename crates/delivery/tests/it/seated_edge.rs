@@ -191,6 +191,10 @@ impl Edge for SeatedEdge {
 
     fn reread(&self, sessions: &[LocalSession], since: NotificationId) {
         let mut record = self.record();
-        record.reread.extend(sessions.iter().map(|session| (session.device.clone(), since)));
+        for LocalSession { device, generation, .. } in sessions {
+            if record.seats.get(device).is_some_and(|seat| seat.generation == *generation) {
+                record.reread.push((device.clone(), since));
+            }
+        }
     }
 }
