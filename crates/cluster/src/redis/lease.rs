@@ -143,7 +143,8 @@ impl Keeper {
 
     /// A part of Redis Cluster that does not come back within half a lease is left for another, with a new epoch.
     fn leave_deaf_channel(&mut self) {
-        let (Standing::Drawn(epoch) | Standing::Subscribed(epoch) | Standing::Held(epoch)) = self.standing else {
+        let (Standing::Drawn(epoch) | Standing::Subscribed(epoch) | Standing::Held(epoch)) = self.standing
+        else {
             return;
         };
         if !self.is_deaf(epoch) {
@@ -153,7 +154,9 @@ impl Keeper {
         if self.deaf_since.get_or_insert_with(Instant::now).elapsed() < self.state.ttl() / 2 {
             return;
         }
-        tracing::warn!("the part of redis that this node listens at is away: it goes to another, with a new lease");
+        tracing::warn!(
+            "the part of redis that this node listens at is away: it goes to another, with a new lease"
+        );
         match self.standing {
             Standing::Held(_) => self.lapsed(),
             _ => self.draw(),
