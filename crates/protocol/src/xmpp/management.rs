@@ -32,6 +32,15 @@ struct Entry {
     bytes: Bytes,
 }
 
+/// What a confirmation was for.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Arrived {
+    /// The notifications among it.
+    pub(super) ids: Vec<NotificationId>,
+    /// More was sent since it was asked for: it is to be asked again.
+    pub(super) more: bool,
+}
+
 /// A client that counts what it never got.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct TooHigh {
@@ -88,15 +97,16 @@ impl Management {
         self.queue.push_back(Entry { id, bytes: kept });
     }
 
-    /// Everything up to `count` arrived; the notifications among it.
-    pub(super) fn acknowledge(&mut self, count: u32) -> Result<Vec<NotificationId>, TooHigh> {
+    /// Everything up to `count` arrived.
+    pub(super) fn acknowledge(&mut self, count: u32) -> Result<Arrived, TooHigh> {
         let news = count.wrapping_sub(self.acked) as usize;
         if news > self.queue.len() {
             return Err(TooHigh { sent: self.sent });
         }
         self.acked = count;
         let mut ids = Vec::new();
-        if self.asked.take().is_some() {
+        let asked = self.asked.take();
+        if asked.is_some() {
             ids.append(&mut self.earlier);
         }
         for entry in self.queue.drain(..news) {
@@ -106,7 +116,9 @@ impl Management {
         if self.queue.is_empty() {
             self.queue = VecDeque::new();
         }
-        Ok(ids)
+        // Not where it only answered with less than it was asked for: that would go on for ever.
+        let more = asked.is_some_and(|asked| asked != self.sent) && !self.queue.is_empty();
+        Ok(Arrived { ids, more })
     }
 
     /// From here on the client counts. What was sent before is confirmed by its first answer.
@@ -208,6 +220,10 @@ mod tests {
         NotificationId::from_bytes([n; 16])
     }
 
+    fn arrived(ids: &[u8]) -> Result<Arrived, TooHigh> {
+        Ok(Arrived { ids: ids.iter().copied().map(id).collect(), more: false })
+    }
+
     fn managed() -> Management {
         Management { counts: true, resume_id: Some("r".into()), ..Management::default() }
     }
@@ -221,11 +237,11 @@ mod tests {
         }
         assert_eq!(it.sent, 2);
         assert_eq!(it.acknowledge(3), Err(TooHigh { sent: 2 }));
-        assert_eq!(it.acknowledge(u32::MAX), Ok(vec![id(1)]));
-        assert_eq!(it.acknowledge(0), Ok(vec![id(2)]));
-        assert_eq!(it.acknowledge(0), Ok(vec![]));
+        assert_eq!(it.acknowledge(u32::MAX), arrived(&[1]));
+        assert_eq!(it.acknowledge(0), arrived(&[2]));
+        assert_eq!(it.acknowledge(0), arrived(&[]));
         assert_eq!(it.acknowledge(u32::MAX), Err(TooHigh { sent: 2 }), "it never goes back");
-        assert_eq!(it.acknowledge(2), Ok(vec![id(3), id(4)]));
+        assert_eq!(it.acknowledge(2), arrived(&[3, 4]));
         assert_eq!((it.bytes, it.held_bytes()), (0, 0));
     }
 
@@ -253,8 +269,9 @@ mod tests {
         it.push(Some(id(2)), Keep::Stored, 10, Bytes::new);
         assert_eq!(it.ask(), None);
         assert!(it.was_asked(1) && !it.was_asked(2));
-        assert_eq!(it.acknowledge(1), Ok(vec![id(1)]));
+        assert_eq!(it.acknowledge(1), Ok(Arrived { ids: vec![id(1)], more: true }));
         assert_eq!(it.ask(), Some(2));
+        assert_eq!(it.acknowledge(1), arrived(&[]), "it is not asked for ever");
     }
 
     #[test]
@@ -263,9 +280,9 @@ mod tests {
         it.push(Some(id(1)), Keep::Stored, 10, Bytes::new);
         it.enable(None);
         assert_eq!((it.sent, it.len()), (0, 0));
-        assert_eq!(it.acknowledge(0), Ok(vec![]), "the client may not have read it yet");
+        assert_eq!(it.acknowledge(0), arrived(&[]), "the client may not have read it yet");
         assert_eq!(it.ask(), Some(0));
-        assert_eq!(it.acknowledge(0), Ok(vec![id(1)]));
+        assert_eq!(it.acknowledge(0), arrived(&[1]));
         assert_eq!(it.ask(), None);
     }
 

@@ -212,7 +212,7 @@ impl Conversation {
         (self.phase, self.show, self.inactive) = (Phase::Open, show, inactive);
         self.management = Some(management);
         for (ids, action) in
-            [(arrived, Action::Acknowledge as fn(Vec<_>) -> Action), (lost, Action::Redeliver as _)]
+            [(arrived.ids, Action::Acknowledge as fn(Vec<_>) -> Action), (lost, Action::Redeliver as _)]
         {
             if !ids.is_empty() {
                 out.actions.push(action(ids));

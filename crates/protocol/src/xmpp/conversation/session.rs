@@ -11,6 +11,7 @@ use super::{
 };
 use crate::xmpp::action::{About, Action};
 use crate::xmpp::jid::Jid;
+use crate::xmpp::management::Arrived;
 use crate::xmpp::xml::write::push_content;
 
 /// Whom a stanza is for.
@@ -112,7 +113,7 @@ impl Conversation {
         if matches!(kind, "result" | "error") {
             let mine = stanza.id.strip_prefix(QUESTION).and_then(|count| count.parse().ok());
             return match (mine, target, to) {
-                (Some(count), Target::Account | Target::Service, _) => self.handle_answer(count, out),
+                (Some(count), Target::Account | Target::Service, _) => self.handle_answer(cx, count, out),
                 (_, Target::Other, Some(to)) => self.relay(cx, stanza, iq, &to, out),
                 _ => {}
             };
@@ -317,7 +318,7 @@ impl Conversation {
     }
 
     /// The answer to a ping: everything before it was read.
-    fn handle_answer(&mut self, count: u32, out: &mut Output) {
+    fn handle_answer(&mut self, cx: &Context<'_>, count: u32, out: &mut Output) {
         let Some(management) = self.management.as_mut().filter(|it| !it.counts && it.was_asked(count)) else {
             return;
         };
@@ -325,8 +326,15 @@ impl Conversation {
         if management.is_spent() {
             self.management = None;
         }
-        if !arrived.is_empty() {
-            out.actions.push(Action::Acknowledge(arrived));
+        self.tell_arrived(cx, arrived, out);
+    }
+
+    fn tell_arrived(&mut self, cx: &Context<'_>, arrived: Arrived, out: &mut Output) {
+        if arrived.more {
+            self.push_checkpoint(cx.config, &mut out.bytes);
+        }
+        if !arrived.ids.is_empty() {
+            out.actions.push(Action::Acknowledge(arrived.ids));
         }
     }
 
@@ -348,8 +356,7 @@ impl Conversation {
             return self.fail(cx, StreamError::BadFormat, CloseReason::BadMessage, out);
         };
         match management.acknowledge(count) {
-            Ok(arrived) if arrived.is_empty() => {}
-            Ok(arrived) => out.actions.push(Action::Acknowledge(arrived)),
+            Ok(arrived) => self.tell_arrived(cx, arrived, out),
             Err(high) => self.fail_count(cx, count, high.sent, out),
         }
     }

@@ -100,7 +100,10 @@ impl Conversation {
                 _ => self.push_log_in_features(cx, out),
             }
             if matches!(self.phase, Phase::Authenticated | Phase::Open) {
-                push_empty(out, "sm", &[("xmlns", ns::SM)]);
+                // Where binding turned it on already there is nothing left to negotiate.
+                if self.management.is_none() {
+                    push_empty(out, "sm", &[("xmlns", ns::SM)]);
+                }
                 push_empty(out, "csi", &[("xmlns", ns::CSI)]);
             }
             push_end(out, "stream:features");
