@@ -95,7 +95,7 @@ pub struct Conversation {
     management: Option<Box<Management>>,
 }
 
-// Idle, besides: the identity, 56 bytes and the address, and with stream management 136 and the session's id.
+// An idle session has besides: 40 bytes, the device's name and its address; with stream management 120 and its id.
 const _: () = assert!(size_of::<Conversation>() <= 64);
 const _: () = assert!(size_of::<Identity>() <= 40);
 const _: () = assert!(size_of::<Management>() <= 120);

@@ -2,7 +2,7 @@
 //! no comments, processing instructions, document types or entities of one's own.
 //!
 //! [`framer`] cuts a byte stream into top-level pieces without looking into them; [`parse`] reads one whole
-//! piece into an [`element::Tree`] and is the only judge of well-formedness; [`write`](mod@write) makes the
+//! piece into an [`element::Tree`] and is the only judge of well-formedness; `write` makes the
 //! other direction. Both readers are bounded by the same [`Limits`], and nothing is allocated for what is
 //! over them.
 
