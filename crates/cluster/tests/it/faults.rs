@@ -342,38 +342,46 @@ async fn a_slot_that_moves_is_asked_for_where_it_moves_to() {
     b.knows(2).await;
     until("all servers", || [&a, &b].iter().all(|node| node.metric("servers_up") == 3)).await;
     assert_eq!(a.take("stays", None, 1).await, Taken::Now { previous: None });
-    let (from, slot) = directory_slot(&cluster);
-    let to = (from + 1) % 3;
+    let (from, bucket) = directory_bucket(&cluster);
+    let (to, slot) = ((from + 1) % 3, slot_of(&cluster, &bucket));
     let id = |at: usize| cluster.servers[at].ask_text(&["CLUSTER", "MYID"]);
     cluster.servers[to].ask(&["SCRIPT", "FLUSH"]);
     cluster.servers[to].ask(&["CLUSTER", "SETSLOT", &slot, "IMPORTING", &id(from)]);
     cluster.servers[from].ask(&["CLUSTER", "SETSLOT", &slot, "MIGRATING", &id(to)]);
-    // What is not at the old server is to be found, and made, at the new one.
-    for name in ["d0", "d1", "d2"] {
+    let (a, b) = (&a, &b);
+    let check = async |name: &str| {
         assert_eq!(a.take(name, None, 1).await, Taken::Now { previous: None }, "{name}");
         assert_eq!(b.locate(b.device(name)).await, [a.epoch()], "{name}");
         let previous = Some(noroshi_cluster::Holder { epoch: a.epoch(), generation: 1 });
         assert_eq!(b.take(name, None, 2).await, Taken::Now { previous }, "{name}");
-    }
+    };
+    check("before").await;
+    // The bucket goes over as a whole; the slot is still the old server's, which says where to ask.
+    let port = cluster.servers[to].port.to_string();
+    cluster.servers[from].ask(&["MIGRATE", "127.0.0.1", &port, &bucket, "0", "5000"]);
+    check("after").await;
     assert_eq!(b.locate(b.device("stays")).await, [a.epoch()]);
-    let keys: i64 =
-        ::redis::from_redis_value(cluster.servers[to].ask(&["CLUSTER", "COUNTKEYSINSLOT", &slot]))
-            .expect("count");
-    assert_eq!(keys, 3, "they are where the slot moves to");
+    assert_eq!(b.locate(b.device("before")).await, [b.epoch()]);
+    let keys = |at: usize| -> i64 {
+        let count = cluster.servers[at].ask(&["CLUSTER", "COUNTKEYSINSLOT", &slot]);
+        ::redis::from_redis_value(count).expect("count")
+    };
+    assert_eq!((keys(from), keys(to)), (0, 1), "it is where the slot moves to");
 }
 
-/// Where the one bucket is kept, and its slot.
-fn directory_slot(cluster: &RedisCluster) -> (usize, String) {
+/// The server that keeps the one bucket, and its key.
+fn directory_bucket(cluster: &RedisCluster) -> (usize, String) {
     let key = |server: &Server| {
-        let keys: Vec<Vec<u8>> =
-            ::redis::from_redis_value(server.ask(&["KEYS", "noroshi:{??}*"])).expect("keys");
+        let keys: Vec<String> =
+            ::redis::from_redis_value(server.ask(&["KEYS", "noroshi:{??}"])).expect("keys");
         keys.into_iter().next()
     };
     let found = cluster.servers.iter().enumerate().find_map(|(at, server)| Some((at, key(server)?)));
-    let (at, key) = found.expect("an entry");
-    let stem = String::from_utf8_lossy(&key[..key.iter().position(|byte| *byte == b'}').expect("a tag") + 1])
-        .into_owned();
+    found.expect("an entry")
+}
+
+fn slot_of(cluster: &RedisCluster, key: &str) -> String {
     let slot: i64 =
-        ::redis::from_redis_value(cluster.servers[at].ask(&["CLUSTER", "KEYSLOT", &stem])).expect("slot");
-    (at, slot.to_string())
+        ::redis::from_redis_value(cluster.servers[0].ask(&["CLUSTER", "KEYSLOT", key])).expect("slot");
+    slot.to_string()
 }

@@ -62,7 +62,9 @@ async fn log_in(node: Arc<TestNode>, clock: Arc<AtomicU64>, task: usize) -> (Hol
         tokio::task::yield_now().await;
         let take = session(&node.cluster.keys, "d", Some("u"), generation);
         match node.cluster.directory.take(epoch, vec![take]).await.expect("take")[0] {
-            Taken::Now { previous } | Taken::Partly { previous } => return (Holder { epoch, generation }, previous),
+            Taken::Now { previous } | Taken::Partly { previous } => {
+                return (Holder { epoch, generation }, previous);
+            }
             Taken::Behind { generation } => {
                 clock.fetch_max((generation >> 8) + 1, SeqCst);
             }

@@ -125,7 +125,7 @@ fn a_newer_version_adds_kinds_and_fields() {
 fn a_broken_record_costs_no_other() {
     let mut frame = frame_of(&[]).to_vec();
     frame.extend([2, 1, 0, 0, 0, 7]); // a `Turn` of one byte
-    frame.extend([13, 0, 0, 0, 0]);
+    frame.extend([12, 0, 0, 0, 0]); // a `WakePush`
     let decoded = decode(&frame);
     assert_eq!((decoded.records, decoded.malformed), (vec![Record::WakePush], 1));
     // More users than the bytes can hold: refused before anything is allocated.
