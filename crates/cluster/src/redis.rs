@@ -83,7 +83,7 @@ impl Config {
             buckets: 12,
             root_certificate_pem: None,
             connect_timeout: Duration::from_secs(1),
-            response_timeout: Duration::from_millis(500),
+            response_timeout: Duration::from_secs(1),
         }
     }
 

@@ -154,6 +154,7 @@ pub(crate) fn attach(redis: &Redis, config: &Config, delivery: &Arc<Delivery>, a
     let delivered = delivery::Config {
         keep_per_second: config.cluster.rejoin_rate,
         sweep_interval: config.cluster.sweep_interval,
+        audit_soon: config.cluster.sweep_interval,
         ..Default::default()
     };
     delivery.attach_cluster(redis.cluster(), delivered, Arc::new(Follow(auth.clone())));

@@ -32,10 +32,16 @@ const ATTEMPTS_MAX: usize = 4;
 #[derive(Default)]
 struct Effects {
     displaced: Vec<Displaced>,
-    /// The directory did not answer: sessions begin that it does not know.
-    unregistered: bool,
+    /// The directory did not answer: sessions begin that it does not know. Their lowest generation.
+    unregistered: Option<u64>,
     /// In the directory, by any attempt.
     taken: Vec<Take>,
+}
+
+impl Effects {
+    fn unregistered(&mut self, generation: u64) {
+        self.unregistered = Some(self.unregistered.map_or(generation, |lowest| lowest.min(generation)));
+    }
 }
 
 /// A session elsewhere whose device is here now.
@@ -64,8 +70,8 @@ pub(crate) async fn log_in(
         peers.tell(To::One(epoch), Record::Replaced { app, device, below: generation });
     }
     // Without a lease there will be another one, for which all sessions are put in.
-    if unregistered && peers.cluster.members.epoch().is_some() {
-        peers.sweeps.unregistered(peers.places.before(Instant::now(), clock.now()));
+    if let Some(generation) = unregistered.filter(|_| peers.cluster.members.epoch().is_some()) {
+        peers.sweeps.unregistered(peers.places.before(Instant::now(), clock.now()), generation);
     }
     entered
 }
@@ -152,7 +158,7 @@ impl Batch<'_> {
             Ok(taken) => taken,
             Err(error) => {
                 tracing::debug!(%error, count = passed.len(), "devices are let in without the directory");
-                self.effects.unregistered = true;
+                passed.iter().for_each(|passed| self.effects.unregistered(passed.entering.generation));
                 return passed;
             }
         };
@@ -166,11 +172,11 @@ impl Batch<'_> {
                 }
                 Taken::Partly { previous } => {
                     self.displace(login, *generation, previous);
-                    self.effects.unregistered = true;
+                    self.effects.unregistered(*generation);
                     ours.push(passed);
                 }
                 Taken::Unknown => {
-                    self.effects.unregistered = true;
+                    self.effects.unregistered(*generation);
                     ours.push(passed);
                 }
                 Taken::Behind { generation } => answers[passed.place] = Some(Entered::Outrun(generation)),

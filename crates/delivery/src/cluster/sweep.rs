@@ -6,7 +6,7 @@
 //! | another node could not tell | the place it names | | compared |
 //! | a lease was gained | the place where the last one ended | every session put in again | compared |
 //! | [`crate::cluster::Config::sweep_interval`] passed | the last sweep | | |
-//! | [`crate::cluster::Config::audit_interval`] passed, or messages may have been lost | | every session put in again | |
+//! | [`crate::cluster::Config::audit_interval`] passed, or [`crate::cluster::Config::audit_soon`] after a loss | | every session put in again | |
 //!
 //! A session is put into the directory before it is compared with the store: what was committed before is
 //! found in the store, and whoever commits later finds the session. The shards know what they offered their
@@ -66,8 +66,8 @@ struct Order {
     since: Place,
     /// Whether users, tokens and subscriptions may have changed unheard too.
     revisions: bool,
-    /// Put sessions into the directory first.
-    keep: bool,
+    /// Put sessions of this and higher generations into the directory first.
+    keep: Option<u64>,
 }
 
 impl Order {
@@ -76,7 +76,7 @@ impl Order {
         Self {
             since: self.since.min(other.since),
             revisions: self.revisions || other.revisions,
-            keep: self.keep || other.keep,
+            keep: self.keep.into_iter().chain(other.keep).min(),
         }
     }
 }
@@ -92,7 +92,12 @@ impl Sweeps {
     /// What stands behind `since` may not have been told. That includes which sessions were replaced.
     pub(crate) fn lost(&self, since: Place) {
         self.audit.notify_one();
-        self.ask(Order { since, revisions: true, keep: false });
+        self.look(since);
+    }
+
+    /// The directory is right, what stands behind `since` may not have come by.
+    fn look(&self, since: Place) {
+        self.ask(Order { since, revisions: true, keep: None });
     }
 
     pub(crate) fn left(&self, place: Place) {
@@ -103,12 +108,12 @@ impl Sweeps {
     /// A lease was gained. Where this node never had one, nothing was missed before the present.
     pub(crate) fn joined(&self, present: Place) {
         let left = self.wanted.lock().left.take();
-        self.ask(Order { since: left.unwrap_or(present), revisions: true, keep: true });
+        self.ask(Order { since: left.unwrap_or(present), revisions: true, keep: Some(0) });
     }
 
-    /// Sessions began that the directory does not know.
-    pub(crate) fn unregistered(&self, present: Place) {
-        self.ask(Order { since: present, revisions: false, keep: true });
+    /// Sessions began that the directory does not know, none of them with a lower generation.
+    pub(crate) fn unregistered(&self, present: Place, generation: u64) {
+        self.ask(Order { since: present, revisions: false, keep: Some(generation) });
     }
 
     fn take(&self) -> Option<Order> {
@@ -131,12 +136,13 @@ pub(crate) async fn run(delivery: &Arc<Delivery>, peers: &Arc<Peers>) {
         let order = match peers.sweeps.take() {
             Some(order) => order,
             None if asked || begun <= last => continue, // or nothing was kept since
-            None => Order { since: last, revisions: false, keep: false },
+            None => Order { since: last, revisions: false, keep: None },
         };
         let epoch = lease(peers).await;
-        let order = Order { keep: order.keep || epoch.is_some() && epoch != kept, ..order };
+        let is_anew = epoch.is_some() && epoch != kept;
+        let order = Order { keep: if is_anew { Some(0) } else { order.keep }, ..order };
         let swept = sweep(delivery, peers, order).await;
-        if order.keep && swept.is_ok() {
+        if order.keep == Some(0) && swept.is_ok() {
             kept = epoch;
         }
         tokio::time::sleep(BREATH).await;
@@ -148,11 +154,11 @@ pub(crate) async fn run(delivery: &Arc<Delivery>, peers: &Arc<Peers>) {
                 peers.sweeps.ask(order);
             }
         }
-        if order.keep {
+        if order.keep.is_some() {
             let peers = peers.clone();
             delivery.runtime.spawn(async move {
                 tokio::time::sleep(KNOWN).await;
-                peers.sweeps.lost(order.since);
+                peers.sweeps.look(order.since);
             });
         }
     }
@@ -179,11 +185,12 @@ async fn sweep(delivery: &Delivery, peers: &Peers, order: Order) -> Result<(), F
         for sessions in edge.sessions_page(page).chunks(CHUNK) {
             // Without a lease there will be another one, and then a sweep. Where the directory does not
             // answer the store still does: what it has is brought all the same.
-            if order.keep
-                && kept.is_ok()
+            if let Some(lowest) = order.keep.filter(|_| kept.is_ok())
                 && let Some(epoch) = peers.cluster.members.epoch()
             {
-                kept = keep(peers, &**edge, epoch, sessions).await;
+                let wanted = |session: &&LocalSession| session.generation >= lowest;
+                let wanted: Vec<LocalSession> = sessions.iter().filter(wanted).cloned().collect();
+                kept = keep(peers, &**edge, epoch, &wanted).await;
             }
             recheck(delivery, peers, &**edge, sessions, order).await?;
         }
@@ -195,7 +202,8 @@ async fn sweep(delivery: &Delivery, peers: &Peers, order: Order) -> Result<(), F
 /// Compares all sessions with the directory, a page after the other, until it is dropped.
 pub(crate) async fn audit(delivery: &Arc<Delivery>, peers: &Arc<Peers>) {
     let pages = u32::try_from(SESSION_PAGES).unwrap_or(u32::MAX);
-    // Pages that are looked at without waiting.
+    // Pages that are looked at sooner. What was lost was lost to many nodes at once, and maybe because the engine has
+    // too much to do already.
     let mut soon = 0;
     for page in (0..SESSION_PAGES).cycle() {
         match soon {
@@ -203,7 +211,10 @@ pub(crate) async fn audit(delivery: &Arc<Delivery>, peers: &Arc<Peers>) {
                 () = tokio::time::sleep(peers.config.audit_interval / pages) => {}
                 () = peers.sweeps.audit.notified() => soon = SESSION_PAGES - 1,
             },
-            _ => soon -= 1,
+            _ => {
+                tokio::time::sleep(peers.config.audit_soon / pages).await;
+                soon -= 1;
+            }
         }
         let (Some(edge), Some(epoch)) = (delivery.edge(), peers.cluster.members.epoch()) else { continue };
         for sessions in edge.sessions_page(page).chunks(CHUNK) {
@@ -216,6 +227,9 @@ pub(crate) async fn audit(delivery: &Arc<Delivery>, peers: &Arc<Peers>) {
 
 /// Puts sessions into the directory, at a bounded rate; those that another node has newer ones of end.
 async fn keep(peers: &Peers, edge: &dyn Edge, epoch: Epoch, sessions: &[LocalSession]) -> Result<(), Failed> {
+    if sessions.is_empty() {
+        return Ok(());
+    }
     let take = |session: &LocalSession| Take {
         device: session.device_key,
         user: session.user_key,
@@ -238,8 +252,10 @@ async fn keep(peers: &Peers, edge: &dyn Edge, epoch: Epoch, sessions: &[LocalSes
             edge.replaced(session.app, &session.device, session.generation + 1);
         }
     }
-    let share = sessions.len() as f64 / f64::from(peers.config.keep_per_second.max(1));
-    tokio::time::sleep(Duration::from_secs_f64(share)).await;
+    // What one engine takes is shared by all who may be doing the same now.
+    let gateways = 1 + peers.other_gateways().len();
+    let each = f64::from(peers.config.keep_per_second.max(1)) / gateways as f64;
+    tokio::time::sleep(Duration::from_secs_f64(sessions.len() as f64 / each)).await;
     Ok(())
 }
 

@@ -54,6 +54,7 @@ fn quiet() -> Config {
     Config {
         sweep_interval: never,
         audit_interval: never,
+        audit_soon: Duration::ZERO,
         reload_interval: never,
         keep_per_second: 1_000_000,
         ..Config::default()

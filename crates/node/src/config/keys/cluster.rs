@@ -123,9 +123,9 @@ impl Cluster {
             rejoin_rate: super::count_u32(
                 reader,
                 "cluster.rejoin_rate",
-                5_000,
+                20_000,
                 "sessions a second",
-                "Put into Redis again, after it was emptied or this node was away.",
+                "Put into Redis again after it was emptied or nodes were away, by all gateways together; each costs it about 7 µs.",
             ),
         }
     }
