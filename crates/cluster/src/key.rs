@@ -7,9 +7,17 @@ use std::hash::Hasher as _;
 use noroshi_types::{AppId, DeviceId, UserId};
 use siphasher::sip128::{Hasher128, SipHasher24};
 
-/// The hash of (kind, app, id), made by [`Keys`].
+/// The hash of (kind, app, id), made by [`Keys`]; the highest bit says the kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SessionKey(pub u128);
+
+const OF_USER: u128 = 1 << 127;
+
+impl SessionKey {
+    pub(crate) fn is_of_user(self) -> bool {
+        self.0 & OF_USER != 0
+    }
+}
 
 /// Makes keys.
 #[derive(Clone)]
@@ -23,20 +31,20 @@ impl Keys {
     }
 
     pub fn device(&self, app: AppId, device: &DeviceId) -> SessionKey {
-        self.hash(b'd', app, device.as_str())
+        SessionKey(self.hash(b'd', app, device.as_str()) & !OF_USER)
     }
 
     pub fn user(&self, app: AppId, user: &UserId) -> SessionKey {
-        self.hash(b'u', app, user.as_str())
+        SessionKey(self.hash(b'u', app, user.as_str()) | OF_USER)
     }
 
     /// Kind and app have a fixed length, so no two inputs are the same bytes.
-    fn hash(&self, kind: u8, app: AppId, id: &str) -> SessionKey {
+    fn hash(&self, kind: u8, app: AppId, id: &str) -> u128 {
         let mut hasher = self.hasher;
         hasher.write(&[kind]);
         hasher.write(&app.0.to_le_bytes());
         hasher.write(id.as_bytes());
-        SessionKey(hasher.finish128().as_u128())
+        hasher.finish128().as_u128()
     }
 }
 
@@ -61,7 +69,9 @@ mod tests {
         assert_eq!(key, Keys::new(&[7; 16]).device(AppId(1), &device("a")), "the same on every node");
         assert_ne!(key, keys.device(AppId(2), &device("a")));
         assert_ne!(key, keys.device(AppId(1), &device("b")));
-        assert_ne!(key, keys.user(AppId(1), &UserId::parse("a").expect("user id")));
+        let user = keys.user(AppId(1), &UserId::parse("a").expect("user id"));
+        assert_ne!(key, user);
+        assert_eq!((key.is_of_user(), user.is_of_user()), (false, true));
         assert_ne!(key, Keys::new(&[8; 16]).device(AppId(1), &device("a")));
     }
 

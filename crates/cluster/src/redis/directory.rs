@@ -35,14 +35,12 @@ pub(crate) struct RedisDirectory {
 }
 
 /// What a key's value says.
-struct Found {
-    epochs: SmallVec<[Epoch; 2]>,
-    is_of_user: bool,
-}
+type Found = SmallVec<[Epoch; 2]>;
 
 /// One command's worth of what was asked for: where the answers belong.
 struct Batch {
     bucket: usize,
+    of_users: bool,
     indexes: Vec<usize>,
 }
 
@@ -50,13 +48,18 @@ impl RedisDirectory {
     /// Which keys go into one command, by bucket.
     fn batches(&self, keys: &[SessionKey], keys_max: usize) -> Vec<Batch> {
         let cluster = self.connections.is_cluster();
-        let mut groups: Vec<Vec<usize>> = vec![Vec::new(); if cluster { self.buckets.len() } else { 1 }];
+        let mut groups: Vec<[Vec<usize>; 2]> =
+            vec![Default::default(); if cluster { self.buckets.len() } else { 1 }];
         for (i, key) in keys.iter().enumerate() {
-            groups[if cluster { self.buckets.bucket(*key) } else { 0 }].push(i);
+            let bucket = if cluster { self.buckets.bucket(*key) } else { 0 };
+            groups[bucket][usize::from(key.is_of_user())].push(i);
         }
         let mut batches = Vec::new();
-        for (bucket, group) in groups.iter().enumerate() {
-            batches.extend(group.chunks(keys_max).map(|chunk| Batch { bucket, indexes: chunk.to_vec() }));
+        for (bucket, kinds) in groups.iter().enumerate() {
+            for (group, of_users) in kinds.iter().zip([false, true]) {
+                let batch = |chunk: &[usize]| Batch { bucket, of_users, indexes: chunk.to_vec() };
+                batches.extend(group.chunks(keys_max).map(batch));
+            }
         }
         batches
     }
@@ -72,7 +75,7 @@ impl RedisDirectory {
         let batches = self.batches(keys, SCRIPT_KEYS_MAX);
         let command = |batch: &Batch| {
             let mut cmd = script.call(1);
-            add(&mut cmd, self.buckets.name(batch.bucket));
+            add(&mut cmd, self.buckets.name(batch.bucket, batch.of_users));
             first.iter().for_each(|argument| add(&mut cmd, argument));
             for i in &batch.indexes {
                 add(&mut cmd, &keys[*i].0.to_be_bytes());
@@ -158,23 +161,19 @@ impl RedisDirectory {
         let batches = self.batches(keys, HMGET_FIELDS_MAX);
         let command = |batch: &Batch| {
             let mut cmd = ::redis::cmd("HMGET");
-            add(&mut cmd, self.buckets.name(batch.bucket));
+            add(&mut cmd, self.buckets.name(batch.bucket, batch.of_users));
             batch.indexes.iter().for_each(|i| add(&mut cmd, &keys[*i].0.to_be_bytes()));
             Command { slot: self.buckets.slot(batch.bucket), cmd }
         };
         let commands = batches.iter().map(command).collect();
         let answers = self.connections.run_all(Kind::Locate, commands).await;
         let values = self.spread(keys.len(), batches, answers, None)?;
-        let found = |value: Value| {
-            let value = bytes(&value);
-            Found { epochs: entry::epochs(value), is_of_user: entry::is_of_user(value) }
-        };
-        Ok(values.into_iter().map(|value| value.map(found)).collect())
+        Ok(values.into_iter().map(|value| Some(entry::epochs(bytes(&value?)))).collect())
     }
 
     /// Epochs that nobody is known to hold are looked up in a list that is newer than the entry.
     async fn sort_out(&self, found: &[Option<Found>]) {
-        let epochs = || found.iter().flatten().flat_map(|found| &found.epochs);
+        let epochs = || found.iter().flatten().flatten();
         if !epochs().any(|epoch| self.state.life(*epoch) == Life::Unknown) {
             return;
         }
@@ -189,15 +188,15 @@ impl RedisDirectory {
     /// Leaves out the dead. A user's entry of a dead node is removed, or they would become more and more; a device's stays
     /// until the next take: it says which generation that has to exceed, whatever a node that stood still may do.
     fn live(&self, key: SessionKey, mut found: Found) -> SmallVec<[Epoch; 2]> {
-        found.epochs.retain(|epoch| {
+        found.retain(|epoch| {
             let is_live = self.state.life(*epoch) != Life::Dead;
-            if !is_live && found.is_of_user {
+            if !is_live && key.is_of_user() {
                 // When full, it is found again.
                 let _ = self.removals.try_send((key, *epoch));
             }
             is_live
         });
-        found.epochs
+        found
     }
 }
 

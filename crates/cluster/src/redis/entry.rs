@@ -36,10 +36,6 @@ pub(crate) fn holder(bytes: &[u8]) -> Option<Holder> {
     Some(Holder { epoch: Epoch(number(bytes)?), generation: number(&bytes[8..])? })
 }
 
-pub(crate) fn is_of_user(bytes: &[u8]) -> bool {
-    bytes.len() != DEVICE_BYTES
-}
-
 /// The epochs of a device's or a user's value, each once. Bytes of no known form hold nobody.
 pub(crate) fn epochs(bytes: &[u8]) -> SmallVec<[Epoch; 2]> {
     let mut found = SmallVec::new();

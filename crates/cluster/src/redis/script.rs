@@ -1,6 +1,6 @@
 //! What has to be decided in one piece, as Lua on the server.
 //!
-//! A bucket of the directory is a hash of sessions: a field's value costs a look-up a third less than a key's of its own.
+//! A bucket of the directory is two hashes, of devices and of users: a field's value costs a look-up a third less than a key's of its own.
 //! A device's value is 16 bytes: epoch, generation. A user's value is entries of 24 bytes: device (8 bytes of its key),
 //! epoch, generation. Numbers are big-endian; a generation has more bits than a number of Lua has, so halves are
 //! compared.

@@ -1,6 +1,7 @@
 //! Hash slots of Redis Cluster, and the buckets that the directory is divided into.
 //!
-//! A bucket is one key, a hash of sessions, so one command can name many of them. The keys' hash tags are chosen so that
+//! A bucket is two keys, a hash of devices and one of users, so one command can name many of them, and what most requests
+//! look for lies close together. The keys' hash tags are chosen so that
 //! the buckets' slots lie evenly over the 16,384: servers that share the slots evenly share the buckets evenly. Without
 //! Cluster there is one bucket.
 
@@ -38,34 +39,37 @@ pub(crate) fn slot(key: &[u8]) -> u16 {
 /// Where each session of the directory lives.
 #[derive(Debug, Clone)]
 pub(crate) struct Buckets {
-    /// `prefix:{tag}` of each.
-    stems: Vec<(Vec<u8>, u16)>,
+    /// `prefix:{tag}:d` and `:u` of each, and their slot.
+    names: Vec<([Vec<u8>; 2], u16)>,
 }
 
 impl Buckets {
     /// At most [`BUCKETS_MAX`].
     pub(crate) fn new(prefix: &str, count: u16) -> Self {
         let width = SLOTS / count;
-        let stems = (0..count).map(|bucket| stem(prefix, bucket * width, width)).collect();
-        Self { stems }
+        let names = |bucket| {
+            let (stem, slot) = stem(prefix, bucket * width, width);
+            ([b":d", b":u"].map(|kind| [&stem[..], kind].concat()), slot)
+        };
+        Self { names: (0..count).map(names).collect() }
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.stems.len()
+        self.names.len()
     }
 
     pub(crate) fn bucket(&self, key: SessionKey) -> usize {
-        // The low bits; the key is a hash, so any bits are as good as others.
-        (key.0 % self.stems.len() as u128) as usize
+        // The low bits; the key is a hash, so any bits are as good as others but the one of the kind.
+        (key.0 as u64 % self.names.len() as u64) as usize
     }
 
     pub(crate) fn slot(&self, bucket: usize) -> u16 {
-        self.stems[bucket].1
+        self.names[bucket].1
     }
 
-    /// The key of its hash.
-    pub(crate) fn name(&self, bucket: usize) -> &[u8] {
-        &self.stems[bucket].0
+    /// The key of its hash of users or of devices.
+    pub(crate) fn name(&self, bucket: usize, of_users: bool) -> &[u8] {
+        &self.names[bucket].0[usize::from(of_users)]
     }
 }
 
@@ -136,8 +140,10 @@ mod tests {
         }
         assert_eq!(used, [true; 16], "sessions lie in all of them");
         for bucket in 0..16 {
-            assert_eq!(slot(buckets.name(bucket)), buckets.slot(bucket));
-            assert_eq!(buckets.name(bucket).len(), "noroshi:{xx}".len());
+            for of_users in [false, true] {
+                assert_eq!(slot(buckets.name(bucket, of_users)), buckets.slot(bucket));
+            }
+            assert_ne!(buckets.name(bucket, true), buckets.name(bucket, false));
         }
     }
 }

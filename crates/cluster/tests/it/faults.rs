@@ -373,7 +373,7 @@ async fn a_slot_that_moves_is_asked_for_where_it_moves_to() {
 fn directory_bucket(cluster: &RedisCluster) -> (usize, String) {
     let key = |server: &Server| {
         let keys: Vec<String> =
-            ::redis::from_redis_value(server.ask(&["KEYS", "noroshi:{??}"])).expect("keys");
+            ::redis::from_redis_value(server.ask(&["KEYS", "noroshi:{??}:d"])).expect("keys");
         keys.into_iter().next()
     };
     let found = cluster.servers.iter().enumerate().find_map(|(at, server)| Some((at, key(server)?)));

@@ -16,8 +16,7 @@ impl Cluster {
         let Some(path) = &self.redis_ca_file else { return };
         if !matches!(address, Some(Ok(Address { tls: true, .. }) | Err(_))) {
             reader.problem("cluster.redis_ca_file", "needs a cluster.redis that begins with rediss");
-        }
-        if let Err(error) = read_ca_file(path) {
+        } else if let Err(error) = read_ca_file(path) {
             reader.problem("cluster.redis_ca_file", error.to_string());
         }
     }

@@ -222,7 +222,11 @@ async fn a_key_for_push_credentials_is_an_operators_or_a_development_nodes_own()
 #[test]
 fn a_cluster_needs_a_store_that_its_nodes_share() {
     check("[cluster]\nredis = \"redis://127.0.0.1\"", &["cluster.redis", "needs store.url"]);
-    check("[cluster]\nredis_ca_file = \"none\"", &["cluster.redis_ca_file", "needs a cluster.redis", "none"]);
+    check("[cluster]\nredis_ca_file = \"none\"", &["cluster.redis_ca_file", "needs a cluster.redis"]);
+    check(
+        "[store]\nurl = \"postgres://u@h/d\"\n[cluster]\nredis = \"rediss://h\"\nredis_ca_file = \"none\"",
+        &["cluster.redis_ca_file", "none cannot be used"],
+    );
     check("[node]\nroles = [\"api\"]", &["node.roles", "needs cluster.redis"]);
     check("[node]\nroles = [\"front\", \"api\"]", &["node.roles", "front alone"]);
     check("[node]\nroles = \"apu\"", &["node.roles", "expected a list of api, gateway and sender"]);

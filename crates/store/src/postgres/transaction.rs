@@ -107,9 +107,15 @@ pub(super) fn is_lost(error: &tokio_postgres::Error) -> bool {
     }
 }
 
-/// Of another transaction's making.
+/// Of another transaction's making, or of a statement's before it that was asked at once and whose own error was not
+/// read: it may have been such a one.
 fn is_passing(code: &SqlState) -> bool {
     [&SqlState::T_R_SERIALIZATION_FAILURE, &SqlState::T_R_DEADLOCK_DETECTED].contains(&code)
+        || is_unread(code)
+}
+
+fn is_unread(code: &SqlState) -> bool {
+    *code == SqlState::IN_FAILED_SQL_TRANSACTION
 }
 
 /// What the caller is told.
@@ -208,7 +214,9 @@ impl Tx {
 
     fn failed(&self, error: tokio_postgres::Error) -> Failed {
         self.0.broken.store(true, Ordering::Relaxed);
-        self.0.lost.fetch_or(is_lost(&error), Ordering::Relaxed);
+        // What is not known may be that the server takes no writes any more.
+        let lost = is_lost(&error) || error.code().is_some_and(is_unread);
+        self.0.lost.fetch_or(lost, Ordering::Relaxed);
         Failed::Database(error)
     }
 

@@ -259,6 +259,6 @@ async fn connections_that_may_only_read_any_more_are_left() {
     assert!(read_only, "sessions that stand are told");
     let hasty = Duration::from_secs(20);
     tokio::time::timeout(hasty, join(&store, app, "d2", "u1", &[])).await.expect("another connection writes");
-    let id = tokio::time::timeout(hasty, send(&store, app, stored(users(&["u1"]))));
-    assert!(waiting(&store, app, "d2", NOW).await.contains(&id.await.expect("accepted")));
+    let id = tokio::time::timeout(hasty, send(&store, app, stored(users(&["u1"])))).await.expect("accepted");
+    assert!(waiting(&store, app, "d2", NOW).await.contains(&id));
 }
