@@ -36,6 +36,8 @@ const BREATH: Duration = Duration::from_millis(500);
 const FULL: Duration = Duration::from_millis(10);
 /// Others have a new lease in their lists by then, and send to it.
 const KNOWN: Duration = Duration::from_secs(3);
+/// A session that began without the directory stands in its shard by then.
+const SETTLED: Duration = Duration::from_millis(500);
 /// How long a lease that lapsed may take to be followed by another, where the engine answers.
 const REJOIN: Duration = Duration::from_secs(2);
 const LOOK: Duration = Duration::from_millis(20);
@@ -140,6 +142,9 @@ pub(crate) async fn run(delivery: &Arc<Delivery>, peers: &Arc<Peers>) {
         };
         let epoch = lease(peers).await;
         let is_anew = epoch.is_some() && epoch != kept;
+        if order.keep.is_some_and(|lowest| lowest > 0) {
+            tokio::time::sleep(SETTLED).await;
+        }
         let order = Order { keep: if is_anew { Some(0) } else { order.keep }, ..order };
         let swept = sweep(delivery, peers, order).await;
         if order.keep == Some(0) && swept.is_ok() {

@@ -189,6 +189,15 @@ impl Cell {
         assert_eq!(self.nodes[node].edge.heard_by(device), ids);
     }
 
+    /// The node reads again what the device missed, from before `id` on.
+    async fn is_reread(&self, node: usize, device: &DeviceId, id: NotificationId) {
+        self.until("made good", |cell| {
+            let record = cell.nodes[node].edge.record();
+            record.reread.iter().any(|(reread, since)| reread == device && *since < id)
+        })
+        .await;
+    }
+
     /// Devices that the notification is recorded to have found offline, when what is written behind was written.
     async fn offline(&self, id: NotificationId) -> u64 {
         self.device("marker", "nobody-else", &[]).await;
@@ -361,11 +370,7 @@ async fn a_node_that_is_cut_off_tells_where_the_others_have_to_look() {
     cell.nodes[0].member.partition();
     let id = cell.publish(0, users(&["u2"]), When::Stored).await;
     cell.nodes[0].member.heal();
-    cell.until("made good", |cell| {
-        let record = cell.nodes[1].edge.record();
-        record.reread.iter().any(|(device, since)| *device == there && *since < id)
-    })
-    .await;
+    cell.is_reread(1, &there, id).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -378,11 +383,7 @@ async fn where_others_have_to_look_is_told_until_they_can_be_told() {
     // The message, and that others have to look, in vain.
     cell.until("tried", |cell| cell.nodes[0].metric("dispatched") >= 3).await;
     cell.nodes[0].member.heal();
-    cell.until("made good", |cell| {
-        let record = cell.nodes[1].edge.record();
-        record.reread.iter().any(|(device, since)| *device == there && *since < id)
-    })
-    .await;
+    cell.is_reread(1, &there, id).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
