@@ -106,7 +106,7 @@ parameters! {
     redis {
         cpu_per_command_us = 4.0, "µs", MEASURED, "assumed: a small command and its network calls", "CPU of Redis for one command";
         cpu_per_key_us = 0.33, "µs", (0.0, 1e3), "docs/cluster.md: 140 µs for 300 keys and 10 messages", "CPU of Redis for one key of a look-up";
-        cpu_per_log_in_us = 7.0, "µs", MEASURED, "docs/cluster.md", "CPU of Redis for a log-in, all commands together";
+        cpu_per_log_in_us = 6.0, "µs", MEASURED, "docs/cluster.md", "CPU of Redis for a log-in, all commands together";
         commands_per_log_in = 4.2, "", (0.0, 1e3), "two scripts for a batch, with two commands each for a device", "Commands of a log-in, with those that a script calls";
         commands_per_idle_node = 5.0, "1/s", (0.0, 1e3), "docs/cluster.md", "Commands by which a node keeps its lease and hears of others";
         bytes_per_device = 213.0, "bytes", COUNT, "docs/cluster.md: a device with a user, both entries", "Memory of a device in the directory";
