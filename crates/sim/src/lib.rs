@@ -99,7 +99,9 @@ fn outcome(parameters: &Parameters, devices: u64, seed: u64) -> Outcome {
     let machines = |gateways| Layout::machines(parameters, gateways, apis, cell.redis.shards as usize);
     let at_load = |load: f64| {
         let arrivals = Arrivals::Open((cell.demand.requests * load).max(1e-6));
-        let plan = publish::Plan { arrivals, requests: REQUESTS, stored_share: parameters.load.stored_share };
+        let idle_commands = sizing::idle_commands(parameters, (gateways + apis) as f64, cell.devices);
+        let stored_share = parameters.load.stored_share;
+        let plan = publish::Plan { arrivals, requests: REQUESTS, stored_share, idle_commands };
         publish::simulate(parameters, machines(gateways), plan, seed)
     };
     let latency = LOADS.map(|load| {

@@ -108,7 +108,8 @@ parameters! {
         cpu_per_key_us = 0.33, "µs", (0.0, 1e3), "docs/cluster.md: 140 µs for 300 keys and 10 messages", "CPU of Redis for one key of a look-up";
         cpu_per_log_in_us = 6.0, "µs", MEASURED, "docs/cluster.md", "CPU of Redis for a log-in, all commands together";
         commands_per_log_in = 4.2, "", (0.0, 1e3), "two scripts for a batch, with two commands each for a device", "Commands of a log-in, with those that a script calls";
-        commands_per_idle_node = 5.0, "1/s", (0.0, 1e3), "docs/cluster.md", "Commands by which a node keeps its lease and hears of others";
+        commands_per_idle_node = 9.0, "1/s", (0.0, 1e3), "docs/cluster.md", "Commands by which a node keeps its lease and hears of others, with those that a script calls";
+        commands_per_device_hour = 2.1, "1/h", (0.0, 1e5), "delivery::cluster: once an hour, two scripts for a batch", "Commands by which the directory is compared with a connected device";
         bytes_per_device = 213.0, "bytes", COUNT, "docs/cluster.md: a device with a user, both entries", "Memory of a device in the directory";
         utilization_max = 0.6, "", (0.05, 0.95), "policy", "How busy one shard may be: it has one thread";
     }
