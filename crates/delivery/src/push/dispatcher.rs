@@ -179,7 +179,8 @@ impl Dispatcher {
     ) -> Result<Next, Failed> {
         let Way { delivery, side, .. } = &self.way;
         let (now, lease) = (lease::even(delivery.clock.now()), side.config.queue_lease);
-        let take = Take { now, lease, batches_max, busy: Vec::new(), held, lanes: lanes.to_vec(), sends: false };
+        let take =
+            Take { now, lease, batches_max, busy: Vec::new(), held, lanes: lanes.to_vec(), sends: false };
         let taken = taken(&self.way, take).await?;
         let full = taken.batches.len() >= batches_max;
         self.depth.add(&taken.batches);
