@@ -42,6 +42,7 @@ use noroshi_types::{AppId, DeviceId};
 pub(crate) use crate::cluster::inlet::Inlet;
 use crate::cluster::metrics::Metrics;
 use crate::cluster::outbox::{Item, Outbox, To};
+pub use crate::cluster::place::id_at;
 use crate::delivery::Delivery;
 
 /// Bounds and intervals; the defaults are for production.

@@ -121,6 +121,8 @@ pub(crate) struct Connection {
     pub(crate) topics: SmallVec<[Subscription; 4]>,
     /// Messages up to here came from the store: the same ones may still come by live.
     pub(crate) watermark: NotificationId,
+    /// What was accepted up to here was there when its log-in was read: a page brought it, or it had been confirmed.
+    pub(crate) as_of: NotificationId,
     pub(crate) expires_at: Timestamp,
     pub(crate) frames: Bucket,
     /// The wheel's tick that counts; 0 is none.
@@ -161,6 +163,7 @@ impl Connection {
             catch_up: None,
             topics: SmallVec::new(),
             watermark: NotificationId::from_bytes([0; 16]),
+            as_of: NotificationId::from_bytes([0; 16]),
             expires_at: Timestamp(u64::MAX),
             frames,
             timer: 0,

@@ -210,7 +210,7 @@ impl Shard {
     fn open_session(&mut self, slot: u32, generation: u64, asked: Moment, logged_in: LoggedIn, behind: bool) {
         let shared = self.shared.clone();
         let registry = &shared.registry;
-        let LoggedIn { num, user, token_version, revision, topics, page, .. } = logged_in;
+        let LoggedIn { num, user, token_version, revision, topics, page, as_of } = logged_in;
         let Some(connection) = self.connections.get_mut(slot as usize) else { return };
         let Some(opening) = connection.opening.take() else { return };
         let Some(login) = opening.login.as_ref() else { return };
@@ -237,6 +237,7 @@ impl Shard {
         }
         let (is_stream, own_topics) = (connection.protocol == Protocol::Sse, &login.session_topics);
         connection.session = Some(session.clone());
+        connection.as_of = noroshi_delivery::id_at(as_of);
         tracing::debug!(
             app = session.app.0,
             device = session.device.as_str(),

@@ -433,7 +433,9 @@ async fn a_gap_in_a_topic_is_closed_at_once() {
     // What the gateway saw of it: the position before.
     let behind = Position { epoch: cell.topic_head("news").await.epoch, offset: 0 };
     cell.nodes[1].delivery.topic_gap(cell.app, topic("news"), behind);
-    cell.until("offered", |cell| cell.nodes[1].edge.record().offered == [lost]).await;
+    let reached = Position { offset: 1, ..behind };
+    cell.until("offered", |cell| cell.nodes[1].edge.record().reached == [reached]).await;
+    assert_eq!(cell.nodes[1].edge.record().offered, [lost]);
     assert_eq!(cell.nodes[1].metric("sweeps"), sweeps, "no sweep was needed");
 }
 
