@@ -18,6 +18,8 @@ use crate::{Error, REQUESTS};
 pub const TOLERANCE_PERCENT: f64 = 25.0;
 /// A cost that was too small to be seen is not nothing.
 const CPU_MIN_US: f64 = 0.001;
+/// Twice as many devices, nearly.
+const TENFOLDS_MIN: f64 = 0.29;
 
 #[derive(Deserialize)]
 struct Document {
@@ -91,6 +93,7 @@ impl Measured {
             ("load.users_per_request", self.get("users_of_a_request")),
             ("load.connected_per_request", Some(connected)),
             ("load.data_bytes", self.get("data_of_a_message")),
+            ("load.costs_at_devices", self.get("devices_connected")),
             ("gateway.cpu_per_delivery_us", cpu("gateway_cpu_per_delivery")),
             ("gateway.cpu_per_log_in_us", cpu("gateway_cpu_per_log_in")),
             ("gateway.cpu_per_broadcast_us", self.broadcast_us()),
@@ -112,6 +115,29 @@ impl Measured {
             }
         }
         Ok(())
+    }
+
+    /// How costs grow with devices becomes the model's, by another run on such a machine.
+    pub fn teach_growth(&self, other: &Measured, parameters: &mut Parameters) -> Result<(), Error> {
+        let (here, there) = (self.need("devices_connected")?, other.need("devices_connected")?);
+        let tenfolds = (there.max(1.0) / here.max(1.0)).log10();
+        if tenfolds.abs() < TENFOLDS_MIN {
+            return Err(Error::Report(format!(
+                "it has {there} devices where the first report has {here}: how costs grow is told by one with at least twice as many, or half"
+            )));
+        }
+        let growth = (other.cpu_per_delivery()? / self.cpu_per_delivery()? - 1.0) / tenfolds;
+        let source = format!("measured: {} and {}", self.command, other.command);
+        let wrong = |problem| Error::Report(format!("load.cost_growth: {problem}"));
+        parameters.set("load.cost_growth", growth.clamp(0.0, 1.0), &source).map_err(wrong)
+    }
+
+    /// Of all processes together.
+    fn cpu_per_delivery(&self) -> Result<f64, Error> {
+        let optional = |key| self.get(key).unwrap_or_default();
+        let ours = self.need("gateway_cpu_per_delivery")? + self.need("api_cpu_per_delivery")?;
+        let engines = optional("postgresql_cpu_per_delivery") + optional("redis_cpu_per_delivery");
+        Ok((ours + engines + optional("client_cpu_per_delivery")).max(CPU_MIN_US))
     }
 
     /// What a command costs by itself is a small part of a look-up of many keys: the keys are the rest.
@@ -152,6 +178,7 @@ impl Measured {
             parameters.set(key, value.max(1.0), "the report").map_err(Error::Report)?;
         }
         let devices = self.need("devices_connected")? as u64;
+        let parameters = parameters.on_a_machine_of(devices as f64);
         let gateways = self.need("gateway_nodes")? as usize;
         let apis = self.get("api_nodes").unwrap_or(1.0) as usize;
         let machine = |gateways| Layout::one_machine(self.cores, gateways, apis);
@@ -301,6 +328,28 @@ mod tests {
         );
         let taught = parameters.all().into_iter().filter(|one| one.source.starts_with("measured: c")).count();
         assert!(taught >= 6, "{taught}");
+    }
+
+    #[test]
+    fn how_costs_grow_is_learned_from_a_run_with_more_devices() {
+        let changed = |key: &str, value: f64| {
+            let mut figures = usual();
+            figures.iter_mut().filter(|(name, _)| *name == key).for_each(|(_, old)| *old = value);
+            figures
+        };
+        let small = Measured::parse(&report(&usual())).unwrap();
+        let mut more = changed("devices_connected", 200_000.0);
+        // 18.5 µs of all sides become 20.35.
+        more.iter_mut().filter(|(key, _)| *key == "gateway_cpu_per_delivery").for_each(|(_, us)| *us += 1.85);
+        let large = Measured::parse(&report(&more)).unwrap();
+        let mut parameters = Parameters::default();
+        small.teach(&mut parameters).unwrap();
+        small.teach_growth(&large, &mut parameters).unwrap();
+        assert!((parameters.load.cost_growth - 0.1).abs() < 1e-9, "{}", parameters.load.cost_growth);
+        let there = parameters.on_a_machine_of(2_000_000.0);
+        assert!((there.gateway.cpu_per_delivery_us - 12.0 * 1.2).abs() < 1e-9);
+        let as_many = Measured::parse(&report(&changed("devices_connected", 25_000.0))).unwrap();
+        assert!(small.teach_growth(&as_many, &mut parameters).is_err());
     }
 
     #[test]
