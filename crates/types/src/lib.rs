@@ -30,7 +30,7 @@ pub mod topic;
 pub use close::CloseReason;
 pub use condition::Condition;
 pub use id::{
-    AppId, AppName, BatchId, CampaignId, CredentialId, DeviceId, DeviceNum, KeyId, NotificationId, SessionId,
+    AppId, AppName, BatchId, CampaignId, CredentialId, DeviceId, DeviceNum, EndpointId, KeyId, NotificationId, SessionId,
     UserId,
 };
 pub use json::JsonText;
