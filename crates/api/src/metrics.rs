@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use noroshi_telemetry::{Histogram, Registry};
+use noroshi_types::Urgency;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -23,6 +24,11 @@ struct BodyLabels {
     code: &'static str,
 }
 
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct UrgencyLabels {
+    urgency: &'static str,
+}
+
 #[derive(Debug, Clone)]
 pub struct Metrics {
     requests: Family<RequestLabels, Counter>,
@@ -32,6 +38,9 @@ pub struct Metrics {
     pub(crate) panics: Counter,
     bodies_refused: Family<BodyLabels, Counter>,
     pub(crate) tunnels: Gauge,
+    web_push_accepted: Family<UrgencyLabels, Counter>,
+    web_push_refused: Family<BodyLabels, Counter>,
+    pub(crate) receipts_waiting: Gauge,
 }
 
 impl Metrics {
@@ -44,6 +53,9 @@ impl Metrics {
             panics: Counter::default(),
             bodies_refused: Family::default(),
             tunnels: Gauge::default(),
+            web_push_accepted: Family::default(),
+            web_push_refused: Family::default(),
+            receipts_waiting: Gauge::default(),
         };
         let registry = registry.sub_registry_with_prefix("http");
         registry.register("requests", "HTTP requests answered", metrics.requests.clone());
@@ -57,6 +69,22 @@ impl Metrics {
             metrics.bodies_refused.clone(),
         );
         registry.register("tunnels", "Connections handed on to the gateway", metrics.tunnels.clone());
+        let registry = registry.sub_registry_with_prefix("web_push");
+        registry.register(
+            "accepted",
+            "Messages taken at Web Push endpoints",
+            metrics.web_push_accepted.clone(),
+        );
+        registry.register(
+            "refused",
+            "Messages refused at Web Push endpoints",
+            metrics.web_push_refused.clone(),
+        );
+        registry.register(
+            "receipts_waiting",
+            "Senders that wait for a receipt",
+            metrics.receipts_waiting.clone(),
+        );
         metrics
     }
 
@@ -70,6 +98,14 @@ impl Metrics {
         };
         self.requests.get_or_create(&RequestLabels { route: route.to_owned(), status }).inc();
         self.duration_seconds.observe(took);
+    }
+
+    pub(crate) fn web_push_accepted(&self, urgency: Urgency) {
+        self.web_push_accepted.get_or_create(&UrgencyLabels { urgency: urgency.as_str() }).inc();
+    }
+
+    pub(crate) fn web_push_refused(&self, code: Code) {
+        self.web_push_refused.get_or_create(&BodyLabels { code: code.as_str() }).inc();
     }
 
     pub(crate) fn body_refused(&self, code: Code) {

@@ -51,12 +51,7 @@ pub trait Endpoints: Send + Sync {
     /// expired is removed by the same commit, and does not count.
     async fn create_endpoint(&self, endpoint: NewEndpoint, now: Timestamp) -> Result<Endpoint, Error>;
     /// Those of a device that have not expired, oldest first; none for a device that is not there.
-    async fn endpoints(
-        &self,
-        app: AppId,
-        device: &DeviceId,
-        now: Timestamp,
-    ) -> Result<Vec<Endpoint>, Error>;
+    async fn endpoints(&self, app: AppId, device: &DeviceId, now: Timestamp) -> Result<Vec<Endpoint>, Error>;
     /// None if there is none, or it has expired. The one question that names no tenant: the hash is of a secret
     /// that belongs to one.
     async fn endpoint(&self, hash: &EndpointHash, now: Timestamp) -> Result<Option<Endpoint>, Error>;

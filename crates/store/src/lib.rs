@@ -64,11 +64,29 @@ pub use topic::{TopicState, Topics, TopicsSince};
 
 /// Everything a node keeps.
 pub trait Store:
-    Apps + Devices + Notifications + Sessions + Topics + Maintenance + Credentials + Endpoints + PushQueue + Campaigns
+    Apps
+    + Devices
+    + Notifications
+    + Sessions
+    + Topics
+    + Maintenance
+    + Credentials
+    + Endpoints
+    + PushQueue
+    + Campaigns
 {
 }
 impl<T> Store for T where
-    T: Apps + Devices + Notifications + Sessions + Topics + Maintenance + Credentials + Endpoints + PushQueue + Campaigns
+    T: Apps
+        + Devices
+        + Notifications
+        + Sessions
+        + Topics
+        + Maintenance
+        + Credentials
+        + Endpoints
+        + PushQueue
+        + Campaigns
 {
 }
 

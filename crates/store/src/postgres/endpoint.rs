@@ -15,12 +15,7 @@ impl Endpoints for Postgres {
         self.write(move |tx| create(tx, endpoint.clone(), now)).await
     }
 
-    async fn endpoints(
-        &self,
-        app: AppId,
-        device: &DeviceId,
-        now: Timestamp,
-    ) -> Result<Vec<Endpoint>, Error> {
+    async fn endpoints(&self, app: AppId, device: &DeviceId, now: Timestamp) -> Result<Vec<Endpoint>, Error> {
         let (app, now) = (i64::from(app.0), now.0 as i64);
         self.read(async |tx: Tx| {
             let sql = format!(
@@ -36,9 +31,8 @@ impl Endpoints for Postgres {
     async fn endpoint(&self, hash: &EndpointHash, now: Timestamp) -> Result<Option<Endpoint>, Error> {
         let (hash, now) = (hash.0, now.0 as i64);
         self.read(async |tx: Tx| {
-            let sql = format!(
-                "SELECT {COLUMNS} WHERE e.hash = $1 AND (e.expires_at IS NULL OR e.expires_at > $2)"
-            );
+            let sql =
+                format!("SELECT {COLUMNS} WHERE e.hash = $1 AND (e.expires_at IS NULL OR e.expires_at > $2)");
             let found = tx.query_opt(&sql, &[&&hash[..], &now]).await?;
             Ok(found.map(|row| row_of(&row).try_into()).transpose()?)
         })
@@ -62,7 +56,8 @@ impl Endpoints for Postgres {
     }
 }
 
-const COLUMNS: &str = "e.id, d.app, d.id, e.base, e.vapid_key, e.label, e.idle_urgency, e.created_at, e.expires_at
+const COLUMNS: &str =
+    "e.id, d.app, d.id, e.base, e.vapid_key, e.label, e.idle_urgency, e.created_at, e.expires_at
                        FROM endpoints e JOIN devices d ON d.num = e.device";
 
 /// Nobody reaches these devices by them any more; their rows are locked.
@@ -92,10 +87,12 @@ async fn lock(tx: &Tx, app: AppId, device: &DeviceId) -> Result<i64, Failed> {
 async fn create(tx: Tx, new: NewEndpoint, now: Timestamp) -> Result<Endpoint, Failed> {
     let device = lock(&tx, new.app, &new.device).await?;
     let created_at = now.0 as i64;
-    tx.execute("DELETE FROM endpoints WHERE device = $1 AND expires_at <= $2", &[&device, &created_at]).await?;
+    tx.execute("DELETE FROM endpoints WHERE device = $1 AND expires_at <= $2", &[&device, &created_at])
+        .await?;
     let count = tx.query_one("SELECT count(*) FROM endpoints WHERE device = $1", &[&device]).await?;
     check_room(count.get(0))?;
-    let sql = "INSERT INTO endpoints (hash, device, base, vapid_key, label, idle_urgency, created_at, expires_at)
+    let sql =
+        "INSERT INTO endpoints (hash, device, base, vapid_key, label, idle_urgency, created_at, expires_at)
                VALUES ($1, $2, $3, $4, $5, $6, $7, $8) RETURNING id";
     let (hash, vapid_key) = (&new.hash.0[..], new.vapid_key.as_ref().map(<[u8; 65]>::as_slice));
     let expires_at = new.expires_at.map(|at| at.0 as i64);

@@ -13,12 +13,7 @@ impl Endpoints for Sqlite {
         self.write(1, move |w| create(w.db, endpoint, now)).await
     }
 
-    async fn endpoints(
-        &self,
-        app: AppId,
-        device: &DeviceId,
-        now: Timestamp,
-    ) -> Result<Vec<Endpoint>, Error> {
+    async fn endpoints(&self, app: AppId, device: &DeviceId, now: Timestamp) -> Result<Vec<Endpoint>, Error> {
         let device = device.clone();
         self.read(move |db| {
             let sql = format!(
@@ -35,9 +30,8 @@ impl Endpoints for Sqlite {
     async fn endpoint(&self, hash: &EndpointHash, now: Timestamp) -> Result<Option<Endpoint>, Error> {
         let hash = *hash;
         self.read(move |db| {
-            let sql = format!(
-                "SELECT {COLUMNS} WHERE e.hash = ?1 AND (e.expires_at IS NULL OR e.expires_at > ?2)"
-            );
+            let sql =
+                format!("SELECT {COLUMNS} WHERE e.hash = ?1 AND (e.expires_at IS NULL OR e.expires_at > ?2)");
             let mut statement = db.prepare_cached(&sql)?;
             let found = statement.query_row((hash.0, now.0 as i64), row_of).optional()?;
             found.map(Endpoint::try_from).transpose()
@@ -59,7 +53,8 @@ impl Endpoints for Sqlite {
     }
 }
 
-const COLUMNS: &str = "e.id, d.app, d.id, e.base, e.vapid_key, e.label, e.idle_urgency, e.created_at, e.expires_at
+const COLUMNS: &str =
+    "e.id, d.app, d.id, e.base, e.vapid_key, e.label, e.idle_urgency, e.created_at, e.expires_at
                        FROM endpoints e JOIN devices d ON d.num = e.device";
 
 fn row_of(row: &Row<'_>) -> rusqlite::Result<EndpointRow> {

@@ -42,8 +42,17 @@ impl Changes {
                 topics.insert((device.app, topic));
             }
         }
-        tx.prepare(&[order::KEEP_OUT, INSERT, REVOKED, UPDATE, topic::MAKE, NewRows::INSERT, EMPTY, endpoint::REMOVE_ALL])
-            .await?;
+        tx.prepare(&[
+            order::KEEP_OUT,
+            INSERT,
+            REVOKED,
+            UPDATE,
+            topic::MAKE,
+            NewRows::INSERT,
+            EMPTY,
+            endpoint::REMOVE_ALL,
+        ])
+        .await?;
         let (_, made, _, _, _, _) = tokio::try_join!(
             keep_accepts_out(tx, &moved),
             insert(tx, &new),
