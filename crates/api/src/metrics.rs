@@ -57,30 +57,30 @@ impl Metrics {
             web_push_refused: Family::default(),
             receipts_waiting: Gauge::default(),
         };
-        let registry = registry.sub_registry_with_prefix("http");
-        registry.register("requests", "HTTP requests answered", metrics.requests.clone());
-        registry.register("request_seconds", "From head to answer", metrics.duration_seconds.clone());
-        registry.register("requests_in_flight", "HTTP requests in work", metrics.in_flight.clone());
-        registry.register("requests_shed", "HTTP requests refused for lack of room", metrics.shed.clone());
-        registry.register("panics", "Requests that ended in a panic", metrics.panics.clone());
-        registry.register(
+        let http = registry.sub_registry_with_prefix("http");
+        http.register("requests", "HTTP requests answered", metrics.requests.clone());
+        http.register("request_seconds", "From head to answer", metrics.duration_seconds.clone());
+        http.register("requests_in_flight", "HTTP requests in work", metrics.in_flight.clone());
+        http.register("requests_shed", "HTTP requests refused for lack of room", metrics.shed.clone());
+        http.register("panics", "Requests that ended in a panic", metrics.panics.clone());
+        http.register(
             "bodies_refused",
             "Request bodies not read to their end",
             metrics.bodies_refused.clone(),
         );
-        registry.register("tunnels", "Connections handed on to the gateway", metrics.tunnels.clone());
-        let registry = registry.sub_registry_with_prefix("web_push");
-        registry.register(
+        http.register("tunnels", "Connections handed on to the gateway", metrics.tunnels.clone());
+        let web_push = registry.sub_registry_with_prefix("web_push");
+        web_push.register(
             "accepted",
             "Messages taken at Web Push endpoints",
             metrics.web_push_accepted.clone(),
         );
-        registry.register(
+        web_push.register(
             "refused",
             "Messages refused at Web Push endpoints",
             metrics.web_push_refused.clone(),
         );
-        registry.register(
+        web_push.register(
             "receipts_waiting",
             "Senders that wait for a receipt",
             metrics.receipts_waiting.clone(),

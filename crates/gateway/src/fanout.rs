@@ -137,7 +137,14 @@ impl Shard {
                         self.advance(to.slot);
                     }
                 }
-                Mail::Reread { to, since } => self.reread(&to, since),
+                Mail::Reread { to, since: Some(since) } => self.reread(&to, since),
+                Mail::Reread { to, since: None } => {
+                    for address in to {
+                        if self.at(address.slot, address.generation).is_some() {
+                            self.read_held_back(address.slot);
+                        }
+                    }
+                }
                 Mail::Unsubscribe { to, key } => {
                     if self.at(to.slot, to.generation).is_some() {
                         self.unsubscribe(to.slot, &[key]);
@@ -255,6 +262,9 @@ impl Shard {
         let paged = dispatch.again && self.fanout.recent.has(dispatch.message.id, connection.generation);
         if paged || dispatch.is_paged(connection.watermark) {
             return; // a page of the backlog brought it
+        }
+        if session.holds_back(&dispatch.message) {
+            return; // it stays in the inbox
         }
         if let Some(catch_up) = &mut connection.catch_up {
             match catch_up.hold(dispatch, topic) {

@@ -58,10 +58,11 @@ pub(crate) enum Mail {
         to: Address,
         key: Key,
     },
-    /// Inboxes may have something behind `since` that was not offered.
+    /// Inboxes may have something behind `since` that was not offered; none: what was held back while they were
+    /// idle.
     Reread {
         to: Vec<Address>,
-        since: NotificationId,
+        since: Option<NotificationId>,
     },
 }
 
