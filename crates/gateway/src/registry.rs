@@ -73,7 +73,7 @@ pub(crate) struct Session {
     /// Of the device when it logged in: tokens below it are revoked.
     pub(crate) token_version: u32,
     presence: AtomicU8,
-    /// From which message on some were held back because the device was idle: the high half of its id; 0: none.
+    /// From which message on some were held back because the device was idle: its id's milliseconds; 0: none.
     held_from: AtomicU64,
     /// Of the device when it logged in: grows with its user, tokens and subscriptions.
     pub(crate) revision: u64,
@@ -100,9 +100,8 @@ impl Session {
         if !waits || self.presence() == Presence::Active {
             return false;
         }
-        let id = u128::from_be_bytes(*message.id.as_bytes());
-        // Time is in the high half and is never 0. The first one stays, but for an older one of another node.
-        let from = (id >> 64) as u64;
+        // RFC 9562 §5.7: the time is in the upper 48 bits. The first one stays, but for an older one of another node.
+        let from = (u128::from_be_bytes(*message.id.as_bytes()) >> 80).max(1) as u64;
         let earlier = |held: u64| if held == 0 { from } else { held.min(from) };
         let _ = self.held_from.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |held| Some(earlier(held)));
         self.presence.load(Ordering::SeqCst) == 0 || self.take_held().is_none()
@@ -111,8 +110,9 @@ impl Session {
     /// Behind which message those lie that were held back.
     pub(crate) fn take_held(&self) -> Option<NotificationId> {
         let from = self.held_from.swap(0, Ordering::SeqCst);
-        // Everything before the first id of the same high half.
-        (from != 0).then(|| NotificationId::from_bytes(((u128::from(from) << 64) - 1).to_be_bytes()))
+        // The greatest id (version 7) of the millisecond before.
+        let before = (u128::from(from.checked_sub(1)?) << 80) | (0x7fff << 64) | u128::from(u64::MAX);
+        Some(NotificationId::from_bytes(before.to_be_bytes()))
     }
 }
 
