@@ -4,6 +4,7 @@ the device hears over its WebSocket is opened with `http-ece`."""
 import base64
 import json
 import uuid
+from contextlib import contextmanager
 
 import http_ece
 import httpx
@@ -53,10 +54,11 @@ class Receiver:
         keys = {"p256dh": text_of(point(self.key.public_key())), "auth": text_of(self.auth)}
         self.subscription = {"endpoint": self.endpoint["url"], "keys": keys}
 
+    @contextmanager
     def connect(self):
-        socket = connect(f"{self.node.ws}/v1/connect?token={self.device['token']}")
-        assert json.loads(socket.recv(DEADLINE_S))["t"] == "ready"
-        return socket
+        with connect(f"{self.node.ws}/v1/connect?token={self.device['token']}") as socket:
+            assert json.loads(socket.recv(DEADLINE_S))["t"] == "ready"
+            yield socket
 
     def next(self, socket) -> bytes:
         """The plain text of the next message."""

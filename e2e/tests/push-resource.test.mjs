@@ -30,7 +30,7 @@ before(async () => {
   issueFromAuthority(authority, cert, key)
   ca = readFileSync(authority)
   agent = new Agent({ ca })
-  const env = { NOROSHI__TLS__CERT: cert, NOROSHI__TLS__KEY: key, NOROSHI__WEB_PUSH__ENDPOINT_RATE: '20' }
+  const env = { NOROSHI__TLS__CERT: cert, NOROSHI__TLS__KEY: key, NOROSHI__WEB_PUSH__ENDPOINT_RATE: '20', NOROSHI__LOG__LEVEL: 'debug' }
   node = await Node.start({ env })
 })
 

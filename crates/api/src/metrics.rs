@@ -85,6 +85,14 @@ impl Metrics {
             "Senders that wait for a receipt",
             metrics.receipts_waiting.clone(),
         );
+        // From the first scrape on: what was never refused is 0.
+        for urgency in [Urgency::VeryLow, Urgency::Low, Urgency::Normal, Urgency::High] {
+            let labels = UrgencyLabels { urgency: urgency.as_str() };
+            drop(metrics.web_push_accepted.get_or_create_owned(&labels));
+        }
+        for code in [Code::EndpointGone, Code::TooManyRequests] {
+            drop(metrics.web_push_refused.get_or_create_owned(&BodyLabels { code: code.as_str() }));
+        }
         metrics
     }
 

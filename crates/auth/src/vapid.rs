@@ -130,8 +130,7 @@ fn verify_token(token: &str, key: &VapidKey, origin: &str, now: Timestamp) -> Re
         return Err(VapidRefused::Audience);
     }
     let now_s = now.0 / 1_000;
-    // What is no number is neither above nor below.
-    if !(claims.exp + LEEWAY_S as f64 > now_s as f64) {
+    if claims.exp + LEEWAY_S as f64 <= now_s as f64 {
         return Err(VapidRefused::Expired);
     }
     match claims.exp <= (now_s + LIFETIME_MAX_S + LEEWAY_S) as f64 {

@@ -3,7 +3,7 @@
 //!
 //! What comes is encrypted for the device (RFC 8291) and passed through unread, as the `data` of a notification to
 //! that one device: from there on it is a notification like every other. The order here is from cheap to dear: the
-//! address's tag, its row, the paces, the signature, the headers, and only then the body.
+//! address's tag, its row, the signature, the paces, the headers, and only then the body.
 
 mod fields;
 mod receipt;
@@ -137,12 +137,13 @@ async fn take(api: &Api, token: &str, request: Request) -> Result<Response, Refu
     let (parts, body) = request.into_parts();
     seen(&parts, endpoint.app);
     let _work = api.load.pace.begin(endpoint.app).ok_or_else(Refused::busy)?;
+    // Before the paces: who cannot sign must not use up what the right sender may send.
+    signed(api, &endpoint, &parts.headers)?;
     let paced = api.load.pace.take(endpoint.id, endpoint.app, api.config.web_push, api.now());
     paced.map_err(|after| {
         let detail = "the endpoint, or all of its app together, get more messages than they may";
         Refused { problem: Problem::new(Code::TooManyRequests, detail), after: Some(after) }
     })?;
-    signed(api, &endpoint, &parts.headers)?;
     let fields = Fields::read(&parts.headers)?;
     let bound = Bound { bytes_max: limits::WEB_PUSH_BYTES_MAX, timeout: BODY_TIMEOUT };
     let body = read_body(Request::from_parts(parts, body), api, bound).await?;

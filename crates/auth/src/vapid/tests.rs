@@ -1,3 +1,5 @@
+//! Tokens as libraries send them, and what is wrong with others.
+
 use ring::rand::SystemRandom;
 use ring::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair};
 
