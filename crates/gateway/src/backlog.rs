@@ -10,7 +10,7 @@ use std::sync::Arc;
 use noroshi_delivery::Error;
 use noroshi_protocol::{native, sse, ws};
 use noroshi_store::{Backlog, BacklogPage, Head, Recover};
-use noroshi_types::{CloseReason, Message, NotificationId, Outcome, Position, Topic};
+use noroshi_types::{CloseReason, Message, NotificationId, Outcome, Position, Presence, Topic};
 
 use crate::catch_up::{CatchUp, Paged, Read, Step};
 use crate::connection::{Connection, Phase, Protocol, Subscription};
@@ -103,7 +103,7 @@ impl Shard {
                 }
                 Step::Done => {
                     connection.catch_up = None;
-                    return;
+                    return self.read_held_back(slot);
                 }
             }
         }
@@ -117,6 +117,9 @@ impl Shard {
         let late = message.expires_at > message.sent_at && message.expires_at <= self.now.wall;
         let fresh = connection.catch_up.as_mut().is_none_or(|catch_up| catch_up.pass(message));
         if late || !fresh || dispatch.is_known(connection, &self.fanout.recent) {
+            return;
+        }
+        if session.holds_back(message) {
             return;
         }
         let outcome = match crate::fanout::gate(message, session.presence()) {
@@ -201,7 +204,11 @@ impl Shard {
         let highest = paged.iter().map(|paged| paged.message.id).max();
         connection.watermark = highest.map_or(connection.watermark, |id| connection.watermark.max(id));
         let recent = &mut self.fanout.recent;
+        let session = connection.session.as_deref();
         paged.retain(|Paged { message, .. }| {
+            if session.is_some_and(|session| session.holds_back(message)) {
+                return false;
+            }
             let offered = match message.topic {
                 Some(_) => catch_up.was_live && recent.has_topic(message.id),
                 None => recent.has(message.id, connection.generation),
@@ -277,6 +284,22 @@ impl Shard {
             catch_up.read_again(after, own_topics);
             self.advance(*slot);
         }
+    }
+
+    /// The device is in use again: what was held back is read from its inbox. What it has not confirmed of what came
+    /// after that comes along, with the same ids. One that catches up does so when it is done: its pages left out what
+    /// was held back.
+    pub(crate) fn read_held_back(&mut self, slot: u32) {
+        let Some(connection) = self.connections.get_mut(slot as usize) else { return };
+        if connection.phase != Phase::Open || connection.catch_up.is_some() {
+            return;
+        }
+        let session = connection.session.as_ref().filter(|session| session.presence() == Presence::Active);
+        let Some(after) = session.and_then(|session| session.take_held()) else { return };
+        let mut catch_up = Box::new(CatchUp::live());
+        catch_up.read_again(after, Vec::new());
+        connection.catch_up = Some(catch_up);
+        self.advance(slot);
     }
 
     /// Mail was lost: every session reads on behind what it was offered.

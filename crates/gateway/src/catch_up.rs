@@ -402,6 +402,7 @@ mod tests {
             sent_at: Timestamp(0),
             expires_at: Timestamp(9),
             push_waits: false,
+            waits_for_use: false,
         })
     }
 

@@ -63,6 +63,7 @@ impl Dispatch {
             sent_at: noroshi_types::Timestamp(0),
             expires_at: noroshi_types::Timestamp(9),
             push_waits: false,
+            waits_for_use: false,
         }))
     }
 

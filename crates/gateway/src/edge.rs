@@ -117,8 +117,12 @@ impl Edge for Gateway {
 
     fn set_presence(&self, app: AppId, device: &DeviceId, presence: Presence) -> bool {
         let registry = &self.shared.registry;
-        let session = registry.device(registry.device_key(app, device));
-        session.inspect(|session| session.set_presence(presence)).is_some()
+        let Some(session) = registry.device(registry.device_key(app, device)) else { return false };
+        if session.set_presence(presence) {
+            let mailbox = &self.shared.mailboxes[usize::from(session.address.shard)];
+            mailbox.request(Mail::Reread { to: vec![session.address], since: None });
+        }
+        true
     }
 
     fn subscribe(&self, app: AppId, device: &DeviceId, topics: &[Topic]) {
@@ -172,7 +176,7 @@ impl Edge for Gateway {
             }
         }
         for (shard, to) in to.into_iter().enumerate().filter(|(_, to)| !to.is_empty()) {
-            self.shared.mailboxes[shard].request(Mail::Reread { to, since });
+            self.shared.mailboxes[shard].request(Mail::Reread { to, since: Some(since) });
         }
     }
 }

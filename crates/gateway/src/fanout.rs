@@ -135,7 +135,14 @@ impl Shard {
                         self.advance(to.slot);
                     }
                 }
-                Mail::Reread { to, since } => self.reread(&to, since),
+                Mail::Reread { to, since: Some(since) } => self.reread(&to, since),
+                Mail::Reread { to, since: None } => {
+                    for address in to {
+                        if self.at(address.slot, address.generation).is_some() {
+                            self.read_held_back(address.slot);
+                        }
+                    }
+                }
                 Mail::Unsubscribe { to, key } => {
                     if self.at(to.slot, to.generation).is_some() {
                         self.unsubscribe(to.slot, &[key]);
@@ -269,6 +276,9 @@ impl Shard {
         }
         if dispatch.is_known(connection, &self.fanout.recent) {
             return;
+        }
+        if session.holds_back(&dispatch.message) {
+            return; // it stays in the inbox
         }
         if let Some(catch_up) = &mut connection.catch_up {
             match catch_up.hold(dispatch, topic) {

@@ -63,10 +63,11 @@ pub(crate) enum Mail {
         key: Key,
         position: Position,
     },
-    /// Inboxes may have something behind `since` that was not offered.
+    /// Inboxes may have something behind `since` that was not offered; none: what was held back while they were
+    /// idle.
     Reread {
         to: Vec<Address>,
-        since: NotificationId,
+        since: Option<NotificationId>,
     },
 }
 

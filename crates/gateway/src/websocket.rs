@@ -134,7 +134,11 @@ impl Shard {
         };
         match frame {
             ClientFrame::Ack { ids } => self.delivery.ack(session.num, ids),
-            ClientFrame::Presence(presence) => session.set_presence(presence),
+            ClientFrame::Presence(presence) => {
+                if session.set_presence(presence) {
+                    self.read_held_back(slot);
+                }
+            }
             ClientFrame::Ping => {
                 let mut pong = Vec::new();
                 native::pong(&mut pong);

@@ -302,6 +302,10 @@ fn api_config(config: &Config) -> noroshi_api::Config {
         public_url: config.server.public_url.clone(),
         device_token_ttl: config.auth.device_token_ttl,
         requests_max: config.limits.requests_in_flight,
+        web_push: noroshi_api::Paces {
+            endpoint_per_minute: config.web_push.endpoint_per_minute,
+            app_per_second: config.web_push.app_per_second,
+        },
         ..Default::default()
     }
 }

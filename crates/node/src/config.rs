@@ -45,6 +45,7 @@ pub struct Config {
     pub auth: Auth,
     pub egress: Egress,
     pub push: Push,
+    pub web_push: WebPush,
     pub log: Log,
     /// Every key with its value and where that comes from, for `config print`.
     pub entries: Vec<Entry>,
@@ -230,6 +231,13 @@ pub enum Queue {
     Store,
     Redis,
     Sqs,
+}
+
+/// How often others may post to the endpoints of devices.
+#[derive(Debug, Clone)]
+pub struct WebPush {
+    pub endpoint_per_minute: u32,
+    pub app_per_second: u32,
 }
 
 #[derive(Debug, Clone)]

@@ -143,6 +143,7 @@ async fn accept(store: &dyn Store, app: AppId, push: Push) -> Result<Notificatio
         when: When::Connected,
         ttl: Ttl::default(),
         urgency: Urgency::Normal,
+        waits_for_use: false,
         collapse_key: None,
         retain: false,
         notification: Some(JsonText::from_valid(r#"{"title":"news"}"#)),

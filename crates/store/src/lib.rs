@@ -3,14 +3,14 @@
 //!
 //! ```text
 //!              ┌ Apps · Devices · Notifications · Sessions · Topics · Maintenance ┐
-//!   callers ──►│ Credentials · PushQueue · Campaigns       traits, one file each  │
+//!   callers ──►│ Credentials · Endpoints · PushQueue · Campaigns   one file each  │
 //!              └──────────────┬───────────────────────────────────────────────────┘
 //!                             ▼
 //!            sqlite: one writer thread (group commit) + a pool of reader threads
 //! ```
 //!
 //! Reading order: [`app`], [`device`], [`notification`], [`session`], [`topic`], [`maintenance`],
-//! [`credential`], [`push`], [`campaign`], then [`sqlite`]. `tests/it/conformance` holds every promise made here as a test that any
+//! [`credential`], [`endpoint`], [`push`], [`campaign`], then [`sqlite`]. `tests/it/conformance` holds every promise made here as a test that any
 //! implementation has to pass.
 //!
 //! Promises that hold for every method: what a call reports as done is on stable storage, unless the
@@ -24,6 +24,7 @@ pub mod cells;
 pub mod credential;
 pub mod device;
 mod device_list;
+pub mod endpoint;
 mod ids;
 pub mod maintenance;
 mod metrics;
@@ -42,6 +43,7 @@ pub use campaign::{Campaign, CampaignState, Campaigns, CreatedCampaign, NewCampa
 pub use cells::Cells;
 pub use credential::{Credentials, NewCredential, StoredCredential};
 pub use device::{Attributes, Device, DeviceChange, DeviceFilter, Devices, Registration, Suspect};
+pub use endpoint::{Endpoint, EndpointHash, Endpoints, NewEndpoint, VapidKey};
 pub use maintenance::{Maintenance, Place, Pruned};
 pub use notification::{
     Accept, Accepted, Cancelled, Done, Idempotency, NotificationState, Notifications, OutcomePart,
@@ -62,11 +64,29 @@ pub use topic::{TopicState, Topics, TopicsSince};
 
 /// Everything a node keeps.
 pub trait Store:
-    Apps + Devices + Notifications + Sessions + Topics + Maintenance + Credentials + PushQueue + Campaigns
+    Apps
+    + Devices
+    + Notifications
+    + Sessions
+    + Topics
+    + Maintenance
+    + Credentials
+    + Endpoints
+    + PushQueue
+    + Campaigns
 {
 }
 impl<T> Store for T where
-    T: Apps + Devices + Notifications + Sessions + Topics + Maintenance + Credentials + PushQueue + Campaigns
+    T: Apps
+        + Devices
+        + Notifications
+        + Sessions
+        + Topics
+        + Maintenance
+        + Credentials
+        + Endpoints
+        + PushQueue
+        + Campaigns
 {
 }
 

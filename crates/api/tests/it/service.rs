@@ -180,6 +180,12 @@ impl Service {
         answer.json()["token"].as_str().expect("a token").to_owned()
     }
 
+    /// Where an endpoint is on this service.
+    pub(crate) fn path_of(&self, endpoint: &Value) -> String {
+        let url = endpoint["url"].as_str().expect("a URL");
+        url.strip_prefix("http://push.example.com").expect("of this host").to_owned()
+    }
+
     /// Publishes as `dev` and returns the id.
     pub(crate) async fn publish(&self, body: &str) -> String {
         let answer = self.post("/v1/notifications", &self.key, body).await;

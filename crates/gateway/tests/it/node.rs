@@ -215,6 +215,7 @@ pub(crate) fn request(target: Target, when: When, data: &str) -> Request {
         when,
         ttl: Ttl::default(),
         urgency: Urgency::Normal,
+        waits_for_use: false,
         collapse_key: None,
         retain: false,
         notification: None,

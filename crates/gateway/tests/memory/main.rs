@@ -117,6 +117,7 @@ impl Node {
             when: When::Connected,
             ttl: Ttl::default(),
             urgency: Urgency::Normal,
+            waits_for_use: false,
             collapse_key: None,
             retain: false,
             notification: None,

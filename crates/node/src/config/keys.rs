@@ -11,7 +11,7 @@ use noroshi_types::limits;
 use super::reader::Reader;
 use super::{
     Auth, Cluster, Config, Drain, Egress, Front, Gateway, Limits, Log, Node, Push, Queue, Server, Sqs, Store,
-    TlsFiles,
+    TlsFiles, WebPush,
 };
 
 mod cluster;
@@ -38,6 +38,7 @@ impl Config {
             auth: Auth::read(reader),
             egress: Egress::read(reader, server.dev),
             push: Push::read(reader),
+            web_push: WebPush::read(reader),
             server,
             log: Log::read(reader),
             entries: Vec::new(),
@@ -337,6 +338,27 @@ impl Push {
                 "recipients",
                 "Recipients taken from the queue and not answered yet, in all.",
             ) as usize,
+        }
+    }
+}
+
+impl WebPush {
+    fn read(reader: &mut Reader) -> WebPush {
+        WebPush {
+            endpoint_per_minute: count_u32(
+                reader,
+                "web_push.endpoint_rate",
+                limits::ENDPOINT_MESSAGES_PER_MINUTE,
+                "messages a minute",
+                "Messages that others may post to one Web Push endpoint of a device at this node, on average and at once; more are told to come back (429).",
+            ),
+            app_per_second: count_u32(
+                reader,
+                "web_push.app_rate",
+                limits::APP_ENDPOINT_MESSAGES_PER_SECOND,
+                "messages a second",
+                "The same for all endpoints of one app together; ten seconds of it may come at once.",
+            ),
         }
     }
 }

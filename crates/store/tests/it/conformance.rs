@@ -10,6 +10,7 @@ pub(crate) mod cells;
 pub(crate) mod claims;
 pub(crate) mod credentials;
 pub(crate) mod devices;
+pub(crate) mod endpoints;
 pub(crate) mod inbox;
 pub(crate) mod notifications;
 pub(crate) mod push;
@@ -62,6 +63,8 @@ macro_rules! conformance_tests {
                 a_device_over_its_limits_is_refused_alone, tokens_are_revoked_for_good,
                 devices_are_listed_in_pages, subscriptions_are_added_and_removed,
                 a_deleted_device_is_gone, what_does_not_exist_is_not_found;
+            endpoints: an_endpoint_is_kept_found_and_deleted, a_device_has_a_bounded_number_of_endpoints,
+                an_endpoint_goes_with_its_user_device_and_app, what_waits_for_use_says_so;
             inbox: stored_reaches_the_inbox_of_every_device_of_a_user, stored_to_devices_and_unknown_ones,
                 live_only_keeps_nothing, a_ttl_ends, a_newer_one_collapses_the_older,
                 a_full_inbox_evicts_the_oldest, an_ack_removes_once, an_inbox_lists_the_oldest_first;
