@@ -13,7 +13,7 @@ use noroshi_store::{Backlog, BacklogPage, Recover};
 use noroshi_types::{CloseReason, Message, NotificationId, Outcome, Position, Topic};
 
 use crate::catch_up::{CatchUp, Paged, Read, Step};
-use crate::connection::{Connection, Phase, Protocol, Subscription};
+use crate::connection::{Connection, Framing, Phase, Subscription};
 use crate::dispatch::Dispatch;
 use crate::mailbox::Reply;
 use crate::registry::{Address, Key};
@@ -90,12 +90,15 @@ impl Shard {
                     self.reads.waiting.push_back((slot, connection.generation));
                     return;
                 }
+                Step::Page(rest) => return self.write_page_to_talk(slot, rest),
                 Step::Release(dispatch) => self.release_held(slot, &dispatch),
                 Step::Recovered { topic, complete, told, index, last } => {
                     if let Some(last) = last {
                         self.topics.skip(index, slot, last);
                     }
-                    if told {
+                    if told && connection.talk.is_some() {
+                        self.tell_recovered(slot, &topic, complete);
+                    } else if told {
                         let mut json = Vec::new();
                         native::recovered(&mut json, &topic, complete);
                         self.send_json(slot, "recovered", &json);
@@ -103,6 +106,9 @@ impl Shard {
                 }
                 Step::Done => {
                     connection.catch_up = None;
+                    if let Some(talk) = &mut connection.talk {
+                        talk.caught_up();
+                    }
                     return;
                 }
             }
@@ -122,10 +128,18 @@ impl Shard {
         }
         let outcome = match crate::fanout::gate(message, session.presence()) {
             Some(outcome) => outcome,
+            None if connection.talk.is_some() => {
+                let released = self.release_to_talk(slot, dispatch);
+                let catch_up = self.connection(slot).and_then(|connection| connection.catch_up.as_mut());
+                if let Some(catch_up) = catch_up.filter(|_| !released) {
+                    catch_up.put_back(dispatch);
+                }
+                return;
+            }
             None => {
                 connection.frames.grant(1);
-                let bytes = dispatch.encoded(connection.protocol).clone();
-                self.tally.messages_out += 1;
+                let bytes = dispatch.encoded(connection.framing).clone();
+                self.tally.messages_out[connection.protocol as usize] += 1;
                 self.send(slot, bytes);
                 Outcome::Written
             }
@@ -211,7 +225,7 @@ impl Shard {
             }
             wanted
         });
-        self.write_page(slot, &paged);
+        self.write_page(slot, paged);
     }
 
     fn handle_recovered(&mut self, slot: u32, number: u64, page: BacklogPage) {
@@ -222,22 +236,25 @@ impl Shard {
                 for Paged { message, .. } in &paged {
                     self.fanout.recent.note_page(message, connection.generation);
                 }
-                self.write_page(slot, &paged);
+                self.write_page(slot, paged);
             }
             // Unsubscribed meanwhile: there may be others.
             None => self.advance(slot),
         }
     }
 
-    fn write_page(&mut self, slot: u32, paged: &[Paged]) {
+    fn write_page(&mut self, slot: u32, paged: Vec<Paged>) {
         let Some(connection) = self.connections.get_mut(slot as usize) else { return };
+        if connection.talk.is_some() {
+            return self.write_page_to_talk(slot, paged);
+        }
         let Some(num) = connection.session.as_ref().map(|session| session.num) else { return };
         let mut bytes = Vec::new();
-        for Paged { message, retained } in paged {
-            encode(connection.protocol, message, *retained, &mut bytes);
+        for Paged { message, retained } in &paged {
+            encode(connection.framing, message, *retained, &mut bytes);
             self.outcomes.one(message.id, Outcome::Written, num);
         }
-        self.tally.messages_out += paged.len() as u64;
+        self.tally.messages_out[connection.protocol as usize] += paged.len() as u64;
         connection.frames.grant(u32::try_from(paged.len()).unwrap_or(u32::MAX));
         if let Some(catch_up) = &mut connection.catch_up {
             catch_up.page_bytes = bytes.len();
@@ -285,19 +302,19 @@ impl Shard {
     }
 }
 
-fn own_topics(connection: &Connection, topics: &TopicIndex) -> Vec<Topic> {
+pub(crate) fn own_topics(connection: &Connection, topics: &TopicIndex) -> Vec<Topic> {
     let own = connection.topics.iter().filter(|subscription| subscription.is_own());
     own.filter_map(|subscription| topics.entry(subscription.index()))
         .map(|entry| entry.topic.clone())
         .collect()
 }
 
-fn encode(protocol: Protocol, message: &Message, retained: bool, out: &mut Vec<u8>) {
-    match protocol {
+fn encode(framing: Framing, message: &Message, retained: bool, out: &mut Vec<u8>) {
+    match framing {
         // Without `id:`: a client that resumed from a retained one would miss what lies between.
-        Protocol::Sse if retained => sse::named("msg", &native::message_json(message), out),
-        Protocol::Sse => out.extend_from_slice(&sse::event(message)),
-        Protocol::WebSocket | Protocol::Http | Protocol::Echo => {
+        Framing::Events if retained => sse::named("msg", &native::message_json(message), out),
+        Framing::Events => out.extend_from_slice(&sse::event(message)),
+        Framing::WebSocket | Framing::Stream => {
             ws::push_frame(out, ws::Opcode::Text, &native::message_json(message));
         }
     }

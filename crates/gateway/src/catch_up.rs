@@ -55,6 +55,10 @@ pub(crate) struct CatchUp {
     recoveries: VecDeque<Recovery>,
     /// Of the last page written: allowed to be unsent besides the usual.
     pub(crate) page_bytes: usize,
+    /// Of a page, where the conversation had no room for more ([`crate::offering`]).
+    rest: Vec<Paged>,
+    /// Nothing goes on before the client confirms.
+    pub(crate) waits_for_room: bool,
 }
 
 struct Recovery {
@@ -86,6 +90,8 @@ pub(crate) enum Hold {
 /// What is to be done next.
 pub(crate) enum Step {
     Wait,
+    /// What was left of a page.
+    Page(Vec<Paged>),
     /// Ask for a turn; then [`CatchUp::begin_read`] says what for.
     Read,
     Release(Arc<Dispatch>),
@@ -125,6 +131,8 @@ impl CatchUp {
             was_live: false,
             recoveries: VecDeque::new(),
             page_bytes: 0,
+            rest: Vec::new(),
+            waits_for_room: false,
         }
     }
 
@@ -186,6 +194,42 @@ impl CatchUp {
         }
     }
 
+    /// A live message has no room: it and those behind it are held, and read if they become too many.
+    pub(crate) fn park(&mut self, dispatch: &Arc<Dispatch>, own_topics: Vec<Topic>) {
+        self.waits_for_room = true;
+        let after = behind(dispatch.message.id);
+        self.held.push_back(dispatch.clone());
+        if self.stage == Stage::Done {
+            self.stage = Stage::Read;
+            (self.after, self.paged) = (Some(after), Some(after));
+            self.own_topics = own_topics;
+        }
+    }
+
+    /// One that was taken to be let out has no room.
+    pub(crate) fn put_back(&mut self, dispatch: &Arc<Dispatch>) {
+        self.waits_for_room = true;
+        if let Some(recovery) = self.recoveries.front_mut().filter(|_| self.stage == Stage::Done) {
+            let place = dispatch.message.topic.as_ref();
+            recovery.last = place.map(|place| before(place.position)).or(recovery.last);
+            recovery.held.push_front(dispatch.clone());
+        } else {
+            self.after = self.after.min(Some(behind(dispatch.message.id)));
+            self.held.push_front(dispatch.clone());
+        }
+    }
+
+    /// What is left of a page has no room.
+    pub(crate) fn keep_rest(&mut self, rest: Vec<Paged>) {
+        self.waits_for_room = !rest.is_empty();
+        self.rest = rest;
+    }
+
+    /// A page of the backlog is being written, and not of one topic.
+    pub(crate) fn is_backlog(&self) -> bool {
+        self.stage != Stage::Done
+    }
+
     /// The backlog may have something behind `after` that was never offered.
     pub(crate) fn read_again(&mut self, after: NotificationId, own_topics: Vec<Topic>) {
         if self.stage == Stage::Done {
@@ -241,6 +285,12 @@ impl CatchUp {
     }
 
     pub(crate) fn step(&mut self) -> Step {
+        if self.waits_for_room {
+            return Step::Wait;
+        }
+        if !self.rest.is_empty() {
+            return Step::Page(std::mem::take(&mut self.rest));
+        }
         match self.stage {
             Stage::Reading => return Step::Wait,
             Stage::Read if self.missed => self.stage = Stage::Wanted,
@@ -364,7 +414,6 @@ impl Recovery {
     /// Behind what was written; where nothing was, before what was held first.
     fn read_on_from(&self) -> Option<Position> {
         let held = self.held.front().and_then(|dispatch| dispatch.message.topic.as_ref());
-        let before = |at: Position| Position { offset: at.offset.saturating_sub(1), ..at };
         self.last.or_else(|| held.map(|place| before(place.position))).or(self.since)
     }
 
@@ -377,6 +426,15 @@ impl Recovery {
         }
         !reached
     }
+}
+
+fn before(at: Position) -> Position {
+    Position { offset: at.offset.saturating_sub(1), ..at }
+}
+
+/// The place right before an id, in the order of commits.
+fn behind(id: NotificationId) -> NotificationId {
+    NotificationId::from_bytes(u128::from_be_bytes(*id.as_bytes()).saturating_sub(1).to_be_bytes())
 }
 
 #[cfg(test)]
@@ -415,6 +473,7 @@ mod tests {
         loop {
             match catch_up.step() {
                 Step::Wait => return did + "=",
+                Step::Page(rest) => did.push_str(&format!("[{}]", rest.len())),
                 Step::Done => return did + ".",
                 Step::Read => did.push('?'),
                 Step::Recovered { complete, .. } => did.push_str(if complete { "!" } else { "-" }),

@@ -298,13 +298,16 @@ impl Shard {
         if !connection.is_alive() {
             return self.fanout.ring.forget(bits, Some(device));
         }
-        let protocol = connection.protocol;
+        let framing = connection.framing;
         let places = self.fanout.ring.in_order(bits);
+        if connection.talk.is_some() {
+            return self.flush_talk(slot, &places);
+        }
         let mut taken = 0;
         if connection.tail.is_none() {
             let frames = places.iter().filter_map(|place| self.fanout.ring.frame(*place));
             let mut slices: SmallVec<[IoSlice<'_>; 8]> =
-                frames.map(|frame| IoSlice::new(frame.dispatch.encoded(protocol))).collect();
+                frames.map(|frame| IoSlice::new(frame.dispatch.encoded(framing))).collect();
             let written = written.map_or_else(|| connection.transport.write(&mut slices), Ok);
             drop(slices);
             let Ok(count) = written else {
@@ -318,7 +321,7 @@ impl Shard {
         for place in places {
             let Some(frame) = self.fanout.ring.frame_mut(place) else { continue };
             frame.waiting -= 1;
-            let bytes = frame.dispatch.encoded(protocol);
+            let bytes = frame.dispatch.encoded(framing);
             if taken >= bytes.len() {
                 taken -= bytes.len();
             } else if taken == 0 && !frame.dispatch.is_stored() && connection.unsent_bytes() > soft {
@@ -332,7 +335,7 @@ impl Shard {
                     begun => tail.push_begun(bytes.slice(begun..)),
                 }
             }
-            self.tally.messages_out += 1;
+            self.tally.messages_out[connection.protocol as usize] += 1;
             connection.frames.grant(1);
             frame.unobserved += 1;
             frame.written.push(device);

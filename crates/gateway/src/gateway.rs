@@ -178,7 +178,7 @@ impl Gateway {
     pub fn bind(config: Config) -> Result<Bound, Error> {
         let mut listening = Vec::with_capacity(config.listeners.len());
         for listener in &config.listeners {
-            listening.push(Listening::bind(listener.address, listener.tls.clone())?);
+            listening.push(Listening::bind(listener)?);
         }
         let local_addrs = listening.iter().map(Listening::local_addr).collect::<Result<_, _>>()?;
         Ok(Bound { config, listening, local_addrs })
@@ -200,7 +200,7 @@ impl Gateway {
 
     /// Messages written to devices since the start.
     pub fn messages_out(&self) -> u64 {
-        self.shared.metrics.messages_out.get()
+        self.shared.metrics.messages_out()
     }
 
     /// Devices with a session.

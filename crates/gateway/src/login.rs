@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::catch_up::CatchUp;
-use crate::connection::{Phase, Protocol, Subscription};
+use crate::connection::{Framing, Phase, Protocol, Subscription};
 use crate::mailbox::Reply;
 use crate::registry::{Address, Attached, Registry, Session};
 use crate::shard::Shard;
@@ -29,6 +29,13 @@ const BATCH_MAX: usize = 256;
 const LINGER_MS: u64 = 5;
 /// The store answers in milliseconds or is beyond help.
 const LOG_IN_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// A session that is attached, as its conversation is told.
+pub(crate) struct Begun {
+    pub(crate) session: Arc<Session>,
+    /// Durable ones, without `$everyone`.
+    pub(crate) topics: Vec<Topic>,
+}
 
 /// Log-ins on their way to the store.
 #[derive(Default)]
@@ -87,6 +94,36 @@ impl Shard {
             now,
         });
         self.queue_log_in(slot, generation);
+    }
+
+    /// A new token for the session that is. An error has a stable code and a text for people.
+    pub(crate) fn renew(&mut self, slot: u32, token: &str) -> Result<(), (&'static str, String)> {
+        let unauthorized = |text: &str| Err(("unauthorized", text.to_owned()));
+        let session = self.connection(slot).and_then(|connection| connection.session.clone());
+        let Some(session) = session else { return Ok(()) };
+        let auth = &self.shared.auth;
+        let name = auth.app_by_id(session.app).map(|app| app.name.to_string());
+        let identity = match auth.device(token, name.as_deref(), self.now.wall) {
+            Ok(identity) => identity,
+            Err(Refused::Expired) => return Err(("expired", "the new token has expired".to_owned())),
+            Err(error) => return unauthorized(&error.to_string()),
+        };
+        if identity.app != session.app || identity.device != session.device {
+            return unauthorized("the new token is not for this device");
+        }
+        if identity.token_version.is_some_and(|version| version < session.token_version) {
+            return unauthorized("the new token was revoked");
+        }
+        // The session hears the notifications of the user it began with.
+        let user = identity.user.map(|user| self.shared.registry.user_key(session.app, &user));
+        if user.is_some_and(|user| user != session.user_key) {
+            return unauthorized("the new token is for another user: connect with it");
+        }
+        if let Some(connection) = self.connection(slot) {
+            connection.expires_at = identity.expires_at;
+        }
+        self.arm(slot);
+        Ok(())
     }
 
     fn queue_log_in(&mut self, slot: u32, generation: u64) {
@@ -155,12 +192,12 @@ impl Shard {
     }
 
     fn fail_log_in(&mut self, slot: u32) {
-        match self.connection(slot).map(|connection| connection.protocol) {
-            Some(Protocol::Sse) => {
-                self.set_protocol(slot, Protocol::Http);
+        match self.connection(slot).is_some_and(|connection| connection.is_event_stream()) {
+            true => {
+                self.set_protocol(slot, Protocol::Http, Framing::Stream);
                 self.refuse(slot);
             }
-            _ => self.begin_close(slot, CloseReason::Overloaded),
+            false => self.begin_close(slot, CloseReason::Overloaded),
         }
     }
 
@@ -169,7 +206,7 @@ impl Shard {
         if connection.phase != Phase::LoggingIn {
             return;
         }
-        let is_stream = connection.protocol == Protocol::Sse;
+        let is_stream = connection.is_event_stream();
         match answer {
             Entered::In { logged_in, behind } => {
                 self.open_session(slot, generation, asked, *logged_in, behind);
@@ -198,6 +235,7 @@ impl Shard {
                         );
                     }
                     (LoginRefused::TooManyTopics, false) => {
+                        // Reaches native clients only; others have the reason.
                         self.tell_error(slot, "too_many_topics", "more topics than a device may have");
                         self.begin_close(slot, CloseReason::BadMessage);
                     }
@@ -235,7 +273,7 @@ impl Shard {
             connection.opening = Some(opening);
             return self.queue_log_in(slot, generation);
         }
-        let (is_stream, own_topics) = (connection.protocol == Protocol::Sse, &login.session_topics);
+        let (is_stream, own_topics) = (connection.is_event_stream(), &login.session_topics);
         connection.session = Some(session.clone());
         tracing::debug!(
             app = session.app.0,
@@ -262,9 +300,10 @@ impl Shard {
         shared.metrics.log_ins.inc();
         self.schedule_pings(slot);
         self.cork(slot);
+        let talks = self.connections.get(slot as usize).is_some_and(|connection| connection.talk.is_some());
         if is_stream {
             self.begin_stream(slot);
-        } else {
+        } else if !talks {
             let mut ready = Vec::with_capacity(128);
             native::ready(
                 &mut ready,
@@ -280,12 +319,18 @@ impl Shard {
         if let Some(connection) = self.connection(slot) {
             connection.catch_up = Some(Box::new(catch_up));
         }
+        let mut early = Vec::new();
+        if talks {
+            let topics = topics.into_iter().filter(|topic| !topic.is_everyone()).collect();
+            early = self.begin_talk(slot, &Begun { session, topics });
+        }
         self.handle_page(slot, page);
         for frame in opening.early {
             if self.is_alive(slot) {
                 self.handle_open_frame(slot, frame);
             }
         }
+        self.feed_talk(slot, &early);
         self.write_tail(slot);
         self.arm(slot);
     }

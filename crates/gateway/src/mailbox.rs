@@ -20,6 +20,7 @@ use noroshi_store::BacklogPage;
 use noroshi_types::{CloseReason, NotificationId, Topic};
 use parking_lot::Mutex;
 
+use crate::config::Speaks;
 use crate::dispatch::{Audience, Dispatch};
 use crate::registry::{Address, Key};
 use crate::stamp::Moment;
@@ -83,10 +84,10 @@ pub(crate) struct Arrival {
 }
 
 pub(crate) enum ArrivalKind {
-    Plain,
+    Plain(Speaks),
     /// A plain one over the rate of connects.
-    OverRate,
-    Tls(Arc<rustls::ServerConfig>),
+    OverRate(Speaks),
+    Tls(Arc<rustls::ServerConfig>, Speaks),
     /// The API's, with the request head it read.
     Tunnel(Vec<u8>),
     /// The answer was written: only wait for its end.

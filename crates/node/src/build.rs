@@ -12,7 +12,7 @@ use noroshi_auth::Auth;
 use noroshi_cells::Front;
 use noroshi_delivery::{Clock, Delivery};
 use noroshi_egress::Egress;
-use noroshi_gateway::{Bound, Gateway, Listener, tls};
+use noroshi_gateway::{Bound, Gateway, Listener, Speaks, tls};
 use noroshi_push::{Services, Vault};
 use noroshi_store::Store;
 use tokio::runtime::Handle;
@@ -228,7 +228,11 @@ fn gateway_config(
     let Config { server, limits, gateway, .. } = config;
     let defaults = noroshi_gateway::Config::default();
     noroshi_gateway::Config {
-        listeners: vec![Listener { address: server.http, tls: certificates.public.clone() }],
+        listeners: vec![Listener {
+            speaks: Speaks::Http,
+            address: server.http,
+            tls: certificates.public.clone(),
+        }],
         devices: config.node.roles.has(Role::Gateway),
         shards: if server.shards == 0 { defaults.shards } else { server.shards },
         conformance: server.conformance,
