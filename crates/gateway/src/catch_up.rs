@@ -16,7 +16,7 @@
 use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 
-use noroshi_store::BacklogPage;
+use noroshi_store::{BacklogPage, Place};
 use noroshi_types::{Message, NotificationId, Position, Topic};
 
 use crate::dispatch::Dispatch;
@@ -59,6 +59,13 @@ pub(crate) struct CatchUp {
     rest: Vec<Paged>,
     /// Nothing goes on before the client confirms.
     pub(crate) waits_for_room: bool,
+    /// The logs of the app's topics are read from here, behind the backlog: for filters with wildcards.
+    log: Option<Place>,
+    reads_log: bool,
+    /// What was accepted up to here cannot come by live.
+    as_of: Place,
+    /// What that brought behind `as_of`.
+    logged: HashSet<NotificationId>,
 }
 
 struct Recovery {
@@ -109,6 +116,7 @@ pub(crate) enum Step {
 pub(crate) enum Read {
     Backlog { after: Option<NotificationId>, own_topics: Vec<Topic> },
     Topic { number: u64, topic: Topic, since: Option<Position>, retained: bool },
+    Log { since: Place },
 }
 
 /// A message of a page; retained ones are not at their place in the order.
@@ -133,6 +141,10 @@ impl CatchUp {
             page_bytes: 0,
             rest: Vec::new(),
             waits_for_room: false,
+            log: None,
+            reads_log: false,
+            as_of: Place(0),
+            logged: HashSet::new(),
         }
     }
 
@@ -194,6 +206,19 @@ impl CatchUp {
         }
     }
 
+    /// The client begins to hear its inbox: whatever is in it was not offered.
+    pub(crate) fn read_anew(&mut self, own_topics: Vec<Topic>) {
+        let first = NotificationId::from_bytes([0; 16]);
+        if self.stage == Stage::Done {
+            self.stage = Stage::Wanted;
+            self.own_topics = own_topics;
+        } else {
+            self.missed = true;
+        }
+        self.back_to = Some(first);
+        (self.after, self.paged) = (None, None);
+    }
+
     /// A live message has no room: it and those behind it are held, and read if they become too many.
     pub(crate) fn park(&mut self, dispatch: &Arc<Dispatch>, own_topics: Vec<Topic>) {
         self.waits_for_room = true;
@@ -221,13 +246,31 @@ impl CatchUp {
 
     /// What is left of a page has no room.
     pub(crate) fn keep_rest(&mut self, rest: Vec<Paged>) {
-        self.waits_for_room = !rest.is_empty();
-        self.rest = rest;
+        self.waits_for_room |= !rest.is_empty();
+        self.rest.splice(0..0, rest);
     }
 
-    /// A page of the backlog is being written, and not of one topic.
-    pub(crate) fn is_backlog(&self) -> bool {
-        self.stage != Stage::Done
+    /// What logs hold behind `since` is read too before what is held goes out.
+    pub(crate) fn read_log(&mut self, since: Place, as_of: Place) {
+        (self.log, self.as_of) = (Some(since), as_of);
+    }
+
+    /// A page of that, with what is this connection's: what is to be written.
+    pub(crate) fn take_log(&mut self, messages: Vec<Arc<Message>>, next: Option<Place>) -> Vec<Paged> {
+        (self.log, self.reads_log, self.stage) = (next, false, Stage::Read);
+        let ids = messages.iter().map(|message| message.id);
+        self.logged.extend(ids.filter(|id| Place::of(*id) > self.as_of));
+        messages.into_iter().map(|message| Paged { message, retained: false }).collect()
+    }
+
+    /// Whether a log brought it.
+    pub(crate) fn is_logged(&self, id: NotificationId) -> bool {
+        self.logged.contains(&id)
+    }
+
+    /// More that is to be written.
+    pub(crate) fn add_rest(&mut self, more: Vec<Paged>) {
+        self.rest.extend(more);
     }
 
     /// The backlog may have something behind `after` that was never offered.
@@ -294,6 +337,10 @@ impl CatchUp {
         match self.stage {
             Stage::Reading => return Step::Wait,
             Stage::Read if self.missed => self.stage = Stage::Wanted,
+            Stage::Read if self.log.is_some() => {
+                (self.stage, self.reads_log) = (Stage::Reading, true);
+                return Step::Read;
+            }
             Stage::Read => match self.held.pop_front() {
                 Some(dispatch) => return Step::Release(dispatch),
                 None => self.stage = Stage::Done,
@@ -315,6 +362,9 @@ impl CatchUp {
 
     /// The turn came: what to ask. What cannot be held from here on is missed by this read too.
     pub(crate) fn begin_read(&mut self) -> Option<Read> {
+        if let Some(since) = self.log.filter(|_| self.stage == Stage::Reading && self.reads_log) {
+            return Some(Read::Log { since });
+        }
         if self.stage == Stage::Reading {
             self.missed = false;
             if let Some(back_to) = self.back_to.take() {
