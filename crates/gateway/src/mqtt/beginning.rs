@@ -93,7 +93,8 @@ impl Shard {
         let left = shared.lefts.take(session.device_key);
         let kept = begun.kept.as_deref().and_then(Kept::parse);
         let Some(mqtt) = self.mqtt(slot) else { return Vec::new() };
-        let known = kept.is_some() || left.as_ref().is_some_and(|left| left.ends_at > now);
+        // What this node remembers knows when it ends.
+        let known = left.as_ref().map_or(kept.is_some(), |left| left.ends_at > now);
         let present = known && !mqtt.clean_start;
         mqtt.resumed = present;
         mqtt.since = begun.as_of;
@@ -133,6 +134,9 @@ impl Shard {
             self.publish_will(session, *will);
         }
         if begun.kept.is_some() && !present {
+            let key = |topic| shared.registry.topic_key(session.app, topic);
+            let keys: Vec<_> = forget.iter().map(key).collect();
+            self.unsubscribe(slot, &keys);
             self.queue_job(slot, Job::Forget(forget));
         }
         self.await_mqtt(slot);
@@ -143,16 +147,14 @@ impl Shard {
     pub(crate) fn part_mqtt(&mut self, slot: u32, mut mqtt: Mqtt) {
         let (offered, now) = (Place::of(self.fanout.offered), self.now.wall);
         let Some(connection) = self.connection(slot) else { return };
-        let reason = connection.close_reason;
+        let (reason, caught_up) = (connection.close_reason, connection.catch_up.is_none());
         let Some(session) = connection.session.clone() else { return };
         let filters = mqtt.conversation.subscriptions().map(|held| &held.filter);
         let wild: Vec<TopicFilter> = filters.filter(|filter| filter.has_wildcards()).cloned().collect();
         for filter in &wild {
             self.wildcards.remove(session.app, filter.as_str(), slot);
         }
-        if let Some(queue) = mqtt.queue.take() {
-            self.leave_work(slot, &session, *queue);
-        }
+        let queue = mqtt.queue.take().map(|queue| *queue);
         let (lasted, since) = (mqtt.expiry_s > 0, mqtt.since);
         let mut parting = mqtt.conversation.part();
         // It was told to go elsewhere: it is not gone.
@@ -161,24 +163,22 @@ impl Shard {
         let subscriptions = saved.map(|saved| std::mem::take(&mut saved.subscriptions)).unwrap_or_default();
         let topics: Vec<Topic> = subscriptions.iter().filter_map(|held| held.filter.topic()).collect();
         let expiry_s = parting.session_expiry_s;
+        // The one thing that is written at an end: filters with wildcards have no position of their own.
+        let last = match expiry_s {
+            0 if lasted => Some(Job::Forget(topics.clone())),
+            0 => None,
+            _ if wild.is_empty() => None,
+            _ => {
+                let since = if caught_up { offered.max(since) } else { since };
+                Some(Job::Keep(Kept { since, subscriptions }.encode()))
+            }
+        };
+        self.leave_work(slot, &session, queue, last);
         if expiry_s == 0 {
             if let Some(will) = will {
                 self.publish_will(&session, *will);
             }
-            if lasted {
-                self.forget_session(session, topics);
-            }
             return;
-        }
-        if !wild.is_empty() {
-            // The one thing that is written at an end: filters with wildcards have no position of their own.
-            let kept = Kept { since: offered.max(since), subscriptions }.encode();
-            let (delivery, num) = (self.delivery.clone(), session.num);
-            self.delivery.work(async move {
-                if let Err(error) = delivery.store().keep_session(num, Some(kept)).await {
-                    tracing::debug!(%error, "where a session was is not kept: more will be repeated");
-                }
-            });
         }
         let mut left = Left::new(session, parting.saved, will, now, expiry_s, topics);
         if left.will_at <= now

@@ -12,7 +12,7 @@ use noroshi_delivery::{Delivery, Error};
 use noroshi_protocol::mqtt::{
     Answer, PublishRefused, SubscribeRefused, SubscribeRequest, UnsubscribeRequest,
 };
-use noroshi_store::Error as StoreError;
+use noroshi_store::{Error as StoreError, Place};
 use noroshi_types::{Message, Request, Target, Topic};
 
 use super::session::Kept;
@@ -49,6 +49,8 @@ pub(crate) enum Job {
     },
     /// The durable subscriptions of an earlier session.
     Forget(Vec<Topic>),
+    /// What the store keeps of the session from here on.
+    Keep(Vec<u8>),
     /// What the topics of these filters retain.
     Retained(Vec<Box<str>>),
 }
@@ -120,11 +122,16 @@ impl Shard {
     pub(crate) fn send_works(&mut self) {
         while self.works.out < OUT_MAX {
             let Some((slot, generation)) = self.works.waiting.pop_front() else { return };
-            let connection = self.at(slot, generation).filter(|connection| connection.phase == Phase::Open);
-            let Some(session) = connection.and_then(|connection| connection.session.clone()) else {
+            let offered = Place::of(self.fanout.offered);
+            let Some(connection) = self.at(slot, generation).filter(|it| it.phase == Phase::Open) else {
                 continue;
             };
+            let live = connection.catch_up.is_none();
+            let Some(session) = connection.session.clone() else { continue };
             let Some(mqtt) = self.mqtt(slot) else { continue };
+            if live {
+                mqtt.since = mqtt.since.max(offered);
+            }
             let since = mqtt.since;
             let Some(job) = mqtt.queue.as_mut().and_then(|queue| queue.jobs.pop_front()) else { continue };
             if let Some(queue) = &mut mqtt.queue {
@@ -195,14 +202,19 @@ impl Shard {
         }
     }
 
-    /// The connection is over: what it published goes on.
-    pub(super) fn leave_work(&mut self, slot: u32, session: &Arc<Session>, queue: Queue) {
+    /// The connection is over: what it published goes on, and `last` behind it.
+    pub(super) fn leave_work(
+        &mut self,
+        slot: u32,
+        session: &Arc<Session>,
+        queue: Option<Queue>,
+        last: Option<Job>,
+    ) {
         let generation = session.address.generation;
-        let jobs: VecDeque<Job> = queue
-            .jobs
-            .into_iter()
-            .filter(|job| matches!(job, Job::Publish { .. } | Job::Forget(_)))
-            .collect();
+        let queue = queue.unwrap_or_default();
+        let goes_on = |job: &Job| matches!(job, Job::Publish { .. } | Job::Forget(_));
+        let mut jobs: VecDeque<Job> = queue.jobs.into_iter().filter(goes_on).collect();
+        jobs.extend(last);
         let waits = self.works.waiting.iter().any(|waiting| *waiting == (slot, generation));
         match queue.busy && !waits {
             _ if jobs.is_empty() => {}
@@ -242,6 +254,12 @@ async fn run(delivery: &Arc<Delivery>, session: &Session, job: Job, kept: Option
         }
         Job::Forget(topics) => {
             forget(delivery, session, &topics, None).await;
+            Done::Forgotten
+        }
+        Job::Keep(kept) => {
+            if let Err(error) = delivery.store().keep_session(session.num, Some(kept)).await {
+                tracing::debug!(%error, "where a session was is not kept: more will be repeated");
+            }
             Done::Forgotten
         }
         Job::Retained(filters) => Done::Retained(retained(delivery, session, &filters).await),
