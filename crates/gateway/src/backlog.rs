@@ -9,11 +9,11 @@ use std::sync::Arc;
 
 use noroshi_delivery::Error;
 use noroshi_protocol::{native, sse, ws};
-use noroshi_store::{Backlog, BacklogPage, Head, Recover};
+use noroshi_store::{Backlog, BacklogPage, Head, LogPage, Recover};
 use noroshi_types::{CloseReason, Message, NotificationId, Outcome, Position, Presence, Topic};
 
 use crate::catch_up::{CatchUp, Paged, Read, Step};
-use crate::connection::{Connection, Phase, Protocol, Subscription};
+use crate::connection::{Connection, Framing, Phase, Subscription};
 use crate::dispatch::Dispatch;
 use crate::mailbox::Reply;
 use crate::registry::{Address, Key};
@@ -22,6 +22,9 @@ use crate::topic_index::TopicIndex;
 
 /// Reads of one shard out at once: log-ins of a storm take turns.
 pub(crate) const READS_MAX: usize = 64;
+
+/// Rows of logs that one read looks at.
+const LOG_ROWS: usize = 512;
 
 /// Reads that wait for their turn.
 #[derive(Default)]
@@ -52,6 +55,37 @@ impl Shard {
         self.reads.recoveries += 1;
         let catch_up = connection.catch_up.get_or_insert_with(|| Box::new(CatchUp::live()));
         catch_up.recover(self.reads.recoveries, index, topic, since, new);
+    }
+
+    /// [`Shard::subscribe`] where whether the retained message is wanted is the client's choice, of a topic
+    /// that it hears already too.
+    pub(crate) fn hear(
+        &mut self,
+        slot: u32,
+        topic: Topic,
+        key: Key,
+        kind: fn(u32) -> Subscription,
+        retained: bool,
+    ) {
+        let Some(connection) = self.connections.get_mut(slot as usize) else { return };
+        let (index, new) = self.topics.subscribe(&self.shared.registry, key, &topic, slot);
+        if new {
+            connection.topics.push(kind(index));
+        }
+        if retained {
+            self.reads.recoveries += 1;
+            let catch_up = connection.catch_up.get_or_insert_with(|| Box::new(CatchUp::live()));
+            catch_up.recover(self.reads.recoveries, index, topic, None, true);
+        }
+    }
+
+    /// What is the session's own in the store is read anew, from its beginning.
+    pub(crate) fn read_inbox(&mut self, slot: u32) {
+        let Some(connection) = self.connections.get_mut(slot as usize) else { return };
+        let own_topics = own_topics(connection, &self.topics);
+        let catch_up = connection.catch_up.get_or_insert_with(|| Box::new(CatchUp::live()));
+        catch_up.read_anew(own_topics);
+        self.advance(slot);
     }
 
     /// Hears topics no more. One pass over what the connection hears, however many they are.
@@ -90,12 +124,15 @@ impl Shard {
                     self.reads.waiting.push_back((slot, connection.generation));
                     return;
                 }
+                Step::Page(rest) => return self.write_page_to_talk(slot, rest),
                 Step::Release(dispatch) => self.release_held(slot, &dispatch),
                 Step::Recovered { topic, complete, told, index, last } => {
                     if let Some(last) = last {
                         self.topics.skip(index, slot, last);
                     }
-                    if told {
+                    if told && connection.talk.is_some() {
+                        self.tell_recovered(slot, &topic, complete);
+                    } else if told {
                         let mut json = Vec::new();
                         native::recovered(&mut json, &topic, complete);
                         self.send_json(slot, "recovered", &json);
@@ -103,6 +140,9 @@ impl Shard {
                 }
                 Step::Done => {
                     connection.catch_up = None;
+                    if let Some(talk) = &mut connection.talk {
+                        talk.caught_up();
+                    }
                     return self.read_held_back(slot);
                 }
             }
@@ -114,9 +154,10 @@ impl Shard {
         let Some(connection) = self.connections.get_mut(slot as usize) else { return };
         let Some(session) = connection.session.clone() else { return };
         let message = &dispatch.message;
+        let logged = connection.catch_up.as_ref().is_some_and(|catch_up| catch_up.is_logged(message.id));
         let late = message.expires_at > message.sent_at && message.expires_at <= self.now.wall;
         let fresh = connection.catch_up.as_mut().is_none_or(|catch_up| catch_up.pass(message));
-        if late || !fresh || dispatch.is_known(connection, &self.fanout.recent) {
+        if late || logged || !fresh || dispatch.is_known(connection, &self.fanout.recent) {
             return;
         }
         if session.holds_back(message) {
@@ -124,10 +165,18 @@ impl Shard {
         }
         let outcome = match crate::fanout::gate(message, session.presence()) {
             Some(outcome) => outcome,
+            None if connection.talk.is_some() => {
+                let released = self.release_to_talk(slot, dispatch);
+                let catch_up = self.connection(slot).and_then(|connection| connection.catch_up.as_mut());
+                if let Some(catch_up) = catch_up.filter(|_| !released) {
+                    catch_up.put_back(dispatch);
+                }
+                return;
+            }
             None => {
                 connection.frames.grant(1);
-                let bytes = dispatch.encoded(connection.protocol).clone();
-                self.tally.messages_out += 1;
+                let bytes = dispatch.encoded(connection.framing).clone();
+                self.tally.messages_out[connection.protocol as usize] += 1;
                 self.send(slot, bytes);
                 Outcome::Written
             }
@@ -165,6 +214,14 @@ impl Shard {
                         shared.mailboxes[index].reply(Reply::Recovered { to, recovery: number, result });
                     });
                 }
+                Some(Read::Log { since }) => {
+                    let (delivery, app) = (self.delivery.clone(), session.app);
+                    self.delivery.work(async move {
+                        let result = delivery.store().log_page(app, since, LOG_ROWS, now).await;
+                        let reply = Reply::Log { to, result: result.map_err(Error::from) };
+                        shared.mailboxes[index].reply(reply);
+                    });
+                }
                 None => continue,
             }
             self.reads.out += 1;
@@ -194,6 +251,36 @@ impl Shard {
         });
     }
 
+    /// A page of the logs of an app's topics, for filters with wildcards.
+    pub(crate) fn handle_log(&mut self, (slot, generation): (u32, u64), result: Result<LogPage, Error>) {
+        self.reads.out -= 1;
+        if self.at(slot, generation).is_none() {
+            return;
+        }
+        self.guard(Some(slot), |shard| match result {
+            Ok(LogPage { mut messages, next }) => {
+                messages.retain(|message| shard.hears_by_wildcard(slot, message));
+                let Some(connection) = shard.connections.get_mut(slot as usize) else { return };
+                let Some(catch_up) = &mut connection.catch_up else { return };
+                let paged = catch_up.take_log(messages, next);
+                shard.write_page(slot, paged);
+            }
+            Err(error) => {
+                tracing::warn!(%error, "logs could not be read");
+                shard.begin_close(slot, CloseReason::Overloaded);
+            }
+        });
+    }
+
+    /// And not by its name, whose messages come with the backlog.
+    fn hears_by_wildcard(&self, slot: u32, message: &Message) -> bool {
+        let Some(place) = &message.topic else { return false };
+        let mut slots = Vec::new();
+        self.wildcards.matching(message.app, place.topic.as_str(), &mut slots);
+        let key = self.shared.registry.topic_key(message.app, &place.topic);
+        slots.contains(&slot) && !self.topics.hears(key, slot)
+    }
+
     /// A page of the backlog.
     pub(crate) fn handle_page(&mut self, slot: u32, page: BacklogPage) {
         let Some(connection) = self.connections.get_mut(slot as usize) else { return };
@@ -205,7 +292,8 @@ impl Shard {
         connection.watermark = highest.map_or(connection.watermark, |id| connection.watermark.max(id));
         let recent = &mut self.fanout.recent;
         let session = connection.session.as_deref();
-        paged.retain(|Paged { message, .. }| {
+        let wants_retained = connection.talk.as_ref().is_none_or(|talk| talk.wants_retained());
+        paged.retain(|Paged { message, retained }| {
             if session.is_some_and(|session| session.holds_back(message)) {
                 return false;
             }
@@ -213,7 +301,7 @@ impl Shard {
                 Some(_) => catch_up.was_live && recent.has_topic(message.id),
                 None => recent.has(message.id, connection.generation),
             };
-            let wanted = !offered || catch_up.holds(message.id);
+            let wanted = (!offered || catch_up.holds(message.id)) && (!retained || wants_retained);
             if wanted && message.topic.is_some() {
                 recent.note_page(message, connection.generation);
             }
@@ -222,7 +310,7 @@ impl Shard {
         if is_whole {
             self.begin_topics(slot, &heads);
         }
-        self.write_page(slot, &paged);
+        self.write_page(slot, paged);
     }
 
     /// What came of topics that nobody heard here before was read: the next message shows what is missing.
@@ -245,22 +333,25 @@ impl Shard {
                 for Paged { message, .. } in &paged {
                     self.fanout.recent.note_page(message, connection.generation);
                 }
-                self.write_page(slot, &paged);
+                self.write_page(slot, paged);
             }
             // Unsubscribed meanwhile: there may be others.
             None => self.advance(slot),
         }
     }
 
-    fn write_page(&mut self, slot: u32, paged: &[Paged]) {
+    fn write_page(&mut self, slot: u32, paged: Vec<Paged>) {
         let Some(connection) = self.connections.get_mut(slot as usize) else { return };
+        if connection.talk.is_some() {
+            return self.write_page_to_talk(slot, paged);
+        }
         let Some(num) = connection.session.as_ref().map(|session| session.num) else { return };
         let mut bytes = Vec::new();
-        for Paged { message, retained } in paged {
-            encode(connection.protocol, message, *retained, &mut bytes);
+        for Paged { message, retained } in &paged {
+            encode(connection.framing, message, *retained, &mut bytes);
             self.outcomes.one(message.id, Outcome::Written, num);
         }
-        self.tally.messages_out += paged.len() as u64;
+        self.tally.messages_out[connection.protocol as usize] += paged.len() as u64;
         connection.frames.grant(u32::try_from(paged.len()).unwrap_or(u32::MAX));
         if let Some(catch_up) = &mut connection.catch_up {
             catch_up.page_bytes = bytes.len();
@@ -324,19 +415,19 @@ impl Shard {
     }
 }
 
-fn own_topics(connection: &Connection, topics: &TopicIndex) -> Vec<Topic> {
+pub(crate) fn own_topics(connection: &Connection, topics: &TopicIndex) -> Vec<Topic> {
     let own = connection.topics.iter().filter(|subscription| subscription.is_own());
     own.filter_map(|subscription| topics.entry(subscription.index()))
         .map(|entry| entry.topic.clone())
         .collect()
 }
 
-fn encode(protocol: Protocol, message: &Message, retained: bool, out: &mut Vec<u8>) {
-    match protocol {
+fn encode(framing: Framing, message: &Message, retained: bool, out: &mut Vec<u8>) {
+    match framing {
         // Without `id:`: a client that resumed from a retained one would miss what lies between.
-        Protocol::Sse if retained => sse::named("msg", &native::message_json(message), out),
-        Protocol::Sse => out.extend_from_slice(&sse::event(message)),
-        Protocol::WebSocket | Protocol::Http | Protocol::Echo => {
+        Framing::Events if retained => sse::named("msg", &native::message_json(message), out),
+        Framing::Events => out.extend_from_slice(&sse::event(message)),
+        Framing::WebSocket | Framing::Stream => {
             ws::push_frame(out, ws::Opcode::Text, &native::message_json(message));
         }
     }

@@ -16,7 +16,7 @@
 use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 
-use noroshi_store::BacklogPage;
+use noroshi_store::{BacklogPage, Place};
 use noroshi_types::{Message, NotificationId, Position, Topic};
 
 use crate::dispatch::Dispatch;
@@ -55,6 +55,17 @@ pub(crate) struct CatchUp {
     recoveries: VecDeque<Recovery>,
     /// Of the last page written: allowed to be unsent besides the usual.
     pub(crate) page_bytes: usize,
+    /// Of a page, where the conversation had no room for more ([`crate::offering`]).
+    rest: Vec<Paged>,
+    /// Nothing goes on before the client confirms.
+    pub(crate) waits_for_room: bool,
+    /// The logs of the app's topics are read from here, behind the backlog: for filters with wildcards.
+    log: Option<Place>,
+    reads_log: bool,
+    /// What was accepted up to here cannot come by live.
+    as_of: Place,
+    /// What that brought behind `as_of`.
+    logged: HashSet<NotificationId>,
 }
 
 struct Recovery {
@@ -86,6 +97,8 @@ pub(crate) enum Hold {
 /// What is to be done next.
 pub(crate) enum Step {
     Wait,
+    /// What was left of a page.
+    Page(Vec<Paged>),
     /// Ask for a turn; then [`CatchUp::begin_read`] says what for.
     Read,
     Release(Arc<Dispatch>),
@@ -103,6 +116,7 @@ pub(crate) enum Step {
 pub(crate) enum Read {
     Backlog { after: Option<NotificationId>, own_topics: Vec<Topic> },
     Topic { number: u64, topic: Topic, since: Option<Position>, retained: bool },
+    Log { since: Place },
 }
 
 /// A message of a page; retained ones are not at their place in the order.
@@ -125,6 +139,12 @@ impl CatchUp {
             was_live: false,
             recoveries: VecDeque::new(),
             page_bytes: 0,
+            rest: Vec::new(),
+            waits_for_room: false,
+            log: None,
+            reads_log: false,
+            as_of: Place(0),
+            logged: HashSet::new(),
         }
     }
 
@@ -186,6 +206,73 @@ impl CatchUp {
         }
     }
 
+    /// The client begins to hear its inbox: whatever is in it was not offered.
+    pub(crate) fn read_anew(&mut self, own_topics: Vec<Topic>) {
+        let first = NotificationId::from_bytes([0; 16]);
+        if self.stage == Stage::Done {
+            self.stage = Stage::Wanted;
+            self.own_topics = own_topics;
+        } else {
+            self.missed = true;
+        }
+        self.back_to = Some(first);
+        (self.after, self.paged) = (None, None);
+    }
+
+    /// A live message has no room: it and those behind it are held, and read if they become too many.
+    pub(crate) fn park(&mut self, dispatch: &Arc<Dispatch>, own_topics: Vec<Topic>) {
+        self.waits_for_room = true;
+        let after = behind(dispatch.message.id);
+        self.held.push_back(dispatch.clone());
+        if self.stage == Stage::Done {
+            self.stage = Stage::Read;
+            (self.after, self.paged) = (Some(after), Some(after));
+            self.own_topics = own_topics;
+        }
+    }
+
+    /// One that was taken to be let out has no room.
+    pub(crate) fn put_back(&mut self, dispatch: &Arc<Dispatch>) {
+        self.waits_for_room = true;
+        if let Some(recovery) = self.recoveries.front_mut().filter(|_| self.stage == Stage::Done) {
+            let place = dispatch.message.topic.as_ref();
+            recovery.last = place.map(|place| before(place.position)).or(recovery.last);
+            recovery.held.push_front(dispatch.clone());
+        } else {
+            self.after = self.after.min(Some(behind(dispatch.message.id)));
+            self.held.push_front(dispatch.clone());
+        }
+    }
+
+    /// What is left of a page has no room.
+    pub(crate) fn keep_rest(&mut self, rest: Vec<Paged>) {
+        self.waits_for_room |= !rest.is_empty();
+        self.rest.splice(0..0, rest);
+    }
+
+    /// What logs hold behind `since` is read too before what is held goes out.
+    pub(crate) fn read_log(&mut self, since: Place, as_of: Place) {
+        (self.log, self.as_of) = (Some(since), as_of);
+    }
+
+    /// A page of that, with what is this connection's: what is to be written.
+    pub(crate) fn take_log(&mut self, messages: Vec<Arc<Message>>, next: Option<Place>) -> Vec<Paged> {
+        (self.log, self.reads_log, self.stage) = (next, false, Stage::Read);
+        let ids = messages.iter().map(|message| message.id);
+        self.logged.extend(ids.filter(|id| Place::of(*id) > self.as_of));
+        messages.into_iter().map(|message| Paged { message, retained: false }).collect()
+    }
+
+    /// Whether a log brought it.
+    pub(crate) fn is_logged(&self, id: NotificationId) -> bool {
+        self.logged.contains(&id)
+    }
+
+    /// More that is to be written.
+    pub(crate) fn add_rest(&mut self, more: Vec<Paged>) {
+        self.rest.extend(more);
+    }
+
     /// The backlog may have something behind `after` that was never offered.
     pub(crate) fn read_again(&mut self, after: NotificationId, own_topics: Vec<Topic>) {
         if self.stage == Stage::Done {
@@ -241,9 +328,19 @@ impl CatchUp {
     }
 
     pub(crate) fn step(&mut self) -> Step {
+        if self.waits_for_room {
+            return Step::Wait;
+        }
+        if !self.rest.is_empty() {
+            return Step::Page(std::mem::take(&mut self.rest));
+        }
         match self.stage {
             Stage::Reading => return Step::Wait,
             Stage::Read if self.missed => self.stage = Stage::Wanted,
+            Stage::Read if self.log.is_some() => {
+                (self.stage, self.reads_log) = (Stage::Reading, true);
+                return Step::Read;
+            }
             Stage::Read => match self.held.pop_front() {
                 Some(dispatch) => return Step::Release(dispatch),
                 None => self.stage = Stage::Done,
@@ -265,6 +362,9 @@ impl CatchUp {
 
     /// The turn came: what to ask. What cannot be held from here on is missed by this read too.
     pub(crate) fn begin_read(&mut self) -> Option<Read> {
+        if let Some(since) = self.log.filter(|_| self.stage == Stage::Reading && self.reads_log) {
+            return Some(Read::Log { since });
+        }
         if self.stage == Stage::Reading {
             self.missed = false;
             if let Some(back_to) = self.back_to.take() {
@@ -369,7 +469,6 @@ impl Recovery {
     /// Behind what was written; where nothing was, before what was held first.
     fn read_on_from(&self) -> Option<Position> {
         let held = self.held.front().and_then(|dispatch| dispatch.message.topic.as_ref());
-        let before = |at: Position| Position { offset: at.offset.saturating_sub(1), ..at };
         self.last.or_else(|| held.map(|place| before(place.position))).or(self.since)
     }
 
@@ -382,6 +481,15 @@ impl Recovery {
         }
         !reached
     }
+}
+
+fn before(at: Position) -> Position {
+    Position { offset: at.offset.saturating_sub(1), ..at }
+}
+
+/// The place right before an id, in the order of commits.
+fn behind(id: NotificationId) -> NotificationId {
+    NotificationId::from_bytes(u128::from_be_bytes(*id.as_bytes()).saturating_sub(1).to_be_bytes())
 }
 
 #[cfg(test)]
@@ -421,6 +529,7 @@ mod tests {
         loop {
             match catch_up.step() {
                 Step::Wait => return did + "=",
+                Step::Page(rest) => did.push_str(&format!("[{}]", rest.len())),
                 Step::Done => return did + ".",
                 Step::Read => did.push('?'),
                 Step::Recovered { complete, .. } => did.push_str(if complete { "!" } else { "-" }),

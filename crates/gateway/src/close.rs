@@ -12,7 +12,7 @@ use bytes::Bytes;
 use noroshi_protocol::{native, ws};
 use noroshi_types::{CloseReason, SessionId};
 
-use crate::connection::{Connection, Phase, Protocol};
+use crate::connection::{Connection, Framing, Phase, Protocol};
 use crate::shard::Shard;
 use crate::tail::Tail;
 
@@ -110,12 +110,12 @@ impl Shard {
         }
     }
 
-    pub(crate) fn set_protocol(&mut self, slot: u32, protocol: Protocol) {
+    pub(crate) fn set_protocol(&mut self, slot: u32, protocol: Protocol, framing: Framing) {
         let shared = self.shared.clone();
         let Some(connection) = self.connection(slot) else { return };
-        shared.metrics.connections(connection.protocol).dec();
-        shared.metrics.connections(protocol).inc();
-        connection.protocol = protocol;
+        shared.metrics.connections(connection.protocol, connection.framing).dec();
+        shared.metrics.connections(protocol, framing).inc();
+        (connection.protocol, connection.framing) = (protocol, framing);
     }
 
     /// Says why, and waits a moment for the peer's end. The first reason stands.
@@ -131,8 +131,8 @@ impl Shard {
         let deadline = self.now.tick_after(self.shared.config.close_linger);
         let begun =
             self.connections.get(slot as usize).is_some_and(|connection| connection.phase == Phase::Open);
-        if !begun && self.connections[slot as usize].protocol == Protocol::Sse {
-            self.set_protocol(slot, Protocol::Http);
+        if !begun && self.connections[slot as usize].is_event_stream() {
+            self.set_protocol(slot, Protocol::Http, Framing::Stream);
             return self.answer_instead(slot, reason);
         }
         let Some(connection) = self.connections.get_mut(slot as usize) else { return };
@@ -148,15 +148,18 @@ impl Shard {
                 connection.tail = None;
             }
         }
-        let is_websocket = matches!(connection.protocol, Protocol::WebSocket | Protocol::Echo);
-        let is_native = matches!(connection.protocol, Protocol::WebSocket | Protocol::Sse);
+        let (protocol, framing) = (connection.protocol, connection.framing);
         if let Some(code) = reason.websocket_code() {
-            if is_native {
-                let mut json = Vec::new();
-                native::close(&mut json, reason, after_ms);
-                self.send_json(slot, "close", &json);
+            match protocol {
+                Protocol::Native => {
+                    let mut json = Vec::new();
+                    native::close(&mut json, reason, after_ms);
+                    self.send_json(slot, "close", &json);
+                }
+                Protocol::Mqtt => self.say_last_word(slot, reason, after_ms),
+                Protocol::Http | Protocol::Echo => {}
             }
-            if is_websocket {
+            if framing == Framing::WebSocket {
                 let mut frame = Vec::new();
                 ws::push_close(&mut frame, code, reason.explain());
                 self.send_unbounded(slot, frame.into());
@@ -206,6 +209,8 @@ impl Shard {
 
     /// Takes a connection out of everything but the slab.
     fn leave(&mut self, slot: u32) {
+        self.succeeding.remove(&slot);
+        self.end_talk(slot);
         let Some(connection) = self.connections.get_mut(slot as usize) else { return };
         connection.catch_up = None;
         connection.opening = None;
@@ -246,7 +251,7 @@ impl Shard {
         while let Some(slot) = self.doomed.pop() {
             let Some(mut connection) = self.release(slot) else { continue };
             let reason = connection.close_reason.unwrap_or(CloseReason::PeerReset);
-            self.shared.metrics.closed(reason).inc();
+            self.shared.metrics.count_closed(connection.protocol, reason);
             self.deregister(connection.transport.stream());
         }
     }
@@ -260,7 +265,7 @@ impl Shard {
             self.shrink();
         }
         self.mailbox().connections.fetch_sub(1, Ordering::Relaxed);
-        self.shared.metrics.connections(connection.protocol).dec();
+        self.shared.metrics.connections(connection.protocol, connection.framing).dec();
         Some(connection)
     }
 

@@ -4,14 +4,23 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use noroshi_protocol::http;
+use noroshi_protocol::{http, mqtt};
 use noroshi_types::limits;
 
 use crate::tls;
 
+/// What the connections of a listener speak from their first byte on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Speaks {
+    /// The request says what else: WebSocket, event streams, the API.
+    Http,
+    Mqtt,
+}
+
 /// One address to listen on.
 #[derive(Debug, Clone)]
 pub struct Listener {
+    pub speaks: Speaks,
     /// Port 0 lets the kernel choose; `Bound::local_addrs` tells.
     pub address: SocketAddr,
     /// Plain where there is none.
@@ -27,6 +36,12 @@ pub struct Config {
     pub devices: bool,
     /// Serves `GET /v1/echo` for the WebSocket conformance suite; never in service.
     pub conformance: bool,
+    pub mqtt: mqtt::Config,
+    /// Of a client's publication; as much as a provider may send.
+    pub publish_bytes_max: usize,
+    /// Whose devices clients without a token are, where MQTT lets them in; they may publish. For the
+    /// conformance suites; never in service.
+    pub anonymous_app: Option<String>,
     /// Open sockets; above it a connection is told to come back.
     pub connections_max: usize,
     pub connects_per_second: u32,
@@ -59,6 +74,9 @@ impl Default for Config {
             shards: std::thread::available_parallelism().map_or(1, usize::from),
             devices: true,
             conformance: false,
+            mqtt: mqtt::Config::default(),
+            publish_bytes_max: limits::DATA_BYTES,
+            anonymous_app: None,
             connections_max: usize::MAX,
             connects_per_second: limits::CONNECTS_PER_SECOND,
             head: http::Limits::default(),

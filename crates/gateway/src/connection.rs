@@ -12,6 +12,7 @@ use crate::admission::Bucket;
 use crate::catch_up::CatchUp;
 use crate::registry::Session;
 use crate::tail::Tail;
+use crate::talk::Talk;
 use crate::transport::Transport;
 
 /// What a connection speaks.
@@ -19,22 +20,43 @@ use crate::transport::Transport;
 pub(crate) enum Protocol {
     /// Not known yet, or not one of ours.
     Http,
-    WebSocket,
-    Sse,
+    Native,
+    Mqtt,
     /// The conformance suite's.
     Echo,
 }
 
 impl Protocol {
-    pub(crate) const ALL: [Protocol; 4] =
-        [Protocol::Http, Protocol::WebSocket, Protocol::Sse, Protocol::Echo];
+    pub(crate) const ALL: [Protocol; 4] = [Protocol::Http, Protocol::Native, Protocol::Mqtt, Protocol::Echo];
 
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Protocol::Http => "http",
-            Protocol::WebSocket => "websocket",
-            Protocol::Sse => "sse",
+            Protocol::Native => "native",
+            Protocol::Mqtt => "mqtt",
             Protocol::Echo => "echo",
+        }
+    }
+}
+
+/// How its bytes are put on the wire: the other axis.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Framing {
+    /// As they are.
+    Stream,
+    WebSocket,
+    /// Server-sent events.
+    Events,
+}
+
+impl Framing {
+    pub(crate) const ALL: [Framing; 3] = [Framing::Stream, Framing::WebSocket, Framing::Events];
+
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Framing::Stream => "stream",
+            Framing::WebSocket => "websocket",
+            Framing::Events => "sse",
         }
     }
 }
@@ -115,6 +137,8 @@ pub(crate) struct Connection {
     pub(crate) opening: Option<Box<Opening>>,
     pub(crate) session: Option<Arc<Session>>,
     pub(crate) decoder: Decoder,
+    /// What a protocol other than the native one remembers.
+    pub(crate) talk: Option<Box<Talk>>,
     pub(crate) tail: Option<Box<Tail>>,
     pub(crate) catch_up: Option<Box<CatchUp>>,
     /// Most devices have `$everyone` and few more: those fit inside.
@@ -135,6 +159,7 @@ pub(crate) struct Connection {
     pub(crate) ping_tick: u32,
     pub(crate) phase: Phase,
     pub(crate) protocol: Protocol,
+    pub(crate) framing: Framing,
     /// Decided once; recorded when the connection is removed.
     pub(crate) close_reason: Option<CloseReason>,
     pub(crate) ping_out: bool,
@@ -149,7 +174,7 @@ pub(crate) struct Connection {
 
 // 1.2 KiB is the budget of an idle WebSocket in all; with its session, its places in the maps and the
 // allocator's share this stays well under it.
-const _: () = assert!(size_of::<Connection>() <= 200);
+const _: () = assert!(size_of::<Connection>() <= 208);
 const _: () = assert!(size_of::<Session>() <= 112);
 
 impl Connection {
@@ -161,6 +186,7 @@ impl Connection {
             opening: None,
             session: None,
             decoder: Decoder::new(),
+            talk: None,
             tail: None,
             catch_up: None,
             topics: SmallVec::new(),
@@ -174,6 +200,7 @@ impl Connection {
             ping_tick: u32::MAX,
             phase: Phase::Head,
             protocol: Protocol::Http,
+            framing: Framing::Stream,
             close_reason: None,
             ping_out: false,
             heard: false,
@@ -186,6 +213,11 @@ impl Connection {
     /// Neither said its last word nor broken.
     pub(crate) fn is_alive(&self) -> bool {
         !matches!(self.phase, Phase::Closing | Phase::Dead)
+    }
+
+    /// An event stream: heard only, and begun by an answer in HTTP.
+    pub(crate) fn is_event_stream(&self) -> bool {
+        self.framing == Framing::Events
     }
 
     pub(crate) fn unsent_bytes(&self) -> usize {

@@ -3,10 +3,11 @@
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
+use noroshi_protocol::mqtt::Outgoing;
 use noroshi_protocol::{native, sse, ws};
 use noroshi_types::{Condition, Message, NotificationId, Topic, When};
 
-use crate::connection::{Connection, Protocol};
+use crate::connection::{Connection, Framing};
 use crate::recent::Recent;
 use crate::registry::Key;
 
@@ -17,6 +18,8 @@ pub(crate) struct Dispatch {
     pub(crate) again: bool,
     websocket: OnceLock<Bytes>,
     sse: OnceLock<Bytes>,
+    /// Those of other protocols are boxed: most messages go to few of them.
+    mqtt: OnceLock<Box<Outgoing>>,
 }
 
 impl Dispatch {
@@ -25,7 +28,13 @@ impl Dispatch {
     }
 
     pub(crate) fn offered(message: Arc<Message>, again: bool) -> Arc<Self> {
-        Arc::new(Self { message, again, websocket: OnceLock::new(), sse: OnceLock::new() })
+        Arc::new(Self {
+            message,
+            again,
+            websocket: OnceLock::new(),
+            sse: OnceLock::new(),
+            mqtt: OnceLock::new(),
+        })
     }
 
     /// Whether pages of the backlog brought it to the connection, or its device had confirmed it before it came.
@@ -40,14 +49,19 @@ impl Dispatch {
         !self.again && self.is_ordered() && self.message.id <= watermark
     }
 
-    /// The bytes for a connection that speaks `protocol`.
-    pub(crate) fn encoded(&self, protocol: Protocol) -> &Bytes {
-        match protocol {
-            Protocol::Sse => self.sse.get_or_init(|| sse::event(&self.message).into()),
-            Protocol::WebSocket | Protocol::Http | Protocol::Echo => {
+    /// The bytes for a native connection.
+    pub(crate) fn encoded(&self, framing: Framing) -> &Bytes {
+        match framing {
+            Framing::Events => self.sse.get_or_init(|| sse::event(&self.message).into()),
+            Framing::WebSocket | Framing::Stream => {
                 self.websocket.get_or_init(|| ws::text_frame(&native::message_json(&self.message)))
             }
         }
+    }
+
+    /// What all connections of MQTT share.
+    pub(crate) fn mqtt(&self) -> &Outgoing {
+        self.mqtt.get_or_init(|| Box::new(Outgoing::new(&self.message)))
     }
 
     #[cfg(test)]

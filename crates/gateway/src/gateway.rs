@@ -20,12 +20,13 @@ use noroshi_types::Timestamp;
 use parking_lot::Mutex;
 
 use crate::admission::Rate;
-use crate::config::Config;
+use crate::config::{Config, Speaks};
 use crate::drain::{self, Drain, Stopping};
 use crate::handover::Handover;
 use crate::listener::{Acceptor, Listening};
 use crate::mailbox::{Arrival, ArrivalKind, Mailbox};
 use crate::metrics::Metrics;
+use crate::mqtt::session::Lefts;
 use crate::registry::Registry;
 use crate::shard::{Shard, WAKER};
 use crate::stamp::Stamps;
@@ -34,7 +35,7 @@ use crate::stamp::Stamps;
 pub enum Error {
     /// The operator has to choose another address or end whoever has it.
     #[error("cannot listen on {address}: {source}")]
-    Listen { address: SocketAddr, source: io::Error },
+    Listen { speaks: Speaks, address: SocketAddr, source: io::Error },
     /// The host has no descriptors or threads left.
     #[error("the gateway cannot start: {0}")]
     Start(io::Error),
@@ -54,6 +55,8 @@ pub(crate) struct Shared {
     pub(crate) mailboxes: Vec<Mailbox>,
     pub(crate) accepting: AtomicBool,
     pub(crate) drain: Drain,
+    /// Sessions of MQTT without a connection.
+    pub(crate) lefts: Lefts,
     generations: AtomicU64,
 }
 
@@ -131,6 +134,7 @@ impl Bound {
             mailboxes,
             accepting: AtomicBool::new(true),
             drain: Drain::new(),
+            lefts: Lefts::default(),
             // A later run begins above an earlier one: 2^20 log-ins a millisecond are out of reach.
             generations: AtomicU64::new(delivery.clock().now().0 << 20),
         });
@@ -178,7 +182,7 @@ impl Gateway {
     pub fn bind(config: Config) -> Result<Bound, Error> {
         let mut listening = Vec::with_capacity(config.listeners.len());
         for listener in &config.listeners {
-            listening.push(Listening::bind(listener.address, listener.tls.clone())?);
+            listening.push(Listening::bind(listener)?);
         }
         let local_addrs = listening.iter().map(Listening::local_addr).collect::<Result<_, _>>()?;
         Ok(Bound { config, listening, local_addrs })
@@ -200,7 +204,7 @@ impl Gateway {
 
     /// Messages written to devices since the start.
     pub fn messages_out(&self) -> u64 {
-        self.shared.metrics.messages_out.get()
+        self.shared.metrics.messages_out()
     }
 
     /// Devices with a session.

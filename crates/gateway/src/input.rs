@@ -9,7 +9,7 @@ use noroshi_protocol::http;
 use noroshi_protocol::ws::{self, Role};
 use noroshi_types::CloseReason;
 
-use crate::connection::{Connection, Origin, Phase, Protocol};
+use crate::connection::{Connection, Framing, Origin, Phase, Protocol};
 use crate::handover::Handover;
 use crate::refusal;
 use crate::route::{self, Route};
@@ -85,24 +85,33 @@ impl Shard {
     fn handle_end(&mut self, slot: u32) {
         let Some(connection) = self.connection(slot) else { return };
         // A WebSocket says good-bye before it ends (RFC 6455 §7.1.5); the others just end.
-        let reason = match connection.protocol {
-            Protocol::WebSocket | Protocol::Echo => CloseReason::PeerReset,
-            Protocol::Sse | Protocol::Http => CloseReason::PeerClosed,
+        let reason = match (connection.framing, connection.protocol) {
+            (Framing::WebSocket, _) => CloseReason::PeerReset,
+            // So does MQTT: its end without a word is what a will is for.
+            (_, Protocol::Mqtt) => CloseReason::PeerReset,
+            (Framing::Events | Framing::Stream, _) => CloseReason::PeerClosed,
         };
         self.doom(slot, reason);
     }
 
     pub(crate) fn handle_bytes(&mut self, slot: u32, bytes: &mut [u8]) {
-        let Some(connection) = self.connection(slot) else { return };
-        match (connection.phase, connection.protocol) {
+        let Some(connection) = self.connections.get(slot as usize) else { return };
+        match (connection.phase, connection.framing) {
             (Phase::Head, _) => self.handle_head(slot, bytes),
             (Phase::Dead, _) => {}
-            (_, Protocol::WebSocket) => self.feed(slot, bytes, self.shared.config.client_message_bytes),
-            (_, Protocol::Echo) => self.feed(slot, bytes, ECHO_MESSAGE_BYTES_MAX),
+            (_, Framing::WebSocket) => {
+                let message_bytes_max = match &connection.talk {
+                    Some(talk) => talk.message_bytes_max(&self.shared.config),
+                    None if connection.protocol == Protocol::Echo => ECHO_MESSAGE_BYTES_MAX,
+                    None => self.shared.config.client_message_bytes,
+                };
+                self.feed(slot, bytes, message_bytes_max);
+            }
             // Said its last word: the rest is not wanted.
             (Phase::Closing, _) => {}
+            (_, Framing::Stream) if connection.talk.is_some() => self.feed_talk(slot, bytes),
             // A stream has nothing to say after its request; what it says is bounded like frames.
-            (_, Protocol::Sse | Protocol::Http) => {
+            (_, Framing::Events | Framing::Stream) => {
                 self.take_frame(slot);
             }
         }
@@ -200,7 +209,13 @@ impl Shard {
                 self.open_echo(slot, &upgrade);
                 self.feed_rest(slot, &mut bytes[head_len..]);
             }
-            Route::WebSocket { upgrade: Err(error), .. } | Route::Echo { upgrade: Err(error) } => {
+            Route::Mqtt { upgrade: Ok(upgrade) } => {
+                self.upgrade_to_mqtt(slot, &upgrade);
+                self.feed_rest(slot, &mut bytes[head_len..]);
+            }
+            Route::WebSocket { upgrade: Err(error), .. }
+            | Route::Echo { upgrade: Err(error) }
+            | Route::Mqtt { upgrade: Err(error) } => {
                 let (status, code, detail) = (error.status(), error.code(), error.to_string());
                 self.answer_problem(slot, status, code, &detail, error.headers(), CloseReason::BadMessage);
             }
@@ -226,7 +241,7 @@ impl Shard {
         let Connection { mut transport, .. } = connection;
         self.deregister(transport.stream());
         let Ok(peer) = transport.peer() else {
-            self.shared.metrics.closed(CloseReason::PeerReset).inc(); // gone already
+            self.shared.metrics.count_closed(Protocol::Http, CloseReason::PeerReset); // gone already
             return;
         };
         let (stream, tls) = transport.into_parts();

@@ -10,9 +10,9 @@
 //! ```
 //!
 //! Reading order: [`config`], [`gateway`], `connection`, `shard`, then along a connection's life
-//! `listener`, `input`, `route`, `refusal`, `websocket`, `sse`, `login`, `catch_up`, `backlog`, `close`,
+//! `listener`, `input`, `route`, `refusal`, `websocket`, `sse`, `talk`, `mqtt`, `login`, `catch_up`, `backlog`, `close`,
 //! `pulse`, [`drain`]; along a message's `edge`, `registry`, `stamp`, `dispatch`, `mailbox`, `overtake`,
-//! `topic_index`, `fanout`, `recent`, `ring`, `uring`, `tail`.
+//! `topic_index`, `wildcard`, `fanout`, `offering`, `recent`, `ring`, `uring`, `tail`.
 //!
 //! Invariants: a connection lives and dies on one shard; while it is idle it owns no buffer, no timer
 //! of its own and no channel; a disconnect writes nothing anywhere; no shard waits for anyone.
@@ -36,6 +36,8 @@ mod input;
 mod listener;
 mod login;
 mod mailbox;
+mod mqtt;
+mod offering;
 mod outcome;
 mod overtake;
 mod pulse;
@@ -48,14 +50,16 @@ mod shard;
 mod sse;
 mod stamp;
 mod tail;
+mod talk;
 mod timer;
 mod topic_index;
 mod transport;
 #[cfg(feature = "io-uring")]
 mod uring;
 mod websocket;
+mod wildcard;
 
-pub use config::{Config, Listener};
+pub use config::{Config, Listener, Speaks};
 pub use gateway::{Bound, Error, Gateway, HandoverFn};
 pub use handover::{Handover, Io};
 pub use listener::BACKLOG;

@@ -21,6 +21,7 @@ use noroshi_types::CloseReason;
 use socket2::{Domain, Protocol, Socket, Type};
 
 use crate::admission::{Bucket, Rate};
+use crate::config::{Listener, Speaks};
 use crate::gateway::{Error, Shared};
 use crate::mailbox::{Arrival, ArrivalKind};
 use crate::refusal::drawn_id;
@@ -40,10 +41,12 @@ const REFUSED_MAX: usize = 64;
 pub(crate) struct Listening {
     listener: TcpListener,
     tls: Option<tls::Acceptor>,
+    speaks: Speaks,
 }
 
 impl Listening {
-    pub(crate) fn bind(address: SocketAddr, tls: Option<tls::Acceptor>) -> Result<Self, Error> {
+    pub(crate) fn bind(listener: &Listener) -> Result<Self, Error> {
+        let address = listener.address;
         let bind = || -> io::Result<TcpListener> {
             let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
             // A restart does not wait for the old connections' TIME_WAIT.
@@ -53,8 +56,8 @@ impl Listening {
             socket.listen(BACKLOG)?;
             Ok(socket.into())
         };
-        let listener = bind().map_err(|source| Error::Listen { address, source })?;
-        Ok(Self { listener, tls })
+        let bound = bind().map_err(|source| Error::Listen { speaks: listener.speaks, address, source })?;
+        Ok(Self { listener: bound, tls: listener.tls.clone(), speaks: listener.speaks })
     }
 
     pub(crate) fn local_addr(&self) -> Result<SocketAddr, Error> {
@@ -66,7 +69,7 @@ impl Listening {
 pub(crate) struct Acceptor {
     shared: Arc<Shared>,
     poll: Poll,
-    listeners: Vec<(mio::net::TcpListener, Option<tls::Acceptor>)>,
+    listeners: Vec<(mio::net::TcpListener, Option<tls::Acceptor>, Speaks)>,
     bucket: Bucket,
     rate: Rate,
     started: Instant,
@@ -77,12 +80,12 @@ pub(crate) struct Acceptor {
 impl Acceptor {
     pub(crate) fn new(shared: Arc<Shared>, poll: Poll, listening: Vec<Listening>) -> Result<Self, Error> {
         let mut listeners = Vec::with_capacity(listening.len());
-        for (index, Listening { listener, tls }) in listening.into_iter().enumerate() {
+        for (index, Listening { listener, tls, speaks }) in listening.into_iter().enumerate() {
             let mut listener = mio::net::TcpListener::from_std(listener);
             poll.registry()
                 .register(&mut listener, Token(index), Interest::READABLE)
                 .map_err(Error::Start)?;
-            listeners.push((listener, tls));
+            listeners.push((listener, tls, speaks));
         }
         let per_second = shared.config.connects_per_second;
         // A tenth of a second's worth may come at once, and never less than a few.
@@ -154,10 +157,11 @@ impl Acceptor {
             return self.refuse(stream, index);
         }
         let within_rate = self.bucket.take(self.rate, self.now_ms());
-        let kind = match &self.listeners[index].1 {
-            Some(acceptor) => ArrivalKind::Tls(acceptor.config()),
-            None if within_rate => ArrivalKind::Plain,
-            None => ArrivalKind::OverRate,
+        let (_, tls, speaks) = &self.listeners[index];
+        let kind = match tls {
+            Some(acceptor) => ArrivalKind::Tls(acceptor.config(), *speaks),
+            None if within_rate => ArrivalKind::Plain(*speaks),
+            None => ArrivalKind::OverRate(*speaks),
         };
         // A frame is small and wanted now; a peer that is gone already is noticed by its shard.
         let _ = stream.set_nodelay(true);
@@ -173,7 +177,9 @@ impl Acceptor {
     }
 
     fn refuse(&mut self, mut stream: TcpStream, index: usize) {
-        if self.listeners[index].1.is_some() {
+        let (_, tls, speaks) = &self.listeners[index];
+        // Without a request there is nothing to answer: the end is the answer.
+        if tls.is_some() || *speaks != Speaks::Http {
             return;
         }
         let seconds = (1 + self.started.elapsed().subsec_nanos() % 5).to_string();

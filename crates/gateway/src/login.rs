@@ -11,13 +11,13 @@
 use noroshi_auth::{Identity, Refused};
 use noroshi_delivery::{Entered, Entering};
 use noroshi_protocol::native;
-use noroshi_store::{LoggedIn, Login, LoginRefused};
+use noroshi_store::{BacklogPage, LoggedIn, Login, LoginRefused, Place};
 use noroshi_types::{CloseReason, NotificationId, SessionId, Topic};
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::catch_up::CatchUp;
-use crate::connection::{Phase, Protocol, Subscription};
+use crate::connection::{Framing, Phase, Protocol, Subscription};
 use crate::mailbox::Reply;
 use crate::registry::{Address, Attached, Registry, Session};
 use crate::shard::Shard;
@@ -29,6 +29,24 @@ const BATCH_MAX: usize = 256;
 const LINGER_MS: u64 = 5;
 /// The store answers in milliseconds or is beyond help.
 const LOG_IN_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// A session that is attached, as its conversation is told.
+pub(crate) struct Begun {
+    pub(crate) session: Arc<Session>,
+    /// Durable ones, without `$everyone`.
+    pub(crate) topics: Vec<Topic>,
+    /// What the protocol kept of an earlier connection.
+    pub(crate) kept: Option<Vec<u8>>,
+    pub(crate) as_of: Place,
+}
+
+/// A session that is attached and begins when the one it displaced is gone, since it goes on with what
+/// that leaves. What comes meanwhile is held.
+pub(crate) struct Succession {
+    generation: u64,
+    begun: Begun,
+    page: BacklogPage,
+}
 
 /// Log-ins on their way to the store.
 #[derive(Default)]
@@ -87,6 +105,36 @@ impl Shard {
             now,
         });
         self.queue_log_in(slot, generation);
+    }
+
+    /// A new token for the session that is. An error has a stable code and a text for people.
+    pub(crate) fn renew(&mut self, slot: u32, token: &str) -> Result<(), (&'static str, String)> {
+        let unauthorized = |text: &str| Err(("unauthorized", text.to_owned()));
+        let session = self.connection(slot).and_then(|connection| connection.session.clone());
+        let Some(session) = session else { return Ok(()) };
+        let auth = &self.shared.auth;
+        let name = auth.app_by_id(session.app).map(|app| app.name.to_string());
+        let identity = match auth.device(token, name.as_deref(), self.now.wall) {
+            Ok(identity) => identity,
+            Err(Refused::Expired) => return Err(("expired", "the new token has expired".to_owned())),
+            Err(error) => return unauthorized(&error.to_string()),
+        };
+        if identity.app != session.app || identity.device != session.device {
+            return unauthorized("the new token is not for this device");
+        }
+        if identity.token_version.is_some_and(|version| version < session.token_version) {
+            return unauthorized("the new token was revoked");
+        }
+        // The session hears the notifications of the user it began with.
+        let user = identity.user.map(|user| self.shared.registry.user_key(session.app, &user));
+        if user.is_some_and(|user| user != session.user_key) {
+            return unauthorized("the new token is for another user: connect with it");
+        }
+        if let Some(connection) = self.connection(slot) {
+            connection.expires_at = identity.expires_at;
+        }
+        self.arm(slot);
+        Ok(())
     }
 
     fn queue_log_in(&mut self, slot: u32, generation: u64) {
@@ -149,18 +197,20 @@ impl Shard {
                     }
                 }
             }
+            Reply::Worked { to, done } => self.handle_worked(to, *done),
+            Reply::Log { to, result } => self.handle_log(to, result),
             Reply::Backlog { to, result } => self.handle_read(to, None, result),
             Reply::Recovered { to, recovery, result } => self.handle_read(to, Some(recovery), result),
         }
     }
 
     fn fail_log_in(&mut self, slot: u32) {
-        match self.connection(slot).map(|connection| connection.protocol) {
-            Some(Protocol::Sse) => {
-                self.set_protocol(slot, Protocol::Http);
+        match self.connection(slot).is_some_and(|connection| connection.is_event_stream()) {
+            true => {
+                self.set_protocol(slot, Protocol::Http, Framing::Stream);
                 self.refuse(slot);
             }
-            _ => self.begin_close(slot, CloseReason::Overloaded),
+            false => self.begin_close(slot, CloseReason::Overloaded),
         }
     }
 
@@ -169,7 +219,7 @@ impl Shard {
         if connection.phase != Phase::LoggingIn {
             return;
         }
-        let is_stream = connection.protocol == Protocol::Sse;
+        let is_stream = connection.is_event_stream();
         match answer {
             Entered::In { logged_in, behind } => {
                 self.open_session(slot, generation, asked, *logged_in, behind);
@@ -198,6 +248,7 @@ impl Shard {
                         );
                     }
                     (LoginRefused::TooManyTopics, false) => {
+                        // Reaches native clients only; others have the reason.
                         self.tell_error(slot, "too_many_topics", "more topics than a device may have");
                         self.begin_close(slot, CloseReason::BadMessage);
                     }
@@ -210,7 +261,7 @@ impl Shard {
     fn open_session(&mut self, slot: u32, generation: u64, asked: Moment, logged_in: LoggedIn, behind: bool) {
         let shared = self.shared.clone();
         let registry = &shared.registry;
-        let LoggedIn { num, user, token_version, revision, topics, page, as_of } = logged_in;
+        let LoggedIn { num, user, token_version, revision, topics, page, as_of, kept } = logged_in;
         let Some(connection) = self.connections.get_mut(slot as usize) else { return };
         let Some(opening) = connection.opening.take() else { return };
         let Some(login) = opening.login.as_ref() else { return };
@@ -219,13 +270,16 @@ impl Shard {
         let versions = (token_version, revision);
         let session =
             Arc::new(Session::new(registry, login.app, device, user.as_ref(), num, address, versions));
+        let mut succeeds = false;
         match registry.attach(&session) {
             Attached::Displaced => {
                 connection.opening = Some(opening); // the answer names its request
                 return self.begin_close(slot, CloseReason::Replaced);
             }
             Attached::Now(Some(old)) => {
-                shared.mailboxes[usize::from(old.address.shard)].close(old.address, CloseReason::Replaced);
+                let successor = connection.talk.is_some().then_some(address);
+                succeeds = successor.is_some();
+                shared.mailboxes[usize::from(old.address.shard)].replace(old.address, successor);
             }
             Attached::Now(None) => {}
         }
@@ -235,7 +289,7 @@ impl Shard {
             connection.opening = Some(opening);
             return self.queue_log_in(slot, generation);
         }
-        let (is_stream, own_topics) = (connection.protocol == Protocol::Sse, &login.session_topics);
+        let (is_stream, own_topics) = (connection.is_event_stream(), &login.session_topics);
         connection.session = Some(session.clone());
         connection.as_of = noroshi_delivery::id_at(as_of);
         tracing::debug!(
@@ -263,9 +317,10 @@ impl Shard {
         shared.metrics.log_ins.inc();
         self.schedule_pings(slot);
         self.cork(slot);
+        let talks = self.connections.get(slot as usize).is_some_and(|connection| connection.talk.is_some());
         if is_stream {
             self.begin_stream(slot);
-        } else {
+        } else if !talks {
             let mut ready = Vec::with_capacity(128);
             native::ready(
                 &mut ready,
@@ -281,6 +336,15 @@ impl Shard {
         if let Some(connection) = self.connection(slot) {
             connection.catch_up = Some(Box::new(catch_up));
         }
+        if talks {
+            let topics = topics.into_iter().filter(|topic| !topic.is_everyone()).collect();
+            let begun = Begun { session, topics, kept, as_of };
+            match succeeds {
+                true => drop(self.succeeding.insert(slot, Succession { generation, begun, page })),
+                false => self.begin_session(slot, &begun, page),
+            }
+            return self.arm(slot);
+        }
         self.handle_page(slot, page);
         for frame in opening.early {
             if self.is_alive(slot) {
@@ -289,5 +353,28 @@ impl Shard {
         }
         self.write_tail(slot);
         self.arm(slot);
+    }
+
+    /// The predecessor of a session is gone.
+    pub(crate) fn succeed(&mut self, address: Address) {
+        let slot = address.slot;
+        if self.at(slot, address.generation).is_some_and(|connection| connection.is_alive())
+            && let Some(Succession { begun, page, .. }) =
+                self.succeeding.remove(&slot).filter(|succession| succession.generation == address.generation)
+        {
+            self.cork(slot);
+            self.begin_session(slot, &begun, page);
+            self.arm(slot);
+        }
+    }
+
+    /// The client of another protocol is told, and gets what it missed.
+    fn begin_session(&mut self, slot: u32, begun: &Begun, page: BacklogPage) {
+        let early = self.begin_talk(slot, begun);
+        self.handle_page(slot, page);
+        if !early.is_empty() && self.is_alive(slot) {
+            self.feed_talk(slot, &early);
+        }
+        self.write_tail(slot);
     }
 }

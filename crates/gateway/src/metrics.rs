@@ -8,8 +8,14 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Unit;
 
-use crate::connection::Protocol;
+use crate::connection::{Framing, Protocol};
 use crate::drain;
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ConnectionLabels {
+    protocol: &'static str,
+    transport: &'static str,
+}
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct ProtocolLabels {
@@ -18,15 +24,20 @@ struct ProtocolLabels {
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct ReasonLabels {
+    protocol: &'static str,
     reason: &'static str,
 }
 
 #[derive(Debug, Clone)]
 pub struct Metrics {
-    connections: Family<ProtocolLabels, Gauge>,
+    connections: Family<ConnectionLabels, Gauge>,
     closed: Family<ReasonLabels, Counter>,
-    by_protocol: Vec<Gauge>,
-    by_reason: Vec<Counter>,
+    messages: Family<ProtocolLabels, Counter>,
+    /// Of each protocol over each transport.
+    by_protocol: Vec<[Gauge; Framing::ALL.len()]>,
+    /// Of each protocol for each reason.
+    by_reason: Vec<Vec<Counter>>,
+    messages_out: Vec<Counter>,
     pub(crate) accepted: Counter,
     pub(crate) admission_refused: Counter,
     pub(crate) handshake_failures: Counter,
@@ -37,7 +48,6 @@ pub struct Metrics {
     pub(crate) backlog_reads: Counter,
     pub(crate) written_seconds: Histogram,
     pub(crate) frames_in: Counter,
-    pub(crate) messages_out: Counter,
     pub(crate) bytes_out: Counter,
     pub(crate) slow_drops: Counter,
     pub(crate) mailbox_items: Gauge,
@@ -54,8 +64,16 @@ pub struct Metrics {
 impl Metrics {
     pub fn new(registry: &mut Registry) -> Self {
         let m = Self::unregistered();
-        registry.register("connections", "Open connections", m.connections.clone());
-        registry.register("connections_closed", "Connections that ended, by reason", m.closed.clone());
+        registry.register(
+            "connections",
+            "Open connections, by protocol and transport",
+            m.connections.clone(),
+        );
+        registry.register(
+            "connections_closed",
+            "Connections that ended, by protocol and reason",
+            m.closed.clone(),
+        );
         registry.register("connections_accepted", "Sockets accepted", m.accepted.clone());
         registry.register(
             "connections_refused",
@@ -82,7 +100,7 @@ impl Metrics {
         );
         registry.register("written_seconds", "From accepted to written", m.written_seconds.clone());
         registry.register("frames_received", "Frames received from clients", m.frames_in.clone());
-        registry.register("messages_written", "Notifications written to connections", m.messages_out.clone());
+        registry.register("messages_written", "Notifications written to connections", m.messages.clone());
         registry.register("bytes_written", "Bytes written to connections", m.bytes_out.clone());
         registry.register("slow_drops", "Notifications dropped at slow connections", m.slow_drops.clone());
         registry.register("mailbox_items", "Deliveries that wait for shards", m.mailbox_items.clone());
@@ -116,21 +134,31 @@ impl Metrics {
 
     /// For tests.
     pub fn unregistered() -> Self {
-        let connections = Family::<ProtocolLabels, Gauge>::default();
+        let connections = Family::<ConnectionLabels, Gauge>::default();
         let closed = Family::<ReasonLabels, Counter>::default();
-        let by_protocol = Protocol::ALL
-            .iter()
-            .map(|protocol| connections.get_or_create_owned(&ProtocolLabels { protocol: protocol.as_str() }))
-            .collect();
-        let by_reason = CloseReason::ALL
-            .iter()
-            .map(|reason| closed.get_or_create_owned(&ReasonLabels { reason: reason.as_str() }))
-            .collect();
+        let messages = Family::<ProtocolLabels, Counter>::default();
+        let gauge = |protocol: Protocol, framing: Framing| {
+            let labels = ConnectionLabels { protocol: protocol.as_str(), transport: framing.as_str() };
+            // Those that cannot be are not shown.
+            match is_possible(protocol, framing) {
+                true => connections.get_or_create_owned(&labels),
+                false => Gauge::default(),
+            }
+        };
+        let reason = |protocol: Protocol, reason: CloseReason| {
+            closed.get_or_create_owned(&ReasonLabels { protocol: protocol.as_str(), reason: reason.as_str() })
+        };
+        let by_protocol = Protocol::ALL.map(|protocol| Framing::ALL.map(|framing| gauge(protocol, framing)));
+        let by_reason = Protocol::ALL.map(|protocol| CloseReason::ALL.map(|it| reason(protocol, it)).into());
+        let messages_out = Protocol::ALL
+            .map(|protocol| messages.get_or_create_owned(&ProtocolLabels { protocol: protocol.as_str() }));
         Self {
             connections,
             closed,
-            by_protocol,
-            by_reason,
+            messages,
+            by_protocol: by_protocol.into(),
+            by_reason: by_reason.into(),
+            messages_out: messages_out.into(),
             accepted: Counter::default(),
             admission_refused: Counter::default(),
             handshake_failures: Counter::default(),
@@ -141,7 +169,6 @@ impl Metrics {
             backlog_reads: Counter::default(),
             written_seconds: Histogram::default(),
             frames_in: Counter::default(),
-            messages_out: Counter::default(),
             bytes_out: Counter::default(),
             slow_drops: Counter::default(),
             mailbox_items: Gauge::default(),
@@ -156,16 +183,25 @@ impl Metrics {
         }
     }
 
-    pub(crate) fn connections(&self, protocol: Protocol) -> &Gauge {
-        // `Protocol::ALL` is in the order of the discriminants.
-        &self.by_protocol[protocol as usize]
+    pub(crate) fn connections(&self, protocol: Protocol, framing: Framing) -> &Gauge {
+        // The lists of both are in the order of their discriminants.
+        &self.by_protocol[protocol as usize][framing as usize]
     }
 
-    /// Sockets of devices: those that asked for a WebSocket or a stream.
+    /// Sockets of devices: those that have said what they speak.
     pub(crate) fn device_connections(&self) -> usize {
-        let of_devices = [Protocol::WebSocket, Protocol::Sse, Protocol::Echo];
-        let count: i64 = of_devices.into_iter().map(|protocol| self.connections(protocol).get()).sum();
-        usize::try_from(count).unwrap_or(0)
+        let of_devices = Protocol::ALL.into_iter().filter(|protocol| *protocol != Protocol::Http);
+        let gauges = of_devices.flat_map(|protocol| &self.by_protocol[protocol as usize]);
+        usize::try_from(gauges.map(|gauge| gauge.get()).sum::<i64>()).unwrap_or(0)
+    }
+
+    pub(crate) fn count_messages(&self, protocol: Protocol, count: u64) {
+        self.messages_out[protocol as usize].inc_by(count);
+    }
+
+    /// Messages written to devices since the start.
+    pub fn messages_out(&self) -> u64 {
+        self.messages_out.iter().map(|counter| counter.get()).sum()
     }
 
     pub(crate) fn observe_drain(&self, report: &drain::Report) {
@@ -178,9 +214,22 @@ impl Metrics {
         self.drain_elapsed_seconds.set(i64::try_from(elapsed_s).unwrap_or(i64::MAX));
     }
 
-    /// How many connections ended for this reason.
-    pub fn closed(&self, reason: CloseReason) -> &Counter {
+    pub(crate) fn count_closed(&self, protocol: Protocol, reason: CloseReason) {
         // `CloseReason::ALL` is in the order of the discriminants: tested there.
-        &self.by_reason[reason as usize]
+        self.by_reason[protocol as usize][reason as usize].inc();
+    }
+
+    /// How many connections ended for this reason.
+    pub fn closed(&self, reason: CloseReason) -> u64 {
+        self.by_reason.iter().map(|by_reason| by_reason[reason as usize].get()).sum()
+    }
+}
+
+fn is_possible(protocol: Protocol, framing: Framing) -> bool {
+    match protocol {
+        Protocol::Http => framing == Framing::Stream,
+        Protocol::Native => framing != Framing::Stream,
+        Protocol::Mqtt => framing != Framing::Events,
+        Protocol::Echo => framing == Framing::WebSocket,
     }
 }

@@ -5,11 +5,14 @@ use noroshi_protocol::sse;
 use noroshi_protocol::ws::Opcode;
 use noroshi_types::CloseReason;
 
-use crate::connection::{Phase, Protocol};
+use crate::connection::{Framing, Phase, Protocol};
 use crate::shard::Shard;
+use crate::timer::TICK_MS;
 
+/// How often one shard looks after sessions without a connection.
+pub(crate) const LEFTS_EVERY_MS: u64 = 1_000;
 /// How often the shard looks whether it holds far more memory than it uses.
-const SHRINK_TICKS: u32 = 64;
+const SHRINK_TICKS: u32 = 640;
 
 impl Shard {
     /// Looks at everything that is due.
@@ -24,6 +27,10 @@ impl Shard {
                 }
             }
         }
+        if self.index == 0 && self.now.ms >= self.lefts_due_ms {
+            self.lefts_due_ms = self.now.ms + LEFTS_EVERY_MS;
+            self.guard(None, Shard::handle_lefts);
+        }
         self.drip();
     }
 
@@ -37,9 +44,7 @@ impl Shard {
             due = due.min(now.tick_after(left));
         }
         if let Some(tail) = &connection.tail {
-            // Whole seconds: a stall is not a matter of milliseconds.
-            let stall_ticks = u32::try_from(stall.as_secs()).unwrap_or(u32::MAX).saturating_add(1);
-            due = due.min(tail.moved_tick.saturating_add(stall_ticks));
+            due = due.min(tail.moved_tick.saturating_add(ticks(stall)).saturating_add(1));
         }
         let due = due.max(now.tick + 1);
         if due != u32::MAX && (connection.timer <= now.tick || due < connection.timer) {
@@ -66,7 +71,7 @@ impl Shard {
         let stalled = connection
             .tail
             .as_ref()
-            .is_some_and(|tail| u64::from(now.tick.saturating_sub(tail.moved_tick)) > stall.as_secs());
+            .is_some_and(|tail| now.tick.saturating_sub(tail.moved_tick) > ticks(stall));
         let expired = connection.session.is_some() && connection.expires_at <= now.wall;
         let over = connection.deadline_tick <= now.tick;
         match connection.phase {
@@ -100,29 +105,30 @@ impl Shard {
         let (now, timeout) = (self.now, self.shared.config.ping_timeout);
         let next = now.tick_after(self.shared.config.ping_interval);
         let Some(connection) = self.connections.get_mut(slot as usize) else { return };
-        match connection.protocol {
-            Protocol::Sse => {
+        match (connection.protocol, connection.framing) {
+            (Protocol::Mqtt, _) => self.handle_talk_due(slot),
+            (Protocol::Native, Framing::Events) => {
                 connection.ping_tick = next;
                 self.send(slot, bytes::Bytes::from_static(sse::keep_alive()));
             }
-            Protocol::WebSocket if connection.ping_out => {
+            (Protocol::Native, _) if connection.ping_out => {
                 if !connection.heard {
                     return self.begin_close(slot, CloseReason::PingTimeout);
                 }
                 connection.ping_out = false;
-                connection.ping_tick = next.saturating_sub(timeout_ticks(timeout)).max(now.tick + 1);
+                connection.ping_tick = next.saturating_sub(ticks(timeout)).max(now.tick + 1);
             }
-            Protocol::WebSocket => {
+            (Protocol::Native, _) => {
                 connection.ping_out = true;
                 connection.heard = false;
-                connection.ping_tick = now.tick + timeout_ticks(timeout);
+                connection.ping_tick = now.tick.saturating_add(ticks(timeout));
                 self.send_frame(slot, Opcode::Ping, &[]);
             }
-            Protocol::Http | Protocol::Echo => connection.ping_tick = u32::MAX,
+            (Protocol::Http | Protocol::Echo, _) => connection.ping_tick = u32::MAX,
         }
     }
 }
 
-fn timeout_ticks(timeout: std::time::Duration) -> u32 {
-    u32::try_from(timeout.as_millis().div_ceil(1_000)).unwrap_or(u32::MAX).max(1)
+pub(crate) fn ticks(time: std::time::Duration) -> u32 {
+    u32::try_from(time.as_millis().div_ceil(u128::from(TICK_MS))).unwrap_or(u32::MAX).max(1)
 }

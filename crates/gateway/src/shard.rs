@@ -13,7 +13,7 @@
 //! Invariants: a slot is freed only in [`Shard::bury`], after the handler that decided it; a panic
 //! ends the connection it happened on and the loop goes on.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -27,18 +27,22 @@ use slab::Slab;
 
 use crate::admission::Bucket;
 use crate::backlog::Reads;
-use crate::connection::{Connection, Origin, Phase};
+use crate::config::Speaks;
+use crate::connection::{Connection, Framing, Origin, Phase, Protocol};
 use crate::drain::Round;
 use crate::fanout::Fanout;
 use crate::gateway::Shared;
-use crate::login::LogIns;
-use crate::mailbox::{Arrival, ArrivalKind, Inlet, Mailbox};
+use crate::login::{LogIns, Succession};
+use crate::mailbox::{Arrival, ArrivalKind, Close, Inlet, Mailbox};
+use crate::mqtt::work::Works;
 use crate::outcome::Outcomes;
+use crate::pulse::LEFTS_EVERY_MS;
 use crate::recent::Recent;
-use crate::timer::Wheel;
+use crate::timer::{TICK_MS, Wheel};
 use crate::tls::TlsSession;
 use crate::topic_index::TopicIndex;
 use crate::transport::Transport;
+use crate::wildcard::Wildcards;
 
 pub(crate) const WAKER: Token = Token(usize::MAX);
 
@@ -46,6 +50,8 @@ pub(crate) const WAKER: Token = Token(usize::MAX);
 const EVENTS: usize = 1_024;
 /// Sockets taken in one turn.
 const ARRIVALS_PER_TURN: usize = 256;
+/// How long the loop sleeps at most while there are connections.
+const IDLE_TICKS: u32 = 9;
 /// What the TLS handshakes of one turn may cost before the others wait for the next: a storm of them
 /// leaves room for deliveries between. Time and not a number, since the signature in one step costs
 /// 0.1 ms with a key of P-256, 1.5 ms with RSA-2048 and 12 ms with RSA-4096.
@@ -56,7 +62,7 @@ const HANDSHAKE_TIME_PER_TURN: Duration = Duration::from_millis(2);
 pub(crate) struct Now {
     /// Since the shard's start.
     pub(crate) ms: u64,
-    /// Seconds since the shard's start, from 1: 0 is no tick.
+    /// Of [`TICK_MS`] since the shard's start, from 1: 0 is no tick.
     pub(crate) tick: u32,
     pub(crate) wall: Timestamp,
 }
@@ -70,7 +76,7 @@ impl Now {
     /// The first tick at which `after` has passed.
     pub(crate) fn tick_after(&self, after: Duration) -> u32 {
         let ms = self.ms.saturating_add(u64::try_from(after.as_millis()).unwrap_or(u64::MAX));
-        u32::try_from(ms.div_ceil(1_000).saturating_add(1)).unwrap_or(u32::MAX)
+        u32::try_from(ms.div_ceil(TICK_MS).saturating_add(1)).unwrap_or(u32::MAX)
     }
 }
 
@@ -78,7 +84,7 @@ impl Now {
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
     pub(crate) frames_in: u64,
-    pub(crate) messages_out: u64,
+    pub(crate) messages_out: [u64; Protocol::ALL.len()],
     pub(crate) bytes_out: u64,
     pub(crate) slow_drops: u64,
 }
@@ -91,10 +97,14 @@ pub(crate) struct Shard {
     pub(crate) inlet: Inlet,
     pub(crate) connections: Slab<Connection>,
     pub(crate) topics: TopicIndex,
+    pub(crate) wildcards: Wildcards,
     pub(crate) wheel: Wheel,
     pub(crate) fanout: Fanout,
     pub(crate) log_ins: LogIns,
     pub(crate) reads: Reads,
+    pub(crate) works: Works,
+    /// Sessions that wait for what their predecessors leave, by their slots.
+    pub(crate) succeeding: HashMap<u32, Succession>,
     pub(crate) outcomes: Outcomes,
     pub(crate) tally: Tally,
     /// While a drain is under way.
@@ -111,6 +121,8 @@ pub(crate) struct Shard {
     /// Made on the shard's own thread, which alone may submit.
     #[cfg(feature = "io-uring")]
     pub(crate) uring: Option<crate::uring::Uring>,
+    /// When sessions without a connection are looked after next.
+    pub(crate) lefts_due_ms: u64,
     pub(crate) now: Now,
     started: Instant,
     random: u64,
@@ -135,10 +147,13 @@ impl Shard {
             inlet,
             connections: Slab::new(),
             topics: TopicIndex::default(),
+            wildcards: Wildcards::default(),
             wheel: Wheel::new(),
             fanout: Fanout::new(recent),
             log_ins: LogIns::default(),
             reads: Reads::default(),
+            works: Works::default(),
+            succeeding: HashMap::new(),
             outcomes: Outcomes::default(),
             tally: Tally::default(),
             round: None,
@@ -149,6 +164,7 @@ impl Shard {
             handshake_left: Duration::ZERO,
             #[cfg(feature = "io-uring")]
             uring: None,
+            lefts_due_ms: 0,
             now: Now { ms: 0, tick: 1, wall },
             started: Instant::now(),
             random: seed,
@@ -199,12 +215,18 @@ impl Shard {
             });
         }
         self.take_arrivals();
-        for (address, reason) in self.mailbox().take_closes() {
+        for Close { address, reason, successor } in self.mailbox().take_closes() {
             self.guard(Some(address.slot), |shard| {
                 if shard.at(address.slot, address.generation).is_some() {
                     shard.begin_close(address.slot, reason);
                 }
             });
+            if let Some(successor) = successor {
+                self.shared.mailboxes[usize::from(successor.shard)].succeed(successor);
+            }
+        }
+        for address in self.mailbox().take_succeeding() {
+            self.guard(Some(address.slot), |shard| shard.succeed(address));
         }
         while let Ok(reply) = self.inlet.replies.try_recv() {
             self.guard(None, |shard| shard.handle_reply(reply));
@@ -215,6 +237,7 @@ impl Shard {
         self.write_marked();
         self.guard(None, Shard::send_log_ins);
         self.guard(None, Shard::send_reads);
+        self.guard(None, Shard::send_works);
         self.pulse();
         self.settle();
     }
@@ -226,12 +249,16 @@ impl Shard {
         let metrics = &self.shared.metrics;
         for (counter, count) in [
             (&metrics.frames_in, tally.frames_in),
-            (&metrics.messages_out, tally.messages_out),
             (&metrics.bytes_out, tally.bytes_out),
             (&metrics.slow_drops, tally.slow_drops),
         ] {
             if count > 0 {
                 counter.inc_by(count);
+            }
+        }
+        for (protocol, count) in Protocol::ALL.into_iter().zip(tally.messages_out) {
+            if count > 0 {
+                metrics.count_messages(protocol, count);
             }
         }
     }
@@ -247,8 +274,10 @@ impl Shard {
             return Some(Duration::ZERO);
         }
         let since = self.started.elapsed().as_millis();
-        let to_tick = 1_000 - u64::try_from(since % 1_000).unwrap_or_default();
-        let mut ms = if self.connections.is_empty() { u64::MAX } else { to_tick };
+        let mut ms = if self.connections.is_empty() { u64::MAX } else { self.to_next_tick_ms(since) };
+        if self.index == 0 && !self.shared.lefts.is_empty() {
+            ms = ms.min(LEFTS_EVERY_MS);
+        }
         if let Some(linger_ms) = self.log_ins.patience_ms() {
             ms = ms.min(linger_ms);
         }
@@ -258,9 +287,15 @@ impl Shard {
         (ms != u64::MAX).then(|| Duration::from_millis(ms))
     }
 
+    /// Until the wheel has something to look at, and a second at most.
+    fn to_next_tick_ms(&self, since_ms: u128) -> u64 {
+        let to_tick = TICK_MS - u64::try_from(since_ms).unwrap_or_default() % TICK_MS;
+        to_tick + u64::from(self.wheel.quiet_ticks(self.now.tick, IDLE_TICKS)) * TICK_MS
+    }
+
     fn refresh_now(&mut self) {
         let ms = u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX);
-        let tick = u32::try_from(ms / 1_000 + 1).unwrap_or(u32::MAX);
+        let tick = u32::try_from(ms / TICK_MS + 1).unwrap_or(u32::MAX);
         self.now = Now { ms, tick, wall: self.delivery.clock().now() };
     }
 
@@ -296,11 +331,17 @@ impl Shard {
 
     fn handle_arrival(&mut self, arrival: Arrival) {
         let (mut head, mut origin) = (None, Origin::Admitted);
+        let speaks = match &arrival.kind {
+            ArrivalKind::Plain(speaks) | ArrivalKind::OverRate(speaks) | ArrivalKind::Tls(_, speaks) => {
+                *speaks
+            }
+            ArrivalKind::Tunnel(_) | ArrivalKind::Refused => Speaks::Http,
+        };
         let (mut refused, mut tls) = (false, None);
         match arrival.kind {
-            ArrivalKind::Plain => {}
-            ArrivalKind::OverRate => origin = Origin::OverRate,
-            ArrivalKind::Tls(config) => match TlsSession::new(config) {
+            ArrivalKind::Plain(_) => {}
+            ArrivalKind::OverRate(_) => origin = Origin::OverRate,
+            ArrivalKind::Tls(config, _) => match TlsSession::new(config) {
                 Ok(session) => tls = Some(session),
                 Err(error) => {
                     tracing::error!(%error, "a TLS session could not be made");
@@ -334,9 +375,13 @@ impl Shard {
             connection.close_reason = Some(CloseReason::Overloaded);
             connection.deadline_tick = self.now.tick_after(config.close_linger);
         }
-        self.shared.metrics.connections(connection.protocol).inc();
+        self.shared.metrics.connections(connection.protocol, connection.framing).inc();
         let slot = slot_of(token);
         entry.insert(connection);
+        match speaks {
+            Speaks::Http => {}
+            Speaks::Mqtt => self.open_mqtt(slot, Framing::Stream),
+        }
         self.arm(slot);
         if let Some(mut bytes) = head {
             self.handle_bytes(slot, &mut bytes);

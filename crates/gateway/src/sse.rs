@@ -6,7 +6,7 @@ use std::time::Duration;
 use noroshi_protocol::{sse, ws};
 use noroshi_types::CloseReason;
 
-use crate::connection::Protocol;
+use crate::connection::{Framing, Protocol};
 use crate::route::{Credentials, Stream};
 use crate::shard::Shard;
 
@@ -15,7 +15,7 @@ const RETRY: Duration = Duration::from_secs(2);
 
 impl Shard {
     pub(crate) fn open_stream(&mut self, slot: u32, stream: Stream, credentials: Credentials) {
-        self.set_protocol(slot, Protocol::Sse);
+        self.set_protocol(slot, Protocol::Native, Framing::Events);
         let app = credentials.app;
         let Some(token) = credentials.token else {
             return self.refuse_stream(slot, 401, "unauthorized", "a token is needed");
@@ -40,7 +40,7 @@ impl Shard {
             "unauthorized" => CloseReason::Unauthorized,
             _ => CloseReason::BadMessage,
         };
-        self.set_protocol(slot, Protocol::Http);
+        self.set_protocol(slot, Protocol::Http, Framing::Stream);
         self.answer_problem(slot, status, code, detail, headers, reason);
     }
 
@@ -61,14 +61,17 @@ impl Shard {
     /// A JSON object in the connection's own way: a text frame, or an event named by its type.
     pub(crate) fn send_json(&mut self, slot: u32, event: &str, json: &[u8]) {
         let Some(connection) = self.connections.get(slot as usize) else { return };
-        match connection.protocol {
-            Protocol::WebSocket => self.send(slot, ws::text_frame(json)),
-            Protocol::Sse => {
+        if connection.protocol != Protocol::Native {
+            return;
+        }
+        match connection.framing {
+            Framing::WebSocket => self.send(slot, ws::text_frame(json)),
+            Framing::Events => {
                 let mut bytes = Vec::with_capacity(json.len() + 32);
                 sse::named(event, json, &mut bytes);
                 self.send(slot, bytes.into());
             }
-            Protocol::Http | Protocol::Echo => {}
+            Framing::Stream => {}
         }
     }
 }

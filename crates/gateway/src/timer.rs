@@ -6,8 +6,11 @@
 //! and arms itself again. To move it forward a second entry is put; the first one finds that it no
 //! longer counts. An entry that fires for a connection that took over the slot finds nothing due.
 
-/// Seconds a turn of the wheel takes; a later deadline goes round more than once.
-const TICKS: u32 = 512;
+/// As fine as the shortest heartbeat of any protocol needs (Socket.IO's, 200 ms in the conformance suite).
+pub(crate) const TICK_MS: u64 = 100;
+/// A turn of the wheel takes 410 seconds, more than a ping's interval; a later deadline goes round more than
+/// once.
+const TICKS: u32 = 4_096;
 
 /// Slots of connections, by the tick at which they want to be looked at.
 pub(crate) struct Wheel {
@@ -26,6 +29,13 @@ impl Wheel {
         let tick = tick.clamp(self.next_tick, self.next_tick + TICKS - 1);
         self.buckets[(tick % TICKS) as usize].push(slot);
         tick
+    }
+
+    /// How many ticks from `now_tick` on have nothing due, at most `limit`.
+    pub(crate) fn quiet_ticks(&self, now_tick: u32, limit: u32) -> u32 {
+        let quiet =
+            (1..=limit).take_while(|ahead| self.buckets[((now_tick + ahead) % TICKS) as usize].is_empty());
+        u32::try_from(quiet.count()).unwrap_or(limit)
     }
 
     /// The slots of the next tick that is due, if one is.

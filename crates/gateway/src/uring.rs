@@ -171,13 +171,14 @@ impl Shard {
 
     /// The one frame that a connection waits for and can be sent right now.
     fn only_frame<'a>(&'a self, connection: &'a Connection) -> Option<(BorrowedFd<'a>, &'a [u8])> {
+        let is_native = connection.talk.is_none();
         let free = connection.tail.is_none() && connection.is_alive() && connection.session.is_some();
-        if !free || connection.pending.count_ones() != 1 {
+        if !free || !is_native || connection.pending.count_ones() != 1 {
             return None;
         }
         let fd = connection.transport.plain()?;
         let frame = self.fanout.ring.frame(connection.pending.trailing_zeros() as usize)?;
-        Some((fd, frame.dispatch.encoded(connection.protocol)))
+        Some((fd, frame.dispatch.encoded(connection.framing)))
     }
 }
 

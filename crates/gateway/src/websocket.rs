@@ -6,12 +6,11 @@
 
 use std::collections::HashMap;
 
-use noroshi_auth::Refused;
 use noroshi_protocol::native::{self, ClientFrame};
 use noroshi_protocol::ws::{self, Input, Opcode, Upgrade};
 use noroshi_types::{CloseReason, Position, Topic, limits};
 
-use crate::connection::{Phase, Protocol, Subscription};
+use crate::connection::{Framing, Phase, Protocol, Subscription};
 use crate::route::Credentials;
 use crate::shard::Shard;
 
@@ -22,7 +21,7 @@ impl Shard {
     pub(crate) fn open_websocket(&mut self, slot: u32, upgrade: &Upgrade, credentials: Credentials) {
         let mut answer = Vec::with_capacity(192);
         ws::push_upgrade_response(&mut answer, upgrade);
-        self.set_protocol(slot, Protocol::WebSocket);
+        self.set_protocol(slot, Protocol::Native, Framing::WebSocket);
         let deadline = self.now.tick_after(self.shared.config.auth_timeout);
         let Some(connection) = self.connection(slot) else { return };
         connection.phase = Phase::AwaitToken;
@@ -44,7 +43,7 @@ impl Shard {
     pub(crate) fn open_echo(&mut self, slot: u32, upgrade: &Upgrade) {
         let mut answer = Vec::new();
         ws::push_upgrade_response(&mut answer, upgrade);
-        self.set_protocol(slot, Protocol::Echo);
+        self.set_protocol(slot, Protocol::Echo, Framing::WebSocket);
         let Some(connection) = self.connection(slot) else { return };
         connection.phase = Phase::Open;
         connection.deadline_tick = u32::MAX;
@@ -56,6 +55,7 @@ impl Shard {
     pub(crate) fn handle_input(&mut self, slot: u32, input: Input<'_>) {
         let Some(connection) = self.connections.get(slot as usize) else { return };
         let is_echo = connection.protocol == Protocol::Echo;
+        let has_talk = connection.talk.is_some();
         if let Input::Close { code, .. } = input {
             return self.handle_close_frame(slot, code);
         }
@@ -67,6 +67,7 @@ impl Shard {
         }
         match input {
             Input::Ping(payload) => self.send_frame(slot, Opcode::Pong, payload),
+            Input::Text(_) | Input::Binary(_) if has_talk => self.feed_talk_message(slot, input),
             Input::Text(text) if is_echo => self.send_frame(slot, Opcode::Text, text.as_bytes()),
             Input::Binary(bytes) if is_echo => self.send_frame(slot, Opcode::Binary, bytes),
             Input::Text(text) => match native::parse_client_frame(text) {
@@ -181,35 +182,9 @@ impl Shard {
     }
 
     fn renew_token(&mut self, slot: u32, token: &str) {
-        let Some(session) = self.connection(slot).and_then(|connection| connection.session.clone()) else {
-            return;
-        };
-        let auth = &self.shared.auth;
-        let name = auth.app_by_id(session.app).map(|app| app.name.to_string());
-        let identity = match auth.device(token, name.as_deref(), self.now.wall) {
-            Ok(identity) => identity,
-            Err(Refused::Expired) => return self.tell_error(slot, "expired", "the new token has expired"),
-            Err(error) => return self.tell_error(slot, "unauthorized", &error.to_string()),
-        };
-        if identity.app != session.app || identity.device != session.device {
-            return self.tell_error(slot, "unauthorized", "the new token is not for this device");
+        if let Err((code, text)) = self.renew(slot, token) {
+            self.tell_error(slot, code, &text);
         }
-        if identity.token_version.is_some_and(|version| version < session.token_version) {
-            return self.tell_error(slot, "unauthorized", "the new token was revoked");
-        }
-        // The session hears the notifications of the user it began with.
-        let user = identity.user.map(|user| self.shared.registry.user_key(session.app, &user));
-        if user.is_some_and(|user| user != session.user_key) {
-            return self.tell_error(
-                slot,
-                "unauthorized",
-                "the new token is for another user: connect with it",
-            );
-        }
-        if let Some(connection) = self.connection(slot) {
-            connection.expires_at = identity.expires_at;
-        }
-        self.arm(slot);
     }
 
     /// An error frame; the connection goes on.

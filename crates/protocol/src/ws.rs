@@ -10,8 +10,8 @@ pub mod handshake;
 mod mask;
 
 pub use decoder::{Decoder, Input, Role, WsError};
-pub use frame::{Opcode, frame, push_close, push_frame, push_masked_frame, text_frame};
+pub use frame::{Opcode, frame, push_close, push_frame, push_frame_head, push_masked_frame, text_frame};
 pub use handshake::{
     Refusal, Upgrade, UpgradeError, accept_key, check_upgrade_response, push_upgrade_request,
-    push_upgrade_response, upgrade,
+    push_upgrade_response, upgrade, upgrade_to,
 };

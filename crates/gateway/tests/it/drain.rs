@@ -56,7 +56,7 @@ async fn the_end_moves_every_connection_at_its_rate() {
     // 40 at 40 a second: a second, less what the last steps may round up.
     assert!(started.elapsed() > Duration::from_millis(900), "{:?}", started.elapsed());
     assert!(TcpStream::connect(node.address()).await.is_err(), "no longer accepting");
-    assert_eq!(node.metrics.closed(CloseReason::Drain).get(), 40);
+    assert_eq!(node.metrics.closed(CloseReason::Drain), 40);
     let report = node.gateway.drain_report();
     assert_eq!((report.state, report.remaining), (State::Stopping, 0));
     assert_eq!(report.progress.map(|progress| progress.moved), Some(40));

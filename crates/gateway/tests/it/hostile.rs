@@ -82,7 +82,7 @@ async fn whatever_never_finishes_ends_at_its_time_with_its_reason() {
             });
         }
     }
-    node.until("all are gone", |node| node.metrics.closed(CloseReason::AuthTimeout).get() == count).await;
+    node.until("all are gone", |node| node.metrics.closed(CloseReason::AuthTimeout) == count).await;
     node.until("nothing is left", |node| node.gateway.connections() == 0).await;
     assert_eq!(node.metric("noroshi_tls_handshake_failures_total"), 10);
 }
@@ -96,12 +96,12 @@ async fn one_byte_after_another_moves_no_deadline() {
     let endless = b"GET /v1/events HTTP/1.1\r\nX: ".iter().chain(std::iter::repeat(&b'x'));
     for byte in endless {
         let sent = socket.write_all(&[*byte]).await;
-        if sent.is_err() || node.metrics.closed(CloseReason::AuthTimeout).get() == 1 {
+        if sent.is_err() || node.metrics.closed(CloseReason::AuthTimeout) == 1 {
             break;
         }
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
-    node.until("it is timed out", |node| node.metrics.closed(CloseReason::AuthTimeout).get() == 1).await;
+    node.until("it is timed out", |node| node.metrics.closed(CloseReason::AuthTimeout) == 1).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -178,14 +178,13 @@ async fn a_flood_of_frames_ends_its_connection_and_disturbs_nobody() {
         });
         let closed = n as u64 + 1;
         node.until(name, |node| {
-            node.metrics.closed(CloseReason::RateLimited).get() == closed
-                || node.gateway.sessions_count() == 1
+            node.metrics.closed(CloseReason::RateLimited) == closed || node.gateway.sessions_count() == 1
         })
         .await;
         node.publish(user("u2"), When::Connected, &n.to_string()).await;
         assert_eq!(quiet.next_data().await, json!(n), "during {name}");
         drop(flood.await.expect("no panic"));
-        node.until(name, |node| node.metrics.closed(CloseReason::RateLimited).get() == closed).await;
+        node.until(name, |node| node.metrics.closed(CloseReason::RateLimited) == closed).await;
         let counted = node.metric("noroshi_frames_received_total") - before;
         assert!(counted <= u64::from(BURST) + 10, "{name}: {counted} frames were handled");
     }
@@ -212,7 +211,7 @@ async fn messages_of_the_largest_size_may_dribble_in() {
     // One byte more is refused when it is announced, not when it came.
     text.push(b' ');
     slow.write_all(&client_frame(Opcode::Text, &text)[..14]).await.expect("sent");
-    node.until("it is too big", |node| node.metrics.closed(CloseReason::TooBig).get() == 1).await;
+    node.until("it is too big", |node| node.metrics.closed(CloseReason::TooBig) == 1).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -6,7 +6,7 @@ use std::time::Duration;
 use futures_util::{SinkExt, StreamExt};
 use noroshi_auth::Auth;
 use noroshi_delivery::{Clock, Delivery, Edge};
-use noroshi_gateway::{Config, Gateway, Handover, HandoverFn, Listener, Metrics};
+use noroshi_gateway::{Config, Gateway, Handover, HandoverFn, Listener, Metrics, Speaks};
 use noroshi_store::{Accept, Accepted, Devices, Notifications, Registration, Sqlite, Store, sqlite::Options};
 use noroshi_telemetry::Registry;
 use noroshi_types::{
@@ -37,7 +37,11 @@ pub(crate) struct Node {
 
 pub(crate) fn plain() -> Config {
     let address = "127.0.0.1:0".parse().expect("an address");
-    Config { listeners: vec![Listener { address, tls: None }], shards: 2, ..Config::default() }
+    Config {
+        listeners: vec![Listener { speaks: Speaks::Http, address, tls: None }],
+        shards: 2,
+        ..Config::default()
+    }
 }
 
 impl Node {
@@ -189,11 +193,16 @@ impl Node {
         socket
     }
 
-    /// The value of a counter or gauge without labels.
+    /// The value of a counter or gauge, summed over its labels.
     pub(crate) fn metric(&self, name: &str) -> u64 {
         let text = noroshi_telemetry::encode(&self.registry).expect("text");
-        let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
-        value.unwrap_or_else(|| panic!("no {name} in {text}")).parse().expect("a whole number")
+        let values: Vec<u64> = text
+            .lines()
+            .filter_map(|line| line.strip_prefix(name)?.strip_prefix(['{', ' ']))
+            .map(|rest| rest.rsplit(' ').next().and_then(|value| value.parse().ok()).expect("a whole number"))
+            .collect();
+        assert!(!values.is_empty(), "no {name} in {text}");
+        values.iter().sum()
     }
 
     pub(crate) async fn until(&self, what: &str, mut reached: impl FnMut(&Self) -> bool) {

@@ -224,7 +224,7 @@ async fn peers_that_vanish_in_any_phase_leave_nothing() {
         assert_eq!(node.gateway.topic_sessions(node.app, &topic), 0, "{name}");
     }
     // Each ended once: for one reason, or by going to the API.
-    let closed: u64 = CloseReason::ALL.iter().map(|reason| node.metrics.closed(*reason).get()).sum();
+    let closed: u64 = CloseReason::ALL.iter().map(|reason| node.metrics.closed(*reason)).sum();
     let handed_over = node.metric("noroshi_connections_handed_over_total");
     assert_eq!((closed + handed_over, node.metric("noroshi_connections_accepted_total")), (left, left));
     assert_eq!(node.metric("noroshi_connection_panics_total"), 0);

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use noroshi_gateway::{Config, Listener, tls};
+use noroshi_gateway::{Config, Listener, Speaks, tls};
 use noroshi_types::When;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, HandshakeKind, RootCertStore, StreamOwned};
@@ -26,7 +26,7 @@ pub(crate) fn certificate(folder: &Path) -> (PathBuf, PathBuf, CertificateDer<'s
 pub(crate) fn secure(acceptor: tls::Acceptor) -> Config {
     let mut config = plain();
     let address = "127.0.0.1:0".parse().expect("an address");
-    config.listeners.push(Listener { address, tls: Some(acceptor) });
+    config.listeners.push(Listener { speaks: Speaks::Http, address, tls: Some(acceptor) });
     config
 }
 

@@ -184,7 +184,7 @@ async fn a_silent_peer_is_pinged_and_then_closed() {
     let half_open = node.connect("d1").await;
     let mut answers = node.connect("d2").await;
     let mut pings = 0;
-    let ended = node.until("a silent peer", |node| node.metrics.closed(CloseReason::PingTimeout).get() > 0);
+    let ended = node.until("a silent peer", |node| node.metrics.closed(CloseReason::PingTimeout) > 0);
     let mut ended = std::pin::pin!(ended);
     loop {
         tokio::select! {
@@ -209,8 +209,8 @@ async fn a_client_that_says_good_bye_is_answered_and_recorded_once() {
     assert_eq!(client.closed().await.1, 1005);
     drop(client);
     node.until("it is gone", |node| node.gateway.connections() == 0).await;
-    assert_eq!(node.metrics.closed(CloseReason::PeerClosed).get(), 1);
-    let all: u64 = CloseReason::ALL.iter().map(|reason| node.metrics.closed(*reason).get()).sum();
+    assert_eq!(node.metrics.closed(CloseReason::PeerClosed), 1);
+    let all: u64 = CloseReason::ALL.iter().map(|reason| node.metrics.closed(*reason)).sum();
     assert_eq!(all, 1);
     assert_eq!(node.gateway.sessions_count(), 0);
 }

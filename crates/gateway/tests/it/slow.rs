@@ -80,7 +80,7 @@ async fn a_zero_window_loses_what_is_not_kept_and_then_its_connection_and_nothin
         kept += 1;
         assert!(kept < 20, "256 KiB are full long ago, and it is still connected");
     }
-    node.until("it is closed", |node| node.metrics.closed(CloseReason::SlowConsumer).get() == 1).await;
+    node.until("it is closed", |node| node.metrics.closed(CloseReason::SlowConsumer) == 1).await;
     // Whatever reached it is whole frames, and no more than was held for it.
     let mut reached = 0;
     while let Some(Ok(message)) = slow.message().await {
@@ -101,7 +101,7 @@ async fn a_stalled_consumer_is_closed() {
     for _ in 0..100 {
         node.publish(user("u1"), When::Connected, &large(0)).await;
     }
-    node.until("it is gone", |node| node.metrics.closed(CloseReason::SlowConsumer).get() == 1).await;
+    node.until("it is gone", |node| node.metrics.closed(CloseReason::SlowConsumer) == 1).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

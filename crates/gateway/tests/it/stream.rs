@@ -260,7 +260,11 @@ async fn a_panic_ends_one_connection() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_port_in_use_is_one_clear_error() {
     let node = Node::start(plain()).await;
-    let taken = noroshi_gateway::Listener { address: node.address(), tls: None };
+    let taken = noroshi_gateway::Listener {
+        speaks: noroshi_gateway::Speaks::Http,
+        address: node.address(),
+        tls: None,
+    };
     let error =
         noroshi_gateway::Gateway::bind(Config { listeners: vec![taken], ..plain() }).err().expect("taken");
     assert!(error.to_string().contains(&node.address().to_string()), "{error}");

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use noroshi_auth::Auth;
 use noroshi_delivery::{Clock, Delivery};
-use noroshi_gateway::{Config, Gateway, Listener, Metrics, tls};
+use noroshi_gateway::{Config, Gateway, Listener, Metrics, Speaks, tls};
 use noroshi_store::{Devices, Registration, Sqlite, Store, sqlite::Options};
 use noroshi_types::{
     AppId, AppName, DeviceId, JsonText, Push, Request, Target, Topic, Ttl, Urgency, UserId, When,
@@ -100,7 +100,10 @@ async fn node() -> Node {
     let address = "127.0.0.1:0".parse().expect("an address");
     let trust = Trust::new(folder.path());
     let acceptor = tls::Acceptor::open(&trust.certificate, &trust.key).expect("usable");
-    let listeners = vec![Listener { address, tls: None }, Listener { address, tls: Some(acceptor) }];
+    let listeners = vec![
+        Listener { speaks: Speaks::Http, address, tls: None },
+        Listener { speaks: Speaks::Http, address, tls: Some(acceptor) },
+    ];
     let config = Config { listeners, shards: 2, connects_per_second: 100_000, ..Config::default() };
     let bound = Gateway::bind(config).expect("a port");
     let handover: noroshi_gateway::HandoverFn = Arc::new(|_| {});

@@ -158,6 +158,11 @@ pub(crate) fn push_header(out: &mut Vec<u8>, opcode: Opcode, payload_len: usize,
     }
 }
 
+/// Appends what stands before the payload of a server frame, where the payload follows in pieces.
+pub fn push_frame_head(out: &mut Vec<u8>, opcode: Opcode, payload_len: usize) {
+    push_header(out, opcode, payload_len, 0);
+}
+
 /// A whole server frame of its own: encoded once and shared by every connection it goes to.
 pub fn frame(opcode: Opcode, payload: &[u8]) -> Bytes {
     let mut out = Vec::with_capacity(HEADER_BYTES_MAX - 4 + payload.len());

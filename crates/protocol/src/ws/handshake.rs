@@ -74,6 +74,11 @@ impl UpgradeError {
 
 /// Checks a request by RFC 6455 §4.2.1.
 pub fn upgrade(head: &Head<'_>) -> Result<Upgrade, UpgradeError> {
+    upgrade_to(head, SUBPROTOCOL)
+}
+
+/// [`upgrade`] where another subprotocol is spoken, if the client offers it.
+pub fn upgrade_to(head: &Head<'_>, subprotocol: &'static str) -> Result<Upgrade, UpgradeError> {
     if head.method != "GET" {
         return Err(UpgradeError::NotGet);
     }
@@ -99,7 +104,7 @@ pub fn upgrade(head: &Head<'_>) -> Result<Upgrade, UpgradeError> {
     }
     Ok(Upgrade {
         key_accept: accept_key(key),
-        protocol: head.has_token("sec-websocket-protocol", SUBPROTOCOL).then_some(SUBPROTOCOL),
+        protocol: head.has_token("sec-websocket-protocol", subprotocol).then_some(subprotocol),
     })
 }
 

@@ -1,0 +1,277 @@
+//! MQTT on a connection: packets to the conversation, what it asks for to the session core, and messages
+//! and answers back. What MQTT is stands in `protocol::mqtt`.
+//!
+//! A device is what the user name says (or the client identifier, without one), and the password is its
+//! token. Over a WebSocket (`GET /mqtt`) packets may begin and end anywhere in binary messages (§6); what is
+//! sent is a packet a message.
+
+use std::ops::ControlFlow;
+use std::time::Duration;
+
+use bytes::Bytes;
+use noroshi_protocol::mqtt::{
+    Action, Cause as Why, Conversation, Decoder, Delivery, Frame, PublishRefused, is_topic_name,
+};
+use noroshi_protocol::ws::{self, Opcode, Upgrade};
+use noroshi_store::Place;
+use noroshi_types::CloseReason;
+
+use crate::connection::{Framing, Phase, Protocol};
+use crate::dispatch::Dispatch;
+use crate::pulse::ticks;
+use crate::registry::Session;
+use crate::shard::Shard;
+use crate::talk::{Cause, Context, Offered, Talk};
+
+mod beginning;
+mod publishing;
+pub(crate) mod session;
+mod subscribing;
+pub(crate) mod work;
+
+use work::Queue;
+
+pub(crate) struct Mqtt {
+    decoder: Decoder,
+    conversation: Conversation,
+    /// When the client was last heard.
+    heard_tick: u32,
+    /// What was accepted up to here was heard, by filters with wildcards.
+    since: Place,
+    /// What the client waits for.
+    queue: Option<Box<Queue>>,
+    /// How long the session outlives its connection.
+    expiry_s: u32,
+    clean_start: bool,
+    /// Its subscriptions are those of an earlier connection: what their topics retain it has.
+    resumed: bool,
+}
+
+// With a conversation's 64 bytes and its decoder's 8.
+const _: () = assert!(size_of::<Mqtt>() <= 104);
+
+impl Mqtt {
+    fn new(now_tick: u32) -> Self {
+        Self {
+            decoder: Decoder::new(),
+            conversation: Conversation::new(),
+            heard_tick: now_tick,
+            since: Place(0),
+            queue: None,
+            expiry_s: 0,
+            clean_start: true,
+            resumed: false,
+        }
+    }
+
+    pub(crate) fn offer(
+        &mut self,
+        context: &Context<'_>,
+        dispatch: &Dispatch,
+        cause: Cause,
+        head: &mut Vec<u8>,
+    ) -> Offered {
+        // What was said last is said: it stays where it is.
+        if !self.conversation.is_open() {
+            return Offered::Pass { confirmed: false };
+        }
+        let outgoing = dispatch.mqtt();
+        let why = match cause {
+            Cause::Published => Why::Published,
+            Cause::Retained => Why::Retained,
+        };
+        let begin = head.len();
+        let delivery = match is_topic_name(outgoing.topic()) {
+            true => self.conversation.deliver(&context.config.mqtt, outgoing, why, context.now, head),
+            // Not a name that MQTT could say.
+            false => Delivery::NotForIt,
+        };
+        match delivery {
+            Delivery::Send { shared, confirmed } => {
+                frame_head(context.framing, head, begin, shared.len());
+                Offered::Send { shared, confirmed }
+            }
+            // A topic's message that it does not want (No Local) it will never want; what is the device's own
+            // waits until it is subscribed to.
+            Delivery::NotForIt => {
+                let topic = dispatch.message.topic.as_ref().filter(|place| !place.topic.is_everyone());
+                Offered::Pass { confirmed: topic.is_some() && cause == Cause::Published }
+            }
+            Delivery::InFlight => Offered::Pass { confirmed: false },
+            Delivery::TooBig | Delivery::Expired => Offered::Pass { confirmed: true },
+            Delivery::Full => Offered::Full,
+        }
+    }
+
+    pub(crate) fn caught_up(&mut self) {
+        self.conversation.caught_up();
+    }
+
+    pub(crate) fn wants_retained(&self) -> bool {
+        !self.resumed
+    }
+}
+
+/// Puts what stands before a packet on the wire before its head.
+fn frame_head(framing: Framing, head: &mut Vec<u8>, begin: usize, shared_bytes: usize) {
+    if framing == Framing::WebSocket {
+        let packet_bytes = head.len() - begin + shared_bytes;
+        let mut frame = Vec::with_capacity(10);
+        ws::push_frame_head(&mut frame, Opcode::Binary, packet_bytes);
+        head.splice(begin..begin, frame);
+    }
+}
+
+impl Shard {
+    /// CONNECT is awaited.
+    pub(crate) fn open_mqtt(&mut self, slot: u32, framing: Framing) {
+        self.set_protocol(slot, Protocol::Mqtt, framing);
+        let (deadline, tick) = (self.now.tick_after(self.shared.config.auth_timeout), self.now.tick);
+        let Some(connection) = self.connection(slot) else { return };
+        connection.phase = Phase::AwaitToken;
+        connection.deadline_tick = deadline;
+        connection.talk = Some(Box::new(Talk::Mqtt(Mqtt::new(tick))));
+    }
+
+    /// A request for `/mqtt`.
+    pub(crate) fn upgrade_to_mqtt(&mut self, slot: u32, upgrade: &Upgrade) {
+        let mut answer = Vec::with_capacity(192);
+        ws::push_upgrade_response(&mut answer, upgrade);
+        self.open_mqtt(slot, Framing::WebSocket);
+        self.send(slot, answer.into());
+        self.arm(slot);
+    }
+
+    fn mqtt(&mut self, slot: u32) -> Option<&mut Mqtt> {
+        match self.connection(slot)?.talk.as_deref_mut()? {
+            Talk::Mqtt(mqtt) => Some(mqtt),
+        }
+    }
+
+    /// Bytes of packets, wherever they begin and end.
+    pub(crate) fn feed_mqtt(&mut self, slot: u32, bytes: &[u8]) {
+        let (tick, packet_bytes_max) = (self.now.tick, self.shared.config.mqtt.packet_bytes_max);
+        let Some(mqtt) = self.mqtt(slot) else { return };
+        mqtt.heard_tick = tick;
+        let mut decoder = std::mem::take(&mut mqtt.decoder);
+        let result = decoder.feed(bytes, packet_bytes_max as usize, &mut |frame| {
+            self.handle_mqtt(slot, frame);
+            if self.is_alive(slot) { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        });
+        let Some(mqtt) = self.mqtt(slot) else { return };
+        match result {
+            Ok(()) => mqtt.decoder = decoder,
+            Err(violation) => {
+                let mut out = Vec::new();
+                let action = mqtt.conversation.violate(violation, &mut out);
+                self.send_mqtt(slot, out);
+                self.handle_mqtt_action(slot, action);
+            }
+        }
+    }
+
+    fn handle_mqtt(&mut self, slot: u32, frame: Frame<'_>) {
+        if !self.take_frame(slot) {
+            return;
+        }
+        let shared = self.shared.clone();
+        let Some(mqtt) = self.mqtt(slot) else { return };
+        let mut out = Vec::new();
+        let action = mqtt.conversation.receive(&shared.config.mqtt, frame, &mut out);
+        self.send_mqtt(slot, out);
+        self.handle_mqtt_action(slot, action);
+    }
+
+    fn handle_mqtt_action(&mut self, slot: u32, action: Action<'_>) {
+        match action {
+            Action::None => {}
+            Action::LogIn(log_in) => self.log_in_mqtt(slot, &log_in),
+            Action::Publish { publication, answer } => self.publish_mqtt(slot, &publication, answer),
+            Action::Subscribe(request) => self.subscribe_mqtt(slot, request),
+            Action::Unsubscribe(request) => self.unsubscribe_mqtt(slot, request),
+            Action::Settled { id, room } => {
+                if let Some(id) = id
+                    && let Some(session) = self.connection(slot).and_then(|it| it.session.clone())
+                {
+                    self.delivery.ack(session.num, vec![id]);
+                }
+                if room {
+                    self.make_room(slot);
+                }
+            }
+            Action::Presence(presence) => {
+                if let Some(session) = self.connection(slot).and_then(|it| it.session.as_ref()) {
+                    session.set_presence(presence);
+                }
+            }
+            Action::RenewToken { token, answer } => {
+                let renewed = self.renew(slot, token).map_err(|_| PublishRefused::NotAllowed);
+                if let Some(answer) = answer {
+                    self.answer_mqtt(slot, |conversation, out| conversation.published(answer, renewed, out));
+                }
+            }
+            Action::Close { reason, violation } => {
+                if let Some(violation) = violation {
+                    tracing::debug!(%violation, "a packet breaks the protocol");
+                }
+                self.begin_close(slot, reason);
+            }
+        }
+    }
+
+    /// When nothing will have been heard for too long.
+    fn await_mqtt(&mut self, slot: u32) {
+        let Some(mqtt) = self.mqtt(slot) else { return };
+        let silence = mqtt.conversation.silence_max_ms().map(Duration::from_millis);
+        let due = silence.map_or(u32::MAX, |silence| mqtt.heard_tick.saturating_add(ticks(silence)));
+        if let Some(connection) = self.connection(slot) {
+            connection.ping_tick = due.saturating_add(1);
+        }
+    }
+
+    /// [MQTT-3.1.2-22]
+    pub(crate) fn handle_mqtt_due(&mut self, slot: u32) {
+        self.await_mqtt(slot);
+        let tick = self.now.tick;
+        if self.connection(slot).is_some_and(|connection| connection.ping_tick <= tick) {
+            self.begin_close(slot, CloseReason::PingTimeout);
+        }
+    }
+
+    /// Lets the conversation answer; where it cannot, the connection ends.
+    fn answer_mqtt(
+        &mut self,
+        slot: u32,
+        answer: impl FnOnce(&mut Conversation, &mut Vec<u8>) -> Result<(), CloseReason>,
+    ) {
+        let Some(mqtt) = self.mqtt(slot) else { return };
+        let mut out = Vec::new();
+        let result = answer(&mut mqtt.conversation, &mut out);
+        self.send_mqtt(slot, out);
+        if let Err(reason) = result {
+            self.begin_close(slot, reason);
+        }
+    }
+
+    fn send_mqtt(&mut self, slot: u32, out: Vec<u8>) {
+        let Some(connection) = self.connection(slot).filter(|_| !out.is_empty()) else { return };
+        let bytes: Bytes = match connection.framing {
+            Framing::WebSocket => ws::frame(Opcode::Binary, &out),
+            Framing::Stream | Framing::Events => out.into(),
+        };
+        self.send(slot, bytes);
+    }
+
+    /// DISCONNECT, or the CONNACK of who is not let in.
+    pub(crate) fn end_mqtt_word(&mut self, slot: u32, reason: CloseReason) {
+        let Some(mqtt) = self.mqtt(slot) else { return };
+        let mut out = Vec::new();
+        mqtt.conversation.close(reason, None, &mut out);
+        self.send_mqtt(slot, out);
+    }
+}
+
+/// Half of a hash: it tells nobody which device.
+fn origin(session: &Session) -> u64 {
+    (session.device_key >> 64) as u64
+}

@@ -1,0 +1,314 @@
+//! Messages to connections that keep a conversation of their own ([`crate::talk`]): what
+//! [`crate::fanout`] and [`crate::backlog`] do with encoded frames, with a conversation asked about each.
+//!
+//! What is written is a small head, which is the connection's own, and a rest that all of its protocol
+//! share, both in one `writev`. A conversation counts what it gives out (packet ids, windows), so a message
+//! is offered only where it will be sent: whether the socket is behind is looked at before.
+//!
+//! A conversation may have no room until something is confirmed. Live messages wait then in the
+//! connection's [`CatchUp`], which reads on from the store if they become too many; what is left of a page
+//! waits there too. [`Shard::make_room`] goes on.
+//!
+//! Invariant: nothing ordered overtakes a message that waits for room.
+
+use std::io::{self, IoSlice};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use noroshi_types::{CloseReason, NotificationId, Outcome};
+use smallvec::SmallVec;
+
+use crate::catch_up::{CatchUp, Hold, Paged};
+use crate::connection::Connection;
+use crate::dispatch::Dispatch;
+use crate::ring::Frame;
+use crate::shard::Shard;
+use crate::tail::Tail;
+use crate::talk::{Cause, Context, Offered};
+
+/// What is prepared before the socket is asked: about what it takes at once.
+const BATCH_BYTES: usize = 64 << 10;
+
+/// Packets on their way to one socket.
+#[derive(Default)]
+struct Batch {
+    heads: Vec<u8>,
+    /// Where each packet's head ends, and its rest.
+    packets: SmallVec<[(usize, Bytes); 8]>,
+    /// Of the rests.
+    shared_bytes: usize,
+}
+
+impl Batch {
+    fn bytes(&self) -> usize {
+        self.heads.len() + self.shared_bytes
+    }
+
+    fn push(&mut self, shared: Bytes) {
+        self.shared_bytes += shared.len();
+        self.packets.push((self.heads.len(), shared));
+    }
+
+    fn heads(&self) -> impl Iterator<Item = (&[u8], &Bytes)> {
+        let mut begin = 0;
+        self.packets.iter().map(move |(end, shared)| {
+            let head = &self.heads[begin..*end];
+            begin = *end;
+            (head, shared)
+        })
+    }
+
+    /// Writes as much as the socket takes and keeps the rest; how much it took.
+    fn write(&mut self, connection: &mut Connection, now_tick: u32) -> io::Result<usize> {
+        let mut taken = 0;
+        if connection.tail.is_none() {
+            let mut slices: SmallVec<[IoSlice<'_>; 16]> = SmallVec::new();
+            for (head, shared) in self.heads() {
+                slices.extend((!head.is_empty()).then(|| IoSlice::new(head)));
+                slices.extend((!shared.is_empty()).then(|| IoSlice::new(shared)));
+            }
+            taken = connection.transport.write(&mut slices)?;
+        }
+        let mut left = taken;
+        for (head, shared) in self.heads() {
+            let len = head.len() + shared.len();
+            if left >= len {
+                left -= len;
+                continue;
+            }
+            // One chunk a packet, so that what was not begun can be dropped whole.
+            let packet = if head.is_empty() { shared.clone() } else { [head, shared].concat().into() };
+            let tail = connection.tail.get_or_insert_with(|| Box::new(Tail::new(now_tick)));
+            match std::mem::take(&mut left) {
+                0 => tail.push(packet),
+                begun => tail.push_begun(packet.slice(begun..)),
+            }
+        }
+        self.heads.clear();
+        self.packets.clear();
+        self.shared_bytes = 0;
+        Ok(taken)
+    }
+}
+
+/// What became of one message, besides being written.
+enum Fate {
+    Written { confirmed: bool },
+    Passed { confirmed: bool },
+    Full,
+}
+
+impl Shard {
+    /// [`Shard::flush`] of a connection with a conversation: `places` are off its bits.
+    pub(crate) fn flush_talk(&mut self, slot: u32, places: &[usize]) {
+        let mut batch = Batch::default();
+        let mut confirmed = Vec::new();
+        let mut failed = false;
+        let soft = self.shared.config.send_queue_soft_bytes;
+        for place in places {
+            let Some(frame) = self.fanout.ring.frame_mut(*place) else { continue };
+            frame.waiting -= 1;
+            let Some(connection) = self.connections.get_mut(slot as usize) else { continue };
+            let Some(device) = connection.session.as_ref().map(|session| session.num) else { continue };
+            let dispatch = frame.dispatch.clone();
+            // Behind one that waits for room all wait that have an order.
+            if let Some(catch_up) = &mut connection.catch_up {
+                match catch_up.hold(&dispatch, None) {
+                    Hold::Held => continue,
+                    Hold::Missed => {
+                        frame.slow.extend((!dispatch.is_stored()).then_some(device));
+                        continue;
+                    }
+                    Hold::Not => {}
+                }
+            }
+            if !dispatch.is_stored() && connection.unsent_bytes() > soft {
+                self.tally.slow_drops += 1;
+                frame.slow.push(device);
+                continue;
+            }
+            match offer(
+                &self.shared.config,
+                self.now.wall,
+                connection,
+                &dispatch,
+                Cause::Published,
+                &mut batch,
+            ) {
+                Fate::Written { confirmed: nobody_will } => {
+                    self.tally.messages_out[connection.protocol as usize] += 1;
+                    grant(connection, 1);
+                    frame.unobserved += 1;
+                    frame.written.push(device);
+                    confirmed
+                        .extend((nobody_will && dispatch.message.wants_ack()).then_some(dispatch.message.id));
+                }
+                Fate::Passed { confirmed: never } => {
+                    pass(frame, &dispatch, never, device, &mut confirmed);
+                }
+                Fate::Full if dispatch.is_ordered() => self.park(slot, &dispatch),
+                Fate::Full => {
+                    self.tally.slow_drops += 1;
+                    frame.slow.push(device);
+                }
+            }
+            if batch.bytes() >= BATCH_BYTES {
+                failed |= !self.write_batch(slot, &mut batch);
+            }
+        }
+        failed |= !self.write_batch(slot, &mut batch);
+        self.confirm(slot, confirmed);
+        match failed {
+            true => self.doom(slot, CloseReason::PeerReset),
+            false => self.check_tail(slot),
+        }
+    }
+
+    /// False if the socket is broken.
+    fn write_batch(&mut self, slot: u32, batch: &mut Batch) -> bool {
+        let now_tick = self.now.tick;
+        let Some(connection) = self.connections.get_mut(slot as usize) else { return true };
+        if batch.packets.is_empty() {
+            return true;
+        }
+        let written = batch.write(connection, now_tick);
+        self.tally.bytes_out += *written.as_ref().unwrap_or(&0) as u64;
+        written.is_ok()
+    }
+
+    /// A live message has no room: from here on the connection hears what is held for it, when there is.
+    fn park(&mut self, slot: u32, dispatch: &Arc<Dispatch>) {
+        let Some(connection) = self.connections.get_mut(slot as usize) else { return };
+        let own_topics = crate::backlog::own_topics(connection, &self.topics);
+        let catch_up = connection.catch_up.get_or_insert_with(|| Box::new(CatchUp::live()));
+        catch_up.park(dispatch, own_topics);
+    }
+
+    /// What nobody will confirm counts as confirmed.
+    fn confirm(&mut self, slot: u32, ids: Vec<NotificationId>) {
+        let Some(connection) = self.connections.get(slot as usize) else { return };
+        if let Some(session) = connection.session.as_ref().filter(|_| !ids.is_empty()) {
+            self.delivery.ack(session.num, ids);
+        }
+    }
+
+    /// Offers a held message. False if there is no room: it is kept in front.
+    pub(crate) fn release_to_talk(&mut self, slot: u32, dispatch: &Arc<Dispatch>) -> bool {
+        let mut batch = Batch::default();
+        let Some(connection) = self.connections.get_mut(slot as usize) else { return true };
+        let Some(session) = connection.session.clone() else { return true };
+        let message = &dispatch.message;
+        match offer(&self.shared.config, self.now.wall, connection, dispatch, Cause::Published, &mut batch) {
+            Fate::Written { confirmed } => {
+                self.tally.messages_out[connection.protocol as usize] += 1;
+                grant(connection, 1);
+                self.outcomes.one(message.id, Outcome::Written, session.num);
+                match self.write_batch(slot, &mut batch) {
+                    true => self.check_tail(slot),
+                    false => self.doom(slot, CloseReason::PeerReset),
+                }
+                if confirmed && message.wants_ack() {
+                    self.delivery.ack(session.num, vec![message.id]);
+                }
+                true
+            }
+            Fate::Passed { confirmed: true } if message.wants_ack() => {
+                self.delivery.ack(session.num, vec![message.id]);
+                true
+            }
+            Fate::Passed { .. } => true,
+            Fate::Full => false,
+        }
+    }
+
+    /// Writes a page of the backlog, or as much of it as there is room for.
+    pub(crate) fn write_page_to_talk(&mut self, slot: u32, paged: Vec<Paged>) {
+        let Some(connection) = self.connections.get_mut(slot as usize) else { return };
+        let Some(num) = connection.session.as_ref().map(|session| session.num) else { return };
+        let (mut batch, mut confirmed, mut written) = (Batch::default(), Vec::new(), 0);
+        let mut paged = paged.into_iter();
+        let mut rest = Vec::new();
+        for one in paged.by_ref() {
+            let dispatch = Dispatch::new(one.message.clone());
+            let cause = if one.retained { Cause::Retained } else { Cause::Published };
+            match offer(&self.shared.config, self.now.wall, connection, &dispatch, cause, &mut batch) {
+                Fate::Written { confirmed: nobody_will } => {
+                    written += 1;
+                    self.outcomes.one(one.message.id, Outcome::Written, num);
+                    confirmed.extend((nobody_will && one.message.wants_ack()).then_some(one.message.id));
+                }
+                Fate::Passed { confirmed: true } if one.message.wants_ack() => confirmed.push(one.message.id),
+                Fate::Passed { .. } => {}
+                Fate::Full => {
+                    rest.push(one);
+                    break;
+                }
+            }
+        }
+        rest.extend(paged);
+        self.tally.messages_out[connection.protocol as usize] += u64::from(written);
+        grant(connection, written);
+        if let Some(catch_up) = &mut connection.catch_up {
+            catch_up.page_bytes = batch.bytes();
+            catch_up.keep_rest(rest);
+        }
+        let whole = self.write_batch(slot, &mut batch);
+        self.confirm(slot, confirmed);
+        match whole {
+            true => {
+                self.check_tail(slot);
+                self.advance(slot);
+            }
+            false => self.doom(slot, CloseReason::PeerReset),
+        }
+    }
+
+    /// Something was confirmed: what had no room is offered again.
+    pub(crate) fn make_room(&mut self, slot: u32) {
+        let Some(connection) = self.connections.get_mut(slot as usize) else { return };
+        if let Some(catch_up) = &mut connection.catch_up {
+            catch_up.waits_for_room = false;
+            self.advance(slot);
+        }
+    }
+}
+
+fn offer(
+    config: &crate::Config,
+    now: noroshi_types::Timestamp,
+    connection: &mut Connection,
+    dispatch: &Dispatch,
+    cause: Cause,
+    batch: &mut Batch,
+) -> Fate {
+    let context = Context { config, framing: connection.framing, now };
+    let Some(talk) = &mut connection.talk else { return Fate::Passed { confirmed: false } };
+    match talk.offer(&context, dispatch, cause, &mut batch.heads) {
+        Offered::Send { shared, confirmed } => {
+            batch.push(shared);
+            Fate::Written { confirmed }
+        }
+        Offered::Pass { confirmed } => Fate::Passed { confirmed },
+        Offered::Full => Fate::Full,
+    }
+}
+
+fn grant(connection: &mut Connection, messages: u32) {
+    let each = connection.talk.as_ref().map_or(1, |talk| talk.frames_granted());
+    connection.frames.grant(messages.saturating_mul(each));
+}
+
+/// A message that the conversation does not want: kept, it stays where it is.
+fn pass(
+    frame: &mut Frame,
+    dispatch: &Dispatch,
+    never: bool,
+    device: noroshi_types::DeviceNum,
+    confirmed: &mut Vec<NotificationId>,
+) {
+    if never && dispatch.message.wants_ack() {
+        confirmed.push(dispatch.message.id);
+    } else if !dispatch.is_stored() && dispatch.message.topic.is_none() {
+        frame.offline.push(device);
+    }
+}

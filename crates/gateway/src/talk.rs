@@ -1,0 +1,164 @@
+//! What the session core asks of a protocol that keeps a conversation of its own: one value behind one
+//! pointer in the connection, which native connections do not have.
+//!
+//! A protocol lives in a file of its own ([`crate::mqtt`]) and is reached from here alone: bytes in
+//! ([`Shard::feed_talk`], [`Shard::feed_talk_message`]), the session that began ([`Shard::begin_talk`]), messages
+//! out ([`Talk::offer`]), what time brings ([`Shard::handle_talk_due`]), the last word
+//! ([`Shard::say_last_word`]) and the end ([`Shard::end_talk`]). Everything else, from admission to drain, is
+//! the core's and the same for all.
+//!
+//! Invariant: a conversation says what it sends by `Shard::send` or through [`crate::offering`], so that the
+//! order in which it counted is the order on the wire.
+
+use bytes::Bytes;
+use noroshi_protocol::ws::Input;
+use noroshi_types::{CloseReason, Timestamp, Topic};
+
+use crate::config::Config;
+use crate::connection::Framing;
+use crate::dispatch::Dispatch;
+use crate::login::Begun;
+use crate::mqtt::Mqtt;
+use crate::shard::Shard;
+
+/// The conversation of a connection.
+pub(crate) enum Talk {
+    Mqtt(Mqtt),
+}
+
+/// What a conversation needs to know to encode a message.
+pub(crate) struct Context<'a> {
+    pub(crate) config: &'a Config,
+    pub(crate) framing: Framing,
+    pub(crate) now: Timestamp,
+}
+
+/// Why a message is offered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Cause {
+    /// It was published, now or while the session was away.
+    Published,
+    /// Its topic retains it.
+    Retained,
+}
+
+/// What a conversation does with a message.
+pub(crate) enum Offered {
+    /// The connection's own bytes were appended to the head; `shared` follows them. `confirmed`: nobody will
+    /// confirm it, so that it was sent is all there is to know.
+    Send { shared: Bytes, confirmed: bool },
+    /// Not for this connection. `confirmed`: and never will be.
+    Pass { confirmed: bool },
+    /// No room until something is confirmed: then `Shard::make_room` has it offered again.
+    Full,
+}
+
+impl Talk {
+    /// Appends what is the connection's own of a message to `head`.
+    pub(crate) fn offer(
+        &mut self,
+        context: &Context<'_>,
+        dispatch: &Dispatch,
+        cause: Cause,
+        head: &mut Vec<u8>,
+    ) -> Offered {
+        match self {
+            Talk::Mqtt(mqtt) => mqtt.offer(context, dispatch, cause, head),
+        }
+    }
+
+    /// The session's backlog was written, all of it.
+    pub(crate) fn caught_up(&mut self) {
+        match self {
+            Talk::Mqtt(mqtt) => mqtt.caught_up(),
+        }
+    }
+
+    /// Whether what the topics of a log-in retain is wanted.
+    pub(crate) fn wants_retained(&self) -> bool {
+        match self {
+            Talk::Mqtt(mqtt) => mqtt.wants_retained(),
+        }
+    }
+
+    /// Frames that the device may send for each message it gets.
+    pub(crate) fn frames_granted(&self) -> u32 {
+        match self {
+            // PUBREC and PUBCOMP.
+            Talk::Mqtt(_) => 2,
+        }
+    }
+
+    /// The longest message of a WebSocket.
+    pub(crate) fn message_bytes_max(&self, config: &Config) -> usize {
+        match self {
+            Talk::Mqtt(_) => config.mqtt.packet_bytes_max as usize,
+        }
+    }
+}
+
+impl Shard {
+    fn talk(&self, slot: u32) -> Option<&Talk> {
+        self.connections.get(slot as usize)?.talk.as_deref()
+    }
+
+    /// Bytes of a connection whose framing is a bare stream.
+    pub(crate) fn feed_talk(&mut self, slot: u32, bytes: &[u8]) {
+        match self.talk(slot) {
+            Some(Talk::Mqtt(_)) => self.feed_mqtt(slot, bytes),
+            None => {}
+        }
+    }
+
+    /// A whole message of a WebSocket.
+    pub(crate) fn feed_talk_message(&mut self, slot: u32, input: Input<'_>) {
+        match (self.talk(slot), input) {
+            (Some(Talk::Mqtt(_)), Input::Binary(bytes)) => self.feed_mqtt(slot, bytes),
+            // [MQTT-6.0.0-1]
+            (Some(Talk::Mqtt(_)), _) => self.begin_close(slot, CloseReason::BadMessage),
+            (None, _) => {}
+        }
+    }
+
+    /// The log-in succeeded, the session is attached: the client is told. Bytes that
+    /// came early are returned: they are fed behind the first page.
+    pub(crate) fn begin_talk(&mut self, slot: u32, begun: &Begun) -> Vec<u8> {
+        match self.talk(slot) {
+            Some(Talk::Mqtt(_)) => self.begin_mqtt(slot, begun),
+            None => Vec::new(),
+        }
+    }
+
+    /// A position that the client had named for a topic was read from.
+    pub(crate) fn tell_recovered(&mut self, slot: u32, _topic: &Topic, _complete: bool) {
+        match self.talk(slot) {
+            // Its clients name none.
+            Some(Talk::Mqtt(_)) | None => {}
+        }
+    }
+
+    /// The connection's own time has come (`Connection::ping_tick`).
+    pub(crate) fn handle_talk_due(&mut self, slot: u32) {
+        match self.talk(slot) {
+            Some(Talk::Mqtt(_)) => self.handle_mqtt_due(slot),
+            None => {}
+        }
+    }
+
+    /// The server ends the connection, or does not let it in. It is `Phase::Closing` already.
+    pub(crate) fn say_last_word(&mut self, slot: u32, reason: CloseReason, _after_ms: u64) {
+        match self.talk(slot) {
+            Some(Talk::Mqtt(_)) => self.end_mqtt_word(slot, reason),
+            None => {}
+        }
+    }
+
+    /// The connection leaves everything, however it ended: what its session leaves behind is taken out of it.
+    pub(crate) fn end_talk(&mut self, slot: u32) {
+        let Some(connection) = self.connection(slot) else { return };
+        let Some(talk) = connection.talk.take() else { return };
+        match *talk {
+            Talk::Mqtt(mqtt) => self.part_mqtt(slot, mqtt),
+        }
+    }
+}
