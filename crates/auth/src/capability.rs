@@ -118,8 +118,6 @@ fn read(token: &str, bytes: &mut [u8]) -> Option<()> {
 mod tests {
     use super::*;
 
-    const ID: NotificationId = NotificationId::from_bytes([9; 16]);
-
     fn changed(token: &str, at: usize) -> String {
         let mut bytes = token.as_bytes().to_vec();
         bytes[at] = if bytes[at] == b'A' { b'B' } else { b'A' };
@@ -145,10 +143,10 @@ mod tests {
 
     #[test]
     fn an_address_permits_one_thing() {
-        let ours = Capabilities::new(&[7; 32]);
+        let (ours, id) = (Capabilities::new(&[7; 32]), NotificationId::from_bytes([9; 16]));
         for (permit, other) in [(Permit::Cancel, Permit::Receipt), (Permit::Receipt, Permit::Cancel)] {
-            let token = ours.message(permit, AppId(3), ID);
-            assert_eq!(ours.message_of(permit, &token), Some((AppId(3), ID)));
+            let token = ours.message(permit, AppId(3), id);
+            assert_eq!(ours.message_of(permit, &token), Some((AppId(3), id)));
             assert_eq!(ours.message_of(other, &token), None);
             assert_eq!(ours.endpoint(&token), None);
             for at in [0, 5, 30, 47] {
