@@ -1,6 +1,6 @@
 //! Tenants cannot see each other: every route with another app's credential.
 
-use http::{Method, StatusCode};
+use http::Method;
 use noroshi_api::router::public_paths;
 
 use crate::push::WEB_PUSH;

@@ -112,11 +112,10 @@ mod tests {
     use super::*;
 
     fn headers(pairs: &[(&'static str, &'static str)]) -> HeaderMap {
-        let pair = |(name, value): &(&'static str, &'static str)| {
-            (HeaderName::from_static(name), HeaderValue::from_static(value))
-        };
         let mut headers = HeaderMap::new();
-        pairs.iter().map(pair).for_each(|(name, value)| drop(headers.append(name, value)));
+        for (name, value) in pairs {
+            headers.append(HeaderName::from_static(name), HeaderValue::from_static(value));
+        }
         headers
     }
 
