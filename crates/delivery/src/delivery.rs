@@ -122,6 +122,15 @@ impl Delivery {
         self.runtime.spawn(async move { reply(store.recover(recover).await.map_err(Error::from)) });
     }
 
+    /// Runs what waits for the store, and hands its answer on. How many are under way is the caller's to bound.
+    pub fn ask<T: Send + 'static>(
+        &self,
+        work: impl Future<Output = T> + Send + 'static,
+        reply: impl FnOnce(T) + Send + 'static,
+    ) {
+        self.runtime.spawn(async move { reply(work.await) });
+    }
+
     /// A device confirmed notifications. Kept in memory for some milliseconds and written together
     /// with others; a crash in between repeats them, with the same ids.
     pub fn ack(&self, device: DeviceNum, ids: Vec<NotificationId>) {

@@ -219,7 +219,7 @@ impl Shard {
                 Some(_) => catch_up.was_live && recent.has_topic(message.id),
                 None => recent.has(message.id, connection.generation),
             };
-            let wanted = !offered || catch_up.holds(message.id);
+            let wanted = !offered || catch_up.is_anew() || catch_up.holds(message.id);
             if wanted && message.topic.is_some() {
                 recent.note_page(message, connection.generation);
             }
@@ -278,6 +278,13 @@ impl Shard {
             catch_up.read_again(after, own_topics);
             self.advance(*slot);
         }
+    }
+
+    /// What the conversation passed over is wanted now.
+    pub(crate) fn read_anew(&mut self, slot: u32) {
+        let Some(connection) = self.connections.get_mut(slot as usize) else { return };
+        connection.catch_up.get_or_insert_with(|| Box::new(CatchUp::live())).read_anew();
+        self.advance(slot);
     }
 
     /// Mail was lost: every session reads on behind what it was offered.

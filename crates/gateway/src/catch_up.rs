@@ -35,6 +35,14 @@ enum Stage {
     Done,
 }
 
+/// A reading of the backlog from its beginning, on a connection that passed over some of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Anew {
+    No,
+    Wanted,
+    Reading,
+}
+
 /// Exists only until it is done: an idle connection owns none.
 pub(crate) struct CatchUp {
     stage: Stage,
@@ -45,6 +53,8 @@ pub(crate) struct CatchUp {
     held: VecDeque<Arc<Dispatch>>,
     /// Something was committed that is neither in the pages nor held.
     missed: bool,
+    /// What was passed over is read once more.
+    anew: Anew,
     /// Up to where pages brought everything.
     paged: Option<NotificationId>,
     /// Where the next reading begins, if that is before `after`.
@@ -126,6 +136,7 @@ impl CatchUp {
             retained: VecDeque::new(),
             held: VecDeque::new(),
             missed: false,
+            anew: Anew::No,
             paged: after,
             back_to: None,
             was_live: false,
@@ -192,6 +203,21 @@ impl CatchUp {
         for recovery in &mut self.recoveries {
             recovery.missed = true;
         }
+    }
+
+    /// What the conversation passed over it wants now: the backlog is read from its beginning. Subscriptions of the
+    /// connection take no part, as they heard everything live.
+    pub(crate) fn read_anew(&mut self) {
+        if self.stage == Stage::Done {
+            self.stage = Stage::Wanted;
+        }
+        (self.anew, self.missed, self.was_live) = (Anew::Wanted, true, false);
+        self.own_topics = Vec::new();
+    }
+
+    /// Whether a page brings what was offered before, and passed over.
+    pub(crate) fn is_anew(&self) -> bool {
+        self.anew == Anew::Reading
     }
 
     /// A live message has no room: it and those behind it are held, and read if they become too many.
@@ -317,6 +343,10 @@ impl CatchUp {
     pub(crate) fn begin_read(&mut self) -> Option<Read> {
         if self.stage == Stage::Reading {
             self.missed = false;
+            if self.anew == Anew::Wanted {
+                self.anew = Anew::Reading;
+                (self.after, self.paged, self.back_to) = (None, None, None);
+            }
             if let Some(back_to) = self.back_to.take() {
                 // Never before what pages brought: a page leaves nothing out.
                 self.after = self.after.min(self.paged.max(Some(back_to)));
@@ -523,6 +553,28 @@ mod tests {
         assert_eq!(catch_up.hold(&Dispatch::new(message(4)), None), Hold::Missed);
         catch_up.take_page(page(&[2], &[], false));
         assert_eq!(run(&mut catch_up), "?=", "the fourth is in no page yet");
+    }
+
+    #[test]
+    fn what_was_passed_over_is_read_once_more() {
+        // On a live connection, and on one that reads: then what is out is not what is wanted.
+        let mut catch_up = CatchUp::live();
+        catch_up.read_anew();
+        assert_eq!(run(&mut catch_up), "?=");
+        let Some(Read::Backlog { after: None, .. }) = catch_up.begin_read() else { panic!("from the beginning") };
+        assert!(catch_up.is_anew());
+        catch_up.read_anew();
+        assert!(!catch_up.is_anew());
+        assert_eq!(ids(&catch_up.take_page(page(&[1, 2], &[], false))), [(1, false), (2, false)]);
+        assert_eq!(run(&mut catch_up), "?=");
+        let Some(Read::Backlog { after: None, .. }) = catch_up.begin_read() else { panic!("once more") };
+        assert_eq!(catch_up.hold(&Dispatch::new(message(7)), None), Hold::Held);
+        assert_eq!(ids(&catch_up.take_page(page(&[1], &[], true))), [(1, false)]);
+        assert_eq!(run(&mut catch_up), "?=");
+        let Some(Read::Backlog { after, .. }) = catch_up.begin_read() else { panic!("the second page") };
+        assert_eq!(after, Some(message(1).id));
+        catch_up.take_page(page(&[2], &[], false));
+        assert_eq!(run(&mut catch_up), "7.");
     }
 
     #[test]

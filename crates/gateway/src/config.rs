@@ -15,6 +15,7 @@ pub enum Speaks {
     /// The request says what else: WebSocket, event streams, the API.
     Http,
     Mqtt,
+    Xmpp,
 }
 
 /// One address to listen on.
@@ -37,6 +38,7 @@ pub struct Config {
     /// Serves `GET /v1/echo` for the WebSocket conformance suite; never in service.
     pub conformance: bool,
     pub mqtt: mqtt::Config,
+    pub xmpp: crate::xmpp::Config,
     /// Open sockets; above it a connection is told to come back.
     pub connections_max: usize,
     pub connects_per_second: u32,
@@ -70,6 +72,7 @@ impl Default for Config {
             devices: true,
             conformance: false,
             mqtt: mqtt::Config::default(),
+            xmpp: crate::xmpp::Config::default(),
             connections_max: usize::MAX,
             connects_per_second: limits::CONNECTS_PER_SECOND,
             head: http::Limits::default(),

@@ -137,6 +137,11 @@ impl Shard {
                         self.advance(to.slot);
                     }
                 }
+                Mail::Stanza { to, stanza } => {
+                    if self.at(to.slot, to.generation).is_some() {
+                        self.deliver_stanza(to.slot, &stanza);
+                    }
+                }
                 Mail::Reread { to, since } => self.reread(&to, since),
                 Mail::Unsubscribe { to, key } => {
                     if self.at(to.slot, to.generation).is_some() {

@@ -14,8 +14,10 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
+use bytes::Bytes;
 use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
 use noroshi_delivery::{Entered, Error};
+use noroshi_protocol::xmpp;
 use noroshi_store::BacklogPage;
 use noroshi_types::{CloseReason, NotificationId, Topic};
 use parking_lot::Mutex;
@@ -26,7 +28,7 @@ use crate::registry::{Address, Key};
 use crate::stamp::Moment;
 
 pub(crate) const ARRIVALS: usize = 4_096;
-pub(crate) const REPLIES: usize = crate::login::BATCHES_MAX + crate::backlog::READS_MAX;
+pub(crate) const REPLIES: usize = crate::login::BATCHES_MAX + crate::backlog::READS_MAX + crate::xmpp::ASKED_MAX;
 
 /// Deliveries to users and devices that may wait for one shard, besides those of one more request:
 /// about a second of its work. More would only wait longer, and all that comes behind them too.
@@ -59,6 +61,11 @@ pub(crate) enum Mail {
         to: Address,
         key: Key,
     },
+    /// Of another account, where accounts may talk to each other.
+    Stanza {
+        to: Address,
+        stanza: Bytes,
+    },
     /// Inboxes may have something behind `since` that was not offered.
     Reread {
         to: Vec<Address>,
@@ -72,7 +79,10 @@ impl Mail {
             Mail::Direct { dispatch, .. }
             | Mail::Topic { dispatch, .. }
             | Mail::Condition { dispatch, .. } => Some(dispatch),
-            Mail::Subscribe { .. } | Mail::Unsubscribe { .. } | Mail::Reread { .. } => None,
+            Mail::Subscribe { .. }
+            | Mail::Unsubscribe { .. }
+            | Mail::Stanza { .. }
+            | Mail::Reread { .. } => None,
         }
     }
 }
@@ -110,6 +120,12 @@ pub(crate) enum Reply {
         to: (u32, u64),
         recovery: u64,
         result: Result<BacklogPage, Error>,
+    },
+    /// To a question of a client's.
+    Xmpp {
+        to: (u32, u64),
+        request: xmpp::Request,
+        answer: xmpp::Answer,
     },
 }
 
@@ -248,7 +264,10 @@ impl Mailbox {
             Mail::Topic { deliveries, .. } | Mail::Condition { deliveries, .. } => {
                 change(&self.fanned, *deliveries, Ordering::Relaxed)
             }
-            Mail::Subscribe { .. } | Mail::Unsubscribe { .. } | Mail::Reread { .. } => 0,
+            Mail::Subscribe { .. }
+            | Mail::Unsubscribe { .. }
+            | Mail::Stanza { .. }
+            | Mail::Reread { .. } => 0,
         };
     }
 
