@@ -561,7 +561,9 @@ mod tests {
         let mut catch_up = CatchUp::live();
         catch_up.read_anew();
         assert_eq!(run(&mut catch_up), "?=");
-        let Some(Read::Backlog { after: None, .. }) = catch_up.begin_read() else { panic!("from the beginning") };
+        let Some(Read::Backlog { after: None, .. }) = catch_up.begin_read() else {
+            panic!("from the beginning")
+        };
         assert!(catch_up.is_anew());
         catch_up.read_anew();
         assert!(!catch_up.is_anew());

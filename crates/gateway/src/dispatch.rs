@@ -62,7 +62,8 @@ impl Dispatch {
 
     /// The bytes for an XMPP connection.
     pub(crate) fn xmpp(&self, config: &xmpp::Config, framing: xmpp::Framing, delayed: bool) -> &Bytes {
-        let by_framing = &self.xmpp.get_or_init(Box::default)[usize::from(framing == xmpp::Framing::WebSocket)];
+        let by_framing =
+            &self.xmpp.get_or_init(Box::default)[usize::from(framing == xmpp::Framing::WebSocket)];
         by_framing[usize::from(delayed)]
             .get_or_init(|| xmpp::encode::message(config, framing, &self.message, delayed))
     }

@@ -28,7 +28,8 @@ use crate::registry::{Address, Key};
 use crate::stamp::Moment;
 
 pub(crate) const ARRIVALS: usize = 4_096;
-pub(crate) const REPLIES: usize = crate::login::BATCHES_MAX + crate::backlog::READS_MAX + crate::xmpp::ASKED_MAX;
+pub(crate) const REPLIES: usize =
+    crate::login::BATCHES_MAX + crate::backlog::READS_MAX + crate::xmpp::ASKED_MAX;
 
 /// Deliveries to users and devices that may wait for one shard, besides those of one more request:
 /// about a second of its work. More would only wait longer, and all that comes behind them too.
@@ -79,10 +80,9 @@ impl Mail {
             Mail::Direct { dispatch, .. }
             | Mail::Topic { dispatch, .. }
             | Mail::Condition { dispatch, .. } => Some(dispatch),
-            Mail::Subscribe { .. }
-            | Mail::Unsubscribe { .. }
-            | Mail::Stanza { .. }
-            | Mail::Reread { .. } => None,
+            Mail::Subscribe { .. } | Mail::Unsubscribe { .. } | Mail::Stanza { .. } | Mail::Reread { .. } => {
+                None
+            }
         }
     }
 }
@@ -264,10 +264,9 @@ impl Mailbox {
             Mail::Topic { deliveries, .. } | Mail::Condition { deliveries, .. } => {
                 change(&self.fanned, *deliveries, Ordering::Relaxed)
             }
-            Mail::Subscribe { .. }
-            | Mail::Unsubscribe { .. }
-            | Mail::Stanza { .. }
-            | Mail::Reread { .. } => 0,
+            Mail::Subscribe { .. } | Mail::Unsubscribe { .. } | Mail::Stanza { .. } | Mail::Reread { .. } => {
+                0
+            }
         };
     }
 

@@ -114,7 +114,11 @@ impl Metrics {
             "Sessions of XMPP whose connections broke and that may be resumed",
             m.xmpp_suspended.clone(),
         );
-        registry.register("xmpp_sessions_resumed", "Sessions of XMPP that were resumed", m.xmpp_resumed.clone());
+        registry.register(
+            "xmpp_sessions_resumed",
+            "Sessions of XMPP that were resumed",
+            m.xmpp_resumed.clone(),
+        );
         registry.register(
             "drain_active",
             "1 while devices are moved away, and after that until they are let in again",

@@ -137,10 +137,8 @@ impl Shard {
                 // Else who hears none of its topics is not meant.
                 topics.extend(audience.condition.matches_none().then_some(audience.everyone));
             }
-            Mail::Subscribe { .. }
-            | Mail::Unsubscribe { .. }
-            | Mail::Stanza { .. }
-            | Mail::Reread { .. } => {}
+            Mail::Subscribe { .. } | Mail::Unsubscribe { .. } | Mail::Stanza { .. } | Mail::Reread { .. } => {
+            }
         }
         self.fanout.stalled.push(mail, topics);
         None

@@ -20,8 +20,9 @@ use noroshi_protocol::ws::{self, Upgrade};
 use noroshi_protocol::xmpp::{
     self, Action, Context as Cx, Conversation, Delivery, Framer, Input, Output, Security, Suspended,
 };
-use noroshi_types::{CloseReason, Presence, Timestamp};
+use noroshi_types::{CloseReason, NotificationId, Presence, Timestamp};
 
+use crate::config::Speaks;
 use crate::connection::{Framing, Phase, Protocol};
 use crate::dispatch::Dispatch;
 use crate::gateway::Shared;
@@ -45,6 +46,9 @@ pub(crate) use topics::ASKED_MAX;
 /// A message that is older than this when it is written waited for its device, and is told when it was sent
 /// (XEP-0203).
 const DELAYED: Duration = Duration::from_secs(1);
+
+/// Confirmed notifications that are remembered while a backlog is read; more are heard twice.
+const CONFIRMED_MAX: usize = 1_000;
 
 /// What all connections of XMPP share.
 pub(crate) struct Service {
@@ -85,6 +89,8 @@ pub(crate) struct Xmpp {
     passed_over: bool,
     /// What was sent already may be read from the store once more.
     repeats: bool,
+    /// While that is so: what was confirmed, perhaps after it was read.
+    confirmed: Vec<NotificationId>,
     begins_tls: bool,
     resumed: bool,
 }
@@ -102,6 +108,7 @@ impl Xmpp {
             resuming: None,
             passed_over: false,
             repeats: false,
+            confirmed: Vec::new(),
             begins_tls: false,
             resumed: false,
         }
@@ -116,7 +123,9 @@ impl Xmpp {
             self.passed_over |= message.wants_ack();
             return Offered::Pass { confirmed: false };
         }
-        if self.repeats && self.conversation.is_unconfirmed(message.id) {
+        if self.repeats
+            && (self.conversation.is_unconfirmed(message.id) || self.confirmed.contains(&message.id))
+        {
             return Offered::Pass { confirmed: false };
         }
         let config = &context.config.xmpp.protocol;
@@ -134,6 +143,7 @@ impl Xmpp {
 
     pub(crate) fn caught_up(&mut self) {
         (self.repeats, self.resumed) = (false, false);
+        self.confirmed = Vec::new();
     }
 
     pub(crate) fn wants_retained(&self) -> bool {
@@ -213,7 +223,7 @@ impl Shard {
 
     /// `clean`: nothing came in the clear behind the request.
     fn start_tls(&mut self, slot: u32, clean: bool) {
-        let config = self.shared.config.xmpp.starttls.as_ref().map(|acceptor| acceptor.config());
+        let config = self.shared.config.xmpp.starttls.as_ref().map(|acceptor| acceptor.config(Speaks::Xmpp));
         let Some(connection) = self.connection(slot) else { return };
         // RFC 6120 §5.3.1: it could have been put there by anybody.
         if !clean {
@@ -240,11 +250,7 @@ impl Shard {
     }
 
     /// Lets the conversation speak, and does what it asks for.
-    fn converse(
-        &mut self,
-        slot: u32,
-        speak: impl FnOnce(&mut Conversation, &Cx<'_>, &mut Output),
-    ) {
+    fn converse(&mut self, slot: u32, speak: impl FnOnce(&mut Conversation, &Cx<'_>, &mut Output)) {
         self.flush(slot);
         let shared = self.shared.clone();
         let failed = Cell::new(false);
@@ -285,6 +291,12 @@ impl Shard {
             Action::Resume { id, .. } => self.resume_xmpp(slot, id),
             Action::Presence(presence) => self.handle_presence(slot, presence),
             Action::Acknowledge(ids) => {
+                if let Some(xmpp) = self.xmpp(slot)
+                    && xmpp.repeats
+                    && xmpp.confirmed.len() < CONFIRMED_MAX
+                {
+                    xmpp.confirmed.extend(&ids);
+                }
                 if let Some(session) = self.connection(slot).and_then(|it| it.session.clone()) {
                     self.delivery.ack(session.num, ids);
                 }

@@ -228,11 +228,14 @@ fn gateway_config(
     let Config { server, limits, gateway, .. } = config;
     let defaults = noroshi_gateway::Config::default();
     noroshi_gateway::Config {
-        listeners: vec![Listener {
+        listeners: std::iter::once(Listener {
             speaks: Speaks::Http,
             address: server.http,
             tls: certificates.public.clone(),
-        }],
+        })
+        .chain(crate::xmpp::listeners(config, certificates))
+        .collect(),
+        xmpp: crate::xmpp::config(config, certificates),
         devices: config.node.roles.has(Role::Gateway),
         shards: if server.shards == 0 { defaults.shards } else { server.shards },
         conformance: server.conformance,

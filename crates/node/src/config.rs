@@ -37,6 +37,7 @@ pub struct Config {
     pub server: Server,
     pub limits: Limits,
     pub gateway: Gateway,
+    pub xmpp: Xmpp,
     pub node: Node,
     pub store: Store,
     pub cluster: Cluster,
@@ -65,6 +66,22 @@ pub struct Server {
     pub dev: bool,
     /// Serves the WebSocket echo that conformance suites drive.
     pub conformance: bool,
+}
+
+/// Listeners of XMPP, none unless they are named, and what its clients are told.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Xmpp {
+    /// In the clear until STARTTLS.
+    pub listen: Option<SocketAddr>,
+    /// Under TLS from the start, with the certificate of the public address.
+    pub tls_listen: Option<SocketAddr>,
+    pub domain: String,
+    /// Log-ins without TLS.
+    pub plaintext: bool,
+    pub redirect: Option<String>,
+    pub resume: Duration,
+    /// Conformance only.
+    pub accounts: Vec<noroshi_gateway::xmpp::Account>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -292,6 +309,7 @@ impl Config {
             reader
                 .problem("server.admin", "is the same address as server.http; the two need their own ports");
         }
+        self.xmpp.check(reader, &self.server);
         let Gateway { send_queue_soft_bytes, send_queue_bytes, ping_interval, ping_timeout, .. } =
             &self.gateway;
         if send_queue_soft_bytes > send_queue_bytes {

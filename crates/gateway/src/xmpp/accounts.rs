@@ -128,7 +128,8 @@ fn kind_of(stanza: &Bytes) -> (&'static str, String) {
     let names = ["iq", "presence", "message"];
     let name = names.into_iter().find(|name| text[1.min(text.len())..].starts_with(name));
     let limits = Limits { element_bytes_max: usize::MAX, ..Limits::default() };
-    let kind = parse_element(text, None, &limits).map(|tree| tree.root().attribute("type").map(str::to_owned));
+    let kind =
+        parse_element(text, None, &limits).map(|tree| tree.root().attribute("type").map(str::to_owned));
     (name.unwrap_or("message"), kind.ok().flatten().unwrap_or_default())
 }
 

@@ -15,3 +15,4 @@ mod session;
 mod slow;
 mod storm;
 mod stream;
+mod xmpp;

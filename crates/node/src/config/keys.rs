@@ -11,10 +11,11 @@ use noroshi_types::limits;
 use super::reader::Reader;
 use super::{
     Auth, Cluster, Config, Drain, Egress, Front, Gateway, Limits, Log, Node, Push, Queue, Server, Sqs, Store,
-    TlsFiles,
+    TlsFiles, Xmpp,
 };
 
 mod cluster;
+mod xmpp;
 
 const SECOND: Duration = Duration::from_secs(1);
 const MINUTE: Duration = Duration::from_secs(60);
@@ -30,6 +31,7 @@ impl Config {
         Config {
             limits: Limits::read(reader),
             gateway: Gateway::read(reader),
+            xmpp: Xmpp::read(reader, &server),
             node: Node::read(reader),
             store: Store::read(reader),
             cluster: Cluster::read(reader),

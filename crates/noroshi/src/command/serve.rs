@@ -33,6 +33,12 @@ pub(crate) struct Settings {
     /// Public address [default: 0.0.0.0:8080, with --dev 127.0.0.1:8080]
     #[arg(long, value_name = "IP:PORT")]
     http: Option<String>,
+    /// Address for XMPP with STARTTLS [default: none]
+    #[arg(long, value_name = "IP:PORT")]
+    xmpp: Option<String>,
+    /// Address for XMPP under TLS, with the certificate of --tls-cert [default: none]
+    #[arg(long, value_name = "IP:PORT")]
+    xmpps: Option<String>,
     /// Admin address [default: 127.0.0.1:9090]
     #[arg(long, value_name = "IP:PORT")]
     admin: Option<String>,
@@ -66,6 +72,9 @@ pub(crate) struct Settings {
     /// Serve the WebSocket echo of conformance suites
     #[arg(long, hide = true)]
     conformance: bool,
+    /// An account of XMPP conformance suites; may be given more than once
+    #[arg(long = "xmpp-account", value_name = "NAME:PASSWORD", hide = true)]
+    xmpp_accounts: Vec<String>,
 }
 
 fn key_value(text: &str) -> Result<(String, String), String> {
@@ -103,6 +112,8 @@ impl Settings {
         let texts = [
             ("--data", "server.data", &self.data),
             ("--http", "server.http", &self.http),
+            ("--xmpp", "xmpp.listen", &self.xmpp),
+            ("--xmpps", "xmpp.tls_listen", &self.xmpps),
             ("--admin", "server.admin", &self.admin),
             ("--role", "node.roles", &self.role),
             ("--public-url", "server.public_url", &self.public_url),
@@ -115,6 +126,11 @@ impl Settings {
         ];
         let switches =
             [("--dev", "server.dev", self.dev), ("--conformance", "server.conformance", self.conformance)];
+        let accounts = (!self.xmpp_accounts.is_empty()).then(|| Flag {
+            name: "--xmpp-account",
+            key: "xmpp.accounts".to_owned(),
+            value: self.xmpp_accounts.join(","),
+        });
         let set = self.set.iter().map(|(key, value)| Flag {
             name: "--set",
             key: key.clone(),
@@ -128,7 +144,7 @@ impl Settings {
             key: key.to_owned(),
             value: "true".to_owned(),
         });
-        texts.chain(switches).chain(set).collect()
+        texts.chain(switches).chain(accounts).chain(set).collect()
     }
 }
 
