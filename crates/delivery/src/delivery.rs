@@ -122,13 +122,9 @@ impl Delivery {
         self.runtime.spawn(async move { reply(store.recover(recover).await.map_err(Error::from)) });
     }
 
-    /// Runs what waits for the store, and hands its answer on. How many are under way is the caller's to bound.
-    pub fn ask<T: Send + 'static>(
-        &self,
-        work: impl Future<Output = T> + Send + 'static,
-        reply: impl FnOnce(T) + Send + 'static,
-    ) {
-        self.runtime.spawn(async move { reply(work.await) });
+    /// Runs what a connection asks for beside its shard. The caller bounds how much of it there is.
+    pub fn work(&self, work: impl Future<Output = ()> + Send + 'static) {
+        self.runtime.spawn(work);
     }
 
     /// A device confirmed notifications. Kept in memory for some milliseconds and written together

@@ -16,7 +16,7 @@ use std::io::IoSlice;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use noroshi_types::{CloseReason, Message, NotificationId, Outcome, Presence, When};
+use noroshi_types::{AppId, CloseReason, Message, NotificationId, Outcome, Presence, Topic, When};
 use smallvec::SmallVec;
 
 use crate::catch_up::Hold;
@@ -29,7 +29,7 @@ use crate::registry::Address;
 use crate::ring::{Frame, Ring};
 use crate::shard::Shard;
 use crate::tail::Tail;
-use crate::topic_index::Pass;
+use crate::topic_index::{Entry, Pass};
 
 /// Items looked at in one turn; those without a recipient here take no place in the ring.
 const MAIL_PER_TURN: usize = 256;
@@ -121,10 +121,12 @@ impl Shard {
                 Mail::Direct { dispatch, to } => self.mark_direct(&dispatch, &to),
                 Mail::Topic { dispatch, key, .. } => {
                     // One that was offered, from the log perhaps before it came by, is not offered once more.
-                    if self.fanout.recent.note_topic(&dispatch.message)
-                        && let Some(index) = self.topics.find(key)
-                    {
-                        let dispatch = self.look_for_gap(dispatch, index);
+                    if self.fanout.recent.note_topic(&dispatch.message) {
+                        let index = self.topics.find(key);
+                        let dispatch = match index {
+                            Some(index) => self.look_for_gap(dispatch, index),
+                            None => dispatch,
+                        };
                         self.mark_topic(&dispatch, index);
                     }
                 }
@@ -189,19 +191,40 @@ impl Shard {
         }
     }
 
-    fn mark_topic(&mut self, dispatch: &Arc<Dispatch>, index: u32) {
-        let position = dispatch.message.topic.as_ref().map(|place| place.position);
-        let skips = position.map(|position| self.topics.take_skips(index, position)).unwrap_or_default();
-        let Some(entry) = self.topics.entry(index) else { return };
-        let mut slots: Vec<u32> =
-            entry.subscribers.iter().copied().filter(|slot| !skips.contains(slot)).collect();
+    fn mark_topic(&mut self, dispatch: &Arc<Dispatch>, index: Option<u32>) {
+        let message = &dispatch.message;
+        let position = message.topic.as_ref().map(|place| place.position);
+        let skips = index.zip(position).map(|(index, position)| self.topics.take_skips(index, position));
+        let skips = skips.unwrap_or_default();
+        let entry = index.and_then(|index| self.topics.entry(index));
+        let subscribers = entry.into_iter().flat_map(|entry| entry.subscribers.iter().copied());
+        let mut slots: Vec<u32> = subscribers.filter(|slot| !skips.contains(slot)).collect();
+        if let Some(place) = message.topic.as_ref().filter(|_| !self.wildcards.is_empty()) {
+            self.add_wildcards(message.app, &place.topic, entry, &mut slots);
+        }
+        if slots.is_empty() {
+            return;
+        }
         // In the order in which they came lie their sockets in the kernel's memory, and ours.
         slots.sort_unstable();
         let place = self.fanout.ring.put(dispatch.clone(), slots.len());
         for slot in slots {
-            self.mark(slot, place, Some(index), false);
+            self.mark(slot, place, index, false);
         }
         self.end_frame(place);
+    }
+
+    /// Those who hear a topic by a filter, and not by its name.
+    fn add_wildcards(&self, app: AppId, topic: &Topic, entry: Option<&Entry>, slots: &mut Vec<u32>) {
+        if topic.is_everyone() {
+            return;
+        }
+        let mut wild = Vec::new();
+        self.wildcards.matching(app, topic.as_str(), &mut wild);
+        wild.sort_unstable();
+        wild.dedup();
+        wild.retain(|slot| entry.is_none_or(|entry| !entry.subscribers.contains(slot)));
+        slots.extend(wild);
     }
 
     fn mark_audience(&mut self, dispatch: &Arc<Dispatch>, audience: &Audience) {

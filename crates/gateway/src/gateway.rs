@@ -20,12 +20,13 @@ use noroshi_types::Timestamp;
 use parking_lot::Mutex;
 
 use crate::admission::Rate;
-use crate::config::Config;
+use crate::config::{Config, Speaks};
 use crate::drain::{self, Drain, Stopping};
 use crate::handover::Handover;
 use crate::listener::{Acceptor, Listening};
 use crate::mailbox::{Arrival, ArrivalKind, Mailbox};
 use crate::metrics::Metrics;
+use crate::mqtt::session::Lefts;
 use crate::registry::Registry;
 use crate::shard::{Shard, WAKER};
 use crate::stamp::Stamps;
@@ -34,7 +35,7 @@ use crate::stamp::Stamps;
 pub enum Error {
     /// The operator has to choose another address or end whoever has it.
     #[error("cannot listen on {address}: {source}")]
-    Listen { address: SocketAddr, source: io::Error },
+    Listen { speaks: Speaks, address: SocketAddr, source: io::Error },
     /// The host has no descriptors or threads left.
     #[error("the gateway cannot start: {0}")]
     Start(io::Error),
@@ -55,6 +56,8 @@ pub(crate) struct Shared {
     pub(crate) accepting: AtomicBool,
     pub(crate) drain: Drain,
     pub(crate) xmpp: crate::xmpp::Service,
+    /// Sessions of MQTT without a connection.
+    pub(crate) lefts: Lefts,
     generations: AtomicU64,
 }
 
@@ -135,6 +138,7 @@ impl Bound {
             mailboxes,
             accepting: AtomicBool::new(true),
             drain: Drain::new(),
+            lefts: Lefts::default(),
             // A later run begins above an earlier one: 2^20 log-ins a millisecond are out of reach.
             generations: AtomicU64::new(delivery.clock().now().0 << 20),
         });

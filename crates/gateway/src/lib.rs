@@ -12,7 +12,7 @@
 //! Reading order: [`config`], [`gateway`], `connection`, `shard`, then along a connection's life
 //! `listener`, `input`, `route`, `refusal`, `websocket`, `sse`, `talk`, `mqtt`, [`xmpp`], `login`, `catch_up`, `backlog`, `close`,
 //! `pulse`, [`drain`]; along a message's `edge`, `registry`, `stamp`, `dispatch`, `mailbox`, `overtake`,
-//! `topic_index`, `fanout`, `offering`, `recent`, `ring`, `uring`, `tail`.
+//! `topic_index`, `wildcard`, `fanout`, `offering`, `recent`, `ring`, `uring`, `tail`.
 //!
 //! Invariants: a connection lives and dies on one shard; while it is idle it owns no buffer, no timer
 //! of its own and no channel; a disconnect writes nothing anywhere; no shard waits for anyone.
@@ -57,6 +57,7 @@ mod transport;
 #[cfg(feature = "io-uring")]
 mod uring;
 mod websocket;
+mod wildcard;
 pub mod xmpp;
 
 pub use config::{Config, Listener, Speaks};

@@ -56,7 +56,7 @@ impl Listening {
             socket.listen(BACKLOG)?;
             Ok(socket.into())
         };
-        let bound = bind().map_err(|source| Error::Listen { address, source })?;
+        let bound = bind().map_err(|source| Error::Listen { speaks: listener.speaks, address, source })?;
         Ok(Self { listener: bound, tls: listener.tls.clone(), speaks: listener.speaks })
     }
 

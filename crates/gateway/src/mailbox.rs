@@ -6,6 +6,7 @@
 //! | arrivals | acceptor, tunnels | [`ARRIVALS`] | the connection is refused |
 //! | replies | the store's answers | [`REPLIES`]: as many as a shard asks at once | cannot be |
 //! | closes | takeover, revocation | sessions taken out of the registry | cannot be |
+//! | succeeding | takeover | sessions whose predecessors were closed | cannot be |
 //!
 //! Invariant: whoever queued something calls [`Mailbox::wake`] afterwards; the shard clears the
 //! pending mark before it looks, so nothing waits unseen.
@@ -18,18 +19,21 @@ use bytes::Bytes;
 use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
 use noroshi_delivery::{Entered, Error};
 use noroshi_protocol::xmpp;
-use noroshi_store::BacklogPage;
+use noroshi_store::{BacklogPage, LogPage};
 use noroshi_types::{CloseReason, NotificationId, Topic};
 use parking_lot::Mutex;
 
 use crate::config::Speaks;
 use crate::dispatch::{Audience, Dispatch};
+use crate::mqtt::work::Done;
 use crate::registry::{Address, Key};
 use crate::stamp::Moment;
 
 pub(crate) const ARRIVALS: usize = 4_096;
-pub(crate) const REPLIES: usize =
-    crate::login::BATCHES_MAX + crate::backlog::READS_MAX + crate::xmpp::ASKED_MAX;
+pub(crate) const REPLIES: usize = crate::login::BATCHES_MAX
+    + crate::backlog::READS_MAX
+    + crate::mqtt::work::OUT_MAX
+    + crate::xmpp::ASKED_MAX;
 
 /// Deliveries to users and devices that may wait for one shard, besides those of one more request:
 /// about a second of its work. More would only wait longer, and all that comes behind them too.
@@ -116,6 +120,15 @@ pub(crate) enum Reply {
         to: (u32, u64),
         result: Result<BacklogPage, Error>,
     },
+    Log {
+        to: (u32, u64),
+        result: Result<LogPage, Error>,
+    },
+    /// A client's job is done.
+    Worked {
+        to: (u32, u64),
+        done: Box<Done>,
+    },
     Recovered {
         to: (u32, u64),
         recovery: u64,
@@ -129,6 +142,14 @@ pub(crate) enum Reply {
     },
 }
 
+/// A session that has to end.
+pub(crate) struct Close {
+    pub(crate) address: Address,
+    pub(crate) reason: CloseReason,
+    /// Waits for what it leaves.
+    pub(crate) successor: Option<Address>,
+}
+
 pub(crate) struct Mailbox {
     mail: Sender<Mail>,
     mail_items: usize,
@@ -138,7 +159,9 @@ pub(crate) struct Mailbox {
     arrivals: Sender<Arrival>,
     pub(crate) replies: Sender<Reply>,
     /// Guards the list only.
-    closes: Mutex<Vec<(Address, CloseReason)>>,
+    closes: Mutex<Vec<Close>>,
+    /// Sessions whose predecessors are gone.
+    succeeding: Mutex<Vec<Address>>,
     waker: mio::Waker,
     woken: AtomicBool,
     /// A delivery was lost: sessions have to read their backlogs again.
@@ -168,6 +191,7 @@ impl Mailbox {
             arrivals,
             replies,
             closes: Mutex::default(),
+            succeeding: Mutex::default(),
             waker: mio::Waker::new(poll.registry(), waker)?,
             woken: AtomicBool::new(false),
             lost: AtomicBool::new(false),
@@ -203,7 +227,18 @@ impl Mailbox {
     }
 
     pub(crate) fn close(&self, address: Address, reason: CloseReason) {
-        self.closes.lock().push((address, reason));
+        self.closes.lock().push(Close { address, reason, successor: None });
+        self.wake();
+    }
+
+    /// `successor` takes over from the session at `address`, and is told when that is gone.
+    pub(crate) fn replace(&self, address: Address, successor: Option<Address>) {
+        self.closes.lock().push(Close { address, reason: CloseReason::Replaced, successor });
+        self.wake();
+    }
+
+    pub(crate) fn succeed(&self, successor: Address) {
+        self.succeeding.lock().push(successor);
         self.wake();
     }
 
@@ -274,9 +309,12 @@ impl Mailbox {
         self.lost.load(Ordering::Relaxed) && self.lost.swap(false, Ordering::SeqCst)
     }
 
-    pub(crate) fn take_closes(&self) -> Vec<(Address, CloseReason)> {
-        let mut closes = self.closes.lock();
-        if closes.is_empty() { Vec::new() } else { std::mem::take(&mut *closes) }
+    pub(crate) fn take_closes(&self) -> Vec<Close> {
+        std::mem::take(&mut *self.closes.lock())
+    }
+
+    pub(crate) fn take_succeeding(&self) -> Vec<Address> {
+        std::mem::take(&mut *self.succeeding.lock())
     }
 }
 

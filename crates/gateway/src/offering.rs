@@ -238,15 +238,10 @@ impl Shard {
     pub(crate) fn write_page_to_talk(&mut self, slot: u32, paged: Vec<Paged>) {
         let Some(connection) = self.connections.get_mut(slot as usize) else { return };
         let Some(num) = connection.session.as_ref().map(|session| session.num) else { return };
-        let wants_retained = connection.talk.as_ref().is_none_or(|talk| talk.wants_retained());
-        let is_log_in = connection.catch_up.as_ref().is_some_and(|catch_up| catch_up.is_backlog());
         let (mut batch, mut confirmed, mut written) = (Batch::default(), Vec::new(), 0);
         let mut paged = paged.into_iter();
         let mut rest = Vec::new();
         for one in paged.by_ref() {
-            if one.retained && is_log_in && !wants_retained {
-                continue;
-            }
             let dispatch = Dispatch::new(one.message.clone());
             let cause = if one.retained { Cause::Retained } else { Cause::Published };
             match offer(&self.shared.config, self.now.wall, connection, &dispatch, cause, &mut batch) {

@@ -37,6 +37,7 @@ pub struct Config {
     pub server: Server,
     pub limits: Limits,
     pub gateway: Gateway,
+    pub mqtt: Mqtt,
     pub xmpp: Xmpp,
     pub node: Node,
     pub store: Store,
@@ -66,6 +67,14 @@ pub struct Server {
     pub dev: bool,
     /// Serves the WebSocket echo that conformance suites drive.
     pub conformance: bool,
+}
+
+/// Listeners of MQTT; none unless they are named.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Mqtt {
+    pub listen: Option<SocketAddr>,
+    /// Under TLS, with the certificate of the public address.
+    pub tls_listen: Option<SocketAddr>,
 }
 
 /// Listeners of XMPP, none unless they are named, and what its clients are told.
@@ -308,6 +317,9 @@ impl Config {
         if http == admin && http.port() != 0 {
             reader
                 .problem("server.admin", "is the same address as server.http; the two need their own ports");
+        }
+        if self.mqtt.tls_listen.is_some() && self.server.tls.is_none() {
+            reader.problem("mqtt.tls_listen", "needs a certificate: tls.cert and tls.key");
         }
         self.xmpp.check(reader, &self.server);
         let Gateway { send_queue_soft_bytes, send_queue_bytes, ping_interval, ping_timeout, .. } =

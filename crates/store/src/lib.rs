@@ -58,7 +58,7 @@ pub use session::{
     Sessions,
 };
 pub use sqlite::{OpenError, Options, Sqlite};
-pub use topic::{TopicState, Topics, TopicsSince};
+pub use topic::{LogPage, TopicState, Topics, TopicsSince};
 
 /// Everything a node keeps.
 pub trait Store:

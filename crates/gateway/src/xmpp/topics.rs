@@ -4,7 +4,10 @@
 use noroshi_delivery::{Delivery, Error};
 use noroshi_protocol::xmpp::{Answer, Refusal, Request};
 use noroshi_store::{Recover, Store};
-use noroshi_types::{AppId, JsonText, Message, NotificationId, Position, Topic, limits};
+use noroshi_types::{
+    AppId, JsonText, Message, NotificationId, Position, Push, Request as Notification, Target, Topic, Ttl,
+    Urgency, When, limits,
+};
 use std::sync::Arc;
 
 use crate::connection::Subscription;
@@ -113,9 +116,35 @@ impl Shard {
         });
     }
 
-    /// Clients publish only where their app allows it.
-    pub(super) fn publish_xmpp(&mut self, slot: u32, _topic: Topic, _data: JsonText, request: Request) {
-        self.answer_xmpp(slot, request, Answer::Refused(Refusal::Forbidden));
+    /// Clients publish only where their app allows it. What they do is kept, and the node's last item.
+    pub(super) fn publish_xmpp(&mut self, slot: u32, topic: Topic, data: JsonText, request: Request) {
+        let Some(app) = self.connection(slot).and_then(|it| it.session.as_ref()).map(|it| it.app) else {
+            return;
+        };
+        if !self.may_publish(app, &topic) {
+            return self.answer_xmpp(slot, request, Answer::Refused(Refusal::Forbidden));
+        }
+        if data.as_str().len() > self.shared.config.publish_bytes_max {
+            return self.answer_xmpp(slot, request, Answer::Refused(Refusal::TooBig));
+        }
+        let notification = Notification {
+            target: Target::Topic(topic),
+            when: When::Stored,
+            ttl: Ttl::new(limits::TTL_MAX).unwrap_or_default(),
+            urgency: Urgency::Normal,
+            collapse_key: None,
+            retain: true,
+            notification: None,
+            data: Some(data),
+            push: Push::default(),
+        };
+        let delivery = self.delivery.clone();
+        self.ask(slot, request, async move {
+            match delivery.publish(app, notification, None).await {
+                Ok(receipt) => Answer::Published(receipt.id),
+                Err(error) => Answer::Refused(refusal(&error)),
+            }
+        });
     }
 
     /// Answered in a later turn.
@@ -126,7 +155,8 @@ impl Shard {
         }
         self.asked += 1;
         let (shared, index, to) = (self.shared.clone(), usize::from(self.index), (slot, generation));
-        self.delivery.ask(work, move |answer| {
+        self.delivery.work(async move {
+            let answer = work.await;
             shared.mailboxes[index].reply(crate::mailbox::Reply::Xmpp { to, request, answer });
         });
     }

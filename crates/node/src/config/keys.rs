@@ -10,8 +10,8 @@ use noroshi_types::limits;
 
 use super::reader::Reader;
 use super::{
-    Auth, Cluster, Config, Drain, Egress, Front, Gateway, Limits, Log, Node, Push, Queue, Server, Sqs, Store,
-    TlsFiles, Xmpp,
+    Auth, Cluster, Config, Drain, Egress, Front, Gateway, Limits, Log, Mqtt, Node, Push, Queue, Server, Sqs,
+    Store, TlsFiles, Xmpp,
 };
 
 mod cluster;
@@ -31,6 +31,7 @@ impl Config {
         Config {
             limits: Limits::read(reader),
             gateway: Gateway::read(reader),
+            mqtt: Mqtt::read(reader),
             xmpp: Xmpp::read(reader, &server),
             node: Node::read(reader),
             store: Store::read(reader),
@@ -135,6 +136,21 @@ impl Limits {
                 "requests",
                 "API requests served at once; more are told to come back (503).",
             ) as usize,
+        }
+    }
+}
+
+impl Mqtt {
+    fn read(reader: &mut Reader) -> Mqtt {
+        Mqtt {
+            listen: reader.optional_address(
+                "mqtt.listen",
+                "Address for MQTT without TLS, such as 0.0.0.0:1883. Unset: none. MQTT over WebSocket is at /mqtt of the public address in any case.",
+            ),
+            tls_listen: reader.optional_address(
+                "mqtt.tls_listen",
+                "Address for MQTT under TLS, such as 0.0.0.0:8883, with the certificate of tls.cert. Unset: none.",
+            ),
         }
     }
 }

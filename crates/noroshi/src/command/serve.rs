@@ -33,6 +33,12 @@ pub(crate) struct Settings {
     /// Public address [default: 0.0.0.0:8080, with --dev 127.0.0.1:8080]
     #[arg(long, value_name = "IP:PORT")]
     http: Option<String>,
+    /// Address for MQTT [default: none]
+    #[arg(long, value_name = "IP:PORT")]
+    mqtt: Option<String>,
+    /// Address for MQTT under TLS, with the certificate of --tls-cert [default: none]
+    #[arg(long, value_name = "IP:PORT")]
+    mqtts: Option<String>,
     /// Address for XMPP with STARTTLS [default: none]
     #[arg(long, value_name = "IP:PORT")]
     xmpp: Option<String>,
@@ -69,7 +75,7 @@ pub(crate) struct Settings {
     /// Any other key, as KEY=VALUE; may be given more than once
     #[arg(long = "set", value_name = "KEY=VALUE", value_parser = key_value)]
     set: Vec<(String, String)>,
-    /// Serve the WebSocket echo of conformance suites
+    /// Serve what conformance suites expect: the WebSocket echo, MQTT without tokens
     #[arg(long, hide = true)]
     conformance: bool,
     /// An account of XMPP conformance suites; may be given more than once
@@ -112,6 +118,8 @@ impl Settings {
         let texts = [
             ("--data", "server.data", &self.data),
             ("--http", "server.http", &self.http),
+            ("--mqtt", "mqtt.listen", &self.mqtt),
+            ("--mqtts", "mqtt.tls_listen", &self.mqtts),
             ("--xmpp", "xmpp.listen", &self.xmpp),
             ("--xmpps", "xmpp.tls_listen", &self.xmpps),
             ("--admin", "server.admin", &self.admin),

@@ -34,8 +34,11 @@ fn sqlite(folder: &Path) -> Sqlite {
 async fn fill(store: &dyn Store) -> (Vec<AppId>, Vec<NotificationId>) {
     let (mut apps, mut sent) = (Vec::new(), Vec::new());
     for name in ["gone", "shop", "news"] {
-        let settings =
-            AppSettings { jwt_secret: Some(vec![0, 255]), jwks_url: None, jwks: Some("{}".to_owned()) };
+        let settings = AppSettings {
+            jwt_secret: Some(vec![0, 255]),
+            jwks: Some("{}".to_owned()),
+            ..AppSettings::default()
+        };
         let name = AppName::parse(name).expect("a name");
         let app = store.create_app(name, settings, NOW).await.expect("made").id;
         apps.push(app);
