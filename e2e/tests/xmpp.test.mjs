@@ -48,10 +48,10 @@ after(async () => {
 })
 
 /** A client that is online and there; its messages are in `heard`, its stream errors in `said`. */
-async function connect(device, { service = services.starttls, reconnects = false, present = true } = {}) {
+async function connect(device, { service = services.starttls, reconnects = false } = {}) {
   const xmpp = client({ service, domain: 'localhost', username: device.device, password: device.token })
   if (!reconnects) xmpp.reconnect.stop()
-  Object.assign(xmpp, { heard: [], said: [], timeout: 20_000 })
+  Object.assign(xmpp, { heard: [], said: [], timeout: 5_000 })
   xmpp.on('stanza', (stanza) => stanza.is('message') && xmpp.heard.push(stanza))
   xmpp.on('error', (error) => xmpp.said.push(error.condition ?? error.message))
   // `start` looks for the server's header only after its own was written, and misses one that is there by then.
@@ -60,9 +60,13 @@ async function connect(device, { service = services.starttls, reconnects = false
     xmpp.start().catch((error) => error.name === 'TimeoutError' || reject(error))
   })
   xmpp.online = await within('the client to be online', online)
-  if (present) await xmpp.send(xml('presence'))
+  await xmpp.send(xml('presence'))
+  await sync(xmpp)
   return xmpp
 }
+
+/** The service has read everything up to here. */
+const sync = (xmpp) => xmpp.iqCaller.get(xml('ping', 'urn:xmpp:ping'), 'localhost')
 
 /** The payload of a message, of a topic or the device's own. */
 function payload(message) {
@@ -109,19 +113,17 @@ test('presence decides what comes', async () => {
   const device = await provider.register({ user: 'away' })
   const xmpp = await connect(device)
   const publish = (n, when) => provider.publish({ to: { users: ['away'] }, data: n, when })
-  const sync = () => xmpp.iqCaller.get(xml('ping', 'urn:xmpp:ping'), 'localhost')
-  await sync()
   await publish(1, 'active')
   await xmpp.send(xml('presence', {}, xml('show', {}, 'away')))
-  await sync()
+  await sync(xmpp)
   await publish(2, 'active')
   await publish(3, 'connected')
   await until('the third', () => xmpp.heard.length === 2)
   await xmpp.send(xml('presence', { type: 'unavailable' }))
-  await sync()
+  await sync(xmpp)
   await publish(4, 'stored')
   await publish(5, 'connected')
-  await sync()
+  await sync(xmpp)
   assert.deepEqual(data(xmpp), [1, 3])
   await xmpp.send(xml('presence'))
   await until('what was held back', () => xmpp.heard.length === 3)
