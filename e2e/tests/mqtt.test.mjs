@@ -56,7 +56,7 @@ for (const protocolVersion of [4, 5]) {
     await until('the topic', () => client.heard.length === 2)
     assert.equal(client.heard[1].topic, 'fire/kyoto')
     assert.deepEqual(JSON.parse(client.heard[1].text).data, { n: 1 })
-    await until('the confirmation', async () => (await node.api.get(`/v1/notifications/${sent.id}`)).outcomes?.acked === 1)
+    await until('the confirmation', async () => (await node.api.notification(sent.id)).counts.acked === 1)
     await client.endAsync()
   })
 }
@@ -150,7 +150,7 @@ test('Mosquitto publishes and hears', { skip: missing?.code === 'ENOENT' && 'mos
     assert.ok(lines.some((line) => line.endsWith(' second')), lines.join('|'))
   }
   const { stderr } = await mosquitto('mosquitto_sub', ['-V', '5', '-u', one.device, '-P', 'wrong', '-t', 'x', '-C', '1'])
-  assert.match(stderr, /Bad username or password/i)
+  assert.match(stderr, /Bad user ?name or password/i)
 })
 
 test('a drain tells clients to use another server', async () => {

@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 use noroshi_auth::Auth;
 use noroshi_delivery::{Clock, Delivery};
 use noroshi_gateway::{Config, Gateway, Listener, Metrics, Speaks, tls};
+use noroshi_protocol::mqtt::{Connect, Packet, Properties, Publish, Qos, Version};
 use noroshi_store::{Devices, Registration, Sqlite, Store, sqlite::Options};
 use noroshi_types::{
     AppId, AppName, DeviceId, JsonText, Push, Request, Target, Topic, Ttl, Urgency, UserId, When,
@@ -100,10 +101,13 @@ async fn node() -> Node {
     let address = "127.0.0.1:0".parse().expect("an address");
     let trust = Trust::new(folder.path());
     let acceptor = tls::Acceptor::open(&trust.certificate, &trust.key).expect("usable");
-    let listeners = vec![
+    let mqtt = Listener { speaks: Speaks::Mqtt, address, tls: None };
+    let mqtts = Listener { speaks: Speaks::Mqtt, address, tls: Some(acceptor.clone()) };
+    let mut listeners = vec![
         Listener { speaks: Speaks::Http, address, tls: None },
         Listener { speaks: Speaks::Http, address, tls: Some(acceptor) },
     ];
+    listeners.extend([mqtt, mqtts]);
     let config = Config { listeners, shards: 2, connects_per_second: 100_000, ..Config::default() };
     let bound = Gateway::bind(config).expect("a port");
     let handover: noroshi_gateway::HandoverFn = Arc::new(|_| {});
@@ -142,7 +146,15 @@ struct Case {
     headers: &'static str,
     /// Ends the answer.
     end: &'static [u8],
-    is_websocket: bool,
+    conversation: Conversation,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Conversation {
+    WebSocket,
+    /// It hears, and says nothing.
+    Events,
+    Mqtt,
 }
 
 const WEBSOCKET: Case = Case {
@@ -150,9 +162,14 @@ const WEBSOCKET: Case = Case {
     headers: "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\
               Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n",
     end: b"ping_s",
-    is_websocket: true,
+    conversation: Conversation::WebSocket,
 };
-const SSE: Case = Case { path: "/v1/events", headers: "", end: b"retry: ", is_websocket: false };
+const SSE: Case =
+    Case { path: "/v1/events", headers: "", end: b"retry: ", conversation: Conversation::Events };
+/// CONNACK of MQTT 3.1.1.
+const MQTT: Case = Case { path: "", headers: "", end: &[0x20, 2, 0, 0], conversation: Conversation::Mqtt };
+/// What MQTT may cost besides.
+const MQTT_BYTES: i64 = 512;
 
 /// Connects these devices, at once as far as the store is concerned.
 fn connect(
@@ -163,14 +180,17 @@ fn connect(
     clients: &mut Vec<Client>,
 ) {
     let expiry = node.now.saturating_add(Duration::from_secs(3_600));
-    let tokens: Vec<String> = devices.map(|n| node.auth.issue(node.app, &device(n), 1, expiry)).collect();
-    let address = node.gateway.local_addrs()[usize::from(tls.is_some())];
+    let token = |n| (n, node.auth.issue(node.app, &device(n), 1, expiry));
+    let tokens: Vec<(usize, String)> = devices.map(token).collect();
+    let is_mqtt = case.conversation == Conversation::Mqtt;
+    let address = node.gateway.local_addrs()[usize::from(tls.is_some()) + 2 * usize::from(is_mqtt)];
     let Case { path, headers, end, .. } = case;
     uncounted(|| {
-        let begin = |token: &String| {
+        let begin = |(n, token): &(usize, String)| {
             let mut client = Client::dial(address, tls);
             let head = format!("GET {path}?token={token} HTTP/1.1\r\nHost: localhost\r\n{headers}\r\n");
-            client.write_all(head.as_bytes()).expect("sent");
+            let first = if is_mqtt { connect_packet(&device(*n), token) } else { head.into_bytes() };
+            client.write_all(&first).expect("sent");
             client
         };
         let first = clients.len();
@@ -186,9 +206,16 @@ async fn use_all(node: &Node, clients: &mut [Client], case: Case) {
     uncounted(|| {
         for client in clients {
             client.read_until(b"the end");
-            if case.is_websocket {
-                client.write_all(&long_ping()).expect("sent");
-                client.read_until(b"pong");
+            match case.conversation {
+                Conversation::WebSocket => {
+                    client.write_all(&long_ping()).expect("sent");
+                    client.read_until(b"pong");
+                }
+                Conversation::Mqtt => {
+                    client.write_all(&long_publish()).expect("sent");
+                    client.read_until(&[0xD0, 0]);
+                }
+                Conversation::Events => {}
             }
         }
     });
@@ -201,6 +228,39 @@ fn long_ping() -> Vec<u8> {
     frame.extend_from_slice(b"{\"t\":\"ping\"}");
     frame.resize(8 + MESSAGE_BYTES, b' ');
     frame
+}
+
+fn connect_packet(device: &DeviceId, token: &str) -> Vec<u8> {
+    let connect = Connect {
+        version: Version::V3,
+        clean_start: true,
+        keep_alive_s: 0,
+        properties: Properties::default(),
+        client_id: device.as_str(),
+        will: None,
+        username: Some(device.as_str()),
+        password: Some(token.as_bytes()),
+    };
+    let mut bytes = Vec::new();
+    Packet::Connect(connect).encode(Version::V3, &mut bytes);
+    bytes
+}
+
+/// What the app does not allow, and a ping that is answered behind it.
+fn long_publish() -> Vec<u8> {
+    let publish = Publish {
+        dup: false,
+        qos: Qos::AtMostOnce,
+        retain: false,
+        topic: "x",
+        packet_id: 0,
+        properties: Properties::default(),
+        payload: &[b'x'; MESSAGE_BYTES],
+    };
+    let mut bytes = Vec::new();
+    Packet::Publish(publish).encode(Version::V3, &mut bytes);
+    Packet::PingReq.encode(Version::V3, &mut bytes);
+    bytes
 }
 
 /// Bytes on the heap when nothing moves any more.
@@ -219,7 +279,8 @@ fn settled() -> i64 {
 async fn check(name: &str, case: Case, version: Option<&'static rustls::SupportedProtocolVersion>) {
     let node = node().await;
     let tls = uncounted(|| version.map(|version| node.trust.client(version)));
-    let bytes_max = if tls.is_some() { TLS_BYTES_MAX } else { PLAIN_BYTES_MAX };
+    let own = if case.conversation == Conversation::Mqtt { MQTT_BYTES } else { 0 };
+    let bytes_max = own + if tls.is_some() { TLS_BYTES_MAX } else { PLAIN_BYTES_MAX };
     let mut clients = Vec::new();
     // The first ones pay for what all share: caches of statements, maps, threads, scratch.
     connect(&node, 0..FIRST, case, tls.as_ref(), &mut clients);
@@ -251,5 +312,6 @@ async fn an_idle_connection_is_small() {
     for (transport, version) in [("plain", None), ("TLS 1.3", Some(&TLS13)), ("TLS 1.2", Some(&TLS12))] {
         check(&format!("WebSocket, {transport}"), WEBSOCKET, version).await;
         check(&format!("SSE, {transport}"), SSE, version).await;
+        check(&format!("MQTT, {transport}"), MQTT, version).await;
     }
 }
