@@ -301,7 +301,8 @@ impl Shard {
                 Some(_) => catch_up.was_live && recent.has_topic(message.id),
                 None => recent.has(message.id, connection.generation),
             };
-            let wanted = (!offered || catch_up.holds(message.id)) && (!retained || wants_retained);
+            let again = catch_up.is_anew() || catch_up.holds(message.id);
+            let wanted = (!offered || again) && (!retained || wants_retained);
             if wanted && message.topic.is_some() {
                 recent.note_page(message, connection.generation);
             }
@@ -390,6 +391,13 @@ impl Shard {
         let mut catch_up = Box::new(CatchUp::live());
         catch_up.read_again(after, Vec::new());
         connection.catch_up = Some(catch_up);
+        self.advance(slot);
+    }
+
+    /// What the conversation passed over is wanted now; of the connection's own subscriptions it heard all.
+    pub(crate) fn read_anew(&mut self, slot: u32) {
+        let Some(connection) = self.connections.get_mut(slot as usize) else { return };
+        connection.catch_up.get_or_insert_with(|| Box::new(CatchUp::live())).read_anew(Vec::new());
         self.advance(slot);
     }
 

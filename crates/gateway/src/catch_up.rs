@@ -35,6 +35,14 @@ enum Stage {
     Done,
 }
 
+/// A reading of the backlog from its beginning, on a connection that passed over some of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Anew {
+    No,
+    Wanted,
+    Reading,
+}
+
 /// Exists only until it is done: an idle connection owns none.
 pub(crate) struct CatchUp {
     stage: Stage,
@@ -45,6 +53,8 @@ pub(crate) struct CatchUp {
     held: VecDeque<Arc<Dispatch>>,
     /// Something was committed that is neither in the pages nor held.
     missed: bool,
+    /// What was passed over is read once more.
+    anew: Anew,
     /// Up to where pages brought everything.
     paged: Option<NotificationId>,
     /// Where the next reading begins, if that is before `after`.
@@ -134,6 +144,7 @@ impl CatchUp {
             retained: VecDeque::new(),
             held: VecDeque::new(),
             missed: false,
+            anew: Anew::No,
             paged: after,
             back_to: None,
             was_live: false,
@@ -206,17 +217,18 @@ impl CatchUp {
         }
     }
 
-    /// The client begins to hear its inbox: whatever is in it was not offered.
+    /// What the conversation passed over it wants now: the backlog is read from its beginning.
     pub(crate) fn read_anew(&mut self, own_topics: Vec<Topic>) {
-        let first = NotificationId::from_bytes([0; 16]);
         if self.stage == Stage::Done {
             self.stage = Stage::Wanted;
             self.own_topics = own_topics;
-        } else {
-            self.missed = true;
         }
-        self.back_to = Some(first);
-        (self.after, self.paged) = (None, None);
+        (self.anew, self.missed, self.was_live) = (Anew::Wanted, true, false);
+    }
+
+    /// Whether a page brings what was offered before, and passed over.
+    pub(crate) fn is_anew(&self) -> bool {
+        self.anew == Anew::Reading
     }
 
     /// A live message has no room: it and those behind it are held, and read if they become too many.
@@ -367,6 +379,10 @@ impl CatchUp {
         }
         if self.stage == Stage::Reading {
             self.missed = false;
+            if self.anew == Anew::Wanted {
+                self.anew = Anew::Reading;
+                (self.after, self.paged, self.back_to) = (None, None, None);
+            }
             if let Some(back_to) = self.back_to.take() {
                 // Never before what pages brought: a page leaves nothing out.
                 self.after = self.after.min(self.paged.max(Some(back_to)));
@@ -579,6 +595,30 @@ mod tests {
         assert_eq!(catch_up.hold(&Dispatch::new(message(4)), None), Hold::Missed);
         catch_up.take_page(page(&[2], &[], false));
         assert_eq!(run(&mut catch_up), "?=", "the fourth is in no page yet");
+    }
+
+    #[test]
+    fn what_was_passed_over_is_read_once_more() {
+        // On a live connection, and on one that reads: then what is out is not what is wanted.
+        let mut catch_up = CatchUp::live();
+        catch_up.read_anew(Vec::new());
+        assert_eq!(run(&mut catch_up), "?=");
+        let Some(Read::Backlog { after: None, .. }) = catch_up.begin_read() else {
+            panic!("from the beginning")
+        };
+        assert!(catch_up.is_anew());
+        catch_up.read_anew(Vec::new());
+        assert!(!catch_up.is_anew());
+        assert_eq!(ids(&catch_up.take_page(page(&[1, 2], &[], false))), [(1, false), (2, false)]);
+        assert_eq!(run(&mut catch_up), "?=");
+        let Some(Read::Backlog { after: None, .. }) = catch_up.begin_read() else { panic!("once more") };
+        assert_eq!(catch_up.hold(&Dispatch::new(message(7)), None), Hold::Held);
+        assert_eq!(ids(&catch_up.take_page(page(&[1], &[], true))), [(1, false)]);
+        assert_eq!(run(&mut catch_up), "?=");
+        let Some(Read::Backlog { after, .. }) = catch_up.begin_read() else { panic!("the second page") };
+        assert_eq!(after, Some(message(1).id));
+        catch_up.take_page(page(&[2], &[], false));
+        assert_eq!(run(&mut catch_up), "7.");
     }
 
     #[test]

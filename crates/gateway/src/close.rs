@@ -156,7 +156,7 @@ impl Shard {
                     native::close(&mut json, reason, after_ms);
                     self.send_json(slot, "close", &json);
                 }
-                Protocol::Mqtt => self.say_last_word(slot, reason, after_ms),
+                Protocol::Mqtt | Protocol::Xmpp => self.say_last_word(slot, reason, after_ms),
                 Protocol::Http | Protocol::Echo => {}
             }
             if framing == Framing::WebSocket {

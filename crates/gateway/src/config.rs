@@ -15,6 +15,7 @@ pub enum Speaks {
     /// The request says what else: WebSocket, event streams, the API.
     Http,
     Mqtt,
+    Xmpp,
 }
 
 /// One address to listen on.
@@ -37,6 +38,7 @@ pub struct Config {
     /// Serves `GET /v1/echo` for the WebSocket conformance suite; never in service.
     pub conformance: bool,
     pub mqtt: mqtt::Config,
+    pub xmpp: crate::xmpp::Config,
     /// Of a client's publication; as much as a provider may send.
     pub publish_bytes_max: usize,
     /// Whose devices clients without a token are, where MQTT lets them in; they may publish. For the
@@ -75,6 +77,7 @@ impl Default for Config {
             devices: true,
             conformance: false,
             mqtt: mqtt::Config::default(),
+            xmpp: crate::xmpp::Config::default(),
             publish_bytes_max: limits::DATA_BYTES,
             anonymous_app: None,
             connections_max: usize::MAX,

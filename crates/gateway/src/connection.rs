@@ -22,18 +22,21 @@ pub(crate) enum Protocol {
     Http,
     Native,
     Mqtt,
+    Xmpp,
     /// The conformance suite's.
     Echo,
 }
 
 impl Protocol {
-    pub(crate) const ALL: [Protocol; 4] = [Protocol::Http, Protocol::Native, Protocol::Mqtt, Protocol::Echo];
+    pub(crate) const ALL: [Protocol; 5] =
+        [Protocol::Http, Protocol::Native, Protocol::Mqtt, Protocol::Xmpp, Protocol::Echo];
 
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Protocol::Http => "http",
             Protocol::Native => "native",
             Protocol::Mqtt => "mqtt",
+            Protocol::Xmpp => "xmpp",
             Protocol::Echo => "echo",
         }
     }

@@ -4,7 +4,7 @@ use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use noroshi_protocol::mqtt::Outgoing;
-use noroshi_protocol::{native, sse, ws};
+use noroshi_protocol::{native, sse, ws, xmpp};
 use noroshi_types::{Condition, Message, NotificationId, Topic, When};
 
 use crate::connection::{Connection, Framing};
@@ -20,6 +20,8 @@ pub(crate) struct Dispatch {
     sse: OnceLock<Bytes>,
     /// Those of other protocols are boxed: most messages go to few of them.
     mqtt: OnceLock<Box<Outgoing>>,
+    /// By framing, and whether it waited for the device.
+    xmpp: OnceLock<Box<[[OnceLock<Bytes>; 2]; 2]>>,
 }
 
 impl Dispatch {
@@ -34,6 +36,7 @@ impl Dispatch {
             websocket: OnceLock::new(),
             sse: OnceLock::new(),
             mqtt: OnceLock::new(),
+            xmpp: OnceLock::new(),
         })
     }
 
@@ -62,6 +65,14 @@ impl Dispatch {
     /// What all connections of MQTT share.
     pub(crate) fn mqtt(&self) -> &Outgoing {
         self.mqtt.get_or_init(|| Box::new(Outgoing::new(&self.message)))
+    }
+
+    /// The bytes for an XMPP connection.
+    pub(crate) fn xmpp(&self, config: &xmpp::Config, framing: xmpp::Framing, delayed: bool) -> &Bytes {
+        let by_framing =
+            &self.xmpp.get_or_init(Box::default)[usize::from(framing == xmpp::Framing::WebSocket)];
+        by_framing[usize::from(delayed)]
+            .get_or_init(|| xmpp::encode::message(config, framing, &self.message, delayed))
     }
 
     #[cfg(test)]

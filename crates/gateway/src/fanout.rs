@@ -143,6 +143,11 @@ impl Shard {
                         }
                     }
                 }
+                Mail::Stanza { to, stanza } => {
+                    if self.at(to.slot, to.generation).is_some() {
+                        self.deliver_stanza(to.slot, &stanza);
+                    }
+                }
                 Mail::Unsubscribe { to, key } => {
                     if self.at(to.slot, to.generation).is_some() {
                         self.unsubscribe(to.slot, &[key]);

@@ -55,6 +55,7 @@ pub(crate) struct Shared {
     pub(crate) mailboxes: Vec<Mailbox>,
     pub(crate) accepting: AtomicBool,
     pub(crate) drain: Drain,
+    pub(crate) xmpp: crate::xmpp::Service,
     /// Sessions of MQTT without a connection.
     pub(crate) lefts: Lefts,
     generations: AtomicU64,
@@ -115,17 +116,20 @@ impl Bound {
         metrics: Metrics,
         handover: HandoverFn,
     ) -> Result<Arc<Gateway>, Error> {
-        let shards = self.config.shards.max(1);
+        let mut config = self.config;
+        let shards = config.shards.max(1);
         let (mut mailboxes, mut loops) = (Vec::with_capacity(shards), Vec::with_capacity(shards));
         for _ in 0..shards {
             let poll = Poll::new().map_err(Error::Start)?;
             let (mailbox, inlet) =
-                Mailbox::new(&poll, WAKER, self.config.mailbox_items.max(1)).map_err(Error::Start)?;
+                Mailbox::new(&poll, WAKER, config.mailbox_items.max(1)).map_err(Error::Start)?;
             mailboxes.push(mailbox);
             loops.push((poll, inlet));
         }
+        let xmpp = crate::xmpp::Service::new(&mut config.xmpp);
         let shared = Arc::new(Shared {
-            config: self.config,
+            config,
+            xmpp,
             auth,
             metrics,
             handover,
@@ -335,5 +339,8 @@ impl Gateway {
         let waiting: usize = self.shared.mailboxes.iter().map(Mailbox::mail_len).sum();
         self.shared.metrics.mailbox_items.set(i64::try_from(waiting).unwrap_or(i64::MAX));
         self.drain_report();
+        if let Some(delivery) = self.delivery.upgrade() {
+            self.shared.observe_xmpp(delivery.clock().now());
+        }
     }
 }

@@ -10,7 +10,7 @@
 //! ```
 //!
 //! Reading order: [`config`], [`gateway`], `connection`, `shard`, then along a connection's life
-//! `listener`, `input`, `route`, `refusal`, `websocket`, `sse`, `talk`, `mqtt`, `login`, `catch_up`, `backlog`, `close`,
+//! `listener`, `input`, `route`, `refusal`, `websocket`, `sse`, `talk`, `mqtt`, [`xmpp`], `login`, `catch_up`, `backlog`, `close`,
 //! `pulse`, [`drain`]; along a message's `edge`, `registry`, `stamp`, `dispatch`, `mailbox`, `overtake`,
 //! `topic_index`, `wildcard`, `fanout`, `offering`, `recent`, `ring`, `uring`, `tail`.
 //!
@@ -58,6 +58,7 @@ mod transport;
 mod uring;
 mod websocket;
 mod wildcard;
+pub mod xmpp;
 
 pub use config::{Config, Listener, Speaks};
 pub use gateway::{Bound, Error, Gateway, HandoverFn};

@@ -159,7 +159,7 @@ impl Acceptor {
         let within_rate = self.bucket.take(self.rate, self.now_ms());
         let (_, tls, speaks) = &self.listeners[index];
         let kind = match tls {
-            Some(acceptor) => ArrivalKind::Tls(acceptor.config(), *speaks),
+            Some(acceptor) => ArrivalKind::Tls(acceptor.config(*speaks), *speaks),
             None if within_rate => ArrivalKind::Plain(*speaks),
             None => ArrivalKind::OverRate(*speaks),
         };

@@ -201,6 +201,7 @@ impl Shard {
             Reply::Log { to, result } => self.handle_log(to, result),
             Reply::Backlog { to, result } => self.handle_read(to, None, result),
             Reply::Recovered { to, recovery, result } => self.handle_read(to, Some(recovery), result),
+            Reply::Xmpp { to, request, answer } => self.handle_xmpp_answer(to, request, answer),
         }
     }
 

@@ -15,8 +15,10 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
+use bytes::Bytes;
 use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
 use noroshi_delivery::{Entered, Error};
+use noroshi_protocol::xmpp;
 use noroshi_store::{BacklogPage, LogPage};
 use noroshi_types::{CloseReason, NotificationId, Position, Topic};
 use parking_lot::Mutex;
@@ -28,8 +30,10 @@ use crate::registry::{Address, Key};
 use crate::stamp::Moment;
 
 pub(crate) const ARRIVALS: usize = 4_096;
-pub(crate) const REPLIES: usize =
-    crate::login::BATCHES_MAX + crate::backlog::READS_MAX + crate::mqtt::work::OUT_MAX;
+pub(crate) const REPLIES: usize = crate::login::BATCHES_MAX
+    + crate::backlog::READS_MAX
+    + crate::mqtt::work::OUT_MAX
+    + crate::xmpp::ASKED_MAX;
 
 /// Deliveries to users and devices that may wait for one shard, besides those of one more request:
 /// about a second of its work. More would only wait longer, and all that comes behind them too.
@@ -67,6 +71,11 @@ pub(crate) enum Mail {
         key: Key,
         position: Position,
     },
+    /// Of another account, where accounts may talk to each other.
+    Stanza {
+        to: Address,
+        stanza: Bytes,
+    },
     /// Inboxes may have something behind `since` that was not offered; none: what was held back while they were
     /// idle.
     Reread {
@@ -84,6 +93,7 @@ impl Mail {
             Mail::Subscribe { .. }
             | Mail::Unsubscribe { .. }
             | Mail::Offered { .. }
+            | Mail::Stanza { .. }
             | Mail::Reread { .. } => None,
         }
     }
@@ -131,6 +141,12 @@ pub(crate) enum Reply {
         to: (u32, u64),
         recovery: u64,
         result: Result<BacklogPage, Error>,
+    },
+    /// To a question of a client's.
+    Xmpp {
+        to: (u32, u64),
+        request: xmpp::Request,
+        answer: xmpp::Answer,
     },
 }
 
@@ -294,6 +310,7 @@ impl Mailbox {
             Mail::Subscribe { .. }
             | Mail::Unsubscribe { .. }
             | Mail::Offered { .. }
+            | Mail::Stanza { .. }
             | Mail::Reread { .. } => 0,
         };
     }

@@ -145,6 +145,7 @@ impl Shard {
     fn mqtt(&mut self, slot: u32) -> Option<&mut Mqtt> {
         match self.connection(slot)?.talk.as_deref_mut()? {
             Talk::Mqtt(mqtt) => Some(mqtt),
+            Talk::Xmpp(_) => None,
         }
     }
 

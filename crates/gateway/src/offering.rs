@@ -156,6 +156,7 @@ impl Shard {
                 failed |= !self.write_batch(slot, &mut batch);
             }
         }
+        self.follow(slot, &mut batch);
         failed |= !self.write_batch(slot, &mut batch);
         self.confirm(slot, confirmed);
         match failed {
@@ -174,6 +175,17 @@ impl Shard {
         let written = batch.write(connection, now_tick);
         self.tally.bytes_out += *written.as_ref().unwrap_or(&0) as u64;
         written.is_ok()
+    }
+
+    /// What the conversation says behind what was offered.
+    fn follow(&mut self, slot: u32, batch: &mut Batch) {
+        let Some(connection) = self.connections.get_mut(slot as usize) else { return };
+        let Some(talk) = &mut connection.talk else { return };
+        let before = batch.heads.len();
+        talk.follow(&self.shared.config, &mut batch.heads);
+        if batch.heads.len() > before {
+            batch.push(Bytes::new());
+        }
     }
 
     /// A live message has no room: from here on the connection hears what is held for it, when there is.
@@ -203,6 +215,7 @@ impl Shard {
                 self.tally.messages_out[connection.protocol as usize] += 1;
                 grant(connection, 1);
                 self.outcomes.one(message.id, Outcome::Written, session.num);
+                self.follow(slot, &mut batch);
                 match self.write_batch(slot, &mut batch) {
                     true => self.check_tail(slot),
                     false => self.doom(slot, CloseReason::PeerReset),
@@ -252,6 +265,7 @@ impl Shard {
             catch_up.page_bytes = batch.bytes();
             catch_up.keep_rest(rest);
         }
+        self.follow(slot, &mut batch);
         let whole = self.write_batch(slot, &mut batch);
         self.confirm(slot, confirmed);
         match whole {

@@ -80,7 +80,9 @@ fn take_one<K: Hash + Eq, S: BuildHasher>(counts: &mut HashMap<K, u32, S>, key: 
 fn named(mail: &Mail) -> &[Address] {
     match mail {
         Mail::Direct { to, .. } | Mail::Reread { to, .. } => to,
-        Mail::Subscribe { to, .. } | Mail::Unsubscribe { to, .. } => std::slice::from_ref(to),
+        Mail::Subscribe { to, .. } | Mail::Unsubscribe { to, .. } | Mail::Stanza { to, .. } => {
+            std::slice::from_ref(to)
+        }
         Mail::Topic { .. } | Mail::Condition { .. } | Mail::Offered { .. } => &[],
     }
 }
@@ -138,6 +140,7 @@ impl Shard {
             Mail::Subscribe { .. }
             | Mail::Unsubscribe { .. }
             | Mail::Offered { .. }
+            | Mail::Stanza { .. }
             | Mail::Reread { .. } => {}
         }
         self.fanout.stalled.push(mail, topics);

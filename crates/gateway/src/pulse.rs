@@ -106,7 +106,7 @@ impl Shard {
         let next = now.tick_after(self.shared.config.ping_interval);
         let Some(connection) = self.connections.get_mut(slot as usize) else { return };
         match (connection.protocol, connection.framing) {
-            (Protocol::Mqtt, _) => self.handle_talk_due(slot),
+            (Protocol::Mqtt | Protocol::Xmpp, _) => self.handle_talk_due(slot),
             (Protocol::Native, Framing::Events) => {
                 connection.ping_tick = next;
                 self.send(slot, bytes::Bytes::from_static(sse::keep_alive()));

@@ -22,6 +22,10 @@ pub(crate) enum Route {
     Mqtt {
         upgrade: Result<Upgrade, UpgradeError>,
     },
+    /// XMPP over a WebSocket (RFC 7395).
+    Xmpp {
+        upgrade: Result<Upgrade, UpgradeError>,
+    },
     /// Not the gateway's.
     Api,
 }
@@ -51,6 +55,7 @@ pub(crate) fn route(head: &Head<'_>, conformance: bool) -> Route {
         }
         ("GET", "/v1/events") => Route::Sse { wanted: stream(head), credentials: credentials(head) },
         ("GET", "/mqtt") => Route::Mqtt { upgrade: ws::upgrade_to(head, "mqtt") }, // [MQTT-6.0.0-3]
+        ("GET", "/xmpp") => Route::Xmpp { upgrade: ws::upgrade_to(head, "xmpp") }, // RFC 7395 §3.1
         ("GET", "/v1/echo") if conformance => Route::Echo { upgrade: ws::upgrade(head) },
         _ => Route::Api,
     }
@@ -100,6 +105,7 @@ mod tests {
             Route::Sse { wanted: Err(bad), .. } => bad.code.to_owned(),
             Route::Echo { .. } => "echo".to_owned(),
             Route::Mqtt { .. } => "mqtt".to_owned(),
+            Route::Xmpp { .. } => "xmpp".to_owned(),
             Route::Api => "api".to_owned(),
         };
         assert_eq!(got, expected, "{head}");
@@ -113,6 +119,7 @@ mod tests {
         check("GET /v1/events?topics=%24everyone HTTP/1.1", false, "bad_topic");
         check("GET /v1/events?last_event_id=7 HTTP/1.1", false, "bad_last_event_id");
         check("GET /mqtt HTTP/1.1", false, "mqtt");
+        check("GET /xmpp HTTP/1.1", false, "xmpp");
         check("POST /v1/connect HTTP/1.1", false, "api");
         check("GET /v1/echo HTTP/1.1", false, "api");
         check("GET /v1/echo HTTP/1.1", true, "echo");

@@ -106,6 +106,8 @@ pub(crate) struct Shard {
     /// Sessions that wait for what their predecessors leave, by their slots.
     pub(crate) succeeding: HashMap<u32, Succession>,
     pub(crate) outcomes: Outcomes,
+    /// Questions of conversations to the store that are out.
+    pub(crate) asked: usize,
     pub(crate) tally: Tally,
     /// While a drain is under way.
     pub(crate) round: Option<Round>,
@@ -155,6 +157,7 @@ impl Shard {
             works: Works::default(),
             succeeding: HashMap::new(),
             outcomes: Outcomes::default(),
+            asked: 0,
             tally: Tally::default(),
             round: None,
             again: Vec::new(),
@@ -381,11 +384,22 @@ impl Shard {
         match speaks {
             Speaks::Http => {}
             Speaks::Mqtt => self.open_mqtt(slot, Framing::Stream),
+            Speaks::Xmpp => self.open_xmpp(slot, Framing::Stream),
         }
         self.arm(slot);
         if let Some(mut bytes) = head {
             self.handle_bytes(slot, &mut bytes);
         }
+    }
+
+    /// What follows on a connection is under TLS.
+    pub(crate) fn begin_tls(&mut self, slot: u32, session: TlsSession) -> io::Result<()> {
+        let Some(connection) = self.connections.get_mut(slot as usize) else { return Ok(()) };
+        let registry = self.poll.registry();
+        registry.deregister(connection.transport.stream())?;
+        connection.transport.begin_tls(session)?;
+        let interest = Interest::READABLE | Interest::WRITABLE;
+        registry.register(connection.transport.stream(), Token(slot as usize), interest)
     }
 
     /// The connection in a slot, if it is still the one that is meant.

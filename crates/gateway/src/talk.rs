@@ -1,7 +1,7 @@
 //! What the session core asks of a protocol that keeps a conversation of its own: one value behind one
 //! pointer in the connection, which native connections do not have.
 //!
-//! A protocol lives in a file of its own ([`crate::mqtt`]) and is reached from here alone: bytes in
+//! A protocol lives in a file of its own ([`crate::mqtt`], [`crate::xmpp`]) and is reached from here alone: bytes in
 //! ([`Shard::feed_talk`], [`Shard::feed_talk_message`]), the session that began ([`Shard::begin_talk`]), messages
 //! out ([`Talk::offer`]), what time brings ([`Shard::handle_talk_due`]), the last word
 //! ([`Shard::say_last_word`]) and the end ([`Shard::end_talk`]). Everything else, from admission to drain, is
@@ -20,10 +20,12 @@ use crate::dispatch::Dispatch;
 use crate::login::Begun;
 use crate::mqtt::Mqtt;
 use crate::shard::Shard;
+use crate::xmpp::Xmpp;
 
 /// The conversation of a connection.
 pub(crate) enum Talk {
     Mqtt(Mqtt),
+    Xmpp(Xmpp),
 }
 
 /// What a conversation needs to know to encode a message.
@@ -64,6 +66,15 @@ impl Talk {
     ) -> Offered {
         match self {
             Talk::Mqtt(mqtt) => mqtt.offer(context, dispatch, cause, head),
+            Talk::Xmpp(xmpp) => xmpp.offer(context, dispatch),
+        }
+    }
+
+    /// Appends what is said behind messages that were offered together.
+    pub(crate) fn follow(&mut self, config: &Config, out: &mut Vec<u8>) {
+        match self {
+            Talk::Mqtt(_) => {}
+            Talk::Xmpp(xmpp) => xmpp.follow(config, out),
         }
     }
 
@@ -71,6 +82,7 @@ impl Talk {
     pub(crate) fn caught_up(&mut self) {
         match self {
             Talk::Mqtt(mqtt) => mqtt.caught_up(),
+            Talk::Xmpp(xmpp) => xmpp.caught_up(),
         }
     }
 
@@ -78,14 +90,15 @@ impl Talk {
     pub(crate) fn wants_retained(&self) -> bool {
         match self {
             Talk::Mqtt(mqtt) => mqtt.wants_retained(),
+            Talk::Xmpp(xmpp) => xmpp.wants_retained(),
         }
     }
 
     /// Frames that the device may send for each message it gets.
     pub(crate) fn frames_granted(&self) -> u32 {
         match self {
-            // PUBREC and PUBCOMP.
-            Talk::Mqtt(_) => 2,
+            // PUBREC and PUBCOMP; a receipt and a count.
+            Talk::Mqtt(_) | Talk::Xmpp(_) => 2,
         }
     }
 
@@ -93,6 +106,7 @@ impl Talk {
     pub(crate) fn message_bytes_max(&self, config: &Config) -> usize {
         match self {
             Talk::Mqtt(_) => config.mqtt.packet_bytes_max as usize,
+            Talk::Xmpp(_) => config.xmpp.protocol.xml.element_bytes_max,
         }
     }
 }
@@ -106,6 +120,7 @@ impl Shard {
     pub(crate) fn feed_talk(&mut self, slot: u32, bytes: &[u8]) {
         match self.talk(slot) {
             Some(Talk::Mqtt(_)) => self.feed_mqtt(slot, bytes),
+            Some(Talk::Xmpp(_)) => self.feed_xmpp(slot, bytes),
             None => {}
         }
     }
@@ -116,6 +131,9 @@ impl Shard {
             (Some(Talk::Mqtt(_)), Input::Binary(bytes)) => self.feed_mqtt(slot, bytes),
             // [MQTT-6.0.0-1]
             (Some(Talk::Mqtt(_)), _) => self.begin_close(slot, CloseReason::BadMessage),
+            (Some(Talk::Xmpp(_)), Input::Text(text)) => self.hear_xmpp(slot, text),
+            // RFC 7395 §3.2
+            (Some(Talk::Xmpp(_)), _) => self.begin_close(slot, CloseReason::BadMessage),
             (None, _) => {}
         }
     }
@@ -125,6 +143,10 @@ impl Shard {
     pub(crate) fn begin_talk(&mut self, slot: u32, begun: &Begun) -> Vec<u8> {
         match self.talk(slot) {
             Some(Talk::Mqtt(_)) => self.begin_mqtt(slot, begun),
+            Some(Talk::Xmpp(_)) => {
+                self.begin_xmpp(slot, begun);
+                Vec::new()
+            }
             None => Vec::new(),
         }
     }
@@ -132,8 +154,8 @@ impl Shard {
     /// A position that the client had named for a topic was read from.
     pub(crate) fn tell_recovered(&mut self, slot: u32, _topic: &Topic, _complete: bool) {
         match self.talk(slot) {
-            // Its clients name none.
-            Some(Talk::Mqtt(_)) | None => {}
+            // Their clients name none.
+            Some(Talk::Mqtt(_) | Talk::Xmpp(_)) | None => {}
         }
     }
 
@@ -141,6 +163,7 @@ impl Shard {
     pub(crate) fn handle_talk_due(&mut self, slot: u32) {
         match self.talk(slot) {
             Some(Talk::Mqtt(_)) => self.handle_mqtt_due(slot),
+            Some(Talk::Xmpp(_)) => self.handle_xmpp_due(slot),
             None => {}
         }
     }
@@ -149,6 +172,7 @@ impl Shard {
     pub(crate) fn say_last_word(&mut self, slot: u32, reason: CloseReason, _after_ms: u64) {
         match self.talk(slot) {
             Some(Talk::Mqtt(_)) => self.end_mqtt_word(slot, reason),
+            Some(Talk::Xmpp(_)) => self.end_xmpp_word(slot, reason),
             None => {}
         }
     }
@@ -159,6 +183,7 @@ impl Shard {
         let Some(talk) = connection.talk.take() else { return };
         match *talk {
             Talk::Mqtt(mqtt) => self.part_mqtt(slot, mqtt),
+            Talk::Xmpp(xmpp) => self.part_xmpp(slot, xmpp),
         }
     }
 }

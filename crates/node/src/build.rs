@@ -229,6 +229,7 @@ fn gateway_config(
     let defaults = noroshi_gateway::Config::default();
     noroshi_gateway::Config {
         listeners: listeners(config, certificates),
+        xmpp: crate::xmpp::config(config, certificates),
         devices: config.node.roles.has(Role::Gateway),
         shards: if server.shards == 0 { defaults.shards } else { server.shards },
         conformance: server.conformance,
@@ -270,7 +271,8 @@ fn listeners(config: &Config, certificates: &Certificates) -> Vec<Listener> {
     };
     let plain = mqtt(config.mqtt.listen, None);
     let encrypted = mqtt(config.mqtt.tls_listen, certificates.public.clone());
-    std::iter::once(public).chain(plain).chain(encrypted).collect()
+    let xmpp = crate::xmpp::listeners(config, certificates);
+    std::iter::once(public).chain(plain).chain(encrypted).chain(xmpp).collect()
 }
 
 fn egress_config(config: &Config) -> Result<noroshi_egress::Config, noroshi_egress::ConfigError> {
@@ -361,6 +363,7 @@ impl From<noroshi_gateway::Error> for Error {
                 let key = match speaks {
                     Speaks::Http => "server.http",
                     Speaks::Mqtt => "mqtt.listen",
+                    Speaks::Xmpp => "xmpp.listen",
                 };
                 address_error(key, address, &source)
             }

@@ -38,6 +38,7 @@ pub struct Config {
     pub limits: Limits,
     pub gateway: Gateway,
     pub mqtt: Mqtt,
+    pub xmpp: Xmpp,
     pub node: Node,
     pub store: Store,
     pub cluster: Cluster,
@@ -75,6 +76,22 @@ pub struct Mqtt {
     pub listen: Option<SocketAddr>,
     /// Under TLS, with the certificate of the public address.
     pub tls_listen: Option<SocketAddr>,
+}
+
+/// Listeners of XMPP, none unless they are named, and what its clients are told.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Xmpp {
+    /// In the clear until STARTTLS.
+    pub listen: Option<SocketAddr>,
+    /// Under TLS from the start, with the certificate of the public address.
+    pub tls_listen: Option<SocketAddr>,
+    pub domain: String,
+    /// Log-ins without TLS.
+    pub plaintext: bool,
+    pub redirect: Option<String>,
+    pub resume: Duration,
+    /// Conformance only.
+    pub accounts: Vec<noroshi_gateway::xmpp::Account>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -312,6 +329,7 @@ impl Config {
         if self.mqtt.tls_listen.is_some() && self.server.tls.is_none() {
             reader.problem("mqtt.tls_listen", "needs a certificate: tls.cert and tls.key");
         }
+        self.xmpp.check(reader, &self.server);
         let Gateway { send_queue_soft_bytes, send_queue_bytes, ping_interval, ping_timeout, .. } =
             &self.gateway;
         if send_queue_soft_bytes > send_queue_bytes {

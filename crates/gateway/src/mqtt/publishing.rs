@@ -44,7 +44,7 @@ impl Published {
 
 impl Shard {
     /// Whether clients of an app may publish to a topic.
-    pub(super) fn may_publish(&self, app: AppId, topic: &Topic) -> bool {
+    pub(crate) fn may_publish(&self, app: AppId, topic: &Topic) -> bool {
         let Some(app) = self.shared.auth.app_by_id(app) else { return false };
         let open = self.shared.config.anonymous_app.as_deref() == Some(app.name.as_str());
         open || app.settings.client_publish.iter().any(|filter| filter_matches(filter, topic.as_str()))

@@ -16,3 +16,4 @@ mod session;
 mod slow;
 mod storm;
 mod stream;
+mod xmpp;

@@ -11,10 +11,11 @@ use noroshi_types::limits;
 use super::reader::Reader;
 use super::{
     Auth, Cluster, Config, Drain, Egress, Front, Gateway, Limits, Log, Mqtt, Node, Push, Queue, Server, Sqs,
-    Store, TlsFiles, WebPush,
+    Store, TlsFiles, WebPush, Xmpp,
 };
 
 mod cluster;
+mod xmpp;
 
 const SECOND: Duration = Duration::from_secs(1);
 const MINUTE: Duration = Duration::from_secs(60);
@@ -31,6 +32,7 @@ impl Config {
             limits: Limits::read(reader),
             gateway: Gateway::read(reader),
             mqtt: Mqtt::read(reader),
+            xmpp: Xmpp::read(reader, &server),
             node: Node::read(reader),
             store: Store::read(reader),
             cluster: Cluster::read(reader),

@@ -39,6 +39,12 @@ pub(crate) struct Settings {
     /// Address for MQTT under TLS, with the certificate of --tls-cert [default: none]
     #[arg(long, value_name = "IP:PORT")]
     mqtts: Option<String>,
+    /// Address for XMPP with STARTTLS [default: none]
+    #[arg(long, value_name = "IP:PORT")]
+    xmpp: Option<String>,
+    /// Address for XMPP under TLS, with the certificate of --tls-cert [default: none]
+    #[arg(long, value_name = "IP:PORT")]
+    xmpps: Option<String>,
     /// Admin address [default: 127.0.0.1:9090]
     #[arg(long, value_name = "IP:PORT")]
     admin: Option<String>,
@@ -72,6 +78,9 @@ pub(crate) struct Settings {
     /// Serve what conformance suites expect: the WebSocket echo, MQTT without tokens
     #[arg(long, hide = true)]
     conformance: bool,
+    /// An account of XMPP conformance suites; may be given more than once
+    #[arg(long = "xmpp-account", value_name = "NAME:PASSWORD", hide = true)]
+    xmpp_accounts: Vec<String>,
 }
 
 fn key_value(text: &str) -> Result<(String, String), String> {
@@ -111,6 +120,8 @@ impl Settings {
             ("--http", "server.http", &self.http),
             ("--mqtt", "mqtt.listen", &self.mqtt),
             ("--mqtts", "mqtt.tls_listen", &self.mqtts),
+            ("--xmpp", "xmpp.listen", &self.xmpp),
+            ("--xmpps", "xmpp.tls_listen", &self.xmpps),
             ("--admin", "server.admin", &self.admin),
             ("--role", "node.roles", &self.role),
             ("--public-url", "server.public_url", &self.public_url),
@@ -123,6 +134,11 @@ impl Settings {
         ];
         let switches =
             [("--dev", "server.dev", self.dev), ("--conformance", "server.conformance", self.conformance)];
+        let accounts = (!self.xmpp_accounts.is_empty()).then(|| Flag {
+            name: "--xmpp-account",
+            key: "xmpp.accounts".to_owned(),
+            value: self.xmpp_accounts.join(","),
+        });
         let set = self.set.iter().map(|(key, value)| Flag {
             name: "--set",
             key: key.clone(),
@@ -136,7 +152,7 @@ impl Settings {
             key: key.to_owned(),
             value: "true".to_owned(),
         });
-        texts.chain(switches).chain(set).collect()
+        texts.chain(switches).chain(accounts).chain(set).collect()
     }
 }
 
