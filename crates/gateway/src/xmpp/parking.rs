@@ -88,6 +88,9 @@ impl Parking {
     pub(crate) fn expire(&self, now: Timestamp) -> usize {
         let mut lot = self.0.lock();
         lot.shed(now);
+        if lot.entries.is_empty() {
+            *lot = Lot { next: lot.next, ..Lot::default() }; // after a storm it was large
+        }
         lot.entries.len()
     }
 }

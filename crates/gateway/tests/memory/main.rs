@@ -11,6 +11,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, Instant};
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use noroshi_auth::Auth;
 use noroshi_delivery::{Clock, Delivery};
 use noroshi_gateway::{Config, Gateway, Listener, Metrics, Speaks, tls};
@@ -108,7 +110,11 @@ async fn node() -> Node {
         Listener { speaks: Speaks::Http, address, tls: Some(acceptor) },
     ];
     listeners.extend([mqtt, mqtts]);
-    let config = Config { listeners, shards: 2, connects_per_second: 100_000, ..Config::default() };
+    let xmpp = Listener { speaks: Speaks::Xmpp, address, tls: None };
+    listeners.extend([xmpp.clone(), Listener { tls: listeners[1].tls.clone(), ..xmpp }]);
+    let mut config = Config { listeners, shards: 2, connects_per_second: 100_000, ..Config::default() };
+    config.xmpp.protocol.allow_plaintext = true;
+    config.xmpp.protocol.resume_max_s = 1;
     let bound = Gateway::bind(config).expect("a port");
     let handover: noroshi_gateway::HandoverFn = Arc::new(|_| {});
     let gateway = bound.start(&delivery, auth.clone(), Metrics::unregistered(), handover).expect("threads");
@@ -156,6 +162,27 @@ enum Conversation {
     /// It hears, and says nothing.
     Events,
     Mqtt,
+    Xmpp,
+}
+
+impl Conversation {
+    /// Of its plain listener.
+    fn listener(self) -> usize {
+        match self {
+            Conversation::WebSocket | Conversation::Events => 0,
+            Conversation::Mqtt => 2,
+            Conversation::Xmpp => 4,
+        }
+    }
+
+    /// What it may cost besides.
+    fn bytes(self) -> i64 {
+        match self {
+            Conversation::WebSocket | Conversation::Events => 0,
+            Conversation::Mqtt => 512,
+            Conversation::Xmpp => 1_024,
+        }
+    }
 }
 
 const WEBSOCKET: Case = Case {
@@ -169,8 +196,9 @@ const SSE: Case =
     Case { path: "/v1/events", headers: "", end: b"retry: ", conversation: Conversation::Events };
 /// CONNACK of MQTT 3.1.1.
 const MQTT: Case = Case { path: "", headers: "", end: &[0x20, 2, 0, 0], conversation: Conversation::Mqtt };
-/// What MQTT may cost besides.
-const MQTT_BYTES: i64 = 512;
+/// A log-in in one round trip (XEP-0388, XEP-0386), with stream management that can resume, and the echo of the
+/// presence behind it.
+const XMPP: Case = Case { path: "", headers: "", end: b"</presence>", conversation: Conversation::Xmpp };
 
 /// Connects these devices, at once as far as the store is concerned.
 fn connect(
@@ -183,14 +211,17 @@ fn connect(
     let expiry = node.now.saturating_add(Duration::from_secs(3_600));
     let token = |n| (n, node.auth.issue(node.app, &device(n), 1, expiry));
     let tokens: Vec<(usize, String)> = devices.map(token).collect();
-    let is_mqtt = case.conversation == Conversation::Mqtt;
-    let address = node.gateway.local_addrs()[usize::from(tls.is_some()) + 2 * usize::from(is_mqtt)];
+    let address = node.gateway.local_addrs()[usize::from(tls.is_some()) + case.conversation.listener()];
     let Case { path, headers, end, .. } = case;
     uncounted(|| {
         let begin = |(n, token): &(usize, String)| {
             let mut client = Client::dial(address, tls);
             let head = format!("GET {path}?token={token} HTTP/1.1\r\nHost: localhost\r\n{headers}\r\n");
-            let first = if is_mqtt { connect_packet(&device(*n), token) } else { head.into_bytes() };
+            let first = match case.conversation {
+                Conversation::WebSocket | Conversation::Events => head.into_bytes(),
+                Conversation::Mqtt => connect_packet(&device(*n), token),
+                Conversation::Xmpp => xmpp_log_in(&device(*n), token),
+            };
             client.write_all(&first).expect("sent");
             client
         };
@@ -201,11 +232,12 @@ fn connect(
 }
 
 /// A large message to every client, and one from each where it can say something.
-async fn use_all(node: &Node, clients: &mut [Client], case: Case) {
+/// The first `again` were used before.
+async fn use_all(node: &Node, clients: &mut [Client], case: Case, again: usize) {
     let data = format!("\"{}the end\"", "x".repeat(MESSAGE_BYTES));
     node.publish(&data).await;
     uncounted(|| {
-        for client in clients {
+        for (at, client) in clients.iter_mut().enumerate() {
             client.read_until(b"the end");
             match case.conversation {
                 Conversation::WebSocket => {
@@ -215,6 +247,11 @@ async fn use_all(node: &Node, clients: &mut [Client], case: Case) {
                 Conversation::Mqtt => {
                     client.write_all(&long_publish()).expect("sent");
                     client.read_until(&[0xD0, 0]);
+                }
+                Conversation::Xmpp => {
+                    let heard = if at < again { 3 } else { 1 };
+                    client.write_all(&long_ask(heard)).expect("sent");
+                    client.read_until(b"id='long'");
                 }
                 Conversation::Events => {}
             }
@@ -245,6 +282,30 @@ fn connect_packet(device: &DeviceId, token: &str) -> Vec<u8> {
     let mut bytes = Vec::new();
     Packet::Connect(connect).encode(Version::V3, &mut bytes);
     bytes
+}
+
+fn xmpp_log_in(device: &DeviceId, token: &str) -> Vec<u8> {
+    let plain = STANDARD.encode(format!("\0{}\0{token}", device.as_str()));
+    format!(
+        "<?xml version='1.0'?><stream:stream to='localhost' version='1.0' xmlns='jabber:client' \
+         xmlns:stream='http://etherx.jabber.org/streams'><authenticate xmlns='urn:xmpp:sasl:2' \
+         mechanism='PLAIN'><initial-response>{plain}</initial-response><bind xmlns='urn:xmpp:bind:0'>\
+         <tag>idle</tag><enable xmlns='urn:xmpp:sm:3' resume='true'/></bind></authenticate><presence/>\
+         <a xmlns='urn:xmpp:sm:3' h='1'/>"
+    )
+    .into_bytes()
+}
+
+/// Counts all that was sent, the message and the answer, and asks something in many bytes.
+fn long_ask(heard: u32) -> Vec<u8> {
+    let nothing = "x".repeat(MESSAGE_BYTES);
+    format!(
+        "<a xmlns='urn:xmpp:sm:3' h='{}'/><iq type='get' id='long' to='localhost'><ping xmlns='urn:xmpp:ping'>\
+         {nothing}</ping></iq><a xmlns='urn:xmpp:sm:3' h='{}'/>",
+        heard + 1,
+        heard + 2
+    )
+    .into_bytes()
 }
 
 /// What the app does not allow, and a ping that is answered behind it.
@@ -280,17 +341,16 @@ fn settled() -> i64 {
 async fn check(name: &str, case: Case, version: Option<&'static rustls::SupportedProtocolVersion>) {
     let node = node().await;
     let tls = uncounted(|| version.map(|version| node.trust.client(version)));
-    let own = if case.conversation == Conversation::Mqtt { MQTT_BYTES } else { 0 };
-    let bytes_max = own + if tls.is_some() { TLS_BYTES_MAX } else { PLAIN_BYTES_MAX };
+    let bytes_max = case.conversation.bytes() + if tls.is_some() { TLS_BYTES_MAX } else { PLAIN_BYTES_MAX };
     let mut clients = Vec::new();
     // The first ones pay for what all share: caches of statements, maps, threads, scratch.
     connect(&node, 0..FIRST, case, tls.as_ref(), &mut clients);
-    use_all(&node, &mut clients, case).await;
+    use_all(&node, &mut clients, case, 0).await;
     let before = settled();
     connect(&node, FIRST..CONNECTIONS, case, tls.as_ref(), &mut clients);
     let count = i64::try_from(CONNECTIONS - FIRST).expect("small");
     let idle = (settled() - before) / count;
-    use_all(&node, &mut clients, case).await;
+    use_all(&node, &mut clients, case, FIRST).await;
     let used = (settled() - before) / count;
     println!("{name}: {idle} bytes of heap for an idle connection, {used} after use");
     assert!(idle > 0, "something must be counted");
@@ -302,6 +362,11 @@ async fn check(name: &str, case: Case, version: Option<&'static rustls::Supporte
         std::thread::sleep(Duration::from_millis(10));
     }
     assert_eq!(node.gateway.sessions_count(), 0);
+    if case.conversation == Conversation::Xmpp {
+        // Nobody came back for them.
+        std::thread::sleep(Duration::from_millis(1_100));
+        node.gateway.observe();
+    }
     let left = settled() - before;
     println!("{name}: {left} bytes of heap more than {FIRST} connections had, when all are gone");
     assert!(left <= LEFT_BYTES_MAX, "{name}: {left} bytes are left of {CONNECTIONS} connections");
@@ -314,5 +379,6 @@ async fn an_idle_connection_is_small() {
         check(&format!("WebSocket, {transport}"), WEBSOCKET, version).await;
         check(&format!("SSE, {transport}"), SSE, version).await;
         check(&format!("MQTT, {transport}"), MQTT, version).await;
+        check(&format!("XMPP, {transport}"), XMPP, version).await;
     }
 }
