@@ -201,8 +201,9 @@ impl Shard {
                 }
             }
             Action::Presence(presence) => {
-                if let Some(session) = self.connection(slot).and_then(|it| it.session.as_ref()) {
-                    session.set_presence(presence);
+                let session = self.connection(slot).and_then(|it| it.session.as_ref());
+                if session.is_some_and(|session| session.set_presence(presence)) {
+                    self.read_held_back(slot);
                 }
             }
             Action::RenewToken { token, answer } => {
