@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
 use noroshi_delivery::{Entered, Error};
 use noroshi_store::{BacklogPage, LogPage};
-use noroshi_types::{CloseReason, NotificationId, Topic};
+use noroshi_types::{CloseReason, NotificationId, Position, Topic};
 use parking_lot::Mutex;
 
 use crate::config::Speaks;
@@ -62,6 +62,11 @@ pub(crate) enum Mail {
         to: Address,
         key: Key,
     },
+    /// Everything kept of a topic up to here was offered.
+    Offered {
+        key: Key,
+        position: Position,
+    },
     /// Inboxes may have something behind `since` that was not offered.
     Reread {
         to: Vec<Address>,
@@ -75,7 +80,10 @@ impl Mail {
             Mail::Direct { dispatch, .. }
             | Mail::Topic { dispatch, .. }
             | Mail::Condition { dispatch, .. } => Some(dispatch),
-            Mail::Subscribe { .. } | Mail::Unsubscribe { .. } | Mail::Reread { .. } => None,
+            Mail::Subscribe { .. }
+            | Mail::Unsubscribe { .. }
+            | Mail::Offered { .. }
+            | Mail::Reread { .. } => None,
         }
     }
 }
@@ -282,7 +290,10 @@ impl Mailbox {
             Mail::Topic { deliveries, .. } | Mail::Condition { deliveries, .. } => {
                 change(&self.fanned, *deliveries, Ordering::Relaxed)
             }
-            Mail::Subscribe { .. } | Mail::Unsubscribe { .. } | Mail::Reread { .. } => 0,
+            Mail::Subscribe { .. }
+            | Mail::Unsubscribe { .. }
+            | Mail::Offered { .. }
+            | Mail::Reread { .. } => 0,
         };
     }
 

@@ -81,7 +81,7 @@ fn named(mail: &Mail) -> &[Address] {
     match mail {
         Mail::Direct { to, .. } | Mail::Reread { to, .. } => to,
         Mail::Subscribe { to, .. } | Mail::Unsubscribe { to, .. } => std::slice::from_ref(to),
-        Mail::Topic { .. } | Mail::Condition { .. } => &[],
+        Mail::Topic { .. } | Mail::Condition { .. } | Mail::Offered { .. } => &[],
     }
 }
 
@@ -135,7 +135,10 @@ impl Shard {
                 // Else who hears none of its topics is not meant.
                 topics.extend(audience.condition.matches_none().then_some(audience.everyone));
             }
-            Mail::Subscribe { .. } | Mail::Unsubscribe { .. } | Mail::Reread { .. } => {}
+            Mail::Subscribe { .. }
+            | Mail::Unsubscribe { .. }
+            | Mail::Offered { .. }
+            | Mail::Reread { .. } => {}
         }
         self.fanout.stalled.push(mail, topics);
         None
