@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use noroshi_delivery::Error;
 use noroshi_protocol::{native, sse, ws};
-use noroshi_store::{Backlog, BacklogPage, LogPage, Recover};
+use noroshi_store::{Backlog, BacklogPage, Head, LogPage, Recover};
 use noroshi_types::{CloseReason, Message, NotificationId, Outcome, Position, Topic};
 
 use crate::catch_up::{CatchUp, Paged, Read, Step};
@@ -157,8 +157,7 @@ impl Shard {
         let logged = connection.catch_up.as_ref().is_some_and(|catch_up| catch_up.is_logged(message.id));
         let late = message.expires_at > message.sent_at && message.expires_at <= self.now.wall;
         let fresh = connection.catch_up.as_mut().is_none_or(|catch_up| catch_up.pass(message));
-        let paged = dispatch.again && self.fanout.recent.has(message.id, connection.generation);
-        if late || logged || !fresh || paged || dispatch.is_paged(connection.watermark) {
+        if late || logged || !fresh || dispatch.is_known(connection, &self.fanout.recent) {
             return;
         }
         let outcome = match crate::fanout::gate(message, session.presence()) {
@@ -283,7 +282,9 @@ impl Shard {
     pub(crate) fn handle_page(&mut self, slot: u32, page: BacklogPage) {
         let Some(connection) = self.connections.get_mut(slot as usize) else { return };
         let Some(catch_up) = &mut connection.catch_up else { return };
+        let heads = page.heads.clone();
         let mut paged = catch_up.take_page(page);
+        let is_whole = catch_up.is_whole();
         let highest = paged.iter().map(|paged| paged.message.id).max();
         connection.watermark = highest.map_or(connection.watermark, |id| connection.watermark.max(id));
         let recent = &mut self.fanout.recent;
@@ -300,7 +301,22 @@ impl Shard {
             }
             wanted
         });
+        if is_whole {
+            self.begin_topics(slot, &heads);
+        }
         self.write_page(slot, paged);
+    }
+
+    /// What came of topics that nobody heard here before was read: the next message shows what is missing.
+    fn begin_topics(&mut self, slot: u32, heads: &[Head]) {
+        let registry = &self.shared.registry;
+        let session = self.connections.get(slot as usize).and_then(|connection| connection.session.as_ref());
+        let Some(app) = session.map(|session| session.app).filter(|_| registry.is_shared()) else { return };
+        for head in heads {
+            if let Some(index) = self.topics.find(registry.topic_key(app, &head.topic)) {
+                self.topics.begin(index, head.position);
+            }
+        }
     }
 
     fn handle_recovered(&mut self, slot: u32, number: u64, page: BacklogPage) {

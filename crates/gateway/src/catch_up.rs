@@ -423,6 +423,11 @@ impl CatchUp {
         paged
     }
 
+    /// The last page was taken, and nothing came since that is neither in the pages nor held.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.stage == Stage::Read && !self.missed
+    }
+
     /// A page of a topic: what is to be written, in order. None if it is not wanted any more.
     pub(crate) fn take_recovered(&mut self, number: u64, page: BacklogPage) -> Option<Vec<Paged>> {
         let recovery = self.recoveries.front_mut().filter(|recovery| recovery.number == number)?;

@@ -227,6 +227,9 @@ impl Shard {
             let bits = std::mem::take(&mut connection.pending);
             self.fanout.ring.forget(bits, Some(session.num));
             self.shared.registry.detach(&session);
+            // It got messages a moment ago, and may have confirmed them before it read that it is to go.
+            let moves = matches!(connection.close_reason, Some(CloseReason::Drain | CloseReason::Replaced));
+            connection.leaving = moves.then_some(session.num);
         }
         for subscription in topics {
             self.topics.unsubscribe(&self.shared.registry, subscription.index(), slot);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use noroshi_protocol::ws::Decoder;
 use noroshi_store::Login;
-use noroshi_types::{CloseReason, NotificationId, Timestamp};
+use noroshi_types::{CloseReason, DeviceNum, NotificationId, Timestamp};
 use smallvec::SmallVec;
 
 use crate::admission::Bucket;
@@ -148,6 +148,10 @@ pub(crate) struct Connection {
     pub(crate) topics: SmallVec<[Subscription; 4]>,
     /// Messages up to here came from the store: the same ones may still come by live.
     pub(crate) watermark: NotificationId,
+    /// What was accepted up to here was there when its log-in was read: a page brought it, or it had been confirmed.
+    pub(crate) as_of: NotificationId,
+    /// Whose session it was, while what its device confirms on leaving still counts.
+    pub(crate) leaving: Option<DeviceNum>,
     pub(crate) expires_at: Timestamp,
     pub(crate) frames: Bucket,
     /// The wheel's tick that counts; 0 is none.
@@ -190,6 +194,8 @@ impl Connection {
             catch_up: None,
             topics: SmallVec::new(),
             watermark: NotificationId::from_bytes([0; 16]),
+            as_of: NotificationId::from_bytes([0; 16]),
+            leaving: None,
             expires_at: Timestamp(u64::MAX),
             frames,
             timer: 0,

@@ -7,14 +7,14 @@ use noroshi_protocol::mqtt::Outgoing;
 use noroshi_protocol::{native, sse, ws, xmpp};
 use noroshi_types::{Condition, Message, NotificationId, Topic, When};
 
-use crate::connection::Framing;
+use crate::connection::{Connection, Framing};
+use crate::recent::Recent;
 use crate::registry::Key;
 
 /// Shared by all shards; the first that needs an encoding makes it.
 pub(crate) struct Dispatch {
     pub(crate) message: Arc<Message>,
-    /// A topic's message that may have been lost before. Where later ones of the topic were confirmed, no page
-    /// of a backlog brings it any more, however high the ids of that page are.
+    /// A topic's message that may have been lost before: pages of a backlog that reach further may not have it.
     pub(crate) again: bool,
     websocket: OnceLock<Bytes>,
     sse: OnceLock<Bytes>,
@@ -38,6 +38,13 @@ impl Dispatch {
             mqtt: OnceLock::new(),
             xmpp: OnceLock::new(),
         })
+    }
+
+    /// Whether pages of the backlog brought it to the connection, or its device had confirmed it before it came.
+    pub(crate) fn is_known(&self, connection: &Connection, recent: &Recent) -> bool {
+        let id = self.message.id;
+        let offered_before = || id <= connection.as_of || recent.has(id, connection.generation);
+        self.is_paged(connection.watermark) || self.again && offered_before()
     }
 
     /// Whether pages of a backlog that reach up to `watermark` brought it.

@@ -8,7 +8,8 @@ use std::sync::Arc;
 use noroshi_delivery::{Edge, LocalSession};
 use noroshi_store::OutcomePart;
 use noroshi_types::{
-    AppId, CloseReason, DeviceId, Message, NotificationId, Outcome, Presence, Target, Topic, UserId, When,
+    AppId, CloseReason, DeviceId, Message, NotificationId, Outcome, Position, Presence, Target, Topic,
+    UserId, When,
 };
 
 use crate::dispatch::{Audience, Dispatch};
@@ -82,6 +83,13 @@ impl Edge for Gateway {
     fn offer(&self, message: Arc<Message>, topic: &Topic) {
         let key = self.shared.registry.topic_key(message.app, topic);
         self.deliver_topic(message, key, true);
+    }
+
+    fn offered(&self, app: AppId, topic: &Topic, position: Position) {
+        let key = self.shared.registry.topic_key(app, topic);
+        for mailbox in &self.shared.mailboxes {
+            mailbox.request(Mail::Offered { key, position });
+        }
     }
 
     fn has_room(&self, target: &Target) -> bool {

@@ -26,6 +26,7 @@ use crate::mailbox::Mail;
 use crate::overtake::Stalled;
 use crate::recent::Recent;
 use crate::registry::Address;
+use crate::registry::Key;
 use crate::ring::{Frame, Ring};
 use crate::shard::Shard;
 use crate::tail::Tail;
@@ -119,15 +120,10 @@ impl Shard {
             self.mailbox().marked(&mail);
             match mail {
                 Mail::Direct { dispatch, to } => self.mark_direct(&dispatch, &to),
-                Mail::Topic { dispatch, key, .. } => {
-                    // One that was offered, from the log perhaps before it came by, is not offered once more.
-                    if self.fanout.recent.note_topic(&dispatch.message) {
-                        let index = self.topics.find(key);
-                        let dispatch = match index {
-                            Some(index) => self.look_for_gap(dispatch, index),
-                            None => dispatch,
-                        };
-                        self.mark_topic(&dispatch, index);
+                Mail::Topic { dispatch, key, .. } => self.topic_mail(dispatch, key),
+                Mail::Offered { key, position } => {
+                    if let Some(index) = self.topics.find(key) {
+                        self.topics.reach(index, position);
                     }
                 }
                 Mail::Condition { dispatch, audience, .. } => self.mark_audience(&dispatch, &audience),
@@ -171,23 +167,39 @@ impl Shard {
         self.end_frame(place);
     }
 
-    /// Among other nodes a message may be missing before this one, or this one have been missing.
-    fn look_for_gap(&mut self, dispatch: Arc<Dispatch>, index: u32) -> Arc<Dispatch> {
+    fn topic_mail(&mut self, dispatch: Arc<Dispatch>, key: Key) {
+        let index = self.topics.find(key);
+        let dispatch = match index {
+            Some(index) => self.look_for_gap(dispatch, index),
+            None => Some(dispatch),
+        };
+        // One that was offered, from the log perhaps before it came by, is not offered once more.
+        if let Some(dispatch) = dispatch
+            && self.fanout.recent.note_topic(&dispatch.message)
+        {
+            self.mark_topic(&dispatch, index);
+        }
+    }
+
+    /// Among other nodes a message may be missing before this one, or this one have been missing. None: it is kept, so
+    /// the log brings it behind what is missing. Written now, it could be confirmed, here or at any node, and the
+    /// device's position would stand behind a message that it never heard.
+    fn look_for_gap(&mut self, dispatch: Arc<Dispatch>, index: u32) -> Option<Arc<Dispatch>> {
         let message = &dispatch.message;
         let Some(place) = message.topic.as_ref().filter(|_| self.shared.registry.is_shared()) else {
-            return dispatch;
+            return Some(dispatch);
         };
         if dispatch.again {
-            return dispatch;
+            return Some(dispatch);
         }
         match self.topics.pass(index, place.position) {
-            Pass::Next => dispatch,
+            Pass::Next => Some(dispatch),
             Pass::Gap { behind } => {
                 self.delivery.topic_gap(message.app, place.topic.clone(), behind);
-                dispatch
+                (!dispatch.is_stored()).then_some(dispatch)
             }
-            // Where later ones were confirmed no page brings it any more.
-            Pass::Late => Dispatch::offered(message.clone(), true),
+            // Pages that reached further may have been read before it was there.
+            Pass::Late => Some(Dispatch::offered(message.clone(), true)),
         }
     }
 
@@ -280,9 +292,8 @@ impl Shard {
         if gate(&dispatch.message, session.presence()).is_some() {
             return frame.inactive.push(session.num);
         }
-        let paged = dispatch.again && self.fanout.recent.has(dispatch.message.id, connection.generation);
-        if paged || dispatch.is_paged(connection.watermark) {
-            return; // a page of the backlog brought it
+        if dispatch.is_known(connection, &self.fanout.recent) {
+            return;
         }
         if let Some(catch_up) = &mut connection.catch_up {
             match catch_up.hold(dispatch, topic) {

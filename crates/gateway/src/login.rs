@@ -292,6 +292,7 @@ impl Shard {
         }
         let (is_stream, own_topics) = (connection.is_event_stream(), &login.session_topics);
         connection.session = Some(session.clone());
+        connection.as_of = noroshi_delivery::id_at(as_of);
         tracing::debug!(
             app = session.app.0,
             device = session.device.as_str(),

@@ -20,7 +20,7 @@ use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
 use noroshi_delivery::{Entered, Error};
 use noroshi_protocol::xmpp;
 use noroshi_store::{BacklogPage, LogPage};
-use noroshi_types::{CloseReason, NotificationId, Topic};
+use noroshi_types::{CloseReason, NotificationId, Position, Topic};
 use parking_lot::Mutex;
 
 use crate::config::Speaks;
@@ -71,6 +71,11 @@ pub(crate) enum Mail {
         to: Address,
         stanza: Bytes,
     },
+    /// Everything kept of a topic up to here was offered.
+    Offered {
+        key: Key,
+        position: Position,
+    },
     /// Inboxes may have something behind `since` that was not offered.
     Reread {
         to: Vec<Address>,
@@ -84,9 +89,11 @@ impl Mail {
             Mail::Direct { dispatch, .. }
             | Mail::Topic { dispatch, .. }
             | Mail::Condition { dispatch, .. } => Some(dispatch),
-            Mail::Subscribe { .. } | Mail::Unsubscribe { .. } | Mail::Stanza { .. } | Mail::Reread { .. } => {
-                None
-            }
+            Mail::Subscribe { .. }
+            | Mail::Unsubscribe { .. }
+            | Mail::Stanza { .. }
+            | Mail::Offered { .. }
+            | Mail::Reread { .. } => None,
         }
     }
 }
@@ -299,9 +306,11 @@ impl Mailbox {
             Mail::Topic { deliveries, .. } | Mail::Condition { deliveries, .. } => {
                 change(&self.fanned, *deliveries, Ordering::Relaxed)
             }
-            Mail::Subscribe { .. } | Mail::Unsubscribe { .. } | Mail::Stanza { .. } | Mail::Reread { .. } => {
-                0
-            }
+            Mail::Subscribe { .. }
+            | Mail::Unsubscribe { .. }
+            | Mail::Stanza { .. }
+            | Mail::Offered { .. }
+            | Mail::Reread { .. } => 0,
         };
     }
 

@@ -83,7 +83,7 @@ fn named(mail: &Mail) -> &[Address] {
         Mail::Subscribe { to, .. } | Mail::Unsubscribe { to, .. } | Mail::Stanza { to, .. } => {
             std::slice::from_ref(to)
         }
-        Mail::Topic { .. } | Mail::Condition { .. } => &[],
+        Mail::Topic { .. } | Mail::Condition { .. } | Mail::Offered { .. } => &[],
     }
 }
 
@@ -137,8 +137,11 @@ impl Shard {
                 // Else who hears none of its topics is not meant.
                 topics.extend(audience.condition.matches_none().then_some(audience.everyone));
             }
-            Mail::Subscribe { .. } | Mail::Unsubscribe { .. } | Mail::Stanza { .. } | Mail::Reread { .. } => {
-            }
+            Mail::Subscribe { .. }
+            | Mail::Unsubscribe { .. }
+            | Mail::Stanza { .. }
+            | Mail::Offered { .. }
+            | Mail::Reread { .. } => {}
         }
         self.fanout.stalled.push(mail, topics);
         None

@@ -261,6 +261,7 @@ fn asked() -> Take {
         busy: Vec::new(),
         held: Vec::new(),
         lanes: Lane::ALL.to_vec(),
+        sends: true,
     }
 }
 

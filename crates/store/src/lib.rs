@@ -50,8 +50,8 @@ pub use notification::{
 pub use postgres::{Postgres, PostgresError, PostgresOptions};
 pub use push::{
     Again, Audience, AudienceMember, AudiencePage, BATCH_RECIPIENTS_MAX, Batch, Finished, FinishedCounts,
-    Invalidation, Lease, NewBatch, PushContent, PushPart, PushQueue, PushRecipient, Take, Taken, TokenGone,
-    TokenSuspect, Walk, Walks, Work,
+    Invalidation, Lease, NewBatch, PushContent, PushPart, PushQueue, PushRecipient, Renewal, SENDER_ENDED,
+    SetAside, TAKES_MAX, Take, Taken, TokenGone, TokenSuspect, Walk, Walks, Work,
 };
 pub use session::{
     Ack, Acked, Backlog, BacklogPage, Head, LoggedIn, Login, LoginRefused, Recheck, Rechecked, Recover,

@@ -16,8 +16,8 @@ use noroshi_delivery::{Clock, Delivery, Edge, LocalSession, Session};
 use noroshi_push::{Answer as PushAnswer, Credential, Push};
 use noroshi_store::{AppSettings, Sqlite, Store, sqlite};
 use noroshi_types::{
-    AppId, AppName, CloseReason, DeviceId, Message, NotificationId, Presence, Scope, Scopes, Target,
-    Timestamp, Topic, UserId,
+    AppId, AppName, CloseReason, DeviceId, Message, NotificationId, Position, Presence, Scope, Scopes,
+    Target, Timestamp, Topic, UserId,
 };
 use serde_json::Value;
 use tower::ServiceExt;
@@ -295,6 +295,8 @@ impl Edge for FakeEdge {
     }
 
     fn offer(&self, _: Arc<Message>, _: &Topic) {}
+
+    fn offered(&self, _: AppId, _: &Topic, _: Position) {}
 
     fn has_room(&self, _: &Target) -> bool {
         !self.full.load(Ordering::SeqCst)

@@ -51,6 +51,8 @@ macro_rules! conformance_tests {
             push: users_and_devices_become_batches_by_service, many_recipients_are_packed,
                 a_repeated_key_pushes_once, lanes_go_first_then_who_waits_longest, what_is_due_later_waits,
                 busy_services_and_held_campaigns_are_passed_over, a_lease_lapses_unless_it_is_renewed,
+                a_batch_that_ends_its_senders_is_set_aside, only_takes_of_senders_that_ended_count,
+                what_was_taken_together_is_not_taken_together_for_ever,
                 a_batch_ends_once_with_all_that_came_of_it, what_expired_is_not_pushed,
                 what_is_cancelled_is_not_pushed, recipients_are_as_they_are_now,
                 a_notification_lives_as_long_as_its_push, an_app_goes_with_its_push_work,
