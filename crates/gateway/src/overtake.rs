@@ -139,6 +139,7 @@ impl Shard {
             }
             Mail::Subscribe { .. }
             | Mail::Unsubscribe { .. }
+            | Mail::Stanza { .. }
             | Mail::Offered { .. }
             | Mail::Stanza { .. }
             | Mail::Reread { .. } => {}
