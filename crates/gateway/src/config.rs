@@ -4,7 +4,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use noroshi_protocol::{http, mqtt};
+use noroshi_protocol::{engine_io, http, mqtt, socket_io};
 use noroshi_types::limits;
 
 use crate::tls;
@@ -27,6 +27,26 @@ pub struct Listener {
     pub tls: Option<tls::Acceptor>,
 }
 
+/// What both layers of Socket.IO keep to.
+#[derive(Debug, Clone, Default)]
+pub struct SocketIo {
+    pub engine: engine_io::Config,
+    pub conversation: socket_io::Config,
+}
+
+impl SocketIo {
+    /// What the conformance suites expect of a server that they may not configure.
+    pub fn conformance() -> Self {
+        let mut it = Self::default();
+        (it.engine.ping_interval_ms, it.engine.ping_timeout_ms) = (300, 200);
+        it.engine.payload_bytes_max = 1_000_000;
+        it.engine.queue_bytes_max = 4_000_000;
+        it.conversation.limits.binary_bytes = 1_000_000;
+        it.conversation.connect_timeout_ms = 1_000;
+        it
+    }
+}
+
 #[derive(Debug, Clone)]
 pub struct Config {
     pub listeners: Vec<Listener>,
@@ -37,6 +57,7 @@ pub struct Config {
     /// Serves `GET /v1/echo` for the WebSocket conformance suite; never in service.
     pub conformance: bool,
     pub mqtt: mqtt::Config,
+    pub socket_io: SocketIo,
     /// Open sockets; above it a connection is told to come back.
     pub connections_max: usize,
     pub connects_per_second: u32,
@@ -70,6 +91,7 @@ impl Default for Config {
             devices: true,
             conformance: false,
             mqtt: mqtt::Config::default(),
+            socket_io: SocketIo::default(),
             connections_max: usize::MAX,
             connects_per_second: limits::CONNECTS_PER_SECOND,
             head: http::Limits::default(),

@@ -311,7 +311,7 @@ impl Shard {
                 self.guard(Some(slot), |shard| {
                     match shard.connection(slot).map(|connection| connection.protocol) {
                         // Nothing was asked yet: nothing to tell.
-                        Some(Protocol::Http) => shard.doom(slot, CloseReason::Drain),
+                        Some(Protocol::Http) => shard.drain_http(slot),
                         _ => shard.begin_close(slot, CloseReason::Drain),
                     }
                 });

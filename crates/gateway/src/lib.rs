@@ -10,7 +10,7 @@
 //! ```
 //!
 //! Reading order: [`config`], [`gateway`], `connection`, `shard`, then along a connection's life
-//! `listener`, `input`, `route`, `refusal`, `websocket`, `sse`, `talk`, `mqtt`, `login`, `catch_up`, `backlog`, `close`,
+//! `listener`, `input`, `route`, `refusal`, `websocket`, `sse`, `talk`, `mqtt`, `socket_io`, `polling`, `login`, `catch_up`, `backlog`, `close`,
 //! `pulse`, [`drain`]; along a message's `edge`, `registry`, `stamp`, `dispatch`, `mailbox`, `overtake`,
 //! `topic_index`, `fanout`, `offering`, `recent`, `ring`, `uring`, `tail`.
 //!
@@ -40,6 +40,7 @@ mod mqtt;
 mod offering;
 mod outcome;
 mod overtake;
+mod polling;
 mod pulse;
 mod recent;
 mod refusal;
@@ -47,6 +48,7 @@ mod registry;
 mod ring;
 mod route;
 mod shard;
+mod socket_io;
 mod sse;
 mod stamp;
 mod tail;
@@ -58,7 +60,7 @@ mod transport;
 mod uring;
 mod websocket;
 
-pub use config::{Config, Listener, Speaks};
+pub use config::{Config, Listener, SocketIo, Speaks};
 pub use gateway::{Bound, Error, Gateway, HandoverFn};
 pub use handover::{Handover, Io};
 pub use listener::BACKLOG;

@@ -35,6 +35,8 @@ pub(crate) struct Begun {
     pub(crate) session: Arc<Session>,
     /// Durable ones, without `$everyone`.
     pub(crate) topics: Vec<Topic>,
+    /// Nothing behind the place to resume from is lost, as far as its topics go.
+    pub(crate) complete: bool,
 }
 
 /// Log-ins on their way to the store.
@@ -234,6 +236,7 @@ impl Shard {
                             "more topics than a device may have",
                         );
                     }
+                    (LoginRefused::TooManyTopics, false) if self.refuse_socket_io(slot) => {}
                     (LoginRefused::TooManyTopics, false) => {
                         // Reaches native clients only; others have the reason.
                         self.tell_error(slot, "too_many_topics", "more topics than a device may have");
@@ -322,7 +325,10 @@ impl Shard {
         let mut early = Vec::new();
         if talks {
             let topics = topics.into_iter().filter(|topic| !topic.is_everyone()).collect();
-            early = self.begin_talk(slot, &Begun { session, topics });
+            early = self.begin_talk(
+                slot,
+                &Begun { session, topics, complete: page.heads.iter().all(|head| head.complete) },
+            );
         }
         self.handle_page(slot, page);
         for frame in opening.early {

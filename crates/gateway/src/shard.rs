@@ -35,6 +35,7 @@ use crate::gateway::Shared;
 use crate::login::LogIns;
 use crate::mailbox::{Arrival, ArrivalKind, Inlet, Mailbox};
 use crate::outcome::Outcomes;
+use crate::polling::Polled;
 use crate::recent::Recent;
 use crate::timer::{TICK_MS, Wheel};
 use crate::tls::TlsSession;
@@ -109,6 +110,8 @@ pub(crate) struct Shard {
     pub(crate) scratch: Vec<u8>,
     /// Sockets whose handshake goes on in a later turn, first come first.
     pub(crate) handshakes: VecDeque<u32>,
+    /// Sessions that began with polling, by what their requests name them.
+    pub(crate) polled: Polled,
     /// What is left of [`HANDSHAKE_TIME_PER_TURN`].
     pub(crate) handshake_left: Duration,
     /// Made on the shard's own thread, which alone may submit.
@@ -149,6 +152,7 @@ impl Shard {
             doomed: Vec::new(),
             scratch: Vec::new(),
             handshakes: VecDeque::new(),
+            polled: Polled::default(),
             handshake_left: Duration::ZERO,
             #[cfg(feature = "io-uring")]
             uring: None,
@@ -219,6 +223,7 @@ impl Shard {
         self.guard(None, Shard::send_log_ins);
         self.guard(None, Shard::send_reads);
         self.pulse();
+        self.answer_polls();
         self.settle();
     }
 
@@ -249,7 +254,8 @@ impl Shard {
             || !self.handshakes.is_empty()
             || self.fanout.has_work()
             || self.has_next_mail()
-            || !self.inlet.arrivals.is_empty();
+            || !self.inlet.arrivals.is_empty()
+            || self.polled.has_work();
         if at_once {
             return Some(Duration::ZERO);
         }
@@ -312,7 +318,7 @@ impl Shard {
             ArrivalKind::Plain(speaks) | ArrivalKind::OverRate(speaks) | ArrivalKind::Tls(_, speaks) => {
                 *speaks
             }
-            ArrivalKind::Tunnel(_) | ArrivalKind::Refused => Speaks::Http,
+            ArrivalKind::Tunnel(_) | ArrivalKind::Moved(_) | ArrivalKind::Refused => Speaks::Http,
         };
         let (mut refused, mut tls) = (false, None);
         match arrival.kind {
@@ -327,6 +333,10 @@ impl Shard {
                 }
             },
             ArrivalKind::Tunnel(bytes) => (head, origin) = (Some(bytes), Origin::Tunnel),
+            ArrivalKind::Moved(moved) => {
+                (head, origin) = (Some(moved.bytes), moved.origin);
+                tls = moved.tls.map(|session| *session);
+            }
             ArrivalKind::Refused => refused = true,
         }
         let mut stream = mio::net::TcpStream::from_std(arrival.stream);
@@ -372,6 +382,12 @@ impl Shard {
 
     pub(crate) fn connection(&mut self, slot: u32) -> Option<&mut Connection> {
         self.connections.get_mut(slot as usize)
+    }
+
+    /// A socket goes on in another slot.
+    pub(crate) fn reregister(&self, stream: &mut mio::net::TcpStream, slot: u32) -> io::Result<()> {
+        let interest = Interest::READABLE | Interest::WRITABLE;
+        self.poll.registry().reregister(stream, Token(slot as usize), interest)
     }
 
     pub(crate) fn deregister(&self, stream: &mut mio::net::TcpStream) {

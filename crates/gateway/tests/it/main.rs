@@ -13,5 +13,6 @@ mod reset;
 mod secure;
 mod session;
 mod slow;
+mod socket_io;
 mod storm;
 mod stream;
