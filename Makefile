@@ -13,7 +13,7 @@ NOROSHI_BIN ?= $(BIN_$(PROFILE))
 # A missing or changed snapshot is a failure, never a silent update.
 export INSTA_UPDATE ?= no
 
-.PHONY: help run build test unit e2e check bench fuzz
+.PHONY: help run build test unit e2e faults check bench fuzz
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
@@ -33,6 +33,11 @@ e2e: ## End-to-end tests of the built binary (PROFILE=release for the release bi
 	@scripts/setup build engines
 	$(CARGO) build --profile $(PROFILE) --locked --bin noroshi $(FEATURES_$(PROFILE))
 	NOROSHI_BIN=$(NOROSHI_BIN) e2e/run
+
+faults: ## Engines and nodes killed, paused and parted under load, and Amazon SQS (some 8 minutes)
+	@scripts/setup build engines
+	$(CARGO) build --locked --bin noroshi --features noroshi/sqs
+	NOROSHI_BIN=$(BIN_dev) e2e/run faults sqs
 
 check: ## Format, lints, documentation, dependencies
 	@scripts/setup build

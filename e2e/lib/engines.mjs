@@ -361,6 +361,8 @@ export class RedisCluster {
       args.push('--cluster-node-timeout', nodeTimeoutMs, '--cluster-port', await freePort())
       // What a shard that is down does not hold goes on.
       args.push('--cluster-require-full-coverage', 'no')
+      // A replica's first copy need not wait for others that want one.
+      args.push('--repl-diskless-sync-delay', 0)
       cluster.servers.push(await Redis.start({ args }))
     }
     const addresses = cluster.servers.map((server) => server.address)
@@ -370,6 +372,11 @@ export class RedisCluster {
       const nodes = await Promise.all(cluster.servers.map((server) => server.cli('CLUSTER', 'NODES')))
       const slaves = nodes.map((text) => text.split('\n').filter((line) => line.includes('slave')).length)
       return states.every((state) => state.includes('cluster_state:ok')) && slaves.every((count) => count === masters * replicas)
+    })
+    // One that never had what its master has does not take over.
+    await until('every replica to have a copy', async () => {
+      const roles = await Promise.all(cluster.servers.map((server) => server.cli('ROLE')))
+      return roles.filter((role) => /^slave\n[^]*\nconnected\n/.test(role)).length === masters * replicas
     })
     return cluster
   }

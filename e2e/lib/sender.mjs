@@ -40,7 +40,8 @@ export function senderKilled(words, settings) {
           if (count > 0) return { node, count }
         }
       }
-      const { node, count } = await until('a sender to push', busy)
+      // What was handed to a poll of the dead one is another's after half a minute (`batches::CLAIM_AFTER`).
+      const { node, count } = await until('a sender to push', busy, 90_000)
       await node.kill()
       underWay += count
       await node.spawn()

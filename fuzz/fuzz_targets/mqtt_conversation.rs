@@ -148,6 +148,7 @@ fn outgoing(byte: u8) -> Outgoing {
         sent_at: Timestamp(0),
         expires_at: Timestamp(200),
         push_waits: false,
+        waits_for_use: false,
     })
 }
 

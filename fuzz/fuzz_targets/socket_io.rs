@@ -47,6 +47,7 @@ fn notification() -> Notification {
         sent_at: Timestamp(0),
         expires_at: Timestamp(1),
         push_waits: false,
+        waits_for_use: false,
     };
     Notification::new(&message, Variant::Acks)
 }

@@ -172,7 +172,7 @@ pub fn scoped(access: &Access, scope: Scope) -> Result<(), Problem> {
     }
 }
 
-fn seen(parts: &Parts, app: AppId) {
+pub(crate) fn seen(parts: &Parts, app: AppId) {
     if let Some(caller) = parts.extensions.get::<Caller>() {
         // A request has one credential: the first answer is the only one.
         let _ = caller.0.set(app);

@@ -26,6 +26,7 @@ pub enum Code {
     BodyTimeout,
     IdempotencyConflict,
     AlreadyExists,
+    EndpointGone,
     NotConnected,
     Misdirected,
     NotAtAFront,
@@ -37,6 +38,7 @@ pub enum Code {
     PushPayloadTooLarge,
     TooManyLines,
     UnsupportedMediaType,
+    TooManyRequests,
     Internal,
     Overloaded,
     Unavailable,
@@ -51,7 +53,7 @@ const DETAIL_BYTES_MAX: usize = 300;
 const RETRY_AFTER_S: &str = "1";
 
 impl Code {
-    pub const ALL: [Code; 28] = [
+    pub const ALL: [Code; 30] = [
         Code::InvalidJson,
         Code::InvalidField,
         Code::UnknownField,
@@ -64,6 +66,7 @@ impl Code {
         Code::BodyTimeout,
         Code::IdempotencyConflict,
         Code::AlreadyExists,
+        Code::EndpointGone,
         Code::NotConnected,
         Code::Misdirected,
         Code::NotAtAFront,
@@ -75,6 +78,7 @@ impl Code {
         Code::PushPayloadTooLarge,
         Code::TooManyLines,
         Code::UnsupportedMediaType,
+        Code::TooManyRequests,
         Code::Internal,
         Code::Overloaded,
         Code::Unavailable,
@@ -110,12 +114,18 @@ impl Code {
             Code::Unauthorized => {
                 "Missing, unknown, expired or revoked. Get a new one; the same will not work again."
             }
-            Code::Forbidden => "The detail names the missing scope.",
+            Code::Forbidden => "The detail names the missing scope, or what is wrong with the signature.",
             Code::NotFound => "Also for what belongs to another app.",
             Code::MethodNotAllowed => "The header `Allow` lists those it takes.",
             Code::BodyTimeout => "30 seconds after its head. Try again.",
             Code::IdempotencyConflict => "Within 24 hours. Use a new key for a new request.",
             Code::AlreadyExists => "Choose another name.",
+            Code::EndpointGone => {
+                "The device deleted it, was deleted itself, or gave the endpoint an end that has come. Post to it no more."
+            }
+            Code::TooManyRequests => {
+                "Try again after `Retry-After`. The detail says whose limit it is; other endpoints are not concerned."
+            }
             Code::Misdirected => {
                 "Nodes can have roles: the detail names the one that is missing here. Ask a node that has it."
             }
@@ -124,7 +134,9 @@ impl Code {
             }
             Code::NotConnected => "Presence belongs to an open connection.",
             Code::LimitExceeded => "The detail names it, such as 1,000 topics for a device.",
-            Code::BodyTooLarge => "16 MiB unless the operator chose otherwise.",
+            Code::BodyTooLarge => {
+                "16 MiB unless the operator chose otherwise; 4,096 bytes posted to a Web Push endpoint."
+            }
             Code::DataTooLarge => {
                 "`data`: 4 KiB unless the operator chose otherwise; `notification` and each push service's fields: 4 KiB."
             }
@@ -171,6 +183,8 @@ impl Code {
                 ("idempotency_conflict", 409, "The idempotency key was used with another request")
             }
             Code::AlreadyExists => ("already_exists", 409, "It exists already"),
+            Code::EndpointGone => ("endpoint_gone", 410, "The endpoint is not there any more"),
+            Code::TooManyRequests => ("too_many_requests", 429, "More requests than are allowed"),
             Code::NotConnected => ("not_connected", 409, "The device is not connected"),
             Code::Misdirected => ("misdirected", 421, "This node does not serve that"),
             Code::NotAtAFront => ("not_at_a_front", 421, "Only the cells themselves serve that"),

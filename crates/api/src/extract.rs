@@ -3,6 +3,8 @@
 //! A body is read only after the credential was accepted (handlers name it last), never beyond its
 //! limit, and the sum of all bodies in memory is bounded.
 
+use std::time::Duration;
+
 use axum::extract::{FromRequest, FromRequestParts, Request};
 use bytes::{Bytes, BytesMut};
 use http::request::Parts;
@@ -23,6 +25,19 @@ pub struct NdjsonBody(pub Body);
 pub struct Body {
     bytes: Bytes,
     _share: Share,
+}
+
+/// How much of a body there may be, and for how long it may take to come.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Bound {
+    pub(crate) bytes_max: usize,
+    pub(crate) timeout: Duration,
+}
+
+impl Bound {
+    fn usual(state: &State) -> Self {
+        Self { bytes_max: state.config.limits.body_bytes, timeout: state.config.body_timeout }
+    }
 }
 
 /// Decoded path parameters.
@@ -46,7 +61,7 @@ impl FromRequest<Api> for JsonBody {
             essence == "application/json"
                 || (essence.starts_with("application/") && essence.ends_with("+json"))
         })?;
-        read_body(request, api).await.map(Self)
+        read_body(request, api, Bound::usual(api)).await.map(Self)
     }
 }
 
@@ -57,7 +72,7 @@ impl FromRequest<Api> for NdjsonBody {
         const ACCEPTED: [&str; 4] =
             ["application/x-ndjson", "application/ndjson", "application/jsonl", "application/x-jsonlines"];
         media_type(request.headers(), "application/x-ndjson", |essence| ACCEPTED.contains(&essence))?;
-        read_body(request, api).await.map(Self)
+        read_body(request, api, Bound::usual(api)).await.map(Self)
     }
 }
 
@@ -109,9 +124,9 @@ fn media_type(
     }
 }
 
-async fn read_body(request: Request, state: &State) -> Result<Body, Problem> {
-    let allowed = state.config.body_timeout;
-    let read = tokio::time::timeout(allowed, read_bounded(request, state)).await;
+pub(crate) async fn read_body(request: Request, state: &State, bound: Bound) -> Result<Body, Problem> {
+    let allowed = bound.timeout;
+    let read = tokio::time::timeout(allowed, read_bounded(request, state, bound.bytes_max)).await;
     let late = || {
         Problem::new(Code::BodyTimeout, format!("a body has to arrive within {} s", allowed.as_secs_f32()))
     };
@@ -122,8 +137,7 @@ async fn read_body(request: Request, state: &State) -> Result<Body, Problem> {
     result
 }
 
-async fn read_bounded(request: Request, state: &State) -> Result<Body, Problem> {
-    let bytes_max = state.config.limits.body_bytes;
+async fn read_bounded(request: Request, state: &State, bytes_max: usize) -> Result<Body, Problem> {
     let too_large = || Problem::new(Code::BodyTooLarge, format!("a body is at most {bytes_max} bytes long"));
     let declared =
         request.headers().get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse().ok());

@@ -9,6 +9,8 @@
 //! Reading order: [`mod@router`] (every route), [`error`] (every refusal), [`body`] (what requests may say),
 //! `access`, `fit` (what push services would not take), `handler`, then what is around them: `observe`, `origin`, `serve`, `tunnel`, `document`; [`parts`] is what others build on.
 //!
+//! The Web Push resource (`/push/…`) has no credential but its address: `handler::web_push`, and `pace` for how often.
+//!
 //! Invariants: no body is read before its credential was accepted; no handler sees another tenant's
 //! rows, since every call below names the app of the credential; nothing that may be a secret is logged.
 
@@ -28,6 +30,7 @@ mod json;
 mod metrics;
 mod observe;
 mod origin;
+mod pace;
 mod registration;
 mod respond;
 mod serve;
@@ -37,6 +40,7 @@ mod tunnel;
 pub use body::Limits;
 pub use error::{Code, Problem};
 pub use metrics::Metrics;
+pub use pace::Paces;
 pub use router::{admin_router, router};
 pub use serve::serve_connection;
 pub use state::{Api, Config, Load, Peer, State, Tunnel};

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use noroshi_telemetry::{Histogram, Registry};
+use noroshi_types::Urgency;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -23,6 +24,11 @@ struct BodyLabels {
     code: &'static str,
 }
 
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct UrgencyLabels {
+    urgency: &'static str,
+}
+
 #[derive(Debug, Clone)]
 pub struct Metrics {
     requests: Family<RequestLabels, Counter>,
@@ -32,6 +38,9 @@ pub struct Metrics {
     pub(crate) panics: Counter,
     bodies_refused: Family<BodyLabels, Counter>,
     pub(crate) tunnels: Gauge,
+    web_push_accepted: Family<UrgencyLabels, Counter>,
+    web_push_refused: Family<BodyLabels, Counter>,
+    pub(crate) receipts_waiting: Gauge,
 }
 
 impl Metrics {
@@ -44,19 +53,46 @@ impl Metrics {
             panics: Counter::default(),
             bodies_refused: Family::default(),
             tunnels: Gauge::default(),
+            web_push_accepted: Family::default(),
+            web_push_refused: Family::default(),
+            receipts_waiting: Gauge::default(),
         };
-        let registry = registry.sub_registry_with_prefix("http");
-        registry.register("requests", "HTTP requests answered", metrics.requests.clone());
-        registry.register("request_seconds", "From head to answer", metrics.duration_seconds.clone());
-        registry.register("requests_in_flight", "HTTP requests in work", metrics.in_flight.clone());
-        registry.register("requests_shed", "HTTP requests refused for lack of room", metrics.shed.clone());
-        registry.register("panics", "Requests that ended in a panic", metrics.panics.clone());
-        registry.register(
+        let http = registry.sub_registry_with_prefix("http");
+        http.register("requests", "HTTP requests answered", metrics.requests.clone());
+        http.register("request_seconds", "From head to answer", metrics.duration_seconds.clone());
+        http.register("requests_in_flight", "HTTP requests in work", metrics.in_flight.clone());
+        http.register("requests_shed", "HTTP requests refused for lack of room", metrics.shed.clone());
+        http.register("panics", "Requests that ended in a panic", metrics.panics.clone());
+        http.register(
             "bodies_refused",
             "Request bodies not read to their end",
             metrics.bodies_refused.clone(),
         );
-        registry.register("tunnels", "Connections handed on to the gateway", metrics.tunnels.clone());
+        http.register("tunnels", "Connections handed on to the gateway", metrics.tunnels.clone());
+        let web_push = registry.sub_registry_with_prefix("web_push");
+        web_push.register(
+            "accepted",
+            "Messages taken at Web Push endpoints",
+            metrics.web_push_accepted.clone(),
+        );
+        web_push.register(
+            "refused",
+            "Messages refused at Web Push endpoints",
+            metrics.web_push_refused.clone(),
+        );
+        web_push.register(
+            "receipts_waiting",
+            "Senders that wait for a receipt",
+            metrics.receipts_waiting.clone(),
+        );
+        // From the first scrape on: what was never refused is 0.
+        for urgency in [Urgency::VeryLow, Urgency::Low, Urgency::Normal, Urgency::High] {
+            let labels = UrgencyLabels { urgency: urgency.as_str() };
+            drop(metrics.web_push_accepted.get_or_create_owned(&labels));
+        }
+        for code in [Code::EndpointGone, Code::TooManyRequests] {
+            drop(metrics.web_push_refused.get_or_create_owned(&BodyLabels { code: code.as_str() }));
+        }
         metrics
     }
 
@@ -70,6 +106,14 @@ impl Metrics {
         };
         self.requests.get_or_create(&RequestLabels { route: route.to_owned(), status }).inc();
         self.duration_seconds.observe(took);
+    }
+
+    pub(crate) fn web_push_accepted(&self, urgency: Urgency) {
+        self.web_push_accepted.get_or_create(&UrgencyLabels { urgency: urgency.as_str() }).inc();
+    }
+
+    pub(crate) fn web_push_refused(&self, code: Code) {
+        self.web_push_refused.get_or_create(&BodyLabels { code: code.as_str() }).inc();
     }
 
     pub(crate) fn body_refused(&self, code: Code) {

@@ -11,8 +11,8 @@ use http::Method;
 
 use crate::error::{Code, Problem};
 use crate::handler::{
-    app, batch, campaign, credential, device, drain, health, invalidation, me, nodes, notification, page,
-    presence, relay, topic,
+    app, batch, campaign, credential, device, drain, endpoint, health, invalidation, me, nodes, notification,
+    page, presence, relay, topic, web_push,
 };
 use crate::state::{Api, Door, State};
 use crate::{observe, origin, tunnel};
@@ -82,6 +82,13 @@ fn public_routes() -> Vec<Route> {
         put("/v1/me/presence", me::set_presence),
         get("/v1/me/inbox", me::inbox),
         post("/v1/me/inbox/ack", me::ack),
+        post("/v1/me/endpoints", endpoint::create),
+        get("/v1/me/endpoints", endpoint::list),
+        delete("/v1/me/endpoints/{id}", endpoint::delete),
+        get("/push/{token}", web_push::discover),
+        post("/push/{token}", web_push::post),
+        delete("/push/message/{token}", web_push::cancel),
+        get("/push/receipt/{token}", web_push::receipt),
         get("/v1/connect", tunnel::open),
         get("/v1/events", tunnel::open),
         get("/v1/apps/{app}", app::show),

@@ -16,6 +16,7 @@ use crate::body::Limits;
 use crate::drain::Drain;
 use crate::metrics::Metrics;
 use crate::nodes::Nodes;
+use crate::pace::{Pace, Paces};
 
 /// Hands a connection to the gateway: the bytes of the request head and the peer go in, the other end of
 /// the connection comes out.
@@ -37,6 +38,8 @@ pub struct Config {
     pub bodies_bytes_max: usize,
     /// A body has to be complete within this time of its head.
     pub body_timeout: Duration,
+    /// How often others may post to Web Push endpoints.
+    pub web_push: Paces,
 }
 
 impl Default for Config {
@@ -52,6 +55,10 @@ impl Default for Config {
             bodies_bytes_max: 256 << 20,
             // 16 MiB at 5 Mbit/s.
             body_timeout: Duration::from_secs(30),
+            web_push: Paces {
+                endpoint_per_minute: limits::ENDPOINT_MESSAGES_PER_MINUTE,
+                app_per_second: limits::APP_ENDPOINT_MESSAGES_PER_SECOND,
+            },
         }
     }
 }
@@ -118,10 +125,12 @@ impl State {
 }
 
 /// What is in work.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct Load {
     requests: Arc<AtomicUsize>,
     bodies_bytes: Arc<AtomicUsize>,
+    /// Of what comes without a credential.
+    pub(crate) pace: Arc<Pace>,
 }
 
 /// A part of a bounded resource, given back when dropped.

@@ -6,10 +6,13 @@ use std::sync::{Arc, OnceLock};
 use arc_swap::ArcSwap;
 use jsonwebtoken::{Algorithm, DecodingKey};
 use noroshi_egress::Egress;
-use noroshi_store::{App, AppSettings, Error, Key, KeyHash, NewKey, Store};
-use noroshi_types::{AppId, AppName, DeviceId, KeyId, Scope, Scopes, Timestamp, Topic, UserId};
+use noroshi_store::{App, AppSettings, EndpointHash, Error, Key, KeyHash, NewKey, Store};
+use noroshi_types::{
+    AppId, AppName, DeviceId, KeyId, NotificationId, Scope, Scopes, Timestamp, Topic, UserId,
+};
 use ring::rand::{SecureRandom, SystemRandom};
 
+use crate::capability::{Capabilities, Permit};
 use crate::jwks::{self, JwkSets};
 use crate::key::{self, ApiKey};
 use crate::{Refused, jwt, provider, token};
@@ -61,6 +64,7 @@ pub struct Auth {
     /// come later, or a revoked key would be good again. Nothing else is locked under it.
     reloading: tokio::sync::Mutex<()>,
     signer: token::Signer,
+    capabilities: Capabilities,
     jwk_sets: JwkSets,
     random: SystemRandom,
     /// Set once, where other nodes are to be told.
@@ -75,10 +79,13 @@ impl Auth {
         let mut fresh = vec![0; 32];
         random.fill(&mut fresh).map_err(no_randomness)?;
         let signer = token::Signer::new(&store.secret("device-token-key", fresh).await?);
+        let mut fresh = vec![0; 32];
+        random.fill(&mut fresh).map_err(no_randomness)?;
+        let capabilities = Capabilities::new(&store.secret("endpoint-key", fresh).await?);
         let snapshot = ArcSwap::from_pointee(load(&*store).await?);
         let (reloading, jwk_sets) = (tokio::sync::Mutex::default(), JwkSets::new(egress));
         let changed = OnceLock::new();
-        Ok(Arc::new(Self { store, snapshot, reloading, signer, jwk_sets, random, changed }))
+        Ok(Arc::new(Self { store, snapshot, reloading, signer, capabilities, jwk_sets, random, changed }))
     }
 
     /// Who the provider with this API key is.
@@ -134,6 +141,27 @@ impl Auth {
     /// A device token.
     pub fn issue(&self, app: AppId, device: &DeviceId, token_version: u32, expires_at: Timestamp) -> String {
         self.signer.issue(app, device, token_version, expires_at)
+    }
+
+    /// The secret of a new Web Push endpoint, to be shown once.
+    pub fn draw_endpoint(&self) -> Result<String, Error> {
+        self.capabilities.draw_endpoint(&self.random).map_err(no_randomness)
+    }
+
+    /// Under which hash an endpoint is kept; none for what was never given out.
+    pub fn endpoint(&self, token: &str) -> Option<EndpointHash> {
+        self.capabilities.endpoint(token)
+    }
+
+    /// What permits its holder something about a message.
+    pub fn permit(&self, permit: Permit, app: AppId, id: NotificationId) -> String {
+        self.capabilities.message(permit, app, id)
+    }
+
+    /// What a permit is about. None for what was never given out, or is of an app that is gone.
+    pub fn permitted(&self, permit: Permit, token: &str) -> Option<(AppId, NotificationId)> {
+        let (app, id) = self.capabilities.message_of(permit, token)?;
+        self.app_by_id(app).map(|_| (app, id))
     }
 
     pub fn apps(&self) -> Vec<App> {

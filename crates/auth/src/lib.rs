@@ -10,20 +10,27 @@
 //! Everything is decided locally, without the store: apps and keys are few and held in memory;
 //! whether a device token was revoked is decided by the log-in, which reads the device anyway.
 //!
-//! Reading order: `key`, `token`, `provider`, `jwt`, `jwks`, then [`Auth`] which puts them together.
+//! Beside them: addresses that are permissions themselves (`capability`), and who may post to those that are bound to a
+//! key (`vapid`).
+//!
+//! Reading order: `key`, `token`, `provider`, `jwt`, `jwks`, `capability`, then [`Auth`] which puts them together.
 
 mod auth;
+mod capability;
 mod jwks;
 mod jwt;
 mod key;
 mod mirror;
 mod provider;
 mod token;
+mod vapid;
 
 pub use auth::{Access, Auth, Identity};
+pub use capability::Permit;
 pub use jwks::Error as JwksError;
 pub use key::ApiKey;
 pub use mirror::MirrorKey;
+pub use vapid::{VapidRefused, verify_vapid};
 
 /// The hash under which a key is kept.
 pub fn key_hash(secret: &str) -> noroshi_store::KeyHash {

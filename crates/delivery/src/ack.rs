@@ -121,10 +121,6 @@ impl Delivery {
     async fn flush_acks(&self, last: bool) -> bool {
         let mut wrote_all = true;
         let queued = self.acks.take();
-        if let Some(peers) = self.peers() {
-            // What is written says that everything before it in its topic was offered.
-            peers.gaps.closed_so_far().await;
-        }
         for acks in writes(queued) {
             let ids_count: usize = acks.iter().map(|ack| ack.ids.len()).sum();
             let Err(error) = self.write_acks(acks.clone()).await else { continue };

@@ -42,6 +42,7 @@ use noroshi_types::{AppId, DeviceId};
 pub(crate) use crate::cluster::inlet::Inlet;
 use crate::cluster::metrics::Metrics;
 use crate::cluster::outbox::{Item, Outbox, To};
+pub use crate::cluster::place::id_at;
 use crate::delivery::Delivery;
 
 /// Bounds and intervals; the defaults are for production.
@@ -59,7 +60,7 @@ pub struct Config {
     pub keep_per_second: u32,
     /// How often it is looked whether anything kept was missed, though nothing says so.
     pub sweep_interval: Duration,
-    /// In which all sessions are compared with the directory once.
+    /// In which all sessions are compared with the directory once, though nothing says that it lacks any.
     pub audit_interval: Duration,
     /// The same where messages may have been lost.
     pub audit_soon: Duration,
@@ -78,7 +79,7 @@ impl Default for Config {
             // Each costs Redis about 7 µs.
             keep_per_second: 20_000,
             sweep_interval: Duration::from_secs(60),
-            audit_interval: Duration::from_secs(600),
+            audit_interval: Duration::from_secs(3_600),
             audit_soon: Duration::from_secs(60),
             reload_interval: Duration::from_secs(10),
         }

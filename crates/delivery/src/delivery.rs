@@ -122,6 +122,11 @@ impl Delivery {
         self.runtime.spawn(async move { reply(store.recover(recover).await.map_err(Error::from)) });
     }
 
+    /// Runs what a connection asks for beside its shard. The caller bounds how much of it there is.
+    pub fn work(&self, work: impl Future<Output = ()> + Send + 'static) {
+        self.runtime.spawn(work);
+    }
+
     /// A device confirmed notifications. Kept in memory for some milliseconds and written together
     /// with others; a crash in between repeats them, with the same ids.
     pub fn ack(&self, device: DeviceNum, ids: Vec<NotificationId>) {

@@ -7,7 +7,8 @@ use std::sync::Arc;
 
 use noroshi_cluster::SessionKey;
 use noroshi_types::{
-    AppId, CloseReason, DeviceId, DeviceNum, Message, NotificationId, Presence, Target, Topic, UserId,
+    AppId, CloseReason, DeviceId, DeviceNum, Message, NotificationId, Position, Presence, Target, Topic,
+    UserId,
 };
 
 /// Into how many pages the sessions of a node are divided.
@@ -51,6 +52,9 @@ pub trait Edge: Send + Sync {
     /// A kept message of a topic that sessions here may not have been offered: for those only, if this is
     /// still known.
     fn offer(&self, message: Arc<Message>, topic: &Topic);
+
+    /// Everything kept of the topic up to `position` was offered by now: live messages behind it follow it.
+    fn offered(&self, app: AppId, topic: &Topic, position: Position);
 
     /// False while the shards are behind with what is for such a target: a request that is refused now
     /// can be made again, a message that finds a full mailbox cannot.

@@ -31,6 +31,7 @@ pub mod service;
 mod delivery;
 
 pub use clock::Clock;
+pub use cluster::id_at;
 pub use delivery::{Delivery, Error};
 pub use edge::{Edge, LocalSession, Session};
 pub use entering::{Entered, Entering};

@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use noroshi_delivery::Error;
 use noroshi_protocol::{native, sse, ws};
-use noroshi_store::{Backlog, BacklogPage, Recover};
-use noroshi_types::{CloseReason, Message, NotificationId, Outcome, Position, Topic};
+use noroshi_store::{Backlog, BacklogPage, Head, LogPage, Recover};
+use noroshi_types::{CloseReason, Message, NotificationId, Outcome, Position, Presence, Topic};
 
 use crate::catch_up::{CatchUp, Paged, Read, Step};
 use crate::connection::{Connection, Framing, Phase, Subscription};
@@ -22,6 +22,9 @@ use crate::topic_index::TopicIndex;
 
 /// Reads of one shard out at once: log-ins of a storm take turns.
 pub(crate) const READS_MAX: usize = 64;
+
+/// Rows of logs that one read looks at.
+const LOG_ROWS: usize = 512;
 
 /// Reads that wait for their turn.
 #[derive(Default)]
@@ -52,6 +55,37 @@ impl Shard {
         self.reads.recoveries += 1;
         let catch_up = connection.catch_up.get_or_insert_with(|| Box::new(CatchUp::live()));
         catch_up.recover(self.reads.recoveries, index, topic, since, new);
+    }
+
+    /// [`Shard::subscribe`] where whether the retained message is wanted is the client's choice, of a topic
+    /// that it hears already too.
+    pub(crate) fn hear(
+        &mut self,
+        slot: u32,
+        topic: Topic,
+        key: Key,
+        kind: fn(u32) -> Subscription,
+        retained: bool,
+    ) {
+        let Some(connection) = self.connections.get_mut(slot as usize) else { return };
+        let (index, new) = self.topics.subscribe(&self.shared.registry, key, &topic, slot);
+        if new {
+            connection.topics.push(kind(index));
+        }
+        if retained {
+            self.reads.recoveries += 1;
+            let catch_up = connection.catch_up.get_or_insert_with(|| Box::new(CatchUp::live()));
+            catch_up.recover(self.reads.recoveries, index, topic, None, true);
+        }
+    }
+
+    /// What is the session's own in the store is read anew, from its beginning.
+    pub(crate) fn read_inbox(&mut self, slot: u32) {
+        let Some(connection) = self.connections.get_mut(slot as usize) else { return };
+        let own_topics = own_topics(connection, &self.topics);
+        let catch_up = connection.catch_up.get_or_insert_with(|| Box::new(CatchUp::live()));
+        catch_up.read_anew(own_topics);
+        self.advance(slot);
     }
 
     /// Hears topics no more. One pass over what the connection hears, however many they are.
@@ -109,7 +143,7 @@ impl Shard {
                     if let Some(talk) = &mut connection.talk {
                         talk.caught_up();
                     }
-                    return;
+                    return self.read_held_back(slot);
                 }
             }
         }
@@ -120,10 +154,13 @@ impl Shard {
         let Some(connection) = self.connections.get_mut(slot as usize) else { return };
         let Some(session) = connection.session.clone() else { return };
         let message = &dispatch.message;
+        let logged = connection.catch_up.as_ref().is_some_and(|catch_up| catch_up.is_logged(message.id));
         let late = message.expires_at > message.sent_at && message.expires_at <= self.now.wall;
         let fresh = connection.catch_up.as_mut().is_none_or(|catch_up| catch_up.pass(message));
-        let paged = dispatch.again && self.fanout.recent.has(message.id, connection.generation);
-        if late || !fresh || paged || dispatch.is_paged(connection.watermark) {
+        if late || logged || !fresh || dispatch.is_known(connection, &self.fanout.recent) {
+            return;
+        }
+        if session.holds_back(message) {
             return;
         }
         let outcome = match crate::fanout::gate(message, session.presence()) {
@@ -177,6 +214,14 @@ impl Shard {
                         shared.mailboxes[index].reply(Reply::Recovered { to, recovery: number, result });
                     });
                 }
+                Some(Read::Log { since }) => {
+                    let (delivery, app) = (self.delivery.clone(), session.app);
+                    self.delivery.work(async move {
+                        let result = delivery.store().log_page(app, since, LOG_ROWS, now).await;
+                        let reply = Reply::Log { to, result: result.map_err(Error::from) };
+                        shared.mailboxes[index].reply(reply);
+                    });
+                }
                 None => continue,
             }
             self.reads.out += 1;
@@ -206,26 +251,79 @@ impl Shard {
         });
     }
 
+    /// A page of the logs of an app's topics, for filters with wildcards.
+    pub(crate) fn handle_log(&mut self, (slot, generation): (u32, u64), result: Result<LogPage, Error>) {
+        self.reads.out -= 1;
+        if self.at(slot, generation).is_none() {
+            return;
+        }
+        self.guard(Some(slot), |shard| match result {
+            Ok(LogPage { mut messages, next }) => {
+                messages.retain(|message| shard.hears_by_wildcard(slot, message));
+                let Some(connection) = shard.connections.get_mut(slot as usize) else { return };
+                let Some(catch_up) = &mut connection.catch_up else { return };
+                let paged = catch_up.take_log(messages, next);
+                shard.write_page(slot, paged);
+            }
+            Err(error) => {
+                tracing::warn!(%error, "logs could not be read");
+                shard.begin_close(slot, CloseReason::Overloaded);
+            }
+        });
+    }
+
+    /// And not by its name, whose messages come with the backlog.
+    fn hears_by_wildcard(&self, slot: u32, message: &Message) -> bool {
+        let Some(place) = &message.topic else { return false };
+        let mut slots = Vec::new();
+        self.wildcards.matching(message.app, place.topic.as_str(), &mut slots);
+        let key = self.shared.registry.topic_key(message.app, &place.topic);
+        slots.contains(&slot) && !self.topics.hears(key, slot)
+    }
+
     /// A page of the backlog.
     pub(crate) fn handle_page(&mut self, slot: u32, page: BacklogPage) {
         let Some(connection) = self.connections.get_mut(slot as usize) else { return };
         let Some(catch_up) = &mut connection.catch_up else { return };
+        let heads = page.heads.clone();
         let mut paged = catch_up.take_page(page);
+        let is_whole = catch_up.is_whole();
         let highest = paged.iter().map(|paged| paged.message.id).max();
         connection.watermark = highest.map_or(connection.watermark, |id| connection.watermark.max(id));
         let recent = &mut self.fanout.recent;
-        paged.retain(|Paged { message, .. }| {
+        let session = connection.session.as_deref();
+        let wants_retained = connection.talk.as_ref().is_none_or(|talk| talk.wants_retained());
+        paged.retain(|Paged { message, retained }| {
+            if session.is_some_and(|session| session.holds_back(message)) {
+                return false;
+            }
             let offered = match message.topic {
                 Some(_) => catch_up.was_live && recent.has_topic(message.id),
                 None => recent.has(message.id, connection.generation),
             };
-            let wanted = !offered || catch_up.holds(message.id);
+            let again = catch_up.is_anew() || catch_up.holds(message.id);
+            let wanted = (!offered || again) && (!retained || wants_retained);
             if wanted && message.topic.is_some() {
                 recent.note_page(message, connection.generation);
             }
             wanted
         });
+        if is_whole {
+            self.begin_topics(slot, &heads);
+        }
         self.write_page(slot, paged);
+    }
+
+    /// What came of topics that nobody heard here before was read: the next message shows what is missing.
+    fn begin_topics(&mut self, slot: u32, heads: &[Head]) {
+        let registry = &self.shared.registry;
+        let session = self.connections.get(slot as usize).and_then(|connection| connection.session.as_ref());
+        let Some(app) = session.map(|session| session.app).filter(|_| registry.is_shared()) else { return };
+        for head in heads {
+            if let Some(index) = self.topics.find(registry.topic_key(app, &head.topic)) {
+                self.topics.begin(index, head.position);
+            }
+        }
     }
 
     fn handle_recovered(&mut self, slot: u32, number: u64, page: BacklogPage) {
@@ -278,6 +376,29 @@ impl Shard {
             catch_up.read_again(after, own_topics);
             self.advance(*slot);
         }
+    }
+
+    /// The device is in use again: what was held back is read from its inbox. What it has not confirmed of what came
+    /// after that comes along, with the same ids. One that catches up does so when it is done: its pages left out what
+    /// was held back.
+    pub(crate) fn read_held_back(&mut self, slot: u32) {
+        let Some(connection) = self.connections.get_mut(slot as usize) else { return };
+        if connection.phase != Phase::Open || connection.catch_up.is_some() {
+            return;
+        }
+        let session = connection.session.as_ref().filter(|session| session.presence() == Presence::Active);
+        let Some(after) = session.and_then(|session| session.take_held()) else { return };
+        let mut catch_up = Box::new(CatchUp::live());
+        catch_up.read_again(after, Vec::new());
+        connection.catch_up = Some(catch_up);
+        self.advance(slot);
+    }
+
+    /// What the conversation passed over is wanted now; of the connection's own subscriptions it heard all.
+    pub(crate) fn read_anew(&mut self, slot: u32) {
+        let Some(connection) = self.connections.get_mut(slot as usize) else { return };
+        connection.catch_up.get_or_insert_with(|| Box::new(CatchUp::live())).read_anew(Vec::new());
+        self.advance(slot);
     }
 
     /// Mail was lost: every session reads on behind what it was offered.

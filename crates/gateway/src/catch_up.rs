@@ -16,7 +16,7 @@
 use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 
-use noroshi_store::BacklogPage;
+use noroshi_store::{BacklogPage, Place};
 use noroshi_types::{Message, NotificationId, Position, Topic};
 
 use crate::dispatch::Dispatch;
@@ -35,6 +35,14 @@ enum Stage {
     Done,
 }
 
+/// A reading of the backlog from its beginning, on a connection that passed over some of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Anew {
+    No,
+    Wanted,
+    Reading,
+}
+
 /// Exists only until it is done: an idle connection owns none.
 pub(crate) struct CatchUp {
     stage: Stage,
@@ -45,6 +53,8 @@ pub(crate) struct CatchUp {
     held: VecDeque<Arc<Dispatch>>,
     /// Something was committed that is neither in the pages nor held.
     missed: bool,
+    /// What was passed over is read once more.
+    anew: Anew,
     /// Up to where pages brought everything.
     paged: Option<NotificationId>,
     /// Where the next reading begins, if that is before `after`.
@@ -59,6 +69,13 @@ pub(crate) struct CatchUp {
     rest: Vec<Paged>,
     /// Nothing goes on before the client confirms.
     pub(crate) waits_for_room: bool,
+    /// The logs of the app's topics are read from here, behind the backlog: for filters with wildcards.
+    log: Option<Place>,
+    reads_log: bool,
+    /// What was accepted up to here cannot come by live.
+    as_of: Place,
+    /// What that brought behind `as_of`.
+    logged: HashSet<NotificationId>,
 }
 
 struct Recovery {
@@ -109,6 +126,7 @@ pub(crate) enum Step {
 pub(crate) enum Read {
     Backlog { after: Option<NotificationId>, own_topics: Vec<Topic> },
     Topic { number: u64, topic: Topic, since: Option<Position>, retained: bool },
+    Log { since: Place },
 }
 
 /// A message of a page; retained ones are not at their place in the order.
@@ -126,6 +144,7 @@ impl CatchUp {
             retained: VecDeque::new(),
             held: VecDeque::new(),
             missed: false,
+            anew: Anew::No,
             paged: after,
             back_to: None,
             was_live: false,
@@ -133,6 +152,10 @@ impl CatchUp {
             page_bytes: 0,
             rest: Vec::new(),
             waits_for_room: false,
+            log: None,
+            reads_log: false,
+            as_of: Place(0),
+            logged: HashSet::new(),
         }
     }
 
@@ -194,6 +217,20 @@ impl CatchUp {
         }
     }
 
+    /// What the conversation passed over it wants now: the backlog is read from its beginning.
+    pub(crate) fn read_anew(&mut self, own_topics: Vec<Topic>) {
+        if self.stage == Stage::Done {
+            self.stage = Stage::Wanted;
+            self.own_topics = own_topics;
+        }
+        (self.anew, self.missed, self.was_live) = (Anew::Wanted, true, false);
+    }
+
+    /// Whether a page brings what was offered before, and passed over.
+    pub(crate) fn is_anew(&self) -> bool {
+        self.anew == Anew::Reading
+    }
+
     /// A live message has no room: it and those behind it are held, and read if they become too many.
     pub(crate) fn park(&mut self, dispatch: &Arc<Dispatch>, own_topics: Vec<Topic>) {
         self.waits_for_room = true;
@@ -221,13 +258,31 @@ impl CatchUp {
 
     /// What is left of a page has no room.
     pub(crate) fn keep_rest(&mut self, rest: Vec<Paged>) {
-        self.waits_for_room = !rest.is_empty();
-        self.rest = rest;
+        self.waits_for_room |= !rest.is_empty();
+        self.rest.splice(0..0, rest);
     }
 
-    /// A page of the backlog is being written, and not of one topic.
-    pub(crate) fn is_backlog(&self) -> bool {
-        self.stage != Stage::Done
+    /// What logs hold behind `since` is read too before what is held goes out.
+    pub(crate) fn read_log(&mut self, since: Place, as_of: Place) {
+        (self.log, self.as_of) = (Some(since), as_of);
+    }
+
+    /// A page of that, with what is this connection's: what is to be written.
+    pub(crate) fn take_log(&mut self, messages: Vec<Arc<Message>>, next: Option<Place>) -> Vec<Paged> {
+        (self.log, self.reads_log, self.stage) = (next, false, Stage::Read);
+        let ids = messages.iter().map(|message| message.id);
+        self.logged.extend(ids.filter(|id| Place::of(*id) > self.as_of));
+        messages.into_iter().map(|message| Paged { message, retained: false }).collect()
+    }
+
+    /// Whether a log brought it.
+    pub(crate) fn is_logged(&self, id: NotificationId) -> bool {
+        self.logged.contains(&id)
+    }
+
+    /// More that is to be written.
+    pub(crate) fn add_rest(&mut self, more: Vec<Paged>) {
+        self.rest.extend(more);
     }
 
     /// The backlog may have something behind `after` that was never offered.
@@ -294,6 +349,10 @@ impl CatchUp {
         match self.stage {
             Stage::Reading => return Step::Wait,
             Stage::Read if self.missed => self.stage = Stage::Wanted,
+            Stage::Read if self.log.is_some() => {
+                (self.stage, self.reads_log) = (Stage::Reading, true);
+                return Step::Read;
+            }
             Stage::Read => match self.held.pop_front() {
                 Some(dispatch) => return Step::Release(dispatch),
                 None => self.stage = Stage::Done,
@@ -315,8 +374,15 @@ impl CatchUp {
 
     /// The turn came: what to ask. What cannot be held from here on is missed by this read too.
     pub(crate) fn begin_read(&mut self) -> Option<Read> {
+        if let Some(since) = self.log.filter(|_| self.stage == Stage::Reading && self.reads_log) {
+            return Some(Read::Log { since });
+        }
         if self.stage == Stage::Reading {
             self.missed = false;
+            if self.anew == Anew::Wanted {
+                self.anew = Anew::Reading;
+                (self.after, self.paged, self.back_to) = (None, None, None);
+            }
             if let Some(back_to) = self.back_to.take() {
                 // Never before what pages brought: a page leaves nothing out.
                 self.after = self.after.min(self.paged.max(Some(back_to)));
@@ -355,6 +421,11 @@ impl CatchUp {
         }
         self.stage = if page.more { Stage::Wanted } else { Stage::Read };
         paged
+    }
+
+    /// The last page was taken, and nothing came since that is neither in the pages nor held.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.stage == Stage::Read && !self.missed
     }
 
     /// A page of a topic: what is to be written, in order. None if it is not wanted any more.
@@ -455,6 +526,7 @@ mod tests {
             sent_at: Timestamp(0),
             expires_at: Timestamp(9),
             push_waits: false,
+            waits_for_use: false,
         })
     }
 
@@ -523,6 +595,30 @@ mod tests {
         assert_eq!(catch_up.hold(&Dispatch::new(message(4)), None), Hold::Missed);
         catch_up.take_page(page(&[2], &[], false));
         assert_eq!(run(&mut catch_up), "?=", "the fourth is in no page yet");
+    }
+
+    #[test]
+    fn what_was_passed_over_is_read_once_more() {
+        // On a live connection, and on one that reads: then what is out is not what is wanted.
+        let mut catch_up = CatchUp::live();
+        catch_up.read_anew(Vec::new());
+        assert_eq!(run(&mut catch_up), "?=");
+        let Some(Read::Backlog { after: None, .. }) = catch_up.begin_read() else {
+            panic!("from the beginning")
+        };
+        assert!(catch_up.is_anew());
+        catch_up.read_anew(Vec::new());
+        assert!(!catch_up.is_anew());
+        assert_eq!(ids(&catch_up.take_page(page(&[1, 2], &[], false))), [(1, false), (2, false)]);
+        assert_eq!(run(&mut catch_up), "?=");
+        let Some(Read::Backlog { after: None, .. }) = catch_up.begin_read() else { panic!("once more") };
+        assert_eq!(catch_up.hold(&Dispatch::new(message(7)), None), Hold::Held);
+        assert_eq!(ids(&catch_up.take_page(page(&[1], &[], true))), [(1, false)]);
+        assert_eq!(run(&mut catch_up), "?=");
+        let Some(Read::Backlog { after, .. }) = catch_up.begin_read() else { panic!("the second page") };
+        assert_eq!(after, Some(message(1).id));
+        catch_up.take_page(page(&[2], &[], false));
+        assert_eq!(run(&mut catch_up), "7.");
     }
 
     #[test]

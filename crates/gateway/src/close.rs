@@ -157,7 +157,7 @@ impl Shard {
                     self.send_json(slot, "close", &json);
                 }
                 // Http and Echo have a word where they have a conversation.
-                Protocol::Mqtt | Protocol::SocketIo | Protocol::Http | Protocol::Echo => {
+                Protocol::Mqtt | Protocol::SocketIo | Protocol::Xmpp | Protocol::Http | Protocol::Echo => {
                     self.say_last_word(slot, reason, after_ms);
                 }
             }
@@ -211,6 +211,7 @@ impl Shard {
 
     /// Takes a connection out of everything but the slab.
     fn leave(&mut self, slot: u32) {
+        self.succeeding.remove(&slot);
         self.end_talk(slot);
         let Some(connection) = self.connections.get_mut(slot as usize) else { return };
         connection.opening = None;
@@ -234,6 +235,9 @@ impl Shard {
             let bits = std::mem::take(&mut connection.pending);
             self.fanout.ring.forget(bits, Some(session.num));
             self.shared.registry.detach(&session);
+            // It got messages a moment ago, and may have confirmed them before it read that it is to go.
+            let moves = matches!(connection.close_reason, Some(CloseReason::Drain | CloseReason::Replaced));
+            connection.leaving = moves.then_some(session.num);
         }
         for subscription in topics {
             self.topics.unsubscribe(&self.shared.registry, subscription.index(), slot);

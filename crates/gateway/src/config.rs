@@ -15,6 +15,7 @@ pub enum Speaks {
     /// The request says what else: WebSocket, event streams, the API.
     Http,
     Mqtt,
+    Xmpp,
 }
 
 /// One address to listen on.
@@ -58,6 +59,12 @@ pub struct Config {
     pub conformance: bool,
     pub mqtt: mqtt::Config,
     pub socket_io: SocketIo,
+    pub xmpp: crate::xmpp::Config,
+    /// Of a client's publication; as much as a provider may send.
+    pub publish_bytes_max: usize,
+    /// Whose devices clients without a token are, where MQTT lets them in; they may publish. For the
+    /// conformance suites; never in service.
+    pub anonymous_app: Option<String>,
     /// Open sockets; above it a connection is told to come back.
     pub connections_max: usize,
     pub connects_per_second: u32,
@@ -92,6 +99,9 @@ impl Default for Config {
             conformance: false,
             mqtt: mqtt::Config::default(),
             socket_io: SocketIo::default(),
+            xmpp: crate::xmpp::Config::default(),
+            publish_bytes_max: limits::DATA_BYTES,
+            anonymous_app: None,
             connections_max: usize::MAX,
             connects_per_second: limits::CONNECTS_PER_SECOND,
             head: http::Limits::default(),

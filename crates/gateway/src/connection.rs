@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use noroshi_protocol::ws::Decoder;
 use noroshi_store::Login;
-use noroshi_types::{CloseReason, NotificationId, Timestamp};
+use noroshi_types::{CloseReason, DeviceNum, NotificationId, Timestamp};
 use smallvec::SmallVec;
 
 use crate::admission::Bucket;
@@ -23,13 +23,20 @@ pub(crate) enum Protocol {
     Native,
     Mqtt,
     SocketIo,
+    Xmpp,
     /// The conformance suite's.
     Echo,
 }
 
 impl Protocol {
-    pub(crate) const ALL: [Protocol; 5] =
-        [Protocol::Http, Protocol::Native, Protocol::Mqtt, Protocol::SocketIo, Protocol::Echo];
+    pub(crate) const ALL: [Protocol; 6] = [
+        Protocol::Http,
+        Protocol::Native,
+        Protocol::Mqtt,
+        Protocol::SocketIo,
+        Protocol::Xmpp,
+        Protocol::Echo,
+    ];
 
     pub(crate) fn as_str(self) -> &'static str {
         match self {
@@ -37,6 +44,7 @@ impl Protocol {
             Protocol::Native => "native",
             Protocol::Mqtt => "mqtt",
             Protocol::SocketIo => "socketio",
+            Protocol::Xmpp => "xmpp",
             Protocol::Echo => "echo",
         }
     }
@@ -153,6 +161,10 @@ pub(crate) struct Connection {
     pub(crate) topics: SmallVec<[Subscription; 4]>,
     /// Messages up to here came from the store: the same ones may still come by live.
     pub(crate) watermark: NotificationId,
+    /// What was accepted up to here was there when its log-in was read: a page brought it, or it had been confirmed.
+    pub(crate) as_of: NotificationId,
+    /// Whose session it was, while what its device confirms on leaving still counts.
+    pub(crate) leaving: Option<DeviceNum>,
     pub(crate) expires_at: Timestamp,
     pub(crate) frames: Bucket,
     /// The wheel's tick that counts; 0 is none.
@@ -195,6 +207,8 @@ impl Connection {
             catch_up: None,
             topics: SmallVec::new(),
             watermark: NotificationId::from_bytes([0; 16]),
+            as_of: NotificationId::from_bytes([0; 16]),
+            leaving: None,
             expires_at: Timestamp(u64::MAX),
             frames,
             timer: 0,

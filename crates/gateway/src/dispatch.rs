@@ -5,23 +5,25 @@ use std::sync::{Arc, OnceLock};
 use bytes::Bytes;
 use noroshi_protocol::mqtt::Outgoing;
 use noroshi_protocol::socket_io::{Notification, Variant};
-use noroshi_protocol::{native, sse, ws};
+use noroshi_protocol::{native, sse, ws, xmpp};
 use noroshi_types::{Condition, Message, NotificationId, Topic, When};
 
-use crate::connection::Framing;
+use crate::connection::{Connection, Framing};
+use crate::recent::Recent;
 use crate::registry::Key;
 
 /// Shared by all shards; the first that needs an encoding makes it.
 pub(crate) struct Dispatch {
     pub(crate) message: Arc<Message>,
-    /// A topic's message that may have been lost before. Where later ones of the topic were confirmed, no page
-    /// of a backlog brings it any more, however high the ids of that page are.
+    /// A topic's message that may have been lost before: pages of a backlog that reach further may not have it.
     pub(crate) again: bool,
     websocket: OnceLock<Bytes>,
     sse: OnceLock<Bytes>,
     /// Those of other protocols are boxed: most messages go to few of them.
     mqtt: OnceLock<Box<Outgoing>>,
     socket_io: OnceLock<Box<SocketIo>>,
+    /// By framing, and whether it waited for the device.
+    xmpp: OnceLock<Box<[[OnceLock<Bytes>; 2]; 2]>>,
 }
 
 /// With ack ids, and with offsets.
@@ -44,7 +46,15 @@ impl Dispatch {
             sse: OnceLock::new(),
             mqtt: OnceLock::new(),
             socket_io: OnceLock::new(),
+            xmpp: OnceLock::new(),
         })
+    }
+
+    /// Whether pages of the backlog brought it to the connection, or its device had confirmed it before it came.
+    pub(crate) fn is_known(&self, connection: &Connection, recent: &Recent) -> bool {
+        let id = self.message.id;
+        let offered_before = || id <= connection.as_of || recent.has(id, connection.generation);
+        self.is_paged(connection.watermark) || self.again && offered_before()
     }
 
     /// Whether pages of a backlog that reach up to `watermark` brought it.
@@ -77,6 +87,14 @@ impl Dispatch {
         place.get_or_init(|| Notification::new(&self.message, variant))
     }
 
+    /// The bytes for an XMPP connection.
+    pub(crate) fn xmpp(&self, config: &xmpp::Config, framing: xmpp::Framing, delayed: bool) -> &Bytes {
+        let by_framing =
+            &self.xmpp.get_or_init(Box::default)[usize::from(framing == xmpp::Framing::WebSocket)];
+        by_framing[usize::from(delayed)]
+            .get_or_init(|| xmpp::encode::message(config, framing, &self.message, delayed))
+    }
+
     #[cfg(test)]
     pub(crate) fn for_tests() -> Arc<Self> {
         Self::new(Arc::new(Message {
@@ -90,6 +108,7 @@ impl Dispatch {
             sent_at: noroshi_types::Timestamp(0),
             expires_at: noroshi_types::Timestamp(9),
             push_waits: false,
+            waits_for_use: false,
         }))
     }
 

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant, SystemTime};
 use noroshi_types::CloseReason;
 use parking_lot::Mutex;
 
-use crate::connection::{Connection, Protocol};
+use crate::connection::{Connection, Phase, Protocol};
 use crate::shard::Shard;
 
 /// How often a shard asks whether it may move more.
@@ -336,9 +336,10 @@ impl Shard {
 }
 
 /// A connection that has not asked for anything may be about to ask the API: it is in the way only
-/// where the node ends.
+/// where the node ends. Nor can a client of another protocol be told before it has spoken: it is refused then.
 fn is_movable(connection: &Connection, ending: bool) -> bool {
-    connection.is_alive() && (ending || connection.protocol != Protocol::Http)
+    let is_told = connection.talk.is_none() || connection.phase != Phase::AwaitToken;
+    connection.is_alive() && (ending || connection.protocol != Protocol::Http && is_told)
 }
 
 #[cfg(test)]

@@ -8,7 +8,8 @@ use std::sync::Arc;
 use noroshi_delivery::{Edge, LocalSession};
 use noroshi_store::OutcomePart;
 use noroshi_types::{
-    AppId, CloseReason, DeviceId, Message, NotificationId, Outcome, Presence, Target, Topic, UserId, When,
+    AppId, CloseReason, DeviceId, Message, NotificationId, Outcome, Position, Presence, Target, Topic,
+    UserId, When,
 };
 
 use crate::dispatch::{Audience, Dispatch};
@@ -84,6 +85,13 @@ impl Edge for Gateway {
         self.deliver_topic(message, key, true);
     }
 
+    fn offered(&self, app: AppId, topic: &Topic, position: Position) {
+        let key = self.shared.registry.topic_key(app, topic);
+        for mailbox in &self.shared.mailboxes {
+            mailbox.request(Mail::Offered { key, position });
+        }
+    }
+
     fn has_room(&self, target: &Target) -> bool {
         let has_room = match target {
             Target::Users(_) | Target::Devices(_) => Mailbox::has_room_for_direct,
@@ -109,8 +117,12 @@ impl Edge for Gateway {
 
     fn set_presence(&self, app: AppId, device: &DeviceId, presence: Presence) -> bool {
         let registry = &self.shared.registry;
-        let session = registry.device(registry.device_key(app, device));
-        session.inspect(|session| session.set_presence(presence)).is_some()
+        let Some(session) = registry.device(registry.device_key(app, device)) else { return false };
+        if session.set_presence(presence) {
+            let mailbox = &self.shared.mailboxes[usize::from(session.address.shard)];
+            mailbox.request(Mail::Reread { to: vec![session.address], since: None });
+        }
+        true
     }
 
     fn subscribe(&self, app: AppId, device: &DeviceId, topics: &[Topic]) {
@@ -164,7 +176,7 @@ impl Edge for Gateway {
             }
         }
         for (shard, to) in to.into_iter().enumerate().filter(|(_, to)| !to.is_empty()) {
-            self.shared.mailboxes[shard].request(Mail::Reread { to, since });
+            self.shared.mailboxes[shard].request(Mail::Reread { to, since: Some(since) });
         }
     }
 }

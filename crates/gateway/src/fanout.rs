@@ -16,7 +16,7 @@ use std::io::IoSlice;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use noroshi_types::{CloseReason, Message, NotificationId, Outcome, Presence, When};
+use noroshi_types::{AppId, CloseReason, Message, NotificationId, Outcome, Presence, Topic, When};
 use smallvec::SmallVec;
 
 use crate::catch_up::Hold;
@@ -26,10 +26,11 @@ use crate::mailbox::Mail;
 use crate::overtake::Stalled;
 use crate::recent::Recent;
 use crate::registry::Address;
+use crate::registry::Key;
 use crate::ring::{Frame, Ring};
 use crate::shard::Shard;
 use crate::tail::Tail;
-use crate::topic_index::Pass;
+use crate::topic_index::{Entry, Pass};
 
 /// Items looked at in one turn; those without a recipient here take no place in the ring.
 const MAIL_PER_TURN: usize = 256;
@@ -119,13 +120,10 @@ impl Shard {
             self.mailbox().marked(&mail);
             match mail {
                 Mail::Direct { dispatch, to } => self.mark_direct(&dispatch, &to),
-                Mail::Topic { dispatch, key, .. } => {
-                    // One that was offered, from the log perhaps before it came by, is not offered once more.
-                    if self.fanout.recent.note_topic(&dispatch.message)
-                        && let Some(index) = self.topics.find(key)
-                    {
-                        let dispatch = self.look_for_gap(dispatch, index);
-                        self.mark_topic(&dispatch, index);
+                Mail::Topic { dispatch, key, .. } => self.topic_mail(dispatch, key),
+                Mail::Offered { key, position } => {
+                    if let Some(index) = self.topics.find(key) {
+                        self.topics.reach(index, position);
                     }
                 }
                 Mail::Condition { dispatch, audience, .. } => self.mark_audience(&dispatch, &audience),
@@ -137,7 +135,19 @@ impl Shard {
                         self.advance(to.slot);
                     }
                 }
-                Mail::Reread { to, since } => self.reread(&to, since),
+                Mail::Reread { to, since: Some(since) } => self.reread(&to, since),
+                Mail::Reread { to, since: None } => {
+                    for address in to {
+                        if self.at(address.slot, address.generation).is_some() {
+                            self.read_held_back(address.slot);
+                        }
+                    }
+                }
+                Mail::Stanza { to, stanza } => {
+                    if self.at(to.slot, to.generation).is_some() {
+                        self.deliver_stanza(to.slot, &stanza);
+                    }
+                }
                 Mail::Unsubscribe { to, key } => {
                     if self.at(to.slot, to.generation).is_some() {
                         self.unsubscribe(to.slot, &[key]);
@@ -164,39 +174,76 @@ impl Shard {
         self.end_frame(place);
     }
 
-    /// Among other nodes a message may be missing before this one, or this one have been missing.
-    fn look_for_gap(&mut self, dispatch: Arc<Dispatch>, index: u32) -> Arc<Dispatch> {
-        let message = &dispatch.message;
-        let Some(place) = message.topic.as_ref().filter(|_| self.shared.registry.is_shared()) else {
-            return dispatch;
+    fn topic_mail(&mut self, dispatch: Arc<Dispatch>, key: Key) {
+        let index = self.topics.find(key);
+        let dispatch = match index {
+            Some(index) => self.look_for_gap(dispatch, index),
+            None => Some(dispatch),
         };
-        if dispatch.again {
-            return dispatch;
-        }
-        match self.topics.pass(index, place.position) {
-            Pass::Next => dispatch,
-            Pass::Gap { behind } => {
-                self.delivery.topic_gap(message.app, place.topic.clone(), behind);
-                dispatch
-            }
-            // Where later ones were confirmed no page brings it any more.
-            Pass::Late => Dispatch::offered(message.clone(), true),
+        // One that was offered, from the log perhaps before it came by, is not offered once more.
+        if let Some(dispatch) = dispatch
+            && self.fanout.recent.note_topic(&dispatch.message)
+        {
+            self.mark_topic(&dispatch, index);
         }
     }
 
-    fn mark_topic(&mut self, dispatch: &Arc<Dispatch>, index: u32) {
-        let position = dispatch.message.topic.as_ref().map(|place| place.position);
-        let skips = position.map(|position| self.topics.take_skips(index, position)).unwrap_or_default();
-        let Some(entry) = self.topics.entry(index) else { return };
-        let mut slots: Vec<u32> =
-            entry.subscribers.iter().copied().filter(|slot| !skips.contains(slot)).collect();
+    /// Among other nodes a message may be missing before this one, or this one have been missing. None: it is kept, so
+    /// the log brings it behind what is missing. Written now, it could be confirmed, here or at any node, and the
+    /// device's position would stand behind a message that it never heard.
+    fn look_for_gap(&mut self, dispatch: Arc<Dispatch>, index: u32) -> Option<Arc<Dispatch>> {
+        let message = &dispatch.message;
+        let Some(place) = message.topic.as_ref().filter(|_| self.shared.registry.is_shared()) else {
+            return Some(dispatch);
+        };
+        if dispatch.again {
+            return Some(dispatch);
+        }
+        match self.topics.pass(index, place.position) {
+            Pass::Next => Some(dispatch),
+            Pass::Gap { behind } => {
+                self.delivery.topic_gap(message.app, place.topic.clone(), behind);
+                (!dispatch.is_stored()).then_some(dispatch)
+            }
+            // Pages that reached further may have been read before it was there.
+            Pass::Late => Some(Dispatch::offered(message.clone(), true)),
+        }
+    }
+
+    fn mark_topic(&mut self, dispatch: &Arc<Dispatch>, index: Option<u32>) {
+        let message = &dispatch.message;
+        let position = message.topic.as_ref().map(|place| place.position);
+        let skips = index.zip(position).map(|(index, position)| self.topics.take_skips(index, position));
+        let skips = skips.unwrap_or_default();
+        let entry = index.and_then(|index| self.topics.entry(index));
+        let subscribers = entry.into_iter().flat_map(|entry| entry.subscribers.iter().copied());
+        let mut slots: Vec<u32> = subscribers.filter(|slot| !skips.contains(slot)).collect();
+        if let Some(place) = message.topic.as_ref().filter(|_| !self.wildcards.is_empty()) {
+            self.add_wildcards(message.app, &place.topic, entry, &mut slots);
+        }
+        if slots.is_empty() {
+            return;
+        }
         // In the order in which they came lie their sockets in the kernel's memory, and ours.
         slots.sort_unstable();
         let place = self.fanout.ring.put(dispatch.clone(), slots.len());
         for slot in slots {
-            self.mark(slot, place, Some(index), false);
+            self.mark(slot, place, index, false);
         }
         self.end_frame(place);
+    }
+
+    /// Those who hear a topic by a filter, and not by its name.
+    fn add_wildcards(&self, app: AppId, topic: &Topic, entry: Option<&Entry>, slots: &mut Vec<u32>) {
+        if topic.is_everyone() {
+            return;
+        }
+        let mut wild = Vec::new();
+        self.wildcards.matching(app, topic.as_str(), &mut wild);
+        wild.sort_unstable();
+        wild.dedup();
+        wild.retain(|slot| entry.is_none_or(|entry| !entry.subscribers.contains(slot)));
+        slots.extend(wild);
     }
 
     fn mark_audience(&mut self, dispatch: &Arc<Dispatch>, audience: &Audience) {
@@ -252,9 +299,11 @@ impl Shard {
         if gate(&dispatch.message, session.presence()).is_some() {
             return frame.inactive.push(session.num);
         }
-        let paged = dispatch.again && self.fanout.recent.has(dispatch.message.id, connection.generation);
-        if paged || dispatch.is_paged(connection.watermark) {
-            return; // a page of the backlog brought it
+        if dispatch.is_known(connection, &self.fanout.recent) {
+            return;
+        }
+        if session.holds_back(&dispatch.message) {
+            return; // it stays in the inbox
         }
         if let Some(catch_up) = &mut connection.catch_up {
             match catch_up.hold(dispatch, topic) {

@@ -20,12 +20,13 @@ use noroshi_types::Timestamp;
 use parking_lot::Mutex;
 
 use crate::admission::Rate;
-use crate::config::Config;
+use crate::config::{Config, Speaks};
 use crate::drain::{self, Drain, Stopping};
 use crate::handover::Handover;
 use crate::listener::{Acceptor, Listening};
 use crate::mailbox::{Arrival, ArrivalKind, Mailbox};
 use crate::metrics::Metrics;
+use crate::mqtt::session::Lefts;
 use crate::registry::Registry;
 use crate::shard::{Shard, WAKER};
 use crate::stamp::Stamps;
@@ -34,7 +35,7 @@ use crate::stamp::Stamps;
 pub enum Error {
     /// The operator has to choose another address or end whoever has it.
     #[error("cannot listen on {address}: {source}")]
-    Listen { address: SocketAddr, source: io::Error },
+    Listen { speaks: Speaks, address: SocketAddr, source: io::Error },
     /// The host has no descriptors or threads left.
     #[error("the gateway cannot start: {0}")]
     Start(io::Error),
@@ -54,6 +55,9 @@ pub(crate) struct Shared {
     pub(crate) mailboxes: Vec<Mailbox>,
     pub(crate) accepting: AtomicBool,
     pub(crate) drain: Drain,
+    pub(crate) xmpp: crate::xmpp::Service,
+    /// Sessions of MQTT without a connection.
+    pub(crate) lefts: Lefts,
     generations: AtomicU64,
 }
 
@@ -112,17 +116,20 @@ impl Bound {
         metrics: Metrics,
         handover: HandoverFn,
     ) -> Result<Arc<Gateway>, Error> {
-        let shards = self.config.shards.max(1);
+        let mut config = self.config;
+        let shards = config.shards.max(1);
         let (mut mailboxes, mut loops) = (Vec::with_capacity(shards), Vec::with_capacity(shards));
         for _ in 0..shards {
             let poll = Poll::new().map_err(Error::Start)?;
             let (mailbox, inlet) =
-                Mailbox::new(&poll, WAKER, self.config.mailbox_items.max(1)).map_err(Error::Start)?;
+                Mailbox::new(&poll, WAKER, config.mailbox_items.max(1)).map_err(Error::Start)?;
             mailboxes.push(mailbox);
             loops.push((poll, inlet));
         }
+        let xmpp = crate::xmpp::Service::new(&mut config.xmpp);
         let shared = Arc::new(Shared {
-            config: self.config,
+            config,
+            xmpp,
             auth,
             metrics,
             handover,
@@ -131,6 +138,7 @@ impl Bound {
             mailboxes,
             accepting: AtomicBool::new(true),
             drain: Drain::new(),
+            lefts: Lefts::default(),
             // A later run begins above an earlier one: 2^20 log-ins a millisecond are out of reach.
             generations: AtomicU64::new(delivery.clock().now().0 << 20),
         });
@@ -331,5 +339,8 @@ impl Gateway {
         let waiting: usize = self.shared.mailboxes.iter().map(Mailbox::mail_len).sum();
         self.shared.metrics.mailbox_items.set(i64::try_from(waiting).unwrap_or(i64::MAX));
         self.drain_report();
+        if let Some(delivery) = self.delivery.upgrade() {
+            self.shared.observe_xmpp(delivery.clock().now());
+        }
     }
 }

@@ -87,8 +87,8 @@ impl Shard {
         // A WebSocket says good-bye before it ends (RFC 6455 §7.1.5); the others just end.
         let reason = match (connection.framing, connection.protocol) {
             (Framing::WebSocket, _) => CloseReason::PeerReset,
-            // So does MQTT: its end without a word is what a will is for.
-            (_, Protocol::Mqtt) => CloseReason::PeerReset,
+            // So do MQTT, where an end without a word is what a will is for, and XMPP, where it suspends.
+            (_, Protocol::Mqtt | Protocol::Xmpp) => CloseReason::PeerReset,
             (Framing::Events | Framing::Stream | Framing::Polling, _) => CloseReason::PeerClosed,
         };
         self.doom(slot, reason);
@@ -223,8 +223,13 @@ impl Shard {
                 self.upgrade_to_mqtt(slot, &upgrade);
                 self.feed_rest(slot, &mut bytes[head_len..]);
             }
+            Route::Xmpp { upgrade: Ok(upgrade) } => {
+                self.upgrade_to_xmpp(slot, &upgrade);
+                self.feed_rest(slot, &mut bytes[head_len..]);
+            }
             Route::EngineIo(request) => self.handle_engine_request(slot, *request, bytes, head_len),
             Route::WebSocket { upgrade: Err(error), .. }
+            | Route::Xmpp { upgrade: Err(error) }
             | Route::Echo { upgrade: Err(error) }
             | Route::Mqtt { upgrade: Err(error) } => self.refuse_upgrade(slot, &error),
             Route::Sse { wanted: Ok(stream), credentials } => self.open_stream(slot, stream, credentials),

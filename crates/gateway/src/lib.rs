@@ -10,9 +10,9 @@
 //! ```
 //!
 //! Reading order: [`config`], [`gateway`], `connection`, `shard`, then along a connection's life
-//! `listener`, `input`, `route`, `refusal`, `websocket`, `sse`, `talk`, `mqtt`, `socket_io`, `polling`, `login`, `catch_up`, `backlog`, `close`,
-//! `pulse`, [`drain`]; along a message's `edge`, `registry`, `stamp`, `dispatch`, `mailbox`, `overtake`,
-//! `topic_index`, `fanout`, `offering`, `recent`, `ring`, `uring`, `tail`.
+//! `listener`, `input`, `route`, `refusal`, `websocket`, `sse`, `talk`, `mqtt`, `socket_io`, `polling`,
+//! [`xmpp`], `login`, `catch_up`, `backlog`, `close`, `pulse`, [`drain`]; along a message's `edge`, `registry`, `stamp`, `dispatch`, `mailbox`, `overtake`,
+//! `topic_index`, `wildcard`, `fanout`, `offering`, `recent`, `ring`, `uring`, `tail`.
 //!
 //! Invariants: a connection lives and dies on one shard; while it is idle it owns no buffer, no timer
 //! of its own and no channel; a disconnect writes nothing anywhere; no shard waits for anyone.
@@ -59,6 +59,8 @@ mod transport;
 #[cfg(feature = "io-uring")]
 mod uring;
 mod websocket;
+mod wildcard;
+pub mod xmpp;
 
 pub use config::{Config, Listener, SocketIo, Speaks};
 pub use gateway::{Bound, Error, Gateway, HandoverFn};

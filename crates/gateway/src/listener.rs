@@ -56,7 +56,7 @@ impl Listening {
             socket.listen(BACKLOG)?;
             Ok(socket.into())
         };
-        let bound = bind().map_err(|source| Error::Listen { address, source })?;
+        let bound = bind().map_err(|source| Error::Listen { speaks: listener.speaks, address, source })?;
         Ok(Self { listener: bound, tls: listener.tls.clone(), speaks: listener.speaks })
     }
 
@@ -159,7 +159,7 @@ impl Acceptor {
         let within_rate = self.bucket.take(self.rate, self.now_ms());
         let (_, tls, speaks) = &self.listeners[index];
         let kind = match tls {
-            Some(acceptor) => ArrivalKind::Tls(acceptor.config(), *speaks),
+            Some(acceptor) => ArrivalKind::Tls(acceptor.config(*speaks), *speaks),
             None if within_rate => ArrivalKind::Plain(*speaks),
             None => ArrivalKind::OverRate(*speaks),
         };

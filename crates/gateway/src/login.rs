@@ -11,7 +11,7 @@
 use noroshi_auth::{Identity, Refused};
 use noroshi_delivery::{Entered, Entering};
 use noroshi_protocol::native;
-use noroshi_store::{LoggedIn, Login, LoginRefused};
+use noroshi_store::{BacklogPage, LoggedIn, Login, LoginRefused, Place};
 use noroshi_types::{CloseReason, NotificationId, SessionId, Topic};
 use std::sync::Arc;
 use std::time::Duration;
@@ -37,6 +37,17 @@ pub(crate) struct Begun {
     pub(crate) topics: Vec<Topic>,
     /// Nothing behind the place to resume from is lost, as far as its topics go.
     pub(crate) complete: bool,
+    /// What the protocol kept of an earlier connection.
+    pub(crate) kept: Option<Vec<u8>>,
+    pub(crate) as_of: Place,
+}
+
+/// A session that is attached and begins when the one it displaced is gone, since it goes on with what
+/// that leaves. What comes meanwhile is held.
+pub(crate) struct Succession {
+    generation: u64,
+    begun: Begun,
+    page: BacklogPage,
 }
 
 /// Log-ins on their way to the store.
@@ -188,8 +199,11 @@ impl Shard {
                     }
                 }
             }
+            Reply::Worked { to, done } => self.handle_worked(to, *done),
+            Reply::Log { to, result } => self.handle_log(to, result),
             Reply::Backlog { to, result } => self.handle_read(to, None, result),
             Reply::Recovered { to, recovery, result } => self.handle_read(to, Some(recovery), result),
+            Reply::Xmpp { to, request, answer } => self.handle_xmpp_answer(to, request, answer),
         }
     }
 
@@ -251,7 +265,7 @@ impl Shard {
     fn open_session(&mut self, slot: u32, generation: u64, asked: Moment, logged_in: LoggedIn, behind: bool) {
         let shared = self.shared.clone();
         let registry = &shared.registry;
-        let LoggedIn { num, user, token_version, revision, topics, page, .. } = logged_in;
+        let LoggedIn { num, user, token_version, revision, topics, page, as_of, kept } = logged_in;
         let Some(connection) = self.connections.get_mut(slot as usize) else { return };
         let Some(opening) = connection.opening.take() else { return };
         let Some(login) = opening.login.as_ref() else { return };
@@ -260,13 +274,16 @@ impl Shard {
         let versions = (token_version, revision);
         let session =
             Arc::new(Session::new(registry, login.app, device, user.as_ref(), num, address, versions));
+        let mut succeeds = false;
         match registry.attach(&session) {
             Attached::Displaced => {
                 connection.opening = Some(opening); // the answer names its request
                 return self.begin_close(slot, CloseReason::Replaced);
             }
             Attached::Now(Some(old)) => {
-                shared.mailboxes[usize::from(old.address.shard)].close(old.address, CloseReason::Replaced);
+                let successor = connection.talk.is_some().then_some(address);
+                succeeds = successor.is_some();
+                shared.mailboxes[usize::from(old.address.shard)].replace(old.address, successor);
             }
             Attached::Now(None) => {}
         }
@@ -278,6 +295,7 @@ impl Shard {
         }
         let (is_stream, own_topics) = (connection.is_event_stream(), &login.session_topics);
         connection.session = Some(session.clone());
+        connection.as_of = noroshi_delivery::id_at(as_of);
         tracing::debug!(
             app = session.app.0,
             device = session.device.as_str(),
@@ -322,13 +340,15 @@ impl Shard {
         if let Some(connection) = self.connection(slot) {
             connection.catch_up = Some(Box::new(catch_up));
         }
-        let mut early = Vec::new();
         if talks {
             let topics = topics.into_iter().filter(|topic| !topic.is_everyone()).collect();
-            early = self.begin_talk(
-                slot,
-                &Begun { session, topics, complete: page.heads.iter().all(|head| head.complete) },
-            );
+            let complete = page.heads.iter().all(|head| head.complete);
+            let begun = Begun { session, topics, complete, kept, as_of };
+            match succeeds {
+                true => drop(self.succeeding.insert(slot, Succession { generation, begun, page })),
+                false => self.begin_session(slot, &begun, page),
+            }
+            return self.arm(slot);
         }
         self.handle_page(slot, page);
         for frame in opening.early {
@@ -336,8 +356,30 @@ impl Shard {
                 self.handle_open_frame(slot, frame);
             }
         }
-        self.feed_talk(slot, &early);
         self.write_tail(slot);
         self.arm(slot);
+    }
+
+    /// The predecessor of a session is gone.
+    pub(crate) fn succeed(&mut self, address: Address) {
+        let slot = address.slot;
+        if self.at(slot, address.generation).is_some_and(|connection| connection.is_alive())
+            && let Some(Succession { begun, page, .. }) =
+                self.succeeding.remove(&slot).filter(|succession| succession.generation == address.generation)
+        {
+            self.cork(slot);
+            self.begin_session(slot, &begun, page);
+            self.arm(slot);
+        }
+    }
+
+    /// The client of another protocol is told, and gets what it missed.
+    fn begin_session(&mut self, slot: u32, begun: &Begun, page: BacklogPage) {
+        let early = self.begin_talk(slot, begun);
+        self.handle_page(slot, page);
+        if !early.is_empty() && self.is_alive(slot) {
+            self.feed_talk(slot, &early);
+        }
+        self.write_tail(slot);
     }
 }

@@ -6,6 +6,7 @@
 //! | arrivals | acceptor, tunnels, other shards | [`ARRIVALS`] | the connection is refused |
 //! | replies | the store's answers | [`REPLIES`]: as many as a shard asks at once | cannot be |
 //! | closes | takeover, revocation | sessions taken out of the registry | cannot be |
+//! | succeeding | takeover | sessions whose predecessors were closed | cannot be |
 //!
 //! Invariant: whoever queued something calls [`Mailbox::wake`] afterwards; the shard clears the
 //! pending mark before it looks, so nothing waits unseen.
@@ -14,21 +15,27 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
+use bytes::Bytes;
 use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
 use noroshi_delivery::{Entered, Error};
-use noroshi_store::BacklogPage;
-use noroshi_types::{CloseReason, NotificationId, Topic};
+use noroshi_protocol::xmpp;
+use noroshi_store::{BacklogPage, LogPage};
+use noroshi_types::{CloseReason, NotificationId, Position, Topic};
 use parking_lot::Mutex;
 
 use crate::config::Speaks;
 use crate::connection::Origin;
 use crate::dispatch::{Audience, Dispatch};
+use crate::mqtt::work::Done;
 use crate::registry::{Address, Key};
 use crate::stamp::Moment;
 use crate::tls::TlsSession;
 
 pub(crate) const ARRIVALS: usize = 4_096;
-pub(crate) const REPLIES: usize = crate::login::BATCHES_MAX + crate::backlog::READS_MAX;
+pub(crate) const REPLIES: usize = crate::login::BATCHES_MAX
+    + crate::backlog::READS_MAX
+    + crate::mqtt::work::OUT_MAX
+    + crate::xmpp::ASKED_MAX;
 
 /// Deliveries to users and devices that may wait for one shard, besides those of one more request:
 /// about a second of its work. More would only wait longer, and all that comes behind them too.
@@ -61,10 +68,21 @@ pub(crate) enum Mail {
         to: Address,
         key: Key,
     },
-    /// Inboxes may have something behind `since` that was not offered.
+    /// Everything kept of a topic up to here was offered.
+    Offered {
+        key: Key,
+        position: Position,
+    },
+    /// Of another account, where accounts may talk to each other.
+    Stanza {
+        to: Address,
+        stanza: Bytes,
+    },
+    /// Inboxes may have something behind `since` that was not offered; none: what was held back while they were
+    /// idle.
     Reread {
         to: Vec<Address>,
-        since: NotificationId,
+        since: Option<NotificationId>,
     },
 }
 
@@ -74,7 +92,11 @@ impl Mail {
             Mail::Direct { dispatch, .. }
             | Mail::Topic { dispatch, .. }
             | Mail::Condition { dispatch, .. } => Some(dispatch),
-            Mail::Subscribe { .. } | Mail::Unsubscribe { .. } | Mail::Reread { .. } => None,
+            Mail::Subscribe { .. }
+            | Mail::Unsubscribe { .. }
+            | Mail::Offered { .. }
+            | Mail::Stanza { .. }
+            | Mail::Reread { .. } => None,
         }
     }
 }
@@ -118,11 +140,34 @@ pub(crate) enum Reply {
         to: (u32, u64),
         result: Result<BacklogPage, Error>,
     },
+    Log {
+        to: (u32, u64),
+        result: Result<LogPage, Error>,
+    },
+    /// A client's job is done.
+    Worked {
+        to: (u32, u64),
+        done: Box<Done>,
+    },
     Recovered {
         to: (u32, u64),
         recovery: u64,
         result: Result<BacklogPage, Error>,
     },
+    /// To a question of a client's.
+    Xmpp {
+        to: (u32, u64),
+        request: xmpp::Request,
+        answer: xmpp::Answer,
+    },
+}
+
+/// A session that has to end.
+pub(crate) struct Close {
+    pub(crate) address: Address,
+    pub(crate) reason: CloseReason,
+    /// Waits for what it leaves.
+    pub(crate) successor: Option<Address>,
 }
 
 pub(crate) struct Mailbox {
@@ -134,7 +179,9 @@ pub(crate) struct Mailbox {
     arrivals: Sender<Arrival>,
     pub(crate) replies: Sender<Reply>,
     /// Guards the list only.
-    closes: Mutex<Vec<(Address, CloseReason)>>,
+    closes: Mutex<Vec<Close>>,
+    /// Sessions whose predecessors are gone.
+    succeeding: Mutex<Vec<Address>>,
     waker: mio::Waker,
     woken: AtomicBool,
     /// A delivery was lost: sessions have to read their backlogs again.
@@ -164,6 +211,7 @@ impl Mailbox {
             arrivals,
             replies,
             closes: Mutex::default(),
+            succeeding: Mutex::default(),
             waker: mio::Waker::new(poll.registry(), waker)?,
             woken: AtomicBool::new(false),
             lost: AtomicBool::new(false),
@@ -199,7 +247,18 @@ impl Mailbox {
     }
 
     pub(crate) fn close(&self, address: Address, reason: CloseReason) {
-        self.closes.lock().push((address, reason));
+        self.closes.lock().push(Close { address, reason, successor: None });
+        self.wake();
+    }
+
+    /// `successor` takes over from the session at `address`, and is told when that is gone.
+    pub(crate) fn replace(&self, address: Address, successor: Option<Address>) {
+        self.closes.lock().push(Close { address, reason: CloseReason::Replaced, successor });
+        self.wake();
+    }
+
+    pub(crate) fn succeed(&self, successor: Address) {
+        self.succeeding.lock().push(successor);
         self.wake();
     }
 
@@ -260,7 +319,11 @@ impl Mailbox {
             Mail::Topic { deliveries, .. } | Mail::Condition { deliveries, .. } => {
                 change(&self.fanned, *deliveries, Ordering::Relaxed)
             }
-            Mail::Subscribe { .. } | Mail::Unsubscribe { .. } | Mail::Reread { .. } => 0,
+            Mail::Subscribe { .. }
+            | Mail::Unsubscribe { .. }
+            | Mail::Offered { .. }
+            | Mail::Stanza { .. }
+            | Mail::Reread { .. } => 0,
         };
     }
 
@@ -268,9 +331,12 @@ impl Mailbox {
         self.lost.load(Ordering::Relaxed) && self.lost.swap(false, Ordering::SeqCst)
     }
 
-    pub(crate) fn take_closes(&self) -> Vec<(Address, CloseReason)> {
-        let mut closes = self.closes.lock();
-        if closes.is_empty() { Vec::new() } else { std::mem::take(&mut *closes) }
+    pub(crate) fn take_closes(&self) -> Vec<Close> {
+        std::mem::take(&mut *self.closes.lock())
+    }
+
+    pub(crate) fn take_succeeding(&self) -> Vec<Address> {
+        std::mem::take(&mut *self.succeeding.lock())
     }
 }
 

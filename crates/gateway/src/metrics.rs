@@ -54,6 +54,8 @@ pub struct Metrics {
     pub(crate) mailbox_full: Counter,
     pub(crate) resyncs: Counter,
     pub(crate) panics: Counter,
+    pub(crate) xmpp_suspended: Gauge,
+    pub(crate) xmpp_resumed: Counter,
     drain_active: Gauge,
     drain_remaining: Gauge,
     pub(crate) drain_moved: Counter,
@@ -107,6 +109,16 @@ impl Metrics {
         registry.register("mailbox_full", "Deliveries that found a full mailbox", m.mailbox_full.clone());
         registry.register("resyncs", "Times a shard read its sessions' backlogs again", m.resyncs.clone());
         registry.register("connection_panics", "Panics that ended a connection", m.panics.clone());
+        registry.register(
+            "xmpp_sessions_suspended",
+            "Sessions of XMPP whose connections broke and that may be resumed",
+            m.xmpp_suspended.clone(),
+        );
+        registry.register(
+            "xmpp_sessions_resumed",
+            "Sessions of XMPP that were resumed",
+            m.xmpp_resumed.clone(),
+        );
         registry.register(
             "drain_active",
             "1 while devices are moved away, and after that until they are let in again",
@@ -175,6 +187,8 @@ impl Metrics {
             mailbox_full: Counter::default(),
             resyncs: Counter::default(),
             panics: Counter::default(),
+            xmpp_suspended: Gauge::default(),
+            xmpp_resumed: Counter::default(),
             drain_active: Gauge::default(),
             drain_remaining: Gauge::default(),
             drain_moved: Counter::default(),
@@ -230,7 +244,7 @@ fn is_possible(protocol: Protocol, framing: Framing) -> bool {
         // A WebSocket that is to take over a session which polls is not a device's until it does.
         Protocol::Http => framing != Framing::Events,
         Protocol::Native => matches!(framing, Framing::WebSocket | Framing::Events),
-        Protocol::Mqtt => matches!(framing, Framing::Stream | Framing::WebSocket),
+        Protocol::Mqtt | Protocol::Xmpp => matches!(framing, Framing::Stream | Framing::WebSocket),
         Protocol::SocketIo | Protocol::Echo => matches!(framing, Framing::WebSocket | Framing::Polling),
     }
 }

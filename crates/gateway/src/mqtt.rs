@@ -6,31 +6,49 @@
 //! sent is a packet a message.
 
 use std::ops::ControlFlow;
+use std::time::Duration;
 
 use bytes::Bytes;
-use noroshi_auth::{Identity, Refused};
 use noroshi_protocol::mqtt::{
-    Action, Cause as Why, Conversation, Decoder, Delivery, Frame, LogIn, LoggedIn, PublishRefused, Qos,
-    SubscribeOptions, SubscribeRequest, Subscription as Held, TopicFilter, UnsubscribeRequest, is_topic_name,
+    Action, Cause as Why, Conversation, Decoder, Delivery, Frame, PublishRefused, is_topic_name,
 };
 use noroshi_protocol::ws::{self, Opcode, Upgrade};
+use noroshi_store::Place;
 use noroshi_types::CloseReason;
 
-use crate::connection::{Framing, Origin, Phase, Protocol, Subscription};
+use crate::connection::{Framing, Phase, Protocol};
 use crate::dispatch::Dispatch;
-use crate::login::Begun;
 use crate::pulse::ticks;
+use crate::registry::Session;
 use crate::shard::Shard;
 use crate::talk::{Cause, Context, Offered, Talk};
+
+mod beginning;
+mod publishing;
+pub(crate) mod session;
+mod subscribing;
+pub(crate) mod work;
+
+use work::Queue;
 
 pub(crate) struct Mqtt {
     decoder: Decoder,
     conversation: Conversation,
     /// When the client was last heard.
     heard_tick: u32,
+    /// What was accepted up to here was heard, by filters with wildcards.
+    since: Place,
+    /// What the client waits for.
+    queue: Option<Box<Queue>>,
+    /// How long the session outlives its connection.
+    expiry_s: u32,
+    clean_start: bool,
     /// Its subscriptions are those of an earlier connection: what their topics retain it has.
     resumed: bool,
 }
+
+// With a conversation's 64 bytes and its decoder's 8.
+const _: () = assert!(size_of::<Mqtt>() <= 104);
 
 impl Mqtt {
     fn new(now_tick: u32) -> Self {
@@ -38,6 +56,10 @@ impl Mqtt {
             decoder: Decoder::new(),
             conversation: Conversation::new(),
             heard_tick: now_tick,
+            since: Place(0),
+            queue: None,
+            expiry_s: 0,
+            clean_start: true,
             resumed: false,
         }
     }
@@ -165,13 +187,7 @@ impl Shard {
         match action {
             Action::None => {}
             Action::LogIn(log_in) => self.log_in_mqtt(slot, &log_in),
-            Action::Publish { answer, .. } => {
-                if let Some(answer) = answer {
-                    self.answer_mqtt(slot, |conversation, out| {
-                        conversation.published(answer, Err(PublishRefused::NotAllowed), out)
-                    });
-                }
-            }
+            Action::Publish { publication, answer } => self.publish_mqtt(slot, &publication, answer),
             Action::Subscribe(request) => self.subscribe_mqtt(slot, request),
             Action::Unsubscribe(request) => self.unsubscribe_mqtt(slot, request),
             Action::Settled { id, room } => {
@@ -185,8 +201,9 @@ impl Shard {
                 }
             }
             Action::Presence(presence) => {
-                if let Some(session) = self.connection(slot).and_then(|it| it.session.as_ref()) {
-                    session.set_presence(presence);
+                let session = self.connection(slot).and_then(|it| it.session.as_ref());
+                if session.is_some_and(|session| session.set_presence(presence)) {
+                    self.read_held_back(slot);
                 }
             }
             Action::RenewToken { token, answer } => {
@@ -204,63 +221,10 @@ impl Shard {
         }
     }
 
-    fn log_in_mqtt(&mut self, slot: u32, log_in: &LogIn<'_>) {
-        let over_rate = self.connection(slot).is_some_and(|it| it.origin == Origin::OverRate);
-        if self.shared.drain.is_active() || over_rate {
-            self.shared.metrics.admission_refused.inc();
-            let draining = self.shared.drain.is_active();
-            let reason = if draining { CloseReason::Drain } else { CloseReason::Overloaded };
-            return self.begin_close(slot, reason);
-        }
-        match self.identify_mqtt(log_in) {
-            Ok(identity) => self.start_log_in(slot, identity, Vec::new(), None),
-            Err(reason) => self.begin_close(slot, reason),
-        }
-    }
-
-    fn identify_mqtt(&self, log_in: &LogIn<'_>) -> Result<Identity, CloseReason> {
-        let Some(token) = log_in.token else { return Err(CloseReason::Unauthorized) };
-        match self.shared.auth.device(token, log_in.app, self.now.wall) {
-            Ok(identity) if log_in.device.is_none_or(|device| device == identity.device.as_str()) => {
-                Ok(identity)
-            }
-            Ok(_) => Err(CloseReason::Unauthorized),
-            Err(Refused::Expired) => Err(CloseReason::Expired),
-            Err(error) => {
-                tracing::debug!(%error, "a token was refused");
-                Err(CloseReason::Unauthorized)
-            }
-        }
-    }
-
-    /// CONNACK, and from here on the keep alive counts.
-    pub(crate) fn begin_mqtt(&mut self, slot: u32, begun: &Begun) -> Vec<u8> {
-        let shared = self.shared.clone();
-        let session = &begun.session;
-        let held = |topic: &noroshi_types::Topic| {
-            let filter = TopicFilter::parse(topic.as_str()).ok()?;
-            Some(Held { filter, options: SubscribeOptions::new(Qos::AtLeastOnce), id: 0 })
-        };
-        let logged_in = LoggedIn {
-            device: session.device.as_str(),
-            // Half of a hash: it tells nobody which device.
-            origin: (session.device_key >> 64) as u64,
-            session_present: false,
-            subscriptions: begun.topics.iter().filter_map(held).collect(),
-            saved: None,
-        };
-        let mut out = Vec::new();
-        let Some(mqtt) = self.mqtt(slot) else { return Vec::new() };
-        let early = mqtt.conversation.logged_in(&shared.config.mqtt, logged_in, &mut out);
-        self.send_mqtt(slot, out);
-        self.await_mqtt(slot);
-        early
-    }
-
     /// When nothing will have been heard for too long.
     fn await_mqtt(&mut self, slot: u32) {
         let Some(mqtt) = self.mqtt(slot) else { return };
-        let silence = mqtt.conversation.silence_max_ms().map(std::time::Duration::from_millis);
+        let silence = mqtt.conversation.silence_max_ms().map(Duration::from_millis);
         let due = silence.map_or(u32::MAX, |silence| mqtt.heard_tick.saturating_add(ticks(silence)));
         if let Some(connection) = self.connection(slot) {
             connection.ping_tick = due.saturating_add(1);
@@ -274,37 +238,6 @@ impl Shard {
         if self.connection(slot).is_some_and(|connection| connection.ping_tick <= tick) {
             self.begin_close(slot, CloseReason::PingTimeout);
         }
-    }
-
-    fn subscribe_mqtt(&mut self, slot: u32, request: SubscribeRequest) {
-        let shared = self.shared.clone();
-        let Some(app) = self.connection(slot).and_then(|it| it.session.as_ref()).map(|session| session.app)
-        else {
-            return;
-        };
-        let mut made = Vec::new();
-        self.answer_mqtt(slot, |conversation, out| {
-            made = conversation.subscribed(&shared.config.mqtt, request, out)?;
-            Ok(())
-        });
-        for subscribed in made {
-            if let Some(topic) = subscribed.filter.topic() {
-                let key = shared.registry.topic_key(app, &topic);
-                self.subscribe(slot, topic, key, Subscription::own, None);
-            }
-        }
-        self.advance(slot);
-    }
-
-    fn unsubscribe_mqtt(&mut self, slot: u32, request: UnsubscribeRequest) {
-        let Some(app) = self.connection(slot).and_then(|it| it.session.as_ref()).map(|session| session.app)
-        else {
-            return;
-        };
-        let topics = request.filters().filter_map(TopicFilter::topic);
-        let keys: Vec<_> = topics.map(|topic| self.shared.registry.topic_key(app, &topic)).collect();
-        self.unsubscribe(slot, &keys);
-        self.answer_mqtt(slot, |conversation, out| conversation.unsubscribed(request, out));
     }
 
     /// Lets the conversation answer; where it cannot, the connection ends.
@@ -338,9 +271,9 @@ impl Shard {
         mqtt.conversation.close(reason, None, &mut out);
         self.send_mqtt(slot, out);
     }
+}
 
-    /// What the session leaves behind.
-    pub(crate) fn part_mqtt(&mut self, _slot: u32, mqtt: Mqtt) {
-        drop(mqtt.conversation.part());
-    }
+/// Half of a hash: it tells nobody which device.
+fn origin(session: &Session) -> u64 {
+    (session.device_key >> 64) as u64
 }

@@ -173,6 +173,7 @@ impl Shard {
                 failed |= !self.write_batch(slot, &mut batch);
             }
         }
+        self.follow(slot, &mut batch);
         failed |= !self.write_batch(slot, &mut batch);
         self.confirm(slot, confirmed);
         match failed {
@@ -194,6 +195,17 @@ impl Shard {
         let written = batch.write(connection, now_tick);
         self.tally.bytes_out += *written.as_ref().unwrap_or(&0) as u64;
         written.is_ok()
+    }
+
+    /// What the conversation says behind what was offered.
+    fn follow(&mut self, slot: u32, batch: &mut Batch) {
+        let Some(connection) = self.connections.get_mut(slot as usize) else { return };
+        let Some(talk) = &mut connection.talk else { return };
+        let before = batch.heads.len();
+        talk.follow(&self.shared.config, &mut batch.heads);
+        if batch.heads.len() > before {
+            batch.push(Bytes::new());
+        }
     }
 
     /// A live message has no room: from here on the connection hears what is held for it, when there is.
@@ -223,6 +235,7 @@ impl Shard {
                 self.tally.messages_out[connection.protocol as usize] += 1;
                 grant(connection, 1);
                 self.outcomes.one(message.id, Outcome::Written, session.num);
+                self.follow(slot, &mut batch);
                 match self.write_batch(slot, &mut batch) {
                     true => self.check_tail(slot),
                     false => self.doom(slot, CloseReason::PeerReset),
@@ -245,15 +258,10 @@ impl Shard {
     pub(crate) fn write_page_to_talk(&mut self, slot: u32, paged: Vec<Paged>) {
         let Some(connection) = self.connections.get_mut(slot as usize) else { return };
         let Some(num) = connection.session.as_ref().map(|session| session.num) else { return };
-        let wants_retained = connection.talk.as_ref().is_none_or(|talk| talk.wants_retained());
-        let is_log_in = connection.catch_up.as_ref().is_some_and(|catch_up| catch_up.is_backlog());
         let (mut batch, mut confirmed, mut written) = (Batch::default(), Vec::new(), 0);
         let mut paged = paged.into_iter();
         let mut rest = Vec::new();
         for one in paged.by_ref() {
-            if one.retained && is_log_in && !wants_retained {
-                continue;
-            }
             let dispatch = Dispatch::new(one.message.clone());
             let cause = if one.retained { Cause::Retained } else { Cause::Published };
             match offer(&self.shared.config, self.now.wall, connection, &dispatch, cause, &mut batch) {
@@ -277,6 +285,7 @@ impl Shard {
             catch_up.page_bytes = batch.bytes();
             catch_up.keep_rest(rest);
         }
+        self.follow(slot, &mut batch);
         let whole = self.write_batch(slot, &mut batch);
         self.confirm(slot, confirmed);
         match whole {

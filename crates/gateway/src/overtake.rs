@@ -80,8 +80,10 @@ fn take_one<K: Hash + Eq, S: BuildHasher>(counts: &mut HashMap<K, u32, S>, key: 
 fn named(mail: &Mail) -> &[Address] {
     match mail {
         Mail::Direct { to, .. } | Mail::Reread { to, .. } => to,
-        Mail::Subscribe { to, .. } | Mail::Unsubscribe { to, .. } => std::slice::from_ref(to),
-        Mail::Topic { .. } | Mail::Condition { .. } => &[],
+        Mail::Subscribe { to, .. } | Mail::Unsubscribe { to, .. } | Mail::Stanza { to, .. } => {
+            std::slice::from_ref(to)
+        }
+        Mail::Topic { .. } | Mail::Condition { .. } | Mail::Offered { .. } => &[],
     }
 }
 
@@ -135,7 +137,11 @@ impl Shard {
                 // Else who hears none of its topics is not meant.
                 topics.extend(audience.condition.matches_none().then_some(audience.everyone));
             }
-            Mail::Subscribe { .. } | Mail::Unsubscribe { .. } | Mail::Reread { .. } => {}
+            Mail::Subscribe { .. }
+            | Mail::Unsubscribe { .. }
+            | Mail::Offered { .. }
+            | Mail::Stanza { .. }
+            | Mail::Reread { .. } => {}
         }
         self.fanout.stalled.push(mail, topics);
         None

@@ -9,6 +9,8 @@ use crate::connection::{Framing, Phase, Protocol};
 use crate::shard::Shard;
 use crate::timer::TICK_MS;
 
+/// How often one shard looks after sessions without a connection.
+pub(crate) const LEFTS_EVERY_MS: u64 = 1_000;
 /// How often the shard looks whether it holds far more memory than it uses.
 const SHRINK_TICKS: u32 = 640;
 
@@ -24,6 +26,10 @@ impl Shard {
                     self.guard(Some(slot), |shard| shard.handle_timer(slot));
                 }
             }
+        }
+        if self.index == 0 && self.now.ms >= self.lefts_due_ms {
+            self.lefts_due_ms = self.now.ms + LEFTS_EVERY_MS;
+            self.guard(None, Shard::handle_lefts);
         }
         self.drip();
     }
@@ -122,7 +128,7 @@ impl Shard {
                 connection.ping_tick = now.tick.saturating_add(ticks(timeout));
                 self.send_frame(slot, Opcode::Ping, &[]);
             }
-            (Protocol::Http | Protocol::Mqtt | Protocol::SocketIo | Protocol::Echo, _) => {
+            (Protocol::Http | Protocol::Mqtt | Protocol::SocketIo | Protocol::Xmpp | Protocol::Echo, _) => {
                 connection.ping_tick = u32::MAX;
             }
         }

@@ -23,7 +23,7 @@ use hashbrown::{HashMap, HashTable};
 use noroshi_cluster::{Keys, SessionKey};
 use noroshi_delivery::LocalSession;
 use noroshi_delivery::edge::SESSION_PAGES;
-use noroshi_types::{AppId, DeviceId, DeviceNum, Presence, Topic, UserId};
+use noroshi_types::{AppId, DeviceId, DeviceNum, Message, NotificationId, Presence, Topic, UserId, When};
 use parking_lot::Mutex;
 use siphasher::sip128::{Hasher128, SipHasher13};
 
@@ -73,6 +73,8 @@ pub(crate) struct Session {
     /// Of the device when it logged in: tokens below it are revoked.
     pub(crate) token_version: u32,
     presence: AtomicU8,
+    /// From which message on some were held back because the device was idle: its id's milliseconds; 0: none.
+    held_from: AtomicU64,
     /// Of the device when it logged in: grows with its user, tokens and subscriptions.
     pub(crate) revision: u64,
 }
@@ -85,8 +87,32 @@ impl Session {
         }
     }
 
-    pub(crate) fn set_presence(&self, presence: Presence) {
-        self.presence.store(u8::from(presence == Presence::Active), Ordering::Relaxed);
+    /// True if the device is in use now and messages were held back before: its inbox is to be read on.
+    pub(crate) fn set_presence(&self, presence: Presence) -> bool {
+        self.presence.store(u8::from(presence == Presence::Active), Ordering::SeqCst);
+        presence == Presence::Active && self.held_from.load(Ordering::SeqCst) != 0
+    }
+
+    /// Whether a kept message stays in the inbox until the device is in use (RFC 8030 §5.3). Presence may change on
+    /// another thread: either that one finds the mark, or this one (the connection's) finds the device in use.
+    pub(crate) fn holds_back(&self, message: &Message) -> bool {
+        let waits = message.waits_for_use && message.when == When::Stored && message.topic.is_none();
+        if !waits || self.presence() == Presence::Active {
+            return false;
+        }
+        // RFC 9562 §5.7: the time is in the upper 48 bits. The first one stays, but for an older one of another node.
+        let from = (u128::from_be_bytes(*message.id.as_bytes()) >> 80).max(1) as u64;
+        let earlier = |held: u64| if held == 0 { from } else { held.min(from) };
+        let _ = self.held_from.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |held| Some(earlier(held)));
+        self.presence.load(Ordering::SeqCst) == 0 || self.take_held().is_none()
+    }
+
+    /// Behind which message those lie that were held back.
+    pub(crate) fn take_held(&self) -> Option<NotificationId> {
+        let from = self.held_from.swap(0, Ordering::SeqCst);
+        // The greatest id (version 7) of the millisecond before.
+        let before = (u128::from(from.checked_sub(1)?) << 80) | (0x7fff << 64) | u128::from(u64::MAX);
+        Some(NotificationId::from_bytes(before.to_be_bytes()))
     }
 }
 
@@ -400,6 +426,7 @@ impl Session {
             address,
             token_version,
             presence: AtomicU8::new(1),
+            held_from: AtomicU64::new(0),
             revision,
         }
     }

@@ -27,6 +27,10 @@ pub(crate) enum Route {
     },
     /// Engine.IO, whatever is spoken over it.
     EngineIo(Box<EngineRequest>),
+    /// XMPP over a WebSocket (RFC 7395).
+    Xmpp {
+        upgrade: Result<Upgrade, UpgradeError>,
+    },
     /// Not the gateway's.
     Api,
 }
@@ -96,6 +100,7 @@ pub(crate) fn route(head: &Head<'_>, config: &Config) -> Route {
         }
         ("GET", "/v1/events") => Route::Sse { wanted: stream(head), credentials: credentials(head) },
         ("GET", "/mqtt") => Route::Mqtt { upgrade: ws::upgrade_to(head, "mqtt") }, // [MQTT-6.0.0-3]
+        ("GET", "/xmpp") => Route::Xmpp { upgrade: ws::upgrade_to(head, "xmpp") }, // RFC 7395 §3.1
         ("GET", "/v1/echo") if conformance => Route::Echo { upgrade: ws::upgrade(head) },
         _ => Route::Api,
     }
@@ -177,6 +182,7 @@ mod tests {
                     request.wanted.map_or_else(|error| error.to_string(), |wanted| format!("{wanted:?}"));
                 format!("{:?} {wanted} {}", request.mount, if request.keeps { "keeps" } else { "ends" })
             }
+            Route::Xmpp { .. } => "xmpp".to_owned(),
             Route::Api => "api".to_owned(),
         };
         assert_eq!(got, expected, "{head}");
@@ -202,6 +208,7 @@ mod tests {
             false,
             "Devices Open(Polling) ends",
         );
+        check("GET /xmpp HTTP/1.1", false, "xmpp");
         check("POST /v1/connect HTTP/1.1", false, "api");
         check("GET /v1/echo HTTP/1.1", false, "api");
         check("GET /v1/echo HTTP/1.1", true, "echo");

@@ -13,7 +13,7 @@
 //! Invariants: a slot is freed only in [`Shard::bury`], after the handler that decided it; a panic
 //! ends the connection it happened on and the loop goes on.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -32,15 +32,18 @@ use crate::connection::{Connection, Framing, Origin, Phase, Protocol};
 use crate::drain::Round;
 use crate::fanout::Fanout;
 use crate::gateway::Shared;
-use crate::login::LogIns;
-use crate::mailbox::{Arrival, ArrivalKind, Inlet, Mailbox};
+use crate::login::{LogIns, Succession};
+use crate::mailbox::{Arrival, ArrivalKind, Close, Inlet, Mailbox};
+use crate::mqtt::work::Works;
 use crate::outcome::Outcomes;
 use crate::polling::Polled;
+use crate::pulse::LEFTS_EVERY_MS;
 use crate::recent::Recent;
 use crate::timer::{TICK_MS, Wheel};
 use crate::tls::TlsSession;
 use crate::topic_index::TopicIndex;
 use crate::transport::Transport;
+use crate::wildcard::Wildcards;
 
 pub(crate) const WAKER: Token = Token(usize::MAX);
 
@@ -95,11 +98,17 @@ pub(crate) struct Shard {
     pub(crate) inlet: Inlet,
     pub(crate) connections: Slab<Connection>,
     pub(crate) topics: TopicIndex,
+    pub(crate) wildcards: Wildcards,
     pub(crate) wheel: Wheel,
     pub(crate) fanout: Fanout,
     pub(crate) log_ins: LogIns,
     pub(crate) reads: Reads,
+    pub(crate) works: Works,
+    /// Sessions that wait for what their predecessors leave, by their slots.
+    pub(crate) succeeding: HashMap<u32, Succession>,
     pub(crate) outcomes: Outcomes,
+    /// Questions of conversations to the store that are out.
+    pub(crate) asked: usize,
     pub(crate) tally: Tally,
     /// While a drain is under way.
     pub(crate) round: Option<Round>,
@@ -117,6 +126,8 @@ pub(crate) struct Shard {
     /// Made on the shard's own thread, which alone may submit.
     #[cfg(feature = "io-uring")]
     pub(crate) uring: Option<crate::uring::Uring>,
+    /// When sessions without a connection are looked after next.
+    pub(crate) lefts_due_ms: u64,
     pub(crate) now: Now,
     started: Instant,
     random: u64,
@@ -141,11 +152,15 @@ impl Shard {
             inlet,
             connections: Slab::new(),
             topics: TopicIndex::default(),
+            wildcards: Wildcards::default(),
             wheel: Wheel::new(),
             fanout: Fanout::new(recent),
             log_ins: LogIns::default(),
             reads: Reads::default(),
+            works: Works::default(),
+            succeeding: HashMap::new(),
             outcomes: Outcomes::default(),
+            asked: 0,
             tally: Tally::default(),
             round: None,
             again: Vec::new(),
@@ -156,6 +171,7 @@ impl Shard {
             handshake_left: Duration::ZERO,
             #[cfg(feature = "io-uring")]
             uring: None,
+            lefts_due_ms: 0,
             now: Now { ms: 0, tick: 1, wall },
             started: Instant::now(),
             random: seed,
@@ -206,12 +222,18 @@ impl Shard {
             });
         }
         self.take_arrivals();
-        for (address, reason) in self.mailbox().take_closes() {
+        for Close { address, reason, successor } in self.mailbox().take_closes() {
             self.guard(Some(address.slot), |shard| {
                 if shard.at(address.slot, address.generation).is_some() {
                     shard.begin_close(address.slot, reason);
                 }
             });
+            if let Some(successor) = successor {
+                self.shared.mailboxes[usize::from(successor.shard)].succeed(successor);
+            }
+        }
+        for address in self.mailbox().take_succeeding() {
+            self.guard(Some(address.slot), |shard| shard.succeed(address));
         }
         while let Ok(reply) = self.inlet.replies.try_recv() {
             self.guard(None, |shard| shard.handle_reply(reply));
@@ -222,6 +244,7 @@ impl Shard {
         self.write_marked();
         self.guard(None, Shard::send_log_ins);
         self.guard(None, Shard::send_reads);
+        self.guard(None, Shard::send_works);
         self.pulse();
         self.answer_polls();
         self.settle();
@@ -261,6 +284,9 @@ impl Shard {
         }
         let since = self.started.elapsed().as_millis();
         let mut ms = if self.connections.is_empty() { u64::MAX } else { self.to_next_tick_ms(since) };
+        if self.index == 0 && !self.shared.lefts.is_empty() {
+            ms = ms.min(LEFTS_EVERY_MS);
+        }
         if let Some(linger_ms) = self.log_ins.patience_ms() {
             ms = ms.min(linger_ms);
         }
@@ -368,11 +394,24 @@ impl Shard {
         match speaks {
             Speaks::Http => {}
             Speaks::Mqtt => self.open_mqtt(slot, Framing::Stream),
+            Speaks::Xmpp => self.open_xmpp(slot, Framing::Stream),
         }
         self.arm(slot);
         if let Some(mut bytes) = head {
             self.handle_bytes(slot, &mut bytes);
         }
+    }
+
+    /// What follows on a connection is under TLS.
+    pub(crate) fn begin_tls(&mut self, slot: u32, session: TlsSession) -> io::Result<()> {
+        let Some(connection) = self.connections.get_mut(slot as usize) else { return Ok(()) };
+        let registry = self.poll.registry();
+        let Some(stream) = connection.transport.stream() else { return Ok(()) };
+        registry.deregister(stream)?;
+        connection.transport.begin_tls(session)?;
+        let Some(stream) = connection.transport.stream() else { return Ok(()) };
+        let interest = Interest::READABLE | Interest::WRITABLE;
+        registry.register(stream, Token(slot as usize), interest)
     }
 
     /// The connection in a slot, if it is still the one that is meant.

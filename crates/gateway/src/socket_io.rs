@@ -281,7 +281,11 @@ impl Shard {
                     self.unsubscribe_all(slot, session.app, &topics);
                 }
                 (Action::Acknowledge { ids }, Some(session)) => self.delivery.ack(session.num, ids),
-                (Action::Presence(presence), Some(session)) => session.set_presence(presence),
+                (Action::Presence(presence), Some(session)) => {
+                    if session.set_presence(presence) {
+                        self.read_held_back(slot);
+                    }
+                }
                 (Action::RenewToken { token, reply }, Some(_)) => {
                     let result = self.renew(slot, token.as_str());
                     self.reply(slot, reply, result);
@@ -378,6 +382,7 @@ impl Shard {
 
     /// The device left; who has the connection may log in again.
     fn log_out_socket_io(&mut self, slot: u32) {
+        self.succeeding.remove(&slot);
         self.part_session(slot);
         self.await_connect(slot);
     }

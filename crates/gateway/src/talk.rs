@@ -1,7 +1,8 @@
 //! What the session core asks of a protocol that keeps a conversation of its own: one value behind one
 //! pointer in the connection, which native connections do not have.
 //!
-//! A protocol lives in a file of its own ([`crate::mqtt`], [`crate::socket_io`]) and is reached from here alone: bytes in
+//! A protocol lives in a file of its own ([`crate::mqtt`], [`crate::socket_io`], [`crate::xmpp`]) and is
+//! reached from here alone: bytes in
 //! ([`Shard::feed_talk`], [`Shard::feed_talk_message`]), the session that began ([`Shard::begin_talk`]), messages
 //! out ([`Talk::offer`]), what time brings ([`Shard::handle_talk_due`]), the last word
 //! ([`Shard::say_last_word`]) and the end ([`Shard::end_talk`]). Everything else, from admission to drain, is
@@ -23,6 +24,7 @@ use crate::mqtt::Mqtt;
 use crate::polling::Exchange;
 use crate::shard::Shard;
 use crate::socket_io::SocketIo;
+use crate::xmpp::Xmpp;
 
 /// The conversation of a connection.
 pub(crate) enum Talk {
@@ -30,6 +32,7 @@ pub(crate) enum Talk {
     SocketIo(SocketIo),
     /// Of a connection that serves a session which is another slot's ([`crate::polling`]).
     Exchange(Exchange),
+    Xmpp(Xmpp),
 }
 
 /// What a conversation needs to know to encode a message.
@@ -72,6 +75,15 @@ impl Talk {
             Talk::Mqtt(mqtt) => mqtt.offer(context, dispatch, cause, head),
             Talk::SocketIo(socket_io) => socket_io.offer(context, dispatch, cause, head),
             Talk::Exchange(_) => Offered::Pass { confirmed: false },
+            Talk::Xmpp(xmpp) => xmpp.offer(context, dispatch),
+        }
+    }
+
+    /// Appends what is said behind messages that were offered together.
+    pub(crate) fn follow(&mut self, config: &Config, out: &mut Vec<u8>) {
+        match self {
+            Talk::Mqtt(_) | Talk::SocketIo(_) | Talk::Exchange(_) => {}
+            Talk::Xmpp(xmpp) => xmpp.follow(config, out),
         }
     }
 
@@ -80,6 +92,7 @@ impl Talk {
         match self {
             Talk::Mqtt(mqtt) => mqtt.caught_up(),
             Talk::SocketIo(_) | Talk::Exchange(_) => {}
+            Talk::Xmpp(xmpp) => xmpp.caught_up(),
         }
     }
 
@@ -88,14 +101,15 @@ impl Talk {
         match self {
             Talk::Mqtt(mqtt) => mqtt.wants_retained(),
             Talk::SocketIo(_) | Talk::Exchange(_) => true,
+            Talk::Xmpp(xmpp) => xmpp.wants_retained(),
         }
     }
 
     /// Frames that the device may send for each message it gets.
     pub(crate) fn frames_granted(&self) -> u32 {
         match self {
-            // PUBREC and PUBCOMP.
-            Talk::Mqtt(_) => 2,
+            // PUBREC and PUBCOMP; a receipt and a count.
+            Talk::Mqtt(_) | Talk::Xmpp(_) => 2,
             Talk::SocketIo(_) | Talk::Exchange(_) => 1,
         }
     }
@@ -105,6 +119,7 @@ impl Talk {
         match self {
             Talk::Mqtt(_) => config.mqtt.packet_bytes_max as usize,
             Talk::SocketIo(_) | Talk::Exchange(_) => config.socket_io.engine.payload_bytes_max,
+            Talk::Xmpp(_) => config.xmpp.protocol.xml.element_bytes_max,
         }
     }
 
@@ -112,7 +127,7 @@ impl Talk {
     pub(crate) fn queued_bytes(&self) -> usize {
         match self {
             Talk::SocketIo(socket_io) => socket_io.queued_bytes(),
-            Talk::Mqtt(_) | Talk::Exchange(_) => 0,
+            Talk::Mqtt(_) | Talk::Xmpp(_) | Talk::Exchange(_) => 0,
         }
     }
 
@@ -133,6 +148,7 @@ impl Shard {
     pub(crate) fn feed_talk(&mut self, slot: u32, bytes: &[u8]) {
         match self.talk(slot) {
             Some(Talk::Mqtt(_)) => self.feed_mqtt(slot, bytes),
+            Some(Talk::Xmpp(_)) => self.feed_xmpp(slot, bytes),
             Some(Talk::Exchange(_)) => self.feed_exchange(slot, bytes),
             Some(Talk::SocketIo(_)) | None => {}
         }
@@ -146,6 +162,9 @@ impl Shard {
             (Some(Talk::Mqtt(_)), _) => self.begin_close(slot, CloseReason::BadMessage),
             (Some(Talk::SocketIo(_)), input) => self.feed_socket_io(slot, input),
             (Some(Talk::Exchange(_)), input) => self.feed_probe(slot, input),
+            (Some(Talk::Xmpp(_)), Input::Text(text)) => self.hear_xmpp(slot, text),
+            // RFC 7395 §3.2
+            (Some(Talk::Xmpp(_)), _) => self.begin_close(slot, CloseReason::BadMessage),
             (None, _) => {}
         }
     }
@@ -159,6 +178,10 @@ impl Shard {
                 self.begin_socket_io(slot, begun);
                 Vec::new()
             }
+            Some(Talk::Xmpp(_)) => {
+                self.begin_xmpp(slot, begun);
+                Vec::new()
+            }
             Some(Talk::Exchange(_)) | None => Vec::new(),
         }
     }
@@ -167,8 +190,8 @@ impl Shard {
     pub(crate) fn tell_recovered(&mut self, slot: u32, topic: &Topic, complete: bool) {
         match self.talk(slot) {
             Some(Talk::SocketIo(_)) => self.send_packet(slot, encode::recovered(topic, complete)),
-            // Its clients name none.
-            Some(Talk::Mqtt(_)) | Some(Talk::Exchange(_)) | None => {}
+            // Their clients name none.
+            Some(Talk::Mqtt(_) | Talk::Xmpp(_) | Talk::Exchange(_)) | None => {}
         }
     }
 
@@ -177,6 +200,7 @@ impl Shard {
         match self.talk(slot) {
             Some(Talk::Mqtt(_)) => self.handle_mqtt_due(slot),
             Some(Talk::SocketIo(_)) => self.handle_socket_io_due(slot),
+            Some(Talk::Xmpp(_)) => self.handle_xmpp_due(slot),
             Some(Talk::Exchange(_)) | None => {
                 if let Some(connection) = self.connection(slot) {
                     connection.ping_tick = u32::MAX;
@@ -190,6 +214,7 @@ impl Shard {
         match self.talk(slot) {
             Some(Talk::Mqtt(_)) => self.end_mqtt_word(slot, reason),
             Some(Talk::SocketIo(_)) => self.end_socket_io_word(slot, reason, after_ms),
+            Some(Talk::Xmpp(_)) => self.end_xmpp_word(slot, reason),
             Some(Talk::Exchange(_)) | None => {}
         }
     }
@@ -202,6 +227,7 @@ impl Shard {
             Talk::Mqtt(mqtt) => self.part_mqtt(slot, mqtt),
             Talk::SocketIo(socket_io) => self.part_socket_io(slot, socket_io),
             Talk::Exchange(exchange) => self.part_exchange(slot, &exchange),
+            Talk::Xmpp(xmpp) => self.part_xmpp(slot, xmpp),
         }
     }
 }

@@ -16,6 +16,8 @@ use rustls::server::{NoServerSessionStorage, ProducesTickets};
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 
+use crate::config::Speaks;
+
 mod scratch;
 mod session;
 
@@ -34,7 +36,22 @@ pub enum Error {
 
 /// The certificate in use; clones share it.
 #[derive(Clone)]
-pub struct Acceptor(Arc<ArcSwap<ServerConfig>>);
+pub struct Acceptor(Arc<ArcSwap<ByProtocol>>);
+
+/// The same certificate for listeners that name different protocols (RFC 7301): what is meant for one must not
+/// be led to another.
+struct ByProtocol {
+    http: Arc<ServerConfig>,
+    xmpp: Arc<ServerConfig>,
+}
+
+impl ByProtocol {
+    fn new(http: ServerConfig) -> Self {
+        let mut xmpp = http.clone();
+        xmpp.alpn_protocols = vec![b"xmpp-client".to_vec()]; // XEP-0368 §3
+        Self { http: Arc::new(http), xmpp: Arc::new(xmpp) }
+    }
+}
 
 impl std::fmt::Debug for Acceptor {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -46,24 +63,28 @@ impl Acceptor {
     /// Reads a certificate chain and its key, both PEM.
     pub fn open(certificate: &Path, key: &Path) -> Result<Self, Error> {
         let ticketer = rustls::crypto::ring::Ticketer::new().map_err(Error::Pair)?;
-        Ok(Self(Arc::new(ArcSwap::from_pointee(server_config(certificate, key, ticketer)?))))
+        Ok(Self(Arc::new(ArcSwap::from_pointee(ByProtocol::new(server_config(certificate, key, ticketer)?)))))
     }
 
     /// Reads them again; on an error the former ones stay in use.
     pub fn reload(&self, certificate: &Path, key: &Path) -> Result<(), Error> {
-        let ticketer = self.0.load().ticketer.clone();
-        self.0.store(Arc::new(server_config(certificate, key, ticketer)?));
+        let ticketer = self.0.load().http.ticketer.clone();
+        self.0.store(Arc::new(ByProtocol::new(server_config(certificate, key, ticketer)?)));
         Ok(())
     }
 
     /// A session with the certificate in use now, for a connection that did not come by a listener of
     /// the gateway.
     pub fn session(&self) -> Result<TlsSession, rustls::Error> {
-        TlsSession::new(self.config())
+        TlsSession::new(self.config(Speaks::Http))
     }
 
-    pub(crate) fn config(&self) -> Arc<ServerConfig> {
-        self.0.load_full()
+    pub(crate) fn config(&self, speaks: Speaks) -> Arc<ServerConfig> {
+        let by_protocol = self.0.load();
+        match speaks {
+            Speaks::Http | Speaks::Mqtt => by_protocol.http.clone(),
+            Speaks::Xmpp => by_protocol.xmpp.clone(),
+        }
     }
 }
 

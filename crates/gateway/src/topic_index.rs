@@ -36,7 +36,7 @@ pub(crate) struct Entry {
     pub(crate) subscribers: HashSet<u32>,
     /// Connections that got messages up to here from the log: the same ones may still come by.
     skips: HashMap<u32, Position>,
-    /// The furthest that came by.
+    /// Up to where everything kept came by or was read.
     last: Option<Position>,
     counter: Arc<AtomicU64>,
 }
@@ -104,17 +104,34 @@ impl TopicIndex {
         }
     }
 
-    /// A message comes by.
+    /// A message comes by. Where it shows a gap, this and those behind it show it until the gap is closed
+    /// ([`TopicIndex::reach`]).
     pub(crate) fn pass(&mut self, index: u32, position: Position) -> Pass {
         let Some(entry) = self.entries.get_mut(index as usize) else { return Pass::Next };
-        let last = entry.last.filter(|last| last.epoch == position.epoch);
-        if last.is_some_and(|last| position.offset <= last.offset) {
-            return Pass::Late;
+        // A log that began anew, or for the first time, begins with 1.
+        let anew = Position { offset: 0, ..position };
+        match entry.last.map(|last| if last.epoch == position.epoch { last } else { anew }) {
+            Some(last) if position.offset <= last.offset => return Pass::Late,
+            Some(behind) if position.offset > behind.offset + 1 => return Pass::Gap { behind },
+            _ => {}
         }
         entry.last = Some(position);
-        match last {
-            Some(behind) if position.offset > behind.offset + 1 => Pass::Gap { behind },
-            _ => Pass::Next,
+        Pass::Next
+    }
+
+    /// Everything kept up to `position` was read and offered.
+    pub(crate) fn reach(&mut self, index: u32, position: Position) {
+        let Some(entry) = self.entries.get_mut(index as usize) else { return };
+        let is_further = |last: &Position| last.epoch != position.epoch || last.offset < position.offset;
+        if entry.last.as_ref().is_none_or(is_further) {
+            entry.last = Some(position);
+        }
+    }
+
+    /// The first that hears a topic here read it up to `position`, and nothing came by since.
+    pub(crate) fn begin(&mut self, index: u32, position: Position) {
+        if let Some(entry) = self.entries.get_mut(index as usize) {
+            entry.last.get_or_insert(position);
         }
     }
 
@@ -172,12 +189,31 @@ mod tests {
         let (entry, _) = index.subscribe(&registry, 5, &Topic::everyone(), 1);
         assert_eq!([3, 4].map(|offset| index.pass(entry, at(offset))), [Pass::Next, Pass::Next]);
         assert_eq!(index.pass(entry, at(7)), Pass::Gap { behind: at(4) });
+        assert_eq!(index.pass(entry, at(8)), Pass::Gap { behind: at(4) }, "it is still open");
+        index.reach(entry, at(7));
         assert_eq!(
             [5, 7, 8].map(|offset| index.pass(entry, at(offset))),
             [Pass::Late, Pass::Late, Pass::Next]
         );
-        let anew = Position { epoch: Epoch(2), offset: 1 };
-        assert_eq!(index.pass(entry, anew), Pass::Next, "a log that began anew");
+        index.reach(entry, at(6));
+        assert_eq!(index.pass(entry, at(8)), Pass::Late, "it never goes back");
+        let anew = |offset| Position { epoch: Epoch(2), offset };
+        assert_eq!(index.pass(entry, anew(2)), Pass::Gap { behind: anew(0) }, "a log that began anew");
+        assert_eq!(index.pass(entry, anew(1)), Pass::Next);
+    }
+
+    #[test]
+    fn what_was_read_first_is_where_a_topic_begins() {
+        let registry = Registry::new(None);
+        let mut index = TopicIndex::default();
+        let (entry, _) = index.subscribe(&registry, 5, &Topic::everyone(), 1);
+        index.begin(entry, at(9));
+        index.begin(entry, at(3));
+        assert_eq!(index.pass(entry, at(11)), Pass::Gap { behind: at(9) });
+        assert_eq!([10, 11].map(|offset| index.pass(entry, at(offset))), [Pass::Next, Pass::Next]);
+        let (unused, _) = index.subscribe(&registry, 6, &Topic::everyone(), 1);
+        index.begin(unused, Position { epoch: Epoch(0), offset: 0 });
+        assert_eq!(index.pass(unused, at(2)), Pass::Gap { behind: at(0) });
     }
 
     #[test]

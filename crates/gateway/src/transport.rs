@@ -8,6 +8,7 @@
 
 use std::io::{self, IoSlice, Read, Write};
 use std::net::Shutdown;
+use std::os::fd::AsFd;
 
 use mio::net::TcpStream;
 
@@ -48,6 +49,19 @@ impl Transport {
         }
     }
 
+    /// What follows is under TLS (STARTTLS). The socket gets another descriptor, to be registered anew: its own
+    /// cannot be moved out of here.
+    pub(crate) fn begin_tls(&mut self, session: TlsSession) -> io::Result<()> {
+        let stream = self.stream().ok_or(io::ErrorKind::NotConnected)?;
+        let stream = stream.as_fd().try_clone_to_owned()?;
+        *self = Transport::new(TcpStream::from_std(stream.into()), Some(session));
+        Ok(())
+    }
+
+    pub(crate) fn is_tls(&self) -> bool {
+        matches!(self, Transport::Tls(Some(_)))
+    }
+
     pub(crate) fn stream(&mut self) -> Option<&mut TcpStream> {
         match self {
             Transport::Plain(stream) => Some(stream),
@@ -60,7 +74,7 @@ impl Transport {
     #[cfg(feature = "io-uring")]
     pub(crate) fn plain(&self) -> Option<std::os::fd::BorrowedFd<'_>> {
         match self {
-            Transport::Plain(stream) => Some(std::os::fd::AsFd::as_fd(stream)),
+            Transport::Plain(stream) => Some(stream.as_fd()),
             Transport::Tls(_) => None,
         }
     }

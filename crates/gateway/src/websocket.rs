@@ -60,7 +60,10 @@ impl Shard {
         if let Input::Close { code, .. } = input {
             return self.handle_close_frame(slot, code);
         }
-        if !connection.is_alive() || !self.take_frame(slot) {
+        if !connection.is_alive() {
+            return self.handle_last_words(slot, &input);
+        }
+        if !self.take_frame(slot) {
             return;
         }
         match input {
@@ -77,6 +80,17 @@ impl Shard {
                 self.begin_close(slot, CloseReason::BadMessage);
             }
             Input::Pong(_) | Input::Fragment | Input::Close { .. } => {}
+        }
+    }
+
+    /// A device that is told to go elsewhere has what it confirms until it went.
+    fn handle_last_words(&mut self, slot: u32, input: &Input<'_>) {
+        let Some(num) = self.connection(slot).and_then(|connection| connection.leaving) else { return };
+        if let Input::Text(text) = input
+            && self.take_frame(slot)
+            && let Ok(ClientFrame::Ack { ids }) = native::parse_client_frame(text)
+        {
+            self.delivery.ack(num, ids);
         }
     }
 
@@ -122,7 +136,11 @@ impl Shard {
         };
         match frame {
             ClientFrame::Ack { ids } => self.delivery.ack(session.num, ids),
-            ClientFrame::Presence(presence) => session.set_presence(presence),
+            ClientFrame::Presence(presence) => {
+                if session.set_presence(presence) {
+                    self.read_held_back(slot);
+                }
+            }
             ClientFrame::Ping => {
                 let mut pong = Vec::new();
                 native::pong(&mut pong);

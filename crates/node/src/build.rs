@@ -228,11 +228,8 @@ fn gateway_config(
     let Config { server, limits, gateway, .. } = config;
     let defaults = noroshi_gateway::Config::default();
     noroshi_gateway::Config {
-        listeners: vec![Listener {
-            speaks: Speaks::Http,
-            address: server.http,
-            tls: certificates.public.clone(),
-        }],
+        listeners: listeners(config, certificates),
+        xmpp: crate::xmpp::config(config, certificates),
         devices: config.node.roles.has(Role::Gateway),
         shards: if server.shards == 0 { defaults.shards } else { server.shards },
         conformance: server.conformance,
@@ -251,6 +248,15 @@ fn gateway_config(
         send_queue_bytes: gateway.send_queue_bytes,
         send_stall: gateway.send_stall,
         io_uring: gateway.io_uring,
+        mqtt: noroshi_protocol::mqtt::Config {
+            packet_bytes_max: u32::try_from(limits.client_message_bytes).unwrap_or(u32::MAX),
+            ..match server.conformance {
+                true => noroshi_protocol::mqtt::Config::conformance(),
+                false => noroshi_protocol::mqtt::Config::default(),
+            }
+        },
+        publish_bytes_max: limits.data_bytes,
+        anonymous_app: server.conformance.then(|| development::APP.to_owned()),
         ..defaults
     }
 }
@@ -264,6 +270,21 @@ fn socket_io_config(config: &Config) -> noroshi_gateway::SocketIo {
     it.engine.queue_bytes_max = config.gateway.send_queue_bytes;
     it.conversation.limits.binary_bytes = config.limits.client_message_bytes;
     it
+}
+
+/// The public address first.
+fn listeners(config: &Config, certificates: &Certificates) -> Vec<Listener> {
+    let public =
+        Listener { speaks: Speaks::Http, address: config.server.http, tls: certificates.public.clone() };
+    let devices = config.node.roles.has(Role::Gateway);
+    let mqtt = |address: Option<SocketAddr>, tls| {
+        let address = address.filter(|_| devices)?;
+        Some(Listener { speaks: Speaks::Mqtt, address, tls })
+    };
+    let plain = mqtt(config.mqtt.listen, None);
+    let encrypted = mqtt(config.mqtt.tls_listen, certificates.public.clone());
+    let xmpp = crate::xmpp::listeners(config, certificates);
+    std::iter::once(public).chain(plain).chain(encrypted).chain(xmpp).collect()
 }
 
 fn egress_config(config: &Config) -> Result<noroshi_egress::Config, noroshi_egress::ConfigError> {
@@ -318,6 +339,10 @@ fn api_config(config: &Config) -> noroshi_api::Config {
         public_url: config.server.public_url.clone(),
         device_token_ttl: config.auth.device_token_ttl,
         requests_max: config.limits.requests_in_flight,
+        web_push: noroshi_api::Paces {
+            endpoint_per_minute: config.web_push.endpoint_per_minute,
+            app_per_second: config.web_push.app_per_second,
+        },
         ..Default::default()
     }
 }
@@ -346,8 +371,13 @@ fn base_url(address: SocketAddr, tls: Option<&TlsFiles>) -> String {
 impl From<noroshi_gateway::Error> for Error {
     fn from(error: noroshi_gateway::Error) -> Self {
         match error {
-            noroshi_gateway::Error::Listen { address, source } => {
-                address_error("server.http", address, &source)
+            noroshi_gateway::Error::Listen { speaks, address, source } => {
+                let key = match speaks {
+                    Speaks::Http => "server.http",
+                    Speaks::Mqtt => "mqtt.listen",
+                    Speaks::Xmpp => "xmpp.listen",
+                };
+                address_error(key, address, &source)
             }
             error @ noroshi_gateway::Error::Start(_) => Error::Gateway(error),
         }

@@ -37,6 +37,8 @@ pub struct Config {
     pub server: Server,
     pub limits: Limits,
     pub gateway: Gateway,
+    pub mqtt: Mqtt,
+    pub xmpp: Xmpp,
     pub node: Node,
     pub store: Store,
     pub cluster: Cluster,
@@ -45,6 +47,7 @@ pub struct Config {
     pub auth: Auth,
     pub egress: Egress,
     pub push: Push,
+    pub web_push: WebPush,
     pub log: Log,
     /// Every key with its value and where that comes from, for `config print`.
     pub entries: Vec<Entry>,
@@ -65,6 +68,30 @@ pub struct Server {
     pub dev: bool,
     /// Serves the WebSocket echo that conformance suites drive.
     pub conformance: bool,
+}
+
+/// Listeners of MQTT; none unless they are named.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Mqtt {
+    pub listen: Option<SocketAddr>,
+    /// Under TLS, with the certificate of the public address.
+    pub tls_listen: Option<SocketAddr>,
+}
+
+/// Listeners of XMPP, none unless they are named, and what its clients are told.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Xmpp {
+    /// In the clear until STARTTLS.
+    pub listen: Option<SocketAddr>,
+    /// Under TLS from the start, with the certificate of the public address.
+    pub tls_listen: Option<SocketAddr>,
+    pub domain: String,
+    /// Log-ins without TLS.
+    pub plaintext: bool,
+    pub redirect: Option<String>,
+    pub resume: Duration,
+    /// Conformance only.
+    pub accounts: Vec<noroshi_gateway::xmpp::Account>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -232,6 +259,13 @@ pub enum Queue {
     Sqs,
 }
 
+/// How often others may post to the endpoints of devices.
+#[derive(Debug, Clone)]
+pub struct WebPush {
+    pub endpoint_per_minute: u32,
+    pub app_per_second: u32,
+}
+
 #[derive(Debug, Clone)]
 pub struct Push {
     pub key_file: Option<PathBuf>,
@@ -292,6 +326,10 @@ impl Config {
             reader
                 .problem("server.admin", "is the same address as server.http; the two need their own ports");
         }
+        if self.mqtt.tls_listen.is_some() && self.server.tls.is_none() {
+            reader.problem("mqtt.tls_listen", "needs a certificate: tls.cert and tls.key");
+        }
+        self.xmpp.check(reader, &self.server);
         let Gateway { send_queue_soft_bytes, send_queue_bytes, ping_interval, ping_timeout, .. } =
             &self.gateway;
         if send_queue_soft_bytes > send_queue_bytes {

@@ -35,6 +35,7 @@ mod handover;
 mod reload;
 mod sqs;
 mod store;
+mod xmpp;
 
 pub use build::Node;
 pub use config::Config;

@@ -84,6 +84,7 @@ mod tests {
             sent_at: Timestamp(0),
             expires_at: Timestamp(1),
             push_waits: false,
+            waits_for_use: false,
         }
     }
 

@@ -11,12 +11,15 @@ use crate::comeback;
 use crate::layout::Layout;
 use crate::parameter::Parameters;
 use crate::publish::{self, Arrivals};
+use crate::sizing::idle_commands;
 use crate::{Error, REQUESTS};
 
 /// The prediction is good where it is off by no more.
 pub const TOLERANCE_PERCENT: f64 = 25.0;
 /// A cost that was too small to be seen is not nothing.
 const CPU_MIN_US: f64 = 0.001;
+/// Twice as many devices, nearly.
+const TENFOLDS_MIN: f64 = 0.29;
 
 #[derive(Deserialize)]
 struct Document {
@@ -86,21 +89,19 @@ impl Measured {
         let connected = self.need("of_them_connected")?.max(1.0);
         let cpu = |key: &str| self.get(key).map(|us| us.max(CPU_MIN_US));
         let per_request = |key: &str| cpu(key).map(|each| each * connected);
-        let commands = self.get("redis_commands_per_delivery").filter(|commands| *commands > 0.0);
-        let per_command = cpu("redis_cpu_per_delivery").zip(commands).map(|(us, commands)| us / commands);
         let figures = [
             ("load.users_per_request", self.get("users_of_a_request")),
             ("load.connected_per_request", Some(connected)),
             ("load.data_bytes", self.get("data_of_a_message")),
+            ("load.costs_at_devices", self.get("devices_connected")),
             ("gateway.cpu_per_delivery_us", cpu("gateway_cpu_per_delivery")),
             ("gateway.cpu_per_log_in_us", cpu("gateway_cpu_per_log_in")),
             ("gateway.cpu_per_broadcast_us", self.broadcast_us()),
             ("api.cpu_per_request_us", per_request("api_cpu_per_delivery")),
             ("postgres.cpu_per_request_us", per_request("postgresql_cpu_per_delivery")),
             ("postgres.cpu_per_log_in_us", cpu("postgresql_cpu_per_log_in")),
-            // Keys of a look-up are part of what a command cost on average there.
-            ("redis.cpu_per_command_us", per_command),
-            ("redis.cpu_per_key_us", per_command.map(|_| 0.0)),
+            ("redis.cpu_per_key_us", self.per_key_us(parameters)),
+            ("redis.commands_per_idle_node", self.per_idle_node(parameters)),
             ("redis.cpu_per_log_in_us", cpu("redis_cpu_per_log_in")),
             ("redis.commands_per_log_in", self.get("redis_commands_per_log_in")),
             ("device.cpu_per_delivery_us", cpu("client_cpu_per_delivery")),
@@ -114,6 +115,47 @@ impl Measured {
             }
         }
         Ok(())
+    }
+
+    /// How costs grow with devices becomes the model's, by another run on such a machine.
+    pub fn teach_growth(&self, other: &Measured, parameters: &mut Parameters) -> Result<(), Error> {
+        let (here, there) = (self.need("devices_connected")?, other.need("devices_connected")?);
+        let tenfolds = (there.max(1.0) / here.max(1.0)).log10();
+        if tenfolds.abs() < TENFOLDS_MIN {
+            return Err(Error::Report(format!(
+                "it has {there} devices where the first report has {here}: how costs grow is told by one with at least twice as many, or half"
+            )));
+        }
+        let growth = (other.cpu_per_delivery()? / self.cpu_per_delivery()? - 1.0) / tenfolds;
+        let source = format!("measured: {} and {}", self.command, other.command);
+        let wrong = |problem| Error::Report(format!("load.cost_growth: {problem}"));
+        parameters.set("load.cost_growth", growth.clamp(0.0, 1.0), &source).map_err(wrong)
+    }
+
+    /// Of all processes together.
+    fn cpu_per_delivery(&self) -> Result<f64, Error> {
+        let optional = |key| self.get(key).unwrap_or_default();
+        let ours = self.need("gateway_cpu_per_delivery")? + self.need("api_cpu_per_delivery")?;
+        let engines = optional("postgresql_cpu_per_delivery") + optional("redis_cpu_per_delivery");
+        Ok((ours + engines + optional("client_cpu_per_delivery")).max(CPU_MIN_US))
+    }
+
+    /// What a command costs by itself is a small part of a look-up of many keys: the keys are the rest.
+    fn per_key_us(&self, parameters: &Parameters) -> Option<f64> {
+        let commands_us = self.get("redis_commands_per_delivery")? * parameters.redis.cpu_per_command_us;
+        let keys_us = (self.get("redis_cpu_per_delivery")? - commands_us).max(0.0);
+        Some(keys_us * self.get("of_them_connected")? / self.get("users_of_a_request")?.max(1.0))
+    }
+
+    /// Of what Redis was asked while nothing was published, the nodes' part.
+    fn per_idle_node(&self, parameters: &Parameters) -> Option<f64> {
+        let of_devices = idle_commands(parameters, 0.0, self.get("devices_connected")?);
+        let of_nodes = self.get("redis_commands_while_nothing_is_published")? - of_devices;
+        Some(of_nodes.max(0.0) / self.nodes().ok()?)
+    }
+
+    fn nodes(&self) -> Result<f64, Error> {
+        Ok(self.need("gateway_nodes")? + self.get("api_nodes").unwrap_or(1.0))
     }
 
     /// CPU of a gateway for one delivery of a broadcast: that of all sides, which kept the machine busy for so long, less
@@ -136,6 +178,7 @@ impl Measured {
             parameters.set(key, value.max(1.0), "the report").map_err(Error::Report)?;
         }
         let devices = self.need("devices_connected")? as u64;
+        let parameters = parameters.on_a_machine_of(devices as f64);
         let gateways = self.need("gateway_nodes")? as usize;
         let apis = self.get("api_nodes").unwrap_or(1.0) as usize;
         let machine = |gateways| Layout::one_machine(self.cores, gateways, apis);
@@ -173,7 +216,8 @@ impl Measured {
             Some(rate) => Arrivals::Open(rate),
             None => Arrivals::Closed(self.need("requests_in_flight_at_most")? as usize),
         };
-        let plan = publish::Plan { arrivals, requests: REQUESTS, stored_share: 0.0 };
+        let idle_commands = idle_commands(parameters, self.nodes()?, self.need("devices_connected")?);
+        let plan = publish::Plan { arrivals, requests: REQUESTS, stored_share: 0.0, idle_commands };
         let published = publish::simulate(parameters, machine, plan, seed);
         let latency = |name, key, ms| Some(Compared { counts: false, ..self.beside(name, "ms", key, ms)? });
         Ok([
@@ -264,6 +308,7 @@ mod tests {
             ("client_cpu_per_delivery", 4.0),
             ("redis_cpu_per_delivery", 0.5),
             ("redis_commands_per_delivery", 0.05),
+            ("redis_commands_while_nothing_is_published", 121.0),
             ("deliveries", 100_000.0),
         ]
     }
@@ -274,9 +319,37 @@ mod tests {
         Measured::parse(&report(&usual())).unwrap().teach(&mut parameters).unwrap();
         assert_eq!(parameters.gateway.cpu_per_delivery_us, 12.0);
         assert_eq!(parameters.api.cpu_per_request_us, 300.0);
-        assert!((parameters.redis.cpu_per_command_us - 10.0).abs() < 1e-9);
+        // 0.5 µs a delivery, 0.2 of them for 0.05 commands; two keys a delivery.
+        assert!((parameters.redis.cpu_per_key_us - 0.15).abs() < 1e-9);
+        // 121 a second, 11.67 of them for 20,000 devices once an hour.
+        assert!(
+            (parameters.redis.commands_per_idle_node - (121.0 - 20_000.0 * 2.1 / 3_600.0) / 11.0).abs()
+                < 1e-9
+        );
         let taught = parameters.all().into_iter().filter(|one| one.source.starts_with("measured: c")).count();
         assert!(taught >= 6, "{taught}");
+    }
+
+    #[test]
+    fn how_costs_grow_is_learned_from_a_run_with_more_devices() {
+        let changed = |key: &str, value: f64| {
+            let mut figures = usual();
+            figures.iter_mut().filter(|(name, _)| *name == key).for_each(|(_, old)| *old = value);
+            figures
+        };
+        let small = Measured::parse(&report(&usual())).unwrap();
+        let mut more = changed("devices_connected", 200_000.0);
+        // 18.5 µs of all sides become 20.35.
+        more.iter_mut().filter(|(key, _)| *key == "gateway_cpu_per_delivery").for_each(|(_, us)| *us += 1.85);
+        let large = Measured::parse(&report(&more)).unwrap();
+        let mut parameters = Parameters::default();
+        small.teach(&mut parameters).unwrap();
+        small.teach_growth(&large, &mut parameters).unwrap();
+        assert!((parameters.load.cost_growth - 0.1).abs() < 1e-9, "{}", parameters.load.cost_growth);
+        let there = parameters.on_a_machine_of(2_000_000.0);
+        assert!((there.gateway.cpu_per_delivery_us - 12.0 * 1.2).abs() < 1e-9);
+        let as_many = Measured::parse(&report(&changed("devices_connected", 25_000.0))).unwrap();
+        assert!(small.teach_growth(&as_many, &mut parameters).is_err());
     }
 
     #[test]

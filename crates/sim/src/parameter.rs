@@ -83,6 +83,8 @@ parameters! {
         connected_per_request = 150.0, "devices", (1.0, 1e4), "assumed, as `bench homing` asks: half of them", "Devices of them that are connected";
         stored_share = 0.3, "", (0.0, 1.0), "assumed", "Share of requests that are `stored`";
         log_ins_per_device_day = 24.0, "1/day", (0.0, 1e4), "assumed", "How often a device connects anew: networks change, nodes are upgraded";
+        costs_at_devices = 20000.0, "devices", COUNT, "docs/performance.md", "Connected devices on the machine where the costs of a delivery were measured";
+        cost_growth = 0.13, "", (0.0, 1.0), "docs/performance.md: 20,000 and 60,000 devices on one machine", "Share by which a delivery costs more CPU for ten times as many devices on the machine, as its caches hold less of them";
         data_bytes = 200.0, "bytes", (0.0, 1048576.0), "assumed, as `bench homing` sends", "`data` of a message";
     }
     gateway {
@@ -108,7 +110,8 @@ parameters! {
         cpu_per_key_us = 0.33, "µs", (0.0, 1e3), "docs/cluster.md: 140 µs for 300 keys and 10 messages", "CPU of Redis for one key of a look-up";
         cpu_per_log_in_us = 6.0, "µs", MEASURED, "docs/cluster.md", "CPU of Redis for a log-in, all commands together";
         commands_per_log_in = 4.2, "", (0.0, 1e3), "two scripts for a batch, with two commands each for a device", "Commands of a log-in, with those that a script calls";
-        commands_per_idle_node = 5.0, "1/s", (0.0, 1e3), "docs/cluster.md", "Commands by which a node keeps its lease and hears of others";
+        commands_per_idle_node = 9.0, "1/s", (0.0, 1e3), "docs/cluster.md", "Commands by which a node keeps its lease and hears of others, with those that a script calls";
+        commands_per_device_hour = 2.1, "1/h", (0.0, 1e5), "delivery::cluster: once an hour, two scripts for a batch", "Commands by which the directory is compared with a connected device";
         bytes_per_device = 213.0, "bytes", COUNT, "docs/cluster.md: a device with a user, both entries", "Memory of a device in the directory";
         utilization_max = 0.6, "", (0.05, 0.95), "policy", "How busy one shard may be: it has one thread";
     }
@@ -143,7 +146,28 @@ parameters! {
     }
 }
 
+/// However few devices there are.
+const COST_FACTOR_MIN: f64 = 0.5;
+
 impl Parameters {
+    /// With what a delivery costs where so many devices are connected to one machine.
+    pub(crate) fn on_a_machine_of(&self, devices: f64) -> Self {
+        let tenfolds = (devices.max(1.0) / self.load.costs_at_devices).log10();
+        let factor = (1.0 + self.load.cost_growth * tenfolds).max(COST_FACTOR_MIN);
+        let mut there = self.clone();
+        for cost in [
+            &mut there.gateway.cpu_per_delivery_us,
+            &mut there.gateway.cpu_per_broadcast_us,
+            &mut there.redis.cpu_per_key_us,
+            &mut there.postgres.cpu_per_request_us,
+            &mut there.api.cpu_per_request_us,
+            &mut there.device.cpu_per_delivery_us,
+        ] {
+            *cost *= factor;
+        }
+        there
+    }
+
     /// `section.name = 1.5`, or `section.name = { value = 1.5, source = "…" }`; what is wrong is told all at once.
     pub fn read(&mut self, text: &str, file: &str) -> Result<(), Error> {
         let table: toml::Table = text.parse().map_err(|error: toml::de::Error| {

@@ -28,6 +28,8 @@ pub(crate) struct Plan {
     pub(crate) requests: usize,
     /// Share of them that waits for its commit.
     pub(crate) stored_share: f64,
+    /// What Redis is asked in a second besides: leases, and the directory compared with who is connected.
+    pub(crate) idle_commands: f64,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -314,12 +316,13 @@ impl Simulation<'_> {
     fn result(mut self) -> Published {
         let seconds = (self.window.1 - self.window.0).max(1e-9);
         let deliveries = self.deliveries.max(1) as f64;
+        let commands = self.commands as f64 + self.plan.idle_commands * seconds;
         Published {
             deliveries_per_second: deliveries / seconds,
             p50_ms: self.latency.percentile(50.0),
             p99_ms: self.latency.percentile(99.0),
             max_ms: self.latency.percentile(100.0),
-            redis_commands_per_delivery: self.commands as f64 / deliveries,
+            redis_commands_per_delivery: commands / deliveries,
             requests_per_round: self.requests_in_rounds as f64 / self.rounds.max(1) as f64,
             cores: (self.layout.busy() - self.busy_before) / seconds,
         }
@@ -331,7 +334,7 @@ mod tests {
     use super::*;
 
     fn open(per_second: f64) -> Plan {
-        Plan { arrivals: Arrivals::Open(per_second), requests: 2_000, stored_share: 0.0 }
+        Plan { arrivals: Arrivals::Open(per_second), requests: 2_000, stored_share: 0.0, idle_commands: 0.0 }
     }
 
     fn machines(parameters: &Parameters) -> Layout {
@@ -364,7 +367,8 @@ mod tests {
     #[test]
     fn a_full_machine_delivers_what_its_cores_allow() {
         let parameters = Parameters::default();
-        let plan = Plan { arrivals: Arrivals::Closed(64), requests: 2_000, stored_share: 0.0 };
+        let plan =
+            Plan { arrivals: Arrivals::Closed(64), requests: 2_000, stored_share: 0.0, idle_commands: 0.0 };
         let found = simulate(&parameters, Layout::one_machine(2, 10, 1), plan, 5);
         let each_us = parameters.gateway.cpu_per_delivery_us
             + parameters.device.cpu_per_delivery_us

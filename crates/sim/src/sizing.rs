@@ -170,13 +170,19 @@ pub(crate) fn gateways_hit(gateways: f64, devices: f64) -> f64 {
     gateways * (1.0 - (1.0 - 1.0 / gateways.max(1.0)).powf(devices))
 }
 
+/// A second, whether anything is published or not.
+pub(crate) fn idle_commands(parameters: &Parameters, nodes: f64, devices: f64) -> f64 {
+    let figures = &parameters.redis;
+    nodes * figures.commands_per_idle_node + devices * figures.commands_per_device_hour / 3_600.0
+}
+
 fn redis(parameters: &Parameters, devices: f64, demand: &Demand, gateways: u64, apis: u64) -> Redis {
     let figures = &parameters.redis;
     let each_round = requests_per_round(parameters, demand.requests, apis);
     let rounds = demand.requests / each_round;
     let bus_messages =
         rounds * gateways_hit(gateways as f64, parameters.load.connected_per_request * each_round);
-    let upkeep = (gateways + apis) as f64 * figures.commands_per_idle_node;
+    let upkeep = idle_commands(parameters, (gateways + apis) as f64, devices);
     let keys_us = demand.requests * parameters.load.users_per_request * figures.cpu_per_key_us;
     let log_ins_us = demand.log_ins * figures.cpu_per_log_in_us;
     let load = |shards: f64| {

@@ -143,6 +143,7 @@ async fn accept(store: &dyn Store, app: AppId, push: Push) -> Result<Notificatio
         when: When::Connected,
         ttl: Ttl::default(),
         urgency: Urgency::Normal,
+        waits_for_use: false,
         collapse_key: None,
         retain: false,
         notification: Some(JsonText::from_valid(r#"{"title":"news"}"#)),
@@ -261,6 +262,7 @@ fn asked() -> Take {
         busy: Vec::new(),
         held: Vec::new(),
         lanes: Lane::ALL.to_vec(),
+        sends: true,
     }
 }
 

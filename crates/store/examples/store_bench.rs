@@ -109,6 +109,7 @@ fn request(devices: usize, number: usize) -> Result<Request, noroshi_types::Inva
         when: When::Stored,
         ttl: Ttl::default(),
         urgency: Urgency::Normal,
+        waits_for_use: false,
         collapse_key: None,
         retain: false,
         notification: None,

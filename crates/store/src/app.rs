@@ -13,7 +13,7 @@ pub struct App {
     pub settings: AppSettings,
 }
 
-/// How the app signs its own JWTs. `Debug` shows whether a secret is set, never the secret.
+/// How the app signs its own JWTs, and what its clients may do. `Debug` shows whether a secret is set, never the secret.
 #[derive(Clone, PartialEq, Eq, Default)]
 pub struct AppSettings {
     /// HS256 secret.
@@ -22,6 +22,19 @@ pub struct AppSettings {
     pub jwks_url: Option<String>,
     /// RS256/ES256 keys given directly: a JWK set as JSON.
     pub jwks: Option<String>,
+    /// Filters of the topics (MQTT's syntax) that its devices may publish to; none by itself.
+    pub client_publish: Vec<String>,
+}
+
+impl AppSettings {
+    /// Filters have no control characters: one a line.
+    pub(crate) fn client_publish_text(&self) -> Option<String> {
+        (!self.client_publish.is_empty()).then(|| self.client_publish.join("\n"))
+    }
+
+    pub(crate) fn client_publish_of(text: Option<String>) -> Vec<String> {
+        text.map_or_else(Vec::new, |text| text.lines().map(str::to_owned).collect())
+    }
 }
 
 impl std::fmt::Debug for AppSettings {
@@ -30,6 +43,7 @@ impl std::fmt::Debug for AppSettings {
             .field("jwt_secret", &self.jwt_secret.as_ref().map(|_| "set"))
             .field("jwks_url", &self.jwks_url)
             .field("jwks", &self.jwks.as_ref().map(|_| "set"))
+            .field("client_publish", &self.client_publish)
             .finish()
     }
 }

@@ -3,14 +3,14 @@
 //!
 //! ```text
 //!              ┌ Apps · Devices · Notifications · Sessions · Topics · Maintenance ┐
-//!   callers ──►│ Credentials · PushQueue · Campaigns       traits, one file each  │
+//!   callers ──►│ Credentials · Endpoints · PushQueue · Campaigns   one file each  │
 //!              └──────────────┬───────────────────────────────────────────────────┘
 //!                             ▼
 //!            sqlite: one writer thread (group commit) + a pool of reader threads
 //! ```
 //!
 //! Reading order: [`app`], [`device`], [`notification`], [`session`], [`topic`], [`maintenance`],
-//! [`credential`], [`push`], [`campaign`], then [`sqlite`]. `tests/it/conformance` holds every promise made here as a test that any
+//! [`credential`], [`endpoint`], [`push`], [`campaign`], then [`sqlite`]. `tests/it/conformance` holds every promise made here as a test that any
 //! implementation has to pass.
 //!
 //! Promises that hold for every method: what a call reports as done is on stable storage, unless the
@@ -24,6 +24,7 @@ pub mod cells;
 pub mod credential;
 pub mod device;
 mod device_list;
+pub mod endpoint;
 mod ids;
 pub mod maintenance;
 mod metrics;
@@ -42,6 +43,7 @@ pub use campaign::{Campaign, CampaignState, Campaigns, CreatedCampaign, NewCampa
 pub use cells::Cells;
 pub use credential::{Credentials, NewCredential, StoredCredential};
 pub use device::{Attributes, Device, DeviceChange, DeviceFilter, Devices, Registration, Suspect};
+pub use endpoint::{Endpoint, EndpointHash, Endpoints, NewEndpoint, VapidKey};
 pub use maintenance::{Maintenance, Place, Pruned};
 pub use notification::{
     Accept, Accepted, Cancelled, Done, Idempotency, NotificationState, Notifications, OutcomePart,
@@ -50,23 +52,41 @@ pub use notification::{
 pub use postgres::{Postgres, PostgresError, PostgresOptions};
 pub use push::{
     Again, Audience, AudienceMember, AudiencePage, BATCH_RECIPIENTS_MAX, Batch, Finished, FinishedCounts,
-    Invalidation, Lease, NewBatch, PushContent, PushPart, PushQueue, PushRecipient, Take, Taken, TokenGone,
-    TokenSuspect, Walk, Walks, Work,
+    Invalidation, Lease, NewBatch, PushContent, PushPart, PushQueue, PushRecipient, Renewal, SENDER_ENDED,
+    SetAside, TAKES_MAX, Take, Taken, TokenGone, TokenSuspect, Walk, Walks, Work,
 };
 pub use session::{
     Ack, Acked, Backlog, BacklogPage, Head, LoggedIn, Login, LoginRefused, Recheck, Rechecked, Recover,
     Sessions,
 };
 pub use sqlite::{OpenError, Options, Sqlite};
-pub use topic::{TopicState, Topics, TopicsSince};
+pub use topic::{LogPage, TopicState, Topics, TopicsSince};
 
 /// Everything a node keeps.
 pub trait Store:
-    Apps + Devices + Notifications + Sessions + Topics + Maintenance + Credentials + PushQueue + Campaigns
+    Apps
+    + Devices
+    + Notifications
+    + Sessions
+    + Topics
+    + Maintenance
+    + Credentials
+    + Endpoints
+    + PushQueue
+    + Campaigns
 {
 }
 impl<T> Store for T where
-    T: Apps + Devices + Notifications + Sessions + Topics + Maintenance + Credentials + PushQueue + Campaigns
+    T: Apps
+        + Devices
+        + Notifications
+        + Sessions
+        + Topics
+        + Maintenance
+        + Credentials
+        + Endpoints
+        + PushQueue
+        + Campaigns
 {
 }
 

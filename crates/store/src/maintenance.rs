@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use noroshi_types::Timestamp;
+use noroshi_types::{NotificationId, Timestamp};
 
 use crate::Error;
 
@@ -25,6 +25,13 @@ pub struct Pruned {
 /// behind it. Only places of the same store are compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Place(pub i64);
+
+impl Place {
+    /// Right behind a notification that was kept.
+    pub fn of(id: NotificationId) -> Self {
+        Self(crate::ids::place(id))
+    }
+}
 
 #[async_trait::async_trait]
 pub trait Maintenance: Send + Sync {

@@ -24,6 +24,7 @@ mod cells;
 mod connect;
 mod credential;
 mod device;
+mod endpoint;
 mod group;
 mod ids;
 pub(crate) mod import;

@@ -57,7 +57,11 @@ const OWNED: [Owned; 12] = [
     Owned {
         table: "devices",
         key: "num",
-        children: &[("inbox", "device, num", "device"), ("subscriptions", "device, topic", "device")],
+        children: &[
+            ("endpoints", "id", "device"),
+            ("inbox", "device, num", "device"),
+            ("subscriptions", "device, topic", "device"),
+        ],
     },
     Owned { table: "topics", key: "num", children: &[("topic_log", "topic, topic_offset", "topic")] },
     alone("deleted_devices", "app, id"),

@@ -6,6 +6,7 @@
 //! each once. A batch that is taken stays in the store until it is finished, so a crash repeats the
 //! batches that were taken and loses none; when a store of one node is opened all leases are void. Where
 //! several nodes share a store, a batch is whose lease it is: [`PushQueue::renew`] answers who that is.
+//! A batch that ends whoever sends it is not taken for ever: takes are counted ([`TAKES_MAX`]).
 //!
 //! The life of a token ends here too: `finish` removes what a push service proved dead and sets aside
 //! what it doubts, and both leave an [`Invalidation`].
@@ -21,6 +22,18 @@ use crate::{Attributes, Error};
 
 /// Devices of a batch that the store packs itself. A campaign may choose up to 1,000.
 pub const BATCH_RECIPIENTS_MAX: usize = 500;
+
+/// So often a batch is taken to be sent; then it is set aside, with its recipients refused as [`SENDER_ENDED`]. A take
+/// counts until its taker finishes the batch or gives it back in order, so only processes that ended in between add up.
+pub const TAKES_MAX: u32 = 5;
+
+/// The reason with which the recipients of a batch are refused that was taken too often.
+pub const SENDER_ENDED: &str = "sender_ended";
+
+/// A batch that was being sent when its process ended, for the second time or more, is due again at some moment within
+/// so long, and so long again for each further time. Else all that were under way together would be taken together
+/// again, and be set aside with the one of them that is to blame.
+pub(crate) const SPREAD: Duration = Duration::from_secs(10);
 
 /// What is rendered for the recipients of a batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -56,6 +69,28 @@ pub struct Lease {
     pub until: Timestamp,
 }
 
+/// Why a lease is moved, which says whether the batch was taken once more or less ([`TAKES_MAX`]).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Renewal {
+    /// Its holder goes on.
+    Kept,
+    /// Somebody else goes on with it, and sends it: a take that counts.
+    Claimed,
+    /// Its holder leaves it to others and is well: its take does not count.
+    Returned,
+}
+
+impl Renewal {
+    /// What is added to a batch's takes.
+    pub(crate) fn takes(self) -> i64 {
+        match self {
+            Self::Kept => 0,
+            Self::Claimed => 1,
+            Self::Returned => -1,
+        }
+    }
+}
+
 /// Asks for batches that are due.
 #[derive(Debug, Clone)]
 pub struct Take {
@@ -69,6 +104,18 @@ pub struct Take {
     pub held: Vec<CampaignId>,
     /// Only these.
     pub lanes: Vec<Lane>,
+    /// Whether the taker sends them itself, so that the take counts ([`TAKES_MAX`]). If not, a claim does
+    /// ([`Renewal::Claimed`]).
+    pub sends: bool,
+}
+
+/// A batch that was taken [`TAKES_MAX`] times and never ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SetAside {
+    pub batch: BatchId,
+    pub app: AppId,
+    pub lane: Lane,
+    pub recipients: u64,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -81,6 +128,8 @@ pub struct Taken {
     pub expired: u64,
     /// Devices of what was cancelled or aborted: recorded as [`Outcome::Cancelled`].
     pub cancelled: u64,
+    /// What was taken too often: recorded as [`Outcome::PushRefused`] for [`SENDER_ENDED`].
+    pub set_aside: Vec<SetAside>,
     /// When to ask again: the earliest time at which something else that was asked for is due, or a
     /// lease lapses. Not after `now` if more is due than was taken.
     pub next_due: Option<Timestamp>,
@@ -284,6 +333,7 @@ pub trait PushQueue: Send + Sync {
         leases: Vec<Lease>,
         until: Timestamp,
         lease: Duration,
+        why: Renewal,
     ) -> Result<Vec<BatchId>, Error>;
 
     /// Ends batches, all in one commit: outcomes with their reasons, retries as new batches that are

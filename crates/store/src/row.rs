@@ -71,6 +71,7 @@ pub(crate) fn message_of(accept: &Accept, id: NotificationId, position: Option<P
         sent_at: accept.now,
         expires_at: request.expires_at(accept.now),
         push_waits: request.push.mode == PushMode::Fallback,
+        waits_for_use: request.waits_for_use,
     }
 }
 
@@ -93,8 +94,8 @@ pub(crate) fn push_mode(text: Option<&str>) -> PushMode {
     }
 }
 
-/// The push section as JSON; none where it says nothing.
-pub(crate) fn push_text(push: &Push) -> Option<String> {
+/// The push section as JSON, and whether an idle device waits; none where there is nothing to say.
+pub(crate) fn push_text(push: &Push, waits_for_use: bool) -> Option<String> {
     let mode = match push.mode {
         PushMode::Never => "never",
         PushMode::Fallback => "fallback",
@@ -106,8 +107,11 @@ pub(crate) fn push_text(push: &Push) -> Option<String> {
             text.push_str(&format!(r#","{service}":{}"#, own.as_str()));
         }
     }
+    if waits_for_use {
+        text.push_str(r#","waits":"use""#);
+    }
     text.push('}');
-    (*push != Push::default()).then_some(text)
+    (waits_for_use || *push != Push::default()).then_some(text)
 }
 
 /// Counts by the outcome's code.

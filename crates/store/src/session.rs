@@ -52,6 +52,8 @@ pub struct LoggedIn {
     pub revision: u64,
     /// What was accepted up to here was there to be read; nothing behind it was.
     pub as_of: Place,
+    /// As [`Sessions::keep_session`] left it.
+    pub kept: Option<Vec<u8>>,
 }
 
 /// Asks whether what was read of a device earlier still holds.
@@ -148,6 +150,10 @@ pub trait Sessions: Send + Sync {
 
     /// Looks again at many devices with one read. Answers in order.
     async fn recheck(&self, checks: Vec<Recheck>) -> Result<Vec<Rechecked>, Error>;
+
+    /// Keeps what a protocol remembers of a device's session, in its own words, or forgets it. Comes back
+    /// with the next log-in. A device that is gone keeps nothing.
+    async fn keep_session(&self, device: DeviceNum, kept: Option<Vec<u8>>) -> Result<(), Error>;
 
     async fn backlog(&self, backlog: Backlog) -> Result<BacklogPage, Error>;
 

@@ -22,6 +22,7 @@ mod campaign;
 mod cells;
 mod credential;
 mod device;
+mod endpoint;
 pub(crate) mod export;
 mod inbox;
 mod maintenance;

@@ -18,6 +18,15 @@ pub struct TopicState {
     pub retained: bool,
 }
 
+/// A part of the logs of an app's topics.
+#[derive(Debug, Clone, Default)]
+pub struct LogPage {
+    /// Oldest first, none expired.
+    pub messages: Vec<Arc<Message>>,
+    /// Where the next page begins; none: this is the last.
+    pub next: Option<Place>,
+}
+
 /// Topics that got something.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct TopicsSince {
@@ -40,6 +49,25 @@ pub trait Topics: Send + Sync {
         topic: &Topic,
         now: Timestamp,
     ) -> Result<Option<Arc<Message>>, Error>;
+    /// Retained messages of the topics whose names begin with `prefix`, in order of the names, behind
+    /// `after`; at most `limit`. `$everyone` is left out.
+    async fn retained_page(
+        &self,
+        app: AppId,
+        prefix: &str,
+        after: Option<&Topic>,
+        limit: usize,
+        now: Timestamp,
+    ) -> Result<Vec<Arc<Message>>, Error>;
+    /// What the logs of an app's topics hold behind a place, `$everyone` left out. Looks at `rows_max` rows
+    /// of all apps, so a page may be empty and not the last.
+    async fn log_page(
+        &self,
+        app: AppId,
+        since: Place,
+        rows_max: usize,
+        now: Timestamp,
+    ) -> Result<LogPage, Error>;
     /// True if there was one.
     async fn delete_retained(&self, app: AppId, topic: &Topic) -> Result<bool, Error>;
     /// A page of the topics of all apps, `$everyone` among them, whose logs have messages behind `since`.

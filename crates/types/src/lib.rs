@@ -30,8 +30,8 @@ pub mod topic;
 pub use close::CloseReason;
 pub use condition::Condition;
 pub use id::{
-    AppId, AppName, BatchId, CampaignId, CredentialId, DeviceId, DeviceNum, KeyId, NotificationId, SessionId,
-    UserId,
+    AppId, AppName, BatchId, CampaignId, CredentialId, DeviceId, DeviceNum, EndpointId, KeyId,
+    NotificationId, SessionId, UserId,
 };
 pub use json::JsonText;
 pub use message::{Message, TopicPosition};

@@ -42,6 +42,13 @@ pub const ATTRIBUTE_BYTES_MAX: usize = 64;
 pub const PUSH_TOKEN_BYTES_MAX: usize = 4_096;
 /// API keys of one app that a cell is told of.
 pub const KEYS_PER_APP_MAX: usize = 1_000;
+/// Web Push endpoints of one device: a distributor asks for one for each of the phone's apps that it serves.
+pub const ENDPOINTS_PER_DEVICE_MAX: usize = 64;
+pub const ENDPOINT_LABEL_BYTES_MAX: usize = 255;
+/// RFC 8030 §7.2: a payload of 4,096 bytes must never be refused as too large. Larger ones are.
+pub const WEB_PUSH_BYTES_MAX: usize = 4_096;
+/// RFC 8030 §5.4.
+pub const WEB_PUSH_TOPIC_BYTES_MAX: usize = 32;
 pub const ACK_IDS_MAX: usize = 1_000;
 pub const INBOX_PAGE_MAX: usize = 1_000;
 
@@ -94,5 +101,9 @@ pub const TOPIC_LOG_ROWS: u64 = 10_000;
 pub const BACKLOG_PAGE: usize = 100;
 /// How long a notification's trace is kept after it was accepted.
 pub const TRACE_RETENTION: Duration = Duration::from_secs(3 * 86_400);
+/// Messages a minute to one Web Push endpoint, averaged over as many at once: chatty for a person, nothing for a node.
+pub const ENDPOINT_MESSAGES_PER_MINUTE: u32 = 120;
+/// Messages a second to all Web Push endpoints of one app, averaged over ten seconds: a tenth of what a node accepts.
+pub const APP_ENDPOINT_MESSAGES_PER_SECOND: u32 = 500;
 /// Lifetime of a device token.
 pub const DEVICE_TOKEN_TTL: Duration = Duration::from_secs(30 * 86_400);

@@ -28,6 +28,8 @@ pub struct Message {
     pub expires_at: Timestamp,
     /// A push service is asked where the device does not confirm.
     pub push_waits: bool,
+    /// It stays in the inbox of a connected device until that is in use.
+    pub waits_for_use: bool,
 }
 
 impl Message {

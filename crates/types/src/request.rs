@@ -105,6 +105,9 @@ pub struct Request {
     pub when: When,
     pub ttl: Ttl,
     pub urgency: Urgency,
+    /// Connected devices hear it while they are in use; one that is idle, when it is in use again. Without
+    /// effect where nothing is kept for the device, and for topics.
+    pub waits_for_use: bool,
     pub collapse_key: Option<Box<str>>,
     /// Topics only: keep as the topic's retained message.
     pub retain: bool,

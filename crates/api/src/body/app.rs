@@ -1,5 +1,6 @@
 //! Apps and their keys, as operators and admins write them.
 
+use noroshi_protocol::mqtt::TopicFilter;
 use noroshi_store::AppSettings;
 use noroshi_types::{AppName, Scope, Scopes};
 use serde::Deserialize;
@@ -13,6 +14,8 @@ const JWT_SECRET_BYTES_MIN: usize = 32;
 const JWT_SECRET_BYTES_MAX: usize = 1_024;
 /// Some tens of RSA keys.
 const JWKS_BYTES_MAX: usize = 64 << 10;
+/// Each is compared with every message of a client.
+const CLIENT_PUBLISH_MAX: usize = 64;
 pub(super) const URL_BYTES_MAX: usize = 2_048;
 pub(super) const KEY_NAME_BYTES_MAX: usize = 64;
 
@@ -40,6 +43,8 @@ struct AppBody<'a> {
     jwks_url: Option<Text<Line<URL_BYTES_MAX>>>,
     #[serde(borrow)]
     jwks: Option<&'a RawValue>,
+    #[serde(default)]
+    client_publish: Vec<String>,
 }
 
 #[derive(Deserialize)]
@@ -51,6 +56,7 @@ struct AppChangeBody<'a> {
     jwks_url: Change<Text<Line<URL_BYTES_MAX>>>,
     #[serde(borrow, default)]
     jwks: Change<&'a RawValue>,
+    client_publish: Option<Vec<String>>,
 }
 
 #[derive(Deserialize)]
@@ -67,6 +73,7 @@ pub fn app(bytes: &[u8]) -> Result<(AppName, AppSettings), Problem> {
         jwt_secret: body.jwt_secret.map(jwt_secret).transpose()?,
         jwks_url: body.jwks_url.map(|url| jwks_url(url.0.0, Author::Operator)).transpose()?,
         jwks: body.jwks.map(jwks).transpose()?,
+        client_publish: client_publish(body.client_publish)?,
     };
     Ok((body.name.0, settings))
 }
@@ -77,6 +84,9 @@ pub fn app_change(bytes: &[u8], mut settings: AppSettings, author: Author) -> Re
     body.jwt_secret.check(jwt_secret)?.apply(&mut settings.jwt_secret);
     body.jwks_url.check(|url| jwks_url(url.0.0, author))?.apply(&mut settings.jwks_url);
     body.jwks.check(jwks)?.apply(&mut settings.jwks);
+    if let Some(filters) = body.client_publish {
+        settings.client_publish = client_publish(filters)?;
+    }
     Ok(settings)
 }
 
@@ -110,6 +120,19 @@ pub(super) fn jwks_url(url: String, author: Author) -> Result<String, Problem> {
         true => Err(Problem::field("jwks_url", "it is an https URL; an operator may also set an http URL")),
         false => Ok(url),
     }
+}
+
+/// Filters in the syntax of MQTT, whatever the protocol they are published over.
+pub(super) fn client_publish(filters: Vec<String>) -> Result<Vec<String>, Problem> {
+    if filters.len() > CLIENT_PUBLISH_MAX {
+        return Err(Problem::field("client_publish", format!("at most {CLIENT_PUBLISH_MAX} topic filters")));
+    }
+    for filter in &filters {
+        if let Err(error) = TopicFilter::parse(filter) {
+            return Err(Problem::field("client_publish", error.to_string()));
+        }
+    }
+    Ok(filters)
 }
 
 pub(super) fn jwks(raw: &RawValue) -> Result<String, Problem> {

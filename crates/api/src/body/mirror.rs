@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::Author;
-use super::app::{KEY_NAME_BYTES_MAX, URL_BYTES_MAX, jwks, jwks_url, jwt_secret};
+use super::app::{KEY_NAME_BYTES_MAX, URL_BYTES_MAX, client_publish, jwks, jwks_url, jwt_secret};
 use crate::error::Problem;
 use crate::json::{self, Bounded, FromText, Line, Text};
 
@@ -18,6 +18,8 @@ struct MirrorBody<'a> {
     jwks_url: Option<Text<Line<URL_BYTES_MAX>>>,
     #[serde(borrow)]
     jwks: Option<&'a RawValue>,
+    #[serde(default)]
+    client_publish: Vec<String>,
     keys: Bounded<MirrorKeyBody, { limits::KEYS_PER_APP_MAX }>,
 }
 
@@ -56,6 +58,7 @@ pub fn mirror(bytes: &[u8]) -> Result<(AppSettings, Vec<MirrorKey>), Problem> {
         jwt_secret: body.jwt_secret.map(jwt_secret).transpose()?,
         jwks_url: body.jwks_url.map(|url| jwks_url(url.0.0, Author::Operator)).transpose()?,
         jwks: body.jwks.map(jwks).transpose()?,
+        client_publish: client_publish(body.client_publish)?,
     };
     let key = |key: MirrorKeyBody| {
         let scopes = key.scopes.all("keys.scopes")?.into_iter().map(|scope| scope.0).collect();

@@ -89,6 +89,7 @@ pub fn notification(bytes: &[u8], limits: &Limits) -> Result<Request, Problem> {
         when: body.when.map_or(When::Stored, |when| when.0),
         ttl,
         urgency: body.urgency.map_or(Urgency::Normal, |urgency| urgency.0),
+        waits_for_use: false,
         collapse_key: body.collapse_key.map(|key| key.0.0.into()),
         retain,
         notification: body.notification.map(|raw| shown(raw, "notification", false)).transpose()?,

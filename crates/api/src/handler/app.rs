@@ -23,6 +23,7 @@ struct AppBody {
     jwt_secret_set: bool,
     jwks_url: Option<String>,
     jwks_set: bool,
+    client_publish: Vec<String>,
 }
 
 #[derive(Serialize)]
@@ -164,6 +165,7 @@ impl From<App> for AppBody {
             jwt_secret_set: app.settings.jwt_secret.is_some(),
             jwks_url: app.settings.jwks_url,
             jwks_set: app.settings.jwks.is_some(),
+            client_publish: app.settings.client_publish,
         }
     }
 }

@@ -58,6 +58,15 @@ struct SuspectBody {
     reason: String,
 }
 
+/// One device, with what is kept beside it.
+#[derive(Serialize)]
+struct ShownBody {
+    #[serde(flatten)]
+    device: DeviceBody,
+    /// How many Web Push endpoints it has.
+    endpoints: usize,
+}
+
 #[derive(Serialize)]
 struct DevicesBody {
     devices: Vec<DeviceBody>,
@@ -147,7 +156,9 @@ pub(crate) async fn show(
     let found = api.delivery.store().device(provider.app, &body::device_id(&device)?).await?;
     let device = found.ok_or_else(|| Problem::not_found("device"))?;
     let session = api.delivery.session(provider.app, &device.id).await;
-    Ok(respond::json(StatusCode::OK, &device_body(device, session)?))
+    let endpoints = api.delivery.store().endpoints(provider.app, &device.id, api.now()).await?.len();
+    let body = ShownBody { device: device_body(device, session)?, endpoints };
+    Ok(respond::json(StatusCode::OK, &body))
 }
 
 /// `DELETE /v1/devices/{device}`

@@ -66,6 +66,11 @@ fn push(step: &TraceStep) -> Option<String> {
     let because = step.reason.as_ref().map(|reason| format!(" ({reason})")).unwrap_or_default();
     Some(match step.outcome {
         Outcome::Pushed => "A push service took it for the device.".to_owned(),
+        Outcome::PushRefused if matches!(step.reason.as_deref(), Some("sender_failed" | "sender_ended")) => {
+            format!(
+                "Nobody could send it to the push service: it was tried several times and set aside{because}."
+            )
+        }
         Outcome::PushRefused => format!("The push service refused it for good{because}."),
         Outcome::PushTokenGone => {
             format!("The push service said that the device's token is gone{because}; it was removed.")
@@ -123,6 +128,14 @@ mod tests {
             &format!("{waits} A push service took it for the device."),
         );
         check(&[(Kept, None), (Pushed, None), (Acked, None)], false, "The device confirmed it.");
+        check(
+            &[(Kept, None), (PushRefused, Some("sender_ended"))],
+            true,
+            &format!(
+                "{waits} Nobody could send it to the push service: it was tried several times and set aside \
+                 (sender_ended)."
+            ),
+        );
         check(
             &[(Kept, None), (PushRefused, Some("BadTopic"))],
             true,

@@ -44,6 +44,7 @@ async fn registering_again_brings_a_device_up_to_date() {
         "device": "d1", "user": "u1", "platform": "ios", "locale": "en", "timezone": null, "app_version": null,
         "tags": {"a": "1", "b": "2"}, "topics": ["news", "sports"],
         "push_token": {"service": "fcm", "token": "abc"}, "push_suspect": null, "presence": "offline", "created_at": NOW.to_string(),
+        "endpoints": 0,
     });
     assert_eq!(device, expected);
 }

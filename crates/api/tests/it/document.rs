@@ -123,6 +123,7 @@ fn the_parsers_accept_every_example() {
     check("/v1/me/push-token", "put", &|bytes| body::push_token(bytes).map(drop));
     check("/v1/me/presence", "put", &|bytes| body::presence(bytes).map(drop));
     check("/v1/me/inbox/ack", "post", &|bytes| body::acked(bytes).map(drop));
+    check("/v1/me/endpoints", "post", &|bytes| body::endpoint(bytes).map(drop));
     check("/v1/apps/{app}", "patch", &|bytes| {
         body::app_change(bytes, Default::default(), body::Author::Operator).map(drop)
     });
@@ -166,6 +167,7 @@ fn the_parsers_know_exactly_the_fields_described() {
         body::app_change(bytes, Default::default(), body::Author::Operator).map(drop)
     });
     check("NewKey", &|bytes| body::key(bytes).map(drop));
+    check("NewEndpoint", &|bytes| body::endpoint(bytes).map(drop));
 }
 
 #[tokio::test]
@@ -210,6 +212,10 @@ async fn answers_have_exactly_the_fields_described() {
     check("Me", service.get("/v1/me", &token).await.json());
     check("Inbox", service.get("/v1/me/inbox", &token).await.json());
     check("Message", service.get("/v1/me/inbox", &token).await.json()["messages"][0].clone());
+    let endpoint = service.post("/v1/me/endpoints", &token, "").await.json();
+    check("Discovery", service.get(&service.path_of(&endpoint), "").await.json());
+    check("Endpoint", endpoint);
+    check("Endpoints", service.get("/v1/me/endpoints", &token).await.json());
     check("Registered", service.post("/v1/devices", &service.key, "").await.json());
     check("Problem", service.get("/v1/me", "").await.json());
 }

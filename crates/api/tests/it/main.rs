@@ -16,3 +16,4 @@ mod relay;
 mod service;
 mod tenant;
 mod topic;
+mod web_push;

@@ -54,6 +54,19 @@ async fn every_code_can_be_met() {
         409,
         "already_exists",
     );
+    let endpoint = service.post("/v1/me/endpoints", &token, "").await.json();
+    let path = service.path_of(&endpoint);
+    loop {
+        let post = Request::post(&path).header("ttl", "0").body(Body::empty()).expect("a request");
+        let answer = service.send(post).await;
+        if answer.status != StatusCode::CREATED {
+            meet(answer, 429, "too_many_requests");
+            break;
+        }
+    }
+    let id = endpoint["id"].as_str().expect("an id");
+    service.delete(&format!("/v1/me/endpoints/{id}"), &token).await;
+    meet(service.get(&path, "").await, 410, "endpoint_gone");
     for body in [NOTIFICATION, r#"{"to": {"topic": "t"}, "data": 2}"#] {
         let mut keyed = request(Method::POST, "/v1/notifications", &service.key, body);
         keyed.headers_mut().insert("idempotency-key", "k".parse().expect("a header"));

@@ -16,8 +16,8 @@ use noroshi_delivery::{Clock, Delivery, Edge, LocalSession, Session};
 use noroshi_push::{Answer as PushAnswer, Credential, Push};
 use noroshi_store::{AppSettings, Sqlite, Store, sqlite};
 use noroshi_types::{
-    AppId, AppName, CloseReason, DeviceId, Message, NotificationId, Presence, Scope, Scopes, Target,
-    Timestamp, Topic, UserId,
+    AppId, AppName, CloseReason, DeviceId, Message, NotificationId, Position, Presence, Scope, Scopes,
+    Target, Timestamp, Topic, UserId,
 };
 use serde_json::Value;
 use tower::ServiceExt;
@@ -180,6 +180,12 @@ impl Service {
         answer.json()["token"].as_str().expect("a token").to_owned()
     }
 
+    /// Where an endpoint is on this service.
+    pub(crate) fn path_of(&self, endpoint: &Value) -> String {
+        let url = endpoint["url"].as_str().expect("a URL");
+        url.strip_prefix("http://push.example.com").expect("of this host").to_owned()
+    }
+
     /// Publishes as `dev` and returns the id.
     pub(crate) async fn publish(&self, body: &str) -> String {
         let answer = self.post("/v1/notifications", &self.key, body).await;
@@ -295,6 +301,8 @@ impl Edge for FakeEdge {
     }
 
     fn offer(&self, _: Arc<Message>, _: &Topic) {}
+
+    fn offered(&self, _: AppId, _: &Topic, _: Position) {}
 
     fn has_room(&self, _: &Target) -> bool {
         !self.full.load(Ordering::SeqCst)

@@ -60,6 +60,11 @@ pub(crate) async fn relay() -> Problem {
     Problem::new(Code::NotAtAFront, "a front hands on to cells and is no cell itself")
 }
 
+pub(crate) async fn push() -> Problem {
+    let detail = "an endpoint is at the device's cell: post to the URL that the device was given";
+    Problem::new(Code::NotAtAFront, detail)
+}
+
 pub(crate) async fn invalidations() -> Problem {
     Problem::new(
         Code::NotAtAFront,

@@ -185,10 +185,14 @@ for _, odd in ipairs(redis.call('ZRANGEBYSCORE', leases, '(' .. (now + ttl), '+i
 end
 local answer = {done}
 local live = redis.call('ZRANGE', leases, 0, -1, 'WITHSCORES')
-for i = 1, #live, 2 do
-  answer[#answer + 1] = live[i]
-  answer[#answer + 1] = tonumber(live[i + 1]) - now
-  answer[#answer + 1] = redis.call('HGET', infos, live[i]) or ''
+for first = 1, #live, 1000 do
+  local names = {}
+  for i = first, math.min(first + 999, #live), 2 do names[#names + 1] = live[i] end
+  for at, said in ipairs(redis.call('HMGET', infos, unpack(names))) do
+    answer[#answer + 1] = names[at]
+    answer[#answer + 1] = tonumber(live[first + 2 * at - 1]) - now
+    answer[#answer + 1] = said or ''
+  end
 end
 return answer
 "

@@ -369,6 +369,44 @@ async fn a_slot_that_moves_is_asked_for_where_it_moves_to() {
     assert_eq!((keys(from), keys(to)), (0, 1), "it is where the slot moves to");
 }
 
+/// What is sent to a channel whose server is away reaches nobody, while leases, which lie elsewhere, are renewed.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_that_listens_at_a_part_that_is_away_goes_to_another() {
+    let mut cluster = RedisCluster::start();
+    // Slots are shared out in order.
+    let server_of = |cluster: &RedisCluster, key: &str| -> usize {
+        let slot: usize = slot_of(cluster, key).parse().expect("a number");
+        slot * 3 / 16_384
+    };
+    let listens_at =
+        |cluster: &RedisCluster, epoch: Epoch| server_of(cluster, &format!("noroshi:bus:{epoch}"));
+    let leases = server_of(&cluster, "noroshi:{nodes}:leases");
+    let down = (leases + 1) % 3;
+    let (mut there, mut elsewhere) = (None, None);
+    for number in 0..100 {
+        let node = redis_node(config(&cluster.url()), &format!("n{number}"));
+        let epoch = node.heard.joined_anew().await;
+        let place = if listens_at(&cluster, epoch) == down { &mut there } else { &mut elsewhere };
+        place.get_or_insert(node);
+        if there.is_some() && elsewhere.is_some() {
+            break;
+        }
+    }
+    let (a, b) = (there.expect("one of a hundred"), elsewhere.expect("one of a hundred"));
+    b.knows(2).await;
+    let (left, stayed) = (a.epoch(), b.epoch());
+    a.heard.clear();
+    cluster.servers[down].kill();
+    let epoch = a.heard.joined_anew().await;
+    assert_ne!(epoch, left);
+    assert_ne!(listens_at(&cluster, epoch), down);
+    until("b knows its new lease", || b.cluster.members.nodes().iter().any(|node| node.epoch == epoch)).await;
+    send(&b, &a, "hello").await;
+    let message = Event::Message(stayed, text("hello"));
+    a.heard.hears("the message", |heard| heard.contains(&message)).await;
+    assert_eq!(b.epoch(), stayed, "who hears goes nowhere");
+}
+
 /// The server that keeps the one bucket, and its key.
 fn directory_bucket(cluster: &RedisCluster) -> (usize, String) {
     let key = |server: &Server| {

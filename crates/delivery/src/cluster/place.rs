@@ -98,7 +98,7 @@ fn has_sessions(delivery: &Delivery) -> bool {
 }
 
 /// The id that stands where the place is: greater than none behind it.
-pub(crate) fn id_at(place: Place) -> NotificationId {
+pub fn id_at(place: Place) -> NotificationId {
     let number = u128::from(place.0.max(0).cast_unsigned());
     let (ms, counter) = (number >> COUNTER_BITS, number & ((1 << COUNTER_BITS) - 1));
     let bits = ms << 80 | 7 << 76 | counter << 64 | u128::from(u64::MAX);

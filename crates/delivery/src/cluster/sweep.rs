@@ -355,7 +355,7 @@ async fn missed(
     let (limit, mut back) = (place::id_at(since), BACK_FIRST);
     loop {
         let first = Position { offset: end.offset.saturating_sub(back), ..end };
-        let mut found = behind(delivery, app, topic, first).await?;
+        let (mut found, _) = behind(delivery, app, topic, first).await?;
         if first.offset == 0 || found.first().is_some_and(|message| message.id <= limit) {
             found.retain(|message| message.id > limit);
             return Ok(found);
@@ -364,13 +364,13 @@ async fn missed(
     }
 }
 
-/// What a topic's log has behind a position.
+/// What a topic's log has behind a position, and up to where that is all.
 pub(super) async fn behind(
     delivery: &Delivery,
     app: AppId,
     topic: &Topic,
     mut from: Position,
-) -> Result<Vec<Arc<Message>>, noroshi_store::Error> {
+) -> Result<(Vec<Arc<Message>>, Option<Position>), noroshi_store::Error> {
     let mut found = Vec::new();
     loop {
         let (topic, now) = (topic.clone(), delivery.clock.now());
@@ -381,7 +381,7 @@ pub(super) async fn behind(
         found.extend(page.messages);
         match next {
             Some(next) => from = next,
-            None => return Ok(found),
+            None => return Ok((found, page.heads.into_iter().next().map(|head| head.position))),
         }
     }
 }

@@ -298,6 +298,8 @@ const HAS_TOPIC: u8 = 1;
 const HAS_NOTIFICATION: u8 = 2;
 const HAS_DATA: u8 = 4;
 const PUSH_WAITS: u8 = 8;
+/// A node of before it knew this delivers at once.
+const WAITS_FOR_USE: u8 = 16;
 
 fn split_record(bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
     let (head, rest) = bytes.split_at_checked(HEAD_BYTES)?;
@@ -335,7 +337,8 @@ fn write_message(out: &mut Writer<'_>, message: &Message) {
     let flags = has(message.topic.is_some(), HAS_TOPIC)
         | has(message.notification.is_some(), HAS_NOTIFICATION)
         | has(message.data.is_some(), HAS_DATA)
-        | has(message.push_waits, PUSH_WAITS);
+        | has(message.push_waits, PUSH_WAITS)
+        | has(message.waits_for_use, WAITS_FOR_USE);
     out.u8(flags).u8(message.when as u8).u8(message.urgency as u8).raw(message.id.as_bytes());
     out.u32(message.app.0).u64(message.sent_at.0).u64(message.expires_at.0);
     if let Some(TopicPosition { topic, position }) = &message.topic {
@@ -367,8 +370,20 @@ fn read_message(body: &mut Reader<'_>) -> Result<Message, Malformed> {
         _ => body.long_text().map(|text| Some(noroshi_types::JsonText::from_valid(text))),
     };
     let (notification, data) = (json(HAS_NOTIFICATION)?, json(HAS_DATA)?);
-    let push_waits = flags & PUSH_WAITS != 0;
-    Ok(Message { id, app, when, urgency, topic, notification, data, sent_at, expires_at, push_waits })
+    let (push_waits, waits_for_use) = (flags & PUSH_WAITS != 0, flags & WAITS_FOR_USE != 0);
+    Ok(Message {
+        id,
+        app,
+        when,
+        urgency,
+        topic,
+        notification,
+        data,
+        sent_at,
+        expires_at,
+        push_waits,
+        waits_for_use,
+    })
 }
 
 fn write_part(out: &mut Writer<'_>, part: &Part) {

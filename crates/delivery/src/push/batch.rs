@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, StreamExt};
 use noroshi_push::{Answer, Content, Fields, Push, Reply};
-use noroshi_store::{Batch, Finished, Lease, PushRecipient, Work};
+use noroshi_store::{Batch, Finished, Lease, PushRecipient, Renewal, Work};
 use noroshi_types::{AppId, CampaignId, DeviceNum, Outcome, PushService, PushToken, Timestamp};
 use ring::digest;
 use tokio::sync::{mpsc, watch};
@@ -98,6 +98,7 @@ impl Way {
             recipients,
             "a batch that no sender can send was set aside"
         );
+        self.delivery.metrics.push.batches_set_aside.inc();
         self.finish_all(batch, held, Outcome::PushRefused, Some("sender_failed")).await;
     }
 
@@ -113,7 +114,11 @@ impl Way {
             Found::Source(source) => source,
             Found::Ended => return,
             // A sender of another version may know what to do; given back, this one would take it again at once.
-            Found::Nothing => return self.end(&batch, &held),
+            Found::Nothing => {
+                let lease = Lease { batch: batch.id, until: held.until() };
+                lease::uncount(&self.delivery, &self.side, lease);
+                return self.end(&batch, &held);
+            }
         };
         let Some(recipients) = self.recipients(&batch).await else {
             return self.give_up(&batch, &held);
@@ -147,9 +152,8 @@ impl Way {
     /// Before anything of it was sent.
     fn give_up(&self, batch: &Batch, held: &Held) {
         self.end(batch, held);
-        if self.side.config.shared {
-            lease::give_back(&self.delivery, Lease { batch: batch.id, until: held.until() });
-        }
+        let lease = Lease { batch: batch.id, until: held.until() };
+        lease::give_back(&self.delivery, lease, Renewal::Returned);
     }
 
     /// Leaves the batch to whoever takes it next.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use noroshi_cluster::batches::{BatchQueue, LaneDepth};
-use noroshi_store::{BATCH_RECIPIENTS_MAX, Batch, Error, Lease, Take};
+use noroshi_store::{BATCH_RECIPIENTS_MAX, Batch, Error, Lease, Renewal, Take};
 use noroshi_types::{CampaignId, Lane};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
@@ -179,7 +179,8 @@ impl Dispatcher {
     ) -> Result<Next, Failed> {
         let Way { delivery, side, .. } = &self.way;
         let (now, lease) = (lease::even(delivery.clock.now()), side.config.queue_lease);
-        let take = Take { now, lease, batches_max, busy: Vec::new(), held, lanes: lanes.to_vec() };
+        let take =
+            Take { now, lease, batches_max, busy: Vec::new(), held, lanes: lanes.to_vec(), sends: false };
         let taken = taken(&self.way, take).await?;
         let full = taken.batches.len() >= batches_max;
         self.depth.add(&taken.batches);
@@ -213,7 +214,8 @@ impl Dispatcher {
                     }
                 }
                 false => {
-                    lease::give_back(&way.delivery, Lease { batch: batch.id, until: batch.leased_until });
+                    let lease = Lease { batch: batch.id, until: batch.leased_until };
+                    lease::give_back(&way.delivery, lease, Renewal::Kept);
                 }
             }
         });
@@ -239,7 +241,8 @@ async fn put(
     if let Err(error) = queue.put(parcels).await {
         // Those that it has all the same name a lease that is over.
         for batch in batches {
-            lease::give_back(&way.delivery, Lease { batch: batch.id, until: batch.leased_until });
+            let lease = Lease { batch: batch.id, until: batch.leased_until };
+            lease::give_back(&way.delivery, lease, Renewal::Kept);
         }
         return Err(error);
     }

@@ -1,5 +1,5 @@
 //! How often batches made this process fail to send them: in memory, for a batch that ends the whole process takes
-//! this count along.
+//! this count along. Those the store counts ([`noroshi_store::TAKES_MAX`]).
 
 use std::collections::HashMap;
 

@@ -7,12 +7,15 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use noroshi_cluster::batches::{CLAIM_AFTER, Receipt};
-use noroshi_store::{Error, Lease};
+use noroshi_store::{Error, Lease, Renewal};
 use noroshi_types::Timestamp;
 
 use crate::delivery::Delivery;
 use crate::push::flight::Held;
 use crate::push::side::Side;
+
+/// How long a node that leaves waits for a store to take back what was under way.
+const RETURN: Duration = Duration::from_secs(2);
 
 /// After a renewal that failed.
 const AGAIN: Duration = Duration::from_secs(1);
@@ -61,7 +64,7 @@ pub(crate) async fn renew(
     let ends = Instant::now() + side.config.lease;
     let until = until(delivery.clock.now(), side.config.lease);
     let asked = leases.iter().map(|(lease, _)| *lease).collect();
-    let kept = delivery.store.renew(asked, until, side.config.lease).await?;
+    let kept = delivery.store.renew(asked, until, side.config.lease, Renewal::Kept).await?;
     let kept: std::collections::HashSet<_> = kept.into_iter().collect();
     for (lease, held) in leases {
         match kept.contains(&lease.batch) {
@@ -88,11 +91,32 @@ async fn extend(side: &Side) {
     }
 }
 
+/// All that is under way when the node leaves: it is taken anew, and nothing of it ended its sender.
+pub(crate) async fn return_all(delivery: &Delivery, side: &Side) {
+    let leases: Vec<_> = side.flight.leases().into_iter().map(|(lease, _)| lease).collect();
+    let returned = delivery.store.renew(leases, Timestamp(0), Duration::ZERO, Renewal::Returned);
+    match tokio::time::timeout(RETURN, returned).await {
+        Ok(Ok(_)) => {}
+        Ok(Err(error)) => tracing::debug!(%error, "batches could not be given back"),
+        Err(_) => tracing::debug!("batches could not be given back in time"),
+    }
+}
+
+/// The take of a batch does not count, and nobody takes it sooner for that.
+pub(crate) fn uncount(delivery: &Arc<Delivery>, side: &Side, lease: Lease) {
+    let (delivery, time) = (delivery.clone(), side.config.lease);
+    tokio::spawn(async move {
+        if let Err(error) = delivery.store.renew(vec![lease], lease.until, time, Renewal::Returned).await {
+            tracing::debug!(%error, "a take counts that should not");
+        }
+    });
+}
+
 /// Others may take it at once. Where that fails, they may when the lease lapses.
-pub(crate) fn give_back(delivery: &Arc<Delivery>, lease: Lease) {
+pub(crate) fn give_back(delivery: &Arc<Delivery>, lease: Lease, why: Renewal) {
     let delivery = delivery.clone();
     tokio::spawn(async move {
-        if let Err(error) = delivery.store.renew(vec![lease], Timestamp(0), Duration::ZERO).await {
+        if let Err(error) = delivery.store.renew(vec![lease], Timestamp(0), Duration::ZERO, why).await {
             tracing::debug!(%error, "a batch could not be given back");
         }
     });

@@ -68,6 +68,7 @@ pub(crate) struct Metrics {
     pub(crate) leader: Gauge,
     pub(crate) batches_lost: Counter,
     pub(crate) batches_failed: Counter,
+    pub(crate) batches_set_aside: Counter,
     parcels: Family<ParcelLabels, Counter>,
 }
 
@@ -121,6 +122,11 @@ impl Metrics {
             "batches_failed",
             "Times that sending a batch failed by a defect; after five at one node the batch is set aside",
             self.batches_failed.clone(),
+        );
+        registry.register(
+            "batches_set_aside",
+            "Batches that no sender could send, whose recipients were refused (sender_failed, sender_ended)",
+            self.batches_set_aside.clone(),
         );
         registry.register(
             "parcels",

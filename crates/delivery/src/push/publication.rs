@@ -80,6 +80,7 @@ fn request(plan: &Plan, rendered: Rendered, devices: Vec<DeviceId>) -> Request {
         when: message.when.unwrap_or(When::Stored),
         ttl: message.ttl,
         urgency: message.urgency,
+        waits_for_use: false,
         collapse_key: message.collapse_key.clone(),
         retain: false,
         notification: rendered.notification,

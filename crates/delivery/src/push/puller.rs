@@ -7,7 +7,7 @@
 use std::time::{Duration, Instant};
 
 use noroshi_cluster::batches::{BatchQueue, CLAIM_AFTER, Receipt, Received};
-use noroshi_store::{BATCH_RECIPIENTS_MAX, Batch, Error, Lease};
+use noroshi_store::{BATCH_RECIPIENTS_MAX, Batch, Error, Lease, Renewal};
 use noroshi_types::{AppId, BatchId, Lane, PushService, Timestamp};
 
 use crate::push::finisher::{PAUSE_MAX, PAUSE_MIN};
@@ -83,12 +83,12 @@ impl Sender {
         let mut done = poison;
         if !busy.is_empty() {
             metrics.parcels(ParcelFate::Busy, busy.len());
-            self.claim(&busy, BUSY).await;
+            self.claim(&busy, BUSY, Renewal::Kept).await;
             done.extend(busy.into_iter().map(|one| one.receipt));
         }
         let lease = self.way.side.config.lease;
         // None: the store is away; others pull them, or it gives them out anew.
-        if let Some((kept, until, ends)) = self.claim(&pulled, lease).await {
+        if let Some((kept, until, ends)) = self.claim(&pulled, lease, Renewal::Claimed).await {
             let (mut ours, mut stale) = (Vec::new(), 0);
             for one in pulled {
                 match kept.contains(&one.batch.id) {
@@ -111,7 +111,12 @@ impl Sender {
     }
 
     /// Makes the leases ours for so long; of which batches, and until when, by the store's clock and by ours.
-    async fn claim(&self, pulled: &[Pulled], lease: Duration) -> Option<(Vec<BatchId>, Timestamp, Instant)> {
+    async fn claim(
+        &self,
+        pulled: &[Pulled],
+        lease: Duration,
+        why: Renewal,
+    ) -> Option<(Vec<BatchId>, Timestamp, Instant)> {
         if pulled.is_empty() {
             return Some((Vec::new(), Timestamp(0), Instant::now()));
         }
@@ -122,7 +127,7 @@ impl Sender {
         while began.elapsed() < CLAIM_AFTER / 2 {
             let ends = Instant::now() + lease;
             let until = lease::until(self.way.delivery.clock.now(), lease);
-            match self.way.delivery.store.renew(leases.clone(), until, lease).await {
+            match self.way.delivery.store.renew(leases.clone(), until, lease, why).await {
                 Ok(kept) => return Some((kept, until, ends)),
                 Err(Error::Closed) => return None,
                 Err(error) => {

@@ -11,8 +11,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use noroshi_cluster::batches::Receipt;
-use noroshi_store::{BATCH_RECIPIENTS_MAX, Batch, Lease, Take, Taken, Work};
-use noroshi_types::{AppId, CampaignId, Lane, PushService, Timestamp};
+use noroshi_store::{
+    BATCH_RECIPIENTS_MAX, Batch, Lease, Renewal, SENDER_ENDED, SetAside, TAKES_MAX, Take, Taken, Work,
+};
+use noroshi_types::{AppId, CampaignId, Lane, Outcome, PushService, Timestamp};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 
@@ -83,6 +85,7 @@ pub(crate) async fn run(delivery: Arc<Delivery>, side: Arc<Side>, mut drain: wat
         () = lease::keep(&delivery, &side) => {}
         () = tokio::time::sleep_until(deadline) => {
             tracing::info!(batches = side.flight.batch_count(), "batches under way are left to the next start");
+            lease::return_all(&delivery, &side).await;
         }
     }
 }
@@ -231,14 +234,14 @@ impl Sender {
         let lease = self.way.side.config.lease;
         let now = self.way.delivery.clock.now();
         let ends = Instant::now() + lease;
-        let take = Take { now, lease, batches_max, busy, held, lanes: lanes.to_vec() };
+        let take = Take { now, lease, batches_max, busy, held, lanes: lanes.to_vec(), sends: true };
         let Taken { batches, next_due, .. } = taken(&self.way, take).await?;
         self.way.delivery.metrics.push.count_taken(&batches);
         let full = batches.len() >= batches_max;
         for batch in batches {
             if self.is_held_back(&batch).await {
                 let lease = Lease { batch: batch.id, until: batch.leased_until };
-                lease::give_back(&self.way.delivery, lease);
+                lease::give_back(&self.way.delivery, lease, Renewal::Returned);
                 continue;
             }
             let held = Held::new(batch.leased_until, ends, None);
@@ -261,7 +264,9 @@ impl Sender {
     pub(super) fn start(&mut self, batch: Batch, held: Held) {
         let side = &self.way.side;
         let receipt: Option<Receipt> = held.receipt().cloned();
+        let lease = Lease { batch: batch.id, until: batch.leased_until };
         let Some((aboard, held)) = side.flight.begin(&batch, held) else {
+            lease::uncount(&self.way.delivery, side, lease);
             return lease::done(side, receipt.into_iter().collect());
         };
         let turn = match side.queue.get() {
@@ -281,9 +286,21 @@ pub(super) async fn taken(way: &Way, take: Take) -> Result<Taken, noroshi_store:
     for (outcome, count) in metrics::decided(&taken) {
         delivery.metrics.outcome(outcome).inc_by(count);
     }
-    if taken.not_needed + taken.expired + taken.cancelled > 0 {
+    if taken.not_needed + taken.expired + taken.cancelled > 0 || !taken.set_aside.is_empty() {
         // Batches may have gone without being taken: the collector counts anew.
         side.collect.notify_one();
+    }
+    for SetAside { batch, app, lane, recipients } in &taken.set_aside {
+        tracing::warn!(
+            batch = batch.0,
+            app = app.0,
+            recipients,
+            takes = TAKES_MAX,
+            "a batch was set aside: every process that sent it ended before it was done"
+        );
+        delivery.metrics.outcome(Outcome::PushRefused).inc_by(*recipients);
+        delivery.metrics.push.count(Outcome::PushRefused, Some(SENDER_ENDED), *lane, *recipients);
+        delivery.metrics.push.batches_set_aside.inc();
     }
     for batch in &taken.batches {
         if side.ahead.taken(batch.campaign.map_or(batch.work, Work::Campaign)) {

@@ -433,7 +433,9 @@ async fn a_gap_in_a_topic_is_closed_at_once() {
     // What the gateway saw of it: the position before.
     let behind = Position { epoch: cell.topic_head("news").await.epoch, offset: 0 };
     cell.nodes[1].delivery.topic_gap(cell.app, topic("news"), behind);
-    cell.until("offered", |cell| cell.nodes[1].edge.record().offered == [lost]).await;
+    let reached = Position { offset: 1, ..behind };
+    cell.until("offered", |cell| cell.nodes[1].edge.record().reached == [reached]).await;
+    assert_eq!(cell.nodes[1].edge.record().offered, [lost]);
     assert_eq!(cell.nodes[1].metric("sweeps"), sweeps, "no sweep was needed");
 }
 
@@ -643,4 +645,43 @@ async fn what_waits_for_the_bus_is_bounded_before_it_is_accepted() {
     let cell = cell_with(1, Config { requests_max: 0, ..quiet() }).await;
     let refused = cell.nodes[0].delivery.publish(cell.app, request(users(&["u1"]), When::Stored), None).await;
     assert!(matches!(refused, Err(noroshi_delivery::Error::Overloaded)));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_session_that_stands_only_after_the_directory_is_back_is_put_into_it() {
+    let cell = cell(2).await;
+    let device = cell.device("a", "u1", &[]).await;
+    // Also what follows a join is over, and the breath after it: the next sweep begins at once.
+    cell.until("quiet", |cell| cell.nodes[1].metric("sweeps") >= 2).await;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    cell.nodes[1].member.partition();
+    let generation = cell.generation.fetch_add(1, Ordering::SeqCst);
+    let entering = vec![Entering { login: cell.login(&device), generation }];
+    let (reply, entered) = tokio::sync::oneshot::channel();
+    cell.nodes[1].delivery.log_in(entering, |result| drop(reply.send(result)));
+    let mut entered = entered.await.expect("answered").expect("let in without the directory");
+    let Some(Entered::In { logged_in, .. }) = entered.pop() else { panic!("it is let in") };
+    cell.nodes[1].member.heal();
+    // What the gateway does with the answer takes its shard a moment.
+    tokio::time::sleep(Duration::from_millis(150)).await;
+    let seat = Seat {
+        app: cell.app,
+        user: logged_in.user.clone(),
+        num: logged_in.num,
+        generation,
+        revision: logged_in.revision,
+        presence: Presence::Active,
+        topics: logged_in.topics,
+    };
+    cell.nodes[1].edge.seat(device.clone(), seat);
+    let cluster = cell.nodes[0].member.cluster();
+    let (key, epoch) =
+        (cluster.keys.device(cell.app, &device), cell.nodes[1].member.cluster().members.epoch());
+    let until = tokio::time::Instant::now() + PATIENCE;
+    while cluster.directory.locate(vec![key]).await.expect("located")[0].first().copied() != epoch {
+        assert!(tokio::time::Instant::now() < until, "nobody put it in");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    let heard = cell.publish(0, users(&["u1"]), When::Connected).await;
+    cell.until_heard(1, &device, &[heard]).await;
 }

@@ -25,6 +25,8 @@ struct State {
     /// Not answered until they are released.
     slow: HashSet<String>,
     all_slow: bool,
+    /// How often a push to a token fails its sender.
+    failing: HashMap<String, usize>,
     held: Vec<Push>,
 }
 
@@ -36,6 +38,11 @@ impl FakeOutlet {
 
     pub(crate) fn hold(&self, token: &str) {
         self.0.lock().expect("no panic").slow.insert(token.to_owned());
+    }
+
+    /// The next pushes to a token are too much for who sends them.
+    pub(crate) fn fail(&self, token: &str, times: usize) {
+        self.0.lock().expect("no panic").failing.insert(token.to_owned(), times);
     }
 
     pub(crate) fn hold_all(&self, hold: bool) {
@@ -77,6 +84,11 @@ impl Outlet for FakeOutlet {
         let answer = {
             let mut state = self.0.lock().expect("no panic");
             state.received.push(Received { token: token.clone(), notification, id: push.id });
+            if let Some(times) = state.failing.get_mut(&token).filter(|times| **times > 0) {
+                *times -= 1;
+                drop(state);
+                panic!("a push that its sender cannot stand");
+            }
             if state.all_slow || state.slow.contains(&token) {
                 state.held.push(push);
                 return;

@@ -60,6 +60,7 @@ fn request(target: Target, when: When) -> Request {
         when,
         ttl: Ttl::default(),
         urgency: Urgency::Normal,
+        waits_for_use: false,
         collapse_key: None,
         retain: false,
         notification: None,

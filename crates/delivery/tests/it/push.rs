@@ -20,6 +20,7 @@ use crate::fake_outlet::FakeOutlet;
 use crate::request;
 
 mod campaign;
+mod failing;
 mod restart;
 mod services;
 mod several;
@@ -55,9 +56,17 @@ pub(crate) async fn open_with(
     services: Arc<dyn Outlet>,
     config: push::Config,
 ) -> Bench {
+    open_at(folder, services, config, Clock::system()).await
+}
+
+pub(crate) async fn open_at(
+    folder: &std::path::Path,
+    services: Arc<dyn Outlet>,
+    config: push::Config,
+    clock: Clock,
+) -> Bench {
     let mut registry = noroshi_telemetry::registry();
     let store = Arc::new(Sqlite::open(folder, Options::default(), &mut registry).expect("a store"));
-    let clock = Clock::system();
     let app = match store.apps().await.expect("read").first() {
         Some(app) => app.id,
         None => {

@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::sync::Mutex;
 
 use noroshi_delivery::{Edge, LocalSession, Session};
-use noroshi_types::{AppId, CloseReason, DeviceId, Message, NotificationId, Presence, Target, Topic, UserId};
+use noroshi_types::{
+    AppId, CloseReason, DeviceId, Message, NotificationId, Position, Presence, Target, Topic, UserId,
+};
 
 #[derive(Default)]
 pub(crate) struct RecordingEdge(Mutex<Record>);
@@ -45,6 +47,8 @@ impl Edge for RecordingEdge {
     }
 
     fn offer(&self, _: Arc<Message>, _: &Topic) {}
+
+    fn offered(&self, _: AppId, _: &Topic, _: Position) {}
 
     fn has_room(&self, _: &Target) -> bool {
         !self.0.lock().expect("no panic").full

@@ -6,7 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use noroshi_cluster::Keys;
 use noroshi_delivery::{Edge, LocalSession, Session};
 use noroshi_types::{
-    AppId, CloseReason, DeviceId, DeviceNum, Message, NotificationId, Presence, Target, Topic, UserId,
+    AppId, CloseReason, DeviceId, DeviceNum, Message, NotificationId, Position, Presence, Target, Topic,
+    UserId,
 };
 
 pub(crate) struct SeatedEdge {
@@ -23,6 +24,8 @@ pub(crate) struct Record {
     pub(crate) closed: Vec<(DeviceId, CloseReason)>,
     pub(crate) reread: Vec<(DeviceId, NotificationId)>,
     pub(crate) offered: Vec<NotificationId>,
+    /// How far topics were offered.
+    pub(crate) reached: Vec<Position>,
 }
 
 #[derive(Clone)]
@@ -111,6 +114,10 @@ impl Edge for SeatedEdge {
 
     fn offer(&self, message: Arc<Message>, _: &Topic) {
         self.record().offered.push(message.id);
+    }
+
+    fn offered(&self, _: AppId, _: &Topic, position: Position) {
+        self.record().reached.push(position);
     }
 
     fn has_room(&self, _: &Target) -> bool {

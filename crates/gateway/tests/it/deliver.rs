@@ -2,7 +2,9 @@
 
 use noroshi_delivery::Edge;
 use noroshi_store::Notifications;
-use noroshi_types::{Condition, DeviceId, NotificationId, Outcome, Presence, Target, Topic, UserId, When};
+use noroshi_types::{
+    Condition, DeviceId, NotificationId, Outcome, Presence, Request, Target, Topic, UserId, When,
+};
 use serde_json::json;
 
 use crate::node::{Client, Node, plain, request, topic, user};
@@ -159,4 +161,54 @@ async fn a_burst_to_one_topic_keeps_its_order_and_direct_messages_theirs() {
         let expected: Vec<_> = (0..300).filter(|n| n % 3 != 0 || index == 7).map(|n| json!(n)).collect();
         assert_eq!(heard, expected, "client {index}");
     }
+}
+
+/// RFC 8030 §5.3: what is not urgent leaves an idle device alone, and is there when it is in use again.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_waits_for_use_is_not_heard_while_idle() {
+    let node = Node::start(plain()).await;
+    node.device("a", "u1", &[]).await;
+    let mut a = node.connect("a").await;
+    let patient = async |data: &str| {
+        let request = Request { waits_for_use: true, ..request(user("u1"), When::Stored, data) };
+        node.publish_request(request).await
+    };
+    patient("1").await;
+    assert_eq!(heard(&mut a).await, [json!(1)], "it is in use");
+    let presence = |state: &str| json!({"t": "presence", "state": state});
+    a.send(presence("idle")).await;
+    assert!(a.sync().await.is_empty());
+    let held = patient("2").await;
+    patient("3").await;
+    node.publish(user("u1"), When::Stored, "4").await;
+    assert_eq!(heard(&mut a).await, [json!(4)]);
+    a.send(presence("idle")).await;
+    assert!(a.sync().await.is_empty(), "idle still");
+    a.send(presence("active")).await;
+    let mut first = a.next_data().await;
+    if first == json!(1) {
+        first = a.next_data().await; // of the same millisecond, and not confirmed
+    }
+    assert_eq!([first, a.next_data().await], [2, 3].map(|n| json!(n)));
+    assert_eq!(a.next_data().await, json!(4), "not confirmed yet, and behind what was held back");
+    counted(&node, held, Outcome::Written, 1).await;
+
+    // Presence may be told over HTTP too.
+    assert!(node.gateway.set_presence(node.app, &id("a"), Presence::Idle));
+    patient("5").await;
+    assert!(a.sync().await.is_empty());
+    assert!(node.gateway.set_presence(node.app, &id("a"), Presence::Active));
+    assert_eq!(a.next_data().await, json!(5));
+
+    // Who never comes into use finds it at the next log-in.
+    assert!(node.gateway.set_presence(node.app, &id("a"), Presence::Idle));
+    patient("6").await;
+    assert!(a.sync().await.is_empty());
+    drop(a);
+    let mut again = node.connect("a").await;
+    let mut all = heard(&mut again).await;
+    while all.len() < 6 {
+        all.extend(heard(&mut again).await);
+    }
+    assert_eq!(all, [1, 2, 3, 4, 5, 6].map(|n| json!(n)));
 }

@@ -10,7 +10,7 @@ use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use crate::node::{Node, PATIENCE, plain, user};
+use crate::node::{Node, PATIENCE, plain, topic, user};
 
 fn order(rate_per_second: u32, spread: Duration, deadline: Duration) -> Order {
     Order { rate_per_second, spread, deadline: Some(deadline) }
@@ -158,4 +158,31 @@ async fn a_node_without_devices_hands_on_everything() {
         let handed_over = |node: &Node| node.handed_over.lock().expect("no panic").len();
         node.until("a request to be handed on", |node| handed_over(node) == count + 1).await;
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_device_confirms_as_it_leaves_still_counts() {
+    let node = Arc::new(Node::start(plain()).await);
+    node.device("d1", "u1", &["news"]).await;
+    let mut client = node.connect("d1").await;
+    let ids = [
+        node.publish(user("u1"), When::Stored, "1").await,
+        node.publish(topic("news"), When::Stored, "2").await,
+    ];
+    node.gateway.drain_devices(fast()).expect("begun");
+    // It reads, and does not answer the close frame yet.
+    while client.next().await["t"] != "close" {}
+    client.send(json!({"t": "ack", "ids": ids.map(|id| id.to_string())})).await;
+    client.closed().await;
+    node.gateway.cancel_drain().expect("serving");
+    let confirmed = async || {
+        let app = noroshi_store::Notifications::notification(&*node.store, node.app, ids[1], node.now());
+        let counts = app.await.expect("read").expect("known").counts;
+        counts.iter().any(|(outcome, count)| *outcome == noroshi_types::Outcome::Acked && *count == 1)
+    };
+    let written = async { while !confirmed().await {} };
+    tokio::time::timeout(PATIENCE, written).await.expect("confirmed");
+    let mut client = node.connect("d1").await;
+    assert_eq!(client.sync().await, Vec::<serde_json::Value>::new());
+    node.gateway.stop();
 }

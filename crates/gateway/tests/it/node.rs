@@ -193,6 +193,14 @@ impl Node {
         socket
     }
 
+    /// Devices of which something became of a notification.
+    pub(crate) fn outcome(&self, outcome: &str) -> u64 {
+        let text = noroshi_telemetry::encode(&self.registry).expect("text");
+        let begin = format!("noroshi_outcomes_total{{outcome=\"{outcome}\"}} ");
+        let value = text.lines().find_map(|line| line.strip_prefix(&begin)?.parse().ok());
+        value.unwrap_or_default()
+    }
+
     /// The value of a counter or gauge, summed over its labels.
     pub(crate) fn metric(&self, name: &str) -> u64 {
         let text = noroshi_telemetry::encode(&self.registry).expect("text");
@@ -224,6 +232,7 @@ pub(crate) fn request(target: Target, when: When, data: &str) -> Request {
         when,
         ttl: Ttl::default(),
         urgency: Urgency::Normal,
+        waits_for_use: false,
         collapse_key: None,
         retain: false,
         notification: None,

@@ -11,9 +11,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, Instant};
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use noroshi_auth::Auth;
 use noroshi_delivery::{Clock, Delivery};
 use noroshi_gateway::{Config, Gateway, Listener, Metrics, Speaks, tls};
+use noroshi_protocol::mqtt::{Connect, Packet, Properties, Publish, Qos, Version};
 use noroshi_store::{Devices, Registration, Sqlite, Store, sqlite::Options};
 use noroshi_types::{
     AppId, AppName, DeviceId, JsonText, Push, Request, Target, Topic, Ttl, Urgency, UserId, When,
@@ -100,11 +103,18 @@ async fn node() -> Node {
     let address = "127.0.0.1:0".parse().expect("an address");
     let trust = Trust::new(folder.path());
     let acceptor = tls::Acceptor::open(&trust.certificate, &trust.key).expect("usable");
-    let listeners = vec![
+    let mqtt = Listener { speaks: Speaks::Mqtt, address, tls: None };
+    let mqtts = Listener { speaks: Speaks::Mqtt, address, tls: Some(acceptor.clone()) };
+    let mut listeners = vec![
         Listener { speaks: Speaks::Http, address, tls: None },
         Listener { speaks: Speaks::Http, address, tls: Some(acceptor) },
     ];
-    let config = Config { listeners, shards: 2, connects_per_second: 100_000, ..Config::default() };
+    listeners.extend([mqtt, mqtts]);
+    let xmpp = Listener { speaks: Speaks::Xmpp, address, tls: None };
+    listeners.extend([xmpp.clone(), Listener { tls: listeners[1].tls.clone(), ..xmpp }]);
+    let mut config = Config { listeners, shards: 2, connects_per_second: 100_000, ..Config::default() };
+    config.xmpp.protocol.allow_plaintext = true;
+    config.xmpp.protocol.resume_max_s = 1;
     let bound = Gateway::bind(config).expect("a port");
     let handover: noroshi_gateway::HandoverFn = Arc::new(|_| {});
     let gateway = bound.start(&delivery, auth.clone(), Metrics::unregistered(), handover).expect("threads");
@@ -120,6 +130,7 @@ impl Node {
             when: When::Connected,
             ttl: Ttl::default(),
             urgency: Urgency::Normal,
+            waits_for_use: false,
             collapse_key: None,
             retain: false,
             notification: None,
@@ -142,7 +153,36 @@ struct Case {
     headers: &'static str,
     /// Ends the answer.
     end: &'static [u8],
-    is_websocket: bool,
+    conversation: Conversation,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Conversation {
+    WebSocket,
+    /// It hears, and says nothing.
+    Events,
+    Mqtt,
+    Xmpp,
+}
+
+impl Conversation {
+    /// Of its plain listener.
+    fn listener(self) -> usize {
+        match self {
+            Conversation::WebSocket | Conversation::Events => 0,
+            Conversation::Mqtt => 2,
+            Conversation::Xmpp => 4,
+        }
+    }
+
+    /// What it may cost besides.
+    fn bytes(self) -> i64 {
+        match self {
+            Conversation::WebSocket | Conversation::Events => 0,
+            Conversation::Mqtt => 512,
+            Conversation::Xmpp => 1_024,
+        }
+    }
 }
 
 const WEBSOCKET: Case = Case {
@@ -150,9 +190,15 @@ const WEBSOCKET: Case = Case {
     headers: "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\
               Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n",
     end: b"ping_s",
-    is_websocket: true,
+    conversation: Conversation::WebSocket,
 };
-const SSE: Case = Case { path: "/v1/events", headers: "", end: b"retry: ", is_websocket: false };
+const SSE: Case =
+    Case { path: "/v1/events", headers: "", end: b"retry: ", conversation: Conversation::Events };
+/// CONNACK of MQTT 3.1.1.
+const MQTT: Case = Case { path: "", headers: "", end: &[0x20, 2, 0, 0], conversation: Conversation::Mqtt };
+/// A log-in in one round trip (XEP-0388, XEP-0386), with stream management that can resume, and the echo of the
+/// presence behind it.
+const XMPP: Case = Case { path: "", headers: "", end: b"</presence>", conversation: Conversation::Xmpp };
 
 /// Connects these devices, at once as far as the store is concerned.
 fn connect(
@@ -163,14 +209,20 @@ fn connect(
     clients: &mut Vec<Client>,
 ) {
     let expiry = node.now.saturating_add(Duration::from_secs(3_600));
-    let tokens: Vec<String> = devices.map(|n| node.auth.issue(node.app, &device(n), 1, expiry)).collect();
-    let address = node.gateway.local_addrs()[usize::from(tls.is_some())];
+    let token = |n| (n, node.auth.issue(node.app, &device(n), 1, expiry));
+    let tokens: Vec<(usize, String)> = devices.map(token).collect();
+    let address = node.gateway.local_addrs()[usize::from(tls.is_some()) + case.conversation.listener()];
     let Case { path, headers, end, .. } = case;
     uncounted(|| {
-        let begin = |token: &String| {
+        let begin = |(n, token): &(usize, String)| {
             let mut client = Client::dial(address, tls);
             let head = format!("GET {path}?token={token} HTTP/1.1\r\nHost: localhost\r\n{headers}\r\n");
-            client.write_all(head.as_bytes()).expect("sent");
+            let first = match case.conversation {
+                Conversation::WebSocket | Conversation::Events => head.into_bytes(),
+                Conversation::Mqtt => connect_packet(&device(*n), token),
+                Conversation::Xmpp => xmpp_log_in(&device(*n), token),
+            };
+            client.write_all(&first).expect("sent");
             client
         };
         let first = clients.len();
@@ -180,15 +232,28 @@ fn connect(
 }
 
 /// A large message to every client, and one from each where it can say something.
-async fn use_all(node: &Node, clients: &mut [Client], case: Case) {
+/// The first `again` were used before.
+async fn use_all(node: &Node, clients: &mut [Client], case: Case, again: usize) {
     let data = format!("\"{}the end\"", "x".repeat(MESSAGE_BYTES));
     node.publish(&data).await;
     uncounted(|| {
-        for client in clients {
+        for (at, client) in clients.iter_mut().enumerate() {
             client.read_until(b"the end");
-            if case.is_websocket {
-                client.write_all(&long_ping()).expect("sent");
-                client.read_until(b"pong");
+            match case.conversation {
+                Conversation::WebSocket => {
+                    client.write_all(&long_ping()).expect("sent");
+                    client.read_until(b"pong");
+                }
+                Conversation::Mqtt => {
+                    client.write_all(&long_publish()).expect("sent");
+                    client.read_until(&[0xD0, 0]);
+                }
+                Conversation::Xmpp => {
+                    let heard = if at < again { 3 } else { 1 };
+                    client.write_all(&long_ask(heard)).expect("sent");
+                    client.read_until(b"id='long'");
+                }
+                Conversation::Events => {}
             }
         }
     });
@@ -201,6 +266,63 @@ fn long_ping() -> Vec<u8> {
     frame.extend_from_slice(b"{\"t\":\"ping\"}");
     frame.resize(8 + MESSAGE_BYTES, b' ');
     frame
+}
+
+fn connect_packet(device: &DeviceId, token: &str) -> Vec<u8> {
+    let connect = Connect {
+        version: Version::V3,
+        clean_start: true,
+        keep_alive_s: 0,
+        properties: Properties::default(),
+        client_id: device.as_str(),
+        will: None,
+        username: Some(device.as_str()),
+        password: Some(token.as_bytes()),
+    };
+    let mut bytes = Vec::new();
+    Packet::Connect(connect).encode(Version::V3, &mut bytes);
+    bytes
+}
+
+fn xmpp_log_in(device: &DeviceId, token: &str) -> Vec<u8> {
+    let plain = STANDARD.encode(format!("\0{}\0{token}", device.as_str()));
+    format!(
+        "<?xml version='1.0'?><stream:stream to='localhost' version='1.0' xmlns='jabber:client' \
+         xmlns:stream='http://etherx.jabber.org/streams'><authenticate xmlns='urn:xmpp:sasl:2' \
+         mechanism='PLAIN'><initial-response>{plain}</initial-response><bind xmlns='urn:xmpp:bind:0'>\
+         <tag>idle</tag><enable xmlns='urn:xmpp:sm:3' resume='true'/></bind></authenticate><presence/>\
+         <a xmlns='urn:xmpp:sm:3' h='1'/>"
+    )
+    .into_bytes()
+}
+
+/// Counts all that was sent, the message and the answer, and asks something in many bytes.
+fn long_ask(heard: u32) -> Vec<u8> {
+    let nothing = "x".repeat(MESSAGE_BYTES);
+    format!(
+        "<a xmlns='urn:xmpp:sm:3' h='{}'/><iq type='get' id='long' to='localhost'><ping xmlns='urn:xmpp:ping'>\
+         {nothing}</ping></iq><a xmlns='urn:xmpp:sm:3' h='{}'/>",
+        heard + 1,
+        heard + 2
+    )
+    .into_bytes()
+}
+
+/// What the app does not allow, and a ping that is answered behind it.
+fn long_publish() -> Vec<u8> {
+    let publish = Publish {
+        dup: false,
+        qos: Qos::AtMostOnce,
+        retain: false,
+        topic: "x",
+        packet_id: 0,
+        properties: Properties::default(),
+        payload: &[b'x'; MESSAGE_BYTES],
+    };
+    let mut bytes = Vec::new();
+    Packet::Publish(publish).encode(Version::V3, &mut bytes);
+    Packet::PingReq.encode(Version::V3, &mut bytes);
+    bytes
 }
 
 /// Bytes on the heap when nothing moves any more.
@@ -219,16 +341,16 @@ fn settled() -> i64 {
 async fn check(name: &str, case: Case, version: Option<&'static rustls::SupportedProtocolVersion>) {
     let node = node().await;
     let tls = uncounted(|| version.map(|version| node.trust.client(version)));
-    let bytes_max = if tls.is_some() { TLS_BYTES_MAX } else { PLAIN_BYTES_MAX };
+    let bytes_max = case.conversation.bytes() + if tls.is_some() { TLS_BYTES_MAX } else { PLAIN_BYTES_MAX };
     let mut clients = Vec::new();
     // The first ones pay for what all share: caches of statements, maps, threads, scratch.
     connect(&node, 0..FIRST, case, tls.as_ref(), &mut clients);
-    use_all(&node, &mut clients, case).await;
+    use_all(&node, &mut clients, case, 0).await;
     let before = settled();
     connect(&node, FIRST..CONNECTIONS, case, tls.as_ref(), &mut clients);
     let count = i64::try_from(CONNECTIONS - FIRST).expect("small");
     let idle = (settled() - before) / count;
-    use_all(&node, &mut clients, case).await;
+    use_all(&node, &mut clients, case, FIRST).await;
     let used = (settled() - before) / count;
     println!("{name}: {idle} bytes of heap for an idle connection, {used} after use");
     assert!(idle > 0, "something must be counted");
@@ -240,6 +362,11 @@ async fn check(name: &str, case: Case, version: Option<&'static rustls::Supporte
         std::thread::sleep(Duration::from_millis(10));
     }
     assert_eq!(node.gateway.sessions_count(), 0);
+    if case.conversation == Conversation::Xmpp {
+        // Nobody came back for them.
+        std::thread::sleep(Duration::from_millis(1_100));
+        node.gateway.observe();
+    }
     let left = settled() - before;
     println!("{name}: {left} bytes of heap more than {FIRST} connections had, when all are gone");
     assert!(left <= LEFT_BYTES_MAX, "{name}: {left} bytes are left of {CONNECTIONS} connections");
@@ -251,5 +378,7 @@ async fn an_idle_connection_is_small() {
     for (transport, version) in [("plain", None), ("TLS 1.3", Some(&TLS13)), ("TLS 1.2", Some(&TLS12))] {
         check(&format!("WebSocket, {transport}"), WEBSOCKET, version).await;
         check(&format!("SSE, {transport}"), SSE, version).await;
+        check(&format!("MQTT, {transport}"), MQTT, version).await;
+        check(&format!("XMPP, {transport}"), XMPP, version).await;
     }
 }

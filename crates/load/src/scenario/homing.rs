@@ -28,6 +28,8 @@ use usage::{PER_DELIVERY, PER_LOG_IN, Sample};
 
 /// For the slowest log-ins worth measuring.
 const LOG_INS_PER_SECOND_MIN: u64 = 100;
+/// Several turns of what nodes do once a second.
+const IDLE: Duration = Duration::from_secs(5);
 const TOPIC_TIMEOUT: Duration = Duration::from_secs(60);
 /// A node says a second after its last message that it was the last (the bus' own rule): what is counted is over then.
 const BUS_QUIET: Duration = Duration::from_millis(1_500);
@@ -186,9 +188,23 @@ impl<'a> Bench<'a> {
         self.cell.gateways.iter().map(|node| resident(node.process())).sum()
     }
 
-    fn publish(&mut self, values: &mut Values) -> Result<(), Error> {
-        progress("publishing to users");
+    /// What Redis is asked though nothing happens.
+    fn stand_idle(&mut self, values: &mut Values) -> Result<(), Error> {
         self.settle();
+        let from = Sample::take(&mut self.cell, &self.crew)?;
+        std::thread::sleep(IDLE);
+        let to = Sample::take(&mut self.cell, &self.crew)?;
+        values.push_some(
+            "Redis commands while nothing is published",
+            "1/s",
+            from.redis_commands_per_second(&to),
+        );
+        Ok(())
+    }
+
+    fn publish(&mut self, values: &mut Values) -> Result<(), Error> {
+        self.stand_idle(values)?;
+        progress("publishing to users");
         let (connected, away) = self.args.targets();
         let start_ns = clock::now_ns() + LEAD_NS;
         let from_ns = start_ns + clock::ns(self.args.pacing.warm_up);

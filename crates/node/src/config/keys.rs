@@ -10,11 +10,12 @@ use noroshi_types::limits;
 
 use super::reader::Reader;
 use super::{
-    Auth, Cluster, Config, Drain, Egress, Front, Gateway, Limits, Log, Node, Push, Queue, Server, Sqs, Store,
-    TlsFiles,
+    Auth, Cluster, Config, Drain, Egress, Front, Gateway, Limits, Log, Mqtt, Node, Push, Queue, Server, Sqs,
+    Store, TlsFiles, WebPush, Xmpp,
 };
 
 mod cluster;
+mod xmpp;
 
 const SECOND: Duration = Duration::from_secs(1);
 const MINUTE: Duration = Duration::from_secs(60);
@@ -30,6 +31,8 @@ impl Config {
         Config {
             limits: Limits::read(reader),
             gateway: Gateway::read(reader),
+            mqtt: Mqtt::read(reader),
+            xmpp: Xmpp::read(reader, &server),
             node: Node::read(reader),
             store: Store::read(reader),
             cluster: Cluster::read(reader),
@@ -38,6 +41,7 @@ impl Config {
             auth: Auth::read(reader),
             egress: Egress::read(reader, server.dev),
             push: Push::read(reader),
+            web_push: WebPush::read(reader),
             server,
             log: Log::read(reader),
             entries: Vec::new(),
@@ -133,6 +137,21 @@ impl Limits {
                 "requests",
                 "API requests served at once; more are told to come back (503).",
             ) as usize,
+        }
+    }
+}
+
+impl Mqtt {
+    fn read(reader: &mut Reader) -> Mqtt {
+        Mqtt {
+            listen: reader.optional_address(
+                "mqtt.listen",
+                "Address for MQTT without TLS, such as 0.0.0.0:1883. Unset: none. MQTT over WebSocket is at /mqtt of the public address in any case.",
+            ),
+            tls_listen: reader.optional_address(
+                "mqtt.tls_listen",
+                "Address for MQTT under TLS, such as 0.0.0.0:8883, with the certificate of tls.cert. Unset: none.",
+            ),
         }
     }
 }
@@ -337,6 +356,27 @@ impl Push {
                 "recipients",
                 "Recipients taken from the queue and not answered yet, in all.",
             ) as usize,
+        }
+    }
+}
+
+impl WebPush {
+    fn read(reader: &mut Reader) -> WebPush {
+        WebPush {
+            endpoint_per_minute: count_u32(
+                reader,
+                "web_push.endpoint_rate",
+                limits::ENDPOINT_MESSAGES_PER_MINUTE,
+                "messages a minute",
+                "Messages that others may post to one Web Push endpoint of a device at this node, on average and at once; more are told to come back (429).",
+            ),
+            app_per_second: count_u32(
+                reader,
+                "web_push.app_rate",
+                limits::APP_ENDPOINT_MESSAGES_PER_SECOND,
+                "messages a second",
+                "The same for all endpoints of one app together; ten seconds of it may come at once.",
+            ),
         }
     }
 }

@@ -216,6 +216,25 @@ impl Reader {
         })
     }
 
+    /// One that may be absent. An empty text unsets what a lower layer said.
+    pub(super) fn optional_address(&mut self, key: &'static str, help: &'static str) -> Option<SocketAddr> {
+        let show = |value: &Option<SocketAddr>| value.as_ref().map(quoted).unwrap_or_default();
+        let field = Field {
+            unit: "address",
+            range: "IP:PORT, port 0 lets the system choose".to_owned(),
+            default: None,
+            show: &show,
+        };
+        self.read(key, help, field, |raw| {
+            let expected = "an IP address with a port, such as \"127.0.0.1:1883\" or \"[::]:1883\"";
+            let Raw::Text(text) = raw else { return Err(wrong(raw, expected)) };
+            if text.is_empty() {
+                return Ok(None);
+            }
+            text.parse().map(Some).map_err(|_| wrong(raw, expected))
+        })
+    }
+
     pub(super) fn path(&mut self, key: &'static str, default: &str, help: &'static str) -> PathBuf {
         let show = |value: &PathBuf| quoted(value.display());
         let field = Field {

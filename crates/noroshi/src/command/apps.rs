@@ -33,7 +33,7 @@ enum Action {
         #[command(flatten)]
         signing: Signing,
     },
-    /// Change how an app signs its JWTs; what is not named stays
+    /// Change how an app signs its JWTs and what its devices may publish to; what is not named stays
     Update {
         name: String,
         #[command(flatten)]
@@ -59,6 +59,9 @@ struct Signing {
     /// File with the app's RS256 or ES256 keys (a JWK set)
     #[arg(long, value_name = "FILE")]
     jwks_file: Option<PathBuf>,
+    /// What the app's devices may publish to, as an MQTT topic filter; again for each one, "" for nothing
+    #[arg(long, value_name = "FILTER")]
+    client_publish: Vec<String>,
 }
 
 impl Signing {
@@ -75,6 +78,10 @@ impl Signing {
             let keys: Value = serde_json::from_str(&read(path)?)
                 .map_err(|error| Failure::Usage(format!("{}: not JSON: {error}", path.display())))?;
             fields.insert("jwks".to_owned(), keys);
+        }
+        if !self.client_publish.is_empty() {
+            let filters: Vec<&String> = self.client_publish.iter().filter(|one| !one.is_empty()).collect();
+            fields.insert("client_publish".to_owned(), json!(filters));
         }
         Ok(fields)
     }

@@ -33,6 +33,18 @@ pub(crate) struct Settings {
     /// Public address [default: 0.0.0.0:8080, with --dev 127.0.0.1:8080]
     #[arg(long, value_name = "IP:PORT")]
     http: Option<String>,
+    /// Address for MQTT [default: none]
+    #[arg(long, value_name = "IP:PORT")]
+    mqtt: Option<String>,
+    /// Address for MQTT under TLS, with the certificate of --tls-cert [default: none]
+    #[arg(long, value_name = "IP:PORT")]
+    mqtts: Option<String>,
+    /// Address for XMPP with STARTTLS [default: none]
+    #[arg(long, value_name = "IP:PORT")]
+    xmpp: Option<String>,
+    /// Address for XMPP under TLS, with the certificate of --tls-cert [default: none]
+    #[arg(long, value_name = "IP:PORT")]
+    xmpps: Option<String>,
     /// Admin address [default: 127.0.0.1:9090]
     #[arg(long, value_name = "IP:PORT")]
     admin: Option<String>,
@@ -63,9 +75,12 @@ pub(crate) struct Settings {
     /// Any other key, as KEY=VALUE; may be given more than once
     #[arg(long = "set", value_name = "KEY=VALUE", value_parser = key_value)]
     set: Vec<(String, String)>,
-    /// Serve the WebSocket echo of conformance suites
+    /// Serve what conformance suites expect: the WebSocket echo, MQTT without tokens
     #[arg(long, hide = true)]
     conformance: bool,
+    /// An account of XMPP conformance suites; may be given more than once
+    #[arg(long = "xmpp-account", value_name = "NAME:PASSWORD", hide = true)]
+    xmpp_accounts: Vec<String>,
 }
 
 fn key_value(text: &str) -> Result<(String, String), String> {
@@ -103,6 +118,10 @@ impl Settings {
         let texts = [
             ("--data", "server.data", &self.data),
             ("--http", "server.http", &self.http),
+            ("--mqtt", "mqtt.listen", &self.mqtt),
+            ("--mqtts", "mqtt.tls_listen", &self.mqtts),
+            ("--xmpp", "xmpp.listen", &self.xmpp),
+            ("--xmpps", "xmpp.tls_listen", &self.xmpps),
             ("--admin", "server.admin", &self.admin),
             ("--role", "node.roles", &self.role),
             ("--public-url", "server.public_url", &self.public_url),
@@ -115,6 +134,11 @@ impl Settings {
         ];
         let switches =
             [("--dev", "server.dev", self.dev), ("--conformance", "server.conformance", self.conformance)];
+        let accounts = (!self.xmpp_accounts.is_empty()).then(|| Flag {
+            name: "--xmpp-account",
+            key: "xmpp.accounts".to_owned(),
+            value: self.xmpp_accounts.join(","),
+        });
         let set = self.set.iter().map(|(key, value)| Flag {
             name: "--set",
             key: key.clone(),
@@ -128,7 +152,7 @@ impl Settings {
             key: key.to_owned(),
             value: "true".to_owned(),
         });
-        texts.chain(switches).chain(set).collect()
+        texts.chain(switches).chain(accounts).chain(set).collect()
     }
 }
 

@@ -14,15 +14,18 @@ use crate::output;
 
 /// How many devices a model is asked for at once.
 const SIZES_MAX: usize = 20;
+/// What things cost, and how that grows.
+const REPORTS_MAX: usize = 2;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Figures are in force in this order: built in, --measured, --parameters, --set. A prediction is one only if --validate is another run
-than --measured:
+than those of --measured:
 
-  noroshi bench homing --devices 2000 --json > small.json
+  noroshi bench homing --gateways 10 --devices 2000 --json > small.json
+  noroshi bench homing --gateways 10 --devices 6000 --json > more.json
   noroshi bench homing --gateways 10 --devices 18000 --json > large.json
-  noroshi sim --measured small.json --validate large.json --out sim.html")]
+  noroshi sim --measured small.json --measured more.json --validate large.json --out sim.html")]
 pub(crate) struct Arguments {
     /// Connected devices, each number by itself: 180k, 10M
     #[arg(long, value_name = "COUNT", value_delimiter = ',', value_parser = count, default_value = "1M,10M,100M")]
@@ -30,9 +33,10 @@ pub(crate) struct Arguments {
     /// The page to write (HTML with plots; needs nothing else)
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
-    /// A report of `noroshi bench homing --json`: what single things cost there
+    /// A report of `noroshi bench homing --json`: what single things cost there. A second one, with other devices on the same
+    /// machine, tells how costs grow with their number
     #[arg(long, value_name = "FILE")]
-    measured: Option<PathBuf>,
+    measured: Vec<PathBuf>,
     /// Another one: the model's prediction is put beside what was measured
     #[arg(long, value_name = "FILE")]
     validate: Option<PathBuf>,
@@ -78,20 +82,22 @@ impl Arguments {
         if self.devices.len() > SIZES_MAX {
             return Err(Failure::Usage(format!("--devices takes at most {SIZES_MAX} numbers")));
         }
-        let learned = self.measured.as_deref().map(measured).transpose()?;
-        let parameters = self.figures(learned.as_ref())?;
+        if self.measured.len() > REPORTS_MAX {
+            return Err(Failure::Usage(format!("--measured takes at most {REPORTS_MAX} reports")));
+        }
+        let learned: Vec<Measured> =
+            self.measured.iter().map(|path| measured(path)).collect::<Result<_, _>>()?;
+        let parameters = self.figures(&learned)?;
         if self.print_parameters {
             output::line(parameters.to_toml().trim_end())?;
             return Ok(ExitCode::SUCCESS);
         }
         let mut model = noroshi_sim::model(&parameters, &self.devices, self.seed);
         if let Some(path) = &self.validate {
-            model
-                .validate(&parameters, learned.as_ref(), &measured(path)?)
-                .map_err(|error| in_file(path, &error))?;
+            model.validate(&parameters, &learned, &measured(path)?).map_err(|error| in_file(path, &error))?;
             if model.is_compared_with_own {
                 eprintln!(
-                    "noroshi sim: --validate is the report of --measured: how near the model comes is no prediction"
+                    "noroshi sim: --validate is a report of --measured: how near the model comes is no prediction"
                 );
             }
         }
@@ -109,10 +115,14 @@ impl Arguments {
         Ok(ExitCode::SUCCESS)
     }
 
-    fn figures(&self, learned: Option<&Measured>) -> Result<Parameters, Failure> {
+    fn figures(&self, learned: &[Measured]) -> Result<Parameters, Failure> {
         let mut parameters = Parameters::default();
-        if let Some((learned, path)) = learned.zip(self.measured.as_deref()) {
-            learned.teach(&mut parameters).map_err(|error| in_file(path, &error))?;
+        for (at, (report, path)) in learned.iter().zip(&self.measured).enumerate() {
+            let taught = match at {
+                0 => report.teach(&mut parameters),
+                _ => learned[0].teach_growth(report, &mut parameters),
+            };
+            taught.map_err(|error| in_file(path, &error))?;
         }
         if let Some(path) = &self.parameters {
             let name = path

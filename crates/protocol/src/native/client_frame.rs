@@ -14,7 +14,7 @@ use super::client_field::{Field, Fields};
 pub struct Token(Box<str>);
 
 impl Token {
-    pub(crate) fn new(text: &str) -> Self {
+    pub fn new(text: &str) -> Self {
         Self(text.into())
     }
 

@@ -245,6 +245,25 @@ impl Conversation {
         });
     }
 
+    /// As [`Conversation::close`], where the client may resume: what is to be kept for that.
+    pub fn close_suspended(
+        &mut self,
+        cx: &Context<'_>,
+        reason: CloseReason,
+        out: &mut Output,
+    ) -> Option<Box<Suspended>> {
+        let before = self.phase;
+        let suspended = self.suspend();
+        self.phase = before;
+        self.close(cx, reason, None, out);
+        suspended
+    }
+
+    /// Whether a notification was sent and is not confirmed.
+    pub fn is_unconfirmed(&self, id: NotificationId) -> bool {
+        self.management.as_ref().is_some_and(|management| management.holds(id))
+    }
+
     /// The connection broke: what is to be kept if the client may resume. Afterwards it is closed.
     pub fn suspend(&mut self) -> Option<Box<Suspended>> {
         let is_open = std::mem::replace(&mut self.phase, Phase::Closed) == Phase::Open;

@@ -152,6 +152,7 @@ pub(super) mod tests {
             sent_at: Timestamp(0),
             expires_at: Timestamp(1),
             push_waits: false,
+            waits_for_use: false,
         }
     }
 

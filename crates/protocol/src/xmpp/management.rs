@@ -164,19 +164,27 @@ impl Management {
         self.asked == Some(count)
     }
 
-    /// What is to be sent again, in order, and the notifications of which nothing was kept.
-    pub(super) fn unconfirmed(&self) -> (Vec<u8>, Vec<NotificationId>) {
+    /// What is to be sent again, in order, and the notifications of which nothing was kept. Those are not among
+    /// what the client counts from here on.
+    pub(super) fn take_unconfirmed(&mut self) -> (Vec<u8>, Vec<NotificationId>) {
         let (mut again, mut lost) = (Vec::with_capacity(self.bytes), Vec::new());
-        for entry in &self.queue {
+        self.queue.retain(|entry| {
             again.extend_from_slice(&entry.bytes);
-            if entry.bytes.is_empty() {
-                lost.extend(entry.id);
-            }
-        }
+            let kept = !entry.bytes.is_empty();
+            lost.extend(entry.id.filter(|_| !kept));
+            kept
+        });
+        // No more than were sent: see the invariant.
+        let left = u32::try_from(self.queue.len()).unwrap_or(u32::MAX);
+        self.sent = self.acked.wrapping_add(left);
         (again, lost)
     }
 
-    #[cfg(test)]
+    /// Whether it was sent and is not confirmed.
+    pub(super) fn holds(&self, id: NotificationId) -> bool {
+        self.queue.iter().any(|entry| entry.id == Some(id)) || self.earlier.contains(&id)
+    }
+
     pub(super) fn held_bytes(&self) -> usize {
         self.queue.capacity() * size_of::<Entry>() + self.bytes
     }
@@ -199,6 +207,11 @@ impl Suspended {
         &self.device
     }
 
+    /// What is kept is framed for this.
+    pub fn framing(&self) -> Framing {
+        self.framing
+    }
+
     /// What `Action::Resume` will name.
     pub fn id(&self) -> &str {
         self.management.resume_id.as_deref().unwrap_or_default()
@@ -207,6 +220,11 @@ impl Suspended {
     /// How many of the client's stanzas were handled: what `Resumed::Gone` may tell later.
     pub fn handled(&self) -> u32 {
         self.management.handled
+    }
+
+    /// What it holds on the heap, about.
+    pub fn held_bytes(&self) -> usize {
+        size_of::<Self>() + size_of::<Management>() + self.management.held_bytes()
     }
 }
 
@@ -253,9 +271,17 @@ mod tests {
         it.push(None, Keep::Passing, 10, || Bytes::from_static(b"<message/>"));
         it.push(Some(id(2)), Keep::Stored, 10, || Bytes::from_static(b"<m/>"));
         assert!(it.can_resume());
-        assert_eq!(it.unconfirmed(), (b"<iq/><m/>".to_vec(), vec![id(1)]));
-        it.confirm(id(1));
-        assert_eq!(it.unconfirmed().1, [], "it arrived by itself");
+        assert!(it.holds(id(1)) && it.holds(id(2)));
+        assert_eq!(it.take_unconfirmed(), (b"<iq/><m/>".to_vec(), vec![id(1)]));
+        // The client will count the two that it is sent again.
+        assert!(!it.holds(id(1)) && it.sent == 2);
+        assert_eq!(it.acknowledge(3), Err(TooHigh { sent: 2 }));
+        assert_eq!(it.acknowledge(1), arrived(&[]));
+        assert_eq!(it.acknowledge(2), arrived(&[2]));
+        it.push(Some(id(3)), Keep::Stored, 0, || Bytes::from_static(b"<m/>"));
+        it.confirm(id(3));
+        assert_eq!(it.take_unconfirmed().1, [], "it arrived by itself");
+        it.push(None, Keep::Needed, 10, || Bytes::from_static(b"<message/>"));
         it.push(None, Keep::Needed, 10, || Bytes::from_static(b"<iq/>"));
         assert!(!it.can_resume());
     }

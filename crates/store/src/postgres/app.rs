@@ -68,7 +68,7 @@ fn found(changed: u64) -> Result<(), Failed> {
     if changed == 0 { Err(Error::NotFound.into()) } else { Ok(()) }
 }
 
-const APP_COLUMNS: &str = "id, name, created_at, jwt_secret, jwks_url, jwks";
+const APP_COLUMNS: &str = "id, name, created_at, jwt_secret, jwks_url, jwks, client_publish";
 
 fn app_of(row: &Row) -> Result<App, Failed> {
     let name = AppName::parse(row.get(1));
@@ -76,15 +76,21 @@ fn app_of(row: &Row) -> Result<App, Failed> {
         id: AppId(row.get::<_, i64>(0) as u32),
         name: name.map_err(|error| Error::Engine(format!("a stored app name: {error}")))?,
         created_at: Timestamp(row.get::<_, i64>(2) as u64),
-        settings: AppSettings { jwt_secret: row.get(3), jwks_url: row.get(4), jwks: row.get(5) },
+        settings: AppSettings {
+            jwt_secret: row.get(3),
+            jwks_url: row.get(4),
+            jwks: row.get(5),
+            client_publish: AppSettings::client_publish_of(row.get(6)),
+        },
     })
 }
 
 async fn create(tx: Tx, name: AppName, settings: AppSettings, now: Timestamp) -> Result<App, Failed> {
-    let sql = "INSERT INTO apps (name, created_at, jwt_secret, jwks_url, jwks) VALUES ($1, $2, $3, $4, $5)
-               ON CONFLICT (name) DO NOTHING RETURNING id";
+    let sql = "INSERT INTO apps (name, created_at, jwt_secret, jwks_url, jwks, client_publish)
+               VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT (name) DO NOTHING RETURNING id";
+    let (name_text, created_at, filters) = (name.as_str(), now.0 as i64, settings.client_publish_text());
     let values: Values<'_> =
-        &[&name.as_str(), &(now.0 as i64), &settings.jwt_secret, &settings.jwks_url, &settings.jwks];
+        &[&name_text, &created_at, &settings.jwt_secret, &settings.jwks_url, &settings.jwks, &filters];
     let id: i64 = tx.query_opt(sql, values).await?.ok_or(Error::Exists)?.get(0);
     let id = AppId(u32::try_from(id).map_err(|_| Error::Engine("app numbers ran out".to_owned()))?);
     topic::make(&tx, [(id, &Topic::everyone())]).await?;
@@ -93,9 +99,11 @@ async fn create(tx: Tx, name: AppName, settings: AppSettings, now: Timestamp) ->
 
 async fn update(tx: Tx, app: AppId, settings: AppSettings) -> Result<App, Failed> {
     let sql = format!(
-        "UPDATE apps SET jwt_secret = $2, jwks_url = $3, jwks = $4 WHERE id = $1 RETURNING {APP_COLUMNS}"
+        "UPDATE apps SET jwt_secret = $2, jwks_url = $3, jwks = $4, client_publish = $5
+         WHERE id = $1 RETURNING {APP_COLUMNS}"
     );
-    let values: Values<'_> = &[&i64::from(app.0), &settings.jwt_secret, &settings.jwks_url, &settings.jwks];
+    let (id, filters) = (i64::from(app.0), settings.client_publish_text());
+    let values: Values<'_> = &[&id, &settings.jwt_secret, &settings.jwks_url, &settings.jwks, &filters];
     app_of(&tx.query_opt(&sql, values).await?.ok_or(Error::NotFound)?)
 }
 

@@ -292,7 +292,8 @@ fn take_in(wants: &[Want], readings: Vec<Reading>, rows: &[Row], found: &mut [Fo
 
 /// Of `notifications n` and its topic `t`.
 pub(super) const MESSAGE_COLUMNS: &str = "n.num, n.app, n.delivery, n.urgency, n.notification, n.data, n.created_at, \
-     n.expires_at, n.topic_offset, t.name, t.epoch, coalesce(n.push::json ->> 'mode' = 'fallback', false)";
+     n.expires_at, n.topic_offset, t.name, t.epoch, coalesce(n.push::json ->> 'mode' = 'fallback', false), \
+     coalesce(n.push::json ->> 'waits' = 'use', false)";
 
 pub(super) fn message_of(row: &Row, ids: &Ids) -> Result<Message, Error> {
     let unknown = |what: &str| Error::Engine(format!("a stored {what} is not known to this program"));
@@ -311,6 +312,7 @@ pub(super) fn message_of(row: &Row, ids: &Ids) -> Result<Message, Error> {
         sent_at: Timestamp(row.get::<_, i64>(6) as u64),
         expires_at: Timestamp(row.get::<_, i64>(7) as u64),
         push_waits: row.get(11),
+        waits_for_use: row.get(12),
     })
 }
 

@@ -16,7 +16,7 @@ use tokio_postgres::Row;
 use self::change::{Change, Changes, EMPTY, empty};
 use super::subscription::NewRows;
 use super::transaction::{Failed, Tx, Values};
-use super::{Postgres, order, topic};
+use super::{Postgres, endpoint, order, topic};
 use crate::device::{check_topics, draw_id, tags_of, token_of};
 use crate::{Attributes, Device, DeviceChange, DeviceFilter, Devices, Error, Registration, Suspect};
 
@@ -295,7 +295,7 @@ async fn delete(tx: Tx, app: AppId, id: DeviceId, now: Timestamp) -> Result<Devi
     let devices = [(device, now)];
     let num = device.0 as i64;
     let values: Values<'_> = &[&num];
-    tx.prepare(&[order::KEEP_OUT, EMPTY, UNSUBSCRIBE_ALL, REMEMBER, DELETE]).await?;
+    tx.prepare(&[order::KEEP_OUT, EMPTY, endpoint::REMOVE_ALL, UNSUBSCRIBE_ALL, REMEMBER, DELETE]).await?;
     tokio::try_join!(
         order::keep_accepts_out(&tx),
         empty(&tx, &devices),

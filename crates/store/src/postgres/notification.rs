@@ -38,16 +38,16 @@ pub(super) async fn state(
             let (found, sums) = tokio::try_join!(tx.query_opt(sql, &values), outcome::sums(&tx, &nums))?;
             let Some(row) = found else { return Ok(None) };
             let message = backlog::message_of(&row, &store.ids)?;
-            let target = usize::try_from(row.get::<_, i64>(12)).unwrap_or(usize::MAX);
+            let target = usize::try_from(row.get::<_, i64>(13)).unwrap_or(usize::MAX);
             let request = RequestSummary {
                 target: TARGETS.get(target).copied().unwrap_or("unknown"),
-                target_text: row.get(13),
-                targets: row.get::<_, Option<i64>>(14).map(|count| count as u64),
-                collapse_key: row.get(15),
-                retain: row.get::<_, i64>(16) != 0,
+                target_text: row.get(14),
+                targets: row.get::<_, Option<i64>>(15).map(|count| count as u64),
+                collapse_key: row.get(16),
+                retain: row.get::<_, i64>(17) != 0,
             };
             let sums = sums.get(&num).copied().unwrap_or([0; Outcome::ALL.len() + 1]);
-            let standing = standing_of(row.get(17));
+            let standing = standing_of(row.get(18));
             let state = state_of(standing, &sums, message.topic.is_some(), message.expires_at <= now);
             let counts = Outcome::ALL.into_iter().map(|outcome| (outcome, sums[outcome as usize]));
             let counts = counts.filter(|(_, count)| *count > 0).collect();

@@ -21,7 +21,7 @@ use noroshi_types::{AppId, BatchId, CampaignId, DeviceNum, NotificationId, Times
 use super::{Postgres, audience};
 use crate::{
     Audience, AudiencePage, Error, Finished, FinishedCounts, Invalidation, Lease, NewBatch, PushContent,
-    PushPart, PushQueue, PushRecipient, Take, Taken, Walk, Walks, Work,
+    PushPart, PushQueue, PushRecipient, Renewal, Take, Taken, Walk, Walks, Work,
 };
 
 #[async_trait::async_trait]
@@ -35,11 +35,12 @@ impl PushQueue for Postgres {
         leases: Vec<Lease>,
         until: Timestamp,
         lease: Duration,
+        why: Renewal,
     ) -> Result<Vec<BatchId>, Error> {
         let (leases, holder) = (Arc::new(leases), self.holder);
         self.write(move |tx| {
             let leases = leases.clone();
-            async move { queue::renew(&tx, holder, &leases, until, lease).await }
+            async move { queue::renew(&tx, holder, &leases, (until, lease), why).await }
         })
         .await
     }

@@ -39,6 +39,18 @@ impl Sessions for Postgres {
         self.read(async |tx: Tx| recheck(&tx, &checks).await).await
     }
 
+    async fn keep_session(&self, device: DeviceNum, kept: Option<Vec<u8>>) -> Result<(), Error> {
+        self.write(move |tx| {
+            let kept = kept.clone();
+            async move {
+                let sql = "UPDATE devices SET kept = $2 WHERE num = $1";
+                tx.execute(sql, &[&(device.0 as i64), &kept]).await?;
+                Ok(())
+            }
+        })
+        .await
+    }
+
     async fn backlog(&self, asked: Backlog) -> Result<BacklogPage, Error> {
         self.read(async |tx: Tx| backlog::next_page(&tx, &self.ids, &asked).await).await
     }
@@ -101,6 +113,7 @@ struct Known {
     user: Option<UserId>,
     token_version: u32,
     revision: u64,
+    kept: Option<Vec<u8>>,
     /// Where it stands in the topics it durably subscribes to, `$everyone` with them.
     positions: Vec<(TopicNum, u64)>,
 }
@@ -142,8 +155,8 @@ async fn read_logins(tx: &Tx, store: &Postgres, logins: &[&Login]) -> Result<Vec
         page.heads.extend(unused.iter().map(|topic| backlog::unused_head(topic, true)));
         let topics =
             want.sources.into_iter().map(|source| source.topic.topic.clone()).chain(unused).collect();
-        let Known { num, user, token_version, revision, .. } = known;
-        let logged_in = LoggedIn { num, user, token_version, topics, page, revision, as_of };
+        let Known { num, user, token_version, revision, kept, .. } = known;
+        let logged_in = LoggedIn { num, user, token_version, topics, page, revision, as_of, kept };
         answers[i] = Answer::Settled(Ok(Box::new(logged_in)));
     }
     Ok(answers)
@@ -176,6 +189,7 @@ async fn devices(tx: &Tx, logins: &[&Login]) -> Result<HashMap<usize, Known>, Fa
             user: user.map_err(|error| Error::Engine(format!("a stored user: {error}")))?,
             token_version: row.get::<_, i64>(3) as u32,
             revision: row.get::<_, i64>(4) as u64,
+            kept: row.get(5),
             positions: Vec::new(),
         };
         known.insert(place_of(row), found);
@@ -188,7 +202,7 @@ async fn devices(tx: &Tx, logins: &[&Login]) -> Result<HashMap<usize, Known>, Fa
     Ok(known)
 }
 
-const DEVICES: &str = "SELECT asked.place, d.num, d.\"user\", d.token_version, d.revision
+const DEVICES: &str = "SELECT asked.place, d.num, d.\"user\", d.token_version, d.revision, d.kept
     FROM unnest($1::bigint[], $2::text[]) WITH ORDINALITY AS asked (app, id, place)
     JOIN devices d ON d.app = asked.app AND d.id = asked.id";
 

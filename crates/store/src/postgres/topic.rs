@@ -12,7 +12,7 @@ use super::Postgres;
 use super::backlog;
 use super::transaction::{Failed, Tx, Values};
 use crate::ids;
-use crate::{Error, Place, TopicState, Topics, TopicsSince};
+use crate::{Error, LogPage, Place, TopicState, Topics, TopicsSince};
 
 /// A topic's number inside the store.
 pub(super) type TopicNum = i64;
@@ -60,6 +60,50 @@ impl Topics for Postgres {
             let Some(row) = tx.query_opt(sql, &[&app, &name, &now]).await? else { return Ok(None) };
             let num = row.get(0);
             Ok(backlog::messages(&tx, &self.ids, &[num]).await?.remove(&num))
+        })
+        .await
+    }
+
+    async fn retained_page(
+        &self,
+        app: AppId,
+        prefix: &str,
+        after: Option<&Topic>,
+        limit: usize,
+        now: Timestamp,
+    ) -> Result<Vec<Arc<Message>>, Error> {
+        let (app, after, now) = (i64::from(app.0), after.map_or("", Topic::as_str), now.0 as i64);
+        let limit = limit as i64;
+        self.read(async |tx: Tx| {
+            let sql = "SELECT retained FROM topics WHERE app = $1 AND name >= $2 AND name > $3
+                       AND starts_with(name, $2) AND name <> '$everyone'
+                       AND retained IS NOT NULL AND retained_expires_at > $4 ORDER BY name LIMIT $5";
+            let rows = tx.query(sql, &[&app, &prefix, &after, &now, &limit]).await?;
+            let nums: Vec<_> = rows.iter().map(|row| row.get(0)).collect();
+            let mut messages = backlog::messages(&tx, &self.ids, &nums).await?;
+            Ok(nums.iter().filter_map(|num| messages.remove(num)).collect())
+        })
+        .await
+    }
+
+    async fn log_page(
+        &self,
+        app: AppId,
+        since: Place,
+        rows_max: usize,
+        now: Timestamp,
+    ) -> Result<LogPage, Error> {
+        let (app, rows_max) = (i64::from(app.0), rows_max.max(1) as i64);
+        self.read(async |tx: Tx| {
+            let sql = "SELECT l.num, t.app = $2 AND t.name <> '$everyone' FROM (
+                           SELECT num, topic FROM topic_log WHERE num > $1 ORDER BY num LIMIT $3) l
+                       JOIN topics t ON t.num = l.topic ORDER BY l.num";
+            let rows = tx.query(sql, &[&since.0, &app, &rows_max]).await?;
+            let nums: Vec<_> = rows.iter().filter(|row| row.get(1)).map(|row| row.get(0)).collect();
+            let mut messages = backlog::messages(&tx, &self.ids, &nums).await?;
+            let messages = nums.iter().filter_map(|num| messages.remove(num));
+            let next = rows.last().filter(|_| rows.len() as i64 == rows_max).map(|row| Place(row.get(0)));
+            Ok(LogPage { messages: messages.filter(|message| message.expires_at > now).collect(), next })
         })
         .await
     }

@@ -68,7 +68,7 @@ fn found(changed: usize) -> Result<(), Error> {
     if changed == 0 { Err(Error::NotFound) } else { Ok(()) }
 }
 
-const APP_COLUMNS: &str = "id, name, created_at, jwt_secret, jwks_url, jwks";
+const APP_COLUMNS: &str = "id, name, created_at, jwt_secret, jwks_url, jwks, client_publish";
 
 fn apps(db: &Connection) -> Result<Vec<App>, Error> {
     let mut statement = db.prepare_cached(&format!("SELECT {APP_COLUMNS} FROM apps ORDER BY id"))?;
@@ -82,15 +82,27 @@ fn app_of(row: &Row<'_>) -> Result<App, Error> {
         id: AppId(row.get(0)?),
         name: AppName::parse(&name).map_err(|error| Error::Engine(format!("a stored app name: {error}")))?,
         created_at: Timestamp(row.get::<_, i64>(2)? as u64),
-        settings: AppSettings { jwt_secret: row.get(3)?, jwks_url: row.get(4)?, jwks: row.get(5)? },
+        settings: AppSettings {
+            jwt_secret: row.get(3)?,
+            jwks_url: row.get(4)?,
+            jwks: row.get(5)?,
+            client_publish: AppSettings::client_publish_of(row.get(6)?),
+        },
     })
 }
 
 fn create(w: &Write<'_>, name: AppName, settings: AppSettings, now: Timestamp) -> Result<App, Error> {
     let created = w.db.execute(
-        "INSERT INTO apps (name, created_at, jwt_secret, jwks_url, jwks) VALUES (?1, ?2, ?3, ?4, ?5)
-         ON CONFLICT (name) DO NOTHING",
-        (name.as_str(), now.0 as i64, &settings.jwt_secret, &settings.jwks_url, &settings.jwks),
+        "INSERT INTO apps (name, created_at, jwt_secret, jwks_url, jwks, client_publish)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6) ON CONFLICT (name) DO NOTHING",
+        (
+            name.as_str(),
+            now.0 as i64,
+            &settings.jwt_secret,
+            &settings.jwks_url,
+            &settings.jwks,
+            settings.client_publish_text(),
+        ),
     )?;
     if created == 0 {
         return Err(Error::Exists);
@@ -103,8 +115,8 @@ fn create(w: &Write<'_>, name: AppName, settings: AppSettings, now: Timestamp) -
 
 fn update(db: &Connection, app: AppId, settings: &AppSettings) -> Result<App, Error> {
     let updated = db.execute(
-        "UPDATE apps SET jwt_secret = ?2, jwks_url = ?3, jwks = ?4 WHERE id = ?1",
-        (app.0, &settings.jwt_secret, &settings.jwks_url, &settings.jwks),
+        "UPDATE apps SET jwt_secret = ?2, jwks_url = ?3, jwks = ?4, client_publish = ?5 WHERE id = ?1",
+        (app.0, &settings.jwt_secret, &settings.jwks_url, &settings.jwks, settings.client_publish_text()),
     )?;
     found(updated)?;
     db.query_row(&format!("SELECT {APP_COLUMNS} FROM apps WHERE id = ?1"), (app.0,), |row| Ok(app_of(row)))?

@@ -4,7 +4,7 @@ use noroshi_types::{AppId, DeviceId, DeviceNum, Outcome, Timestamp, Topic, UserI
 use rusqlite::{Connection, OptionalExtension, Row};
 
 use super::writer::Write;
-use super::{Sqlite, inbox, subscription};
+use super::{Sqlite, endpoint, inbox, subscription};
 use crate::device::{Renewal, draw_id, tags_of, tags_text, token_of};
 use crate::{Attributes, Device, DeviceChange, DeviceFilter, Devices, Error, Registration, Suspect};
 
@@ -239,7 +239,7 @@ fn insert(db: &Connection, device: &mut Device) -> Result<(), Error> {
 }
 
 /// Writes what can change (a token's time wherever its device names it, that of the user only with the user),
-/// and empties the inbox of a device of another user.
+/// and takes from a device of another user what is the first one's: its inbox and its endpoints.
 fn write_back(w: &Write<'_>, device: &Device, renewal: &Renewal, now: Timestamp) -> Result<(), Error> {
     let Attributes { platform, locale, timezone, app_version, tags } = &device.attributes;
     let token = device.push_token.as_ref();
@@ -272,6 +272,7 @@ fn write_back(w: &Write<'_>, device: &Device, renewal: &Renewal, now: Timestamp)
     ))?;
     if renewal.other_user {
         inbox::empty(w.db, device.num, Outcome::Cancelled, now)?;
+        endpoint::remove_all(w.db, device.num)?;
     }
     Ok(())
 }
@@ -292,6 +293,7 @@ fn update(
 fn delete(w: &Write<'_>, app: AppId, id: &DeviceId, now: Timestamp) -> Result<DeviceNum, Error> {
     let device = number(w.db, app, id)?.ok_or(Error::NotFound)?;
     inbox::empty(w.db, device, Outcome::Cancelled, now)?;
+    endpoint::remove_all(w.db, device)?;
     let num = device.0 as i64;
     w.db.prepare_cached("DELETE FROM subscriptions WHERE device = ?1")?.execute((num,))?;
     w.db.prepare_cached(

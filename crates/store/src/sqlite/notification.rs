@@ -60,7 +60,7 @@ pub(super) fn insert(
         request.retain,
         request.notification.as_ref().map(JsonText::as_str),
         request.data.as_ref().map(JsonText::as_str),
-        push_text(&request.push),
+        push_text(&request.push, request.waits_for_use),
         standing as u8,
         campaign,
     ])?;
@@ -92,7 +92,7 @@ pub(super) fn insert_for_campaign(
         TO_CAMPAIGN,
         new.notification.as_ref().map(JsonText::as_str),
         new.data.as_ref().map(JsonText::as_str),
-        push_text(&new.push),
+        push_text(&new.push, false),
     ])?;
     Ok(())
 }
@@ -112,7 +112,7 @@ pub(super) fn set_standing(db: &Connection, num: Num, standing: Standing) -> Res
 /// Columns of a message, from `notifications n` and its topic `t`.
 const MESSAGE_COLUMNS: &str =
     "n.num, n.app, n.delivery, n.urgency, n.notification, n.data, n.created_at, n.expires_at,
-                               n.topic_offset, t.name, t.epoch, n.push ->> 'mode' = 'fallback'";
+                               n.topic_offset, t.name, t.epoch, n.push ->> 'mode' = 'fallback', n.push ->> 'waits' = 'use'";
 
 fn message_of_row(row: &Row<'_>, ids: &Ids) -> Result<Message, Error> {
     let unknown = |what: &str| Error::Engine(format!("a stored {what} is not known to this program"));
@@ -135,6 +135,7 @@ fn message_of_row(row: &Row<'_>, ids: &Ids) -> Result<Message, Error> {
         sent_at: Timestamp(row.get::<_, i64>(6)? as u64),
         expires_at: Timestamp(row.get::<_, i64>(7)? as u64),
         push_waits: row.get::<_, Option<bool>>(11)?.unwrap_or(false),
+        waits_for_use: row.get::<_, Option<bool>>(12)?.unwrap_or(false),
     })
 }
 
@@ -161,13 +162,13 @@ pub(super) fn state(
     ))?;
     let found = statement.query_row((num, app.0), |row| {
         let request = RequestSummary {
-            target: TARGETS.get(usize::from(row.get::<_, u8>(12)?)).copied().unwrap_or("unknown"),
-            target_text: row.get(13)?,
-            targets: row.get::<_, Option<i64>>(14)?.map(|count| count as u64),
-            collapse_key: row.get(15)?,
-            retain: row.get(16)?,
+            target: TARGETS.get(usize::from(row.get::<_, u8>(13)?)).copied().unwrap_or("unknown"),
+            target_text: row.get(14)?,
+            targets: row.get::<_, Option<i64>>(15)?.map(|count| count as u64),
+            collapse_key: row.get(16)?,
+            retain: row.get(17)?,
         };
-        Ok((message_of_row(row, ids), request, Standing::from_code(row.get(17)?)))
+        Ok((message_of_row(row, ids), request, Standing::from_code(row.get(18)?)))
     });
     let Some((message, request, standing)) = found.optional()? else { return Ok(None) };
     let message = message?;

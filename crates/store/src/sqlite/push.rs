@@ -23,7 +23,7 @@ use noroshi_types::{AppId, BatchId, CampaignId, DeviceNum, NotificationId, Times
 use super::{Sqlite, audience};
 use crate::{
     Audience, AudiencePage, Error, Finished, FinishedCounts, Invalidation, Lease, NewBatch, PushContent,
-    PushPart, PushQueue, PushRecipient, Take, Taken, Walk, Walks, Work,
+    PushPart, PushQueue, PushRecipient, Renewal, Take, Taken, Walk, Walks, Work,
 };
 
 #[async_trait::async_trait]
@@ -32,8 +32,14 @@ impl PushQueue for Sqlite {
         self.write(take.batches_max, move |w| take::take(w, &take)).await
     }
 
-    async fn renew(&self, leases: Vec<Lease>, until: Timestamp, _: Duration) -> Result<Vec<BatchId>, Error> {
-        self.write(leases.len(), move |w| queue::renew(w.db, &leases, until)).await
+    async fn renew(
+        &self,
+        leases: Vec<Lease>,
+        until: Timestamp,
+        _: Duration,
+        why: Renewal,
+    ) -> Result<Vec<BatchId>, Error> {
+        self.write(leases.len(), move |w| queue::renew(w.db, &leases, until, why)).await
     }
 
     async fn finish(&self, finished: Vec<Finished>, now: Timestamp) -> Result<FinishedCounts, Error> {

@@ -11,12 +11,15 @@ use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 
 /// Applied in order; the version of a database is how many of them it has seen.
-const MIGRATIONS: [&str; 5] = [
+const MIGRATIONS: [&str; 8] = [
     include_str!("../../migrations/0001_initial.sql"),
     include_str!("../../migrations/0002_push.sql"),
     include_str!("../../migrations/0003_cluster.sql"),
     include_str!("../../migrations/0004_cells.sql"),
     include_str!("../../migrations/0005_deleted_apps.sql"),
+    include_str!("../../migrations/0006_takes.sql"),
+    include_str!("../../migrations/0007_endpoints.sql"),
+    include_str!("../../migrations/0008_conversations.sql"),
 ];
 
 /// The schema version this program writes.

@@ -54,6 +54,15 @@ impl Sessions for Sqlite {
         self.read(move |db| checks.iter().map(|check| recheck(db, check)).collect()).await
     }
 
+    async fn keep_session(&self, device: DeviceNum, kept: Option<Vec<u8>>) -> Result<(), Error> {
+        self.write(1, move |w| {
+            let sql = "UPDATE devices SET kept = ?2 WHERE num = ?1";
+            w.db.prepare_cached(sql)?.execute((device.0 as i64, &kept))?;
+            Ok(())
+        })
+        .await
+    }
+
     async fn backlog(&self, asked: Backlog) -> Result<BacklogPage, Error> {
         let ids = Arc::clone(&self.ids);
         self.read(move |db| backlog::next_page(db, &ids, &asked)).await
@@ -167,7 +176,7 @@ fn read_login(
         return refused(LoginRefused::TooManyTopics);
     }
     let mut statement = db.prepare_cached(
-        "SELECT num, user, token_version, revision FROM devices WHERE app = ?1 AND id = ?2",
+        "SELECT num, user, token_version, revision, kept FROM devices WHERE app = ?1 AND id = ?2",
     )?;
     let mut rows = statement.query((login.app.0, login.device.as_str()))?;
     let Some(row) = rows.next()? else {
@@ -183,6 +192,7 @@ fn read_login(
     let user = row.get_ref(1)?.as_str_or_null().map_err(rusqlite::Error::from)?;
     let token_version: u32 = row.get(2)?;
     let revision = row.get::<_, i64>(3)? as u64;
+    let kept: Option<Vec<u8>> = row.get(4)?;
     if login.token_version.is_some_and(|version| version < token_version) {
         return refused(LoginRefused::Revoked);
     }
@@ -203,7 +213,7 @@ fn read_login(
     let session: Vec<Topic> =
         login.session_topics.iter().filter(is_new).collect::<HashSet<_>>().into_iter().cloned().collect();
     let (topics, page) = first_page(reading, num, durable, session, login)?;
-    Ok(Answer::Settled(Ok(LoggedIn { num, user, token_version, topics, page, revision, as_of })))
+    Ok(Answer::Settled(Ok(LoggedIn { num, user, token_version, topics, page, revision, as_of, kept })))
 }
 
 fn distinct(a: &[Topic], b: &[Topic]) -> usize {

@@ -13,7 +13,7 @@ use super::backlog::Reading;
 use super::ids::{self, Num};
 use super::notification::{self, Standing};
 use super::writer::Write;
-use crate::{Error, Place, TopicState, Topics, TopicsSince};
+use crate::{Error, LogPage, Place, TopicState, Topics, TopicsSince};
 
 /// A topic's number inside the store.
 pub(super) type TopicNum = i64;
@@ -66,6 +66,67 @@ impl Topics for Sqlite {
                 Some(topic) => reading.retained(&topic, now),
                 None => Ok(None),
             }
+        })
+        .await
+    }
+
+    async fn retained_page(
+        &self,
+        app: AppId,
+        prefix: &str,
+        after: Option<&Topic>,
+        limit: usize,
+        now: Timestamp,
+    ) -> Result<Vec<Arc<Message>>, Error> {
+        let (ids, prefix) = (Arc::clone(&self.ids), prefix.to_owned());
+        let after = after.map_or_else(String::new, |topic| topic.as_str().to_owned());
+        self.read(move |db| {
+            let sql = "SELECT name, retained FROM topics
+                       WHERE app = ?1 AND name >= ?2 AND name > ?3 AND retained IS NOT NULL
+                       AND retained_expires_at > ?4 ORDER BY name";
+            let mut statement = db.prepare_cached(sql)?;
+            let mut rows = statement.query((app.0, &prefix, &after, now.0 as i64))?;
+            let mut messages = Vec::new();
+            while messages.len() < limit
+                && let Some(row) = rows.next()?
+            {
+                let name = row.get_ref(0)?.as_str().map_err(rusqlite::Error::from)?;
+                if !name.starts_with(&prefix) {
+                    break; // they are in order
+                }
+                if name != Topic::everyone().as_str() {
+                    messages.extend(notification::message(db, &ids, row.get(1)?)?);
+                }
+            }
+            Ok(messages)
+        })
+        .await
+    }
+
+    async fn log_page(
+        &self,
+        app: AppId,
+        since: Place,
+        rows_max: usize,
+        now: Timestamp,
+    ) -> Result<LogPage, Error> {
+        let (ids, rows_max) = (Arc::clone(&self.ids), rows_max.max(1));
+        self.read(move |db| {
+            let sql = "SELECT l.num, t.app = ?2 AND t.name <> ?3 FROM topic_log l INDEXED BY topic_log_by_age
+                       JOIN topics t ON t.num = l.topic WHERE l.num > ?1 ORDER BY l.num LIMIT ?4";
+            let everyone = Topic::everyone();
+            let mut statement = db.prepare_cached(sql)?;
+            let mut rows = statement.query((since.0, app.0, everyone.as_str(), rows_max as i64))?;
+            let (mut page, mut last, mut count) = (LogPage::default(), None, 0);
+            while let Some(row) = rows.next()? {
+                (last, count) = (Some(Place(row.get(0)?)), count + 1);
+                if row.get(1)? {
+                    let message = notification::message(db, &ids, row.get(0)?)?;
+                    page.messages.extend(message.filter(|message| message.expires_at > now));
+                }
+            }
+            page.next = last.filter(|_| count == rows_max);
+            Ok(page)
         })
         .await
     }

@@ -10,6 +10,7 @@ pub(crate) mod cells;
 pub(crate) mod claims;
 pub(crate) mod credentials;
 pub(crate) mod devices;
+pub(crate) mod endpoints;
 pub(crate) mod inbox;
 pub(crate) mod notifications;
 pub(crate) mod push;
@@ -51,6 +52,8 @@ macro_rules! conformance_tests {
             push: users_and_devices_become_batches_by_service, many_recipients_are_packed,
                 a_repeated_key_pushes_once, lanes_go_first_then_who_waits_longest, what_is_due_later_waits,
                 busy_services_and_held_campaigns_are_passed_over, a_lease_lapses_unless_it_is_renewed,
+                a_batch_that_ends_its_senders_is_set_aside, only_takes_of_senders_that_ended_count,
+                what_was_taken_together_is_not_taken_together_for_ever,
                 a_batch_ends_once_with_all_that_came_of_it, what_expired_is_not_pushed,
                 what_is_cancelled_is_not_pushed, recipients_are_as_they_are_now,
                 a_notification_lives_as_long_as_its_push, an_app_goes_with_its_push_work,
@@ -60,6 +63,8 @@ macro_rules! conformance_tests {
                 a_device_over_its_limits_is_refused_alone, tokens_are_revoked_for_good,
                 devices_are_listed_in_pages, subscriptions_are_added_and_removed,
                 a_deleted_device_is_gone, what_does_not_exist_is_not_found;
+            endpoints: an_endpoint_is_kept_found_and_deleted, a_device_has_a_bounded_number_of_endpoints,
+                an_endpoint_goes_with_its_user_device_and_app, what_waits_for_use_says_so;
             inbox: stored_reaches_the_inbox_of_every_device_of_a_user, stored_to_devices_and_unknown_ones,
                 live_only_keeps_nothing, a_ttl_ends, a_newer_one_collapses_the_older,
                 a_full_inbox_evicts_the_oldest, an_ack_removes_once, an_inbox_lists_the_oldest_first;
@@ -69,12 +74,13 @@ macro_rules! conformance_tests {
             sessions: a_log_in_reads_everything_at_once, refusals_stand_alone, a_token_makes_its_device,
                 a_backlog_comes_in_pages, a_backlog_resumes, session_topics_start_at_the_present,
                 too_many_topics_are_refused, answers_keep_the_order_of_the_batch,
-                a_recheck_tells_what_is_newer, a_recheck_tells_what_changed;
+                a_recheck_tells_what_is_newer, a_recheck_tells_what_changed, what_a_session_keeps_comes_back;
             topics: offsets_count_every_message, durable_subscribers_catch_up, positions_never_go_back,
                 everyone_is_a_topic_of_all, a_log_is_recovered, a_trimmed_log_is_not_complete,
                 an_expired_message_is_not_complete, a_collapsed_log_is_complete, another_epoch_missed_everything,
                 a_topic_nobody_used, retained_is_replaced_and_deleted, retained_ends_with_its_ttl,
-                topics_are_listed, topics_that_got_something_are_told;
+                topics_are_listed, topics_that_got_something_are_told,
+                retained_messages_are_found_by_prefix, logs_are_read_over_all_topics;
             upkeep: prune_expires_inboxes, prune_trims_logs, prune_is_bounded, prune_forgets_after_retention,
                 tenants_are_isolated, a_check_writes_and_reads, places_follow_commits,
                 a_task_is_led, a_closed_store_says_so;

@@ -174,7 +174,13 @@ pub(crate) async fn the_depth_is_what_waits_and_what_is_under_way(engine: &dyn E
         .expect("put");
     until(async || depth(3).await == (600, 0)).await;
     let received = drain(&*queue, 30).await;
-    until(async || depth(3).await == (600, 30)).await;
+    // They stay pulled however long it takes until the engine says so.
+    let receipts: Vec<_> = received.iter().map(|one| one.receipt.clone()).collect();
+    until(async || {
+        queue.extend(&receipts, DEADLINE).await.expect("extended");
+        depth(3).await == (600, 30)
+    })
+    .await;
     finish(&*queue, received).await;
     until(async || depth(3).await == (570, 0)).await;
     assert_eq!(depth(1).await, (0, 0));

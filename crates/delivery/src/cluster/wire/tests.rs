@@ -19,6 +19,7 @@ fn message() -> Message {
         sent_at: Timestamp(1),
         expires_at: Timestamp(u64::MAX),
         push_waits: true,
+        waits_for_use: true,
     }
 }
 
@@ -34,7 +35,14 @@ fn one_of_each() -> Vec<Record> {
     let (app, device, topic) = (AppId(5), device_named("d"), Topic::from_trusted("a/b"));
     let users = vec![user_id("u1"), user_id("日本")];
     let condition = Condition::parse("'a' in topics && !('b' in topics)").expect("a condition");
-    let plain = Message { topic: None, notification: None, data: None, push_waits: false, ..message() };
+    let plain = Message {
+        topic: None,
+        notification: None,
+        data: None,
+        push_waits: false,
+        waits_for_use: false,
+        ..message()
+    };
     let parts = [
         Part::Users { users: users.clone(), sole: 1 },
         Part::Devices { devices: vec![device.clone()], sole: 0 },

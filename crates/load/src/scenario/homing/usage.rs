@@ -102,6 +102,11 @@ impl Sample {
         values.push_some(names.commands, "", commands);
     }
 
+    pub(super) fn redis_commands_per_second(&self, later: &Self) -> Option<f64> {
+        let seconds = later.at_ns.saturating_sub(self.at_ns).max(1) as f64 / 1e9;
+        Some(self.redis_until(later)?.commands as f64 / seconds)
+    }
+
     pub(super) fn push_cores(&self, later: &Self, values: &mut Values) {
         let all = self.cpu_until(later);
         let seconds = later.at_ns.saturating_sub(self.at_ns).max(1) as f64 / 1e9;

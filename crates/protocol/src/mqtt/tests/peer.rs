@@ -213,6 +213,7 @@ pub(super) fn published(id: u8, topic: &str, mqtt: &str) -> Message {
         sent_at: NOW,
         expires_at: Timestamp(NOW.0 + 10_000),
         push_waits: false,
+        waits_for_use: false,
     }
 }
 

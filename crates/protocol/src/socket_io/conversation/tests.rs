@@ -91,6 +91,7 @@ fn message(n: u8, when: When) -> Message {
         sent_at: Timestamp(0),
         expires_at: Timestamp(1),
         push_waits: false,
+        waits_for_use: false,
     }
 }
 

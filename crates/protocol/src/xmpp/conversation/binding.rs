@@ -207,7 +207,7 @@ impl Conversation {
         } else {
             push_framed(&mut out.bytes, self.framing, |out| out.extend(element));
         }
-        let (again, lost) = management.unconfirmed();
+        let (again, lost) = management.take_unconfirmed();
         out.bytes.extend(again);
         (self.phase, self.show, self.inactive) = (Phase::Open, show, inactive);
         self.management = Some(management);

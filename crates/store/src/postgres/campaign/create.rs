@@ -134,7 +134,7 @@ async fn insert_notification(tx: &Tx, num: Num, new: &NewCampaign, now: Timestam
             &i64::from(TO_CAMPAIGN),
             &new.notification.as_ref().map(JsonText::as_str),
             &new.data.as_ref().map(JsonText::as_str),
-            &push_text(&new.push),
+            &push_text(&new.push, false),
         ],
     )
     .await?;

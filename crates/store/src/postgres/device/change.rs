@@ -10,7 +10,7 @@ use super::Keys;
 use crate::device::{Renewal, tags_text};
 use crate::postgres::subscription::NewRows;
 use crate::postgres::transaction::{Failed, Tx, Values};
-use crate::postgres::{order, topic};
+use crate::postgres::{endpoint, order, topic};
 use crate::{Attributes, Device, Error, device_list};
 
 /// A device as it is to be.
@@ -42,7 +42,17 @@ impl Changes {
                 topics.insert((device.app, topic));
             }
         }
-        tx.prepare(&[order::KEEP_OUT, INSERT, REVOKED, UPDATE, topic::MAKE, NewRows::INSERT, EMPTY]).await?;
+        tx.prepare(&[
+            order::KEEP_OUT,
+            INSERT,
+            REVOKED,
+            UPDATE,
+            topic::MAKE,
+            NewRows::INSERT,
+            EMPTY,
+            endpoint::REMOVE_ALL,
+        ])
+        .await?;
         let (_, made, _, _, _, _) = tokio::try_join!(
             keep_accepts_out(tx, &moved),
             insert(tx, &new),
@@ -224,11 +234,14 @@ async fn empty_inboxes(tx: &Tx, moved: &[&Change]) -> Result<(), Failed> {
     empty(tx, &devices).await
 }
 
-/// With accepts kept out nothing comes in afterwards either.
+/// What belonged to the device's user goes: its inbox and its endpoints. With accepts kept out nothing comes in
+/// afterwards either.
 pub(super) async fn empty(tx: &Tx, devices: &[(DeviceNum, Timestamp)]) -> Result<(), Failed> {
     let nums: Vec<_> = devices.iter().map(|(num, _)| num.0 as i64).collect();
     let lists: Vec<_> = devices.iter().map(|(num, _)| device_list::encode(&[*num])).collect();
     let times: Vec<_> = devices.iter().map(|(_, now)| now.0 as i64).collect();
-    tx.execute(EMPTY, &[&nums, &lists, &times, &(Outcome::Cancelled as i64)]).await?;
+    let cancelled = Outcome::Cancelled as i64;
+    let (inboxes, endpoints): (Values<'_>, Values<'_>) = (&[&nums, &lists, &times, &cancelled], &[&nums]);
+    tokio::try_join!(tx.execute(EMPTY, inboxes), tx.execute(endpoint::REMOVE_ALL, endpoints))?;
     Ok(())
 }

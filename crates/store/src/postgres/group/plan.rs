@@ -109,7 +109,7 @@ impl<'a> Rows<'a> {
         self.retains.push(i64::from(request.retain));
         self.notifications.push(request.notification.as_ref().map(JsonText::as_str));
         self.datas.push(request.data.as_ref().map(JsonText::as_str));
-        self.pushes.push(row::push_text(&request.push));
+        self.pushes.push(row::push_text(&request.push, request.waits_for_use));
         self.standings.push(kept.standing as i64);
         self.campaigns.push((kept.campaign != 0).then_some(kept.campaign));
     }

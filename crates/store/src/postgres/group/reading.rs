@@ -256,10 +256,10 @@ pub(in crate::postgres) async fn read(
         reading.topics.insert((app_of(row, 0), row.get(1)), topic);
     }
     for row in &earlier {
-        let is_campaign = row.get::<_, i64>(15) == i64::from(crate::row::TO_CAMPAIGN);
+        let is_campaign = row.get::<_, i64>(16) == i64::from(crate::row::TO_CAMPAIGN);
         let message = if is_campaign { None } else { backlog::message_of(row, ids).ok().map(Arc::new) };
-        let earlier = Earlier { body_hash: row.get(14), message };
-        reading.earlier.insert((app_of(row, 12), row.get(13)), earlier);
+        let earlier = Earlier { body_hash: row.get(15), message };
+        reading.earlier.insert((app_of(row, 13), row.get(14)), earlier);
     }
     for row in &campaigns {
         let id: &[u8] = row.get(1);

@@ -12,7 +12,7 @@ use crate::ids::Num;
 use crate::postgres::campaign::{self, CampaignNum, Count};
 use crate::postgres::transaction::{Failed, Tx};
 use crate::row::Fallback;
-use crate::{Lease, device_list};
+use crate::{Lease, Renewal, device_list};
 
 /// Milliseconds by the engine's clock, which all nodes have in common.
 pub(super) const ENGINE_NOW: &str = "(extract(epoch FROM statement_timestamp()) * 1000)::bigint";
@@ -117,8 +117,8 @@ pub(super) async fn renew(
     tx: &Tx,
     holder: i64,
     leases: &[Lease],
-    until: Timestamp,
-    lease: Duration,
+    (until, lease): (Timestamp, Duration),
+    why: Renewal,
 ) -> Result<Vec<BatchId>, Failed> {
     let mut leases = leases.to_vec();
     leases.sort_unstable_by_key(|lease| lease.batch);
@@ -131,11 +131,12 @@ pub(super) async fn renew(
              WHERE q.leased_until = lease.until AND q.leased_until > 0
              ORDER BY q.id FOR UPDATE OF q)
          UPDATE push_queue q SET leased_until = $3::bigint, holder = CASE WHEN $3::bigint > 0 THEN $4::bigint ELSE 0 END,
-                                 lapses_at = CASE WHEN $3::bigint > 0 THEN {ENGINE_NOW} + $5::bigint ELSE 0 END
+                                 lapses_at = CASE WHEN $3::bigint > 0 THEN {ENGINE_NOW} + $5::bigint ELSE 0 END,
+                                 takes = greatest(takes + $6::bigint, 0)
          FROM held WHERE q.id = held.id RETURNING q.id"
     );
-    let rows =
-        tx.query(&sql, &[&ids, &untils, &(until.0 as i64), &holder, &(lease.as_millis() as i64)]).await?;
+    let (until, lease_ms) = (until.0 as i64, lease.as_millis() as i64);
+    let rows = tx.query(&sql, &[&ids, &untils, &until, &holder, &lease_ms, &why.takes()]).await?;
     Ok(rows.iter().map(|row| BatchId(row.get::<_, i64>(0) as u64)).collect())
 }
 

@@ -23,8 +23,9 @@ use crate::postgres::Postgres;
 use crate::postgres::campaign::{self, CampaignRow, Count};
 use crate::postgres::outcome::{self, Part};
 use crate::postgres::transaction::{Failed, Tx};
+use crate::push::SPREAD;
 use crate::row::{Fallback, Standing};
-use crate::{Batch, Error, Take, Taken, Work, device_list};
+use crate::{Batch, Error, SENDER_ENDED, SetAside, TAKES_MAX, Take, Taken, Work, device_list};
 
 /// Devices looked up or dropped by one call: what is left is due at once.
 const DEVICES_MAX: usize = 16_384;
@@ -61,6 +62,7 @@ pub(super) async fn take(store: &Postgres, asked: Take) -> Result<Taken, Error> 
         taken.not_needed += round.taken.not_needed;
         taken.expired += round.taken.expired;
         taken.cancelled += round.taken.cancelled;
+        taken.set_aside.extend(round.taken.set_aside);
         taken.next_due = round.taken.next_due;
         taken.batches.extend(round.taken.batches);
         if round.last || looked_at >= DEVICES_MAX {
@@ -91,6 +93,7 @@ struct Picked {
     attempt: u32,
     fallback: Fallback,
     recipients: Vec<DeviceNum>,
+    takes: u32,
     known: Option<(Known, Standing)>,
     of: Option<CampaignRow>,
 }
@@ -117,6 +120,7 @@ impl Picked {
             attempt: row.get::<_, i64>(7) as u32,
             fallback: Fallback::from_code(row.get::<_, i64>(8) as u8),
             recipients: device_list::decode(row.get(9)).collect(),
+            takes: row.get::<_, i64>(19) as u32,
             known,
             of: CampaignRow::of(row, 15)?,
         })
@@ -127,6 +131,11 @@ impl Picked {
         let lost = (self.campaign != 0 && self.of.is_none()) || (self.num > 0 && self.known.is_none());
         lost || self.of.is_some_and(|of| of.state.ended())
             || self.known.is_some_and(|(_, standing)| standing == Standing::Cancelled)
+    }
+
+    fn set_aside(&self, recipients: usize) -> SetAside {
+        let (batch, lane) = (BatchId(self.id as u64), queue::lane_of(self.lane));
+        SetAside { batch, app: self.app, lane, recipients: recipients as u64 }
     }
 
     fn ask(&self, now: Timestamp) -> Option<Ask<'_>> {
@@ -185,11 +194,16 @@ impl Round {
             } else if row.num == 0 && !row.is_cancelled() {
                 why = None;
             }
+            if why.is_none() && row.takes >= TAKES_MAX {
+                why = Some(Outcome::PushRefused);
+                taking.taken.set_aside.push(row.set_aside(still.len()));
+            }
             match why {
                 Some(why) => {
                     taking.looked_at += still.len();
                     match why {
                         Outcome::PushExpired => taking.taken.expired += still.len() as u64,
+                        Outcome::PushRefused => {}
                         _ => taking.taken.cancelled += still.len() as u64,
                     }
                     self.record(row, why, still, &mut writes);
@@ -235,8 +249,10 @@ impl Round {
     fn record(&self, row: &Picked, outcome: Outcome, devices: Vec<DeviceNum>, writes: &mut Writes) {
         let count = devices.len() as u64;
         let under = if row.num > 0 { row.known.map(|_| row.num) } else { row.of.map(|of| of.notification) };
-        writes.parts.extend(under.map(|num| Part::of(num, outcome, self.asked.now, devices)));
-        writes.counts.extend(row.of.map(|of| Count { campaign: of.num, outcome, reason: None, count }));
+        let reason = (outcome == Outcome::PushRefused).then_some(SENDER_ENDED);
+        let part = |num| Part { reason, ..Part::of(num, outcome, self.asked.now, devices) };
+        writes.parts.extend(under.map(part));
+        writes.counts.extend(row.of.map(|of| Count { campaign: of.num, outcome, reason, count }));
     }
 
     /// Leases that lapsed make their batches free.
@@ -244,7 +260,8 @@ impl Round {
         if !self.first {
             return Ok(());
         }
-        self.tx.execute(&LAPSE, &[&self.store.holder, &(self.asked.now.0 as i64)]).await?;
+        let (now, spread_ms) = (self.asked.now.0 as i64, SPREAD.as_millis() as i64);
+        self.tx.execute(&LAPSE, &[&self.store.holder, &now, &spread_ms]).await?;
         Ok(())
     }
 
@@ -316,7 +333,10 @@ impl Round {
         }
         let lease_ms = i64::try_from(self.asked.lease.as_millis()).unwrap_or(i64::MAX / 2);
         let until = self.until().0 as i64;
-        self.tx.execute(&LEASE, &[&ids, &recipients, &until, &self.store.holder, &lease_ms]).await?;
+        let counted = i64::from(self.asked.sends);
+        self.tx
+            .execute(&LEASE, &[&ids, &recipients, &until, &self.store.holder, &lease_ms, &counted])
+            .await?;
         Ok(())
     }
 
@@ -328,7 +348,8 @@ impl Round {
     }
 }
 
-/// Makes the batches free whose lease has lapsed: for the holder $1 by its clock, which is $2.
+/// Makes the batches free whose lease has lapsed: for the holder $1 by its clock, which is $2. What ended its sender
+/// before waits within $3 for each time.
 static LAPSE: LazyLock<String> = LazyLock::new(|| {
     format!(
         "WITH lapsed AS (
@@ -336,7 +357,10 @@ static LAPSE: LazyLock<String> = LazyLock::new(|| {
          WHERE leased_until > 0 AND lapses_at <= {ENGINE_NOW}
             OR leased_until > 0 AND holder = $1 AND leased_until <= $2
          FOR UPDATE SKIP LOCKED)
-     UPDATE push_queue q SET leased_until = 0, holder = 0, lapses_at = 0 FROM lapsed WHERE q.id = lapsed.id"
+     UPDATE push_queue q SET leased_until = 0, holder = 0, lapses_at = 0,
+         due_at = CASE WHEN takes > 1 THEN greatest(due_at, $2 + floor(random() * $3::bigint * (takes - 1))::bigint)
+                       ELSE due_at END
+     FROM lapsed WHERE q.id = lapsed.id"
     )
 });
 
@@ -357,7 +381,8 @@ static PICK: LazyLock<String> = LazyLock::new(|| {
          WHERE q.id = ANY(ARRAY(SELECT id FROM picked)) AND q.leased_until = 0
          ORDER BY q.lane, q.due_at, q.id LIMIT $6 FOR UPDATE SKIP LOCKED)
      SELECT q.id, q.app, q.lane, q.service, q.campaign, q.num, q.due_at, q.attempt, q.fallback, q.recipients,
-            n.created_at, n.expires_at, n.standing, n.topic, n.topic_offset, c.num, c.id, c.state, c.notification
+            n.created_at, n.expires_at, n.standing, n.topic, n.topic_offset, c.num, c.id, c.state, c.notification,
+            q.takes
      FROM locked q LEFT JOIN notifications n ON n.num = q.num LEFT JOIN campaigns c ON c.num = q.campaign
      ORDER BY q.lane, q.due_at, q.id"
     )
@@ -366,7 +391,7 @@ static PICK: LazyLock<String> = LazyLock::new(|| {
 static LEASE: LazyLock<String> = LazyLock::new(|| {
     format!(
         "UPDATE push_queue q SET leased_until = $3, holder = $4, lapses_at = {ENGINE_NOW} + $5,
-                             fallback = 0, recipients = coalesce(lease.recipients, q.recipients)
+                             takes = takes + $6::bigint, fallback = 0, recipients = coalesce(lease.recipients, q.recipients)
      FROM unnest($1::bigint[], $2::bytea[]) AS lease (id, recipients) WHERE q.id = lease.id"
     )
 });

@@ -10,7 +10,7 @@ use crate::sqlite::campaign::{self, CampaignNum};
 use crate::sqlite::device_list;
 use crate::sqlite::ids::Num;
 use crate::sqlite::writer::Write;
-use crate::{BATCH_RECIPIENTS_MAX, Error, Lease};
+use crate::{BATCH_RECIPIENTS_MAX, Error, Lease, Renewal};
 
 /// What the rows of one piece of work have in common.
 #[derive(Debug, Clone, Copy)]
@@ -71,22 +71,28 @@ pub(in crate::sqlite) fn sorted(mut devices: Vec<DeviceNum>) -> Vec<DeviceNum> {
     devices
 }
 
-pub(super) fn renew(db: &Connection, leases: &[Lease], until: Timestamp) -> Result<Vec<BatchId>, Error> {
+pub(super) fn renew(
+    db: &Connection,
+    leases: &[Lease],
+    until: Timestamp,
+    why: Renewal,
+) -> Result<Vec<BatchId>, Error> {
     let mut statement = db.prepare_cached(
-        "UPDATE push_queue SET leased_until = ?3 WHERE id = ?1 AND leased_until = ?2 AND leased_until > 0",
+        "UPDATE push_queue SET leased_until = ?3, takes = max(takes + ?4, 0)
+         WHERE id = ?1 AND leased_until = ?2 AND leased_until > 0",
     )?;
     let mut renewed = Vec::with_capacity(leases.len());
     for lease in leases {
-        if statement.execute((lease.batch.0 as i64, lease.until.0 as i64, until.0 as i64))? > 0 {
+        if statement.execute((lease.batch.0 as i64, lease.until.0 as i64, until.0 as i64, why.takes()))? > 0 {
             renewed.push(lease.batch);
         }
     }
     Ok(renewed)
 }
 
-/// Nobody of an earlier run is still at work.
+/// Nobody of an earlier run is still at work. What runs may have ended with lapses at the next take, which spreads it.
 pub(in crate::sqlite) fn void_leases(db: &Connection) -> rusqlite::Result<()> {
-    db.execute("UPDATE push_queue SET leased_until = 0 WHERE leased_until > 0", ())?;
+    db.execute("UPDATE push_queue SET leased_until = takes > 1 WHERE leased_until > 0", ())?;
     Ok(())
 }
 

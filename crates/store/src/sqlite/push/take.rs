@@ -13,13 +13,14 @@ use rusqlite::{Connection, OptionalExtension};
 
 use super::claim;
 use super::queue::{Fallback, service_code};
+use crate::push::SPREAD;
 use crate::sqlite::campaign::{self, CampaignNum, CampaignRow};
 use crate::sqlite::device_list;
 use crate::sqlite::ids::Num;
 use crate::sqlite::notification::Standing;
 use crate::sqlite::outcome;
 use crate::sqlite::writer::Write;
-use crate::{Batch, CampaignState, Error, Take, Taken, Work};
+use crate::{Batch, CampaignState, Error, SENDER_ENDED, SetAside, TAKES_MAX, Take, Taken, Work};
 
 /// Devices looked up or dropped by one call, about a microsecond each: what is left is due at once.
 const DEVICES_MAX: usize = 16_384;
@@ -42,6 +43,7 @@ struct Row {
     num: Num,
     due_at: i64,
     attempt: u32,
+    takes: u32,
     fallback: Fallback,
     recipients: Vec<DeviceNum>,
 }
@@ -56,10 +58,7 @@ struct Taking<'w, 'c> {
 }
 
 pub(super) fn take(w: &Write<'_>, asked: &Take) -> Result<Taken, Error> {
-    w.db.prepare_cached(
-        "UPDATE push_queue SET leased_until = 0 WHERE leased_until > 0 AND leased_until <= ?1",
-    )?
-    .execute((asked.now.0 as i64,))?;
+    w.db.prepare_cached(LAPSE)?.execute((asked.now.0 as i64, SPREAD.as_millis() as i64))?;
     let mut taking = Taking {
         w,
         asked,
@@ -180,6 +179,11 @@ impl Taking<'_, '_> {
                 return self.drop_row(&row, of, Outcome::PushExpired, still);
             }
         }
+        if row.takes >= TAKES_MAX {
+            let (batch, recipients) = (BatchId(row.id as u64), still.len() as u64);
+            self.taken.set_aside.push(SetAside { batch, app, lane, recipients });
+            return self.drop_row(&row, of, Outcome::PushRefused, still);
+        }
         let leased_until = self.lease(&row, &still)?;
         let work = match (row.num, of) {
             (0, Some(of)) => Work::Campaign(of.id),
@@ -204,12 +208,16 @@ impl Taking<'_, '_> {
     fn lease(&self, row: &Row, still: &[DeviceNum]) -> Result<Timestamp, Error> {
         let leased_until = Timestamp(self.asked.now.saturating_add(self.asked.lease).0.max(1));
         let until = leased_until.0 as i64;
+        let counted = u8::from(self.asked.sends);
         if row.fallback == Fallback::Settled {
-            let sql = "UPDATE push_queue SET leased_until = ?2 WHERE id = ?1";
-            self.w.db.prepare_cached(sql)?.execute((row.id, until))?;
+            let sql = "UPDATE push_queue SET leased_until = ?2, takes = takes + ?3 WHERE id = ?1";
+            self.w.db.prepare_cached(sql)?.execute((row.id, until, counted))?;
         } else {
-            let sql = "UPDATE push_queue SET leased_until = ?2, fallback = 0, recipients = ?3 WHERE id = ?1";
-            self.w.db.prepare_cached(sql)?.execute((row.id, until, device_list::encode(still)))?;
+            let sql =
+                "UPDATE push_queue SET leased_until = ?2, takes = takes + ?3, fallback = 0, recipients = ?4
+                       WHERE id = ?1";
+            let still = device_list::encode(still);
+            self.w.db.prepare_cached(sql)?.execute((row.id, until, counted, still))?;
         }
         Ok(leased_until)
     }
@@ -224,6 +232,7 @@ impl Taking<'_, '_> {
         self.looked_at += devices.len();
         match why {
             Outcome::PushExpired => self.taken.expired += devices.len() as u64,
+            Outcome::PushRefused => {}
             _ => self.taken.cancelled += devices.len() as u64,
         }
         self.record(row, of, why, &devices)?;
@@ -242,12 +251,13 @@ impl Taking<'_, '_> {
         devices: &[DeviceNum],
     ) -> Result<(), Error> {
         let (db, count) = (self.w.db, devices.len() as u64);
+        let reason = (why == Outcome::PushRefused).then_some(SENDER_ENDED);
         let under = if row.num > 0 { Some(row.num) } else { of.map(|of| of.notification) };
         if let Some(under) = under {
-            outcome::add(db, under, why, self.asked.now, devices, count)?;
+            outcome::add_with_reason(db, under, why, reason, self.asked.now, devices, count)?;
         }
         if let Some(of) = of {
-            campaign::count(db, of.num, why, None, count)?;
+            campaign::count(db, of.num, why, reason, count)?;
         }
         Ok(())
     }
@@ -277,6 +287,11 @@ fn next_group(
     Ok(db.prepare_cached(NEXT_APP)?.query_row((lane, app), first).optional()?)
 }
 
+/// Frees what lapsed by ?1. What ended its sender before waits within ?2 for each time.
+const LAPSE: &str = "UPDATE push_queue SET leased_until = 0,
+         due_at = CASE WHEN takes > 1 THEN max(due_at, ?1 + (random() & 1073741823) % (?2 * (takes - 1))) ELSE due_at END
+     WHERE leased_until > 0 AND leased_until <= ?1";
+
 const SAME_SERVICE: &str = "SELECT due_at, app, service, campaign FROM push_queue
      WHERE lane = ?1 AND app = ?2 AND service = ?3 AND campaign > ?4 AND leased_until = 0
      ORDER BY campaign, due_at LIMIT 1";
@@ -289,7 +304,7 @@ const NEXT_APP: &str = "SELECT due_at, app, service, campaign FROM push_queue
      WHERE lane = ?1 AND app > ?2 AND leased_until = 0
      ORDER BY app, service, campaign, due_at LIMIT 1";
 
-const FIRST_ROW: &str = "SELECT id, num, due_at, attempt, fallback, recipients FROM push_queue
+const FIRST_ROW: &str = "SELECT id, num, due_at, attempt, takes, fallback, recipients FROM push_queue
      WHERE lane = ?1 AND app = ?2 AND service = ?3 AND campaign = ?4 AND leased_until = 0
      ORDER BY due_at, id LIMIT 1";
 
@@ -311,8 +326,9 @@ fn first_row(
             num: row.get(1)?,
             due_at: row.get(2)?,
             attempt: row.get(3)?,
-            fallback: Fallback::from_code(row.get(4)?),
-            recipients: device_list::decode(row.get_ref(5)?.as_blob()?).collect(),
+            takes: row.get(4)?,
+            fallback: Fallback::from_code(row.get(5)?),
+            recipients: device_list::decode(row.get_ref(6)?.as_blob()?).collect(),
         })
     });
     Ok(found.optional()?)

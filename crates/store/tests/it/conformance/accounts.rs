@@ -16,8 +16,11 @@ fn key(app: AppId, hash: u8) -> NewKey {
 
 pub(crate) async fn apps_and_keys_are_kept(store: &dyn Store) {
     assert_eq!(store.apps().await.expect("read"), []);
-    let settings =
-        AppSettings { jwt_secret: Some(vec![1, 2]), jwks_url: Some("https://x/jwks".to_owned()), jwks: None };
+    let settings = AppSettings {
+        jwt_secret: Some(vec![1, 2]),
+        jwks_url: Some("https://x/jwks".to_owned()),
+        ..AppSettings::default()
+    };
     let name = AppName::parse("shop").expect("a name");
     let app = store.create_app(name, settings.clone(), NOW).await.expect("created");
     assert_eq!((app.settings.clone(), app.created_at), (settings, NOW));

@@ -1,10 +1,10 @@
 //! The push queue: what is put onto it, in which order it is taken, and how batches end.
 
 use noroshi_store::{
-    Again, Batch, Error, Finished, FinishedCounts, Lease, PushPart, Registration, State, Store, Take,
-    TokenSuspect, TraceStep, Work,
+    Again, Batch, CampaignState, Error, Finished, FinishedCounts, Lease, PushPart, Registration, Renewal,
+    SENDER_ENDED, State, Store, TAKES_MAX, Take, Taken, TokenSuspect, TraceStep, Work,
 };
-use noroshi_types::{AppId, BatchId, DeviceNum, Lane, Outcome, PushService, Request, When};
+use noroshi_types::{AppId, BatchId, DeviceNum, Lane, Outcome, PushService, Request, Timestamp, When};
 
 use super::pushing::*;
 use super::world::*;
@@ -163,8 +163,9 @@ pub(crate) async fn a_lease_lapses_unless_it_is_renewed(store: &dyn Store) {
     let taken = take(store, 0).await.batches;
     assert_eq!(taken.len(), 2);
     assert_eq!(take(store, LEASE_SECONDS - 1).await.batches, []);
-    let renew =
-        async |leases: Vec<Lease>, seconds| store.renew(leases, at(seconds), LEASE).await.expect("renewed");
+    let renew = async |leases, seconds| {
+        store.renew(leases, at(seconds), LEASE, Renewal::Kept).await.expect("renewed")
+    };
     let kept =
         renew(vec![lease(&taken[0]), Lease { batch: BatchId(999), ..lease(&taken[0]) }], LEASE_SECONDS + 5);
     assert_eq!(kept.await, [taken[0].id]);
@@ -175,11 +176,99 @@ pub(crate) async fn a_lease_lapses_unless_it_is_renewed(store: &dyn Store) {
     let first = take(store, LEASE_SECONDS + 5).await.batches;
     assert_eq!(first, [Batch { leased_until: at(2 * LEASE_SECONDS + 5), ..taken[0].clone() }]);
     assert_eq!(renew(vec![lease(&second[0])], 0).await, [taken[1].id], "given back");
-    assert_eq!(take(store, LEASE_SECONDS + 6).await.batches.len(), 1);
+    // Taken twice, it is due within [`SPREAD_SECONDS`].
+    take(store, LEASE_SECONDS + 6).await;
+    assert_eq!(take(store, LEASE_SECONDS + 6 + SPREAD_SECONDS).await.batches.len(), 1);
     // The first to finish counts, whoever holds the lease now.
     end_all(store, taken.clone(), Outcome::Pushed).await;
     assert_eq!(renew(vec![lease(&first[0])], 9_999).await, [], "it is finished");
     assert_eq!(take(store, 1_000).await.next_due, None);
+}
+
+/// Everything that lapses by then, also what is spread.
+async fn take_lapsed(store: &dyn Store, seconds: u64, sends: bool) -> Taken {
+    let mut taken = take_with(store, Take { sends, ..asked(seconds) }).await;
+    let spread = seconds + SPREAD_SECONDS * u64::from(TAKES_MAX);
+    let later = take_with(store, Take { sends, ..asked(spread) }).await;
+    taken.batches.extend(later.batches);
+    taken.set_aside.extend(later.set_aside);
+    taken
+}
+
+/// Whoever takes it ends without a word, again and again.
+pub(crate) async fn a_batch_that_ends_its_senders_is_set_aside(store: &dyn Store) {
+    let app = app(store, "shop").await;
+    let num = pushable(store, app, "a", "u1", &[], PushService::Apns).await;
+    let id = send(store, app, Request { push: always(), ..stored(users(&["u1"])) }).await;
+    let campaign = running(store, app).await;
+    let last = vec![batch(Lane::Campaign, 0, &[num])];
+    store.enqueue(campaign, 0, last, 1, true, Vec::new(), NOW).await.expect("enqueued");
+    let mut now = 0;
+    for number in 0..TAKES_MAX {
+        let taken = take_lapsed(store, now, true).await;
+        assert_eq!((taken.batches.len(), taken.set_aside.len()), (2, 0), "{number}");
+        now += 2 * LEASE_SECONDS;
+    }
+    let taken = take_lapsed(store, now, true).await;
+    assert_eq!(taken.batches, []);
+    let [direct, of_campaign] = &taken.set_aside[..] else { panic!("{:?}", taken.set_aside) };
+    let (direct, of_campaign) = match direct.lane {
+        Lane::Direct => (direct, of_campaign),
+        _ => (of_campaign, direct),
+    };
+    assert_eq!((direct.app, direct.lane, direct.recipients), (app, Lane::Direct, 1));
+    assert_eq!((of_campaign.app, of_campaign.lane, of_campaign.recipients), (app, Lane::Campaign, 1));
+    let steps = store.trace(app, id, &device("a")).await.expect("read").expect("known").steps;
+    let last = steps.last().expect("steps");
+    assert_eq!((last.outcome, last.reason.as_deref()), (Outcome::PushRefused, Some(SENDER_ENDED)));
+    let campaign = store.campaign(app, campaign, at(now)).await.expect("read").expect("known");
+    assert_eq!(campaign.state, CampaignState::Done);
+    assert_eq!(campaign.counts, [(Outcome::PushRefused, SENDER_ENDED.to_owned(), 1)]);
+    assert_eq!(take(store, 2 * now).await.next_due, None, "nothing is left");
+}
+
+pub(crate) async fn only_takes_of_senders_that_ended_count(store: &dyn Store) {
+    let app = app(store, "shop").await;
+    pushable(store, app, "a", "u1", &[], PushService::Apns).await;
+    send(store, app, Request { push: always(), ..stored(users(&["u1"])) }).await;
+    let renew = async |batch: &Batch, until, why| {
+        let renewed = store.renew(vec![lease(batch)], until, LEASE, why).await.expect("renewed");
+        assert_eq!(renewed, [batch.id]);
+    };
+    let mut now = 0;
+    for _ in 0..=TAKES_MAX {
+        let taken = take(store, now).await.batches.remove(0);
+        renew(&taken, Timestamp(0), Renewal::Returned).await;
+        // A dispatcher's, from which nobody claimed it, or somebody had no room for it.
+        let taken = take_with(store, Take { sends: false, ..asked(now) }).await.batches.remove(0);
+        renew(&taken, at(now + 5), Renewal::Kept).await;
+        now += LEASE_SECONDS;
+    }
+    for number in 0..TAKES_MAX {
+        let taken = take_lapsed(store, now, false).await;
+        assert_eq!((taken.batches.len(), taken.set_aside.len()), (1, 0), "{number}");
+        now += LEASE_SECONDS;
+        renew(&taken.batches[0], at(now), Renewal::Claimed).await;
+        now += LEASE_SECONDS;
+    }
+    let taken = take_lapsed(store, now, false).await;
+    assert_eq!((taken.batches.len(), taken.set_aside.len()), (0, 1));
+}
+
+pub(crate) async fn what_was_taken_together_is_not_taken_together_for_ever(store: &dyn Store) {
+    let app = app(store, "shop").await;
+    let num = pushable(store, app, "a", "u1", &[], PushService::Apns).await;
+    let campaign = running(store, app).await;
+    let batches = (0..40).map(|_| batch(Lane::Campaign, 0, &[num])).collect();
+    store.enqueue(campaign, 0, batches, 1, true, Vec::new(), NOW).await.expect("enqueued");
+    for round in 0..2 {
+        assert_eq!(take(store, round * LEASE_SECONDS).await.batches.len(), 40, "{round}");
+    }
+    let now = 2 * LEASE_SECONDS;
+    let together = take(store, now + 1).await.batches.len();
+    assert!(together < 40, "all at once for the third time");
+    let rest = take(store, now + 1 + SPREAD_SECONDS).await.batches.len();
+    assert_eq!(together + rest, 40);
 }
 
 pub(crate) async fn a_batch_ends_once_with_all_that_came_of_it(store: &dyn Store) {

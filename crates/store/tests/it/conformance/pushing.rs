@@ -17,6 +17,9 @@ use super::world::*;
 pub(crate) const LEASE_SECONDS: u64 = 600;
 pub(crate) const LEASE: Duration = Duration::from_secs(LEASE_SECONDS);
 
+/// Within so long, for each time, a batch is due that was under way when senders ended.
+pub(crate) const SPREAD_SECONDS: u64 = 10;
+
 /// The lease that a batch was taken under.
 pub(crate) fn lease(batch: &Batch) -> Lease {
     Lease { batch: batch.id, until: batch.leased_until }
@@ -73,6 +76,7 @@ pub(crate) fn asked(seconds: u64) -> Take {
         busy: Vec::new(),
         held: Vec::new(),
         lanes: Lane::ALL.to_vec(),
+        sends: true,
     }
 }
 

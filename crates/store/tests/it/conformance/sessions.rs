@@ -284,3 +284,15 @@ pub(crate) async fn a_recheck_tells_what_changed(store: &dyn Store) {
     join(store, app, "d1", "u3", &[]).await;
     assert_eq!(recheck(&moved).await, Rechecked::Changed, "another device of the same id");
 }
+
+pub(crate) async fn what_a_session_keeps_comes_back(store: &dyn Store) {
+    let app = app(store, "shop").await;
+    join(store, app, "d1", "u1", &[]).await;
+    let logged = log_in(store, login(app, "d1")).await;
+    assert_eq!(logged.kept, None);
+    store.keep_session(logged.num, Some(vec![0, 255, 7])).await.expect("kept");
+    assert_eq!(log_in(store, login(app, "d1")).await.kept, Some(vec![0, 255, 7]));
+    store.keep_session(logged.num, None).await.expect("forgotten");
+    assert_eq!(log_in(store, login(app, "d1")).await.kept, None);
+    store.keep_session(noroshi_types::DeviceNum(999_999), Some(vec![1])).await.expect("nobody keeps nothing");
+}

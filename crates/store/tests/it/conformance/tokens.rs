@@ -1,7 +1,7 @@
 //! The life of push tokens: registered, doubted, proved dead, and what is told of that.
 
 use noroshi_store::{
-    Batch, DeviceChange, Finished, Invalidation, Registration, Store, TokenGone, TokenSuspect,
+    Batch, DeviceChange, Finished, Invalidation, Registration, Renewal, Store, TokenGone, TokenSuspect,
 };
 use noroshi_types::{
     AppId, DeviceNum, Outcome, PushEnvironment, PushService, PushToken, Request, Timestamp, When,
@@ -113,7 +113,7 @@ pub(crate) async fn a_tokens_time_is_that_of_its_last_registration(store: &dyn S
 
 /// The batch as it is taken once its lease has lapsed.
 async fn take_again(store: &dyn Store, batch: &Batch) -> Batch {
-    store.renew(vec![lease(batch)], at(1), LEASE).await.expect("renewed");
+    store.renew(vec![lease(batch)], at(1), LEASE, Renewal::Returned).await.expect("renewed");
     take(store, 1).await.batches.remove(0)
 }
 

@@ -329,3 +329,49 @@ pub(crate) async fn topics_that_got_something_are_told(store: &dyn Store) {
     assert_eq!(since(place, 1).await, (all.clone(), 4));
     assert_eq!(since(place, 2).await, (all, 2));
 }
+
+pub(crate) async fn retained_messages_are_found_by_prefix(store: &dyn Store) {
+    let (app, other) = (app(store, "shop").await, app(store, "other").await);
+    let retain = |name: &str| Request { retain: true, ..stored(to_topic(name)) };
+    let mut kept = Vec::new();
+    for name in ["a/1", "a/2", "a/2/x", "ab", "b"] {
+        kept.push(publish(store, app, retain(name)).await.id);
+    }
+    publish(store, app, stored(to_topic("a/3"))).await;
+    publish(store, other, retain("a/1")).await;
+    let page = async |prefix: &str, after: Option<&str>, limit, now| {
+        let after = after.map(topic);
+        let page = store.retained_page(app, prefix, after.as_ref(), limit, now).await.expect("read");
+        ids(&page)
+    };
+    assert_eq!(page("a/", None, 9, NOW).await, kept[..3]);
+    assert_eq!(page("a", None, 9, NOW).await, kept[..4]);
+    assert_eq!(page("", None, 9, NOW).await, kept);
+    assert_eq!(page("", None, 2, NOW).await, kept[..2]);
+    assert_eq!(page("", Some("a/2"), 2, NOW).await, kept[2..4]);
+    assert_eq!(page("a/", Some("a/2/x"), 9, NOW).await, []);
+    assert_eq!(page("c", None, 9, NOW).await, []);
+    let later = NOW.saturating_add(std::time::Duration::from_secs(29 * 86_400));
+    assert_eq!(page("", None, 9, later).await, [], "they have expired");
+}
+
+pub(crate) async fn logs_are_read_over_all_topics(store: &dyn Store) {
+    let (app, other) = (app(store, "shop").await, app(store, "other").await);
+    let before = store.place().await.expect("read");
+    let first = publish(store, app, stored(to_topic("a"))).await.id;
+    publish(store, other, stored(to_topic("a"))).await;
+    publish(store, app, Request { when: When::Connected, ..stored(to_topic("a")) }).await;
+    publish(store, app, stored(Target::Everyone)).await;
+    let second = publish(store, app, stored(to_topic("b"))).await.id;
+    let all = store.log_page(app, before, 100, NOW).await.expect("read");
+    assert_eq!((ids(&all.messages), all.next), (vec![first, second], None));
+    let behind = store.log_page(app, noroshi_store::Place::of(first), 100, NOW).await.expect("read");
+    assert_eq!(ids(&behind.messages), [second]);
+    let (mut place, mut found, mut pages) = (Some(before), Vec::new(), 0);
+    while let Some(since) = place {
+        let page = store.log_page(app, since, 1, NOW).await.expect("read");
+        found.extend(ids(&page.messages));
+        (place, pages) = (page.next, pages + 1);
+    }
+    assert_eq!((found, pages), (vec![first, second], 5), "four rows and the end");
+}

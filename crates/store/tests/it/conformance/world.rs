@@ -59,6 +59,7 @@ pub(crate) fn stored(target: Target) -> Request {
         when: When::Stored,
         ttl: Ttl::default(),
         urgency: Urgency::High,
+        waits_for_use: false,
         collapse_key: None,
         retain: false,
         notification: Some(JsonText::from_valid(r#"{"title":"狼煙"}"#)),

@@ -5,13 +5,13 @@ use std::path::Path;
 use noroshi_store::cells::{Assign, CellChange, CellNum, Cells, MoveStep, NewMessage, PartEnd, Relocation};
 use noroshi_store::migrate::{MigrateError, Migrated, migrate};
 use noroshi_store::{
-    Ack, AppSettings, Apps, Audience, CampaignState, DeviceFilter, Idempotency, KeyHash, Login,
-    Maintenance as _, NewCredential, NewKey, Registration, Sqlite, Store, TokenGone, TokenSuspect,
-    UploadLine,
+    Ack, AppSettings, Apps, Audience, CampaignState, DeviceFilter, EndpointHash, Idempotency, KeyHash, Login,
+    Maintenance as _, NewCredential, NewEndpoint, NewKey, Registration, Sqlite, Store, TokenGone,
+    TokenSuspect, UploadLine,
 };
 use noroshi_types::{
     AppId, AppName, JsonText, NotificationId, PushEnvironment, PushService, Request, Scope, Scopes, Target,
-    Timestamp, Topic, When,
+    Timestamp, Topic, Urgency, When,
 };
 use prometheus_client::registry::Registry;
 use tempfile::TempDir;
@@ -34,8 +34,11 @@ fn sqlite(folder: &Path) -> Sqlite {
 async fn fill(store: &dyn Store) -> (Vec<AppId>, Vec<NotificationId>) {
     let (mut apps, mut sent) = (Vec::new(), Vec::new());
     for name in ["gone", "shop", "news"] {
-        let settings =
-            AppSettings { jwt_secret: Some(vec![0, 255]), jwks_url: None, jwks: Some("{}".to_owned()) };
+        let settings = AppSettings {
+            jwt_secret: Some(vec![0, 255]),
+            jwks: Some("{}".to_owned()),
+            ..AppSettings::default()
+        };
         let name = AppName::parse(name).expect("a name");
         let app = store.create_app(name, settings, NOW).await.expect("made").id;
         apps.push(app);
@@ -73,6 +76,17 @@ async fn fill_app(store: &dyn Store, app: AppId) -> Vec<NotificationId> {
     join(store, app, "deleted", "u1", &[]).await;
     store.delete_device(app, &device("deleted"), NOW).await.expect("deleted");
     store.revoke_tokens(app, &device("d5")).await.expect("revoked");
+    let endpoint = NewEndpoint {
+        app,
+        device: device("d4"),
+        hash: EndpointHash([app.0 as u8; 32]),
+        base: "https://push.example.com".to_owned(),
+        vapid_key: Some([4; 65]),
+        label: Some("狼煙".to_owned()),
+        idle_urgency: Urgency::Low,
+        expires_at: Some(at(3_600)),
+    };
+    store.create_endpoint(endpoint, NOW).await.expect("made");
     for i in 0..7 {
         sent.push(
             send(store, app, Request { push: fallback(5), ..stored(users(&["u0", "u1", "nobody"])) }).await,
@@ -130,6 +144,7 @@ async fn answers(store: &dyn Store, apps: &[AppId], sent: &[NotificationId]) -> 
             logged_in.page.heads.sort_by_key(|head| head.topic.clone());
             all.push(format!("{logged_in:?}"));
             all.push(format!("{:?}", store.inbox(app, &device.id, 99, NOW).await.expect("read")));
+            all.push(format!("{:?}", store.endpoints(app, &device.id, NOW).await.expect("read")));
             for id in sent {
                 let trace = store.trace(app, *id, &device.id).await.expect("read");
                 all.push(
@@ -171,8 +186,16 @@ async fn everything_is_there_afterwards() {
     let database = server().empty_database().await;
     let done = migrated(folder.path(), &database).await.expect("copied");
     assert_eq!(done.credentials, 2);
-    for name in ["inbox", "topic_log", "outcomes", "push_queue", "push_walks", "deleted_devices", "campaigns"]
-    {
+    for name in [
+        "endpoints",
+        "inbox",
+        "topic_log",
+        "outcomes",
+        "push_queue",
+        "push_walks",
+        "deleted_devices",
+        "campaigns",
+    ] {
         assert!(
             done.tables.iter().any(|(table, rows)| table == name && *rows > 0),
             "{name}: {:?}",

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use noroshi_store::{
     Accept, Ack, Again, Audience, Batch, Campaign, CampaignState, Campaigns, Error, Finished, FinishedCounts,
-    Lease, NewBatch, NewCampaign, PushPart, PushQueue, Sessions, Store, Take, TokenGone,
+    Lease, NewBatch, NewCampaign, PushPart, PushQueue, Renewal, Sessions, Store, Take, TokenGone,
 };
 use noroshi_types::{
     AppId, BatchId, CampaignId, DeviceNum, Lane, Outcome, PushService, Request, Target, Timestamp, When,
@@ -198,8 +198,11 @@ async fn a_taker_that_dies_is_followed_by_another() {
         assert_eq!((taken.id, taken.recipients.clone()), (dead.id, vec![num]));
         // It comes back: the batch is another's now.
         let lease = |batch: &Batch| Lease { batch: batch.id, until: batch.leased_until };
-        assert_eq!(one.renew(vec![lease(&dead)], at(9_999), LEASE).await.expect("asked"), []);
-        assert_eq!(other.renew(vec![lease(&taken)], at(9_999), LEASE).await.expect("asked"), [taken.id]);
+        assert_eq!(one.renew(vec![lease(&dead)], at(9_999), LEASE, Renewal::Kept).await.expect("asked"), []);
+        assert_eq!(
+            other.renew(vec![lease(&taken)], at(9_999), LEASE, Renewal::Kept).await.expect("asked"),
+            [taken.id]
+        );
         assert_eq!(take_with(&one, asked(2_000_000_000)).await.batches, [], "round {round}");
         assert_eq!(other.finish(vec![pushed(&taken)], NOW).await.expect("finished").done, [id]);
     }
@@ -214,14 +217,17 @@ async fn a_lease_can_change_hands() {
     campaign_of(&one, app, num, 1).await;
     let taken = take(&one, 0).await.batches.remove(0);
     let lease = Lease { batch: taken.id, until: taken.leased_until };
-    let moved = other.renew(vec![lease], at(LEASE_SECONDS + 50), LEASE).await.expect("asked");
+    let moved = other.renew(vec![lease], at(LEASE_SECONDS + 50), LEASE, Renewal::Kept).await.expect("asked");
     assert_eq!(moved, [taken.id]);
     assert_eq!(take(&one, LEASE_SECONDS).await.batches, [], "it is not the first one's any more");
-    assert_eq!(one.renew(vec![lease], at(9), LEASE).await.expect("asked"), []);
+    assert_eq!(one.renew(vec![lease], at(9), LEASE, Renewal::Kept).await.expect("asked"), []);
     let again = take(&other, LEASE_SECONDS + 50).await.batches;
     assert_eq!(again.len(), 1);
     let given_back = Lease { batch: taken.id, until: again[0].leased_until };
-    assert_eq!(one.renew(vec![given_back], Timestamp(0), LEASE).await.expect("asked"), [taken.id]);
+    assert_eq!(
+        one.renew(vec![given_back], Timestamp(0), LEASE, Renewal::Kept).await.expect("asked"),
+        [taken.id]
+    );
     assert_eq!(take(&one, 0).await.batches.len(), 1);
 }
 

@@ -146,7 +146,7 @@ async fn a_first_database_is_brought_up_to_date() {
     assert_eq!(batches.len(), 3);
     let found = recipients_of(&store, &batches[0]).await;
     assert_eq!(found.iter().map(|found| found.token_at.0).collect::<Vec<_>>(), [1_000, 1_001]);
-    assert_eq!(number(&database(folder.path()), "PRAGMA user_version"), 5);
+    assert!(number(&database(folder.path()), "PRAGMA user_version") >= 6);
 }
 
 /// Many rows that are due later, leased, or of what does not run, are not looked at: the plans of the

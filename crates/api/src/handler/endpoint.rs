@@ -1,0 +1,119 @@
+//! `/v1/me/endpoints`: the Web Push endpoints that a device asked for. What others post to them comes in by
+//! [`mod@super::web_push`].
+
+use axum::extract::State as Shared;
+use axum::response::Response;
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use http::{Extensions, HeaderMap, StatusCode, header};
+use noroshi_store::{Endpoint, NewEndpoint};
+use noroshi_types::EndpointId;
+use serde::Serialize;
+
+use crate::access::{Consumer, revoked};
+use crate::body::{self, WantedEndpoint};
+use crate::error::Problem;
+use crate::extract::{JsonBody, Path};
+use crate::respond;
+use crate::state::{Api, Peer, State};
+
+#[derive(Serialize)]
+struct EndpointBody {
+    id: String,
+    /// Only in the answer that makes it: it is the permission to post, and not kept.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    url: Option<String>,
+    label: Option<String>,
+    vapid_key: Option<String>,
+    idle_urgency: &'static str,
+    created_at: String,
+    expires_at: Option<String>,
+}
+
+#[derive(Serialize)]
+struct EndpointsBody {
+    endpoints: Vec<EndpointBody>,
+}
+
+/// `POST /v1/me/endpoints`
+pub(crate) async fn create(
+    Shared(api): Shared<Api>,
+    consumer: Consumer,
+    headers: HeaderMap,
+    extensions: Extensions,
+    JsonBody(body): JsonBody,
+) -> Result<Response, Problem> {
+    let WantedEndpoint { vapid_key, label, idle_urgency, expires_in } =
+        body::endpoint(if body.is_empty() { b"{}" } else { &body })?;
+    let token = api.auth.draw_endpoint()?;
+    let hash = api.auth.endpoint(&token).ok_or_else(|| Problem::internal("a secret is not our own"))?;
+    let base = base(&api, &headers, extensions.get::<Peer>());
+    let url = format!("{base}/push/{token}");
+    let now = api.now();
+    let new = NewEndpoint {
+        app: consumer.device.app,
+        device: consumer.device.id,
+        hash,
+        base,
+        vapid_key,
+        label,
+        idle_urgency,
+        expires_at: expires_in.map(|span| now.saturating_add(span)),
+    };
+    let made = api.delivery.store().create_endpoint(new, now).await.map_err(|error| match error {
+        // The device was deleted since its credential was checked.
+        noroshi_store::Error::NotFound => revoked(),
+        error => error.into(),
+    })?;
+    let body = EndpointBody { url: Some(url), ..EndpointBody::from(made) };
+    Ok(respond::json(StatusCode::CREATED, &body))
+}
+
+/// `GET /v1/me/endpoints`
+pub(crate) async fn list(Shared(api): Shared<Api>, consumer: Consumer) -> Result<Response, Problem> {
+    let device = &consumer.device;
+    let found = api.delivery.store().endpoints(device.app, &device.id, api.now()).await?;
+    let endpoints = found.into_iter().map(EndpointBody::from).collect();
+    Ok(respond::json(StatusCode::OK, &EndpointsBody { endpoints }))
+}
+
+/// `DELETE /v1/me/endpoints/{id}`: from then on it answers 410.
+pub(crate) async fn delete(
+    Shared(api): Shared<Api>,
+    consumer: Consumer,
+    Path(id): Path<String>,
+) -> Result<StatusCode, Problem> {
+    let id = id.parse().map(EndpointId).map_err(|_| Problem::not_found("endpoint"))?;
+    let device = &consumer.device;
+    let deleted = api.delivery.store().delete_endpoint(device.app, &device.id, id).await;
+    deleted.map_err(|error| match error {
+        noroshi_store::Error::NotFound => Problem::not_found("endpoint"),
+        error => error.into(),
+    })?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// Where the device's own requests come in: this node, or the load balancer before all that serve the API.
+fn base(api: &State, headers: &HeaderMap, peer: Option<&Peer>) -> String {
+    let of_the_request = || {
+        let host = headers.get(header::HOST).and_then(|host| host.to_str().ok()).unwrap_or("localhost");
+        let scheme = if peer.is_some_and(|peer| peer.secure) { "https" } else { "http" };
+        format!("{scheme}://{host}")
+    };
+    let base = api.config.public_url.clone().unwrap_or_else(of_the_request);
+    base.trim_end_matches('/').to_owned()
+}
+
+impl From<Endpoint> for EndpointBody {
+    fn from(endpoint: Endpoint) -> Self {
+        Self {
+            id: endpoint.id.0.to_string(),
+            url: None,
+            label: endpoint.label,
+            vapid_key: endpoint.vapid_key.map(|key| URL_SAFE_NO_PAD.encode(key)),
+            idle_urgency: endpoint.idle_urgency.as_str(),
+            created_at: endpoint.created_at.to_string(),
+            expires_at: endpoint.expires_at.map(|at| at.to_string()),
+        }
+    }
+}

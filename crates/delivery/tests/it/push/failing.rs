@@ -1,0 +1,151 @@
+//! Batches that fail whoever sends them: by a defect in their own task, or with the whole process. They are tried again a
+//! bounded number of times, and what they are is told; everybody else's pushes go on meanwhile.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use noroshi_delivery::Clock;
+use noroshi_store::{Notifications, TAKES_MAX};
+use noroshi_types::{NotificationId, Outcome, Timestamp};
+
+use super::{Bench, always, config, open_at};
+use crate::fake_outlet::FakeOutlet;
+
+/// Longer than a lease, and than what lapsed is spread over.
+const PASS: Duration = Duration::from_secs(120);
+
+/// A node whose time goes on as it is told.
+async fn open(folder: &Path, clock: &Clock) -> Bench {
+    let outlet = Arc::new(FakeOutlet::default());
+    let bench = open_at(folder, outlet.clone(), config(), clock.clone()).await;
+    Bench { outlet, ..bench }
+}
+
+fn clock() -> Clock {
+    Clock::fixed(Timestamp(1_700_000_000_000))
+}
+
+/// Leases lapse, and the sender looks: a push to another goes through.
+async fn pass(bench: &Bench, clock: &Clock) {
+    clock.set(clock.now().saturating_add(PASS));
+    let other = bench.publish(always(&["other"])).await;
+    bench.until(other, Outcome::Pushed, 1).await;
+}
+
+fn times(bench: &Bench, token: &str) -> usize {
+    bench.outlet.tokens().iter().filter(|other| *other == token).count()
+}
+
+fn metric(bench: &Bench, name: &str) -> u64 {
+    let text = noroshi_telemetry::encode(&bench.registry).expect("text");
+    let found = text.lines().find_map(|one| one.strip_prefix(&format!("noroshi_push_{name}_total ")));
+    found.expect("a metric").parse().expect("a number")
+}
+
+/// Lets time go on until the device's push was tried so often.
+async fn until_tried(bench: &Bench, clock: &Clock, count: usize) {
+    for _ in 0..3 * count {
+        if times(bench, "t-a") >= count {
+            return;
+        }
+        pass(bench, clock).await;
+    }
+    panic!("tried {} times, not {count}", times(bench, "t-a"));
+}
+
+async fn reason(bench: &Bench, id: NotificationId) -> Option<String> {
+    let device = noroshi_types::DeviceId::parse("d-a").expect("an id");
+    let trace = bench.store.trace(bench.app, id, &device).await.expect("read").expect("known");
+    trace.steps.into_iter().find(|step| step.outcome == Outcome::PushRefused)?.reason
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_sender_that_fails_lives_on_and_tries_again() {
+    let (folder, clock) = (tempfile::tempdir().expect("a folder"), clock());
+    let bench = open(folder.path(), &clock).await;
+    bench.devices(&["a", "other"]).await;
+    bench.outlet.fail("t-a", 2);
+    let id = bench.publish(always(&["a"])).await;
+    until_tried(&bench, &clock, 3).await;
+    bench.until(id, Outcome::Pushed, 1).await;
+    assert_eq!((metric(&bench, "batches_failed"), metric(&bench, "batches_set_aside")), (2, 0));
+    bench.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_batch_that_always_fails_is_set_aside() {
+    let (folder, clock) = (tempfile::tempdir().expect("a folder"), clock());
+    let bench = open(folder.path(), &clock).await;
+    bench.devices(&["a", "other"]).await;
+    bench.outlet.fail("t-a", usize::MAX);
+    let id = bench.publish(always(&["a"])).await;
+    until_tried(&bench, &clock, 5).await;
+    bench.until(id, Outcome::PushRefused, 1).await;
+    assert_eq!(reason(&bench, id).await.as_deref(), Some("sender_failed"));
+    assert_eq!(metric(&bench, "batches_set_aside"), 1);
+    pass(&bench, &clock).await;
+    assert_eq!(times(&bench, "t-a"), 5);
+    bench.stop().await;
+}
+
+/// `hold`: the process ends while it waits for an answer; else by what it sends.
+async fn a_batch_that_ends_processes(hold: bool) {
+    let (folder, clock) = (tempfile::tempdir().expect("a folder"), clock());
+    let mut id = None;
+    for round in 0..TAKES_MAX {
+        let bench = open(folder.path(), &clock).await;
+        match hold {
+            true => bench.outlet.hold("t-a"),
+            false => bench.outlet.fail("t-a", 1),
+        }
+        if id.is_none() {
+            bench.devices(&["a", "other"]).await;
+            id = Some(bench.publish(always(&["a"])).await);
+        }
+        until_tried(&bench, &clock, 1).await;
+        assert_eq!(bench.counts(id.expect("published")).await, [(Outcome::Kept, 1)], "{round}");
+        bench.crash().await;
+    }
+    let (bench, id) = (open(folder.path(), &clock).await, id.expect("published"));
+    for _ in 0..2 {
+        pass(&bench, &clock).await;
+    }
+    bench.until(id, Outcome::PushRefused, 1).await;
+    assert_eq!(reason(&bench, id).await.as_deref(), Some("sender_ended"));
+    assert_eq!((times(&bench, "t-a"), metric(&bench, "batches_set_aside")), (0, 1));
+    bench.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_batch_that_ends_whoever_sends_it_is_set_aside() {
+    a_batch_that_ends_processes(true).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_batch_that_fails_at_every_start_is_set_aside() {
+    a_batch_that_ends_processes(false).await;
+}
+
+/// Restarts are no fault of what is under way.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_drain_cannot_wait_for_is_never_set_aside() {
+    let (folder, clock) = (tempfile::tempdir().expect("a folder"), clock());
+    let mut id = None;
+    for _ in 0..TAKES_MAX + 2 {
+        let outlet = Arc::new(FakeOutlet::default());
+        let short = noroshi_delivery::push::Config { drain: Duration::from_millis(50), ..config() };
+        let bench = open_at(folder.path(), outlet.clone(), short, clock.clone()).await;
+        let bench = Bench { outlet, ..bench };
+        bench.outlet.hold("t-a");
+        if id.is_none() {
+            bench.devices(&["a", "other"]).await;
+            id = Some(bench.publish(always(&["a"])).await);
+        }
+        until_tried(&bench, &clock, 1).await;
+        bench.stop().await;
+    }
+    let bench = open(folder.path(), &clock).await;
+    bench.until(id.expect("published"), Outcome::Pushed, 1).await;
+    bench.stop().await;
+}

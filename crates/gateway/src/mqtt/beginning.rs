@@ -1,0 +1,244 @@
+//! From a log-in to a session, and what a session leaves when its connection ends.
+//!
+//! A session is gone on with where the client asks for that (§3.1.2.4) and this node or the store knows it. A
+//! device has durable subscriptions that were not made over MQTT too: those are part of every session.
+
+use std::sync::Arc;
+
+use noroshi_auth::{Identity, Refused};
+use noroshi_protocol::mqtt::{
+    LogIn, LoggedIn, Qos, SubscribeOptions, Subscription as Held, TopicFilter, Will,
+};
+use noroshi_store::Place;
+use noroshi_types::{CloseReason, DeviceId, Timestamp, Topic};
+
+use super::publishing::Published;
+use super::session::{Due, Kept, Left};
+use super::work::{self, Job};
+use super::{Mqtt, origin};
+use crate::connection::Origin;
+use crate::login::Begun;
+use crate::registry::Session;
+use crate::shard::Shard;
+
+impl Shard {
+    pub(super) fn log_in_mqtt(&mut self, slot: u32, log_in: &LogIn<'_>) {
+        let over_rate = self.connection(slot).is_some_and(|it| it.origin == Origin::OverRate);
+        if self.shared.drain.is_active() || over_rate {
+            self.shared.metrics.admission_refused.inc();
+            let draining = self.shared.drain.is_active();
+            let reason = if draining { CloseReason::Drain } else { CloseReason::Overloaded };
+            return self.begin_close(slot, reason);
+        }
+        match self.identify_mqtt(log_in) {
+            Ok(identity) => {
+                if let Some(mqtt) = self.mqtt(slot) {
+                    (mqtt.clean_start, mqtt.expiry_s) = (log_in.clean_start, log_in.session_expiry_s);
+                }
+                self.start_log_in(slot, identity, Vec::new(), None);
+            }
+            Err(reason) => self.begin_close(slot, reason),
+        }
+    }
+
+    fn identify_mqtt(&self, log_in: &LogIn<'_>) -> Result<Identity, CloseReason> {
+        let identity = self.verify_mqtt(log_in)?;
+        // Who may publish nothing can leave no will.
+        let app = self.shared.auth.app_by_id(identity.app);
+        let publishes = app.is_some_and(|app| {
+            !app.settings.client_publish.is_empty() || self.shared.config.anonymous_app.is_some()
+        });
+        if log_in.has_will && !publishes { Err(CloseReason::Unauthorized) } else { Ok(identity) }
+    }
+
+    fn verify_mqtt(&self, log_in: &LogIn<'_>) -> Result<Identity, CloseReason> {
+        let Some(token) = log_in.token else { return self.anonymous(log_in) };
+        match self.shared.auth.device(token, log_in.app, self.now.wall) {
+            Ok(identity) if log_in.device.is_none_or(|device| device == identity.device.as_str()) => {
+                Ok(identity)
+            }
+            Ok(_) => Err(CloseReason::Unauthorized),
+            Err(Refused::Expired) => Err(CloseReason::Expired),
+            Err(error) => {
+                tracing::debug!(%error, "a token was refused");
+                Err(CloseReason::Unauthorized)
+            }
+        }
+    }
+
+    /// Without a token a client is the device that its identifier names, which is made on first use.
+    fn anonymous(&self, log_in: &LogIn<'_>) -> Result<Identity, CloseReason> {
+        let config = &self.shared.config;
+        let name = config.anonymous_app.as_deref().filter(|_| config.mqtt.anonymous);
+        let app = name.and_then(|name| self.shared.auth.app(name)).ok_or(CloseReason::Unauthorized)?;
+        let id = match log_in.client_id {
+            "" => format!("anonymous-{:016x}", self.shared.next_number()),
+            id => id.to_owned(),
+        };
+        Ok(Identity {
+            app: app.id,
+            device: DeviceId::parse(&id).map_err(|_| CloseReason::Unauthorized)?,
+            user: None,
+            create: true,
+            token_version: None,
+            topics: Vec::new(),
+            expires_at: Timestamp(u64::MAX),
+        })
+    }
+
+    /// CONNACK, and from here on the keep alive counts.
+    pub(crate) fn begin_mqtt(&mut self, slot: u32, begun: &Begun) -> Vec<u8> {
+        let (shared, now) = (self.shared.clone(), self.now.wall);
+        let session = &begun.session;
+        let left = shared.lefts.take(session.device_key);
+        let kept = begun.kept.as_deref().and_then(Kept::parse);
+        let Some(mqtt) = self.mqtt(slot) else { return Vec::new() };
+        // What this node remembers knows when it ends.
+        let known = left.as_ref().map_or(kept.is_some(), |left| left.ends_at > now);
+        let present = known && !mqtt.clean_start;
+        mqtt.resumed = present;
+        mqtt.since = begun.as_of;
+        let (mut subscriptions, mut forget) = (Vec::new(), Vec::new());
+        match kept {
+            Some(kept) if present => (subscriptions, mqtt.since) = (kept.subscriptions, kept.since),
+            Some(kept) => forget = kept.subscriptions.iter().filter_map(|held| held.filter.topic()).collect(),
+            None => {}
+        }
+        let (saved, will) = left.map_or((None, None), |left| (left.saved, left.will));
+        for topic in begun.topics.iter().filter(|topic| !forget.contains(topic)) {
+            add_durable(&mut subscriptions, topic);
+        }
+        let filters = subscriptions.iter().map(|held| &held.filter);
+        let wild: Vec<TopicFilter> = filters.filter(|filter| filter.has_wildcards()).cloned().collect();
+        let logged_in = LoggedIn {
+            device: session.device.as_str(),
+            origin: origin(session),
+            session_present: present,
+            subscriptions,
+            saved: saved.filter(|_| present),
+        };
+        let mut out = Vec::new();
+        let early = mqtt.conversation.logged_in(&shared.config.mqtt, logged_in, &mut out);
+        let since = mqtt.since;
+        self.send_mqtt(slot, out);
+        for filter in &wild {
+            self.wildcards.add(session.app, filter.as_str(), slot);
+        }
+        if !wild.is_empty()
+            && let Some(catch_up) = self.connection(slot).and_then(|connection| connection.catch_up.as_mut())
+        {
+            catch_up.read_log(since, begun.as_of);
+        }
+        // A session that is not gone on with has ended (§3.1.3.2.2).
+        if let Some(will) = will.filter(|_| !present) {
+            self.publish_will(session, *will);
+        }
+        if begun.kept.is_some() && !present {
+            let key = |topic| shared.registry.topic_key(session.app, topic);
+            let keys: Vec<_> = forget.iter().map(key).collect();
+            self.unsubscribe(slot, &keys);
+            self.queue_job(slot, Job::Forget(forget));
+        }
+        self.await_mqtt(slot);
+        early
+    }
+
+    /// What the session leaves behind.
+    pub(crate) fn part_mqtt(&mut self, slot: u32, mut mqtt: Mqtt) {
+        let (offered, now) = (Place::of(self.fanout.offered), self.now.wall);
+        let Some(connection) = self.connection(slot) else { return };
+        let (reason, caught_up) = (connection.close_reason, connection.catch_up.is_none());
+        let Some(session) = connection.session.clone() else { return };
+        let filters = mqtt.conversation.subscriptions().map(|held| &held.filter);
+        let wild: Vec<TopicFilter> = filters.filter(|filter| filter.has_wildcards()).cloned().collect();
+        for filter in &wild {
+            self.wildcards.remove(session.app, filter.as_str(), slot);
+        }
+        let queue = mqtt.queue.take().map(|queue| *queue);
+        let (lasted, since) = (mqtt.expiry_s > 0, mqtt.since);
+        let mut parting = mqtt.conversation.part();
+        // It was told to go elsewhere: it is not gone.
+        let will = parting.will.filter(|_| reason != Some(CloseReason::Drain));
+        let saved = parting.saved.as_mut();
+        let subscriptions = saved.map(|saved| std::mem::take(&mut saved.subscriptions)).unwrap_or_default();
+        let topics: Vec<Topic> = subscriptions.iter().filter_map(|held| held.filter.topic()).collect();
+        let expiry_s = parting.session_expiry_s;
+        // The one thing that is written at an end: filters with wildcards have no position of their own.
+        let last = match expiry_s {
+            0 if lasted => Some(Job::Forget(topics.clone())),
+            0 => None,
+            _ if wild.is_empty() => None,
+            _ => {
+                let since = if caught_up { offered.max(since) } else { since };
+                Some(Job::Keep(Kept { since, subscriptions }.encode()))
+            }
+        };
+        self.leave_work(slot, &session, queue, last);
+        if expiry_s == 0 {
+            if let Some(will) = will {
+                self.publish_will(&session, *will);
+            }
+            return;
+        }
+        let mut left = Left::new(session, parting.saved, will, now, expiry_s, topics);
+        if left.will_at <= now
+            && let Some(will) = left.take_will()
+        {
+            self.publish_will(&left.session, *will);
+        }
+        self.shared.lefts.put(left);
+        // The shard that looks after it may sleep.
+        self.shared.mailboxes[0].wake();
+    }
+
+    /// Wills that are due, and sessions that ended.
+    pub(crate) fn handle_lefts(&mut self) {
+        for due in self.shared.lefts.take_due(self.now.wall) {
+            match due {
+                Due::Will(session, will) => self.publish_will(&session, *will),
+                Due::Ended(session, topics) => self.forget_session(session, topics),
+            }
+        }
+    }
+
+    fn forget_session(&self, session: Arc<Session>, topics: Vec<Topic>) {
+        let delivery = self.delivery.clone();
+        let present = self.shared.registry.device(session.device_key);
+        // Where the device is back, the session is its present connection's.
+        if present.is_none_or(|present| present.address == session.address) {
+            self.delivery.work(async move { work::forget(&delivery, &session, &topics, None).await });
+        }
+    }
+
+    fn publish_will(&self, session: &Arc<Session>, will: Will) {
+        if !self.may_publish(session.app, &will.topic) {
+            return;
+        }
+        let (request, clears) = Published {
+            topic: will.topic,
+            data: will.data,
+            qos: will.qos,
+            retain: will.retain,
+            has_payload: will.has_payload,
+            expiry_s: will.expiry_s,
+        }
+        .request();
+        let (delivery, session) = (self.delivery.clone(), session.clone());
+        self.delivery.work(async move {
+            if let Err(refused) = work::publish(&delivery, &session, request, clears).await {
+                tracing::debug!(?refused, "a will was not published");
+            }
+        });
+    }
+}
+
+/// A durable subscription that was not made over MQTT, if MQTT can say its name.
+fn add_durable(subscriptions: &mut Vec<Held>, topic: &Topic) {
+    if let Ok(filter) = TopicFilter::parse(topic.as_str())
+        && !filter.has_wildcards()
+        && subscriptions.iter().all(|held| held.filter != filter)
+    {
+        let options = SubscribeOptions::new(Qos::AtLeastOnce);
+        subscriptions.push(Held { filter, options, id: 0 });
+    }
+}

@@ -1,0 +1,77 @@
+//! What a client publishes: where its app allows it, as a notification to a topic.
+
+use std::time::Duration;
+
+use noroshi_protocol::mqtt::{Answer, Publication, PublishRefused, Qos, filter_matches};
+use noroshi_types::{AppId, JsonText, Push, Request, Target, Topic, Ttl, Urgency, When, limits};
+
+use super::origin;
+use super::work::Job;
+use crate::shard::Shard;
+
+/// What a client publishes, as a provider would say it.
+pub(super) struct Published {
+    pub(super) topic: Topic,
+    pub(super) data: JsonText,
+    pub(super) qos: Qos,
+    pub(super) retain: bool,
+    pub(super) has_payload: bool,
+    pub(super) expiry_s: Option<u32>,
+}
+
+impl Published {
+    /// And whether what the topic retains is to be forgotten first ([MQTT-3.3.1-6]).
+    pub(super) fn request(self) -> (Request, bool) {
+        // Without an expiry it is kept for as long as anything is.
+        let life = self.expiry_s.map_or(limits::TTL_MAX, |seconds| Duration::from_secs(seconds.into()));
+        let clears = self.retain && !self.has_payload;
+        let request = Request {
+            target: Target::Topic(self.topic),
+            // At most once is for who is here.
+            when: if self.qos == Qos::AtMostOnce { When::Connected } else { When::Stored },
+            ttl: Ttl::new(life.min(limits::TTL_MAX)).unwrap_or_default(),
+            urgency: Urgency::Normal,
+            waits_for_use: false,
+            collapse_key: None,
+            retain: self.retain && !clears,
+            notification: None,
+            data: Some(self.data),
+            push: Push::default(),
+        };
+        (request, clears)
+    }
+}
+
+impl Shard {
+    /// Whether clients of an app may publish to a topic.
+    pub(crate) fn may_publish(&self, app: AppId, topic: &Topic) -> bool {
+        let Some(app) = self.shared.auth.app_by_id(app) else { return false };
+        let open = self.shared.config.anonymous_app.as_deref() == Some(app.name.as_str());
+        open || app.settings.client_publish.iter().any(|filter| filter_matches(filter, topic.as_str()))
+    }
+
+    pub(super) fn publish_mqtt(&mut self, slot: u32, publication: &Publication<'_>, answer: Option<Answer>) {
+        let session = self.connection(slot).and_then(|connection| connection.session.clone());
+        let Some(session) = session else { return };
+        let refused = if !self.may_publish(session.app, &publication.topic) {
+            Some(PublishRefused::NotAllowed)
+        } else if publication.payload.len() > self.shared.config.publish_bytes_max {
+            Some(PublishRefused::OverQuota)
+        } else {
+            let (request, clears) = Published {
+                topic: publication.topic.clone(),
+                data: publication.data(origin(&session)),
+                qos: publication.qos,
+                retain: publication.retain,
+                has_payload: !publication.payload.is_empty(),
+                expiry_s: publication.expiry_s,
+            }
+            .request();
+            let job = Job::Publish { request: Box::new(request), clears, answer };
+            (!self.queue_job(slot, job)).then_some(PublishRefused::OverQuota)
+        };
+        if let (Some(refused), Some(answer)) = (refused, answer) {
+            self.answer_mqtt(slot, |conversation, out| conversation.published(answer, Err(refused), out));
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! SUBSCRIBE and UNSUBSCRIBE: a topic's name is put into the topic index, a filter with wildcards into
+//! [`crate::wildcard`]. Where the session outlasts its connection the store is asked first: names become durable
+//! subscriptions, and all filters are kept with the device ([`super::session`]).
+
+use noroshi_protocol::mqtt::{
+    SubscribeRefused, SubscribeRequest, Subscribed, TopicFilter, UnsubscribeRequest,
+};
+use noroshi_types::{AppId, CloseReason};
+
+use super::work::Job;
+use crate::connection::Subscription;
+use crate::shard::Shard;
+
+/// What the conformance suites expect to be refused.
+const REFUSED_FILTER: &str = "test/nosubscribe";
+
+impl Shard {
+    pub(super) fn subscribe_mqtt(&mut self, slot: u32, mut request: SubscribeRequest) {
+        if self.shared.config.conformance {
+            request
+                .refuse(|filter| (filter.as_str() == REFUSED_FILTER).then_some(SubscribeRefused::NotAllowed));
+        }
+        let lasts = self.mqtt(slot).is_some_and(|mqtt| mqtt.expiry_s > 0);
+        // What was published before is retained before.
+        if !lasts && !self.has_work(slot) {
+            return self.finish_subscribe(slot, request, lasts);
+        }
+        if !self.queue_job(slot, Job::Subscribe { request, lasts }) {
+            self.begin_close(slot, CloseReason::RateLimited);
+        }
+    }
+
+    /// SUBACK, and the connection hears what it subscribed to.
+    pub(super) fn finish_subscribe(&mut self, slot: u32, request: SubscribeRequest, lasts: bool) {
+        let shared = self.shared.clone();
+        let Some(app) = self.app_of(slot) else { return };
+        let mut made = Vec::new();
+        self.answer_mqtt(slot, |conversation, out| {
+            made = conversation.subscribed(&shared.config.mqtt, request, out)?;
+            Ok(())
+        });
+        let kind = if lasts { Subscription::durable } else { Subscription::own };
+        let mut retained: Vec<Box<str>> = Vec::new();
+        let mut reads_inbox = false;
+        for Subscribed { filter, is_new, wants_retained } in made {
+            if let Some(topic) = filter.topic().filter(|_| !filter.has_wildcards()) {
+                let key = shared.registry.topic_key(app, &topic);
+                self.hear(slot, topic, key, kind, wants_retained);
+                continue;
+            }
+            if filter.has_wildcards() {
+                self.wildcards.add(app, filter.as_str(), slot);
+                retained.extend(wants_retained.then(|| filter.as_str().into()));
+            }
+            reads_inbox |= is_new && filter.matches_inbox();
+        }
+        if reads_inbox {
+            self.read_inbox(slot);
+        }
+        if !retained.is_empty() {
+            self.queue_job(slot, Job::Retained(retained));
+        }
+        self.advance(slot);
+    }
+
+    pub(super) fn unsubscribe_mqtt(&mut self, slot: u32, request: UnsubscribeRequest) {
+        let lasts = self.mqtt(slot).is_some_and(|mqtt| mqtt.expiry_s > 0);
+        if !lasts && !self.has_work(slot) {
+            return self.finish_unsubscribe(slot, request);
+        }
+        if !self.queue_job(slot, Job::Unsubscribe { request, lasts }) {
+            self.begin_close(slot, CloseReason::RateLimited);
+        }
+    }
+
+    pub(super) fn finish_unsubscribe(&mut self, slot: u32, request: UnsubscribeRequest) {
+        let Some(app) = self.app_of(slot) else { return };
+        let topics = request.filters().filter_map(TopicFilter::topic);
+        let keys: Vec<_> = topics.map(|topic| self.shared.registry.topic_key(app, &topic)).collect();
+        self.unsubscribe(slot, &keys);
+        for filter in request.filters().filter(|filter| filter.has_wildcards()) {
+            self.wildcards.remove(app, filter.as_str(), slot);
+        }
+        self.answer_mqtt(slot, |conversation, out| conversation.unsubscribed(request, out));
+    }
+
+    fn app_of(&mut self, slot: u32) -> Option<AppId> {
+        Some(self.connection(slot)?.session.as_ref()?.app)
+    }
+}

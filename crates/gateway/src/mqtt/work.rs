@@ -1,0 +1,357 @@
+//! What an MQTT client asks of the store: publishing, and subscriptions that outlast its connection. Done one
+//! after the other for each connection, off the shard, so that what a client did first happens first.
+//!
+//! Bounds: [`QUEUED_MAX`] and [`QUEUED_BYTES_MAX`] for a connection, [`OUT_MAX`] jobs of a shard at once. What
+//! a client published before it left is published all the same.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+
+use futures_util::future::join_all;
+use noroshi_delivery::{Delivery, Error};
+use noroshi_protocol::mqtt::{
+    Answer, PublishRefused, SubscribeRefused, SubscribeRequest, UnsubscribeRequest,
+};
+use noroshi_store::{Error as StoreError, Place};
+use noroshi_types::{Message, Request, Target, Topic};
+
+use super::session::Kept;
+use crate::catch_up::{CatchUp, Paged};
+use crate::connection::Phase;
+use crate::mailbox::Reply;
+use crate::registry::Session;
+use crate::shard::Shard;
+
+/// Jobs of one shard that are out at once.
+pub(crate) const OUT_MAX: usize = 64;
+/// Jobs of one connection that wait.
+const QUEUED_MAX: usize = 256;
+/// Of what they publish.
+const QUEUED_BYTES_MAX: usize = 256 << 10;
+/// Retained messages for one filter with wildcards.
+const RETAINED_MAX: usize = 1_000;
+const RETAINED_PAGE: usize = 256;
+
+#[derive(Debug)]
+pub(crate) enum Job {
+    Publish {
+        request: Box<Request>,
+        clears: bool,
+        answer: Option<Answer>,
+    },
+    Subscribe {
+        request: SubscribeRequest,
+        lasts: bool,
+    },
+    Unsubscribe {
+        request: UnsubscribeRequest,
+        lasts: bool,
+    },
+    /// The durable subscriptions of an earlier session.
+    Forget(Vec<Topic>),
+    /// What the store keeps of the session from here on.
+    Keep(Vec<u8>),
+    /// What the topics of these filters retain.
+    Retained(Vec<Box<str>>),
+}
+
+impl Job {
+    fn bytes(&self) -> usize {
+        match self {
+            Job::Publish { request, .. } => request.data.as_ref().map_or(0, |data| data.as_str().len()),
+            _ => 0,
+        }
+    }
+}
+
+/// How a job ended.
+#[derive(Debug)]
+pub(crate) enum Done {
+    Published { answer: Option<Answer>, result: Result<(), PublishRefused> },
+    Subscribed { request: SubscribeRequest, lasts: bool },
+    Unsubscribed { request: UnsubscribeRequest },
+    Forgotten,
+    Retained(Vec<Arc<Message>>),
+}
+
+/// Of one connection; there while something is to be done.
+#[derive(Default)]
+pub(crate) struct Queue {
+    jobs: VecDeque<Job>,
+    bytes: usize,
+    /// One is out, or it waits for its turn.
+    busy: bool,
+}
+
+/// Of one shard.
+#[derive(Default)]
+pub(crate) struct Works {
+    waiting: VecDeque<(u32, u64)>,
+    out: usize,
+    /// What connections that are gone still had to publish, behind the job that is out.
+    orphans: HashMap<(u32, u64), (Arc<Session>, VecDeque<Job>)>,
+}
+
+impl Shard {
+    /// Whether something the client asked for is not done yet.
+    pub(super) fn has_work(&mut self, slot: u32) -> bool {
+        self.mqtt(slot).is_some_and(|mqtt| mqtt.queue.is_some())
+    }
+
+    /// False if there is no room.
+    pub(super) fn queue_job(&mut self, slot: u32, job: Job) -> bool {
+        let Some(generation) = self.connection(slot).map(|connection| connection.generation) else {
+            return true;
+        };
+        let Some(mqtt) = self.mqtt(slot) else { return true };
+        let queue = mqtt.queue.get_or_insert_default();
+        if queue.jobs.len() >= QUEUED_MAX
+            || queue.bytes + job.bytes() > QUEUED_BYTES_MAX && !queue.jobs.is_empty()
+        {
+            return false;
+        }
+        queue.bytes += job.bytes();
+        queue.jobs.push_back(job);
+        if !std::mem::replace(&mut queue.busy, true) {
+            self.works.waiting.push_back((slot, generation));
+        }
+        true
+    }
+
+    /// Sends the jobs whose turn it is.
+    pub(crate) fn send_works(&mut self) {
+        while self.works.out < OUT_MAX {
+            let Some((slot, generation)) = self.works.waiting.pop_front() else { return };
+            let offered = Place::of(self.fanout.offered);
+            let Some(connection) = self.at(slot, generation).filter(|it| it.phase == Phase::Open) else {
+                continue;
+            };
+            let live = connection.catch_up.is_none();
+            let Some(session) = connection.session.clone() else { continue };
+            let Some(mqtt) = self.mqtt(slot) else { continue };
+            if live {
+                mqtt.since = mqtt.since.max(offered);
+            }
+            let since = mqtt.since;
+            let Some(job) = mqtt.queue.as_mut().and_then(|queue| queue.jobs.pop_front()) else { continue };
+            if let Some(queue) = &mut mqtt.queue {
+                queue.bytes -= job.bytes();
+            }
+            let held = || mqtt.conversation.subscriptions().cloned().collect::<Vec<_>>();
+            // What the session will be, kept before the client is told.
+            let kept = match &job {
+                Job::Subscribe { request, lasts: true } => {
+                    let mut subscriptions = held();
+                    for new in request.subscriptions() {
+                        subscriptions.retain(|old| old.filter != new.filter);
+                        subscriptions.push(new);
+                    }
+                    Some(Kept { since, subscriptions })
+                }
+                Job::Unsubscribe { request, lasts: true } => {
+                    let mut subscriptions = held();
+                    subscriptions.retain(|old| request.filters().all(|filter| *filter != old.filter));
+                    Some(Kept { since, subscriptions })
+                }
+                _ => None,
+            };
+            self.works.out += 1;
+            let (shared, index) = (self.shared.clone(), usize::from(self.index));
+            let delivery = self.delivery.clone();
+            self.delivery.work(async move {
+                let done = run(&delivery, &session, job, kept).await;
+                shared.mailboxes[index].reply(Reply::Worked { to: (slot, generation), done: Box::new(done) });
+            });
+        }
+    }
+
+    pub(crate) fn handle_worked(&mut self, (slot, generation): (u32, u64), done: Done) {
+        self.works.out -= 1;
+        if let Some((session, jobs)) = self.works.orphans.remove(&(slot, generation)) {
+            self.publish_left(session, jobs);
+        }
+        if self.at(slot, generation).is_none() {
+            return;
+        }
+        self.guard(Some(slot), |shard| {
+            shard.finish_job(slot, done);
+            let Some(mqtt) = shard.mqtt(slot) else { return };
+            match &mut mqtt.queue {
+                Some(queue) if queue.jobs.is_empty() => mqtt.queue = None,
+                Some(_) => shard.works.waiting.push_back((slot, generation)),
+                None => {}
+            }
+        });
+    }
+
+    fn finish_job(&mut self, slot: u32, done: Done) {
+        match done {
+            Done::Published { answer: Some(answer), result } => {
+                self.answer_mqtt(slot, |conversation, out| conversation.published(answer, result, out));
+            }
+            Done::Published { answer: None, .. } | Done::Forgotten => {}
+            Done::Subscribed { request, lasts } => self.finish_subscribe(slot, request, lasts),
+            Done::Unsubscribed { request } => self.finish_unsubscribe(slot, request),
+            Done::Retained(messages) => {
+                let Some(connection) = self.connection(slot) else { return };
+                let paged = messages.into_iter().map(|message| Paged { message, retained: true }).collect();
+                let catch_up = connection.catch_up.get_or_insert_with(|| Box::new(CatchUp::live()));
+                catch_up.add_rest(paged);
+                self.advance(slot);
+            }
+        }
+    }
+
+    /// The connection is over: what it published goes on, and `last` behind it.
+    pub(super) fn leave_work(
+        &mut self,
+        slot: u32,
+        session: &Arc<Session>,
+        queue: Option<Queue>,
+        last: Option<Job>,
+    ) {
+        let generation = session.address.generation;
+        let queue = queue.unwrap_or_default();
+        let goes_on = |job: &Job| matches!(job, Job::Publish { .. } | Job::Forget(_));
+        let mut jobs: VecDeque<Job> = queue.jobs.into_iter().filter(goes_on).collect();
+        jobs.extend(last);
+        let waits = self.works.waiting.iter().any(|waiting| *waiting == (slot, generation));
+        match queue.busy && !waits {
+            _ if jobs.is_empty() => {}
+            true => drop(self.works.orphans.insert((slot, generation), (session.clone(), jobs))),
+            false => self.publish_left(session.clone(), jobs),
+        }
+    }
+
+    fn publish_left(&self, session: Arc<Session>, jobs: VecDeque<Job>) {
+        let delivery = self.delivery.clone();
+        self.delivery.work(async move {
+            for job in jobs {
+                run(&delivery, &session, job, None).await;
+            }
+        });
+    }
+}
+
+async fn run(delivery: &Arc<Delivery>, session: &Session, job: Job, kept: Option<Kept>) -> Done {
+    match job {
+        Job::Publish { request, clears, answer } => {
+            let result = publish(delivery, session, *request, clears).await;
+            Done::Published { answer, result }
+        }
+        Job::Subscribe { mut request, lasts } => {
+            if lasts && let Err(refused) = subscribe(delivery, session, &request, kept).await {
+                request.refuse(|_| Some(refused));
+            }
+            Done::Subscribed { request, lasts }
+        }
+        Job::Unsubscribe { request, lasts } => {
+            if lasts {
+                let topics: Vec<Topic> = request.filters().filter_map(|filter| filter.topic()).collect();
+                forget(delivery, session, &topics, kept.map(|kept| kept.encode())).await;
+            }
+            Done::Unsubscribed { request }
+        }
+        Job::Forget(topics) => {
+            forget(delivery, session, &topics, None).await;
+            Done::Forgotten
+        }
+        Job::Keep(kept) => {
+            if let Err(error) = delivery.store().keep_session(session.num, Some(kept)).await {
+                tracing::debug!(%error, "where a session was is not kept: more will be repeated");
+            }
+            Done::Forgotten
+        }
+        Job::Retained(filters) => Done::Retained(retained(delivery, session, &filters).await),
+    }
+}
+
+pub(super) async fn publish(
+    delivery: &Arc<Delivery>,
+    session: &Session,
+    request: Request,
+    clears: bool,
+) -> Result<(), PublishRefused> {
+    let store = delivery.store();
+    if clears && let Target::Topic(topic) = &request.target {
+        store.delete_retained(session.app, topic).await.map_err(|_| PublishRefused::Unavailable)?;
+    }
+    match delivery.publish(session.app, request, None).await {
+        Ok(_) => Ok(()),
+        Err(Error::Store(StoreError::Limit(_))) => Err(PublishRefused::OverQuota),
+        Err(error) => {
+            tracing::debug!(%error, "what a client published was not accepted");
+            Err(PublishRefused::Unavailable)
+        }
+    }
+}
+
+async fn subscribe(
+    delivery: &Arc<Delivery>,
+    session: &Session,
+    request: &SubscribeRequest,
+    kept: Option<Kept>,
+) -> Result<(), SubscribeRefused> {
+    let (store, now) = (delivery.store(), delivery.clock().now());
+    let topics: Vec<Topic> = request.subscriptions().filter_map(|one| one.filter.topic()).collect();
+    // At once, so that they are one commit.
+    let all =
+        join_all(topics.iter().map(|topic| store.subscribe(session.app, &session.device, topic, now))).await;
+    let refused = |error: StoreError| match error {
+        StoreError::Limit(_) => SubscribeRefused::OverQuota,
+        error => {
+            tracing::warn!(%error, "a subscription could not be kept");
+            SubscribeRefused::Unavailable
+        }
+    };
+    for result in all {
+        result.map_err(refused)?;
+    }
+    let kept = kept.map(|kept| kept.encode());
+    store.keep_session(session.num, kept).await.map_err(refused)
+}
+
+/// Ends durable subscriptions; what is kept besides becomes `kept`.
+pub(super) async fn forget(
+    delivery: &Arc<Delivery>,
+    session: &Session,
+    topics: &[Topic],
+    kept: Option<Vec<u8>>,
+) {
+    let store = delivery.store();
+    let all = topics.iter().map(|topic| store.unsubscribe(session.app, &session.device, topic));
+    let failed = join_all(all).await.into_iter().find_map(Result::err);
+    let failed = failed.or(store.keep_session(session.num, kept).await.err());
+    if let Some(error) = failed.filter(|error| !matches!(error, StoreError::NotFound)) {
+        tracing::warn!(%error, "subscriptions of a session that ended stay for now");
+    }
+}
+
+async fn retained(delivery: &Arc<Delivery>, session: &Session, filters: &[Box<str>]) -> Vec<Arc<Message>> {
+    let now = delivery.clock().now();
+    let mut found: Vec<Arc<Message>> = Vec::new();
+    for filter in filters {
+        let prefix = &filter[..filter.find(['+', '#']).unwrap_or(filter.len())];
+        // `a/#` matches `a` too.
+        let prefix = if filter.ends_with("/#") { prefix.trim_end_matches('/') } else { prefix };
+        let mut after: Option<Topic> = None;
+        while found.len() < RETAINED_MAX {
+            let page =
+                delivery.store().retained_page(session.app, prefix, after.as_ref(), RETAINED_PAGE, now).await;
+            let Ok(page) = page else { break };
+            let full = page.len() == RETAINED_PAGE;
+            let name = |message: &Message| message.topic.as_ref().map(|place| place.topic.clone());
+            after = page.last().and_then(|message| name(message));
+            let matches = |message: &Arc<Message>| {
+                name(message)
+                    .is_some_and(|topic| noroshi_protocol::mqtt::filter_matches(filter, topic.as_str()))
+            };
+            found.extend(page.into_iter().filter(matches));
+            if !full {
+                break;
+            }
+        }
+    }
+    found.truncate(RETAINED_MAX);
+    found
+}

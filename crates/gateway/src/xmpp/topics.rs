@@ -1,0 +1,235 @@
+//! PubSub as topics: what a client asks of them. A subscription of the connection is made here and now; what
+//! is durable, and what a topic holds, is asked of the store and answered in a later turn.
+
+use noroshi_delivery::{Delivery, Error};
+use noroshi_protocol::xmpp::{Answer, Refusal, Request};
+use noroshi_store::{Recover, Store};
+use noroshi_types::{
+    AppId, JsonText, Message, NotificationId, Position, Push, Request as Notification, Target, Topic, Ttl,
+    Urgency, When, limits,
+};
+use std::sync::Arc;
+
+use crate::connection::Subscription;
+use crate::shard::Shard;
+
+/// Questions of one shard's connections that are out; more are told to come back.
+pub(crate) const ASKED_MAX: usize = 256;
+/// Payloads of the items in one answer: it is sent at once, and half of what is allowed to be unsent.
+const ITEMS_BYTES_MAX: usize = limits::SEND_QUEUE_SOFT_BYTES / 2;
+/// How far back one item is looked for.
+const ITEM_OFFSETS_MAX: u64 = 1_000;
+
+impl Shard {
+    pub(super) fn subscribe_xmpp(&mut self, slot: u32, topic: Topic, durable: bool, request: Request) {
+        let Some(session) = self.connection(slot).and_then(|it| it.session.clone()) else { return };
+        if durable {
+            let delivery = self.delivery.clone();
+            return self.ask(slot, request, async move {
+                match delivery.subscribe(session.app, &session.device, &topic).await {
+                    Ok(_) => Answer::Done,
+                    Err(error) => Answer::Refused(refusal(&error)),
+                }
+            });
+        }
+        let key = self.shared.registry.topic_key(session.app, &topic);
+        let Some(connection) = self.connections.get(slot as usize) else { return };
+        // One more than the limit: `$everyone` is not the device's choice.
+        if !self.topics.hears(key, slot) && connection.topics.len() > limits::TOPICS_PER_DEVICE_MAX {
+            return self.answer_xmpp(slot, request, Answer::Refused(Refusal::TooManySubscriptions));
+        }
+        self.answer_xmpp(slot, request, Answer::Done);
+        if self.is_alive(slot) {
+            self.subscribe(slot, topic, key, Subscription::own, None);
+            self.advance(slot);
+        }
+    }
+
+    pub(super) fn unsubscribe_xmpp(&mut self, slot: u32, topic: Topic, durable: bool, request: Request) {
+        let Some(connection) = self.connection(slot) else { return };
+        let Some(session) = connection.session.clone() else { return };
+        if durable {
+            let delivery = self.delivery.clone();
+            return self.ask(slot, request, async move {
+                match delivery.unsubscribe(session.app, &session.device, &topic).await {
+                    Ok(true) => Answer::Done,
+                    Ok(false) => Answer::Refused(Refusal::NotSubscribed),
+                    Err(error) => Answer::Refused(refusal(&error)),
+                }
+            });
+        }
+        let key = self.shared.registry.topic_key(session.app, &topic);
+        let is_own = self.own_xmpp_topics(slot).contains(&topic);
+        if is_own {
+            self.unsubscribe(slot, &[key]);
+        }
+        let answer = if is_own { Answer::Done } else { Answer::Refused(Refusal::NotSubscribed) };
+        self.answer_xmpp(slot, request, answer);
+    }
+
+    fn own_xmpp_topics(&self, slot: u32) -> Vec<Topic> {
+        let connection = self.connections.get(slot as usize);
+        connection.map(|connection| crate::backlog::own_topics(connection, &self.topics)).unwrap_or_default()
+    }
+
+    pub(super) fn tell_subscriptions(&mut self, slot: u32, topic: Option<Topic>, request: Request) {
+        let Some(session) = self.connection(slot).and_then(|it| it.session.clone()) else { return };
+        let own = self.own_xmpp_topics(slot);
+        let delivery = self.delivery.clone();
+        self.ask(slot, request, async move {
+            let durable = match delivery.store().device(session.app, &session.device).await {
+                Ok(device) => device.map(|device| device.topics).unwrap_or_default(),
+                Err(error) => return Answer::Refused(refusal(&error.into())),
+            };
+            let durable = durable.into_iter().map(|topic| (topic, true));
+            let held = durable.chain(own.into_iter().map(|topic| (topic, false)));
+            Answer::Subscriptions(
+                held.filter(|(held, _)| topic.as_ref().is_none_or(|topic| topic == held)).collect(),
+            )
+        });
+    }
+
+    pub(super) fn tell_items(
+        &mut self,
+        slot: u32,
+        topic: Topic,
+        id: Option<NotificationId>,
+        max: usize,
+        request: Request,
+    ) {
+        let Some(app) = self.connection(slot).and_then(|it| it.session.as_ref()).map(|it| it.app) else {
+            return;
+        };
+        let delivery = self.delivery.clone();
+        self.ask(slot, request, async move {
+            let back = if id.is_some() { ITEM_OFFSETS_MAX } else { max as u64 };
+            match latest(&delivery, app, topic, back).await {
+                Err(error) => Answer::Refused(refusal(&error.into())),
+                Ok(messages) => match id {
+                    None => Answer::Items(fitting(messages, max)),
+                    Some(id) => match messages.into_iter().find(|message| message.id == id) {
+                        Some(message) => Answer::Items(vec![message]),
+                        None => Answer::Refused(Refusal::NotFound),
+                    },
+                },
+            }
+        });
+    }
+
+    /// Clients publish only where their app allows it. What they do is kept, and the node's last item.
+    pub(super) fn publish_xmpp(&mut self, slot: u32, topic: Topic, data: JsonText, request: Request) {
+        let Some(app) = self.connection(slot).and_then(|it| it.session.as_ref()).map(|it| it.app) else {
+            return;
+        };
+        if !self.may_publish(app, &topic) {
+            return self.answer_xmpp(slot, request, Answer::Refused(Refusal::Forbidden));
+        }
+        if data.as_str().len() > self.shared.config.publish_bytes_max {
+            return self.answer_xmpp(slot, request, Answer::Refused(Refusal::TooBig));
+        }
+        let notification = Notification {
+            target: Target::Topic(topic),
+            when: When::Stored,
+            ttl: Ttl::new(limits::TTL_MAX).unwrap_or_default(),
+            urgency: Urgency::Normal,
+            waits_for_use: false,
+            collapse_key: None,
+            retain: true,
+            notification: None,
+            data: Some(data),
+            push: Push::default(),
+        };
+        let delivery = self.delivery.clone();
+        self.ask(slot, request, async move {
+            match delivery.publish(app, notification, None).await {
+                Ok(receipt) => Answer::Published(receipt.id),
+                Err(error) => Answer::Refused(refusal(&error)),
+            }
+        });
+    }
+
+    /// Answered in a later turn.
+    fn ask(&mut self, slot: u32, request: Request, work: impl Future<Output = Answer> + Send + 'static) {
+        let Some(generation) = self.connection(slot).map(|connection| connection.generation) else { return };
+        if self.asked == ASKED_MAX {
+            return self.answer_xmpp(slot, request, Answer::Refused(Refusal::Overloaded));
+        }
+        self.asked += 1;
+        let (shared, index, to) = (self.shared.clone(), usize::from(self.index), (slot, generation));
+        self.delivery.work(async move {
+            let answer = work.await;
+            shared.mailboxes[index].reply(crate::mailbox::Reply::Xmpp { to, request, answer });
+        });
+    }
+
+    pub(crate) fn handle_xmpp_answer(
+        &mut self,
+        (slot, generation): (u32, u64),
+        request: Request,
+        answer: Answer,
+    ) {
+        self.asked -= 1;
+        if self.at(slot, generation).is_some() {
+            self.guard(Some(slot), |shard| shard.answer_xmpp(slot, request, answer));
+        }
+    }
+
+    pub(super) fn answer_xmpp(&mut self, slot: u32, request: Request, answer: Answer) {
+        self.converse(slot, |conversation, cx, out| conversation.answer(cx, request, answer, out));
+    }
+}
+
+/// What a topic kept of its last `back` offsets, and what it retains, by id.
+async fn latest(
+    delivery: &Delivery,
+    app: AppId,
+    topic: Topic,
+    back: u64,
+) -> Result<Vec<Arc<Message>>, noroshi_store::Error> {
+    let store: &Arc<dyn Store> = delivery.store();
+    let now = delivery.clock().now();
+    let ask = |since: Option<Position>| Recover {
+        app,
+        topic: topic.clone(),
+        since,
+        retained: since.is_none(),
+        now,
+    };
+    let present = store.recover(ask(None)).await?;
+    let mut messages = present.retained;
+    let head = present.heads.first().map(|head| head.position).filter(|head| head.offset > 0);
+    let mut since = head.map(|head| Position { offset: head.offset.saturating_sub(back), ..head });
+    while let Some(from) = since {
+        let page = store.recover(ask(Some(from))).await?;
+        let last = page.messages.last().and_then(|message| message.topic.as_ref()).map(|it| it.position);
+        since = last.filter(|_| page.more);
+        messages.extend(page.messages);
+    }
+    messages.sort_by_key(|message| message.id);
+    messages.dedup_by_key(|message| message.id);
+    Ok(messages)
+}
+
+/// The last of them, as many as one answer may hold.
+fn fitting(mut messages: Vec<Arc<Message>>, max: usize) -> Vec<Arc<Message>> {
+    let mut bytes = 0;
+    let fits = messages.iter().rev().take(max).take_while(|message| {
+        let parts = [&message.notification, &message.data];
+        bytes += parts.into_iter().flatten().map(|part| part.as_str().len()).sum::<usize>();
+        bytes <= ITEMS_BYTES_MAX
+    });
+    let count = fits.count();
+    messages.split_off(messages.len() - count)
+}
+
+fn refusal(error: &Error) -> Refusal {
+    match error {
+        Error::Overloaded | Error::Store(noroshi_store::Error::Overloaded) => Refusal::Overloaded,
+        Error::Store(noroshi_store::Error::Limit(_)) => Refusal::TooManySubscriptions,
+        Error::Store(noroshi_store::Error::NotFound) => Refusal::NotFound,
+        error => {
+            tracing::warn!(%error, "what a client asked for failed");
+            Refusal::Internal
+        }
+    }
+}

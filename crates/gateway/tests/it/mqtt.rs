@@ -1,0 +1,378 @@
+//! MQTT on the gateway, spoken by the codec's own client side on a bare socket.
+
+use std::ops::ControlFlow;
+use std::time::Duration;
+
+use noroshi_gateway::{Config, Listener, Speaks};
+use noroshi_protocol::mqtt::{
+    Ack, Connect, Decoder, Disconnect, LastWill, Packet, Properties, Property, PropertyList, Publish, Qos,
+    ReasonCode, Subscribe, SubscribeOptions, Value, Version,
+};
+use noroshi_store::AppSettings;
+use noroshi_types::{CloseReason, Target, When};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+use crate::node::{Node, PATIENCE, plain, topic, user};
+
+/// What a server said, as a text: reason codes, names and payloads.
+type Said = String;
+
+struct Client {
+    socket: TcpStream,
+    decoder: Decoder,
+    said: std::collections::VecDeque<Said>,
+}
+
+fn config() -> Config {
+    let mut config = plain();
+    let address = "127.0.0.1:0".parse().expect("an address");
+    config.listeners.push(Listener { speaks: Speaks::Mqtt, address, tls: None });
+    config
+}
+
+async fn node() -> Node {
+    let node = Node::start(config()).await;
+    let settings = AppSettings { client_publish: vec!["open/#".to_owned()], ..AppSettings::default() };
+    node.auth.update_app(node.app, settings).await.expect("updated");
+    node
+}
+
+/// How a client connects.
+#[derive(Clone, Copy)]
+struct Asked<'a> {
+    device: &'a str,
+    clean_start: bool,
+    expiry_s: u32,
+    receive_maximum: u16,
+    will: Option<&'a str>,
+}
+
+impl<'a> Asked<'a> {
+    fn clean(device: &'a str) -> Self {
+        Self { device, clean_start: true, expiry_s: 0, receive_maximum: 100, will: None }
+    }
+
+    fn lasting(device: &'a str) -> Self {
+        Self { clean_start: false, expiry_s: 3_600, ..Self::clean(device) }
+    }
+}
+
+impl Client {
+    async fn connect(node: &Node, asked: Asked<'_>) -> Self {
+        let socket = TcpStream::connect(node.gateway.local_addrs()[1]).await.expect("connected");
+        let mut client = Self { socket, decoder: Decoder::new(), said: Default::default() };
+        let token = node.token(asked.device);
+        let mut list = PropertyList::new();
+        list.push(Property::SessionExpiryInterval, Value::U32(asked.expiry_s));
+        list.push(Property::ReceiveMaximum, Value::U16(asked.receive_maximum));
+        let will = asked.will.map(|name| LastWill {
+            topic: name,
+            payload: b"gone",
+            qos: Qos::AtLeastOnce,
+            retain: false,
+            properties: Properties::default(),
+        });
+        let connect = Connect {
+            version: Version::V5,
+            clean_start: asked.clean_start,
+            keep_alive_s: 60,
+            properties: list.properties(),
+            client_id: "c",
+            will,
+            username: Some(asked.device),
+            password: Some(token.as_bytes()),
+        };
+        client.send(Packet::Connect(connect)).await;
+        client
+    }
+
+    async fn send(&mut self, packet: Packet<'_>) {
+        let mut bytes = Vec::new();
+        packet.encode(Version::V5, &mut bytes);
+        self.socket.write_all(&bytes).await.expect("sent");
+    }
+
+    async fn subscribe(&mut self, filters: &[(&str, Qos)]) {
+        let items: Vec<_> = filters.iter().map(|(name, qos)| (*name, SubscribeOptions::new(*qos))).collect();
+        let filters = Subscribe::filters_of(&items);
+        self.send(Packet::Subscribe(Subscribe::new(7, Properties::default(), &filters))).await;
+    }
+
+    async fn publish(&mut self, name: &str, payload: &str, qos: Qos, packet_id: u16) {
+        let publish = Publish {
+            dup: false,
+            qos,
+            retain: false,
+            topic: name,
+            packet_id,
+            properties: Properties::default(),
+            payload: payload.as_bytes(),
+        };
+        self.send(Packet::Publish(publish)).await;
+    }
+
+    /// What is said next; empty at the end.
+    async fn next(&mut self) -> Said {
+        let mut chunk = [0; 4_096];
+        while self.said.is_empty() {
+            let read = tokio::time::timeout(PATIENCE, self.socket.read(&mut chunk)).await.expect("in time");
+            let count = read.unwrap_or(0);
+            if count == 0 {
+                return String::new();
+            }
+            let said = &mut self.said;
+            let feed = |frame: noroshi_protocol::mqtt::Frame<'_>| {
+                said.push_back(describe(Packet::parse(Version::V5, frame).expect("a packet")));
+                ControlFlow::Continue(())
+            };
+            self.decoder.feed(&chunk[..count], 1 << 20, &mut { feed }).expect("packets");
+        }
+        self.said.pop_front().unwrap_or_default()
+    }
+
+    /// That nothing more was said before the answer to a ping.
+    async fn is_quiet(&mut self) {
+        self.send(Packet::PingReq).await;
+        assert_eq!(self.next().await, "pong");
+    }
+}
+
+fn describe(packet: Packet<'_>) -> Said {
+    match packet {
+        Packet::ConnAck(ack) => format!("connack {:#04x} {}", ack.reason as u8, ack.session_present),
+        Packet::Publish(publish) => {
+            let payload = std::str::from_utf8(publish.payload).expect("text");
+            // Of what a provider sent only the data is of interest.
+            let payload = match serde_json::from_str::<serde_json::Value>(payload) {
+                Ok(json) if json.get("data").is_some() => json["data"].to_string(),
+                _ => payload.to_owned(),
+            };
+            let flags = if publish.dup { "again " } else { "" };
+            let kept = if publish.retain { "retained " } else { "" };
+            let (topic, qos, id) = (publish.topic, publish.qos as u8, publish.packet_id);
+            format!("{flags}{kept}{topic} {payload} qos{qos} #{id}")
+        }
+        Packet::PubAck(ack) => format!("puback {:#04x} #{}", ack.reason as u8, ack.packet_id),
+        Packet::PubRec(ack) => format!("pubrec {:#04x} #{}", ack.reason as u8, ack.packet_id),
+        Packet::PubRel(ack) => format!("pubrel #{}", ack.packet_id),
+        Packet::PubComp(ack) => format!("pubcomp #{}", ack.packet_id),
+        Packet::SubAck(ack) => format!("suback {:?}", ack.reasons),
+        Packet::UnsubAck(ack) => format!("unsuback {:?}", ack.reasons),
+        Packet::Disconnect(disconnect) => format!("disconnect {:#04x}", disconnect.reason as u8),
+        Packet::PingResp => "pong".to_owned(),
+        other => format!("{other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn an_inbox_and_topics_are_heard_and_confirmed() {
+    let node = node().await;
+    node.device("d1", "u1", &["news"]).await;
+    node.publish(user("u1"), When::Stored, "\"kept\"").await;
+    let mut client = Client::connect(&node, Asked::clean("d1")).await;
+    assert_eq!(client.next().await, "connack 0x00 false");
+    client.is_quiet().await; // what is its own it has not asked for
+    client.subscribe(&[("$noroshi/inbox", Qos::ExactlyOnce)]).await;
+    assert_eq!(client.next().await, "suback [2]");
+    assert_eq!(client.next().await, "$noroshi/inbox \"kept\" qos1 #1");
+    client.send(Packet::PubAck(Ack::success(1))).await;
+    // Subscribed to over HTTP, heard over MQTT.
+    node.publish(topic("news"), When::Stored, "1").await;
+    assert_eq!(client.next().await, "news 1 qos1 #2");
+    node.publish(topic("news"), When::Connected, "2").await;
+    assert_eq!(client.next().await, "news 2 qos0 #0");
+    client.send(Packet::PubAck(Ack::success(2))).await;
+    client.is_quiet().await;
+    // Written together with others, some milliseconds later.
+    let session = node.store.clone();
+    let id = noroshi_types::DeviceId::parse("d1").expect("an id");
+    let until = tokio::time::Instant::now() + PATIENCE;
+    while noroshi_store::Sessions::inbox(&*session, node.app, &id, 9, node.now()).await.expect("read").1 > 0 {
+        assert!(tokio::time::Instant::now() < until, "never confirmed");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    drop(client);
+    let mut client = Client::connect(&node, Asked::clean("d1")).await;
+    assert_eq!(client.next().await, "connack 0x00 false");
+    client.subscribe(&[("$noroshi/inbox", Qos::AtLeastOnce)]).await;
+    assert_eq!(client.next().await, "suback [1]");
+    client.is_quiet().await;
+}
+
+#[tokio::test]
+async fn wildcards_match_now_and_what_is_retained() {
+    let node = node().await;
+    node.device("d1", "u1", &[]).await;
+    let mut retained = crate::node::request(topic("a/1"), When::Stored, "1");
+    retained.retain = true;
+    node.publish_request(retained).await;
+    let mut client = Client::connect(&node, Asked::clean("d1")).await;
+    client.next().await;
+    client
+        .subscribe(&[("a/+", Qos::AtLeastOnce), ("#", Qos::AtMostOnce), ("$share/g/a", Qos::AtMostOnce)])
+        .await;
+    assert_eq!(client.next().await, "suback [1, 0, 158]");
+    assert_eq!(client.next().await, "retained a/1 1 qos1 #1");
+    assert_eq!(client.next().await, "retained a/1 1 qos1 #2");
+    for name in ["a/2", "b", "a/2/c"] {
+        node.publish(topic(name), When::Connected, "5").await;
+        assert_eq!(client.next().await, format!("{name} 5 qos0 #0"), "once, whatever matches");
+    }
+    node.publish(Target::Everyone, When::Connected, "6").await;
+    client.is_quiet().await;
+}
+
+#[tokio::test]
+async fn clients_publish_where_the_app_allows_it() {
+    let node = node().await;
+    node.device("d1", "u1", &[]).await;
+    let mut client = Client::connect(&node, Asked::clean("d1")).await;
+    client.next().await;
+    client.subscribe(&[("open/#", Qos::ExactlyOnce)]).await;
+    client.next().await;
+    client.publish("closed", "no", Qos::AtLeastOnce, 1).await;
+    assert_eq!(client.next().await, "puback 0x87 #1");
+    client.publish("open/x", "hello", Qos::ExactlyOnce, 2).await;
+    let mut said = [client.next().await, client.next().await];
+    said.sort();
+    assert_eq!(said, ["open/x hello qos2 #1", "pubrec 0x00 #2"]);
+    // Sent again before it is released, it is the same message.
+    client.publish("open/x", "hello", Qos::ExactlyOnce, 2).await;
+    assert_eq!(client.next().await, "pubrec 0x00 #2");
+    client.send(Packet::PubRel(Ack::success(2))).await;
+    assert_eq!(client.next().await, "pubcomp #2");
+    client.send(Packet::PubRec(Ack::success(1))).await;
+    assert_eq!(client.next().await, "pubrel #1");
+    client.send(Packet::PubComp(Ack::success(1))).await;
+    client.is_quiet().await;
+}
+
+#[tokio::test]
+async fn no_more_is_in_flight_than_the_client_takes() {
+    const COUNT: usize = 300;
+    let node = node().await;
+    node.device("d1", "u1", &["news"]).await;
+    let asked = Asked { receive_maximum: 4, ..Asked::lasting("d1") };
+    let mut client = Client::connect(&node, asked).await;
+    client.next().await;
+    for n in 0..COUNT / 2 {
+        node.publish(topic("news"), When::Stored, &n.to_string()).await;
+    }
+    drop(client);
+    node.until_sessions(0).await;
+    for n in COUNT / 2..COUNT {
+        node.publish(topic("news"), When::Stored, &n.to_string()).await;
+    }
+    let mut client = Client::connect(&node, asked).await;
+    client.next().await;
+    let mut unacked = std::collections::VecDeque::new();
+    for n in 0..COUNT {
+        let said = client.next().await;
+        let (text, id) = said.rsplit_once(" #").expect("an id");
+        assert_eq!(text.trim_start_matches("again "), format!("news {n} qos1"));
+        unacked.push_back(id.parse::<u16>().expect("an id"));
+        assert!(unacked.len() <= 4, "{unacked:?}");
+        if unacked.len() == 4 || n % 3 == 0 {
+            for id in unacked.drain(..) {
+                client.send(Packet::PubAck(Ack::success(id))).await;
+            }
+        }
+    }
+    for id in unacked {
+        client.send(Packet::PubAck(Ack::success(id))).await;
+    }
+    client.is_quiet().await;
+}
+
+#[tokio::test]
+async fn a_session_goes_on_where_it_was() {
+    let node = node().await;
+    node.device("d1", "u1", &[]).await;
+    let mut client = Client::connect(&node, Asked::lasting("d1")).await;
+    assert_eq!(client.next().await, "connack 0x00 false");
+    client.subscribe(&[("news", Qos::ExactlyOnce), ("w/#", Qos::AtLeastOnce)]).await;
+    client.next().await;
+    node.publish(topic("news"), When::Stored, "1").await;
+    assert_eq!(client.next().await, "news 1 qos1 #1");
+    // Taken over by the same device while it is in flight.
+    let mut second = Client::connect(&node, Asked::lasting("d1")).await;
+    assert_eq!(second.next().await, "connack 0x00 true");
+    assert_eq!(client.next().await, "disconnect 0x8e");
+    assert_eq!(second.next().await, "again news 1 qos1 #1");
+    second.send(Packet::PubAck(Ack::success(1))).await;
+    second.is_quiet().await;
+    drop(second);
+    node.until_sessions(0).await;
+    node.publish(topic("w/1"), When::Stored, "2").await;
+    node.publish(topic("news"), When::Stored, "3").await;
+    let mut third = Client::connect(&node, Asked::lasting("d1")).await;
+    assert_eq!(third.next().await, "connack 0x00 true");
+    let mut said =
+        [third.next().await, third.next().await].map(|said| said.split(" #").next().unwrap_or("").to_owned());
+    said.sort();
+    assert_eq!(said, ["news 3 qos1", "w/1 2 qos1"]);
+    drop(third);
+    let mut clean = Client::connect(&node, Asked::clean("d1")).await;
+    assert_eq!(clean.next().await, "connack 0x00 false");
+    node.publish(topic("news"), When::Stored, "4").await;
+    clean.is_quiet().await;
+    drop(clean);
+}
+
+#[tokio::test]
+async fn protocols_take_over_from_each_other() {
+    let node = node().await;
+    node.device("d1", "u1", &[]).await;
+    let mut native = node.connect("d1").await;
+    let mut client = Client::connect(&node, Asked::clean("d1")).await;
+    assert_eq!(client.next().await, "connack 0x00 false");
+    assert_eq!(native.closed().await.0, CloseReason::Replaced.as_str());
+    let _native = node.connect("d1").await;
+    assert_eq!(client.next().await, "disconnect 0x8e");
+    assert_eq!(client.next().await, "");
+    let refused = Asked { device: "nobody", ..Asked::clean("d1") };
+    let mut stranger = Client::connect(&node, refused).await;
+    assert_eq!(stranger.next().await, "connack 0x87 false", "no such device");
+}
+
+#[tokio::test]
+async fn a_will_is_published_unless_it_is_taken_back() {
+    let node = node().await;
+    node.device("d1", "u1", &["open/will"]).await;
+    node.device("d2", "u2", &[]).await;
+    let mut watch = Client::connect(&node, Asked::clean("d1")).await;
+    watch.next().await;
+    let asked = Asked { will: Some("open/will"), ..Asked::clean("d2") };
+    let mut good = Client::connect(&node, asked).await;
+    good.next().await;
+    good.send(Packet::Disconnect(Disconnect {
+        reason: ReasonCode::Success,
+        properties: Properties::default(),
+    }))
+    .await;
+    assert_eq!(good.next().await, "");
+    let mut vanishing = Client::connect(&node, asked).await;
+    vanishing.next().await;
+    drop(vanishing);
+    assert_eq!(watch.next().await, "open/will gone qos1 #1");
+    watch.is_quiet().await;
+    let denied = Asked { will: Some("open/will"), ..Asked::clean("d2") };
+    node.auth.update_app(node.app, AppSettings::default()).await.expect("updated");
+    let mut refused = Client::connect(&node, denied).await;
+    assert_eq!(refused.next().await, "connack 0x86 false");
+}
+
+#[tokio::test]
+async fn a_drain_tells_to_go_elsewhere() {
+    let node = node().await;
+    node.device("d1", "u1", &[]).await;
+    let mut client = Client::connect(&node, Asked::clean("d1")).await;
+    client.next().await;
+    let order =
+        noroshi_gateway::drain::Order { rate_per_second: 100, spread: Duration::ZERO, deadline: None };
+    node.gateway.drain_devices(order).expect("begun");
+    assert_eq!(client.next().await, "disconnect 0x9c");
+    let mut late = Client::connect(&node, Asked::clean("d1")).await;
+    assert_eq!(late.next().await, "connack 0x9c false");
+}

@@ -1,0 +1,472 @@
+//! XMPP as a client sees it, said by hand: log-ins, what is held back until it is there, resumption, takeover
+//! by and of other protocols, STARTTLS and what must not be read with it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use noroshi_gateway::xmpp::Account;
+use noroshi_gateway::{Config, Listener, Speaks, drain, tls};
+use noroshi_types::{CloseReason, Target, When};
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::{ClientConfig, RootCertStore};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+use crate::node::{Node, PATIENCE, plain, request, topic, user};
+use crate::secure::certificate;
+
+const HEADER: &str = "<?xml version='1.0'?><stream:stream to='localhost' version='1.0' \
+                      xmlns='jabber:client' xmlns:stream='http://etherx.jabber.org/streams'>";
+const BIND: &str = "<iq type='set' id='b'><bind xmlns='urn:ietf:params:xml:ns:xmpp-bind'>\
+                    <resource>r</resource></bind></iq>";
+const FEATURES: &str = "</stream:features>";
+
+/// A listener in the clear behind that of HTTP, and log-ins on it.
+fn config() -> Config {
+    let mut config = plain();
+    let address = "127.0.0.1:0".parse().expect("an address");
+    config.listeners.push(Listener { speaks: Speaks::Xmpp, address, tls: None });
+    config.xmpp.protocol.allow_plaintext = true;
+    config
+}
+
+struct Peer<S = TcpStream> {
+    socket: S,
+    heard: String,
+}
+
+impl Peer {
+    async fn dial(node: &Node, listener: usize) -> Self {
+        let address = node.gateway.local_addrs()[listener];
+        Self { socket: TcpStream::connect(address).await.expect("connected"), heard: String::new() }
+    }
+
+    /// Bound as `{device}@localhost/r`, but not there yet.
+    async fn log_in(node: &Node, device: &str) -> Self {
+        let mut peer = Self::dial(node, 1).await;
+        peer.prove(device, &node.token(device)).await;
+        peer.bind().await;
+        peer
+    }
+
+    /// Bound, there, and counting; with the id to resume by.
+    async fn managed(node: &Node, device: &str) -> (Self, String) {
+        let mut peer = Self::log_in(node, device).await;
+        let enabled = peer.ask("<presence/><enable xmlns='urn:xmpp:sm:3' resume='true'/>", "max='300'").await;
+        let id = between(&enabled, "<enabled xmlns='urn:xmpp:sm:3' id='", "'").to_owned();
+        (peer, id)
+    }
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> Peer<S> {
+    async fn say(&mut self, text: &str) {
+        self.socket.write_all(text.as_bytes()).await.expect("sent");
+    }
+
+    /// What comes up to `end`, with it.
+    async fn until(&mut self, end: &str) -> String {
+        loop {
+            if let Some(at) = self.heard.find(end) {
+                let rest = self.heard.split_off(at + end.len());
+                return std::mem::replace(&mut self.heard, rest);
+            }
+            let mut more = [0; 4_096];
+            let count = tokio::time::timeout(PATIENCE, self.socket.read(&mut more)).await;
+            let count = count.unwrap_or_else(|_| panic!("{end} does not come: {}", self.heard));
+            let count = count.expect("no error");
+            assert!(count > 0, "ended before {end}: {}", self.heard);
+            self.heard.push_str(std::str::from_utf8(&more[..count]).expect("ASCII"));
+        }
+    }
+
+    async fn ask(&mut self, text: &str, end: &str) -> String {
+        self.say(text).await;
+        self.until(end).await
+    }
+
+    /// Everything up to now was heard.
+    async fn sync(&mut self) -> String {
+        self.ask("<iq type='get' id='sync' to='localhost'><ping xmlns='urn:xmpp:ping'/></iq>", "id='sync'")
+            .await
+    }
+
+    /// Answers the ping that comes next.
+    async fn answer(&mut self) {
+        let question = self.until("</iq>").await;
+        let id = between(&question, "id='", "'");
+        self.say(&format!("<iq type='result' id='{id}' to='localhost'/>")).await;
+    }
+
+    async fn prove(&mut self, device: &str, token: &str) {
+        self.ask(HEADER, FEATURES).await;
+        self.ask(&auth(device, token), "<success xmlns='urn:ietf:params:xml:ns:xmpp-sasl'></success>").await;
+    }
+
+    async fn bind(&mut self) {
+        self.ask(HEADER, FEATURES).await;
+        self.ask(BIND, "@localhost/r</jid></bind></iq>").await;
+    }
+
+    /// The rest, when the server has ended it.
+    async fn ended(mut self) -> String {
+        let mut rest = Vec::new();
+        let read = self.socket.read_to_end(&mut rest);
+        tokio::time::timeout(PATIENCE, read).await.expect("in time").expect("no error");
+        self.heard + &String::from_utf8(rest).expect("text")
+    }
+}
+
+fn auth(device: &str, token: &str) -> String {
+    let plain = STANDARD.encode(format!("\0{device}\0{token}"));
+    format!("<auth xmlns='urn:ietf:params:xml:ns:xmpp-sasl' mechanism='PLAIN'>{plain}</auth>")
+}
+
+fn between<'a>(text: &'a str, begin: &str, end: &str) -> &'a str {
+    let rest = text.split_once(begin).unwrap_or_else(|| panic!("no {begin} in {text}")).1;
+    rest.split_once(end).unwrap_or_else(|| panic!("no {end} in {rest}")).0
+}
+
+fn resume(id: &str, handled: u32) -> String {
+    format!("<resume xmlns='urn:xmpp:sm:3' previd='{id}' h='{handled}'/>")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_waits_comes_when_the_device_is_there() {
+    let node = Node::start(config()).await;
+    node.device("d1", "u1", &["news"]).await;
+    let kept = node.publish(user("u1"), When::Stored, "1").await;
+    node.publish(user("u1"), When::Connected, "2").await; // nobody heard it
+    let mut peer = Peer::log_in(&node, "d1").await;
+    // A topic's comes at once, the device's own waits.
+    node.publish(topic("news"), When::Stored, "3").await;
+    let event = peer.until("</message>").await;
+    assert!(event.contains("node='news'") && event.contains("\"data\":3"), "{event}");
+    peer.answer().await;
+    node.publish(user("u1"), When::Connected, "4").await;
+    let before = peer.sync().await;
+    assert!(!before.contains("<message"), "{before}");
+    let own = peer.ask("<presence/>", "</message>").await;
+    assert!(own.contains(&format!("<message from='localhost' id='{kept}'")), "{own}");
+    assert!(own.contains("\"data\":1") && !own.contains("\"data\":2"), "{own}");
+    // The answer to the ping behind it says that it was read.
+    peer.answer().await;
+    node.publish(user("u1"), When::Active, "5").await;
+    assert!(peer.until("</message>").await.contains("\"data\":5"));
+    // Away: idle, and not meant by what is for who is active.
+    peer.say("<presence><show>away</show></presence>").await;
+    peer.sync().await;
+    node.publish(user("u1"), When::Active, "6").await;
+    node.publish(user("u1"), When::Connected, "7").await;
+    assert!(peer.until("</message>").await.contains("\"data\":7"));
+    // Confirmed, and so it does not come again.
+    peer.say("</stream:stream>").await;
+    assert!(peer.ended().await.ends_with("</stream:stream>"));
+    let mut again = Peer::log_in(&node, "d1").await;
+    node.until("the acknowledgement", |node| node.metrics.closed(CloseReason::PeerClosed) > 0).await;
+    again.say("<presence/>").await;
+    let heard = again.sync().await;
+    assert!(!heard.contains("\"data\":1"), "{heard}");
+    node.gateway.stop();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_session_goes_on_where_it_broke() {
+    let node = Node::start(config()).await;
+    node.device("d1", "u1", &[]).await;
+    let (mut peer, id) = Peer::managed(&node, "d1").await;
+    for data in ["1", "2"] {
+        node.publish(user("u1"), When::Stored, data).await;
+        peer.until("</message>").await;
+    }
+    // It breaks; what comes meanwhile waits.
+    drop(peer);
+    node.until_sessions(0).await;
+    node.publish(user("u1"), When::Stored, "3").await;
+    // The presence was echoed before it counted; the first message arrived.
+    let mut peer = Peer::dial(&node, 1).await;
+    peer.prove("d1", &node.token("d1")).await;
+    peer.ask(HEADER, FEATURES).await;
+    let resumed = peer.ask(&resume(&id, 1), "<resumed").await + &peer.until("/>").await;
+    assert!(resumed.contains(&format!("previd='{id}'")), "{resumed}");
+    let again = peer.until("</message>").await;
+    assert!(again.contains("\"data\":2"), "{again}");
+    let new = peer.until("</message>").await;
+    assert!(new.contains("\"data\":3"), "{new}");
+    peer.say("<a xmlns='urn:xmpp:sm:3' h='3'/>").await;
+    let more = peer.sync().await;
+    assert!(!more.contains("<message"), "each came once: {more}");
+    assert_eq!(node.metric("noroshi_xmpp_sessions_resumed_total"), 1);
+
+    // All were confirmed: a new session hears none of them.
+    node.until("acknowledgements", |node| node.outcome("acked") == 3).await;
+    let mut fresh = Peer::log_in(&node, "d1").await;
+    fresh.say("<presence/>").await;
+    assert!(!fresh.sync().await.contains("<message"));
+    let old = peer.ended().await;
+    assert!(old.contains("<conflict xmlns='urn:ietf:params:xml:ns:xmpp-streams'/>"), "{old}");
+    node.gateway.stop();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_session_is_resumed_from_a_connection_that_seems_to_live() {
+    let node = Node::start(config()).await;
+    node.device("d1", "u1", &[]).await;
+    let (mut peer, id) = Peer::managed(&node, "d1").await;
+    let subscribe = "<iq type='set' id='s' to='pubsub.localhost'>\
+                     <pubsub xmlns='http://jabber.org/protocol/pubsub'>\
+                     <subscribe node='sport' jid='d1@localhost/r'/></pubsub></iq>";
+    peer.ask(subscribe, "subscription='subscribed'").await;
+    let mut next = Peer::dial(&node, 1).await;
+    next.prove("d1", &node.token("d1")).await;
+    next.ask(HEADER, FEATURES).await;
+    next.ask(&resume(&id, 1), "<resumed").await;
+    assert!(peer.ended().await.contains("<conflict"));
+    // The connection's own subscription is the session's.
+    next.sync().await;
+    node.publish(topic("sport"), When::Connected, "9").await;
+    assert!(next.until("</message>").await.contains("\"data\":9"));
+    // Of another id there is nothing.
+    drop(next);
+    node.until_sessions(0).await;
+    let mut other = Peer::dial(&node, 1).await;
+    other.prove("d1", &node.token("d1")).await;
+    other.ask(HEADER, FEATURES).await;
+    other.ask(&resume("nothing", 0), "<item-not-found").await;
+    other.ask(BIND, "@localhost/r</jid></bind></iq>").await;
+    node.gateway.stop();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_device_changes_its_protocol() {
+    let node = Node::start(config()).await;
+    node.device("d1", "u1", &[]).await;
+    let peer = Peer::log_in(&node, "d1").await;
+    let mut native = node.connect("d1").await;
+    assert!(peer.ended().await.contains("<conflict"));
+    let mut back = Peer::log_in(&node, "d1").await;
+    assert_eq!(native.closed().await.0, "replaced");
+    back.say("<presence/>").await;
+    back.sync().await;
+    node.publish(user("u1"), When::Connected, "1").await;
+    assert!(back.until("</message>").await.contains("\"data\":1"));
+    node.gateway.stop();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn topics_are_nodes() {
+    let node = Node::start(config()).await;
+    node.device("d1", "u1", &[]).await;
+    for data in ["1", "2", "3"] {
+        let mut kept = request(topic("news"), When::Stored, data);
+        kept.retain = true;
+        node.publish_request(kept).await;
+    }
+    let mut peer = Peer::managed(&node, "d1").await.0;
+    let pubsub = |kind: &str, inside: &str| {
+        format!(
+            "<iq type='{kind}' id='q' to='pubsub.localhost'>\
+             <pubsub xmlns='http://jabber.org/protocol/pubsub'>{inside}</pubsub></iq>"
+        )
+    };
+    let done = peer.ask(&pubsub("set", "<subscribe node='news' jid='d1@localhost'/>"), "</iq>").await;
+    // The retained one may come first: it is another node's path.
+    let last = if done.contains("</message>") { done.clone() } else { peer.until("</message>").await };
+    assert!(last.contains("\"data\":3"), "{last}");
+    let held = peer.ask(&pubsub("get", "<subscriptions/>"), "</iq>").await;
+    assert!(
+        held.contains("<subscription node='news' jid='d1@localhost' subscription='subscribed'/>"),
+        "{held}"
+    );
+    let items = peer.ask(&pubsub("get", "<items node='news' max_items='2'/>"), "</iq>").await;
+    assert!(!items.contains("\"data\":1") && items.contains("\"data\":2") && items.contains("\"data\":3"));
+    let first = between(&items, "<item id='", "'").to_owned();
+    let named = pubsub("get", &format!("<items node='news'><item id='{first}'/></items>"));
+    let one = peer.ask(&named, "</iq>").await;
+    assert!(one.contains("\"data\":2"), "{one}");
+    let json = "<item><json xmlns='urn:xmpp:json:0'>{}</json></item>";
+    let refused = peer.ask(&pubsub("set", &format!("<publish node='news'>{json}</publish>")), "</iq>").await;
+    assert!(refused.contains("<forbidden"), "{refused}");
+    let done = peer.ask(&pubsub("set", "<unsubscribe node='news' jid='d1@localhost'/>"), "</iq>").await;
+    assert!(done.contains("type='result'"), "{done}");
+    let twice = peer.ask(&pubsub("set", "<unsubscribe node='news' jid='d1@localhost'/>"), "</iq>").await;
+    assert!(twice.contains("not-subscribed"), "{twice}");
+    node.gateway.stop();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_wrong_token_is_told_and_a_device_is_its_tokens() {
+    let node = Node::start(config()).await;
+    node.device("d1", "u1", &[]).await;
+    let mut peer = Peer::dial(&node, 1).await;
+    peer.ask(HEADER, FEATURES).await;
+    peer.ask(&auth("d1", "nonsense"), "<not-authorized/></failure>").await;
+    peer.ask(&auth("d2", &node.token("d1")), "</failure>").await;
+    let expired = node.token_for("d1", Duration::ZERO);
+    let last = peer.ask(&auth("d1", &expired), "</stream:stream>").await;
+    assert!(last.contains("<credentials-expired") && last.contains("<policy-violation"), "{last}");
+    // Revoked is what the store says.
+    let token = node.token("d1");
+    node.delivery
+        .revoke_tokens(node.app, &noroshi_types::DeviceId::parse("d1").expect("an id"))
+        .await
+        .expect("revoked");
+    let mut peer = Peer::dial(&node, 1).await;
+    peer.prove("d1", &token).await;
+    peer.ask(HEADER, FEATURES).await;
+    peer.say("<iq type='set' id='b'><bind xmlns='urn:ietf:params:xml:ns:xmpp-bind'/></iq>").await;
+    let end = peer.ended().await;
+    assert!(end.contains("<not-authorized xmlns='urn:ietf:params:xml:ns:xmpp-streams'/>"), "{end}");
+    node.gateway.stop();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_drain_says_where_to_go() {
+    let mut config = config();
+    config.xmpp.redirect = Some("next.example.org:5222".into());
+    let node = Node::start(config).await;
+    node.device("d1", "u1", &[]).await;
+    let (peer, _) = Peer::managed(&node, "d1").await;
+    let order = drain::Order { rate_per_second: 100, spread: Duration::ZERO, deadline: None };
+    node.gateway.drain_devices(order).expect("it serves");
+    let end = peer.ended().await;
+    assert!(end.contains("next.example.org:5222</see-other-host></stream:error></stream:stream>"), "{end}");
+    // Nor is anyone let in.
+    let mut late = Peer::dial(&node, 1).await;
+    late.say(HEADER).await;
+    assert!(late.ended().await.contains("next.example.org:5222</see-other-host>"));
+    node.gateway.stop();
+}
+
+fn secure(folder: &std::path::Path) -> (Config, CertificateDer<'static>) {
+    let (certificate, key, der) = certificate(folder);
+    let acceptor = tls::Acceptor::open(&certificate, &key).expect("usable");
+    let mut config = config();
+    config.xmpp.protocol.allow_plaintext = false;
+    config.xmpp.starttls = Some(acceptor.clone());
+    let address = "127.0.0.1:0".parse().expect("an address");
+    config.listeners.push(Listener { speaks: Speaks::Xmpp, address, tls: Some(acceptor) });
+    (config, der)
+}
+
+async fn encrypt(
+    socket: TcpStream,
+    der: &CertificateDer<'static>,
+    alpn: &[&str],
+) -> std::io::Result<Peer<tokio_rustls::client::TlsStream<TcpStream>>> {
+    let mut roots = RootCertStore::empty();
+    roots.add(der.clone()).expect("a root");
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let mut config = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .expect("versions")
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    config.alpn_protocols = alpn.iter().map(|name| name.as_bytes().to_vec()).collect();
+    let name = ServerName::try_from("localhost").expect("a name");
+    let connector = tokio_rustls::TlsConnector::from(Arc::new(config));
+    Ok(Peer { socket: connector.connect(name, socket).await?, heard: String::new() })
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stream_is_encrypted_in_the_middle_or_from_the_start() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (config, der) = secure(folder.path());
+    let node = Node::start(config).await;
+    node.device("d1", "u1", &[]).await;
+    let starttls = "<starttls xmlns='urn:ietf:params:xml:ns:xmpp-tls'/>";
+    let proceed = "<proceed xmlns='urn:ietf:params:xml:ns:xmpp-tls'/>";
+    let mut clear = Peer::dial(&node, 1).await;
+    let features = clear.ask(HEADER, FEATURES).await;
+    assert!(features.contains("<required/>") && !features.contains("mechanism"), "{features}");
+    assert_eq!(clear.ask(starttls, proceed).await, proceed);
+    let mut peer = encrypt(clear.socket, &der, &[]).await.expect("a handshake");
+    peer.prove("d1", &node.token("d1")).await;
+    peer.bind().await;
+    peer.say("<presence/>").await;
+    peer.sync().await;
+    node.publish(user("u1"), When::Connected, &format!("\"{}\"", "x".repeat(3_000))).await;
+    assert!(peer.until("</message>").await.contains("xxx"));
+
+    // What came in the clear behind the request is nobody's.
+    let mut hasty = Peer::dial(&node, 1).await;
+    hasty.ask(HEADER, FEATURES).await;
+    let end = hasty.ask(&format!("{starttls}<presence/>"), "</stream:stream>").await;
+    assert!(end.contains("<bad-format"), "{end}");
+
+    // Direct TLS: nothing to negotiate, and for XMPP alone.
+    let socket = || TcpStream::connect(node.gateway.local_addrs()[2]);
+    let mut direct = encrypt(socket().await.expect("connected"), &der, &["xmpp-client"]).await.expect("XMPP");
+    assert_eq!(direct.socket.get_ref().1.alpn_protocol(), Some(b"xmpp-client".as_slice()));
+    let features = direct.ask(HEADER, FEATURES).await;
+    assert!(!features.contains("starttls") && features.contains("PLAIN"), "{features}");
+    let wrong = encrypt(socket().await.expect("connected"), &der, &["http/1.1"]).await;
+    assert!(wrong.is_err(), "another protocol's client");
+    node.gateway.stop();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn accounts_talk_to_each_other() {
+    let mut config = config();
+    let protocol = &mut config.xmpp.protocol;
+    (protocol.relay, protocol.registration, protocol.scram) = (true, true, true);
+    config.xmpp.accounts = vec![
+        Account { name: "romeo".into(), password: "r1".into() },
+        Account { name: "juliet".into(), password: "j1".into() },
+    ];
+    let node = Node::start(config).await;
+    let mut romeo = Peer::dial(&node, 1).await;
+    romeo.prove("romeo", "r1").await;
+    romeo.bind().await;
+    romeo.ask("<presence/>", "</presence>").await;
+    // She is away: it waits, with the time it was sent.
+    romeo.say("<message to='juliet@localhost' type='chat'><body>hark</body></message>").await;
+    romeo.sync().await;
+    let mut juliet = Peer::dial(&node, 1).await;
+    juliet.prove("juliet", "j1").await;
+    juliet.bind().await;
+    let waited = juliet.ask("<presence/>", "</message>").await;
+    assert!(waited.contains("from='romeo@localhost/r'") && waited.contains("<delay xmlns='urn:xmpp:delay'"));
+    juliet.say("<message to='romeo@localhost/r' type='chat'><body>ay me</body></message>").await;
+    let said = romeo.until("</message>").await;
+    assert!(said.contains("ay me") && said.contains("from='juliet@localhost/r'") && !said.contains("<delay"));
+    let nobody =
+        romeo.ask("<message id='n' to='tybalt@localhost'><body>x</body></message>", "</message>").await;
+    assert!(nobody.contains("<service-unavailable"), "{nobody}");
+    let asked = romeo
+        .ask(
+            "<iq type='get' id='v' to='juliet@localhost/gone'><query xmlns='jabber:iq:version'/></iq>",
+            "</iq>",
+        )
+        .await;
+    assert!(asked.contains("<service-unavailable"), "{asked}");
+    // In-band registration, then the new account's log-in.
+    let mut tybalt = Peer::dial(&node, 1).await;
+    tybalt.ask(HEADER, FEATURES).await;
+    let register = "<iq type='set' id='g'><query xmlns='jabber:iq:register'><username>tybalt</username>\
+                    <password>t1</password></query></iq>";
+    tybalt.ask(register, "type='result'").await;
+    tybalt.until("</iq>").await;
+    tybalt.ask(&auth("tybalt", "t1"), "<success").await;
+    node.gateway.stop();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_does_not_answer_may_come_back() {
+    let mut config = config();
+    config.ping_interval = Duration::from_secs(1);
+    config.ping_timeout = Duration::from_millis(500);
+    let node = Node::start(config).await;
+    node.device("d1", "u1", &[]).await;
+    let (peer, id) = Peer::managed(&node, "d1").await;
+    let end = peer.ended().await;
+    assert!(end.contains("<r xmlns='urn:xmpp:sm:3'/>") && end.contains("<connection-timeout"), "{end}");
+    let mut next = Peer::dial(&node, 1).await;
+    next.prove("d1", &node.token("d1")).await;
+    next.ask(HEADER, FEATURES).await;
+    next.ask(&resume(&id, 0), "<resumed").await;
+    node.publish(Target::Everyone, When::Stored, "1").await;
+    assert!(next.until("</message>").await.contains("\"data\":1"));
+    node.gateway.stop();
+}

@@ -1,0 +1,118 @@
+//! The keys of XMPP, and the rules between them.
+
+use std::time::Duration;
+
+use noroshi_gateway::xmpp::Account;
+
+use super::{HOUR, Reader, SECOND};
+use crate::config::{Server, Xmpp};
+
+impl Xmpp {
+    pub(super) fn read(reader: &mut Reader, server: &Server) -> Xmpp {
+        let domain = server.public_url.as_deref().and_then(host_of).unwrap_or("localhost").to_owned();
+        let any = |_: &str| Ok(());
+        Xmpp {
+            listen: reader.optional_address(
+                "xmpp.listen",
+                "Address for XMPP with STARTTLS, such as 0.0.0.0:5222, with the certificate of tls.cert. Unset: none. XMPP over WebSocket is at /xmpp of the public address in any case.",
+            ),
+            tls_listen: reader.optional_address(
+                "xmpp.tls_listen",
+                "Address for XMPP under TLS from the start, such as 0.0.0.0:5223, with the certificate of tls.cert. Unset: none.",
+            ),
+            domain: reader.text(
+                "xmpp.domain",
+                &domain,
+                ("name", "a host name"),
+                domain_name,
+                "Domain of the addresses, DEVICE@DOMAIN, which clients name when they connect. The default is the host of server.public_url, else localhost.",
+            ),
+            plaintext: reader.switch(
+                "xmpp.plaintext",
+                server.dev,
+                "Log-ins without TLS on xmpp.listen. With `server.dev` the default is true.",
+            ),
+            redirect: reader.optional(
+                "xmpp.redirect",
+                ("text", "HOST:PORT"),
+                host_and_port,
+                "Where a drain sends clients (see-other-host), HOST:PORT. Unset: they are told that the node leaves, and connect again by its name.",
+            ),
+            resume: reader.duration(
+                "xmpp.resume",
+                Duration::from_secs(300),
+                Duration::ZERO..=HOUR,
+                "How long a session whose connection broke may be resumed (XEP-0198); 0s is never.",
+            ),
+            accounts: reader
+                .optional(
+                    "xmpp.accounts",
+                    ("list", "NAME:PASSWORD with commas between them"),
+                    any,
+                    "Accounts for conformance suites, which may register more and talk to each other. Needs server.conformance.",
+                )
+                .map(|text| accounts(reader, &text))
+                .unwrap_or_default(),
+        }
+    }
+
+    /// Rules between keys.
+    pub(in crate::config) fn check(&self, reader: &mut Reader, server: &Server) {
+        let has_certificate = server.tls.is_some();
+        if self.tls_listen.is_some() && !has_certificate {
+            reader.problem("xmpp.tls_listen", "needs a certificate: tls.cert and tls.key");
+        }
+        if self.listen.is_some() && !has_certificate && !self.plaintext {
+            reader.problem(
+                "xmpp.listen",
+                "needs a certificate for STARTTLS: tls.cert and tls.key, or xmpp.plaintext",
+            );
+        }
+        if !self.accounts.is_empty() && !server.conformance {
+            reader.problem("xmpp.accounts", "needs server.conformance: devices log in with their tokens");
+        }
+        if self.resume > Duration::ZERO && self.resume < SECOND {
+            reader.problem("xmpp.resume", "is counted in seconds: at least 1s, or 0s for never");
+        }
+    }
+}
+
+fn accounts(reader: &mut Reader, text: &str) -> Vec<Account> {
+    let mut accounts = Vec::new();
+    for given in text.split(',') {
+        match given.trim().split_once(':') {
+            Some((name, password)) if !name.is_empty() && !password.is_empty() => {
+                accounts.push(Account { name: name.into(), password: password.into() });
+            }
+            // Not quoted: it may be a password.
+            _ => reader.problem("xmpp.accounts", "expected NAME:PASSWORD with commas between them"),
+        }
+    }
+    accounts
+}
+
+/// Of a URL that was checked.
+fn host_of(url: &str) -> Option<&str> {
+    let rest = url.split_once("://")?.1;
+    let host = if rest.starts_with('[') { rest } else { rest.split(':').next()? };
+    domain_name(host).ok().map(|()| host)
+}
+
+fn domain_name(text: &str) -> Result<(), String> {
+    let is_label = |label: &str| {
+        !label.is_empty() && label.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
+    };
+    match text.split('.').all(is_label) && text.len() <= 253 {
+        true => Ok(()),
+        false => Err("a host name, such as \"push.example.com\"".to_owned()),
+    }
+}
+
+fn host_and_port(text: &str) -> Result<(), String> {
+    let parts = text.rsplit_once(':');
+    match parts.is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok_and(|port| port > 0))
+    {
+        true => Ok(()),
+        false => Err("HOST:PORT, such as \"push2.example.com:5222\"".to_owned()),
+    }
+}

@@ -1,0 +1,164 @@
+/** MQTT with the npm client `mqtt` and Mosquitto's own, over TCP and WebSocket: the same sessions as everybody's. */
+
+import assert from 'node:assert/strict'
+import { execFile } from 'node:child_process'
+import { after, before, test } from 'node:test'
+import mqtt from 'mqtt'
+
+import { Device } from '../lib/device.mjs'
+import { Node, cli, freePort } from '../lib/node.mjs'
+import { until, within } from '../lib/until.mjs'
+
+let node
+let port
+
+before(async () => {
+  port = await freePort()
+  node = await Node.start({ args: ['--mqtt', `127.0.0.1:${port}`] })
+  const { code, stderr } = await cli(['apps', 'update', 'dev', '--client-publish', 'open/#', '--data-dir', node.data])
+  assert.equal(code, 0, stderr)
+})
+after(() => node.stop())
+
+/** A connected client; what it hears is in `heard`, its ending words in `said`. */
+async function connect(device, { url = `mqtt://127.0.0.1:${port}`, ...options } = {}) {
+  const client = mqtt.connect(url, {
+    protocolVersion: 5,
+    username: device.device,
+    password: device.token,
+    clientId: 'e2e',
+    reconnectPeriod: 0,
+    ...options,
+  })
+  client.heard = []
+  client.on('message', (topic, payload, packet) => client.heard.push({ topic, payload: payload.toString(), ...packet, text: payload.toString() }))
+  client.on('disconnect', (packet) => (client.said = packet.reasonCode))
+  client.on('error', () => {})
+  client.connack = await within('CONNACK', new Promise((resolve, reject) => {
+    client.once('connect', resolve)
+    client.once('error', reject)
+  }))
+  return client
+}
+
+const texts = (client) => client.heard.map(({ topic, text }) => `${topic} ${text}`)
+
+for (const protocolVersion of [4, 5]) {
+  test(`a device hears its inbox and topics, MQTT ${protocolVersion === 4 ? '3.1.1' : '5'}`, async () => {
+    const device = await node.api.register({ user: `u${protocolVersion}` })
+    const sent = await node.api.publish({ to: { users: [`u${protocolVersion}`] }, notification: { title: 'waiting' } })
+    const client = await connect(device, { protocolVersion })
+    await client.subscribeAsync({ '$noroshi/inbox': { qos: 1 }, 'fire/+': { qos: 2 } })
+    await until('what waited', () => client.heard.length === 1)
+    const notification = JSON.parse(client.heard[0].text)
+    assert.deepEqual([notification.id, notification.notification], [sent.id, { title: 'waiting' }])
+    await node.api.publish({ to: { topic: 'fire/kyoto' }, data: { n: 1 } })
+    await until('the topic', () => client.heard.length === 2)
+    assert.equal(client.heard[1].topic, 'fire/kyoto')
+    assert.deepEqual(JSON.parse(client.heard[1].text).data, { n: 1 })
+    await until('the confirmation', async () => (await node.api.notification(sent.id)).counts.acked === 1)
+    await client.endAsync()
+  })
+}
+
+test('clients publish at every quality of service, over WebSocket too, and native devices hear it', async () => {
+  const [one, two] = [await node.api.register(), await node.api.register({ topics: ['open/a'] })]
+  const client = await connect(one, { url: `${node.ws}/mqtt` })
+  const native = await Device.connect(node.ws, two.token)
+  await client.subscribeAsync('open/#', { qos: 2 })
+  for (const qos of [0, 1, 2]) {
+    const properties = { userProperties: { k: 'v' }, contentType: 'text/plain' }
+    await client.publishAsync('open/a', `qos ${qos}`, { qos, properties })
+    const { data } = await native.msg()
+    assert.equal(data.mqtt.text, `qos ${qos}`)
+  }
+  await until('its own', () => client.heard.length === 3)
+  assert.deepEqual(client.heard.map(({ text, qos }) => [text, qos]), [['qos 0', 0], ['qos 1', 1], ['qos 2', 2]])
+  assert.deepEqual({ ...client.heard[2].properties.userProperties }, { k: 'v' })
+  assert.equal(client.heard[2].properties.contentType, 'text/plain')
+  await assert.rejects(client.publishAsync('closed', 'x', { qos: 1 }), /[Nn]ot authorized/)
+  await client.endAsync()
+  await native.leave()
+})
+
+test('protocols take over from each other', async () => {
+  const device = await node.api.register()
+  const native = await Device.connect(node.ws, device.token)
+  const client = await connect(device)
+  assert.equal((await native.ended()).reason, 'replaced')
+  const again = await Device.connect(node.ws, device.token)
+  await until('the word of it', () => client.said)
+  assert.equal(client.said, 0x8e)
+  await again.leave()
+})
+
+test('a session, its inbox and what is retained outlast a restart of the node', async () => {
+  const device = await node.api.register({ user: 'lasting' })
+  const lasting = { clean: false, properties: { sessionExpiryInterval: 3600 } }
+  const client = await connect(device, lasting)
+  assert.equal(client.connack.sessionPresent, false)
+  await client.subscribeAsync({ '$noroshi/inbox': { qos: 1 }, 'log/exact': { qos: 1 }, 'log/w/#': { qos: 1 } })
+  await client.endAsync()
+  const kept = async (to, data) => node.api.publish({ to, data, when: 'stored' })
+  await kept({ users: ['lasting'] }, 'inbox')
+  await kept({ topic: 'log/exact' }, 'exact')
+  await kept({ topic: 'log/w/x' }, 'wild')
+  await node.api.publish({ to: { topic: 'keep/it' }, data: 'retained', retain: true })
+  await node.drain()
+  await node.spawn()
+  const again = await connect(device, lasting)
+  assert.equal(again.connack.sessionPresent, true)
+  await until('all of it', () => again.heard.length === 3)
+  assert.deepEqual(again.heard.map(({ text }) => JSON.parse(text).data).sort(), ['exact', 'inbox', 'wild'])
+  await again.subscribeAsync('keep/+', { qos: 1 })
+  await until('what is retained', () => again.heard.length === 4)
+  assert.deepEqual([JSON.parse(again.heard[3].text).data, again.heard[3].retain], ['retained', true])
+  await again.endAsync()
+})
+
+test('who vanishes leaves a will, who leaves does not', async () => {
+  const [watching, leaving] = [await node.api.register(), await node.api.register()]
+  const watch = await connect(watching)
+  await watch.subscribeAsync('open/wills/+', { qos: 1 })
+  const will = (name) => ({ will: { topic: `open/wills/${name}`, payload: 'gone', qos: 1, retain: false } })
+  await (await connect(leaving, will('left'))).endAsync()
+  const vanishing = await connect(leaving, will('vanished'))
+  vanishing.stream.destroy()
+  await until('the will', () => watch.heard.length)
+  assert.deepEqual(texts(watch), ['open/wills/vanished gone'])
+  await watch.endAsync()
+})
+
+const mosquitto = (command, args) =>
+  new Promise((resolve) => {
+    const all = ['-h', '127.0.0.1', '-p', String(port), ...args]
+    execFile(command, all, { timeout: 30_000 }, (error, stdout, stderr) => resolve({ error, stdout, stderr }))
+  })
+const { error: missing } = await mosquitto('mosquitto_pub', ['--help']).catch((error) => ({ error }))
+
+test('Mosquitto publishes and hears', { skip: missing?.code === 'ENOENT' && 'mosquitto-clients is not installed' }, async () => {
+  const [one, two] = [await node.api.register(), await node.api.register()]
+  const login = ({ device, token }) => ['-u', device, '-P', token]
+  for (const version of ['311', '5']) {
+    const heard = mosquitto('mosquitto_sub', ['-V', version, ...login(one), '-t', `open/m${version}/#`, '-q', '2', '-C', '2', '-W', '20', '-v'])
+    const publish = (qos, text) =>
+      mosquitto('mosquitto_pub', ['-V', version, ...login(two), '-t', `open/m${version}/x`, '-m', text, '-q', qos, '-r'])
+    // The first may come before the subscription: it is retained then, and heard all the same.
+    for (const [qos, text] of [['1', 'first'], ['2', 'second']]) assert.equal((await publish(qos, text)).stderr, '')
+    const lines = (await heard).stdout.trim().split('\n')
+    assert.ok(lines.length && lines.every((line) => line.startsWith(`open/m${version}/x `)), lines.join('|'))
+    assert.ok(lines.some((line) => line.endsWith(' second')), lines.join('|'))
+  }
+  const { stderr } = await mosquitto('mosquitto_sub', ['-V', '5', '-u', one.device, '-P', 'wrong', '-t', 'x', '-C', '1'])
+  assert.match(stderr, /Bad user ?name or password/i)
+})
+
+test('a drain tells clients to use another server', async () => {
+  const device = await node.api.register()
+  const client = await connect(device)
+  node.terminate()
+  await until('to be told', () => client.said)
+  assert.equal(client.said, 0x9c)
+  await node.drain()
+  await node.spawn()
+})
