@@ -327,7 +327,9 @@ impl Shard {
     fn handle_presence(&mut self, slot: u32, presence: Presence) {
         let Some(connection) = self.connection(slot) else { return };
         let Some(session) = connection.session.clone() else { return };
-        session.set_presence(presence);
+        if session.set_presence(presence) {
+            self.read_held_back(slot);
+        }
         self.tell_account(slot, presence);
         if presence == Presence::Offline {
             return;

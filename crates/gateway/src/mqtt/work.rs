@@ -338,7 +338,13 @@ async fn retained(delivery: &Arc<Delivery>, session: &Session, filters: &[Box<st
         while found.len() < RETAINED_MAX {
             let page =
                 delivery.store().retained_page(session.app, prefix, after.as_ref(), RETAINED_PAGE, now).await;
-            let Ok(page) = page else { break };
+            let page = match page {
+                Ok(page) => page,
+                Err(error) => {
+                    tracing::warn!(%error, "what topics retain could not be read for a new subscription");
+                    break;
+                }
+            };
             let full = page.len() == RETAINED_PAGE;
             let name = |message: &Message| message.topic.as_ref().map(|place| place.topic.clone());
             after = page.last().and_then(|message| name(message));
