@@ -1,0 +1,185 @@
+"""XMPP with the Python library `slixmpp`, which checks certificates: STARTTLS, direct TLS, PubSub, stream
+management, and accounts as conformance suites use them."""
+
+import asyncio
+import json
+import shutil
+import ssl
+import subprocess
+import tempfile
+from pathlib import Path
+
+import httpx
+import pytest
+import slixmpp
+from slixmpp.exceptions import IqError
+from slixmpp.xmlstream.handler import Callback
+from slixmpp.xmlstream.matcher import StanzaPath
+
+from node import DEADLINE_S, KEY, Node, free_port
+
+
+class Secure:
+    """A node with a certificate and both listeners, and what its API is asked through."""
+
+    def __init__(self) -> None:
+        self.folder = Path(tempfile.mkdtemp(prefix="noroshi-xmpp-"))
+        self.cert, key = self.folder / "cert.pem", self.folder / "key.pem"
+        made = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
+        names = ["-days", "2", "-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1,DNS:localhost"]
+        subprocess.run([*made, *names, "-keyout", key, "-out", self.cert], check=True, capture_output=True)
+        self.port, self.tls_port = free_port(), free_port()
+        accounts = [flag for name in ("romeo", "juliet") for flag in ("--xmpp-account", f"{name}:{name}-secret")]
+        self.node = Node(
+            *["--tls-cert", str(self.cert), "--tls-key", str(key), "--set", "xmpp.plaintext=false"],
+            *["--xmpp", f"127.0.0.1:{self.port}", "--xmpps", f"127.0.0.1:{self.tls_port}"],
+            *["--conformance", *accounts],
+        )
+        self.node.provider.close()
+        self.node.provider = httpx.Client(
+            base_url=self.node.http.replace("http:", "https:"),
+            headers={"Authorization": f"Bearer {KEY}"},
+            timeout=DEADLINE_S,
+            verify=ssl.create_default_context(cafile=str(self.cert)),
+        )
+
+
+@pytest.fixture(scope="module")
+def secure():
+    secure = Secure()
+    yield secure
+    secure.node.stop()
+    shutil.rmtree(secure.folder, ignore_errors=True)
+
+
+class Client(slixmpp.ClientXMPP):
+    """Logged in and there; stanzas it gets are in `heard`."""
+
+    def __init__(self, secure: Secure, name: str, password: str, mechanism: str | None = None) -> None:
+        super().__init__(f"{name}@localhost/py", password, sasl_mech=mechanism)
+        self.ca_certs = str(secure.cert)
+        self.heard: asyncio.Queue = asyncio.Queue()
+        self.begun, self.ended = asyncio.Event(), asyncio.Event()
+        for plugin in ("xep_0030", "xep_0060", "xep_0198", "xep_0199", "xep_0203", "xep_0352"):
+            self.register_plugin(plugin)
+        self.add_event_handler("session_start", self._start)
+        # The event `message` is for those with a body.
+        self.register_handler(Callback("every message", StanzaPath("message"), self.heard.put_nowait))
+        self.add_event_handler("disconnected", lambda _: self.ended.set())
+
+    async def _start(self, _) -> None:
+        self.send_presence()
+        await self.get_roster()
+        self.begun.set()
+
+    async def log_in(self, port: int, direct: bool = False) -> "Client":
+        self.enable_direct_tls, self.enable_starttls = direct, not direct
+        self.enable_plaintext = False
+        self.connect("127.0.0.1", port)
+        await asyncio.wait_for(self.begun.wait(), DEADLINE_S)
+        return self
+
+    async def next(self):
+        return await asyncio.wait_for(self.heard.get(), DEADLINE_S)
+
+    async def leave(self) -> None:
+        await self.disconnect()
+        await asyncio.wait_for(self.ended.wait(), DEADLINE_S)
+
+
+def payload(element) -> dict:
+    return json.loads(element.xml.find(".//{urn:xmpp:json:0}json").text)
+
+
+@pytest.mark.parametrize("direct", [False, True])
+def test_a_device_hears_its_inbox_and_topics(secure, direct):
+    async def play():
+        user = f"py-{direct}"
+        device = secure.node.register(user=user, topics=["news"])
+        sent = secure.node.publish(to={"users": [user]}, notification={"title": "Hello", "body": "you"})
+        port = secure.tls_port if direct else secure.port
+        client = await Client(secure, device["device"], device["token"], "PLAIN").log_in(port, direct)
+        message = await client.next()
+        assert (message["subject"], message["body"], message["id"]) == ("Hello", "you", sent["id"])
+        assert payload(message)["notification"] == {"title": "Hello", "body": "you"}
+        secure.node.publish(to={"topic": "news"}, data={"n": 1})
+        event = await client.next()
+        assert event["from"] == "pubsub.localhost" and event["pubsub_event"]["items"]["node"] == "news"
+        assert payload(event)["data"] == {"n": 1}
+        await client.leave()
+        return sent["id"], device["device"]
+
+    notification, device = asyncio.run(play())
+    assert secure.node.outcome(notification, device, "acked")
+
+
+def test_topics_are_nodes(secure):
+    async def play():
+        secure.node.publish(to={"topic": "weather"}, data="rain", retain=True)
+        device = secure.node.register()
+        client = await Client(secure, device["device"], device["token"], "PLAIN").log_in(secure.port)
+        pubsub = client.plugin["xep_0060"]
+        info = await client.plugin["xep_0030"].get_info("pubsub.localhost")
+        assert ("pubsub", "service", None, "Topics") in info["disco_info"]["identities"]
+        await pubsub.subscribe("pubsub.localhost", "weather", bare=True)
+        assert payload(await client.next())["data"] == "rain"
+        items = await pubsub.get_items("pubsub.localhost", "weather")
+        assert [payload(item)["data"] for item in items["pubsub"]["items"]] == ["rain"]
+        held = await pubsub.get_subscriptions("pubsub.localhost")
+        assert [one["node"] for one in held["pubsub"]["subscriptions"]] == ["weather"]
+        await pubsub.unsubscribe("pubsub.localhost", "weather", subid=None)
+        with pytest.raises(IqError) as refused:
+            await pubsub.create_node("pubsub.localhost", "mine")
+        assert refused.value.condition == "not-allowed"
+        await client.leave()
+
+    asyncio.run(play())
+
+
+def test_the_state_of_the_client_is_its_presence(secure):
+    async def play():
+        device = secure.node.register(user="csi")
+        client = await Client(secure, device["device"], device["token"], "PLAIN").log_in(secure.port)
+        client.plugin["xep_0352"].send_inactive()
+        await client.plugin["xep_0199"].ping("localhost")
+        secure.node.publish(to={"users": ["csi"]}, data=1, when="active")
+        secure.node.publish(to={"users": ["csi"]}, data=2, when="connected")
+        assert payload(await client.next())["data"] == 2
+        client.plugin["xep_0352"].send_active()
+        await client.plugin["xep_0199"].ping("localhost")
+        secure.node.publish(to={"users": ["csi"]}, data=3, when="active")
+        assert payload(await client.next())["data"] == 3
+        await client.leave()
+
+    asyncio.run(play())
+
+
+def test_a_wrong_token_is_told(secure):
+    async def play():
+        device = secure.node.register()
+        client = Client(secure, device["device"], "nonsense", "PLAIN")
+        failed = asyncio.Event()
+        client.add_event_handler("failed_auth", lambda _: failed.set())
+        client.connect("127.0.0.1", secure.port)
+        await asyncio.wait_for(failed.wait(), DEADLINE_S)
+        client.abort()
+
+    asyncio.run(play())
+
+
+@pytest.mark.parametrize("mechanism", ["SCRAM-SHA-1", "SCRAM-SHA-256", "PLAIN"])
+def test_accounts_of_suites_talk_to_each_other(secure, mechanism):
+    async def play():
+        romeo = await Client(secure, "romeo", "romeo-secret", mechanism).log_in(secure.port)
+        romeo.send_message(mto="juliet@localhost", mbody=f"while you are away {mechanism}", mtype="chat")
+        await romeo.plugin["xep_0199"].ping("localhost")
+        juliet = await Client(secure, "juliet", "juliet-secret", mechanism).log_in(secure.port)
+        waited = await juliet.next()
+        assert waited["body"] == f"while you are away {mechanism}" and waited["delay"]["stamp"] is not None
+        juliet.send_message(mto="romeo@localhost/py", mbody="now", mtype="chat")
+        heard = await romeo.next()
+        assert (heard["body"], str(heard["from"])) == ("now", "juliet@localhost/py")
+        await romeo.leave()
+        await juliet.leave()
+
+    asyncio.run(play())
