@@ -114,7 +114,7 @@ impl Shard {
     pub(crate) fn advance(&mut self, slot: u32) {
         loop {
             let Some(connection) = self.connections.get_mut(slot as usize) else { return };
-            if connection.phase != Phase::Open || connection.tail.is_some() {
+            if connection.phase != Phase::Open || connection.is_behind() {
                 return;
             }
             let Some(catch_up) = &mut connection.catch_up else { return };
@@ -435,7 +435,7 @@ fn encode(framing: Framing, message: &Message, retained: bool, out: &mut Vec<u8>
         // Without `id:`: a client that resumed from a retained one would miss what lies between.
         Framing::Events if retained => sse::named("msg", &native::message_json(message), out),
         Framing::Events => out.extend_from_slice(&sse::event(message)),
-        Framing::WebSocket | Framing::Stream => {
+        Framing::WebSocket | Framing::Stream | Framing::Polling => {
             ws::push_frame(out, ws::Opcode::Text, &native::message_json(message));
         }
     }

@@ -156,8 +156,10 @@ impl Shard {
                     native::close(&mut json, reason, after_ms);
                     self.send_json(slot, "close", &json);
                 }
-                Protocol::Mqtt | Protocol::Xmpp => self.say_last_word(slot, reason, after_ms),
-                Protocol::Http | Protocol::Echo => {}
+                // Http and Echo have a word where they have a conversation.
+                Protocol::Mqtt | Protocol::SocketIo | Protocol::Xmpp | Protocol::Http | Protocol::Echo => {
+                    self.say_last_word(slot, reason, after_ms);
+                }
             }
             if framing == Framing::WebSocket {
                 let mut frame = Vec::new();
@@ -212,8 +214,14 @@ impl Shard {
         self.succeeding.remove(&slot);
         self.end_talk(slot);
         let Some(connection) = self.connections.get_mut(slot as usize) else { return };
-        connection.catch_up = None;
         connection.opening = None;
+        self.part_session(slot);
+    }
+
+    /// The session ends, whatever becomes of its connection.
+    pub(crate) fn part_session(&mut self, slot: u32) {
+        let Some(connection) = self.connections.get_mut(slot as usize) else { return };
+        connection.catch_up = None;
         let topics = std::mem::take(&mut connection.topics);
         if let Some(session) = connection.session.take() {
             tracing::debug!(
@@ -251,8 +259,15 @@ impl Shard {
         while let Some(slot) = self.doomed.pop() {
             let Some(mut connection) = self.release(slot) else { continue };
             let reason = connection.close_reason.unwrap_or(CloseReason::PeerReset);
+            let Some(stream) = connection.transport.stream() else {
+                // What it was went on in another place ([`crate::polling`]), or it was a session that polled.
+                if connection.protocol != Protocol::Http {
+                    self.shared.metrics.count_closed(connection.protocol, reason);
+                }
+                continue;
+            };
+            self.deregister(stream);
             self.shared.metrics.count_closed(connection.protocol, reason);
-            self.deregister(connection.transport.stream());
         }
     }
 

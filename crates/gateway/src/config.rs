@@ -4,7 +4,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use noroshi_protocol::{http, mqtt};
+use noroshi_protocol::{engine_io, http, mqtt, socket_io};
 use noroshi_types::limits;
 
 use crate::tls;
@@ -28,6 +28,26 @@ pub struct Listener {
     pub tls: Option<tls::Acceptor>,
 }
 
+/// What both layers of Socket.IO keep to.
+#[derive(Debug, Clone, Default)]
+pub struct SocketIo {
+    pub engine: engine_io::Config,
+    pub conversation: socket_io::Config,
+}
+
+impl SocketIo {
+    /// What the conformance suites expect of a server that they may not configure.
+    pub fn conformance() -> Self {
+        let mut it = Self::default();
+        (it.engine.ping_interval_ms, it.engine.ping_timeout_ms) = (300, 200);
+        it.engine.payload_bytes_max = 1_000_000;
+        it.engine.queue_bytes_max = 4_000_000;
+        it.conversation.limits.binary_bytes = 1_000_000;
+        it.conversation.connect_timeout_ms = 1_000;
+        it
+    }
+}
+
 #[derive(Debug, Clone)]
 pub struct Config {
     pub listeners: Vec<Listener>,
@@ -38,6 +58,7 @@ pub struct Config {
     /// Serves `GET /v1/echo` for the WebSocket conformance suite; never in service.
     pub conformance: bool,
     pub mqtt: mqtt::Config,
+    pub socket_io: SocketIo,
     pub xmpp: crate::xmpp::Config,
     /// Of a client's publication; as much as a provider may send.
     pub publish_bytes_max: usize,
@@ -77,6 +98,7 @@ impl Default for Config {
             devices: true,
             conformance: false,
             mqtt: mqtt::Config::default(),
+            socket_io: SocketIo::default(),
             xmpp: crate::xmpp::Config::default(),
             publish_bytes_max: limits::DATA_BYTES,
             anonymous_app: None,

@@ -22,20 +22,28 @@ pub(crate) enum Protocol {
     Http,
     Native,
     Mqtt,
+    SocketIo,
     Xmpp,
     /// The conformance suite's.
     Echo,
 }
 
 impl Protocol {
-    pub(crate) const ALL: [Protocol; 5] =
-        [Protocol::Http, Protocol::Native, Protocol::Mqtt, Protocol::Xmpp, Protocol::Echo];
+    pub(crate) const ALL: [Protocol; 6] = [
+        Protocol::Http,
+        Protocol::Native,
+        Protocol::Mqtt,
+        Protocol::SocketIo,
+        Protocol::Xmpp,
+        Protocol::Echo,
+    ];
 
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Protocol::Http => "http",
             Protocol::Native => "native",
             Protocol::Mqtt => "mqtt",
+            Protocol::SocketIo => "socketio",
             Protocol::Xmpp => "xmpp",
             Protocol::Echo => "echo",
         }
@@ -50,16 +58,21 @@ pub(crate) enum Framing {
     WebSocket,
     /// Server-sent events.
     Events,
+    /// HTTP requests, one after the other, that stand for a stream; and of a session that speaks by them, which
+    /// has no socket of its own ([`crate::polling`]).
+    Polling,
 }
 
 impl Framing {
-    pub(crate) const ALL: [Framing; 3] = [Framing::Stream, Framing::WebSocket, Framing::Events];
+    pub(crate) const ALL: [Framing; 4] =
+        [Framing::Stream, Framing::WebSocket, Framing::Events, Framing::Polling];
 
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Framing::Stream => "stream",
             Framing::WebSocket => "websocket",
             Framing::Events => "sse",
+            Framing::Polling => "polling",
         }
     }
 }
@@ -224,7 +237,13 @@ impl Connection {
     }
 
     pub(crate) fn unsent_bytes(&self) -> usize {
-        self.tail.as_ref().map_or(0, |tail| tail.bytes())
+        let queued = self.talk.as_ref().map_or(0, |talk| talk.queued_bytes());
+        queued + self.tail.as_ref().map_or(0, |tail| tail.bytes())
+    }
+
+    /// What comes next has to wait for the peer.
+    pub(crate) fn is_behind(&self) -> bool {
+        self.tail.is_some() || (self.framing == Framing::Polling && self.unsent_bytes() > 0)
     }
 
     pub(crate) fn opening(&mut self) -> &mut Opening {

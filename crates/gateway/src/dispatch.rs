@@ -4,6 +4,7 @@ use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use noroshi_protocol::mqtt::Outgoing;
+use noroshi_protocol::socket_io::{Notification, Variant};
 use noroshi_protocol::{native, sse, ws, xmpp};
 use noroshi_types::{Condition, Message, NotificationId, Topic, When};
 
@@ -20,8 +21,16 @@ pub(crate) struct Dispatch {
     sse: OnceLock<Bytes>,
     /// Those of other protocols are boxed: most messages go to few of them.
     mqtt: OnceLock<Box<Outgoing>>,
+    socket_io: OnceLock<Box<SocketIo>>,
     /// By framing, and whether it waited for the device.
     xmpp: OnceLock<Box<[[OnceLock<Bytes>; 2]; 2]>>,
+}
+
+/// With ack ids, and with offsets.
+#[derive(Default)]
+struct SocketIo {
+    acks: OnceLock<Notification>,
+    offsets: OnceLock<Notification>,
 }
 
 impl Dispatch {
@@ -36,6 +45,7 @@ impl Dispatch {
             websocket: OnceLock::new(),
             sse: OnceLock::new(),
             mqtt: OnceLock::new(),
+            socket_io: OnceLock::new(),
             xmpp: OnceLock::new(),
         })
     }
@@ -56,7 +66,7 @@ impl Dispatch {
     pub(crate) fn encoded(&self, framing: Framing) -> &Bytes {
         match framing {
             Framing::Events => self.sse.get_or_init(|| sse::event(&self.message).into()),
-            Framing::WebSocket | Framing::Stream => {
+            Framing::WebSocket | Framing::Stream | Framing::Polling => {
                 self.websocket.get_or_init(|| ws::text_frame(&native::message_json(&self.message)))
             }
         }
@@ -65,6 +75,16 @@ impl Dispatch {
     /// What all connections of MQTT share.
     pub(crate) fn mqtt(&self) -> &Outgoing {
         self.mqtt.get_or_init(|| Box::new(Outgoing::new(&self.message)))
+    }
+
+    /// What all connections of Socket.IO share that learn in this way where they are.
+    pub(crate) fn socket_io(&self, variant: Variant) -> &Notification {
+        let variants = self.socket_io.get_or_init(Box::default);
+        let place = match variant {
+            Variant::Acks => &variants.acks,
+            Variant::Offsets => &variants.offsets,
+        };
+        place.get_or_init(|| Notification::new(&self.message, variant))
     }
 
     /// The bytes for an XMPP connection.

@@ -311,7 +311,7 @@ impl Shard {
                 self.guard(Some(slot), |shard| {
                     match shard.connection(slot).map(|connection| connection.protocol) {
                         // Nothing was asked yet: nothing to tell.
-                        Some(Protocol::Http) => shard.doom(slot, CloseReason::Drain),
+                        Some(Protocol::Http) => shard.drain_http(slot),
                         _ => shard.begin_close(slot, CloseReason::Drain),
                     }
                 });
@@ -336,9 +336,12 @@ impl Shard {
 }
 
 /// A connection that has not asked for anything may be about to ask the API: it is in the way only
-/// where the node ends. Nor can a client of another protocol be told before it has spoken: it is refused then.
+/// where the node ends. Nor can a client of another protocol be told before it has spoken, but for XMPP, whose
+/// server may open its stream only to end it (RFC 6120 §4.9.1.2): it is refused then.
 fn is_movable(connection: &Connection, ending: bool) -> bool {
-    let is_told = connection.talk.is_none() || connection.phase != Phase::AwaitToken;
+    let is_told = connection.talk.is_none()
+        || connection.protocol == Protocol::Xmpp
+        || connection.phase != Phase::AwaitToken;
     connection.is_alive() && (ending || connection.protocol != Protocol::Http && is_told)
 }
 

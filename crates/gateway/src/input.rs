@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use noroshi_protocol::http;
-use noroshi_protocol::ws::{self, Role};
+use noroshi_protocol::ws::{self, Role, UpgradeError};
 use noroshi_types::CloseReason;
 
 use crate::connection::{Connection, Framing, Origin, Phase, Protocol};
@@ -89,7 +89,7 @@ impl Shard {
             (Framing::WebSocket, _) => CloseReason::PeerReset,
             // So do MQTT, where an end without a word is what a will is for, and XMPP, where it suspends.
             (_, Protocol::Mqtt | Protocol::Xmpp) => CloseReason::PeerReset,
-            (Framing::Events | Framing::Stream, _) => CloseReason::PeerClosed,
+            (Framing::Events | Framing::Stream | Framing::Polling, _) => CloseReason::PeerClosed,
         };
         self.doom(slot, reason);
     }
@@ -109,9 +109,11 @@ impl Shard {
             }
             // Said its last word: the rest is not wanted.
             (Phase::Closing, _) => {}
-            (_, Framing::Stream) if connection.talk.is_some() => self.feed_talk(slot, bytes),
+            (_, Framing::Stream | Framing::Polling) if connection.talk.is_some() => {
+                self.feed_talk(slot, bytes)
+            }
             // A stream has nothing to say after its request; what it says is bounded like frames.
-            (_, Framing::Events | Framing::Stream) => {
+            (_, Framing::Events | Framing::Stream | Framing::Polling) => {
                 self.take_frame(slot);
             }
         }
@@ -130,6 +132,8 @@ impl Shard {
                 false => ControlFlow::Break(()),
             }
         });
+        // It may have become the session's own meanwhile, with what is incomplete.
+        let slot = self.settle_move(slot);
         match result {
             Ok(()) => {
                 if let Some(connection) = self.connection(slot) {
@@ -183,7 +187,7 @@ impl Shard {
                     connection.opening().request_id = Some(id.into());
                 }
                 let route = match shared.config.devices {
-                    true => route::route(&head, shared.config.conformance),
+                    true => route::route(&head, &shared.config),
                     false => Route::Api,
                 };
                 (route, head_len)
@@ -193,7 +197,13 @@ impl Shard {
                 return self.answer_problem(slot, status, code, &detail, &[], CloseReason::BadMessage);
             }
         };
-        if !matches!(route, Route::Api) {
+        // A session that polls is served to its end: only a new one is turned away.
+        let is_new = match &route {
+            Route::Api => false,
+            Route::EngineIo(request) => request.opens(),
+            _ => true,
+        };
+        if is_new {
             let over_rate = self.connection(slot).is_some_and(|it| it.origin == Origin::OverRate);
             if over_rate || shared.drain.is_active() {
                 shared.metrics.admission_refused.inc();
@@ -217,20 +227,23 @@ impl Shard {
                 self.upgrade_to_xmpp(slot, &upgrade);
                 self.feed_rest(slot, &mut bytes[head_len..]);
             }
+            Route::EngineIo(request) => self.handle_engine_request(slot, *request, bytes, head_len),
             Route::WebSocket { upgrade: Err(error), .. }
             | Route::Xmpp { upgrade: Err(error) }
             | Route::Echo { upgrade: Err(error) }
-            | Route::Mqtt { upgrade: Err(error) } => {
-                let (status, code, detail) = (error.status(), error.code(), error.to_string());
-                self.answer_problem(slot, status, code, &detail, error.headers(), CloseReason::BadMessage);
-            }
+            | Route::Mqtt { upgrade: Err(error) } => self.refuse_upgrade(slot, &error),
             Route::Sse { wanted: Ok(stream), credentials } => self.open_stream(slot, stream, credentials),
             Route::Sse { wanted: Err(bad), .. } => self.refuse_stream(slot, 400, bad.code, &bad.detail),
             Route::Api => self.hand_over(slot, bytes),
         }
     }
 
-    fn feed_rest(&mut self, slot: u32, rest: &mut [u8]) {
+    pub(crate) fn refuse_upgrade(&mut self, slot: u32, error: &UpgradeError) {
+        let (status, code, detail) = (error.status(), error.code(), error.to_string());
+        self.answer_problem(slot, status, code, &detail, error.headers(), CloseReason::BadMessage);
+    }
+
+    pub(crate) fn feed_rest(&mut self, slot: u32, rest: &mut [u8]) {
         if !rest.is_empty() {
             self.handle_bytes(slot, rest);
         }
@@ -243,13 +256,12 @@ impl Shard {
             return self.answer_problem(slot, 404, "not_found", detail, &[], CloseReason::BadMessage);
         }
         let Some(connection) = self.release(slot) else { return };
-        let Connection { mut transport, .. } = connection;
-        self.deregister(transport.stream());
-        let Ok(peer) = transport.peer() else {
+        let Some((mut stream, tls)) = connection.transport.into_parts() else { return };
+        self.deregister(&mut stream);
+        let Ok(peer) = stream.peer_addr() else {
             self.shared.metrics.count_closed(Protocol::Http, CloseReason::PeerReset); // gone already
             return;
         };
-        let (stream, tls) = transport.into_parts();
         self.shared.metrics.handed_over.inc();
         let handover = Handover { stream: stream.into(), tls, prefix: Bytes::copy_from_slice(prefix), peer };
         (self.shared.handover)(handover);

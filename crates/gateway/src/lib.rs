@@ -10,8 +10,8 @@
 //! ```
 //!
 //! Reading order: [`config`], [`gateway`], `connection`, `shard`, then along a connection's life
-//! `listener`, `input`, `route`, `refusal`, `websocket`, `sse`, `talk`, `mqtt`, [`xmpp`], `login`, `catch_up`, `backlog`, `close`,
-//! `pulse`, [`drain`]; along a message's `edge`, `registry`, `stamp`, `dispatch`, `mailbox`, `overtake`,
+//! `listener`, `input`, `route`, `refusal`, `websocket`, `sse`, `talk`, `mqtt`, `socket_io`, `polling`,
+//! [`xmpp`], `login`, `catch_up`, `backlog`, `close`, `pulse`, [`drain`]; along a message's `edge`, `registry`, `stamp`, `dispatch`, `mailbox`, `overtake`,
 //! `topic_index`, `wildcard`, `fanout`, `offering`, `recent`, `ring`, `uring`, `tail`.
 //!
 //! Invariants: a connection lives and dies on one shard; while it is idle it owns no buffer, no timer
@@ -40,6 +40,7 @@ mod mqtt;
 mod offering;
 mod outcome;
 mod overtake;
+mod polling;
 mod pulse;
 mod recent;
 mod refusal;
@@ -47,6 +48,7 @@ mod registry;
 mod ring;
 mod route;
 mod shard;
+mod socket_io;
 mod sse;
 mod stamp;
 mod tail;
@@ -60,7 +62,7 @@ mod websocket;
 mod wildcard;
 pub mod xmpp;
 
-pub use config::{Config, Listener, Speaks};
+pub use config::{Config, Listener, SocketIo, Speaks};
 pub use gateway::{Bound, Error, Gateway, HandoverFn};
 pub use handover::{Handover, Io};
 pub use listener::BACKLOG;

@@ -35,6 +35,8 @@ pub(crate) struct Begun {
     pub(crate) session: Arc<Session>,
     /// Durable ones, without `$everyone`.
     pub(crate) topics: Vec<Topic>,
+    /// Nothing behind the place to resume from is lost, as far as its topics go.
+    pub(crate) complete: bool,
     /// What the protocol kept of an earlier connection.
     pub(crate) kept: Option<Vec<u8>>,
     pub(crate) as_of: Place,
@@ -248,6 +250,7 @@ impl Shard {
                             "more topics than a device may have",
                         );
                     }
+                    (LoginRefused::TooManyTopics, false) if self.refuse_socket_io(slot) => {}
                     (LoginRefused::TooManyTopics, false) => {
                         // Reaches native clients only; others have the reason.
                         self.tell_error(slot, "too_many_topics", "more topics than a device may have");
@@ -339,7 +342,8 @@ impl Shard {
         }
         if talks {
             let topics = topics.into_iter().filter(|topic| !topic.is_everyone()).collect();
-            let begun = Begun { session, topics, kept, as_of };
+            let complete = page.heads.iter().all(|head| head.complete);
+            let begun = Begun { session, topics, complete, kept, as_of };
             match succeeds {
                 true => drop(self.succeeding.insert(slot, Succession { generation, begun, page })),
                 false => self.begin_session(slot, &begun, page),

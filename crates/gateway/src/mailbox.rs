@@ -3,7 +3,7 @@
 //! | queue | from | bound | when full |
 //! |---|---|---|---|
 //! | mail | publishing, API | `Config::mailbox_items`; [`DIRECT_MAX`] and [`FANNED_MAX`] before accepting | a delivery is counted and makes the shard read its sessions' backlogs again; the API waits |
-//! | arrivals | acceptor, tunnels | [`ARRIVALS`] | the connection is refused |
+//! | arrivals | acceptor, tunnels, other shards | [`ARRIVALS`] | the connection is refused |
 //! | replies | the store's answers | [`REPLIES`]: as many as a shard asks at once | cannot be |
 //! | closes | takeover, revocation | sessions taken out of the registry | cannot be |
 //! | succeeding | takeover | sessions whose predecessors were closed | cannot be |
@@ -24,10 +24,12 @@ use noroshi_types::{CloseReason, NotificationId, Position, Topic};
 use parking_lot::Mutex;
 
 use crate::config::Speaks;
+use crate::connection::Origin;
 use crate::dispatch::{Audience, Dispatch};
 use crate::mqtt::work::Done;
 use crate::registry::{Address, Key};
 use crate::stamp::Moment;
+use crate::tls::TlsSession;
 
 pub(crate) const ARRIVALS: usize = 4_096;
 pub(crate) const REPLIES: usize = crate::login::BATCHES_MAX
@@ -112,8 +114,18 @@ pub(crate) enum ArrivalKind {
     Tls(Arc<rustls::ServerConfig>, Speaks),
     /// The API's, with the request head it read.
     Tunnel(Vec<u8>),
+    /// Another shard's: the session that it asks for is this one's.
+    Moved(Box<Moved>),
     /// The answer was written: only wait for its end.
     Refused,
+}
+
+/// What is moved besides the socket.
+pub(crate) struct Moved {
+    pub(crate) tls: Option<Box<TlsSession>>,
+    pub(crate) origin: Origin,
+    /// Plaintext read so far, from the first byte of a request on.
+    pub(crate) bytes: Vec<u8>,
 }
 
 /// An answer of the store.

@@ -241,9 +241,10 @@ impl Metrics {
 
 fn is_possible(protocol: Protocol, framing: Framing) -> bool {
     match protocol {
-        Protocol::Http => framing == Framing::Stream,
-        Protocol::Native => framing != Framing::Stream,
-        Protocol::Mqtt | Protocol::Xmpp => framing != Framing::Events,
-        Protocol::Echo => framing == Framing::WebSocket,
+        // A WebSocket that is to take over a session which polls is not a device's until it does.
+        Protocol::Http => framing != Framing::Events,
+        Protocol::Native => matches!(framing, Framing::WebSocket | Framing::Events),
+        Protocol::Mqtt | Protocol::Xmpp => matches!(framing, Framing::Stream | Framing::WebSocket),
+        Protocol::SocketIo | Protocol::Echo => matches!(framing, Framing::WebSocket | Framing::Polling),
     }
 }

@@ -145,7 +145,7 @@ impl Shard {
     fn mqtt(&mut self, slot: u32) -> Option<&mut Mqtt> {
         match self.connection(slot)?.talk.as_deref_mut()? {
             Talk::Mqtt(mqtt) => Some(mqtt),
-            Talk::Xmpp(_) => None,
+            _ => None,
         }
     }
 
@@ -259,7 +259,7 @@ impl Shard {
         let Some(connection) = self.connection(slot).filter(|_| !out.is_empty()) else { return };
         let bytes: Bytes = match connection.framing {
             Framing::WebSocket => ws::frame(Opcode::Binary, &out),
-            Framing::Stream | Framing::Events => out.into(),
+            Framing::Stream | Framing::Events | Framing::Polling => out.into(),
         };
         self.send(slot, bytes);
     }

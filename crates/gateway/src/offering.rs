@@ -19,7 +19,7 @@ use noroshi_types::{CloseReason, NotificationId, Outcome};
 use smallvec::SmallVec;
 
 use crate::catch_up::{CatchUp, Hold, Paged};
-use crate::connection::Connection;
+use crate::connection::{Connection, Framing};
 use crate::dispatch::Dispatch;
 use crate::ring::Frame;
 use crate::shard::Shard;
@@ -61,6 +61,10 @@ impl Batch {
     /// Writes as much as the socket takes and keeps the rest; how much it took.
     fn write(&mut self, connection: &mut Connection, now_tick: u32) -> io::Result<usize> {
         let mut taken = 0;
+        if connection.framing == Framing::Polling {
+            self.queue(connection);
+            return Ok(0);
+        }
         if connection.tail.is_none() {
             let mut slices: SmallVec<[IoSlice<'_>; 16]> = SmallVec::new();
             for (head, shared) in self.heads() {
@@ -84,10 +88,23 @@ impl Batch {
                 begun => tail.push_begun(packet.slice(begun..)),
             }
         }
+        self.clear();
+        Ok(taken)
+    }
+
+    /// [`Batch::write`] where packets wait for a poll.
+    fn queue(&mut self, connection: &mut Connection) {
+        let Some(talk) = &mut connection.talk else { return };
+        for (head, shared) in self.heads() {
+            talk.queue(if head.is_empty() { shared.clone() } else { [head, shared].concat().into() });
+        }
+        self.clear();
+    }
+
+    fn clear(&mut self) {
         self.heads.clear();
         self.packets.clear();
         self.shared_bytes = 0;
-        Ok(taken)
     }
 }
 
@@ -171,6 +188,9 @@ impl Shard {
         let Some(connection) = self.connections.get_mut(slot as usize) else { return true };
         if batch.packets.is_empty() {
             return true;
+        }
+        if connection.framing == Framing::Polling {
+            self.polled.push(slot);
         }
         let written = batch.write(connection, now_tick);
         self.tally.bytes_out += *written.as_ref().unwrap_or(&0) as u64;

@@ -97,6 +97,9 @@ impl Shard {
             self.shared.metrics.handshake_failures.inc();
             return self.doom(slot, CloseReason::AuthTimeout);
         }
+        if self.is_idle_between_polls(slot) {
+            return self.begin_close(slot, CloseReason::PeerClosed);
+        }
         let detail = "the request head did not come in time";
         self.answer_problem(slot, 408, "request_timeout", detail, &[], CloseReason::AuthTimeout);
     }
@@ -106,7 +109,8 @@ impl Shard {
         let next = now.tick_after(self.shared.config.ping_interval);
         let Some(connection) = self.connections.get_mut(slot as usize) else { return };
         match (connection.protocol, connection.framing) {
-            (Protocol::Mqtt | Protocol::Xmpp, _) => self.handle_talk_due(slot),
+            // Its own time, the conformance suite's too.
+            _ if connection.talk.is_some() => self.handle_talk_due(slot),
             (Protocol::Native, Framing::Events) => {
                 connection.ping_tick = next;
                 self.send(slot, bytes::Bytes::from_static(sse::keep_alive()));
@@ -124,7 +128,9 @@ impl Shard {
                 connection.ping_tick = now.tick.saturating_add(ticks(timeout));
                 self.send_frame(slot, Opcode::Ping, &[]);
             }
-            (Protocol::Http | Protocol::Echo, _) => connection.ping_tick = u32::MAX,
+            (Protocol::Http | Protocol::Mqtt | Protocol::SocketIo | Protocol::Xmpp | Protocol::Echo, _) => {
+                connection.ping_tick = u32::MAX;
+            }
         }
     }
 }

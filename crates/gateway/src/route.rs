@@ -1,9 +1,12 @@
 //! From a request head to what the connection is for. Pure: no connection is touched here.
 
+use noroshi_protocol::engine_io::{self, RequestError, Transport};
 use noroshi_protocol::http::Head;
 use noroshi_protocol::sse;
 use noroshi_protocol::ws::{self, Upgrade, UpgradeError};
 use noroshi_types::{NotificationId, Topic, limits};
+
+use crate::config::Config;
 
 /// What a request head asks for.
 pub(crate) enum Route {
@@ -22,12 +25,44 @@ pub(crate) enum Route {
     Mqtt {
         upgrade: Result<Upgrade, UpgradeError>,
     },
+    /// Engine.IO, whatever is spoken over it.
+    EngineIo(Box<EngineRequest>),
     /// XMPP over a WebSocket (RFC 7395).
     Xmpp {
         upgrade: Result<Upgrade, UpgradeError>,
     },
     /// Not the gateway's.
     Api,
+}
+
+/// What is spoken over Engine.IO.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Mount {
+    /// Socket.IO, by devices.
+    Devices,
+    /// Socket.IO as the conformance suite expects it.
+    Namespaces,
+    /// Messages as they are, back to where they came from: for the conformance suite.
+    Raw,
+}
+
+/// A request on a path of Engine.IO.
+pub(crate) struct EngineRequest {
+    pub(crate) mount: Mount,
+    pub(crate) wanted: Result<engine_io::Request, RequestError>,
+    pub(crate) upgrade: Result<Upgrade, UpgradeError>,
+    pub(crate) credentials: Credentials,
+    /// `OPTIONS`, which browsers send before some requests (WHATWG Fetch §3.2).
+    pub(crate) is_preflight: bool,
+    /// The connection may serve another request after this one.
+    pub(crate) keeps: bool,
+}
+
+impl EngineRequest {
+    /// Whether a session begins with it.
+    pub(crate) fn opens(&self) -> bool {
+        matches!(self.wanted, Ok(engine_io::Request::Open(_))) && !self.is_preflight
+    }
 }
 
 /// A token where one came with the request, and the app its signature belongs to where that was said.
@@ -48,7 +83,17 @@ pub(crate) struct BadQuery {
     pub(crate) detail: String,
 }
 
-pub(crate) fn route(head: &Head<'_>, conformance: bool) -> Route {
+pub(crate) fn route(head: &Head<'_>, config: &Config) -> Route {
+    let conformance = config.conformance;
+    let mount = match head.path {
+        "/socket.io/" | "/socket.io" if conformance => Some(Mount::Namespaces),
+        "/socket.io/" | "/socket.io" => Some(Mount::Devices),
+        "/engine.io/" | "/engine.io" if conformance => Some(Mount::Raw),
+        _ => None,
+    };
+    if let Some(mount) = mount {
+        return Route::EngineIo(Box::new(engine_request(head, mount, &config.socket_io.engine)));
+    }
     match (head.method, head.path) {
         ("GET", "/v1/connect") => {
             Route::WebSocket { upgrade: ws::upgrade(head), credentials: credentials(head) }
@@ -58,6 +103,31 @@ pub(crate) fn route(head: &Head<'_>, conformance: bool) -> Route {
         ("GET", "/xmpp") => Route::Xmpp { upgrade: ws::upgrade_to(head, "xmpp") }, // RFC 7395 §3.1
         ("GET", "/v1/echo") if conformance => Route::Echo { upgrade: ws::upgrade(head) },
         _ => Route::Api,
+    }
+}
+
+fn engine_request(head: &Head<'_>, mount: Mount, config: &engine_io::Config) -> EngineRequest {
+    // JSONP lets any page read what another's session hears.
+    let wanted = match head.query_value("j") {
+        Some(_) => Err(RequestError::BadRequest),
+        None => engine_io::request(head, config),
+    };
+    let has_body = head.header("transfer-encoding").is_some()
+        || head.header_values("content-length").any(|length| length.trim() != "0");
+    // Where a body stays unread nothing behind it can be.
+    let reads_body = matches!(wanted, Ok(engine_io::Request::Post { .. })) || !has_body;
+    EngineRequest {
+        mount,
+        upgrade: match wanted {
+            Ok(engine_io::Request::Open(Transport::WebSocket) | engine_io::Request::Probe(_)) => {
+                ws::upgrade(head)
+            }
+            _ => Err(UpgradeError::NotUpgrade),
+        },
+        wanted,
+        credentials: credentials(head),
+        is_preflight: head.method == "OPTIONS",
+        keeps: reads_body && head.minor_version >= 1 && !head.has_token("connection", "close"),
     }
 }
 
@@ -94,7 +164,8 @@ mod tests {
     fn check(head: &str, conformance: bool, expected: &str) {
         let text = format!("{head}\r\nHost: h\r\nAuthorization: Bearer t1\r\n\r\n");
         let parsed = http::parse(text.as_bytes(), &http::Limits::default()).expect(head).expect("complete");
-        let got = match route(&parsed.0, conformance) {
+        let config = Config { conformance, ..Config::default() };
+        let got = match route(&parsed.0, &config) {
             Route::WebSocket { credentials, .. } => {
                 format!("websocket {}", credentials.token.unwrap_or_default())
             }
@@ -105,6 +176,12 @@ mod tests {
             Route::Sse { wanted: Err(bad), .. } => bad.code.to_owned(),
             Route::Echo { .. } => "echo".to_owned(),
             Route::Mqtt { .. } => "mqtt".to_owned(),
+            Route::EngineIo(request) if request.is_preflight => "preflight".to_owned(),
+            Route::EngineIo(request) => {
+                let wanted =
+                    request.wanted.map_or_else(|error| error.to_string(), |wanted| format!("{wanted:?}"));
+                format!("{:?} {wanted} {}", request.mount, if request.keeps { "keeps" } else { "ends" })
+            }
             Route::Xmpp { .. } => "xmpp".to_owned(),
             Route::Api => "api".to_owned(),
         };
@@ -119,6 +196,18 @@ mod tests {
         check("GET /v1/events?topics=%24everyone HTTP/1.1", false, "bad_topic");
         check("GET /v1/events?last_event_id=7 HTTP/1.1", false, "bad_last_event_id");
         check("GET /mqtt HTTP/1.1", false, "mqtt");
+        check("GET /socket.io/?EIO=4&transport=polling HTTP/1.1", false, "Devices Open(Polling) keeps");
+        check("GET /socket.io?EIO=4&transport=polling HTTP/1.0", true, "Namespaces Open(Polling) ends");
+        check("GET /engine.io/?EIO=4&transport=polling HTTP/1.1", true, "Raw Open(Polling) keeps");
+        check("GET /engine.io/?EIO=4&transport=polling HTTP/1.1", false, "api");
+        check("GET /socket.io/socket.io.js HTTP/1.1", false, "api");
+        check("GET /socket.io/?EIO=4&transport=polling&j=0 HTTP/1.1", false, "Devices Bad request keeps");
+        check("OPTIONS /socket.io/?EIO=4&transport=polling HTTP/1.1", false, "preflight");
+        check(
+            "GET /socket.io/?EIO=4&transport=polling HTTP/1.1\r\nContent-Length: 9",
+            false,
+            "Devices Open(Polling) ends",
+        );
         check("GET /xmpp HTTP/1.1", false, "xmpp");
         check("POST /v1/connect HTTP/1.1", false, "api");
         check("GET /v1/echo HTTP/1.1", false, "api");

@@ -36,6 +36,7 @@ use crate::login::{LogIns, Succession};
 use crate::mailbox::{Arrival, ArrivalKind, Close, Inlet, Mailbox};
 use crate::mqtt::work::Works;
 use crate::outcome::Outcomes;
+use crate::polling::Polled;
 use crate::pulse::LEFTS_EVERY_MS;
 use crate::recent::Recent;
 use crate::timer::{TICK_MS, Wheel};
@@ -118,6 +119,8 @@ pub(crate) struct Shard {
     pub(crate) scratch: Vec<u8>,
     /// Sockets whose handshake goes on in a later turn, first come first.
     pub(crate) handshakes: VecDeque<u32>,
+    /// Sessions that began with polling, by what their requests name them.
+    pub(crate) polled: Polled,
     /// What is left of [`HANDSHAKE_TIME_PER_TURN`].
     pub(crate) handshake_left: Duration,
     /// Made on the shard's own thread, which alone may submit.
@@ -164,6 +167,7 @@ impl Shard {
             doomed: Vec::new(),
             scratch: Vec::new(),
             handshakes: VecDeque::new(),
+            polled: Polled::default(),
             handshake_left: Duration::ZERO,
             #[cfg(feature = "io-uring")]
             uring: None,
@@ -242,6 +246,7 @@ impl Shard {
         self.guard(None, Shard::send_reads);
         self.guard(None, Shard::send_works);
         self.pulse();
+        self.answer_polls();
         self.settle();
     }
 
@@ -272,7 +277,8 @@ impl Shard {
             || !self.handshakes.is_empty()
             || self.fanout.has_work()
             || self.has_next_mail()
-            || !self.inlet.arrivals.is_empty();
+            || !self.inlet.arrivals.is_empty()
+            || self.polled.has_work();
         if at_once {
             return Some(Duration::ZERO);
         }
@@ -338,7 +344,7 @@ impl Shard {
             ArrivalKind::Plain(speaks) | ArrivalKind::OverRate(speaks) | ArrivalKind::Tls(_, speaks) => {
                 *speaks
             }
-            ArrivalKind::Tunnel(_) | ArrivalKind::Refused => Speaks::Http,
+            ArrivalKind::Tunnel(_) | ArrivalKind::Moved(_) | ArrivalKind::Refused => Speaks::Http,
         };
         let (mut refused, mut tls) = (false, None);
         match arrival.kind {
@@ -353,6 +359,10 @@ impl Shard {
                 }
             },
             ArrivalKind::Tunnel(bytes) => (head, origin) = (Some(bytes), Origin::Tunnel),
+            ArrivalKind::Moved(moved) => {
+                (head, origin) = (Some(moved.bytes), moved.origin);
+                tls = moved.tls.map(|session| *session);
+            }
             ArrivalKind::Refused => refused = true,
         }
         let mut stream = mio::net::TcpStream::from_std(arrival.stream);
@@ -396,10 +406,12 @@ impl Shard {
     pub(crate) fn begin_tls(&mut self, slot: u32, session: TlsSession) -> io::Result<()> {
         let Some(connection) = self.connections.get_mut(slot as usize) else { return Ok(()) };
         let registry = self.poll.registry();
-        registry.deregister(connection.transport.stream())?;
+        let Some(stream) = connection.transport.stream() else { return Ok(()) };
+        registry.deregister(stream)?;
         connection.transport.begin_tls(session)?;
+        let Some(stream) = connection.transport.stream() else { return Ok(()) };
         let interest = Interest::READABLE | Interest::WRITABLE;
-        registry.register(connection.transport.stream(), Token(slot as usize), interest)
+        registry.register(stream, Token(slot as usize), interest)
     }
 
     /// The connection in a slot, if it is still the one that is meant.
@@ -409,6 +421,12 @@ impl Shard {
 
     pub(crate) fn connection(&mut self, slot: u32) -> Option<&mut Connection> {
         self.connections.get_mut(slot as usize)
+    }
+
+    /// A socket goes on in another slot.
+    pub(crate) fn reregister(&self, stream: &mut mio::net::TcpStream, slot: u32) -> io::Result<()> {
+        let interest = Interest::READABLE | Interest::WRITABLE;
+        self.poll.registry().reregister(stream, Token(slot as usize), interest)
     }
 
     pub(crate) fn deregister(&self, stream: &mut mio::net::TcpStream) {

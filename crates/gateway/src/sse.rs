@@ -52,9 +52,10 @@ impl Shard {
         self.send(slot, head.into());
         if let Some(connection) = self.connection(slot) {
             // A peer that vanished is found by the transport: nothing is ever heard from it.
-            let stream = connection.transport.stream();
-            // Not on a tunnel's end, where the other side is this process.
-            let _ = socket2::SockRef::from(&*stream).set_tcp_user_timeout(Some(Duration::from_secs(60)));
+            if let Some(stream) = connection.transport.stream() {
+                // Not on a tunnel's end, where the other side is this process.
+                let _ = socket2::SockRef::from(&*stream).set_tcp_user_timeout(Some(Duration::from_secs(60)));
+            }
         }
     }
 
@@ -71,7 +72,7 @@ impl Shard {
                 sse::named(event, json, &mut bytes);
                 self.send(slot, bytes.into());
             }
-            Framing::Stream => {}
+            Framing::Stream | Framing::Polling => {}
         }
     }
 }

@@ -1,7 +1,8 @@
 //! What the session core asks of a protocol that keeps a conversation of its own: one value behind one
 //! pointer in the connection, which native connections do not have.
 //!
-//! A protocol lives in a file of its own ([`crate::mqtt`], [`crate::xmpp`]) and is reached from here alone: bytes in
+//! A protocol lives in a file of its own ([`crate::mqtt`], [`crate::socket_io`], [`crate::xmpp`]) and is
+//! reached from here alone: bytes in
 //! ([`Shard::feed_talk`], [`Shard::feed_talk_message`]), the session that began ([`Shard::begin_talk`]), messages
 //! out ([`Talk::offer`]), what time brings ([`Shard::handle_talk_due`]), the last word
 //! ([`Shard::say_last_word`]) and the end ([`Shard::end_talk`]). Everything else, from admission to drain, is
@@ -11,6 +12,7 @@
 //! order in which it counted is the order on the wire.
 
 use bytes::Bytes;
+use noroshi_protocol::socket_io::encode;
 use noroshi_protocol::ws::Input;
 use noroshi_types::{CloseReason, Timestamp, Topic};
 
@@ -19,12 +21,17 @@ use crate::connection::Framing;
 use crate::dispatch::Dispatch;
 use crate::login::Begun;
 use crate::mqtt::Mqtt;
+use crate::polling::Exchange;
 use crate::shard::Shard;
+use crate::socket_io::SocketIo;
 use crate::xmpp::Xmpp;
 
 /// The conversation of a connection.
 pub(crate) enum Talk {
     Mqtt(Mqtt),
+    SocketIo(SocketIo),
+    /// Of a connection that serves a session which is another slot's ([`crate::polling`]).
+    Exchange(Exchange),
     Xmpp(Xmpp),
 }
 
@@ -66,6 +73,8 @@ impl Talk {
     ) -> Offered {
         match self {
             Talk::Mqtt(mqtt) => mqtt.offer(context, dispatch, cause, head),
+            Talk::SocketIo(socket_io) => socket_io.offer(context, dispatch, cause, head),
+            Talk::Exchange(_) => Offered::Pass { confirmed: false },
             Talk::Xmpp(xmpp) => xmpp.offer(context, dispatch),
         }
     }
@@ -73,7 +82,7 @@ impl Talk {
     /// Appends what is said behind messages that were offered together.
     pub(crate) fn follow(&mut self, config: &Config, out: &mut Vec<u8>) {
         match self {
-            Talk::Mqtt(_) => {}
+            Talk::Mqtt(_) | Talk::SocketIo(_) | Talk::Exchange(_) => {}
             Talk::Xmpp(xmpp) => xmpp.follow(config, out),
         }
     }
@@ -82,6 +91,7 @@ impl Talk {
     pub(crate) fn caught_up(&mut self) {
         match self {
             Talk::Mqtt(mqtt) => mqtt.caught_up(),
+            Talk::SocketIo(_) | Talk::Exchange(_) => {}
             Talk::Xmpp(xmpp) => xmpp.caught_up(),
         }
     }
@@ -90,6 +100,7 @@ impl Talk {
     pub(crate) fn wants_retained(&self) -> bool {
         match self {
             Talk::Mqtt(mqtt) => mqtt.wants_retained(),
+            Talk::SocketIo(_) | Talk::Exchange(_) => true,
             Talk::Xmpp(xmpp) => xmpp.wants_retained(),
         }
     }
@@ -99,6 +110,7 @@ impl Talk {
         match self {
             // PUBREC and PUBCOMP; a receipt and a count.
             Talk::Mqtt(_) | Talk::Xmpp(_) => 2,
+            Talk::SocketIo(_) | Talk::Exchange(_) => 1,
         }
     }
 
@@ -106,7 +118,23 @@ impl Talk {
     pub(crate) fn message_bytes_max(&self, config: &Config) -> usize {
         match self {
             Talk::Mqtt(_) => config.mqtt.packet_bytes_max as usize,
+            Talk::SocketIo(_) | Talk::Exchange(_) => config.socket_io.engine.payload_bytes_max,
             Talk::Xmpp(_) => config.xmpp.protocol.xml.element_bytes_max,
+        }
+    }
+
+    /// Bytes that wait for a poll.
+    pub(crate) fn queued_bytes(&self) -> usize {
+        match self {
+            Talk::SocketIo(socket_io) => socket_io.queued_bytes(),
+            Talk::Mqtt(_) | Talk::Xmpp(_) | Talk::Exchange(_) => 0,
+        }
+    }
+
+    /// A message that waits for a poll.
+    pub(crate) fn queue(&mut self, packet: Bytes) {
+        if let Talk::SocketIo(socket_io) = self {
+            socket_io.queue(packet);
         }
     }
 }
@@ -121,7 +149,8 @@ impl Shard {
         match self.talk(slot) {
             Some(Talk::Mqtt(_)) => self.feed_mqtt(slot, bytes),
             Some(Talk::Xmpp(_)) => self.feed_xmpp(slot, bytes),
-            None => {}
+            Some(Talk::Exchange(_)) => self.feed_exchange(slot, bytes),
+            Some(Talk::SocketIo(_)) | None => {}
         }
     }
 
@@ -131,6 +160,8 @@ impl Shard {
             (Some(Talk::Mqtt(_)), Input::Binary(bytes)) => self.feed_mqtt(slot, bytes),
             // [MQTT-6.0.0-1]
             (Some(Talk::Mqtt(_)), _) => self.begin_close(slot, CloseReason::BadMessage),
+            (Some(Talk::SocketIo(_)), input) => self.feed_socket_io(slot, input),
+            (Some(Talk::Exchange(_)), input) => self.feed_probe(slot, input),
             (Some(Talk::Xmpp(_)), Input::Text(text)) => self.hear_xmpp(slot, text),
             // RFC 7395 §3.2
             (Some(Talk::Xmpp(_)), _) => self.begin_close(slot, CloseReason::BadMessage),
@@ -143,19 +174,24 @@ impl Shard {
     pub(crate) fn begin_talk(&mut self, slot: u32, begun: &Begun) -> Vec<u8> {
         match self.talk(slot) {
             Some(Talk::Mqtt(_)) => self.begin_mqtt(slot, begun),
+            Some(Talk::SocketIo(_)) => {
+                self.begin_socket_io(slot, begun);
+                Vec::new()
+            }
             Some(Talk::Xmpp(_)) => {
                 self.begin_xmpp(slot, begun);
                 Vec::new()
             }
-            None => Vec::new(),
+            Some(Talk::Exchange(_)) | None => Vec::new(),
         }
     }
 
     /// A position that the client had named for a topic was read from.
-    pub(crate) fn tell_recovered(&mut self, slot: u32, _topic: &Topic, _complete: bool) {
+    pub(crate) fn tell_recovered(&mut self, slot: u32, topic: &Topic, complete: bool) {
         match self.talk(slot) {
+            Some(Talk::SocketIo(_)) => self.send_packet(slot, encode::recovered(topic, complete)),
             // Their clients name none.
-            Some(Talk::Mqtt(_) | Talk::Xmpp(_)) | None => {}
+            Some(Talk::Mqtt(_) | Talk::Xmpp(_) | Talk::Exchange(_)) | None => {}
         }
     }
 
@@ -163,17 +199,23 @@ impl Shard {
     pub(crate) fn handle_talk_due(&mut self, slot: u32) {
         match self.talk(slot) {
             Some(Talk::Mqtt(_)) => self.handle_mqtt_due(slot),
+            Some(Talk::SocketIo(_)) => self.handle_socket_io_due(slot),
             Some(Talk::Xmpp(_)) => self.handle_xmpp_due(slot),
-            None => {}
+            Some(Talk::Exchange(_)) | None => {
+                if let Some(connection) = self.connection(slot) {
+                    connection.ping_tick = u32::MAX;
+                }
+            }
         }
     }
 
     /// The server ends the connection, or does not let it in. It is `Phase::Closing` already.
-    pub(crate) fn say_last_word(&mut self, slot: u32, reason: CloseReason, _after_ms: u64) {
+    pub(crate) fn say_last_word(&mut self, slot: u32, reason: CloseReason, after_ms: u64) {
         match self.talk(slot) {
             Some(Talk::Mqtt(_)) => self.end_mqtt_word(slot, reason),
+            Some(Talk::SocketIo(_)) => self.end_socket_io_word(slot, reason, after_ms),
             Some(Talk::Xmpp(_)) => self.end_xmpp_word(slot, reason),
-            None => {}
+            Some(Talk::Exchange(_)) | None => {}
         }
     }
 
@@ -183,6 +225,8 @@ impl Shard {
         let Some(talk) = connection.talk.take() else { return };
         match *talk {
             Talk::Mqtt(mqtt) => self.part_mqtt(slot, mqtt),
+            Talk::SocketIo(socket_io) => self.part_socket_io(slot, socket_io),
+            Talk::Exchange(exchange) => self.part_exchange(slot, &exchange),
             Talk::Xmpp(xmpp) => self.part_xmpp(slot, xmpp),
         }
     }

@@ -3,9 +3,11 @@
 //! A tunnel's end is a Unix stream inside the TCP type: both are stream sockets, and `read`, `write`,
 //! `shutdown` and epoll do not ask for the family. What is TCP's own (`TCP_NODELAY`) is set only on
 //! sockets that were accepted.
+//!
+//! A session that polls has none: it hears and speaks through other connections ([`crate::polling`]).
 
 use std::io::{self, IoSlice, Read, Write};
-use std::net::{Shutdown, SocketAddr};
+use std::net::Shutdown;
 use std::os::fd::AsFd;
 
 use mio::net::TcpStream;
@@ -14,7 +16,9 @@ use crate::tls::TlsSession;
 
 pub(crate) enum Transport {
     Plain(TcpStream),
-    Tls(Box<Tls>),
+    /// None: no socket. Nothing comes by itself, and nothing that is written is taken. (A variant of its own
+    /// would cost every connection eight bytes.)
+    Tls(Option<Box<Tls>>),
 }
 
 /// One allocation for both.
@@ -36,29 +40,33 @@ pub(crate) struct Received {
 const _: () = assert!(size_of::<Transport>() <= 16);
 
 impl Transport {
+    pub(crate) const NONE: Transport = Transport::Tls(None);
+
     pub(crate) fn new(stream: TcpStream, tls: Option<TlsSession>) -> Self {
         match tls {
             None => Transport::Plain(stream),
-            Some(session) => Transport::Tls(Box::new(Tls { stream, session, waits: false })),
+            Some(session) => Transport::Tls(Some(Box::new(Tls { stream, session, waits: false }))),
         }
     }
 
     /// What follows is under TLS (STARTTLS). The socket gets another descriptor, to be registered anew: its own
     /// cannot be moved out of here.
     pub(crate) fn begin_tls(&mut self, session: TlsSession) -> io::Result<()> {
-        let stream = self.stream().as_fd().try_clone_to_owned()?;
+        let stream = self.stream().ok_or(io::ErrorKind::NotConnected)?;
+        let stream = stream.as_fd().try_clone_to_owned()?;
         *self = Transport::new(TcpStream::from_std(stream.into()), Some(session));
         Ok(())
     }
 
     pub(crate) fn is_tls(&self) -> bool {
-        matches!(self, Transport::Tls(_))
+        matches!(self, Transport::Tls(Some(_)))
     }
 
-    pub(crate) fn stream(&mut self) -> &mut TcpStream {
+    pub(crate) fn stream(&mut self) -> Option<&mut TcpStream> {
         match self {
-            Transport::Plain(stream) => stream,
-            Transport::Tls(tls) => &mut tls.stream,
+            Transport::Plain(stream) => Some(stream),
+            Transport::Tls(Some(tls)) => Some(&mut tls.stream),
+            Transport::Tls(None) => None,
         }
     }
 
@@ -72,19 +80,15 @@ impl Transport {
     }
 
     pub(crate) fn is_handshaking(&self) -> bool {
-        matches!(self, Transport::Tls(tls) if tls.session.is_handshaking())
+        matches!(self, Transport::Tls(Some(tls)) if tls.session.is_handshaking())
     }
 
     /// The handshake has to wait. True if it did not wait already.
     pub(crate) fn wait(&mut self) -> bool {
         match self {
-            Transport::Plain(_) => false,
-            Transport::Tls(tls) => !std::mem::replace(&mut tls.waits, true),
+            Transport::Plain(_) | Transport::Tls(None) => false,
+            Transport::Tls(Some(tls)) => !std::mem::replace(&mut tls.waits, true),
         }
-    }
-
-    pub(crate) fn peer(&mut self) -> io::Result<SocketAddr> {
-        self.stream().peer_addr()
     }
 
     pub(crate) fn read(&mut self, into: &mut [u8]) -> io::Result<Received> {
@@ -93,11 +97,12 @@ impl Transport {
                 let bytes = stream.read(into)?;
                 Ok(Received { bytes, drained: bytes < into.len() })
             }
-            Transport::Tls(tls) => {
+            Transport::Tls(Some(tls)) => {
                 tls.waits = false;
                 let bytes = tls.session.read(&mut tls.stream, into)?;
                 Ok(Received { bytes, drained: tls.session.is_drained() })
             }
+            Transport::Tls(None) => Err(io::ErrorKind::WouldBlock.into()),
         }
     }
 
@@ -109,7 +114,8 @@ impl Transport {
             let step = match (&mut *self, &*rest) {
                 (Transport::Plain(stream), [one]) => stream.write(one),
                 (Transport::Plain(stream), many) => stream.write_vectored(many),
-                (Transport::Tls(tls), slices) => tls.session.write_vectored(&mut tls.stream, slices),
+                (Transport::Tls(Some(tls)), slices) => tls.session.write_vectored(&mut tls.stream, slices),
+                (Transport::Tls(None), _) => break,
             };
             match step {
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
@@ -128,24 +134,27 @@ impl Transport {
     /// Sends ciphertext that waits. True when none does.
     pub(crate) fn flush(&mut self) -> io::Result<bool> {
         match self {
-            Transport::Plain(_) => Ok(true),
-            Transport::Tls(tls) => tls.session.flush(&mut tls.stream),
+            Transport::Plain(_) | Transport::Tls(None) => Ok(true),
+            Transport::Tls(Some(tls)) => tls.session.flush(&mut tls.stream),
         }
     }
 
     /// Nothing more will be written.
     pub(crate) fn end(&mut self) {
-        if let Transport::Tls(tls) = self {
+        if let Transport::Tls(Some(tls)) = self {
             tls.session.close(&mut tls.stream);
         }
-        // A peer that is gone already has ended it by itself.
-        let _ = self.stream().shutdown(Shutdown::Write);
+        if let Some(stream) = self.stream() {
+            // A peer that is gone already has ended it by itself.
+            let _ = stream.shutdown(Shutdown::Write);
+        }
     }
 
-    pub(crate) fn into_parts(self) -> (TcpStream, Option<Box<TlsSession>>) {
+    pub(crate) fn into_parts(self) -> Option<(TcpStream, Option<Box<TlsSession>>)> {
         match self {
-            Transport::Plain(stream) => (stream, None),
-            Transport::Tls(tls) => (tls.stream, Some(Box::new(tls.session))),
+            Transport::Plain(stream) => Some((stream, None)),
+            Transport::Tls(Some(tls)) => Some((tls.stream, Some(Box::new(tls.session)))),
+            Transport::Tls(None) => None,
         }
     }
 }

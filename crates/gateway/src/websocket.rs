@@ -53,6 +53,7 @@ impl Shard {
 
     /// A whole message, a part of one, or a control frame.
     pub(crate) fn handle_input(&mut self, slot: u32, input: Input<'_>) {
+        let slot = self.moved_to(slot);
         let Some(connection) = self.connections.get(slot as usize) else { return };
         let is_echo = connection.protocol == Protocol::Echo;
         let has_talk = connection.talk.is_some();
@@ -146,11 +147,7 @@ impl Shard {
                 self.send_frame(slot, Opcode::Text, &pong);
             }
             ClientFrame::Sub { topics, since } => self.handle_sub(slot, topics, since),
-            ClientFrame::Unsub { topics } => {
-                let key = |topic| self.shared.registry.topic_key(session.app, topic);
-                let keys: Vec<_> = topics.iter().map(key).collect();
-                self.unsubscribe(slot, &keys);
-            }
+            ClientFrame::Unsub { topics } => self.unsubscribe_all(slot, session.app, &topics),
             ClientFrame::Token { token } => self.renew_token(slot, token.as_str()),
             ClientFrame::Connect { .. } => {
                 self.tell_error(
@@ -163,15 +160,27 @@ impl Shard {
     }
 
     fn handle_sub(&mut self, slot: u32, topics: Vec<Topic>, since: Vec<(Topic, Position)>) {
+        if let Err((code, text)) = self.subscribe_all(slot, topics, since) {
+            self.tell_error(slot, code, &text);
+        }
+    }
+
+    /// Subscriptions of the connection. An error has a stable code and a text for people.
+    pub(crate) fn subscribe_all(
+        &mut self,
+        slot: u32,
+        topics: Vec<Topic>,
+        since: Vec<(Topic, Position)>,
+    ) -> Result<(), (&'static str, String)> {
         let registry = &self.shared.registry;
-        let Some(connection) = self.connections.get(slot as usize) else { return };
-        let Some(app) = connection.session.as_ref().map(|session| session.app) else { return };
+        let Some(connection) = self.connections.get(slot as usize) else { return Ok(()) };
+        let Some(app) = connection.session.as_ref().map(|session| session.app) else { return Ok(()) };
         let keys: Vec<_> = topics.iter().map(|topic| registry.topic_key(app, topic)).collect();
         let new = keys.iter().filter(|key| !self.topics.hears(**key, slot)).count();
         // One more than the limit: `$everyone` is not the device's choice.
         if connection.topics.len() + new > limits::TOPICS_PER_DEVICE_MAX + 1 {
             let text = format!("a device hears at most {} topics", limits::TOPICS_PER_DEVICE_MAX);
-            return self.tell_error(slot, "too_many_topics", &text);
+            return Err(("too_many_topics", text));
         }
         let mut since: HashMap<Topic, Position> = since.into_iter().collect();
         for (topic, key) in topics.into_iter().zip(keys) {
@@ -179,6 +188,13 @@ impl Shard {
             self.subscribe(slot, topic, key, Subscription::own, position);
         }
         self.advance(slot);
+        Ok(())
+    }
+
+    pub(crate) fn unsubscribe_all(&mut self, slot: u32, app: noroshi_types::AppId, topics: &[Topic]) {
+        let key = |topic| self.shared.registry.topic_key(app, topic);
+        let keys: Vec<_> = topics.iter().map(key).collect();
+        self.unsubscribe(slot, &keys);
     }
 
     fn renew_token(&mut self, slot: u32, token: &str) {

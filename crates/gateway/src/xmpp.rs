@@ -154,7 +154,7 @@ impl Xmpp {
 fn framing_of(framing: Framing) -> xmpp::Framing {
     match framing {
         Framing::WebSocket => xmpp::Framing::WebSocket,
-        Framing::Stream | Framing::Events => xmpp::Framing::Stream,
+        Framing::Stream | Framing::Events | Framing::Polling => xmpp::Framing::Stream,
     }
 }
 
@@ -170,7 +170,7 @@ impl Shard {
             Framing::Stream if has_starttls => Security::StartTls,
             Framing::Stream => Security::Plaintext,
             // What protects the HTTP listener, its own TLS or a proxy's, is said there for all that come by it.
-            Framing::WebSocket | Framing::Events => Security::Encrypted,
+            Framing::WebSocket | Framing::Events | Framing::Polling => Security::Encrypted,
         };
         let conversation = Conversation::new(framing_of(framing), security);
         connection.phase = Phase::AwaitToken;
@@ -190,7 +190,7 @@ impl Shard {
     fn xmpp(&mut self, slot: u32) -> Option<&mut Xmpp> {
         match self.connection(slot)?.talk.as_deref_mut()? {
             Talk::Xmpp(xmpp) => Some(xmpp),
-            Talk::Mqtt(_) => None,
+            _ => None,
         }
     }
 

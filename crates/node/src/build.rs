@@ -233,6 +233,7 @@ fn gateway_config(
         devices: config.node.roles.has(Role::Gateway),
         shards: if server.shards == 0 { defaults.shards } else { server.shards },
         conformance: server.conformance,
+        socket_io: socket_io_config(config),
         connections_max,
         connects_per_second: gateway.connects_per_second,
         head: noroshi_protocol::http::Limits { head_bytes: limits.head_bytes, headers: limits.headers },
@@ -258,6 +259,17 @@ fn gateway_config(
         anonymous_app: server.conformance.then(|| development::APP.to_owned()),
         ..defaults
     }
+}
+
+fn socket_io_config(config: &Config) -> noroshi_gateway::SocketIo {
+    if config.server.conformance {
+        return noroshi_gateway::SocketIo::conformance();
+    }
+    let mut it = noroshi_gateway::SocketIo::default();
+    it.engine.payload_bytes_max = config.limits.client_message_bytes;
+    it.engine.queue_bytes_max = config.gateway.send_queue_bytes;
+    it.conversation.limits.binary_bytes = config.limits.client_message_bytes;
+    it
 }
 
 /// The public address first.

@@ -14,6 +14,7 @@ mod reset;
 mod secure;
 mod session;
 mod slow;
+mod socket_io;
 mod storm;
 mod stream;
 mod xmpp;
