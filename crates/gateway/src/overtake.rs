@@ -141,7 +141,6 @@ impl Shard {
             | Mail::Unsubscribe { .. }
             | Mail::Stanza { .. }
             | Mail::Offered { .. }
-            | Mail::Stanza { .. }
             | Mail::Reread { .. } => {}
         }
         self.fanout.stalled.push(mail, topics);
