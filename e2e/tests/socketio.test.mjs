@@ -1,7 +1,10 @@
 /** Socket.IO with the npm package `socket.io-client`: a WebSocket, long polling, and the way from one to the other. */
 
 import assert from 'node:assert/strict'
+import { existsSync, readFileSync } from 'node:fs'
+import { createServer } from 'node:http'
 import { after, before, test } from 'node:test'
+import { chromium } from 'playwright-core'
 import { io } from 'socket.io-client'
 
 import { Device } from '../lib/device.mjs'
@@ -176,6 +179,57 @@ for (const [name, transports] of Object.entries(TRANSPORTS)) {
     socket.disconnect()
   })
 }
+
+const executablePath = ['/usr/bin/chromium', '/usr/bin/chromium-browser', '/usr/bin/google-chrome'].find(existsSync)
+
+test('a page of another origin polls, moves to a WebSocket, and confirms', async (t) => {
+  if (!executablePath) {
+    assert.ok(!process.env.CI, 'no Chromium (Debian package chromium)')
+    return t.skip('no Chromium (Debian package chromium)')
+  }
+  const library = readFileSync(new URL('../node_modules/socket.io-client/dist/socket.io.min.js', import.meta.url))
+  const site = createServer((request, response) => {
+    response.setHeader('content-type', request.url === '/library.js' ? 'text/javascript' : 'text/html')
+    response.end(request.url === '/library.js' ? library : '<!doctype html><script src="/library.js"></script>')
+  })
+  await new Promise((resolve) => site.listen(0, '127.0.0.1', resolve))
+  const args = ['--no-sandbox', '--disable-gpu', '--no-first-run', '--disable-background-networking']
+  const browser = await chromium.launch({ executablePath, headless: true, args })
+  try {
+    for (const [name, transports] of Object.entries(TRANSPORTS)) {
+      const user = `sio-page-${name}`
+      const { token } = await node.api.register({ user })
+      const tab = await browser.newPage()
+      const complaints = []
+      tab.on('console', (message) => message.type() === 'error' && complaints.push(message.text()))
+      await tab.goto(`http://127.0.0.1:${site.address().port}/`)
+      await tab.evaluate(
+        ({ base, token, transports }) => {
+          window.heard = []
+          window.socket = window.io(base, { auth: { token }, transports })
+          window.socket.on('notification', (message, confirm) => {
+            window.heard.push(message.data)
+            confirm?.()
+          })
+        },
+        { base: node.http, token, transports },
+      )
+      await until('the page to be connected', () => tab.evaluate(() => window.socket.connected))
+      for (const n of [1, 2, 3]) await node.api.publish({ to: { users: [user] }, data: n })
+      await until('three notifications', async () => (await tab.evaluate(() => window.heard.length)) >= 3)
+      assert.deepEqual(await tab.evaluate(() => window.heard), [1, 2, 3])
+      await until('all to be confirmed', async () => (await node.api.me(token).inbox()).messages.length === 0)
+      const transport = name === 'polling' ? 'polling' : 'websocket'
+      await until(transport, async () => (await tab.evaluate(() => window.socket.io.engine.transport.name)) === transport)
+      assert.deepEqual(complaints, [])
+      await tab.close()
+    }
+  } finally {
+    await browser.close()
+    site.close()
+    site.closeAllConnections()
+  }
+})
 
 test('a library without acknowledgements keeps the inbox as it is', async () => {
   const { token } = await node.api.register({ user: 'sio-silent' })

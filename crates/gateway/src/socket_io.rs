@@ -301,7 +301,7 @@ impl Shard {
         reply: noroshi_protocol::socket_io::Reply,
         result: Result<(), (&'static str, String)>,
     ) {
-        let result = result.as_ref().map(|()| ()).map_err(|(code, text)| (*code, text.as_str()));
+        let result = result.as_ref().copied().map_err(|(code, text)| (*code, text.as_str()));
         if let Some(packet) = reply.answer(result) {
             self.send_packet(slot, packet);
         }
