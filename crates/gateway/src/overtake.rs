@@ -139,8 +139,8 @@ impl Shard {
             }
             Mail::Subscribe { .. }
             | Mail::Unsubscribe { .. }
-            | Mail::Offered { .. }
             | Mail::Stanza { .. }
+            | Mail::Offered { .. }
             | Mail::Reread { .. } => {}
         }
         self.fanout.stalled.push(mail, topics);
