@@ -369,16 +369,13 @@ impl Shard {
         let (body, rest) = bytes.split_at(bytes.len().min(*left_bytes));
         *left_bytes -= body.len();
         let left_bytes = *left_bytes;
-        let result = match self.session_of(&sid) {
-            Some(session) => {
-                let mut on = |packet: Packet<'_>| self.handle_posted(session, packet);
-                let fed = decoder.feed(body, payload_bytes_max, &mut on);
-                match fed {
-                    Ok(ControlFlow::Continue(())) if left_bytes == 0 => decoder.finish(&mut on),
-                    fed => fed,
-                }
-            }
-            None => Ok(ControlFlow::Break(())),
+        let Some(session) = self.session_of(&sid) else {
+            return self.refuse_request(slot, RequestError::UnknownSid, false); // it ended meanwhile
+        };
+        let mut on = |packet: Packet<'_>| self.handle_posted(session, packet);
+        let result = match decoder.feed(body, payload_bytes_max, &mut on) {
+            Ok(ControlFlow::Continue(())) if left_bytes == 0 => decoder.finish(&mut on),
+            fed => fed,
         };
         if left_bytes > 0 && matches!(result, Ok(ControlFlow::Continue(()))) {
             if let Some(Exchange { kind: Kind::Post { decoder: place, .. }, .. }) = self.exchange(slot) {
@@ -386,7 +383,7 @@ impl Shard {
             }
             return;
         }
-        self.end_post(slot, sid, result.map(drop), keeps && left_bytes == 0, rest);
+        self.end_post(slot, session, result.map(drop), keeps && left_bytes == 0, rest);
     }
 
     /// A packet of a body.
@@ -400,26 +397,37 @@ impl Shard {
         }
     }
 
-    fn end_post(&mut self, slot: u32, sid: Sid, result: Result<(), PacketError>, keeps: bool, rest: &[u8]) {
+    fn end_post(
+        &mut self,
+        slot: u32,
+        session: u32,
+        result: Result<(), PacketError>,
+        keeps: bool,
+        rest: &[u8],
+    ) {
         if let Some(connection) = self.connection(slot) {
             connection.talk = None;
         }
-        let session = self.session_of(&sid);
-        let heard = session
-            .and_then(|session| self.ask_engine(session, |engine, _, _, out| engine.end_post(result, out)));
-        self.polled.ready.extend(session);
+        let heard = self.ask_engine(session, |engine, _, _, out| engine.end_post(result, out));
+        self.polled.ready.push(session);
         if !self.is_alive(slot) || (keeps && !self.keep_pipelined(slot, rest)) {
             return;
         }
+        // It may be over by what the body said; its slot is kept until the turn's end.
+        let heard = heard.unwrap_or_else(|| {
+            let ended = self.connections.get(session as usize).and_then(|session| session.close_reason);
+            match ended {
+                Some(CloseReason::BadMessage | CloseReason::TooBig) => Err(RequestError::BadRequest),
+                _ => Ok(()),
+            }
+        });
         match heard {
-            Some(Ok(())) => {
+            Ok(()) => {
                 let mut answer = Vec::with_capacity(256);
                 answer::push_ok(&mut answer, &headers(keeps));
                 self.answer_request(slot, answer, keeps);
             }
-            Some(Err(error)) => self.refuse_request(slot, error, false),
-            // It ended by what the body said.
-            None => self.refuse_request(slot, RequestError::BadRequest, false),
+            Err(error) => self.refuse_request(slot, error, false),
         }
     }
 

@@ -56,7 +56,13 @@ impl Trust {
     }
 }
 
-pub(crate) enum Client {
+pub(crate) struct Client {
+    stream: Stream,
+    /// Of its session, where it polls.
+    pub(crate) path: String,
+}
+
+enum Stream {
     Plain(TcpStream),
     Tls(Box<StreamOwned<ClientConnection, TcpStream>>),
 }
@@ -64,10 +70,35 @@ pub(crate) enum Client {
 impl Client {
     pub(crate) fn dial(address: SocketAddr, tls: Option<&Arc<ClientConfig>>) -> Self {
         let socket = TcpStream::connect(address).expect("connected");
-        let Some(config) = tls else { return Client::Plain(socket) };
-        let name = ServerName::try_from("localhost").expect("a name");
-        let connection = ClientConnection::new(config.clone(), name).expect("a client");
-        Client::Tls(Box::new(StreamOwned::new(connection, socket)))
+        let stream = match tls {
+            None => Stream::Plain(socket),
+            Some(config) => {
+                let name = ServerName::try_from("localhost").expect("a name");
+                let connection = ClientConnection::new(config.clone(), name).expect("a client");
+                Stream::Tls(Box::new(StreamOwned::new(connection, socket)))
+            }
+        };
+        Self { stream, path: String::new() }
+    }
+
+    /// Reads up to what ends with `end`: text.
+    pub(crate) fn hear_until(&mut self, end: &str) -> String {
+        let (mut heard, mut piece) = (Vec::new(), [0; 4_096]);
+        while !heard.ends_with(end.as_bytes()) {
+            let count = self.read(&mut piece).expect("more");
+            assert!(count > 0, "ended: {}", String::from_utf8_lossy(&heard));
+            heard.extend_from_slice(&piece[..count]);
+        }
+        String::from_utf8(heard).expect("text")
+    }
+
+    /// An HTTP request of a session that polls.
+    pub(crate) fn ask(&mut self, method: &str, body: &str) {
+        let Self { path, .. } = &self;
+        let bytes = body.len();
+        let request =
+            format!("{method} {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {bytes}\r\n\r\n{body}");
+        self.write_all(request.as_bytes()).expect("sent");
     }
 
     /// Reads up to what ends with `end`, and forgets it.
@@ -85,25 +116,25 @@ impl Client {
 
 impl Read for Client {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        match self {
-            Client::Plain(socket) => socket.read(into),
-            Client::Tls(stream) => stream.read(into),
+        match &mut self.stream {
+            Stream::Plain(socket) => socket.read(into),
+            Stream::Tls(stream) => stream.read(into),
         }
     }
 }
 
 impl Write for Client {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        match self {
-            Client::Plain(socket) => socket.write(bytes),
-            Client::Tls(stream) => stream.write(bytes),
+        match &mut self.stream {
+            Stream::Plain(socket) => socket.write(bytes),
+            Stream::Tls(stream) => stream.write(bytes),
         }
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        match self {
-            Client::Plain(socket) => socket.flush(),
-            Client::Tls(stream) => stream.flush(),
+        match &mut self.stream {
+            Stream::Plain(socket) => socket.flush(),
+            Stream::Tls(stream) => stream.flush(),
         }
     }
 }

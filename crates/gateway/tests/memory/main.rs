@@ -113,6 +113,8 @@ async fn node() -> Node {
     let xmpp = Listener { speaks: Speaks::Xmpp, address, tls: None };
     listeners.extend([xmpp.clone(), Listener { tls: listeners[1].tls.clone(), ..xmpp }]);
     let mut config = Config { listeners, shards: 2, connects_per_second: 100_000, ..Config::default() };
+    // No pings meanwhile, as with the other protocols.
+    config.socket_io.engine.ping_interval_ms = 600_000;
     config.xmpp.protocol.allow_plaintext = true;
     config.xmpp.protocol.resume_max_s = 1;
     let bound = Gateway::bind(config).expect("a port");
@@ -163,13 +165,19 @@ enum Conversation {
     Events,
     Mqtt,
     Xmpp,
+    SocketIo,
+    /// Socket.IO over long polling, between two messages: a GET waits.
+    Polling,
 }
 
 impl Conversation {
     /// Of its plain listener.
     fn listener(self) -> usize {
         match self {
-            Conversation::WebSocket | Conversation::Events => 0,
+            Conversation::WebSocket
+            | Conversation::Events
+            | Conversation::SocketIo
+            | Conversation::Polling => 0,
             Conversation::Mqtt => 2,
             Conversation::Xmpp => 4,
         }
@@ -179,7 +187,9 @@ impl Conversation {
     fn bytes(self) -> i64 {
         match self {
             Conversation::WebSocket | Conversation::Events => 0,
-            Conversation::Mqtt => 512,
+            Conversation::Mqtt | Conversation::SocketIo => 512,
+            // The session, and the connection that serves it.
+            Conversation::Polling => 1_024,
             Conversation::Xmpp => 1_024,
         }
     }
@@ -200,6 +210,20 @@ const MQTT: Case = Case { path: "", headers: "", end: &[0x20, 2, 0, 0], conversa
 /// presence behind it.
 const XMPP: Case = Case { path: "", headers: "", end: b"</presence>", conversation: Conversation::Xmpp };
 
+/// The answer to CONNECT.
+const SOCKET_IO: Case = Case {
+    path: "/socket.io/?EIO=4&transport=websocket",
+    end: br#","pid":""#,
+    conversation: Conversation::SocketIo,
+    ..WEBSOCKET
+};
+const POLLING: Case = Case {
+    path: "/socket.io/?EIO=4&transport=polling",
+    headers: "",
+    end: br#","pid":""#,
+    conversation: Conversation::Polling,
+};
+
 /// Connects these devices, at once as far as the store is concerned.
 fn connect(
     node: &Node,
@@ -219,6 +243,22 @@ fn connect(
             let head = format!("GET {path}?token={token} HTTP/1.1\r\nHost: localhost\r\n{headers}\r\n");
             let first = match case.conversation {
                 Conversation::WebSocket | Conversation::Events => head.into_bytes(),
+                Conversation::SocketIo => {
+                    let mut first = head.replace("?token=", "&token=").into_bytes();
+                    first.extend_from_slice(&frame("40"));
+                    first
+                }
+                Conversation::Polling => {
+                    client.path = format!("{path}&token={token}");
+                    client.ask("GET", "");
+                    let open = client.hear_until("}");
+                    let sid = open.split_once(r#""sid":""#).expect("a session").1;
+                    client.path = format!("{path}&sid={}", sid.split_once('"').expect("an id").0);
+                    client.ask("POST", "40");
+                    client.hear_until("ok");
+                    client.ask("GET", "");
+                    return client;
+                }
                 Conversation::Mqtt => connect_packet(&device(*n), token),
                 Conversation::Xmpp => xmpp_log_in(&device(*n), token),
             };
@@ -227,7 +267,15 @@ fn connect(
         };
         let first = clients.len();
         clients.extend(tokens.iter().map(begin));
-        clients[first..].iter_mut().for_each(|client| client.read_until(end));
+        for client in &mut clients[first..] {
+            match case.conversation {
+                Conversation::Polling => {
+                    client.hear_until("}");
+                    client.ask("GET", "");
+                }
+                _ => client.read_until(end),
+            }
+        }
     });
 }
 
@@ -238,8 +286,21 @@ async fn use_all(node: &Node, clients: &mut [Client], case: Case, again: usize) 
     node.publish(&data).await;
     uncounted(|| {
         for (at, client) in clients.iter_mut().enumerate() {
+            if case.conversation == Conversation::Polling {
+                client.hear_until("}]");
+                client.ask("POST", &long_presence());
+                client.hear_until("ok");
+                client.ask("GET", "");
+                client.hear_until("431[{\"ok\":true}]");
+                client.ask("GET", "");
+                continue;
+            }
             client.read_until(b"the end");
             match case.conversation {
+                Conversation::SocketIo => {
+                    client.write_all(&frame(&long_presence())).expect("sent");
+                    client.read_until(br#"431[{"ok":true}]"#);
+                }
                 Conversation::WebSocket => {
                     client.write_all(&long_ping()).expect("sent");
                     client.read_until(b"pong");
@@ -253,19 +314,32 @@ async fn use_all(node: &Node, clients: &mut [Client], case: Case, again: usize) 
                     client.write_all(&long_ask(heard)).expect("sent");
                     client.read_until(b"id='long'");
                 }
-                Conversation::Events => {}
+                Conversation::Events | Conversation::Polling => {}
             }
         }
     });
 }
 
 /// A text frame whose mask changes nothing (RFC 6455 §5.2).
-fn long_ping() -> Vec<u8> {
-    let len = u16::try_from(MESSAGE_BYTES).expect("16 bits").to_be_bytes();
-    let mut frame = vec![0x81, 0x80 | 126, len[0], len[1], 0, 0, 0, 0];
-    frame.extend_from_slice(b"{\"t\":\"ping\"}");
-    frame.resize(8 + MESSAGE_BYTES, b' ');
+fn frame(text: &str) -> Vec<u8> {
+    let len = u16::try_from(text.len()).expect("16 bits");
+    let mut frame = vec![0x81];
+    match u8::try_from(len) {
+        Ok(short @ 0..126) => frame.push(0x80 | short),
+        _ => frame.extend_from_slice(&[&[0x80 | 126], &len.to_be_bytes()[..]].concat()),
+    }
+    frame.extend_from_slice(&[0; 4]);
+    frame.extend_from_slice(text.as_bytes());
     frame
+}
+
+fn long_ping() -> Vec<u8> {
+    frame(&format!("{:MESSAGE_BYTES$}", "{\"t\":\"ping\"}"))
+}
+
+/// An event of Socket.IO that is answered.
+fn long_presence() -> String {
+    format!(r#"421["presence",{:MESSAGE_BYTES$}]"#, r#""active""#)
 }
 
 fn connect_packet(device: &DeviceId, token: &str) -> Vec<u8> {
@@ -378,6 +452,8 @@ async fn an_idle_connection_is_small() {
     for (transport, version) in [("plain", None), ("TLS 1.3", Some(&TLS13)), ("TLS 1.2", Some(&TLS12))] {
         check(&format!("WebSocket, {transport}"), WEBSOCKET, version).await;
         check(&format!("SSE, {transport}"), SSE, version).await;
+        check(&format!("Socket.IO, {transport}"), SOCKET_IO, version).await;
+        check(&format!("Socket.IO that polls, {transport}"), POLLING, version).await;
         check(&format!("MQTT, {transport}"), MQTT, version).await;
         check(&format!("XMPP, {transport}"), XMPP, version).await;
     }

@@ -173,7 +173,7 @@ async fn silence_ends_a_session() {
     pause(500).await;
     assert_eq!(Http::open(&node).await.get(&path).await.status, 400);
     assert_eq!(socket.closed().await, CloseReason::PingTimeout.websocket_code().expect("one"));
-    assert_eq!(node.metrics.closed(CloseReason::PingTimeout), 2);
+    node.until("both are counted", |node| node.metrics.closed(CloseReason::PingTimeout) == 2).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

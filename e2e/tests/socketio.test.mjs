@@ -1,0 +1,275 @@
+/** Socket.IO with the npm package `socket.io-client`: a WebSocket, long polling, and the way from one to the other. */
+
+import assert from 'node:assert/strict'
+import { existsSync, readFileSync } from 'node:fs'
+import { createServer } from 'node:http'
+import { after, before, test } from 'node:test'
+import { chromium } from 'playwright-core'
+import { io } from 'socket.io-client'
+
+import { Device } from '../lib/device.mjs'
+import { Node } from '../lib/node.mjs'
+import { until, within } from '../lib/until.mjs'
+
+const TRANSPORTS = { websocket: ['websocket'], polling: ['polling'], upgrade: ['polling', 'websocket'] }
+
+let node
+before(async () => (node = await Node.start()))
+after(() => node?.stop())
+
+/** A client that collects what it hears; `reply` is called with each notification's acknowledgement. */
+function client(base, auth, { reply = (ack) => ack?.(), ...options } = {}) {
+  const socket = io(base, { auth, forceNew: true, reconnectionDelay: 50, reconnectionDelayMax: 200, ...options })
+  const heard = { notifications: [], closes: [], errors: [], recovered: [], disconnects: [] }
+  socket.on('notification', (message, ...rest) => {
+    heard.notifications.push(message)
+    reply(rest.find((it) => typeof it === 'function'), message)
+  })
+  socket.on('close', (close) => heard.closes.push(close))
+  socket.on('error', (error) => heard.errors.push(error))
+  socket.on('recovered', (recovered) => heard.recovered.push(recovered))
+  socket.on('disconnect', (reason) => heard.disconnects.push(reason))
+  return Object.assign(socket, { heard })
+}
+
+const opened = (socket) =>
+  within(
+    'the client to connect',
+    new Promise((resolve, reject) => {
+      socket.once('connect', () => resolve(socket))
+      socket.once('connect_error', reject)
+    }),
+  )
+
+const connect = (auth, options) => opened(client(node.http, auth, options))
+
+const hears = (socket, count) =>
+  until(`${count} notifications, not ${socket.heard.notifications.length}`, () => socket.heard.notifications.length >= count)
+
+const data = (socket) => socket.heard.notifications.map((message) => message.data)
+
+const asks = (socket, event, ...args) => within(`an answer to ${event}`, socket.emitWithAck(event, ...args))
+
+for (const [name, transports] of Object.entries(TRANSPORTS)) {
+  test(`${name}: what waited comes first, then what is sent; a callback confirms it`, async () => {
+    const { token } = await node.api.register({ user: `sio-${name}` })
+    const to = { users: [`sio-${name}`] }
+    const { id } = await node.api.publish({ to, notification: { title: '狼煙' }, data: 'waited' })
+    const socket = await connect({ token }, { transports })
+    await hears(socket, 1)
+    assert.equal(socket.heard.notifications[0].id, id)
+    assert.deepEqual(socket.heard.notifications[0].notification, { title: '狼煙' })
+    if (name === 'upgrade') await until('the upgrade', () => socket.io.engine.transport.name === 'websocket')
+    assert.equal(socket.io.engine.transport.name, name === 'upgrade' ? 'websocket' : name)
+    await node.api.publish({ to, when: 'connected', data: 'live' })
+    await node.api.publish({ to, data: 'kept' })
+    await hears(socket, 3)
+    assert.deepEqual(data(socket), ['waited', 'live', 'kept'])
+    await until('both to be confirmed', async () => (await node.api.me(token).inbox()).messages.length === 0)
+    assert.equal((await node.api.presence(`sio-${name}`))[`sio-${name}`].presence, 'active')
+    socket.disconnect()
+    await until('the device to be gone', async () => (await node.api.presence(`sio-${name}`))[`sio-${name}`].presence === 'offline')
+  })
+
+  test(`${name}: topics come and go, and every event answers who asks`, async () => {
+    const { token } = await node.api.register()
+    const [own, other] = [`sio-own-${name}`, `sio-other-${name}`]
+    const socket = await connect({ token, topics: [own] }, { transports })
+    await node.api.publish({ to: { topic: own }, data: 'own' })
+    await hears(socket, 1)
+    assert.deepEqual(await asks(socket, 'subscribe', [other]), { ok: true })
+    const first = await node.api.publish({ to: { topic: other }, data: 1 })
+    await hears(socket, 2)
+    assert.equal(socket.heard.notifications[1].topic, other)
+    const { epoch, offset } = socket.heard.notifications[1]
+    assert.deepEqual(await asks(socket, 'ack', first.id), { ok: true })
+    assert.deepEqual(await asks(socket, 'unsubscribe', other), { ok: true })
+    await node.api.publish({ to: { topic: other }, data: 2 })
+    await node.api.publish({ to: { topic: own }, data: 'marker' })
+    await hears(socket, 3)
+    assert.deepEqual(await asks(socket, 'subscribe', { topics: [other], since: { [other]: { epoch, offset } } }), { ok: true })
+    await until('the recovery', () => socket.heard.recovered.length === 1)
+    assert.deepEqual(socket.heard.recovered[0], { topic: other, complete: true })
+    assert.deepEqual(data(socket), ['own', 1, 'marker', 2])
+    const wrong = await asks(socket, 'subscribe', { topics: ['$everyone'] })
+    assert.deepEqual([wrong.ok, typeof wrong.code], [false, 'string'])
+    assert.equal((await asks(socket, 'publish', {})).code, 'unknown_event')
+    assert.equal((await asks(socket, 'presence', Buffer.from('idle'))).code, 'bad_event')
+    assert.ok(socket.connected)
+    socket.disconnect()
+  })
+
+  test(`${name}: a device says whether it is in use`, async () => {
+    const user = `sio-presence-${name}`
+    const { token } = await node.api.register({ user })
+    const socket = await connect({ token }, { transports })
+    const presence = async () => (await node.api.presence(user))[user].presence
+    assert.deepEqual(await asks(socket, 'presence', 'idle'), { ok: true })
+    assert.equal(await presence(), 'idle')
+    assert.deepEqual(await asks(socket, 'presence', { state: 'active' }), { ok: true })
+    assert.equal(await presence(), 'active')
+    socket.disconnect()
+  })
+
+  test(`${name}: protocols take over from each other`, async () => {
+    const user = `sio-takeover-${name}`
+    const { token } = await node.api.register({ user })
+    const socket = await connect({ token }, { transports })
+    const device = await Device.connect(node.ws, token)
+    await until('the older one to be told', () => socket.heard.disconnects.length === 1)
+    assert.deepEqual(socket.heard.closes, [{ reason: 'replaced', reconnect: false, after_ms: 0 }])
+    assert.deepEqual(socket.heard.disconnects, ['io server disconnect'])
+    await node.api.publish({ to: { users: [user] }, data: 'here' })
+    const message = await device.msg()
+    socket.connect()
+    assert.equal((await device.ended()).reason, 'replaced')
+    // Not confirmed there, so it comes here.
+    await hears(socket, 1)
+    assert.equal(socket.heard.notifications[0].id, message.id)
+    socket.disconnect()
+  })
+
+  test(`${name}: after a break and a restart it is recovered, without loss or repetition`, async () => {
+    const own = await Node.start()
+    const { token } = await own.api.register({ user: 'sio-recovered' })
+    const auth = { token, offsets: true, topics: ['sio-log'] }
+    const socket = await opened(client(own.http, auth, { transports }))
+    const send = (data) => own.api.publish({ to: { users: ['sio-recovered'] }, data })
+    const sendTopic = (data) => own.api.publish({ to: { topic: 'sio-log' }, data })
+    await send(0)
+    await sendTopic(1)
+    await hears(socket, 2)
+    socket.io.reconnection(false)
+    socket.io.engine.close()
+    await until('the break', () => socket.heard.disconnects.length === 1)
+    await sendTopic(2)
+    await send(3)
+    socket.io.reconnection(true)
+    await opened(socket.connect())
+    assert.ok(socket.recovered, 'its library knows')
+    await hears(socket, 4)
+    await own.drain()
+    await until('the end', () => socket.heard.disconnects.length === 2)
+    assert.equal(socket.heard.closes.at(-1)?.reason, 'drain')
+    await own.spawn()
+    await until('the client to be back', () => socket.connected)
+    assert.ok(socket.recovered, 'after a restart too')
+    await send(4)
+    await hears(socket, 5)
+    assert.deepEqual(data(socket), [0, 1, 2, 3, 4])
+    socket.disconnect()
+    await own.stop()
+  })
+
+  test(`${name}: a wrong token is told, and the library stays away`, async () => {
+    const socket = client(node.http, { token: 'not one' }, { transports })
+    const error = await within('an error', new Promise((resolve) => socket.once('connect_error', resolve)))
+    assert.equal(error.data.code, 'unauthorized')
+    assert.equal(socket.active, false)
+    socket.disconnect()
+  })
+
+  test(`${name}: a thousand messages come in order`, async () => {
+    const { token } = await node.api.register({ user: `sio-many-${name}` })
+    const socket = await connect({ token }, { transports })
+    const lines = Array.from({ length: 1_000 }, (_, n) => ({ to: { users: [`sio-many-${name}`] }, when: 'connected', data: n }))
+    for (let at = 0; at < lines.length; at += 100) await node.api.publishBatch(lines.slice(at, at + 100))
+    await hears(socket, 1_000)
+    assert.deepEqual(data(socket), lines.map((line) => line.data))
+    socket.disconnect()
+  })
+}
+
+const executablePath = ['/usr/bin/chromium', '/usr/bin/chromium-browser', '/usr/bin/google-chrome'].find(existsSync)
+
+test('a page of another origin polls, moves to a WebSocket, and confirms', async (t) => {
+  if (!executablePath) {
+    assert.ok(!process.env.CI, 'no Chromium (Debian package chromium)')
+    return t.skip('no Chromium (Debian package chromium)')
+  }
+  const library = readFileSync(new URL('../node_modules/socket.io-client/dist/socket.io.min.js', import.meta.url))
+  const site = createServer((request, response) => {
+    response.setHeader('content-type', request.url === '/library.js' ? 'text/javascript' : 'text/html')
+    response.end(request.url === '/library.js' ? library : '<!doctype html><script src="/library.js"></script>')
+  })
+  await new Promise((resolve) => site.listen(0, '127.0.0.1', resolve))
+  const args = ['--no-sandbox', '--disable-gpu', '--no-first-run', '--disable-background-networking']
+  const browser = await chromium.launch({ executablePath, headless: true, args })
+  try {
+    for (const [name, transports] of Object.entries(TRANSPORTS)) {
+      const user = `sio-page-${name}`
+      const { token } = await node.api.register({ user })
+      const tab = await browser.newPage()
+      const complaints = []
+      tab.on('console', (message) => message.type() === 'error' && complaints.push(message.text()))
+      await tab.goto(`http://127.0.0.1:${site.address().port}/`)
+      await tab.evaluate(
+        ({ base, token, transports }) => {
+          window.heard = []
+          window.socket = window.io(base, { auth: { token }, transports })
+          window.socket.on('notification', (message, confirm) => {
+            window.heard.push(message.data)
+            confirm?.()
+          })
+        },
+        { base: node.http, token, transports },
+      )
+      await until('the page to be connected', () => tab.evaluate(() => window.socket.connected))
+      for (const n of [1, 2, 3]) await node.api.publish({ to: { users: [user] }, data: n })
+      await until('three notifications', async () => (await tab.evaluate(() => window.heard.length)) >= 3)
+      assert.deepEqual(await tab.evaluate(() => window.heard), [1, 2, 3])
+      await until('all to be confirmed', async () => (await node.api.me(token).inbox()).messages.length === 0)
+      const transport = name === 'polling' ? 'polling' : 'websocket'
+      await until(transport, async () => (await tab.evaluate(() => window.socket.io.engine.transport.name)) === transport)
+      assert.deepEqual(complaints, [])
+      await tab.close()
+    }
+  } finally {
+    await browser.close()
+    site.close()
+    site.closeAllConnections()
+  }
+})
+
+test('a library without acknowledgements keeps the inbox as it is', async () => {
+  const { token } = await node.api.register({ user: 'sio-silent' })
+  const { id } = await node.api.publish({ to: { users: ['sio-silent'] }, data: 'kept' })
+  const socket = await connect({ token }, { reply: () => {} })
+  await hears(socket, 1)
+  socket.disconnect()
+  const again = await connect({ token }, { transports: ['websocket'] })
+  await hears(again, 1)
+  assert.equal(again.heard.notifications[0].id, id)
+  again.disconnect()
+})
+
+test('other namespaces are refused by name', async () => {
+  const { token } = await node.api.register()
+  const socket = io(`${node.http}/admin`, { auth: { token }, forceNew: true })
+  const error = await within('an error', new Promise((resolve) => socket.once('connect_error', resolve)))
+  assert.equal(error.message, 'Invalid namespace')
+  socket.disconnect()
+})
+
+test('the echo of the conformance suites carries binary and acknowledgements, over every transport', async () => {
+  const own = await Node.start({ args: ['--conformance'] })
+  for (const transports of Object.values(TRANSPORTS)) {
+    for (const namespace of ['/', '/custom']) {
+      const socket = io(own.http + namespace, { auth: { token: 'any' }, forceNew: true, transports })
+      const auth = await within('auth', new Promise((resolve) => socket.once('auth', resolve)))
+      assert.deepEqual(auth, { token: 'any' })
+      const args = [1, '2', { 3: [true] }, Buffer.from([4, 5, 6]), { deep: Buffer.alloc(100_000, 7) }]
+      const back = new Promise((resolve) => socket.once('message-back', (...got) => resolve(got)))
+      socket.emit('message', ...args)
+      assert.deepEqual(await within('an echo', back), args)
+      const got = await within('an ack', new Promise((resolve) => socket.emit('message-with-ack', ...args, (...got) => resolve(got))))
+      assert.deepEqual(got, args)
+      // Longer than the heartbeat of 300 ms and the time for its answer.
+      const ended = new Promise((resolve) => socket.once('disconnect', resolve))
+      const alive = await Promise.race([ended, new Promise((resolve) => setTimeout(resolve, 1_200, 'alive'))])
+      assert.equal(alive, 'alive')
+      socket.disconnect()
+    }
+  }
+  await own.stop()
+})
