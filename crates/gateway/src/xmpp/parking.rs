@@ -117,3 +117,77 @@ impl Lot {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use base64::Engine as _;
+    use base64::engine::general_purpose::STANDARD;
+    use noroshi_protocol::xmpp::{Config, Context, Conversation, Framing, Input, Output, Security};
+    use noroshi_types::DeviceId;
+
+    use super::*;
+
+    const MINUTE: Duration = Duration::from_secs(60);
+
+    /// A session of a device, broken right after it began to count.
+    fn parked(number: u8) -> Parked {
+        let config = Config::new("localhost");
+        let random = |bytes: &mut [u8]| bytes.fill(number);
+        let cx = Context { config: &config, random: &random };
+        let mut conversation = Conversation::new(Framing::Stream, Security::Encrypted);
+        let mut out = Output::default();
+        let header = "<stream:stream to='localhost' version='1.0' xmlns='jabber:client' \
+                      xmlns:stream='http://etherx.jabber.org/streams'>";
+        conversation.receive(&cx, Input::Header(header), &mut out);
+        let log_in = format!(
+            "<authenticate xmlns='urn:xmpp:sasl:2' mechanism='PLAIN'><initial-response>{}</initial-response>\
+             <bind xmlns='urn:xmpp:bind:0'><enable xmlns='urn:xmpp:sm:3' resume='true'/></bind></authenticate>",
+            STANDARD.encode("\0d\0t")
+        );
+        conversation.receive(&cx, Input::Element(&log_in), &mut out);
+        conversation.authenticated(&cx, DeviceId::parse("d").expect("an id"), &mut out);
+        conversation.logged_in(&cx, &mut out);
+        let suspended = conversation.suspend().expect("it can be resumed");
+        Parked { suspended, topics: Vec::new() }
+    }
+
+    #[test]
+    fn a_session_is_kept_for_its_time_and_given_to_its_device_once() {
+        let parking = Parking::default();
+        let id = parked(1).suspended.id().to_owned();
+        parking.park(7, parked(1), Timestamp(0), MINUTE);
+        assert!(parking.take(8, &id, Timestamp(1)).is_none(), "another device's");
+        assert!(parking.take(7, "another", Timestamp(1)).is_none());
+        assert!(parking.take(7, &id, Timestamp(59_999)).is_some());
+        assert!(parking.take(7, &id, Timestamp(59_999)).is_none(), "once");
+        parking.park(7, parked(1), Timestamp(0), MINUTE);
+        assert_eq!((parking.expire(Timestamp(59_999)), parking.expire(Timestamp(60_000))), (1, 0));
+        assert_eq!(parking.0.lock().bytes, 0);
+    }
+
+    #[test]
+    fn a_device_has_one_and_leaves_nothing_behind() {
+        let parking = Parking::default();
+        parking.park(1, parked(1), Timestamp(0), MINUTE);
+        for _ in 0..3 * STALE_MAX {
+            parking.park(7, parked(2), Timestamp(0), MINUTE);
+        }
+        assert_eq!(parking.expire(Timestamp(0)), 2);
+        assert!(parking.0.lock().order.len() <= STALE_MAX + 5);
+        parking.forget(7);
+        parking.forget(1);
+        let held = parked(1).bytes();
+        parking.park(1, parked(1), Timestamp(0), MINUTE);
+        assert_eq!((parking.expire(Timestamp(0)), parking.0.lock().bytes), (1, held));
+    }
+
+    #[test]
+    fn the_oldest_make_room() {
+        let parking = Parking::default();
+        parking.park(1, parked(1), Timestamp(0), MINUTE);
+        parking.park(2, parked(2), Timestamp(0), MINUTE);
+        parking.0.lock().bytes += SUSPENDED_BYTES_MAX;
+        parking.park(3, parked(3), Timestamp(0), MINUTE);
+        assert_eq!(parking.expire(Timestamp(0)), 0, "as if each of them were too large");
+    }
+}

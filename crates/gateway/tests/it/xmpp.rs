@@ -334,8 +334,10 @@ async fn a_drain_says_where_to_go() {
     assert!(end.contains("next.example.org:5222</see-other-host></stream:error></stream:stream>"), "{end}");
     // Nor is anyone let in.
     let mut late = Peer::dial(&node, 1).await;
-    late.say(HEADER).await;
-    assert!(late.ended().await.contains("next.example.org:5222</see-other-host>"));
+    late.ask(HEADER, FEATURES).await;
+    late.say(&auth("d1", &node.token("d1"))).await;
+    let end = late.ended().await;
+    assert!(end.contains("next.example.org:5222</see-other-host>"), "{end}");
     node.gateway.stop();
 }
 
