@@ -79,7 +79,7 @@ impl Server {
                 as usize,
             workers: reader.count("server.workers", 0, 0..=1_024, "threads", "Threads that serve the API; 0 is one for each core.")
                 as usize,
-            conformance: reader.switch("server.conformance", false, "Serves a WebSocket echo at /v1/echo for test suites."),
+            conformance: reader.switch("server.conformance", false, "For conformance suites alone: echoes at /v1/echo, /engine.io/ and /socket.io/ (no devices there), MQTT without a token."),
             tls: tls(
                 reader,
                 ("tls.cert", "tls.key"),
