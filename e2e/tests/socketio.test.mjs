@@ -2,7 +2,7 @@
 
 import assert from 'node:assert/strict'
 import { existsSync, readFileSync } from 'node:fs'
-import { createServer } from 'node:http'
+import { Agent, createServer, get } from 'node:http'
 import { after, before, test } from 'node:test'
 import { chromium } from 'playwright-core'
 import { io } from 'socket.io-client'
@@ -241,6 +241,29 @@ test('a library without acknowledgements keeps the inbox as it is', async () => 
   await hears(again, 1)
   assert.equal(again.heard.notifications[0].id, id)
   again.disconnect()
+})
+
+test('a poll on a connection that served the API before is answered all the same', async () => {
+  const agent = new Agent({ keepAlive: true, maxSockets: 1 })
+  const sockets = new Set()
+  const ask = (path) =>
+    within(
+      path,
+      new Promise((resolve, reject) => {
+        const request = get(node.http + path, { agent }, async (response) => {
+          sockets.add(response.socket)
+          let text = ''
+          for await (const piece of response) text += piece
+          resolve({ status: response.statusCode, text })
+        })
+        request.once('error', reject)
+      }),
+    )
+  assert.equal((await ask('/docs')).status, 200)
+  const opened = await ask('/socket.io/?EIO=4&transport=polling')
+  assert.deepEqual([opened.status, opened.text.slice(0, 8)], [200, '0{"sid":'])
+  assert.equal(sockets.size, 1, 'it was the same connection')
+  agent.destroy()
 })
 
 test('other namespaces are refused by name', async () => {

@@ -62,7 +62,7 @@ fn route(request: &Request) -> String {
 
 /// On its way through [`crate::tunnel`].
 fn is_the_gateways(request: &Request) -> bool {
-    matches!(request.uri().path(), "/v1/connect" | "/v1/events")
+    matches!(request.uri().path(), "/v1/connect" | "/v1/events" | "/socket.io/" | "/mqtt" | "/xmpp")
 }
 
 /// Probes and metrics are answered however busy the node is.

@@ -36,7 +36,7 @@ pub(crate) async fn allow(request: Request, next: Next) -> Response {
 }
 
 fn is_for_devices(path: &str) -> bool {
-    matches!(path, "/v1/me" | "/v1/devices" | "/v1/connect" | "/v1/events" | "/openapi.json")
+    matches!(path, "/v1/me" | "/v1/devices" | "/v1/connect" | "/v1/events" | "/socket.io/" | "/openapi.json")
         || path.starts_with("/v1/me/")
 }
 

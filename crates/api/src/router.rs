@@ -156,6 +156,13 @@ fn build(routes: Vec<Route>, api: Api) -> Router {
     for route in routes {
         router = router.route(route.path, route.handler);
     }
+    if api.door == Door::Public {
+        // Other people's protocols, which the gateway reads where they come first on a connection.
+        router = router
+            .route("/socket.io/", on(MethodFilter::GET, tunnel::poll).on(MethodFilter::POST, tunnel::poll))
+            .route("/mqtt", on(MethodFilter::GET, tunnel::open))
+            .route("/xmpp", on(MethodFilter::GET, tunnel::open));
+    }
     let unknown = || async { Problem::new(Code::NotFound, "there is nothing at this path; see /docs") };
     let wrong_method = || async {
         Problem::new(Code::MethodNotAllowed, "the header \"Allow\" lists the methods of this path")

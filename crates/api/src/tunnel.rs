@@ -13,6 +13,7 @@ use axum::response::Response;
 use bytes::{Bytes, BytesMut};
 use futures_util::stream;
 use http::{HeaderName, HeaderValue, StatusCode, header};
+use http_body_util::{BodyExt, Limited};
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
 use noroshi_types::limits;
@@ -26,6 +27,9 @@ use crate::state::{Api, Peer};
 /// The gateway reads a token at once; it waits for nothing before it answers a head.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// Longer than a poll waits for the next ping, and than a session lives whose client is silent.
+const POLL_TIMEOUT: Duration = Duration::from_secs(60);
+
 /// It answers in place of the gateway.
 const NO_GATEWAY: &str = "this node holds no devices: it does not have the role gateway";
 
@@ -33,19 +37,40 @@ const NO_GATEWAY: &str = "this node holds no devices: it does not have the role 
 const PIECE_BYTES: usize = 16 << 10;
 
 /// `GET /v1/connect` and `GET /v1/events`
-pub(crate) async fn open(Shared(api): Shared<Api>, mut request: Request) -> Result<Response, Problem> {
+pub(crate) async fn open(Shared(api): Shared<Api>, request: Request) -> Result<Response, Problem> {
+    pass(&api, request, &[], ANSWER_TIMEOUT).await
+}
+
+/// Engine.IO: a poll is answered when there is something to say, and what a POST says goes along.
+pub(crate) async fn poll(Shared(api): Shared<Api>, request: Request) -> Result<Response, Problem> {
+    let (parts, body) = request.into_parts();
+    let body = Limited::new(body, limits::CLIENT_MESSAGE_BYTES)
+        .collect()
+        .await
+        .map_err(|_| Problem::new(Code::BodyTooLarge, "the body is over maxPayload, or broke off"))?;
+    pass(&api, Request::from_parts(parts, Body::empty()), &body.to_bytes(), POLL_TIMEOUT).await
+}
+
+async fn pass(
+    api: &Api,
+    mut request: Request,
+    body: &[u8],
+    answer_timeout: Duration,
+) -> Result<Response, Problem> {
     let tunnel = api.tunnel.as_ref().ok_or_else(|| Problem::new(Code::Misdirected, NO_GATEWAY))?;
     let nowhere = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0));
     let peer = request.extensions().get::<Peer>().map_or(nowhere, |peer| peer.address);
     let upgrade = request.extensions_mut().remove::<OnUpgrade>();
-    let stream = tunnel(head(&request), peer).map_err(|error| {
+    let mut bytes = head(&request);
+    bytes.extend_from_slice(body);
+    let stream = tunnel(bytes, peer).map_err(|error| {
         tracing::warn!(%error, "the gateway took no connection");
         Problem::new(Code::Overloaded, "no room for one more connection now")
     })?;
     stream.set_nonblocking(true).map_err(Problem::internal)?;
     let stream = UnixStream::from_std(stream).map_err(Problem::internal)?;
     let guard = Tunnelled::new(api.metrics.tunnels.clone());
-    match tokio::time::timeout(ANSWER_TIMEOUT, answer_head(stream)).await {
+    match tokio::time::timeout(answer_timeout, answer_head(stream)).await {
         Ok(answer) => pass_on(answer?, upgrade, guard),
         Err(_) => Err(Problem::new(Code::Overloaded, "the gateway did not answer in time")),
     }
