@@ -23,6 +23,7 @@ pub mod parts;
 pub mod router;
 
 mod access;
+mod connect;
 mod extract;
 mod fit;
 mod handler;

@@ -9,6 +9,7 @@ use crate::router::Route;
 use crate::state::{Api, Door, State};
 
 pub use crate::access::{Devices, Needs, Operator, Provider, Publish, Read, bearer, scoped};
+pub use crate::connect::ConnectBody;
 pub use crate::extract::{Body, JsonBody, NdjsonBody, Path, Query};
 pub use crate::fit::check_request;
 pub use crate::handler::batch::lines;

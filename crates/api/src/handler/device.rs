@@ -11,6 +11,7 @@ use serde_json::value::RawValue;
 
 use crate::access::{Devices, Provider, Read, Registrar, own_device};
 use crate::body::{self, Registering};
+use crate::connect::ConnectBody;
 use crate::error::{Code, Problem};
 use crate::extract::{JsonBody, Path, Query};
 use crate::handler::topic::page_limit;
@@ -24,13 +25,6 @@ struct RegisteredBody {
     token: String,
     expires_at: String,
     connect: ConnectBody,
-}
-
-/// Where a device connects to.
-#[derive(Serialize)]
-struct ConnectBody {
-    websocket: String,
-    sse: String,
 }
 
 /// A device as it is kept.
@@ -217,9 +211,7 @@ fn connect(api: &State, headers: &HeaderMap, peer: Option<&Peer>) -> ConnectBody
         let scheme = if peer.is_some_and(|peer| peer.secure) { "https" } else { "http" };
         format!("{scheme}://{host}")
     });
-    let base = base.trim_end_matches('/');
-    let websocket = base.strip_prefix("http").map_or_else(|| base.to_owned(), |rest| format!("ws{rest}"));
-    ConnectBody { websocket: format!("{websocket}/v1/connect"), sse: format!("{base}/v1/events") }
+    ConnectBody::at(&base)
 }
 
 /// A place in the list, as an earlier page named it.

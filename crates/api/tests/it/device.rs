@@ -13,8 +13,13 @@ async fn a_device_gets_an_id_a_token_and_addresses() {
     assert_eq!(answer.status, StatusCode::CREATED);
     let body = answer.json();
     assert_eq!(body["device"].as_str().map(str::len), Some(32));
-    let connect =
-        json!({"websocket": "ws://push.example.com/v1/connect", "sse": "http://push.example.com/v1/events"});
+    let connect = json!({
+        "websocket": "ws://push.example.com/v1/connect",
+        "sse": "http://push.example.com/v1/events",
+        "socketio": "http://push.example.com",
+        "mqtt": "ws://push.example.com/mqtt",
+        "xmpp": "ws://push.example.com/xmpp",
+    });
     assert_eq!(body["connect"], connect);
     let another = service.post("/v1/devices", &service.key, "{}").await.json();
     assert_ne!(another["device"], body["device"]);

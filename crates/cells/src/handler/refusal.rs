@@ -2,7 +2,7 @@
 
 use axum::response::{IntoResponse, Response};
 use http::{HeaderValue, StatusCode, Uri, header};
-use noroshi_api::parts::bearer;
+use noroshi_api::parts::{ConnectBody, bearer};
 use noroshi_api::{Code, Problem};
 use noroshi_auth::device_named;
 use serde_json::{Value, json};
@@ -31,8 +31,7 @@ pub(crate) async fn connection(
         format!("a front keeps no connections: the device's cell is at {base}"),
     );
     let mut body = serde_json::to_value(problem.body()).unwrap_or(Value::Null);
-    let websocket = base.strip_prefix("http").map(|rest| format!("ws{rest}/v1/connect"));
-    body["connect"] = json!({"websocket": websocket, "sse": format!("{base}/v1/events")});
+    body["connect"] = json!(ConnectBody::at(&base));
     let kind = HeaderValue::from_static("application/problem+json");
     (StatusCode::MISDIRECTED_REQUEST, [(header::CONTENT_TYPE, kind)], body.to_string()).into_response()
 }
