@@ -55,7 +55,7 @@ async fn requests_follow_each_other_on_one_connection() {
     );
     for _ in 0..2 {
         client.write_all(head.as_bytes()).await.expect("written");
-        let answer = read_until(&mut client, "/v1/events\"}}").await;
+        let answer = read_until(&mut client, "/xmpp\"}}").await;
         assert!(answer.starts_with("HTTP/1.1 201 Created\r\n"), "{answer}");
         assert!(answer.contains("wss://example.com/v1/connect"), "TLS as the peer says: {answer}");
     }
