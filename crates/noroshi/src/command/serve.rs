@@ -190,6 +190,18 @@ fn screen(node: &Node, given: &Given) -> String {
         public_name(serves_api, roles.has(Role::Gateway)),
         node.addresses.http
     );
+    let (mqtt, xmpp) = (&node.config.mqtt, &node.config.xmpp);
+    let listeners = [
+        ("mqtt", mqtt.listen),
+        ("mqtts", mqtt.tls_listen),
+        ("xmpp", xmpp.listen),
+        ("xmpps", xmpp.tls_listen),
+    ];
+    for (scheme, address) in listeners {
+        if let Some(address) = address {
+            let _ = writeln!(text, "  {:<19}  {scheme}://{address}", scheme[..4].to_uppercase());
+        }
+    }
     let _ = writeln!(text, "  admin and metrics    {}", node.addresses.admin);
     let _ = writeln!(text, "  data folder          {}", folder.display());
     let _ = writeln!(text, "\n{}.", capitalized(&node.capacity.to_string()));
