@@ -25,6 +25,29 @@ export function frame(opcode, payload = '', { fin = true, rsv = 0, mask = true, 
   return Buffer.concat([Buffer.from(head), key, body.map((byte, i) => byte ^ key[i % 4])])
 }
 
+/** A connection on which the API answered a request and that it keeps. */
+export async function used(port) {
+  const socket = connect(port, '127.0.0.1')
+  socket.write(`GET /openapi.json HTTP/1.1\r\nHost: 127.0.0.1:${port}\r\n\r\n`)
+  let bytes = Buffer.alloc(0)
+  await within(
+    'the answer',
+    new Promise((resolve, reject) => {
+      const onData = (chunk) => {
+        bytes = Buffer.concat([bytes, chunk])
+        const end = bytes.indexOf('\r\n\r\n')
+        const length = Number(/content-length: (\d+)/i.exec(bytes.toString('latin1', 0, Math.max(end, 0)))?.[1])
+        if (end >= 0 && bytes.length >= end + 4 + length) {
+          socket.off('data', onData).off('error', reject)
+          resolve()
+        }
+      }
+      socket.on('data', onData).once('error', reject)
+    }),
+  )
+  return socket
+}
+
 export class RawSocket {
   /** Connects and sends the upgrade; `heard` collects what comes behind the response head. */
   static async upgrade(port, path) {

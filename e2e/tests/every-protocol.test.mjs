@@ -10,9 +10,11 @@ import { client as xmppClient, xml } from '@xmpp/client'
 import { EventSource } from 'eventsource'
 import mqtt from 'mqtt'
 import { io } from 'socket.io-client'
+import WebSocket from 'ws'
 
 import { Device } from '../lib/device.mjs'
 import { Node, freePort } from '../lib/node.mjs'
+import { used } from '../lib/raw.mjs'
 import { until, within } from '../lib/until.mjs'
 
 const TOPIC = 'every/protocol'
@@ -166,5 +168,24 @@ test('a device goes from protocol to protocol and keeps its inbox', async () => 
     await until('the confirmation', async () => (await acked(id)) === 1)
     assert.deepEqual(ids(client), [id], `${name} hears what was not confirmed, and nothing else`)
     await client.leave()
+  }
+})
+
+test('a WebSocket of each protocol opens on a connection that the API served before', async () => {
+  const open = "<open xmlns='urn:ietf:params:xml:ns:xmpp-framing' to='localhost' version='1.0'/>"
+  for (const [path, protocol, hello, answer] of [
+    ['/v1/connect', 'noroshi.v1', '{"t":"presence","state":"idle"}', /not_connected/],
+    ['/socket.io/?EIO=4&transport=websocket', undefined, '40', /"sid"/],
+    ['/mqtt', 'mqtt', undefined, undefined],
+    ['/xmpp', 'xmpp', open, /^<open /],
+  ]) {
+    const socket = await used(node.httpPort)
+    const client = new WebSocket(node.ws + path, protocol, { createConnection: () => socket })
+    const said = new Promise((resolve, reject) => client.once('message', (data) => resolve(data.toString())).once('error', reject))
+    await within(`${path} to open`, new Promise((resolve, reject) => client.once('open', resolve).once('error', reject)))
+    assert.equal(client.protocol, protocol ?? '')
+    if (hello) client.send(hello)
+    if (answer) assert.match(await within(`an answer on ${path}`, said), answer)
+    client.terminate()
   }
 })

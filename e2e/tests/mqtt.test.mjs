@@ -7,6 +7,8 @@ import mqtt from 'mqtt'
 
 import { Device } from '../lib/device.mjs'
 import { Node, cli, freePort } from '../lib/node.mjs'
+import { withPages } from '../lib/page.mjs'
+import { used } from '../lib/raw.mjs'
 import { until, within } from '../lib/until.mjs'
 
 let node
@@ -161,4 +163,40 @@ test('a drain tells clients to use another server', async () => {
   assert.equal(client.said, 0x9c)
   await node.drain()
   await node.spawn()
+})
+
+test('a page of another origin hears its inbox and publishes', async (t) => {
+  await withPages(t, 'mqtt/dist/mqtt.min.js', async (open) => {
+    const device = await node.api.register({ user: 'mqtt-page' })
+    const other = await node.api.register({ topics: ['open/page'] })
+    const native = await Device.connect(node.ws, other.token)
+    const { tab, complaints } = await open()
+    await tab.evaluate(
+      async ({ url, username, password }) => {
+        window.heard = []
+        window.client = await window.mqtt.connectAsync(url, { protocolVersion: 5, username, password })
+        window.client.on('message', (topic, payload) => window.heard.push([topic, JSON.parse(payload.toString()).data]))
+        await window.client.subscribeAsync('$noroshi/inbox', { qos: 1 })
+      },
+      { url: `${node.ws}/mqtt`, username: device.device, password: device.token },
+    )
+    const { id } = await node.api.publish({ to: { users: ['mqtt-page'] }, data: '狼煙' })
+    await until('the notification', async () => (await tab.evaluate(() => window.heard.length)) === 1)
+    assert.deepEqual(await tab.evaluate(() => window.heard), [['$noroshi/inbox', '狼煙']])
+    await until('the confirmation', async () => (await node.api.notification(id)).counts.acked === 1)
+    await tab.evaluate(() => window.client.publishAsync('open/page', 'from a page', { qos: 1 }))
+    assert.equal((await native.msg()).data.mqtt.text, 'from a page')
+    assert.deepEqual(complaints, [])
+    await native.leave()
+  })
+})
+
+test('a connection that the API served before speaks MQTT all the same', async () => {
+  const device = await node.api.register({ user: 'mqtt-kept' })
+  const socket = await used(node.httpPort)
+  const client = await connect(device, { url: `${node.ws}/mqtt`, wsOptions: { createConnection: () => socket } })
+  await client.subscribeAsync('$noroshi/inbox', { qos: 1 })
+  await node.api.publish({ to: { users: ['mqtt-kept'] }, data: 1 })
+  await until('the notification', () => client.heard.length === 1)
+  await client.endAsync()
 })

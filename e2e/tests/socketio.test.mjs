@@ -1,14 +1,13 @@
 /** Socket.IO with the npm package `socket.io-client`: a WebSocket, long polling, and the way from one to the other. */
 
 import assert from 'node:assert/strict'
-import { existsSync, readFileSync } from 'node:fs'
-import { Agent, createServer, get } from 'node:http'
+import { Agent, get } from 'node:http'
 import { after, before, test } from 'node:test'
-import { chromium } from 'playwright-core'
 import { io } from 'socket.io-client'
 
 import { Device } from '../lib/device.mjs'
 import { Node } from '../lib/node.mjs'
+import { withPages } from '../lib/page.mjs'
 import { until, within } from '../lib/until.mjs'
 
 const TRANSPORTS = { websocket: ['websocket'], polling: ['polling'], upgrade: ['polling', 'websocket'] }
@@ -180,29 +179,12 @@ for (const [name, transports] of Object.entries(TRANSPORTS)) {
   })
 }
 
-const executablePath = ['/usr/bin/chromium', '/usr/bin/chromium-browser', '/usr/bin/google-chrome'].find(existsSync)
-
 test('a page of another origin polls, moves to a WebSocket, and confirms', async (t) => {
-  if (!executablePath) {
-    assert.ok(!process.env.CI, 'no Chromium (Debian package chromium)')
-    return t.skip('no Chromium (Debian package chromium)')
-  }
-  const library = readFileSync(new URL('../node_modules/socket.io-client/dist/socket.io.min.js', import.meta.url))
-  const site = createServer((request, response) => {
-    response.setHeader('content-type', request.url === '/library.js' ? 'text/javascript' : 'text/html')
-    response.end(request.url === '/library.js' ? library : '<!doctype html><script src="/library.js"></script>')
-  })
-  await new Promise((resolve) => site.listen(0, '127.0.0.1', resolve))
-  const args = ['--no-sandbox', '--disable-gpu', '--no-first-run', '--disable-background-networking']
-  const browser = await chromium.launch({ executablePath, headless: true, args })
-  try {
+  await withPages(t, 'socket.io-client/dist/socket.io.min.js', async (open) => {
     for (const [name, transports] of Object.entries(TRANSPORTS)) {
       const user = `sio-page-${name}`
       const { token } = await node.api.register({ user })
-      const tab = await browser.newPage()
-      const complaints = []
-      tab.on('console', (message) => message.type() === 'error' && complaints.push(message.text()))
-      await tab.goto(`http://127.0.0.1:${site.address().port}/`)
+      const { tab, complaints } = await open()
       await tab.evaluate(
         ({ base, token, transports }) => {
           window.heard = []
@@ -224,11 +206,7 @@ test('a page of another origin polls, moves to a WebSocket, and confirms', async
       assert.deepEqual(complaints, [])
       await tab.close()
     }
-  } finally {
-    await browser.close()
-    site.close()
-    site.closeAllConnections()
-  }
+  })
 })
 
 test('a library without acknowledgements keeps the inbox as it is', async () => {
