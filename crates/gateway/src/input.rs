@@ -203,12 +203,8 @@ impl Shard {
             Route::EngineIo(request) => request.opens(),
             _ => true,
         };
-        if is_new {
-            let over_rate = self.connection(slot).is_some_and(|it| it.origin == Origin::OverRate);
-            if over_rate || shared.drain.is_active() {
-                shared.metrics.admission_refused.inc();
-                return self.refuse(slot);
-            }
+        if is_new && self.turns_away(slot).is_some() {
+            return self.refuse(slot);
         }
         match route {
             Route::WebSocket { upgrade: Ok(upgrade), credentials } => {

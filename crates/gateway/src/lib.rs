@@ -2,20 +2,23 @@
 //!
 //! ```text
 //!   listener ──least loaded──► shard (one thread, one epoll, no task and no lock per connection)
-//!                                │ input: head ─ route ─┬─ websocket ─┐
-//!                                │                      ├─ sse ───────┤
-//!                                │                      └─ handover ──┼──► API, same port
+//!                                │ input: head ─ route ─┬─ websocket, sse ────────────────┐
+//!                                │                      ├─ talk: mqtt, socket_io, xmpp
+//!                                │                      └─ handover ──► API, same port
 //!                                │ login ─(batched)─► delivery ─► catch_up ─► open
 //!   delivery ─ Edge ─ registry ──► mailbox ─► fanout ─► one write a connection
 //! ```
 //!
 //! Reading order: [`config`], [`gateway`], `connection`, `shard`, then along a connection's life
 //! `listener`, `input`, `route`, `refusal`, `websocket`, `sse`, `talk`, `mqtt`, `socket_io`, `polling`,
-//! [`xmpp`], `login`, `catch_up`, `backlog`, `close`, `pulse`, [`drain`]; along a message's `edge`, `registry`, `stamp`, `dispatch`, `mailbox`, `overtake`,
-//! `topic_index`, `wildcard`, `fanout`, `offering`, `recent`, `ring`, `uring`, `tail`.
+//! [`xmpp`], `login`, `catch_up`, `backlog`, `close`, `pulse`, [`drain`]; along a message's `edge`,
+//! `registry`, `stamp`, `dispatch`, `mailbox`, `overtake`, `topic_index`, `wildcard`, `fanout`, `offering`,
+//! `recent`, `ring`, `uring`, `tail`.
 //!
-//! Invariants: a connection lives and dies on one shard; while it is idle it owns no buffer, no timer
-//! of its own and no channel; a disconnect writes nothing anywhere; no shard waits for anyone.
+//! Invariants: a session lives and dies on one shard, and so does its connection (but one that polls may
+//! move to its session's before it is answered); while it is idle it owns no buffer, no timer of its own and
+//! no channel; a disconnect writes nothing anywhere (but one row of an MQTT session with wildcards that
+//! outlasts it); no shard waits for anyone.
 
 pub mod config;
 pub mod drain;

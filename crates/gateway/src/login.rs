@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::catch_up::CatchUp;
-use crate::connection::{Framing, Phase, Protocol, Subscription};
+use crate::connection::{Framing, Origin, Phase, Protocol, Subscription};
 use crate::mailbox::Reply;
 use crate::registry::{Address, Attached, Registry, Session};
 use crate::shard::Shard;
@@ -107,6 +107,18 @@ impl Shard {
             now,
         });
         self.queue_log_in(slot, generation);
+    }
+
+    /// Whether devices are let in now; if not, the reason.
+    pub(crate) fn turns_away(&mut self, slot: u32) -> Option<CloseReason> {
+        let over_rate = self.connection(slot).is_some_and(|it| it.origin == Origin::OverRate);
+        let reason = match self.shared.drain.is_active() {
+            true => CloseReason::Drain,
+            false if over_rate => CloseReason::Overloaded,
+            false => return None,
+        };
+        self.shared.metrics.admission_refused.inc();
+        Some(reason)
     }
 
     /// A new token for the session that is. An error has a stable code and a text for people.

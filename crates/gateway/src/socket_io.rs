@@ -19,7 +19,7 @@ use noroshi_types::{CloseReason, NotificationId, SessionId, Timestamp};
 use ring::rand::{SecureRandom, SystemRandom};
 
 use crate::config;
-use crate::connection::{Framing, Origin, Phase, Protocol};
+use crate::connection::{Framing, Phase, Protocol};
 use crate::dispatch::Dispatch;
 use crate::login::Begun;
 use crate::polling::Legs;
@@ -308,11 +308,7 @@ impl Shard {
     }
 
     fn log_in_socket_io(&mut self, slot: u32, log_in: LogIn) {
-        let over_rate = self.connection(slot).is_some_and(|it| it.origin == Origin::OverRate);
-        if self.shared.drain.is_active() || over_rate {
-            self.shared.metrics.admission_refused.inc();
-            let draining = self.shared.drain.is_active();
-            let reason = if draining { CloseReason::Drain } else { CloseReason::Overloaded };
+        if let Some(reason) = self.turns_away(slot) {
             return self.begin_close(slot, reason);
         }
         match self.identify_socket_io(slot, &log_in) {

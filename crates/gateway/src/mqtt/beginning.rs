@@ -16,18 +16,13 @@ use super::publishing::Published;
 use super::session::{Due, Kept, Left};
 use super::work::{self, Job};
 use super::{Mqtt, origin};
-use crate::connection::Origin;
 use crate::login::Begun;
 use crate::registry::Session;
 use crate::shard::Shard;
 
 impl Shard {
     pub(super) fn log_in_mqtt(&mut self, slot: u32, log_in: &LogIn<'_>) {
-        let over_rate = self.connection(slot).is_some_and(|it| it.origin == Origin::OverRate);
-        if self.shared.drain.is_active() || over_rate {
-            self.shared.metrics.admission_refused.inc();
-            let draining = self.shared.drain.is_active();
-            let reason = if draining { CloseReason::Drain } else { CloseReason::Overloaded };
+        if let Some(reason) = self.turns_away(slot) {
             return self.begin_close(slot, reason);
         }
         match self.identify_mqtt(log_in) {

@@ -5,15 +5,16 @@
 //! a client published before it left is published all the same.
 
 use std::collections::{HashMap, VecDeque};
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
-use futures_util::future::join_all;
+use futures_util::future::{FutureExt, join_all};
 use noroshi_delivery::{Delivery, Error};
 use noroshi_protocol::mqtt::{
     Answer, PublishRefused, SubscribeRefused, SubscribeRequest, UnsubscribeRequest,
 };
 use noroshi_store::{Error as StoreError, Place};
-use noroshi_types::{Message, Request, Target, Topic};
+use noroshi_types::{CloseReason, Message, Request, Target, Topic};
 
 use super::session::Kept;
 use crate::catch_up::{CatchUp, Paged};
@@ -67,11 +68,21 @@ impl Job {
 /// How a job ended.
 #[derive(Debug)]
 pub(crate) enum Done {
-    Published { answer: Option<Answer>, result: Result<(), PublishRefused> },
-    Subscribed { request: SubscribeRequest, lasts: bool },
-    Unsubscribed { request: UnsubscribeRequest },
+    Published {
+        answer: Option<Answer>,
+        result: Result<(), PublishRefused>,
+    },
+    Subscribed {
+        request: SubscribeRequest,
+        lasts: bool,
+    },
+    Unsubscribed {
+        request: UnsubscribeRequest,
+    },
     Forgotten,
     Retained(Vec<Arc<Message>>),
+    /// By a defect: the client is not answered.
+    Failed,
 }
 
 /// Of one connection; there while something is to be done.
@@ -159,7 +170,11 @@ impl Shard {
             let (shared, index) = (self.shared.clone(), usize::from(self.index));
             let delivery = self.delivery.clone();
             self.delivery.work(async move {
-                let done = run(&delivery, &session, job, kept).await;
+                let ran = AssertUnwindSafe(run(&delivery, &session, job, kept)).catch_unwind().await;
+                let done = ran.unwrap_or_else(|_| {
+                    shared.metrics.panics.inc();
+                    Done::Failed
+                });
                 shared.mailboxes[index].reply(Reply::Worked { to: (slot, generation), done: Box::new(done) });
             });
         }
@@ -190,6 +205,7 @@ impl Shard {
                 self.answer_mqtt(slot, |conversation, out| conversation.published(answer, result, out));
             }
             Done::Published { answer: None, .. } | Done::Forgotten => {}
+            Done::Failed => self.begin_close(slot, CloseReason::Internal),
             Done::Subscribed { request, lasts } => self.finish_subscribe(slot, request, lasts),
             Done::Unsubscribed { request } => self.finish_unsubscribe(slot, request),
             Done::Retained(messages) => {

@@ -10,7 +10,6 @@ use noroshi_protocol::xmpp::{Credentials, Resumed};
 use noroshi_types::{CloseReason, Presence};
 
 use super::{Parked, framing_of};
-use crate::connection::Origin;
 use crate::login::Begun;
 use crate::shard::Shard;
 
@@ -26,13 +25,11 @@ pub(crate) struct Waiting {
 impl Shard {
     /// Whether devices are let in now; if not, the connection is closed.
     fn admits_xmpp(&mut self, slot: u32) -> bool {
-        let over_rate = self.connection(slot).is_some_and(|it| it.origin == Origin::OverRate);
-        let draining = self.shared.drain.is_active();
-        if draining || over_rate {
-            self.shared.metrics.admission_refused.inc();
-            self.begin_close(slot, if draining { CloseReason::Drain } else { CloseReason::Overloaded });
+        let reason = self.turns_away(slot);
+        if let Some(reason) = reason {
+            self.begin_close(slot, reason);
         }
-        !draining && !over_rate
+        reason.is_none()
     }
 
     /// PLAIN: a device with its token, or a conformance account with its password.

@@ -1,6 +1,7 @@
 //! PubSub as topics: what a client asks of them. A subscription of the connection is made here and now; what
 //! is durable, and what a topic holds, is asked of the store and answered in a later turn.
 
+use futures_util::FutureExt;
 use noroshi_delivery::{Delivery, Error};
 use noroshi_protocol::xmpp::{Answer, Refusal, Request};
 use noroshi_store::{Recover, Store};
@@ -8,6 +9,7 @@ use noroshi_types::{
     AppId, JsonText, Message, NotificationId, Position, Push, Request as Notification, Target, Topic, Ttl,
     Urgency, When, limits,
 };
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
 use crate::connection::Subscription;
@@ -157,7 +159,10 @@ impl Shard {
         self.asked += 1;
         let (shared, index, to) = (self.shared.clone(), usize::from(self.index), (slot, generation));
         self.delivery.work(async move {
-            let answer = work.await;
+            let answer = AssertUnwindSafe(work).catch_unwind().await.unwrap_or_else(|_| {
+                shared.metrics.panics.inc();
+                Answer::Refused(Refusal::Internal)
+            });
             shared.mailboxes[index].reply(crate::mailbox::Reply::Xmpp { to, request, answer });
         });
     }
