@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use noroshi_delivery::Error;
 use noroshi_protocol::{native, sse, ws};
-use noroshi_store::{Backlog, BacklogPage, Head, LogPage, Recover};
+use noroshi_store::{Backlog, BacklogPage, Head, LogPage, Place, Recover};
 use noroshi_types::{CloseReason, Message, NotificationId, Outcome, Position, Presence, Topic};
 
 use crate::catch_up::{CatchUp, Paged, Read, Step};
@@ -83,8 +83,9 @@ impl Shard {
     pub(crate) fn read_inbox(&mut self, slot: u32) {
         let Some(connection) = self.connections.get_mut(slot as usize) else { return };
         let own_topics = own_topics(connection, &self.topics);
+        let offered = connection.as_of.max(self.fanout.offered);
         let catch_up = connection.catch_up.get_or_insert_with(|| Box::new(CatchUp::live()));
-        catch_up.read_anew(own_topics);
+        catch_up.read_anew(own_topics, offered);
         self.advance(slot);
     }
 
@@ -199,8 +200,9 @@ impl Shard {
             let (Some(session), Some(catch_up)) = (&connection.session, &mut connection.catch_up) else {
                 continue;
             };
+            let wild = connection.talk.as_ref().and_then(|talk| talk.heard_by_wildcard());
             let (shared, index) = (self.shared.clone(), usize::from(self.index));
-            match catch_up.begin_read() {
+            match catch_up.begin_read(wild) {
                 Some(Read::Backlog { after, own_topics: session_topics }) => {
                     let backlog =
                         Backlog { app: session.app, device: session.num, after, session_topics, now };
@@ -259,10 +261,11 @@ impl Shard {
         }
         self.guard(Some(slot), |shard| match result {
             Ok(LogPage { mut messages, next }) => {
+                let to = messages.last().map(|message| Place::of(message.id));
                 messages.retain(|message| shard.hears_by_wildcard(slot, message));
                 let Some(connection) = shard.connections.get_mut(slot as usize) else { return };
                 let Some(catch_up) = &mut connection.catch_up else { return };
-                let paged = catch_up.take_log(messages, next);
+                let paged = catch_up.take_log(messages, to, next);
                 shard.write_page(slot, paged);
             }
             Err(error) => {
@@ -397,7 +400,9 @@ impl Shard {
     /// What the conversation passed over is wanted now; of the connection's own subscriptions it heard all.
     pub(crate) fn read_anew(&mut self, slot: u32) {
         let Some(connection) = self.connections.get_mut(slot as usize) else { return };
-        connection.catch_up.get_or_insert_with(|| Box::new(CatchUp::live())).read_anew(Vec::new());
+        let offered = connection.as_of.max(self.fanout.offered);
+        let catch_up = connection.catch_up.get_or_insert_with(|| Box::new(CatchUp::live()));
+        catch_up.read_anew(Vec::new(), offered);
         self.advance(slot);
     }
 

@@ -72,10 +72,14 @@ pub(crate) struct CatchUp {
     /// The logs of the app's topics are read from here, behind the backlog: for filters with wildcards.
     log: Option<Place>,
     reads_log: bool,
+    /// Up to where they brought everything.
+    logged_to: Place,
     /// What was accepted up to here cannot come by live.
     as_of: Place,
     /// What that brought behind `as_of`.
     logged: HashSet<NotificationId>,
+    /// Reads of what the topics of filters with wildcards retain. Nothing overtakes what they bring.
+    retained_reads: u32,
 }
 
 struct Recovery {
@@ -154,8 +158,10 @@ impl CatchUp {
             waits_for_room: false,
             log: None,
             reads_log: false,
+            logged_to: Place(0),
             as_of: Place(0),
             logged: HashSet::new(),
+            retained_reads: 0,
         }
     }
 
@@ -217,10 +223,12 @@ impl CatchUp {
         }
     }
 
-    /// What the conversation passed over it wants now: the backlog is read from its beginning.
-    pub(crate) fn read_anew(&mut self, own_topics: Vec<Topic>) {
+    /// What the conversation passed over it wants now: the backlog is read from its beginning. A connection
+    /// that is live was offered everything up to `offered`.
+    pub(crate) fn read_anew(&mut self, own_topics: Vec<Topic>, offered: NotificationId) {
         if self.stage == Stage::Done {
             self.stage = Stage::Wanted;
+            self.after = Some(offered);
             self.own_topics = own_topics;
         }
         (self.anew, self.missed, self.was_live) = (Anew::Wanted, true, false);
@@ -267,9 +275,15 @@ impl CatchUp {
         (self.log, self.as_of) = (Some(since), as_of);
     }
 
-    /// A page of that, with what is this connection's: what is to be written.
-    pub(crate) fn take_log(&mut self, messages: Vec<Arc<Message>>, next: Option<Place>) -> Vec<Paged> {
+    /// A page of that, which reached `to`, with what is this connection's: what is to be written.
+    pub(crate) fn take_log(
+        &mut self,
+        messages: Vec<Arc<Message>>,
+        to: Option<Place>,
+        next: Option<Place>,
+    ) -> Vec<Paged> {
         (self.log, self.reads_log, self.stage) = (next, false, Stage::Read);
+        self.logged_to = self.logged_to.max(to.unwrap_or(Place(0))).max(next.unwrap_or(Place(0)));
         let ids = messages.iter().map(|message| message.id);
         self.logged.extend(ids.filter(|id| Place::of(*id) > self.as_of));
         messages.into_iter().map(|message| Paged { message, retained: false }).collect()
@@ -280,9 +294,20 @@ impl CatchUp {
         self.logged.contains(&id)
     }
 
-    /// More that is to be written.
-    pub(crate) fn add_rest(&mut self, more: Vec<Paged>) {
-        self.rest.extend(more);
+    /// What topics retain is being read for new filters: live messages wait for it. A connection that is live was
+    /// offered everything up to `offered`.
+    pub(crate) fn await_retained(&mut self, own_topics: Vec<Topic>, offered: NotificationId) {
+        self.retained_reads += 1;
+        if self.stage == Stage::Done {
+            self.stage = Stage::Read;
+            (self.after, self.paged) = (Some(offered), Some(offered));
+            self.own_topics = own_topics;
+        }
+    }
+
+    pub(crate) fn take_retained(&mut self, messages: Vec<Arc<Message>>) {
+        self.retained_reads = self.retained_reads.saturating_sub(1);
+        self.rest.extend(messages.into_iter().map(|message| Paged { message, retained: true }));
     }
 
     /// The backlog may have something behind `after` that was never offered.
@@ -340,7 +365,7 @@ impl CatchUp {
     }
 
     pub(crate) fn step(&mut self) -> Step {
-        if self.waits_for_room {
+        if self.waits_for_room || self.retained_reads > 0 {
             return Step::Wait;
         }
         if !self.rest.is_empty() {
@@ -372,20 +397,24 @@ impl CatchUp {
         Step::Done
     }
 
-    /// The turn came: what to ask. What cannot be held from here on is missed by this read too.
-    pub(crate) fn begin_read(&mut self) -> Option<Read> {
+    /// The turn came: what to ask. What cannot be held from here on is missed by this read too. A connection with
+    /// filters with wildcards heard by them what was accepted up to `wild`.
+    pub(crate) fn begin_read(&mut self, wild: Option<Place>) -> Option<Read> {
         if let Some(since) = self.log.filter(|_| self.stage == Stage::Reading && self.reads_log) {
             return Some(Read::Log { since });
         }
         if self.stage == Stage::Reading {
             self.missed = false;
-            if self.anew == Anew::Wanted {
-                self.anew = Anew::Reading;
-                (self.after, self.paged, self.back_to) = (None, None, None);
-            }
             if let Some(back_to) = self.back_to.take() {
                 // Never before what pages brought: a page leaves nothing out.
                 self.after = self.after.min(self.paged.max(Some(back_to)));
+            }
+            if let Some(heard) = wild {
+                self.read_log_too(heard);
+            }
+            if self.anew == Anew::Wanted {
+                self.anew = Anew::Reading;
+                (self.after, self.paged) = (None, None);
             }
             return Some(Read::Backlog { after: self.after, own_topics: self.own_topics.clone() });
         }
@@ -397,6 +426,18 @@ impl CatchUp {
             since: recovery.since,
             retained: std::mem::take(&mut recovery.retained),
         })
+    }
+
+    /// What pages leave out because it is heard by a wildcard alone, logs bring: pages may reach further than what
+    /// is held, and what is missed is held nowhere.
+    fn read_log_too(&mut self, heard: Place) {
+        if self.log.is_none() {
+            let after = self.after.map_or(heard, Place::of);
+            self.log = Some(after.max(heard).max(self.logged_to));
+            // Logs brought these before; what they bring now is remembered anew.
+            self.held.retain(|dispatch| !self.logged.contains(&dispatch.message.id));
+            self.logged.clear();
+        }
     }
 
     /// A page of the backlog: what is to be written, in order.
@@ -505,7 +546,7 @@ fn before(at: Position) -> Position {
 
 /// The place right before an id, in the order of commits.
 fn behind(id: NotificationId) -> NotificationId {
-    NotificationId::from_bytes(u128::from_be_bytes(*id.as_bytes()).saturating_sub(1).to_be_bytes())
+    noroshi_delivery::id_at(Place(Place::of(id).0 - 1))
 }
 
 #[cfg(test)]
@@ -587,7 +628,7 @@ mod tests {
         let mut catch_up = CatchUp::after_log_in(None, Vec::new(), true);
         catch_up.take_page(page(&[1], &[], false));
         assert_eq!(run(&mut catch_up), "?=");
-        let Some(Read::Backlog { after, .. }) = catch_up.begin_read() else { panic!("a read") };
+        let Some(Read::Backlog { after, .. }) = catch_up.begin_read(None) else { panic!("a read") };
         assert_eq!(after, Some(message(1).id));
         for _ in 0..HELD_MAX {
             assert_eq!(catch_up.hold(&Dispatch::new(message(3)), None), Hold::Held);
@@ -601,21 +642,21 @@ mod tests {
     fn what_was_passed_over_is_read_once_more() {
         // On a live connection, and on one that reads: then what is out is not what is wanted.
         let mut catch_up = CatchUp::live();
-        catch_up.read_anew(Vec::new());
+        catch_up.read_anew(Vec::new(), message(0).id);
         assert_eq!(run(&mut catch_up), "?=");
-        let Some(Read::Backlog { after: None, .. }) = catch_up.begin_read() else {
+        let Some(Read::Backlog { after: None, .. }) = catch_up.begin_read(None) else {
             panic!("from the beginning")
         };
         assert!(catch_up.is_anew());
-        catch_up.read_anew(Vec::new());
+        catch_up.read_anew(Vec::new(), message(0).id);
         assert!(!catch_up.is_anew());
         assert_eq!(ids(&catch_up.take_page(page(&[1, 2], &[], false))), [(1, false), (2, false)]);
         assert_eq!(run(&mut catch_up), "?=");
-        let Some(Read::Backlog { after: None, .. }) = catch_up.begin_read() else { panic!("once more") };
+        let Some(Read::Backlog { after: None, .. }) = catch_up.begin_read(None) else { panic!("once more") };
         assert_eq!(catch_up.hold(&Dispatch::new(message(7)), None), Hold::Held);
         assert_eq!(ids(&catch_up.take_page(page(&[1], &[], true))), [(1, false)]);
         assert_eq!(run(&mut catch_up), "?=");
-        let Some(Read::Backlog { after, .. }) = catch_up.begin_read() else { panic!("the second page") };
+        let Some(Read::Backlog { after, .. }) = catch_up.begin_read(None) else { panic!("the second page") };
         assert_eq!(after, Some(message(1).id));
         catch_up.take_page(page(&[2], &[], false));
         assert_eq!(run(&mut catch_up), "7.");
@@ -631,7 +672,7 @@ mod tests {
         }
         assert_eq!(catch_up.hold(&Dispatch::new(message(9)), Some(6)), Hold::Not, "another topic");
         assert_eq!(run(&mut catch_up), "?=");
-        assert!(matches!(catch_up.begin_read(), Some(Read::Topic { number: 1, retained: true, .. })));
+        assert!(matches!(catch_up.begin_read(None), Some(Read::Topic { number: 1, retained: true, .. })));
         assert!(catch_up.take_recovered(2, page(&[9], &[], false)).is_none(), "another's answer");
         let paged = catch_up.take_recovered(1, page(&[2, 3], &[4], false)).expect("wanted");
         assert_eq!(ids(&paged), [(2, false), (3, false), (4, true)]);
@@ -672,7 +713,7 @@ mod tests {
         catch_up.read_again(message(3).id, Vec::new());
         assert!(catch_up.was_live);
         assert_eq!(run(&mut catch_up), "?=");
-        let Some(Read::Backlog { after, .. }) = catch_up.begin_read() else { panic!("a read") };
+        let Some(Read::Backlog { after, .. }) = catch_up.begin_read(None) else { panic!("a read") };
         assert_eq!(after, Some(message(3).id));
         // While it reads, and has passed the place already.
         assert_eq!(catch_up.hold(&Dispatch::new(message(9)), None), Hold::Held);
@@ -681,7 +722,7 @@ mod tests {
         catch_up.read_again(message(4).id, Vec::new());
         assert!(catch_up.was_live, "it was offered what its shard was all the time");
         assert_eq!(run(&mut catch_up), "?=");
-        let Some(Read::Backlog { after, .. }) = catch_up.begin_read() else { panic!("a read") };
+        let Some(Read::Backlog { after, .. }) = catch_up.begin_read(None) else { panic!("a read") };
         assert_eq!(after, Some(message(5).id), "a page had brought what stands before the fifth");
         catch_up.take_page(page(&[], &[], false));
         assert_eq!(catch_up.hold(&Dispatch::new(message(11)), None), Hold::Held);
@@ -689,7 +730,7 @@ mod tests {
         catch_up.read_again(message(8).id, Vec::new());
         assert_eq!(run(&mut catch_up), "?=");
         catch_up.read_again(message(7).id, Vec::new());
-        let Some(Read::Backlog { after, .. }) = catch_up.begin_read() else { panic!("a read") };
+        let Some(Read::Backlog { after, .. }) = catch_up.begin_read(None) else { panic!("a read") };
         assert_eq!(after, Some(message(7).id), "the eleventh was written, the eighth perhaps never came");
     }
 }

@@ -107,6 +107,11 @@ impl Mqtt {
         self.conversation.caught_up();
     }
 
+    pub(crate) fn heard_by_wildcard(&self) -> Option<Place> {
+        let mut held = self.conversation.subscriptions();
+        held.any(|held| held.filter.has_wildcards()).then_some(self.since)
+    }
+
     pub(crate) fn wants_retained(&self) -> bool {
         !self.resumed
     }

@@ -14,6 +14,7 @@
 use bytes::Bytes;
 use noroshi_protocol::socket_io::encode;
 use noroshi_protocol::ws::Input;
+use noroshi_store::Place;
 use noroshi_types::{CloseReason, Timestamp, Topic};
 
 use crate::config::Config;
@@ -93,6 +94,14 @@ impl Talk {
             Talk::Mqtt(mqtt) => mqtt.caught_up(),
             Talk::SocketIo(_) | Talk::Exchange(_) => {}
             Talk::Xmpp(xmpp) => xmpp.caught_up(),
+        }
+    }
+
+    /// What was accepted up to here was heard by filters with wildcards; `None` where there are none.
+    pub(crate) fn heard_by_wildcard(&self) -> Option<Place> {
+        match self {
+            Talk::Mqtt(mqtt) => mqtt.heard_by_wildcard(),
+            _ => None,
         }
     }
 

@@ -5,9 +5,12 @@
 use noroshi_protocol::mqtt::{
     SubscribeRefused, SubscribeRequest, Subscribed, TopicFilter, UnsubscribeRequest,
 };
+use noroshi_store::Place;
 use noroshi_types::{AppId, CloseReason};
 
 use super::work::Job;
+use crate::backlog::own_topics;
+use crate::catch_up::CatchUp;
 use crate::connection::Subscription;
 use crate::shard::Shard;
 
@@ -35,6 +38,7 @@ impl Shard {
         let shared = self.shared.clone();
         let Some(app) = self.app_of(slot) else { return };
         let mut made = Vec::new();
+        let had_wildcards = self.mqtt(slot).is_some_and(|mqtt| mqtt.heard_by_wildcard().is_some());
         self.answer_mqtt(slot, |conversation, out| {
             made = conversation.subscribed(&shared.config.mqtt, request, out)?;
             Ok(())
@@ -57,10 +61,29 @@ impl Shard {
         if reads_inbox {
             self.read_inbox(slot);
         }
-        if !retained.is_empty() {
-            self.queue_job(slot, Job::Retained(retained));
+        if !had_wildcards || !retained.is_empty() {
+            self.hear_by_wildcard(slot, !had_wildcards, retained);
         }
         self.advance(slot);
+    }
+
+    /// What is published from now on comes by itself, and once; what is retained from before is read first.
+    fn hear_by_wildcard(&mut self, slot: u32, is_first: bool, retained: Vec<Box<str>>) {
+        let Some(connection) = self.connections.get(slot as usize) else { return };
+        let offered = connection.as_of.max(self.fanout.offered);
+        if let Some(mqtt) = self.mqtt(slot).filter(|_| is_first) {
+            mqtt.since = mqtt.since.max(Place::of(offered));
+        }
+        if retained.is_empty() {
+            return;
+        }
+        if !self.queue_job(slot, Job::Retained { filters: retained, up_to: offered }) {
+            return self.begin_close(slot, CloseReason::RateLimited);
+        }
+        let Some(connection) = self.connections.get_mut(slot as usize) else { return };
+        let own_topics = own_topics(connection, &self.topics);
+        let catch_up = connection.catch_up.get_or_insert_with(|| Box::new(CatchUp::live()));
+        catch_up.await_retained(own_topics, offered);
     }
 
     pub(super) fn unsubscribe_mqtt(&mut self, slot: u32, request: UnsubscribeRequest) {

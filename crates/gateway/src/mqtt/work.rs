@@ -14,10 +14,9 @@ use noroshi_protocol::mqtt::{
     Answer, PublishRefused, SubscribeRefused, SubscribeRequest, UnsubscribeRequest,
 };
 use noroshi_store::{Error as StoreError, Place};
-use noroshi_types::{CloseReason, Message, Request, Target, Topic};
+use noroshi_types::{CloseReason, Message, NotificationId, Request, Target, Topic};
 
 use super::session::Kept;
-use crate::catch_up::{CatchUp, Paged};
 use crate::connection::Phase;
 use crate::mailbox::Reply;
 use crate::registry::Session;
@@ -52,8 +51,11 @@ pub(crate) enum Job {
     Forget(Vec<Topic>),
     /// What the store keeps of the session from here on.
     Keep(Vec<u8>),
-    /// What the topics of these filters retain.
-    Retained(Vec<Box<str>>),
+    /// What the topics of these filters retain of what was accepted up to an id.
+    Retained {
+        filters: Vec<Box<str>>,
+        up_to: NotificationId,
+    },
 }
 
 impl Job {
@@ -80,7 +82,7 @@ pub(crate) enum Done {
         request: UnsubscribeRequest,
     },
     Forgotten,
-    Retained(Vec<Arc<Message>>),
+    Retained(Result<Vec<Arc<Message>>, StoreError>),
     /// By a defect: the client is not answered.
     Failed,
 }
@@ -208,12 +210,16 @@ impl Shard {
             Done::Failed => self.begin_close(slot, CloseReason::Internal),
             Done::Subscribed { request, lasts } => self.finish_subscribe(slot, request, lasts),
             Done::Unsubscribed { request } => self.finish_unsubscribe(slot, request),
-            Done::Retained(messages) => {
+            Done::Retained(Ok(messages)) => {
                 let Some(connection) = self.connection(slot) else { return };
-                let paged = messages.into_iter().map(|message| Paged { message, retained: true }).collect();
-                let catch_up = connection.catch_up.get_or_insert_with(|| Box::new(CatchUp::live()));
-                catch_up.add_rest(paged);
+                if let Some(catch_up) = &mut connection.catch_up {
+                    catch_up.take_retained(messages);
+                }
                 self.advance(slot);
+            }
+            Done::Retained(Err(error)) => {
+                tracing::warn!(%error, "what topics retain could not be read for a new subscription");
+                self.begin_close(slot, CloseReason::Overloaded);
             }
         }
     }
@@ -278,7 +284,9 @@ async fn run(delivery: &Arc<Delivery>, session: &Session, job: Job, kept: Option
             }
             Done::Forgotten
         }
-        Job::Retained(filters) => Done::Retained(retained(delivery, session, &filters).await),
+        Job::Retained { filters, up_to } => {
+            Done::Retained(retained(delivery, session, &filters, up_to).await)
+        }
     }
 }
 
@@ -343,8 +351,13 @@ pub(super) async fn forget(
     }
 }
 
-async fn retained(delivery: &Arc<Delivery>, session: &Session, filters: &[Box<str>]) -> Vec<Arc<Message>> {
-    let now = delivery.clock().now();
+async fn retained(
+    delivery: &Arc<Delivery>,
+    session: &Session,
+    filters: &[Box<str>],
+    up_to: NotificationId,
+) -> Result<Vec<Arc<Message>>, StoreError> {
+    let (store, now) = (delivery.store(), delivery.clock().now());
     let mut found: Vec<Arc<Message>> = Vec::new();
     for filter in filters {
         let prefix = &filter[..filter.find(['+', '#']).unwrap_or(filter.len())];
@@ -352,28 +365,21 @@ async fn retained(delivery: &Arc<Delivery>, session: &Session, filters: &[Box<st
         let prefix = if filter.ends_with("/#") { prefix.trim_end_matches('/') } else { prefix };
         let mut after: Option<Topic> = None;
         while found.len() < RETAINED_MAX {
-            let page =
-                delivery.store().retained_page(session.app, prefix, after.as_ref(), RETAINED_PAGE, now).await;
-            let page = match page {
-                Ok(page) => page,
-                Err(error) => {
-                    tracing::warn!(%error, "what topics retain could not be read for a new subscription");
-                    break;
-                }
-            };
+            let page = store.retained_page(session.app, prefix, after.as_ref(), RETAINED_PAGE, now).await?;
             let full = page.len() == RETAINED_PAGE;
             let name = |message: &Message| message.topic.as_ref().map(|place| place.topic.clone());
             after = page.last().and_then(|message| name(message));
-            let matches = |message: &Arc<Message>| {
-                name(message)
-                    .is_some_and(|topic| noroshi_protocol::mqtt::filter_matches(filter, topic.as_str()))
+            let wanted = |message: &Arc<Message>| {
+                message.id <= up_to
+                    && name(message)
+                        .is_some_and(|topic| noroshi_protocol::mqtt::filter_matches(filter, topic.as_str()))
             };
-            found.extend(page.into_iter().filter(matches));
+            found.extend(page.into_iter().filter(wanted));
             if !full {
                 break;
             }
         }
     }
     found.truncate(RETAINED_MAX);
-    found
+    Ok(found)
 }

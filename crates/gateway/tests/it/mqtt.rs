@@ -204,9 +204,7 @@ async fn an_inbox_and_topics_are_heard_and_confirmed() {
 async fn wildcards_match_now_and_what_is_retained() {
     let node = node().await;
     node.device("d1", "u1", &[]).await;
-    let mut retained = crate::node::request(topic("a/1"), When::Stored, "1");
-    retained.retain = true;
-    node.publish_request(retained).await;
+    node.publish_request(retained("a/1", "1")).await;
     let mut client = Client::connect(&node, Asked::clean("d1")).await;
     client.next().await;
     client
@@ -283,6 +281,75 @@ async fn no_more_is_in_flight_than_the_client_takes() {
         client.send(Packet::PubAck(Ack::success(id))).await;
     }
     client.is_quiet().await;
+}
+
+/// More waits than a connection holds: it is read from the topics' logs, which no position of a durable
+/// subscription tells.
+#[tokio::test]
+async fn nothing_is_lost_behind_a_wildcard() {
+    const COUNT: usize = 300;
+    let node = node().await;
+    node.device("d1", "u1", &["news"]).await;
+    for asked in [Asked::clean("d1"), Asked::lasting("d1")] {
+        let mut client = Client::connect(&node, Asked { receive_maximum: 4, ..asked }).await;
+        client.next().await;
+        client.subscribe(&[("w/+", Qos::AtLeastOnce)]).await;
+        client.next().await;
+        for n in 0..COUNT {
+            let name = if n % 3 == 0 { "news" } else { "w/1" };
+            node.publish(topic(name), When::Stored, &n.to_string()).await;
+        }
+        let (mut news, mut wild) = (Vec::new(), Vec::new());
+        while news.len() + wild.len() < COUNT {
+            let said = client.next().await;
+            let (text, id) = said.rsplit_once(" qos1 #").expect("a message");
+            let (name, number) = text.split_once(' ').expect("a number");
+            let heard = if name == "news" { &mut news } else { &mut wild };
+            heard.push(number.parse::<usize>().expect("a number"));
+            client.send(Packet::PubAck(Ack::success(id.parse().expect("an id")))).await;
+        }
+        client.is_quiet().await;
+        let expected = |rest: &dyn Fn(usize) -> bool| (0..COUNT).filter(|n| rest(n % 3)).collect::<Vec<_>>();
+        assert_eq!(news, expected(&|rest| rest == 0), "each once, in order");
+        assert_eq!(wild, expected(&|rest| rest != 0), "each once, in order");
+        drop(client);
+        node.until_sessions(0).await;
+    }
+}
+
+/// What a topic retains is read while others publish to it.
+#[tokio::test]
+async fn what_is_retained_and_heard_comes_once() {
+    let node = node().await;
+    node.device("d1", "u1", &[]).await;
+    node.device("d2", "u2", &[]).await;
+    for round in 0..40 {
+        let name = format!("open/{round}/x");
+        let filter = format!("open/{round}/#");
+        let mut client = Client::connect(&node, Asked::clean("d1")).await;
+        let mut publisher = Client::connect(&node, Asked::clean("d2")).await;
+        (client.next().await, publisher.next().await);
+        let filters = [(filter.as_str(), Qos::AtLeastOnce)];
+        tokio::join!(node.publish_request(retained(&name, "1")), client.subscribe(&filters));
+        let mut second = crate::node::request(topic(&name), When::Stored, "2");
+        second.retain = round % 2 == 0;
+        node.publish_request(second).await;
+        let mut heard = Vec::new();
+        while heard.last().is_none_or(|last| last != "2") {
+            let said = client.next().await;
+            if let Some((text, _)) = said.rsplit_once(" qos") {
+                heard.push(text.rsplit(' ').next().unwrap_or_default().to_owned());
+            }
+        }
+        client.is_quiet().await;
+        assert!(heard == ["1", "2"] || heard == ["2"], "{heard:?}");
+    }
+}
+
+fn retained(name: &str, data: &str) -> noroshi_types::Request {
+    let mut request = crate::node::request(topic(name), When::Stored, data);
+    request.retain = true;
+    request
 }
 
 #[tokio::test]
