@@ -211,7 +211,7 @@ impl Shard {
                     }
                 }
             }
-            Reply::Worked { to, done } => self.handle_worked(to, *done),
+            Reply::Worked { to, session, done } => self.handle_worked(to, &session, *done),
             Reply::Log { to, result } => self.handle_log(to, result),
             Reply::Backlog { to, result } => self.handle_read(to, None, result),
             Reply::Recovered { to, recovery, result } => self.handle_read(to, Some(recovery), result),

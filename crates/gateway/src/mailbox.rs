@@ -27,7 +27,7 @@ use crate::config::Speaks;
 use crate::connection::Origin;
 use crate::dispatch::{Audience, Dispatch};
 use crate::mqtt::work::Done;
-use crate::registry::{Address, Key};
+use crate::registry::{Address, Key, Session};
 use crate::stamp::Moment;
 use crate::tls::TlsSession;
 
@@ -147,6 +147,7 @@ pub(crate) enum Reply {
     /// A client's job is done.
     Worked {
         to: (u32, u64),
+        session: Arc<Session>,
         done: Box<Done>,
     },
     Recovered {

@@ -168,7 +168,7 @@ impl Shard {
                 Some(Job::Keep(Kept { since, subscriptions }.encode()))
             }
         };
-        self.leave_work(slot, &session, queue, last);
+        self.leave_work(slot, &session, queue, expiry_s > 0, last);
         if expiry_s == 0 {
             if let Some(will) = will {
                 self.publish_will(&session, *will);

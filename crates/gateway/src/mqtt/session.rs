@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hashbrown::HashMap;
-use noroshi_protocol::mqtt::{Saved, SubscribeOptions, Subscription, TopicFilter, Will};
+use noroshi_protocol::mqtt::{Answer, Saved, SubscribeOptions, Subscription, TopicFilter, Will};
 use noroshi_store::Place;
 use noroshi_types::{Timestamp, Topic};
 use parking_lot::Mutex;
@@ -146,6 +146,16 @@ impl Lefts {
         let left = inner.by_device.remove(&device_key)?;
         inner.by_due.remove(&(left.due(), device_key));
         Some(left)
+    }
+
+    /// What a connection published that is gone was accepted.
+    pub(crate) fn published(&self, session: &Session, answer: Answer) {
+        let mut inner = self.0.lock();
+        let left = inner.by_device.get_mut(&session.device_key);
+        let left = left.filter(|left| left.session.address == session.address);
+        if let Some(saved) = left.and_then(|left| left.saved.as_mut()) {
+            saved.published(answer);
+        }
     }
 
     pub(crate) fn is_empty(&self) -> bool {

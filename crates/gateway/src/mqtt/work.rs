@@ -2,7 +2,8 @@
 //! after the other for each connection, off the shard, so that what a client did first happens first.
 //!
 //! Bounds: [`QUEUED_MAX`] and [`QUEUED_BYTES_MAX`] for a connection, [`OUT_MAX`] jobs of a shard at once. What
-//! a client published before it left is published all the same.
+//! a client published before it left is published all the same, but for what has to be published exactly once
+//! and was not begun: a client whose session lasts sends it again, as nobody told it that it was received.
 
 use std::collections::{HashMap, VecDeque};
 use std::panic::AssertUnwindSafe;
@@ -102,7 +103,7 @@ pub(crate) struct Works {
     waiting: VecDeque<(u32, u64)>,
     out: usize,
     /// What connections that are gone still had to publish, behind the job that is out.
-    orphans: HashMap<(u32, u64), (Arc<Session>, VecDeque<Job>)>,
+    orphans: HashMap<(u32, u64), VecDeque<Job>>,
 }
 
 impl Shard {
@@ -177,17 +178,27 @@ impl Shard {
                     shared.metrics.panics.inc();
                     Done::Failed
                 });
-                shared.mailboxes[index].reply(Reply::Worked { to: (slot, generation), done: Box::new(done) });
+                let to = (slot, generation);
+                shared.mailboxes[index].reply(Reply::Worked { to, session, done: Box::new(done) });
             });
         }
     }
 
-    pub(crate) fn handle_worked(&mut self, (slot, generation): (u32, u64), done: Done) {
+    pub(crate) fn handle_worked(
+        &mut self,
+        (slot, generation): (u32, u64),
+        session: &Arc<Session>,
+        done: Done,
+    ) {
         self.works.out -= 1;
-        if let Some((session, jobs)) = self.works.orphans.remove(&(slot, generation)) {
-            self.publish_left(session, jobs);
+        if let Some(jobs) = self.works.orphans.remove(&(slot, generation)) {
+            self.publish_left(session.clone(), jobs);
         }
         if self.at(slot, generation).is_none() {
+            // Sent again by the session's next connection it is the same message (§4.3.3).
+            if let Done::Published { answer: Some(answer), result: Ok(()) } = done {
+                self.shared.lefts.published(session, answer);
+            }
             return;
         }
         self.guard(Some(slot), |shard| {
@@ -224,23 +235,27 @@ impl Shard {
         }
     }
 
-    /// The connection is over: what it published goes on, and `last` behind it.
+    /// The connection is over: what it published goes on, and `last` behind it. `lasts`: its session does not end.
     pub(super) fn leave_work(
         &mut self,
         slot: u32,
         session: &Arc<Session>,
         queue: Option<Queue>,
+        lasts: bool,
         last: Option<Job>,
     ) {
         let generation = session.address.generation;
         let queue = queue.unwrap_or_default();
-        let goes_on = |job: &Job| matches!(job, Job::Publish { .. } | Job::Forget(_));
+        let goes_on = |job: &Job| match job {
+            Job::Publish { answer, .. } => !lasts || answer.is_none_or(|answer| !answer.is_exactly_once()),
+            job => matches!(job, Job::Forget(_)),
+        };
         let mut jobs: VecDeque<Job> = queue.jobs.into_iter().filter(goes_on).collect();
         jobs.extend(last);
         let waits = self.works.waiting.iter().any(|waiting| *waiting == (slot, generation));
         match queue.busy && !waits {
             _ if jobs.is_empty() => {}
-            true => drop(self.works.orphans.insert((slot, generation), (session.clone(), jobs))),
+            true => drop(self.works.orphans.insert((slot, generation), jobs)),
             false => self.publish_left(session.clone(), jobs),
         }
     }

@@ -246,6 +246,46 @@ async fn clients_publish_where_the_app_allows_it() {
     client.is_quiet().await;
 }
 
+/// The client vanishes before it is told that what it published exactly once was received, and sends it again.
+#[tokio::test]
+async fn what_is_published_exactly_once_is_not_published_again() {
+    const COUNT: u16 = 50;
+    let node = node().await;
+    node.device("d1", "u1", &["open/x"]).await;
+    node.device("d2", "u2", &[]).await;
+    let mut watch = Client::connect(&node, Asked::clean("d1")).await;
+    watch.next().await;
+    let mut client = Client::connect(&node, Asked::lasting("d2")).await;
+    client.next().await;
+    for number in 1..=COUNT {
+        client.publish("open/x", &number.to_string(), Qos::ExactlyOnce, number).await;
+    }
+    drop(client);
+    node.until_sessions(1).await;
+    let mut again = Client::connect(&node, Asked::lasting("d2")).await;
+    assert_eq!(again.next().await, "connack 0x00 true");
+    for number in 1..=COUNT {
+        again.publish("open/x", &number.to_string(), Qos::ExactlyOnce, number).await;
+        assert_eq!(again.next().await, format!("pubrec 0x00 #{number}"));
+        again.send(Packet::PubRel(Ack::success(number))).await;
+        assert_eq!(again.next().await, format!("pubcomp #{number}"));
+    }
+    node.publish(topic("open/x"), When::Stored, "0").await;
+    let mut heard = Vec::new();
+    while heard.last() != Some(&0) {
+        let said = watch.next().await;
+        let (text, id) = said.rsplit_once(" qos1 #").expect("a message");
+        heard.push(text.trim_start_matches("open/x ").parse::<u16>().expect("a number"));
+        watch.send(Packet::PubAck(Ack::success(id.parse().expect("an id")))).await;
+    }
+    heard.pop();
+    // The one that was on its way to the store when the client came back may be there twice.
+    assert!(heard.len() <= usize::from(COUNT) + 1, "{heard:?}");
+    heard.sort_unstable();
+    heard.dedup();
+    assert_eq!(heard, (1..=COUNT).collect::<Vec<_>>());
+}
+
 #[tokio::test]
 async fn no_more_is_in_flight_than_the_client_takes() {
     const COUNT: usize = 300;
@@ -328,7 +368,8 @@ async fn what_is_retained_and_heard_comes_once() {
         let filter = format!("open/{round}/#");
         let mut client = Client::connect(&node, Asked::clean("d1")).await;
         let mut publisher = Client::connect(&node, Asked::clean("d2")).await;
-        (client.next().await, publisher.next().await);
+        client.next().await;
+        publisher.next().await;
         let filters = [(filter.as_str(), Qos::AtLeastOnce)];
         tokio::join!(node.publish_request(retained(&name, "1")), client.subscribe(&filters));
         let mut second = crate::node::request(topic(&name), When::Stored, "2");

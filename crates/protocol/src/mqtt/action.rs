@@ -87,6 +87,13 @@ pub struct Answer {
     pub(super) qos: Qos,
 }
 
+impl Answer {
+    /// Whether the message is to be published exactly once.
+    pub fn is_exactly_once(&self) -> bool {
+        self.qos == Qos::ExactlyOnce
+    }
+}
+
 /// Why what a client published was not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PublishRefused {
@@ -219,7 +226,7 @@ pub struct Saved {
 impl Saved {
     /// A message was published whose connection ended before it could be told: sent again, it is the same one.
     pub fn published(&mut self, answer: Answer) {
-        if answer.qos == Qos::ExactlyOnce
+        if answer.is_exactly_once()
             && let Err(at) = self.unreleased.binary_search(&answer.packet_id)
         {
             self.unreleased.insert(at, answer.packet_id);
