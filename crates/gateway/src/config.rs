@@ -48,6 +48,15 @@ impl SocketIo {
     }
 }
 
+/// Server Reference of MQTT 5 (§4.11).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Redirect {
+    /// `host:port`, or several with spaces between.
+    pub servers: Box<str>,
+    /// For good: 0x9D rather than 0x9C.
+    pub moved: bool,
+}
+
 #[derive(Debug, Clone)]
 pub struct Config {
     pub listeners: Vec<Listener>,
@@ -58,6 +67,8 @@ pub struct Config {
     /// Serves `GET /v1/echo` for the WebSocket conformance suite; never in service.
     pub conformance: bool,
     pub mqtt: mqtt::Config,
+    /// Where clients of MQTT go when this node is drained or has no room; none: they are told to go.
+    pub mqtt_redirect: Option<Redirect>,
     pub socket_io: SocketIo,
     pub xmpp: crate::xmpp::Config,
     /// Of a client's publication; as much as a provider may send.
@@ -98,6 +109,7 @@ impl Default for Config {
             devices: true,
             conformance: false,
             mqtt: mqtt::Config::default(),
+            mqtt_redirect: None,
             socket_io: SocketIo::default(),
             xmpp: crate::xmpp::Config::default(),
             publish_bytes_max: limits::DATA_BYTES,

@@ -65,7 +65,7 @@ mod websocket;
 mod wildcard;
 pub mod xmpp;
 
-pub use config::{Config, Listener, SocketIo, Speaks};
+pub use config::{Config, Listener, Redirect, SocketIo, Speaks};
 pub use gateway::{Bound, Error, Gateway, HandoverFn};
 pub use handover::{Handover, Io};
 pub use listener::BACKLOG;

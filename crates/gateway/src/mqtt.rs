@@ -10,7 +10,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use noroshi_protocol::mqtt::{
-    Action, Cause as Why, Conversation, Decoder, Delivery, Frame, PublishRefused, is_topic_name,
+    Action, Cause as Why, Conversation, Decoder, Delivery, Frame, PublishRefused, ServerReference,
+    is_topic_name,
 };
 use noroshi_protocol::ws::{self, Opcode, Upgrade};
 use noroshi_store::Place;
@@ -271,9 +272,15 @@ impl Shard {
 
     /// DISCONNECT, or the CONNACK of who is not let in.
     pub(crate) fn end_mqtt_word(&mut self, slot: u32, reason: CloseReason) {
+        let shared = self.shared.clone();
+        let Some(connection) = self.connection(slot) else { return };
+        // Addresses of TCP say nothing to who came over WebSocket.
+        let is_stream = connection.framing == Framing::Stream;
         let Some(mqtt) = self.mqtt(slot) else { return };
+        let redirect = shared.config.mqtt_redirect.as_ref().filter(|_| is_stream);
+        let redirect = redirect.map(|to| ServerReference { servers: &to.servers, moved: to.moved });
         let mut out = Vec::new();
-        mqtt.conversation.close(reason, None, &mut out);
+        mqtt.conversation.close(reason, redirect.as_ref(), &mut out);
         self.send_mqtt(slot, out);
     }
 }

@@ -255,6 +255,11 @@ fn gateway_config(
                 false => noroshi_protocol::mqtt::Config::default(),
             }
         },
+        mqtt_redirect: config
+            .mqtt
+            .redirect
+            .as_deref()
+            .map(|servers| noroshi_gateway::Redirect { servers: servers.into(), moved: config.mqtt.moved }),
         publish_bytes_max: limits.data_bytes,
         anonymous_app: server.conformance.then(|| development::APP.to_owned()),
         ..defaults

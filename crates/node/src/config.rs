@@ -76,6 +76,10 @@ pub struct Mqtt {
     pub listen: Option<SocketAddr>,
     /// Under TLS, with the certificate of the public address.
     pub tls_listen: Option<SocketAddr>,
+    /// Where a drain sends clients: addresses with spaces between.
+    pub redirect: Option<String>,
+    /// For good.
+    pub moved: bool,
 }
 
 /// Listeners of XMPP, none unless they are named, and what its clients are told.
@@ -328,6 +332,9 @@ impl Config {
         }
         if self.mqtt.tls_listen.is_some() && self.server.tls.is_none() {
             reader.problem("mqtt.tls_listen", "needs a certificate: tls.cert and tls.key");
+        }
+        if self.mqtt.moved && self.mqtt.redirect.is_none() {
+            reader.problem("mqtt.moved", "needs mqtt.redirect: where the server has moved to");
         }
         self.xmpp.check(reader, &self.server);
         let Gateway { send_queue_soft_bytes, send_queue_bytes, ping_interval, ping_timeout, .. } =

@@ -140,7 +140,10 @@ impl Client {
 
 fn describe(packet: Packet<'_>) -> Said {
     match packet {
-        Packet::ConnAck(ack) => format!("connack {:#04x} {}", ack.reason as u8, ack.session_present),
+        Packet::ConnAck(ack) => {
+            let place = ack.properties.text(Property::ServerReference).map(|place| format!(" {place}"));
+            format!("connack {:#04x} {}{}", ack.reason as u8, ack.session_present, place.unwrap_or_default())
+        }
         Packet::Publish(publish) => {
             let payload = std::str::from_utf8(publish.payload).expect("text");
             // Of what a provider sent only the data is of interest.
@@ -159,7 +162,11 @@ fn describe(packet: Packet<'_>) -> Said {
         Packet::PubComp(ack) => format!("pubcomp #{}", ack.packet_id),
         Packet::SubAck(ack) => format!("suback {:?}", ack.reasons),
         Packet::UnsubAck(ack) => format!("unsuback {:?}", ack.reasons),
-        Packet::Disconnect(disconnect) => format!("disconnect {:#04x}", disconnect.reason as u8),
+        Packet::Disconnect(disconnect) => {
+            let place = disconnect.properties.text(Property::ServerReference);
+            let place = place.map(|place| format!(" {place}")).unwrap_or_default();
+            format!("disconnect {:#04x}{place}", disconnect.reason as u8)
+        }
         Packet::PingResp => "pong".to_owned(),
         other => format!("{other:?}"),
     }
@@ -483,4 +490,18 @@ async fn a_drain_tells_to_go_elsewhere() {
     assert_eq!(client.next().await, "disconnect 0x9c");
     let mut late = Client::connect(&node, Asked::clean("d1")).await;
     assert_eq!(late.next().await, "connack 0x9c false");
+}
+
+#[tokio::test]
+async fn a_drain_tells_where_the_server_has_moved_to() {
+    let mut config = config();
+    config.mqtt_redirect = Some(noroshi_gateway::Redirect { servers: "a:1883 b:1883".into(), moved: true });
+    let node = Node::start(config).await;
+    node.device("d1", "u1", &[]).await;
+    let mut client = Client::connect(&node, Asked::clean("d1")).await;
+    client.next().await;
+    let order =
+        noroshi_gateway::drain::Order { rate_per_second: 100, spread: Duration::ZERO, deadline: None };
+    node.gateway.drain_devices(order).expect("begun");
+    assert_eq!(client.next().await, "disconnect 0x9d a:1883 b:1883");
 }

@@ -152,6 +152,26 @@ impl Mqtt {
                 "mqtt.tls_listen",
                 "Address for MQTT under TLS, such as 0.0.0.0:8883, with the certificate of tls.cert. Unset: none.",
             ),
+            redirect: reader.optional(
+                "mqtt.redirect",
+                ("text", "HOST:PORT with spaces between"),
+                servers,
+                "Where a drain, or a node without room, sends clients of MQTT 5 over TCP and TLS (Server Reference). Unset: they are told to use another server, and connect again by this one's name.",
+            ),
+            moved: reader.switch(
+                "mqtt.moved",
+                false,
+                "What mqtt.redirect names is this server's new place for good: 0x9D instead of 0x9C.",
+            ),
+        }
+    }
+}
+
+fn servers(text: &str) -> Result<(), String> {
+    match text.split(' ').try_for_each(host_and_port) {
+        Ok(()) if text.len() <= 1_024 => Ok(()),
+        _ => {
+            Err("HOST:PORT, or several with one space between, such as \"push2.example.com:1883\"".to_owned())
         }
     }
 }
@@ -444,5 +464,14 @@ fn public_url(text: &str) -> Result<(), String> {
     match !rest.is_empty() && rest.chars().all(plain) {
         true => Ok(()),
         false => Err(expected()),
+    }
+}
+
+fn host_and_port(text: &str) -> Result<(), String> {
+    let parts = text.rsplit_once(':');
+    match parts.is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok_and(|port| port > 0))
+    {
+        true => Ok(()),
+        false => Err("HOST:PORT, such as \"push2.example.com:5222\"".to_owned()),
     }
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use noroshi_gateway::xmpp::Account;
 
-use super::{HOUR, Reader, SECOND};
+use super::{HOUR, Reader, SECOND, host_and_port};
 use crate::config::{Server, Xmpp};
 
 impl Xmpp {
@@ -105,14 +105,5 @@ fn domain_name(text: &str) -> Result<(), String> {
     match text.split('.').all(is_label) && text.len() <= 253 {
         true => Ok(()),
         false => Err("a host name, such as \"push.example.com\"".to_owned()),
-    }
-}
-
-fn host_and_port(text: &str) -> Result<(), String> {
-    let parts = text.rsplit_once(':');
-    match parts.is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok_and(|port| port > 0))
-    {
-        true => Ok(()),
-        false => Err("HOST:PORT, such as \"push2.example.com:5222\"".to_owned()),
     }
 }
