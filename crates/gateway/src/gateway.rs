@@ -138,7 +138,7 @@ impl Bound {
             mailboxes,
             accepting: AtomicBool::new(true),
             drain: Drain::new(),
-            lefts: Lefts::default(),
+            lefts: Lefts::new(delivery.clock().now()),
             // A later run begins above an earlier one: 2^20 log-ins a millisecond are out of reach.
             generations: AtomicU64::new(delivery.clock().now().0 << 20),
         });

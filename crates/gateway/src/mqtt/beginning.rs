@@ -89,7 +89,11 @@ impl Shard {
         let kept = begun.kept.as_deref().and_then(Kept::parse);
         let Some(mqtt) = self.mqtt(slot) else { return Vec::new() };
         // What this node remembers knows when it ends.
-        let known = left.as_ref().map_or(kept.is_some(), |left| left.ends_at > now);
+        let goes_on = |kept: &Kept| shared.registry.is_shared() || !shared.lefts.has_ended(kept, now);
+        let known = match &left {
+            Some(left) => left.ends_at > now,
+            None => kept.as_ref().is_some_and(goes_on),
+        };
         let present = known && !mqtt.clean_start;
         mqtt.resumed = present;
         mqtt.since = begun.as_of;
@@ -165,7 +169,7 @@ impl Shard {
             _ if wild.is_empty() => None,
             _ => {
                 let since = if caught_up { offered.max(since) } else { since };
-                Some(Job::Keep(Kept { since, subscriptions }.encode()))
+                Some(Job::Keep(Kept { since, expiry_s, subscriptions }.encode()))
             }
         };
         self.leave_work(slot, &session, queue, expiry_s > 0, last);

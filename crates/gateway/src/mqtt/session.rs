@@ -21,13 +21,15 @@ use crate::registry::{Key, Session};
 
 /// Sessions without a connection that are remembered: at some 300 bytes each, 20 MiB.
 const LEFT_MAX: usize = 1 << 16;
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
 
 /// A session as the store keeps it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Kept {
     /// What was accepted up to here was heard, for filters with wildcards.
     pub(crate) since: Place,
+    /// How long it outlives its connection.
+    pub(crate) expiry_s: u32,
     pub(crate) subscriptions: Vec<Subscription>,
 }
 
@@ -35,6 +37,7 @@ impl Kept {
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut out = vec![VERSION];
         out.extend_from_slice(&self.since.0.to_be_bytes());
+        out.extend_from_slice(&self.expiry_s.to_be_bytes());
         for Subscription { filter, options, id } in &self.subscriptions {
             let text = filter.as_str().as_bytes();
             // A filter has at most 255 bytes.
@@ -50,6 +53,7 @@ impl Kept {
     pub(crate) fn parse(bytes: &[u8]) -> Option<Self> {
         let mut rest = bytes.strip_prefix(&[VERSION])?;
         let since = Place(i64::from_be_bytes(take(&mut rest)?));
+        let expiry_s = u32::from_be_bytes(take(&mut rest)?);
         let mut subscriptions = Vec::new();
         while let Some((len, after)) = rest.split_first() {
             let (text, after) = after.split_at_checked(usize::from(*len))?;
@@ -61,7 +65,7 @@ impl Kept {
             });
             rest = after;
         }
-        Some(Self { since, subscriptions })
+        Some(Self { since, expiry_s, subscriptions })
     }
 }
 
@@ -115,21 +119,35 @@ pub(crate) enum Due {
 
 /// Of all shards: a device may come back on any. Locked for some instructions at the beginning and the end
 /// of a connection, and each second; nothing else is locked under it.
-#[derive(Default)]
 pub(crate) struct Lefts(Mutex<Inner>);
 
-#[derive(Default)]
 struct Inner {
     by_device: HashMap<Key, Left>,
     by_due: BTreeSet<(Timestamp, Key)>,
+    /// Whoever left since then is here or back.
+    complete_since: Option<Timestamp>,
 }
 
 impl Lefts {
+    pub(crate) fn new(now: Timestamp) -> Self {
+        let (by_device, by_due) = (HashMap::new(), BTreeSet::new());
+        Self(Mutex::new(Inner { by_device, by_due, complete_since: Some(now) }))
+    }
+
+    /// Whether a session that is not here has ended, where no other node could have had it. A connection that this
+    /// node did not see ended at the latest when it began.
+    pub(crate) fn has_ended(&self, kept: &Kept, now: Timestamp) -> bool {
+        let begun = self.0.lock().complete_since;
+        let ends_at = |begun: Timestamp| begun.saturating_add(Duration::from_secs(kept.expiry_s.into()));
+        begun.is_some_and(|begun| ends_at(begun) <= now)
+    }
+
     /// False if there is no room.
     pub(crate) fn put(&self, left: Left) -> bool {
         let mut inner = self.0.lock();
         let key = left.session.device_key;
         if inner.by_device.len() >= LEFT_MAX && !inner.by_device.contains_key(&key) {
+            inner.complete_since = None;
             return false;
         }
         let due = left.due();
@@ -195,16 +213,29 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_session_of_an_earlier_process_ends_by_when_this_one_began() {
+        let lefts = Lefts::new(Timestamp(1_000));
+        let kept = Kept { since: Place(1), expiry_s: 60, subscriptions: Vec::new() };
+        assert!(!lefts.has_ended(&kept, Timestamp(60_999)) && lefts.has_ended(&kept, Timestamp(61_000)));
+        lefts.0.lock().complete_since = None;
+        assert!(!lefts.has_ended(&kept, Timestamp(61_000)), "some had no room");
+    }
+
+    #[test]
     fn what_is_kept_comes_back() {
         let held = |filter: &str, id| Subscription {
             filter: TopicFilter::parse(filter).expect("a filter"),
             options: SubscribeOptions::new(Qos::ExactlyOnce),
             id,
         };
-        let kept = Kept { since: Place(77), subscriptions: vec![held("a/+", 0), held("$noroshi/inbox", 9)] };
+        let kept = Kept {
+            since: Place(77),
+            expiry_s: 60,
+            subscriptions: vec![held("a/+", 0), held("$noroshi/inbox", 9)],
+        };
         let bytes = kept.encode();
         assert_eq!(Kept::parse(&bytes), Some(kept));
-        for cut in (0..bytes.len()).filter(|cut| *cut != 9 && *cut != 18) {
+        for cut in (0..bytes.len()).filter(|cut| *cut != 13 && *cut != 22) {
             assert_eq!(Kept::parse(&bytes[..cut]), None, "{cut}");
         }
         assert_eq!(Kept::parse(&[9]), None, "another program's");

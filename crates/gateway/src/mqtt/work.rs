@@ -146,7 +146,7 @@ impl Shard {
             if live {
                 mqtt.since = mqtt.since.max(offered);
             }
-            let since = mqtt.since;
+            let (since, expiry_s) = (mqtt.since, mqtt.expiry_s);
             let Some(job) = mqtt.queue.as_mut().and_then(|queue| queue.jobs.pop_front()) else { continue };
             if let Some(queue) = &mut mqtt.queue {
                 queue.bytes -= job.bytes();
@@ -160,12 +160,12 @@ impl Shard {
                         subscriptions.retain(|old| old.filter != new.filter);
                         subscriptions.push(new);
                     }
-                    Some(Kept { since, subscriptions })
+                    Some(Kept { since, expiry_s, subscriptions })
                 }
                 Job::Unsubscribe { request, lasts: true } => {
                     let mut subscriptions = held();
                     subscriptions.retain(|old| request.filters().all(|filter| *filter != old.filter));
-                    Some(Kept { since, subscriptions })
+                    Some(Kept { since, expiry_s, subscriptions })
                 }
                 _ => None,
             };
