@@ -3,13 +3,13 @@
 import assert from 'node:assert/strict'
 import { execFile } from 'node:child_process'
 import { after, before, test } from 'node:test'
-import mqtt from 'mqtt'
 
 import { Device } from '../lib/device.mjs'
+import { connect as mqttClient, texts } from '../lib/mqtt.mjs'
 import { Node, cli, freePort } from '../lib/node.mjs'
 import { withPages } from '../lib/page.mjs'
 import { used } from '../lib/raw.mjs'
-import { until, within } from '../lib/until.mjs'
+import { until } from '../lib/until.mjs'
 
 let node
 let port
@@ -22,28 +22,7 @@ before(async () => {
 })
 after(() => node.stop())
 
-/** A connected client; what it hears is in `heard`, its ending words in `said`. */
-async function connect(device, { url = `mqtt://127.0.0.1:${port}`, ...options } = {}) {
-  const client = mqtt.connect(url, {
-    protocolVersion: 5,
-    username: device.device,
-    password: device.token,
-    clientId: 'e2e',
-    reconnectPeriod: 0,
-    ...options,
-  })
-  client.heard = []
-  client.on('message', (topic, payload, packet) => client.heard.push({ topic, payload: payload.toString(), ...packet, text: payload.toString() }))
-  client.on('disconnect', (packet) => (client.said = packet.reasonCode))
-  client.on('error', () => {})
-  client.connack = await within('CONNACK', new Promise((resolve, reject) => {
-    client.once('connect', resolve)
-    client.once('error', reject)
-  }))
-  return client
-}
-
-const texts = (client) => client.heard.map(({ topic, text }) => `${topic} ${text}`)
+const connect = (device, { url = `mqtt://127.0.0.1:${port}`, ...options } = {}) => mqttClient(url, device, options)
 
 for (const protocolVersion of [4, 5]) {
   test(`a device hears its inbox and topics, MQTT ${protocolVersion === 4 ? '3.1.1' : '5'}`, async () => {

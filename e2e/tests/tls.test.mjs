@@ -10,15 +10,17 @@ import { connect } from 'node:tls'
 
 import { issue } from '../lib/certificate.mjs'
 import { Device } from '../lib/device.mjs'
-import { KEY, Node } from '../lib/node.mjs'
+import { connect as mqttClient, datas } from '../lib/mqtt.mjs'
+import { KEY, Node, freePort } from '../lib/node.mjs'
 import { until } from '../lib/until.mjs'
 
-let node, folder, cert, key, first
+let node, folder, cert, key, first, mqttPort
 before(async () => {
+  mqttPort = await freePort()
   folder = mkdtempSync(join(tmpdir(), 'noroshi-tls-'))
   ;[cert, key] = [join(folder, 'cert.pem'), join(folder, 'key.pem')]
   first = issue(cert, key, 'first')
-  node = await Node.start({ env: { NOROSHI__TLS__CERT: cert, NOROSHI__TLS__KEY: key } })
+  node = await Node.start({ env: { NOROSHI__TLS__CERT: cert, NOROSHI__TLS__KEY: key }, args: ['--mqtts', `127.0.0.1:${mqttPort}`] })
 })
 after(async () => {
   await node?.stop()
@@ -87,4 +89,17 @@ test('a certificate that cannot be read leaves the old one in use', async () => 
   await until('a line in the log', () => /cert/i.test(node.log().split('second').at(-1)) && /WARN|ERROR|warn|error/.test(node.log()))
   assert.equal(await shown(), before)
   writeFileSync(cert, good)
+})
+
+test('MQTT under TLS shows the same certificate', async () => {
+  const ca = readFileSync(cert)
+  const { body: device } = await https('POST', '/v1/devices', ca, KEY, { user: 'mqtts' })
+  const client = await mqttClient(`mqtts://127.0.0.1:${mqttPort}`, device, { ca })
+  assert.equal(client.stream.getPeerCertificate().fingerprint256, await shown())
+  await client.subscribeAsync('$noroshi/inbox', { qos: 1 })
+  assert.equal((await https('POST', '/v1/notifications', ca, KEY, { to: { users: ['mqtts'] }, data: 1 })).status, 202)
+  await until('the notification', () => client.heard.length)
+  assert.deepEqual(datas(client), [1])
+  await client.endAsync()
+  await assert.rejects(mqttClient(`mqtts://127.0.0.1:${mqttPort}`, device), /self.signed/)
 })

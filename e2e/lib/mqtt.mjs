@@ -1,0 +1,34 @@
+/** Devices as clients of MQTT, by the npm client `mqtt`. */
+
+import mqtt from 'mqtt'
+
+import { within } from './until.mjs'
+
+/** A connected client; what it hears is in `heard`, its ending words in `said`. */
+export async function connect(url, device, options = {}) {
+  const client = mqtt.connect(url, {
+    protocolVersion: 5,
+    username: device.device,
+    password: device.token,
+    clientId: 'e2e',
+    reconnectPeriod: 0,
+    ...options,
+  })
+  client.heard = []
+  client.on('message', (topic, payload, packet) => client.heard.push({ ...packet, topic, text: payload.toString() }))
+  client.on('disconnect', (packet) => (client.said = packet.reasonCode))
+  client.on('error', () => {})
+  client.connack = await within(
+    'CONNACK',
+    new Promise((resolve, reject) => {
+      client.once('connect', resolve)
+      client.once('error', reject)
+    }),
+  )
+  return client
+}
+
+export const texts = (client) => client.heard.map(({ topic, text }) => `${topic} ${text}`)
+
+/** The `data` of what a provider sent. */
+export const datas = (client) => client.heard.map(({ text }) => JSON.parse(text).data)

@@ -1,0 +1,146 @@
+/** What an MQTT 5 client may ask for, and a session that goes from node to node. */
+
+import assert from 'node:assert/strict'
+import { after, before, test } from 'node:test'
+
+import { Cluster } from '../lib/cluster.mjs'
+import { Postgres, Redis, missingEngines } from '../lib/engines.mjs'
+import { connect as mqttClient, datas, texts } from '../lib/mqtt.mjs'
+import { Node, cli, freePort } from '../lib/node.mjs'
+import { until } from '../lib/until.mjs'
+
+let node, url
+before(async () => {
+  const port = await freePort()
+  url = `mqtt://127.0.0.1:${port}`
+  node = await Node.start({ args: ['--mqtt', `127.0.0.1:${port}`] })
+  const { code, stderr } = await cli(['apps', 'update', 'dev', '--client-publish', 'open/#', '--data-dir', node.data])
+  assert.equal(code, 0, stderr)
+})
+after(() => node?.stop())
+
+const connect = (device, options) => mqttClient(url, device, options)
+
+test('a will waits for its delay, and is taken back by who returns', async () => {
+  const [watching, leaving] = [await node.api.register(), await node.api.register()]
+  const watch = await connect(watching)
+  await watch.subscribeAsync('open/wills/#', { qos: 1 })
+  const lasting = (name, willDelayInterval) => ({
+    clean: false,
+    properties: { sessionExpiryInterval: 3600 },
+    will: { topic: `open/wills/${name}`, payload: 'gone', qos: 1, properties: { willDelayInterval } },
+  })
+  const patient = await connect(leaving, lasting('patient', 3600))
+  patient.stream.destroy()
+  const back = await connect(leaving, lasting('hasty', 1))
+  assert.equal(back.connack.sessionPresent, true)
+  const vanished = Date.now()
+  back.stream.destroy()
+  await until('the will', () => watch.heard.length)
+  // It is due in whole seconds; that it comes at once is what must not be.
+  assert.ok(Date.now() - vanished > 500, 'it waits')
+  assert.deepEqual(texts(watch), ['open/wills/hasty gone'])
+  await watch.endAsync()
+})
+
+test('a session ends by its expiry, and its subscriptions with it', async () => {
+  const device = await node.api.register({ user: 'expiring' })
+  const lasting = { clean: false, properties: { sessionExpiryInterval: 1 } }
+  const client = await connect(device, lasting)
+  await client.subscribeAsync('expiring/exact', { qos: 1 })
+  await client.endAsync()
+  const topics = async () => (await node.api.raw('GET', '/v1/me', { token: device.token })).body.topics
+  await until('the subscription to end', async () => !(await topics()).includes('expiring/exact'))
+  const again = await connect(device, lasting)
+  assert.equal(again.connack.sessionPresent, false)
+  await again.endAsync()
+})
+
+test('a message that expired while nobody heard is not heard, and one that lives says for how long', async () => {
+  const [hearing, speaking] = [await node.api.register(), await node.api.register()]
+  const lasting = { clean: false, properties: { sessionExpiryInterval: 3600 } }
+  const hearer = await connect(hearing, lasting)
+  await hearer.subscribeAsync('open/expiry', { qos: 1 })
+  await hearer.endAsync()
+  const speaker = await connect(speaking)
+  const publish = (text, messageExpiryInterval) =>
+    speaker.publishAsync('open/expiry', text, { qos: 1, properties: { messageExpiryInterval } })
+  await publish('short', 1)
+  const shortAt = Date.now()
+  await publish('long', 600)
+  await until('the short one to be over', () => Date.now() - shortAt > 1_100)
+  const again = await connect(hearing, lasting)
+  await until('what is left', () => again.heard.length)
+  assert.deepEqual(texts(again), ['open/expiry long'])
+  const left = again.heard[0].properties.messageExpiryInterval
+  assert.ok(left > 0 && left <= 599, `${left}`)
+  await Promise.all([again.endAsync(), speaker.endAsync()])
+})
+
+test('a client names a topic once and an alias from then on', async () => {
+  const device = await node.api.register()
+  const client = await connect(device, { autoAssignTopicAlias: true })
+  assert.equal(client.connack.properties.topicAliasMaximum, 16)
+  await client.subscribeAsync('open/alias', { qos: 1 })
+  for (const text of ['one', 'two', 'three']) await client.publishAsync('open/alias', text, { qos: 1 })
+  await until('all', () => client.heard.length === 3)
+  assert.deepEqual(texts(client), ['open/alias one', 'open/alias two', 'open/alias three'])
+  await client.endAsync()
+})
+
+test('what is larger than a client takes is not sent to it', async () => {
+  const device = await node.api.register({ user: 'small' })
+  const client = await connect(device, { properties: { maximumPacketSize: 1_000 } })
+  await client.subscribeAsync('$noroshi/inbox', { qos: 1 })
+  await node.api.publish({ to: { users: ['small'] }, data: 'x'.repeat(2_000) })
+  await node.api.publish({ to: { users: ['small'] }, data: 'fits' })
+  await until('the small one', () => client.heard.length)
+  assert.deepEqual(datas(client), ['fits'])
+  await client.endAsync()
+})
+
+test('a session goes from node to node', { skip: missingEngines() ?? false }, async () => {
+  const [postgres, redis] = await Promise.all([Postgres.start(), Redis.start()])
+  let cluster
+  try {
+    const ports = [await freePort(), await freePort()]
+    const roles = ['api', 'gateway', 'sender']
+    cluster = await Cluster.start({
+      postgres: postgres.url,
+      redis: redis.url,
+      nodes: ports.map((port, at) => ({ name: `n${at}`, roles, settings: { 'mqtt.listen': `127.0.0.1:${port}` } })),
+    })
+    await cluster.seen(2)
+    const device = await cluster.api().register({ user: 'wanderer' })
+    const at = (node) => mqttClient(`mqtt://127.0.0.1:${ports[node]}`, device, { clean: false, properties: { sessionExpiryInterval: 3600 } })
+    const publish = (node, to, data) => cluster.api(`n${node}`).publish({ to, data, when: 'stored' })
+    const first = await at(0)
+    assert.equal(first.connack.sessionPresent, false)
+    await first.subscribeAsync({ '$noroshi/inbox': { qos: 1 }, 'went/exact': { qos: 1 }, 'went/w/#': { qos: 1 } })
+    await publish(1, { topic: 'went/w/1' }, 'heard at the first')
+    await until('one', () => first.heard.length === 1)
+
+    // Taken over by the same device at the other node.
+    const second = await at(1)
+    assert.equal(second.connack.sessionPresent, true)
+    await until('the word of it', () => first.said)
+    assert.equal(first.said, 0x8e)
+    await publish(0, { users: ['wanderer'] }, 'inbox')
+    await publish(0, { topic: 'went/exact' }, 'exact')
+    await publish(0, { topic: 'went/w/2' }, 'wild')
+    await until('all of it', () => new Set(datas(second)).size >= 3 && ['inbox', 'exact', 'wild'].every((data) => datas(second).includes(data)))
+    await second.endAsync()
+
+    for (const [to, data] of [[{ users: ['wanderer'] }, 'inbox 2'], [{ topic: 'went/exact' }, 'exact 2'], [{ topic: 'went/w/3' }, 'wild 2']]) {
+      await publish(1, to, data)
+    }
+    const third = await at(0)
+    assert.equal(third.connack.sessionPresent, true)
+    await until('what it missed', () => ['inbox 2', 'exact 2', 'wild 2'].every((data) => datas(third).includes(data)))
+    assert.ok(!datas(third).includes('inbox'), 'what was confirmed at the other node is over')
+    await third.endAsync()
+  } finally {
+    await cluster?.stop()
+    await Promise.all([postgres.stop(), redis.stop()])
+  }
+})
