@@ -79,16 +79,6 @@ impl Shard {
         }
     }
 
-    /// What is the session's own in the store is read anew, from its beginning.
-    pub(crate) fn read_inbox(&mut self, slot: u32) {
-        let Some(connection) = self.connections.get_mut(slot as usize) else { return };
-        let own_topics = own_topics(connection, &self.topics);
-        let offered = connection.as_of.max(self.fanout.offered);
-        let catch_up = connection.catch_up.get_or_insert_with(|| Box::new(CatchUp::live()));
-        catch_up.read_anew(own_topics, offered);
-        self.advance(slot);
-    }
-
     /// Hears topics no more. One pass over what the connection hears, however many they are.
     pub(crate) fn unsubscribe(&mut self, slot: u32, keys: &[Key]) {
         let named: HashSet<u32> = keys.iter().filter_map(|key| self.topics.find(*key)).collect();
@@ -203,9 +193,9 @@ impl Shard {
             let wild = connection.talk.as_ref().and_then(|talk| talk.heard_by_wildcard());
             let (shared, index) = (self.shared.clone(), usize::from(self.index));
             match catch_up.begin_read(wild) {
-                Some(Read::Backlog { after, own_topics: session_topics }) => {
-                    let backlog =
-                        Backlog { app: session.app, device: session.num, after, session_topics, now };
+                Some(Read::Backlog { after, own_topics: session_topics, heard: session_since }) => {
+                    let (app, device) = (session.app, session.num);
+                    let backlog = Backlog { app, device, after, session_topics, session_since, now };
                     self.delivery.backlog(backlog, move |result| {
                         shared.mailboxes[index].reply(Reply::Backlog { to, result });
                     });
@@ -381,28 +371,27 @@ impl Shard {
         }
     }
 
-    /// The device is in use again: what was held back is read from its inbox. What it has not confirmed of what came
-    /// after that comes along, with the same ids. One that catches up does so when it is done: its pages left out what
-    /// was held back.
+    /// The device is in use again: what was held back is read from its inbox. One that catches up does so when it is
+    /// done: its pages left out what was held back.
     pub(crate) fn read_held_back(&mut self, slot: u32) {
         let Some(connection) = self.connections.get_mut(slot as usize) else { return };
         if connection.phase != Phase::Open || connection.catch_up.is_some() {
             return;
         }
         let session = connection.session.as_ref().filter(|session| session.presence() == Presence::Active);
-        let Some(after) = session.and_then(|session| session.take_held()) else { return };
-        let mut catch_up = Box::new(CatchUp::live());
-        catch_up.read_again(after, Vec::new());
-        connection.catch_up = Some(catch_up);
-        self.advance(slot);
+        if let Some(after) = session.and_then(|session| session.take_held()) {
+            self.read_anew(slot, Some(after));
+        }
     }
 
-    /// What the conversation passed over is wanted now; of the connection's own subscriptions it heard all.
-    pub(crate) fn read_anew(&mut self, slot: u32) {
+    /// What the session passed over, behind a message or from the beginning of its backlog, is wanted now. What the
+    /// device has not confirmed of the rest comes along, with the same ids.
+    pub(crate) fn read_anew(&mut self, slot: u32, after: Option<NotificationId>) {
         let Some(connection) = self.connections.get_mut(slot as usize) else { return };
+        let own_topics = own_topics(connection, &self.topics);
         let offered = connection.as_of.max(self.fanout.offered);
         let catch_up = connection.catch_up.get_or_insert_with(|| Box::new(CatchUp::live()));
-        catch_up.read_anew(Vec::new(), offered);
+        catch_up.read_anew(after, own_topics, offered);
         self.advance(slot);
     }
 

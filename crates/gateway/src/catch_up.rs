@@ -35,11 +35,11 @@ enum Stage {
     Done,
 }
 
-/// A reading of the backlog from its beginning, on a connection that passed over some of it.
+/// A reading of the backlog from its beginning or behind a message, on a connection that passed over some of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Anew {
     No,
-    Wanted,
+    Wanted(Option<NotificationId>),
     Reading,
 }
 
@@ -59,6 +59,8 @@ pub(crate) struct CatchUp {
     paged: Option<NotificationId>,
     /// Where the next reading begins, if that is before `after`.
     back_to: Option<NotificationId>,
+    /// What only this connection hears, its own topics and by wildcards, it heard up to here, wherever pages begin.
+    heard: Option<NotificationId>,
     /// It was live before, and nothing was missed since: of topics it was offered what its shard was.
     pub(crate) was_live: bool,
     /// One at a time, once the backlog is done.
@@ -128,9 +130,21 @@ pub(crate) enum Step {
 
 /// What the store is to be asked.
 pub(crate) enum Read {
-    Backlog { after: Option<NotificationId>, own_topics: Vec<Topic> },
-    Topic { number: u64, topic: Topic, since: Option<Position>, retained: bool },
-    Log { since: Place },
+    /// Own topics are read behind `heard`, if that is later.
+    Backlog {
+        after: Option<NotificationId>,
+        own_topics: Vec<Topic>,
+        heard: Option<NotificationId>,
+    },
+    Topic {
+        number: u64,
+        topic: Topic,
+        since: Option<Position>,
+        retained: bool,
+    },
+    Log {
+        since: Place,
+    },
 }
 
 /// A message of a page; retained ones are not at their place in the order.
@@ -151,6 +165,7 @@ impl CatchUp {
             anew: Anew::No,
             paged: after,
             back_to: None,
+            heard: None,
             was_live: false,
             recoveries: VecDeque::new(),
             page_bytes: 0,
@@ -223,15 +238,22 @@ impl CatchUp {
         }
     }
 
-    /// What the conversation passed over it wants now: the backlog is read from its beginning. A connection
-    /// that is live was offered everything up to `offered`.
-    pub(crate) fn read_anew(&mut self, own_topics: Vec<Topic>, offered: NotificationId) {
+    /// What the connection passed over it wants now: the backlog is read once more, behind `after` or from its
+    /// beginning. A connection that is live was offered everything up to `offered`.
+    pub(crate) fn read_anew(
+        &mut self,
+        after: Option<NotificationId>,
+        own_topics: Vec<Topic>,
+        offered: NotificationId,
+    ) {
+        let heard = if self.stage == Stage::Done || !self.missed { Some(offered) } else { self.after };
         if self.stage == Stage::Done {
             self.stage = Stage::Wanted;
-            self.after = Some(offered);
-            self.own_topics = own_topics;
         }
-        (self.anew, self.missed, self.was_live) = (Anew::Wanted, true, false);
+        self.heard = self.heard.or(heard).min(heard);
+        let after = if let Anew::Wanted(earlier) = self.anew { earlier.min(after) } else { after };
+        (self.anew, self.missed, self.was_live) = (Anew::Wanted(after), true, false);
+        self.own_topics = own_topics;
     }
 
     /// Whether a page brings what was offered before, and passed over.
@@ -321,6 +343,7 @@ impl CatchUp {
             // What it wrote of held messages may stand behind what was lost.
             self.missed = true;
             self.back_to = Some(self.back_to.map_or(after, |back_to| back_to.min(after)));
+            self.heard = self.heard.map(|heard| heard.min(after));
         }
     }
 
@@ -412,11 +435,12 @@ impl CatchUp {
             if let Some(heard) = wild {
                 self.read_log_too(heard);
             }
-            if self.anew == Anew::Wanted {
+            if let Anew::Wanted(after) = self.anew {
                 self.anew = Anew::Reading;
-                (self.after, self.paged) = (None, None);
+                (self.after, self.paged) = (after, after);
             }
-            return Some(Read::Backlog { after: self.after, own_topics: self.own_topics.clone() });
+            let (after, own_topics) = (self.after, self.own_topics.clone());
+            return Some(Read::Backlog { after, own_topics, heard: self.heard });
         }
         let recovery = self.recoveries.front_mut().filter(|recovery| recovery.stage == Stage::Reading)?;
         recovery.missed = false;
@@ -432,7 +456,7 @@ impl CatchUp {
     /// is held, and what is missed is held nowhere.
     fn read_log_too(&mut self, heard: Place) {
         if self.log.is_none() {
-            let after = self.after.map_or(heard, Place::of);
+            let after = self.after.max(self.heard).map_or(heard, Place::of);
             self.log = Some(after.max(heard).max(self.logged_to));
             // Logs brought these before; what they bring now is remembered anew.
             self.held.retain(|dispatch| !self.logged.contains(&dispatch.message.id));
@@ -642,13 +666,13 @@ mod tests {
     fn what_was_passed_over_is_read_once_more() {
         // On a live connection, and on one that reads: then what is out is not what is wanted.
         let mut catch_up = CatchUp::live();
-        catch_up.read_anew(Vec::new(), message(0).id);
+        catch_up.read_anew(None, Vec::new(), message(0).id);
         assert_eq!(run(&mut catch_up), "?=");
         let Some(Read::Backlog { after: None, .. }) = catch_up.begin_read(None) else {
             panic!("from the beginning")
         };
         assert!(catch_up.is_anew());
-        catch_up.read_anew(Vec::new(), message(0).id);
+        catch_up.read_anew(None, Vec::new(), message(0).id);
         assert!(!catch_up.is_anew());
         assert_eq!(ids(&catch_up.take_page(page(&[1, 2], &[], false))), [(1, false), (2, false)]);
         assert_eq!(run(&mut catch_up), "?=");

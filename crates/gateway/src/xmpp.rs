@@ -338,7 +338,7 @@ impl Shard {
             && std::mem::take(&mut xmpp.passed_over)
         {
             xmpp.repeats = true;
-            self.read_anew(slot);
+            self.read_anew(slot, None);
         }
     }
 

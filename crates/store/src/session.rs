@@ -82,8 +82,9 @@ pub struct Backlog {
     pub device: DeviceNum,
     /// Only what came after this one.
     pub after: Option<NotificationId>,
-    /// Session topics that take part because the log-in named a position to resume from.
+    /// Topics that this session heard beside those; what came after `session_since` too.
     pub session_topics: Vec<Topic>,
+    pub session_since: Option<NotificationId>,
     pub now: Timestamp,
 }
 

@@ -59,7 +59,7 @@ impl Shard {
             reads_inbox |= is_new && filter.matches_inbox();
         }
         if reads_inbox {
-            self.read_inbox(slot);
+            self.read_anew(slot, None);
         }
         if !had_wildcards || !retained.is_empty() {
             self.hear_by_wildcard(slot, !had_wildcards, retained);

@@ -229,6 +229,28 @@ async fn wildcards_match_now_and_what_is_retained() {
 }
 
 #[tokio::test]
+async fn what_was_published_before_a_subscription_is_not_heard() {
+    let node = node().await;
+    node.device("d1", "u1", &[]).await;
+    let mut client = Client::connect(&node, Asked::clean("d1")).await;
+    client.next().await;
+    for number in ["1", "2"] {
+        node.publish(topic("past"), When::Stored, number).await;
+        node.publish(user("u1"), When::Stored, number).await;
+    }
+    client.subscribe(&[("past", Qos::AtLeastOnce), ("pa/#", Qos::AtLeastOnce)]).await;
+    assert_eq!(client.next().await, "suback [1, 1]");
+    // The inbox is read from its beginning, nothing else is.
+    client.subscribe(&[("$noroshi/inbox", Qos::AtLeastOnce)]).await;
+    assert_eq!(client.next().await, "suback [1]");
+    assert_eq!(client.next().await, "$noroshi/inbox 1 qos1 #1");
+    assert_eq!(client.next().await, "$noroshi/inbox 2 qos1 #2");
+    client.is_quiet().await;
+    node.publish(topic("past"), When::Stored, "3").await;
+    assert_eq!(client.next().await, "past 3 qos1 #3");
+}
+
+#[tokio::test]
 async fn clients_publish_where_the_app_allows_it() {
     let node = node().await;
     node.device("d1", "u1", &[]).await;

@@ -331,6 +331,7 @@ pub(super) async fn messages(tx: &Tx, ids: &Ids, nums: &[Num]) -> Result<HashMap
 /// A later page: see [`Backlog`].
 pub(super) async fn next_page(tx: &Tx, ids: &Ids, asked: &Backlog) -> Result<BacklogPage, Failed> {
     let after = asked.after.map_or(0, ids::place);
+    let session_after = asked.session_since.map_or(after, |since| ids::place(since).max(after));
     let app = i64::from(asked.app.0);
     let device = asked.device.0 as i64;
     let sql = "SELECT s.topic, s.position FROM devices d JOIN subscriptions s ON s.device = d.num
@@ -349,7 +350,7 @@ pub(super) async fn next_page(tx: &Tx, ids: &Ids, asked: &Backlog) -> Result<Bac
         sources.push(Source { topic: Arc::clone(topic), offset: row.get::<_, i64>(1) as u64, num: after });
     }
     let session = named.into_values().filter(|topic| !known.contains_key(&topic.num));
-    sources.extend(session.map(|topic| Source { topic, offset: 0, num: after }));
+    sources.extend(session.map(|topic| Source { topic, offset: 0, num: session_after }));
     let want = Want { device: Some(asked.device), after, sources, retained: None, now: asked.now };
     Ok(pages(tx, ids, &[want]).await?.pop().unwrap_or_default())
 }

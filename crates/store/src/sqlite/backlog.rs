@@ -240,20 +240,21 @@ pub(super) fn unused_head(topic: &Topic, complete: bool) -> Head {
 pub(super) fn next_page(db: &Connection, ids: &Ids, asked: &Backlog) -> Result<BacklogPage, Error> {
     let mut reading = Reading::new(db, ids);
     let after = asked.after.map_or(0, ids::place);
+    let session_after = asked.session_since.map_or(after, |since| ids::place(since).max(after));
     let mut statement = db.prepare_cached("SELECT 1 FROM devices WHERE num = ?1 AND app = ?2")?;
     if !statement.exists((asked.device.0 as i64, asked.app.0))? {
         return Ok(BacklogPage::default());
     }
     let mut sources = reading.subscriptions(asked.device)?;
+    for source in &mut sources {
+        source.num = after;
+    }
     for topic in &asked.session_topics {
         if let Some(topic) = reading.topic_named(asked.app, topic)?
             && sources.iter().all(|known| known.topic.num != topic.num)
         {
-            sources.push(Source { topic, offset: 0, num: 0 });
+            sources.push(Source { topic, offset: 0, num: session_after });
         }
-    }
-    for source in &mut sources {
-        source.num = after;
     }
     reading.page(Some(asked.device), after, &sources, asked.now)
 }

@@ -122,7 +122,8 @@ pub(crate) async fn what_waits_for_use_says_so(store: &dyn Store) {
         let request = Request { waits_for_use, ..stored(devices(&["d1"])) };
         assert_eq!(send_at(store, app, request, NOW).await.message.waits_for_use, waits_for_use);
     }
-    let backlog = Backlog { app, device: num, after: None, session_topics: Vec::new(), now: NOW };
+    let backlog =
+        Backlog { app, device: num, after: None, session_topics: Vec::new(), session_since: None, now: NOW };
     let page = store.backlog(backlog).await.expect("read");
     let waits: Vec<bool> = page.messages.iter().map(|message| message.waits_for_use).collect();
     assert_eq!(waits, [true, false]);

@@ -126,6 +126,7 @@ pub(crate) async fn a_backlog_comes_in_pages(store: &dyn Store) {
         device,
         after: first.messages.last().map(|message| message.id),
         session_topics: Vec::new(),
+        session_since: None,
         now: NOW,
     };
     let second = next(store, asked.clone()).await;
@@ -157,9 +158,18 @@ pub(crate) async fn a_backlog_resumes(store: &dyn Store) {
     assert_eq!(log_in(store, before).await.page.messages.len(), 5);
 
     let device = log_in(store, login(app, "d1")).await.num;
-    let after = Some(live);
-    let rest = next(store, Backlog { app, device, after, session_topics: topics(&["live"]), now: NOW }).await;
-    assert_eq!(ids(&rest.messages), [news, direct]);
+    let session_topics = topics(&["live", "news"]);
+    let asked_on = Backlog { app, device, after: Some(live), session_topics, session_since: None, now: NOW };
+    assert_eq!(ids(&next(store, asked_on.clone()).await.messages), [news, direct]);
+
+    // From the beginning, but for what the session alone heard already.
+    let anew = Backlog { after: None, session_since: Some(resume), ..asked_on };
+    let page = next(store, anew.clone()).await;
+    let heard = ids(&page.messages);
+    assert!(heard.contains(&seen) && heard.contains(&live) && !heard.contains(&resume));
+    assert_eq!(heard.len(), 5, "a durable subscription is read from its place");
+    let later = next(store, Backlog { after: Some(live), ..anew }).await;
+    assert_eq!(ids(&later.messages), [news, direct], "whichever is later");
 
     // The log of the session topic no longer reaches back to the place.
     for _ in 0..TOPIC_LOG_ROWS + 1 {

@@ -129,8 +129,14 @@ pub(crate) async fn tenants_are_isolated(store: &dyn Store) {
     assert!(matches!(store.unsubscribe(theirs, &d1, &news).await, Err(Error::NotFound)));
     assert!(matches!(store.inbox(theirs, &d1, 9, NOW).await, Err(Error::NotFound)));
     assert_eq!(try_log_in(store, login(theirs, "d1")).await.err(), Some(LoginRefused::Revoked));
-    let asked =
-        Backlog { app: theirs, device: num, after: None, session_topics: vec![news.clone()], now: NOW };
+    let asked = Backlog {
+        app: theirs,
+        device: num,
+        after: None,
+        session_topics: vec![news.clone()],
+        session_since: None,
+        now: NOW,
+    };
     assert!(store.backlog(asked).await.expect("read").messages.is_empty());
     for target in [users(&["u1"]), devices(&["d1"])] {
         assert_eq!(send_at(store, theirs, stored(target), NOW).await.kept, 0);
