@@ -1,10 +1,8 @@
-/** What an MQTT 5 client may ask for, and a session that goes from node to node. */
+/** What an MQTT 5 client may ask for. */
 
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
 
-import { Cluster } from '../lib/cluster.mjs'
-import { Postgres, Redis, missingEngines } from '../lib/engines.mjs'
 import { connect as mqttClient, datas, texts } from '../lib/mqtt.mjs'
 import { Node, cli, freePort } from '../lib/node.mjs'
 import { until } from '../lib/until.mjs'
@@ -97,50 +95,4 @@ test('what is larger than a client takes is not sent to it', async () => {
   await until('the small one', () => client.heard.length)
   assert.deepEqual(datas(client), ['fits'])
   await client.endAsync()
-})
-
-test('a session goes from node to node', { skip: missingEngines() ?? false }, async () => {
-  const [postgres, redis] = await Promise.all([Postgres.start(), Redis.start()])
-  let cluster
-  try {
-    const ports = [await freePort(), await freePort()]
-    const roles = ['api', 'gateway', 'sender']
-    cluster = await Cluster.start({
-      postgres: postgres.url,
-      redis: redis.url,
-      nodes: ports.map((port, at) => ({ name: `n${at}`, roles, settings: { 'mqtt.listen': `127.0.0.1:${port}` } })),
-    })
-    await cluster.seen(2)
-    const device = await cluster.api().register({ user: 'wanderer' })
-    const at = (node) => mqttClient(`mqtt://127.0.0.1:${ports[node]}`, device, { clean: false, properties: { sessionExpiryInterval: 3600 } })
-    const publish = (node, to, data) => cluster.api(`n${node}`).publish({ to, data, when: 'stored' })
-    const first = await at(0)
-    assert.equal(first.connack.sessionPresent, false)
-    await first.subscribeAsync({ '$noroshi/inbox': { qos: 1 }, 'went/exact': { qos: 1 }, 'went/w/#': { qos: 1 } })
-    await publish(1, { topic: 'went/w/1' }, 'heard at the first')
-    await until('one', () => first.heard.length === 1)
-
-    // Taken over by the same device at the other node.
-    const second = await at(1)
-    assert.equal(second.connack.sessionPresent, true)
-    await until('the word of it', () => first.said)
-    assert.equal(first.said, 0x8e)
-    await publish(0, { users: ['wanderer'] }, 'inbox')
-    await publish(0, { topic: 'went/exact' }, 'exact')
-    await publish(0, { topic: 'went/w/2' }, 'wild')
-    await until('all of it', () => new Set(datas(second)).size >= 3 && ['inbox', 'exact', 'wild'].every((data) => datas(second).includes(data)))
-    await second.endAsync()
-
-    for (const [to, data] of [[{ users: ['wanderer'] }, 'inbox 2'], [{ topic: 'went/exact' }, 'exact 2'], [{ topic: 'went/w/3' }, 'wild 2']]) {
-      await publish(1, to, data)
-    }
-    const third = await at(0)
-    assert.equal(third.connack.sessionPresent, true)
-    await until('what it missed', () => ['inbox 2', 'exact 2', 'wild 2'].every((data) => datas(third).includes(data)))
-    assert.ok(!datas(third).includes('inbox'), 'what was confirmed at the other node is over')
-    await third.endAsync()
-  } finally {
-    await cluster?.stop()
-    await Promise.all([postgres.stop(), redis.stop()])
-  }
 })

@@ -1,0 +1,88 @@
+/** What other protocols promise, where a client and who sends to it are at different nodes. */
+
+import assert from 'node:assert/strict'
+import { randomBytes } from 'node:crypto'
+import { after, before, test } from 'node:test'
+
+import { Cluster } from '../lib/cluster.mjs'
+import { Device } from '../lib/device.mjs'
+import { Postgres, Redis, missingEngines } from '../lib/engines.mjs'
+import { connect as mqttClient, datas } from '../lib/mqtt.mjs'
+import { freePort } from '../lib/node.mjs'
+import { until } from '../lib/until.mjs'
+
+const skip = missingEngines() ?? false
+let postgres, redis, cluster, ports
+before(async () => {
+  if (skip) return
+  ;[postgres, redis] = await Promise.all([Postgres.start(), Redis.start()])
+  ports = [await freePort(), await freePort()]
+  const roles = ['api', 'gateway', 'sender']
+  cluster = await Cluster.start({
+    postgres: postgres.url,
+    redis: redis.url,
+    nodes: ports.map((port, at) => ({ name: `n${at}`, roles, settings: { 'mqtt.listen': `127.0.0.1:${port}` } })),
+  })
+  await cluster.seen(2)
+})
+after(async () => {
+  await cluster?.stop()
+  await Promise.all([postgres?.stop(), redis?.stop()])
+})
+
+test('a session of MQTT goes from node to node', { skip }, async () => {
+  const device = await cluster.api().register({ user: 'wanderer' })
+  const at = (node) => mqttClient(`mqtt://127.0.0.1:${ports[node]}`, device, { clean: false, properties: { sessionExpiryInterval: 3600 } })
+  const publish = (node, to, data) => cluster.api(`n${node}`).publish({ to, data, when: 'stored' })
+  const first = await at(0)
+  assert.equal(first.connack.sessionPresent, false)
+  await first.subscribeAsync({ '$noroshi/inbox': { qos: 1 }, 'went/exact': { qos: 1 }, 'went/w/#': { qos: 1 } })
+  await publish(1, { topic: 'went/w/1' }, 'heard at the first')
+  await until('one', () => first.heard.length === 1)
+
+  // Taken over by the same device at the other node.
+  const second = await at(1)
+  assert.equal(second.connack.sessionPresent, true)
+  await until('the word of it', () => first.said)
+  assert.equal(first.said, 0x8e)
+  await publish(0, { users: ['wanderer'] }, 'inbox')
+  await publish(0, { topic: 'went/exact' }, 'exact')
+  await publish(0, { topic: 'went/w/2' }, 'wild')
+  await until('all of it', () => new Set(datas(second)).size >= 3 && ['inbox', 'exact', 'wild'].every((data) => datas(second).includes(data)))
+  await second.endAsync()
+
+  for (const [to, data] of [[{ users: ['wanderer'] }, 'inbox 2'], [{ topic: 'went/exact' }, 'exact 2'], [{ topic: 'went/w/3' }, 'wild 2']]) {
+    await publish(1, to, data)
+  }
+  const third = await at(0)
+  assert.equal(third.connack.sessionPresent, true)
+  await until('what it missed', () => ['inbox 2', 'exact 2', 'wild 2'].every((data) => datas(third).includes(data)))
+  assert.ok(!datas(third).includes('inbox'), 'what was confirmed at the other node is over')
+  await third.endAsync()
+})
+
+test('what is posted at one node waits for the use of a device at the other', { skip }, async () => {
+  const { device: id, token } = await cluster.api().register()
+  const device = await Device.connect(cluster.node('n0').ws, token)
+  device.send({ t: 'presence', state: 'idle' })
+  await device.settle()
+  const made = await cluster.api('n1').raw('POST', '/v1/me/endpoints', { token, body: {} })
+  assert.equal(made.status, 201, made.text)
+  const post = async (urgency) => {
+    const headers = { ttl: '60', urgency, 'content-encoding': 'aes128gcm' }
+    const answer = await fetch(made.body.url, { method: 'POST', headers, body: randomBytes(200) })
+    assert.equal(answer.status, 201, await answer.text())
+  }
+  await post('low')
+  await post('high')
+  const urgent = await device.msg()
+  assert.equal(urgent.urgency ?? 'high', 'high')
+  device.ack(urgent.id)
+  await device.settle()
+  await until('the urgent one to be confirmed', async () => (await cluster.api('n1').notification(urgent.id)).counts.acked === 1)
+  device.send({ t: 'presence', state: 'active' })
+  const waited = await device.msg()
+  assert.notEqual(waited.id, urgent.id)
+  assert.ok(waited.id < urgent.id, `what was posted first, to ${id}`)
+  await device.leave()
+})
