@@ -14,14 +14,15 @@ use crate::catch_up::CatchUp;
 use crate::connection::Subscription;
 use crate::shard::Shard;
 
-/// What the conformance suites expect to be refused.
+/// What the conformance suites expect to be refused, with the one code that all versions have (0x80).
 const REFUSED_FILTER: &str = "test/nosubscribe";
 
 impl Shard {
     pub(super) fn subscribe_mqtt(&mut self, slot: u32, mut request: SubscribeRequest) {
         if self.shared.config.conformance {
-            request
-                .refuse(|filter| (filter.as_str() == REFUSED_FILTER).then_some(SubscribeRefused::NotAllowed));
+            request.refuse(|filter| {
+                (filter.as_str() == REFUSED_FILTER).then_some(SubscribeRefused::Unavailable)
+            });
         }
         let lasts = self.mqtt(slot).is_some_and(|mqtt| mqtt.expiry_s > 0);
         // What was published before is retained before.
