@@ -52,6 +52,53 @@ test('the variables of compose and Kubernetes are keys', async () => {
   }
 })
 
+test('alerts and the dashboard name metrics and labels that there are', () => {
+  const page = readFileSync(join(DEPLOY, '..', 'docs', 'metrics.md'), 'utf8')
+  const known = new Map()
+  for (const [, name, kind, labels] of page.matchAll(/^\| `(noroshi_\w+)` \| (\w+) \| ([^|]*) \|/gm)) {
+    const own = [...labels.matchAll(/`(\w+)`/g)].map(([, label]) => label)
+    const names = kind === 'histogram' ? ['_bucket', '_sum', '_count'].map((end) => name + end) : [name]
+    for (const one of names) known.set(one, new Set([...own, 'instance', 'job', 'le']))
+  }
+  assert.ok(known.size > 150, `${known.size} metrics are documented`)
+  const dashboard = JSON.parse(readFileSync(join(DEPLOY, 'grafana', 'noroshi.json'), 'utf8'))
+  const asked = dashboard.panels.flatMap((panel) => (panel.targets ?? []).map(({ expr }) => expr))
+  asked.push(...dashboard.annotations.list.map(({ expr }) => expr), ...dashboard.templating.list.map(({ query }) => query.query ?? ''))
+  const alerts = readFileSync(join(DEPLOY, 'prometheus', 'alerts.yaml'), 'utf8')
+  const named = []
+  for (const text of [...asked, alerts]) {
+    for (const [, metric, selector = ''] of text.matchAll(/\b(noroshi_\w+)(?:\{([^}]*)\})?/g)) {
+      named.push(metric)
+      assert.ok(known.has(metric), `${metric} is in ${text}`)
+      for (const [, label] of selector.matchAll(/(\w+)\s*[!=]/g)) assert.ok(known.get(metric).has(label), `${label} of ${metric}`)
+    }
+  }
+  // Labels by which the dashboard sums.
+  for (const expr of asked) {
+    const metric = /\b(noroshi_\w+)/.exec(expr)?.[1]
+    for (const [, labels] of expr.matchAll(/\bby \(([^)]*)\)/g)) {
+      for (const label of labels.split(', ')) assert.ok(known.get(metric).has(label), `${label} of ${metric}`)
+    }
+  }
+  assert.ok(asked.length > 50 && named.length > 90, `${named.length} names in ${asked.length} queries`)
+  assert.equal(new Set(dashboard.panels.map(({ id }) => id)).size, dashboard.panels.length)
+})
+
+test('promtool takes the alerts, and they fire when they should', (t) => {
+  if (!has('promtool')) return t.skip('no promtool (Debian package prometheus)')
+  for (const args of [['check', 'rules', 'alerts.yaml'], ['test', 'rules', 'alerts_test.yaml'], ['check', 'config', 'prometheus.yaml']]) {
+    const checked = spawnSync('promtool', args, { cwd: join(DEPLOY, 'prometheus'), encoding: 'utf8' })
+    assert.equal(checked.status, 0, checked.stdout + checked.stderr)
+  }
+})
+
+test('commands that alerts name are ones', async () => {
+  const alerts = readFileSync(join(DEPLOY, 'prometheus', 'alerts.yaml'), 'utf8')
+  const commands = [...alerts.matchAll(/`noroshi ([a-z -]+)`/g)].map(([, command]) => command)
+  assert.ok(commands.length >= 3)
+  for (const command of commands) assert.equal((await cli([...command.split(' '), '--help'])).code, 0, command)
+})
+
 test('URLs that examples name are ones the program takes', async () => {
   const texts = ['redis/sentinel/sentinel.conf', 'redis/cluster/redis.conf', 'kubernetes/secret.example.yaml', 'README.md']
   const urls = texts.flatMap((text) => readFileSync(join(DEPLOY, text), 'utf8').match(/redis(-sentinel|-cluster)?:\/\/[^\s`"]+/g) ?? [])
