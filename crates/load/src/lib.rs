@@ -5,7 +5,7 @@
 //! ```text
 //!   Args ── scenario ── Server (its own, or a running one)
 //!              │  └──── report (figures with units, medians; table or JSON)
-//!            Crew ──commands──► worker ── Engine: one epoll loop ──┬─ Device   WebSockets
+//!            Crew ──commands──► worker ── Engine: one epoll loop ──┬─ Device ── Speech
 //!              ◄───reports───                                      └─ Sender   HTTP requests
 //! ```
 //!
@@ -38,6 +38,7 @@ mod seen;
 mod sender;
 mod server;
 mod socket;
+mod speech;
 mod started;
 mod stats;
 mod target;
