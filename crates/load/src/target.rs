@@ -33,11 +33,7 @@ impl Target {
         BareLoop::start(deliveries).map(Self::Floor)
     }
 
-    pub(crate) fn foreign(
-        args: &args::Foreign,
-        common: &Common,
-        speech: &Speech,
-    ) -> Result<Self, Error> {
+    pub(crate) fn foreign(args: &args::Foreign, common: &Common, speech: &Speech) -> Result<Self, Error> {
         Foreign::new(args, common, speech).map(Self::Foreign)
     }
 

@@ -113,6 +113,12 @@ impl Foreign {
         check(self.websocket.is_none() || speech.protocol.is_none(), rule)?;
         goes_with(self.mqtt_server.is_some(), Protocol::Mqtt, "--mqtt-server is for --protocol mqtt")?;
         goes_with(self.xmpp_server.is_some(), Protocol::Xmpp, "--xmpp-server is for --protocol xmpp")?;
+        // Clap lets go of what an option requires where that would conflict with another one.
+        let words = !self.hello.is_empty() || self.ready.is_some() || !self.answer.is_empty();
+        let words = words || self.publish_url.is_some() || self.publish_body.is_some();
+        let rule = "--hello, --ready, --answer and --publish-… are for --websocket";
+        check(self.websocket.is_some() || !words, rule)?;
+        check(self.mqtt_server.is_some() || self.inbox.is_none(), "--inbox is for --mqtt-server")?;
         let logs_in = self.mqtt_server.is_some() || self.xmpp_server.is_some();
         check(self.password.is_none() || logs_in, "--password is for --mqtt-server and --xmpp-server")?;
         let rule = "--when is what Noroshi's API is asked for, which another server does not have";
@@ -146,7 +152,9 @@ impl Speech {
         check(self.xmpp.is_none() || protocol == Protocol::Xmpp, "--xmpp is for --protocol xmpp")?;
         if drives && protocol.has_own_address() && self.address().is_none() {
             let name = protocol.as_str();
-            return Err(usage(format!("--protocol {name} needs --{name} HOST:PORT: where --server listens for it")));
+            return Err(usage(format!(
+                "--protocol {name} needs --{name} HOST:PORT: where --server listens for it"
+            )));
         }
         let host = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-');
         let rule = "--xmpp-domain is a name of letters, digits, '.' and '-'";
@@ -199,7 +207,9 @@ mod tests {
             ("broadcast --protocol mqtt --xmpp-server h:1", "--xmpp-server is for"),
             ("broadcast --mqtt-server h:1 --websocket ws://h:1", "cannot be used with"),
             ("broadcast --mqtt-server h:1 --tls", "cannot be used with"),
-            ("broadcast --mqtt-server h:1 --publish-body x", "--websocket"),
+            ("broadcast --mqtt-server h:1 --publish-body x", "are for --websocket"),
+            ("broadcast --xmpp-server h:1 --inbox i", "--inbox is for"),
+            ("broadcast --protocol mqtt --mqtt-server h:1 --mqtt h:2", "required"),
             ("broadcast --mqtt-server h:1 --when stored", "--when"),
             ("broadcast --password p", "--password is for"),
             ("broadcast --xmpp-domain d", "required"),

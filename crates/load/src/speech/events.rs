@@ -77,7 +77,9 @@ fn opened(bytes: &[u8]) -> Result<Option<usize>, Ended> {
     let status = bytes.get(9..12).and_then(|digits| std::str::from_utf8(digits).ok()?.parse().ok());
     match status {
         Some(200) if bytes.starts_with(b"HTTP/1.1 ") => Ok(Some(head_len)),
-        Some(status) if bytes.starts_with(b"HTTP/1.1 ") => refusal(bytes, status, head_len).map_or(Ok(None), Err),
+        Some(status) if bytes.starts_with(b"HTTP/1.1 ") => {
+            refusal(bytes, status, head_len).map_or(Ok(None), Err)
+        }
         Some(_) | None => Err(Ended::lasting("the answer is not HTTP")),
     }
 }
@@ -92,10 +94,14 @@ mod tests {
         assert!(matches!(opened(stream), Ok(Some(len)) if stream[len..].starts_with(b"retry")));
         assert!(matches!(opened(&stream[..20]), Ok(None)));
         let body = r#"{"code":"busy"}"#;
-        let busy = format!("HTTP/1.1 503 No\r\nRetry-After: 2\r\nContent-Length: {}\r\n\r\n{body}", body.len());
+        let busy =
+            format!("HTTP/1.1 503 No\r\nRetry-After: 2\r\nContent-Length: {}\r\n\r\n{body}", body.len());
         assert!(matches!(opened(&busy.as_bytes()[..busy.len() - 1]), Ok(None)));
         let Err(ended) = opened(busy.as_bytes()) else { panic!("refused") };
-        assert_eq!((ended.reason.as_str(), ended.retry, ended.after_ms), ("HTTP 503 busy", true, Some(2_000)));
+        assert_eq!(
+            (ended.reason.as_str(), ended.retry, ended.after_ms),
+            ("HTTP 503 busy", true, Some(2_000))
+        );
         assert!(opened(b"SSH-2.0-x\r\n\r\n").is_err());
     }
 }

@@ -121,7 +121,7 @@ fn hear(packet: Packet<'_>, subscribe: &mut Vec<u8>, turn: &mut Turn<'_>) -> Res
             *subscribe = Vec::new(); // nothing is held while idle
         }
         Packet::SubAck(suback) if *turn.stage == Stage::Subscribing => {
-            if suback.reasons.iter().any(|code| *code == ReasonCode::UnspecifiedError as u8) {
+            if suback.reasons.contains(&(ReasonCode::UnspecifiedError as u8)) {
                 return Err(Ended::lasting("SUBACK refuses a topic"));
             }
             *turn.stage = Stage::Ready;
@@ -163,7 +163,8 @@ mod tests {
                 assert_eq!(connect.password, Some(&b"token"[..]));
             }
             (1, Packet::Subscribe(subscribe)) => {
-                let filters: Vec<_> = subscribe.filters.iter().map(|(filter, of)| (filter, of.qos())).collect();
+                let filters: Vec<_> =
+                    subscribe.filters.iter().map(|(filter, of)| (filter, of.qos())).collect();
                 assert_eq!(filters, [("in/d-1", Qos::AtLeastOnce), ("t", Qos::AtLeastOnce)]);
             }
             other => panic!("{other:?}"),

@@ -143,6 +143,8 @@ fn hear_iq(iq: Element<'_>, of: &dialect::Xmpp, turn: &mut Turn<'_>) -> Result<(
         ("result", IN) if *turn.stage == Stage::Subscribing => *turn.stage = Stage::Ready,
         // A node of that name may be there from an earlier measurement.
         ("error", MADE) => {}
+        // A server that knows no pings has answered all the same.
+        ("error", IN) if turn.topic.is_none() => *turn.stage = Stage::Ready,
         ("error", _) => {
             let refused = iq.child(ns::CLIENT, "error").map(condition).unwrap_or_default();
             return Err(Ended::lasting(format!("request {id:?} refused: {refused}")));
@@ -163,7 +165,10 @@ fn hear_iq(iq: Element<'_>, of: &dialect::Xmpp, turn: &mut Turn<'_>) -> Result<(
 fn come_in(address: &str, of: &dialect::Xmpp, topic: Option<&str>) -> String {
     let domain = &of.domain;
     let Some(topic) = topic else {
-        return format!("<presence/><iq type='get' id='{IN}' to='{domain}'><ping xmlns='{}'/></iq>", ns::PING);
+        return format!(
+            "<presence/><iq type='get' id='{IN}' to='{domain}'><ping xmlns='{}'/></iq>",
+            ns::PING
+        );
     };
     let made = if of.makes_node { make_node(domain, topic) } else { String::new() };
     format!(
@@ -200,5 +205,9 @@ fn condition(error: Element<'_>) -> String {
 fn ended(error: Element<'_>) -> Ended {
     let condition = condition(error);
     let passes = ["system-shutdown", "resource-constraint", "see-other-host", "connection-timeout", "reset"];
-    Ended { retry: passes.contains(&condition.as_str()), reason: format!("stream error {condition}"), after_ms: None }
+    Ended {
+        retry: passes.contains(&condition.as_str()),
+        reason: format!("stream error {condition}"),
+        after_ms: None,
+    }
 }

@@ -79,7 +79,9 @@ impl Foreign {
     /// Named in the report.
     pub(crate) fn describe(&self) -> String {
         match &self.dialect {
-            Dialect::Frames(frames) => format!("{}{}", self.origin.url().replacen("http", "ws", 1), frames.path),
+            Dialect::Frames(frames) => {
+                format!("{}{}", self.origin.url().replacen("http", "ws", 1), frames.path)
+            }
             Dialect::Mqtt(_) => format!("mqtt://{}", self.origin.host),
             _ => format!("xmpp://{}", self.origin.host),
         }
@@ -192,11 +194,16 @@ mod tests {
     #[test]
     fn mqtt_and_xmpp_need_no_words() {
         let mqtt = read(&["--mqtt-server", "127.0.0.1:1883", "--inbox", "in/{device}"]).unwrap();
-        assert_eq!((mqtt.describe().as_str(), &mqtt.publish), ("mqtt://127.0.0.1:1883", &Some(Publish::Say(DATA.to_owned()))));
+        assert_eq!(
+            (mqtt.describe().as_str(), &mqtt.publish),
+            ("mqtt://127.0.0.1:1883", &Some(Publish::Say(DATA.to_owned())))
+        );
         let anonymous = Mqtt { inbox: Some("in/{device}".to_owned()), password: Password::None };
         assert_eq!(mqtt.dialect, Dialect::Mqtt(anonymous));
         let xmpp = read(&["--xmpp-server", "127.0.0.1:5222", "--xmpp-domain", "a.example"]).unwrap();
-        let Dialect::Xmpp(Xmpp { domain, password, makes_node: false }) = &xmpp.dialect else { panic!("XMPP") };
+        let Dialect::Xmpp(Xmpp { domain, password, makes_node: false }) = &xmpp.dialect else {
+            panic!("XMPP")
+        };
         assert_eq!((domain.as_str(), password), ("a.example", &Password::Text("{device}".to_owned())));
         assert!(xmpp.dialect.is_plain() && mqtt.dialect.is_plain());
         assert!(read(&["--mqtt-server", "127.0.0.1"]).is_err());
