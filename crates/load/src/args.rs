@@ -3,6 +3,7 @@
 
 mod homing;
 mod push;
+mod speech;
 mod stress;
 
 use std::path::PathBuf;
@@ -14,6 +15,7 @@ use crate::Error;
 use crate::payload::{DATA_BYTES_MIN, When};
 pub(crate) use homing::Homing;
 pub(crate) use push::{Campaign, Push};
+pub(crate) use speech::{Foreign, Protocol, Speech};
 pub(crate) use stress::{Disconnect, Slow, Storm, Tls};
 
 /// Measures a node: starts one of its own on a temporary folder, or drives the one given by --server.
@@ -135,40 +137,6 @@ pub(crate) struct Common {
     pub(crate) json: bool,
 }
 
-/// Another server in place of ours, over plain WebSocket.
-#[derive(Debug, Clone, Default, clap::Args)]
-pub(crate) struct Foreign {
-    /// Where devices connect to another server: ws://HOST:PORT/PATH; {device} is the name of the device
-    #[arg(long, value_name = "URL", help_heading = FOREIGN, group = "running", conflicts_with_all = ["set", "data", "tls"])]
-    pub(crate) websocket: Option<String>,
-    /// A text frame that a device sends after the upgrade; several in this order
-    #[arg(long, value_name = "TEXT", help_heading = FOREIGN, requires = "websocket")]
-    pub(crate) hello: Vec<String>,
-    /// A device is ready when a text frame has this in it [default: after the upgrade]
-    #[arg(long, value_name = "TEXT", help_heading = FOREIGN, requires = "websocket")]
-    pub(crate) ready: Option<String>,
-    /// A text frame that is TEXT is answered with REPLY: a ping of the server's own
-    #[arg(long, value_name = "TEXT=REPLY", help_heading = FOREIGN, requires = "websocket")]
-    pub(crate) answer: Vec<String>,
-    /// Where messages are published with POST [default: as text frames on a WebSocket of their own]
-    #[arg(long, value_name = "URL", help_heading = FOREIGN, requires = "websocket")]
-    pub(crate) publish_url: Option<String>,
-    /// A header of those requests
-    #[arg(long, value_name = "NAME: VALUE", help_heading = FOREIGN, requires = "publish_url")]
-    pub(crate) publish_header: Vec<String>,
-    /// The body of a request, or the text of a frame; {data} is what devices know a message by: letters, digits, '-'
-    #[arg(long, value_name = "TEXT", help_heading = FOREIGN, requires = "websocket")]
-    pub(crate) publish_body: Option<String>,
-}
-
-const FOREIGN: &str = "Another server";
-
-impl Foreign {
-    pub(crate) fn is_given(&self) -> bool {
-        self.websocket.is_some()
-    }
-}
-
 /// How requests are made.
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct Pacing {
@@ -209,6 +177,8 @@ pub(crate) struct Direct {
     #[command(flatten)]
     pub(crate) pacing: Pacing,
     #[command(flatten)]
+    pub(crate) speech: Speech,
+    #[command(flatten)]
     pub(crate) common: Common,
 }
 
@@ -234,6 +204,8 @@ pub(crate) struct Broadcast {
     pub(crate) floor: bool,
     #[command(flatten)]
     pub(crate) common: Common,
+    #[command(flatten)]
+    pub(crate) speech: Speech,
     #[command(flatten)]
     pub(crate) foreign: Foreign,
 }
@@ -269,6 +241,8 @@ pub(crate) struct Connect {
     #[command(flatten)]
     pub(crate) common: Common,
     #[command(flatten)]
+    pub(crate) speech: Speech,
+    #[command(flatten)]
     pub(crate) foreign: Foreign,
 }
 
@@ -285,6 +259,8 @@ pub(crate) struct Idle {
     pub(crate) floor: bool,
     #[command(flatten)]
     pub(crate) common: Common,
+    #[command(flatten)]
+    pub(crate) speech: Speech,
     #[command(flatten)]
     pub(crate) foreign: Foreign,
 }

@@ -24,6 +24,7 @@ use crate::partition::Partition;
 use crate::payload::Names;
 use crate::sender::{Answer, Pending, Sender};
 use crate::socket::Route;
+use crate::speech::Login;
 use crate::stats::Latency;
 use crate::tls::{Connector, Handshakes};
 use crate::{Error, http::Origin};
@@ -63,8 +64,8 @@ pub(crate) struct Setup {
     pub(crate) api_key: String,
     /// Subscribed to by every device.
     pub(crate) topic: Option<String>,
-    /// How devices speak, where it is not Noroshi's native protocol.
-    pub(crate) dialect: Option<Dialect>,
+    /// How devices speak.
+    pub(crate) dialect: Dialect,
     /// Where the addresses of all workers begin: elsewhere each time, since the ports of those that an
     /// earlier measurement used are in TIME_WAIT, and looking for free ones among them takes milliseconds.
     pub(crate) sources_start: u32,
@@ -191,13 +192,13 @@ impl Engine {
         }
     }
 
-    /// Sends a text frame as device `number`, if it is there; waits for the socket to take it at most until
+    /// Publishes `text` to everybody as device `number`, if it is there; waits for the socket to take it at most until
     /// `deadline_ns`.
     pub(crate) fn say(&mut self, number: usize, text: &str, deadline_ns: u64) -> Result<(), Error> {
         let ended = |reason: &str| Error::Ended(reason.to_owned());
         let device = self.devices.get_mut(number).and_then(Option::as_mut);
         let device = device.ok_or_else(|| ended("it is no longer open"))?;
-        device.say(text).map_err(|why| ended(&why.reason))?;
+        device.say(text, &self.shared).map_err(|why| ended(&why.reason))?;
         while self.devices[number].as_ref().ok_or_else(|| ended("it was closed"))?.is_sending() {
             if clock::now_ns() >= deadline_ns {
                 return Err(ended("the server does not take what is published"));
@@ -293,13 +294,11 @@ impl Engine {
         let tls = self.connector.as_ref();
         let narrow = number >= self.narrow_from;
         let route = Route { to: origin.address, source, narrow, tls };
-        let opened = match &self.setup.dialect {
-            Some(dialect) => Device::open_foreign(route, &origin.host, dialect, &name, clock::now_ns()),
-            None => {
-                let token = self.setup.signer.token(&name, clock::unix_seconds());
-                Device::open(route, &origin.host, &token, clock::now_ns())
-            }
-        };
+        let dialect = &self.setup.dialect;
+        let secret = dialect.secret(&name, &self.setup.signer, clock::unix_seconds());
+        let topic = self.shared.topic.as_deref();
+        let login = Login { host: &origin.host, name: &name, secret: secret.as_deref(), topic };
+        let opened = Device::open(route, dialect, login, clock::now_ns());
         self.add(number, opened);
     }
 

@@ -49,6 +49,21 @@ impl Origin {
         Ok(Self { address, host: host.to_owned(), trust })
     }
 
+    /// Another address of the same server, `host:port`, which speaks TLS as this one does.
+    pub(crate) fn beside(&self, address: &str) -> Result<Self, Error> {
+        let other = Self::parse_address(address)?;
+        Ok(Self { trust: self.trust.clone(), ..other })
+    }
+
+    /// From `host:port`, which speaks no HTTP.
+    pub(crate) fn parse_address(address: &str) -> Result<Self, Error> {
+        let port = address.rsplit_once(':').and_then(|(_, port)| port.parse::<u16>().ok());
+        match port {
+            Some(_) => Self::parse(&format!("http://{address}")),
+            None => Err(Error::Usage(format!("{address}: give host:port"))),
+        }
+    }
+
     pub(crate) fn url(&self) -> String {
         format!("{}://{}", if self.trust.is_some() { "https" } else { "http" }, self.host)
     }

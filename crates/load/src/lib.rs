@@ -1,17 +1,18 @@
-//! The load generator behind `noroshi bench`: it connects devices with real WebSockets, publishes through
-//! the HTTP API, and says what the server delivered, how late, and at what cost in CPU and memory. It is
-//! as cheap as it can be itself, since on one machine it competes with what it measures.
+//! The load generator behind `noroshi bench`: it connects devices over real sockets, in any protocol that
+//! Noroshi speaks, publishes through the HTTP API, and says what the server delivered, how late, and at
+//! what cost in CPU and memory. It is as cheap as it can be itself, since on one machine it competes with
+//! what it measures.
 //!
 //! ```text
 //!   Args ── scenario ── Server (its own, or a running one)
 //!              │  └──── report (figures with units, medians; table or JSON)
-//!            Crew ──commands──► worker ── Engine: one epoll loop ──┬─ Device   WebSockets
+//!            Crew ──commands──► worker ── Engine: one epoll loop ──┬─ Device ── Speech
 //!              ◄───reports───                                      └─ Sender   HTTP requests
 //! ```
 //!
 //! Reading order: `args`, `scenario` and one scenario, `crew`, `worker` with its tasks, `engine`, then
-//! `device` and `sender`. Messages carry the time they were due (`clock`); workers share nothing and
-//! get their part of the whole (`partition`).
+//! `device` with `dialect` and `speech`, and `sender`. Messages carry the time they were due (`clock`);
+//! workers share nothing and get their part of the whole (`partition`).
 
 mod args;
 mod cell;
@@ -38,6 +39,7 @@ mod seen;
 mod sender;
 mod server;
 mod socket;
+mod speech;
 mod started;
 mod stats;
 mod target;

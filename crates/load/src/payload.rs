@@ -120,8 +120,9 @@ impl Names {
 }
 
 /// `when` as the API spells it, with what it means for a device that is connected.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 pub(crate) enum When {
+    #[default]
     Connected,
     Stored,
 }

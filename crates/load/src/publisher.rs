@@ -11,9 +11,9 @@ use crate::payload::{Names, When, push_plain_data, push_topic_body};
 use crate::target::{DATA, Publish};
 use crate::{Error, clock};
 
-/// For the connection that frames are published on.
+/// For the device that publishes.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
-/// For a burst of frames on it.
+/// For a burst of it.
 const SEND_TIMEOUT: Duration = Duration::from_secs(60);
 
 pub(crate) enum Publisher {
@@ -29,7 +29,7 @@ pub(crate) enum Publisher {
         headers: Vec<(String, String)>,
         body: String,
     },
-    Frame {
+    Device {
         engine: Box<Engine>,
         text: String,
     },
@@ -47,7 +47,7 @@ impl Publisher {
             Publish::Post { origin, path, headers, body } => {
                 Self::Post { client: Client::new(origin)?, path, headers, body }
             }
-            Publish::Frame(text) => Self::Frame { engine: Box::new(connect(setup)?), text },
+            Publish::Say(text) => Self::Device { engine: Box::new(connect(setup)?), text },
         })
     }
 
@@ -79,7 +79,7 @@ impl Publisher {
                 let body = body.replace(DATA, &data);
                 (0..messages).try_for_each(|_| client.post(path, headers, body.as_bytes()).map(drop))
             }
-            Publisher::Frame { engine, text } => {
+            Publisher::Device { engine, text } => {
                 // What came meanwhile, pings among it.
                 engine.catch_up()?;
                 let text = text.replace(DATA, &data);
@@ -98,7 +98,8 @@ fn no_publisher(reason: &str) -> Error {
 /// An engine with one device.
 fn connect(setup: &Setup) -> Result<Engine, Error> {
     let prefix = format!("{}-publisher", setup.names.prefix);
-    let setup = Setup { names: Names { prefix }, ..setup.clone() };
+    let dialect = setup.dialect.of_publisher();
+    let setup = Setup { names: Names { prefix }, dialect, ..setup.clone() };
     let (mut engine, _) = Engine::new(Arc::new(setup), Partition { index: 0, count: 1 })?;
     let deadline_ns = clock::now_ns() + clock::ns(CONNECT_TIMEOUT);
     engine.open(0);

@@ -23,7 +23,7 @@ use crate::engine::Setup;
 use crate::host::Host;
 use crate::http::{Client, Request};
 use crate::jwt::Signer;
-use crate::payload::Names;
+use crate::payload::{Names, When};
 use crate::process::{Cpu, Process, machine_busy_seconds};
 use crate::publisher::Publisher;
 use crate::report::{ReportDocument, Values, cpu_note, figures};
@@ -48,6 +48,8 @@ pub(crate) struct Needs {
     pub(crate) topic: Option<String>,
     /// Sockets that the floor writes a request to users to.
     pub(crate) deliveries: usize,
+    /// What is published, if anything is.
+    pub(crate) when: When,
 }
 
 /// A server and the clients that are about to load it.
@@ -67,14 +69,14 @@ impl<'a> Bench<'a> {
         let (api_key, jwt_secret) = target.credentials();
         let setup = Setup {
             origin: target.origin().clone(),
-            homes: Vec::new(),
+            homes: target.devices().cloned().into_iter().collect(),
             spare_homes: 0,
             providers: Vec::new(),
             names: Names { prefix: common.name.clone() },
             signer: Signer::new(jwt_secret, &common.app),
             api_key: api_key.to_owned(),
             topic: needs.topic,
-            dialect: target.dialect().cloned(),
+            dialect: target.dialect(),
             sources_start: random_u32()?,
         };
         let crew = Crew::start(processes, &setup)?;
@@ -390,7 +392,7 @@ pub(crate) fn report(scenario: &'static str, repetitions: &[Values], outcome: Ou
     }
 }
 
-const SECRETS: [&str; 4] = ["--key", "--jwt-secret", "--publish-header", "--operator-token"];
+const SECRETS: [&str; 5] = ["--key", "--jwt-secret", "--publish-header", "--operator-token", "--password"];
 
 /// The command as typed, without what must not be shown.
 fn command_line(words: impl Iterator<Item = String>) -> String {

@@ -10,7 +10,7 @@ use std::time::Duration;
 use ring::rand::{SecureRandom, SystemRandom};
 
 use crate::Error;
-use crate::args::Common;
+use crate::args::{Common, Protocol, Speech};
 use crate::http::{Client, Origin, Request};
 use crate::process::Process;
 use crate::started::{Owned, Signals, remember_folder};
@@ -22,6 +22,11 @@ const PORTS: std::ops::Range<u16> = 20_000..32_000;
 
 pub(crate) struct Server {
     pub(crate) origin: Origin,
+    /// What devices speak.
+    pub(crate) protocol: Protocol,
+    pub(crate) xmpp_domain: String,
+    /// Where devices connect, if it is not `origin`.
+    pub(crate) devices: Option<Origin>,
     pub(crate) key: String,
     pub(crate) jwt_secret: String,
     /// None where it is not known: then there are no figures of CPU and memory.
@@ -34,14 +39,14 @@ pub(crate) struct Server {
 
 impl Server {
     /// Finds the server of `common`, or starts one, and waits until it takes traffic.
-    pub(crate) fn open(common: &Common) -> Result<Self, Error> {
+    pub(crate) fn open(common: &Common, speech: &Speech) -> Result<Self, Error> {
         match &common.server {
-            Some(url) => Self::attach(common, url),
-            None => Self::start(common),
+            Some(url) => Self::attach(common, url, speech),
+            None => Self::start(common, speech),
         }
     }
 
-    fn attach(common: &Common, url: &str) -> Result<Self, Error> {
+    fn attach(common: &Common, url: &str, speech: &Speech) -> Result<Self, Error> {
         let process = common.pid.map(Process::running).transpose()?;
         let admin = common.admin.as_deref().map(Origin::parse).transpose()?;
         if let Some(admin) = &admin {
@@ -54,8 +59,12 @@ impl Server {
                 Trust::read(path)?;
         }
         let said = |value: &Option<String>| value.clone().unwrap_or_default();
+        let devices = speech.address().map(|address| origin.beside(address)).transpose()?;
         Ok(Self {
             origin,
+            protocol: speech.protocol(),
+            xmpp_domain: speech.xmpp_domain().to_owned(),
+            devices,
             key: said(&common.key),
             jwt_secret: said(&common.jwt_secret),
             process,
@@ -64,7 +73,8 @@ impl Server {
         })
     }
 
-    fn start(common: &Common) -> Result<Self, Error> {
+    fn start(common: &Common, speech: &Speech) -> Result<Self, Error> {
+        let protocol = speech.protocol();
         let parent = common.data.clone().unwrap_or_else(std::env::temp_dir);
         let folder = parent.join(format!("noroshi-bench-{}", random_hex(8)?));
         let (key, jwt_secret) = (random_hex(16)?, random_hex(32)?);
@@ -72,14 +82,25 @@ impl Server {
         let mut origin = Origin::parse(&format!("http://127.0.0.1:{http}"))?;
         let admin_origin = Origin::parse(&format!("http://127.0.0.1:{admin}"))?;
         let mut command = serve(&folder, (http, admin), (&key, &jwt_secret), &common.set)?;
+        let own_address = protocol.has_own_address().then(free_port).transpose()?;
+        let own_address = own_address.map(|port| format!("127.0.0.1:{port}"));
+        if let Some(address) = &own_address {
+            // --mqtt, or --mqtts where everything speaks TLS.
+            let secure = if common.tls { "s" } else { "" };
+            command.args([&format!("--{}{secure}", protocol.as_str()), address]);
+        }
         let started = Owned::start(&folder, Signals::USUAL, || {
             if common.tls {
                 speak_tls(&mut command, &folder, &mut origin)?;
             }
             Ok(command)
         })?;
+        let devices = own_address.map(|address| origin.beside(&address)).transpose()?;
         let server = Self {
             origin,
+            protocol,
+            xmpp_domain: speech.xmpp_domain().to_owned(),
+            devices,
             key,
             jwt_secret,
             process: Some(started.process()),

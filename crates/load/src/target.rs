@@ -6,8 +6,8 @@ mod foreign;
 mod push_service;
 
 use crate::Error;
-use crate::args::{self, Common};
-use crate::dialect::Dialect;
+use crate::args::{self, Common, Protocol, Speech};
+use crate::dialect::{self, Dialect, Password};
 use crate::http::Origin;
 use crate::process::Process;
 use crate::server::Server;
@@ -24,8 +24,8 @@ pub(crate) enum Target {
 
 impl Target {
     /// The node that `common` names, or one of our own.
-    pub(crate) fn node(common: &Common) -> Result<Self, Error> {
-        Server::open(common).map(Self::Noroshi)
+    pub(crate) fn node(common: &Common, speech: &Speech) -> Result<Self, Error> {
+        Server::open(common, speech).map(Self::Noroshi)
     }
 
     /// Writes a request to users to `deliveries` sockets.
@@ -33,11 +33,11 @@ impl Target {
         BareLoop::start(deliveries).map(Self::Floor)
     }
 
-    pub(crate) fn foreign(args: &args::Foreign, common: &Common) -> Result<Self, Error> {
-        Foreign::new(args, common).map(Self::Foreign)
+    pub(crate) fn foreign(args: &args::Foreign, common: &Common, speech: &Speech) -> Result<Self, Error> {
+        Foreign::new(args, common, speech).map(Self::Foreign)
     }
 
-    /// Where devices connect.
+    /// Where its HTTP is, or what it has in place of it.
     pub(crate) fn origin(&self) -> &Origin {
         match self {
             Target::Noroshi(server) => &server.origin,
@@ -46,11 +46,20 @@ impl Target {
         }
     }
 
-    /// How devices speak, unless it is Noroshi's native protocol.
-    pub(crate) fn dialect(&self) -> Option<&Dialect> {
+    /// Where devices connect, if it is elsewhere.
+    pub(crate) fn devices(&self) -> Option<&Origin> {
         match self {
-            Target::Foreign(foreign) => Some(&foreign.dialect),
-            Target::Noroshi(_) | Target::Floor(_) => None,
+            Target::Noroshi(server) => server.devices.as_ref(),
+            Target::Floor(_) | Target::Foreign(_) => None,
+        }
+    }
+
+    /// How devices speak with it; the floor knows nothing but the native protocol.
+    pub(crate) fn dialect(&self) -> Dialect {
+        match self {
+            Target::Noroshi(server) => own_dialect(server.protocol, &server.xmpp_domain),
+            Target::Floor(_) => Dialect::Native,
+            Target::Foreign(foreign) => foreign.dialect.clone(),
         }
     }
 
@@ -127,10 +136,11 @@ impl Target {
     /// Named in the report.
     pub(crate) fn describe(&self) -> String {
         match self {
-            Target::Noroshi(server) => server.describe(),
-            Target::Foreign(foreign) => {
-                format!("{}{}", foreign.origin.url().replacen("http", "ws", 1), foreign.dialect.path)
+            Target::Noroshi(server) if server.protocol == Protocol::Native => server.describe(),
+            Target::Noroshi(server) => {
+                format!("{}; devices speak {}", server.describe(), server.protocol.as_str())
             }
+            Target::Foreign(foreign) => foreign.describe(),
             Target::Floor(_) => "a bare epoll loop (noroshi bench floor)".to_owned(),
         }
     }
@@ -143,5 +153,23 @@ impl Target {
             Target::Noroshi(server) if server.data_in_memory() == Some(true) => vec![in_memory.to_owned()],
             _ => Vec::new(),
         }
+    }
+}
+
+/// How a device speaks with a node: it logs in with its token, and hears its inbox.
+fn own_dialect(protocol: Protocol, xmpp_domain: &str) -> Dialect {
+    match protocol {
+        Protocol::Native => Dialect::Native,
+        Protocol::Sse => Dialect::Events,
+        Protocol::Socketio => Dialect::SocketIo,
+        Protocol::Mqtt => Dialect::Mqtt(dialect::Mqtt {
+            inbox: Some(noroshi_protocol::mqtt::INBOX_TOPIC.to_owned()),
+            password: Password::Token,
+        }),
+        Protocol::Xmpp => Dialect::Xmpp(dialect::Xmpp {
+            domain: xmpp_domain.to_owned(),
+            password: Password::Token,
+            makes_node: false,
+        }),
     }
 }

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use super::{Common, Foreign, duration};
+use super::{Common, Foreign, Speech, duration};
 use crate::payload::When;
 
 #[derive(Debug, clap::Args)]
@@ -14,6 +14,8 @@ pub(crate) struct Disconnect {
     /// Measure a bare epoll loop too, by turns, which lets go of as many sockets: show ratios to it
     #[arg(long)]
     pub(crate) floor: bool,
+    #[command(flatten)]
+    pub(crate) speech: Speech,
     #[command(flatten)]
     pub(crate) foreign: Foreign,
     #[command(flatten)]

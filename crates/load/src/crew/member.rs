@@ -174,6 +174,7 @@ mod tests {
     use std::time::Instant;
 
     use super::*;
+    use crate::dialect::Dialect;
     use crate::engine::Setup;
     use crate::http::Origin;
     use crate::jwt::Signer;
@@ -190,7 +191,7 @@ mod tests {
             signer: Signer::new("s", "dev"),
             api_key: String::new(),
             topic: None,
-            dialect: None,
+            dialect: Dialect::Native,
             sources_start: 0,
         };
         let partition = Partition { index: 1, count: 2 };

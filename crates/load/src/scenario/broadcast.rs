@@ -25,9 +25,10 @@ pub(crate) fn run(args: &Broadcast) -> Result<ReportDocument, Error> {
     let topic = format!("{}-topic", args.common.name);
     let subject = Subject {
         common: &args.common,
+        speech: Some(&args.speech),
         foreign: Some(&args.foreign),
         floor: args.floor,
-        needs: Needs { connections: args.connections, topic: Some(topic), deliveries: 0 },
+        needs: Needs { connections: args.connections, topic: Some(topic), deliveries: 0, when: args.when },
     };
     super::run("broadcast", &subject, || Rounds { args, publisher: None, messages_so_far: 0 })
 }

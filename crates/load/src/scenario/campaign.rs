@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::push::client::token;
 use super::{Outcome, progress, report};
-use crate::args::{Campaign, Common, check};
+use crate::args::{Campaign, Common, Speech, check};
 use crate::http::{Client, Origin, Request, Response};
 use crate::process::Process;
 use crate::report::{ReportDocument, Values};
@@ -53,7 +53,7 @@ pub(crate) fn run(args: &Campaign) -> Result<ReportDocument, Error> {
         None => PushService::start()?,
     };
     service.behave(&json!({"latency": args.latency}))?;
-    let server = Server::open(&trusting(&args.common, &service))?;
+    let server = Server::open(&trusting(&args.common, &service), &Speech::default())?;
     let mut outcome = Outcome { server: server.describe(), ..Outcome::default() };
     outcome.notes.push(format!("push service: {}", service.describe()));
     let mut bench = Bench::new(args, server)?;

@@ -3,7 +3,7 @@
 //! connections stay open: what drifts on the machine drifts for both.
 
 use super::{Bench, Compared, Needs, Outcome, progress, report};
-use crate::args::{Common, Foreign};
+use crate::args::{Common, Foreign, Speech};
 use crate::report::{ReportDocument, Values};
 use crate::target::Target;
 use crate::{Error, host};
@@ -24,6 +24,8 @@ pub(crate) trait Measurement {
 #[derive(Clone)]
 pub(crate) struct Subject<'a> {
     pub(crate) common: &'a Common,
+    /// What devices speak with a node; none: its native protocol.
+    pub(crate) speech: Option<&'a Speech>,
     /// Instead of a node.
     pub(crate) foreign: Option<&'a Foreign>,
     /// By turns with the floor.
@@ -35,13 +37,21 @@ impl<'a> Subject<'a> {
     /// What can be known before anything is started.
     pub(crate) fn check(&self) -> Result<(), Error> {
         self.common.check()?;
+        if let Some(speech) = self.speech {
+            if let Some(foreign) = self.foreign {
+                foreign.check(speech, self.needs.when)?;
+            }
+            speech.check(self.common.server.is_some(), self.needs.when)?;
+        }
         host::make_room_for(self.needs.connections, usize::from(self.common.processes))
     }
 
     pub(crate) fn open(&self) -> Result<Bench<'a>, Error> {
+        let native = Speech::default();
+        let speech = self.speech.unwrap_or(&native);
         let target = match self.foreign {
-            Some(foreign) if foreign.is_given() => Target::foreign(foreign, self.common)?,
-            _ => Target::node(self.common)?,
+            Some(foreign) if foreign.is_given() => Target::foreign(foreign, self.common, speech)?,
+            _ => Target::node(self.common, speech)?,
         };
         Bench::new(self.common, target, self.needs.clone())
     }

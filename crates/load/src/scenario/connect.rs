@@ -10,6 +10,7 @@ pub(crate) fn run(args: &Connect) -> Result<ReportDocument, Error> {
     check(args.connections > 0, "at least one device is needed")?;
     let subject = Subject {
         common: &args.common,
+        speech: Some(&args.speech),
         foreign: Some(&args.foreign),
         floor: args.floor,
         needs: Needs { connections: args.connections, ..Needs::default() },

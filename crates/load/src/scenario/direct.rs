@@ -39,9 +39,10 @@ pub(crate) fn run(args: &Direct) -> Result<ReportDocument, Error> {
     };
     let subject = Subject {
         common: &args.common,
+        speech: Some(&args.speech),
         foreign: None,
         floor: args.floor,
-        needs: Needs { connections: args.connections, topic: None, deliveries: connected },
+        needs: Needs { connections: args.connections, topic: None, deliveries: connected, when: args.when },
     };
     super::run("direct", &subject, || Requests { args, plan: plan.clone(), memory: None })
 }

@@ -36,6 +36,7 @@ pub(crate) fn run(args: &Disconnect) -> Result<ReportDocument, Error> {
     check(seen, "--pid or --admin is needed to see when the server is clean")?;
     let subject = Subject {
         common: &args.common,
+        speech: Some(&args.speech),
         foreign: Some(&args.foreign),
         floor: args.floor,
         needs: Needs { connections: args.connections, ..Needs::default() },

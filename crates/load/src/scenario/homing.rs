@@ -12,6 +12,7 @@ use super::{Outcome, progress, register, report};
 use crate::args::Homing;
 use crate::cell::Cell;
 use crate::crew::Crew;
+use crate::dialect::Dialect;
 use crate::engine::Setup;
 use crate::host::{make_room_for, make_room_in_nodes};
 use crate::http::{Client, Origin};
@@ -78,7 +79,7 @@ impl<'a> Bench<'a> {
             signer: Signer::new(&cell.jwt_secret, "dev"),
             api_key: cell.key.clone(),
             topic: None, // subscribed to durably, at registration
-            dialect: None,
+            dialect: Dialect::Native,
             sources_start: random_u32()?,
         };
         let crew = Crew::start(args.processes(), &setup)?;

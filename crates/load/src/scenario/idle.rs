@@ -16,6 +16,7 @@ pub(crate) fn run(args: &Idle) -> Result<ReportDocument, Error> {
     check(!args.duration.is_zero(), "--duration must not be zero")?;
     let subject = Subject {
         common: &args.common,
+        speech: Some(&args.speech),
         foreign: Some(&args.foreign),
         floor: args.floor,
         needs: Needs { connections: args.counts[args.counts.len() - 1], ..Needs::default() },

@@ -74,8 +74,8 @@ pub(crate) fn run(args: &Slow) -> Result<ReportDocument, Error> {
         !args.common.tls && !args.common.server.as_ref().is_some_and(|url| url.starts_with("https://"));
     check(plain, "slow devices read single bytes, which TLS hides: measure without it")?;
     let topic = Some(format!("{}-topic", args.common.name));
-    let needs = Needs { connections: args.connections, topic, deliveries: 0 };
-    let subject = Subject { common: &args.common, foreign: None, floor: false, needs };
+    let needs = Needs { connections: args.connections, topic, deliveries: 0, when: args.when };
+    let subject = Subject { common: &args.common, speech: None, foreign: None, floor: false, needs };
     super::run("slow", &subject, || Slowness { args, metrics: None })
 }
 

@@ -30,6 +30,7 @@ pub(crate) fn run(args: &Stored) -> Result<ReportDocument, Error> {
     };
     let subject = Subject {
         common: &args.common,
+        speech: None,
         foreign: None,
         floor: false,
         needs: Needs { connections: args.in_flight, ..Needs::default() },

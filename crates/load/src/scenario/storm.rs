@@ -53,7 +53,7 @@ pub(crate) fn run(args: &Storm) -> Result<ReportDocument, Error> {
     let common = Common { processes: args.common.processes + 1, ..args.common.clone() };
     let most = args.connections.div_ceil(processes).max(args.steady);
     let needs = Needs { connections: most * (processes + 1), ..Needs::default() };
-    let subject = Subject { common: &common, foreign: None, floor: false, needs };
+    let subject = Subject { common: &common, speech: None, foreign: None, floor: false, needs };
     super::run("storm", &subject, || Reconnects { args })
 }
 

@@ -68,7 +68,7 @@ pub(crate) fn run(args: &Tls) -> Result<ReportDocument, Error> {
     let common = Common { tls: args.common.server.is_none(), ..args.common.clone() };
     let most = args.counts[args.counts.len() - 1].max(common.handshakes as usize);
     let needs = Needs { connections: most, ..Needs::default() };
-    let subject = Subject { common: &common, foreign: None, floor: false, needs };
+    let subject = Subject { common: &common, speech: None, foreign: None, floor: false, needs };
     subject.check()?;
     let (mut repetitions, mut last) = (Vec::new(), None);
     for number in 1..=common.repeat {

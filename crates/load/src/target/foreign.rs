@@ -1,9 +1,10 @@
 //! A server that other people wrote, as the command line describes it: where its devices connect and how
-//! they speak, how it is published to, and which process it is.
+//! they speak, how it is published to, and which process it is. Over WebSocket all of that is said in words; MQTT
+//! and XMPP say it by themselves, and there one more device publishes.
 
 use crate::Error;
 use crate::args::{self, Common};
-use crate::dialect::Dialect;
+use crate::dialect::{DEVICE, Dialect, Frames, Mqtt, Password, Xmpp};
 use crate::http::Origin;
 use crate::process::Process;
 
@@ -24,15 +25,28 @@ pub(crate) enum Publish {
         headers: Vec<(String, String)>,
         body: String,
     },
-    /// A text frame of one more device.
-    Frame(String),
+    /// One more device says this.
+    Say(String),
 }
 
 /// Stands for the message.
 pub(crate) const DATA: &str = "{data}";
 
 impl Foreign {
-    pub(crate) fn new(args: &args::Foreign, common: &Common) -> Result<Self, Error> {
+    pub(crate) fn new(args: &args::Foreign, common: &Common, speech: &args::Speech) -> Result<Self, Error> {
+        let process = common.pid.map(Process::running).transpose()?;
+        let by_device = |address: &str, dialect| {
+            let (origin, publish) = (Origin::parse_address(address)?, Some(Publish::Say(DATA.to_owned())));
+            Ok(Self { origin, dialect, process, publish })
+        };
+        match (&args.mqtt_server, &args.xmpp_server) {
+            (Some(address), _) => by_device(address, mqtt(args)),
+            (None, Some(address)) => by_device(address, xmpp(args, speech.xmpp_domain())),
+            (None, None) => Self::websocket(args, process),
+        }
+    }
+
+    fn websocket(args: &args::Foreign, process: Option<Process>) -> Result<Self, Error> {
         let url = args.websocket.as_deref().unwrap_or_default();
         let http = url.strip_prefix("ws").filter(|rest| rest.starts_with("://") || rest.starts_with("s://"));
         let http = http.ok_or_else(|| usage(format!("{url}: --websocket is ws://host:port/path")))?;
@@ -44,15 +58,14 @@ impl Foreign {
         let answers = args.answer.iter().map(|text| pair(text, "=", "--answer is TEXT=REPLY"));
         let headers =
             args.publish_header.iter().map(|text| pair(text, ":", "--publish-header is NAME: VALUE"));
-        let process = common.pid.map(Process::running).transpose()?;
         Ok(Self {
             origin,
-            dialect: Dialect {
+            dialect: Dialect::Frames(Frames {
                 path,
                 hello: args.hello.clone(),
                 ready: args.ready.clone(),
                 answers: answers.collect::<Result<_, _>>()?,
-            },
+            }),
             process,
             publish: match &args.publish_body {
                 Some(body) => {
@@ -62,6 +75,27 @@ impl Foreign {
             },
         })
     }
+
+    /// Named in the report.
+    pub(crate) fn describe(&self) -> String {
+        match &self.dialect {
+            Dialect::Frames(frames) => {
+                format!("{}{}", self.origin.url().replacen("http", "ws", 1), frames.path)
+            }
+            Dialect::Mqtt(_) => format!("mqtt://{}", self.origin.host),
+            _ => format!("xmpp://{}", self.origin.host),
+        }
+    }
+}
+
+fn mqtt(args: &args::Foreign) -> Dialect {
+    let password = args.password.clone().map_or(Password::None, Password::Text);
+    Dialect::Mqtt(Mqtt { inbox: args.inbox.clone(), password })
+}
+
+fn xmpp(args: &args::Foreign, domain: &str) -> Dialect {
+    let password = args.password.clone().unwrap_or_else(|| DEVICE.to_owned());
+    Dialect::Xmpp(Xmpp { domain: domain.to_owned(), password: Password::Text(password), makes_node: false })
 }
 
 fn publish(body: &str, url: Option<&str>, headers: Vec<(String, String)>) -> Result<Publish, Error> {
@@ -72,7 +106,7 @@ fn publish(body: &str, url: Option<&str>, headers: Vec<(String, String)>) -> Res
     if !headers.iter().all(|(name, value)| no_line_break(name) && no_line_break(value)) {
         return Err(usage("--publish-header is one line".to_owned()));
     }
-    let Some(url) = url else { return Ok(Publish::Frame(body.to_owned())) };
+    let Some(url) = url else { return Ok(Publish::Say(body.to_owned())) };
     let (origin, path) = split(url)?;
     Ok(Publish::Post { origin, path, headers, body: body.to_owned() })
 }
@@ -106,12 +140,14 @@ mod tests {
         #[command(flatten)]
         common: Common,
         #[command(flatten)]
+        speech: args::Speech,
+        #[command(flatten)]
         foreign: args::Foreign,
     }
 
     fn read(words: &[&str]) -> Result<Foreign, Error> {
         let cli = Cli::parse_from(std::iter::once(&"bench").chain(words));
-        Foreign::new(&cli.foreign, &cli.common)
+        Foreign::new(&cli.foreign, &cli.common, &cli.speech)
     }
 
     #[test]
@@ -135,13 +171,11 @@ mod tests {
             r#"{"m":"{data}"}"#,
         ])
         .unwrap();
-        assert_eq!(
-            (foreign.origin.address.port(), foreign.dialect.path("d-1").as_str()),
-            (8000, "/connect?as=d-1")
-        );
-        assert_eq!(foreign.dialect.hello("d-1").collect::<Vec<_>>(), [r#"{"user":"d-1"}"#, "go"]);
-        assert!(foreign.dialect.is_ready("so welcome!") && !foreign.dialect.is_ready("wel"));
-        assert_eq!((foreign.dialect.answer("2"), foreign.dialect.answer("22")), (Some("3"), None));
+        let Dialect::Frames(frames) = &foreign.dialect else { panic!("frames") };
+        assert_eq!((foreign.origin.address.port(), frames.path("d-1").as_str()), (8000, "/connect?as=d-1"));
+        assert_eq!(frames.hello("d-1").collect::<Vec<_>>(), [r#"{"user":"d-1"}"#, "go"]);
+        assert!(frames.is_ready("so welcome!") && !frames.is_ready("wel"));
+        assert_eq!((frames.answer("2"), frames.answer("22")), (Some("3"), None));
         let Some(Publish::Post { origin, path, headers, body }) = foreign.publish else { panic!("POST") };
         assert_eq!((origin.address.port(), path.as_str()), (8001, "/api?x"));
         assert_eq!(headers, [("X-Key".to_owned(), " k:1".to_owned())]);
@@ -151,12 +185,28 @@ mod tests {
     #[test]
     fn the_least_is_an_address() {
         let foreign = read(&["--websocket", "ws://127.0.0.1:8000"]).unwrap();
-        assert_eq!(
-            (foreign.dialect.path.as_str(), foreign.dialect.ready, foreign.publish),
-            ("/", None, None)
-        );
+        let Dialect::Frames(frames) = foreign.dialect else { panic!("frames") };
+        assert_eq!((frames.path.as_str(), frames.ready, foreign.publish), ("/", None, None));
         let frame = read(&["--websocket", "ws://127.0.0.1:8000", "--publish-body", "say {data}"]).unwrap();
-        assert_eq!(frame.publish, Some(Publish::Frame("say {data}".to_owned())));
+        assert_eq!(frame.publish, Some(Publish::Say("say {data}".to_owned())));
+    }
+
+    #[test]
+    fn mqtt_and_xmpp_need_no_words() {
+        let mqtt = read(&["--mqtt-server", "127.0.0.1:1883", "--inbox", "in/{device}"]).unwrap();
+        assert_eq!(
+            (mqtt.describe().as_str(), &mqtt.publish),
+            ("mqtt://127.0.0.1:1883", &Some(Publish::Say(DATA.to_owned())))
+        );
+        let anonymous = Mqtt { inbox: Some("in/{device}".to_owned()), password: Password::None };
+        assert_eq!(mqtt.dialect, Dialect::Mqtt(anonymous));
+        let xmpp = read(&["--xmpp-server", "127.0.0.1:5222", "--xmpp-domain", "a.example"]).unwrap();
+        let Dialect::Xmpp(Xmpp { domain, password, makes_node: false }) = &xmpp.dialect else {
+            panic!("XMPP")
+        };
+        assert_eq!((domain.as_str(), password), ("a.example", &Password::Text("{device}".to_owned())));
+        assert!(xmpp.dialect.is_plain() && mqtt.dialect.is_plain());
+        assert!(read(&["--mqtt-server", "127.0.0.1"]).is_err());
     }
 
     #[test]

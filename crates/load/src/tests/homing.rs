@@ -27,7 +27,7 @@ fn crew(homes: &[&FakeServer]) -> Crew {
         signer: Signer::new("s", "dev"),
         api_key: API_KEY.to_owned(),
         topic: None,
-        dialect: None,
+        dialect: crate::dialect::Dialect::Native,
         sources_start: 0,
     };
     let mut crew = Crew::start(1, &setup).unwrap();

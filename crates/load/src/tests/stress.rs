@@ -23,7 +23,7 @@ fn the_device_that_was_lost_is_the_one_that_is_brought_up_again() {
         signer: Signer::new("s", "dev"),
         api_key: API_KEY.to_owned(),
         topic: None,
-        dialect: None,
+        dialect: crate::dialect::Dialect::Native,
         sources_start: 0,
     };
     let mut crew = Crew::start(1, &setup).unwrap();

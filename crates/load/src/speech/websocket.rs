@@ -1,0 +1,116 @@
+//! WebSocket: the upgrade and the frames. Of the three dialects that travel in its text frames it knows which
+//! one begins how, and whom to hand a text to.
+
+use std::ops::ControlFlow;
+
+use noroshi_protocol::ws::{
+    Decoder, Input, Opcode, Refusal, Role, check_upgrade_response, push_masked_frame, push_upgrade_request,
+};
+
+use super::{Login, MESSAGE_BYTES_MAX, RESPONSE_BYTES_MAX, Turn, frames, native, refusal, socket_io};
+use crate::device::{Ended, Stage};
+use crate::dialect::{Dialect, Frames};
+
+/// The example of RFC 6455 §1.3. A key keeps caches from answering; there is none in between here.
+const UPGRADE_KEY: &str = "dGhlIHNhbXBsZSBub25jZQ==";
+/// Masks keep intermediaries from being confused (RFC 6455 §10.3); there is none in between here.
+const MASK: [u8; 4] = [0x37, 0xfa, 0x21, 0x3d];
+
+pub(crate) struct WebSocket {
+    decoder: Decoder,
+    /// An incomplete answer to the upgrade.
+    held: Vec<u8>,
+    /// Frames to send once the server is ready for them.
+    hello: Vec<u8>,
+}
+
+/// Appends a text frame.
+pub(super) fn push_text(out: &mut Vec<u8>, text: &[u8]) {
+    push_masked_frame(out, Opcode::Text, text, MASK);
+}
+
+impl WebSocket {
+    pub(super) fn begin(dialect: &Dialect, login: Login<'_>) -> (Self, Vec<u8>) {
+        let (mut first, mut hello) = (Vec::with_capacity(512), Vec::new());
+        let mut request = |path: &str, headers: &[(&str, &str)]| {
+            push_upgrade_request(&mut first, login.host, path, UPGRADE_KEY, headers);
+        };
+        match dialect {
+            Dialect::SocketIo => {
+                request(socket_io::PATH, &[]);
+                push_text(&mut hello, socket_io::connect(login).as_bytes());
+            }
+            Dialect::Frames(frames) => {
+                request(&frames.path(login.name), &[]);
+                frames.hello(login.name).for_each(|text| push_text(&mut hello, text.as_bytes()));
+            }
+            Dialect::Native | Dialect::Events | Dialect::Mqtt(_) | Dialect::Xmpp(_) => {
+                request(native::PATH, &[("Authorization", &format!("Bearer {}", login.token()))]);
+            }
+        }
+        (Self { decoder: Decoder::new(), held: Vec::new(), hello }, first)
+    }
+
+    pub(super) fn hear(&mut self, bytes: &mut [u8], turn: &mut Turn<'_>) -> Result<(), Ended> {
+        let mut from = 0;
+        if *turn.stage == Stage::Opening {
+            self.held.extend_from_slice(bytes);
+            let Some(head_len) = upgraded(&self.held)? else { return Ok(()) };
+            // Frames may follow the head in the same read; what came before this read was head.
+            from = bytes.len() - (self.held.len() - head_len);
+            self.held = Vec::new();
+            *turn.stage = Stage::LoggingIn;
+            if let Dialect::Frames(Frames { ready, .. }) = turn.dialect {
+                turn.out.append(&mut self.hello);
+                *turn.stage = if ready.is_some() { Stage::LoggingIn } else { Stage::Ready };
+            }
+        }
+        let fed = self.feed(&mut bytes[from..], turn);
+        native::push_acks(turn);
+        fed
+    }
+
+    fn feed(&mut self, bytes: &mut [u8], turn: &mut Turn<'_>) -> Result<(), Ended> {
+        let Self { decoder, hello, .. } = self;
+        let mut ended = None;
+        let mut on_input = |input: Input<'_>| {
+            match input {
+                Input::Text(text) => {
+                    let heard = match turn.dialect {
+                        Dialect::Frames(of) => frames::hear(text, of, turn),
+                        Dialect::SocketIo => socket_io::hear(text, hello, turn),
+                        _ => native::hear(text, turn),
+                    };
+                    ended = heard.err();
+                }
+                Input::Ping(payload) => push_masked_frame(turn.out, Opcode::Pong, payload, MASK),
+                Input::Close { code, reason } => {
+                    let code = code.map_or_else(|| "none".to_owned(), |code| code.to_string());
+                    let reason = format!("closed by the server: {code} {reason}").trim_end().to_owned();
+                    ended.get_or_insert(Ended::passing(reason));
+                }
+                Input::Binary(_) | Input::Pong(_) | Input::Fragment => {}
+            }
+            match ended {
+                Some(_) => ControlFlow::Break(()),
+                None => ControlFlow::Continue(()),
+            }
+        };
+        let fed = decoder.feed(Role::Client, bytes, MESSAGE_BYTES_MAX, &mut on_input);
+        match (fed, ended) {
+            (_, Some(ended)) => Err(ended),
+            (Err(error), None) => Err(Ended::lasting(format!("broken frame: {error}"))),
+            (Ok(()), None) => Ok(()),
+        }
+    }
+}
+
+/// The length of the head that opened the WebSocket; none until it is complete.
+fn upgraded(bytes: &[u8]) -> Result<Option<usize>, Ended> {
+    match check_upgrade_response(bytes, UPGRADE_KEY) {
+        Ok(None) if bytes.len() > RESPONSE_BYTES_MAX => Err(Ended::lasting("the answer's head is too long")),
+        Ok(head_len) => Ok(head_len),
+        Err(Refusal::Status { status, head_len }) => refusal(bytes, status, head_len).map_or(Ok(None), Err),
+        Err(Refusal::Malformed(what)) => Err(Ended::lasting(what)),
+    }
+}
