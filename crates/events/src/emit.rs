@@ -9,11 +9,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::thread::Thread;
 
-use noroshi_types::{AppId, Timestamp};
+use noroshi_types::Timestamp;
 use parking_lot::Mutex;
 
 use crate::event::{Event, Record};
-use crate::line::Names;
 use crate::ring::{self, Receiver, Sender};
 
 /// Numbers logs: a thread may tell more than one.
@@ -38,7 +37,6 @@ pub(crate) struct Shared {
     pub(crate) ending: AtomicBool,
     /// Of threads that were ending themselves.
     pub(crate) lost: AtomicU64,
-    pub(crate) names: Arc<Names>,
 }
 
 impl Shared {
@@ -50,7 +48,6 @@ impl Shared {
             collector: OnceLock::new(),
             ending: AtomicBool::new(false),
             lost: AtomicU64::new(0),
-            names: Arc::default(),
         }
     }
 
@@ -84,7 +81,7 @@ impl Shared {
 
 impl Events {
     /// A handle that nothing is behind.
-    pub fn off() -> Self {
+    pub const fn off() -> Self {
         Self(None)
     }
 
@@ -131,13 +128,6 @@ impl Events {
             }
             (Ok(Err(record)), _) | (Err(_), Some(record)) => Err(record),
             (Err(_), None) => Ok(()),
-        }
-    }
-
-    /// What an app is called in lines from now on.
-    pub fn name_app(&self, app: AppId, name: &str) {
-        if let Some(shared) = &self.0 {
-            shared.names.name(app, name);
         }
     }
 }

@@ -29,12 +29,14 @@ pub enum Event {
     /// It was handed to those who may have its recipients connected.
     Routed { id: NotificationId, to: Routed },
     /// What became of a notification on devices. Those that are not known are in `count` only.
-    Outcome { id: NotificationId, outcome: Outcome, devices: Box<[DeviceNum]>, count: u64 },
+    Outcome { of: Subject, outcome: Outcome, devices: Box<[DeviceNum]>, count: u64 },
+    /// Devices confirmed notifications; those of one notification stand together.
+    Acked(Box<[(NotificationId, DeviceNum)]>),
     /// Recipients were handed to a push service's connections.
-    PushSent { id: NotificationId, service: PushService, devices: Box<[DeviceNum]> },
+    PushSent { of: Subject, service: PushService, devices: Box<[DeviceNum]> },
     /// A push service answered for good; what is tried again is sent again.
     PushAnswered {
-        id: NotificationId,
+        of: Subject,
         service: PushService,
         outcome: Outcome,
         /// In the push service's word.
@@ -49,6 +51,16 @@ pub enum Event {
     Campaign { app: AppId, campaign: CampaignId, step: &'static str },
     /// What operators and providers configure was changed.
     Configured(Box<Configured>),
+}
+
+/// What an event is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Subject {
+    Notification(NotificationId),
+    /// All notifications of a campaign: it has one message.
+    Campaign(CampaignId),
+    /// Of several, which only the store tells apart.
+    Several,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -193,6 +205,7 @@ impl Record {
             Event::Outcome { devices, .. }
             | Event::PushSent { devices, .. }
             | Event::PushAnswered { devices, .. } => size_of_val::<[DeviceNum]>(devices),
+            Event::Acked(acked) => size_of_val::<[(NotificationId, DeviceNum)]>(acked),
             _ => 0,
         }
     }
@@ -204,6 +217,7 @@ impl Record {
             Event::PushSent { devices, .. } | Event::PushAnswered { devices, .. } => {
                 (devices.len() as u64).max(1)
             }
+            Event::Acked(acked) => acked.len() as u64,
             _ => 1,
         }
     }
@@ -225,12 +239,7 @@ mod tests {
     #[test]
     fn devices_are_what_a_record_weighs() {
         let devices: Box<[DeviceNum]> = (0..10).map(DeviceNum).collect();
-        let event = Event::Outcome {
-            id: NotificationId::from_bytes([1; 16]),
-            outcome: Outcome::Written,
-            devices,
-            count: 12,
-        };
+        let event = Event::Outcome { of: Subject::Several, outcome: Outcome::Written, devices, count: 12 };
         let record = Record { at: Timestamp(0), event };
         assert_eq!((record.extra_bytes(), record.weight()), (80, 12));
     }

@@ -31,6 +31,7 @@ mod worker;
 
 pub use config::Config;
 pub use emit::Events;
-pub use event::{Event, Kind, Record};
+pub use event::{Event, Kind, Record, Subject};
+pub use line::Names;
 pub use metrics::Metrics;
 pub use service::{Drained, Error, Service};

@@ -3,13 +3,13 @@
 //! The fields that every line has come first and in the same order, so that a reader can tell them apart before it reads
 //! the rest. Devices of one outcome share a line, [`DEVICES_MAX`] of them at most, so that a line fits wherever it goes.
 
+use std::collections::HashMap;
 use std::io::Write as _;
 use std::sync::Arc;
 
 use noroshi_types::{AppId, DeviceNum, NotificationId, Outcome, Timestamp};
-use parking_lot::RwLock;
 
-use crate::event::{Accepted, Configured, Connected, Event, Kind, Record, Routed};
+use crate::event::{Accepted, Configured, Connected, Event, Kind, Record, Routed, Subject};
 
 /// The version of the schema, `v` of each line. Fields may be added within a version, readers ignore what they do not know.
 pub const SCHEMA: u32 = 1;
@@ -17,29 +17,14 @@ pub const SCHEMA: u32 = 1;
 /// Devices of one line: 1,000 numbers of at most 20 digits are 21 KB, far below any sink's limit.
 pub const DEVICES_MAX: usize = 1_000;
 
-/// What apps are called. Guards the list alone; written when an app is made, read by the collector.
-#[derive(Debug, Default)]
-pub struct Names(RwLock<Vec<(AppId, Arc<str>)>>);
-
-impl Names {
-    pub fn name(&self, app: AppId, name: &str) {
-        let mut names = self.0.write();
-        match names.binary_search_by_key(&app, |(app, _)| *app) {
-            Ok(index) => names[index].1 = name.into(),
-            Err(index) => names.insert(index, (app, name.into())),
-        }
-    }
-
-    fn find(&self, app: AppId) -> Option<Arc<str>> {
-        let names = self.0.read();
-        let index = names.binary_search_by_key(&app, |(app, _)| *app).ok()?;
-        Some(names[index].1.clone())
-    }
-}
+/// What an app is called; none while that is not known.
+pub type Names = Arc<dyn Fn(AppId) -> Option<String> + Send + Sync>;
 
 /// Writes lines, numbering them.
 pub struct Writer {
-    names: Arc<Names>,
+    names: Names,
+    /// Apps keep their names.
+    known: HashMap<AppId, String>,
     /// `","node":"…","run":…,"n":`, the same in every line.
     middle: Vec<u8>,
     /// Of the next line: lines of (node, run) are numbered from 1 without a gap.
@@ -51,44 +36,55 @@ pub struct Writer {
 
 impl Writer {
     /// `run` tells one start of the node from the next.
-    pub fn new(node: &str, run: Timestamp, names: Arc<Names>) -> Self {
+    pub fn new(node: &str, run: Timestamp, names: Names) -> Self {
         let mut middle = b"\",\"node\":".to_vec();
         push_text(&mut middle, node);
         middle.extend_from_slice(b",\"run\":");
         push_number(&mut middle, run.0);
         middle.extend_from_slice(b",\"n\":");
-        Self { names, middle, next: 1, second: u64::MAX, second_text: String::new() }
+        Self { names, known: HashMap::new(), middle, next: 1, second: u64::MAX, second_text: String::new() }
     }
 
     /// Appends the lines of a record; how many there are, by kind.
     pub fn write(&mut self, record: &Record, out: &mut Vec<u8>, mut count: impl FnMut(Kind)) {
         let at = record.at;
         match &record.event {
-            Event::Outcome { id, outcome, devices, count: all } => {
+            Event::Outcome { of, outcome, devices, count: all } => {
                 let unknown = all.saturating_sub(devices.len() as u64);
                 let kind = Kind::of_outcome(*outcome);
                 self.each(devices, unknown, |writer, devices, all| {
                     writer.begin(at, kind, out);
-                    push_id(out, *id);
+                    push_subject(out, *of);
                     push_outcome(out, kind, *outcome);
                     push_devices(out, devices, all);
                     count(kind);
                 });
             }
-            Event::PushSent { id, service, devices } => self.each(devices, 0, |writer, devices, all| {
+            Event::Acked(acked) => {
+                for acked in acked.chunk_by(|a, b| a.0 == b.0) {
+                    let devices: Vec<DeviceNum> = acked.iter().map(|(_, device)| *device).collect();
+                    self.each(&devices, 0, |writer, devices, all| {
+                        writer.begin(at, Kind::Acked, out);
+                        push_id(out, acked[0].0);
+                        push_devices(out, devices, all);
+                        count(Kind::Acked);
+                    });
+                }
+            }
+            Event::PushSent { of, service, devices } => self.each(devices, 0, |writer, devices, all| {
                 writer.begin(at, Kind::PushSent, out);
-                push_id(out, *id);
+                push_subject(out, *of);
                 push_field(out, "service", service.as_str());
                 push_devices(out, devices, all);
                 count(Kind::PushSent);
             }),
-            Event::PushAnswered { id, service, outcome, reason, devices } => {
+            Event::PushAnswered { of, service, outcome, reason, devices } => {
                 let invalid = matches!(outcome, Outcome::PushTokenGone | Outcome::PushTokenSuspect);
                 let kinds = [Some(Kind::of_outcome(*outcome)), invalid.then_some(Kind::TokenInvalidated)];
                 for kind in kinds.into_iter().flatten() {
                     self.each(devices, 0, |writer, devices, all| {
                         writer.begin(at, kind, out);
-                        push_id(out, *id);
+                        push_subject(out, *of);
                         push_field(out, "service", service.as_str());
                         push_outcome(out, kind, *outcome);
                         if let Some(reason) = reason {
@@ -137,13 +133,14 @@ impl Writer {
             }
             Event::Configured(configured) => self.configured(configured, out),
             // They are lines for many devices: `write` has them.
-            Event::Outcome { .. } | Event::PushSent { .. } | Event::PushAnswered { .. } => {}
+            Event::Outcome { .. } | Event::Acked(_) | Event::PushSent { .. } | Event::PushAnswered { .. } => {
+            }
         }
         out.extend_from_slice(b"}\n");
         kind
     }
 
-    fn accepted(&self, accepted: &Accepted, out: &mut Vec<u8>) {
+    fn accepted(&mut self, accepted: &Accepted, out: &mut Vec<u8>) {
         self.push_app(out, accepted.app);
         push_id(out, accepted.id);
         if let Some(campaign) = accepted.campaign {
@@ -159,7 +156,7 @@ impl Writer {
         push_count(out, "kept", accepted.kept);
     }
 
-    fn connected(&self, connected: &Connected, out: &mut Vec<u8>) {
+    fn connected(&mut self, connected: &Connected, out: &mut Vec<u8>) {
         self.push_app(out, connected.app);
         push_count(out, "device", connected.device.0);
         push_field(out, "device_id", connected.device_id.as_str());
@@ -170,7 +167,7 @@ impl Writer {
         push_field(out, "protocol", connected.protocol);
     }
 
-    fn configured(&self, configured: &Configured, out: &mut Vec<u8>) {
+    fn configured(&mut self, configured: &Configured, out: &mut Vec<u8>) {
         if let Some(app) = configured.app {
             self.push_app(out, app);
         }
@@ -221,11 +218,24 @@ impl Writer {
         out.extend_from_slice(&[b'.', digit(ms / 100), digit(ms / 10), digit(ms), b'Z']);
     }
 
-    fn push_app(&self, out: &mut Vec<u8>, app: AppId) {
-        match self.names.find(app) {
-            Some(name) => push_field(out, "app", &name),
+    fn push_app(&mut self, out: &mut Vec<u8>, app: AppId) {
+        if !self.known.contains_key(&app)
+            && let Some(name) = (self.names)(app)
+        {
+            self.known.insert(app, name);
+        }
+        match self.known.get(&app) {
+            Some(name) => push_field(out, "app", name),
             None => push_count(out, "app_number", u64::from(app.0)),
         }
+    }
+}
+
+fn push_subject(out: &mut Vec<u8>, of: Subject) {
+    match of {
+        Subject::Notification(id) => push_id(out, id),
+        Subject::Campaign(campaign) => push_display(out, "campaign", &campaign),
+        Subject::Several => {}
     }
 }
 

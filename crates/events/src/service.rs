@@ -17,7 +17,7 @@ use crate::config::{self, Config};
 use crate::emit::{Events, Shared};
 use crate::event::{Event, Record};
 use crate::feed::Feed;
-use crate::line::Writer;
+use crate::line::{Names, Writer};
 use crate::metrics::Metrics;
 use crate::sink::{Network, Sink};
 use crate::spool::Spool;
@@ -49,7 +49,7 @@ pub struct Drained {
     pub lost: u64,
 }
 
-/// A running log. Dropped without [`Service::drain`], its threads go on until the process ends.
+/// A running log. Dropped without [`Service::drain`], it ends at once: what was not taken is on disk, or lost.
 pub struct Service {
     shared: Arc<Shared>,
     collector: JoinHandle<()>,
@@ -63,6 +63,7 @@ impl Service {
     /// Opens sinks and spools, and starts. `network`: what sinks that are not on this machine need.
     pub fn start(
         config: &Config,
+        names: Names,
         network: Option<(Handle, Arc<Egress>)>,
         metrics: &Metrics,
     ) -> Result<Self, Error> {
@@ -78,7 +79,7 @@ impl Service {
         }
         let shared = Arc::new(Shared::new(config.ring_places));
         let feeds: Vec<_> = parts.iter().map(|(_, _, feed)| feed.clone()).collect();
-        let collector = collect(config, &shared, &feeds, metrics).map_err(Error::Thread)?;
+        let collector = collect((config, names), &shared, &feeds, metrics).map_err(Error::Thread)?;
         let mut workers = Vec::new();
         for (name, sink, feed) in parts {
             let thread = std::thread::Builder::new().name(format!("noroshi-{name}"));
@@ -112,6 +113,17 @@ impl Service {
     }
 }
 
+impl Drop for Service {
+    fn drop(&mut self) {
+        self.shared.ending.store(true, Ordering::Release);
+        self.shared.wake();
+        for feed in &self.feeds {
+            feed.abandon();
+        }
+        self.ending.cancel();
+    }
+}
+
 /// Threads have no end that can be waited for with a deadline.
 fn wait_for(threads: &[JoinHandle<()>], deadline: Instant) {
     while threads.iter().any(|thread| !thread.is_finished()) && Instant::now() < deadline {
@@ -140,13 +152,13 @@ fn open_spool(path: &Path, bytes_max: u64) -> Result<Spool, Error> {
 }
 
 fn collect(
-    config: &Config,
+    (config, names): (&Config, Names),
     shared: &Arc<Shared>,
     feeds: &[Arc<Feed>],
     metrics: &Metrics,
 ) -> std::io::Result<JoinHandle<()>> {
     let run = wall();
-    let writer = Writer::new(&config.node, run, shared.names.clone());
+    let writer = Writer::new(&config.node, run, names);
     let limits = Limits { events: config.batch_events, bytes: config.batch_bytes };
     let pace = (limits, config.flush_interval);
     let collector = Collector::new(shared.clone(), writer, feeds.to_vec(), pace, metrics, wall);

@@ -10,14 +10,17 @@ fn id() -> NotificationId {
     NotificationId::from_bytes(*b"\x01\x93\x5b\x5a\x00\x00\x7a\x00\x80\x00\x00\x00\x00\x00\x00\x01")
 }
 
+fn of() -> Subject {
+    Subject::Notification(id())
+}
+
 fn devices(count: u64) -> Box<[DeviceNum]> {
     (1..=count).map(DeviceNum).collect()
 }
 
 fn writer() -> Writer {
-    let names = Names::default();
-    names.name(AppId(7), "shop");
-    Writer::new("n1", Timestamp(1_795_366_700_000), Arc::new(names))
+    let names: Names = Arc::new(|app| (app == AppId(7)).then(|| "shop".to_owned()));
+    Writer::new("n1", Timestamp(1_795_366_700_000), names)
 }
 
 fn lines(writer: &mut Writer, event: Event) -> Vec<serde_json::Value> {
@@ -33,9 +36,9 @@ fn lines(writer: &mut Writer, event: Event) -> Vec<serde_json::Value> {
 /// One event of each kind.
 fn all() -> Vec<Event> {
     let session = SessionId(0xabc);
-    let outcome = |outcome| Event::Outcome { id: id(), outcome, devices: devices(2), count: 2 };
+    let outcome = |outcome| Event::Outcome { of: of(), outcome, devices: devices(2), count: 2 };
     let answered = |outcome, reason| Event::PushAnswered {
-        id: id(),
+        of: of(),
         service: PushService::Apns,
         outcome,
         reason,
@@ -57,11 +60,11 @@ fn all() -> Vec<Event> {
         Event::Routed { id: id(), to: Routed::Here },
         outcome(Outcome::Kept),
         outcome(Outcome::Written),
-        outcome(Outcome::Acked),
+        Event::Acked(Box::new([(id(), DeviceNum(1)), (id(), DeviceNum(2))])),
         outcome(Outcome::Slow),
         outcome(Outcome::Expired),
         outcome(Outcome::NoPushToken),
-        Event::PushSent { id: id(), service: PushService::Apns, devices: devices(2) },
+        Event::PushSent { of: of(), service: PushService::Apns, devices: devices(2) },
         answered(Outcome::Pushed, None),
         answered(Outcome::PushTokenGone, Some("Unregistered")),
         Event::Connected(Box::new(Connected {
@@ -102,7 +105,7 @@ fn every_line_begins_alike_and_is_numbered_without_a_gap() {
 #[test]
 fn a_gone_token_is_an_answer_and_invalidates() {
     let answered = Event::PushAnswered {
-        id: id(),
+        of: of(),
         service: PushService::Apns,
         outcome: Outcome::PushTokenGone,
         reason: Some("Unregistered"),
@@ -116,8 +119,18 @@ fn a_gone_token_is_an_answer_and_invalidates() {
 }
 
 #[test]
+fn confirmations_of_one_notification_share_a_line() {
+    let other = NotificationId::from_bytes([9; 16]);
+    let acked = [(id(), DeviceNum(1)), (id(), DeviceNum(2)), (other, DeviceNum(1))];
+    let lines = lines(&mut writer(), Event::Acked(Box::new(acked)));
+    assert_eq!(lines.len(), 2);
+    assert_eq!((&lines[0]["count"], &lines[0]["devices"][1]), (&2.into(), &2.into()));
+    assert_eq!(lines[1]["id"], other.to_string());
+}
+
+#[test]
 fn many_devices_are_several_lines_and_counted_once() {
-    let event = Event::Outcome { id: id(), outcome: Outcome::Written, devices: devices(2_500), count: 2_503 };
+    let event = Event::Outcome { of: of(), outcome: Outcome::Written, devices: devices(2_500), count: 2_503 };
     let lines = lines(&mut writer(), event);
     let counts: Vec<_> = lines.iter().map(|line| line["count"].as_u64().expect("count")).collect();
     assert_eq!(counts, [1_003, 1_000, 500]);
