@@ -35,7 +35,7 @@ fn a_drained_node_has_told_everything() {
     let folder = tempfile::tempdir().expect("folder");
     let events = folder.path().join("events");
     let node = start(&folder.path().join("data"), &events);
-    node.run(&["devices", "register", "phone", "--user", "ann"]);
+    node.run(&["devices", "register", "--device", "phone", "--user", "ann"]);
     let ids: Vec<String> = (0..5).map(|n| send(&node, &format!("number {n}"))).collect();
     assert_eq!(node.stop(), Some(0));
     let lines = lines(&events);
