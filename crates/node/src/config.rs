@@ -286,7 +286,7 @@ pub struct Push {
 pub struct Events {
     /// The node's name is added where the log is started.
     pub log: noroshi_events::Config,
-    webhook_secret_file: Option<PathBuf>,
+    webhook_key_file: Option<PathBuf>,
 }
 
 #[derive(Debug, Clone)]

@@ -20,10 +20,10 @@ impl Events {
     pub(super) fn complete(&mut self, reader: &mut Reader) {
         for sink in &mut self.log.sinks {
             match sink {
-                Sink::Webhook(webhook) => match self.webhook_secret_file.as_deref().map(read) {
+                Sink::Webhook(webhook) => match self.webhook_key_file.as_deref().map(read) {
                     Some(Ok(secret)) => webhook.secret = secret,
-                    Some(Err(problem)) => return reader.problem("events.webhook.secret_file", problem),
-                    None => return reader.problem("events.webhook.secret_file", EXPECTED),
+                    Some(Err(problem)) => return reader.problem("events.webhook.key_file", problem),
+                    None => return reader.problem("events.webhook.key_file", EXPECTED),
                 },
                 Sink::Firehose(_) if !noroshi_events::sink::FIREHOSE => {
                     let text =

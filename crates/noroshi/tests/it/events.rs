@@ -51,6 +51,39 @@ fn a_drained_node_has_told_everything() {
 }
 
 #[test]
+fn the_files_alone_tell_the_story_of_a_device() {
+    let folder = tempfile::tempdir().expect("folder");
+    let events = folder.path().join("events");
+    let node = start(&folder.path().join("data"), &events);
+    let listened = node.run(&["devices", "register", "--device", "phone", "--user", "ann"]);
+    assert!(listened.contains("phone"));
+    let id = send(&node, "for the phone");
+    let mut listener = node
+        .command(&["listen", "--device", "phone", "--user", "ann"])
+        .stdout(std::process::Stdio::null())
+        .spawn()
+        .expect("a listener");
+    until("the device to confirm", || {
+        let lines = lines(&events);
+        named(&lines, "acked").iter().any(|line| line["id"] == id.as_str()).then_some(())
+    });
+    listener.kill().expect("killed");
+    listener.wait().expect("ended");
+    until("its end to be told", || (!named(&lines(&events), "closed").is_empty()).then_some(()));
+    assert_eq!(node.stop(), Some(0));
+    let output = crate::node::noroshi()
+        .args(["explain", &id, "phone", "--events"])
+        .arg(&events)
+        .output()
+        .expect("the binary");
+    assert!(output.status.success());
+    let told = String::from_utf8(output.stdout).expect("text");
+    let at = |word: &str| told.find(word).unwrap_or_else(|| panic!("{word}: {told}"));
+    let order = ["accepted", "connected", "written", "acked", "closed"].map(at);
+    assert!(order.is_sorted(), "{told}");
+}
+
+#[test]
 fn a_killed_node_loses_at_most_its_last_interval() {
     let folder = tempfile::tempdir().expect("folder");
     let (data, events) = (folder.path().join("data"), folder.path().join("events"));
@@ -92,5 +125,5 @@ fn a_webhook_without_a_secret_is_refused_before_anything_opens() {
         .expect("the binary");
     assert_eq!(output.status.code(), Some(64));
     let said = String::from_utf8_lossy(&output.stderr);
-    assert!(said.contains("events.webhook.secret_file") && said.contains("whsec_"), "{said}");
+    assert!(said.contains("events.webhook.key_file") && said.contains("whsec_"), "{said}");
 }

@@ -63,9 +63,9 @@ impl Events {
             ..defaults
         };
         let sinks = [file(reader), stdout(reader), webhook(reader), firehose(reader)];
-        let (webhook_secret_file, sinks): (Vec<_>, Vec<_>) = sinks.into_iter().flatten().unzip();
+        let (webhook_key_file, sinks): (Vec<_>, Vec<_>) = sinks.into_iter().flatten().unzip();
         log.sinks = sinks;
-        Events { log, webhook_secret_file: webhook_secret_file.into_iter().flatten().next() }
+        Events { log, webhook_key_file: webhook_key_file.into_iter().flatten().next() }
     }
 }
 
@@ -111,8 +111,8 @@ fn webhook(reader: &mut Reader) -> Named {
         |_| Ok(()),
         "Posts events here, signed as Standard Webhooks says. Unset: none.",
     );
-    let secret_file = reader.optional(
-        "events.webhook.secret_file",
+    let key_file = reader.optional(
+        "events.webhook.key_file",
         ("path", "a file with whsec_ and 24 to 64 bytes in base64"),
         |_| Ok(()),
         "The key of the signatures.",
@@ -120,7 +120,7 @@ fn webhook(reader: &mut Reader) -> Named {
     let timeout = timeout(reader, "events.webhook.timeout");
     // The secret is read when everything else was.
     let webhook = Webhook { timeout, ..Webhook::new(url.clone().unwrap_or_default(), []) };
-    url.map(|_| (Some(secret_file.unwrap_or_default().into()), Sink::Webhook(webhook)))
+    url.map(|_| (Some(key_file.unwrap_or_default().into()), Sink::Webhook(webhook)))
 }
 
 fn firehose(reader: &mut Reader) -> Named {
