@@ -1,7 +1,7 @@
 //! Files of lines: one that is written, `events.ndjson`, and those that were closed, compressed by and by.
 //!
-//! What was written is the kernel's: a killed process loses none of it. It is synced when the file is closed; a machine
-//! that loses its power may lose what the kernel still had. A line that a crash cut off is removed at the next start.
+//! What was written is the kernel's: a killed process loses none of it. It is synced when it is compressed, and at the end
+//! of the log, never by whoever writes; a machine that loses its power may lose what the kernel still had. A line that a crash cut off is removed at the next start.
 
 use std::fs::{File as Handle, OpenOptions};
 use std::io;
@@ -58,7 +58,6 @@ impl File {
 
     /// Closes the file under a name of its own and begins another.
     fn rotate(&mut self) -> io::Result<()> {
-        self.file.sync_data()?;
         std::fs::rename(&self.path, archive::free_name(&self.config.folder, SystemTime::now())?)?;
         (self.file, self.bytes) = open(&self.path)?;
         self.since = None;

@@ -27,7 +27,8 @@ pub(super) fn measure(args: &Events) -> Result<Found, Error> {
     let (mut off, mut on) = (Asked::new(off)?, Asked::new(on)?);
     off.ask(TURN)?;
     on.ask(TURN)?;
-    (off.times.clear(), on.times.clear());
+    off.times.clear();
+    on.times.clear();
     for turn in 0..args.requests.div_ceil(TURN) {
         // Neither is always the first.
         let (first, second) = if turn % 2 == 0 { (&mut off, &mut on) } else { (&mut on, &mut off) };
@@ -38,7 +39,8 @@ pub(super) fn measure(args: &Events) -> Result<Found, Error> {
     if told.violations > 0 || told.records == 0 {
         return Err(failed(&format!("Firehose: {told:?} {:?}", fake.violation())));
     }
-    (off.times.sort_unstable(), on.times.sort_unstable());
+    off.times.sort_unstable();
+    on.times.sort_unstable();
     let us = |asked: &Asked, share: f64| percentile(&asked.times, share) / 1e3;
     let mean =
         |asked: &Asked| asked.times.iter().map(|ns| f64::from(*ns)).sum::<f64>() / asked.times.len() as f64;
