@@ -7,7 +7,7 @@ TARGET := $(abspath $(or $(CARGO_TARGET_DIR),target))
 BIN_dev := $(TARGET)/debug/noroshi
 BIN_release := $(TARGET)/release/noroshi
 # Some ninety crates of Amazon's SDK, which only what is released has.
-FEATURES_release := --features noroshi/sqs
+FEATURES_release := --features noroshi/sqs,noroshi/firehose
 NOROSHI_BIN ?= $(BIN_$(PROFILE))
 
 # A missing or changed snapshot is a failure, never a silent update.
@@ -45,6 +45,7 @@ check: ## Format, lints, documentation, dependencies
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 	$(CARGO) clippy -p noroshi-gateway --locked -- -D warnings # without io_uring
 	$(CARGO) clippy -p noroshi-sqs --features aws --all-targets --locked -- -D warnings
+	$(CARGO) clippy -p noroshi-events --features firehose --all-targets --locked -- -D warnings
 	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --workspace --no-deps --document-private-items --locked
 	@! grep -nE '^name = "(aws-lc-sys|aws-lc-rs|openssl-sys|native-tls)"' Cargo.lock \
 		|| { echo 'Cargo.lock: the default build must not need OpenSSL or cmake' >&2; exit 1; }

@@ -143,13 +143,12 @@ impl Delivery {
     pub(crate) async fn write_acks(&self, acks: Vec<Ack>) -> Result<u64, Error> {
         let now = self.clock.now();
         // What a device says is only counted where the store knows of it.
-        let acked = self.store.ack(acks, now).await?;
+        let acked = self.store.ack(acks.clone(), now).await?;
         for Acked { id, count } in &acked {
             self.metrics.acked_seconds.observe_many(now.saturating_since(accepted_at(*id)), *count);
         }
-        let count = acked.iter().map(|acked| acked.count).sum();
-        self.metrics.outcome(noroshi_types::Outcome::Acked).inc_by(count);
-        Ok(count)
+        self.became_acked(&acks, &acked);
+        Ok(acked.iter().map(|acked| acked.count).sum())
     }
 }
 

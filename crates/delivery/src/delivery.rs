@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, OnceLock};
 
+use noroshi_events::Subject;
 use noroshi_store::{Backlog, BacklogPage, Cancelled, OutcomePart, Recover, Store};
 use noroshi_types::{AppId, CloseReason, DeviceId, DeviceNum, NotificationId, Outcome, Topic};
 use tokio::runtime::Handle;
@@ -38,6 +39,8 @@ pub struct Delivery {
     pub(crate) edge: OnceLock<Arc<dyn Edge>>,
     pub(crate) clock: Clock,
     pub(crate) metrics: Metrics,
+    /// Set once, before anything runs, where there is an event log.
+    pub(crate) events: OnceLock<noroshi_events::Events>,
     pub(crate) acks: AckQueue,
     /// Set once, before anything runs. Without it nothing is sent to push services, and what is to be
     /// sent stays in the store.
@@ -54,7 +57,8 @@ impl Delivery {
     pub fn new(store: Arc<dyn Store>, clock: Clock, metrics: Metrics, runtime: Handle) -> Arc<Self> {
         let (edge, push, peers) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
         let (acks, inlet) = (AckQueue::new(), Arc::default());
-        Arc::new(Self { store, edge, clock, metrics, acks, push, peers, inlet, runtime })
+        let events = OnceLock::new();
+        Arc::new(Self { store, edge, clock, metrics, events, acks, push, peers, inlet, runtime })
     }
 
     /// Connects the gateway. Until then nothing is delivered live. A second call is ignored.
@@ -135,7 +139,7 @@ impl Delivery {
 
     /// What became of a message on the devices of one shard.
     pub fn outcomes(&self, parts: Vec<OutcomePart>) {
-        self.metrics.count_outcomes(&parts);
+        self.became_parts(&parts);
         self.store.record(parts);
     }
 
@@ -186,7 +190,7 @@ impl Delivery {
     /// Takes back what no device has confirmed yet.
     pub async fn cancel(&self, app: AppId, id: NotificationId) -> Result<Cancelled, Error> {
         let cancelled = self.store.cancel(app, id, self.clock.now()).await?;
-        self.metrics.outcome(Outcome::Cancelled).inc_by(cancelled.removed);
+        self.became(Subject::Notification(id), Outcome::Cancelled, cancelled.removed);
         Ok(cancelled)
     }
 

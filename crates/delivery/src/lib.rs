@@ -5,7 +5,7 @@
 //!   api ──► Delivery::publish ──► Store::accept ──(commit order)──► Edge::deliver ──► shards
 //!   gateway ──► Delivery::log_in / backlog / recover ──► Store       (batched)
 //!   gateway ──► Delivery::ack ──► coalesced ──► Store::ack
-//!   gateway ──► Delivery::outcomes ──► metrics + Store::record
+//!   gateway ──► Delivery::outcomes ──► metrics + event log + Store::record
 //!   Delivery ◄──► cluster ◄──► other nodes             (a node alone has none of this)
 //!   Store::take ──► push::sender ──► push services ──► Store::finish
 //! ```
@@ -29,6 +29,7 @@ pub mod push;
 pub mod service;
 
 mod delivery;
+mod telling;
 
 pub use clock::Clock;
 pub use cluster::id_at;

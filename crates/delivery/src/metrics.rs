@@ -1,8 +1,8 @@
-//! What the decisions count. An outcome is counted by the call that records it for the trace: what
+//! What the decisions count. An outcome is counted by the call (`telling`) that tells it to the event log: what
 //! shards tell in [`crate::Delivery::outcomes`], what happens in inboxes when the store has answered.
 //! Left out is what a device takes with it that is deleted or changes its user: only the trace tells.
 
-use noroshi_store::{Accepted, OutcomePart};
+use noroshi_store::OutcomePart;
 use noroshi_telemetry::{Histogram, Registry};
 use noroshi_types::{Outcome, Request, Target};
 use prometheus_client::encoding::EncodeLabelSet;
@@ -80,13 +80,9 @@ impl Metrics {
         }
     }
 
-    pub(crate) fn count_accepted(&self, request: &Request, accepted: &Accepted) {
+    pub(crate) fn count_accepted(&self, request: &Request) {
         let labels = AcceptedLabels { target: target_name(&request.target), when: request.when.as_str() };
         self.accepted.get_or_create(&labels).inc();
-        self.outcome(Outcome::Kept).inc_by(accepted.kept);
-        for (outcome, count) in &accepted.besides {
-            self.outcome(*outcome).inc_by(*count);
-        }
     }
 
     pub(crate) fn count_outcomes(&self, parts: &[OutcomePart]) {
@@ -101,7 +97,7 @@ impl Metrics {
     }
 }
 
-fn target_name(target: &Target) -> &'static str {
+pub(crate) fn target_name(target: &Target) -> &'static str {
     match target {
         Target::Users(_) => "users",
         Target::Devices(_) => "devices",

@@ -8,6 +8,7 @@
 
 use std::sync::Arc;
 
+use noroshi_events::event::Routed;
 use noroshi_store::{Accept, Accepted, Idempotency};
 use noroshi_types::{AppId, CampaignId, Lane, NotificationId, PushMode, Request, Target, When};
 use tokio::sync::oneshot;
@@ -67,10 +68,10 @@ impl Delivery {
     async fn accept(self: &Arc<Self>, accept: Accept) -> Result<(Accepted, Option<u64>), Error> {
         let (reply, answer) = oneshot::channel();
         let delivery = self.clone();
-        let request = accept.request.clone();
+        let (about, request) = (about(&accept), accept.request.clone());
         let done = Box::new(move |result: Result<Accepted, noroshi_store::Error>| {
             let result = result.map(|accepted| {
-                let ticket = delivery.hand_on(&accepted, &request);
+                let ticket = delivery.hand_on(about, &accepted, &request);
                 (accepted, ticket)
             });
             // The caller may be gone; the notification is accepted all the same.
@@ -89,19 +90,21 @@ impl Delivery {
     }
 
     fn pass_on(&self, accept: Accept) -> (Accepted, Option<u64>) {
-        let request = accept.request.clone();
+        let (about, request) = (about(&accept), accept.request.clone());
         let accepted = self.store.note(accept);
-        let ticket = self.hand_on(&accepted, &request);
+        let ticket = self.hand_on(about, &accepted, &request);
         (accepted, ticket)
     }
 
     /// To this node's connections or, where there are others, to whoever has the recipients: then with the
     /// number under which it waits for its turn.
-    fn hand_on(&self, accepted: &Accepted, request: &Arc<Request>) -> Option<u64> {
+    fn hand_on(&self, about: About, accepted: &Accepted, request: &Arc<Request>) -> Option<u64> {
         if accepted.replayed {
             return None;
         }
-        self.metrics.count_accepted(request, accepted);
+        self.accepted(request, about, accepted);
+        let to = if self.peers().is_some() { Routed::Nodes } else { Routed::Here };
+        self.routed(accepted.message.id, to);
         let message = accepted.message.clone();
         let ticket = match self.peers() {
             Some(peers) => Some(peers.outbox.push(Item::Deliver { message, request: request.clone() })),
@@ -117,6 +120,13 @@ impl Delivery {
         }
         ticket
     }
+}
+
+/// Whose it is.
+type About = (AppId, Option<CampaignId>);
+
+fn about(accept: &Accept) -> About {
+    (accept.app, accept.campaign.map(|(campaign, _)| campaign))
 }
 
 /// Whether anything but a trace has to survive.

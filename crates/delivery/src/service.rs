@@ -72,7 +72,7 @@ async fn prune(delivery: &Delivery) {
 async fn prune_once(delivery: &Delivery) -> bool {
     match delivery.store.prune(delivery.clock.now(), PRUNE_ROWS).await {
         Ok(pruned) => {
-            delivery.metrics.outcome(noroshi_types::Outcome::Expired).inc_by(pruned.inbox);
+            delivery.became(noroshi_events::Subject::Several, noroshi_types::Outcome::Expired, pruned.inbox);
             delivery
                 .metrics
                 .pruned

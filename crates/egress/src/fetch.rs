@@ -1,4 +1,4 @@
-//! One small HTTP/1.1 exchange on a connection of its own: JWK sets and OAuth2 tokens. Nothing is kept
+//! One small HTTP/1.1 exchange on a connection of its own: JWK sets, OAuth2 tokens, webhooks. Nothing is kept
 //! open, no redirect is followed, nothing is decompressed, and both size and time are bounded.
 
 use std::convert::Infallible;
@@ -27,6 +27,15 @@ pub struct Limits {
     pub timeout: Duration,
 }
 
+/// What is posted, and as what.
+#[derive(Debug, Clone)]
+pub struct Post<'a> {
+    pub content_type: &'static str,
+    /// Besides; names in lower case.
+    pub headers: &'a [(&'static str, &'a str)],
+    pub body: Bytes,
+}
+
 /// An answer, whatever its status.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Response {
@@ -47,18 +56,24 @@ impl Egress {
     /// Posts `application/x-www-form-urlencoded` text. Errors of an OAuth2 server are in the body (RFC 6749
     /// §5.2), so every status is an answer. Cancel-safe, but what was sent may have been heard.
     pub async fn post_form(&self, url: &str, form: Bytes, limits: Limits) -> Result<Response, Error> {
-        self.exchange(Method::POST, url, Some(form), limits).await
+        let content_type = "application/x-www-form-urlencoded";
+        self.post(url, Post { content_type, headers: &[], body: form }, limits).await
+    }
+
+    /// Posts a body; every status is an answer. Cancel-safe, but what was sent may have been heard.
+    pub async fn post(&self, url: &str, post: Post<'_>, limits: Limits) -> Result<Response, Error> {
+        self.exchange(Method::POST, url, Some(post), limits).await
     }
 
     async fn exchange(
         &self,
         method: Method,
         url: &str,
-        form: Option<Bytes>,
+        post: Option<Post<'_>>,
         limits: Limits,
     ) -> Result<Response, Error> {
         let (target, path) = Target::of_url(url)?;
-        let request = request(method, &target, &path, form)?;
+        let request = request(method, &target, &path, post)?;
         match tokio::time::timeout(limits.timeout, self.ask(&target, request, limits.body_bytes_max)).await {
             Ok(result) => result,
             Err(_) => Err(Error::Timeout { host: target.host.to_string(), limit: limits.timeout }),
@@ -105,7 +120,7 @@ fn request(
     method: Method,
     target: &Target,
     path: &str,
-    form: Option<Bytes>,
+    post: Option<Post<'_>>,
 ) -> Result<Request<Full<Bytes>>, Error> {
     let mut request = Request::builder()
         .method(method)
@@ -113,12 +128,17 @@ fn request(
         .header(HOST, target.authority())
         .header(USER_AGENT, AGENT)
         .header(ACCEPT, "application/json");
-    if form.is_some() {
-        request = request.header(CONTENT_TYPE, HeaderValue::from_static("application/x-www-form-urlencoded"));
+    let mut body = Bytes::new();
+    if let Some(post) = post {
+        request = request.header(CONTENT_TYPE, HeaderValue::from_static(post.content_type));
+        for (name, value) in post.headers {
+            request = request.header(*name, *value);
+        }
+        body = post.body;
     }
     request
-        .body(Full::new(form.unwrap_or_default()))
-        .map_err(|_| Error::Invalid("its path cannot stand in a request"))
+        .body(Full::new(body))
+        .map_err(|_| Error::Invalid("its path or a header cannot stand in a request"))
 }
 
 /// hyper's text alone does not say why.

@@ -9,6 +9,7 @@
 use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
+use noroshi_events::Event;
 use noroshi_protocol::{native, ws};
 use noroshi_types::{CloseReason, SessionId};
 
@@ -232,6 +233,13 @@ impl Shard {
                 reason = connection.close_reason.map(CloseReason::as_str),
                 "a session ended"
             );
+            let (device, session_id) = (session.num, SessionId(session.address.generation));
+            let reason = connection.close_reason.unwrap_or(CloseReason::PeerReset);
+            self.delivery.events().emit(self.now.wall, || Event::Closed {
+                device,
+                session: session_id,
+                reason,
+            });
             let bits = std::mem::take(&mut connection.pending);
             self.fanout.ring.forget(bits, Some(session.num));
             self.shared.registry.detach(&session);

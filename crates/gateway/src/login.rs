@@ -10,6 +10,8 @@
 
 use noroshi_auth::{Identity, Refused};
 use noroshi_delivery::{Entered, Entering};
+use noroshi_events::Event;
+use noroshi_events::event::Connected;
 use noroshi_protocol::native;
 use noroshi_store::{BacklogPage, LoggedIn, Login, LoginRefused, Place};
 use noroshi_types::{CloseReason, NotificationId, SessionId, Topic};
@@ -315,6 +317,16 @@ impl Shard {
             protocol = connection.protocol.as_str(),
             "a session began"
         );
+        self.delivery.events().emit(self.now.wall, || {
+            Event::Connected(Box::new(Connected {
+                app: session.app,
+                device: session.num,
+                device_id: session.device.clone(),
+                user,
+                session: SessionId(generation),
+                protocol: connection.protocol.as_str(),
+            }))
+        });
         connection.phase = Phase::Open;
         connection.deadline_tick = u32::MAX;
         let mut missed = behind

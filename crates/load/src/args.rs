@@ -1,6 +1,7 @@
 //! The command line of `noroshi bench`, and the checks that need no server. What is not given is chosen
 //! so that the plain command measures what the documentation states.
 
+mod events;
 mod homing;
 mod push;
 mod speech;
@@ -13,6 +14,7 @@ use clap::Subcommand;
 
 use crate::Error;
 use crate::payload::{DATA_BYTES_MIN, When};
+pub(crate) use events::{Events, Part};
 pub(crate) use homing::Homing;
 pub(crate) use push::{Campaign, Push};
 pub(crate) use speech::{Foreign, Protocol, Speech};
@@ -58,6 +60,8 @@ pub(crate) enum Scenario {
     Campaign(Campaign),
     /// Several nodes with PostgreSQL and Redis: log-ins, deliveries, what an engine is asked for each, a gateway that ends
     Homing(Box<Homing>),
+    /// The event log: events to files, what telling costs, request latency with a slow sink, an outage of Firehose
+    Events(Box<Events>),
     /// The bare epoll loop that --floor compares with
     #[command(hide = true)]
     Floor(Floor),

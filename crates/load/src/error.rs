@@ -51,6 +51,8 @@ pub enum Error {
     /// The kernel refused something a client needs: epoll, a timer, a thread.
     #[error("{what}: {source}")]
     System { what: &'static str, source: std::io::Error },
+    #[error("the event log: {0}")]
+    Events(String),
     /// One of our own processes, with what it wrote to standard error.
     #[error("the client failed: {why}{said}")]
     Worker { why: String, said: String },

@@ -70,6 +70,10 @@ pub fn run(args: Args) -> Result<(), Error> {
         Scenario::Push(push) => (scenario::push::run(push)?, push.json),
         Scenario::Campaign(campaign) => (scenario::campaign::run(campaign)?, campaign.common.json),
         Scenario::Homing(homing) => (scenario::homing::run(homing)?, homing.json),
+        Scenario::Events(events) => match events.part {
+            Some(part) => return scenario::events::run_part(events, part),
+            None => (scenario::events::run(events)?, events.common.json),
+        },
         Scenario::Floor(args) => return floor::run(args.listen, args.deliveries),
         Scenario::Worker => return worker::run(std::io::stdin(), std::io::stdout().lock()),
         Scenario::Bound(bound) => return Err(started::run_bound(&bound.words)),

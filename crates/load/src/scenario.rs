@@ -7,6 +7,7 @@ mod compare;
 pub(crate) mod connect;
 pub(crate) mod direct;
 pub(crate) mod disconnect;
+pub(crate) mod events;
 pub(crate) mod homing;
 pub(crate) mod idle;
 pub(crate) mod push;

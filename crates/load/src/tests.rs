@@ -59,6 +59,7 @@ fn run(line: &str) -> Result<ReportDocument, Error> {
         Scenario::Push(args) => scenario::push::run(&args),
         Scenario::Campaign(args) => scenario::campaign::run(&args),
         Scenario::Homing(args) => scenario::homing::run(&args),
+        Scenario::Events(args) => scenario::events::run(&args),
         Scenario::Floor(_) | Scenario::Worker | Scenario::Bound(_) => panic!("no measurement"),
     }
 }

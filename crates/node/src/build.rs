@@ -30,7 +30,7 @@ use crate::handover::{ApiConnections, tunnel};
 use crate::host::Host;
 use crate::reload::{Certificates, Hangups};
 use crate::tasks::{TaskKind, Tasks};
-use crate::{process, push_key, sqs, store};
+use crate::{events, process, push_key, sqs, store};
 
 /// Finer than any collector asks.
 const GAUGE_INTERVAL: Duration = Duration::from_secs(1);
@@ -56,6 +56,8 @@ pub enum Error {
     Cluster(#[from] cluster::Error),
     #[error("front: {0}")]
     Front(#[from] noroshi_cells::Error),
+    #[error("events: {0}")]
+    Events(#[from] noroshi_events::Error),
     #[error("sqs: {0}")]
     Sqs(noroshi_cluster::Error),
     #[error(transparent)]
@@ -81,6 +83,8 @@ pub struct Node {
     pub(crate) services: Arc<Services>,
     pub(crate) ready: Arc<AtomicBool>,
     pub(crate) tasks: Tasks,
+    /// None where no sink is configured.
+    pub(crate) events: Option<noroshi_events::Service>,
     /// Held until the node is dropped.
     _lock: Option<std::fs::File>,
 }
@@ -129,7 +133,7 @@ pub async fn start(config: Config, given: &Given) -> Result<Node, Error> {
     let delivery = Delivery::new(store.clone(), clock, metrics, Handle::current());
 
     // The push services, with the credentials that the store keeps sealed.
-    let services = Services::new(services_config(&config), egress, &mut registry, Handle::current());
+    let services = Services::new(services_config(&config), egress.clone(), &mut registry, Handle::current());
     let vault = push_key::open(&config, &secrets).await?.map(Vault::new);
     delivery.attach_push(services.clone(), vault, push_config(&config));
     delivery.load_credentials().await?;
@@ -137,6 +141,8 @@ pub async fn start(config: Config, given: &Given) -> Result<Node, Error> {
     // Who else is there.
     let http = bound.local_addrs().first().copied().unwrap_or(config.server.http);
     let info = cluster::first_info(&config, &addresses, http, delivery.clock().now());
+    let parts = (&*delivery, auth.clone(), egress);
+    let events = events::start(&config, &info.name, parts, &mut registry)?;
     let joined = cluster::join(&config, &*store, &info, &mut registry).await?;
     let nodes = Arc::new(match &joined {
         Some(redis) => Nodes::Cluster(redis.cluster().members),
@@ -197,11 +203,11 @@ pub async fn start(config: Config, given: &Given) -> Result<Node, Error> {
     sqs.spawn(&mut tasks, &state);
 
     // Background work. The admin address says what is going on from now to the very end.
+    let hangups = Hangups::listen()?;
+    tasks.spawn(TaskKind::Reload, |end| hangups.run(certificates, delivery.clone(), end));
     tasks.spawn(TaskKind::Delivery, |end| delivery.run(end.cancelled_owned()));
     tasks.spawn(TaskKind::Auth, |end| auth.run(end.cancelled_owned()));
     tasks.spawn(TaskKind::Admin, |end| admin.run(admin_router, end));
-    let hangups = Hangups::listen()?;
-    tasks.spawn(TaskKind::Reload, |end| hangups.run(certificates, end));
     tasks.spawn(TaskKind::Gauges, |end| observe(gateway.clone(), end));
     tasks.spawn(TaskKind::Nodes, |end| cluster::describe(nodes, gateway.clone(), info, end));
 
@@ -210,7 +216,19 @@ pub async fn start(config: Config, given: &Given) -> Result<Node, Error> {
     tracing::info!(http = addresses.http, admin = addresses.admin, data = %folder.display(), "taking traffic");
     let ready = state.ready.clone();
     let _lock = opened.lock;
-    Ok(Node { config, addresses, capacity, development, store, gateway, services, ready, tasks, _lock })
+    Ok(Node {
+        config,
+        addresses,
+        capacity,
+        development,
+        store,
+        gateway,
+        services,
+        ready,
+        tasks,
+        events,
+        _lock,
+    })
 }
 
 /// Keeps gauges current that cost a look at every shard.

@@ -8,6 +8,7 @@ mod cells;
 mod certificate;
 mod cluster;
 mod egress;
+mod events;
 mod keys;
 mod layer;
 mod print;
@@ -48,6 +49,7 @@ pub struct Config {
     pub egress: Egress,
     pub push: Push,
     pub web_push: WebPush,
+    pub events: Events,
     pub log: Log,
     /// Every key with its value and where that comes from, for `config print`.
     pub entries: Vec<Entry>,
@@ -283,6 +285,14 @@ pub struct Push {
     pub in_flight: usize,
 }
 
+/// The event log; without a sink there is none.
+#[derive(Debug, Clone)]
+pub struct Events {
+    /// The node's name is added where the log is started.
+    pub log: noroshi_events::Config,
+    webhook_key_file: Option<PathBuf>,
+}
+
 #[derive(Debug, Clone)]
 pub struct Log {
     pub level: String,
@@ -314,6 +324,7 @@ impl Config {
         config.egress.complete(&mut reader, environment);
         config.push.check(&mut reader);
         config.sqs.check(&mut reader, config.push.queue);
+        config.events.complete(&mut reader);
         config.front.complete(&mut reader, config.node.roles.has(Role::Front));
         let (entries, problems) = reader.finish();
         config.entries = entries;

@@ -31,6 +31,7 @@ pub mod tasks;
 
 mod admin;
 mod drain;
+mod events;
 mod handover;
 mod reload;
 mod sqs;

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use noroshi_delivery::Delivery;
 use noroshi_gateway::tls::{self, Acceptor};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
@@ -32,11 +33,12 @@ impl Certificates {
         Ok(Self { public, admin, files: opened.into() })
     }
 
-    fn reload(&self) {
+    fn reload(&self, delivery: &Delivery) {
         for (address, files, acceptor) in self.files.iter() {
             match acceptor.reload(&files.cert, &files.key) {
                 Ok(()) => {
-                    tracing::info!(address, cert = %files.cert.display(), "the certificate was read again")
+                    tracing::info!(address, cert = %files.cert.display(), "the certificate was read again");
+                    delivery.configured(None, ("certificate", "read_again"), Some(address));
                 }
                 Err(error) => tracing::error!(address, %error, "the certificate in use stays"),
             }
@@ -55,11 +57,16 @@ impl Hangups {
         signal(SignalKind::hangup()).map(Self)
     }
 
-    pub(crate) async fn run(mut self, certificates: Certificates, end: CancellationToken) {
+    pub(crate) async fn run(
+        mut self,
+        certificates: Certificates,
+        delivery: Arc<Delivery>,
+        end: CancellationToken,
+    ) {
         loop {
             tokio::select! {
                 () = end.cancelled() => return,
-                _ = self.0.recv() => certificates.reload(),
+                _ = self.0.recv() => certificates.reload(&delivery),
             }
         }
     }

@@ -90,6 +90,8 @@ async fn drain(mut node: Node) {
     node.services.drain(SERVICES_DEADLINE).await;
     node.tasks.end(Phase::Last).await;
     node.store.close().await;
+    // Last: what the others did at their ends was told too.
+    crate::events::end(node.events.take()).await;
     data::remove_addresses(&node.config.server.data);
     tracing::info!("drained");
 }

@@ -1,19 +1,16 @@
-//! The SDK's client as both parts use it: TLS by rustls on ring, time limits, few repetitions; and what its errors mean.
+//! The SDK's client as both parts use it: time limits, few repetitions; and what its errors mean.
 
 use std::borrow::Cow;
 use std::time::Duration;
 
-use aws_config::{BehaviorVersion, Region};
 use aws_sdk_sqs::Client;
-use aws_sdk_sqs::config::retry::RetryConfig;
-use aws_sdk_sqs::config::timeout::TimeoutConfig;
 use aws_sdk_sqs::error::{ProvideErrorMetadata, SdkError};
 use aws_sdk_sqs::operation::receive_message::ReceiveMessageOutput;
 use aws_sdk_sqs::types::{
     BatchResultErrorEntry, ChangeMessageVisibilityBatchRequestEntry, DeleteMessageBatchRequestEntry,
     MessageSystemAttributeName,
 };
-use aws_smithy_http_client::tls::{Provider, rustls_provider::CryptoMode};
+use noroshi_aws::{causes, is_passing};
 use noroshi_cluster::Error;
 
 use crate::call::{ENTRIES_MAX, calls};
@@ -25,24 +22,11 @@ pub(crate) const POLL: Duration = Duration::from_secs(20);
 /// An answer takes so long at most beyond what was asked for.
 const ANSWER: Duration = Duration::from_secs(10);
 
+/// Of a call, by the SDK itself.
+const ATTEMPTS: u32 = 3;
+
 pub(crate) async fn open(connection: &Connection) -> Client {
-    let http =
-        aws_smithy_http_client::Builder::new().tls_provider(Provider::Rustls(CryptoMode::Ring)).build_https();
-    let timeouts = TimeoutConfig::builder()
-        .connect_timeout(Duration::from_secs(5))
-        .operation_attempt_timeout(POLL + ANSWER)
-        .build();
-    let mut loader = aws_config::defaults(BehaviorVersion::latest())
-        .http_client(http)
-        .timeout_config(timeouts)
-        .retry_config(RetryConfig::standard().with_max_attempts(3));
-    if let Some(region) = &connection.region {
-        loader = loader.region(Region::new(region.clone()));
-    }
-    if let Some(endpoint) = &connection.endpoint {
-        loader = loader.endpoint_url(endpoint);
-    }
-    Client::new(&loader.load().await)
+    Client::new(&noroshi_aws::sdk::load(connection, POLL + ANSWER, ATTEMPTS).await)
 }
 
 /// By what the caller does next.
@@ -63,21 +47,6 @@ where
         // Credentials, mostly: they may come.
         _ => Error::Unavailable(Cow::Owned(causes(&error))),
     }
-}
-
-/// The error with what caused it.
-fn causes(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        text = format!("{text}: {error}");
-        cause = error.source();
-    }
-    text
-}
-
-fn is_passing(code: &str) -> bool {
-    matches!(code, "RequestThrottled" | "Throttling" | "ThrottlingException" | "OverLimit" | "KmsThrottled")
 }
 
 /// An entry of a call that succeeded in part: one that failed for the service's own reasons may be repeated.

@@ -2,13 +2,7 @@
 
 use std::time::Duration;
 
-/// Where SQS is. None: as the environment and the profile say (`AWS_REGION`, `AWS_ENDPOINT_URL_SQS`, …).
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Connection {
-    /// An SQS of one's own, such as ElasticMQ.
-    pub endpoint: Option<String>,
-    pub region: Option<String>,
-}
+pub use noroshi_aws::Connection;
 
 /// The queue of push batches.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,4 +1,5 @@
-//! Strict fakes of what cannot be had in a test: APNs, FCM with its token endpoint, and a Web Push service. They
+//! Strict fakes of what cannot be had in a test: APNs, FCM with its token endpoint, a Web Push service, and Amazon Kinesis
+//! Data Firehose ([`firehose`], on its own). They
 //! verify every header, token, size and encryption as the documentation of the real ones says, answer in their
 //! words, and fail on command. What they received can be read by the test, in process or over HTTP.
 //!
@@ -22,6 +23,7 @@ mod control;
 mod exchange;
 pub mod fakes;
 mod fcm;
+pub mod firehose;
 mod form;
 mod jwt;
 pub mod keys;

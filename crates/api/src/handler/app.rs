@@ -63,6 +63,7 @@ pub(crate) async fn create(
 ) -> Result<Response, Problem> {
     let (name, settings) = body::app(&body)?;
     let app = api.auth.create_app(name, settings, api.now()).await?;
+    api.delivery.configured(Some(app.id), ("app", "made"), None);
     Ok(respond::json(StatusCode::CREATED, &AppBody::from(app)))
 }
 
@@ -89,6 +90,7 @@ pub(crate) async fn change(
     };
     let settings = body::app_change(&body, app.settings, author)?;
     let app = api.auth.update_app(app.id, settings).await?;
+    api.delivery.configured(Some(app.id), ("app", "changed"), None);
     Ok(respond::json(StatusCode::OK, &AppBody::from(app)))
 }
 
@@ -102,6 +104,7 @@ pub(crate) async fn mirror(
     let name = AppName::parse(&name).map_err(|invalid| Problem::from(invalid).at("app"))?;
     let (settings, keys) = body::mirror(&body)?;
     let app = api.auth.mirror(name, settings, keys, api.now()).await?;
+    api.delivery.configured(Some(app.id), ("app", "changed"), None);
     Ok(respond::json(StatusCode::OK, &AppBody::from(app)))
 }
 
@@ -112,6 +115,7 @@ pub(crate) async fn delete(
     Path(name): Path<String>,
 ) -> Result<StatusCode, Problem> {
     let app = manager.app(&api, &name)?;
+    api.delivery.configured(Some(app.id), ("app", "removed"), Some(&name));
     api.auth.delete_app(app.id).await?;
     api.delivery.close_app(app.id).await;
     Ok(StatusCode::NO_CONTENT)
@@ -138,6 +142,7 @@ pub(crate) async fn create_key(
     let app = manager.app(&api, &name)?;
     let body::NewAppKey { name, scopes } = body::key(&body)?;
     let (key, secret) = api.auth.create_key(app.id, name, scopes, api.now()).await?;
+    api.delivery.configured(Some(app.id), ("key", "made"), Some(&key.id.0.to_string()));
     Ok(respond::json(StatusCode::CREATED, &key_body(key, Some(secret.to_string()))))
 }
 
@@ -154,6 +159,7 @@ pub(crate) async fn revoke_key(
         noroshi_store::Error::NotFound => unknown(),
         error => error.into(),
     })?;
+    api.delivery.configured(Some(app.id), ("key", "removed"), Some(&key.0.to_string()));
     Ok(StatusCode::NO_CONTENT)
 }
 

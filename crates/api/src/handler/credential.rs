@@ -78,6 +78,8 @@ pub(crate) async fn add(
         ),
         error => error.into(),
     })?;
+    let (app, id) = (Some(app.id), credential.id.0.to_string());
+    api.delivery.configured(app, ("credential", if query.replace { "changed" } else { "made" }), Some(&id));
     Ok(respond::json(StatusCode::CREATED, &credential_body(credential)?))
 }
 
@@ -89,6 +91,7 @@ pub(crate) async fn remove(
 ) -> Result<StatusCode, Problem> {
     let app = manager.app(&api, &name)?;
     api.delivery.delete_credential(app.id, credential_id(&id)?).await.map_err(no_credential)?;
+    api.delivery.configured(Some(app.id), ("credential", "removed"), Some(&id));
     Ok(StatusCode::NO_CONTENT)
 }
 

@@ -48,6 +48,9 @@ impl Delivery {
             idempotency,
         };
         let created = self.store.create_campaign(campaign, now).await?;
+        if !created.replayed {
+            self.campaign_changed(app, created.campaign.id, created.campaign.state.as_str());
+        }
         self.wake_push();
         Ok((self.progress(created.campaign), created.replayed))
     }
@@ -124,6 +127,7 @@ impl Delivery {
     ) -> Result<CampaignProgress, Error> {
         let campaign = self.store.set_campaign_state(app, id, from, to, self.clock.now()).await?;
         tracing::info!(app = app.0, campaign = %id, state = campaign.state.as_str(), "a campaign changed");
+        self.campaign_changed(app, id, campaign.state.as_str());
         self.wake_push();
         Ok(self.progress(campaign))
     }

@@ -24,6 +24,7 @@ use crate::push::hygiene::{Rate, Realm};
 use crate::push::settle::{Sent, Settle};
 use crate::push::side::Side;
 use crate::push::{lease, publication};
+use crate::telling::subject;
 
 /// So often a batch may fail its sender: a defect of ours, which another attempt meets again.
 const FAILURES_MAX: u32 = 5;
@@ -222,10 +223,13 @@ impl Way {
         // Web Push recipients are spread over origins: one without room holds up none of the others.
         let spread = batch.service == Some(PushService::WebPush);
         let mut waiting = FuturesUnordered::new();
+        let (all, mut count) = (sent, 0);
         for (index, (sent, Due { token, content })) in (0..).zip(sent.iter().zip(due)) {
             if !self.may_send(held) {
+                self.tell_sent(batch, &all[..count]);
                 return false;
             }
+            count += 1;
             let reply = Reply { to: gather.clone(), index };
             let id = push_id(&seed, sent.device);
             let push = Push { app: batch.app, lane: batch.lane, token, content, id, reply };
@@ -237,7 +241,15 @@ impl Way {
             }
         }
         while waiting.next().await.is_some() {}
+        self.tell_sent(batch, sent);
         true
+    }
+
+    fn tell_sent(&self, batch: &Batch, sent: &[Sent]) {
+        if let Some(service) = batch.service.filter(|_| !sent.is_empty()) {
+            let devices = sent.iter().map(|sent| sent.device);
+            self.delivery.push_sent(subject(batch.work), service, devices);
+        }
     }
 
     async fn finish(&self, batch: &Batch, held: &Arc<Held>, finished: Finished) {
@@ -245,7 +257,8 @@ impl Way {
         let done = batch.recipients.len().saturating_sub(again) as u64;
         let done = batch.campaign.map(|campaign| (campaign, done));
         // Only closed when the node ends: then the batch is sent again by the next.
-        let ready = Ready { finished, lane: batch.lane, done, held: held.clone() };
+        let (of, service) = (subject(batch.work), batch.service);
+        let ready = Ready { finished, of, service, lane: batch.lane, done, held: held.clone() };
         if self.ready.send(ready).await.is_err() {
             self.side.flight.end(batch.id);
         }

@@ -11,6 +11,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use noroshi_events::Subject;
 use noroshi_store::{
     AudienceMember, BATCH_RECIPIENTS_MAX, Campaign, CampaignState, Error, NewBatch, PushPart, Walk, Work,
 };
@@ -189,7 +190,7 @@ impl Collector {
         let now = self.delivery.clock.now();
         let went_on = store.walked(&walk, batches, page.next, parts.clone(), now).await?;
         if went_on {
-            self.count(&parts, walk.lane);
+            self.count(Subject::Notification(walk.notification), &parts, walk.lane);
         }
         if went_on && page.next.is_some() {
             self.side.ahead.add(work, made);
@@ -260,17 +261,17 @@ impl Collector {
             Err(Error::Conflict | Error::NotFound) => return Ok(()),
             result => drop(result?),
         }
-        self.count(&parts, plan.spec.lane);
+        self.count(Subject::Campaign(campaign.id), &parts, plan.spec.lane);
         self.side.ahead.add(work, made);
         self.tell_senders();
         round.more |= page.next.is_some();
         Ok(())
     }
 
-    fn count(&self, parts: &[PushPart], lane: Lane) {
+    fn count(&self, of: Subject, parts: &[PushPart], lane: Lane) {
         for part in parts {
             let count = part.devices.len() as u64;
-            self.delivery.metrics.outcome(part.outcome).inc_by(count);
+            self.delivery.became_pushed(of, None, part);
             self.delivery.metrics.push.count(part.outcome, part.reason, lane, count);
         }
     }

@@ -6,6 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use noroshi_events::Subject;
 use noroshi_store::{Finished, Lease};
 use noroshi_types::{Lane, Outcome};
 use tokio::sync::mpsc::Receiver;
@@ -25,6 +26,9 @@ pub(crate) const PAUSE_MAX: Duration = Duration::from_secs(5);
 /// One batch's results on their way.
 pub(crate) struct Ready {
     pub(crate) finished: Finished,
+    /// What it was about, and who was asked.
+    pub(crate) of: Subject,
+    pub(crate) service: Option<noroshi_types::PushService>,
     pub(crate) lane: Lane,
     /// How many recipients are done, for the campaign's rate.
     pub(crate) done: Option<(noroshi_types::CampaignId, u64)>,
@@ -69,7 +73,7 @@ async fn write(delivery: &Delivery, side: &Side, mut together: Vec<Ready>) {
     let mut receipts = Vec::new();
     for ready in &together {
         for part in &ready.finished.parts {
-            metrics.outcome(part.outcome).inc_by(part.devices.len() as u64);
+            delivery.became_pushed(ready.of, ready.service, part);
         }
         metrics.push.count_finished(&ready.finished, ready.lane);
         if let Some((campaign, done)) = ready.done {
@@ -78,7 +82,7 @@ async fn write(delivery: &Delivery, side: &Side, mut together: Vec<Ready>) {
         receipts.extend(side.flight.end(ready.finished.batch));
     }
     lease::done(side, receipts);
-    metrics.outcome(Outcome::Cancelled).inc_by(counts.cancelled);
+    delivery.became(Subject::Several, Outcome::Cancelled, counts.cancelled);
     metrics.push.tokens_removed.inc_by(counts.tokens_removed);
     metrics.push.tokens_set_aside.inc_by(counts.tokens_suspected);
     for campaign in &counts.done {

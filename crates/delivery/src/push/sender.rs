@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use noroshi_cluster::batches::Receipt;
+use noroshi_events::Subject;
 use noroshi_store::{
     BATCH_RECIPIENTS_MAX, Batch, Lease, Renewal, SENDER_ENDED, SetAside, TAKES_MAX, Take, Taken, Work,
 };
@@ -284,7 +285,7 @@ pub(super) async fn taken(way: &Way, take: Take) -> Result<Taken, noroshi_store:
     let Way { delivery, side, .. } = way;
     let taken = delivery.store.take(take).await?;
     for (outcome, count) in metrics::decided(&taken) {
-        delivery.metrics.outcome(outcome).inc_by(count);
+        delivery.became(Subject::Several, outcome, count);
     }
     if taken.not_needed + taken.expired + taken.cancelled > 0 || !taken.set_aside.is_empty() {
         // Batches may have gone without being taken: the collector counts anew.
@@ -298,7 +299,7 @@ pub(super) async fn taken(way: &Way, take: Take) -> Result<Taken, noroshi_store:
             takes = TAKES_MAX,
             "a batch was set aside: every process that sent it ended before it was done"
         );
-        delivery.metrics.outcome(Outcome::PushRefused).inc_by(*recipients);
+        delivery.became(Subject::Several, Outcome::PushRefused, *recipients);
         delivery.metrics.push.count(Outcome::PushRefused, Some(SENDER_ENDED), *lane, *recipients);
         delivery.metrics.push.batches_set_aside.inc();
     }

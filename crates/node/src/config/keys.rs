@@ -10,11 +10,12 @@ use noroshi_types::limits;
 
 use super::reader::Reader;
 use super::{
-    Auth, Cluster, Config, Drain, Egress, Front, Gateway, Limits, Log, Mqtt, Node, Push, Queue, Server, Sqs,
-    Store, TlsFiles, WebPush, Xmpp,
+    Auth, Cluster, Config, Drain, Egress, Events, Front, Gateway, Limits, Log, Mqtt, Node, Push, Queue,
+    Server, Sqs, Store, TlsFiles, WebPush, Xmpp,
 };
 
 mod cluster;
+mod events;
 mod xmpp;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -42,6 +43,7 @@ impl Config {
             egress: Egress::read(reader, server.dev),
             push: Push::read(reader),
             web_push: WebPush::read(reader),
+            events: Events::read(reader, &server),
             server,
             log: Log::read(reader),
             entries: Vec::new(),

@@ -1,6 +1,9 @@
 //! `noroshi explain <notification> [device]`: why did this device not get it? Each outcome is shown with
 //! the sentence that says what it means.
 
+mod log;
+
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use noroshi_types::Outcome;
@@ -16,6 +19,9 @@ pub(crate) struct Arguments {
     notification: String,
     /// Only on this device, step by step
     device: Option<String>,
+    /// Tell it from the event files in this folder, with the connections around it; asks no server
+    #[arg(long, value_name = "DIR", requires = "device")]
+    events: Option<PathBuf>,
     #[command(flatten)]
     connect: Connect,
     #[command(flatten)]
@@ -24,6 +30,10 @@ pub(crate) struct Arguments {
 
 impl Arguments {
     pub(crate) async fn run(self) -> Result<ExitCode, Failure> {
+        if let (Some(folder), Some(device)) = (&self.events, &self.device) {
+            log::tell(folder, &self.notification, device)?;
+            return Ok(ExitCode::SUCCESS);
+        }
         let client = self.connect.client()?;
         let mut path = format!("/v1/notifications/{}", escape(&self.notification));
         if let Some(device) = &self.device {

@@ -7,6 +7,7 @@ mod dev_push;
 mod doctor;
 mod documentation;
 mod drain;
+mod events;
 mod node;
 mod push;
 mod realtime;

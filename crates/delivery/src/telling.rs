@@ -1,0 +1,164 @@
+//! What becomes of notifications, told once: each call here counts it in the metrics and tells it to the event log, so that
+//! the two never disagree. What the store records for the trace of a device is written by the same callers.
+//!
+//! Nothing here waits: without an event log telling is one look at a cell.
+
+use noroshi_events::event::{Accepted, Configured, Routed};
+use noroshi_events::{Event, Events, Subject};
+use noroshi_store::{Ack, Acked, OutcomePart, PushPart, Work};
+use noroshi_types::{AppId, CampaignId, DeviceNum, NotificationId, Outcome, PushMode, PushService, Request};
+
+use crate::delivery::Delivery;
+use crate::metrics::target_name;
+
+/// Without a log.
+static OFF: Events = Events::off();
+
+/// What push work is about.
+pub(crate) fn subject(work: Work) -> Subject {
+    match work {
+        Work::Notification(id) => Subject::Notification(id),
+        Work::Campaign(id) => Subject::Campaign(id),
+    }
+}
+
+impl Delivery {
+    /// Connects the event log. A second call is ignored.
+    pub fn attach_events(&self, events: Events) {
+        let _ = self.events.set(events);
+    }
+
+    /// Where events are told; nothing is behind it where there is no log.
+    pub fn events(&self) -> &Events {
+        self.events.get().unwrap_or(&OFF)
+    }
+
+    /// Someone configured something; never told with a secret.
+    pub fn configured(
+        &self,
+        app: Option<AppId>,
+        (what, change): (&'static str, &'static str),
+        name: Option<&str>,
+    ) {
+        let name = || name.map(Box::from);
+        let event = || Event::Configured(Box::new(Configured { app, what, change, name: name() }));
+        self.events().emit(self.clock.now(), event);
+    }
+
+    /// What became of something on devices of which only the number is known.
+    pub(crate) fn became(&self, of: Subject, outcome: Outcome, count: u64) {
+        self.metrics.outcome(outcome).inc_by(count);
+        if count > 0 {
+            let event = || Event::Outcome { of, outcome, devices: Box::default(), count };
+            self.events().emit(self.clock.now(), event);
+        }
+    }
+
+    pub(crate) fn became_parts(&self, parts: &[OutcomePart]) {
+        self.metrics.count_outcomes(parts);
+        if !self.events().is_on() {
+            return;
+        }
+        for OutcomePart { id, outcome, at, devices, count } in parts {
+            let event = || Event::Outcome {
+                of: Subject::Notification(*id),
+                outcome: *outcome,
+                devices: devices.as_slice().into(),
+                count: *count,
+            };
+            self.events().emit(*at, event);
+        }
+    }
+
+    /// What became of recipients of push work; `service` where one was asked.
+    pub(crate) fn became_pushed(&self, of: Subject, service: Option<PushService>, part: &PushPart) {
+        let count = part.devices.len() as u64;
+        self.metrics.outcome(part.outcome).inc_by(count);
+        let (outcome, reason) = (part.outcome, part.reason);
+        let devices = || part.devices.as_slice().into();
+        let answered = matches!(
+            outcome,
+            Outcome::Pushed | Outcome::PushRefused | Outcome::PushTokenGone | Outcome::PushTokenSuspect
+        );
+        let event = || match service.filter(|_| answered) {
+            Some(service) => Event::PushAnswered { of, service, outcome, reason, devices: devices() },
+            None => Event::Outcome { of, outcome, devices: devices(), count },
+        };
+        if count > 0 {
+            self.events().emit(self.clock.now(), event);
+        }
+    }
+
+    pub(crate) fn push_sent(
+        &self,
+        of: Subject,
+        service: PushService,
+        devices: impl Iterator<Item = DeviceNum>,
+    ) {
+        let event = || Event::PushSent { of, service, devices: devices.collect() };
+        self.events().emit(self.clock.now(), event);
+    }
+
+    /// What the store knew of the confirmations is counted; told is who confirmed that.
+    pub(crate) fn became_acked(&self, acks: &[Ack], acked: &[Acked]) {
+        let count = acked.iter().map(|acked| acked.count).sum();
+        self.metrics.outcome(Outcome::Acked).inc_by(count);
+        if !self.events().is_on() || count == 0 {
+            return;
+        }
+        let known: std::collections::HashSet<NotificationId> =
+            acked.iter().filter(|acked| acked.count > 0).map(|acked| acked.id).collect();
+        let each = acks.iter().flat_map(|ack| ack.ids.iter().map(|id| (*id, ack.device)));
+        let mut told: Vec<_> = each.filter(|(id, _)| known.contains(id)).collect();
+        told.sort_unstable();
+        self.events().emit(self.clock.now(), || Event::Acked(told.into()));
+    }
+
+    /// A notification was accepted.
+    pub(crate) fn accepted(
+        &self,
+        request: &Request,
+        (app, campaign): (AppId, Option<CampaignId>),
+        accepted: &noroshi_store::Accepted,
+    ) {
+        let id = accepted.message.id;
+        self.metrics.count_accepted(request);
+        let event = || {
+            Event::Accepted(Box::new(Accepted {
+                app,
+                id,
+                campaign,
+                target: target_name(&request.target),
+                targets: accepted.targets,
+                when: request.when.as_str(),
+                push: push_name(request.push.mode),
+                urgency: request.urgency.as_str(),
+                kept: accepted.kept,
+            }))
+        };
+        self.events().emit(self.clock.now(), event);
+        self.became(Subject::Notification(id), Outcome::Kept, accepted.kept);
+        for (outcome, count) in &accepted.besides {
+            // These are of the older ones that made room.
+            let older = matches!(outcome, Outcome::Collapsed | Outcome::Evicted);
+            let of = if older { Subject::Several } else { Subject::Notification(id) };
+            self.became(of, *outcome, *count);
+        }
+    }
+
+    pub(crate) fn routed(&self, id: NotificationId, to: Routed) {
+        self.events().emit(self.clock.now(), || Event::Routed { id, to });
+    }
+
+    pub(crate) fn campaign_changed(&self, app: AppId, campaign: CampaignId, step: &'static str) {
+        self.events().emit(self.clock.now(), || Event::Campaign { app, campaign, step });
+    }
+}
+
+fn push_name(mode: PushMode) -> &'static str {
+    match mode {
+        PushMode::Never => "never",
+        PushMode::Always => "always",
+        PushMode::Fallback => "fallback",
+    }
+}

@@ -1,0 +1,131 @@
+//! The one thread that reads all rings, writes lines and closes batches.
+//!
+//! It looks at every flush interval, and sooner when a ring that fills wakes it. What it reads is in a batch at once; the
+//! batch goes to the sinks when it is full or the interval is over, so that much is what a killed process loses.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use noroshi_types::Timestamp;
+use prometheus_client::metrics::counter::Counter;
+
+use crate::batch::{Limits, Open};
+use crate::emit::Shared;
+use crate::event::{Event, Kind, Record};
+use crate::feed::Feed;
+use crate::line::Writer;
+use crate::metrics::Metrics;
+use crate::ring::Receiver;
+
+pub(crate) struct Collector {
+    shared: Arc<Shared>,
+    receivers: Vec<Receiver>,
+    writer: Writer,
+    open: Open,
+    feeds: Vec<Arc<Feed>>,
+    flush_interval: Duration,
+    written: [Counter; Kind::ALL.len()],
+    /// Not added to the counters yet, which others read meanwhile.
+    tally: [u64; Kind::ALL.len()],
+    lost: Counter,
+    now: fn() -> Timestamp,
+}
+
+impl Collector {
+    pub(crate) fn new(
+        shared: Arc<Shared>,
+        writer: Writer,
+        feeds: Vec<Arc<Feed>>,
+        (limits, flush_interval): (Limits, Duration),
+        metrics: &Metrics,
+        now: fn() -> Timestamp,
+    ) -> Self {
+        Self {
+            shared,
+            receivers: Vec::new(),
+            writer,
+            open: Open::new(limits, Instant::now()),
+            feeds,
+            flush_interval,
+            written: metrics.of_kinds(),
+            tally: [0; Kind::ALL.len()],
+            lost: metrics.lost_in_rings(),
+            now,
+        }
+    }
+
+    /// Runs until the log ends, and reads what is there once more then.
+    pub(crate) fn run(mut self, first: Record) {
+        self.write(&first);
+        let mut flush_at = Instant::now() + self.flush_interval;
+        loop {
+            let ending = self.shared.ending.load(Ordering::Acquire);
+            self.read();
+            let now = Instant::now();
+            if now >= flush_at || ending {
+                self.flush(now);
+                self.feeds.iter().for_each(|feed| feed.tick(now));
+                flush_at = now + self.flush_interval;
+            }
+            self.show();
+            if ending {
+                return self.feeds.iter().for_each(|feed| feed.close());
+            }
+            std::thread::park_timeout(flush_at.saturating_duration_since(Instant::now()));
+        }
+    }
+
+    /// What is in the rings now; what is told meanwhile is for the next look.
+    fn read(&mut self) {
+        self.receivers.append(&mut self.shared.new.lock());
+        let mut lost = match self.shared.lost.load(Ordering::Relaxed) {
+            0 => 0,
+            _ => self.shared.lost.swap(0, Ordering::Relaxed),
+        };
+        for index in 0..self.receivers.len() {
+            // Not without end: other rings fill too.
+            for _ in 0..self.receivers[index].places() {
+                let Some(record) = self.receivers[index].pop() else { break };
+                self.write(&record);
+            }
+        }
+        // What its thread lost at the very end is read after that end was seen.
+        self.receivers.retain(|receiver| {
+            let over = receiver.is_over();
+            lost += receiver.take_lost();
+            !over
+        });
+        if lost > 0 {
+            self.lost.inc_by(lost);
+            self.write(&Record { at: (self.now)(), event: Event::Lost { count: lost } });
+        }
+    }
+
+    fn write(&mut self, record: &Record) {
+        let Self { writer, open, tally, .. } = self;
+        let events = &mut open.events;
+        writer.write(record, &mut open.bytes, |kind| {
+            tally[kind as usize] += 1;
+            *events += 1;
+        });
+        if self.open.is_full() {
+            self.flush(Instant::now());
+        }
+    }
+
+    fn flush(&mut self, now: Instant) {
+        let Some(batch) = self.open.take(now) else { return };
+        let Some((last, feeds)) = self.feeds.split_last() else { return };
+        feeds.iter().for_each(|feed| feed.push(batch.clone()));
+        last.push(batch);
+    }
+
+    fn show(&mut self) {
+        for (counter, tally) in self.written.iter().zip(&mut self.tally) {
+            if *tally > 0 {
+                counter.inc_by(std::mem::take(tally));
+            }
+        }
+    }
+}

@@ -1,0 +1,246 @@
+//! The closed set of events. What they mean and how they are written is documented in docs/events.md; a change there that
+//! readers could notice raises [`crate::line::SCHEMA`].
+//!
+//! A record is what crosses from a thread to the collector: small, with at most one allocation of its own.
+
+use noroshi_types::{
+    AppId, CampaignId, CloseReason, DeviceId, DeviceNum, NotificationId, Outcome, PushService, SessionId,
+    Timestamp, UserId,
+};
+
+/// One event and when it happened.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Record {
+    pub at: Timestamp,
+    pub event: Event,
+}
+
+// A ring of 8,192 places is 640 KiB.
+const _: () = assert!(size_of::<Record>() <= 80);
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Event {
+    /// The log begins anew: of this process nothing was told before.
+    Started { version: &'static str },
+    /// So many events could not be told, since the last time this was said.
+    Lost { count: u64 },
+    /// A notification was accepted; what must survive is durable.
+    Accepted(Box<Accepted>),
+    /// It was handed to those who may have its recipients connected.
+    Routed { id: NotificationId, to: Routed },
+    /// What became of a notification on devices. Those that are not known are in `count` only.
+    Outcome { of: Subject, outcome: Outcome, devices: Box<[DeviceNum]>, count: u64 },
+    /// Devices confirmed notifications; those of one notification stand together.
+    Acked(Box<[(NotificationId, DeviceNum)]>),
+    /// Recipients were handed to a push service's connections.
+    PushSent { of: Subject, service: PushService, devices: Box<[DeviceNum]> },
+    /// A push service answered for good; what is tried again is sent again.
+    PushAnswered {
+        of: Subject,
+        service: PushService,
+        outcome: Outcome,
+        /// In the push service's word.
+        reason: Option<&'static str>,
+        devices: Box<[DeviceNum]>,
+    },
+    /// A device's session began.
+    Connected(Box<Connected>),
+    /// A device's session ended, with its one reason.
+    Closed { device: DeviceNum, session: SessionId, reason: CloseReason },
+    /// A campaign's state changed.
+    Campaign { app: AppId, campaign: CampaignId, step: &'static str },
+    /// What operators and providers configure was changed.
+    Configured(Box<Configured>),
+}
+
+/// What an event is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Subject {
+    Notification(NotificationId),
+    /// All notifications of a campaign: it has one message.
+    Campaign(CampaignId),
+    /// Of several, which only the store tells apart.
+    Several,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Accepted {
+    pub app: AppId,
+    pub id: NotificationId,
+    pub campaign: Option<CampaignId>,
+    /// `users`, `devices`, `topic`, `condition` or `everyone`.
+    pub target: &'static str,
+    /// How many were named; none for topics, conditions and everyone.
+    pub targets: Option<u64>,
+    pub when: &'static str,
+    pub push: &'static str,
+    pub urgency: &'static str,
+    /// Inbox rows written with it.
+    pub kept: u64,
+}
+
+/// Where a message went that may be heard live.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Routed {
+    /// The connections of this node.
+    Here,
+    /// The nodes that have its recipients.
+    Nodes,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Connected {
+    pub app: AppId,
+    pub device: DeviceNum,
+    /// As the app calls it: the one place where the number gets its name.
+    pub device_id: DeviceId,
+    pub user: Option<UserId>,
+    pub session: SessionId,
+    /// `native`, `mqtt`, …
+    pub protocol: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Configured {
+    pub app: Option<AppId>,
+    /// What was changed: `app`, `key`, `credential`, `certificate`, …
+    pub what: &'static str,
+    /// What was done with it: `made`, `changed`, `removed`, `read_again`.
+    pub change: &'static str,
+    /// Which one; never a secret.
+    pub name: Option<Box<str>>,
+}
+
+/// The names of events in lines and metrics.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Kind {
+    Started,
+    Lost,
+    Accepted,
+    Routed,
+    Kept,
+    Written,
+    Acked,
+    Dropped,
+    Expired,
+    PushSkipped,
+    PushSent,
+    PushAnswered,
+    TokenInvalidated,
+    Connected,
+    Closed,
+    Campaign,
+    Configured,
+}
+
+impl Kind {
+    pub const ALL: [Kind; 17] = [
+        Kind::Started,
+        Kind::Lost,
+        Kind::Accepted,
+        Kind::Routed,
+        Kind::Kept,
+        Kind::Written,
+        Kind::Acked,
+        Kind::Dropped,
+        Kind::Expired,
+        Kind::PushSkipped,
+        Kind::PushSent,
+        Kind::PushAnswered,
+        Kind::TokenInvalidated,
+        Kind::Connected,
+        Kind::Closed,
+        Kind::Campaign,
+        Kind::Configured,
+    ];
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Kind::Started => "started",
+            Kind::Lost => "lost",
+            Kind::Accepted => "accepted",
+            Kind::Routed => "routed",
+            Kind::Kept => "kept",
+            Kind::Written => "written",
+            Kind::Acked => "acked",
+            Kind::Dropped => "dropped",
+            Kind::Expired => "expired",
+            Kind::PushSkipped => "push_skipped",
+            Kind::PushSent => "push_sent",
+            Kind::PushAnswered => "push_answered",
+            Kind::TokenInvalidated => "token_invalidated",
+            Kind::Connected => "connected",
+            Kind::Closed => "closed",
+            Kind::Campaign => "campaign",
+            Kind::Configured => "configured",
+        }
+    }
+
+    /// What a step of a notification on a device is called.
+    pub fn of_outcome(outcome: Outcome) -> Self {
+        match outcome {
+            Outcome::Kept => Kind::Kept,
+            Outcome::Written => Kind::Written,
+            Outcome::Acked => Kind::Acked,
+            Outcome::Offline
+            | Outcome::Inactive
+            | Outcome::Slow
+            | Outcome::Collapsed
+            | Outcome::Cancelled
+            | Outcome::Evicted
+            | Outcome::Unknown => Kind::Dropped,
+            Outcome::Expired | Outcome::PushExpired => Kind::Expired,
+            Outcome::PushUnconfigured | Outcome::NoPushToken | Outcome::PushNotNeeded => Kind::PushSkipped,
+            Outcome::Pushed | Outcome::PushRefused | Outcome::PushTokenGone | Outcome::PushTokenSuspect => {
+                Kind::PushAnswered
+            }
+        }
+    }
+}
+
+impl Record {
+    /// Bytes beside the record itself that the number of places in a ring does not bound.
+    pub(crate) fn extra_bytes(&self) -> usize {
+        match &self.event {
+            Event::Outcome { devices, .. }
+            | Event::PushSent { devices, .. }
+            | Event::PushAnswered { devices, .. } => size_of_val::<[DeviceNum]>(devices),
+            Event::Acked(acked) => size_of_val::<[(NotificationId, DeviceNum)]>(acked),
+            _ => 0,
+        }
+    }
+
+    /// How many events it stands for: one for each device, and one where nobody is named.
+    pub fn weight(&self) -> u64 {
+        match &self.event {
+            Event::Outcome { count, .. } => (*count).max(1),
+            Event::PushSent { devices, .. } | Event::PushAnswered { devices, .. } => {
+                (devices.len() as u64).max(1)
+            }
+            Event::Acked(acked) => acked.len() as u64,
+            _ => 1,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_kind_has_its_own_name() {
+        let names: std::collections::BTreeSet<_> = Kind::ALL.iter().map(|kind| kind.as_str()).collect();
+        assert_eq!(names.len(), Kind::ALL.len());
+        for (index, kind) in Kind::ALL.into_iter().enumerate() {
+            assert_eq!(kind as usize, index);
+        }
+    }
+
+    #[test]
+    fn devices_are_what_a_record_weighs() {
+        let devices: Box<[DeviceNum]> = (0..10).map(DeviceNum).collect();
+        let event = Event::Outcome { of: Subject::Several, outcome: Outcome::Written, devices, count: 12 };
+        let record = Record { at: Timestamp(0), event };
+        assert_eq!((record.extra_bytes(), record.weight()), (80, 12));
+    }
+}

@@ -1,0 +1,37 @@
+//! The event log: what happened, told without ever making whoever tells it wait.
+//!
+//! ```text
+//!   any thread ── Events::emit ──► ring of the thread ─┐             (wait-free, bounded; full: counted)
+//!   any thread ── Events::emit ──► ring of the thread ─┴─► collector ─ lines ─► batch (events, bytes, time)
+//!                                                                                 │ shared, not copied
+//!                                     ┌───────────────────────────┬──────────────┴┐
+//!                                   feed                        feed             feed     one a sink; memory, then disk
+//!                                     │ worker                    │ worker        │ worker
+//!                              rotated files                   Firehose        webhook, standard output
+//! ```
+//!
+//! Reading order: [`event`] (the closed set), [`line`] (how one is written: docs/events.md), [`emit`], `ring`, `collector`,
+//! [`batch`], `feed`, [`spool`], `worker`, [`sink`], [`service`], [`config`], [`metrics`].
+//!
+//! Invariant: nothing that emits touches a lock, a file or a socket that another thread may hold.
+
+pub mod batch;
+mod collector;
+pub mod config;
+pub mod emit;
+pub mod event;
+mod feed;
+pub mod line;
+pub mod metrics;
+mod ring;
+pub mod service;
+pub mod sink;
+pub mod spool;
+mod worker;
+
+pub use config::Config;
+pub use emit::Events;
+pub use event::{Event, Kind, Record, Subject};
+pub use line::Names;
+pub use metrics::Metrics;
+pub use service::{Drained, Error, Service};

@@ -1,0 +1,153 @@
+//! The bounded way from one thread to the collector: wait-free, one writer, one reader.
+//!
+//! Bounded twice: by places, and by the bytes that records hold beside themselves (lists of devices). What finds no room
+//! goes back to whoever has it, and is counted there.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use rtrb::{Consumer, Producer, PushError, RingBuffer};
+
+use crate::event::Record;
+
+/// Lists of devices in one ring. A fan-out to a million devices is 8 MB.
+const EXTRA_BYTES_MAX: usize = 16 << 20;
+
+/// The collector is woken so many times while a ring fills: it looks by itself at every flush interval.
+const WAKES: usize = 4;
+
+/// What both ends count. In a line of its own: threads that emit share nothing with each other.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+struct State {
+    extra_bytes: AtomicUsize,
+    lost: AtomicU64,
+}
+
+/// The end of the thread that emits.
+pub(crate) struct Sender {
+    pub(crate) log: u64,
+    records: Producer<Record>,
+    state: Arc<State>,
+    /// Records until the collector is woken.
+    countdown: usize,
+}
+
+/// The collector's end.
+pub(crate) struct Receiver {
+    records: Consumer<Record>,
+    state: Arc<State>,
+}
+
+pub(crate) fn ring(log: u64, places: usize) -> (Sender, Receiver) {
+    let (producer, consumer) = RingBuffer::new(places);
+    let state = Arc::<State>::default();
+    let sender = Sender { log, records: producer, state: state.clone(), countdown: (places / WAKES).max(1) };
+    (sender, Receiver { records: consumer, state })
+}
+
+impl Sender {
+    /// True if the collector is to be woken.
+    #[allow(clippy::result_large_err)] // It is the record that was given: it is moved either way.
+    pub(crate) fn push(&mut self, record: Record) -> Result<bool, Record> {
+        let extra = record.extra_bytes();
+        if extra > 0 {
+            let held = self.state.extra_bytes.load(Ordering::Relaxed);
+            // One that is larger than all that is allowed goes alone.
+            if held > 0 && held + extra > EXTRA_BYTES_MAX {
+                return Err(record);
+            }
+            self.state.extra_bytes.fetch_add(extra, Ordering::Relaxed);
+        }
+        if let Err(PushError::Full(record)) = self.records.push(record) {
+            if extra > 0 {
+                self.state.extra_bytes.fetch_sub(extra, Ordering::Relaxed);
+            }
+            return Err(record);
+        }
+        self.countdown -= 1;
+        if self.countdown > 0 {
+            return Ok(false);
+        }
+        self.countdown = (self.records.buffer().capacity() / WAKES).max(1);
+        Ok(true)
+    }
+
+    pub(crate) fn count_lost(&self, count: u64) {
+        self.state.lost.fetch_add(count, Ordering::Relaxed);
+    }
+
+    /// The collector is gone.
+    pub(crate) fn is_abandoned(&self) -> bool {
+        self.records.is_abandoned()
+    }
+}
+
+impl Receiver {
+    pub(crate) fn pop(&mut self) -> Option<Record> {
+        let record = self.records.pop().ok()?;
+        let extra = record.extra_bytes();
+        if extra > 0 {
+            self.state.extra_bytes.fetch_sub(extra, Ordering::Relaxed);
+        }
+        Some(record)
+    }
+
+    /// What found no room since the last time this was asked.
+    pub(crate) fn take_lost(&self) -> u64 {
+        match self.state.lost.load(Ordering::Relaxed) {
+            0 => 0,
+            _ => self.state.lost.swap(0, Ordering::Relaxed),
+        }
+    }
+
+    pub(crate) fn places(&self) -> usize {
+        self.records.buffer().capacity()
+    }
+
+    /// Its thread has ended and nothing is left.
+    pub(crate) fn is_over(&self) -> bool {
+        self.records.is_abandoned() && self.records.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use noroshi_types::{DeviceNum, Outcome, Timestamp};
+
+    use super::*;
+    use crate::event::{Event, Subject};
+
+    fn record(devices: usize) -> Record {
+        let devices = vec![DeviceNum(1); devices].into_boxed_slice();
+        let (of, count) = (Subject::Several, devices.len() as u64);
+        Record { at: Timestamp(0), event: Event::Outcome { of, outcome: Outcome::Kept, devices, count } }
+    }
+
+    #[test]
+    fn a_full_ring_gives_back() {
+        let (mut sender, mut receiver) = ring(1, 4);
+        let wakes = (0..4).filter(|_| sender.push(record(0)) == Ok(true)).count();
+        assert_eq!(wakes, 4);
+        assert!(sender.push(record(0)).is_err());
+        assert!(receiver.pop().is_some());
+        assert!(sender.push(record(0)).is_ok());
+        drop(sender);
+        assert!(!receiver.is_over());
+        while receiver.pop().is_some() {}
+        assert!(receiver.is_over());
+    }
+
+    #[test]
+    fn lists_of_devices_are_bounded_besides() {
+        let (mut sender, mut receiver) = ring(1, 64);
+        let half = EXTRA_BYTES_MAX / 2 / 8;
+        assert!(sender.push(record(half)).is_ok() && sender.push(record(half)).is_ok());
+        assert!(sender.push(record(1)).is_err());
+        assert!(sender.push(record(0)).is_ok(), "what names nobody has room");
+        receiver.pop();
+        assert!(sender.push(record(1)).is_ok());
+        while receiver.pop().is_some() {}
+        assert!(sender.push(record(half * 4)).is_ok(), "alone it goes, whatever its size");
+    }
+}

@@ -1,0 +1,96 @@
+//! Where events go. A sink takes a whole batch or fails, and is then given the same batch again.
+//!
+//! Each runs on a thread of its own; those that speak to the network wait for the runtime there.
+
+mod archive;
+mod file;
+#[cfg(feature = "firehose")]
+mod firehose;
+#[cfg(feature = "firehose")]
+mod parcel;
+mod stdout;
+pub mod webhook;
+
+use std::sync::Arc;
+
+use noroshi_egress::Egress;
+use tokio::runtime::Handle;
+use tokio_util::sync::CancellationToken;
+
+use crate::batch::Batch;
+use crate::config;
+
+/// Whether this build can reach Firehose.
+pub const FIREHOSE: bool = cfg!(feature = "firehose");
+
+/// Why a batch was not taken, or not all of it: it may be taken later.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub(crate) struct Failure(pub(crate) String);
+
+/// What sinks on the network need.
+#[derive(Clone)]
+pub(crate) struct Network {
+    pub(crate) runtime: Handle,
+    pub(crate) egress: Arc<Egress>,
+    /// The log ends: what is under way is broken off, and given to the next run.
+    pub(crate) ending: CancellationToken,
+}
+
+pub(crate) enum Sink {
+    File(file::File),
+    Stdout(stdout::Stdout),
+    Webhook(webhook::Webhook),
+    #[cfg(feature = "firehose")]
+    Firehose(Box<firehose::Firehose>),
+}
+
+impl Sink {
+    pub(crate) fn open(config: &config::Sink, network: Option<&Network>) -> Result<Self, String> {
+        let network = || network.cloned().ok_or("it needs a runtime and a way out");
+        match config {
+            config::Sink::File(file) => match file::File::open(file) {
+                Ok(sink) => Ok(Sink::File(sink)),
+                Err(error) => Err(format!("{}: {error}", file.folder.display())),
+            },
+            config::Sink::Stdout => Ok(Sink::Stdout(stdout::Stdout)),
+            config::Sink::Webhook(webhook) => {
+                Ok(Sink::Webhook(webhook::Webhook::new(webhook.clone(), network()?)))
+            }
+            #[cfg(feature = "firehose")]
+            config::Sink::Firehose(firehose) => {
+                Ok(Sink::Firehose(Box::new(firehose::Firehose::new(firehose.clone(), network()?))))
+            }
+            #[cfg(not(feature = "firehose"))]
+            config::Sink::Firehose(_) => Err("this build has no Firehose (feature firehose)".to_owned()),
+        }
+    }
+
+    /// Gives a batch. How many events it refused for good.
+    pub(crate) fn send(&mut self, batch: &Batch) -> Result<u64, Failure> {
+        match self {
+            Sink::File(file) => file.write(batch).map(|()| 0),
+            Sink::Stdout(stdout) => stdout.write(batch).map(|()| 0),
+            Sink::Webhook(webhook) => webhook.send(batch),
+            #[cfg(feature = "firehose")]
+            Sink::Firehose(firehose) => firehose.send(batch),
+        }
+    }
+
+    /// Nothing more will be given.
+    pub(crate) fn end(self) {
+        if let Sink::File(file) = self {
+            file.end();
+        }
+    }
+}
+
+/// Waits for an exchange, unless the log ends first.
+fn wait<T>(network: &Network, exchange: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+    network.runtime.block_on(async {
+        match network.ending.run_until_cancelled(exchange).await {
+            Some(result) => result,
+            None => Err(Failure("the log ends".to_owned())),
+        }
+    })
+}

@@ -1,0 +1,107 @@
+//! Each batch is one POST of NDJSON, signed as Standard Webhooks says (https://www.standardwebhooks.com, version 1): any of
+//! its libraries verifies it.
+//!
+//! `webhook-id` is made of the body, so a batch that is sent again has the same one. The address passes the guard of
+//! `egress`, every time it is connected to.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use noroshi_egress::Limits;
+use noroshi_egress::fetch::Post;
+
+use super::{Failure, Network, wait};
+use crate::batch::Batch;
+use crate::config;
+
+/// Nothing of the answer is read but its status.
+const ANSWER_BYTES_MAX: usize = 64 << 10;
+
+const CONTENT_TYPE: &str = "application/x-ndjson";
+
+pub(crate) struct Webhook {
+    config: config::Webhook,
+    key: ring::hmac::Key,
+    network: Network,
+}
+
+/// The value of `webhook-signature` for a body.
+pub fn signature(key: &ring::hmac::Key, id: &str, timestamp: u64, body: &[u8]) -> String {
+    let mut context = ring::hmac::Context::with_key(key);
+    // "{webhook-id}.{webhook-timestamp}.{body}"
+    context.update(format!("{id}.{timestamp}.").as_bytes());
+    context.update(body);
+    format!("v1,{}", BASE64_STANDARD.encode(context.sign()))
+}
+
+/// 128 bits of what is sent.
+fn id(body: &[u8]) -> String {
+    use std::fmt::Write as _;
+    let digest = ring::digest::digest(&ring::digest::SHA256, body);
+    let mut id = "msg_".to_owned();
+    for byte in &digest.as_ref()[..16] {
+        // A string takes all that is written.
+        let _ = write!(id, "{byte:02x}");
+    }
+    id
+}
+
+impl Webhook {
+    pub(crate) fn new(config: config::Webhook, network: Network) -> Self {
+        let key = ring::hmac::Key::new(ring::hmac::HMAC_SHA256, &config.secret);
+        Self { config, key, network }
+    }
+
+    pub(crate) fn send(&self, batch: &Batch) -> Result<u64, Failure> {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO).as_secs();
+        let id = id(&batch.bytes);
+        let signature = signature(&self.key, &id, now, &batch.bytes);
+        let timestamp = now.to_string();
+        let headers = [
+            ("webhook-id", id.as_str()),
+            ("webhook-timestamp", timestamp.as_str()),
+            ("webhook-signature", signature.as_str()),
+        ];
+        let post = Post { content_type: CONTENT_TYPE, headers: &headers, body: batch.bytes.clone() };
+        let limits = Limits { body_bytes_max: ANSWER_BYTES_MAX, timeout: self.config.timeout };
+        let exchange = async {
+            let answer = self.network.egress.post(&self.config.url, post, limits).await;
+            answer.map_err(|error| Failure(error.to_string()))
+        };
+        match wait(&self.network, exchange)?.status {
+            200..=299 => Ok(0),
+            // It looked at the batch and does not want it, and would not the next time.
+            status @ (400 | 413 | 422) => {
+                tracing::error!(status, events = batch.events, "the webhook refused events for good");
+                Ok(batch.events)
+            }
+            // Also what an operator has to mend: nothing is lost meanwhile.
+            status => Err(Failure(format!("the webhook answered {status}"))),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The example of the specification (section "Verifying webhook authenticity" of its libraries' tests).
+    #[test]
+    fn a_signature_is_the_one_of_standard_webhooks() {
+        let secret = BASE64_STANDARD.decode("MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw").expect("base64");
+        let key = ring::hmac::Key::new(ring::hmac::HMAC_SHA256, &secret);
+        let body = br#"{"test": 2432232314}"#;
+        assert_eq!(
+            signature(&key, "msg_p5jXN8AQM9LWM0D4loKWxJek", 1_614_265_330, body),
+            "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE="
+        );
+    }
+
+    #[test]
+    fn what_is_sent_again_has_the_same_id() {
+        assert_eq!(id(b"a\n"), id(b"a\n"));
+        assert_ne!(id(b"a\n"), id(b"b\n"));
+        assert_eq!(id(b"").len(), 36);
+    }
+}

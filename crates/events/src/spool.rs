@@ -1,0 +1,262 @@
+//! A bounded queue of batches on disk: what a sink cannot take now, in order.
+//!
+//! ```text
+//!   00000000000000000007.events   frames ─► … append         frame: bytes u32, CRC-32 u32, events u32, reserved u32, lines
+//!   00000000000000000006.events   frames
+//!   position                      (segment, offset, CRC-32): up to here it was taken
+//! ```
+//!
+//! Reading and taking are apart: [`Spool::head`] shows the oldest batch until [`Spool::take`] says that the sink has it, so
+//! what a crash interrupts is sent again and nothing is skipped. A frame that a crash cut off ends its segment. Nothing is
+//! synced: a killed process loses nothing that is here, a machine that loses its power may.
+//!
+//! Invariant: bytes on disk never exceed what was allowed; the segment that is read is removed when it was read.
+
+use std::collections::VecDeque;
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use bytes::Bytes;
+
+use crate::batch::Batch;
+
+mod frame;
+
+use frame::{FRAME_HEAD, Head, Position};
+
+/// Of 1 GiB there are 128 then; what was read of the first is all that is kept in vain.
+const SEGMENT_BYTES: u64 = 8 << 20;
+
+const POSITION: &str = "position";
+const EXTENSION: &str = "events";
+
+/// Why a batch was not kept.
+#[derive(Debug, thiserror::Error)]
+pub enum Refused {
+    #[error("the spool is full")]
+    Full,
+    #[error("the spool cannot be written: {0}")]
+    Disk(io::Error),
+}
+
+#[derive(Debug)]
+struct Segment {
+    number: u64,
+    file: File,
+    bytes: u64,
+    events: u64,
+}
+
+#[derive(Debug)]
+pub struct Spool {
+    folder: PathBuf,
+    bytes_max: u64,
+    /// The oldest first; appended to the last.
+    segments: VecDeque<Segment>,
+    next_number: u64,
+    /// In the first segment: where what was not taken begins.
+    offset: u64,
+    /// The batch there, once it was read.
+    head: Option<Batch>,
+    /// Not taken yet.
+    events: u64,
+    /// On disk, also of what was taken already.
+    bytes: u64,
+    /// Events that could not be read back.
+    damaged: u64,
+    position: File,
+    /// Held: two nodes never share a spool.
+    _lock: File,
+}
+
+impl Spool {
+    /// Opens a folder, with what an earlier run left in it.
+    pub fn open(folder: &Path, bytes_max: u64) -> io::Result<Self> {
+        std::fs::create_dir_all(folder)?;
+        let lock = OpenOptions::new().create(true).truncate(false).write(true).open(folder.join("lock"))?;
+        rustix::fs::flock(&lock, rustix::fs::FlockOperation::NonBlockingLockExclusive)
+            .map_err(|_| io::Error::new(io::ErrorKind::ResourceBusy, "another process uses the spool"))?;
+        let position = OpenOptions::new()
+            .create(true)
+            .truncate(false)
+            .read(true)
+            .write(true)
+            .open(folder.join(POSITION))?;
+        let mut spool = Self {
+            folder: folder.to_owned(),
+            bytes_max,
+            segments: VecDeque::new(),
+            next_number: 1,
+            offset: 0,
+            head: None,
+            events: 0,
+            bytes: 0,
+            damaged: 0,
+            position,
+            _lock: lock,
+        };
+        spool.restore()?;
+        Ok(spool)
+    }
+
+    fn restore(&mut self) -> io::Result<()> {
+        let taken = Position::read(&self.position).unwrap_or(Position { segment: 0, offset: 0 });
+        self.next_number = taken.segment.max(1);
+        for number in self.numbers()? {
+            let path = self.path(number);
+            if number < taken.segment {
+                std::fs::remove_file(path)?;
+                continue;
+            }
+            let file = OpenOptions::new().read(true).write(true).open(path)?;
+            let from = if number == taken.segment { taken.offset } else { 0 };
+            let (bytes, events) = frame::count(&file, from)?;
+            // What a crash cut off.
+            file.set_len(bytes)?;
+            (self.bytes, self.events) = (self.bytes + bytes, self.events + events);
+            self.segments.push_back(Segment { number, file, bytes, events });
+            self.next_number = number + 1;
+        }
+        if self.segments.front().is_some_and(|first| first.number == taken.segment) {
+            self.offset = taken.offset.min(self.segments[0].bytes);
+        }
+        self.drop_read()
+    }
+
+    fn numbers(&self) -> io::Result<Vec<u64>> {
+        let mut numbers = Vec::new();
+        for entry in std::fs::read_dir(&self.folder)? {
+            let path = entry?.path();
+            let number = path.file_stem().and_then(|stem| stem.to_str()?.parse::<u64>().ok());
+            if path.extension().is_some_and(|extension| extension == EXTENSION) {
+                numbers.extend(number);
+            }
+        }
+        numbers.sort_unstable();
+        Ok(numbers)
+    }
+
+    fn path(&self, number: u64) -> PathBuf {
+        self.folder.join(format!("{number:020}.{EXTENSION}"))
+    }
+
+    /// Events that nobody took yet.
+    pub fn events(&self) -> u64 {
+        self.events
+    }
+
+    /// Bytes on disk.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.events == 0
+    }
+
+    /// Events that were there and could not be read back, since the last time this was asked.
+    pub fn take_damaged(&mut self) -> u64 {
+        std::mem::take(&mut self.damaged)
+    }
+
+    /// Keeps a batch behind all others.
+    pub fn append(&mut self, batch: &Batch) -> Result<(), Refused> {
+        let frame_bytes = FRAME_HEAD + batch.bytes.len() as u64;
+        if self.bytes + frame_bytes > self.bytes_max {
+            return Err(Refused::Full);
+        }
+        if self.segments.back().is_none_or(|last| last.bytes >= SEGMENT_BYTES) {
+            self.begin_segment().map_err(Refused::Disk)?;
+        }
+        let Some(last) = self.segments.back_mut() else { return Err(Refused::Full) };
+        let head = Head::of(batch);
+        let written = last
+            .file
+            .write_all_at(&head.encode(), last.bytes)
+            .and_then(|()| last.file.write_all_at(&batch.bytes, last.bytes + FRAME_HEAD));
+        if let Err(error) = written {
+            // Half a frame would end the segment for whoever reads it.
+            let _ = last.file.set_len(last.bytes);
+            return Err(Refused::Disk(error));
+        }
+        last.bytes += frame_bytes;
+        last.events += batch.events;
+        (self.bytes, self.events) = (self.bytes + frame_bytes, self.events + batch.events);
+        Ok(())
+    }
+
+    fn begin_segment(&mut self) -> io::Result<()> {
+        let number = self.next_number;
+        let file =
+            OpenOptions::new().create(true).truncate(true).read(true).write(true).open(self.path(number))?;
+        self.next_number += 1;
+        self.segments.push_back(Segment { number, file, bytes: 0, events: 0 });
+        Ok(())
+    }
+
+    /// The oldest batch that was not taken.
+    pub fn head(&mut self) -> Option<Batch> {
+        while self.head.is_none() {
+            let first = self.segments.front()?;
+            if self.offset >= first.bytes {
+                return None;
+            }
+            match frame::read(&first.file, self.offset, first.bytes) {
+                Ok((head, bytes)) => {
+                    let events = u64::from(head.events);
+                    self.head = Some(Batch { bytes: Bytes::from(bytes), events, since: Instant::now() });
+                }
+                Err(error) => self.skip_segment(&error),
+            }
+        }
+        self.head.clone()
+    }
+
+    /// The rest of the first segment is not what was written.
+    fn skip_segment(&mut self, error: &io::Error) {
+        let Some(first) = self.segments.front_mut() else { return };
+        tracing::error!(segment = first.number, offset = self.offset, events = first.events, %error, "a segment of the event spool is damaged: the rest of it is lost");
+        self.damaged += first.events;
+        self.events -= first.events;
+        first.events = 0;
+        self.offset = first.bytes;
+        self.forget_read();
+    }
+
+    /// The sink has the batch that [`Spool::head`] showed.
+    pub fn take(&mut self) {
+        let (Some(batch), Some(first)) = (self.head.take(), self.segments.front_mut()) else { return };
+        self.offset += FRAME_HEAD + batch.bytes.len() as u64;
+        first.events -= batch.events;
+        self.events -= batch.events;
+        self.forget_read();
+    }
+
+    /// Segments that were read go, and what was taken is noted.
+    fn forget_read(&mut self) {
+        if let Err(error) = self.drop_read() {
+            // At worst something is sent twice after a crash.
+            tracing::warn!(%error, "the position of the event spool could not be written");
+        }
+    }
+
+    fn drop_read(&mut self) -> io::Result<()> {
+        while let Some(first) = self.segments.front()
+            && self.offset >= first.bytes
+        {
+            let path = self.path(first.number);
+            self.bytes -= first.bytes;
+            self.segments.pop_front();
+            self.offset = 0;
+            std::fs::remove_file(path)?;
+        }
+        let segment = self.segments.front().map_or(self.next_number, |first| first.number);
+        Position { segment, offset: self.offset }.write(&self.position)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,165 @@
+//! The event log: how fast it writes files, what telling costs, what a slow sink costs requests, and what an outage loses.
+//!
+//! Each part runs in a process of its own, so that its memory is its own, and with the credentials that the fake of
+//! Firehose expects in its environment, where the SDK looks for them. It says its figures as lines of `name<TAB>value`.
+
+mod emit;
+mod file;
+mod latency;
+mod outage;
+
+use std::process::{Command, Stdio};
+
+use noroshi_events::sink::FIREHOSE;
+use noroshi_testkit::firehose::ENVIRONMENT;
+use noroshi_types::{DeviceNum, NotificationId, Outcome as Step, Timestamp};
+
+use super::{Outcome, progress, report};
+use crate::Error;
+use crate::args::{Events, Part, check};
+use crate::report::{ReportDocument, Values};
+
+/// Every figure there is, with its unit, in the order they are shown.
+const FIGURES: &[(&str, &str)] = &[
+    ("10,000 events to a file", "s"),
+    ("100,000 events to a file", "s"),
+    ("500,000 events to a file", "s"),
+    ("1,000,000 events to a file", "s"),
+    ("5,000,000 events to a file", "s"),
+    ("events to a file, the most", "events/s"),
+    ("bytes of an event", "B"),
+    ("telling p50", "ns"),
+    ("telling p99", "ns"),
+    ("telling p99.9", "ns"),
+    ("telling max", "ns"),
+    ("clock alone p50", "ns"),
+    ("told while measured", "events/s"),
+    ("lost while measured", "events"),
+    ("request p50, log off", "µs"),
+    ("request p50, log on", "µs"),
+    ("request p99, log off", "µs"),
+    ("request p99, log on", "µs"),
+    ("request mean, log on to off", "ratio"),
+    ("request p50, log on to off", "ratio"),
+    ("told during the outage", "events/s"),
+    ("outage: lost", "events"),
+    ("outage: doubled", "events"),
+    ("outage: told", "events"),
+    ("outage: drained in", "s"),
+    ("outage: resident memory before", "MiB"),
+    ("outage: resident memory, the most", "MiB"),
+    ("outage: spool, the most", "MiB"),
+];
+
+/// What a part found, by the names of [`FIGURES`].
+type Found = Vec<(String, f64)>;
+
+pub(crate) fn run(args: &Events) -> Result<ReportDocument, Error> {
+    check(!args.counts.is_empty() && args.counts.is_sorted(), "--counts are numbers that grow")?;
+    check((1..=64).contains(&args.threads), "--threads is 1 to 64")?;
+    check(args.rate > 0 && args.each > 0 && args.requests > 0, "nothing can be measured of nothing")?;
+    let mut outcome = Outcome { server: "in the processes of the parts".to_owned(), ..Outcome::default() };
+    let wanted = if args.only.is_empty() { &Part::ALL[..] } else { &args.only };
+    let (parts, left): (Vec<Part>, Vec<Part>) =
+        wanted.iter().partition(|part| FIREHOSE || !part.needs_firehose());
+    for part in left {
+        let note = format!("{} needs a build with the feature firehose", part.name());
+        outcome.notes.push(note);
+    }
+    let mut repetitions = vec![Values::default(); args.common.repeat as usize];
+    for (number, values) in repetitions.iter_mut().enumerate() {
+        for part in &parts {
+            // A minute of outage says the same each time.
+            if *part == Part::Outage && number > 0 {
+                continue;
+            }
+            progress(&format!("measuring {} ({} of {})", part.name(), number + 1, args.common.repeat));
+            std::thread::sleep(args.common.settle);
+            push(values, &in_a_process(*part)?);
+        }
+    }
+    Ok(report("events", &repetitions, outcome))
+}
+
+/// What a process of its own has to say.
+pub(crate) fn run_part(args: &Events, part: Part) -> Result<(), Error> {
+    for (name, value) in measure(args, part)? {
+        println!("{name}\t{value}");
+    }
+    Ok(())
+}
+
+fn measure(args: &Events, part: Part) -> Result<Found, Error> {
+    match part {
+        Part::File => file::measure(args),
+        Part::Emit => emit::measure(args),
+        Part::Latency => latency::measure(args),
+        Part::Outage => outage::measure(args),
+    }
+}
+
+/// In the order of [`FIGURES`].
+fn push(values: &mut Values, found: &Found) {
+    for (name, unit) in FIGURES {
+        let value = found.iter().find(|(found, _)| found == name).map(|(_, value)| *value);
+        values.push_some(name, unit, value);
+    }
+}
+
+/// This very command, for one part.
+fn in_a_process(part: Part) -> Result<Found, Error> {
+    let program = std::env::current_exe().map_err(Error::system("own executable"))?;
+    let output = Command::new(program)
+        .args(std::env::args_os().skip(1))
+        .args(["--part", part.name()])
+        .envs(ENVIRONMENT)
+        .stdin(Stdio::null())
+        .stderr(Stdio::inherit())
+        .output()
+        .map_err(Error::system("a process for a part"))?;
+    if !output.status.success() {
+        return Err(failed(&format!("{} ended with {}", part.name(), output.status)));
+    }
+    let text = String::from_utf8_lossy(&output.stdout);
+    let line = |line: &str| {
+        let (name, value) = line.split_once('\t')?;
+        Some((name.to_owned(), value.parse().ok()?))
+    };
+    Ok(text.lines().filter_map(line).collect())
+}
+
+fn failed(why: &str) -> Error {
+    Error::Events(why.to_owned())
+}
+
+/// An event as they are most: something was written to one device.
+fn event(number: u64) -> noroshi_events::Event {
+    let mut id = [0; 16];
+    id[8..].copy_from_slice(&number.to_be_bytes());
+    let of = noroshi_events::Subject::Notification(NotificationId::from_bytes(id));
+    let devices = Box::new([DeviceNum(number)]);
+    noroshi_events::Event::Outcome { of, outcome: Step::Written, devices, count: 1 }
+}
+
+/// Tells an event; where there is no room, when there is.
+fn tell(events: &noroshi_events::Events, number: u64, at: Timestamp) {
+    let mut record = noroshi_events::Record { at, event: event(number) };
+    while let Err(back) = events.try_emit(record) {
+        record = back;
+        std::thread::yield_now();
+    }
+}
+
+/// The time of events that nobody reads.
+const AT: Timestamp = Timestamp(1_800_000_000_000);
+
+/// Nobody asks for the name of an app here.
+fn names() -> noroshi_events::Names {
+    std::sync::Arc::new(|_| None)
+}
+
+/// A value of a sorted list: `share` of them are below it.
+fn percentile(sorted: &[u32], share: f64) -> f64 {
+    let index = (sorted.len() as f64 * share) as usize;
+    sorted.get(index.min(sorted.len().saturating_sub(1))).copied().map_or(0.0, f64::from)
+}

@@ -1,0 +1,66 @@
+//! What telling costs: each call is timed, on several threads at once, while the collector writes a file.
+//!
+//! Threads rest between bursts, as those that serve do: a machine that is full measures its scheduler.
+
+use std::time::{Duration, Instant};
+
+use noroshi_events::config::{File, Sink};
+use noroshi_events::{Config, Metrics, Service};
+
+use super::{AT, Found, event, failed, names, percentile};
+use crate::Error;
+use crate::args::Events;
+use crate::server::temporary_folder;
+
+/// Calls between two rests.
+const BURST: u64 = 100;
+const REST: Duration = Duration::from_millis(2);
+
+pub(super) fn measure(args: &Events) -> Result<Found, Error> {
+    let folder = temporary_folder()?;
+    let sink = Sink::File(File::new(folder.join("events")));
+    let config = Config { sinks: vec![sink], ..Config::new("bench", folder.join("spool")) };
+    let metrics = Metrics::new(&mut noroshi_telemetry::registry());
+    let service =
+        Service::start(&config, names(), None, &metrics).map_err(|error| failed(&error.to_string()))?;
+    let events = service.events();
+    let start = Instant::now();
+    let mut times: Vec<u32> = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..args.threads)
+            .map(|_| scope.spawn(|| timed(args.each, |n| events.emit(AT, || event(n)))))
+            .collect();
+        threads.into_iter().flat_map(|thread| thread.join().unwrap_or_default()).collect()
+    });
+    let seconds = start.elapsed().as_secs_f64();
+    service.drain();
+    let _ = std::fs::remove_dir_all(folder);
+    let mut clock = timed(args.each.min(100_000), |_| {});
+    times.sort_unstable();
+    clock.sort_unstable();
+    if times.len() as u64 != args.each * args.threads as u64 {
+        return Err(failed("a thread that told events ended"));
+    }
+    Ok(vec![
+        ("telling p50".to_owned(), percentile(&times, 0.5)),
+        ("telling p99".to_owned(), percentile(&times, 0.99)),
+        ("telling p99.9".to_owned(), percentile(&times, 0.999)),
+        ("telling max".to_owned(), percentile(&times, 1.0)),
+        ("clock alone p50".to_owned(), percentile(&clock, 0.5)),
+        ("told while measured".to_owned(), times.len() as f64 / seconds),
+        ("lost while measured".to_owned(), metrics.lost_by_rings() as f64),
+    ])
+}
+
+/// Nanoseconds of each call, with those of the clock.
+fn timed(count: u64, call: impl Fn(u64)) -> Vec<u32> {
+    let mut times = Vec::with_capacity(usize::try_from(count).unwrap_or(0));
+    for number in 0..count {
+        if number % BURST == BURST - 1 {
+            std::thread::sleep(REST);
+        }
+        let begin = Instant::now();
+        call(number);
+        times.push(u32::try_from(begin.elapsed().as_nanos()).unwrap_or(u32::MAX));
+    }
+    times
+}

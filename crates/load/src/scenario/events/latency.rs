@@ -1,0 +1,81 @@
+//! What the log costs a request: two nodes, one with a log to a Firehose that answers late, one without, asked by turns
+//! over one connection each. A log that made requests wait for its sink would show here.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use noroshi_testkit::firehose::Firehose;
+
+use super::{Found, failed, percentile};
+use crate::Error;
+use crate::args::{Common, Events};
+use crate::http::{Client, Request};
+use crate::server::Server;
+
+/// Requests of one node before it is the other's turn.
+const TURN: u64 = 50;
+
+pub(super) fn measure(args: &Events) -> Result<Found, Error> {
+    let fake =
+        Firehose::start("bench", Arc::new(|_: &[u8]| {})).map_err(Error::system("a fake of Firehose"))?;
+    fake.delay(args.answer);
+    let mut common: Common = args.common.clone();
+    let off = Server::open(&common)?;
+    common.set.push("events.firehose.stream=bench".to_owned());
+    common.set.push(format!("events.firehose.endpoint={}", fake.origin()));
+    let on = Server::open(&common)?;
+    let (mut off, mut on) = (Asked::new(off)?, Asked::new(on)?);
+    off.ask(TURN)?;
+    on.ask(TURN)?;
+    off.times.clear();
+    on.times.clear();
+    for turn in 0..args.requests.div_ceil(TURN) {
+        // Neither is always the first.
+        let (first, second) = if turn % 2 == 0 { (&mut off, &mut on) } else { (&mut on, &mut off) };
+        first.ask(TURN)?;
+        second.ask(TURN)?;
+    }
+    let told = fake.counts();
+    if told.violations > 0 || told.records == 0 {
+        return Err(failed(&format!("Firehose: {told:?} {:?}", fake.violation())));
+    }
+    off.times.sort_unstable();
+    on.times.sort_unstable();
+    let us = |asked: &Asked, share: f64| percentile(&asked.times, share) / 1e3;
+    let mean =
+        |asked: &Asked| asked.times.iter().map(|ns| f64::from(*ns)).sum::<f64>() / asked.times.len() as f64;
+    Ok(vec![
+        ("request p50, log off".to_owned(), us(&off, 0.5)),
+        ("request p50, log on".to_owned(), us(&on, 0.5)),
+        ("request p99, log off".to_owned(), us(&off, 0.99)),
+        ("request p99, log on".to_owned(), us(&on, 0.99)),
+        ("request mean, log on to off".to_owned(), mean(&on) / mean(&off)),
+        ("request p50, log on to off".to_owned(), us(&on, 0.5) / us(&off, 0.5)),
+    ])
+}
+
+struct Asked {
+    server: Server,
+    client: Client,
+    times: Vec<u32>,
+}
+
+impl Asked {
+    fn new(server: Server) -> Result<Self, Error> {
+        let client = Client::new(server.origin.clone())?;
+        Ok(Self { server, client, times: Vec::new() })
+    }
+
+    fn ask(&mut self, count: u64) -> Result<(), Error> {
+        let body = br#"{"to":{"users":["nobody"]},"when":"connected","data":{"n":1}}"#;
+        let key = self.server.key.clone();
+        let (path, content_type) = ("/v1/notifications", "application/json");
+        let request = Request { method: "POST", path, key: &key, content_type };
+        for _ in 0..count {
+            let begin = Instant::now();
+            self.client.expect_success(request, body)?;
+            self.times.push(u32::try_from(begin.elapsed().as_nanos()).unwrap_or(u32::MAX));
+        }
+        Ok(())
+    }
+}

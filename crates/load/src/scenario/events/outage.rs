@@ -1,0 +1,137 @@
+//! An outage of Firehose at a steady rate: every event is counted when it arrives, so that what is lost or doubled is known
+//! exactly, and memory is looked at all the time.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use noroshi_events::config::{Firehose as ToFirehose, Sink};
+use noroshi_events::{Config, Metrics, Service};
+use noroshi_testkit::firehose::{Firehose, Mood};
+
+use super::{AT, Found, failed, names, tell};
+use crate::Error;
+use crate::args::Events;
+use crate::process::Process;
+use crate::server::temporary_folder;
+
+const STREAM: &str = "bench";
+/// Before and after the outage.
+const AROUND: Duration = Duration::from_secs(5);
+/// So long the backlog may take at the end.
+const DRAIN: Duration = Duration::from_secs(120);
+const STEP: Duration = Duration::from_millis(5);
+const MIB: f64 = 1_048_576.0;
+
+/// How often each event arrived.
+struct Arrived {
+    counts: Vec<AtomicU8>,
+    all: AtomicU64,
+}
+
+impl Arrived {
+    fn hear(&self, record: &[u8]) {
+        for line in record.split(|byte| *byte == b'\n') {
+            // `"devices":[NUMBER]}` ends a line.
+            let number = line.strip_suffix(b"]}").and_then(|line| line.rsplit(|byte| *byte == b'[').next());
+            let number = number.and_then(|digits| std::str::from_utf8(digits).ok()?.parse::<usize>().ok());
+            if let Some(count) = number.and_then(|number| self.counts.get(number)) {
+                count.fetch_add(1, Ordering::Relaxed);
+                self.all.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+    }
+
+    fn lost_and_doubled(&self, told: usize) -> (f64, f64) {
+        let counts = || self.counts[..told].iter().map(|count| count.load(Ordering::Relaxed));
+        let doubled: u64 = counts().map(|count| u64::from(count.saturating_sub(1))).sum();
+        (counts().filter(|count| *count == 0).count() as f64, doubled as f64)
+    }
+}
+
+pub(super) fn measure(args: &Events) -> Result<Found, Error> {
+    let seconds = (args.outage + 2 * AROUND).as_secs() + 1;
+    let events_max = usize::try_from(args.rate * seconds).unwrap_or(usize::MAX);
+    let counts = (0..events_max).map(|_| AtomicU8::new(0)).collect();
+    let arrived = Arc::new(Arrived { counts, all: AtomicU64::new(0) });
+    let hears = arrived.clone();
+    let fake = Firehose::start(STREAM, Arc::new(move |record: &[u8]| hears.hear(record)))
+        .map_err(Error::system("a fake of Firehose"))?;
+    fake.delay(args.answer);
+    let folder = temporary_folder()?;
+    let connection = noroshi_aws::Connection { endpoint: Some(fake.origin()), region: None };
+    let sink = Sink::Firehose(ToFirehose::new(connection, STREAM));
+    let config = Config { sinks: vec![sink], ..Config::new("bench", folder.join("spool")) };
+    let metrics = Metrics::new(&mut noroshi_telemetry::registry());
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
+    let runtime = runtime.map_err(Error::system("a runtime"))?;
+    let egress = noroshi_egress::Egress::new(noroshi_egress::Config::default());
+    let egress = Arc::new(egress.map_err(|error| failed(&error.to_string()))?);
+    let network = Some((runtime.handle().clone(), egress));
+    let service =
+        Service::start(&config, names(), network, &metrics).map_err(|error| failed(&error.to_string()))?;
+    let events = service.events();
+
+    let mut run = Run { start: Instant::now(), told: 0, rate: args.rate, resident_max: 0.0, spool_max: 0.0 };
+    run.until(AROUND, &events, &metrics);
+    let before = resident();
+    fake.behave(Mood::Away);
+    run.until(AROUND + args.outage, &events, &metrics);
+    let told_at_end = run.told as f64 / run.start.elapsed().as_secs_f64();
+    fake.behave(Mood::Well);
+    let back = Instant::now();
+    run.until(2 * AROUND + args.outage, &events, &metrics);
+    while arrived.all.load(Ordering::Relaxed) < run.told && back.elapsed() < DRAIN {
+        std::thread::sleep(STEP);
+        run.look(&metrics);
+    }
+    let drained = back.elapsed().as_secs_f64();
+    service.drain();
+    if let Some(violation) = fake.violation() {
+        return Err(failed(&violation));
+    }
+    let (lost, doubled) = arrived.lost_and_doubled(usize::try_from(run.told).unwrap_or(0));
+    let _ = std::fs::remove_dir_all(folder);
+    Ok(vec![
+        ("told during the outage".to_owned(), told_at_end),
+        ("outage: lost".to_owned(), lost),
+        ("outage: doubled".to_owned(), doubled),
+        ("outage: told".to_owned(), run.told as f64),
+        ("outage: drained in".to_owned(), drained),
+        ("outage: resident memory before".to_owned(), before / MIB),
+        ("outage: resident memory, the most".to_owned(), run.resident_max / MIB),
+        ("outage: spool, the most".to_owned(), run.spool_max / MIB),
+    ])
+}
+
+struct Run {
+    start: Instant,
+    told: u64,
+    rate: u64,
+    resident_max: f64,
+    spool_max: f64,
+}
+
+impl Run {
+    /// Tells at the rate until so long after the start.
+    fn until(&mut self, end: Duration, events: &noroshi_events::Events, metrics: &Metrics) {
+        while self.start.elapsed() < end {
+            let due = (self.start.elapsed().as_secs_f64() * self.rate as f64) as u64;
+            while self.told < due {
+                tell(events, self.told, AT);
+                self.told += 1;
+            }
+            self.look(metrics);
+            std::thread::sleep(STEP);
+        }
+    }
+
+    fn look(&mut self, metrics: &Metrics) {
+        self.resident_max = self.resident_max.max(resident());
+        self.spool_max = self.spool_max.max(metrics.waiting_bytes("firehose").1 as f64);
+    }
+}
+
+fn resident() -> f64 {
+    Process::this().resident_bytes().map_or(0.0, |bytes| bytes as f64)
+}

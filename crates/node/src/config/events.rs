@@ -1,0 +1,53 @@
+//! What the keys of the event log need of each other, and the webhook's secret, which has to be there before anything
+//! is opened.
+
+use std::path::Path;
+
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use noroshi_events::config::Sink;
+
+use super::Events;
+use super::reader::Reader;
+
+/// Longer than any way to write the secret; more is another file.
+const FILE_BYTES_MAX: u64 = 4 << 10;
+
+const EXPECTED: &str =
+    "has to hold `whsec_` and 24 to 64 bytes in base64, as `echo whsec_$(openssl rand -base64 32)` gives";
+
+impl Events {
+    pub(super) fn complete(&mut self, reader: &mut Reader) {
+        for sink in &mut self.log.sinks {
+            match sink {
+                Sink::Webhook(webhook) => match self.webhook_key_file.as_deref().map(read) {
+                    Some(Ok(secret)) => webhook.secret = secret,
+                    Some(Err(problem)) => return reader.problem("events.webhook.key_file", problem),
+                    None => return reader.problem("events.webhook.key_file", EXPECTED),
+                },
+                Sink::Firehose(_) if !noroshi_events::sink::FIREHOSE => {
+                    let text =
+                        "this program was built without Amazon Kinesis Data Firehose (feature `firehose`)";
+                    reader.problem("events.firehose.stream", text);
+                }
+                _ => {}
+            }
+        }
+        if let Err(problem) = self.log.check() {
+            reader.problem("events.flush_interval", problem);
+        }
+    }
+}
+
+fn read(path: &Path) -> Result<Vec<u8>, String> {
+    if path.as_os_str().is_empty() {
+        return Err(EXPECTED.to_owned());
+    }
+    let failed = |error: std::io::Error| format!("{} cannot be read: {error}", path.display());
+    if std::fs::metadata(path).map_err(failed)?.len() > FILE_BYTES_MAX {
+        return Err(EXPECTED.to_owned());
+    }
+    let text = std::fs::read_to_string(path).map_err(failed)?;
+    let secret = text.trim().strip_prefix("whsec_").and_then(|text| BASE64_STANDARD.decode(text).ok());
+    secret.filter(|secret| (24..=64).contains(&secret.len())).ok_or_else(|| EXPECTED.to_owned())
+}

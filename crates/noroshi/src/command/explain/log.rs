@@ -1,0 +1,149 @@
+//! The story of a notification on a device as the event files tell it (docs/events.md): with the connections around it and
+//! each push that was sent, and also where no server runs any more.
+//!
+//! Files are read line by line, the oldest first. The log calls devices by the store's numbers; `connected` says which
+//! number is whose.
+
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::io::{self, BufRead, BufReader};
+use std::path::{Path, PathBuf};
+
+use flate2::read::MultiGzDecoder;
+use serde_json::Value;
+
+use crate::failure::Failure;
+use crate::output;
+
+/// Lines of one story; nobody reads more.
+const LINES_MAX: usize = 10_000;
+
+/// Fields that are not shown: they are the question, or the same in every line.
+const HIDDEN: [&str; 9] = ["v", "at", "run", "n", "event", "id", "devices", "device", "count"];
+
+#[derive(Default)]
+struct Story {
+    /// Of the device; several if it was deleted and registered again.
+    numbers: BTreeSet<u64>,
+    lines: Vec<Value>,
+}
+
+pub(super) fn tell(folder: &Path, id: &str, device: &str) -> Result<(), Failure> {
+    let failed = |path: &Path, error: io::Error| Failure::failed(format!("{}: {error}", path.display()));
+    let mut story = Story::default();
+    for path in files(folder).map_err(|error| failed(folder, error))? {
+        story.read(&path, id, device).map_err(|error| failed(&path, error))?;
+    }
+    let lines = story.told(id);
+    if lines.is_empty() {
+        return output::line("these files tell nothing of this notification on this device");
+    }
+    let row = |line: &Value| {
+        let cell = |name: &str| output::cell(line.get(name));
+        vec![cell("at"), cell("node"), cell("event"), details(line)]
+    };
+    output::table(&["at", "node", "event", "details"], lines.iter().map(row).collect())
+}
+
+/// Closed files sort by time, "events-…" before "events.ndjson", the one that is written.
+fn files(folder: &Path) -> io::Result<Vec<PathBuf>> {
+    let mut paths = Vec::new();
+    for entry in std::fs::read_dir(folder)? {
+        let path = entry?.path();
+        let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        if name.starts_with("events") && (name.ends_with(".ndjson") || name.ends_with(".ndjson.gz")) {
+            paths.push(path);
+        }
+    }
+    paths.sort_unstable();
+    Ok(paths)
+}
+
+fn details(line: &Value) -> String {
+    let fields = line.as_object().into_iter().flatten();
+    let shown = fields.filter(|(name, _)| !HIDDEN.contains(&name.as_str()) && *name != "node");
+    let text: Vec<_> = shown.map(|(name, value)| format!("{name} {}", output::cell(Some(value)))).collect();
+    text.join(", ")
+}
+
+impl Story {
+    fn read(&mut self, path: &Path, id: &str, device: &str) -> io::Result<()> {
+        let file = File::open(path)?;
+        let lines: Box<dyn BufRead> = match path.extension().is_some_and(|extension| extension == "gz") {
+            true => Box::new(BufReader::new(MultiGzDecoder::new(file))),
+            false => Box::new(BufReader::new(file)),
+        };
+        for line in lines.lines() {
+            let line = line?;
+            // Most lines are of others: they are not parsed.
+            let may_matter =
+                line.contains(id) || line.contains("\"connected\"") || line.contains("\"closed\"");
+            if !may_matter || self.lines.len() >= LINES_MAX {
+                continue;
+            }
+            // One that is being written at this moment may be cut off.
+            if let Ok(line) = serde_json::from_str(&line) {
+                self.hear(line, id, device);
+            }
+        }
+        Ok(())
+    }
+
+    fn hear(&mut self, line: Value, id: &str, device: &str) {
+        let number = line["device"].as_u64();
+        if line["event"] == "connected" && line["device_id"] == device {
+            self.numbers.extend(number);
+        }
+        let of_device = number.is_some_and(|number| self.numbers.contains(&number));
+        if of_device || line["id"] == id {
+            self.lines.push(line);
+        }
+    }
+
+    /// What concerns this device; of its connections only the last before the notification and those after it.
+    fn told(self, id: &str) -> Vec<Value> {
+        let Self { numbers, lines } = self;
+        let concerns = |line: &Value| match line["devices"].as_array() {
+            Some(devices) if !devices.is_empty() => {
+                devices.iter().any(|device| device.as_u64().is_some_and(|device| numbers.contains(&device)))
+            }
+            _ => true,
+        };
+        let mut lines: Vec<Value> = lines.into_iter().filter(concerns).collect();
+        let at = |line: &Value| line["at"].as_str().unwrap_or_default().to_owned();
+        lines.sort_by_key(at);
+        let Some(first) = lines.iter().position(|line| line["id"] == id) else { return Vec::new() };
+        let before = lines[..first].iter().rposition(|line| line["event"] == "connected");
+        lines.split_off(before.unwrap_or(first))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn the_story_has_the_connection_before_it_and_only_this_device() {
+        let (id, mut story) = ("01935b5a-0000-7a00-8000-000000000001", Story::default());
+        let connected = |at: &str, device: u64, name: &str| json!({"at": at, "event": "connected", "device": device, "device_id": name});
+        let closed = |at: &str, device: u64| json!({"at": at, "event": "closed", "device": device, "reason": "drain"});
+        let step = |at: &str, event: &str, devices: &[u64]| json!({"at": at, "event": event, "id": id, "devices": devices});
+        for line in [
+            connected("1", 7, "phone"),
+            closed("2", 7),
+            connected("3", 8, "other"),
+            connected("4", 7, "phone"),
+            json!({"at": "5", "event": "accepted", "id": id}),
+            step("6", "written", &[7, 8]),
+            step("7", "acked", &[8]),
+            closed("8", 8),
+            closed("9", 7),
+        ] {
+            story.hear(line, id, "phone");
+        }
+        let told: Vec<_> = story.told(id).iter().map(|line| line["at"].as_str().expect("at").to_owned()).collect();
+        assert_eq!(told, ["4", "5", "6", "9"]);
+    }
+}

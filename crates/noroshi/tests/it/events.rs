@@ -1,0 +1,129 @@
+//! The event log of a running node: the whole story of a notification is in the files, a drained node leaves nothing out,
+//! and a killed one loses no more than what it was about to write.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use serde_json::Value;
+
+use crate::node::{Node, until};
+
+fn start(data: &Path, events: &Path) -> Node {
+    Node::start_with(data, |command| {
+        command.args(["--set", &format!("events.file.folder={}", events.display())]);
+        command.args(["--set", "events.flush_interval=50ms"]);
+    })
+}
+
+/// Every line has to be one: a killed node leaves none cut off that is not mended at the next start.
+fn lines(folder: &Path) -> Vec<Value> {
+    let text = std::fs::read_to_string(folder.join("events.ndjson")).unwrap_or_default();
+    text.lines().map(|line| serde_json::from_str(line).expect("a line of JSON")).collect()
+}
+
+fn named<'a>(lines: &'a [Value], event: &str) -> Vec<&'a Value> {
+    lines.iter().filter(|line| line["event"] == event).collect()
+}
+
+fn send(node: &Node, title: &str) -> String {
+    let sent = node.json(&["send", "--user", "ann", "--title", title, "--when", "stored"]);
+    sent["id"].as_str().expect("an id").to_owned()
+}
+
+#[test]
+fn a_drained_node_has_told_everything() {
+    let folder = tempfile::tempdir().expect("folder");
+    let events = folder.path().join("events");
+    let node = start(&folder.path().join("data"), &events);
+    node.run(&["devices", "register", "--device", "phone", "--user", "ann"]);
+    let ids: Vec<String> = (0..5).map(|n| send(&node, &format!("number {n}"))).collect();
+    assert_eq!(node.stop(), Some(0));
+    let lines = lines(&events);
+    assert_eq!(lines[0]["event"], "started");
+    let accepted: Vec<_> = named(&lines, "accepted").iter().map(|line| line["id"].clone()).collect();
+    assert_eq!(accepted, ids);
+    assert_eq!(named(&lines, "accepted")[0]["app"], "dev");
+    assert_eq!(named(&lines, "routed").len(), 5);
+    let kept: u64 = named(&lines, "kept").iter().filter_map(|line| line["count"].as_u64()).sum();
+    assert_eq!(kept, 5);
+    let numbers: Vec<_> = lines.iter().filter_map(|line| line["n"].as_u64()).collect();
+    assert!(numbers.into_iter().eq(1..=lines.len() as u64), "without a gap");
+}
+
+#[test]
+fn the_files_alone_tell_the_story_of_a_device() {
+    let folder = tempfile::tempdir().expect("folder");
+    let events = folder.path().join("events");
+    let node = start(&folder.path().join("data"), &events);
+    let listened = node.run(&["devices", "register", "--device", "phone", "--user", "ann"]);
+    assert!(listened.contains("phone"));
+    let id = send(&node, "for the phone");
+    let mut listener = node
+        .command(&["listen", "--device", "phone", "--user", "ann"])
+        .stdout(std::process::Stdio::null())
+        .spawn()
+        .expect("a listener");
+    until("the device to confirm", || {
+        let lines = lines(&events);
+        named(&lines, "acked").iter().any(|line| line["id"] == id.as_str()).then_some(())
+    });
+    listener.kill().expect("killed");
+    listener.wait().expect("ended");
+    until("its end to be told", || (!named(&lines(&events), "closed").is_empty()).then_some(()));
+    assert_eq!(node.stop(), Some(0));
+    let output = crate::node::noroshi()
+        .args(["explain", &id, "phone", "--events"])
+        .arg(&events)
+        .output()
+        .expect("the binary");
+    assert!(output.status.success());
+    let told = String::from_utf8(output.stdout).expect("text");
+    let at = |word: &str| told.find(word).unwrap_or_else(|| panic!("{word}: {told}"));
+    let order = ["accepted", "connected", "written", "acked", "closed"].map(at);
+    assert!(order.is_sorted(), "{told}");
+}
+
+#[test]
+fn a_killed_node_loses_at_most_its_last_interval() {
+    let folder = tempfile::tempdir().expect("folder");
+    let (data, events) = (folder.path().join("data"), folder.path().join("events"));
+    let mut node = start(&data, &events);
+    let before: BTreeSet<String> = (0..5).map(|n| send(&node, &format!("before {n}"))).collect();
+    let told = |ids: &BTreeSet<String>| {
+        let text = std::fs::read_to_string(events.join("events.ndjson")).unwrap_or_default();
+        ids.iter().all(|id| text.contains(id.as_str()))
+    };
+    // An interval later it is in the file, whatever becomes of the node.
+    until("the interval to end", || told(&before).then_some(()));
+    let last: BTreeSet<String> = (0..5).map(|n| send(&node, &format!("last {n}"))).collect();
+    node.signal("KILL");
+    node.wait();
+    let node = start(&data, &events);
+    let after: BTreeSet<String> = (0..5).map(|n| send(&node, &format!("after {n}"))).collect();
+    assert_eq!(node.stop(), Some(0));
+    let lines = lines(&events);
+    assert!(told(&before) && told(&after));
+    let found: BTreeSet<String> =
+        named(&lines, "accepted").iter().filter_map(|line| line["id"].as_str().map(str::to_owned)).collect();
+    assert!(found.iter().all(|id| before.contains(id) || last.contains(id) || after.contains(id)));
+    // Two starts, and within each no line is missing: what was lost is the end of the first.
+    let runs: BTreeSet<u64> = lines.iter().filter_map(|line| line["run"].as_u64()).collect();
+    assert_eq!(runs.len(), 2);
+    for run in runs {
+        let of: Vec<u64> = lines.iter().filter(|line| line["run"] == run).filter_map(|line| line["n"].as_u64()).collect();
+        assert!(of.iter().copied().eq(1..=of.len() as u64), "run {run}");
+    }
+}
+
+#[test]
+fn a_webhook_without_a_secret_is_refused_before_anything_opens() {
+    let folder = tempfile::tempdir().expect("folder");
+    let output = crate::node::noroshi()
+        .args(["config", "check", "--set", "events.webhook.url=https://example.com/events"])
+        .current_dir(folder.path())
+        .output()
+        .expect("the binary");
+    assert_eq!(output.status.code(), Some(64));
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("events.webhook.key_file") && said.contains("whsec_"), "{said}");
+}

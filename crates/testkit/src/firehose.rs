@@ -1,0 +1,268 @@
+//! Amazon Kinesis Data Firehose, as far as `PutRecordBatch` goes: plain HTTP/1.1 on loopback, on a thread of its own.
+//!
+//! Strict: the signature (AWS Signature Version 4) is computed anew from what was received and compared, and every
+//! documented limit is held: 500 records and 4 MiB a call, 1,000 KiB a record, a stream that exists. What it says on
+//! command are the documented failures: some records, throttling, none at all.
+
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
+use parking_lot::Mutex;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tokio::sync::oneshot;
+
+mod signature;
+
+/// What senders sign with, in the environment's names.
+pub const ENVIRONMENT: [(&str, &str); 3] =
+    [("AWS_ACCESS_KEY_ID", ACCESS_KEY), ("AWS_SECRET_ACCESS_KEY", SECRET_KEY), ("AWS_REGION", REGION)];
+pub(crate) const ACCESS_KEY: &str = "AKIDNOROSHITESTKIT";
+pub(crate) const SECRET_KEY: &str = "testkit/secret/of/nobody/EXAMPLEKEY";
+pub(crate) const REGION: &str = "eu-west-1";
+
+const RECORDS_MAX: usize = 500;
+const CALL_BYTES_MAX: usize = 4 << 20;
+const RECORD_BYTES_MAX: usize = 1_000 << 10;
+/// 4 MiB in base64 and names.
+const BODY_BYTES_MAX: usize = 8 << 20;
+
+/// What it does with calls that are right.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Mood {
+    #[default]
+    Well,
+    /// Of the records of all calls every so many-th fails.
+    Failing { every: u64 },
+    /// `ServiceUnavailableException`
+    Throttling,
+    /// Connections end without an answer.
+    Away,
+}
+
+/// What it saw.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Counts {
+    pub calls: u64,
+    pub records: u64,
+    /// Records that it said it did not take.
+    pub failed: u64,
+    /// Calls that broke a rule; the last rule is in [`Firehose::violation`].
+    pub violations: u64,
+}
+
+/// Hears of the data of every record that is taken; must not block.
+pub type Listener = Arc<dyn Fn(&[u8]) + Send + Sync>;
+
+struct State {
+    stream: String,
+    listener: Listener,
+    told: Mutex<Told>,
+}
+
+#[derive(Default)]
+struct Told {
+    mood: Mood,
+    delay: Duration,
+    counts: Counts,
+    violation: Option<String>,
+}
+
+/// Running until it is dropped.
+pub struct Firehose {
+    address: SocketAddr,
+    state: Arc<State>,
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<std::thread::JoinHandle<()>>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "PascalCase", deny_unknown_fields)]
+struct PutRecordBatch {
+    delivery_stream_name: String,
+    records: Vec<Record>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "PascalCase", deny_unknown_fields)]
+struct Record {
+    data: String,
+}
+
+impl Firehose {
+    /// With one stream.
+    pub fn start(stream: &str, listener: Listener) -> io::Result<Self> {
+        let state = Arc::new(State { stream: stream.to_owned(), listener, told: Mutex::default() });
+        let socket = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+        socket.set_nonblocking(true)?;
+        let address = socket.local_addr()?;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let (stop, stopped) = oneshot::channel();
+        let serving = state.clone();
+        let run = move || {
+            runtime.block_on(async {
+                tokio::select! {
+                    _ = stopped => {}
+                    _ = serve(serving, socket) => {}
+                }
+            });
+        };
+        let thread = std::thread::Builder::new().name("fake-firehose".to_owned()).spawn(run)?;
+        Ok(Self { address, state, stop: Some(stop), thread: Some(thread) })
+    }
+
+    /// `http://127.0.0.1:<port>`
+    pub fn origin(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    pub fn behave(&self, mood: Mood) {
+        self.state.told.lock().mood = mood;
+    }
+
+    /// Answers come so much later.
+    pub fn delay(&self, delay: Duration) {
+        self.state.told.lock().delay = delay;
+    }
+
+    pub fn counts(&self) -> Counts {
+        self.state.told.lock().counts
+    }
+
+    /// The last rule that a call broke.
+    pub fn violation(&self) -> Option<String> {
+        self.state.told.lock().violation.clone()
+    }
+}
+
+impl Drop for Firehose {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take() {
+            // It panics only where it was told so already.
+            let _ = thread.join();
+        }
+    }
+}
+
+async fn serve(state: Arc<State>, socket: std::net::TcpListener) -> io::Result<()> {
+    let socket = tokio::net::TcpListener::from_std(socket)?;
+    loop {
+        let (stream, _) = socket.accept().await?;
+        let state = state.clone();
+        tokio::spawn(async move {
+            let service = service_fn(|request| answer(state.clone(), request));
+            let http = hyper::server::conn::http1::Builder::new();
+            // A sender that leaves amid an answer is no concern of ours.
+            let _ = http.serve_connection(TokioIo::new(stream), service).await;
+        });
+    }
+}
+
+/// A status with a body, or nothing at all.
+type Answer = Result<Response<Full<Bytes>>, io::Error>;
+
+async fn answer(state: Arc<State>, request: Request<Incoming>) -> Answer {
+    let (head, body) = request.into_parts();
+    let body = Limited::new(body, BODY_BYTES_MAX).collect().await.map_err(io::Error::other)?.to_bytes();
+    let (mood, delay) = {
+        let told = state.told.lock();
+        (told.mood, told.delay)
+    };
+    tokio::time::sleep(delay).await;
+    if mood == Mood::Away {
+        return Err(io::ErrorKind::ConnectionReset.into());
+    }
+    let (status, body) = match read(&state.stream, &head, &body) {
+        Ok(_) if mood == Mood::Throttling => {
+            state.told.lock().counts.calls += 1;
+            failure(500, "ServiceUnavailableException", "slow down")
+        }
+        Ok(records) => (200, state.take(&records, mood)),
+        Err((code, why)) => {
+            let mut told = state.told.lock();
+            told.counts.violations += 1;
+            told.violation = Some(why.clone());
+            failure(400, code, &why)
+        }
+    };
+    let response = Response::builder().status(status).header("content-type", "application/x-amz-json-1.1");
+    response.body(Full::new(body.to_string().into())).map_err(io::Error::other)
+}
+
+fn failure(status: u16, code: &str, why: &str) -> (u16, Value) {
+    (status, json!({ "__type": code, "message": why }))
+}
+
+impl State {
+    fn take(&self, records: &[Vec<u8>], mood: Mood) -> Value {
+        let mut told = self.told.lock();
+        told.counts.calls += 1;
+        let (mut failed, mut answers) = (0, Vec::new());
+        for record in records {
+            let number = told.counts.records + told.counts.failed;
+            match mood {
+                Mood::Failing { every } if number % every == every - 1 => {
+                    (failed, told.counts.failed) = (failed + 1, told.counts.failed + 1);
+                    answers.push(
+                        json!({ "ErrorCode": "ServiceUnavailableException", "ErrorMessage": "slow down" }),
+                    );
+                }
+                _ => {
+                    told.counts.records += 1;
+                    answers.push(json!({ "RecordId": format!("record-{number}") }));
+                    (self.listener)(record);
+                }
+            }
+        }
+        json!({ "FailedPutCount": failed, "Encrypted": false, "RequestResponses": answers })
+    }
+}
+
+type Violation = (&'static str, String);
+
+/// The records of a call that breaks no rule.
+fn read(stream: &str, head: &http::request::Parts, body: &[u8]) -> Result<Vec<Vec<u8>>, Violation> {
+    const ARGUMENT: &str = "InvalidArgumentException";
+    signature::check(head, body).map_err(|why| ("InvalidSignatureException", why))?;
+    let header = |name: &str| head.headers.get(name).and_then(|value| value.to_str().ok());
+    if header("x-amz-target") != Some("Firehose_20150804.PutRecordBatch") {
+        return Err(("UnknownOperationException", format!("target {:?}", header("x-amz-target"))));
+    }
+    if header("content-type") != Some("application/x-amz-json-1.1") {
+        return Err(("SerializationException", format!("content type {:?}", header("content-type"))));
+    }
+    let call: PutRecordBatch =
+        serde_json::from_slice(body).map_err(|error| ("SerializationException", error.to_string()))?;
+    if call.delivery_stream_name != stream {
+        return Err(("ResourceNotFoundException", format!("no stream {}", call.delivery_stream_name)));
+    }
+    if call.records.is_empty() || call.records.len() > RECORDS_MAX {
+        return Err((ARGUMENT, format!("{} records", call.records.len())));
+    }
+    let mut records = Vec::new();
+    for record in &call.records {
+        let data = BASE64_STANDARD
+            .decode(&record.data)
+            .map_err(|error| ("SerializationException", error.to_string()))?;
+        if data.is_empty() || data.len() > RECORD_BYTES_MAX {
+            return Err((ARGUMENT, format!("a record of {} bytes", data.len())));
+        }
+        records.push(data);
+    }
+    let bytes: usize = records.iter().map(Vec::len).sum();
+    if bytes > CALL_BYTES_MAX {
+        return Err((ARGUMENT, format!("a call of {bytes} bytes")));
+    }
+    Ok(records)
+}
