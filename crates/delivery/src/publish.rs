@@ -102,6 +102,7 @@ impl Delivery {
             return None;
         }
         self.metrics.count_accepted(request, accepted);
+        self.inboxes_changed(accepted, request);
         let message = accepted.message.clone();
         let ticket = match self.peers() {
             Some(peers) => Some(peers.outbox.push(Item::Deliver { message, request: request.clone() })),
