@@ -121,13 +121,18 @@ impl Delivery {
         }
     }
 
-    /// Reads experiments and maintenance notices of all apps again.
+    /// Reads experiments and maintenance notices of all apps again. Of many who want it at once one reads for all who
+    /// came before it began.
     pub async fn reload_definitions(&self) -> Result<(), Error> {
+        let turns = &self.first_calls.shared.turns;
+        let wanted = turns.want();
         let _in_order = self.first_calls.shared.reloading.lock().await;
+        let Some(turn) = turns.begin(wanted) else { return Ok(()) };
         let live = self.store.live_definitions(None).await?;
         if self.first_calls.shared.replace(live, self.clock.now()) {
             self.first_calls.notices.notify_one();
         }
+        turns.end(turn);
         Ok(())
     }
 
@@ -215,7 +220,10 @@ async fn archive(delivery: &Delivery) {
     let archived = delivery.store.archive_ended(DefinitionKind::Experiment, now, ROWS).await;
     match archived {
         Ok(0) => {}
-        Ok(archived) => tracing::info!(archived, "experiments that are over were archived"),
+        Ok(archived) => {
+            tracing::info!(archived, "experiments that are over were archived");
+            delivery.first_calls.changed.notify_one();
+        }
         Err(error) => tracing::warn!(%error, "experiments that are over could not be archived; trying again"),
     }
 }

@@ -2,6 +2,7 @@
 //! so that the plain command measures what the documentation states.
 
 mod homing;
+mod me;
 mod push;
 mod stress;
 
@@ -13,6 +14,7 @@ use clap::Subcommand;
 use crate::Error;
 use crate::payload::{DATA_BYTES_MIN, When};
 pub(crate) use homing::Homing;
+pub(crate) use me::Me;
 pub(crate) use push::{Campaign, Push};
 pub(crate) use stress::{Disconnect, Slow, Storm, Tls};
 
@@ -38,6 +40,8 @@ pub(crate) enum Scenario {
     Broadcast(Broadcast),
     /// Accepting stored notifications for devices that are away: inbox rows/s
     Stored(Stored),
+    /// The first call of an app (GET /v1/me): cold, warm, and with many experiments that do not concern it
+    Me(Me),
     /// Log-ins per second, and what one costs
     Connect(Connect),
     /// Memory per idle connection, and CPU while nothing happens

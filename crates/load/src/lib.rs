@@ -14,6 +14,7 @@
 //! get their part of the whole (`partition`).
 
 mod args;
+mod asking;
 mod cell;
 mod clock;
 mod crew;
@@ -59,6 +60,7 @@ pub fn run(args: Args) -> Result<(), Error> {
         Scenario::Direct(direct) => (scenario::direct::run(direct)?, direct.common.json),
         Scenario::Broadcast(broadcast) => (scenario::broadcast::run(broadcast)?, broadcast.common.json),
         Scenario::Stored(stored) => (scenario::stored::run(stored)?, stored.common.json),
+        Scenario::Me(me) => (scenario::me::run(me)?, me.common.json),
         Scenario::Connect(connect) => (scenario::connect::run(connect)?, connect.common.json),
         Scenario::Idle(idle) => (scenario::idle::run(idle)?, idle.common.json),
         Scenario::Disconnect(disconnect) => (scenario::disconnect::run(disconnect)?, disconnect.common.json),

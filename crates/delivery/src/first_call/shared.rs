@@ -68,8 +68,32 @@ pub(crate) struct Shared {
     known: Mutex<Known>,
     snapshot: ArcSwap<Snapshot>,
     versions: AtomicU64,
+    pub(crate) turns: Turns,
     /// Held from the reading of definitions until they are in their place: what was read earlier must not come later.
     pub(crate) reloading: tokio::sync::Mutex<()>,
+}
+
+/// Who has to read, of those who want it read after their time.
+#[derive(Default)]
+pub(crate) struct Turns {
+    wanted: AtomicU64,
+    /// Everybody up to this one has been read for.
+    read: AtomicU64,
+}
+
+impl Turns {
+    pub(crate) fn want(&self) -> u64 {
+        self.wanted.fetch_add(1, Ordering::SeqCst) + 1
+    }
+
+    /// For whom the read that begins now is; none if somebody has read since `wanted`. One at a time.
+    pub(crate) fn begin(&self, wanted: u64) -> Option<u64> {
+        (self.read.load(Ordering::SeqCst) < wanted).then(|| self.wanted.load(Ordering::SeqCst))
+    }
+
+    pub(crate) fn end(&self, turn: u64) {
+        self.read.fetch_max(turn, Ordering::SeqCst);
+    }
 }
 
 impl Current {
@@ -260,6 +284,16 @@ mod tests {
 
     fn names(current: &Current) -> Vec<&str> {
         current.groups.iter().map(|group| group.name.as_str()).collect()
+    }
+
+    #[test]
+    fn one_reads_for_all_who_came_before() {
+        let turns = Turns::default();
+        let (first, second) = (turns.want(), turns.want());
+        let turn = turns.begin(first).expect("nobody has read");
+        let third = turns.want();
+        turns.end(turn);
+        assert_eq!((turns.begin(second), turns.begin(third)), (None, Some(third)));
     }
 
     #[test]
