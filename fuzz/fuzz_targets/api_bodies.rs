@@ -39,4 +39,13 @@ fuzz_target!(|bytes: &[u8]| {
         assert!(spec.rate_per_second.is_none_or(|rate| rate > 0));
     }
     let _ = body::recipient(bytes, &bounds);
+    if let Ok(experiment) = body::experiment(bytes) {
+        assert!((1..=limits::VARIANTS_MAX).contains(&experiment.variants.len()));
+        assert!(experiment.users.len() + experiment.devices.len() <= limits::OVERRIDES_MAX);
+    }
+    if let Ok(notice) = body::notice(bytes) {
+        assert!(notice.starts_at < notice.ends_at);
+    }
+    let _ = body::killing(bytes);
+    let _ = body::exposures(bytes);
 });

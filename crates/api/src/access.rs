@@ -52,6 +52,13 @@ pub struct Provider<N> {
 /// A device, by its token or its app's JWT. The device is there, as it was read for this request.
 pub(crate) struct Consumer {
     pub(crate) device: Device,
+    pub(crate) identity: Identity,
+}
+
+/// A device by its credential, not looked at yet: whether it is there and the credential is current is for
+/// [`crate::first_call`] to say.
+pub(crate) struct FirstCaller {
+    pub(crate) identity: Identity,
 }
 
 /// Who may register a device.
@@ -86,7 +93,15 @@ impl FromRequestParts<Api> for Consumer {
     async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, Problem> {
         let identity = consumer(parts, api)?;
         let device = own_device(api, &identity).await?;
-        Ok(Self { device })
+        Ok(Self { device, identity })
+    }
+}
+
+impl FromRequestParts<Api> for FirstCaller {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, Problem> {
+        Ok(Self { identity: consumer(parts, api)? })
     }
 }
 
@@ -192,13 +207,10 @@ fn consumer(parts: &Parts, api: &Api) -> Result<Identity, Problem> {
 pub(crate) async fn own_device(api: &State, identity: &Identity) -> Result<Device, Problem> {
     let store = api.delivery.store();
     let found = store.device(identity.app, &identity.device).await?;
-    match found {
-        Some(device) if identity.token_version.is_some_and(|version| version != device.token_version) => {
-            Err(revoked())
-        }
-        Some(device) if agrees(&device, identity) => Ok(device),
-        None if !identity.create => Err(revoked()),
-        Some(_) | None => {
+    match standing(found.as_ref(), identity) {
+        Standing::Good => found.ok_or_else(revoked),
+        Standing::Revoked => Err(revoked()),
+        Standing::ToBeMade => {
             let registration = Registration {
                 device: Some(identity.device.clone()),
                 user: identity.user.clone(),
@@ -207,6 +219,26 @@ pub(crate) async fn own_device(api: &State, identity: &Identity) -> Result<Devic
             };
             register_one(api, identity.app, registration).await
         }
+    }
+}
+
+/// What a credential means for the device as it is kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Standing {
+    Good,
+    Revoked,
+    /// It is to be made, or to be brought to what an app JWT says.
+    ToBeMade,
+}
+
+pub(crate) fn standing(device: Option<&Device>, identity: &Identity) -> Standing {
+    match device {
+        Some(device) if identity.token_version.is_some_and(|version| version != device.token_version) => {
+            Standing::Revoked
+        }
+        Some(device) if agrees(device, identity) => Standing::Good,
+        None if !identity.create => Standing::Revoked,
+        Some(_) | None => Standing::ToBeMade,
     }
 }
 

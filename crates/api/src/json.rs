@@ -311,6 +311,7 @@ from_text! {
     noroshi_types::Condition, "a condition (a string)";
     noroshi_types::NotificationId, "a notification id (a string)";
     noroshi_types::Scope, "a scope (a string)";
+    noroshi_types::Label, "a name (a string)";
 }
 
 #[cfg(test)]

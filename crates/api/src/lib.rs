@@ -25,6 +25,7 @@ pub mod router;
 mod access;
 mod connect;
 mod extract;
+mod first_call;
 mod fit;
 mod handler;
 mod json;
@@ -40,6 +41,7 @@ mod tunnel;
 
 pub use body::Limits;
 pub use error::{Code, Problem};
+pub use first_call::FirstCalls;
 pub use metrics::Metrics;
 pub use pace::Paces;
 pub use router::{admin_router, router};

@@ -29,6 +29,12 @@ struct UrgencyLabels {
     urgency: &'static str,
 }
 
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct FromLabels {
+    /// `memory` or `store`
+    from: &'static str,
+}
+
 #[derive(Debug, Clone)]
 pub struct Metrics {
     requests: Family<RequestLabels, Counter>,
@@ -41,6 +47,7 @@ pub struct Metrics {
     web_push_accepted: Family<UrgencyLabels, Counter>,
     web_push_refused: Family<BodyLabels, Counter>,
     pub(crate) receipts_waiting: Gauge,
+    first_calls: Family<FromLabels, Counter>,
 }
 
 impl Metrics {
@@ -56,6 +63,7 @@ impl Metrics {
             web_push_accepted: Family::default(),
             web_push_refused: Family::default(),
             receipts_waiting: Gauge::default(),
+            first_calls: Family::default(),
         };
         let http = registry.sub_registry_with_prefix("http");
         http.register("requests", "HTTP requests answered", metrics.requests.clone());
@@ -69,6 +77,11 @@ impl Metrics {
             metrics.bodies_refused.clone(),
         );
         http.register("tunnels", "Connections handed on to the gateway", metrics.tunnels.clone());
+        http.register(
+            "first_calls",
+            "First calls, by where the device was read",
+            metrics.first_calls.clone(),
+        );
         let web_push = registry.sub_registry_with_prefix("web_push");
         web_push.register(
             "accepted",
@@ -93,7 +106,15 @@ impl Metrics {
         for code in [Code::EndpointGone, Code::TooManyRequests] {
             drop(metrics.web_push_refused.get_or_create_owned(&BodyLabels { code: code.as_str() }));
         }
+        for from in ["memory", "store"] {
+            drop(metrics.first_calls.get_or_create_owned(&FromLabels { from }));
+        }
         metrics
+    }
+
+    pub(crate) fn first_call(&self, from_memory: bool) {
+        let from = if from_memory { "memory" } else { "store" };
+        self.first_calls.get_or_create(&FromLabels { from }).inc();
     }
 
     pub(crate) fn answered(&self, route: &str, status: u16, took: Duration) {

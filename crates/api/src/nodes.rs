@@ -12,6 +12,9 @@ pub trait Nodes: Send + Sync {
     /// Where a device that registers now is to connect, as a URL without a path; none: to the node that it
     /// asks. Of a node that holds devices, lets them in, and has few.
     fn gateway(&self) -> Option<String>;
+
+    /// As [`Nodes::gateway`], for a device that was told `before`: the same again, as long as it lets devices in.
+    fn gateway_again(&self, before: &str) -> Option<String>;
 }
 
 /// A node, as it described itself some seconds ago at most.

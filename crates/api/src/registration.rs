@@ -18,8 +18,11 @@ pub(crate) async fn register(
     let users: Vec<(DeviceId, UserId)> =
         registrations.iter().filter_map(|one| one.device.clone().zip(one.user.clone())).collect();
     let topics: Vec<Vec<Topic>> = registrations.iter().map(|one| one.topics.clone()).collect();
-    match state.delivery.store().register(app, registrations, state.now()).await {
+    let registered = state.delivery.store().register(app, registrations, state.now()).await;
+    match registered {
         Ok(answers) => {
+            let made = answers.iter().filter_map(|made| Some(&made.as_ref().ok()?.id));
+            state.delivery.devices_changed(app, made);
             end_moved_sessions(state, app, &users).await;
             let made = answers.iter().zip(&topics);
             let subscribed = made.filter_map(|(made, topics)| Some((&made.as_ref().ok()?.id, &topics[..])));

@@ -11,8 +11,8 @@ use http::Method;
 
 use crate::error::{Code, Problem};
 use crate::handler::{
-    app, batch, campaign, credential, device, drain, endpoint, health, invalidation, me, nodes, notification,
-    page, presence, relay, topic, web_push,
+    app, batch, campaign, credential, device, drain, endpoint, experiment, health, invalidation, me, nodes,
+    notice, notification, page, presence, relay, topic, web_push,
 };
 use crate::state::{Api, Door, State};
 use crate::{observe, origin, tunnel};
@@ -82,6 +82,7 @@ fn public_routes() -> Vec<Route> {
         put("/v1/me/presence", me::set_presence),
         get("/v1/me/inbox", me::inbox),
         post("/v1/me/inbox/ack", me::ack),
+        post("/v1/me/exposures", experiment::exposed),
         post("/v1/me/endpoints", endpoint::create),
         get("/v1/me/endpoints", endpoint::list),
         delete("/v1/me/endpoints/{id}", endpoint::delete),
@@ -100,6 +101,16 @@ fn public_routes() -> Vec<Route> {
         post("/v1/apps/{app}/push", credential::add),
         delete("/v1/apps/{app}/push/{id}", credential::remove),
         post("/v1/apps/{app}/push/{id}/test", credential::test),
+        get("/v1/apps/{app}/experiments", experiment::list),
+        get("/v1/apps/{app}/experiments/{name}", experiment::show),
+        put("/v1/apps/{app}/experiments/{name}", experiment::put),
+        patch("/v1/apps/{app}/experiments/{name}", experiment::kill),
+        delete("/v1/apps/{app}/experiments/{name}", experiment::archive),
+        get("/v1/apps/{app}/experiments/{name}/devices/{device}", experiment::assigned),
+        get("/v1/apps/{app}/notices", notice::list),
+        get("/v1/apps/{app}/notices/{name}", notice::show),
+        put("/v1/apps/{app}/notices/{name}", notice::put),
+        delete("/v1/apps/{app}/notices/{name}", notice::end),
         get("/openapi.json", page::openapi),
         get("/docs", page::docs),
         get("/", page::root),
@@ -124,6 +135,16 @@ fn admin_routes() -> Vec<Route> {
         post("/v1/apps/{app}/push", credential::add),
         delete("/v1/apps/{app}/push/{id}", credential::remove),
         post("/v1/apps/{app}/push/{id}/test", credential::test),
+        get("/v1/apps/{app}/experiments", experiment::list),
+        get("/v1/apps/{app}/experiments/{name}", experiment::show),
+        put("/v1/apps/{app}/experiments/{name}", experiment::put),
+        patch("/v1/apps/{app}/experiments/{name}", experiment::kill),
+        delete("/v1/apps/{app}/experiments/{name}", experiment::archive),
+        get("/v1/apps/{app}/experiments/{name}/devices/{device}", experiment::assigned),
+        get("/v1/apps/{app}/notices", notice::list),
+        get("/v1/apps/{app}/notices/{name}", notice::show),
+        put("/v1/apps/{app}/notices/{name}", notice::put),
+        delete("/v1/apps/{app}/notices/{name}", notice::end),
         get("/v1/drain", drain::show),
         put("/v1/drain", drain::begin),
         delete("/v1/drain", drain::cancel),

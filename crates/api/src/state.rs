@@ -14,6 +14,7 @@ use noroshi_types::{Timestamp, limits};
 
 use crate::body::Limits;
 use crate::drain::Drain;
+use crate::first_call::FirstCalls;
 use crate::metrics::Metrics;
 use crate::nodes::Nodes;
 use crate::pace::{Pace, Paces};
@@ -81,6 +82,8 @@ pub struct State {
     pub drain: Option<Arc<dyn Drain>>,
     /// Who else is there; none: nobody knows.
     pub nodes: Option<Arc<dyn Nodes>>,
+    /// Answers to first calls. Made by `FirstCalls::default()`.
+    pub first_calls: FirstCalls,
     /// Made by `Load::default()`.
     pub load: Load,
 }

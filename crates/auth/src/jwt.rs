@@ -104,7 +104,8 @@ fn identity(claims: Claims, app: AppId, now: Timestamp) -> Result<Identity, Refu
     if claims.topics.len() > limits::TOPICS_PER_DEVICE_MAX {
         return Err(Refused::Malformed("a JWT names at most 1,000 topics"));
     }
-    let topics: Result<Vec<Topic>, _> = claims.topics.iter().map(|topic| Topic::parse(topic)).collect();
+    let topics: Result<Vec<Topic>, _> =
+        claims.topics.iter().map(|topic| Topic::parse_subscription(topic)).collect();
     Ok(Identity {
         app,
         device: DeviceId::parse(&claims.device).map_err(|_| {

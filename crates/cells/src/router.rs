@@ -69,6 +69,7 @@ fn public_routes() -> Vec<Route> {
         put("/v1/me/presence", me::hand_on),
         get("/v1/me/inbox", me::hand_on),
         post("/v1/me/inbox/ack", me::hand_on),
+        post("/v1/me/exposures", me::hand_on),
         post("/v1/me/endpoints", me::hand_on),
         get("/v1/me/endpoints", me::hand_on),
         delete("/v1/me/endpoints/{id}", me::hand_on),
@@ -93,6 +94,16 @@ fn public_routes() -> Vec<Route> {
         post("/v1/apps/{app}/push", refusal::credentials),
         delete("/v1/apps/{app}/push/{id}", refusal::credentials),
         post("/v1/apps/{app}/push/{id}/test", refusal::credentials),
+        get("/v1/apps/{app}/experiments", refusal::definitions),
+        get("/v1/apps/{app}/experiments/{name}", refusal::definitions),
+        put("/v1/apps/{app}/experiments/{name}", refusal::definitions),
+        patch("/v1/apps/{app}/experiments/{name}", refusal::definitions),
+        delete("/v1/apps/{app}/experiments/{name}", refusal::definitions),
+        get("/v1/apps/{app}/experiments/{name}/devices/{device}", refusal::definitions),
+        get("/v1/apps/{app}/notices", refusal::definitions),
+        get("/v1/apps/{app}/notices/{name}", refusal::definitions),
+        put("/v1/apps/{app}/notices/{name}", refusal::definitions),
+        delete("/v1/apps/{app}/notices/{name}", refusal::definitions),
     ]
 }
 
@@ -105,5 +116,15 @@ fn admin_routes() -> Vec<Route> {
         post("/v1/apps/{app}/push", refusal::credentials),
         delete("/v1/apps/{app}/push/{id}", refusal::credentials),
         post("/v1/apps/{app}/push/{id}/test", refusal::credentials),
+        get("/v1/apps/{app}/experiments", refusal::definitions),
+        get("/v1/apps/{app}/experiments/{name}", refusal::definitions),
+        put("/v1/apps/{app}/experiments/{name}", refusal::definitions),
+        patch("/v1/apps/{app}/experiments/{name}", refusal::definitions),
+        delete("/v1/apps/{app}/experiments/{name}", refusal::definitions),
+        get("/v1/apps/{app}/experiments/{name}/devices/{device}", refusal::definitions),
+        get("/v1/apps/{app}/notices", refusal::definitions),
+        get("/v1/apps/{app}/notices/{name}", refusal::definitions),
+        put("/v1/apps/{app}/notices/{name}", refusal::definitions),
+        delete("/v1/apps/{app}/notices/{name}", refusal::definitions),
     ]
 }

@@ -143,7 +143,13 @@ impl Delivery {
     pub(crate) async fn write_acks(&self, acks: Vec<Ack>) -> Result<u64, Error> {
         let now = self.clock.now();
         // What a device says is only counted where the store knows of it.
-        let acked = self.store.ack(acks.clone(), now).await?;
+        let devices: Vec<DeviceNum> = acks.iter().map(|ack| ack.device).collect();
+        let acked = self.store.ack(acks.clone(), now).await;
+        // Also where the answer was lost, and the confirmations perhaps not.
+        if acked.as_ref().is_ok_and(|acked| !acked.is_empty()) || acked.is_err() {
+            self.nums_changed(devices);
+        }
+        let acked = acked?;
         for Acked { id, count } in &acked {
             self.metrics.acked_seconds.observe_many(now.saturating_since(accepted_at(*id)), *count);
         }

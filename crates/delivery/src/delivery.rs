@@ -12,6 +12,7 @@ use crate::cluster::outbox::{Item, To};
 use crate::cluster::wire::Record;
 use crate::cluster::{Inlet, Peers};
 use crate::edge::Edge;
+use crate::first_call::FirstCalls;
 use crate::metrics::Metrics;
 use crate::push::{self, Outlet, Side};
 use crate::{Clock, service};
@@ -49,6 +50,7 @@ pub struct Delivery {
     pub(crate) peers: OnceLock<Arc<Peers>>,
     /// What the other nodes tell, also before `peers` is set.
     pub(crate) inlet: Arc<Inlet>,
+    pub(crate) first_calls: FirstCalls,
     pub(crate) runtime: Handle,
 }
 
@@ -56,9 +58,9 @@ impl Delivery {
     /// `runtime` runs what the shards ask for: they have no tokio of their own.
     pub fn new(store: Arc<dyn Store>, clock: Clock, metrics: Metrics, runtime: Handle) -> Arc<Self> {
         let (edge, push, peers) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
-        let (acks, inlet) = (AckQueue::new(), Arc::default());
+        let (acks, inlet, first_calls) = (AckQueue::new(), Arc::default(), FirstCalls::new());
         let events = OnceLock::new();
-        Arc::new(Self { store, edge, clock, metrics, events, acks, push, peers, inlet, runtime })
+        Arc::new(Self { store, edge, clock, metrics, events, acks, push, peers, inlet, first_calls, runtime })
     }
 
     /// Connects the gateway. Until then nothing is delivered live. A second call is ignored.
@@ -154,6 +156,7 @@ impl Delivery {
     /// Subscribes durably, also on an open connection. True if it is new.
     pub async fn subscribe(&self, app: AppId, device: &DeviceId, topic: &Topic) -> Result<bool, Error> {
         let new = self.store.subscribe(app, device, topic, self.clock.now()).await?;
+        self.device_changed(app, device);
         self.subscribed(app, &[(device, std::slice::from_ref(topic))]).await;
         Ok(new)
     }
@@ -177,6 +180,7 @@ impl Delivery {
     /// True if there was a subscription.
     pub async fn unsubscribe(&self, app: AppId, device: &DeviceId, topic: &Topic) -> Result<bool, Error> {
         let was = self.store.unsubscribe(app, device, topic).await?;
+        self.device_changed(app, device);
         if let Some(edge) = self.edge() {
             edge.unsubscribe(app, device, topic);
         }
@@ -191,12 +195,16 @@ impl Delivery {
     pub async fn cancel(&self, app: AppId, id: NotificationId) -> Result<Cancelled, Error> {
         let cancelled = self.store.cancel(app, id, self.clock.now()).await?;
         self.became(Subject::Notification(id), Outcome::Cancelled, cancelled.removed);
+        if cancelled.removed > 0 {
+            self.app_changed(app);
+        }
         Ok(cancelled)
     }
 
     /// Removes a device and ends its connection.
     pub async fn delete_device(&self, app: AppId, device: &DeviceId) -> Result<(), Error> {
         self.store.delete_device(app, device, self.clock.now()).await?;
+        self.device_changed(app, device);
         self.close(app, std::slice::from_ref(device), CloseReason::Revoked).await;
         Ok(())
     }
@@ -204,6 +212,7 @@ impl Delivery {
     /// Revokes a device's tokens and ends its connection.
     pub async fn revoke_tokens(&self, app: AppId, device: &DeviceId) -> Result<u32, Error> {
         let version = self.store.revoke_tokens(app, device).await?;
+        self.device_changed(app, device);
         self.close(app, std::slice::from_ref(device), CloseReason::Revoked).await;
         Ok(version)
     }
@@ -216,6 +225,7 @@ impl Delivery {
 
     /// Ends the connections of an app that is gone, those to push services too.
     pub async fn close_app(&self, app: AppId) {
+        self.app_changed(app);
         if let Some(side) = self.push.get() {
             side.outlet.set_credentials(app, Vec::new());
         }

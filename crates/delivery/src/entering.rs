@@ -1,6 +1,8 @@
 //! Log-ins: one read of the store for all of the last few milliseconds and, in a cluster, the taking of
 //! each device for this node ([`crate::cluster`]).
 
+use std::sync::Arc;
+
 use noroshi_store::{LoggedIn, Login, LoginRefused};
 
 use crate::cluster;
@@ -32,10 +34,18 @@ impl Delivery {
     /// Logs in a batch of devices, with answers in order. For the gateway: called on shards, never waits,
     /// answers through `reply` on another thread.
     pub fn log_in(
-        &self,
+        self: &Arc<Self>,
         entering: Vec<Entering>,
         reply: impl FnOnce(Result<Vec<Entered>, Error>) + Send + 'static,
     ) {
+        // What an app JWT says of a device may make or change it.
+        let changing = entering.iter().map(|entering| &entering.login).filter(|login| login.create);
+        let changing: Vec<_> = changing.map(|login| (login.app, login.device.clone())).collect();
+        let delivery = self.clone();
+        let reply = move |entered| {
+            changing.iter().for_each(|(app, device)| delivery.device_changed(*app, device));
+            reply(entered);
+        };
         let (store, clock, peers) = (self.store.clone(), self.clock.clone(), self.peers().cloned());
         self.runtime.spawn(async move {
             match peers {

@@ -11,7 +11,8 @@
 //! ```
 //!
 //! Reading order: [`edge`] (the trait the gateway implements), [`publish`], [`ack`], [`cluster`]
-//! (who is connected elsewhere), [`push`] (who is not connected), [`campaign`], [`service`] (background
+//! (who is connected elsewhere), [`push`] (who is not connected), [`campaign`], [`definition`] and [`first_call`] (what an app is told when it
+//! starts), [`service`] (background
 //! work), [`metrics`].
 //!
 //! Invariant: `Edge::deliver` for what is kept is called from the store's completion, which runs in
@@ -21,8 +22,10 @@ pub mod ack;
 pub mod campaign;
 pub mod clock;
 pub mod cluster;
+pub mod definition;
 pub mod edge;
 pub mod entering;
+pub mod first_call;
 pub mod metrics;
 pub mod publish;
 pub mod push;

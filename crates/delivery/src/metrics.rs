@@ -30,6 +30,7 @@ pub struct Metrics {
     pub(crate) acks_dropped: Counter,
     pub(crate) refused_overloaded: Counter,
     pub(crate) pruned: Counter,
+    pub(crate) exposures: Counter,
     pub(crate) push: crate::push::metrics::Metrics,
     pub(crate) cluster: crate::cluster::metrics::Metrics,
 }
@@ -55,6 +56,7 @@ impl Metrics {
             "Requests refused for lack of room",
             metrics.refused_overloaded.clone(),
         );
+        registry.register("exposures", "Variants that devices say they showed", metrics.exposures.clone());
         registry.register("pruned_rows", "Expired rows removed from the store", metrics.pruned.clone());
         metrics.push.register(registry);
         metrics.cluster.register(registry);
@@ -75,6 +77,7 @@ impl Metrics {
             acks_dropped: Counter::default(),
             refused_overloaded: Counter::default(),
             pruned: Counter::default(),
+            exposures: Counter::default(),
             push: crate::push::metrics::Metrics::default(),
             cluster: crate::cluster::metrics::Metrics::default(),
         }

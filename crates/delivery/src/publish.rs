@@ -105,6 +105,7 @@ impl Delivery {
         self.accepted(request, about, accepted);
         let to = if self.peers().is_some() { Routed::Nodes } else { Routed::Here };
         self.routed(accepted.message.id, to);
+        self.inboxes_changed(accepted, request);
         let message = accepted.message.clone();
         let ticket = match self.peers() {
             Some(peers) => Some(peers.outbox.push(Item::Deliver { message, request: request.clone() })),

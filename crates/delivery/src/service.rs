@@ -10,7 +10,7 @@ use tokio::sync::watch;
 
 use crate::cluster;
 use crate::delivery::Delivery;
-use crate::push;
+use crate::{first_call, push};
 
 /// How often the store is looked through for what has expired.
 const PRUNE_INTERVAL: Duration = Duration::from_secs(10);
@@ -45,6 +45,7 @@ pub(crate) async fn run(delivery: Arc<Delivery>, drain: impl Future<Output = ()>
     tokio::select! {
         _ = async { tokio::join!(told, acks, push) } => {}
         () = cluster::run(&delivery) => {}
+        () = first_call::run(&delivery) => {}
     }
     cluster::finish(&delivery).await;
 }

@@ -149,8 +149,8 @@ fn stream(head: &Head<'_>) -> Result<Stream, BadQuery> {
             let detail = format!("at most {} topics", limits::TOPICS_PER_DEVICE_MAX);
             return Err(BadQuery { code: "too_many_topics", detail });
         }
-        let topic =
-            Topic::parse(name).map_err(|error| BadQuery { code: "bad_topic", detail: error.to_string() })?;
+        let topic = Topic::parse_subscription(name)
+            .map_err(|error| BadQuery { code: "bad_topic", detail: error.to_string() })?;
         topics.push(topic);
     }
     Ok(Stream { topics: crate::registry::distinct(topics), resume })

@@ -3,6 +3,7 @@
 
 mod events;
 mod homing;
+mod me;
 mod push;
 mod speech;
 mod stress;
@@ -16,6 +17,7 @@ use crate::Error;
 use crate::payload::{DATA_BYTES_MIN, When};
 pub(crate) use events::{Events, Part};
 pub(crate) use homing::Homing;
+pub(crate) use me::Me;
 pub(crate) use push::{Campaign, Push};
 pub(crate) use speech::{Foreign, Protocol, Speech};
 pub(crate) use stress::{Disconnect, Slow, Storm, Tls};
@@ -42,6 +44,8 @@ pub(crate) enum Scenario {
     Broadcast(Broadcast),
     /// Accepting stored notifications for devices that are away: inbox rows/s
     Stored(Stored),
+    /// The first call of an app (GET /v1/me): cold, warm, and with many experiments that do not concern it
+    Me(Me),
     /// Log-ins per second, and what one costs
     Connect(Connect),
     /// Memory per idle connection, and CPU while nothing happens

@@ -107,6 +107,8 @@ pub(crate) struct Response {
     /// When to come back, where it says so in seconds (RFC 9110 §10.2.3).
     pub(crate) retry_after_s: Option<u64>,
     pub(crate) len: usize,
+    /// `ETag`, where there is one.
+    pub(crate) tag: Option<String>,
 }
 
 enum Framing {
@@ -137,13 +139,14 @@ impl Response {
         }
         let close = has(head.headers, "connection", "close") || head.version == Some(0);
         let retry_after_s = retry_after(head.headers);
+        let tag = text_of(head.headers, "etag").map(str::to_owned);
         let rest = &bytes[head_len..];
         let body = match framing(status, head.headers)? {
             Framing::Length(len) => rest.get(..len).map(|body| (body.to_vec(), len)),
             Framing::Chunked => dechunk(rest)?,
             Framing::Close => ended.then(|| (rest.to_vec(), rest.len())),
         };
-        Ok(body.map(|(body, len)| Self { status, body, close, retry_after_s, len: head_len + len }))
+        Ok(body.map(|(body, len)| Self { status, body, close, retry_after_s, len: head_len + len, tag }))
     }
 
     fn expect_success(self, method: &str, path: &str) -> Result<Self, Error> {
@@ -176,8 +179,12 @@ fn has(headers: &[httparse::Header<'_>], name: &str, token: &str) -> bool {
 }
 
 fn retry_after(headers: &[httparse::Header<'_>]) -> Option<u64> {
-    let header = headers.iter().find(|header| header.name.eq_ignore_ascii_case("retry-after"))?;
-    std::str::from_utf8(header.value).ok()?.trim().parse().ok()
+    text_of(headers, "retry-after")?.parse().ok()
+}
+
+fn text_of<'h>(headers: &[httparse::Header<'h>], name: &str) -> Option<&'h str> {
+    let header = headers.iter().find(|header| header.name.eq_ignore_ascii_case(name))?;
+    Some(std::str::from_utf8(header.value).ok()?.trim())
 }
 
 fn framing(status: u16, headers: &[httparse::Header<'_>]) -> Result<Framing, &'static str> {

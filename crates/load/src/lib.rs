@@ -15,6 +15,7 @@
 //! workers share nothing and get their part of the whole (`partition`).
 
 mod args;
+mod asking;
 mod cell;
 mod clock;
 mod crew;
@@ -61,6 +62,7 @@ pub fn run(args: Args) -> Result<(), Error> {
         Scenario::Direct(direct) => (scenario::direct::run(direct)?, direct.common.json),
         Scenario::Broadcast(broadcast) => (scenario::broadcast::run(broadcast)?, broadcast.common.json),
         Scenario::Stored(stored) => (scenario::stored::run(stored)?, stored.common.json),
+        Scenario::Me(me) => (scenario::me::run(me)?, me.common.json),
         Scenario::Connect(connect) => (scenario::connect::run(connect)?, connect.common.json),
         Scenario::Idle(idle) => (scenario::idle::run(idle)?, idle.common.json),
         Scenario::Disconnect(disconnect) => (scenario::disconnect::run(disconnect)?, disconnect.common.json),

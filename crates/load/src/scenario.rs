@@ -10,6 +10,7 @@ pub(crate) mod disconnect;
 pub(crate) mod events;
 pub(crate) mod homing;
 pub(crate) mod idle;
+pub(crate) mod me;
 pub(crate) mod push;
 pub(crate) mod slow;
 pub(crate) mod stored;

@@ -144,7 +144,8 @@ impl Sender {
         }
         let pending = self.pending.take()?;
         let result = match response.status {
-            200..=299 => Ok(()),
+            // 304: the client has it already.
+            200..=299 | 304 => Ok(()),
             _ => Err(response.problem_code()),
         };
         Some(Answer { pending, at_ns: clock::now_ns(), result })

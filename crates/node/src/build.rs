@@ -137,6 +137,7 @@ pub async fn start(config: Config, given: &Given) -> Result<Node, Error> {
     let vault = push_key::open(&config, &secrets).await?.map(Vault::new);
     delivery.attach_push(services.clone(), vault, push_config(&config));
     delivery.load_credentials().await?;
+    delivery.reload_definitions().await?;
 
     // Who else is there.
     let http = bound.local_addrs().first().copied().unwrap_or(config.server.http);
@@ -173,6 +174,7 @@ pub async fn start(config: Config, given: &Given) -> Result<Node, Error> {
         tunnel: config.node.roles.has(Role::Gateway).then(|| tunnel(gateway_later.clone())),
         drain: Some(Arc::new(Drain::new(gateway_later.clone(), config.gateway.drain.clone()))),
         nodes: Some(nodes.clone()),
+        first_calls: noroshi_api::FirstCalls::default(),
         load: noroshi_api::Load::default(),
     });
     let front = match front_metrics {

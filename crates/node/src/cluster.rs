@@ -88,20 +88,31 @@ impl noroshi_api::nodes::Nodes for Nodes {
             Nodes::Cluster(members) => gateway(&members.nodes(), process::random()),
         }
     }
+
+    fn gateway_again(&self, before: &str) -> Option<String> {
+        let Nodes::Cluster(members) = self else { return None };
+        let nodes = members.nodes();
+        match nodes.iter().any(|node| is_open(node) && node.info.http == before) {
+            true => Some(before.to_owned()),
+            false => gateway(&nodes, process::random()),
+        }
+    }
 }
 
 /// Of two gateways chosen at random the one with fewer connections: close to even, and no herd runs to the
 /// one that was the emptiest a second ago (Mitzenmacher, "The power of two choices in randomized load
 /// balancing", 2001).
 fn gateway(nodes: &[NodeView], random: u64) -> Option<String> {
-    let open = |node: &&NodeView| {
-        node.info.roles.gateway && !node.info.http.is_empty() && node.info.drain == drain_word(State::Serving)
-    };
-    let open: Vec<&NodeView> = nodes.iter().filter(open).collect();
+    let open: Vec<&NodeView> = nodes.iter().filter(|node| is_open(node)).collect();
     let one = |random: u64| open.get(usize::try_from(random % open.len().max(1) as u64).unwrap_or(0));
     let (first, second) = (one(random >> 32)?, one(random & 0xFFFF_FFFF)?);
     let fewer = if second.info.connections < first.info.connections { second } else { first };
     Some(fewer.info.http.clone())
+}
+
+/// It lets devices in.
+fn is_open(node: &NodeView) -> bool {
+    node.info.roles.gateway && !node.info.http.is_empty() && node.info.drain == drain_word(State::Serving)
 }
 
 fn node(info: &NodeInfo) -> Node {

@@ -7,16 +7,19 @@ mod campaign;
 mod cells;
 mod completions;
 mod config;
+mod definition;
 mod dev_push;
 mod devices;
 mod doctor;
 mod drain;
+mod experiment;
 mod explain;
 mod import;
 mod keys;
 mod listen;
 mod migrate;
 mod nodes;
+mod notice;
 mod presence;
 mod push;
 mod send;
@@ -55,6 +58,10 @@ pub(crate) enum Command {
     Push(Box<push::Arguments>),
     /// One message for many: make, start, watch, pause and end campaigns
     Campaign(Box<campaign::Arguments>),
+    /// Which users see which variant: make experiments, watch, kill and archive them
+    Experiment(Box<experiment::Arguments>),
+    /// Maintenance notices: windows in which something will not work
+    Notice(Box<notice::Arguments>),
     /// Move devices away from a running node, watch it, or let them in again
     Drain(drain::Arguments),
     /// The nodes of the cluster: leases, connections, rates, drains
@@ -94,6 +101,8 @@ impl Command {
             Command::Presence(arguments) => wait(arguments.run()),
             Command::Push(arguments) => wait(arguments.run()),
             Command::Campaign(arguments) => wait(arguments.run()),
+            Command::Experiment(arguments) => wait(arguments.run()),
+            Command::Notice(arguments) => wait(arguments.run()),
             Command::Drain(arguments) => wait(arguments.run()),
             Command::Nodes(arguments) => wait(arguments.run()),
             Command::Cells(arguments) => wait(arguments.run()),

@@ -3,14 +3,14 @@
 //!
 //! ```text
 //!              ┌ Apps · Devices · Notifications · Sessions · Topics · Maintenance ┐
-//!   callers ──►│ Credentials · Endpoints · PushQueue · Campaigns   one file each  │
+//!   callers ──►│ Credentials · Endpoints · PushQueue · Campaigns · Definitions    │
 //!              └──────────────┬───────────────────────────────────────────────────┘
 //!                             ▼
 //!            sqlite: one writer thread (group commit) + a pool of reader threads
 //! ```
 //!
 //! Reading order: [`app`], [`device`], [`notification`], [`session`], [`topic`], [`maintenance`],
-//! [`credential`], [`endpoint`], [`push`], [`campaign`], then [`sqlite`]. `tests/it/conformance` holds every promise made here as a test that any
+//! [`credential`], [`endpoint`], [`push`], [`campaign`], [`definition`], then [`sqlite`]. `tests/it/conformance` holds every promise made here as a test that any
 //! implementation has to pass.
 //!
 //! Promises that hold for every method: what a call reports as done is on stable storage, unless the
@@ -22,6 +22,7 @@ pub mod app;
 pub mod campaign;
 pub mod cells;
 pub mod credential;
+pub mod definition;
 pub mod device;
 mod device_list;
 pub mod endpoint;
@@ -42,6 +43,7 @@ pub use app::{App, AppSettings, Apps, Key, KeyHash, NewKey};
 pub use campaign::{Campaign, CampaignState, Campaigns, CreatedCampaign, NewCampaign, UploadLine};
 pub use cells::Cells;
 pub use credential::{Credentials, NewCredential, StoredCredential};
+pub use definition::{Definition, DefinitionKind, Definitions, NewDefinition};
 pub use device::{Attributes, Device, DeviceChange, DeviceFilter, Devices, Registration, Suspect};
 pub use endpoint::{Endpoint, EndpointHash, Endpoints, NewEndpoint, VapidKey};
 pub use maintenance::{Maintenance, Place, Pruned};
@@ -56,8 +58,8 @@ pub use push::{
     SetAside, TAKES_MAX, Take, Taken, TokenGone, TokenSuspect, Walk, Walks, Work,
 };
 pub use session::{
-    Ack, Acked, Backlog, BacklogPage, Head, LoggedIn, Login, LoginRefused, Recheck, Rechecked, Recover,
-    Sessions,
+    Ack, Acked, Backlog, BacklogPage, FirstCall, Head, LoggedIn, Login, LoginRefused, Recheck, Rechecked,
+    Recover, Sessions,
 };
 pub use sqlite::{OpenError, Options, Sqlite};
 pub use topic::{LogPage, TopicState, Topics, TopicsSince};
@@ -74,6 +76,7 @@ pub trait Store:
     + Endpoints
     + PushQueue
     + Campaigns
+    + Definitions
 {
 }
 impl<T> Store for T where
@@ -87,6 +90,7 @@ impl<T> Store for T where
         + Endpoints
         + PushQueue
         + Campaigns
+        + Definitions
 {
 }
 

@@ -41,7 +41,7 @@ const fn alone(table: &'static str, key: &'static str) -> Owned {
 }
 
 /// Push work first, so that nothing more goes out.
-const OWNED: [Owned; 12] = [
+const OWNED: [Owned; 13] = [
     alone("push_queue", "id"),
     alone("push_walks", "id"),
     Owned {
@@ -64,6 +64,7 @@ const OWNED: [Owned; 12] = [
         ],
     },
     Owned { table: "topics", key: "num", children: &[("topic_log", "topic, topic_offset", "topic")] },
+    alone("definitions", "num"),
     alone("deleted_devices", "app, id"),
     alone("push_invalidations", "seq"),
     alone("idempotency", "app, key"),

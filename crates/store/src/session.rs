@@ -6,7 +6,7 @@ use noroshi_types::{
     AppId, DeviceId, DeviceNum, Message, NotificationId, Position, Timestamp, Topic, UserId,
 };
 
-use crate::{Error, Place};
+use crate::{Device, Error, Place};
 
 /// One device that logs in. Its token was verified before; what is left to check is whether the
 /// device exists and the token is not revoked.
@@ -143,6 +143,18 @@ pub struct Acked {
     pub count: u64,
 }
 
+/// What a device is told when its app starts.
+#[derive(Debug, Clone)]
+pub struct FirstCall {
+    pub device: Device,
+    /// Messages of the inbox, none expired.
+    pub unread: u64,
+    /// The newest of them, newest first.
+    pub newest: Vec<Arc<Message>>,
+    /// When the first of the unread ones expires.
+    pub expires_at: Option<Timestamp>,
+}
+
 #[async_trait::async_trait]
 pub trait Sessions: Send + Sync {
     /// Logs in many devices with one read, and one write if some of them have to be made or changed.
@@ -174,4 +186,14 @@ pub trait Sessions: Send + Sync {
         limit: usize,
         now: Timestamp,
     ) -> Result<(Vec<Arc<Message>>, u64), Error>;
+
+    /// The device and its inbox as of one moment, in one round trip to whatever keeps them; none if there is no such
+    /// device.
+    async fn first_call(
+        &self,
+        app: AppId,
+        device: &DeviceId,
+        newest: usize,
+        now: Timestamp,
+    ) -> Result<Option<FirstCall>, Error>;
 }

@@ -9,7 +9,7 @@
 //! Reading order: `options`, `schema`, `writer`, `reader`, `ids`; then one file per subject with
 //! its SQL: `app`, `device`, `subscription`, `accept` (with `recipients`, `inbox`, `topic`,
 //! `outcome`, `notification`), `session`, `backlog`, `ack`, `maintenance`, `push`,
-//! `audience`, `campaign`, `credential`. A function that takes a
+//! `audience`, `campaign`, `credential`, `definition`. A function that takes a
 //! `writer::Write` runs on the writer's thread inside an operation; one that takes a connection
 //! alone only reads.
 
@@ -21,6 +21,7 @@ mod backlog;
 mod campaign;
 mod cells;
 mod credential;
+mod definition;
 mod device;
 mod endpoint;
 pub(crate) mod export;

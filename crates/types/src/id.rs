@@ -138,6 +138,14 @@ fn slug(text: &str) -> Result<(), &'static str> {
     }
 }
 
+fn label(text: &str) -> Result<(), &'static str> {
+    let fits = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || matches!(b, b'-' | b'_' | b'.');
+    match text.bytes().all(fits) {
+        true => Ok(()),
+        false => Err("may contain a-z, 0-9, '-', '_' and '.' only"),
+    }
+}
+
 text_id!(
     /// The person, in the app's own words.
     UserId, "a user id", limits::USER_ID_BYTES_MAX, no_control
@@ -149,6 +157,10 @@ text_id!(
 text_id!(
     /// A tenant's name, as operators type it.
     AppName, "an app name", limits::APP_NAME_BYTES_MAX, slug
+);
+text_id!(
+    /// Of an experiment, one of its variants, or a maintenance notice: as operators type it and apps' code names it.
+    Label, "a name", limits::LABEL_BYTES_MAX, label
 );
 
 #[cfg(test)]
@@ -164,6 +176,8 @@ mod tests {
         assert!(UserId::parse("a\nb").is_err());
         assert!(AppName::parse("my-app-2").is_ok());
         assert!(AppName::parse("My App").is_err());
+        assert!(Label::parse("checkout_button.v2").is_ok());
+        assert!(Label::parse("a/b").is_err());
     }
 
     #[test]

@@ -7,14 +7,17 @@
 //!   json ──┼─ message ─┴─ request (what a provider asks for)
 //!   time ──┘            outcome (what became of it on one device)
 //!   push (push services, and where one finds a device)
+//!   experiment (which variant is whose)
 //!   close (why a connection ended)   limits (every bound, with its reason)
 //! ```
 //!
-//! Reading order: [`id`], [`topic`], [`message`], [`request`], [`outcome`], [`close`], [`limits`].
+//! Reading order: [`id`], [`topic`], [`message`], [`request`], [`outcome`], [`experiment`], [`close`], [`limits`].
 //! No IO, no clock, no randomness: time is an argument here.
 
 pub mod close;
 pub mod condition;
+pub mod experiment;
+pub mod hash;
 pub mod id;
 pub mod json;
 pub mod limits;
@@ -29,8 +32,9 @@ pub mod topic;
 
 pub use close::CloseReason;
 pub use condition::Condition;
+pub use experiment::{Subject, Variants};
 pub use id::{
-    AppId, AppName, BatchId, CampaignId, CredentialId, DeviceId, DeviceNum, EndpointId, KeyId,
+    AppId, AppName, BatchId, CampaignId, CredentialId, DeviceId, DeviceNum, EndpointId, KeyId, Label,
     NotificationId, SessionId, UserId,
 };
 pub use json::JsonText;

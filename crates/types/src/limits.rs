@@ -16,6 +16,8 @@ pub const TOPIC_BYTES_MAX: usize = 255;
 pub const TOPICS_PER_DEVICE_MAX: usize = 1_000;
 /// The name of the topic that every device of an app subscribes to.
 pub const EVERYONE_TOPIC: &str = "$everyone";
+/// The name of the topic on which an app's maintenance notices are told.
+pub const MAINTENANCE_TOPIC: &str = "$maintenance";
 /// FCM allows five topics in a condition.
 pub const CONDITION_TOPICS_MAX: usize = 5;
 pub const CONDITION_BYTES_MAX: usize = 2_048;
@@ -49,6 +51,25 @@ pub const ENDPOINT_LABEL_BYTES_MAX: usize = 255;
 pub const WEB_PUSH_BYTES_MAX: usize = 4_096;
 /// RFC 8030 §5.4.
 pub const WEB_PUSH_TOPIC_BYTES_MAX: usize = 32;
+/// Names of experiments, variants and notices: they stand in every first call.
+pub const LABEL_BYTES_MAX: usize = 64;
+/// Experiments of one app that have not ended: each is looked at once for every user that comes anew.
+pub const EXPERIMENTS_MAX: usize = 1_000;
+pub const VARIANTS_MAX: usize = 20;
+/// Shares of a variant among the sum of all.
+pub const VARIANT_WEIGHT_MAX: u32 = 1_000_000;
+/// Users and devices that are given a variant by name: testers, not audiences.
+pub const OVERRIDES_MAX: usize = 1_000;
+/// What a variant carries for the app's code.
+pub const VARIANT_DATA_BYTES_MAX: usize = 4_096;
+/// Maintenance notices of one app that are not over: all of them are in one retained message.
+pub const NOTICES_MAX: usize = 20;
+/// Text or data of a notice in one language: 20 × (2 + 2) KiB are 80 KiB in the retained message.
+pub const NOTICE_BYTES_MAX: usize = 2_048;
+/// Experiments that one request says were shown.
+pub const EXPOSURES_MAX: usize = 100;
+/// Newest messages of the inbox in the first call: what a screen shows at once.
+pub const FIRST_CALL_MESSAGES: usize = 10;
 pub const ACK_IDS_MAX: usize = 1_000;
 pub const INBOX_PAGE_MAX: usize = 1_000;
 
@@ -107,3 +128,7 @@ pub const ENDPOINT_MESSAGES_PER_MINUTE: u32 = 120;
 pub const APP_ENDPOINT_MESSAGES_PER_SECOND: u32 = 500;
 /// Lifetime of a device token.
 pub const DEVICE_TOKEN_TTL: Duration = Duration::from_secs(30 * 86_400);
+/// How long what was read of a device for its first call is used again, though nothing says that it changed.
+pub const FIRST_CALL_TTL: Duration = Duration::from_secs(30);
+/// Answers to first calls in memory: 16,384 of 4 KiB.
+pub const FIRST_CALL_BYTES: usize = 64 << 20;

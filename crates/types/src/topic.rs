@@ -29,6 +29,19 @@ impl Topic {
         Ok(Self(text.into()))
     }
 
+    /// A topic to subscribe to: also one of the service's own that is open to every device.
+    pub fn parse_subscription(text: &str) -> Result<Self, Invalid> {
+        match text == limits::MAINTENANCE_TOPIC {
+            true => Ok(Self::maintenance()),
+            false => Self::parse(text),
+        }
+    }
+
+    /// On which the service tells an app's maintenance notices: nobody else publishes to it.
+    pub fn maintenance() -> Self {
+        Self(limits::MAINTENANCE_TOPIC.into())
+    }
+
     /// The topic that every device of an app subscribes to durably.
     pub fn everyone() -> Self {
         Self(limits::EVERYONE_TOPIC.into())
@@ -94,6 +107,9 @@ mod tests {
             assert!(Topic::parse(bad).is_err(), "{bad:?}");
         }
         assert!(Topic::parse(&"x".repeat(255)).is_ok());
+        assert!(Topic::parse("$maintenance").is_err(), "to publish to");
+        assert_eq!(Topic::parse_subscription("$maintenance"), Ok(Topic::maintenance()));
+        assert!(Topic::parse_subscription("$everyone").is_err() && Topic::parse_subscription("a").is_ok());
     }
 
     #[test]

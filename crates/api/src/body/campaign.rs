@@ -3,7 +3,7 @@
 //!
 //! Texts may hold placeholders (`{{name}}`): they are carried as they came, only looked at here.
 
-mod audience;
+pub(super) mod audience;
 mod recipient;
 
 use std::collections::BTreeMap;
@@ -80,7 +80,7 @@ type VariablesBody = TextMap<VariableName, String, VARIABLES_MAX>;
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct VariableName(String);
 
-struct StartAt(Timestamp);
+pub(super) struct StartAt(pub(super) Timestamp);
 
 /// Reads and checks one campaign.
 pub fn campaign(bytes: &[u8], limits: &Limits) -> Result<Spec, Problem> {
@@ -177,7 +177,7 @@ fn variables(body: VariablesBody) -> BTreeMap<String, String> {
 }
 
 /// Delivery names the field in front of the rule.
-fn placed(invalid: Invalid) -> Problem {
+pub(super) fn placed(invalid: Invalid) -> Problem {
     let is_path = |text: &str| text.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'.'));
     match invalid.0.split_once(": ") {
         Some((field, rule)) if is_path(field) => Problem::field(field, rule.to_owned()),

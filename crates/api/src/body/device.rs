@@ -34,7 +34,7 @@ struct DeviceBody<'a> {
     timezone: Option<Text<TimeZone>>,
     app_version: Option<Attribute>,
     tags: Option<Tags<TagValue>>,
-    topics: Option<Bounded<Text<Topic>, { limits::TOPICS_PER_DEVICE_MAX }>>,
+    topics: Option<Bounded<Text<Subscription>, { limits::TOPICS_PER_DEVICE_MAX }>>,
     #[serde(borrow)]
     push_token: Option<&'a RawValue>,
 }
@@ -72,7 +72,7 @@ pub fn device(bytes: &[u8]) -> Result<Registering, Problem> {
             app_version: body.app_version.map(|version| version.0.0),
             tags: tags.into_iter().map(|(key, value)| (key.0, value.0.0)).collect(),
         },
-        topics: each_once(topics.into_iter().map(|topic| topic.0).collect()),
+        topics: each_once(topics.into_iter().map(|topic| topic.0.0).collect()),
         push_token: body.push_token.map(|raw| push_token::checked(raw, "push_token")).transpose()?,
     };
     Ok(Registering { device: body.device.map(|device| device.0), registration })
@@ -106,6 +106,16 @@ impl FromText for Platform {
             .ok_or_else(|| {
                 Invalid::new("a platform is one of \"ios\", \"android\", \"web\", \"console\", \"other\"")
             })
+    }
+}
+
+/// A topic that a device may subscribe to.
+struct Subscription(Topic);
+
+impl FromText for Subscription {
+    const WHAT: &'static str = "a topic (a string)";
+    fn from_text(text: &str) -> Result<Self, Invalid> {
+        Topic::parse_subscription(text).map(Self)
     }
 }
 

@@ -3,7 +3,7 @@
 //! Delivery does all of it; here requests are read, sizes checked before anything is made, and a change that
 //! the campaign's state does not allow is answered with the state it is in.
 
-mod show;
+pub(super) mod show;
 
 use axum::extract::State as Shared;
 use axum::response::{IntoResponse, Response};

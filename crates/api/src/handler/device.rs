@@ -184,6 +184,10 @@ pub(crate) fn no_device(error: noroshi_delivery::Error) -> Problem {
 }
 
 pub(crate) fn device_body(device: Device, session: Option<Session>) -> Result<DeviceBody, Problem> {
+    shown_device(device, session.map_or(Presence::Offline, |session| session.presence))
+}
+
+pub(crate) fn shown_device(device: Device, presence: Presence) -> Result<DeviceBody, Problem> {
     let push_token = device.push_token.map(|token| RawValue::from_string(token.json.as_str().to_owned()));
     Ok(DeviceBody {
         device: device.id.to_string(),
@@ -198,7 +202,7 @@ pub(crate) fn device_body(device: Device, session: Option<Session>) -> Result<De
         push_suspect: device
             .push_suspect
             .map(|suspect| SuspectBody { at: suspect.at.to_string(), reason: suspect.reason }),
-        presence: session.map_or(Presence::Offline, |session| session.presence).as_str(),
+        presence: presence.as_str(),
         created_at: device.created_at.to_string(),
     })
 }
@@ -206,12 +210,15 @@ pub(crate) fn device_body(device: Device, session: Option<Session>) -> Result<De
 /// The configured address, one of the cluster's gateways, or the one that this request came to.
 fn connect(api: &State, headers: &HeaderMap, peer: Option<&Peer>) -> ConnectBody {
     let of_the_cluster = || api.nodes.as_ref().and_then(|nodes| nodes.gateway());
-    let base = api.config.public_url.clone().or_else(of_the_cluster).unwrap_or_else(|| {
-        let host = headers.get(header::HOST).and_then(|host| host.to_str().ok()).unwrap_or("localhost");
-        let scheme = if peer.is_some_and(|peer| peer.secure) { "https" } else { "http" };
-        format!("{scheme}://{host}")
-    });
-    ConnectBody::at(&base)
+    let base = api.config.public_url.clone().or_else(of_the_cluster);
+    ConnectBody::at(&base.unwrap_or_else(|| address_asked(headers, peer)))
+}
+
+/// The base URL at which this request came.
+pub(crate) fn address_asked(headers: &HeaderMap, peer: Option<&Peer>) -> String {
+    let host = headers.get(header::HOST).and_then(|host| host.to_str().ok()).unwrap_or("localhost");
+    let scheme = if peer.is_some_and(|peer| peer.secure) { "https" } else { "http" };
+    format!("{scheme}://{host}")
 }
 
 /// A place in the list, as an earlier page named it.

@@ -1,33 +1,24 @@
-//! `/v1/me`: what a device does for itself. Every call reads the device first, so a token that was
-//! revoked, or whose device is gone, stops working at once.
+//! `/v1/me`: what a device does for itself. Every call but the first one ([`crate::first_call`]) reads the device, so a
+//! token that was revoked, or whose device is gone, stops working at once.
 
 use axum::extract::State as Shared;
 use axum::response::Response;
-use http::StatusCode;
+use http::{Extensions, HeaderMap, StatusCode};
 use noroshi_store::DeviceChange;
-use noroshi_types::limits;
+use noroshi_types::{Topic, limits};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use crate::access::{Consumer, revoked};
+use crate::access::{Consumer, FirstCaller, revoked};
 use crate::body;
 use crate::error::{Code, Problem};
 use crate::extract::{JsonBody, Path, Query};
-use crate::handler::device::{DeviceBody, device_body};
-use crate::handler::topic::topic;
+use crate::first_call;
 use crate::respond;
-use crate::state::{Api, State};
+use crate::state::{Api, Peer, State};
 
 /// Messages of the inbox in an answer, unless the request says otherwise.
 const INBOX_PAGE_DEFAULT: usize = 100;
-
-#[derive(Serialize)]
-struct MeBody {
-    #[serde(flatten)]
-    device: DeviceBody,
-    /// Messages not confirmed yet.
-    inbox: u64,
-}
 
 #[derive(Serialize)]
 struct InboxBody {
@@ -54,15 +45,23 @@ pub(crate) struct InboxQuery {
     _app: Option<String>,
 }
 
-/// `GET /v1/me`
-pub(crate) async fn show(Shared(api): Shared<Api>, consumer: Consumer) -> Result<Response, Problem> {
-    me(&api, consumer.device).await
+/// `GET /v1/me`: the first call of an app. From memory where what was read of the device still holds.
+pub(crate) async fn show(
+    Shared(api): Shared<Api>,
+    caller: FirstCaller,
+    headers: HeaderMap,
+    extensions: Extensions,
+) -> Result<Response, Problem> {
+    let answer = first_call::answer(&api, &caller.identity, &headers, extensions.get::<Peer>()).await?;
+    Ok(answer.respond(&headers))
 }
 
 /// `PATCH /v1/me`
 pub(crate) async fn change(
     Shared(api): Shared<Api>,
     consumer: Consumer,
+    headers: HeaderMap,
+    extensions: Extensions,
     JsonBody(body): JsonBody,
 ) -> Result<Response, Problem> {
     let change = body::device_change(&body)?;
@@ -74,8 +73,9 @@ pub(crate) async fn change(
         )
         .at("user"));
     }
-    let device = update(&api, &consumer, DeviceChange { user: None, ..change }).await?;
-    me(&api, device).await
+    update(&api, &consumer, DeviceChange { user: None, ..change }).await?;
+    let answer = first_call::answer(&api, &consumer.identity, &headers, extensions.get::<Peer>()).await?;
+    Ok(answer.whole())
 }
 
 /// `DELETE /v1/me`
@@ -160,10 +160,8 @@ pub(crate) async fn ack(
     Ok(respond::json(StatusCode::OK, &AckedBody { acked }))
 }
 
-async fn me(api: &State, device: noroshi_store::Device) -> Result<Response, Problem> {
-    let (_, inbox) = api.delivery.store().inbox(device.app, &device.id, 1, api.now()).await?;
-    let session = api.delivery.session(device.app, &device.id).await;
-    Ok(respond::json(StatusCode::OK, &MeBody { device: device_body(device, session)?, inbox }))
+fn topic(name: &str) -> Result<Topic, Problem> {
+    Topic::parse_subscription(name).map_err(|invalid| Problem::from(invalid).at("topic"))
 }
 
 async fn update(
@@ -173,6 +171,7 @@ async fn update(
 ) -> Result<noroshi_store::Device, Problem> {
     let device = &consumer.device;
     let updated = api.delivery.store().update_device(device.app, &device.id, change, api.now()).await;
+    api.delivery.device_changed(device.app, &device.id);
     updated.map_err(|error| gone(error.into()))
 }
 

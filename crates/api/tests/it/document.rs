@@ -127,6 +127,10 @@ fn the_parsers_accept_every_example() {
     check("/v1/apps/{app}", "patch", &|bytes| {
         body::app_change(bytes, Default::default(), body::Author::Operator).map(drop)
     });
+    check("/v1/apps/{app}/experiments/{name}", "put", &|bytes| body::experiment(bytes).map(drop));
+    check("/v1/apps/{app}/experiments/{name}", "patch", &|bytes| body::killing(bytes).map(drop));
+    check("/v1/apps/{app}/notices/{name}", "put", &|bytes| body::notice(bytes).map(drop));
+    check("/v1/me/exposures", "post", &|bytes| body::exposures(bytes).map(drop));
     check("/v1/apps/{app}/keys", "post", &|bytes| body::key(bytes).map(drop));
 }
 
@@ -167,6 +171,8 @@ fn the_parsers_know_exactly_the_fields_described() {
         body::app_change(bytes, Default::default(), body::Author::Operator).map(drop)
     });
     check("NewKey", &|bytes| body::key(bytes).map(drop));
+    check("NewExperiment", &|bytes| body::experiment(bytes).map(drop));
+    check("NewNotice", &|bytes| body::notice(bytes).map(drop));
     check("NewEndpoint", &|bytes| body::endpoint(bytes).map(drop));
 }
 
@@ -209,6 +215,18 @@ async fn answers_have_exactly_the_fields_described() {
     check("Campaign", made);
     check("Campaigns", get("/v1/campaigns").await);
     check("CampaignCount", service.post("/v1/campaigns?dry_run=true", &service.key, campaign).await.json());
+    let put = async |path: &str| {
+        let body =
+            examples(&document, &path.replace("/dev/", "/{app}/").replace("/x", "/{name}"), "put").remove(0);
+        service.put(path, &service.key, &body.to_string()).await.json()
+    };
+    check("Experiment", put("/v1/apps/dev/experiments/x").await);
+    check("Experiments", get("/v1/apps/dev/experiments").await);
+    check("ExperimentAssigned", get("/v1/apps/dev/experiments/x/devices/d1").await);
+    check("Notice", put("/v1/apps/dev/notices/x").await);
+    check("Notices", get("/v1/apps/dev/notices").await);
+    let shown = r#"{"experiments": ["x"]}"#;
+    check("Exposed", service.post("/v1/me/exposures", &token, shown).await.json());
     check("Me", service.get("/v1/me", &token).await.json());
     check("Inbox", service.get("/v1/me/inbox", &token).await.json());
     check("Message", service.get("/v1/me/inbox", &token).await.json()["messages"][0].clone());

@@ -8,6 +8,8 @@ mod consumer;
 mod device;
 mod document;
 mod drain;
+mod experiment;
+mod first_call;
 mod nodes;
 mod notification;
 mod push;

@@ -35,6 +35,10 @@ impl Nodes for FakeNodes {
     fn gateway(&self) -> Option<String> {
         Some("https://g1.example.com".to_owned())
     }
+
+    fn gateway_again(&self, before: &str) -> Option<String> {
+        Some(before.to_owned())
+    }
 }
 
 #[tokio::test]

@@ -103,6 +103,7 @@ impl Service {
             tunnel: None,
             drain: None,
             nodes: None,
+            first_calls: noroshi_api::FirstCalls::default(),
             load: Load::default(),
         };
         change(&mut state);

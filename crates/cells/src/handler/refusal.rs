@@ -78,3 +78,10 @@ pub(crate) async fn campaigns() -> Problem {
 pub(crate) async fn credentials() -> Problem {
     Problem::new(Code::NotAtAFront, "cells push, each with credentials of its own: give them to each cell")
 }
+
+pub(crate) async fn definitions() -> Problem {
+    Problem::new(
+        Code::NotAtAFront,
+        "devices ask their cell for experiments and notices: make them in each cell",
+    )
+}

@@ -13,7 +13,7 @@ use crate::campaign::template::{NAME_BYTES_MAX, Template};
 
 mod stored;
 
-pub(crate) use stored::present;
+pub(crate) use stored::{StoredFilter, present, raw, text};
 
 pub const NAME_MAX: usize = 255;
 pub const LOCALES_MAX: usize = 100;

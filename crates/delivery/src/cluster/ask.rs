@@ -178,12 +178,26 @@ impl Delivery {
         self.device_sessions(app, std::slice::from_ref(device)).await.pop().flatten()
     }
 
+    /// At this node alone: nobody is asked.
+    pub fn session_here(&self, app: AppId, device: &DeviceId) -> Option<Session> {
+        self.edge().and_then(|edge| edge.session(app, device))
+    }
+
+    /// At another node, if there are others and the device is not connected here.
+    pub async fn session_elsewhere(&self, app: AppId, device: &DeviceId) -> Option<Session> {
+        match self.peers().is_none() || self.session_here(app, device).is_some() {
+            true => None,
+            false => self.session(app, device).await,
+        }
+    }
+
     /// False if the device is not connected.
     pub async fn set_presence(&self, app: AppId, device: &DeviceId, presence: Presence) -> bool {
         if self.edge().is_some_and(|edge| edge.set_presence(app, device, presence)) {
             return true;
         }
         let Some(peers) = self.peers() else { return false };
+        self.device_changed(app, device);
         let holders = peers.elsewhere(vec![peers.cluster.keys.device(app, device)]).await;
         let question = Question::SetPresence { app, device: device.clone(), presence };
         let questions = holders.into_iter().flatten().map(|epoch| (epoch, question.clone())).collect();

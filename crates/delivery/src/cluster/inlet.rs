@@ -122,10 +122,13 @@ pub(crate) async fn run(delivery: &Arc<Delivery>, peers: &Arc<Peers>) {
                 }
                 Event::Lost(since) => {
                     peers.metrics.lost.inc();
+                    delivery.first_calls.stamps.stamp_all();
                     peers.sweeps.lost(peers.places.before(since, delivery.clock.now()));
                 }
                 Event::Left(at) => peers.sweeps.left(peers.places.before(at, delivery.clock.now())),
                 Event::Joined => {
+                    delivery.first_calls.stamps.stamp_all();
+                    delivery.first_calls.changed.notify_one();
                     let present = peers.places.before(Instant::now(), delivery.clock.now());
                     peers.sweeps.joined(present);
                 }
@@ -175,6 +178,11 @@ fn handle(delivery: &Arc<Delivery>, peers: &Arc<Peers>, from: Epoch, record: Rec
         Record::CredentialsChanged { app } => peers.changes.credentials(app),
         Record::WakePush => delivery.wake_push_here(),
         Record::Sweep { since } => peers.sweeps.lost(Place(since)),
+        Record::DefinitionsChanged => delivery.first_calls.changed.notify_one(),
+        Record::Stale { all: true, .. } => delivery.first_calls.stamps.stamp_all(),
+        Record::Stale { tags, all: false } => {
+            tags.into_iter().for_each(|tag| delivery.first_calls.stamps.stamp(tag));
+        }
         Record::Replaced { .. }
         | Record::Close { .. }
         | Record::CloseApp { .. }

@@ -23,6 +23,8 @@ use noroshi_types::{
 use crate::cluster::codec::{Malformed, Reader, Writer};
 use crate::edge::Session;
 
+/// Names of devices' data in one [`Record::Stale`]: 32 KiB.
+pub const STALE_TAGS_MAX: usize = 4_096;
 /// The first byte of a frame.
 pub const VERSION: u8 = 1;
 /// Kind and length.
@@ -129,6 +131,14 @@ pub enum Record {
     Sweep {
         since: i64,
     },
+    /// Experiments or maintenance notices were made, changed or archived.
+    DefinitionsChanged,
+    /// What was read of devices does not hold any longer ([`crate::first_call::stamp`]).
+    Stale {
+        tags: Vec<u64>,
+        /// Of all, without names.
+        all: bool,
+    },
 }
 
 /// Records of one node for another, as they are put together.
@@ -231,6 +241,14 @@ pub fn encode(record: &Record, out: &mut Vec<u8>) {
             out.u64(since.cast_unsigned());
             kind::SWEEP
         }
+        Record::DefinitionsChanged => kind::DEFINITIONS_CHANGED,
+        Record::Stale { tags, all } => {
+            out.u8(u8::from(*all)).u32(count(tags.len()));
+            for tag in tags {
+                out.u64(*tag);
+            }
+            kind::STALE
+        }
     };
     out.end(kind);
 }
@@ -286,6 +304,8 @@ mod kind {
     pub(super) const CREDENTIALS_CHANGED: u8 = 11;
     pub(super) const WAKE_PUSH: u8 = 12;
     pub(super) const SWEEP: u8 = 13;
+    pub(super) const DEFINITIONS_CHANGED: u8 = 14;
+    pub(super) const STALE: u8 = 15;
 }
 
 const PART_USERS: u8 = 1;
@@ -328,6 +348,11 @@ fn read_record(kind: u8, body: &mut Reader<'_>) -> Result<Option<Record>, Malfor
         kind::CREDENTIALS_CHANGED => Record::CredentialsChanged { app: app(body)? },
         kind::WAKE_PUSH => Record::WakePush,
         kind::SWEEP => Record::Sweep { since: body.u64()?.cast_signed() },
+        kind::DEFINITIONS_CHANGED => Record::DefinitionsChanged,
+        kind::STALE => {
+            let all = body.u8()? != 0;
+            Record::Stale { tags: body.list(STALE_TAGS_MAX, 8, Reader::u64)?, all }
+        }
         _ => return Ok(None),
     }))
 }
@@ -505,7 +530,7 @@ fn user(text: &str) -> Result<UserId, Malformed> {
 fn topic(text: &str) -> Result<Topic, Malformed> {
     match text == limits::EVERYONE_TOPIC {
         true => Ok(Topic::everyone()),
-        false => Topic::parse(text).map_err(|_| Malformed),
+        false => Topic::parse_subscription(text).map_err(|_| Malformed),
     }
 }
 

@@ -82,6 +82,11 @@ async fn write(delivery: &Delivery, side: &Side, mut together: Vec<Ready>) {
         receipts.extend(side.flight.end(ready.finished.batch));
     }
     lease::done(side, receipts);
+    if counts.tokens_removed + counts.tokens_suspected > 0 {
+        let gone = finished.iter().flat_map(|finished| finished.gone.iter().map(|gone| gone.device));
+        let suspects = finished.iter().flat_map(|finished| finished.suspects.iter().map(|one| one.device));
+        delivery.nums_changed(gone.chain(suspects));
+    }
     delivery.became(Subject::Several, Outcome::Cancelled, counts.cancelled);
     metrics.push.tokens_removed.inc_by(counts.tokens_removed);
     metrics.push.tokens_set_aside.inc_by(counts.tokens_suspected);

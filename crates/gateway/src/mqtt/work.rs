@@ -336,6 +336,7 @@ async fn subscribe(
     // At once, so that they are one commit.
     let all =
         join_all(topics.iter().map(|topic| store.subscribe(session.app, &session.device, topic, now))).await;
+    delivery.device_changed(session.app, &session.device);
     let refused = |error: StoreError| match error {
         StoreError::Limit(_) => SubscribeRefused::OverQuota,
         error => {
@@ -360,6 +361,7 @@ pub(super) async fn forget(
     let store = delivery.store();
     let all = topics.iter().map(|topic| store.unsubscribe(session.app, &session.device, topic));
     let failed = join_all(all).await.into_iter().find_map(Result::err);
+    delivery.device_changed(session.app, &session.device);
     let failed = failed.or(store.keep_session(session.num, kept).await.err());
     if let Some(error) = failed.filter(|error| !matches!(error, StoreError::NotFound)) {
         tracing::warn!(%error, "subscriptions of a session that ended stay for now");

@@ -51,7 +51,7 @@ impl TopicFilter {
             }
         }
         let matchable = match is_topic_name(text) {
-            true => text == INBOX_TOPIC || Topic::parse(text).is_ok(),
+            true => text == INBOX_TOPIC || Topic::parse_subscription(text).is_ok(),
             // Longer ones could match by `#`, which a shorter one says as well.
             false => text.len() <= limits::TOPIC_BYTES_MAX && !text.chars().any(char::is_control),
         };
@@ -71,7 +71,7 @@ impl TopicFilter {
 
     /// The one topic it matches; `None` where it has wildcards or is the inbox.
     pub fn topic(&self) -> Option<Topic> {
-        Topic::parse(&self.0).ok()
+        Topic::parse_subscription(&self.0).ok()
     }
 
     pub fn matches(&self, name: &str) -> bool {

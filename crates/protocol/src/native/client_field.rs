@@ -139,7 +139,7 @@ impl<'de> Visitor<'de> for FrameVisitor<'_> {
                     fields.ids = Some(map.next_value_seed(List { trouble, field, max, item })?);
                 }
                 Field::Topics => {
-                    let (max, item) = (limits::TOPICS_PER_DEVICE_MAX, Topic::parse);
+                    let (max, item) = (limits::TOPICS_PER_DEVICE_MAX, Topic::parse_subscription);
                     fields.topics = Some(map.next_value_seed(List { trouble, field, max, item })?);
                 }
                 Field::Since => fields.since = Some(map.next_value_seed(Since(trouble))?),
@@ -250,7 +250,7 @@ impl<'de> Visitor<'de> for Since<'_> {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-        let topic = |text: &str| Topic::parse(text).map_err(|why| format!("`since`: {why}"));
+        let topic = |text: &str| Topic::parse_subscription(text).map_err(|why| format!("`since`: {why}"));
         let mut since = Vec::new();
         while let Some(topic) = map.next_key_seed(Text(self.0, topic))? {
             if since.len() == limits::TOPICS_PER_DEVICE_MAX {

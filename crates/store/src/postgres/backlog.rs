@@ -296,23 +296,28 @@ pub(super) const MESSAGE_COLUMNS: &str = "n.num, n.app, n.delivery, n.urgency, n
      coalesce(n.push::json ->> 'waits' = 'use', false)";
 
 pub(super) fn message_of(row: &Row, ids: &Ids) -> Result<Message, Error> {
+    message_from(row, 0, ids)
+}
+
+/// Of [`MESSAGE_COLUMNS`] from column `first` on.
+pub(super) fn message_from(row: &Row, first: usize, ids: &Ids) -> Result<Message, Error> {
     let unknown = |what: &str| Error::Engine(format!("a stored {what} is not known to this program"));
-    let text = |column| row.get::<_, Option<String>>(column).map(JsonText::from_valid);
-    let topic = row.get::<_, Option<&str>>(9).map(Topic::from_trusted);
-    let place = row.get::<_, Option<i64>>(8).zip(row.get::<_, Option<i64>>(10));
+    let text = |column| row.get::<_, Option<String>>(first + column).map(JsonText::from_valid);
+    let topic = row.get::<_, Option<&str>>(first + 9).map(Topic::from_trusted);
+    let place = row.get::<_, Option<i64>>(first + 8).zip(row.get::<_, Option<i64>>(first + 10));
     let position = |(offset, epoch)| Position { epoch: Epoch(epoch as u32), offset: offset as u64 };
     Ok(Message {
-        id: ids.id(row.get(0)),
-        app: AppId(row.get::<_, i64>(1) as u32),
-        when: When::from_code(row.get::<_, i64>(2) as u8).ok_or_else(|| unknown("delivery"))?,
-        urgency: Urgency::from_code(row.get::<_, i64>(3) as u8).ok_or_else(|| unknown("urgency"))?,
+        id: ids.id(row.get(first)),
+        app: AppId(row.get::<_, i64>(first + 1) as u32),
+        when: When::from_code(row.get::<_, i64>(first + 2) as u8).ok_or_else(|| unknown("delivery"))?,
+        urgency: Urgency::from_code(row.get::<_, i64>(first + 3) as u8).ok_or_else(|| unknown("urgency"))?,
         topic: topic.zip(place.map(position)).map(|(topic, position)| TopicPosition { topic, position }),
         notification: text(4),
         data: text(5),
-        sent_at: Timestamp(row.get::<_, i64>(6) as u64),
-        expires_at: Timestamp(row.get::<_, i64>(7) as u64),
-        push_waits: row.get(11),
-        waits_for_use: row.get(12),
+        sent_at: Timestamp(row.get::<_, i64>(first + 6) as u64),
+        expires_at: Timestamp(row.get::<_, i64>(first + 7) as u64),
+        push_waits: row.get(first + 11),
+        waits_for_use: row.get(first + 12),
     })
 }
 

@@ -140,7 +140,7 @@ impl Keys {
 }
 
 /// Of `devices d`.
-const COLUMNS: &str = "d.num, d.app, d.id, d.\"user\", d.platform, d.locale, d.timezone, d.app_version, d.tags, \
+pub(super) const COLUMNS: &str = "d.num, d.app, d.id, d.\"user\", d.platform, d.locale, d.timezone, d.app_version, d.tags, \
      d.push_token, d.token_version, d.created_at, d.push_service, d.push_environment, d.push_suspect_at, \
      d.push_suspect_reason";
 
@@ -148,7 +148,7 @@ const ASKED: &str = "unnest($1::bigint[], $2::text[]) AS asked (app, id)
      JOIN devices d ON d.app = asked.app AND d.id = asked.id";
 
 /// The device of a row of [`COLUMNS`], its topics still missing.
-fn device_of(row: &Row) -> Result<Device, Failed> {
+pub(super) fn device_of(row: &Row) -> Result<Device, Failed> {
     let wrong = |error| Error::Engine(format!("a stored device: {error}"));
     let code = |column| row.get::<_, Option<i64>>(column).map(|code| code as u8);
     let suspect_at: Option<i64> = row.get(14);

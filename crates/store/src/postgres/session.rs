@@ -11,10 +11,10 @@ use super::backlog::{self, Source, TopicRow, Want};
 use super::device::{Keys, Wanted};
 use super::topic::TopicNum;
 use super::transaction::{Failed, Tx, Values};
-use super::{Postgres, ack};
+use super::{Postgres, ack, first_call};
 use crate::{
-    Ack, Acked, Backlog, BacklogPage, Error, LoggedIn, Login, LoginRefused, Place, Recheck, Rechecked,
-    Recover, Registration, Sessions, ids,
+    Ack, Acked, Backlog, BacklogPage, Error, FirstCall, LoggedIn, Login, LoginRefused, Place, Recheck,
+    Rechecked, Recover, Registration, Sessions, ids,
 };
 
 #[async_trait::async_trait]
@@ -72,6 +72,16 @@ impl Sessions for Postgres {
         now: Timestamp,
     ) -> Result<(Vec<Arc<Message>>, u64), Error> {
         self.read(async |tx: Tx| inbox(&tx, self, app, device, limit, now).await).await
+    }
+
+    async fn first_call(
+        &self,
+        app: AppId,
+        device: &DeviceId,
+        newest: usize,
+        now: Timestamp,
+    ) -> Result<Option<FirstCall>, Error> {
+        self.ask(async |tx: Tx| first_call::first_call(&tx, &self.ids, app, device, newest, now).await).await
     }
 }
 

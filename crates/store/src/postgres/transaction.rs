@@ -163,6 +163,8 @@ struct Open {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Mode {
+    /// One statement, which sees one state without a transaction around it.
+    Ask,
     Read,
     Write,
 }
@@ -170,6 +172,7 @@ enum Mode {
 impl Mode {
     fn begin(self) -> &'static str {
         match self {
+            Self::Ask => "",
             Self::Read => "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY",
             Self::Write => "BEGIN; SELECT pg_current_xact_id()::text",
         }
@@ -198,7 +201,7 @@ impl Tx {
         &self,
         statement: impl Future<Output = Result<T, tokio_postgres::Error>>,
     ) -> Result<T, Failed> {
-        let result = if self.0.begun.swap(true, Ordering::Relaxed) {
+        let result = if self.0.mode == Mode::Ask || self.0.begun.swap(true, Ordering::Relaxed) {
             statement.await
         } else {
             match join(self.connection().simple_query(self.0.mode.begin()), statement).await {
@@ -305,11 +308,28 @@ impl Postgres {
         F: Fn(Tx) -> R + Send,
         R: Future<Output = Result<T, Failed>> + Send,
     {
+        self.read_as(Mode::Read, work).await
+    }
+
+    /// As [`Self::read`], of a single statement: nothing goes to the server but that. Cancel-safe.
+    pub(super) async fn ask<T, F, R>(&self, work: F) -> Result<T, Error>
+    where
+        F: Fn(Tx) -> R + Send,
+        R: Future<Output = Result<T, Failed>> + Send,
+    {
+        self.read_as(Mode::Ask, work).await
+    }
+
+    async fn read_as<T, F, R>(&self, mode: Mode, work: F) -> Result<T, Error>
+    where
+        F: Fn(Tx) -> R + Send,
+        R: Future<Output = Result<T, Failed>> + Send,
+    {
         if self.is_closed() {
             return Err(Error::Closed);
         }
         let started = Instant::now();
-        let result = tokio::time::timeout(self.answer_timeout(), self.retry(Mode::Read, &work)).await;
+        let result = tokio::time::timeout(self.answer_timeout(), self.retry(mode, &work)).await;
         self.metrics.read_seconds.observe(started.elapsed().as_secs_f64());
         result.unwrap_or(Err(Error::Overloaded))
     }
@@ -374,7 +394,7 @@ impl Postgres {
     {
         let tx = Tx::new(self.pool.get().await?, mode);
         let value = work(tx.clone()).await?;
-        if mode == Mode::Read {
+        if mode != Mode::Write {
             return Ok(value);
         }
         match tx.commit().await {

@@ -145,6 +145,25 @@ impl<'c> Reading<'c> {
         Ok(messages)
     }
 
+    /// The newest messages of an inbox that have not expired, newest first.
+    pub(super) fn inbox_newest(
+        &mut self,
+        device: DeviceNum,
+        limit: usize,
+        now: Timestamp,
+    ) -> Result<Vec<Arc<Message>>, Error> {
+        let mut statement =
+            self.db.prepare_cached("SELECT num FROM inbox WHERE device = ?1 ORDER BY num DESC")?;
+        let mut rows = statement.query((device.0 as i64,))?;
+        let mut messages = Vec::new();
+        while messages.len() < limit
+            && let Some(row) = rows.next()?
+        {
+            messages.extend(self.message(row.get(0)?)?.filter(|message| message.expires_at > now));
+        }
+        Ok(messages)
+    }
+
     /// Adds the oldest messages of a log behind the source's place; false if some behind it are no
     /// longer there.
     fn log_after(

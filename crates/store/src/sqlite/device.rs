@@ -144,7 +144,7 @@ fn revise(db: &Connection, device: DeviceNum) -> Result<(), Error> {
     Ok(())
 }
 
-fn load(db: &Connection, app: AppId, device: &DeviceId) -> Result<Option<Device>, Error> {
+pub(super) fn load(db: &Connection, app: AppId, device: &DeviceId) -> Result<Option<Device>, Error> {
     let mut statement =
         db.prepare_cached(&format!("SELECT {COLUMNS} FROM devices WHERE app = ?1 AND id = ?2"))?;
     let found = statement.query_row((app.0, device.as_str()), |row| Ok(device_of(row))).optional()?;

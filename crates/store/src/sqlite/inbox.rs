@@ -14,7 +14,7 @@ use super::backlog::Reading;
 use super::ids::{Ids, Num};
 use super::writer::Write;
 use super::{device, outcome};
-use crate::Error;
+use crate::{Device, Error, FirstCall};
 
 /// Devices remembered: 16 bytes each, 4 MiB.
 const ROOM_DEVICES: usize = 1 << 18;
@@ -181,4 +181,27 @@ pub(super) fn list(
     )?;
     let total: i64 = statement.query_row((device.0 as i64, now.0 as i64), |row| row.get(0))?;
     Ok((messages, total as u64))
+}
+
+/// What the inbox of a device holds, with its newest messages.
+pub(super) fn first_call(
+    db: &Connection,
+    ids: &Ids,
+    device: Device,
+    newest: usize,
+    now: Timestamp,
+) -> Result<FirstCall, Error> {
+    let num = device.num.0 as i64;
+    let mut statement = db.prepare_cached(
+        "SELECT count(*), min(n.expires_at) FROM inbox i JOIN notifications n ON n.num = i.num
+         WHERE i.device = ?1 AND n.expires_at > ?2",
+    )?;
+    let (unread, expires_at) = statement.query_row((num, now.0 as i64), |row| {
+        Ok((row.get::<_, i64>(0)? as u64, row.get::<_, Option<i64>>(1)?.map(|at| Timestamp(at as u64))))
+    })?;
+    let newest = match unread {
+        0 => Vec::new(),
+        _ => Reading::new(db, ids).inbox_newest(device.num, newest, now)?,
+    };
+    Ok(FirstCall { device, unread, newest, expires_at })
 }

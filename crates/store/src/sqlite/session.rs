@@ -13,8 +13,8 @@ use super::ids;
 use super::writer::Write;
 use super::{Sqlite, ack, device, inbox, maintenance};
 use crate::{
-    Ack, Acked, Backlog, BacklogPage, Error, LoggedIn, Login, LoginRefused, Place, Recheck, Rechecked,
-    Recover, Registration, Sessions,
+    Ack, Acked, Backlog, BacklogPage, Error, FirstCall, LoggedIn, Login, LoginRefused, Place, Recheck,
+    Rechecked, Recover, Registration, Sessions,
 };
 
 #[async_trait::async_trait]
@@ -87,6 +87,21 @@ impl Sessions for Sqlite {
     ) -> Result<(Vec<Arc<Message>>, u64), Error> {
         let (ids, device) = (Arc::clone(&self.ids), device.clone());
         self.read(move |db| inbox::list(db, &ids, app, &device, limit, now)).await
+    }
+
+    async fn first_call(
+        &self,
+        app: AppId,
+        device: &DeviceId,
+        newest: usize,
+        now: Timestamp,
+    ) -> Result<Option<FirstCall>, Error> {
+        let (ids, device) = (Arc::clone(&self.ids), device.clone());
+        self.read(move |db| {
+            let Some(device) = device::load(db, app, &device)? else { return Ok(None) };
+            inbox::first_call(db, &ids, device, newest, now).map(Some)
+        })
+        .await
     }
 }
 

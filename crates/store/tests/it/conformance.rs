@@ -9,6 +9,7 @@ pub(crate) mod campaigns;
 pub(crate) mod cells;
 pub(crate) mod claims;
 pub(crate) mod credentials;
+pub(crate) mod definitions;
 pub(crate) mod devices;
 pub(crate) mod endpoints;
 pub(crate) mod inbox;
@@ -63,6 +64,10 @@ macro_rules! conformance_tests {
                 a_device_over_its_limits_is_refused_alone, tokens_are_revoked_for_good,
                 devices_are_listed_in_pages, subscriptions_are_added_and_removed,
                 a_deleted_device_is_gone, what_does_not_exist_is_not_found;
+            definitions: a_definition_is_made_changed_and_archived, what_ended_is_archived_a_page_at_a_time,
+                an_app_has_a_bounded_number_of_live_definitions, archived_definitions_come_in_pages,
+                definitions_go_with_their_app, a_first_call_reads_everything_at_once,
+                a_first_call_shows_the_newest_that_have_not_expired;
             endpoints: an_endpoint_is_kept_found_and_deleted, a_device_has_a_bounded_number_of_endpoints,
                 an_endpoint_goes_with_its_user_device_and_app, what_waits_for_use_says_so;
             inbox: stored_reaches_the_inbox_of_every_device_of_a_user, stored_to_devices_and_unknown_ones,

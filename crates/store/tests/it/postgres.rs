@@ -6,6 +6,7 @@ mod ordering;
 mod pushing;
 mod racing;
 mod server;
+mod trips;
 mod trouble;
 
 use std::time::Duration;

@@ -31,7 +31,7 @@ pub(super) struct AudienceBody {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct FilterBody {
+pub(in crate::body) struct FilterBody {
     platforms: Option<Values<Platform>>,
     locales: Option<Values<Locale>>,
     timezones: Option<Values<TimeZone>>,
@@ -68,7 +68,7 @@ pub(super) fn audience(body: AudienceBody) -> Result<(Audience, Filter), Problem
     Ok((audience, devices.map(filter).transpose()?.unwrap_or_default()))
 }
 
-fn filter(body: FilterBody) -> Result<Filter, Problem> {
+pub(in crate::body) fn filter(body: FilterBody) -> Result<Filter, Problem> {
     let VersionBody { min, max } = body.app_version.unwrap_or(VersionBody { min: None, max: None });
     let mut tags = BTreeMap::new();
     for (tag, values) in body.tags.map(|tags| tags.0).unwrap_or_default() {

@@ -67,7 +67,7 @@ struct AudienceBody {
 }
 
 #[derive(Serialize)]
-struct FilterBody {
+pub(in crate::handler) struct FilterBody {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     platforms: Vec<String>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -181,13 +181,17 @@ pub(super) fn is_upload(campaign: &Campaign) -> bool {
     Spec::from_json(&campaign.spec).is_ok_and(|spec| spec.audience == Audience::Upload)
 }
 
-fn audience(audience: Audience, filter: Filter) -> AudienceBody {
-    let devices = (audience == Audience::Devices || !filter.is_empty()).then(|| {
+impl From<Filter> for FilterBody {
+    fn from(filter: Filter) -> Self {
         let Filter { platforms, locales, app_version, tags, timezones } = filter;
         let VersionRange { min, max } = app_version;
         let app_version = (min.is_some() || max.is_some()).then_some(VersionBody { min, max });
-        FilterBody { platforms, locales, timezones, app_version, tags }
-    });
+        Self { platforms, locales, timezones, app_version, tags }
+    }
+}
+
+fn audience(audience: Audience, filter: Filter) -> AudienceBody {
+    let devices = (audience == Audience::Devices || !filter.is_empty()).then(|| FilterBody::from(filter));
     let body = AudienceBody { devices, ..AudienceBody::default() };
     match audience {
         Audience::Everyone => AudienceBody { everyone: Some(true), ..body },

@@ -43,7 +43,7 @@ enum StoredAudience {
 }
 
 #[derive(Serialize, Deserialize, Default)]
-struct StoredFilter {
+pub(crate) struct StoredFilter {
     platforms: Vec<String>,
     locales: Vec<String>,
     version_min: Option<String>,
@@ -233,12 +233,12 @@ pub(crate) fn present<'de, D: Deserializer<'de>>(json: D) -> Result<Option<Box<R
     Box::<RawValue>::deserialize(json).map(Some)
 }
 
-fn raw(text: Option<&JsonText>) -> Option<Box<RawValue>> {
+pub(crate) fn raw(text: Option<&JsonText>) -> Option<Box<RawValue>> {
     // A `JsonText` is valid JSON by its making.
     RawValue::from_string(text?.as_str().to_owned()).ok()
 }
 
-fn text(raw: Option<Box<RawValue>>) -> Option<JsonText> {
+pub(crate) fn text(raw: Option<Box<RawValue>>) -> Option<JsonText> {
     raw.map(|raw| JsonText::from_valid(Box::<str>::from(raw).into_string()))
 }
 

@@ -8,7 +8,8 @@ use noroshi_testkit::firehose::Firehose;
 
 use super::{Found, failed, percentile};
 use crate::Error;
-use crate::args::{Common, Events};
+
+use crate::args::{Common, Events, Speech};
 use crate::http::{Client, Request};
 use crate::server::Server;
 
@@ -20,10 +21,10 @@ pub(super) fn measure(args: &Events) -> Result<Found, Error> {
         Firehose::start("bench", Arc::new(|_: &[u8]| {})).map_err(Error::system("a fake of Firehose"))?;
     fake.delay(args.answer);
     let mut common: Common = args.common.clone();
-    let off = Server::open(&common)?;
+    let off = Server::open(&common, &Speech::default())?;
     common.set.push("events.firehose.stream=bench".to_owned());
     common.set.push(format!("events.firehose.endpoint={}", fake.origin()));
-    let on = Server::open(&common)?;
+    let on = Server::open(&common, &Speech::default())?;
     let (mut off, mut on) = (Asked::new(off)?, Asked::new(on)?);
     off.ask(TURN)?;
     on.ask(TURN)?;

@@ -172,6 +172,16 @@ impl Database {
         url(&self.folder, &self.name)
     }
 
+    /// The folder of the server's socket.
+    pub(super) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// The same database behind another socket.
+    pub(super) fn url_through(&self, folder: &Path) -> String {
+        url(folder, &self.name)
+    }
+
     /// A connection beside the store's.
     pub(super) async fn client(&self) -> tokio_postgres::Client {
         connect(&self.folder, &self.name).await

@@ -1,0 +1,85 @@
+//! The answer to a first call as JSON: the device with its fields as everywhere, and what its app needs to begin.
+
+use std::collections::BTreeMap;
+
+use noroshi_delivery::first_call::{Current, ShownNotice};
+use noroshi_store::FirstCall;
+use noroshi_types::JsonText;
+use serde::Serialize;
+use serde_json::value::RawValue;
+
+use super::cache::Shown;
+use crate::connect::ConnectBody;
+use crate::error::Problem;
+use crate::handler::device::{DeviceBody, shown_device};
+use crate::respond;
+
+#[derive(Serialize)]
+struct MeBody<'a> {
+    #[serde(flatten)]
+    device: DeviceBody,
+    /// Messages not confirmed yet.
+    inbox: u64,
+    /// The newest of them, newest first.
+    messages: Vec<Box<RawValue>>,
+    /// Those the device is in, by name.
+    experiments: BTreeMap<&'a str, VariantBody<'a>>,
+    maintenance: Vec<NoticeBody<'a>>,
+    connect: ConnectBody,
+}
+
+#[derive(Serialize)]
+struct VariantBody<'a> {
+    variant: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    data: Option<Box<RawValue>>,
+}
+
+#[derive(Serialize)]
+struct NoticeBody<'a> {
+    name: &'a str,
+    state: &'static str,
+    starts_at: String,
+    ends_at: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    notification: Option<Box<RawValue>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    data: Option<Box<RawValue>>,
+}
+
+pub(super) fn made_of(call: &FirstCall, current: &Current, shown: &Shown) -> Result<Vec<u8>, Problem> {
+    let device = &call.device;
+    let mut experiments = BTreeMap::new();
+    for (name, variant) in current.variants_of(device) {
+        let body = VariantBody { variant: variant.name.as_str(), data: raw(variant.data.as_ref())? };
+        experiments.insert(name.as_str(), body);
+    }
+    let locale = device.attributes.locale.as_deref();
+    let notices = current.notices.iter().map(|notice| notice_body(notice, locale));
+    let body = MeBody {
+        device: shown_device(device.clone(), shown.presence)?,
+        inbox: call.unread,
+        messages: call.newest.iter().map(|message| respond::message(message)).collect::<Result<_, _>>()?,
+        experiments,
+        maintenance: notices.collect::<Result<_, _>>()?,
+        connect: ConnectBody::at(&shown.base),
+    };
+    serde_json::to_vec(&body).map_err(Problem::internal)
+}
+
+fn notice_body<'a>(shown: &'a ShownNotice, locale: Option<&str>) -> Result<NoticeBody<'a>, Problem> {
+    let text = shown.notice.text(locale);
+    Ok(NoticeBody {
+        name: shown.name.as_str(),
+        state: shown.state.as_str(),
+        starts_at: shown.notice.starts_at.to_string(),
+        ends_at: shown.notice.ends_at.to_string(),
+        notification: raw(text.notification.as_ref())?,
+        data: raw(text.data.as_ref())?,
+    })
+}
+
+/// What is JSON already.
+fn raw(text: Option<&JsonText>) -> Result<Option<Box<RawValue>>, Problem> {
+    text.map(|text| RawValue::from_string(text.as_str().to_owned())).transpose().map_err(Problem::internal)
+}

@@ -1,0 +1,87 @@
+//! Experiments and maintenance notices of an app: what handlers of both do. On the public listener with a key of the
+//! scope `admin`, on the admin listener as the operator.
+
+use noroshi_store::{Definition, DefinitionKind, NewDefinition};
+use noroshi_types::{AppId, JsonText, Label, Timestamp, limits};
+use serde::Deserialize;
+
+use crate::error::Problem;
+use crate::extract::Query;
+use crate::handler::topic::page_limit;
+use crate::state::Api;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ListQuery {
+    archived: Option<bool>,
+    after: Option<String>,
+    limit: Option<usize>,
+}
+
+impl ListQuery {
+    pub(super) fn wants_archived(&self) -> bool {
+        self.archived == Some(true)
+    }
+}
+
+pub(super) fn name(text: &str) -> Result<Label, Problem> {
+    Label::parse(text).map_err(|invalid| Problem::from(invalid).at("name"))
+}
+
+/// Live ones all at once: they are few. Archived ones in pages, with the place of the next.
+pub(super) async fn list(
+    api: &Api,
+    app: AppId,
+    kind: DefinitionKind,
+    Query(query): Query<ListQuery>,
+) -> Result<(Vec<Definition>, Option<String>), Problem> {
+    let store = api.delivery.store();
+    if !query.wants_archived() {
+        let live = store.live_definitions(Some(app)).await?;
+        return Ok((live.into_iter().filter(|one| one.kind == kind).collect(), None));
+    }
+    let limit = page_limit(query.limit)?;
+    let place = |text: String| {
+        text.parse::<u64>().map_err(|_| Problem::parameter("after", "it is the `next` of an earlier page"))
+    };
+    let before = query.after.filter(|after| !after.is_empty()).map(place).transpose()?;
+    let found = store.archived_definitions(app, kind, before, limit).await?;
+    let next = found.last().filter(|_| found.len() == limit).map(|last| last.num.to_string());
+    Ok((found, next))
+}
+
+pub(super) async fn find(
+    api: &Api,
+    app: AppId,
+    kind: DefinitionKind,
+    name: &Label,
+) -> Result<Definition, Problem> {
+    let found = api.delivery.store().definition(app, kind, name).await?;
+    found.ok_or_else(|| missing(kind))
+}
+
+/// Kept, and known to this node with the answer.
+pub(super) async fn put(
+    api: &Api,
+    app: AppId,
+    kind: DefinitionKind,
+    name: Label,
+    spec: JsonText,
+    ends_at: Option<Timestamp>,
+) -> Result<Definition, Problem> {
+    let live_max = match kind {
+        DefinitionKind::Experiment => limits::EXPERIMENTS_MAX,
+        DefinitionKind::Notice => limits::NOTICES_MAX,
+    };
+    let new = NewDefinition { app, kind, name, spec, ends_at };
+    let kept = api.delivery.store().put_definition(new, live_max, api.now()).await?;
+    api.delivery.definitions_changed().await?;
+    Ok(kept)
+}
+
+pub(super) fn missing(kind: DefinitionKind) -> Problem {
+    Problem::not_found(match kind {
+        DefinitionKind::Experiment => "experiment",
+        DefinitionKind::Notice => "notice",
+    })
+}

@@ -1,0 +1,235 @@
+//! Experiments of an app, and what devices say they were shown of them.
+
+use std::collections::BTreeMap;
+
+use axum::extract::State as Shared;
+use axum::response::Response;
+use http::StatusCode;
+use noroshi_delivery::definition::{Experiment, Group};
+use noroshi_store::{Definition, DefinitionKind};
+use noroshi_types::{Label, Timestamp};
+use serde::Serialize;
+use serde_json::value::RawValue;
+
+use crate::access::{Consumer, Manager};
+use crate::body;
+use crate::error::{Code, Problem};
+use crate::extract::{JsonBody, Path, Query};
+use crate::handler::campaign::show::FilterBody;
+use crate::handler::definition::{self, ListQuery, missing};
+use crate::respond;
+use crate::state::Api;
+
+const KIND: DefinitionKind = DefinitionKind::Experiment;
+
+#[derive(Serialize)]
+struct ExperimentBody {
+    name: String,
+    /// `scheduled`, `running`, `killed`, `ended` or `archived`.
+    state: &'static str,
+    description: Option<String>,
+    variants: Vec<VariantBody>,
+    starts_at: Option<String>,
+    ends_at: Option<String>,
+    audience: AudienceBody,
+    overrides: OverridesBody,
+    killed: bool,
+    created_at: String,
+    updated_at: String,
+    archived_at: Option<String>,
+}
+
+#[derive(Serialize)]
+struct VariantBody {
+    name: String,
+    weight: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    data: Option<Box<RawValue>>,
+}
+
+#[derive(Serialize)]
+struct AudienceBody {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    condition: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    devices: Option<FilterBody>,
+}
+
+#[derive(Serialize)]
+struct OverridesBody {
+    users: BTreeMap<String, String>,
+    devices: BTreeMap<String, String>,
+}
+
+#[derive(Serialize)]
+struct ExperimentsBody {
+    experiments: Vec<ExperimentBody>,
+    next: Option<String>,
+}
+
+#[derive(Serialize)]
+struct AssignedBody {
+    experiment: String,
+    device: String,
+    user: Option<String>,
+    /// Whether it runs now.
+    running: bool,
+    /// None: the device is not of its audience.
+    variant: Option<String>,
+}
+
+#[derive(Serialize)]
+struct ExposedBody {
+    exposed: BTreeMap<String, String>,
+}
+
+/// `GET /v1/apps/{app}/experiments`
+pub(crate) async fn list(
+    Shared(api): Shared<Api>,
+    manager: Manager,
+    Path(app): Path<String>,
+    query: Query<ListQuery>,
+) -> Result<Response, Problem> {
+    let app = manager.app(&api, &app)?;
+    let (found, next) = definition::list(&api, app.id, KIND, query).await?;
+    let experiments = found.into_iter().map(|one| shown(one, api.now())).collect::<Result<_, _>>()?;
+    Ok(respond::json(StatusCode::OK, &ExperimentsBody { experiments, next }))
+}
+
+/// `GET /v1/apps/{app}/experiments/{name}`: the live one, else the last that had the name.
+pub(crate) async fn show(
+    Shared(api): Shared<Api>,
+    manager: Manager,
+    Path((app, name)): Path<(String, String)>,
+) -> Result<Response, Problem> {
+    let app = manager.app(&api, &app)?;
+    let found = definition::find(&api, app.id, KIND, &definition::name(&name)?).await?;
+    Ok(respond::json(StatusCode::OK, &shown(found, api.now())?))
+}
+
+/// `PUT /v1/apps/{app}/experiments/{name}`: made, or changed to this.
+pub(crate) async fn put(
+    Shared(api): Shared<Api>,
+    manager: Manager,
+    Path((app, name)): Path<(String, String)>,
+    JsonBody(body): JsonBody,
+) -> Result<Response, Problem> {
+    let app = manager.app(&api, &app)?;
+    let (name, experiment) = (definition::name(&name)?, body::experiment(&body)?);
+    if experiment.ends_at.is_some_and(|ends_at| ends_at <= api.now()) {
+        return Err(Problem::field("ends_at", "it is in the past"));
+    }
+    let kept = definition::put(&api, app.id, KIND, name, experiment.to_json(), experiment.ends_at).await?;
+    Ok(respond::json(StatusCode::OK, &shown(kept, api.now())?))
+}
+
+/// `PATCH /v1/apps/{app}/experiments/{name}`: the kill switch, and back.
+pub(crate) async fn kill(
+    Shared(api): Shared<Api>,
+    manager: Manager,
+    Path((app, name)): Path<(String, String)>,
+    JsonBody(body): JsonBody,
+) -> Result<Response, Problem> {
+    let app = manager.app(&api, &app)?;
+    let (name, killed) = (definition::name(&name)?, body::killing(&body)?);
+    let found = definition::find(&api, app.id, KIND, &name).await?;
+    if found.archived_at.is_some() {
+        return Err(Problem::new(Code::WrongState, "the experiment is archived"));
+    }
+    let experiment = Experiment { killed, ..read(&found)? };
+    let kept = definition::put(&api, app.id, KIND, name, experiment.to_json(), experiment.ends_at).await?;
+    Ok(respond::json(StatusCode::OK, &shown(kept, api.now())?))
+}
+
+/// `DELETE /v1/apps/{app}/experiments/{name}`: archived, at once.
+pub(crate) async fn archive(
+    Shared(api): Shared<Api>,
+    manager: Manager,
+    Path((app, name)): Path<(String, String)>,
+) -> Result<StatusCode, Problem> {
+    let (app, name) = (manager.app(&api, &app)?, definition::name(&name)?);
+    let archived = api.delivery.store().archive_definition(app.id, KIND, &name, api.now()).await;
+    archived.map_err(|error| match error {
+        noroshi_store::Error::NotFound => missing(KIND),
+        error => error.into(),
+    })?;
+    api.delivery.definitions_changed().await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// `GET /v1/apps/{app}/experiments/{name}/devices/{device}`: what a device gets.
+pub(crate) async fn assigned(
+    Shared(api): Shared<Api>,
+    manager: Manager,
+    Path((app, name, device)): Path<(String, String, String)>,
+) -> Result<Response, Problem> {
+    let (app, name) = (manager.app(&api, &app)?, definition::name(&name)?);
+    let found = definition::find(&api, app.id, KIND, &name).await?;
+    let device = api.delivery.store().device(app.id, &body::device_id(&device)?).await?;
+    let device = device.ok_or_else(|| Problem::not_found("device"))?;
+    let group = Group::new(name, read(&found)?);
+    let body = AssignedBody {
+        experiment: group.name.to_string(),
+        device: device.id.to_string(),
+        user: device.user.as_ref().map(ToString::to_string),
+        running: found.archived_at.is_none() && group.experiment.is_running(api.now()),
+        variant: group.variant_of(&device).map(|variant| variant.name.to_string()),
+    };
+    Ok(respond::json(StatusCode::OK, &body))
+}
+
+/// `POST /v1/me/exposures`: the device was shown its variants of these.
+pub(crate) async fn exposed(
+    Shared(api): Shared<Api>,
+    consumer: Consumer,
+    JsonBody(body): JsonBody,
+) -> Result<Response, Problem> {
+    let names = body::exposures(&body)?;
+    let exposed = api.delivery.exposed(&consumer.device, &names);
+    let name = |(experiment, variant): (&Label, Label)| (experiment.to_string(), variant.to_string());
+    let body = ExposedBody { exposed: exposed.into_iter().map(name).collect() };
+    Ok(respond::json(StatusCode::OK, &body))
+}
+
+fn read(definition: &Definition) -> Result<Experiment, Problem> {
+    Experiment::from_json(&definition.spec).map_err(Problem::internal)
+}
+
+fn shown(definition: Definition, now: Timestamp) -> Result<ExperimentBody, Problem> {
+    let Experiment { description, variants, starts_at, ends_at, condition, filter, users, devices, killed } =
+        read(&definition)?;
+    let state = match () {
+        () if definition.archived_at.is_some() => "archived",
+        () if ends_at.is_some_and(|ends_at| ends_at <= now) => "ended",
+        () if killed => "killed",
+        () if starts_at.is_some_and(|starts_at| now < starts_at) => "scheduled",
+        () => "running",
+    };
+    let text = |at: Timestamp| at.to_string();
+    let mut shown_variants = Vec::with_capacity(variants.len());
+    for variant in variants {
+        let data = variant.data.map(|data| RawValue::from_string(data.as_str().to_owned())).transpose();
+        let (name, weight) = (variant.name.to_string(), variant.weight);
+        shown_variants.push(VariantBody { name, weight, data: data.map_err(Problem::internal)? });
+    }
+    Ok(ExperimentBody {
+        name: definition.name.to_string(),
+        state,
+        description,
+        variants: shown_variants,
+        starts_at: starts_at.map(text),
+        ends_at: ends_at.map(text),
+        audience: AudienceBody {
+            condition: condition.map(|condition| condition.to_string()),
+            devices: (!filter.is_empty()).then(|| FilterBody::from(filter)),
+        },
+        overrides: OverridesBody {
+            users: users.into_iter().map(|(user, name)| (user.to_string(), name.to_string())).collect(),
+            devices: devices.into_iter().map(|(one, name)| (one.to_string(), name.to_string())).collect(),
+        },
+        killed,
+        created_at: definition.created_at.to_string(),
+        updated_at: definition.updated_at.to_string(),
+        archived_at: definition.archived_at.map(text),
+    })
+}

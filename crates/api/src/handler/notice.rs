@@ -1,0 +1,145 @@
+//! Maintenance notices of an app. One that is taken back ends now: whoever hears its topic is told before it is archived.
+
+use std::collections::BTreeMap;
+
+use axum::extract::State as Shared;
+use axum::response::Response;
+use http::StatusCode;
+use noroshi_delivery::definition::{Notice, NoticeText};
+use noroshi_store::{Definition, DefinitionKind};
+use noroshi_types::{JsonText, Timestamp};
+use serde::Serialize;
+use serde_json::value::RawValue;
+
+use crate::access::Manager;
+use crate::body;
+use crate::error::Problem;
+use crate::extract::{JsonBody, Path, Query};
+use crate::handler::definition::{self, ListQuery, missing};
+use crate::respond;
+use crate::state::Api;
+
+const KIND: DefinitionKind = DefinitionKind::Notice;
+
+#[derive(Serialize)]
+struct NoticeBody {
+    name: String,
+    /// `scheduled`, `announced`, `active` or `over`.
+    state: &'static str,
+    announced_at: Option<String>,
+    starts_at: String,
+    ends_at: String,
+    #[serde(flatten)]
+    text: TextBody,
+    locales: BTreeMap<String, TextBody>,
+    created_at: String,
+    updated_at: String,
+}
+
+#[derive(Serialize)]
+struct TextBody {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    notification: Option<Box<RawValue>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    data: Option<Box<RawValue>>,
+}
+
+#[derive(Serialize)]
+struct NoticesBody {
+    notices: Vec<NoticeBody>,
+    next: Option<String>,
+}
+
+/// `GET /v1/apps/{app}/notices`
+pub(crate) async fn list(
+    Shared(api): Shared<Api>,
+    manager: Manager,
+    Path(app): Path<String>,
+    query: Query<ListQuery>,
+) -> Result<Response, Problem> {
+    let app = manager.app(&api, &app)?;
+    let archived = query.0.wants_archived();
+    let (mut found, next) = definition::list(&api, app.id, KIND, query).await?;
+    // What was taken back is gone, though not everybody may have been told.
+    found.retain(|one| archived || one.ends_at.is_none_or(|ends_at| api.now() < ends_at));
+    let notices = found.into_iter().map(|one| shown(one, api.now())).collect::<Result<_, _>>()?;
+    Ok(respond::json(StatusCode::OK, &NoticesBody { notices, next }))
+}
+
+/// `GET /v1/apps/{app}/notices/{name}`: the live one, else the last that had the name.
+pub(crate) async fn show(
+    Shared(api): Shared<Api>,
+    manager: Manager,
+    Path((app, name)): Path<(String, String)>,
+) -> Result<Response, Problem> {
+    let app = manager.app(&api, &app)?;
+    let found = definition::find(&api, app.id, KIND, &definition::name(&name)?).await?;
+    Ok(respond::json(StatusCode::OK, &shown(found, api.now())?))
+}
+
+/// `PUT /v1/apps/{app}/notices/{name}`: made, or changed to this.
+pub(crate) async fn put(
+    Shared(api): Shared<Api>,
+    manager: Manager,
+    Path((app, name)): Path<(String, String)>,
+    JsonBody(body): JsonBody,
+) -> Result<Response, Problem> {
+    let app = manager.app(&api, &app)?;
+    let (name, notice) = (definition::name(&name)?, body::notice(&body)?);
+    if notice.ends_at <= api.now() {
+        return Err(Problem::field("ends_at", "it is in the past"));
+    }
+    let kept = definition::put(&api, app.id, KIND, name, notice.to_json(), Some(notice.ends_at)).await?;
+    Ok(respond::json(StatusCode::OK, &shown(kept, api.now())?))
+}
+
+/// `DELETE /v1/apps/{app}/notices/{name}`: it ends now.
+pub(crate) async fn end(
+    Shared(api): Shared<Api>,
+    manager: Manager,
+    Path((app, name)): Path<(String, String)>,
+) -> Result<StatusCode, Problem> {
+    let (app, name, now) = (manager.app(&api, &app)?, definition::name(&name)?, api.now());
+    let found = definition::find(&api, app.id, KIND, &name).await?;
+    let notice = read(&found)?;
+    if found.archived_at.is_some() || notice.ends_at <= now {
+        return Err(missing(KIND));
+    }
+    let ended = Notice { starts_at: notice.starts_at.min(now), ends_at: now, ..notice };
+    definition::put(&api, app.id, KIND, name, ended.to_json(), Some(now)).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+fn read(definition: &Definition) -> Result<Notice, Problem> {
+    Notice::from_json(&definition.spec).map_err(Problem::internal)
+}
+
+fn shown(definition: Definition, now: Timestamp) -> Result<NoticeBody, Problem> {
+    let notice = read(&definition)?;
+    let state = match notice.state(now) {
+        Some(state) => state.as_str(),
+        None if now >= notice.ends_at => "over",
+        None => "scheduled",
+    };
+    let locales = notice.locales.into_iter().map(|(tag, own)| Ok((tag, text(own)?)));
+    Ok(NoticeBody {
+        name: definition.name.to_string(),
+        state,
+        announced_at: notice.announced_at.map(|at| at.to_string()),
+        starts_at: notice.starts_at.to_string(),
+        ends_at: notice.ends_at.to_string(),
+        text: text(notice.text)?,
+        locales: locales.collect::<Result<_, Problem>>()?,
+        created_at: definition.created_at.to_string(),
+        updated_at: definition.updated_at.to_string(),
+    })
+}
+
+fn text(own: NoticeText) -> Result<TextBody, Problem> {
+    let raw = |text: Option<JsonText>| {
+        text.map(|text| RawValue::from_string(text.as_str().to_owned()))
+            .transpose()
+            .map_err(Problem::internal)
+    };
+    Ok(TextBody { notification: raw(own.notification)?, data: raw(own.data)? })
+}

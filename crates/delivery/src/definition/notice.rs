@@ -1,0 +1,210 @@
+//! A maintenance notice: a window in which something will not work, and the words for it.
+
+use std::collections::BTreeMap;
+
+use noroshi_types::{Invalid, JsonText, Timestamp, limits};
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+use crate::campaign::spec::{present, raw, text};
+use crate::campaign::template;
+
+/// As it is asked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Notice {
+    /// Shown from here on, as `announced`; none: at once.
+    pub announced_at: Option<Timestamp>,
+    pub starts_at: Timestamp,
+    /// Not shown from here on.
+    pub ends_at: Timestamp,
+    pub text: NoticeText,
+    /// By language tag; what one leaves out is the notice's.
+    pub locales: BTreeMap<String, NoticeText>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct NoticeText {
+    /// A title, a body and the like, as of a notification.
+    pub notification: Option<JsonText>,
+    /// For the app's code: which of its services are concerned.
+    pub data: Option<JsonText>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NoticeState {
+    /// Its window is to come.
+    Announced,
+    Active,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Stored {
+    announced_at_ms: Option<u64>,
+    starts_at_ms: u64,
+    ends_at_ms: u64,
+    text: StoredText,
+    #[serde(default)]
+    locales: BTreeMap<String, StoredText>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct StoredText {
+    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
+    notification: Option<Box<RawValue>>,
+    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
+    data: Option<Box<RawValue>>,
+}
+
+impl NoticeState {
+    /// The name in the API.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            NoticeState::Announced => "announced",
+            NoticeState::Active => "active",
+        }
+    }
+}
+
+impl Notice {
+    /// The rules that it has to keep as a whole; the text names field and rule.
+    pub fn check(self) -> Result<Self, Invalid> {
+        let refuse = |rule: String| Err(Invalid::new(rule));
+        if self.ends_at <= self.starts_at {
+            return refuse("ends_at: after starts_at".to_owned());
+        }
+        if self.announced_at.is_some_and(|announced_at| announced_at > self.starts_at) {
+            return refuse("announced_at: not after starts_at".to_owned());
+        }
+        if self.text.notification.is_none() && self.text.data.is_none() {
+            return refuse("notification: a notice has `notification`, `data` or both".to_owned());
+        }
+        if self.locales.len() > crate::campaign::spec::LOCALES_MAX {
+            return refuse(format!("locales: at most {}", crate::campaign::spec::LOCALES_MAX));
+        }
+        if self.locales.keys().any(|tag| tag.is_empty() || tag.len() > limits::ATTRIBUTE_BYTES_MAX) {
+            return refuse("locales: a language tag such as \"ja\" or \"zh-Hant\"".to_owned());
+        }
+        let too_large = |text: &NoticeText| {
+            let mut parts = [&text.notification, &text.data].into_iter().flatten();
+            parts.any(|part| part.len() > limits::NOTICE_BYTES_MAX)
+        };
+        let any_too_large = self.locales.values().chain([&self.text]).any(too_large);
+        match any_too_large {
+            true => refuse(format!(
+                "notification: it and data are at most {} bytes each",
+                limits::NOTICE_BYTES_MAX
+            )),
+            false => Ok(self),
+        }
+    }
+
+    /// None while it is not shown.
+    pub fn state(&self, now: Timestamp) -> Option<NoticeState> {
+        if now >= self.ends_at || self.announced_at.is_some_and(|announced_at| now < announced_at) {
+            return None;
+        }
+        Some(if now < self.starts_at { NoticeState::Announced } else { NoticeState::Active })
+    }
+
+    /// For a device of this language.
+    pub fn text(&self, locale: Option<&str>) -> NoticeText {
+        let own = template::lookup(&self.locales, locale).map(|(_, text)| text);
+        let part = |own: Option<&JsonText>, all: &Option<JsonText>| own.or(all.as_ref()).cloned();
+        NoticeText {
+            notification: part(own.and_then(|own| own.notification.as_ref()), &self.text.notification),
+            data: part(own.and_then(|own| own.data.as_ref()), &self.text.data),
+        }
+    }
+
+    pub fn to_json(&self) -> JsonText {
+        let stored = Stored {
+            announced_at_ms: self.announced_at.map(|at| at.0),
+            starts_at_ms: self.starts_at.0,
+            ends_at_ms: self.ends_at.0,
+            text: StoredText::from(&self.text),
+            locales: self.locales.iter().map(|(tag, text)| (tag.clone(), text.into())).collect(),
+        };
+        // Texts, numbers and values that are JSON already.
+        JsonText::from_valid(serde_json::to_string(&stored).unwrap_or_default())
+    }
+
+    /// Reads what [`Notice::to_json`] wrote.
+    pub fn from_json(json: &JsonText) -> Result<Self, Invalid> {
+        let stored: Stored = serde_json::from_str(json.as_str())
+            .map_err(|error| Invalid::new(format!("a stored notice cannot be read: {error}")))?;
+        Ok(Self {
+            announced_at: stored.announced_at_ms.map(Timestamp),
+            starts_at: Timestamp(stored.starts_at_ms),
+            ends_at: Timestamp(stored.ends_at_ms),
+            text: stored.text.into(),
+            locales: stored.locales.into_iter().map(|(tag, text)| (tag, text.into())).collect(),
+        })
+    }
+}
+
+impl From<&NoticeText> for StoredText {
+    fn from(own: &NoticeText) -> Self {
+        Self { notification: raw(own.notification.as_ref()), data: raw(own.data.as_ref()) }
+    }
+}
+
+impl From<StoredText> for NoticeText {
+    fn from(stored: StoredText) -> Self {
+        Self { notification: text(stored.notification), data: text(stored.data) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(notification: &str, data: Option<&str>) -> NoticeText {
+        NoticeText {
+            notification: Some(JsonText::from_valid(notification)),
+            data: data.map(JsonText::from_valid),
+        }
+    }
+
+    fn notice() -> Notice {
+        Notice {
+            announced_at: Some(Timestamp(10)),
+            starts_at: Timestamp(20),
+            ends_at: Timestamp(30),
+            text: words(r#"{"title":"Payments"}"#, Some("[1]")),
+            locales: BTreeMap::from([("ja".to_owned(), words(r#"{"title":"決済"}"#, None))]),
+        }
+    }
+
+    #[test]
+    fn it_is_announced_then_active_then_gone() {
+        let states = [9, 10, 19, 20, 29, 30].map(|now| notice().state(Timestamp(now)));
+        let (announced, active) = (Some(NoticeState::Announced), Some(NoticeState::Active));
+        assert_eq!(states, [None, announced, announced, active, active, None]);
+        assert_eq!(Notice { announced_at: None, ..notice() }.state(Timestamp(0)), announced);
+    }
+
+    #[test]
+    fn a_language_says_only_what_differs() {
+        let text = notice().text(Some("ja_JP"));
+        let told = |text: &Option<JsonText>| text.as_ref().map(|text| text.as_str().to_owned());
+        assert_eq!(told(&text.notification).as_deref(), Some(r#"{"title":"決済"}"#));
+        assert_eq!(told(&text.data).as_deref(), Some("[1]"));
+        assert_eq!(notice().text(Some("en")), notice().text);
+        assert_eq!(notice().text(None), notice().text);
+    }
+
+    #[test]
+    fn it_is_kept_as_it_was_and_refused_where_it_cannot_be_meant() {
+        assert_eq!(Notice::from_json(&notice().to_json()), Ok(notice()));
+        let check = |notice: Notice, part: &str| {
+            let refused = notice.check().expect_err(part);
+            assert!(refused.0.starts_with(part), "{part}: {refused}");
+        };
+        assert!(notice().check().is_ok());
+        check(Notice { ends_at: Timestamp(20), ..notice() }, "ends_at");
+        check(Notice { announced_at: Some(Timestamp(21)), ..notice() }, "announced_at");
+        check(Notice { text: NoticeText::default(), ..notice() }, "notification");
+        let long = format!("\"{}\"", "x".repeat(limits::NOTICE_BYTES_MAX));
+        check(Notice { text: words(&long, None), ..notice() }, "notification");
+    }
+}

@@ -1,0 +1,259 @@
+//! The first call of an app, `GET /v1/me`: cold, warm, and warm with a great many experiments that are live for others
+//! or over, all with one server in one run; and the 304 of a client that has the answer already.
+//!
+//! One thread asks over connections with one request each; devices take turns. Every request is written out before the
+//! clock runs.
+
+use serde_json::{Value, json};
+
+use super::{Bench, CpuNames, Needs, Sample, Subject, progress, report};
+use crate::args::{Me, check};
+use crate::asking::{Asked, Asking};
+use crate::http::{Client, Request};
+use crate::report::{LatencyNames, ReportDocument, Values};
+use crate::{Error, clock};
+
+/// Definitions on their way: one commit of the store for all of them.
+const DEFINITIONS_IN_FLIGHT: usize = 64;
+/// Lines of one registration, users of one notification.
+const DEVICES_PER_REQUEST: usize = 1_000;
+
+/// What is measured, and how its figures are called.
+struct Phase {
+    requests: &'static str,
+    latency: LatencyNames,
+    cpu: CpuNames,
+}
+
+const COLD: LatencyNames =
+    LatencyNames { percentiles: ["cold p50", "cold p90", "cold p99", "cold p99.9"], max: "cold max" };
+
+const FEW: Phase = Phase {
+    requests: "requests, few experiments",
+    latency: LatencyNames { percentiles: ["few p50", "few p90", "few p99", "few p99.9"], max: "few max" },
+    cpu: CpuNames { total: "few, server CPU", user: "few, user space", system: "few, kernel" },
+};
+const MANY: Phase = Phase {
+    requests: "requests, many experiments",
+    latency: LatencyNames {
+        percentiles: ["many p50", "many p90", "many p99", "many p99.9"],
+        max: "many max",
+    },
+    cpu: CpuNames { total: "many, server CPU", user: "many, user space", system: "many, kernel" },
+};
+const UNCHANGED: Phase = Phase {
+    requests: "requests, unchanged (304)",
+    latency: LatencyNames { percentiles: ["304 p50", "304 p90", "304 p99", "304 p99.9"], max: "304 max" },
+    cpu: CpuNames { total: "304, server CPU", user: "304, user space", system: "304, kernel" },
+};
+
+pub(crate) fn run(args: &Me) -> Result<ReportDocument, Error> {
+    args.pacing.check()?;
+    check(args.pacing.rate.is_none(), "as many requests as it takes: there is no --rate here")?;
+    check(args.experiments <= args.live, "--experiments are among those that are --live")?;
+    let connections = usize::from(args.in_flight).max(DEFINITIONS_IN_FLIGHT);
+    let subject = Subject {
+        common: &args.common,
+        speech: None,
+        foreign: None,
+        floor: false,
+        needs: Needs { connections, ..Needs::default() },
+    };
+    subject.check()?;
+    let (repetitions, outcome) = subject.open()?.attempt(|bench| measure_all(args, bench))?;
+    Ok(report("me", &repetitions, outcome))
+}
+
+fn measure_all(args: &Me, bench: &mut Bench<'_>) -> Result<Vec<Values>, Error> {
+    let mut scene = Scene::new(args, bench)?;
+    let mut repetitions = vec![Values::default(); args.common.repeat as usize];
+    // The first time that anybody asks.
+    let cold = scene.ask(bench, &scene.requests, Asking::Each)?;
+    repetitions[0].push_latency(&COLD, &cold.latency);
+    for (number, values) in repetitions.iter_mut().enumerate() {
+        progress(&format!("measuring {} of {}, few experiments", number + 1, args.common.repeat));
+        scene.measure(bench, &FEW, &scene.requests, values)?;
+    }
+    progress(&format!("making {} experiments that end, and {} that go on", args.expired, args.live));
+    scene.fill(bench)?;
+    scene.know_answers(bench)?;
+    for (number, values) in repetitions.iter_mut().enumerate() {
+        progress(&format!("measuring {} of {}, many experiments", number + 1, args.common.repeat));
+        scene.measure(bench, &MANY, &scene.requests, values)?;
+        let rate = |name: &str| values.get(name).unwrap_or(f64::NAN);
+        values.push("many / few", "", rate(MANY.requests) / rate(FEW.requests));
+        scene.measure(bench, &UNCHANGED, &scene.conditional, values)?;
+    }
+    bench.notes.push(format!(
+        "an answer is {} bytes of JSON, with {} experiments and {} messages; many: {} live, {} over",
+        scene.answer_bytes, args.experiments, args.messages, args.live, args.expired
+    ));
+    Ok(repetitions)
+}
+
+/// Devices with their requests, written out.
+struct Scene<'a> {
+    args: &'a Me,
+    requests: Vec<Vec<u8>>,
+    /// The same of a client that has the answer.
+    conditional: Vec<Vec<u8>>,
+    tokens: Vec<String>,
+    answer_bytes: usize,
+}
+
+impl<'a> Scene<'a> {
+    fn new(args: &'a Me, bench: &mut Bench<'_>) -> Result<Self, Error> {
+        let tokens = register(args, bench)?;
+        let host = bench.setup().origin.host.clone();
+        let requests = tokens.iter().map(|token| written(&host, token, None)).collect();
+        let scene = Self { args, requests, conditional: Vec::new(), tokens, answer_bytes: 0 };
+        let few = (0..args.experiments).map(|number| define(bench, &format!("shown-{number}"), None, None));
+        scene.ask(bench, &few.collect::<Vec<_>>(), Asking::Each)?;
+        Ok(scene)
+    }
+
+    /// As fast as the server answers; the figures of a phase.
+    fn measure(
+        &self,
+        bench: &mut Bench<'_>,
+        phase: &Phase,
+        requests: &[Vec<u8>],
+        values: &mut Values,
+    ) -> Result<(), Error> {
+        bench.settle();
+        self.ask(bench, requests, Asking::For(self.args.pacing.warm_up))?;
+        let from = Sample::take(bench);
+        let asked = self.ask(bench, requests, Asking::For(self.args.pacing.duration))?;
+        let to = Sample::take(bench);
+        values.push(phase.requests, "1/s", asked.answered as f64 / asked.seconds);
+        values.push_latency(&phase.latency, &asked.latency);
+        from.push_cpu_each(to, &phase.cpu, asked.answered, values);
+        Ok(())
+    }
+
+    fn ask(&self, bench: &Bench<'_>, requests: &[Vec<u8>], asking: Asking) -> Result<Asked, Error> {
+        let in_flight = match asking {
+            Asking::Each => DEFINITIONS_IN_FLIGHT,
+            Asking::For(_) => usize::from(self.args.in_flight),
+        };
+        crate::asking::ask(&bench.setup().origin, requests, in_flight, asking)
+    }
+
+    /// Experiments that are over, then those that are live for others. What is over is made by the API like any other,
+    /// and archived.
+    fn fill(&self, bench: &mut Bench<'_>) -> Result<(), Error> {
+        // So many live ones there may be at a time.
+        const AT_ONCE: u32 = 500;
+        let mut made = 0;
+        while made < self.args.expired {
+            let names = made..self.args.expired.min(made + AT_ONCE);
+            made = names.end;
+            let name = |number| format!("over-{number}");
+            let ends_at = in_an_hour();
+            let made =
+                names.clone().map(|number| define(bench, &name(number), Some("nobody"), Some(&ends_at)));
+            self.ask(bench, &made.collect::<Vec<_>>(), Asking::Each)?;
+            let ended = names.map(|number| archive(bench, &name(number)));
+            self.ask(bench, &ended.collect::<Vec<_>>(), Asking::Each)?;
+        }
+        let others = self.args.experiments..self.args.live;
+        let others = others.map(|number| define(bench, &format!("other-{number}"), Some("nobody"), None));
+        self.ask(bench, &others.collect::<Vec<_>>(), Asking::Each).map(drop)
+    }
+
+    /// Asks once for each device, and writes the requests of clients that have the answers.
+    fn know_answers(&mut self, bench: &mut Bench<'_>) -> Result<(), Error> {
+        let host = bench.setup().origin.host.clone();
+        let mut client = bench.provider()?;
+        for token in &self.tokens {
+            let request =
+                Request { method: "GET", path: "/v1/me", key: token, content_type: "application/json" };
+            let answer = client.expect_success(request, b"")?;
+            let me: Value = serde_json::from_slice(&answer.body).unwrap_or_default();
+            let experiments = me["experiments"].as_object().map_or(0, serde_json::Map::len);
+            if experiments != self.args.experiments as usize || me["inbox"] != json!(self.args.messages) {
+                let what = "it does not show the experiments and messages that were made";
+                return Err(Error::Malformed { request: "/v1/me".to_owned(), what });
+            }
+            self.answer_bytes = answer.body.len();
+            let tag = answer.tag.unwrap_or_default();
+            self.conditional.push(written(&host, token, Some(&tag)));
+        }
+        Ok(())
+    }
+}
+
+/// Devices with a user each, and messages in their inboxes; their tokens.
+fn register(args: &Me, bench: &mut Bench<'_>) -> Result<Vec<String>, Error> {
+    let (key, prefix) = (bench.setup().api_key.clone(), bench.setup().names.prefix.clone());
+    let mut client = bench.provider()?;
+    let numbers: Vec<u32> = (0..args.devices).collect();
+    let mut tokens = Vec::with_capacity(numbers.len());
+    for chunk in numbers.chunks(DEVICES_PER_REQUEST) {
+        let line = |number: &u32| {
+            let line = json!({"device": format!("{prefix}-me-{number}"), "user": format!("{prefix}-me-{number}"),
+                "platform": "ios", "locale": "ja-JP", "timezone": "Asia/Tokyo", "app_version": "1.2.3",
+                "tags": {"plan": "free"}});
+            format!("{line}\n")
+        };
+        let body: String = chunk.iter().map(line).collect();
+        let answer = post(&mut client, &key, "/v1/devices/batch", "application/x-ndjson", &body)?;
+        for line in answer.lines() {
+            let line: Value = serde_json::from_str(line).unwrap_or_default();
+            tokens.extend(line["token"].as_str().map(str::to_owned));
+        }
+        let users: Vec<String> = chunk.iter().map(|number| format!("{prefix}-me-{number}")).collect();
+        for number in 0..args.messages {
+            let body = json!({"to": {"users": users}, "when": "stored", "data": {"number": number},
+                "notification": {"title": "Something happened", "body": "And here is what it was, in a line."}});
+            post(&mut client, &key, "/v1/notifications", "application/json", &body.to_string())?;
+        }
+    }
+    match tokens.len() == numbers.len() {
+        true => Ok(tokens),
+        false => Err(Error::Malformed {
+            request: "/v1/devices/batch".to_owned(),
+            what: "it did not give each device a token",
+        }),
+    }
+}
+
+fn post(client: &mut Client, key: &str, path: &str, kind: &'static str, body: &str) -> Result<String, Error> {
+    let request = Request { method: "POST", path, key, content_type: kind };
+    let answer = client.expect_success(request, body.as_bytes())?;
+    Ok(String::from_utf8_lossy(&answer.body).into_owned())
+}
+
+/// A first call.
+fn written(host: &str, token: &str, tag: Option<&str>) -> Vec<u8> {
+    let condition = tag.map(|tag| format!("If-None-Match: {tag}\r\n")).unwrap_or_default();
+    format!("GET /v1/me HTTP/1.1\r\nHost: {host}\r\nAuthorization: Bearer {token}\r\n{condition}\r\n")
+        .into_bytes()
+}
+
+/// A request that makes an experiment, for everybody or for devices of a plan.
+fn define(bench: &Bench<'_>, name: &str, plan: Option<&str>, ends_at: Option<&str>) -> Vec<u8> {
+    let audience = plan.map(|plan| json!({"devices": {"tags": {"plan": [plan]}}}));
+    let body = json!({"variants": [{"name": "control", "weight": 50}, {"name": "treatment", "weight": 50}],
+        "audience": audience, "ends_at": ends_at});
+    of_experiment(bench, "PUT", name, &body.to_string())
+}
+
+fn archive(bench: &Bench<'_>, name: &str) -> Vec<u8> {
+    of_experiment(bench, "DELETE", name, "")
+}
+
+fn of_experiment(bench: &Bench<'_>, method: &'static str, name: &str, body: &str) -> Vec<u8> {
+    let path = format!("/v1/apps/{}/experiments/{name}", bench.common.app);
+    let setup = bench.setup();
+    let request = Request { method, path: &path, key: &setup.api_key, content_type: "application/json" };
+    let mut out = Vec::new();
+    request.push(&mut out, &setup.origin.host, body.as_bytes());
+    out
+}
+
+/// RFC 3339, as the API takes it.
+fn in_an_hour() -> String {
+    let at = jiff::Timestamp::from_second((clock::unix_seconds() + 3_600) as i64);
+    at.unwrap_or_default().to_string()
+}

@@ -1,0 +1,164 @@
+//! What `noroshi experiment` and `noroshi notice` have in common: lists, and the file that both are kept in.
+//!
+//! A file holds `[[experiments]]` and `[[notices]]`, each with its `name` and the fields of the API's request. What it
+//! does not name stays as it is.
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use http::Method;
+use serde_json::{Map, Value, json};
+
+use crate::client::{self, Client, Part, escape};
+use crate::failure::Failure;
+use crate::output;
+
+/// How a kind is listed.
+pub(crate) struct Kind {
+    /// The field that holds a page.
+    pub(crate) list: &'static str,
+    pub(crate) columns: &'static [&'static str],
+    /// As a row of the table.
+    pub(crate) shown: fn(Value) -> Value,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct List {
+    /// Those that are archived, the newest first
+    #[arg(long)]
+    archived: bool,
+    #[command(flatten)]
+    part: Part,
+}
+
+impl Kind {
+    pub(crate) async fn list(
+        &self,
+        client: &Client,
+        path: &str,
+        list: List,
+        format: output::Format,
+    ) -> Result<ExitCode, Failure> {
+        let listed = match list.archived {
+            true => client::pages(client, path, self.list, Some("archived=true"), list.part).await?,
+            // They come all at once.
+            false => {
+                let answer = client.get(path).await?;
+                let entries = answer.get(self.list).and_then(Value::as_array).cloned().unwrap_or_default();
+                client::Listed { entries, next: None }
+            }
+        };
+        match format.json {
+            true => output::line(listed.json(self.list))?,
+            false => {
+                let rows: Vec<Value> = listed.entries.iter().cloned().map(self.shown).collect();
+                output::table(self.columns, output::rows(&rows, self.columns))?;
+                listed.remark();
+            }
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// Everything of a file, in its order; what was done before a refusal stays done.
+pub(crate) async fn apply(
+    client: &Client,
+    app: &str,
+    file: &Path,
+    format: output::Format,
+) -> Result<ExitCode, Failure> {
+    let text = match file.as_os_str() == "-" {
+        true => std::io::read_to_string(std::io::stdin()),
+        false => std::fs::read_to_string(file),
+    };
+    let text = text.map_err(|error| Failure::failed(format!("{}: {error}", file.display())))?;
+    let wanted = wanted(&text).map_err(|error| Failure::Usage(format!("{}: {error}", file.display())))?;
+    for (kind, name, fields) in wanted {
+        let path = format!("/v1/apps/{}/{kind}/{}", escape(app), escape(&name));
+        let kept = client.json(Method::PUT, &path, Some(&fields.into())).await?;
+        match format.json {
+            true => output::line(json!({"kind": kind, "kept": kept}))?,
+            false => output::line(format_args!("{kind} {name}: {}", output::cell(kept.get("state"))))?,
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+type Wanted = (&'static str, String, Map<String, Value>);
+
+/// All of the file is read before anything is done.
+fn wanted(text: &str) -> Result<Vec<Wanted>, String> {
+    let document: Value = match text.trim_start().starts_with('{') {
+        true => serde_json::from_str(text).map_err(|error| error.to_string())?,
+        false => plain(text.parse::<toml::Table>().map_err(|error| error.to_string())?.into()),
+    };
+    let mut document = document.as_object().cloned().unwrap_or_default();
+    let mut wanted = Vec::new();
+    for kind in ["experiments", "notices"] {
+        let list = match document.remove(kind) {
+            None => continue,
+            Some(Value::Array(list)) => list,
+            Some(_) => return Err(format!("{kind} is a list: [[{kind}]]")),
+        };
+        for (at, one) in list.into_iter().enumerate() {
+            let Value::Object(mut fields) = one else { return Err(format!("{kind}[{at}] is no table")) };
+            match fields.remove("name") {
+                Some(Value::String(name)) => wanted.push((kind, name, fields)),
+                _ => return Err(format!("{kind}[{at}] has no name")),
+            }
+        }
+    }
+    match document.keys().next() {
+        Some(unknown) => Err(format!("{unknown} is not known: a file has [[experiments]] and [[notices]]")),
+        None => Ok(wanted),
+    }
+}
+
+/// TOML as JSON: its own times become texts.
+fn plain(value: toml::Value) -> Value {
+    match value {
+        toml::Value::Datetime(time) => time.to_string().into(),
+        toml::Value::Array(items) => items.into_iter().map(plain).collect(),
+        toml::Value::Table(fields) => {
+            Value::Object(fields.into_iter().map(|(name, value)| (name, plain(value))).collect())
+        }
+        toml::Value::String(text) => text.into(),
+        toml::Value::Integer(number) => number.into(),
+        toml::Value::Float(number) => number.into(),
+        toml::Value::Boolean(flag) => flag.into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_read_as_toml_and_as_json() {
+        let toml = "[[experiments]]\nname = \"a\"\nstarts_at = 2026-01-15T09:30:00Z\nvariants = [{name = \"x\", weight = 1}]\n\
+                    [[notices]]\nname = \"n\"\ndata = [true]\n";
+        let json = r#"{"experiments": [{"name": "a", "starts_at": "2026-01-15T09:30:00Z",
+            "variants": [{"name": "x", "weight": 1}]}], "notices": [{"name": "n", "data": [true]}]}"#;
+        let read = wanted(toml).expect("TOML");
+        assert_eq!(Ok(&read), wanted(json).as_ref());
+        assert_eq!(
+            (read[0].0, &*read[0].1, &read[0].2["starts_at"]),
+            ("experiments", "a", &json!("2026-01-15T09:30:00Z"))
+        );
+        assert_eq!((read[1].0, read[1].2.len()), ("notices", 1));
+    }
+
+    #[test]
+    fn a_file_that_means_something_else_is_refused() {
+        for (text, part) in [
+            ("experiment = 1", "experiment is not known"),
+            ("[[experiments]]\nvariants = []", "experiments[0] has no name"),
+            ("[experiments]\nname = \"a\"", "[[experiments]]"),
+            ("a", "TOML"),
+            ("{", "EOF"),
+        ] {
+            let error = wanted(text).expect_err(text);
+            assert!(error.contains(part), "{text}: {error}");
+        }
+    }
+}

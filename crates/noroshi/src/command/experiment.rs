@@ -1,0 +1,170 @@
+//! `noroshi experiment`: which users see which variant, through the admin address.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Subcommand;
+use http::Method;
+use serde_json::{Map, Value, json};
+
+use crate::client::{ConnectAdmin, escape};
+use crate::command::definition::{Kind, List};
+use crate::failure::Failure;
+use crate::output;
+
+const COLUMNS: [&str; 6] = ["name", "state", "variants", "starts_at", "ends_at", "updated_at"];
+const KIND: Kind = Kind { list: "experiments", columns: &COLUMNS, shown: line_of };
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    action: Action,
+    /// The app the experiments belong to
+    #[arg(long, default_value = "dev", global = true)]
+    app: String,
+    #[command(flatten)]
+    connect: ConnectAdmin,
+    #[command(flatten)]
+    format: output::Format,
+}
+
+#[derive(Debug, Subcommand)]
+enum Action {
+    /// List those that are not archived, or those that are
+    List(List),
+    /// Show one
+    Show { name: String },
+    /// Make one, or change it to this
+    Put {
+        name: String,
+        /// A variant and its weight; again for each one
+        #[arg(long = "variant", value_name = "NAME=WEIGHT", required = true, value_parser = variant)]
+        variants: Vec<(String, u32)>,
+        /// For people
+        #[arg(long)]
+        description: Option<String>,
+        /// Nobody is in it before (RFC 3339)
+        #[arg(long, value_name = "TIME")]
+        starts_at: Option<String>,
+        /// Nobody is in it from then on, and it is archived (RFC 3339)
+        #[arg(long, value_name = "TIME")]
+        ends_at: Option<String>,
+        /// Only devices of these topics: "'a' in topics && !('b' in topics)"
+        #[arg(long)]
+        condition: Option<String>,
+        /// Only devices that say so of themselves: the `audience.devices` of the API as JSON
+        #[arg(long, value_name = "JSON", value_parser = json_of)]
+        devices: Option<Value>,
+        /// Gives a user a variant, whatever the weights; again for each one
+        #[arg(long = "override", value_name = "USER=VARIANT", value_parser = pair)]
+        overrides: Vec<(String, String)>,
+    },
+    /// Make or change all experiments and notices of a file of [[experiments]] and [[notices]] (TOML, or JSON)
+    Apply {
+        /// - is standard input
+        file: PathBuf,
+    },
+    /// Take everybody out of it, at once
+    Kill { name: String },
+    /// Undo a kill
+    Revive { name: String },
+    /// End it: its name is free for another one
+    Archive { name: String },
+    /// Which variant a device gets
+    Variant { name: String, device: String },
+}
+
+fn variant(text: &str) -> Result<(String, u32), String> {
+    let (name, weight) = text.rsplit_once('=').ok_or("a variant is NAME=WEIGHT, such as green=50")?;
+    let weight = weight.parse().map_err(|_| format!("{weight:?} is not a whole number"))?;
+    Ok((name.to_owned(), weight))
+}
+
+fn pair(text: &str) -> Result<(String, String), String> {
+    let (user, variant) = text.rsplit_once('=').ok_or("an override is USER=VARIANT")?;
+    Ok((user.to_owned(), variant.to_owned()))
+}
+
+fn json_of(text: &str) -> Result<Value, String> {
+    serde_json::from_str(text).map_err(|error| format!("not JSON: {error}"))
+}
+
+/// Variants as a person would write them.
+fn line_of(mut experiment: Value) -> Value {
+    let variants = experiment["variants"].as_array().cloned().unwrap_or_default();
+    let one = |variant: &Value| format!("{}={}", output::cell(variant.get("name")), variant["weight"]);
+    experiment["variants"] = variants.iter().map(one).collect::<Vec<_>>().into();
+    experiment
+}
+
+impl Arguments {
+    pub(crate) async fn run(self) -> Result<ExitCode, Failure> {
+        let client = self.connect.client()?;
+        let base = format!("/v1/apps/{}/experiments", escape(&self.app));
+        let path = |name: &str| format!("{base}/{}", escape(name));
+        let killed = |killed: bool| json!({"killed": killed});
+        let answer = match self.action {
+            Action::List(list) => return KIND.list(&client, &base, list, self.format).await,
+            Action::Apply { file } => {
+                return super::definition::apply(&client, &self.app, &file, self.format).await;
+            }
+            Action::Show { name } => client.get(&path(&name)).await?,
+            Action::Put {
+                name,
+                variants,
+                description,
+                starts_at,
+                ends_at,
+                condition,
+                devices,
+                overrides,
+            } => {
+                let variant = |(name, weight): (String, u32)| json!({"name": name, "weight": weight});
+                let variants: Vec<Value> = variants.into_iter().map(variant).collect();
+                let users: Map<String, Value> =
+                    overrides.into_iter().map(|(user, variant)| (user, variant.into())).collect();
+                let body = json!({
+                    "description": description,
+                    "variants": variants,
+                    "starts_at": starts_at,
+                    "ends_at": ends_at,
+                    "audience": {"condition": condition, "devices": devices},
+                    "overrides": {"users": users},
+                });
+                client.json(Method::PUT, &path(&name), Some(&body)).await?
+            }
+            Action::Kill { name } => client.json(Method::PATCH, &path(&name), Some(&killed(true))).await?,
+            Action::Revive { name } => client.json(Method::PATCH, &path(&name), Some(&killed(false))).await?,
+            Action::Archive { name } => {
+                client.delete(&path(&name)).await?;
+                json!({"name": name, "archived": true})
+            }
+            Action::Variant { name, device } => {
+                client.get(&format!("{}/devices/{}", path(&name), escape(&device))).await?
+            }
+        };
+        match self.format.json {
+            true => output::line(&answer)?,
+            false => output::details(&line_if(answer))?,
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+fn line_if(answer: Value) -> Value {
+    if answer["variants"].is_array() { line_of(answer) } else { answer }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn variants_and_overrides_are_pairs() {
+        assert_eq!(variant("green=50"), Ok(("green".to_owned(), 50)));
+        assert!(variant("green").is_err() && variant("green=x").is_err());
+        assert_eq!(pair("a=b=green"), Ok(("a=b".to_owned(), "green".to_owned())));
+        let shown = line_of(json!({"variants": [{"name": "a", "weight": 1}, {"name": "b", "weight": 2}]}));
+        assert_eq!(shown["variants"], json!(["a=1", "b=2"]));
+    }
+}

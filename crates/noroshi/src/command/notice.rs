@@ -1,0 +1,118 @@
+//! `noroshi notice`: maintenance notices, through the admin address.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Subcommand;
+use http::Method;
+use serde_json::{Value, json};
+
+use crate::client::{ConnectAdmin, escape};
+use crate::command::definition::{Kind, List};
+use crate::failure::Failure;
+use crate::output;
+
+const COLUMNS: [&str; 6] = ["name", "state", "announced_at", "starts_at", "ends_at", "notification"];
+const KIND: Kind = Kind { list: "notices", columns: &COLUMNS, shown: |notice| notice };
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    action: Action,
+    /// The app the notices belong to
+    #[arg(long, default_value = "dev", global = true)]
+    app: String,
+    #[command(flatten)]
+    connect: ConnectAdmin,
+    #[command(flatten)]
+    format: output::Format,
+}
+
+#[derive(Debug, Subcommand)]
+enum Action {
+    /// List those that are not over, or those that are
+    List(List),
+    /// Show one
+    Show { name: String },
+    /// Make one, or change it to this
+    Put {
+        name: String,
+        /// Shown from then on (RFC 3339) [default: at once]
+        #[arg(long, value_name = "TIME")]
+        announced_at: Option<String>,
+        /// The beginning of its window (RFC 3339)
+        #[arg(long, value_name = "TIME")]
+        starts_at: String,
+        /// The end of its window (RFC 3339)
+        #[arg(long, value_name = "TIME")]
+        ends_at: String,
+        #[arg(long)]
+        title: Option<String>,
+        #[arg(long)]
+        body: Option<String>,
+        /// A title in another language; again for each one
+        #[arg(long, value_name = "LANGUAGE=TITLE", value_parser = title_of)]
+        title_in: Vec<(String, String)>,
+        /// For the app's code
+        #[arg(long, value_name = "JSON", value_parser = json_of)]
+        data: Option<Value>,
+    },
+    /// Make or change all experiments and notices of a file of [[experiments]] and [[notices]] (TOML, or JSON)
+    Apply {
+        /// - is standard input
+        file: PathBuf,
+    },
+    /// End it now
+    End { name: String },
+}
+
+fn title_of(text: &str) -> Result<(String, String), String> {
+    let (language, title) = text.split_once('=').ok_or("a title is LANGUAGE=TITLE, such as ja=…")?;
+    Ok((language.to_owned(), title.to_owned()))
+}
+
+fn json_of(text: &str) -> Result<Value, String> {
+    serde_json::from_str(text).map_err(|error| format!("not JSON: {error}"))
+}
+
+impl Arguments {
+    pub(crate) async fn run(self) -> Result<ExitCode, Failure> {
+        let client = self.connect.client()?;
+        let base = format!("/v1/apps/{}/notices", escape(&self.app));
+        let path = |name: &str| format!("{base}/{}", escape(name));
+        let answer = match self.action {
+            Action::List(list) => return KIND.list(&client, &base, list, self.format).await,
+            Action::Apply { file } => {
+                return super::definition::apply(&client, &self.app, &file, self.format).await;
+            }
+            Action::Show { name } => client.get(&path(&name)).await?,
+            Action::Put { name, announced_at, starts_at, ends_at, title, body, title_in, data } => {
+                let shown =
+                    (title.is_some() || body.is_some()).then(|| json!({"title": title, "body": body}));
+                let locale = |(language, title)| (language, json!({"notification": {"title": title}}));
+                let locales: serde_json::Map<String, Value> = title_in.into_iter().map(locale).collect();
+                let mut fields = json!({
+                    "announced_at": announced_at,
+                    "starts_at": starts_at,
+                    "ends_at": ends_at,
+                    "notification": shown,
+                    "locales": locales,
+                });
+                // Null would be data as well.
+                if let (Some(data), Some(fields)) = (data, fields.as_object_mut()) {
+                    fields.insert("data".to_owned(), data);
+                }
+                client.json(Method::PUT, &path(&name), Some(&fields)).await?
+            }
+            Action::End { name } => {
+                client.delete(&path(&name)).await?;
+                json!({"name": name, "ended": true})
+            }
+        };
+        match self.format.json {
+            true => output::line(&answer)?,
+            false => output::details(&answer)?,
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}

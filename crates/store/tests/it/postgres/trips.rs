@@ -1,0 +1,87 @@
+//! What a device's first call costs: how often the store and its server wait for each other, counted on the wire.
+
+use std::io::{Read, Write};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use noroshi_store::{Postgres, PostgresOptions, Sessions as _};
+use prometheus_client::registry::Registry;
+
+use super::{options, server};
+use crate::conformance::world::*;
+
+/// Passes everything on between clients and the server, and counts how often a client says something after it heard
+/// something: each time is a round trip.
+struct Between {
+    folder: tempfile::TempDir,
+    trips: Arc<AtomicU64>,
+}
+
+impl Between {
+    fn start(real: &Path) -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        let listener = UnixListener::bind(folder.path().join(".s.PGSQL.5432")).expect("a socket");
+        let trips = Arc::new(AtomicU64::new(0));
+        let (count, real) = (trips.clone(), real.join(".s.PGSQL.5432"));
+        // It ends with the test process.
+        std::thread::spawn(move || {
+            for client in listener.incoming().map_while(Result::ok) {
+                let server = UnixStream::connect(&real).expect("the server is there");
+                let heard = Arc::new(AtomicU64::new(1));
+                let both = |stream: &UnixStream| stream.try_clone().expect("a handle");
+                let (said, told) = (heard.clone(), count.clone());
+                let (from, to) = (both(&client), both(&server));
+                std::thread::spawn(move || {
+                    pass(from, to, || {
+                        told.fetch_add(said.swap(0, Ordering::SeqCst), Ordering::SeqCst);
+                    })
+                });
+                std::thread::spawn(move || pass(server, client, || heard.store(1, Ordering::SeqCst)));
+            }
+        });
+        Self { folder, trips }
+    }
+
+    fn trips(&self) -> u64 {
+        self.trips.load(Ordering::SeqCst)
+    }
+}
+
+fn pass(mut from: UnixStream, mut to: UnixStream, on: impl Fn()) {
+    let mut chunk = [0; 16 << 10];
+    while let Ok(len @ 1..) = from.read(&mut chunk) {
+        on();
+        if to.write_all(&chunk[..len]).is_err() {
+            break;
+        }
+    }
+    let _ = to.shutdown(std::net::Shutdown::Both);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_first_call_is_one_round_trip() {
+    let database = server().database().await;
+    let between = Between::start(database.folder());
+    let url = database.url_through(between.folder.path());
+    let options = PostgresOptions { connections: 1, url, ..options(&database) };
+    let store = Postgres::open(options, &mut Registry::default()).await.expect("it opens");
+    let app = app(&store, "shop").await;
+    join(&store, app, "d1", "u1", &["a", "b", "c"]).await;
+    for _ in 0..5 {
+        send(&store, app, stored(users(&["u1"]))).await;
+    }
+    let mut cheapest = u64::MAX;
+    // The first prepares its statement; others may meet what a store does in the background.
+    for _ in 0..20 {
+        let before = between.trips();
+        let call = store.first_call(app, &device("d1"), 10, NOW).await.expect("read").expect("there");
+        assert_eq!((call.unread, call.newest.len(), call.device.topics.len()), (5, 5, 3));
+        cheapest = cheapest.min(between.trips() - before);
+    }
+    assert_eq!(cheapest, 1);
+    let before = between.trips();
+    store.inbox(app, &device("d1"), 10, NOW).await.expect("read");
+    assert!(between.trips() - before > 1, "what is counted is more where there are more statements");
+}
