@@ -33,9 +33,11 @@ impl Between {
                 let both = |stream: &UnixStream| stream.try_clone().expect("a handle");
                 let (said, told) = (heard.clone(), count.clone());
                 let (from, to) = (both(&client), both(&server));
-                std::thread::spawn(move || pass(from, to, || {
-                    told.fetch_add(said.swap(0, Ordering::SeqCst), Ordering::SeqCst);
-                }));
+                std::thread::spawn(move || {
+                    pass(from, to, || {
+                        told.fetch_add(said.swap(0, Ordering::SeqCst), Ordering::SeqCst);
+                    })
+                });
                 std::thread::spawn(move || pass(server, client, || heard.store(1, Ordering::SeqCst)));
             }
         });
