@@ -62,6 +62,7 @@ async fn open(folder: &TempDir) -> Parts {
         tunnel: None,
         drain: None,
         nodes: None,
+        first_calls: noroshi_api::FirstCalls::default(),
         load: Load::default(),
     };
     Parts { state: Arc::new(state), store, metrics }
