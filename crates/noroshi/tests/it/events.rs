@@ -110,7 +110,8 @@ fn a_killed_node_loses_at_most_its_last_interval() {
     let runs: BTreeSet<u64> = lines.iter().filter_map(|line| line["run"].as_u64()).collect();
     assert_eq!(runs.len(), 2);
     for run in runs {
-        let of: Vec<u64> = lines.iter().filter(|line| line["run"] == run).filter_map(|line| line["n"].as_u64()).collect();
+        let of: Vec<u64> =
+            lines.iter().filter(|line| line["run"] == run).filter_map(|line| line["n"].as_u64()).collect();
         assert!(of.iter().copied().eq(1..=of.len() as u64), "run {run}");
     }
 }

@@ -128,7 +128,8 @@ mod tests {
     fn the_story_has_the_connection_before_it_and_only_this_device() {
         let (id, mut story) = ("01935b5a-0000-7a00-8000-000000000001", Story::default());
         let connected = |at: &str, device: u64, name: &str| json!({"at": at, "event": "connected", "device": device, "device_id": name});
-        let closed = |at: &str, device: u64| json!({"at": at, "event": "closed", "device": device, "reason": "drain"});
+        let closed =
+            |at: &str, device: u64| json!({"at": at, "event": "closed", "device": device, "reason": "drain"});
         let step = |at: &str, event: &str, devices: &[u64]| json!({"at": at, "event": event, "id": id, "devices": devices});
         for line in [
             connected("1", 7, "phone"),
@@ -143,7 +144,8 @@ mod tests {
         ] {
             story.hear(line, id, "phone");
         }
-        let told: Vec<_> = story.told(id).iter().map(|line| line["at"].as_str().expect("at").to_owned()).collect();
+        let told: Vec<_> =
+            story.told(id).iter().map(|line| line["at"].as_str().expect("at").to_owned()).collect();
         assert_eq!(told, ["4", "5", "6", "9"]);
     }
 }
