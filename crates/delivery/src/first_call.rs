@@ -21,8 +21,10 @@ mod told;
 use std::sync::Arc;
 use std::time::Duration;
 
+use noroshi_events::Event;
+use noroshi_events::event::Exposed;
 use noroshi_store::{Accepted, DefinitionKind, Device};
-use noroshi_types::{AppId, DeviceId, DeviceNum, Label, Request, Target, Timestamp, UserId, When};
+use noroshi_types::{AppId, DeviceId, DeviceNum, Label, Request, Target, UserId, When};
 use tokio::sync::Notify;
 
 pub use shared::{Current, ShownNotice};
@@ -146,17 +148,6 @@ impl Delivery {
     }
 }
 
-/// A device was shown its variant of an experiment.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Exposure {
-    pub app: AppId,
-    pub device: DeviceId,
-    pub user: Option<UserId>,
-    pub experiment: Label,
-    pub variant: Label,
-    pub at: Timestamp,
-}
-
 impl Delivery {
     /// The device says that it was shown these: its variants of those that it is in.
     pub fn exposed<'a>(&self, device: &Device, experiments: &'a [Label]) -> Vec<(&'a Label, Label)> {
@@ -165,25 +156,14 @@ impl Delivery {
             |experiment: &'a Label| Some((experiment, current.variant_of(experiment, device)?.name.clone()));
         let exposed: Vec<_> = experiments.iter().filter_map(variant).collect();
         for (experiment, variant) in &exposed {
-            self.note_exposure(Exposure {
-                app: device.app,
-                device: device.id.clone(),
-                user: device.user.clone(),
-                experiment: (*experiment).clone(),
-                variant: variant.clone(),
-                at: self.clock.now(),
+            self.metrics.exposures.inc();
+            self.events().emit(self.clock.now(), || {
+                let (device_id, user) = (device.id.clone(), device.user.clone());
+                let (experiment, variant) = (experiment.as_str().into(), variant.as_str().into());
+                Event::Exposed(Box::new(Exposed { app: device.app, device_id, user, experiment, variant }))
             });
         }
         exposed
-    }
-
-    /// Every exposure passes here, once each time it is told.
-    fn note_exposure(&self, exposure: Exposure) {
-        self.metrics.exposures.inc();
-        tracing::debug!(
-            app = exposure.app.0, device = %exposure.device, experiment = %exposure.experiment,
-            variant = %exposure.variant, at = %exposure.at, "exposed"
-        );
     }
 }
 

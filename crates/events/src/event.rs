@@ -21,19 +21,35 @@ const _: () = assert!(size_of::<Record>() <= 80);
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
     /// The log begins anew: of this process nothing was told before.
-    Started { version: &'static str },
+    Started {
+        version: &'static str,
+    },
     /// So many events could not be told, since the last time this was said.
-    Lost { count: u64 },
+    Lost {
+        count: u64,
+    },
     /// A notification was accepted; what must survive is durable.
     Accepted(Box<Accepted>),
     /// It was handed to those who may have its recipients connected.
-    Routed { id: NotificationId, to: Routed },
+    Routed {
+        id: NotificationId,
+        to: Routed,
+    },
     /// What became of a notification on devices. Those that are not known are in `count` only.
-    Outcome { of: Subject, outcome: Outcome, devices: Box<[DeviceNum]>, count: u64 },
+    Outcome {
+        of: Subject,
+        outcome: Outcome,
+        devices: Box<[DeviceNum]>,
+        count: u64,
+    },
     /// Devices confirmed notifications; those of one notification stand together.
     Acked(Box<[(NotificationId, DeviceNum)]>),
     /// Recipients were handed to a push service's connections.
-    PushSent { of: Subject, service: PushService, devices: Box<[DeviceNum]> },
+    PushSent {
+        of: Subject,
+        service: PushService,
+        devices: Box<[DeviceNum]>,
+    },
     /// A push service answered for good; what is tried again is sent again.
     PushAnswered {
         of: Subject,
@@ -46,11 +62,20 @@ pub enum Event {
     /// A device's session began.
     Connected(Box<Connected>),
     /// A device's session ended, with its one reason.
-    Closed { device: DeviceNum, session: SessionId, reason: CloseReason },
+    Closed {
+        device: DeviceNum,
+        session: SessionId,
+        reason: CloseReason,
+    },
     /// A campaign's state changed.
-    Campaign { app: AppId, campaign: CampaignId, step: &'static str },
+    Campaign {
+        app: AppId,
+        campaign: CampaignId,
+        step: &'static str,
+    },
     /// What operators and providers configure was changed.
     Configured(Box<Configured>),
+    Exposed(Box<Exposed>),
 }
 
 /// What an event is about.
@@ -111,6 +136,16 @@ pub struct Configured {
     pub name: Option<Box<str>>,
 }
 
+/// A device showed its variant of an experiment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Exposed {
+    pub app: AppId,
+    pub device_id: DeviceId,
+    pub user: Option<UserId>,
+    pub experiment: Box<str>,
+    pub variant: Box<str>,
+}
+
 /// The names of events in lines and metrics.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
@@ -131,10 +166,11 @@ pub enum Kind {
     Closed,
     Campaign,
     Configured,
+    Exposed,
 }
 
 impl Kind {
-    pub const ALL: [Kind; 17] = [
+    pub const ALL: [Kind; 18] = [
         Kind::Started,
         Kind::Lost,
         Kind::Accepted,
@@ -152,6 +188,7 @@ impl Kind {
         Kind::Closed,
         Kind::Campaign,
         Kind::Configured,
+        Kind::Exposed,
     ];
 
     pub fn as_str(self) -> &'static str {
@@ -173,6 +210,7 @@ impl Kind {
             Kind::Closed => "closed",
             Kind::Campaign => "campaign",
             Kind::Configured => "configured",
+            Kind::Exposed => "exposed",
         }
     }
 

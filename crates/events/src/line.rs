@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use noroshi_types::{AppId, DeviceNum, NotificationId, Outcome, Timestamp};
 
-use crate::event::{Accepted, Configured, Connected, Event, Kind, Record, Routed, Subject};
+use crate::event::{Accepted, Configured, Connected, Event, Exposed, Kind, Record, Routed, Subject};
 
 /// The version of the schema, `v` of each line. Fields may be added within a version, readers ignore what they do not know.
 pub const SCHEMA: u32 = 1;
@@ -109,6 +109,7 @@ impl Writer {
             Event::Connected(_) => Kind::Connected,
             Event::Closed { .. } => Kind::Closed,
             Event::Campaign { .. } => Kind::Campaign,
+            Event::Exposed(_) => Kind::Exposed,
             _ => Kind::Configured,
         };
         self.begin(at, kind, out);
@@ -132,6 +133,7 @@ impl Writer {
                 push_field(out, "step", step);
             }
             Event::Configured(configured) => self.configured(configured, out),
+            Event::Exposed(exposed) => self.exposed(exposed, out),
             // They are lines for many devices: `write` has them.
             Event::Outcome { .. } | Event::Acked(_) | Event::PushSent { .. } | Event::PushAnswered { .. } => {
             }
@@ -176,6 +178,16 @@ impl Writer {
         if let Some(name) = &configured.name {
             push_field(out, "name", name);
         }
+    }
+
+    fn exposed(&mut self, exposed: &Exposed, out: &mut Vec<u8>) {
+        self.push_app(out, exposed.app);
+        push_field(out, "device_id", exposed.device_id.as_str());
+        if let Some(user) = &exposed.user {
+            push_field(out, "user", user.as_str());
+        }
+        push_field(out, "experiment", &exposed.experiment);
+        push_field(out, "variant", &exposed.variant);
     }
 
     /// One call a line: its devices, and how many it counts. Those that are not known count with the first.

@@ -60,6 +60,7 @@ fn run(line: &str) -> Result<ReportDocument, Error> {
         Scenario::Campaign(args) => scenario::campaign::run(&args),
         Scenario::Homing(args) => scenario::homing::run(&args),
         Scenario::Events(args) => scenario::events::run(&args),
+        Scenario::Me(args) => scenario::me::run(&args),
         Scenario::Floor(_) | Scenario::Worker | Scenario::Bound(_) => panic!("no measurement"),
     }
 }

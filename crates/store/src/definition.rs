@@ -15,6 +15,15 @@ pub enum DefinitionKind {
     Notice = 2,
 }
 
+impl DefinitionKind {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Experiment => "experiment",
+            Self::Notice => "notice",
+        }
+    }
+}
+
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Definition {
     /// For [`Definitions::archived_definitions`].

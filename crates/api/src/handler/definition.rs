@@ -75,13 +75,11 @@ pub(super) async fn put(
     };
     let new = NewDefinition { app, kind, name, spec, ends_at };
     let kept = api.delivery.store().put_definition(new, live_max, api.now()).await?;
+    api.delivery.configured(Some(app), (kind.as_str(), "changed"), Some(kept.name.as_str()));
     api.delivery.definitions_changed().await?;
     Ok(kept)
 }
 
 pub(super) fn missing(kind: DefinitionKind) -> Problem {
-    Problem::not_found(match kind {
-        DefinitionKind::Experiment => "experiment",
-        DefinitionKind::Notice => "notice",
-    })
+    Problem::not_found(kind.as_str())
 }

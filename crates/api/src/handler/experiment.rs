@@ -153,6 +153,7 @@ pub(crate) async fn archive(
         noroshi_store::Error::NotFound => missing(KIND),
         error => error.into(),
     })?;
+    api.delivery.configured(Some(app.id), (KIND.as_str(), "removed"), Some(name.as_str()));
     api.delivery.definitions_changed().await?;
     Ok(StatusCode::NO_CONTENT)
 }

@@ -83,6 +83,13 @@ fn all() -> Vec<Event> {
             change: "made",
             name: Some("backend".into()),
         })),
+        Event::Exposed(Box::new(Exposed {
+            app: AppId(7),
+            device_id: DeviceId::parse("phone \"1\"").expect("an id"),
+            user: None,
+            experiment: "checkout".into(),
+            variant: "green".into(),
+        })),
         Event::Lost { count: 3 },
     ]
 }
