@@ -130,6 +130,8 @@ impl Peer {
                 | Action::Publish { request, .. }
                 | Action::Register { request, .. }
                 | Action::Unregister { request }
+                | Action::Roster { request }
+                | Action::ChangeRoster { request, .. }
                 | Action::Relay { request: Some(request), .. },
             ) => request,
             other => panic!("no request: {other:?}"),
