@@ -321,6 +321,11 @@ impl Shard {
             Action::Relay { to, stanza, request } => self.relay(slot, &to, &stanza, request),
             Action::Announce(presence) => self.announce(slot, presence),
             Action::Roster { request } => self.tell_roster(slot, request),
+            Action::PublishPersonal { item, request } => self.publish_personal(slot, item, request),
+            Action::PersonalItems { owner, node, request } => {
+                self.tell_personal(slot, &owner, &node, request);
+            }
+            Action::Want(nodes) => self.want_personal(slot, nodes),
             Action::ChangeRoster { change, request } => self.change_roster(slot, change, request),
             Action::Close(reason) => self.close_xmpp(slot, reason),
         }

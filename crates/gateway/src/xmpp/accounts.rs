@@ -7,7 +7,7 @@
 use bytes::Bytes;
 use noroshi_auth::Identity;
 use noroshi_protocol::native::Token;
-use noroshi_protocol::xmpp::accounts::{Outcome, Recipient, Relayed, RosterChange, Told};
+use noroshi_protocol::xmpp::accounts::{Outcome, PersonalItem, Recipient, Relayed, RosterChange, Told};
 use noroshi_protocol::xmpp::{self, Answer, Refusal, Request};
 use noroshi_types::{CloseReason, DeviceId, Timestamp};
 use parking_lot::Mutex;
@@ -174,6 +174,30 @@ impl Shard {
             self.with_accounts(slot, |accounts, user, _, told| accounts.change_roster(user, change, told));
         match changed {
             Some(Ok(())) => self.answer_xmpp(slot, request, Answer::Done),
+            Some(Err(refusal)) => self.answer_xmpp(slot, request, Answer::Refused(refusal)),
+            None => {}
+        }
+    }
+
+    pub(super) fn publish_personal(&mut self, slot: u32, item: PersonalItem, request: Request) {
+        self.note_account(slot);
+        let published =
+            self.with_accounts(slot, |accounts, user, _, told| accounts.publish(user, item, told));
+        self.answer_content(slot, request, published);
+    }
+
+    pub(super) fn tell_personal(&mut self, slot: u32, owner: &str, node: &str, request: Request) {
+        let items = self.with_accounts(slot, |accounts, user, _, _| accounts.items(user, owner, node));
+        self.answer_content(slot, request, items);
+    }
+
+    pub(super) fn want_personal(&mut self, slot: u32, nodes: Vec<Box<str>>) {
+        self.with_accounts(slot, |accounts, user, session, told| accounts.want(user, session, nodes, told));
+    }
+
+    fn answer_content(&mut self, slot: u32, request: Request, content: Option<Result<Bytes, Refusal>>) {
+        match content {
+            Some(Ok(content)) => self.answer_xmpp(slot, request, Answer::Content(content)),
             Some(Err(refusal)) => self.answer_xmpp(slot, request, Answer::Refused(refusal)),
             None => {}
         }

@@ -5,7 +5,7 @@
 //! to, in that order. `S` names a session, as its owner finds it. An account is one user; each of its
 //! resources has a session of its own.
 //!
-//! `roster` is what an account keeps of a contact, `subscription` what becomes of that, `availability` who is
+//! `personal` is what an account publishes of itself (XEP-0163), `roster` what an account keeps of a contact, `subscription` what becomes of that, `availability` who is
 //! there, `routing` messages and requests, `relayed` a stanza between two addresses.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
@@ -17,11 +17,14 @@ use super::jid;
 use crate::native::Token;
 
 mod availability;
+mod personal;
 mod relayed;
 mod roster;
 mod routing;
 mod subscription;
 
+pub(in crate::xmpp) use personal::CAPABILITIES;
+pub use personal::PersonalItem;
 pub use relayed::{Recipient, Relayed};
 use roster::Item;
 pub use roster::RosterChange;
@@ -57,6 +60,8 @@ struct Account<S> {
     resources: Vec<Resource<S>>,
     /// Oldest first.
     kept: VecDeque<Bytes>,
+    /// What it published of itself, one of each node.
+    nodes: Vec<PersonalItem>,
 }
 
 #[derive(Debug)]
@@ -70,6 +75,9 @@ struct Resource<S> {
     interested: bool,
     /// The last one it announced; of one that is gone, for when it is resumed.
     presence: Option<Relayed>,
+    /// What its client said that it can, by name (XEP-0115), and the nodes that it wants to hear of.
+    capabilities: Option<Box<str>>,
+    wanted: Vec<Box<str>>,
     /// Who got its presence without being a contact (§4.6), as addresses.
     directed: BTreeSet<Box<str>>,
 }
@@ -160,7 +168,10 @@ impl<S: Copy + Eq> Accounts<S> {
         found.session = Some(session);
         match found.presence.take().filter(|_| resumed) {
             Some(presence) => self.announce(user, session, presence, told),
-            None => (found.interested, found.directed) = (false, BTreeSet::new()),
+            None => {
+                let fresh = Resource::new(resource, found.place);
+                *found = Resource { session: Some(session), ..fresh };
+            }
         }
     }
 
@@ -221,14 +232,23 @@ impl<S> Account<S> {
             roster: BTreeMap::new(),
             resources: Vec::new(),
             kept: VecDeque::new(),
+            nodes: Vec::new(),
         }
     }
 }
 
 impl<S> Resource<S> {
     fn new(name: &str, place: u8) -> Self {
-        let directed = BTreeSet::new();
-        Self { name: name.into(), place, session: None, interested: false, presence: None, directed }
+        Self {
+            name: name.into(),
+            place,
+            session: None,
+            interested: false,
+            presence: None,
+            capabilities: None,
+            wanted: Vec::new(),
+            directed: BTreeSet::new(),
+        }
     }
 }
 

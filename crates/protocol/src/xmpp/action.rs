@@ -7,7 +7,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use noroshi_types::{CloseReason, DeviceId, JsonText, Message, NotificationId, Presence, Topic};
 
-use super::accounts::{Recipient, Relayed, RosterChange};
+use super::accounts::{PersonalItem, Recipient, Relayed, RosterChange};
 use super::error::StanzaError;
 use super::management::Suspended;
 use super::scram::{Hash, Keys};
@@ -111,6 +111,19 @@ pub enum Action {
         change: RosterChange,
         request: Request,
     },
+    /// Of an account: what it publishes of itself (XEP-0163).
+    PublishPersonal {
+        item: PersonalItem,
+        request: Request,
+    },
+    /// Of an account: what it or another, by bare address, published.
+    PersonalItems {
+        owner: Box<str>,
+        node: Box<str>,
+        request: Request,
+    },
+    /// Of an account: the nodes that its client wants to hear of.
+    Want(Vec<Box<str>>),
     /// The last word is in `bytes`.
     Close(CloseReason),
 }

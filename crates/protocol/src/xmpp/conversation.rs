@@ -26,6 +26,7 @@ mod binding;
 mod disco;
 mod negotiation;
 mod opening;
+mod personal;
 mod pubsub;
 mod registration;
 mod session;

@@ -16,6 +16,7 @@ impl<S: Copy + Eq> Accounts<S> {
         if is_available {
             resource.presence = Some(presence.clone());
             self.broadcast(user, &from, &presence, told);
+            self.ask_capabilities(user, session, &presence, told);
         } else {
             let directed = std::mem::take(&mut resource.directed);
             if before.is_some() {

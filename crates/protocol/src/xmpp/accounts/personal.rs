@@ -54,9 +54,10 @@ impl<S: Copy + Eq> Accounts<S> {
             return Err(Refusal::TooBig);
         }
         let nodes = &mut account.nodes;
+        let is_full = nodes.len() >= NODES_MAX;
         match nodes.iter_mut().find(|known| known.node == item.node) {
             Some(known) => *known = item.clone(),
-            None if nodes.len() == NODES_MAX => return Err(Refusal::Overloaded),
+            None if is_full => return Err(Refusal::Overloaded),
             None => nodes.push(item.clone()),
         }
         self.tell_item(user, user, &item, told);

@@ -21,6 +21,12 @@ pub struct Relayed {
     pub(super) is_kept: bool,
     /// Of presence: RFC 6121 §4.7.2.3.
     pub(super) priority: i8,
+    /// Of presence: what the client can, as the node that tells it (XEP-0115 §6.2).
+    pub(super) capabilities: Option<Box<str>>,
+}
+
+fn capabilities(tag: Element<'_>) -> Option<Box<str>> {
+    Some(format!("{}#{}", tag.attribute("node")?, tag.attribute("ver")?).into())
 }
 
 /// Whom a client named.
@@ -50,6 +56,7 @@ impl Relayed {
             content: content.into(),
             is_kept: says && root.child(ns::HINTS, "no-store").is_none(),
             priority: priority.unwrap_or_default(),
+            capabilities: root.child(ns::CAPABILITIES, "c").and_then(capabilities),
         }
     }
 
@@ -61,7 +68,8 @@ impl Relayed {
     pub(super) fn presence(kind: &str) -> Self {
         let (id, lang) = ("".into(), "".into());
         let (content, is_kept, priority) = (Bytes::new(), false, 0);
-        Self { name: "presence", kind: kind.into(), id, lang, content, is_kept, priority }
+        let capabilities = None;
+        Self { name: "presence", kind: kind.into(), id, lang, content, is_kept, priority, capabilities }
     }
 
     /// Of a stream that just ends (RFC 6121 §4.5.2).

@@ -366,3 +366,38 @@ fn everything_is_bounded() {
     assert_eq!(world.accounts.put("a", "q", Some("a")), Ok(()));
     assert!(world.accounts.is_password("a", "q"));
 }
+
+#[test]
+fn what_is_published_goes_to_those_who_want_it() {
+    let mut world = World::friends();
+    let item = |text: &str| {
+        let text = format!("<item id='{text}'><mood xmlns='m'>{text}</mood></item>");
+        let (scope, limits) = (Scope::default(), Limits::default());
+        PersonalItem::parse("m", parse_element(&text, Some(&scope), &limits).unwrap().root()).unwrap()
+    };
+    // Asked once for each of its capabilities, and only then.
+    let presence =
+        "<presence><c xmlns='http://jabber.org/protocol/caps' node='n' ver='1' hash='h'/></presence>";
+    world.announce("b", B, presence);
+    assert_eq!(world.heard(B), ["presence b@x/r", "iq get x capabilities"]);
+    world.announce("b", B, presence);
+    assert_eq!(world.heard(B), ["presence b@x/r"]);
+    world.accounts.publish("a", item("1"), &mut world.told).unwrap();
+    assert_eq!(world.heard(B), [""; 0], "it does not want to hear of it");
+    world.accounts.want("b", B, vec!["m".into(), "other".into()], &mut world.told);
+    assert_eq!(world.heard(B), ["message headline a@x 1"], "the last one");
+    world.accounts.want("b", B, vec!["m".into()], &mut world.told);
+    assert_eq!(world.heard(B), [""; 0]);
+    let done = world.accounts.publish("a", item("2"), &mut world.told).unwrap();
+    assert!(done.ends_with(b"<publish node='m'><item id='2'/></publish></pubsub>"));
+    assert_eq!(world.heard(B), ["message headline a@x 2"]);
+    let items = world.accounts.items("b", "a@x", "m").unwrap();
+    assert!(items.ends_with(b"<item id='2'><mood xmlns='m'>2</mood></item></items></pubsub>"), "{items:?}");
+    assert_eq!(world.accounts.items("c", "a@x", "m"), Err(Refusal::Forbidden));
+    assert_eq!(world.accounts.items("a", "a@x", "none"), Err(Refusal::NotFound));
+    // Who is no contact any more hears nothing.
+    world.subscription("a", A, "b@x", "unsubscribed");
+    world.told.clear();
+    world.accounts.publish("a", item("3"), &mut world.told).unwrap();
+    assert_eq!(world.heard(B), [""; 0]);
+}

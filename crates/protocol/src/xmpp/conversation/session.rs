@@ -9,7 +9,7 @@ use super::{
     Context, Conversation, Element, Output, Show, StanzaError, StreamError, ns, push_empty, push_end,
     push_framed, push_start, push_text,
 };
-use crate::xmpp::accounts::{Recipient, Relayed, RosterChange, bare_of};
+use crate::xmpp::accounts::{CAPABILITIES, Recipient, Relayed, RosterChange, bare_of};
 use crate::xmpp::action::{About, Action};
 use crate::xmpp::jid::Jid;
 use crate::xmpp::management::Arrived;
@@ -116,6 +116,9 @@ impl Conversation {
         let kind = iq.attribute("type").unwrap_or_default();
         if matches!(kind, "result" | "error") {
             let mine = stanza.id.strip_prefix(QUESTION).and_then(|count| count.parse().ok());
+            if self.account && target == Target::Service && stanza.id == CAPABILITIES {
+                return self.handle_capabilities(iq, out);
+            }
             return match (mine, target, to) {
                 (Some(count), Target::Account | Target::Service, _) => self.handle_answer(cx, count, out),
                 (_, Target::Other, Some(to)) if self.account => self.relay(stanza, iq, &to, out),
@@ -141,6 +144,11 @@ impl Conversation {
             {
                 self.push_error(cx, stanza, StanzaError::Forbidden, "", out);
             }
+            (Target::Other, Some(to))
+                if self.account && to.resource.is_none() && child.is(ns::PUBSUB, "pubsub") =>
+            {
+                self.handle_personal(cx, stanza, kind, Some(&bare_of(&to)), child, out);
+            }
             (Target::Other, Some(to)) if self.account => self.relay(stanza, iq, &to, out),
             (Target::Other, _) => self.push_error(cx, stanza, StanzaError::ServiceUnavailable, "", out),
             (Target::Foreign, _) => self.push_error(cx, stanza, StanzaError::RemoteServerNotFound, "", out),
@@ -156,6 +164,9 @@ impl Conversation {
         out: &mut Output,
     ) {
         match (child.namespace(), child.name(), kind) {
+            (ns::PUBSUB, "pubsub", _) if self.account => {
+                self.handle_personal(cx, stanza, kind, None, child, out);
+            }
             (ns::ROSTER, "query", "get") if self.account => {
                 out.actions.push(Action::Roster { request: stanza.request(About::Nothing) });
             }

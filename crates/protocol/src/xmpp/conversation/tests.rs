@@ -131,6 +131,8 @@ impl Peer {
                 | Action::Register { request, .. }
                 | Action::Unregister { request }
                 | Action::Roster { request }
+                | Action::PublishPersonal { request, .. }
+                | Action::PersonalItems { request, .. }
                 | Action::ChangeRoster { request, .. }
                 | Action::Relay { request: Some(request), .. },
             ) => request,

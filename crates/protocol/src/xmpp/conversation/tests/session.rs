@@ -256,6 +256,33 @@ fn an_account_asks_for_its_roster_and_changes_it() {
 }
 
 #[test]
+fn an_account_publishes_of_itself() {
+    let mut peer = account();
+    let pubsub = |inside: &str| format!("<pubsub xmlns='{}'>{inside}</pubsub>", ns::PUBSUB);
+    peer.say(&iq("set", "", &pubsub("<publish node='m'><item id='1'><x xmlns='u'/></item></publish>")));
+    assert!(matches!(&peer.take()[..], [Action::PublishPersonal { .. }]));
+    peer.say(&iq("get", "o@x.example", &pubsub("<items node='m'/>")));
+    assert!(matches!(&peer.take()[..], [Action::PersonalItems { owner, .. }] if &**owner == "o@x.example"));
+    for (kind, to, inside, condition) in [
+        ("set", "", "<publish><item><x xmlns='u'/></item></publish>", "bad-request nodeid-required"),
+        ("set", "", "<publish node='m'><item/></publish>", "bad-request item-required"),
+        ("set", "o@x.example", "<publish node='m'><item><x xmlns='u'/></item></publish>", "forbidden"),
+        ("set", "", "<subscribe node='m' jid='d1@x.example'/>", "feature-not-implemented"),
+    ] {
+        let said = peer.say(&iq(kind, to, &pubsub(inside)));
+        assert!(condition.split(' ').all(|word| said.contains(&format!("<{word} "))), "{said}");
+    }
+    let query = "<query xmlns='http://jabber.org/protocol/disco#info'><feature var='m+notify'/><feature var='n'/></query>";
+    peer.say(&format!("<iq type='result' id='capabilities' to='x.example'>{query}</iq>"));
+    assert!(matches!(&peer.take()[..], [Action::Want(nodes)] if nodes.len() == 1 && &*nodes[0] == "m"));
+    let said = peer.say(&iq("get", "", "<query xmlns='http://jabber.org/protocol/disco#info'/>"));
+    assert!(
+        said.contains("<identity category='pubsub' type='pep'/>") && said.contains("#auto-subscribe"),
+        "{said}"
+    );
+}
+
+#[test]
 fn the_service_tells_what_it_is() {
     let mut peer = Peer::open();
     let mut ask = |to: &str, kind: &str, node: &str| {
