@@ -325,6 +325,7 @@ impl Shard {
             Action::PersonalItems { owner, node, request } => {
                 self.tell_personal(slot, &owner, &node, request);
             }
+            Action::Describe { owner, request } => self.describe_account(slot, &owner, request),
             Action::Want(nodes) => self.want_personal(slot, nodes),
             Action::ChangeRoster { change, request } => self.change_roster(slot, change, request),
             Action::Close(reason) => self.close_xmpp(slot, reason),

@@ -191,6 +191,15 @@ impl Shard {
         self.answer_content(slot, request, items);
     }
 
+    pub(super) fn describe_account(&mut self, slot: u32, owner: &str, request: Request) {
+        let known = self.with_accounts(slot, |accounts, user, _, _| accounts.knows(user, owner));
+        match known {
+            Some(true) => self.answer_xmpp(slot, request, Answer::Done),
+            Some(false) => self.answer_xmpp(slot, request, Answer::Refused(Refusal::Unavailable)),
+            None => {}
+        }
+    }
+
     pub(super) fn want_personal(&mut self, slot: u32, nodes: Vec<Box<str>>) {
         self.with_accounts(slot, |accounts, user, session, told| accounts.want(user, session, nodes, told));
     }

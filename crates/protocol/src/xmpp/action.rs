@@ -122,6 +122,11 @@ pub enum Action {
         node: Box<str>,
         request: Request,
     },
+    /// Of an account: whether it may know that there is another, by bare address.
+    Describe {
+        owner: Box<str>,
+        request: Request,
+    },
     /// Of an account: the nodes that its client wants to hear of.
     Want(Vec<Box<str>>),
     /// The last word is in `bytes`.
@@ -140,10 +145,23 @@ pub struct Request {
 
 #[derive(Debug)]
 pub(super) enum About {
-    Subscription { node: Box<str>, jid: Box<str> },
-    Subscriptions { node: Option<Box<str>> },
-    Items { node: Box<str> },
-    Publication { node: Box<str> },
+    Subscription {
+        node: Box<str>,
+        jid: Box<str>,
+    },
+    Subscriptions {
+        node: Option<Box<str>>,
+    },
+    Items {
+        node: Box<str>,
+    },
+    Publication {
+        node: Box<str>,
+    },
+    /// An account, in the words of this namespace.
+    Account {
+        namespace: &'static str,
+    },
     Nothing,
 }
 

@@ -130,6 +130,12 @@ impl<S: Copy + Eq> Accounts<S> {
         told.push((session, presence.addressed(&from, to)));
     }
 
+    /// Whether an account may know that there is one at this address (XEP-0030 §8).
+    pub fn knows(&self, user: &str, owner: &str) -> bool {
+        let own = self.bare(user);
+        *own == *owner || self.name_of(owner).is_some_and(|name| self.is_heard_by(&name, &own))
+    }
+
     /// Whether a contact gets an account's presence.
     pub(super) fn is_heard_by(&self, user: &str, contact: &str) -> bool {
         let item = self.accounts.get(user).and_then(|account| account.roster.get(contact));

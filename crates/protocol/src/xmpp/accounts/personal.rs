@@ -76,11 +76,7 @@ impl<S: Copy + Eq> Accounts<S> {
 
     /// What is kept of a node, for those who get its owner's presence (XEP-0163 §6).
     pub fn items(&self, user: &str, owner: &str, node: &str) -> Result<Bytes, Refusal> {
-        let own = self.bare(user);
-        let name = self.name_of(owner).ok_or(Refusal::Forbidden)?;
-        if *own != *owner && !self.is_heard_by(&name, &own) {
-            return Err(Refusal::Forbidden);
-        }
+        let name = self.name_of(owner).filter(|_| self.knows(user, owner)).ok_or(Refusal::Forbidden)?;
         let nodes = self.accounts.get(&*name).map(|account| account.nodes.iter());
         let item = nodes.into_iter().flatten().find(|item| *item.node == *node).ok_or(Refusal::NotFound)?;
         let mut out = Vec::new();

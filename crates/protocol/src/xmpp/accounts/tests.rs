@@ -394,6 +394,8 @@ fn what_is_published_goes_to_those_who_want_it() {
     let items = world.accounts.items("b", "a@x", "m").unwrap();
     assert!(items.ends_with(b"<item id='2'><mood xmlns='m'>2</mood></item></items></pubsub>"), "{items:?}");
     assert_eq!(world.accounts.items("c", "a@x", "m"), Err(Refusal::Forbidden));
+    let known = ["a", "b", "c"].map(|user| world.accounts.knows(user, "a@x"));
+    assert_eq!(known, [true, true, false]);
     assert_eq!(world.accounts.items("a", "a@x", "none"), Err(Refusal::NotFound));
     // Who is no contact any more hears nothing.
     world.subscription("a", A, "b@x", "unsubscribed");

@@ -93,10 +93,21 @@ impl Conversation {
             node if is_pubsub && noroshi_types::Topic::parse(node).is_ok() => &NODE,
             _ => return self.push_error(cx, stanza, StanzaError::ItemNotFound, "", out),
         };
-        let is_info = query.namespace() == ns::DISCO_INFO;
+        self.push_entity(cx, stanza, entity, (query.namespace(), node), out);
+    }
+
+    pub(super) fn push_entity(
+        &mut self,
+        cx: &Context<'_>,
+        stanza: Stanza<'_>,
+        entity: &'static Entity,
+        (namespace, node): (&str, &str),
+        out: &mut Output,
+    ) {
+        let is_info = namespace == ns::DISCO_INFO;
         let is_account = self.account;
         self.push_result(cx, stanza, out, |out| {
-            push_start(out, "query", &[("xmlns", query.namespace()), ("node", node)]);
+            push_start(out, "query", &[("xmlns", namespace), ("node", node)]);
             if is_info {
                 let Entity { category, kind, name, features, .. } = entity;
                 push_empty(out, "identity", &[("category", category), ("type", kind), ("name", name)]);

@@ -26,6 +26,13 @@ enum Target {
     Foreign,
 }
 
+/// XEP-0030, of an account as a whole.
+fn asks_what(query: Element<'_>) -> bool {
+    matches!(query.namespace(), ns::DISCO_INFO | ns::DISCO_ITEMS)
+        && query.name() == "query"
+        && query.attribute("node").is_none_or(str::is_empty)
+}
+
 impl Conversation {
     pub(super) fn handle_stanza(&mut self, cx: &Context<'_>, root: Element<'_>, out: &mut Output) {
         match (root.namespace(), root.name()) {
@@ -143,6 +150,12 @@ impl Conversation {
                 if self.account && to.resource.is_none() && child.is(ns::ROSTER, "query") =>
             {
                 self.push_error(cx, stanza, StanzaError::Forbidden, "", out);
+            }
+            (Target::Other, Some(to)) if self.account && to.resource.is_none() && asks_what(child) => {
+                let is_info = child.namespace() == ns::DISCO_INFO;
+                let namespace = if is_info { ns::DISCO_INFO } else { ns::DISCO_ITEMS };
+                let request = stanza.request(About::Account { namespace });
+                out.actions.push(Action::Describe { owner: bare_of(&to), request });
             }
             (Target::Other, Some(to))
                 if self.account && to.resource.is_none() && child.is(ns::PUBSUB, "pubsub") =>

@@ -131,6 +131,7 @@ impl Peer {
                 | Action::Register { request, .. }
                 | Action::Unregister { request }
                 | Action::Roster { request }
+                | Action::Describe { request, .. }
                 | Action::PublishPersonal { request, .. }
                 | Action::PersonalItems { request, .. }
                 | Action::ChangeRoster { request, .. }

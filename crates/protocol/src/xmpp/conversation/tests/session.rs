@@ -256,6 +256,20 @@ fn an_account_asks_for_its_roster_and_changes_it() {
 }
 
 #[test]
+fn an_account_is_described_to_those_who_may_know_it() {
+    let mut peer = account();
+    let ask = |kind: &str| {
+        iq("get", "o@x.example", &format!("<query xmlns='http://jabber.org/protocol/disco#{kind}'/>"))
+    };
+    peer.say(&ask("info"));
+    assert!(matches!(&peer.actions[..], [Action::Describe { owner, .. }] if &**owner == "o@x.example"));
+    let said = peer.answer(Answer::Done);
+    assert!(said.contains(" from='o@x.example'") && said.contains("<identity category='account' "), "{said}");
+    peer.say(&ask("items"));
+    assert_eq!(answer(&peer.answer(Answer::Refused(Refusal::Unavailable))), "service-unavailable");
+}
+
+#[test]
 fn an_account_publishes_of_itself() {
     let mut peer = account();
     let pubsub = |inside: &str| format!("<pubsub xmlns='{}'>{inside}</pubsub>", ns::PUBSUB);
