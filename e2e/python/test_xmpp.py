@@ -183,3 +183,41 @@ def test_accounts_of_suites_talk_to_each_other(secure, mechanism):
         await juliet.leave()
 
     asyncio.run(play())
+
+
+def test_accounts_of_suites_see_each_other_come_and_go(secure):
+    async def play():
+        romeo = await Client(secure, "romeo", "romeo-secret").log_in(secure.port)
+        juliet = await Client(secure, "juliet", "juliet-secret").log_in(secure.port)
+        seen: asyncio.Queue = asyncio.Queue()
+        for event in ("got_online", "got_offline", "changed_status"):
+            romeo.add_event_handler(event, lambda presence, event=event: seen.put_nowait((event, presence)))
+
+        async def sees(event: str, jid: str, show: str = "") -> None:
+            while True:
+                name, presence = await asyncio.wait_for(seen.get(), DEADLINE_S)
+                if (name, str(presence["from"]), presence["show"]) == (event, jid, show):
+                    return
+
+        # The library approves what is asked, and asks back.
+        romeo.send_presence_subscription(pto="juliet@localhost")
+        await sees("got_online", "juliet@localhost/py")
+        for client, contact in ((romeo, "juliet@localhost"), (juliet, "romeo@localhost")):
+            async with asyncio.timeout(DEADLINE_S):
+                while client.client_roster[contact]["subscription"] != "both":
+                    await asyncio.sleep(0.02)
+        await romeo.update_roster("juliet@localhost", name="Juliet", groups=["Verona"])
+        await romeo.get_roster()
+        item = romeo.client_roster["juliet@localhost"]
+        assert (item["name"], item["groups"], item["subscription"]) == ("Juliet", ["Verona"], "both")
+        juliet.send_presence(pshow="away")
+        await sees("changed_status", "juliet@localhost/py", "away")
+        await juliet.leave()
+        await sees("got_offline", "juliet@localhost/py")
+        # Nothing of it is left for the next test.
+        await romeo.del_roster_item("juliet@localhost")
+        await romeo.get_roster()
+        assert romeo.client_roster["juliet@localhost"]["subscription"] not in ("both", "to", "from")
+        await romeo.leave()
+
+    asyncio.run(play())

@@ -64,7 +64,8 @@ impl Service {
             // Salts of names nobody has could be foreseen then; nothing secret can.
             tracing::warn!("the system has no randomness");
         }
-        Self { parking: Parking::default(), accounts: Accounts::new(&config.accounts), random }
+        let accounts = Accounts::new(&config.protocol.domain, &config.accounts);
+        Self { parking: Parking::default(), accounts, random }
     }
 }
 
@@ -287,7 +288,7 @@ impl Shard {
             }
             Action::Authenticate { user, token } => self.authenticate_xmpp(slot, &user, token.as_str()),
             Action::FindKeys { user, .. } => self.find_keys(slot, &user),
-            Action::LogIn { .. } => self.log_in_xmpp(slot),
+            Action::LogIn { resource, .. } => self.log_in_xmpp(slot, &resource),
             Action::Resume { id, .. } => self.resume_xmpp(slot, id),
             Action::Presence(presence) => self.handle_presence(slot, presence),
             Action::Acknowledge(ids) => {
@@ -317,9 +318,16 @@ impl Shard {
                 self.register_account(slot, &user, password.as_str(), request);
             }
             Action::Unregister { request } => self.unregister_account(slot, request),
-            Action::Relay { to, resource, stanza, request } => {
-                self.relay(slot, &to, resource.as_deref(), stanza, request);
+            Action::Relay { to, stanza, request } => self.relay(slot, &to, &stanza, request),
+            Action::Announce(presence) => self.announce(slot, presence),
+            Action::Roster { request } => self.tell_roster(slot, request),
+            Action::PublishPersonal { item, request } => self.publish_personal(slot, item, request),
+            Action::PersonalItems { owner, node, request } => {
+                self.tell_personal(slot, &owner, &node, request);
             }
+            Action::Describe { owner, request } => self.describe_account(slot, &owner, request),
+            Action::Want(nodes) => self.want_personal(slot, nodes),
+            Action::ChangeRoster { change, request } => self.change_roster(slot, change, request),
             Action::Close(reason) => self.close_xmpp(slot, reason),
         }
     }
@@ -330,7 +338,6 @@ impl Shard {
         if session.set_presence(presence) {
             self.read_held_back(slot);
         }
-        self.tell_account(slot, presence);
         if presence == Presence::Offline {
             return;
         }
@@ -384,6 +391,8 @@ impl Shard {
     /// The stream error of what ended the connection.
     pub(crate) fn end_xmpp_word(&mut self, slot: u32, reason: CloseReason) {
         let shared = self.shared.clone();
+        let account = self.xmpp(slot).and_then(|xmpp| xmpp.conversation.account()).map(str::to_owned);
+        account.into_iter().for_each(|account| self.forget_account(slot, &account));
         // A WebSocket's would be an address of another kind (RFC 7395 §3.6.1).
         let is_stream = self.connection(slot).is_some_and(|connection| connection.framing == Framing::Stream);
         let redirect =
@@ -407,7 +416,9 @@ impl Shard {
 
     /// The connection is over: without a word, its client may come back for the session.
     pub(crate) fn part_xmpp(&mut self, slot: u32, mut xmpp: Xmpp) {
-        self.forget_account(slot, &xmpp.conversation);
+        if let Some(account) = xmpp.conversation.account() {
+            self.forget_account(slot, account);
+        }
         let reason = self.connection(slot).and_then(|connection| connection.close_reason);
         if matches!(reason, None | Some(CloseReason::PeerReset | CloseReason::PeerClosed))
             && let Some(suspended) = xmpp.conversation.suspend()

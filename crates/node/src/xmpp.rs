@@ -28,7 +28,7 @@ pub(crate) fn config(config: &Config, certificates: &Certificates) -> XmppConfig
     // An hour at most.
     protocol.resume_max_s = u32::try_from(given.resume.as_secs()).unwrap_or(u32::MAX);
     protocol.allow_plaintext = given.plaintext;
-    (protocol.scram, protocol.registration, protocol.relay) = (accounts, accounts, accounts);
+    (protocol.scram, protocol.registration) = (accounts, accounts);
     XmppConfig {
         protocol,
         starttls: certificates.public.clone(),

@@ -12,9 +12,10 @@
 //! Reading order: [`xml`], [`config`], [`action`], [`conversation`]; then [`sasl`] and [`scram`], [`presence`],
 //! [`jid`], [`encode`], [`close`].
 //!
-//! Not here: rosters other than the empty one, and talk between accounts, which [`config::Config::relay`]
-//! only hands on.
+//! Not here: who has which token, and what a topic holds. A device has an empty roster and talks to nobody;
+//! [`accounts`] is for suites that need more.
 
+pub mod accounts;
 pub mod action;
 pub mod close;
 pub mod config;
@@ -29,8 +30,9 @@ pub mod sasl;
 pub mod scram;
 pub mod xml;
 
+pub use accounts::Accounts;
 pub use action::{Action, Answer, Credentials, Delivery, Output, Refusal, Request, Resumed};
 pub use config::{Config, Context, Framing, Security};
-pub use conversation::Conversation;
+pub use conversation::{Conversation, resource_of};
 pub use management::Suspended;
 pub use xml::{Framer, Input};

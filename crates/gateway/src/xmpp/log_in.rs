@@ -6,7 +6,7 @@
 //! told to leave, and its session is looked for until it has.
 
 use noroshi_auth::{Identity, Refused};
-use noroshi_protocol::xmpp::{Credentials, Resumed};
+use noroshi_protocol::xmpp::{self, Credentials, Resumed};
 use noroshi_types::{CloseReason, Presence};
 
 use super::{Parked, framing_of};
@@ -40,8 +40,10 @@ impl Shard {
         match self.identify_xmpp(user, password) {
             Ok(identity) => {
                 let device = identity.device.clone();
+                let account = self.shared.xmpp.accounts.is_password(user, password);
                 if let Some(xmpp) = self.xmpp(slot) {
                     xmpp.identity = Some(Box::new(identity));
+                    xmpp.conversation.set_account(account);
                 }
                 self.converse(slot, |conversation, cx, out| conversation.authenticated(cx, device, out));
             }
@@ -74,13 +76,14 @@ impl Shard {
             let device = identity.device.clone();
             if let Some(xmpp) = self.xmpp(slot) {
                 xmpp.identity = Some(Box::new(identity));
+                xmpp.conversation.set_account(true);
             }
             Credentials::Password { device, password }
         });
         self.converse(slot, |conversation, cx, out| conversation.keys(cx, credentials, out));
     }
 
-    pub(super) fn log_in_xmpp(&mut self, slot: u32) {
+    pub(super) fn log_in_xmpp(&mut self, slot: u32, resource: &str) {
         let Some(connection) = self.connection(slot) else { return };
         if connection.session.is_some() {
             // It was to be resumed and could not: the log-in was done for that.
@@ -89,7 +92,20 @@ impl Shard {
         if !self.admits_xmpp(slot) {
             return;
         }
-        if let Some(identity) = self.xmpp(slot).and_then(|xmpp| xmpp.identity.take()) {
+        let shared = self.shared.clone();
+        let Some(xmpp) = self.xmpp(slot) else { return };
+        if let Some((account, identity)) = xmpp.conversation.account().zip(xmpp.identity.as_mut()) {
+            match shared.account_device(account, resource) {
+                Some(device) => identity.device = device,
+                // RFC 6120 §7.6.2.1
+                None => {
+                    let reason = CloseReason::Overloaded;
+                    return self
+                        .converse(slot, |conversation, cx, out| conversation.refused(cx, reason, out));
+                }
+            }
+        }
+        if let Some(identity) = xmpp.identity.take() {
             self.start_log_in(slot, *identity, Vec::new(), None);
         }
     }
@@ -108,7 +124,14 @@ impl Shard {
         let shared = self.shared.clone();
         let (now, tick) = (self.now.wall, self.now.tick);
         let Some(xmpp) = self.xmpp(slot) else { return };
-        let (Some(identity), Some(waiting)) = (&xmpp.identity, &mut xmpp.waiting) else { return };
+        let (Some(identity), Some(waiting)) = (&mut xmpp.identity, &mut xmpp.waiting) else { return };
+        // Of an account it is one resource's.
+        let resource = xmpp::resource_of(&waiting.id);
+        if let Some((account, resource)) = xmpp.conversation.account().zip(resource)
+            && let Some(device) = shared.known_device(account, resource)
+        {
+            identity.device = device;
+        }
         let key = shared.registry.device_key(identity.app, &identity.device);
         if let Some(parked) = shared.xmpp.parking.take(key, &waiting.id, now) {
             return self.take_up(slot, parked);

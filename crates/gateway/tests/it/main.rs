@@ -18,3 +18,4 @@ mod socket_io;
 mod storm;
 mod stream;
 mod xmpp;
+mod xmpp_accounts;

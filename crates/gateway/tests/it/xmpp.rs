@@ -17,14 +17,14 @@ use tokio::net::TcpStream;
 use crate::node::{Node, PATIENCE, plain, request, topic, user};
 use crate::secure::certificate;
 
-const HEADER: &str = "<?xml version='1.0'?><stream:stream to='localhost' version='1.0' \
+pub(crate) const HEADER: &str = "<?xml version='1.0'?><stream:stream to='localhost' version='1.0' \
                       xmlns='jabber:client' xmlns:stream='http://etherx.jabber.org/streams'>";
 const BIND: &str = "<iq type='set' id='b'><bind xmlns='urn:ietf:params:xml:ns:xmpp-bind'>\
                     <resource>r</resource></bind></iq>";
-const FEATURES: &str = "</stream:features>";
+pub(crate) const FEATURES: &str = "</stream:features>";
 
 /// A listener in the clear behind that of HTTP, and log-ins on it.
-fn config() -> Config {
+pub(crate) fn config() -> Config {
     let mut config = plain();
     let address = "127.0.0.1:0".parse().expect("an address");
     config.listeners.push(Listener { speaks: Speaks::Xmpp, address, tls: None });
@@ -32,19 +32,19 @@ fn config() -> Config {
     config
 }
 
-struct Peer<S = TcpStream> {
+pub(crate) struct Peer<S = TcpStream> {
     socket: S,
     heard: String,
 }
 
 impl Peer {
-    async fn dial(node: &Node, listener: usize) -> Self {
+    pub(crate) async fn dial(node: &Node, listener: usize) -> Self {
         let address = node.gateway.local_addrs()[listener];
         Self { socket: TcpStream::connect(address).await.expect("connected"), heard: String::new() }
     }
 
     /// Bound as `{device}@localhost/r`, but not there yet.
-    async fn log_in(node: &Node, device: &str) -> Self {
+    pub(crate) async fn log_in(node: &Node, device: &str) -> Self {
         let mut peer = Self::dial(node, 1).await;
         peer.prove(device, &node.token(device)).await;
         peer.bind().await;
@@ -61,12 +61,12 @@ impl Peer {
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Peer<S> {
-    async fn say(&mut self, text: &str) {
+    pub(crate) async fn say(&mut self, text: &str) {
         self.socket.write_all(text.as_bytes()).await.expect("sent");
     }
 
     /// What comes up to `end`, with it.
-    async fn until(&mut self, end: &str) -> String {
+    pub(crate) async fn until(&mut self, end: &str) -> String {
         loop {
             if let Some(at) = self.heard.find(end) {
                 let rest = self.heard.split_off(at + end.len());
@@ -81,13 +81,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Peer<S> {
         }
     }
 
-    async fn ask(&mut self, text: &str, end: &str) -> String {
+    pub(crate) async fn ask(&mut self, text: &str, end: &str) -> String {
         self.say(text).await;
         self.until(end).await
     }
 
     /// Everything up to now was heard.
-    async fn sync(&mut self) -> String {
+    pub(crate) async fn sync(&mut self) -> String {
         self.ask("<iq type='get' id='sync' to='localhost'><ping xmlns='urn:xmpp:ping'/></iq>", "id='sync'")
             .await
     }
@@ -99,7 +99,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Peer<S> {
         self.say(&format!("<iq type='result' id='{id}' to='localhost'/>")).await;
     }
 
-    async fn prove(&mut self, device: &str, token: &str) {
+    pub(crate) async fn prove(&mut self, device: &str, token: &str) {
         self.ask(HEADER, FEATURES).await;
         self.ask(&auth(device, token), "<success xmlns='urn:ietf:params:xml:ns:xmpp-sasl'></success>").await;
     }
@@ -110,7 +110,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Peer<S> {
     }
 
     /// The rest, when the server has ended it.
-    async fn ended(mut self) -> String {
+    pub(crate) async fn ended(mut self) -> String {
         let mut rest = Vec::new();
         let read = self.socket.read_to_end(&mut rest);
         tokio::time::timeout(PATIENCE, read).await.expect("in time").expect("no error");
@@ -123,12 +123,12 @@ fn auth(device: &str, token: &str) -> String {
     format!("<auth xmlns='urn:ietf:params:xml:ns:xmpp-sasl' mechanism='PLAIN'>{plain}</auth>")
 }
 
-fn between<'a>(text: &'a str, begin: &str, end: &str) -> &'a str {
+pub(crate) fn between<'a>(text: &'a str, begin: &str, end: &str) -> &'a str {
     let rest = text.split_once(begin).unwrap_or_else(|| panic!("no {begin} in {text}")).1;
     rest.split_once(end).unwrap_or_else(|| panic!("no {end} in {rest}")).0
 }
 
-fn resume(id: &str, handled: u32) -> String {
+pub(crate) fn resume(id: &str, handled: u32) -> String {
     format!("<resume xmlns='urn:xmpp:sm:3' previd='{id}' h='{handled}'/>")
 }
 
@@ -411,7 +411,7 @@ async fn a_stream_is_encrypted_in_the_middle_or_from_the_start() {
 async fn accounts_talk_to_each_other() {
     let mut config = config();
     let protocol = &mut config.xmpp.protocol;
-    (protocol.relay, protocol.registration, protocol.scram) = (true, true, true);
+    (protocol.registration, protocol.scram) = (true, true);
     config.xmpp.accounts = vec![
         Account { name: "romeo".into(), password: "r1".into() },
         Account { name: "juliet".into(), password: "j1".into() },

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use noroshi_types::{CloseReason, DeviceId, JsonText, Message, NotificationId, Presence, Topic};
 
+use super::accounts::{PersonalItem, Recipient, Relayed, RosterChange};
 use super::error::StanzaError;
 use super::management::Suspended;
 use super::scram::{Hash, Keys};
@@ -37,9 +38,10 @@ pub enum Action {
         hash: Hash,
     },
     /// A session for the device begins; answered by `logged_in` or `refused`. Until `Presence` says that it
-    /// is there nothing but topics is delivered to it.
+    /// is there nothing but topics is delivered to it. An account has one for each resource.
     LogIn {
         device: DeviceId,
+        resource: Box<str>,
     },
     /// The session kept under this id, if it is this device's, with its log-in; answered by `resumed`.
     Resume {
@@ -92,14 +94,41 @@ pub enum Action {
     Unregister {
         request: Request,
     },
-    /// Conformance only: a stanza for an account of this domain, as that account shall get it. Where it
-    /// cannot be delivered it is answered as refused.
+    /// Of an account: a stanza for somebody, itself perhaps. Where it cannot be delivered it is answered as
+    /// refused.
     Relay {
-        to: Box<str>,
-        resource: Option<Box<str>>,
-        stanza: Bytes,
+        to: Recipient,
+        stanza: Relayed,
         request: Option<Request>,
     },
+    /// Of an account: presence for all who may know it.
+    Announce(Relayed),
+    /// Of an account: its roster.
+    Roster {
+        request: Request,
+    },
+    ChangeRoster {
+        change: RosterChange,
+        request: Request,
+    },
+    /// Of an account: what it publishes of itself (XEP-0163).
+    PublishPersonal {
+        item: PersonalItem,
+        request: Request,
+    },
+    /// Of an account: what it or another, by bare address, published.
+    PersonalItems {
+        owner: Box<str>,
+        node: Box<str>,
+        request: Request,
+    },
+    /// Of an account: whether it may know that there is another, by bare address.
+    Describe {
+        owner: Box<str>,
+        request: Request,
+    },
+    /// Of an account: the nodes that its client wants to hear of.
+    Want(Vec<Box<str>>),
     /// The last word is in `bytes`.
     Close(CloseReason),
 }
@@ -116,10 +145,23 @@ pub struct Request {
 
 #[derive(Debug)]
 pub(super) enum About {
-    Subscription { node: Box<str>, jid: Box<str> },
-    Subscriptions { node: Option<Box<str>> },
-    Items { node: Box<str> },
-    Publication { node: Box<str> },
+    Subscription {
+        node: Box<str>,
+        jid: Box<str>,
+    },
+    Subscriptions {
+        node: Option<Box<str>>,
+    },
+    Items {
+        node: Box<str>,
+    },
+    Publication {
+        node: Box<str>,
+    },
+    /// An account, in the words of this namespace.
+    Account {
+        namespace: &'static str,
+    },
     Nothing,
 }
 
@@ -131,6 +173,8 @@ pub enum Answer {
     Subscriptions(Vec<(Topic, bool)>),
     Items(Vec<Arc<Message>>),
     Published(NotificationId),
+    /// The only child of the result.
+    Content(Bytes),
     Refused(Refusal),
 }
 

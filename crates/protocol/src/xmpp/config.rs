@@ -49,8 +49,6 @@ pub struct Config {
     pub unacked_bytes_max: usize,
     /// In-band registration (XEP-0077).
     pub registration: bool,
-    /// Stanzas between accounts: given to the caller instead of being refused.
-    pub relay: bool,
     /// Makes salts for names nobody has, so that they look like others.
     pub decoy: [u8; 32],
 }
@@ -73,7 +71,6 @@ impl Config {
             unacked_max: noroshi_types::limits::ACK_IDS_MAX,
             unacked_bytes_max: noroshi_types::limits::SEND_QUEUE_SOFT_BYTES,
             registration: false,
-            relay: false,
             decoy: [0; 32],
         }
     }

@@ -26,12 +26,14 @@ mod binding;
 mod disco;
 mod negotiation;
 mod opening;
+mod personal;
 mod pubsub;
 mod registration;
 mod session;
 mod stanza;
 mod stream;
 
+pub use binding::resource_of;
 use opening::Opening;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -87,6 +89,8 @@ pub struct Conversation {
     show: Show,
     /// The client's app is not in use (XEP-0352).
     inactive: bool,
+    /// It has a roster, and others to talk to (`accounts`); a device has not.
+    account: bool,
     scope: Scope,
     identity: Option<Box<Identity>>,
     /// Until it is open.
@@ -110,6 +114,7 @@ impl Conversation {
             opened: false,
             show: Show::Unavailable,
             inactive: false,
+            account: false,
             scope: Scope::default(),
             identity: None,
             opening: None,
@@ -120,6 +125,17 @@ impl Conversation {
     /// What the client may bind its proof to: SCRAM is offered with `-PLUS` then.
     pub fn set_channel_binding(&mut self, binding: ChannelBinding) {
         self.opening().binding = Some(binding);
+    }
+
+    /// Whether who logs in next is an account of [`Accounts`](super::Accounts), not a device: to be told before
+    /// its keys or that it is authenticated.
+    pub fn set_account(&mut self, account: bool) {
+        self.account = account;
+    }
+
+    /// The account's name.
+    pub fn account(&self) -> Option<&str> {
+        self.identity.as_ref().filter(|_| self.account).map(|identity| identity.device.as_str())
     }
 
     pub fn is_open(&self) -> bool {
@@ -202,7 +218,7 @@ impl Conversation {
         Delivery::Write
     }
 
-    /// A stanza of another account that `Action::Relay` made is about to be written.
+    /// A stanza that [`Accounts`](super::Accounts) told is about to be written.
     pub fn deliver_relayed(&mut self, cx: &Context<'_>, bytes: &Bytes, out: &mut Output) {
         if self.phase == Phase::Open {
             self.push_stanza(cx, out, |out| out.extend_from_slice(bytes));

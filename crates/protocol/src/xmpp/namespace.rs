@@ -45,6 +45,12 @@ pub const RECEIPTS: &str = "urn:xmpp:receipts";
 pub const DELAY: &str = "urn:xmpp:delay";
 /// XEP-0335.
 pub const JSON: &str = "urn:xmpp:json:0";
+/// XEP-0115.
+pub const CAPABILITIES: &str = "http://jabber.org/protocol/caps";
+/// XEP-0334.
+pub const HINTS: &str = "urn:xmpp:hints";
+/// RFC 6121 §3.4.1.
+pub const PRE_APPROVAL: &str = "urn:xmpp:features:pre-approval";
 /// XEP-0077.
 pub const REGISTER: &str = "jabber:iq:register";
 pub const REGISTER_FEATURE: &str = "http://jabber.org/features/iq-register";

@@ -216,7 +216,7 @@ impl Conversation {
         let binds = opening.bind2.is_some();
         match resume {
             Some(id) => out.actions.push(Action::Resume { device, id }),
-            None if binds => out.actions.push(Action::LogIn { device }),
+            None if binds => self.log_in(cx, device, out),
             None => {
                 self.phase = Phase::Authenticated;
                 self.push_success(cx, out, |_| {});

@@ -20,6 +20,14 @@ pub(super) fn wants_resumption(enable: Element<'_>) -> bool {
     matches!(enable.attribute("resume"), Some("true" | "1"))
 }
 
+/// Stands between the id of an account's session and the resource that it is of.
+const OF: char = '~';
+
+/// Which of an account's resources the session with this id is of.
+pub fn resource_of(id: &str) -> Option<&str> {
+    id.split_once(OF).map(|(_, resource)| resource)
+}
+
 /// What of [`Resumed::Yes`] does not hold.
 enum Broken {
     Gone(Option<u32>),
@@ -62,7 +70,20 @@ impl Conversation {
         let opening = self.opening();
         (opening.bind_id, opening.resource) = (id.into(), wanted.map(Into::into));
         self.phase = Phase::Attaching;
-        out.actions.push(Action::LogIn { device });
+        self.log_in(cx, device, out);
+    }
+
+    /// Asks for a session of the resource that the client wants, or of one that is drawn for it.
+    pub(super) fn log_in(&mut self, cx: &Context<'_>, device: DeviceId, out: &mut Output) {
+        let opening = self.opening();
+        let resource: Box<str> = match opening.bind2.as_ref().map(|bind2| bind2.tag.as_deref()) {
+            // XEP-0386 §3.2: the tag stays recognizable.
+            Some(Some(tag)) => format!("{tag}~{}", cx.token::<8>()).into(),
+            Some(None) => cx.token::<8>().into(),
+            None => opening.resource.take().unwrap_or_else(|| cx.token::<8>().into()),
+        };
+        opening.resource = Some(resource.clone());
+        out.actions.push(Action::LogIn { device, resource });
     }
 
     fn device(&self) -> Option<DeviceId> {
@@ -78,13 +99,7 @@ impl Conversation {
         let bind2 = opening.bind2.take();
         let (id, resource) = (std::mem::take(&mut opening.bind_id), opening.resource.take());
         let attempt = opening.resume.take().map(|resume| resume.attempt);
-        let resource = match bind2.as_ref().map(|bind2| bind2.tag.as_deref()) {
-            // XEP-0386 §3.2: the tag stays recognizable.
-            Some(Some(tag)) => format!("{tag}~{}", cx.token::<8>()),
-            Some(None) => cx.token::<8>(),
-            None => resource.map_or_else(|| cx.token::<8>(), String::from),
-        };
-        let Some(identity) = &mut self.identity else { return };
+        let (Some(resource), Some(identity)) = (resource, &mut self.identity) else { return };
         identity.jid = format!("{}/{resource}", identity.bare()).into();
         self.phase = Phase::Open;
         match bind2 {
@@ -144,7 +159,14 @@ impl Conversation {
     /// Counts from here on; the element that says so.
     fn enable(&mut self, cx: &Context<'_>, resumable: bool) -> Vec<u8> {
         let Config { resume_max_s, resume_prefix, resume_location, .. } = cx.config;
-        let id = (resumable && *resume_max_s > 0).then(|| format!("{resume_prefix}{}", cx.token::<16>()));
+        let token = || format!("{resume_prefix}{}", cx.token::<16>());
+        let mut id = (resumable && *resume_max_s > 0).then(token);
+        // A device has one session, an account one for each resource.
+        let resource = self.address().filter(|_| self.account).and_then(|full| full.split_once('/'));
+        if let (Some(id), Some((_, resource))) = (&mut id, resource) {
+            id.push(OF);
+            id.push_str(resource);
+        }
         self.management.get_or_insert_default().enable(id.clone().map(Into::into));
         let mut out = Vec::new();
         let max = resume_max_s.to_string();
@@ -228,8 +250,8 @@ impl Conversation {
         let (sasl2, binds) = (opening.sasl2, opening.bind2.is_some());
         if binds {
             opening.resume = Some(Resume { attempt: Attempt::Gone { handled }, ..resume });
-            let device = self.device();
-            return out.actions.extend(device.map(|device| Action::LogIn { device }));
+            let Some(device) = self.device() else { return };
+            return self.log_in(cx, device, out);
         }
         self.phase = Phase::Authenticated;
         if sasl2 {

@@ -31,6 +31,19 @@ pub(super) static ACCOUNT: Entity = Entity {
     is_parent: false,
 };
 
+/// What an account that is no device can besides, of XEP-0163 and XEP-0060.
+static PERSONAL: [&str; 9] = [
+    ns::PUBSUB,
+    "http://jabber.org/protocol/pubsub#access-presence",
+    "http://jabber.org/protocol/pubsub#auto-create",
+    "http://jabber.org/protocol/pubsub#auto-subscribe",
+    "http://jabber.org/protocol/pubsub#filtered-notifications",
+    "http://jabber.org/protocol/pubsub#item-ids",
+    "http://jabber.org/protocol/pubsub#last-published",
+    "http://jabber.org/protocol/pubsub#publish",
+    "http://jabber.org/protocol/pubsub#retrieve-items",
+];
+
 /// XEP-0060 §10, what of it is here.
 pub(super) static PUBSUB: Entity = Entity {
     category: "pubsub",
@@ -80,14 +93,32 @@ impl Conversation {
             node if is_pubsub && noroshi_types::Topic::parse(node).is_ok() => &NODE,
             _ => return self.push_error(cx, stanza, StanzaError::ItemNotFound, "", out),
         };
-        let is_info = query.namespace() == ns::DISCO_INFO;
+        self.push_entity(cx, stanza, entity, (query.namespace(), node), out);
+    }
+
+    pub(super) fn push_entity(
+        &mut self,
+        cx: &Context<'_>,
+        stanza: Stanza<'_>,
+        entity: &'static Entity,
+        (namespace, node): (&str, &str),
+        out: &mut Output,
+    ) {
+        let is_info = namespace == ns::DISCO_INFO;
+        let is_account = self.account;
         self.push_result(cx, stanza, out, |out| {
-            push_start(out, "query", &[("xmlns", query.namespace()), ("node", node)]);
+            push_start(out, "query", &[("xmlns", namespace), ("node", node)]);
             if is_info {
                 let Entity { category, kind, name, features, .. } = entity;
                 push_empty(out, "identity", &[("category", category), ("type", kind), ("name", name)]);
                 let registration = (entity.is_parent && cx.config.registration).then_some(&ns::REGISTER);
-                for feature in features.iter().chain(registration) {
+                // XEP-0163 §6.1
+                let personal = is_account && entity.category == ACCOUNT.category;
+                if personal {
+                    push_empty(out, "identity", &[("category", "pubsub"), ("type", "pep")]);
+                }
+                let personal = PERSONAL.iter().filter(|_| personal);
+                for feature in features.iter().chain(registration).chain(personal) {
                     push_empty(out, "feature", &[("var", feature)]);
                 }
             } else if entity.is_parent {

@@ -9,10 +9,10 @@ use super::{
     Context, Conversation, Element, Output, Show, StanzaError, StreamError, ns, push_empty, push_end,
     push_framed, push_start, push_text,
 };
+use crate::xmpp::accounts::{CAPABILITIES, Recipient, Relayed, RosterChange, bare_of};
 use crate::xmpp::action::{About, Action};
 use crate::xmpp::jid::Jid;
 use crate::xmpp::management::Arrived;
-use crate::xmpp::xml::write::push_content;
 
 /// Whom a stanza is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,6 +24,13 @@ enum Target {
     /// Another of this domain.
     Other,
     Foreign,
+}
+
+/// XEP-0030, of an account as a whole.
+fn asks_what(query: Element<'_>) -> bool {
+    matches!(query.namespace(), ns::DISCO_INFO | ns::DISCO_ITEMS)
+        && query.name() == "query"
+        && query.attribute("node").is_none_or(str::is_empty)
 }
 
 impl Conversation {
@@ -70,7 +77,11 @@ impl Conversation {
                 }
             },
         };
-        let target = self.target(cx, to.as_ref());
+        let mut target = self.target(cx, to.as_ref());
+        // A resource of the account's is somebody to talk to, itself included.
+        if self.account && target == Target::Account && to.as_ref().is_some_and(|to| to.resource.is_some()) {
+            target = Target::Other;
+        }
         match name {
             "iq" => self.handle_iq(cx, stanza, root, (target, to), out),
             "message" => self.handle_message(cx, stanza, root, (target, to), out),
@@ -112,9 +123,12 @@ impl Conversation {
         let kind = iq.attribute("type").unwrap_or_default();
         if matches!(kind, "result" | "error") {
             let mine = stanza.id.strip_prefix(QUESTION).and_then(|count| count.parse().ok());
+            if self.account && target == Target::Service && stanza.id == CAPABILITIES {
+                return self.handle_capabilities(iq, out);
+            }
             return match (mine, target, to) {
                 (Some(count), Target::Account | Target::Service, _) => self.handle_answer(cx, count, out),
-                (_, Target::Other, Some(to)) => self.relay(cx, stanza, iq, &to, out),
+                (_, Target::Other, Some(to)) if self.account => self.relay(stanza, iq, &to, out),
                 _ => {}
             };
         }
@@ -131,7 +145,24 @@ impl Conversation {
             (Target::Account, _) => self.handle_account_iq(cx, stanza, kind, child, out),
             (Target::Service, _) => self.handle_service_iq(cx, stanza, kind, child, out),
             (Target::PubSub, _) => self.handle_pubsub_iq(cx, stanza, kind, iq, out),
-            (Target::Other, Some(to)) if cx.config.relay => self.relay(cx, stanza, iq, &to, out),
+            // RFC 6121 §2.1.5
+            (Target::Other, Some(to))
+                if self.account && to.resource.is_none() && child.is(ns::ROSTER, "query") =>
+            {
+                self.push_error(cx, stanza, StanzaError::Forbidden, "", out);
+            }
+            (Target::Other, Some(to)) if self.account && to.resource.is_none() && asks_what(child) => {
+                let is_info = child.namespace() == ns::DISCO_INFO;
+                let namespace = if is_info { ns::DISCO_INFO } else { ns::DISCO_ITEMS };
+                let request = stanza.request(About::Account { namespace });
+                out.actions.push(Action::Describe { owner: bare_of(&to), request });
+            }
+            (Target::Other, Some(to))
+                if self.account && to.resource.is_none() && child.is(ns::PUBSUB, "pubsub") =>
+            {
+                self.handle_personal(cx, stanza, kind, Some(&bare_of(&to)), child, out);
+            }
+            (Target::Other, Some(to)) if self.account => self.relay(stanza, iq, &to, out),
             (Target::Other, _) => self.push_error(cx, stanza, StanzaError::ServiceUnavailable, "", out),
             (Target::Foreign, _) => self.push_error(cx, stanza, StanzaError::RemoteServerNotFound, "", out),
         }
@@ -146,6 +177,22 @@ impl Conversation {
         out: &mut Output,
     ) {
         match (child.namespace(), child.name(), kind) {
+            (ns::PUBSUB, "pubsub", _) if self.account => {
+                self.handle_personal(cx, stanza, kind, None, child, out);
+            }
+            (ns::ROSTER, "query", "get") if self.account => {
+                out.actions.push(Action::Roster { request: stanza.request(About::Nothing) });
+            }
+            (ns::ROSTER, "query", _) if self.account => {
+                let own = self.identity.as_ref().map_or("", |identity| identity.bare());
+                match RosterChange::parse(child, own) {
+                    Ok(change) => {
+                        let request = stanza.request(About::Nothing);
+                        out.actions.push(Action::ChangeRoster { change, request });
+                    }
+                    Err(error) => self.push_error(cx, stanza, error, "", out),
+                }
+            }
             // RFC 6121 §2.1.4: a roster nobody is on, and nobody can be put on.
             (ns::ROSTER, "query", "get") => self.push_result(cx, stanza, out, |out| {
                 push_empty(out, "query", &[("xmlns", ns::ROSTER)]);
@@ -209,14 +256,15 @@ impl Conversation {
         }
         match (message.attribute("type"), target, to) {
             // RFC 6120 §8.3.1: an error is never answered. RFC 6121 §8.5.1: nor is a headline for nobody.
-            (Some("error" | "headline"), target, _) if target != Target::Other || !cx.config.relay => {}
+            (Some("error" | "headline"), target, _)
+                if !matches!(target, Target::Other | Target::Account) || !self.account => {}
             (_, Target::Foreign, _) => {
                 self.push_error(cx, stanza, StanzaError::RemoteServerNotFound, "", out);
             }
-            (_, Target::Other | Target::Account, to) if cx.config.relay => {
+            (_, Target::Other | Target::Account, to) if self.account => {
                 let own = self.identity.as_ref().map_or(String::new(), |it| it.bare().to_owned());
                 let to = to.or_else(|| Jid::parse(&own).ok());
-                to.into_iter().for_each(|to| self.relay(cx, stanza, message, &to, out));
+                to.into_iter().for_each(|to| self.relay(stanza, message, &to, out));
             }
             _ => self.push_error(cx, stanza, StanzaError::ServiceUnavailable, "", out),
         }
@@ -232,19 +280,45 @@ impl Conversation {
     ) {
         if let Some(to) = to {
             // RFC 6121 §3.1.3, §4.6: of somebody nobody knows there is nothing to say.
-            return self.relay(cx, stanza, presence, &to, out);
+            return self.direct_presence(cx, stanza, presence, &to, out);
         }
         match presence.attribute("type") {
             None => match Show::parse(presence) {
                 Some(show) => {
                     self.set_state(show, self.inactive, out);
-                    self.echo_presence(cx, stanza, presence, out);
+                    match self.account {
+                        true => out.actions.push(Action::Announce(Relayed::new("presence", presence))),
+                        false => self.echo_presence(cx, stanza, presence, out),
+                    }
                 }
                 None => self.push_error(cx, stanza, StanzaError::BadRequest, "", out),
             },
-            Some("unavailable") => self.set_state(Show::Unavailable, self.inactive, out),
+            Some("unavailable") => {
+                self.set_state(Show::Unavailable, self.inactive, out);
+                if self.account {
+                    out.actions.push(Action::Announce(Relayed::new("presence", presence)));
+                }
+            }
             Some("error" | "probe" | "subscribe" | "subscribed" | "unsubscribe" | "unsubscribed") => {}
             Some(_) => self.push_error(cx, stanza, StanzaError::BadRequest, "", out),
+        }
+    }
+
+    fn direct_presence(
+        &mut self,
+        cx: &Context<'_>,
+        stanza: Stanza<'_>,
+        presence: Element<'_>,
+        to: &Jid<'_>,
+        out: &mut Output,
+    ) {
+        match presence.attribute("type") {
+            None | Some("unavailable" | "probe" | "error") => {}
+            Some("subscribe" | "subscribed" | "unsubscribe" | "unsubscribed") => {}
+            Some(_) => return self.push_error(cx, stanza, StanzaError::BadRequest, "", out), // §4.7.1
+        }
+        if self.account {
+            self.relay(stanza, presence, to, out);
         }
     }
 
@@ -278,41 +352,16 @@ impl Conversation {
         }
     }
 
-    /// Hands a stanza on as its recipient shall get it: from the client's full address (§8.1.2.1).
-    fn relay(
-        &mut self,
-        cx: &Context<'_>,
-        stanza: Stanza<'_>,
-        root: Element<'_>,
-        to: &Jid<'_>,
-        out: &mut Output,
-    ) {
-        let (Some(local), true) = (&to.local, cx.config.relay && *to.domain == *cx.config.domain) else {
-            return;
-        };
+    /// Hands a stanza on.
+    fn relay(&mut self, stanza: Stanza<'_>, root: Element<'_>, to: &Jid<'_>, out: &mut Output) {
         let kind = root.attribute("type").unwrap_or_default();
-        // RFC 6121 §3.1.2: subscriptions are the account's.
-        let is_accounts = kind.starts_with("subscribe") || kind.starts_with("unsubscribe");
-        let identity = self.identity.as_ref();
-        let from = identity.map_or("", |it| if is_accounts { it.bare() } else { &it.jid });
-        let lang = root.attributes().find(|(namespace, name, _)| (*namespace, *name) == (ns::XML, "lang"));
-        let mut element = Vec::new();
-        let attributes = [
-            ("xmlns", ns::CLIENT),
-            ("from", from),
-            ("to", stanza.asked),
-            ("type", kind),
-            ("id", stanza.id),
-            ("xml:lang", lang.map_or("", |it| it.2)),
-        ];
-        push_start(&mut element, stanza.name, &attributes);
-        push_content(&mut element, root, ns::CLIENT);
-        push_end(&mut element, stanza.name);
         let is_answered = stanza.name != "presence" && !matches!(kind, "result" | "error" | "headline");
+        let bare = bare_of(to);
+        let asked = if stanza.asked.is_empty() { bare.clone() } else { stanza.asked.into() };
+        let to = Recipient { asked, bare, resource: to.resource.map(Into::into) };
         out.actions.push(Action::Relay {
-            to: crate::xmpp::jid::unescape_local(local).into(),
-            resource: to.resource.map(Into::into),
-            stanza: element.into(),
+            to,
+            stanza: Relayed::new(stanza.name, root),
             request: is_answered.then(|| stanza.request(About::Nothing)),
         });
     }

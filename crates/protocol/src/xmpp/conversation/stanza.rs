@@ -111,6 +111,12 @@ impl Conversation {
                 let (error, detail) = refusal.condition();
                 self.push_error(cx, stanza, error, detail, out);
             }
+            (About::Account { namespace }, Answer::Done) => {
+                self.push_entity(cx, stanza, &super::disco::ACCOUNT, (namespace, ""), out);
+            }
+            (About::Nothing, Answer::Content(content)) => {
+                self.push_result(cx, stanza, out, |out| out.extend_from_slice(&content));
+            }
             (About::Nothing, Answer::Done) => self.push_result(cx, stanza, out, |_| {}),
             (About::Subscription { node, jid }, Answer::Done) => {
                 self.push_pubsub(cx, stanza, out, |out| push_subscription(out, &node, &jid));

@@ -95,6 +95,9 @@ impl Conversation {
                     push_start(out, "session", &[("xmlns", ns::SESSION)]);
                     push_empty(out, "optional", &[]);
                     push_end(out, "session");
+                    if self.account {
+                        push_empty(out, "sub", &[("xmlns", ns::PRE_APPROVAL)]);
+                    }
                 }
                 Phase::Open => {}
                 _ => self.push_log_in_features(cx, out),

@@ -130,6 +130,11 @@ impl Peer {
                 | Action::Publish { request, .. }
                 | Action::Register { request, .. }
                 | Action::Unregister { request }
+                | Action::Roster { request }
+                | Action::Describe { request, .. }
+                | Action::PublishPersonal { request, .. }
+                | Action::PersonalItems { request, .. }
+                | Action::ChangeRoster { request, .. }
                 | Action::Relay { request: Some(request), .. },
             ) => request,
             other => panic!("no request: {other:?}"),

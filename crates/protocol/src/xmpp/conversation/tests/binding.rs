@@ -46,7 +46,7 @@ fn after_the_log_in_a_resource_is_bound() {
         )
     );
     assert_eq!(peer.say("<iq type='set' id='b'><bind xmlns='urn:ietf:params:xml:ns:xmpp-bind'/></iq>"), "");
-    let [Action::LogIn { device: it }] = &peer.take()[..] else { panic!("no log-in") };
+    let [Action::LogIn { device: it, .. }] = &peer.take()[..] else { panic!("no log-in") };
     assert_eq!(it, &device());
     let said = peer.tell(|conversation, cx, out| conversation.logged_in(cx, out));
     assert_eq!(

@@ -164,12 +164,13 @@ proptest! {
     fn any_order_of_anything(
         steps in prop::collection::vec(said(), 0..80),
         websocket in any::<bool>(),
-        relay in any::<bool>(),
+        account in any::<bool>(),
         tls in any::<bool>(),
     ) {
         let framing = if websocket { Framing::WebSocket } else { Framing::Stream };
         let mut peer = Peer::new(framing, if tls { Security::StartTls } else { Security::Encrypted });
-        (peer.config.relay, peer.config.registration) = (relay, relay);
+        peer.conversation.set_account(account);
+        peer.config.registration = account;
         (peer.config.unacked_max, peer.config.unacked_bytes_max) = (10, 100);
         let mut kept = None;
         for step in steps {

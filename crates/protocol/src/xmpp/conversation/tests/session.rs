@@ -169,21 +169,26 @@ fn there_is_nobody_to_talk_to() {
     assert!(peer.take().is_empty());
 }
 
+/// Bound as an account.
+fn account() -> Peer {
+    let mut peer = Peer::secure();
+    peer.conversation.set_account(true);
+    peer.log_in("r");
+    peer
+}
+
 #[test]
-fn stanzas_are_handed_on_where_that_is_wanted() {
-    let mut peer = Peer::open();
-    peer.config.relay = true;
+fn an_accounts_stanzas_are_handed_on() {
+    let mut peer = account();
     let said = peer.say(
         "<message id='i' type='chat' to='Other@x.example/q' xml:lang='en' x='y'><body>a&amp;b</body>\
          <p:z xmlns:p='u' p:v='1'><w xmlns='jabber:client'/></p:z></message>",
     );
     assert_eq!(said, "");
-    let [Action::Relay { to, resource, stanza, .. }] = &peer.actions[..] else {
-        panic!("{:?}", peer.actions)
-    };
-    assert_eq!((&**to, resource.as_deref()), ("other", Some("q")));
+    let [Action::Relay { to, stanza, .. }] = &peer.actions[..] else { panic!("{:?}", peer.actions) };
+    assert_eq!((&*to.bare, to.resource.as_deref()), ("other@x.example", Some("q")));
     assert_eq!(
-        std::str::from_utf8(stanza).unwrap(),
+        std::str::from_utf8(&stanza.addressed("d1@x.example/r", &to.asked)).unwrap(),
         "<message xmlns='jabber:client' from='d1@x.example/r' to='Other@x.example/q' type='chat' id='i' \
          xml:lang='en'><body>a&amp;b</body><z xmlns='u' xmlns:a0='u' a0:v='1'><w xmlns='jabber:client'></w></z></message>"
     );
@@ -193,24 +198,102 @@ fn stanzas_are_handed_on_where_that_is_wanted() {
         "<message type='error' id='i' from='Other@x.example/q' to='d1@x.example/r'><error type='cancel'>\
          <service-unavailable xmlns='urn:ietf:params:xml:ns:xmpp-stanzas'/></error></message>"
     );
-    peer.say(
-        "<presence type='subscribe' to='other@x.example'/><iq type='result' id='x' to='other@x.example/q'/>",
-    );
-    let stanzas: Vec<_> = peer
-        .take()
-        .into_iter()
-        .map(|action| match action {
-            Action::Relay { stanza, request: None, .. } => String::from_utf8(stanza.to_vec()).unwrap(),
-            other => panic!("{other:?}"),
-        })
-        .collect();
-    assert!(stanzas[0].contains("from='d1@x.example' "), "{stanzas:?}");
-    assert!(stanzas[1].contains("from='d1@x.example/r' "), "{stanzas:?}");
-    peer.say("<message><body>to oneself</body></message>");
-    assert!(matches!(&peer.take()[..], [Action::Relay { to, .. }] if &**to == "d1"));
+    // Itself, and one of its own resources.
+    for text in
+        ["<message><body>x</body></message>", "<iq type='get' id='x' to='d1@x.example/q'><q xmlns='u'/></iq>"]
+    {
+        peer.say(text);
+        assert!(
+            matches!(&peer.take()[..], [Action::Relay { to, .. }] if &*to.bare == "d1@x.example"),
+            "{text}"
+        );
+    }
+    // What is never answered asks for no answer.
+    for text in
+        ["<presence type='subscribe' to='o@x.example'/>", "<iq type='result' id='x' to='o@x.example/q'/>"]
+    {
+        peer.say(text);
+        assert!(matches!(&peer.take()[..], [Action::Relay { request: None, .. }]), "{text}");
+    }
+    peer.say("<presence><priority>1</priority></presence>");
+    assert!(matches!(&peer.take()[..], [Action::Presence(_), Action::Announce(_)]));
+    assert!(peer.say("<presence type='x' to='o@x.example'/>").contains("<bad-request "));
     let stanza = bytes::Bytes::from_static(b"<message xmlns='jabber:client'/>");
     let said = peer.tell(|conversation, cx, out| conversation.deliver_relayed(cx, &stanza, out));
     assert_eq!(said, "<message xmlns='jabber:client'/>");
+}
+
+#[test]
+fn an_account_asks_for_its_roster_and_changes_it() {
+    let mut peer = account();
+    peer.say(&iq("get", "", "<query xmlns='jabber:iq:roster'/>"));
+    assert!(matches!(&peer.actions[..], [Action::Roster { .. }]));
+    let said = peer.answer(Answer::Content(bytes::Bytes::from_static(b"<query/>")));
+    assert!(said.ends_with("><query/></iq>"), "{said}");
+    let mut set = |items: &str| {
+        let said = peer.say(&iq("set", "", &format!("<query xmlns='jabber:iq:roster'>{items}</query>")));
+        let condition = if said.is_empty() { said } else { answer(&said) };
+        (condition, peer.take().len())
+    };
+    let group = |name: &str| format!("<item jid='o@x.example'><group>a</group><group>{name}</group></item>");
+    assert_eq!(set("<item jid='o@x.example'/>").1, 1);
+    assert_eq!(set("<item jid='o@x.example' subscription='remove'/>").1, 1);
+    // RFC 6121 §2.3.3
+    for (items, condition) in [
+        ("".to_owned(), "bad-request"),
+        ("<item/>".to_owned(), "bad-request"),
+        ("<item jid='o@x.example'/><item jid='p@x.example'/>".to_owned(), "bad-request"),
+        (group("a"), "bad-request"),
+        (group(""), "not-acceptable"),
+        (group(&"g".repeat(1_024)), "not-acceptable"),
+        (format!("<item jid='o@x.example' name='{}'/>", "n".repeat(1_024)), "not-acceptable"),
+        ("<item jid='d1@x.example'/>".to_owned(), "not-allowed"),
+    ] {
+        assert_eq!(set(&items), (condition.to_owned(), 0), "{items}");
+    }
+    let said = peer.say(&iq("get", "o@x.example", "<query xmlns='jabber:iq:roster'/>"));
+    assert_eq!(answer(&said), "forbidden");
+}
+
+#[test]
+fn an_account_is_described_to_those_who_may_know_it() {
+    let mut peer = account();
+    let ask = |kind: &str| {
+        iq("get", "o@x.example", &format!("<query xmlns='http://jabber.org/protocol/disco#{kind}'/>"))
+    };
+    peer.say(&ask("info"));
+    assert!(matches!(&peer.actions[..], [Action::Describe { owner, .. }] if &**owner == "o@x.example"));
+    let said = peer.answer(Answer::Done);
+    assert!(said.contains(" from='o@x.example'") && said.contains("<identity category='account' "), "{said}");
+    peer.say(&ask("items"));
+    assert_eq!(answer(&peer.answer(Answer::Refused(Refusal::Unavailable))), "service-unavailable");
+}
+
+#[test]
+fn an_account_publishes_of_itself() {
+    let mut peer = account();
+    let pubsub = |inside: &str| format!("<pubsub xmlns='{}'>{inside}</pubsub>", ns::PUBSUB);
+    peer.say(&iq("set", "", &pubsub("<publish node='m'><item id='1'><x xmlns='u'/></item></publish>")));
+    assert!(matches!(&peer.take()[..], [Action::PublishPersonal { .. }]));
+    peer.say(&iq("get", "o@x.example", &pubsub("<items node='m'/>")));
+    assert!(matches!(&peer.take()[..], [Action::PersonalItems { owner, .. }] if &**owner == "o@x.example"));
+    for (kind, to, inside, condition) in [
+        ("set", "", "<publish><item><x xmlns='u'/></item></publish>", "bad-request nodeid-required"),
+        ("set", "", "<publish node='m'><item/></publish>", "bad-request item-required"),
+        ("set", "o@x.example", "<publish node='m'><item><x xmlns='u'/></item></publish>", "forbidden"),
+        ("set", "", "<subscribe node='m' jid='d1@x.example'/>", "feature-not-implemented"),
+    ] {
+        let said = peer.say(&iq(kind, to, &pubsub(inside)));
+        assert!(condition.split(' ').all(|word| said.contains(&format!("<{word} "))), "{said}");
+    }
+    let query = "<query xmlns='http://jabber.org/protocol/disco#info'><feature var='m+notify'/><feature var='n'/></query>";
+    peer.say(&format!("<iq type='result' id='capabilities' to='x.example'>{query}</iq>"));
+    assert!(matches!(&peer.take()[..], [Action::Want(nodes)] if nodes.len() == 1 && &*nodes[0] == "m"));
+    let said = peer.say(&iq("get", "", "<query xmlns='http://jabber.org/protocol/disco#info'/>"));
+    assert!(
+        said.contains("<identity category='pubsub' type='pep'/>") && said.contains("#auto-subscribe"),
+        "{said}"
+    );
 }
 
 #[test]

@@ -1,0 +1,186 @@
+//! Conformance accounts as their clients see them: rosters, subscriptions and presence between two, several
+//! resources of one, and what becomes of all that when a stream ends or a session is resumed.
+
+use noroshi_gateway::xmpp::Account;
+
+use crate::node::Node;
+use crate::xmpp::{FEATURES, HEADER, Peer, between, config, resume};
+
+async fn node() -> Node {
+    let mut config = config();
+    (config.xmpp.protocol.registration, config.xmpp.protocol.scram) = (true, true);
+    let account = |name: &str| Account { name: name.into(), password: "p".into() };
+    config.xmpp.accounts = vec![account("romeo"), account("juliet")];
+    Node::start(config).await
+}
+
+fn bind(resource: &str) -> String {
+    format!(
+        "<iq type='set' id='b'><bind xmlns='urn:ietf:params:xml:ns:xmpp-bind'>\
+         <resource>{resource}</resource></bind></iq>"
+    )
+}
+
+/// Bound and not there yet.
+async fn bound(node: &Node, name: &str, resource: &str) -> Peer {
+    let mut peer = Peer::dial(node, 1).await;
+    peer.prove(name, "p").await;
+    peer.ask(HEADER, FEATURES).await;
+    peer.ask(&bind(resource), &format!("{name}@localhost/{resource}</jid></bind></iq>")).await;
+    peer
+}
+
+/// There, with its roster.
+async fn there(node: &Node, name: &str, resource: &str) -> Peer {
+    let mut peer = bound(node, name, resource).await;
+    peer.ask("<iq type='get' id='r'><query xmlns='jabber:iq:roster'/></iq>", "</iq>").await;
+    peer.ask("<presence/>", "</presence>").await;
+    peer
+}
+
+async fn befriend(romeo: &mut Peer, juliet: &mut Peer) {
+    romeo.say("<presence type='subscribe' to='juliet@localhost'/>").await;
+    juliet.until("type='subscribe'").await;
+    juliet.say("<presence type='subscribed' to='romeo@localhost'/>").await;
+    juliet.say("<presence type='subscribe' to='romeo@localhost'/>").await;
+    romeo.until("type='subscribe'").await;
+    romeo.say("<presence type='subscribed' to='juliet@localhost'/>").await;
+    romeo.until("jid='juliet@localhost' subscription='both'").await;
+    juliet.until("jid='romeo@localhost' subscription='both'").await;
+    juliet.until("from='romeo@localhost/").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_roster_is_kept_and_pushed() {
+    let node = node().await;
+    let mut one = there(&node, "romeo", "one").await;
+    let mut two = there(&node, "romeo", "two").await;
+    let set =
+        |item: &str| format!("<iq type='set' id='s'><query xmlns='jabber:iq:roster'>{item}</query></iq>");
+    let heard =
+        one.ask(&set("<item jid='Nurse@localhost' name='N'><group>House</group></item>"), "id='s'").await;
+    let item = "<item jid='nurse@localhost' name='N' subscription='none'><group>House</group></item>";
+    assert!(heard.contains(item), "pushed to who changes it too: {heard}");
+    assert!(two.until("</query>").await.contains(item));
+    let refused = one.ask(&set("<item jid='nurse@localhost'><group/></item>"), "</error>").await;
+    assert!(refused.contains("<not-acceptable"), "{refused}");
+    let get = "<iq type='get' id='g'><query xmlns='jabber:iq:roster'/></iq>";
+    assert!(two.ask(get, "id='g'").await.is_empty() || two.until("</iq>").await.contains(item));
+    one.ask(&set("<item jid='nurse@localhost' subscription='remove'/>"), "id='s'").await;
+    two.until("<item jid='nurse@localhost' subscription='remove'/>").await;
+    let gone = one.ask(&set("<item jid='nurse@localhost' subscription='remove'/>"), "</error>").await;
+    assert!(gone.contains("<item-not-found"), "{gone}");
+    node.gateway.stop();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn contacts_see_each_other_come_and_go() {
+    let node = node().await;
+    let mut romeo = there(&node, "romeo", "r").await;
+    let mut juliet = there(&node, "juliet", "r").await;
+    befriend(&mut romeo, &mut juliet).await;
+    juliet.say("<presence><show>away</show></presence>").await;
+    romeo.until("<show>away</show>").await;
+    // Her stream just ends.
+    drop(juliet);
+    let gone = romeo.until("type='unavailable'").await;
+    assert!(gone.contains("from='juliet@localhost/r'"), "{gone}");
+    // She is back, and learns that he is there.
+    let mut juliet = bound(&node, "juliet", "r").await;
+    juliet.say("<presence/>").await;
+    juliet.until("from='romeo@localhost/r'").await;
+    romeo.until("from='juliet@localhost/r'").await;
+    romeo.say("</stream:stream>").await;
+    assert!(romeo.ended().await.ends_with("</stream:stream>"));
+    juliet.until("type='unavailable'").await;
+    node.gateway.stop();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_account_has_several_resources() {
+    let node = node().await;
+    let mut juliet = there(&node, "juliet", "r").await;
+    let mut low = there(&node, "romeo", "low").await;
+    let mut high = there(&node, "romeo", "high").await;
+    high.say("<presence><priority>7</priority></presence>").await;
+    low.until("<priority>7</priority>").await;
+    juliet.say("<message to='romeo@localhost' type='chat'><body>to the account</body></message>").await;
+    high.until("to the account").await;
+    juliet.say("<message to='romeo@localhost/low' type='chat'><body>to one</body></message>").await;
+    let heard = low.until("to one").await;
+    assert!(!heard.contains("to the account"), "{heard}");
+    // RFC 6120 §7.7.2.2: the same one again.
+    let _again = there(&node, "romeo", "high").await;
+    let end = high.ended().await;
+    assert!(end.contains("<conflict xmlns='urn:ietf:params:xml:ns:xmpp-streams'/>"), "{end}");
+    low.sync().await;
+    // Ten, and no more.
+    let mut more = Vec::new();
+    for n in 2..10 {
+        more.push(bound(&node, "romeo", &format!("n{n}")).await);
+    }
+    let mut over = Peer::dial(&node, 1).await;
+    over.prove("romeo", "p").await;
+    over.ask(HEADER, FEATURES).await;
+    over.ask(&bind("eleven"), "<resource-constraint").await;
+    node.gateway.stop();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_resource_is_resumed_and_there_again() {
+    let node = node().await;
+    let mut romeo = there(&node, "romeo", "r").await;
+    let mut other = there(&node, "romeo", "other").await;
+    let mut juliet = there(&node, "juliet", "r").await;
+    befriend(&mut romeo, &mut juliet).await;
+    let enabled = romeo.ask("<enable xmlns='urn:xmpp:sm:3' resume='true'/>", "max='300'").await;
+    let id = between(&enabled, "<enabled xmlns='urn:xmpp:sm:3' id='", "'").to_owned();
+    // From a connection that seems to live, and only from that.
+    let mut next = Peer::dial(&node, 1).await;
+    next.prove("romeo", "p").await;
+    next.ask(HEADER, FEATURES).await;
+    next.ask(&resume(&id, 0), "<resumed").await;
+    assert!(romeo.ended().await.contains("<conflict"));
+    let heard = juliet.until("type='unavailable'").await + &juliet.until("</presence>").await;
+    assert!(heard.contains("from='romeo@localhost/r'"), "{heard}");
+    juliet.until("from='romeo@localhost/r'").await;
+    other.sync().await;
+    juliet.say("<message to='romeo@localhost/r' type='chat'><body>still there</body></message>").await;
+    next.until("still there").await;
+    node.gateway.stop();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_account_that_goes_leaves_nothing() {
+    let node = node().await;
+    let mut romeo = there(&node, "romeo", "r").await;
+    let other = there(&node, "romeo", "other").await;
+    let mut juliet = there(&node, "juliet", "r").await;
+    befriend(&mut romeo, &mut juliet).await;
+    romeo.say("<iq type='set' id='x'><query xmlns='jabber:iq:register'><remove/></query></iq>").await;
+    juliet.until("jid='romeo@localhost' subscription='none'").await;
+    for peer in [romeo, other] {
+        assert!(peer.ended().await.contains("<not-authorized"));
+    }
+    let nobody =
+        juliet.ask("<message id='n' to='romeo@localhost'><body>x</body></message>", "</message>").await;
+    assert!(nobody.contains("<service-unavailable"), "{nobody}");
+    node.gateway.stop();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn devices_talk_to_nobody() {
+    let node = node().await;
+    node.device("d1", "u1", &[]).await;
+    let mut device = Peer::log_in(&node, "d1").await;
+    let mut romeo = there(&node, "romeo", "r").await;
+    device.say("<presence/><presence type='subscribe' to='romeo@localhost'/>").await;
+    let refused =
+        device.ask("<message id='n' to='romeo@localhost/r'><body>x</body></message>", "</message>").await;
+    assert!(refused.contains("<service-unavailable"), "{refused}");
+    let heard = romeo.sync().await;
+    assert!(!heard.contains("d1@localhost"), "{heard}");
+    let refused = romeo.ask("<message id='n' to='d1@localhost'><body>x</body></message>", "</message>").await;
+    assert!(refused.contains("<service-unavailable"), "{refused}");
+    node.gateway.stop();
+}

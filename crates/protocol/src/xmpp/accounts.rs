@@ -1,0 +1,256 @@
+//! Accounts that talk to each other, for conformance suites: their rosters and subscriptions (RFC 6121 §2, §3), the
+//! presence of their resources (§4), and who gets what is sent to them (§8.5). In memory, every list bounded.
+//!
+//! It is a table without IO: whoever owns it says who came, went and said what, and writes what it is told
+//! to, in that order. `S` names a session, as its owner finds it. An account is one user; each of its
+//! resources has a session of its own.
+//!
+//! `personal` is what an account publishes of itself (XEP-0163), `roster` what an account keeps of a contact, `subscription` what becomes of that, `availability` who is
+//! there, `routing` messages and requests, `relayed` a stanza between two addresses.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+
+use bytes::Bytes;
+
+use super::action::Refusal;
+use super::jid;
+use crate::native::Token;
+
+mod availability;
+mod personal;
+mod relayed;
+mod roster;
+mod routing;
+mod subscription;
+
+pub(in crate::xmpp) use personal::CAPABILITIES;
+pub use personal::PersonalItem;
+pub use relayed::{Recipient, Relayed};
+use roster::Item;
+pub use roster::RosterChange;
+pub(in crate::xmpp) use roster::bare_of;
+pub use routing::Outcome;
+
+pub const ACCOUNTS_MAX: usize = 1_000;
+/// Sessions of one account.
+pub const RESOURCES_MAX: usize = 10;
+const PASSWORD_BYTES_MAX: usize = 1_024;
+/// Messages that wait for one account.
+const KEPT_MAX: usize = 100;
+/// Contacts of one account, those among them that only asked for a subscription.
+const ROSTER_MAX: usize = 1_000;
+/// Addresses that one resource sent its presence to besides its contacts.
+const DIRECTED_MAX: usize = 100;
+
+/// What a session is to be sent.
+pub type Told<S> = Vec<(S, Bytes)>;
+
+#[derive(Debug)]
+pub struct Accounts<S> {
+    domain: Box<str>,
+    accounts: HashMap<Box<str>, Account<S>>,
+}
+
+#[derive(Debug)]
+struct Account<S> {
+    password: Box<str>,
+    /// By bare address.
+    roster: BTreeMap<Box<str>, Item>,
+    /// At most [`RESOURCES_MAX`], those among them that are gone and may come back.
+    resources: Vec<Resource<S>>,
+    /// Oldest first.
+    kept: VecDeque<Bytes>,
+    /// What it published of itself, one of each node.
+    nodes: Vec<PersonalItem>,
+}
+
+#[derive(Debug)]
+struct Resource<S> {
+    name: Box<str>,
+    /// Unlike that of every other of the account: `0 <= place < RESOURCES_MAX`.
+    place: u8,
+    /// None: it is about to come, or gone.
+    session: Option<S>,
+    /// It asked for the roster (RFC 6121 §2.2) and is told of changes.
+    interested: bool,
+    /// The last one it announced; of one that is gone, for when it is resumed.
+    presence: Option<Relayed>,
+    /// What its client said that it can, by name (XEP-0115), and the nodes that it wants to hear of.
+    capabilities: Option<Box<str>>,
+    wanted: Vec<Box<str>>,
+    /// Who got its presence without being a contact (§4.6), as addresses.
+    directed: BTreeSet<Box<str>>,
+}
+
+impl<S> Resource<S> {
+    fn is_available(&self) -> bool {
+        self.session.is_some() && self.presence.is_some()
+    }
+}
+
+impl<S: Copy + Eq> Accounts<S> {
+    /// `given`: names and passwords.
+    pub fn new<'a>(domain: &str, given: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
+        let accounts = given.into_iter().map(|(name, password)| (name.into(), Account::new(password)));
+        Self { domain: domain.into(), accounts: accounts.collect() }
+    }
+
+    pub fn has(&self, user: &str) -> bool {
+        self.accounts.contains_key(user)
+    }
+
+    pub fn is_password(&self, user: &str, password: &str) -> bool {
+        self.accounts.get(user).is_some_and(|account| *account.password == *password)
+    }
+
+    pub fn password(&self, user: &str) -> Option<Token> {
+        self.accounts.get(user).map(|account| Token::new(&account.password))
+    }
+
+    /// A new account, or a new password for `own`.
+    pub fn put(&mut self, user: &str, password: &str, own: Option<&str>) -> Result<(), Refusal> {
+        if password.len() > PASSWORD_BYTES_MAX {
+            return Err(Refusal::TooBig);
+        }
+        let count = self.accounts.len();
+        match self.accounts.get_mut(user) {
+            Some(account) if own == Some(user) => account.password = password.into(),
+            Some(_) => return Err(Refusal::Conflict),
+            None if own.is_some() => return Err(Refusal::Forbidden),
+            None if count >= ACCOUNTS_MAX => return Err(Refusal::Overloaded),
+            None => drop(self.accounts.insert(user.into(), Account::new(password))),
+        }
+        Ok(())
+    }
+
+    /// The account goes, and with it what others had to do with it; its sessions.
+    pub fn remove(&mut self, user: &str, told: &mut Told<S>) -> Vec<S> {
+        let contacts: Vec<Box<str>> =
+            self.accounts.get(user).map(|it| it.roster.keys().cloned().collect()).unwrap_or_default();
+        for contact in contacts {
+            self.forget_contact(user, &contact, told);
+        }
+        let Some(account) = self.accounts.get(user) else { return Vec::new() };
+        let sessions: Vec<S> = account.resources.iter().filter_map(|resource| resource.session).collect();
+        sessions.iter().for_each(|session| self.detach(user, *session, told));
+        self.accounts.remove(user);
+        sessions
+    }
+
+    /// A place for a session that is about to begin: the one that this resource had, or a free one.
+    pub fn reserve(&mut self, user: &str, resource: &str) -> Option<u8> {
+        let resources = &mut self.accounts.get_mut(user)?.resources;
+        if let Some(known) = resources.iter().find(|known| *known.name == *resource) {
+            return Some(known.place);
+        }
+        if resources.len() == RESOURCES_MAX {
+            let gone = resources.iter().position(|it| it.session.is_none())?;
+            resources.remove(gone); // the one that is so for longest
+        }
+        let place = (0..RESOURCES_MAX as u8).find(|place| resources.iter().all(|it| it.place != *place))?;
+        resources.push(Resource::new(resource, place));
+        Some(place)
+    }
+
+    pub fn place(&self, user: &str, resource: &str) -> Option<u8> {
+        self.resource(user, resource).map(|resource| resource.place)
+    }
+
+    /// A session began, or goes on: nothing is done if that is known.
+    pub fn attach(&mut self, user: &str, session: S, resource: &str, resumed: bool, told: &mut Told<S>) {
+        if self.reserve(user, resource).is_none() || self.position(user, session).is_some() {
+            return;
+        }
+        let before = self.resource(user, resource).and_then(|it| it.session);
+        // RFC 6120 §7.7.2.2: it is replaced.
+        before.into_iter().for_each(|before| self.detach(user, before, told));
+        let Some(found) = self.resource_mut(user, resource) else { return };
+        found.session = Some(session);
+        match found.presence.take().filter(|_| resumed) {
+            Some(presence) => self.announce(user, session, presence, told),
+            None => {
+                let fresh = Resource::new(resource, found.place);
+                *found = Resource { session: Some(session), ..fresh };
+            }
+        }
+    }
+
+    /// A session ended, however.
+    pub fn detach(&mut self, user: &str, session: S, told: &mut Told<S>) {
+        let Some(at) = self.position(user, session) else { return };
+        let Some(account) = self.accounts.get(user) else { return };
+        let presence = account.resources[at].presence.clone();
+        self.announce(user, session, Relayed::unavailable(), told);
+        if let Some(account) = self.accounts.get_mut(user) {
+            let mut resource = account.resources.remove(at);
+            (resource.session, resource.presence) = (None, presence);
+            account.resources.push(resource);
+        }
+    }
+
+    fn position(&self, user: &str, session: S) -> Option<usize> {
+        self.accounts.get(user)?.resources.iter().position(|it| it.session == Some(session))
+    }
+
+    fn resource(&self, user: &str, resource: &str) -> Option<&Resource<S>> {
+        self.accounts.get(user)?.resources.iter().find(|it| *it.name == *resource)
+    }
+
+    fn resource_mut(&mut self, user: &str, resource: &str) -> Option<&mut Resource<S>> {
+        self.accounts.get_mut(user)?.resources.iter_mut().find(|it| *it.name == *resource)
+    }
+
+    fn session_mut(&mut self, user: &str, session: S) -> Option<&mut Resource<S>> {
+        self.accounts.get_mut(user)?.resources.iter_mut().find(|it| it.session == Some(session))
+    }
+
+    fn bare(&self, user: &str) -> String {
+        format!("{}@{}", jid::escape_local(user), self.domain)
+    }
+
+    /// The account at a bare address, whether it exists or not; none where it is of another domain.
+    fn name_of(&self, bare: &str) -> Option<String> {
+        let (local, domain) = bare.split_once('@')?;
+        (*domain == *self.domain).then(|| jid::unescape_local(local).into_owned())
+    }
+
+    fn full(&self, user: &str, session: S) -> Option<String> {
+        let at = self.position(user, session)?;
+        Some(format!("{}/{}", self.bare(user), self.accounts.get(user)?.resources[at].name))
+    }
+
+    fn available(&self, user: &str) -> impl Iterator<Item = &Resource<S>> {
+        let resources = self.accounts.get(user).map(|account| account.resources.iter());
+        resources.into_iter().flatten().filter(|resource| resource.is_available())
+    }
+}
+
+impl<S> Account<S> {
+    fn new(password: &str) -> Self {
+        Self {
+            password: password.into(),
+            roster: BTreeMap::new(),
+            resources: Vec::new(),
+            kept: VecDeque::new(),
+            nodes: Vec::new(),
+        }
+    }
+}
+
+impl<S> Resource<S> {
+    fn new(name: &str, place: u8) -> Self {
+        Self {
+            name: name.into(),
+            place,
+            session: None,
+            interested: false,
+            presence: None,
+            capabilities: None,
+            wanted: Vec::new(),
+            directed: BTreeSet::new(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,101 @@
+//! A stanza on its way from one account to another: what its recipient gets of it, whoever that is.
+
+use bytes::Bytes;
+
+use crate::xmpp::namespace as ns;
+use crate::xmpp::xml::Element;
+use crate::xmpp::xml::write::{push_content, push_end, push_start};
+
+/// What was said, without its addresses.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Relayed {
+    /// `iq`, `message` or `presence`.
+    pub(super) name: &'static str,
+    /// Its type; empty where it has none.
+    pub(super) kind: Box<str>,
+    pub(super) id: Box<str>,
+    pub(super) lang: Box<str>,
+    /// What stands inside.
+    pub(super) content: Bytes,
+    /// XEP-0160 §3: a message that waits for who is away.
+    pub(super) is_kept: bool,
+    /// Of presence: RFC 6121 §4.7.2.3.
+    pub(super) priority: i8,
+    /// Of presence: what the client can, as the node that tells it (XEP-0115 §6.2).
+    pub(super) capabilities: Option<Box<str>>,
+}
+
+fn capabilities(tag: Element<'_>) -> Option<Box<str>> {
+    Some(format!("{}#{}", tag.attribute("node")?, tag.attribute("ver")?).into())
+}
+
+/// Whom a client named.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Recipient {
+    /// The address as it was written.
+    pub asked: Box<str>,
+    /// `local@domain`, or the domain, in canonical form.
+    pub bare: Box<str>,
+    pub resource: Option<Box<str>>,
+}
+
+impl Relayed {
+    pub(in crate::xmpp) fn new(name: &'static str, root: Element<'_>) -> Self {
+        let lang = root.attributes().find(|(namespace, name, _)| (*namespace, *name) == (ns::XML, "lang"));
+        let mut content = Vec::new();
+        push_content(&mut content, root, ns::CLIENT);
+        let kind = root.attribute("type").unwrap_or_default();
+        // XEP-0160 §3: of chats only what says something; XEP-0334 §4.
+        let says = kind != "chat" || root.child(ns::CLIENT, "body").is_some();
+        let priority = root.child(ns::CLIENT, "priority").and_then(|it| it.text().trim().parse().ok());
+        Self {
+            name,
+            kind: kind.into(),
+            id: root.attribute("id").unwrap_or_default().into(),
+            lang: lang.map_or("", |it| it.2).into(),
+            content: content.into(),
+            is_kept: says && root.child(ns::HINTS, "no-store").is_none(),
+            priority: priority.unwrap_or_default(),
+            capabilities: root.child(ns::CAPABILITIES, "c").and_then(capabilities),
+        }
+    }
+
+    pub fn is_presence(&self) -> bool {
+        self.name == "presence"
+    }
+
+    /// The server's own presence of an account.
+    pub(super) fn presence(kind: &str) -> Self {
+        let (id, lang) = ("".into(), "".into());
+        let (content, is_kept, priority) = (Bytes::new(), false, 0);
+        let capabilities = None;
+        Self { name: "presence", kind: kind.into(), id, lang, content, is_kept, priority, capabilities }
+    }
+
+    /// Of a stream that just ends (RFC 6121 §4.5.2).
+    pub(super) fn unavailable() -> Self {
+        Self::presence("unavailable")
+    }
+
+    pub(in crate::xmpp) fn addressed(&self, from: &str, to: &str) -> Bytes {
+        self.with(from, to, b"")
+    }
+
+    /// With one more element.
+    pub(super) fn with(&self, from: &str, to: &str, more: &[u8]) -> Bytes {
+        let mut out = Vec::with_capacity(self.content.len() + 256);
+        let attributes = [
+            ("xmlns", ns::CLIENT),
+            ("from", from),
+            ("to", to),
+            ("type", &*self.kind),
+            ("id", &*self.id),
+            ("xml:lang", &*self.lang),
+        ];
+        push_start(&mut out, self.name, &attributes);
+        out.extend_from_slice(&self.content);
+        out.extend_from_slice(more);
+        push_end(&mut out, self.name);
+        out.into()
+    }
+}

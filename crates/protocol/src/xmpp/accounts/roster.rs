@@ -1,0 +1,186 @@
+//! Rosters (RFC 6121 §2): what an account keeps of each contact, how it is told and how a client changes it.
+//!
+//! Who only asked for a subscription is kept as an item too, and not listed until the account takes notice of
+//! it (Appendix A, "None + Pending In").
+
+use bytes::Bytes;
+
+use super::{Accounts, ROSTER_MAX, Told};
+use crate::xmpp::action::Refusal;
+use crate::xmpp::error::StanzaError;
+use crate::xmpp::jid::Jid;
+use crate::xmpp::namespace as ns;
+use crate::xmpp::xml::Element;
+use crate::xmpp::xml::write::{push_empty, push_end, push_start, push_text};
+
+/// Of a name, and of a group.
+const NAME_BYTES_MAX: usize = 1_023;
+const GROUPS_MAX: usize = 100;
+
+/// The state of RFC 6121 Appendix A, and what the client calls the contact.
+#[derive(Debug, Default)]
+pub(super) struct Item {
+    pub(super) listed: bool,
+    pub(super) name: Box<str>,
+    pub(super) groups: Vec<Box<str>>,
+    /// The account gets the contact's presence.
+    pub(super) to: bool,
+    /// The contact gets the account's.
+    pub(super) from: bool,
+    /// Pending out: `ask='subscribe'`.
+    pub(super) asked: bool,
+    /// §3.4: before it was asked for.
+    pub(super) approved: bool,
+    /// Pending in: the request, as it came.
+    pub(super) pending: Option<Bytes>,
+}
+
+/// What a roster set asks for.
+#[derive(Debug, PartialEq, Eq)]
+pub struct RosterChange {
+    pub(super) bare: Box<str>,
+    /// None: the contact is removed.
+    pub(super) put: Option<(Box<str>, Vec<Box<str>>)>,
+}
+
+impl RosterChange {
+    /// `own`: the account's bare address.
+    pub(in crate::xmpp) fn parse(query: Element<'_>, own: &str) -> Result<Self, StanzaError> {
+        let mut items = query.children().filter(|child| child.is(ns::ROSTER, "item"));
+        // §2.1.5, §2.3.3: exactly one.
+        let (Some(item), None) = (items.next(), items.next()) else { return Err(StanzaError::BadRequest) };
+        let jid = Jid::parse(item.attribute("jid").unwrap_or_default());
+        let jid = jid.map_err(|_| StanzaError::BadRequest)?;
+        if jid.has_bare(own) {
+            return Err(StanzaError::NotAllowed);
+        }
+        let bare = bare_of(&jid);
+        if item.attribute("subscription") == Some("remove") {
+            return Ok(Self { bare, put: None });
+        }
+        let name = item.attribute("name").unwrap_or_default();
+        let mut groups: Vec<Box<str>> = Vec::new();
+        for group in item.children().filter(|child| child.is(ns::ROSTER, "group")) {
+            let group = group.text();
+            // §2.3.3: without length, or too long.
+            if group.is_empty() || group.len() > NAME_BYTES_MAX || groups.len() == GROUPS_MAX {
+                return Err(StanzaError::NotAcceptable);
+            }
+            if groups.iter().any(|known| **known == *group) {
+                return Err(StanzaError::BadRequest);
+            }
+            groups.push(group.into());
+        }
+        if name.len() > NAME_BYTES_MAX {
+            return Err(StanzaError::NotAcceptable);
+        }
+        Ok(Self { bare, put: Some((name.into(), groups)) })
+    }
+}
+
+pub(in crate::xmpp) fn bare_of(jid: &Jid<'_>) -> Box<str> {
+    match &jid.local {
+        Some(local) => format!("{local}@{}", jid.domain).into(),
+        None => (*jid.domain).into(),
+    }
+}
+
+impl Item {
+    /// Nothing is known of the contact any more.
+    pub(super) fn is_empty(&self) -> bool {
+        !self.listed && self.pending.is_none()
+    }
+
+    fn push(&self, out: &mut Vec<u8>, bare: &str) {
+        let subscription = match (self.to, self.from) {
+            (false, false) => "none",
+            (true, false) => "to",
+            (false, true) => "from",
+            (true, true) => "both",
+        };
+        let attributes = [
+            ("jid", bare),
+            ("name", &*self.name),
+            ("subscription", subscription),
+            ("ask", if self.asked { "subscribe" } else { "" }),
+            ("approved", if self.approved { "true" } else { "" }),
+        ];
+        push_start(out, "item", &attributes);
+        self.groups.iter().for_each(|group| push_text(out, "group", &[], group));
+        push_end(out, "item");
+    }
+}
+
+impl<S: Copy + Eq> Accounts<S> {
+    /// The answer to a roster get (§2.1.4); who asks is told of changes from now on (§2.2).
+    pub fn roster(&mut self, user: &str, session: S) -> Bytes {
+        let mut out = Vec::new();
+        push_start(&mut out, "query", &[("xmlns", ns::ROSTER)]);
+        if let Some(resource) = self.session_mut(user, session) {
+            resource.interested = true;
+        }
+        if let Some(account) = self.accounts.get(user) {
+            let listed = account.roster.iter().filter(|(_, item)| item.listed);
+            listed.for_each(|(bare, item)| item.push(&mut out, bare));
+        }
+        push_end(&mut out, "query");
+        out.into()
+    }
+
+    /// A roster set (§2.3 to §2.5). What it changes is pushed; subscriptions are not its business.
+    pub fn change_roster(
+        &mut self,
+        user: &str,
+        change: RosterChange,
+        told: &mut Told<S>,
+    ) -> Result<(), Refusal> {
+        let RosterChange { bare, put } = change;
+        let roster = &mut self.accounts.get_mut(user).ok_or(Refusal::Forbidden)?.roster;
+        let listed = roster.get(&bare).is_some_and(|item| item.listed);
+        match put {
+            None if !listed => return Err(Refusal::NotFound), // §2.5.3
+            None => self.forget_contact(user, &bare, told),
+            Some(_) if roster.len() >= ROSTER_MAX && !roster.contains_key(&bare) => {
+                return Err(Refusal::Overloaded);
+            }
+            Some((name, groups)) => {
+                let item = roster.entry(bare.clone()).or_default();
+                (item.listed, item.name, item.groups) = (true, name, groups);
+                self.push_item(user, &bare, told);
+            }
+        }
+        Ok(())
+    }
+
+    /// The item of a contact, made if there is room for it.
+    pub(super) fn item(&mut self, user: &str, contact: &str) -> Option<&mut Item> {
+        let roster = &mut self.accounts.get_mut(user)?.roster;
+        if roster.len() >= ROSTER_MAX && !roster.contains_key(contact) {
+            return None;
+        }
+        Some(roster.entry(contact.into()).or_default())
+    }
+
+    /// Tells the resources that want to know how an item is now (§2.1.6).
+    pub(super) fn push_item(&self, user: &str, contact: &str, told: &mut Told<S>) {
+        let Some(account) = self.accounts.get(user) else { return };
+        let bare = self.bare(user);
+        let interested = account.resources.iter().filter(|resource| resource.interested);
+        for (resource, session) in interested.filter_map(|it| Some((it, it.session?))) {
+            let to = format!("{bare}/{}", resource.name);
+            let id = format!("push-{}", told.len());
+            let mut out = Vec::new();
+            let attributes =
+                [("xmlns", ns::CLIENT), ("type", "set"), ("id", &id), ("from", &bare), ("to", &to)];
+            push_start(&mut out, "iq", &attributes);
+            push_start(&mut out, "query", &[("xmlns", ns::ROSTER)]);
+            match account.roster.get(contact).filter(|item| item.listed) {
+                Some(item) => item.push(&mut out, contact),
+                None => push_empty(&mut out, "item", &[("jid", contact), ("subscription", "remove")]),
+            }
+            push_end(&mut out, "query");
+            push_end(&mut out, "iq");
+            told.push((session, out.into()));
+        }
+    }
+}

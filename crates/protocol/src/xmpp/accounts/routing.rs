@@ -1,0 +1,103 @@
+//! Messages and requests between accounts (RFC 6121 §8.5). Of the choices that it leaves: a message to an account
+//! goes to the resources with the highest priority, if that is not negative; one to a resource that is not
+//! there goes to the account if it is a chat, and back otherwise; what finds nobody waits (XEP-0160).
+
+use bytes::Bytes;
+
+use super::{Accounts, KEPT_MAX, Recipient, Relayed, Resource, Told};
+use crate::xmpp::namespace as ns;
+use crate::xmpp::xml::write::push_empty;
+
+/// What became of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome {
+    /// Delivered, kept, or nothing to be said about.
+    Done,
+    /// To be answered with `service-unavailable`, if it is answered at all.
+    Refused,
+}
+
+impl<S: Copy + Eq> Accounts<S> {
+    /// A message or a request for somebody else. `stamp`: now, as XEP-0082 writes it.
+    pub fn route(
+        &mut self,
+        user: &str,
+        session: S,
+        to: &Recipient,
+        stanza: &Relayed,
+        stamp: &str,
+        told: &mut Told<S>,
+    ) -> Outcome {
+        let Some(from) = self.full(user, session) else { return Outcome::Refused };
+        let Some(name) = self.name_of(&to.bare) else { return Outcome::Refused };
+        // §8.5.1, and of no other domain is anything known.
+        if !self.has(&name) {
+            let is_answered = !matches!(&*stanza.kind, "error" | "result" | "headline");
+            return if is_answered { Outcome::Refused } else { Outcome::Done };
+        }
+        let bytes = stanza.addressed(&from, &to.asked);
+        if let Some(resource) = to.resource.as_deref() {
+            if let Some(session) = self.resource(&name, resource).and_then(|it| it.session) {
+                told.push((session, bytes)); // §8.5.3.1
+                return Outcome::Done;
+            }
+            // §8.5.3.2: nobody is there by this name.
+            match (stanza.name, &*stanza.kind) {
+                ("message", "chat") => {}
+                ("message", "error" | "headline") | ("iq", "result" | "error") => return Outcome::Done,
+                _ => return Outcome::Refused,
+            }
+        }
+        match (stanza.name, &*stanza.kind) {
+            // §8.5.2.1.3: what the account's server does not answer nobody does.
+            ("iq", _) | (_, "groupchat") => Outcome::Refused,
+            (_, "error") => Outcome::Done,
+            (_, kind) => {
+                let kept = || {
+                    let mut delay = Vec::new();
+                    let attributes = [("xmlns", ns::DELAY), ("from", &*self.domain), ("stamp", stamp)];
+                    push_empty(&mut delay, "delay", &attributes);
+                    stanza.with(&from, &to.asked, &delay)
+                };
+                let kept = (kind != "headline").then(kept);
+                self.deliver_message(&name, bytes, kept, stanza.is_kept, told)
+            }
+        }
+    }
+
+    /// To an account (§8.5.2). `kept`: as it is told later; none of a headline, which is for now only.
+    fn deliver_message(
+        &mut self,
+        user: &str,
+        bytes: Bytes,
+        kept: Option<Bytes>,
+        is_kept: bool,
+        told: &mut Told<S>,
+    ) -> Outcome {
+        let priority = |it: &Resource<S>| it.presence.as_ref().map_or(-1, |presence| presence.priority);
+        let highest = self.available(user).map(priority).max().unwrap_or(-1);
+        // §8.5.2.1.1: a headline goes to all that are not negative.
+        let least = if kept.is_some() { highest } else { 0 };
+        if highest >= 0 {
+            let meant = self.available(user).filter(|it| priority(it) >= least);
+            told.extend(meant.filter_map(|it| it.session).map(|session| (session, bytes.clone())));
+            return Outcome::Done;
+        }
+        let Some(account) = self.accounts.get_mut(user) else { return Outcome::Refused };
+        match kept.filter(|_| is_kept) {
+            None => Outcome::Done,
+            Some(_) if account.kept.len() >= KEPT_MAX => Outcome::Refused,
+            Some(stanza) => {
+                account.kept.push_back(stanza);
+                Outcome::Done
+            }
+        }
+    }
+
+    /// What waited for the account.
+    pub(super) fn tell_kept(&mut self, user: &str, session: S, told: &mut Told<S>) {
+        if let Some(account) = self.accounts.get_mut(user) {
+            told.extend(account.kept.drain(..).map(|stanza| (session, stanza)));
+        }
+    }
+}
