@@ -4,7 +4,6 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use aws_config::{BehaviorVersion, Region};
 use aws_sdk_sqs::Client;
 use aws_sdk_sqs::types::{Message, MessageAttributeValue, QueueAttributeName, SendMessageBatchRequestEntry};
 use noroshi_sqs::Connection;
@@ -23,10 +22,8 @@ pub(crate) async fn sqs() -> Option<Sqs> {
         eprintln!("skipped: NOROSHI_SQS_ENDPOINT names no SQS; e2e/sqs/run starts one");
         return None;
     };
-    let connection = Connection { endpoint: Some(endpoint.clone()), region: Some("elasticmq".to_owned()) };
-    let http = aws_smithy_http_client::Builder::new().build_http();
-    let config = aws_config::defaults(BehaviorVersion::latest()).http_client(http).endpoint_url(endpoint);
-    let config = config.region(Region::new("elasticmq")).load().await;
+    let connection = Connection { endpoint: Some(endpoint), region: Some("elasticmq".to_owned()) };
+    let config = noroshi_aws::sdk::load(&connection, DEADLINE, 3).await;
     Some(Sqs { client: Client::new(&config), connection })
 }
 
