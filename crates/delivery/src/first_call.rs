@@ -10,7 +10,7 @@
 //! asks [`Delivery::is_fresh`] before it uses it again; nothing here knows what was read or how it is shown.
 //!
 //! How old an answer may be: at the node that wrote, not at all; at others as long as a bus message takes and, where
-//! one was lost, [`limits::FIRST_CALL_TTL`].
+//! one was lost, [`noroshi_types::limits::FIRST_CALL_TTL`].
 
 pub mod shared;
 pub mod stamp;

@@ -10,7 +10,7 @@
 //!                              rotated files                   Firehose        webhook, standard output
 //! ```
 //!
-//! Reading order: [`event`] (the closed set), [`line`] (how one is written: docs/events.md), [`emit`], `ring`, `collector`,
+//! Reading order: [`event`] (the closed set), [`mod@line`] (how one is written: docs/events.md), [`emit`], `ring`, `collector`,
 //! [`batch`], `feed`, [`spool`], `worker`, [`sink`], [`service`], [`config`], [`metrics`].
 //!
 //! Invariant: nothing that emits touches a lock, a file or a socket that another thread may hold.

@@ -1,4 +1,4 @@
-//! Each batch is one POST of NDJSON, signed as Standard Webhooks says (https://www.standardwebhooks.com, version 1): any of
+//! Each batch is one POST of NDJSON, signed as Standard Webhooks says (<https://www.standardwebhooks.com>, version 1): any of
 //! its libraries verifies it.
 //!
 //! `webhook-id` is made of the body, so a batch that is sent again has the same one. The address passes the guard of

@@ -59,7 +59,7 @@ enum Action {
         #[arg(long = "override", value_name = "USER=VARIANT", value_parser = pair)]
         overrides: Vec<(String, String)>,
     },
-    /// Make or change all experiments and notices of a file of [[experiments]] and [[notices]] (TOML, or JSON)
+    /// Make or change all experiments and notices of a file of `experiments` and `notices` (TOML, or JSON)
     Apply {
         /// - is standard input
         file: PathBuf,

@@ -57,7 +57,7 @@ enum Action {
         #[arg(long, value_name = "JSON", value_parser = json_of)]
         data: Option<Value>,
     },
-    /// Make or change all experiments and notices of a file of [[experiments]] and [[notices]] (TOML, or JSON)
+    /// Make or change all experiments and notices of a file of `experiments` and `notices` (TOML, or JSON)
     Apply {
         /// - is standard input
         file: PathBuf,
