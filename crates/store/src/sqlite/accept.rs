@@ -61,6 +61,22 @@ impl Notifications for Sqlite {
     }
 }
 
+/// Under [`crate::Error::Full`] what is left is for what makes room: confirmations and removals, which leave a trace.
+const PAGES_KEPT_FREE: i64 = 8;
+
+/// Whether a bounded database may take in more. On a disk that is full itself nothing can be kept free.
+fn find_room(w: &Write<'_>) -> Result<(), Error> {
+    if w.options.database_bytes_max.is_none() {
+        return Ok(());
+    }
+    let count = |pragma: &str| w.db.prepare_cached(pragma)?.query_row((), |row| row.get::<_, i64>(0));
+    let used = count("PRAGMA page_count")? - count("PRAGMA freelist_count")?;
+    match used + PAGES_KEPT_FREE > count("PRAGMA max_page_count")? {
+        true => Err(Error::Full),
+        false => Ok(()),
+    }
+}
+
 fn accept(w: &mut Write<'_>, accept: &Accept) -> Result<Accepted, Error> {
     let Accept { app, request, now, idempotency, campaign } = accept;
     if let Some(idempotency) = idempotency
@@ -68,6 +84,7 @@ fn accept(w: &mut Write<'_>, accept: &Accept) -> Result<Accepted, Error> {
     {
         return Ok(earlier);
     }
+    find_room(w)?;
     let num = w.ids.next(*now);
     let (mut kept, mut besides) = (0, Vec::new());
     let mut devices = Vec::new();

@@ -112,11 +112,15 @@ fn a_newer_database_is_refused_and_left_alone() {
         let db = Connection::open(&file).expect("opens");
         db.execute_batch(&format!("PRAGMA user_version = {version}")).expect("set");
     };
+    let known: u32 = {
+        let db = Connection::open(&file).expect("opens");
+        db.query_row("PRAGMA user_version", (), |row| row.get(0)).expect("a version")
+    };
     set(99);
     let error = open(folder.path(), options()).err().expect("refused");
-    assert!(matches!(error, OpenError::Newer { found: 99, known: 8, .. }), "{error}");
+    assert!(matches!(error, OpenError::Newer { found: 99, known: told, .. } if told == known), "{error}");
     check_line(&error, &file);
-    set(8);
+    set(known);
     open(folder.path(), options()).expect("nothing was changed");
 }
 
