@@ -1,0 +1,184 @@
+//! What one connection catches up with, as a conversation with nobody: pages, held messages, recoveries.
+
+use super::*;
+use noroshi_types::{AppId, Epoch, Timestamp, TopicPosition, Urgency, When};
+
+fn message(id: u8) -> Arc<Message> {
+    let position = Position { epoch: Epoch(1), offset: u64::from(id) };
+    Arc::new(Message {
+        id: NotificationId::from_bytes([id; 16]),
+        app: AppId(1),
+        when: When::Stored,
+        urgency: Urgency::Normal,
+        topic: Some(TopicPosition { topic: Topic::from_trusted("news"), position }),
+        notification: None,
+        data: None,
+        sent_at: Timestamp(0),
+        expires_at: Timestamp(9),
+        push_waits: false,
+        waits_for_use: false,
+    })
+}
+
+fn page(ids: &[u8], retained: &[u8], more: bool) -> BacklogPage {
+    let messages = |ids: &[u8]| ids.iter().copied().map(message).collect();
+    BacklogPage { messages: messages(ids), retained: messages(retained), heads: Vec::new(), more }
+}
+
+fn ids(paged: &[Paged]) -> Vec<(u8, bool)> {
+    paged.iter().map(|paged| (paged.message.id.as_bytes()[0], paged.retained)).collect()
+}
+
+/// What a connection does by itself, as a text: `?` asks, `=` waits, `3` writes 3, `.` is done.
+fn run(catch_up: &mut CatchUp) -> String {
+    let mut did = String::new();
+    loop {
+        match catch_up.step() {
+            Step::Wait => return did + "=",
+            Step::Page(rest) => did.push_str(&format!("[{}]", rest.len())),
+            Step::Done => return did + ".",
+            Step::Read => did.push('?'),
+            Step::Recovered { complete, .. } => did.push_str(if complete { "!" } else { "-" }),
+            Step::Release(dispatch) => {
+                if catch_up.pass(&dispatch.message) {
+                    did.push_str(&dispatch.message.id.as_bytes()[0].to_string());
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn retained_messages_stand_at_their_place_once() {
+    let mut catch_up = CatchUp::after_log_in(None, Vec::new(), false);
+    assert_eq!(
+        ids(&catch_up.take_page(page(&[2, 4], &[6, 1, 4], true))),
+        [(1, true), (2, false), (4, false)]
+    );
+    assert_eq!(run(&mut catch_up), "?=");
+    assert_eq!(ids(&catch_up.take_page(page(&[5, 6], &[], false))), [(5, false), (6, false)]);
+    assert_eq!(run(&mut catch_up), ".");
+}
+
+#[test]
+fn live_messages_wait_for_the_backlog() {
+    let mut catch_up = CatchUp::after_log_in(None, Vec::new(), false);
+    assert_eq!(catch_up.hold(&Dispatch::new(message(7)), None), Hold::Held);
+    catch_up.take_page(page(&[1], &[], true));
+    assert_eq!(run(&mut catch_up), "?=");
+    assert_eq!(catch_up.hold(&Dispatch::new(message(8)), None), Hold::Held);
+    catch_up.take_page(page(&[2], &[], false));
+    assert_eq!(run(&mut catch_up), "78.");
+    assert_eq!(catch_up.hold(&Dispatch::new(message(9)), None), Hold::Not);
+}
+
+#[test]
+fn what_was_missed_is_read_before_anything_goes_on() {
+    let mut catch_up = CatchUp::after_log_in(None, Vec::new(), true);
+    catch_up.take_page(page(&[1], &[], false));
+    assert_eq!(run(&mut catch_up), "?=");
+    let Some(Read::Backlog { after, .. }) = catch_up.begin_read(None) else { panic!("a read") };
+    assert_eq!(after, Some(message(1).id));
+    for _ in 0..HELD_MAX {
+        assert_eq!(catch_up.hold(&Dispatch::new(message(3)), None), Hold::Held);
+    }
+    assert_eq!(catch_up.hold(&Dispatch::new(message(4)), None), Hold::Missed);
+    catch_up.take_page(page(&[2], &[], false));
+    assert_eq!(run(&mut catch_up), "?=", "the fourth is in no page yet");
+}
+
+#[test]
+fn what_was_passed_over_is_read_once_more() {
+    // On a live connection, and on one that reads: then what is out is not what is wanted.
+    let mut catch_up = CatchUp::live();
+    catch_up.read_anew(None, Vec::new(), message(0).id);
+    assert_eq!(run(&mut catch_up), "?=");
+    let Some(Read::Backlog { after: None, .. }) = catch_up.begin_read(None) else {
+        panic!("from the beginning")
+    };
+    assert!(catch_up.is_anew());
+    catch_up.read_anew(None, Vec::new(), message(0).id);
+    assert!(!catch_up.is_anew());
+    assert_eq!(ids(&catch_up.take_page(page(&[1, 2], &[], false))), [(1, false), (2, false)]);
+    assert_eq!(run(&mut catch_up), "?=");
+    let Some(Read::Backlog { after: None, .. }) = catch_up.begin_read(None) else { panic!("once more") };
+    assert_eq!(catch_up.hold(&Dispatch::new(message(7)), None), Hold::Held);
+    assert_eq!(ids(&catch_up.take_page(page(&[1], &[], true))), [(1, false)]);
+    assert_eq!(run(&mut catch_up), "?=");
+    let Some(Read::Backlog { after, .. }) = catch_up.begin_read(None) else { panic!("the second page") };
+    assert_eq!(after, Some(message(1).id));
+    catch_up.take_page(page(&[2], &[], false));
+    assert_eq!(run(&mut catch_up), "7.");
+}
+
+#[test]
+fn a_topic_is_recovered_by_offset() {
+    let mut catch_up = CatchUp::live();
+    let since = Position { epoch: Epoch(1), offset: 1 };
+    catch_up.recover(1, 5, Topic::from_trusted("news"), Some(since), true);
+    for id in [3, 4, 5] {
+        assert_eq!(catch_up.hold(&Dispatch::new(message(id)), Some(5)), Hold::Held);
+    }
+    assert_eq!(catch_up.hold(&Dispatch::new(message(9)), Some(6)), Hold::Not, "another topic");
+    assert_eq!(run(&mut catch_up), "?=");
+    assert!(matches!(catch_up.begin_read(None), Some(Read::Topic { number: 1, retained: true, .. })));
+    assert!(catch_up.take_recovered(2, page(&[9], &[], false)).is_none(), "another's answer");
+    let paged = catch_up.take_recovered(1, page(&[2, 3], &[4], false)).expect("wanted");
+    assert_eq!(ids(&paged), [(2, false), (3, false), (4, true)]);
+    assert_eq!(run(&mut catch_up), "!5.");
+}
+
+#[test]
+fn what_waits_is_told_from_what_went_out() {
+    let mut catch_up = CatchUp::live();
+    catch_up.read_again(message(1).id, Vec::new());
+    assert_eq!(catch_up.hold(&Dispatch::new(message(3)), None), Hold::Held);
+    assert!(catch_up.holds(message(3).id) && !catch_up.holds(message(2).id));
+    catch_up.recover(1, 5, Topic::from_trusted("news"), None, true);
+    assert_eq!(catch_up.hold(&Dispatch::new(message(4)), Some(5)), Hold::Held);
+    assert!(catch_up.holds(message(4).id));
+    catch_up.take_page(page(&[], &[], false));
+    assert!(matches!(catch_up.step(), Step::Release(_)));
+    assert!(!catch_up.holds(message(3).id));
+}
+
+#[test]
+fn what_is_offered_again_is_let_out_whatever_pages_reached() {
+    // Later ones of its topic were confirmed, so no page brings it, and the pages' ids are above its own.
+    let again = Dispatch::offered(message(3), true);
+    assert!(!again.is_paged(message(9).id) && Dispatch::new(message(3)).is_paged(message(9).id));
+    let mut catch_up = CatchUp::live();
+    catch_up.read_again(message(1).id, Vec::new());
+    assert_eq!(catch_up.hold(&again, None), Hold::Held);
+    assert!(!catch_up.holds(message(3).id), "no page has to be written with it");
+    catch_up.take_page(page(&[9], &[], false));
+    assert_eq!(run(&mut catch_up), "3.");
+}
+
+#[test]
+fn what_was_lost_is_read_from_before_the_loss() {
+    // Live: from where it is told.
+    let mut catch_up = CatchUp::live();
+    catch_up.read_again(message(3).id, Vec::new());
+    assert!(catch_up.was_live);
+    assert_eq!(run(&mut catch_up), "?=");
+    let Some(Read::Backlog { after, .. }) = catch_up.begin_read(None) else { panic!("a read") };
+    assert_eq!(after, Some(message(3).id));
+    // While it reads, and has passed the place already.
+    assert_eq!(catch_up.hold(&Dispatch::new(message(9)), None), Hold::Held);
+    catch_up.take_page(page(&[5], &[], false));
+    assert!(matches!(catch_up.step(), Step::Release(_)) && catch_up.pass(&message(9)));
+    catch_up.read_again(message(4).id, Vec::new());
+    assert!(catch_up.was_live, "it was offered what its shard was all the time");
+    assert_eq!(run(&mut catch_up), "?=");
+    let Some(Read::Backlog { after, .. }) = catch_up.begin_read(None) else { panic!("a read") };
+    assert_eq!(after, Some(message(5).id), "a page had brought what stands before the fifth");
+    catch_up.take_page(page(&[], &[], false));
+    assert_eq!(catch_up.hold(&Dispatch::new(message(11)), None), Hold::Held);
+    assert!(matches!(catch_up.step(), Step::Release(_)) && catch_up.pass(&message(11)));
+    catch_up.read_again(message(8).id, Vec::new());
+    assert_eq!(run(&mut catch_up), "?=");
+    catch_up.read_again(message(7).id, Vec::new());
+    let Some(Read::Backlog { after, .. }) = catch_up.begin_read(None) else { panic!("a read") };
+    assert_eq!(after, Some(message(7).id), "the eleventh was written, the eighth perhaps never came");
+}
