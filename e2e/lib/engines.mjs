@@ -16,7 +16,8 @@ import { promisify } from 'node:util'
 import { freePort } from './node.mjs'
 import { until, within } from './until.mjs'
 
-const run = promisify(execFile)
+/** A command that gets no answer is ended: whoever waits for a server asks again. */
+const run = (file, args, options) => promisify(execFile)(file, args, { timeout: 60_000, ...options })
 const running = new Set()
 const folders = new Set()
 process.on('exit', () => {
@@ -311,7 +312,7 @@ export class Sentinel {
     }
     for (const { port, program } of group.sentinels) {
       await program.ready(async () => {
-        const { stdout } = await run(find('redis-cli'), ['-p', String(port), 'SENTINEL', 'MASTER', group.master])
+        const { stdout } = await run(find('redis-cli'), ['-p', String(port), 'SENTINEL', 'MASTER', group.master], { timeout: 10_000 })
         const value = (key) => new RegExp(`^${key}\\n(.*)$`, 'm').exec(stdout)?.[1]
         return value('num-slaves') === String(replicas) && value('num-other-sentinels') === String(sentinels - 1)
       })
@@ -327,7 +328,7 @@ export class Sentinel {
 
   async masterPort() {
     const words = ['-p', String(this.sentinels[0].port), 'SENTINEL', 'GET-MASTER-ADDR-BY-NAME', this.master]
-    return Number((await run(find('redis-cli'), words)).stdout.trim().split('\n')[1])
+    return Number((await run(find('redis-cli'), words, { timeout: 10_000 })).stdout.trim().split('\n')[1])
   }
 
   /** Kills the master and waits for another to be one; answers the one that was killed. */
