@@ -1,6 +1,6 @@
 //! Identifiers. Each is its own type, so a user can never be passed where a device is expected.
 //! Text ids are bounded, free of control characters and cheap to move; numeric ids are the store's
-//! own short names and never leave a node.
+//! own short names; those of devices are seen outside in the event log alone (docs/events.md).
 
 use std::fmt;
 
