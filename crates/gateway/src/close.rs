@@ -6,8 +6,6 @@
 //! Invariant: a connection that is not alive has no session, is in no topic and in no map: the
 //! moment the end is decided is the moment the device is offline.
 
-use std::sync::atomic::Ordering;
-
 use bytes::Bytes;
 use noroshi_events::Event;
 use noroshi_protocol::{native, ws};
@@ -267,19 +265,22 @@ impl Shard {
         while let Some(slot) = self.doomed.pop() {
             let Some(mut connection) = self.release(slot) else { continue };
             let reason = connection.close_reason.unwrap_or(CloseReason::PeerReset);
-            let Some(stream) = connection.transport.stream() else {
+            let mut counts = true;
+            match connection.transport.stream() {
+                Some(stream) => self.deregister(stream),
                 // What it was went on in another place ([`crate::polling`]), or it was a session that polled.
-                if connection.protocol != Protocol::Http {
-                    self.shared.metrics.count_closed(connection.protocol, reason);
-                }
-                continue;
-            };
-            self.deregister(stream);
-            self.shared.metrics.count_closed(connection.protocol, reason);
+                None => counts = connection.protocol != Protocol::Http,
+            }
+            if counts {
+                self.shared.metrics.count_closed(connection.protocol, reason);
+            }
+            drop(connection);
+            self.mailbox().left();
         }
     }
 
-    /// Takes a connection out of the shard.
+    /// Takes a connection out of the shard. It counts until the caller has told what became of it
+    /// ([`crate::mailbox::Mailbox::left`]): who sees that it is gone sees that too.
     pub(crate) fn release(&mut self, slot: u32) -> Option<Connection> {
         self.connections.get(slot as usize)?;
         self.leave(slot);
@@ -287,7 +288,6 @@ impl Shard {
         if self.connections.is_empty() {
             self.shrink();
         }
-        self.mailbox().connections.fetch_sub(1, Ordering::Relaxed);
         self.shared.metrics.connections(connection.protocol, connection.framing).dec();
         Some(connection)
     }

@@ -86,7 +86,7 @@ impl Shared {
     }
 
     pub(crate) fn connections(&self) -> usize {
-        self.mailboxes.iter().map(|mailbox| mailbox.connections.load(Ordering::Relaxed)).sum()
+        self.mailboxes.iter().map(|mailbox| mailbox.connections.load(Ordering::Acquire)).sum()
     }
 
     pub(crate) fn least_loaded(&self) -> &Mailbox {

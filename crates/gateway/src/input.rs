@@ -252,15 +252,19 @@ impl Shard {
             return self.answer_problem(slot, 404, "not_found", detail, &[], CloseReason::BadMessage);
         }
         let Some(connection) = self.release(slot) else { return };
-        let Some((mut stream, tls)) = connection.transport.into_parts() else { return };
-        self.deregister(&mut stream);
-        let Ok(peer) = stream.peer_addr() else {
-            self.shared.metrics.count_closed(Protocol::Http, CloseReason::PeerReset); // gone already
-            return;
-        };
-        self.shared.metrics.handed_over.inc();
-        let handover = Handover { stream: stream.into(), tls, prefix: Bytes::copy_from_slice(prefix), peer };
-        (self.shared.handover)(handover);
+        if let Some((mut stream, tls)) = connection.transport.into_parts() {
+            self.deregister(&mut stream);
+            match stream.peer_addr() {
+                Ok(peer) => {
+                    self.shared.metrics.handed_over.inc();
+                    let prefix = Bytes::copy_from_slice(prefix);
+                    (self.shared.handover)(Handover { stream: stream.into(), tls, prefix, peer });
+                }
+                // Gone already.
+                Err(_) => self.shared.metrics.count_closed(Protocol::Http, CloseReason::PeerReset),
+            }
+        }
+        self.mailbox().left();
     }
 
     /// A whole HTTP answer, which ends the connection.

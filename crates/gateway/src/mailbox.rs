@@ -267,11 +267,16 @@ impl Mailbox {
     pub(crate) fn arrive(&self, arrival: Arrival) -> Result<(), Arrival> {
         self.connections.fetch_add(1, Ordering::Relaxed);
         let result = self.arrivals.try_send(arrival).map_err(|error| {
-            self.connections.fetch_sub(1, Ordering::Relaxed);
+            self.left();
             error.into_inner()
         });
         self.wake();
         result
+    }
+
+    /// A connection is no longer the shard's. What is known of its end is counted before.
+    pub(crate) fn left(&self) {
+        self.connections.fetch_sub(1, Ordering::Release);
     }
 
     pub(crate) fn reply(&self, reply: Reply) {

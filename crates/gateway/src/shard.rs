@@ -354,7 +354,7 @@ impl Shard {
                 Ok(session) => tls = Some(session),
                 Err(error) => {
                     tracing::error!(%error, "a TLS session could not be made");
-                    self.mailbox().connections.fetch_sub(1, Ordering::Relaxed);
+                    self.mailbox().left();
                     return;
                 }
             },
@@ -373,7 +373,7 @@ impl Shard {
             self.poll.registry().register(&mut stream, token, Interest::READABLE | Interest::WRITABLE)
         {
             tracing::warn!(%error, "a socket could not be registered");
-            self.mailbox().connections.fetch_sub(1, Ordering::Relaxed);
+            self.mailbox().left();
             return;
         }
         let config = &self.shared.config;

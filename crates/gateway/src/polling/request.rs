@@ -95,13 +95,15 @@ impl Shard {
     fn move_to(&mut self, slot: u32, shard: u16, bytes: &[u8]) {
         let Some(connection) = self.release(slot) else { return };
         let origin = connection.origin;
-        let Some((mut stream, tls)) = connection.transport.into_parts() else { return };
-        self.deregister(&mut stream);
-        let moved = Moved { tls, origin, bytes: bytes.to_vec() };
-        let arrival = Arrival { stream: stream.into(), kind: ArrivalKind::Moved(Box::new(moved)) };
-        if self.shared.mailboxes[usize::from(shard)].arrive(arrival).is_err() {
-            self.shared.metrics.count_closed(Protocol::Http, CloseReason::Overloaded);
+        if let Some((mut stream, tls)) = connection.transport.into_parts() {
+            self.deregister(&mut stream);
+            let moved = Moved { tls, origin, bytes: bytes.to_vec() };
+            let arrival = Arrival { stream: stream.into(), kind: ArrivalKind::Moved(Box::new(moved)) };
+            if self.shared.mailboxes[usize::from(shard)].arrive(arrival).is_err() {
+                self.shared.metrics.count_closed(Protocol::Http, CloseReason::Overloaded);
+            }
         }
+        self.mailbox().left();
     }
 
     /// Keeps what came behind a request until that is answered. False, and closed, if it is too much.
