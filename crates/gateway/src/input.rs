@@ -252,19 +252,20 @@ impl Shard {
             return self.answer_problem(slot, 404, "not_found", detail, &[], CloseReason::BadMessage);
         }
         let Some(connection) = self.release(slot) else { return };
-        if let Some((mut stream, tls)) = connection.transport.into_parts() {
+        let handover = connection.transport.into_parts().and_then(|(mut stream, tls)| {
             self.deregister(&mut stream);
-            match stream.peer_addr() {
-                Ok(peer) => {
-                    self.shared.metrics.handed_over.inc();
-                    let prefix = Bytes::copy_from_slice(prefix);
-                    (self.shared.handover)(Handover { stream: stream.into(), tls, prefix, peer });
-                }
-                // Gone already.
-                Err(_) => self.shared.metrics.count_closed(Protocol::Http, CloseReason::PeerReset),
-            }
-        }
+            let peer = stream.peer_addr().ok()?;
+            Some(Handover { stream: stream.into(), tls, prefix: Bytes::copy_from_slice(prefix), peer })
+        });
+        match &handover {
+            Some(_) => self.shared.metrics.handed_over.inc(),
+            // Gone already.
+            None => self.shared.metrics.count_closed(Protocol::Http, CloseReason::PeerReset),
+        };
         self.mailbox().left();
+        if let Some(handover) = handover {
+            (self.shared.handover)(handover);
+        }
     }
 
     /// A whole HTTP answer, which ends the connection.

@@ -9,7 +9,8 @@ use noroshi_cluster::{NodeInfo, Roles, Take};
 use noroshi_delivery::cluster::{Config, Reload};
 use noroshi_delivery::{Clock, Delivery, Entered, Entering, metrics::Metrics};
 use noroshi_store::{
-    Apps, Devices, Login, Notifications, Recover, Registration, Sessions, Sqlite, Store, sqlite::Options,
+    Apps, Devices, LoggedIn, Login, Notifications, Recover, Registration, Sessions, Sqlite, Store,
+    sqlite::Options,
 };
 use noroshi_types::{
     AppId, AppName, CloseReason, DeviceId, NotificationId, Outcome, Position, Presence, Target, Topic,
@@ -124,9 +125,21 @@ impl Cell {
         generation
     }
 
+    async fn connect_all(&self, node: usize, devices: &[DeviceId]) {
+        let logins = devices.iter().map(|device| self.login(device)).collect();
+        let answers = self.store.log_in(logins).await.expect("answered");
+        for (device, logged_in) in devices.iter().zip(answers) {
+            let generation = self.generation.fetch_add(1, Ordering::SeqCst);
+            self.seat(node, device, logged_in.expect("welcome"), generation).await;
+        }
+    }
+
     async fn connect_as(&self, node: usize, device: &DeviceId, generation: u64) {
         let mut answers = self.store.log_in(vec![self.login(device)]).await.expect("answered");
-        let logged_in = answers.remove(0).expect("welcome");
+        self.seat(node, device, answers.remove(0).expect("welcome"), generation).await;
+    }
+
+    async fn seat(&self, node: usize, device: &DeviceId, logged_in: LoggedIn, generation: u64) {
         let seat = Seat {
             app: self.app,
             user: logged_in.user.clone(),
@@ -283,20 +296,21 @@ async fn a_topic_costs_one_message_a_node_and_no_look_up() {
 async fn ten_thousand_targets_are_one_look_up() {
     let cell = cell(3).await;
     let names: Vec<String> = (0..10_000).map(|n| format!("u{n}")).collect();
-    let cluster: Vec<_> = cell.nodes.iter().map(|node| node.member.cluster()).collect();
-    for (n, name) in names.iter().enumerate().filter(|(n, _)| n % 4 < 3) {
-        let (node, device) = (n % 4, DeviceId::parse(&format!("d{n}")).expect("an id"));
-        let generation = NOW.0 << 20;
-        let keys = &cluster[node].keys;
-        let (device_key, user_key) = (keys.device(cell.app, &device), keys.user(cell.app, &user(name)));
-        let take = Take { device: device_key, user: Some(user_key), generation };
-        let epoch = cluster[node].members.epoch().expect("a lease");
-        cluster[node].directory.take(epoch, vec![take]).await.expect("taken");
-        let num = noroshi_types::DeviceNum(n as u64);
-        let (presence, topics) = (Presence::Active, Vec::new());
-        let seat =
-            Seat { app: cell.app, user: Some(user(name)), num, generation, revision: 0, presence, topics };
-        cell.nodes[node].edge.seat(device, seat);
+    let device = |name: &String| DeviceId::parse(&format!("{name}d")).expect("an id");
+    // Every fourth user is away. The others are in the store too: a node under load may look there at any time.
+    for node in 0..3 {
+        let here: Vec<&String> = names.iter().skip(node).step_by(4).collect();
+        for part in here.chunks(500) {
+            let one = |name: &&String| Registration {
+                device: Some(device(name)),
+                user: Some(user(name)),
+                ..Registration::default()
+            };
+            let made =
+                cell.store.register(cell.app, part.iter().map(one).collect(), NOW).await.expect("stored");
+            made.into_iter().for_each(|made| drop(made.expect("accepted")));
+            cell.connect_all(node, &part.iter().map(|name| device(name)).collect::<Vec<_>>()).await;
+        }
     }
     let look_ups = cell.world.look_ups();
     let targets = Target::Users(names.iter().map(|name| user(name)).collect());
