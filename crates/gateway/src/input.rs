@@ -257,15 +257,13 @@ impl Shard {
             let peer = stream.peer_addr().ok()?;
             Some(Handover { stream: stream.into(), tls, prefix: Bytes::copy_from_slice(prefix), peer })
         });
-        match &handover {
-            Some(_) => self.shared.metrics.handed_over.inc(),
-            // Gone already.
-            None => self.shared.metrics.count_closed(Protocol::Http, CloseReason::PeerReset),
+        let Some(handover) = handover else {
+            self.shared.metrics.count_closed(Protocol::Http, CloseReason::PeerReset); // gone already
+            return self.mailbox().left();
         };
+        self.shared.metrics.handed_over.inc();
         self.mailbox().left();
-        if let Some(handover) = handover {
-            (self.shared.handover)(handover);
-        }
+        (self.shared.handover)(handover);
     }
 
     /// A whole HTTP answer, which ends the connection.
