@@ -64,6 +64,9 @@ pub struct Config {
     pub audit_interval: Duration,
     /// The same where messages may have been lost.
     pub audit_soon: Duration,
+    /// After sessions were put into the directory: others have a new lease in their lists by then, and what they sent
+    /// before is looked for once more.
+    pub known_after: Duration,
     /// How often apps, keys and credentials are read again, though nobody says that they changed.
     pub reload_interval: Duration,
 }
@@ -81,6 +84,7 @@ impl Default for Config {
             sweep_interval: Duration::from_secs(60),
             audit_interval: Duration::from_secs(3_600),
             audit_soon: Duration::from_secs(60),
+            known_after: Duration::from_secs(3),
             reload_interval: Duration::from_secs(10),
         }
     }

@@ -34,8 +34,6 @@ const PAUSE: Duration = Duration::from_secs(5);
 const BREATH: Duration = Duration::from_millis(500);
 /// While connections have as much before them as they take.
 const FULL: Duration = Duration::from_millis(10);
-/// Others have a new lease in their lists by then, and send to it.
-const KNOWN: Duration = Duration::from_secs(3);
 /// A session that began without the directory stands in its shard by then.
 const SETTLED: Duration = Duration::from_millis(500);
 /// How long a lease that lapsed may take to be followed by another, where the engine answers.
@@ -162,7 +160,7 @@ pub(crate) async fn run(delivery: &Arc<Delivery>, peers: &Arc<Peers>) {
         if order.keep.is_some() {
             let peers = peers.clone();
             delivery.runtime.spawn(async move {
-                tokio::time::sleep(KNOWN).await;
+                tokio::time::sleep(peers.config.known_after).await;
                 peers.sweeps.look(order.since);
             });
         }

@@ -15,9 +15,24 @@ use tokio_tungstenite::tungstenite::Message;
 
 use crate::node::{Client, Node, PATIENCE, plain};
 
-/// As the public suites expect the server.
+/// As the public suites expect the server: a session lives half a second without a word.
 fn conformance() -> Config {
     Config { conformance: true, socket_io: SocketIo::conformance(), ..plain() }
+}
+
+/// The same echo for peers that may take their time.
+fn echoing() -> Config {
+    let mut config = conformance();
+    config.socket_io.engine.ping_interval_ms = 60_000;
+    config.socket_io.conversation.connect_timeout_ms = 60_000;
+    config
+}
+
+/// Pings soon, and waits long for what comes back.
+fn pinging() -> Config {
+    let mut config = echoing();
+    (config.socket_io.engine.ping_interval_ms, config.socket_io.engine.ping_timeout_ms) = (300, 60_000);
+    config
 }
 
 /// One connection that is kept.

@@ -2,7 +2,7 @@
 
 use tokio_tungstenite::tungstenite::Message;
 
-use super::{Http, Socket, conformance, polling};
+use super::{Http, Socket, conformance, echoing, pinging, polling};
 use crate::node::Node;
 
 async fn connected(node: &Node) -> Socket {
@@ -15,7 +15,7 @@ async fn connected(node: &Node) -> Socket {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn namespaces_are_connected_to() {
-    let node = Node::start(conformance()).await;
+    let node = Node::start(echoing()).await;
     for (connect, connected, auth) in [
         ("40", r#"40{"sid":""#, r#"42["auth",{}]"#),
         (r#"40{"token":"123"}"#, r#"40{"sid":""#, r#"42["auth",{"token":"123"}]"#),
@@ -37,12 +37,13 @@ async fn namespaces_are_connected_to() {
         socket.closed().await;
     }
     // Who connects to nothing is let go.
+    let node = Node::start(conformance()).await;
     Socket::session(&node, "/socket.io/").await.closed().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn namespaces_are_left() {
-    let node = Node::start(conformance()).await;
+    let node = Node::start(pinging()).await;
     let mut socket = connected(&node).await;
     socket.say("40/custom").await;
     socket.next().await;
@@ -56,7 +57,7 @@ async fn namespaces_are_left() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn events_come_back() {
-    let node = Node::start(conformance()).await;
+    let node = Node::start(echoing()).await;
     let mut socket = connected(&node).await;
     socket.say(r#"42["message",1,"2",{"3":[true]}]"#).await;
     assert_eq!(socket.next().await, r#"42["message-back",1,"2",{"3":[true]}]"#);
@@ -91,7 +92,7 @@ async fn events_come_back() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn attachments_are_polled_too() {
-    let node = Node::start(conformance()).await;
+    let node = Node::start(echoing()).await;
     let path = polling(&node, "/socket.io/").await;
     let mut http = Http::open(&node).await;
     let said = "40\x1e451-[\"message\",{\"_placeholder\":true,\"num\":0}]\x1ebAQID";
