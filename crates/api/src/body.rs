@@ -91,8 +91,8 @@ pub fn presence(bytes: &[u8]) -> Result<Presence, Problem> {
     Ok(json::parse::<Body>(bytes)?.state.0.0)
 }
 
-/// `{"ids": […]}`: what is confirmed.
-pub fn acked(bytes: &[u8]) -> Result<Vec<NotificationId>, Problem> {
+/// `{"ids": […]}`: what is confirmed or was opened.
+pub fn ids(bytes: &[u8]) -> Result<Vec<NotificationId>, Problem> {
     #[derive(Deserialize)]
     #[serde(deny_unknown_fields)]
     struct Body {

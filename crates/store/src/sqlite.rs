@@ -28,6 +28,7 @@ pub(crate) mod export;
 mod inbox;
 mod maintenance;
 mod notification;
+mod opening;
 mod options;
 mod outcome;
 mod purge;

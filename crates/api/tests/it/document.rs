@@ -122,7 +122,8 @@ fn the_parsers_accept_every_example() {
     check("/v1/me", "patch", &|bytes| body::device_change(bytes).map(drop));
     check("/v1/me/push-token", "put", &|bytes| body::push_token(bytes).map(drop));
     check("/v1/me/presence", "put", &|bytes| body::presence(bytes).map(drop));
-    check("/v1/me/inbox/ack", "post", &|bytes| body::acked(bytes).map(drop));
+    check("/v1/me/inbox/ack", "post", &|bytes| body::ids(bytes).map(drop));
+    check("/v1/me/opened", "post", &|bytes| body::ids(bytes).map(drop));
     check("/v1/me/endpoints", "post", &|bytes| body::endpoint(bytes).map(drop));
     check("/v1/apps/{app}", "patch", &|bytes| {
         body::app_change(bytes, Default::default(), body::Author::Operator).map(drop)

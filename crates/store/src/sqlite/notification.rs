@@ -10,11 +10,11 @@ use rusqlite::{Connection, OptionalExtension, Row};
 
 use super::campaign::CampaignNum;
 use super::ids::{Ids, Num};
-use super::outcome;
 use super::push::queue::{self, CancelledWork};
 use super::topic::{self, TopicNum};
 use super::writer::Write;
 use super::{device, device_list, inbox};
+use super::{opening, outcome};
 use crate::notification::RequestSummary;
 use crate::row::{self, TARGETS, TO_CAMPAIGN, push_text, state_of, target_of};
 pub(super) use crate::row::{Standing, message_of, push_mode};
@@ -172,7 +172,8 @@ pub(super) fn state(
     });
     let Some((message, request, standing)) = found.optional()? else { return Ok(None) };
     let message = message?;
-    let sums = outcome::sums(db, num)?;
+    let mut sums = outcome::sums(db, num)?;
+    sums[Outcome::Opened as usize] = opening::sum(db, num)?;
     let state = state_of(standing, &sums, message.topic.is_some(), message.expires_at <= now);
     let counts = Outcome::ALL.into_iter().map(|outcome| (outcome, sums[outcome as usize]));
     let counts = counts.filter(|(_, count)| *count > 0).collect();
@@ -197,6 +198,7 @@ pub(super) fn trace(
             steps.push(TraceStep { at: part.at, outcome: part.outcome, reason });
         }
     })?;
+    steps.extend(opening::step(db, num, device)?);
     steps.sort_by_key(|step| (step.at, step.outcome as u8));
     let exists = |sql, other: i64| db.prepare_cached(sql)?.exists((device.0 as i64, other));
     Ok(Some(Trace {

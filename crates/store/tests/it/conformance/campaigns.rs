@@ -374,6 +374,28 @@ pub(crate) async fn a_published_batch_counts_for_its_campaign(store: &dyn Store)
     }
 }
 
+pub(crate) async fn openings_count_for_their_campaign(store: &dyn Store) {
+    let app = app(store, "shop").await;
+    let nums = members(store, app, 2).await;
+    let new = NewCampaign { when: Some(When::Stored), ..new_campaign(app, CampaignState::Running) };
+    let made = store.create_campaign(new, NOW).await.expect("made").campaign;
+    let request = Accept {
+        app,
+        request: stored(devices(&["d0", "d1"])).into(),
+        now: NOW,
+        idempotency: None,
+        campaign: Some((made.id, Lane::Campaign)),
+    };
+    let published = accept(store, request).await.expect("accepted").message.id;
+    let ids = vec![published, made.notification];
+    for _ in 0..2 {
+        store.open(nums[0], ids.clone(), at(1)).await.expect("written");
+    }
+    store.open(nums[1], vec![published], at(1)).await.expect("written");
+    let found = campaign(store, app, made.id).await.counts;
+    assert_eq!(found, [(Outcome::Kept, String::new(), 2), (Outcome::Opened, String::new(), 3)]);
+}
+
 pub(crate) async fn what_take_drops_ends_a_campaign_too(store: &dyn Store) {
     let app = app(store, "shop").await;
     let nums = members(store, app, 1).await;
