@@ -17,6 +17,7 @@ mod relay;
 mod time_zone;
 
 pub use app::{Author, NewAppKey, app, app_change, key};
+pub(crate) use campaign::placed;
 pub use campaign::{campaign, recipient};
 pub use device::{Registering, device, device_change};
 pub use drain::{DrainWish, drain};

@@ -230,7 +230,8 @@ impl Kind {
             | Outcome::Collapsed
             | Outcome::Cancelled
             | Outcome::Evicted
-            | Outcome::Unknown => Kind::Dropped,
+            | Outcome::Unknown
+            | Outcome::HeldOut => Kind::Dropped,
             Outcome::Expired | Outcome::PushExpired => Kind::Expired,
             Outcome::PushUnconfigured | Outcome::NoPushToken | Outcome::PushNotNeeded => Kind::PushSkipped,
             Outcome::Pushed | Outcome::PushRefused | Outcome::PushTokenGone | Outcome::PushTokenSuspect => {

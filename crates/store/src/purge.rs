@@ -106,7 +106,7 @@ pub(crate) const UP_TO: &str =
     "SELECT max(num) FROM (SELECT num FROM notifications WHERE num > $1 ORDER BY num LIMIT $2) AS p";
 
 /// Of the app ($1), behind $2 and up to $3, at most $4: what hangs on notifications before them.
-pub(crate) const PARTS: [&str; 3] = [
+pub(crate) const PARTS: [&str; 4] = [
     "DELETE FROM outcomes WHERE (num, seq) IN (
          SELECT o.num, o.seq FROM notifications AS n JOIN outcomes AS o ON o.num = n.num
          WHERE n.app = $1 AND n.num > $2 AND n.num <= $3 LIMIT $4)",
@@ -115,6 +115,9 @@ pub(crate) const PARTS: [&str; 3] = [
          WHERE n.app = $1 AND n.num > $2 AND n.num <= $3 LIMIT $4)",
     "DELETE FROM openings WHERE (num, device) IN (
          SELECT o.num, o.device FROM notifications AS n JOIN openings AS o ON o.num = n.num
+         WHERE n.app = $1 AND n.num > $2 AND n.num <= $3 LIMIT $4)",
+    "DELETE FROM variant_notifications WHERE num IN (
+         SELECT o.num FROM notifications AS n JOIN variant_notifications AS o ON o.num = n.num
          WHERE n.app = $1 AND n.num > $2 AND n.num <= $3 LIMIT $4)",
 ];
 pub(crate) const WHOLE: &str = "DELETE FROM notifications WHERE app = $1 AND num > $2 AND num <= $3";

@@ -39,6 +39,7 @@ mod schema;
 mod session;
 mod subscription;
 mod topic;
+mod variant;
 mod writer;
 
 use std::fs::{DirBuilder, File, TryLockError};

@@ -45,10 +45,12 @@ pub enum Outcome {
     PushExpired = 19,
     /// Its user opened it on the device, which says nothing of whether the device confirmed it.
     Opened = 20,
+    /// Of a variant of a campaign to which nothing is sent.
+    HeldOut = 21,
 }
 
 impl Outcome {
-    pub const ALL: [Outcome; 20] = [
+    pub const ALL: [Outcome; 21] = [
         Outcome::Kept,
         Outcome::Written,
         Outcome::Acked,
@@ -69,6 +71,7 @@ impl Outcome {
         Outcome::PushNotNeeded,
         Outcome::PushExpired,
         Outcome::Opened,
+        Outcome::HeldOut,
     ];
 
     /// The name in the API, in metrics and in logs.
@@ -94,6 +97,7 @@ impl Outcome {
             Outcome::PushNotNeeded => "push_not_needed",
             Outcome::PushExpired => "push_expired",
             Outcome::Opened => "opened",
+            Outcome::HeldOut => "held_out",
         }
     }
 
@@ -122,6 +126,7 @@ impl Outcome {
             Outcome::PushNotNeeded => "the device confirmed in time: no push was needed",
             Outcome::PushExpired => "the ttl ended before the push service took it",
             Outcome::Opened => "opened by its user on the device",
+            Outcome::HeldOut => "held out: the device is of a variant to which the campaign sends nothing",
         }
     }
 

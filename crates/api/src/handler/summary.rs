@@ -14,6 +14,9 @@ pub(crate) fn summary(trace: &Trace, connected: bool) -> String {
         }
         .to_owned();
     }
+    if had(Outcome::HeldOut) {
+        return "The device is of a variant to which the campaign sends nothing.".to_owned();
+    }
     if had(Outcome::Opened) {
         return "Its user opened it on the device.".to_owned();
     }

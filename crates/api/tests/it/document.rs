@@ -214,6 +214,12 @@ async fn answers_have_exactly_the_fields_described() {
     check("CampaignMessage", made["message"].clone());
     check("Push", made["message"]["push"].clone());
     check("Campaign", made);
+    let experiment = r#"{"variants": [{"name": "a", "weight": 1}, {"name": "b", "weight": 1}]}"#;
+    service.put("/v1/apps/dev/experiments/sent", &service.key, experiment).await;
+    let sent = r#"{"audience": {"everyone": true}, "message": {"data": 1}, "experiment": {"name": "sent"}}"#;
+    let made = service.post("/v1/campaigns", &service.key, sent).await.json();
+    check("CampaignVariantReport", made["experiment"]["variants"][1].clone());
+    check("Campaign", made);
     check("Campaigns", get("/v1/campaigns").await);
     check("CampaignCount", service.post("/v1/campaigns?dry_run=true", &service.key, campaign).await.json());
     let put = async |path: &str| {

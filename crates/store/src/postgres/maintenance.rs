@@ -216,6 +216,8 @@ async fn forget(tx: Tx, now: Timestamp, rows_max: usize) -> Result<Pruned, Faile
                         SELECT num, device FROM openings WHERE num = ANY($1) LIMIT $2) v
                     WHERE o.num = v.num AND o.device = v.device";
     removed += tx.execute(openings, &[&nums, &(limit - removed as i64).max(0)]).await?;
+    let of_variants = "DELETE FROM variant_notifications WHERE num = ANY($1)";
+    removed += tx.execute(of_variants, &[&nums]).await?;
     if removed >= rows_max as u64 {
         // There may be more of them: their notifications go when nothing hangs on them.
         pruned.more = true;

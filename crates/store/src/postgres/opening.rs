@@ -6,6 +6,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use noroshi_types::{DeviceNum, NotificationId, Outcome, Timestamp};
+use tokio_postgres::Row;
 
 use super::campaign::{self, CampaignNum, Count};
 use super::transaction::{Failed, Tx};
@@ -37,8 +38,9 @@ pub(super) async fn open(
         return Ok(Vec::new());
     }
     let rows = tx.query(OPEN, &[&nums, &(device.0 as i64), &(now.0 as i64)]).await?;
-    let of_campaigns = rows.iter().map(|row| row.get::<_, CampaignNum>(1)).filter(|campaign| *campaign != 0);
-    let count = |campaign| Count { campaign, outcome: Outcome::Opened, reason: None, count: 1 };
+    let of = |row: &Row| (row.get::<_, CampaignNum>(1), Some(row.get::<_, Num>(0)));
+    let of_campaigns = rows.iter().map(of).filter(|(campaign, _)| *campaign != 0);
+    let count = |(campaign, num)| Count { campaign, num, outcome: Outcome::Opened, reason: None, count: 1 };
     campaign::count(&tx, of_campaigns.map(count)).await?;
     let mut new: HashSet<NotificationId> = rows.iter().map(|row| ids.id(row.get(0))).collect();
     Ok(asked.iter().copied().filter(|id| new.remove(id)).collect())

@@ -154,6 +154,7 @@ fn forget_parts(db: &Connection, num: Num, rows_max: usize) -> Result<usize, Err
          WHERE num = ?1 AND seq IN (SELECT seq FROM outcomes WHERE num = ?1 LIMIT ?2)",
         "DELETE FROM openings
          WHERE num = ?1 AND device IN (SELECT device FROM openings WHERE num = ?1 LIMIT ?2)",
+        "DELETE FROM variant_notifications WHERE num = ?1 AND ?2 > 0",
     ] {
         removed += db.prepare_cached(sql)?.execute((num, (rows_max - removed) as i64))?;
     }

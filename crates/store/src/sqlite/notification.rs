@@ -67,12 +67,13 @@ pub(super) fn insert(
     Ok(())
 }
 
-/// The notification under which a campaign's outcomes are recorded: kept until the campaign has ended, and
+/// The notification under which outcomes of a campaign or a variant of it are recorded: kept until the campaign has ended, and
 /// the retention from then on.
 pub(super) fn insert_for_campaign(
     db: &Connection,
     num: Num,
     new: &NewCampaign,
+    (notification, data): (&Option<JsonText>, &Option<JsonText>),
     now: Timestamp,
 ) -> Result<(), Error> {
     let mut statement = db.prepare_cached(
@@ -90,8 +91,8 @@ pub(super) fn insert_for_campaign(
         new.when.unwrap_or(When::Connected) as u8,
         new.urgency as u8,
         TO_CAMPAIGN,
-        new.notification.as_ref().map(JsonText::as_str),
-        new.data.as_ref().map(JsonText::as_str),
+        notification.as_ref().map(JsonText::as_str),
+        data.as_ref().map(JsonText::as_str),
         push_text(&new.push, false),
     ])?;
     Ok(())

@@ -7,6 +7,7 @@ use rusqlite::{Connection, OptionalExtension};
 
 use super::campaign::{self, CampaignNum};
 use super::ids::Num;
+use super::variant;
 use super::writer::Write;
 use crate::{Error, TraceStep};
 
@@ -36,6 +37,7 @@ pub(super) fn open(
         }
         if campaign != 0 {
             campaign::count(w.db, campaign, Outcome::Opened, None, 1)?;
+            variant::count(w.db, num, Outcome::Opened, None, 1)?;
         }
         opened.push(*id);
     }
