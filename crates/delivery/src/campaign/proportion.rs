@@ -100,7 +100,7 @@ fn erfc(x: f64) -> f64 {
             term *= 2.0 * x * x / f64::from(2 * n + 1);
             sum += term;
         }
-        return 1.0 - 2.0 * x * scale * sum;
+        return (2.0 * x * scale).mul_add(-sum, 1.0);
     }
     // x + (1/2)/(x + 1/(x + (3/2)/(x + …))), from the inside.
     let fraction = (1..=120).rev().fold(x, |inner, n| x + f64::from(n) / 2.0 / inner);

@@ -17,6 +17,9 @@ use crate::push::batch::{Way, missing};
 use crate::push::finisher::{PAUSE_MAX, PAUSE_MIN};
 use crate::push::settle::Settle;
 
+/// What recipients share that share a notification: the variant, and a hash of the text alone.
+type Key = (Option<VariantNum>, [u8; 32]);
+
 /// Publishes a batch; repeats what the store or the shards have no room for.
 pub(crate) async fn publish(
     way: &Way,
@@ -26,8 +29,7 @@ pub(crate) async fn publish(
 ) -> Finished {
     let now = way.delivery.clock.now();
     let mut settle = Settle::new(batch);
-    // By the variant and the text alone.
-    let mut texts: BTreeMap<(Option<VariantNum>, [u8; 32]), (Rendered, Vec<DeviceId>)> = BTreeMap::new();
+    let mut texts: BTreeMap<Key, (Rendered, Vec<DeviceId>)> = BTreeMap::new();
     missing(&mut settle, batch, &recipients);
     for recipient in recipients {
         let variant = plan.variant_of(&recipient);

@@ -19,10 +19,13 @@ pub(crate) struct Sent {
     pub(crate) expires_at: Timestamp,
 }
 
+/// What became of devices, for what reason, and the variant they were given.
+type Fate = (Outcome, Option<&'static str>, Option<VariantNum>);
+
 /// Puts together what became of a batch.
 pub(crate) struct Settle {
     finished: Finished,
-    parts: BTreeMap<(Outcome, Option<&'static str>, Option<VariantNum>), Vec<DeviceNum>>,
+    parts: BTreeMap<Fate, Vec<DeviceNum>>,
     /// Of the campaign's experiment, if it sends variants.
     variants: HashMap<DeviceNum, VariantNum>,
     again: BTreeMap<(Timestamp, u32), Vec<DeviceNum>>,
