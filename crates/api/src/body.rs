@@ -17,6 +17,7 @@ mod relay;
 mod time_zone;
 
 pub use app::{Author, NewAppKey, app, app_change, key};
+pub(crate) use campaign::placed;
 pub use campaign::{campaign, recipient};
 pub use device::{Registering, device, device_change};
 pub use drain::{DrainWish, drain};
@@ -91,8 +92,8 @@ pub fn presence(bytes: &[u8]) -> Result<Presence, Problem> {
     Ok(json::parse::<Body>(bytes)?.state.0.0)
 }
 
-/// `{"ids": […]}`: what is confirmed.
-pub fn acked(bytes: &[u8]) -> Result<Vec<NotificationId>, Problem> {
+/// `{"ids": […]}`: what is confirmed or was opened.
+pub fn ids(bytes: &[u8]) -> Result<Vec<NotificationId>, Problem> {
     #[derive(Deserialize)]
     #[serde(deny_unknown_fields)]
     struct Body {

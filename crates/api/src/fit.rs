@@ -6,8 +6,8 @@
 
 use std::collections::BTreeMap;
 
-use noroshi_delivery::campaign::Spec;
 use noroshi_delivery::campaign::template::{Template, Variables};
+use noroshi_delivery::campaign::{Spec, Treatment, Variant};
 use noroshi_push::{Fields, Unfit, check_content};
 use noroshi_types::{AppId, JsonText, NotificationId, Push, PushMode, PushService, Request};
 
@@ -57,16 +57,26 @@ pub(crate) async fn check_campaign(state: &State, app: AppId, spec: &Spec) -> Re
         webpush,
     };
     check(state, app, &whole, "message.").await?;
-    for (tag, variant) in &spec.locales {
+    let of = |whole: &Fields, variant: &Variant| {
         let own = |text: &Option<JsonText>| filled(text.as_ref(), &spec.variables);
-        let fields = Fields {
+        Fields {
             notification: own(&variant.notification).or_else(|| whole.notification.clone()),
             data: own(&variant.data).or_else(|| whole.data.clone()),
             ..whole.clone()
-        };
-        check(state, app, &fields, "message.")
-            .await
-            .map_err(|problem| problem.at(format!("locales.{tag}")))?;
+        }
+    };
+    let locales = spec.locales.iter().map(|(tag, variant)| (format!("locales.{tag}"), of(&whole, variant)));
+    let mut varieties: Vec<(String, Fields)> = locales.collect();
+    for (name, treatment) in spec.trial.iter().flat_map(|trial| &trial.treatments) {
+        let Treatment::Own(message) = treatment else { continue };
+        let (at, fields) = (format!("experiment.variants.{name}"), of(&whole, &message.content));
+        let locale =
+            |(tag, variant): (&String, &Variant)| (format!("{at}.locales.{tag}"), of(&fields, variant));
+        varieties.extend(message.locales.iter().map(locale));
+        varieties.push((at, fields));
+    }
+    for (at, fields) in varieties {
+        check(state, app, &fields, "message.").await.map_err(|problem| problem.at(at))?;
     }
     Ok(())
 }

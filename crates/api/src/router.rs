@@ -82,6 +82,7 @@ fn public_routes() -> Vec<Route> {
         put("/v1/me/presence", me::set_presence),
         get("/v1/me/inbox", me::inbox),
         post("/v1/me/inbox/ack", me::ack),
+        post("/v1/me/opened", me::open),
         post("/v1/me/exposures", experiment::exposed),
         post("/v1/me/endpoints", endpoint::create),
         get("/v1/me/endpoints", endpoint::list),

@@ -69,6 +69,7 @@ fn public_routes() -> Vec<Route> {
         put("/v1/me/presence", me::hand_on),
         get("/v1/me/inbox", me::hand_on),
         post("/v1/me/inbox/ack", me::hand_on),
+        post("/v1/me/opened", me::hand_on),
         post("/v1/me/exposures", me::hand_on),
         post("/v1/me/endpoints", me::hand_on),
         get("/v1/me/endpoints", me::hand_on),

@@ -153,6 +153,15 @@ impl Delivery {
         self.write_acks(vec![noroshi_store::Ack { device, ids }]).await
     }
 
+    /// Its user opened notifications on a device: durable when this returns. Returns how many of them were not opened
+    /// there before. It confirms nothing.
+    pub async fn open(&self, device: DeviceNum, ids: Vec<NotificationId>) -> Result<u64, Error> {
+        let now = self.clock.now();
+        let opened = self.store.open(device, ids, now).await?;
+        self.became_opened(device, &opened, now);
+        Ok(opened.len() as u64)
+    }
+
     /// Subscribes durably, also on an open connection. True if it is new.
     pub async fn subscribe(&self, app: AppId, device: &DeviceId, topic: &Topic) -> Result<bool, Error> {
         let new = self.store.subscribe(app, device, topic, self.clock.now()).await?;

@@ -9,8 +9,8 @@
 use std::sync::Arc;
 
 use noroshi_events::event::Routed;
-use noroshi_store::{Accept, Accepted, Idempotency};
-use noroshi_types::{AppId, CampaignId, Lane, NotificationId, PushMode, Request, Target, When};
+use noroshi_store::{Accept, Accepted, Idempotency, OfCampaign};
+use noroshi_types::{AppId, CampaignId, NotificationId, PushMode, Request, Target, When};
 use tokio::sync::oneshot;
 
 use crate::cluster::outbox::Item;
@@ -46,7 +46,7 @@ impl Delivery {
         app: AppId,
         request: Request,
         idempotency: Option<Idempotency>,
-        campaign: Option<(CampaignId, Lane)>,
+        campaign: Option<OfCampaign>,
     ) -> Result<Receipt, Error> {
         let has_room_here = self.edge().is_none_or(|edge| edge.has_room(&request.target));
         if !has_room_here || !self.peers().is_none_or(|peers| peers.outbox.has_room()) {
@@ -127,7 +127,7 @@ impl Delivery {
 type About = (AppId, Option<CampaignId>);
 
 fn about(accept: &Accept) -> About {
-    (accept.app, accept.campaign.map(|(campaign, _)| campaign))
+    (accept.app, accept.campaign.map(|of| of.id))
 }
 
 /// Whether anything but a trace has to survive.

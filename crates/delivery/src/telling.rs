@@ -6,7 +6,9 @@
 use noroshi_events::event::{Accepted, Configured, Routed};
 use noroshi_events::{Event, Events, Subject};
 use noroshi_store::{Ack, Acked, OutcomePart, PushPart, Work};
-use noroshi_types::{AppId, CampaignId, DeviceNum, NotificationId, Outcome, PushMode, PushService, Request};
+use noroshi_types::{
+    AppId, CampaignId, DeviceNum, NotificationId, Outcome, PushMode, PushService, Request, Timestamp,
+};
 
 use crate::delivery::Delivery;
 use crate::metrics::target_name;
@@ -112,6 +114,20 @@ impl Delivery {
         let mut told: Vec<_> = each.filter(|(id, _)| known.contains(id)).collect();
         told.sort_unstable();
         self.events().emit(self.clock.now(), || Event::Acked(told.into()));
+    }
+
+    /// A device's user opened these for the first time.
+    pub(crate) fn became_opened(&self, device: DeviceNum, opened: &[NotificationId], at: Timestamp) {
+        self.metrics.outcome(Outcome::Opened).inc_by(opened.len() as u64);
+        for id in opened {
+            let event = || Event::Outcome {
+                of: Subject::Notification(*id),
+                outcome: Outcome::Opened,
+                devices: Box::new([device]),
+                count: 1,
+            };
+            self.events().emit(at, event);
+        }
     }
 
     /// A notification was accepted.

@@ -156,6 +156,7 @@ pub enum Kind {
     Kept,
     Written,
     Acked,
+    Opened,
     Dropped,
     Expired,
     PushSkipped,
@@ -170,7 +171,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    pub const ALL: [Kind; 18] = [
+    pub const ALL: [Kind; 19] = [
         Kind::Started,
         Kind::Lost,
         Kind::Accepted,
@@ -178,6 +179,7 @@ impl Kind {
         Kind::Kept,
         Kind::Written,
         Kind::Acked,
+        Kind::Opened,
         Kind::Dropped,
         Kind::Expired,
         Kind::PushSkipped,
@@ -200,6 +202,7 @@ impl Kind {
             Kind::Kept => "kept",
             Kind::Written => "written",
             Kind::Acked => "acked",
+            Kind::Opened => "opened",
             Kind::Dropped => "dropped",
             Kind::Expired => "expired",
             Kind::PushSkipped => "push_skipped",
@@ -220,13 +223,15 @@ impl Kind {
             Outcome::Kept => Kind::Kept,
             Outcome::Written => Kind::Written,
             Outcome::Acked => Kind::Acked,
+            Outcome::Opened => Kind::Opened,
             Outcome::Offline
             | Outcome::Inactive
             | Outcome::Slow
             | Outcome::Collapsed
             | Outcome::Cancelled
             | Outcome::Evicted
-            | Outcome::Unknown => Kind::Dropped,
+            | Outcome::Unknown
+            | Outcome::HeldOut => Kind::Dropped,
             Outcome::Expired | Outcome::PushExpired => Kind::Expired,
             Outcome::PushUnconfigured | Outcome::NoPushToken | Outcome::PushNotNeeded => Kind::PushSkipped,
             Outcome::Pushed | Outcome::PushRefused | Outcome::PushTokenGone | Outcome::PushTokenSuspect => {

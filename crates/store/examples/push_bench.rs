@@ -172,6 +172,7 @@ async fn wait(store: &dyn Store, app: AppId, nums: &[DeviceNum]) -> Result<(), E
             when: None,
             push: Push::default(),
             expires_at: Timestamp(NOW.0 + 86_400_000),
+            variants: Vec::new(),
             idempotency: None,
         };
         let id = store.create_campaign(new, NOW).await?.campaign.id;
@@ -269,7 +270,12 @@ fn asked() -> Take {
 fn pushed(batch: Batch) -> Finished {
     Finished {
         batch: batch.id,
-        parts: vec![PushPart { outcome: Outcome::Pushed, reason: None, devices: batch.recipients }],
+        parts: vec![PushPart {
+            outcome: Outcome::Pushed,
+            reason: None,
+            variant: None,
+            devices: batch.recipients,
+        }],
         again: Vec::new(),
         gone: Vec::new(),
         suspects: Vec::new(),

@@ -55,6 +55,26 @@ impl CampaignState {
     }
 }
 
+/// A variant of a campaign, by its place there from 1.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct VariantNum(pub u8);
+
+/// What one of a new campaign's variants is shown as.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NewVariant {
+    pub notification: Option<JsonText>,
+    pub data: Option<JsonText>,
+}
+
+/// What became of a variant.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct VariantSums {
+    /// Its outcomes are recorded under this one, as a campaign's are under [`Campaign::notification`].
+    pub notification: NotificationId,
+    /// Of [`Campaign::counts`] what is of this variant, and besides how many confirmed it.
+    pub counts: Vec<(Outcome, String, u64)>,
+}
+
 /// A campaign to be made.
 #[derive(Debug, Clone)]
 pub struct NewCampaign {
@@ -71,6 +91,8 @@ pub struct NewCampaign {
     pub when: Option<When>,
     pub push: Push,
     pub expires_at: Timestamp,
+    /// Most campaigns have none.
+    pub variants: Vec<NewVariant>,
     /// Keys of campaigns and of notifications are the same app's: one used for the other kind conflicts.
     pub idempotency: Option<Idempotency>,
 }
@@ -106,6 +128,8 @@ pub struct Campaign {
     pub uploaded: u64,
     /// Sums of its outcomes by reason, in order of the outcomes' codes, zeros left out; the reason is empty where there is none.
     pub counts: Vec<(Outcome, String, u64)>,
+    /// In order; as many as it was made with.
+    pub variants: Vec<VariantSums>,
     /// Answers by the caller's bucket, zeros left out.
     pub latencies: Vec<(u16, u64)>,
     /// Batches that are not finished.

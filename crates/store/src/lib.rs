@@ -40,7 +40,10 @@ pub mod sqlite;
 pub mod topic;
 
 pub use app::{App, AppSettings, Apps, Key, KeyHash, NewKey};
-pub use campaign::{Campaign, CampaignState, Campaigns, CreatedCampaign, NewCampaign, UploadLine};
+pub use campaign::{
+    Campaign, CampaignState, Campaigns, CreatedCampaign, NewCampaign, NewVariant, UploadLine, VariantNum,
+    VariantSums,
+};
 pub use cells::Cells;
 pub use credential::{Credentials, NewCredential, StoredCredential};
 pub use definition::{Definition, DefinitionKind, Definitions, NewDefinition};
@@ -48,8 +51,8 @@ pub use device::{Attributes, Device, DeviceChange, DeviceFilter, Devices, Regist
 pub use endpoint::{Endpoint, EndpointHash, Endpoints, NewEndpoint, VapidKey};
 pub use maintenance::{Maintenance, Place, Pruned};
 pub use notification::{
-    Accept, Accepted, Cancelled, Done, Idempotency, NotificationState, Notifications, OutcomePart,
-    RequestSummary, State, Trace, TraceStep,
+    Accept, Accepted, Cancelled, Done, Idempotency, NotificationState, Notifications, OfCampaign,
+    OutcomePart, RequestSummary, State, Trace, TraceStep,
 };
 pub use postgres::{Postgres, PostgresError, PostgresOptions};
 pub use push::{

@@ -6,7 +6,7 @@ use noroshi_types::{
     AppId, CampaignId, DeviceId, DeviceNum, Lane, Message, NotificationId, Outcome, Request, Timestamp,
 };
 
-use crate::Error;
+use crate::{Error, VariantNum};
 
 /// A request to accept. The store gives it its id, in commit order: of two accepted notifications
 /// the one with the smaller id was committed first.
@@ -18,7 +18,16 @@ pub struct Accept {
     pub now: Timestamp,
     pub idempotency: Option<Idempotency>,
     /// A campaign publishes this: its push work takes this lane, and all its outcomes count there too.
-    pub campaign: Option<(CampaignId, Lane)>,
+    pub campaign: Option<OfCampaign>,
+}
+
+/// Of which campaign a notification is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OfCampaign {
+    pub id: CampaignId,
+    pub lane: Lane,
+    /// For ever: what becomes of it on its devices, now and later, counts for this variant.
+    pub variant: Option<VariantNum>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]

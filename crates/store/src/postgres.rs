@@ -33,6 +33,7 @@ pub(crate) mod import;
 mod inbox;
 mod maintenance;
 mod notification;
+mod opening;
 mod options;
 mod order;
 mod outcome;

@@ -51,6 +51,8 @@ const OWNED: [Owned; 13] = [
             ("campaign_lines", "campaign, seq", "campaign"),
             ("campaign_counts", "campaign, outcome, reason", "campaign"),
             ("campaign_latency", "campaign, bucket", "campaign"),
+            ("campaign_variants", "campaign, variant", "campaign"),
+            ("campaign_variant_counts", "campaign, variant, outcome, reason", "campaign"),
         ],
     },
     Owned { table: "cell_messages", key: "num", children: &[("cell_parts", "num, cell", "num")] },
@@ -104,12 +106,18 @@ pub(crate) const UP_TO: &str =
     "SELECT max(num) FROM (SELECT num FROM notifications WHERE num > $1 ORDER BY num LIMIT $2) AS p";
 
 /// Of the app ($1), behind $2 and up to $3, at most $4: what hangs on notifications before them.
-pub(crate) const PARTS: [&str; 2] = [
+pub(crate) const PARTS: [&str; 4] = [
     "DELETE FROM outcomes WHERE (num, seq) IN (
          SELECT o.num, o.seq FROM notifications AS n JOIN outcomes AS o ON o.num = n.num
          WHERE n.app = $1 AND n.num > $2 AND n.num <= $3 LIMIT $4)",
     "DELETE FROM push_confirmed WHERE (num, device) IN (
          SELECT o.num, o.device FROM notifications AS n JOIN push_confirmed AS o ON o.num = n.num
+         WHERE n.app = $1 AND n.num > $2 AND n.num <= $3 LIMIT $4)",
+    "DELETE FROM openings WHERE (num, device) IN (
+         SELECT o.num, o.device FROM notifications AS n JOIN openings AS o ON o.num = n.num
+         WHERE n.app = $1 AND n.num > $2 AND n.num <= $3 LIMIT $4)",
+    "DELETE FROM variant_notifications WHERE num IN (
+         SELECT o.num FROM notifications AS n JOIN variant_notifications AS o ON o.num = n.num
          WHERE n.app = $1 AND n.num > $2 AND n.num <= $3 LIMIT $4)",
 ];
 pub(crate) const WHOLE: &str = "DELETE FROM notifications WHERE app = $1 AND num > $2 AND num <= $3";

@@ -18,7 +18,7 @@ use noroshi_types::{
     Push, PushEnvironment, PushService, PushToken, Timestamp, Topic, Urgency, UserId,
 };
 
-use crate::{Attributes, Error};
+use crate::{Attributes, Error, VariantNum};
 
 /// Devices of a batch that the store packs itself. A campaign may choose up to 1,000.
 pub const BATCH_RECIPIENTS_MAX: usize = 500;
@@ -169,6 +169,8 @@ pub struct PushPart {
     pub outcome: Outcome,
     /// In the push service's word or ours.
     pub reason: Option<&'static str>,
+    /// Of the batch's campaign, where one was chosen for them.
+    pub variant: Option<VariantNum>,
     pub devices: Vec<DeviceNum>,
 }
 

@@ -178,6 +178,18 @@ pub trait Sessions: Send + Sync {
     /// was outstanding, and answers that.
     async fn ack(&self, acks: Vec<Ack>, now: Timestamp) -> Result<Vec<Acked>, Error>;
 
+    /// Notes that the device's user opened notifications, each once: what is not known (any more), is another
+    /// app's or was opened on this device before is left out. Counts as [`noroshi_types::Outcome::Opened`], for the
+    /// notification's campaign too. What was opened for the first time, in the order of `ids`.
+    ///
+    /// It confirms nothing, and whether the device was among the recipients is not asked: of topics that is not known.
+    async fn open(
+        &self,
+        device: DeviceNum,
+        ids: Vec<NotificationId>,
+        now: Timestamp,
+    ) -> Result<Vec<NotificationId>, Error>;
+
     /// The oldest `limit` messages of the inbox and how many there are in all.
     async fn inbox(
         &self,

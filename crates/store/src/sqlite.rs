@@ -28,6 +28,7 @@ pub(crate) mod export;
 mod inbox;
 mod maintenance;
 mod notification;
+mod opening;
 mod options;
 mod outcome;
 mod purge;
@@ -38,6 +39,7 @@ mod schema;
 mod session;
 mod subscription;
 mod topic;
+mod variant;
 mod writer;
 
 use std::fs::{DirBuilder, File, TryLockError};

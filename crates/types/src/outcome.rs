@@ -43,10 +43,14 @@ pub enum Outcome {
     PushNotNeeded = 18,
     /// The ttl ended before a push service took it.
     PushExpired = 19,
+    /// Its user opened it on the device, which says nothing of whether the device confirmed it.
+    Opened = 20,
+    /// Of a variant of a campaign to which nothing is sent.
+    HeldOut = 21,
 }
 
 impl Outcome {
-    pub const ALL: [Outcome; 19] = [
+    pub const ALL: [Outcome; 21] = [
         Outcome::Kept,
         Outcome::Written,
         Outcome::Acked,
@@ -66,6 +70,8 @@ impl Outcome {
         Outcome::NoPushToken,
         Outcome::PushNotNeeded,
         Outcome::PushExpired,
+        Outcome::Opened,
+        Outcome::HeldOut,
     ];
 
     /// The name in the API, in metrics and in logs.
@@ -90,6 +96,8 @@ impl Outcome {
             Outcome::NoPushToken => "no_push_token",
             Outcome::PushNotNeeded => "push_not_needed",
             Outcome::PushExpired => "push_expired",
+            Outcome::Opened => "opened",
+            Outcome::HeldOut => "held_out",
         }
     }
 
@@ -117,6 +125,8 @@ impl Outcome {
             Outcome::NoPushToken => "push was asked for, and the device has no push token",
             Outcome::PushNotNeeded => "the device confirmed in time: no push was needed",
             Outcome::PushExpired => "the ttl ended before the push service took it",
+            Outcome::Opened => "opened by its user on the device",
+            Outcome::HeldOut => "held out: the device is of a variant to which the campaign sends nothing",
         }
     }
 

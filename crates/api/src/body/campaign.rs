@@ -11,8 +11,8 @@ use std::collections::BTreeMap;
 use noroshi_delivery::campaign::schedule::{LocalTime, QuietHours};
 use noroshi_delivery::campaign::spec::{LOCALES_MAX, NAME_MAX, VARIABLES_MAX};
 use noroshi_delivery::campaign::template::{NAME_BYTES_MAX, Template};
-use noroshi_delivery::campaign::{Audience, CampaignMessage, Spec, Variant};
-use noroshi_types::{Invalid, Lane, PushMode, Timestamp, Ttl, Urgency, When, limits};
+use noroshi_delivery::campaign::{Audience, CampaignMessage, OwnMessage, Spec, Treatment, Trial, Variant};
+use noroshi_types::{Invalid, Label, Lane, PushMode, Timestamp, Ttl, Urgency, When, limits};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
@@ -32,7 +32,9 @@ struct Body<'a> {
     #[serde(borrow)]
     message: MessageBody<'a>,
     #[serde(borrow)]
-    locales: Option<TextMap<Locale, VariantBody<'a>, LOCALES_MAX>>,
+    locales: Option<LocalesBody<'a>>,
+    #[serde(borrow)]
+    experiment: Option<TrialBody<'a>>,
     variables: Option<VariablesBody>,
     start_at: Option<Text<StartAt>>,
     local_time: Option<Text<LocalTime>>,
@@ -67,6 +69,30 @@ struct VariantBody<'a> {
     data: Option<&'a RawValue>,
 }
 
+type LocalesBody<'a> = TextMap<Locale, VariantBody<'a>, LOCALES_MAX>;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct TrialBody<'a> {
+    name: Text<Label>,
+    control: Option<Text<Label>>,
+    #[serde(borrow)]
+    variants: Option<TextMap<Label, TreatmentBody<'a>, { limits::VARIANTS_MAX }>>,
+}
+
+/// What one variant of the experiment is sent.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct TreatmentBody<'a> {
+    #[serde(borrow)]
+    notification: Option<&'a RawValue>,
+    #[serde(borrow)]
+    data: Option<&'a RawValue>,
+    #[serde(borrow)]
+    locales: Option<LocalesBody<'a>>,
+    hold_out: Option<bool>,
+}
+
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct QuietHoursBody {
@@ -87,23 +113,14 @@ pub fn campaign(bytes: &[u8], limits: &Limits) -> Result<Spec, Problem> {
     let body: Body<'_> = json::parse(bytes)?;
     let (audience, filter) = audience::audience(body.audience)?;
     let quiet_hours = body.quiet_hours.map(|hours| QuietHours::new(hours.from.0, hours.to.0));
-    let locale = |(tag, body): (Locale, VariantBody<'_>)| {
-        let field = format!("locales.{}", tag.0);
-        variant(body, &field, limits).map(|variant| (tag.0, variant))
-    };
     let spec = Spec {
         name: body.name.map(|name| name.0.0),
         start: body.start.unwrap_or(audience != Audience::Upload),
         audience,
         filter,
         message: message(body.message, limits)?,
-        locales: body
-            .locales
-            .map(|map| map.0)
-            .unwrap_or_default()
-            .into_iter()
-            .map(locale)
-            .collect::<Result<_, _>>()?,
+        locales: locales(body.locales, "locales", limits)?,
+        trial: body.experiment.map(|body| trial(body, limits)).transpose()?,
         variables: body.variables.map(variables).unwrap_or_default(),
         start_at: body.start_at.map(|start_at| start_at.0.0),
         local_time: body.local_time.map(|time| time.0),
@@ -147,6 +164,51 @@ fn message(body: MessageBody<'_>, limits: &Limits) -> Result<CampaignMessage, Pr
     })
 }
 
+fn locales(
+    body: Option<LocalesBody<'_>>,
+    field: &str,
+    limits: &Limits,
+) -> Result<BTreeMap<String, Variant>, Problem> {
+    let locale = |(tag, body): (Locale, VariantBody<'_>)| {
+        let field = format!("{field}.{}", tag.0);
+        variant(body, &field, limits).map(|variant| (tag.0, variant))
+    };
+    body.map(|map| map.0).unwrap_or_default().into_iter().map(locale).collect()
+}
+
+/// Whether there is such an experiment is looked up later.
+fn trial(body: TrialBody<'_>, limits: &Limits) -> Result<Trial, Problem> {
+    let one = |(name, body): (Label, TreatmentBody<'_>)| {
+        let field = format!("experiment.variants.{name}");
+        Ok((name, treatment(body, &field, limits)?))
+    };
+    let variants = body.variants.map(|map| map.0).unwrap_or_default();
+    Ok(Trial {
+        experiment: body.name.0,
+        control: body.control.map(|name| name.0),
+        treatments: variants.into_iter().map(one).collect::<Result<_, Problem>>()?,
+        definition: None,
+    })
+}
+
+fn treatment(body: TreatmentBody<'_>, field: &str, limits: &Limits) -> Result<Treatment, Problem> {
+    let holds_out = body.hold_out == Some(true);
+    let is_empty = body.notification.is_none() && body.data.is_none() && body.locales.is_none();
+    match (holds_out, is_empty) {
+        (true, true) => Ok(Treatment::HoldOut),
+        (true, false) => Err(Problem::field(field, "a variant that is held out has no message")),
+        (false, true) => {
+            let rule = "a variant has `notification`, `data`, `locales` or `hold_out`; one that is not named here \
+                        gets the campaign's message";
+            Err(Problem::field(field, rule))
+        }
+        (false, false) => Ok(Treatment::Own(OwnMessage {
+            content: content(body.notification, body.data, field, limits)?,
+            locales: locales(body.locales, &format!("{field}.locales"), limits)?,
+        })),
+    }
+}
+
 fn variant(body: VariantBody<'_>, field: &str, limits: &Limits) -> Result<Variant, Problem> {
     if body.notification.is_none() && body.data.is_none() {
         return Err(Problem::field(field, "a variant has `notification`, `data` or both"));
@@ -177,7 +239,7 @@ fn variables(body: VariablesBody) -> BTreeMap<String, String> {
 }
 
 /// Delivery names the field in front of the rule.
-pub(super) fn placed(invalid: Invalid) -> Problem {
+pub(crate) fn placed(invalid: Invalid) -> Problem {
     let is_path = |text: &str| text.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'.'));
     match invalid.0.split_once(": ") {
         Some((field, rule)) if is_path(field) => Problem::field(field, rule.to_owned()),

@@ -62,6 +62,7 @@ pub(crate) async fn create(
     let idempotency = if query.dry_run { None } else { idempotency(&headers, &body)? };
     let spec = body::campaign(&body, &api.config.limits)?;
     drop(body);
+    let spec = api.delivery.with_experiment(provider.app, spec).await?.map_err(body::placed)?;
     fit::check_campaign(&api, provider.app, &spec).await?;
     if query.dry_run {
         if spec.audience == Audience::Upload {

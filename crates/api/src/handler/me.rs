@@ -32,6 +32,11 @@ struct AckedBody {
 }
 
 #[derive(Serialize)]
+struct OpenedBody {
+    opened: u64,
+}
+
+#[derive(Serialize)]
 struct PresenceBody {
     presence: &'static str,
 }
@@ -155,9 +160,20 @@ pub(crate) async fn ack(
     consumer: Consumer,
     JsonBody(body): JsonBody,
 ) -> Result<Response, Problem> {
-    let ids = body::acked(&body)?;
+    let ids = body::ids(&body)?;
     let acked = api.delivery.ack_now(consumer.device.num, ids).await?;
     Ok(respond::json(StatusCode::OK, &AckedBody { acked }))
+}
+
+/// `POST /v1/me/opened`: durable when it is answered. Confirms nothing.
+pub(crate) async fn open(
+    Shared(api): Shared<Api>,
+    consumer: Consumer,
+    JsonBody(body): JsonBody,
+) -> Result<Response, Problem> {
+    let ids = body::ids(&body)?;
+    let opened = api.delivery.open(consumer.device.num, ids).await?;
+    Ok(respond::json(StatusCode::OK, &OpenedBody { opened }))
 }
 
 fn topic(name: &str) -> Result<Topic, Problem> {

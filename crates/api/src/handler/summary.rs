@@ -8,7 +8,17 @@ use noroshi_types::Outcome;
 pub(crate) fn summary(trace: &Trace, connected: bool) -> String {
     let had = |outcome: Outcome| trace.steps.iter().any(|step| step.outcome == outcome);
     if had(Outcome::Acked) {
-        return "The device confirmed it.".to_owned();
+        return match had(Outcome::Opened) {
+            true => "The device confirmed it, and its user opened it.",
+            false => "The device confirmed it.",
+        }
+        .to_owned();
+    }
+    if had(Outcome::HeldOut) {
+        return "The device is of a variant to which the campaign sends nothing.".to_owned();
+    }
+    if had(Outcome::Opened) {
+        return "Its user opened it on the device.".to_owned();
     }
     let live = live(trace, connected, &had);
     // Steps are in the order of time: the last attempt is how it is now.
@@ -128,6 +138,13 @@ mod tests {
             &format!("{waits} A push service took it for the device."),
         );
         check(&[(Kept, None), (Pushed, None), (Acked, None)], false, "The device confirmed it.");
+        let opened = (Outcome::Opened, None);
+        check(&[(Pushed, None), opened], false, "Its user opened it on the device.");
+        check(
+            &[(Kept, None), (Acked, None), opened],
+            false,
+            "The device confirmed it, and its user opened it.",
+        );
         check(
             &[(Kept, None), (PushRefused, Some("sender_ended"))],
             true,

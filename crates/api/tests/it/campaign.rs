@@ -242,3 +242,112 @@ async fn an_idempotency_key_makes_one_campaign() {
     post(PATH, "two words", body).await.problem(400, "invalid_parameter");
     assert_ne!(post(PATH, "k2", body).await.json()["id"], id);
 }
+
+/// Two variants and one that is held out, over 30 users who are drawn by their names.
+async fn trial(service: &Service) {
+    let variants = json!([{"name": "plain", "weight": 1}, {"name": "emoji", "weight": 1}, {"name": "none", "weight": 1}]);
+    let body = json!({"variants": variants, "overrides": {"users": {"u0": "emoji"}}}).to_string();
+    let answer = service.put("/v1/apps/dev/experiments/cart", &service.key, &body).await;
+    assert!(answer.status.is_success(), "{}", answer.text);
+}
+
+#[tokio::test]
+async fn the_variants_of_an_experiment_are_sent_and_compared() {
+    let service = Service::running().await;
+    let words: Vec<String> = (0..30).map(|i| format!("token-{i}")).collect();
+    devices(&service, &words.iter().map(String::as_str).collect::<Vec<_>>()).await;
+    trial(&service).await;
+    let experiment = json!({"name": "cart", "variants": {
+        "emoji": {"notification": {"title": "🛒"}}, "none": {"hold_out": true}}});
+    let (path, made) = make(
+        &service,
+        json!({"audience": {"everyone": true}, "message": {"notification": {"title": "Cart"}}, "experiment": experiment}),
+    )
+    .await;
+    assert_eq!(
+        (&made["experiment"]["name"], &made["experiment"]["control"]),
+        (&json!("cart"), &json!("plain"))
+    );
+    let done = service.until(&path, |body| body["state"] == "done").await;
+    let variant = |body: &Value, place: usize| body["experiment"]["variants"][place].clone();
+    let [plain, emoji, none] = [0, 1, 2].map(|place| variant(&done, place));
+    let targeted = |variant: &Value| variant["targeted"].as_u64().expect("a count");
+    assert_eq!(targeted(&plain) + targeted(&emoji) + targeted(&none), 30);
+    assert_eq!(done["counts"]["held_out"], none["targeted"]);
+    assert_eq!((&plain["pushed"], &none["pushed"]), (&plain["targeted"], &json!(0)));
+    assert_eq!((&none["held_out"], &none["delivered"]["rate"]), (&json!(true), &json!(null)));
+    assert_eq!(emoji["delivered"]["rate"], 1.0);
+    assert_eq!((&plain["against_control"], &none["against_control"]), (&json!(null), &json!(null)));
+    assert_eq!(emoji["against_control"]["delivered"]["distinguishable"], false);
+
+    // Who is named in an override was sent that variant, under its notification.
+    let id = emoji["notification"].as_str().expect("an id");
+    let trace = service.get(&format!("/v1/notifications/{id}/devices/d0"), &service.key).await.json();
+    assert_eq!(trace["steps"][0]["outcome"], "pushed");
+    let token =
+        service.post("/v1/devices", &service.key, r#"{"device": "d0"}"#).await.json()["token"].clone();
+    let opened = json!({"ids": [id]}).to_string();
+    service.post("/v1/me/opened", token.as_str().expect("a token"), &opened).await;
+    let opened = variant(&service.get(&path, &service.key).await.json(), 1)["opened"].clone();
+    assert_eq!(opened["count"], 1);
+    assert!(opened["low"].as_f64() < opened["rate"].as_f64(), "{opened}");
+}
+
+#[tokio::test]
+async fn what_is_published_of_a_variant_counts_for_it() {
+    let service = Service::running().await;
+    for i in 0..20 {
+        service.device(&format!("d{i}"), &format!("u{i}")).await;
+    }
+    trial(&service).await;
+    let treatments = json!({"emoji": {"notification": {"title": "🛒"}}, "none": {"hold_out": true}});
+    let (path, _) = make(
+        &service,
+        json!({"audience": {"everyone": true}, "message": {"notification": {"title": "Cart"}, "when": "stored",
+            "push": {"mode": "never"}}, "experiment": {"name": "cart", "control": "emoji", "variants": treatments}}),
+    )
+    .await;
+    let done = service.until(&path, |body| body["state"] == "done").await;
+    let held = done["counts"]["held_out"].as_u64().unwrap_or(0);
+    assert_eq!(done["counts"]["kept"].as_u64().unwrap_or(0) + held, 20);
+    let token =
+        service.post("/v1/devices", &service.key, r#"{"device": "d0"}"#).await.json()["token"].clone();
+    let token = token.as_str().expect("a token");
+    let inbox = service.get("/v1/me/inbox", token).await.json();
+    assert_eq!(inbox["messages"][0]["notification"], json!({"title": "🛒"}));
+    let ids = json!({"ids": [inbox["messages"][0]["id"]]}).to_string();
+    service.post("/v1/me/opened", token, &ids).await;
+    service.post("/v1/me/inbox/ack", token, &ids).await;
+    let emoji = service.get(&path, &service.key).await.json()["experiment"]["variants"][1].clone();
+    assert_eq!(
+        (&emoji["acked"], &emoji["delivered"]["count"], &emoji["opened"]["count"]),
+        (&json!(1), &json!(1), &json!(1))
+    );
+}
+
+#[tokio::test]
+async fn variants_that_cannot_be_sent_are_refused_by_name() {
+    let service = Service::start().await;
+    trial(&service).await;
+    let refused = async |experiment: Value, field: &str, words: &str| {
+        let body = json!({"audience": {"everyone": true}, "message": {"data": 1}, "experiment": experiment})
+            .to_string();
+        let problem = service.post(PATH, &service.key, &body).await.problem(400, "invalid_field");
+        assert_eq!(problem["field"], field, "{problem}");
+        assert!(problem["detail"].as_str().is_some_and(|detail| detail.contains(words)), "{problem}");
+    };
+    let cart = |variants: Value| json!({"name": "cart", "variants": variants});
+    refused(json!({"name": "other"}), "experiment.name", "no experiment other").await;
+    refused(cart(json!({"red": {"hold_out": true}})), "experiment.variants", "no variant red").await;
+    refused(cart(json!({"emoji": {}})), "experiment.variants.emoji", "hold_out").await;
+    refused(cart(json!({"emoji": {"data": 2, "hold_out": true}})), "experiment.variants.emoji", "held out")
+        .await;
+    refused(json!({"name": "cart", "control": "red"}), "experiment.control", "no variant red").await;
+    let all = json!({"plain": {"hold_out": true}, "emoji": {"hold_out": true}, "none": {"hold_out": true}});
+    refused(cart(all), "experiment.variants", "at least one").await;
+    let experiment = "/v1/apps/dev/experiments/cart";
+    service.call(Method::PATCH, experiment, &service.key, r#"{"killed": true}"#).await;
+    refused(json!({"name": "cart"}), "experiment.name", "killed").await;
+    service.call(Method::DELETE, experiment, &service.key, "").await;
+    refused(json!({"name": "cart"}), "experiment.name", "archived").await;
+}

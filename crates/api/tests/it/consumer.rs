@@ -92,6 +92,32 @@ async fn the_inbox_is_read_and_confirmed() {
 }
 
 #[tokio::test]
+async fn what_the_user_opened_is_counted_once() {
+    let service = Service::start().await;
+    let (token, other) = (service.device("d1", "u1").await, service.device("d2", "u1").await);
+    let id = service.publish(r#"{"to": {"users": ["u1"]}, "data": 1}"#).await;
+    let body = json!({"ids": [id, id, "01890a5d-ac96-774b-bcce-b302099a8057"]}).to_string();
+    assert_eq!(service.post("/v1/me/opened", &token, &body).await.json(), json!({"opened": 1}));
+    assert_eq!(service.post("/v1/me/opened", &token, &body).await.json(), json!({"opened": 0}));
+    assert_eq!(service.post("/v1/me/opened", &other, &body).await.json(), json!({"opened": 1}));
+    // It confirms nothing.
+    assert_eq!(service.get("/v1/me/inbox", &token).await.json()["total"], 1);
+    let path = format!("/v1/notifications/{id}");
+    let counts = service.get(&path, &service.key).await.json()["counts"].clone();
+    assert_eq!(counts, json!({"kept": 2, "opened": 2}));
+    let trace = service.get(&format!("{path}/devices/d1"), &service.key).await.json();
+    assert_eq!(trace["steps"][1]["outcome"], "opened");
+    assert_eq!(trace["summary"], "Its user opened it on the device.");
+
+    let bad = service.post("/v1/me/opened", &token, r#"{"ids": ["x"]}"#).await.problem(400, "invalid_field");
+    assert_eq!(bad["field"], "ids[0]");
+    let many = |count: usize| json!({"ids": vec![&id; count]}).to_string();
+    assert_eq!(service.post("/v1/me/opened", &token, &many(1_000)).await.status, StatusCode::OK);
+    service.post("/v1/me/opened", &token, &many(1_001)).await.problem(400, "invalid_field");
+    service.post("/v1/me/opened", "wrong", &body).await.problem(401, "unauthorized");
+}
+
+#[tokio::test]
 async fn presence_belongs_to_an_open_connection() {
     let service = Service::start().await;
     let token = service.device("d1", "u1").await;

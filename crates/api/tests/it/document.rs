@@ -122,7 +122,8 @@ fn the_parsers_accept_every_example() {
     check("/v1/me", "patch", &|bytes| body::device_change(bytes).map(drop));
     check("/v1/me/push-token", "put", &|bytes| body::push_token(bytes).map(drop));
     check("/v1/me/presence", "put", &|bytes| body::presence(bytes).map(drop));
-    check("/v1/me/inbox/ack", "post", &|bytes| body::acked(bytes).map(drop));
+    check("/v1/me/inbox/ack", "post", &|bytes| body::ids(bytes).map(drop));
+    check("/v1/me/opened", "post", &|bytes| body::ids(bytes).map(drop));
     check("/v1/me/endpoints", "post", &|bytes| body::endpoint(bytes).map(drop));
     check("/v1/apps/{app}", "patch", &|bytes| {
         body::app_change(bytes, Default::default(), body::Author::Operator).map(drop)
@@ -212,6 +213,12 @@ async fn answers_have_exactly_the_fields_described() {
     check("Audience", made["audience"].clone());
     check("CampaignMessage", made["message"].clone());
     check("Push", made["message"]["push"].clone());
+    check("Campaign", made);
+    let experiment = r#"{"variants": [{"name": "a", "weight": 1}, {"name": "b", "weight": 1}]}"#;
+    service.put("/v1/apps/dev/experiments/sent", &service.key, experiment).await;
+    let sent = r#"{"audience": {"everyone": true}, "message": {"data": 1}, "experiment": {"name": "sent"}}"#;
+    let made = service.post("/v1/campaigns", &service.key, sent).await.json();
+    check("CampaignVariantReport", made["experiment"]["variants"][1].clone());
     check("Campaign", made);
     check("Campaigns", get("/v1/campaigns").await);
     check("CampaignCount", service.post("/v1/campaigns?dry_run=true", &service.key, campaign).await.json());

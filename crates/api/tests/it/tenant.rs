@@ -18,7 +18,7 @@ fn body(method: &Method, path: &str) -> &'static str {
         ("PATCH", "/v1/me") => r#"{"locale":"xx"}"#,
         ("PUT", "/v1/me/push-token") => r#"{"service":"fcm","token":"x"}"#,
         ("PUT", "/v1/me/presence") => r#"{"state":"idle"}"#,
-        ("POST", "/v1/me/inbox/ack") => r#"{"ids":[]}"#,
+        ("POST", "/v1/me/inbox/ack" | "/v1/me/opened") => r#"{"ids":[]}"#,
         ("PATCH", "/v1/apps/{app}") => r#"{"jwt_secret":null}"#,
         ("POST", "/v1/apps/{app}/push") => WEB_PUSH,
         ("POST", "/v1/apps/{app}/push/{id}/test") => r#"{"device":"d1"}"#,

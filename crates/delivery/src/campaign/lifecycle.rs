@@ -3,10 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use noroshi_store::{Audience as Stored, Campaign, CampaignState, Idempotency, NewCampaign, UploadLine};
-use noroshi_types::{AppId, CampaignId, PushMode, Timestamp};
+use noroshi_store::{
+    Audience as Stored, Campaign, CampaignState, DefinitionKind, Idempotency, NewCampaign, UploadLine,
+};
+use noroshi_types::{AppId, CampaignId, Invalid, PushMode, Timestamp};
 
 use crate::campaign::count::{self, Count};
+use crate::campaign::plan;
 use crate::campaign::progress::{CampaignProgress, Recent};
 use crate::campaign::spec::{Audience, Spec};
 use crate::campaign::{Line, line::Own};
@@ -16,7 +19,7 @@ use crate::delivery::{Delivery, Error};
 const LOCAL_SPAN: Duration = Duration::from_secs(50 * 3_600);
 
 impl Delivery {
-    /// Makes a campaign of a checked request; it starts, waits for its time or stays a draft. True with it if
+    /// Makes a campaign of a checked request, whose experiment was looked up ([`Delivery::with_experiment`]); it starts, waits for its time or stays a draft. True with it if
     /// an earlier request with the same idempotency key made it.
     pub async fn create_campaign(
         self: &Arc<Self>,
@@ -45,6 +48,7 @@ impl Delivery {
             when: spec.message.when,
             push,
             expires_at: schedule.start.saturating_add(span).saturating_add(spec.message.ttl.duration()),
+            variants: plan::notifications(&spec),
             idempotency,
         };
         let created = self.store.create_campaign(campaign, now).await?;
@@ -53,6 +57,17 @@ impl Delivery {
         }
         self.wake_push();
         Ok((self.progress(created.campaign), created.replayed))
+    }
+
+    /// Looks up the experiment whose variants are to be sent, if any are. The text says why they cannot be.
+    pub async fn with_experiment(&self, app: AppId, spec: Spec) -> Result<Result<Spec, Invalid>, Error> {
+        let Some(trial) = &spec.trial else { return Ok(Ok(spec)) };
+        let kind = DefinitionKind::Experiment;
+        let found = self.store.definition(app, kind, &trial.experiment).await?;
+        let now = self.clock.now();
+        let starts_at = spec.start_at.map_or(now, |start_at| start_at.max(now));
+        let defined = trial.clone().define(found, &spec.audience, starts_at);
+        Ok(defined.map(|trial| Spec { trial: Some(trial), ..spec }))
     }
 
     /// What a campaign would reach now; nothing is written. An uploaded audience has nobody yet.
@@ -145,9 +160,9 @@ impl Delivery {
     }
 
     fn progress(&self, campaign: Campaign) -> CampaignProgress {
-        let when = Spec::from_json(&campaign.spec).ok().and_then(|spec| spec.message.when);
+        let spec = Spec::from_json(&campaign.spec).ok();
         let recent = self.push.get().map_or_else(Recent::default, |side| side.book.recent(campaign.id));
-        CampaignProgress::new(campaign, when, recent, self.clock.now())
+        CampaignProgress::new(campaign, spec.as_ref(), recent, self.clock.now())
     }
 }
 

@@ -8,15 +8,17 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use noroshi_push::{Content, Fields};
-use noroshi_store::{Attributes, Campaign, PushRecipient};
-use noroshi_types::{AppId, CampaignId, Invalid, JsonText, NotificationId, Timestamp};
+use noroshi_store::{Attributes, Campaign, NewVariant, PushRecipient, VariantNum, VariantSums};
+use noroshi_types::{AppId, CampaignId, Invalid, JsonText, Label, NotificationId, Timestamp};
 use parking_lot::Mutex;
 
 use crate::campaign::bucket::Bucket;
 use crate::campaign::line::Own;
 use crate::campaign::schedule::{self, Schedule};
-use crate::campaign::spec::{Audience, Spec};
+use crate::campaign::spec::{Audience, Spec, Variant};
 use crate::campaign::template::{self, Template, Variables};
+use crate::campaign::trial::{Treatment, Trial};
+use crate::definition::Group;
 
 /// Contents that are kept for sharing: variants × due times of an ordinary campaign. Beyond it they are
 /// rendered anew.
@@ -37,8 +39,9 @@ pub(crate) struct Plan {
     pub(crate) spec: Spec,
     pub(crate) schedule: Schedule,
     notification: NotificationId,
-    message: Texts,
-    variants: BTreeMap<String, Texts>,
+    message: Message,
+    /// Of the experiment, if it sends the variants of one.
+    arms: Option<Arms>,
     /// Guards only the map.
     shared: Mutex<HashMap<Variety, Arc<Content>>>,
     /// Guards only the bucket. None: as fast as it goes.
@@ -46,8 +49,26 @@ pub(crate) struct Plan {
     zero: Instant,
 }
 
-/// What a shared content differs by: the variant's language tag, and when it expires.
-type Variety = (Option<String>, Timestamp);
+/// What a shared content differs by: the variant of the experiment, the language tag, and when it expires.
+type Variety = (Option<VariantNum>, Option<String>, Timestamp);
+
+/// The variants of an experiment, in the order of its definition.
+struct Arms {
+    group: Group,
+    arms: Vec<Arm>,
+}
+
+struct Arm {
+    notification: NotificationId,
+    /// None: nothing is sent.
+    message: Option<Message>,
+}
+
+/// One message in all its languages.
+struct Message {
+    texts: Texts,
+    locales: BTreeMap<String, Texts>,
+}
 
 struct Texts {
     notification: Option<Template>,
@@ -65,20 +86,15 @@ impl Plan {
     /// `now` stands for the start of a campaign that has not started.
     pub(crate) fn new(campaign: &Campaign, now: Timestamp) -> Result<Self, Invalid> {
         let spec = Spec::from_json(&campaign.spec)?;
-        let message = Texts::parse(spec.message.notification.as_ref(), spec.message.data.as_ref())?;
-        let mut variants = BTreeMap::new();
-        for (tag, variant) in &spec.locales {
-            let notification = variant.notification.as_ref().or(spec.message.notification.as_ref());
-            let texts = Texts::parse(notification, variant.data.as_ref().or(spec.message.data.as_ref()))?;
-            variants.insert(tag.clone(), texts);
-        }
+        let message = Message::parse(&own(&spec), &spec.locales)?;
+        let arms = spec.trial.as_ref().map(|trial| Arms::new(campaign, &spec, trial)).transpose()?;
         Ok(Self {
             id: campaign.id,
             app: campaign.app,
             schedule: spec.schedule(campaign.started_at.unwrap_or(now)),
             notification: campaign.notification,
             message,
-            variants,
+            arms,
             shared: Mutex::default(),
             bucket: spec.rate_per_second.map(|rate| Mutex::new(Bucket::new(rate))),
             zero: Instant::now(),
@@ -104,20 +120,47 @@ impl Plan {
         self.due_at(attributes).saturating_add(self.spec.message.ttl.duration())
     }
 
-    /// What a push service gets for this recipient, or why it gets nothing.
-    pub(crate) fn content(&self, recipient: &PushRecipient) -> Result<Arc<Content>, &'static str> {
+    /// The variant of the experiment that the recipient is given; none if it is not of its audience, or there is none.
+    pub(crate) fn variant_of(&self, recipient: &PushRecipient) -> Option<VariantNum> {
+        let PushRecipient { user, id, attributes, .. } = recipient;
+        let place = self.arms.as_ref()?.group.place_of(user.as_ref(), id, attributes)?;
+        u8::try_from(place + 1).ok().map(VariantNum)
+    }
+
+    /// Nothing is sent to whom this variant is given.
+    pub(crate) fn holds_out(&self, variant: Option<VariantNum>) -> bool {
+        self.arm(variant).is_some_and(|arm| arm.message.is_none())
+    }
+
+    fn arm(&self, variant: Option<VariantNum>) -> Option<&Arm> {
+        self.arms.as_ref()?.arms.get(usize::from(variant?.0).checked_sub(1)?)
+    }
+
+    fn message(&self, variant: Option<VariantNum>) -> &Message {
+        self.arm(variant).and_then(|arm| arm.message.as_ref()).unwrap_or(&self.message)
+    }
+
+    /// What a push service gets for this recipient, who is given this variant, or why it gets nothing.
+    pub(crate) fn content(
+        &self,
+        recipient: &PushRecipient,
+        variant: Option<VariantNum>,
+    ) -> Result<Arc<Content>, &'static str> {
         let expires_at = self.expires_at(&recipient.attributes);
-        let variant = self.variant(&recipient.attributes);
-        let texts = variant.map_or(&self.message, |(_, texts)| texts);
+        let (tag, texts) = self.message(variant).texts(&recipient.attributes);
+        let make = || {
+            let rendered = self.render(recipient, variant)?;
+            Ok(Arc::new(Content::new(self.fields(rendered, variant, expires_at))))
+        };
         let of_own = self.spec.audience == Audience::Upload || recipient.line.is_some();
         if of_own || !texts.is_constant() {
-            return Ok(Arc::new(Content::new(self.fields(self.render(recipient)?, expires_at))));
+            return make();
         }
-        let key = (variant.map(|(tag, _)| tag.to_owned()), expires_at);
+        let key = (variant, tag.map(str::to_owned), expires_at);
         if let Some(content) = self.shared.lock().get(&key) {
             return Ok(content.clone());
         }
-        let content = Arc::new(Content::new(self.fields(self.render(recipient)?, expires_at)));
+        let content = make()?;
         let mut shared = self.shared.lock();
         if shared.len() < SHARED_MAX {
             return Ok(shared.entry(key).or_insert(content).clone());
@@ -125,13 +168,17 @@ impl Plan {
         Ok(content)
     }
 
-    pub(crate) fn render(&self, recipient: &PushRecipient) -> Result<Rendered, &'static str> {
+    pub(crate) fn render(
+        &self,
+        recipient: &PushRecipient,
+        variant: Option<VariantNum>,
+    ) -> Result<Rendered, &'static str> {
         if self.spec.audience == Audience::Upload && recipient.line.is_none() {
             return Err(NOT_UPLOADED);
         }
         let own = recipient.line.as_ref().map(Own::from_json).transpose().map_err(|_| BAD_LINE)?;
         let own = own.unwrap_or_default();
-        let texts = self.variant(&recipient.attributes).map_or(&self.message, |(_, texts)| texts);
+        let (_, texts) = self.message(variant).texts(&recipient.attributes);
         let variables = Variables { own: &own.variables, defaults: &self.spec.variables };
         let one = |given: Option<JsonText>, template: &Option<Template>| match (given, template) {
             (Some(given), _) => Ok(Some(given)),
@@ -148,14 +195,11 @@ impl Plan {
         }
     }
 
-    fn variant(&self, attributes: &Attributes) -> Option<(&str, &Texts)> {
-        template::lookup(&self.variants, attributes.locale.as_deref())
-    }
-
-    fn fields(&self, rendered: Rendered, expires_at: Timestamp) -> Fields {
+    fn fields(&self, rendered: Rendered, variant: Option<VariantNum>, expires_at: Timestamp) -> Fields {
+        let notification = self.arm(variant).map_or(self.notification, |arm| arm.notification);
         let message = &self.spec.message;
         Fields {
-            notification_id: Some(self.notification),
+            notification_id: Some(notification),
             notification: rendered.notification,
             data: rendered.data,
             urgency: message.urgency,
@@ -179,10 +223,73 @@ impl Plan {
     }
 }
 
+/// What the variants of a campaign's experiment are shown as.
+pub(crate) fn notifications(spec: &Spec) -> Vec<NewVariant> {
+    let shown = |name: &Label| match spec.trial.as_ref().and_then(|trial| trial.treatments.get(name)) {
+        None => own(spec),
+        Some(Treatment::HoldOut) => Variant::default(),
+        Some(Treatment::Own(message)) => filled(&message.content, &own(spec)),
+    };
+    let shown = spec.trial.iter().flat_map(Trial::names).map(shown);
+    shown.map(|Variant { notification, data }| NewVariant { notification, data }).collect()
+}
+
+/// The campaign's message.
+fn own(spec: &Spec) -> Variant {
+    Variant { notification: spec.message.notification.clone(), data: spec.message.data.clone() }
+}
+
+/// What `variant` leaves out is that of `whole`.
+fn filled(variant: &Variant, whole: &Variant) -> Variant {
+    Variant {
+        notification: variant.notification.as_ref().or(whole.notification.as_ref()).cloned(),
+        data: variant.data.as_ref().or(whole.data.as_ref()).cloned(),
+    }
+}
+
+impl Arms {
+    fn new(campaign: &Campaign, spec: &Spec, trial: &Trial) -> Result<Self, Invalid> {
+        let unreadable = || Invalid::new("a stored campaign has variants of an experiment that is not known");
+        let definition = trial.definition.clone().ok_or_else(unreadable)?;
+        if definition.variants.len() != campaign.variants.len() {
+            return Err(unreadable());
+        }
+        let arm = |(name, sums): (&Label, &VariantSums)| {
+            let message = match trial.treatments.get(name) {
+                None => Some(Message::parse(&own(spec), &spec.locales)?),
+                Some(Treatment::HoldOut) => None,
+                Some(Treatment::Own(message)) => {
+                    Some(Message::parse(&filled(&message.content, &own(spec)), &message.locales)?)
+                }
+            };
+            Ok(Arm { notification: sums.notification, message })
+        };
+        let arms = trial.names().zip(&campaign.variants).map(arm).collect::<Result<_, Invalid>>()?;
+        Ok(Self { group: Group::new(trial.experiment.clone(), definition), arms })
+    }
+}
+
+impl Message {
+    fn parse(whole: &Variant, locales: &BTreeMap<String, Variant>) -> Result<Self, Invalid> {
+        let locale =
+            |(tag, variant): (&String, &Variant)| Ok((tag.clone(), Texts::parse(&filled(variant, whole))?));
+        let locales = locales.iter().map(locale).collect::<Result<_, Invalid>>()?;
+        Ok(Self { texts: Texts::parse(whole)?, locales })
+    }
+
+    /// In the device's language, with its tag; else in that of the message.
+    fn texts(&self, attributes: &Attributes) -> (Option<&str>, &Texts) {
+        match template::lookup(&self.locales, attributes.locale.as_deref()) {
+            Some((tag, texts)) => (Some(tag), texts),
+            None => (None, &self.texts),
+        }
+    }
+}
+
 impl Texts {
-    fn parse(notification: Option<&JsonText>, data: Option<&JsonText>) -> Result<Self, Invalid> {
-        let template = |text: Option<&JsonText>| text.cloned().map(Template::parse).transpose();
-        Ok(Self { notification: template(notification)?, data: template(data)? })
+    fn parse(content: &Variant) -> Result<Self, Invalid> {
+        let template = |text: &Option<JsonText>| text.clone().map(Template::parse).transpose();
+        Ok(Self { notification: template(&content.notification)?, data: template(&content.data)? })
     }
 
     fn is_constant(&self) -> bool {

@@ -10,6 +10,8 @@ use noroshi_store::{Campaign, CampaignState};
 use noroshi_types::{Outcome, Timestamp, When};
 
 use crate::campaign::plan::{BAD_LINE, MISSING_VARIABLE, NO_CONTENT, NOT_UPLOADED};
+use crate::campaign::report::Report;
+use crate::campaign::spec::Spec;
 
 /// Parts of a power of two, as a power of two.
 const PART_BITS: u32 = 5;
@@ -32,6 +34,8 @@ pub struct CampaignProgress {
     /// From dequeue to answer.
     pub p50: Option<Duration>,
     pub p99: Option<Duration>,
+    /// None: it sends no variants.
+    pub report: Option<Report>,
 }
 
 /// What only this process knows, while a campaign runs.
@@ -42,8 +46,9 @@ pub(crate) struct Recent {
 }
 
 impl CampaignProgress {
-    pub(crate) fn new(campaign: Campaign, when: Option<When>, recent: Recent, now: Timestamp) -> Self {
-        let done = done(&campaign, when);
+    pub(crate) fn new(campaign: Campaign, spec: Option<&Spec>, recent: Recent, now: Timestamp) -> Self {
+        let done = done(&campaign.counts, spec.and_then(|spec| spec.message.when));
+        let report = spec.and_then(|spec| Report::of(&campaign, spec));
         let running = campaign.state == CampaignState::Running;
         let total = match campaign.walked {
             true => Some(campaign.recipients),
@@ -58,7 +63,17 @@ impl CampaignProgress {
             .filter(|_| rate_per_second > 0.0)
             .and_then(|left| Duration::try_from_secs_f64(left as f64 / rate_per_second).ok());
         let (p50, p99) = (quantile(&campaign.latencies, 0.5), quantile(&campaign.latencies, 0.99));
-        Self { recipients: campaign.recipients, done, total, rate_per_second, eta, p50, p99, campaign }
+        Self {
+            recipients: campaign.recipients,
+            done,
+            total,
+            rate_per_second,
+            eta,
+            p50,
+            p99,
+            report,
+            campaign,
+        }
     }
 }
 
@@ -67,8 +82,9 @@ pub(crate) const SET_ASIDE: &str = "set_aside";
 
 /// Each recipient counts once: by the outcome that ends its batch's work on it, or, where batches are
 /// published as notifications, by the one that every device of them gets.
-fn done(campaign: &Campaign, when: Option<When>) -> u64 {
+pub(crate) fn done(counts: &[(Outcome, String, u64)], when: Option<When>) -> u64 {
     let ends = |outcome: Outcome, reason: &str| match when {
+        _ if outcome == Outcome::HeldOut => true,
         None => is_push_end(outcome, reason),
         Some(_) if outcome == Outcome::PushRefused => {
             matches!(reason, MISSING_VARIABLE | NO_CONTENT | BAD_LINE | NOT_UPLOADED)
@@ -80,8 +96,7 @@ fn done(campaign: &Campaign, when: Option<When>) -> u64 {
             matches!(outcome, Outcome::Written | Outcome::Offline | Outcome::Inactive | Outcome::Slow)
         }
     };
-    let counts = campaign.counts.iter();
-    counts.filter(|(outcome, reason, _)| ends(*outcome, reason)).map(|(_, _, count)| count).sum()
+    counts.iter().filter(|(outcome, reason, _)| ends(*outcome, reason)).map(|(_, _, count)| count).sum()
 }
 
 fn is_push_end(outcome: Outcome, reason: &str) -> bool {

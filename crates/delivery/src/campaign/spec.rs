@@ -10,6 +10,7 @@ use noroshi_types::{Condition, Invalid, JsonText, Lane, Push, Timestamp, Topic, 
 use crate::campaign::filter::Filter;
 use crate::campaign::schedule::{LocalTime, QuietHours, Schedule};
 use crate::campaign::template::{NAME_BYTES_MAX, Template};
+use crate::campaign::trial::{OwnMessage, Trial};
 
 mod stored;
 
@@ -33,6 +34,8 @@ pub struct Spec {
     pub message: CampaignMessage,
     /// By language tag; what a variant leaves out is the message's.
     pub locales: BTreeMap<String, Variant>,
+    /// The variants of an experiment are sent.
+    pub trial: Option<Trial>,
     /// What stands in for a placeholder where a recipient has no word of its own.
     pub variables: BTreeMap<String, String>,
     /// Not before this; none: as soon as it is started.
@@ -124,14 +127,12 @@ impl Spec {
         if !has_content && self.audience != Audience::Upload {
             return Err(Invalid::new("message: it has `notification`, `data` or both"));
         }
-        if self.locales.len() > LOCALES_MAX {
-            return Err(Invalid::new(format!("locales: at most {LOCALES_MAX}")));
-        }
-        if self.locales.keys().any(|tag| tag.is_empty() || tag.len() > limits::ATTRIBUTE_BYTES_MAX) {
-            return Err(Invalid::new("locales: a language tag such as \"ja\" or \"zh-Hant\""));
-        }
+        check_locales(&self.locales)?;
         check_variables(&self.variables)?;
-        let variants = self.locales.values();
+        self.trial.as_ref().map_or(Ok(()), Trial::check)?;
+        let own = || self.trial.iter().flat_map(Trial::messages);
+        own().try_for_each(|message| check_locales(&message.locales))?;
+        let variants = self.locales.values().chain(own().flat_map(OwnMessage::contents));
         let texts = variants.flat_map(|variant| [&variant.notification, &variant.data]);
         for text in texts.chain([&self.message.notification, &self.message.data]).flatten() {
             self.check_template(text)?;
@@ -165,6 +166,16 @@ impl Spec {
     pub fn recipients_per_batch(&self) -> usize {
         let even = self.rate_per_second.map_or(BATCH_SIZE_MAX, |rate| (rate / 10).max(1));
         even.min(self.batch_size) as usize
+    }
+}
+
+fn check_locales(locales: &BTreeMap<String, Variant>) -> Result<(), Invalid> {
+    if locales.len() > LOCALES_MAX {
+        return Err(Invalid::new(format!("locales: at most {LOCALES_MAX}")));
+    }
+    match locales.keys().any(|tag| tag.is_empty() || tag.len() > limits::ATTRIBUTE_BYTES_MAX) {
+        true => Err(Invalid::new("locales: a language tag such as \"ja\" or \"zh-Hant\"")),
+        false => Ok(()),
     }
 }
 

@@ -193,6 +193,17 @@ impl Group {
         }
     }
 
+    /// Its place, of a device of which the condition was looked at before. It is not asked whether the experiment runs.
+    pub(crate) fn place_of(
+        &self,
+        user: Option<&UserId>,
+        device: &DeviceId,
+        attributes: &Attributes,
+    ) -> Option<usize> {
+        let variant = self.named(user, device).or_else(|| self.drawn(user, device, attributes))?;
+        self.experiment.place(&variant.name)
+    }
+
     /// The one that is named for the user or, more narrowly, for the device.
     fn named(&self, user: Option<&UserId>, device: &DeviceId) -> Option<&ExperimentVariant> {
         let Experiment { users, devices, variants, .. } = &self.experiment;

@@ -382,6 +382,11 @@ fn sort_out(
     now: Timestamp,
 ) -> Option<(Sent, Due)> {
     let device = recipient.num;
+    let variant = match source {
+        Source::Campaign(plan) => plan.variant_of(&recipient),
+        Source::Notification { .. } => None,
+    };
+    settle.given(device, variant);
     if recipient.suspect {
         settle.part(Outcome::PushTokenSuspect, None, device);
         return None;
@@ -392,7 +397,11 @@ fn sort_out(
     }
     let (content, once) = match source {
         Source::Notification { content, once } => (content.clone(), *once),
-        Source::Campaign(plan) => match plan.content(&recipient) {
+        Source::Campaign(plan) if plan.holds_out(variant) => {
+            settle.part(Outcome::HeldOut, None, device);
+            return None;
+        }
+        Source::Campaign(plan) => match plan.content(&recipient, variant) {
             Ok(content) => (content, plan.spec.message.ttl.duration().is_zero()),
             Err(reason) => {
                 settle.part(Outcome::PushRefused, Some(reason), device);

@@ -355,7 +355,7 @@ impl Packed {
         ];
         for (outcome, reason, devices) in left_out {
             if !devices.is_empty() {
-                self.parts.push(PushPart { outcome, reason, devices });
+                self.parts.push(PushPart { outcome, reason, variant: None, devices });
             }
         }
         self

@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 
-use noroshi_store::{Batch, Finished, Idempotency, PushRecipient};
+use noroshi_store::{Batch, Finished, Idempotency, OfCampaign, PushRecipient, VariantNum};
 use noroshi_types::{DeviceId, Outcome, Request, Target, When};
 use ring::digest;
 
@@ -16,6 +16,9 @@ use crate::delivery::Error;
 use crate::push::batch::{Way, missing};
 use crate::push::finisher::{PAUSE_MAX, PAUSE_MIN};
 use crate::push::settle::Settle;
+
+/// What recipients share that share a notification: the variant, and a hash of the text alone.
+type Key = (Option<VariantNum>, [u8; 32]);
 
 /// Publishes a batch; repeats what the store or the shards have no room for.
 pub(crate) async fn publish(
@@ -26,37 +29,49 @@ pub(crate) async fn publish(
 ) -> Finished {
     let now = way.delivery.clock.now();
     let mut settle = Settle::new(batch);
-    // By the text alone.
-    let mut texts: BTreeMap<[u8; 32], (Rendered, Vec<DeviceId>)> = BTreeMap::new();
+    let mut texts: BTreeMap<Key, (Rendered, Vec<DeviceId>)> = BTreeMap::new();
     missing(&mut settle, batch, &recipients);
     for recipient in recipients {
+        let variant = plan.variant_of(&recipient);
+        settle.given(recipient.num, variant);
+        if plan.holds_out(variant) {
+            settle.part(Outcome::HeldOut, None, recipient.num);
+            continue;
+        }
         if let Some(until) = plan.quiet_until(&recipient.attributes, now) {
             settle.again(until, batch.attempt, recipient.num);
             continue;
         }
-        match plan.render(&recipient) {
+        match plan.render(&recipient, variant) {
             Ok(rendered) => {
-                texts.entry(hash(&rendered, &[])).or_insert((rendered, Vec::new())).1.push(recipient.id)
+                let key = (variant, hash(&rendered, &[]));
+                texts.entry(key).or_insert((rendered, Vec::new())).1.push(recipient.id)
             }
             Err(reason) => settle.part(Outcome::PushRefused, Some(reason), recipient.num),
         }
     }
-    for (rendered, devices) in texts.into_values() {
+    for ((variant, _), (rendered, devices)) in texts {
         let hash = hash(&rendered, &devices);
         let request = request(plan, rendered, devices);
-        one(way, batch, plan, request, hash).await;
+        one(way, batch, (plan, variant), request, hash).await;
     }
     settle.finish(Vec::new())
 }
 
-async fn one(way: &Way, batch: &Batch, plan: &Plan, request: Request, hash: [u8; 32]) {
+async fn one(
+    way: &Way,
+    batch: &Batch,
+    (plan, variant): (&Plan, Option<VariantNum>),
+    request: Request,
+    hash: [u8; 32],
+) {
     let text: String = hash[..8].iter().map(|byte| format!("{byte:02x}")).collect();
     // The API takes no space in a key: no key of a provider begins like this one.
     let key = format!(" campaign/{}/{}/{text}", plan.id, batch.id.0);
     let mut pause = PAUSE_MIN;
     loop {
         let idempotency = Some(Idempotency { key: key.as_str().into(), body_hash: hash });
-        let campaign = Some((plan.id, batch.lane));
+        let campaign = Some(OfCampaign { id: plan.id, lane: batch.lane, variant });
         match way.delivery.publish_for(plan.app, request.clone(), idempotency, campaign).await {
             Ok(_) | Err(Error::Store(noroshi_store::Error::Closed)) => return,
             // The app is gone, or two texts of the batch share the first bytes of their hash.

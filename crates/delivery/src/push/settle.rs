@@ -1,10 +1,10 @@
 //! What the answers of a batch mean: outcomes, retries, tokens that go. Everything for one `finish`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
 use noroshi_push::Answer;
-use noroshi_store::{Again, Batch, Finished, PushPart, TokenGone, TokenSuspect};
+use noroshi_store::{Again, Batch, Finished, PushPart, TokenGone, TokenSuspect, VariantNum};
 use noroshi_types::{DeviceNum, Outcome, Timestamp};
 
 use crate::push::hygiene::{self, Hygiene, Rate, Realm};
@@ -19,10 +19,15 @@ pub(crate) struct Sent {
     pub(crate) expires_at: Timestamp,
 }
 
+/// What became of devices, for what reason, and the variant they were given.
+type Fate = (Outcome, Option<&'static str>, Option<VariantNum>);
+
 /// Puts together what became of a batch.
 pub(crate) struct Settle {
     finished: Finished,
-    parts: BTreeMap<(Outcome, Option<&'static str>), Vec<DeviceNum>>,
+    parts: BTreeMap<Fate, Vec<DeviceNum>>,
+    /// Of the campaign's experiment, if it sends variants.
+    variants: HashMap<DeviceNum, VariantNum>,
     again: BTreeMap<(Timestamp, u32), Vec<DeviceNum>>,
 }
 
@@ -39,11 +44,17 @@ impl Settle {
             suspects: Vec::new(),
             latencies: Vec::new(),
         };
-        Self { finished, parts: BTreeMap::new(), again: BTreeMap::new() }
+        Self { finished, parts: BTreeMap::new(), variants: HashMap::new(), again: BTreeMap::new() }
+    }
+
+    /// The device is given this variant: what becomes of it counts there.
+    pub(crate) fn given(&mut self, device: DeviceNum, variant: Option<VariantNum>) {
+        self.variants.extend(variant.map(|variant| (device, variant)));
     }
 
     pub(crate) fn part(&mut self, outcome: Outcome, reason: Option<&'static str>, device: DeviceNum) {
-        self.parts.entry((outcome, reason)).or_default().push(device);
+        let variant = self.variants.get(&device).copied();
+        self.parts.entry((outcome, reason, variant)).or_default().push(device);
     }
 
     pub(crate) fn again(&mut self, due_at: Timestamp, attempt: u32, device: DeviceNum) {
@@ -116,7 +127,7 @@ impl Settle {
     }
 
     pub(crate) fn finish(mut self, latencies: Vec<(u16, u32)>) -> Finished {
-        let part = |((outcome, reason), devices)| PushPart { outcome, reason, devices };
+        let part = |((outcome, reason, variant), devices)| PushPart { outcome, reason, variant, devices };
         let again = |((due_at, attempt), recipients)| Again { due_at, attempt, recipients };
         self.finished.parts = self.parts.into_iter().map(part).collect();
         self.finished.again = self.again.into_iter().map(again).collect();

@@ -61,6 +61,7 @@ fn all() -> Vec<Event> {
         outcome(Outcome::Kept),
         outcome(Outcome::Written),
         Event::Acked(Box::new([(id(), DeviceNum(1)), (id(), DeviceNum(2))])),
+        Event::Outcome { of: of(), outcome: Outcome::Opened, devices: devices(1), count: 1 },
         outcome(Outcome::Slow),
         outcome(Outcome::Expired),
         outcome(Outcome::NoPushToken),

@@ -2,6 +2,7 @@
 //! work and goes on without this command, which only orders and watches.
 
 mod create;
+mod report;
 mod watch;
 
 use std::process::ExitCode;
@@ -28,7 +29,7 @@ enum Action {
     Create(Box<create::Arguments>),
     /// List campaigns, the newest first
     List(List),
-    /// One campaign: how far it is, and what became of it for what reasons
+    /// One campaign: how far it is, what became of it for what reasons, and how the variants it sends compare
     Show(Named),
     /// Start a draft: now, or at the time it was made for
     Start(Ordered),
@@ -185,14 +186,14 @@ impl Server {
     }
 }
 
-/// The campaign as a whole, then a line for each outcome with its reasons.
+/// The campaign as a whole, then a line for each outcome with its reasons, and one for each variant of an experiment.
 fn details(campaign: &Value) -> Result<(), Failure> {
-    output::details_but(campaign, &["counts", "reasons"])?;
+    output::details_but(campaign, &["counts", "reasons", "experiment"])?;
     let reasons = campaign.get("reasons").and_then(Value::as_array).cloned().unwrap_or_default();
     if !reasons.is_empty() {
         output::line("")?;
         let columns = ["outcome", "reason", "count"];
         output::table(&columns, output::rows(&reasons, &columns))?;
     }
-    Ok(())
+    report::print(campaign)
 }

@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use noroshi_types::{DeviceNum, Outcome, Timestamp, When};
 
+use super::campaign::variant;
 use super::inbox;
 use super::outcome::{self, Part};
 use super::push::claim;
@@ -75,7 +76,8 @@ pub(super) async fn ack(
         acked.push(Acked { id: ids.id(num), count: devices.len() as u64 });
         parts.push(Part::of(num, Outcome::Acked, now, devices));
     }
-    outcome::add(&tx, &parts).await?;
+    let of_variants = parts.iter().map(|part| (part.num, Outcome::Acked, None, part.count));
+    tokio::try_join!(biased; outcome::add(&tx, &parts), variant::count(&tx, of_variants))?;
     Ok(acked)
 }
 

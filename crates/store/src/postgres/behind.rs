@@ -133,7 +133,7 @@ async fn write(
     outcome::add(&tx, &found).await?;
     let counts = found.iter().filter_map(|part| {
         let campaign = known.get(&part.num).copied().filter(|campaign| *campaign != 0)?;
-        Some(Count { campaign, outcome: part.outcome, reason: None, count: part.count })
+        Some(Count { campaign, num: Some(part.num), outcome: part.outcome, reason: None, count: part.count })
     });
     campaign::count(&tx, counts).await?;
     Ok(known)

@@ -12,6 +12,7 @@
 mod create;
 mod end;
 mod sum;
+pub(super) mod variant;
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -190,14 +191,18 @@ async fn find(
     Ok(campaigns_of(&tx, ids, &rows, now).await?.pop())
 }
 
-/// With their sums, by three statements whatever their number.
+/// With their sums, by four statements whatever their number.
 async fn campaigns_of(tx: &Tx, ids: &Ids, rows: &[Row], now: Timestamp) -> Result<Vec<Campaign>, Failed> {
     if rows.is_empty() {
         return Ok(Vec::new());
     }
     let nums: Vec<CampaignNum> = rows.iter().map(|row| row.get(0)).collect();
-    let (mut open, mut counts, mut latencies) =
-        tokio::try_join!(batches(tx, &nums, now), counts(tx, &nums), latencies(tx, &nums))?;
+    let (mut open, mut counts, mut latencies, mut variants) = tokio::try_join!(
+        batches(tx, &nums, now),
+        counts(tx, &nums),
+        latencies(tx, &nums),
+        variant::sums(tx, ids, &nums)
+    )?;
     let time = |at: i64| Timestamp(at as u64);
     rows.iter()
         .zip(nums)
@@ -217,6 +222,7 @@ async fn campaigns_of(tx: &Tx, ids: &Ids, rows: &[Row], now: Timestamp) -> Resul
                 recipients: row.get::<_, i64>(11) as u64,
                 uploaded: row.get::<_, i64>(12) as u64,
                 counts: counts.remove(&num).unwrap_or_default(),
+                variants: variants.remove(&num).unwrap_or_default(),
                 latencies: latencies.remove(&num).unwrap_or_default(),
                 batches_open,
                 batches_later,
@@ -311,7 +317,7 @@ async fn set_state(
     )
     .await?;
     if to.ended() {
-        keep_trace(&tx, &[campaign.notification], keep_until).await?;
+        keep_trace(&tx, &[campaign.num], keep_until).await?;
     } else {
         settle(&tx, &[campaign.num], now, keep_until).await?;
     }
@@ -357,10 +363,10 @@ async fn enqueue(
         new.push(&entry, &recipients);
     }
     let (mut parts, mut counts) = (Vec::new(), Vec::new());
-    for PushPart { outcome, reason, devices } in &page.parts {
+    for PushPart { outcome, reason, devices, .. } in &page.parts {
         let (outcome, reason) = (*outcome, *reason);
         let part = Part::of(notification, outcome, now, queue::sorted(devices.clone()));
-        counts.push(Count { campaign, outcome, reason, count: part.count });
+        counts.push(Count { campaign, num: None, outcome, reason, count: part.count });
         parts.push(Part { reason, ..part });
     }
     let sql = "UPDATE campaigns SET cursor = $2, walked = $3, recipients = recipients + $4 WHERE num = $1";

@@ -195,7 +195,7 @@ async fn empty_inboxes(tx: &Tx, nums: &[Num], now: Timestamp, rows_max: usize) -
 }
 
 /// Removes notifications that are not to be kept any longer and that no push work needs, with what hangs on them:
-/// confirmations that no claim asked for, and outcomes, of which a campaign of small batches has a great many.
+/// confirmations that no claim asked for, openings, and outcomes, of which a campaign of small batches has a great many.
 async fn forget(tx: Tx, now: Timestamp, rows_max: usize) -> Result<Pruned, Failed> {
     let limit = rows_max as i64;
     let sql = "SELECT num FROM notifications n WHERE keep_until <= $1 AND standing <> 1
@@ -212,19 +212,31 @@ async fn forget(tx: Tx, now: Timestamp, rows_max: usize) -> Result<Pruned, Faile
         "DELETE FROM outcomes o USING (SELECT num, seq FROM outcomes WHERE num = ANY($1) LIMIT $2) v
                     WHERE o.num = v.num AND o.seq = v.seq";
     removed += tx.execute(outcomes, &[&nums, &(limit - removed as i64).max(0)]).await?;
+    let openings = "DELETE FROM openings o USING (
+                        SELECT num, device FROM openings WHERE num = ANY($1) LIMIT $2) v
+                    WHERE o.num = v.num AND o.device = v.device";
+    removed += tx.execute(openings, &[&nums, &(limit - removed as i64).max(0)]).await?;
+    let of_variants = "DELETE FROM variant_notifications WHERE num = ANY($1)";
+    removed += tx.execute(of_variants, &[&nums]).await?;
     if removed >= rows_max as u64 {
         // There may be more of them: their notifications go when nothing hangs on them.
         pruned.more = true;
     }
     let sql = "DELETE FROM notifications n WHERE num = ANY($1)
                    AND NOT EXISTS (SELECT 1 FROM outcomes o WHERE o.num = n.num)
-                   AND NOT EXISTS (SELECT 1 FROM push_confirmed c WHERE c.num = n.num)";
+                   AND NOT EXISTS (SELECT 1 FROM push_confirmed c WHERE c.num = n.num)
+                   AND NOT EXISTS (SELECT 1 FROM openings p WHERE p.num = n.num)";
     pruned.notifications = tx.execute(sql, &[&nums]).await?;
-    // Outcomes that were committed while their notification went have nobody to go with.
+    // Outcomes and openings that were committed while their notification went have nobody to go with.
     let sql = "DELETE FROM outcomes o USING (
                    SELECT num, seq FROM outcomes WHERE num < (SELECT min(num) FROM notifications)
                    ORDER BY num, seq LIMIT $1) v
                WHERE o.num = v.num AND o.seq = v.seq";
+    tx.execute(sql, &[&limit]).await?;
+    let sql = "DELETE FROM openings o USING (
+                   SELECT num, device FROM openings WHERE num < (SELECT min(num) FROM notifications)
+                   ORDER BY num, device LIMIT $1) v
+               WHERE o.num = v.num AND o.device = v.device";
     tx.execute(sql, &[&limit]).await?;
     Ok(pruned)
 }

@@ -8,7 +8,7 @@ use super::backlog::{self, MESSAGE_COLUMNS};
 use super::outcome::{self, Part};
 use super::push::queue::{self, CancelledWork};
 use super::transaction::{Failed, Tx};
-use super::{Postgres, inbox, topic_log};
+use super::{Postgres, inbox, opening, topic_log};
 use crate::ids::Num;
 use crate::notification::RequestSummary;
 use crate::row::{Standing, TARGETS, state_of};
@@ -35,7 +35,11 @@ pub(super) async fn state(
             let app = i64::from(app.0);
             let values: [&(dyn tokio_postgres::types::ToSql + Sync); 2] = [&num, &app];
             let nums = [num];
-            let (found, sums) = tokio::try_join!(tx.query_opt(sql, &values), outcome::sums(&tx, &nums))?;
+            let (found, sums, opened) = tokio::try_join!(
+                tx.query_opt(sql, &values),
+                outcome::sums(&tx, &nums),
+                opening::sum(&tx, num)
+            )?;
             let Some(row) = found else { return Ok(None) };
             let message = backlog::message_of(&row, &store.ids)?;
             let target = usize::try_from(row.get::<_, i64>(13)).unwrap_or(usize::MAX);
@@ -46,7 +50,8 @@ pub(super) async fn state(
                 collapse_key: row.get(16),
                 retain: row.get::<_, i64>(17) != 0,
             };
-            let sums = sums.get(&num).copied().unwrap_or([0; Outcome::ALL.len() + 1]);
+            let mut sums = sums.get(&num).copied().unwrap_or([0; Outcome::ALL.len() + 1]);
+            sums[Outcome::Opened as usize] = opened;
             let standing = standing_of(row.get(18));
             let state = state_of(standing, &sums, message.topic.is_some(), message.expires_at <= now);
             let counts = Outcome::ALL.into_iter().map(|outcome| (outcome, sums[outcome as usize]));
@@ -77,6 +82,7 @@ pub(super) async fn trace(
                     steps.push(TraceStep { at: part.at, outcome: part.outcome, reason: part.reason });
                 }
             }
+            steps.extend(opening::step(&tx, num, device).await?);
             steps.sort_by_key(|step| (step.at, step.outcome as u8));
             Ok(Some(Trace { steps, in_inbox: row.get(1), subscribed: row.get(2) }))
         })

@@ -4,14 +4,14 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use noroshi_types::{AppId, DeviceId, DeviceNum, Message, Timestamp, Topic, UserId, limits};
+use noroshi_types::{AppId, DeviceId, DeviceNum, Message, NotificationId, Timestamp, Topic, UserId, limits};
 use tokio_postgres::Row;
 
 use super::backlog::{self, Source, TopicRow, Want};
 use super::device::{Keys, Wanted};
 use super::topic::TopicNum;
 use super::transaction::{Failed, Tx, Values};
-use super::{Postgres, ack, first_call};
+use super::{Postgres, ack, first_call, opening};
 use crate::{
     Ack, Acked, Backlog, BacklogPage, Error, FirstCall, LoggedIn, Login, LoginRefused, Place, Recheck,
     Rechecked, Recover, Registration, Sessions, ids,
@@ -62,6 +62,16 @@ impl Sessions for Postgres {
     async fn ack(&self, acks: Vec<Ack>, now: Timestamp) -> Result<Vec<Acked>, Error> {
         let (ids, acks) = (Arc::clone(&self.ids), Arc::new(acks));
         self.write(move |tx| ack::ack(tx, Arc::clone(&ids), Arc::clone(&acks), now)).await
+    }
+
+    async fn open(
+        &self,
+        device: DeviceNum,
+        opened: Vec<NotificationId>,
+        now: Timestamp,
+    ) -> Result<Vec<NotificationId>, Error> {
+        let (ids, opened) = (Arc::clone(&self.ids), Arc::new(opened));
+        self.write(move |tx| opening::open(tx, Arc::clone(&ids), device, Arc::clone(&opened), now)).await
     }
 
     async fn inbox(

@@ -13,7 +13,7 @@ use super::ids::Num;
 use super::notification::{self, Place, Standing};
 use super::push::plan;
 use super::writer::Write;
-use super::{Sqlite, inbox, outcome, recipients, topic};
+use super::{Sqlite, inbox, outcome, recipients, topic, variant};
 use crate::{
     Accept, Accepted, Cancelled, Done, Error, Idempotency, NotificationState, Notifications, OutcomePart,
     Trace,
@@ -112,14 +112,18 @@ fn accept(w: &mut Write<'_>, accept: &Accept) -> Result<Accepted, Error> {
         }
     }
     let (place, position) = place.unzip();
+    let variant = campaign.and_then(|of| of.variant);
     let campaign = match campaign {
-        Some((id, _)) => campaign::number(w.db, *app, *id)?.unwrap_or(0),
+        Some(of) => campaign::number(w.db, *app, of.id)?.unwrap_or(0),
         None => 0,
     };
     notification::insert(w, num, accept, campaign, place, standing)?;
+    if let Some(variant) = variant.filter(|_| campaign != 0) {
+        variant::note(w.db, num, campaign, variant)?;
+    }
     let unreachable = plan::plan(w.db, num, accept, campaign, &devices)?;
     if campaign != 0 {
-        count_for_campaign(w.db, campaign, kept, &besides, &unreachable)?;
+        count_for_campaign(w.db, (campaign, num), kept, &besides, &unreachable)?;
     }
     besides.extend(unreachable);
     if let Some(idempotency) = idempotency {
@@ -132,7 +136,7 @@ fn accept(w: &mut Write<'_>, accept: &Accept) -> Result<Accepted, Error> {
 /// What of the outcomes at hand is this notification's own.
 fn count_for_campaign(
     db: &Connection,
-    campaign: CampaignNum,
+    (campaign, num): (CampaignNum, Num),
     kept: u64,
     besides: &[(Outcome, u64)],
     unreachable: &[(Outcome, u64)],
@@ -140,6 +144,7 @@ fn count_for_campaign(
     let unknown = besides.iter().filter(|(outcome, _)| *outcome == Outcome::Unknown);
     for (outcome, count) in unknown.chain(unreachable).chain(&[(Outcome::Kept, kept)]) {
         campaign::count(db, campaign, *outcome, None, *count)?;
+        variant::count(db, num, *outcome, None, *count)?;
     }
     Ok(())
 }

@@ -10,7 +10,7 @@ use super::notification::Standing;
 use super::push::queue;
 use super::topic::TopicNum;
 use super::writer::Write;
-use super::{inbox, outcome};
+use super::{inbox, outcome, variant};
 use crate::{Ack, Acked, Error};
 
 /// What a confirmation of a notification that is not in the device's inbox does, looked up once for all
@@ -48,6 +48,7 @@ pub(super) fn ack(w: &Write<'_>, acks: &[Ack], now: Timestamp) -> Result<Vec<Ack
         devices.sort_unstable();
         let count = devices.len() as u64;
         outcome::add(w.db, num, Outcome::Acked, now, &devices, count)?;
+        variant::count(w.db, num, Outcome::Acked, None, count)?;
         acked.push(Acked { id: w.ids.id(num), count });
     }
     Ok(acked)

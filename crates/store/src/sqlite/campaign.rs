@@ -6,7 +6,7 @@ use rusqlite::{Connection, OptionalExtension, Row};
 use super::ids::{self, Ids, Num};
 use super::push::queue::{self, Entry, Fallback};
 use super::writer::Write;
-use super::{Sqlite, accept, device_list, notification, outcome};
+use super::{Sqlite, accept, device_list, notification, outcome, variant};
 use crate::{
     Campaign, CampaignState, Campaigns, CreatedCampaign, Error, Idempotency, NewBatch, NewCampaign, PushPart,
     UploadLine,
@@ -173,6 +173,7 @@ fn campaign_of(db: &Connection, ids: &Ids, row: &Row<'_>, now: Timestamp) -> Res
         recipients: row.get::<_, i64>(11)? as u64,
         uploaded: row.get::<_, i64>(12)? as u64,
         counts: counts(db, num)?,
+        variants: variant::sums(db, ids, num)?,
         latencies: latencies(db, num)?,
         batches_open: open as u64,
         batches_later: later as u64,
@@ -228,7 +229,7 @@ fn create(w: &Write<'_>, new: &NewCampaign, now: Timestamp) -> Result<CreatedCam
         return Ok(CreatedCampaign { campaign, replayed: true });
     }
     let num = w.ids.next(now);
-    notification::insert_for_campaign(w.db, num, new, now)?;
+    notification::insert_for_campaign(w.db, num, new, (&new.notification, &new.data), now)?;
     if let Some(idempotency) = &new.idempotency {
         accept::remember(w, new.app, idempotency, num, now)?;
     }
@@ -251,6 +252,7 @@ fn create(w: &Write<'_>, new: &NewCampaign, now: Timestamp) -> Result<CreatedCam
         num,
         new.spec.as_str(),
     ))?;
+    variant::make(w, w.db.last_insert_rowid(), new, now)?;
     let campaign = find(w.db, w.ids, new.app, id, now)?.ok_or(Error::NotFound)?;
     Ok(CreatedCampaign { campaign, replayed: false })
 }
@@ -312,8 +314,9 @@ fn end(w: &Write<'_>, num: CampaignNum, notification: Num, now: Timestamp) -> Re
     let sql = "UPDATE campaigns SET finished_at = ?2 WHERE num = ?1";
     w.db.prepare_cached(sql)?.execute((num, now.0 as i64))?;
     let keep_until = now.saturating_add(w.options.trace_retention).0 as i64;
-    let sql = "UPDATE notifications SET keep_until = ?2 WHERE num = ?1";
-    w.db.prepare_cached(sql)?.execute((notification, keep_until))?;
+    let sql = "UPDATE notifications SET keep_until = ?2
+               WHERE num = ?1 OR num IN (SELECT notification FROM campaign_variants WHERE campaign = ?3)";
+    w.db.prepare_cached(sql)?.execute((notification, keep_until, num))?;
     Ok(())
 }
 
@@ -401,7 +404,7 @@ fn enqueue(
         let entry = Entry { app, lane, service, campaign, num: 0, due_at, attempt: 0, fallback };
         queue::insert(w.db, &entry, &recipients)?;
     }
-    for PushPart { outcome, reason, devices } in parts {
+    for PushPart { outcome, reason, devices, .. } in parts {
         let devices = queue::sorted(devices);
         let devices_count = devices.len() as u64;
         outcome::add_with_reason(w.db, notification, outcome, reason, now, &devices, devices_count)?;
@@ -448,6 +451,8 @@ fn delete(db: &Connection, num: CampaignNum) -> Result<(), Error> {
         "DELETE FROM push_queue WHERE campaign = ?1 AND campaign > 0",
         "DELETE FROM campaign_counts WHERE campaign = ?1",
         "DELETE FROM campaign_latency WHERE campaign = ?1",
+        "DELETE FROM campaign_variants WHERE campaign = ?1",
+        "DELETE FROM campaign_variant_counts WHERE campaign = ?1",
         "DELETE FROM campaign_lines WHERE campaign = ?1",
         "DELETE FROM campaigns WHERE num = ?1",
     ] {

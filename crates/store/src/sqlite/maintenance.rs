@@ -143,8 +143,8 @@ fn expire(db: &Connection, now: Timestamp, rows_max: usize, pruned: &mut Pruned)
     Ok(())
 }
 
-/// What hangs on a notification: confirmations that no claim asked for, and outcomes, of which a campaign of
-/// small batches has a great many. How many rows were removed.
+/// What hangs on a notification: confirmations that no claim asked for, openings, and outcomes, of which a campaign
+/// of small batches has a great many. How many rows were removed.
 fn forget_parts(db: &Connection, num: Num, rows_max: usize) -> Result<usize, Error> {
     let mut removed = 0;
     for sql in [
@@ -152,6 +152,9 @@ fn forget_parts(db: &Connection, num: Num, rows_max: usize) -> Result<usize, Err
          WHERE num = ?1 AND device IN (SELECT device FROM push_confirmed WHERE num = ?1 LIMIT ?2)",
         "DELETE FROM outcomes
          WHERE num = ?1 AND seq IN (SELECT seq FROM outcomes WHERE num = ?1 LIMIT ?2)",
+        "DELETE FROM openings
+         WHERE num = ?1 AND device IN (SELECT device FROM openings WHERE num = ?1 LIMIT ?2)",
+        "DELETE FROM variant_notifications WHERE num = ?1 AND ?2 > 0",
     ] {
         removed += db.prepare_cached(sql)?.execute((num, (rows_max - removed) as i64))?;
     }

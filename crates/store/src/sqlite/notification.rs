@@ -10,11 +10,11 @@ use rusqlite::{Connection, OptionalExtension, Row};
 
 use super::campaign::CampaignNum;
 use super::ids::{Ids, Num};
-use super::outcome;
 use super::push::queue::{self, CancelledWork};
 use super::topic::{self, TopicNum};
 use super::writer::Write;
 use super::{device, device_list, inbox};
+use super::{opening, outcome};
 use crate::notification::RequestSummary;
 use crate::row::{self, TARGETS, TO_CAMPAIGN, push_text, state_of, target_of};
 pub(super) use crate::row::{Standing, message_of, push_mode};
@@ -67,12 +67,13 @@ pub(super) fn insert(
     Ok(())
 }
 
-/// The notification under which a campaign's outcomes are recorded: kept until the campaign has ended, and
+/// The notification under which outcomes of a campaign or a variant of it are recorded: kept until the campaign has ended, and
 /// the retention from then on.
 pub(super) fn insert_for_campaign(
     db: &Connection,
     num: Num,
     new: &NewCampaign,
+    (notification, data): (&Option<JsonText>, &Option<JsonText>),
     now: Timestamp,
 ) -> Result<(), Error> {
     let mut statement = db.prepare_cached(
@@ -90,8 +91,8 @@ pub(super) fn insert_for_campaign(
         new.when.unwrap_or(When::Connected) as u8,
         new.urgency as u8,
         TO_CAMPAIGN,
-        new.notification.as_ref().map(JsonText::as_str),
-        new.data.as_ref().map(JsonText::as_str),
+        notification.as_ref().map(JsonText::as_str),
+        data.as_ref().map(JsonText::as_str),
         push_text(&new.push, false),
     ])?;
     Ok(())
@@ -172,7 +173,8 @@ pub(super) fn state(
     });
     let Some((message, request, standing)) = found.optional()? else { return Ok(None) };
     let message = message?;
-    let sums = outcome::sums(db, num)?;
+    let mut sums = outcome::sums(db, num)?;
+    sums[Outcome::Opened as usize] = opening::sum(db, num)?;
     let state = state_of(standing, &sums, message.topic.is_some(), message.expires_at <= now);
     let counts = Outcome::ALL.into_iter().map(|outcome| (outcome, sums[outcome as usize]));
     let counts = counts.filter(|(_, count)| *count > 0).collect();
@@ -197,6 +199,7 @@ pub(super) fn trace(
             steps.push(TraceStep { at: part.at, outcome: part.outcome, reason });
         }
     })?;
+    steps.extend(opening::step(db, num, device)?);
     steps.sort_by_key(|step| (step.at, step.outcome as u8));
     let exists = |sql, other: i64| db.prepare_cached(sql)?.exists((device.0 as i64, other));
     Ok(Some(Trace {

@@ -4,9 +4,9 @@ use noroshi_types::{DeviceNum, Outcome, Timestamp};
 use rusqlite::{Connection, OptionalExtension};
 
 use super::campaign::{self, CampaignNum};
-use super::device_list;
 use super::ids::Num;
 use super::writer::Write;
+use super::{device_list, variant};
 pub(super) use crate::row::outstanding;
 use crate::row::{Sums, WAYS_OUT};
 use crate::{Error, OutcomePart};
@@ -61,6 +61,7 @@ pub(super) fn record(w: &Write<'_>, parts: Vec<OutcomePart>) -> Result<(), Error
         add(w.db, num, part.outcome, part.at, &part.devices, part.count)?;
         if campaign != 0 {
             campaign::count(w.db, campaign, part.outcome, None, part.count)?;
+            variant::count(w.db, num, part.outcome, None, part.count)?;
         }
     }
     Ok(())

@@ -5,13 +5,13 @@ use std::collections::HashSet;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use noroshi_types::{AppId, DeviceId, DeviceNum, Message, Timestamp, Topic, UserId, limits};
+use noroshi_types::{AppId, DeviceId, DeviceNum, Message, NotificationId, Timestamp, Topic, UserId, limits};
 use rusqlite::{Connection, OptionalExtension};
 
 use super::backlog::{self, Reading, Source};
 use super::ids;
 use super::writer::Write;
-use super::{Sqlite, ack, device, inbox, maintenance};
+use super::{Sqlite, ack, device, inbox, maintenance, opening};
 use crate::{
     Ack, Acked, Backlog, BacklogPage, Error, FirstCall, LoggedIn, Login, LoginRefused, Place, Recheck,
     Rechecked, Recover, Registration, Sessions,
@@ -76,6 +76,15 @@ impl Sessions for Sqlite {
     async fn ack(&self, acks: Vec<Ack>, now: Timestamp) -> Result<Vec<Acked>, Error> {
         let rows = acks.iter().map(|ack| ack.ids.len()).sum();
         self.write(rows, move |w| ack::ack(w, &acks, now)).await
+    }
+
+    async fn open(
+        &self,
+        device: DeviceNum,
+        ids: Vec<NotificationId>,
+        now: Timestamp,
+    ) -> Result<Vec<NotificationId>, Error> {
+        self.write(ids.len(), move |w| opening::open(w, device, &ids, now)).await
     }
 
     async fn inbox(

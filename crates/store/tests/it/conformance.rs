@@ -43,7 +43,8 @@ macro_rules! conformance_tests {
             campaigns: a_campaign_is_kept_and_listed, an_idempotency_key_makes_one_campaign, states_follow_each_other, a_campaign_runs_to_its_end,
                 an_empty_audience_is_done_at_once, a_paused_campaign_rests, an_aborted_campaign_sends_no_more,
                 a_lapsed_batch_of_an_aborted_campaign_is_dropped, lines_are_uploaded_for_users,
-                a_published_batch_counts_for_its_campaign, what_take_drops_ends_a_campaign_too,
+                a_published_batch_counts_for_its_campaign, openings_count_for_their_campaign, what_was_sent_of_a_variant_counts_for_it,
+                what_was_published_of_a_variant_counts_for_it, what_take_drops_ends_a_campaign_too,
                 an_ended_campaign_is_deleted;
             tokens: a_token_goes_on_proof_alone, a_token_registered_meanwhile_is_kept,
                 a_tokens_time_is_that_of_its_last_registration,
@@ -75,7 +76,7 @@ macro_rules! conformance_tests {
                 a_full_inbox_evicts_the_oldest, an_ack_removes_once, an_inbox_lists_the_oldest_first;
             notifications: ids_are_in_commit_order, answers_come_in_order, noted_ones_get_an_id_at_once,
                 a_repeated_key_is_answered_again, another_body_conflicts, a_state_counts_outcomes,
-                a_trace_tells_one_device, cancel_removes_what_is_left, conditions_choose_devices;
+                a_trace_tells_one_device, an_opening_counts_once, cancel_removes_what_is_left, conditions_choose_devices;
             sessions: a_log_in_reads_everything_at_once, refusals_stand_alone, a_token_makes_its_device,
                 a_backlog_comes_in_pages, a_backlog_resumes, session_topics_start_at_the_present,
                 too_many_topics_are_refused, answers_keep_the_order_of_the_batch,

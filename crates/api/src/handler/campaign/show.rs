@@ -7,7 +7,10 @@ use std::collections::BTreeMap;
 
 use noroshi_delivery::campaign::count::Count;
 use noroshi_delivery::campaign::filter::{Filter, VersionRange};
-use noroshi_delivery::campaign::{Audience, CampaignMessage, CampaignProgress, Spec};
+use noroshi_delivery::campaign::report::Against;
+use noroshi_delivery::campaign::{
+    Audience, CampaignMessage, CampaignProgress, Difference, Estimate, Report, Share, Spec, VariantReport,
+};
 use noroshi_store::Campaign;
 use noroshi_types::time::format_duration;
 use noroshi_types::{JsonText, Outcome, Push, PushMode};
@@ -33,6 +36,7 @@ pub(super) struct CampaignBody {
     audience: AudienceBody,
     message: MessageBody,
     locales: Vec<String>,
+    experiment: Option<TrialBody>,
     lane: &'static str,
     notification: String,
     created_at: String,
@@ -129,6 +133,51 @@ struct LatencyBody {
     p99_ms: Option<u64>,
 }
 
+/// How the variants of an experiment fare.
+#[derive(Serialize)]
+struct TrialBody {
+    name: String,
+    control: String,
+    variants: Vec<VariantBody>,
+}
+
+#[derive(Serialize)]
+struct VariantBody {
+    name: String,
+    held_out: bool,
+    notification: String,
+    targeted: u64,
+    pushed: u64,
+    written: u64,
+    acked: u64,
+    delivered: ShareBody,
+    opened: ShareBody,
+    against_control: Option<AgainstBody>,
+}
+
+#[derive(Serialize)]
+struct ShareBody {
+    count: u64,
+    rate: Option<f64>,
+    low: Option<f64>,
+    high: Option<f64>,
+}
+
+#[derive(Serialize)]
+struct AgainstBody {
+    delivered: Option<DifferenceBody>,
+    opened: Option<DifferenceBody>,
+}
+
+#[derive(Serialize)]
+struct DifferenceBody {
+    difference: f64,
+    low: f64,
+    high: f64,
+    p_value: f64,
+    distinguishable: bool,
+}
+
 /// What a dry run counted.
 #[derive(Serialize)]
 pub(super) struct CountBody {
@@ -141,7 +190,8 @@ pub(super) struct CountBody {
 }
 
 pub(super) fn campaign(progress: CampaignProgress) -> Result<CampaignBody, Problem> {
-    let CampaignProgress { campaign, recipients, done, total, rate_per_second, eta, p50, p99 } = progress;
+    let CampaignProgress { campaign, recipients, done, total, rate_per_second, eta, p50, p99, report } =
+        progress;
     let spec = Spec::from_json(&campaign.spec).map_err(Problem::internal)?;
     let mut counts: BTreeMap<&'static str, u64> = BTreeMap::new();
     for (outcome, _, count) in &campaign.counts {
@@ -154,6 +204,7 @@ pub(super) fn campaign(progress: CampaignProgress) -> Result<CampaignBody, Probl
         audience: audience(spec.audience, spec.filter),
         message: message(spec.message)?,
         locales: spec.locales.into_keys().collect(),
+        experiment: report.map(TrialBody::from),
         lane: spec.lane.as_str(),
         notification: campaign.notification.to_string(),
         created_at: campaign.created_at.to_string(),
@@ -174,6 +225,70 @@ pub(super) fn campaign(progress: CampaignProgress) -> Result<CampaignBody, Probl
         latency: LatencyBody { p50_ms: p50.map(milliseconds), p99_ms: p99.map(milliseconds) },
         name: spec.name,
     })
+}
+
+impl From<Report> for TrialBody {
+    fn from(report: Report) -> Self {
+        Self {
+            name: report.experiment.to_string(),
+            control: report.control.to_string(),
+            variants: report.variants.into_iter().map(VariantBody::from).collect(),
+        }
+    }
+}
+
+impl From<VariantReport> for VariantBody {
+    fn from(variant: VariantReport) -> Self {
+        let against = |against: Against| AgainstBody {
+            delivered: against.delivered.map(DifferenceBody::from),
+            opened: against.opened.map(DifferenceBody::from),
+        };
+        // Nothing is sent to them: a rate would be read as a failure.
+        let share = |share: Share| ShareBody::of(share, !variant.held_out);
+        Self {
+            name: variant.name.to_string(),
+            held_out: variant.held_out,
+            notification: variant.notification.to_string(),
+            targeted: variant.targeted,
+            pushed: variant.pushed,
+            written: variant.written,
+            acked: variant.acked,
+            delivered: share(variant.delivered),
+            opened: share(variant.opened),
+            against_control: variant.against_control.map(against),
+        }
+    }
+}
+
+impl ShareBody {
+    fn of(share: Share, is_rate: bool) -> Self {
+        let estimate = share.estimate().filter(|_| is_rate);
+        Self {
+            count: share.count(),
+            rate: estimate.map(|estimate| fraction(estimate.value)),
+            low: estimate.map(|estimate| fraction(estimate.low)),
+            high: estimate.map(|estimate| fraction(estimate.high)),
+        }
+    }
+}
+
+impl From<Difference> for DifferenceBody {
+    fn from(difference: Difference) -> Self {
+        let Estimate { value, low, high } = difference.estimate;
+        Self {
+            difference: fraction(value),
+            low: fraction(low),
+            high: fraction(high),
+            p_value: fraction(difference.p_value),
+            distinguishable: difference.is_distinguishable(),
+        }
+    }
+}
+
+/// To a millionth: finer than what a million devices can tell.
+fn fraction(value: f64) -> f64 {
+    // Not -0.
+    (value * 1e6).round() / 1e6 + 0.0
 }
 
 /// Whether its recipients are uploaded; what cannot be read is none.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use noroshi_types::{
-    Condition, Invalid, JsonText, Lane, Push, PushMode, Timestamp, Topic, Ttl, Urgency, When,
+    Condition, Invalid, JsonText, Label, Lane, Push, PushMode, Timestamp, Topic, Ttl, Urgency, When,
 };
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
@@ -13,6 +13,8 @@ use serde_json::value::RawValue;
 use super::{Audience, CampaignMessage, Spec, Variant};
 use crate::campaign::filter::{Filter, VersionRange};
 use crate::campaign::schedule::{LocalTime, QuietHours};
+use crate::campaign::trial::{OwnMessage, Treatment, Trial};
+use crate::definition::Experiment;
 
 #[derive(Serialize, Deserialize)]
 struct StoredSpec {
@@ -22,6 +24,8 @@ struct StoredSpec {
     filter: StoredFilter,
     message: StoredMessage,
     locales: BTreeMap<String, StoredVariant>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    experiment: Option<StoredTrial>,
     variables: BTreeMap<String, String>,
     start_at_ms: Option<u64>,
     local_time: Option<String>,
@@ -80,6 +84,28 @@ struct StoredVariant {
     data: Option<Box<RawValue>>,
 }
 
+#[derive(Serialize, Deserialize)]
+struct StoredTrial {
+    name: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    control: Option<String>,
+    variants: BTreeMap<String, StoredTreatment>,
+    /// As experiments are kept.
+    definition: Option<Box<RawValue>>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct StoredTreatment {
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    hold_out: bool,
+    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
+    notification: Option<Box<RawValue>>,
+    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
+    data: Option<Box<RawValue>>,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    locales: BTreeMap<String, StoredVariant>,
+}
+
 impl Spec {
     pub fn to_json(&self) -> JsonText {
         let stored = StoredSpec::from(self);
@@ -97,10 +123,6 @@ impl Spec {
 
 impl From<&Spec> for StoredSpec {
     fn from(spec: &Spec) -> Self {
-        let variant = |variant: &Variant| StoredVariant {
-            notification: raw(variant.notification.as_ref()),
-            data: raw(variant.data.as_ref()),
-        };
         Self {
             name: spec.name.clone(),
             audience: match &spec.audience {
@@ -112,7 +134,8 @@ impl From<&Spec> for StoredSpec {
             },
             filter: StoredFilter::from(&spec.filter),
             message: StoredMessage::from(&spec.message),
-            locales: spec.locales.iter().map(|(tag, value)| (tag.clone(), variant(value))).collect(),
+            locales: stored_locales(&spec.locales),
+            experiment: spec.trial.as_ref().map(StoredTrial::from),
             variables: spec.variables.clone(),
             start_at_ms: spec.start_at.map(|start_at| start_at.0),
             local_time: spec.local_time.map(|time| time.to_string()),
@@ -132,10 +155,6 @@ impl TryFrom<StoredSpec> for Spec {
         let quiet_hours = stored
             .quiet_hours
             .map(|(from, to)| QuietHours::new(LocalTime::parse(&from)?, LocalTime::parse(&to)?));
-        let variant = |variant: StoredVariant| Variant {
-            notification: text(variant.notification),
-            data: text(variant.data),
-        };
         Ok(Self {
             name: stored.name,
             audience: match stored.audience {
@@ -147,7 +166,8 @@ impl TryFrom<StoredSpec> for Spec {
             },
             filter: stored.filter.into(),
             message: stored.message.try_into()?,
-            locales: stored.locales.into_iter().map(|(tag, value)| (tag, variant(value))).collect(),
+            locales: locales(stored.locales),
+            trial: stored.experiment.map(Trial::try_from).transpose()?,
             variables: stored.variables,
             start_at: stored.start_at_ms.map(Timestamp),
             local_time: stored.local_time.map(|time| LocalTime::parse(&time)).transpose()?,
@@ -156,6 +176,70 @@ impl TryFrom<StoredSpec> for Spec {
             lane: Lane::from_code(stored.lane).ok_or_else(|| unknown("lane"))?,
             batch_size: stored.batch_size,
             start: stored.start,
+        })
+    }
+}
+
+impl From<&Variant> for StoredVariant {
+    fn from(variant: &Variant) -> Self {
+        Self { notification: raw(variant.notification.as_ref()), data: raw(variant.data.as_ref()) }
+    }
+}
+
+impl From<StoredVariant> for Variant {
+    fn from(stored: StoredVariant) -> Self {
+        Self { notification: text(stored.notification), data: text(stored.data) }
+    }
+}
+
+fn stored_locales(locales: &BTreeMap<String, Variant>) -> BTreeMap<String, StoredVariant> {
+    locales.iter().map(|(tag, value)| (tag.clone(), value.into())).collect()
+}
+
+fn locales(stored: BTreeMap<String, StoredVariant>) -> BTreeMap<String, Variant> {
+    stored.into_iter().map(|(tag, value)| (tag, value.into())).collect()
+}
+
+impl From<&Trial> for StoredTrial {
+    fn from(trial: &Trial) -> Self {
+        let treatment = |treatment: &Treatment| match treatment {
+            Treatment::HoldOut => {
+                StoredTreatment { hold_out: true, notification: None, data: None, locales: BTreeMap::new() }
+            }
+            Treatment::Own(OwnMessage { content, locales }) => StoredTreatment {
+                hold_out: false,
+                notification: raw(content.notification.as_ref()),
+                data: raw(content.data.as_ref()),
+                locales: stored_locales(locales),
+            },
+        };
+        Self {
+            name: trial.experiment.to_string(),
+            control: trial.control.as_ref().map(Label::to_string),
+            variants: trial.treatments.iter().map(|(name, one)| (name.to_string(), treatment(one))).collect(),
+            definition: raw(trial.definition.as_ref().map(Experiment::to_json).as_ref()),
+        }
+    }
+}
+
+impl TryFrom<StoredTrial> for Trial {
+    type Error = Invalid;
+
+    fn try_from(stored: StoredTrial) -> Result<Self, Invalid> {
+        let treatment = |stored: StoredTreatment| match stored.hold_out {
+            true => Treatment::HoldOut,
+            false => Treatment::Own(OwnMessage {
+                content: Variant { notification: text(stored.notification), data: text(stored.data) },
+                locales: locales(stored.locales),
+            }),
+        };
+        let treatments =
+            stored.variants.into_iter().map(|(name, one)| Ok((Label::parse(&name)?, treatment(one))));
+        Ok(Self {
+            experiment: Label::parse(&stored.name)?,
+            control: stored.control.as_deref().map(Label::parse).transpose()?,
+            treatments: treatments.collect::<Result<_, Invalid>>()?,
+            definition: text(stored.definition).as_ref().map(Experiment::from_json).transpose()?,
         })
     }
 }

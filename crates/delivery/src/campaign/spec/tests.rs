@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
-use noroshi_types::PushMode;
+use noroshi_types::{Label, PushMode};
 
 use super::*;
+use crate::campaign::trial::tests::trial;
+use crate::campaign::trial::{OwnMessage, Treatment};
 
 pub(crate) fn spec() -> Spec {
     let message = CampaignMessage {
@@ -22,6 +24,7 @@ pub(crate) fn spec() -> Spec {
         filter: Filter::default(),
         message,
         locales: BTreeMap::new(),
+        trial: None,
         variables: BTreeMap::new(),
         start_at: None,
         local_time: None,
@@ -61,6 +64,7 @@ fn full() -> Spec {
             "ja".into(),
             Variant { notification: Some(JsonText::from_valid(r#"{"title":"やあ"}"#)), data: None },
         )]),
+        trial: Some(trial()),
         variables: BTreeMap::from([("name".into(), "you".into())]),
         start_at: Some(Timestamp(1_800_000_000_000)),
         local_time: Some(clock("09:00")),
@@ -74,7 +78,13 @@ fn full() -> Spec {
 
 #[test]
 fn what_is_kept_is_read_back() {
-    for spec in [spec(), full()] {
+    let mut trial = trial();
+    let locales = BTreeMap::from([("ja".into(), full().locales["ja"].clone())]);
+    let own = OwnMessage { content: Variant::default(), locales };
+    trial.treatments.insert(trial.experiment.clone(), Treatment::HoldOut);
+    trial.treatments.insert(Label::parse("other").expect("a label"), Treatment::Own(own));
+    trial.control = Some(trial.experiment.clone());
+    for spec in [spec(), full(), Spec { trial: Some(trial), ..spec() }] {
         assert_eq!(Spec::from_json(&spec.to_json()), Ok(spec));
     }
     for audience in
@@ -108,6 +118,14 @@ fn what_cannot_be_meant_is_refused_by_name() {
     assert!(Spec { message: empty, ..upload.clone() }.check().is_ok(), "each line may bring its own");
     let words = CampaignMessage { notification: full().message.data, ..spec().message };
     assert!(Spec { message: words, ..upload }.check().is_ok(), "each line may bring its own");
+    let content = Variant { data: full().message.data, notification: None };
+    let own = |locales| Treatment::Own(OwnMessage { content: content.clone(), locales });
+    let with = |treatment| {
+        let treatments = BTreeMap::from([(trial().experiment, treatment)]);
+        Spec { trial: Some(Trial { treatments, ..trial() }), ..spec() }
+    };
+    refused(with(own(BTreeMap::new())), "{{name}}");
+    refused(with(own(BTreeMap::from([(String::new(), Variant::default())]))), "locales");
     let broken = CampaignMessage { data: Some(JsonText::from_valid("\"{{\"")), ..spec().message };
     refused(Spec { message: broken, ..spec() }, "placeholder");
 }

@@ -41,7 +41,7 @@ fn each_answer_has_its_outcome() {
     let later = NOW.saturating_add(Duration::from_secs(86_400));
     let check = |answer: Answer, outcome: Outcome, reason: Option<&'static str>| {
         let (finished, _) = settle(0, later, vec![answer.clone()]);
-        let parts = [PushPart { outcome, reason, devices: vec![DeviceNum(0)] }];
+        let parts = [PushPart { outcome, reason, variant: None, devices: vec![DeviceNum(0)] }];
         assert_eq!(finished.parts, parts, "{answer:?}");
         assert!(finished.again.is_empty());
         (finished.gone.len(), finished.suspects.len())

@@ -26,6 +26,7 @@ pub(crate) fn spec(audience: Audience) -> Spec {
             push: Push::default(),
         },
         locales: BTreeMap::new(),
+        trial: None,
         variables: BTreeMap::from([("name".into(), "you".into())]),
         start_at: None,
         local_time: None,

@@ -3,7 +3,7 @@
 
 use noroshi_types::{AppId, CampaignId, JsonText, Timestamp, When, limits};
 
-use super::{find, id_of};
+use super::{CampaignNum, find, id_of, variant};
 use crate::ids::{self, Num};
 use crate::postgres::Postgres;
 use crate::postgres::transaction::{Failed, Tx};
@@ -48,16 +48,16 @@ pub(super) async fn create(
     {
         return Ok(CreatedCampaign { campaign, replayed: true });
     }
-    insert_notification(&tx, num, &new, now).await?;
+    insert_notification(&tx, num, &new, ((&new.notification, &new.data), None), now).await?;
     let mut random = [0; 10];
     random[..8].copy_from_slice(&ids::random_bits().to_le_bytes());
     random[8..].copy_from_slice(&ids::random_bits().to_le_bytes()[..2]);
     let id = CampaignId(uuid::Builder::from_unix_timestamp_millis(now.0, &random).into_uuid());
     let started = (new.state == CampaignState::Running).then_some(now.0 as i64);
-    tx.execute(
+    let made = tx.query_one(
         "INSERT INTO campaigns (id, app, state, created_at, started_at, notification, cursor, walked, recipients,
                                 uploaded, lines, spec)
-         VALUES ($1, $2, $3, $4, $5, $6, 0, 0, 0, 0, 0, $7)",
+         VALUES ($1, $2, $3, $4, $5, $6, 0, 0, 0, 0, 0, $7) RETURNING num",
         &[
             &id.as_bytes().as_slice(),
             &app,
@@ -69,6 +69,7 @@ pub(super) async fn create(
         ],
     )
     .await?;
+    variant::make(&tx, &store, made.get(0), &new, now).await?;
     let campaign = find(tx, &store.ids, new.app, id, now).await?.ok_or(Error::NotFound)?;
     Ok(CreatedCampaign { campaign, replayed: false })
 }
@@ -115,13 +116,19 @@ async fn remember(
     }
 }
 
-/// The notification under which a campaign's outcomes are recorded: kept until the campaign has ended, and
+/// The notification under which outcomes of a campaign or a variant of it are recorded: kept until the campaign has ended, and
 /// the retention from then on.
-async fn insert_notification(tx: &Tx, num: Num, new: &NewCampaign, now: Timestamp) -> Result<(), Failed> {
+pub(super) async fn insert_notification(
+    tx: &Tx,
+    num: Num,
+    new: &NewCampaign,
+    ((notification, data), campaign): ((&Option<JsonText>, &Option<JsonText>), Option<CampaignNum>),
+    now: Timestamp,
+) -> Result<(), Failed> {
     tx.execute(
         "INSERT INTO notifications (num, app, created_at, expires_at, keep_until, delivery, urgency, target, retain,
-                                    notification, data, push, standing)
-         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, 0, $9, $10, $11, 0)",
+                                    notification, data, push, standing, campaign)
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, 0, $9, $10, $11, 0, $12)",
         &[
             &num,
             &i64::from(new.app.0),
@@ -132,9 +139,10 @@ async fn insert_notification(tx: &Tx, num: Num, new: &NewCampaign, now: Timestam
             &(new.when.unwrap_or(When::Connected) as i64),
             &(new.urgency as i64),
             &i64::from(TO_CAMPAIGN),
-            &new.notification.as_ref().map(JsonText::as_str),
-            &new.data.as_ref().map(JsonText::as_str),
+            &notification.as_ref().map(JsonText::as_str),
+            &data.as_ref().map(JsonText::as_str),
             &push_text(&new.push, false),
+            &campaign,
         ],
     )
     .await?;

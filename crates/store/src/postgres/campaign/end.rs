@@ -17,9 +17,15 @@ pub(super) const PURGE_ROWS: i64 = 1_000;
 pub(super) const LOCKS: i32 = 0x6361_6d70;
 
 /// From the end of a campaign on its trace is kept for the retention.
-pub(super) async fn keep_trace(tx: &Tx, nums: &[Num], keep_until: Timestamp) -> Result<(), Failed> {
-    let sql = "UPDATE notifications SET keep_until = $2 WHERE num = ANY($1)";
-    tx.execute(sql, &[&nums, &(keep_until.0 as i64)]).await?;
+pub(super) async fn keep_trace(
+    tx: &Tx,
+    campaigns: &[CampaignNum],
+    keep_until: Timestamp,
+) -> Result<(), Failed> {
+    let sql = "UPDATE notifications SET keep_until = $2 WHERE num IN (
+                   SELECT notification FROM campaigns WHERE num = ANY($1)
+                   UNION ALL SELECT notification FROM campaign_variants WHERE campaign = ANY($1))";
+    tx.execute(sql, &[&campaigns, &(keep_until.0 as i64)]).await?;
     Ok(())
 }
 
@@ -52,15 +58,15 @@ pub(in crate::postgres) async fn settle(
             "UPDATE campaigns SET state = 5, finished_at = $2
              WHERE num = ANY($1) AND walked = 1 AND state IN (3, 4)
                AND NOT EXISTS (SELECT 1 FROM push_queue q WHERE q.campaign = campaigns.num AND q.campaign > 0)
-             RETURNING id, notification",
+             RETURNING id, num",
             &[&walked, &(now.0 as i64)],
         )
         .await?;
     if done.is_empty() {
         return Ok(Vec::new());
     }
-    let notifications: Vec<Num> = done.iter().map(|row| row.get(1)).collect();
-    keep_trace(tx, &notifications, keep_until).await?;
+    let ended: Vec<CampaignNum> = done.iter().map(|row| row.get(1)).collect();
+    keep_trace(tx, &ended, keep_until).await?;
     done.iter().map(|row| id_of(row.get(0))).collect()
 }
 
@@ -84,7 +90,8 @@ pub(super) async fn purge_batches(tx: Tx, num: CampaignNum, now: Timestamp) -> R
         parts.push(Part::of(under, Outcome::Cancelled, now, devices));
     }
     outcome::add(&tx, &parts).await?;
-    count(&tx, [Count { campaign: num, outcome: Outcome::Cancelled, reason: None, count: total }]).await?;
+    let outcome = Outcome::Cancelled;
+    count(&tx, [Count { campaign: num, num: None, outcome, reason: None, count: total }]).await?;
     Ok(removed.len() as i64 == PURGE_ROWS)
 }
 
@@ -126,6 +133,8 @@ pub(super) async fn delete(tx: Tx, num: CampaignNum) -> Result<(), Failed> {
         "DELETE FROM campaign_counts WHERE campaign = $1",
         "DELETE FROM campaign_latency WHERE campaign = $1",
         "DELETE FROM campaign_lines WHERE campaign = $1",
+        "DELETE FROM campaign_variants WHERE campaign = $1",
+        "DELETE FROM campaign_variant_counts WHERE campaign = $1",
     ] {
         tx.execute(sql, &[&num]).await?;
     }

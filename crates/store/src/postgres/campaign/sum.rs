@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, HashMap};
 
 use noroshi_types::Outcome;
 
-use super::CampaignNum;
-use crate::ids;
+use super::{CampaignNum, variant};
+use crate::ids::{self, Num};
 use crate::postgres::transaction::{Failed, Tx};
 
 /// Rows of each sum.
@@ -46,24 +46,28 @@ pub(super) async fn latencies(
 /// What is added to a campaign's sums.
 pub(in crate::postgres) struct Count {
     pub campaign: CampaignNum,
+    /// The notification, where it may be of a variant: then it is added to that one's sums too.
+    pub num: Option<Num>,
     pub outcome: Outcome,
     pub reason: Option<&'static str>,
     pub count: u64,
 }
 
 /// One of a sum's rows.
-fn shard() -> i64 {
+pub(super) fn shard() -> i64 {
     (ids::random_bits() % SHARDS) as i64
 }
 
-/// Adds to sums by one statement, in their order.
+/// Adds to sums by one statement, in their order, and to those of variants by another.
 pub(in crate::postgres) async fn count(
     tx: &Tx,
     counts: impl IntoIterator<Item = Count>,
 ) -> Result<(), Failed> {
     let mut sums: BTreeMap<(CampaignNum, i64, &str), i64> = BTreeMap::new();
-    for Count { campaign, outcome, reason, count } in counts {
+    let mut of_variants: Vec<variant::Added> = Vec::new();
+    for Count { campaign, num, outcome, reason, count } in counts {
         if count > 0 {
+            of_variants.extend(num.map(|num| (num, outcome, reason, count)));
             *sums.entry((campaign, outcome as i64, reason.unwrap_or_default())).or_default() += count as i64;
         }
     }
@@ -82,7 +86,7 @@ pub(in crate::postgres) async fn count(
         &[&campaigns, &outcomes, &reasons, &counts, &shard()],
     )
     .await?;
-    Ok(())
+    variant::count(tx, of_variants).await
 }
 
 /// Adds to histograms by one statement, in their order.

@@ -190,8 +190,9 @@ impl<'a> Plan<'a> {
     ) -> Answer {
         let Accept { app, request, now, idempotency, campaign } = accept;
         let num = ordered_after(self.last, *now);
-        let campaign =
-            campaign.and_then(|(id, _)| reading.campaigns.get(&(*app, id)).copied()).unwrap_or_default();
+        let variant = campaign.and_then(|of| of.variant);
+        let campaign = campaign.and_then(|of| reading.campaigns.get(&(*app, of.id)).copied());
+        let campaign = campaign.unwrap_or_default();
         let (mut kept, mut besides) = (0, Vec::new());
         let mut devices: &[Found] = &[];
         let (mut standing, mut published) = (Standing::Nothing, None);
@@ -220,10 +221,15 @@ impl<'a> Plan<'a> {
         let place_in_topic = published.as_ref().map(|place| (place.topic, place.position.offset));
         self.rows.add(place, num, accept, options, Kept { campaign, place: place_in_topic, standing });
         let unreachable = self.pushes.plan(num, accept, campaign, devices, &mut self.parts);
-        for (outcome, count) in besides.iter().chain(&unreachable) {
+        for (outcome, count) in besides.iter().chain(&unreachable).chain(&[(Outcome::Kept, kept)]) {
             self.pushes.count(campaign, *outcome, *count);
+            if variant.is_some() && campaign != 0 && *count > 0 {
+                self.pushes.variants.count(num, *outcome, *count);
+            }
         }
-        self.pushes.count(campaign, Outcome::Kept, kept);
+        if let Some(variant) = variant.filter(|_| campaign != 0) {
+            self.pushes.variants.note(num, campaign, variant);
+        }
         besides.extend(unreachable);
         if let Some(idempotency) = idempotency {
             let until = now.saturating_add(noroshi_types::limits::IDEMPOTENCY_WINDOW);

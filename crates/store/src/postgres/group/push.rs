@@ -8,7 +8,7 @@ use super::reading::Found;
 use crate::ids::Num;
 use crate::postgres::outcome::Part;
 use crate::row::Fallback;
-use crate::{Accept, BATCH_RECIPIENTS_MAX, device_list};
+use crate::{Accept, BATCH_RECIPIENTS_MAX, VariantNum, device_list};
 
 pub(super) const INSERT: &str = "INSERT INTO push_queue (app, lane, service, campaign, num, due_at, attempt, fallback,
                                                          leased_until, recipients)
@@ -71,6 +71,31 @@ impl WalkColumns {
     }
 }
 
+/// Columns of [`crate::postgres::campaign::variant`]'s statements: what of the group is of variants of campaigns.
+#[derive(Default)]
+pub(super) struct VariantColumns {
+    pub nums: Vec<Num>,
+    pub campaigns: Vec<i64>,
+    pub variants: Vec<i64>,
+    /// Notification, outcome, reason, count.
+    pub counts: (Vec<Num>, Vec<i64>, Vec<&'static str>, Vec<i64>),
+}
+
+impl VariantColumns {
+    pub(super) fn note(&mut self, num: Num, campaign: i64, variant: VariantNum) {
+        self.nums.push(num);
+        self.campaigns.push(campaign);
+        self.variants.push(i64::from(variant.0));
+    }
+
+    pub(super) fn count(&mut self, num: Num, outcome: Outcome, count: u64) {
+        self.counts.0.push(num);
+        self.counts.1.push(outcome as i64);
+        self.counts.2.push("");
+        self.counts.3.push(count as i64);
+    }
+}
+
 /// The push work of a group.
 #[derive(Default)]
 pub(super) struct Pushes {
@@ -78,6 +103,7 @@ pub(super) struct Pushes {
     pub walks: WalkColumns,
     /// By campaign and the outcome's code.
     pub counts: BTreeMap<(i64, i64), i64>,
+    pub variants: VariantColumns,
 }
 
 impl Pushes {
@@ -99,7 +125,7 @@ impl Pushes {
                 accept.now.saturating_add(request.push.after).min(request.expires_at(accept.now))
             }
         };
-        let lane = accept.campaign.map_or(Lane::Direct, |(_, lane)| lane) as i64;
+        let lane = accept.campaign.map_or(Lane::Direct, |of| of.lane) as i64;
         let (app, fallback) = (i64::from(accept.app.0), Fallback::of(request) as i64);
         let due_at = due_at.0 as i64;
         if !matches!(request.target, Target::Users(_) | Target::Devices(_)) {

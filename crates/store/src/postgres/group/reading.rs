@@ -10,9 +10,9 @@ use noroshi_types::{AppId, CampaignId, Condition, Message, PushMode, Target, Top
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Error, Row};
 
-use crate::Accept;
 use crate::ids::{self, Ids, Num};
 use crate::postgres::backlog::{self, MESSAGE_COLUMNS};
+use crate::{Accept, OfCampaign};
 
 /// A device that was found.
 #[derive(Debug, Clone, Copy)]
@@ -166,7 +166,7 @@ impl<'a> Asked<'a> {
                 asked.keys.1.push(&idempotency.key);
                 asked.keys.2.push(accept.now.0 as i64);
             }
-            if let Some((id, _)) = &accept.campaign {
+            if let Some(OfCampaign { id, .. }) = &accept.campaign {
                 asked.campaigns.0.push(i64::from(app.0));
                 asked.campaigns.1.push(id.as_bytes());
             }

@@ -8,6 +8,7 @@ use tokio_postgres::types::ToSql;
 use super::plan::{Plan, Rows};
 use super::{inbox, push, topic};
 use crate::Accept;
+use crate::postgres::campaign::variant;
 use crate::postgres::outcome;
 
 const MOVE_LAST: &str = "WITH marked AS (
@@ -56,7 +57,7 @@ pub(in crate::postgres) struct Mark {
 }
 
 /// To be prepared on a connection before groups run on it.
-pub(in crate::postgres) const STATEMENTS: [&str; 16] = [
+pub(in crate::postgres) const STATEMENTS: [&str; 18] = [
     MOVE_LAST,
     NOTIFICATIONS,
     KEYS,
@@ -73,6 +74,8 @@ pub(in crate::postgres) const STATEMENTS: [&str; 16] = [
     push::INSERT,
     push::WALKS,
     push::COUNT,
+    variant::NOTE,
+    variant::COUNT,
 ];
 
 impl Rows<'_> {
@@ -215,6 +218,8 @@ impl Ready<'_> {
         let (rows, keys) = (&plan.rows, &plan.keys);
         let topic::TopicColumns { collapsing, log, advancing, retaining } = topics;
         let (batches, walks) = (&plan.pushes.batches, &plan.pushes.walks);
+        // The first of the rows that sums are spread over is for this.
+        let (variants, sums, shard) = (&plan.pushes.variants, &plan.pushes.variants.counts, 0_i64);
         // What a condition reaches may be more than one statement has time for.
         let last = inbox.nums.len() - inbox.nums.len().min(INBOX_ROWS_LAST);
         for first in (0..last).step_by(INBOX_ROWS_LAST) {
@@ -249,6 +254,8 @@ impl Ready<'_> {
             execute(session, push::INSERT, &batches.nums, batches.values()),
             execute(session, push::WALKS, &walks.nums, walks.values()),
             execute(session, push::COUNT, &counts.0, [&counts.0, &counts.1, &counts.2]),
+            execute(session, variant::NOTE, &variants.nums, [&variants.nums, &variants.campaigns, &variants.variants]),
+            execute(session, variant::COUNT, &sums.0, [&sums.0, &sums.1, &sums.2, &sums.3, &shard]),
             execute(session, KEYS, &keys.nums, [&keys.apps, &keys.keys, &keys.hashes, &keys.nums, &keys.ends]),
             session.batch_execute(COMMIT),
         )?;

@@ -3,17 +3,17 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
-use noroshi_types::{AppId, DeviceNum, Outcome, Timestamp};
+use noroshi_types::{AppId, Outcome, Timestamp};
 use tokio_postgres::Row;
 
 use super::queue::{self, Entry, NewRows};
 use super::token;
 use crate::ids::Num;
-use crate::postgres::campaign::{self, CampaignNum, CampaignRow, Count};
+use crate::postgres::campaign::{self, CampaignNum, CampaignRow, Count, variant};
 use crate::postgres::outcome::{self, Part};
 use crate::postgres::transaction::{Failed, Tx};
 use crate::row::{Fallback, Standing};
-use crate::{Finished, FinishedCounts};
+use crate::{Finished, FinishedCounts, PushPart, VariantNum};
 
 /// What the transaction writes besides the rows that go.
 #[derive(Default)]
@@ -29,6 +29,8 @@ struct Work {
     campaigns: HashMap<CampaignNum, CampaignRow>,
     /// Notifications of which retries are wanted.
     wanted: HashSet<Num>,
+    /// Under which outcomes of variants are recorded.
+    variants: HashMap<(CampaignNum, VariantNum), Num>,
 }
 
 /// The row of a batch that ends.
@@ -128,8 +130,15 @@ async fn look_up(
         let rows = tx.query(sql, &[&nums, &(Standing::Cancelled as i64)]).await?;
         Ok(rows.iter().map(|row| row.get(0)).collect())
     };
-    let (campaigns, wanted) = tokio::try_join!(campaign::rows(tx, campaigns), wanted)?;
-    Ok(Work { campaigns, wanted })
+    let any_variant = finished.iter().flat_map(|one| &one.parts).any(|part| part.variant.is_some());
+    let variants = async {
+        match any_variant {
+            true => variant::notifications(tx, campaigns).await,
+            false => Ok(HashMap::new()),
+        }
+    };
+    let (campaigns, wanted, variants) = tokio::try_join!(campaign::rows(tx, campaigns), wanted, variants)?;
+    Ok(Work { campaigns, wanted, variants })
 }
 
 fn record(
@@ -141,7 +150,9 @@ fn record(
     counts: &mut FinishedCounts,
 ) {
     for part in &finished.parts {
-        add(ended, part.outcome, part.reason, &part.devices, now, writes);
+        let key = |variant| Some((ended.campaign?.num, variant));
+        let of_variant = part.variant.and_then(key).and_then(|key| work.variants.get(&key)).copied();
+        add(ended, of_variant, part, now, writes);
     }
     let entry = ended.entry;
     let wanted = match ended.campaign {
@@ -155,7 +166,8 @@ fn record(
             writes.retries.push(&entry, &queue::sorted(again.recipients.clone()));
         } else {
             counts.cancelled += again.recipients.len() as u64;
-            add(ended, Outcome::Cancelled, None, &again.recipients, now, writes);
+            let (outcome, devices) = (Outcome::Cancelled, again.recipients.clone());
+            add(ended, None, &PushPart { outcome, reason: None, variant: None, devices }, now, writes);
         }
     }
     if let Some(campaign) = ended.campaign {
@@ -165,19 +177,18 @@ fn record(
     }
 }
 
-fn add(
-    ended: &Ended<'_>,
-    outcome: Outcome,
-    reason: Option<&'static str>,
-    devices: &[DeviceNum],
-    now: Timestamp,
-    writes: &mut Writes,
-) {
-    let devices = queue::sorted(devices.to_vec());
+/// Recorded under the notification of its variant, if it is of one.
+fn add(ended: &Ended<'_>, of_variant: Option<Num>, part: &PushPart, now: Timestamp, writes: &mut Writes) {
+    let PushPart { outcome, reason, devices, .. } = part;
+    let (outcome, reason, devices) = (*outcome, *reason, queue::sorted(devices.clone()));
     let count = devices.len() as u64;
-    writes.parts.extend(ended.num.map(|num| Part { reason, ..Part::of(num, outcome, now, devices) }));
+    let under = of_variant.or(ended.num);
+    writes.parts.extend(under.map(|num| Part { reason, ..Part::of(num, outcome, now, devices) }));
+    // A batch that was published is of the variant that its notification is of.
+    let num = of_variant.or(Some(ended.entry.num).filter(|num| *num > 0));
     writes.counts.extend(ended.campaign.map(|campaign| Count {
         campaign: campaign.num,
+        num,
         outcome,
         reason,
         count,

@@ -191,6 +191,7 @@ impl CancelledWork {
         campaign::settle(tx, &nums, now, keep_until).await?;
         let counts = self.campaigns.iter().map(|(&campaign, &count)| Count {
             campaign,
+            num: None,
             outcome: Outcome::Cancelled,
             reason: None,
             count,

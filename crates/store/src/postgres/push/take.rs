@@ -252,7 +252,8 @@ impl Round {
         let reason = (outcome == Outcome::PushRefused).then_some(SENDER_ENDED);
         let part = |num| Part { reason, ..Part::of(num, outcome, self.asked.now, devices) };
         writes.parts.extend(under.map(part));
-        writes.counts.extend(row.of.map(|of| Count { campaign: of.num, outcome, reason, count }));
+        let num = (row.num > 0).then_some(row.num);
+        writes.counts.extend(row.of.map(|of| Count { campaign: of.num, num, outcome, reason, count }));
     }
 
     /// Leases that lapsed make their batches free.

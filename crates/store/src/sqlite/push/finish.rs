@@ -1,15 +1,15 @@
 //! Ending batches: what became of each device, what is tried again, tokens, and campaigns.
 
-use noroshi_types::{AppId, DeviceNum, Lane, Outcome, PushService, Timestamp};
+use noroshi_types::{AppId, Lane, Outcome, PushService, Timestamp};
 use rusqlite::{Connection, OptionalExtension};
 
 use super::queue::{self, Entry, Fallback};
 use super::{take, token};
 use crate::sqlite::campaign::{self, CampaignNum, CampaignRow};
 use crate::sqlite::ids::Num;
-use crate::sqlite::outcome;
 use crate::sqlite::writer::Write;
-use crate::{Again, Error, Finished, FinishedCounts};
+use crate::sqlite::{outcome, variant};
+use crate::{Again, Error, Finished, FinishedCounts, PushPart};
 
 /// The row of a batch that ends.
 struct Ended {
@@ -71,7 +71,7 @@ fn record(
     counts: &mut FinishedCounts,
 ) -> Result<(), Error> {
     for part in finished.parts {
-        add(w.db, ended, part.outcome, part.reason, part.devices, now)?;
+        add(w.db, ended, part, now)?;
     }
     retry(w.db, ended, finished.again, now, counts)?;
     for gone in &finished.gone {
@@ -87,21 +87,21 @@ fn record(
     Ok(())
 }
 
-fn add(
-    db: &Connection,
-    ended: &Ended,
-    outcome: Outcome,
-    reason: Option<&str>,
-    devices: Vec<DeviceNum>,
-    now: Timestamp,
-) -> Result<(), Error> {
+fn add(db: &Connection, ended: &Ended, part: PushPart, now: Timestamp) -> Result<(), Error> {
+    let PushPart { outcome, reason, variant, devices } = part;
     let devices = queue::sorted(devices);
     let count = devices.len() as u64;
-    if let Some(num) = ended.num {
+    let of_variant = match (ended.campaign, variant) {
+        (Some(campaign), Some(variant)) => variant::notification(db, campaign.num, variant)?,
+        _ => None,
+    };
+    let num = of_variant.or(ended.num);
+    if let Some(num) = num {
         outcome::add_with_reason(db, num, outcome, reason, now, &devices, count)?;
     }
-    if let Some(campaign) = ended.campaign {
+    if let (Some(campaign), Some(num)) = (ended.campaign, num) {
         campaign::count(db, campaign.num, outcome, reason, count)?;
+        variant::count(db, num, outcome, reason, count)?;
     }
     Ok(())
 }
@@ -128,7 +128,8 @@ fn retry(
             queue::insert(db, &Entry { due_at, attempt, ..entry }, &queue::sorted(recipients))?;
         } else {
             counts.cancelled += recipients.len() as u64;
-            add(db, ended, Outcome::Cancelled, None, recipients, now)?;
+            let (outcome, reason, variant) = (Outcome::Cancelled, None, None);
+            add(db, ended, PushPart { outcome, reason, variant, devices: recipients }, now)?;
         }
     }
     Ok(())

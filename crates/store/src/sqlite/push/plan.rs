@@ -30,7 +30,7 @@ pub(in crate::sqlite) fn plan(
     };
     let entry = Entry {
         app: accept.app,
-        lane: accept.campaign.map_or(Lane::Direct, |(_, lane)| lane),
+        lane: accept.campaign.map_or(Lane::Direct, |of| of.lane),
         service: None,
         campaign,
         num,

@@ -18,8 +18,8 @@ use crate::sqlite::campaign::{self, CampaignNum, CampaignRow};
 use crate::sqlite::device_list;
 use crate::sqlite::ids::Num;
 use crate::sqlite::notification::Standing;
-use crate::sqlite::outcome;
 use crate::sqlite::writer::Write;
+use crate::sqlite::{outcome, variant};
 use crate::{Batch, CampaignState, Error, SENDER_ENDED, SetAside, TAKES_MAX, Take, Taken, Work};
 
 /// Devices looked up or dropped by one call, about a microsecond each: what is left is due at once.
@@ -258,6 +258,7 @@ impl Taking<'_, '_> {
         }
         if let Some(of) = of {
             campaign::count(db, of.num, why, reason, count)?;
+            variant::count(db, row.num, why, reason, count)?;
         }
         Ok(())
     }

@@ -80,7 +80,7 @@ pub(super) fn walked(
         let entry = Entry { app, lane, service, campaign: 0, num, due_at, attempt: 0, fallback };
         queue::insert(db, &entry, &queue::sorted(recipients))?;
     }
-    for PushPart { outcome, reason, devices } in parts {
+    for PushPart { outcome, reason, devices, .. } in parts {
         let devices = queue::sorted(devices);
         outcome::add_with_reason(db, num, outcome, reason, now, &devices, devices.len() as u64)?;
     }

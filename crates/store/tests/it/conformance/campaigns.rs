@@ -2,7 +2,7 @@
 
 use noroshi_store::{
     Accept, Again, Audience, Campaign, CampaignState, Error, Finished, Idempotency, NewBatch, NewCampaign,
-    OutcomePart, PushPart, Store, Take, UploadLine, Work,
+    NewVariant, OfCampaign, OutcomePart, PushPart, Store, Take, UploadLine, VariantNum, Work,
 };
 use noroshi_types::{AppId, CampaignId, DeviceNum, JsonText, Lane, Outcome, PushService, Request, When};
 
@@ -30,7 +30,7 @@ fn line(of: &str, text: &str) -> UploadLine {
 }
 
 fn part(outcome: Outcome, reason: Option<&'static str>, devices: &[DeviceNum]) -> PushPart {
-    PushPart { outcome, reason, devices: devices.to_vec() }
+    PushPart { outcome, reason, variant: None, devices: devices.to_vec() }
 }
 
 async fn members(store: &dyn Store, app: AppId, count: usize) -> Vec<DeviceNum> {
@@ -344,7 +344,7 @@ pub(crate) async fn a_published_batch_counts_for_its_campaign(store: &dyn Store)
         request: request.into(),
         now: NOW,
         idempotency: None,
-        campaign: Some((id, Lane::Extra)),
+        campaign: Some(OfCampaign { id, lane: Lane::Extra, variant: None }),
     };
     let sent = accept(store, request).await.expect("accepted").message.id;
     let counts = store.finish(vec![ended(taken.id)], at(1)).await.expect("finished");
@@ -374,6 +374,137 @@ pub(crate) async fn a_published_batch_counts_for_its_campaign(store: &dyn Store)
     }
 }
 
+pub(crate) async fn openings_count_for_their_campaign(store: &dyn Store) {
+    let app = app(store, "shop").await;
+    let nums = members(store, app, 2).await;
+    let new = NewCampaign { when: Some(When::Stored), ..new_campaign(app, CampaignState::Running) };
+    let made = store.create_campaign(new, NOW).await.expect("made").campaign;
+    let request = Accept {
+        app,
+        request: stored(devices(&["d0", "d1"])).into(),
+        now: NOW,
+        idempotency: None,
+        campaign: Some(OfCampaign { id: made.id, lane: Lane::Campaign, variant: None }),
+    };
+    let published = accept(store, request).await.expect("accepted").message.id;
+    let ids = vec![published, made.notification];
+    for _ in 0..2 {
+        store.open(nums[0], ids.clone(), at(1)).await.expect("written");
+    }
+    store.open(nums[1], vec![published], at(1)).await.expect("written");
+    let found = campaign(store, app, made.id).await.counts;
+    assert_eq!(found, [(Outcome::Kept, String::new(), 2), (Outcome::Opened, String::new(), 3)]);
+}
+
+fn variants(count: usize) -> Vec<NewVariant> {
+    let variant = |i| NewVariant {
+        notification: Some(JsonText::from_valid(format!(r#"{{"title":"{i}"}}"#))),
+        data: None,
+    };
+    (1..=count).map(variant).collect()
+}
+
+/// Of one variant, without reasons.
+fn sums(campaign: &Campaign, place: usize) -> Vec<(Outcome, u64)> {
+    campaign.variants[place].counts.iter().map(|(outcome, _, count)| (*outcome, *count)).collect()
+}
+
+pub(crate) async fn what_was_sent_of_a_variant_counts_for_it(store: &dyn Store) {
+    let app = app(store, "shop").await;
+    let nums = members(store, app, 5).await;
+    let new = NewCampaign { variants: variants(2), ..new_campaign(app, CampaignState::Running) };
+    let made = store.create_campaign(new, NOW).await.expect("made").campaign;
+    let [one, two] = [0, 1].map(|place: usize| made.variants[place].notification);
+    assert!(one != two && one != made.notification && two != made.notification);
+    let shown = store.notification(app, two, NOW).await.expect("read").expect("known");
+    assert_eq!(shown.message.notification, Some(JsonText::from_valid(r#"{"title":"2"}"#)));
+    let other =
+        store.create_campaign(new_campaign(app, CampaignState::Running), at(1)).await.expect("made").campaign;
+    assert_eq!(other.variants, []);
+
+    store
+        .enqueue(made.id, 0, vec![batch(Lane::Campaign, 0, &nums)], 1, true, Vec::new(), NOW)
+        .await
+        .expect("enqueued");
+    let taken = take(store, 1).await.batches.remove(0);
+    let of = |variant, outcome, reason, devices: &[DeviceNum]| PushPart {
+        variant,
+        ..part(outcome, reason, devices)
+    };
+    let [first, second] = [1, 2].map(|place| Some(VariantNum(place)));
+    let parts = vec![
+        of(first, Outcome::Pushed, None, &nums[..2]),
+        of(second, Outcome::Pushed, None, &nums[2..3]),
+        of(second, Outcome::PushRefused, Some("BadTopic"), &nums[3..4]),
+        of(None, Outcome::Pushed, None, &nums[4..]),
+    ];
+    store.finish(vec![Finished { parts, ..ended(taken.id) }], at(1)).await.expect("finished");
+    assert_eq!(store.open(nums[0], vec![one], at(2)).await.expect("written"), [one]);
+    // Of what was sent to it the device knows best.
+    assert_eq!(store.open(nums[3], vec![two, made.notification], at(2)).await.expect("written").len(), 2);
+
+    let found = campaign(store, app, made.id).await;
+    assert_eq!(found.state, CampaignState::Done);
+    let none = String::new;
+    let refused = (Outcome::PushRefused, "BadTopic".to_owned(), 1);
+    assert_eq!(found.counts, [(Outcome::Pushed, none(), 4), refused.clone(), (Outcome::Opened, none(), 3)]);
+    assert_eq!(sums(&found, 0), [(Outcome::Pushed, 2), (Outcome::Opened, 1)]);
+    assert_eq!(
+        found.variants[1].counts,
+        [(Outcome::Pushed, none(), 1), refused, (Outcome::Opened, none(), 1)]
+    );
+    assert_eq!(store.campaigns(app, None, 9, at(1)).await.expect("read")[1], found);
+    let trace = store.trace(app, two, &device("d3")).await.expect("read").expect("known").steps;
+    assert_eq!((trace[0].outcome, trace[1].outcome), (Outcome::PushRefused, Outcome::Opened));
+    assert!(store.trace(app, one, &device("d3")).await.expect("read").expect("known").steps.is_empty());
+
+    let known = async |id| store.notification(app, id, NOW).await.expect("read").is_some();
+    assert!(known(one).await && known(two).await);
+    let retained = RETENTION_SECONDS + 10;
+    while store.prune(at(retained), 100).await.expect("pruned").more {}
+    assert!(!known(one).await && !known(two).await, "they go with the campaign's own");
+    assert_eq!(sums(&campaign(store, app, made.id).await, 0).len(), 2, "the sums stay");
+    store.delete_campaign(app, made.id).await.expect("deleted");
+    assert_eq!(campaign(store, app, other.id).await.variants, []);
+}
+
+pub(crate) async fn what_was_published_of_a_variant_counts_for_it(store: &dyn Store) {
+    let app = app(store, "shop").await;
+    let nums = members(store, app, 3).await;
+    let when = Some(When::Stored);
+    let new = NewCampaign { when, variants: variants(2), ..new_campaign(app, CampaignState::Running) };
+    let made = store.create_campaign(new, NOW).await.expect("made").campaign;
+    let publish = async |place: Option<u8>, to: &[&str]| {
+        let of = OfCampaign { id: made.id, lane: Lane::Campaign, variant: place.map(VariantNum) };
+        let request = Request { push: fallback(30), ..stored(devices(to)) };
+        let request =
+            Accept { app, request: request.into(), now: NOW, idempotency: None, campaign: Some(of) };
+        accept(store, request).await.expect("accepted").message.id
+    };
+    let (second, plain) = (publish(Some(2), &["d0", "d1"]).await, publish(None, &["d2"]).await);
+    let live = OutcomePart {
+        id: second,
+        outcome: Outcome::Written,
+        at: at(1),
+        count: 1,
+        devices: nums[..1].to_vec(),
+    };
+    store.record(vec![live]);
+    written_behind(store, app, second, Some(Outcome::Written)).await;
+    assert_eq!(ack(store, nums[0], &[second]).await, 1);
+    ack(store, nums[2], &[plain]).await;
+    store.open(nums[0], vec![second], at(2)).await.expect("written");
+    end_all(store, take(store, 31).await.batches, Outcome::Pushed).await;
+    let found = campaign(store, app, made.id).await;
+    assert_eq!(sums(&found, 0), []);
+    let [kept, written, acked] = [Outcome::Kept, Outcome::Written, Outcome::Acked];
+    let mut second = sums(&found, 1);
+    // Whose push is not needed is decided where confirmations are looked up, in one of two steps.
+    second.retain(|(outcome, _)| *outcome != Outcome::PushNotNeeded);
+    let expected = [(kept, 2), (written, 1), (acked, 1), (Outcome::Pushed, 1), (Outcome::Opened, 1)];
+    assert_eq!(second, expected);
+}
+
 pub(crate) async fn what_take_drops_ends_a_campaign_too(store: &dyn Store) {
     let app = app(store, "shop").await;
     let nums = members(store, app, 1).await;
@@ -386,7 +517,7 @@ pub(crate) async fn what_take_drops_ends_a_campaign_too(store: &dyn Store) {
             request: request.into(),
             now: NOW,
             idempotency: None,
-            campaign: Some((id, Lane::Campaign)),
+            campaign: Some(OfCampaign { id, lane: Lane::Campaign, variant: None }),
         };
         let sent = accept(store, request).await.expect("accepted").message.id;
         store.enqueue(id, 1, Vec::new(), 2, true, Vec::new(), NOW).await.expect("walked");

@@ -198,6 +198,35 @@ pub(crate) async fn a_trace_tells_one_device(store: &dyn Store) {
     assert!(trace(NotificationId::from_bytes([9; 16]), "d1").await.is_none());
 }
 
+pub(crate) async fn an_opening_counts_once(store: &dyn Store) {
+    let (app, other) = (app(store, "shop").await, app(store, "other").await);
+    let d1 = join(store, app, "d1", "u1", &["news"]).await;
+    let d2 = join(store, app, "d2", "u1", &[]).await;
+    let theirs = join(store, other, "d1", "u1", &[]).await;
+    let id = send(store, app, stored(users(&["u1"]))).await;
+    let on_topic = send(store, app, stored(to_topic("news"))).await;
+    let made_up = NotificationId::from_bytes([9; 16]);
+    let open = async |num, ids: &[NotificationId], seconds| {
+        store.open(num, ids.to_vec(), at(seconds)).await.expect("written")
+    };
+    assert_eq!(open(d1, &[on_topic, made_up, id, id], 3).await, [on_topic, id]);
+    assert_eq!(open(d1, &[id, on_topic], 4).await, []);
+    assert_eq!(open(d2, &[id], 5).await, [id]);
+    assert_eq!(open(theirs, &[id], 5).await, [], "another app's");
+    assert_eq!(open(DeviceNum(999), &[id], 5).await, [], "no such device");
+    let counts = async |id| store.notification(app, id, NOW).await.expect("read").expect("known").counts;
+    assert_eq!(counts(id).await, [(Outcome::Kept, 2), (Outcome::Opened, 2)]);
+    assert_eq!(counts(on_topic).await, [(Outcome::Opened, 1)]);
+    let trace = store.trace(app, id, &device("d1")).await.expect("read").expect("known");
+    let step = |seconds, outcome| TraceStep { at: at(seconds), outcome, reason: None };
+    assert_eq!(trace.steps, [step(0, Outcome::Kept), step(3, Outcome::Opened)]);
+    assert!(trace.in_inbox, "it confirms nothing");
+    // As long as the notification is known.
+    store.cancel(app, id, at(6)).await.expect("cancelled");
+    store.delete_device(app, &device("d2"), at(7)).await.expect("deleted");
+    assert_eq!(counts(id).await, [(Outcome::Kept, 2), (Outcome::Cancelled, 2), (Outcome::Opened, 2)]);
+}
+
 pub(crate) async fn cancel_removes_what_is_left(store: &dyn Store) {
     let app = app(store, "shop").await;
     let d1 = join(store, app, "d1", "u1", &["news"]).await;

@@ -279,8 +279,12 @@ pub(crate) async fn a_batch_ends_once_with_all_that_came_of_it(store: &dyn Store
     }
     let id = send(store, app, Request { push: always(), ..stored(users(&["u1"])) }).await;
     let batch = take(store, 0).await.batches.remove(0);
-    let part =
-        |outcome, reason, devices: &[DeviceNum]| PushPart { outcome, reason, devices: devices.to_vec() };
+    let part = |outcome, reason, devices: &[DeviceNum]| PushPart {
+        outcome,
+        reason,
+        variant: None,
+        devices: devices.to_vec(),
+    };
     let finished = Finished {
         parts: vec![
             part(Outcome::Pushed, None, &[nums[1], nums[0]]),

@@ -103,7 +103,7 @@ pub(crate) fn ended(batch: BatchId) -> Finished {
 /// Ends batches with the same outcome for all of their devices.
 pub(crate) async fn end_all(store: &dyn Store, batches: Vec<Batch>, outcome: Outcome) {
     let finished = batches.into_iter().map(|batch| Finished {
-        parts: vec![PushPart { outcome, reason: None, devices: batch.recipients }],
+        parts: vec![PushPart { outcome, reason: None, variant: None, devices: batch.recipients }],
         ..ended(batch.id)
     });
     let counts = store.finish(finished.collect(), at(1)).await.expect("finished");
@@ -130,6 +130,7 @@ pub(crate) fn new_campaign(app: AppId, state: CampaignState) -> NewCampaign {
         when: None,
         push: always(),
         expires_at: at(86_400),
+        variants: Vec::new(),
         idempotency: None,
     }
 }

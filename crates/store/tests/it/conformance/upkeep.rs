@@ -91,11 +91,14 @@ pub(crate) async fn prune_forgets_after_retention(store: &dyn Store) {
     let short = send(store, app, live.clone()).await;
     let long = send(store, app, Request { ttl: ttl(500), ..stored(users(&["u1"])) }).await;
     let keyed = send_once(store, app, live.clone(), "k", 1, NOW).await.expect("accepted").message.id;
+    let d1 = log_in(store, login(app, "d1")).await.num;
+    assert_eq!(store.open(d1, vec![short], NOW).await.expect("written"), [short]);
     let known = async |id, seconds| store.notification(app, id, at(seconds)).await.expect("read").is_some();
     assert_eq!(prune(store, RETENTION_SECONDS - 1).await, Pruned::default());
     assert!(known(short, 0).await);
     assert_eq!(prune(store, RETENTION_SECONDS).await, Pruned { notifications: 1, ..Pruned::default() });
     assert!(!known(short, 0).await && known(long, 0).await && known(keyed, 0).await);
+    assert_eq!(store.open(d1, vec![short, long], NOW).await.expect("written"), [long]);
     assert_eq!(prune(store, 500).await, Pruned { inbox: 1, notifications: 1, ..Pruned::default() });
     assert!(!known(long, 0).await);
     assert_eq!(ack(store, log_in(store, login(app, "d1")).await.num, &[long]).await, 0);

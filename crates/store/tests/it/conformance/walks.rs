@@ -59,7 +59,7 @@ pub(crate) async fn a_walk_goes_on_behind_what_was_enqueued(store: &dyn Store) {
     let id = send(store, app, Request { push: always(), ..stored(to_topic("news")) }).await;
     let walk = due(store, 0).await.remove(0);
     let page = store.audience(app, &walk.audience, 0, 3).await.expect("read");
-    let part = PushPart { outcome: Outcome::NoPushToken, reason: None, devices: vec![bare] };
+    let part = PushPart { outcome: Outcome::NoPushToken, reason: None, variant: None, devices: vec![bare] };
     let unsorted = [nums[2], nums[0], nums[1]];
     let went_on = store.walked(&walk, vec![fcm(&unsorted)], page.next, Vec::new(), at(1)).await;
     assert!(went_on.expect("enqueued"));

@@ -103,6 +103,7 @@ async fn fill_app(store: &dyn Store, app: AppId) -> Vec<NotificationId> {
         send_once(store, app, stored(to_topic("other")), "once", 3, NOW).await.expect("new").message.id,
     );
     assert!(ack(store, nums[0], &sent[4..8]).await > 0);
+    assert_eq!(store.open(nums[0], vec![sent[0]], NOW).await.expect("written").len(), 1);
     let line = UploadLine { user: user("u1"), line: JsonText::from_valid(r#"{"user":"u1"}"#) };
     let id =
         store.create_campaign(new_campaign(app, CampaignState::Draft), NOW).await.expect("made").campaign.id;
@@ -191,6 +192,7 @@ async fn everything_is_there_afterwards() {
         "inbox",
         "topic_log",
         "outcomes",
+        "openings",
         "push_queue",
         "push_walks",
         "deleted_devices",

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use noroshi_store::{
     Accept, Ack, Again, Audience, Batch, Campaign, CampaignState, Campaigns, Error, Finished, FinishedCounts,
-    Lease, NewBatch, NewCampaign, PushPart, PushQueue, Renewal, Sessions, Store, Take, TokenGone,
+    Lease, NewBatch, NewCampaign, OfCampaign, PushPart, PushQueue, Renewal, Sessions, Store, Take, TokenGone,
 };
 use noroshi_types::{
     AppId, BatchId, CampaignId, DeviceNum, Lane, Outcome, PushService, Request, Target, Timestamp, When,
@@ -31,7 +31,12 @@ async fn read(store: &dyn Store, app: AppId, id: CampaignId) -> Campaign {
 }
 
 fn pushed(batch: &Batch) -> Finished {
-    let parts = vec![PushPart { outcome: Outcome::Pushed, reason: None, devices: batch.recipients.clone() }];
+    let parts = vec![PushPart {
+        outcome: Outcome::Pushed,
+        reason: None,
+        variant: None,
+        devices: batch.recipients.clone(),
+    }];
     Finished { parts, latencies: vec![(3, 1), (7, 2)], ..ended(batch.id) }
 }
 
@@ -346,7 +351,7 @@ async fn two_that_accept_plan_their_pushes() {
         for i in 0..40 {
             let request =
                 Request { push: fallback(30), ..stored(users(&[&format!("u{}", i % 20), "nobody"])) };
-            let campaign = (i % 2 == 0).then_some((id, Lane::Campaign));
+            let campaign = (i % 2 == 0).then_some(OfCampaign { id, lane: Lane::Campaign, variant: None });
             let request = Accept { app, request: request.into(), now: NOW, idempotency: None, campaign };
             accept(store, request).await.expect("accepted");
         }
