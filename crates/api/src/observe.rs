@@ -18,6 +18,7 @@ use tracing::{Instrument, Level};
 use crate::access::Caller;
 use crate::error::{Code, Problem};
 use crate::state::{Api, Door};
+use crate::traced::Traced;
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const REQUEST_ID_BYTES_MAX: usize = 64;
@@ -28,7 +29,10 @@ pub(crate) async fn observe(Shared(api): Shared<Api>, mut request: Request, next
     let route = route(&request);
     let caller = Caller::default();
     request.extensions_mut().insert(caller.clone());
-    let span = tracing::info_span!("request", id = id.to_str().unwrap_or_default());
+    let traced = Traced::of(request.uri().path(), request.headers());
+    request.extensions_mut().insert(traced);
+    let trace = traced.0.map(|context| tracing::field::display(context.trace));
+    let span = tracing::info_span!("request", id = id.to_str().unwrap_or_default(), trace);
     let mut response = answer(&api, request, next).instrument(span.clone()).await;
 
     let took = started.elapsed();

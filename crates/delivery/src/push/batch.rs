@@ -11,7 +11,8 @@ use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, StreamExt};
 use noroshi_push::{Answer, Content, Fields, Push, Reply};
 use noroshi_store::{Batch, Finished, Lease, PushRecipient, Renewal, Work};
-use noroshi_types::{AppId, CampaignId, DeviceNum, Outcome, PushService, PushToken, Timestamp};
+use noroshi_types::trace::TraceId;
+use noroshi_types::{AppId, CampaignId, DeviceNum, Outcome, PushService, PushToken, Timestamp, TraceContext};
 use ring::digest;
 use tokio::sync::{mpsc, watch};
 
@@ -53,8 +54,18 @@ pub(crate) struct Leased {
 
 /// What is rendered for the recipients.
 enum Source {
-    Notification { content: Arc<Content>, once: bool },
+    Notification { content: Arc<Content>, once: bool, trace: Option<TraceContext> },
     Campaign(Arc<Plan>),
+}
+
+impl Source {
+    /// Of whose trace its work is a part.
+    fn trace(&self) -> Option<TraceContext> {
+        match self {
+            Source::Notification { trace, .. } => *trace,
+            Source::Campaign(plan) => plan.spec.trace,
+        }
+    }
 }
 
 /// What a look at the store found of a batch's work.
@@ -131,7 +142,7 @@ impl Way {
             (Source::Campaign(plan), None) => {
                 let finished = publication::publish(&self, &batch, plan, recipients).await;
                 drop(aboard);
-                self.finish(&batch, &held, finished).await;
+                self.finish(&batch, &held, finished, None).await;
             }
             _ => self.push(batch, &source, recipients, (aboard, held, since)).await,
         }
@@ -185,7 +196,8 @@ impl Way {
         aboard.land(batch.recipients.len() - due.len());
         let seconds = self.delivery.metrics.push.answered_seconds.clone();
         let gather = Arc::new(Gather::new(aboard, since, seconds, due.len()));
-        if !self.hand_over(&batch, &held, &sent, due, &gather).await {
+        let trace = source.trace().map(|context| context.trace);
+        if !self.hand_over(&batch, &held, &sent, due, &gather, trace).await {
             return self.end(&batch, &held);
         }
         let (mut answers, latencies) = gather.complete().await;
@@ -194,7 +206,7 @@ impl Way {
         for (realm, rate) in settle.answers(&batch, &sent, answers, with) {
             self.tell(realm, rate);
         }
-        self.finish(&batch, &held, settle.finish(latencies)).await;
+        self.finish(&batch, &held, settle.finish(latencies), trace).await;
     }
 
     /// A credential that is there and does not open is no reason to lose what it is for.
@@ -215,6 +227,7 @@ impl Way {
         sent: &[Sent],
         due: Vec<Due>,
         gather: &Arc<Gather>,
+        trace: Option<TraceId>,
     ) -> bool {
         let seed = match batch.work {
             Work::Notification(id) => *id.as_bytes(),
@@ -226,7 +239,7 @@ impl Way {
         let (all, mut count) = (sent, 0);
         for (index, (sent, Due { token, content })) in (0..).zip(sent.iter().zip(due)) {
             if !self.may_send(held) {
-                self.tell_sent(batch, &all[..count]);
+                self.tell_sent(batch, &all[..count], trace);
                 return false;
             }
             count += 1;
@@ -241,24 +254,24 @@ impl Way {
             }
         }
         while waiting.next().await.is_some() {}
-        self.tell_sent(batch, sent);
+        self.tell_sent(batch, sent, trace);
         true
     }
 
-    fn tell_sent(&self, batch: &Batch, sent: &[Sent]) {
+    fn tell_sent(&self, batch: &Batch, sent: &[Sent], trace: Option<TraceId>) {
         if let Some(service) = batch.service.filter(|_| !sent.is_empty()) {
             let devices = sent.iter().map(|sent| sent.device);
-            self.delivery.push_sent(subject(batch.work), service, devices);
+            self.delivery.push_sent(subject(batch.work), service, devices, trace);
         }
     }
 
-    async fn finish(&self, batch: &Batch, held: &Arc<Held>, finished: Finished) {
+    async fn finish(&self, batch: &Batch, held: &Arc<Held>, finished: Finished, trace: Option<TraceId>) {
         let again: usize = finished.again.iter().map(|again| again.recipients.len()).sum();
         let done = batch.recipients.len().saturating_sub(again) as u64;
         let done = batch.campaign.map(|campaign| (campaign, done));
         // Only closed when the node ends: then the batch is sent again by the next.
         let (of, service) = (subject(batch.work), batch.service);
-        let ready = Ready { finished, of, service, lane: batch.lane, done, held: held.clone() };
+        let ready = Ready { finished, of, service, trace, lane: batch.lane, done, held: held.clone() };
         if self.ready.send(ready).await.is_err() {
             self.side.flight.end(batch.id);
         }
@@ -286,7 +299,8 @@ impl Way {
                     webpush: found.push.webpush,
                 };
                 let once = found.expires_at <= found.sent_at;
-                Found::Source(Source::Notification { content: Arc::new(Content::new(fields)), once })
+                let content = Arc::new(Content::new(fields));
+                Found::Source(Source::Notification { content, once, trace: found.trace })
             }
             Work::Campaign(id) => {
                 let plan = self.plan(batch.app, id).await;
@@ -320,7 +334,7 @@ impl Way {
     ) {
         let mut settle = Settle::new(batch);
         batch.recipients.iter().for_each(|device| settle.part(outcome, reason, *device));
-        self.finish(batch, held, settle.finish(Vec::new())).await;
+        self.finish(batch, held, settle.finish(Vec::new()), None).await;
     }
 
     /// Reads until the store answers. None: it is closed.
@@ -391,7 +405,7 @@ fn sort_out(
         return None;
     }
     let (content, once) = match source {
-        Source::Notification { content, once } => (content.clone(), *once),
+        Source::Notification { content, once, .. } => (content.clone(), *once),
         Source::Campaign(plan) => match plan.content(&recipient) {
             Ok(content) => (content, plan.spec.message.ttl.duration().is_zero()),
             Err(reason) => {

@@ -34,6 +34,7 @@ pub(crate) fn spec(audience: Audience) -> Spec {
         lane: Lane::Campaign,
         batch_size: 50,
         start: true,
+        trace: None,
     }
 }
 

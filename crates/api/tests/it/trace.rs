@@ -1,0 +1,67 @@
+//! The trace of a request (W3C Trace Context): kept with what it publishes, told where that is told, and never a reason to
+//! refuse anything.
+
+use http::{HeaderName, HeaderValue, Method, StatusCode};
+use noroshi_delivery::campaign::Spec;
+use serde_json::json;
+
+use crate::service::{Answer, Service, request};
+
+const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
+const PARENT: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+const BODY: &str = r#"{"to": {"users": ["u1"]}, "data": 1}"#;
+
+/// Posts with these values of `traceparent`.
+async fn post(service: &Service, path: &str, body: &str, values: &[&str]) -> Answer {
+    let mut request = request(Method::POST, path, &service.key, body);
+    for value in values {
+        let value = HeaderValue::from_str(value).expect("a header");
+        request.headers_mut().append(HeaderName::from_static("traceparent"), value);
+    }
+    service.send(request).await
+}
+
+/// Of the notification that such a request publishes.
+async fn trace_of(service: &Service, values: &[&str]) -> serde_json::Value {
+    let answer = post(service, "/v1/notifications", BODY, values).await;
+    assert_eq!(answer.status, StatusCode::ACCEPTED, "{values:?}: {}", answer.text);
+    let id = answer.json()["id"].as_str().expect("an id").to_owned();
+    let state = service.get(&format!("/v1/notifications/{id}"), &service.key).await.json();
+    let device = service.get(&format!("/v1/notifications/{id}/devices/d1"), &service.key).await.json();
+    assert_eq!(state.get("trace"), device.get("trace"));
+    state.get("trace").cloned().unwrap_or_default()
+}
+
+#[tokio::test]
+async fn a_notification_keeps_the_trace_of_its_request() {
+    let service = Service::start().await;
+    service.device("d1", "u1").await;
+    assert_eq!(trace_of(&service, &[PARENT]).await, TRACE);
+    assert_eq!(trace_of(&service, &[&PARENT.replace("-01", "-00")]).await, TRACE, "sampled or not");
+    assert_eq!(trace_of(&service, &[]).await, json!(null));
+    // Ignored, not refused.
+    let upper = PARENT.to_uppercase();
+    for wrong in ["", "x", upper.as_str(), "00-00000000000000000000000000000000-00f067aa0ba902b7-01"] {
+        assert_eq!(trace_of(&service, &[wrong]).await, json!(null), "{wrong}");
+    }
+    assert_eq!(trace_of(&service, &[PARENT, PARENT]).await, json!(null), "two are none");
+}
+
+#[tokio::test]
+async fn a_batch_and_a_campaign_keep_it_too() {
+    let service = Service::start().await;
+    service.device("d1", "u1").await;
+    let lines = format!("{BODY}\n{BODY}\n");
+    let answer = post(&service, "/v1/notifications/batch", &lines, &[PARENT]).await;
+    for line in answer.text.lines() {
+        let line: serde_json::Value = serde_json::from_str(line).expect("JSON");
+        let path = format!("/v1/notifications/{}", line["id"].as_str().expect("an id"));
+        assert_eq!(service.get(&path, &service.key).await.json()["trace"], TRACE);
+    }
+    let campaign = r#"{"audience": {"everyone": true}, "message": {"data": 1}, "start": false}"#;
+    let answer = post(&service, "/v1/campaigns", campaign, &[PARENT]).await;
+    assert_eq!(answer.status, StatusCode::CREATED, "{}", answer.text);
+    let kept = service.state.delivery.campaigns(service.app(), None, 1).await.expect("read");
+    let spec = Spec::from_json(&kept[0].campaign.spec).expect("a campaign");
+    assert_eq!(spec.trace.expect("kept").trace.to_string(), TRACE);
+}
