@@ -164,7 +164,7 @@ impl Delivery {
     }
 }
 
-fn push_name(mode: PushMode) -> &'static str {
+pub(crate) fn push_name(mode: PushMode) -> &'static str {
     match mode {
         PushMode::Never => "never",
         PushMode::Always => "always",

@@ -11,6 +11,7 @@ use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, StreamExt};
 use noroshi_push::{Answer, Content, Fields, Push, Reply};
 use noroshi_store::{Batch, Finished, Lease, PushRecipient, Renewal, Work};
+use noroshi_telemetry::span::Open;
 use noroshi_types::trace::TraceId;
 use noroshi_types::{AppId, CampaignId, DeviceNum, Outcome, PushService, PushToken, Timestamp, TraceContext};
 use ring::digest;
@@ -25,6 +26,7 @@ use crate::push::hygiene::{Rate, Realm};
 use crate::push::settle::{Sent, Settle};
 use crate::push::side::Side;
 use crate::push::{lease, publication};
+use crate::spans;
 use crate::telling::subject;
 
 /// So often a batch may fail its sender: a defect of ours, which another attempt meets again.
@@ -81,6 +83,8 @@ enum Found {
 struct Due {
     token: PushToken,
     content: Arc<Content>,
+    /// What the push service is told of the trace.
+    trace: Option<TraceContext>,
 }
 
 impl Way {
@@ -193,20 +197,42 @@ impl Way {
                 due.push(push);
             }
         }
-        aboard.land(batch.recipients.len() - due.len());
-        let seconds = self.delivery.metrics.push.answered_seconds.clone();
-        let gather = Arc::new(Gather::new(aboard, since, seconds, due.len()));
         let trace = source.trace().map(|context| context.trace);
+        let span = spans::push(self.delivery.spans(), source.trace(), &batch, due.len());
+        let calls = spans::calls(self.delivery.spans(), span.as_ref(), &batch, due.len());
+        aboard.land(batch.recipients.len() - due.len());
+        self.carry(&mut due, span.as_ref(), &calls, source.trace());
+        let seconds = self.delivery.metrics.push.answered_seconds.clone();
+        let gather = Arc::new(Gather::new(aboard, since, seconds, due.len(), calls));
         if !self.hand_over(&batch, &held, &sent, due, &gather, trace).await {
             return self.end(&batch, &held);
         }
         let (mut answers, latencies) = gather.complete().await;
         self.hold_unreadable(&sent, &mut answers);
+        spans::pushed(span, &answers);
         let with = (&self.side.hygiene, self.side.config.backoff, self.delivery.clock.now());
         for (realm, rate) in settle.answers(&batch, &sent, answers, with) {
             self.tell(realm, rate);
         }
         self.finish(&batch, &held, settle.finish(latencies), trace).await;
+    }
+
+    /// What push services are told of the trace, where an operator wants that.
+    fn carry(
+        &self,
+        due: &mut [Due],
+        span: Option<&Open>,
+        calls: &[Option<Open>],
+        kept: Option<TraceContext>,
+    ) {
+        if !self.side.config.traceparent {
+            return;
+        }
+        let whole = span.and_then(Open::context).or(kept);
+        for (index, one) in due.iter_mut().enumerate() {
+            let call = calls.get(index).and_then(|call| call.as_ref()?.context());
+            one.trace = call.or(whole);
+        }
     }
 
     /// A credential that is there and does not open is no reason to lose what it is for.
@@ -237,7 +263,7 @@ impl Way {
         let spread = batch.service == Some(PushService::WebPush);
         let mut waiting = FuturesUnordered::new();
         let (all, mut count) = (sent, 0);
-        for (index, (sent, Due { token, content })) in (0..).zip(sent.iter().zip(due)) {
+        for (index, (sent, Due { token, content, trace: told })) in (0..).zip(sent.iter().zip(due)) {
             if !self.may_send(held) {
                 self.tell_sent(batch, &all[..count], trace);
                 return false;
@@ -245,7 +271,15 @@ impl Way {
             count += 1;
             let reply = Reply { to: gather.clone(), index };
             let id = push_id(&seed, sent.device);
-            let push = Push { app: batch.app, lane: batch.lane, token, content, id, reply };
+            let push = Push {
+                app: batch.app,
+                lane: batch.lane,
+                token,
+                content,
+                id,
+                trace: told.map(Box::new),
+                reply,
+            };
             let mut send = self.side.outlet.send(push);
             match spread {
                 true if futures_util::poll!(&mut send).is_pending() => waiting.push(send),
@@ -432,7 +466,10 @@ fn sort_out(
     }
     let token = recipient.token?;
     let realm = (batch.app, token.service, token.environment);
-    Some((Sent { device, token_at: recipient.token_at, realm, expires_at }, Due { token, content }))
+    Some((
+        Sent { device, token_at: recipient.token_at, realm, expires_at },
+        Due { token, content, trace: None },
+    ))
 }
 
 /// The same for every attempt at a device with this work: a UUIDv8 (RFC 9562 §5.8) of a hash of both.
