@@ -3,6 +3,7 @@
 
 use http::{HeaderName, HeaderValue, Method, StatusCode};
 use noroshi_delivery::campaign::Spec;
+use noroshi_telemetry::span::{Sampling, Span, Spans, Value};
 use serde_json::json;
 
 use crate::service::{Answer, Service, request};
@@ -64,4 +65,28 @@ async fn a_batch_and_a_campaign_keep_it_too() {
     let kept = service.state.delivery.campaigns(service.app(), None, 1).await.expect("read");
     let spec = Spec::from_json(&kept[0].campaign.spec).expect("a campaign");
     assert_eq!(spec.trace.expect("kept").trace.to_string(), TRACE);
+}
+
+#[tokio::test]
+async fn a_request_is_a_span_and_what_it_asks_for_is_its_child() {
+    let service = Service::start().await;
+    let token = service.device("d1", "u1").await;
+    let (spans, ended) = Spans::new(Sampling::per_million(0), Default::default());
+    service.state.delivery.attach_spans(spans);
+    let answer = post(&service, "/v1/notifications", BODY, &[PARENT]).await;
+    // A device, and a request without a trace: neither is recorded.
+    let mut request = request(Method::GET, "/v1/me", &token, "");
+    request.headers_mut().insert("traceparent", HeaderValue::from_static(PARENT));
+    assert_eq!(service.send(request).await.status, StatusCode::OK);
+    service.post("/v1/notifications", &service.key, BODY).await;
+    let spans: Vec<Span> = ended.0.try_iter().collect();
+    let [store, publish, request] = &spans[..] else { panic!("{spans:?}") };
+    assert_eq!(request.name, "POST /v1/notifications");
+    assert!(request.parent_is_remote && request.trace.to_string() == TRACE);
+    assert_eq!(request.parent.expect("a parent").to_string(), "00f067aa0ba902b7");
+    assert!(request.attributes.contains(&("http.response.status_code", Value::Count(202))));
+    let id = answer.json()["id"].as_str().expect("an id").to_owned();
+    assert!(request.attributes.contains(&("noroshi.notification", Value::from(id))));
+    assert_eq!((publish.name.as_ref(), publish.parent), ("publish", Some(request.id)));
+    assert_eq!((store.name.as_ref(), store.parent), ("store accept", Some(publish.id)));
 }
