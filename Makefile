@@ -6,8 +6,9 @@ PROFILE ?= dev
 TARGET := $(abspath $(or $(CARGO_TARGET_DIR),target))
 BIN_dev := $(TARGET)/debug/noroshi
 BIN_release := $(TARGET)/release/noroshi
-# Some ninety crates of Amazon's SDK, which only what is released has.
-FEATURES_release := --features noroshi/sqs,noroshi/firehose
+# Some ninety crates of Amazon's SDK and fifteen of OpenTelemetry, which only what is released has.
+FEATURES_release := --features noroshi/sqs,noroshi/firehose,noroshi/otel
+FEATURES_dev := --features noroshi/otel
 NOROSHI_BIN ?= $(BIN_$(PROFILE))
 
 # A missing or changed snapshot is a failure, never a silent update.
@@ -28,6 +29,7 @@ test: unit e2e ## Every test: units, components, and end to end with other peopl
 unit: ## Tests of the workspace alone
 	@scripts/setup build engines
 	$(CARGO) test --workspace --locked
+	$(CARGO) test -p noroshi-otel --features otlp --locked
 
 e2e: ## End-to-end tests of the built binary (PROFILE=release for the release binary)
 	@scripts/setup build engines
@@ -46,6 +48,8 @@ check: ## Format, lints, documentation, dependencies
 	$(CARGO) clippy -p noroshi-gateway --locked -- -D warnings # without io_uring
 	$(CARGO) clippy -p noroshi-sqs --features aws --all-targets --locked -- -D warnings
 	$(CARGO) clippy -p noroshi-events --features firehose --all-targets --locked -- -D warnings
+	$(CARGO) clippy -p noroshi-otel --features otlp --all-targets --locked -- -D warnings
+	$(CARGO) clippy -p noroshi --features otel --all-targets --locked -- -D warnings
 	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --workspace --no-deps --document-private-items --locked
 	@! grep -nE '^name = "(aws-lc-sys|aws-lc-rs|openssl-sys|native-tls)"' Cargo.lock \
 		|| { echo 'Cargo.lock: the default build must not need OpenSSL or cmake' >&2; exit 1; }

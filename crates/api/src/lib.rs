@@ -37,6 +37,7 @@ mod registration;
 mod respond;
 mod serve;
 mod state;
+mod traced;
 mod tunnel;
 
 pub use body::Limits;

@@ -18,6 +18,7 @@ use tracing::{Instrument, Level};
 use crate::access::Caller;
 use crate::error::{Code, Problem};
 use crate::state::{Api, Door};
+use crate::traced::{self, Traced};
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const REQUEST_ID_BYTES_MAX: usize = 64;
@@ -28,7 +29,11 @@ pub(crate) async fn observe(Shared(api): Shared<Api>, mut request: Request, next
     let route = route(&request);
     let caller = Caller::default();
     request.extensions_mut().insert(caller.clone());
-    let span = tracing::info_span!("request", id = id.to_str().unwrap_or_default());
+    let mut traced = Traced::of(request.uri().path(), request.headers());
+    let mut open = traced.begin(&api, &route, &request);
+    request.extensions_mut().insert(traced);
+    let trace = traced.0.map(|context| tracing::field::display(context.trace));
+    let span = tracing::info_span!("request", id = id.to_str().unwrap_or_default(), trace);
     let mut response = answer(&api, request, next).instrument(span.clone()).await;
 
     let took = started.elapsed();
@@ -36,6 +41,7 @@ pub(crate) async fn observe(Shared(api): Shared<Api>, mut request: Request, next
     let app = caller.0.get().map(|app| app.0);
     let notification = response.extensions().get::<NotificationId>().copied();
     api.metrics.answered(&route, status, took);
+    traced::end(open.as_mut(), status, app, notification);
     span.in_scope(|| log(&route, status, took.as_micros(), app, notification));
     response.headers_mut().insert(REQUEST_ID, id);
     response
@@ -61,7 +67,7 @@ fn route(request: &Request) -> String {
 }
 
 /// On its way through [`crate::tunnel`].
-fn is_the_gateways(request: &Request) -> bool {
+pub(crate) fn is_the_gateways(request: &Request) -> bool {
     matches!(request.uri().path(), "/v1/connect" | "/v1/events" | "/socket.io/" | "/mqtt" | "/xmpp")
 }
 

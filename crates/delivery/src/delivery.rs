@@ -4,6 +4,7 @@ use std::sync::{Arc, OnceLock};
 
 use noroshi_events::Subject;
 use noroshi_store::{Backlog, BacklogPage, Cancelled, OutcomePart, Recover, Store};
+use noroshi_telemetry::Spans;
 use noroshi_types::{AppId, CloseReason, DeviceId, DeviceNum, NotificationId, Outcome, Topic};
 use tokio::runtime::Handle;
 
@@ -16,6 +17,9 @@ use crate::first_call::FirstCalls;
 use crate::metrics::Metrics;
 use crate::push::{self, Outlet, Side};
 use crate::{Clock, service};
+
+/// Without an exporter.
+static NO_SPANS: Spans = Spans::off();
 
 /// Why a decision could not be carried out.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -42,6 +46,8 @@ pub struct Delivery {
     pub(crate) metrics: Metrics,
     /// Set once, before anything runs, where there is an event log.
     pub(crate) events: OnceLock<noroshi_events::Events>,
+    /// Set once, before anything runs, where spans are exported.
+    spans: OnceLock<Spans>,
     pub(crate) acks: AckQueue,
     /// Set once, before anything runs. Without it nothing is sent to push services, and what is to be
     /// sent stays in the store.
@@ -59,8 +65,21 @@ impl Delivery {
     pub fn new(store: Arc<dyn Store>, clock: Clock, metrics: Metrics, runtime: Handle) -> Arc<Self> {
         let (edge, push, peers) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
         let (acks, inlet, first_calls) = (AckQueue::new(), Arc::default(), FirstCalls::new());
-        let events = OnceLock::new();
-        Arc::new(Self { store, edge, clock, metrics, events, acks, push, peers, inlet, first_calls, runtime })
+        let (events, spans) = (OnceLock::new(), OnceLock::new());
+        Arc::new(Self {
+            store,
+            edge,
+            clock,
+            metrics,
+            events,
+            spans,
+            acks,
+            push,
+            peers,
+            inlet,
+            first_calls,
+            runtime,
+        })
     }
 
     /// Connects the gateway. Until then nothing is delivered live. A second call is ignored.
@@ -77,6 +96,16 @@ impl Delivery {
         config: push::Config,
     ) {
         let _ = self.push.set(Arc::new(Side::new(services, vault, config)));
+    }
+
+    /// Connects whoever exports spans. A second call is ignored.
+    pub fn attach_spans(&self, spans: Spans) {
+        let _ = self.spans.set(spans);
+    }
+
+    /// Where spans are begun; nothing is recorded where nobody exports them.
+    pub fn spans(&self) -> &Spans {
+        self.spans.get().unwrap_or(&NO_SPANS)
     }
 
     /// Puts a queue between the dispatcher and the senders of all nodes: to be called after [`Delivery::attach_push`] and

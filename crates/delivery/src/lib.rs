@@ -30,6 +30,7 @@ pub mod metrics;
 pub mod publish;
 pub mod push;
 pub mod service;
+mod spans;
 
 mod delivery;
 mod telling;

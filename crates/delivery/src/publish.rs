@@ -15,6 +15,7 @@ use tokio::sync::oneshot;
 
 use crate::cluster::outbox::Item;
 use crate::delivery::{Delivery, Error};
+use crate::spans;
 
 /// What a provider is answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -48,6 +49,23 @@ impl Delivery {
         idempotency: Option<Idempotency>,
         campaign: Option<OfCampaign>,
     ) -> Result<Receipt, Error> {
+        let Some(mut span) = spans::publish(self.spans(), &request) else {
+            return self.publish_in(app, request, idempotency, campaign).await;
+        };
+        // What is done for it later is a child of this.
+        let request = Request { trace: span.context(), ..request };
+        let result = self.publish_in(app, request, idempotency, campaign).await;
+        spans::published(&mut span, &result);
+        result
+    }
+
+    async fn publish_in(
+        self: &Arc<Self>,
+        app: AppId,
+        request: Request,
+        idempotency: Option<Idempotency>,
+        campaign: Option<OfCampaign>,
+    ) -> Result<Receipt, Error> {
         let has_room_here = self.edge().is_none_or(|edge| edge.has_room(&request.target));
         if !has_room_here || !self.peers().is_none_or(|peers| peers.outbox.has_room()) {
             self.metrics.refused_overloaded.inc();
@@ -69,7 +87,9 @@ impl Delivery {
         let (reply, answer) = oneshot::channel();
         let delivery = self.clone();
         let (about, request) = (about(&accept), accept.request.clone());
+        let span = spans::store(self.spans(), &request);
         let done = Box::new(move |result: Result<Accepted, noroshi_store::Error>| {
+            spans::stored(span, &result);
             let result = result.map(|accepted| {
                 let ticket = delivery.hand_on(about, &accepted, &request);
                 (accepted, ticket)

@@ -6,6 +6,7 @@
 use noroshi_events::event::{Accepted, Configured, Routed};
 use noroshi_events::{Event, Events, Subject};
 use noroshi_store::{Ack, Acked, OutcomePart, PushPart, Work};
+use noroshi_types::trace::TraceId;
 use noroshi_types::{
     AppId, CampaignId, DeviceNum, NotificationId, Outcome, PushMode, PushService, Request, Timestamp,
 };
@@ -73,7 +74,13 @@ impl Delivery {
     }
 
     /// What became of recipients of push work; `service` where one was asked.
-    pub(crate) fn became_pushed(&self, of: Subject, service: Option<PushService>, part: &PushPart) {
+    pub(crate) fn became_pushed(
+        &self,
+        of: Subject,
+        service: Option<PushService>,
+        part: &PushPart,
+        trace: Option<TraceId>,
+    ) {
         let count = part.devices.len() as u64;
         self.metrics.outcome(part.outcome).inc_by(count);
         let (outcome, reason) = (part.outcome, part.reason);
@@ -83,7 +90,7 @@ impl Delivery {
             Outcome::Pushed | Outcome::PushRefused | Outcome::PushTokenGone | Outcome::PushTokenSuspect
         );
         let event = || match service.filter(|_| answered) {
-            Some(service) => Event::PushAnswered { of, service, outcome, reason, devices: devices() },
+            Some(service) => Event::PushAnswered { of, service, outcome, reason, devices: devices(), trace },
             None => Event::Outcome { of, outcome, devices: devices(), count },
         };
         if count > 0 {
@@ -96,8 +103,9 @@ impl Delivery {
         of: Subject,
         service: PushService,
         devices: impl Iterator<Item = DeviceNum>,
+        trace: Option<TraceId>,
     ) {
-        let event = || Event::PushSent { of, service, devices: devices.collect() };
+        let event = || Event::PushSent { of, service, devices: devices.collect(), trace };
         self.events().emit(self.clock.now(), event);
     }
 
@@ -150,6 +158,7 @@ impl Delivery {
                 push: push_name(request.push.mode),
                 urgency: request.urgency.as_str(),
                 kept: accepted.kept,
+                trace: request.trace.map(|context| context.trace),
             }))
         };
         self.events().emit(self.clock.now(), event);
@@ -171,7 +180,7 @@ impl Delivery {
     }
 }
 
-fn push_name(mode: PushMode) -> &'static str {
+pub(crate) fn push_name(mode: PushMode) -> &'static str {
     match mode {
         PushMode::Never => "never",
         PushMode::Always => "always",

@@ -32,7 +32,7 @@ pub struct Limits {
 pub struct Post<'a> {
     pub content_type: &'static str,
     /// Besides; names in lower case.
-    pub headers: &'a [(&'static str, &'a str)],
+    pub headers: &'a [(&'a str, &'a str)],
     pub body: Bytes,
 }
 

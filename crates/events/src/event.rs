@@ -3,6 +3,7 @@
 //!
 //! A record is what crosses from a thread to the collector: small, with at most one allocation of its own.
 
+use noroshi_types::trace::TraceId;
 use noroshi_types::{
     AppId, CampaignId, CloseReason, DeviceId, DeviceNum, NotificationId, Outcome, PushService, SessionId,
     Timestamp, UserId,
@@ -49,6 +50,7 @@ pub enum Event {
         of: Subject,
         service: PushService,
         devices: Box<[DeviceNum]>,
+        trace: Option<TraceId>,
     },
     /// A push service answered for good; what is tried again is sent again.
     PushAnswered {
@@ -58,6 +60,7 @@ pub enum Event {
         /// In the push service's word.
         reason: Option<&'static str>,
         devices: Box<[DeviceNum]>,
+        trace: Option<TraceId>,
     },
     /// A device's session began.
     Connected(Box<Connected>),
@@ -102,6 +105,8 @@ pub struct Accepted {
     pub urgency: &'static str,
     /// Inbox rows written with it.
     pub kept: u64,
+    /// Of whose trace it is a part.
+    pub trace: Option<TraceId>,
 }
 
 /// Where a message went that may be heard live.

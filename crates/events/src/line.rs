@@ -7,6 +7,7 @@ use std::collections::HashMap;
 use std::io::Write as _;
 use std::sync::Arc;
 
+use noroshi_types::trace::TraceId;
 use noroshi_types::{AppId, DeviceNum, NotificationId, Outcome, Timestamp};
 
 use crate::event::{Accepted, Configured, Connected, Event, Exposed, Kind, Record, Routed, Subject};
@@ -71,14 +72,17 @@ impl Writer {
                     });
                 }
             }
-            Event::PushSent { of, service, devices } => self.each(devices, 0, |writer, devices, all| {
-                writer.begin(at, Kind::PushSent, out);
-                push_subject(out, *of);
-                push_field(out, "service", service.as_str());
-                push_devices(out, devices, all);
-                count(Kind::PushSent);
-            }),
-            Event::PushAnswered { of, service, outcome, reason, devices } => {
+            Event::PushSent { of, service, devices, trace } => {
+                self.each(devices, 0, |writer, devices, all| {
+                    writer.begin(at, Kind::PushSent, out);
+                    push_subject(out, *of);
+                    push_field(out, "service", service.as_str());
+                    push_trace(out, *trace);
+                    push_devices(out, devices, all);
+                    count(Kind::PushSent);
+                })
+            }
+            Event::PushAnswered { of, service, outcome, reason, devices, trace } => {
                 let invalid = matches!(outcome, Outcome::PushTokenGone | Outcome::PushTokenSuspect);
                 let kinds = [Some(Kind::of_outcome(*outcome)), invalid.then_some(Kind::TokenInvalidated)];
                 for kind in kinds.into_iter().flatten() {
@@ -90,6 +94,7 @@ impl Writer {
                         if let Some(reason) = reason {
                             push_field(out, "reason", reason);
                         }
+                        push_trace(out, *trace);
                         push_devices(out, devices, all);
                         count(kind);
                     });
@@ -156,6 +161,7 @@ impl Writer {
         push_field(out, "push", accepted.push);
         push_field(out, "urgency", accepted.urgency);
         push_count(out, "kept", accepted.kept);
+        push_trace(out, accepted.trace);
     }
 
     fn connected(&mut self, connected: &Connected, out: &mut Vec<u8>) {
@@ -278,6 +284,12 @@ fn push_id(out: &mut Vec<u8>, id: NotificationId) {
     out.extend_from_slice(b",\"id\":\"");
     out.extend_from_slice(text.as_bytes());
     out.push(b'"');
+}
+
+fn push_trace(out: &mut Vec<u8>, trace: Option<TraceId>) {
+    if let Some(trace) = trace {
+        push_display(out, "trace", &trace);
+    }
 }
 
 fn push_field(out: &mut Vec<u8>, name: &str, value: &str) {

@@ -28,8 +28,10 @@ use crate::development::{self, Development, Given};
 use crate::drain::Drain;
 use crate::handover::{ApiConnections, tunnel};
 use crate::host::Host;
+use crate::otel::Tracing;
 use crate::reload::{Certificates, Hangups};
 use crate::tasks::{TaskKind, Tasks};
+
 use crate::{events, process, push_key, sqs, store};
 
 /// Finer than any collector asks.
@@ -144,6 +146,7 @@ pub async fn start(config: Config, given: &Given) -> Result<Node, Error> {
     let info = cluster::first_info(&config, &addresses, http, delivery.clock().now());
     let parts = (&*delivery, auth.clone(), egress);
     let events = events::start(&config, &info.name, parts, &mut registry)?;
+    let tracing = Tracing::open(&config, &info.name, &delivery, &mut registry)?;
     let joined = cluster::join(&config, &*store, &info, &mut registry).await?;
     let nodes = Arc::new(match &joined {
         Some(redis) => Nodes::Cluster(redis.cluster().members),
@@ -203,6 +206,7 @@ pub async fn start(config: Config, given: &Given) -> Result<Node, Error> {
         tasks.spawn(TaskKind::Front, |end| front.run(end.cancelled_owned()));
     }
     sqs.spawn(&mut tasks, &state);
+    tracing.spawn(&mut tasks, &state.registry)?;
 
     // Background work. The admin address says what is going on from now to the very end.
     let hangups = Hangups::listen()?;
@@ -346,6 +350,7 @@ fn push_config(config: &Config) -> noroshi_delivery::push::Config {
         recipients_max,
         sends: config.node.roles.has(Role::Sender),
         shared: config.store.url.is_some(),
+        traceparent: config.tracing.push_services,
         // Twice what its connections carry at once (1,000 streams each): more would only wait. A service that
         // does not answer leaves a quarter to the others.
         recipients_per_service_max: (config.push.connections * 2_000).min(recipients_max / 4 * 3).max(1),

@@ -15,6 +15,7 @@ mod print;
 mod problem;
 mod reader;
 mod size;
+mod tracing;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -50,6 +51,7 @@ pub struct Config {
     pub push: Push,
     pub web_push: WebPush,
     pub events: Events,
+    pub tracing: Tracing,
     pub log: Log,
     /// Every key with its value and where that comes from, for `config print`.
     pub entries: Vec<Entry>,
@@ -293,6 +295,25 @@ pub struct Events {
     webhook_key_file: Option<PathBuf>,
 }
 
+/// Traces and metrics to a collector; without an endpoint there are none.
+#[derive(Debug, Clone)]
+pub struct Tracing {
+    pub endpoint: Option<String>,
+    headers_file: Option<PathBuf>,
+    /// As the file says.
+    pub headers: Vec<(String, String)>,
+    pub sample_per_million: u32,
+    pub timeout: Duration,
+    pub drain: Duration,
+    /// None: metrics are not sent.
+    pub metrics_interval: Option<Duration>,
+    pub service_name: String,
+    attributes_text: Option<String>,
+    pub attributes: Vec<(String, String)>,
+    /// Whether push services are told of traces.
+    pub push_services: bool,
+}
+
 #[derive(Debug, Clone)]
 pub struct Log {
     pub level: String,
@@ -325,6 +346,7 @@ impl Config {
         config.push.check(&mut reader);
         config.sqs.check(&mut reader, config.push.queue);
         config.events.complete(&mut reader);
+        config.tracing.complete(&mut reader);
         config.front.complete(&mut reader, config.node.roles.has(Role::Front));
         let (entries, problems) = reader.finish();
         config.entries = entries;

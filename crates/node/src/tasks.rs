@@ -31,6 +31,8 @@ pub enum TaskKind {
     Front,
     /// Takes notifications from a queue.
     Intake,
+    /// Sends traces and metrics to a collector.
+    Tracing,
 }
 
 /// When in a drain a task ends.
@@ -66,6 +68,7 @@ impl TaskKind {
             TaskKind::Cluster => "cluster",
             TaskKind::Front => "front",
             TaskKind::Intake => "intake",
+            TaskKind::Tracing => "tracing",
         }
     }
 
@@ -75,7 +78,9 @@ impl TaskKind {
             // What delivery still has to hand over goes by the cluster: it ends behind it.
             TaskKind::Delivery | TaskKind::Front => Phase::AfterConnections,
             // They show how the drain goes.
-            TaskKind::Admin | TaskKind::Gauges | TaskKind::Nodes | TaskKind::Cluster => Phase::Last,
+            TaskKind::Admin | TaskKind::Gauges | TaskKind::Nodes | TaskKind::Cluster | TaskKind::Tracing => {
+                Phase::Last
+            }
         }
     }
 
@@ -88,7 +93,7 @@ impl TaskKind {
             | TaskKind::Cluster
             | TaskKind::Front
             | TaskKind::Intake => OnFailure::Drain,
-            TaskKind::Reload | TaskKind::Gauges | TaskKind::Nodes => OnFailure::GoOn,
+            TaskKind::Reload | TaskKind::Gauges | TaskKind::Nodes | TaskKind::Tracing => OnFailure::GoOn,
         }
     }
 }

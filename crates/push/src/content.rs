@@ -262,6 +262,7 @@ pub(crate) mod tests {
             },
             content: Arc::new(Content::new(fields)),
             id: uuid::Uuid::from_u128(0x0197_b3f0_aaaa_7bbb_8ccc_dddd_eeee_ffff),
+            trace: None,
             reply: Reply { to: Arc::new(Nobody), index: 0 },
         }
     }

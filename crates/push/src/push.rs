@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use noroshi_types::{AppId, Lane, PushToken, Timestamp};
+use noroshi_types::{AppId, Lane, PushToken, Timestamp, TraceContext};
 
 use crate::Content;
 
@@ -16,6 +16,9 @@ pub struct Push {
     pub content: Arc<Content>,
     /// The same for every attempt at this device: what a push service can deduplicate by (`apns-id`).
     pub id: uuid::Uuid,
+    /// Told to the push service as `traceparent`; none where it is not to know, which is the rule: a pointer, since
+    /// hundreds of thousands of pushes wait without one.
+    pub trace: Option<Box<TraceContext>>,
     pub reply: Reply,
 }
 

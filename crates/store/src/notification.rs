@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use noroshi_types::{
     AppId, CampaignId, DeviceId, DeviceNum, Lane, Message, NotificationId, Outcome, Request, Timestamp,
+    TraceContext,
 };
 
 use crate::{Error, VariantNum};
@@ -97,6 +98,8 @@ pub struct RequestSummary {
     pub targets: Option<u64>,
     pub collapse_key: Option<String>,
     pub retain: bool,
+    /// Of whose trace it is a part.
+    pub trace: Option<TraceContext>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -116,6 +119,8 @@ pub struct Trace {
     pub in_inbox: bool,
     /// The notification's topic, if any, is one the device durably subscribes to.
     pub subscribed: bool,
+    /// Of whose trace the notification is a part.
+    pub trace: Option<TraceContext>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use noroshi_types::{
     AppId, BatchId, CampaignId, Condition, DeviceId, DeviceNum, JsonText, Lane, NotificationId, Outcome,
-    Push, PushEnvironment, PushService, PushToken, Timestamp, Topic, Urgency, UserId,
+    Push, PushEnvironment, PushService, PushToken, Timestamp, Topic, TraceContext, Urgency, UserId,
 };
 
 use crate::{Attributes, Error, VariantNum};
@@ -161,6 +161,7 @@ pub struct PushContent {
     pub push: Push,
     pub sent_at: Timestamp,
     pub expires_at: Timestamp,
+    pub trace: Option<TraceContext>,
 }
 
 /// Devices of a batch with the same outcome for the same reason.

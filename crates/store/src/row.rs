@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use noroshi_types::{
     Message, NotificationId, Outcome, Position, Push, PushMode, Request, Target, Timestamp, Topic,
-    TopicPosition, When, limits,
+    TopicPosition, TraceContext, When, limits,
 };
 
 use crate::{Accept, State};
@@ -112,6 +112,11 @@ pub(crate) fn push_text(push: &Push, waits_for_use: bool) -> Option<String> {
     }
     text.push('}');
     (waits_for_use || *push != Push::default()).then_some(text)
+}
+
+/// None where there is none, or it is of a version to come.
+pub(crate) fn trace_of(stored: Option<&[u8]>) -> Option<TraceContext> {
+    stored.and_then(TraceContext::from_stored)
 }
 
 /// Counts by the outcome's code.

@@ -1,18 +1,21 @@
-//! Metrics and logs.
+//! Metrics, logs and spans.
 //!
 //! ```text
 //!   crates' metrics.rs ──► Registry ──► /metrics (Prometheus text)
 //!   tracing events ──────► log::init ─► stderr, text or JSON
+//!   span::Spans ─────────► span::Ended ─► whoever exports them (crate otel)
 //! ```
 //!
-//! Reading order: [`histogram`] (lock-free, for hot paths), [`log`]. Each crate registers its own
+//! Reading order: [`histogram`] (lock-free, for hot paths), [`log`], [`span`]. Each crate registers its own
 //! metrics with [`prometheus_client`]; names carry the prefix `noroshi_`, units last.
 
 pub mod histogram;
 pub mod log;
+pub mod span;
 
 pub use histogram::Histogram;
 pub use prometheus_client::registry::Registry;
+pub use span::Spans;
 
 /// The registry of a node: every metric is named `noroshi_…`.
 pub fn registry() -> Registry {

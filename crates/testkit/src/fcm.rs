@@ -18,7 +18,8 @@ use oauth::AccessTokens;
 
 const FCM_ERROR: &str = "type.googleapis.com/google.firebase.fcm.v1.FcmError";
 const BAD_REQUEST: &str = "type.googleapis.com/google.rpc.BadRequest";
-const NAMES: [&str; 12] = [
+const NAMES: [&str; 13] = [
+    "traceparent",
     "authorization",
     "content-type",
     "content-length",

@@ -20,7 +20,8 @@ const BODY_BYTES_MAX: usize = 4_096;
 /// A message is kept for so long; the answer says so where more was asked for.
 const TTL_S_MAX: u64 = 2_419_200;
 const TOPIC_CHARS_MAX: usize = 32;
-const NAMES: [&str; 14] = [
+const NAMES: [&str; 15] = [
+    "traceparent",
     "ttl",
     "urgency",
     "topic",

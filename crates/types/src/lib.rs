@@ -8,6 +8,7 @@
 //!   time ──┘            outcome (what became of it on one device)
 //!   push (push services, and where one finds a device)
 //!   experiment (which variant is whose)
+//!   trace (of which trace a request is a part)
 //!   close (why a connection ended)   limits (every bound, with its reason)
 //! ```
 //!
@@ -29,6 +30,7 @@ pub mod request;
 pub mod scope;
 pub mod time;
 pub mod topic;
+pub mod trace;
 
 pub use close::CloseReason;
 pub use condition::Condition;
@@ -46,6 +48,7 @@ pub use request::{Push, PushMode, Request, Target, Urgency, When};
 pub use scope::{Scope, Scopes};
 pub use time::{Timestamp, Ttl};
 pub use topic::{Epoch, Position, Topic};
+pub use trace::TraceContext;
 
 /// Why a text was refused where a value was expected. The message is public: it names the rule and
 /// the limit, never the value (which may be a secret).

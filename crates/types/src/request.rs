@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::{Condition, DeviceId, JsonText, Timestamp, Topic, Ttl, UserId};
+use crate::{Condition, DeviceId, JsonText, Timestamp, Topic, TraceContext, Ttl, UserId};
 
 /// Who is meant. Lists are non-empty and free of duplicates: the API sees to it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -114,6 +114,8 @@ pub struct Request {
     pub notification: Option<JsonText>,
     pub data: Option<JsonText>,
     pub push: Push,
+    /// Of whose trace it is a part: kept with it, for what is done later.
+    pub trace: Option<TraceContext>,
 }
 
 impl Request {

@@ -128,6 +128,7 @@ pub fn campaign(bytes: &[u8], limits: &Limits) -> Result<Spec, Problem> {
         rate_per_second: body.rate_per_second,
         lane: body.lane.map_or(Lane::Campaign, |lane| lane.0),
         batch_size: body.batch_size.unwrap_or(limits.campaign_batch),
+        trace: None,
     };
     spec.check().map_err(placed)
 }

@@ -95,6 +95,7 @@ pub fn notification(bytes: &[u8], limits: &Limits) -> Result<Request, Problem> {
         notification: body.notification.map(|raw| shown(raw, "notification", false)).transpose()?,
         data: body.data.map(|data| carried(data, "data", limits.data_bytes)).transpose()?,
         push: push(body.push, ttl, "push")?,
+        trace: None,
     })
 }
 

@@ -24,6 +24,7 @@ use crate::handler::notification::{ReceiptBody, body_hash, idempotency_key};
 use crate::registration::{self, draw_device_id, issue};
 use crate::respond::Lines;
 use crate::state::{Api, State};
+use crate::traced::Traced;
 use crate::{body, fit};
 
 /// Lines that wait for their commit at once: half of what the store takes into one.
@@ -53,6 +54,7 @@ struct DeviceLine {
 pub(crate) async fn notifications(
     Shared(api): Shared<Api>,
     provider: Provider<Publish>,
+    Traced(trace): Traced,
     headers: HeaderMap,
     NdjsonBody(body): NdjsonBody,
 ) -> Result<Lines, Problem> {
@@ -63,7 +65,8 @@ pub(crate) async fn notifications(
         // A line break cannot stand in a header, so a line's key is no other request's.
         let idempotency =
             key.map(|key| Idempotency { key: format!("{key}\n{index}").into(), body_hash: body_hash(line) });
-        let read = body::notification(line, &api.config.limits).map(|request| (request, idempotency));
+        let read = body::notification(line, &api.config.limits);
+        let read = read.map(|request| (Request { trace, ..request }, idempotency));
         batch.push(read).await?;
     }
     batch.finish().await

@@ -8,7 +8,7 @@ pub(super) mod show;
 use axum::extract::State as Shared;
 use axum::response::{IntoResponse, Response};
 use http::{HeaderMap, HeaderValue, StatusCode};
-use noroshi_delivery::campaign::{Audience, CampaignProgress, Line};
+use noroshi_delivery::campaign::{Audience, CampaignProgress, Line, Spec};
 use noroshi_types::{AppId, CampaignId};
 use serde::{Deserialize, Serialize};
 
@@ -20,6 +20,7 @@ use crate::handler::notification::{IDEMPOTENT_REPLAYED, idempotency};
 use crate::handler::topic::page_limit;
 use crate::respond::{self, Lines};
 use crate::state::{Api, State};
+use crate::traced::Traced;
 use crate::{body, fit};
 
 /// Lines kept in one commit: some ten milliseconds, in which other writers wait.
@@ -55,12 +56,13 @@ pub(crate) async fn create(
     Shared(api): Shared<Api>,
     provider: Provider<Publish>,
     Query(query): Query<CreateQuery>,
+    Traced(trace): Traced,
     headers: HeaderMap,
     JsonBody(body): JsonBody,
 ) -> Result<Response, Problem> {
     // What is only counted may be counted again.
     let idempotency = if query.dry_run { None } else { idempotency(&headers, &body)? };
-    let spec = body::campaign(&body, &api.config.limits)?;
+    let spec = Spec { trace, ..body::campaign(&body, &api.config.limits)? };
     drop(body);
     let spec = api.delivery.with_experiment(provider.app, spec).await?.map_err(body::placed)?;
     fit::check_campaign(&api, provider.app, &spec).await?;

@@ -5,7 +5,7 @@ use axum::response::Response;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use noroshi_delivery::Receipt;
 use noroshi_store::{Idempotency, NotificationState, RequestSummary, State, TraceStep};
-use noroshi_types::{NotificationId, Presence, limits};
+use noroshi_types::{NotificationId, Presence, Request, TraceContext, limits};
 use ring::digest;
 use serde::Serialize;
 
@@ -15,6 +15,7 @@ use crate::extract::{JsonBody, Path};
 use crate::handler::summary::summary;
 use crate::respond;
 use crate::state::Api;
+use crate::traced::Traced;
 use crate::{body, fit};
 
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
@@ -41,6 +42,8 @@ struct StateBody {
     retain: bool,
     sent_at: String,
     expires_at: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    trace: Option<String>,
 }
 
 #[derive(Serialize)]
@@ -60,6 +63,8 @@ struct TraceBody {
     in_inbox: bool,
     connected: bool,
     subscribed: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    trace: Option<String>,
     summary: String,
 }
 
@@ -83,11 +88,12 @@ struct CancelledBody {
 pub(crate) async fn publish(
     Shared(api): Shared<Api>,
     provider: Provider<Publish>,
+    Traced(trace): Traced,
     headers: HeaderMap,
     JsonBody(body): JsonBody,
 ) -> Result<Response, Problem> {
     let idempotency = idempotency(&headers, &body)?;
-    let request = body::notification(&body, &api.config.limits)?;
+    let request = Request { trace, ..body::notification(&body, &api.config.limits)? };
     drop(body);
     fit::check_request(&api, provider.app, &request).await?;
     let receipt = api.delivery.publish(provider.app, request, idempotency).await?;
@@ -136,6 +142,7 @@ pub(crate) async fn trace(
         in_inbox: trace.in_inbox,
         connected,
         subscribed: trace.subscribed,
+        trace: trace.trace.map(trace_id),
         summary,
     };
     Ok(respond::json(StatusCode::OK, &body))
@@ -184,6 +191,11 @@ pub fn body_hash(body: &[u8]) -> [u8; 32] {
     hash
 }
 
+/// How a tracing system is asked for it.
+fn trace_id(context: TraceContext) -> String {
+    context.trace.to_string()
+}
+
 /// An `id` parameter of a path.
 pub fn notification_id(text: &str) -> Result<NotificationId, Problem> {
     NotificationId::parse(text).map_err(|invalid| Problem::from(invalid).at("id"))
@@ -198,7 +210,7 @@ impl From<Receipt> for ReceiptBody {
 impl From<NotificationState> for StateBody {
     fn from(found: NotificationState) -> Self {
         let NotificationState { message, request, state, counts } = found;
-        let RequestSummary { target, target_text, targets, collapse_key, retain } = request;
+        let RequestSummary { target, target_text, targets, collapse_key, retain, trace } = request;
         Self {
             id: message.id.to_string(),
             state: match state {
@@ -220,6 +232,7 @@ impl From<NotificationState> for StateBody {
             retain,
             sent_at: message.sent_at.to_string(),
             expires_at: message.expires_at.to_string(),
+            trace: trace.map(trace_id),
         }
     }
 }

@@ -124,7 +124,7 @@ mod tests {
             reason: reason.map(str::to_owned),
         };
         let steps = steps.iter().enumerate().map(step).collect();
-        assert_eq!(summary(&Trace { steps, in_inbox, subscribed: false }, false), expected);
+        assert_eq!(summary(&Trace { steps, in_inbox, subscribed: false, trace: None }, false), expected);
     }
 
     #[test]
@@ -179,6 +179,7 @@ mod tests {
                     steps: vec![TraceStep { at: Timestamp(0), outcome, reason: None }],
                     in_inbox: false,
                     subscribed: false,
+                    trace: None,
                 },
                 false,
             );

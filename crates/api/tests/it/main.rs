@@ -18,4 +18,5 @@ mod relay;
 mod service;
 mod tenant;
 mod topic;
+mod trace;
 mod web_push;

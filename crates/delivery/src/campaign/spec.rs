@@ -5,7 +5,9 @@
 
 use std::collections::BTreeMap;
 
-use noroshi_types::{Condition, Invalid, JsonText, Lane, Push, Timestamp, Topic, Ttl, Urgency, When, limits};
+use noroshi_types::{
+    Condition, Invalid, JsonText, Lane, Push, Timestamp, Topic, TraceContext, Ttl, Urgency, When, limits,
+};
 
 use crate::campaign::filter::Filter;
 use crate::campaign::schedule::{LocalTime, QuietHours, Schedule};
@@ -51,6 +53,8 @@ pub struct Spec {
     pub batch_size: u32,
     /// Starts (or waits for `start_at`) as soon as it is made; else it is a draft until it is started.
     pub start: bool,
+    /// Of the request that made it: all that it sends is a part of that trace.
+    pub trace: Option<TraceContext>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]

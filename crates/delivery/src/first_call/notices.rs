@@ -111,6 +111,7 @@ async fn tell(delivery: &Arc<Delivery>, holder: u64, app: AppId, current: &Curre
         notification: None,
         data: Some(body(&current.notices)),
         push: Push::default(),
+        trace: None,
     };
     match delivery.publish(app, request, None).await {
         // The app was deleted meanwhile.

@@ -11,7 +11,9 @@ use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, StreamExt};
 use noroshi_push::{Answer, Content, Fields, Push, Reply};
 use noroshi_store::{Batch, Finished, Lease, PushRecipient, Renewal, Work};
-use noroshi_types::{AppId, CampaignId, DeviceNum, Outcome, PushService, PushToken, Timestamp};
+use noroshi_telemetry::span::Open;
+use noroshi_types::trace::TraceId;
+use noroshi_types::{AppId, CampaignId, DeviceNum, Outcome, PushService, PushToken, Timestamp, TraceContext};
 use ring::digest;
 use tokio::sync::{mpsc, watch};
 
@@ -24,6 +26,7 @@ use crate::push::hygiene::{Rate, Realm};
 use crate::push::settle::{Sent, Settle};
 use crate::push::side::Side;
 use crate::push::{lease, publication};
+use crate::spans;
 use crate::telling::subject;
 
 /// So often a batch may fail its sender: a defect of ours, which another attempt meets again.
@@ -53,8 +56,18 @@ pub(crate) struct Leased {
 
 /// What is rendered for the recipients.
 enum Source {
-    Notification { content: Arc<Content>, once: bool },
+    Notification { content: Arc<Content>, once: bool, trace: Option<TraceContext> },
     Campaign(Arc<Plan>),
+}
+
+impl Source {
+    /// Of whose trace its work is a part.
+    fn trace(&self) -> Option<TraceContext> {
+        match self {
+            Source::Notification { trace, .. } => *trace,
+            Source::Campaign(plan) => plan.spec.trace,
+        }
+    }
 }
 
 /// What a look at the store found of a batch's work.
@@ -70,6 +83,8 @@ enum Found {
 struct Due {
     token: PushToken,
     content: Arc<Content>,
+    /// What the push service is told of the trace.
+    trace: Option<TraceContext>,
 }
 
 impl Way {
@@ -131,7 +146,7 @@ impl Way {
             (Source::Campaign(plan), None) => {
                 let finished = publication::publish(&self, &batch, plan, recipients).await;
                 drop(aboard);
-                self.finish(&batch, &held, finished).await;
+                self.finish(&batch, &held, finished, None).await;
             }
             _ => self.push(batch, &source, recipients, (aboard, held, since)).await,
         }
@@ -182,19 +197,42 @@ impl Way {
                 due.push(push);
             }
         }
+        let trace = source.trace().map(|context| context.trace);
+        let span = spans::push(self.delivery.spans(), source.trace(), &batch, due.len());
+        let calls = spans::calls(self.delivery.spans(), span.as_ref(), &batch, due.len());
         aboard.land(batch.recipients.len() - due.len());
+        self.carry(&mut due, span.as_ref(), &calls, source.trace());
         let seconds = self.delivery.metrics.push.answered_seconds.clone();
-        let gather = Arc::new(Gather::new(aboard, since, seconds, due.len()));
-        if !self.hand_over(&batch, &held, &sent, due, &gather).await {
+        let gather = Arc::new(Gather::new(aboard, since, seconds, due.len(), calls));
+        if !self.hand_over(&batch, &held, &sent, due, &gather, trace).await {
             return self.end(&batch, &held);
         }
         let (mut answers, latencies) = gather.complete().await;
         self.hold_unreadable(&sent, &mut answers);
+        spans::pushed(span, &answers);
         let with = (&self.side.hygiene, self.side.config.backoff, self.delivery.clock.now());
         for (realm, rate) in settle.answers(&batch, &sent, answers, with) {
             self.tell(realm, rate);
         }
-        self.finish(&batch, &held, settle.finish(latencies)).await;
+        self.finish(&batch, &held, settle.finish(latencies), trace).await;
+    }
+
+    /// What push services are told of the trace, where an operator wants that.
+    fn carry(
+        &self,
+        due: &mut [Due],
+        span: Option<&Open>,
+        calls: &[Option<Open>],
+        kept: Option<TraceContext>,
+    ) {
+        if !self.side.config.traceparent {
+            return;
+        }
+        let whole = span.and_then(Open::context).or(kept);
+        for (index, one) in due.iter_mut().enumerate() {
+            let call = calls.get(index).and_then(|call| call.as_ref()?.context());
+            one.trace = call.or(whole);
+        }
     }
 
     /// A credential that is there and does not open is no reason to lose what it is for.
@@ -215,6 +253,7 @@ impl Way {
         sent: &[Sent],
         due: Vec<Due>,
         gather: &Arc<Gather>,
+        trace: Option<TraceId>,
     ) -> bool {
         let seed = match batch.work {
             Work::Notification(id) => *id.as_bytes(),
@@ -224,15 +263,23 @@ impl Way {
         let spread = batch.service == Some(PushService::WebPush);
         let mut waiting = FuturesUnordered::new();
         let (all, mut count) = (sent, 0);
-        for (index, (sent, Due { token, content })) in (0..).zip(sent.iter().zip(due)) {
+        for (index, (sent, Due { token, content, trace: told })) in (0..).zip(sent.iter().zip(due)) {
             if !self.may_send(held) {
-                self.tell_sent(batch, &all[..count]);
+                self.tell_sent(batch, &all[..count], trace);
                 return false;
             }
             count += 1;
             let reply = Reply { to: gather.clone(), index };
             let id = push_id(&seed, sent.device);
-            let push = Push { app: batch.app, lane: batch.lane, token, content, id, reply };
+            let push = Push {
+                app: batch.app,
+                lane: batch.lane,
+                token,
+                content,
+                id,
+                trace: told.map(Box::new),
+                reply,
+            };
             let mut send = self.side.outlet.send(push);
             match spread {
                 true if futures_util::poll!(&mut send).is_pending() => waiting.push(send),
@@ -241,24 +288,24 @@ impl Way {
             }
         }
         while waiting.next().await.is_some() {}
-        self.tell_sent(batch, sent);
+        self.tell_sent(batch, sent, trace);
         true
     }
 
-    fn tell_sent(&self, batch: &Batch, sent: &[Sent]) {
+    fn tell_sent(&self, batch: &Batch, sent: &[Sent], trace: Option<TraceId>) {
         if let Some(service) = batch.service.filter(|_| !sent.is_empty()) {
             let devices = sent.iter().map(|sent| sent.device);
-            self.delivery.push_sent(subject(batch.work), service, devices);
+            self.delivery.push_sent(subject(batch.work), service, devices, trace);
         }
     }
 
-    async fn finish(&self, batch: &Batch, held: &Arc<Held>, finished: Finished) {
+    async fn finish(&self, batch: &Batch, held: &Arc<Held>, finished: Finished, trace: Option<TraceId>) {
         let again: usize = finished.again.iter().map(|again| again.recipients.len()).sum();
         let done = batch.recipients.len().saturating_sub(again) as u64;
         let done = batch.campaign.map(|campaign| (campaign, done));
         // Only closed when the node ends: then the batch is sent again by the next.
         let (of, service) = (subject(batch.work), batch.service);
-        let ready = Ready { finished, of, service, lane: batch.lane, done, held: held.clone() };
+        let ready = Ready { finished, of, service, trace, lane: batch.lane, done, held: held.clone() };
         if self.ready.send(ready).await.is_err() {
             self.side.flight.end(batch.id);
         }
@@ -286,7 +333,8 @@ impl Way {
                     webpush: found.push.webpush,
                 };
                 let once = found.expires_at <= found.sent_at;
-                Found::Source(Source::Notification { content: Arc::new(Content::new(fields)), once })
+                let content = Arc::new(Content::new(fields));
+                Found::Source(Source::Notification { content, once, trace: found.trace })
             }
             Work::Campaign(id) => {
                 let plan = self.plan(batch.app, id).await;
@@ -320,7 +368,7 @@ impl Way {
     ) {
         let mut settle = Settle::new(batch);
         batch.recipients.iter().for_each(|device| settle.part(outcome, reason, *device));
-        self.finish(batch, held, settle.finish(Vec::new())).await;
+        self.finish(batch, held, settle.finish(Vec::new()), None).await;
     }
 
     /// Reads until the store answers. None: it is closed.
@@ -396,7 +444,7 @@ fn sort_out(
         return None;
     }
     let (content, once) = match source {
-        Source::Notification { content, once } => (content.clone(), *once),
+        Source::Notification { content, once, .. } => (content.clone(), *once),
         Source::Campaign(plan) if plan.holds_out(variant) => {
             settle.part(Outcome::HeldOut, None, device);
             return None;
@@ -427,7 +475,10 @@ fn sort_out(
     }
     let token = recipient.token?;
     let realm = (batch.app, token.service, token.environment);
-    Some((Sent { device, token_at: recipient.token_at, realm, expires_at }, Due { token, content }))
+    Some((
+        Sent { device, token_at: recipient.token_at, realm, expires_at },
+        Due { token, content, trace: None },
+    ))
 }
 
 /// The same for every attempt at a device with this work: a UUIDv8 (RFC 9562 §5.8) of a hash of both.

@@ -271,7 +271,7 @@ impl Collector {
     fn count(&self, of: Subject, parts: &[PushPart], lane: Lane) {
         for part in parts {
             let count = part.devices.len() as u64;
-            self.delivery.became_pushed(of, None, part);
+            self.delivery.became_pushed(of, None, part, None);
             self.delivery.metrics.push.count(part.outcome, part.reason, lane, count);
         }
     }

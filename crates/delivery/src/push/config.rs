@@ -30,6 +30,8 @@ pub struct Config {
     /// With a queue between the dispatcher and the senders: how long a batch may be on it before the store gives it
     /// out anew. Far above the time that `PARCELS_MAX` take, else batches go round without being sent.
     pub queue_lease: Duration,
+    /// Whether push services are told of the trace of what they get.
+    pub traceparent: bool,
 }
 
 /// Parcels of a lane that wait on the queue between the dispatcher and the senders. 256 × 500 recipients are more than
@@ -55,6 +57,7 @@ impl Default for Config {
             sends: true,
             shared: false,
             queue_lease: Duration::from_secs(300),
+            traceparent: false,
         }
     }
 }

@@ -133,6 +133,7 @@ impl Delivery {
             token,
             content: Arc::new(Content::new(test_fields(self.clock.now()))),
             id: uuid::Uuid::now_v7(),
+            trace: None,
             reply: Reply { to: Arc::new(One(Mutex::new(Some(reply)))), index: 0 },
         };
         let answered = async {

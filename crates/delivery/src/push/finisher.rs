@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use noroshi_events::Subject;
 use noroshi_store::{Finished, Lease};
+use noroshi_types::trace::TraceId;
 use noroshi_types::{Lane, Outcome};
 use tokio::sync::mpsc::Receiver;
 
@@ -29,6 +30,7 @@ pub(crate) struct Ready {
     /// What it was about, and who was asked.
     pub(crate) of: Subject,
     pub(crate) service: Option<noroshi_types::PushService>,
+    pub(crate) trace: Option<TraceId>,
     pub(crate) lane: Lane,
     /// How many recipients are done, for the campaign's rate.
     pub(crate) done: Option<(noroshi_types::CampaignId, u64)>,
@@ -73,7 +75,7 @@ async fn write(delivery: &Delivery, side: &Side, mut together: Vec<Ready>) {
     let mut receipts = Vec::new();
     for ready in &together {
         for part in &ready.finished.parts {
-            delivery.became_pushed(ready.of, ready.service, part);
+            delivery.became_pushed(ready.of, ready.service, part, ready.trace);
         }
         metrics.push.count_finished(&ready.finished, ready.lane);
         if let Some((campaign, done)) = ready.done {

@@ -5,11 +5,13 @@ use std::time::{Duration, Instant};
 
 use noroshi_push::{Answer, Answered};
 use noroshi_telemetry::Histogram;
+use noroshi_telemetry::span::Open;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use crate::campaign::progress::bucket;
 use crate::push::flight::Aboard;
+use crate::spans;
 
 pub(crate) struct Gather {
     aboard: Arc<Aboard>,
@@ -25,6 +27,8 @@ pub(crate) struct Gather {
 struct Answers {
     slots: Vec<Option<Answer>>,
     left: usize,
+    /// Spans of the first pushes, ended as they are answered.
+    calls: Vec<Option<Open>>,
     latencies: Vec<(u16, u32)>,
 }
 
@@ -34,8 +38,9 @@ impl Gather {
         since: Instant,
         answered_seconds: Histogram,
         pushes: usize,
+        calls: Vec<Option<Open>>,
     ) -> Self {
-        let answers = Answers { slots: vec![None; pushes], left: pushes, latencies: Vec::new() };
+        let answers = Answers { slots: vec![None; pushes], left: pushes, calls, latencies: Vec::new() };
         Self { aboard, since, answered_seconds, answers: Mutex::new(answers), complete: Notify::new() }
     }
 
@@ -53,11 +58,10 @@ impl Answered for Gather {
     fn answered(&self, index: u32, answer: Answer) {
         let took = told_by_service(&answer).then(|| self.since.elapsed());
         let mut answers = self.answers.lock();
-        let Some(slot @ None) = usize::try_from(index).ok().and_then(|index| answers.slots.get_mut(index))
-        else {
-            return;
-        };
-        *slot = Some(answer);
+        let Some(None) = answers.slots.get(index as usize) else { return };
+        let call = answers.calls.get_mut(index as usize).and_then(Option::take);
+        spans::answered(call, &answer);
+        answers.slots[index as usize] = Some(answer);
         answers.left -= 1;
         let complete = answers.left == 0;
         if let Some(took) = took {

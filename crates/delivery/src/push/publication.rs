@@ -101,6 +101,7 @@ fn request(plan: &Plan, rendered: Rendered, devices: Vec<DeviceId>) -> Request {
         notification: rendered.notification,
         data: rendered.data,
         push: message.push.clone(),
+        trace: plan.spec.trace,
     }
 }
 

@@ -66,6 +66,7 @@ fn request(target: Target, when: When) -> Request {
         notification: None,
         data: Some(JsonText::from_valid("1")),
         push: Push::default(),
+        trace: None,
     }
 }
 

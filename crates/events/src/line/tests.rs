@@ -33,6 +33,10 @@ fn lines(writer: &mut Writer, event: Event) -> Vec<serde_json::Value> {
     lines
 }
 
+fn trace() -> Option<TraceId> {
+    TraceId::from_bytes(0x4bf9_2f35_77b3_4da6_a3ce_929d_0e0e_4736_u128.to_be_bytes())
+}
+
 /// One event of each kind.
 fn all() -> Vec<Event> {
     let session = SessionId(0xabc);
@@ -43,6 +47,7 @@ fn all() -> Vec<Event> {
         outcome,
         reason,
         devices: devices(1),
+        trace: trace(),
     };
     vec![
         Event::Started { version: "0.1.0" },
@@ -56,6 +61,7 @@ fn all() -> Vec<Event> {
             push: "fallback",
             urgency: "normal",
             kept: 2,
+            trace: trace(),
         })),
         Event::Routed { id: id(), to: Routed::Here },
         outcome(Outcome::Kept),
@@ -65,7 +71,7 @@ fn all() -> Vec<Event> {
         outcome(Outcome::Slow),
         outcome(Outcome::Expired),
         outcome(Outcome::NoPushToken),
-        Event::PushSent { of: of(), service: PushService::Apns, devices: devices(2) },
+        Event::PushSent { of: of(), service: PushService::Apns, devices: devices(2), trace: None },
         answered(Outcome::Pushed, None),
         answered(Outcome::PushTokenGone, Some("Unregistered")),
         Event::Connected(Box::new(Connected {
@@ -118,11 +124,13 @@ fn a_gone_token_is_an_answer_and_invalidates() {
         outcome: Outcome::PushTokenGone,
         reason: Some("Unregistered"),
         devices: devices(1),
+        trace: trace(),
     };
     let lines = lines(&mut writer(), answered);
     assert_eq!(lines[0]["event"], "push_answered");
     assert_eq!(lines[1]["event"], "token_invalidated");
     assert_eq!(lines[1]["reason"], "Unregistered");
+    assert_eq!(lines[1]["trace"], "4bf92f3577b34da6a3ce929d0e0e4736");
     assert_eq!(lines[1]["devices"][0], 1);
 }
 

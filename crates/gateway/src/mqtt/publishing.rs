@@ -37,6 +37,7 @@ impl Published {
             notification: None,
             data: Some(self.data),
             push: Push::default(),
+            trace: None,
         };
         (request, clears)
     }

@@ -140,6 +140,7 @@ impl Shard {
             notification: None,
             data: Some(data),
             push: Push::default(),
+            trace: None,
         };
         let delivery = self.delivery.clone();
         self.ask(slot, request, async move {

@@ -238,6 +238,7 @@ pub(crate) fn request(target: Target, when: When, data: &str) -> Request {
         notification: None,
         data: Some(JsonText::from_valid(data)),
         push: Push::default(),
+        trace: None,
     }
 }
 

@@ -138,6 +138,7 @@ impl Node {
             notification: None,
             data: Some(JsonText::from_valid(data)),
             push: Push::default(),
+            trace: None,
         };
         self.delivery.publish(self.app, request, None).await.expect("accepted");
     }

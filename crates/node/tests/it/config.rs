@@ -240,3 +240,35 @@ fn a_cluster_needs_a_store_that_its_nodes_share() {
     let shown = print(&config) + &format!("{config:?}");
     assert!(shown.contains("postgres://u:…@h/d?…") && !shown.contains("secret"), "{shown}");
 }
+
+#[test]
+fn a_collector_is_named_by_its_base_and_its_headers_are_no_part_of_the_file() {
+    let folder = tempfile::tempdir().expect("folder");
+    let headers = folder.path().join("headers");
+    let tracing =
+        |rest: &str| format!("[tracing]\nheaders_file = {:?}\n{rest}", headers.display().to_string());
+    std::fs::write(&headers, "Authorization: Bearer abc\n").expect("written");
+    let config = load(&tracing("attributes = \"a=b, c=d\"")).expect("ok").tracing;
+    assert_eq!(config.headers, [("authorization".to_owned(), "Bearer abc".to_owned())]);
+    assert_eq!(config.attributes.len(), 2);
+    assert_eq!((config.metrics_interval, config.push_services), (None, false));
+    std::fs::write(&headers, "SECRET\n").expect("written");
+    let problems = load(&tracing("")).expect_err("no header").to_string();
+    assert!(problems.contains("tracing.headers_file") && problems.contains("line 1"), "{problems}");
+    assert!(!problems.contains("SECRET"), "{problems}");
+    check("[tracing]\nattributes = \"a\"", &["tracing.attributes", "key=value"]);
+    check("[tracing]\nsample_per_million = 1000001", &["tracing.sample_per_million", "0 to 1000000"]);
+    for wrong in ["collector:4318", "http://", "http://c:4318/v1/traces", "http://u:p@c", "ftp://c"] {
+        check(&format!("[tracing]\nendpoint = \"{wrong}\""), &["tracing.endpoint"]);
+    }
+}
+
+/// A build that cannot export says so, and which one can.
+#[test]
+fn an_endpoint_needs_a_build_that_can_export() {
+    let file = "[tracing]\nendpoint = \"http://collector:4318\"";
+    match cfg!(feature = "otel") {
+        true => assert!(load(file).expect("ok").tracing.endpoint.is_some()),
+        false => check(file, &["tracing.endpoint", "feature `otel`", "released builds"]),
+    }
+}

@@ -116,6 +116,7 @@ mod tests {
             token,
             content: Arc::new(Content::new(fields)),
             id: uuid::Uuid::nil(),
+            trace: None,
             reply: Reply { to: Arc::new(Nobody), index },
         };
         Pending::new(push, Timestamp(0))

@@ -8,7 +8,7 @@ use bytes::Bytes;
 
 use super::pending::{Pending, RETRY_AFTER};
 use super::{Pool, wall_clock};
-use crate::exchange::{Request, Response, Verdict};
+use crate::exchange::{Header, Request, Response, Verdict};
 use crate::push::Reason;
 
 /// A push certainly not processed is sent again at once so often; then it waits its turn as others do.
@@ -50,7 +50,13 @@ pub(crate) fn prepare(
         return None;
     }
     match pool.account.client.request(push, authorization, time) {
-        Ok(request) => Some((pending, request)),
+        Ok(mut request) => {
+            if let Some(trace) = &push.trace {
+                let value = Bytes::from(trace.to_string());
+                request.headers.push(Header { name: "traceparent", value, shared: false });
+            }
+            Some((pending, request))
+        }
         Err(answer) => {
             pending.answer(answer, counters);
             None

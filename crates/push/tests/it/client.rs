@@ -167,6 +167,7 @@ impl Bench {
             token: PushToken { service: self.client.service, environment, json: JsonText::from_valid(token) },
             content: Arc::new(Content::new(fields())),
             id: uuid::Uuid::from_u128(u128::from(index)),
+            trace: None,
             reply: Reply { to: self.answers.clone(), index },
         }
     }

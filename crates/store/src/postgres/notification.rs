@@ -11,7 +11,7 @@ use super::transaction::{Failed, Tx};
 use super::{Postgres, inbox, opening, topic_log};
 use crate::ids::Num;
 use crate::notification::RequestSummary;
-use crate::row::{Standing, TARGETS, state_of};
+use crate::row::{Standing, TARGETS, state_of, trace_of};
 use crate::{Cancelled, Error, NotificationState, Trace, TraceStep, device_list};
 
 fn standing_of(code: i64) -> Standing {
@@ -26,7 +26,7 @@ pub(super) async fn state(
 ) -> Result<Option<NotificationState>, Error> {
     let Some(num) = store.ids.num(id) else { return Ok(None) };
     let sql = format!(
-        "SELECT {MESSAGE_COLUMNS}, n.target, n.target_text, n.targets, n.collapse_key, n.retain, n.standing
+        "SELECT {MESSAGE_COLUMNS}, n.target, n.target_text, n.targets, n.collapse_key, n.retain, n.standing, n.trace
          FROM notifications n LEFT JOIN topics t ON t.num = n.topic WHERE n.num = $1 AND n.app = $2"
     );
     let sql = &sql;
@@ -49,6 +49,7 @@ pub(super) async fn state(
                 targets: row.get::<_, Option<i64>>(15).map(|count| count as u64),
                 collapse_key: row.get(16),
                 retain: row.get::<_, i64>(17) != 0,
+                trace: trace_of(row.get(19)),
             };
             let mut sums = sums.get(&num).copied().unwrap_or([0; Outcome::ALL.len() + 1]);
             sums[Outcome::Opened as usize] = opened;
@@ -69,7 +70,8 @@ pub(super) async fn trace(
 ) -> Result<Option<Trace>, Error> {
     let Some(num) = store.ids.num(id) else { return Ok(None) };
     let sql = "SELECT d.num, EXISTS (SELECT 1 FROM inbox i WHERE i.device = d.num AND i.num = n.num),
-                      EXISTS (SELECT 1 FROM subscriptions s WHERE s.device = d.num AND s.topic = n.topic)
+                      EXISTS (SELECT 1 FROM subscriptions s WHERE s.device = d.num AND s.topic = n.topic),
+                      n.trace
                FROM notifications n JOIN devices d ON d.app = n.app AND d.id = $3 WHERE n.num = $1 AND n.app = $2";
     store
         .read(|tx| async move {
@@ -84,7 +86,12 @@ pub(super) async fn trace(
             }
             steps.extend(opening::step(&tx, num, device).await?);
             steps.sort_by_key(|step| (step.at, step.outcome as u8));
-            Ok(Some(Trace { steps, in_inbox: row.get(1), subscribed: row.get(2) }))
+            Ok(Some(Trace {
+                steps,
+                in_inbox: row.get(1),
+                subscribed: row.get(2),
+                trace: trace_of(row.get(3)),
+            }))
         })
         .await
 }

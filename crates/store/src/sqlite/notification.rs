@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use noroshi_types::{
     AppId, DeviceId, Epoch, JsonText, Message, NotificationId, Outcome, Position, Timestamp, Topic,
-    TopicPosition, Urgency, When,
+    TopicPosition, TraceContext, Urgency, When,
 };
 use rusqlite::{Connection, OptionalExtension, Row};
 
@@ -40,8 +40,8 @@ pub(super) fn insert(
     let mut statement = w.db.prepare_cached(
         "INSERT INTO notifications (num, app, created_at, expires_at, keep_until, delivery, urgency, target,
                                     target_text, targets, topic, topic_offset, collapse_key, retain, notification,
-                                    data, push, standing, campaign)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, nullif(?19, 0))",
+                                    data, push, standing, campaign, trace)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, nullif(?19, 0), ?20)",
     )?;
     statement.execute(rusqlite::params![
         num,
@@ -63,6 +63,7 @@ pub(super) fn insert(
         push_text(&request.push, request.waits_for_use),
         standing as u8,
         campaign,
+        request.trace.map(TraceContext::to_stored),
     ])?;
     Ok(())
 }
@@ -158,7 +159,7 @@ pub(super) fn state(
 ) -> Result<Option<NotificationState>, Error> {
     let Some(num) = ids.num(id) else { return Ok(None) };
     let mut statement = db.prepare_cached(&format!(
-        "SELECT {MESSAGE_COLUMNS}, n.target, n.target_text, n.targets, n.collapse_key, n.retain, n.standing
+        "SELECT {MESSAGE_COLUMNS}, n.target, n.target_text, n.targets, n.collapse_key, n.retain, n.standing, n.trace
          FROM notifications n LEFT JOIN topics t ON t.num = n.topic WHERE n.num = ?1 AND n.app = ?2"
     ))?;
     let found = statement.query_row((num, app.0), |row| {
@@ -168,6 +169,7 @@ pub(super) fn state(
             targets: row.get::<_, Option<i64>>(15)?.map(|count| count as u64),
             collapse_key: row.get(16)?,
             retain: row.get(17)?,
+            trace: row::trace_of(row.get_ref(19)?.as_blob_or_null()?),
         };
         Ok((message_of_row(row, ids), request, Standing::from_code(row.get(18)?)))
     });
@@ -189,9 +191,14 @@ pub(super) fn trace(
     device: &DeviceId,
 ) -> Result<Option<Trace>, Error> {
     let Some(num) = ids.num(id) else { return Ok(None) };
-    let mut statement = db.prepare_cached("SELECT topic FROM notifications WHERE num = ?1 AND app = ?2")?;
-    let topic = statement.query_row((num, app.0), |row| row.get::<_, Option<TopicNum>>(0)).optional()?;
-    let (Some(topic), Some(device)) = (topic, device::number(db, app, device)?) else { return Ok(None) };
+    let mut statement =
+        db.prepare_cached("SELECT topic, trace FROM notifications WHERE num = ?1 AND app = ?2")?;
+    let found = statement.query_row((num, app.0), |row| {
+        Ok((row.get::<_, Option<TopicNum>>(0)?, row::trace_of(row.get_ref(1)?.as_blob_or_null()?)))
+    });
+    let (Some((topic, trace)), Some(device)) = (found.optional()?, device::number(db, app, device)?) else {
+        return Ok(None);
+    };
     let mut steps = Vec::new();
     outcome::each_part(db, num, |part| {
         if device_list::decode(part.devices).any(|listed| listed == device) {
@@ -209,6 +216,7 @@ pub(super) fn trace(
             Some(topic) => exists("SELECT 1 FROM subscriptions WHERE device = ?1 AND topic = ?2", topic)?,
             None => false,
         },
+        trace,
     }))
 }
 

@@ -76,7 +76,7 @@ macro_rules! conformance_tests {
                 a_full_inbox_evicts_the_oldest, an_ack_removes_once, an_inbox_lists_the_oldest_first;
             notifications: ids_are_in_commit_order, answers_come_in_order, noted_ones_get_an_id_at_once,
                 a_repeated_key_is_answered_again, another_body_conflicts, a_state_counts_outcomes,
-                a_trace_tells_one_device, an_opening_counts_once, cancel_removes_what_is_left, conditions_choose_devices;
+                a_trace_tells_one_device, an_opening_counts_once, a_trace_context_is_kept, cancel_removes_what_is_left, conditions_choose_devices;
             sessions: a_log_in_reads_everything_at_once, refusals_stand_alone, a_token_makes_its_device,
                 a_backlog_comes_in_pages, a_backlog_resumes, session_topics_start_at_the_present,
                 too_many_topics_are_refused, answers_keep_the_order_of_the_batch,

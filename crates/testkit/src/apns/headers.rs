@@ -22,8 +22,16 @@ const TYPES: [(&str, &str); 11] = [
     ("controls", ".push-type.controls"),
 ];
 /// Besides those that begin with `apns-`.
-const NAMES: [&str; 7] =
-    ["authorization", "content-type", "content-length", "user-agent", "accept", "accept-encoding", "host"];
+const NAMES: [&str; 8] = [
+    "traceparent",
+    "authorization",
+    "content-type",
+    "content-length",
+    "user-agent",
+    "accept",
+    "accept-encoding",
+    "host",
+];
 const APNS_NAMES: [&str; 6] =
     ["apns-id", "apns-expiration", "apns-priority", "apns-topic", "apns-collapse-id", "apns-push-type"];
 

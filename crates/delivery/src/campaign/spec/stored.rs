@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use noroshi_types::{
-    Condition, Invalid, JsonText, Label, Lane, Push, PushMode, Timestamp, Topic, Ttl, Urgency, When,
+    Condition, Invalid, JsonText, Label, Lane, Push, PushMode, Timestamp, Topic, TraceContext, Ttl, Urgency,
+    When,
 };
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
@@ -34,6 +35,9 @@ struct StoredSpec {
     lane: u8,
     batch_size: u32,
     start: bool,
+    /// As `traceparent` is written.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    trace: Option<String>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -144,6 +148,7 @@ impl From<&Spec> for StoredSpec {
             lane: spec.lane as u8,
             batch_size: spec.batch_size,
             start: spec.start,
+            trace: spec.trace.map(|trace| trace.to_string()),
         }
     }
 }
@@ -176,6 +181,7 @@ impl TryFrom<StoredSpec> for Spec {
             lane: Lane::from_code(stored.lane).ok_or_else(|| unknown("lane"))?,
             batch_size: stored.batch_size,
             start: stored.start,
+            trace: stored.trace.and_then(|trace| TraceContext::parse(trace.as_bytes())),
         })
     }
 }

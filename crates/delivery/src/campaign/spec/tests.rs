@@ -33,6 +33,7 @@ pub(crate) fn spec() -> Spec {
         lane: Lane::Campaign,
         batch_size: limits::CAMPAIGN_BATCH,
         start: true,
+        trace: None,
     }
 }
 
@@ -73,6 +74,7 @@ fn full() -> Spec {
         lane: Lane::Extra,
         batch_size: 100,
         start: false,
+        trace: TraceContext::parse(b"00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"),
     }
 }
 

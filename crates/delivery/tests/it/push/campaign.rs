@@ -35,6 +35,7 @@ pub(crate) fn spec(audience: Audience) -> Spec {
         lane: Lane::Campaign,
         batch_size: 50,
         start: true,
+        trace: None,
     }
 }
 

@@ -6,14 +6,16 @@ use std::time::Duration;
 use noroshi_egress::Egress;
 use noroshi_push::Services;
 use noroshi_store::{Credentials, Devices, NewCredential, Registration};
+use noroshi_telemetry::span::{Sampling, Span, Spans, Value};
 use noroshi_testkit::behaviour::{Act, Change, Scripted};
 use noroshi_testkit::tokens::NewDevices;
 use noroshi_testkit::{Fakes, Service};
+use noroshi_types::trace::TraceContext;
 use noroshi_types::{
     JsonText, Outcome, PushEnvironment, PushMode, PushService, PushToken, Target, Ttl, UserId, When,
 };
 
-use super::{Bench, config, open_with, pushed, registration, users};
+use super::{Bench, config, open_with, push, pushed, registration, users};
 
 struct Stand {
     bench: Bench,
@@ -24,6 +26,10 @@ struct Stand {
 }
 
 async fn stand(devices: usize) -> Stand {
+    stand_with(devices, config()).await
+}
+
+async fn stand_with(devices: usize, config: push::Config) -> Stand {
     let folder = tempfile::tempdir().expect("a folder");
     let keys = folder.path().join("fakes");
     std::fs::create_dir(&keys).expect("a folder");
@@ -37,7 +43,7 @@ async fn stand(devices: usize) -> Stand {
     let mut registry = noroshi_telemetry::registry();
     let runtime = tokio::runtime::Handle::current();
     let services = Services::new(noroshi_push::Config::default(), egress, &mut registry, runtime);
-    let bench = open_with(folder.path(), services.clone(), config()).await;
+    let bench = open_with(folder.path(), services.clone(), config).await;
     let new = NewDevices {
         service: Service::Fcm,
         count: devices,
@@ -151,6 +157,89 @@ async fn what_a_credential_that_does_not_open_is_for_waits() {
     bench.delivery.put_credential(bench.app, body.as_bytes(), true).await.expect("replaced");
     let id = bench.publish(brief).await;
     bench.until(id, Outcome::Pushed, 3).await;
+    bench.stop().await;
+    services.drain(Duration::from_secs(5)).await;
+}
+
+fn context(text: &str) -> Option<TraceContext> {
+    Some(TraceContext::parse(text.as_bytes()).expect("a context"))
+}
+
+const PARENT: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+
+/// From what the provider's request said to the push service's answer, over a retry, which comes from the store.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_trace_reaches_from_the_request_to_each_call_of_a_push_service() {
+    let with = push::Config { traceparent: true, ..config() };
+    let Stand { bench, fakes, services, tokens, _folder } = stand_with(2, with).await;
+    let body = fakes.credential(Service::Fcm).to_string();
+    bench.delivery.put_credential(bench.app, body.as_bytes(), false).await.expect("kept");
+    // The second device's first push is not taken, and comes again.
+    let busy = Scripted {
+        after: 0,
+        count: Some(1),
+        act: Act::Answer,
+        status: 503,
+        reason: "UNAVAILABLE".to_owned(),
+        timestamp: None,
+        retry_after_s: Some(1),
+    };
+    let token = tokens[1]["token"].as_str().expect("a token").to_owned();
+    let change = Change { service: Some(Service::Fcm), tokens: [(token, busy)].into(), ..Change::default() };
+    fakes.behave(change).expect("a script");
+    let (spans, ended) = Spans::new(Sampling::per_million(0), Default::default());
+    bench.delivery.attach_spans(spans);
+    let request = pushed(users(&["u0", "u1"]), When::Stored, PushMode::Always, Duration::ZERO);
+    let id = bench.publish(noroshi_types::Request { trace: context(PARENT), ..request.clone() }).await;
+    bench.until(id, Outcome::Pushed, 2).await;
+    let unsampled = context(&PARENT.replace("-01", "-00"));
+    let quiet = bench.publish(noroshi_types::Request { trace: unsampled, ..request }).await;
+    bench.until(quiet, Outcome::Pushed, 2).await;
+    bench.stop().await;
+    services.drain(Duration::from_secs(5)).await;
+
+    let spans: Vec<Span> = ended.0.try_iter().collect();
+    let named = |name: &str| spans.iter().filter(|span| span.name == name).collect::<Vec<_>>();
+    let parent = context(PARENT).expect("a context");
+    assert!(
+        spans.iter().all(|span| span.trace == parent.trace),
+        "one trace, and nothing of what is not recorded"
+    );
+    let publish = named("publish")[0];
+    assert_eq!((publish.parent, named("publish").len()), (Some(parent.parent), 1));
+    assert!(publish.attributes.contains(&("noroshi.targets", Value::Count(2))));
+    assert_eq!(named("store accept").iter().map(|span| span.parent).collect::<Vec<_>>(), [Some(publish.id)]);
+    let attempts = named("push fcm");
+    assert_eq!(attempts.len(), 2, "{spans:?}");
+    assert!(attempts.iter().all(|attempt| attempt.parent == Some(publish.id)));
+    assert_eq!(attempts[0].failed.as_deref(), Some("UNAVAILABLE"));
+    assert_eq!(attempts[1].failed, None);
+    for (attempt, span) in attempts.iter().enumerate() {
+        let number = ("noroshi.push.attempt", Value::Count(i64::try_from(attempt).expect("few")));
+        assert!(span.attributes.contains(&number), "{span:?}");
+    }
+    let calls = named("push call");
+    assert_eq!(calls.len(), 3);
+    assert!(calls.iter().all(|call| attempts.iter().any(|attempt| call.parent == Some(attempt.id))));
+    let mut expected: Vec<String> =
+        calls.iter().map(|call| format!("00-{}-{}-01", call.trace, call.id)).collect();
+    // Of a trace that nobody records the context goes on as it was kept.
+    expected.extend([unsampled.expect("a context").to_string(), unsampled.expect("a context").to_string()]);
+    let told = |received: noroshi_testkit::Received| received.headers["traceparent"].clone();
+    let mut told: Vec<String> = fakes.received(Service::Fcm).into_iter().map(told).collect();
+    (told.sort(), expected.sort());
+    assert_eq!(told, expected);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn push_services_are_not_told_of_traces_unless_an_operator_wants_it() {
+    let Stand { bench, fakes, services, _folder, .. } = stand(1).await;
+    let body = fakes.credential(Service::Fcm).to_string();
+    bench.delivery.put_credential(bench.app, body.as_bytes(), false).await.expect("kept");
+    let request = pushed(users(&["u0"]), When::Stored, PushMode::Always, Duration::ZERO);
+    let id = bench.publish(noroshi_types::Request { trace: context(PARENT), ..request }).await;
+    bench.until(id, Outcome::Pushed, 1).await;
+    assert!(!fakes.received(Service::Fcm)[0].headers.contains_key("traceparent"));
     bench.stop().await;
     services.drain(Duration::from_secs(5)).await;
 }

@@ -91,6 +91,7 @@ impl Client {
                     token,
                     content: self.content.clone(),
                     id: uuid::Uuid::now_v7(),
+                    trace: None,
                     reply: Reply { to: answers.clone(), index: index as u32 },
                 };
                 self.services.send(push).await;

@@ -78,6 +78,7 @@ pub(in crate::postgres) struct Rows<'a> {
     pub pushes: Vec<Option<String>>,
     pub standings: Vec<i64>,
     pub campaigns: Vec<Option<i64>>,
+    pub traces: Vec<Option<Vec<u8>>>,
 }
 
 impl<'a> Rows<'a> {
@@ -112,6 +113,7 @@ impl<'a> Rows<'a> {
         self.pushes.push(row::push_text(&request.push, request.waits_for_use));
         self.standings.push(kept.standing as i64);
         self.campaigns.push((kept.campaign != 0).then_some(kept.campaign));
+        self.traces.push(request.trace.map(|trace| trace.to_stored().to_vec()));
     }
 }
 

@@ -21,11 +21,11 @@ macro_rules! insert_notifications {
         concat!(
             "INSERT INTO notifications (num, app, created_at, expires_at, keep_until, delivery, urgency, target,
                                         target_text, targets, topic, topic_offset, collapse_key, retain, notification,
-                                        data, push, standing, campaign)
+                                        data, push, standing, campaign, trace)
              SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[],
                                   $7::bigint[], $8::bigint[], $9::text[], $10::bigint[], $11::bigint[], $12::bigint[],
                                   $13::text[], $14::bigint[], $15::text[], $16::text[], $17::text[], $18::bigint[],
-                                  $19::bigint[])",
+                                  $19::bigint[], $20::bytea[])",
             $conflict
         )
     };
@@ -79,7 +79,7 @@ pub(in crate::postgres) const STATEMENTS: [&str; 18] = [
 ];
 
 impl Rows<'_> {
-    pub(in crate::postgres) fn values(&self) -> [&(dyn ToSql + Sync); 19] {
+    pub(in crate::postgres) fn values(&self) -> [&(dyn ToSql + Sync); 20] {
         [
             &self.nums,
             &self.apps,
@@ -100,6 +100,7 @@ impl Rows<'_> {
             &self.pushes,
             &self.standings,
             &self.campaigns,
+            &self.traces,
         ]
     }
 }

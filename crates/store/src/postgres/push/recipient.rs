@@ -74,7 +74,7 @@ pub(super) async fn content(
     let num: Option<Num> = ids.num(id);
     let sql = "SELECT notification, data, urgency, collapse_key, created_at, expires_at, push::json ->> 'mode',
                       (push::json ->> 'after_ms')::bigint, (push::json -> 'apns')::text, (push::json -> 'fcm')::text,
-                      (push::json -> 'webpush')::text
+                      (push::json -> 'webpush')::text, trace
                FROM notifications WHERE num = $1 AND app = $2";
     let Some(found) = tx.query_opt(sql, &[&num, &i64::from(app.0)]).await? else { return Ok(None) };
     let json = |column| found.get::<_, Option<String>>(column).map(JsonText::from_valid);
@@ -92,5 +92,6 @@ pub(super) async fn content(
         },
         sent_at: Timestamp(found.get::<_, i64>(4) as u64),
         expires_at: Timestamp(found.get::<_, i64>(5) as u64),
+        trace: row::trace_of(found.get(11)),
     }))
 }

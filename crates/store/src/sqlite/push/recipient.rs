@@ -10,7 +10,7 @@ use rusqlite::{Connection, OptionalExtension, Row};
 use crate::device::token_of;
 use crate::sqlite::ids::Ids;
 use crate::sqlite::{campaign, device, notification};
-use crate::{Error, PushContent, PushRecipient, Work};
+use crate::{Error, PushContent, PushRecipient, Work, row};
 
 pub(super) fn find(
     db: &Connection,
@@ -80,7 +80,7 @@ pub(super) fn content(
     let Some(num) = ids.num(id) else { return Ok(None) };
     let mut statement = db.prepare_cached(
         "SELECT notification, data, urgency, collapse_key, push ->> 'mode', push ->> 'after_ms', push -> 'apns',
-                push -> 'fcm', push -> 'webpush', created_at, expires_at
+                push -> 'fcm', push -> 'webpush', created_at, expires_at, trace
          FROM notifications WHERE num = ?1 AND app = ?2",
     )?;
     let found = statement.query_row((num, app.0), |row| {
@@ -101,6 +101,7 @@ pub(super) fn content(
             },
             sent_at: Timestamp(row.get::<_, i64>(9)? as u64),
             expires_at: Timestamp(row.get::<_, i64>(10)? as u64),
+            trace: row::trace_of(row.get_ref(11)?.as_blob_or_null()?),
         })
     });
     Ok(found.optional()?)

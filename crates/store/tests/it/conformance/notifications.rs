@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use noroshi_store::{Accept, Accepted, Error, OutcomePart, State, Store, TraceStep};
-use noroshi_types::{Condition, DeviceNum, NotificationId, Outcome, Request, Target, When};
+use noroshi_types::{Condition, DeviceNum, NotificationId, Outcome, Request, Target, TraceContext, When};
 use tokio::sync::mpsc;
 
 use super::world::*;
@@ -285,4 +285,29 @@ pub(crate) async fn conditions_choose_devices(store: &dyn Store) {
     check("!('a' in topics) && !('b' in topics)", &["none"]).await;
     check("'nobody' in topics", &[]).await;
     check("!('nobody' in topics)", &["both", "only-a", "only-b", "none"]).await;
+}
+
+/// Of whose trace it is a part: with each way to accept something, and for the push that comes of it.
+pub(crate) async fn a_trace_context_is_kept(store: &dyn Store) {
+    let app = app(store, "shop").await;
+    join(store, app, "d1", "u1", &["news"]).await;
+    for sampled in [true, false] {
+        let text = format!("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-0{}", u8::from(sampled));
+        let trace = TraceContext::parse(text.as_bytes());
+        assert!(trace.is_some());
+        for request in [stored(users(&["u1"])), stored(to_topic("news"))] {
+            let id = send(store, app, Request { trace, ..request }).await;
+            let state = store.notification(app, id, NOW).await.expect("read").expect("known");
+            assert_eq!(state.request.trace, trace);
+            assert_eq!(store.trace(app, id, &device("d1")).await.expect("read").expect("known").trace, trace);
+            assert_eq!(store.push_content(app, id).await.expect("read").expect("known").trace, trace);
+        }
+        let request = Request { trace, when: When::Active, ..stored(users(&["u1"])) }.into();
+        let noted = store.note(Accept { app, request, now: NOW, idempotency: None, campaign: None });
+        written_behind(store, app, noted.message.id, None).await;
+        let state = store.notification(app, noted.message.id, NOW).await.expect("read").expect("known");
+        assert_eq!(state.request.trace, trace);
+    }
+    let without = send(store, app, stored(users(&["u1"]))).await;
+    assert_eq!(store.push_content(app, without).await.expect("read").expect("known").trace, None);
 }

@@ -65,6 +65,7 @@ pub(crate) fn stored(target: Target) -> Request {
         notification: Some(JsonText::from_valid(r#"{"title":"狼煙"}"#)),
         data: Some(JsonText::from_valid("[1,2]")),
         push: Push::default(),
+        trace: None,
     }
 }
 

@@ -1,0 +1,125 @@
+//! The spans of a notification's way: publishing, the store's write, what push services are asked. Each is begun and ended
+//! here, so that whoever does the work says one word of it. Where nothing is recorded nothing is made.
+//!
+//! ```text
+//!   (request) ─► publish ─┬─► store accept
+//!                         └─► push apns, again for each attempt ─┬─► push call
+//! ```
+//!
+//! An attempt may come hours later and at another node: what it is a child of is kept with the notification.
+
+use noroshi_push::Answer;
+use noroshi_store::{Accepted, Batch, Error as StoreError};
+use noroshi_telemetry::span::{Kind, Open, Spans};
+use noroshi_types::{PushService, Request, TraceContext};
+
+use crate::delivery::Error;
+use crate::metrics::target_name;
+use crate::publish::Receipt;
+use crate::telling::push_name;
+
+/// Pushes of a batch that have a span of their own: enough to see how one goes, and a batch of 500 is not 500 spans.
+const CALLS_MAX: usize = 16;
+
+pub(crate) fn publish(spans: &Spans, request: &Request) -> Option<Open> {
+    let mut span = spans.begin("publish", Kind::Internal, request.trace.as_ref())?;
+    span.set("noroshi.target", target_name(&request.target));
+    if let Some(targets) = request.target.named_count() {
+        span.set("noroshi.targets", targets);
+    }
+    span.set("noroshi.when", request.when.as_str());
+    span.set("noroshi.push", push_name(request.push.mode));
+    Some(span)
+}
+
+pub(crate) fn published(span: &mut Open, result: &Result<Receipt, Error>) {
+    match result {
+        Ok(receipt) => {
+            span.set("noroshi.notification", receipt.id.to_string());
+            if receipt.replayed {
+                span.set("noroshi.replayed", true);
+            }
+        }
+        Err(error) => span.fail(error.to_string()),
+    }
+}
+
+/// From the queue of the writer to the commit.
+pub(crate) fn store(spans: &Spans, request: &Request) -> Option<Open> {
+    // Without a trace here it was not to be recorded: nothing begins one of its own.
+    spans.begin("store accept", Kind::Internal, Some(request.trace.as_ref()?))
+}
+
+pub(crate) fn stored(span: Option<Open>, result: &Result<Accepted, StoreError>) {
+    let Some(mut span) = span else { return };
+    match result {
+        Ok(accepted) => span.set("noroshi.kept", accepted.kept),
+        Err(error) => span.fail(error.to_string()),
+    }
+}
+
+/// One attempt at a batch, from the first push to the last answer.
+pub(crate) fn push(spans: &Spans, trace: Option<TraceContext>, batch: &Batch, pushes: usize) -> Option<Open> {
+    let mut span = spans.begin(push_span(batch.service), Kind::Internal, Some(&trace?))?;
+    span.set("noroshi.push.attempt", u64::from(batch.attempt));
+    span.set("noroshi.push.recipients", batch.recipients.len() as u64);
+    span.set("noroshi.push.sent", pushes as u64);
+    span.set("noroshi.push.lane", batch.lane.as_str());
+    Some(span)
+}
+
+/// One for each of the first pushes of a recorded batch.
+pub(crate) fn calls(spans: &Spans, span: Option<&Open>, batch: &Batch, pushes: usize) -> Vec<Option<Open>> {
+    let Some(context) = span.and_then(Open::context) else { return Vec::new() };
+    let service = batch.service.map_or("", PushService::as_str);
+    let call = |_| {
+        let mut call = spans.begin("push call", Kind::Client, Some(&context))?;
+        call.set("noroshi.push.service", service);
+        call.set("noroshi.push.attempt", u64::from(batch.attempt));
+        Some(call)
+    };
+    (0..pushes.min(CALLS_MAX)).map(call).collect()
+}
+
+pub(crate) fn answered(call: Option<Open>, answer: &Answer) {
+    let Some(mut call) = call else { return };
+    let (result, reason) = told(answer);
+    call.set("noroshi.push.result", result);
+    if let Some(reason) = reason {
+        call.set("noroshi.push.reason", reason);
+        call.fail(reason);
+    }
+}
+
+pub(crate) fn pushed(span: Option<Open>, answers: &[Answer]) {
+    let Some(mut span) = span else { return };
+    let accepted = answers.iter().filter(|answer| **answer == Answer::Accepted).count();
+    let again = answers.iter().filter(|answer| matches!(answer, Answer::Later { .. })).count();
+    span.set("noroshi.push.accepted", accepted as u64);
+    span.set("noroshi.push.again", again as u64);
+    if let Some(reason) = answers.iter().find_map(|answer| told(answer).1) {
+        span.fail(reason);
+    }
+}
+
+/// What an answer is called, and why it is not the one that was hoped for.
+fn told(answer: &Answer) -> (&'static str, Option<&'static str>) {
+    match answer {
+        Answer::Accepted => ("accepted", None),
+        Answer::Gone { reason, .. } => ("gone", Some(reason)),
+        Answer::Suspect { reason } => ("suspect", Some(reason)),
+        Answer::Refused { reason } => ("refused", Some(reason)),
+        Answer::Later { reason, .. } => ("again", Some(reason)),
+        Answer::Unconfigured => ("unconfigured", Some("no credential")),
+        Answer::Expired => ("expired", Some("expired")),
+    }
+}
+
+fn push_span(service: Option<PushService>) -> &'static str {
+    match service {
+        Some(PushService::Apns) => "push apns",
+        Some(PushService::Fcm) => "push fcm",
+        Some(PushService::WebPush) => "push webpush",
+        None => "push",
+    }
+}

@@ -1,0 +1,38 @@
+//! What the keys of tracing need beside themselves: the file of headers, a build that can export, attributes taken apart.
+
+use std::path::Path;
+
+use super::Tracing;
+use super::reader::Reader;
+
+/// Longer than any list of headers; more is another file.
+const FILE_BYTES_MAX: u64 = 16 << 10;
+
+impl Tracing {
+    pub(super) fn complete(&mut self, reader: &mut Reader) {
+        if self.endpoint.is_some() && !noroshi_otel::AVAILABLE {
+            let text =
+                "this program was built without OpenTelemetry (feature `otel`), which released builds have";
+            reader.problem("tracing.endpoint", text);
+        }
+        if let Some(path) = &self.headers_file {
+            match read(path) {
+                Ok(headers) => self.headers = headers,
+                Err(problem) => reader.problem("tracing.headers_file", problem),
+            }
+        }
+        match noroshi_otel::config::attributes(self.attributes_text.as_deref().unwrap_or_default()) {
+            Ok(attributes) => self.attributes = attributes,
+            Err(expected) => reader.problem("tracing.attributes", format!("has to be {expected}")),
+        }
+    }
+}
+
+fn read(path: &Path) -> Result<Vec<(String, String)>, String> {
+    let failed = |error: std::io::Error| format!("{} cannot be read: {error}", path.display());
+    if std::fs::metadata(path).map_err(failed)?.len() > FILE_BYTES_MAX {
+        return Err(format!("{} is too large for a list of headers", path.display()));
+    }
+    let text = std::fs::read_to_string(path).map_err(failed)?;
+    noroshi_otel::config::headers(&text).map_err(|problem| format!("{}: {problem}", path.display()))
+}

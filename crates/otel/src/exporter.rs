@@ -1,0 +1,202 @@
+//! Takes spans that ended and posts them in batches; metrics at their own pace. One task, one request at a time.
+//!
+//! A collector that is away is asked again, ever more slowly, for as long as [`GIVE_UP`]; spans that end meanwhile wait in
+//! their queue, and are dropped and counted when that is full. What a collector refuses is not offered again
+//! (OTLP §"Failures": 429, 502, 503 and 504 are worth another try, no other status is).
+
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use ipnet::{IpNet, Ipv4Net, Ipv6Net};
+use noroshi_egress::fetch::Post;
+use noroshi_egress::{ConfigError, Egress, Limits};
+use noroshi_telemetry::span::{Ended, Span};
+use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceResponse;
+use opentelemetry_proto::tonic::resource::v1::Resource;
+use prost::Message;
+use tokio::time::sleep;
+
+use crate::metrics::Loss;
+use crate::{Config, Metrics, encode};
+
+/// How often the queue is looked at.
+const INTERVAL: Duration = Duration::from_millis(500);
+
+/// Spans of one request: some 250 KB, far below any collector's limit.
+const BATCH_MAX: usize = 512;
+
+/// A batch that the collector did not take for so long makes room for newer ones.
+const GIVE_UP: Duration = Duration::from_secs(60);
+
+const PAUSE_MIN: Duration = Duration::from_secs(1);
+const PAUSE_MAX: Duration = Duration::from_secs(15);
+
+/// An answer is empty, or says in a sentence what was refused.
+const ANSWER_BYTES_MAX: usize = 64 << 10;
+
+const CONTENT_TYPE: &str = "application/x-protobuf";
+
+/// The text of `/metrics`.
+pub type Scrape = Box<dyn Fn() -> Option<String> + Send + Sync>;
+
+pub struct Exporter {
+    config: Config,
+    egress: Egress,
+    resource: Resource,
+    metrics: Metrics,
+    scrape: Scrape,
+    /// On its way; empty between two.
+    batch: Vec<Span>,
+    /// The last attempt failed, and the log says so.
+    failing: bool,
+}
+
+/// What became of one request.
+enum Sent {
+    Taken { refused: u64 },
+    Again(String),
+    Refused(String),
+}
+
+impl Exporter {
+    pub fn new(config: Config, metrics: Metrics, scrape: Scrape) -> Result<Self, ConfigError> {
+        let allow = vec![IpNet::V4(Ipv4Net::default()), IpNet::V6(Ipv6Net::default())];
+        let (proxies, ca) = (config.proxies.clone(), config.ca.clone());
+        let egress = Egress::new(noroshi_egress::Config { allow, proxies, ca, ..Default::default() })?;
+        let resource = encode::resource(&config.resource);
+        Ok(Self { config, egress, resource, metrics, scrape, batch: Vec::new(), failing: false })
+    }
+
+    /// Runs until `end`, then sends what is left, for as long as [`Config::drain`].
+    pub async fn run(mut self, ended: Ended, end: impl Future<Output = ()>) {
+        let since = encode::metric::now();
+        tokio::select! {
+            () = end => {}
+            () = self.export_forever(&ended, since) => {}
+        }
+        let flushed = tokio::time::timeout(self.config.drain, self.flush(&ended, since)).await;
+        self.batch.extend(ended.0.try_iter());
+        let left = self.batch.len();
+        self.lose(Loss::Ended);
+        if flushed.is_err() || left > 0 {
+            tracing::warn!(left, "the collector did not take all spans before the end");
+        }
+    }
+
+    async fn export_forever(&mut self, ended: &Ended, since: u64) {
+        let mut metrics_at = Instant::now();
+        loop {
+            sleep(INTERVAL).await;
+            while self.next(ended) {
+                self.export().await;
+            }
+            if let Some(interval) = self.config.metrics_interval
+                && metrics_at.elapsed() >= interval
+            {
+                metrics_at = Instant::now();
+                self.export_metrics(since).await;
+            }
+        }
+    }
+
+    /// Takes the next batch, if there is one.
+    fn next(&mut self, ended: &Ended) -> bool {
+        if self.batch.is_empty() {
+            self.batch.extend(ended.0.try_iter().take(BATCH_MAX));
+        }
+        !self.batch.is_empty()
+    }
+
+    /// Until the batch is taken, refused, or too old. Cancelled, the batch is still there.
+    async fn export(&mut self) {
+        let (began, mut pause) = (Instant::now(), PAUSE_MIN);
+        while !self.try_export().await {
+            if began.elapsed() + pause > GIVE_UP {
+                return self.lose(Loss::Unreachable);
+            }
+            sleep(pause).await;
+            pause = (pause * 2).min(PAUSE_MAX);
+        }
+    }
+
+    /// False: the collector may take it another time.
+    async fn try_export(&mut self) -> bool {
+        let body = Bytes::from(encode::spans(&self.resource, &self.batch));
+        match self.post("/v1/traces", body).await {
+            Sent::Taken { refused } => {
+                let all = self.batch.len() as u64;
+                self.metrics.dropped(Loss::Refused).inc_by(refused.min(all));
+                self.metrics.exported.inc_by(all.saturating_sub(refused));
+                self.batch.clear();
+                true
+            }
+            Sent::Refused(reason) => {
+                self.failed(&reason);
+                self.lose(Loss::Refused);
+                true
+            }
+            Sent::Again(reason) => {
+                self.failed(&reason);
+                false
+            }
+        }
+    }
+
+    fn lose(&mut self, loss: Loss) {
+        self.metrics.dropped(loss).inc_by(self.batch.len() as u64);
+        self.batch.clear();
+    }
+
+    /// What ended last, and the metrics as they are now; nothing is tried twice.
+    async fn flush(&mut self, ended: &Ended, since: u64) {
+        while self.next(ended) {
+            if !self.try_export().await {
+                return;
+            }
+        }
+        if self.config.metrics_interval.is_some() {
+            self.export_metrics(since).await;
+        }
+    }
+
+    /// Not tried again: the next one says all that this one did.
+    async fn export_metrics(&mut self, since: u64) {
+        let Some(text) = (self.scrape)() else { return };
+        let body = encode::metric::metrics(&self.resource, &text, since, encode::metric::now());
+        match self.post("/v1/metrics", body.into()).await {
+            Sent::Taken { .. } => {}
+            Sent::Again(reason) | Sent::Refused(reason) => self.failed(&reason),
+        }
+    }
+
+    async fn post(&mut self, path: &str, body: Bytes) -> Sent {
+        let headers: Vec<(&str, &str)> =
+            self.config.headers.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+        let post = Post { content_type: CONTENT_TYPE, headers: &headers, body };
+        let limits = Limits { body_bytes_max: ANSWER_BYTES_MAX, timeout: self.config.timeout };
+        let answer = match self.egress.post(&self.config.url(path), post, limits).await {
+            Ok(answer) => answer,
+            Err(error) => return Sent::Again(error.to_string()),
+        };
+        match answer.status {
+            200..=299 => {
+                if std::mem::take(&mut self.failing) {
+                    tracing::info!("the collector takes spans again");
+                }
+                // The answer about metrics has the same fields (`rejected_data_points`).
+                let partial = ExportTraceServiceResponse::decode(answer.body).ok();
+                let partial = partial.and_then(|answer| answer.partial_success);
+                Sent::Taken { refused: partial.map_or(0, |partial| partial.rejected_spans.max(0) as u64) }
+            }
+            status @ (429 | 502 | 503 | 504) => Sent::Again(format!("the collector answered {status}")),
+            status => Sent::Refused(format!("the collector answered {status}")),
+        }
+    }
+
+    fn failed(&mut self, reason: &str) {
+        self.metrics.failures.inc();
+        if !std::mem::replace(&mut self.failing, true) {
+            tracing::warn!(reason, "the collector does not take spans or metrics");
+        }
+    }
+}
