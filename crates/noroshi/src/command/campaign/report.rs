@@ -61,7 +61,8 @@ fn difference(difference: &Value) -> String {
     else {
         return "-".to_owned();
     };
-    let of = format!("{:+.1} ({:+.1} to {:+.1}), p {p:.4}", value * 100.0, low * 100.0, high * 100.0);
+    let p = if p < 0.000_1 { "< 0.0001".to_owned() } else { format!("{p:.4}") };
+    let of = format!("{:+.1} ({:+.1} to {:+.1}), p {p}", value * 100.0, low * 100.0, high * 100.0);
     match difference["distinguishable"] == true {
         true => of,
         false => format!("not distinguishable: {of}"),
@@ -91,6 +92,9 @@ mod tests {
                 "+20.0 (+5.2 to +33.4), p 0.0080",
             ]
         );
+        let mut certain = differs(true);
+        certain["p_value"] = json!(0.0);
+        assert_eq!(difference(&certain), "+20.0 (+5.2 to +33.4), p < 0.0001");
         let control = json!({"name": "a", "held_out": false, "targeted": 0, "against_control": null,
             "delivered": {"count": 0, "rate": null}, "opened": {"count": 0, "rate": null}});
         assert_eq!(row(&control), ["a", "0", "0", "-", "0", "-"]);
