@@ -128,7 +128,8 @@ async fn a_collector_that_is_busy_gets_everything_later() {
     let (collector, metrics) = stand.stop().await;
     assert_eq!(collector.refused(), 2);
     let mut ids: Vec<_> = collector.spans().into_iter().map(|span| span.span_id).collect();
-    (ids.sort(), ids.dedup());
+    ids.sort();
+    ids.dedup();
     assert_eq!(ids.len(), 1_500, "nothing is sent twice that was taken");
     for loss in [Loss::Refused, Loss::Unreachable, Loss::Ended] {
         assert_eq!(metrics.dropped(loss).get(), 0, "{loss:?}");

@@ -227,7 +227,8 @@ async fn a_trace_reaches_from_the_request_to_each_call_of_a_push_service() {
     expected.extend([unsampled.expect("a context").to_string(), unsampled.expect("a context").to_string()]);
     let told = |received: noroshi_testkit::Received| received.headers["traceparent"].clone();
     let mut told: Vec<String> = fakes.received(Service::Fcm).into_iter().map(told).collect();
-    (told.sort(), expected.sort());
+    told.sort();
+    expected.sort();
     assert_eq!(told, expected);
 }
 
