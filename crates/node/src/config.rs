@@ -13,6 +13,7 @@ mod keys;
 mod layer;
 mod print;
 mod problem;
+mod profiling;
 mod reader;
 mod size;
 
@@ -50,6 +51,7 @@ pub struct Config {
     pub push: Push,
     pub web_push: WebPush,
     pub events: Events,
+    pub profiling: Profiling,
     pub log: Log,
     /// Every key with its value and where that comes from, for `config print`.
     pub entries: Vec<Entry>,
@@ -293,6 +295,13 @@ pub struct Events {
     webhook_key_file: Option<PathBuf>,
 }
 
+/// Profiles that are pushed.
+#[derive(Debug, Clone)]
+pub struct Profiling {
+    /// None: only who asks gets one.
+    pub push: Option<noroshi_profiling::Config>,
+}
+
 #[derive(Debug, Clone)]
 pub struct Log {
     pub level: String,
@@ -325,6 +334,7 @@ impl Config {
         config.push.check(&mut reader);
         config.sqs.check(&mut reader, config.push.queue);
         config.events.complete(&mut reader);
+        config.profiling.check(&mut reader);
         config.front.complete(&mut reader, config.node.roles.has(Role::Front));
         let (entries, problems) = reader.finish();
         config.entries = entries;

@@ -33,6 +33,7 @@ mod admin;
 mod drain;
 mod events;
 mod handover;
+mod profiling;
 mod reload;
 mod sqs;
 mod store;

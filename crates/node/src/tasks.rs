@@ -31,6 +31,8 @@ pub enum TaskKind {
     Front,
     /// Takes notifications from a queue.
     Intake,
+    /// Pushes profiles.
+    Profiling,
 }
 
 /// When in a drain a task ends.
@@ -66,12 +68,13 @@ impl TaskKind {
             TaskKind::Cluster => "cluster",
             TaskKind::Front => "front",
             TaskKind::Intake => "intake",
+            TaskKind::Profiling => "profiling",
         }
     }
 
     pub fn on_drain(self) -> Phase {
         match self {
-            TaskKind::Auth | TaskKind::Reload | TaskKind::Intake => Phase::First,
+            TaskKind::Auth | TaskKind::Reload | TaskKind::Intake | TaskKind::Profiling => Phase::First,
             // What delivery still has to hand over goes by the cluster: it ends behind it.
             TaskKind::Delivery | TaskKind::Front => Phase::AfterConnections,
             // They show how the drain goes.
@@ -88,7 +91,7 @@ impl TaskKind {
             | TaskKind::Cluster
             | TaskKind::Front
             | TaskKind::Intake => OnFailure::Drain,
-            TaskKind::Reload | TaskKind::Gauges | TaskKind::Nodes => OnFailure::GoOn,
+            TaskKind::Reload | TaskKind::Gauges | TaskKind::Nodes | TaskKind::Profiling => OnFailure::GoOn,
         }
     }
 }

@@ -27,23 +27,24 @@ use crate::symbol::Symbols;
 /// pprof's table is read by a recursion as deep as it has buckets, 4,096.
 const STACK_BYTES: usize = 8 << 20;
 
+/// Guards that the sampler, which is the process's, is made ready once.
+static WARM: Mutex<bool> = Mutex::new(false);
+
 /// What lasts from one profile to the next.
 pub(crate) struct Process {
     folder: PathBuf,
-    /// Guards that the sampler is made ready once.
-    warm: Mutex<bool>,
     /// Guards the names of addresses. No other lock under it.
     pub(crate) symbols: Mutex<Symbols>,
 }
 
 impl Process {
     pub(crate) fn new(folder: PathBuf) -> Self {
-        Self { folder, warm: Mutex::new(false), symbols: Mutex::default() }
+        Self { folder, symbols: Mutex::default() }
     }
 
     /// Before the first profile of all.
     fn warm(&self) -> Result<(), Error> {
-        let mut warm = self.warm.lock();
+        let mut warm = WARM.lock();
         if *warm {
             return Ok(());
         }

@@ -5,6 +5,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
@@ -60,6 +61,8 @@ struct Inner {
     sampler: Arc<Mutex<()>>,
     /// Told to a window that is only to be pushed.
     cut: Notify,
+    /// Somebody who asked waits for the sampler.
+    wanted: AtomicBool,
     #[cfg(feature = "cpu")]
     process: Arc<crate::cpu::Process>,
 }
@@ -74,6 +77,7 @@ impl Profiler {
             asked: Semaphore::new(1),
             sampler: Arc::default(),
             cut: Notify::new(),
+            wanted: AtomicBool::new(false),
             #[cfg(feature = "cpu")]
             process: Arc::new(crate::cpu::Process::new(folder)),
         }))
@@ -82,17 +86,26 @@ impl Profiler {
     /// Samples for as long as was asked. Cancel-safe: dropped, the sampler stops.
     pub async fn cpu(&self, ask: Ask) -> Result<Taken, Error> {
         let _asked = self.0.asked.try_acquire().map_err(|_| Error::Busy)?;
-        // A window under way hears it; one that waits for the sampler comes behind this in its queue.
-        let turn = self.0.sampler.clone().lock_owned();
+        let wanted = Wanted::new(&self.0.wanted);
+        // A window under way hears this; one that begins now sees that the sampler is wanted.
         self.0.cut.notify_waiters();
-        self.take(turn.await, ask, std::future::pending()).await
+        let turn = self.0.sampler.clone().lock_owned().await;
+        drop(wanted);
+        self.take(turn, ask, std::future::pending()).await
     }
 
     /// Samples for as long as was asked, or until somebody else asks, or `end`. Cancel-safe.
     pub(crate) async fn window(&self, ask: Ask, end: impl Future<Output = ()>) -> Result<Taken, Error> {
-        let turn = self.0.sampler.clone().lock_owned().await;
-        // Listens before the first sample, so that no cut is missed.
-        let cut = self.0.cut.notified();
+        let (turn, cut) = loop {
+            let turn = self.0.sampler.clone().lock_owned().await;
+            // Listens before it looks, so that no cut is missed.
+            let cut = self.0.cut.notified();
+            if !self.0.wanted.load(Ordering::SeqCst) {
+                break (turn, cut);
+            }
+            drop(turn);
+            tokio::task::yield_now().await;
+        };
         self.take(turn, ask, async {
             tokio::select! {
                 () = cut => {}
@@ -134,6 +147,22 @@ impl Profiler {
     #[cfg(not(feature = "heap"))]
     pub async fn heap(&self) -> Result<Taken, Error> {
         Err(Error::NotBuilt { what: "heap profiles", feature: "heap-profiling" })
+    }
+}
+
+/// True as long as it lives.
+struct Wanted<'a>(&'a AtomicBool);
+
+impl<'a> Wanted<'a> {
+    fn new(wanted: &'a AtomicBool) -> Self {
+        wanted.store(true, Ordering::SeqCst);
+        Self(wanted)
+    }
+}
+
+impl Drop for Wanted<'_> {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::SeqCst);
     }
 }
 

@@ -10,12 +10,13 @@ use noroshi_types::limits;
 
 use super::reader::Reader;
 use super::{
-    Auth, Cluster, Config, Drain, Egress, Events, Front, Gateway, Limits, Log, Mqtt, Node, Push, Queue,
-    Server, Sqs, Store, TlsFiles, WebPush, Xmpp,
+    Auth, Cluster, Config, Drain, Egress, Events, Front, Gateway, Limits, Log, Mqtt, Node, Profiling, Push,
+    Queue, Server, Sqs, Store, TlsFiles, WebPush, Xmpp,
 };
 
 mod cluster;
 mod events;
+mod profiling;
 mod xmpp;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -44,6 +45,7 @@ impl Config {
             push: Push::read(reader),
             web_push: WebPush::read(reader),
             events: Events::read(reader, &server),
+            profiling: Profiling::read(reader),
             server,
             log: Log::read(reader),
             entries: Vec::new(),

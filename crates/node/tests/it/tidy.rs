@@ -65,11 +65,15 @@ fn crates_know_only_those_before_them() {
         ("noroshi-sqs", &["telemetry", "aws", "cluster"]),
         ("noroshi-egress", &["types"]),
         ("noroshi-events", &["types", "aws", "egress"]),
+        ("noroshi-profiling", &["egress"]),
         ("noroshi-push", &["types", "telemetry", "protocol", "egress"]),
         ("noroshi-testkit", &["types"]),
         ("noroshi-auth", &["types", "telemetry", "store", "egress"]),
         ("noroshi-delivery", &["types", "telemetry", "events", "store", "push", "cluster"]),
-        ("noroshi-api", &["types", "telemetry", "events", "protocol", "store", "auth", "push", "delivery"]),
+        (
+            "noroshi-api",
+            &["types", "telemetry", "events", "profiling", "protocol", "store", "auth", "push", "delivery"],
+        ),
         ("noroshi-cells", &["types", "telemetry", "store", "auth", "egress", "api"]),
         (
             "noroshi-gateway",
@@ -82,6 +86,7 @@ fn crates_know_only_those_before_them() {
                 "telemetry",
                 "aws",
                 "events",
+                "profiling",
                 "protocol",
                 "egress",
                 "push",
@@ -97,7 +102,7 @@ fn crates_know_only_those_before_them() {
         ),
         ("noroshi-load", &["types", "telemetry", "aws", "events", "protocol", "egress", "push", "testkit"]),
         ("noroshi-sim", &[]),
-        ("noroshi", &["types", "protocol", "node", "load", "sim", "testkit"]),
+        ("noroshi", &["types", "profiling", "protocol", "node", "load", "sim", "testkit"]),
     ]);
     let mut wrong = Vec::new();
     for (name, dependencies) in dependencies() {

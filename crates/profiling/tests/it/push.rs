@@ -10,7 +10,7 @@ use noroshi_testkit::pyroscope::{Expected, Mood, Pyroscope};
 use prometheus_client::registry::Registry;
 use tokio_util::sync::CancellationToken;
 
-use crate::take::{ASK, Load, TURN, spin_in_a_leaf};
+use crate::take::{ASK, Load, TURN, profiler, spin_in_a_leaf};
 
 struct Running {
     registry: Registry,
@@ -36,7 +36,7 @@ fn start(server: &Pyroscope, change: impl FnOnce(&mut Config)) -> Running {
     };
     change(&mut config);
     let mut registry = Registry::default();
-    let profiler = Profiler::new(folder.path().join("profiles"));
+    let profiler = profiler();
     let own = vec![
         Label::new("node", "host-1:8080"),
         Label::new("role", "api+gateway"),
@@ -150,8 +150,6 @@ async fn who_asks_goes_before_a_window_and_a_window_is_pushed_at_the_end() {
     let _load = Load::start(1, spin_in_a_leaf);
     let server = Pyroscope::start(expected()).expect("a server");
     let running = start(&server, |config| config.interval = Duration::from_secs(3_600));
-    // The window is under way once asking for a profile makes it end, and be pushed.
-    until("a window", || std::fs::read_dir(running.folder.path().join("profiles")).is_ok()).await;
     let began = Instant::now();
     while server.pushes().is_empty() {
         assert!(began.elapsed() < Duration::from_secs(90), "the window was not cut");

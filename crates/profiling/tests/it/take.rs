@@ -1,7 +1,8 @@
 //! CPU profiles under load. The sampler is the process's, so tests take turns.
 
-use std::sync::Arc;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 
 use noroshi_profiling::{Ask, Error, Profiler, folded};
@@ -11,6 +12,13 @@ use noroshi_testkit::pyroscope::pprof;
 pub(crate) static TURN: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
 
 pub(crate) const ASK: Ask = Ask { duration: Duration::from_secs(1), hz: 199 };
+
+/// In the folder that the first of them chose, whoever is first.
+pub(crate) fn profiler() -> Profiler {
+    static FOLDER: LazyLock<PathBuf> =
+        LazyLock::new(|| std::env::temp_dir().join(format!("noroshi-profiles-{}", std::process::id())));
+    Profiler::new(&*FOLDER)
+}
 
 #[inline(never)]
 pub(crate) fn spin_in_a_leaf(until: &AtomicBool) -> u64 {
@@ -54,8 +62,7 @@ impl Drop for Load {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_function_that_runs_is_on_top() {
     let _turn = TURN.lock().await;
-    let folder = tempfile::tempdir().expect("folder");
-    let profiler = Profiler::new(folder.path().join("profiles"));
+    let profiler = profiler();
     let load = Load::start(1, spin_in_a_leaf);
     let taken = profiler.cpu(ASK).await.expect("a profile");
     drop(load);
@@ -117,8 +124,7 @@ fn count_up(depth: u64) -> u64 {
 #[tokio::test(flavor = "multi_thread")]
 async fn threads_that_allocate_log_and_unwind_go_on_while_they_are_sampled() {
     let _turn = TURN.lock().await;
-    let folder = tempfile::tempdir().expect("folder");
-    let profiler = Profiler::new(folder.path().join("profiles"));
+    let profiler = profiler();
     let load = Load::start(4, allocate_log_and_unwind);
     let began = Instant::now();
     for _ in 0..4 {
@@ -136,14 +142,21 @@ async fn threads_that_allocate_log_and_unwind_go_on_while_they_are_sampled() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_second_one_is_told_to_wait_and_one_that_left_stops_the_sampler() {
     let _turn = TURN.lock().await;
-    let folder = tempfile::tempdir().expect("folder");
-    let profiler = Profiler::new(folder.path().join("profiles"));
+    let profiler = profiler();
     let _load = Load::start(1, spin_in_a_leaf);
     let first = profiler.clone();
-    let long = tokio::spawn(async move { first.cpu(Ask { duration: Duration::from_secs(60), ..ASK }).await });
+    let long = tokio::spawn(async move {
+        let ask = Ask { duration: Duration::from_secs(60), ..ASK };
+        // What asks below may be first.
+        while first.cpu(ask).await == Err(Error::Busy) {
+            tokio::task::yield_now().await;
+        }
+    });
     let deadline = Instant::now() + Duration::from_secs(60);
+    // Between two of these the first has its chance.
     while profiler.cpu(Ask { duration: Duration::from_millis(1), ..ASK }).await != Err(Error::Busy) {
         assert!(Instant::now() < deadline, "the first never began");
+        tokio::time::sleep(Duration::from_millis(20)).await;
     }
     long.abort();
     assert!(long.await.is_err());
