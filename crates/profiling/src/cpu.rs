@@ -112,8 +112,9 @@ fn run(
     drop(turn);
     let report = report.map_err(|error| Error::Failed(error.to_string()))?;
     let kind = Kind::Cpu { period: Duration::from_secs(1) / ask.hz };
-    let pprof = encode(kind, &stacks(&report), &mut process.symbols.lock(), (from, lasted))?;
-    Ok(Taken { pprof, from, until: from + lasted })
+    let stacks = stacks(&report);
+    let pprof = encode(kind, &stacks, &mut process.symbols.lock(), (from, lasted))?;
+    Ok(Taken { pprof, stacks: stacks.len(), from, until: from + lasted })
 }
 
 /// Without the lists of symbols that pprof would look up itself: each address of each stack anew.

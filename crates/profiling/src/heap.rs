@@ -38,7 +38,7 @@ pub(crate) fn take(process: &Process) -> Result<Taken, Error> {
         .collect();
     let kind = Kind::Heap { period_bytes: period };
     let pprof = encode(kind, &stacks, &mut process.symbols.lock(), (from, Duration::ZERO))?;
-    Ok(Taken { pprof, from, until: from })
+    Ok(Taken { pprof, stacks: stacks.len(), from, until: from })
 }
 
 fn innermost_first(addresses: &[usize]) -> Vec<usize> {

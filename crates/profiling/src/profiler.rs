@@ -46,6 +46,8 @@ pub enum Error {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Taken {
     pub pprof: Bytes,
+    /// Different stacks in it; 0 where nothing ran meanwhile.
+    pub stacks: usize,
     pub from: SystemTime,
     pub until: SystemTime,
 }

@@ -90,7 +90,8 @@ impl Pusher {
     }
 
     fn keep(&self, parcels: &Parcels, kind: Kind, taken: Taken) {
-        if parcels.put(Parcel { kind, taken }) {
+        // Of a node that did nothing there is nothing to say.
+        if taken.stacks > 0 && parcels.put(Parcel { kind, taken }) {
             self.metrics.replaced(kind);
         }
     }

@@ -82,7 +82,7 @@ mod tests {
 
     fn parcel(kind: Kind, name: &'static str) -> Parcel {
         let now = SystemTime::now();
-        Parcel { kind, taken: Taken { pprof: name.into(), from: now, until: now } }
+        Parcel { kind, taken: Taken { pprof: name.into(), stacks: 1, from: now, until: now } }
     }
 
     async fn next(parcels: &Parcels) -> Option<(Kind, bytes::Bytes)> {

@@ -132,14 +132,15 @@ async fn a_server_that_fails_gets_the_newest_when_it_is_back() {
         .as_secs()
         .saturating_sub(server.pushes()[0].until);
     assert!(age <= 10, "the first is {age} s old");
-    let metrics = running.metrics();
     let value = |name: &str| {
+        let metrics = running.metrics();
         let line = metrics.lines().find(|line| line.starts_with(name)).unwrap_or_default();
         line.rsplit(' ').next().and_then(|value| value.parse::<u64>().ok()).unwrap_or(0)
     };
-    assert!(value("profiling_push_failures_total") >= 3, "{metrics}");
-    assert!(value("profiling_replaced_total") >= 1, "{metrics}");
-    assert!(value("profiling_pushed_total") >= 1, "{metrics}");
+    // The server has it a moment before the node knows.
+    until("it is counted", || value("profiling_pushed_total") >= 1).await;
+    assert!(value("profiling_push_failures_total") >= 3, "{}", running.metrics());
+    assert!(value("profiling_replaced_total") >= 1, "{}", running.metrics());
     assert_eq!(server.violation(), None);
     running.end().await;
 }
@@ -155,6 +156,8 @@ async fn who_asks_goes_before_a_window_and_a_window_is_pushed_at_the_end() {
         assert!(began.elapsed() < Duration::from_secs(90), "the window was not cut");
         let asked = tokio::time::timeout(Duration::from_secs(60), running.profiler.cpu(ASK)).await;
         asked.expect("an hour's window does not hold it up").expect("a profile");
+        // Until the next is asked for a window has the sampler.
+        tokio::time::sleep(Duration::from_secs(1)).await;
     }
     let before = server.pushes().len();
     // The next window samples something before the end.
