@@ -6,9 +6,10 @@ PROFILE ?= dev
 TARGET := $(abspath $(or $(CARGO_TARGET_DIR),target))
 BIN_dev := $(TARGET)/debug/noroshi
 BIN_release := $(TARGET)/release/noroshi
-# Some ninety crates of Amazon's SDK and fifteen of OpenTelemetry, which only what is released has.
-FEATURES_release := --features noroshi/sqs,noroshi/firehose,noroshi/otel
-FEATURES_dev := --features noroshi/otel
+# Some ninety crates of Amazon's SDK, forty of the sampler and fifteen of OpenTelemetry, which only what is released has.
+FEATURES_release := --features noroshi/sqs,noroshi/firehose,noroshi/otel,noroshi/profiling
+# What end-to-end tests look at beside the default.
+FEATURES_dev := --features noroshi/otel,noroshi/profiling
 NOROSHI_BIN ?= $(BIN_$(PROFILE))
 
 # A missing or changed snapshot is a failure, never a silent update.
@@ -30,6 +31,8 @@ unit: ## Tests of the workspace alone
 	@scripts/setup build engines
 	$(CARGO) test --workspace --locked
 	$(CARGO) test -p noroshi-otel --features otlp --locked
+	$(CARGO) test -p noroshi-profiling --features cpu --locked
+	$(CARGO) test -p noroshi --features profiling --locked profile
 
 e2e: ## End-to-end tests of the built binary (PROFILE=release for the release binary)
 	@scripts/setup build engines
@@ -50,6 +53,8 @@ check: ## Format, lints, documentation, dependencies
 	$(CARGO) clippy -p noroshi-events --features firehose --all-targets --locked -- -D warnings
 	$(CARGO) clippy -p noroshi-otel --features otlp --all-targets --locked -- -D warnings
 	$(CARGO) clippy -p noroshi --features otel --all-targets --locked -- -D warnings
+	$(CARGO) clippy -p noroshi-profiling --features heap --all-targets --locked -- -D warnings
+	$(CARGO) clippy -p noroshi --features heap-profiling --all-targets --locked -- -D warnings
 	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --workspace --no-deps --document-private-items --locked
 	@! grep -nE '^name = "(aws-lc-sys|aws-lc-rs|openssl-sys|native-tls)"' Cargo.lock \
 		|| { echo 'Cargo.lock: the default build must not need OpenSSL or cmake' >&2; exit 1; }

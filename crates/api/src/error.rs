@@ -40,6 +40,7 @@ pub enum Code {
     UnsupportedMediaType,
     TooManyRequests,
     Internal,
+    NotBuilt,
     Overloaded,
     Unavailable,
     CellUnavailable,
@@ -53,7 +54,7 @@ const DETAIL_BYTES_MAX: usize = 300;
 const RETRY_AFTER_S: &str = "1";
 
 impl Code {
-    pub const ALL: [Code; 30] = [
+    pub const ALL: [Code; 31] = [
         Code::InvalidJson,
         Code::InvalidField,
         Code::UnknownField,
@@ -80,6 +81,7 @@ impl Code {
         Code::UnsupportedMediaType,
         Code::TooManyRequests,
         Code::Internal,
+        Code::NotBuilt,
         Code::Overloaded,
         Code::Unavailable,
         Code::CellUnavailable,
@@ -153,6 +155,7 @@ impl Code {
             }
             Code::Internal => "Its log says why, under the request's `X-Request-Id`.",
             Code::Overloaded => "Try again after `Retry-After`. Nothing was accepted.",
+            Code::NotBuilt => "The detail names the feature that another build has.",
             Code::Unavailable => "Try again after `Retry-After`.",
             Code::CellUnavailable => {
                 "The detail names the cells. Only what lives there is affected; try again later."
@@ -204,6 +207,7 @@ impl Code {
             }
             Code::Internal => ("internal", 500, "The service failed"),
             Code::Overloaded => ("overloaded", 503, "The service has more work than it can take now"),
+            Code::NotBuilt => ("not_built", 501, "This program was built without that"),
             Code::Unavailable => ("unavailable", 503, "The service is starting, stopping or drained"),
             Code::CellUnavailable => ("cell_unavailable", 503, "A cell does not answer"),
             Code::DiskFull => ("disk_full", 507, "The service has no space left to keep it"),

@@ -18,6 +18,7 @@ pub(crate) mod notice;
 pub(crate) mod notification;
 pub(crate) mod page;
 pub(crate) mod presence;
+pub(crate) mod profile;
 pub(crate) mod relay;
 pub(crate) mod summary;
 pub(crate) mod topic;

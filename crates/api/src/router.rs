@@ -12,7 +12,7 @@ use http::Method;
 use crate::error::{Code, Problem};
 use crate::handler::{
     app, batch, campaign, credential, device, drain, endpoint, experiment, health, invalidation, me, nodes,
-    notice, notification, page, presence, relay, topic, web_push,
+    notice, notification, page, presence, profile, relay, topic, web_push,
 };
 use crate::state::{Api, Door, State};
 use crate::{observe, origin, tunnel};
@@ -150,6 +150,8 @@ fn admin_routes() -> Vec<Route> {
         put("/v1/drain", drain::begin),
         delete("/v1/drain", drain::cancel),
         get("/v1/nodes", nodes::list),
+        get("/debug/pprof/profile", profile::cpu),
+        get("/debug/pprof/heap", profile::heap),
         get("/openapi.json", page::openapi),
     ]
 }

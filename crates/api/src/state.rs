@@ -82,6 +82,8 @@ pub struct State {
     pub drain: Option<Arc<dyn Drain>>,
     /// Who else is there; none: nobody knows.
     pub nodes: Option<Arc<dyn Nodes>>,
+    /// Where the program's time and memory go.
+    pub profiler: noroshi_profiling::Profiler,
     /// Answers to first calls. Made by `FirstCalls::default()`.
     pub first_calls: FirstCalls,
     /// Made by `Load::default()`.

@@ -31,8 +31,7 @@ use crate::host::Host;
 use crate::otel::Tracing;
 use crate::reload::{Certificates, Hangups};
 use crate::tasks::{TaskKind, Tasks};
-
-use crate::{events, process, push_key, sqs, store};
+use crate::{events, process, profiling, push_key, sqs, store};
 
 /// Finer than any collector asks.
 const GAUGE_INTERVAL: Duration = Duration::from_secs(1);
@@ -144,6 +143,8 @@ pub async fn start(config: Config, given: &Given) -> Result<Node, Error> {
     // Who else is there.
     let http = bound.local_addrs().first().copied().unwrap_or(config.server.http);
     let info = cluster::first_info(&config, &addresses, http, delivery.clock().now());
+    let profiler = noroshi_profiling::Profiler::new(folder.join("profiles"));
+    let pusher = profiling::pusher(&config, &info.name, profiler.clone(), &mut registry)?;
     let parts = (&*delivery, auth.clone(), egress);
     let events = events::start(&config, &info.name, parts, &mut registry)?;
     let tracing = Tracing::open(&config, &info.name, &delivery, &mut registry)?;
@@ -177,6 +178,7 @@ pub async fn start(config: Config, given: &Given) -> Result<Node, Error> {
         tunnel: config.node.roles.has(Role::Gateway).then(|| tunnel(gateway_later.clone())),
         drain: Some(Arc::new(Drain::new(gateway_later.clone(), config.gateway.drain.clone()))),
         nodes: Some(nodes.clone()),
+        profiler,
         first_calls: noroshi_api::FirstCalls::default(),
         load: noroshi_api::Load::default(),
     });
@@ -215,6 +217,9 @@ pub async fn start(config: Config, given: &Given) -> Result<Node, Error> {
     tasks.spawn(TaskKind::Auth, |end| auth.run(end.cancelled_owned()));
     tasks.spawn(TaskKind::Admin, |end| admin.run(admin_router, end));
     tasks.spawn(TaskKind::Gauges, |end| observe(gateway.clone(), end));
+    if let Some(pusher) = pusher {
+        tasks.spawn(TaskKind::Profiling, |end| pusher.run(end));
+    }
     tasks.spawn(TaskKind::Nodes, |end| cluster::describe(nodes, gateway.clone(), info, end));
 
     data::write_addresses(&folder, &addresses)?;
@@ -316,7 +321,7 @@ fn listeners(config: &Config, certificates: &Certificates) -> Vec<Listener> {
     std::iter::once(public).chain(plain).chain(encrypted).chain(xmpp).collect()
 }
 
-fn egress_config(config: &Config) -> Result<noroshi_egress::Config, noroshi_egress::ConfigError> {
+pub(crate) fn egress_config(config: &Config) -> Result<noroshi_egress::Config, noroshi_egress::ConfigError> {
     let config::Egress { allow, proxies, ca_file, .. } = &config.egress;
     Ok(noroshi_egress::Config {
         allow: allow.clone(),

@@ -13,6 +13,7 @@ mod keys;
 mod layer;
 mod print;
 mod problem;
+mod profiling;
 mod reader;
 mod size;
 mod tracing;
@@ -52,6 +53,7 @@ pub struct Config {
     pub web_push: WebPush,
     pub events: Events,
     pub tracing: Tracing,
+    pub profiling: Profiling,
     pub log: Log,
     /// Every key with its value and where that comes from, for `config print`.
     pub entries: Vec<Entry>,
@@ -314,6 +316,13 @@ pub struct Tracing {
     pub push_services: bool,
 }
 
+/// Profiles that are pushed.
+#[derive(Debug, Clone)]
+pub struct Profiling {
+    /// None: only who asks gets one.
+    pub push: Option<noroshi_profiling::Config>,
+}
+
 #[derive(Debug, Clone)]
 pub struct Log {
     pub level: String,
@@ -347,6 +356,7 @@ impl Config {
         config.sqs.check(&mut reader, config.push.queue);
         config.events.complete(&mut reader);
         config.tracing.complete(&mut reader);
+        config.profiling.check(&mut reader);
         config.front.complete(&mut reader, config.node.roles.has(Role::Front));
         let (entries, problems) = reader.finish();
         config.entries = entries;

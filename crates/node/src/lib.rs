@@ -34,6 +34,7 @@ mod drain;
 mod events;
 mod handover;
 mod otel;
+mod profiling;
 mod reload;
 mod sqs;
 mod store;

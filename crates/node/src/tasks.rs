@@ -33,6 +33,8 @@ pub enum TaskKind {
     Intake,
     /// Sends traces and metrics to a collector.
     Tracing,
+    /// Pushes profiles.
+    Profiling,
 }
 
 /// When in a drain a task ends.
@@ -69,12 +71,13 @@ impl TaskKind {
             TaskKind::Front => "front",
             TaskKind::Intake => "intake",
             TaskKind::Tracing => "tracing",
+            TaskKind::Profiling => "profiling",
         }
     }
 
     pub fn on_drain(self) -> Phase {
         match self {
-            TaskKind::Auth | TaskKind::Reload | TaskKind::Intake => Phase::First,
+            TaskKind::Auth | TaskKind::Reload | TaskKind::Intake | TaskKind::Profiling => Phase::First,
             // What delivery still has to hand over goes by the cluster: it ends behind it.
             TaskKind::Delivery | TaskKind::Front => Phase::AfterConnections,
             // They show how the drain goes.
@@ -93,7 +96,11 @@ impl TaskKind {
             | TaskKind::Cluster
             | TaskKind::Front
             | TaskKind::Intake => OnFailure::Drain,
-            TaskKind::Reload | TaskKind::Gauges | TaskKind::Nodes | TaskKind::Tracing => OnFailure::GoOn,
+            TaskKind::Reload
+            | TaskKind::Gauges
+            | TaskKind::Nodes
+            | TaskKind::Tracing
+            | TaskKind::Profiling => OnFailure::GoOn,
         }
     }
 }

@@ -235,6 +235,22 @@ impl Client {
         }
     }
 
+    /// What is no text; the server may work on it for `work`.
+    pub(crate) async fn download(&self, path: &str, work: Duration) -> Result<Bytes, Failure> {
+        let request = self.request(Method::GET, path)?;
+        let answer = async {
+            let response = self.send(request).await?;
+            match response.status().is_success() {
+                true => read_bytes(response).await,
+                false => Err(refusal(response).await),
+            }
+        };
+        match tokio::time::timeout(ANSWER_TIMEOUT + work, answer).await {
+            Ok(result) => result,
+            Err(_) => Err(self.unreachable("no answer in time")),
+        }
+    }
+
     /// A request with the credential set, if there is one, and an empty body.
     pub(crate) fn request(&self, method: Method, path: &str) -> Result<Request<Full<Bytes>>, Failure> {
         let mut request = Request::builder().method(method).uri(format!("{}{path}", self.base));
@@ -342,10 +358,15 @@ pub(crate) fn escape(text: &str) -> String {
     escaped
 }
 
-pub(crate) async fn read(response: Response<Incoming>) -> Result<String, Failure> {
+async fn read_bytes(response: Response<Incoming>) -> Result<Bytes, Failure> {
     let body = Limited::new(response.into_body(), ANSWER_BYTES_MAX).collect().await;
-    let bytes = body.map_err(|error| Failure::failed(format!("the answer broke off: {error}")))?.to_bytes();
-    String::from_utf8(bytes.into()).map_err(|_| Failure::failed("the server's answer is not UTF-8"))
+    let body = body.map_err(|error| Failure::failed(format!("the answer broke off: {error}")))?;
+    Ok(body.to_bytes())
+}
+
+pub(crate) async fn read(response: Response<Incoming>) -> Result<String, Failure> {
+    String::from_utf8(read_bytes(response).await?.into())
+        .map_err(|_| Failure::failed("the server's answer is not UTF-8"))
 }
 
 /// What is told by an answer that is no success.

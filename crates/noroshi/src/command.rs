@@ -21,6 +21,7 @@ mod migrate;
 mod nodes;
 mod notice;
 mod presence;
+mod profile;
 mod push;
 mod send;
 mod serve;
@@ -68,6 +69,8 @@ pub(crate) enum Command {
     Nodes(nodes::Arguments),
     /// The cells behind a front: who lives where, newcomers, moving
     Cells(cells::Arguments),
+    /// Where a running node spends its CPU time or its memory: a flame graph, or a file for pprof
+    Profile(profile::Arguments),
     /// What became of a notification, on one device too
     Explain(explain::Arguments),
     /// Bring in devices from a file
@@ -106,6 +109,7 @@ impl Command {
             Command::Drain(arguments) => wait(arguments.run()),
             Command::Nodes(arguments) => wait(arguments.run()),
             Command::Cells(arguments) => wait(arguments.run()),
+            Command::Profile(arguments) => wait(arguments.run()),
             Command::Explain(arguments) => wait(arguments.run()),
             Command::Import(arguments) => wait(arguments.run()),
             Command::Migrate(arguments) => wait(arguments.run()),

@@ -17,7 +17,11 @@ use clap::Parser;
 
 use command::Command;
 
-#[cfg(feature = "mimalloc")]
+#[cfg(feature = "heap-profiling")]
+#[global_allocator]
+static ALLOCATOR: noroshi_profiling::heap::Jemalloc = noroshi_profiling::heap::Jemalloc;
+
+#[cfg(all(feature = "mimalloc", not(feature = "heap-profiling")))]
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

@@ -1,5 +1,5 @@
 //! Strict fakes of what cannot be had in a test: APNs, FCM with its token endpoint, a Web Push service, and Amazon Kinesis
-//! Data Firehose ([`firehose`], on its own). They
+//! Data Firehose ([`firehose`], on its own), and a Pyroscope server ([`pyroscope`], on its own). They
 //! verify every header, token, size and encryption as the documentation of the real ones says, answer in their
 //! words, and fail on command. What they received can be read by the test, in process or over HTTP.
 //!
@@ -29,6 +29,7 @@ mod jwt;
 pub mod keys;
 mod latency;
 mod plain;
+pub mod pyroscope;
 pub mod record;
 mod seam;
 pub mod tokens;

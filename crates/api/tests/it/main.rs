@@ -12,6 +12,7 @@ mod experiment;
 mod first_call;
 mod nodes;
 mod notification;
+mod profile;
 mod push;
 mod refusal;
 mod relay;

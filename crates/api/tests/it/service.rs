@@ -103,6 +103,7 @@ impl Service {
             tunnel: None,
             drain: None,
             nodes: None,
+            profiler: noroshi_profiling::Profiler::new(folder.path().join("profiles")),
             first_calls: noroshi_api::FirstCalls::default(),
             load: Load::default(),
         };

@@ -10,12 +10,13 @@ use noroshi_types::limits;
 
 use super::reader::Reader;
 use super::{
-    Auth, Cluster, Config, Drain, Egress, Events, Front, Gateway, Limits, Log, Mqtt, Node, Push, Queue,
-    Server, Sqs, Store, TlsFiles, Tracing, WebPush, Xmpp,
+    Auth, Cluster, Config, Drain, Egress, Events, Front, Gateway, Limits, Log, Mqtt, Node, Profiling, Push,
+    Queue, Server, Sqs, Store, TlsFiles, Tracing, WebPush, Xmpp,
 };
 
 mod cluster;
 mod events;
+mod profiling;
 mod tracing;
 mod xmpp;
 
@@ -46,6 +47,7 @@ impl Config {
             web_push: WebPush::read(reader),
             events: Events::read(reader, &server),
             tracing: Tracing::read(reader),
+            profiling: Profiling::read(reader),
             server,
             log: Log::read(reader),
             entries: Vec::new(),

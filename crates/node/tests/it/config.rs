@@ -272,3 +272,22 @@ fn an_endpoint_needs_a_build_that_can_export() {
         false => check(file, &["tracing.endpoint", "feature `otel`", "released builds"]),
     }
 }
+
+#[test]
+fn what_is_pushed_needs_a_server_and_a_build_that_can() {
+    check("[profiling]\nserver = \"pyroscope:4040\"", &["profiling.server", "http://"]);
+    check("[profiling]\nserver = \"http://u:p@pyroscope\"", &["profiling.server"]);
+    check("[profiling]\nlabels = \"node=x\"", &["profiling.labels", "set by the node"]);
+    check("[profiling]\nhz = 251", &["profiling.hz"]);
+    check("[profiling]\ninterval = \"1s\"", &["profiling.interval"]);
+    let server = "[profiling]\nserver = \"http://10.0.0.5:4040\"\n";
+    if !noroshi_profiling::CPU {
+        return check(server, &["profiling.server", "feature `profiling`"]);
+    }
+    assert!(load(server).is_ok_and(|config| config.profiling.push.is_some()));
+    check(&format!("{server}user = \"u\""), &["profiling.password_file"]);
+    check(
+        &format!("{server}user = \"u\"\npassword_file = \"/nowhere\""),
+        &["profiling.password_file", "/nowhere"],
+    );
+}

@@ -66,11 +66,15 @@ fn crates_know_only_those_before_them() {
         ("noroshi-egress", &["types"]),
         ("noroshi-events", &["types", "aws", "egress"]),
         ("noroshi-otel", &["types", "telemetry", "egress"]),
+        ("noroshi-profiling", &["egress"]),
         ("noroshi-push", &["types", "telemetry", "protocol", "egress"]),
         ("noroshi-testkit", &["types"]),
         ("noroshi-auth", &["types", "telemetry", "store", "egress"]),
         ("noroshi-delivery", &["types", "telemetry", "events", "store", "push", "cluster"]),
-        ("noroshi-api", &["types", "telemetry", "events", "protocol", "store", "auth", "push", "delivery"]),
+        (
+            "noroshi-api",
+            &["types", "telemetry", "events", "profiling", "protocol", "store", "auth", "push", "delivery"],
+        ),
         ("noroshi-cells", &["types", "telemetry", "store", "auth", "egress", "api"]),
         (
             "noroshi-gateway",
@@ -84,6 +88,7 @@ fn crates_know_only_those_before_them() {
                 "aws",
                 "events",
                 "otel",
+                "profiling",
                 "protocol",
                 "egress",
                 "push",
@@ -99,7 +104,7 @@ fn crates_know_only_those_before_them() {
         ),
         ("noroshi-load", &["types", "telemetry", "aws", "events", "protocol", "egress", "push", "testkit"]),
         ("noroshi-sim", &[]),
-        ("noroshi", &["types", "protocol", "node", "load", "sim", "testkit"]),
+        ("noroshi", &["types", "profiling", "protocol", "node", "load", "sim", "testkit"]),
     ]);
     let mut wrong = Vec::new();
     for (name, dependencies) in dependencies() {

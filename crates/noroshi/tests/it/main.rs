@@ -9,6 +9,7 @@ mod documentation;
 mod drain;
 mod events;
 mod node;
+mod profile;
 mod push;
 mod realtime;
 mod serve;

@@ -1,0 +1,80 @@
+//! Where the program's time and memory go, for `go tool pprof`, `noroshi profile` and Pyroscope's scraper: the paths and
+//! answers are those of Go's `net/http/pprof`. On the admin listener, for the operator: names of functions and the use
+//! of CPU are nobody else's business.
+
+use std::time::Duration;
+
+use axum::extract::State as Shared;
+use axum::response::{IntoResponse, Response};
+use http::header;
+use noroshi_profiling::profiler::{HZ_DEFAULT, HZ_MAX, SECONDS_MAX, Taken};
+use noroshi_profiling::{Ask, Error};
+use serde::Deserialize;
+
+use crate::access::Operator;
+use crate::error::{Code, Problem};
+use crate::extract::Query;
+use crate::state::Api;
+
+/// Of Go's `net/http/pprof`.
+const SECONDS_DEFAULT: u64 = 30;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Wish {
+    seconds: Option<u64>,
+    hz: Option<u32>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Nothing {}
+
+/// `GET /debug/pprof/profile`
+pub(crate) async fn cpu(
+    Shared(api): Shared<Api>,
+    _: Operator,
+    Query(wish): Query<Wish>,
+) -> Result<Response, Problem> {
+    let seconds = wish.seconds.unwrap_or(SECONDS_DEFAULT);
+    if !(1..=SECONDS_MAX).contains(&seconds) {
+        let rule = format!("1 to {SECONDS_MAX} seconds");
+        return Err(Problem::new(Code::InvalidParameter, rule).at("seconds"));
+    }
+    let hz = wish.hz.unwrap_or(HZ_DEFAULT);
+    if !(1..=HZ_MAX).contains(&hz) {
+        let rule = format!("1 to {HZ_MAX} samples for each second of CPU time");
+        return Err(Problem::new(Code::InvalidParameter, rule).at("hz"));
+    }
+    let ask = Ask { duration: Duration::from_secs(seconds), hz };
+    Ok(answer(api.profiler.cpu(ask).await?, "profile"))
+}
+
+/// `GET /debug/pprof/heap`
+pub(crate) async fn heap(
+    Shared(api): Shared<Api>,
+    _: Operator,
+    Query(Nothing {}): Query<Nothing>,
+) -> Result<Response, Problem> {
+    Ok(answer(api.profiler.heap().await?, "heap"))
+}
+
+/// Compressed as the format is: no encoding of the transfer.
+fn answer(taken: Taken, name: &str) -> Response {
+    let headers = [
+        (header::CONTENT_TYPE, "application/octet-stream".to_owned()),
+        (header::CONTENT_DISPOSITION, format!("attachment; filename=\"{name}.pb.gz\"")),
+        (header::CACHE_CONTROL, "no-store".to_owned()),
+    ];
+    (headers, taken.pprof).into_response()
+}
+
+impl From<Error> for Problem {
+    fn from(error: Error) -> Self {
+        match error {
+            Error::NotBuilt { .. } => Self::new(Code::NotBuilt, error.to_string()),
+            Error::Busy => Self::new(Code::WrongState, error.to_string()),
+            Error::Failed(_) => Self::new(Code::Unavailable, error.to_string()),
+        }
+    }
+}

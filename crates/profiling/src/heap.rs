@@ -1,0 +1,50 @@
+//! The heap profile: jemalloc notes who allocated one in every so many bytes, and which of them are still in use.
+//!
+//! The program has to have jemalloc as its allocator, started with `prof:true`: [`MALLOC_CONF`] does that for every
+//! program this is linked into. What is not sampled costs a counter.
+
+#![allow(unsafe_code)] // a symbol that jemalloc looks for; nothing is called or read by its address here
+
+use std::time::{Duration, SystemTime};
+
+pub use tikv_jemallocator::Jemalloc;
+
+use crate::cpu::Process;
+use crate::pprof::{Kind, Stack, encode};
+use crate::profiler::{Error, Taken};
+
+/// Sampled from the start, one in 512 KiB: what lives long was allocated early. Ends with a zero, as C's strings do.
+#[unsafe(export_name = "_rjem_malloc_conf")]
+pub static MALLOC_CONF: &[u8; 45] = b"prof:true,prof_active:true,lg_prof_sample:19\0";
+
+pub(crate) fn take(process: &Process) -> Result<Taken, Error> {
+    let without = || Error::Failed("the allocator of this process does not sample".to_owned());
+    let control = jemalloc_pprof::PROF_CTL.as_ref().ok_or_else(without)?;
+    let failed = |error: &dyn std::fmt::Display| Error::Failed(error.to_string());
+    let from = SystemTime::now();
+    let (profile, period) = {
+        let mut control = control.blocking_lock();
+        let profile = control.dump_profile().map_err(|error| failed(&error))?;
+        (profile, 1_i64 << control.lg_sample().min(62))
+    };
+    let stacks: Vec<Stack> = profile
+        .iter()
+        .map(|(stack, _)| Stack {
+            // The outermost is first there; and the innermost is a return address as all others are.
+            addresses: innermost_first(&stack.addrs),
+            thread: None,
+            value: stack.weight as i64,
+        })
+        .collect();
+    let kind = Kind::Heap { period_bytes: period };
+    let pprof = encode(kind, &stacks, &mut process.symbols.lock(), (from, Duration::ZERO))?;
+    Ok(Taken { pprof, stacks: stacks.len(), from, until: from })
+}
+
+fn innermost_first(addresses: &[usize]) -> Vec<usize> {
+    let mut addresses: Vec<usize> = addresses.iter().rev().copied().collect();
+    if let Some(innermost) = addresses.first_mut() {
+        *innermost = innermost.saturating_sub(1);
+    }
+    addresses
+}

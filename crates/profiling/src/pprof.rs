@@ -1,0 +1,212 @@
+//! Stacks and values in pprof's format (`profile.proto`): mappings of the program and its libraries, a location for
+//! each address, a function for each name, and all text in one table whose first is empty.
+
+use std::collections::HashMap;
+use std::io::Write as _;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use ::pprof::protos::{Function, Label, Line, Location, Mapping, Message, Profile, Sample, ValueType};
+use bytes::Bytes;
+use flate2::Compression;
+use flate2::write::GzEncoder;
+
+use crate::profiler::Error;
+use crate::symbol::Symbols;
+
+/// What values mean.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// Samples, each of which stands for `period` of CPU time.
+    Cpu { period: Duration },
+    /// Bytes in use, of which one in `period_bytes` was looked at.
+    #[cfg(feature = "heap")]
+    Heap { period_bytes: i64 },
+}
+
+/// Seen so often, or so many bytes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Stack {
+    /// The innermost first. It is where the thread was, all others are where calls return to.
+    pub(crate) addresses: Vec<usize>,
+    pub(crate) thread: Option<String>,
+    pub(crate) value: i64,
+}
+
+pub(crate) fn encode(
+    kind: Kind,
+    stacks: &[Stack],
+    symbols: &mut Symbols,
+    (from, lasted): (SystemTime, Duration),
+) -> Result<Bytes, Error> {
+    let mut writer = Writer::new(&std::fs::read_to_string("/proc/self/maps").unwrap_or_default());
+    for stack in stacks {
+        writer.stack(kind, stack, symbols);
+    }
+    let profile = writer.finish(kind, from, lasted);
+    let failed = |error: &dyn std::fmt::Display| Error::Failed(format!("it cannot be written: {error}"));
+    let plain = profile.write_to_bytes().map_err(|error| failed(&error))?;
+    let mut gzip = GzEncoder::new(Vec::new(), Compression::default());
+    gzip.write_all(&plain).map_err(|error| failed(&error))?;
+    gzip.finish().map(Bytes::from).map_err(|error| failed(&error))
+}
+
+#[derive(Default)]
+struct Writer {
+    profile: Profile,
+    texts: HashMap<Arc<str>, i64>,
+    locations: HashMap<usize, u64>,
+    functions: HashMap<(String, String), u64>,
+}
+
+impl Writer {
+    fn new(maps: &str) -> Self {
+        let mut writer = Self::default();
+        writer.text("");
+        for line in maps.lines() {
+            if let Some((start, limit, offset, path)) = executable(line) {
+                let filename = writer.text(path);
+                writer.profile.mapping.push(Mapping {
+                    id: writer.profile.mapping.len() as u64 + 1,
+                    memory_start: start,
+                    memory_limit: limit,
+                    file_offset: offset,
+                    filename,
+                    // Names are in here already: a reader need not look for the program.
+                    has_functions: true,
+                    has_filenames: true,
+                    has_line_numbers: true,
+                    has_inline_frames: true,
+                    ..Mapping::default()
+                });
+            }
+        }
+        writer
+    }
+
+    fn text(&mut self, text: &str) -> i64 {
+        if let Some(index) = self.texts.get(text) {
+            return *index;
+        }
+        let index = self.profile.string_table.len() as i64;
+        self.profile.string_table.push(text.to_owned());
+        self.texts.insert(text.into(), index);
+        index
+    }
+
+    fn stack(&mut self, kind: Kind, stack: &Stack, symbols: &mut Symbols) {
+        let innermost = stack.addresses.iter().take(1).map(|address| address.saturating_add(1));
+        let returns = stack.addresses.iter().skip(1).copied();
+        let mut sample = Sample::default();
+        for address in innermost.chain(returns) {
+            let location = self.location(address, symbols);
+            sample.location_id.push(location);
+        }
+        if sample.location_id.is_empty() {
+            return;
+        }
+        sample.value = match kind {
+            Kind::Cpu { period } => vec![stack.value, stack.value.saturating_mul(nanoseconds(period))],
+            #[cfg(feature = "heap")]
+            Kind::Heap { .. } => vec![stack.value],
+        };
+        if let Some(thread) = stack.thread.as_deref().filter(|thread| !thread.is_empty()) {
+            let (key, str) = (self.text("thread"), self.text(thread));
+            sample.label.push(Label { key, str, ..Label::default() });
+        }
+        self.profile.sample.push(sample);
+    }
+
+    fn location(&mut self, address: usize, symbols: &mut Symbols) -> u64 {
+        if let Some(id) = self.locations.get(&address) {
+            return *id;
+        }
+        let mut location = Location {
+            id: self.profile.location.len() as u64 + 1,
+            // The instruction, not the one behind it.
+            address: address.saturating_sub(1) as u64,
+            ..Location::default()
+        };
+        let inside =
+            |mapping: &&Mapping| (mapping.memory_start..mapping.memory_limit).contains(&location.address);
+        location.mapping_id = self.profile.mapping.iter().find(inside).map_or(0, |mapping| mapping.id);
+        for function in symbols.at(address).iter() {
+            let function_id = self.function(function);
+            location.line.push(Line { function_id, line: i64::from(function.line), ..Line::default() });
+        }
+        self.locations.insert(address, location.id);
+        self.profile.location.push(location);
+        self.profile.location.len() as u64
+    }
+
+    fn function(&mut self, function: &crate::symbol::Function) -> u64 {
+        let key = (function.system_name.clone(), function.file.clone());
+        if let Some(id) = self.functions.get(&key) {
+            return *id;
+        }
+        let id = self.profile.function.len() as u64 + 1;
+        let (name, system_name) = (self.text(&function.name), self.text(&function.system_name));
+        let filename = self.text(&function.file);
+        self.profile.function.push(Function { id, name, system_name, filename, ..Function::default() });
+        self.functions.insert(key, id);
+        id
+    }
+
+    fn finish(mut self, kind: Kind, from: SystemTime, lasted: Duration) -> Profile {
+        let (types, period_type, period): (&[_], _, _) = match kind {
+            Kind::Cpu { period } => {
+                (&[("samples", "count"), ("cpu", "nanoseconds")], ("cpu", "nanoseconds"), nanoseconds(period))
+            }
+            #[cfg(feature = "heap")]
+            Kind::Heap { period_bytes } => (&[("inuse_space", "bytes")], ("space", "bytes"), period_bytes),
+        };
+        for (what, unit) in types {
+            let value_type = self.value_type(what, unit);
+            self.profile.sample_type.push(value_type);
+        }
+        self.profile.period_type = Some(self.value_type(period_type.0, period_type.1)).into();
+        self.profile.period = period;
+        self.profile.time_nanos = nanoseconds(from.duration_since(UNIX_EPOCH).unwrap_or_default());
+        self.profile.duration_nanos = nanoseconds(lasted);
+        self.profile
+    }
+
+    fn value_type(&mut self, what: &str, unit: &str) -> ValueType {
+        let (ty, unit) = (self.text(what), self.text(unit));
+        ValueType { ty, unit, ..ValueType::default() }
+    }
+}
+
+fn nanoseconds(duration: Duration) -> i64 {
+    i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX)
+}
+
+/// A line of `/proc/self/maps` (proc(5)) that is program text of a file: where, how far, from which place of which.
+fn executable(line: &str) -> Option<(u64, u64, u64, &str)> {
+    let mut fields = line.split_ascii_whitespace();
+    let (range, rights, offset) = (fields.next()?, fields.next()?, fields.next()?);
+    if rights.as_bytes().get(2) != Some(&b'x') {
+        return None;
+    }
+    let path = line.find('/').map(|at| &line[at..])?;
+    let (start, limit) = range.split_once('-')?;
+    let number = |text| u64::from_str_radix(text, 16).ok();
+    Some((number(start)?, number(limit)?, number(offset)?, path))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_program_text_of_files_is_a_mapping() {
+        let check = |line, expected| assert_eq!(executable(line), expected, "{line}");
+        check(
+            "55d0-55f0 r-xp 00001000 fe:01 1234                       /usr/bin/with space",
+            Some((0x55d0, 0x55f0, 0x1000, "/usr/bin/with space")),
+        );
+        check("55d0-55f0 r--p 00000000 fe:01 1234   /usr/bin/x", None);
+        check("7ffe-7fff r-xp 00000000 00:00 0      [vdso]", None);
+        check("", None);
+    }
+}

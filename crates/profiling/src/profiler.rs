@@ -1,0 +1,175 @@
+//! Takes profiles, one at a time. Who asks by [`Profiler::cpu`] has the sampler at once: a window that is only to be
+//! pushed ends early for it. A second one who asks is told [`Error::Busy`].
+//!
+//! The sampler belongs to the process, whatever number of [`Profiler`]s there is.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, SystemTime};
+
+use bytes::Bytes;
+use tokio::sync::{Mutex, Notify, Semaphore};
+
+/// What a CPU profile may be asked for: long enough to see something, short enough to wait for.
+pub const SECONDS_MAX: u64 = 60;
+
+/// Samples for each second of CPU time. More often than the kernel's tick nothing is sampled at all.
+pub const HZ_MAX: u32 = 250;
+
+/// Not a divisor of anything that happens regularly.
+pub const HZ_DEFAULT: u32 = 99;
+
+/// How long, and how often a second of CPU time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ask {
+    pub duration: Duration,
+    /// 1 to [`HZ_MAX`].
+    pub hz: u32,
+}
+
+/// Why there is no profile, by what the caller does next.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// Ask another build.
+    #[error("this program was built without {what} (feature `{feature}`)")]
+    NotBuilt { what: &'static str, feature: &'static str },
+    /// Ask again when that one is done.
+    #[error("a CPU profile is being taken; one at a time")]
+    Busy,
+    /// The build could, the process cannot.
+    #[error("no profile can be taken: {0}")]
+    Failed(String),
+}
+
+/// A profile in pprof's format, compressed with gzip.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Taken {
+    pub pprof: Bytes,
+    /// Different stacks in it; 0 where nothing ran meanwhile.
+    pub stacks: usize,
+    pub from: SystemTime,
+    pub until: SystemTime,
+}
+
+/// Clones share everything.
+#[derive(Clone)]
+pub struct Profiler(Arc<Inner>);
+
+struct Inner {
+    /// Of those who ask one is served, and nobody waits.
+    asked: Semaphore,
+    /// Held while samples are taken; who waits has it in turn. No other lock under it.
+    sampler: Arc<Mutex<()>>,
+    /// Told to a window that is only to be pushed.
+    cut: Notify,
+    /// Somebody who asked waits for the sampler.
+    wanted: AtomicBool,
+    #[cfg(feature = "cpu")]
+    process: Arc<crate::cpu::Process>,
+}
+
+impl Profiler {
+    /// What the sampler writes goes into `folder`, which is made, and emptied, with the first profile.
+    pub fn new(folder: impl Into<PathBuf>) -> Self {
+        let folder = folder.into();
+        #[cfg(not(feature = "cpu"))]
+        let _ = folder;
+        Self(Arc::new(Inner {
+            asked: Semaphore::new(1),
+            sampler: Arc::default(),
+            cut: Notify::new(),
+            wanted: AtomicBool::new(false),
+            #[cfg(feature = "cpu")]
+            process: Arc::new(crate::cpu::Process::new(folder)),
+        }))
+    }
+
+    /// Samples for as long as was asked. Cancel-safe: dropped, the sampler stops.
+    pub async fn cpu(&self, ask: Ask) -> Result<Taken, Error> {
+        let _asked = self.0.asked.try_acquire().map_err(|_| Error::Busy)?;
+        let wanted = Wanted::new(&self.0.wanted);
+        // A window under way hears this; one that begins now sees that the sampler is wanted.
+        self.0.cut.notify_waiters();
+        let turn = self.0.sampler.clone().lock_owned().await;
+        drop(wanted);
+        self.take(turn, ask, std::future::pending()).await
+    }
+
+    /// Samples for as long as was asked, or until somebody else asks, or `end`. Cancel-safe.
+    pub(crate) async fn window(&self, ask: Ask, end: impl Future<Output = ()>) -> Result<Taken, Error> {
+        let (turn, cut) = loop {
+            let turn = self.0.sampler.clone().lock_owned().await;
+            // Listens before it looks, so that no cut is missed.
+            let cut = self.0.cut.notified();
+            if !self.0.wanted.load(Ordering::SeqCst) {
+                break (turn, cut);
+            }
+            drop(turn);
+            tokio::task::yield_now().await;
+        };
+        self.take(turn, ask, async {
+            tokio::select! {
+                () = cut => {}
+                () = end => {}
+            }
+        })
+        .await
+    }
+
+    #[cfg(feature = "cpu")]
+    async fn take(
+        &self,
+        turn: tokio::sync::OwnedMutexGuard<()>,
+        ask: Ask,
+        end: impl Future<Output = ()>,
+    ) -> Result<Taken, Error> {
+        crate::cpu::take(self.0.process.clone(), turn, ask, end).await
+    }
+
+    #[cfg(not(feature = "cpu"))]
+    async fn take(
+        &self,
+        _: tokio::sync::OwnedMutexGuard<()>,
+        _: Ask,
+        _: impl Future<Output = ()>,
+    ) -> Result<Taken, Error> {
+        Err(Error::NotBuilt { what: "CPU profiles", feature: "profiling" })
+    }
+
+    /// What is allocated now, by who allocated it. Cancel-safe; a dump that began ends by itself.
+    #[cfg(feature = "heap")]
+    pub async fn heap(&self) -> Result<Taken, Error> {
+        let process = self.0.process.clone();
+        let take = tokio::task::spawn_blocking(move || crate::heap::take(&process));
+        take.await.map_err(|error| Error::Failed(error.to_string()))?
+    }
+
+    /// What is allocated now: not in this build.
+    #[cfg(not(feature = "heap"))]
+    pub async fn heap(&self) -> Result<Taken, Error> {
+        Err(Error::NotBuilt { what: "heap profiles", feature: "heap-profiling" })
+    }
+}
+
+/// True as long as it lives.
+struct Wanted<'a>(&'a AtomicBool);
+
+impl<'a> Wanted<'a> {
+    fn new(wanted: &'a AtomicBool) -> Self {
+        wanted.store(true, Ordering::SeqCst);
+        Self(wanted)
+    }
+}
+
+impl Drop for Wanted<'_> {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::SeqCst);
+    }
+}
+
+impl std::fmt::Debug for Profiler {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Profiler").finish_non_exhaustive()
+    }
+}

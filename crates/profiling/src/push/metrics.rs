@@ -1,0 +1,64 @@
+//! What is counted of profiles that are pushed.
+
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::registry::Registry;
+
+use super::parcel::Kind;
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct KindLabels {
+    kind: &'static str,
+}
+
+#[derive(Debug, Clone, Default)]
+pub struct Metrics {
+    pushed: Family<KindLabels, Counter>,
+    replaced: Family<KindLabels, Counter>,
+    failures: Counter,
+    untaken: Counter,
+}
+
+impl Metrics {
+    pub fn new(registry: &mut Registry) -> Self {
+        let metrics = Self::default();
+        let registry = registry.sub_registry_with_prefix("profiling");
+        registry.register("pushed", "Profiles that the Pyroscope server took", metrics.pushed.clone());
+        registry.register(
+            "replaced",
+            "Profiles that were not taken before the next of their kind was there",
+            metrics.replaced.clone(),
+        );
+        registry.register(
+            "push_failures",
+            "Attempts to push a profile that failed or were refused",
+            metrics.failures.clone(),
+        );
+        registry.register("windows_failed", "Windows that could not be sampled", metrics.untaken.clone());
+        metrics
+    }
+
+    /// For a list of all that there is, each with one of its labels.
+    pub fn describe(registry: &mut Registry) {
+        let metrics = Self::new(registry);
+        metrics.pushed.get_or_create_owned(&KindLabels { kind: Kind::Cpu.as_str() });
+        metrics.replaced.get_or_create_owned(&KindLabels { kind: Kind::Cpu.as_str() });
+    }
+
+    pub(super) fn pushed(&self, kind: Kind) {
+        self.pushed.get_or_create(&KindLabels { kind: kind.as_str() }).inc();
+    }
+
+    pub(super) fn replaced(&self, kind: Kind) {
+        self.replaced.get_or_create(&KindLabels { kind: kind.as_str() }).inc();
+    }
+
+    pub(super) fn failed(&self) {
+        self.failures.inc();
+    }
+
+    pub(super) fn untaken(&self) {
+        self.untaken.inc();
+    }
+}

@@ -1,0 +1,18 @@
+//! Profiles of this very process: taken on demand, pushed to a strict fake of Pyroscope, and not built.
+
+#[cfg(feature = "cpu")]
+mod push;
+#[cfg(feature = "cpu")]
+mod take;
+
+#[cfg(not(feature = "cpu"))]
+#[tokio::test]
+async fn a_build_without_profiles_says_which_feature_is_missing() {
+    use noroshi_profiling::{Ask, Error, Profiler};
+
+    let profiler = Profiler::new("never-made");
+    let ask = Ask { duration: std::time::Duration::from_secs(1), hz: 99 };
+    assert!(matches!(profiler.cpu(ask).await, Err(Error::NotBuilt { feature: "profiling", .. })));
+    assert!(matches!(profiler.heap().await, Err(Error::NotBuilt { feature: "heap-profiling", .. })));
+    assert!(!std::path::Path::new("never-made").exists());
+}
