@@ -233,7 +233,7 @@ async fn a_device_that_polls_hears_everything() {
     node.publish(topic("news"), When::Connected, "\"live\"").await;
     let answer = poll.answer().await;
     assert_eq!(notification(&answer.body).1[0]["data"], "live");
-    assert_eq!(node.metric("noroshi_messages_written_total"), 251);
+    node.until("written", |node| node.metric("noroshi_messages_written_total") == 251).await;
     node.until("confirmed", |node| node.metric("noroshi_acked_seconds_count") >= 250).await;
     // It moves, and hears on.
     let mut socket = Socket::open(&node, &path.replace("polling", "websocket")).await;
