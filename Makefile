@@ -6,8 +6,8 @@ PROFILE ?= dev
 TARGET := $(abspath $(or $(CARGO_TARGET_DIR),target))
 BIN_dev := $(TARGET)/debug/noroshi
 BIN_release := $(TARGET)/release/noroshi
-# Some ninety crates of Amazon's SDK, which only what is released has.
-FEATURES_release := --features noroshi/sqs,noroshi/firehose
+# Some ninety crates of Amazon's SDK and a score for Kafka, which only what is released has.
+FEATURES_release := --features noroshi/sqs,noroshi/firehose,noroshi/kafka
 NOROSHI_BIN ?= $(BIN_$(PROFILE))
 
 # A missing or changed snapshot is a failure, never a silent update.
@@ -34,10 +34,10 @@ e2e: ## End-to-end tests of the built binary (PROFILE=release for the release bi
 	$(CARGO) build --profile $(PROFILE) --locked --bin noroshi $(FEATURES_$(PROFILE))
 	NOROSHI_BIN=$(NOROSHI_BIN) e2e/run
 
-faults: ## Engines and nodes killed, paused and parted under load, and Amazon SQS (some 8 minutes)
+faults: ## Engines and nodes killed, paused and parted under load, Amazon SQS and Apache Kafka (some 9 minutes)
 	@scripts/setup build engines
-	$(CARGO) build --locked --bin noroshi --features noroshi/sqs
-	NOROSHI_BIN=$(BIN_dev) e2e/run faults sqs
+	$(CARGO) build --locked --bin noroshi --features noroshi/sqs,noroshi/kafka
+	NOROSHI_BIN=$(BIN_dev) e2e/run faults sqs kafka
 
 check: ## Format, lints, documentation, dependencies
 	@scripts/setup build
@@ -45,7 +45,7 @@ check: ## Format, lints, documentation, dependencies
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 	$(CARGO) clippy -p noroshi-gateway --locked -- -D warnings # without io_uring
 	$(CARGO) clippy -p noroshi-sqs --features aws --all-targets --locked -- -D warnings
-	$(CARGO) clippy -p noroshi-events --features firehose --all-targets --locked -- -D warnings
+	$(CARGO) clippy -p noroshi-events --features firehose,kafka --all-targets --locked -- -D warnings
 	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --workspace --no-deps --document-private-items --locked
 	@! grep -nE '^name = "(aws-lc-sys|aws-lc-rs|openssl-sys|native-tls)"' Cargo.lock \
 		|| { echo 'Cargo.lock: the default build must not need OpenSSL or cmake' >&2; exit 1; }

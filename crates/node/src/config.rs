@@ -291,6 +291,7 @@ pub struct Events {
     /// The node's name is added where the log is started.
     pub log: noroshi_events::Config,
     webhook_key_file: Option<PathBuf>,
+    kafka_password_file: Option<PathBuf>,
 }
 
 #[derive(Debug, Clone)]
