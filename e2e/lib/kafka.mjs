@@ -115,7 +115,7 @@ export class Broker {
         records.push({ partition, key: String(key), value: String(value) })
       }
       await consumer.run({ eachMessage })
-      await until(`${held} records of ${topic}`, () => records.length >= held, 60_000)
+      await until(`${held} records of ${topic}`, () => records.length >= held, 120_000)
     } finally {
       await consumer.disconnect()
     }
