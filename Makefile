@@ -6,8 +6,9 @@ PROFILE ?= dev
 TARGET := $(abspath $(or $(CARGO_TARGET_DIR),target))
 BIN_dev := $(TARGET)/debug/noroshi
 BIN_release := $(TARGET)/release/noroshi
-# Some ninety crates of Amazon's SDK, forty of the sampler and fifteen of OpenTelemetry, which only what is released has.
-FEATURES_release := --features noroshi/sqs,noroshi/firehose,noroshi/otel,noroshi/profiling
+# Some ninety crates of Amazon's SDK, forty of the sampler, a score for Kafka and fifteen of OpenTelemetry, which only
+# what is released has.
+FEATURES_release := --features noroshi/sqs,noroshi/firehose,noroshi/kafka,noroshi/otel,noroshi/profiling
 # What end-to-end tests look at beside the default.
 FEATURES_dev := --features noroshi/otel,noroshi/profiling
 NOROSHI_BIN ?= $(BIN_$(PROFILE))
@@ -39,10 +40,10 @@ e2e: ## End-to-end tests of the built binary (PROFILE=release for the release bi
 	$(CARGO) build --profile $(PROFILE) --locked --bin noroshi $(FEATURES_$(PROFILE))
 	NOROSHI_BIN=$(NOROSHI_BIN) e2e/run
 
-faults: ## Engines and nodes killed, paused and parted under load, and Amazon SQS (some 8 minutes)
+faults: ## Engines and nodes killed, paused and parted under load, Amazon SQS and Apache Kafka (some 9 minutes)
 	@scripts/setup build engines
-	$(CARGO) build --locked --bin noroshi --features noroshi/sqs
-	NOROSHI_BIN=$(BIN_dev) e2e/run faults sqs
+	$(CARGO) build --locked --bin noroshi --features noroshi/sqs,noroshi/kafka
+	NOROSHI_BIN=$(BIN_dev) e2e/run faults sqs kafka
 
 check: ## Format, lints, documentation, dependencies
 	@scripts/setup build
@@ -50,7 +51,7 @@ check: ## Format, lints, documentation, dependencies
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 	$(CARGO) clippy -p noroshi-gateway --locked -- -D warnings # without io_uring
 	$(CARGO) clippy -p noroshi-sqs --features aws --all-targets --locked -- -D warnings
-	$(CARGO) clippy -p noroshi-events --features firehose --all-targets --locked -- -D warnings
+	$(CARGO) clippy -p noroshi-events --features firehose,kafka --all-targets --locked -- -D warnings
 	$(CARGO) clippy -p noroshi-otel --features otlp --all-targets --locked -- -D warnings
 	$(CARGO) clippy -p noroshi --features otel --all-targets --locked -- -D warnings
 	$(CARGO) clippy -p noroshi-profiling --features heap --all-targets --locked -- -D warnings

@@ -35,6 +35,7 @@ pub enum Sink {
     Stdout,
     Webhook(Webhook),
     Firehose(Firehose),
+    Kafka(Kafka),
 }
 
 /// Files that are rotated and compressed.
@@ -66,6 +67,47 @@ pub struct Firehose {
     /// Lines share a record of up to so many bytes; 0: each is a record of its own.
     pub record_bytes: usize,
     pub timeout: Duration,
+}
+
+/// A topic of Apache Kafka.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Kafka {
+    /// Host and port of some brokers, which know the others.
+    pub brokers: Vec<(String, u16)>,
+    pub topic: String,
+    /// Over all partitions of the topic in turn, instead of one for each node.
+    pub spread: bool,
+    pub compression: Compression,
+    /// One call's, before it is compressed; at most the topic's `max.message.bytes`.
+    pub request_bytes: usize,
+    pub tls: bool,
+    pub login: Option<Login>,
+    pub timeout: Duration,
+}
+
+/// Of what is sent at once. The others that Kafka knows would need C.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Compression {
+    None,
+    Gzip,
+    Snappy,
+}
+
+/// SASL.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Login {
+    pub mechanism: Mechanism,
+    pub user: String,
+    pub password: String,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mechanism {
+    /// RFC 4616: the brokers read the password, so it needs TLS.
+    Plain,
+    /// RFC 7677.
+    ScramSha256,
+    ScramSha512,
 }
 
 impl Config {
@@ -119,12 +161,13 @@ impl Sink {
             Sink::Stdout => "stdout",
             Sink::Webhook(_) => "webhook",
             Sink::Firehose(_) => "firehose",
+            Sink::Kafka(_) => "kafka",
         }
     }
 
     /// Whether what it does not take waits on disk: a local file that cannot be written is no better than another.
     pub(crate) fn spools(&self) -> bool {
-        matches!(self, Sink::Webhook(_) | Sink::Firehose(_))
+        matches!(self, Sink::Webhook(_) | Sink::Firehose(_) | Sink::Kafka(_))
     }
 
     fn check(&self) -> Result<(), String> {
@@ -133,6 +176,7 @@ impl Sink {
             Sink::Stdout => Ok(()),
             Sink::Webhook(webhook) => webhook.check(),
             Sink::Firehose(firehose) => firehose.check(),
+            Sink::Kafka(kafka) => kafka.check(),
         }
     }
 }
@@ -192,6 +236,46 @@ impl Firehose {
     }
 }
 
+impl Kafka {
+    pub fn new(brokers: Vec<(String, u16)>, topic: impl Into<String>) -> Self {
+        Self {
+            brokers,
+            topic: topic.into(),
+            spread: false,
+            compression: Compression::Gzip,
+            // `max.message.bytes` is 1,048,588 unless somebody changed it.
+            request_bytes: 1 << 20,
+            tls: false,
+            login: None,
+            timeout: Duration::from_secs(10),
+        }
+    }
+
+    fn check(&self) -> Result<(), String> {
+        if self.brokers.is_empty() || self.brokers.len() > 64 {
+            return Err("Kafka has 1 to 64 brokers to begin with".to_owned());
+        }
+        // org.apache.kafka.common.internals.Topic: [a-zA-Z0-9._-]+, at most 249, neither "." nor "..".
+        let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
+        let dots = matches!(self.topic.as_str(), "." | "..");
+        if !(1..=249).contains(&self.topic.len()) || !self.topic.bytes().all(plain) || dots {
+            return Err("a topic's name is 1 to 249 of a-z, A-Z, 0-9, '.', '_' and '-'".to_owned());
+        }
+        if !(16 << 10..=16 << 20).contains(&self.request_bytes) {
+            return Err("a call to Kafka has 16 KiB to 16 MiB".to_owned());
+        }
+        if let Some(login) = &self.login {
+            if login.mechanism == Mechanism::Plain && !self.tls {
+                return Err("the mechanism plain shows the password: it needs tls".to_owned());
+            }
+            if login.user.is_empty() || login.password.is_empty() {
+                return Err("a log-in to Kafka has a user and a password".to_owned());
+            }
+        }
+        check_timeout(self.timeout)
+    }
+}
+
 fn check_timeout(timeout: Duration) -> Result<(), String> {
     match (Duration::from_millis(100)..=Duration::from_secs(60)).contains(&timeout) {
         true => Ok(()),
@@ -209,6 +293,15 @@ impl std::fmt::Debug for Webhook {
     }
 }
 
+impl std::fmt::Debug for Login {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Login")
+            .field("mechanism", &self.mechanism)
+            .field("user", &self.user)
+            .finish_non_exhaustive()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -222,7 +315,17 @@ mod tests {
         };
         let check = |sinks| Config { sinks, ..Config::new("n", "spool") }.check();
         assert_eq!(check(vec![webhook("https://x", 32), firehose("events", 0), Sink::Stdout]), Ok(()));
+        let kafka = |topic: &str, login: Option<Mechanism>| {
+            let login =
+                login.map(|mechanism| Login { mechanism, user: "u".to_owned(), password: "p".to_owned() });
+            Sink::Kafka(Kafka { login, ..Kafka::new(vec![("b".to_owned(), 9092)], topic) })
+        };
+        assert_eq!(check(vec![kafka("a.b", Some(Mechanism::ScramSha512))]), Ok(()));
         for wrong in [
+            kafka("..", None),
+            kafka("a/b", None),
+            kafka("a", Some(Mechanism::Plain)),
+            Sink::Kafka(Kafka::new(Vec::new(), "a")),
             webhook("ftp://x", 32),
             webhook("https://x", 8),
             firehose("", 0),
@@ -240,5 +343,8 @@ mod tests {
     fn a_secret_is_not_shown() {
         let shown = format!("{:?}", Webhook::new("https://x", *b"do not show this to anyone"));
         assert!(!shown.contains("do not") && !shown.contains("100, 111"), "{shown}");
+        let password = "do not show".to_owned();
+        let login = Login { mechanism: Mechanism::Plain, user: "u".to_owned(), password };
+        assert!(!format!("{login:?}").contains("do not"));
     }
 }

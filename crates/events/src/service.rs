@@ -73,8 +73,8 @@ impl Service {
         let mut parts = Vec::new();
         for sink in &config.sinks {
             let name = sink.name();
-            let opened =
-                Sink::open(sink, network.as_ref()).map_err(|reason| Error::Sink { sink: name, reason })?;
+            let opened = Sink::open(sink, &config.node, network.as_ref())
+                .map_err(|reason| Error::Sink { sink: name, reason })?;
             parts.push((name, opened, Arc::new(feed(config, sink, metrics)?)));
         }
         let shared = Arc::new(Shared::new(config.ring_places));

@@ -6,6 +6,8 @@ mod archive;
 mod file;
 #[cfg(feature = "firehose")]
 mod firehose;
+#[cfg(feature = "kafka")]
+mod kafka;
 #[cfg(feature = "firehose")]
 mod parcel;
 mod stdout;
@@ -22,6 +24,9 @@ use crate::config;
 
 /// Whether this build can reach Firehose.
 pub const FIREHOSE: bool = cfg!(feature = "firehose");
+
+/// Whether this build can reach Kafka.
+pub const KAFKA: bool = cfg!(feature = "kafka");
 
 /// Why a batch was not taken, or not all of it: it may be taken later.
 #[derive(Debug, thiserror::Error)]
@@ -43,10 +48,17 @@ pub(crate) enum Sink {
     Webhook(webhook::Webhook),
     #[cfg(feature = "firehose")]
     Firehose(Box<firehose::Firehose>),
+    #[cfg(feature = "kafka")]
+    Kafka(Box<kafka::Kafka>),
 }
 
 impl Sink {
-    pub(crate) fn open(config: &config::Sink, network: Option<&Network>) -> Result<Self, String> {
+    /// `node`: who tells, where a sink wants to know.
+    #[cfg_attr(
+        not(feature = "kafka"),
+        expect(unused_variables, reason = "only Kafka's records are named by it")
+    )]
+    pub(crate) fn open(config: &config::Sink, node: &str, network: Option<&Network>) -> Result<Self, String> {
         let network = || network.cloned().ok_or("it needs a runtime and a way out");
         match config {
             config::Sink::File(file) => match file::File::open(file) {
@@ -63,6 +75,12 @@ impl Sink {
             }
             #[cfg(not(feature = "firehose"))]
             config::Sink::Firehose(_) => Err("this build has no Firehose (feature firehose)".to_owned()),
+            #[cfg(feature = "kafka")]
+            config::Sink::Kafka(kafka) => {
+                Ok(Sink::Kafka(Box::new(kafka::Kafka::new(kafka.clone(), node, network()?))))
+            }
+            #[cfg(not(feature = "kafka"))]
+            config::Sink::Kafka(_) => Err("this build has no Kafka (feature kafka)".to_owned()),
         }
     }
 
@@ -74,6 +92,8 @@ impl Sink {
             Sink::Webhook(webhook) => webhook.send(batch),
             #[cfg(feature = "firehose")]
             Sink::Firehose(firehose) => firehose.send(batch),
+            #[cfg(feature = "kafka")]
+            Sink::Kafka(kafka) => kafka.send(batch),
         }
     }
 

@@ -58,6 +58,8 @@ pub(crate) struct Shared {
     pub(crate) xmpp: crate::xmpp::Service,
     /// Sessions of MQTT without a connection.
     pub(crate) lefts: Lefts,
+    /// Of log-ins that are refused.
+    pub(crate) refusals: crate::sparing::Sparing,
     generations: AtomicU64,
 }
 
@@ -139,6 +141,7 @@ impl Bound {
             accepting: AtomicBool::new(true),
             drain: Drain::new(),
             lefts: Lefts::new(delivery.clock().now()),
+            refusals: Default::default(),
             // A later run begins above an earlier one: 2^20 log-ins a millisecond are out of reach.
             generations: AtomicU64::new(delivery.clock().now().0 << 20),
         });

@@ -52,6 +52,7 @@ mod ring;
 mod route;
 mod shard;
 mod socket_io;
+mod sparing;
 mod sse;
 mod stamp;
 mod tail;

@@ -68,19 +68,53 @@ impl LogIns {
     }
 }
 
+/// What ends the connection of a log-in whose token is refused.
+pub(crate) fn close_reason(refused: &Refused) -> CloseReason {
+    match refused {
+        Refused::Expired => CloseReason::Expired,
+        _ => CloseReason::Unauthorized,
+    }
+}
+
 impl Shard {
     /// A token on a WebSocket.
     pub(crate) fn authenticate(&mut self, slot: u32, token: &str) {
         let Some(connection) = self.connection(slot) else { return };
         let app = connection.opening().app.take();
-        match self.shared.auth.device(token, app.as_deref(), self.now.wall) {
+        match self.verify(slot, Some(token), app.as_deref()) {
             Ok(identity) => self.start_log_in(slot, identity, Vec::new(), None),
-            Err(Refused::Expired) => self.begin_close(slot, CloseReason::Expired),
-            Err(error) => {
-                tracing::debug!(%error, "a token was refused");
-                self.begin_close(slot, CloseReason::Unauthorized);
-            }
+            Err(refused) => self.begin_close(slot, close_reason(&refused)),
         }
+    }
+
+    /// Whose token it is, for every protocol. A refusal is counted and told.
+    pub(crate) fn verify(
+        &mut self,
+        slot: u32,
+        token: Option<&str>,
+        app: Option<&str>,
+    ) -> Result<Identity, Refused> {
+        let identity = token
+            .ok_or(Refused::Missing)
+            .and_then(|token| self.shared.auth.device(token, app, self.now.wall));
+        identity.inspect_err(|refused| self.tell_refused(slot, refused))
+    }
+
+    /// A device that is not let in for what it brought: whoever runs the node finds it in the log.
+    pub(crate) fn tell_refused(&mut self, slot: u32, why: &dyn std::fmt::Display) {
+        self.shared.metrics.log_ins_refused.inc();
+        let Some(not_told) = self.shared.refusals.take(self.now.wall) else { return };
+        let Some(connection) = self.connection(slot) else { return };
+        let stream = connection.transport.stream();
+        let peer = stream.and_then(|stream| stream.peer_addr().ok()).map(|peer| peer.to_string());
+        let login = connection.opening.as_ref().and_then(|opening| opening.login.as_ref());
+        tracing::info!(
+            protocol = connection.protocol.as_str(),
+            peer,
+            device = login.map(|login| login.device.as_str()),
+            not_told,
+            "a log-in was refused: {why}"
+        );
     }
 
     pub(crate) fn start_log_in(
@@ -250,24 +284,23 @@ impl Shard {
                 self.queue_log_in(slot, generation);
             }
             Entered::Refused(refused) => {
-                self.shared.metrics.log_ins_refused.inc();
+                let why = match refused {
+                    LoginRefused::Revoked => CloseReason::Revoked.explain(),
+                    LoginRefused::TooManyTopics => "more topics than a device may have",
+                };
+                self.tell_refused(slot, &why);
                 match (refused, is_stream) {
                     (LoginRefused::Revoked, true) => {
-                        self.refuse_stream(slot, 401, "revoked", CloseReason::Revoked.explain());
+                        self.refuse_stream(slot, 401, "revoked", why);
                     }
                     (LoginRefused::Revoked, false) => self.begin_close(slot, CloseReason::Revoked),
                     (LoginRefused::TooManyTopics, true) => {
-                        self.refuse_stream(
-                            slot,
-                            400,
-                            "too_many_topics",
-                            "more topics than a device may have",
-                        );
+                        self.refuse_stream(slot, 400, "too_many_topics", why);
                     }
                     (LoginRefused::TooManyTopics, false) if self.refuse_socket_io(slot) => {}
                     (LoginRefused::TooManyTopics, false) => {
                         // Reaches native clients only; others have the reason.
-                        self.tell_error(slot, "too_many_topics", "more topics than a device may have");
+                        self.tell_error(slot, "too_many_topics", why);
                         self.begin_close(slot, CloseReason::BadMessage);
                     }
                 }

@@ -213,7 +213,10 @@ impl Shard {
                 }
             }
             Action::RenewToken { token, answer } => {
-                let renewed = self.renew(slot, token).map_err(|_| PublishRefused::NotAllowed);
+                let renewed = self.renew(slot, token).map_err(|(code, _)| match code {
+                    "expired" => PublishRefused::TokenExpired,
+                    _ => PublishRefused::BadToken,
+                });
                 if let Some(answer) = answer {
                     self.answer_mqtt(slot, |conversation, out| conversation.published(answer, renewed, out));
                 }

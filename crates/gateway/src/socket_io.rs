@@ -11,7 +11,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use noroshi_auth::{Identity, Refused};
+use noroshi_auth::Identity;
 use noroshi_protocol::engine_io::{self, Data, Outgoing, Packet, PacketError, Session, Sid};
 use noroshi_protocol::socket_io::{Action, Conversation, Echo, LogIn, Variant};
 use noroshi_protocol::ws::{self, Input, Opcode, Upgrade};
@@ -21,7 +21,7 @@ use ring::rand::{SecureRandom, SystemRandom};
 use crate::config;
 use crate::connection::{Framing, Phase, Protocol};
 use crate::dispatch::Dispatch;
-use crate::login::Begun;
+use crate::login::{Begun, close_reason};
 use crate::polling::Legs;
 use crate::route::{Credentials, Mount};
 use crate::shard::Shard;
@@ -326,20 +326,12 @@ impl Shard {
     }
 
     fn identify_socket_io(&mut self, slot: u32, log_in: &LogIn) -> Result<Identity, CloseReason> {
-        let (shared, now) = (self.shared.clone(), self.now.wall);
         let fresh = self.socket_io(slot).and_then(|socket_io| socket_io.fresh.as_deref());
-        let credentials = fresh.map(|fresh| &fresh.credentials);
-        let with_request = credentials.and_then(|credentials| credentials.token.as_deref());
-        let token = log_in.token.as_ref().map(|token| token.as_str()).or(with_request);
-        let app = log_in.app.as_deref().or(credentials.and_then(|credentials| credentials.app.as_deref()));
-        match shared.auth.device(token.ok_or(CloseReason::Unauthorized)?, app, now) {
-            Ok(identity) => Ok(identity),
-            Err(Refused::Expired) => Err(CloseReason::Expired),
-            Err(error) => {
-                tracing::debug!(%error, "a token was refused");
-                Err(CloseReason::Unauthorized)
-            }
-        }
+        let (with_request, app) = fresh
+            .map_or((None, None), |fresh| (fresh.credentials.token.clone(), fresh.credentials.app.clone()));
+        let token = log_in.token.as_ref().map(|token| token.as_str()).or(with_request.as_deref());
+        self.verify(slot, token, log_in.app.as_deref().or(app.as_deref()))
+            .map_err(|refused| close_reason(&refused))
     }
 
     /// The session is attached: the client is told its public id, and what to come back with.

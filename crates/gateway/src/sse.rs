@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use noroshi_auth::Refused;
 use noroshi_protocol::{sse, ws};
 use noroshi_types::CloseReason;
 
@@ -17,12 +18,10 @@ impl Shard {
     pub(crate) fn open_stream(&mut self, slot: u32, stream: Stream, credentials: Credentials) {
         self.set_protocol(slot, Protocol::Native, Framing::Events);
         let app = credentials.app;
-        let Some(token) = credentials.token else {
-            return self.refuse_stream(slot, 401, "unauthorized", "a token is needed");
-        };
-        match self.shared.auth.device(&token, app.as_deref(), self.now.wall) {
+        match self.verify(slot, credentials.token.as_deref(), app.as_deref()) {
             Ok(identity) => self.start_log_in(slot, identity, stream.topics, stream.resume),
-            Err(noroshi_auth::Refused::Expired) => {
+            Err(Refused::Missing) => self.refuse_stream(slot, 401, "unauthorized", "a token is needed"),
+            Err(Refused::Expired) => {
                 self.refuse_stream(slot, 401, "expired", CloseReason::Expired.explain());
             }
             Err(error) => self.refuse_stream(slot, 401, "unauthorized", &error.to_string()),

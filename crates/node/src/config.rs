@@ -295,6 +295,7 @@ pub struct Events {
     /// The node's name is added where the log is started.
     pub log: noroshi_events::Config,
     webhook_key_file: Option<PathBuf>,
+    kafka_password_file: Option<PathBuf>,
 }
 
 /// Traces and metrics to a collector; without an endpoint there are none.
@@ -366,13 +367,33 @@ impl Config {
         }
     }
 
+    /// No two listeners can have one port of one address.
+    fn check_ports(&self, reader: &mut Reader) {
+        let listeners = [
+            ("server.http", Some(self.server.http)),
+            ("server.admin", Some(self.server.admin)),
+            ("mqtt.listen", self.mqtt.listen),
+            ("mqtt.tls_listen", self.mqtt.tls_listen),
+            ("xmpp.listen", self.xmpp.listen),
+            ("xmpp.tls_listen", self.xmpp.tls_listen),
+        ];
+        for (at, (key, address)) in listeners.iter().enumerate() {
+            let others = &listeners[..at];
+            let taken = others
+                .iter()
+                .find(|(_, other)| address.zip(*other).is_some_and(|(one, other)| collide(one, other)));
+            if let Some((other, _)) = taken {
+                reader.problem(
+                    key,
+                    format!("is the same address as {other}; each listener needs its own port"),
+                );
+            }
+        }
+    }
+
     /// Rules between keys.
     fn check(&self, reader: &mut Reader) {
-        let Server { http, admin, .. } = &self.server;
-        if http == admin && http.port() != 0 {
-            reader
-                .problem("server.admin", "is the same address as server.http; the two need their own ports");
-        }
+        self.check_ports(reader);
         if self.mqtt.tls_listen.is_some() && self.server.tls.is_none() {
             reader.problem("mqtt.tls_listen", "needs a certificate: tls.cert and tls.key");
         }
@@ -423,4 +444,13 @@ impl Config {
             reader.problem("limits.data", "is over limits.body: such a request could never arrive");
         }
     }
+}
+
+/// Whether the second of two cannot be listened on. Port 0 is another one each time; the unspecified address has
+/// every address of its family, and the one of IPv6 those of IPv4 too.
+fn collide(one: SocketAddr, other: SocketAddr) -> bool {
+    let covers = |all: SocketAddr, part: SocketAddr| {
+        all.ip() == part.ip() || all.ip().is_unspecified() && (all.is_ipv6() || part.is_ipv4())
+    };
+    one.port() != 0 && one.port() == other.port() && (covers(one, other) || covers(other, one))
 }

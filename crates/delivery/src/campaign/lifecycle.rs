@@ -185,7 +185,10 @@ pub(crate) async fn run_scheduled(
     let (from, to) = ([CampaignState::Scheduled], CampaignState::Running);
     let now = delivery.clock.now();
     match delivery.store.set_campaign_state(campaign.app, campaign.id, &from, to, now).await {
-        Ok(_) => Ok(true),
+        Ok(campaign) => {
+            delivery.campaign_changed(campaign.app, campaign.id, campaign.state.as_str());
+            Ok(true)
+        }
         Err(noroshi_store::Error::Conflict | noroshi_store::Error::NotFound) => Ok(false),
         Err(error) => Err(error),
     }

@@ -147,6 +147,7 @@ impl Plan {
                         }
                         To::Gateways => plan.add_for(&peers.other_gateways(), &record),
                         To::Senders => plan.add_for(&peers.others(|node| node.info.roles.sender), &record),
+                        To::Apis => plan.add_for(&peers.others(|node| node.info.roles.api), &record),
                         To::All => plan.add_for(&others, &record),
                         To::One(epoch) => plan.push(*epoch, &record),
                     }

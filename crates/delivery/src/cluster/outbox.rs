@@ -28,6 +28,8 @@ pub(crate) enum To {
     Holders(SessionKey),
     Gateways,
     Senders,
+    /// Who answers first calls.
+    Apis,
     All,
     One(Epoch),
 }

@@ -58,7 +58,7 @@ pub(crate) async fn run(delivery: &Arc<Delivery>) {
         delivery.first_calls.told.filled.notified().await;
         tokio::time::sleep(INTERVAL).await;
         if let Some(record) = delivery.first_calls.told.take() {
-            peers.tell(To::All, record);
+            peers.tell(To::Apis, record);
         }
     }
 }

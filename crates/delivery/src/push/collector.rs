@@ -259,7 +259,12 @@ impl Collector {
         {
             // Paused, aborted or taken on by another node meanwhile: nothing was written.
             Err(Error::Conflict | Error::NotFound) => return Ok(()),
-            result => drop(result?),
+            // With nobody left to send to: whoever finishes a last batch tells it otherwise.
+            Ok(CampaignState::Done) => {
+                self.delivery.campaign_changed(campaign.app, campaign.id, CampaignState::Done.as_str());
+            }
+            Ok(_) => {}
+            Err(error) => return Err(error),
         }
         self.count(Subject::Campaign(campaign.id), &parts, plan.spec.lane);
         self.side.ahead.add(work, made);

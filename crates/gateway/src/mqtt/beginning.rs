@@ -5,9 +5,9 @@
 
 use std::sync::Arc;
 
-use noroshi_auth::{Identity, Refused};
+use noroshi_auth::Identity;
 use noroshi_protocol::mqtt::{
-    LogIn, LoggedIn, Qos, SubscribeOptions, Subscription as Held, TopicFilter, Will,
+    LogIn, LogInRefused, LoggedIn, Qos, SubscribeOptions, Subscription as Held, TopicFilter, Will,
 };
 use noroshi_store::Place;
 use noroshi_types::{CloseReason, DeviceId, Timestamp, Topic};
@@ -16,48 +16,59 @@ use super::publishing::Published;
 use super::session::{Due, Kept, Left};
 use super::work::{self, Job};
 use super::{Mqtt, origin};
-use crate::login::Begun;
+use crate::login::{Begun, close_reason};
 use crate::registry::Session;
 use crate::shard::Shard;
+
+/// Why a client is not let in.
+enum NotIn {
+    For(CloseReason),
+    Refused(LogInRefused),
+}
 
 impl Shard {
     pub(super) fn log_in_mqtt(&mut self, slot: u32, log_in: &LogIn<'_>) {
         if let Some(reason) = self.turns_away(slot) {
             return self.begin_close(slot, reason);
         }
-        match self.identify_mqtt(log_in) {
+        match self.identify_mqtt(slot, log_in) {
             Ok(identity) => {
                 if let Some(mqtt) = self.mqtt(slot) {
                     (mqtt.clean_start, mqtt.expiry_s) = (log_in.clean_start, log_in.session_expiry_s);
                 }
                 self.start_log_in(slot, identity, Vec::new(), None);
             }
-            Err(reason) => self.begin_close(slot, reason),
+            Err(NotIn::For(reason)) => self.begin_close(slot, reason),
+            Err(NotIn::Refused(refused)) => {
+                self.tell_refused(slot, &refused.text());
+                let Some(mqtt) = self.mqtt(slot) else { return };
+                let mut out = Vec::new();
+                mqtt.conversation.refuse_log_in(refused, &mut out);
+                self.send_mqtt(slot, out);
+                self.begin_close(slot, CloseReason::Unauthorized);
+            }
         }
     }
 
-    fn identify_mqtt(&self, log_in: &LogIn<'_>) -> Result<Identity, CloseReason> {
-        let identity = self.verify_mqtt(log_in)?;
+    fn identify_mqtt(&mut self, slot: u32, log_in: &LogIn<'_>) -> Result<Identity, NotIn> {
+        let identity = match log_in.token {
+            None => self.anonymous(log_in),
+            Some(token) => {
+                self.verify(slot, Some(token), log_in.app).map_err(|refused| close_reason(&refused))
+            }
+        };
+        let identity = identity.map_err(NotIn::For)?;
+        if log_in.token.is_some() && log_in.device.is_some_and(|device| device != identity.device.as_str()) {
+            return Err(NotIn::Refused(LogInRefused::OtherDevice));
+        }
         // Who may publish nothing can leave no will.
         let app = self.shared.auth.app_by_id(identity.app);
         let publishes = app.is_some_and(|app| {
             !app.settings.client_publish.is_empty() || self.shared.config.anonymous_app.is_some()
         });
-        if log_in.has_will && !publishes { Err(CloseReason::Unauthorized) } else { Ok(identity) }
-    }
-
-    fn verify_mqtt(&self, log_in: &LogIn<'_>) -> Result<Identity, CloseReason> {
-        let Some(token) = log_in.token else { return self.anonymous(log_in) };
-        match self.shared.auth.device(token, log_in.app, self.now.wall) {
-            Ok(identity) if log_in.device.is_none_or(|device| device == identity.device.as_str()) => {
-                Ok(identity)
-            }
-            Ok(_) => Err(CloseReason::Unauthorized),
-            Err(Refused::Expired) => Err(CloseReason::Expired),
-            Err(error) => {
-                tracing::debug!(%error, "a token was refused");
-                Err(CloseReason::Unauthorized)
-            }
+        match log_in.has_will && !publishes {
+            true => Err(NotIn::Refused(LogInRefused::Will)),
+            false => Ok(identity),
         }
     }
 

@@ -57,7 +57,7 @@ impl Shard {
         let refused = if !self.may_publish(session.app, &publication.topic) {
             Some(PublishRefused::NotAllowed)
         } else if publication.payload.len() > self.shared.config.publish_bytes_max {
-            Some(PublishRefused::OverQuota)
+            Some(PublishRefused::TooBig)
         } else {
             let (request, clears) = Published {
                 topic: publication.topic.clone(),

@@ -5,12 +5,12 @@
 //! The connection that a session is resumed from may seem to be alive still, here or on another shard. It is
 //! told to leave, and its session is looked for until it has.
 
-use noroshi_auth::{Identity, Refused};
+use noroshi_auth::Identity;
 use noroshi_protocol::xmpp::{self, Credentials, Resumed};
 use noroshi_types::{CloseReason, Presence};
 
 use super::{Parked, framing_of};
-use crate::login::Begun;
+use crate::login::{Begun, close_reason};
 use crate::shard::Shard;
 
 /// A tenth of a second each.
@@ -37,7 +37,7 @@ impl Shard {
         if !self.admits_xmpp(slot) {
             return;
         }
-        match self.identify_xmpp(user, password) {
+        match self.identify_xmpp(slot, user, password) {
             Ok(identity) => {
                 let device = identity.device.clone();
                 let account = self.shared.xmpp.accounts.is_password(user, password);
@@ -51,18 +51,11 @@ impl Shard {
         }
     }
 
-    fn identify_xmpp(&self, user: &str, password: &str) -> Result<Identity, CloseReason> {
+    fn identify_xmpp(&mut self, slot: u32, user: &str, password: &str) -> Result<Identity, CloseReason> {
         if self.shared.xmpp.accounts.is_password(user, password) {
             return self.shared.account_identity(user).ok_or(CloseReason::Unauthorized);
         }
-        match self.shared.auth.device(password, None, self.now.wall) {
-            Ok(identity) => Ok(identity),
-            Err(Refused::Expired) => Err(CloseReason::Expired),
-            Err(error) => {
-                tracing::debug!(%error, "a token was refused");
-                Err(CloseReason::Unauthorized)
-            }
-        }
+        self.verify(slot, Some(password), None).map_err(|refused| close_reason(&refused))
     }
 
     /// SCRAM, which only accounts can do: of a token nothing is kept that a proof could be checked with.

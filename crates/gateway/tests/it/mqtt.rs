@@ -497,7 +497,7 @@ async fn a_will_is_published_unless_it_is_taken_back() {
     let denied = Asked { will: Some("open/will"), ..Asked::clean("d2") };
     node.auth.update_app(node.app, AppSettings::default()).await.expect("updated");
     let mut refused = Client::connect(&node, denied).await;
-    assert_eq!(refused.next().await, "connack 0x86 false");
+    assert_eq!(refused.next().await, "connack 0x87 false");
 }
 
 #[tokio::test]

@@ -301,11 +301,20 @@ async fn a_wrong_token_is_told_and_a_device_is_its_tokens() {
     node.device("d1", "u1", &[]).await;
     let mut peer = Peer::dial(&node, 1).await;
     peer.ask(HEADER, FEATURES).await;
-    peer.ask(&auth("d1", "nonsense"), "<not-authorized/></failure>").await;
+    let said = peer.ask(&auth("d1", "nonsense"), "</failure>").await;
+    let text = "<not-authorized/><text xml:lang='en'>the token is not valid, or is another device's</text>";
+    assert!(said.contains(text), "{said}");
     peer.ask(&auth("d2", &node.token("d1")), "</failure>").await;
     let expired = node.token_for("d1", Duration::ZERO);
     let last = peer.ask(&auth("d1", &expired), "</stream:stream>").await;
     assert!(last.contains("<credentials-expired") && last.contains("<policy-violation"), "{last}");
+    assert!(last.contains(">too many failed log-ins on one connection</text>"), "{last}");
+    let mut lost = Peer::dial(&node, 1).await;
+    let last = lost.ask(&HEADER.replace("localhost", "elsewhere"), "</stream:stream>").await;
+    let text = ">`to` has to be localhost, which is this service's domain</text>";
+    assert!(last.contains("<host-unknown") && last.contains(text), "{last}");
+    // Each refusal counts, also those that the log leaves out.
+    assert_eq!(node.metric("noroshi_log_ins_refused_total"), 2);
     // Revoked is what the store says.
     let token = node.token("d1");
     node.delivery

@@ -1,5 +1,5 @@
-//! What the keys of the event log need of each other, and the webhook's secret, which has to be there before anything
-//! is opened.
+//! What the keys of the event log need of each other, and the secrets of its sinks, which have to be there before
+//! anything is opened.
 
 use std::path::Path;
 
@@ -30,6 +30,21 @@ impl Events {
                         "this program was built without Amazon Kinesis Data Firehose (feature `firehose`)";
                     reader.problem("events.firehose.stream", text);
                 }
+                Sink::Kafka(_) if !noroshi_events::sink::KAFKA => {
+                    let text = "this program was built without Apache Kafka (feature `kafka`)";
+                    reader.problem("events.kafka.topic", text);
+                }
+                Sink::Kafka(kafka) => {
+                    let Some(login) = &mut kafka.login else { continue };
+                    match self.kafka_password_file.as_deref().map(password) {
+                        Some(Ok(password)) => login.password = password,
+                        Some(Err(problem)) => return reader.problem("events.kafka.password_file", problem),
+                        None => {
+                            let text = "has to name the file with the password of events.kafka.user";
+                            return reader.problem("events.kafka.password_file", text);
+                        }
+                    }
+                }
                 _ => {}
             }
         }
@@ -40,14 +55,26 @@ impl Events {
 }
 
 fn read(path: &Path) -> Result<Vec<u8>, String> {
-    if path.as_os_str().is_empty() {
-        return Err(EXPECTED.to_owned());
-    }
-    let failed = |error: std::io::Error| format!("{} cannot be read: {error}", path.display());
-    if std::fs::metadata(path).map_err(failed)?.len() > FILE_BYTES_MAX {
-        return Err(EXPECTED.to_owned());
-    }
-    let text = std::fs::read_to_string(path).map_err(failed)?;
+    let text = text_of(path)?.ok_or(EXPECTED)?;
     let secret = text.trim().strip_prefix("whsec_").and_then(|text| BASE64_STANDARD.decode(text).ok());
     secret.filter(|secret| (24..=64).contains(&secret.len())).ok_or_else(|| EXPECTED.to_owned())
+}
+
+/// One line.
+fn password(path: &Path) -> Result<String, String> {
+    let text = text_of(path)?.unwrap_or_default();
+    let password = text.trim_end_matches(['\r', '\n']);
+    match password.is_empty() || password.contains(char::is_control) {
+        true => Err("has to hold a password, on one line".to_owned()),
+        false => Ok(password.to_owned()),
+    }
+}
+
+/// None where it is too long to be a secret.
+fn text_of(path: &Path) -> Result<Option<String>, String> {
+    let failed = |error: std::io::Error| format!("{} cannot be read: {error}", path.display());
+    if std::fs::metadata(path).map_err(failed)?.len() > FILE_BYTES_MAX {
+        return Ok(None);
+    }
+    std::fs::read_to_string(path).map(Some).map_err(failed)
 }

@@ -152,10 +152,12 @@ impl Mqtt {
         Mqtt {
             listen: reader.optional_address(
                 "mqtt.listen",
+                1883,
                 "Address for MQTT without TLS, such as 0.0.0.0:1883. Unset: none. MQTT over WebSocket is at /mqtt of the public address in any case.",
             ),
             tls_listen: reader.optional_address(
                 "mqtt.tls_listen",
+                8883,
                 "Address for MQTT under TLS, such as 0.0.0.0:8883, with the certificate of tls.cert. Unset: none.",
             ),
             redirect: reader.optional(

@@ -217,7 +217,13 @@ impl Reader {
     }
 
     /// One that may be absent. An empty text unsets what a lower layer said.
-    pub(super) fn optional_address(&mut self, key: &'static str, help: &'static str) -> Option<SocketAddr> {
+    /// `port` is the usual one, for the example in an error.
+    pub(super) fn optional_address(
+        &mut self,
+        key: &'static str,
+        port: u16,
+        help: &'static str,
+    ) -> Option<SocketAddr> {
         let show = |value: &Option<SocketAddr>| value.as_ref().map(quoted).unwrap_or_default();
         let field = Field {
             unit: "address",
@@ -226,12 +232,13 @@ impl Reader {
             show: &show,
         };
         self.read(key, help, field, |raw| {
-            let expected = "an IP address with a port, such as \"127.0.0.1:1883\" or \"[::]:1883\"";
-            let Raw::Text(text) = raw else { return Err(wrong(raw, expected)) };
+            let expected =
+                format!("an IP address with a port, such as \"127.0.0.1:{port}\" or \"[::]:{port}\"");
+            let Raw::Text(text) = raw else { return Err(wrong(raw, &expected)) };
             if text.is_empty() {
                 return Ok(None);
             }
-            text.parse().map(Some).map_err(|_| wrong(raw, expected))
+            text.parse().map(Some).map_err(|_| wrong(raw, &expected))
         })
     }
 

@@ -97,7 +97,23 @@ fn single_mistakes_are_named() {
     check("[gateway]\nping_interval = \"1ms\"", &["out of range", "1s to 1h"]);
     check("[limits]\nheaders = 1000", &["out of range", "16 to 64"]);
     check("[limits]\nheaders = 20.5", &["whole number", "float"]);
-    check("[server]\nhttp = \"127.0.0.1:80\"\nadmin = \"127.0.0.1:80\"", &["server.admin", "own ports"]);
+    check("[server]\nhttp = \"127.0.0.1:80\"\nadmin = \"127.0.0.1:80\"", &["server.admin", "its own port"]);
+    check("[mqtt]\nlisten = \"localhost:1883\"", &["mqtt.listen", "127.0.0.1:1883"]);
+    check("[xmpp]\nlisten = \"localhost:5222\"", &["xmpp.listen", "127.0.0.1:5222"]);
+    let mqtt = |rest: &str| format!("[server]\nhttp = \"127.0.0.1:80\"\n[mqtt]\nlisten = {rest}");
+    check(&mqtt("\"0.0.0.0:80\""), &["mqtt.listen", "the same address as server.http"]);
+    check(&mqtt("\"[::]:80\""), &["mqtt.listen", "the same address as server.http"]);
+    check(
+        &mqtt("\"[::1]:9\"\n[xmpp]\nplaintext = true\nlisten = \"[::1]:9\""),
+        &["xmpp.listen", "same address as mqtt.listen"],
+    );
+    for fine in [
+        "\"127.0.0.2:80\"",
+        "\"[::1]:80\"",
+        "\"127.0.0.1:0\"\n[xmpp]\nplaintext = true\nlisten = \"127.0.0.1:0\"",
+    ] {
+        load(&mqtt(fine)).expect(fine);
+    }
     check("[tls]\ncert = \"a.pem\"", &["tls.cert", "tls.key is missing"]);
     check("[admin.tls]\nkey = \"a.pem\"", &["admin.tls.key", "admin.tls.cert is missing"]);
     check("[gateway]\nsend_queue = \"4KiB\"", &["gateway.send_queue_soft", "over gateway.send_queue"]);

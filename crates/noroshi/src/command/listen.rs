@@ -192,7 +192,11 @@ impl Arguments {
                     let what = if complete { "recovered" } else { "recovered, but something was missed" };
                     eprintln!("{}: {what}", output::clean(&topic));
                 }
-                ServerFrame::Error { code, message } => eprintln!("{} ({code})", output::clean(&message)),
+                // Of what this client said, and would say again.
+                ServerFrame::Error { code, message } => {
+                    let (message, code) = (output::clean(&message), output::clean(&code));
+                    return Err(Failure::failed(format!("the server refused: {message} ({code})")));
+                }
                 ServerFrame::Close { reason, reconnect: true, after_ms } => {
                     eprintln!("the server closed: {}", explain(&reason));
                     told = Some(Duration::from_millis(after_ms));

@@ -104,5 +104,7 @@ fn too_few_in_time_is_a_failure() {
     let said = node.fails(1, &["listen", "--user", "u", "--count", "1", "--timeout", "200ms"]);
     assert!(said.contains("0 of 1"), "{said}");
     assert!(node.fails(2, &["listen"]).contains("--user"));
+    let said = node.fails(1, &["listen", "--user", "u", "--topics", "$nobody", "--timeout", "60s"]);
+    assert!(said.contains("the server refused: ") && said.contains("(bad_frame)"), "{said}");
     node.fails(77, &["listen", "--token", "nd1.wrong", "--timeout", "60s"]);
 }

@@ -99,10 +99,45 @@ impl Answer {
 pub enum PublishRefused {
     /// The app or the token does not allow it.
     NotAllowed,
-    /// Over a limit of size or rate.
+    /// The payload is over the limit of what clients may publish.
+    TooBig,
+    /// Over another limit: of what may wait, or of what the topic may hold.
     OverQuota,
+    /// What was published to be the session's new token has expired.
+    TokenExpired,
+    /// What was published to be the session's new token is not valid, or not for this session.
+    BadToken,
     /// The service cannot now; the client may try again.
     Unavailable,
+}
+
+/// Why who wants in is not let in, where a close reason does not say enough.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LogInRefused {
+    /// Clients of the app may publish nothing, so they can leave no will.
+    Will,
+    /// The token is good, and names another device.
+    OtherDevice,
+}
+
+impl LogInRefused {
+    /// A refused will is a matter of what the client may do: its name and password are good (§3.2.2.2).
+    pub(super) fn reason_code(self) -> ReasonCode {
+        match self {
+            LogInRefused::Will => ReasonCode::NotAuthorized,
+            LogInRefused::OtherDevice => ReasonCode::BadUserNameOrPassword,
+        }
+    }
+
+    /// For the client and the log.
+    pub fn text(self) -> &'static str {
+        match self {
+            LogInRefused::Will => "the will is refused: clients of this app may not publish",
+            LogInRefused::OtherDevice => {
+                "the token is another device's than the user name or client identifier says"
+            }
+        }
+    }
 }
 
 /// Why a subscription was not made.
@@ -161,9 +196,25 @@ impl SubscribeRefused {
 impl PublishRefused {
     pub(super) fn reason_code(self) -> ReasonCode {
         match self {
-            PublishRefused::NotAllowed => ReasonCode::NotAuthorized,
-            PublishRefused::OverQuota => ReasonCode::QuotaExceeded,
+            PublishRefused::NotAllowed | PublishRefused::TokenExpired | PublishRefused::BadToken => {
+                ReasonCode::NotAuthorized
+            }
+            // PUBACK has no "packet too large" (§3.4.2.1): this is its code for a limit of the server's.
+            PublishRefused::TooBig | PublishRefused::OverQuota => ReasonCode::QuotaExceeded,
             PublishRefused::Unavailable => ReasonCode::UnspecifiedError,
+        }
+    }
+
+    pub(super) fn text(self) -> &'static str {
+        match self {
+            PublishRefused::NotAllowed => "publishing to this topic is not allowed",
+            PublishRefused::TooBig => "the payload is over the size limit of what clients may publish",
+            PublishRefused::OverQuota => "too much waits to be stored, or the topic is full",
+            PublishRefused::TokenExpired => "the new token has expired; the session keeps its old one",
+            PublishRefused::BadToken => {
+                "the new token is not valid for this session, which keeps its old one"
+            }
+            PublishRefused::Unavailable => "it could not be stored now; publish it again later",
         }
     }
 }

@@ -44,7 +44,19 @@ impl Stage {
 pub(super) struct Received {
     pub(super) packet_id: u16,
     pub(super) qos: Qos,
-    pub(super) answer: Option<ReasonCode>,
+    pub(super) answer: Option<Verdict>,
+}
+
+/// What is to be said of a received message: a code, and for people why.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Verdict {
+    pub(super) code: ReasonCode,
+    /// Nothing where the code is no error.
+    pub(super) text: &'static str,
+}
+
+impl Verdict {
+    pub(super) const SUCCESS: Verdict = Verdict { code: ReasonCode::Success, text: "" };
 }
 
 #[derive(Debug, Default)]

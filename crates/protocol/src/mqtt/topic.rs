@@ -6,7 +6,7 @@
 //! | `$noroshi/inbox` | what is sent to the device, its user, a condition or everyone |
 //! | `$noroshi/presence` | published to: `active` or `idle` |
 //! | `$noroshi/token` | published to: renews the connection's token |
-//! | any other name | cannot be published to, and no filter without wildcards can be it |
+//! | any other name | cannot be published to, and a filter that matches only such names is refused |
 //!
 //! Levels, wildcards and the rule that a leading wildcard matches no `$` name (§4.7.2) are the filter's:
 //! matching takes time linear in the two texts, since `+` is exactly one level and `#` can only be last.
@@ -28,7 +28,7 @@ pub fn is_topic_name(text: &str) -> bool {
 pub enum FilterError {
     #[error("a wildcard that is not a level of its own, or `#` that is not the last (§4.7.1)")]
     Wildcard,
-    #[error("no topic here can match it: topics have 1 to 255 bytes and no control characters")]
+    #[error("no topic here can match it: topics have 1 to 255 bytes, no control characters and no `$` first")]
     Unmatchable,
     #[error("shared subscriptions are not supported (§4.8.2)")]
     Shared,
@@ -53,7 +53,11 @@ impl TopicFilter {
         let matchable = match is_topic_name(text) {
             true => text == INBOX_TOPIC || Topic::parse_subscription(text).is_ok(),
             // Longer ones could match by `#`, which a shorter one says as well.
-            false => text.len() <= limits::TOPIC_BYTES_MAX && !text.chars().any(char::is_control),
+            false => {
+                let sayable = text.len() <= limits::TOPIC_BYTES_MAX && !text.chars().any(char::is_control);
+                // Of names with `$` there is the inbox to hear, and nothing on `$SYS`.
+                sayable && (!text.starts_with('$') || filter_matches(text, INBOX_TOPIC))
+            }
         };
         match matchable {
             true => Ok(Self(text.into())),

@@ -163,7 +163,13 @@ impl Conversation {
             (_, Input::Close) => self.handle_peers_end(out),
             (Phase::Verifying | Phase::Attaching, Input::Header(text) | Input::Element(text)) => {
                 if !self.opening().keep_early(cx.config, text) {
-                    self.fail(cx, StreamError::PolicyViolation, CloseReason::RateLimited, out);
+                    self.fail(
+                        cx,
+                        StreamError::PolicyViolation,
+                        "too much was sent before the log-in was answered",
+                        CloseReason::RateLimited,
+                        out,
+                    );
                 }
             }
             (_, Input::Header(text)) => self.handle_header(cx, text, out),
@@ -315,14 +321,32 @@ impl Conversation {
             return match root.name() {
                 "open" => self.handle_open(cx, root, out),
                 "close" => self.handle_peers_end(out),
-                _ => self.fail(cx, StreamError::UnsupportedStanzaType, CloseReason::BadMessage, out),
+                _ => self.fail(
+                    cx,
+                    StreamError::UnsupportedStanzaType,
+                    "`open` and `close` are all there is to the framing (RFC 7395 §3.3)",
+                    CloseReason::BadMessage,
+                    out,
+                ),
             };
         }
         match self.phase {
-            Phase::Header => self.fail(cx, StreamError::BadFormat, CloseReason::BadMessage, out),
+            Phase::Header => self.fail(
+                cx,
+                StreamError::BadFormat,
+                "the stream has to be opened first",
+                CloseReason::BadMessage,
+                out,
+            ),
             Phase::Negotiating | Phase::Challenged => self.negotiate(cx, root, out),
             // Not encrypted, and so not the client's own for all we know.
-            Phase::Encrypting => self.fail(cx, StreamError::PolicyViolation, CloseReason::BadMessage, out),
+            Phase::Encrypting => self.fail(
+                cx,
+                StreamError::PolicyViolation,
+                "after `starttls` comes TLS and nothing else",
+                CloseReason::BadMessage,
+                out,
+            ),
             Phase::Authenticated => self.handle_unbound(cx, root, out),
             Phase::Open => self.handle_stanza(cx, root, out),
             Phase::Verifying | Phase::Attaching | Phase::Closed => {}

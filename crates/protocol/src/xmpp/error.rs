@@ -76,6 +76,36 @@ conditions!(
 );
 
 impl StanzaError {
+    /// What it means here, for people: the text of the error (RFC 6120 §8.3.2).
+    pub fn explain(self) -> &'static str {
+        match self {
+            StanzaError::BadRequest => "something is missing or of the wrong form in the request",
+            StanzaError::Conflict => "there is one of that name already",
+            StanzaError::FeatureNotImplemented => "this service does not do that",
+            StanzaError::Forbidden => "this account may not do that",
+            StanzaError::Gone => "nobody has this address any more",
+            StanzaError::InternalServerError => "the service failed",
+            StanzaError::ItemNotFound => "there is nothing of that name or id",
+            StanzaError::JidMalformed => "this is not an address",
+            StanzaError::NotAcceptable => {
+                "the service does not take this: a field is missing, or it is too much"
+            }
+            StanzaError::NotAllowed => "nobody may do that here",
+            StanzaError::NotAuthorized => "log in first",
+            StanzaError::PolicyViolation => "this is over a limit of the service",
+            StanzaError::RecipientUnavailable => "the recipient is not here now",
+            StanzaError::Redirect => "the recipient has another address",
+            StanzaError::RegistrationRequired => "an account is needed for this",
+            StanzaError::RemoteServerNotFound => "this service knows no other servers than itself",
+            StanzaError::RemoteServerTimeout => "the other server did not answer in time",
+            StanzaError::ResourceConstraint => "the service has no room for this now; try again later",
+            StanzaError::ServiceUnavailable => "nothing at this address takes such a stanza",
+            StanzaError::SubscriptionRequired => "a subscription is needed for this",
+            StanzaError::UndefinedCondition => "the request failed",
+            StanzaError::UnexpectedRequest => "this cannot be asked now",
+        }
+    }
+
     /// What the client may do about it (RFC 6120 §8.3.2).
     pub fn kind(self) -> &'static str {
         match self {

@@ -68,6 +68,23 @@ impl Failure {
         }
     }
 
+    /// For people.
+    pub fn text(self) -> &'static str {
+        match self {
+            Failure::Aborted => "the client gave up",
+            Failure::AccountDisabled => "the device was deleted or its tokens were revoked",
+            Failure::CredentialsExpired => "the token expired; connect with a new one",
+            Failure::EncryptionRequired => "this way to log in needs TLS: `starttls` first",
+            Failure::IncorrectEncoding => "this is not base64",
+            Failure::InvalidAuthzid => "nobody may act for another here",
+            Failure::InvalidMechanism => "this mechanism is not among those offered",
+            Failure::MalformedRequest => "this is not what the mechanism says",
+            Failure::MechanismTooWeak => "this mechanism is too weak here",
+            Failure::NotAuthorized => "the token is not valid, or is another device's",
+            Failure::TemporaryAuthFailure => "nobody can be let in now; try again later",
+        }
+    }
+
     /// A log-in refused for `reason`.
     pub fn of(reason: CloseReason) -> Self {
         match reason {

@@ -1,8 +1,11 @@
 //! The keys of the event log. Where no sink is named there is no log.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
-use noroshi_events::config::{Config as Log, File, Firehose, Sink, Webhook};
+use noroshi_events::config::{
+    Compression, Config as Log, File, Firehose, Kafka, Login, Mechanism, Sink, Webhook,
+};
 
 use super::{DAY, KIB, MIB, MINUTE, Reader, SECOND};
 use crate::config::{Events, Server};
@@ -62,17 +65,16 @@ impl Events {
             ),
             ..defaults
         };
-        let sinks = [file(reader), stdout(reader), webhook(reader), firehose(reader)];
-        let (webhook_key_file, sinks): (Vec<_>, Vec<_>) = sinks.into_iter().flatten().unzip();
-        log.sinks = sinks;
-        Events { log, webhook_key_file: webhook_key_file.into_iter().flatten().next() }
+        let (file, stdout) = (file(reader), stdout(reader));
+        let (webhook_key_file, webhook) = webhook(reader);
+        let firehose = firehose(reader);
+        let (kafka_password_file, kafka) = kafka(reader);
+        log.sinks = [file, stdout, webhook, firehose, kafka].into_iter().flatten().collect();
+        Events { log, webhook_key_file, kafka_password_file }
     }
 }
 
-/// A sink, and the file with its secret.
-type Named = Option<(Option<std::path::PathBuf>, Sink)>;
-
-fn file(reader: &mut Reader) -> Named {
+fn file(reader: &mut Reader) -> Option<Sink> {
     let folder = reader.optional(
         "events.file.folder",
         ("path", "a folder"),
@@ -96,15 +98,16 @@ fn file(reader: &mut Reader) -> Named {
         ) as u64,
         ..defaults
     };
-    folder.map(|_| (None, Sink::File(file)))
+    folder.map(|_| Sink::File(file))
 }
 
-fn stdout(reader: &mut Reader) -> Named {
+fn stdout(reader: &mut Reader) -> Option<Sink> {
     let on = reader.switch("events.stdout", false, "Writes events to standard output.");
-    on.then_some((None, Sink::Stdout))
+    on.then_some(Sink::Stdout)
 }
 
-fn webhook(reader: &mut Reader) -> Named {
+/// The sink, and the file with its secret.
+fn webhook(reader: &mut Reader) -> (Option<PathBuf>, Option<Sink>) {
     let url = reader.optional(
         "events.webhook.url",
         ("url", "https:// or http://"),
@@ -120,10 +123,10 @@ fn webhook(reader: &mut Reader) -> Named {
     let timeout = timeout(reader, "events.webhook.timeout");
     // The secret is read when everything else was.
     let webhook = Webhook { timeout, ..Webhook::new(url.clone().unwrap_or_default(), []) };
-    url.map(|_| (Some(key_file.unwrap_or_default().into()), Sink::Webhook(webhook)))
+    (key_file.map(Into::into), url.map(|_| Sink::Webhook(webhook)))
 }
 
-fn firehose(reader: &mut Reader) -> Named {
+fn firehose(reader: &mut Reader) -> Option<Sink> {
     let any = |_: &str| Ok(());
     let stream = reader.optional(
         "events.firehose.stream",
@@ -155,7 +158,85 @@ fn firehose(reader: &mut Reader) -> Named {
         timeout: timeout(reader, "events.firehose.timeout"),
         ..Firehose::new(connection, stream.clone().unwrap_or_default())
     };
-    stream.map(|_| (None, Sink::Firehose(firehose)))
+    stream.map(|_| Sink::Firehose(firehose))
+}
+
+/// The sink, and the file with its password.
+fn kafka(reader: &mut Reader) -> (Option<PathBuf>, Option<Sink>) {
+    let any = |_: &str| Ok(());
+    let topic = reader.optional(
+        "events.kafka.topic",
+        ("text", "a-z, A-Z, 0-9, `.`, `_` and `-`, at most 249"),
+        any,
+        "Sends events to this topic of Apache Kafka, which has to be there. Unset: none.",
+    );
+    let brokers = reader.optional(
+        "events.kafka.brokers",
+        ("list", "HOST:PORT with commas between them"),
+        |text| text.split(',').try_for_each(super::host_and_port),
+        "Some brokers, which know the others.",
+    );
+    let address = |text: &str| {
+        let (host, port) = text.rsplit_once(':')?;
+        Some((host.to_owned(), port.parse().ok()?))
+    };
+    let brokers = brokers.iter().flat_map(|text| text.split(',')).filter_map(address).collect();
+    let spread = reader.switch(
+        "events.kafka.spread",
+        false,
+        "Over all partitions in turn. Else the lines of a node are in one partition, in order.",
+    );
+    let compression = match reader.word(
+        "events.kafka.compression",
+        &["gzip", "snappy", "none"],
+        "Of what is sent at once.",
+    ) {
+        0 => Compression::Gzip,
+        1 => Compression::Snappy,
+        _ => Compression::None,
+    };
+    let request_bytes = reader.size(
+        "events.kafka.request",
+        MIB,
+        16 * KIB..=16 * MIB,
+        "What is sent at once, before it is compressed; at most the topic's max.message.bytes.",
+    );
+    let tls =
+        reader.switch("events.kafka.tls", false, "TLS to the brokers, with the trust of `egress.ca_file`.");
+    let user = reader.optional(
+        "events.kafka.user",
+        ("text", "a name"),
+        any,
+        "Logs in (SASL) with this name. Unset: not at all.",
+    );
+    let mechanism = match reader.word(
+        "events.kafka.mechanism",
+        &["scram-sha-512", "scram-sha-256", "plain"],
+        "How to log in. `plain` needs `events.kafka.tls`.",
+    ) {
+        0 => Mechanism::ScramSha512,
+        1 => Mechanism::ScramSha256,
+        _ => Mechanism::Plain,
+    };
+    let password_file = reader.optional(
+        "events.kafka.password_file",
+        ("path", "a file with the password"),
+        any,
+        "The password of `events.kafka.user`.",
+    );
+    let timeout = timeout(reader, "events.kafka.timeout");
+    // The password is read when everything else was.
+    let login = user.map(|user| Login { mechanism, user, password: String::new() });
+    let kafka = Kafka {
+        spread,
+        compression,
+        request_bytes,
+        tls,
+        login,
+        timeout,
+        ..Kafka::new(brokers, topic.clone().unwrap_or_default())
+    };
+    (password_file.map(Into::into), topic.map(|_| Sink::Kafka(kafka)))
 }
 
 fn timeout(reader: &mut Reader, key: &'static str) -> Duration {

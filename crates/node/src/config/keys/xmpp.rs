@@ -14,10 +14,12 @@ impl Xmpp {
         Xmpp {
             listen: reader.optional_address(
                 "xmpp.listen",
+                5222,
                 "Address for XMPP with STARTTLS, such as 0.0.0.0:5222, with the certificate of tls.cert. Unset: none. XMPP over WebSocket is at /xmpp of the public address in any case.",
             ),
             tls_listen: reader.optional_address(
                 "xmpp.tls_listen",
+                5223,
                 "Address for XMPP under TLS from the start, such as 0.0.0.0:5223, with the certificate of tls.cert. Unset: none.",
             ),
             domain: reader.text(

@@ -3,7 +3,7 @@
 use noroshi_types::{CloseReason, DeviceId, Topic};
 
 use super::{Conversation, Phase};
-use crate::mqtt::action::{Action, LogIn, LoggedIn, Will};
+use crate::mqtt::action::{Action, LogIn, LogInRefused, LoggedIn, Will};
 use crate::mqtt::flight::Stage;
 use crate::mqtt::{
     Ack, Config, ConnAck, Connect, Frame, LastWill, Packet, PacketType, Properties, Property, PropertyList,
@@ -149,6 +149,14 @@ impl Conversation {
         self.phase = Phase::Over;
         self.push_connack(code, Some(text), None, out);
         Action::Close { reason: CloseReason::Unauthorized, violation: None }
+    }
+
+    /// Answers a log-in by more than a close reason says. The connection is over then.
+    pub fn refuse_log_in(&mut self, refused: LogInRefused, out: &mut Vec<u8>) {
+        if self.phase == Phase::LoggingIn {
+            self.phase = Phase::Over;
+            self.push_connack(refused.reason_code(), Some(refused.text()), None, out);
+        }
     }
 
     /// A client need not wait for CONNACK (§3.1.4); what it says before is read after.

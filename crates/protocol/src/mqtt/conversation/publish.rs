@@ -9,7 +9,7 @@ use noroshi_types::{CloseReason, Presence, Topic};
 use super::{Conversation, Phase};
 use crate::mqtt::action::{Action, Answer, PublishRefused};
 use crate::mqtt::config::V3_RECEIVE_MAXIMUM;
-use crate::mqtt::flight::Received;
+use crate::mqtt::flight::{Received, Verdict};
 use crate::mqtt::topic::{PRESENCE_TOPIC, TOKEN_TOPIC};
 use crate::mqtt::{
     Ack, Config, Packet, Properties, Property, PropertyList, Publication, Publish, Qos, ReasonCode, Value,
@@ -21,7 +21,26 @@ enum Destination {
     Topic(Topic),
     Presence,
     Token,
-    Refused(ReasonCode),
+    Refused(Verdict),
+}
+
+const BAD_NAME: Verdict = Verdict {
+    code: ReasonCode::TopicNameInvalid,
+    text: "topics have 1 to 255 bytes and no control characters",
+};
+const NOT_TEXT: Verdict = Verdict {
+    code: ReasonCode::PayloadFormatInvalid,
+    text: "the payload is said to be text and is not UTF-8",
+};
+const BAD_TOKEN: Verdict =
+    Verdict { code: ReasonCode::PayloadFormatInvalid, text: "this topic takes a token as text" };
+const BAD_PRESENCE: Verdict =
+    Verdict { code: ReasonCode::PayloadFormatInvalid, text: "this topic takes `active` or `idle`" };
+
+impl PublishRefused {
+    fn verdict(self) -> Verdict {
+        Verdict { code: self.reason_code(), text: self.text() }
+    }
 }
 
 impl Destination {
@@ -30,9 +49,8 @@ impl Destination {
             PRESENCE_TOPIC => Destination::Presence,
             TOKEN_TOPIC => Destination::Token,
             // §4.7.2: not for clients to talk to each other.
-            name if name.starts_with('$') => Destination::Refused(ReasonCode::NotAuthorized),
-            name => Topic::parse(name)
-                .map_or(Destination::Refused(ReasonCode::TopicNameInvalid), Destination::Topic),
+            name if name.starts_with('$') => Destination::Refused(PublishRefused::NotAllowed.verdict()),
+            name => Topic::parse(name).map_or(Destination::Refused(BAD_NAME), Destination::Topic),
         }
     }
 }
@@ -58,8 +76,8 @@ impl Conversation {
         let is_text = properties.number(Property::PayloadFormatIndicator) == Some(1);
         let text = std::str::from_utf8(publish.payload).ok();
         // §3.3.2.3.2
-        let code = match (destination, text) {
-            (_, None) if is_text => ReasonCode::PayloadFormatInvalid,
+        let verdict = match (destination, text) {
+            (_, None) if is_text => NOT_TEXT,
             (Destination::Topic(topic), _) => {
                 let publication = Publication {
                     topic,
@@ -78,14 +96,15 @@ impl Conversation {
             (Destination::Presence, Some("idle")) => {
                 return Ok(self.set_presence(Presence::Idle, answer, out));
             }
-            (Destination::Token | Destination::Presence, _) => ReasonCode::PayloadFormatInvalid,
-            (Destination::Refused(code), _) => code,
+            (Destination::Token, _) => BAD_TOKEN,
+            (Destination::Presence, _) => BAD_PRESENCE,
+            (Destination::Refused(verdict), _) => verdict,
         };
-        Ok(self.answer(answer, code, out))
+        Ok(self.answer(answer, verdict, out))
     }
 
     fn set_presence<'a>(&mut self, presence: Presence, answer: Answer, out: &mut Vec<u8>) -> Action<'a> {
-        match self.answer(answer, ReasonCode::Success, out) {
+        match self.answer(answer, Verdict::SUCCESS, out) {
             Action::None => Action::Presence(presence),
             action => action,
         }
@@ -157,14 +176,14 @@ impl Conversation {
             self.phase = Phase::Over;
             return Err(CloseReason::Internal);
         }
-        match self.answer(answer, refused.map_or(ReasonCode::Success, PublishRefused::reason_code), out) {
+        match self.answer(answer, refused.map_or(Verdict::SUCCESS, PublishRefused::verdict), out) {
             Action::Close { reason, .. } => Err(reason),
             _ => Ok(()),
         }
     }
 
     /// Writes the acknowledgements whose turn it is.
-    fn answer<'a>(&mut self, answer: Answer, code: ReasonCode, out: &mut Vec<u8>) -> Action<'a> {
+    fn answer<'a>(&mut self, answer: Answer, verdict: Verdict, out: &mut Vec<u8>) -> Action<'a> {
         let Some(flight) = self.flight.as_mut().filter(|_| self.phase == Phase::Open) else {
             return Action::None;
         };
@@ -172,13 +191,13 @@ impl Conversation {
             (received.packet_id, received.qos) == (answer.packet_id, answer.qos) && received.answer.is_none()
         });
         if let Some(received) = waiting {
-            received.answer = Some(code);
+            received.answer = Some(verdict);
         }
         while let Some(flight) = &mut self.flight {
-            let Some((received, code)) = flight
+            let Some((received, Verdict { code, text })) = flight
                 .received
                 .pop_front_if(|received| received.answer.is_some())
-                .and_then(|received| received.answer.map(|code| (received, code)))
+                .and_then(|received| received.answer.map(|verdict| (received, verdict)))
             else {
                 break;
             };
@@ -187,7 +206,7 @@ impl Conversation {
             if received.qos == Qos::ExactlyOnce && !code.is_error() {
                 flight.keep_unreleased(received.packet_id);
             }
-            let list = self.explanation(code);
+            let list = self.explanation(code, text);
             let ack = Ack { packet_id: received.packet_id, reason: code, properties: list.properties() };
             let packet = match received.qos {
                 Qos::ExactlyOnce => Packet::PubRec(ack),
@@ -202,15 +221,9 @@ impl Conversation {
     }
 
     /// [MQTT-3.1.2-29]: only where problem information is wanted.
-    fn explanation(&self, code: ReasonCode) -> PropertyList {
+    fn explanation(&self, code: ReasonCode, text: &str) -> PropertyList {
         let mut list = PropertyList::new();
-        let text = match code {
-            ReasonCode::TopicNameInvalid => "topics have 1 to 255 bytes and no control characters",
-            ReasonCode::PayloadFormatInvalid => "the payload is not what this topic takes",
-            ReasonCode::NotAuthorized => "publishing to this topic is not allowed",
-            _ => return list,
-        };
-        if self.problem_information {
+        if self.problem_information && code.is_error() {
             list.push(Property::ReasonString, Value::Text(text));
         }
         list

@@ -2,6 +2,7 @@
 
 use noroshi_types::CloseReason;
 
+use super::dialogue::reason_string;
 use super::peer::{Did, Peer, publish};
 use crate::mqtt::*;
 
@@ -11,7 +12,7 @@ fn ack(packet_id: u16, reason: ReasonCode) -> Ack<'static> {
 
 fn answer(did: Did) -> Answer {
     match did {
-        Did::Publish { answer: Some(answer), .. } => answer,
+        Did::Publish { answer: Some(answer), .. } | Did::RenewToken { answer: Some(answer), .. } => answer,
         did => panic!("{did:?}"),
     }
 }
@@ -36,8 +37,9 @@ fn acknowledgements_go_out_in_order() {
     peer.conversation.published(two, Ok(()), &mut peer.out).unwrap();
     peer.hears(&[]);
     peer.conversation.published(one, Err(PublishRefused::OverQuota), &mut peer.out).unwrap();
+    let why = reason_string("too much waits to be stored, or the topic is full");
     peer.hears(&[
-        Packet::PubAck(ack(5, ReasonCode::QuotaExceeded)),
+        Packet::PubAck(Ack { properties: why.properties(), ..ack(5, ReasonCode::QuotaExceeded) }),
         Packet::PubRec(Ack::success(6)),
         Packet::PubAck(Ack::success(7)),
     ]);
@@ -46,6 +48,30 @@ fn acknowledgements_go_out_in_order() {
     assert_eq!(peer.conversation.held_bytes(), 0);
     peer.conversation.published(one, Ok(()), &mut peer.out).unwrap();
     peer.hears(&[]);
+}
+
+#[test]
+fn a_refusal_says_what_is_at_fault() {
+    let check = |topic: &str, refused: PublishRefused, code: ReasonCode, why: &str| {
+        let mut peer = Peer::open(Version::V5);
+        let did = peer.say(Packet::Publish(publish(1, 1, topic, b"x")));
+        let one = answer(did);
+        peer.conversation.published(one, Err(refused), &mut peer.out).unwrap();
+        let why = reason_string(why);
+        peer.hears(&[Packet::PubAck(Ack { properties: why.properties(), ..ack(1, code) })]);
+    };
+    let token = "the new token is not valid for this session, which keeps its old one";
+    check("$noroshi/token", PublishRefused::BadToken, ReasonCode::NotAuthorized, token);
+    let token = "the new token has expired; the session keeps its old one";
+    check("$noroshi/token", PublishRefused::TokenExpired, ReasonCode::NotAuthorized, token);
+    let size = "the payload is over the size limit of what clients may publish";
+    check("a", PublishRefused::TooBig, ReasonCode::QuotaExceeded, size);
+    check(
+        "a",
+        PublishRefused::NotAllowed,
+        ReasonCode::NotAuthorized,
+        "publishing to this topic is not allowed",
+    );
 }
 
 #[test]
@@ -80,7 +106,11 @@ fn what_is_refused_is_not_kept() {
     let mut peer = Peer::open(Version::V5);
     let one = answer(peer.say(Packet::Publish(publish(2, 1, "a", b"x"))));
     peer.conversation.published(one, Err(PublishRefused::Unavailable), &mut peer.out).unwrap();
-    peer.hears(&[Packet::PubRec(ack(1, ReasonCode::UnspecifiedError))]);
+    let why = reason_string("it could not be stored now; publish it again later");
+    peer.hears(&[Packet::PubRec(Ack {
+        properties: why.properties(),
+        ..ack(1, ReasonCode::UnspecifiedError)
+    })]);
     answer(peer.say(Packet::Publish(publish(2, 1, "a", b"x"))));
 }
 

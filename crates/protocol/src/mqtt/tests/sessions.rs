@@ -78,6 +78,20 @@ fn a_will_of_who_was_not_let_in_is_none() {
 }
 
 #[test]
+fn who_may_not_leave_a_will_is_told_so() {
+    for (version, said) in [(Version::V3, 5), (Version::V5, 0x87)] {
+        let mut peer = Peer::new(version);
+        peer.say(Packet::Connect(connect(version)));
+        peer.conversation.refuse_log_in(LogInRefused::Will, &mut peer.out);
+        peer.conversation.close(CloseReason::Unauthorized, None, &mut peer.out);
+        assert_eq!((peer.out[0], peer.out[3]), (0x20, said), "and only that");
+        assert_eq!(peer.out.len(), usize::from(peer.out[1]) + 2);
+        let text = LogInRefused::Will.text().as_bytes();
+        assert_eq!(peer.out.windows(text.len()).any(|part| part == text), version == Version::V5);
+    }
+}
+
+#[test]
 fn a_good_bye_may_change_how_long_the_session_lives() {
     let open = |seconds| {
         let mut peer = Peer::new(Version::V5);

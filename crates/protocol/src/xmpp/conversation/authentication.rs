@@ -255,6 +255,7 @@ impl Conversation {
         push_framed(&mut out.bytes, self.framing, |out| {
             push_start(out, "failure", &[("xmlns", namespace)]);
             push_empty(out, failure.as_str(), &[("xmlns", inner)]);
+            push_text(out, "text", &[("xml:lang", "en")], failure.text());
             push_end(out, "failure");
         });
         self.phase = Phase::Negotiating;
@@ -262,7 +263,13 @@ impl Conversation {
         self.opening().forget_exchange();
         self.failures = self.failures.saturating_add(1);
         if self.failures >= cx.config.attempts_max {
-            self.fail(cx, StreamError::PolicyViolation, CloseReason::Unauthorized, out);
+            self.fail(
+                cx,
+                StreamError::PolicyViolation,
+                "too many failed log-ins on one connection",
+                CloseReason::Unauthorized,
+                out,
+            );
         }
     }
 

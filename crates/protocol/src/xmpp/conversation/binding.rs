@@ -34,6 +34,8 @@ enum Broken {
     TooHigh(u32, TooHigh),
 }
 
+const NOT_BOUND: &str = "bind a resource, or resume a session, before anything else";
+
 impl Conversation {
     /// What may be said after the log-in: bind or resume.
     pub(super) fn handle_unbound(&mut self, cx: &Context<'_>, root: Element<'_>, out: &mut Output) {
@@ -51,14 +53,14 @@ impl Conversation {
             },
             (ns::SM, _) => self.push_sm_failure("unexpected-request", None, out), // XEP-0198 §3
             // RFC 6120 §7.1: nothing else before a resource is bound.
-            _ => self.fail(cx, StreamError::NotAuthorized, CloseReason::BadMessage, out),
+            _ => self.fail(cx, StreamError::NotAuthorized, NOT_BOUND, CloseReason::BadMessage, out),
         }
     }
 
     fn handle_bind(&mut self, cx: &Context<'_>, iq: Element<'_>, out: &mut Output) {
         let bind = iq.child(ns::BIND, "bind").filter(|_| iq.attribute("type") == Some("set"));
         let Some(bind) = bind else {
-            return self.fail(cx, StreamError::NotAuthorized, CloseReason::BadMessage, out);
+            return self.fail(cx, StreamError::NotAuthorized, NOT_BOUND, CloseReason::BadMessage, out);
         };
         let id = iq.attribute("id").unwrap_or_default();
         let wanted = bind.child(ns::BIND, "resource").map(|resource| resource.text());
@@ -265,7 +267,7 @@ impl Conversation {
     /// XEP-0198 §4: a client that counts what it never got.
     pub(super) fn fail_count(&mut self, cx: &Context<'_>, claimed: u32, sent: u32, out: &mut Output) {
         let [claimed, sent] = [claimed, sent].map(|count| count.to_string());
-        let error = Some((StreamError::UndefinedCondition, ""));
+        let error = Some((StreamError::UndefinedCondition, "more stanzas are confirmed than were sent"));
         self.end(cx, error, CloseReason::BadMessage, out, |out| {
             let attributes = [("xmlns", ns::SM), ("h", &*claimed), ("send-count", &*sent)];
             push_empty(out, "handled-count-too-high", &attributes);

@@ -39,10 +39,22 @@ impl Conversation {
             }
             // RFC 6120 §6.3.1
             (ns::CLIENT, "iq" | "message" | "presence") => {
-                self.fail(cx, StreamError::NotAuthorized, CloseReason::Unauthorized, out);
+                self.fail(
+                    cx,
+                    StreamError::NotAuthorized,
+                    "log in first: no stanza is taken before",
+                    CloseReason::Unauthorized,
+                    out,
+                );
             }
             (ns::SM, _) => self.push_sm_failure("unexpected-request", None, out),
-            _ => self.fail(cx, StreamError::UnsupportedStanzaType, CloseReason::BadMessage, out),
+            _ => self.fail(
+                cx,
+                StreamError::UnsupportedStanzaType,
+                "this is no way to log in, nor a stanza",
+                CloseReason::BadMessage,
+                out,
+            ),
         }
     }
 

@@ -14,7 +14,13 @@ impl Conversation {
     /// Before a log-in.
     pub(super) fn handle_registration(&mut self, cx: &Context<'_>, iq: Element<'_>, out: &mut Output) {
         let Some(query) = iq.child(ns::REGISTER, "query") else {
-            return self.fail(cx, StreamError::NotAuthorized, CloseReason::Unauthorized, out);
+            return self.fail(
+                cx,
+                StreamError::NotAuthorized,
+                "log in first: before that only an account can be registered",
+                CloseReason::Unauthorized,
+                out,
+            );
         };
         let [id, to] = ["id", "to"].map(|name| iq.attribute(name).unwrap_or_default());
         let stanza = Stanza::iq(id, to);

@@ -46,7 +46,13 @@ impl Conversation {
             (ns::CSI, "active") => self.set_state(self.show, false, out),
             (ns::CSI, "inactive") => self.set_state(self.show, true, out),
             // RFC 6120 §4.9.3.24
-            _ => self.fail(cx, StreamError::UnsupportedStanzaType, CloseReason::BadMessage, out),
+            _ => self.fail(
+                cx,
+                StreamError::UnsupportedStanzaType,
+                "there are `iq`, `message` and `presence`",
+                CloseReason::BadMessage,
+                out,
+            ),
         }
     }
 
@@ -61,7 +67,13 @@ impl Conversation {
             management.handled = management.handled.wrapping_add(1);
         }
         if !self.is_own(root.attribute("from")) {
-            return self.fail(cx, StreamError::InvalidFrom, CloseReason::BadMessage, out); // §8.1.2.1
+            return self.fail(
+                cx,
+                StreamError::InvalidFrom,
+                "`from` is not this connection's address; it may be left out",
+                CloseReason::BadMessage,
+                out,
+            ); // §8.1.2.1
         }
         let asked = root.attribute("to").unwrap_or_default();
         let stanza = Stanza { name, id: root.attribute("id").unwrap_or_default(), asked };
@@ -402,7 +414,13 @@ impl Conversation {
             return self.push_sm_failure("unexpected-request", None, out);
         };
         let Some(count) = answer.attribute("h").and_then(|count| count.parse().ok()) else {
-            return self.fail(cx, StreamError::BadFormat, CloseReason::BadMessage, out);
+            return self.fail(
+                cx,
+                StreamError::BadFormat,
+                "`h` has to be a count of stanzas",
+                CloseReason::BadMessage,
+                out,
+            );
         };
         match management.acknowledge(count) {
             Ok(arrived) => self.tell_arrived(cx, arrived, out),

@@ -5,6 +5,7 @@ use noroshi_types::CloseReason;
 
 use super::{
     Context, Conversation, Keep, Output, StanzaError, ns, push_empty, push_end, push_framed, push_start,
+    push_text,
 };
 use crate::xmpp::action::{About, Answer, Request};
 use crate::xmpp::encode::push_item;
@@ -92,6 +93,8 @@ impl Conversation {
         self.push_answer(cx, stanza, "error", out, |out| {
             push_start(out, "error", &[("type", error.kind())]);
             push_empty(out, error.as_str(), &[("xmlns", ns::STANZA_ERRORS)]);
+            let text = [("xmlns", ns::STANZA_ERRORS), ("xml:lang", "en")];
+            push_text(out, "text", &text, error.explain());
             if !detail.is_empty() {
                 push_empty(out, detail, &[("xmlns", ns::PUBSUB_ERRORS)]);
             }

@@ -14,7 +14,13 @@ use crate::xmpp::xml::parse_header;
 impl Conversation {
     pub(super) fn handle_header(&mut self, cx: &Context<'_>, text: &str, out: &mut Output) {
         if self.phase != Phase::Header || self.framing == Framing::WebSocket {
-            return self.fail(cx, StreamError::BadFormat, CloseReason::BadMessage, out);
+            return self.fail(
+                cx,
+                StreamError::BadFormat,
+                "a stream is opened once, in the way of its transport",
+                CloseReason::BadMessage,
+                out,
+            );
         }
         let header = match parse_header(text, &cx.config.xml) {
             Ok(header) => header,
@@ -22,7 +28,13 @@ impl Conversation {
         };
         // RFC 6120 §4.8.2, §4.8.3
         if header.content.as_deref() != Some(ns::CLIENT) {
-            return self.fail(cx, StreamError::InvalidNamespace, CloseReason::BadMessage, out);
+            return self.fail(
+                cx,
+                StreamError::InvalidNamespace,
+                "the content namespace has to be jabber:client",
+                CloseReason::BadMessage,
+                out,
+            );
         }
         self.scope = header.scope;
         let (to, from) = (header.to.as_deref(), header.from.as_deref());
@@ -31,7 +43,13 @@ impl Conversation {
 
     pub(super) fn handle_open(&mut self, cx: &Context<'_>, open: Element<'_>, out: &mut Output) {
         if self.phase != Phase::Header {
-            return self.fail(cx, StreamError::BadFormat, CloseReason::BadMessage, out);
+            return self.fail(
+                cx,
+                StreamError::BadFormat,
+                "a stream is opened once",
+                CloseReason::BadMessage,
+                out,
+            );
         }
         let [to, from, version] = ["to", "from", "version"].map(|name| open.attribute(name));
         self.begin_stream(cx, to, from, version, out);
@@ -51,13 +69,20 @@ impl Conversation {
         let to = to.and_then(|to| Jid::parse(to).ok());
         if to.is_none_or(|to| to.local.is_some() || to.resource.is_some() || *to.domain != *cx.config.domain)
         {
-            return self.fail(cx, StreamError::HostUnknown, CloseReason::BadMessage, out);
+            let text = format!("`to` has to be {}, which is this service's domain", cx.config.domain);
+            return self.fail(cx, StreamError::HostUnknown, &text, CloseReason::BadMessage, out);
         }
         // §4.7.5: before 1.0 there were no features.
         let major =
             version.and_then(|version| version.split_once('.')).map(|(major, _)| major.parse::<u32>());
         if !matches!(major, Some(Ok(1..))) {
-            return self.fail(cx, StreamError::UnsupportedVersion, CloseReason::BadMessage, out);
+            return self.fail(
+                cx,
+                StreamError::UnsupportedVersion,
+                "version has to be 1.0",
+                CloseReason::BadMessage,
+                out,
+            );
         }
         let is_authenticated = self.identity.is_some();
         self.phase = if is_authenticated { Phase::Authenticated } else { Phase::Negotiating };
@@ -155,15 +180,16 @@ impl Conversation {
         }
     }
 
-    /// Ends the stream for what the client did.
+    /// Ends the stream for what the client did; `text` says what.
     pub(super) fn fail(
         &mut self,
         cx: &Context<'_>,
         error: StreamError,
+        text: &str,
         reason: CloseReason,
         out: &mut Output,
     ) {
-        self.end(cx, Some((error, "")), reason, out, |_| {});
+        self.end(cx, Some((error, text)), reason, out, |_| {});
     }
 
     /// The last word: an error, with `more` behind its condition, and the end of the stream.

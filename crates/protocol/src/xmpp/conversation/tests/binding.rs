@@ -160,6 +160,7 @@ fn stanzas_are_counted_both_ways() {
     assert_eq!(
         said,
         "<stream:error><undefined-condition xmlns='urn:ietf:params:xml:ns:xmpp-streams'/>\
+         <text xmlns='urn:ietf:params:xml:ns:xmpp-streams' xml:lang='en'>more stanzas are confirmed than were sent</text>\
          <handled-count-too-high xmlns='urn:xmpp:sm:3' h='5' send-count='4'/></stream:error></stream:stream>"
     );
     peer.assert_closed(CloseReason::BadMessage);

@@ -21,8 +21,10 @@ fn answer(said: &str) -> String {
         return format!("result {}", inside.strip_suffix("</iq>").unwrap());
     }
     let error = between(said, "<error type=", "</error>");
-    let conditions = error.split('<').skip(1).map(|it| it.split([' ', '/']).next().unwrap());
-    conditions.collect::<Vec<_>>().join(" ")
+    let names = error.split('<').skip(1).map(|it| it.split([' ', '/']).next().unwrap());
+    // Each has its text (RFC 6120 §8.3.2).
+    assert_eq!(names.clone().filter(|name| *name == "text").count(), 1, "{said}");
+    names.filter(|name| !["", "text"].contains(name)).collect::<Vec<_>>().join(" ")
 }
 
 #[test]
@@ -196,7 +198,9 @@ fn an_accounts_stanzas_are_handed_on() {
     assert_eq!(
         said,
         "<message type='error' id='i' from='Other@x.example/q' to='d1@x.example/r'><error type='cancel'>\
-         <service-unavailable xmlns='urn:ietf:params:xml:ns:xmpp-stanzas'/></error></message>"
+         <service-unavailable xmlns='urn:ietf:params:xml:ns:xmpp-stanzas'/>\
+         <text xmlns='urn:ietf:params:xml:ns:xmpp-stanzas' xml:lang='en'>nothing at this address takes such a stanza</text>\
+         </error></message>"
     );
     // Itself, and one of its own resources.
     for text in

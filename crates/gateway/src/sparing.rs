@@ -1,0 +1,44 @@
+//! A line of the log that others could make come as often as they like: at most one a second, which says how many
+//! were kept back since the one before it. The metrics count all.
+//!
+//! One value for the whole node, read and written by every shard without a lock: two at the same moment may both
+//! be told.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use noroshi_types::Timestamp;
+
+const INTERVAL_MS: u64 = 1_000;
+
+#[derive(Default)]
+pub(crate) struct Sparing {
+    told_ms: AtomicU64,
+    kept_back: AtomicU64,
+}
+
+impl Sparing {
+    /// How many were kept back, if this one is to be told.
+    pub(crate) fn take(&self, now: Timestamp) -> Option<u64> {
+        // A clock that was set back silences nothing.
+        if now.0.abs_diff(self.told_ms.load(Ordering::Relaxed)) < INTERVAL_MS {
+            self.kept_back.fetch_add(1, Ordering::Relaxed);
+            return None;
+        }
+        self.told_ms.store(now.0, Ordering::Relaxed);
+        Some(self.kept_back.swap(0, Ordering::Relaxed))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_a_second_is_told_and_the_rest_counted() {
+        let sparing = Sparing::default();
+        let take = |now_ms| sparing.take(Timestamp(now_ms));
+        assert_eq!([take(5_000), take(5_000), take(5_999)], [Some(0), None, None]);
+        assert_eq!([take(6_000), take(6_001)], [Some(2), None]);
+        assert_eq!(take(1_000), Some(1), "the clock was set back");
+    }
+}
