@@ -33,7 +33,7 @@ unit: ## Tests of the workspace alone
 	$(CARGO) test --workspace --locked
 	$(CARGO) test -p noroshi-otel --features otlp --locked
 	$(CARGO) test -p noroshi-profiling --features cpu --locked
-	$(CARGO) test -p noroshi --features profiling --locked profile
+	$(CARGO) test -p noroshi $(FEATURES_dev) --locked profile
 
 e2e: ## End-to-end tests of the built binary (PROFILE=release for the release binary)
 	@scripts/setup build engines
@@ -53,9 +53,8 @@ check: ## Format, lints, documentation, dependencies
 	$(CARGO) clippy -p noroshi-sqs --features aws --all-targets --locked -- -D warnings
 	$(CARGO) clippy -p noroshi-events --features firehose,kafka --all-targets --locked -- -D warnings
 	$(CARGO) clippy -p noroshi-otel --features otlp --all-targets --locked -- -D warnings
-	$(CARGO) clippy -p noroshi --features otel --all-targets --locked -- -D warnings
 	$(CARGO) clippy -p noroshi-profiling --features heap --all-targets --locked -- -D warnings
-	$(CARGO) clippy -p noroshi --features heap-profiling --all-targets --locked -- -D warnings
+	$(CARGO) clippy -p noroshi --features kafka,otel,heap-profiling --all-targets --locked -- -D warnings
 	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --workspace --no-deps --document-private-items --locked
 	@! grep -nE '^name = "(aws-lc-sys|aws-lc-rs|openssl-sys|native-tls)"' Cargo.lock \
 		|| { echo 'Cargo.lock: the default build must not need OpenSSL or cmake' >&2; exit 1; }

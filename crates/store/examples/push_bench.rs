@@ -149,6 +149,7 @@ async fn accept(store: &dyn Store, app: AppId, push: Push) -> Result<Notificatio
         notification: Some(JsonText::from_valid(r#"{"title":"news"}"#)),
         data: None,
         push,
+        trace: None,
     };
     let (answer, answered) = oneshot::channel();
     let accept = Accept { app, request: request.into(), now: NOW, idempotency: None, campaign: None };

@@ -62,6 +62,7 @@ async fn open(folder: &TempDir) -> Parts {
         tunnel: None,
         drain: None,
         nodes: None,
+        profiler: noroshi_profiling::Profiler::new(folder.path().join("profiles")),
         first_calls: noroshi_api::FirstCalls::default(),
         load: Load::default(),
     };
