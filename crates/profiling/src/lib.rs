@@ -8,7 +8,7 @@
 //!   Pusher ── parcel (one, the newest) ── POST /ingest by egress
 //! ```
 //!
-//! Reading order: [`profiler`], `cpu`, `heap`, `symbol`, `pprof`, then [`push`] and [`folded`] (what a flame graph is
+//! Reading order: [`profiler`], `cpu`, `heap`, `symbol`, `pprof`, then [`push`] and `folded` (what a flame graph is
 //! drawn from).
 //!
 //! Invariants: nothing samples, allocates or writes before somebody asks; at most one CPU profile is taken at a time;

@@ -61,7 +61,7 @@ impl Pusher {
         Self { config, labels, profiler, egress, metrics }
     }
 
-    /// Takes at most [`END_TIMEOUT`] to end.
+    /// Takes at most `END_TIMEOUT` to end.
     pub async fn run(self, end: CancellationToken) {
         let parcels = Parcels::default();
         tracing::info!(server = self.config.server, "profiles are pushed");
