@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use noroshi_events::event::Routed;
 use noroshi_store::{Accept, Accepted, Idempotency, OfCampaign};
+use noroshi_telemetry::span::Open;
 use noroshi_types::{AppId, CampaignId, NotificationId, PushMode, Request, Target, When};
 use tokio::sync::oneshot;
 
@@ -40,6 +41,17 @@ impl Delivery {
         self.publish_for(app, request, idempotency, None).await
     }
 
+    /// As [`Delivery::publish`], for what came by no request that is traced or left out: a trace may begin here.
+    pub async fn publish_as_root(
+        self: &Arc<Self>,
+        app: AppId,
+        request: Request,
+        idempotency: Option<Idempotency>,
+    ) -> Result<Receipt, Error> {
+        let span = spans::publish(self.spans(), &request, true);
+        self.publish_within(span, app, request, idempotency, None).await
+    }
+
     /// As [`Delivery::publish`]; a campaign's outcomes are counted there too, and its push work takes the
     /// campaign's lane.
     pub(crate) async fn publish_for(
@@ -49,7 +61,19 @@ impl Delivery {
         idempotency: Option<Idempotency>,
         campaign: Option<OfCampaign>,
     ) -> Result<Receipt, Error> {
-        let Some(mut span) = spans::publish(self.spans(), &request) else {
+        let span = spans::publish(self.spans(), &request, false);
+        self.publish_within(span, app, request, idempotency, campaign).await
+    }
+
+    async fn publish_within(
+        self: &Arc<Self>,
+        span: Option<Open>,
+        app: AppId,
+        request: Request,
+        idempotency: Option<Idempotency>,
+        campaign: Option<OfCampaign>,
+    ) -> Result<Receipt, Error> {
+        let Some(mut span) = span else {
             return self.publish_in(app, request, idempotency, campaign).await;
         };
         // What is done for it later is a child of this.

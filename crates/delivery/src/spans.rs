@@ -21,7 +21,11 @@ use crate::telling::push_name;
 /// Pushes of a batch that have a span of their own: enough to see how one goes, and a batch of 500 is not 500 spans.
 const CALLS_MAX: usize = 16;
 
-pub(crate) fn publish(spans: &Spans, request: &Request) -> Option<Open> {
+/// `begins`: nobody has decided yet whether this is recorded.
+pub(crate) fn publish(spans: &Spans, request: &Request, begins: bool) -> Option<Open> {
+    if !begins && request.trace.is_none() {
+        return None;
+    }
     let mut span = spans.begin("publish", Kind::Internal, request.trace.as_ref())?;
     span.set("noroshi.target", target_name(&request.target));
     if let Some(targets) = request.target.named_count() {

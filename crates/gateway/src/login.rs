@@ -103,8 +103,10 @@ impl Shard {
     /// A device that is not let in for what it brought: whoever runs the node finds it in the log.
     pub(crate) fn tell_refused(&mut self, slot: u32, why: &dyn std::fmt::Display) {
         self.shared.metrics.log_ins_refused.inc();
-        let Some(not_told) = self.shared.refusals.take(self.now.wall) else { return };
+        let now = self.now.wall;
+        let shared = self.shared.clone();
         let Some(connection) = self.connection(slot) else { return };
+        let Some(not_told) = shared.refusals.take(now) else { return };
         let stream = connection.transport.stream();
         let peer = stream.and_then(|stream| stream.peer_addr().ok()).map(|peer| peer.to_string());
         let login = connection.opening.as_ref().and_then(|opening| opening.login.as_ref());

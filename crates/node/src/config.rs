@@ -299,7 +299,7 @@ pub struct Events {
 }
 
 /// Traces and metrics to a collector; without an endpoint there are none.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Tracing {
     pub endpoint: Option<String>,
     headers_file: Option<PathBuf>,
@@ -315,6 +315,13 @@ pub struct Tracing {
     pub attributes: Vec<(String, String)>,
     /// Whether push services are told of traces.
     pub push_services: bool,
+}
+
+/// Its headers are a secret.
+impl std::fmt::Debug for Tracing {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Tracing").field("endpoint", &self.endpoint).finish_non_exhaustive()
+    }
 }
 
 /// Profiles that are pushed.

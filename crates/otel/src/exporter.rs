@@ -47,8 +47,31 @@ pub struct Exporter {
     scrape: Scrape,
     /// On its way; empty between two.
     batch: Vec<Span>,
-    /// The last attempt failed, and the log says so.
-    failing: bool,
+    /// Of each signal: the last attempt failed, and the log says so.
+    failing: [bool; 2],
+}
+
+/// What is sent, each to its own path (OTLP/HTTP).
+#[derive(Clone, Copy)]
+enum Signal {
+    Traces,
+    Metrics,
+}
+
+impl Signal {
+    const fn path(self) -> &'static str {
+        match self {
+            Self::Traces => "/v1/traces",
+            Self::Metrics => "/v1/metrics",
+        }
+    }
+
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::Traces => "spans",
+            Self::Metrics => "metrics",
+        }
+    }
 }
 
 /// What became of one request.
@@ -64,7 +87,7 @@ impl Exporter {
         let (proxies, ca) = (config.proxies.clone(), config.ca.clone());
         let egress = Egress::new(noroshi_egress::Config { allow, proxies, ca, ..Default::default() })?;
         let resource = encode::resource(&config.resource);
-        Ok(Self { config, egress, resource, metrics, scrape, batch: Vec::new(), failing: false })
+        Ok(Self { config, egress, resource, metrics, scrape, batch: Vec::new(), failing: [false; 2] })
     }
 
     /// Runs until `end`, then sends what is left, for as long as [`Config::drain`].
@@ -86,15 +109,17 @@ impl Exporter {
     async fn export_forever(&mut self, ended: &Ended, since: u64) {
         let mut metrics_at = Instant::now();
         loop {
-            sleep(INTERVAL).await;
-            while self.next(ended) {
-                self.export().await;
-            }
+            // Full batches follow each other at once; what is left waits for company.
+            let is_full = self.next(ended) && self.batch.len() >= BATCH_MAX;
+            self.export().await;
             if let Some(interval) = self.config.metrics_interval
                 && metrics_at.elapsed() >= interval
             {
                 metrics_at = Instant::now();
                 self.export_metrics(since).await;
+            }
+            if !is_full {
+                sleep(INTERVAL).await;
             }
         }
     }
@@ -110,7 +135,7 @@ impl Exporter {
     /// Until the batch is taken, refused, or too old. Cancelled, the batch is still there.
     async fn export(&mut self) {
         let (began, mut pause) = (Instant::now(), PAUSE_MIN);
-        while !self.try_export().await {
+        while !self.batch.is_empty() && !self.try_export().await {
             if began.elapsed() + pause > GIVE_UP {
                 return self.lose(Loss::Unreachable);
             }
@@ -122,7 +147,7 @@ impl Exporter {
     /// False: the collector may take it another time.
     async fn try_export(&mut self) -> bool {
         let body = Bytes::from(encode::spans(&self.resource, &self.batch));
-        match self.post("/v1/traces", body).await {
+        match self.post(Signal::Traces, body).await {
             Sent::Taken { refused } => {
                 let all = self.batch.len() as u64;
                 self.metrics.dropped(Loss::Refused).inc_by(refused.min(all));
@@ -131,12 +156,12 @@ impl Exporter {
                 true
             }
             Sent::Refused(reason) => {
-                self.failed(&reason);
+                self.failed(Signal::Traces, &reason);
                 self.lose(Loss::Refused);
                 true
             }
             Sent::Again(reason) => {
-                self.failed(&reason);
+                self.failed(Signal::Traces, &reason);
                 false
             }
         }
@@ -163,25 +188,25 @@ impl Exporter {
     async fn export_metrics(&mut self, since: u64) {
         let Some(text) = (self.scrape)() else { return };
         let body = encode::metric::metrics(&self.resource, &text, since, encode::metric::now());
-        match self.post("/v1/metrics", body.into()).await {
+        match self.post(Signal::Metrics, body.into()).await {
             Sent::Taken { .. } => {}
-            Sent::Again(reason) | Sent::Refused(reason) => self.failed(&reason),
+            Sent::Again(reason) | Sent::Refused(reason) => self.failed(Signal::Metrics, &reason),
         }
     }
 
-    async fn post(&mut self, path: &str, body: Bytes) -> Sent {
+    async fn post(&mut self, signal: Signal, body: Bytes) -> Sent {
         let headers: Vec<(&str, &str)> =
             self.config.headers.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
         let post = Post { content_type: CONTENT_TYPE, headers: &headers, body };
         let limits = Limits { body_bytes_max: ANSWER_BYTES_MAX, timeout: self.config.timeout };
-        let answer = match self.egress.post(&self.config.url(path), post, limits).await {
+        let answer = match self.egress.post(&self.config.url(signal.path()), post, limits).await {
             Ok(answer) => answer,
             Err(error) => return Sent::Again(error.to_string()),
         };
         match answer.status {
             200..=299 => {
-                if std::mem::take(&mut self.failing) {
-                    tracing::info!("the collector takes spans again");
+                if std::mem::take(&mut self.failing[signal as usize]) {
+                    tracing::info!("the collector takes {} again", signal.as_str());
                 }
                 // The answer about metrics has the same fields (`rejected_data_points`).
                 let partial = ExportTraceServiceResponse::decode(answer.body).ok();
@@ -193,10 +218,10 @@ impl Exporter {
         }
     }
 
-    fn failed(&mut self, reason: &str) {
+    fn failed(&mut self, signal: Signal, reason: &str) {
         self.metrics.failures.inc();
-        if !std::mem::replace(&mut self.failing, true) {
-            tracing::warn!(reason, "the collector does not take spans or metrics");
+        if !std::mem::replace(&mut self.failing[signal as usize], true) {
+            tracing::warn!(reason, "the collector does not take {}", signal.as_str());
         }
     }
 }

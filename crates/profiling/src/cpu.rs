@@ -30,6 +30,9 @@ const STACK_BYTES: usize = 8 << 20;
 /// Guards that the sampler, which is the process's, is made ready once.
 static WARM: Mutex<bool> = Mutex::new(false);
 
+/// The folder is there; taken under [`WARM`] or alone.
+static PREPARED: Mutex<bool> = Mutex::new(false);
+
 /// What lasts from one profile to the next.
 pub(crate) struct Process {
     folder: PathBuf,
@@ -42,10 +45,10 @@ impl Process {
         Self { folder, symbols: Mutex::default() }
     }
 
-    /// Before the first profile of all.
-    fn warm(&self) -> Result<(), Error> {
-        let mut warm = WARM.lock();
-        if *warm {
+    /// Where files of the samplers go, before the first of them.
+    pub(crate) fn prepare(&self) -> Result<(), Error> {
+        let mut prepared = PREPARED.lock();
+        if *prepared {
             return Ok(());
         }
         let failed = |error: std::io::Error| {
@@ -58,6 +61,17 @@ impl Process {
         }
         // Somebody else's choice is as good.
         let _ = tempfile::env::override_temp_dir(&self.folder);
+        *prepared = true;
+        Ok(())
+    }
+
+    /// Before the first profile of all.
+    fn warm(&self) -> Result<(), Error> {
+        let mut warm = WARM.lock();
+        if *warm {
+            return Ok(());
+        }
+        self.prepare()?;
         // Once a second of CPU time: the signal that is raised here comes first.
         let guard = start(1)?;
         raise(Signal::SIGPROF).map_err(|error| Error::Failed(error.to_string()))?;

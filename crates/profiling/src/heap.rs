@@ -20,6 +20,7 @@ pub static MALLOC_CONF: &[u8; 45] = b"prof:true,prof_active:true,lg_prof_sample:
 pub(crate) fn take(process: &Process) -> Result<Taken, Error> {
     let without = || Error::Failed("the allocator of this process does not sample".to_owned());
     let control = jemalloc_pprof::PROF_CTL.as_ref().ok_or_else(without)?;
+    process.prepare()?;
     let failed = |error: &dyn std::fmt::Display| Error::Failed(error.to_string());
     let from = SystemTime::now();
     let (profile, period) = {

@@ -11,7 +11,7 @@
 //! Reading order: [`profiler`], `cpu`, `heap`, `symbol`, `pprof`, then [`push`] and `folded` (what a flame graph is
 //! drawn from).
 //!
-//! Invariants: nothing samples, allocates or writes before somebody asks; at most one CPU profile is taken at a time;
+//! Invariants: nothing samples the CPU, allocates or writes before somebody asks; at most one CPU profile is taken at a time;
 //! who asks goes before what is pushed.
 
 #[cfg(feature = "cpu")]

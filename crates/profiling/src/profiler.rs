@@ -59,6 +59,9 @@ pub struct Profiler(Arc<Inner>);
 struct Inner {
     /// Of those who ask one is served, and nobody waits.
     asked: Semaphore,
+    /// Likewise of dumps of the heap.
+    #[cfg(feature = "heap")]
+    dumps: Semaphore,
     /// Held while samples are taken; who waits has it in turn. No other lock under it.
     sampler: Arc<Mutex<()>>,
     /// Told to a window that is only to be pushed.
@@ -77,6 +80,8 @@ impl Profiler {
         let _ = folder;
         Self(Arc::new(Inner {
             asked: Semaphore::new(1),
+            #[cfg(feature = "heap")]
+            dumps: Semaphore::new(1),
             sampler: Arc::default(),
             cut: Notify::new(),
             wanted: AtomicBool::new(false),
@@ -140,8 +145,13 @@ impl Profiler {
     /// What is allocated now, by who allocated it. Cancel-safe; a dump that began ends by itself.
     #[cfg(feature = "heap")]
     pub async fn heap(&self) -> Result<Taken, Error> {
-        let process = self.0.process.clone();
-        let take = tokio::task::spawn_blocking(move || crate::heap::take(&process));
+        let inner = self.0.clone();
+        let dump = move || {
+            // Held by the dump, which goes on if nobody waits for it any more.
+            let _dumps = inner.dumps.try_acquire().map_err(|_| Error::Busy)?;
+            crate::heap::take(&inner.process)
+        };
+        let take = tokio::task::spawn_blocking(dump);
         take.await.map_err(|error| Error::Failed(error.to_string()))?
     }
 

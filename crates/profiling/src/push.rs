@@ -61,7 +61,7 @@ impl Pusher {
         Self { config, labels, profiler, egress, metrics }
     }
 
-    /// Takes at most `END_TIMEOUT` to end.
+    /// Takes `END_TIMEOUT` for each profile that is left to end, and the time to write up the last samples.
     pub async fn run(self, end: CancellationToken) {
         let parcels = Parcels::default();
         tracing::info!(server = self.config.server, "profiles are pushed");

@@ -174,6 +174,16 @@ impl Open {
         }
     }
 
+    /// Its trace was begun by another program.
+    pub fn is_of_another(&self) -> bool {
+        self.span.as_ref().is_some_and(|span| span.parent_is_remote)
+    }
+
+    /// It is not recorded after all.
+    pub fn forget(&mut self) {
+        self.span = None;
+    }
+
     pub fn fail(&mut self, why: impl Into<Cow<'static, str>>) {
         if let Some(span) = &mut self.span {
             span.failed = Some(why.into());

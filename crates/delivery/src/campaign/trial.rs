@@ -1,9 +1,9 @@
 //! A campaign that sends the variants of an experiment: of which, to whom, and what each of them gets.
 //!
-//! The definition is taken when the campaign is made and kept with it, so a device is given the same variant at every
-//! attempt, whatever becomes of the experiment meanwhile. Who is given which is the experiment's to say
-//! ([`crate::definition::Group`]); whoever is not of its audience is sent the campaign's own message and counts for no
-//! variant. Pure.
+//! The definition is taken when the campaign is made and kept with it, whatever becomes of the experiment meanwhile: a
+//! device is given the same variant at every attempt, unless its user or what the audience looks at changed between
+//! two. Who is given which is the experiment's to say ([`crate::definition::Group`]); whoever is not of its audience is
+//! sent the campaign's own message and counts for no variant. Pure.
 
 use std::collections::BTreeMap;
 

@@ -96,6 +96,8 @@ impl Kafka {
                 }
                 Err(Wrong::Passing(error)) => {
                     self.cluster = None;
+                    // Of several partitions another one may have a leader.
+                    self.calls = self.calls.wrapping_add(1);
                     return Err(Failure(error));
                 }
                 Err(Wrong::TooLarge(error)) if count > 1 => {

@@ -315,7 +315,7 @@ pub(super) async fn publish(
     if clears && let Target::Topic(topic) = &request.target {
         store.delete_retained(session.app, topic).await.map_err(|_| PublishRefused::Unavailable)?;
     }
-    match delivery.publish(session.app, request, None).await {
+    match delivery.publish_as_root(session.app, request, None).await {
         Ok(_) => Ok(()),
         Err(Error::Store(StoreError::Limit(_))) => Err(PublishRefused::OverQuota),
         Err(error) => {

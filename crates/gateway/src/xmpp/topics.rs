@@ -144,7 +144,7 @@ impl Shard {
         };
         let delivery = self.delivery.clone();
         self.ask(slot, request, async move {
-            match delivery.publish(app, notification, None).await {
+            match delivery.publish_as_root(app, notification, None).await {
                 Ok(receipt) => Answer::Published(receipt.id),
                 Err(error) => Answer::Refused(refusal(&error)),
             }

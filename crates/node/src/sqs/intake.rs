@@ -31,6 +31,6 @@ async fn publish(state: &State, incoming: Incoming) -> Result<(), Problem> {
     let idempotency = Idempotency { key: idempotency_key.into(), body_hash: body_hash(body.as_bytes()) };
     let request = body::notification(body.as_bytes(), &state.config.limits)?;
     check_request(state, app, &request).await?;
-    state.delivery.publish(app, request, Some(idempotency)).await?;
+    state.delivery.publish_as_root(app, request, Some(idempotency)).await?;
     Ok(())
 }

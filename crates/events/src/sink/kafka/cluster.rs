@@ -220,8 +220,8 @@ fn judge(topic: &str, number: i32, response: &ProduceResponse) -> Result<Duratio
     let text = format!("Kafka, partition {number} of {topic}: {code}");
     Err(match code {
         Code::MessageTooLarge | Code::RecordListTooLarge => Wrong::TooLarge(text),
-        Code::InvalidRecord | Code::InvalidTimestamp => Wrong::Invalid(text),
-        // Replicas, leaders, permissions, quotas: all of them are mended elsewhere.
+        Code::InvalidRecord => Wrong::Invalid(text),
+        // Replicas, leaders, permissions, quotas, and this node's clock, which stamps records: all mended elsewhere.
         _ => Wrong::Passing(text),
     })
 }

@@ -173,14 +173,15 @@ fn kafka(reader: &mut Reader) -> (Option<PathBuf>, Option<Sink>) {
     let brokers = reader.optional(
         "events.kafka.brokers",
         ("list", "HOST:PORT with commas between them"),
-        |text| text.split(',').try_for_each(super::host_and_port),
+        |text| text.split(',').map(str::trim).try_for_each(super::host_and_port),
         "Some brokers, which know the others.",
     );
     let address = |text: &str| {
         let (host, port) = text.rsplit_once(':')?;
         Some((host.to_owned(), port.parse().ok()?))
     };
-    let brokers = brokers.iter().flat_map(|text| text.split(',')).filter_map(address).collect();
+    let brokers =
+        brokers.iter().flat_map(|text| text.split(',')).map(str::trim).filter_map(address).collect();
     let spread = reader.switch(
         "events.kafka.spread",
         false,
