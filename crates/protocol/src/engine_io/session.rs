@@ -306,6 +306,7 @@ impl Session {
                 }
                 self.flush(out);
             }
+            (Packet::Upgrade, Probe::Answered) if self.phase == Phase::Lingering => self.say_rest(out),
             (Packet::Upgrade, Probe::Answered) => self.upgrade(out),
             _ => {
                 polling.probe = Probe::None;
@@ -385,14 +386,21 @@ impl Session {
         self.phase = Phase::Lingering;
         self.deadline_ms = now_ms + config.ping_timeout_ms;
         let polls = self.is_polled();
+        let mut moves = false;
         match &mut self.polling {
-            Some(polling) => polling.last = Some(last),
+            Some(polling) => {
+                polling.last = Some(last);
+                moves = polling.probe == Probe::Answered;
+            }
             None => self.vanish(),
         }
         if polls {
             self.say_last(out);
         }
-        self.end_probe(out);
+        // A client whose probe was answered polls no more, and looks for what is left on its WebSocket.
+        if !moves {
+            self.end_probe(out);
+        }
         out.push(Output::Ended(reason));
     }
 
@@ -406,6 +414,18 @@ impl Session {
         } else {
             self.flush(out);
         }
+    }
+
+    /// The same on the WebSocket of a client that moved there too late.
+    fn say_rest(&mut self, out: &mut Outputs) {
+        let Some(polling) = self.polling.take() else { return };
+        if polling.poll {
+            out.push(Output::Answer(Payload::of(Outgoing::NOOP)));
+        }
+        let rest = polling.queue.into_packets().chain(polling.last);
+        out.extend(rest.map(Output::Probe));
+        out.push(Output::EndProbe);
+        self.vanish();
     }
 
     /// Ends the session at once: it cannot be talked to any more.

@@ -394,11 +394,39 @@ fn a_probe_that_says_anything_else_is_ended_and_the_session_polls_on() {
 fn the_end_of_a_session_ends_its_probe() {
     let mut peer = Peer::polling();
     assert!(peer.accept_probe());
-    peer.probe("2probe");
     peer.session.close(CloseReason::Revoked, 0, &CONFIG, &mut peer.out);
-    peer.expect("probe:3probe end-probe ended:revoked");
+    peer.expect("end-probe ended:revoked");
+    peer.probe("2probe");
     peer.probe("5");
     peer.expect("");
+}
+
+#[test]
+fn last_words_are_for_whichever_transport_the_client_looks_at() {
+    let ended = || {
+        let mut peer = Peer::polling();
+        assert!(peer.accept_probe());
+        peer.probe("2probe");
+        peer.session.push(Outgoing::Text("4bye".into()), &CONFIG, &mut peer.out);
+        peer.session.close(CloseReason::Replaced, 0, &CONFIG, &mut peer.out);
+        peer.expect("probe:3probe ended:replaced");
+        peer
+    };
+    // It moved before it could hear of the end.
+    let mut peer = ended();
+    peer.probe("5");
+    peer.expect("probe:4bye probe:1 end-probe");
+    assert!(peer.session.is_gone());
+    // It polls after all.
+    let mut peer = ended();
+    assert_eq!(peer.get(), Ok(()));
+    peer.expect("answer:4bye");
+    peer.probe("5");
+    peer.expect("probe:1 end-probe");
+    // It does neither.
+    let mut peer = ended();
+    peer.pass(CONFIG.ping_timeout_ms);
+    assert!(peer.session.is_gone());
 }
 
 #[test]
