@@ -154,6 +154,15 @@ pub trait Campaigns: Send + Sync {
     /// its key.
     async fn create_campaign(&self, campaign: NewCampaign, now: Timestamp) -> Result<CreatedCampaign, Error>;
 
+    /// The campaign that a request with this key made, to be asked before what a new one needs is looked up: that
+    /// may have gone since. None if there was no such request, or its campaign was deleted.
+    async fn created_campaign(
+        &self,
+        app: AppId,
+        idempotency: Idempotency,
+        now: Timestamp,
+    ) -> Result<Option<Campaign>, Error>;
+
     async fn campaign(&self, app: AppId, id: CampaignId, now: Timestamp) -> Result<Option<Campaign>, Error>;
 
     /// The newest first; those made before `before`, which need not exist.

@@ -64,6 +64,12 @@ pub(crate) async fn create(
     let idempotency = if query.dry_run { None } else { idempotency(&headers, &body)? };
     let spec = Spec { trace, ..body::campaign(&body, &api.config.limits)? };
     drop(body);
+    // Its experiment, and what else it needed, may have gone since.
+    if let Some(idempotency) = &idempotency
+        && let Some(progress) = api.delivery.created_campaign(provider.app, idempotency).await?
+    {
+        return created(progress, true);
+    }
     let spec = api.delivery.with_experiment(provider.app, spec).await?.map_err(body::placed)?;
     fit::check_campaign(&api, provider.app, &spec).await?;
     if query.dry_run {
@@ -75,6 +81,10 @@ pub(crate) async fn create(
         return Ok(respond::json(StatusCode::OK, &show::CountBody::from(count)));
     }
     let (progress, replayed) = api.delivery.create_campaign(provider.app, spec, idempotency).await?;
+    created(progress, replayed)
+}
+
+fn created(progress: CampaignProgress, replayed: bool) -> Result<Response, Problem> {
     let mut response = answer(StatusCode::CREATED, progress)?;
     if replayed {
         response.headers_mut().insert(IDEMPOTENT_REPLAYED, HeaderValue::from_static("true"));

@@ -243,6 +243,32 @@ async fn an_idempotency_key_makes_one_campaign() {
     assert_ne!(post(PATH, "k2", body).await.json()["id"], id);
 }
 
+#[tokio::test]
+async fn a_retry_finds_its_campaign_whatever_became_of_the_experiment() {
+    let service = Service::start().await;
+    trial(&service).await;
+    let post = async |body: &str| {
+        let mut request = request(Method::POST, PATH, &service.key, body);
+        request.headers_mut().insert("idempotency-key", "night".parse().expect("a header"));
+        service.send(request).await
+    };
+    let body = r#"{"audience": {"everyone": true}, "message": {"data": 1}, "start": false,
+        "experiment": {"name": "cart"}}"#;
+    let first = post(body).await;
+    assert_eq!((first.status, first.header("idempotent-replayed")), (StatusCode::CREATED, None), "{}", first.text);
+    let experiment = "/v1/apps/dev/experiments/cart";
+    service.call(Method::PATCH, experiment, &service.key, r#"{"killed": true}"#).await;
+    let killed = post(body).await;
+    service.call(Method::DELETE, experiment, &service.key, "").await;
+    let archived = post(body).await;
+    for again in [killed, archived] {
+        let seen = (again.status, again.header("idempotent-replayed"));
+        assert_eq!(seen, (StatusCode::CREATED, Some("true")), "{}", again.text);
+        assert_eq!(again.json()["id"], first.json()["id"]);
+    }
+    post(&body.replace("\"data\": 1", "\"data\": 2")).await.problem(409, "idempotency_conflict");
+}
+
 /// Two variants and one that is held out, over 30 users who are drawn by their names.
 async fn trial(service: &Service) {
     let variants = json!([{"name": "plain", "weight": 1}, {"name": "emoji", "weight": 1}, {"name": "none", "weight": 1}]);

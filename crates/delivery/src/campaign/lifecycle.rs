@@ -19,8 +19,19 @@ use crate::delivery::{Delivery, Error};
 const LOCAL_SPAN: Duration = Duration::from_secs(50 * 3_600);
 
 impl Delivery {
-    /// Makes a campaign of a checked request, whose experiment was looked up ([`Delivery::with_experiment`]); it starts, waits for its time or stays a draft. True with it if
-    /// an earlier request with the same idempotency key made it.
+    /// What an earlier request with this idempotency key made, whatever became since of what it needed.
+    pub async fn created_campaign(
+        &self,
+        app: AppId,
+        idempotency: &Idempotency,
+    ) -> Result<Option<CampaignProgress>, Error> {
+        let found = self.store.created_campaign(app, idempotency.clone(), self.clock.now()).await?;
+        Ok(found.map(|campaign| self.progress(campaign)))
+    }
+
+    /// Makes a campaign of a checked request, whose experiment was looked up ([`Delivery::with_experiment`]); it
+    /// starts, waits for its time or stays a draft. True with it if an earlier request with the same idempotency
+    /// key made it.
     pub async fn create_campaign(
         self: &Arc<Self>,
         app: AppId,

@@ -20,7 +20,7 @@ use std::sync::Arc;
 use noroshi_types::{AppId, CampaignId, JsonText, Timestamp, UserId};
 use tokio_postgres::Row;
 
-use self::create::create;
+use self::create::{create, created_before};
 use self::end::{LOCKS, PURGE_ROWS, delete, ended, keep_trace, purge_batches, purge_lines};
 pub(super) use self::end::{hold_open, prune_lines, settle};
 pub(super) use self::sum::{Count, add_latencies, count};
@@ -32,7 +32,8 @@ use super::transaction::{Failed, Tx};
 use crate::ids::{Ids, Num};
 use crate::row::Fallback;
 use crate::{
-    Campaign, CampaignState, Campaigns, CreatedCampaign, Error, NewBatch, NewCampaign, PushPart, UploadLine,
+    Campaign, CampaignState, Campaigns, CreatedCampaign, Error, Idempotency, NewBatch, NewCampaign, PushPart,
+    UploadLine,
 };
 
 /// A campaign's short name inside the store.
@@ -43,6 +44,15 @@ impl Campaigns for Postgres {
     async fn create_campaign(&self, campaign: NewCampaign, now: Timestamp) -> Result<CreatedCampaign, Error> {
         let store = self.clone();
         self.write(move |tx| create(tx, store.clone(), campaign.clone(), now)).await
+    }
+
+    async fn created_campaign(
+        &self,
+        app: AppId,
+        idempotency: Idempotency,
+        now: Timestamp,
+    ) -> Result<Option<Campaign>, Error> {
+        self.read(async |tx| created_before(&tx, &self.ids, app, &idempotency, now).await).await
     }
 
     async fn campaign(&self, app: AppId, id: CampaignId, now: Timestamp) -> Result<Option<Campaign>, Error> {

@@ -170,7 +170,7 @@ fn answered_before(
     accept: &Accept,
     idempotency: &Idempotency,
 ) -> Result<Option<Accepted>, Error> {
-    let Some(num) = remembered(w, accept.app, idempotency, accept.now)? else { return Ok(None) };
+    let Some(num) = remembered(w.db, accept.app, idempotency, accept.now)? else { return Ok(None) };
     if notification::is_campaign(w.db, num)? {
         return Err(Error::IdempotencyConflict);
     }
@@ -182,12 +182,12 @@ fn answered_before(
 
 /// What the same key was used for with the same body, while that is remembered.
 pub(super) fn remembered(
-    w: &Write<'_>,
+    db: &Connection,
     app: AppId,
     idempotency: &Idempotency,
     now: Timestamp,
 ) -> Result<Option<Num>, Error> {
-    let mut find = w.db.prepare_cached(
+    let mut find = db.prepare_cached(
         "SELECT body_hash, num FROM idempotency WHERE app = ?1 AND key = ?2 AND expires_at > ?3",
     )?;
     let found = find

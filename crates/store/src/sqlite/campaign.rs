@@ -24,6 +24,16 @@ impl Campaigns for Sqlite {
         self.write(2, move |w| create(w, &campaign, now)).await
     }
 
+    async fn created_campaign(
+        &self,
+        app: AppId,
+        idempotency: Idempotency,
+        now: Timestamp,
+    ) -> Result<Option<Campaign>, Error> {
+        let ids = std::sync::Arc::clone(&self.ids);
+        self.read(move |db| created_before(db, &ids, app, &idempotency, now)).await
+    }
+
     async fn campaign(&self, app: AppId, id: CampaignId, now: Timestamp) -> Result<Option<Campaign>, Error> {
         let ids = std::sync::Arc::clone(&self.ids);
         self.read(move |db| find(db, &ids, app, id, now)).await
@@ -204,17 +214,18 @@ fn latencies(db: &Connection, num: CampaignNum) -> Result<Vec<(u16, u64)>, Error
 
 /// The campaign that the same idempotency key made; none if that was deleted.
 fn created_before(
-    w: &Write<'_>,
+    db: &Connection,
+    ids: &Ids,
     app: AppId,
     idempotency: &Idempotency,
     now: Timestamp,
 ) -> Result<Option<Campaign>, Error> {
-    let Some(num) = accept::remembered(w, app, idempotency, now)? else { return Ok(None) };
+    let Some(num) = accept::remembered(db, app, idempotency, now)? else { return Ok(None) };
     let sql = "SELECT id FROM campaigns WHERE app = ?1 AND notification = ?2";
-    let id = w.db.prepare_cached(sql)?.query_row((app.0, num), |row| row.get(0)).optional()?;
+    let id = db.prepare_cached(sql)?.query_row((app.0, num), |row| row.get(0)).optional()?;
     match id {
-        Some(id) => find(w.db, w.ids, app, CampaignId::from_bytes(id), now),
-        None if notification::is_campaign(w.db, num)? => Ok(None),
+        Some(id) => find(db, ids, app, CampaignId::from_bytes(id), now),
+        None if notification::is_campaign(db, num)? => Ok(None),
         // A notification's.
         None => Err(Error::IdempotencyConflict),
     }
@@ -224,7 +235,7 @@ fn create(w: &Write<'_>, new: &NewCampaign, now: Timestamp) -> Result<CreatedCam
     let app = w.db.query_row("SELECT 1 FROM apps WHERE id = ?1", (new.app.0,), |_| Ok(())).optional()?;
     app.ok_or(Error::NotFound)?;
     if let Some(idempotency) = &new.idempotency
-        && let Some(campaign) = created_before(w, new.app, idempotency, now)?
+        && let Some(campaign) = created_before(w.db, w.ids, new.app, idempotency, now)?
     {
         return Ok(CreatedCampaign { campaign, replayed: true });
     }

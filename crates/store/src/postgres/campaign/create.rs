@@ -4,16 +4,16 @@
 use noroshi_types::{AppId, CampaignId, JsonText, Timestamp, When, limits};
 
 use super::{CampaignNum, find, id_of, variant};
-use crate::ids::{self, Num};
+use crate::ids::{self, Ids, Num};
 use crate::postgres::Postgres;
 use crate::postgres::transaction::{Failed, Tx};
 use crate::row::{TO_CAMPAIGN, push_text};
 use crate::{Campaign, CampaignState, CreatedCampaign, Error, Idempotency, NewCampaign};
 
 /// The campaign that the same idempotency key made; none if that was deleted.
-async fn created_before(
+pub(super) async fn created_before(
     tx: &Tx,
-    store: &Postgres,
+    ids: &Ids,
     app: AppId,
     idempotency: &Idempotency,
     now: Timestamp,
@@ -27,7 +27,7 @@ async fn created_before(
     let same_body = row.get::<_, &[u8]>(0) == idempotency.body_hash;
     match (row.get::<_, Option<&[u8]>>(1), row.get::<_, Option<i64>>(2)) {
         _ if !same_body => Err(Error::IdempotencyConflict.into()),
-        (Some(id), _) => find(tx.clone(), &store.ids, app, id_of(id)?, now).await,
+        (Some(id), _) => find(tx.clone(), ids, app, id_of(id)?, now).await,
         (None, Some(target)) if target == i64::from(TO_CAMPAIGN) => Ok(None),
         // A notification's.
         (None, _) => Err(Error::IdempotencyConflict.into()),
@@ -84,7 +84,7 @@ async fn remember(
     num: Num,
     now: Timestamp,
 ) -> Result<Option<Campaign>, Failed> {
-    if let Some(campaign) = created_before(tx, store, app, idempotency, now).await? {
+    if let Some(campaign) = created_before(tx, &store.ids, app, idempotency, now).await? {
         return Ok(Some(campaign));
     }
     // A key that is taken and did not conflict is of a campaign that was deleted.
@@ -108,7 +108,7 @@ async fn remember(
         )
         .await?;
     match written {
-        0 => Ok(created_before(tx, store, app, idempotency, now)
+        0 => Ok(created_before(tx, &store.ids, app, idempotency, now)
             .await?
             .map(Some)
             .ok_or(Error::IdempotencyConflict)?),

@@ -99,8 +99,18 @@ pub(crate) async fn an_idempotency_key_makes_one_campaign(store: &dyn Store) {
     use CampaignState::{Aborted, Draft, Paused, Running};
     let (app, other) = (app(store, "shop").await, app(store, "other").await);
     let make = async |app, key: &str, body: u8, seconds| {
-        let idempotency = Some(Idempotency { key: key.into(), body_hash: [body; 32] });
-        store.create_campaign(NewCampaign { idempotency, ..new_campaign(app, Draft) }, at(seconds)).await
+        let idempotency = Idempotency { key: key.into(), body_hash: [body; 32] };
+        let before = store.created_campaign(app, idempotency.clone(), at(seconds)).await;
+        let new = NewCampaign { idempotency: Some(idempotency), ..new_campaign(app, Draft) };
+        let made = store.create_campaign(new, at(seconds)).await;
+        match (&before, &made) {
+            (Ok(before), Ok(made)) => {
+                assert_eq!(before.as_ref(), made.replayed.then_some(&made.campaign), "{key} {body}");
+            }
+            (Err(Error::IdempotencyConflict), Err(Error::IdempotencyConflict)) => {}
+            both => panic!("{both:?}"),
+        }
+        made
     };
     let conflicts = |made: Result<_, Error>| matches!(made, Err(Error::IdempotencyConflict));
     let first = make(app, "k", 1, 0).await.expect("made");
