@@ -255,7 +255,12 @@ async fn a_retry_finds_its_campaign_whatever_became_of_the_experiment() {
     let body = r#"{"audience": {"everyone": true}, "message": {"data": 1}, "start": false,
         "experiment": {"name": "cart"}}"#;
     let first = post(body).await;
-    assert_eq!((first.status, first.header("idempotent-replayed")), (StatusCode::CREATED, None), "{}", first.text);
+    assert_eq!(
+        (first.status, first.header("idempotent-replayed")),
+        (StatusCode::CREATED, None),
+        "{}",
+        first.text
+    );
     let experiment = "/v1/apps/dev/experiments/cart";
     service.call(Method::PATCH, experiment, &service.key, r#"{"killed": true}"#).await;
     let killed = post(body).await;
