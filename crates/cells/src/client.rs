@@ -14,7 +14,6 @@ use hyper::rt::{Read, ReadBufCursor, Write};
 use hyper_util::client::legacy;
 use hyper_util::client::legacy::connect::{Connected, Connection};
 use hyper_util::rt::{TokioExecutor, TokioIo};
-use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use noroshi_egress::{Egress, Stream, Tls};
 use rustls_pki_types::CertificateDer;
 
@@ -69,12 +68,10 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    /// Cells are where the operator says, in private networks most of all: every address is allowed.
     pub(crate) fn new(ca: Vec<CertificateDer<'static>>) -> Result<Self, noroshi_egress::ConfigError> {
-        let allow = vec![IpNet::V4(Ipv4Net::default()), IpNet::V6(Ipv6Net::default())];
         let connect_timeout = Duration::from_secs(5);
-        let egress =
-            Egress::new(noroshi_egress::Config { allow, ca, connect_timeout, ..Default::default() })?;
+        let config = noroshi_egress::Config { ca, connect_timeout, ..noroshi_egress::Config::anywhere() };
+        let egress = Egress::new(config)?;
         let http = legacy::Client::builder(TokioExecutor::new())
             .pool_idle_timeout(IDLE_TIMEOUT)
             .pool_max_idle_per_host(IDLE_PER_CELL_MAX)

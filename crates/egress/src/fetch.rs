@@ -2,10 +2,10 @@
 //! open, no redirect is followed, nothing is decompressed, and both size and time are bounded.
 
 use std::convert::Infallible;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
-use http::header::{ACCEPT, CONTENT_TYPE, HOST, USER_AGENT};
+use http::header::{ACCEPT, CONTENT_TYPE, HOST, RETRY_AFTER, USER_AGENT};
 use http::{HeaderValue, Method, Request};
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
 use hyper::client::conn::http1;
@@ -40,6 +40,8 @@ pub struct Post<'a> {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Response {
     pub status: u16,
+    /// Not before so long.
+    pub retry_after: Option<Duration>,
     pub body: Bytes,
 }
 
@@ -96,13 +98,14 @@ impl Egress {
         let answer = async {
             let response = sender.send_request(request).await.map_err(|error| broken(describe(&error)))?;
             let status = response.status().as_u16();
+            let after = response.headers().get(RETRY_AFTER).and_then(|value| retry_after(value.as_bytes()));
             let body = Limited::new(response.into_body(), bytes_max).collect().await.map_err(|error| {
                 match error.is::<LengthLimitError>() {
                     true => Error::TooLarge { bytes_max },
                     false => broken(error.to_string()),
                 }
             })?;
-            Ok(Response { status, body: body.to_bytes() })
+            Ok(Response { status, retry_after: after, body: body.to_bytes() })
         };
         // The connection moves the bytes; its own end, good or bad, is heard by the answer.
         let driven = async {
@@ -147,5 +150,34 @@ fn describe(error: &hyper::Error) -> String {
     match error.source() {
         Some(source) => format!("{error}: {source}"),
         None => error.to_string(),
+    }
+}
+
+/// `Retry-After`: seconds, or a date (RFC 9110 §10.2.3).
+pub fn retry_after(value: &[u8]) -> Option<Duration> {
+    let text = std::str::from_utf8(value).ok()?.trim();
+    match text.parse() {
+        Ok(seconds) => Some(Duration::from_secs(seconds)),
+        Err(_) => {
+            let at = httpdate::parse_http_date(text).ok()?;
+            Some(at.duration_since(SystemTime::now()).unwrap_or_default())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn retry_after_is_seconds_or_a_date() {
+        assert_eq!(retry_after(b"120"), Some(Duration::from_secs(120)));
+        assert_eq!(retry_after(b"Wed, 21 Oct 2015 07:28:00 GMT"), Some(Duration::ZERO));
+        let soon = httpdate::fmt_http_date(SystemTime::now() + Duration::from_secs(3_600));
+        let after = retry_after(soon.as_bytes()).expect("a date");
+        assert!((3_000..=3_600).contains(&after.as_secs()), "{after:?}");
+        for bad in [&b"-1"[..], b"soon", b"\xff", b""] {
+            assert_eq!(retry_after(bad), None);
+        }
     }
 }

@@ -19,8 +19,9 @@
 //! addresses that are written in the URL.
 //!
 //! Reading order: [`target`], [`guard`], [`proxy`], `resolve`, `dial`, `tls`, then [`Egress`], and
-//! [`fetch`] on top of it.
+//! [`fetch`] on top of it; [`Backoff`] for whoever asks again.
 
+mod backoff;
 mod dial;
 mod egress;
 mod error;
@@ -32,6 +33,7 @@ mod stream;
 pub mod target;
 mod tls;
 
+pub use backoff::Backoff;
 pub use egress::{Config, Connected, Egress};
 pub use error::{ConfigError, Error};
 pub use fetch::{Limits, Response};

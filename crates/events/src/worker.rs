@@ -5,6 +5,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use noroshi_egress::Backoff;
+
 use crate::feed::Feed;
 use crate::sink::Sink;
 
@@ -12,15 +14,15 @@ const PAUSE_MIN: Duration = Duration::from_millis(100);
 const PAUSE_MAX: Duration = Duration::from_secs(10);
 
 pub(crate) fn run(name: &'static str, mut sink: Sink, feed: &Arc<Feed>) {
-    let mut failing = false;
+    let (mut failing, mut backoff) = (false, Backoff::new(PAUSE_MIN, PAUSE_MAX));
     while let Some(batch) = feed.head() {
-        let mut pause = PAUSE_MIN;
         loop {
             match sink.send(&batch) {
                 Ok(refused) => {
                     if std::mem::take(&mut failing) {
                         tracing::info!(sink = name, "events are taken again");
                     }
+                    backoff.reset();
                     feed.taken(&batch, refused);
                     break;
                 }
@@ -29,20 +31,12 @@ pub(crate) fn run(name: &'static str, mut sink: Sink, feed: &Arc<Feed>) {
                         true => tracing::debug!(sink = name, %error, "events are still not taken"),
                         false => tracing::warn!(sink = name, %error, "events are not taken; trying again"),
                     }
-                    if !feed.failed(spread(pause)) {
+                    if !feed.failed(backoff.pause()) {
                         return sink.end();
                     }
-                    pause = (pause * 2).min(PAUSE_MAX);
                 }
             }
         }
     }
     sink.end();
-}
-
-/// Between half and the whole: nodes that failed together do not come back together.
-fn spread(pause: Duration) -> Duration {
-    use std::hash::{BuildHasher, RandomState};
-    let random = RandomState::new().hash_one(0_u8) % 1_024;
-    pause / 2 + pause / 2 * u32::try_from(random).unwrap_or(0) / 1_024
 }

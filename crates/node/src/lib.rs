@@ -36,6 +36,7 @@ mod handover;
 mod otel;
 mod profiling;
 mod reload;
+mod small_file;
 mod sqs;
 mod store;
 mod xmpp;

@@ -1,6 +1,5 @@
 //! Profiles that are pushed all the time: from configuration to a pusher.
 
-use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
 use noroshi_egress::Egress;
@@ -24,10 +23,8 @@ pub(crate) fn pusher(
         Label::new("role", &config.node.roles.names().join("+")),
         Label::new("version", env!("CARGO_PKG_VERSION")),
     ];
-    // Where profiles go is the operator's word, not a stranger's: it may be anywhere. The way out of all others keeps
-    // its guard, so that nobody else can have that server asked.
-    let anywhere = [(Ipv4Addr::UNSPECIFIED.into(), 0), (Ipv6Addr::UNSPECIFIED.into(), 0)];
-    let allow = anywhere.map(|(address, prefix)| ipnet::IpNet::new_assert(address, prefix)).to_vec();
+    // The way out of all others keeps its guard, so that nobody else can have that server asked.
+    let allow = noroshi_egress::Config::anywhere().allow;
     let egress = Egress::new(noroshi_egress::Config { allow, ..build::egress_config(config)? })?;
     Ok(Some(Pusher::new(push, own, profiler, Arc::new(egress), Metrics::new(registry))))
 }

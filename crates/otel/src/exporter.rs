@@ -7,9 +7,8 @@
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use noroshi_egress::fetch::Post;
-use noroshi_egress::{ConfigError, Egress, Limits};
+use noroshi_egress::{Backoff, ConfigError, Egress, Limits};
 use noroshi_telemetry::span::{Ended, Span};
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceResponse;
 use opentelemetry_proto::tonic::resource::v1::Resource;
@@ -76,16 +75,25 @@ impl Signal {
 
 /// What became of one request.
 enum Sent {
-    Taken { refused: u64 },
-    Again(String),
+    Taken {
+        refused: u64,
+    },
+    /// Another time; not before so long, where the collector says it (OTLP/HTTP, "Throttling").
+    Again {
+        reason: String,
+        after: Option<Duration>,
+    },
     Refused(String),
 }
 
+/// The collector may take it another time, but not before so long.
+struct Later(Duration);
+
 impl Exporter {
     pub fn new(config: Config, metrics: Metrics, scrape: Scrape) -> Result<Self, ConfigError> {
-        let allow = vec![IpNet::V4(Ipv4Net::default()), IpNet::V6(Ipv6Net::default())];
         let (proxies, ca) = (config.proxies.clone(), config.ca.clone());
-        let egress = Egress::new(noroshi_egress::Config { allow, proxies, ca, ..Default::default() })?;
+        let egress =
+            Egress::new(noroshi_egress::Config { proxies, ca, ..noroshi_egress::Config::anywhere() })?;
         let resource = encode::resource(&config.resource);
         Ok(Self { config, egress, resource, metrics, scrape, batch: Vec::new(), failing: [false; 2] })
     }
@@ -134,18 +142,18 @@ impl Exporter {
 
     /// Until the batch is taken, refused, or too old. Cancelled, the batch is still there.
     async fn export(&mut self) {
-        let (began, mut pause) = (Instant::now(), PAUSE_MIN);
-        while !self.batch.is_empty() && !self.try_export().await {
-            if began.elapsed() + pause > GIVE_UP {
+        let (began, mut backoff) = (Instant::now(), Backoff::new(PAUSE_MIN, PAUSE_MAX));
+        while !self.batch.is_empty() {
+            let Err(Later(after)) = self.try_export().await else { return };
+            let pause = backoff.pause().max(after);
+            if began.elapsed().saturating_add(pause) > GIVE_UP {
                 return self.lose(Loss::Unreachable);
             }
             sleep(pause).await;
-            pause = (pause * 2).min(PAUSE_MAX);
         }
     }
 
-    /// False: the collector may take it another time.
-    async fn try_export(&mut self) -> bool {
+    async fn try_export(&mut self) -> Result<(), Later> {
         let body = Bytes::from(encode::spans(&self.resource, &self.batch));
         match self.post(Signal::Traces, body).await {
             Sent::Taken { refused } => {
@@ -153,16 +161,16 @@ impl Exporter {
                 self.metrics.dropped(Loss::Refused).inc_by(refused.min(all));
                 self.metrics.exported.inc_by(all.saturating_sub(refused));
                 self.batch.clear();
-                true
+                Ok(())
             }
             Sent::Refused(reason) => {
                 self.failed(Signal::Traces, &reason);
                 self.lose(Loss::Refused);
-                true
+                Ok(())
             }
-            Sent::Again(reason) => {
+            Sent::Again { reason, after } => {
                 self.failed(Signal::Traces, &reason);
-                false
+                Err(Later(after.unwrap_or_default()))
             }
         }
     }
@@ -175,7 +183,7 @@ impl Exporter {
     /// What ended last, and the metrics as they are now; nothing is tried twice.
     async fn flush(&mut self, ended: &Ended, since: u64) {
         while self.next(ended) {
-            if !self.try_export().await {
+            if self.try_export().await.is_err() {
                 return;
             }
         }
@@ -190,7 +198,7 @@ impl Exporter {
         let body = encode::metric::metrics(&self.resource, &text, since, encode::metric::now());
         match self.post(Signal::Metrics, body.into()).await {
             Sent::Taken { .. } => {}
-            Sent::Again(reason) | Sent::Refused(reason) => self.failed(Signal::Metrics, &reason),
+            Sent::Again { reason, .. } | Sent::Refused(reason) => self.failed(Signal::Metrics, &reason),
         }
     }
 
@@ -201,7 +209,7 @@ impl Exporter {
         let limits = Limits { body_bytes_max: ANSWER_BYTES_MAX, timeout: self.config.timeout };
         let answer = match self.egress.post(&self.config.url(signal.path()), post, limits).await {
             Ok(answer) => answer,
-            Err(error) => return Sent::Again(error.to_string()),
+            Err(error) => return Sent::Again { reason: error.to_string(), after: None },
         };
         match answer.status {
             200..=299 => {
@@ -213,7 +221,9 @@ impl Exporter {
                 let partial = partial.and_then(|answer| answer.partial_success);
                 Sent::Taken { refused: partial.map_or(0, |partial| partial.rejected_spans.max(0) as u64) }
             }
-            status @ (429 | 502 | 503 | 504) => Sent::Again(format!("the collector answered {status}")),
+            status @ (429 | 502 | 503 | 504) => {
+                Sent::Again { reason: format!("the collector answered {status}"), after: answer.retry_after }
+            }
             status => Sent::Refused(format!("the collector answered {status}")),
         }
     }

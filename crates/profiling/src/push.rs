@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use noroshi_egress::fetch::Post;
-use noroshi_egress::{Egress, Limits};
+use noroshi_egress::{Backoff, Egress, Limits};
 use tokio_util::sync::CancellationToken;
 
 pub use config::{Config, Label, check_application, check_header, check_server, labels};
@@ -106,7 +106,7 @@ impl Pusher {
     }
 
     async fn send(&self, parcels: &Parcels, end: &CancellationToken) {
-        let (mut failing, mut pause) = (false, PAUSE_MIN);
+        let (mut failing, mut backoff) = (false, Backoff::new(PAUSE_MIN, PAUSE_MAX));
         while let Some(parcel) = parcels.next().await {
             let timeout = if end.is_cancelled() { END_TIMEOUT } else { ANSWER_TIMEOUT };
             let trouble = match self.post(&parcel, timeout, end).await {
@@ -115,7 +115,7 @@ impl Pusher {
                     if std::mem::take(&mut failing) {
                         tracing::info!(server = self.config.server, "profiles are taken again");
                     }
-                    pause = PAUSE_MIN;
+                    backoff.reset();
                     continue;
                 }
                 Answer::Refused(reason) => reason,
@@ -136,17 +136,18 @@ impl Pusher {
                     );
                 }
             }
-            if end.run_until_cancelled(tokio::time::sleep(spread(pause))).await.is_none() {
+            if end.run_until_cancelled(tokio::time::sleep(backoff.pause())).await.is_none() {
                 return;
             }
-            pause = (pause * 2).min(PAUSE_MAX);
         }
     }
 
     async fn post(&self, parcel: &Parcel, timeout: Duration, end: &CancellationToken) -> Answer {
-        let authorization = match self.config.authorization() {
-            Ok(authorization) => authorization,
-            Err(reason) => return Answer::Failed(reason),
+        let config = self.config.clone();
+        let authorization = match tokio::task::spawn_blocking(move || config.authorization()).await {
+            Ok(Ok(authorization)) => authorization,
+            Ok(Err(reason)) => return Answer::Failed(reason),
+            Err(error) => return Answer::Failed(error.to_string()),
         };
         let url = ingest::url(&self.config, &self.labels, parcel);
         let mut headers = Vec::new();
@@ -185,13 +186,6 @@ fn judge(status: u16, body: &[u8]) -> Answer {
         // Also what an operator has to mend.
         _ => Answer::Failed(reason()),
     }
-}
-
-/// Between half and the whole: nodes that failed together do not come back together.
-fn spread(pause: Duration) -> Duration {
-    use std::hash::{BuildHasher, RandomState};
-    let random = RandomState::new().hash_one(0_u8) % 1_024;
-    pause / 2 + pause / 2 * u32::try_from(random).unwrap_or(0) / 1_024
 }
 
 fn seconds(time: SystemTime) -> u64 {

@@ -100,7 +100,7 @@ async fn a_request_is_plain_and_says_whom_it_is_for() {
             let mut body = vec![0; if head.starts_with("POST") { 8 } else { 0 }];
             stream.read_exact(&mut body).await.expect("read");
             heard.send((head, body)).await.expect("heard");
-            let answer = b"HTTP/1.1 400 Bad\r\nContent-Length: 2\r\n\r\n{}";
+            let answer = b"HTTP/1.1 400 Bad\r\nRetry-After: 7\r\nContent-Length: 2\r\n\r\n{}";
             stream.write_all(answer).await.expect("written");
         }
     })
@@ -116,7 +116,8 @@ async fn a_request_is_plain_and_says_whom_it_is_for() {
 
     let form = Bytes::from_static(b"a=b&c=dd");
     let response = egress.post_form(&format!("http://near.example:{port}"), form, LIMITS).await;
-    assert_eq!(response, Ok(Response { status: 400, body: Bytes::from_static(b"{}") }));
+    let retry_after = Some(Duration::from_secs(7));
+    assert_eq!(response, Ok(Response { status: 400, retry_after, body: Bytes::from_static(b"{}") }));
     let (head, body) = requests.recv().await.expect("heard");
     assert!(head.starts_with("POST / HTTP/1.1\r\n") && body == b"a=b&c=dd", "{head}");
     assert!(head.contains("content-type: application/x-www-form-urlencoded\r\n"), "{head}");

@@ -9,6 +9,7 @@ use noroshi_events::config::Sink;
 
 use super::Events;
 use super::reader::Reader;
+use crate::small_file;
 
 /// Longer than any way to write the secret; more is another file.
 const FILE_BYTES_MAX: u64 = 4 << 10;
@@ -55,26 +56,17 @@ impl Events {
 }
 
 fn read(path: &Path) -> Result<Vec<u8>, String> {
-    let text = text_of(path)?.ok_or(EXPECTED)?;
+    let text = small_file::read(path, FILE_BYTES_MAX)?.ok_or(EXPECTED)?;
     let secret = text.trim().strip_prefix("whsec_").and_then(|text| BASE64_STANDARD.decode(text).ok());
     secret.filter(|secret| (24..=64).contains(&secret.len())).ok_or_else(|| EXPECTED.to_owned())
 }
 
 /// One line.
 fn password(path: &Path) -> Result<String, String> {
-    let text = text_of(path)?.unwrap_or_default();
+    let text = small_file::read(path, FILE_BYTES_MAX)?.unwrap_or_default();
     let password = text.trim_end_matches(['\r', '\n']);
     match password.is_empty() || password.contains(char::is_control) {
         true => Err("has to hold a password, on one line".to_owned()),
         false => Ok(password.to_owned()),
     }
-}
-
-/// None where it is too long to be a secret.
-fn text_of(path: &Path) -> Result<Option<String>, String> {
-    let failed = |error: std::io::Error| format!("{} cannot be read: {error}", path.display());
-    if std::fs::metadata(path).map_err(failed)?.len() > FILE_BYTES_MAX {
-        return Ok(None);
-    }
-    std::fs::read_to_string(path).map(Some).map_err(failed)
 }

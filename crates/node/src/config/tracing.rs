@@ -4,6 +4,7 @@ use std::path::Path;
 
 use super::Tracing;
 use super::reader::Reader;
+use crate::small_file;
 
 /// Longer than any list of headers; more is another file.
 const FILE_BYTES_MAX: u64 = 16 << 10;
@@ -29,10 +30,7 @@ impl Tracing {
 }
 
 fn read(path: &Path) -> Result<Vec<(String, String)>, String> {
-    let failed = |error: std::io::Error| format!("{} cannot be read: {error}", path.display());
-    if std::fs::metadata(path).map_err(failed)?.len() > FILE_BYTES_MAX {
-        return Err(format!("{} is too large for a list of headers", path.display()));
-    }
-    let text = std::fs::read_to_string(path).map_err(failed)?;
+    let text = small_file::read(path, FILE_BYTES_MAX)?;
+    let text = text.ok_or_else(|| format!("{} is too large for a list of headers", path.display()))?;
     noroshi_otel::config::headers(&text).map_err(|problem| format!("{}: {problem}", path.display()))
 }

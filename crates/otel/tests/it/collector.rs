@@ -19,6 +19,8 @@ use prost::Message;
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Tell {
     Status(u16),
+    /// 503, and not before so many seconds.
+    NotBefore(u64),
     /// Taken, but for so many spans.
     Partly(i64),
 }
@@ -92,9 +94,16 @@ fn answer(mut stream: TcpStream, state: &Mutex<State>) -> Option<()> {
         wrong("the configured header is missing");
     }
     let told = if path == "/v1/traces" && !state.next.is_empty() { Some(state.next.remove(0)) } else { None };
-    if let Some(Tell::Status(status)) = told {
-        state.refused += 1;
-        return reply(stream, status, &[]);
+    match told {
+        Some(Tell::Status(status)) => {
+            state.refused += 1;
+            return reply(stream, status, "", &[]);
+        }
+        Some(Tell::NotBefore(seconds)) => {
+            state.refused += 1;
+            return reply(stream, 503, &format!("retry-after: {seconds}\r\n"), &[]);
+        }
+        _ => {}
     }
     match path.as_str() {
         "/v1/traces" => take_spans(&mut state, &body),
@@ -113,7 +122,7 @@ fn answer(mut stream: TcpStream, state: &Mutex<State>) -> Option<()> {
         }
         _ => None,
     };
-    reply(stream, 200, &ExportTraceServiceResponse { partial_success: partly }.encode_to_vec())
+    reply(stream, 200, "", &ExportTraceServiceResponse { partial_success: partly }.encode_to_vec())
 }
 
 /// What trace.proto says of a span, in its MUSTs.
@@ -169,9 +178,9 @@ fn read(stream: &mut TcpStream) -> Option<Asked> {
     }
 }
 
-fn reply(mut stream: TcpStream, status: u16, body: &[u8]) -> Option<()> {
+fn reply(mut stream: TcpStream, status: u16, headers: &str, body: &[u8]) -> Option<()> {
     let head = format!(
-        "HTTP/1.1 {status} told\r\ncontent-type: application/x-protobuf\r\ncontent-length: {}\r\nconnection: close\r\n\r\n",
+        "HTTP/1.1 {status} told\r\n{headers}content-type: application/x-protobuf\r\ncontent-length: {}\r\nconnection: close\r\n\r\n",
         body.len()
     );
     stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(body)).ok()

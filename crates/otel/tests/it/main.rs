@@ -137,6 +137,19 @@ async fn a_collector_that_is_busy_gets_everything_later() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn spans_make_room_at_once_if_the_collector_is_too_busy_for_too_long() {
+    let stand = start(|_| {});
+    stand.collector.tell(Tell::NotBefore(600), 1);
+    drop(stand.spans.begin("a", Kind::Internal, None));
+    let unreachable = stand.metrics.dropped(Loss::Unreachable);
+    stand.until("given up", || unreachable.get() == 1).await;
+    drop(stand.spans.begin("b", Kind::Internal, None));
+    stand.until("the next one", || stand.collector.spans().len() == 1).await;
+    let (collector, _) = stand.stop().await;
+    assert_eq!((collector.refused(), collector.spans()[0].name.as_str()), (1, "b"), "asked no second time");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_refused_is_counted_and_not_offered_again() {
     let stand = start(|_| {});
     stand.collector.tell(Tell::Status(400), 1);

@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use noroshi_egress::Stream;
+use noroshi_egress::fetch::retry_after;
 use noroshi_protocol::http2::{self, Event, Field, Head, Headers, Key, code};
 use noroshi_types::PushService;
 use slab::Slab;
@@ -25,7 +26,7 @@ use tokio::time::Sleep;
 
 use super::growth::Place;
 use super::pending::{Pending, RETRY_AFTER};
-use super::verdict::{InFlight, Next, prepare, resend, retry_after, settle};
+use super::verdict::{InFlight, Next, prepare, resend, settle};
 use super::{Pool, Take, wall_clock};
 use crate::exchange::Response;
 use crate::push::Reason;

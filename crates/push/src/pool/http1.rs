@@ -11,11 +11,12 @@ use http_body_util::{BodyExt as _, Full, Limited};
 use hyper::client::conn::http1::{Builder, SendRequest};
 use hyper_util::rt::TokioIo;
 use noroshi_egress::Stream;
+use noroshi_egress::fetch::retry_after;
 use tokio::task::JoinHandle;
 
 use super::growth::Place;
 use super::pending::{Pending, RETRY_AFTER};
-use super::verdict::{InFlight, Next, prepare, resend, retry_after, settle};
+use super::verdict::{InFlight, Next, prepare, resend, settle};
 use super::{Pool, Take, wall_clock};
 use crate::exchange::{Request, Response};
 use crate::push::Reason;

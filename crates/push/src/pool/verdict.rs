@@ -2,7 +2,7 @@
 //! of a credential follow.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::Instant;
 
 use bytes::Bytes;
 
@@ -134,34 +134,5 @@ pub(crate) fn resend(pool: &Arc<Pool>, mut pending: Pending, reason: Reason, aga
         again.push(pending);
     } else {
         pending.later(reason, RETRY_AFTER, counters);
-    }
-}
-
-/// `Retry-After`: seconds, or a date (RFC 9110 §10.2.3).
-pub(crate) fn retry_after(value: &[u8]) -> Option<Duration> {
-    let text = std::str::from_utf8(value).ok()?.trim();
-    match text.parse() {
-        Ok(seconds) => Some(Duration::from_secs(seconds)),
-        Err(_) => {
-            let at = httpdate::parse_http_date(text).ok()?;
-            Some(at.duration_since(SystemTime::now()).unwrap_or_default())
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn retry_after_is_seconds_or_a_date() {
-        assert_eq!(retry_after(b"120"), Some(Duration::from_secs(120)));
-        assert_eq!(retry_after(b"Wed, 21 Oct 2015 07:28:00 GMT"), Some(Duration::ZERO));
-        let soon = httpdate::fmt_http_date(SystemTime::now() + Duration::from_secs(3_600));
-        let after = retry_after(soon.as_bytes()).expect("a date");
-        assert!((3_000..=3_600).contains(&after.as_secs()), "{after:?}");
-        for bad in [&b"-1"[..], b"soon", b"\xff", b""] {
-            assert_eq!(retry_after(bad), None);
-        }
     }
 }
