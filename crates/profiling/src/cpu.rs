@@ -17,6 +17,7 @@ use std::time::{Duration, Instant, SystemTime};
 use ::pprof::{ProfilerGuardBuilder, UnresolvedReport};
 use crossbeam_channel::{Receiver, RecvTimeoutError};
 use nix::sys::signal::{Signal, raise};
+use nix::time::{ClockId, clock_gettime};
 use parking_lot::Mutex;
 use tokio::sync::{OwnedMutexGuard, oneshot};
 
@@ -128,7 +129,13 @@ fn run(
     let kind = Kind::Cpu { period: Duration::from_secs(1) / ask.hz };
     let stacks = stacks(&report);
     let pprof = encode(kind, &stacks, &mut process.symbols.lock(), (from, lasted))?;
-    Ok(Taken { pprof, stacks: stacks.len(), from, until: from + lasted })
+    Ok(Taken { pprof, stacks: stacks.len(), from, until: from + lasted, cost: thread_time() })
+}
+
+/// CPU time of this thread so far.
+pub(crate) fn thread_time() -> Duration {
+    // Every Linux has that clock.
+    clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).map_or(Duration::ZERO, Duration::from)
 }
 
 /// Without the lists of symbols that pprof would look up itself: each address of each stack anew.

@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime};
 
 pub use tikv_jemallocator::Jemalloc;
 
-use crate::cpu::Process;
+use crate::cpu::{Process, thread_time};
 use crate::pprof::{Kind, Stack, encode};
 use crate::profiler::{Error, Taken};
 
@@ -22,7 +22,7 @@ pub(crate) fn take(process: &Process) -> Result<Taken, Error> {
     let control = jemalloc_pprof::PROF_CTL.as_ref().ok_or_else(without)?;
     process.prepare()?;
     let failed = |error: &dyn std::fmt::Display| Error::Failed(error.to_string());
-    let from = SystemTime::now();
+    let (from, spent) = (SystemTime::now(), thread_time());
     let (profile, period) = {
         let mut control = control.blocking_lock();
         let profile = control.dump_profile().map_err(|error| failed(&error))?;
@@ -39,7 +39,7 @@ pub(crate) fn take(process: &Process) -> Result<Taken, Error> {
         .collect();
     let kind = Kind::Heap { period_bytes: period };
     let pprof = encode(kind, &stacks, &mut process.symbols.lock(), (from, Duration::ZERO))?;
-    Ok(Taken { pprof, stacks: stacks.len(), from, until: from })
+    Ok(Taken { pprof, stacks: stacks.len(), from, until: from, cost: thread_time().saturating_sub(spent) })
 }
 
 fn innermost_first(addresses: &[usize]) -> Vec<usize> {

@@ -33,6 +33,14 @@ pub(crate) struct Stack {
     pub(crate) value: i64,
 }
 
+impl Stack {
+    /// Its addresses, each one behind its instruction.
+    fn returns(&self) -> impl Iterator<Item = usize> + Clone {
+        let innermost = self.addresses.iter().take(1).map(|address| address.saturating_add(1));
+        innermost.chain(self.addresses.iter().skip(1).copied())
+    }
+}
+
 pub(crate) fn encode(
     kind: Kind,
     stacks: &[Stack],
@@ -40,6 +48,7 @@ pub(crate) fn encode(
     (from, lasted): (SystemTime, Duration),
 ) -> Result<Bytes, Error> {
     let mut writer = Writer::new(&std::fs::read_to_string("/proc/self/maps").unwrap_or_default());
+    symbols.learn(stacks.iter().flat_map(Stack::returns));
     for stack in stacks {
         writer.stack(kind, stack, symbols);
     }
@@ -56,7 +65,7 @@ struct Writer {
     profile: Profile,
     texts: HashMap<Arc<str>, i64>,
     locations: HashMap<usize, u64>,
-    functions: HashMap<(String, String), u64>,
+    functions: HashMap<(Arc<str>, Arc<str>), u64>,
 }
 
 impl Writer {
@@ -94,11 +103,9 @@ impl Writer {
         index
     }
 
-    fn stack(&mut self, kind: Kind, stack: &Stack, symbols: &mut Symbols) {
-        let innermost = stack.addresses.iter().take(1).map(|address| address.saturating_add(1));
-        let returns = stack.addresses.iter().skip(1).copied();
+    fn stack(&mut self, kind: Kind, stack: &Stack, symbols: &Symbols) {
         let mut sample = Sample::default();
-        for address in innermost.chain(returns) {
+        for address in stack.returns() {
             let location = self.location(address, symbols);
             sample.location_id.push(location);
         }
@@ -117,7 +124,7 @@ impl Writer {
         self.profile.sample.push(sample);
     }
 
-    fn location(&mut self, address: usize, symbols: &mut Symbols) -> u64 {
+    fn location(&mut self, address: usize, symbols: &Symbols) -> u64 {
         if let Some(id) = self.locations.get(&address) {
             return *id;
         }
@@ -130,7 +137,7 @@ impl Writer {
         let inside =
             |mapping: &&Mapping| (mapping.memory_start..mapping.memory_limit).contains(&location.address);
         location.mapping_id = self.profile.mapping.iter().find(inside).map_or(0, |mapping| mapping.id);
-        for function in symbols.at(address).iter() {
+        for function in symbols.at(address) {
             let function_id = self.function(function);
             location.line.push(Line { function_id, line: i64::from(function.line), ..Line::default() });
         }

@@ -50,6 +50,8 @@ pub struct Taken {
     pub stacks: usize,
     pub from: SystemTime,
     pub until: SystemTime,
+    /// CPU time of the thread that made it; not what its samples took of those that were sampled.
+    pub cost: Duration,
 }
 
 /// Clones share everything.

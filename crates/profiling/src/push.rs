@@ -90,6 +90,7 @@ impl Pusher {
     }
 
     fn keep(&self, parcels: &Parcels, kind: Kind, taken: Taken) {
+        self.metrics.made(taken.cost);
         // Of a node that did nothing there is nothing to say.
         if taken.stacks > 0 && parcels.put(Parcel { kind, taken }) {
             self.metrics.replaced(kind);

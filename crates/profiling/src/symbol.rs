@@ -1,55 +1,81 @@
 //! Which function an address is in, and what was inlined there: from the program's own debug information.
 //!
-//! Looking an address up costs tens of microseconds, and windows that follow each other have nearly all addresses in
-//! common: what was found is kept.
+//! Reading that takes tens of milliseconds and, kept, hundreds of megabytes, while windows that follow each other have
+//! most addresses in common. So names are kept, each text once, and the debug information is not: what is new in a
+//! window is looked up in batches, and what was read for a batch is forgotten with it.
 
-use std::collections::HashMap;
-use std::collections::hash_map::Entry;
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::ffi::c_void;
 use std::sync::Arc;
 
 /// Ten times what a node under load was seen to have; when it is full it begins anew.
 const ADDRESSES_MAX: usize = 65_536;
 
+/// Looked up one after the other, in order, so that neighbours share what is read for them.
+const BATCH: usize = 256;
+
 /// A function at an address.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Function {
-    pub(crate) name: String,
-    pub(crate) system_name: String,
-    pub(crate) file: String,
+    pub(crate) name: Arc<str>,
+    pub(crate) system_name: Arc<str>,
+    pub(crate) file: Arc<str>,
     pub(crate) line: u32,
 }
 
 #[derive(Default)]
 pub(crate) struct Symbols {
-    known: HashMap<usize, Arc<[Function]>>,
+    known: HashMap<usize, Box<[Function]>>,
+    texts: HashSet<Arc<str>>,
 }
 
 impl Symbols {
-    /// The innermost first; empty where nothing is known. `address` is one behind the instruction, as return addresses
-    /// are.
-    pub(crate) fn at(&mut self, address: usize) -> Arc<[Function]> {
-        if self.known.len() >= ADDRESSES_MAX {
-            self.known.clear();
+    /// From here on [`Symbols::at`] knows them all. Each is one behind its instruction, as return addresses are.
+    pub(crate) fn learn(&mut self, addresses: impl Iterator<Item = usize> + Clone) {
+        let unknown = |symbols: &Self| -> BTreeSet<usize> {
+            addresses.clone().filter(|address| !symbols.known.contains_key(address)).collect()
+        };
+        let mut new = unknown(self);
+        if self.known.len() + new.len() > ADDRESSES_MAX {
+            *self = Self::default();
+            new = unknown(self);
         }
-        match self.known.entry(address) {
-            Entry::Occupied(known) => known.get().clone(),
-            Entry::Vacant(place) => place.insert(look_up(address)).clone(),
+        let new: Vec<usize> = new.into_iter().collect();
+        for batch in new.chunks(BATCH) {
+            for address in batch {
+                let functions = self.look_up(*address);
+                self.known.insert(*address, functions);
+            }
+            backtrace::clear_symbol_cache();
         }
     }
-}
 
-fn look_up(address: usize) -> Arc<[Function]> {
-    let mut functions = Vec::new();
-    backtrace::resolve(address as *mut c_void, |symbol| {
-        let Some(name) = symbol.name() else { return };
-        functions.push(Function {
-            // Without the hash at its end.
-            name: format!("{name:#}"),
-            system_name: String::from_utf8_lossy(name.as_bytes()).into_owned(),
-            file: symbol.filename().map(|file| file.display().to_string()).unwrap_or_default(),
-            line: symbol.lineno().unwrap_or(0),
+    /// The innermost first; empty where nothing is known.
+    pub(crate) fn at(&self, address: usize) -> &[Function] {
+        self.known.get(&address).map_or(&[], |functions| functions)
+    }
+
+    fn look_up(&mut self, address: usize) -> Box<[Function]> {
+        let mut functions = Vec::new();
+        backtrace::resolve(address as *mut c_void, |symbol| {
+            let Some(name) = symbol.name() else { return };
+            functions.push(Function {
+                // Without the hash at its end.
+                name: self.text(format!("{name:#}")),
+                system_name: self.text(String::from_utf8_lossy(name.as_bytes()).into_owned()),
+                file: self.text(symbol.filename().map(|file| file.display().to_string()).unwrap_or_default()),
+                line: symbol.lineno().unwrap_or(0),
+            });
         });
-    });
-    functions.into()
+        functions.into()
+    }
+
+    fn text(&mut self, text: String) -> Arc<str> {
+        if let Some(known) = self.texts.get(text.as_str()) {
+            return known.clone();
+        }
+        let text: Arc<str> = text.into();
+        self.texts.insert(text.clone());
+        text
+    }
 }

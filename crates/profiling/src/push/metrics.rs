@@ -1,5 +1,8 @@
 //! What is counted of profiles that are pushed.
 
+use std::sync::atomic::AtomicU64;
+use std::time::Duration;
+
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -18,6 +21,7 @@ pub struct Metrics {
     replaced: Family<KindLabels, Counter>,
     failures: Counter,
     untaken: Counter,
+    cpu_seconds: Counter<f64, AtomicU64>,
 }
 
 impl Metrics {
@@ -35,6 +39,11 @@ impl Metrics {
             "Attempts to push a profile that failed or were refused",
             metrics.failures.clone(),
         );
+        registry.register(
+            "cpu_seconds",
+            "CPU time that making profiles took, but for what each sample takes of the thread it is of",
+            metrics.cpu_seconds.clone(),
+        );
         registry.register("windows_failed", "Windows that could not be sampled", metrics.untaken.clone());
         metrics
     }
@@ -48,6 +57,10 @@ impl Metrics {
 
     pub(super) fn pushed(&self, kind: Kind) {
         self.pushed.get_or_create(&KindLabels { kind: kind.as_str() }).inc();
+    }
+
+    pub(super) fn made(&self, cost: Duration) {
+        self.cpu_seconds.inc_by(cost.as_secs_f64());
     }
 
     pub(super) fn replaced(&self, kind: Kind) {

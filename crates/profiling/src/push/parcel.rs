@@ -76,13 +76,16 @@ impl Parcels {
 
 #[cfg(test)]
 mod tests {
-    use std::time::SystemTime;
+    use std::time::{Duration, SystemTime};
 
     use super::*;
 
     fn parcel(kind: Kind, name: &'static str) -> Parcel {
         let now = SystemTime::now();
-        Parcel { kind, taken: Taken { pprof: name.into(), stacks: 1, from: now, until: now } }
+        Parcel {
+            kind,
+            taken: Taken { pprof: name.into(), stacks: 1, from: now, until: now, cost: Duration::ZERO },
+        }
     }
 
     async fn next(parcels: &Parcels) -> Option<(Kind, bytes::Bytes)> {
