@@ -1,4 +1,4 @@
-//! A Pyroscope server, as far as `POST /ingest` with `format=pprof` goes: plain HTTP/1.1 on loopback, on a thread of its own.
+//! A Pyroscope server, as far as `POST /ingest` of a form goes: plain HTTP/1.1 on loopback, on a thread of its own.
 //!
 //! Strict: query, name with labels, credentials, multipart and the profile itself ([`pprof`]) are read by code of its own
 //! and held against what the documentation of the real one and `profile.proto` say. It fails on command.

@@ -1,5 +1,6 @@
 //! One request of Pyroscope's `POST /ingest` (grafana.com/docs/pyroscope, "Server API", "pprof format"): the name with
-//! labels and the window in the query, the profile in a part of `multipart/form-data`.
+//! labels and the window in the query, the profile in a part of `multipart/form-data`. With `format=pprof` a server takes
+//! the whole body for the profile, a form too, and refuses it (422); it knows a form by its content type.
 
 use std::fmt::Write as _;
 
@@ -30,7 +31,7 @@ pub(super) fn url(config: &Config, labels: &[Label], parcel: &Parcel) -> String 
     let name = name(&config.application, labels);
     let (from, until) = (seconds(parcel.taken.from), seconds(parcel.taken.until));
     format!(
-        "{}/ingest?name={}&from={from}&until={until}&sampleRate={}&spyName=noroshi&format=pprof",
+        "{}/ingest?name={}&from={from}&until={until}&sampleRate={}&spyName=noroshi",
         config.server.trim_end_matches('/'),
         utf8_percent_encode(&name, RESERVED),
         config.hz,
