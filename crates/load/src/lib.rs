@@ -74,6 +74,7 @@ pub fn run(args: Args) -> Result<(), Error> {
         Scenario::Homing(homing) => (scenario::homing::run(homing)?, homing.json),
         Scenario::Events(events) => match events.part {
             Some(part) => return scenario::events::run_part(events, part),
+            None if events.fake => return scenario::events::run_fake(events),
             None => (scenario::events::run(events)?, events.common.json),
         },
         Scenario::Floor(args) => return floor::run(args.listen, args.deliveries),

@@ -33,6 +33,9 @@ pub(crate) struct Events {
     /// One part in a process of its own, whose figures are on standard output
     #[arg(long, hide = true)]
     pub(crate) part: Option<Part>,
+    /// Nothing but the fake of Firehose, for a program that tells it by standard input what to do
+    #[arg(long, hide = true)]
+    pub(crate) fake: bool,
     #[command(flatten)]
     pub(crate) common: Common,
 }

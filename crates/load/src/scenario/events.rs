@@ -3,7 +3,9 @@
 //! Each part runs in a process of its own, so that its memory is its own, and with the credentials that the fake of
 //! Firehose expects in its environment, where the SDK looks for them. It says its figures as lines of `name<TAB>value`.
 
+mod arrived;
 mod emit;
+mod fake;
 mod file;
 mod latency;
 mod outage;
@@ -87,6 +89,11 @@ pub(crate) fn run_part(args: &Events, part: Part) -> Result<(), Error> {
         println!("{name}\t{value}");
     }
     Ok(())
+}
+
+/// The fake of Firehose, for another program.
+pub(crate) fn run_fake(args: &Events) -> Result<(), Error> {
+    fake::run(args, std::io::stdin().lock(), std::io::stdout().lock())
 }
 
 fn measure(args: &Events, part: Part) -> Result<Found, Error> {

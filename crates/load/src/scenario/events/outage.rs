@@ -2,13 +2,13 @@
 //! exactly, and memory is looked at all the time.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use noroshi_events::config::{Firehose as ToFirehose, Sink};
 use noroshi_events::{Config, Metrics, Service};
 use noroshi_testkit::firehose::{Firehose, Mood};
 
+use super::arrived::Arrived;
 use super::{AT, Found, failed, names, tell};
 use crate::Error;
 use crate::args::Events;
@@ -23,37 +23,10 @@ const DRAIN: Duration = Duration::from_secs(120);
 const STEP: Duration = Duration::from_millis(5);
 const MIB: f64 = 1_048_576.0;
 
-/// How often each event arrived.
-struct Arrived {
-    counts: Vec<AtomicU8>,
-    all: AtomicU64,
-}
-
-impl Arrived {
-    fn hear(&self, record: &[u8]) {
-        for line in record.split(|byte| *byte == b'\n') {
-            // `"devices":[NUMBER]}` ends a line.
-            let number = line.strip_suffix(b"]}").and_then(|line| line.rsplit(|byte| *byte == b'[').next());
-            let number = number.and_then(|digits| std::str::from_utf8(digits).ok()?.parse::<usize>().ok());
-            if let Some(count) = number.and_then(|number| self.counts.get(number)) {
-                count.fetch_add(1, Ordering::Relaxed);
-                self.all.fetch_add(1, Ordering::Relaxed);
-            }
-        }
-    }
-
-    fn lost_and_doubled(&self, told: usize) -> (f64, f64) {
-        let counts = || self.counts[..told].iter().map(|count| count.load(Ordering::Relaxed));
-        let doubled: u64 = counts().map(|count| u64::from(count.saturating_sub(1))).sum();
-        (counts().filter(|count| *count == 0).count() as f64, doubled as f64)
-    }
-}
-
 pub(super) fn measure(args: &Events) -> Result<Found, Error> {
     let seconds = (args.outage + 2 * AROUND).as_secs() + 1;
     let events_max = usize::try_from(args.rate * seconds).unwrap_or(usize::MAX);
-    let counts = (0..events_max).map(|_| AtomicU8::new(0)).collect();
-    let arrived = Arc::new(Arrived { counts, all: AtomicU64::new(0) });
+    let arrived = Arc::new(Arrived::new(events_max));
     let hears = arrived.clone();
     let fake = Firehose::start(STREAM, Arc::new(move |record: &[u8]| hears.hear(record)))
         .map_err(Error::system("a fake of Firehose"))?;
@@ -81,7 +54,7 @@ pub(super) fn measure(args: &Events) -> Result<Found, Error> {
     fake.behave(Mood::Well);
     let back = Instant::now();
     run.until(2 * AROUND + args.outage, &events, &metrics);
-    while arrived.all.load(Ordering::Relaxed) < run.told && back.elapsed() < DRAIN {
+    while arrived.all() < run.told && back.elapsed() < DRAIN {
         std::thread::sleep(STEP);
         run.look(&metrics);
     }

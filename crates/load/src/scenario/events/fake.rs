@@ -1,0 +1,94 @@
+//! The fake of Firehose by itself, so that programs in other languages are measured against the same one
+//! (`scripts/firequeue`).
+//!
+//! It says where it is and what to sign with as lines of `name<TAB>value`, and is told what to do by lines on standard
+//! input: `away`, `well`, and `told N`, which it answers with what became of the events 0 to N. It ends when its input does.
+
+use std::io::{BufRead, Write};
+use std::sync::Arc;
+
+use noroshi_testkit::firehose::{ENVIRONMENT, Firehose, Mood};
+
+use super::arrived::Arrived;
+use super::failed;
+use crate::Error;
+use crate::args::Events;
+
+const STREAM: &str = "bench";
+/// A byte each: a minute and a half at 40,000 a second.
+const EVENTS_MAX: usize = 4_000_000;
+
+pub(super) fn run(args: &Events, input: impl BufRead, mut output: impl Write) -> Result<(), Error> {
+    let arrived = Arc::new(Arrived::new(EVENTS_MAX));
+    let hears = arrived.clone();
+    let fake = Firehose::start(STREAM, Arc::new(move |record: &[u8]| hears.hear(record)))
+        .map_err(Error::system("a fake of Firehose"))?;
+    fake.delay(args.answer);
+    let mut say = |lines: &[(&str, String)]| {
+        lines
+            .iter()
+            .try_for_each(|(name, value)| writeln!(output, "{name}\t{value}"))
+            .and_then(|()| output.flush())
+            .map_err(Error::system("standard output"))
+    };
+    let mut place = vec![("endpoint", fake.origin()), ("stream", STREAM.to_owned())];
+    place.extend(ENVIRONMENT.map(|(name, value)| (name, value.to_owned())));
+    say(&place)?;
+    for line in input.lines() {
+        let line = line.map_err(Error::system("standard input"))?;
+        match line.split_once(' ').unwrap_or((&line, "")) {
+            ("away", "") => fake.behave(Mood::Away),
+            ("well", "") => fake.behave(Mood::Well),
+            ("told", number) => {
+                let told = number.parse().ok().filter(|told| *told <= EVENTS_MAX);
+                let told =
+                    told.ok_or_else(|| failed(&format!("at most {EVENTS_MAX} events, not {number:?}")))?;
+                if let Some(violation) = fake.violation() {
+                    return Err(failed(&violation));
+                }
+                let (lost, doubled) = arrived.lost_and_doubled(told);
+                say(&[("lost", lost.to_string()), ("doubled", doubled.to_string())])?;
+            }
+            _ => return Err(failed(&format!("the fake of Firehose was told {line:?}"))),
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Debug, Parser)]
+    struct Cli {
+        #[command(flatten)]
+        events: Events,
+    }
+
+    fn check(input: &str) -> Result<String, Error> {
+        let mut output = Vec::new();
+        run(&Cli::parse_from(["events"]).events, input.as_bytes(), &mut output)?;
+        Ok(String::from_utf8(output).expect("text"))
+    }
+
+    #[test]
+    fn it_says_where_it_is_and_what_did_not_arrive() {
+        let said = check("away\nwell\ntold 3\n").expect("it ran");
+        let names: Vec<_> = said.lines().filter_map(|line| line.split_once('\t')).collect();
+        assert!(names[0].0 == "endpoint" && names[0].1.starts_with("http://127.0.0.1:"), "{said}");
+        assert_eq!(
+            names[1..5].iter().map(|(name, _)| *name).collect::<Vec<_>>(),
+            ["stream", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_REGION"]
+        );
+        assert_eq!(names[5..], [("lost", "3"), ("doubled", "0")]);
+    }
+
+    #[test]
+    fn what_it_does_not_know_ends_it() {
+        for wrong in ["asleep\n", "told many\n", "told 4000001\n"] {
+            assert!(check(wrong).is_err(), "{wrong:?}");
+        }
+    }
+}
