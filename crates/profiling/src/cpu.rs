@@ -22,7 +22,7 @@ use parking_lot::Mutex;
 use tokio::sync::{OwnedMutexGuard, oneshot};
 
 use crate::pprof::{Kind, Stack, encode};
-use crate::profiler::{Ask, Error, Taken};
+use crate::profiler::{Ask, Detail, Error, Taken};
 use crate::symbol::Symbols;
 
 /// pprof's table is read by a recursion as deep as it has buckets, 4,096.
@@ -37,7 +37,7 @@ static PREPARED: Mutex<bool> = Mutex::new(false);
 /// What lasts from one profile to the next.
 pub(crate) struct Process {
     folder: PathBuf,
-    /// Guards the names of addresses. No other lock under it.
+    /// Guards the tables of names. No other lock under it.
     pub(crate) symbols: Mutex<Symbols>,
 }
 
@@ -87,6 +87,7 @@ pub(crate) async fn take(
     process: Arc<Process>,
     turn: OwnedMutexGuard<()>,
     ask: Ask,
+    detail: Detail,
     end: impl Future<Output = ()>,
 ) -> Result<Taken, Error> {
     let (stop, stopped) = crossbeam_channel::bounded(1);
@@ -95,7 +96,7 @@ pub(crate) async fn take(
     thread
         .spawn(move || {
             // Nobody may be left to hear it.
-            let _ = done.send(run(&process, turn, ask, &stopped));
+            let _ = done.send(run(&process, turn, ask, detail, &stopped));
         })
         .map_err(|error| Error::Failed(error.to_string()))?;
     let ended = tokio::select! {
@@ -113,6 +114,7 @@ fn run(
     process: &Process,
     turn: OwnedMutexGuard<()>,
     ask: Ask,
+    detail: Detail,
     stopped: &Receiver<()>,
 ) -> Result<Taken, Error> {
     process.warm()?;
@@ -128,7 +130,7 @@ fn run(
     let report = report.map_err(|error| Error::Failed(error.to_string()))?;
     let kind = Kind::Cpu { period: Duration::from_secs(1) / ask.hz };
     let stacks = stacks(&report);
-    let pprof = encode(kind, &stacks, &mut process.symbols.lock(), (from, lasted))?;
+    let pprof = encode(kind, &stacks, &mut process.symbols.lock(), detail, (from, lasted))?;
     Ok(Taken { pprof, stacks: stacks.len(), from, until: from + lasted, cost: thread_time() })
 }
 

@@ -11,13 +11,13 @@ pub use tikv_jemallocator::Jemalloc;
 
 use crate::cpu::{Process, thread_time};
 use crate::pprof::{Kind, Stack, encode};
-use crate::profiler::{Error, Taken};
+use crate::profiler::{Detail, Error, Taken};
 
 /// Sampled from the start, one in 512 KiB: what lives long was allocated early. Ends with a zero, as C's strings do.
 #[unsafe(export_name = "_rjem_malloc_conf")]
 pub static MALLOC_CONF: &[u8; 45] = b"prof:true,prof_active:true,lg_prof_sample:19\0";
 
-pub(crate) fn take(process: &Process) -> Result<Taken, Error> {
+pub(crate) fn take(process: &Process, detail: Detail) -> Result<Taken, Error> {
     let without = || Error::Failed("the allocator of this process does not sample".to_owned());
     let control = jemalloc_pprof::PROF_CTL.as_ref().ok_or_else(without)?;
     process.prepare()?;
@@ -38,7 +38,7 @@ pub(crate) fn take(process: &Process) -> Result<Taken, Error> {
         })
         .collect();
     let kind = Kind::Heap { period_bytes: period };
-    let pprof = encode(kind, &stacks, &mut process.symbols.lock(), (from, Duration::ZERO))?;
+    let pprof = encode(kind, &stacks, &mut process.symbols.lock(), detail, (from, Duration::ZERO))?;
     Ok(Taken { pprof, stacks: stacks.len(), from, until: from, cost: thread_time().saturating_sub(spent) })
 }
 

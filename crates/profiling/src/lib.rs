@@ -8,11 +8,11 @@
 //!   Pusher ── parcel (one, the newest) ── POST /ingest by egress
 //! ```
 //!
-//! Reading order: [`profiler`], `cpu`, `heap`, `symbol`, `pprof`, then [`push`] and `folded` (what a flame graph is
+//! Reading order: [`profiler`], `cpu`, `heap`, `map`, `symbol`, `pprof`, then [`push`] and `folded` (what a flame graph is
 //! drawn from).
 //!
-//! Invariants: nothing samples the CPU, allocates or writes before somebody asks; at most one CPU profile is taken at a time;
-//! who asks goes before what is pushed.
+//! Invariants: nothing samples the CPU, allocates or writes before somebody asks; at most one CPU profile is taken at a
+//! time; who asks goes before what is pushed.
 
 #[cfg(feature = "cpu")]
 mod cpu;
@@ -21,13 +21,15 @@ pub mod folded;
 #[cfg(feature = "heap")]
 pub mod heap;
 #[cfg(feature = "cpu")]
+mod map;
+#[cfg(feature = "cpu")]
 mod pprof;
 pub mod profiler;
 pub mod push;
 #[cfg(feature = "cpu")]
 mod symbol;
 
-pub use profiler::{Ask, Error, Profiler};
+pub use profiler::{Ask, Detail, Error, Profiler};
 pub use push::{Config, Metrics, Pusher};
 
 /// Whether this build takes CPU profiles.

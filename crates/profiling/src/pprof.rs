@@ -6,13 +6,14 @@ use std::io::Write as _;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use ::pprof::protos::{Function, Label, Line, Location, Mapping, Message, Profile, Sample, ValueType};
+use ::pprof::protos::{self as proto, Label, Line, Location, Mapping, Message, Profile, Sample, ValueType};
 use bytes::Bytes;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 
-use crate::profiler::Error;
-use crate::symbol::Symbols;
+use crate::map::{self, Map};
+use crate::profiler::{Detail, Error};
+use crate::symbol::{Function, Symbols};
 
 /// What values mean.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,7 +36,7 @@ pub(crate) struct Stack {
 
 impl Stack {
     /// Its addresses, each one behind its instruction.
-    fn returns(&self) -> impl Iterator<Item = usize> + Clone {
+    fn returns(&self) -> impl Iterator<Item = usize> {
         let innermost = self.addresses.iter().take(1).map(|address| address.saturating_add(1));
         innermost.chain(self.addresses.iter().skip(1).copied())
     }
@@ -45,12 +46,14 @@ pub(crate) fn encode(
     kind: Kind,
     stacks: &[Stack],
     symbols: &mut Symbols,
+    detail: Detail,
     (from, lasted): (SystemTime, Duration),
 ) -> Result<Bytes, Error> {
-    let mut writer = Writer::new(&std::fs::read_to_string("/proc/self/maps").unwrap_or_default());
-    symbols.learn(stacks.iter().flat_map(Stack::returns));
+    let maps = map::read();
+    let functions = symbols.look_up(stacks.iter().flat_map(Stack::returns), &maps, detail);
+    let mut writer = Writer::new(&maps, detail);
     for stack in stacks {
-        writer.stack(kind, stack, symbols);
+        writer.stack(kind, stack, &functions);
     }
     let profile = writer.finish(kind, from, lasted);
     let failed = |error: &dyn std::fmt::Display| Error::Failed(format!("it cannot be written: {error}"));
@@ -65,30 +68,29 @@ struct Writer {
     profile: Profile,
     texts: HashMap<Arc<str>, i64>,
     locations: HashMap<usize, u64>,
-    functions: HashMap<(Arc<str>, Arc<str>), u64>,
+    functions: HashMap<(String, String), u64>,
 }
 
 impl Writer {
-    fn new(maps: &str) -> Self {
+    fn new(maps: &[Map], detail: Detail) -> Self {
         let mut writer = Self::default();
         writer.text("");
-        for line in maps.lines() {
-            if let Some((start, limit, offset, path)) = executable(line) {
-                let filename = writer.text(path);
-                writer.profile.mapping.push(Mapping {
-                    id: writer.profile.mapping.len() as u64 + 1,
-                    memory_start: start,
-                    memory_limit: limit,
-                    file_offset: offset,
-                    filename,
-                    // Names are in here already: a reader need not look for the program.
-                    has_functions: true,
-                    has_filenames: true,
-                    has_line_numbers: true,
-                    has_inline_frames: true,
-                    ..Mapping::default()
-                });
-            }
+        let lines = detail == Detail::Lines;
+        for map in maps {
+            let filename = writer.text(&map.path);
+            writer.profile.mapping.push(Mapping {
+                id: writer.profile.mapping.len() as u64 + 1,
+                memory_start: map.start,
+                memory_limit: map.limit,
+                file_offset: map.offset,
+                filename,
+                // Names are in here already: a reader need not look for the program.
+                has_functions: true,
+                has_filenames: lines,
+                has_line_numbers: lines,
+                has_inline_frames: lines,
+                ..Mapping::default()
+            });
         }
         writer
     }
@@ -103,10 +105,10 @@ impl Writer {
         index
     }
 
-    fn stack(&mut self, kind: Kind, stack: &Stack, symbols: &Symbols) {
+    fn stack(&mut self, kind: Kind, stack: &Stack, functions: &HashMap<usize, Vec<Function>>) {
         let mut sample = Sample::default();
         for address in stack.returns() {
-            let location = self.location(address, symbols);
+            let location = self.location(address, functions);
             sample.location_id.push(location);
         }
         if sample.location_id.is_empty() {
@@ -124,7 +126,7 @@ impl Writer {
         self.profile.sample.push(sample);
     }
 
-    fn location(&mut self, address: usize, symbols: &Symbols) -> u64 {
+    fn location(&mut self, address: usize, functions: &HashMap<usize, Vec<Function>>) -> u64 {
         if let Some(id) = self.locations.get(&address) {
             return *id;
         }
@@ -137,7 +139,7 @@ impl Writer {
         let inside =
             |mapping: &&Mapping| (mapping.memory_start..mapping.memory_limit).contains(&location.address);
         location.mapping_id = self.profile.mapping.iter().find(inside).map_or(0, |mapping| mapping.id);
-        for function in symbols.at(address) {
+        for function in functions.get(&address).into_iter().flatten() {
             let function_id = self.function(function);
             location.line.push(Line { function_id, line: i64::from(function.line), ..Line::default() });
         }
@@ -146,7 +148,7 @@ impl Writer {
         self.profile.location.len() as u64
     }
 
-    fn function(&mut self, function: &crate::symbol::Function) -> u64 {
+    fn function(&mut self, function: &Function) -> u64 {
         let key = (function.system_name.clone(), function.file.clone());
         if let Some(id) = self.functions.get(&key) {
             return *id;
@@ -154,7 +156,13 @@ impl Writer {
         let id = self.profile.function.len() as u64 + 1;
         let (name, system_name) = (self.text(&function.name), self.text(&function.system_name));
         let filename = self.text(&function.file);
-        self.profile.function.push(Function { id, name, system_name, filename, ..Function::default() });
+        self.profile.function.push(proto::Function {
+            id,
+            name,
+            system_name,
+            filename,
+            ..proto::Function::default()
+        });
         self.functions.insert(key, id);
         id
     }
@@ -186,34 +194,4 @@ impl Writer {
 
 fn nanoseconds(duration: Duration) -> i64 {
     i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX)
-}
-
-/// A line of `/proc/self/maps` (proc(5)) that is program text of a file: where, how far, from which place of which.
-fn executable(line: &str) -> Option<(u64, u64, u64, &str)> {
-    let mut fields = line.split_ascii_whitespace();
-    let (range, rights, offset) = (fields.next()?, fields.next()?, fields.next()?);
-    if rights.as_bytes().get(2) != Some(&b'x') {
-        return None;
-    }
-    let path = line.find('/').map(|at| &line[at..])?;
-    let (start, limit) = range.split_once('-')?;
-    let number = |text| u64::from_str_radix(text, 16).ok();
-    Some((number(start)?, number(limit)?, number(offset)?, path))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_program_text_of_files_is_a_mapping() {
-        let check = |line, expected| assert_eq!(executable(line), expected, "{line}");
-        check(
-            "55d0-55f0 r-xp 00001000 fe:01 1234                       /usr/bin/with space",
-            Some((0x55d0, 0x55f0, 0x1000, "/usr/bin/with space")),
-        );
-        check("55d0-55f0 r--p 00000000 fe:01 1234   /usr/bin/x", None);
-        check("7ffe-7fff r-xp 00000000 00:00 0      [vdso]", None);
-        check("", None);
-    }
 }

@@ -28,6 +28,16 @@ pub struct Ask {
     pub hz: u32,
 }
 
+/// How much a profile says of each function.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Detail {
+    /// Its name.
+    Functions,
+    /// What was inlined into it too, and of all the files and lines: costs some seconds of CPU time and a hundred
+    /// megabytes, for a moment.
+    Lines,
+}
+
 /// Why there is no profile, by what the caller does next.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
@@ -92,7 +102,7 @@ impl Profiler {
         }))
     }
 
-    /// Samples for as long as was asked. Cancel-safe: dropped, the sampler stops.
+    /// Samples for as long as was asked, and tells lines. Cancel-safe: dropped, the sampler stops.
     pub async fn cpu(&self, ask: Ask) -> Result<Taken, Error> {
         let _asked = self.0.asked.try_acquire().map_err(|_| Error::Busy)?;
         let wanted = Wanted::new(&self.0.wanted);
@@ -100,10 +110,10 @@ impl Profiler {
         self.0.cut.notify_waiters();
         let turn = self.0.sampler.clone().lock_owned().await;
         drop(wanted);
-        self.take(turn, ask, std::future::pending()).await
+        self.take(turn, ask, Detail::Lines, std::future::pending()).await
     }
 
-    /// Samples for as long as was asked, or until somebody else asks, or `end`. Cancel-safe.
+    /// Samples for as long as was asked, or until somebody else asks, or `end`, and tells functions. Cancel-safe.
     pub(crate) async fn window(&self, ask: Ask, end: impl Future<Output = ()>) -> Result<Taken, Error> {
         let (turn, cut) = loop {
             let turn = self.0.sampler.clone().lock_owned().await;
@@ -115,7 +125,7 @@ impl Profiler {
             drop(turn);
             tokio::task::yield_now().await;
         };
-        self.take(turn, ask, async {
+        self.take(turn, ask, Detail::Functions, async {
             tokio::select! {
                 () = cut => {}
                 () = end => {}
@@ -129,9 +139,10 @@ impl Profiler {
         &self,
         turn: tokio::sync::OwnedMutexGuard<()>,
         ask: Ask,
+        detail: Detail,
         end: impl Future<Output = ()>,
     ) -> Result<Taken, Error> {
-        crate::cpu::take(self.0.process.clone(), turn, ask, end).await
+        crate::cpu::take(self.0.process.clone(), turn, ask, detail, end).await
     }
 
     #[cfg(not(feature = "cpu"))]
@@ -139,6 +150,7 @@ impl Profiler {
         &self,
         _: tokio::sync::OwnedMutexGuard<()>,
         _: Ask,
+        _: Detail,
         _: impl Future<Output = ()>,
     ) -> Result<Taken, Error> {
         Err(Error::NotBuilt { what: "CPU profiles", feature: "profiling" })
@@ -146,12 +158,12 @@ impl Profiler {
 
     /// What is allocated now, by who allocated it. Cancel-safe; a dump that began ends by itself.
     #[cfg(feature = "heap")]
-    pub async fn heap(&self) -> Result<Taken, Error> {
+    pub async fn heap(&self, detail: Detail) -> Result<Taken, Error> {
         let inner = self.0.clone();
         let dump = move || {
             // Held by the dump, which goes on if nobody waits for it any more.
             let _dumps = inner.dumps.try_acquire().map_err(|_| Error::Busy)?;
-            crate::heap::take(&inner.process)
+            crate::heap::take(&inner.process, detail)
         };
         let take = tokio::task::spawn_blocking(dump);
         take.await.map_err(|error| Error::Failed(error.to_string()))?
@@ -159,7 +171,7 @@ impl Profiler {
 
     /// What is allocated now: not in this build.
     #[cfg(not(feature = "heap"))]
-    pub async fn heap(&self) -> Result<Taken, Error> {
+    pub async fn heap(&self, _: Detail) -> Result<Taken, Error> {
         Err(Error::NotBuilt { what: "heap profiles", feature: "heap-profiling" })
     }
 }

@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 pub use config::{Config, Label, check_application, check_header, check_server, labels};
 pub use metrics::Metrics;
 
-use crate::profiler::{Ask, Error, Profiler, Taken};
+use crate::profiler::{Ask, Detail, Error, Profiler, Taken};
 use parcel::{Kind, Parcel, Parcels};
 
 /// Nothing of the answer is used but its status, and a refusal's first words.
@@ -80,7 +80,7 @@ impl Pusher {
                 Err(error) => self.pause(&error, std::mem::replace(&mut failing, true), end).await,
             }
             if self.config.heap && !end.is_cancelled() {
-                match self.profiler.heap().await {
+                match self.profiler.heap(Detail::Functions).await {
                     Ok(taken) => self.keep(parcels, Kind::Heap, taken),
                     Err(error) => tracing::debug!(%error, "no heap profile"),
                 }

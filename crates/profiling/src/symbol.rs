@@ -1,15 +1,20 @@
-//! Which function an address is in, and what was inlined there: from the program's own debug information.
+//! Which function an address is in: the whole name by a symbol table, and for those who ask for more, what was inlined
+//! there and which line it is, by the program's debug information.
 //!
-//! Reading that takes tens of milliseconds and, kept, hundreds of megabytes, while windows that follow each other have
-//! most addresses in common. So names are kept, each text once, and the debug information is not: what is new in a
-//! window is looked up in batches, and what was read for a batch is forgotten with it.
+//! The table takes microseconds and next to no memory, so it does for what is sampled all the time. Debug information
+//! takes tens of milliseconds to read and, kept, hundreds of megabytes: it is read for a profile that somebody asked
+//! for, in batches, and forgotten after each.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+mod table;
+
+use std::collections::{BTreeSet, HashMap};
 use std::ffi::c_void;
-use std::sync::Arc;
 
-/// Ten times what a node under load was seen to have; when it is full it begins anew.
-const ADDRESSES_MAX: usize = 65_536;
+use backtrace::SymbolName;
+
+use crate::map::{self, Map};
+use crate::profiler::Detail;
+use table::Table;
 
 /// Looked up one after the other, in order, so that neighbours share what is read for them.
 const BATCH: usize = 256;
@@ -17,65 +22,128 @@ const BATCH: usize = 256;
 /// A function at an address.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Function {
-    pub(crate) name: Arc<str>,
-    pub(crate) system_name: Arc<str>,
-    pub(crate) file: Arc<str>,
+    pub(crate) name: String,
+    pub(crate) system_name: String,
+    /// Empty, and the line 0: not known.
+    pub(crate) file: String,
     pub(crate) line: u32,
 }
 
+/// The tables that were read, by the inodes of their files; none for a file without one.
 #[derive(Default)]
-pub(crate) struct Symbols {
-    known: HashMap<usize, Box<[Function]>>,
-    texts: HashSet<Arc<str>>,
-}
+pub(crate) struct Symbols(HashMap<u64, Option<Table>>);
 
 impl Symbols {
-    /// From here on [`Symbols::at`] knows them all. Each is one behind its instruction, as return addresses are.
-    pub(crate) fn learn(&mut self, addresses: impl Iterator<Item = usize> + Clone) {
-        let unknown = |symbols: &Self| -> BTreeSet<usize> {
-            addresses.clone().filter(|address| !symbols.known.contains_key(address)).collect()
-        };
-        let mut new = unknown(self);
-        if self.known.len() + new.len() > ADDRESSES_MAX {
-            *self = Self::default();
-            new = unknown(self);
-        }
-        let new: Vec<usize> = new.into_iter().collect();
-        for batch in new.chunks(BATCH) {
+    /// Of each address its functions, the innermost first; none where nothing is known. Addresses are one behind their
+    /// instruction, as return addresses are.
+    pub(crate) fn look_up(
+        &mut self,
+        addresses: impl Iterator<Item = usize>,
+        maps: &[Map],
+        detail: Detail,
+    ) -> HashMap<usize, Vec<Function>> {
+        let addresses: Vec<usize> = addresses.collect::<BTreeSet<_>>().into_iter().collect();
+        let mut found = HashMap::with_capacity(addresses.len());
+        for batch in addresses.chunks(BATCH) {
             for address in batch {
-                let functions = self.look_up(*address);
-                self.known.insert(*address, functions);
+                let inlined =
+                    if detail == Detail::Lines { by_debug_information(*address) } else { Vec::new() };
+                let whole = self.whole_name(address.saturating_sub(1) as u64, maps);
+                found.insert(*address, named(inlined, whole.as_deref()));
             }
-            backtrace::clear_symbol_cache();
+            if detail == Detail::Lines {
+                backtrace::clear_symbol_cache();
+            }
         }
+        found
     }
 
-    /// The innermost first; empty where nothing is known.
-    pub(crate) fn at(&self, address: usize) -> &[Function] {
-        self.known.get(&address).map_or(&[], |functions| functions)
-    }
-
-    fn look_up(&mut self, address: usize) -> Box<[Function]> {
-        let mut functions = Vec::new();
-        backtrace::resolve(address as *mut c_void, |symbol| {
-            let Some(name) = symbol.name() else { return };
-            functions.push(Function {
-                // Without the hash at its end.
-                name: self.text(format!("{name:#}")),
-                system_name: self.text(String::from_utf8_lossy(name.as_bytes()).into_owned()),
-                file: self.text(symbol.filename().map(|file| file.display().to_string()).unwrap_or_default()),
-                line: symbol.lineno().unwrap_or(0),
-            });
+    fn whole_name(&mut self, address: u64, maps: &[Map]) -> Option<Vec<u8>> {
+        let map = map::at(maps, address)?;
+        let table = self.0.entry(map.inode).or_insert_with(|| {
+            let table = Table::read(map);
+            table
+                .inspect_err(|reason| tracing::debug!(map.path, reason, "functions have no whole names"))
+                .ok()
         });
-        functions.into()
+        table.as_ref()?.name(address - map.start + map.offset)
+    }
+}
+
+fn by_debug_information(address: usize) -> Vec<Function> {
+    let mut functions = Vec::new();
+    backtrace::resolve(address as *mut c_void, |symbol| {
+        let Some(name) = symbol.name() else { return };
+        functions.push(Function {
+            name: plain(&name),
+            system_name: String::from_utf8_lossy(name.as_bytes()).into_owned(),
+            file: symbol.filename().map(|file| file.display().to_string()).unwrap_or_default(),
+            line: symbol.lineno().unwrap_or(0),
+        });
+    });
+    functions
+}
+
+/// With the whole name of the outermost, which is the one that others were inlined into.
+fn named(mut functions: Vec<Function>, whole: Option<&[u8]>) -> Vec<Function> {
+    let Some(whole) = whole else { return functions };
+    let (file, line) = functions.pop().map(|function| (function.file, function.line)).unwrap_or_default();
+    functions.push(Function {
+        name: plain(&SymbolName::new(whole)),
+        system_name: String::from_utf8_lossy(whole).into_owned(),
+        file,
+        line,
+    });
+    functions
+}
+
+/// Without the hash at its end.
+fn plain(name: &SymbolName<'_>) -> String {
+    format!("{name:#}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[inline(never)]
+    fn a_function_with_a_path() -> usize {
+        std::hint::black_box(a_function_with_a_path as *const () as usize)
     }
 
-    fn text(&mut self, text: String) -> Arc<str> {
-        if let Some(known) = self.texts.get(text.as_str()) {
-            return known.clone();
+    #[test]
+    fn a_function_has_its_whole_name_and_its_line_where_that_is_asked_for() {
+        let (address, maps) = (a_function_with_a_path() + 1, map::read());
+        let mut symbols = Symbols::default();
+        for detail in [Detail::Functions, Detail::Lines] {
+            let found = symbols.look_up([address, 7].into_iter(), &maps, detail);
+            let function = &found[&address][0];
+            assert_eq!(function.name, "noroshi_profiling::symbol::tests::a_function_with_a_path");
+            let lines = detail == Detail::Lines;
+            assert_eq!((function.file.ends_with("symbol.rs"), function.line > 0), (lines, lines));
+            assert_eq!(found[&7], [], "of no file");
         }
-        let text: Arc<str> = text.into();
-        self.texts.insert(text.clone());
-        text
+    }
+
+    #[test]
+    fn functions_of_libraries_have_names_too() {
+        let address = nix::libc::getpid as *const () as usize + 1;
+        let found = Symbols::default().look_up([address].into_iter(), &map::read(), Detail::Functions);
+        assert!(found[&address][0].name.contains("getpid"), "{:?}", found[&address]);
+    }
+
+    #[test]
+    fn the_outermost_has_its_whole_name() {
+        let function = |name: &str| Function {
+            name: name.to_owned(),
+            system_name: name.to_owned(),
+            file: "shard.rs".to_owned(),
+            line: 7,
+        };
+        let functions = vec![function("{closure#0}"), function("run")];
+        let whole = named(functions.clone(), Some(b"_ZN7gateway5shard3run17h0123456789abcdefE"));
+        assert_eq!(whole[0], functions[0]);
+        assert_eq!((whole[1].name.as_str(), whole[1].line), ("gateway::shard::run", 7));
+        assert_eq!(named(functions.clone(), None), functions);
     }
 }

@@ -8,7 +8,7 @@ use axum::extract::State as Shared;
 use axum::response::{IntoResponse, Response};
 use http::header;
 use noroshi_profiling::profiler::{HZ_DEFAULT, HZ_MAX, SECONDS_MAX, Taken};
-use noroshi_profiling::{Ask, Error};
+use noroshi_profiling::{Ask, Detail, Error};
 use serde::Deserialize;
 
 use crate::access::Operator;
@@ -56,7 +56,7 @@ pub(crate) async fn heap(
     _: Operator,
     Query(Nothing {}): Query<Nothing>,
 ) -> Result<Response, Problem> {
-    Ok(answer(api.profiler.heap().await?, "heap"))
+    Ok(answer(api.profiler.heap(Detail::Lines).await?, "heap"))
 }
 
 /// Compressed as the format is: no encoding of the transfer.

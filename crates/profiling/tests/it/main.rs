@@ -8,11 +8,14 @@ mod take;
 #[cfg(not(feature = "cpu"))]
 #[tokio::test]
 async fn a_build_without_profiles_says_which_feature_is_missing() {
-    use noroshi_profiling::{Ask, Error, Profiler};
+    use noroshi_profiling::{Ask, Detail, Error, Profiler};
 
     let profiler = Profiler::new("never-made");
     let ask = Ask { duration: std::time::Duration::from_secs(1), hz: 99 };
     assert!(matches!(profiler.cpu(ask).await, Err(Error::NotBuilt { feature: "profiling", .. })));
-    assert!(matches!(profiler.heap().await, Err(Error::NotBuilt { feature: "heap-profiling", .. })));
+    assert!(matches!(
+        profiler.heap(Detail::Lines).await,
+        Err(Error::NotBuilt { feature: "heap-profiling", .. })
+    ));
     assert!(!std::path::Path::new("never-made").exists());
 }
