@@ -5,7 +5,7 @@
 
 use noroshi_events::event::{Accepted, Configured, Routed};
 use noroshi_events::{Event, Events, Subject};
-use noroshi_store::{Ack, Acked, OutcomePart, PushPart, Work};
+use noroshi_store::{Ack, Acked, CampaignState, OutcomePart, PushPart, Work};
 use noroshi_types::trace::TraceId;
 use noroshi_types::{
     AppId, CampaignId, DeviceNum, NotificationId, Outcome, PushMode, PushService, Request, Timestamp,
@@ -173,6 +173,14 @@ impl Delivery {
 
     pub(crate) fn routed(&self, id: NotificationId, to: Routed) {
         self.events().emit(self.clock.now(), || Event::Routed { id, to });
+    }
+
+    /// Campaigns of which the last batch is gone: whoever takes it away tells that.
+    pub(crate) fn campaigns_done(&self, done: &[(AppId, CampaignId)]) {
+        for (app, campaign) in done {
+            tracing::info!(%campaign, "a campaign is done");
+            self.campaign_changed(*app, *campaign, CampaignState::Done.as_str());
+        }
     }
 
     pub(crate) fn campaign_changed(&self, app: AppId, campaign: CampaignId, step: &'static str) {

@@ -123,12 +123,14 @@ pub struct Trace {
     pub trace: Option<TraceContext>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cancelled {
     /// Inbox rows removed.
     pub removed: u64,
     /// Devices that a push service was still to be asked for.
     pub not_pushed: u64,
+    /// Campaigns that ended with it.
+    pub done: Vec<(AppId, CampaignId)>,
 }
 
 #[async_trait::async_trait]

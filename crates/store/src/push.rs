@@ -130,6 +130,8 @@ pub struct Taken {
     pub cancelled: u64,
     /// What was taken too often: recorded as [`Outcome::PushRefused`] for [`SENDER_ENDED`].
     pub set_aside: Vec<SetAside>,
+    /// Campaigns that ended with what was dropped.
+    pub done: Vec<(AppId, CampaignId)>,
     /// When to ask again: the earliest time at which something else that was asked for is due, or a
     /// lease lapses. Not after `now` if more is due than was taken.
     pub next_due: Option<Timestamp>,
@@ -225,7 +227,7 @@ pub struct FinishedCounts {
     /// Batches that were not there any more: finished before, or their app or campaign is deleted.
     pub unknown: u64,
     /// Campaigns that ended with this.
-    pub done: Vec<CampaignId>,
+    pub done: Vec<(AppId, CampaignId)>,
 }
 
 /// Recipients of a walk or a campaign that go onto the queue.

@@ -187,7 +187,7 @@ pub(crate) async fn a_campaign_runs_to_its_end(store: &dyn Store) {
             ..ended(batch.id)
         };
         let counts = store.finish(vec![finished], at(70)).await.expect("finished");
-        assert_eq!(counts.done, if i == 1 { vec![id] } else { vec![] });
+        assert_eq!(counts.done, if i == 1 { vec![(app, id)] } else { vec![] });
     }
     let found = campaign(store, app, id).await;
     assert_eq!((found.state, found.finished_at, found.batches_open), (CampaignState::Done, Some(at(70)), 0));
@@ -535,10 +535,14 @@ pub(crate) async fn what_take_drops_ends_a_campaign_too(store: &dyn Store) {
     };
     let (confirmed, sent) = publish().await;
     ack(store, nums[0], &[sent]).await;
-    assert_eq!(take(store, 30).await.not_needed, 1);
+    let taken = take(store, 30).await;
+    assert_eq!((taken.not_needed, taken.done), (1, vec![(app, confirmed)]));
     assert_eq!(campaign(store, app, confirmed).await.state, CampaignState::Done);
     let (cancelled, sent) = publish().await;
-    store.cancel(app, sent, at(31)).await.expect("cancelled");
+    let done = store.cancel(app, sent, at(31)).await.expect("cancelled").done;
+    assert_eq!(done, [(app, cancelled)]);
+    assert_eq!(store.cancel(app, sent, at(32)).await.expect("again").done, [], "it ends once");
+    assert_eq!(take(store, 60).await.done, []);
     let found = campaign(store, app, cancelled).await;
     assert_eq!(found.state, CampaignState::Done);
     assert!(found.counts.contains(&(Outcome::Cancelled, String::new(), 1)), "{:?}", found.counts);

@@ -209,7 +209,7 @@ async fn a_taker_that_dies_is_followed_by_another() {
             [taken.id]
         );
         assert_eq!(take_with(&one, asked(2_000_000_000)).await.batches, [], "round {round}");
-        assert_eq!(other.finish(vec![pushed(&taken)], NOW).await.expect("finished").done, [id]);
+        assert_eq!(other.finish(vec![pushed(&taken)], NOW).await.expect("finished").done, [(app, id)]);
     }
 }
 
