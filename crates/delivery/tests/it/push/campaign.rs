@@ -8,8 +8,8 @@ use noroshi_delivery::campaign::{
 };
 use noroshi_store::{Attributes, CampaignState, Devices, Sessions};
 use noroshi_types::{
-    CampaignId, DeviceId, JsonText, Lane, NotificationId, Outcome, Push, PushMode, Topic, Ttl, Urgency, UserId,
-    When,
+    CampaignId, DeviceId, JsonText, Lane, NotificationId, Outcome, Push, PushMode, Topic, Ttl, Urgency,
+    UserId, When,
 };
 
 use super::{Bench, DEADLINE, config, eventually, open, registration};
