@@ -13,6 +13,7 @@ use noroshi_types::{
 };
 
 use super::{Bench, DEADLINE, config, eventually, open, registration};
+use crate::{event_log, events_told};
 
 pub(crate) fn spec(audience: Audience) -> Spec {
     Spec {
@@ -387,8 +388,8 @@ async fn a_crash_in_the_middle_of_a_campaign_loses_nobody() {
 }
 
 /// What the event log says of a campaign, sorted: threads tell their steps in any order.
-fn steps(events: &std::path::Path, id: CampaignId) -> Vec<String> {
-    let text = std::fs::read_to_string(events.join("events.ndjson")).unwrap_or_default();
+fn steps(folder: &std::path::Path, id: CampaignId) -> Vec<String> {
+    let text = events_told(folder);
     let of = format!(r#""campaign":"{id}","step":""#);
     let step = |line: &str| line.split(&of).nth(1)?.split('"').next().map(str::to_owned);
     let mut steps: Vec<String> = text.lines().filter_map(step).collect();
@@ -400,15 +401,7 @@ fn steps(events: &std::path::Path, id: CampaignId) -> Vec<String> {
 async fn every_step_of_a_campaign_is_told_also_those_that_nobody_orders() {
     let folder = tempfile::tempdir().expect("a folder");
     let bench = open(folder.path(), config()).await;
-    let file = noroshi_events::config::File::new(folder.path().join("events"));
-    let log = noroshi_events::Config {
-        sinks: vec![noroshi_events::config::Sink::File(file)],
-        ..noroshi_events::Config::new("n", folder.path().join("spool"))
-    };
-    let metrics = noroshi_events::Metrics::new(&mut noroshi_telemetry::registry());
-    let names = std::sync::Arc::new(|_| None);
-    let log = noroshi_events::Service::start(&log, names, None, &metrics).expect("a log");
-    bench.delivery.attach_events(log.events());
+    let log = event_log(&bench.delivery, folder.path());
     let scheduled = |now: noroshi_types::Timestamp| Some(now.saturating_add(Duration::from_millis(300)));
     // Nobody is there to be sent to: the walk ends it.
     let start_at = scheduled(bench.delivery.clock().now());
@@ -427,17 +420,18 @@ async fn every_step_of_a_campaign_is_told_also_those_that_nobody_orders() {
     let sent = bench.create(spec(Audience::Everyone)).await;
     bench.ended(sent).await;
     // It is told when what ended it is written.
-    let events = folder.path().join("events");
     let ends = [sent, confirmed, cancelled];
     let told = async {
-        while steps(&events, walked).len() < 3 || ends.iter().any(|id| steps(&events, *id).len() < 2) {
+        while steps(folder.path(), walked).len() < 3
+            || ends.iter().any(|id| steps(folder.path(), *id).len() < 2)
+        {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     };
     let _ = tokio::time::timeout(DEADLINE, told).await;
-    assert_eq!(steps(&events, walked), ["done", "running", "scheduled"]);
+    assert_eq!(steps(folder.path(), walked), ["done", "running", "scheduled"]);
     for id in ends {
-        assert_eq!(steps(&events, id), ["done", "running"]);
+        assert_eq!(steps(folder.path(), id), ["done", "running"]);
     }
     tokio::task::spawn_blocking(move || log.drain()).await.expect("drained");
     bench.stop().await;
