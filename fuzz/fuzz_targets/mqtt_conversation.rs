@@ -68,7 +68,7 @@ impl Node {
                 over = self.conversation.subscribed(&self.config, request, &mut out).is_err();
             }
             Action::Unsubscribe(request) => over = self.conversation.unsubscribed(request, &mut out).is_err(),
-            Action::Close { .. } => over = true,
+            Action::Refused(_) | Action::Close { .. } => over = true,
             Action::None | Action::Settled { .. } | Action::Presence(_) => {}
         }
         self.check(&out);

@@ -233,6 +233,7 @@ impl Delivery {
     pub async fn cancel(&self, app: AppId, id: NotificationId) -> Result<Cancelled, Error> {
         let cancelled = self.store.cancel(app, id, self.clock.now()).await?;
         self.became(Subject::Notification(id), Outcome::Cancelled, cancelled.removed);
+        self.campaigns_done(&cancelled.done);
         if cancelled.removed > 0 {
             self.app_changed(app);
         }

@@ -73,7 +73,7 @@ async fn prune(delivery: &Delivery) {
 async fn prune_once(delivery: &Delivery) -> bool {
     match delivery.store.prune(delivery.clock.now(), PRUNE_ROWS).await {
         Ok(pruned) => {
-            delivery.became(noroshi_events::Subject::Several, noroshi_types::Outcome::Expired, pruned.inbox);
+            delivery.became_departed(&pruned.expired);
             delivery
                 .metrics
                 .pruned

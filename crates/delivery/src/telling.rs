@@ -5,7 +5,7 @@
 
 use noroshi_events::event::{Accepted, Configured, Routed};
 use noroshi_events::{Event, Events, Subject};
-use noroshi_store::{Ack, Acked, OutcomePart, PushPart, Work};
+use noroshi_store::{Ack, Acked, CampaignState, Departed, OutcomePart, PushPart, Work};
 use noroshi_types::trace::TraceId;
 use noroshi_types::{
     AppId, CampaignId, DeviceNum, NotificationId, Outcome, PushMode, PushService, Request, Timestamp,
@@ -70,6 +70,14 @@ impl Delivery {
                 count: *count,
             };
             self.events().emit(*at, event);
+        }
+    }
+
+    /// What left inboxes.
+    pub(crate) fn became_departed(&self, departed: &Departed) {
+        self.became_parts(&departed.parts);
+        for (outcome, count) in &departed.beyond {
+            self.became(Subject::Several, *outcome, *count);
         }
     }
 
@@ -164,15 +172,21 @@ impl Delivery {
         self.events().emit(self.clock.now(), event);
         self.became(Subject::Notification(id), Outcome::Kept, accepted.kept);
         for (outcome, count) in &accepted.besides {
-            // These are of the older ones that made room.
-            let older = matches!(outcome, Outcome::Collapsed | Outcome::Evicted);
-            let of = if older { Subject::Several } else { Subject::Notification(id) };
-            self.became(of, *outcome, *count);
+            self.became(Subject::Notification(id), *outcome, *count);
         }
+        self.became_departed(&accepted.departed);
     }
 
     pub(crate) fn routed(&self, id: NotificationId, to: Routed) {
         self.events().emit(self.clock.now(), || Event::Routed { id, to });
+    }
+
+    /// Campaigns of which the last batch is gone: whoever takes it away tells that.
+    pub(crate) fn campaigns_done(&self, done: &[(AppId, CampaignId)]) {
+        for (app, campaign) in done {
+            tracing::info!(%campaign, "a campaign is done");
+            self.campaign_changed(*app, *campaign, CampaignState::Done.as_str());
+        }
     }
 
     pub(crate) fn campaign_changed(&self, app: AppId, campaign: CampaignId, step: &'static str) {

@@ -52,6 +52,31 @@ pub(crate) struct Succession {
     page: BacklogPage,
 }
 
+/// Why a session keeps the token that it has. The text is for people.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum NotRenewed {
+    #[error("the new token has expired")]
+    Expired,
+    #[error("{0}")]
+    Refused(Refused),
+    #[error("the new token is not for this device")]
+    OtherDevice,
+    #[error("the new token was revoked")]
+    Revoked,
+    #[error("the new token is for another user: connect with it")]
+    OtherUser,
+}
+
+impl NotRenewed {
+    /// Stable.
+    pub(crate) fn code(self) -> &'static str {
+        match self {
+            Self::Expired => "expired",
+            Self::Refused(_) | Self::OtherDevice | Self::Revoked | Self::OtherUser => "unauthorized",
+        }
+    }
+}
+
 /// Log-ins on their way to the store.
 #[derive(Default)]
 pub(crate) struct LogIns {
@@ -159,28 +184,27 @@ impl Shard {
         Some(reason)
     }
 
-    /// A new token for the session that is. An error has a stable code and a text for people.
-    pub(crate) fn renew(&mut self, slot: u32, token: &str) -> Result<(), (&'static str, String)> {
-        let unauthorized = |text: &str| Err(("unauthorized", text.to_owned()));
+    /// A new token for the session that is.
+    pub(crate) fn renew(&mut self, slot: u32, token: &str) -> Result<(), NotRenewed> {
         let session = self.connection(slot).and_then(|connection| connection.session.clone());
         let Some(session) = session else { return Ok(()) };
         let auth = &self.shared.auth;
         let name = auth.app_by_id(session.app).map(|app| app.name.to_string());
         let identity = match auth.device(token, name.as_deref(), self.now.wall) {
             Ok(identity) => identity,
-            Err(Refused::Expired) => return Err(("expired", "the new token has expired".to_owned())),
-            Err(error) => return unauthorized(&error.to_string()),
+            Err(Refused::Expired) => return Err(NotRenewed::Expired),
+            Err(refused) => return Err(NotRenewed::Refused(refused)),
         };
         if identity.app != session.app || identity.device != session.device {
-            return unauthorized("the new token is not for this device");
+            return Err(NotRenewed::OtherDevice);
         }
         if identity.token_version.is_some_and(|version| version < session.token_version) {
-            return unauthorized("the new token was revoked");
+            return Err(NotRenewed::Revoked);
         }
         // The session hears the notifications of the user it began with.
         let user = identity.user.map(|user| self.shared.registry.user_key(session.app, &user));
         if user.is_some_and(|user| user != session.user_key) {
-            return unauthorized("the new token is for another user: connect with it");
+            return Err(NotRenewed::OtherUser);
         }
         if let Some(connection) = self.connection(slot) {
             connection.expires_at = identity.expires_at;

@@ -19,6 +19,7 @@ use noroshi_types::CloseReason;
 
 use crate::connection::{Framing, Phase, Protocol};
 use crate::dispatch::Dispatch;
+use crate::login::NotRenewed;
 use crate::pulse::ticks;
 use crate::registry::Session;
 use crate::shard::Shard;
@@ -213,13 +214,20 @@ impl Shard {
                 }
             }
             Action::RenewToken { token, answer } => {
-                let renewed = self.renew(slot, token).map_err(|(code, _)| match code {
-                    "expired" => PublishRefused::TokenExpired,
-                    _ => PublishRefused::BadToken,
+                let renewed = self.renew(slot, token).map_err(|why| match why {
+                    NotRenewed::Expired => PublishRefused::TokenExpired,
+                    NotRenewed::Refused(_)
+                    | NotRenewed::OtherDevice
+                    | NotRenewed::Revoked
+                    | NotRenewed::OtherUser => PublishRefused::BadToken,
                 });
                 if let Some(answer) = answer {
                     self.answer_mqtt(slot, |conversation, out| conversation.published(answer, renewed, out));
                 }
+            }
+            Action::Refused(why) => {
+                self.tell_refused(slot, &why);
+                self.begin_close(slot, CloseReason::Unauthorized);
             }
             Action::Close { reason, violation } => {
                 if let Some(violation) = violation {

@@ -287,7 +287,8 @@ impl Shard {
                     }
                 }
                 (Action::RenewToken { token, reply }, Some(_)) => {
-                    let result = self.renew(slot, token.as_str());
+                    let result =
+                        self.renew(slot, token.as_str()).map_err(|why| (why.code(), why.to_string()));
                     self.reply(slot, reply, result);
                 }
                 (_, None) => {}

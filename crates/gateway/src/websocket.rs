@@ -198,8 +198,8 @@ impl Shard {
     }
 
     fn renew_token(&mut self, slot: u32, token: &str) {
-        if let Err((code, text)) = self.renew(slot, token) {
-            self.tell_error(slot, code, &text);
+        if let Err(why) = self.renew(slot, token) {
+            self.tell_error(slot, why.code(), &why.to_string());
         }
     }
 

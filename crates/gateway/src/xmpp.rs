@@ -288,6 +288,7 @@ impl Shard {
             }
             Action::Authenticate { user, token } => self.authenticate_xmpp(slot, &user, token.as_str()),
             Action::FindKeys { user, .. } => self.find_keys(slot, &user),
+            Action::Refused(why) => self.tell_refused(slot, &why),
             Action::LogIn { resource, .. } => self.log_in_xmpp(slot, &resource),
             Action::Resume { id, .. } => self.resume_xmpp(slot, id),
             Action::Presence(presence) => self.handle_presence(slot, presence),

@@ -51,8 +51,8 @@ pub use device::{Attributes, Device, DeviceChange, DeviceFilter, Devices, Regist
 pub use endpoint::{Endpoint, EndpointHash, Endpoints, NewEndpoint, VapidKey};
 pub use maintenance::{Maintenance, Place, Pruned};
 pub use notification::{
-    Accept, Accepted, Cancelled, Done, Idempotency, NotificationState, Notifications, OfCampaign,
-    OutcomePart, RequestSummary, State, Trace, TraceStep,
+    Accept, Accepted, Cancelled, DEPARTED_DEVICES_MAX, DEPARTED_PARTS_MAX, Departed, Done, Idempotency,
+    NotificationState, Notifications, OfCampaign, OutcomePart, RequestSummary, State, Trace, TraceStep,
 };
 pub use postgres::{Postgres, PostgresError, PostgresOptions};
 pub use push::{

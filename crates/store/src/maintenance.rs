@@ -4,12 +4,14 @@ use std::time::Duration;
 
 use noroshi_types::{NotificationId, Timestamp};
 
-use crate::Error;
+use crate::{Departed, Error};
 
 /// Rows removed by one call.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Pruned {
     pub inbox: u64,
+    /// Whose those were: [`noroshi_types::Outcome::Expired`].
+    pub expired: Departed,
     pub topic_log: u64,
     pub notifications: u64,
     pub idempotency: u64,

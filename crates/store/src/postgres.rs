@@ -68,7 +68,8 @@ use self::queue::Queue;
 use crate::ids::Ids;
 use crate::metrics::Metrics;
 use crate::{
-    Accept, Accepted, Cancelled, Done, Error, NotificationState, Notifications, OutcomePart, Trace, row,
+    Accept, Accepted, Cancelled, Departed, Done, Error, NotificationState, Notifications, OutcomePart, Trace,
+    row,
 };
 
 /// The store. Clones are handles to the same. What was queued is done after the last one is dropped, as long as
@@ -190,7 +191,14 @@ impl Notifications for Postgres {
         let message = Arc::new(row::message_of(&accept, self.ids.id(num), None));
         let targets = accept.request.target.named_count();
         self.write_behind(1, Behind::Note(num, accept));
-        Accepted { message, targets, kept: 0, besides: Vec::new(), replayed: false }
+        Accepted {
+            message,
+            targets,
+            kept: 0,
+            besides: Vec::new(),
+            departed: Departed::default(),
+            replayed: false,
+        }
     }
 
     fn record(&self, parts: Vec<OutcomePart>) {

@@ -11,6 +11,7 @@
 //! The life of a token ends here too: `finish` removes what a push service proved dead and sets aside
 //! what it doubts, and both leave an [`Invalidation`].
 
+use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
 use noroshi_types::{
@@ -130,6 +131,8 @@ pub struct Taken {
     pub cancelled: u64,
     /// What was taken too often: recorded as [`Outcome::PushRefused`] for [`SENDER_ENDED`].
     pub set_aside: Vec<SetAside>,
+    /// Campaigns that ended with what was dropped.
+    pub done: Vec<(AppId, CampaignId)>,
     /// When to ask again: the earliest time at which something else that was asked for is due, or a
     /// lease lapses. Not after `now` if more is due than was taken.
     pub next_due: Option<Timestamp>,
@@ -181,6 +184,20 @@ pub struct Again {
     pub due_at: Timestamp,
     pub attempt: u32,
     pub recipients: Vec<DeviceNum>,
+    /// Of the batch's campaign, of those for whom one was chosen: counts if they are not tried again after all.
+    pub variants: HashMap<DeviceNum, VariantNum>,
+}
+
+impl Again {
+    /// What becomes of them if the work is not wanted any more.
+    pub(crate) fn cancelled(&self) -> Vec<PushPart> {
+        let mut parts: BTreeMap<Option<VariantNum>, Vec<DeviceNum>> = BTreeMap::new();
+        for device in &self.recipients {
+            parts.entry(self.variants.get(device).copied()).or_default().push(*device);
+        }
+        let (outcome, reason) = (Outcome::Cancelled, None);
+        parts.into_iter().map(|(variant, devices)| PushPart { outcome, reason, variant, devices }).collect()
+    }
 }
 
 /// A push service's proof that a token is no longer valid.
@@ -225,7 +242,7 @@ pub struct FinishedCounts {
     /// Batches that were not there any more: finished before, or their app or campaign is deleted.
     pub unknown: u64,
     /// Campaigns that ended with this.
-    pub done: Vec<CampaignId>,
+    pub done: Vec<(AppId, CampaignId)>,
 }
 
 /// Recipients of a walk or a campaign that go onto the queue.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use noroshi_events::Subject;
-use noroshi_store::{CampaignState, Finished, Lease};
+use noroshi_store::{Finished, Lease};
 use noroshi_types::trace::TraceId;
 use noroshi_types::{Lane, Outcome};
 use tokio::sync::mpsc::Receiver;
@@ -92,13 +92,7 @@ async fn write(delivery: &Delivery, side: &Side, mut together: Vec<Ready>) {
     delivery.became(Subject::Several, Outcome::Cancelled, counts.cancelled);
     metrics.push.tokens_removed.inc_by(counts.tokens_removed);
     metrics.push.tokens_set_aside.inc_by(counts.tokens_suspected);
-    for campaign in &counts.done {
-        tracing::info!(%campaign, "a campaign is done");
-        // Its batch was sent by its plan, which stays until the collector looks again.
-        if let Some(plan) = side.book.plan(*campaign) {
-            delivery.campaign_changed(plan.app, *campaign, CampaignState::Done.as_str());
-        }
-    }
+    delivery.campaigns_done(&counts.done);
     if !counts.done.is_empty() {
         side.collect.notify_one();
     }

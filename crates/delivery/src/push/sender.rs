@@ -287,6 +287,7 @@ pub(super) async fn taken(way: &Way, take: Take) -> Result<Taken, noroshi_store:
     for (outcome, count) in metrics::decided(&taken) {
         delivery.became(Subject::Several, outcome, count);
     }
+    delivery.campaigns_done(&taken.done);
     if taken.not_needed + taken.expired + taken.cancelled > 0 || !taken.set_aside.is_empty() {
         // Batches may have gone without being taken: the collector counts anew.
         side.collect.notify_one();

@@ -128,7 +128,12 @@ impl Settle {
 
     pub(crate) fn finish(mut self, latencies: Vec<(u16, u32)>) -> Finished {
         let part = |((outcome, reason, variant), devices)| PushPart { outcome, reason, variant, devices };
-        let again = |((due_at, attempt), recipients)| Again { due_at, attempt, recipients };
+        let variants = self.variants;
+        let again = |((due_at, attempt), recipients): (_, Vec<DeviceNum>)| {
+            let variant = |device: &DeviceNum| Some((*device, *variants.get(device)?));
+            let variants = recipients.iter().filter_map(variant).collect();
+            Again { due_at, attempt, recipients, variants }
+        };
         self.finished.parts = self.parts.into_iter().map(part).collect();
         self.finished.again = self.again.into_iter().map(again).collect();
         self.finished.latencies = latencies;

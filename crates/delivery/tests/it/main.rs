@@ -6,7 +6,9 @@ mod push;
 mod recording_edge;
 mod seated_edge;
 
+use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use noroshi_delivery::{Clock, Delivery, Error, metrics::Metrics};
 use noroshi_store::{
@@ -52,6 +54,25 @@ impl Bench {
         let mut made = self.store.register(self.app, vec![registration], NOW).await.expect("registered");
         (id, made.remove(0).expect("accepted").num)
     }
+}
+
+/// Has all that is told written into a file in the folder.
+fn event_log(delivery: &Delivery, folder: &Path) -> noroshi_events::Service {
+    let file = noroshi_events::config::File::new(folder.join("events"));
+    let config = noroshi_events::Config {
+        sinks: vec![noroshi_events::config::Sink::File(file)],
+        ..noroshi_events::Config::new("n", folder.join("spool"))
+    };
+    let metrics = noroshi_events::Metrics::new(&mut noroshi_telemetry::registry());
+    let names = Arc::new(|_| None);
+    let log = noroshi_events::Service::start(&config, names, None, &metrics).expect("a log");
+    delivery.attach_events(log.events());
+    log
+}
+
+/// What was written there.
+fn events_told(folder: &Path) -> String {
+    std::fs::read_to_string(folder.join("events/events.ndjson")).unwrap_or_default()
 }
 
 fn request(target: Target, when: When) -> Request {
@@ -207,4 +228,37 @@ async fn what_happens_in_inboxes_is_counted_as_it_is_recorded() {
         let line = format!("noroshi_outcomes_total{{outcome=\"{outcome}\"}} {count}\n");
         assert!(metrics.contains(&line), "{line}{metrics}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_leaves_an_inbox_is_told_with_its_notification_and_device() {
+    let bench = bench().await;
+    let folder = tempfile::tempdir().expect("a folder");
+    let log = event_log(&bench.delivery, folder.path());
+    let (_, num) = bench.device("u1").await;
+    let publish = async |collapse_key: Option<&str>, ttl_seconds| {
+        let ttl = Ttl::new(Duration::from_secs(ttl_seconds)).expect("a ttl");
+        let wanted = Request { ttl, ..request(users(&["u1"]), When::Stored) };
+        let wanted = Request { collapse_key: collapse_key.map(Into::into), ..wanted };
+        bench.delivery.publish(bench.app, wanted, None).await.expect("accepted").id
+    };
+    let collapsed = publish(Some("score"), 86_400).await;
+    publish(Some("score"), 86_400).await;
+    let expired = publish(None, 10).await;
+    bench.delivery.clock().set(NOW.saturating_add(Duration::from_secs(10)));
+    let run = tokio::spawn(bench.delivery.clone().run(std::future::pending()));
+    let line = |id, event: &str, why: &str| {
+        format!(r#""event":"{event}","id":"{id}",{why},"count":1,"devices":[{}]}}"#, num.0)
+    };
+    let expected =
+        [line(collapsed, "dropped", r#""why":"collapsed""#), line(expired, "expired", r#""of":"inbox""#)];
+    let told = async {
+        while !expected.iter().all(|line| events_told(folder.path()).contains(line)) {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    let told = tokio::time::timeout(Duration::from_secs(60), told).await;
+    assert!(told.is_ok(), "{expected:?} in {}", events_told(folder.path()));
+    run.abort();
+    tokio::task::spawn_blocking(move || log.drain()).await.expect("drained");
 }

@@ -52,7 +52,10 @@ impl Shard {
 
     fn identify_mqtt(&mut self, slot: u32, log_in: &LogIn<'_>) -> Result<Identity, NotIn> {
         let identity = match log_in.token {
-            None => self.anonymous(log_in),
+            None => self.anonymous(log_in).map_err(|why| {
+                self.tell_refused(slot, &why);
+                CloseReason::Unauthorized
+            }),
             Some(token) => {
                 self.verify(slot, Some(token), log_in.app).map_err(|refused| close_reason(&refused))
             }
@@ -72,18 +75,20 @@ impl Shard {
         }
     }
 
-    /// Without a token a client is the device that its identifier names, which is made on first use.
-    fn anonymous(&self, log_in: &LogIn<'_>) -> Result<Identity, CloseReason> {
+    /// Without a token a client is the device that its identifier names, which is made on first use; or why it is not
+    /// let in.
+    fn anonymous(&self, log_in: &LogIn<'_>) -> Result<Identity, &'static str> {
         let config = &self.shared.config;
         let name = config.anonymous_app.as_deref().filter(|_| config.mqtt.anonymous);
-        let app = name.and_then(|name| self.shared.auth.app(name)).ok_or(CloseReason::Unauthorized)?;
+        let app = name.and_then(|name| self.shared.auth.app(name)).ok_or("no token was given")?;
         let id = match log_in.client_id {
             "" => format!("anonymous-{:016x}", self.shared.next_number()),
             id => id.to_owned(),
         };
         Ok(Identity {
             app: app.id,
-            device: DeviceId::parse(&id).map_err(|_| CloseReason::Unauthorized)?,
+            device: DeviceId::parse(&id)
+                .map_err(|_| "no token was given, and the client identifier is no device's")?,
             user: None,
             create: true,
             token_version: None,

@@ -53,7 +53,11 @@ impl Shard {
 
     fn identify_xmpp(&mut self, slot: u32, user: &str, password: &str) -> Result<Identity, CloseReason> {
         if self.shared.xmpp.accounts.is_password(user, password) {
-            return self.shared.account_identity(user).ok_or(CloseReason::Unauthorized);
+            let identity = self.shared.account_identity(user);
+            if identity.is_none() {
+                self.tell_refused(slot, &"accounts have no app, or this one's name is no device's");
+            }
+            return identity.ok_or(CloseReason::Unauthorized);
         }
         self.verify(slot, Some(password), None).map_err(|refused| close_reason(&refused))
     }

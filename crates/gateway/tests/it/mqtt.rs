@@ -63,6 +63,11 @@ impl Client {
         let socket = TcpStream::connect(node.gateway.local_addrs()[1]).await.expect("connected");
         let mut client = Self { socket, decoder: Decoder::new(), said: Default::default() };
         let token = node.token(asked.device);
+        client.log_in(asked, "c", Some(&token)).await;
+        client
+    }
+
+    async fn log_in(&mut self, asked: Asked<'_>, client_id: &str, token: Option<&str>) {
         let mut list = PropertyList::new();
         list.push(Property::SessionExpiryInterval, Value::U32(asked.expiry_s));
         list.push(Property::ReceiveMaximum, Value::U16(asked.receive_maximum));
@@ -78,13 +83,25 @@ impl Client {
             clean_start: asked.clean_start,
             keep_alive_s: 60,
             properties: list.properties(),
-            client_id: "c",
+            client_id,
             will,
-            username: Some(asked.device),
-            password: Some(token.as_bytes()),
+            username: token.map(|_| asked.device),
+            password: token.map(str::as_bytes),
         };
-        client.send(Packet::Connect(connect)).await;
-        client
+        self.send(Packet::Connect(connect)).await;
+    }
+
+    /// The answer to a CONNECT without a token.
+    async fn come_without_token(node: &Node, client_id: &str) -> Said {
+        let socket = TcpStream::connect(node.gateway.local_addrs()[1]).await.expect("connected");
+        let mut client = Self { socket, decoder: Decoder::new(), said: Default::default() };
+        client.log_in(Asked::clean("-"), client_id, None).await;
+        let said = client.next().await;
+        if said != "connack 0x00 false" {
+            // By then it is counted.
+            assert_eq!(client.next().await, "", "the connection ends");
+        }
+        said
     }
 
     async fn send(&mut self, packet: Packet<'_>) {
@@ -156,7 +173,10 @@ fn describe(packet: Packet<'_>) -> Said {
             let (topic, qos, id) = (publish.topic, publish.qos as u8, publish.packet_id);
             format!("{flags}{kept}{topic} {payload} qos{qos} #{id}")
         }
-        Packet::PubAck(ack) => format!("puback {:#04x} #{}", ack.reason as u8, ack.packet_id),
+        Packet::PubAck(ack) => {
+            let why = ack.properties.text(Property::ReasonString).map(|text| format!(" {text}"));
+            format!("puback {:#04x} #{}{}", ack.reason as u8, ack.packet_id, why.unwrap_or_default())
+        }
         Packet::PubRec(ack) => format!("pubrec {:#04x} #{}", ack.reason as u8, ack.packet_id),
         Packet::PubRel(ack) => format!("pubrel #{}", ack.packet_id),
         Packet::PubComp(ack) => format!("pubcomp #{}", ack.packet_id),
@@ -259,7 +279,7 @@ async fn clients_publish_where_the_app_allows_it() {
     client.subscribe(&[("open/#", Qos::ExactlyOnce)]).await;
     client.next().await;
     client.publish("closed", "no", Qos::AtLeastOnce, 1).await;
-    assert_eq!(client.next().await, "puback 0x87 #1");
+    assert!(client.next().await.starts_with("puback 0x87 #1 "), "with the reason");
     client.publish("open/x", "hello", Qos::ExactlyOnce, 2).await;
     let mut said = [client.next().await, client.next().await];
     said.sort();
@@ -273,6 +293,47 @@ async fn clients_publish_where_the_app_allows_it() {
     assert_eq!(client.next().await, "pubrel #1");
     client.send(Packet::PubComp(Ack::success(1))).await;
     client.is_quiet().await;
+}
+
+#[tokio::test]
+async fn a_token_that_does_not_follow_is_told_apart_by_why() {
+    let node = node().await;
+    node.device("d1", "u1", &[]).await;
+    let mut client = Client::connect(&node, Asked::clean("d1")).await;
+    client.next().await;
+    let expired = node.token_for("d1", Duration::ZERO);
+    let bad = "the new token is not valid for this session, which keeps its old one";
+    for (token, why) in [
+        (&*expired, "the new token has expired; the session keeps its old one"),
+        (&node.token("d2"), bad),
+        // It would have said so itself.
+        ("expired", bad),
+    ] {
+        client.publish("$noroshi/token", token, Qos::AtLeastOnce, 1).await;
+        assert_eq!(client.next().await, format!("puback 0x87 #1 {why}"));
+    }
+    client.publish("$noroshi/token", &node.token("d1"), Qos::AtLeastOnce, 2).await;
+    assert_eq!(client.next().await, "puback 0x00 #2");
+    assert_eq!(node.metric("noroshi_log_ins_refused_total"), 0, "it is logged in");
+}
+
+#[tokio::test]
+async fn who_comes_without_a_token_is_refused_and_counted() {
+    let node = node().await;
+    assert_eq!(Client::come_without_token(&node, "c").await, "connack 0x86 false");
+    assert_eq!(node.metric("noroshi_log_ins_refused_total"), 1);
+    let mut config = config();
+    config.mqtt.anonymous = true;
+    let closed = Node::start(config.clone()).await;
+    assert_eq!(Client::come_without_token(&closed, "c").await, "connack 0x86 false", "they have no app");
+    assert_eq!(closed.metric("noroshi_log_ins_refused_total"), 1);
+    config.anonymous_app = Some("dev".to_owned());
+    let open = Node::start(config).await;
+    assert_eq!(Client::come_without_token(&open, "c").await, "connack 0x00 false");
+    assert_eq!(open.metric("noroshi_log_ins_refused_total"), 0);
+    // No device can have this name.
+    assert_eq!(Client::come_without_token(&open, &"c".repeat(1_000)).await, "connack 0x85 false");
+    assert_eq!(open.metric("noroshi_log_ins_refused_total"), 1);
 }
 
 /// The client vanishes before it is told that what it published exactly once was received, and sends it again.

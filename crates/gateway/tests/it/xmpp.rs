@@ -118,7 +118,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Peer<S> {
     }
 }
 
-fn auth(device: &str, token: &str) -> String {
+pub(crate) fn auth(device: &str, token: &str) -> String {
     let plain = STANDARD.encode(format!("\0{device}\0{token}"));
     format!("<auth xmlns='urn:ietf:params:xml:ns:xmpp-sasl' mechanism='PLAIN'>{plain}</auth>")
 }
@@ -314,7 +314,7 @@ async fn a_wrong_token_is_told_and_a_device_is_its_tokens() {
     let text = ">`to` has to be localhost, which is this service's domain</text>";
     assert!(last.contains("<host-unknown") && last.contains(text), "{last}");
     // Each refusal counts, also those that the log leaves out.
-    assert_eq!(node.metric("noroshi_log_ins_refused_total"), 2);
+    assert_eq!(node.metric("noroshi_log_ins_refused_total"), 3);
     // Revoked is what the store says.
     let token = node.token("d1");
     node.delivery

@@ -1,10 +1,14 @@
 //! Conformance accounts as their clients see them: rosters, subscriptions and presence between two, several
 //! resources of one, and what becomes of all that when a stream ends or a session is resumed.
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use noroshi_gateway::xmpp::Account;
 
 use crate::node::Node;
-use crate::xmpp::{FEATURES, HEADER, Peer, between, config, resume};
+use crate::xmpp::{FEATURES, HEADER, Peer, auth, between, config, resume};
+
+const SASL: &str = "xmlns='urn:ietf:params:xml:ns:xmpp-sasl'";
 
 async fn node() -> Node {
     let mut config = config();
@@ -123,6 +127,36 @@ async fn an_account_has_several_resources() {
     over.prove("romeo", "p").await;
     over.ask(HEADER, FEATURES).await;
     over.ask(&bind("eleven"), "<resource-constraint").await;
+    node.gateway.stop();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_account_that_is_not_let_in_is_counted() {
+    let node = node().await;
+    // Whoever proves something is answered alike whether there is such an account or not.
+    for (count, name) in [(1, "romeo"), (2, "nobody")] {
+        let mut peer = Peer::dial(&node, 1).await;
+        peer.ask(HEADER, FEATURES).await;
+        let first = STANDARD.encode(format!("n,,n={name},r=abc"));
+        let auth = format!("<auth {SASL} mechanism='SCRAM-SHA-256'>{first}</auth>");
+        let challenge = peer.ask(&auth, "</challenge>").await;
+        let challenge = STANDARD.decode(between(&challenge, ">", "<")).expect("a challenge");
+        let challenge = String::from_utf8(challenge).expect("text");
+        let proof = format!("c=biws,r={},p={}", between(&challenge, "r=", ","), STANDARD.encode([7; 32]));
+        let response = format!("<response {SASL}>{}</response>", STANDARD.encode(proof));
+        let refused = peer.ask(&response, "</failure>").await;
+        assert!(refused.contains("<not-authorized/>"), "{refused}");
+        node.until(name, |node| node.metric("noroshi_log_ins_refused_total") == count).await;
+    }
+    node.gateway.stop();
+    let mut config = config();
+    config.xmpp.accounts = vec![Account { name: "romeo".into(), password: "p".into() }];
+    config.xmpp.accounts_app = "none".into();
+    let node = Node::start(config).await;
+    let mut peer = Peer::dial(&node, 1).await;
+    peer.ask(HEADER, FEATURES).await;
+    peer.ask(&auth("romeo", "p"), "<not-authorized/>").await;
+    assert_eq!(node.metric("noroshi_log_ins_refused_total"), 1, "there is no app for accounts");
     node.gateway.stop();
 }
 

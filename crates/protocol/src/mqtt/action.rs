@@ -32,6 +32,8 @@ pub enum Action<'a> {
         token: &'a str,
         answer: Option<Answer>,
     },
+    /// It is over: what the client brought lets nobody in, for the reason given, which it was told.
+    Refused(&'static str),
     /// The conversation is over; the last word was written.
     Close {
         reason: CloseReason,

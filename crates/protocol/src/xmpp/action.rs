@@ -37,6 +37,9 @@ pub enum Action {
         user: Box<str>,
         hash: Hash,
     },
+    /// What the client brought does not prove who it is, for the reason given. It knows; whoever runs the service is
+    /// to know too.
+    Refused(&'static str),
     /// A session for the device begins; answered by `logged_in` or `refused`. Until `Presence` says that it
     /// is there nothing but topics is delivered to it. An account has one for each resource.
     LogIn {

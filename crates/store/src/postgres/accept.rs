@@ -229,7 +229,7 @@ impl Accepting {
             Ok::<_, tokio_postgres::Error>(plan)
         };
         let plan = tokio::time::timeout(limit, planned).await.map_err(|_| Trial::Silent)??;
-        let ready = plan.ready(accepts);
+        let ready = plan.ready(accepts, &self.ids);
         self.mark.count += 1;
         let mark = self.mark;
         let result = tokio::time::timeout(limit, ready.commit(session, &mark)).await;

@@ -2,6 +2,7 @@
 //! nodes does what only one is to do.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use noroshi_types::{DeviceNum, Outcome, Timestamp};
@@ -9,7 +10,7 @@ use noroshi_types::{DeviceNum, Outcome, Timestamp};
 use super::outcome::{self, Part, StoredPart};
 use super::transaction::{Failed, Tx};
 use super::{Postgres, campaign, inbox, purge, topic_log};
-use crate::ids::Num;
+use crate::ids::{Ids, Num};
 use crate::row::outstanding;
 use crate::{Error, Maintenance, Place, Pruned};
 
@@ -22,7 +23,8 @@ impl Maintenance for Postgres {
         let rows_max = rows_max.max(1);
         let mut pruned = Pruned::default();
         // Apart, so that none of them holds locks for long.
-        let expired = self.write(move |tx| expire(tx, now, rows_max)).await?;
+        let ids = self.ids.clone();
+        let expired = self.write(move |tx| expire(tx, ids.clone(), now, rows_max)).await?;
         pruned.inbox = expired.inbox;
         pruned.topic_log = expired.topic_log;
         let forgotten = self.write(move |tx| forget(tx, now, rows_max)).await?;
@@ -33,6 +35,7 @@ impl Maintenance for Postgres {
         pruned.more = expired.more || forgotten.more || small.more || purging;
         Ok(Pruned {
             inbox: pruned.inbox,
+            expired: expired.expired,
             topic_log: pruned.topic_log,
             notifications: pruned.notifications,
             more: pruned.more,
@@ -107,7 +110,7 @@ impl Maintenance for Postgres {
 }
 
 /// Takes notifications whose ttl has ended out of inboxes and logs.
-async fn expire(tx: Tx, now: Timestamp, rows_max: usize) -> Result<Pruned, Failed> {
+async fn expire(tx: Tx, ids: Arc<Ids>, now: Timestamp, rows_max: usize) -> Result<Pruned, Failed> {
     let sql = "SELECT num, topic FROM notifications WHERE standing = 1 AND expires_at <= $1 ORDER BY expires_at LIMIT $2";
     let rows = tx.query(sql, &[&(now.0 as i64), &(rows_max as i64)]).await?;
     let mut pruned = Pruned { more: rows.len() == rows_max, ..Pruned::default() };
@@ -124,7 +127,10 @@ async fn expire(tx: Tx, now: Timestamp, rows_max: usize) -> Result<Pruned, Faile
     pruned.topic_log = topic_log::remove(&tx, &topics, &in_topics).await?;
     let mut settled = in_topics;
     let emptied = empty_inboxes(&tx, &in_inboxes, now, rows_max).await?;
-    pruned.inbox = emptied.removed;
+    pruned.inbox = emptied.expired.iter().map(|part| part.count).sum();
+    for part in &emptied.expired {
+        pruned.expired.add(ids.id(part.num), part.outcome, part.at, &part.devices);
+    }
     pruned.more |= emptied.more;
     settled.extend(emptied.settled);
     settled.sort_unstable();
@@ -136,7 +142,8 @@ async fn expire(tx: Tx, now: Timestamp, rows_max: usize) -> Result<Pruned, Faile
 
 #[derive(Default)]
 struct Emptied {
-    removed: u64,
+    /// What was removed.
+    expired: Vec<Part>,
     more: bool,
     /// Of which nothing is left.
     settled: Vec<Num>,
@@ -188,9 +195,8 @@ async fn empty_inboxes(tx: &Tx, nums: &[Num], now: Timestamp, rows_max: usize) -
         devices.sort_unstable();
         Part::of(num, Outcome::Expired, now, devices)
     });
-    let expired: Vec<Part> = expired.collect();
-    emptied.removed = expired.iter().map(|part| part.count).sum();
-    outcome::add(tx, &expired).await?;
+    emptied.expired = expired.collect();
+    outcome::add(tx, &emptied.expired).await?;
     Ok(emptied)
 }
 

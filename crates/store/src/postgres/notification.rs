@@ -129,7 +129,7 @@ async fn cancel_in(
         None if standing == Standing::Kept => take_back(&tx, num).await?,
         _ => Vec::new(),
     };
-    work.count(&tx, now, keep_until).await?;
+    let done = work.count(&tx, now, keep_until).await?;
     let CancelledWork { mut unsent, any: any_push, .. } = work;
     let not_pushed = unsent.len() as u64;
     // Both lists are sorted; who is in both is recorded once.
@@ -140,7 +140,7 @@ async fn cancel_in(
     }
     let cancelled = |devices| Part::of(num, Outcome::Cancelled, now, devices);
     outcome::add(&tx, &[cancelled(removed), cancelled(unsent)]).await?;
-    Ok(Cancelled { removed: removed_count, not_pushed })
+    Ok(Cancelled { removed: removed_count, not_pushed, done })
 }
 
 /// Takes a notification out of inboxes; of which devices, sorted.

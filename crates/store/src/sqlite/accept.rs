@@ -3,8 +3,7 @@
 use std::sync::Arc;
 
 use noroshi_types::{
-    AppId, DeviceId, DeviceNum, NotificationId, Outcome, Position, PushMode, Target, Timestamp, Topic, When,
-    limits,
+    AppId, DeviceId, NotificationId, Outcome, Position, PushMode, Target, Timestamp, Topic, When, limits,
 };
 use rusqlite::{Connection, OptionalExtension};
 
@@ -12,11 +11,12 @@ use super::campaign::{self, CampaignNum};
 use super::ids::Num;
 use super::notification::{self, Place, Standing};
 use super::push::plan;
+use super::recipients::Recipients;
 use super::writer::Write;
 use super::{Sqlite, inbox, outcome, recipients, topic, variant};
 use crate::{
-    Accept, Accepted, Cancelled, Done, Error, Idempotency, NotificationState, Notifications, OutcomePart,
-    Trace,
+    Accept, Accepted, Cancelled, Departed, Done, Error, Idempotency, NotificationState, Notifications,
+    OutcomePart, Trace,
 };
 
 #[async_trait::async_trait]
@@ -32,7 +32,14 @@ impl Notifications for Sqlite {
         let targets = request.request.target.named_count();
         self.writer
             .submit_behind(1, move |w| notification::insert(w, num, &request, 0, None, Standing::Nothing));
-        Accepted { message, targets, kept: 0, besides: Vec::new(), replayed: false }
+        Accepted {
+            message,
+            targets,
+            kept: 0,
+            besides: Vec::new(),
+            departed: Departed::default(),
+            replayed: false,
+        }
     }
 
     fn record(&self, parts: Vec<OutcomePart>) {
@@ -86,7 +93,7 @@ fn accept(w: &mut Write<'_>, accept: &Accept) -> Result<Accepted, Error> {
     }
     find_room(w)?;
     let num = w.ids.next(*now);
-    let (mut kept, mut besides) = (0, Vec::new());
+    let (mut kept, mut besides, mut departed) = (0, Vec::new(), Departed::default());
     let mut devices = Vec::new();
     let mut standing = Standing::Nothing;
     let mut place: Option<(Place, Position)> = None;
@@ -102,7 +109,10 @@ fn accept(w: &mut Write<'_>, accept: &Accept) -> Result<Accepted, Error> {
         Target::Users(_) | Target::Devices(_) | Target::Condition(_) => {
             // With a ttl of 0 it is now or never (RFC 8030 §5.2).
             if request.when == When::Stored && !request.ttl.duration().is_zero() {
-                (devices, besides) = keep(w, num, accept)?;
+                let found;
+                (found, departed) = keep(w, num, accept)?;
+                besides.extend((found.unknown > 0).then_some((Outcome::Unknown, found.unknown)));
+                devices = found.devices;
                 kept = devices.len() as u64;
                 standing = if kept > 0 { Standing::Kept } else { Standing::Nothing };
             } else if request.push.mode != PushMode::Never && !matches!(request.target, Target::Condition(_))
@@ -130,10 +140,10 @@ fn accept(w: &mut Write<'_>, accept: &Accept) -> Result<Accepted, Error> {
         remember(w, *app, idempotency, num, *now)?;
     }
     let message = Arc::new(notification::message_of(accept, w.ids.id(num), position));
-    Ok(Accepted { message, targets: request.target.named_count(), kept, besides, replayed: false })
+    Ok(Accepted { message, targets: request.target.named_count(), kept, besides, departed, replayed: false })
 }
 
-/// What of the outcomes at hand is this notification's own.
+/// What is known of the notification so far.
 fn count_for_campaign(
     db: &Connection,
     (campaign, num): (CampaignNum, Num),
@@ -141,27 +151,20 @@ fn count_for_campaign(
     besides: &[(Outcome, u64)],
     unreachable: &[(Outcome, u64)],
 ) -> Result<(), Error> {
-    let unknown = besides.iter().filter(|(outcome, _)| *outcome == Outcome::Unknown);
-    for (outcome, count) in unknown.chain(unreachable).chain(&[(Outcome::Kept, kept)]) {
+    for (outcome, count) in besides.iter().chain(unreachable).chain(&[(Outcome::Kept, kept)]) {
         campaign::count(db, campaign, *outcome, None, *count)?;
         variant::count(db, num, *outcome, None, *count)?;
     }
     Ok(())
 }
 
-/// Whose inboxes it is now in, and what else became of that.
-type Kept = (Vec<DeviceNum>, Vec<(Outcome, u64)>);
-
-/// Puts it into the inboxes.
-fn keep(w: &mut Write<'_>, num: Num, accept: &Accept) -> Result<Kept, Error> {
+/// Puts it into the inboxes; whose, and what that pushed out.
+fn keep(w: &mut Write<'_>, num: Num, accept: &Accept) -> Result<(Recipients, Departed), Error> {
     let found = recipients::find(w.db, accept.app, &accept.request.target)?;
     let collapse_key = accept.request.collapse_key.as_deref();
-    let mut besides = inbox::deliver(w, num, collapse_key, &found.devices, accept.now)?;
+    let departed = inbox::deliver(w, num, collapse_key, &found.devices, accept.now)?;
     outcome::add(w.db, num, Outcome::Unknown, accept.now, &[], found.unknown)?;
-    if found.unknown > 0 {
-        besides.push((Outcome::Unknown, found.unknown));
-    }
-    Ok((found.devices, besides))
+    Ok((found, departed))
 }
 
 /// The first answer to the same idempotency key, while it is remembered.
@@ -177,7 +180,14 @@ fn answered_before(
     // The same body names the same targets.
     let targets = accept.request.target.named_count();
     let message = notification::message(w.db, w.ids, num)?;
-    Ok(message.map(|message| Accepted { message, targets, kept: 0, besides: Vec::new(), replayed: true }))
+    Ok(message.map(|message| Accepted {
+        message,
+        targets,
+        kept: 0,
+        besides: Vec::new(),
+        departed: Departed::default(),
+        replayed: true,
+    }))
 }
 
 /// What the same key was used for with the same body, while that is remembered.

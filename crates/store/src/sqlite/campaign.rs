@@ -331,17 +331,23 @@ fn end(w: &Write<'_>, num: CampaignNum, notification: Num, now: Timestamp) -> Re
     Ok(())
 }
 
-/// Ends a campaign that was walked to its end and has no batch left; its id if it ended with this.
-pub(super) fn settle(w: &Write<'_>, num: CampaignNum, now: Timestamp) -> Result<Option<CampaignId>, Error> {
+/// Ends a campaign that was walked to its end and has no batch left; which one if it ended with this.
+pub(super) fn settle(
+    w: &Write<'_>,
+    num: CampaignNum,
+    now: Timestamp,
+) -> Result<Option<(AppId, CampaignId)>, Error> {
     let mut statement = w.db.prepare_cached(
         "UPDATE campaigns SET state = 5 WHERE num = ?1 AND walked = 1 AND state IN (3, 4)
          AND NOT EXISTS (SELECT 1 FROM push_queue WHERE campaign = ?1 AND campaign > 0)
-         RETURNING id, notification",
+         RETURNING app, id, notification",
     )?;
-    let done = statement.query_row((num,), |row| Ok((CampaignId::from_bytes(row.get(0)?), row.get(1)?)));
-    let Some((id, notification)) = done.optional()? else { return Ok(None) };
+    let done = statement.query_row((num,), |row| {
+        Ok(((AppId(row.get(0)?), CampaignId::from_bytes(row.get(1)?)), row.get(2)?))
+    });
+    let Some((done, notification)) = done.optional()? else { return Ok(None) };
     end(w, num, notification, now)?;
-    Ok(Some(id))
+    Ok(Some(done))
 }
 
 /// Adds to the campaign's sums.

@@ -14,7 +14,7 @@ use super::backlog::Reading;
 use super::ids::{Ids, Num};
 use super::writer::Write;
 use super::{device, outcome};
-use crate::{Device, Error, FirstCall};
+use crate::{Departed, Device, Error, FirstCall};
 
 /// Devices remembered: 16 bytes each, 4 MiB.
 const ROOM_DEVICES: usize = 1 << 18;
@@ -56,7 +56,7 @@ pub(super) fn deliver(
     collapse_key: Option<&str>,
     devices: &[DeviceNum],
     now: Timestamp,
-) -> Result<Vec<(Outcome, u64)>, Error> {
+) -> Result<Departed, Error> {
     let mut left = Departures::default();
     let mut insert =
         w.db.prepare_cached("INSERT INTO inbox (device, num, collapse_key) VALUES (?1, ?2, ?3)")?;
@@ -70,7 +70,7 @@ pub(super) fn deliver(
         }
     }
     outcome::add(w.db, num, Outcome::Kept, now, devices, devices.len() as u64)?;
-    left.record(w.db, now)
+    left.record(w, now)
 }
 
 /// Removes the older rows of the key.
@@ -116,15 +116,14 @@ impl Departures {
         self.0.entry((num, outcome as u8)).or_insert_with(|| (outcome, Vec::new())).1.push(device);
     }
 
-    /// Devices were visited in order, so each list is sorted. The count of each notification's outcome.
-    fn record(self, db: &Connection, now: Timestamp) -> Result<Vec<(Outcome, u64)>, Error> {
-        let mut counts = Vec::with_capacity(self.0.len());
+    /// Devices were visited in order, so each list is sorted.
+    fn record(self, w: &Write<'_>, now: Timestamp) -> Result<Departed, Error> {
+        let mut departed = Departed::default();
         for ((num, _), (outcome, devices)) in self.0 {
-            let count = devices.len() as u64;
-            outcome::add(db, num, outcome, now, &devices, count)?;
-            counts.push((outcome, count));
+            outcome::add(w.db, num, outcome, now, &devices, devices.len() as u64)?;
+            departed.add(w.ids.id(num), outcome, now, &devices);
         }
-        Ok(counts)
+        Ok(departed)
     }
 }
 

@@ -70,7 +70,7 @@ pub(super) fn place(db: &Connection) -> Result<Place, Error> {
 fn prune(w: &Write<'_>, now: Timestamp, rows_max: usize) -> Result<Pruned, Error> {
     let db = w.db;
     let mut pruned = Pruned::default();
-    expire(db, now, rows_max, &mut pruned)?;
+    expire(w, now, rows_max, &mut pruned)?;
     db.prepare_cached(
         "UPDATE topics SET retained = NULL, retained_expires_at = NULL
          WHERE num IN (SELECT num FROM topics WHERE retained IS NOT NULL AND retained_expires_at <= ?1 LIMIT ?2)",
@@ -102,7 +102,8 @@ fn prune(w: &Write<'_>, now: Timestamp, rows_max: usize) -> Result<Pruned, Error
 }
 
 /// Takes notifications whose ttl has ended out of inboxes and logs.
-fn expire(db: &Connection, now: Timestamp, rows_max: usize, pruned: &mut Pruned) -> Result<(), Error> {
+fn expire(w: &Write<'_>, now: Timestamp, rows_max: usize, pruned: &mut Pruned) -> Result<(), Error> {
+    let db = w.db;
     let mut statement = db.prepare_cached(
         "SELECT num, topic, topic_offset FROM notifications
          WHERE standing = 1 AND expires_at <= ?1 ORDER BY expires_at LIMIT ?2",
@@ -130,6 +131,9 @@ fn expire(db: &Connection, now: Timestamp, rows_max: usize, pruned: &mut Pruned)
             let devices = outcome::outstanding_devices(db, num)?;
             let removed = inbox::remove_from(db, &devices, num, left)?;
             outcome::add(db, num, Outcome::Expired, now, &removed, removed.len() as u64)?;
+            if !removed.is_empty() {
+                pruned.expired.add(w.ids.id(num), Outcome::Expired, now, &removed);
+            }
             pruned.inbox += removed.len() as u64;
             left -= removed.len();
             if left == 0 {

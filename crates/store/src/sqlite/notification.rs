@@ -242,7 +242,7 @@ pub(super) fn cancel(
         removed = inbox::remove_from(w.db, &devices, num, usize::MAX)?;
         outcome::add(w.db, num, Outcome::Cancelled, now, &removed, removed.len() as u64)?;
     }
-    let CancelledWork { mut unsent, any: any_push } = queue::cancel(w, num, now)?;
+    let CancelledWork { mut unsent, any: any_push, done } = queue::cancel(w, num, now)?;
     let not_pushed = unsent.len() as u64;
     // Both lists are sorted; who is in both is recorded once.
     unsent.retain(|device| removed.binary_search(device).is_err());
@@ -250,5 +250,5 @@ pub(super) fn cancel(
     if changed || !removed.is_empty() || any_push {
         set_standing(w.db, num, Standing::Cancelled)?;
     }
-    Ok(Cancelled { removed: removed.len() as u64, not_pushed })
+    Ok(Cancelled { removed: removed.len() as u64, not_pushed, done })
 }

@@ -76,6 +76,20 @@ fn what_may_succeed_later_is_one_row_due_later() {
 }
 
 #[test]
+fn who_waits_for_another_attempt_keeps_its_variant_and_its_place_in_the_row() {
+    let batch = batch(0, 3);
+    let mut settle = Settle::new(&batch);
+    let given = [(DeviceNum(0), VariantNum(1)), (DeviceNum(2), VariantNum(2))];
+    for (device, variant) in given {
+        settle.given(device, Some(variant));
+    }
+    (0..3).for_each(|device| settle.again(NOW, 1, DeviceNum(device)));
+    let finished = settle.finish(Vec::new());
+    let [again] = &finished.again[..] else { panic!("{finished:?}") };
+    assert_eq!((&again.recipients, &again.variants), (&batch.recipients, &given.into_iter().collect()));
+}
+
+#[test]
 fn when_most_tokens_are_doubted_none_is_set_aside() {
     let doubted = Answer::Suspect { reason: "BadDeviceToken" };
     let (finished, told) = settle(0, NOW, vec![doubted; 100]);

@@ -6,10 +6,14 @@ use std::time::Duration;
 use noroshi_delivery::campaign::{
     Audience, CampaignMessage, CampaignProgress, Filter, Line, LocalTime, Own, Spec, Variant,
 };
-use noroshi_store::{Attributes, CampaignState, Devices};
-use noroshi_types::{CampaignId, JsonText, Lane, Outcome, Push, PushMode, Topic, Ttl, Urgency, UserId, When};
+use noroshi_store::{Attributes, CampaignState, Devices, Sessions};
+use noroshi_types::{
+    CampaignId, DeviceId, JsonText, Lane, NotificationId, Outcome, Push, PushMode, Topic, Ttl, Urgency,
+    UserId, When,
+};
 
 use super::{Bench, DEADLINE, config, eventually, open, registration};
+use crate::{event_log, events_told};
 
 pub(crate) fn spec(audience: Audience) -> Spec {
     Spec {
@@ -63,6 +67,30 @@ impl Bench {
             Ok(progress) => progress,
             Err(_) => panic!("still {:?}", self.progress(id).await),
         }
+    }
+}
+
+impl Bench {
+    /// A campaign that was published to the only device, for which a push waits; with what was published.
+    async fn published(&self, device: &DeviceId, after: Duration) -> (CampaignId, NotificationId) {
+        let push = Push { mode: PushMode::Fallback, after, ..Push::default() };
+        let spec = spec(Audience::Everyone);
+        let message = CampaignMessage { when: Some(When::Stored), push, ..spec.message.clone() };
+        let id = self.create(Spec { message, ..spec }).await;
+        let published = async {
+            loop {
+                let now = self.delivery.clock().now();
+                let inbox = Sessions::inbox(&*self.store, self.app, device, 1, now).await.expect("read").0;
+                // The batch that published it has ended too.
+                if let [message] = &*inbox
+                    && self.progress(id).await.campaign.batches_open == 1
+                {
+                    return (id, message.id);
+                }
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        tokio::time::timeout(DEADLINE, published).await.expect("published")
     }
 }
 
@@ -360,8 +388,8 @@ async fn a_crash_in_the_middle_of_a_campaign_loses_nobody() {
 }
 
 /// What the event log says of a campaign, sorted: threads tell their steps in any order.
-fn steps(events: &std::path::Path, id: CampaignId) -> Vec<String> {
-    let text = std::fs::read_to_string(events.join("events.ndjson")).unwrap_or_default();
+fn steps(folder: &std::path::Path, id: CampaignId) -> Vec<String> {
+    let text = events_told(folder);
     let of = format!(r#""campaign":"{id}","step":""#);
     let step = |line: &str| line.split(&of).nth(1)?.split('"').next().map(str::to_owned);
     let mut steps: Vec<String> = text.lines().filter_map(step).collect();
@@ -373,34 +401,38 @@ fn steps(events: &std::path::Path, id: CampaignId) -> Vec<String> {
 async fn every_step_of_a_campaign_is_told_also_those_that_nobody_orders() {
     let folder = tempfile::tempdir().expect("a folder");
     let bench = open(folder.path(), config()).await;
-    let file = noroshi_events::config::File::new(folder.path().join("events"));
-    let log = noroshi_events::Config {
-        sinks: vec![noroshi_events::config::Sink::File(file)],
-        ..noroshi_events::Config::new("n", folder.path().join("spool"))
-    };
-    let metrics = noroshi_events::Metrics::new(&mut noroshi_telemetry::registry());
-    let names = std::sync::Arc::new(|_| None);
-    let log = noroshi_events::Service::start(&log, names, None, &metrics).expect("a log");
-    bench.delivery.attach_events(log.events());
+    let log = event_log(&bench.delivery, folder.path());
     let scheduled = |now: noroshi_types::Timestamp| Some(now.saturating_add(Duration::from_millis(300)));
     // Nobody is there to be sent to: the walk ends it.
     let start_at = scheduled(bench.delivery.clock().now());
     let walked = bench.create(Spec { start_at, ..spec(Audience::Everyone) }).await;
     bench.ended(walked).await;
-    // The last batch ends it.
+    // A last batch that nobody sends ends it too: its device confirmed, or what was published is taken back.
+    let (device, num) = bench.devices(&["a"]).await.remove(0);
+    let (confirmed, notification) = bench.published(&device, Duration::from_millis(500)).await;
+    bench.delivery.ack(num, vec![notification]);
+    bench.ended(confirmed).await;
+    let (cancelled, notification) = bench.published(&device, Duration::from_secs(3_600)).await;
+    bench.delivery.cancel(bench.app, notification).await.expect("cancelled");
+    bench.ended(cancelled).await;
+    // The last batch that was sent ends it.
     bench.many(120).await;
     let sent = bench.create(spec(Audience::Everyone)).await;
     bench.ended(sent).await;
     // It is told when what ended it is written.
-    let events = folder.path().join("events");
+    let ends = [sent, confirmed, cancelled];
     let told = async {
-        while steps(&events, walked).len() < 3 || steps(&events, sent).len() < 2 {
+        while steps(folder.path(), walked).len() < 3
+            || ends.iter().any(|id| steps(folder.path(), *id).len() < 2)
+        {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     };
     let _ = tokio::time::timeout(DEADLINE, told).await;
-    assert_eq!(steps(&events, walked), ["done", "running", "scheduled"]);
-    assert_eq!(steps(&events, sent), ["done", "running"]);
+    assert_eq!(steps(folder.path(), walked), ["done", "running", "scheduled"]);
+    for id in ends {
+        assert_eq!(steps(folder.path(), id), ["done", "running"]);
+    }
     tokio::task::spawn_blocking(move || log.drain()).await.expect("drained");
     bench.stop().await;
 }

@@ -1,6 +1,6 @@
 //! From the first packet to an open session: CONNECT (§3.1), CONNACK (§3.2), and what comes between.
 
-use noroshi_types::{CloseReason, DeviceId, Topic};
+use noroshi_types::{DeviceId, Topic};
 
 use super::{Conversation, Phase};
 use crate::mqtt::action::{Action, LogIn, LogInRefused, LoggedIn, Will};
@@ -145,10 +145,10 @@ impl Conversation {
         Ok(Action::LogIn(LogIn { device, token, app, client_id, clean_start, session_expiry_s, has_will }))
     }
 
-    fn refuse<'a>(&mut self, code: ReasonCode, text: &str, out: &mut Vec<u8>) -> Action<'a> {
+    fn refuse<'a>(&mut self, code: ReasonCode, text: &'static str, out: &mut Vec<u8>) -> Action<'a> {
         self.phase = Phase::Over;
         self.push_connack(code, Some(text), None, out);
-        Action::Close { reason: CloseReason::Unauthorized, violation: None }
+        Action::Refused(text)
     }
 
     /// Answers a log-in by more than a close reason says. The connection is over then.

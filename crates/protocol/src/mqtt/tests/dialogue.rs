@@ -62,7 +62,7 @@ fn the_client_identifier_names_the_device_where_no_user_does() {
         match peer.say(Packet::Connect(connect)) {
             Did::LogIn { device, .. } => Ok(device),
             did => {
-                assert_eq!(did, Did::Close(CloseReason::Unauthorized));
+                assert_eq!(did, Did::Refused("the name is not a device's"));
                 Err(peer.out[3])
             }
         }
@@ -80,12 +80,13 @@ fn who_brings_no_token_is_refused() {
     for password in [None, Some(&b""[..]), Some(b"\xFF")] {
         let mut peer = Peer::with(Version::V5, Config::default());
         let did = peer.say(Packet::Connect(Connect { password, ..connect(Version::V5) }));
-        assert_eq!(did, Did::Close(CloseReason::Unauthorized));
-        let why = reason_string("the password has to be the device's token");
-        peer.hears(&[connack(ReasonCode::BadUserNameOrPassword, &why)]);
+        let why = "the password has to be the device's token";
+        assert_eq!(did, Did::Refused(why));
+        let said = reason_string(why);
+        peer.hears(&[connack(ReasonCode::BadUserNameOrPassword, &said)]);
         let mut peer = Peer::with(Version::V3, Config::default());
         let connect = Connect { username: Some("d1"), password, ..connect(Version::V3) };
-        assert_eq!(peer.say(Packet::Connect(connect)), Did::Close(CloseReason::Unauthorized));
+        assert_eq!(peer.say(Packet::Connect(connect)), Did::Refused(why));
         assert_eq!(peer.out, [0x20, 2, 0, 4]);
     }
 }

@@ -245,7 +245,7 @@ impl Machine {
                 Action::Unsubscribe(request) => {
                     self.over |= self.conversation.unsubscribed(request, out).is_err();
                 }
-                Action::Close { .. } => {
+                Action::Refused(_) | Action::Close { .. } => {
                     self.check(out);
                     out.clear();
                     self.over = true;

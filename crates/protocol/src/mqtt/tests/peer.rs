@@ -37,6 +37,7 @@ pub(super) enum Did {
     Settled { id: Option<u8>, room: bool },
     Presence(noroshi_types::Presence),
     RenewToken { token: String, answer: Option<Answer> },
+    Refused(&'static str),
     Close(noroshi_types::CloseReason),
 }
 
@@ -135,6 +136,7 @@ impl Peer {
                 Action::Settled { id, room } => Did::Settled { id: id.map(|id| id.as_bytes()[0]), room },
                 Action::Presence(presence) => Did::Presence(presence),
                 Action::RenewToken { token, answer } => Did::RenewToken { token: token.to_owned(), answer },
+                Action::Refused(why) => Did::Refused(why),
                 Action::Close { reason, .. } => Did::Close(reason),
             });
         });

@@ -84,7 +84,13 @@ impl Conversation {
             Step::Chosen(Mechanism::Plain) => self.begin_plain(cx, &message, out),
             Step::Chosen(Mechanism::Scram { hash, plus }) => self.begin_scram(cx, &message, hash, plus, out),
             Step::Proof { exchange, device } => {
-                let proof = exchange.finish(&message)?;
+                let why = match device {
+                    Some(_) => "the password is another",
+                    None => "there is no such account",
+                };
+                let proof =
+                    exchange.finish(&message).inspect_err(|_| out.actions.push(Action::Refused(why)))?;
+                // Without a device no proof is right.
                 let device = device.ok_or(Failure::NotAuthorized)?;
                 self.prove(cx, device, Some(proof), out);
                 Ok(())
@@ -148,6 +154,7 @@ impl Conversation {
         if jid::escape_local(device.as_str()) == *self.opening().local {
             self.prove(cx, device, None, out);
         } else {
+            out.actions.push(Action::Refused("the token is another device's than the user name says"));
             self.fail_log_in(cx, Failure::NotAuthorized, out);
         }
         self.take_early(cx, out);

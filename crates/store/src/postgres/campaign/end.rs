@@ -39,13 +39,13 @@ pub(in crate::postgres) async fn hold_open(tx: &Tx, nums: &[CampaignNum]) -> Res
     Ok(())
 }
 
-/// Ends those that were walked to their end and have no batch left; their ids.
+/// Ends those that were walked to their end and have no batch left; which.
 pub(in crate::postgres) async fn settle(
     tx: &Tx,
     nums: &[CampaignNum],
     now: Timestamp,
     keep_until: Timestamp,
-) -> Result<Vec<CampaignId>, Failed> {
+) -> Result<Vec<(AppId, CampaignId)>, Failed> {
     let sql = "SELECT num FROM campaigns WHERE num = ANY($1) AND walked = 1 AND state IN (3, 4)
                ORDER BY num FOR NO KEY UPDATE";
     let walked: Vec<CampaignNum> = tx.query(sql, &[&nums]).await?.iter().map(|row| row.get(0)).collect();
@@ -58,16 +58,16 @@ pub(in crate::postgres) async fn settle(
             "UPDATE campaigns SET state = 5, finished_at = $2
              WHERE num = ANY($1) AND walked = 1 AND state IN (3, 4)
                AND NOT EXISTS (SELECT 1 FROM push_queue q WHERE q.campaign = campaigns.num AND q.campaign > 0)
-             RETURNING id, num",
+             RETURNING app, id, num",
             &[&walked, &(now.0 as i64)],
         )
         .await?;
     if done.is_empty() {
         return Ok(Vec::new());
     }
-    let ended: Vec<CampaignNum> = done.iter().map(|row| row.get(1)).collect();
+    let ended: Vec<CampaignNum> = done.iter().map(|row| row.get(2)).collect();
     keep_trace(tx, &ended, keep_until).await?;
-    done.iter().map(|row| id_of(row.get(0))).collect()
+    done.iter().map(|row| Ok((AppId(row.get::<_, i64>(0) as u32), id_of(row.get(1))?))).collect()
 }
 
 /// Removes batches of an aborted campaign that are not under way; true if there may be more.

@@ -14,7 +14,7 @@ use crate::postgres::PostgresOptions;
 use crate::postgres::ids::ordered_after;
 use crate::postgres::outcome::Part;
 use crate::row::{self, Standing};
-use crate::{Accept, Accepted, Error};
+use crate::{Accept, Accepted, Departed, Error};
 
 /// The answer to each of a group, in order.
 pub(in crate::postgres) type Answer = Result<Accepted, Error>;
@@ -175,9 +175,14 @@ impl<'a> Plan<'a> {
         // The same body names the same targets. A campaign's key is not a notification's.
         let targets = accept.request.target.named_count();
         Some(match message {
-            Some(message) if body_hash == idempotency.body_hash => {
-                Ok(Accepted { message, targets, kept: 0, besides: Vec::new(), replayed: true })
-            }
+            Some(message) if body_hash == idempotency.body_hash => Ok(Accepted {
+                message,
+                targets,
+                kept: 0,
+                besides: Vec::new(),
+                departed: Departed::default(),
+                replayed: true,
+            }),
             _ => Err(Error::IdempotencyConflict),
         })
     }
@@ -242,7 +247,14 @@ impl<'a> Plan<'a> {
             self.keys.ends.push(until.0 as i64);
         }
         let message = Arc::new(row::message_of(accept, ids.id(num), published.map(|place| place.position)));
-        Ok(Accepted { message, targets: request.target.named_count(), kept, besides, replayed: false })
+        Ok(Accepted {
+            message,
+            targets: request.target.named_count(),
+            kept,
+            besides,
+            departed: Departed::default(),
+            replayed: false,
+        })
     }
 
     /// Puts it into the inboxes; what is known of it before room is made there.
@@ -275,12 +287,13 @@ impl<'a> Plan<'a> {
     }
 
     /// Takes in who left the inboxes, once that is settled.
-    pub(super) fn note_left(&mut self, group: &[&Accept], left: Vec<Left>) {
+    pub(super) fn note_left(&mut self, group: &[&Accept], left: Vec<Left>, ids: &Ids) {
         for Left { place, num, outcome, devices } in left {
+            let now = group[place].now;
             if let Some(Ok(accepted)) = self.answers.get_mut(place) {
-                accepted.besides.push((outcome, devices.len() as u64));
+                accepted.departed.add(ids.id(num), outcome, now, &devices);
             }
-            self.parts.push(Part::of(num, outcome, group[place].now, devices));
+            self.parts.push(Part::of(num, outcome, now, devices));
         }
     }
 }

@@ -8,6 +8,7 @@ use tokio_postgres::types::ToSql;
 use super::plan::{Plan, Rows};
 use super::{inbox, push, topic};
 use crate::Accept;
+use crate::ids::Ids;
 use crate::postgres::campaign::variant;
 use crate::postgres::outcome;
 
@@ -183,9 +184,9 @@ pub(in crate::postgres) struct Ready<'a> {
 
 impl<'a> Plan<'a> {
     /// Puts everything into columns, once room is made.
-    pub(in crate::postgres) fn ready(mut self, group: &[&'a Accept]) -> Ready<'a> {
+    pub(in crate::postgres) fn ready(mut self, group: &[&'a Accept], ids: &Ids) -> Ready<'a> {
         let (inbox, left) = std::mem::replace(&mut self.inboxes, inbox::Inboxes::new(1)).finish();
-        self.note_left(group, left);
+        self.note_left(group, left, ids);
         let mut counts = (Vec::new(), Vec::new(), Vec::new());
         for ((campaign, outcome), count) in &self.pushes.counts {
             counts.0.push(*campaign);

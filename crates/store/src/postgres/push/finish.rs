@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
-use noroshi_types::{AppId, Outcome, Timestamp};
+use noroshi_types::{AppId, Timestamp};
 use tokio_postgres::Row;
 
 use super::queue::{self, Entry, NewRows};
@@ -130,7 +130,9 @@ async fn look_up(
         let rows = tx.query(sql, &[&nums, &(Standing::Cancelled as i64)]).await?;
         Ok(rows.iter().map(|row| row.get(0)).collect())
     };
-    let any_variant = finished.iter().flat_map(|one| &one.parts).any(|part| part.variant.is_some());
+    let of_variant = finished.iter().flat_map(|one| &one.parts).any(|part| part.variant.is_some());
+    let any_variant =
+        of_variant || finished.iter().flat_map(|one| &one.again).any(|again| !again.variants.is_empty());
     let variants = async {
         match any_variant {
             true => variant::notifications(tx, campaigns).await,
@@ -149,10 +151,12 @@ fn record(
     writes: &mut Writes,
     counts: &mut FinishedCounts,
 ) {
+    let of_variant = |part: &PushPart| {
+        let key = (ended.campaign?.num, part.variant?);
+        work.variants.get(&key).copied()
+    };
     for part in &finished.parts {
-        let key = |variant| Some((ended.campaign?.num, variant));
-        let of_variant = part.variant.and_then(key).and_then(|key| work.variants.get(&key)).copied();
-        add(ended, of_variant, part, now, writes);
+        add(ended, of_variant(part), part, now, writes);
     }
     let entry = ended.entry;
     let wanted = match ended.campaign {
@@ -166,8 +170,9 @@ fn record(
             writes.retries.push(&entry, &queue::sorted(again.recipients.clone()));
         } else {
             counts.cancelled += again.recipients.len() as u64;
-            let (outcome, devices) = (Outcome::Cancelled, again.recipients.clone());
-            add(ended, None, &PushPart { outcome, reason: None, variant: None, devices }, now, writes);
+            for part in again.cancelled() {
+                add(ended, of_variant(&part), &part, now, writes);
+            }
         }
     }
     if let Some(campaign) = ended.campaign {

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use noroshi_types::{AppId, BatchId, DeviceNum, Lane, Outcome, PushService, Timestamp};
+use noroshi_types::{AppId, BatchId, CampaignId, DeviceNum, Lane, Outcome, PushService, Timestamp};
 
 use crate::ids::Num;
 use crate::postgres::campaign::{self, CampaignNum, Count};
@@ -176,19 +176,20 @@ pub(in crate::postgres) async fn cancel(tx: &Tx, num: Num) -> Result<CancelledWo
 }
 
 impl CancelledWork {
-    /// Has the campaigns count it; if one ends with it, its trace is kept until `keep_until`.
+    /// Has the campaigns count it. The trace of those that end with it, which are answered, is kept until
+    /// `keep_until`.
     pub(in crate::postgres) async fn count(
         &self,
         tx: &Tx,
         now: Timestamp,
         keep_until: Timestamp,
-    ) -> Result<(), Failed> {
+    ) -> Result<Vec<(AppId, CampaignId)>, Failed> {
         if self.campaigns.is_empty() {
-            return Ok(());
+            return Ok(Vec::new());
         }
         let nums: Vec<CampaignNum> = self.campaigns.keys().copied().collect();
         campaign::hold_open(tx, &nums).await?;
-        campaign::settle(tx, &nums, now, keep_until).await?;
+        let done = campaign::settle(tx, &nums, now, keep_until).await?;
         let counts = self.campaigns.iter().map(|(&campaign, &count)| Count {
             campaign,
             num: None,
@@ -196,6 +197,7 @@ impl CancelledWork {
             reason: None,
             count,
         });
-        campaign::count(tx, counts).await
+        campaign::count(tx, counts).await?;
+        Ok(done)
     }
 }

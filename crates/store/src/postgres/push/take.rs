@@ -13,7 +13,7 @@
 use std::collections::BTreeSet;
 use std::sync::{Arc, LazyLock};
 
-use noroshi_types::{AppId, BatchId, DeviceNum, Outcome, Timestamp};
+use noroshi_types::{AppId, BatchId, CampaignId, DeviceNum, Outcome, Timestamp};
 use tokio_postgres::Row;
 
 use super::claim::{self, Ask, Known};
@@ -63,6 +63,7 @@ pub(super) async fn take(store: &Postgres, asked: Take) -> Result<Taken, Error> 
         taken.expired += round.taken.expired;
         taken.cancelled += round.taken.cancelled;
         taken.set_aside.extend(round.taken.set_aside);
+        taken.done.extend(round.taken.done);
         taken.next_due = round.taken.next_due;
         taken.batches.extend(round.taken.batches);
         if round.last || looked_at >= DEVICES_MAX {
@@ -219,7 +220,7 @@ impl Round {
             }
         }
         taking.last = picked.len() < self.wanted || writes.leased.len() >= self.wanted;
-        taking.taken.next_due = self.write(writes).await?;
+        (taking.taken.next_due, taking.taken.done) = self.write(writes).await?;
         Ok(taking)
     }
 
@@ -308,8 +309,8 @@ impl Round {
         Ok(row.get::<_, Option<i64>>(0).map(|at| Timestamp(at as u64)))
     }
 
-    /// Writes what was decided, and looks when there is something to do again.
-    async fn write(&self, writes: Writes) -> Result<Option<Timestamp>, Failed> {
+    /// Writes what was decided, and looks when there is something to do again; with the campaigns that ended with it.
+    async fn write(&self, writes: Writes) -> Result<(Option<Timestamp>, Vec<(AppId, CampaignId)>), Failed> {
         let Writes { leased, recipients, dropped, parts, counts, campaigns } = writes;
         let ((), (), (), next_due) = tokio::try_join!(
             biased;
@@ -318,14 +319,15 @@ impl Round {
             outcome::add(&self.tx, &parts),
             self.next_due(),
         )?;
+        let mut done = Vec::new();
         if !campaigns.is_empty() {
             let campaigns: Vec<_> = campaigns.into_iter().collect();
             campaign::hold_open(&self.tx, &campaigns).await?;
             let now = self.asked.now;
-            campaign::settle(&self.tx, &campaigns, now, self.store.keep_until(now)).await?;
+            done = campaign::settle(&self.tx, &campaigns, now, self.store.keep_until(now)).await?;
         }
         campaign::count(&self.tx, counts).await?;
-        Ok(next_due)
+        Ok((next_due, done))
     }
 
     async fn lease(&self, ids: &[i64], recipients: &[Option<Vec<u8>>]) -> Result<(), Failed> {

@@ -1,6 +1,6 @@
 //! Ending batches: what became of each device, what is tried again, tokens, and campaigns.
 
-use noroshi_types::{AppId, Lane, Outcome, PushService, Timestamp};
+use noroshi_types::{AppId, Lane, PushService, Timestamp};
 use rusqlite::{Connection, OptionalExtension};
 
 use super::queue::{self, Entry, Fallback};
@@ -123,13 +123,15 @@ fn retry(
         None if entry.campaign != 0 => false,
         _ => entry.num == 0 || take::wanted(db, entry.num)?,
     };
-    for Again { due_at, attempt, recipients } in again {
+    for again in again {
         if wanted {
+            let Again { due_at, attempt, recipients, .. } = again;
             queue::insert(db, &Entry { due_at, attempt, ..entry }, &queue::sorted(recipients))?;
         } else {
-            counts.cancelled += recipients.len() as u64;
-            let (outcome, reason, variant) = (Outcome::Cancelled, None, None);
-            add(db, ended, PushPart { outcome, reason, variant, devices: recipients }, now)?;
+            counts.cancelled += again.recipients.len() as u64;
+            for part in again.cancelled() {
+                add(db, ended, part, now)?;
+            }
         }
     }
     Ok(())

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use noroshi_types::{AppId, BatchId, DeviceNum, Lane, Outcome, PushService, Timestamp};
+use noroshi_types::{AppId, BatchId, CampaignId, DeviceNum, Lane, Outcome, PushService, Timestamp};
 use rusqlite::Connection;
 
 pub(in crate::sqlite) use crate::row::Fallback;
@@ -102,6 +102,8 @@ pub(in crate::sqlite) struct CancelledWork {
     pub unsent: Vec<DeviceNum>,
     /// There was any, also a walk, or batches under way whose retries are not wanted from now on.
     pub any: bool,
+    /// Campaigns that ended with it.
+    pub done: Vec<(AppId, CampaignId)>,
 }
 
 /// Removes the work of a notification that is not under way, and its walk. A campaign it belongs to counts
@@ -121,11 +123,12 @@ pub(in crate::sqlite) fn cancel(w: &Write<'_>, num: Num, now: Timestamp) -> Resu
         devices.extend(device_list::decode(row.get_ref(0)?.as_blob().map_err(rusqlite::Error::from)?));
         *campaigns.entry(row.get::<_, CampaignNum>(1)?).or_insert(0) += (devices.len() - before) as u64;
     }
+    let mut done = Vec::new();
     for (campaign, count) in campaigns.into_iter().filter(|(campaign, _)| *campaign != 0) {
         campaign::count(db, campaign, Outcome::Cancelled, None, count)?;
-        campaign::settle(w, campaign, now)?;
+        done.extend(campaign::settle(w, campaign, now)?);
     }
-    Ok(CancelledWork { unsent: sorted(devices), any })
+    Ok(CancelledWork { unsent: sorted(devices), any, done })
 }
 
 /// Whether a confirmation of the notification would spare somebody a push, where nothing but

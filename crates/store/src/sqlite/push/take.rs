@@ -238,7 +238,7 @@ impl Taking<'_, '_> {
         self.record(row, of, why, &devices)?;
         self.w.db.prepare_cached("DELETE FROM push_queue WHERE id = ?1")?.execute((row.id,))?;
         if let Some(of) = of {
-            campaign::settle(self.w, of.num, self.asked.now)?;
+            self.taken.done.extend(campaign::settle(self.w, of.num, self.asked.now)?);
         }
         Ok(())
     }

@@ -169,7 +169,7 @@ pub(crate) async fn a_campaign_runs_to_its_end(store: &dyn Store) {
     assert_eq!(first.recipients, nums[..2]);
     let finished = Finished {
         parts: vec![part(Outcome::PushRefused, Some("BadTopic"), &nums[..1])],
-        again: vec![Again { due_at: at(30), attempt: 1, recipients: vec![nums[1]] }],
+        again: vec![again(30, 1, &nums[1..2])],
         latencies: vec![(7, 1), (3, 1), (9, 0)],
         ..ended(first.id)
     };
@@ -187,7 +187,7 @@ pub(crate) async fn a_campaign_runs_to_its_end(store: &dyn Store) {
             ..ended(batch.id)
         };
         let counts = store.finish(vec![finished], at(70)).await.expect("finished");
-        assert_eq!(counts.done, if i == 1 { vec![id] } else { vec![] });
+        assert_eq!(counts.done, if i == 1 { vec![(app, id)] } else { vec![] });
     }
     let found = campaign(store, app, id).await;
     assert_eq!((found.state, found.finished_at, found.batches_open), (CampaignState::Done, Some(at(70)), 0));
@@ -263,7 +263,7 @@ pub(crate) async fn an_aborted_campaign_sends_no_more(store: &dyn Store) {
     assert_eq!(found.counts, [(Outcome::Cancelled, String::new(), 2)]);
     assert_eq!((found.batches_open, found.batches_taken), (2, 2), "those under way");
     assert_eq!(take(store, 9).await.batches, []);
-    let retry = vec![Again { due_at: at(3), attempt: 1, recipients: sent[0].recipients.clone() }];
+    let retry = vec![again(3, 1, &sent[0].recipients)];
     let retried = Finished { again: retry, ..ended(sent[0].id) };
     let pushed =
         Finished { parts: vec![part(Outcome::Pushed, None, &sent[1].recipients)], ..ended(sent[1].id) };
@@ -478,6 +478,29 @@ pub(crate) async fn what_was_sent_of_a_variant_counts_for_it(store: &dyn Store) 
     assert_eq!(campaign(store, app, other.id).await.variants, []);
 }
 
+pub(crate) async fn who_is_not_tried_again_counts_for_its_variant(store: &dyn Store) {
+    let app = app(store, "shop").await;
+    let nums = members(store, app, 4).await;
+    let new = NewCampaign { variants: variants(2), ..new_campaign(app, CampaignState::Running) };
+    let made = store.create_campaign(new, NOW).await.expect("made").campaign;
+    enqueue(store, made.id, Lane::Campaign, 0, &nums).await;
+    let sent = take(store, 0).await.batches.remove(0);
+    go(store, app, made.id, &[CampaignState::Running], CampaignState::Aborted, 1).await.expect("aborted");
+    let of = [(nums[0], VariantNum(1)), (nums[1], VariantNum(2)), (nums[3], VariantNum(2))];
+    let again = Again { variants: of.into_iter().collect(), ..again(3, 1, &nums) };
+    let counts = store.finish(vec![Finished { again: vec![again], ..ended(sent.id) }], at(2)).await;
+    assert_eq!(counts.expect("finished").cancelled, 4);
+    let found = campaign(store, app, made.id).await;
+    assert_eq!(found.counts, [(Outcome::Cancelled, String::new(), 4)]);
+    assert_eq!(sums(&found, 0), [(Outcome::Cancelled, 1)]);
+    assert_eq!(sums(&found, 1), [(Outcome::Cancelled, 2)]);
+    // Each is recorded where its device would look, the one without a variant under the campaign's own.
+    for (id, of) in [("d1", made.variants[1].notification), ("d2", made.notification)] {
+        let trace = store.trace(app, of, &device(id)).await.expect("read").expect("known");
+        assert_eq!(trace.steps, [step(at(2), Outcome::Cancelled)]);
+    }
+}
+
 pub(crate) async fn what_was_published_of_a_variant_counts_for_it(store: &dyn Store) {
     let app = app(store, "shop").await;
     let nums = members(store, app, 3).await;
@@ -535,10 +558,14 @@ pub(crate) async fn what_take_drops_ends_a_campaign_too(store: &dyn Store) {
     };
     let (confirmed, sent) = publish().await;
     ack(store, nums[0], &[sent]).await;
-    assert_eq!(take(store, 30).await.not_needed, 1);
+    let taken = take(store, 30).await;
+    assert_eq!((taken.not_needed, taken.done), (1, vec![(app, confirmed)]));
     assert_eq!(campaign(store, app, confirmed).await.state, CampaignState::Done);
     let (cancelled, sent) = publish().await;
-    store.cancel(app, sent, at(31)).await.expect("cancelled");
+    let done = store.cancel(app, sent, at(31)).await.expect("cancelled").done;
+    assert_eq!(done, [(app, cancelled)]);
+    assert_eq!(store.cancel(app, sent, at(32)).await.expect("again").done, [], "it ends once");
+    assert_eq!(take(store, 60).await.done, []);
     let found = campaign(store, app, cancelled).await;
     assert_eq!(found.state, CampaignState::Done);
     assert!(found.counts.contains(&(Outcome::Cancelled, String::new(), 1)), "{:?}", found.counts);

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use noroshi_store::{Ack, Again, AudienceMember, Finished, NewBatch, Store, Taken};
+use noroshi_store::{Ack, AudienceMember, Finished, NewBatch, Store, Taken};
 use noroshi_types::{
     AppId, Condition, DeviceNum, Lane, NotificationId, Outcome, PushService, Request, Target, When,
 };
@@ -74,11 +74,11 @@ pub(crate) async fn who_confirms_after_the_claim_is_pushed_to(store: &dyn Store)
         assert_eq!((recipients(&first), first.not_needed), (vec![a, b], 0), "{kind}");
         ack(store, a, &[id]).await;
         // The lease lapses, as after a crash: the claim stands.
-        let again = take(store, seconds + LEASE_SECONDS).await;
-        assert_eq!((recipients(&again), again.not_needed), (vec![a, b], 0), "{kind}");
+        let lapsed = take(store, seconds + LEASE_SECONDS).await;
+        assert_eq!((recipients(&lapsed), lapsed.not_needed), (vec![a, b], 0), "{kind}");
         // And a retry was claimed too.
-        let retry = vec![Again { due_at: at(seconds), attempt: 1, recipients: vec![a] }];
-        let finished = Finished { again: retry, ..ended(again.batches[0].id) };
+        let retry = vec![again(seconds, 1, &[a])];
+        let finished = Finished { again: retry, ..ended(lapsed.batches[0].id) };
         store.finish(vec![finished], at(seconds)).await.expect("finished");
         let retried = take(store, seconds + LEASE_SECONDS).await;
         assert_eq!((recipients(&retried), retried.not_needed), (vec![a], 0), "{kind}");

@@ -1,6 +1,6 @@
 //! What is kept for one device until it confirms.
 
-use noroshi_store::{Ack, Store};
+use noroshi_store::{Ack, OutcomePart, Store};
 use noroshi_types::{Outcome, Request, When};
 
 use super::world::*;
@@ -78,7 +78,11 @@ pub(crate) async fn a_newer_one_collapses_the_older(store: &dyn Store) {
     let other = send(store, app, other).await;
     let plain = send(store, app, stored(users(&["u1"]))).await;
     let second = send_at(store, app, score(&["u1"]), NOW).await;
-    assert_eq!(second.besides, [(Outcome::Collapsed, 1)]);
+    let gone = |id, outcome| OutcomePart { id, outcome, at: NOW, devices: vec![d1], count: 1 };
+    assert_eq!(second.besides, []);
+    assert_eq!(second.departed.parts, [gone(first, Outcome::Collapsed)]);
+    let trace = store.trace(app, first, &device("d1")).await.expect("read").expect("known");
+    assert_eq!(trace.steps.last().map(|step| step.outcome), Some(Outcome::Collapsed));
     let second = second.message.id;
     assert_eq!(waiting(store, app, "d1", NOW).await, [other, plain, second]);
     assert_eq!(waiting(store, app, "d2", NOW).await, [first], "another device's is its own");
@@ -106,7 +110,11 @@ pub(crate) async fn a_full_inbox_evicts_the_oldest(store: &dyn Store) {
     }
     assert_eq!(waiting(store, app, "d1", NOW).await, sent[4..]);
     let over = send_at(store, app, stored(users(&["u1"])), NOW).await;
-    assert_eq!(over.besides, [(Outcome::Evicted, 1)]);
+    let evicted =
+        OutcomePart { id: sent[4], outcome: Outcome::Evicted, at: NOW, devices: vec![d1], count: 1 };
+    assert_eq!((over.besides, over.departed.parts, over.departed.beyond), (vec![], vec![evicted], vec![]));
+    let trace = store.trace(app, sent[4], &device("d1")).await.expect("read").expect("known");
+    assert_eq!(trace.steps.last().map(|step| step.outcome), Some(Outcome::Evicted));
     sent.push(over.message.id);
     assert_eq!(waiting(store, app, "d1", NOW).await, sent[5..]);
 }

@@ -1,7 +1,7 @@
 //! The push queue: what is put onto it, in which order it is taken, and how batches end.
 
 use noroshi_store::{
-    Again, Batch, CampaignState, Error, Finished, FinishedCounts, Lease, PushPart, Registration, Renewal,
+    Batch, CampaignState, Error, Finished, FinishedCounts, Lease, PushPart, Registration, Renewal,
     SENDER_ENDED, State, Store, TAKES_MAX, Take, Taken, TokenSuspect, TraceStep, Work,
 };
 use noroshi_types::{AppId, BatchId, DeviceNum, Lane, Outcome, PushService, Request, Timestamp, When};
@@ -290,7 +290,7 @@ pub(crate) async fn a_batch_ends_once_with_all_that_came_of_it(store: &dyn Store
             part(Outcome::Pushed, None, &[nums[1], nums[0]]),
             part(Outcome::PushRefused, Some("BadTopic"), &nums[2..3]),
         ],
-        again: vec![Again { due_at: at(60), attempt: 3, recipients: vec![nums[3]] }],
+        again: vec![again(60, 3, &nums[3..4])],
         ..ended(batch.id)
     };
     let counts = store.finish(vec![finished.clone()], at(5)).await.expect("finished");
@@ -349,7 +349,7 @@ pub(crate) async fn what_is_cancelled_is_not_pushed(store: &dyn Store) {
     let cancelled = store.cancel(app, id, at(1)).await.expect("cancelled");
     assert_eq!((cancelled.removed, cancelled.not_pushed), (1, 1));
     assert_eq!(take(store, 2).await.batches, []);
-    let again = vec![Again { due_at: at(3), attempt: 1, recipients: vec![a] }];
+    let again = vec![again(3, 1, &[a])];
     let ended = store.finish(vec![Finished { again, ..ended(sent.id) }], at(2)).await.expect("finished");
     assert_eq!(ended.cancelled, 1);
     assert_eq!(take(store, 99).await.next_due, None);

@@ -1,10 +1,11 @@
 //! Words for the tests of push work: devices with tokens, requests with a push section, batches.
 
+use std::collections::HashMap;
 use std::time::Duration;
 
 use noroshi_store::{
-    Batch, CampaignState, Finished, Lease, NewBatch, NewCampaign, PushPart, PushRecipient, Registration,
-    Store, Take, Taken, TraceStep,
+    Again, Batch, CampaignState, Finished, Lease, NewBatch, NewCampaign, PushPart, PushRecipient,
+    Registration, Store, Take, Taken, TraceStep,
 };
 use noroshi_types::{
     AppId, BatchId, CampaignId, DeviceNum, JsonText, Lane, Outcome, Push, PushEnvironment, PushMode,
@@ -98,6 +99,11 @@ pub(crate) fn ended(batch: BatchId) -> Finished {
         suspects: Vec::new(),
         latencies: Vec::new(),
     }
+}
+
+/// Devices that are tried again.
+pub(crate) fn again(due_seconds: u64, attempt: u32, recipients: &[DeviceNum]) -> Again {
+    Again { due_at: at(due_seconds), attempt, recipients: recipients.to_vec(), variants: HashMap::new() }
 }
 
 /// Ends batches with the same outcome for all of their devices.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use noroshi_store::{
-    Ack, Backlog, DeviceChange, DeviceFilter, Error, LoginRefused, Pruned, Recover, State, Store,
+    Ack, Backlog, DeviceChange, DeviceFilter, Error, LoginRefused, OutcomePart, Pruned, Recover, State, Store,
 };
 use noroshi_types::{Outcome, Position, Request, Timestamp, When};
 
@@ -19,12 +19,16 @@ async fn prune(store: &dyn Store, seconds: u64) -> Pruned {
 pub(crate) async fn prune_expires_inboxes(store: &dyn Store) {
     let app = app(store, "shop").await;
     let d1 = join(store, app, "d1", "u1", &[]).await;
-    join(store, app, "d2", "u2", &[]).await;
+    let d2 = join(store, app, "d2", "u2", &[]).await;
     let short = send(store, app, Request { ttl: ttl(10), ..stored(users(&["u1", "u2"])) }).await;
     let long = send(store, app, stored(users(&["u1"]))).await;
     ack(store, d1, &[short]).await;
     assert_eq!(prune(store, 9).await, Pruned::default());
-    assert_eq!(prune(store, 10).await, Pruned { inbox: 1, ..Pruned::default() });
+    let pruned = prune(store, 10).await;
+    assert_eq!((pruned.inbox, pruned.more), (1, false));
+    let expired =
+        OutcomePart { id: short, outcome: Outcome::Expired, at: at(10), devices: vec![d2], count: 1 };
+    assert_eq!((pruned.expired.parts, pruned.expired.beyond), (vec![expired], vec![]));
     assert_eq!(prune(store, 10).await, Pruned::default(), "once");
     assert_eq!(
         counts(store, app, short).await,
@@ -68,6 +72,7 @@ pub(crate) async fn prune_is_bounded(store: &dyn Store) {
     loop {
         let pruned = store.prune(at(10), 4).await.expect("pruned");
         assert!(pruned.inbox <= 4);
+        assert_eq!(pruned.expired.parts.iter().map(|part| part.count).sum::<u64>(), pruned.inbox);
         removed += pruned.inbox;
         rounds += 1;
         if !pruned.more {
@@ -99,7 +104,8 @@ pub(crate) async fn prune_forgets_after_retention(store: &dyn Store) {
     assert_eq!(prune(store, RETENTION_SECONDS).await, Pruned { notifications: 1, ..Pruned::default() });
     assert!(!known(short, 0).await && known(long, 0).await && known(keyed, 0).await);
     assert_eq!(store.open(d1, vec![short, long], NOW).await.expect("written"), [long]);
-    assert_eq!(prune(store, 500).await, Pruned { inbox: 1, notifications: 1, ..Pruned::default() });
+    let pruned = prune(store, 500).await;
+    assert_eq!((pruned.inbox, pruned.notifications, pruned.more), (1, 1, false));
     assert!(!known(long, 0).await);
     assert_eq!(ack(store, log_in(store, login(app, "d1")).await.num, &[long]).await, 0);
     // A key is remembered for a day, and so is what it was answered with.

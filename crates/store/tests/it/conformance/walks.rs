@@ -1,6 +1,6 @@
 //! Walks of topics, conditions and everyone, and audiences in pages.
 
-use noroshi_store::{Again, Audience, Finished, NewBatch, PushPart, Store, Walk, Work};
+use noroshi_store::{Audience, Finished, NewBatch, PushPart, Store, Walk, Work};
 use noroshi_types::{AppId, Condition, DeviceNum, Lane, Outcome, PushService, Request, Target, When};
 
 use super::pushing::*;
@@ -132,7 +132,7 @@ pub(crate) async fn cancelled_work_under_way_is_not_tried_again(store: &dyn Stor
     let id = send(store, app, request).await;
     let under_way = take(store, 0).await.batches.remove(0);
     assert_eq!(store.cancel(app, id, NOW).await.expect("cancelled").not_pushed, 0, "it is out already");
-    let again = vec![Again { due_at: at(1), attempt: 1, recipients: vec![num] }];
+    let again = vec![again(1, 1, &[num])];
     let finished = vec![Finished { again, ..ended(under_way.id) }];
     assert_eq!(store.finish(finished, at(1)).await.expect("written").cancelled, 1);
     assert_eq!(take(store, 9).await.batches, []);

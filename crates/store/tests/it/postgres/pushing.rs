@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, HashSet};
 use std::time::{Duration, Instant};
 
 use noroshi_store::{
-    Accept, Ack, Again, Audience, Batch, Campaign, CampaignState, Campaigns, Error, Finished, FinishedCounts,
-    Lease, NewBatch, NewCampaign, OfCampaign, PushPart, PushQueue, Renewal, Sessions, Store, Take, TokenGone,
+    Accept, Ack, Audience, Batch, Campaign, CampaignState, Campaigns, Error, Finished, FinishedCounts, Lease,
+    NewBatch, NewCampaign, OfCampaign, PushPart, PushQueue, Renewal, Sessions, Store, Take, TokenGone,
 };
 use noroshi_types::{
     AppId, BatchId, CampaignId, DeviceNum, Lane, Outcome, PushService, Request, Target, Timestamp, When,
@@ -209,7 +209,7 @@ async fn a_taker_that_dies_is_followed_by_another() {
             [taken.id]
         );
         assert_eq!(take_with(&one, asked(2_000_000_000)).await.batches, [], "round {round}");
-        assert_eq!(other.finish(vec![pushed(&taken)], NOW).await.expect("finished").done, [id]);
+        assert_eq!(other.finish(vec![pushed(&taken)], NOW).await.expect("finished").done, [(app, id)]);
     }
 }
 
@@ -369,10 +369,7 @@ async fn two_that_accept_plan_their_pushes() {
     assert_eq!(found.batches_taken, 40);
     let members = one.audience(app, &Audience::Everyone, 0, 99).await.expect("read").members;
     assert_eq!(members.iter().map(|member| member.num).collect::<Vec<_>>(), nums);
-    let retry = |batch: &Batch| Finished {
-        again: vec![Again { due_at: at(60), attempt: 1, recipients: batch.recipients.clone() }],
-        ..ended(batch.id)
-    };
+    let retry = |batch: &Batch| Finished { again: vec![again(60, 1, &batch.recipients)], ..ended(batch.id) };
     let counts = other.finish(taken.iter().map(retry).collect(), at(31)).await.expect("finished");
     assert_eq!(counts, FinishedCounts::default());
 }

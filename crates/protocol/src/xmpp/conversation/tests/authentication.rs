@@ -99,8 +99,10 @@ fn a_token_of_another_device_is_not_this_ones() {
     let mut peer = Peer::secure();
     peer.say(HEADER);
     peer.say(&auth("PLAIN", "\0d2\0t"));
+    peer.take();
     let said = peer.tell(|conversation, cx, out| conversation.authenticated(cx, device(), out));
     assert!(said.contains("<not-authorized/>"), "{said}");
+    assert!(matches!(&peer.take()[..], [Action::Refused(why)] if why.contains("another device's")));
 }
 
 /// A client's side of SCRAM (RFC 5802 §3), from its password.
@@ -159,16 +161,23 @@ fn a_device_proves_that_it_has_its_token() {
 
 #[test]
 fn nobody_learns_which_devices_there_are() {
-    for wrong in [None, Some(Credentials::Password { device: device(), password: Token::new("other") })] {
+    let password = Credentials::Password { device: device(), password: Token::new("other") };
+    for (wrong, why) in [(None, "there is no such account"), (Some(password), "the password is another")] {
         let mut peer = Peer::secure();
         peer.say(HEADER);
         peer.say(&auth("SCRAM-SHA-256", "n,,n=d1,r=abc"));
+        peer.take();
         let said = peer.tell(|conversation, cx, out| conversation.keys(cx, wrong, out));
         let challenge = unbase64(between(&said, "xmpp-sasl'>", "<"));
         assert!(challenge.ends_with(",i=4096"), "{challenge}");
         let (last, _) = proof(Hash::Sha256, "secret", "n=d1,r=abc", &challenge, "n,,");
         let said = peer.say(&format!("<response xmlns='{}'>{}</response>", ns::SASL, base64(&last)));
         assert!(said.contains("<not-authorized/>"), "{said}");
+        let told = &peer.take()[..];
+        assert!(
+            matches!(told, [Action::Refused(it)] if *it == why),
+            "who runs the service learns it: {told:?}"
+        );
     }
 }
 
