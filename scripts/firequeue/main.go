@@ -55,7 +55,7 @@ func main() {
 	flag.DurationVar(&o.rest, "rest", 2*time.Millisecond, "how long it rests after every hundredth")
 	flag.IntVar(&o.rate, "rate", 20_000, "events a second before, during and after the outage")
 	flag.DurationVar(&o.outage, "outage", 10*time.Second, "how long Firehose is away")
-	flag.IntVar(&o.requests, "requests", 2_000, "requests with and as many without the queue, by turns")
+	flag.IntVar(&o.requests, "requests", 20_000, "requests with and as many without the queue, by turns")
 	flag.DurationVar(&o.answer, "answer", 50*time.Millisecond, "how late the fake of Firehose answers")
 	flag.Parse()
 	if err := run(o, only); err != nil {

@@ -24,8 +24,8 @@ pub(crate) struct Events {
     /// How long Firehose is away
     #[arg(long, default_value = "60s", value_parser = duration)]
     pub(crate) outage: Duration,
-    /// Requests of one connection with the log on, and as many with it off, by turns
-    #[arg(long, default_value_t = 2_000)]
+    /// Requests of one connection with the log on, and as many with it off, by turns; for longer than the log gathers
+    #[arg(long, default_value_t = 20_000)]
     pub(crate) requests: u64,
     /// How late the fake of Firehose answers
     #[arg(long, default_value = "50ms", value_parser = duration)]
