@@ -5,22 +5,26 @@
 
 #![allow(unsafe_code)] // a symbol that jemalloc looks for; nothing is called or read by its address here
 
+use std::path::Path;
 use std::time::{Duration, SystemTime};
+
+use parking_lot::Mutex;
 
 pub use tikv_jemallocator::Jemalloc;
 
-use crate::cpu::{Process, thread_time};
+use crate::cpu::thread_time;
 use crate::pprof::{Kind, Stack, encode};
 use crate::profiler::{Detail, Error, Taken};
+use crate::symbol::Symbols;
 
 /// Sampled from the start, one in 512 KiB: what lives long was allocated early. Ends with a zero, as C's strings do.
 #[unsafe(export_name = "_rjem_malloc_conf")]
 pub static MALLOC_CONF: &[u8; 45] = b"prof:true,prof_active:true,lg_prof_sample:19\0";
 
-pub(crate) fn take(process: &Process, detail: Detail) -> Result<Taken, Error> {
+pub(crate) fn take(folder: &Path, symbols: &Mutex<Symbols>, detail: Detail) -> Result<Taken, Error> {
     let without = || Error::Failed("the allocator of this process does not sample".to_owned());
     let control = jemalloc_pprof::PROF_CTL.as_ref().ok_or_else(without)?;
-    process.prepare()?;
+    prepare(folder)?;
     let failed = |error: &dyn std::fmt::Display| Error::Failed(error.to_string());
     let (from, spent) = (SystemTime::now(), thread_time());
     let (profile, period) = {
@@ -38,8 +42,27 @@ pub(crate) fn take(process: &Process, detail: Detail) -> Result<Taken, Error> {
         })
         .collect();
     let kind = Kind::Heap { period_bytes: period };
-    let pprof = encode(kind, &stacks, &mut process.symbols.lock(), detail, (from, Duration::ZERO))?;
+    let pprof = encode(kind, &stacks, &mut symbols.lock(), detail, (from, Duration::ZERO))?;
     Ok(Taken { pprof, stacks: stacks.len(), from, until: from, cost: thread_time().saturating_sub(spent) })
+}
+
+/// Where jemalloc's dumps go, before the first of them.
+fn prepare(folder: &Path) -> Result<(), Error> {
+    static PREPARED: Mutex<bool> = Mutex::new(false);
+    let mut prepared = PREPARED.lock();
+    if *prepared {
+        return Ok(());
+    }
+    let failed =
+        |error: std::io::Error| Error::Failed(format!("{} cannot be written: {error}", folder.display()));
+    match std::fs::remove_dir_all(folder) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(failed(error)),
+        _ => std::fs::create_dir_all(folder).map_err(failed)?,
+    }
+    // Somebody else's choice is as good.
+    let _ = tempfile::env::override_temp_dir(folder);
+    *prepared = true;
+    Ok(())
 }
 
 fn innermost_first(addresses: &[usize]) -> Vec<usize> {

@@ -3,13 +3,13 @@
 //!
 //! ```text
 //!   Profiler::cpu ─────┐              thread "noroshi-profile"
-//!   Pusher ── window ──┴─► one place ─► SIGPROF on whatever thread runs ─► stacks ─► names ─► pprof, gzip
+//!   Pusher ── window ──┴─► sampler ─► SIGPROF on whatever thread runs ─► stacks ─► names ─► pprof, gzip
 //!   Profiler::heap ──────► jemalloc's samples ─────────────────────────────────────►
 //!   Pusher ── parcel (one, the newest) ── POST /ingest by egress
 //! ```
 //!
-//! Reading order: [`profiler`], `cpu`, `heap`, `map`, `symbol`, `pprof`, then [`push`] and `folded` (what a flame graph is
-//! drawn from).
+//! Reading order: [`profiler`], `cpu`, `sampler`, `map`, `symbol`, `heap`, `pprof`, then [`push`] and `folded` (what a
+//! flame graph is drawn from).
 //!
 //! Invariants: nothing samples the CPU, allocates or writes before somebody asks; at most one CPU profile is taken at a
 //! time; who asks goes before what is pushed.
@@ -26,6 +26,8 @@ mod map;
 mod pprof;
 pub mod profiler;
 pub mod push;
+#[cfg(feature = "cpu")]
+mod sampler;
 #[cfg(feature = "cpu")]
 mod symbol;
 

@@ -1,5 +1,8 @@
 //! Where files are mapped as program text: `/proc/self/maps` (proc(5)).
 
+use std::fs::File;
+use std::os::unix::fs::MetadataExt as _;
+
 /// A part of a file that can be run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Map {
@@ -9,6 +12,19 @@ pub(crate) struct Map {
     pub(crate) offset: u64,
     pub(crate) inode: u64,
     pub(crate) path: String,
+}
+
+impl Map {
+    /// The very file, though another may have its name by now.
+    pub(crate) fn open(&self) -> Result<File, String> {
+        for path in ["/proc/self/exe", &self.path] {
+            let Ok(file) = File::open(path) else { continue };
+            if file.metadata().is_ok_and(|metadata| metadata.ino() == self.inode) {
+                return Ok(file);
+            }
+        }
+        Err("its file is gone".to_owned())
+    }
 }
 
 /// In order.

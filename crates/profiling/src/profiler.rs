@@ -80,15 +80,18 @@ struct Inner {
     cut: Notify,
     /// Somebody who asked waits for the sampler.
     wanted: AtomicBool,
+    #[cfg(feature = "heap")]
+    folder: PathBuf,
+    /// Guards the tables of names. No other lock under it.
     #[cfg(feature = "cpu")]
-    process: Arc<crate::cpu::Process>,
+    symbols: Arc<parking_lot::Mutex<crate::symbol::Symbols>>,
 }
 
 impl Profiler {
-    /// What the sampler writes goes into `folder`, which is made, and emptied, with the first profile.
+    /// What jemalloc writes goes into `folder`, which is made, and emptied, with the first heap profile.
     pub fn new(folder: impl Into<PathBuf>) -> Self {
         let folder = folder.into();
-        #[cfg(not(feature = "cpu"))]
+        #[cfg(not(feature = "heap"))]
         let _ = folder;
         Self(Arc::new(Inner {
             asked: Semaphore::new(1),
@@ -97,8 +100,10 @@ impl Profiler {
             sampler: Arc::default(),
             cut: Notify::new(),
             wanted: AtomicBool::new(false),
+            #[cfg(feature = "heap")]
+            folder,
             #[cfg(feature = "cpu")]
-            process: Arc::new(crate::cpu::Process::new(folder)),
+            symbols: Arc::default(),
         }))
     }
 
@@ -142,7 +147,7 @@ impl Profiler {
         detail: Detail,
         end: impl Future<Output = ()>,
     ) -> Result<Taken, Error> {
-        crate::cpu::take(self.0.process.clone(), turn, ask, detail, end).await
+        crate::cpu::take(self.0.symbols.clone(), turn, ask, detail, end).await
     }
 
     #[cfg(not(feature = "cpu"))]
@@ -163,7 +168,7 @@ impl Profiler {
         let dump = move || {
             // Held by the dump, which goes on if nobody waits for it any more.
             let _dumps = inner.dumps.try_acquire().map_err(|_| Error::Busy)?;
-            crate::heap::take(&inner.process, detail)
+            crate::heap::take(&inner.folder, &inner.symbols, detail)
         };
         let take = tokio::task::spawn_blocking(dump);
         take.await.map_err(|error| Error::Failed(error.to_string()))?

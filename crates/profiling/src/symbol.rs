@@ -127,7 +127,7 @@ mod tests {
 
     #[test]
     fn functions_of_libraries_have_names_too() {
-        let address = nix::libc::getpid as *const () as usize + 1;
+        let address = libc::getpid as *const () as usize + 1;
         let found = Symbols::default().look_up([address].into_iter(), &map::read(), Detail::Functions);
         assert!(found[&address][0].name.contains("getpid"), "{:?}", found[&address]);
     }

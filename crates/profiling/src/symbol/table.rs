@@ -6,7 +6,7 @@
 
 use std::fs::File;
 use std::ops::Range;
-use std::os::unix::fs::{FileExt as _, MetadataExt as _};
+use std::os::unix::fs::FileExt as _;
 
 use object::elf::FileHeader64;
 use object::read::elf::{ElfFile, ElfSymbol};
@@ -40,7 +40,7 @@ struct Symbol {
 impl Table {
     /// Of a file that is mapped; an operator's words for why there is none.
     pub(super) fn read(map: &Map) -> Result<Self, String> {
-        let file = open(map)?;
+        let file = map.open()?;
         let failed = |error: &dyn std::fmt::Display| error.to_string();
         let cache = ReadCache::new(file.try_clone().map_err(|error| failed(&error))?);
         let elf = ElfFile::<FileHeader64<Endianness>, _>::parse(&cache).map_err(|error| failed(&error))?;
@@ -77,17 +77,6 @@ impl Table {
         name.truncate(end);
         (!name.is_empty()).then_some(name)
     }
-}
-
-/// The very file, though another may have its name by now.
-fn open(map: &Map) -> Result<File, String> {
-    for path in ["/proc/self/exe", &map.path] {
-        let Ok(file) = File::open(path) else { continue };
-        if file.metadata().is_ok_and(|metadata| metadata.ino() == map.inode) {
-            return Ok(file);
-        }
-    }
-    Err("its file is gone".to_owned())
 }
 
 fn function<'a, R: ReadRef<'a>>(
