@@ -32,7 +32,7 @@ unit: ## Tests of the workspace alone
 	@scripts/setup build engines
 	$(CARGO) test --workspace --locked
 	$(CARGO) test -p noroshi-otel --features otlp --locked
-	$(CARGO) test -p noroshi-profiling --features cpu --locked
+	$(CARGO) test -p noroshi-profiling --features heap --locked
 	$(CARGO) test -p noroshi $(FEATURES_dev) --locked profile
 
 e2e: ## End-to-end tests of the built binary (PROFILE=release for the release binary)

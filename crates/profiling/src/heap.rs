@@ -5,17 +5,18 @@
 
 #![allow(unsafe_code)] // a symbol that jemalloc looks for; nothing is called or read by its address here
 
+use std::collections::HashMap;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use parking_lot::Mutex;
-
 pub use tikv_jemallocator::Jemalloc;
 
 use crate::cpu::thread_time;
+use crate::map;
 use crate::pprof::{Kind, Stack, encode};
 use crate::profiler::{Detail, Error, Taken};
-use crate::symbol::Symbols;
+use crate::symbol::{Function, Symbols};
 
 /// Sampled from the start, one in 512 KiB: what lives long was allocated early. Ends with a zero, as C's strings do.
 #[unsafe(export_name = "_rjem_malloc_conf")]
@@ -32,17 +33,19 @@ pub(crate) fn take(folder: &Path, symbols: &Mutex<Symbols>, detail: Detail) -> R
         let profile = control.dump_profile().map_err(|error| failed(&error))?;
         (profile, 1_i64 << control.lg_sample().min(62))
     };
+    let mut symbols = symbols.lock();
+    let returns = profile.iter().flat_map(|(stack, _)| stack.addrs.iter().copied());
+    let functions = symbols.look_up(returns, &map::read(), Detail::Functions);
     let stacks: Vec<Stack> = profile
         .iter()
         .map(|(stack, _)| Stack {
-            // The outermost is first there; and the innermost is a return address as all others are.
-            addresses: innermost_first(&stack.addrs),
+            addresses: innermost_first(&stack.addrs, &functions),
             thread: None,
             value: stack.weight as i64,
         })
         .collect();
     let kind = Kind::Heap { period_bytes: period };
-    let pprof = encode(kind, &stacks, &mut symbols.lock(), detail, (from, Duration::ZERO))?;
+    let pprof = encode(kind, &stacks, &mut symbols, detail, (from, Duration::ZERO))?;
     Ok(Taken { pprof, stacks: stacks.len(), from, until: from, cost: thread_time().saturating_sub(spent) })
 }
 
@@ -65,8 +68,17 @@ fn prepare(folder: &Path) -> Result<(), Error> {
     Ok(())
 }
 
-fn innermost_first(addresses: &[usize]) -> Vec<usize> {
-    let mut addresses: Vec<usize> = addresses.iter().rev().copied().collect();
+/// The outermost is first in what is given, and the innermost is a return address as all others are. Without the
+/// allocator's own functions: who called it has allocated.
+fn innermost_first(outermost_first: &[usize], functions: &HashMap<usize, Vec<Function>>) -> Vec<usize> {
+    let is_allocator = |address: &usize| {
+        let functions = functions.get(address);
+        functions
+            .and_then(|all| all.last())
+            .is_some_and(|function| function.system_name.starts_with("_rjem_"))
+    };
+    let callers = outermost_first.iter().position(is_allocator).unwrap_or(outermost_first.len());
+    let mut addresses: Vec<usize> = outermost_first[..callers].iter().rev().copied().collect();
     if let Some(innermost) = addresses.first_mut() {
         *innermost = innermost.saturating_sub(1);
     }

@@ -17,7 +17,7 @@ use crate::profiler::Detail;
 use table::Table;
 
 /// Looked up one after the other, in order, so that neighbours share what is read for them.
-const BATCH: usize = 256;
+const BATCH: usize = 64;
 
 /// A function at an address.
 #[derive(Debug, Clone, PartialEq, Eq)]

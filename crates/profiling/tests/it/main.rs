@@ -1,5 +1,7 @@
 //! Profiles of this very process: taken on demand, pushed to a strict fake of Pyroscope, and not built.
 
+#[cfg(feature = "heap")]
+mod heap;
 #[cfg(feature = "cpu")]
 mod push;
 #[cfg(feature = "cpu")]
