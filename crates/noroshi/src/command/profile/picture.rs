@@ -18,7 +18,7 @@ pub(super) fn available() -> Result<(), Failure> {
 
 #[cfg(feature = "profiling")]
 pub(super) fn draw(pprof: &[u8]) -> Result<Vec<u8>, Failure> {
-    use inferno::flamegraph::{self, Options};
+    use inferno::flamegraph::{self, Direction, Options};
 
     let folded =
         noroshi_profiling::folded::fold(pprof).map_err(|error| Failure::failed(error.to_string()))?;
@@ -32,6 +32,8 @@ pub(super) fn draw(pprof: &[u8]) -> Result<Vec<u8>, Failure> {
     };
     let mut options = Options::default();
     options.title = title.to_owned();
+    // The whole is at the top, where a browser begins: stacks of inlined calls are higher than any window.
+    options.direction = Direction::Inverted;
     options.subtitle = Some(format!("{} {count} of {}", (folded.sum as f64 * factor).round(), folded.what));
     options.count_name = count.to_owned();
     options.factor = factor;
