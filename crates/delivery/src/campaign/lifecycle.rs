@@ -89,7 +89,8 @@ impl Delivery {
         Ok(count::count(self, app, CampaignId::from_bytes([0; 16]), spec, false).await?)
     }
 
-    /// Adds recipients to a draft; how many there are in all. [`noroshi_store::Error::Conflict`] if its audience is no upload.
+    /// Adds recipients to a draft; how many there are in all. [`noroshi_store::Error::Conflict`] if its audience is
+    /// no upload.
     pub async fn upload(&self, app: AppId, id: CampaignId, lines: Vec<Line>) -> Result<u64, Error> {
         let campaign = self.found(app, id).await?;
         let uploads = Spec::from_json(&campaign.spec).is_ok_and(|spec| spec.audience == Audience::Upload);

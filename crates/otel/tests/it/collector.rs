@@ -1,5 +1,5 @@
-//! A collector of OTLP over HTTP that is strict: it panics about what the protocol forbids, and the test with it. One request
-//! a connection, answered as it is told.
+//! A collector of OTLP over HTTP that is strict: it panics about what the protocol forbids, and the test with it. One
+//! request a connection, answered as it is told.
 
 use std::collections::{HashMap, HashSet};
 use std::io::{Read, Write};

@@ -1,5 +1,5 @@
-//! What of a mapped file says how to unwind its functions (`.eh_frame`, `.eh_frame_hdr`), where the loader has put it: nothing is
-//! copied.
+//! What of a mapped file says how to unwind its functions (`.eh_frame`, `.eh_frame_hdr`), where the loader has put it:
+//! nothing is copied.
 
 #![allow(unsafe_code)] // slices of what the loader has mapped
 
