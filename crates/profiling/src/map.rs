@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
 
 /// A part of a file that can be run.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -17,13 +18,14 @@ pub(crate) struct Map {
 impl Map {
     /// The very file, though another may have its name by now.
     pub(crate) fn open(&self) -> Result<File, String> {
-        for path in ["/proc/self/exe", &self.path] {
-            let Ok(file) = File::open(path) else { continue };
-            if file.metadata().is_ok_and(|metadata| metadata.ino() == self.inode) {
-                return Ok(file);
-            }
+        let program = Path::new("/proc/self/exe");
+        let is_program = std::fs::read_link(program).is_ok_and(|path| path == Path::new(&self.path));
+        let path = if is_program { program } else { Path::new(&self.path) };
+        let file = File::open(path).map_err(|error| error.to_string())?;
+        match file.metadata().is_ok_and(|metadata| metadata.ino() == self.inode) {
+            true => Ok(file),
+            false => Err("its file is gone".to_owned()),
         }
-        Err("its file is gone".to_owned())
     }
 }
 

@@ -33,8 +33,7 @@ pub struct Ask {
 pub enum Detail {
     /// Its name.
     Functions,
-    /// What was inlined into it too, and of all the files and lines: costs some seconds of CPU time and a hundred
-    /// megabytes, for a moment.
+    /// What was inlined into it too, and of all the files and lines (what that costs: docs/performance.md).
     Lines,
 }
 

@@ -1,7 +1,7 @@
 //! The CPU sampler: a timer of the process's CPU time (`ITIMER_PROF`) sends SIGPROF to whatever thread runs, and the
 //! handler notes that thread's stack. It belongs to the process: one [`Sampling`] at a time.
 //!
-//! The handler comes between any two instructions of any thread. It takes no lock, waits for nobody and allocates
+//! The handler comes between any two instructions of any thread. It takes no lock of the program's and allocates
 //! nothing: where every desk is taken, or the room for stacks is full, the sample is left out and counted. It has the
 //! kernel read the stack (`process_vm_readv`), so that a wrong address is an error and not a crash. It stays installed:
 //! a signal that comes late finds that nothing is sampled.
@@ -356,11 +356,10 @@ extern "C" fn handle(_: c_int, _: *mut libc::siginfo_t, context: *mut c_void) {
     HANDLERS.fetch_sub(1, Ordering::SeqCst);
 }
 
-/// Once for all.
+/// Once for all; under [`ONE`].
 fn install() -> Result<(), Error> {
-    static INSTALLED: Mutex<bool> = Mutex::new(false);
-    let mut installed = INSTALLED.lock();
-    if *installed {
+    static INSTALLED: AtomicBool = AtomicBool::new(false);
+    if INSTALLED.load(Ordering::Relaxed) {
         return Ok(());
     }
     let mut action = MaybeUninit::<libc::sigaction>::zeroed();
@@ -375,7 +374,7 @@ fn install() -> Result<(), Error> {
     if failed {
         return Err(Error::Failed(std::io::Error::last_os_error().to_string()));
     }
-    *installed = true;
+    INSTALLED.store(true, Ordering::Relaxed);
     Ok(())
 }
 
@@ -427,6 +426,7 @@ mod tests {
         assert_eq!(Some(&samples[0].thread), name.as_ref());
     }
 
+    #[cfg(target_env = "gnu")]
     #[test]
     fn a_stack_ends_where_the_thread_began() {
         let table = Table::new(unwinder().expect("an unwinder"), WORDS_MAX);

@@ -2,8 +2,8 @@
 //! there and which line it is, by the program's debug information.
 //!
 //! The table takes microseconds and next to no memory, so it does for what is sampled all the time. Debug information
-//! takes tens of milliseconds to read and, kept, hundreds of megabytes: it is read for a profile that somebody asked
-//! for, in batches, and forgotten after each.
+//! takes far more of both (docs/performance.md): it is read for a profile that somebody asked for, in batches, and
+//! forgotten after each.
 
 mod table;
 
@@ -29,9 +29,9 @@ pub(crate) struct Function {
     pub(crate) line: u32,
 }
 
-/// The tables that were read, by the inodes of their files; none for a file without one.
+/// The tables that were read, by the paths of their files; none for a file without one.
 #[derive(Default)]
-pub(crate) struct Symbols(HashMap<u64, Option<Table>>);
+pub(crate) struct Symbols(HashMap<String, Option<Table>>);
 
 impl Symbols {
     /// Of each address its functions, the innermost first; none where nothing is known. Addresses are one behind their
@@ -60,7 +60,7 @@ impl Symbols {
 
     fn whole_name(&mut self, address: u64, maps: &[Map]) -> Option<Vec<u8>> {
         let map = map::at(maps, address)?;
-        let table = self.0.entry(map.inode).or_insert_with(|| {
+        let table = self.0.entry(map.path.clone()).or_insert_with(|| {
             let table = Table::read(map);
             table
                 .inspect_err(|reason| tracing::debug!(map.path, reason, "functions have no whole names"))

@@ -6,9 +6,9 @@
 use std::ops::Range;
 
 use framehop::{ExplicitModuleSectionInfo, Module};
-use object::elf::FileHeader64;
+use object::elf::{FileHeader64, PF_X};
 use object::read::elf::ElfFile;
-use object::{Endianness, Object as _, ObjectSection as _, ObjectSegment as _, ReadCache};
+use object::{Endianness, Object as _, ObjectSection as _, ObjectSegment as _, ReadCache, SegmentFlags};
 
 use crate::map::Map;
 
@@ -17,7 +17,9 @@ pub(super) fn of(map: &Map) -> Result<Module<&'static [u8]>, String> {
     let cache = ReadCache::new(map.open()?);
     let elf = ElfFile::<FileHeader64<Endianness>, _>::parse(&cache).map_err(|error| error.to_string())?;
     let here = map.offset..map.offset.saturating_add(map.limit - map.start);
-    let segment = elf.segments().find(|segment| here.contains(&segment.file_range().0));
+    let runs = |flags| matches!(flags, SegmentFlags::Elf { p_flags, .. } if p_flags.0 & PF_X.0 != 0);
+    let segment =
+        elf.segments().find(|segment| here.contains(&segment.file_range().0) && runs(segment.flags()));
     let segment = segment.ok_or("it has no segment there")?;
     // What the file's addresses are moved by in memory.
     let bias = (map.start + (segment.file_range().0 - map.offset)).wrapping_sub(segment.address());
@@ -30,7 +32,8 @@ pub(super) fn of(map: &Map) -> Result<Module<&'static [u8]>, String> {
         };
         elf.segments().any(loaded).then_some(range)
     };
-    // SAFETY: the section is in a segment that the loader has mapped from the file, to stay.
+    // SAFETY: the section is in a segment that the loader has mapped from the file. It stays: nothing here unloads
+    // libraries (dlclose), and those that libc loads for itself it keeps.
     let data = |range: &Range<u64>| unsafe {
         let start = bias.wrapping_add(range.start) as *const u8;
         std::slice::from_raw_parts(start, (range.end - range.start) as usize)

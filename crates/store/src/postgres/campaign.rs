@@ -99,12 +99,14 @@ impl Campaigns for Postgres {
         now: Timestamp,
     ) -> Result<Campaign, Error> {
         let (from, keep_until) = (from.to_vec(), self.keep_until(now));
-        let num = self.write(move |tx| set_state(tx, app, id, from.clone(), to, now, keep_until)).await?;
+        let (num, state) =
+            self.write(move |tx| set_state(tx, app, id, from.clone(), to, now, keep_until)).await?;
         if to == CampaignState::Aborted {
             // If this stops early, `take` goes on with it.
             while let Ok(true) = self.write(move |tx| purge_batches(tx, num, now)).await {}
         }
-        self.campaign(app, id, now).await?.ok_or(Error::NotFound)
+        let campaign = self.campaign(app, id, now).await?.ok_or(Error::NotFound)?;
+        Ok(Campaign { state, ..campaign })
     }
 
     async fn enqueue(
@@ -314,7 +316,7 @@ async fn set_state(
     to: CampaignState,
     now: Timestamp,
     keep_until: Timestamp,
-) -> Result<CampaignNum, Failed> {
+) -> Result<(CampaignNum, CampaignState), Failed> {
     let campaign = locked(&tx, app, id).await?;
     if !from.contains(&campaign.state) {
         return Err(Error::Conflict.into());
@@ -326,12 +328,13 @@ async fn set_state(
         &[&campaign.num, &(to as i64), &(now.0 as i64)],
     )
     .await?;
+    let mut reached = to;
     if to.ended() {
         keep_trace(&tx, &[campaign.num], keep_until).await?;
-    } else {
-        settle(&tx, &[campaign.num], now, keep_until).await?;
+    } else if !settle(&tx, &[campaign.num], now, keep_until).await?.is_empty() {
+        reached = CampaignState::Done;
     }
-    Ok(campaign.num)
+    Ok((campaign.num, reached))
 }
 
 /// What [`Campaigns::enqueue`] is given.

@@ -84,12 +84,13 @@ impl Campaigns for Sqlite {
         now: Timestamp,
     ) -> Result<Campaign, Error> {
         let from = from.to_vec();
-        let num = self.write(1, move |w| set_state(w, app, id, &from, to, now)).await?;
+        let (num, state) = self.write(1, move |w| set_state(w, app, id, &from, to, now)).await?;
         if to == CampaignState::Aborted {
             // If this stops early, `take` goes on with it.
             while let Ok(true) = self.write(PURGE_ROWS, move |w| purge_batches(w, num, now)).await {}
         }
-        self.campaign(app, id, now).await?.ok_or(Error::NotFound)
+        let campaign = self.campaign(app, id, now).await?.ok_or(Error::NotFound)?;
+        Ok(Campaign { state, ..campaign })
     }
 
     async fn enqueue(
@@ -302,7 +303,7 @@ fn set_state(
     from: &[CampaignState],
     to: CampaignState,
     now: Timestamp,
-) -> Result<CampaignNum, Error> {
+) -> Result<(CampaignNum, CampaignState), Error> {
     let campaign = named(w.db, app, id)?;
     if !from.contains(&campaign.state) {
         return Err(Error::Conflict);
@@ -312,12 +313,13 @@ fn set_state(
          WHERE num = ?1",
     )?
     .execute((campaign.num, to as u8, now.0 as i64))?;
+    let mut reached = to;
     if to.ended() {
         end(w, campaign.num, campaign.notification, now)?;
-    } else {
-        settle(w, campaign.num, now)?;
+    } else if settle(w, campaign.num, now)?.is_some() {
+        reached = CampaignState::Done;
     }
-    Ok(campaign.num)
+    Ok((campaign.num, reached))
 }
 
 /// From here on its trace and its lines are kept for the retention.

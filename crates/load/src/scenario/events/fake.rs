@@ -2,7 +2,7 @@
 //! (`scripts/firequeue`).
 //!
 //! It says where it is and what to sign with as lines of `name<TAB>value`, and is told what to do by lines on standard
-//! input: `away`, `well`, and `told N`, which it answers with what became of the events 0 to N. It ends when its input does.
+//! input: `away`, `well`, and `told N`, which it answers with what became of the events below N. It ends when its input does.
 
 use std::io::{BufRead, Write};
 use std::sync::Arc;

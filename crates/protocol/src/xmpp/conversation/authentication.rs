@@ -14,7 +14,7 @@ use super::{
 use crate::xmpp::action::{Action, Credentials};
 use crate::xmpp::jid::{self, Jid};
 use crate::xmpp::sasl::{self, Failure, Mechanism, Plain};
-use crate::xmpp::scram::{ClientFirst, Exchange, Hash, ITERATIONS, Keys, NONCE_BYTES};
+use crate::xmpp::scram::{ClientFirst, Exchange, Hash, ITERATIONS, Keys, NONCE_BYTES, ScramError};
 
 impl Conversation {
     /// RFC 6120 §6.4.2.
@@ -84,12 +84,15 @@ impl Conversation {
             Step::Chosen(Mechanism::Plain) => self.begin_plain(cx, &message, out),
             Step::Chosen(Mechanism::Scram { hash, plus }) => self.begin_scram(cx, &message, hash, plus, out),
             Step::Proof { exchange, device } => {
-                let why = match device {
-                    Some(_) => "the password is another",
-                    None => "there is no such account",
+                let why = |error: &ScramError| match error {
+                    ScramError::Malformed(_) => None,
+                    ScramError::ChannelBinding => Some("it is bound to another TLS connection"),
+                    ScramError::Proof if device.is_some() => Some("the password is another"),
+                    ScramError::Proof => Some("there is no such account, or no accounts at all"),
                 };
-                let proof =
-                    exchange.finish(&message).inspect_err(|_| out.actions.push(Action::Refused(why)))?;
+                let proof = exchange.finish(&message).inspect_err(|error| {
+                    out.actions.extend(why(error).map(Action::Refused));
+                })?;
                 // Without a device no proof is right.
                 let device = device.ok_or(Failure::NotAuthorized)?;
                 self.prove(cx, device, Some(proof), out);

@@ -162,7 +162,10 @@ fn a_device_proves_that_it_has_its_token() {
 #[test]
 fn nobody_learns_which_devices_there_are() {
     let password = Credentials::Password { device: device(), password: Token::new("other") };
-    for (wrong, why) in [(None, "there is no such account"), (Some(password), "the password is another")] {
+    for (wrong, why) in [
+        (None, "there is no such account, or no accounts at all"),
+        (Some(password), "the password is another"),
+    ] {
         let mut peer = Peer::secure();
         peer.say(HEADER);
         peer.say(&auth("SCRAM-SHA-256", "n,,n=d1,r=abc"));
