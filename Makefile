@@ -6,7 +6,7 @@ PROFILE ?= dev
 TARGET := $(abspath $(or $(CARGO_TARGET_DIR),target))
 BIN_dev := $(TARGET)/debug/noroshi
 BIN_release := $(TARGET)/release/noroshi
-# Some ninety crates of Amazon's SDK, forty of the sampler, a score for Kafka and fifteen of OpenTelemetry, which only
+# Some ninety crates of Amazon's SDK, thirty of the sampler, a score for Kafka and fifteen of OpenTelemetry, which only
 # what is released has.
 FEATURES_release := --features noroshi/sqs,noroshi/firehose,noroshi/kafka,noroshi/otel,noroshi/profiling
 # What end-to-end tests look at beside the default.

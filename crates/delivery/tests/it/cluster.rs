@@ -11,7 +11,6 @@ use noroshi_delivery::{Entered, Entering};
 use noroshi_store::{Devices, Registration};
 use noroshi_types::{AppId, CloseReason, DeviceId, Position, Presence, Target, When};
 
-use crate::seated_edge::Seat;
 use crate::{NOW, request, users};
 use cell::{Cell, PATIENCE, cell, cell_with, quiet, topic, user};
 
@@ -456,16 +455,7 @@ async fn a_session_that_stands_only_after_the_directory_is_back_is_put_into_it()
     cell.nodes[1].member.heal();
     // What the gateway does with the answer takes its shard a moment.
     tokio::time::sleep(Duration::from_millis(150)).await;
-    let seat = Seat {
-        app: cell.app,
-        user: logged_in.user.clone(),
-        num: logged_in.num,
-        generation,
-        revision: logged_in.revision,
-        presence: Presence::Active,
-        topics: logged_in.topics,
-    };
-    cell.nodes[1].edge.seat(device.clone(), seat);
+    cell.sit_down(1, &device, *logged_in, generation);
     let cluster = cell.nodes[0].member.cluster();
     let (key, epoch) =
         (cluster.keys.device(cell.app, &device), cell.nodes[1].member.cluster().members.epoch());

@@ -140,16 +140,21 @@ impl Cell {
     }
 
     pub(super) async fn seat(&self, node: usize, device: &DeviceId, logged_in: LoggedIn, generation: u64) {
+        self.take(node, device, logged_in.user.as_ref(), generation).await;
+        self.sit_down(node, device, logged_in, generation);
+    }
+
+    /// What the gateway does with the answer to a log-in.
+    pub(super) fn sit_down(&self, node: usize, device: &DeviceId, logged_in: LoggedIn, generation: u64) {
         let seat = Seat {
             app: self.app,
-            user: logged_in.user.clone(),
+            user: logged_in.user,
             num: logged_in.num,
             generation,
             revision: logged_in.revision,
             presence: Presence::Active,
             topics: logged_in.topics,
         };
-        self.take(node, device, logged_in.user.as_ref(), generation).await;
         self.nodes[node].edge.seat(device.clone(), seat);
     }
 
