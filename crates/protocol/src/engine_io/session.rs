@@ -135,7 +135,7 @@ impl Session {
         if now_ms >= self.deadline_ms {
             match self.phase {
                 Phase::Pinged => self.end(CloseReason::PingTimeout, out),
-                Phase::Lingering => self.vanish(),
+                Phase::Lingering => self.vanish(out),
                 Phase::Quiet | Phase::Gone => {}
             }
         }
@@ -392,7 +392,7 @@ impl Session {
                 polling.last = Some(last);
                 moves = polling.probe == Probe::Answered;
             }
-            None => self.vanish(),
+            None => self.vanish(out),
         }
         if polls {
             self.say_last(out);
@@ -410,7 +410,7 @@ impl Session {
         let Some(polling) = &mut self.polling else { return };
         if polling.queue.is_empty() {
             out.extend(polling.last.take().map(|last| Output::Answer(Payload::of(last))));
-            self.vanish();
+            self.vanish(out);
         } else {
             self.flush(out);
         }
@@ -418,14 +418,13 @@ impl Session {
 
     /// The same on the WebSocket of a client that moved there too late.
     fn say_rest(&mut self, out: &mut Outputs) {
-        let Some(polling) = self.polling.take() else { return };
-        if polling.poll {
+        let Some(polling) = &mut self.polling else { return };
+        if std::mem::take(&mut polling.poll) {
             out.push(Output::Answer(Payload::of(Outgoing::NOOP)));
         }
-        let rest = polling.queue.into_packets().chain(polling.last);
+        let rest = std::mem::take(&mut polling.queue).into_packets().chain(polling.last.take());
         out.extend(rest.map(Output::Probe));
-        out.push(Output::EndProbe);
-        self.vanish();
+        self.vanish(out);
     }
 
     /// Ends the session at once: it cannot be talked to any more.
@@ -440,7 +439,7 @@ impl Session {
         }
         self.end_probe(out);
         out.push(Output::Ended(reason));
-        self.vanish();
+        self.vanish(out);
     }
 
     fn end_probe(&mut self, out: &mut Outputs) {
@@ -450,7 +449,9 @@ impl Session {
         }
     }
 
-    fn vanish(&mut self) {
+    /// Nothing is left to say, on a WebSocket that probes neither.
+    fn vanish(&mut self, out: &mut Outputs) {
+        self.end_probe(out);
         self.polling = None;
         self.phase = Phase::Gone;
     }
