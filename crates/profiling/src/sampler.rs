@@ -21,6 +21,8 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 use std::time::Duration;
 
+#[cfg(target_arch = "aarch64")]
+use framehop::aarch64::PtrAuthMask;
 use framehop::{CacheNative, MustNotAllocateDuringUnwind, UnwindRegsNative, Unwinder as _, UnwinderNative};
 use parking_lot::{Mutex, MutexGuard};
 
@@ -334,7 +336,15 @@ impl Registers {
     #[cfg(target_arch = "aarch64")]
     fn of(context: &libc::ucontext_t) -> Self {
         let registers = &context.uc_mcontext;
-        let unwind = UnwindRegsNative::new(registers.regs[30], registers.sp, registers.regs[29]);
+        // Libraries may sign return addresses (pointer authentication) in the bits above an address. How many bits an
+        // address has is the kernel's choice: the loader and the stacks use them all.
+        let mask = PtrAuthMask::from_max_known_address(registers.pc | registers.sp);
+        let unwind = UnwindRegsNative::new_with_ptr_auth_mask(
+            mask,
+            registers.regs[30],
+            registers.sp,
+            registers.regs[29],
+        );
         Self { instruction: registers.pc, stack: registers.sp, unwind }
     }
 }
@@ -432,9 +442,13 @@ mod tests {
         let table = Table::new(unwinder().expect("an unwinder"), WORDS_MAX);
         #[inline(never)]
         fn deep(table: &Table, calls: usize) -> usize {
-            if calls > 0 {
-                return std::hint::black_box(deep(table, calls - 1)) + 1;
+            match calls {
+                0 => here(table),
+                _ => std::hint::black_box(deep(table, calls - 1)) + 1,
             }
+        }
+        #[inline(never)]
+        fn here(table: &Table) -> usize {
             let mut context = MaybeUninit::<libc::ucontext_t>::zeroed();
             // SAFETY: zeros are a context, and it is written to only here.
             let context = unsafe {
@@ -446,6 +460,6 @@ mod tests {
         }
         assert_eq!(deep(&table, 20), 20);
         let addresses = &table.samples().samples[0].addresses;
-        assert!((21..DEPTH_MAX).contains(&addresses.len()), "{}", addresses.len());
+        assert!((22..DEPTH_MAX).contains(&addresses.len()), "{}", addresses.len());
     }
 }

@@ -4,6 +4,8 @@
 mod heap;
 #[cfg(feature = "cpu")]
 mod push;
+#[cfg(all(feature = "cpu", target_arch = "aarch64"))]
+mod signed;
 #[cfg(feature = "cpu")]
 mod take;
 

@@ -1,8 +1,7 @@
 //! CPU profiles under load. The sampler is the process's, so tests take turns.
 
-use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 
 use noroshi_profiling::{Ask, Error, Profiler, folded};
@@ -13,11 +12,9 @@ pub(crate) static TURN: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new((
 
 pub(crate) const ASK: Ask = Ask { duration: Duration::from_secs(1), hz: 199 };
 
-/// In the folder that the first of them chose, whoever is first.
+/// In one folder, whoever is first.
 pub(crate) fn profiler() -> Profiler {
-    static FOLDER: LazyLock<PathBuf> =
-        LazyLock::new(|| std::env::temp_dir().join(format!("noroshi-profiles-{}", std::process::id())));
-    Profiler::new(&*FOLDER)
+    Profiler::new(concat!(env!("CARGO_TARGET_TMPDIR"), "/profiles"))
 }
 
 #[inline(never)]
