@@ -30,7 +30,7 @@ test: unit e2e ## Every test: units, components, and end to end with other peopl
 
 unit: ## Tests of the workspace alone
 	@scripts/setup build engines
-	$(CARGO) test --workspace --locked
+	$(CARGO) test --workspace --no-fail-fast --locked
 	$(CARGO) test -p noroshi-otel --features otlp --locked
 	$(CARGO) test -p noroshi-profiling --features heap --locked
 	$(CARGO) test -p noroshi $(FEATURES_dev) --locked profile
