@@ -160,6 +160,7 @@ async fn send_once(front: &Front, cell: &Cell, app: AppId, parts: &[Part]) -> Se
     read_answers(parts, &answer.body)
 }
 
+/// As cells hash them: without its trace a line is byte by byte what it was before there were traces.
 fn lines(parts: &[Part]) -> Option<String> {
     let mut text =
         String::with_capacity(parts.iter().map(|part| part.to.len() + part.body.len() + 200).sum());

@@ -16,6 +16,8 @@ pub struct Relayed {
     pub key: Box<str>,
     /// Its ttl and its `push.after` are cut to what is left of them.
     pub request: Request,
+    /// The line as a front writes it without a trace, if this one has a trace: the two are the same line.
+    pub untraced: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -38,7 +40,13 @@ pub fn relayed(bytes: &[u8], limits: &Limits, now: Timestamp) -> Result<Relayed,
     request.ttl = Ttl::new(left).map_err(|invalid| Problem::field("expires_at_ms", invalid.0))?;
     request.push.after = request.push.after.min(left);
     request.trace = body.traceparent.map(|Text(trace)| trace);
-    Ok(Relayed { key: body.key.0.0.into(), request })
+    let Text(Line(key)) = body.key;
+    let untraced = request.trace.map(|_| {
+        let (quoted, notification) = (serde_json::Value::from(&*key), body.notification);
+        let expires_at = body.expires_at_ms;
+        format!("{{\"key\":{quoted},\"expires_at_ms\":{expires_at},\"notification\":{notification}}}")
+    });
+    Ok(Relayed { key: key.into(), request, untraced })
 }
 
 #[cfg(test)]
