@@ -1,20 +1,26 @@
 //! Where devices connect to, as registration and a front tell it: every protocol at a node's public address. Listeners
-//! of their own (MQTT, XMPP over TCP) are not told: which port leads to them from outside only the operator knows.
+//! of their own (MQTT, XMPP over TCP) are told where the operator says which address leads to them from outside.
 
 use serde::Serialize;
 
+use crate::state::Config;
+
 #[derive(Debug, Serialize)]
-pub struct ConnectBody {
+pub struct ConnectBody<'a> {
     websocket: String,
     sse: String,
     /// Its clients add `/socket.io/` themselves.
     socketio: String,
     mqtt: String,
     xmpp: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    mqtt_tcp: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    xmpp_tcp: Option<&'a str>,
 }
 
-impl ConnectBody {
-    /// `base` is a URL with http or https, without a path.
+impl<'a> ConnectBody<'a> {
+    /// `base` is a URL with http or https, without a path. Nothing over TCP.
     pub fn at(base: &str) -> Self {
         let base = base.trim_end_matches('/');
         let ws = base.strip_prefix("http").map_or_else(|| base.to_owned(), |rest| format!("ws{rest}"));
@@ -24,6 +30,14 @@ impl ConnectBody {
             socketio: base.to_owned(),
             mqtt: format!("{ws}/mqtt"),
             xmpp: format!("{ws}/xmpp"),
+            mqtt_tcp: None,
+            xmpp_tcp: None,
         }
+    }
+
+    /// With the service's addresses over TCP, the same whichever node `base` leads to.
+    pub(crate) fn of_service(base: &str, config: &'a Config) -> Self {
+        let (mqtt_tcp, xmpp_tcp) = (config.mqtt_public_url.as_deref(), config.xmpp_public_url.as_deref());
+        Self { mqtt_tcp, xmpp_tcp, ..Self::at(base) }
     }
 }

@@ -91,7 +91,7 @@ pub(crate) async fn answer(
     let prepared = match entry.prepared().filter(|prepared| prepared.shown == shown) {
         Some(prepared) => prepared,
         None => {
-            let body = made_of(&entry.call, &current, &shown)?;
+            let body = made_of(&entry.call, &current, &shown, &api.config)?;
             let prepared = Arc::new(Prepared::new(body, shown));
             entry.prepare(prepared.clone());
             api.first_calls.put(entry);

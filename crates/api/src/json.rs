@@ -10,7 +10,7 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::time::Duration;
 
-use noroshi_types::{Invalid, time};
+use noroshi_types::{Invalid, TraceContext, time};
 use serde::de::{self, Deserialize, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::error::Category;
 
@@ -289,6 +289,16 @@ impl<const MAX: usize> FromText for Line<MAX> {
             true => Err(Invalid(Cow::Borrowed("it must not contain control characters"))),
             false => Ok(Self(text.to_owned())),
         }
+    }
+}
+
+/// As in the header `traceparent`.
+impl FromText for TraceContext {
+    const WHAT: &'static str = "a trace context (a string)";
+    fn from_text(text: &str) -> Result<Self, Invalid> {
+        let rule = "it is a `traceparent` of W3C Trace Context, such as \
+                    00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+        Self::parse(text.as_bytes()).ok_or(Invalid(Cow::Borrowed(rule)))
     }
 }
 

@@ -20,6 +20,7 @@ pub use crate::handler::topic::{page_limit, topic};
 pub use crate::registration::draw_device_id;
 pub use crate::respond::{Lines, json};
 pub use crate::router::{delete, get, patch, post, put};
+pub use crate::traced::Traced;
 
 /// The public listener of these routes; `rest` answers every other path.
 pub fn public(state: Arc<State>, routes: Vec<Route>, rest: Router) -> Router {

@@ -30,6 +30,9 @@ pub struct Config {
     /// How devices reach this service from outside, such as `https://push.example.com`; none: as the
     /// request says in its `Host` header.
     pub public_url: Option<String>,
+    /// How they reach MQTT and XMPP over TCP, such as `mqtts://push.example.com:8883`; none: they are not told.
+    pub mqtt_public_url: Option<String>,
+    pub xmpp_public_url: Option<String>,
     pub device_token_ttl: Duration,
     /// False on a node without the role `api`: of the public routes only those of the gateway are served.
     pub public: bool,
@@ -48,6 +51,8 @@ impl Default for Config {
         Self {
             limits: Limits::default(),
             public_url: None,
+            mqtt_public_url: None,
+            xmpp_public_url: None,
             device_token_ttl: limits::DEVICE_TOKEN_TTL,
             public: true,
             // Ten times what two cores work on at once; each costs some tens of KiB.

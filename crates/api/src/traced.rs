@@ -24,7 +24,7 @@ const OUTSIDE: [&str; 5] = ["/v1/me", "/push/", "/v1/connect", "/v1/events", "/s
 
 /// What is done for this request is a child of that; none where nobody traces it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Traced(pub(crate) Option<TraceContext>);
+pub struct Traced(pub Option<TraceContext>);
 
 impl Traced {
     /// The span of a request on the public address, where it is to be recorded; what is done for it is its child then.

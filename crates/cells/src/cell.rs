@@ -150,7 +150,7 @@ impl Ask {
 
     pub(crate) fn get(path: impl Into<String>, bearer: http::HeaderValue, timeout: Duration) -> Self {
         let (path, method) = (path.into(), http::Method::GET);
-        Self { method, path, bearer, content_type: None, body: Default::default(), timeout }
+        Self { method, path, bearer, trace: None, content_type: None, body: Default::default(), timeout }
     }
 
     pub(crate) fn delete(path: impl Into<String>, bearer: http::HeaderValue, timeout: Duration) -> Self {

@@ -15,6 +15,7 @@ use hyper_util::client::legacy;
 use hyper_util::client::legacy::connect::{Connected, Connection};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use noroshi_egress::{Egress, Stream, Tls};
+use noroshi_types::TraceContext;
 use rustls_pki_types::CertificateDer;
 
 /// An answer to 10,000 lines is some MiB; a page of devices less.
@@ -23,6 +24,7 @@ const ANSWER_BYTES_MAX: usize = 32 << 20;
 const IDLE_TIMEOUT: Duration = Duration::from_secs(20);
 const IDLE_PER_CELL_MAX: usize = 64;
 const HTTP_1_1: &[u8] = b"http/1.1";
+const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 
 /// Of a cell's answer, these are handed on.
 const HANDED_ON: [HeaderName; 5] = [
@@ -50,6 +52,8 @@ pub(crate) struct Ask {
     /// With its query.
     pub(crate) path: String,
     pub(crate) bearer: HeaderValue,
+    /// Of the request that is asked for.
+    pub(crate) trace: Option<TraceContext>,
     pub(crate) content_type: Option<HeaderValue>,
     pub(crate) body: Bytes,
     pub(crate) timeout: Duration,
@@ -82,9 +86,12 @@ impl Client {
 
     /// Whatever the status. Cancel-safe, but what was sent may have been heard.
     pub(crate) async fn ask(&self, base: &str, ask: Ask) -> Result<Answer, Error> {
-        let Ask { method, path, bearer, content_type, body, timeout } = ask;
+        let Ask { method, path, bearer, trace, content_type, body, timeout } = ask;
         let uri = format!("{}{path}", base.trim_end_matches('/'));
         let mut request = Request::builder().method(method).uri(uri).header(header::AUTHORIZATION, bearer);
+        if let Some(trace) = trace {
+            request = request.header(TRACEPARENT, trace.to_string());
+        }
         if let Some(content_type) = content_type {
             request = request.header(header::CONTENT_TYPE, content_type);
         }

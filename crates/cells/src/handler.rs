@@ -15,7 +15,7 @@ use std::sync::Arc;
 use futures_util::future::join_all;
 use http::StatusCode;
 use noroshi_api::Problem;
-use noroshi_types::AppId;
+use noroshi_types::{AppId, TraceContext};
 
 use crate::cell::Cell;
 use crate::client::{Answer, Ask};
@@ -29,16 +29,17 @@ pub(crate) async fn ask(
     front: &Front,
     cell: &Cell,
     app: AppId,
+    trace: Option<TraceContext>,
     make: impl Fn(http::HeaderValue) -> Ask,
 ) -> Result<Answer, Problem> {
     let key = front.key(cell, app)?;
-    let answer = cell.request(make(key.clone())).await?;
+    let answer = cell.request(Ask { trace, ..make(key.clone()) }).await?;
     if answer.status != StatusCode::UNAUTHORIZED {
         return Ok(answer);
     }
     cell.unprovisioned.notify_one();
     tokio::time::sleep(PROVISIONED_AFTER).await;
-    let again = cell.request(make(key)).await?;
+    let again = cell.request(Ask { trace, ..make(key) }).await?;
     match again.status {
         // The front's own key is nothing that a client could mend.
         StatusCode::UNAUTHORIZED => Err(cell.away()),
@@ -53,10 +54,11 @@ const PROVISIONED_AFTER: std::time::Duration = std::time::Duration::from_millis(
 pub(crate) async fn ask_each(
     front: &Front,
     app: AppId,
+    trace: Option<TraceContext>,
     asked: impl IntoIterator<Item = (Arc<Cell>, Ask)>,
 ) -> Vec<(Arc<Cell>, Result<Answer, Problem>)> {
     let asked = asked.into_iter().map(async |(cell, request)| {
-        let answer = ask(front, &cell, app, |bearer| Ask { bearer, ..request.clone() }).await;
+        let answer = ask(front, &cell, app, trace, |bearer| Ask { bearer, ..request.clone() }).await;
         (cell, answer)
     });
     join_all(asked).await

@@ -19,7 +19,7 @@ use noroshi_api::Problem;
 use noroshi_api::parts::body_hash;
 use noroshi_store::Idempotency;
 use noroshi_store::cells::{Move, MoveStep, NewMessage, PartState, Relayed};
-use noroshi_types::{AppId, DeviceId, NotificationId, Target, Timestamp, limits};
+use noroshi_types::{AppId, DeviceId, NotificationId, Target, Timestamp, TraceContext, limits};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
@@ -199,14 +199,16 @@ async fn carry(front: &Front, from: &Cell, one: &Move, seen: &Seen) -> Result<bo
         }
         let remote = NotificationId::parse(&message.id).map_err(Problem::internal)?;
         // What is not known was published in the cell itself.
-        if let Some(relayed) = front.store.relayed_as(from.num, remote).await? {
-            match heard(front, one, &relayed).await? {
+        let relayed = front.store.relayed_as(from.num, remote).await?;
+        if let Some(relayed) = &relayed {
+            match heard(front, one, relayed).await? {
                 Heard::Yes => continue,
                 Heard::Later => return Ok(false),
                 Heard::No => {}
             }
         }
-        publish(front, from, one, message, remote).await?;
+        let trace = relayed.and_then(|relayed| relayed.trace);
+        publish(front, from, one, message, remote, trace).await?;
     }
     if more {
         // What was carried makes way for the next page.
@@ -280,6 +282,7 @@ async fn publish(
     one: &Move,
     message: Message,
     remote: NotificationId,
+    trace: Option<TraceContext>,
 ) -> Result<(), Problem> {
     let ask = Ask::get(format!("/v1/notifications/{remote}"), front.key(from, one.app)?, front.timeout());
     let answer = from.request(ask).await?;
@@ -315,6 +318,7 @@ async fn publish(
                 .to_string()
                 .into(),
         expires_at,
+        trace,
         idempotency: Some(Idempotency { body_hash: body_hash(key.as_bytes()), key: key.into() }),
         everywhere: Arc::from([]),
         full: Arc::from([]),

@@ -5,13 +5,14 @@
 //! A line's key is the message's id, so whatever is sent again after a failure, a restart or by another front is
 //! taken once. What a cell cannot take now holds back its own cell alone; what it refuses for good is recorded.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use futures_util::future::join_all;
 use http::StatusCode;
+use noroshi_api::Code;
 use noroshi_store::cells::{Part, PartEnd};
 use noroshi_types::{AppId, NotificationId};
 use serde::Deserialize;
@@ -117,10 +118,34 @@ struct Sent {
 
 /// One app's parts, in their order.
 async fn send(front: &Front, cell: &Cell, app: AppId, parts: Vec<Part>) -> Sent {
+    let mut sent = send_once(front, cell, app, &parts).await;
+    let untraced = untraced(parts, &mut sent.ended);
+    if !untraced.is_empty() {
+        let rest = send_once(front, cell, app, &untraced).await;
+        sent.ended.extend(rest.ended);
+        sent.again = sent.again.or(rest.again);
+    }
+    sent
+}
+
+/// Takes out what a cell of an older version refused, perhaps only as it does not know `traceparent`: without it, it is
+/// worth another try.
+fn untraced(parts: Vec<Part>, ended: &mut Vec<(u64, PartEnd)>) -> Vec<Part> {
+    let unknown =
+        |end: &PartEnd| matches!(end, PartEnd::Refused(code) if code == Code::UnknownField.as_str());
+    let refused: BTreeSet<u64> = ended.iter().filter(|(_, end)| unknown(end)).map(|(num, _)| *num).collect();
+    let traced = |part: &Part| part.trace.is_some() && refused.contains(&part.num);
+    let untraced = parts.into_iter().filter(traced).map(|part| Part { trace: None, ..part });
+    let untraced: Vec<Part> = untraced.collect();
+    ended.retain(|(num, _)| untraced.binary_search_by_key(num, |part| part.num).is_err());
+    untraced
+}
+
+async fn send_once(front: &Front, cell: &Cell, app: AppId, parts: &[Part]) -> Sent {
     let nothing = |reason: String| Sent { ended: Vec::new(), again: Some(reason) };
     // An app that was deleted took its messages along: they are gone with the next look.
     let Ok(key) = front.key(cell, app) else { return nothing("its app is gone".to_owned()) };
-    let Some(body) = lines(&parts) else { return nothing("a kept message is no JSON".to_owned()) };
+    let Some(body) = lines(parts) else { return nothing("a kept message is no JSON".to_owned()) };
     let ask = Ask::post("/v1/notifications/relay", key, front.timeout(), Ask::NDJSON, body);
     let answer = match cell.ask(ask).await {
         Ok(answer) => answer,
@@ -132,17 +157,19 @@ async fn send(front: &Front, cell: &Cell, app: AppId, parts: Vec<Part>) -> Sent 
     if answer.status != StatusCode::OK {
         return nothing(format!("it answered {}", answer.status.as_u16()));
     }
-    read_answers(&parts, &answer.body)
+    read_answers(parts, &answer.body)
 }
 
+/// As cells hash them: without its trace a line is byte by byte what it was before there were traces.
 fn lines(parts: &[Part]) -> Option<String> {
     let mut text =
-        String::with_capacity(parts.iter().map(|part| part.to.len() + part.body.len() + 120).sum());
+        String::with_capacity(parts.iter().map(|part| part.to.len() + part.body.len() + 200).sum());
     for part in parts {
         let notification = splice(part.body.as_bytes(), &[], &[("to", &part.to)])?;
         let (key, expires_at) = (part.id, part.expires_at.0);
+        let trace = part.trace.map_or_else(String::new, |trace| format!("\"traceparent\":\"{trace}\","));
         text += &format!(
-            "{{\"key\":\"{key}\",\"expires_at_ms\":{expires_at},\"notification\":{notification}}}\n"
+            "{{\"key\":\"{key}\",\"expires_at_ms\":{expires_at},{trace}\"notification\":{notification}}}\n"
         );
     }
     Some(text)
@@ -231,7 +258,9 @@ async fn cancel(front: &Front, cell: &Cell) -> Result<bool, noroshi_store::Error
 #[cfg(test)]
 mod tests {
     use super::*;
-    use noroshi_types::Timestamp;
+    use noroshi_types::{Timestamp, TraceContext};
+
+    const TRACEPARENT: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 
     fn part(num: u64) -> Part {
         Part {
@@ -241,7 +270,13 @@ mod tests {
             to: r#"{"users":["u"]}"#.to_owned(),
             body: r#"{"data":{"n": 1},"ttl":"60s"}"#.to_owned(),
             expires_at: Timestamp(7),
+            trace: None,
         }
+    }
+
+    fn traced(num: u64) -> Part {
+        let trace = TraceContext::parse(TRACEPARENT.as_bytes());
+        Part { trace: Some(trace.expect("a context")), ..part(num) }
     }
 
     #[test]
@@ -249,6 +284,24 @@ mod tests {
         let expected = "{\"key\":\"01010101-0101-0101-0101-010101010101\",\"expires_at_ms\":7,\"notification\":\
                         {\"to\":{\"users\":[\"u\"]},\"data\":{\"n\": 1},\"ttl\":\"60s\"}}\n";
         assert_eq!(lines(&[part(1)]).as_deref(), Some(expected));
+        let with_trace = expected.replace("7,\"not", &format!("7,\"traceparent\":\"{TRACEPARENT}\",\"not"));
+        assert_eq!(lines(&[traced(1)]), Some(with_trace));
+    }
+
+    #[test]
+    fn what_may_be_refused_for_its_trace_goes_without() {
+        let refused = |code: Code| PartEnd::Refused(code.as_str().to_owned());
+        let parts = vec![traced(1), traced(2), part(3), traced(4)];
+        let mut ended = vec![
+            (1, PartEnd::Forwarded(NotificationId::from_bytes([9; 16]))),
+            (2, refused(Code::UnknownField)),
+            (3, refused(Code::UnknownField)),
+            (4, refused(Code::DataTooLarge)),
+        ];
+        let rest = [ended[0].clone(), ended[2].clone(), ended[3].clone()];
+        assert_eq!(untraced(parts, &mut ended), [part(2)]);
+        assert_eq!(ended, rest);
+        assert_eq!(untraced(vec![part(2)], &mut vec![(2, refused(Code::UnknownField))]), []);
     }
 
     #[test]

@@ -372,6 +372,8 @@ fn api_config(config: &Config) -> noroshi_api::Config {
         },
         public: config.node.roles.has(Role::Api) || config.node.roles.has(Role::Front),
         public_url: config.server.public_url.clone(),
+        mqtt_public_url: config.mqtt.public_url.clone(),
+        xmpp_public_url: config.xmpp.public_url.clone(),
         device_token_ttl: config.auth.device_token_ttl,
         requests_max: config.limits.requests_in_flight,
         web_push: noroshi_api::Paces {

@@ -82,6 +82,8 @@ pub struct Mqtt {
     pub listen: Option<SocketAddr>,
     /// Under TLS, with the certificate of the public address.
     pub tls_listen: Option<SocketAddr>,
+    /// What devices are told of these listeners, which a balancer may stand before.
+    pub public_url: Option<String>,
     /// Where a drain sends clients: addresses with spaces between.
     pub redirect: Option<String>,
     /// For good.
@@ -95,6 +97,8 @@ pub struct Xmpp {
     pub listen: Option<SocketAddr>,
     /// Under TLS from the start, with the certificate of the public address.
     pub tls_listen: Option<SocketAddr>,
+    /// What devices are told of these listeners, which a balancer may stand before.
+    pub public_url: Option<String>,
     pub domain: String,
     /// Log-ins without TLS.
     pub plaintext: bool,

@@ -8,7 +8,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use noroshi_types::{AppId, AppName, DeviceId, NotificationId, Target, Timestamp, UserId};
+use noroshi_types::{AppId, AppName, DeviceId, NotificationId, Target, Timestamp, TraceContext, UserId};
 
 use crate::{Error, Idempotency};
 
@@ -220,6 +220,8 @@ pub struct NewMessage {
     /// What is told of it: a JSON object.
     pub summary: Box<str>,
     pub expires_at: Timestamp,
+    /// Of whose trace it is a part, if its provider traces.
+    pub trace: Option<TraceContext>,
     pub idempotency: Option<Idempotency>,
     /// Who is asked for what names no users or devices.
     pub everywhere: std::sync::Arc<[CellNum]>,
@@ -249,6 +251,8 @@ pub struct Part {
     pub to: String,
     pub body: String,
     pub expires_at: Timestamp,
+    /// The message's.
+    pub trace: Option<TraceContext>,
 }
 
 /// What became of a part.
@@ -294,6 +298,7 @@ pub struct Relayed {
     pub unknown: u64,
     pub accepted_at: Timestamp,
     pub expires_at: Timestamp,
+    pub trace: Option<TraceContext>,
     pub cancelled: bool,
     pub parts: Vec<RelayedPart>,
 }

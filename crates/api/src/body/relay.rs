@@ -1,7 +1,7 @@
 //! A line of `POST /v1/notifications/relay`: a notification that was accepted elsewhere, with the key under
-//! which it is handed on and the time at which it ends.
+//! which it is handed on, the time at which it ends, and the trace that it is a part of.
 
-use noroshi_types::{Request, Timestamp, Ttl, limits};
+use noroshi_types::{Request, Timestamp, TraceContext, Ttl, limits};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
@@ -16,6 +16,8 @@ pub struct Relayed {
     pub key: Box<str>,
     /// Its ttl and its `push.after` are cut to what is left of them.
     pub request: Request,
+    /// The line as a front writes it without a trace, if this one has a trace: the two are the same line.
+    pub untraced: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -23,6 +25,8 @@ pub struct Relayed {
 struct RelayBody<'a> {
     key: Text<Line<{ limits::IDEMPOTENCY_KEY_BYTES_MAX }>>,
     expires_at_ms: u64,
+    /// Written by us, not by a provider's library: unlike a header a wrong one is refused.
+    traceparent: Option<Text<TraceContext>>,
     #[serde(borrow)]
     notification: &'a RawValue,
 }
@@ -35,7 +39,14 @@ pub fn relayed(bytes: &[u8], limits: &Limits, now: Timestamp) -> Result<Relayed,
     let left = Timestamp(body.expires_at_ms).saturating_since(now).min(request.ttl.duration());
     request.ttl = Ttl::new(left).map_err(|invalid| Problem::field("expires_at_ms", invalid.0))?;
     request.push.after = request.push.after.min(left);
-    Ok(Relayed { key: body.key.0.0.into(), request })
+    request.trace = body.traceparent.map(|Text(trace)| trace);
+    let Text(Line(key)) = body.key;
+    let untraced = request.trace.map(|_| {
+        let (quoted, notification) = (serde_json::Value::from(&*key), body.notification);
+        let expires_at = body.expires_at_ms;
+        format!("{{\"key\":{quoted},\"expires_at_ms\":{expires_at},\"notification\":{notification}}}")
+    });
+    Ok(Relayed { key: key.into(), request, untraced })
 }
 
 #[cfg(test)]
@@ -65,6 +76,27 @@ mod tests {
         check(9_000_000, "100s", 100_000);
         check(1_000_000, "100s", 0);
         check(5, "100s", 0);
+    }
+
+    #[test]
+    fn a_line_may_be_a_part_of_a_trace() {
+        let line = |traceparent: &str| {
+            format!(
+                r#"{{"key": "f1", "expires_at_ms": 1060000{traceparent},
+                    "notification": {{"to": {{"topic": "t"}}, "data": 1}}}}"#
+            )
+        };
+        let text = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+        let found = read(&line(&format!(r#", "traceparent": "{text}""#))).expect("a line");
+        assert_eq!(found.request.trace.expect("a trace").to_string(), text);
+        assert_eq!(read(&line("")).expect("a line").request.trace, None);
+        let upper = text.to_uppercase();
+        for wrong in
+            ["", "x", upper.as_str(), &text.replace("4bf92f3577b34da6a3ce929d0e0e4736", &"0".repeat(32))]
+        {
+            let problem = read(&line(&format!(r#", "traceparent": "{wrong}""#))).expect_err(wrong);
+            assert_eq!((problem.code(), problem.field_path()), (Code::InvalidField, Some("traceparent")));
+        }
     }
 
     #[test]

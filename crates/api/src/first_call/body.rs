@@ -13,6 +13,7 @@ use crate::connect::ConnectBody;
 use crate::error::Problem;
 use crate::handler::device::{DeviceBody, shown_device};
 use crate::respond;
+use crate::state::Config;
 
 #[derive(Serialize)]
 struct MeBody<'a> {
@@ -25,7 +26,7 @@ struct MeBody<'a> {
     /// Those the device is in, by name.
     experiments: BTreeMap<&'a str, VariantBody<'a>>,
     maintenance: Vec<NoticeBody<'a>>,
-    connect: ConnectBody,
+    connect: ConnectBody<'a>,
 }
 
 #[derive(Serialize)]
@@ -47,7 +48,12 @@ struct NoticeBody<'a> {
     data: Option<Box<RawValue>>,
 }
 
-pub(super) fn made_of(call: &FirstCall, current: &Current, shown: &Shown) -> Result<Vec<u8>, Problem> {
+pub(super) fn made_of(
+    call: &FirstCall,
+    current: &Current,
+    shown: &Shown,
+    config: &Config,
+) -> Result<Vec<u8>, Problem> {
     let device = &call.device;
     let mut experiments = BTreeMap::new();
     for (name, variant) in current.variants_of(device) {
@@ -62,7 +68,7 @@ pub(super) fn made_of(call: &FirstCall, current: &Current, shown: &Shown) -> Res
         messages: call.newest.iter().map(|message| respond::message(message)).collect::<Result<_, _>>()?,
         experiments,
         maintenance: notices.collect::<Result<_, _>>()?,
-        connect: ConnectBody::at(&shown.base),
+        connect: ConnectBody::of_service(&shown.base, config),
     };
     serde_json::to_vec(&body).map_err(Problem::internal)
 }

@@ -20,11 +20,11 @@ use crate::respond;
 use crate::state::{Api, Peer, State};
 
 #[derive(Serialize)]
-struct RegisteredBody {
+struct RegisteredBody<'a> {
     device: String,
     token: String,
     expires_at: String,
-    connect: ConnectBody,
+    connect: ConnectBody<'a>,
 }
 
 /// A device as it is kept.
@@ -208,10 +208,10 @@ pub(crate) fn shown_device(device: Device, presence: Presence) -> Result<DeviceB
 }
 
 /// The configured address, one of the cluster's gateways, or the one that this request came to.
-fn connect(api: &State, headers: &HeaderMap, peer: Option<&Peer>) -> ConnectBody {
+fn connect<'a>(api: &'a State, headers: &HeaderMap, peer: Option<&Peer>) -> ConnectBody<'a> {
     let of_the_cluster = || api.nodes.as_ref().and_then(|nodes| nodes.gateway());
     let base = api.config.public_url.clone().or_else(of_the_cluster);
-    ConnectBody::at(&base.unwrap_or_else(|| address_asked(headers, peer)))
+    ConnectBody::of_service(&base.unwrap_or_else(|| address_asked(headers, peer)), &api.config)
 }
 
 /// The base URL at which this request came.

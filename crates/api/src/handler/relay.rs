@@ -27,7 +27,8 @@ pub(crate) async fn notifications(
         let read = body::relayed(line, &api.config.limits, api.now());
         let read = read.map(|relayed| {
             let key = format!("{KEY_PREFIX}{}", relayed.key).into();
-            (relayed.request, Some(Idempotency { key, body_hash: body_hash(line) }))
+            let same = relayed.untraced.as_deref().map_or(line, str::as_bytes);
+            (relayed.request, Some(Idempotency { key, body_hash: body_hash(same) }))
         });
         batch.push(read).await?;
     }

@@ -37,6 +37,21 @@ async fn addresses_are_the_configured_ones() {
 }
 
 #[tokio::test]
+async fn listeners_over_tcp_are_told_where_the_operator_says() {
+    let service = Service::with(|state| {
+        state.config.mqtt_public_url = Some("mqtts://push.example.org:443".into());
+        state.config.xmpp_public_url = Some("xmpp://chat.example.org:5222".into());
+    })
+    .await;
+    let body = service.post("/v1/devices", &service.key, "{}").await.json();
+    assert_eq!(body["connect"]["mqtt_tcp"], "mqtts://push.example.org:443");
+    assert_eq!(body["connect"]["xmpp_tcp"], "xmpp://chat.example.org:5222");
+    assert_eq!(body["connect"]["mqtt"], "ws://push.example.com/mqtt", "beside what is at the public address");
+    let me = service.get("/v1/me", body["token"].as_str().expect("a token")).await.json();
+    assert_eq!(me["connect"], body["connect"]);
+}
+
+#[tokio::test]
 async fn registering_again_brings_a_device_up_to_date() {
     let service = Service::start().await;
     let first = r#"{"device": "d1", "user": "u1", "platform": "ios", "locale": "ja-JP", "tags": {"a": "1"},

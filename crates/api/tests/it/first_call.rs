@@ -179,6 +179,20 @@ async fn an_answer_that_the_client_has_is_not_sent_again() {
     assert_eq!(elsewhere["connect"]["sse"], "http://other.example/v1/events");
 }
 
+/// What an operator changes is another answer, also to a client that has the one from before the restart.
+#[tokio::test]
+async fn other_addresses_over_tcp_are_another_answer() {
+    let tag = async |url: Option<&str>| {
+        let service = Service::with(|state| state.config.mqtt_public_url = url.map(Into::into)).await;
+        let token = service.device("d1", "u1").await;
+        service.get("/v1/me", &token).await.header("etag").expect("a tag").to_owned()
+    };
+    let (without, with) = (tag(None).await, tag(Some("mqtts://push.example.com:443")).await);
+    assert_eq!(tag(None).await, without);
+    assert_ne!(with, without);
+    assert_ne!(tag(Some("mqtts://push.example.com:444")).await, with);
+}
+
 #[tokio::test]
 async fn an_app_jwt_makes_its_device_with_its_first_call() {
     let service = Service::start().await;

@@ -37,6 +37,25 @@ async fn a_line_is_taken_once_whatever_batch_it_comes_in() {
     assert_eq!(service.send(other).await.status, StatusCode::ACCEPTED);
 }
 
+/// A front of another version, or before an older node of this cell, sends it again without.
+#[tokio::test]
+async fn a_line_is_the_same_with_and_without_its_trace() {
+    let service = Service::start().await;
+    service.device("d1", "u1").await;
+    let end = NOW.0 + 60_000;
+    let line = |trace: &str, data: u32| {
+        format!(
+            r#"{{"key":"f1","expires_at_ms":{end},{trace}"notification":{{"to":{{"users":["u1"]}},"data":{data}}}}}"#
+        )
+    };
+    let traced = r#""traceparent":"00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01","#;
+    let lines = [line(traced, 1), line("", 1), line(traced, 1), line(traced, 2)].join("\n");
+    let answers = service.post(RELAY, &service.key, &lines).await.lines();
+    assert!(answers[0]["id"].is_string(), "{answers:?}");
+    assert_eq!((&answers[1], &answers[2]), (&answers[0], &answers[0]));
+    assert_eq!(answers[3]["error"]["code"], "idempotency_conflict");
+}
+
 #[tokio::test]
 async fn a_wrong_line_keeps_no_other_back() {
     let service = Service::start().await;

@@ -7,13 +7,13 @@ use axum::response::{IntoResponse, Response};
 use http::request::Parts;
 use http::{StatusCode, Uri};
 use noroshi_api::parts::{
-    Devices, JsonBody, Lines, NdjsonBody, Path, Provider, Query, Read, bearer, draw_device_id, json, lines,
-    page_limit, scoped,
+    Devices, JsonBody, Lines, NdjsonBody, Path, Provider, Query, Read, Traced, bearer, draw_device_id, json,
+    lines, page_limit, scoped,
 };
 use noroshi_api::{Api, Problem, body};
 use noroshi_auth::Refused;
 use noroshi_store::cells::{CellNum, Residence};
-use noroshi_types::{AppId, DeviceId, Scope, UserId};
+use noroshi_types::{AppId, DeviceId, Scope, TraceContext, UserId};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -52,6 +52,7 @@ pub(crate) async fn register(
     Shared(_): Shared<Api>,
     axum::Extension(front): Fronted,
     registrar: Registrar,
+    Traced(trace): Traced,
     JsonBody(text): JsonBody,
 ) -> Result<Response, Problem> {
     let read = body::device(if text.is_empty() { b"{}" } else { &text })?;
@@ -62,7 +63,7 @@ pub(crate) async fn register(
             let body = named(&text, &device)?;
             let cell = front.cell(residence.cell)?;
             let make = |key| Ask::post("/v1/devices", key, front.timeout(), Ask::JSON, body.clone());
-            (ask(&front, cell, app, make).await?, app, device, residence)
+            (ask(&front, cell, app, trace, make).await?, app, device, residence)
         }
         Registrar::Consumer(mut resident) => {
             // Here it comes to its cell, where it was on its way to it.
@@ -102,17 +103,24 @@ pub(crate) async fn batch(
     Shared(_): Shared<Api>,
     axum::Extension(front): Fronted,
     provider: Provider<Devices>,
+    Traced(trace): Traced,
     NdjsonBody(text): NdjsonBody,
 ) -> Result<Lines, Problem> {
     let lines = lines(&text)?;
     let mut answers = Lines::with_capacity(lines.len() * 2);
     for chunk in lines.chunks(PLACES_PER_COMMIT) {
-        import(&front, provider.app, chunk, &mut answers).await?;
+        import(&front, provider.app, trace, chunk, &mut answers).await?;
     }
     Ok(answers)
 }
 
-async fn import(front: &Front, app: AppId, chunk: &[&[u8]], answers: &mut Lines) -> Result<(), Problem> {
+async fn import(
+    front: &Front,
+    app: AppId,
+    trace: Option<TraceContext>,
+    chunk: &[&[u8]],
+    answers: &mut Lines,
+) -> Result<(), Problem> {
     let read: Vec<Result<(DeviceId, Option<UserId>), Problem>> =
         chunk.iter().map(|line| registration(line)).collect();
     let good: Vec<_> = read.iter().flatten().cloned().collect();
@@ -137,7 +145,7 @@ async fn import(front: &Front, app: AppId, chunk: &[&[u8]], answers: &mut Lines)
             Err(problem) => order.push(Line::Wrong(problem)),
         }
     }
-    let mut told = hand_out(front, app, bodies, &came).await?;
+    let mut told = hand_out(front, app, trace, bodies, &came).await?;
     for line in order {
         match line {
             Line::Wrong(problem) => answers.push_problem(&problem)?,
@@ -157,6 +165,7 @@ type Told = std::vec::IntoIter<Result<Box<RawValue>, Problem>>;
 async fn hand_out(
     front: &Front,
     app: AppId,
+    trace: Option<TraceContext>,
     bodies: BTreeMap<CellNum, String>,
     came: &BTreeMap<CellNum, Vec<(DeviceId, Residence)>>,
 ) -> Result<BTreeMap<CellNum, Told>, Problem> {
@@ -175,7 +184,7 @@ async fn hand_out(
             Err(problem) => told.extend([refused(problem, num)]),
         }
     }
-    for (cell, answer) in ask_each(front, app, asked).await {
+    for (cell, answer) in ask_each(front, app, trace, asked).await {
         let answer = match answer {
             Ok(answer) if answer.status == StatusCode::OK => answer,
             Ok(_) => {
@@ -244,6 +253,7 @@ pub(crate) async fn list(
     Shared(_): Shared<Api>,
     axum::Extension(front): Fronted,
     provider: Provider<Read>,
+    Traced(trace): Traced,
     Query(query): Query<ListQuery>,
 ) -> Result<Response, Problem> {
     let limit = page_limit(query.limit)?;
@@ -267,8 +277,8 @@ pub(crate) async fn list(
         if let Some(user) = &user {
             path += &format!("&user={}", escaped(user.as_str()));
         }
-        let answer =
-            ask(&front, cell, provider.app, |key| Ask::get(path.clone(), key, front.timeout())).await?;
+        let make = |key| Ask::get(path.clone(), key, front.timeout());
+        let answer = ask(&front, cell, provider.app, trace, make).await?;
         if answer.status != StatusCode::OK {
             return Ok(answer.into_response());
         }
@@ -307,10 +317,11 @@ pub(crate) async fn show(
     Shared(_): Shared<Api>,
     axum::Extension(front): Fronted,
     provider: Provider<Read>,
+    Traced(trace): Traced,
     Path(device): Path<String>,
     uri: Uri,
 ) -> Result<Response, Problem> {
-    at_its_cell(&front, provider.app, &device, |key| one(&front, &uri, key)).await
+    at_its_cell(&front, provider.app, trace, &device, |key| one(&front, &uri, key)).await
 }
 
 /// `POST /v1/devices/{device}/revoke`
@@ -318,11 +329,12 @@ pub(crate) async fn revoke(
     Shared(_): Shared<Api>,
     axum::Extension(front): Fronted,
     provider: Provider<Devices>,
+    Traced(trace): Traced,
     Path(device): Path<String>,
     uri: Uri,
 ) -> Result<Response, Problem> {
     let make = |key| Ask { method: http::Method::POST, ..one(&front, &uri, key) };
-    at_its_cell(&front, provider.app, &device, make).await
+    at_its_cell(&front, provider.app, trace, &device, make).await
 }
 
 /// `DELETE /v1/devices/{device}`
@@ -330,11 +342,12 @@ pub(crate) async fn delete(
     Shared(_): Shared<Api>,
     axum::Extension(front): Fronted,
     provider: Provider<Devices>,
+    Traced(trace): Traced,
     Path(device): Path<String>,
     uri: Uri,
 ) -> Result<Response, Problem> {
     let make = |key| Ask { method: http::Method::DELETE, ..one(&front, &uri, key) };
-    let response = at_its_cell(&front, provider.app, &device, make).await?;
+    let response = at_its_cell(&front, provider.app, trace, &device, make).await?;
     if response.status().is_success() || response.status() == StatusCode::NOT_FOUND {
         front.store.forget_device(provider.app, &device_id(&device)?).await?;
     }
@@ -348,13 +361,14 @@ fn one(front: &Front, uri: &Uri, key: http::HeaderValue) -> Ask {
 async fn at_its_cell(
     front: &Front,
     app: AppId,
+    trace: Option<TraceContext>,
     device: &str,
     make: impl Fn(http::HeaderValue) -> Ask,
 ) -> Result<Response, Problem> {
     let found = front.store.residences(Some(app), &device_id(device)?).await?;
     let residence = found.first().ok_or_else(|| Problem::not_found("device"))?;
     let cell = front.cell(residence.present())?;
-    Ok(ask(front, cell, app, make).await?.into_response())
+    Ok(ask(front, cell, app, trace, make).await?.into_response())
 }
 
 fn device_id(text: &str) -> Result<DeviceId, Problem> {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use axum::extract::State as Shared;
 use axum::response::{IntoResponse, Response};
 use http::StatusCode;
-use noroshi_api::parts::{Path, Provider, Publish, Read, json, notification_id};
+use noroshi_api::parts::{Path, Provider, Publish, Read, Traced, json, notification_id};
 use noroshi_api::{Api, Problem};
 use noroshi_store::cells::{PartState, Relayed, RelayedPart};
 use noroshi_types::{DeviceId, NotificationId, Outcome};
@@ -33,6 +33,8 @@ struct StateBody {
     retain: bool,
     sent_at: String,
     expires_at: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    trace: Option<String>,
     cells: Vec<CellBody>,
 }
 
@@ -72,6 +74,7 @@ pub(crate) async fn show(
     Shared(_): Shared<Api>,
     axum::Extension(front): Fronted,
     provider: Provider<Read>,
+    Traced(trace): Traced,
     Path(id): Path<String>,
 ) -> Result<Response, Problem> {
     let found = front.store.relayed(provider.app, notification_id(&id)?).await?;
@@ -90,7 +93,7 @@ pub(crate) async fn show(
             _ => cells.push(of_part(&front, part)),
         }
     }
-    for (cell, answer) in ask_each(&front, provider.app, asked).await {
+    for (cell, answer) in ask_each(&front, provider.app, trace, asked).await {
         let told = answer.ok().filter(|answer| answer.status == StatusCode::OK);
         let told: Option<CellState> = told.and_then(|answer| answer.json().ok());
         for (outcome, count) in told.iter().flat_map(|told| &told.counts) {
@@ -126,6 +129,7 @@ fn json_of(
         retain: summary.retain,
         sent_at: relayed.accepted_at.to_string(),
         expires_at: relayed.expires_at.to_string(),
+        trace: relayed.trace.map(|context| context.trace.to_string()),
         cells,
     };
     Ok(json(StatusCode::OK, &body))
@@ -164,6 +168,7 @@ pub(crate) async fn trace(
     Shared(_): Shared<Api>,
     axum::Extension(front): Fronted,
     provider: Provider<Read>,
+    Traced(trace): Traced,
     Path((id, device)): Path<(String, String)>,
 ) -> Result<Response, Problem> {
     let id = notification_id(&id)?;
@@ -177,13 +182,13 @@ pub(crate) async fn trace(
     for num in [Some(residence.cell), residence.previous].into_iter().flatten() {
         let Some(part) = relayed.parts.iter().find(|part| part.cell == num) else { continue };
         let Some(remote) = part.remote else {
-            last = Some(waiting(id, &device, part));
+            last = Some(waiting(&relayed, &device, part));
             continue;
         };
         let path = format!("/v1/notifications/{remote}/devices/{}", escaped(device.as_str()));
         let cell = front.cell(num)?;
-        let answer =
-            ask(&front, cell, provider.app, |key| Ask::get(path.clone(), key, front.timeout())).await?;
+        let make = |key| Ask::get(path.clone(), key, front.timeout());
+        let answer = ask(&front, cell, provider.app, trace, make).await?;
         if answer.status == StatusCode::OK {
             return with_id(&answer, id);
         }
@@ -199,7 +204,7 @@ fn with_id(answer: &Answer, id: NotificationId) -> Result<Response, Problem> {
     Ok(json(StatusCode::OK, &body))
 }
 
-fn waiting(id: NotificationId, device: &DeviceId, part: &RelayedPart) -> Response {
+fn waiting(relayed: &Relayed, device: &DeviceId, part: &RelayedPart) -> Response {
     let summary = match part.state {
         PartState::Waiting => "It waits until the device's cell answers.",
         PartState::Refused => "The device's cell refused it.",
@@ -208,10 +213,13 @@ fn waiting(id: NotificationId, device: &DeviceId, part: &RelayedPart) -> Respons
             "It was cancelled before the device's cell took it."
         }
     };
-    let body = serde_json::json!({
-        "id": id.to_string(), "device": device.as_str(), "steps": [], "in_inbox": false, "connected": false,
-        "subscribed": false, "summary": summary,
+    let mut body = serde_json::json!({
+        "id": relayed.id.to_string(), "device": device.as_str(), "steps": [], "in_inbox": false,
+        "connected": false, "subscribed": false, "summary": summary,
     });
+    if let Some(context) = relayed.trace {
+        body["trace"] = context.trace.to_string().into();
+    }
     json(StatusCode::OK, &body)
 }
 
@@ -221,6 +229,7 @@ pub(crate) async fn cancel(
     Shared(_): Shared<Api>,
     axum::Extension(front): Fronted,
     provider: Provider<Publish>,
+    Traced(trace): Traced,
     Path(id): Path<String>,
 ) -> Result<Response, Problem> {
     let id = notification_id(&id)?;
@@ -234,7 +243,7 @@ pub(crate) async fn cancel(
         })
         .collect();
     let (mut removed, mut unanswered) = (0, Vec::new());
-    for (cell, answer) in ask_each(&front, provider.app, asked).await {
+    for (cell, answer) in ask_each(&front, provider.app, trace, asked).await {
         match answer.ok().filter(|answer| answer.status.is_success()) {
             Some(answer) => removed += answer.json::<CellCancelled>().map_or(0, |told| told.removed),
             None => {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use axum::extract::State as Shared;
 use axum::response::Response;
 use http::StatusCode;
-use noroshi_api::parts::{JsonBody, Provider, Read, json};
+use noroshi_api::parts::{JsonBody, Provider, Read, Traced, json};
 use noroshi_api::{Api, Problem, body};
 use noroshi_store::cells::CellNum;
 use noroshi_types::Presence;
@@ -38,6 +38,7 @@ pub(crate) async fn query(
     Shared(_): Shared<Api>,
     axum::Extension(front): Fronted,
     provider: Provider<Read>,
+    Traced(trace): Traced,
     JsonBody(text): JsonBody,
 ) -> Result<Response, Problem> {
     let users = body::presence_query(&text)?;
@@ -62,7 +63,7 @@ pub(crate) async fn query(
     let offline = || UserBody { presence: Presence::Offline.as_str().to_owned(), devices: Vec::new() };
     let mut merged: BTreeMap<String, UserBody> =
         users.iter().map(|user| (user.to_string(), offline())).collect();
-    for (cell, answer) in ask_each(&front, provider.app, asked).await {
+    for (cell, answer) in ask_each(&front, provider.app, trace, asked).await {
         let told = answer.ok().filter(|answer| answer.status == StatusCode::OK);
         let Some(told) = told.and_then(|answer| answer.json::<Told>().ok()) else {
             unanswered.push(cell.name().to_owned());

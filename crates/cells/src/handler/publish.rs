@@ -6,13 +6,13 @@ use axum::extract::State as Shared;
 use axum::response::Response;
 use http::{HeaderMap, HeaderValue, StatusCode};
 use noroshi_api::parts::{
-    IDEMPOTENT_REPLAYED, JsonBody, Lines, NdjsonBody, Provider, Publish, body_hash, check_request,
+    IDEMPOTENT_REPLAYED, JsonBody, Lines, NdjsonBody, Provider, Publish, Traced, body_hash, check_request,
     idempotency, idempotency_key, json, lines,
 };
 use noroshi_api::{Api, Problem, body};
 use noroshi_store::Idempotency;
 use noroshi_store::cells::{CellNum, NewMessage, Taken};
-use noroshi_types::{AppId, NotificationId, Request, Target};
+use noroshi_types::{AppId, NotificationId, Request, Target, TraceContext};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
@@ -52,12 +52,13 @@ pub(crate) async fn one(
     Shared(api): Shared<Api>,
     axum::Extension(front): Fronted,
     provider: Provider<Publish>,
+    Traced(trace): Traced,
     headers: HeaderMap,
     JsonBody(body): JsonBody,
 ) -> Result<Response, Problem> {
     let idempotency = idempotency(&headers, &body)?;
     let places = Places::of(&front);
-    let message = message(&api, &front, provider.app, &body, idempotency, &places).await?;
+    let message = message(&api, &front, provider.app, &body, trace, idempotency, &places).await?;
     drop(body);
     let taken = front.outbox.keep(message).await?;
     let mut response = json(StatusCode::ACCEPTED, &ReceiptBody::from(&taken));
@@ -73,6 +74,7 @@ pub(crate) async fn batch(
     Shared(api): Shared<Api>,
     axum::Extension(front): Fronted,
     provider: Provider<Publish>,
+    Traced(trace): Traced,
     headers: HeaderMap,
     NdjsonBody(body): NdjsonBody,
 ) -> Result<Lines, Problem> {
@@ -85,7 +87,7 @@ pub(crate) async fn batch(
         for (line, index) in chunk.iter().zip(first..) {
             let idempotency = key
                 .map(|key| Idempotency { key: format!("{key}\n{index}").into(), body_hash: body_hash(line) });
-            read.push(message(&api, &front, provider.app, line, idempotency, &places).await);
+            read.push(message(&api, &front, provider.app, line, trace, idempotency, &places).await);
         }
         let good = read.iter().filter_map(|line| line.as_ref().ok().cloned()).collect();
         let mut kept = outbox::keep_all(&front, good).await.into_iter();
@@ -118,6 +120,7 @@ async fn message(
     front: &Front,
     app: AppId,
     body: &[u8],
+    trace: Option<TraceContext>,
     idempotency: Option<Idempotency>,
     places: &Places,
 ) -> Result<NewMessage, Problem> {
@@ -143,6 +146,7 @@ async fn message(
         summary: summary.into(),
         expires_at: request.expires_at(front.state.now()),
         target: request.target,
+        trace,
         idempotency,
         everywhere: places.everywhere.clone(),
         full: places.full.clone(),

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use axum::extract::State as Shared;
 use axum::response::{IntoResponse, Response};
 use http::StatusCode;
-use noroshi_api::parts::{Path, Provider, Publish, Query, Read, json, page_limit, topic};
+use noroshi_api::parts::{Path, Provider, Publish, Query, Read, Traced, json, page_limit, topic};
 use noroshi_api::{Api, Code, Problem};
-use noroshi_types::{AppId, NotificationId};
+use noroshi_types::{AppId, NotificationId, TraceContext};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -86,6 +86,7 @@ pub(crate) async fn list(
     Shared(_): Shared<Api>,
     axum::Extension(front): Fronted,
     provider: Provider<Read>,
+    Traced(trace): Traced,
     Query(query): Query<ListQuery>,
 ) -> Result<Response, Problem> {
     let limit = page_limit(query.limit)?;
@@ -96,7 +97,7 @@ pub(crate) async fn list(
     let path = format!("/v1/topics?limit={limit}&after={}", escaped(&after));
     let mut sums: BTreeMap<String, TopicBody> = BTreeMap::new();
     let mut more = false;
-    for (cell, answer) in all(&front, provider.app, &path).await? {
+    for (cell, answer) in all(&front, provider.app, trace, &path).await? {
         let page: Page = answer.json()?;
         more |= page.next.is_some();
         for one in page.topics {
@@ -115,21 +116,27 @@ pub(crate) async fn show(
     Shared(_): Shared<Api>,
     axum::Extension(front): Fronted,
     provider: Provider<Read>,
+    Traced(trace): Traced,
     Path(name): Path<String>,
 ) -> Result<Response, Problem> {
     let path = format!("/v1/topics/{}", escaped(&topic(&name)?.to_string()));
     let mut sum = TopicBody::default();
-    for (cell, answer) in all(&front, provider.app, &path).await? {
+    for (cell, answer) in all(&front, provider.app, trace, &path).await? {
         sum.add(&cell, answer.json()?);
     }
     Ok(json(StatusCode::OK, &sum))
 }
 
 /// Every cell's answer; a sum without one of them would be wrong.
-async fn all(front: &Front, app: AppId, path: &str) -> Result<Vec<(Arc<Cell>, Answer)>, Problem> {
+async fn all(
+    front: &Front,
+    app: AppId,
+    trace: Option<TraceContext>,
+    path: &str,
+) -> Result<Vec<(Arc<Cell>, Answer)>, Problem> {
     let asked = front.cells.iter().map(|cell| (cell.clone(), Ask::get(path, no_key(), front.timeout())));
     let mut answers = Vec::new();
-    for (cell, answer) in ask_each(front, app, asked).await {
+    for (cell, answer) in ask_each(front, app, trace, asked).await {
         let answer = answer?;
         if answer.status != StatusCode::OK {
             return Err(cell.away());
@@ -144,12 +151,13 @@ pub(crate) async fn retained(
     Shared(_): Shared<Api>,
     axum::Extension(front): Fronted,
     provider: Provider<Read>,
+    Traced(trace): Traced,
     Path(name): Path<String>,
 ) -> Result<Response, Problem> {
     let path = retained_path(&name)?;
     let asked = front.cells.iter().map(|cell| (cell.clone(), Ask::get(&path, no_key(), front.timeout())));
     let mut away = None;
-    for (cell, answer) in ask_each(&front, provider.app, asked).await {
+    for (cell, answer) in ask_each(&front, provider.app, trace, asked).await {
         match answer {
             Ok(answer) if answer.status == StatusCode::OK => {
                 return Ok(json(StatusCode::OK, &under_our_id(&front, &cell, &answer).await?));
@@ -176,12 +184,13 @@ pub(crate) async fn delete_retained(
     Shared(_): Shared<Api>,
     axum::Extension(front): Fronted,
     provider: Provider<Publish>,
+    Traced(trace): Traced,
     Path(name): Path<String>,
 ) -> Result<Response, Problem> {
     let path = retained_path(&name)?;
     let asked = front.cells.iter().map(|cell| (cell.clone(), Ask::delete(&path, no_key(), front.timeout())));
     let mut deleted = false;
-    for (_, answer) in ask_each(&front, provider.app, asked).await {
+    for (_, answer) in ask_each(&front, provider.app, trace, asked).await {
         let answer = answer?;
         deleted |= answer.status == StatusCode::NO_CONTENT;
         if answer.status.is_server_error() {

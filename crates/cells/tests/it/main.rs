@@ -5,5 +5,6 @@ mod moving;
 mod publishing;
 mod residing;
 mod routes;
+mod tracing;
 mod trouble;
 mod world;

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use axum::Router;
@@ -14,6 +14,7 @@ use noroshi_auth::Auth;
 use noroshi_cells::{CellConfig, Config, Front, Metrics};
 use noroshi_delivery::{Clock, Delivery};
 use noroshi_store::{AppSettings, Cells, Sqlite, Store, sqlite};
+use noroshi_telemetry::span::{Ended, Sampling, Spans};
 use noroshi_types::{AppName, Scopes};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -69,11 +70,20 @@ async fn open(folder: &TempDir) -> Parts {
     Parts { state: Arc::new(state), store, metrics }
 }
 
+/// Nothing of what begins here, all of what another has recorded.
+fn record(state: &State) -> Ended {
+    let (spans, ended) = Spans::new(Sampling::per_million(0), Default::default());
+    state.delivery.attach_spans(spans);
+    ended
+}
+
 /// A cell that serves its API on two ports.
 pub(crate) struct Cell {
     pub(crate) name: String,
     folder: TempDir,
     ports: [u16; 2],
+    /// It speaks as before `traceparent` was in a line.
+    pub(crate) older: Arc<AtomicBool>,
     running: Option<Running>,
 }
 
@@ -86,7 +96,8 @@ struct Running {
 impl Cell {
     async fn start(name: &str) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
-        let mut cell = Self { name: name.to_owned(), folder, ports: [0; 2], running: None };
+        let mut cell =
+            Self { name: name.to_owned(), folder, ports: [0; 2], older: Arc::default(), running: None };
         cell.revive().await;
         cell
     }
@@ -96,7 +107,9 @@ impl Cell {
         let Parts { state, store, .. } = open(&self.folder).await;
         let mut tasks = JoinSet::new();
         tasks.spawn(state.delivery.clone().run(std::future::pending()));
-        let routers = [noroshi_api::router(state.clone()), noroshi_api::admin_router(state.clone())];
+        let public = axum::middleware::from_fn_with_state(self.older.clone(), before_traces);
+        let public = noroshi_api::router(state.clone()).layer(public);
+        let routers = [public, noroshi_api::admin_router(state.clone())];
         for (port, router) in self.ports.iter_mut().zip(routers) {
             let listener = TcpListener::bind(("127.0.0.1", *port)).await.expect("a port");
             *port = listener.local_addr().expect("bound").port();
@@ -133,6 +146,11 @@ impl Cell {
         self.state().auth.app(app).is_some()
     }
 
+    /// What it records from now on.
+    pub(crate) fn spans(&self) -> Ended {
+        record(self.state())
+    }
+
     fn config(&self, weight: u32) -> CellConfig {
         CellConfig {
             name: self.name.clone(),
@@ -143,6 +161,28 @@ impl Cell {
             weight,
         }
     }
+}
+
+/// An older cell refuses a line with a field that it does not know; here the other lines of such a batch wait.
+async fn before_traces(
+    axum::extract::State(older): axum::extract::State<Arc<AtomicBool>>,
+    request: Request<Body>,
+    next: axum::middleware::Next,
+) -> axum::response::Response {
+    if !older.load(Ordering::Relaxed) || request.uri().path() != "/v1/notifications/relay" {
+        return next.run(request).await;
+    }
+    let (parts, body) = request.into_parts();
+    let body = body.collect().await.expect("a body").to_bytes();
+    let text = std::str::from_utf8(&body).expect("UTF-8");
+    if !text.contains("\"traceparent\"") {
+        return next.run(Request::from_parts(parts, body.into())).await;
+    }
+    let answers = text.lines().map(|line| match line.contains("\"traceparent\"") {
+        true => "{\"error\":{\"code\":\"unknown_field\",\"status\":400}}\n",
+        false => "{\"error\":{\"code\":\"overloaded\",\"status\":503}}\n",
+    });
+    axum::response::Response::new(answers.collect::<String>().into())
 }
 
 async fn serve(listener: TcpListener, router: Router) {
@@ -244,6 +284,15 @@ impl World {
 
     pub(crate) async fn call_with(&self, path: &str, body: &str, headers: &[(&str, &str)]) -> Answer {
         send(self.front().0.router(), Method::POST, path, &self.key, body, headers).await
+    }
+
+    pub(crate) async fn get_with(&self, path: &str, headers: &[(&str, &str)]) -> Answer {
+        send(self.front().0.router(), Method::GET, path, &self.key, "", headers).await
+    }
+
+    /// What the front records from now on.
+    pub(crate) fn spans(&self) -> Ended {
+        record(self.front().1)
     }
 
     pub(crate) async fn get(&self, path: &str) -> Answer {

@@ -160,6 +160,12 @@ impl Mqtt {
                 8883,
                 "Address for MQTT under TLS, such as 0.0.0.0:8883, with the certificate of tls.cert. Unset: none.",
             ),
+            public_url: reader.optional(
+                "mqtt.public_url",
+                ("url", "mqtts:// or mqtt:// and HOST:PORT"),
+                |text| tcp_url(text, ["mqtts", "mqtt"]),
+                "How devices reach MQTT over TCP, mqtts:// where that is under TLS; told as mqtt_tcp by nodes with the role api. One name for all nodes, such as a TCP load balancer's. Unset: not told.",
+            ),
             redirect: reader.optional(
                 "mqtt.redirect",
                 ("text", "HOST:PORT with spaces between"),
@@ -472,6 +478,31 @@ fn public_url(text: &str) -> Result<(), String> {
     match !rest.is_empty() && rest.chars().all(plain) {
         true => Ok(()),
         false => Err(expected()),
+    }
+}
+
+/// The first scheme is the one under TLS.
+fn tcp_url(text: &str, schemes: [&str; 2]) -> Result<(), String> {
+    let rest = schemes.iter().find_map(|scheme| text.strip_prefix(scheme)?.strip_prefix("://"));
+    let parts = rest.and_then(|rest| rest.rsplit_once(':'));
+    let is_port = |port: &str| {
+        let plain = port.bytes().all(|byte| byte.is_ascii_digit());
+        plain && port.parse::<u16>().is_ok_and(|port| port > 0)
+    };
+    match parts {
+        Some((host, port)) if is_host(host) && is_port(port) => Ok(()),
+        _ => {
+            let [tls, plain] = schemes;
+            Err(format!("{tls}://HOST:PORT or {plain}://HOST:PORT, such as \"{tls}://push.example.com:443\""))
+        }
+    }
+}
+
+/// A name, or an address as it stands in a URL.
+fn is_host(text: &str) -> bool {
+    match text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
+        Some(address) => address.parse::<Ipv6Addr>().is_ok(),
+        None => xmpp::domain_name(text).is_ok(),
     }
 }
 

@@ -119,6 +119,40 @@ fn single_mistakes_are_named() {
     check("[gateway]\nsend_queue = \"4KiB\"", &["gateway.send_queue_soft", "over gateway.send_queue"]);
     check("[log]\nlevel = \"loud\"", &["log.level", "level"]);
     check("[server]\npublic_url = \"example.com\"", &["server.public_url", "https://"]);
+    for (key, tls) in [("mqtt", "mqtts"), ("xmpp", "xmpps")] {
+        let given = |url: &str| format!("[{key}]\npublic_url = \"{url}\"");
+        let told = |config: &Config| match key {
+            "mqtt" => config.mqtt.public_url.clone(),
+            _ => config.xmpp.public_url.clone(),
+        };
+        for rest in ["push.example.com:443", "192.0.2.7:1883", "[2001:db8::7]:65535"] {
+            for url in [format!("{tls}://{rest}"), format!("{key}://{rest}")] {
+                assert_eq!(told(&load(&given(&url)).expect(&url)), Some(url));
+            }
+        }
+        assert_eq!(told(&load("").expect("nothing is set")), None);
+        let other = if key == "mqtt" { "xmpp" } else { "mqtt" };
+        for wrong in [
+            "push.example.com:443".to_owned(),
+            format!("{tls}://push.example.com"),
+            format!("{tls}://push.example.com:"),
+            format!("{tls}://push.example.com:0"),
+            format!("{tls}://push.example.com:+1"),
+            format!("{tls}://push.example.com:65536"),
+            format!("{tls}://push.example.com:443/"),
+            format!("{tls}://:443"),
+            format!("{tls}://a b:443"),
+            format!("{tls}://u@h:443"),
+            format!("{tls}://2001:db8::7:443"),
+            format!("{tls}://[x]:443"),
+            format!("{tls}s://push.example.com:443"),
+            format!("{other}://push.example.com:443"),
+            "https://push.example.com:443".to_owned(),
+        ] {
+            let expected = format!("expected {tls}://HOST:PORT or {key}://HOST:PORT");
+            check(&given(&wrong), &[&format!("{key}.public_url"), &expected, &wrong]);
+        }
+    }
     check("[server\n", &["noroshi.toml:1", "not TOML"]);
     // One mistake is one problem, whatever the rest of the line or file looks like.
     check("[gateway]\nping_interval = \nping_timeout = \"30m\"", &["noroshi.toml:2", "not TOML"]);

@@ -52,6 +52,18 @@ fn a_file_of_notifications_is_sent_line_by_line() {
 }
 
 #[test]
+fn a_device_is_told_what_the_operator_says_of_tcp() {
+    let folder = tempfile::tempdir().expect("folder");
+    let node = Node::start_with(&folder.path().join("data"), |command| {
+        command.args(["--set", "mqtt.public_url=mqtts://push.example.com:443"]);
+        command.args(["--set", "xmpp.public_url=xmpp://push.example.com:5222"]);
+    });
+    let connect = &node.json(&["devices", "register", "--device", "d1"])["connect"];
+    assert_eq!(connect["mqtt_tcp"], "mqtts://push.example.com:443");
+    assert_eq!(connect["xmpp_tcp"], "xmpp://push.example.com:5222");
+}
+
+#[test]
 fn devices_are_listed_shown_revoked_and_deleted() {
     let (_folder, node) = node();
     for i in 0..3 {

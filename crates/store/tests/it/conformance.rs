@@ -113,7 +113,7 @@ macro_rules! cells_tests {
                 a_device_of_another_user_goes_where_that_one_lives, a_user_moves_with_all_devices,
                 a_device_that_was_sent_on_did_not_arrive, a_device_follows_its_user_further, a_deleted_app_keeps_nothing_for_cells,
                 a_place_is_left_with_the_last_device, a_share_of_a_cell_moves,
-                a_message_has_a_part_for_each_cell, a_part_ends_once, a_key_is_taken_once,
+                a_message_has_a_part_for_each_cell, a_message_keeps_its_trace, a_part_ends_once, a_key_is_taken_once,
                 what_is_cancelled_is_not_handed_on, what_expired_waits_no_more, a_front_forgets_an_app,
                 what_cells_were_told_is_kept;
         }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use noroshi_gateway::xmpp::Account;
 
-use super::{HOUR, Reader, SECOND, host_and_port};
+use super::{HOUR, Reader, SECOND, host_and_port, tcp_url};
 use crate::config::{Server, Xmpp};
 
 impl Xmpp {
@@ -21,6 +21,12 @@ impl Xmpp {
                 "xmpp.tls_listen",
                 5223,
                 "Address for XMPP under TLS from the start, such as 0.0.0.0:5223, with the certificate of tls.cert. Unset: none.",
+            ),
+            public_url: reader.optional(
+                "xmpp.public_url",
+                ("url", "xmpps:// or xmpp:// and HOST:PORT"),
+                |text| tcp_url(text, ["xmpps", "xmpp"]),
+                "How devices reach XMPP over TCP, xmpps:// for TLS from the start, xmpp:// for STARTTLS; told as xmpp_tcp by nodes with the role api. One name for all nodes, such as a TCP load balancer's. Unset: not told.",
             ),
             domain: reader.text(
                 "xmpp.domain",
@@ -100,7 +106,7 @@ fn host_of(url: &str) -> Option<&str> {
     domain_name(host).ok().map(|()| host)
 }
 
-fn domain_name(text: &str) -> Result<(), String> {
+pub(super) fn domain_name(text: &str) -> Result<(), String> {
     let is_label = |label: &str| {
         !label.is_empty() && label.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
     };

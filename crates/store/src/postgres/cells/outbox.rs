@@ -13,6 +13,7 @@ use crate::cells::{
     CellNum, Depth, NewMessage, Part, PartEnd, PartState, Relayed, RelayedPart, Residence, Split, Taken,
 };
 use crate::postgres::transaction::{Failed, Tx};
+use crate::row::trace_of;
 use crate::{Error, Idempotency};
 
 /// Stands for idempotency keys among the advisory locks ("keys").
@@ -235,14 +236,20 @@ impl<'a> Rows<'a> {
             all().map(|(one, ..)| one.target.named_count().map(|count| count as i64)).collect();
         let unknown: Vec<i64> = all().map(|(_, unknown, _)| *unknown as i64).collect();
         let ends: Vec<i64> = all().map(|(one, ..)| one.expires_at.0 as i64).collect();
-        let sql = "INSERT INTO cell_messages (id, app, target, body, summary, targets, unknown, accepted_at, expires_at)
-                   SELECT i, a, t, b, s, c, u, $9, e
+        let sql = "INSERT INTO cell_messages (id, app, target, body, summary, targets, unknown, accepted_at, expires_at,
+                                              trace)
+                   SELECT i, a, t, b, s, c, u, $10, e, r
                    FROM unnest($1::bytea[], $2::bigint[], $3::text[], $4::text[], $5::text[], $6::bigint[], $7::bigint[],
-                       $8::bigint[]) WITH ORDINALITY AS p (i, a, t, b, s, c, u, e, place) ORDER BY place
+                       $8::bigint[], $9::bytea[]) WITH ORDINALITY AS p (i, a, t, b, s, c, u, e, r, place) ORDER BY place
                    RETURNING num, id";
+        let traces: Vec<Option<Vec<u8>>> =
+            all().map(|(one, ..)| one.trace.map(|trace| trace.to_stored().to_vec())).collect();
         let now = now.0 as i64;
         let rows = tx
-            .query(sql, &[&ids, &apps, &targets, &bodies, &summaries, &counts, &unknown, &ends, &now])
+            .query(
+                sql,
+                &[&ids, &apps, &targets, &bodies, &summaries, &counts, &unknown, &ends, &traces, &now],
+            )
             .await?;
         rows.iter().map(|row| Ok((bytes(row, 1)?, row.get(0)))).collect()
     }
@@ -255,8 +262,8 @@ pub(super) async fn waiting(
     bytes_max: usize,
 ) -> Result<Vec<Part>, Failed> {
     // Sizes are known without reading what is kept apart for its size.
-    let sql = "SELECT num, id, app, target, body, expires_at FROM (
-                   SELECT p.num, m.id, m.app, coalesce(p.target, m.target) AS target, m.body, m.expires_at,
+    let sql = "SELECT num, id, app, target, body, expires_at, trace FROM (
+                   SELECT p.num, m.id, m.app, coalesce(p.target, m.target) AS target, m.body, m.expires_at, m.trace,
                        row_number() OVER (ORDER BY p.num) AS place,
                        sum(octet_length(coalesce(p.target, m.target)) + octet_length(m.body)) OVER (ORDER BY p.num) AS size
                    FROM (SELECT num, target FROM cell_parts WHERE cell = $1 AND state = 0 ORDER BY num LIMIT $2) AS p
@@ -271,6 +278,7 @@ pub(super) async fn waiting(
             to: row.get(3),
             body: row.get(4),
             expires_at: Timestamp(row.get::<_, i64>(5) as u64),
+            trace: trace_of(row.get(6)),
         })
     };
     rows.iter().map(read).collect()
@@ -346,7 +354,7 @@ pub(super) async fn relayed_as(
 }
 
 async fn load(tx: &Tx, num: i64) -> Result<Relayed, Failed> {
-    let sql = "SELECT id, app, summary, targets, unknown, accepted_at, expires_at, cancelled
+    let sql = "SELECT id, app, summary, targets, unknown, accepted_at, expires_at, trace, cancelled
                FROM cell_messages WHERE num = $1";
     let row = tx.query_one(sql, &[&num]).await?;
     let sql = "SELECT cell, state, remote, reason FROM cell_parts WHERE num = $1 ORDER BY cell";
@@ -359,7 +367,8 @@ async fn load(tx: &Tx, num: i64) -> Result<Relayed, Failed> {
         unknown: row.get::<_, i64>(4) as u64,
         accepted_at: Timestamp(row.get::<_, i64>(5) as u64),
         expires_at: Timestamp(row.get::<_, i64>(6) as u64),
-        cancelled: row.get::<_, i64>(7) != 0,
+        trace: trace_of(row.get(7)),
+        cancelled: row.get::<_, i64>(8) != 0,
         parts: parts.iter().map(part_of).collect::<Result<_, _>>()?,
     })
 }

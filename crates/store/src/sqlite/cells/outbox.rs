@@ -2,14 +2,14 @@
 //!
 //! Invariant: a message's body is kept exactly as long as one of its parts waits.
 
-use noroshi_types::{AppId, NotificationId, Target, Timestamp, limits};
+use noroshi_types::{AppId, NotificationId, Target, Timestamp, TraceContext, limits};
 use rusqlite::{Connection, OptionalExtension};
 
 use super::residence;
 use crate::cells::{
     CellNum, Depth, NewMessage, Part, PartEnd, PartState, Relayed, RelayedPart, Residence, Split, Taken,
 };
-use crate::{Error, Idempotency};
+use crate::{Error, Idempotency, row};
 
 pub(super) fn take(
     db: &Connection,
@@ -43,8 +43,9 @@ fn take_one(db: &Connection, message: &NewMessage, now: Timestamp) -> Result<Tak
     }
     let body = if parts.is_empty() { "" } else { &*message.body };
     db.prepare_cached(
-        "INSERT INTO cell_messages (id, app, target, body, summary, targets, unknown, accepted_at, expires_at)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
+        "INSERT INTO cell_messages (id, app, target, body, summary, targets, unknown, accepted_at, expires_at,
+                                    trace)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
     )?
     .execute((
         message.id.as_bytes(),
@@ -56,6 +57,7 @@ fn take_one(db: &Connection, message: &NewMessage, now: Timestamp) -> Result<Tak
         unknown as i64,
         now.0 as i64,
         message.expires_at.0 as i64,
+        message.trace.map(TraceContext::to_stored),
     ))?;
     let num = db.last_insert_rowid();
     let mut statement = db.prepare_cached(
@@ -127,7 +129,7 @@ pub(super) fn waiting(
     bytes_max: usize,
 ) -> Result<Vec<Part>, Error> {
     let mut statement = db.prepare_cached(
-        "SELECT p.num, m.id, m.app, coalesce(p.target, m.target), m.body, m.expires_at
+        "SELECT p.num, m.id, m.app, coalesce(p.target, m.target), m.body, m.expires_at, m.trace
          FROM cell_parts AS p JOIN cell_messages AS m ON m.num = p.num
          WHERE p.cell = ?1 AND p.state = 0 ORDER BY p.num LIMIT ?2",
     )?;
@@ -141,6 +143,7 @@ pub(super) fn waiting(
             to: row.get(3)?,
             body: row.get(4)?,
             expires_at: Timestamp(row.get::<_, i64>(5)? as u64),
+            trace: row::trace_of(row.get_ref(6)?.as_blob_or_null().map_err(rusqlite::Error::from)?),
         };
         bytes += part.to.len() + part.body.len();
         if bytes > bytes_max && !parts.is_empty() {
@@ -218,7 +221,7 @@ pub(super) fn relayed_as(
 
 fn load(db: &Connection, num: i64) -> Result<Relayed, Error> {
     let mut statement = db.prepare_cached(
-        "SELECT id, app, summary, targets, unknown, accepted_at, expires_at, cancelled
+        "SELECT id, app, summary, targets, unknown, accepted_at, expires_at, trace, cancelled
          FROM cell_messages WHERE num = ?1",
     )?;
     let mut found = statement.query_row((num,), |row| {
@@ -230,7 +233,8 @@ fn load(db: &Connection, num: i64) -> Result<Relayed, Error> {
             unknown: row.get::<_, i64>(4)? as u64,
             accepted_at: Timestamp(row.get::<_, i64>(5)? as u64),
             expires_at: Timestamp(row.get::<_, i64>(6)? as u64),
-            cancelled: row.get(7)?,
+            trace: row::trace_of(row.get_ref(7)?.as_blob_or_null()?),
+            cancelled: row.get(8)?,
             parts: Vec::new(),
         })
     })?;

@@ -7,7 +7,7 @@ use noroshi_store::cells::{
     Residence, Taken,
 };
 use noroshi_store::{Error, Idempotency, Store};
-use noroshi_types::{AppId, AppName, NotificationId, Target, Timestamp};
+use noroshi_types::{AppId, AppName, NotificationId, Target, Timestamp, TraceContext};
 
 use super::world::*;
 
@@ -56,6 +56,7 @@ fn message(app: AppId, n: u8, target: Target, everywhere: &[CellNum]) -> NewMess
         body: format!(r#"{{"data":{n}}}"#).into(),
         summary: r#"{"when":"stored"}"#.into(),
         expires_at: at(60),
+        trace: None,
         idempotency: None,
         everywhere: Arc::from(everywhere),
         full: Arc::from([]),
@@ -303,6 +304,31 @@ pub(crate) async fn a_message_has_a_part_for_each_cell(store: &(impl Store + Cel
         depths.iter().map(|d| (d.cell, d.parts, d.oldest)).collect::<Vec<_>>(),
         [(a, 2, Some(NOW)), (b, 3, Some(NOW)), (c, 1, Some(NOW))]
     );
+}
+
+pub(crate) async fn a_message_keeps_its_trace(store: &(impl Store + Cells)) {
+    let app = app(store, "shop").await;
+    let [a, b, _] = cells(store).await;
+    let context = |flags: u8| {
+        let text = format!("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-0{flags}");
+        Some(TraceContext::parse(text.as_bytes()).expect("a context"))
+    };
+    let traces = [context(1), None, context(0)];
+    let messages = (1..).zip(traces);
+    let messages = messages.map(|(n, trace)| NewMessage { trace, ..message(app, n, to_topic("t"), &[a, b]) });
+    for taken in store.keep(messages.collect(), NOW).await.expect("kept") {
+        taken.expect("taken");
+    }
+    for cell in [a, b] {
+        let parts = store.waiting(cell, 9, 1 << 20).await.expect("read");
+        assert_eq!(parts.iter().map(|part| part.trace).collect::<Vec<_>>(), traces);
+        let ended = parts.iter().map(|part| (part.num, PartEnd::Expired)).collect();
+        store.end(cell, ended).await.expect("ended");
+    }
+    for (n, trace) in (1..).zip(traces) {
+        let found = store.relayed(app, id(n)).await.expect("read").expect("known");
+        assert_eq!(found.trace, trace, "also when nothing waits any more");
+    }
 }
 
 pub(crate) async fn a_part_ends_once(store: &(impl Store + Cells)) {

@@ -225,6 +225,7 @@ fn message(app: AppId, n: u64, target: Target, everywhere: &[CellNum]) -> NewMes
         body: r#"{"data":1}"#.into(),
         summary: "{}".into(),
         expires_at: at(60),
+        trace: None,
         idempotency: None,
         everywhere: everywhere.into(),
         full: Vec::new().into(),

@@ -11,7 +11,7 @@ use noroshi_store::{
 };
 use noroshi_types::{
     AppId, AppName, JsonText, NotificationId, PushEnvironment, PushService, Request, Scope, Scopes, Target,
-    Timestamp, Topic, Urgency, When,
+    Timestamp, Topic, TraceContext, Urgency, When,
 };
 use prometheus_client::registry::Registry;
 use tempfile::TempDir;
@@ -293,6 +293,7 @@ fn kept(app: AppId, n: u8, target: Target) -> NewMessage {
         body: r#"{"data":"狼煙"}"#.into(),
         summary: "{}".into(),
         expires_at: at(600),
+        trace: TraceContext::from_stored(&[n; TraceContext::STORED_BYTES]),
         idempotency: Some(Idempotency { key: format!("k{n}").into(), body_hash: [n; 32] }),
         everywhere: Vec::new().into(),
         full: Vec::new().into(),

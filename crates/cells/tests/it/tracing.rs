@@ -1,0 +1,124 @@
+//! Of whose trace a notification is a part, on its way through the front to its cell.
+
+use std::sync::atomic::Ordering;
+
+use http::{Method, StatusCode};
+use noroshi_telemetry::span::Span;
+use serde_json::{Value, json};
+
+use crate::world::{Answer, World, parts, within};
+
+const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
+const PARENT: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+const TRACED: &[(&str, &str)] = &[("traceparent", PARENT)];
+
+async fn publish(world: &World, to: &str, headers: &[(&str, &str)]) -> String {
+    let body = json!({"to": {"users": [to]}, "data": 1}).to_string();
+    id_of(&world.call_with("/v1/notifications", &body, headers).await)
+}
+
+fn id_of(answer: &Answer) -> String {
+    assert_eq!(answer.status, StatusCode::ACCEPTED, "{}", answer.text);
+    answer.json()["id"].as_str().expect("an id").to_owned()
+}
+
+/// What the only cell of a notification says of it, once it has it.
+async fn in_its_cell(world: &World, id: &str) -> Value {
+    let state = world.until_done(id).await;
+    let part = &state["cells"][0];
+    let (cell, remote) = (part["cell"].as_str().expect("a name"), part["id"].as_str().expect("an id"));
+    world.cell(cell).call(Method::GET, &format!("/v1/notifications/{remote}"), &world.key, "").await.json()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_notification_brings_its_trace_to_its_cell() {
+    let world = World::start().await;
+    world.device("d1", "u1").await;
+    let id = publish(&world, "u1", TRACED).await;
+    assert_eq!(in_its_cell(&world, &id).await["trace"], TRACE);
+    assert_eq!(world.get(&format!("/v1/notifications/{id}")).await.json()["trace"], TRACE);
+    assert_eq!(world.get(&format!("/v1/notifications/{id}/devices/d1")).await.json()["trace"], TRACE);
+
+    let line = json!({"to": {"users": ["u1"]}, "data": 2});
+    let lines = format!("{line}\n{line}\n");
+    for line in world.call_with("/v1/notifications/batch", &lines, TRACED).await.lines() {
+        assert_eq!(in_its_cell(&world, line["id"].as_str().expect("an id")).await["trace"], TRACE);
+    }
+    let without = publish(&world, "u1", &[]).await;
+    assert_eq!(in_its_cell(&world, &without).await.get("trace"), None);
+    assert_eq!(world.get(&format!("/v1/notifications/{without}")).await.json().get("trace"), None);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_trace_waits_with_its_notification() {
+    let mut world = World::start().await;
+    world.device("d1", "u1").await;
+    let cell = world.cell_of("d1").await;
+    world.cell_mut(&cell).kill().await;
+    let id = publish(&world, "u1", TRACED).await;
+    world.kill_front().await;
+    world.start_front().await;
+    let state = world.get(&format!("/v1/notifications/{id}")).await.json();
+    assert_eq!((parts(&state), &state["trace"]), (vec![(cell.clone(), "waiting".to_owned())], &json!(TRACE)));
+    let device = world.get(&format!("/v1/notifications/{id}/devices/d1")).await.json();
+    assert_eq!(device["trace"], TRACE, "{device}");
+    world.cell_mut(&cell).revive().await;
+    assert_eq!(in_its_cell(&world, &id).await["trace"], TRACE);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_trace_moves_with_what_is_carried_over() {
+    let world = World::start().await;
+    let (user, token) = world.resident("a", 0).await;
+    let id = publish(&world, &user, TRACED).await;
+    world.until_done(&id).await;
+    let body = json!({"app": "dev", "user": user, "to": "b"}).to_string();
+    let moved = world.operate(Method::POST, "/v1/cells/a/moves", &body).await;
+    assert_eq!(moved.status, StatusCode::ACCEPTED, "{}", moved.text);
+    within("the device to be told", async || {
+        (world.call(Method::GET, "/v1/me", &token, "").await.status == StatusCode::UNAUTHORIZED).then_some(())
+    })
+    .await;
+    let token = world.device(&user, &user).await;
+    within("it to be carried over", async || (world.inbox(&token).await == [json!(1)]).then_some(())).await;
+    let inbox = world.call(Method::GET, "/v1/me/inbox", &token, "").await.json();
+    let carried = inbox["messages"][0]["id"].as_str().expect("an id").to_owned();
+    let path = format!("/v1/notifications/{carried}");
+    assert_eq!(world.cell("b").call(Method::GET, &path, &world.key, "").await.json()["trace"], TRACE);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_cell_records_is_a_child_of_the_fronts_request() {
+    let world = World::start().await;
+    world.device("d1", "u1").await;
+    let cell = world.cell_of("d1").await;
+    let (at_front, at_cell) = (world.spans(), world.cell(&cell).spans());
+    let id = publish(&world, "u1", TRACED).await;
+    world.until_done(&id).await;
+    let path = format!("/v1/notifications/{id}");
+    world.get_with(&path, TRACED).await;
+    let named = |spans: &[Span], name: &str| spans.iter().find(|span| span.name == name).expect(name).clone();
+    let (front, there): (Vec<Span>, Vec<Span>) =
+        (at_front.0.try_iter().collect(), at_cell.0.try_iter().collect());
+    let request = named(&front, "POST /v1/notifications");
+    let published = named(&there, "publish");
+    assert_eq!((published.trace, published.parent), (request.trace, Some(request.id)));
+    assert_eq!(published.trace.to_string(), TRACE);
+    let asked = "GET /v1/notifications/{id}";
+    assert_eq!(named(&there, asked).parent, Some(named(&front, asked).id), "asked at once");
+}
+
+/// Fronts are upgraded last; whoever does it in another order loses the traces, and nothing else.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_cell_that_knows_no_traces_takes_what_has_one() {
+    let world = World::start().await;
+    let token = world.device("d1", "u1").await;
+    let cell = world.cell_of("d1").await;
+    world.cell(&cell).older.store(true, Ordering::Relaxed);
+    let id = publish(&world, "u1", TRACED).await;
+    assert_eq!(in_its_cell(&world, &id).await.get("trace"), None);
+    assert_eq!(world.inbox(&token).await, [json!(1)]);
+    world.cell(&cell).older.store(false, Ordering::Relaxed);
+    let id = publish(&world, "u1", TRACED).await;
+    assert_eq!(in_its_cell(&world, &id).await["trace"], TRACE);
+}
