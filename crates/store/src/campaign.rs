@@ -7,7 +7,7 @@ use noroshi_types::{
     AppId, CampaignId, JsonText, NotificationId, Outcome, Push, Timestamp, Urgency, UserId, When,
 };
 
-use crate::{Error, Idempotency, NewBatch, PushPart};
+use crate::{Departed, Error, Idempotency, NewBatch, PushPart};
 
 /// Values are stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -183,8 +183,8 @@ pub trait Campaigns: Send + Sync {
 
     /// [`Error::Conflict`] if its state is none of `from`. To run again what has nothing left ends it at
     /// once. Aborting removes the batches that are not under way and records their devices as
-    /// [`Outcome::Cancelled`], in pages; those under way are finished, and not tried again. What a crash
-    /// leaves of that is removed by [`crate::PushQueue::take`].
+    /// [`Outcome::Cancelled`], in pages, which are answered; those under way are finished, and not tried again. What a
+    /// crash leaves of that is removed by [`crate::PushQueue::take`].
     async fn set_campaign_state(
         &self,
         app: AppId,
@@ -192,7 +192,7 @@ pub trait Campaigns: Send + Sync {
         from: &[CampaignState],
         to: CampaignState,
         now: Timestamp,
-    ) -> Result<Campaign, Error>;
+    ) -> Result<(Campaign, Departed), Error>;
 
     /// Puts a page of the audience onto the queue with the cursor behind it and the outcomes of those
     /// that are not to be pushed, in one commit: after a crash the walk goes on behind exactly what was

@@ -19,7 +19,8 @@ use noroshi_types::{
     Push, PushEnvironment, PushService, PushToken, Timestamp, Topic, TraceContext, Urgency, UserId,
 };
 
-use crate::{Attributes, Error, VariantNum};
+use crate::ids::{Ids, Num};
+use crate::{Attributes, Departed, Error, VariantNum};
 
 /// Devices of a batch that the store packs itself. A campaign may choose up to 1,000.
 pub const BATCH_RECIPIENTS_MAX: usize = 500;
@@ -41,6 +42,16 @@ pub(crate) const SPREAD: Duration = Duration::from_secs(10);
 pub enum Work {
     Notification(NotificationId),
     Campaign(CampaignId),
+}
+
+impl Work {
+    /// Of a row of the queue: its notification, or with 0 its campaign. None: that was deleted.
+    pub(crate) fn of(ids: &Ids, num: Num, campaign: Option<CampaignId>) -> Option<Self> {
+        match num {
+            0 => campaign.map(Self::Campaign),
+            num => Some(Self::Notification(ids.id(num))),
+        }
+    }
 }
 
 /// Devices that go to one push service together.
@@ -115,21 +126,21 @@ pub struct Take {
 pub struct SetAside {
     pub batch: BatchId,
     pub app: AppId,
+    pub service: Option<PushService>,
     pub lane: Lane,
-    pub recipients: u64,
+    pub work: Work,
+    pub recipients: Vec<DeviceNum>,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Taken {
     /// By lane, then by the time they are due.
     pub batches: Vec<Batch>,
-    /// Devices that had confirmed in time: recorded as [`Outcome::PushNotNeeded`].
-    pub not_needed: u64,
-    /// Devices of notifications whose ttl had ended: recorded as [`Outcome::PushExpired`].
-    pub expired: u64,
-    /// Devices of what was cancelled or aborted: recorded as [`Outcome::Cancelled`].
-    pub cancelled: u64,
-    /// What was taken too often: recorded as [`Outcome::PushRefused`] for [`SENDER_ENDED`].
+    /// Devices that had confirmed in time: recorded as [`Outcome::PushNotNeeded`]; of notifications whose ttl had ended:
+    /// [`Outcome::PushExpired`]; of what was cancelled or aborted: [`Outcome::Cancelled`].
+    pub departed: Departed,
+    /// What was taken too often: recorded as [`Outcome::PushRefused`] for [`SENDER_ENDED`]. A take ends soon after so many
+    /// devices that these are few enough to be named.
     pub set_aside: Vec<SetAside>,
     /// Campaigns that ended with what was dropped.
     pub done: Vec<(AppId, CampaignId)>,
@@ -237,8 +248,8 @@ pub struct Finished {
 pub struct FinishedCounts {
     pub tokens_removed: u64,
     pub tokens_suspected: u64,
-    /// Recipients that were to be tried again, of what was cancelled or aborted meanwhile.
-    pub cancelled: u64,
+    /// Recipients that were to be tried again, of what was cancelled or aborted meanwhile: [`Outcome::Cancelled`].
+    pub cancelled: Departed,
     /// Batches that were not there any more: finished before, or their app or campaign is deleted.
     pub unknown: u64,
     /// Campaigns that ended with this.

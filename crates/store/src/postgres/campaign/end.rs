@@ -1,14 +1,16 @@
 //! How campaigns end: by their last batch, or aborted; and what is left of them. The order of locks is in
 //! [`super`].
 
+use std::sync::Arc;
+
 use noroshi_types::{AppId, CampaignId, DeviceNum, Outcome, Timestamp};
 
 use super::sum::{Count, count};
 use super::{CampaignNum, id_of, locked, rows};
-use crate::ids::Num;
+use crate::ids::{Ids, Num};
 use crate::postgres::outcome::{self, Part};
 use crate::postgres::transaction::{Failed, Tx};
-use crate::{Error, device_list};
+use crate::{Departed, Error, Work, device_list};
 
 /// Batches or lines that one commit removes: some 10 µs each.
 pub(super) const PURGE_ROWS: i64 = 1_000;
@@ -70,9 +72,15 @@ pub(in crate::postgres) async fn settle(
     done.iter().map(|row| Ok((AppId(row.get::<_, i64>(0) as u32), id_of(row.get(1))?))).collect()
 }
 
-/// Removes batches of an aborted campaign that are not under way; true if there may be more.
-pub(super) async fn purge_batches(tx: Tx, num: CampaignNum, now: Timestamp) -> Result<bool, Failed> {
-    let Some(campaign) = rows(&tx, &[num]).await?.remove(&num) else { return Ok(false) };
+/// Removes batches of an aborted campaign that are not under way; whose, and whether there may be more.
+pub(super) async fn purge_batches(
+    tx: Tx,
+    ids: Arc<Ids>,
+    num: CampaignNum,
+    now: Timestamp,
+) -> Result<(Departed, bool), Failed> {
+    let mut departed = Departed::default();
+    let Some(campaign) = rows(&tx, &[num]).await?.remove(&num) else { return Ok((departed, false)) };
     let removed = tx
         .query(
             "WITH free AS (
@@ -84,15 +92,17 @@ pub(super) async fn purge_batches(tx: Tx, num: CampaignNum, now: Timestamp) -> R
         .await?;
     let (mut parts, mut total) = (Vec::new(), 0);
     for row in &removed {
-        let under = Some(row.get::<_, Num>(0)).filter(|num| *num > 0).unwrap_or(campaign.notification);
+        let of: Num = row.get(0);
+        let under = if of > 0 { of } else { campaign.notification };
         let devices: Vec<DeviceNum> = device_list::decode(row.get(1)).collect();
         total += devices.len() as u64;
+        departed.add(Work::of(&ids, of, Some(campaign.id)), Outcome::Cancelled, now, &devices);
         parts.push(Part::of(under, Outcome::Cancelled, now, devices));
     }
     outcome::add(&tx, &parts).await?;
     let outcome = Outcome::Cancelled;
     count(&tx, [Count { campaign: num, num: None, outcome, reason: None, count: total }]).await?;
-    Ok(removed.len() as i64 == PURGE_ROWS)
+    Ok((departed, removed.len() as i64 == PURGE_ROWS))
 }
 
 pub(super) async fn ended(tx: Tx, app: AppId, id: CampaignId) -> Result<CampaignNum, Failed> {

@@ -1,6 +1,6 @@
 //! Ending batches: what became of each device, what is tried again, tokens, and campaigns.
 
-use noroshi_types::{AppId, Lane, PushService, Timestamp};
+use noroshi_types::{AppId, Lane, Outcome, PushService, Timestamp};
 use rusqlite::{Connection, OptionalExtension};
 
 use super::queue::{self, Entry, Fallback};
@@ -9,7 +9,7 @@ use crate::sqlite::campaign::{self, CampaignNum, CampaignRow};
 use crate::sqlite::ids::Num;
 use crate::sqlite::writer::Write;
 use crate::sqlite::{outcome, variant};
-use crate::{Again, Error, Finished, FinishedCounts, PushPart};
+use crate::{Again, Error, Finished, FinishedCounts, PushPart, Work};
 
 /// The row of a batch that ends.
 struct Ended {
@@ -73,7 +73,7 @@ fn record(
     for part in finished.parts {
         add(w.db, ended, part, now)?;
     }
-    retry(w.db, ended, finished.again, now, counts)?;
+    retry(w, ended, finished.again, now, counts)?;
     for gone in &finished.gone {
         counts.tokens_removed += u64::from(token::remove(w.db, ended.entry.app, gone, now)?);
     }
@@ -108,7 +108,7 @@ fn add(db: &Connection, ended: &Ended, part: PushPart, now: Timestamp) -> Result
 
 /// Queues retries, unless the work was cancelled or aborted meanwhile.
 fn retry(
-    db: &Connection,
+    w: &Write<'_>,
     ended: &Ended,
     again: Vec<Again>,
     now: Timestamp,
@@ -121,17 +121,18 @@ fn retry(
     let wanted = match ended.campaign {
         Some(campaign) if campaign.state.ended() => false,
         None if entry.campaign != 0 => false,
-        _ => entry.num == 0 || take::wanted(db, entry.num)?,
+        _ => entry.num == 0 || take::wanted(w.db, entry.num)?,
     };
+    let work = Work::of(w.ids, entry.num, ended.campaign.map(|campaign| campaign.id));
     for again in again {
         if wanted {
             let Again { due_at, attempt, recipients, .. } = again;
-            queue::insert(db, &Entry { due_at, attempt, ..entry }, &queue::sorted(recipients))?;
+            queue::insert(w.db, &Entry { due_at, attempt, ..entry }, &queue::sorted(recipients))?;
         } else {
-            counts.cancelled += again.recipients.len() as u64;
             for part in again.cancelled() {
-                add(db, ended, part, now)?;
+                add(w.db, ended, part, now)?;
             }
+            counts.cancelled.add(work, Outcome::Cancelled, now, &queue::sorted(again.recipients));
         }
     }
     Ok(())

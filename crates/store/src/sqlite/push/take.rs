@@ -171,7 +171,6 @@ impl Taking<'_, '_> {
                 self.looked_at += still.len();
                 let (needed, confirmed) =
                     claim::split(self.w.db, row.num, &known, row.fallback, &row.recipients, expired)?;
-                self.taken.not_needed += confirmed.len() as u64;
                 self.record(&row, of, Outcome::PushNotNeeded, &confirmed)?;
                 still = needed;
             }
@@ -180,16 +179,18 @@ impl Taking<'_, '_> {
             }
         }
         if row.takes >= TAKES_MAX {
-            let (batch, recipients) = (BatchId(row.id as u64), still.len() as u64);
-            self.taken.set_aside.push(SetAside { batch, app, lane, recipients });
+            self.taken.set_aside.extend(self.work(&row, of).map(|work| SetAside {
+                batch: BatchId(row.id as u64),
+                app,
+                service: PushService::from_code(service),
+                lane,
+                work,
+                recipients: still.clone(),
+            }));
             return self.drop_row(&row, of, Outcome::PushRefused, still);
         }
         let leased_until = self.lease(&row, &still)?;
-        let work = match (row.num, of) {
-            (0, Some(of)) => Work::Campaign(of.id),
-            (num, _) => Work::Notification(self.w.ids.id(num)),
-        };
-        self.taken.batches.push(Batch {
+        self.taken.batches.extend(self.work(&row, of).map(|work| Batch {
             id: BatchId(row.id as u64),
             app,
             service: PushService::from_code(service),
@@ -200,8 +201,12 @@ impl Taking<'_, '_> {
             campaign: of.map(|of| of.id),
             leased_until,
             recipients: still,
-        });
+        }));
         Ok(())
+    }
+
+    fn work(&self, row: &Row, of: Option<CampaignRow>) -> Option<Work> {
+        Work::of(self.w.ids, row.num, of.map(|of| of.id))
     }
 
     /// Claimed with the recipients that are left.
@@ -230,11 +235,6 @@ impl Taking<'_, '_> {
         devices: Vec<DeviceNum>,
     ) -> Result<(), Error> {
         self.looked_at += devices.len();
-        match why {
-            Outcome::PushExpired => self.taken.expired += devices.len() as u64,
-            Outcome::PushRefused => {}
-            _ => self.taken.cancelled += devices.len() as u64,
-        }
         self.record(row, of, why, &devices)?;
         self.w.db.prepare_cached("DELETE FROM push_queue WHERE id = ?1")?.execute((row.id,))?;
         if let Some(of) = of {
@@ -244,7 +244,7 @@ impl Taking<'_, '_> {
     }
 
     fn record(
-        &self,
+        &mut self,
         row: &Row,
         of: Option<CampaignRow>,
         why: Outcome,
@@ -259,6 +259,10 @@ impl Taking<'_, '_> {
         if let Some(of) = of {
             campaign::count(db, of.num, why, reason, count)?;
             variant::count(db, row.num, why, reason, count)?;
+        }
+        // What is set aside is told as such.
+        if why != Outcome::PushRefused {
+            self.taken.departed.add(self.work(row, of), why, self.asked.now, devices);
         }
         Ok(())
     }

@@ -89,6 +89,11 @@ pub(crate) async fn take_with(store: &dyn Store, take: Take) -> Taken {
     store.take(take).await.expect("taken")
 }
 
+/// Devices that had confirmed before what was taken.
+pub(crate) fn not_needed(taken: &Taken) -> u64 {
+    taken.departed.count(Outcome::PushNotNeeded)
+}
+
 /// Nothing came of it.
 pub(crate) fn ended(batch: BatchId) -> Finished {
     Finished {
