@@ -59,6 +59,17 @@ impl CampaignState {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct VariantNum(pub u8);
 
+impl VariantNum {
+    /// As stored where there may be none: 0.
+    pub(crate) fn code(variant: Option<Self>) -> u8 {
+        variant.map_or(0, |VariantNum(place)| place)
+    }
+
+    pub(crate) fn from_code(code: u8) -> Option<Self> {
+        (code > 0).then_some(Self(code))
+    }
+}
+
 /// What one of a new campaign's variants is shown as.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewVariant {

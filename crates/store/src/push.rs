@@ -11,7 +11,6 @@
 //! The life of a token ends here too: `finish` removes what a push service proved dead and sets aside
 //! what it doubts, and both leave an [`Invalidation`].
 
-use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
 use noroshi_types::{
@@ -68,6 +67,8 @@ pub struct Batch {
     pub work: Work,
     /// Whose counts its outcomes are added to.
     pub campaign: Option<CampaignId>,
+    /// Of the campaign: drawn for all of them when they were tried before. None: of none, or none was drawn yet.
+    pub variant: Option<VariantNum>,
     /// Until when it is the taker's: which take it was, among all of this batch.
     pub leased_until: Timestamp,
     /// Sorted, without duplicates.
@@ -194,20 +195,16 @@ pub struct PushPart {
 pub struct Again {
     pub due_at: Timestamp,
     pub attempt: u32,
+    /// Of the batch's campaign, where one was chosen for them: it stays theirs, and counts whatever becomes of them.
+    pub variant: Option<VariantNum>,
     pub recipients: Vec<DeviceNum>,
-    /// Of the batch's campaign, of those for whom one was chosen: counts if they are not tried again after all.
-    pub variants: HashMap<DeviceNum, VariantNum>,
 }
 
 impl Again {
     /// What becomes of them if the work is not wanted any more.
-    pub(crate) fn cancelled(&self) -> Vec<PushPart> {
-        let mut parts: BTreeMap<Option<VariantNum>, Vec<DeviceNum>> = BTreeMap::new();
-        for device in &self.recipients {
-            parts.entry(self.variants.get(device).copied()).or_default().push(*device);
-        }
+    pub(crate) fn cancelled(&self) -> PushPart {
         let (outcome, reason) = (Outcome::Cancelled, None);
-        parts.into_iter().map(|(variant, devices)| PushPart { outcome, reason, variant, devices }).collect()
+        PushPart { outcome, reason, variant: self.variant, devices: self.recipients.clone() }
     }
 }
 

@@ -24,6 +24,7 @@ mod failing;
 mod restart;
 mod services;
 mod several;
+mod variants;
 
 /// Generous: only a failure waits for it.
 const DEADLINE: Duration = Duration::from_secs(30);

@@ -379,7 +379,8 @@ async fn enqueue(
         recipients_count += recipients.len() as i64;
         let (service, lane, due_at) = (*service, *lane, *due_at);
         let fallback = Fallback::Settled;
-        let entry = Entry { app, lane, service, campaign, num: 0, due_at, attempt: 0, fallback };
+        let entry =
+            Entry { app, lane, service, campaign, num: 0, variant: None, due_at, attempt: 0, fallback };
         new.push(&entry, &recipients);
     }
     let (mut parts, mut counts) = (Vec::new(), Vec::new());

@@ -9,7 +9,7 @@ use super::writer::Write;
 use super::{Sqlite, accept, device_list, notification, outcome, variant};
 use crate::{
     Campaign, CampaignState, Campaigns, CreatedCampaign, Departed, Error, Idempotency, NewBatch, NewCampaign,
-    PushPart, UploadLine, Work,
+    PushPart, UploadLine, VariantNum, Work,
 };
 
 /// A campaign's short name inside the store.
@@ -382,17 +382,19 @@ fn purge_batches(w: &Write<'_>, num: CampaignNum, now: Timestamp) -> Result<(Dep
     let mut statement = w.db.prepare_cached(
         "DELETE FROM push_queue WHERE id IN (
              SELECT id FROM push_queue WHERE campaign = ?1 AND campaign > 0 AND leased_until = 0 LIMIT ?2)
-         RETURNING num, recipients",
+         RETURNING num, variant, recipients",
     )?;
     let mut rows = statement.query((num, PURGE_ROWS as i64))?;
     let mut removed = 0;
     while let Some(row) = rows.next()? {
-        let of: Num = row.get(0)?;
-        let under = if of > 0 { of } else { campaign.notification };
-        let list = row.get_ref(1)?.as_blob().map_err(rusqlite::Error::from)?;
+        let (of, variant): (Num, _) = (row.get(0)?, VariantNum::from_code(row.get(1)?));
+        let list = row.get_ref(2)?.as_blob().map_err(rusqlite::Error::from)?;
         let devices: Vec<_> = device_list::decode(list).collect();
         let devices_count = devices.len() as u64;
-        outcome::add(w.db, under, Outcome::Cancelled, now, &devices, devices_count)?;
+        if let Some(under) = variant::recorded_under(w.db, of, Some(campaign), variant)? {
+            outcome::add(w.db, under, Outcome::Cancelled, now, &devices, devices_count)?;
+            variant::count(w.db, under, Outcome::Cancelled, None, devices_count)?;
+        }
         count(w.db, num, Outcome::Cancelled, None, devices_count)?;
         departed.add(Work::of(w.ids, of, Some(campaign.id)), Outcome::Cancelled, now, &devices);
         removed += 1;
@@ -427,7 +429,8 @@ fn enqueue(
         let recipients = queue::sorted(recipients);
         recipients_count += recipients.len() as i64;
         let fallback = Fallback::Settled;
-        let entry = Entry { app, lane, service, campaign, num: 0, due_at, attempt: 0, fallback };
+        let entry =
+            Entry { app, lane, service, campaign, num: 0, variant: None, due_at, attempt: 0, fallback };
         queue::insert(w.db, &entry, &recipients)?;
     }
     for PushPart { outcome, reason, devices, .. } in parts {

@@ -94,7 +94,7 @@ impl Bench {
     }
 }
 
-fn counted(progress: &CampaignProgress, outcome: Outcome) -> u64 {
+pub(crate) fn counted(progress: &CampaignProgress, outcome: Outcome) -> u64 {
     let counts = progress.campaign.counts.iter();
     counts.filter(|(other, ..)| *other == outcome).map(|(_, _, count)| count).sum()
 }

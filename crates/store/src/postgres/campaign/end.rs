@@ -6,11 +6,11 @@ use std::sync::Arc;
 use noroshi_types::{AppId, CampaignId, DeviceNum, Outcome, Timestamp};
 
 use super::sum::{Count, count};
-use super::{CampaignNum, id_of, locked, rows};
+use super::{CampaignNum, id_of, locked, rows, variant};
 use crate::ids::{Ids, Num};
 use crate::postgres::outcome::{self, Part};
 use crate::postgres::transaction::{Failed, Tx};
-use crate::{Departed, Error, Work, device_list};
+use crate::{Departed, Error, VariantNum, Work, device_list};
 
 /// Batches or lines that one commit removes: some 10 µs each.
 pub(super) const PURGE_ROWS: i64 = 1_000;
@@ -86,22 +86,26 @@ pub(super) async fn purge_batches(
             "WITH free AS (
                  SELECT id FROM push_queue WHERE campaign = $1 AND campaign > 0 AND leased_until = 0
                  ORDER BY campaign, due_at LIMIT $2 FOR UPDATE SKIP LOCKED)
-             DELETE FROM push_queue q USING free WHERE q.id = free.id RETURNING q.num, q.recipients",
+             DELETE FROM push_queue q USING free WHERE q.id = free.id RETURNING q.num, q.variant, q.recipients",
             &[&num, &PURGE_ROWS],
         )
         .await?;
-    let (mut parts, mut total) = (Vec::new(), 0);
+    let variants = variant::notifications(&tx, &[num]).await?;
+    let (mut parts, mut counts) = (Vec::new(), Vec::new());
+    let outcome = Outcome::Cancelled;
     for row in &removed {
         let of: Num = row.get(0);
-        let under = if of > 0 { of } else { campaign.notification };
-        let devices: Vec<DeviceNum> = device_list::decode(row.get(1)).collect();
-        total += devices.len() as u64;
-        departed.add(Work::of(&ids, of, Some(campaign.id)), Outcome::Cancelled, now, &devices);
-        parts.push(Part::of(under, Outcome::Cancelled, now, devices));
+        let variant = VariantNum::from_code(row.get::<_, i64>(1) as u8);
+        let devices: Vec<DeviceNum> = device_list::decode(row.get(2)).collect();
+        let count = devices.len() as u64;
+        let of_variant = variant.and_then(|variant| variants.get(&(num, variant)).copied());
+        let noted = Some(of).filter(|of| *of > 0).or(of_variant);
+        departed.add(Work::of(&ids, of, Some(campaign.id)), outcome, now, &devices);
+        parts.push(Part::of(noted.unwrap_or(campaign.notification), outcome, now, devices));
+        counts.push(Count { campaign: num, num: noted, outcome, reason: None, count });
     }
     outcome::add(&tx, &parts).await?;
-    let outcome = Outcome::Cancelled;
-    count(&tx, [Count { campaign: num, num: None, outcome, reason: None, count: total }]).await?;
+    count(&tx, counts).await?;
     Ok((departed, removed.len() as i64 == PURGE_ROWS))
 }
 

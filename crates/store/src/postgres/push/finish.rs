@@ -13,7 +13,7 @@ use crate::postgres::campaign::{self, CampaignNum, CampaignRow, Count, variant};
 use crate::postgres::outcome::{self, Part};
 use crate::postgres::transaction::{Failed, Tx};
 use crate::row::{Fallback, Standing};
-use crate::{Finished, FinishedCounts, PushPart, VariantNum, Work};
+use crate::{Again, Finished, FinishedCounts, PushPart, VariantNum, Work};
 
 /// What the transaction writes besides the rows that go.
 #[derive(Default)]
@@ -109,6 +109,7 @@ async fn end(tx: &Tx, finished: &[Finished]) -> Result<HashMap<u64, Entry>, Fail
         service: queue::service_of(row.get(3)),
         campaign: row.get(4),
         num: row.get(5),
+        variant: None,
         due_at: Timestamp(row.get::<_, i64>(6) as u64),
         attempt: 0,
         fallback: Fallback::Settled,
@@ -135,7 +136,7 @@ async fn look_up(
     };
     let of_variant = finished.iter().flat_map(|one| &one.parts).any(|part| part.variant.is_some());
     let any_variant =
-        of_variant || finished.iter().flat_map(|one| &one.again).any(|again| !again.variants.is_empty());
+        of_variant || finished.iter().flat_map(|one| &one.again).any(|again| again.variant.is_some());
     let variants = async {
         match any_variant {
             true => variant::notifications(tx, campaigns).await,
@@ -169,12 +170,12 @@ fn record(
     };
     for again in &finished.again {
         if wanted {
-            let entry = Entry { due_at: again.due_at, attempt: again.attempt, ..entry };
+            let Again { due_at, attempt, variant, .. } = *again;
+            let entry = Entry { due_at, attempt, variant, ..entry };
             writes.retries.push(&entry, &queue::sorted(again.recipients.clone()));
         } else {
-            for part in again.cancelled() {
-                add(ended, of_variant(&part), &part, now, writes);
-            }
+            let part = again.cancelled();
+            add(ended, of_variant(&part), &part, now, writes);
             let recipients = queue::sorted(again.recipients.clone());
             counts.cancelled.add(ended.work, Outcome::Cancelled, now, &recipients);
         }

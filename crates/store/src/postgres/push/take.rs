@@ -25,7 +25,7 @@ use crate::postgres::outcome::{self, Part};
 use crate::postgres::transaction::{Failed, Tx};
 use crate::push::SPREAD;
 use crate::row::{Fallback, Standing};
-use crate::{Batch, Error, SENDER_ENDED, SetAside, TAKES_MAX, Take, Taken, Work, device_list};
+use crate::{Batch, Error, SENDER_ENDED, SetAside, TAKES_MAX, Take, Taken, VariantNum, Work, device_list};
 
 /// Devices looked up or dropped by one call: what is left is due at once.
 const DEVICES_MAX: usize = 16_384;
@@ -93,6 +93,9 @@ struct Picked {
     fallback: Fallback,
     recipients: Vec<DeviceNum>,
     takes: u32,
+    variant: Option<VariantNum>,
+    /// Under which outcomes of that variant are recorded.
+    variant_num: Option<Num>,
     known: Option<(Known, Standing)>,
     of: Option<CampaignRow>,
 }
@@ -120,6 +123,8 @@ impl Picked {
             fallback: Fallback::from_code(row.get::<_, i64>(8) as u8),
             recipients: device_list::decode(row.get(9)).collect(),
             takes: row.get::<_, i64>(19) as u32,
+            variant: VariantNum::from_code(row.get::<_, i64>(20) as u8),
+            variant_num: row.get(21),
             known,
             of: CampaignRow::of(row, 15)?,
         })
@@ -238,6 +243,7 @@ impl Round {
             attempt: row.attempt,
             work,
             campaign: row.of.map(|of| of.id),
+            variant: row.variant,
             leased_until: self.until(),
             recipients,
         })
@@ -260,11 +266,15 @@ impl Round {
         if outcome != Outcome::PushRefused {
             taken.departed.add(row.work(&self.store.ids), outcome, self.asked.now, &devices);
         }
-        let under = if row.num > 0 { row.known.map(|_| row.num) } else { row.of.map(|of| of.notification) };
+        // A batch that was published is of the variant that its notification is of.
+        let num = Some(row.num).filter(|num| *num > 0).or(row.variant_num);
+        let under = match row.num {
+            0 => num.or(row.of.map(|of| of.notification)),
+            num => row.known.map(|_| num),
+        };
         let reason = (outcome == Outcome::PushRefused).then_some(SENDER_ENDED);
         let part = |num| Part { reason, ..Part::of(num, outcome, self.asked.now, devices) };
         writes.parts.extend(under.map(part));
-        let num = (row.num > 0).then_some(row.num);
         writes.counts.extend(row.of.map(|of| Count { campaign: of.num, num, outcome, reason, count }));
     }
 
@@ -396,7 +406,9 @@ static PICK: LazyLock<String> = LazyLock::new(|| {
          ORDER BY q.lane, q.due_at, q.id LIMIT $6 FOR UPDATE SKIP LOCKED)
      SELECT q.id, q.app, q.lane, q.service, q.campaign, q.num, q.due_at, q.attempt, q.fallback, q.recipients,
             n.created_at, n.expires_at, n.standing, n.topic, n.topic_offset, c.num, c.id, c.state, c.notification,
-            q.takes
+            q.takes, q.variant,
+            CASE WHEN q.variant > 0 THEN (SELECT v.notification FROM campaign_variants v
+                                          WHERE v.campaign = q.campaign AND v.variant = q.variant) END
      FROM locked q LEFT JOIN notifications n ON n.num = q.num LEFT JOIN campaigns c ON c.num = q.campaign
      ORDER BY q.lane, q.due_at, q.id"
     )

@@ -494,11 +494,11 @@ pub(crate) async fn who_is_not_tried_again_counts_for_its_variant(store: &dyn St
     enqueue(store, made.id, Lane::Campaign, 0, &nums).await;
     let sent = take(store, 0).await.batches.remove(0);
     go(store, app, made.id, &[CampaignState::Running], CampaignState::Aborted, 1).await.expect("aborted");
-    let of = [(nums[0], VariantNum(1)), (nums[1], VariantNum(2)), (nums[3], VariantNum(2))];
-    let again = Again { variants: of.into_iter().collect(), ..again(3, 1, &nums) };
-    let counts = store.finish(vec![Finished { again: vec![again], ..ended(sent.id) }], at(2)).await;
-    let cancelled = left(Work::Campaign(made.id), Outcome::Cancelled, at(2), &nums);
-    assert_eq!(counts.expect("finished").cancelled.parts, [cancelled]);
+    let drawn = [(None, vec![nums[2]]), (Some(1), vec![nums[0]]), (Some(2), vec![nums[1], nums[3]])];
+    let again = drawn.clone().map(|(place, of)| drawn_again(place, &of)).to_vec();
+    let counts = store.finish(vec![Finished { again, ..ended(sent.id) }], at(2)).await;
+    let cancelled = drawn.map(|(_, of)| left(Work::Campaign(made.id), Outcome::Cancelled, at(2), &of));
+    assert_eq!(counts.expect("finished").cancelled.parts, cancelled);
     let found = campaign(store, app, made.id).await;
     assert_eq!(found.counts, [(Outcome::Cancelled, String::new(), 4)]);
     assert_eq!(sums(&found, 0), [(Outcome::Cancelled, 1)]);
@@ -508,6 +508,46 @@ pub(crate) async fn who_is_not_tried_again_counts_for_its_variant(store: &dyn St
         let trace = store.trace(app, of, &device(id)).await.expect("read").expect("known");
         assert_eq!(trace.steps, [step(at(2), Outcome::Cancelled)]);
     }
+}
+
+pub(crate) async fn who_waits_to_be_tried_again_keeps_its_variant(store: &dyn Store) {
+    let app = app(store, "shop").await;
+    let nums = members(store, app, 6).await;
+    let new = NewCampaign { variants: variants(2), ..new_campaign(app, CampaignState::Running) };
+    let made = store.create_campaign(new, NOW).await.expect("made").campaign;
+    enqueue(store, made.id, Lane::Campaign, 0, &nums).await;
+    let sent = take(store, 0).await.batches.remove(0);
+    assert_eq!(sent.variant, None, "nobody was drawn for");
+    let drawn = [(None, vec![nums[5]]), (Some(1), nums[..2].to_vec()), (Some(2), nums[2..5].to_vec())];
+    let again = drawn.clone().map(|(place, of)| drawn_again(place, &of)).to_vec();
+    store.finish(vec![Finished { again, ..ended(sent.id) }], at(2)).await.expect("finished");
+    let taken = take(store, 3).await.batches;
+    let found: Vec<_> =
+        taken.iter().map(|batch| (batch.variant.map(|of| of.0), batch.recipients.clone())).collect();
+    assert_eq!(found, drawn);
+    assert!(taken.iter().all(|batch| batch.work == Work::Campaign(made.id)));
+    // The first variant waits once more when the campaign is aborted; the second is lost under way.
+    let once_more = vec![Again { due_at: at(9), ..drawn_again(Some(1), &nums[..2]) }];
+    store.finish(vec![Finished { again: once_more, ..ended(taken[1].id) }], at(4)).await.expect("finished");
+    go(store, app, made.id, &[CampaignState::Running], CampaignState::Aborted, 5).await.expect("aborted");
+    let found = campaign(store, app, made.id).await;
+    assert_eq!((sums(&found, 0), sums(&found, 1)), (vec![(Outcome::Cancelled, 2)], vec![]));
+    assert_eq!(take(store, 3 + LEASE_SECONDS).await.departed.count(Outcome::Cancelled), 4);
+    let found = campaign(store, app, made.id).await;
+    assert_eq!(found.counts, [(Outcome::Cancelled, String::new(), 6)]);
+    assert_eq!(
+        (sums(&found, 0), sums(&found, 1)),
+        (vec![(Outcome::Cancelled, 2)], vec![(Outcome::Cancelled, 3)])
+    );
+    for (id, of) in [("d0", made.variants[0].notification), ("d4", made.variants[1].notification)] {
+        let trace = store.trace(app, of, &device(id)).await.expect("read").expect("known");
+        assert_eq!(trace.steps.len(), 1, "{id} is recorded under its variant");
+    }
+}
+
+/// Tried again at 3 seconds, with what was drawn for them.
+fn drawn_again(place: Option<u8>, of: &[DeviceNum]) -> Again {
+    Again { variant: place.map(VariantNum), ..again(3, 1, of) }
 }
 
 pub(crate) async fn what_was_published_of_a_variant_counts_for_it(store: &dyn Store) {

@@ -1,6 +1,5 @@
 //! Words for the tests of push work: devices with tokens, requests with a push section, batches.
 
-use std::collections::HashMap;
 use std::time::Duration;
 
 use noroshi_store::{
@@ -108,7 +107,7 @@ pub(crate) fn ended(batch: BatchId) -> Finished {
 
 /// Devices that are tried again.
 pub(crate) fn again(due_seconds: u64, attempt: u32, recipients: &[DeviceNum]) -> Again {
-    Again { due_at: at(due_seconds), attempt, recipients: recipients.to_vec(), variants: HashMap::new() }
+    Again { due_at: at(due_seconds), attempt, variant: None, recipients: recipients.to_vec() }
 }
 
 /// Ends batches with the same outcome for all of their devices.

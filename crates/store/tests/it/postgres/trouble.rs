@@ -200,10 +200,10 @@ async fn a_newer_database_is_refused_and_left_alone() {
     let (database, store) = super::fresh().await;
     store.close().await;
     let client = database.client().await;
-    client.batch_execute("UPDATE noroshi_schema SET version = version + 90").await.expect("set");
+    client.batch_execute("UPDATE noroshi_schema SET version = version + 900").await.expect("set");
     let text = fails(&database.url()).await;
     assert!(text.contains("newer version (schema 9") && !text.contains('\n'), "{text}");
-    client.batch_execute("UPDATE noroshi_schema SET version = version - 90").await.expect("set");
+    client.batch_execute("UPDATE noroshi_schema SET version = version - 900").await.expect("set");
     open(&database).await.check().await.expect("nothing was changed");
 }
 
