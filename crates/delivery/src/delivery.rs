@@ -2,10 +2,9 @@
 
 use std::sync::{Arc, OnceLock};
 
-use noroshi_events::Subject;
 use noroshi_store::{Backlog, BacklogPage, Cancelled, OutcomePart, Recover, Store};
 use noroshi_telemetry::Spans;
-use noroshi_types::{AppId, CloseReason, DeviceId, DeviceNum, NotificationId, Outcome, Topic};
+use noroshi_types::{AppId, CloseReason, DeviceId, DeviceNum, NotificationId, Topic};
 use tokio::runtime::Handle;
 
 use crate::ack::AckQueue;
@@ -232,7 +231,7 @@ impl Delivery {
     /// Takes back what no device has confirmed yet.
     pub async fn cancel(&self, app: AppId, id: NotificationId) -> Result<Cancelled, Error> {
         let cancelled = self.store.cancel(app, id, self.clock.now()).await?;
-        self.became(Subject::Notification(id), Outcome::Cancelled, cancelled.removed);
+        self.became_departed(&cancelled.departed);
         self.campaigns_done(&cancelled.done);
         if cancelled.removed > 0 {
             self.app_changed(app);

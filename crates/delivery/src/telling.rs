@@ -5,7 +5,7 @@
 
 use noroshi_events::event::{Accepted, Configured, Routed};
 use noroshi_events::{Event, Events, Subject};
-use noroshi_store::{Ack, Acked, CampaignState, Departed, OutcomePart, PushPart, Work};
+use noroshi_store::{Ack, Acked, CampaignState, Departed, DepartedPart, OutcomePart, PushPart, Work};
 use noroshi_types::trace::TraceId;
 use noroshi_types::{
     AppId, CampaignId, DeviceNum, NotificationId, Outcome, PushMode, PushService, Request, Timestamp,
@@ -63,19 +63,26 @@ impl Delivery {
             return;
         }
         for OutcomePart { id, outcome, at, devices, count } in parts {
-            let event = || Event::Outcome {
-                of: Subject::Notification(*id),
-                outcome: *outcome,
-                devices: devices.as_slice().into(),
-                count: *count,
-            };
-            self.events().emit(*at, event);
+            self.tell_outcome(Subject::Notification(*id), *outcome, *at, (devices, *count));
         }
     }
 
-    /// What left inboxes.
+    fn tell_outcome(
+        &self,
+        of: Subject,
+        outcome: Outcome,
+        at: Timestamp,
+        (devices, count): (&[DeviceNum], u64),
+    ) {
+        self.events().emit(at, || Event::Outcome { of, outcome, devices: devices.into(), count });
+    }
+
+    /// What left inboxes and the push queue.
     pub(crate) fn became_departed(&self, departed: &Departed) {
-        self.became_parts(&departed.parts);
+        for DepartedPart { of, outcome, at, devices, count } in &departed.parts {
+            self.metrics.outcome(*outcome).inc_by(*count);
+            self.tell_outcome(subject(*of), *outcome, *at, (devices, *count));
+        }
         for (outcome, count) in &departed.beyond {
             self.became(Subject::Several, *outcome, *count);
         }

@@ -7,7 +7,7 @@ use noroshi_types::{
     AppId, CampaignId, JsonText, NotificationId, Outcome, Push, Timestamp, Urgency, UserId, When,
 };
 
-use crate::{Error, Idempotency, NewBatch, PushPart};
+use crate::{Departed, Error, Idempotency, NewBatch, PushPart};
 
 /// Values are stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -58,6 +58,17 @@ impl CampaignState {
 /// A variant of a campaign, by its place there from 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct VariantNum(pub u8);
+
+impl VariantNum {
+    /// As stored where there may be none: 0.
+    pub(crate) fn code(variant: Option<Self>) -> u8 {
+        variant.map_or(0, |VariantNum(place)| place)
+    }
+
+    pub(crate) fn from_code(code: u8) -> Option<Self> {
+        (code > 0).then_some(Self(code))
+    }
+}
 
 /// What one of a new campaign's variants is shown as.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -183,8 +194,8 @@ pub trait Campaigns: Send + Sync {
 
     /// [`Error::Conflict`] if its state is none of `from`. To run again what has nothing left ends it at
     /// once. Aborting removes the batches that are not under way and records their devices as
-    /// [`Outcome::Cancelled`], in pages; those under way are finished, and not tried again. What a crash
-    /// leaves of that is removed by [`crate::PushQueue::take`].
+    /// [`Outcome::Cancelled`], in pages, which are answered; those under way are finished, and not tried again. What a
+    /// crash leaves of that is removed by [`crate::PushQueue::take`].
     async fn set_campaign_state(
         &self,
         app: AppId,
@@ -192,7 +203,7 @@ pub trait Campaigns: Send + Sync {
         from: &[CampaignState],
         to: CampaignState,
         now: Timestamp,
-    ) -> Result<Campaign, Error>;
+    ) -> Result<(Campaign, Departed), Error>;
 
     /// Puts a page of the audience onto the queue with the cursor behind it and the outcomes of those
     /// that are not to be pushed, in one commit: after a crash the walk goes on behind exactly what was

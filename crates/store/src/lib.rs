@@ -23,6 +23,7 @@ pub mod campaign;
 pub mod cells;
 pub mod credential;
 pub mod definition;
+mod departed;
 pub mod device;
 mod device_list;
 pub mod endpoint;
@@ -47,12 +48,13 @@ pub use campaign::{
 pub use cells::Cells;
 pub use credential::{Credentials, NewCredential, StoredCredential};
 pub use definition::{Definition, DefinitionKind, Definitions, NewDefinition};
+pub use departed::{DEPARTED_DEVICES_MAX, DEPARTED_PARTS_MAX, Departed, DepartedPart};
 pub use device::{Attributes, Device, DeviceChange, DeviceFilter, Devices, Registration, Suspect};
 pub use endpoint::{Endpoint, EndpointHash, Endpoints, NewEndpoint, VapidKey};
 pub use maintenance::{Maintenance, Place, Pruned};
 pub use notification::{
-    Accept, Accepted, Cancelled, DEPARTED_DEVICES_MAX, DEPARTED_PARTS_MAX, Departed, Done, Idempotency,
-    NotificationState, Notifications, OfCampaign, OutcomePart, RequestSummary, State, Trace, TraceStep,
+    Accept, Accepted, Cancelled, Done, Idempotency, NotificationState, Notifications, OfCampaign,
+    OutcomePart, RequestSummary, State, Trace, TraceStep,
 };
 pub use postgres::{Postgres, PostgresError, PostgresOptions};
 pub use push::{

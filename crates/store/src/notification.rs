@@ -7,7 +7,7 @@ use noroshi_types::{
     TraceContext,
 };
 
-use crate::{Error, VariantNum};
+use crate::{Departed, Error, VariantNum};
 
 /// A request to accept. The store gives it its id, in commit order: of two accepted notifications
 /// the one with the smaller id was committed first.
@@ -68,38 +68,6 @@ pub struct OutcomePart {
     pub at: Timestamp,
     pub devices: Vec<DeviceNum>,
     pub count: u64,
-}
-
-/// Of one call so many notifications that left inboxes are named, and so many of their devices: 80 KiB and 512 KiB at
-/// most. The rest is counted.
-pub const DEPARTED_PARTS_MAX: usize = 1_024;
-pub const DEPARTED_DEVICES_MAX: usize = 65_536;
-
-/// What left inboxes because of a call that was not about it.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Departed {
-    /// At most [`DEPARTED_PARTS_MAX`], with [`DEPARTED_DEVICES_MAX`] devices in all.
-    pub parts: Vec<OutcomePart>,
-    /// Of further notifications only how many devices.
-    pub beyond: Vec<(Outcome, u64)>,
-    /// Of all parts.
-    devices_count: usize,
-}
-
-impl Departed {
-    /// `devices` must be sorted.
-    pub(crate) fn add(&mut self, id: NotificationId, outcome: Outcome, at: Timestamp, devices: &[DeviceNum]) {
-        let count = devices.len() as u64;
-        if self.parts.len() >= DEPARTED_PARTS_MAX {
-            return match self.beyond.iter_mut().find(|(other, _)| *other == outcome) {
-                Some((_, sum)) => *sum += count,
-                None => self.beyond.push((outcome, count)),
-            };
-        }
-        let named = devices.len().min(DEPARTED_DEVICES_MAX - self.devices_count);
-        self.devices_count += named;
-        self.parts.push(OutcomePart { id, outcome, at, devices: devices[..named].to_vec(), count });
-    }
 }
 
 /// Where a notification stands as a whole.
@@ -163,6 +131,8 @@ pub struct Cancelled {
     pub removed: u64,
     /// Devices that a push service was still to be asked for.
     pub not_pushed: u64,
+    /// Both, each device once: [`Outcome::Cancelled`].
+    pub departed: Departed,
     /// Campaigns that ended with it.
     pub done: Vec<(AppId, CampaignId)>,
 }
@@ -209,31 +179,4 @@ pub trait Notifications: Send + Sync {
     /// is not under way. Each device whose inbox or push work it was in is recorded once.
     /// [`Error::NotFound`] if there is none.
     async fn cancel(&self, app: AppId, id: NotificationId, now: Timestamp) -> Result<Cancelled, Error>;
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_departs_is_named_within_bounds_and_counted_beyond() {
-        let (id, at) = (NotificationId::from_bytes([1; 16]), Timestamp(1));
-        let devices = |count: usize| -> Vec<DeviceNum> { (1..=count as u64).map(DeviceNum).collect() };
-        let mut departed = Departed::default();
-        departed.add(id, Outcome::Evicted, at, &devices(DEPARTED_DEVICES_MAX - 1));
-        departed.add(id, Outcome::Collapsed, at, &devices(3));
-        departed.add(id, Outcome::Evicted, at, &devices(2));
-        let named = departed.parts.iter().map(|part| (part.count as usize, part.devices.len()));
-        let all = DEPARTED_DEVICES_MAX - 1;
-        assert_eq!(named.collect::<Vec<_>>(), [(all, all), (3, 1), (2, 0)]);
-        for _ in 3..DEPARTED_PARTS_MAX {
-            departed.add(id, Outcome::Expired, at, &devices(1));
-        }
-        assert_eq!(departed.beyond, []);
-        for outcome in [Outcome::Evicted, Outcome::Collapsed, Outcome::Evicted] {
-            departed.add(id, outcome, at, &devices(2));
-        }
-        assert_eq!(departed.parts.len(), DEPARTED_PARTS_MAX);
-        assert_eq!(departed.beyond, [(Outcome::Evicted, 4), (Outcome::Collapsed, 2)]);
-    }
 }

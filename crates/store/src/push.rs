@@ -11,7 +11,6 @@
 //! The life of a token ends here too: `finish` removes what a push service proved dead and sets aside
 //! what it doubts, and both leave an [`Invalidation`].
 
-use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
 use noroshi_types::{
@@ -19,7 +18,8 @@ use noroshi_types::{
     Push, PushEnvironment, PushService, PushToken, Timestamp, Topic, TraceContext, Urgency, UserId,
 };
 
-use crate::{Attributes, Error, VariantNum};
+use crate::ids::{Ids, Num};
+use crate::{Attributes, Departed, Error, VariantNum};
 
 /// Devices of a batch that the store packs itself. A campaign may choose up to 1,000.
 pub const BATCH_RECIPIENTS_MAX: usize = 500;
@@ -43,6 +43,16 @@ pub enum Work {
     Campaign(CampaignId),
 }
 
+impl Work {
+    /// Of a row of the queue: its notification, or with 0 its campaign. None: that was deleted.
+    pub(crate) fn of(ids: &Ids, num: Num, campaign: Option<CampaignId>) -> Option<Self> {
+        match num {
+            0 => campaign.map(Self::Campaign),
+            num => Some(Self::Notification(ids.id(num))),
+        }
+    }
+}
+
 /// Devices that go to one push service together.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Batch {
@@ -57,6 +67,8 @@ pub struct Batch {
     pub work: Work,
     /// Whose counts its outcomes are added to.
     pub campaign: Option<CampaignId>,
+    /// Of the campaign: drawn for all of them when they were tried before. None: of none, or none was drawn yet.
+    pub variant: Option<VariantNum>,
     /// Until when it is the taker's: which take it was, among all of this batch.
     pub leased_until: Timestamp,
     /// Sorted, without duplicates.
@@ -115,21 +127,21 @@ pub struct Take {
 pub struct SetAside {
     pub batch: BatchId,
     pub app: AppId,
+    pub service: Option<PushService>,
     pub lane: Lane,
-    pub recipients: u64,
+    pub work: Work,
+    pub recipients: Vec<DeviceNum>,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Taken {
     /// By lane, then by the time they are due.
     pub batches: Vec<Batch>,
-    /// Devices that had confirmed in time: recorded as [`Outcome::PushNotNeeded`].
-    pub not_needed: u64,
-    /// Devices of notifications whose ttl had ended: recorded as [`Outcome::PushExpired`].
-    pub expired: u64,
-    /// Devices of what was cancelled or aborted: recorded as [`Outcome::Cancelled`].
-    pub cancelled: u64,
-    /// What was taken too often: recorded as [`Outcome::PushRefused`] for [`SENDER_ENDED`].
+    /// Devices that had confirmed in time: recorded as [`Outcome::PushNotNeeded`]; of notifications whose ttl had ended:
+    /// [`Outcome::PushExpired`]; of what was cancelled or aborted: [`Outcome::Cancelled`].
+    pub departed: Departed,
+    /// What was taken too often: recorded as [`Outcome::PushRefused`] for [`SENDER_ENDED`]. A take ends soon after so many
+    /// devices that these are few enough to be named.
     pub set_aside: Vec<SetAside>,
     /// Campaigns that ended with what was dropped.
     pub done: Vec<(AppId, CampaignId)>,
@@ -183,20 +195,16 @@ pub struct PushPart {
 pub struct Again {
     pub due_at: Timestamp,
     pub attempt: u32,
+    /// Of the batch's campaign, where one was chosen for them: it stays theirs, and counts whatever becomes of them.
+    pub variant: Option<VariantNum>,
     pub recipients: Vec<DeviceNum>,
-    /// Of the batch's campaign, of those for whom one was chosen: counts if they are not tried again after all.
-    pub variants: HashMap<DeviceNum, VariantNum>,
 }
 
 impl Again {
     /// What becomes of them if the work is not wanted any more.
-    pub(crate) fn cancelled(&self) -> Vec<PushPart> {
-        let mut parts: BTreeMap<Option<VariantNum>, Vec<DeviceNum>> = BTreeMap::new();
-        for device in &self.recipients {
-            parts.entry(self.variants.get(device).copied()).or_default().push(*device);
-        }
+    pub(crate) fn cancelled(&self) -> PushPart {
         let (outcome, reason) = (Outcome::Cancelled, None);
-        parts.into_iter().map(|(variant, devices)| PushPart { outcome, reason, variant, devices }).collect()
+        PushPart { outcome, reason, variant: self.variant, devices: self.recipients.clone() }
     }
 }
 
@@ -237,8 +245,8 @@ pub struct Finished {
 pub struct FinishedCounts {
     pub tokens_removed: u64,
     pub tokens_suspected: u64,
-    /// Recipients that were to be tried again, of what was cancelled or aborted meanwhile.
-    pub cancelled: u64,
+    /// Recipients that were to be tried again, of what was cancelled or aborted meanwhile: [`Outcome::Cancelled`].
+    pub cancelled: Departed,
     /// Batches that were not there any more: finished before, or their app or campaign is deleted.
     pub unknown: u64,
     /// Campaigns that ended with this.

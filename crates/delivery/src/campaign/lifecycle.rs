@@ -152,9 +152,10 @@ impl Delivery {
         from: &[CampaignState],
         to: CampaignState,
     ) -> Result<CampaignProgress, Error> {
-        let campaign = self.store.set_campaign_state(app, id, from, to, self.clock.now()).await?;
+        let (campaign, departed) = self.store.set_campaign_state(app, id, from, to, self.clock.now()).await?;
         tracing::info!(app = app.0, campaign = %id, state = campaign.state.as_str(), "a campaign changed");
         self.campaign_changed(app, id, campaign.state.as_str());
+        self.became_departed(&departed);
         self.wake_push();
         Ok(self.progress(campaign))
     }
@@ -197,7 +198,7 @@ pub(crate) async fn run_scheduled(
     let (from, to) = ([CampaignState::Scheduled], CampaignState::Running);
     let now = delivery.clock.now();
     match delivery.store.set_campaign_state(campaign.app, campaign.id, &from, to, now).await {
-        Ok(campaign) => {
+        Ok((campaign, _)) => {
             delivery.campaign_changed(campaign.app, campaign.id, campaign.state.as_str());
             Ok(true)
         }

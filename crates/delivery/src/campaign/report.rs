@@ -74,7 +74,9 @@ fn of_variant(trial: &Trial, name: &Label, sums: &VariantSums, when: Option<When
         let counts = sums.counts.iter().filter(|(counted, ..)| *counted == outcome);
         counts.map(|(.., count)| count).sum::<u64>()
     };
-    let targeted = done(&sums.counts, when);
+    // Who has no token at first is not drawn for: those lost theirs while they waited for another attempt.
+    let lost = if when.is_none() { count(Outcome::NoPushToken) } else { 0 };
+    let targeted = done(&sums.counts, when) + lost;
     let delivered = match when {
         None => Outcome::Pushed,
         Some(When::Stored) => Outcome::Acked,
@@ -116,9 +118,9 @@ mod tests {
 
     #[test]
     fn of_pushes_the_delivered_are_those_that_a_push_service_took() {
-        use Outcome::{Opened, PushRefused, Pushed};
+        use Outcome::{Cancelled, NoPushToken, Opened, PushRefused, Pushed};
         let spec = Spec { trial: Some(trial()), ..spec() };
-        let control = sums(&[(Pushed, 70), (PushRefused, 10), (Opened, 48)]);
+        let control = sums(&[(Pushed, 70), (PushRefused, 5), (Cancelled, 4), (NoPushToken, 1), (Opened, 48)]);
         let report = report(spec.clone(), vec![control, sums(&[(Pushed, 70), (Opened, 56)])]);
         assert_eq!((report.experiment.as_str(), report.control.as_str()), ("button", "control"));
         let [control, green] = &report.variants[..] else { panic!("two variants") };

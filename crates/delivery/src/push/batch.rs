@@ -430,11 +430,21 @@ fn sort_out(
     now: Timestamp,
 ) -> Option<(Sent, Due)> {
     let device = recipient.num;
-    let variant = match source {
-        Source::Campaign(plan) => plan.variant_of(&recipient),
-        Source::Notification { .. } => None,
-    };
-    settle.given(device, variant);
+    let mut variant = None;
+    let mut quiet = false;
+    if let Source::Campaign(plan) = source {
+        // Before anybody is drawn for: an abort meanwhile counts as many of each variant as chance made them.
+        if let Some(until) = plan.quiet_until(&recipient.attributes, now) {
+            if until < plan.expires_at(&recipient.attributes) {
+                settle.again(until, batch.attempt, device);
+                return None;
+            }
+            quiet = true;
+        }
+        if recipient.token.is_some() {
+            variant = settle.variant(device, || plan.variant_of(&recipient));
+        }
+    }
     if recipient.suspect {
         settle.part(Outcome::PushTokenSuspect, None, device);
         return None;
@@ -464,13 +474,8 @@ fn sort_out(
         settle.part(Outcome::PushExpired, None, device);
         return None;
     }
-    if let Source::Campaign(plan) = source
-        && let Some(until) = plan.quiet_until(&recipient.attributes, now)
-    {
-        match until < expires_at {
-            true => settle.again(until, batch.attempt, device),
-            false => settle.part(Outcome::PushExpired, Some("quiet_hours"), device),
-        }
+    if quiet {
+        settle.part(Outcome::PushExpired, Some("quiet_hours"), device);
         return None;
     }
     let token = recipient.token?;
@@ -494,11 +499,16 @@ fn push_id(work: &[u8; 16], device: DeviceNum) -> uuid::Uuid {
 
 #[cfg(test)]
 mod tests {
-    use noroshi_types::{BatchId, Lane, Urgency};
+    use std::collections::BTreeMap;
+
+    use noroshi_store::VariantNum;
+    use noroshi_types::{BatchId, Lane, Urgency, UserId};
 
     use super::*;
     use crate::campaign::plan::tests::{MIDNIGHT, plan, recipient};
-    use crate::campaign::{LocalTime, QuietHours};
+    use crate::campaign::trial::tests::trial;
+    use crate::campaign::{LocalTime, QuietHours, Treatment, Trial};
+    use crate::definition::experiment::tests::{experiment, label};
 
     fn batch(attempt: u32) -> Batch {
         Batch {
@@ -510,6 +520,7 @@ mod tests {
             attempt,
             work: Work::Campaign(CampaignId::from_bytes([1; 16])),
             campaign: None,
+            variant: None,
             leased_until: MIDNIGHT,
             recipients: vec![DeviceNum(1)],
         }
@@ -551,6 +562,27 @@ mod tests {
         let suspect = PushRecipient { suspect: true, ..recipient(None, None) };
         assert_eq!(refused(sorted(&calm, 0, suspect, hours(8))), Outcome::PushTokenSuspect);
         assert_eq!(refused(sorted(&calm, 0, recipient(None, None), hours(24 * 30))), Outcome::PushExpired);
+    }
+
+    #[test]
+    fn who_rests_is_not_drawn_for() {
+        let hours = |hours: u64| MIDNIGHT.saturating_add(std::time::Duration::from_secs(hours * 3_600));
+        let source = Source::Campaign(Arc::new(plan(|spec| {
+            let clock = |text| LocalTime::parse(text).expect("a time");
+            spec.quiet_hours = QuietHours::new(clock("22:00"), clock("07:00")).ok();
+            let treatments = BTreeMap::from([(label("control"), Treatment::HoldOut)]);
+            let mut definition = experiment();
+            definition.users.insert(UserId::parse("u0").expect("a user"), label("control"));
+            spec.trial = Some(Trial { treatments, definition: Some(definition), ..trial() });
+        })));
+        let one = PushRecipient { user: UserId::parse("u0").ok(), ..recipient(None, None) };
+        let finished = sorted(&source, 0, one.clone(), hours(23)).expect_err("quiet");
+        assert_eq!((finished.parts.len(), finished.again[0].variant), (0, None), "not held out yet");
+        let part = |one, now| sorted(&source, 0, one, now).expect_err("not sent").parts.remove(0);
+        let held = part(one.clone(), hours(8));
+        assert_eq!((held.outcome, held.variant), (Outcome::HeldOut, Some(VariantNum(1))));
+        let without = part(PushRecipient { token: None, ..one }, hours(8));
+        assert_eq!((without.outcome, without.variant), (Outcome::NoPushToken, None));
     }
 
     #[test]

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use noroshi_events::Subject;
 use noroshi_store::{Finished, Lease};
+use noroshi_types::Lane;
 use noroshi_types::trace::TraceId;
-use noroshi_types::{Lane, Outcome};
 use tokio::sync::mpsc::Receiver;
 
 use crate::delivery::Delivery;
@@ -89,7 +89,7 @@ async fn write(delivery: &Delivery, side: &Side, mut together: Vec<Ready>) {
         let suspects = finished.iter().flat_map(|finished| finished.suspects.iter().map(|one| one.device));
         delivery.nums_changed(gone.chain(suspects));
     }
-    delivery.became(Subject::Several, Outcome::Cancelled, counts.cancelled);
+    delivery.became_departed(&counts.cancelled);
     metrics.push.tokens_removed.inc_by(counts.tokens_removed);
     metrics.push.tokens_set_aside.inc_by(counts.tokens_suspected);
     delivery.campaigns_done(&counts.done);

@@ -231,6 +231,7 @@ mod tests {
             attempt: 0,
             work: Work::Notification(NotificationId::from_bytes([0; 16])),
             campaign: None,
+            variant: None,
             leased_until: Timestamp(60_000),
             recipients: (0..recipients).map(DeviceNum).collect(),
         }

@@ -1,6 +1,6 @@
 //! What the push side counts.
 
-use noroshi_store::{Batch, Finished, Taken};
+use noroshi_store::{Batch, Finished};
 use noroshi_telemetry::{Histogram, Registry};
 use noroshi_types::{AppId, Lane, Outcome, PushEnvironment, PushService};
 use prometheus_client::encoding::EncodeLabelSet;
@@ -177,13 +177,4 @@ impl Metrics {
         let labels = RealmLabels { app: app.0, service: service.as_str(), environment: environment.as_str() };
         self.suspect_alarm.get_or_create(&labels).set(i64::from(on));
     }
-}
-
-/// What a take decided by itself.
-pub(crate) fn decided(taken: &Taken) -> [(Outcome, u64); 3] {
-    [
-        (Outcome::PushNotNeeded, taken.not_needed),
-        (Outcome::PushExpired, taken.expired),
-        (Outcome::Cancelled, taken.cancelled),
-    ]
 }

@@ -1,25 +1,27 @@
 //! A batch as it travels over the queue between the dispatcher and a sender. Pure.
 //!
 //! ```text
-//!   version  id  app  service  lane  due_at  attempt  work  campaign  leased_until  n  n × difference to the one before
+//!   version  id  app  service  lane  due_at  attempt  work  campaign  [variant]  leased_until  n  n × difference to the one before
 //! ```
 //!
 //! Numbers are LEB128: 500 neighbouring devices are about as many bytes. Nodes of two versions run side by side during an
-//! upgrade: what another version wrote is left to the store.
+//! upgrade: what another version wrote is left to the store. What has no variant is written without one, as before there were any.
 
 use bytes::Bytes;
 use noroshi_cluster::batches::Parcel;
-use noroshi_store::{Batch, Work};
+use noroshi_store::{Batch, VariantNum, Work};
 use noroshi_types::{AppId, BatchId, CampaignId, DeviceNum, Lane, NotificationId, PushService, Timestamp};
 
-const VERSION: u8 = 1;
+const PLAIN: u8 = 1;
+/// With the variant of the campaign that was drawn.
+const DRAWN: u8 = 2;
 
 /// More recipients than any batch has.
 const RECIPIENTS_MAX: u64 = 10_000;
 
 pub(crate) fn encode(batch: &Batch) -> Parcel {
     let mut body = Vec::with_capacity(64 + batch.recipients.len() * 2);
-    body.push(VERSION);
+    body.push(if batch.variant.is_some() { DRAWN } else { PLAIN });
     number(&mut body, batch.id.0);
     number(&mut body, u64::from(batch.app.0));
     body.push(batch.service.map_or(0, |service| service as u8));
@@ -38,6 +40,7 @@ pub(crate) fn encode(batch: &Batch) -> Parcel {
     }
     body.push(u8::from(batch.campaign.is_some()));
     body.extend_from_slice(batch.campaign.as_ref().map_or(&[][..], |id| &id.as_bytes()[..]));
+    body.extend(batch.variant.map(|VariantNum(place)| place));
     number(&mut body, batch.leased_until.0);
     number(&mut body, batch.recipients.len() as u64);
     let mut before = 0;
@@ -51,7 +54,8 @@ pub(crate) fn encode(batch: &Batch) -> Parcel {
 /// None: it is no parcel of this version.
 pub(crate) fn decode(parcel: &Parcel) -> Option<Batch> {
     let mut reader = Reader(&parcel.body);
-    if reader.byte()? != VERSION {
+    let version = reader.byte()?;
+    if !matches!(version, PLAIN | DRAWN) {
         return None;
     }
     let id = BatchId(reader.number()?);
@@ -72,6 +76,10 @@ pub(crate) fn decode(parcel: &Parcel) -> Option<Batch> {
         0 => None,
         1 => Some(CampaignId::from_bytes(reader.id()?)),
         _ => return None,
+    };
+    let variant = match version {
+        DRAWN => Some(reader.byte().filter(|place| *place > 0).map(VariantNum)?),
+        _ => None,
     };
     let leased_until = Timestamp(reader.number()?);
     let count = reader.number()?;
@@ -96,6 +104,7 @@ pub(crate) fn decode(parcel: &Parcel) -> Option<Batch> {
         attempt,
         work,
         campaign,
+        variant,
         leased_until,
         recipients,
     })
@@ -152,6 +161,7 @@ mod tests {
             attempt: 3,
             work: Work::Notification(NotificationId::from_bytes([5; 16])),
             campaign: None,
+            variant: None,
             leased_until: Timestamp(1_800_000_060_123),
             recipients: (1_000..1_500).map(DeviceNum).chain([DeviceNum(u64::MAX)]).collect(),
         }
@@ -167,8 +177,10 @@ mod tests {
             recipients: Vec::new(),
             ..batch()
         };
-        for batch in [batch(), published] {
+        let drawn = Batch { variant: Some(VariantNum(20)), ..published.clone() };
+        for (batch, version) in [(batch(), PLAIN), (published, PLAIN), (drawn, DRAWN)] {
             let parcel = encode(&batch);
+            assert_eq!(parcel.body[0], version);
             assert_eq!((parcel.key, parcel.lane), (batch.id.0, batch.lane as u8));
             assert_eq!(decode(&parcel), Some(batch));
         }
@@ -186,7 +198,7 @@ mod tests {
         longer.push(0);
         assert_eq!(decode(&Parcel { body: longer.into(), ..parcel.clone() }), None);
         let mut newer = parcel.body.to_vec();
-        newer[0] = 2;
+        newer[0] = DRAWN + 1;
         assert_eq!(decode(&Parcel { body: newer.into(), ..parcel.clone() }), None);
         assert_eq!(decode(&Parcel { key: 1, ..parcel }), None, "another batch's");
     }

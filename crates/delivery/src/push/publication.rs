@@ -32,14 +32,14 @@ pub(crate) async fn publish(
     let mut texts: BTreeMap<Key, (Rendered, Vec<DeviceId>)> = BTreeMap::new();
     missing(&mut settle, batch, &recipients);
     for recipient in recipients {
-        let variant = plan.variant_of(&recipient);
-        settle.given(recipient.num, variant);
-        if plan.holds_out(variant) {
-            settle.part(Outcome::HeldOut, None, recipient.num);
-            continue;
-        }
+        // Before anybody is drawn for: an abort meanwhile counts as many of each variant as chance made them.
         if let Some(until) = plan.quiet_until(&recipient.attributes, now) {
             settle.again(until, batch.attempt, recipient.num);
+            continue;
+        }
+        let variant = settle.variant(recipient.num, || plan.variant_of(&recipient));
+        if plan.holds_out(variant) {
+            settle.part(Outcome::HeldOut, None, recipient.num);
             continue;
         }
         match plan.render(&recipient, variant) {

@@ -11,9 +11,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use noroshi_cluster::batches::Receipt;
-use noroshi_events::Subject;
 use noroshi_store::{
-    BATCH_RECIPIENTS_MAX, Batch, Lease, Renewal, SENDER_ENDED, SetAside, TAKES_MAX, Take, Taken, Work,
+    BATCH_RECIPIENTS_MAX, Batch, Lease, PushPart, Renewal, SENDER_ENDED, SetAside, TAKES_MAX, Take, Taken,
+    Work,
 };
 use noroshi_types::{AppId, CampaignId, Lane, Outcome, PushService, Timestamp};
 use tokio::sync::{mpsc, watch};
@@ -23,8 +23,9 @@ use crate::delivery::Delivery;
 use crate::push::batch::{Leased, Way};
 use crate::push::finisher::{self, PAUSE_MAX, PAUSE_MIN};
 use crate::push::flight::Held;
+use crate::push::lease;
 use crate::push::side::Side;
-use crate::push::{lease, metrics};
+use crate::telling::subject;
 
 /// Batches of one take: one commit each time.
 pub(super) const TAKE_MAX: usize = 64;
@@ -284,24 +285,25 @@ impl Sender {
 pub(super) async fn taken(way: &Way, take: Take) -> Result<Taken, noroshi_store::Error> {
     let Way { delivery, side, .. } = way;
     let taken = delivery.store.take(take).await?;
-    for (outcome, count) in metrics::decided(&taken) {
-        delivery.became(Subject::Several, outcome, count);
-    }
+    delivery.became_departed(&taken.departed);
     delivery.campaigns_done(&taken.done);
-    if taken.not_needed + taken.expired + taken.cancelled > 0 || !taken.set_aside.is_empty() {
+    if !taken.departed.is_empty() || !taken.set_aside.is_empty() {
         // Batches may have gone without being taken: the collector counts anew.
         side.collect.notify_one();
     }
-    for SetAside { batch, app, lane, recipients } in &taken.set_aside {
+    for SetAside { batch, app, service, lane, work, recipients } in &taken.set_aside {
+        let count = recipients.len() as u64;
         tracing::warn!(
             batch = batch.0,
             app = app.0,
-            recipients,
+            recipients = count,
             takes = TAKES_MAX,
             "a batch was set aside: every process that sent it ended before it was done"
         );
-        delivery.became(Subject::Several, Outcome::PushRefused, *recipients);
-        delivery.metrics.push.count(Outcome::PushRefused, Some(SENDER_ENDED), *lane, *recipients);
+        let (outcome, reason) = (Outcome::PushRefused, Some(SENDER_ENDED));
+        let part = PushPart { outcome, reason, variant: None, devices: recipients.clone() };
+        delivery.became_pushed(subject(*work), *service, &part, None);
+        delivery.metrics.push.count(outcome, reason, *lane, count);
         delivery.metrics.push.batches_set_aside.inc();
     }
     for batch in &taken.batches {

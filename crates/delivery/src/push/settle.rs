@@ -26,9 +26,11 @@ type Fate = (Outcome, Option<&'static str>, Option<VariantNum>);
 pub(crate) struct Settle {
     finished: Finished,
     parts: BTreeMap<Fate, Vec<DeviceNum>>,
-    /// Of the campaign's experiment, if it sends variants.
+    /// Of the campaign's experiment, if it sends variants: of those that are drawn for now.
     variants: HashMap<DeviceNum, VariantNum>,
-    again: BTreeMap<(Timestamp, u32), Vec<DeviceNum>>,
+    /// Of everybody in the batch, who were drawn for before.
+    drawn: Option<VariantNum>,
+    again: BTreeMap<(Timestamp, u32, Option<VariantNum>), Vec<DeviceNum>>,
 }
 
 /// A realm whose rate of doubted tokens changed, to be told.
@@ -44,21 +46,38 @@ impl Settle {
             suspects: Vec::new(),
             latencies: Vec::new(),
         };
-        Self { finished, parts: BTreeMap::new(), variants: HashMap::new(), again: BTreeMap::new() }
+        Self {
+            finished,
+            parts: BTreeMap::new(),
+            variants: HashMap::new(),
+            drawn: batch.variant,
+            again: BTreeMap::new(),
+        }
     }
 
-    /// The device is given this variant: what becomes of it counts there.
-    pub(crate) fn given(&mut self, device: DeviceNum, variant: Option<VariantNum>) {
+    /// The device's variant, which `draw` says if none was drawn before: what becomes of it counts there.
+    pub(crate) fn variant(
+        &mut self,
+        device: DeviceNum,
+        draw: impl FnOnce() -> Option<VariantNum>,
+    ) -> Option<VariantNum> {
+        let variant = self.drawn.or_else(draw);
         self.variants.extend(variant.map(|variant| (device, variant)));
+        variant
+    }
+
+    fn variant_of(&self, device: DeviceNum) -> Option<VariantNum> {
+        self.drawn.or_else(|| self.variants.get(&device).copied())
     }
 
     pub(crate) fn part(&mut self, outcome: Outcome, reason: Option<&'static str>, device: DeviceNum) {
-        let variant = self.variants.get(&device).copied();
+        let variant = self.variant_of(device);
         self.parts.entry((outcome, reason, variant)).or_default().push(device);
     }
 
     pub(crate) fn again(&mut self, due_at: Timestamp, attempt: u32, device: DeviceNum) {
-        self.again.entry((due_at, attempt)).or_default().push(device);
+        let variant = self.variant_of(device);
+        self.again.entry((due_at, attempt, variant)).or_default().push(device);
     }
 
     /// Reads all answers; `answers` are in the order of `sent`.
@@ -128,12 +147,7 @@ impl Settle {
 
     pub(crate) fn finish(mut self, latencies: Vec<(u16, u32)>) -> Finished {
         let part = |((outcome, reason, variant), devices)| PushPart { outcome, reason, variant, devices };
-        let variants = self.variants;
-        let again = |((due_at, attempt), recipients): (_, Vec<DeviceNum>)| {
-            let variant = |device: &DeviceNum| Some((*device, *variants.get(device)?));
-            let variants = recipients.iter().filter_map(variant).collect();
-            Again { due_at, attempt, recipients, variants }
-        };
+        let again = |((due_at, attempt, variant), recipients)| Again { due_at, attempt, variant, recipients };
         self.finished.parts = self.parts.into_iter().map(part).collect();
         self.finished.again = self.again.into_iter().map(again).collect();
         self.finished.latencies = latencies;

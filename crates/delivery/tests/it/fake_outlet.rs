@@ -49,8 +49,13 @@ impl FakeOutlet {
         self.0.lock().expect("no panic").all_slow = hold;
     }
 
-    /// Answers all that was held.
+    /// Takes all that was held.
     pub(crate) fn release(&self) {
+        self.release_with(&Answer::Accepted);
+    }
+
+    /// Answers all that was held.
+    pub(crate) fn release_with(&self, answer: &Answer) {
         let held = {
             let mut state = self.0.lock().expect("no panic");
             state.slow.clear();
@@ -58,7 +63,7 @@ impl FakeOutlet {
             std::mem::take(&mut state.held)
         };
         for push in held {
-            push.reply.to.answered(push.reply.index, Answer::Accepted);
+            push.reply.to.answered(push.reply.index, answer.clone());
         }
     }
 

@@ -11,19 +11,20 @@ use noroshi_store::{
 };
 use noroshi_types::{
     AppId, AppName, DeviceId, DeviceNum, JsonText, NotificationId, Outcome, Push, PushEnvironment, PushMode,
-    PushService, PushToken, Request, Target, Timestamp, Topic, UserId, When,
+    PushService, PushToken, Request, Target, Timestamp, Topic, Ttl, UserId, When,
 };
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
 use crate::fake_outlet::FakeOutlet;
-use crate::request;
+use crate::{event_log, events_told, request};
 
 mod campaign;
 mod failing;
 mod restart;
 mod services;
 mod several;
+mod variants;
 
 /// Generous: only a failure waits for it.
 const DEADLINE: Duration = Duration::from_secs(30);
@@ -244,6 +245,49 @@ async fn exactly_one_of_ack_and_push_wins() {
         assert_eq!((bench.outlet.count() - before) as u64, pushes);
     }
     bench.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_the_queue_decides_is_told_with_its_notification_and_devices() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (outlet, clock) = (Arc::new(FakeOutlet::default()), Clock::fixed(Timestamp(1_700_000_000_000)));
+    let bench = open_at(folder.path(), outlet.clone(), config(), clock.clone()).await;
+    let log = event_log(&bench.delivery, folder.path());
+    let nums: Vec<DeviceNum> =
+        bench.devices(&["a", "b", "c"]).await.into_iter().map(|(_, num)| num).collect();
+    let waits =
+        |names: &[&str]| pushed(users(names), When::Stored, PushMode::Fallback, Duration::from_secs(60));
+    let spared = bench.publish(waits(&["a", "b"])).await;
+    bench.delivery.ack_now(nums[0], vec![spared]).await.expect("written");
+    let ttl = Ttl::new(Duration::from_secs(30)).expect("a ttl");
+    let expired = bench.publish(Request { ttl, ..waits(&["b"]) }).await;
+    outlet.hold("t-c");
+    // It is in no inbox, so what is told of it is its push.
+    let live = pushed(users(&["c"]), When::Active, PushMode::Always, Duration::ZERO);
+    let cancelled = bench.publish(live).await;
+    eventually("asked", || outlet.count() == 1).await;
+    bench.delivery.cancel(bench.app, cancelled).await.expect("cancelled");
+    let unsent = bench.publish(waits(&["c"])).await;
+    bench.delivery.ack_now(nums[2], vec![unsent]).await.expect("written");
+    bench.delivery.cancel(bench.app, unsent).await.expect("cancelled");
+    outlet.release_with(&Answer::Later { reason: "UNAVAILABLE", after: Duration::ZERO });
+    clock.set(clock.now().saturating_add(Duration::from_secs(60)));
+    // Whatever is sent has the queue looked at.
+    bench.publish(always(&["b"])).await;
+    let line = |id, event: &str, why: &str, num: DeviceNum| {
+        format!(r#""event":"{event}","id":"{id}",{why},"count":1,"devices":[{}]}}"#, num.0)
+    };
+    let expected = [
+        line(spared, "push_skipped", r#""why":"push_not_needed""#, nums[0]),
+        line(expired, "expired", r#""of":"push""#, nums[1]),
+        line(cancelled, "dropped", r#""why":"cancelled""#, nums[2]),
+        line(unsent, "dropped", r#""why":"cancelled""#, nums[2]),
+    ];
+    for line in &expected {
+        eventually(line, || events_told(folder.path()).contains(line)).await;
+    }
+    bench.stop().await;
+    tokio::task::spawn_blocking(move || log.drain()).await.expect("drained");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

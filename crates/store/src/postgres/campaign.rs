@@ -32,8 +32,8 @@ use super::transaction::{Failed, Tx};
 use crate::ids::{Ids, Num};
 use crate::row::Fallback;
 use crate::{
-    Campaign, CampaignState, Campaigns, CreatedCampaign, Error, Idempotency, NewBatch, NewCampaign, PushPart,
-    UploadLine,
+    Campaign, CampaignState, Campaigns, CreatedCampaign, Departed, Error, Idempotency, NewBatch, NewCampaign,
+    PushPart, UploadLine,
 };
 
 /// A campaign's short name inside the store.
@@ -97,16 +97,23 @@ impl Campaigns for Postgres {
         from: &[CampaignState],
         to: CampaignState,
         now: Timestamp,
-    ) -> Result<Campaign, Error> {
+    ) -> Result<(Campaign, Departed), Error> {
         let (from, keep_until) = (from.to_vec(), self.keep_until(now));
         let (num, state) =
             self.write(move |tx| set_state(tx, app, id, from.clone(), to, now, keep_until)).await?;
-        if to == CampaignState::Aborted {
+        let mut departed = Departed::default();
+        let mut more = to == CampaignState::Aborted;
+        while more {
+            let ids = self.ids.clone();
             // If this stops early, `take` goes on with it.
-            while let Ok(true) = self.write(move |tx| purge_batches(tx, num, now)).await {}
+            let Ok(page) = self.write(move |tx| purge_batches(tx, ids.clone(), num, now)).await else {
+                break;
+            };
+            departed.append(page.0);
+            more = page.1;
         }
         let campaign = self.campaign(app, id, now).await?.ok_or(Error::NotFound)?;
-        Ok(Campaign { state, ..campaign })
+        Ok((Campaign { state, ..campaign }, departed))
     }
 
     async fn enqueue(
@@ -372,7 +379,8 @@ async fn enqueue(
         recipients_count += recipients.len() as i64;
         let (service, lane, due_at) = (*service, *lane, *due_at);
         let fallback = Fallback::Settled;
-        let entry = Entry { app, lane, service, campaign, num: 0, due_at, attempt: 0, fallback };
+        let entry =
+            Entry { app, lane, service, campaign, num: 0, variant: None, due_at, attempt: 0, fallback };
         new.push(&entry, &recipients);
     }
     let (mut parts, mut counts) = (Vec::new(), Vec::new());

@@ -12,7 +12,7 @@ use super::transaction::{Failed, Tx};
 use super::{Postgres, campaign, inbox, purge, topic_log};
 use crate::ids::{Ids, Num};
 use crate::row::outstanding;
-use crate::{Error, Maintenance, Place, Pruned};
+use crate::{Error, Maintenance, Place, Pruned, Work};
 
 /// Devices read from lists for each row that may be removed: some 10 ns each, a row some 10 µs.
 const LISTED_PER_ROW: u64 = 100;
@@ -129,7 +129,8 @@ async fn expire(tx: Tx, ids: Arc<Ids>, now: Timestamp, rows_max: usize) -> Resul
     let emptied = empty_inboxes(&tx, &in_inboxes, now, rows_max).await?;
     pruned.inbox = emptied.expired.iter().map(|part| part.count).sum();
     for part in &emptied.expired {
-        pruned.expired.add(ids.id(part.num), part.outcome, part.at, &part.devices);
+        let of = Some(Work::Notification(ids.id(part.num)));
+        pruned.expired.add(of, part.outcome, part.at, &part.devices);
     }
     pruned.more |= emptied.more;
     settled.extend(emptied.settled);

@@ -12,7 +12,7 @@ use super::{Postgres, inbox, opening, topic_log};
 use crate::ids::Num;
 use crate::notification::RequestSummary;
 use crate::row::{Standing, TARGETS, state_of, trace_of};
-use crate::{Cancelled, Error, NotificationState, Trace, TraceStep, device_list};
+use crate::{Cancelled, Departed, Error, NotificationState, Trace, TraceStep, Work, device_list};
 
 fn standing_of(code: i64) -> Standing {
     Standing::from_code(u8::try_from(code).unwrap_or(0))
@@ -105,13 +105,13 @@ pub(super) async fn cancel(
 ) -> Result<Cancelled, Error> {
     let num = store.ids.num(id).ok_or(Error::NotFound)?;
     let keep_until = now.saturating_add(store.options.trace_retention);
-    store.write(move |tx| cancel_in(tx, app, num, now, keep_until)).await
+    store.write(move |tx| cancel_in(tx, app, (num, id), now, keep_until)).await
 }
 
 async fn cancel_in(
     tx: Tx,
     app: AppId,
-    num: Num,
+    (num, id): (Num, NotificationId),
     now: Timestamp,
     keep_until: Timestamp,
 ) -> Result<Cancelled, Failed> {
@@ -138,9 +138,13 @@ async fn cancel_in(
     if changed || removed_count > 0 || any_push {
         tx.execute("UPDATE notifications SET standing = 4 WHERE num = $1", &[&num]).await?;
     }
+    let mut departed = Departed::default();
+    for devices in [&removed, &unsent] {
+        departed.add(Some(Work::Notification(id)), Outcome::Cancelled, now, devices);
+    }
     let cancelled = |devices| Part::of(num, Outcome::Cancelled, now, devices);
     outcome::add(&tx, &[cancelled(removed), cancelled(unsent)]).await?;
-    Ok(Cancelled { removed: removed_count, not_pushed, done })
+    Ok(Cancelled { removed: removed_count, not_pushed, departed, done })
 }
 
 /// Takes a notification out of inboxes; of which devices, sorted.

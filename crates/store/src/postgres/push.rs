@@ -47,9 +47,10 @@ impl PushQueue for Postgres {
 
     async fn finish(&self, finished: Vec<Finished>, now: Timestamp) -> Result<FinishedCounts, Error> {
         let (finished, keep_until) = (Arc::new(finished), self.keep_until(now));
+        let ids = self.ids.clone();
         self.write(move |tx| {
-            let finished = finished.clone();
-            async move { finish::finish(&tx, &finished, now, keep_until).await }
+            let (ids, finished) = (ids.clone(), finished.clone());
+            async move { finish::finish(&tx, &ids, &finished, (now, keep_until)).await }
         })
         .await
     }

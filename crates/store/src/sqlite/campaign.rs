@@ -8,8 +8,8 @@ use super::push::queue::{self, Entry, Fallback};
 use super::writer::Write;
 use super::{Sqlite, accept, device_list, notification, outcome, variant};
 use crate::{
-    Campaign, CampaignState, Campaigns, CreatedCampaign, Error, Idempotency, NewBatch, NewCampaign, PushPart,
-    UploadLine,
+    Campaign, CampaignState, Campaigns, CreatedCampaign, Departed, Error, Idempotency, NewBatch, NewCampaign,
+    PushPart, UploadLine, VariantNum, Work,
 };
 
 /// A campaign's short name inside the store.
@@ -82,15 +82,19 @@ impl Campaigns for Sqlite {
         from: &[CampaignState],
         to: CampaignState,
         now: Timestamp,
-    ) -> Result<Campaign, Error> {
+    ) -> Result<(Campaign, Departed), Error> {
         let from = from.to_vec();
         let (num, state) = self.write(1, move |w| set_state(w, app, id, &from, to, now)).await?;
-        if to == CampaignState::Aborted {
+        let mut departed = Departed::default();
+        let mut more = to == CampaignState::Aborted;
+        while more {
             // If this stops early, `take` goes on with it.
-            while let Ok(true) = self.write(PURGE_ROWS, move |w| purge_batches(w, num, now)).await {}
+            let Ok(page) = self.write(PURGE_ROWS, move |w| purge_batches(w, num, now)).await else { break };
+            departed.append(page.0);
+            more = page.1;
         }
         let campaign = self.campaign(app, id, now).await?.ok_or(Error::NotFound)?;
-        Ok(Campaign { state, ..campaign })
+        Ok((Campaign { state, ..campaign }, departed))
     }
 
     async fn enqueue(
@@ -371,26 +375,31 @@ pub(super) fn count(
     Ok(())
 }
 
-/// Removes batches of an aborted campaign that are not under way; true if there may be more.
-fn purge_batches(w: &Write<'_>, num: CampaignNum, now: Timestamp) -> Result<bool, Error> {
-    let Some(campaign) = row(w.db, num)? else { return Ok(false) };
+/// Removes batches of an aborted campaign that are not under way; whose, and whether there may be more.
+fn purge_batches(w: &Write<'_>, num: CampaignNum, now: Timestamp) -> Result<(Departed, bool), Error> {
+    let mut departed = Departed::default();
+    let Some(campaign) = row(w.db, num)? else { return Ok((departed, false)) };
     let mut statement = w.db.prepare_cached(
         "DELETE FROM push_queue WHERE id IN (
              SELECT id FROM push_queue WHERE campaign = ?1 AND campaign > 0 AND leased_until = 0 LIMIT ?2)
-         RETURNING num, recipients",
+         RETURNING num, variant, recipients",
     )?;
     let mut rows = statement.query((num, PURGE_ROWS as i64))?;
     let mut removed = 0;
     while let Some(row) = rows.next()? {
-        let under = Some(row.get::<_, Num>(0)?).filter(|num| *num > 0).unwrap_or(campaign.notification);
-        let list = row.get_ref(1)?.as_blob().map_err(rusqlite::Error::from)?;
+        let (of, variant): (Num, _) = (row.get(0)?, VariantNum::from_code(row.get(1)?));
+        let list = row.get_ref(2)?.as_blob().map_err(rusqlite::Error::from)?;
         let devices: Vec<_> = device_list::decode(list).collect();
         let devices_count = devices.len() as u64;
-        outcome::add(w.db, under, Outcome::Cancelled, now, &devices, devices_count)?;
+        if let Some(under) = variant::recorded_under(w.db, of, Some(campaign), variant)? {
+            outcome::add(w.db, under, Outcome::Cancelled, now, &devices, devices_count)?;
+            variant::count(w.db, under, Outcome::Cancelled, None, devices_count)?;
+        }
         count(w.db, num, Outcome::Cancelled, None, devices_count)?;
+        departed.add(Work::of(w.ids, of, Some(campaign.id)), Outcome::Cancelled, now, &devices);
         removed += 1;
     }
-    Ok(removed == PURGE_ROWS)
+    Ok((departed, removed == PURGE_ROWS))
 }
 
 fn enqueue(
@@ -420,7 +429,8 @@ fn enqueue(
         let recipients = queue::sorted(recipients);
         recipients_count += recipients.len() as i64;
         let fallback = Fallback::Settled;
-        let entry = Entry { app, lane, service, campaign, num: 0, due_at, attempt: 0, fallback };
+        let entry =
+            Entry { app, lane, service, campaign, num: 0, variant: None, due_at, attempt: 0, fallback };
         queue::insert(w.db, &entry, &recipients)?;
     }
     for PushPart { outcome, reason, devices, .. } in parts {

@@ -14,7 +14,7 @@ use super::backlog::Reading;
 use super::ids::{Ids, Num};
 use super::writer::Write;
 use super::{device, outcome};
-use crate::{Departed, Device, Error, FirstCall};
+use crate::{Departed, Device, Error, FirstCall, Work};
 
 /// Devices remembered: 16 bytes each, 4 MiB.
 const ROOM_DEVICES: usize = 1 << 18;
@@ -121,7 +121,7 @@ impl Departures {
         let mut departed = Departed::default();
         for ((num, _), (outcome, devices)) in self.0 {
             outcome::add(w.db, num, outcome, now, &devices, devices.len() as u64)?;
-            departed.add(w.ids.id(num), outcome, now, &devices);
+            departed.add(Some(Work::Notification(w.ids.id(num))), outcome, now, &devices);
         }
         Ok(departed)
     }

@@ -10,7 +10,7 @@ use super::notification::{self, Standing};
 use super::topic::{self, TopicNum};
 use super::writer::Write;
 use super::{Sqlite, campaign, inbox, outcome, purge};
-use crate::{Error, Maintenance, Place, Pruned};
+use crate::{Error, Maintenance, Place, Pruned, Work};
 
 /// Devices read from lists for each row that may be removed: some 10 ns each, a row some 10 µs.
 const LISTED_PER_ROW: u64 = 100;
@@ -131,9 +131,8 @@ fn expire(w: &Write<'_>, now: Timestamp, rows_max: usize, pruned: &mut Pruned) -
             let devices = outcome::outstanding_devices(db, num)?;
             let removed = inbox::remove_from(db, &devices, num, left)?;
             outcome::add(db, num, Outcome::Expired, now, &removed, removed.len() as u64)?;
-            if !removed.is_empty() {
-                pruned.expired.add(w.ids.id(num), Outcome::Expired, now, &removed);
-            }
+            let of = Some(Work::Notification(w.ids.id(num)));
+            pruned.expired.add(of, Outcome::Expired, now, &removed);
             pruned.inbox += removed.len() as u64;
             left -= removed.len();
             if left == 0 {

@@ -18,7 +18,7 @@ use super::{opening, outcome};
 use crate::notification::RequestSummary;
 use crate::row::{self, TARGETS, TO_CAMPAIGN, push_text, state_of, target_of};
 pub(super) use crate::row::{Standing, message_of, push_mode};
-use crate::{Accept, Cancelled, Error, NewCampaign, NotificationState, Trace, TraceStep};
+use crate::{Accept, Cancelled, Departed, Error, NewCampaign, NotificationState, Trace, TraceStep, Work};
 
 /// Its place in a topic, as stored.
 pub(super) struct Place {
@@ -240,15 +240,18 @@ pub(super) fn cancel(
     } else if Standing::from_code(standing) == Standing::Kept {
         let devices = outcome::outstanding_devices(w.db, num)?;
         removed = inbox::remove_from(w.db, &devices, num, usize::MAX)?;
-        outcome::add(w.db, num, Outcome::Cancelled, now, &removed, removed.len() as u64)?;
     }
     let CancelledWork { mut unsent, any: any_push, done } = queue::cancel(w, num, now)?;
     let not_pushed = unsent.len() as u64;
     // Both lists are sorted; who is in both is recorded once.
     unsent.retain(|device| removed.binary_search(device).is_err());
-    outcome::add(w.db, num, Outcome::Cancelled, now, &unsent, unsent.len() as u64)?;
+    let mut departed = Departed::default();
+    for devices in [&removed, &unsent] {
+        outcome::add(w.db, num, Outcome::Cancelled, now, devices, devices.len() as u64)?;
+        departed.add(Some(Work::Notification(id)), Outcome::Cancelled, now, devices);
+    }
     if changed || !removed.is_empty() || any_push {
         set_standing(w.db, num, Standing::Cancelled)?;
     }
-    Ok(Cancelled { removed: removed.len() as u64, not_pushed, done })
+    Ok(Cancelled { removed: removed.len() as u64, not_pushed, departed, done })
 }

@@ -6,7 +6,7 @@
 use noroshi_types::{Outcome, Timestamp};
 use rusqlite::{Connection, OptionalExtension};
 
-use super::campaign::CampaignNum;
+use super::campaign::{CampaignNum, CampaignRow};
 use super::ids::{Ids, Num};
 use super::notification;
 use super::writer::Write;
@@ -43,8 +43,24 @@ pub(super) fn note(
     Ok(())
 }
 
+/// Under which outcomes of work are recorded: its notification (0: none), else that of the variant that was drawn, else the
+/// campaign's. None: the campaign was deleted.
+pub(super) fn recorded_under(
+    db: &Connection,
+    num: Num,
+    campaign: Option<CampaignRow>,
+    variant: Option<VariantNum>,
+) -> Result<Option<Num>, Error> {
+    let (0, Some(campaign)) = (num, campaign) else { return Ok((num > 0).then_some(num)) };
+    let of_variant = match variant {
+        Some(variant) => notification(db, campaign.num, variant)?,
+        None => None,
+    };
+    Ok(of_variant.or(Some(campaign.notification)))
+}
+
 /// Under which outcomes of a variant are recorded.
-pub(super) fn notification(
+fn notification(
     db: &Connection,
     campaign: CampaignNum,
     VariantNum(variant): VariantNum,

@@ -44,7 +44,7 @@ macro_rules! conformance_tests {
                 an_empty_audience_is_done_at_once, a_paused_campaign_rests, an_aborted_campaign_sends_no_more,
                 a_lapsed_batch_of_an_aborted_campaign_is_dropped, lines_are_uploaded_for_users,
                 a_published_batch_counts_for_its_campaign, openings_count_for_their_campaign,
-                what_was_sent_of_a_variant_counts_for_it, who_is_not_tried_again_counts_for_its_variant,
+                what_was_sent_of_a_variant_counts_for_it, who_is_not_tried_again_counts_for_its_variant, who_waits_to_be_tried_again_keeps_its_variant,
                 what_was_published_of_a_variant_counts_for_it, what_take_drops_ends_a_campaign_too,
                 an_ended_campaign_is_deleted;
             tokens: a_token_goes_on_proof_alone, a_token_registered_meanwhile_is_kept,

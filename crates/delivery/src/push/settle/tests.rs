@@ -17,6 +17,7 @@ fn batch(attempt: u32, recipients: u64) -> Batch {
         attempt,
         work: Work::Notification(NotificationId::from_bytes([0; 16])),
         campaign: None,
+        variant: None,
         leased_until: NOW,
         recipients: (0..recipients).map(DeviceNum).collect(),
     }
@@ -76,17 +77,33 @@ fn what_may_succeed_later_is_one_row_due_later() {
 }
 
 #[test]
-fn who_waits_for_another_attempt_keeps_its_variant_and_its_place_in_the_row() {
-    let batch = batch(0, 3);
-    let mut settle = Settle::new(&batch);
-    let given = [(DeviceNum(0), VariantNum(1)), (DeviceNum(2), VariantNum(2))];
-    for (device, variant) in given {
-        settle.given(device, Some(variant));
+fn who_waits_for_another_attempt_keeps_its_variant() {
+    let mut settle = Settle::new(&batch(0, 4));
+    for (device, place) in [(0, 1), (2, 2), (3, 1)] {
+        let given = settle.variant(DeviceNum(device), || Some(VariantNum(place)));
+        assert_eq!(given, Some(VariantNum(place)));
     }
-    (0..3).for_each(|device| settle.again(NOW, 1, DeviceNum(device)));
+    (0..4).for_each(|device| settle.again(NOW, 1, DeviceNum(device)));
+    let again = settle.finish(Vec::new()).again;
+    let rows: Vec<_> = again.into_iter().map(|again| (again.variant, again.recipients)).collect();
+    let row = |place: Option<u8>, devices: &[u64]| {
+        (place.map(VariantNum), devices.iter().copied().map(DeviceNum).collect::<Vec<_>>())
+    };
+    assert_eq!(rows, [row(None, &[1]), row(Some(1), &[0, 3]), row(Some(2), &[2])]);
+}
+
+#[test]
+fn what_was_drawn_is_not_drawn_again() {
+    let drawn = Some(VariantNum(2));
+    let mut settle = Settle::new(&Batch { variant: drawn, ..batch(1, 3) });
+    assert_eq!(settle.variant(DeviceNum(0), || Some(VariantNum(1))), drawn);
+    settle.part(Outcome::Pushed, None, DeviceNum(0));
+    // Deleted meanwhile, so that nobody asked.
+    settle.part(Outcome::Unknown, None, DeviceNum(1));
+    settle.again(NOW, 2, DeviceNum(2));
     let finished = settle.finish(Vec::new());
-    let [again] = &finished.again[..] else { panic!("{finished:?}") };
-    assert_eq!((&again.recipients, &again.variants), (&batch.recipients, &given.into_iter().collect()));
+    assert!(finished.parts.iter().all(|part| part.variant == drawn), "{finished:?}");
+    assert_eq!(finished.again[0].variant, drawn);
 }
 
 #[test]

@@ -6,6 +6,7 @@ use std::time::Duration;
 use noroshi_delivery::campaign::{
     Audience, CampaignMessage, CampaignProgress, Filter, Line, LocalTime, Own, Spec, Variant,
 };
+use noroshi_push::Answer;
 use noroshi_store::{Attributes, CampaignState, Devices, Sessions};
 use noroshi_types::{
     CampaignId, DeviceId, JsonText, Lane, NotificationId, Outcome, Push, PushMode, Topic, Ttl, Urgency,
@@ -94,7 +95,7 @@ impl Bench {
     }
 }
 
-fn counted(progress: &CampaignProgress, outcome: Outcome) -> u64 {
+pub(crate) fn counted(progress: &CampaignProgress, outcome: Outcome) -> u64 {
     let counts = progress.campaign.counts.iter();
     counts.filter(|(other, ..)| *other == outcome).map(|(_, _, count)| count).sum()
 }
@@ -385,6 +386,25 @@ async fn a_crash_in_the_middle_of_a_campaign_loses_nobody() {
     assert!(sent_after.contains("t-u00010") && twice <= 1_000, "{twice} are repeated");
     assert_eq!(sent_after.len(), bench.outlet.count(), "each once");
     bench.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_an_abort_takes_from_the_queue_is_told_with_its_devices() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let bench = open(folder.path(), config()).await;
+    let log = event_log(&bench.delivery, folder.path());
+    let num = bench.devices(&["a"]).await[0].1;
+    let after = Duration::from_secs(3_600);
+    bench.outlet.script("t-a", [Answer::Later { reason: "UNAVAILABLE", after }]);
+    let id = bench.create(spec(Audience::Everyone)).await;
+    let waits = async { while bench.progress(id).await.campaign.batches_later != 1 {} };
+    tokio::time::timeout(DEADLINE, waits).await.expect("it waits for another attempt");
+    bench.delivery.abort_campaign(bench.app, id).await.expect("aborted");
+    let what = r#""why":"cancelled","count":1"#;
+    let line = format!(r#""event":"dropped","campaign":"{id}",{what},"devices":[{}]}}"#, num.0);
+    eventually(&line, || events_told(folder.path()).contains(&line)).await;
+    bench.stop().await;
+    tokio::task::spawn_blocking(move || log.drain()).await.expect("drained");
 }
 
 /// What the event log says of a campaign, sorted: threads tell their steps in any order.

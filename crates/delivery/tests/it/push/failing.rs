@@ -9,8 +9,9 @@ use noroshi_delivery::Clock;
 use noroshi_store::{Notifications, TAKES_MAX};
 use noroshi_types::{NotificationId, Outcome, Timestamp};
 
-use super::{Bench, DEADLINE, always, config, open_at};
+use super::{Bench, DEADLINE, always, config, eventually, open_at};
 use crate::fake_outlet::FakeOutlet;
+use crate::{event_log, events_told};
 
 /// Longer than a lease, and than what lapsed is spread over.
 const PASS: Duration = Duration::from_secs(120);
@@ -99,7 +100,7 @@ async fn a_batch_that_always_fails_is_set_aside() {
 /// `hold`: the process ends while it waits for an answer; else by what it sends.
 async fn a_batch_that_ends_processes(hold: bool) {
     let (folder, clock) = (tempfile::tempdir().expect("a folder"), clock());
-    let mut id = None;
+    let (mut id, mut num) = (None, None);
     for round in 0..TAKES_MAX {
         let bench = open(folder.path(), &clock).await;
         match hold {
@@ -111,7 +112,7 @@ async fn a_batch_that_ends_processes(hold: bool) {
             }
         }
         if id.is_none() {
-            bench.devices(&["a", "other"]).await;
+            num = Some(bench.devices(&["a", "other"]).await[0].1);
             id = Some(bench.publish(always(&["a"])).await);
         }
         until_tried(&bench, &clock, 1).await;
@@ -119,13 +120,18 @@ async fn a_batch_that_ends_processes(hold: bool) {
         bench.crash().await;
     }
     let (bench, id) = (open(folder.path(), &clock).await, id.expect("published"));
+    let log = event_log(&bench.delivery, folder.path());
     for _ in 0..2 {
         pass(&bench, &clock).await;
     }
     bench.until(id, Outcome::PushRefused, 1).await;
     assert_eq!(reason(&bench, id).await.as_deref(), Some("sender_ended"));
     assert_eq!((times(&bench, "t-a"), metric(&bench, "batches_set_aside")), (0, 1));
+    let why = r#""service":"fcm","result":"push_refused","reason":"sender_ended""#;
+    let line = format!(r#""id":"{id}",{why},"count":1,"devices":[{}]}}"#, num.expect("registered").0);
+    eventually(&line, || events_told(folder.path()).contains(&line)).await;
     bench.stop().await;
+    tokio::task::spawn_blocking(move || log.drain()).await.expect("drained");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

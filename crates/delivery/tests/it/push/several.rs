@@ -5,29 +5,22 @@
 #[allow(dead_code, reason = "the store's tests trouble their server more than these do")]
 mod server;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use noroshi_cluster::batches::{BatchQueue, InProcess, Parcel};
-use noroshi_delivery::campaign::{
-    Audience, CampaignProgress, OwnMessage, Spec, Treatment, Trial, Variant, VariantReport,
-};
+use noroshi_delivery::campaign::{Audience, CampaignProgress, Spec};
 use noroshi_delivery::push::{Config, Outlet};
 use noroshi_delivery::{Clock, Delivery, metrics::Metrics};
 use noroshi_push::{Credential, Push};
-use noroshi_store::{
-    Campaign, CampaignState, DefinitionKind, Definitions, NewDefinition, Postgres, PostgresOptions, Sqlite,
-    Store,
-};
-use noroshi_types::{
-    AppId, AppName, DeviceId, JsonText, Label, NotificationId, Outcome, PushMode, Subject, Target, UserId,
-    Variants, When,
-};
+use noroshi_store::{CampaignState, Devices, Postgres, PostgresOptions, Sqlite, Store};
+use noroshi_types::{AppId, AppName, CampaignId, NotificationId, Outcome, PushMode, Target, When};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
 use super::campaign::spec;
+use super::variants::{self, Sending};
 use super::{DEADLINE, config, eventually, pushed, registration};
 use crate::fake_outlet::FakeOutlet;
 
@@ -111,6 +104,10 @@ impl Cell {
         node(open(&self.database).await, config, queue)
     }
 
+    fn sending<'a>(&'a self, node: &'a Node) -> Sending<'a> {
+        Sending { delivery: &node.delivery, outlet: &node.outlet, store: &*self.store, app: self.app }
+    }
+
     async fn until(&self, id: NotificationId, outcome: Outcome, count: u64) {
         let reached = async { while count_of(&*self.store, self.app, id, outcome).await < count {} };
         let reached = tokio::time::timeout(DEADLINE, reached).await;
@@ -168,10 +165,10 @@ fn once(outlets: &[&FakeOutlet]) {
     assert_eq!((times.len(), twice), (DEVICES, 0), "everyone, and nobody twice");
 }
 
-async fn ended(node: &Node, campaign: &Campaign) -> CampaignProgress {
+async fn ended(node: &Node, app: AppId, id: CampaignId) -> CampaignProgress {
     let ended = async {
         loop {
-            let now = node.delivery.campaign(campaign.app, campaign.id).await.expect("read");
+            let now = node.delivery.campaign(app, id).await.expect("read");
             if now.campaign.state == CampaignState::Done {
                 return now;
             }
@@ -343,7 +340,7 @@ async fn a_campaigns_rate_is_kept_by_all_nodes_together() {
         let began = Instant::now();
         let limited = Spec { rate_per_second: Some(200), ..spec(Audience::Everyone) };
         let made = nodes[0].delivery.create_campaign(cell.app, limited, None).await.expect("made").0;
-        let ended = ended(&nodes[0], &made.campaign).await;
+        let ended = ended(&nodes[0], cell.app, made.campaign.id).await;
         assert_eq!((ended.recipients, ended.done), (600, 600));
         // 600 at 200 a second are 3 s, less the last batch.
         assert!(began.elapsed() >= Duration::from_millis(1_900), "it took {:?}", began.elapsed());
@@ -356,58 +353,57 @@ async fn a_campaigns_rate_is_kept_by_all_nodes_together() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn whoever_sends_draws_the_same_variants_and_the_report_is_of_all() {
-    let label = |name: &str| Label::parse(name).expect("a name");
-    let (names, title) = ([label("plain"), label("emoji"), label("none")], r#"{"title":"🛒"}"#);
-    let own = OwnMessage {
-        content: Variant { notification: Some(JsonText::from_valid(title)), data: None },
-        locales: BTreeMap::new(),
-    };
-    let treatments =
-        BTreeMap::from([(names[1].clone(), Treatment::Own(own)), (names[2].clone(), Treatment::HoldOut)]);
-    let drawn = Variants::new(&label("cart"), names.iter().map(|name| (name, 1)));
-    let place = |user: usize| {
-        let (user, device) = (format!("u{user:05}"), DeviceId::parse("any").expect("an id"));
-        let user = UserId::parse(&user).expect("an id");
-        drawn.draw(Subject::of(Some(&user), &device)).expect("a variant")
-    };
-    let sizes: Vec<u64> =
-        (0..3).map(|variant| (0..DEVICES).filter(|user| place(*user) == variant).count() as u64).collect();
+    let place = |user: usize| variants::place(&format!("u{user:05}"));
+    let sizes = variants::sizes(0..DEVICES);
     for queue in [None, Some(queue() as Arc<dyn BatchQueue>)] {
         let cell = Cell::new(DEVICES).await;
-        let variants =
-            r#"[{"name":"plain","weight":1},{"name":"emoji","weight":1},{"name":"none","weight":1}]"#;
-        let spec_text = JsonText::from_valid(format!(r#"{{"variants":{variants},"killed":false}}"#));
-        let (app, kind, name) = (cell.app, DefinitionKind::Experiment, label("cart"));
-        let new = NewDefinition { app, kind, name: name.clone(), spec: spec_text, ends_at: None };
-        cell.store.put_definition(new, 10, Clock::system().now()).await.expect("kept");
         let nodes = [cell.node(shared(), queue.clone()).await, cell.node(shared(), queue.clone()).await];
         // Both have some before either may go on.
         nodes.iter().for_each(|node| node.outlet.hold_all(true));
-        let trial =
-            Trial { experiment: name, control: None, treatments: treatments.clone(), definition: None };
-        let wanted = Spec { trial: Some(trial), ..spec(Audience::Everyone) };
-        let wanted = nodes[0].delivery.with_experiment(app, wanted).await.expect("read").expect("it fits");
-        let made = nodes[0].delivery.create_campaign(app, wanted, None).await.expect("made").0;
+        let made = cell.sending(&nodes[0]).start().await;
         eventually("both send", || nodes.iter().all(|node| node.outlet.count() > 0)).await;
         nodes.iter().for_each(|node| node.outlet.release());
-        let ended = ended(&nodes[1], &made.campaign).await;
+        let ended = ended(&nodes[1], cell.app, made).await;
         let mut sent: Vec<usize> = Vec::new();
         for received in nodes.iter().flat_map(|node| node.outlet.received()) {
             let user = received.token.strip_prefix("t-u").and_then(|user| user.parse().ok()).expect("a user");
-            let emoji = received.notification.is_some_and(|text| text.as_str() == title);
+            let emoji = received.notification.is_some_and(|text| text.as_str() == variants::EMOJI);
             assert_eq!(usize::from(emoji), place(user), "{}", received.token);
             sent.push(user);
         }
         sent.sort_unstable();
         let expected: Vec<usize> = (0..DEVICES).filter(|user| place(*user) != 2).collect();
         assert_eq!(sent, expected, "everyone but those who are held out, and nobody twice");
+        assert_eq!(variants::targeted(&ended), sizes);
         let report = ended.report.expect("a report");
-        let told = |of: fn(&VariantReport) -> u64| report.variants.iter().map(of).collect::<Vec<_>>();
-        assert_eq!(told(|variant| variant.targeted), sizes);
-        assert_eq!(told(|variant| variant.pushed), [sizes[0], sizes[1], 0]);
+        let pushed: Vec<u64> = report.variants.iter().map(|variant| variant.pushed).collect();
+        assert_eq!(pushed, [sizes[0], sizes[1], 0]);
         for node in nodes {
             node.stop().await;
         }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_abort_counts_who_waits_for_another_attempt() {
+    for queue in [None, Some(queue() as Arc<dyn BatchQueue>)] {
+        let cell = Cell::new(300).await;
+        let node = cell.node(shared(), queue).await;
+        cell.sending(&node).abort_while_some_wait(300).await;
+        node.stop().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_drawn_stays_drawn_whoever_the_user_is_by_then() {
+    let [from, to] = variants::two_users();
+    for queue in [None, Some(queue() as Arc<dyn BatchQueue>)] {
+        let cell = Cell::new(0).await;
+        let now = Clock::system().now();
+        cell.store.register(cell.app, vec![registration(&from, &[])], now).await.expect("registered");
+        let node = cell.node(shared(), queue).await;
+        cell.sending(&node).change_user_between_attempts(&from, &to).await;
+        node.stop().await;
     }
 }
 

@@ -1,14 +1,16 @@
 //! How campaigns end: by their last batch, or aborted; and what is left of them. The order of locks is in
 //! [`super`].
 
+use std::sync::Arc;
+
 use noroshi_types::{AppId, CampaignId, DeviceNum, Outcome, Timestamp};
 
 use super::sum::{Count, count};
-use super::{CampaignNum, id_of, locked, rows};
-use crate::ids::Num;
+use super::{CampaignNum, id_of, locked, rows, variant};
+use crate::ids::{Ids, Num};
 use crate::postgres::outcome::{self, Part};
 use crate::postgres::transaction::{Failed, Tx};
-use crate::{Error, device_list};
+use crate::{Departed, Error, VariantNum, Work, device_list};
 
 /// Batches or lines that one commit removes: some 10 µs each.
 pub(super) const PURGE_ROWS: i64 = 1_000;
@@ -70,29 +72,41 @@ pub(in crate::postgres) async fn settle(
     done.iter().map(|row| Ok((AppId(row.get::<_, i64>(0) as u32), id_of(row.get(1))?))).collect()
 }
 
-/// Removes batches of an aborted campaign that are not under way; true if there may be more.
-pub(super) async fn purge_batches(tx: Tx, num: CampaignNum, now: Timestamp) -> Result<bool, Failed> {
-    let Some(campaign) = rows(&tx, &[num]).await?.remove(&num) else { return Ok(false) };
+/// Removes batches of an aborted campaign that are not under way; whose, and whether there may be more.
+pub(super) async fn purge_batches(
+    tx: Tx,
+    ids: Arc<Ids>,
+    num: CampaignNum,
+    now: Timestamp,
+) -> Result<(Departed, bool), Failed> {
+    let mut departed = Departed::default();
+    let Some(campaign) = rows(&tx, &[num]).await?.remove(&num) else { return Ok((departed, false)) };
     let removed = tx
         .query(
             "WITH free AS (
                  SELECT id FROM push_queue WHERE campaign = $1 AND campaign > 0 AND leased_until = 0
                  ORDER BY campaign, due_at LIMIT $2 FOR UPDATE SKIP LOCKED)
-             DELETE FROM push_queue q USING free WHERE q.id = free.id RETURNING q.num, q.recipients",
+             DELETE FROM push_queue q USING free WHERE q.id = free.id RETURNING q.num, q.variant, q.recipients",
             &[&num, &PURGE_ROWS],
         )
         .await?;
-    let (mut parts, mut total) = (Vec::new(), 0);
+    let variants = variant::notifications(&tx, &[num]).await?;
+    let (mut parts, mut counts) = (Vec::new(), Vec::new());
+    let outcome = Outcome::Cancelled;
     for row in &removed {
-        let under = Some(row.get::<_, Num>(0)).filter(|num| *num > 0).unwrap_or(campaign.notification);
-        let devices: Vec<DeviceNum> = device_list::decode(row.get(1)).collect();
-        total += devices.len() as u64;
-        parts.push(Part::of(under, Outcome::Cancelled, now, devices));
+        let of: Num = row.get(0);
+        let variant = VariantNum::from_code(row.get::<_, i64>(1) as u8);
+        let devices: Vec<DeviceNum> = device_list::decode(row.get(2)).collect();
+        let count = devices.len() as u64;
+        let of_variant = variant.and_then(|variant| variants.get(&(num, variant)).copied());
+        let noted = Some(of).filter(|of| *of > 0).or(of_variant);
+        departed.add(Work::of(&ids, of, Some(campaign.id)), outcome, now, &devices);
+        parts.push(Part::of(noted.unwrap_or(campaign.notification), outcome, now, devices));
+        counts.push(Count { campaign: num, num: noted, outcome, reason: None, count });
     }
     outcome::add(&tx, &parts).await?;
-    let outcome = Outcome::Cancelled;
-    count(&tx, [Count { campaign: num, num: None, outcome, reason: None, count: total }]).await?;
-    Ok(removed.len() as i64 == PURGE_ROWS)
+    count(&tx, counts).await?;
+    Ok((departed, removed.len() as i64 == PURGE_ROWS))
 }
 
 pub(super) async fn ended(tx: Tx, app: AppId, id: CampaignId) -> Result<CampaignNum, Failed> {

@@ -14,7 +14,7 @@ use crate::postgres::PostgresOptions;
 use crate::postgres::ids::ordered_after;
 use crate::postgres::outcome::Part;
 use crate::row::{self, Standing};
-use crate::{Accept, Accepted, Departed, Error};
+use crate::{Accept, Accepted, Departed, Error, Work};
 
 /// The answer to each of a group, in order.
 pub(in crate::postgres) type Answer = Result<Accepted, Error>;
@@ -291,7 +291,8 @@ impl<'a> Plan<'a> {
         for Left { place, num, outcome, devices } in left {
             let now = group[place].now;
             if let Some(Ok(accepted)) = self.answers.get_mut(place) {
-                accepted.departed.add(ids.id(num), outcome, now, &devices);
+                let of = Some(Work::Notification(ids.id(num)));
+                accepted.departed.add(of, outcome, now, &devices);
             }
             self.parts.push(Part::of(num, outcome, now, devices));
         }

@@ -3,17 +3,17 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
-use noroshi_types::{AppId, Timestamp};
+use noroshi_types::{AppId, Outcome, Timestamp};
 use tokio_postgres::Row;
 
 use super::queue::{self, Entry, NewRows};
 use super::token;
-use crate::ids::Num;
+use crate::ids::{Ids, Num};
 use crate::postgres::campaign::{self, CampaignNum, CampaignRow, Count, variant};
 use crate::postgres::outcome::{self, Part};
 use crate::postgres::transaction::{Failed, Tx};
 use crate::row::{Fallback, Standing};
-use crate::{Finished, FinishedCounts, PushPart, VariantNum};
+use crate::{Again, Finished, FinishedCounts, PushPart, VariantNum, Work};
 
 /// What the transaction writes besides the rows that go.
 #[derive(Default)]
@@ -25,7 +25,7 @@ struct Writes {
 }
 
 /// What is known of the work of the batches that end.
-struct Work {
+struct Known {
     campaigns: HashMap<CampaignNum, CampaignRow>,
     /// Notifications of which retries are wanted.
     wanted: HashSet<Num>,
@@ -40,13 +40,15 @@ struct Ended<'a> {
     campaign: Option<&'a CampaignRow>,
     /// Under which outcomes are recorded.
     num: Option<Num>,
+    /// None: the campaign was deleted.
+    work: Option<Work>,
 }
 
 pub(super) async fn finish(
     tx: &Tx,
+    ids: &Ids,
     finished: &[Finished],
-    now: Timestamp,
-    keep_until: Timestamp,
+    (now, keep_until): (Timestamp, Timestamp),
 ) -> Result<FinishedCounts, Failed> {
     let mut entries = end(tx, finished).await?;
     let mut counts = FinishedCounts::default();
@@ -56,7 +58,7 @@ pub(super) async fn finish(
     if !nums.is_empty() {
         campaign::hold_open(tx, &nums).await?;
     }
-    let work = look_up(tx, finished, &entries, &nums).await?;
+    let known = look_up(tx, finished, &entries, &nums).await?;
     let mut writes = Writes::default();
     let (mut gone, mut suspects) = (Vec::new(), Vec::new());
     for one in finished {
@@ -65,13 +67,14 @@ pub(super) async fn finish(
             counts.unknown += 1;
             continue;
         };
-        let campaign = work.campaigns.get(&entry.campaign);
+        let campaign = known.campaigns.get(&entry.campaign);
         let num =
             if entry.num > 0 { Some(entry.num) } else { campaign.map(|campaign| campaign.notification) };
-        let ended = Ended { entry, campaign, num };
+        let work = Work::of(ids, entry.num, campaign.map(|campaign| campaign.id));
+        let ended = Ended { entry, campaign, num, work };
         gone.extend(one.gone.iter().map(|gone| (entry.app, gone)));
         suspects.extend(one.suspects.iter().map(|suspect| (entry.app, suspect)));
-        record(&ended, one, &work, now, &mut writes, &mut counts);
+        record(&ended, one, &known, now, &mut writes, &mut counts);
     }
     tokio::try_join!(outcome::add(tx, &writes.parts), writes.retries.insert(tx))?;
     if !gone.is_empty() && !suspects.is_empty() {
@@ -106,6 +109,7 @@ async fn end(tx: &Tx, finished: &[Finished]) -> Result<HashMap<u64, Entry>, Fail
         service: queue::service_of(row.get(3)),
         campaign: row.get(4),
         num: row.get(5),
+        variant: None,
         due_at: Timestamp(row.get::<_, i64>(6) as u64),
         attempt: 0,
         fallback: Fallback::Settled,
@@ -118,7 +122,7 @@ async fn look_up(
     finished: &[Finished],
     entries: &HashMap<u64, Entry>,
     campaigns: &[CampaignNum],
-) -> Result<Work, Failed> {
+) -> Result<Known, Failed> {
     let again = finished.iter().filter(|one| !one.again.is_empty());
     let nums: BTreeSet<Num> = again.filter_map(|one| Some(entries.get(&one.batch.0)?.num)).collect();
     let nums: Vec<Num> = nums.into_iter().filter(|num| *num > 0).collect();
@@ -132,7 +136,7 @@ async fn look_up(
     };
     let of_variant = finished.iter().flat_map(|one| &one.parts).any(|part| part.variant.is_some());
     let any_variant =
-        of_variant || finished.iter().flat_map(|one| &one.again).any(|again| !again.variants.is_empty());
+        of_variant || finished.iter().flat_map(|one| &one.again).any(|again| again.variant.is_some());
     let variants = async {
         match any_variant {
             true => variant::notifications(tx, campaigns).await,
@@ -140,20 +144,20 @@ async fn look_up(
         }
     };
     let (campaigns, wanted, variants) = tokio::try_join!(campaign::rows(tx, campaigns), wanted, variants)?;
-    Ok(Work { campaigns, wanted, variants })
+    Ok(Known { campaigns, wanted, variants })
 }
 
 fn record(
     ended: &Ended<'_>,
     finished: &Finished,
-    work: &Work,
+    known: &Known,
     now: Timestamp,
     writes: &mut Writes,
     counts: &mut FinishedCounts,
 ) {
     let of_variant = |part: &PushPart| {
         let key = (ended.campaign?.num, part.variant?);
-        work.variants.get(&key).copied()
+        known.variants.get(&key).copied()
     };
     for part in &finished.parts {
         add(ended, of_variant(part), part, now, writes);
@@ -162,17 +166,18 @@ fn record(
     let wanted = match ended.campaign {
         Some(campaign) if campaign.state.ended() => false,
         None if entry.campaign != 0 => false,
-        _ => entry.num == 0 || work.wanted.contains(&entry.num),
+        _ => entry.num == 0 || known.wanted.contains(&entry.num),
     };
     for again in &finished.again {
         if wanted {
-            let entry = Entry { due_at: again.due_at, attempt: again.attempt, ..entry };
+            let Again { due_at, attempt, variant, .. } = *again;
+            let entry = Entry { due_at, attempt, variant, ..entry };
             writes.retries.push(&entry, &queue::sorted(again.recipients.clone()));
         } else {
-            counts.cancelled += again.recipients.len() as u64;
-            for part in again.cancelled() {
-                add(ended, of_variant(&part), &part, now, writes);
-            }
+            let part = again.cancelled();
+            add(ended, of_variant(&part), &part, now, writes);
+            let recipients = queue::sorted(again.recipients.clone());
+            counts.cancelled.add(ended.work, Outcome::Cancelled, now, &recipients);
         }
     }
     if let Some(campaign) = ended.campaign {

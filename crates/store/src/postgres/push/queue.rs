@@ -12,7 +12,7 @@ use crate::ids::Num;
 use crate::postgres::campaign::{self, CampaignNum, Count};
 use crate::postgres::transaction::{Failed, Tx};
 use crate::row::Fallback;
-use crate::{Lease, Renewal, device_list};
+use crate::{Lease, Renewal, VariantNum, device_list};
 
 /// Milliseconds by the engine's clock, which all nodes have in common.
 pub(super) const ENGINE_NOW: &str = "(extract(epoch FROM statement_timestamp()) * 1000)::bigint";
@@ -28,6 +28,8 @@ pub(in crate::postgres) struct Entry {
     pub campaign: CampaignNum,
     /// 0: the campaign's message.
     pub num: Num,
+    /// Of the campaign's experiment, once it was drawn for all of them.
+    pub variant: Option<VariantNum>,
     pub due_at: Timestamp,
     pub attempt: u32,
     pub fallback: Fallback,
@@ -41,6 +43,7 @@ pub(in crate::postgres) struct NewRows {
     services: Vec<i64>,
     campaigns: Vec<i64>,
     nums: Vec<i64>,
+    variants: Vec<i64>,
     dues: Vec<i64>,
     attempts: Vec<i64>,
     fallbacks: Vec<i64>,
@@ -58,6 +61,7 @@ impl NewRows {
         self.services.push(service_code(entry.service));
         self.campaigns.push(entry.campaign);
         self.nums.push(entry.num);
+        self.variants.push(VariantNum::code(entry.variant).into());
         self.dues.push(entry.due_at.0 as i64);
         self.attempts.push(entry.attempt.into());
         self.fallbacks.push(entry.fallback as i64);
@@ -69,18 +73,19 @@ impl NewRows {
             return Ok(());
         }
         tx.execute(
-            "INSERT INTO push_queue (app, lane, service, campaign, num, due_at, attempt, fallback, leased_until,
-                                     recipients)
-             SELECT app, lane, service, campaign, num, due_at, attempt, fallback, 0, recipients
+            "INSERT INTO push_queue (app, lane, service, campaign, num, variant, due_at, attempt, fallback,
+                                     leased_until, recipients)
+             SELECT app, lane, service, campaign, num, variant, due_at, attempt, fallback, 0, recipients
              FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[],
-                         $7::bigint[], $8::bigint[], $9::bytea[])
-                 AS new (app, lane, service, campaign, num, due_at, attempt, fallback, recipients)",
+                         $7::bigint[], $8::bigint[], $9::bigint[], $10::bytea[])
+                 AS new (app, lane, service, campaign, num, variant, due_at, attempt, fallback, recipients)",
             &[
                 &self.apps,
                 &self.lanes,
                 &self.services,
                 &self.campaigns,
                 &self.nums,
+                &self.variants,
                 &self.dues,
                 &self.attempts,
                 &self.fallbacks,

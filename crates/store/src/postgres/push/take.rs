@@ -18,14 +18,14 @@ use tokio_postgres::Row;
 
 use super::claim::{self, Ask, Known};
 use super::queue::{self, ENGINE_NOW};
-use crate::ids::Num;
+use crate::ids::{Ids, Num};
 use crate::postgres::Postgres;
 use crate::postgres::campaign::{self, CampaignRow, Count};
 use crate::postgres::outcome::{self, Part};
 use crate::postgres::transaction::{Failed, Tx};
 use crate::push::SPREAD;
 use crate::row::{Fallback, Standing};
-use crate::{Batch, Error, SENDER_ENDED, SetAside, TAKES_MAX, Take, Taken, Work, device_list};
+use crate::{Batch, Error, SENDER_ENDED, SetAside, TAKES_MAX, Take, Taken, VariantNum, Work, device_list};
 
 /// Devices looked up or dropped by one call: what is left is due at once.
 const DEVICES_MAX: usize = 16_384;
@@ -59,9 +59,7 @@ pub(super) async fn take(store: &Postgres, asked: Take) -> Result<Taken, Error> 
             Err(error) => return Err(error),
         };
         looked_at += round.looked_at;
-        taken.not_needed += round.taken.not_needed;
-        taken.expired += round.taken.expired;
-        taken.cancelled += round.taken.cancelled;
+        taken.departed.append(round.taken.departed);
         taken.set_aside.extend(round.taken.set_aside);
         taken.done.extend(round.taken.done);
         taken.next_due = round.taken.next_due;
@@ -95,6 +93,9 @@ struct Picked {
     fallback: Fallback,
     recipients: Vec<DeviceNum>,
     takes: u32,
+    variant: Option<VariantNum>,
+    /// Under which outcomes of that variant are recorded.
+    variant_num: Option<Num>,
     known: Option<(Known, Standing)>,
     of: Option<CampaignRow>,
 }
@@ -122,6 +123,8 @@ impl Picked {
             fallback: Fallback::from_code(row.get::<_, i64>(8) as u8),
             recipients: device_list::decode(row.get(9)).collect(),
             takes: row.get::<_, i64>(19) as u32,
+            variant: VariantNum::from_code(row.get::<_, i64>(20) as u8),
+            variant_num: row.get(21),
             known,
             of: CampaignRow::of(row, 15)?,
         })
@@ -134,9 +137,19 @@ impl Picked {
             || self.known.is_some_and(|(_, standing)| standing == Standing::Cancelled)
     }
 
-    fn set_aside(&self, recipients: usize) -> SetAside {
-        let (batch, lane) = (BatchId(self.id as u64), queue::lane_of(self.lane));
-        SetAside { batch, app: self.app, lane, recipients: recipients as u64 }
+    fn work(&self, ids: &Ids) -> Option<Work> {
+        Work::of(ids, self.num, self.of.map(|of| of.id))
+    }
+
+    fn set_aside(&self, work: Work, recipients: &[DeviceNum]) -> SetAside {
+        SetAside {
+            batch: BatchId(self.id as u64),
+            app: self.app,
+            service: queue::service_of(self.service),
+            lane: queue::lane_of(self.lane),
+            work,
+            recipients: recipients.to_vec(),
+        }
     }
 
     fn ask(&self, now: Timestamp) -> Option<Ask<'_>> {
@@ -188,8 +201,7 @@ impl Round {
             if let Some(ask) = row.ask(self.asked.now) {
                 let (needed, confirmed) = answers.split(&ask);
                 taking.looked_at += row.recipients.len() * usize::from(row.fallback != Fallback::Settled);
-                taking.taken.not_needed += confirmed.len() as u64;
-                self.record(row, Outcome::PushNotNeeded, confirmed, &mut writes);
+                self.record(row, Outcome::PushNotNeeded, confirmed, &mut writes, &mut taking.taken);
                 why = (ask.expired || needed.is_empty()).then_some(Outcome::PushExpired);
                 still = needed;
             } else if row.num == 0 && !row.is_cancelled() {
@@ -197,17 +209,13 @@ impl Round {
             }
             if why.is_none() && row.takes >= TAKES_MAX {
                 why = Some(Outcome::PushRefused);
-                taking.taken.set_aside.push(row.set_aside(still.len()));
+                let set_aside = row.work(&self.store.ids).map(|work| row.set_aside(work, &still));
+                taking.taken.set_aside.extend(set_aside);
             }
             match why {
                 Some(why) => {
                     taking.looked_at += still.len();
-                    match why {
-                        Outcome::PushExpired => taking.taken.expired += still.len() as u64,
-                        Outcome::PushRefused => {}
-                        _ => taking.taken.cancelled += still.len() as u64,
-                    }
-                    self.record(row, why, still, &mut writes);
+                    self.record(row, why, still, &mut writes, &mut taking.taken);
                     writes.dropped.push(row.id);
                     writes.campaigns.extend(row.of.map(|of| of.num));
                 }
@@ -225,10 +233,7 @@ impl Round {
     }
 
     fn batch(&self, row: &Picked, recipients: Vec<DeviceNum>) -> Option<Batch> {
-        let work = match (row.num, row.of) {
-            (0, of) => Work::Campaign(of?.id),
-            (num, _) => Work::Notification(self.store.ids.id(num)),
-        };
+        let work = row.work(&self.store.ids)?;
         Some(Batch {
             id: BatchId(row.id as u64),
             app: row.app,
@@ -238,6 +243,7 @@ impl Round {
             attempt: row.attempt,
             work,
             campaign: row.of.map(|of| of.id),
+            variant: row.variant,
             leased_until: self.until(),
             recipients,
         })
@@ -247,13 +253,28 @@ impl Round {
         Timestamp(self.asked.now.saturating_add(self.asked.lease).0.max(1))
     }
 
-    fn record(&self, row: &Picked, outcome: Outcome, devices: Vec<DeviceNum>, writes: &mut Writes) {
+    fn record(
+        &self,
+        row: &Picked,
+        outcome: Outcome,
+        devices: Vec<DeviceNum>,
+        writes: &mut Writes,
+        taken: &mut Taken,
+    ) {
         let count = devices.len() as u64;
-        let under = if row.num > 0 { row.known.map(|_| row.num) } else { row.of.map(|of| of.notification) };
+        // What is set aside is told as such.
+        if outcome != Outcome::PushRefused {
+            taken.departed.add(row.work(&self.store.ids), outcome, self.asked.now, &devices);
+        }
+        // A batch that was published is of the variant that its notification is of.
+        let num = Some(row.num).filter(|num| *num > 0).or(row.variant_num);
+        let under = match row.num {
+            0 => num.or(row.of.map(|of| of.notification)),
+            num => row.known.map(|_| num),
+        };
         let reason = (outcome == Outcome::PushRefused).then_some(SENDER_ENDED);
         let part = |num| Part { reason, ..Part::of(num, outcome, self.asked.now, devices) };
         writes.parts.extend(under.map(part));
-        let num = (row.num > 0).then_some(row.num);
         writes.counts.extend(row.of.map(|of| Count { campaign: of.num, num, outcome, reason, count }));
     }
 
@@ -385,7 +406,9 @@ static PICK: LazyLock<String> = LazyLock::new(|| {
          ORDER BY q.lane, q.due_at, q.id LIMIT $6 FOR UPDATE SKIP LOCKED)
      SELECT q.id, q.app, q.lane, q.service, q.campaign, q.num, q.due_at, q.attempt, q.fallback, q.recipients,
             n.created_at, n.expires_at, n.standing, n.topic, n.topic_offset, c.num, c.id, c.state, c.notification,
-            q.takes
+            q.takes, q.variant,
+            CASE WHEN q.variant > 0 THEN (SELECT v.notification FROM campaign_variants v
+                                          WHERE v.campaign = q.campaign AND v.variant = q.variant) END
      FROM locked q LEFT JOIN notifications n ON n.num = q.num LEFT JOIN campaigns c ON c.num = q.campaign
      ORDER BY q.lane, q.due_at, q.id"
     )

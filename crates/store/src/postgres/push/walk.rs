@@ -82,7 +82,8 @@ pub(super) async fn walked(tx: &Tx, page: &Page, now: Timestamp) -> Result<bool,
             return Err(Error::Engine("a walk's batch names no push service".to_owned()).into());
         }
         let (lane, service, due_at) = (*lane, *service, *due_at);
-        let entry = Entry { app, lane, service, campaign: 0, num, due_at, attempt: 0, fallback };
+        let entry =
+            Entry { app, lane, service, campaign: 0, num, variant: None, due_at, attempt: 0, fallback };
         rows.push(&entry, &queue::sorted(recipients.clone()));
     }
     let parts: Vec<Part> = parts

@@ -1,23 +1,20 @@
 //! Ending batches: what became of each device, what is tried again, tokens, and campaigns.
 
-use noroshi_types::{AppId, Lane, PushService, Timestamp};
+use noroshi_types::{AppId, Lane, Outcome, PushService, Timestamp};
 use rusqlite::{Connection, OptionalExtension};
 
 use super::queue::{self, Entry, Fallback};
 use super::{take, token};
 use crate::sqlite::campaign::{self, CampaignNum, CampaignRow};
-use crate::sqlite::ids::Num;
 use crate::sqlite::writer::Write;
 use crate::sqlite::{outcome, variant};
-use crate::{Again, Error, Finished, FinishedCounts, PushPart};
+use crate::{Again, Error, Finished, FinishedCounts, PushPart, Work};
 
 /// The row of a batch that ends.
 struct Ended {
     entry: Entry,
     /// None if it is of none, or the campaign was deleted.
     campaign: Option<CampaignRow>,
-    /// Under which outcomes are recorded.
-    num: Option<Num>,
 }
 
 pub(super) fn finish(
@@ -48,6 +45,7 @@ fn end(db: &Connection, batch: i64) -> Result<Option<Ended>, Error> {
                 service: PushService::from_code(row.get(2)?),
                 campaign: row.get(3)?,
                 num: row.get(4)?,
+                variant: None,
                 due_at: Timestamp(row.get::<_, i64>(5)? as u64),
                 attempt: 0,
                 fallback: Fallback::Settled,
@@ -59,8 +57,7 @@ fn end(db: &Connection, batch: i64) -> Result<Option<Ended>, Error> {
         0 => None,
         num => campaign::row(db, num)?,
     };
-    let num = if entry.num > 0 { Some(entry.num) } else { campaign.map(|campaign| campaign.notification) };
-    Ok(Some(Ended { entry, campaign, num }))
+    Ok(Some(Ended { entry, campaign }))
 }
 
 fn record(
@@ -73,7 +70,7 @@ fn record(
     for part in finished.parts {
         add(w.db, ended, part, now)?;
     }
-    retry(w.db, ended, finished.again, now, counts)?;
+    retry(w, ended, finished.again, now, counts)?;
     for gone in &finished.gone {
         counts.tokens_removed += u64::from(token::remove(w.db, ended.entry.app, gone, now)?);
     }
@@ -91,24 +88,20 @@ fn add(db: &Connection, ended: &Ended, part: PushPart, now: Timestamp) -> Result
     let PushPart { outcome, reason, variant, devices } = part;
     let devices = queue::sorted(devices);
     let count = devices.len() as u64;
-    let of_variant = match (ended.campaign, variant) {
-        (Some(campaign), Some(variant)) => variant::notification(db, campaign.num, variant)?,
-        _ => None,
-    };
-    let num = of_variant.or(ended.num);
-    if let Some(num) = num {
-        outcome::add_with_reason(db, num, outcome, reason, now, &devices, count)?;
+    let under = variant::recorded_under(db, ended.entry.num, ended.campaign, variant)?;
+    if let Some(under) = under {
+        outcome::add_with_reason(db, under, outcome, reason, now, &devices, count)?;
     }
-    if let (Some(campaign), Some(num)) = (ended.campaign, num) {
+    if let (Some(campaign), Some(under)) = (ended.campaign, under) {
         campaign::count(db, campaign.num, outcome, reason, count)?;
-        variant::count(db, num, outcome, reason, count)?;
+        variant::count(db, under, outcome, reason, count)?;
     }
     Ok(())
 }
 
 /// Queues retries, unless the work was cancelled or aborted meanwhile.
 fn retry(
-    db: &Connection,
+    w: &Write<'_>,
     ended: &Ended,
     again: Vec<Again>,
     now: Timestamp,
@@ -121,17 +114,17 @@ fn retry(
     let wanted = match ended.campaign {
         Some(campaign) if campaign.state.ended() => false,
         None if entry.campaign != 0 => false,
-        _ => entry.num == 0 || take::wanted(db, entry.num)?,
+        _ => entry.num == 0 || take::wanted(w.db, entry.num)?,
     };
+    let work = Work::of(w.ids, entry.num, ended.campaign.map(|campaign| campaign.id));
     for again in again {
         if wanted {
-            let Again { due_at, attempt, recipients, .. } = again;
-            queue::insert(db, &Entry { due_at, attempt, ..entry }, &queue::sorted(recipients))?;
+            let Again { due_at, attempt, variant, recipients } = again;
+            let entry = Entry { due_at, attempt, variant, ..entry };
+            queue::insert(w.db, &entry, &queue::sorted(recipients))?;
         } else {
-            counts.cancelled += again.recipients.len() as u64;
-            for part in again.cancelled() {
-                add(db, ended, part, now)?;
-            }
+            add(w.db, ended, again.cancelled(), now)?;
+            counts.cancelled.add(work, Outcome::Cancelled, now, &queue::sorted(again.recipients));
         }
     }
     Ok(())

@@ -34,6 +34,7 @@ pub(in crate::sqlite) fn plan(
         service: None,
         campaign,
         num,
+        variant: None,
         due_at,
         attempt: 0,
         fallback: Fallback::of(request),

@@ -10,7 +10,7 @@ use crate::sqlite::campaign::{self, CampaignNum};
 use crate::sqlite::device_list;
 use crate::sqlite::ids::Num;
 use crate::sqlite::writer::Write;
-use crate::{BATCH_RECIPIENTS_MAX, Error, Lease, Renewal};
+use crate::{BATCH_RECIPIENTS_MAX, Error, Lease, Renewal, VariantNum};
 
 /// What the rows of one piece of work have in common.
 #[derive(Debug, Clone, Copy)]
@@ -23,6 +23,8 @@ pub(in crate::sqlite) struct Entry {
     pub campaign: CampaignNum,
     /// 0: the campaign's message.
     pub num: Num,
+    /// Of the campaign's experiment, once it was drawn for all of them.
+    pub variant: Option<VariantNum>,
     pub due_at: Timestamp,
     pub attempt: u32,
     pub fallback: Fallback,
@@ -38,9 +40,9 @@ pub(in crate::sqlite) fn insert(
         return Ok(());
     }
     let mut statement = db.prepare_cached(
-        "INSERT INTO push_queue (app, lane, service, campaign, num, due_at, attempt, fallback, leased_until,
-                                 recipients)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, 0, ?9)",
+        "INSERT INTO push_queue (app, lane, service, campaign, num, variant, due_at, attempt, fallback,
+                                 leased_until, recipients)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, 0, ?10)",
     )?;
     statement.execute((
         entry.app.0,
@@ -48,6 +50,7 @@ pub(in crate::sqlite) fn insert(
         service_code(entry.service),
         entry.campaign,
         entry.num,
+        VariantNum::code(entry.variant),
         entry.due_at.0 as i64,
         entry.attempt,
         entry.fallback as u8,

@@ -20,7 +20,7 @@ use crate::sqlite::ids::Num;
 use crate::sqlite::notification::Standing;
 use crate::sqlite::writer::Write;
 use crate::sqlite::{outcome, variant};
-use crate::{Batch, CampaignState, Error, SENDER_ENDED, SetAside, TAKES_MAX, Take, Taken, Work};
+use crate::{Batch, CampaignState, Error, SENDER_ENDED, SetAside, TAKES_MAX, Take, Taken, VariantNum, Work};
 
 /// Devices looked up or dropped by one call, about a microsecond each: what is left is due at once.
 const DEVICES_MAX: usize = 16_384;
@@ -41,6 +41,7 @@ type First = (i64, u32, u8, CampaignNum);
 struct Row {
     id: i64,
     num: Num,
+    variant: Option<VariantNum>,
     due_at: i64,
     attempt: u32,
     takes: u32,
@@ -171,7 +172,6 @@ impl Taking<'_, '_> {
                 self.looked_at += still.len();
                 let (needed, confirmed) =
                     claim::split(self.w.db, row.num, &known, row.fallback, &row.recipients, expired)?;
-                self.taken.not_needed += confirmed.len() as u64;
                 self.record(&row, of, Outcome::PushNotNeeded, &confirmed)?;
                 still = needed;
             }
@@ -180,16 +180,18 @@ impl Taking<'_, '_> {
             }
         }
         if row.takes >= TAKES_MAX {
-            let (batch, recipients) = (BatchId(row.id as u64), still.len() as u64);
-            self.taken.set_aside.push(SetAside { batch, app, lane, recipients });
+            self.taken.set_aside.extend(self.work(&row, of).map(|work| SetAside {
+                batch: BatchId(row.id as u64),
+                app,
+                service: PushService::from_code(service),
+                lane,
+                work,
+                recipients: still.clone(),
+            }));
             return self.drop_row(&row, of, Outcome::PushRefused, still);
         }
         let leased_until = self.lease(&row, &still)?;
-        let work = match (row.num, of) {
-            (0, Some(of)) => Work::Campaign(of.id),
-            (num, _) => Work::Notification(self.w.ids.id(num)),
-        };
-        self.taken.batches.push(Batch {
+        self.taken.batches.extend(self.work(&row, of).map(|work| Batch {
             id: BatchId(row.id as u64),
             app,
             service: PushService::from_code(service),
@@ -198,10 +200,15 @@ impl Taking<'_, '_> {
             attempt: row.attempt,
             work,
             campaign: of.map(|of| of.id),
+            variant: row.variant,
             leased_until,
             recipients: still,
-        });
+        }));
         Ok(())
+    }
+
+    fn work(&self, row: &Row, of: Option<CampaignRow>) -> Option<Work> {
+        Work::of(self.w.ids, row.num, of.map(|of| of.id))
     }
 
     /// Claimed with the recipients that are left.
@@ -230,11 +237,6 @@ impl Taking<'_, '_> {
         devices: Vec<DeviceNum>,
     ) -> Result<(), Error> {
         self.looked_at += devices.len();
-        match why {
-            Outcome::PushExpired => self.taken.expired += devices.len() as u64,
-            Outcome::PushRefused => {}
-            _ => self.taken.cancelled += devices.len() as u64,
-        }
         self.record(row, of, why, &devices)?;
         self.w.db.prepare_cached("DELETE FROM push_queue WHERE id = ?1")?.execute((row.id,))?;
         if let Some(of) = of {
@@ -244,7 +246,7 @@ impl Taking<'_, '_> {
     }
 
     fn record(
-        &self,
+        &mut self,
         row: &Row,
         of: Option<CampaignRow>,
         why: Outcome,
@@ -252,13 +254,17 @@ impl Taking<'_, '_> {
     ) -> Result<(), Error> {
         let (db, count) = (self.w.db, devices.len() as u64);
         let reason = (why == Outcome::PushRefused).then_some(SENDER_ENDED);
-        let under = if row.num > 0 { Some(row.num) } else { of.map(|of| of.notification) };
+        let under = variant::recorded_under(db, row.num, of, row.variant)?;
         if let Some(under) = under {
             outcome::add_with_reason(db, under, why, reason, self.asked.now, devices, count)?;
         }
-        if let Some(of) = of {
+        if let (Some(of), Some(under)) = (of, under) {
             campaign::count(db, of.num, why, reason, count)?;
-            variant::count(db, row.num, why, reason, count)?;
+            variant::count(db, under, why, reason, count)?;
+        }
+        // What is set aside is told as such.
+        if why != Outcome::PushRefused {
+            self.taken.departed.add(self.work(row, of), why, self.asked.now, devices);
         }
         Ok(())
     }
@@ -305,7 +311,8 @@ const NEXT_APP: &str = "SELECT due_at, app, service, campaign FROM push_queue
      WHERE lane = ?1 AND app > ?2 AND leased_until = 0
      ORDER BY app, service, campaign, due_at LIMIT 1";
 
-const FIRST_ROW: &str = "SELECT id, num, due_at, attempt, takes, fallback, recipients FROM push_queue
+const FIRST_ROW: &str =
+    "SELECT id, num, variant, due_at, attempt, takes, fallback, recipients FROM push_queue
      WHERE lane = ?1 AND app = ?2 AND service = ?3 AND campaign = ?4 AND leased_until = 0
      ORDER BY due_at, id LIMIT 1";
 
@@ -325,11 +332,12 @@ fn first_row(
         Ok(Row {
             id: row.get(0)?,
             num: row.get(1)?,
-            due_at: row.get(2)?,
-            attempt: row.get(3)?,
-            takes: row.get(4)?,
-            fallback: Fallback::from_code(row.get(5)?),
-            recipients: device_list::decode(row.get_ref(6)?.as_blob()?).collect(),
+            variant: VariantNum::from_code(row.get(2)?),
+            due_at: row.get(3)?,
+            attempt: row.get(4)?,
+            takes: row.get(5)?,
+            fallback: Fallback::from_code(row.get(6)?),
+            recipients: device_list::decode(row.get_ref(7)?.as_blob()?).collect(),
         })
     });
     Ok(found.optional()?)
@@ -391,6 +399,7 @@ mod tests {
                 service: Some(PushService::Apns),
                 campaign: 1 + i / 1_500,
                 num: 0,
+                variant: None,
                 due_at: Timestamp(1_000 + i as u64),
                 attempt: 0,
                 fallback: Fallback::Settled,

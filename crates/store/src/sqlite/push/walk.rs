@@ -77,7 +77,8 @@ pub(super) fn walked(
         if service.is_none() {
             return Err(Error::Engine("a walk's batch names no push service".to_owned()));
         }
-        let entry = Entry { app, lane, service, campaign: 0, num, due_at, attempt: 0, fallback };
+        let entry =
+            Entry { app, lane, service, campaign: 0, num, variant: None, due_at, attempt: 0, fallback };
         queue::insert(db, &entry, &queue::sorted(recipients))?;
     }
     for PushPart { outcome, reason, devices, .. } in parts {

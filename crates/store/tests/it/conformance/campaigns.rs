@@ -1,8 +1,8 @@
 //! Campaigns: their states, uploads, sums and ends.
 
 use noroshi_store::{
-    Accept, Again, Audience, Campaign, CampaignState, Error, Finished, Idempotency, NewBatch, NewCampaign,
-    NewVariant, OfCampaign, OutcomePart, PushPart, Store, Take, UploadLine, VariantNum, Work,
+    Accept, Again, Audience, Campaign, CampaignState, Departed, Error, Finished, Idempotency, NewBatch,
+    NewCampaign, NewVariant, OfCampaign, OutcomePart, PushPart, Store, Take, UploadLine, VariantNum, Work,
 };
 use noroshi_types::{AppId, CampaignId, DeviceNum, JsonText, Lane, Outcome, PushService, Request, When};
 
@@ -22,7 +22,7 @@ async fn go(
     to: CampaignState,
     seconds: u64,
 ) -> Result<CampaignState, Error> {
-    store.set_campaign_state(app, id, from, to, at(seconds)).await.map(|campaign| campaign.state)
+    store.set_campaign_state(app, id, from, to, at(seconds)).await.map(|(campaign, _)| campaign.state)
 }
 
 fn line(of: &str, text: &str) -> UploadLine {
@@ -258,17 +258,23 @@ pub(crate) async fn an_aborted_campaign_sends_no_more(store: &dyn Store) {
     store.enqueue(id, 0, batches.collect(), 1, false, Vec::new(), NOW).await.expect("enqueued");
     let sent = take(store, 1).await.batches;
     assert_eq!(sent.len(), 2);
-    go(store, app, id, &[CampaignState::Running], CampaignState::Aborted, 2).await.expect("aborted");
+    let (from, to) = ([CampaignState::Running], CampaignState::Aborted);
+    let (_, departed) = store.set_campaign_state(app, id, &from, to, at(2)).await.expect("aborted");
+    let cancelled = |num| left(Work::Campaign(id), Outcome::Cancelled, at(2), &[num]);
+    assert_eq!(departed.parts, [cancelled(nums[2]), cancelled(nums[3])]);
     let found = campaign(store, app, id).await;
     assert_eq!(found.counts, [(Outcome::Cancelled, String::new(), 2)]);
     assert_eq!((found.batches_open, found.batches_taken), (2, 2), "those under way");
-    assert_eq!(take(store, 9).await.batches, []);
+    let taken = take(store, 9).await;
+    assert_eq!(taken.batches, []);
+    assert_eq!(taken.departed, Departed::default(), "once");
     let retry = vec![again(3, 1, &sent[0].recipients)];
     let retried = Finished { again: retry, ..ended(sent[0].id) };
     let pushed =
         Finished { parts: vec![part(Outcome::Pushed, None, &sent[1].recipients)], ..ended(sent[1].id) };
     let counts = store.finish(vec![retried, pushed], at(4)).await.expect("finished");
-    assert_eq!((counts.cancelled, counts.done), (1, vec![]));
+    let cancelled = left(Work::Campaign(id), Outcome::Cancelled, at(4), &sent[0].recipients);
+    assert_eq!((counts.cancelled.parts, counts.done), (vec![cancelled], vec![]));
     let found = campaign(store, app, id).await;
     assert_eq!(found.counts, [(Outcome::Cancelled, String::new(), 3), (Outcome::Pushed, String::new(), 1)]);
     assert_eq!((found.state, found.batches_open), (CampaignState::Aborted, 0));
@@ -285,7 +291,9 @@ pub(crate) async fn a_lapsed_batch_of_an_aborted_campaign_is_dropped(store: &dyn
     assert_eq!(take(store, 0).await.batches.len(), 1);
     go(store, app, id, &[CampaignState::Running], CampaignState::Aborted, 1).await.expect("aborted");
     let taken = take(store, LEASE_SECONDS).await;
-    assert_eq!((taken.batches.len(), taken.cancelled, taken.next_due), (0, 2, None));
+    assert_eq!((taken.batches.len(), taken.next_due), (0, None));
+    let cancelled = left(Work::Campaign(id), Outcome::Cancelled, at(LEASE_SECONDS), &nums);
+    assert_eq!(taken.departed.parts, [cancelled]);
     assert_eq!(campaign(store, app, id).await.counts, [(Outcome::Cancelled, String::new(), 2)]);
 }
 
@@ -372,7 +380,7 @@ pub(crate) async fn a_published_batch_counts_for_its_campaign(store: &dyn Store)
     written_behind(store, app, sent, Some(Outcome::Written)).await;
     ack(store, nums[0], &[sent]).await;
     let taken = take(store, 30).await;
-    assert_eq!((taken.batches.len(), taken.not_needed), (1, 1));
+    assert_eq!((taken.batches.len(), not_needed(&taken)), (1, 1));
     let push = &taken.batches[0];
     assert_eq!((push.work, push.campaign, push.lane), (Work::Notification(sent), Some(id), Lane::Extra));
     end_all(store, taken.batches.clone(), Outcome::Pushed).await;
@@ -486,10 +494,11 @@ pub(crate) async fn who_is_not_tried_again_counts_for_its_variant(store: &dyn St
     enqueue(store, made.id, Lane::Campaign, 0, &nums).await;
     let sent = take(store, 0).await.batches.remove(0);
     go(store, app, made.id, &[CampaignState::Running], CampaignState::Aborted, 1).await.expect("aborted");
-    let of = [(nums[0], VariantNum(1)), (nums[1], VariantNum(2)), (nums[3], VariantNum(2))];
-    let again = Again { variants: of.into_iter().collect(), ..again(3, 1, &nums) };
-    let counts = store.finish(vec![Finished { again: vec![again], ..ended(sent.id) }], at(2)).await;
-    assert_eq!(counts.expect("finished").cancelled, 4);
+    let drawn = [(None, vec![nums[2]]), (Some(1), vec![nums[0]]), (Some(2), vec![nums[1], nums[3]])];
+    let again = drawn.clone().map(|(place, of)| drawn_again(place, &of)).to_vec();
+    let counts = store.finish(vec![Finished { again, ..ended(sent.id) }], at(2)).await;
+    let cancelled = drawn.map(|(_, of)| left(Work::Campaign(made.id), Outcome::Cancelled, at(2), &of));
+    assert_eq!(counts.expect("finished").cancelled.parts, cancelled);
     let found = campaign(store, app, made.id).await;
     assert_eq!(found.counts, [(Outcome::Cancelled, String::new(), 4)]);
     assert_eq!(sums(&found, 0), [(Outcome::Cancelled, 1)]);
@@ -499,6 +508,46 @@ pub(crate) async fn who_is_not_tried_again_counts_for_its_variant(store: &dyn St
         let trace = store.trace(app, of, &device(id)).await.expect("read").expect("known");
         assert_eq!(trace.steps, [step(at(2), Outcome::Cancelled)]);
     }
+}
+
+pub(crate) async fn who_waits_to_be_tried_again_keeps_its_variant(store: &dyn Store) {
+    let app = app(store, "shop").await;
+    let nums = members(store, app, 6).await;
+    let new = NewCampaign { variants: variants(2), ..new_campaign(app, CampaignState::Running) };
+    let made = store.create_campaign(new, NOW).await.expect("made").campaign;
+    enqueue(store, made.id, Lane::Campaign, 0, &nums).await;
+    let sent = take(store, 0).await.batches.remove(0);
+    assert_eq!(sent.variant, None, "nobody was drawn for");
+    let drawn = [(None, vec![nums[5]]), (Some(1), nums[..2].to_vec()), (Some(2), nums[2..5].to_vec())];
+    let again = drawn.clone().map(|(place, of)| drawn_again(place, &of)).to_vec();
+    store.finish(vec![Finished { again, ..ended(sent.id) }], at(2)).await.expect("finished");
+    let taken = take(store, 3).await.batches;
+    let found: Vec<_> =
+        taken.iter().map(|batch| (batch.variant.map(|of| of.0), batch.recipients.clone())).collect();
+    assert_eq!(found, drawn);
+    assert!(taken.iter().all(|batch| batch.work == Work::Campaign(made.id)));
+    // The first variant waits once more when the campaign is aborted; the second is lost under way.
+    let once_more = vec![Again { due_at: at(9), ..drawn_again(Some(1), &nums[..2]) }];
+    store.finish(vec![Finished { again: once_more, ..ended(taken[1].id) }], at(4)).await.expect("finished");
+    go(store, app, made.id, &[CampaignState::Running], CampaignState::Aborted, 5).await.expect("aborted");
+    let found = campaign(store, app, made.id).await;
+    assert_eq!((sums(&found, 0), sums(&found, 1)), (vec![(Outcome::Cancelled, 2)], vec![]));
+    assert_eq!(take(store, 3 + LEASE_SECONDS).await.departed.count(Outcome::Cancelled), 4);
+    let found = campaign(store, app, made.id).await;
+    assert_eq!(found.counts, [(Outcome::Cancelled, String::new(), 6)]);
+    assert_eq!(
+        (sums(&found, 0), sums(&found, 1)),
+        (vec![(Outcome::Cancelled, 2)], vec![(Outcome::Cancelled, 3)])
+    );
+    for (id, of) in [("d0", made.variants[0].notification), ("d4", made.variants[1].notification)] {
+        let trace = store.trace(app, of, &device(id)).await.expect("read").expect("known");
+        assert_eq!(trace.steps.len(), 1, "{id} is recorded under its variant");
+    }
+}
+
+/// Tried again at 3 seconds, with what was drawn for them.
+fn drawn_again(place: Option<u8>, of: &[DeviceNum]) -> Again {
+    Again { variant: place.map(VariantNum), ..again(3, 1, of) }
 }
 
 pub(crate) async fn what_was_published_of_a_variant_counts_for_it(store: &dyn Store) {
@@ -559,7 +608,7 @@ pub(crate) async fn what_take_drops_ends_a_campaign_too(store: &dyn Store) {
     let (confirmed, sent) = publish().await;
     ack(store, nums[0], &[sent]).await;
     let taken = take(store, 30).await;
-    assert_eq!((taken.not_needed, taken.done), (1, vec![(app, confirmed)]));
+    assert_eq!((not_needed(&taken), taken.done), (1, vec![(app, confirmed)]));
     assert_eq!(campaign(store, app, confirmed).await.state, CampaignState::Done);
     let (cancelled, sent) = publish().await;
     let done = store.cancel(app, sent, at(31)).await.expect("cancelled").done;

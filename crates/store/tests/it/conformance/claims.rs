@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use noroshi_store::{Ack, AudienceMember, Finished, NewBatch, Store, Taken};
+use noroshi_store::{Ack, AudienceMember, Finished, NewBatch, Store, Taken, Work};
 use noroshi_types::{
     AppId, Condition, DeviceNum, Lane, NotificationId, Outcome, PushService, Request, Target, When,
 };
@@ -55,7 +55,9 @@ pub(crate) async fn who_confirmed_before_is_not_pushed_to(store: &dyn Store) {
         assert_eq!(ack(store, a, &[id]).await, 1, "{kind}: a confirmation that something waits for counts");
         assert_eq!(ack(store, a, &[id]).await, 0, "{kind}: once");
         let taken = take(store, 30).await;
-        assert_eq!((recipients(&taken), taken.not_needed), (vec![b], 1), "{kind}");
+        assert_eq!(recipients(&taken), [b], "{kind}");
+        let spared = left(Work::Notification(id), Outcome::PushNotNeeded, at(30), &[a]);
+        assert_eq!((taken.departed.parts, taken.departed.beyond), (vec![spared], vec![]), "{kind}");
         let steps = store.trace(app, id, &device("a")).await.expect("read").expect("known").steps;
         let last: Vec<_> = steps.iter().map(|step| step.outcome).filter(|is| *is != Outcome::Kept).collect();
         assert_eq!(last, [Outcome::Acked, Outcome::PushNotNeeded], "{kind}");
@@ -71,17 +73,17 @@ pub(crate) async fn who_confirms_after_the_claim_is_pushed_to(store: &dyn Store)
         let id = send_waiting(store, app, target, when).await;
         let seconds = 30 + 3 * LEASE_SECONDS * i as u64;
         let first = take(store, seconds).await;
-        assert_eq!((recipients(&first), first.not_needed), (vec![a, b], 0), "{kind}");
+        assert_eq!((recipients(&first), not_needed(&first)), (vec![a, b], 0), "{kind}");
         ack(store, a, &[id]).await;
         // The lease lapses, as after a crash: the claim stands.
         let lapsed = take(store, seconds + LEASE_SECONDS).await;
-        assert_eq!((recipients(&lapsed), lapsed.not_needed), (vec![a, b], 0), "{kind}");
+        assert_eq!((recipients(&lapsed), not_needed(&lapsed)), (vec![a, b], 0), "{kind}");
         // And a retry was claimed too.
         let retry = vec![again(seconds, 1, &[a])];
         let finished = Finished { again: retry, ..ended(lapsed.batches[0].id) };
         store.finish(vec![finished], at(seconds)).await.expect("finished");
         let retried = take(store, seconds + LEASE_SECONDS).await;
-        assert_eq!((recipients(&retried), retried.not_needed), (vec![a], 0), "{kind}");
+        assert_eq!((recipients(&retried), not_needed(&retried)), (vec![a], 0), "{kind}");
         end_all(store, retried.batches, Outcome::Pushed).await;
     }
 }
@@ -95,7 +97,9 @@ pub(crate) async fn a_batch_that_nobody_needs_is_gone(store: &dyn Store) {
         ack(store, a, &[id]).await;
         ack(store, b, &[id]).await;
         let taken = take(store, 30).await;
-        assert_eq!((taken.batches.len(), taken.not_needed, taken.next_due), (0, 2, None), "{kind}");
+        assert_eq!((taken.batches.len(), taken.next_due), (0, None), "{kind}");
+        let spared = left(Work::Notification(id), Outcome::PushNotNeeded, at(30), &[a, b]);
+        assert_eq!(taken.departed.parts, [spared], "{kind}: told once, and nobody expired");
         assert!(counts(store, app, id).await.contains(&(Outcome::PushNotNeeded, 2)), "{kind}");
     }
 }
@@ -110,7 +114,7 @@ pub(crate) async fn a_walk_to_come_hears_of_confirmations(store: &dyn Store) {
         assert_eq!(ack(store, b, &[id]).await, 1);
         walk_all(store).await;
         let taken = take(store, 30).await;
-        assert_eq!((recipients(&taken), taken.not_needed), (vec![a], 1));
+        assert_eq!((recipients(&taken), not_needed(&taken)), (vec![a], 1));
         end_all(store, taken.batches, Outcome::Pushed).await;
     }
 }
@@ -124,7 +128,7 @@ pub(crate) async fn a_stranger_spares_nobody_a_push(store: &dyn Store) {
         assert_eq!(ack(store, theirs, &[id]).await, 0);
     }
     let taken = take(store, 30).await;
-    assert_eq!((taken.batches.len(), taken.not_needed), (kinds().len(), 0));
+    assert_eq!((taken.batches.len(), not_needed(&taken)), (kinds().len(), 0));
     assert!(taken.batches.iter().all(|batch| batch.recipients == [a, b]));
 }
 
@@ -135,7 +139,7 @@ pub(crate) async fn what_was_replaced_is_not_pushed(store: &dyn Store) {
     send(store, app, keyed.clone()).await;
     let newer = send(store, app, keyed).await;
     let taken = take(store, 30).await;
-    assert_eq!((taken.batches.len(), taken.not_needed), (1, 2));
+    assert_eq!((taken.batches.len(), not_needed(&taken)), (1, 2));
     assert_eq!(taken.batches[0].work, noroshi_store::Work::Notification(newer));
 }
 
@@ -145,7 +149,7 @@ pub(crate) async fn always_asks_nobody(store: &dyn Store) {
     let id = send(store, app, Request { push: always(), ..stored(users(&["u1"])) }).await;
     ack(store, a, &[id]).await;
     let taken = take(store, 0).await;
-    assert_eq!((recipients(&taken), taken.not_needed), (vec![a, b], 0));
+    assert_eq!((recipients(&taken), not_needed(&taken)), (vec![a, b], 0));
     assert_eq!(taken.batches[0].lane, Lane::Direct);
 }
 
@@ -168,9 +172,9 @@ pub(crate) async fn a_race_has_one_winner(store: &dyn Store) {
         };
         let (acked, taken) = tokio::join!(confirm, take(*store, 30));
         let pushed = recipients(&taken);
-        match taken.not_needed {
+        match not_needed(&taken) {
             0 => assert_eq!(pushed, [a, b], "{kind}"),
-            _ => assert_eq!((pushed, taken.not_needed, acked), (vec![b], 1, 1), "{kind}"),
+            _ => assert_eq!((pushed, not_needed(&taken), acked), (vec![b], 1, 1), "{kind}"),
         }
         end_all(*store, taken.batches, Outcome::Pushed).await;
         let sums = counts(*store, app, id).await;

@@ -1,6 +1,6 @@
 //! What is kept for one device until it confirms.
 
-use noroshi_store::{Ack, OutcomePart, Store};
+use noroshi_store::{Ack, Store, Work};
 use noroshi_types::{Outcome, Request, When};
 
 use super::world::*;
@@ -78,9 +78,8 @@ pub(crate) async fn a_newer_one_collapses_the_older(store: &dyn Store) {
     let other = send(store, app, other).await;
     let plain = send(store, app, stored(users(&["u1"]))).await;
     let second = send_at(store, app, score(&["u1"]), NOW).await;
-    let gone = |id, outcome| OutcomePart { id, outcome, at: NOW, devices: vec![d1], count: 1 };
     assert_eq!(second.besides, []);
-    assert_eq!(second.departed.parts, [gone(first, Outcome::Collapsed)]);
+    assert_eq!(second.departed.parts, [left(Work::Notification(first), Outcome::Collapsed, NOW, &[d1])]);
     let trace = store.trace(app, first, &device("d1")).await.expect("read").expect("known");
     assert_eq!(trace.steps.last().map(|step| step.outcome), Some(Outcome::Collapsed));
     let second = second.message.id;
@@ -110,8 +109,7 @@ pub(crate) async fn a_full_inbox_evicts_the_oldest(store: &dyn Store) {
     }
     assert_eq!(waiting(store, app, "d1", NOW).await, sent[4..]);
     let over = send_at(store, app, stored(users(&["u1"])), NOW).await;
-    let evicted =
-        OutcomePart { id: sent[4], outcome: Outcome::Evicted, at: NOW, devices: vec![d1], count: 1 };
+    let evicted = left(Work::Notification(sent[4]), Outcome::Evicted, NOW, &[d1]);
     assert_eq!((over.besides, over.departed.parts, over.departed.beyond), (vec![], vec![evicted], vec![]));
     let trace = store.trace(app, sent[4], &device("d1")).await.expect("read").expect("known");
     assert_eq!(trace.steps.last().map(|step| step.outcome), Some(Outcome::Evicted));

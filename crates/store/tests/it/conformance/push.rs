@@ -1,8 +1,8 @@
 //! The push queue: what is put onto it, in which order it is taken, and how batches end.
 
 use noroshi_store::{
-    Batch, CampaignState, Error, Finished, FinishedCounts, Lease, PushPart, Registration, Renewal,
-    SENDER_ENDED, State, Store, TAKES_MAX, Take, Taken, TokenSuspect, TraceStep, Work,
+    Batch, CampaignState, Departed, Error, Finished, FinishedCounts, Lease, PushPart, Registration, Renewal,
+    SENDER_ENDED, SetAside, State, Store, TAKES_MAX, Take, Taken, TokenSuspect, TraceStep, Work,
 };
 use noroshi_types::{AppId, BatchId, DeviceNum, Lane, Outcome, PushService, Request, Timestamp, When};
 
@@ -216,8 +216,14 @@ pub(crate) async fn a_batch_that_ends_its_senders_is_set_aside(store: &dyn Store
         Lane::Direct => (direct, of_campaign),
         _ => (of_campaign, direct),
     };
-    assert_eq!((direct.app, direct.lane, direct.recipients), (app, Lane::Direct, 1));
-    assert_eq!((of_campaign.app, of_campaign.lane, of_campaign.recipients), (app, Lane::Campaign, 1));
+    let of = |set_aside: &SetAside| {
+        let SetAside { app, service, lane, work, recipients, .. } = set_aside.clone();
+        (app, service, lane, work, recipients)
+    };
+    let apns = Some(PushService::Apns);
+    assert_eq!(of(direct), (app, apns, Lane::Direct, Work::Notification(id), vec![num]));
+    assert_eq!(of(of_campaign), (app, apns, Lane::Campaign, Work::Campaign(campaign), vec![num]));
+    assert_eq!(taken.departed, Departed::default(), "told as set aside");
     let steps = store.trace(app, id, &device("a")).await.expect("read").expect("known").steps;
     let last = steps.last().expect("steps");
     assert_eq!((last.outcome, last.reason.as_deref()), (Outcome::PushRefused, Some(SENDER_ENDED)));
@@ -318,7 +324,8 @@ pub(crate) async fn what_expired_is_not_pushed(store: &dyn Store) {
     let num = pushable(store, app, "a", "u1", &[], PushService::Apns).await;
     let short = send(store, app, Request { ttl: ttl(10), push: always(), ..stored(users(&["u1"])) }).await;
     let taken = take(store, 10).await;
-    assert_eq!((taken.batches.len(), taken.expired), (0, 1));
+    let expired = left(Work::Notification(short), Outcome::PushExpired, at(10), &[num]);
+    assert_eq!((taken.batches.len(), taken.departed.parts), (0, vec![expired]));
     assert_eq!(counts(store, app, short).await, [(Outcome::Kept, 1), (Outcome::PushExpired, 1)]);
     // A fallback is not due after the ttl, and inboxes may have been pruned before it is.
     let waits = Request { ttl: ttl(10), push: fallback(60), ..stored(users(&["u1"])) };
@@ -327,7 +334,9 @@ pub(crate) async fn what_expired_is_not_pushed(store: &dyn Store) {
     assert_eq!(take(store, 9).await.next_due, Some(at(10)));
     store.prune(at(10), 100).await.expect("pruned");
     let taken = take(store, 11).await;
-    assert_eq!((taken.batches.len(), taken.not_needed, taken.expired), (0, 1, 1));
+    let told = [(confirmed, Outcome::PushNotNeeded), (missed, Outcome::PushExpired)]
+        .map(|(id, outcome)| left(Work::Notification(id), outcome, at(11), &[num]));
+    assert_eq!((taken.batches.len(), taken.departed.parts), (0, told.to_vec()));
     assert!(counts(store, app, confirmed).await.contains(&(Outcome::PushNotNeeded, 1)));
     assert!(counts(store, app, missed).await.contains(&(Outcome::PushExpired, 1)));
     // Now or never is tried once.
@@ -348,10 +357,13 @@ pub(crate) async fn what_is_cancelled_is_not_pushed(store: &dyn Store) {
     assert_eq!(sent.recipients, [a]);
     let cancelled = store.cancel(app, id, at(1)).await.expect("cancelled");
     assert_eq!((cancelled.removed, cancelled.not_pushed), (1, 1));
+    let of = |devices: &[DeviceNum]| left(Work::Notification(id), Outcome::Cancelled, at(1), devices);
+    assert_eq!(cancelled.departed.parts, [of(&[a]), of(&[f])], "from its inbox, and from the queue");
     assert_eq!(take(store, 2).await.batches, []);
     let again = vec![again(3, 1, &[a])];
     let ended = store.finish(vec![Finished { again, ..ended(sent.id) }], at(2)).await.expect("finished");
-    assert_eq!(ended.cancelled, 1);
+    let cancelled = left(Work::Notification(id), Outcome::Cancelled, at(2), &[a]);
+    assert_eq!(ended.cancelled.parts, [cancelled]);
     assert_eq!(take(store, 99).await.next_due, None);
     let steps = |name: &'static str| async move {
         let trace = store.trace(app, id, &device(name)).await.expect("read").expect("known");
@@ -407,7 +419,7 @@ pub(crate) async fn a_notification_lives_as_long_as_its_push(store: &dyn Store) 
     assert!(known(direct).await && known(walked).await);
     let walk = store.walks(NOW, 9).await.expect("read").due.remove(0);
     assert!(store.walked(&walk, Vec::new(), None, Vec::new(), NOW).await.expect("ended"));
-    assert_eq!(take(store, 6).await.expired, 1);
+    assert_eq!(take(store, 6).await.departed.count(Outcome::PushExpired), 1);
     store.prune(at(1_000_000), 100).await.expect("pruned");
     assert!(!known(direct).await && !known(walked).await);
 }

@@ -1,6 +1,5 @@
 //! Words for the tests of push work: devices with tokens, requests with a push section, batches.
 
-use std::collections::HashMap;
 use std::time::Duration;
 
 use noroshi_store::{
@@ -89,6 +88,11 @@ pub(crate) async fn take_with(store: &dyn Store, take: Take) -> Taken {
     store.take(take).await.expect("taken")
 }
 
+/// Devices that had confirmed before what was taken.
+pub(crate) fn not_needed(taken: &Taken) -> u64 {
+    taken.departed.count(Outcome::PushNotNeeded)
+}
+
 /// Nothing came of it.
 pub(crate) fn ended(batch: BatchId) -> Finished {
     Finished {
@@ -103,7 +107,7 @@ pub(crate) fn ended(batch: BatchId) -> Finished {
 
 /// Devices that are tried again.
 pub(crate) fn again(due_seconds: u64, attempt: u32, recipients: &[DeviceNum]) -> Again {
-    Again { due_at: at(due_seconds), attempt, recipients: recipients.to_vec(), variants: HashMap::new() }
+    Again { due_at: at(due_seconds), attempt, variant: None, recipients: recipients.to_vec() }
 }
 
 /// Ends batches with the same outcome for all of their devices.

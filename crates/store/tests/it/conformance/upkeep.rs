@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use noroshi_store::{
-    Ack, Backlog, DeviceChange, DeviceFilter, Error, LoginRefused, OutcomePart, Pruned, Recover, State, Store,
+    Ack, Backlog, DeviceChange, DeviceFilter, Error, LoginRefused, Pruned, Recover, State, Store, Work,
 };
 use noroshi_types::{Outcome, Position, Request, Timestamp, When};
 
@@ -26,8 +26,7 @@ pub(crate) async fn prune_expires_inboxes(store: &dyn Store) {
     assert_eq!(prune(store, 9).await, Pruned::default());
     let pruned = prune(store, 10).await;
     assert_eq!((pruned.inbox, pruned.more), (1, false));
-    let expired =
-        OutcomePart { id: short, outcome: Outcome::Expired, at: at(10), devices: vec![d2], count: 1 };
+    let expired = left(Work::Notification(short), Outcome::Expired, at(10), &[d2]);
     assert_eq!((pruned.expired.parts, pruned.expired.beyond), (vec![expired], vec![]));
     assert_eq!(prune(store, 10).await, Pruned::default(), "once");
     assert_eq!(

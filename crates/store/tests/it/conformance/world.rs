@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use noroshi_store::{
-    Accept, Accepted, Ack, AppSettings, Error, Idempotency, LoggedIn, Login, LoginRefused, Registration,
-    Store,
+    Accept, Accepted, Ack, AppSettings, DepartedPart, Error, Idempotency, LoggedIn, Login, LoginRefused,
+    Registration, Store, Work,
 };
 use noroshi_types::{
     AppId, AppName, DeviceId, DeviceNum, JsonText, Message, NotificationId, Outcome, Push, PushEnvironment,
@@ -81,6 +81,11 @@ pub(crate) fn apns_token(token: &str) -> PushToken {
 
 pub(crate) fn ttl(seconds: u64) -> Ttl {
     Ttl::new(Duration::from_secs(seconds)).expect("a short ttl")
+}
+
+/// What is told of devices that something left because of a call that was not about it.
+pub(crate) fn left(of: Work, outcome: Outcome, at: Timestamp, devices: &[DeviceNum]) -> DepartedPart {
+    DepartedPart { of, outcome, at, devices: devices.to_vec(), count: devices.len() as u64 }
 }
 
 pub(crate) async fn app(store: &dyn Store, name: &str) -> AppId {

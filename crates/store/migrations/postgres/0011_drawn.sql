@@ -1,0 +1,2 @@
+-- The variant of the campaign (campaign_variants.variant) that was drawn for all of a batch when it was tried before; 0: none yet.
+ALTER TABLE push_queue ADD COLUMN variant BIGINT NOT NULL DEFAULT 0;
