@@ -23,6 +23,7 @@ pub(crate) async fn register(
         Ok(answers) => {
             let made = answers.iter().filter_map(|made| Some(&made.as_ref().ok()?.id));
             state.delivery.devices_changed(app, made);
+            answers.iter().flatten().for_each(|device| state.delivery.registered(device));
             end_moved_sessions(state, app, &users).await;
             let made = answers.iter().zip(&topics);
             let subscribed = made.filter_map(|(made, topics)| Some((&made.as_ref().ok()?.id, &topics[..])));

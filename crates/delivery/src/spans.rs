@@ -57,7 +57,7 @@ pub(crate) fn store(spans: &Spans, request: &Request) -> Option<Open> {
 pub(crate) fn stored(span: Option<Open>, result: &Result<Accepted, StoreError>) {
     let Some(mut span) = span else { return };
     match result {
-        Ok(accepted) => span.set("noroshi.kept", accepted.kept),
+        Ok(accepted) => span.set("noroshi.kept", accepted.kept()),
         Err(error) => span.fail(error.to_string()),
     }
 }

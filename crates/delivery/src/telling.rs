@@ -3,9 +3,9 @@
 //!
 //! Nothing here waits: without an event log telling is one look at a cell.
 
-use noroshi_events::event::{Accepted, Configured, Routed};
+use noroshi_events::event::{Accepted, Configured, Registered, Routed};
 use noroshi_events::{Event, Events, Subject};
-use noroshi_store::{Ack, Acked, CampaignState, Departed, DepartedPart, OutcomePart, PushPart, Work};
+use noroshi_store::{Ack, Acked, CampaignState, Departed, DepartedPart, Device, OutcomePart, PushPart, Work};
 use noroshi_types::trace::TraceId;
 use noroshi_types::{
     AppId, CampaignId, DeviceNum, NotificationId, Outcome, PushMode, PushService, Request, Timestamp,
@@ -48,13 +48,18 @@ impl Delivery {
         self.events().emit(self.clock.now(), event);
     }
 
-    /// What became of something on devices of which only the number is known.
-    pub(crate) fn became(&self, of: Subject, outcome: Outcome, count: u64) {
-        self.metrics.outcome(outcome).inc_by(count);
-        if count > 0 {
-            let event = || Event::Outcome { of, outcome, devices: Box::default(), count };
-            self.events().emit(self.clock.now(), event);
-        }
+    /// A device was made, or registered again.
+    pub fn registered(&self, device: &Device) {
+        let event = || {
+            Event::Registered(Box::new(Registered {
+                app: device.app,
+                device: device.num,
+                device_id: device.id.clone(),
+                user: device.user.clone(),
+                service: device.push_token.as_ref().map(|token| token.service),
+            }))
+        };
+        self.events().emit(self.clock.now(), event);
     }
 
     pub(crate) fn became_parts(&self, parts: &[OutcomePart]) {
@@ -84,7 +89,8 @@ impl Delivery {
             self.tell_outcome(subject(*of), *outcome, *at, (devices, *count));
         }
         for (outcome, count) in &departed.beyond {
-            self.became(Subject::Several, *outcome, *count);
+            self.metrics.outcome(*outcome).inc_by(*count);
+            self.tell_outcome(Subject::Several, *outcome, self.clock.now(), (&[], *count));
         }
     }
 
@@ -172,15 +178,12 @@ impl Delivery {
                 when: request.when.as_str(),
                 push: push_name(request.push.mode),
                 urgency: request.urgency.as_str(),
-                kept: accepted.kept,
+                kept: accepted.kept(),
                 trace: request.trace.map(|context| context.trace),
             }))
         };
         self.events().emit(self.clock.now(), event);
-        self.became(Subject::Notification(id), Outcome::Kept, accepted.kept);
-        for (outcome, count) in &accepted.besides {
-            self.became(Subject::Notification(id), *outcome, *count);
-        }
+        self.became_parts(&accepted.parts);
         self.became_departed(&accepted.departed);
     }
 

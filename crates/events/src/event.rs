@@ -62,6 +62,8 @@ pub enum Event {
         devices: Box<[DeviceNum]>,
         trace: Option<TraceId>,
     },
+    /// A device was made, or registered again.
+    Registered(Box<Registered>),
     /// A device's session began.
     Connected(Box<Connected>),
     /// A device's session ended, with its one reason.
@@ -118,11 +120,22 @@ pub enum Routed {
     Nodes,
 }
 
+/// With [`Connected`] where a device's number gets its name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Registered {
+    pub app: AppId,
+    pub device: DeviceNum,
+    /// As the app calls it.
+    pub device_id: DeviceId,
+    pub user: Option<UserId>,
+    /// Of its push token, if it has one.
+    pub service: Option<PushService>,
+}
+
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Connected {
     pub app: AppId,
     pub device: DeviceNum,
-    /// As the app calls it: the one place where the number gets its name.
     pub device_id: DeviceId,
     pub user: Option<UserId>,
     pub session: SessionId,
@@ -168,6 +181,7 @@ pub enum Kind {
     PushSent,
     PushAnswered,
     TokenInvalidated,
+    Registered,
     Connected,
     Closed,
     Campaign,
@@ -176,7 +190,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    pub const ALL: [Kind; 19] = [
+    pub const ALL: [Kind; 20] = [
         Kind::Started,
         Kind::Lost,
         Kind::Accepted,
@@ -191,6 +205,7 @@ impl Kind {
         Kind::PushSent,
         Kind::PushAnswered,
         Kind::TokenInvalidated,
+        Kind::Registered,
         Kind::Connected,
         Kind::Closed,
         Kind::Campaign,
@@ -214,6 +229,7 @@ impl Kind {
             Kind::PushSent => "push_sent",
             Kind::PushAnswered => "push_answered",
             Kind::TokenInvalidated => "token_invalidated",
+            Kind::Registered => "registered",
             Kind::Connected => "connected",
             Kind::Closed => "closed",
             Kind::Campaign => "campaign",

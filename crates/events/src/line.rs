@@ -8,9 +8,11 @@ use std::io::Write as _;
 use std::sync::Arc;
 
 use noroshi_types::trace::TraceId;
-use noroshi_types::{AppId, DeviceNum, NotificationId, Outcome, Timestamp};
+use noroshi_types::{AppId, DeviceId, DeviceNum, NotificationId, Outcome, Timestamp, UserId};
 
-use crate::event::{Accepted, Configured, Connected, Event, Exposed, Kind, Record, Routed, Subject};
+use crate::event::{
+    Accepted, Configured, Connected, Event, Exposed, Kind, Record, Registered, Routed, Subject,
+};
 
 /// The version of the schema, `v` of each line. Fields may be added within a version, readers ignore what they do not know.
 pub const SCHEMA: u32 = 1;
@@ -111,6 +113,7 @@ impl Writer {
             Event::Lost { .. } => Kind::Lost,
             Event::Accepted(_) => Kind::Accepted,
             Event::Routed { .. } => Kind::Routed,
+            Event::Registered(_) => Kind::Registered,
             Event::Connected(_) => Kind::Connected,
             Event::Closed { .. } => Kind::Closed,
             Event::Campaign { .. } => Kind::Campaign,
@@ -126,6 +129,7 @@ impl Writer {
                 push_id(out, *id);
                 push_field(out, "to", if *to == Routed::Here { "here" } else { "nodes" });
             }
+            Event::Registered(registered) => self.registered(registered, out),
             Event::Connected(connected) => self.connected(connected, out),
             Event::Closed { device, session, reason } => {
                 push_count(out, "device", device.0);
@@ -164,15 +168,34 @@ impl Writer {
         push_trace(out, accepted.trace);
     }
 
-    fn connected(&mut self, connected: &Connected, out: &mut Vec<u8>) {
-        self.push_app(out, connected.app);
-        push_count(out, "device", connected.device.0);
-        push_field(out, "device_id", connected.device_id.as_str());
-        if let Some(user) = &connected.user {
-            push_field(out, "user", user.as_str());
+    fn registered(&mut self, registered: &Registered, out: &mut Vec<u8>) {
+        let Registered { app, device, device_id, user, service } = registered;
+        self.push_device(out, *app, *device, (device_id, user.as_ref()));
+        if let Some(service) = service {
+            push_field(out, "service", service.as_str());
         }
+    }
+
+    fn connected(&mut self, connected: &Connected, out: &mut Vec<u8>) {
+        let Connected { app, device, device_id, user, .. } = connected;
+        self.push_device(out, *app, *device, (device_id, user.as_ref()));
         push_display(out, "session", &connected.session);
         push_field(out, "protocol", connected.protocol);
+    }
+
+    fn push_device(
+        &mut self,
+        out: &mut Vec<u8>,
+        app: AppId,
+        device: DeviceNum,
+        (device_id, user): (&DeviceId, Option<&UserId>),
+    ) {
+        self.push_app(out, app);
+        push_count(out, "device", device.0);
+        push_field(out, "device_id", device_id.as_str());
+        if let Some(user) = user {
+            push_field(out, "user", user.as_str());
+        }
     }
 
     fn configured(&mut self, configured: &Configured, out: &mut Vec<u8>) {

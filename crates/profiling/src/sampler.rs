@@ -337,8 +337,11 @@ impl Registers {
     fn of(context: &libc::ucontext_t) -> Self {
         let registers = &context.uc_mcontext;
         // Libraries may sign return addresses (pointer authentication) in the bits above an address. How many bits an
-        // address has is the kernel's choice: the loader and the stacks use them all.
-        let mask = PtrAuthMask::from_max_known_address(registers.pc | registers.sp);
+        // address has is the kernel's choice: the program, its libraries and stacks together use them all. framehop
+        // cannot read the tables of functions that sign and takes their frame pointers instead; a caller that is
+        // unwound by its stack pointer may end the stack there. Ours are unwound by theirs (.cargo/config.toml).
+        let program = handle as *const () as u64;
+        let mask = PtrAuthMask::from_max_known_address(registers.pc | registers.sp | program);
         let unwind = UnwindRegsNative::new_with_ptr_auth_mask(
             mask,
             registers.regs[30],

@@ -7,7 +7,7 @@ use noroshi_types::{
     TraceContext,
 };
 
-use crate::{Departed, Error, VariantNum};
+use crate::{DEPARTED_DEVICES_MAX, Departed, Error, VariantNum};
 
 /// A request to accept. The store gives it its id, in commit order: of two accepted notifications
 /// the one with the smaller id was committed first.
@@ -44,15 +44,21 @@ pub struct Accepted {
     pub message: Arc<Message>,
     /// How many were named; none for topics, conditions and everyone.
     pub targets: Option<u64>,
-    /// Inbox rows written.
-    pub kept: u64,
-    /// What else was recorded of it, with how many devices: [`Outcome::Unknown`], [`Outcome::NoPushToken`],
-    /// [`Outcome::PushTokenSuspect`].
-    pub besides: Vec<(Outcome, u64)>,
+    /// What was recorded of it: [`Outcome::Kept`], [`Outcome::Unknown`], [`Outcome::NoPushToken`],
+    /// [`Outcome::PushTokenSuspect`]. Of each part at most [`DEPARTED_DEVICES_MAX`] devices are named.
+    pub parts: Vec<OutcomePart>,
     /// Those that it took the place of: [`Outcome::Collapsed`] and [`Outcome::Evicted`].
     pub departed: Departed,
     /// An earlier request with the same idempotency key was answered: deliver nothing.
     pub replayed: bool,
+}
+
+impl Accepted {
+    /// Inbox rows written.
+    pub fn kept(&self) -> u64 {
+        let kept = self.parts.iter().filter(|part| part.outcome == Outcome::Kept);
+        kept.map(|part| part.count).sum()
+    }
 }
 
 /// Called on the writer's thread, in commit order, after the commit is on stable storage: whoever
@@ -68,6 +74,29 @@ pub struct OutcomePart {
     pub at: Timestamp,
     pub devices: Vec<DeviceNum>,
     pub count: u64,
+}
+
+impl OutcomePart {
+    /// Of a notification that is being accepted; `devices` must be sorted. Many of them are cut down to those that an
+    /// answer may name.
+    pub(crate) fn of(
+        id: NotificationId,
+        outcome: Outcome,
+        at: Timestamp,
+        mut devices: Vec<DeviceNum>,
+    ) -> Self {
+        let count = devices.len() as u64;
+        if devices.len() > DEPARTED_DEVICES_MAX {
+            devices.truncate(DEPARTED_DEVICES_MAX);
+            devices.shrink_to_fit();
+        }
+        Self { id, outcome, at, devices, count }
+    }
+
+    /// Nobody knows of which devices.
+    pub(crate) fn of_unknown(id: NotificationId, at: Timestamp, count: u64) -> Self {
+        Self { id, outcome: Outcome::Unknown, at, devices: Vec::new(), count }
+    }
 }
 
 /// Where a notification stands as a whole.

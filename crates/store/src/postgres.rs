@@ -191,14 +191,7 @@ impl Notifications for Postgres {
         let message = Arc::new(row::message_of(&accept, self.ids.id(num), None));
         let targets = accept.request.target.named_count();
         self.write_behind(1, Behind::Note(num, accept));
-        Accepted {
-            message,
-            targets,
-            kept: 0,
-            besides: Vec::new(),
-            departed: Departed::default(),
-            replayed: false,
-        }
+        Accepted { message, targets, parts: Vec::new(), departed: Departed::default(), replayed: false }
     }
 
     fn record(&self, parts: Vec<OutcomePart>) {

@@ -1,6 +1,6 @@
 //! Lines as readers see them, and the documented example of each event.
 
-use noroshi_types::{CampaignId, CloseReason, DeviceId, PushService, SessionId, UserId};
+use noroshi_types::{CampaignId, CloseReason, PushService, SessionId};
 
 use super::*;
 
@@ -74,6 +74,13 @@ fn all() -> Vec<Event> {
         Event::PushSent { of: of(), service: PushService::Apns, devices: devices(2), trace: None },
         answered(Outcome::Pushed, None),
         answered(Outcome::PushTokenGone, Some("Unregistered")),
+        Event::Registered(Box::new(Registered {
+            app: AppId(7),
+            device: DeviceNum(1),
+            device_id: DeviceId::parse("phone \"1\"").expect("id"),
+            user: Some(UserId::parse("ann").expect("id")),
+            service: Some(PushService::Apns),
+        })),
         Event::Connected(Box::new(Connected {
             app: AppId(7),
             device: DeviceNum(1),

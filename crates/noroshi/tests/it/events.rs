@@ -44,8 +44,13 @@ fn a_drained_node_has_told_everything() {
     assert_eq!(accepted, ids);
     assert_eq!(named(&lines, "accepted")[0]["app"], "dev");
     assert_eq!(named(&lines, "routed").len(), 5);
-    let kept: u64 = named(&lines, "kept").iter().filter_map(|line| line["count"].as_u64()).sum();
-    assert_eq!(kept, 5);
+    let registered = named(&lines, "registered");
+    assert_eq!((&registered[0]["device_id"], &registered[0]["user"]), (&"phone".into(), &"ann".into()));
+    let kept = named(&lines, "kept");
+    assert_eq!(kept.len(), 5);
+    for line in kept {
+        assert_eq!(line["devices"], serde_json::json!([registered[0]["device"]]), "{line}");
+    }
     let numbers: Vec<_> = lines.iter().filter_map(|line| line["n"].as_u64()).collect();
     assert!(numbers.into_iter().eq(1..=lines.len() as u64), "without a gap");
 }
@@ -79,7 +84,7 @@ fn the_files_alone_tell_the_story_of_a_device() {
     assert!(output.status.success());
     let told = String::from_utf8(output.stdout).expect("text");
     let at = |word: &str| told.find(word).unwrap_or_else(|| panic!("{word}: {told}"));
-    let order = ["accepted", "connected", "written", "acked", "closed"].map(at);
+    let order = ["accepted", "kept", "connected", "written", "acked", "closed"].map(at);
     assert!(order.is_sorted(), "{told}");
 }
 

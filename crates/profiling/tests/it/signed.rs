@@ -9,7 +9,7 @@ use noroshi_testkit::pyroscope::pprof;
 
 use crate::take::{ASK, Load, TURN, profiler, spin_in_a_leaf};
 
-// As a C compiler writes it with -mbranch-protection=pac-ret.
+// As a C compiler writes it with -mbranch-protection=pac-ret, with 32 bytes of its own above the frame record.
 std::arch::global_asm!(
     ".pushsection .text",
     ".p2align 2",
@@ -19,13 +19,13 @@ std::arch::global_asm!(
     ".cfi_startproc",
     "hint #25", // paciasp
     ".cfi_negate_ra_state",
-    "stp x29, x30, [sp, #-16]!",
-    ".cfi_def_cfa_offset 16",
-    ".cfi_offset w29, -16",
-    ".cfi_offset w30, -8",
+    "stp x29, x30, [sp, #-48]!",
+    ".cfi_def_cfa_offset 48",
+    ".cfi_offset w29, -48",
+    ".cfi_offset w30, -40",
     "mov x29, sp",
     "blr x1",
-    "ldp x29, x30, [sp], #16",
+    "ldp x29, x30, [sp], #48",
     ".cfi_def_cfa_offset 0",
     ".cfi_restore w29",
     ".cfi_restore w30",

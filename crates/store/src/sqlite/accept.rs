@@ -32,14 +32,7 @@ impl Notifications for Sqlite {
         let targets = request.request.target.named_count();
         self.writer
             .submit_behind(1, move |w| notification::insert(w, num, &request, 0, None, Standing::Nothing));
-        Accepted {
-            message,
-            targets,
-            kept: 0,
-            besides: Vec::new(),
-            departed: Departed::default(),
-            replayed: false,
-        }
+        Accepted { message, targets, parts: Vec::new(), departed: Departed::default(), replayed: false }
     }
 
     fn record(&self, parts: Vec<OutcomePart>) {
@@ -93,9 +86,10 @@ fn accept(w: &mut Write<'_>, accept: &Accept) -> Result<Accepted, Error> {
     }
     find_room(w)?;
     let num = w.ids.next(*now);
-    let (mut kept, mut besides, mut departed) = (0, Vec::new(), Departed::default());
+    let id = w.ids.id(num);
+    let (mut parts, mut departed) = (Vec::new(), Departed::default());
     let mut devices = Vec::new();
-    let mut standing = Standing::Nothing;
+    let (mut standing, mut is_kept) = (Standing::Nothing, false);
     let mut place: Option<(Place, Position)> = None;
     let everyone = Topic::everyone();
     match &request.target {
@@ -111,10 +105,12 @@ fn accept(w: &mut Write<'_>, accept: &Accept) -> Result<Accepted, Error> {
             if request.when == When::Stored && !request.ttl.duration().is_zero() {
                 let found;
                 (found, departed) = keep(w, num, accept)?;
-                besides.extend((found.unknown > 0).then_some((Outcome::Unknown, found.unknown)));
+                if found.unknown > 0 {
+                    parts.push(OutcomePart::of_unknown(id, *now, found.unknown));
+                }
                 devices = found.devices;
-                kept = devices.len() as u64;
-                standing = if kept > 0 { Standing::Kept } else { Standing::Nothing };
+                is_kept = !devices.is_empty();
+                standing = if is_kept { Standing::Kept } else { Standing::Nothing };
             } else if request.push.mode != PushMode::Never && !matches!(request.target, Target::Condition(_))
             {
                 devices = recipients::find(w.db, *app, &request.target)?.devices;
@@ -132,26 +128,27 @@ fn accept(w: &mut Write<'_>, accept: &Accept) -> Result<Accepted, Error> {
         variant::note(w.db, num, campaign, variant)?;
     }
     let unreachable = plan::plan(w.db, num, accept, campaign, &devices)?;
-    if campaign != 0 {
-        count_for_campaign(w.db, (campaign, num), kept, &besides, &unreachable)?;
+    if is_kept {
+        parts.push(OutcomePart::of(id, Outcome::Kept, *now, devices));
     }
-    besides.extend(unreachable);
+    parts.extend(unreachable.into_iter().map(|(why, devices)| OutcomePart::of(id, why, *now, devices)));
+    if campaign != 0 {
+        count_for_campaign(w.db, (campaign, num), &parts)?;
+    }
     if let Some(idempotency) = idempotency {
         remember(w, *app, idempotency, num, *now)?;
     }
-    let message = Arc::new(notification::message_of(accept, w.ids.id(num), position));
-    Ok(Accepted { message, targets: request.target.named_count(), kept, besides, departed, replayed: false })
+    let message = Arc::new(notification::message_of(accept, id, position));
+    Ok(Accepted { message, targets: request.target.named_count(), parts, departed, replayed: false })
 }
 
 /// What is known of the notification so far.
 fn count_for_campaign(
     db: &Connection,
     (campaign, num): (CampaignNum, Num),
-    kept: u64,
-    besides: &[(Outcome, u64)],
-    unreachable: &[(Outcome, u64)],
+    parts: &[OutcomePart],
 ) -> Result<(), Error> {
-    for (outcome, count) in besides.iter().chain(unreachable).chain(&[(Outcome::Kept, kept)]) {
+    for OutcomePart { outcome, count, .. } in parts {
         campaign::count(db, campaign, *outcome, None, *count)?;
         variant::count(db, num, *outcome, None, *count)?;
     }
@@ -183,8 +180,7 @@ fn answered_before(
     Ok(message.map(|message| Accepted {
         message,
         targets,
-        kept: 0,
-        besides: Vec::new(),
+        parts: Vec::new(),
         departed: Departed::default(),
         replayed: true,
     }))

@@ -1,8 +1,8 @@
 //! The story of a notification on a device as the event files tell it (docs/events.md): with the connections around it and
 //! each push that was sent, and also where no server runs any more.
 //!
-//! Files are read line by line, the oldest first. The log calls devices by the store's numbers; `connected` says which
-//! number is whose.
+//! Files are read line by line, the oldest first. The log calls devices by the store's numbers; `registered` and
+//! `connected` say which number is whose.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -34,6 +34,7 @@ pub(super) fn tell(folder: &Path, id: &str, device: &str) -> Result<(), Failure>
     for path in files(folder).map_err(|error| failed(folder, error))? {
         story.read(&path, id, device).map_err(|error| failed(&path, error))?;
     }
+    let is_known = !story.numbers.is_empty();
     let lines = story.told(id);
     if lines.is_empty() {
         return output::line("these files tell nothing of this notification on this device");
@@ -42,7 +43,14 @@ pub(super) fn tell(folder: &Path, id: &str, device: &str) -> Result<(), Failure>
         let cell = |name: &str| output::cell(line.get(name));
         vec![cell("at"), cell("node"), cell("event"), details(line)]
     };
-    output::table(&["at", "node", "event", "details"], lines.iter().map(row).collect())
+    output::table(&["at", "node", "event", "details"], lines.iter().map(row).collect())?;
+    match is_known {
+        true => Ok(()),
+        false => output::line(
+            "The device neither registered nor connected while these files were written, so they do not say which \
+             number it has: steps that are told with numbers are not shown.",
+        ),
+    }
 }
 
 /// Closed files sort by time, "events-…" before "events.ndjson", the one that is written.
@@ -76,8 +84,8 @@ impl Story {
         for line in lines.lines() {
             let line = line?;
             // Most lines are of others: they are not parsed.
-            let may_matter =
-                line.contains(id) || line.contains("\"connected\"") || line.contains("\"closed\"");
+            let named = ["\"registered\"", "\"connected\"", "\"closed\""];
+            let may_matter = line.contains(id) || named.iter().any(|event| line.contains(event));
             if !may_matter || self.lines.len() >= LINES_MAX {
                 continue;
             }
@@ -91,7 +99,8 @@ impl Story {
 
     fn hear(&mut self, line: Value, id: &str, device: &str) {
         let number = line["device"].as_u64();
-        if line["event"] == "connected" && line["device_id"] == device {
+        let tells_number = line["event"] == "registered" || line["event"] == "connected";
+        if tells_number && line["device_id"] == device {
             self.numbers.extend(number);
         }
         let of_device = number.is_some_and(|number| self.numbers.contains(&number));
@@ -100,14 +109,15 @@ impl Story {
         }
     }
 
-    /// What concerns this device; of its connections only the last before the notification and those after it.
+    /// What concerns this device; of its connections only the last before the notification and those after it. Without
+    /// a list it is the notification's, or of devices that are unknown and so not this one.
     fn told(self, id: &str) -> Vec<Value> {
         let Self { numbers, lines } = self;
         let concerns = |line: &Value| match line["devices"].as_array() {
-            Some(devices) if !devices.is_empty() => {
+            Some(devices) => {
                 devices.iter().any(|device| device.as_u64().is_some_and(|device| numbers.contains(&device)))
             }
-            _ => true,
+            None => true,
         };
         let mut lines: Vec<Value> = lines.into_iter().filter(concerns).collect();
         let at = |line: &Value| line["at"].as_str().unwrap_or_default().to_owned();
@@ -137,6 +147,7 @@ mod tests {
             connected("3", 8, "other"),
             connected("4", 7, "phone"),
             json!({"at": "5", "event": "accepted", "id": id}),
+            json!({"at": "5", "event": "dropped", "why": "unknown", "id": id, "count": 1, "devices": []}),
             step("6", "written", &[7, 8]),
             step("7", "acked", &[8]),
             closed("8", 8),
@@ -144,8 +155,25 @@ mod tests {
         ] {
             story.hear(line, id, "phone");
         }
-        let told: Vec<_> =
-            story.told(id).iter().map(|line| line["at"].as_str().expect("at").to_owned()).collect();
-        assert_eq!(told, ["4", "5", "6", "9"]);
+        assert_eq!(times(story, id), ["4", "5", "6", "9"]);
+    }
+
+    fn times(story: Story, id: &str) -> Vec<String> {
+        story.told(id).iter().map(|line| line["at"].as_str().expect("at").to_owned()).collect()
+    }
+
+    #[test]
+    fn a_device_that_never_connects_is_known_by_its_registration() {
+        let (id, mut story) = ("01935b5a-0000-7a00-8000-000000000001", Story::default());
+        for line in [
+            json!({"at": "1", "event": "registered", "device": 7, "device_id": "phone", "service": "apns"}),
+            json!({"at": "2", "event": "registered", "device": 8, "device_id": "other"}),
+            json!({"at": "3", "event": "accepted", "id": id}),
+            json!({"at": "4", "event": "push_sent", "id": id, "count": 1, "devices": [7]}),
+            json!({"at": "5", "event": "push_sent", "id": id, "count": 1, "devices": [8]}),
+        ] {
+            story.hear(line, id, "phone");
+        }
+        assert_eq!(times(story, id), ["3", "4"]);
     }
 }

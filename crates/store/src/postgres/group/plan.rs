@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use noroshi_types::{DeviceNum, JsonText, Outcome, PushMode, Target, Topic};
+use noroshi_types::{DeviceNum, JsonText, NotificationId, Outcome, PushMode, Target, Topic};
 
 use super::inbox::{Inboxes, Left};
 use super::push::Pushes;
@@ -14,7 +14,7 @@ use crate::postgres::PostgresOptions;
 use crate::postgres::ids::ordered_after;
 use crate::postgres::outcome::Part;
 use crate::row::{self, Standing};
-use crate::{Accept, Accepted, Departed, Error, Work};
+use crate::{Accept, Accepted, Departed, Error, OutcomePart, Work};
 
 /// The answer to each of a group, in order.
 pub(in crate::postgres) type Answer = Result<Accepted, Error>;
@@ -178,8 +178,7 @@ impl<'a> Plan<'a> {
             Some(message) if body_hash == idempotency.body_hash => Ok(Accepted {
                 message,
                 targets,
-                kept: 0,
-                besides: Vec::new(),
+                parts: Vec::new(),
                 departed: Departed::default(),
                 replayed: true,
             }),
@@ -200,7 +199,8 @@ impl<'a> Plan<'a> {
         let variant = campaign.and_then(|of| of.variant);
         let campaign = campaign.and_then(|of| reading.campaigns.get(&(*app, of.id)).copied());
         let campaign = campaign.unwrap_or_default();
-        let (mut kept, mut besides) = (0, Vec::new());
+        let id = ids.id(num);
+        let mut parts = Vec::new();
         let mut devices: &[Found] = &[];
         let (mut standing, mut published) = (Standing::Nothing, None);
         match &request.target {
@@ -216,9 +216,8 @@ impl<'a> Plan<'a> {
             Target::Users(_) | Target::Devices(_) | Target::Condition(_) => {
                 devices = &reading.devices[place];
                 if is_kept(accept) {
-                    kept = devices.len() as u64;
-                    besides = self.keep(place, num, accept, devices, reading.unknown[place]);
-                    standing = if kept > 0 { Standing::Kept } else { Standing::Nothing };
+                    parts = self.keep(place, (num, id), accept, devices, reading.unknown[place]);
+                    standing = if devices.is_empty() { Standing::Nothing } else { Standing::Kept };
                 } else if request.push.mode == PushMode::Never {
                     devices = &[];
                 }
@@ -228,7 +227,8 @@ impl<'a> Plan<'a> {
         let place_in_topic = published.as_ref().map(|place| (place.topic, place.position.offset));
         self.rows.add(place, num, accept, options, Kept { campaign, place: place_in_topic, standing });
         let unreachable = self.pushes.plan(num, accept, campaign, devices, &mut self.parts);
-        for (outcome, count) in besides.iter().chain(&unreachable).chain(&[(Outcome::Kept, kept)]) {
+        parts.extend(unreachable.into_iter().map(|(why, devices)| OutcomePart::of(id, why, *now, devices)));
+        for OutcomePart { outcome, count, .. } in &parts {
             self.pushes.count(campaign, *outcome, *count);
             if variant.is_some() && campaign != 0 && *count > 0 {
                 self.pushes.variants.count(num, *outcome, *count);
@@ -237,7 +237,6 @@ impl<'a> Plan<'a> {
         if let Some(variant) = variant.filter(|_| campaign != 0) {
             self.pushes.variants.note(num, campaign, variant);
         }
-        besides.extend(unreachable);
         if let Some(idempotency) = idempotency {
             let until = now.saturating_add(noroshi_types::limits::IDEMPOTENCY_WINDOW);
             self.keys.apps.push(i64::from(app.0));
@@ -246,12 +245,11 @@ impl<'a> Plan<'a> {
             self.keys.nums.push(num);
             self.keys.ends.push(until.0 as i64);
         }
-        let message = Arc::new(row::message_of(accept, ids.id(num), published.map(|place| place.position)));
+        let message = Arc::new(row::message_of(accept, id, published.map(|place| place.position)));
         Ok(Accepted {
             message,
             targets: request.target.named_count(),
-            kept,
-            besides,
+            parts,
             departed: Departed::default(),
             replayed: false,
         })
@@ -261,20 +259,24 @@ impl<'a> Plan<'a> {
     fn keep(
         &mut self,
         place: usize,
-        num: Num,
+        (num, id): (Num, NotificationId),
         accept: &'a Accept,
         devices: &[Found],
         unknown: u64,
-    ) -> Vec<(Outcome, u64)> {
+    ) -> Vec<OutcomePart> {
         self.inboxes.put(place, num, accept.request.collapse_key.as_deref(), devices);
-        let nums = devices.iter().map(|device| DeviceNum(device.num as u64)).collect();
-        self.parts.push(Part::of(num, Outcome::Kept, accept.now, nums));
-        if unknown == 0 {
-            return Vec::new();
+        let nums: Vec<_> = devices.iter().map(|device| DeviceNum(device.num as u64)).collect();
+        let mut parts = Vec::new();
+        if unknown > 0 {
+            parts.push(OutcomePart::of_unknown(id, accept.now, unknown));
+            let part = Part::of(num, Outcome::Unknown, accept.now, Vec::new());
+            self.parts.push(Part { count: unknown, ..part });
         }
-        let part = Part::of(num, Outcome::Unknown, accept.now, Vec::new());
-        self.parts.push(Part { count: unknown, ..part });
-        vec![(Outcome::Unknown, unknown)]
+        if !nums.is_empty() {
+            parts.push(OutcomePart::of(id, Outcome::Kept, accept.now, nums.clone()));
+        }
+        self.parts.push(Part::of(num, Outcome::Kept, accept.now, nums));
+        parts
     }
 
     /// Those of the group that a later one of it replaced in a topic's log.

@@ -108,7 +108,7 @@ pub(super) struct Pushes {
 
 impl Pushes {
     /// Of users and devices the batches, else a walk. Adds the outcomes of those that cannot be pushed to, and
-    /// gives their numbers.
+    /// gives them.
     pub(super) fn plan(
         &mut self,
         num: Num,
@@ -116,7 +116,7 @@ impl Pushes {
         campaign: i64,
         devices: &[Found],
         parts: &mut Vec<Part>,
-    ) -> Vec<(Outcome, u64)> {
+    ) -> Vec<(Outcome, Vec<DeviceNum>)> {
         let request = &accept.request;
         let due_at = match request.push.mode {
             PushMode::Never => return Vec::new(),
@@ -151,14 +151,12 @@ impl Pushes {
                 batches.recipients.push(device_list::encode(batch));
             }
         }
-        let mut besides = Vec::new();
-        for (outcome, devices) in unreachable {
-            if !devices.is_empty() {
-                besides.push((outcome, devices.len() as u64));
-                parts.push(Part::of(num, outcome, accept.now, devices));
-            }
-        }
-        besides
+        let unreachable: Vec<_> =
+            unreachable.into_iter().filter(|(_, devices)| !devices.is_empty()).collect();
+        parts.extend(
+            unreachable.iter().map(|(why, devices)| Part::of(num, *why, accept.now, devices.clone())),
+        );
+        unreachable
     }
 
     pub(super) fn count(&mut self, campaign: i64, outcome: Outcome, count: u64) {

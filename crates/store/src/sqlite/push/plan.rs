@@ -11,15 +11,15 @@ use crate::sqlite::ids::Num;
 use crate::sqlite::outcome;
 use crate::{Accept, Error};
 
-/// Puts the work onto the queue: of users and devices the batches (`devices` sorted), else a walk. What
-/// was recorded besides.
+/// Puts the work onto the queue: of users and devices the batches (`devices` sorted), else a walk. Who
+/// cannot be pushed to was recorded and is answered.
 pub(in crate::sqlite) fn plan(
     db: &Connection,
     num: Num,
     accept: &Accept,
     campaign: CampaignNum,
     devices: &[DeviceNum],
-) -> Result<Vec<(Outcome, u64)>, Error> {
+) -> Result<Vec<(Outcome, Vec<DeviceNum>)>, Error> {
     let request = &accept.request;
     let due_at = match request.push.mode {
         PushMode::Never => return Ok(Vec::new()),
@@ -56,7 +56,7 @@ fn by_service(
     entry: Entry,
     devices: &[DeviceNum],
     now: Timestamp,
-) -> Result<Vec<(Outcome, u64)>, Error> {
+) -> Result<Vec<(Outcome, Vec<DeviceNum>)>, Error> {
     let mut of_service: BTreeMap<PushService, Vec<DeviceNum>> = BTreeMap::new();
     let (mut without, mut suspect) = (Vec::new(), Vec::new());
     let mut find = db.prepare_cached("SELECT push_service, push_suspect_at FROM devices WHERE num = ?1")?;
@@ -77,13 +77,9 @@ fn by_service(
     for (service, devices) in of_service {
         queue::pack(db, &Entry { service: Some(service), ..entry }, &devices)?;
     }
-    let mut besides = Vec::new();
-    for (outcome, devices) in [(Outcome::NoPushToken, without), (Outcome::PushTokenSuspect, suspect)] {
-        let count = devices.len() as u64;
-        outcome::add(db, entry.num, outcome, now, &devices, count)?;
-        if count > 0 {
-            besides.push((outcome, count));
-        }
+    let unreachable = [(Outcome::NoPushToken, without), (Outcome::PushTokenSuspect, suspect)];
+    for (outcome, devices) in &unreachable {
+        outcome::add(db, entry.num, *outcome, now, devices, devices.len() as u64)?;
     }
-    Ok(besides)
+    Ok(unreachable.into_iter().filter(|(_, devices)| !devices.is_empty()).collect())
 }

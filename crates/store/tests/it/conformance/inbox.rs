@@ -11,7 +11,7 @@ pub(crate) async fn stored_reaches_the_inbox_of_every_device_of_a_user(store: &d
         join(store, app, id, of, &[]).await;
     }
     let accepted = send_at(store, app, stored(users(&["u2", "u1", "nobody"])), NOW).await;
-    assert_eq!((accepted.targets, accepted.kept, accepted.replayed), (Some(3), 3, false));
+    assert_eq!((accepted.targets, accepted.kept(), accepted.replayed), (Some(3), 3, false));
     let message = &accepted.message;
     let request = stored(users(&["u1"]));
     assert_eq!((message.app, message.when, message.urgency), (app, When::Stored, request.urgency));
@@ -34,10 +34,10 @@ pub(crate) async fn stored_reaches_the_inbox_of_every_device_of_a_user(store: &d
 pub(crate) async fn stored_to_devices_and_unknown_ones(store: &dyn Store) {
     let app = app(store, "shop").await;
     join(store, app, "d1", "u1", &[]).await;
-    join(store, app, "d2", "u1", &[]).await;
+    let d2 = join(store, app, "d2", "u1", &[]).await;
     let accepted = send_at(store, app, stored(devices(&["d9", "d2"])), NOW).await;
-    assert_eq!((accepted.targets, accepted.kept), (Some(2), 1));
-    assert_eq!(accepted.besides, [(Outcome::Unknown, 1)]);
+    assert_eq!((accepted.targets, accepted.kept()), (Some(2), 1));
+    assert_eq!(told(&accepted), [(Outcome::Unknown, vec![], 1), (Outcome::Kept, vec![d2], 1)]);
     assert_eq!(waiting(store, app, "d1", NOW).await, []);
     assert_eq!(waiting(store, app, "d2", NOW).await, [accepted.message.id]);
     assert_eq!(counts(store, app, accepted.message.id).await, [(Outcome::Kept, 1), (Outcome::Unknown, 1)]);
@@ -48,12 +48,12 @@ pub(crate) async fn live_only_keeps_nothing(store: &dyn Store) {
     join(store, app, "d1", "u1", &[]).await;
     for when in [When::Active, When::Connected] {
         let accepted = send_at(store, app, Request { when, ..stored(users(&["u1"])) }, NOW).await;
-        assert_eq!((accepted.kept, accepted.message.when), (0, when));
+        assert_eq!((accepted.kept(), accepted.message.when), (0, when));
         let state = store.notification(app, accepted.message.id, NOW).await.expect("read").expect("known");
         assert_eq!(state.message, accepted.message);
     }
     let now_or_never = send_at(store, app, Request { ttl: ttl(0), ..stored(users(&["u1"])) }, NOW).await;
-    assert_eq!(now_or_never.kept, 0);
+    assert_eq!(now_or_never.kept(), 0);
     assert_eq!(waiting(store, app, "d1", NOW).await, []);
 }
 
@@ -78,7 +78,7 @@ pub(crate) async fn a_newer_one_collapses_the_older(store: &dyn Store) {
     let other = send(store, app, other).await;
     let plain = send(store, app, stored(users(&["u1"]))).await;
     let second = send_at(store, app, score(&["u1"]), NOW).await;
-    assert_eq!(second.besides, []);
+    assert_eq!(told(&second), [(Outcome::Kept, vec![d1], 1)]);
     assert_eq!(second.departed.parts, [left(Work::Notification(first), Outcome::Collapsed, NOW, &[d1])]);
     let trace = store.trace(app, first, &device("d1")).await.expect("read").expect("known");
     assert_eq!(trace.steps.last().map(|step| step.outcome), Some(Outcome::Collapsed));
@@ -110,7 +110,8 @@ pub(crate) async fn a_full_inbox_evicts_the_oldest(store: &dyn Store) {
     assert_eq!(waiting(store, app, "d1", NOW).await, sent[4..]);
     let over = send_at(store, app, stored(users(&["u1"])), NOW).await;
     let evicted = left(Work::Notification(sent[4]), Outcome::Evicted, NOW, &[d1]);
-    assert_eq!((over.besides, over.departed.parts, over.departed.beyond), (vec![], vec![evicted], vec![]));
+    assert_eq!(told(&over), [(Outcome::Kept, vec![d1], 1)]);
+    assert_eq!((over.departed.parts, over.departed.beyond), (vec![evicted], vec![]));
     let trace = store.trace(app, sent[4], &device("d1")).await.expect("read").expect("known");
     assert_eq!(trace.steps.last().map(|step| step.outcome), Some(Outcome::Evicted));
     sent.push(over.message.id);

@@ -65,7 +65,7 @@ pub(crate) async fn noted_ones_get_an_id_at_once(store: &dyn Store) {
     let request = Request { when: When::Active, ..stored(users(&["u1", "u2"])) };
     let noted =
         store.note(Accept { app, request: request.into(), now: NOW, idempotency: None, campaign: None });
-    assert_eq!((noted.targets, noted.kept, noted.replayed), (Some(2), 0, false));
+    assert_eq!((noted.targets, noted.kept(), noted.replayed), (Some(2), 0, false));
     assert!(before < noted.message.id);
     written_behind(store, app, noted.message.id, None).await;
     let state = store.notification(app, noted.message.id, NOW).await.expect("read").expect("known");
@@ -266,7 +266,7 @@ pub(crate) async fn conditions_choose_devices(store: &dyn Store) {
     let check = async |text: &str, expected: &[&str]| {
         let condition = Condition::parse(text).expect(text);
         let accepted = send_at(store, app, stored(Target::Condition(condition)), NOW).await;
-        assert_eq!((accepted.targets, accepted.kept), (None, expected.len() as u64), "{text}");
+        assert_eq!((accepted.targets, accepted.kept()), (None, expected.len() as u64), "{text}");
         assert_eq!(accepted.message.topic, None);
         for id in ["both", "only-a", "only-b", "none"] {
             let kept = waiting(store, app, id, NOW).await.contains(&accepted.message.id);

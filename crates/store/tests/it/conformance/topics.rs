@@ -102,7 +102,7 @@ pub(crate) async fn everyone_is_a_topic_of_all(store: &dyn Store) {
     join(store, other, "d1", "u1", &[]).await;
     join(store, app, "d1", "u1", &[]).await;
     let accepted = send_at(store, app, stored(Target::Everyone), NOW).await;
-    assert_eq!((accepted.targets, accepted.kept), (None, 0));
+    assert_eq!((accepted.targets, accepted.kept()), (None, 0));
     assert_eq!(accepted.message.topic.as_ref().map(|place| place.topic.clone()), Some(Topic::everyone()));
     let late = join(store, app, "d2", "u2", &[]).await;
     assert_eq!(waiting(store, app, "d1", NOW).await, [accepted.message.id]);

@@ -88,6 +88,12 @@ pub(crate) fn left(of: Work, outcome: Outcome, at: Timestamp, devices: &[DeviceN
     DepartedPart { of, outcome, at, devices: devices.to_vec(), count: devices.len() as u64 }
 }
 
+/// What was recorded with the acceptance: on which devices, and on how many.
+pub(crate) fn told(accepted: &Accepted) -> Vec<(Outcome, Vec<DeviceNum>, u64)> {
+    let each = accepted.parts.iter().inspect(|part| assert_eq!(part.id, accepted.message.id));
+    each.map(|part| (part.outcome, part.devices.clone(), part.count)).collect()
+}
+
 pub(crate) async fn app(store: &dyn Store, name: &str) -> AppId {
     let name = AppName::parse(name).expect(name);
     store.create_app(name, AppSettings::default(), NOW).await.expect("a fresh app").id

@@ -227,7 +227,7 @@ async fn play(store: &dyn Store, burst: usize) -> Outcome {
                     places.insert(accepted.message.id, first + i);
                 }
                 let offset = accepted.message.topic.as_ref().map(|place| place.position.offset);
-                (accepted.targets, accepted.kept, accepted.replayed, offset)
+                (accepted.targets, accepted.kept(), accepted.replayed, offset)
             }));
         }
     }
