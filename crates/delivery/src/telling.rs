@@ -182,8 +182,13 @@ impl Delivery {
                 trace: request.trace.map(|context| context.trace),
             }))
         };
-        self.events().emit(self.clock.now(), event);
-        self.became_parts(&accepted.parts);
+        // Not with the time of the request: first it was accepted.
+        let now = self.clock.now();
+        self.events().emit(now, event);
+        self.metrics.count_outcomes(&accepted.parts);
+        for OutcomePart { outcome, devices, count, .. } in &accepted.parts {
+            self.tell_outcome(Subject::Notification(id), *outcome, now, (devices, *count));
+        }
         self.became_departed(&accepted.departed);
     }
 
