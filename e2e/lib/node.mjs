@@ -8,7 +8,7 @@
 import assert from 'node:assert/strict'
 import { spawn } from 'node:child_process'
 import { randomInt } from 'node:crypto'
-import { closeSync, existsSync, mkdirSync, mkdtempSync, openSync, readFileSync, rmSync } from 'node:fs'
+import { closeSync, existsSync, mkdirSync, mkdtempSync, openSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -29,14 +29,41 @@ if (process.env.NODE_TEST_CONTEXT) {
   // What a failed test left open (streams that reconnect for ever) must not keep the file from ending.
   after(() => setTimeout(() => process.exit(), 60_000).unref())
 }
+/** Files that say which ports are this process's. */
+const claims = new Set()
 process.on('exit', () => {
   for (const node of running) node.child?.kill('SIGKILL')
+  for (const path of claims) rmSync(path, { force: true })
 })
 
-/** A free port below 32768, where the ephemeral range starts, and above 10080, which `fetch` refuses. */
+const isAlive = (pid) => {
+  try {
+    process.kill(pid, 0)
+    return true
+  } catch {
+    return false
+  }
+}
+
+/** False if it is another test process's: between this and the moment a server listens there are seconds. */
+function claim(port) {
+  const path = join(tmpdir(), `noroshi-e2e-port-${port}`)
+  try {
+    const owner = existsSync(path) ? Number(readFileSync(path, 'utf8')) : undefined
+    if (owner && !isAlive(owner)) rmSync(path, { force: true })
+    writeFileSync(path, String(process.pid), { flag: 'wx' })
+  } catch {
+    return false
+  }
+  claims.add(path)
+  return true
+}
+
+/** A port that is free and nobody else's: below 32768, where the ephemeral range starts, and above 10080, which `fetch` refuses. */
 export async function freePort() {
   for (;;) {
     const port = randomInt(11_000, 32_000)
+    if (!claim(port)) continue
     const free = await new Promise((resolve) => {
       const probe = createServer()
       probe.once('error', () => resolve(false))

@@ -1,6 +1,7 @@
 """A Noroshi node of one's own, as in ../lib/node.mjs: the built binary on free ports below 32768 with its
 data in a temporary folder, ended by SIGTERM, which has to leave exit code 0."""
 
+import atexit
 import os
 import random
 import shutil
@@ -21,9 +22,23 @@ JWT_SECRET = "e2e-secret-of-at-least-thirty-two-bytes"
 DEADLINE_S = 30
 
 
+def claim(port: int) -> bool:
+    """False if it is another test process's: between this and the moment a server listens there are seconds."""
+    path = Path(tempfile.gettempdir(), f"noroshi-e2e-port-{port}")
+    try:
+        with path.open("x") as owner:
+            owner.write(str(os.getpid()))
+    except FileExistsError:
+        return False
+    atexit.register(path.unlink, missing_ok=True)
+    return True
+
+
 def free_port() -> int:
     while True:
-        port = random.randrange(10_000, 32_000)
+        port = random.randrange(11_000, 32_000)
+        if not claim(port):
+            continue
         with socket.socket() as probe:
             try:
                 probe.bind(("127.0.0.1", port))
