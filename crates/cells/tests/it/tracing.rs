@@ -111,14 +111,46 @@ async fn what_a_cell_records_is_a_child_of_the_fronts_request() {
 /// Fronts are upgraded last; whoever does it in another order loses the traces, and nothing else.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_cell_that_knows_no_traces_takes_what_has_one() {
-    let world = World::start().await;
+    let mut world = World::start().await;
     let token = world.device("d1", "u1").await;
     let cell = world.cell_of("d1").await;
-    world.cell(&cell).older.store(true, Ordering::Relaxed);
+    let older = world.cell(&cell).older.clone();
+    older.is.store(true, Ordering::Relaxed);
+    for _ in 0..3 {
+        let id = publish(&world, "u1", TRACED).await;
+        assert_eq!(in_its_cell(&world, &id).await.get("trace"), None);
+    }
+    assert_eq!(world.inbox(&token).await, [json!(1), json!(1), json!(1)]);
+    assert_eq!(older.refused.load(Ordering::Relaxed), 1, "it is remembered");
+
+    older.is.store(false, Ordering::Relaxed);
+    world.cell_mut(&cell).kill().await;
+    within("the cell to be away", async || (world.listed(&cell).await["up"] == false).then_some(())).await;
+    world.cell_mut(&cell).revive().await;
+    let id = publish(&world, "u1", TRACED).await;
+    assert_eq!(in_its_cell(&world, &id).await["trace"], TRACE, "it came back with another version");
+
+    // And where it becomes an older one unseen.
+    older.is.store(true, Ordering::Relaxed);
     let id = publish(&world, "u1", TRACED).await;
     assert_eq!(in_its_cell(&world, &id).await.get("trace"), None);
-    assert_eq!(world.inbox(&token).await, [json!(1)]);
-    world.cell(&cell).older.store(false, Ordering::Relaxed);
-    let id = publish(&world, "u1", TRACED).await;
-    assert_eq!(in_its_cell(&world, &id).await["trace"], TRACE);
+    assert_eq!(world.inbox(&token).await.len(), 5);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_cell_that_knows_no_traces_hears_everything_in_order() {
+    let mut world = World::start().await;
+    let token = world.device("d1", "u1").await;
+    let cell = world.cell_of("d1").await;
+    world.cell(&cell).older.is.store(true, Ordering::Relaxed);
+    world.cell_mut(&cell).kill().await;
+    let mut last = String::new();
+    for n in 0..6 {
+        let body = json!({"to": {"users": ["u1"]}, "data": n}).to_string();
+        let headers = if n % 3 == 1 { TRACED } else { &[] };
+        last = id_of(&world.call_with("/v1/notifications", &body, headers).await);
+    }
+    world.cell_mut(&cell).revive().await;
+    world.until_done(&last).await;
+    assert_eq!(world.inbox(&token).await, (0..6).map(|n| json!(n)).collect::<Vec<_>>());
 }
