@@ -6,7 +6,7 @@ use http::{Method, StatusCode};
 use noroshi_telemetry::span::Span;
 use serde_json::{Value, json};
 
-use crate::world::{Answer, World, parts, within};
+use crate::world::{Answer, World, in_an_hour, jwt, parts, within};
 
 const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
 const PARENT: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
@@ -106,6 +106,26 @@ async fn what_a_cell_records_is_a_child_of_the_fronts_request() {
     assert_eq!(published.trace.to_string(), TRACE);
     let asked = "GET /v1/notifications/{id}";
     assert_eq!(named(&there, asked).parent, Some(named(&front, asked).id), "asked at once");
+}
+
+/// A provider's is a part of its trace, at the front and in the cell; what a device says of a trace is not believed.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_registers_a_device_decides_whether_its_trace_is_believed() {
+    let world = World::weighted([1, 0, 0], |_| {}).await;
+    let (at_front, at_cell) = (world.spans(), world.cell("a").spans());
+    let token = world.device("d1", "u1").await;
+    let jwt = jwt(&json!({"sub": "u2", "device": "d2", "exp": in_an_hour()}));
+    for bearer in [&token, &jwt] {
+        let answer = world.call_as(bearer, "/v1/devices", "{}", TRACED).await;
+        assert_eq!(answer.status, StatusCode::CREATED, "{}", answer.text);
+    }
+    assert_eq!((at_front.0.try_iter().next(), at_cell.0.try_iter().next()), (None, None));
+    let device = json!({"device": "d3", "user": "u3"}).to_string();
+    let answer = world.call_with("/v1/devices", &device, TRACED).await;
+    assert_eq!(answer.status, StatusCode::CREATED, "{}", answer.text);
+    let (front, there) = (at_front.0.try_recv().expect("a span"), at_cell.0.try_recv().expect("a span"));
+    assert_eq!((front.name.as_ref(), front.trace.to_string().as_str()), ("POST /v1/devices", TRACE));
+    assert_eq!((there.name.as_ref(), there.parent), ("POST /v1/devices", Some(front.id)));
 }
 
 /// Fronts are upgraded last; whoever does it in another order loses the traces, and nothing else.

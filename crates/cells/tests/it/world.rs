@@ -292,7 +292,17 @@ impl World {
     }
 
     pub(crate) async fn call_with(&self, path: &str, body: &str, headers: &[(&str, &str)]) -> Answer {
-        send(self.front().0.router(), Method::POST, path, &self.key, body, headers).await
+        self.call_as(&self.key, path, body, headers).await
+    }
+
+    pub(crate) async fn call_as(
+        &self,
+        bearer: &str,
+        path: &str,
+        body: &str,
+        headers: &[(&str, &str)],
+    ) -> Answer {
+        send(self.front().0.router(), Method::POST, path, bearer, body, headers).await
     }
 
     pub(crate) async fn get_with(&self, path: &str, headers: &[(&str, &str)]) -> Answer {
@@ -464,4 +474,9 @@ pub(crate) fn jwt(claims: &Value) -> String {
     let key = ring::hmac::Key::new(ring::hmac::HMAC_SHA256, JWT_SECRET.as_bytes());
     let signature = ring::hmac::sign(&key, signed.as_bytes());
     format!("{signed}.{}", encode(signature.as_ref()))
+}
+
+pub(crate) fn in_an_hour() -> u64 {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("after 1970");
+    now.as_secs() + 3_600
 }
