@@ -187,7 +187,8 @@ pub fn scoped(access: &Access, scope: Scope) -> Result<(), Problem> {
     }
 }
 
-pub(crate) fn seen(parts: &Parts, app: AppId) {
+/// Tells the request's log line and span whose it is.
+pub fn seen(parts: &Parts, app: AppId) {
     if let Some(caller) = parts.extensions.get::<Caller>() {
         // A request has one credential: the first answer is the only one.
         let _ = caller.0.set(app);

@@ -9,10 +9,12 @@ use std::convert::Infallible;
 use axum::extract::{FromRequestParts, Request};
 use http::request::Parts;
 use http::{HeaderMap, HeaderName};
+use noroshi_auth::is_of_a_device;
 use noroshi_telemetry::span::{Kind, Open};
 use noroshi_types::trace::TraceState;
 use noroshi_types::{NotificationId, TraceContext};
 
+use crate::access::bearer;
 use crate::observe::is_the_gateways;
 use crate::state::{Api, Door};
 
@@ -48,8 +50,10 @@ impl Traced {
 
     pub(crate) fn of(path: &str, headers: &HeaderMap) -> Self {
         let values = headers.get_all(TRACEPARENT).iter().map(|value| value.as_bytes());
-        let believed = !OUTSIDE.iter().any(|outside| path.starts_with(outside));
-        Self(TraceContext::of_headers(values).filter(|_| believed))
+        let is_outside = OUTSIDE.iter().any(|outside| path.starts_with(outside));
+        // Devices register where providers register them.
+        let believed = || !is_outside && !bearer(headers).is_ok_and(is_of_a_device);
+        Self(TraceContext::of_headers(values).filter(|_| believed()))
     }
 }
 

@@ -91,10 +91,10 @@ impl Auth {
     /// Who the provider with this API key is.
     pub fn key(&self, bearer: &str) -> Result<Access, Refused> {
         let snapshot = self.snapshot.load();
-        let key = snapshot.keys.get(&key::hash(bearer)).ok_or_else(|| {
-            let is_token = bearer.starts_with(token::PREFIX) || jwt::header(bearer).is_ok();
-            if is_token { Refused::NotAKey } else { Refused::Unknown }
-        })?;
+        let key = snapshot
+            .keys
+            .get(&key::hash(bearer))
+            .ok_or_else(|| if crate::is_of_a_device(bearer) { Refused::NotAKey } else { Refused::Unknown })?;
         Ok(Access { app: key.app, key: key.id, scopes: key.scopes })
     }
 

@@ -43,6 +43,11 @@ pub fn device_named(token: &str) -> Option<noroshi_types::DeviceId> {
     token::device_named(token)
 }
 
+/// Whether it has the form of a device's credential, a device token or an app JWT, whatever it is worth.
+pub fn is_of_a_device(bearer: &str) -> bool {
+    bearer.starts_with(token::PREFIX) || jwt::header(bearer).is_ok()
+}
+
 /// Whether a JWK set given directly can be used.
 pub fn check_jwks(json: &str) -> Result<(), JwksError> {
     jwks::KeySet::parse(json).map(|_| ())

@@ -1,7 +1,8 @@
 //! One cell as a front sees it: where it is, whether it answers, how much waits for it.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
-use std::time::Duration;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use axum::response::{IntoResponse, Response};
 use http::header;
@@ -15,6 +16,16 @@ use crate::metrics::CellMetrics;
 
 /// Requests to one cell at once, those of the relay apart: a slow cell must not take all that the front has.
 const REQUESTS_MAX: usize = 256;
+/// A cell whose nodes are upgraded one after the other was never away: whether it takes traces by now has to be tried.
+const TRACES_AGAIN: Duration = Duration::from_secs(600);
+
+/// Whether a cell takes lines that name a trace: those of older versions refuse a field that they do not know.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Traces {
+    Untried,
+    Taken,
+    Refused,
+}
 
 pub(crate) struct Cell {
     pub(crate) num: CellNum,
@@ -27,6 +38,8 @@ pub(crate) struct Cell {
     draining: AtomicBool,
     /// Whether it answers. True until it is known better.
     up: watch::Sender<bool>,
+    /// What became of the last line that named a trace, and when. The lock is held to read or replace it.
+    traces: Mutex<(Traces, Instant)>,
     requests: Semaphore,
     /// Something new waits for it.
     pub(crate) work: Notify,
@@ -51,6 +64,7 @@ impl Cell {
             weight: AtomicU32::new(config.weight),
             draining: AtomicBool::new(false),
             up: watch::Sender::new(true),
+            traces: Mutex::new((Traces::Untried, Instant::now())),
             requests: Semaphore::new(REQUESTS_MAX),
             work: Notify::new(),
             doubt: Notify::new(),
@@ -89,6 +103,10 @@ impl Cell {
     /// True if that is new.
     pub(crate) fn set_up(&self, up: bool) -> bool {
         self.metrics.up.set(up.into());
+        if up && !self.is_up() {
+            // Perhaps in another version.
+            self.note_traces(Traces::Untried);
+        }
         self.up.send_if_modified(|was| std::mem::replace(was, up) != up)
     }
 
@@ -96,6 +114,20 @@ impl Cell {
     pub(crate) async fn until_up(&self) {
         // The sender lives as long as the cell.
         let _ = self.up.subscribe().wait_for(|up| *up).await;
+    }
+
+    pub(crate) fn traces(&self) -> Traces {
+        let (traces, since) = *self.traces.lock().unwrap_or_else(PoisonError::into_inner);
+        match traces {
+            Traces::Refused if since.elapsed() >= TRACES_AGAIN => Traces::Untried,
+            _ => traces,
+        }
+    }
+
+    /// Tells what it was before.
+    pub(crate) fn note_traces(&self, traces: Traces) -> Traces {
+        let noted = (traces, Instant::now());
+        std::mem::replace(&mut *self.traces.lock().unwrap_or_else(PoisonError::into_inner), noted).0
     }
 
     /// For a request that somebody waits for: refused at once while the cell is known to be away.

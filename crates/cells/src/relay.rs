@@ -5,7 +5,7 @@
 //! A line's key is the message's id, so whatever is sent again after a failure, a restart or by another front is
 //! taken once. What a cell cannot take now holds back its own cell alone; what it refuses for good is recorded.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -17,7 +17,7 @@ use noroshi_store::cells::{Part, PartEnd};
 use noroshi_types::{AppId, NotificationId};
 use serde::Deserialize;
 
-use crate::cell::Cell;
+use crate::cell::{Cell, Traces};
 use crate::client::Ask;
 use crate::front::Front;
 use crate::splice::splice;
@@ -31,7 +31,8 @@ const CANCELS_MAX: usize = 64;
 const BACKOFF: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(5));
 /// For what another front on the same store accepted.
 const LOOK_AGAIN: Duration = Duration::from_millis(500);
-/// Of the worker's right to hand on, among fronts on one store; renewed by each round.
+/// Of the worker's right to hand on, among fronts on one store; renewed by each round. A request that takes
+/// longer does no harm: what another front sends meanwhile has the same keys and the same order.
 const LEASE: Duration = Duration::from_secs(10);
 
 /// What a round came to.
@@ -114,35 +115,39 @@ struct Sent {
     ended: Vec<(u64, PartEnd)>,
     /// Why some of it goes again.
     again: Option<String>,
+    /// What the cell made of lines that name a trace. One that it refused goes without in the next round.
+    traces: Option<Traces>,
 }
 
 /// One app's parts, in their order.
 async fn send(front: &Front, cell: &Cell, app: AppId, parts: Vec<Part>) -> Sent {
-    let mut sent = send_once(front, cell, app, &parts).await;
-    let untraced = untraced(parts, &mut sent.ended);
-    if !untraced.is_empty() {
-        let rest = send_once(front, cell, app, &untraced).await;
-        sent.ended.extend(rest.ended);
-        sent.again = sent.again.or(rest.again);
+    let parts = as_taken(cell.traces(), parts);
+    let sent = send_once(front, cell, app, &parts).await;
+    if let Some(traces) = sent.traces {
+        let before = cell.note_traces(traces);
+        if traces == Traces::Refused && before != Traces::Refused {
+            tracing::warn!(cell = cell.name(), "the cell is of an older version, and is told of no traces");
+        }
     }
     sent
 }
 
-/// Takes out what a cell of an older version refused, perhaps only as it does not know `traceparent`: without it, it is
-/// worth another try.
-fn untraced(parts: Vec<Part>, ended: &mut Vec<(u64, PartEnd)>) -> Vec<Part> {
-    let unknown =
-        |end: &PartEnd| matches!(end, PartEnd::Refused(code) if code == Code::UnknownField.as_str());
-    let refused: BTreeSet<u64> = ended.iter().filter(|(_, end)| unknown(end)).map(|(num, _)| *num).collect();
-    let traced = |part: &Part| part.trace.is_some() && refused.contains(&part.num);
-    let untraced = parts.into_iter().filter(traced).map(|part| Part { trace: None, ..part });
-    let untraced: Vec<Part> = untraced.collect();
-    ended.retain(|(num, _)| untraced.binary_search_by_key(num, |part| part.num).is_err());
-    untraced
+/// What may go to the cell at once. As long as it is not known whether it takes traces, nothing goes behind the
+/// first line that has one: that is refused where it does not, and stays the next in its order to go without.
+fn as_taken(traces: Traces, mut parts: Vec<Part>) -> Vec<Part> {
+    match traces {
+        Traces::Taken => {}
+        Traces::Untried => {
+            let first = parts.iter().position(|part| part.trace.is_some());
+            parts.truncate(first.map_or(parts.len(), |first| first + 1));
+        }
+        Traces::Refused => parts.iter_mut().for_each(|part| part.trace = None),
+    }
+    parts
 }
 
 async fn send_once(front: &Front, cell: &Cell, app: AppId, parts: &[Part]) -> Sent {
-    let nothing = |reason: String| Sent { ended: Vec::new(), again: Some(reason) };
+    let nothing = |reason: String| Sent { ended: Vec::new(), again: Some(reason), traces: None };
     // An app that was deleted took its messages along: they are gone with the next look.
     let Ok(key) = front.key(cell, app) else { return nothing("its app is gone".to_owned()) };
     let Some(body) = lines(parts) else { return nothing("a kept message is no JSON".to_owned()) };
@@ -185,14 +190,32 @@ struct LineBody {
 struct LineError {
     code: String,
     status: u16,
+    field: Option<String>,
+}
+
+impl LineBody {
+    /// An older cell does not know the field.
+    fn refuses_trace(&self) -> bool {
+        self.error.as_ref().is_some_and(|error| {
+            error.code == Code::UnknownField.as_str() && error.field.as_deref() == Some("traceparent")
+        })
+    }
 }
 
 /// A line that is missing or makes no sense goes again.
 fn read_answers(parts: &[Part], body: &[u8]) -> Sent {
-    let mut sent = Sent { ended: Vec::with_capacity(parts.len()), again: None };
+    let mut sent = Sent { ended: Vec::with_capacity(parts.len()), again: None, traces: None };
     let mut lines = body.split(|byte| *byte == b'\n');
     for part in parts {
         let line: Option<LineBody> = lines.next().and_then(|line| serde_json::from_slice(line).ok());
+        if let (Some(_), Some(line)) = (part.trace, &line) {
+            if line.refuses_trace() {
+                sent.traces = Some(Traces::Refused);
+                continue;
+            }
+            // Whatever else it says of the line, it has read it.
+            sent.traces = sent.traces.or(Some(Traces::Taken));
+        }
         match line.map(end_of) {
             Some(Ok(end)) => sent.ended.push((part.num, end)),
             Some(Err(code)) => sent.again = Some(code),
@@ -209,7 +232,7 @@ fn end_of(line: LineBody) -> Result<PartEnd, String> {
     }
     match line.error {
         // 408, 429 and 5xx pass (RFC 9110 §15.5.9, §15.6; RFC 6585 §4).
-        Some(LineError { code, status: 408 | 429 | 500.. }) => Err(code),
+        Some(LineError { code, status: 408 | 429 | 500.., .. }) => Err(code),
         Some(LineError { code, .. }) => Ok(PartEnd::Refused(code)),
         None => Err("a line without an id".to_owned()),
     }
@@ -289,19 +312,29 @@ mod tests {
     }
 
     #[test]
-    fn what_may_be_refused_for_its_trace_goes_without() {
-        let refused = |code: Code| PartEnd::Refused(code.as_str().to_owned());
-        let parts = vec![traced(1), traced(2), part(3), traced(4)];
-        let mut ended = vec![
-            (1, PartEnd::Forwarded(NotificationId::from_bytes([9; 16]))),
-            (2, refused(Code::UnknownField)),
-            (3, refused(Code::UnknownField)),
-            (4, refused(Code::DataTooLarge)),
-        ];
-        let rest = [ended[0].clone(), ended[2].clone(), ended[3].clone()];
-        assert_eq!(untraced(parts, &mut ended), [part(2)]);
-        assert_eq!(ended, rest);
-        assert_eq!(untraced(vec![part(2)], &mut vec![(2, refused(Code::UnknownField))]), []);
+    fn nothing_goes_behind_a_trace_that_may_be_refused() {
+        let parts = vec![part(1), traced(2), part(3), traced(4)];
+        assert_eq!(as_taken(Traces::Taken, parts.clone()), parts);
+        assert_eq!(as_taken(Traces::Untried, parts.clone()), parts[..2]);
+        assert_eq!(as_taken(Traces::Untried, vec![part(1), part(3)]), [part(1), part(3)]);
+        assert_eq!(as_taken(Traces::Refused, parts), [part(1), part(2), part(3), part(4)]);
+    }
+
+    #[test]
+    fn what_is_refused_for_its_trace_has_not_ended() {
+        let refusal = |field: &str| {
+            format!("{{\"error\":{{\"code\":\"unknown_field\",\"status\":400,\"field\":\"{field}\"}}}}\n")
+        };
+        let refused = |num: u64| (num, PartEnd::Refused("unknown_field".to_owned()));
+        let body = refusal("traceparent") + &refusal("notification.new") + &refusal("traceparent");
+        let sent = read_answers(&[traced(1), traced(2), part(3)], body.as_bytes());
+        assert_eq!((sent.ended, sent.traces), (vec![refused(2), refused(3)], Some(Traces::Refused)));
+        let sent = read_answers(&[traced(2)], refusal("notification.new").as_bytes());
+        assert_eq!((sent.ended, sent.traces), (vec![refused(2)], Some(Traces::Taken)));
+        let busy = b"{\"error\":{\"code\":\"overloaded\",\"status\":503}}";
+        assert_eq!(read_answers(&[traced(1)], busy).traces, Some(Traces::Taken));
+        assert_eq!(read_answers(&[traced(1)], b"nonsense").traces, None);
+        assert_eq!(read_answers(&[part(1)], busy).traces, None);
     }
 
     #[test]

@@ -6,7 +6,7 @@ use noroshi_delivery::campaign::Spec;
 use noroshi_telemetry::span::{Sampling, Span, Spans, Value};
 use serde_json::json;
 
-use crate::service::{Answer, Service, request};
+use crate::service::{Answer, Service, in_an_hour, jwt, request};
 
 const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
 const PARENT: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
@@ -89,4 +89,20 @@ async fn a_request_is_a_span_and_what_it_asks_for_is_its_child() {
     assert!(request.attributes.contains(&("noroshi.notification", Value::from(id))));
     assert_eq!((publish.name.as_ref(), publish.parent), ("publish", Some(request.id)));
     assert_eq!((store.name.as_ref(), store.parent), ("store accept", Some(publish.id)));
+}
+
+/// Providers and devices register at the same path.
+#[tokio::test]
+async fn a_device_that_registers_itself_is_not_believed() {
+    let service = Service::start().await;
+    let token = service.device("d1", "u1").await;
+    let (spans, ended) = Spans::new(Sampling::per_million(0), Default::default());
+    service.state.delivery.attach_spans(spans);
+    let jwt = jwt(&json!({"sub": "u2", "device": "d2", "exp": in_an_hour()}));
+    for (bearer, recorded) in [(&token, 0), (&jwt, 0), (&service.key, 1)] {
+        let mut request = request(Method::POST, "/v1/devices", bearer, "{}");
+        request.headers_mut().insert("traceparent", HeaderValue::from_static(PARENT));
+        assert_eq!(service.send(request).await.status, StatusCode::CREATED);
+        assert_eq!(ended.0.try_iter().count(), recorded, "{bearer}");
+    }
 }

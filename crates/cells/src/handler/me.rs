@@ -8,11 +8,11 @@ use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header};
-use noroshi_api::parts::{JsonBody, Traced, bearer};
+use noroshi_api::parts::{JsonBody, bearer};
 use noroshi_api::{Api, Code, Problem};
 use noroshi_auth::{Refused, device_named};
 use noroshi_store::cells::Residence;
-use noroshi_types::{DeviceId, TraceContext, UserId};
+use noroshi_types::{DeviceId, UserId};
 
 use super::Fronted;
 use crate::cell::Cell;
@@ -25,14 +25,12 @@ pub(crate) struct Resident {
     pub(crate) device: DeviceId,
     pub(crate) residences: Vec<Residence>,
     bearer: HeaderValue,
-    trace: Option<TraceContext>,
 }
 
 impl FromRequestParts<Api> for Resident {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, Problem> {
-        let Ok(Traced(trace)) = Traced::from_request_parts(parts, api).await;
         let front =
             parts.extensions.get::<Arc<Front>>().ok_or_else(|| Problem::internal("no front"))?.clone();
         let token = bearer(&parts.headers)?;
@@ -41,7 +39,7 @@ impl FromRequestParts<Api> for Resident {
             let residences = front.store.residences(None, &device).await?;
             return match residences.is_empty() {
                 true => Err(Problem::new(Code::Unauthorized, "the device is not known here")),
-                false => Ok(Self { device, residences, bearer, trace }),
+                false => Ok(Self { device, residences, bearer }),
             };
         }
         // An app's name needs no escapes, so the query is only cut.
@@ -51,7 +49,7 @@ impl FromRequestParts<Api> for Resident {
             Err(_) => api.auth.device(token, app, api.now())?,
         };
         let residence = at_home(&front, identity.app, &identity.device, identity.user).await?;
-        Ok(Self { device: identity.device, residences: vec![residence], bearer, trace })
+        Ok(Self { device: identity.device, residences: vec![residence], bearer })
     }
 }
 
@@ -82,8 +80,7 @@ impl Resident {
         let mut last = None;
         for residence in &self.residences {
             let cell: &Arc<Cell> = front.cell(residence.present())?;
-            let answer =
-                cell.request(Ask { bearer: self.bearer.clone(), trace: self.trace, ..ask.clone() }).await?;
+            let answer = cell.request(Ask { bearer: self.bearer.clone(), ..ask.clone() }).await?;
             let fits = answer.status != StatusCode::UNAUTHORIZED;
             last = Some((answer, residence.clone()));
             if fits {

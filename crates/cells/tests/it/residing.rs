@@ -5,14 +5,9 @@ use std::collections::BTreeMap;
 use http::{Method, StatusCode};
 use serde_json::{Value, json};
 
-use crate::world::{World, jwt, within};
+use crate::world::{World, in_an_hour, jwt, within};
 
 /// In an hour, as `exp` is written.
-fn in_an_hour() -> u64 {
-    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("after 1970");
-    now.as_secs() + 3_600
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn shares_follow_the_weights_and_stick() {
     let world = World::weighted([1, 2, 1], |_| {}).await;

@@ -6,7 +6,7 @@ use http::{Method, StatusCode};
 use noroshi_telemetry::span::Span;
 use serde_json::{Value, json};
 
-use crate::world::{Answer, World, parts, within};
+use crate::world::{Answer, World, in_an_hour, jwt, parts, within};
 
 const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
 const PARENT: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
@@ -108,17 +108,69 @@ async fn what_a_cell_records_is_a_child_of_the_fronts_request() {
     assert_eq!(named(&there, asked).parent, Some(named(&front, asked).id), "asked at once");
 }
 
+/// A provider's is a part of its trace, at the front and in the cell; what a device says of a trace is not believed.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_registers_a_device_decides_whether_its_trace_is_believed() {
+    let world = World::weighted([1, 0, 0], |_| {}).await;
+    let (at_front, at_cell) = (world.spans(), world.cell("a").spans());
+    let token = world.device("d1", "u1").await;
+    let jwt = jwt(&json!({"sub": "u2", "device": "d2", "exp": in_an_hour()}));
+    for bearer in [&token, &jwt] {
+        let answer = world.call_as(bearer, "/v1/devices", "{}", TRACED).await;
+        assert_eq!(answer.status, StatusCode::CREATED, "{}", answer.text);
+    }
+    assert_eq!((at_front.0.try_iter().next(), at_cell.0.try_iter().next()), (None, None));
+    let device = json!({"device": "d3", "user": "u3"}).to_string();
+    let answer = world.call_with("/v1/devices", &device, TRACED).await;
+    assert_eq!(answer.status, StatusCode::CREATED, "{}", answer.text);
+    let (front, there) = (at_front.0.try_recv().expect("a span"), at_cell.0.try_recv().expect("a span"));
+    assert_eq!((front.name.as_ref(), front.trace.to_string().as_str()), ("POST /v1/devices", TRACE));
+    assert_eq!((there.name.as_ref(), there.parent), ("POST /v1/devices", Some(front.id)));
+}
+
 /// Fronts are upgraded last; whoever does it in another order loses the traces, and nothing else.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_cell_that_knows_no_traces_takes_what_has_one() {
-    let world = World::start().await;
+    let mut world = World::start().await;
     let token = world.device("d1", "u1").await;
     let cell = world.cell_of("d1").await;
-    world.cell(&cell).older.store(true, Ordering::Relaxed);
+    let older = world.cell(&cell).older.clone();
+    older.is.store(true, Ordering::Relaxed);
+    for _ in 0..3 {
+        let id = publish(&world, "u1", TRACED).await;
+        assert_eq!(in_its_cell(&world, &id).await.get("trace"), None);
+    }
+    assert_eq!(world.inbox(&token).await, [json!(1), json!(1), json!(1)]);
+    assert_eq!(older.refused.load(Ordering::Relaxed), 1, "it is remembered");
+
+    older.is.store(false, Ordering::Relaxed);
+    world.cell_mut(&cell).kill().await;
+    within("the cell to be away", async || (world.listed(&cell).await["up"] == false).then_some(())).await;
+    world.cell_mut(&cell).revive().await;
+    let id = publish(&world, "u1", TRACED).await;
+    assert_eq!(in_its_cell(&world, &id).await["trace"], TRACE, "it came back with another version");
+
+    // And where it becomes an older one unseen.
+    older.is.store(true, Ordering::Relaxed);
     let id = publish(&world, "u1", TRACED).await;
     assert_eq!(in_its_cell(&world, &id).await.get("trace"), None);
-    assert_eq!(world.inbox(&token).await, [json!(1)]);
-    world.cell(&cell).older.store(false, Ordering::Relaxed);
-    let id = publish(&world, "u1", TRACED).await;
-    assert_eq!(in_its_cell(&world, &id).await["trace"], TRACE);
+    assert_eq!(world.inbox(&token).await.len(), 5);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_cell_that_knows_no_traces_hears_everything_in_order() {
+    let mut world = World::start().await;
+    let token = world.device("d1", "u1").await;
+    let cell = world.cell_of("d1").await;
+    world.cell(&cell).older.is.store(true, Ordering::Relaxed);
+    world.cell_mut(&cell).kill().await;
+    let mut last = String::new();
+    for n in 0..6 {
+        let body = json!({"to": {"users": ["u1"]}, "data": n}).to_string();
+        let headers = if n % 3 == 1 { TRACED } else { &[] };
+        last = id_of(&world.call_with("/v1/notifications", &body, headers).await);
+    }
+    world.cell_mut(&cell).revive().await;
+    world.until_done(&last).await;
+    assert_eq!(world.inbox(&token).await, (0..6).map(|n| json!(n)).collect::<Vec<_>>());
 }

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use axum::Router;
@@ -82,9 +82,16 @@ pub(crate) struct Cell {
     pub(crate) name: String,
     folder: TempDir,
     ports: [u16; 2],
-    /// It speaks as before `traceparent` was in a line.
-    pub(crate) older: Arc<AtomicBool>,
+    pub(crate) older: Arc<Older>,
     running: Option<Running>,
+}
+
+/// Whether a cell speaks as before `traceparent` was in a line.
+#[derive(Default)]
+pub(crate) struct Older {
+    pub(crate) is: AtomicBool,
+    /// Lines that it refused for it.
+    pub(crate) refused: AtomicUsize,
 }
 
 struct Running {
@@ -163,26 +170,28 @@ impl Cell {
     }
 }
 
-/// An older cell refuses a line with a field that it does not know; here the other lines of such a batch wait.
+/// An older cell refuses a line with a field that it does not know, and takes the others.
 async fn before_traces(
-    axum::extract::State(older): axum::extract::State<Arc<AtomicBool>>,
+    axum::extract::State(older): axum::extract::State<Arc<Older>>,
     request: Request<Body>,
     next: axum::middleware::Next,
 ) -> axum::response::Response {
-    if !older.load(Ordering::Relaxed) || request.uri().path() != "/v1/notifications/relay" {
+    if !older.is.load(Ordering::Relaxed) || request.uri().path() != "/v1/notifications/relay" {
         return next.run(request).await;
     }
-    let (parts, body) = request.into_parts();
-    let body = body.collect().await.expect("a body").to_bytes();
-    let text = std::str::from_utf8(&body).expect("UTF-8");
-    if !text.contains("\"traceparent\"") {
-        return next.run(Request::from_parts(parts, body.into())).await;
-    }
-    let answers = text.lines().map(|line| match line.contains("\"traceparent\"") {
-        true => "{\"error\":{\"code\":\"unknown_field\",\"status\":400}}\n",
-        false => "{\"error\":{\"code\":\"overloaded\",\"status\":503}}\n",
-    });
-    axum::response::Response::new(answers.collect::<String>().into())
+    let text = async |body: Body| {
+        let bytes = body.collect().await.expect("a body").to_bytes();
+        String::from_utf8(bytes.to_vec()).expect("UTF-8")
+    };
+    let (mut parts, body) = request.into_parts();
+    let body = text(body).await;
+    older.refused.fetch_add(body.matches("\"traceparent\"").count(), Ordering::Relaxed);
+    parts.headers.remove(header::CONTENT_LENGTH);
+    let unknown = body.replace("\"traceparent\"", "\"not_known_yet\"");
+    let (mut parts, body) = next.run(Request::from_parts(parts, unknown.into())).await.into_parts();
+    parts.headers.remove(header::CONTENT_LENGTH);
+    let answers = text(body).await.replace("not_known_yet", "traceparent");
+    axum::response::Response::from_parts(parts, answers.into())
 }
 
 async fn serve(listener: TcpListener, router: Router) {
@@ -244,7 +253,7 @@ impl World {
         let (_, key) = auth.create_key(app.id, "all".into(), Scopes::ALL, now).await.expect("a key");
         world.key = key.to_string();
         for cell in &world.cells {
-            within("the cells to know the app", async || cell.has_app("dev").then_some(())).await;
+            within("the cells to know the key", async || cell.state().auth.key(&world.key).ok()).await;
         }
         world
     }
@@ -283,7 +292,17 @@ impl World {
     }
 
     pub(crate) async fn call_with(&self, path: &str, body: &str, headers: &[(&str, &str)]) -> Answer {
-        send(self.front().0.router(), Method::POST, path, &self.key, body, headers).await
+        self.call_as(&self.key, path, body, headers).await
+    }
+
+    pub(crate) async fn call_as(
+        &self,
+        bearer: &str,
+        path: &str,
+        body: &str,
+        headers: &[(&str, &str)],
+    ) -> Answer {
+        send(self.front().0.router(), Method::POST, path, bearer, body, headers).await
     }
 
     pub(crate) async fn get_with(&self, path: &str, headers: &[(&str, &str)]) -> Answer {
@@ -455,4 +474,9 @@ pub(crate) fn jwt(claims: &Value) -> String {
     let key = ring::hmac::Key::new(ring::hmac::HMAC_SHA256, JWT_SECRET.as_bytes());
     let signature = ring::hmac::sign(&key, signed.as_bytes());
     format!("{signed}.{}", encode(signature.as_ref()))
+}
+
+pub(crate) fn in_an_hour() -> u64 {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("after 1970");
+    now.as_secs() + 3_600
 }
