@@ -151,6 +151,7 @@ pub(in crate::postgres) struct CancelledWork {
     pub unsent: Vec<DeviceNum>,
     /// There was any, also a walk, or batches under way whose retries are not wanted from now on.
     pub any: bool,
+    num: Num,
     /// How many of the unsent each campaign counts.
     campaigns: BTreeMap<CampaignNum, u64>,
 }
@@ -177,7 +178,7 @@ pub(in crate::postgres) async fn cancel(tx: &Tx, num: Num) -> Result<CancelledWo
         *campaigns.entry(row.get::<_, CampaignNum>(1)).or_insert(0) += (devices.len() - before) as u64;
     }
     campaigns.remove(&0);
-    Ok(CancelledWork { unsent: sorted(devices), any, campaigns })
+    Ok(CancelledWork { unsent: sorted(devices), any, num, campaigns })
 }
 
 impl CancelledWork {
@@ -197,7 +198,7 @@ impl CancelledWork {
         let done = campaign::settle(tx, &nums, now, keep_until).await?;
         let counts = self.campaigns.iter().map(|(&campaign, &count)| Count {
             campaign,
-            num: None,
+            num: Some(self.num),
             outcome: Outcome::Cancelled,
             reason: None,
             count,

@@ -9,6 +9,7 @@ pub(in crate::sqlite) use crate::row::Fallback;
 use crate::sqlite::campaign::{self, CampaignNum};
 use crate::sqlite::device_list;
 use crate::sqlite::ids::Num;
+use crate::sqlite::variant;
 use crate::sqlite::writer::Write;
 use crate::{BATCH_RECIPIENTS_MAX, Error, Lease, Renewal, VariantNum};
 
@@ -129,6 +130,7 @@ pub(in crate::sqlite) fn cancel(w: &Write<'_>, num: Num, now: Timestamp) -> Resu
     let mut done = Vec::new();
     for (campaign, count) in campaigns.into_iter().filter(|(campaign, _)| *campaign != 0) {
         campaign::count(db, campaign, Outcome::Cancelled, None, count)?;
+        variant::count(db, num, Outcome::Cancelled, None, count)?;
         done.extend(campaign::settle(w, campaign, now)?);
     }
     Ok(CancelledWork { unsent: sorted(devices), any, done })

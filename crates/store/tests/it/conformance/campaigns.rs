@@ -564,6 +564,8 @@ pub(crate) async fn what_was_published_of_a_variant_counts_for_it(store: &dyn St
         accept(store, request).await.expect("accepted").message.id
     };
     let (second, plain) = (publish(Some(2), &["d0", "d1"]).await, publish(None, &["d2"]).await);
+    let first = publish(Some(1), &["d2"]).await;
+    assert_eq!(store.cancel(app, first, at(1)).await.expect("cancelled").not_pushed, 1);
     let live = OutcomePart {
         id: second,
         outcome: Outcome::Written,
@@ -578,7 +580,7 @@ pub(crate) async fn what_was_published_of_a_variant_counts_for_it(store: &dyn St
     store.open(nums[0], vec![second], at(2)).await.expect("written");
     end_all(store, take(store, 31).await.batches, Outcome::Pushed).await;
     let found = campaign(store, app, made.id).await;
-    assert_eq!(sums(&found, 0), []);
+    assert_eq!(sums(&found, 0), [(Outcome::Kept, 1), (Outcome::Cancelled, 1)]);
     let [kept, written, acked] = [Outcome::Kept, Outcome::Written, Outcome::Acked];
     let mut second = sums(&found, 1);
     // Whose push is not needed is decided where confirmations are looked up, in one of two steps.
