@@ -22,7 +22,7 @@ async fn go(
     to: CampaignState,
     seconds: u64,
 ) -> Result<CampaignState, Error> {
-    store.set_campaign_state(app, id, from, to, at(seconds)).await.map(|(campaign, _)| campaign.state)
+    store.set_campaign_state(app, id, from, to, at(seconds)).await.map(|(state, _)| state)
 }
 
 fn line(of: &str, text: &str) -> UploadLine {
