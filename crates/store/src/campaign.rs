@@ -60,6 +60,10 @@ impl CampaignState {
 pub struct VariantNum(pub u8);
 
 impl VariantNum {
+    /// In place of a variant, for devices that were drawn for and are not of the experiment's audience: they stay so. No
+    /// campaign has as many, so what becomes of them is recorded under the campaign's own notification.
+    pub const OF_NONE: Self = Self(u8::MAX);
+
     /// As stored where there may be none: 0.
     pub(crate) fn code(variant: Option<Self>) -> u8 {
         variant.map_or(0, |VariantNum(place)| place)
