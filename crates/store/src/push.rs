@@ -67,8 +67,8 @@ pub struct Batch {
     pub work: Work,
     /// Whose counts its outcomes are added to.
     pub campaign: Option<CampaignId>,
-    /// Of the campaign: drawn for all of them when they were tried before, also [`VariantNum::OF_NONE`]. None: nobody was
-    /// drawn for yet.
+    /// Of the campaign: drawn for all of them when they were tried before, also [`VariantNum::OF_NONE`]. None: nobody
+    /// was drawn for yet.
     pub variant: Option<VariantNum>,
     /// Until when it is the taker's: which take it was, among all of this batch.
     pub leased_until: Timestamp,

@@ -120,8 +120,8 @@ impl Plan {
         self.due_at(attributes).saturating_add(self.spec.message.ttl.duration())
     }
 
-    /// The variant of the experiment that the recipient is given, or that it is of none, as not of its audience. None: there
-    /// is no experiment.
+    /// The variant of the experiment that the recipient is given, or that it is of none, as not of its audience.
+    /// None: there is no experiment.
     pub(crate) fn draw(&self, recipient: &PushRecipient) -> Option<VariantNum> {
         let PushRecipient { user, id, attributes, .. } = recipient;
         let place = self.arms.as_ref()?.group.place_of(user.as_ref(), id, attributes);

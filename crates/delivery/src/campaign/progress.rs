@@ -80,8 +80,8 @@ impl CampaignProgress {
 /// Devices of the walk that were never packed, because there was no token, or one that is set aside.
 pub(crate) const SET_ASIDE: &str = "set_aside";
 
-/// Devices that had a token when they were packed, and none when it was their turn. Those without this reason were never
-/// packed, or were told by an older version, which drew for them before it looked.
+/// Devices that had a token when they were packed, and none when it was their turn. Those without this reason were
+/// never packed, or were told by an older version, which drew for them before it looked.
 pub(crate) const TOKEN_LOST: &str = "token_lost";
 
 /// Each recipient counts once: by the outcome that ends its batch's work on it, or, where batches are

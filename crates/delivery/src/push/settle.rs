@@ -26,7 +26,8 @@ type Fate = (Outcome, Option<&'static str>, Option<VariantNum>);
 pub(crate) struct Settle {
     finished: Finished,
     parts: BTreeMap<Fate, Vec<DeviceNum>>,
-    /// Of the campaign's experiment, if it sends variants: of those that are drawn for now, also [`VariantNum::OF_NONE`].
+    /// Of the campaign's experiment, if it sends variants: of those that are drawn for now, also
+    /// [`VariantNum::OF_NONE`].
     variants: HashMap<DeviceNum, VariantNum>,
     /// Of everybody in the batch, who were drawn for before.
     drawn: Option<VariantNum>,
@@ -55,8 +56,8 @@ impl Settle {
         }
     }
 
-    /// The device's variant, which `draw` says if nobody drew for it before: what becomes of it counts there. None: it is
-    /// of none, and stays so.
+    /// The device's variant, which `draw` says if nobody drew for it before: what becomes of it counts there. None:
+    /// it is of none, and stays so.
     pub(crate) fn variant(
         &mut self,
         device: DeviceNum,
@@ -120,8 +121,8 @@ impl Settle {
         after: Duration,
         (backoff, now): (Backoff, Timestamp),
     ) {
-        // In whole seconds, and spread by batch: recipients that failed alike stay one row (of a campaign with variants:
-        // one for each that was drawn).
+        // In whole seconds, and spread by batch: recipients that failed alike stay one row (of a campaign with
+        // variants: one for each that was drawn).
         let after = Duration::from_secs(after.as_secs() + u64::from(after.subsec_nanos() > 0));
         let seed = retry::seed(batch.id, batch.attempt);
         match backoff.due_at(now, after, batch.attempt, seed, sent.expires_at) {

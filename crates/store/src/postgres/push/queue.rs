@@ -28,7 +28,8 @@ pub(in crate::postgres) struct Entry {
     pub campaign: CampaignNum,
     /// 0: the campaign's message.
     pub num: Num,
-    /// Of the campaign's experiment, once it was drawn for all of them.
+    /// Of the campaign's experiment: drawn for all of a row that is written. None: nobody was drawn for yet, or it is
+    /// what rows of a batch that ended have in common.
     pub variant: Option<VariantNum>,
     pub due_at: Timestamp,
     pub attempt: u32,
