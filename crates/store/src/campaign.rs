@@ -60,6 +60,10 @@ impl CampaignState {
 pub struct VariantNum(pub u8);
 
 impl VariantNum {
+    /// In place of a variant, for devices that were drawn for and are not of the experiment's audience: they stay so.
+    /// No campaign has as many, so what becomes of them is recorded under the campaign's own notification.
+    pub const OF_NONE: Self = Self(u8::MAX);
+
     /// As stored where there may be none: 0.
     pub(crate) fn code(variant: Option<Self>) -> u8 {
         variant.map_or(0, |VariantNum(place)| place)
@@ -193,9 +197,10 @@ pub trait Campaigns: Send + Sync {
     async fn upload(&self, app: AppId, id: CampaignId, lines: Vec<UploadLine>) -> Result<u64, Error>;
 
     /// [`Error::Conflict`] if its state is none of `from`. To run again what has nothing left ends it at
-    /// once. Aborting removes the batches that are not under way and records their devices as
-    /// [`Outcome::Cancelled`], in pages, which are answered; those under way are finished, and not tried again. What a
-    /// crash leaves of that is removed by [`crate::PushQueue::take`].
+    /// once. Answers the state it reached. Aborting removes the batches that are not under way and records their
+    /// devices as [`Outcome::Cancelled`], in pages, which are answered; those under way are finished, and not tried
+    /// again. What a crash, or a page that fails, leaves of that is removed by [`crate::PushQueue::take`]. Not
+    /// cancel-safe: what was removed by then is answered to nobody.
     async fn set_campaign_state(
         &self,
         app: AppId,
@@ -203,7 +208,7 @@ pub trait Campaigns: Send + Sync {
         from: &[CampaignState],
         to: CampaignState,
         now: Timestamp,
-    ) -> Result<(Campaign, Departed), Error>;
+    ) -> Result<(CampaignState, Departed), Error>;
 
     /// Puts a page of the audience onto the queue with the cursor behind it and the outcomes of those
     /// that are not to be pushed, in one commit: after a crash the walk goes on behind exactly what was

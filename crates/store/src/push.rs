@@ -67,7 +67,8 @@ pub struct Batch {
     pub work: Work,
     /// Whose counts its outcomes are added to.
     pub campaign: Option<CampaignId>,
-    /// Of the campaign: drawn for all of them when they were tried before. None: of none, or none was drawn yet.
+    /// Of the campaign: drawn for all of them when they were tried before, also [`VariantNum::OF_NONE`]. None: nobody
+    /// was drawn for yet.
     pub variant: Option<VariantNum>,
     /// Until when it is the taker's: which take it was, among all of this batch.
     pub leased_until: Timestamp,
@@ -195,7 +196,8 @@ pub struct PushPart {
 pub struct Again {
     pub due_at: Timestamp,
     pub attempt: u32,
-    /// Of the batch's campaign, where one was chosen for them: it stays theirs, and counts whatever becomes of them.
+    /// Of the batch's campaign, where they were drawn for: it stays theirs, also [`VariantNum::OF_NONE`], and counts
+    /// whatever becomes of them.
     pub variant: Option<VariantNum>,
     pub recipients: Vec<DeviceNum>,
 }

@@ -102,24 +102,39 @@ impl Delivery {
     }
 
     /// Starts a draft: now, or at its `start_at`.
-    pub async fn start_campaign(&self, app: AppId, id: CampaignId) -> Result<CampaignProgress, Error> {
+    pub async fn start_campaign(
+        self: &Arc<Self>,
+        app: AppId,
+        id: CampaignId,
+    ) -> Result<CampaignProgress, Error> {
         let to = self.started(app, id).await?;
         self.change(app, id, &[CampaignState::Draft], to).await
     }
 
     /// Takes no more batches of it; those under way are finished.
-    pub async fn pause_campaign(&self, app: AppId, id: CampaignId) -> Result<CampaignProgress, Error> {
-        let from = [CampaignState::Running, CampaignState::Scheduled];
-        self.change(app, id, &from, CampaignState::Paused).await
+    pub async fn pause_campaign(
+        self: &Arc<Self>,
+        app: AppId,
+        id: CampaignId,
+    ) -> Result<CampaignProgress, Error> {
+        self.change(app, id, &[CampaignState::Running, CampaignState::Scheduled], CampaignState::Paused).await
     }
 
-    pub async fn resume_campaign(&self, app: AppId, id: CampaignId) -> Result<CampaignProgress, Error> {
+    pub async fn resume_campaign(
+        self: &Arc<Self>,
+        app: AppId,
+        id: CampaignId,
+    ) -> Result<CampaignProgress, Error> {
         let to = self.started(app, id).await?;
         self.change(app, id, &[CampaignState::Paused], to).await
     }
 
     /// Ends it: who was not sent to yet never will be.
-    pub async fn abort_campaign(&self, app: AppId, id: CampaignId) -> Result<CampaignProgress, Error> {
+    pub async fn abort_campaign(
+        self: &Arc<Self>,
+        app: AppId,
+        id: CampaignId,
+    ) -> Result<CampaignProgress, Error> {
         use CampaignState::{Aborted, Draft, Paused, Running, Scheduled};
         self.change(app, id, &[Draft, Scheduled, Running, Paused], Aborted).await
     }
@@ -145,19 +160,30 @@ impl Delivery {
         Ok(campaigns.into_iter().map(|campaign| self.progress(campaign)).collect())
     }
 
+    /// Goes on when it is dropped: an abort is many commits, and what each took from the queue is to be told.
     async fn change(
-        &self,
+        self: &Arc<Self>,
         app: AppId,
         id: CampaignId,
-        from: &[CampaignState],
+        from: &'static [CampaignState],
         to: CampaignState,
     ) -> Result<CampaignProgress, Error> {
-        let (campaign, departed) = self.store.set_campaign_state(app, id, from, to, self.clock.now()).await?;
-        tracing::info!(app = app.0, campaign = %id, state = campaign.state.as_str(), "a campaign changed");
-        self.campaign_changed(app, id, campaign.state.as_str());
-        self.became_departed(&departed);
-        self.wake_push();
-        Ok(self.progress(campaign))
+        let delivery = self.clone();
+        let changing = self.runtime.spawn(async move {
+            let now = delivery.clock.now();
+            let (state, departed) = delivery.store.set_campaign_state(app, id, from, to, now).await?;
+            tracing::info!(app = app.0, campaign = %id, state = state.as_str(), "a campaign changed");
+            delivery.campaign_changed(app, id, state.as_str());
+            delivery.became_departed(&departed);
+            delivery.wake_push();
+            Ok(state)
+        });
+        // It does not panic, so it was given up with the node that ends.
+        let changed: Result<CampaignState, Error> =
+            changing.await.unwrap_or_else(|_| Err(noroshi_store::Error::Closed.into()));
+        let state = changed?;
+        let campaign = self.found(app, id).await?;
+        Ok(self.progress(Campaign { state, ..campaign }))
     }
 
     /// The state of a campaign that is told to go.
@@ -198,8 +224,8 @@ pub(crate) async fn run_scheduled(
     let (from, to) = ([CampaignState::Scheduled], CampaignState::Running);
     let now = delivery.clock.now();
     match delivery.store.set_campaign_state(campaign.app, campaign.id, &from, to, now).await {
-        Ok((campaign, _)) => {
-            delivery.campaign_changed(campaign.app, campaign.id, campaign.state.as_str());
+        Ok((state, _)) => {
+            delivery.campaign_changed(campaign.app, campaign.id, state.as_str());
             Ok(true)
         }
         Err(noroshi_store::Error::Conflict | noroshi_store::Error::NotFound) => Ok(false),

@@ -120,11 +120,13 @@ impl Plan {
         self.due_at(attributes).saturating_add(self.spec.message.ttl.duration())
     }
 
-    /// The variant of the experiment that the recipient is given; none if it is not of its audience, or there is none.
-    pub(crate) fn variant_of(&self, recipient: &PushRecipient) -> Option<VariantNum> {
+    /// The variant of the experiment that the recipient is given, or that it is of none, as not of its audience.
+    /// None: there is no experiment.
+    pub(crate) fn draw(&self, recipient: &PushRecipient) -> Option<VariantNum> {
         let PushRecipient { user, id, attributes, .. } = recipient;
-        let place = self.arms.as_ref()?.group.place_of(user.as_ref(), id, attributes)?;
-        u8::try_from(place + 1).ok().map(VariantNum)
+        let place = self.arms.as_ref()?.group.place_of(user.as_ref(), id, attributes);
+        let number = place.and_then(|place| u8::try_from(place + 1).ok());
+        Some(number.map_or(VariantNum::OF_NONE, VariantNum))
     }
 
     /// Nothing is sent to whom this variant is given.

@@ -80,6 +80,10 @@ impl CampaignProgress {
 /// Devices of the walk that were never packed, because there was no token, or one that is set aside.
 pub(crate) const SET_ASIDE: &str = "set_aside";
 
+/// Devices that had a token when they were packed, and none when it was their turn. Those without this reason were
+/// never packed, or were told by an older version, which drew for them before it looked.
+pub(crate) const TOKEN_LOST: &str = "token_lost";
+
 /// Each recipient counts once: by the outcome that ends its batch's work on it, or, where batches are
 /// published as notifications, by the one that every device of them gets.
 pub(crate) fn done(counts: &[(Outcome, String, u64)], when: Option<When>) -> u64 {
@@ -101,7 +105,7 @@ pub(crate) fn done(counts: &[(Outcome, String, u64)], when: Option<When>) -> u64
 
 fn is_push_end(outcome: Outcome, reason: &str) -> bool {
     match outcome {
-        Outcome::NoPushToken => false,
+        Outcome::NoPushToken => reason == TOKEN_LOST,
         Outcome::PushTokenSuspect => reason != SET_ASIDE,
         Outcome::Pushed
         | Outcome::PushRefused

@@ -18,6 +18,7 @@ use ring::digest;
 use tokio::sync::{mpsc, watch};
 
 use crate::campaign::plan::Plan;
+use crate::campaign::progress::TOKEN_LOST;
 use crate::delivery::Delivery;
 use crate::push::finisher::{PAUSE_MAX, PAUSE_MIN, Ready};
 use crate::push::flight::{Aboard, Held};
@@ -430,6 +431,14 @@ fn sort_out(
     now: Timestamp,
 ) -> Option<(Sent, Due)> {
     let device = recipient.num;
+    if recipient.suspect {
+        settle.part(Outcome::PushTokenSuspect, None, device);
+        return None;
+    }
+    if recipient.token.is_none() {
+        settle.part(Outcome::NoPushToken, Some(TOKEN_LOST), device);
+        return None;
+    }
     let mut variant = None;
     let mut quiet = false;
     if let Source::Campaign(plan) = source {
@@ -441,17 +450,7 @@ fn sort_out(
             }
             quiet = true;
         }
-        if recipient.token.is_some() {
-            variant = settle.variant(device, || plan.variant_of(&recipient));
-        }
-    }
-    if recipient.suspect {
-        settle.part(Outcome::PushTokenSuspect, None, device);
-        return None;
-    }
-    if recipient.token.is_none() {
-        settle.part(Outcome::NoPushToken, None, device);
-        return None;
+        variant = settle.variant(device, || plan.draw(&recipient));
     }
     let (content, once) = match source {
         Source::Notification { content, once, .. } => (content.clone(), *once),
@@ -502,7 +501,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     use noroshi_store::VariantNum;
-    use noroshi_types::{BatchId, Lane, Urgency, UserId};
+    use noroshi_types::{BatchId, Lane, Ttl, Urgency, UserId};
 
     use super::*;
     use crate::campaign::plan::tests::{MIDNIGHT, plan, recipient};
@@ -533,9 +532,17 @@ mod tests {
         recipient: PushRecipient,
         now: Timestamp,
     ) -> Result<Sent, Box<Finished>> {
-        let batch = batch(attempt);
-        let mut settle = Settle::new(&batch);
-        let sent = sort_out(&mut settle, &batch, source, recipient, now);
+        sorted_of(&batch(attempt), source, recipient, now)
+    }
+
+    fn sorted_of(
+        batch: &Batch,
+        source: &Source,
+        recipient: PushRecipient,
+        now: Timestamp,
+    ) -> Result<Sent, Box<Finished>> {
+        let mut settle = Settle::new(batch);
+        let sent = sort_out(&mut settle, batch, source, recipient, now);
         sent.map(|(sent, _)| sent).ok_or_else(|| Box::new(settle.finish(Vec::new())))
     }
 
@@ -557,32 +564,57 @@ mod tests {
         // Quiet now: the same attempt again when the quiet hours end.
         let again = sorted(&calm, 3, recipient(None, None), hours(23)).expect_err("quiet").again;
         assert_eq!((again[0].due_at, again[0].attempt), (hours(31), 3));
-        let no_token = PushRecipient { token: None, ..recipient(None, None) };
-        assert_eq!(refused(sorted(&calm, 0, no_token, hours(8))), Outcome::NoPushToken);
-        let suspect = PushRecipient { suspect: true, ..recipient(None, None) };
-        assert_eq!(refused(sorted(&calm, 0, suspect, hours(8))), Outcome::PushTokenSuspect);
+        // What the night changes nothing of does not wait for the morning.
+        for hour in [8, 23] {
+            let no_token = PushRecipient { token: None, ..recipient(None, None) };
+            assert_eq!(refused(sorted(&calm, 0, no_token, hours(hour))), Outcome::NoPushToken);
+            let suspect = PushRecipient { suspect: true, ..recipient(None, None) };
+            assert_eq!(refused(sorted(&calm, 0, suspect, hours(hour))), Outcome::PushTokenSuspect);
+        }
         assert_eq!(refused(sorted(&calm, 0, recipient(None, None), hours(24 * 30))), Outcome::PushExpired);
     }
 
     #[test]
     fn who_rests_is_not_drawn_for() {
         let hours = |hours: u64| MIDNIGHT.saturating_add(std::time::Duration::from_secs(hours * 3_600));
-        let source = Source::Campaign(Arc::new(plan(|spec| {
-            let clock = |text| LocalTime::parse(text).expect("a time");
-            spec.quiet_hours = QuietHours::new(clock("22:00"), clock("07:00")).ok();
-            let treatments = BTreeMap::from([(label("control"), Treatment::HoldOut)]);
-            let mut definition = experiment();
-            definition.users.insert(UserId::parse("u0").expect("a user"), label("control"));
-            spec.trial = Some(Trial { treatments, definition: Some(definition), ..trial() });
-        })));
+        let source = |ttl_hours: u64| {
+            Source::Campaign(Arc::new(plan(|spec| {
+                let clock = |text| LocalTime::parse(text).expect("a time");
+                spec.quiet_hours = QuietHours::new(clock("22:00"), clock("07:00")).ok();
+                spec.message.ttl =
+                    Ttl::new(std::time::Duration::from_secs(ttl_hours * 3_600)).expect("a ttl");
+                let treatments = BTreeMap::from([(label("control"), Treatment::HoldOut)]);
+                let mut definition = experiment();
+                definition.users.insert(UserId::parse("u0").expect("a user"), label("control"));
+                spec.trial = Some(Trial { treatments, definition: Some(definition), ..trial() });
+            })))
+        };
+        let (long, short) = (source(48), source(24));
         let one = PushRecipient { user: UserId::parse("u0").ok(), ..recipient(None, None) };
-        let finished = sorted(&source, 0, one.clone(), hours(23)).expect_err("quiet");
+        let finished = sorted(&long, 0, one.clone(), hours(23)).expect_err("quiet");
         assert_eq!((finished.parts.len(), finished.again[0].variant), (0, None), "not held out yet");
-        let part = |one, now| sorted(&source, 0, one, now).expect_err("not sent").parts.remove(0);
-        let held = part(one.clone(), hours(8));
-        assert_eq!((held.outcome, held.variant), (Outcome::HeldOut, Some(VariantNum(1))));
-        let without = part(PushRecipient { token: None, ..one }, hours(8));
-        assert_eq!((without.outcome, without.variant), (Outcome::NoPushToken, None));
+        let fate = |batch: &Batch, source, one: &PushRecipient, hour| {
+            let finished = sorted_of(batch, source, one.clone(), hours(hour)).expect_err("not sent");
+            let part = &finished.parts[0];
+            (part.outcome, part.reason, part.variant)
+        };
+        let held = Some(VariantNum(1));
+        assert_eq!(fate(&batch(0), &long, &one, 8), (Outcome::HeldOut, None, held));
+        assert_eq!(
+            fate(&batch(0), &short, &one, 23),
+            (Outcome::HeldOut, None, held),
+            "the last that is known"
+        );
+        let without = PushRecipient { token: None, ..one.clone() };
+        let suspect = PushRecipient { suspect: true, ..one };
+        for hour in [8, 23] {
+            let lost = (Outcome::NoPushToken, Some(TOKEN_LOST), None);
+            assert_eq!(fate(&batch(0), &long, &without, hour), lost);
+            assert_eq!(fate(&batch(0), &long, &suspect, hour), (Outcome::PushTokenSuspect, None, None));
+            // It was drawn for before, and stays targeted.
+            let again = Batch { variant: held, ..batch(1) };
+            assert_eq!(fate(&again, &long, &without, hour), (Outcome::NoPushToken, Some(TOKEN_LOST), held));
+        }
     }
 
     #[test]

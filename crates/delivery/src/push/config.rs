@@ -35,7 +35,7 @@ pub struct Config {
 }
 
 /// Parcels of a lane that wait on the queue between the dispatcher and the senders. 256 × 500 recipients are more than
-/// a second of what a node sends.
+/// a second of what a node sends. What a campaign with variants tries again comes in smaller ones, a batch for each.
 pub(crate) const PARCELS_MAX: u64 = 256;
 
 /// Batches of one walk or campaign that wait at most; what is due later does not count.

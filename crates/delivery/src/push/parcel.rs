@@ -13,7 +13,7 @@ use noroshi_store::{Batch, VariantNum, Work};
 use noroshi_types::{AppId, BatchId, CampaignId, DeviceNum, Lane, NotificationId, PushService, Timestamp};
 
 const PLAIN: u8 = 1;
-/// With the variant of the campaign that was drawn.
+/// With the variant of the campaign that was drawn, or that it was none.
 const DRAWN: u8 = 2;
 
 /// More recipients than any batch has.
@@ -178,7 +178,8 @@ mod tests {
             ..batch()
         };
         let drawn = Batch { variant: Some(VariantNum(20)), ..published.clone() };
-        for (batch, version) in [(batch(), PLAIN), (published, PLAIN), (drawn, DRAWN)] {
+        let of_none = Batch { variant: Some(VariantNum::OF_NONE), ..drawn.clone() };
+        for (batch, version) in [(batch(), PLAIN), (published, PLAIN), (drawn, DRAWN), (of_none, DRAWN)] {
             let parcel = encode(&batch);
             assert_eq!(parcel.body[0], version);
             assert_eq!((parcel.key, parcel.lane), (batch.id.0, batch.lane as u8));

@@ -37,7 +37,7 @@ pub(crate) async fn publish(
             settle.again(until, batch.attempt, recipient.num);
             continue;
         }
-        let variant = settle.variant(recipient.num, || plan.variant_of(&recipient));
+        let variant = settle.variant(recipient.num, || plan.draw(&recipient));
         if plan.holds_out(variant) {
             settle.part(Outcome::HeldOut, None, recipient.num);
             continue;

@@ -27,10 +27,12 @@ use crate::push::lease;
 use crate::push::side::Side;
 use crate::telling::subject;
 
-/// Batches of one take: one commit each time.
+/// Batches of one take: one commit each time. Smaller ones (what a campaign with variants tries again is one for each)
+/// leave room, which the next take fills.
 pub(super) const TAKE_MAX: usize = 64;
 
-/// Batches of campaigns with a rate in one take: as it cannot be said how many of each, few.
+/// Batches of campaigns with a rate in one take: as it cannot be said how many of each, few. Of smaller ones, as
+/// above, as few: their turns are of recipients, so the next take comes the sooner.
 pub(super) const TAKE_LIMITED_MAX: usize = 4;
 
 /// So far ahead the turns of a campaign with a rate are given away. A pause takes effect after it.

@@ -26,7 +26,8 @@ type Fate = (Outcome, Option<&'static str>, Option<VariantNum>);
 pub(crate) struct Settle {
     finished: Finished,
     parts: BTreeMap<Fate, Vec<DeviceNum>>,
-    /// Of the campaign's experiment, if it sends variants: of those that are drawn for now.
+    /// Of the campaign's experiment, if it sends variants: of those that are drawn for now, also
+    /// [`VariantNum::OF_NONE`].
     variants: HashMap<DeviceNum, VariantNum>,
     /// Of everybody in the batch, who were drawn for before.
     drawn: Option<VariantNum>,
@@ -55,19 +56,24 @@ impl Settle {
         }
     }
 
-    /// The device's variant, which `draw` says if none was drawn before: what becomes of it counts there.
+    /// The device's variant, which `draw` says if nobody drew for it before: what becomes of it counts there. None:
+    /// it is of none, and stays so.
     pub(crate) fn variant(
         &mut self,
         device: DeviceNum,
         draw: impl FnOnce() -> Option<VariantNum>,
     ) -> Option<VariantNum> {
-        let variant = self.drawn.or_else(draw);
-        self.variants.extend(variant.map(|variant| (device, variant)));
-        variant
+        let drawn = self.drawn.or_else(draw);
+        self.variants.extend(drawn.map(|variant| (device, variant)));
+        self.variant_of(device)
+    }
+
+    fn drawn_for(&self, device: DeviceNum) -> Option<VariantNum> {
+        self.drawn.or_else(|| self.variants.get(&device).copied())
     }
 
     fn variant_of(&self, device: DeviceNum) -> Option<VariantNum> {
-        self.drawn.or_else(|| self.variants.get(&device).copied())
+        self.drawn_for(device).filter(|variant| *variant != VariantNum::OF_NONE)
     }
 
     pub(crate) fn part(&mut self, outcome: Outcome, reason: Option<&'static str>, device: DeviceNum) {
@@ -76,7 +82,7 @@ impl Settle {
     }
 
     pub(crate) fn again(&mut self, due_at: Timestamp, attempt: u32, device: DeviceNum) {
-        let variant = self.variant_of(device);
+        let variant = self.drawn_for(device);
         self.again.entry((due_at, attempt, variant)).or_default().push(device);
     }
 
@@ -115,7 +121,8 @@ impl Settle {
         after: Duration,
         (backoff, now): (Backoff, Timestamp),
     ) {
-        // In whole seconds, and spread by batch: recipients that failed alike stay one row.
+        // In whole seconds, and spread by batch: recipients that failed alike stay one row (of a campaign with
+        // variants: one for each that was drawn).
         let after = Duration::from_secs(after.as_secs() + u64::from(after.subsec_nanos() > 0));
         let seed = retry::seed(batch.id, batch.attempt);
         match backoff.due_at(now, after, batch.attempt, seed, sent.expires_at) {

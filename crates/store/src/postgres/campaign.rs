@@ -97,7 +97,7 @@ impl Campaigns for Postgres {
         from: &[CampaignState],
         to: CampaignState,
         now: Timestamp,
-    ) -> Result<(Campaign, Departed), Error> {
+    ) -> Result<(CampaignState, Departed), Error> {
         let (from, keep_until) = (from.to_vec(), self.keep_until(now));
         let (num, state) =
             self.write(move |tx| set_state(tx, app, id, from.clone(), to, now, keep_until)).await?;
@@ -112,8 +112,7 @@ impl Campaigns for Postgres {
             departed.append(page.0);
             more = page.1;
         }
-        let campaign = self.campaign(app, id, now).await?.ok_or(Error::NotFound)?;
-        Ok((Campaign { state, ..campaign }, departed))
+        Ok((state, departed))
     }
 
     async fn enqueue(

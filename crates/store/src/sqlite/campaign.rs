@@ -82,7 +82,7 @@ impl Campaigns for Sqlite {
         from: &[CampaignState],
         to: CampaignState,
         now: Timestamp,
-    ) -> Result<(Campaign, Departed), Error> {
+    ) -> Result<(CampaignState, Departed), Error> {
         let from = from.to_vec();
         let (num, state) = self.write(1, move |w| set_state(w, app, id, &from, to, now)).await?;
         let mut departed = Departed::default();
@@ -93,8 +93,7 @@ impl Campaigns for Sqlite {
             departed.append(page.0);
             more = page.1;
         }
-        let campaign = self.campaign(app, id, now).await?.ok_or(Error::NotFound)?;
-        Ok((Campaign { state, ..campaign }, departed))
+        Ok((state, departed))
     }
 
     async fn enqueue(

@@ -184,7 +184,7 @@ fn devices_are_given_what_the_experiment_gives_them() {
     });
     let of = |user: Option<&str>, locale| {
         let user = user.map(|user| UserId::parse(user).expect(user));
-        plan.variant_of(&PushRecipient { user, ..recipient(locale, None) })
+        plan.draw(&PushRecipient { user, ..recipient(locale, None) })
     };
     let group = Group::new(label("button"), experiment());
     for number in 0..20 {
@@ -196,6 +196,6 @@ fn devices_are_given_what_the_experiment_gives_them() {
         assert_eq!(plan.holds_out(given), place == Some(0));
     }
     assert!(of(None, Some("ja")).is_some(), "a device without a user draws for itself");
-    assert_eq!(of(Some("user-1"), None), None, "it is not of the audience");
+    assert_eq!(of(Some("user-1"), None), Some(VariantNum::OF_NONE), "it is not of the audience");
     assert_eq!(of(Some("u0"), None), Some(VariantNum(2)), "it is named");
 }

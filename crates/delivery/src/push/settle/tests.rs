@@ -107,6 +107,25 @@ fn what_was_drawn_is_not_drawn_again() {
 }
 
 #[test]
+fn who_is_of_no_variant_stays_so() {
+    let of_none = Some(VariantNum::OF_NONE);
+    let mut settle = Settle::new(&batch(0, 2));
+    assert_eq!(settle.variant(DeviceNum(0), || of_none), None);
+    settle.again(NOW, 1, DeviceNum(0));
+    // A campaign that sends no variants.
+    assert_eq!(settle.variant(DeviceNum(1), || None), None);
+    settle.again(NOW, 1, DeviceNum(1));
+    let again = settle.finish(Vec::new()).again;
+    assert_eq!(again.iter().map(|again| again.variant).collect::<Vec<_>>(), [None, of_none]);
+    let mut settle = Settle::new(&Batch { variant: of_none, ..batch(1, 2) });
+    assert_eq!(settle.variant(DeviceNum(0), || Some(VariantNum(1))), None, "its audience since");
+    settle.part(Outcome::Pushed, None, DeviceNum(0));
+    settle.again(NOW, 2, DeviceNum(1));
+    let finished = settle.finish(Vec::new());
+    assert_eq!((finished.parts[0].variant, finished.again[0].variant), (None, of_none));
+}
+
+#[test]
 fn when_most_tokens_are_doubted_none_is_set_aside() {
     let doubted = Answer::Suspect { reason: "BadDeviceToken" };
     let (finished, told) = settle(0, NOW, vec![doubted; 100]);

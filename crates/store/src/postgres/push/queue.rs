@@ -28,7 +28,8 @@ pub(in crate::postgres) struct Entry {
     pub campaign: CampaignNum,
     /// 0: the campaign's message.
     pub num: Num,
-    /// Of the campaign's experiment, once it was drawn for all of them.
+    /// Of the campaign's experiment: drawn for all of a row that is written. None: nobody was drawn for yet, or it is
+    /// what rows of a batch that ended have in common.
     pub variant: Option<VariantNum>,
     pub due_at: Timestamp,
     pub attempt: u32,
@@ -151,6 +152,7 @@ pub(in crate::postgres) struct CancelledWork {
     pub unsent: Vec<DeviceNum>,
     /// There was any, also a walk, or batches under way whose retries are not wanted from now on.
     pub any: bool,
+    num: Num,
     /// How many of the unsent each campaign counts.
     campaigns: BTreeMap<CampaignNum, u64>,
 }
@@ -177,7 +179,7 @@ pub(in crate::postgres) async fn cancel(tx: &Tx, num: Num) -> Result<CancelledWo
         *campaigns.entry(row.get::<_, CampaignNum>(1)).or_insert(0) += (devices.len() - before) as u64;
     }
     campaigns.remove(&0);
-    Ok(CancelledWork { unsent: sorted(devices), any, campaigns })
+    Ok(CancelledWork { unsent: sorted(devices), any, num, campaigns })
 }
 
 impl CancelledWork {
@@ -197,7 +199,7 @@ impl CancelledWork {
         let done = campaign::settle(tx, &nums, now, keep_until).await?;
         let counts = self.campaigns.iter().map(|(&campaign, &count)| Count {
             campaign,
-            num: None,
+            num: Some(self.num),
             outcome: Outcome::Cancelled,
             reason: None,
             count,

@@ -9,6 +9,7 @@ pub(in crate::sqlite) use crate::row::Fallback;
 use crate::sqlite::campaign::{self, CampaignNum};
 use crate::sqlite::device_list;
 use crate::sqlite::ids::Num;
+use crate::sqlite::variant;
 use crate::sqlite::writer::Write;
 use crate::{BATCH_RECIPIENTS_MAX, Error, Lease, Renewal, VariantNum};
 
@@ -23,7 +24,8 @@ pub(in crate::sqlite) struct Entry {
     pub campaign: CampaignNum,
     /// 0: the campaign's message.
     pub num: Num,
-    /// Of the campaign's experiment, once it was drawn for all of them.
+    /// Of the campaign's experiment: drawn for all of a row that is written. None: nobody was drawn for yet, or it is
+    /// what rows of a batch that ended have in common.
     pub variant: Option<VariantNum>,
     pub due_at: Timestamp,
     pub attempt: u32,
@@ -129,6 +131,7 @@ pub(in crate::sqlite) fn cancel(w: &Write<'_>, num: Num, now: Timestamp) -> Resu
     let mut done = Vec::new();
     for (campaign, count) in campaigns.into_iter().filter(|(campaign, _)| *campaign != 0) {
         campaign::count(db, campaign, Outcome::Cancelled, None, count)?;
+        variant::count(db, num, Outcome::Cancelled, None, count)?;
         done.extend(campaign::settle(w, campaign, now)?);
     }
     Ok(CancelledWork { unsent: sorted(devices), any, done })

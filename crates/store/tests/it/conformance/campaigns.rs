@@ -22,7 +22,7 @@ async fn go(
     to: CampaignState,
     seconds: u64,
 ) -> Result<CampaignState, Error> {
-    store.set_campaign_state(app, id, from, to, at(seconds)).await.map(|(campaign, _)| campaign.state)
+    store.set_campaign_state(app, id, from, to, at(seconds)).await.map(|(state, _)| state)
 }
 
 fn line(of: &str, text: &str) -> UploadLine {
@@ -488,23 +488,25 @@ pub(crate) async fn what_was_sent_of_a_variant_counts_for_it(store: &dyn Store) 
 
 pub(crate) async fn who_is_not_tried_again_counts_for_its_variant(store: &dyn Store) {
     let app = app(store, "shop").await;
-    let nums = members(store, app, 4).await;
+    let nums = members(store, app, 5).await;
     let new = NewCampaign { variants: variants(2), ..new_campaign(app, CampaignState::Running) };
     let made = store.create_campaign(new, NOW).await.expect("made").campaign;
     enqueue(store, made.id, Lane::Campaign, 0, &nums).await;
     let sent = take(store, 0).await.batches.remove(0);
     go(store, app, made.id, &[CampaignState::Running], CampaignState::Aborted, 1).await.expect("aborted");
-    let drawn = [(None, vec![nums[2]]), (Some(1), vec![nums[0]]), (Some(2), vec![nums[1], nums[3]])];
+    let of_none = (Some(VariantNum::OF_NONE.0), vec![nums[4]]);
+    let drawn = [(None, vec![nums[2]]), (Some(1), vec![nums[0]]), (Some(2), vec![nums[1], nums[3]]), of_none];
     let again = drawn.clone().map(|(place, of)| drawn_again(place, &of)).to_vec();
     let counts = store.finish(vec![Finished { again, ..ended(sent.id) }], at(2)).await;
     let cancelled = drawn.map(|(_, of)| left(Work::Campaign(made.id), Outcome::Cancelled, at(2), &of));
     assert_eq!(counts.expect("finished").cancelled.parts, cancelled);
     let found = campaign(store, app, made.id).await;
-    assert_eq!(found.counts, [(Outcome::Cancelled, String::new(), 4)]);
+    assert_eq!(found.counts, [(Outcome::Cancelled, String::new(), 5)]);
     assert_eq!(sums(&found, 0), [(Outcome::Cancelled, 1)]);
     assert_eq!(sums(&found, 1), [(Outcome::Cancelled, 2)]);
-    // Each is recorded where its device would look, the one without a variant under the campaign's own.
-    for (id, of) in [("d1", made.variants[1].notification), ("d2", made.notification)] {
+    // Each is recorded where its device would look, those without a variant under the campaign's own.
+    let own = made.notification;
+    for (id, of) in [("d1", made.variants[1].notification), ("d2", own), ("d4", own)] {
         let trace = store.trace(app, of, &device(id)).await.expect("read").expect("known");
         assert_eq!(trace.steps, [step(at(2), Outcome::Cancelled)]);
     }
@@ -512,13 +514,15 @@ pub(crate) async fn who_is_not_tried_again_counts_for_its_variant(store: &dyn St
 
 pub(crate) async fn who_waits_to_be_tried_again_keeps_its_variant(store: &dyn Store) {
     let app = app(store, "shop").await;
-    let nums = members(store, app, 6).await;
+    let nums = members(store, app, 7).await;
     let new = NewCampaign { variants: variants(2), ..new_campaign(app, CampaignState::Running) };
     let made = store.create_campaign(new, NOW).await.expect("made").campaign;
     enqueue(store, made.id, Lane::Campaign, 0, &nums).await;
     let sent = take(store, 0).await.batches.remove(0);
     assert_eq!(sent.variant, None, "nobody was drawn for");
-    let drawn = [(None, vec![nums[5]]), (Some(1), nums[..2].to_vec()), (Some(2), nums[2..5].to_vec())];
+    let of_none = (Some(VariantNum::OF_NONE.0), vec![nums[6]]);
+    let drawn =
+        [(None, vec![nums[5]]), (Some(1), nums[..2].to_vec()), (Some(2), nums[2..5].to_vec()), of_none];
     let again = drawn.clone().map(|(place, of)| drawn_again(place, &of)).to_vec();
     store.finish(vec![Finished { again, ..ended(sent.id) }], at(2)).await.expect("finished");
     let taken = take(store, 3).await.batches;
@@ -532,16 +536,17 @@ pub(crate) async fn who_waits_to_be_tried_again_keeps_its_variant(store: &dyn St
     go(store, app, made.id, &[CampaignState::Running], CampaignState::Aborted, 5).await.expect("aborted");
     let found = campaign(store, app, made.id).await;
     assert_eq!((sums(&found, 0), sums(&found, 1)), (vec![(Outcome::Cancelled, 2)], vec![]));
-    assert_eq!(take(store, 3 + LEASE_SECONDS).await.departed.count(Outcome::Cancelled), 4);
+    assert_eq!(take(store, 3 + LEASE_SECONDS).await.departed.count(Outcome::Cancelled), 5);
     let found = campaign(store, app, made.id).await;
-    assert_eq!(found.counts, [(Outcome::Cancelled, String::new(), 6)]);
+    assert_eq!(found.counts, [(Outcome::Cancelled, String::new(), 7)]);
     assert_eq!(
         (sums(&found, 0), sums(&found, 1)),
         (vec![(Outcome::Cancelled, 2)], vec![(Outcome::Cancelled, 3)])
     );
-    for (id, of) in [("d0", made.variants[0].notification), ("d4", made.variants[1].notification)] {
+    let [first, second] = [0, 1].map(|place: usize| made.variants[place].notification);
+    for (id, of) in [("d0", first), ("d4", second), ("d5", made.notification), ("d6", made.notification)] {
         let trace = store.trace(app, of, &device(id)).await.expect("read").expect("known");
-        assert_eq!(trace.steps.len(), 1, "{id} is recorded under its variant");
+        assert_eq!(trace.steps.len(), 1, "{id} is recorded under its variant, or the campaign's own");
     }
 }
 
@@ -564,6 +569,8 @@ pub(crate) async fn what_was_published_of_a_variant_counts_for_it(store: &dyn St
         accept(store, request).await.expect("accepted").message.id
     };
     let (second, plain) = (publish(Some(2), &["d0", "d1"]).await, publish(None, &["d2"]).await);
+    let first = publish(Some(1), &["d2"]).await;
+    assert_eq!(store.cancel(app, first, at(1)).await.expect("cancelled").not_pushed, 1);
     let live = OutcomePart {
         id: second,
         outcome: Outcome::Written,
@@ -578,7 +585,7 @@ pub(crate) async fn what_was_published_of_a_variant_counts_for_it(store: &dyn St
     store.open(nums[0], vec![second], at(2)).await.expect("written");
     end_all(store, take(store, 31).await.batches, Outcome::Pushed).await;
     let found = campaign(store, app, made.id).await;
-    assert_eq!(sums(&found, 0), []);
+    assert_eq!(sums(&found, 0), [(Outcome::Kept, 1), (Outcome::Cancelled, 1)]);
     let [kept, written, acked] = [Outcome::Kept, Outcome::Written, Outcome::Acked];
     let mut second = sums(&found, 1);
     // Whose push is not needed is decided where confirmations are looked up, in one of two steps.

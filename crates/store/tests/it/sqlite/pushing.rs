@@ -256,10 +256,11 @@ async fn what_waits_is_passed_over() {
     }
     assert_eq!(take(&store, 0).await.next_due, Some(at(5_000)));
     // Aborting takes the rows away, more than one commit does.
-    let (aborted, departed) = store
+    let (_, departed) = store
         .set_campaign_state(app, ahead, &[CampaignState::Running], CampaignState::Aborted, at(1))
         .await
         .expect("aborted");
+    let aborted = store.campaign(app, ahead, at(1)).await.expect("read").expect("known");
     assert_eq!(
         (aborted.batches_open, &*aborted.counts),
         (0, &[(Outcome::Cancelled, String::new(), 10_000)][..])
