@@ -134,7 +134,7 @@ async fn keep(
             for number in (first..requests).step_by(UNDER_WAY) {
                 let request = request(devices, number).map_err(|error| Error::Limit(error.to_string()))?;
                 let started = Instant::now();
-                rows += accept(&*store, app, request).await?.kept as usize;
+                rows += accept(&*store, app, request).await?.kept() as usize;
                 slowest = slowest.max(started.elapsed());
             }
             Ok::<_, Error>((rows, slowest))
