@@ -229,30 +229,51 @@ impl Delivery {
     }
 
     /// Takes back what no device has confirmed yet.
-    pub async fn cancel(&self, app: AppId, id: NotificationId) -> Result<Cancelled, Error> {
-        let cancelled = self.store.cancel(app, id, self.clock.now()).await?;
-        self.became_departed(&cancelled.departed);
-        self.campaigns_done(&cancelled.done);
-        if cancelled.removed > 0 {
-            self.app_changed(app);
-        }
-        Ok(cancelled)
+    pub async fn cancel(self: &Arc<Self>, app: AppId, id: NotificationId) -> Result<Cancelled, Error> {
+        let delivery = self.clone();
+        self.to_the_end(async move {
+            let cancelled = delivery.store.cancel(app, id, delivery.clock.now()).await?;
+            delivery.became_departed(&cancelled.departed);
+            delivery.campaigns_done(&cancelled.done);
+            if cancelled.removed > 0 {
+                delivery.app_changed(app);
+            }
+            Ok(cancelled)
+        })
+        .await
     }
 
     /// Removes a device and ends its connection.
-    pub async fn delete_device(&self, app: AppId, device: &DeviceId) -> Result<(), Error> {
-        self.store.delete_device(app, device, self.clock.now()).await?;
-        self.device_changed(app, device);
-        self.close(app, std::slice::from_ref(device), CloseReason::Revoked).await;
-        Ok(())
+    pub async fn delete_device(self: &Arc<Self>, app: AppId, device: &DeviceId) -> Result<(), Error> {
+        let (delivery, device) = (self.clone(), device.clone());
+        self.to_the_end(async move {
+            delivery.store.delete_device(app, &device, delivery.clock.now()).await?;
+            delivery.device_changed(app, &device);
+            delivery.close(app, std::slice::from_ref(&device), CloseReason::Revoked).await;
+            Ok(())
+        })
+        .await
     }
 
     /// Revokes a device's tokens and ends its connection.
-    pub async fn revoke_tokens(&self, app: AppId, device: &DeviceId) -> Result<u32, Error> {
-        let version = self.store.revoke_tokens(app, device).await?;
-        self.device_changed(app, device);
-        self.close(app, std::slice::from_ref(device), CloseReason::Revoked).await;
-        Ok(version)
+    pub async fn revoke_tokens(self: &Arc<Self>, app: AppId, device: &DeviceId) -> Result<u32, Error> {
+        let (delivery, device) = (self.clone(), device.clone());
+        self.to_the_end(async move {
+            let version = delivery.store.revoke_tokens(app, &device).await?;
+            delivery.device_changed(app, &device);
+            delivery.close(app, std::slice::from_ref(&device), CloseReason::Revoked).await;
+            Ok(version)
+        })
+        .await
+    }
+
+    /// What is committed in `work` has consequences: they follow also when whoever asked for it hangs up.
+    pub(crate) async fn to_the_end<T: Send + 'static>(
+        &self,
+        work: impl Future<Output = Result<T, Error>> + Send + 'static,
+    ) -> Result<T, Error> {
+        // It does not panic, so it was given up with the node that ends.
+        self.runtime.spawn(work).await.unwrap_or_else(|_| Err(noroshi_store::Error::Closed.into()))
     }
 
     /// Ends connections of devices, to be opened again: what they were told at their log-ins, such as whose

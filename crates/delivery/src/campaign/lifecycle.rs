@@ -160,7 +160,6 @@ impl Delivery {
         Ok(campaigns.into_iter().map(|campaign| self.progress(campaign)).collect())
     }
 
-    /// Goes on when it is dropped: an abort is many commits, and what each took from the queue is to be told.
     async fn change(
         self: &Arc<Self>,
         app: AppId,
@@ -169,7 +168,7 @@ impl Delivery {
         to: CampaignState,
     ) -> Result<CampaignProgress, Error> {
         let delivery = self.clone();
-        let changing = self.runtime.spawn(async move {
+        let changed = self.to_the_end(async move {
             let now = delivery.clock.now();
             let (state, departed) = delivery.store.set_campaign_state(app, id, from, to, now).await?;
             tracing::info!(app = app.0, campaign = %id, state = state.as_str(), "a campaign changed");
@@ -178,10 +177,7 @@ impl Delivery {
             delivery.wake_push();
             Ok(state)
         });
-        // It does not panic, so it was given up with the node that ends.
-        let changed: Result<CampaignState, Error> =
-            changing.await.unwrap_or_else(|_| Err(noroshi_store::Error::Closed.into()));
-        let state = changed?;
+        let state = changed.await?;
         let campaign = self.found(app, id).await?;
         Ok(self.progress(Campaign { state, ..campaign }))
     }
