@@ -211,14 +211,7 @@ async fn an_inbox_and_topics_are_heard_and_confirmed() {
     assert_eq!(client.next().await, "news 2 qos0 #0");
     client.send(Packet::PubAck(Ack::success(2))).await;
     client.is_quiet().await;
-    // Written together with others, some milliseconds later.
-    let session = node.store.clone();
-    let id = noroshi_types::DeviceId::parse("d1").expect("an id");
-    let until = tokio::time::Instant::now() + PATIENCE;
-    while noroshi_store::Sessions::inbox(&*session, node.app, &id, 9, node.now()).await.expect("read").1 > 0 {
-        assert!(tokio::time::Instant::now() < until, "never confirmed");
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+    node.until_confirmed("d1").await;
     drop(client);
     let mut client = Client::connect(&node, Asked::clean("d1")).await;
     assert_eq!(client.next().await, "connack 0x00 false");
@@ -432,7 +425,9 @@ async fn nothing_is_lost_behind_a_wildcard() {
         let (mut news, mut wild) = (Vec::new(), Vec::new());
         while news.len() + wild.len() < COUNT {
             let said = client.next().await;
-            let (text, id) = said.rsplit_once(" qos1 #").expect("a message");
+            let Some((text, id)) = said.rsplit_once(" qos1 #") else {
+                panic!("{said:?} behind {} and {}", news.len(), wild.len());
+            };
             let (name, number) = text.split_once(' ').expect("a number");
             let heard = if name == "news" { &mut news } else { &mut wild };
             heard.push(number.parse::<usize>().expect("a number"));
@@ -442,6 +437,7 @@ async fn nothing_is_lost_behind_a_wildcard() {
         let expected = |rest: &dyn Fn(usize) -> bool| (0..COUNT).filter(|n| rest(n % 3)).collect::<Vec<_>>();
         assert_eq!(news, expected(&|rest| rest == 0), "each once, in order");
         assert_eq!(wild, expected(&|rest| rest != 0), "each once, in order");
+        node.until_confirmed("d1").await;
         drop(client);
         node.until_sessions(0).await;
     }
@@ -500,6 +496,7 @@ async fn a_session_goes_on_where_it_was() {
     assert_eq!(second.next().await, "again news 1 qos1 #1");
     second.send(Packet::PubAck(Ack::success(1))).await;
     second.is_quiet().await;
+    node.until_confirmed("d1").await;
     drop(second);
     node.until_sessions(0).await;
     node.publish(topic("w/1"), When::Stored, "2").await;

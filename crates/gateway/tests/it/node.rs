@@ -7,7 +7,9 @@ use futures_util::{SinkExt, StreamExt};
 use noroshi_auth::Auth;
 use noroshi_delivery::{Clock, Delivery, Edge};
 use noroshi_gateway::{Config, Gateway, Handover, HandoverFn, Listener, Metrics, Speaks};
-use noroshi_store::{Accept, Accepted, Devices, Notifications, Registration, Sqlite, Store, sqlite::Options};
+use noroshi_store::{
+    Accept, Accepted, Devices, Notifications, Registration, Sessions, Sqlite, Store, sqlite::Options,
+};
 use noroshi_telemetry::Registry;
 use noroshi_types::{
     AppId, AppName, DeviceId, DeviceNum, JsonText, NotificationId, Push, Request, Target, Timestamp, Topic,
@@ -223,6 +225,17 @@ impl Node {
 
     pub(crate) async fn until_sessions(&self, count: usize) {
         self.until("sessions", |node| node.gateway.sessions_count() == count).await;
+    }
+
+    /// Nothing waits for a device any more. What it confirmed is written a little later, together with what others
+    /// confirm: a device that comes back before hears it again.
+    pub(crate) async fn until_confirmed(&self, device: &str) {
+        let device = DeviceId::parse(device).expect("an id");
+        let until = tokio::time::Instant::now() + PATIENCE;
+        while Sessions::inbox(&*self.store, self.app, &device, 10, self.now()).await.expect("read").1 > 0 {
+            assert!(tokio::time::Instant::now() < until, "{device} has not confirmed all");
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
     }
 }
 

@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use noroshi_delivery::Edge;
 use noroshi_gateway::{Config, tls};
-use noroshi_store::Sessions;
 use noroshi_types::{CloseReason, DeviceId, Target, Topic, When};
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -92,11 +91,7 @@ async fn all_reconnect_while_their_messages_are_accepted_and_miss_and_repeat_not
         client.send(json!({"t": "ack", "ids": ids})).await;
     }
     for n in 0..COUNT {
-        let until = tokio::time::Instant::now() + PATIENCE;
-        while node.store.inbox(node.app, &device(n), 10, node.now()).await.expect("read").1 > 0 {
-            assert!(tokio::time::Instant::now() < until, "its confirmations are not written");
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
+        node.until_confirmed(&format!("d{n}")).await;
     }
     // Published without a pause from before the storms until after them: to each by name, and to a topic.
     let (over, published) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(CONFIRMED)));
