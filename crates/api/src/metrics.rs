@@ -50,6 +50,22 @@ pub struct Metrics {
     first_calls: Family<FromLabels, Counter>,
 }
 
+/// One of those that a gauge counts, until it is dropped: also where a client leaves amid.
+pub(crate) struct Counted(Gauge);
+
+impl Counted {
+    pub(crate) fn by(gauge: &Gauge) -> Self {
+        gauge.inc();
+        Self(gauge.clone())
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.dec();
+    }
+}
+
 impl Metrics {
     pub fn new(registry: &mut Registry) -> Self {
         let metrics = Self {

@@ -17,6 +17,7 @@ use tracing::{Instrument, Level};
 
 use crate::access::Caller;
 use crate::error::{Code, Problem};
+use crate::metrics::Counted;
 use crate::state::{Api, Door};
 use crate::traced::{self, Traced};
 
@@ -82,10 +83,9 @@ async fn answer(api: &Api, request: Request, next: Next) -> Response {
         api.metrics.shed.inc();
         return Problem::new(Code::Overloaded, "too many requests are in work; try again").into_response();
     }
-    api.metrics.in_flight.inc();
+    let _in_flight = Counted::by(&api.metrics.in_flight);
     // A handler owns what it was in the middle of, and shared state is behind locks that do not poison.
     let answered = AssertUnwindSafe(next.run(request)).catch_unwind().await;
-    api.metrics.in_flight.dec();
     answered.unwrap_or_else(|_| {
         api.metrics.panics.inc();
         Problem::internal("a handler panicked").into_response()

@@ -5,6 +5,8 @@ use std::pin::pin;
 use std::time::Duration;
 
 use axum::Router;
+use futures_util::FutureExt;
+use futures_util::future::Either;
 use http::Request;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
@@ -12,6 +14,7 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use noroshi_types::limits;
 use tokio::io::{AsyncRead, AsyncWrite};
+use tokio_util::task::TaskTracker;
 use tower::ServiceExt;
 
 use crate::state::Peer;
@@ -25,15 +28,39 @@ const READ_BUFFER_BYTES_MAX: usize = 64 << 10;
 
 /// Serves requests until the client leaves, or `drain` resolves and the request in work is answered.
 /// What breaks a connection is the client's affair: it is logged at debug.
+///
+/// A request that may change something is carried through when its client leaves amid: what it committed has
+/// consequences, such as the end of a revoked device's connection. The connection counts until then.
 pub async fn serve_connection(
     io: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     router: Router,
     peer: Peer,
     drain: impl Future<Output = ()>,
 ) {
-    let service = service_fn(move |mut request: Request<Incoming>| {
+    let changes = TaskTracker::new();
+    if let Err(error) = serve(io, router, peer, &changes, drain).await {
+        tracing::debug!(%error, peer = %peer.address, "an HTTP connection broke");
+    }
+    changes.close();
+    changes.wait().await;
+}
+
+async fn serve(
+    io: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    router: Router,
+    peer: Peer,
+    changes: &TaskTracker,
+    drain: impl Future<Output = ()>,
+) -> hyper::Result<()> {
+    let service = service_fn(|mut request: Request<Incoming>| {
         request.extensions_mut().insert(peer);
-        router.clone().oneshot(request)
+        let is_safe = request.method().is_safe();
+        let answer =
+            router.clone().oneshot(request).map(|answer| answer.unwrap_or_else(|never| match never {}));
+        match is_safe {
+            true => Either::Left(answer.map(Ok)),
+            false => Either::Right(changes.spawn(answer)),
+        }
     });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
@@ -44,14 +71,11 @@ pub async fn serve_connection(
         .serve_connection(TokioIo::new(io), service)
         .with_upgrades();
     let mut connection = pin!(connection);
-    let result = tokio::select! {
+    tokio::select! {
         result = connection.as_mut() => result,
         () = drain => {
             connection.as_mut().graceful_shutdown();
             connection.await
         }
-    };
-    if let Err(error) = result {
-        tracing::debug!(%error, peer = %peer.address, "an HTTP connection broke");
     }
 }

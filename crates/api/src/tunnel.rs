@@ -17,11 +17,11 @@ use http_body_util::{BodyExt, Limited};
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
 use noroshi_types::limits;
-use prometheus_client::metrics::gauge::Gauge;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 
 use crate::error::{Code, Problem};
+use crate::metrics::Counted;
 use crate::state::{Api, Peer};
 
 /// The gateway reads a token at once; it waits for nothing before it answers a head.
@@ -69,7 +69,7 @@ async fn pass(
     })?;
     stream.set_nonblocking(true).map_err(Problem::internal)?;
     let stream = UnixStream::from_std(stream).map_err(Problem::internal)?;
-    let guard = Tunnelled::new(api.metrics.tunnels.clone());
+    let guard = Counted::by(&api.metrics.tunnels);
     match tokio::time::timeout(answer_timeout, answer_head(stream)).await {
         Ok(answer) => pass_on(answer?, upgrade, guard),
         Err(_) => Err(Problem::new(Code::Overloaded, "the gateway did not answer in time")),
@@ -82,22 +82,6 @@ struct Answer {
     headers: Vec<(HeaderName, HeaderValue)>,
     rest: Bytes,
     stream: UnixStream,
-}
-
-/// Counts a tunnel while it is open.
-struct Tunnelled(Gauge);
-
-impl Tunnelled {
-    fn new(gauge: Gauge) -> Self {
-        gauge.inc();
-        Self(gauge)
-    }
-}
-
-impl Drop for Tunnelled {
-    fn drop(&mut self) {
-        self.0.dec();
-    }
 }
 
 /// The head as the client sent it. A header that hyper accepted holds no line break.
@@ -148,7 +132,7 @@ fn parse_head(bytes: &[u8]) -> Result<Option<Head>, Problem> {
     Ok(Some((status, headers, len)))
 }
 
-fn pass_on(answer: Answer, upgrade: Option<OnUpgrade>, guard: Tunnelled) -> Result<Response, Problem> {
+fn pass_on(answer: Answer, upgrade: Option<OnUpgrade>, guard: Counted) -> Result<Response, Problem> {
     let Answer { status, headers, rest, stream } = answer;
     let switching = status == StatusCode::SWITCHING_PROTOCOLS;
     let body = match (switching, upgrade) {
@@ -172,7 +156,7 @@ fn pass_on(answer: Answer, upgrade: Option<OnUpgrade>, guard: Tunnelled) -> Resu
 }
 
 /// Both ways until one side ends.
-async fn copy(upgrade: OnUpgrade, mut stream: UnixStream, rest: Bytes, _guard: Tunnelled) {
+async fn copy(upgrade: OnUpgrade, mut stream: UnixStream, rest: Bytes, _guard: Counted) {
     let Ok(upgraded) = upgrade.await else { return };
     let mut client = TokioIo::new(upgraded);
     if client.write_all(&rest).await.is_ok() {
@@ -184,7 +168,7 @@ async fn copy(upgrade: OnUpgrade, mut stream: UnixStream, rest: Bytes, _guard: T
 fn pieces(
     stream: UnixStream,
     rest: Bytes,
-    guard: Tunnelled,
+    guard: Counted,
 ) -> impl futures_util::Stream<Item = std::io::Result<Bytes>> {
     stream::try_unfold((stream, rest, guard), |(mut stream, mut rest, guard)| async move {
         if rest.is_empty() {

@@ -37,6 +37,10 @@ pub enum Error {
 }
 
 /// Everything a request or a connection may ask for. Shared as `Arc<Delivery>`.
+///
+/// What changes something is not cancel-safe: a commit has consequences, such as the end of a revoked device's
+/// connection, and a future that is dropped behind it leaves them undone. Whoever asks for a client that may leave
+/// carries it through (the API does for every request that is not safe).
 pub struct Delivery {
     pub(crate) store: Arc<dyn Store>,
     /// Set once, when the gateway stands: it needs this handle to be built.
@@ -229,51 +233,30 @@ impl Delivery {
     }
 
     /// Takes back what no device has confirmed yet.
-    pub async fn cancel(self: &Arc<Self>, app: AppId, id: NotificationId) -> Result<Cancelled, Error> {
-        let delivery = self.clone();
-        self.to_the_end(async move {
-            let cancelled = delivery.store.cancel(app, id, delivery.clock.now()).await?;
-            delivery.became_departed(&cancelled.departed);
-            delivery.campaigns_done(&cancelled.done);
-            if cancelled.removed > 0 {
-                delivery.app_changed(app);
-            }
-            Ok(cancelled)
-        })
-        .await
+    pub async fn cancel(&self, app: AppId, id: NotificationId) -> Result<Cancelled, Error> {
+        let cancelled = self.store.cancel(app, id, self.clock.now()).await?;
+        self.became_departed(&cancelled.departed);
+        self.campaigns_done(&cancelled.done);
+        if cancelled.removed > 0 {
+            self.app_changed(app);
+        }
+        Ok(cancelled)
     }
 
     /// Removes a device and ends its connection.
-    pub async fn delete_device(self: &Arc<Self>, app: AppId, device: &DeviceId) -> Result<(), Error> {
-        let (delivery, device) = (self.clone(), device.clone());
-        self.to_the_end(async move {
-            delivery.store.delete_device(app, &device, delivery.clock.now()).await?;
-            delivery.device_changed(app, &device);
-            delivery.close(app, std::slice::from_ref(&device), CloseReason::Revoked).await;
-            Ok(())
-        })
-        .await
+    pub async fn delete_device(&self, app: AppId, device: &DeviceId) -> Result<(), Error> {
+        self.store.delete_device(app, device, self.clock.now()).await?;
+        self.device_changed(app, device);
+        self.close(app, std::slice::from_ref(device), CloseReason::Revoked).await;
+        Ok(())
     }
 
     /// Revokes a device's tokens and ends its connection.
-    pub async fn revoke_tokens(self: &Arc<Self>, app: AppId, device: &DeviceId) -> Result<u32, Error> {
-        let (delivery, device) = (self.clone(), device.clone());
-        self.to_the_end(async move {
-            let version = delivery.store.revoke_tokens(app, &device).await?;
-            delivery.device_changed(app, &device);
-            delivery.close(app, std::slice::from_ref(&device), CloseReason::Revoked).await;
-            Ok(version)
-        })
-        .await
-    }
-
-    /// What is committed in `work` has consequences: they follow also when whoever asked for it hangs up.
-    pub(crate) async fn to_the_end<T: Send + 'static>(
-        &self,
-        work: impl Future<Output = Result<T, Error>> + Send + 'static,
-    ) -> Result<T, Error> {
-        // It does not panic, so it was given up with the node that ends.
-        self.runtime.spawn(work).await.unwrap_or_else(|_| Err(noroshi_store::Error::Closed.into()))
+    pub async fn revoke_tokens(&self, app: AppId, device: &DeviceId) -> Result<u32, Error> {
+        let version = self.store.revoke_tokens(app, device).await?;
+        self.device_changed(app, device);
+        self.close(app, std::slice::from_ref(device), CloseReason::Revoked).await;
+        Ok(version)
     }
 
     /// Ends connections of devices, to be opened again: what they were told at their log-ins, such as whose

@@ -8,6 +8,8 @@ use std::time::Duration;
 
 use http::{Method, StatusCode};
 use noroshi_api::{Peer, serve_connection};
+use noroshi_types::CloseReason;
+use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 
 use crate::service::{Service, request};
@@ -179,4 +181,32 @@ async fn a_gateway_that_does_not_answer_is_a_problem() {
     let closing: noroshi_api::Tunnel = Arc::new(|_, _| UnixStream::pair().map(|(ours, _)| ours));
     let service = Service::with(|state| state.tunnel = Some(closing)).await;
     service.get("/v1/events", "").await.problem(503, "overloaded");
+}
+
+/// Everything that follows a change follows it also where nobody waits for the answer, and nothing counts as in work
+/// for ever.
+#[tokio::test]
+async fn a_change_is_carried_through_when_its_client_leaves_amid() {
+    let service = Service::start().await;
+    let devices: Vec<String> = (0..20).map(|n| format!("d{n}")).collect();
+    for device in &devices {
+        let body = json!({"device": device}).to_string();
+        let made = service.call(Method::POST, "/v1/devices", &service.key, &body).await;
+        assert_eq!(made.status, StatusCode::CREATED);
+    }
+    for device in &devices {
+        for line in [format!("POST /v1/devices/{device}/revoke"), format!("GET /v1/devices/{device}")] {
+            let (mut client, _drain, task) = connect(&service);
+            let head = format!("{line} HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {}\r\n\r\n", service.key);
+            client.write_all(head.as_bytes()).await.expect("written");
+            tokio::task::yield_now().await; // it is begun
+            drop(client);
+            tokio::time::timeout(DEADLINE, task).await.expect("ended in time").expect("no panic");
+        }
+    }
+    let revoked: Vec<_> = devices.into_iter().map(|device| (device, CloseReason::Revoked)).collect();
+    assert_eq!(service.edge.closed(), revoked);
+    let metrics = service.operate(Method::GET, "/metrics", "", "").await.text;
+    assert!(metrics.contains("\nnoroshi_http_requests_in_flight 1\n"), "its own: {metrics}");
+    assert!(metrics.contains(r#"{route="POST /v1/devices/{device}/revoke",status="2xx"} 20"#), "{metrics}");
 }

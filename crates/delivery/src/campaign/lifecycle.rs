@@ -102,39 +102,23 @@ impl Delivery {
     }
 
     /// Starts a draft: now, or at its `start_at`.
-    pub async fn start_campaign(
-        self: &Arc<Self>,
-        app: AppId,
-        id: CampaignId,
-    ) -> Result<CampaignProgress, Error> {
+    pub async fn start_campaign(&self, app: AppId, id: CampaignId) -> Result<CampaignProgress, Error> {
         let to = self.started(app, id).await?;
         self.change(app, id, &[CampaignState::Draft], to).await
     }
 
     /// Takes no more batches of it; those under way are finished.
-    pub async fn pause_campaign(
-        self: &Arc<Self>,
-        app: AppId,
-        id: CampaignId,
-    ) -> Result<CampaignProgress, Error> {
+    pub async fn pause_campaign(&self, app: AppId, id: CampaignId) -> Result<CampaignProgress, Error> {
         self.change(app, id, &[CampaignState::Running, CampaignState::Scheduled], CampaignState::Paused).await
     }
 
-    pub async fn resume_campaign(
-        self: &Arc<Self>,
-        app: AppId,
-        id: CampaignId,
-    ) -> Result<CampaignProgress, Error> {
+    pub async fn resume_campaign(&self, app: AppId, id: CampaignId) -> Result<CampaignProgress, Error> {
         let to = self.started(app, id).await?;
         self.change(app, id, &[CampaignState::Paused], to).await
     }
 
     /// Ends it: who was not sent to yet never will be.
-    pub async fn abort_campaign(
-        self: &Arc<Self>,
-        app: AppId,
-        id: CampaignId,
-    ) -> Result<CampaignProgress, Error> {
+    pub async fn abort_campaign(&self, app: AppId, id: CampaignId) -> Result<CampaignProgress, Error> {
         use CampaignState::{Aborted, Draft, Paused, Running, Scheduled};
         self.change(app, id, &[Draft, Scheduled, Running, Paused], Aborted).await
     }
@@ -161,23 +145,18 @@ impl Delivery {
     }
 
     async fn change(
-        self: &Arc<Self>,
+        &self,
         app: AppId,
         id: CampaignId,
         from: &'static [CampaignState],
         to: CampaignState,
     ) -> Result<CampaignProgress, Error> {
-        let delivery = self.clone();
-        let changed = self.to_the_end(async move {
-            let now = delivery.clock.now();
-            let (state, departed) = delivery.store.set_campaign_state(app, id, from, to, now).await?;
-            tracing::info!(app = app.0, campaign = %id, state = state.as_str(), "a campaign changed");
-            delivery.campaign_changed(app, id, state.as_str());
-            delivery.became_departed(&departed);
-            delivery.wake_push();
-            Ok(state)
-        });
-        let state = changed.await?;
+        let now = self.clock.now();
+        let (state, departed) = self.store.set_campaign_state(app, id, from, to, now).await?;
+        tracing::info!(app = app.0, campaign = %id, state = state.as_str(), "a campaign changed");
+        self.campaign_changed(app, id, state.as_str());
+        self.became_departed(&departed);
+        self.wake_push();
         let campaign = self.found(app, id).await?;
         Ok(self.progress(Campaign { state, ..campaign }))
     }

@@ -13,13 +13,13 @@ use http::{HeaderMap, HeaderValue, StatusCode, header};
 use noroshi_auth::Permit;
 use noroshi_store::{NotificationState, State as Stored};
 use noroshi_types::{AppId, NotificationId, Outcome, When};
-use prometheus_client::metrics::gauge::Gauge;
 use tokio::time::Instant;
 
 use super::Refused;
 use super::fields::prefers;
 use crate::error::Problem;
 use crate::extract::Path;
+use crate::metrics::Counted;
 use crate::state::{Api, State};
 
 /// Proxies give up on silent requests after a minute.
@@ -41,7 +41,7 @@ pub(crate) async fn receipt(
     // Where too many wait already, it is answered at once.
     let waits = if wait.is_zero() { None } else { api.load.pace.wait(app) };
     let until = Instant::now() + if waits.is_some() { wait } else { Duration::ZERO };
-    let _waiting = waits.as_ref().map(|_| Waiting::new(api.metrics.receipts_waiting.clone()));
+    let _waiting = waits.as_ref().map(|_| Counted::by(&api.metrics.receipts_waiting));
     let mut pause = LOOK_FIRST;
     loop {
         let status = status(&api, app, id).await?.ok_or_else(unknown)?;
@@ -56,22 +56,6 @@ pub(crate) async fn receipt(
         }
         tokio::time::sleep(pause.min(left)).await;
         pause = (pause * 2).min(LOOK_LAST);
-    }
-}
-
-/// Counts who waits.
-struct Waiting(Gauge);
-
-impl Waiting {
-    fn new(gauge: Gauge) -> Self {
-        gauge.inc();
-        Self(gauge)
-    }
-}
-
-impl Drop for Waiting {
-    fn drop(&mut self) {
-        self.0.dec();
     }
 }
 

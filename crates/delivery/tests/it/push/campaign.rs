@@ -399,8 +399,7 @@ async fn what_an_abort_takes_from_the_queue_is_told_with_its_devices() {
     let id = bench.create(spec(Audience::Everyone)).await;
     let waits = async { while bench.progress(id).await.campaign.batches_later != 1 {} };
     tokio::time::timeout(DEADLINE, waits).await.expect("it waits for another attempt");
-    // Also if whoever asks for it hangs up at once.
-    let _ = futures_util::poll!(std::pin::pin!(bench.delivery.abort_campaign(bench.app, id)));
+    bench.delivery.abort_campaign(bench.app, id).await.expect("aborted");
     let what = r#""why":"cancelled","count":1"#;
     let line = format!(r#""event":"dropped","campaign":"{id}",{what},"devices":[{}]}}"#, num.0);
     eventually(&line, || events_told(folder.path()).contains(&line)).await;
@@ -434,8 +433,7 @@ async fn every_step_of_a_campaign_is_told_also_those_that_nobody_orders() {
     bench.delivery.ack(num, vec![notification]);
     bench.ended(confirmed).await;
     let (cancelled, notification) = bench.published(&device, Duration::from_secs(3_600)).await;
-    // Also if whoever asks for it hangs up at once.
-    let _ = futures_util::poll!(std::pin::pin!(bench.delivery.cancel(bench.app, notification)));
+    bench.delivery.cancel(bench.app, notification).await.expect("cancelled");
     bench.ended(cancelled).await;
     // The last batch that was sent ends it.
     bench.many(120).await;
