@@ -8,7 +8,7 @@ use noroshi_auth::Auth;
 use noroshi_delivery::{Clock, Delivery, Edge};
 use noroshi_gateway::{Config, Gateway, Handover, HandoverFn, Listener, Metrics, Speaks};
 use noroshi_store::{
-    Accept, Accepted, Devices, Notifications, Registration, Sessions, Sqlite, Store, sqlite::Options,
+    Accept, Accepted, Backlog, Devices, Notifications, Registration, Sessions, Sqlite, Store, sqlite::Options,
 };
 use noroshi_telemetry::Registry;
 use noroshi_types::{
@@ -231,8 +231,17 @@ impl Node {
     /// confirm: a device that comes back before hears it again.
     pub(crate) async fn until_confirmed(&self, device: &str) {
         let device = DeviceId::parse(device).expect("an id");
+        let found = self.store.device(self.app, &device).await.expect("read");
+        let asked = Backlog {
+            app: self.app,
+            device: found.expect("a device").num,
+            after: None,
+            session_topics: Vec::new(),
+            session_since: None,
+            now: self.now(),
+        };
         let until = tokio::time::Instant::now() + PATIENCE;
-        while Sessions::inbox(&*self.store, self.app, &device, 10, self.now()).await.expect("read").1 > 0 {
+        while !self.store.backlog(asked.clone()).await.expect("read").messages.is_empty() {
             assert!(tokio::time::Instant::now() < until, "{device} has not confirmed all");
             tokio::time::sleep(Duration::from_millis(5)).await;
         }

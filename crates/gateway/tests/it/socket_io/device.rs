@@ -291,9 +291,30 @@ async fn who_is_replaced_while_it_moves_is_told() {
     let said = socket.next().await;
     assert!(said.starts_with(r#"42["close",{"reason":"replaced","reconnect":false"#), "{said:?}");
     assert_eq!(socket.next().await, "41");
-    assert_eq!(socket.next().await, "1");
     socket.closed().await;
     assert!(native.sync().await.is_empty());
+}
+
+/// Whichever comes first at the shard, its move or its end.
+#[tokio::test(flavor = "multi_thread")]
+async fn who_is_replaced_in_the_moment_it_moves_is_told() {
+    let node = Node::start(plain()).await;
+    node.device("d1", "u1", &[]).await;
+    for _ in 0..40 {
+        let path = polling(&node, "/socket.io/").await;
+        let mut http = Http::open(&node).await;
+        let connect_polling = format!(r#"40{{"token":"{}"}}"#, node.token("d1"));
+        assert_eq!(http.post(&path, &connect_polling).await.body, "ok");
+        assert!(http.get(&path).await.body.starts_with("40{"));
+        let mut socket = Socket::open(&node, &path.replace("polling", "websocket")).await;
+        socket.say("2probe").await;
+        assert_eq!(socket.next().await, "3probe");
+        let (_native, ()) = tokio::join!(node.connect("d1"), socket.say("5"));
+        let said = socket.next().await;
+        assert!(said.starts_with(r#"42["close",{"reason":"replaced","reconnect":false"#), "{said:?}");
+        assert_eq!(socket.next().await, "41");
+        socket.closed().await;
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
