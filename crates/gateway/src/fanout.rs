@@ -16,7 +16,7 @@ use std::io::IoSlice;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use noroshi_types::{AppId, CloseReason, Message, NotificationId, Outcome, Presence, Topic, When};
+use noroshi_types::{AppId, CloseReason, DeviceNum, Message, NotificationId, Outcome, Presence, Topic, When};
 use smallvec::SmallVec;
 
 use crate::catch_up::Hold;
@@ -335,22 +335,13 @@ impl Shard {
 
     /// [`Shard::flush`] where the write may have been done: `written` is how much the socket took.
     pub(crate) fn flush_written(&mut self, slot: u32, written: Option<usize>) {
+        let Some((device, bits)) = self.take_marked(slot) else { return };
         let Some(connection) = self.connections.get_mut(slot as usize) else { return };
-        connection.urgent = false;
-        let bits = std::mem::take(&mut connection.pending);
-        if bits == 0 {
-            return;
-        }
-        let Some(device) = connection.session.as_ref().map(|session| session.num) else {
-            return self.fanout.ring.forget(bits, None);
-        };
-        if !connection.is_alive() {
-            return self.fanout.ring.forget(bits, Some(device));
-        }
         let framing = connection.framing;
         let places = self.fanout.ring.in_order(bits);
         if connection.talk.is_some() {
-            return self.flush_talk(slot, &places);
+            let outbound = self.offer_marked(slot, &places);
+            return self.write_outbound(slot, outbound, None);
         }
         let mut taken = 0;
         if connection.tail.is_none() {
@@ -390,6 +381,22 @@ impl Shard {
             frame.written.push(device);
         }
         self.check_tail(slot);
+    }
+
+    /// Takes a connection's bits off it. None if there are none, or nobody to write to.
+    pub(crate) fn take_marked(&mut self, slot: u32) -> Option<(DeviceNum, u64)> {
+        let connection = self.connections.get_mut(slot as usize)?;
+        connection.urgent = false;
+        let bits = std::mem::take(&mut connection.pending);
+        if bits == 0 {
+            return None;
+        }
+        let device = connection.session.as_ref().map(|session| session.num);
+        if device.is_none() || !connection.is_alive() {
+            self.fanout.ring.forget(bits, device);
+            return None;
+        }
+        device.map(|device| (device, bits))
     }
 
     /// Frees frames that all have, and observes how long they took.

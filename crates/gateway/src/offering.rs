@@ -29,6 +29,10 @@ use crate::talk::{Cause, Context, Offered};
 /// What is prepared before the socket is asked: about what it takes at once.
 const BATCH_BYTES: usize = 64 << 10;
 
+/// What is copied into one piece to be sent with others'; more is worth a call of its own.
+#[cfg(feature = "io-uring")]
+const JOINED_BYTES: usize = 4 << 10;
+
 /// Packets on their way to one socket.
 #[derive(Default)]
 struct Batch {
@@ -58,14 +62,29 @@ impl Batch {
         })
     }
 
-    /// Writes as much as the socket takes and keeps the rest; how much it took.
-    fn write(&mut self, connection: &mut Connection, now_tick: u32) -> io::Result<usize> {
-        let mut taken = 0;
+    /// Adds all of it, in the order in which it is sent.
+    #[cfg(feature = "io-uring")]
+    fn join(&self, to: &mut Vec<u8>) {
+        for (head, shared) in self.heads() {
+            to.extend_from_slice(head);
+            to.extend_from_slice(shared);
+        }
+    }
+
+    /// Writes as much as the socket takes and keeps the rest; how much it took. `written`: how much it took already,
+    /// of a batch that was sent.
+    fn write(
+        &mut self,
+        connection: &mut Connection,
+        now_tick: u32,
+        written: Option<usize>,
+    ) -> io::Result<usize> {
+        let mut taken = written.unwrap_or(0);
         if connection.framing == Framing::Polling {
             self.queue(connection);
             return Ok(0);
         }
-        if connection.tail.is_none() {
+        if connection.tail.is_none() && written.is_none() {
             let mut slices: SmallVec<[IoSlice<'_>; 16]> = SmallVec::new();
             for (head, shared) in self.heads() {
                 slices.extend((!head.is_empty()).then(|| IoSlice::new(head)));
@@ -108,6 +127,25 @@ impl Batch {
     }
 }
 
+/// What a connection is to be written, and what its conversation says of it.
+#[derive(Default)]
+pub(crate) struct Outbound {
+    batch: Batch,
+    confirmed: Vec<NotificationId>,
+    /// The socket is broken.
+    failed: bool,
+}
+
+#[cfg(feature = "io-uring")]
+impl Outbound {
+    /// Adds what is to be written, if that is not too much to be copied.
+    pub(crate) fn join(&self, to: &mut Vec<u8>) {
+        if !self.failed && self.batch.bytes() <= JOINED_BYTES {
+            self.batch.join(to);
+        }
+    }
+}
+
 /// What became of one message, besides being written.
 enum Fate {
     Written { confirmed: bool },
@@ -116,11 +154,10 @@ enum Fate {
 }
 
 impl Shard {
-    /// [`Shard::flush`] of a connection with a conversation: `places` are off its bits.
-    pub(crate) fn flush_talk(&mut self, slot: u32, places: &[usize]) {
-        let mut batch = Batch::default();
-        let mut confirmed = Vec::new();
-        let mut failed = false;
+    /// Offers messages to a connection with a conversation: `places` are off its bits. What comes of it is for
+    /// [`Shard::write_outbound`].
+    pub(crate) fn offer_marked(&mut self, slot: u32, places: &[usize]) -> Outbound {
+        let Outbound { mut batch, mut confirmed, mut failed } = Outbound::default();
         let soft = self.shared.config.send_queue_soft_bytes;
         for place in places {
             let Some(frame) = self.fanout.ring.frame_mut(*place) else { continue };
@@ -170,20 +207,26 @@ impl Shard {
                 }
             }
             if batch.bytes() >= BATCH_BYTES {
-                failed |= !self.write_batch(slot, &mut batch);
+                failed |= !self.write_batch(slot, &mut batch, None);
             }
         }
         self.follow(slot, &mut batch);
-        failed |= !self.write_batch(slot, &mut batch);
+        Outbound { batch, confirmed, failed }
+    }
+
+    /// Writes what is left of it. `written`: how much the socket took, where that was sent.
+    pub(crate) fn write_outbound(&mut self, slot: u32, outbound: Outbound, written: Option<usize>) {
+        let Outbound { mut batch, confirmed, failed } = outbound;
+        let broken = failed | !self.write_batch(slot, &mut batch, written);
         self.confirm(slot, confirmed);
-        match failed {
+        match broken {
             true => self.doom(slot, CloseReason::PeerReset),
             false => self.check_tail(slot),
         }
     }
 
     /// False if the socket is broken.
-    fn write_batch(&mut self, slot: u32, batch: &mut Batch) -> bool {
+    fn write_batch(&mut self, slot: u32, batch: &mut Batch, written: Option<usize>) -> bool {
         let now_tick = self.now.tick;
         let Some(connection) = self.connections.get_mut(slot as usize) else { return true };
         if batch.packets.is_empty() {
@@ -192,7 +235,7 @@ impl Shard {
         if connection.framing == Framing::Polling {
             self.polled.push(slot);
         }
-        let written = batch.write(connection, now_tick);
+        let written = batch.write(connection, now_tick, written);
         self.tally.bytes_out += *written.as_ref().unwrap_or(&0) as u64;
         written.is_ok()
     }
@@ -236,7 +279,7 @@ impl Shard {
                 grant(connection, 1);
                 self.outcomes.one(message.id, Outcome::Written, session.num);
                 self.follow(slot, &mut batch);
-                match self.write_batch(slot, &mut batch) {
+                match self.write_batch(slot, &mut batch, None) {
                     true => self.check_tail(slot),
                     false => self.doom(slot, CloseReason::PeerReset),
                 }
@@ -286,7 +329,7 @@ impl Shard {
             catch_up.keep_rest(rest);
         }
         self.follow(slot, &mut batch);
-        let whole = self.write_batch(slot, &mut batch);
+        let whole = self.write_batch(slot, &mut batch, None);
         self.confirm(slot, confirmed);
         match whole {
             true => {

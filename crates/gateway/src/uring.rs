@@ -1,9 +1,10 @@
 //! Many sends with one system call: the frames of a slice are submitted to the kernel together
 //! (io_uring), and each connection then goes on as if it had been written to by itself.
 //!
-//! Only connections without TLS that have one message to get and nothing unsent take part: one message
-//! to a whole topic, which is where a call each costs most. A burst is one `writev` a connection
-//! already, many times cheaper a message. Sends do not wait ([`libc::MSG_DONTWAIT`]), so all are
+//! Only connections without TLS that have nothing unsent take part, and of those of the native protocol only
+//! where one message is to be got: one message to a whole topic, which is where a call each costs most. A burst
+//! is one `writev` a connection already, many times cheaper a message. What a conversation made ([`crate::talk`])
+//! is its connection's own and is copied into one piece. Sends do not wait ([`libc::MSG_DONTWAIT`]), so all are
 //! done when the call returns.
 //!
 //! Part of the feature `io-uring`; where the kernel gives no ring, or none that sends (before 5.6, or
@@ -26,6 +27,7 @@ use smallvec::SmallVec;
 
 use crate::connection::Connection;
 use crate::fanout::Fanout;
+use crate::offering::Outbound;
 use crate::shard::Shard;
 
 /// Sends of one call. Twice as many save no more, and delay what the kernel does behind them.
@@ -35,13 +37,15 @@ pub(crate) struct Uring {
     ring: IoUring,
     /// Of each send: bytes taken, or an error's number below 0.
     results: Vec<i32>,
+    /// What conversations made for their connections, one behind the other.
+    joined: Vec<u8>,
 }
 
 impl Uring {
     /// For the thread that calls; none where the kernel gives none.
     pub(crate) fn new() -> Option<Self> {
         match ring() {
-            Ok(ring) => Some(Self { ring, results: Vec::with_capacity(BATCH) }),
+            Ok(ring) => Some(Self { ring, results: Vec::with_capacity(BATCH), joined: Vec::new() }),
             Err(error) => {
                 tracing::info!(%error, "this kernel gives no io_uring: each connection is written to by itself");
                 None
@@ -137,12 +141,13 @@ impl Shard {
     }
 
     fn write_together(&mut self, slots: &[u32]) {
+        let mut outbounds = self.offer_together(slots);
         let uring = self.uring.take();
         // No connection's own guard is around this. A panic costs the ring, with whatever it was given
         // and was not told to send, and each connection is written to by itself.
         let sent = catch_unwind(AssertUnwindSafe(|| {
             let mut uring = uring?;
-            let sent = self.send_together(&mut uring, slots);
+            let sent = self.send_together(&mut uring, slots, &outbounds);
             Some((uring, sent))
         }));
         let (uring, sent) = sent.ok().flatten().unzip();
@@ -151,35 +156,81 @@ impl Shard {
         for (index, slot) in slots.iter().enumerate() {
             let result = if sent.get(index) == Some(&true) { results.next() } else { None };
             let written = result.and_then(|result| taken(*result));
-            self.guard(Some(*slot), |shard| shard.flush_written(*slot, written));
+            let outbound = outbounds.get_mut(index).and_then(Option::take);
+            self.guard(Some(*slot), |shard| match outbound {
+                Some(outbound) => shard.write_outbound(*slot, outbound, written),
+                None => shard.flush_written(*slot, written),
+            });
         }
         self.uring = uring;
     }
 
+    /// What those with a conversation make of their messages, where that may be sent together.
+    fn offer_together(&mut self, slots: &[u32]) -> Vec<Option<Outbound>> {
+        let mut outbounds = Vec::with_capacity(slots.len());
+        for slot in slots {
+            let mut outbound = None;
+            let connection = self.connections.get(*slot as usize);
+            if connection.is_some_and(|it| it.talk.is_some() && free_socket(it).is_some()) {
+                self.guard(Some(*slot), |shard| {
+                    let Some((_, bits)) = shard.take_marked(*slot) else { return };
+                    let places = shard.fanout.ring.in_order(bits);
+                    outbound = Some(shard.offer_marked(*slot, &places));
+                });
+            }
+            outbounds.push(outbound);
+        }
+        outbounds
+    }
+
     /// Which of the slots were sent to: the results are theirs, in their order.
-    fn send_together(&self, uring: &mut Uring, slots: &[u32]) -> SmallVec<[bool; BATCH]> {
+    fn send_together(
+        &self,
+        uring: &mut Uring,
+        slots: &[u32],
+        outbounds: &[Option<Outbound>],
+    ) -> SmallVec<[bool; BATCH]> {
+        let mut joined = std::mem::take(&mut uring.joined);
+        joined.clear();
+        let mut ends: SmallVec<[usize; BATCH]> = SmallVec::new();
+        for outbound in outbounds {
+            outbound.iter().for_each(|outbound| outbound.join(&mut joined));
+            ends.push(joined.len());
+        }
         let mut sent: SmallVec<[bool; BATCH]> = SmallVec::new();
         let mut sends: SmallVec<[(BorrowedFd<'_>, &[u8]); BATCH]> = SmallVec::new();
-        for slot in slots {
-            let send = self.connections.get(*slot as usize).and_then(|it| self.only_frame(it));
+        let mut begin = 0;
+        for ((slot, outbound), end) in slots.iter().zip(outbounds).zip(ends) {
+            let own = &joined[std::mem::replace(&mut begin, end)..end];
+            let connection = self.connections.get(*slot as usize);
+            let send = match outbound {
+                Some(_) => connection.and_then(free_socket).zip((!own.is_empty()).then_some(own)),
+                None => connection.and_then(|connection| self.only_frame(connection)),
+            };
             sent.push(send.is_some());
             sends.extend(send);
         }
         uring.send_all(&sends);
+        drop(sends);
+        uring.joined = joined;
         sent
     }
 
     /// The one frame that a connection waits for and can be sent right now.
     fn only_frame<'a>(&'a self, connection: &'a Connection) -> Option<(BorrowedFd<'a>, &'a [u8])> {
-        let is_native = connection.talk.is_none();
-        let free = connection.tail.is_none() && connection.is_alive() && connection.session.is_some();
-        if !free || !is_native || connection.pending.count_ones() != 1 {
+        if connection.talk.is_some() || connection.pending.count_ones() != 1 {
             return None;
         }
-        let fd = connection.transport.plain()?;
+        let fd = free_socket(connection)?;
         let frame = self.fanout.ring.frame(connection.pending.trailing_zeros() as usize)?;
         Some((fd, frame.dispatch.encoded(connection.framing)))
     }
+}
+
+/// Of a connection that can be sent something right now.
+fn free_socket(connection: &Connection) -> Option<BorrowedFd<'_>> {
+    let free = connection.tail.is_none() && connection.is_alive() && connection.session.is_some();
+    connection.transport.plain().filter(|_| free)
 }
 
 #[cfg(test)]
