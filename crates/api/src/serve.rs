@@ -1,10 +1,13 @@
 //! HTTP/1.1 over any byte stream: the gateway and the node hand over connections, plain or TLS, with
 //! what was read of them already.
 
-use std::pin::pin;
+use std::future::poll_fn;
+use std::pin::{Pin, pin};
+use std::task::{Poll, ready};
 use std::time::Duration;
 
 use axum::Router;
+use axum::response::Response;
 use futures_util::FutureExt;
 use futures_util::future::Either;
 use http::Request;
@@ -13,8 +16,8 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use noroshi_types::limits;
+use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio_util::task::TaskTracker;
 use tower::ServiceExt;
 
 use crate::state::Peer;
@@ -25,6 +28,9 @@ const HEAD_TIMEOUT: Duration = Duration::from_secs(75);
 
 /// A body is read in pieces of at most this size.
 const READ_BUFFER_BYTES_MAX: usize = 64 << 10;
+
+/// A request that may change something, on its way to its answer.
+type Change = Pin<Box<dyn Future<Output = Response> + Send>>;
 
 /// Serves requests until the client leaves, or `drain` resolves and the request in work is answered.
 /// What breaks a connection is the client's affair: it is logged at debug.
@@ -37,30 +43,39 @@ pub async fn serve_connection(
     peer: Peer,
     drain: impl Future<Output = ()>,
 ) {
-    let changes = TaskTracker::new();
-    if let Err(error) = serve(io, router, peer, &changes, drain).await {
+    // The one in work: HTTP/1.1 has one at a time.
+    let change = Mutex::new(None);
+    if let Err(error) = serve(io, router, peer, &change, drain).await {
         tracing::debug!(%error, peer = %peer.address, "an HTTP connection broke");
     }
-    changes.close();
-    changes.wait().await;
+    if let Some(change) = change.into_inner() {
+        change.await;
+    }
 }
 
 async fn serve(
     io: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     router: Router,
     peer: Peer,
-    changes: &TaskTracker,
+    change: &Mutex<Option<Change>>,
     drain: impl Future<Output = ()>,
 ) -> hyper::Result<()> {
     let service = service_fn(|mut request: Request<Incoming>| {
         request.extensions_mut().insert(peer);
         let is_safe = request.method().is_safe();
-        let answer =
-            router.clone().oneshot(request).map(|answer| answer.unwrap_or_else(|never| match never {}));
-        match is_safe {
-            true => Either::Left(answer.map(Ok)),
-            false => Either::Right(changes.spawn(answer)),
+        let answer = router.clone().oneshot(request);
+        if is_safe {
+            return Either::Left(answer);
         }
+        // hyper drops what it was given here when the client leaves, and not what lies in `change`.
+        *change.lock() = Some(Box::pin(answer.map(|answer| answer.unwrap_or_else(|never| match never {}))));
+        Either::Right(poll_fn(|context| {
+            let mut change = change.lock();
+            let Some(answer) = change.as_mut() else { return Poll::Pending };
+            let answer = ready!(answer.as_mut().poll(context));
+            *change = None;
+            Poll::Ready(Ok(answer))
+        }))
     });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
