@@ -227,6 +227,11 @@ impl Node {
         self.until("sessions", |node| node.gateway.sessions_count() == count).await;
     }
 
+    /// What the store was given so far is written: it takes one after the other. Itself a commit.
+    pub(crate) async fn until_written(&self) {
+        let _ = self.store.keep_session(DeviceNum(0), None).await; // nobody's
+    }
+
     /// Nothing waits for a device any more. What it confirmed is written a little later, together with what others
     /// confirm: a device that comes back before hears it again.
     pub(crate) async fn until_confirmed(&self, device: &str) {

@@ -174,6 +174,7 @@ async fn storm(node: &Arc<Node>) -> u64 {
         left.await.expect("no panic");
     }
     node.until("all are gone", |node| node.gateway.connections() == 0).await;
+    node.until_written().await;
     count
 }
 
