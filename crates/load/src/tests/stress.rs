@@ -115,8 +115,10 @@ fn healthy_devices_are_counted_and_slow_ones_are_not() {
     let line = "slow --connections 12 --silent-share 0.25 --sipping-share 0.25 --rate 20 --duration 500ms \
                 --linger 200ms --payload 100 --processes 2 --repeat 1";
     let report = measure(&server, line).unwrap();
-    // A second of warm-up and half a second, to six; then as much with all twelve.
-    assert_eq!(server.published().1, 6 * (20 + 10) + 12 * 10);
+    // A second of warm-up and half a second, to six; then half a second with all twelve. Six had left before, which the
+    // server may see only when it has written to them.
+    let written = 6 * (20 + 10) + 12 * 10;
+    assert!((written..=written + 6).contains(&server.published().1), "{:?}", server.published());
     assert_eq!(values(&report, "deliveries lost without slow peers"), [0.0]);
     assert_eq!(values(&report, "deliveries lost beside slow peers"), [0.0]);
     assert_eq!(values(&report, "slow peers"), [6.0]);
