@@ -443,6 +443,50 @@ async fn nothing_is_lost_behind_a_wildcard() {
     }
 }
 
+/// Written to together with others, who hear everything: what it lacks it lacks in whole messages.
+#[tokio::test(flavor = "multi_thread")]
+async fn who_does_not_read_among_others_gets_whole_packets_in_order() {
+    const COUNT: usize = 2_500;
+    let node = node().await;
+    let mut clients = Vec::new();
+    for device in ["slow", "d1", "d2"] {
+        node.device(device, "u1", &[]).await;
+        let mut client = Client::connect(&node, Asked::clean(device)).await;
+        if device == "slow" {
+            socket2::SockRef::from(&client.socket).set_recv_buffer_size(4_096).expect("set");
+        }
+        client.next().await;
+        client.subscribe(&[("$noroshi/inbox", Qos::AtMostOnce)]).await;
+        assert_eq!(client.next().await, "suback [0]");
+        clients.push(client);
+    }
+    let filler = "x".repeat(3_000);
+    let mut numbers = Vec::new();
+    let mut slow = clients.remove(0);
+    let heard =
+        |said: &str| said.trim_start_matches("$noroshi/inbox \"").split(' ').next()?.parse::<usize>().ok();
+    for n in 0..COUNT {
+        node.publish(user("u1"), When::Connected, &format!(r#""{n} {filler}""#)).await;
+        for client in &mut clients {
+            assert_eq!(heard(&client.next().await), Some(n));
+        }
+    }
+    socket2::SockRef::from(&slow.socket).set_recv_buffer_size(1 << 20).expect("set");
+    slow.send(Packet::PingReq).await;
+    loop {
+        let said = slow.next().await;
+        match heard(&said) {
+            Some(n) => numbers.push(n),
+            None => break assert_eq!(said, "pong"),
+        }
+    }
+    assert!(
+        numbers.is_sorted() && !numbers.is_empty() && numbers.len() < COUNT,
+        "{} of {COUNT}",
+        numbers.len()
+    );
+}
+
 /// What a topic retains is read while others publish to it.
 #[tokio::test]
 async fn what_is_retained_and_heard_comes_once() {
