@@ -3,7 +3,7 @@
 
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
-use std::task::{Poll, ready};
+use std::task::Poll;
 use std::time::Duration;
 
 use axum::Router;
@@ -43,7 +43,7 @@ pub async fn serve_connection(
     peer: Peer,
     drain: impl Future<Output = ()>,
 ) {
-    // The one in work: HTTP/1.1 has one at a time.
+    // Guards the one in work, which only this task looks at: HTTP/1.1 has one at a time.
     let change = Mutex::new(None);
     if let Err(error) = serve(io, router, peer, &change, drain).await {
         tracing::debug!(%error, peer = %peer.address, "an HTTP connection broke");
@@ -70,11 +70,12 @@ async fn serve(
         // hyper drops what it was given here when the client leaves, and not what lies in `change`.
         *change.lock() = Some(Box::pin(answer.map(|answer| answer.unwrap_or_else(|never| match never {}))));
         Either::Right(poll_fn(|context| {
-            let mut change = change.lock();
-            let Some(answer) = change.as_mut() else { return Poll::Pending };
-            let answer = ready!(answer.as_mut().poll(context));
-            *change = None;
-            Poll::Ready(Ok(answer))
+            let Some(mut answer) = change.lock().take() else { return Poll::Pending };
+            let polled = answer.as_mut().poll(context);
+            if polled.is_pending() {
+                *change.lock() = Some(answer);
+            }
+            polled.map(Ok)
         }))
     });
     let connection = http1::Builder::new()

@@ -2,14 +2,15 @@
 //! [`crate::fanout`] and [`crate::backlog`] do with encoded frames, with a conversation asked about each.
 //!
 //! What is written is a small head, which is the connection's own, and a rest that all of its protocol
-//! share, both in one `writev`. A conversation counts what it gives out (packet ids, windows), so a message
+//! share, both in one `writev`, or with what other connections get in one call (`uring`). A conversation counts what it gives out (packet ids, windows), so a message
 //! is offered only where it will be sent: whether the socket is behind is looked at before.
 //!
 //! A conversation may have no room until something is confirmed. Live messages wait then in the
 //! connection's [`CatchUp`], which reads on from the store if they become too many; what is left of a page
 //! waits there too. [`Shard::make_room`] goes on.
 //!
-//! Invariant: nothing ordered overtakes a message that waits for room.
+//! Invariants: nothing ordered overtakes a message that waits for room. Between [`Shard::offer_marked`] and
+//! [`Shard::write_outbound`] nothing else is sent to the connection.
 
 use std::io::{self, IoSlice};
 use std::sync::Arc;
@@ -29,7 +30,7 @@ use crate::talk::{Cause, Context, Offered};
 /// What is prepared before the socket is asked: about what it takes at once.
 const BATCH_BYTES: usize = 64 << 10;
 
-/// What is copied into one piece to be sent with others'; more is worth a call of its own.
+/// What is copied into one piece to be sent with others'. More, which is rare, has a call of its own.
 #[cfg(feature = "io-uring")]
 const JOINED_BYTES: usize = 4 << 10;
 
@@ -92,23 +93,31 @@ impl Batch {
             }
             taken = connection.transport.write(&mut slices)?;
         }
-        let mut left = taken;
-        for (head, shared) in self.heads() {
-            let len = head.len() + shared.len();
-            if left >= len {
-                left -= len;
-                continue;
-            }
-            // One chunk a packet, so that what was not begun can be dropped whole.
-            let packet = if head.is_empty() { shared.clone() } else { [head, shared].concat().into() };
+        if taken < self.bytes() {
             let tail = connection.tail.get_or_insert_with(|| Box::new(Tail::new(now_tick)));
-            match std::mem::take(&mut left) {
-                0 => tail.push(packet),
-                begun => tail.push_begun(packet.slice(begun..)),
+            for (packet, begun) in self.left(taken) {
+                match begun {
+                    0 => tail.push(packet),
+                    begun => tail.push_begun(packet.slice(begun..)),
+                }
             }
         }
         self.clear();
         Ok(taken)
+    }
+
+    /// The packets that were not `taken` whole, and how much of each was. One chunk a packet, so that what was not begun
+    /// can be dropped whole.
+    fn left(&self, mut taken: usize) -> impl Iterator<Item = (Bytes, usize)> {
+        self.heads().filter_map(move |(head, shared)| {
+            let len = head.len() + shared.len();
+            if taken >= len {
+                taken -= len;
+                return None;
+            }
+            let packet = if head.is_empty() { shared.clone() } else { [head, shared].concat().into() };
+            Some((packet, std::mem::take(&mut taken)))
+        })
     }
 
     /// [`Batch::write`] where packets wait for a poll.
@@ -216,6 +225,9 @@ impl Shard {
 
     /// Writes what is left of it. `written`: how much the socket took, where that was sent.
     pub(crate) fn write_outbound(&mut self, slot: u32, outbound: Outbound, written: Option<usize>) {
+        if !self.is_alive(slot) {
+            return;
+        }
         let Outbound { mut batch, confirmed, failed } = outbound;
         let broken = failed | !self.write_batch(slot, &mut batch, written);
         self.confirm(slot, confirmed);
@@ -387,5 +399,28 @@ fn pass(
         confirmed.push(dispatch.message.id);
     } else if !dispatch.is_stored() && dispatch.message.topic.is_none() {
         frame.offline.push(device);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_socket_did_not_take_is_left_in_whole_packets() {
+        let mut batch = Batch::default();
+        for (head, shared) in [("ab", "cde"), ("", "fgh"), ("ij", "")] {
+            batch.heads.extend_from_slice(head.as_bytes());
+            batch.push(Bytes::from_static(shared.as_bytes()));
+        }
+        let all = b"abcdefghij";
+        assert_eq!(batch.bytes(), all.len());
+        for taken in 0..=all.len() {
+            let left: Vec<_> = batch.left(taken).collect();
+            let rest: Vec<u8> = left.iter().flat_map(|(packet, begun)| packet[*begun..].to_vec()).collect();
+            assert_eq!(rest, all[taken..], "{taken}");
+            assert!(left.iter().skip(1).all(|(_, begun)| *begun == 0), "only the first can be begun");
+            assert!(left.iter().all(|(packet, begun)| *begun < packet.len()), "none is left that is done");
+        }
     }
 }

@@ -141,7 +141,7 @@ impl Shard {
     }
 
     fn write_together(&mut self, slots: &[u32]) {
-        let mut outbounds = self.offer_together(slots);
+        let outbounds = self.offer_together(slots);
         let uring = self.uring.take();
         // No connection's own guard is around this. A panic costs the ring, with whatever it was given
         // and was not told to send, and each connection is written to by itself.
@@ -153,32 +153,32 @@ impl Shard {
         let (uring, sent) = sent.ok().flatten().unzip();
         let sent = sent.unwrap_or_default();
         let mut results = uring.iter().flat_map(|uring| &uring.results);
+        let mut outbounds = outbounds.into_iter().peekable();
         for (index, slot) in slots.iter().enumerate() {
             let result = if sent.get(index) == Some(&true) { results.next() } else { None };
             let written = result.and_then(|result| taken(*result));
-            let outbound = outbounds.get_mut(index).and_then(Option::take);
+            let outbound = outbounds.next_if(|(at, _)| at == slot);
             self.guard(Some(*slot), |shard| match outbound {
-                Some(outbound) => shard.write_outbound(*slot, outbound, written),
+                Some((_, outbound)) => shard.write_outbound(*slot, outbound, written),
                 None => shard.flush_written(*slot, written),
             });
         }
         self.uring = uring;
     }
 
-    /// What those with a conversation make of their messages, where that may be sent together.
-    fn offer_together(&mut self, slots: &[u32]) -> Vec<Option<Outbound>> {
-        let mut outbounds = Vec::with_capacity(slots.len());
+    /// What those with a conversation make of their messages, where that may be sent together: by slot, in the order
+    /// of the slots.
+    fn offer_together(&mut self, slots: &[u32]) -> Vec<(u32, Outbound)> {
+        let mut outbounds = Vec::new();
         for slot in slots {
-            let mut outbound = None;
             let connection = self.connections.get(*slot as usize);
             if connection.is_some_and(|it| it.talk.is_some() && free_socket(it).is_some()) {
                 self.guard(Some(*slot), |shard| {
                     let Some((_, bits)) = shard.take_marked(*slot) else { return };
                     let places = shard.fanout.ring.in_order(bits);
-                    outbound = Some(shard.offer_marked(*slot, &places));
+                    outbounds.push((*slot, shard.offer_marked(*slot, &places)));
                 });
             }
-            outbounds.push(outbound);
         }
         outbounds
     }
@@ -188,23 +188,25 @@ impl Shard {
         &self,
         uring: &mut Uring,
         slots: &[u32],
-        outbounds: &[Option<Outbound>],
+        outbounds: &[(u32, Outbound)],
     ) -> SmallVec<[bool; BATCH]> {
         let mut joined = std::mem::take(&mut uring.joined);
         joined.clear();
-        let mut ends: SmallVec<[usize; BATCH]> = SmallVec::new();
-        for outbound in outbounds {
-            outbound.iter().for_each(|outbound| outbound.join(&mut joined));
-            ends.push(joined.len());
+        let mut ends: SmallVec<[(u32, usize); BATCH]> = SmallVec::new();
+        for (slot, outbound) in outbounds {
+            outbound.join(&mut joined);
+            ends.push((*slot, joined.len()));
         }
         let mut sent: SmallVec<[bool; BATCH]> = SmallVec::new();
         let mut sends: SmallVec<[(BorrowedFd<'_>, &[u8]); BATCH]> = SmallVec::new();
-        let mut begin = 0;
-        for ((slot, outbound), end) in slots.iter().zip(outbounds).zip(ends) {
-            let own = &joined[std::mem::replace(&mut begin, end)..end];
+        let (mut ends, mut begin) = (ends.into_iter().peekable(), 0);
+        for slot in slots {
             let connection = self.connections.get(*slot as usize);
-            let send = match outbound {
-                Some(_) => connection.and_then(free_socket).zip((!own.is_empty()).then_some(own)),
+            let send = match ends.next_if(|(at, _)| at == slot) {
+                Some((_, end)) => {
+                    let own = &joined[std::mem::replace(&mut begin, end)..end];
+                    connection.and_then(free_socket).zip((!own.is_empty()).then_some(own))
+                }
                 None => connection.and_then(|connection| self.only_frame(connection)),
             };
             sent.push(send.is_some());

@@ -210,3 +210,28 @@ async fn a_change_is_carried_through_when_its_client_leaves_amid() {
     assert!(metrics.contains("\nnoroshi_http_requests_in_flight 1\n"), "its own: {metrics}");
     assert!(metrics.contains(r#"{route="POST /v1/devices/{device}/revoke",status="2xx"} 20"#), "{metrics}");
 }
+
+/// Also where what came of it could be understood.
+#[tokio::test]
+async fn a_body_that_ends_with_its_connection_is_refused() {
+    let service = Service::start().await;
+    let body = r#"{"to":{"users":["u1"]},"when":"connected","data":1}"#;
+    for (length, framed) in [
+        (format!("Content-Length: {}", body.len() + 1), body.to_owned()),
+        ("Transfer-Encoding: chunked".to_owned(), format!("{:x}\r\n{body}\r\n", body.len())),
+    ] {
+        let (mut client, _drain, task) = connect(&service);
+        let head = format!(
+            "POST /v1/notifications HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {}\r\n\
+             Content-Type: application/json\r\n{length}\r\n\r\n{framed}",
+            service.key
+        );
+        client.write_all(head.as_bytes()).await.expect("written");
+        tokio::task::yield_now().await;
+        drop(client);
+        tokio::time::timeout(DEADLINE, task).await.expect("ended in time").expect("no panic");
+    }
+    assert!(service.edge.messages().is_empty());
+    let metrics = service.operate(Method::GET, "/metrics", "", "").await.text;
+    assert!(metrics.contains(r#"{route="POST /v1/notifications",status="4xx"} 2"#), "{metrics}");
+}

@@ -11,7 +11,7 @@ use noroshi_protocol::mqtt::{
 use noroshi_store::AppSettings;
 use noroshi_types::{CloseReason, Target, When};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
 
 use crate::node::{Node, PATIENCE, plain, topic, user};
 
@@ -32,7 +32,11 @@ fn config() -> Config {
 }
 
 async fn node() -> Node {
-    let node = Node::start(config()).await;
+    node_with(config()).await
+}
+
+async fn node_with(config: Config) -> Node {
+    let node = Node::start(config).await;
     let settings = AppSettings { client_publish: vec!["open/#".to_owned()], ..AppSettings::default() };
     node.auth.update_app(node.app, settings).await.expect("updated");
     node
@@ -61,6 +65,10 @@ impl<'a> Asked<'a> {
 impl Client {
     async fn connect(node: &Node, asked: Asked<'_>) -> Self {
         let socket = TcpStream::connect(node.gateway.local_addrs()[1]).await.expect("connected");
+        Self::connect_by(node, socket, asked).await
+    }
+
+    async fn connect_by(node: &Node, socket: TcpStream, asked: Asked<'_>) -> Self {
         let mut client = Self { socket, decoder: Decoder::new(), said: Default::default() };
         let token = node.token(asked.device);
         client.log_in(asked, "c", Some(&token)).await;
@@ -81,7 +89,7 @@ impl Client {
         let connect = Connect {
             version: Version::V5,
             clean_start: asked.clean_start,
-            keep_alive_s: 60,
+            keep_alive_s: 0,
             properties: list.properties(),
             client_id,
             will,
@@ -447,14 +455,17 @@ async fn nothing_is_lost_behind_a_wildcard() {
 #[tokio::test(flavor = "multi_thread")]
 async fn who_does_not_read_among_others_gets_whole_packets_in_order() {
     const COUNT: usize = 2_500;
-    let node = node().await;
+    let hour = Duration::from_secs(3_600);
+    let node = node_with(Config { shards: 1, send_stall: hour, ..config() }).await;
     let mut clients = Vec::new();
     for device in ["slow", "d1", "d2"] {
         node.device(device, "u1", &[]).await;
-        let mut client = Client::connect(&node, Asked::clean(device)).await;
+        let socket = TcpSocket::new_v4().expect("a socket");
         if device == "slow" {
-            socket2::SockRef::from(&client.socket).set_recv_buffer_size(4_096).expect("set");
+            socket.set_recv_buffer_size(4_096).expect("set");
         }
+        let socket = socket.connect(node.gateway.local_addrs()[1]).await.expect("connected");
+        let mut client = Client::connect_by(&node, socket, Asked::clean(device)).await;
         client.next().await;
         client.subscribe(&[("$noroshi/inbox", Qos::AtMostOnce)]).await;
         assert_eq!(client.next().await, "suback [0]");

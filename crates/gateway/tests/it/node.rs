@@ -229,7 +229,7 @@ impl Node {
 
     /// What the store was given so far is written: it takes one after the other. Itself a commit.
     pub(crate) async fn until_written(&self) {
-        let _ = self.store.keep_session(DeviceNum(0), None).await; // nobody's
+        self.store.keep_session(DeviceNum(0), None).await.expect("written"); // nobody's
     }
 
     /// Nothing waits for a device any more. What it confirmed is written a little later, together with what others
