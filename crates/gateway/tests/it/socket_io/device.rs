@@ -273,18 +273,24 @@ async fn a_device_has_one_session_whatever_it_speaks() {
     node.until("all are gone", |node| node.metrics.closed(CloseReason::Replaced) == 3).await;
 }
 
+/// A device that polls and whose WebSocket was heard and answered: it has to say that it moves there.
+async fn moving(node: &Node, device: &str) -> (Http, Socket) {
+    let path = polling(node, "/socket.io/").await;
+    let mut http = Http::open(node).await;
+    let connect_polling = format!(r#"40{{"token":"{}"}}"#, node.token(device));
+    assert_eq!(http.post(&path, &connect_polling).await.body, "ok");
+    assert!(http.get(&path).await.body.starts_with("40{"));
+    let mut socket = Socket::open(node, &path.replace("polling", "websocket")).await;
+    socket.say("2probe").await;
+    assert_eq!(socket.next().await, "3probe");
+    (http, socket)
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn who_is_replaced_while_it_moves_is_told() {
     let node = Node::start(plain()).await;
     node.device("d1", "u1", &[]).await;
-    let path = polling(&node, "/socket.io/").await;
-    let mut http = Http::open(&node).await;
-    let connect_polling = format!(r#"40{{"token":"{}"}}"#, node.token("d1"));
-    assert_eq!(http.post(&path, &connect_polling).await.body, "ok");
-    assert!(http.get(&path).await.body.starts_with("40{"));
-    let mut socket = Socket::open(&node, &path.replace("polling", "websocket")).await;
-    socket.say("2probe").await;
-    assert_eq!(socket.next().await, "3probe");
+    let (_http, mut socket) = moving(&node, "d1").await;
     let mut native = node.connect("d1").await;
     assert!(native.sync().await.is_empty());
     socket.say("5").await;
@@ -301,14 +307,7 @@ async fn who_is_replaced_in_the_moment_it_moves_is_told() {
     let node = Node::start(plain()).await;
     node.device("d1", "u1", &[]).await;
     for _ in 0..40 {
-        let path = polling(&node, "/socket.io/").await;
-        let mut http = Http::open(&node).await;
-        let connect_polling = format!(r#"40{{"token":"{}"}}"#, node.token("d1"));
-        assert_eq!(http.post(&path, &connect_polling).await.body, "ok");
-        assert!(http.get(&path).await.body.starts_with("40{"));
-        let mut socket = Socket::open(&node, &path.replace("polling", "websocket")).await;
-        socket.say("2probe").await;
-        assert_eq!(socket.next().await, "3probe");
+        let (_http, mut socket) = moving(&node, "d1").await;
         let (_native, ()) = tokio::join!(node.connect("d1"), socket.say("5"));
         let said = socket.next().await;
         assert!(said.starts_with(r#"42["close",{"reason":"replaced","reconnect":false"#), "{said:?}");
