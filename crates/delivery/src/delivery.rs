@@ -38,9 +38,9 @@ pub enum Error {
 
 /// Everything a request or a connection may ask for. Shared as `Arc<Delivery>`.
 ///
-/// What changes something is not cancel-safe: a commit has consequences, such as the end of a revoked device's
-/// connection, and a future that is dropped behind it leaves them undone. Whoever asks for a client that may leave
-/// carries it through (the API does for every request that is not safe).
+/// What changes something is not cancel-safe unless it says so: a commit has consequences, such as the end of a revoked
+/// device's connection, and a future that is dropped behind it leaves them undone. Whoever asks for a client that may
+/// leave carries it through (the API does for every request that is not safe).
 pub struct Delivery {
     pub(crate) store: Arc<dyn Store>,
     /// Set once, when the gateway stands: it needs this handle to be built.
