@@ -13,7 +13,7 @@ pub struct App {
     pub settings: AppSettings,
 }
 
-/// How the app signs its own JWTs, and what its clients may do. `Debug` shows whether a secret is set, never the secret.
+/// How the app signs its own JWTs, what its clients may do and how much it may use. `Debug` shows whether a secret is set, never the secret.
 #[derive(Clone, PartialEq, Eq, Default)]
 pub struct AppSettings {
     /// HS256 secret.
@@ -24,6 +24,14 @@ pub struct AppSettings {
     pub jwks: Option<String>,
     /// Filters of the topics (MQTT's syntax) that its devices may publish to; none by itself.
     pub client_publish: Vec<String>,
+    /// The `iss` claim that the app's JWTs must carry; unset: any.
+    pub issuer: Option<String>,
+    /// The value that the `aud` claim of the app's JWTs must contain; unset: the app's name.
+    pub audience: Option<String>,
+    /// Who may subscribe and publish to which topics, as checked JSON; unset: no rules.
+    pub topic_rules: Option<String>,
+    /// What the app may use, as checked JSON; unset: the node's defaults.
+    pub quotas: Option<String>,
 }
 
 impl AppSettings {
@@ -44,6 +52,10 @@ impl std::fmt::Debug for AppSettings {
             .field("jwks_url", &self.jwks_url)
             .field("jwks", &self.jwks.as_ref().map(|_| "set"))
             .field("client_publish", &self.client_publish)
+            .field("issuer", &self.issuer)
+            .field("audience", &self.audience)
+            .field("topic_rules", &self.topic_rules.as_ref().map(|_| "set"))
+            .field("quotas", &self.quotas)
             .finish()
     }
 }

@@ -74,6 +74,7 @@ pub fn app(bytes: &[u8]) -> Result<(AppName, AppSettings), Problem> {
         jwks_url: body.jwks_url.map(|url| jwks_url(url.0.0, Author::Operator)).transpose()?,
         jwks: body.jwks.map(jwks).transpose()?,
         client_publish: client_publish(body.client_publish)?,
+        ..AppSettings::default()
     };
     Ok((body.name.0, settings))
 }

@@ -59,6 +59,7 @@ pub fn mirror(bytes: &[u8]) -> Result<(AppSettings, Vec<MirrorKey>), Problem> {
         jwks_url: body.jwks_url.map(|url| jwks_url(url.0.0, Author::Operator)).transpose()?,
         jwks: body.jwks.map(jwks).transpose()?,
         client_publish: client_publish(body.client_publish)?,
+        ..AppSettings::default()
     };
     let key = |key: MirrorKeyBody| {
         let scopes = key.scopes.all("keys.scopes")?.into_iter().map(|scope| scope.0).collect();

@@ -68,7 +68,8 @@ fn found(changed: u64) -> Result<(), Failed> {
     if changed == 0 { Err(Error::NotFound.into()) } else { Ok(()) }
 }
 
-const APP_COLUMNS: &str = "id, name, created_at, jwt_secret, jwks_url, jwks, client_publish";
+const APP_COLUMNS: &str = "id, name, created_at, jwt_secret, jwks_url, jwks, client_publish,
+    issuer, audience, topic_rules, quotas";
 
 fn app_of(row: &Row) -> Result<App, Failed> {
     let name = AppName::parse(row.get(1));
@@ -81,16 +82,31 @@ fn app_of(row: &Row) -> Result<App, Failed> {
             jwks_url: row.get(4),
             jwks: row.get(5),
             client_publish: AppSettings::client_publish_of(row.get(6)),
+            issuer: row.get(7),
+            audience: row.get(8),
+            topic_rules: row.get(9),
+            quotas: row.get(10),
         },
     })
 }
 
 async fn create(tx: Tx, name: AppName, settings: AppSettings, now: Timestamp) -> Result<App, Failed> {
-    let sql = "INSERT INTO apps (name, created_at, jwt_secret, jwks_url, jwks, client_publish)
-               VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT (name) DO NOTHING RETURNING id";
+    let sql = "INSERT INTO apps (name, created_at, jwt_secret, jwks_url, jwks, client_publish,
+                   issuer, audience, topic_rules, quotas)
+               VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) ON CONFLICT (name) DO NOTHING RETURNING id";
     let (name_text, created_at, filters) = (name.as_str(), now.0 as i64, settings.client_publish_text());
-    let values: Values<'_> =
-        &[&name_text, &created_at, &settings.jwt_secret, &settings.jwks_url, &settings.jwks, &filters];
+    let values: Values<'_> = &[
+        &name_text,
+        &created_at,
+        &settings.jwt_secret,
+        &settings.jwks_url,
+        &settings.jwks,
+        &filters,
+        &settings.issuer,
+        &settings.audience,
+        &settings.topic_rules,
+        &settings.quotas,
+    ];
     let id: i64 = tx.query_opt(sql, values).await?.ok_or(Error::Exists)?.get(0);
     let id = AppId(u32::try_from(id).map_err(|_| Error::Engine("app numbers ran out".to_owned()))?);
     topic::make(&tx, [(id, &Topic::everyone())]).await?;
@@ -99,11 +115,22 @@ async fn create(tx: Tx, name: AppName, settings: AppSettings, now: Timestamp) ->
 
 async fn update(tx: Tx, app: AppId, settings: AppSettings) -> Result<App, Failed> {
     let sql = format!(
-        "UPDATE apps SET jwt_secret = $2, jwks_url = $3, jwks = $4, client_publish = $5
+        "UPDATE apps SET jwt_secret = $2, jwks_url = $3, jwks = $4, client_publish = $5,
+             issuer = $6, audience = $7, topic_rules = $8, quotas = $9
          WHERE id = $1 RETURNING {APP_COLUMNS}"
     );
     let (id, filters) = (i64::from(app.0), settings.client_publish_text());
-    let values: Values<'_> = &[&id, &settings.jwt_secret, &settings.jwks_url, &settings.jwks, &filters];
+    let values: Values<'_> = &[
+        &id,
+        &settings.jwt_secret,
+        &settings.jwks_url,
+        &settings.jwks,
+        &filters,
+        &settings.issuer,
+        &settings.audience,
+        &settings.topic_rules,
+        &settings.quotas,
+    ];
     app_of(&tx.query_opt(&sql, values).await?.ok_or(Error::NotFound)?)
 }
 

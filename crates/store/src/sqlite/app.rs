@@ -68,7 +68,8 @@ fn found(changed: usize) -> Result<(), Error> {
     if changed == 0 { Err(Error::NotFound) } else { Ok(()) }
 }
 
-const APP_COLUMNS: &str = "id, name, created_at, jwt_secret, jwks_url, jwks, client_publish";
+const APP_COLUMNS: &str = "id, name, created_at, jwt_secret, jwks_url, jwks, client_publish,
+    issuer, audience, topic_rules, quotas";
 
 fn apps(db: &Connection) -> Result<Vec<App>, Error> {
     let mut statement = db.prepare_cached(&format!("SELECT {APP_COLUMNS} FROM apps ORDER BY id"))?;
@@ -87,14 +88,19 @@ fn app_of(row: &Row<'_>) -> Result<App, Error> {
             jwks_url: row.get(4)?,
             jwks: row.get(5)?,
             client_publish: AppSettings::client_publish_of(row.get(6)?),
+            issuer: row.get(7)?,
+            audience: row.get(8)?,
+            topic_rules: row.get(9)?,
+            quotas: row.get(10)?,
         },
     })
 }
 
 fn create(w: &Write<'_>, name: AppName, settings: AppSettings, now: Timestamp) -> Result<App, Error> {
     let created = w.db.execute(
-        "INSERT INTO apps (name, created_at, jwt_secret, jwks_url, jwks, client_publish)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6) ON CONFLICT (name) DO NOTHING",
+        "INSERT INTO apps (name, created_at, jwt_secret, jwks_url, jwks, client_publish,
+             issuer, audience, topic_rules, quotas)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10) ON CONFLICT (name) DO NOTHING",
         (
             name.as_str(),
             now.0 as i64,
@@ -102,6 +108,10 @@ fn create(w: &Write<'_>, name: AppName, settings: AppSettings, now: Timestamp) -
             &settings.jwks_url,
             &settings.jwks,
             settings.client_publish_text(),
+            &settings.issuer,
+            &settings.audience,
+            &settings.topic_rules,
+            &settings.quotas,
         ),
     )?;
     if created == 0 {
@@ -115,8 +125,20 @@ fn create(w: &Write<'_>, name: AppName, settings: AppSettings, now: Timestamp) -
 
 fn update(db: &Connection, app: AppId, settings: &AppSettings) -> Result<App, Error> {
     let updated = db.execute(
-        "UPDATE apps SET jwt_secret = ?2, jwks_url = ?3, jwks = ?4, client_publish = ?5 WHERE id = ?1",
-        (app.0, &settings.jwt_secret, &settings.jwks_url, &settings.jwks, settings.client_publish_text()),
+        "UPDATE apps SET jwt_secret = ?2, jwks_url = ?3, jwks = ?4, client_publish = ?5,
+             issuer = ?6, audience = ?7, topic_rules = ?8, quotas = ?9
+         WHERE id = ?1",
+        (
+            app.0,
+            &settings.jwt_secret,
+            &settings.jwks_url,
+            &settings.jwks,
+            settings.client_publish_text(),
+            &settings.issuer,
+            &settings.audience,
+            &settings.topic_rules,
+            &settings.quotas,
+        ),
     )?;
     found(updated)?;
     db.query_row(&format!("SELECT {APP_COLUMNS} FROM apps WHERE id = ?1"), (app.0,), |row| Ok(app_of(row)))?

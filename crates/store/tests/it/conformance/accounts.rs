@@ -31,7 +31,14 @@ pub(crate) async fn apps_and_keys_are_kept(store: &dyn Store) {
     );
     assert_eq!(store.apps().await.expect("read")[0], app);
 
-    let changed = AppSettings { jwks: Some("{}".to_owned()), ..AppSettings::default() };
+    let changed = AppSettings {
+        jwks: Some("{}".to_owned()),
+        issuer: Some("https://id.example".to_owned()),
+        audience: Some("shop-api".to_owned()),
+        topic_rules: Some("[]".to_owned()),
+        quotas: Some(r#"{"devices":5}"#.to_owned()),
+        ..AppSettings::default()
+    };
     let updated = store.update_app(app.id, changed.clone()).await.expect("updated");
     assert_eq!(updated, noroshi_store::App { settings: changed, ..app.clone() });
     assert_eq!(store.apps().await.expect("read")[0], updated);
