@@ -16,7 +16,7 @@ NOROSHI_BIN ?= $(BIN_$(PROFILE))
 # A missing or changed snapshot is a failure, never a silent update.
 export INSTA_UPDATE ?= no
 
-.PHONY: help run build test unit e2e faults check bench fuzz
+.PHONY: help run build test unit e2e faults check advisories bench fuzz
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
@@ -46,7 +46,7 @@ faults: ## Engines and nodes killed, paused and parted under load, Amazon SQS an
 	NOROSHI_BIN=$(BIN_dev) e2e/run faults sqs kafka
 
 check: ## Format, lints, documentation, dependencies
-	@scripts/setup build
+	@scripts/setup build deny
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 	$(CARGO) clippy -p noroshi-gateway --locked -- -D warnings # without io_uring
@@ -56,8 +56,11 @@ check: ## Format, lints, documentation, dependencies
 	$(CARGO) clippy -p noroshi-profiling --features heap --all-targets --locked -- -D warnings
 	$(CARGO) clippy -p noroshi --features kafka,otel,heap-profiling --all-targets --locked -- -D warnings
 	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --workspace --no-deps --document-private-items --locked
-	@! grep -nE '^name = "(aws-lc-sys|aws-lc-rs|openssl-sys|native-tls)"' Cargo.lock \
-		|| { echo 'Cargo.lock: the default build must not need OpenSSL or cmake' >&2; exit 1; }
+	$(CARGO) deny --locked --log-level error check licenses bans sources
+
+advisories: ## Known vulnerabilities of the dependencies (fetches the RustSec database from GitHub)
+	@scripts/setup build deny
+	$(CARGO) deny --locked check advisories
 
 bench: ## The measurements of docs/performance.md, on this machine
 	@scripts/setup build
