@@ -13,6 +13,7 @@ import { describe, test } from 'node:test'
 
 import { api } from '../lib/api.mjs'
 import { Device } from '../lib/device.mjs'
+import { Postgres, missingEngines } from '../lib/engines.mjs'
 import { hs256 } from '../lib/jwt.mjs'
 import { BIN, JWT_SECRET, KEY, Node } from '../lib/node.mjs'
 import { sleep, until, within } from '../lib/until.mjs'
@@ -51,6 +52,7 @@ async function poke(node) {
   const publish = { to: { users: ['u1'] }, when: 'stored', data: 'kept' }
   await Promise.allSettled([
     ask.raw('POST', '/v1/notifications', { body: publish, headers: connection }),
+    ask.raw('POST', '/v1/notifications', { body: { ...publish, when: 'connected' }, headers: connection }),
     ...Array.from({ length: 8 }, () => ask.raw('GET', '/v1/devices/no-such-device', { headers: connection })),
   ])
 }
@@ -99,6 +101,24 @@ describe('a panic outside the handlers that are guarded ends the node', { skip, 
         node.clean()
       }
     })
+  }
+})
+
+test('a task of the PostgreSQL store that panics ends the node', { skip: missingEngines() ?? skip }, async () => {
+  const postgres = await Postgres.start()
+  try {
+    for (const task of ['store-accept', 'store-behind']) {
+      const node = await start({ args: ['--set', `store.url=${postgres.url}`] })
+      try {
+        node.inject(`panic ${task}`)
+        assert.deepEqual(await ended(node), { code: EX_SOFTWARE, signal: null }, node.log())
+        assertOneLine(node, task, /panicked/)
+      } finally {
+        node.clean()
+      }
+    }
+  } finally {
+    await postgres.stop()
   }
 })
 

@@ -412,7 +412,10 @@ impl Config {
         self.check_ports(reader);
         let stall = self.server.stall_timeout;
         if !stall.is_zero() && stall < STALL_TIMEOUT_MIN {
-            reader.problem("server.stall_timeout", "is below 5s: a busy machine would look like a stall (0s: never)");
+            reader.problem(
+                "server.stall_timeout",
+                "is below 5s: a busy machine would look like a stall (0s: never)",
+            );
         }
         if self.mqtt.tls_listen.is_some() && self.server.tls.is_none() {
             reader.problem("mqtt.tls_listen", "needs a certificate: tls.cert and tls.key");
