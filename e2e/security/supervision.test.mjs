@@ -28,7 +28,7 @@ const exp = Math.floor(Date.now() / 1_000) + 3_600
 const jwt = (device, claims = {}) => hs256(JWT_SECRET, { sub: `user-${device}`, device, exp, ...claims })
 
 /** A node whose threads fail on request; `drain` bounds how long it takes leave of its devices. */
-async function start({ stall = '5s', drain = '1s', events = false, args = [] } = {}) {
+async function start({ stall = '1h', drain = '1s', events = false, args = [] } = {}) {
   const folder = mkdtempSync(join(tmpdir(), 'noroshi-e2e-fault-'))
   const file = join(folder, 'fault')
   writeFileSync(file, '')
@@ -134,7 +134,7 @@ describe('a stall ends the node', { skip, concurrency: 4 }, () => {
     ['workers', '(noroshi-worker-[01]|runtime)'],
   ]) {
     test(fault, async () => {
-      const node = await start({ events: fault.startsWith('events') })
+      const node = await start({ stall: '5s', events: fault.startsWith('events') })
       try {
         node.inject(`stall ${fault}`)
         assert.deepEqual(await ended(node), { code: EX_SOFTWARE, signal: null }, node.log())
@@ -224,6 +224,35 @@ test('a message whose hand-over panics after the commit reaches who is connected
     await node.drain()
   } finally {
     node.clean()
+  }
+})
+
+test('a write that panics while its group is planned is refused alone, and the node goes on', { skip: missingEngines() ?? skip }, async () => {
+  const postgres = await Postgres.start()
+  try {
+    const node = await start({ args: ['--set', `store.url=${postgres.url}`] })
+    try {
+      const panics = async () => {
+        const text = await (await node.admin('/metrics')).text()
+        return Number(/noroshi_thread_panics_total\{kind="runtime"\} (\d+)/.exec(text)?.[1])
+      }
+      node.inject('panic store-plan')
+      await until('a plan to panic', async () => {
+        // The fault strikes once: a group of several is planned again one by one, and one alone is refused.
+        const publish = () =>
+          node.api.raw('POST', '/v1/notifications', { body: { to: { users: ['u1'] }, when: 'stored', data: 1 } })
+        const statuses = (await Promise.all(Array.from({ length: 8 }, publish))).map((answer) => answer.status)
+        assert.ok(statuses.filter((status) => status !== 202).length <= 1, JSON.stringify(statuses))
+        return (await panics()) === 1
+      })
+      await node.api.publish({ to: { users: ['u1'] }, when: 'stored', data: 'after' })
+      assert.equal((await node.admin('/readyz')).status, 200)
+      await node.drain()
+    } finally {
+      node.clean()
+    }
+  } finally {
+    await postgres.stop()
   }
 })
 
