@@ -59,6 +59,7 @@ async fn open(folder: &TempDir) -> Parts {
         metrics: noroshi_api::Metrics::new(&mut registry),
         registry: Arc::new(registry),
         ready: Arc::new(AtomicBool::new(true)),
+        threads: Default::default(),
         operator_token: Some(OPERATOR.into()),
         tunnel: None,
         drain: None,
