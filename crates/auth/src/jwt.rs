@@ -4,7 +4,7 @@
 //! subscriptions. `aud` or `iss` may name the app; a token that names none is tried against every
 //! app that signs, which is what a node with one app wants.
 
-use jsonwebtoken::{Algorithm, DecodingKey, Header, Validation, decode, decode_header};
+use jsonwebtoken::{Algorithm, DecodingKey, Header, decode_header};
 use noroshi_types::{AppId, DeviceId, Timestamp, Topic, UserId, limits};
 use serde::Deserialize;
 
@@ -68,29 +68,17 @@ pub(crate) fn header(token: &str) -> Result<Header, Refused> {
     }
 }
 
-pub(crate) fn verify(
-    token: &str,
-    algorithm: Algorithm,
-    key: &DecodingKey,
-    app: AppId,
-    now: Timestamp,
-) -> Result<Identity, Refused> {
-    let mut validation = Validation::new(algorithm);
-    // Times are checked below against our own clock; the audience was used to find the app.
-    validation.validate_exp = false;
-    validation.validate_aud = false;
-    validation.required_spec_claims.clear();
-    let claims = decode::<Claims>(token, key, &validation).map_err(|error| refused(&error))?.claims;
-    identity(claims, app, now)
+/// Whether `key` signed the token. Costs some microseconds with HS256, 30 to 300 with a public key.
+pub(crate) fn is_signed_by(token: &str, algorithm: Algorithm, key: &DecodingKey) -> bool {
+    let Some((message, signature)) = token.rsplit_once('.') else { return false };
+    jsonwebtoken::crypto::verify(signature, message.as_bytes(), key, algorithm).unwrap_or(false)
 }
 
-fn refused(error: &jsonwebtoken::errors::Error) -> Refused {
-    use jsonwebtoken::errors::ErrorKind;
-    match error.kind() {
-        ErrorKind::InvalidSignature | ErrorKind::InvalidAlgorithm => Refused::Signature,
-        ErrorKind::Json(_) => Refused::Malformed("a JWT needs the claims sub, device and exp"),
-        _ => Refused::Malformed("not a JWT"),
-    }
+/// Whose token it is. The caller has checked the signature.
+pub(crate) fn claimed(token: &str, app: AppId, now: Timestamp) -> Result<Identity, Refused> {
+    const CLAIMS: Refused = Refused::Malformed("a JWT needs the claims sub, device and exp");
+    let claims = jsonwebtoken::dangerous::insecure_decode_claims::<Claims>(token).map_err(|_| CLAIMS)?;
+    identity(claims, app, now)
 }
 
 fn identity(claims: Claims, app: AppId, now: Timestamp) -> Result<Identity, Refused> {
@@ -147,7 +135,11 @@ mod tests {
         crate::provider::install();
         let token = signed(r#"{"alg":"HS256","typ":"JWT"}"#, claims);
         let key = DecodingKey::from_secret(secret);
-        header(&token).and_then(|header| verify(&token, header.alg, &key, AppId(1), Timestamp(1_000_000)))
+        let header = header(&token)?;
+        match is_signed_by(&token, header.alg, &key) {
+            true => claimed(&token, AppId(1), Timestamp(1_000_000)),
+            false => Err(Refused::Signature),
+        }
     }
 
     #[test]
