@@ -11,12 +11,13 @@
 //! whether a device token was revoked is decided by the log-in, which reads the device anyway.
 //!
 //! Beside them: addresses that are permissions themselves (`capability`), and who may post to those that are bound to a
-//! key (`vapid`).
+//! key (`vapid`), and which client a request comes from (`client`).
 //!
 //! Reading order: `key`, `token`, `provider`, `jwt`, `jwks`, `capability`, then [`Auth`] which puts them together.
 
 mod auth;
 mod capability;
+mod client;
 mod jwks;
 mod jwt;
 mod key;
@@ -27,6 +28,7 @@ mod vapid;
 
 pub use auth::{Access, Auth, Identity};
 pub use capability::Permit;
+pub use client::{ClientNetwork, ForwardingHeader, TrustedProxies};
 pub use jwks::Error as JwksError;
 pub use key::ApiKey;
 pub use mirror::MirrorKey;
