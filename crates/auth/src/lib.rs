@@ -12,7 +12,7 @@
 //! whether a device token was revoked is decided by the log-in, which reads the device anyway.
 //!
 //! Beside them: addresses that are permissions themselves (`capability`), and who may post to those that are bound to a
-//! key (`vapid`).
+//! key (`vapid`), and which client a request comes from (`client`).
 //!
 //! Reading order: `key`, `token`, `provider`, `jwt`, `jwks`, `jwk_sets`, `capability`, then [`Auth`] which puts them
 //! together, and `verify` with `verdicts`, `failures` and `pool`: what a log-in may cost.
@@ -21,6 +21,7 @@ mod auth;
 mod capability;
 mod failures;
 mod jwk_sets;
+mod client;
 mod jwks;
 mod jwt;
 mod key;
@@ -37,6 +38,7 @@ mod verify;
 pub use auth::{Access, Auth, Identity};
 pub use capability::Permit;
 pub use failures::FailureLimits;
+pub use client::{ClientNetwork, ForwardingHeader, TrustedProxies};
 pub use jwks::Error as JwksError;
 pub use key::ApiKey;
 pub use mirror::MirrorKey;
