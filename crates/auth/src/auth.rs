@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 
 use arc_swap::ArcSwap;
-use jsonwebtoken::{Algorithm, DecodingKey};
+use jsonwebtoken::{Algorithm, DecodingKey, Header};
 use noroshi_egress::Egress;
 use noroshi_store::{App, AppSettings, EndpointHash, Error, Key, KeyHash, NewKey, Store};
 use noroshi_types::{
@@ -15,10 +15,8 @@ use ring::rand::{SecureRandom, SystemRandom};
 use crate::capability::{Capabilities, Permit};
 use crate::jwks::{self, JwkSets};
 use crate::key::{self, ApiKey};
+use crate::select::{self, Directory};
 use crate::{Refused, jwt, provider, token};
-
-/// A token that names no app is tried against this many at most; with more apps it has to say.
-const UNNAMED_APPS_MAX: usize = 64;
 
 /// A provider, by its API key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,6 +51,7 @@ pub struct Identity {
 /// Apps and keys as of the last change.
 struct Snapshot {
     apps: Vec<App>,
+    directory: Directory,
     keys: HashMap<KeyHash, Key>,
 }
 
@@ -98,8 +97,8 @@ impl Auth {
         Ok(Access { app: key.app, key: key.id, scopes: key.scopes })
     }
 
-    /// Who the consumer with this device token or app JWT is. `app` narrows down which app's keys a
-    /// JWT is tried against.
+    /// Who the consumer with this device token or app JWT is. `app` is the app that the request names; a device token
+    /// names its own.
     pub fn device(&self, token: &str, app: Option<&str>, now: Timestamp) -> Result<Identity, Refused> {
         if token.is_empty() {
             return Err(Refused::Missing);
@@ -115,27 +114,36 @@ impl Auth {
                 true => Refused::NotAToken,
                 false => why,
             })?;
-        let mut refused = Refused::Signature;
-        for app in signing_apps(&snapshot.apps, token, app) {
-            let attempts = match (header.alg, &app.settings.jwt_secret) {
-                (Algorithm::HS256, Some(secret)) => {
-                    vec![jwt::verify(token, header.alg, &DecodingKey::from_secret(secret), app.id, now)]
-                }
-                (Algorithm::HS256, None) => continue,
-                _ => self
-                    .jwk_sets
-                    .find(app.id, &header, |key| jwt::verify(token, header.alg, key, app.id, now)),
-            };
-            for attempt in attempts {
-                match attempt {
-                    Ok(identity) => return Ok(identity),
-                    // Its signature is right: what else is wrong is what the client wants to know.
-                    Err(why) if why != Refused::Signature => refused = why,
-                    Err(_) => {}
-                }
+        let app = snapshot.directory.select(&snapshot.apps, &jwt::unverified(token)?, app)?;
+        self.verify(token, &header, app, now)
+    }
+
+    /// Verifies a JWT with the keys of one app.
+    fn verify(&self, token: &str, header: &Header, app: &App, now: Timestamp) -> Result<Identity, Refused> {
+        let attempts = match (header.alg, &app.settings.jwt_secret) {
+            (Algorithm::HS256, Some(secret)) => {
+                vec![jwt::verify(token, header.alg, &DecodingKey::from_secret(secret), app, now)]
             }
-        }
-        Err(refused)
+            (Algorithm::HS256, None) => Vec::new(),
+            _ => self.jwk_sets.find(app.id, header, |key| jwt::verify(token, header.alg, key, app, now)),
+        };
+        // Where a signature is right, whatever else is wrong is what the client wants to know.
+        let decided = attempts.into_iter().find(|attempt| *attempt != Err(Refused::Signature));
+        decided.unwrap_or(Err(Refused::Signature))
+    }
+
+    /// Another app whose tokens an app of this name with these settings would claim too: both would declare the same
+    /// issuer and audience.
+    pub fn rival(&self, name: &AppName, settings: &AppSettings) -> Option<AppName> {
+        let snapshot = self.snapshot.load();
+        snapshot.directory.rival(&snapshot.apps, name.as_str(), settings).map(|app| app.name.clone())
+    }
+
+    /// Whether these settings would make `app` the second app that signs tokens. From then on the tokens of the first
+    /// one have to name their app.
+    pub fn ends_unnamed_tokens(&self, app: AppId, settings: &AppSettings) -> bool {
+        let snapshot = self.snapshot.load();
+        select::signs(settings) && snapshot.directory.only(&snapshot.apps).is_some_and(|only| only.id != app)
     }
 
     /// A device token.
@@ -321,25 +329,7 @@ impl Auth {
 async fn load(store: &dyn Store) -> Result<Snapshot, Error> {
     let apps = store.apps().await?;
     let keys = store.keys().await?.into_iter().map(|key| (key.hash, key)).collect();
-    Ok(Snapshot { apps, keys })
-}
-
-/// The apps whose keys a JWT is tried against.
-fn signing_apps<'a>(apps: &'a [App], token: &str, named: Option<&str>) -> Vec<&'a App> {
-    let signs = |app: &&App| {
-        let settings = &app.settings;
-        settings.jwt_secret.is_some() || settings.jwks.is_some() || settings.jwks_url.is_some()
-    };
-    if let Some(name) = named {
-        return apps.iter().filter(signs).filter(|app| app.name.as_str() == name).collect();
-    }
-    let hint = jwt::Hint::read(token);
-    let hinted: Vec<&App> = apps.iter().filter(|app| hint.names(app.name.as_str())).collect();
-    match hinted.is_empty() {
-        true => apps.iter().filter(signs).take(UNNAMED_APPS_MAX).collect(),
-        // A token for an app that signs none is for nobody, not for whoever else signed it.
-        false => hinted.into_iter().filter(signs).collect(),
-    }
+    Ok(Snapshot { directory: Directory::of(&apps), apps, keys })
 }
 
 fn no_randomness(_: ring::error::Unspecified) -> Error {

@@ -13,7 +13,7 @@
 //! Beside them: addresses that are permissions themselves (`capability`), and who may post to those that are bound to a
 //! key (`vapid`).
 //!
-//! Reading order: `key`, `token`, `provider`, `jwt`, `jwks`, `capability`, then [`Auth`] which puts them together.
+//! Reading order: `key`, `token`, `provider`, `select`, `jwt`, `jwks`, `capability`, then [`Auth`] which puts them together.
 
 mod auth;
 mod capability;
@@ -22,6 +22,7 @@ mod jwt;
 mod key;
 mod mirror;
 mod provider;
+mod select;
 mod token;
 mod vapid;
 
@@ -68,6 +69,20 @@ pub enum Refused {
     Malformed(&'static str),
     #[error("the token's signature does not verify")]
     Signature,
+    #[error(
+        "the token names no app, and this server has several that sign tokens: put the app's name or its declared \
+         audience into the claim aud, or name the app with ?app=NAME or the header Noroshi-App"
+    )]
+    Unnamed,
+    #[error("the claim aud names several apps: name one with ?app=NAME or the header Noroshi-App")]
+    Ambiguous,
+    #[error("the claim iss is not the issuer that the app declares")]
+    Issuer,
+    #[error(
+        "the token is for another audience: the claim aud must contain the audience that the app declares, or the \
+         app's name if it declares none"
+    )]
+    Audience,
     #[error("the token has expired")]
     Expired,
     #[error("the token is not valid yet")]
