@@ -18,11 +18,9 @@ use crate::failures::FailureLimits;
 use crate::jwk_sets::{FETCHES_MAX, JwkSets, Source, source};
 use crate::key::{self, ApiKey};
 use crate::pool::Pool;
+use crate::select::{self, Directory};
 use crate::verify::{Checked, Credential, Verifier};
 use crate::{Refused, jwt, provider, token};
-
-/// A token that names no app is tried against this many at most; with more apps it has to say.
-const UNNAMED_APPS_MAX: usize = 64;
 
 /// A provider, by its API key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,6 +55,7 @@ pub struct Identity {
 /// Apps and keys as of the last change.
 struct Snapshot {
     apps: Vec<App>,
+    directory: Directory,
     keys: HashMap<KeyHash, Key>,
 }
 
@@ -138,7 +137,7 @@ impl Auth {
 
     /// [`Auth::authenticate`] for a caller that has a thread to spare: it blocks while the pool verifies.
     pub fn device(&self, token: &str, app: Option<&str>, now: Timestamp) -> Result<Identity, Refused> {
-        match self.check(Credential { token, app, peer: None }, now) {
+        match self.check(Credential { token, app, client: None }, now) {
             Checked::Known(result) => result,
             Checked::Costly(costly) => {
                 let (answer, answered) = std::sync::mpsc::sync_channel(1);
@@ -159,9 +158,16 @@ impl Auth {
         self.snapshot.load().keys.contains_key(hash)
     }
 
-    /// The apps whose keys a JWT is tried against.
-    pub(crate) fn signing_apps(&self, token: &str, named: Option<&str>) -> Vec<App> {
-        signing_apps(&self.snapshot.load().apps, token, named).into_iter().cloned().collect()
+    /// Calls `then` with the app that a JWT belongs to; an app may be large, so it is not copied.
+    pub(crate) fn with_app_of<T>(
+        &self,
+        token: &str,
+        named: Option<&str>,
+        then: impl FnOnce(&App) -> T,
+    ) -> Result<T, Refused> {
+        let snapshot = self.snapshot.load();
+        let app = snapshot.directory.select(&snapshot.apps, &jwt::unverified(token)?, named)?;
+        Ok(then(app))
     }
 
     pub(crate) fn verifier(&self) -> &Arc<Verifier> {
@@ -179,6 +185,20 @@ impl Auth {
     /// Once, before the registry is shown.
     pub fn register_metrics(&self, registry: &mut Registry) {
         self.verifier.metrics.register(registry);
+    }
+
+    /// Another app whose tokens an app of this name with these settings would claim too: both would declare the same
+    /// issuer and audience.
+    pub fn rival(&self, name: &AppName, settings: &AppSettings) -> Option<AppName> {
+        let snapshot = self.snapshot.load();
+        snapshot.directory.rival(&snapshot.apps, name.as_str(), settings).map(|app| app.name.clone())
+    }
+
+    /// Whether these settings would make `app` the second app that signs tokens. From then on the tokens of the first
+    /// one have to name their app.
+    pub fn ends_unnamed_tokens(&self, app: AppId, settings: &AppSettings) -> bool {
+        let snapshot = self.snapshot.load();
+        select::signs(settings) && snapshot.directory.only(&snapshot.apps).is_some_and(|only| only.id != app)
     }
 
     /// A device token.
@@ -401,25 +421,7 @@ impl Auth {
 async fn load(store: &dyn Store) -> Result<Snapshot, Error> {
     let apps = store.apps().await?;
     let keys = store.keys().await?.into_iter().map(|key| (key.hash, key)).collect();
-    Ok(Snapshot { apps, keys })
-}
-
-/// The apps whose keys a JWT is tried against.
-fn signing_apps<'a>(apps: &'a [App], token: &str, named: Option<&str>) -> Vec<&'a App> {
-    let signs = |app: &&App| {
-        let settings = &app.settings;
-        settings.jwt_secret.is_some() || settings.jwks.is_some() || settings.jwks_url.is_some()
-    };
-    if let Some(name) = named {
-        return apps.iter().filter(signs).filter(|app| app.name.as_str() == name).collect();
-    }
-    let hint = jwt::Hint::read(token);
-    let hinted: Vec<&App> = apps.iter().filter(|app| hint.names(app.name.as_str())).collect();
-    match hinted.is_empty() {
-        true => apps.iter().filter(signs).take(UNNAMED_APPS_MAX).collect(),
-        // A token for an app that signs none is for nobody, not for whoever else signed it.
-        false => hinted.into_iter().filter(signs).collect(),
-    }
+    Ok(Snapshot { directory: Directory::of(&apps), apps, keys })
 }
 
 fn no_randomness(_: ring::error::Unspecified) -> Error {

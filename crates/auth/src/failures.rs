@@ -14,11 +14,10 @@
 //! Both tables are bounded. An evicted address starts again with a full allowance; whoever can afford tens of thousands
 //! of addresses is limited by the app's bucket and the verification queue.
 
-use std::net::{IpAddr, Ipv6Addr};
-
 use noroshi_types::{AppId, Timestamp};
 use parking_lot::Mutex;
 
+use crate::client::ClientNetwork;
 use crate::recent::Recent;
 
 /// Some 6 MiB when full.
@@ -113,20 +112,6 @@ struct Allowance {
     tries: Bucket,
 }
 
-/// An address as it is counted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) struct Peer(IpAddr);
-
-impl Peer {
-    /// A host usually has a whole IPv6 /64 (RFC 6177) and may use any address of it.
-    pub(crate) fn new(address: IpAddr) -> Self {
-        Self(match address.to_canonical() {
-            IpAddr::V4(address) => IpAddr::V4(address),
-            IpAddr::V6(address) => IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() & (u128::MAX << 64))),
-        })
-    }
-}
-
 /// Why a token is not verified now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Limited {
@@ -145,7 +130,7 @@ pub(crate) enum Standing {
 /// Each lock guards its own table; nothing else is locked under it.
 pub(crate) struct Failures {
     limits: FailureLimits,
-    peers: Mutex<Recent<Peer, Allowance>>,
+    peers: Mutex<Recent<ClientNetwork, Allowance>>,
     apps: Mutex<Recent<AppId, Allowance>>,
 }
 
@@ -163,7 +148,7 @@ impl Failures {
     }
 
     /// Counts a failure. If the address is over its allowance, how many seconds it shall wait.
-    pub(crate) fn count(&self, peer: Option<Peer>, app: Option<AppId>, now: Timestamp) -> Option<u32> {
+    pub(crate) fn count(&self, peer: Option<ClientNetwork>, app: Option<AppId>, now: Timestamp) -> Option<u32> {
         if let Some(app) = app {
             take(&self.apps, app, self.app_rate(), APP_TRIES, now);
         }
@@ -171,7 +156,7 @@ impl Failures {
     }
 
     /// Whether a token that nothing is known of may be verified with a public key.
-    pub(crate) fn admit(&self, peer: Option<Peer>, app: AppId, now: Timestamp) -> Result<Standing, Limited> {
+    pub(crate) fn admit(&self, peer: Option<ClientNetwork>, app: AppId, now: Timestamp) -> Result<Standing, Limited> {
         let peer = match peer {
             Some(peer) => admit(&self.peers, &peer, self.peer_rate(), PEER_TRIES, now)
                 .map_err(|retry_after_s| Limited::Peer { retry_after_s })?,
@@ -225,8 +210,8 @@ mod tests {
     const APP: AppId = AppId(1);
     const NOW: Timestamp = Timestamp(1_000_000);
 
-    fn peer(address: &str) -> Option<Peer> {
-        Some(Peer::new(address.parse().expect("an address")))
+    fn peer(address: &str) -> Option<ClientNetwork> {
+        Some(ClientNetwork::of(address.parse().expect("an address")))
     }
 
     fn failures(per_peer_per_minute: u32, per_app_per_minute: u32) -> Failures {
@@ -264,18 +249,10 @@ mod tests {
     }
 
     #[test]
-    fn addresses_of_one_host_count_as_one() {
-        assert_eq!(peer("2001:db8::1"), peer("2001:db8::ffff:0:0:1"));
-        assert_ne!(peer("2001:db8::1"), peer("2001:db8:0:1::1"));
-        assert_eq!(peer("::ffff:192.0.2.1"), peer("192.0.2.1"));
-        assert_ne!(peer("192.0.2.1"), peer("192.0.2.2"));
-    }
-
-    #[test]
     fn the_table_of_addresses_is_bounded() {
         let failures = failures(1, 1);
         for number in 0..(2 * PEERS_MAX) as u32 {
-            failures.count(Some(Peer::new(IpAddr::V4(number.into()))), None, NOW);
+            failures.count(Some(ClientNetwork::of(std::net::IpAddr::V4(number.into()))), None, NOW);
         }
         assert!(failures.peers.lock().len() <= PEERS_MAX);
     }

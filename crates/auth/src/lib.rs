@@ -14,14 +14,14 @@
 //! Beside them: addresses that are permissions themselves (`capability`), and who may post to those that are bound to a
 //! key (`vapid`), and which client a request comes from (`client`).
 //!
-//! Reading order: `key`, `token`, `provider`, `jwt`, `jwks`, `jwk_sets`, `capability`, then [`Auth`] which puts them
+//! Reading order: `key`, `token`, `provider`, `select`, `jwt`, `jwks`, `jwk_sets`, `capability`, then [`Auth`] which puts them
 //! together, and `verify` with `verdicts`, `failures` and `pool`: what a log-in may cost.
 
 mod auth;
 mod capability;
+mod client;
 mod failures;
 mod jwk_sets;
-mod client;
 mod jwks;
 mod jwt;
 mod key;
@@ -30,6 +30,7 @@ mod mirror;
 mod pool;
 mod provider;
 mod recent;
+mod select;
 mod token;
 mod vapid;
 mod verdicts;
@@ -37,8 +38,8 @@ mod verify;
 
 pub use auth::{Access, Auth, Identity};
 pub use capability::Permit;
-pub use failures::FailureLimits;
 pub use client::{ClientNetwork, ForwardingHeader, TrustedProxies};
+pub use failures::FailureLimits;
 pub use jwks::Error as JwksError;
 pub use key::ApiKey;
 pub use mirror::MirrorKey;
@@ -81,6 +82,20 @@ pub enum Refused {
     Malformed(&'static str),
     #[error("the token's signature does not verify")]
     Signature,
+    #[error(
+        "the token names no app, and this server has several that sign tokens: put the app's name or its declared \
+         audience into the claim aud, or name the app with ?app=NAME or the header Noroshi-App"
+    )]
+    Unnamed,
+    #[error("the claim aud names several apps: name one with ?app=NAME or the header Noroshi-App")]
+    Ambiguous,
+    #[error("the claim iss is not the issuer that the app declares")]
+    Issuer,
+    #[error(
+        "the token is for another audience: the claim aud must contain the audience that the app declares, or the \
+         app's name if it declares none"
+    )]
+    Audience,
     #[error("the token has expired")]
     Expired,
     #[error("the token is not valid yet")]

@@ -8,7 +8,6 @@
 //!
 //! Failed log-ins are counted here, and limited as `failures` describes.
 
-use std::net::IpAddr;
 use std::sync::Arc;
 
 use jsonwebtoken::{Algorithm, DecodingKey, Header};
@@ -16,7 +15,8 @@ use noroshi_store::App;
 use noroshi_types::{AppId, Timestamp};
 
 use crate::auth::{Auth, Identity};
-use crate::failures::{FailureLimits, Failures, Limited, Peer, Standing};
+use crate::client::ClientNetwork;
+use crate::failures::{FailureLimits, Failures, Limited, Standing};
 use crate::jwks::KeySet;
 use crate::metrics::Metrics;
 use crate::verdicts::{Question, Verdicts};
@@ -29,7 +29,7 @@ pub struct Credential<'a> {
     /// The app that the request names.
     pub app: Option<&'a str>,
     /// Who failed log-ins are counted for. None: for nobody.
-    pub peer: Option<IpAddr>,
+    pub client: Option<ClientNetwork>,
 }
 
 pub enum Checked {
@@ -41,9 +41,11 @@ pub enum Checked {
 pub struct Costly {
     token: Box<str>,
     header: Header,
-    /// To be tried in turn.
-    sets: Vec<(AppId, Arc<KeySet>)>,
-    peer: Option<Peer>,
+    app: AppId,
+    set: Arc<KeySet>,
+    /// What is answered if the signature is right.
+    claimed: Result<Identity, Refused>,
+    client: Option<ClientNetwork>,
     standing: Standing,
     now: Timestamp,
 }
@@ -62,9 +64,15 @@ impl Verifier {
 
     /// A log-in that failed: counted where its cause says that somebody guesses, and told to wait if the address failed
     /// too often. Who comes with an expired token, an API key or none at all is not guessing.
-    fn refuse(&self, refused: Refused, peer: Option<Peer>, app: Option<AppId>, now: Timestamp) -> Refused {
+    fn refuse(
+        &self,
+        refused: Refused,
+        client: Option<ClientNetwork>,
+        app: Option<AppId>,
+        now: Timestamp,
+    ) -> Refused {
         let guesses = matches!(refused, Refused::Signature | Refused::Malformed(_) | Refused::Unknown);
-        match guesses.then(|| self.failures.count(peer, app, now)).flatten() {
+        match guesses.then(|| self.failures.count(client, app, now)).flatten() {
             Some(retry_after_s) => {
                 self.metrics.throttled_peer.inc();
                 Refused::TooManyFailures { retry_after_s }
@@ -73,20 +81,14 @@ impl Verifier {
         }
     }
 
-    /// Whether a set has a key that signed the token. Costs what verifications cost.
-    fn try_keys(&self, costly: &Costly) -> Option<AppId> {
-        costly.sets.iter().find_map(|(app, set)| {
-            let question = Question::new(set.version(), &costly.token);
-            let is_good = match self.verdicts.recall(&question) {
-                // Another connection came with it meanwhile.
-                Some(is_good) => is_good,
-                None => {
-                    let is_good = set.candidates(&costly.header).any(|key| self.try_key(costly, key));
-                    self.verdicts.keep(question, is_good);
-                    is_good
-                }
-            };
-            is_good.then_some(*app)
+    /// Whether a key of the set signed the token. Costs what verifications cost.
+    fn is_signed(&self, costly: &Costly) -> bool {
+        let question = Question::new(costly.set.version(), &costly.token);
+        // Another connection may have come with it meanwhile.
+        self.verdicts.recall(&question).unwrap_or_else(|| {
+            let is_good = costly.set.candidates(&costly.header).any(|key| self.try_key(costly, key));
+            self.verdicts.keep(question, is_good);
+            is_good
         })
     }
 
@@ -97,13 +99,10 @@ impl Verifier {
         is_good
     }
 
-    fn verify(&self, costly: &Costly) -> Result<Identity, Refused> {
-        match self.try_keys(costly) {
-            Some(app) => jwt::claimed(&costly.token, app, costly.now),
-            None => {
-                let app = costly.sets.first().map(|(app, _)| *app);
-                Err(self.refuse(Refused::Signature, costly.peer, app, costly.now))
-            }
+    fn verify(&self, costly: Costly) -> Result<Identity, Refused> {
+        match self.is_signed(&costly) {
+            true => costly.claimed,
+            false => Err(self.refuse(Refused::Signature, costly.client, Some(costly.app), costly.now)),
         }
     }
 }
@@ -132,81 +131,63 @@ impl Drop for Answer {
 impl Auth {
     /// Who the device with this credential is, as far as that can be said in microseconds.
     pub fn check(&self, credential: Credential<'_>, now: Timestamp) -> Checked {
-        let peer = credential.peer.map(Peer::new);
-        match self.look_at(credential, peer, now) {
-            Ok(checked) => checked,
-            Err((refused, app)) => Checked::Known(Err(self.verifier().refuse(refused, peer, app, now))),
-        }
-    }
-
-    fn look_at(
-        &self,
-        credential: Credential<'_>,
-        peer: Option<Peer>,
-        now: Timestamp,
-    ) -> Result<Checked, (Refused, Option<AppId>)> {
-        let Credential { token, app: named, .. } = credential;
-        let nobody = |refused| (refused, None);
+        let Credential { token, app: named, client } = credential;
+        let refuse = |refused, app| Err(self.verifier().refuse(refused, client, app, now));
         if token.is_empty() {
-            return Err(nobody(Refused::Missing));
+            return Checked::Known(Err(Refused::Missing));
         }
         if token.starts_with(token::PREFIX) {
-            let identity = self.device_token(token, now).map_err(nobody)?;
-            return Ok(Checked::Known(Ok(identity)));
+            let result = self.device_token(token, now);
+            return Checked::Known(result.or_else(|refused| refuse(refused, None)));
         }
-        let header = jwt::header(token).map_err(|why| match self.is_key(&key::hash(token)) {
-            true => nobody(Refused::NotAToken),
-            false => nobody(why),
-        })?;
-        let apps = self.signing_apps(token, named);
-        let first = apps.first().map(|app| app.id);
-        let signer = match header.alg {
-            Algorithm::HS256 => apps.iter().find(|app| is_signed_with_secret(token, app)).map(|app| app.id),
-            _ => {
-                let sets = match self.recall(token, &header, &apps) {
-                    Recalled::Good(app) => return Ok(Checked::Known(jwt::claimed(token, app, now))),
-                    Recalled::Unknown(sets) => sets,
-                };
-                if let Some((app, _)) = sets.first() {
-                    let standing = self.admit(peer, *app, now).map_err(nobody)?;
-                    let (token, header) = (token.into(), header);
-                    return Ok(Checked::Costly(Costly { token, header, sets, peer, standing, now }));
-                }
-                None
-            }
+        let header = match jwt::header(token) {
+            Ok(header) => header,
+            Err(_) if self.is_key(&key::hash(token)) => return Checked::Known(Err(Refused::NotAToken)),
+            Err(why) => return Checked::Known(refuse(why, None)),
         };
-        match signer {
-            Some(app) => Ok(Checked::Known(jwt::claimed(token, app, now))),
-            None => Err((Refused::Signature, first)),
-        }
-    }
-
-    /// What the key sets of `apps` said of the token before.
-    fn recall(&self, token: &str, header: &Header, apps: &[App]) -> Recalled {
-        let mut unknown = Vec::new();
-        for app in apps {
-            let set = self.jwk_sets().get(app.id).filter(|set| set.candidates(header).next().is_some());
-            let Some(set) = set else {
-                self.jwk_sets().miss(app);
-                continue;
-            };
-            match self.verifier().verdicts.recall(&Question::new(set.version(), token)) {
-                Some(true) => {
-                    self.verifier().metrics.recalled_good.inc();
-                    return Recalled::Good(app.id);
-                }
-                Some(false) => {
-                    self.verifier().metrics.recalled_bad.inc();
-                }
-                None => unknown.push((app.id, set)),
+        let checked = self.with_app_of(token, named, |app| match header.alg {
+            Algorithm::HS256 if is_signed_with_secret(token, app) => {
+                Checked::Known(jwt::claimed(token, app, now))
             }
-        }
-        Recalled::Unknown(unknown)
+            Algorithm::HS256 => Checked::Known(refuse(Refused::Signature, Some(app.id))),
+            _ => self.check_public(credential, header, app, now),
+        });
+        checked.unwrap_or_else(|refused| Checked::Known(refuse(refused, None)))
     }
 
-    fn admit(&self, peer: Option<Peer>, app: AppId, now: Timestamp) -> Result<Standing, Refused> {
+    /// A token that is signed with a public key.
+    fn check_public(&self, credential: Credential<'_>, header: Header, app: &App, now: Timestamp) -> Checked {
+        let Credential { token, client, .. } = credential;
+        let Verifier { verdicts, metrics, .. } = &**self.verifier();
+        let refuse = || Checked::Known(Err(self.verifier().refuse(Refused::Signature, client, Some(app.id), now)));
+        let set = self.jwk_sets().get(app.id).filter(|set| set.candidates(&header).next().is_some());
+        let Some(set) = set else {
+            self.jwk_sets().miss(app);
+            return refuse();
+        };
+        let claimed = jwt::claimed(token, app, now);
+        match verdicts.recall(&Question::new(set.version(), token)) {
+            Some(true) => {
+                metrics.recalled_good.inc();
+                Checked::Known(claimed)
+            }
+            Some(false) => {
+                metrics.recalled_bad.inc();
+                refuse()
+            }
+            None => match self.admit(client, app.id, now) {
+                Ok(standing) => {
+                    let (token, app) = (token.into(), app.id);
+                    Checked::Costly(Costly { token, header, app, set, claimed, client, standing, now })
+                }
+                Err(refused) => Checked::Known(Err(refused)),
+            },
+        }
+    }
+
+    fn admit(&self, client: Option<ClientNetwork>, app: AppId, now: Timestamp) -> Result<Standing, Refused> {
         let Verifier { failures, metrics, .. } = &**self.verifier();
-        failures.admit(peer, app, now).map_err(|limited| {
+        failures.admit(client, app, now).map_err(|limited| {
             let (counter, retry_after_s) = match limited {
                 Limited::Peer { retry_after_s } => (&metrics.throttled_peer, retry_after_s),
                 Limited::App { retry_after_s } => (&metrics.throttled_app, retry_after_s),
@@ -221,7 +202,7 @@ impl Auth {
     pub fn submit(&self, costly: Costly, done: impl FnOnce(Result<Identity, Refused>) + Send + 'static) {
         let (verifier, answer) = (self.verifier().clone(), Answer(Some(Box::new(done))));
         let standing = costly.standing;
-        let task = move || answer.give(verifier.verify(&costly));
+        let task = move || answer.give(verifier.verify(costly));
         if !self.pool().submit(standing, Box::new(task)) {
             self.verifier().metrics.throttled_queue.inc();
         }
@@ -242,12 +223,6 @@ impl Auth {
         self.submit(costly, move |result| drop(answer.send(result)));
         answered.await.unwrap_or(Err(Refused::Busy))
     }
-}
-
-enum Recalled {
-    Good(AppId),
-    /// The sets that were not asked yet.
-    Unknown(Vec<(AppId, Arc<KeySet>)>),
 }
 
 fn is_signed_with_secret(token: &str, app: &App) -> bool {
