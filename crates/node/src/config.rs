@@ -254,6 +254,7 @@ pub struct Store {
 #[derive(Debug, Clone)]
 pub struct Auth {
     pub device_token_ttl: Duration,
+    pub failures: noroshi_auth::FailureLimits,
 }
 
 #[derive(Debug, Clone)]
