@@ -24,6 +24,9 @@ struct AppBody {
     jwks_url: Option<String>,
     jwks_set: bool,
     client_publish: Vec<String>,
+    /// The app of device tokens that this node issues. Only a front is told, so that it knows whose a token is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    number: Option<u32>,
 }
 
 #[derive(Serialize)]
@@ -105,7 +108,8 @@ pub(crate) async fn mirror(
     let (settings, keys) = body::mirror(&body)?;
     let app = api.auth.mirror(name, settings, keys, api.now()).await?;
     api.delivery.configured(Some(app.id), ("app", "changed"), None);
-    Ok(respond::json(StatusCode::OK, &AppBody::from(app)))
+    let number = Some(app.id.0);
+    Ok(respond::json(StatusCode::OK, &AppBody { number, ..AppBody::from(app) }))
 }
 
 /// `DELETE /v1/apps/{app}`: with everything it owns.
@@ -172,6 +176,7 @@ impl From<App> for AppBody {
             jwks_url: app.settings.jwks_url,
             jwks_set: app.settings.jwks.is_some(),
             client_publish: app.settings.client_publish,
+            number: None,
         }
     }
 }
