@@ -78,6 +78,17 @@ async fn answer(api: &Api, request: Request, next: Next) -> Response {
         let detail = "this node serves no requests: it does not have the role api";
         return Problem::new(Code::Misdirected, detail).into_response();
     }
+    for (what, text) in [("path", request.uri().path()), ("query", request.uri().query().unwrap_or_default())]
+    {
+        if let Err(wrong) = noroshi_types::percent::check(text) {
+            // The text itself is not told: it may hold a credential.
+            return Problem::new(
+                Code::InvalidParameter,
+                format!("the {what} is not percent-encoded: {wrong}"),
+            )
+            .into_response();
+        }
+    }
     let share = api.enter();
     if share.is_none() && api.door == Door::Public {
         api.metrics.shed.inc();
