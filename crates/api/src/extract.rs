@@ -199,7 +199,10 @@ mod tests {
             "nd1.a: unknown field `nd1.a`, expected `after` or `limit`",
             "a parameter is not known: expected `after` or `limit`",
         );
-        check("x: unknown field `a`, expected ``, expected `after`", "a parameter is not known: expected `after`");
+        check(
+            "x: unknown field `a`, expected ``, expected `after`",
+            "a parameter is not known: expected `after`",
+        );
         check("x: unknown field `a`, there are no fields", "a parameter is not known");
         check("limit: invalid digit found in string", "limit: invalid digit found in string");
         check("duplicate field `after`", "duplicate field `after`");

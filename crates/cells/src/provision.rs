@@ -33,14 +33,15 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 /// What the front's own key is called in cells.
 const KEY_NAME: &str = "front";
 
-/// Each app that a cell was told of; none: it has to be told again, or was deleted here.
-type Told = HashMap<AppName, Option<Known>>;
+/// Each app that a cell was told of.
+type Told = HashMap<AppName, Known>;
 
 /// What a cell knows of an app.
+#[derive(Default)]
 struct Known {
-    /// The digest of what it was told.
-    hash: [u8; 32],
-    /// What its device tokens call the app; none: its version is too old to tell.
+    /// The digest of what it was told; none: it has to be told again, or was deleted here.
+    hash: Option<[u8; 32]>,
+    /// What its device tokens call the app; none: not told yet, or its version is too old to tell.
     number: Option<AppId>,
 }
 
@@ -58,9 +59,11 @@ pub(crate) async fn run(front: Arc<Front>, cell: Arc<Cell>) {
             Ok(()) => bring_up_to_date(&front, &cell, &mut told).await,
             failed => failed,
         };
+        // Also of a cell that refuses one of the apps: devices of the others go on.
+        cell.set_apps(numbers(&front.state.auth.apps(), &told));
         let pause = match result {
             Ok(()) if repeat => {
-                let is_older = told.values().flatten().any(|known| known.number.is_none());
+                let is_older = told.values().any(|known| known.number.is_none());
                 if is_older {
                     let cell = cell.name();
                     tracing::warn!(
@@ -88,7 +91,10 @@ pub(crate) async fn run(front: Arc<Front>, cell: Arc<Cell>) {
 /// Everything the cell was ever told of is doubtful.
 async fn start_anew(front: &Front, cell: &Cell, told: &mut Told) -> Result<(), String> {
     let kept = front.store.provisioned(cell.num).await.map_err(|error| error.to_string())?;
-    *told = kept.into_iter().map(|(app, _)| (app, None)).collect();
+    for (app, _) in kept {
+        told.entry(app).or_default();
+    }
+    told.values_mut().for_each(|known| known.hash = None);
     Ok(())
 }
 
@@ -97,16 +103,15 @@ async fn bring_up_to_date(front: &Front, cell: &Cell, told: &mut Told) -> Result
     for app in &apps {
         let body = described(front, cell, app, &front.state.auth.keys(app.id)).to_string();
         let hash = digest_of(body.as_bytes());
-        if told.get(&app.name).and_then(Option::as_ref).is_none_or(|known| known.hash != hash) {
+        if told.get(&app.name).is_none_or(|known| known.hash != Some(hash)) {
             let answer = tell(cell, Method::PUT, &app.name, body).await?;
             if answer.status != StatusCode::OK {
                 return Err(refused(&app.name, &answer));
             }
             keep(front, cell, &app.name, Some(hash)).await?;
-            told.insert(app.name.clone(), Some(Known { hash, number: number_in(&answer) }));
+            told.insert(app.name.clone(), Known { hash: Some(hash), number: number_in(&answer) });
         }
     }
-    cell.set_apps(numbers(&apps, told));
     let names: HashSet<&AppName> = apps.iter().map(|app| &app.name).collect();
     let gone: Vec<AppName> = told.keys().filter(|name| !names.contains(name)).cloned().collect();
     for name in gone {
@@ -122,7 +127,7 @@ async fn bring_up_to_date(front: &Front, cell: &Cell, told: &mut Told) -> Result
 
 /// The front's apps by the cell's numbers.
 fn numbers(apps: &[App], told: &Told) -> HashMap<AppId, AppId> {
-    let number = |app: &App| told.get(&app.name)?.as_ref()?.number;
+    let number = |app: &App| told.get(&app.name)?.number;
     apps.iter().filter_map(|app| Some((number(app)?, app.id))).collect()
 }
 
