@@ -35,7 +35,7 @@ function ask(port, method, path, { token, body, headers = {} } = {}) {
       call.on('response', (answer) => {
         let text = ''
         // An event stream would not end.
-        if (answer.statusCode === 200) {
+        if (answer.headers['content-type'] === 'text/event-stream') {
           call.destroy()
           return resolve({ status: 200, text })
         }

@@ -63,6 +63,7 @@ before(async () => {
   mark('JWT secret', JWT_SECRET)
   const settings = {
     'log.level': 'trace',
+    'gateway.auth_timeout': '1s',
     'egress.ca_file': push.info.ca_file,
     'events.file.folder': join(folder, 'events'),
     'events.webhook.url': `${base}/webhook?key=${query}`,
@@ -156,7 +157,7 @@ test('every protocol, well and badly', async () => {
   const base = node.http
 
   // HTTP: the credential in its place, and in every wrong one.
-  for (const token of tokens) {
+  await Promise.all(tokens.map(async (token) => {
     for (const [method, path] of [['GET', '/v1/me'], ['GET', '/v1/topics'], ['POST', '/v1/devices'], ['POST', '/v1/notifications']]) {
       await asks(method, path, { token, body: method === 'POST' ? {} : undefined })
     }
@@ -177,7 +178,7 @@ test('every protocol, well and badly', async () => {
     await asks('POST', '/v1/notifications', { body: { to: { condition: token }, data: 1 } })
     await asks('POST', '/v1/notifications', { body: `{"to": ${token}` })
     await asks('POST', '/v1/notifications', { body: { to: { users: ['u1'] }, ttl: token } })
-  }
+  }))
   // Push credentials and secrets of apps that are refused.
   const operator = `http://127.0.0.1:${node.adminPort}`
   for (const credential of Object.values(push.info.credentials)) {
@@ -224,39 +225,39 @@ test('every protocol, well and badly', async () => {
   }
 
   // Socket.IO over both transports.
-  for (const transports of [['websocket'], ['polling']]) {
-    for (const token of tokens) {
-      const socket = io(base, { auth: { token }, transports, forceNew: true, reconnection: false })
-      const answer = await within('an answer', new Promise((resolve) => {
-        socket.once('connect', () => resolve('connected')).once('connect_error', (error) => resolve(`${error.message} ${JSON.stringify(error.data)}`))
-        socket.once('close', (close) => resolve(JSON.stringify(close)))
-      }))
-      put('Socket.IO errors', answer)
-      socket.disconnect()
-    }
-  }
+  const pairs = [['websocket'], ['polling']].flatMap((transports) => tokens.map((token) => [transports, token]))
+  await Promise.all(pairs.map(async ([transports, token]) => {
+    const socket = io(base, { auth: { token }, transports, forceNew: true, reconnection: false })
+    const answer = await within('an answer', new Promise((resolve) => {
+      socket.once('connect', () => resolve('connected')).once('connect_error', (error) => resolve(`${error.message} ${JSON.stringify(error.data)}`))
+      socket.once('close', (close) => resolve(JSON.stringify(close)))
+    }))
+    put('Socket.IO errors', answer)
+    socket.disconnect()
+  }))
 
   // MQTT: the token as password, as user name and as client id.
   const url = `mqtt://127.0.0.1:${ports.mqtt}`
-  for (const token of tokens) {
+  await Promise.all(tokens.map(async (token) => {
     for (const options of [{}, { username: token }, { clientId: token }, { will: { topic: token.slice(0, 200), payload: token } }]) {
       const client = await quietly(mqttConnect(url, { device: 'd1', token }, options))
       if (client instanceof Error) put('MQTT errors', `${client.message} ${client.code}`)
       else await client.endAsync(true)
     }
-  }
+  }))
 
   // XMPP by hand: what a library would not send.
   const open = "<?xml version='1.0'?><stream:stream to='localhost' xmlns='jabber:client' xmlns:stream='http://etherx.jabber.org/streams' version='1.0'>"
   const plain = (name, token) => Buffer.from(`\0${name}\0${token}`).toString('base64')
-  for (const token of [...tokens, secrets.get('XMPP password')]) {
-    for (const name of ['d1', 'suite', token.slice(0, 100)]) {
-      const auth = `<auth xmlns='urn:ietf:params:xml:ns:xmpp-sasl' mechanism='PLAIN'>${plain(name, token)}</auth>`
-      put('XMPP answers', await speak(ports.xmpp, open, auth))
-    }
-    put('XMPP answers', await speak(ports.xmpp, open.replace('localhost', token)))
-    put('XMPP answers', await speak(ports.xmpp, open, `<iq type='get' id='1'><x token='${token}'/></iq><`))
-  }
+  await Promise.all([...tokens, secrets.get('XMPP password')].map(async (token) => {
+    const auth = (name) => `<auth xmlns='urn:ietf:params:xml:ns:xmpp-sasl' mechanism='PLAIN'>${plain(name, token)}</auth>`
+    const said = await Promise.all([
+      ...['d1', 'suite', token.slice(0, 100)].map((name) => speak(ports.xmpp, open, auth(name))),
+      speak(ports.xmpp, open.replace('localhost', token)),
+      speak(ports.xmpp, open, `<iq type='get' id='1'><x token='${token}'/></iq><`),
+    ])
+    said.forEach((answer) => put('XMPP answers', answer))
+  }))
   // Engines behind a proxy of HTTP: a request line with the credential.
   for (const token of tokens) put('HTTP errors', await speak(node.httpPort, `GET http://u:${token}@h/?token=${token} HTTP/9.9\r\n\r\n`))
 
