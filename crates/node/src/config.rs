@@ -15,6 +15,7 @@ mod print;
 mod problem;
 mod profiling;
 mod reader;
+mod redact;
 mod size;
 mod tracing;
 
