@@ -193,6 +193,7 @@ impl Shard {
                 self.jitter(u64::from(spread_ms) + 1)
             }
             CloseReason::Overloaded | CloseReason::Internal => 1_000 + self.jitter(4_000),
+            CloseReason::QuotaExceeded => 5_000 + self.jitter(5_000),
             reason if reason.may_reconnect() => 500 + self.jitter(1_000),
             _ => 0,
         }
@@ -214,6 +215,7 @@ impl Shard {
         self.end_talk(slot);
         let Some(connection) = self.connections.get_mut(slot as usize) else { return };
         connection.opening = None;
+        connection.permit = None;
         self.part_session(slot);
     }
 

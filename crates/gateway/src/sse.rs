@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use noroshi_auth::Refused;
+use noroshi_delivery::OverQuota;
 use noroshi_protocol::{sse, ws};
 use noroshi_types::CloseReason;
 
@@ -41,6 +42,14 @@ impl Shard {
         };
         self.set_protocol(slot, Protocol::Http, Framing::Stream);
         self.answer_problem(slot, status, code, detail, headers, reason);
+    }
+
+    /// The app uses all that it may.
+    pub(crate) fn refuse_stream_over_quota(&mut self, slot: u32, over: &OverQuota) {
+        let after_s = over.after_s().to_string();
+        self.set_protocol(slot, Protocol::Http, Framing::Stream);
+        let (headers, reason) = ([("Retry-After", after_s.as_str())], CloseReason::QuotaExceeded);
+        self.answer_problem(slot, 429, "quota_exceeded", &over.to_string(), &headers, reason);
     }
 
     /// The log-in succeeded: the stream begins.

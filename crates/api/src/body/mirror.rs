@@ -20,6 +20,9 @@ struct MirrorBody<'a> {
     jwks: Option<&'a RawValue>,
     #[serde(default)]
     client_publish: Vec<String>,
+    /// Limits of the app; absent: the node's defaults.
+    #[serde(borrow)]
+    quotas: Option<&'a RawValue>,
     keys: Bounded<MirrorKeyBody, { limits::KEYS_PER_APP_MAX }>,
 }
 
@@ -51,6 +54,12 @@ impl FromText for Hash {
     }
 }
 
+/// As it is kept.
+fn quotas(raw: &RawValue) -> Result<Option<String>, Problem> {
+    let overrides = super::quotas(raw.get().as_bytes())?;
+    Ok(noroshi_delivery::quota::to_text(&overrides))
+}
+
 /// Reads and checks what an app shall be; only operators say so.
 pub fn mirror(bytes: &[u8]) -> Result<(AppSettings, Vec<MirrorKey>), Problem> {
     let body: MirrorBody<'_> = json::parse(bytes)?;
@@ -59,6 +68,7 @@ pub fn mirror(bytes: &[u8]) -> Result<(AppSettings, Vec<MirrorKey>), Problem> {
         jwks_url: body.jwks_url.map(|url| jwks_url(url.0.0, Author::Operator)).transpose()?,
         jwks: body.jwks.map(jwks).transpose()?,
         client_publish: client_publish(body.client_publish)?,
+        quotas: body.quotas.map(quotas).transpose()?.flatten(),
         ..AppSettings::default()
     };
     let key = |key: MirrorKeyBody| {
