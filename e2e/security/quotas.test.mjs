@@ -7,6 +7,7 @@ import assert from 'node:assert/strict'
 import { after, before, beforeEach, test } from 'node:test'
 import { client as xmppClient, xml } from '@xmpp/client'
 import { io } from 'socket.io-client'
+import WebSocket from 'ws'
 
 import { api } from '../lib/api.mjs'
 import { Device } from '../lib/device.mjs'
@@ -17,6 +18,8 @@ import { operatorToken, unique } from '../lib/push.mjs'
 import { until, within } from '../lib/until.mjs'
 
 const SECRET = 'a-secret-of-at-least-thirty-two-bytes'
+// What the XMPP client looks for; Node.js has one from version 22 on.
+globalThis.WebSocket ??= WebSocket
 let node, a, mqttUrl
 
 const operate = async (method, path, body) => {
