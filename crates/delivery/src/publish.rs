@@ -55,17 +55,6 @@ impl Delivery {
         self.publish_within(span, app, request, idempotency, (Origin::Client, None)).await
     }
 
-    /// As [`Delivery::publish`], for what a front accepted before: it goes through whatever the app's quotas are.
-    pub async fn publish_relayed(
-        self: &Arc<Self>,
-        app: AppId,
-        request: Request,
-        idempotency: Option<Idempotency>,
-    ) -> Result<Receipt, Error> {
-        let span = spans::publish(self.spans(), &request, false);
-        self.publish_within(span, app, request, idempotency, (Origin::Node, None)).await
-    }
-
     /// As [`Delivery::publish_as_root`], for what the node itself says.
     pub(crate) async fn publish_own(
         self: &Arc<Self>,

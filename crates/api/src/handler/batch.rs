@@ -60,7 +60,7 @@ pub(crate) async fn notifications(
 ) -> Result<Lines, Problem> {
     let lines = lines(&body)?;
     let key = idempotency_key(&headers)?;
-    let mut batch = Batch::new(&api.state, provider.app, lines.len(), false);
+    let mut batch = Batch::new(&api.state, provider.app, lines.len());
     for (index, line) in lines.into_iter().enumerate() {
         // A line break cannot stand in a header, so a line's key is no other request's.
         let idempotency =
@@ -76,16 +76,14 @@ pub(crate) async fn notifications(
 pub(crate) struct Batch<'a> {
     state: &'a Arc<State>,
     app: AppId,
-    /// A front accepted the lines before.
-    is_relayed: bool,
     waiting: VecDeque<Slot>,
     answers: Lines,
 }
 
 impl<'a> Batch<'a> {
-    pub(crate) fn new(state: &'a Arc<State>, app: AppId, lines: usize, is_relayed: bool) -> Self {
+    pub(crate) fn new(state: &'a Arc<State>, app: AppId, lines: usize) -> Self {
         let waiting = VecDeque::with_capacity(LINES_WAITING_MAX);
-        Self { state, app, is_relayed, waiting, answers: Lines::with_capacity(lines) }
+        Self { state, app, waiting, answers: Lines::with_capacity(lines) }
     }
 
     /// Takes the next line; waits for the first one's answer where too many wait.
@@ -97,9 +95,7 @@ impl<'a> Batch<'a> {
             answer_first(&mut self.waiting, &mut self.answers).await?;
         }
         self.waiting.push_back(match line {
-            Ok((request, idempotency)) => {
-                start(self.state, (self.app, self.is_relayed), request, idempotency).await
-            }
+            Ok((request, idempotency)) => start(self.state, self.app, request, idempotency).await,
             Err(problem) => Slot::Done(Err(problem)),
         });
         Ok(())
@@ -151,21 +147,13 @@ pub fn lines(body: &[u8]) -> Result<Vec<&[u8]>, Problem> {
 }
 
 /// Takes a line as far as it goes without waiting: when this returns, it stands in the store's queue.
-async fn start(
-    state: &Arc<State>,
-    (app, is_relayed): (AppId, bool),
-    request: Request,
-    idempotency: Option<Idempotency>,
-) -> Slot {
+async fn start(state: &Arc<State>, app: AppId, request: Request, idempotency: Option<Idempotency>) -> Slot {
     if let Err(problem) = fit::check_request(state, app, &request).await {
         return Slot::Done(Err(problem));
     }
     let state = state.clone();
     let mut publish: Pin<Box<dyn Future<Output = Answer> + Send>> = Box::pin(async move {
-        let receipt = match is_relayed {
-            true => state.delivery.publish_relayed(app, request, idempotency).await?,
-            false => state.delivery.publish(app, request, idempotency).await?,
-        };
+        let receipt = state.delivery.publish(app, request, idempotency).await?;
         tracing::debug!(notification = %receipt.id, "accepted in a batch");
         Ok(receipt)
     });

@@ -22,7 +22,7 @@ pub(crate) async fn notifications(
     NdjsonBody(body): NdjsonBody,
 ) -> Result<Lines, Problem> {
     let lines = batch::lines(&body)?;
-    let mut batch = Batch::new(&api.state, provider.app, lines.len(), true);
+    let mut batch = Batch::new(&api.state, provider.app, lines.len());
     for line in lines {
         let read = body::relayed(line, &api.config.limits, api.now());
         let read = read.map(|relayed| {

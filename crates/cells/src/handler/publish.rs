@@ -131,7 +131,7 @@ async fn message(
     }
     let request = body::notification(body, &api.config.limits)?;
     check_request(api, app, &request).await?;
-    // The cells take what was accepted here whatever the rate.
+    // Sooner than a cell would: what it refuses waits in the outbox.
     api.delivery.quotas().take(app, Quota::PublishesPerSecond, 1)?;
     let summary = serde_json::to_string(&summary(&request)).map_err(Problem::internal)?;
     let to = match request.target {

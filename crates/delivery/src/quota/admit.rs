@@ -20,7 +20,7 @@ pub(crate) enum Origin {
     Client,
     /// A batch of a campaign: its rate is the campaign's, and it must not overflow inboxes.
     Campaign,
-    /// The node itself, or a front that accepted it already: it has to go through.
+    /// The node itself, which has to go through.
     Node,
 }
 
