@@ -14,7 +14,7 @@ import { Device } from '../lib/device.mjs'
 import { hs256, now } from '../lib/jwt.mjs'
 import { connect as mqttClient } from '../lib/mqtt.mjs'
 import { Node, cli, freePort } from '../lib/node.mjs'
-import { operatorToken, unique } from '../lib/push.mjs'
+import { DevPush, operatorToken, unique } from '../lib/push.mjs'
 import { until, within } from '../lib/until.mjs'
 
 const SECRET = 'a-secret-of-at-least-thirty-two-bytes'
@@ -22,10 +22,11 @@ const SECRET = 'a-secret-of-at-least-thirty-two-bytes'
 globalThis.WebSocket ??= WebSocket
 let node, a, mqttUrl
 
-const operate = async (method, path, body) => {
-  const response = await fetch(`http://127.0.0.1:${node.adminPort}${path}`, {
+const operate = (method, path, body) => operateAt(node, method, path, body)
+const operateAt = async (at, method, path, body) => {
+  const response = await fetch(`http://127.0.0.1:${at.adminPort}${path}`, {
     method,
-    headers: { authorization: `Bearer ${operatorToken(node)}`, 'content-type': 'application/json' },
+    headers: { authorization: `Bearer ${operatorToken(at)}`, 'content-type': 'application/json' },
     body: body === undefined ? undefined : JSON.stringify(body),
   })
   const text = await response.text()
@@ -321,6 +322,39 @@ test('the configuration sets defaults, which an app may leave', async () => {
     await limited.api.register()
   } finally {
     await limited.stop()
+  }
+})
+
+test('pushes a second: what is over it waits, and another app is pushed for meanwhile', async () => {
+  const push = await DevPush.start()
+  const pushing = await push.node({ services: ['fcm'] })
+  try {
+    await operateAt(pushing, 'POST', '/v1/apps', { name: 'b' })
+    const scopes = ['publish', 'devices']
+    const { body } = await operateAt(pushing, 'POST', '/v1/apps/b/keys', { name: 'all', scopes })
+    const made = await operateAt(pushing, 'POST', '/v1/apps/b/push', push.info.credentials.fcm)
+    assert.equal(made.status, 201, JSON.stringify(made.body))
+    const [limited, other] = [pushing.api, api(pushing.http, body.key)]
+    const tokens = await push.tokens('fcm', 22)
+    const [late, marker] = tokens.splice(20)
+    for (const push_token of tokens) await limited.register({ user: 'many', push_token })
+    await limited.register({ user: 'late', push_token: late })
+    await other.register({ user: 'marker', push_token: marker })
+    await operateAt(pushing, 'PUT', '/v1/apps/dev/quotas', { pushes_per_second: 1 })
+    const always = (user) => ({ to: { users: [user] }, notification: { title: 'x' }, push: { mode: 'always' } })
+    // More than a second's worth goes at once, and has to be repaid: 19 seconds.
+    await limited.publish(always('many'))
+    await until('the first', async () => (await push.accepted('fcm')).length === 20)
+    await limited.publish(always('late'))
+    await other.publish(always('marker'))
+    await until('the other app', async () => (await push.accepted('fcm')).length === 21)
+    const shown = await operateAt(pushing, 'GET', '/v1/apps/dev/quotas')
+    assert.ok(shown.body.quotas.find((one) => one.quota === 'pushes_per_second').used > 1, 'there is a debt')
+    await operateAt(pushing, 'DELETE', '/v1/apps/dev/quotas')
+    await until('what waited', async () => (await push.accepted('fcm')).length === 22)
+  } finally {
+    await pushing.stop()
+    await push.stop()
   }
 })
 
