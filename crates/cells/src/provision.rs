@@ -126,7 +126,8 @@ fn described(front: &Front, cell: &Cell, app: &App, keys: &[Key]) -> Value {
     let secret = settings.jwt_secret.as_ref().and_then(|secret| std::str::from_utf8(secret).ok());
     let jwks: Option<Value> = settings.jwks.as_ref().and_then(|jwks| serde_json::from_str(jwks).ok());
     let mut described = json!({"jwt_secret": secret, "jwks_url": settings.jwks_url, "jwks": jwks,
-        "client_publish": settings.client_publish, "keys": keys});
+        "client_publish": settings.client_publish, "issuer": settings.issuer, "audience": settings.audience,
+        "keys": keys});
     // An older cell refuses what it does not know: it is told only of what is set.
     let quotas: Option<Value> = settings.quotas.as_ref().and_then(|quotas| serde_json::from_str(quotas).ok());
     if let Some(quotas) = quotas {

@@ -93,6 +93,12 @@ pub const REFUSALS: [Refusal; 18] = [
         "`Sec-WebSocket-Version` of the answer names it.",
     ),
     refusal(
+        "too_many_requests",
+        429,
+        "More requests than are allowed",
+        "Try again after `Retry-After`. The detail says whose limit it is.",
+    ),
+    refusal(
         "head_too_large",
         431,
         "The head of the request is too large",
