@@ -12,7 +12,7 @@ use http::Method;
 use crate::error::{Code, Problem};
 use crate::handler::{
     app, batch, campaign, credential, device, drain, endpoint, experiment, health, invalidation, me, nodes,
-    notice, notification, page, presence, profile, relay, topic, web_push,
+    notice, notification, page, presence, profile, quota, relay, topic, web_push,
 };
 use crate::state::{Api, Door, State};
 use crate::{observe, origin, tunnel};
@@ -112,6 +112,7 @@ fn public_routes() -> Vec<Route> {
         get("/v1/apps/{app}/notices/{name}", notice::show),
         put("/v1/apps/{app}/notices/{name}", notice::put),
         delete("/v1/apps/{app}/notices/{name}", notice::end),
+        get("/v1/apps/{app}/quotas", quota::show),
         get("/openapi.json", page::openapi),
         get("/docs", page::docs),
         get("/", page::root),
@@ -147,6 +148,10 @@ fn admin_routes() -> Vec<Route> {
         get("/v1/apps/{app}/notices/{name}", notice::show),
         put("/v1/apps/{app}/notices/{name}", notice::put),
         delete("/v1/apps/{app}/notices/{name}", notice::end),
+        get("/v1/apps/{app}/quotas", quota::show),
+        put("/v1/apps/{app}/quotas", quota::put),
+        patch("/v1/apps/{app}/quotas", quota::change),
+        delete("/v1/apps/{app}/quotas", quota::clear),
         get("/v1/drain", drain::show),
         put("/v1/drain", drain::begin),
         delete("/v1/drain", drain::cancel),

@@ -1,7 +1,7 @@
 //! The one place that is asked.
 
 use std::collections::HashMap;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use arc_swap::ArcSwap;
 use noroshi_egress::Egress;
@@ -74,7 +74,12 @@ pub struct Auth {
     random: SystemRandom,
     /// Set once, where other nodes are to be told.
     changed: OnceLock<Box<dyn Fn() + Send + Sync>>,
+    /// Told of all apps after every reading.
+    watchers: Mutex<Vec<Watcher>>,
 }
+
+/// Called with all apps, one call at a time and in order; must not block.
+type Watcher = Box<dyn Fn(&[App]) + Send + Sync>;
 
 impl Auth {
     /// JWK sets are fetched through `egress`.
@@ -99,7 +104,8 @@ impl Auth {
         let snapshot = ArcSwap::from_pointee(load(&*store).await?);
         let (reloading, jwk_sets) = (tokio::sync::Mutex::default(), JwkSets::new(egress));
         let verifier = Arc::new(Verifier::new(limits));
-        let pool = Pool::start().map_err(|error| Error::Engine(format!("no thread to verify with: {error}")))?;
+        let pool =
+            Pool::start().map_err(|error| Error::Engine(format!("no thread to verify with: {error}")))?;
         let auth = Self {
             store,
             snapshot,
@@ -111,6 +117,7 @@ impl Auth {
             pool,
             random,
             changed: OnceLock::new(),
+            watchers: Mutex::default(),
         };
         auth.load_given_sets().await;
         Ok(Arc::new(auth))
@@ -268,6 +275,13 @@ impl Auth {
         Ok(app)
     }
 
+    /// The app's quotas as checked JSON; none: the node's defaults.
+    pub async fn set_quotas(&self, app: AppId, quotas: Option<String>) -> Result<App, Error> {
+        let app = self.store.set_quotas(app, quotas).await?;
+        self.reload().await?;
+        Ok(app)
+    }
+
     pub async fn delete_app(&self, app: AppId) -> Result<(), Error> {
         self.store.delete_app(app).await?;
         self.reload().await?;
@@ -392,6 +406,19 @@ impl Auth {
         let _ = self.changed.set(Box::new(changed));
     }
 
+    /// Calls `watcher` with all apps, now and after every change, wherever it was made.
+    pub async fn watch_apps(&self, watcher: impl Fn(&[App]) + Send + Sync + 'static) {
+        let _in_order = self.reloading.lock().await;
+        watcher(&self.snapshot.load().apps);
+        self.watchers.lock().unwrap_or_else(PoisonError::into_inner).push(Box::new(watcher));
+    }
+
+    fn tell_watchers(&self) {
+        let snapshot = self.snapshot.load();
+        let watchers = self.watchers.lock().unwrap_or_else(PoisonError::into_inner);
+        watchers.iter().for_each(|watcher| watcher(&snapshot.apps));
+    }
+
     /// Follows a change that was made on another node, if there was one.
     pub async fn follow(&self) -> Result<(), Error> {
         let before = self.snapshot.load_full();
@@ -418,6 +445,7 @@ impl Auth {
     async fn load_again(&self) -> Result<(), Error> {
         let _in_order = self.reloading.lock().await;
         self.snapshot.store(Arc::new(load(&*self.store).await?));
+        self.tell_watchers();
         Ok(())
     }
 }

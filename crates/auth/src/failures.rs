@@ -148,7 +148,12 @@ impl Failures {
     }
 
     /// Counts a failure. If the address is over its allowance, how many seconds it shall wait.
-    pub(crate) fn count(&self, peer: Option<ClientNetwork>, app: Option<AppId>, now: Timestamp) -> Option<u32> {
+    pub(crate) fn count(
+        &self,
+        peer: Option<ClientNetwork>,
+        app: Option<AppId>,
+        now: Timestamp,
+    ) -> Option<u32> {
         if let Some(app) = app {
             take(&self.apps, app, self.app_rate(), APP_TRIES, now);
         }
@@ -156,7 +161,12 @@ impl Failures {
     }
 
     /// Whether a token that nothing is known of may be verified with a public key.
-    pub(crate) fn admit(&self, peer: Option<ClientNetwork>, app: AppId, now: Timestamp) -> Result<Standing, Limited> {
+    pub(crate) fn admit(
+        &self,
+        peer: Option<ClientNetwork>,
+        app: AppId,
+        now: Timestamp,
+    ) -> Result<Standing, Limited> {
         let peer = match peer {
             Some(peer) => admit(&self.peers, &peer, self.peer_rate(), PEER_TRIES, now)
                 .map_err(|retry_after_s| Limited::Peer { retry_after_s })?,

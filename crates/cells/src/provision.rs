@@ -167,9 +167,15 @@ fn described(front: &Front, cell: &Cell, app: &App, keys: &[Key]) -> Value {
     let settings = &app.settings;
     let secret = settings.jwt_secret.as_ref().and_then(|secret| std::str::from_utf8(secret).ok());
     let jwks: Option<Value> = settings.jwks.as_ref().and_then(|jwks| serde_json::from_str(jwks).ok());
-    json!({"jwt_secret": secret, "jwks_url": settings.jwks_url, "jwks": jwks,
+    let mut described = json!({"jwt_secret": secret, "jwks_url": settings.jwks_url, "jwks": jwks,
         "client_publish": settings.client_publish, "issuer": settings.issuer, "audience": settings.audience,
-        "keys": keys})
+        "keys": keys});
+    // An older cell refuses what it does not know: it is told only of what is set.
+    let quotas: Option<Value> = settings.quotas.as_ref().and_then(|quotas| serde_json::from_str(quotas).ok());
+    if let Some(quotas) = quotas {
+        described["quotas"] = quotas;
+    }
+    described
 }
 
 fn key(name: &str, hash: &[u8; 32], scopes: Scopes) -> Value {

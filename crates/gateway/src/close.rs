@@ -197,6 +197,7 @@ impl Shard {
                 self.jitter(u64::from(spread_ms) + 1)
             }
             CloseReason::Overloaded | CloseReason::Internal => 1_000 + self.jitter(4_000),
+            CloseReason::QuotaExceeded => 5_000 + self.jitter(5_000),
             reason if reason.may_reconnect() => 500 + self.jitter(1_000),
             _ => 0,
         }
@@ -205,7 +206,9 @@ impl Shard {
     /// What a log-in that is refused for earlier failures has to wait; 0 for all others.
     pub(crate) fn retry_after_s(&self, slot: u32) -> u32 {
         let connection = self.connections.get(slot as usize);
-        connection.and_then(|connection| connection.opening.as_ref()).map_or(0, |opening| opening.retry_after_s)
+        connection
+            .and_then(|connection| connection.opening.as_ref())
+            .map_or(0, |opening| opening.retry_after_s)
     }
 
     fn end_writing(&mut self, slot: u32) {
@@ -224,6 +227,7 @@ impl Shard {
         self.end_talk(slot);
         let Some(connection) = self.connections.get_mut(slot as usize) else { return };
         connection.opening = None;
+        connection.permit = None;
         self.part_session(slot);
     }
 

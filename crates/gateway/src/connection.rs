@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use noroshi_delivery::quota::Permit;
 use noroshi_protocol::ws::Decoder;
 use noroshi_store::Login;
 use noroshi_types::{CloseReason, DeviceNum, NotificationId, Timestamp};
@@ -154,6 +155,8 @@ pub(crate) struct Connection {
     pub(crate) pending: u64,
     pub(crate) opening: Option<Box<Opening>>,
     pub(crate) session: Option<Arc<Session>>,
+    /// Counts for the app's quota of connections, from the log-in on.
+    pub(crate) permit: Option<Permit>,
     pub(crate) decoder: Decoder,
     /// What a protocol other than the native one remembers.
     pub(crate) talk: Option<Box<Talk>>,
@@ -203,6 +206,7 @@ impl Connection {
             pending: 0,
             opening: None,
             session: None,
+            permit: None,
             decoder: Decoder::new(),
             talk: None,
             tail: None,

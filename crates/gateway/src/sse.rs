@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use noroshi_auth::Refused;
+use noroshi_delivery::OverQuota;
 use noroshi_protocol::{sse, ws};
 use noroshi_types::CloseReason;
 
@@ -18,9 +19,11 @@ impl Shard {
     pub(crate) fn open_stream(&mut self, slot: u32, stream: Stream, credentials: Credentials) {
         self.set_protocol(slot, Protocol::Native, Framing::Events);
         let app = credentials.app;
-        self.identify(slot, credentials.token.as_deref(), app.as_deref(), move |shard, slot, answer| match answer {
-            Ok(identity) => shard.start_log_in(slot, identity, stream.topics, stream.resume),
-            Err(refused) => shard.refuse_log_in_of_stream(slot, refused),
+        self.identify(slot, credentials.token.as_deref(), app.as_deref(), move |shard, slot, answer| {
+            match answer {
+                Ok(identity) => shard.start_log_in(slot, identity, stream.topics, stream.resume),
+                Err(refused) => shard.refuse_log_in_of_stream(slot, refused),
+            }
         });
     }
 
@@ -56,6 +59,14 @@ impl Shard {
         };
         self.set_protocol(slot, Protocol::Http, Framing::Stream);
         self.answer_problem(slot, status, code, detail, headers, reason);
+    }
+
+    /// The app uses all that it may.
+    pub(crate) fn refuse_stream_over_quota(&mut self, slot: u32, over: &OverQuota) {
+        let after_s = over.after_s().to_string();
+        self.set_protocol(slot, Protocol::Http, Framing::Stream);
+        let (headers, reason) = ([("Retry-After", after_s.as_str())], CloseReason::QuotaExceeded);
+        self.answer_problem(slot, 429, "quota_exceeded", &over.to_string(), &headers, reason);
     }
 
     /// The log-in succeeded: the stream begins.

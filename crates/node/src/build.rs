@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use noroshi_auth::Auth;
 use noroshi_cells::Front;
+use noroshi_delivery::quota::{self, Configured};
 use noroshi_delivery::{Clock, Delivery};
 use noroshi_egress::Egress;
 use noroshi_gateway::{Bound, Gateway, Listener, Speaks, tls};
@@ -139,6 +140,9 @@ pub async fn start(config: Config, given: &Given) -> Result<Node, Error> {
     // The decisions.
     let metrics = noroshi_delivery::metrics::Metrics::new(&mut registry);
     let delivery = Delivery::new(store.clone(), clock, metrics, Handle::current());
+    delivery.quotas().set_defaults(config.quotas);
+    let limited = delivery.clone();
+    auth.watch_apps(move |apps| limited.quotas().configure(apps.iter().map(quotas_of))).await;
 
     // The push services, with the credentials that the store keeps sealed.
     let services = Services::new(services_config(&config), egress.clone(), &mut registry, Handle::current());
@@ -253,6 +257,16 @@ pub async fn start(config: Config, given: &Given) -> Result<Node, Error> {
         events,
         _lock,
     })
+}
+
+/// What is kept was checked when it was set.
+fn quotas_of(app: &noroshi_store::App) -> Configured {
+    let overrides = app.settings.quotas.as_deref().map(quota::parse).transpose();
+    let overrides = overrides.unwrap_or_else(|error| {
+        tracing::error!(app = %app.name, %error, "the app's quotas cannot be read; the node's defaults apply");
+        None
+    });
+    Configured { app: app.id, name: app.name.clone(), overrides: overrides.unwrap_or_default() }
 }
 
 /// Keeps gauges current that cost a look at every shard.

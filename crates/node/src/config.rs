@@ -52,6 +52,8 @@ pub struct Config {
     pub egress: Egress,
     pub push: Push,
     pub web_push: WebPush,
+    /// What apps may use that override nothing.
+    pub quotas: noroshi_types::quota::Limits,
     pub events: Events,
     pub tracing: Tracing,
     pub profiling: Profiling,

@@ -5,7 +5,7 @@ use axum::extract::State as Shared;
 use axum::response::Response;
 use http::StatusCode;
 use noroshi_store::{App, AppSettings, Key};
-use noroshi_types::{AppName, KeyId};
+use noroshi_types::{AppName, KeyId, Quota};
 use serde::Serialize;
 
 use crate::access::Manager;
@@ -168,6 +168,8 @@ pub(crate) async fn create_key(
 ) -> Result<Response, Problem> {
     let app = manager.app(&api, &name)?;
     let body::NewAppKey { name, scopes } = body::key(&body)?;
+    let present = api.auth.keys(app.id).len() as u64;
+    api.delivery.quotas().check(app.id, Quota::Keys, present)?;
     let (key, secret) = api.auth.create_key(app.id, name, scopes, api.now()).await?;
     api.delivery.configured(Some(app.id), ("key", "made"), Some(&key.id.0.to_string()));
     Ok(respond::json(StatusCode::CREATED, &key_body(key, Some(secret.to_string()))))

@@ -18,6 +18,7 @@ use super::{
 mod cluster;
 mod events;
 mod profiling;
+mod quota;
 mod tracing;
 mod xmpp;
 
@@ -46,6 +47,7 @@ impl Config {
             egress: Egress::read(reader, server.dev),
             push: Push::read(reader),
             web_push: WebPush::read(reader),
+            quotas: quota::read(reader),
             events: Events::read(reader, &server),
             tracing: Tracing::read(reader),
             profiling: Profiling::read(reader),

@@ -167,6 +167,27 @@ impl Reader {
         })
     }
 
+    /// A count that may be left open: an empty text.
+    pub(super) fn optional_count(
+        &mut self,
+        key: &'static str,
+        range: RangeInclusive<u64>,
+        unit: &'static str,
+        help: &'static str,
+    ) -> Option<u64> {
+        let bounds = format!("{} to {}", range.start(), range.end());
+        let show = |value: &Option<u64>| value.map(|value| value.to_string()).unwrap_or_default();
+        self.read(key, help, Field { unit, range: bounds.clone(), default: None, show: &show }, |raw| {
+            let digits = match raw {
+                Raw::Text(text) if text.is_empty() => return Ok(None),
+                Raw::Integer(text) | Raw::Text(text) => text.replace('_', ""),
+                _ => return Err(wrong(raw, &format!("a whole number ({unit})"))),
+            };
+            let value = digits.parse().map_err(|_| wrong(raw, &format!("a whole number ({unit})")))?;
+            within(value, &range, raw, &bounds).map(Some)
+        })
+    }
+
     /// One of a few words; answers its place in `words`.
     pub(super) fn word(
         &mut self,
