@@ -125,9 +125,7 @@ impl Code {
             Code::EndpointGone => {
                 "The device deleted it, was deleted itself, or gave the endpoint an end that has come. Post to it no more."
             }
-            Code::TooManyRequests => {
-                "Try again after `Retry-After`. The detail says whose limit it is."
-            }
+            Code::TooManyRequests => "Try again after `Retry-After`. The detail says whose limit it is.",
             Code::Misdirected => {
                 "Nodes can have roles: the detail names the one that is missing here. Ask a node that has it."
             }

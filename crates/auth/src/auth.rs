@@ -99,7 +99,8 @@ impl Auth {
         let snapshot = ArcSwap::from_pointee(load(&*store).await?);
         let (reloading, jwk_sets) = (tokio::sync::Mutex::default(), JwkSets::new(egress));
         let verifier = Arc::new(Verifier::new(limits));
-        let pool = Pool::start().map_err(|error| Error::Engine(format!("no thread to verify with: {error}")))?;
+        let pool =
+            Pool::start().map_err(|error| Error::Engine(format!("no thread to verify with: {error}")))?;
         let auth = Self {
             store,
             snapshot,

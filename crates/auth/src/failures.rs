@@ -14,7 +14,7 @@
 //! Both tables are bounded. An evicted address starts again with a full allowance; whoever can afford tens of thousands
 //! of addresses is limited by the app's bucket and the verification queue.
 
-use noroshi_types::{AppId, Timestamp};
+use noroshi_types::{AppId, Timestamp, limits};
 use parking_lot::Mutex;
 
 use crate::client::ClientNetwork;
@@ -41,7 +41,10 @@ pub struct FailureLimits {
 
 impl Default for FailureLimits {
     fn default() -> Self {
-        Self { per_peer_per_minute: 60, per_app_per_minute: 6_000 }
+        Self {
+            per_peer_per_minute: limits::FAILED_LOG_INS_PER_CLIENT,
+            per_app_per_minute: limits::FAILED_LOG_INS_PER_APP,
+        }
     }
 }
 
@@ -148,7 +151,12 @@ impl Failures {
     }
 
     /// Counts a failure. If the address is over its allowance, how many seconds it shall wait.
-    pub(crate) fn count(&self, peer: Option<ClientNetwork>, app: Option<AppId>, now: Timestamp) -> Option<u32> {
+    pub(crate) fn count(
+        &self,
+        peer: Option<ClientNetwork>,
+        app: Option<AppId>,
+        now: Timestamp,
+    ) -> Option<u32> {
         if let Some(app) = app {
             take(&self.apps, app, self.app_rate(), APP_TRIES, now);
         }
@@ -156,7 +164,12 @@ impl Failures {
     }
 
     /// Whether a token that nothing is known of may be verified with a public key.
-    pub(crate) fn admit(&self, peer: Option<ClientNetwork>, app: AppId, now: Timestamp) -> Result<Standing, Limited> {
+    pub(crate) fn admit(
+        &self,
+        peer: Option<ClientNetwork>,
+        app: AppId,
+        now: Timestamp,
+    ) -> Result<Standing, Limited> {
         let peer = match peer {
             Some(peer) => admit(&self.peers, &peer, self.peer_rate(), PEER_TRIES, now)
                 .map_err(|retry_after_s| Limited::Peer { retry_after_s })?,

@@ -191,7 +191,10 @@ mod tests {
         for bits in [1_024, 2_047, 4_097, 8_192] {
             let json = format!(r#"{{"keys":[{P256},{}]}}"#, rsa(bits));
             let refused = parse(&json).expect_err("a key of another size");
-            assert!(matches!(refused, Error::RsaSize { index: 1, bits: found } if found == bits), "{refused}");
+            assert!(
+                matches!(refused, Error::RsaSize { index: 1, bits: found } if found == bits),
+                "{refused}"
+            );
             let found = KeySet::parse(&json, Strictness::Found).expect("the other key is good");
             assert_eq!(found.keys.len(), 1);
         }

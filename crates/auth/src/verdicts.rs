@@ -66,7 +66,10 @@ mod tests {
         verdicts.keep(Question::new(1, "good"), true);
         verdicts.keep(Question::new(1, "bad"), false);
         let recall = |version, token| verdicts.recall(&Question::new(version, token));
-        assert_eq!([recall(1, "good"), recall(1, "bad"), recall(1, "other")], [Some(true), Some(false), None]);
+        assert_eq!(
+            [recall(1, "good"), recall(1, "bad"), recall(1, "other")],
+            [Some(true), Some(false), None]
+        );
         assert_eq!([recall(2, "good"), recall(2, "bad")], [None, None]);
     }
 

@@ -146,7 +146,12 @@ mod tests {
 
     #[test]
     fn push_services_are_known_by_their_whole_names() {
-        for name in ["api.push.apple.com", "fcm.googleapis.com.", "FCM.googleapis.com", "wns2-par02p.notify.windows.com"] {
+        for name in [
+            "api.push.apple.com",
+            "fcm.googleapis.com.",
+            "FCM.googleapis.com",
+            "wns2-par02p.notify.windows.com",
+        ] {
             assert!(is_well_known(name), "{name}");
         }
         for name in ["push.apple.com.example", "evilfcm.googleapis.com", "notify.windows.com", "example"] {

@@ -18,9 +18,11 @@ impl Shard {
     pub(crate) fn open_stream(&mut self, slot: u32, stream: Stream, credentials: Credentials) {
         self.set_protocol(slot, Protocol::Native, Framing::Events);
         let app = credentials.app;
-        self.identify(slot, credentials.token.as_deref(), app.as_deref(), move |shard, slot, answer| match answer {
-            Ok(identity) => shard.start_log_in(slot, identity, stream.topics, stream.resume),
-            Err(refused) => shard.refuse_log_in_of_stream(slot, refused),
+        self.identify(slot, credentials.token.as_deref(), app.as_deref(), move |shard, slot, answer| {
+            match answer {
+                Ok(identity) => shard.start_log_in(slot, identity, stream.topics, stream.resume),
+                Err(refused) => shard.refuse_log_in_of_stream(slot, refused),
+            }
         });
     }
 

@@ -115,7 +115,9 @@ impl Shard {
 
     /// The client is told when to come back.
     fn note_retry(&mut self, slot: u32, refused: &Refused) {
-        if let (Refused::TooManyFailures { retry_after_s }, Some(connection)) = (refused, self.connection(slot)) {
+        if let (Refused::TooManyFailures { retry_after_s }, Some(connection)) =
+            (refused, self.connection(slot))
+        {
             connection.opening().retry_after_s = *retry_after_s;
         }
     }

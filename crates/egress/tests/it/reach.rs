@@ -194,7 +194,9 @@ async fn slow_names_of_an_app_delay_no_other_app_and_no_push_service() {
     let mut attempts = tokio::task::JoinSet::new();
     for number in 0..300 {
         let slow = egress.for_app(1 + number % 2);
-        attempts.spawn(async move { slow.connect(false, &format!("slow{number}.example"), port, Tls::default()).await });
+        attempts.spawn(async move {
+            slow.connect(false, &format!("slow{number}.example"), port, Tls::default()).await
+        });
     }
     tokio::time::timeout(LONG, async {
         while slow.load(Ordering::SeqCst) < 8 {
