@@ -14,7 +14,7 @@
 //! Both tables are bounded. An evicted address starts again with a full allowance; whoever can afford tens of thousands
 //! of addresses is limited by the app's bucket and the verification queue.
 
-use noroshi_types::{AppId, Timestamp};
+use noroshi_types::{AppId, Timestamp, limits};
 use parking_lot::Mutex;
 
 use crate::client::ClientNetwork;
@@ -41,7 +41,10 @@ pub struct FailureLimits {
 
 impl Default for FailureLimits {
     fn default() -> Self {
-        Self { per_peer_per_minute: 60, per_app_per_minute: 6_000 }
+        Self {
+            per_peer_per_minute: limits::FAILED_LOG_INS_PER_CLIENT,
+            per_app_per_minute: limits::FAILED_LOG_INS_PER_APP,
+        }
     }
 }
 

@@ -21,6 +21,8 @@ mod auth;
 mod capability;
 mod client;
 mod failures;
+#[doc(hidden)]
+pub mod fuzzing;
 mod jwk_sets;
 mod jwks;
 mod jwt;

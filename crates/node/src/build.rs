@@ -136,6 +136,7 @@ pub async fn start(config: Config, given: &Given) -> Result<Node, Error> {
     auth.register_metrics(&mut registry);
     let operator_token = secrets.get(data::OPERATOR_TOKEN, "no_").await?;
     let development = development::prepare(&auth, &secrets, given, config.server.dev, clock.now()).await?;
+    warn_if_exposed(&config, &bound, &admin)?;
 
     // The decisions.
     let metrics = noroshi_delivery::metrics::Metrics::new(&mut registry);
@@ -267,6 +268,19 @@ fn quotas_of(app: &noroshi_store::App) -> Configured {
         None
     });
     Configured { app: app.id, name: app.name.clone(), overrides: overrides.unwrap_or_default() }
+}
+
+/// `--dev` is for one machine: its app has a key with all scopes, and egress reaches this machine.
+fn warn_if_exposed(config: &Config, bound: &Bound, admin: &Admin) -> Result<(), Error> {
+    let admin = admin.local_addr()?;
+    let exposed = development::exposed(bound.local_addrs().iter().chain([&admin]));
+    if let Some(address) = exposed.filter(|_| config.server.dev) {
+        tracing::warn!(
+            %address,
+            "a development node (--dev) listens beyond loopback: whoever reaches it can use the development app, and its apps can reach servers of this machine; start without --dev, or listen on 127.0.0.1"
+        );
+    }
+    Ok(())
 }
 
 /// Keeps gauges current that cost a look at every shard.

@@ -22,7 +22,7 @@ pub enum CloseReason {
     PingTimeout,
     /// The client did not take what was sent.
     SlowConsumer,
-    /// Too many frames a second.
+    /// Too many frames a second, or too many log-ins of the client or its app failed.
     RateLimited,
     /// A message that is not what the protocol allows here.
     BadMessage,
@@ -149,7 +149,7 @@ impl CloseReason {
             CloseReason::AuthTimeout => "no connect frame with a token arrived in time",
             CloseReason::PingTimeout => "nothing was heard from the client for too long",
             CloseReason::SlowConsumer => "the client did not take what was sent",
-            CloseReason::RateLimited => "too many frames a second",
+            CloseReason::RateLimited => "too many frames a second, or too many failed log-ins",
             CloseReason::BadMessage => "a message that the protocol does not allow here",
             CloseReason::Overloaded => "no room for one more connection now",
             CloseReason::QuotaExceeded => "the app uses all that it may; connect again after the delay told",

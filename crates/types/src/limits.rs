@@ -130,6 +130,14 @@ pub const TRACE_RETENTION: Duration = Duration::from_secs(3 * 86_400);
 pub const ENDPOINT_MESSAGES_PER_MINUTE: u32 = 120;
 /// Messages a second to all Web Push endpoints of one app, averaged over ten seconds: a tenth of what a node accepts.
 pub const APP_ENDPOINT_MESSAGES_PER_SECOND: u32 = 500;
+/// RFC 7518 §3.2: an HS256 key is at least as long as the hash, 256 bits.
+pub const JWT_SECRET_BYTES_MIN: usize = 32;
+pub const JWT_SECRET_BYTES_MAX: usize = 1_024;
+/// Log-ins that may fail in a minute from one IPv4 address or IPv6 /64: an office behind one address may have sixty
+/// devices with void tokens.
+pub const FAILED_LOG_INS_PER_CLIENT: u32 = 60;
+/// The same for one app, from everywhere: 100 a second, above what one address over its limit can add (20 a second).
+pub const FAILED_LOG_INS_PER_APP: u32 = 6_000;
 /// Lifetime of a device token.
 pub const DEVICE_TOKEN_TTL: Duration = Duration::from_secs(30 * 86_400);
 /// How long what was read of a device for its first call is used again, though nothing says that it changed.

@@ -315,14 +315,14 @@ impl Auth {
                 per_peer_per_minute: count_u32(
                     reader,
                     "auth.failures_per_client",
-                    FailureLimits::default().per_peer_per_minute,
+                    limits::FAILED_LOG_INS_PER_CLIENT,
                     "failures a minute",
                     "Log-ins that may fail in a minute from one IPv4 address or IPv6 /64. Beyond it failures are answered with the time to wait, and of tokens signed with RS256 or ES256 that were not accepted before, 20 a second are verified.",
                 ),
                 per_app_per_minute: count_u32(
                     reader,
                     "auth.failures_per_app",
-                    FailureLimits::default().per_app_per_minute,
+                    limits::FAILED_LOG_INS_PER_APP,
                     "failures a minute",
                     "Log-ins that may fail in a minute for one app, from everywhere. Beyond it, 100 such tokens of the app are verified a second.",
                 ),
