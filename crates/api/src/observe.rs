@@ -20,8 +20,9 @@ use crate::error::{Code, Problem};
 use crate::metrics::Counted;
 use crate::state::{Api, Door};
 use crate::traced::{self, Traced};
+use crate::turn::is_at_the_gateways;
 
-const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+pub(crate) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const REQUEST_ID_BYTES_MAX: usize = 64;
 
 pub(crate) async fn observe(Shared(api): Shared<Api>, mut request: Request, next: Next) -> Response {
@@ -67,14 +68,9 @@ fn route(request: &Request) -> String {
     }
 }
 
-/// On its way through [`crate::tunnel`].
-pub(crate) fn is_the_gateways(request: &Request) -> bool {
-    matches!(request.uri().path(), "/v1/connect" | "/v1/events" | "/socket.io/" | "/mqtt" | "/xmpp")
-}
-
 /// Probes and metrics are answered however busy the node is.
 async fn answer(api: &Api, request: Request, next: Next) -> Response {
-    if api.door == Door::Public && !api.config.public && !is_the_gateways(&request) {
+    if api.door == Door::Public && !api.config.public && !is_at_the_gateways(request.uri().path()) {
         let detail = "this node serves no requests: it does not have the role api";
         return Problem::new(Code::Misdirected, detail).into_response();
     }
@@ -102,7 +98,7 @@ fn log(route: &str, status: u16, took_us: u128, app: Option<u32>, notification: 
 }
 
 /// The client's own id where it is short and plain, so that its log and ours can be read together.
-fn request_id(headers: &HeaderMap) -> HeaderValue {
+pub(crate) fn request_id(headers: &HeaderMap) -> HeaderValue {
     let plain = |value: &&HeaderValue| {
         let bytes = value.as_bytes();
         (1..=REQUEST_ID_BYTES_MAX).contains(&bytes.len())

@@ -127,7 +127,9 @@ impl TrustedProxies {
 fn address(node: &str) -> Option<IpAddr> {
     let parsed: Option<IpAddr> = match node.strip_prefix('[') {
         Some(rest) => rest.split_once(']')?.0.parse::<Ipv6Addr>().ok().map(IpAddr::V6),
-        None => node.parse().ok().or_else(|| node.rsplit_once(':')?.0.parse::<Ipv4Addr>().ok().map(IpAddr::V4)),
+        None => {
+            node.parse().ok().or_else(|| node.rsplit_once(':')?.0.parse::<Ipv4Addr>().ok().map(IpAddr::V4))
+        }
     };
     parsed.map(|address| address.to_canonical())
 }

@@ -153,6 +153,7 @@ impl Shard {
     ) {
         let (deadline, now) = (self.now.tick_after(LOG_IN_TIMEOUT), self.now.wall);
         let generation = self.shared.next_generation(now);
+        self.end_stranger(slot);
         let Some(connection) = self.connection(slot) else { return };
         connection.generation = generation;
         connection.phase = Phase::LoggingIn;
