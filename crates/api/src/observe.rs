@@ -17,6 +17,7 @@ use tracing::{Instrument, Level};
 
 use crate::access::Caller;
 use crate::error::{Code, Problem};
+use crate::link::Client;
 use crate::metrics::Counted;
 use crate::state::{Api, Door};
 use crate::traced::{self, Traced};
@@ -31,11 +32,12 @@ pub(crate) async fn observe(Shared(api): Shared<Api>, mut request: Request, next
     let route = route(&request);
     let caller = Caller::default();
     request.extensions_mut().insert(caller.clone());
+    let client = request.extensions().get::<Client>().map(|client| tracing::field::display(client.0));
     let mut traced = Traced::of(request.uri().path(), request.headers());
     let mut open = traced.begin(&api, &route, &request);
     request.extensions_mut().insert(traced);
     let trace = traced.0.map(|context| tracing::field::display(context.trace));
-    let span = tracing::info_span!("request", id = id.to_str().unwrap_or_default(), trace);
+    let span = tracing::info_span!("request", id = id.to_str().unwrap_or_default(), trace, client);
     let mut response = answer(&api, request, next).instrument(span.clone()).await;
 
     let took = started.elapsed();

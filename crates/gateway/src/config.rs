@@ -90,6 +90,9 @@ pub struct Config {
     /// From accepting to a complete request head, TLS handshake included.
     pub head_timeout: Duration,
     pub auth_timeout: Duration,
+    /// From the head of a POST to its first byte, and to its last.
+    pub body_first_byte_timeout: Duration,
+    pub body_timeout: Duration,
     pub ping_interval: Duration,
     pub ping_timeout: Duration,
     pub client_message_bytes: usize,
@@ -129,6 +132,8 @@ impl Default for Config {
             head: http::Limits::default(),
             head_timeout: limits::HEAD_TIMEOUT,
             auth_timeout: limits::AUTH_TIMEOUT,
+            body_first_byte_timeout: limits::BODY_FIRST_BYTE_TIMEOUT,
+            body_timeout: limits::BODY_TIMEOUT,
             ping_interval: limits::PING_INTERVAL,
             ping_timeout: limits::PING_TIMEOUT,
             client_message_bytes: limits::CLIENT_MESSAGE_BYTES,

@@ -80,6 +80,8 @@ enum Kind {
     Post {
         decoder: Decoder,
         left_bytes: usize,
+        /// Some of it is there.
+        begun: bool,
     },
     Probe,
     /// Its socket is this slot's now; the rest of what was read with the last packet is too.

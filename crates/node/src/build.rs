@@ -280,6 +280,8 @@ fn gateway_config(
         head: noroshi_protocol::http::Limits { head_bytes: limits.head_bytes, headers: limits.headers },
         head_timeout: gateway.head_timeout,
         auth_timeout: gateway.auth_timeout,
+        body_first_byte_timeout: limits.timing.body_first_byte,
+        body_timeout: limits.timing.body,
         ping_interval: gateway.ping_interval,
         ping_timeout: gateway.ping_timeout,
         client_message_bytes: limits.client_message_bytes,

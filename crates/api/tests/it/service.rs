@@ -100,7 +100,6 @@ impl Service {
             registry: Arc::new(registry),
             ready: Arc::new(AtomicBool::new(true)),
             operator_token: Some(OPERATOR.into()),
-            tunnel: None,
             drain: None,
             nodes: None,
             profiler: noroshi_profiling::Profiler::new(folder.path().join("profiles")),

@@ -23,8 +23,6 @@ use crate::talk::Talk;
 
 /// How long a connection may rest between two requests: longer than a client is silent that polls.
 const KEEP_ALIVE: Duration = Duration::from_secs(60);
-/// A body has to be complete within this time.
-const BODY_TIMEOUT: Duration = Duration::from_secs(20);
 
 const PREFLIGHT: &str = "HTTP/1.1 204 No Content\r\nAccess-Control-Allow-Origin: *\r\n\
     Access-Control-Allow-Methods: GET, POST\r\n\
@@ -189,12 +187,25 @@ impl Shard {
         if let Err(error) = asked.unwrap_or(Err(RequestError::UnknownSid)) {
             return self.refuse_request(slot, error, false); // its body is not read
         }
-        let kind = Kind::Post { decoder: Decoder::new(), left_bytes: body_bytes };
-        let deadline = self.now.tick_after(BODY_TIMEOUT);
+        let kind = Kind::Post { decoder: Decoder::new(), left_bytes: body_bytes, begun: false };
+        let deadline = self.now.tick_after(self.shared.config.body_first_byte_timeout);
         self.begin_exchange(slot, Exchange { sid, keeps, kind }, deadline);
         self.arm(slot);
         if body_bytes == 0 {
             self.feed_post(slot, &[]);
+        }
+    }
+
+    /// The first bytes of a body leave the time for the whole of it.
+    fn note_begun(&mut self, slot: u32, bytes: &[u8]) {
+        let config = &self.shared.config;
+        let rest = config.body_timeout.saturating_sub(config.body_first_byte_timeout);
+        let deadline = self.now.tick_after(rest);
+        let Some(Exchange { kind: Kind::Post { begun, .. }, .. }) = self.exchange(slot) else { return };
+        if !bytes.is_empty() && !std::mem::replace(begun, true) {
+            if let Some(connection) = self.connection(slot) {
+                connection.deadline_tick = connection.deadline_tick.max(deadline);
+            }
         }
     }
 
@@ -226,7 +237,8 @@ impl Shard {
 
     fn feed_post(&mut self, slot: u32, bytes: &[u8]) {
         let payload_bytes_max = self.shared.config.socket_io.engine.payload_bytes_max;
-        let Some(Exchange { sid, keeps, kind: Kind::Post { decoder, left_bytes } }) = self.exchange(slot)
+        self.note_begun(slot, bytes);
+        let Some(Exchange { sid, keeps, kind: Kind::Post { decoder, left_bytes, .. } }) = self.exchange(slot)
         else {
             return;
         };
