@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
 
-use crate::pool::{Activity, Credential, Place};
+use crate::pool::{Activity, Place, Trust};
 use crate::turn::Turned;
 
 /// Who sent a request, behind trusted proxies too. [`crate::serve_connection`] adds it to each request; limits,
@@ -79,9 +79,9 @@ impl Link {
         }
     }
 
-    pub(crate) fn has_shown(&self, credential: Credential) {
+    pub(crate) fn has_shown(&self, trust: Trust) {
         if let Some(place) = &self.0.place {
-            place.has_shown(credential);
+            place.has_shown(trust);
         }
     }
 

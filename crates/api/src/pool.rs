@@ -45,7 +45,7 @@ pub enum NoRoom {
 
 /// The best credential that a connection has shown. In the order of eviction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Credential {
+pub(crate) enum Trust {
     None,
     /// A valid one of a device.
     Device,
@@ -110,8 +110,8 @@ impl PoolMetrics {
         // From the first scrape on: what never happened is 0.
         for listener in ["public", "admin"] {
             drop(metrics.open.get_or_create_owned(&ListenerLabels { listener }));
-            for credential in [Credential::None, Credential::Device, Credential::Provider] {
-                let labels = EvictedLabels { listener, credential: credential.as_str() };
+            for trust in [Trust::None, Trust::Device, Trust::Provider] {
+                let labels = EvictedLabels { listener, credential: trust.as_str() };
                 drop(metrics.evicted.get_or_create_owned(&labels));
             }
             for no_room in [NoRoom::Pool, NoRoom::Client] {
@@ -123,12 +123,12 @@ impl PoolMetrics {
     }
 }
 
-impl Credential {
+impl Trust {
     fn as_str(self) -> &'static str {
         match self {
-            Credential::None => "none",
-            Credential::Device => "device",
-            Credential::Provider => "provider",
+            Trust::None => "none",
+            Trust::Device => "device",
+            Trust::Provider => "provider",
         }
     }
 }
@@ -155,10 +155,10 @@ struct Inner {
 }
 
 /// Which of several connections is evicted first: the least.
-type Order = (Credential, Activity, u64);
+type Order = (Trust, Activity, u64);
 
 struct Entry {
-    credential: Credential,
+    trust: Trust,
     activity: Activity,
     /// When `activity` began, by [`Places::clock`].
     since: u64,
@@ -170,8 +170,8 @@ struct Entry {
 impl Entry {
     fn order(&self) -> Option<Order> {
         let stays = self.activity == Activity::Working
-            || (self.credential == Credential::Provider && self.activity != Activity::Idle);
-        (!stays).then_some((self.credential, self.activity, self.since))
+            || (self.trust == Trust::Provider && self.activity != Activity::Idle);
+        (!stays).then_some((self.trust, self.activity, self.since))
     }
 }
 
@@ -243,7 +243,7 @@ impl Inner {
         }
         places.clock += 1;
         let (id, evict) = (places.clock, Arc::new(Notify::new()));
-        let entry = Entry { credential: Credential::None, activity, since: id, client, evict: evict.clone() };
+        let entry = Entry { trust: Trust::None, activity, since: id, client, evict: evict.clone() };
         if let Some(client) = client {
             places.clients.entry(client).or_default().count += 1;
         }
@@ -256,7 +256,7 @@ impl Inner {
         let Some(entry) = places.take(id) else { return };
         places.leaving += 1;
         entry.evict.notify_one();
-        let labels = EvictedLabels { listener: self.listener, credential: entry.credential.as_str() };
+        let labels = EvictedLabels { listener: self.listener, credential: entry.trust.as_str() };
         self.metrics.evicted.get_or_create(&labels).inc();
     }
 }
@@ -331,10 +331,10 @@ impl Place {
     }
 
     /// The best credential counts.
-    pub(crate) fn has_shown(&self, credential: Credential) {
+    pub(crate) fn has_shown(&self, trust: Trust) {
         self.pool.places.lock().change(self.id, |entry| {
-            entry.credential = entry.credential.max(credential);
-            if entry.credential == Credential::Provider {
+            entry.trust = entry.trust.max(trust);
+            if entry.trust == Trust::Provider {
                 entry.client = None;
             }
         });
@@ -364,9 +364,9 @@ mod tests {
         Some(ClientNetwork::of(std::net::IpAddr::from([192, 0, 2, n])))
     }
 
-    fn enter(pool: &Pool, from: u8, activity: Activity, credential: Credential) -> Place {
+    fn enter(pool: &Pool, from: u8, activity: Activity, trust: Trust) -> Place {
         let Ok(place) = pool.enter(client(from)) else { panic!("no room") };
-        place.has_shown(credential);
+        place.has_shown(trust);
         place.is_at(activity);
         place
     }
@@ -378,7 +378,7 @@ mod tests {
     #[test]
     fn strangers_go_first_and_the_longest_idle_of_them() {
         use Activity::{AwaitsPeer, Idle, Working};
-        use Credential::{Device, None as Stranger, Provider};
+        use Trust::{Device, None as Stranger, Provider};
         let pool = pool(7, 0);
         let order = [
             enter(&pool, 1, Idle, Provider),
@@ -409,14 +409,14 @@ mod tests {
     #[test]
     fn a_client_makes_room_for_itself_and_providers_do_not_count() {
         let pool = pool(100, 2);
-        let first = enter(&pool, 1, Activity::Idle, Credential::Device);
-        let second = enter(&pool, 1, Activity::Working, Credential::None);
-        let other = enter(&pool, 2, Activity::Idle, Credential::None);
-        let third = enter(&pool, 1, Activity::Working, Credential::None);
+        let first = enter(&pool, 1, Activity::Idle, Trust::Device);
+        let second = enter(&pool, 1, Activity::Working, Trust::None);
+        let other = enter(&pool, 2, Activity::Idle, Trust::None);
+        let third = enter(&pool, 1, Activity::Working, Trust::None);
         assert!(is_evicted(&first) && !is_evicted(&second) && !is_evicted(&other));
         assert_eq!(pool.enter(client(1)).err(), Some(NoRoom::Client));
-        third.has_shown(Credential::Provider);
-        let fourth = enter(&pool, 1, Activity::Working, Credential::None);
+        third.has_shown(Trust::Provider);
+        let fourth = enter(&pool, 1, Activity::Working, Trust::None);
         assert_eq!(pool.enter(client(1)).err(), Some(NoRoom::Client));
         assert!(pool.enter(None).is_ok(), "a trusted proxy");
         drop((first, second, third, fourth, other));
@@ -429,7 +429,7 @@ mod tests {
         let pool = pool(1, 0);
         let stuck: Vec<_> = (0..=EVICTED_MAX)
             .map(|_| {
-                let place = enter(&pool, 1, Activity::Idle, Credential::None);
+                let place = enter(&pool, 1, Activity::Idle, Trust::None);
                 place.is_at(Activity::Idle);
                 place
             })

@@ -37,14 +37,24 @@ impl Admin {
         self.listener.local_addr()
     }
 
-    /// Accepts until `end`, then lets requests at hand finish.
+    /// The same socket on the runtime that this is called inside.
+    fn moved(self) -> io::Result<Self> {
+        Ok(Self { listener: TcpListener::from_std(self.listener.into_std()?)?, tls: self.tls })
+    }
+
+    /// Serves on the calling runtime, which need not be the one it was bound on. Accepts until `end`, then lets
+    /// requests at hand finish.
     pub(crate) async fn run(self, router: Router, metrics: PoolMetrics, end: CancellationToken) {
+        let admin = match self.moved() {
+            Ok(admin) => admin,
+            Err(error) => return tracing::error!(%error, "the admin address cannot be served"),
+        };
         let connections = TaskTracker::new();
         let limits = PoolLimits { connections_max: CONNECTIONS_MAX, per_client_max: 0 };
         let pool = Pool::new("admin", limits, metrics);
         let serving = Serving::new(router);
         let refusals = Refusals::new(&serving);
-        while let Some(accepted) = end.run_until_cancelled(self.listener.accept()).await {
+        while let Some(accepted) = end.run_until_cancelled(admin.listener.accept()).await {
             let (stream, peer) = match accepted {
                 Ok(accepted) => accepted,
                 Err(error) => {
@@ -53,7 +63,7 @@ impl Admin {
                     continue;
                 }
             };
-            let handover = match handover(stream, peer, self.tls.as_ref()) {
+            let handover = match handover(stream, peer, admin.tls.as_ref()) {
                 Ok(handover) => handover,
                 Err(error) => {
                     tracing::debug!(%error, %peer, "an admin connection broke at its start");
