@@ -12,6 +12,7 @@ use http::{HeaderMap, header};
 use http_body_util::BodyExt;
 use serde::de::DeserializeOwned;
 
+use crate::arriving::Late;
 use crate::error::{Code, Problem};
 use crate::state::{Api, Share, State};
 
@@ -171,8 +172,7 @@ async fn read_bounded(request: Request, state: &State, bytes_max: usize) -> Resu
     let mut whole = BytesMut::new();
     let mut body = request.into_body();
     while let Some(frame) = body.frame().await {
-        let frame =
-            frame.map_err(|_| Problem::new(Code::InvalidJson, "the body ended before it was complete"))?;
+        let frame = frame.map_err(broken)?;
         let Ok(data) = frame.into_data() else { continue };
         if whole.len() + data.len() > bytes_max {
             return Err(too_large());
@@ -186,6 +186,13 @@ async fn read_bounded(request: Request, state: &State, bytes_max: usize) -> Resu
         whole.extend_from_slice(&data);
     }
     Ok(Body { bytes: whole.freeze(), _share: share })
+}
+
+fn broken(error: axum::Error) -> Problem {
+    match error.into_inner().downcast_ref::<Late>() {
+        Some(late) => Problem::new(Code::BodyTimeout, late.to_string()),
+        None => Problem::new(Code::InvalidJson, "the body ended before it was complete"),
+    }
 }
 
 #[cfg(test)]

@@ -298,6 +298,8 @@ impl Shard {
     pub(crate) fn release(&mut self, slot: u32) -> Option<Connection> {
         self.connections.get(slot as usize)?;
         self.leave(slot);
+        self.end_stranger(slot);
+        self.free_seat(slot);
         let connection = self.connections.remove(slot as usize);
         if self.connections.is_empty() {
             self.shrink();
@@ -311,6 +313,8 @@ impl Shard {
         let capacity = self.connections.capacity();
         if capacity > PLACES_KEPT && self.connections.len() * 8 < capacity {
             self.connections.shrink_to_fit();
+            self.seats.truncate(self.connections.capacity());
+            self.seats.shrink_to_fit();
         }
     }
 

@@ -99,10 +99,8 @@ pub(crate) enum Phase {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Origin {
     Admitted,
-    /// Over the rate of connects: a device is told to come back, the API serves it.
+    /// Over the rate of connects, or the number: a device is told to come back, the API serves it.
     OverRate,
-    /// By [`crate::Gateway::tunnel`]: never handed over again.
-    Tunnel,
 }
 
 /// What only exists until a connection is open.

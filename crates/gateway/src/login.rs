@@ -136,6 +136,7 @@ impl Shard {
         let (deadline, now) = (self.now.tick_after(LOG_IN_TIMEOUT), self.now.wall);
         let generation = self.shared.next_generation(now);
         let (delivery, shared) = (self.delivery.clone(), self.shared.clone());
+        self.end_stranger(slot);
         let Some(connection) = self.connection(slot) else { return };
         // Of an earlier session on this connection.
         connection.permit = None;

@@ -108,7 +108,6 @@ impl Service {
             ready: Arc::new(AtomicBool::new(true)),
             threads: Default::default(),
             operator_token: Some(OPERATOR.into()),
-            tunnel: None,
             drain: None,
             nodes: None,
             profiler: noroshi_profiling::Profiler::new(folder.path().join("profiles")),

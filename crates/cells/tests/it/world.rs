@@ -60,7 +60,6 @@ async fn open(folder: &TempDir) -> Parts {
         registry: Arc::new(registry),
         ready: Arc::new(AtomicBool::new(true)),
         operator_token: Some(OPERATOR.into()),
-        tunnel: None,
         drain: None,
         nodes: None,
         profiler: noroshi_profiling::Profiler::new(folder.path().join("profiles")),
@@ -200,12 +199,10 @@ async fn serve(listener: TcpListener, router: Router) {
     loop {
         let Ok((stream, address)) = listener.accept().await else { return };
         let peer = Peer { address, secure: false };
-        connections.spawn(noroshi_api::serve_connection(
-            stream,
-            router.clone(),
-            peer,
-            std::future::pending(),
-        ));
+        let serving = noroshi_api::Serving::new(router.clone());
+        connections.spawn(async move {
+            noroshi_api::serve_connection(stream, serving, peer, None, std::future::pending()).await;
+        });
     }
 }
 
