@@ -48,6 +48,7 @@ mod tls;
 mod topic;
 mod topic_log;
 mod transaction;
+mod usage;
 
 use std::sync::{Arc, OnceLock};
 

@@ -7,7 +7,9 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::Author;
-use super::app::{KEY_NAME_BYTES_MAX, URL_BYTES_MAX, client_publish, jwks, jwks_url, jwt_secret};
+use super::app::{
+    CLAIM_BYTES_MAX, KEY_NAME_BYTES_MAX, URL_BYTES_MAX, client_publish, jwks, jwks_url, jwt_secret,
+};
 use crate::error::Problem;
 use crate::json::{self, Bounded, FromText, Line, Text};
 
@@ -20,6 +22,11 @@ struct MirrorBody<'a> {
     jwks: Option<&'a RawValue>,
     #[serde(default)]
     client_publish: Vec<String>,
+    issuer: Option<Text<Line<CLAIM_BYTES_MAX>>>,
+    audience: Option<Text<Line<CLAIM_BYTES_MAX>>>,
+    /// Limits of the app; absent: the node's defaults.
+    #[serde(borrow)]
+    quotas: Option<&'a RawValue>,
     keys: Bounded<MirrorKeyBody, { limits::KEYS_PER_APP_MAX }>,
 }
 
@@ -51,6 +58,12 @@ impl FromText for Hash {
     }
 }
 
+/// As it is kept.
+fn quotas(raw: &RawValue) -> Result<Option<String>, Problem> {
+    let overrides = super::quotas(raw.get().as_bytes())?;
+    Ok(noroshi_delivery::quota::to_text(&overrides))
+}
+
 /// Reads and checks what an app shall be; only operators say so.
 pub fn mirror(bytes: &[u8]) -> Result<(AppSettings, Vec<MirrorKey>), Problem> {
     let body: MirrorBody<'_> = json::parse(bytes)?;
@@ -59,6 +72,9 @@ pub fn mirror(bytes: &[u8]) -> Result<(AppSettings, Vec<MirrorKey>), Problem> {
         jwks_url: body.jwks_url.map(|url| jwks_url(url.0.0, Author::Operator)).transpose()?,
         jwks: body.jwks.map(jwks).transpose()?,
         client_publish: client_publish(body.client_publish)?,
+        issuer: body.issuer.map(|issuer| issuer.0.0),
+        audience: body.audience.map(|audience| audience.0.0),
+        quotas: body.quotas.map(quotas).transpose()?.flatten(),
         ..AppSettings::default()
     };
     let key = |key: MirrorKeyBody| {
