@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use arc_swap::ArcSwap;
 use noroshi_egress::Egress;
 use noroshi_store::{App, AppSettings, EndpointHash, Error, Key, KeyHash, NewKey, Store};
+use noroshi_supervision::Threads;
 use noroshi_telemetry::Registry;
 use noroshi_types::{
     AppId, AppName, DeviceId, KeyId, NotificationId, Scope, Scopes, Timestamp, Topic, UserId,
@@ -84,14 +85,15 @@ type Watcher = Box<dyn Fn(&[App]) + Send + Sync>;
 impl Auth {
     /// JWK sets are fetched through `egress`.
     pub async fn open(store: Arc<dyn Store>, egress: Arc<Egress>) -> Result<Arc<Self>, Error> {
-        Self::open_with(store, egress, FailureLimits::default()).await
+        Self::open_with(store, egress, FailureLimits::default(), &Threads::default()).await
     }
 
-    /// [`Auth::open`] with limits of the operator's.
+    /// [`Auth::open`] with limits of the operator's. `threads`: where the threads that verify report progress.
     pub async fn open_with(
         store: Arc<dyn Store>,
         egress: Arc<Egress>,
         limits: FailureLimits,
+        threads: &Threads,
     ) -> Result<Arc<Self>, Error> {
         provider::install();
         let random = SystemRandom::new();
@@ -104,8 +106,8 @@ impl Auth {
         let snapshot = ArcSwap::from_pointee(load(&*store).await?);
         let (reloading, jwk_sets) = (tokio::sync::Mutex::default(), JwkSets::new(egress));
         let verifier = Arc::new(Verifier::new(limits));
-        let pool =
-            Pool::start().map_err(|error| Error::Engine(format!("no thread to verify with: {error}")))?;
+        let pool = Pool::start(threads)
+            .map_err(|error| Error::Engine(format!("no thread to verify with: {error}")))?;
         let auth = Self {
             store,
             snapshot,

@@ -9,6 +9,7 @@ use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crossbeam_channel::{Receiver, Sender, bounded};
+use noroshi_supervision::{Kind, Pulse, Threads};
 
 use crate::failures::Standing;
 
@@ -24,16 +25,16 @@ pub(crate) struct Pool {
 }
 
 impl Pool {
-    pub(crate) fn start() -> io::Result<Self> {
+    pub(crate) fn start(threads: &Threads) -> io::Result<Self> {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        Self::with((cores / 4).clamp(1, THREADS_MAX), QUEUE_MAX)
+        Self::with((cores / 4).clamp(1, THREADS_MAX), QUEUE_MAX, threads)
     }
 
-    fn with(threads: usize, queue_max: usize) -> io::Result<Self> {
+    fn with(count: usize, queue_max: usize, threads: &Threads) -> io::Result<Self> {
         let (queue, tasks) = bounded::<Task>(queue_max);
-        for index in 0..threads {
+        for index in 0..count {
             let tasks = tasks.clone();
-            std::thread::Builder::new().name(format!("verify-{index}")).spawn(move || work(&tasks))?;
+            threads.spawn(Kind::Verifier, format!("verify-{index}"), move |pulse| work(&tasks, pulse))?;
         }
         Ok(Self { queue })
     }
@@ -46,8 +47,11 @@ impl Pool {
     }
 }
 
-fn work(tasks: &Receiver<Task>) {
-    while let Ok(task) = tasks.recv() {
+fn work(tasks: &Receiver<Task>, pulse: &Pulse) {
+    loop {
+        pulse.waiting();
+        let Ok(task) = tasks.recv() else { return };
+        pulse.working();
         // Whoever waits for the task is told when it is dropped (`verify::Answer`).
         if catch_unwind(AssertUnwindSafe(task)).is_err() {
             tracing::error!("the verification of a token panicked; its log-in is refused");
@@ -62,7 +66,7 @@ mod tests {
 
     #[test]
     fn a_full_queue_refuses_and_suspects_have_half_of_it() {
-        let pool = Pool::with(1, 4).expect("threads");
+        let pool = Pool::with(1, 4, &Threads::default()).expect("threads");
         let (release, held) = mpsc::channel::<()>();
         let (began, begun) = mpsc::channel();
         let first = pool.submit(
@@ -83,7 +87,7 @@ mod tests {
 
     #[test]
     fn a_panic_ends_its_task_only() {
-        let pool = Pool::with(1, 4).expect("threads");
+        let pool = Pool::with(1, 4, &Threads::default()).expect("threads");
         let (done, finished) = mpsc::channel();
         assert!(pool.submit(Standing::Good, Box::new(|| panic!("a task of the test"))));
         assert!(pool.submit(Standing::Good, Box::new(move || done.send(()).expect("the test listens"))));

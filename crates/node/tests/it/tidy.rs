@@ -70,7 +70,7 @@ fn crates_know_only_those_before_them() {
         ("noroshi-profiling", &["egress"]),
         ("noroshi-push", &["types", "telemetry", "protocol", "egress"]),
         ("noroshi-testkit", &["types"]),
-        ("noroshi-auth", &["types", "telemetry", "store", "egress"]),
+        ("noroshi-auth", &["types", "supervision", "telemetry", "store", "egress"]),
         ("noroshi-delivery", &["types", "supervision", "telemetry", "events", "store", "push", "cluster"]),
         (
             "noroshi-api",
