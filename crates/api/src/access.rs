@@ -5,13 +5,15 @@
 //! and whose version is current, [`Registrar`] either, [`Manager`] whoever may change an app. Only
 //! `Authorization: Bearer` is looked at: a token in a query would end up in logs.
 
+use std::borrow::Cow;
 use std::marker::PhantomData;
 use std::sync::{Arc, OnceLock};
 
 use axum::extract::FromRequestParts;
 use http::request::Parts;
-use http::{HeaderMap, header};
+use http::{HeaderMap, HeaderValue, Uri, header};
 use noroshi_auth::{Access, Identity, Refused};
+use noroshi_protocol::app_name;
 use noroshi_store::{App, Device, Registration};
 use noroshi_types::{AppId, Scope};
 use ring::digest;
@@ -195,11 +197,18 @@ pub fn seen(parts: &Parts, app: AppId) {
     }
 }
 
-fn consumer(parts: &Parts, api: &Api) -> Result<Identity, Problem> {
+/// The app that the request names for its JWT.
+pub fn named_app<'a>(uri: &'a Uri, headers: &'a HeaderMap, api: &State) -> Option<Cow<'a, str>> {
     // An app's name needs no escapes, so the query is only cut.
-    let query = parts.uri.query().unwrap_or_default();
-    let app = query.split('&').find_map(|pair| pair.strip_prefix("app="));
-    let identity = api.auth.device(bearer(&parts.headers)?, app, api.now())?;
+    let query = uri.query().unwrap_or_default().split('&').find_map(|pair| pair.strip_prefix("app="));
+    let text = |name| headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok());
+    let (header, host) = (text(app_name::HEADER), text(header::HOST.as_str()));
+    app_name::of_request(query.map(Cow::Borrowed), header, host, api.config.app_domain.as_deref())
+}
+
+fn consumer(parts: &Parts, api: &Api) -> Result<Identity, Problem> {
+    let app = named_app(&parts.uri, &parts.headers, api);
+    let identity = api.auth.device(bearer(&parts.headers)?, app.as_deref(), api.now())?;
     seen(parts, identity.app);
     Ok(identity)
 }

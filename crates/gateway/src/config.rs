@@ -64,6 +64,8 @@ pub struct Config {
     pub shards: usize,
     /// Lets devices in; without, every connection is handed over.
     pub devices: bool,
+    /// A request to a host directly under this domain names the app of that name.
+    pub app_domain: Option<String>,
     /// Serves `GET /v1/echo` for the WebSocket conformance suite; never in service.
     pub conformance: bool,
     pub mqtt: mqtt::Config,
@@ -116,6 +118,7 @@ impl Default for Config {
             anonymous_app: None,
             connections_max: usize::MAX,
             connects_per_second: limits::CONNECTS_PER_SECOND,
+            app_domain: None,
             head: http::Limits::default(),
             head_timeout: limits::HEAD_TIMEOUT,
             auth_timeout: limits::AUTH_TIMEOUT,

@@ -104,24 +104,24 @@ pub(crate) fn close_reason(refused: &Refused) -> CloseReason {
 impl Shard {
     /// A token on a WebSocket.
     pub(crate) fn authenticate(&mut self, slot: u32, token: &str) {
-        let Some(connection) = self.connection(slot) else { return };
-        let app = connection.opening().app.take();
-        match self.verify(slot, Some(token), app.as_deref()) {
+        match self.verify(slot, Some(token), None) {
             Ok(identity) => self.start_log_in(slot, identity, Vec::new(), None),
             Err(refused) => self.begin_close(slot, close_reason(&refused)),
         }
     }
 
-    /// Whose token it is, for every protocol. A refusal is counted and told.
+    /// Whose token it is, for every protocol. `app` is what the log-in itself says; else the request that opened the
+    /// connection may have named the app. A refusal is counted and told.
     pub(crate) fn verify(
         &mut self,
         slot: u32,
         token: Option<&str>,
         app: Option<&str>,
     ) -> Result<Identity, Refused> {
-        let identity = token
-            .ok_or(Refused::Missing)
-            .and_then(|token| self.shared.auth.device(token, app, self.now.wall));
+        let (shared, now) = (self.shared.clone(), self.now.wall);
+        let opening = self.connection(slot).and_then(|connection| connection.opening.as_ref());
+        let app = app.or_else(|| opening?.app.as_deref());
+        let identity = token.ok_or(Refused::Missing).and_then(|token| shared.auth.device(token, app, now));
         identity.inspect_err(|refused| self.tell_refused(slot, refused))
     }
 

@@ -17,8 +17,7 @@ const RETRY: Duration = Duration::from_secs(2);
 impl Shard {
     pub(crate) fn open_stream(&mut self, slot: u32, stream: Stream, credentials: Credentials) {
         self.set_protocol(slot, Protocol::Native, Framing::Events);
-        let app = credentials.app;
-        match self.verify(slot, credentials.token.as_deref(), app.as_deref()) {
+        match self.verify(slot, credentials.token.as_deref(), credentials.app.as_deref()) {
             Ok(identity) => self.start_log_in(slot, identity, stream.topics, stream.resume),
             Err(Refused::Missing) => self.refuse_stream(slot, 401, "unauthorized", "a token is needed"),
             Err(Refused::Expired) => {

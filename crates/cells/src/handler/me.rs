@@ -1,6 +1,7 @@
 //! What a device does for itself: handed on to its cell as it is, with the device's own token. Whether the token is
 //! good is the cell's to say.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use axum::extract::FromRequestParts;
@@ -8,11 +9,12 @@ use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header};
-use noroshi_api::parts::{JsonBody, bearer};
+use noroshi_api::parts::{JsonBody, bearer, named_app};
 use noroshi_api::{Api, Code, Problem};
 use noroshi_auth::{Refused, device_named};
 use noroshi_store::cells::Residence;
 use noroshi_types::{DeviceId, UserId};
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
 use super::Fronted;
 use crate::cell::Cell;
@@ -25,6 +27,8 @@ pub(crate) struct Resident {
     pub(crate) device: DeviceId,
     pub(crate) residences: Vec<Residence>,
     bearer: HeaderValue,
+    /// The app that the request names, by whichever way.
+    app: Option<String>,
 }
 
 impl FromRequestParts<Api> for Resident {
@@ -39,17 +43,17 @@ impl FromRequestParts<Api> for Resident {
             let residences = front.store.residences(None, &device).await?;
             return match residences.is_empty() {
                 true => Err(Problem::new(Code::Unauthorized, "the device is not known here")),
-                false => Ok(Self { device, residences, bearer }),
+                false => Ok(Self { device, residences, bearer, app: None }),
             };
         }
-        // An app's name needs no escapes, so the query is only cut.
-        let app = parts.uri.query().unwrap_or_default().split('&').find_map(|pair| pair.strip_prefix("app="));
+        let app = named_app(&parts.uri, &parts.headers, api);
         let identity = match api.auth.key(token) {
             Ok(_) => return Err(Refused::NotAToken.into()),
-            Err(_) => api.auth.device(token, app, api.now())?,
+            Err(_) => api.auth.device(token, app.as_deref(), api.now())?,
         };
         let residence = at_home(&front, identity.app, &identity.device, identity.user).await?;
-        Ok(Self { device: identity.device, residences: vec![residence], bearer })
+        let app = app.map(Cow::into_owned);
+        Ok(Self { device: identity.device, residences: vec![residence], bearer, app })
     }
 }
 
@@ -75,12 +79,26 @@ async fn at_home(
 }
 
 impl Resident {
+    /// The cell is told the app in the query, also where the request said it in a header or by its host.
+    fn ask_with(&self, ask: Ask) -> Ask {
+        let query = ask.path.split_once('?').map(|(_, query)| query);
+        let is_named = query.is_some_and(|query| query.split('&').any(|pair| pair.starts_with("app=")));
+        let path = match &self.app {
+            Some(app) if !is_named => {
+                let mark = if query.is_some() { '&' } else { '?' };
+                format!("{}{mark}app={}", ask.path, utf8_percent_encode(app, NON_ALPHANUMERIC))
+            }
+            _ => ask.path,
+        };
+        Ask { bearer: self.bearer.clone(), path, ..ask }
+    }
+
     /// The cell's answer to the device itself.
     pub(crate) async fn ask(&self, front: &Front, ask: Ask) -> Result<(Answer, Residence), Problem> {
         let mut last = None;
         for residence in &self.residences {
             let cell: &Arc<Cell> = front.cell(residence.present())?;
-            let answer = cell.request(Ask { bearer: self.bearer.clone(), ..ask.clone() }).await?;
+            let answer = cell.request(self.ask_with(ask.clone())).await?;
             let fits = answer.status != StatusCode::UNAUTHORIZED;
             last = Some((answer, residence.clone()));
             if fits {

@@ -2,7 +2,7 @@
 
 use axum::response::{IntoResponse, Response};
 use http::{HeaderValue, StatusCode, Uri, header};
-use noroshi_api::parts::{ConnectBody, bearer};
+use noroshi_api::parts::{ConnectBody, bearer, named_app};
 use noroshi_api::{Code, Problem};
 use noroshi_auth::device_named;
 use serde_json::{Value, json};
@@ -18,7 +18,10 @@ pub(crate) async fn connection(
 ) -> Response {
     let token = bearer(&headers).ok().map(str::to_owned).or_else(|| query_token(&uri));
     let base = match token {
-        Some(token) => cell_of(&front, &token).await,
+        Some(token) => {
+            let app = named_app(&uri, &headers, &front.state);
+            cell_of(&front, &token, app.as_deref()).await
+        }
         None => None,
     };
     let Some(base) = base else {
@@ -42,11 +45,11 @@ fn query_token(uri: &Uri) -> Option<String> {
 }
 
 /// Where the device connects, as far as its token tells. Which cell somebody is in is no secret.
-async fn cell_of(front: &Front, token: &str) -> Option<String> {
+async fn cell_of(front: &Front, token: &str, app: Option<&str>) -> Option<String> {
     let residences = match device_named(token) {
         Some(device) => front.store.residences(None, &device).await.ok()?,
         None => {
-            let identity = front.state.auth.device(token, None, front.state.now()).ok()?;
+            let identity = front.state.auth.device(token, app, front.state.now()).ok()?;
             front.store.residences(Some(identity.app), &identity.device).await.ok()?
         }
     };

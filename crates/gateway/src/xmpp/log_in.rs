@@ -33,11 +33,11 @@ impl Shard {
     }
 
     /// PLAIN: a device with its token, or a conformance account with its password.
-    pub(super) fn authenticate_xmpp(&mut self, slot: u32, user: &str, password: &str) {
+    pub(super) fn authenticate_xmpp(&mut self, slot: u32, user: &str, app: Option<&str>, password: &str) {
         if !self.admits_xmpp(slot) {
             return;
         }
-        match self.identify_xmpp(slot, user, password) {
+        match self.identify_xmpp(slot, user, app, password) {
             Ok(identity) => {
                 let device = identity.device.clone();
                 let account = self.shared.xmpp.accounts.is_password(user, password);
@@ -51,7 +51,13 @@ impl Shard {
         }
     }
 
-    fn identify_xmpp(&mut self, slot: u32, user: &str, password: &str) -> Result<Identity, CloseReason> {
+    fn identify_xmpp(
+        &mut self,
+        slot: u32,
+        user: &str,
+        app: Option<&str>,
+        password: &str,
+    ) -> Result<Identity, CloseReason> {
         if self.shared.xmpp.accounts.is_password(user, password) {
             let identity = self.shared.account_identity(user);
             if identity.is_none() {
@@ -59,7 +65,7 @@ impl Shard {
             }
             return identity.ok_or(CloseReason::Unauthorized);
         }
-        self.verify(slot, Some(password), None).map_err(|refused| close_reason(&refused))
+        self.verify(slot, Some(password), app).map_err(|refused| close_reason(&refused))
     }
 
     /// SCRAM, which only accounts can do: of a token nothing is kept that a proof could be checked with.
