@@ -15,7 +15,7 @@ use http::{HeaderMap, HeaderValue, Uri, header};
 use noroshi_auth::{Access, Identity, Refused};
 use noroshi_protocol::app_name;
 use noroshi_store::{App, Device, Registration};
-use noroshi_types::{AppId, Scope};
+use noroshi_types::{AppId, Scope, Timestamp};
 use ring::digest;
 
 use crate::error::{Code, Problem};
@@ -217,7 +217,7 @@ fn consumer(parts: &Parts, api: &Api) -> Result<Identity, Problem> {
 pub(crate) async fn own_device(api: &State, identity: &Identity) -> Result<Device, Problem> {
     let store = api.delivery.store();
     let found = store.device(identity.app, &identity.device).await?;
-    match standing(found.as_ref(), identity) {
+    match standing(found.as_ref(), identity, api.now()) {
         Standing::Good => found.ok_or_else(revoked),
         Standing::Revoked => Err(revoked()),
         Standing::ToBeMade => {
@@ -225,6 +225,7 @@ pub(crate) async fn own_device(api: &State, identity: &Identity) -> Result<Devic
                 device: Some(identity.device.clone()),
                 user: identity.user.clone(),
                 topics: identity.topics.clone(),
+                issued: identity.issued,
                 ..Registration::default()
             };
             register_one(api, identity.app, registration).await
@@ -241,8 +242,9 @@ pub(crate) enum Standing {
     ToBeMade,
 }
 
-pub(crate) fn standing(device: Option<&Device>, identity: &Identity) -> Standing {
+pub(crate) fn standing(device: Option<&Device>, identity: &Identity, now: Timestamp) -> Standing {
     match device {
+        Some(device) if is_revoked(device, identity, now) => Standing::Revoked,
         Some(device) if identity.token_version.is_some_and(|version| version != device.token_version) => {
             Standing::Revoked
         }
@@ -250,6 +252,13 @@ pub(crate) fn standing(device: Option<&Device>, identity: &Identity) -> Standing
         None if !identity.create => Standing::Revoked,
         Some(_) | None => Standing::ToBeMade,
     }
+}
+
+/// Whether the app JWT was revoked. What concerns the device's user says nothing about another user's JWT, which is
+/// looked at where the device goes over to that user.
+fn is_revoked(device: &Device, identity: &Identity, now: Timestamp) -> bool {
+    let of_user = device.revoked.user.filter(|_| identity.user == device.user);
+    identity.issued.is_revoked(device.revoked.device.max(of_user), now)
 }
 
 /// Whether the device is as an app JWT says. If not it went over to another user, whose the first one's

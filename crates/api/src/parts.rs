@@ -17,6 +17,7 @@ pub use crate::handler::notification::{
     IDEMPOTENT_REPLAYED, body_hash, idempotency, idempotency_key, notification_id,
 };
 pub use crate::handler::topic::{page_limit, topic};
+pub use crate::handler::user::user_id;
 pub use crate::registration::draw_device_id;
 pub use crate::respond::{Lines, json};
 pub use crate::router::{delete, get, patch, post, put};

@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 use arc_swap::ArcSwap;
 use jsonwebtoken::{Algorithm, DecodingKey, Header};
 use noroshi_egress::Egress;
-use noroshi_store::{App, AppSettings, EndpointHash, Error, Key, KeyHash, NewKey, Store};
+use noroshi_store::{App, AppSettings, EndpointHash, Error, Issued, Key, KeyHash, NewKey, Store};
 use noroshi_types::{
     AppId, AppName, DeviceId, KeyId, NotificationId, Scope, Scopes, Timestamp, Topic, UserId,
 };
@@ -43,6 +43,8 @@ pub struct Identity {
     pub create: bool,
     /// In a device token; compared with the device's own at log-in.
     pub token_version: Option<u32>,
+    /// By an app JWT; compared with when such were revoked.
+    pub issued: Issued,
     /// Durable subscriptions named by an app JWT.
     pub topics: Vec<Topic>,
     pub expires_at: Timestamp,

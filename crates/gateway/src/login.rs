@@ -21,7 +21,7 @@ use std::time::Duration;
 use crate::catch_up::CatchUp;
 use crate::connection::{Framing, Origin, Phase, Protocol, Subscription};
 use crate::mailbox::Reply;
-use crate::registry::{Address, Attached, Registry, Session};
+use crate::registry::{Address, Attached, Registry, Session, Versions};
 use crate::shard::Shard;
 use crate::stamp::Moment;
 
@@ -164,6 +164,7 @@ impl Shard {
             user: identity.user,
             create: identity.create,
             token_version: identity.token_version,
+            issued: identity.issued,
             topics: identity.topics,
             session_topics,
             resume,
@@ -199,6 +200,10 @@ impl Shard {
             return Err(NotRenewed::OtherDevice);
         }
         if identity.token_version.is_some_and(|version| version < session.token_version) {
+            return Err(NotRenewed::Revoked);
+        }
+        // A later revocation ends the session.
+        if identity.issued.is_revoked(session.revoked_at(), self.now.wall) {
             return Err(NotRenewed::Revoked);
         }
         // The session hears the notifications of the user it began with.
@@ -338,13 +343,13 @@ impl Shard {
     fn open_session(&mut self, slot: u32, generation: u64, asked: Moment, logged_in: LoggedIn, behind: bool) {
         let shared = self.shared.clone();
         let registry = &shared.registry;
-        let LoggedIn { num, user, token_version, revision, topics, page, as_of, kept } = logged_in;
+        let LoggedIn { num, user, token_version, revoked, revision, topics, page, as_of, kept } = logged_in;
         let Some(connection) = self.connections.get_mut(slot as usize) else { return };
         let Some(opening) = connection.opening.take() else { return };
         let Some(login) = opening.login.as_ref() else { return };
         let address = Address { shard: self.index, slot, generation };
         let device = login.device.clone();
-        let versions = (token_version, revision);
+        let versions = Versions { token_version, revision, revoked_at: revoked.latest() };
         let session =
             Arc::new(Session::new(registry, login.app, device, user.as_ref(), num, address, versions));
         let mut succeeds = false;

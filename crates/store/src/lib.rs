@@ -9,7 +9,7 @@
 //!            sqlite: one writer thread (group commit) + a pool of reader threads
 //! ```
 //!
-//! Reading order: [`app`], [`device`], [`notification`], [`session`], [`topic`], [`maintenance`],
+//! Reading order: [`app`], [`device`], [`revocation`], [`notification`], [`session`], [`topic`], [`maintenance`],
 //! [`credential`], [`endpoint`], [`push`], [`campaign`], [`definition`], then [`sqlite`]. `tests/it/conformance` holds every promise made here as a test that any
 //! implementation has to pass.
 //!
@@ -35,6 +35,7 @@ pub mod notification;
 pub mod postgres;
 mod purge;
 pub mod push;
+pub mod revocation;
 mod row;
 pub mod session;
 pub mod sqlite;
@@ -62,6 +63,7 @@ pub use push::{
     Invalidation, Lease, NewBatch, PushContent, PushPart, PushQueue, PushRecipient, Renewal, SENDER_ENDED,
     SetAside, TAKES_MAX, Take, Taken, TokenGone, TokenSuspect, Walk, Walks, Work,
 };
+pub use revocation::{Issued, Revocation};
 pub use session::{
     Ack, Acked, Backlog, BacklogPage, FirstCall, Head, LoggedIn, Login, LoginRefused, Recheck, Rechecked,
     Recover, Sessions,
@@ -122,6 +124,9 @@ pub enum Error {
     /// A bound of `types::limits` would be passed; the text names it.
     #[error("{0}")]
     Limit(String),
+    /// The app JWT that asks for it was revoked.
+    #[error("the token was revoked")]
+    Revoked,
     /// The engine failed. The text is for the log, never for a client.
     #[error("the store failed: {0}")]
     Engine(String),
