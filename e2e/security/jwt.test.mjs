@@ -22,7 +22,6 @@ before(async () => {
   await new Promise((resolve) => keyServer.listen(0, '127.0.0.1', resolve))
   const ports = { mqtt: await freePort(), xmpp: await freePort() }
   const args = ['--mqtt', `127.0.0.1:${ports.mqtt}`, '--xmpp', `127.0.0.1:${ports.xmpp}`]
-  args.push('--set', 'egress.allow=["127.0.0.0/8"]')
   node = Object.assign(await Node.start({ args }), { ports })
   admin = operator(node)
 })
@@ -41,32 +40,41 @@ const sets = {
   'the same secret': [() => ({ jwt_secret: shared }), (c) => hs256(shared, c)],
 }
 
-for (const [what, [signing, sign]] of Object.entries(sets)) {
+for (const [i, [what, [signing, sign]]] of Object.entries(sets).entries()) {
+  const [thiefs, victims] = [`thief-${i}`, `victim-${i}`]
   test(`an app that has another one's keys by ${what} gets none of its users`, async () => {
-    const thief = await admin.app('thief', signing())
-    const owner = await admin.app('victim', signing())
-    const device = 'same-device'
-    const tried = async (token, as = {}) => {
-      const isIn = await logIns['POST /v1/devices']({ node, token, ...as })
-      const found = await Promise.all([owner, thief].map((app) => app.api.raw('GET', `/v1/devices/${device}`)))
-      return [isIn, ...found.map((answer) => answer.status === 200)]
+    try {
+      await steal(thiefs, victims, signing(), sign)
+    } finally {
+      for (const app of [thiefs, victims]) await admin.raw('DELETE', `/v1/apps/${app}`)
     }
-    // Neither names an app: nobody has it.
-    assert.deepEqual(await tried(sign(claims(device))), [false, false, false], 'no aud, no iss')
-    const named = sign(claims(device, { iss: ISSUER, aud: AUDIENCE }))
-    assert.deepEqual(await tried(named), [false, false, false], 'an issuer and an audience that nobody declared')
-    await admin.change('victim', { issuer: ISSUER, audience: AUDIENCE })
-    assert.deepEqual(await tried(named, { query: '?app=thief' }), [false, false, false], 'the name does not override aud')
-    assert.deepEqual(await tried(named, { headers: { 'noroshi-app': 'thief' } }), [false, false, false], 'nor a header')
-    const unnamed = await fetch(`${node.http}/v1/me`, { headers: { authorization: `Bearer ${sign(claims(device))}` } })
-    assert.match((await unnamed.json()).detail, /names no app.*Noroshi-App/, 'it says what to do')
-    assert.deepEqual(await tried(named), [true, true, false])
-    // Another one's declaration is taken, and not the tenant's own to make.
-    const declared = { issuer: ISSUER, audience: AUDIENCE }
-    assert.equal((await admin.raw('PATCH', '/v1/apps/thief', declared)).status, 409)
-    assert.equal((await thief.api.raw('PATCH', '/v1/apps/thief', { body: declared })).status, 403)
-    for (const app of ['thief', 'victim']) await admin.raw('DELETE', `/v1/apps/${app}`)
   })
+}
+
+async function steal(thiefs, victims, signing, sign) {
+  const thief = await admin.app(thiefs, signing)
+  const owner = await admin.app(victims, signing)
+  const device = 'same-device'
+  /** Whether the token lets its device in, and whether the owner and the thief then have it. */
+  const tried = async (token, as = {}) => {
+    const isIn = await logIns['POST /v1/devices']({ node, token, ...as })
+    const found = await Promise.all([owner, thief].map((app) => app.api.raw('GET', `/v1/devices/${device}`)))
+    return [isIn, ...found.map((answer) => answer.status === 200)]
+  }
+  const nobody = [false, false, false]
+  assert.deepEqual(await tried(sign(claims(device))), nobody, 'no aud, no iss')
+  const named = sign(claims(device, { iss: ISSUER, aud: AUDIENCE }))
+  assert.deepEqual(await tried(named), nobody, 'an issuer and an audience that nobody declared')
+  await admin.change(victims, { issuer: ISSUER, audience: AUDIENCE })
+  assert.deepEqual(await tried(named, { query: `?app=${thiefs}` }), nobody, 'the name does not override aud')
+  assert.deepEqual(await tried(named, { headers: { 'noroshi-app': thiefs } }), nobody, 'nor does a header')
+  const unnamed = await fetch(`${node.http}/v1/me`, { headers: { authorization: `Bearer ${sign(claims(device))}` } })
+  assert.match((await unnamed.json()).detail, /names no app.*Noroshi-App/, 'it says what to do')
+  assert.deepEqual(await tried(named), [true, true, false])
+  // What the owner declared is taken, and a tenant declares nothing.
+  const declared = { issuer: ISSUER, audience: AUDIENCE }
+  assert.equal((await admin.raw('PATCH', `/v1/apps/${thiefs}`, declared)).status, 409)
+  assert.equal((await thief.api.raw('PATCH', `/v1/apps/${thiefs}`, { body: declared })).status, 403)
 }
 
 test('a token for an unrelated service lets nobody in, over any protocol', async () => {
