@@ -12,13 +12,15 @@ use std::sync::{Arc, OnceLock};
 use axum::extract::FromRequestParts;
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Uri, header};
-use noroshi_auth::{Access, Identity, Refused};
+use noroshi_auth::{Access, ClientNetwork, Credential, Identity, Refused};
 use noroshi_protocol::app_name;
 use noroshi_store::{App, Device, Registration};
 use noroshi_types::{AppId, Scope, Timestamp};
 use ring::digest;
 
 use crate::error::{Code, Problem};
+use crate::link::{Client, Link};
+use crate::pool::Trust;
 use crate::registration::register_one;
 use crate::state::{Api, Door, State};
 
@@ -83,7 +85,7 @@ impl<N: Needs> FromRequestParts<Api> for Provider<N> {
 
     async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, Problem> {
         let access = api.auth.key(bearer(&parts.headers)?)?;
-        seen(parts, access.app);
+        seen_provider(parts, access.app);
         scoped(&access, N::SCOPE)?;
         Ok(Self { app: access.app, needs: PhantomData })
     }
@@ -93,7 +95,7 @@ impl FromRequestParts<Api> for Consumer {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, Problem> {
-        let identity = consumer(parts, api)?;
+        let identity = consumer(parts, api).await?;
         let device = own_device(api, &identity).await?;
         Ok(Self { device, identity })
     }
@@ -103,7 +105,7 @@ impl FromRequestParts<Api> for FirstCaller {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, Problem> {
-        Ok(Self { identity: consumer(parts, api)? })
+        Ok(Self { identity: consumer(parts, api).await? })
     }
 }
 
@@ -113,11 +115,11 @@ impl FromRequestParts<Api> for Registrar {
     async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, Problem> {
         match api.auth.key(bearer(&parts.headers)?) {
             Ok(access) => {
-                seen(parts, access.app);
+                seen_provider(parts, access.app);
                 scoped(&access, Scope::Devices)?;
                 Ok(Self::Provider(access.app))
             }
-            Err(Refused::NotAKey) => consumer(parts, api).map(Self::Consumer),
+            Err(Refused::NotAKey) => consumer(parts, api).await.map(Self::Consumer),
             Err(refused) => Err(refused.into()),
         }
     }
@@ -129,11 +131,14 @@ impl FromRequestParts<Api> for Manager {
     async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, Problem> {
         let bearer = bearer(&parts.headers)?;
         match api.door {
-            Door::Admin if is_operator(api, bearer) => Ok(Self::Operator),
+            Door::Admin if is_operator(api, bearer) => {
+                has_shown(parts, Trust::Provider);
+                Ok(Self::Operator)
+            }
             Door::Admin => Err(Refused::Unknown.into()),
             Door::Public => {
                 let access = api.auth.key(bearer)?;
-                seen(parts, access.app);
+                seen_provider(parts, access.app);
                 scoped(&access, Scope::Admin)?;
                 Ok(Self::Admin(access.app))
             }
@@ -190,7 +195,7 @@ pub fn scoped(access: &Access, scope: Scope) -> Result<(), Problem> {
 }
 
 /// Tells the request's log line and span whose it is.
-pub fn seen(parts: &Parts, app: AppId) {
+pub(crate) fn seen(parts: &Parts, app: AppId) {
     if let Some(caller) = parts.extensions.get::<Caller>() {
         // A request has one credential: the first answer is the only one.
         let _ = caller.0.set(app);
@@ -206,10 +211,41 @@ pub fn named_app<'a>(uri: &'a Uri, headers: &'a HeaderMap, api: &State) -> Optio
     app_name::of_request(query.map(Cow::Borrowed), header, host, api.config.app_domain.as_deref())
 }
 
-fn consumer(parts: &Parts, api: &Api) -> Result<Identity, Problem> {
+/// The same of a provider, whose connection is kept in preference to others from now on.
+pub fn seen_provider(parts: &Parts, app: AppId) {
+    seen(parts, app);
+    has_shown(parts, Trust::Provider);
+}
+
+fn has_shown(parts: &Parts, trust: Trust) {
+    if let Some(link) = parts.extensions.get::<Link>() {
+        link.has_shown(trust);
+    }
+}
+
+/// The client of a request, for handlers that verify a credential themselves.
+pub struct Network(pub Option<ClientNetwork>);
+
+impl FromRequestParts<Api> for Network {
+    type Rejection = std::convert::Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, _: &Api) -> Result<Self, Self::Rejection> {
+        Ok(Self(client(parts)))
+    }
+}
+
+/// Whose limits failed log-ins count for.
+pub fn client(parts: &Parts) -> Option<ClientNetwork> {
+    parts.extensions.get::<Client>().map(|client| ClientNetwork::of(client.0))
+}
+
+async fn consumer(parts: &Parts, api: &Api) -> Result<Identity, Problem> {
     let app = named_app(&parts.uri, &parts.headers, api);
-    let identity = api.auth.device(bearer(&parts.headers)?, app.as_deref(), api.now())?;
+    let credential =
+        Credential { token: bearer(&parts.headers)?, app: app.as_deref(), client: client(parts) };
+    let identity = api.auth.authenticate(credential, api.now()).await?;
     seen(parts, identity.app);
+    has_shown(parts, Trust::Device);
     Ok(identity)
 }
 

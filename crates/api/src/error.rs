@@ -8,6 +8,7 @@ use std::borrow::Cow;
 use axum::response::{IntoResponse, Response};
 use http::{HeaderValue, StatusCode, header};
 use noroshi_auth::Refused;
+use noroshi_delivery::OverQuota;
 use noroshi_types::Invalid;
 use serde::Serialize;
 
@@ -39,6 +40,7 @@ pub enum Code {
     TooManyLines,
     UnsupportedMediaType,
     TooManyRequests,
+    QuotaExceeded,
     Internal,
     NotBuilt,
     Overloaded,
@@ -54,7 +56,7 @@ const DETAIL_BYTES_MAX: usize = 300;
 const RETRY_AFTER_S: &str = "1";
 
 impl Code {
-    pub const ALL: [Code; 31] = [
+    pub const ALL: [Code; 32] = [
         Code::InvalidJson,
         Code::InvalidField,
         Code::UnknownField,
@@ -80,6 +82,7 @@ impl Code {
         Code::TooManyLines,
         Code::UnsupportedMediaType,
         Code::TooManyRequests,
+        Code::QuotaExceeded,
         Code::Internal,
         Code::NotBuilt,
         Code::Overloaded,
@@ -125,8 +128,9 @@ impl Code {
             Code::EndpointGone => {
                 "The device deleted it, was deleted itself, or gave the endpoint an end that has come. Post to it no more."
             }
-            Code::TooManyRequests => {
-                "Try again after `Retry-After`. The detail says whose limit it is; other endpoints are not concerned."
+            Code::TooManyRequests => "Try again after `Retry-After`. The detail says whose limit it is.",
+            Code::QuotaExceeded => {
+                "Try again after `Retry-After`, or ask the operator for more. The detail names the quota of the app. Nothing was changed."
             }
             Code::Misdirected => {
                 "Nodes can have roles: the detail names the one that is missing here. Ask a node that has it."
@@ -188,6 +192,7 @@ impl Code {
             Code::AlreadyExists => ("already_exists", 409, "It exists already"),
             Code::EndpointGone => ("endpoint_gone", 410, "The endpoint is not there any more"),
             Code::TooManyRequests => ("too_many_requests", 429, "More requests than are allowed"),
+            Code::QuotaExceeded => ("quota_exceeded", 429, "The app uses all that it may"),
             Code::NotConnected => ("not_connected", 409, "The device is not connected"),
             Code::Misdirected => ("misdirected", 421, "This node does not serve that"),
             Code::NotAtAFront => ("not_at_a_front", 421, "Only the cells themselves serve that"),
@@ -224,6 +229,8 @@ pub struct Problem {
     field: Option<Box<str>>,
     /// For 401: no credential was given at all (RFC 6750 §3.1 then names no error).
     credential_missing: bool,
+    /// When to come back, where that is known.
+    retry_after_s: Option<u32>,
 }
 
 /// The wire form (RFC 9457 §3). The type resolves to the code's place on this node's own page.
@@ -245,7 +252,7 @@ impl Problem {
             let end = detail.floor_char_boundary(DETAIL_BYTES_MAX);
             detail = format!("{}…", &detail[..end]).into();
         }
-        Self { code, detail, field: None, credential_missing: false }
+        Self { code, detail, field: None, credential_missing: false, retry_after_s: None }
     }
 
     /// A value broke a rule; `field` is its path in the body.
@@ -271,6 +278,13 @@ impl Problem {
     pub fn at(mut self, field: impl Into<String>) -> Self {
         let field: String = field.into();
         self.field = (!field.is_empty()).then(|| field.into());
+        self
+    }
+
+    /// Tells in `Retry-After` when to come back.
+    #[must_use]
+    pub fn retry_after(mut self, seconds: u32) -> Self {
+        self.retry_after_s = Some(seconds);
         self
     }
 
@@ -321,6 +335,9 @@ impl IntoResponse for Problem {
             }
             _ => {}
         }
+        if let Some(seconds) = self.retry_after_s {
+            headers.insert(header::RETRY_AFTER, seconds.into());
+        }
         response
     }
 }
@@ -343,7 +360,8 @@ impl From<noroshi_store::Error> for Problem {
             }
             Error::Limit(limit) => Self::new(Code::LimitExceeded, limit),
             Error::Closed => Self::new(Code::Unavailable, "the service is stopping; try again"),
-            error @ Error::Engine(_) => Self::internal(error),
+            // Whoever has a gate says itself what it refused.
+            error @ (Error::Refused | Error::Engine(_)) => Self::internal(error),
         }
     }
 }
@@ -361,19 +379,32 @@ impl From<noroshi_delivery::Error> for Problem {
             }
             // Names the field and the rule, never the value.
             noroshi_delivery::Error::Credential(invalid) => Self::field(invalid.field, invalid.rule),
+            noroshi_delivery::Error::OverQuota(over) => over.into(),
             noroshi_delivery::Error::Store(error) => error.into(),
         }
     }
 }
 
+impl From<OverQuota> for Problem {
+    fn from(over: OverQuota) -> Self {
+        let retry_after_s = Some(u32::try_from(over.after_s()).unwrap_or(u32::MAX));
+        Self { retry_after_s, ..Self::new(Code::QuotaExceeded, over.to_string()) }
+    }
+}
+
 impl From<Refused> for Problem {
     fn from(refused: Refused) -> Self {
-        let missing = refused == Refused::Missing;
-        let detail = match refused {
-            Refused::Missing => "the header \"Authorization: Bearer …\" is missing".to_owned(),
-            refused => refused.to_string(),
-        };
-        Self { credential_missing: missing, ..Self::new(Code::Unauthorized, detail) }
+        match refused {
+            Refused::Missing => {
+                let detail = "the header \"Authorization: Bearer …\" is missing";
+                Self { credential_missing: true, ..Self::new(Code::Unauthorized, detail) }
+            }
+            Refused::TooManyFailures { retry_after_s } => {
+                Self::new(Code::TooManyRequests, refused.to_string()).retry_after(retry_after_s)
+            }
+            Refused::Busy => Self::new(Code::Overloaded, refused.to_string()),
+            refused => Self::new(Code::Unauthorized, refused.to_string()),
+        }
     }
 }
 

@@ -8,7 +8,9 @@ use axum::Router;
 use crate::router::Route;
 use crate::state::{Api, Door, State};
 
-pub use crate::access::{Devices, Needs, Operator, Provider, Publish, Read, bearer, named_app, scoped, seen};
+pub use crate::access::{
+    Devices, Needs, Network, Operator, Provider, Publish, Read, bearer, client, named_app, scoped, seen_provider,
+};
 pub use crate::connect::ConnectBody;
 pub use crate::extract::{Body, JsonBody, NdjsonBody, Path, Query};
 pub use crate::fit::check_request;

@@ -5,7 +5,7 @@
 //! issuer where the app declares one, and `aud` must contain the app's audience: always where the app declares one,
 //! else if the token has an `aud`.
 
-use jsonwebtoken::{Algorithm, DecodingKey, Header, Validation, decode, decode_header};
+use jsonwebtoken::{Algorithm, DecodingKey, Header, decode_header};
 use noroshi_store::{App, Issued};
 use noroshi_types::{DeviceId, Timestamp, Topic, UserId, limits};
 use serde::Deserialize;
@@ -50,19 +50,16 @@ pub(crate) fn header(token: &str) -> Result<Header, Refused> {
     }
 }
 
-pub(crate) fn verify(
-    token: &str,
-    algorithm: Algorithm,
-    key: &DecodingKey,
-    app: &App,
-    now: Timestamp,
-) -> Result<Identity, Refused> {
-    let mut validation = Validation::new(algorithm);
-    // Times are checked below against our own clock, issuer and audience against the app.
-    validation.validate_exp = false;
-    validation.validate_aud = false;
-    validation.required_spec_claims.clear();
-    let claims = decode::<Claims>(token, key, &validation).map_err(|error| refused(&error))?.claims;
+/// Whether `key` signed the token. Costs some microseconds with HS256, 30 to 300 with a public key.
+pub(crate) fn is_signed_by(token: &str, algorithm: Algorithm, key: &DecodingKey) -> bool {
+    let Some((message, signature)) = token.rsplit_once('.') else { return false };
+    jsonwebtoken::crypto::verify(signature, message.as_bytes(), key, algorithm).unwrap_or(false)
+}
+
+/// Whose token it is. The caller has checked the signature.
+pub(crate) fn claimed(token: &str, app: &App, now: Timestamp) -> Result<Identity, Refused> {
+    const CLAIMS: Refused = Refused::Malformed("a JWT needs the claims sub, device and exp");
+    let claims = jsonwebtoken::dangerous::insecure_decode_claims::<Claims>(token).map_err(|_| CLAIMS)?;
     check_named(&claims, app)?;
     identity(claims, app, now)
 }
@@ -76,15 +73,6 @@ fn check_named(claims: &Claims, app: &App) -> Result<(), Refused> {
         Some(audience) if audience.contains(audience_of(app)) => Ok(()),
         None if app.settings.audience.is_none() => Ok(()),
         _ => Err(Refused::Audience),
-    }
-}
-
-fn refused(error: &jsonwebtoken::errors::Error) -> Refused {
-    use jsonwebtoken::errors::ErrorKind;
-    match error.kind() {
-        ErrorKind::InvalidSignature | ErrorKind::InvalidAlgorithm => Refused::Signature,
-        ErrorKind::Json(_) => Refused::Malformed("a JWT needs the claims sub, device and exp"),
-        _ => Refused::Malformed("not a JWT"),
     }
 }
 
@@ -159,7 +147,11 @@ mod tests {
         crate::provider::install();
         let token = signed(r#"{"alg":"HS256","typ":"JWT"}"#, claims);
         let key = DecodingKey::from_secret(secret);
-        header(&token).and_then(|header| verify(&token, header.alg, &key, app, Timestamp(1_000_000)))
+        let header = header(&token)?;
+        match is_signed_by(&token, header.alg, &key) {
+            true => claimed(&token, app, Timestamp(1_000_000)),
+            false => Err(Refused::Signature),
+        }
     }
 
     #[test]

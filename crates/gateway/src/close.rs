@@ -126,7 +126,7 @@ impl Shard {
         if !self.is_alive(slot) {
             return;
         }
-        let after_ms = self.reconnect_after_ms(reason);
+        let after_ms = self.reconnect_after_ms(slot, reason);
         let deadline = self.now.tick_after(self.shared.config.close_linger);
         let begun =
             self.connections.get(slot as usize).is_some_and(|connection| connection.phase == Phase::Open);
@@ -186,16 +186,29 @@ impl Shard {
     }
 
     /// When a client shall come back: later for what would hurt if all came at once.
-    fn reconnect_after_ms(&mut self, reason: CloseReason) -> u64 {
+    fn reconnect_after_ms(&mut self, slot: u32, reason: CloseReason) -> u64 {
+        let retry_after_s = self.retry_after_s(slot);
         match reason {
+            CloseReason::RateLimited if retry_after_s > 0 => {
+                u64::from(retry_after_s) * 1_000 + self.jitter(4_000)
+            }
             CloseReason::Drain => {
                 let spread_ms = self.shared.drain.spread_ms();
                 self.jitter(u64::from(spread_ms) + 1)
             }
             CloseReason::Overloaded | CloseReason::Internal => 1_000 + self.jitter(4_000),
+            CloseReason::QuotaExceeded => 5_000 + self.jitter(5_000),
             reason if reason.may_reconnect() => 500 + self.jitter(1_000),
             _ => 0,
         }
+    }
+
+    /// What a log-in that is refused for earlier failures has to wait; 0 for all others.
+    pub(crate) fn retry_after_s(&self, slot: u32) -> u32 {
+        let connection = self.connections.get(slot as usize);
+        connection
+            .and_then(|connection| connection.opening.as_ref())
+            .map_or(0, |opening| opening.retry_after_s)
     }
 
     fn end_writing(&mut self, slot: u32) {
@@ -214,6 +227,7 @@ impl Shard {
         self.end_talk(slot);
         let Some(connection) = self.connections.get_mut(slot as usize) else { return };
         connection.opening = None;
+        connection.permit = None;
         self.part_session(slot);
     }
 
@@ -284,6 +298,8 @@ impl Shard {
     pub(crate) fn release(&mut self, slot: u32) -> Option<Connection> {
         self.connections.get(slot as usize)?;
         self.leave(slot);
+        self.end_stranger(slot);
+        self.free_seat(slot);
         let connection = self.connections.remove(slot as usize);
         if self.connections.is_empty() {
             self.shrink();
@@ -297,6 +313,8 @@ impl Shard {
         let capacity = self.connections.capacity();
         if capacity > PLACES_KEPT && self.connections.len() * 8 < capacity {
             self.connections.shrink_to_fit();
+            self.seats.truncate(self.connections.capacity());
+            self.seats.shrink_to_fit();
         }
     }
 

@@ -6,25 +6,26 @@
 use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::OwnedFd;
-use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use mio::{Poll, Waker};
-use noroshi_auth::Auth;
+use noroshi_auth::{Auth, ClientNetwork};
 use noroshi_delivery::Delivery;
+use noroshi_supervision::Kind;
 use noroshi_types::Timestamp;
 use parking_lot::Mutex;
 
 use crate::admission::Rate;
+use crate::clients::{Clients, Seat};
 use crate::config::{Config, Speaks};
+use crate::connection::Origin;
 use crate::drain::{self, Drain, Stopping};
-use crate::handover::Handover;
-use crate::listener::{Acceptor, Listening};
-use crate::mailbox::{Arrival, ArrivalKind, Mailbox};
+use crate::handover::{Handover, Io};
+use crate::listener::{Acceptor, Listening, OVER_MAX};
+use crate::mailbox::{Arrival, ArrivalKind, Mailbox, Moved};
 use crate::metrics::Metrics;
 use crate::mqtt::session::Lefts;
 use crate::registry::Registry;
@@ -60,6 +61,8 @@ pub(crate) struct Shared {
     pub(crate) lefts: Lefts,
     /// Of log-ins that are refused.
     pub(crate) refusals: crate::sparing::Sparing,
+    /// How many connections each client has.
+    pub(crate) clients: Arc<Clients>,
     generations: AtomicU64,
 }
 
@@ -87,13 +90,27 @@ impl Shared {
         Rate { per_second: self.config.frames_per_second, burst: self.config.frames_burst }
     }
 
+    /// Open sockets. Those of a shard that is gone are closed, or out of anyone's reach.
     pub(crate) fn connections(&self) -> usize {
-        self.mailboxes.iter().map(|mailbox| mailbox.connections.load(Ordering::Acquire)).sum()
+        self.living().map(|mailbox| mailbox.connections.load(Ordering::Acquire)).sum()
     }
 
-    pub(crate) fn least_loaded(&self) -> &Mailbox {
-        let load = |mailbox: &&Mailbox| mailbox.connections.load(Ordering::Relaxed);
-        self.mailboxes.iter().min_by_key(load).expect("Bound::start makes at least one shard")
+    /// The shard with the most connections without a credential; none where there are none.
+    pub(crate) fn most_strangers(&self) -> Option<&Mailbox> {
+        let strangers = |mailbox: &&Mailbox| mailbox.strangers.load(Ordering::Relaxed);
+        self.living().filter(|mailbox| strangers(mailbox) > 0).max_by_key(strangers)
+    }
+
+    /// Gives a socket to the shard that has the fewest, or gives it back: that shard has no room, or no shard is left.
+    pub(crate) fn arrive(&self, arrival: Arrival) -> Result<(), Arrival> {
+        match self.living().min_by_key(|mailbox| mailbox.connections.load(Ordering::Relaxed)) {
+            Some(mailbox) => mailbox.arrive(arrival),
+            None => Err(arrival),
+        }
+    }
+
+    fn living(&self) -> impl Iterator<Item = &Mailbox> {
+        self.mailboxes.iter().filter(|mailbox| !mailbox.is_gone())
     }
 }
 
@@ -128,6 +145,7 @@ impl Bound {
             mailboxes.push(mailbox);
             loops.push((poll, inlet));
         }
+        let clients = Arc::new(Clients::new(config.connections_per_client));
         let xmpp = crate::xmpp::Service::new(&mut config.xmpp);
         let shared = Arc::new(Shared {
             config,
@@ -142,6 +160,7 @@ impl Bound {
             drain: Drain::new(),
             lefts: Lefts::new(delivery.clock().now()),
             refusals: Default::default(),
+            clients,
             // A later run begins above an earlier one: 2^20 log-ins a millisecond are out of reach.
             generations: AtomicU64::new(delivery.clock().now().0 << 20),
         });
@@ -154,23 +173,26 @@ impl Bound {
             local_addrs: self.local_addrs,
             acceptor_waker: waker,
             threads: Mutex::default(),
+            given_up: Mutex::default(),
             acceptor: OnceLock::new(),
         });
-        let random = RandomState::new();
+        let (random, threads) = (RandomState::new(), shared.config.threads.clone());
         for (index, (poll, inlet)) in loops.into_iter().enumerate() {
             let index = u16::try_from(index).map_err(|_| Error::Start(io::ErrorKind::InvalidInput.into()))?;
             let shard =
                 Shard::new(index, shared.clone(), delivery.clone(), poll, inlet, random.hash_one(index));
-            let thread = spawn(&format!("shard-{index}"), move || shard.run())?;
-            gateway.threads.lock().push(thread);
+            let thread = threads.spawn(Kind::Shard, shard_name(index), move |pulse| shard.run(pulse));
+            gateway.threads.lock().push(thread.map_err(Error::Start)?);
         }
-        let _ = gateway.acceptor.set(Mutex::new(Some(spawn("acceptor", move || acceptor.run())?)));
+        let acceptor = threads.spawn(Kind::Acceptor, "acceptor", move |pulse| acceptor.run(pulse));
+        let _ = gateway.acceptor.set(Mutex::new(Some(acceptor.map_err(Error::Start)?)));
         Ok(gateway)
     }
 }
 
-fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, Error> {
-    std::thread::Builder::new().name(name.to_owned()).spawn(body).map_err(Error::Start)
+/// Of the thread.
+fn shard_name(index: impl std::fmt::Display) -> String {
+    format!("shard-{index}")
 }
 
 /// The connections of this node.
@@ -181,6 +203,8 @@ pub struct Gateway {
     local_addrs: Vec<SocketAddr>,
     acceptor_waker: Waker,
     threads: Mutex<Vec<JoinHandle<()>>>,
+    /// Names of threads that failed.
+    given_up: Mutex<Vec<String>>,
     acceptor: OnceLock<Mutex<Option<JoinHandle<()>>>>,
 }
 
@@ -219,23 +243,38 @@ impl Gateway {
         self.shared.registry.sessions_count()
     }
 
-    /// A gateway request that came on a connection of the API's (browsers and proxies reuse
-    /// connections): the other end of the returned stream is a connection of the gateway that has
-    /// received `head` already. The caller copies bytes both ways.
-    pub fn tunnel(&self, head: Vec<u8>) -> io::Result<UnixStream> {
-        let none = || io::Error::new(io::ErrorKind::QuotaExceeded, "no room for one more connection");
-        if self.connections() >= self.shared.config.connections_max {
-            return Err(none());
+    /// A connection that the API served until now, and whose next request is a gateway's (browsers and proxies
+    /// reuse connections): `bytes` begin with that request. Gives it back where there is no room.
+    pub fn take_back(&self, io: Io, bytes: Vec<u8>) -> Result<(), Handover> {
+        let handover = match io.into_handover(bytes) {
+            Ok(handover) => handover,
+            Err(error) => {
+                tracing::debug!(%error, "a connection could not be taken back");
+                return Ok(());
+            }
+        };
+        let (shared, address) = (&self.shared, handover.peer.ip());
+        if shared.connections() >= shared.config.connections_max.saturating_add(OVER_MAX) {
+            return Err(handover);
         }
-        let (ours, theirs) = UnixStream::pair()?;
-        ours.set_nonblocking(true)?;
-        // See `transport`: a stream socket is a stream socket.
-        let stream = std::net::TcpStream::from(OwnedFd::from(ours));
-        let arrival = Arrival { stream, kind: ArrivalKind::Tunnel(head) };
-        match self.shared.least_loaded().arrive(arrival) {
-            Ok(()) => Ok(theirs),
-            Err(_) => Err(none()),
-        }
+        let network = ClientNetwork::of(address);
+        let seat = match shared.config.proxies.trusts(address) {
+            true => Some(Seat::take_anyway(&shared.clients, network)),
+            false => Seat::take(&shared.clients, network),
+        };
+        let Some(seat) = seat else {
+            shared.metrics.refused_client.inc();
+            return Err(handover);
+        };
+        let Handover { stream, tls, prefix, peer } = handover;
+        let moved = Moved { tls, origin: Origin::Admitted, bytes: prefix.into() };
+        let arrival = Arrival { stream, kind: ArrivalKind::Moved(Box::new(moved)), seat };
+        shared.arrive(arrival).map_err(|arrival| {
+            let ArrivalKind::Moved(moved) = arrival.kind else { unreachable!("it was one a line ago") };
+            Handover { stream: arrival.stream, tls: moved.tls, prefix: moved.bytes.into(), peer }
+        })?;
+        shared.metrics.taken_back.inc();
+        Ok(())
     }
 
     /// Takes no more connections; those that are open stay.
@@ -244,11 +283,17 @@ impl Gateway {
         // Fails only when it is awake already.
         let _ = self.acceptor_waker.wake();
         let thread = self.acceptor.get().and_then(|acceptor| acceptor.lock().take());
-        if let Some(thread) = thread
-            && thread.join().is_err()
-        {
+        let Some(thread) = thread else { return };
+        if self.is_stalled(&thread) {
+            tracing::error!("the accepting thread does not answer and is left behind");
+        } else if thread.join().is_err() {
             tracing::error!("the accepting thread had panicked");
         }
+    }
+
+    fn is_stalled(&self, thread: &JoinHandle<()>) -> bool {
+        let name = thread.thread().name().unwrap_or_default();
+        !thread.is_finished() && self.given_up.lock().iter().any(|given_up| given_up == name)
     }
 
     /// Moves every device away and lets none in, while requests of the API go on. Called while that is
@@ -331,10 +376,26 @@ impl Gateway {
             mailbox.wake();
         }
         for thread in std::mem::take(&mut *self.threads.lock()) {
-            if thread.join().is_err() {
+            // One that stalls would be waited for without end.
+            if self.is_stalled(&thread) {
+                tracing::error!(
+                    thread = thread.thread().name(),
+                    "a shard does not answer and is left behind"
+                );
+            } else if thread.join().is_err() {
                 tracing::error!("a shard had panicked");
             }
         }
+    }
+
+    /// A thread of the gateway failed for good. If it is a shard, nothing goes there any more and nobody waits for it.
+    pub fn give_up(&self, thread: &str) {
+        for (index, mailbox) in self.shared.mailboxes.iter().enumerate() {
+            if shard_name(index) == thread {
+                mailbox.give_up();
+            }
+        }
+        self.given_up.lock().push(thread.to_owned());
     }
 
     /// Writes the gauges that are not kept up to date by themselves: called before metrics are shown.

@@ -42,6 +42,10 @@ pub struct Metrics {
     pub(crate) admission_refused: Counter,
     pub(crate) handshake_failures: Counter,
     pub(crate) handed_over: Counter,
+    pub(crate) taken_back: Counter,
+    pub(crate) evicted: Counter,
+    pub(crate) refused_client: Counter,
+    pub(crate) body_timeouts: Counter,
     pub(crate) log_ins: Counter,
     pub(crate) log_ins_refused: Counter,
     pub(crate) log_in_batches: Counter,
@@ -52,6 +56,7 @@ pub struct Metrics {
     pub(crate) slow_drops: Counter,
     pub(crate) mailbox_items: Gauge,
     pub(crate) mailbox_full: Counter,
+    pub(crate) mailbox_gone: Counter,
     pub(crate) resyncs: Counter,
     pub(crate) panics: Counter,
     pub(crate) xmpp_suspended: Gauge,
@@ -88,6 +93,26 @@ impl Metrics {
             m.handshake_failures.clone(),
         );
         registry.register("connections_handed_over", "Sockets that went to the API", m.handed_over.clone());
+        registry.register(
+            "connections_taken_back",
+            "Sockets that came back from the API, since their next request was the gateway's",
+            m.taken_back.clone(),
+        );
+        registry.register(
+            "connections_evicted",
+            "Connections without a credential that made room for others",
+            m.evicted.clone(),
+        );
+        registry.register(
+            "connections_refused_client",
+            "Connections refused since their client has as many as it may",
+            m.refused_client.clone(),
+        );
+        registry.register(
+            "polling_body_timeouts",
+            "POSTs of Engine.IO whose bodies did not arrive in time",
+            m.body_timeouts.clone(),
+        );
         registry.register("log_ins", "Log-ins that succeeded", m.log_ins.clone());
         registry.register("log_ins_refused", "Log-ins that were refused", m.log_ins_refused.clone());
         registry.register(
@@ -107,6 +132,8 @@ impl Metrics {
         registry.register("slow_drops", "Notifications dropped at slow connections", m.slow_drops.clone());
         registry.register("mailbox_items", "Deliveries that wait for shards", m.mailbox_items.clone());
         registry.register("mailbox_full", "Deliveries that found a full mailbox", m.mailbox_full.clone());
+        let help = "Deliveries for a shard that panicked or stalled; the node is about to exit";
+        registry.register("mailbox_gone", help, m.mailbox_gone.clone());
         registry.register("resyncs", "Times a shard read its sessions' backlogs again", m.resyncs.clone());
         registry.register("connection_panics", "Panics that ended a connection", m.panics.clone());
         registry.register(
@@ -175,6 +202,10 @@ impl Metrics {
             admission_refused: Counter::default(),
             handshake_failures: Counter::default(),
             handed_over: Counter::default(),
+            taken_back: Counter::default(),
+            evicted: Counter::default(),
+            refused_client: Counter::default(),
+            body_timeouts: Counter::default(),
             log_ins: Counter::default(),
             log_ins_refused: Counter::default(),
             log_in_batches: Counter::default(),
@@ -185,6 +216,7 @@ impl Metrics {
             slow_drops: Counter::default(),
             mailbox_items: Gauge::default(),
             mailbox_full: Counter::default(),
+            mailbox_gone: Counter::default(),
             resyncs: Counter::default(),
             panics: Counter::default(),
             xmpp_suspended: Gauge::default(),

@@ -21,7 +21,9 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use mio::{Events, Interest, Poll, Token};
+use noroshi_auth::ClientNetwork;
 use noroshi_delivery::Delivery;
+use noroshi_supervision::Pulse;
 use noroshi_types::{CloseReason, Timestamp};
 use slab::Slab;
 
@@ -39,6 +41,7 @@ use crate::outcome::Outcomes;
 use crate::polling::Polled;
 use crate::pulse::LEFTS_EVERY_MS;
 use crate::recent::Recent;
+use crate::strangers::Strangers;
 use crate::timer::{TICK_MS, Wheel};
 use crate::tls::TlsSession;
 use crate::topic_index::TopicIndex;
@@ -90,6 +93,20 @@ pub(crate) struct Tally {
     pub(crate) slow_drops: u64,
 }
 
+/// Gives the mailbox up when the shard panics outside the handlers that are guarded.
+struct Ends {
+    shared: Arc<Shared>,
+    index: usize,
+}
+
+impl Drop for Ends {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.shared.mailboxes[self.index].give_up();
+        }
+    }
+}
+
 pub(crate) struct Shard {
     pub(crate) index: u16,
     pub(crate) shared: Arc<Shared>,
@@ -97,6 +114,9 @@ pub(crate) struct Shard {
     poll: Poll,
     pub(crate) inlet: Inlet,
     pub(crate) connections: Slab<Connection>,
+    /// By slot: whom a connection counts for.
+    pub(crate) seats: Vec<ClientNetwork>,
+    pub(crate) strangers: Strangers,
     pub(crate) topics: TopicIndex,
     pub(crate) wildcards: Wildcards,
     pub(crate) wheel: Wheel,
@@ -107,6 +127,8 @@ pub(crate) struct Shard {
     /// Sessions that wait for what their predecessors leave, by their slots.
     pub(crate) succeeding: HashMap<u32, Succession>,
     pub(crate) outcomes: Outcomes,
+    /// Tokens that the threads of `auth` verify.
+    pub(crate) verifying: usize,
     /// Questions of conversations to the store that are out.
     pub(crate) asked: usize,
     pub(crate) tally: Tally,
@@ -151,6 +173,8 @@ impl Shard {
             poll,
             inlet,
             connections: Slab::new(),
+            seats: Vec::new(),
+            strangers: Strangers::default(),
             topics: TopicIndex::default(),
             wildcards: Wildcards::default(),
             wheel: Wheel::new(),
@@ -160,6 +184,7 @@ impl Shard {
             works: Works::default(),
             succeeding: HashMap::new(),
             outcomes: Outcomes::default(),
+            verifying: 0,
             asked: 0,
             tally: Tally::default(),
             round: None,
@@ -183,19 +208,23 @@ impl Shard {
     }
 
     /// Runs until the gateway stops.
-    pub(crate) fn run(mut self) {
+    pub(crate) fn run(mut self, pulse: &Pulse) {
+        // Before the sockets close and the queues break off: a panic drops this first.
+        let _ends = Ends { shared: self.shared.clone(), index: usize::from(self.index) };
         #[cfg(feature = "io-uring")]
         {
             self.uring = self.shared.config.io_uring.then(crate::uring::Uring::new).flatten();
         }
         let mut events = Events::with_capacity(EVENTS);
         while !self.mailbox().stopping.load(Ordering::SeqCst) {
+            pulse.waiting();
             if let Err(error) = self.poll.poll(&mut events, self.patience())
                 && error.kind() != io::ErrorKind::Interrupted
             {
                 tracing::error!(shard = self.index, %error, "waiting for events failed");
                 std::thread::sleep(Duration::from_millis(10));
             }
+            pulse.working();
             self.turn(&events);
         }
         self.end_all();
@@ -344,7 +373,7 @@ impl Shard {
             ArrivalKind::Plain(speaks) | ArrivalKind::OverRate(speaks) | ArrivalKind::Tls(_, speaks) => {
                 *speaks
             }
-            ArrivalKind::Tunnel(_) | ArrivalKind::Moved(_) | ArrivalKind::Refused => Speaks::Http,
+            ArrivalKind::Moved(_) | ArrivalKind::Refused => Speaks::Http,
         };
         let (mut refused, mut tls) = (false, None);
         match arrival.kind {
@@ -358,7 +387,6 @@ impl Shard {
                     return;
                 }
             },
-            ArrivalKind::Tunnel(bytes) => (head, origin) = (Some(bytes), Origin::Tunnel),
             ArrivalKind::Moved(moved) => {
                 (head, origin) = (Some(moved.bytes), moved.origin);
                 tls = moved.tls.map(|session| *session);
@@ -391,6 +419,8 @@ impl Shard {
         self.shared.metrics.connections(connection.protocol, connection.framing).inc();
         let slot = slot_of(token);
         entry.insert(connection);
+        self.seat(slot, arrival.seat);
+        self.begin_stranger(slot);
         match speaks {
             Speaks::Http => {}
             Speaks::Mqtt => self.open_mqtt(slot, Framing::Stream),
@@ -399,6 +429,8 @@ impl Shard {
         self.arm(slot);
         if let Some(mut bytes) = head {
             self.handle_bytes(slot, &mut bytes);
+            // Of what came since, part may have left the socket already: TLS reads whole records.
+            self.again.push(slot);
         }
     }
 

@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use noroshi_auth::Refused;
+use noroshi_delivery::OverQuota;
 use noroshi_protocol::{sse, ws};
 use noroshi_types::CloseReason;
 
@@ -17,29 +18,55 @@ const RETRY: Duration = Duration::from_secs(2);
 impl Shard {
     pub(crate) fn open_stream(&mut self, slot: u32, stream: Stream, credentials: Credentials) {
         self.set_protocol(slot, Protocol::Native, Framing::Events);
-        match self.verify(slot, credentials.token.as_deref(), credentials.app.as_deref()) {
-            Ok(identity) => self.start_log_in(slot, identity, stream.topics, stream.resume),
-            Err(Refused::Missing) => self.refuse_stream(slot, 401, "unauthorized", "a token is needed"),
-            Err(Refused::Expired) => {
-                self.refuse_stream(slot, 401, "expired", CloseReason::Expired.explain());
+        let app = credentials.app;
+        self.identify(slot, credentials.token.as_deref(), app.as_deref(), move |shard, slot, answer| {
+            match answer {
+                Ok(identity) => shard.start_log_in(slot, identity, stream.topics, stream.resume),
+                Err(refused) => shard.refuse_log_in_of_stream(slot, refused),
             }
-            Err(error) => self.refuse_stream(slot, 401, "unauthorized", &error.to_string()),
+        });
+    }
+
+    fn refuse_log_in_of_stream(&mut self, slot: u32, refused: Refused) {
+        match refused {
+            Refused::Missing => self.refuse_stream(slot, 401, "unauthorized", "a token is needed"),
+            Refused::Expired => self.refuse_stream(slot, 401, "expired", CloseReason::Expired.explain()),
+            Refused::TooManyFailures { .. } => {
+                self.refuse_stream(slot, 429, "too_many_requests", &refused.to_string());
+            }
+            Refused::Busy => {
+                self.set_protocol(slot, Protocol::Http, Framing::Stream);
+                self.refuse(slot);
+            }
+            refused => self.refuse_stream(slot, 401, "unauthorized", &refused.to_string()),
         }
     }
 
     /// An HTTP answer instead of a stream.
     pub(crate) fn refuse_stream(&mut self, slot: u32, status: u16, code: &str, detail: &str) {
-        // RFC 9110 §11.6.1
-        let headers: &[_] =
-            if status == 401 { &[("WWW-Authenticate", "Bearer realm=\"noroshi\"")] } else { &[] };
+        let retry_after_s = self.retry_after_s(slot).max(1).to_string();
+        let headers: &[_] = match status {
+            401 => &[("WWW-Authenticate", "Bearer realm=\"noroshi\"")], // RFC 9110 §11.6.1
+            429 => &[("Retry-After", &retry_after_s)],
+            _ => &[],
+        };
         let reason = match code {
             "expired" => CloseReason::Expired,
             "revoked" => CloseReason::Revoked,
             "unauthorized" => CloseReason::Unauthorized,
+            "too_many_requests" => CloseReason::RateLimited,
             _ => CloseReason::BadMessage,
         };
         self.set_protocol(slot, Protocol::Http, Framing::Stream);
         self.answer_problem(slot, status, code, detail, headers, reason);
+    }
+
+    /// The app uses all that it may.
+    pub(crate) fn refuse_stream_over_quota(&mut self, slot: u32, over: &OverQuota) {
+        let after_s = over.after_s().to_string();
+        self.set_protocol(slot, Protocol::Http, Framing::Stream);
+        let (headers, reason) = ([("Retry-After", after_s.as_str())], CloseReason::QuotaExceeded);
+        self.answer_problem(slot, 429, "quota_exceeded", &over.to_string(), &headers, reason);
     }
 
     /// The log-in succeeded: the stream begins.
@@ -51,7 +78,6 @@ impl Shard {
         if let Some(connection) = self.connection(slot) {
             // A peer that vanished is found by the transport: nothing is ever heard from it.
             if let Some(stream) = connection.transport.stream() {
-                // Not on a tunnel's end, where the other side is this process.
                 let _ = socket2::SockRef::from(&*stream).set_tcp_user_timeout(Some(Duration::from_secs(60)));
             }
         }

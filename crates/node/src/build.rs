@@ -8,17 +8,21 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use noroshi_api::{Pool, PoolLimits, PoolMetrics, Serving};
 use noroshi_auth::Auth;
 use noroshi_cells::Front;
+use noroshi_delivery::quota::{self, Configured};
 use noroshi_delivery::{Clock, Delivery};
 use noroshi_egress::Egress;
 use noroshi_gateway::{Bound, Gateway, Listener, Speaks, tls};
 use noroshi_push::{Services, Vault};
 use noroshi_store::Store;
+use noroshi_supervision::Threads;
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 
 use crate::admin::Admin;
+use crate::admin_thread;
 use crate::capacity::{self, Capacity};
 use crate::cluster::{self, Nodes};
 use crate::config::{self, Config, Role, TlsFiles};
@@ -26,10 +30,11 @@ use crate::data::{self, Addresses, Secrets};
 use crate::descriptors::{self, Serves};
 use crate::development::{self, Development, Given};
 use crate::drain::Drain;
-use crate::handover::{ApiConnections, tunnel};
+use crate::handover::ApiConnections;
 use crate::host::Host;
 use crate::otel::Tracing;
 use crate::reload::{Certificates, Hangups};
+use crate::supervise::{self, Supervisor};
 use crate::tasks::{TaskKind, Tasks};
 use crate::{events, process, profiling, push_key, sqs, store};
 
@@ -84,6 +89,7 @@ pub struct Node {
     pub(crate) services: Arc<Services>,
     pub(crate) ready: Arc<AtomicBool>,
     pub(crate) tasks: Tasks,
+    pub(crate) supervisor: Supervisor,
     /// None where no sink is configured.
     pub(crate) events: Option<noroshi_events::Service>,
     /// Held until the node is dropped.
@@ -102,12 +108,14 @@ pub async fn start(config: Config, given: &Given) -> Result<Node, Error> {
     tracing::info!(devices = capacity.devices, api = shares.api, "{capacity}");
     let mut registry = noroshi_telemetry::registry();
     process::register(&mut registry);
+    let threads = Threads::default();
+    Supervisor::register(&threads, &mut registry);
     let clock = Clock::system();
     let mut tasks = Tasks::default();
 
     // What must survive. Opening it locks the data folder.
     let folder = config.server.data.clone();
-    let opened = store::open(&config, &mut registry).await?;
+    let opened = store::open(&config, &threads, &mut registry).await?;
     let store = opened.store.clone();
     let secrets = Secrets::new(&folder, opened.postgres.as_ref().map(|_| store.clone()));
 
@@ -115,7 +123,7 @@ pub async fn start(config: Config, given: &Given) -> Result<Node, Error> {
 
     // Addresses are taken before anything is promised to anyone.
     let certificates = Certificates::open(&config.server)?;
-    let bound = Gateway::bind(gateway_config(&config, &certificates, shares.gateway))?;
+    let bound = Gateway::bind(gateway_config(&config, &certificates, shares.gateway, &threads))?;
     let admin = Admin::bind(config.server.admin, certificates.admin.clone())
         .await
         .map_err(|error| address_error("server.admin", config.server.admin, &error))?;
@@ -125,13 +133,18 @@ pub async fn start(config: Config, given: &Given) -> Result<Node, Error> {
     let egress = Arc::new(Egress::new(egress_config(&config)?)?);
 
     // Who may do what, and the first app.
-    let auth = Auth::open(store.clone(), egress.clone()).await?;
+    let auth = Auth::open_with(store.clone(), egress.clone(), config.auth.failures).await?;
+    auth.register_metrics(&mut registry);
     let operator_token = secrets.get(data::OPERATOR_TOKEN, "no_").await?;
     let development = development::prepare(&auth, &secrets, given, config.server.dev, clock.now()).await?;
+    warn_if_exposed(&config, &bound, &admin)?;
 
     // The decisions.
     let metrics = noroshi_delivery::metrics::Metrics::new(&mut registry);
     let delivery = Delivery::new(store.clone(), clock, metrics, Handle::current());
+    delivery.quotas().set_defaults(config.quotas);
+    let limited = delivery.clone();
+    auth.watch_apps(move |apps| limited.quotas().configure(apps.iter().map(quotas_of))).await;
 
     // The push services, with the credentials that the store keeps sealed.
     let services = Services::new(services_config(&config), egress.clone(), &mut registry, Handle::current());
@@ -146,7 +159,7 @@ pub async fn start(config: Config, given: &Given) -> Result<Node, Error> {
     let profiler = noroshi_profiling::Profiler::new(folder.join("profiles"));
     let pusher = profiling::pusher(&config, &info.name, profiler.clone(), &mut registry)?;
     let parts = (&*delivery, auth.clone(), egress);
-    let events = events::start(&config, &info.name, parts, &mut registry)?;
+    let events = events::start(&config, &info.name, parts, &threads, &mut registry)?;
     let tracing = Tracing::open(&config, &info.name, &delivery, &mut registry)?;
     let joined = cluster::join(&config, &*store, &info, &mut registry).await?;
     let nodes = Arc::new(match &joined {
@@ -163,7 +176,7 @@ pub async fn start(config: Config, given: &Given) -> Result<Node, Error> {
 
     // The API and the connections. Each hands on what is the other's, so one is known to the other late.
     let gateway_metrics = noroshi_gateway::Metrics::new(&mut registry);
-    let api_refused = ApiConnections::refused(&mut registry);
+    let pool_metrics = PoolMetrics::new(&mut registry);
     let front_metrics =
         config.node.roles.has(Role::Front).then(|| noroshi_cells::Metrics::new(&mut registry));
     let gateway_later: Arc<OnceLock<Arc<Gateway>>> = Arc::default();
@@ -174,8 +187,8 @@ pub async fn start(config: Config, given: &Given) -> Result<Node, Error> {
         metrics: noroshi_api::Metrics::new(&mut registry),
         registry: Arc::new(registry),
         ready: Arc::default(),
+        threads: threads.clone(),
         operator_token: Some(operator_token),
-        tunnel: config.node.roles.has(Role::Gateway).then(|| tunnel(gateway_later.clone())),
         drain: Some(Arc::new(Drain::new(gateway_later.clone(), config.gateway.drain.clone()))),
         nodes: Some(nodes.clone()),
         profiler,
@@ -192,7 +205,16 @@ pub async fn start(config: Config, given: &Given) -> Result<Node, Error> {
         Some(front) => (front.router(), front.admin_router()),
         None => (noroshi_api::router(state.clone()), noroshi_api::admin_router(state.clone())),
     };
-    let api = ApiConnections::new(router, shares.api, api_refused, &tasks);
+    let serving = Serving {
+        router,
+        timing: config.limits.timing,
+        proxies: Arc::new(config.server.proxies.clone()),
+        turns: config.node.roles.has(Role::Gateway),
+    };
+    let limits =
+        PoolLimits { connections_max: shares.api, per_client_max: config.limits.connections_per_client };
+    let pool = Pool::new("public", limits, pool_metrics.clone());
+    let api = ApiConnections::new(serving, pool, gateway_later.clone(), &tasks);
     let gateway = bound.start(&delivery, auth.clone(), gateway_metrics, api.handover())?;
     delivery.attach(gateway.clone());
     // Set here and nowhere else.
@@ -215,12 +237,18 @@ pub async fn start(config: Config, given: &Given) -> Result<Node, Error> {
     tasks.spawn(TaskKind::Reload, |end| hangups.run(certificates, delivery.clone(), end));
     tasks.spawn(TaskKind::Delivery, |end| delivery.run(end.cancelled_owned()));
     tasks.spawn(TaskKind::Auth, |end| auth.run(end.cancelled_owned()));
-    tasks.spawn(TaskKind::Admin, |end| admin.run(admin_router, end));
+    tasks.spawn(TaskKind::Admin, |end| {
+        admin_thread::run(admin, admin_router, pool_metrics, threads.clone(), end)
+    });
     tasks.spawn(TaskKind::Gauges, |end| observe(gateway.clone(), end));
     if let Some(pusher) = pusher {
         tasks.spawn(TaskKind::Profiling, |end| pusher.run(end));
     }
     tasks.spawn(TaskKind::Nodes, |end| cluster::describe(nodes, gateway.clone(), info, end));
+
+    let limits =
+        supervise::Limits { stall: config.server.stall_timeout, drain: supervise::drain_max(&config) };
+    let supervisor = Supervisor::start(threads, limits)?;
 
     data::write_addresses(&folder, &addresses)?;
     state.ready.store(true, Ordering::Release);
@@ -237,9 +265,33 @@ pub async fn start(config: Config, given: &Given) -> Result<Node, Error> {
         services,
         ready,
         tasks,
+        supervisor,
         events,
         _lock,
     })
+}
+
+/// What is kept was checked when it was set.
+fn quotas_of(app: &noroshi_store::App) -> Configured {
+    let overrides = app.settings.quotas.as_deref().map(quota::parse).transpose();
+    let overrides = overrides.unwrap_or_else(|error| {
+        tracing::error!(app = %app.name, %error, "the app's quotas cannot be read; the node's defaults apply");
+        None
+    });
+    Configured { app: app.id, name: app.name.clone(), overrides: overrides.unwrap_or_default() }
+}
+
+/// `--dev` is for one machine: its app has a key with all scopes, and egress reaches this machine.
+fn warn_if_exposed(config: &Config, bound: &Bound, admin: &Admin) -> Result<(), Error> {
+    let admin = admin.local_addr()?;
+    let exposed = development::exposed(bound.local_addrs().iter().chain([&admin]));
+    if let Some(address) = exposed.filter(|_| config.server.dev) {
+        tracing::warn!(
+            %address,
+            "a development node (--dev) listens beyond loopback: whoever reaches it can use the development app, and its apps can reach servers of this machine; start without --dev, or listen on 127.0.0.1"
+        );
+    }
+    Ok(())
 }
 
 /// Keeps gauges current that cost a look at every shard.
@@ -253,6 +305,7 @@ fn gateway_config(
     config: &Config,
     certificates: &Certificates,
     connections_max: usize,
+    threads: &Threads,
 ) -> noroshi_gateway::Config {
     let Config { server, limits, gateway, .. } = config;
     let defaults = noroshi_gateway::Config::default();
@@ -261,14 +314,20 @@ fn gateway_config(
         xmpp: crate::xmpp::config(config, certificates),
         devices: config.node.roles.has(Role::Gateway),
         app_domain: server.app_domain.clone(),
+        threads: threads.clone(),
         shards: if server.shards == 0 { defaults.shards } else { server.shards },
         conformance: server.conformance,
         socket_io: socket_io_config(config),
         connections_max,
+        unauthenticated_max: gateway.unauthenticated_max,
+        connections_per_client: gateway.connections_per_client,
+        proxies: server.proxies.clone(),
         connects_per_second: gateway.connects_per_second,
         head: noroshi_protocol::http::Limits { head_bytes: limits.head_bytes, headers: limits.headers },
         head_timeout: gateway.head_timeout,
         auth_timeout: gateway.auth_timeout,
+        body_first_byte_timeout: limits.timing.body_first_byte,
+        body_timeout: limits.timing.body,
         ping_interval: gateway.ping_interval,
         ping_timeout: gateway.ping_timeout,
         client_message_bytes: limits.client_message_bytes,
@@ -378,6 +437,7 @@ fn api_config(config: &Config) -> noroshi_api::Config {
         xmpp_public_url: config.xmpp.public_url.clone(),
         device_token_ttl: config.auth.device_token_ttl,
         requests_max: config.limits.requests_in_flight,
+        body_timeout: config.limits.timing.body,
         web_push: noroshi_api::Paces {
             endpoint_per_minute: config.web_push.endpoint_per_minute,
             app_per_second: config.web_push.app_per_second,

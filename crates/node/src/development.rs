@@ -1,9 +1,11 @@
 //! The development app: one app, one key with all scopes and one JWT secret, so that the first push
 //! takes a minute and scripts can start a node without asking it anything.
 
+use std::net::SocketAddr;
+
 use noroshi_auth::Auth;
 use noroshi_store::{App, AppSettings};
-use noroshi_types::{AppName, Invalid, Scopes, Timestamp};
+use noroshi_types::{AppName, Invalid, Scopes, Timestamp, limits};
 
 use crate::data::{self, Secrets};
 
@@ -14,8 +16,10 @@ pub const JWT_SECRET_VARIABLE: &str = "NOROSHI_DEV_JWT_SECRET";
 pub const APP: &str = "dev";
 /// Name of the app's one key that the environment or the data folder gives.
 const KEY_NAME: &str = "development";
+/// 96 bits if the characters are drawn at random from those of base64.
+const KEY_BYTES_MIN: usize = 16;
 /// Longer than any generated one; a key is one HTTP header.
-const SECRET_BYTES_MAX: usize = 1_024;
+const KEY_BYTES_MAX: usize = 1_024;
 
 /// Secrets given by the environment.
 #[derive(Clone, Default)]
@@ -44,19 +48,19 @@ impl Given {
     /// Every rule that is broken, before anything is opened.
     pub fn check(&self) -> Vec<(&'static str, Invalid)> {
         let mut wrong = Vec::new();
-        if self
-            .key
-            .as_ref()
-            .is_some_and(|key| key.len() > SECRET_BYTES_MAX || !key.bytes().all(|b| b.is_ascii_graphic()))
-        {
-            let rule = format!("expected 1 to {SECRET_BYTES_MAX} printable ASCII characters without spaces");
+        let is_key = |key: &String| {
+            (KEY_BYTES_MIN..=KEY_BYTES_MAX).contains(&key.len()) && key.bytes().all(|b| b.is_ascii_graphic())
+        };
+        if self.key.as_ref().is_some_and(|key| !is_key(key)) {
+            let rule = format!(
+                "expected {KEY_BYTES_MIN} to {KEY_BYTES_MAX} printable ASCII characters without spaces"
+            );
             wrong.push((KEY_VARIABLE, Invalid::new(rule)));
         }
-        if self.jwt_secret.as_ref().is_some_and(|secret| secret.len() > SECRET_BYTES_MAX) {
-            wrong.push((
-                JWT_SECRET_VARIABLE,
-                Invalid::new(format!("expected at most {SECRET_BYTES_MAX} bytes")),
-            ));
+        let secret_bytes = limits::JWT_SECRET_BYTES_MIN..=limits::JWT_SECRET_BYTES_MAX;
+        if self.jwt_secret.as_ref().is_some_and(|secret| !secret_bytes.contains(&secret.len())) {
+            let rule = format!("expected {} to {} bytes", secret_bytes.start(), secret_bytes.end());
+            wrong.push((JWT_SECRET_VARIABLE, Invalid::new(rule)));
         }
         wrong
     }
@@ -126,6 +130,11 @@ async fn known_or_drawn(
     }
 }
 
+/// Which address of a development node is reachable from other machines, if one is.
+pub fn exposed<'a>(addresses: impl IntoIterator<Item = &'a SocketAddr>) -> Option<&'a SocketAddr> {
+    addresses.into_iter().find(|address| !address.ip().to_canonical().is_loopback())
+}
+
 /// This key and no earlier one: a key that was replaced is void.
 async fn adopt(auth: &Auth, app: &App, key: &str, now: Timestamp) -> Result<(), Error> {
     let mut adopted = auth.adopt_key(app.id, KEY_NAME, key, Scopes::ALL, now).await;
@@ -143,4 +152,34 @@ async fn adopt(auth: &Auth, app: &App, key: &str, now: Timestamp) -> Result<(), 
         auth.revoke_key(app.id, earlier.id).await?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn short_secrets_are_refused() {
+        let wrong = |key: &str, secret: &str| {
+            let given = Given { key: Some(key.to_owned()), jwt_secret: Some(secret.to_owned()) };
+            given.check().into_iter().map(|(name, _)| name).collect::<Vec<_>>()
+        };
+        let (key, secret) = ("k".repeat(16), "s".repeat(32));
+        assert!(wrong(&key, &secret).is_empty() && Given::default().check().is_empty());
+        assert_eq!(wrong("k", "s"), [KEY_VARIABLE, JWT_SECRET_VARIABLE]);
+        assert_eq!(wrong(&key[1..], &secret), [KEY_VARIABLE]);
+        assert_eq!(wrong(&key, &secret[1..]), [JWT_SECRET_VARIABLE]);
+        assert_eq!(wrong(&"k".repeat(1_025), &"s".repeat(1_025)), [KEY_VARIABLE, JWT_SECRET_VARIABLE]);
+        assert_eq!(wrong("with a space in between", &secret), [KEY_VARIABLE]);
+    }
+
+    #[test]
+    fn an_address_beyond_loopback_is_exposed() {
+        let address = |text: &str| text.parse::<SocketAddr>().expect("an address");
+        let loopback = ["127.0.0.1:80", "[::1]:80", "127.8.8.8:80", "[::ffff:127.0.0.1]:80"].map(address);
+        assert_eq!(exposed(&loopback), None);
+        for text in ["0.0.0.0:80", "[::]:80", "192.0.2.1:80"] {
+            assert_eq!(exposed(&[loopback[0], address(text)]), Some(&address(text)));
+        }
+    }
 }

@@ -77,6 +77,20 @@ pub const INBOX_PAGE_MAX: usize = 1_000;
 
 /// `data` of a notification.
 pub const DATA_BYTES: usize = 4_096;
+/// From when a request's body is asked for to its first byte.
+pub const BODY_FIRST_BYTE_TIMEOUT: Duration = Duration::from_secs(10);
+/// To the last byte of a body: 16 MiB at 5 Mbit/s.
+pub const BODY_TIMEOUT: Duration = Duration::from_secs(30);
+/// Bytes a second: the slowest mobile networks (GPRS) have four times as many.
+pub const BODY_RATE_MIN: u32 = 1_024;
+/// How long a client may take nothing of an answer: nginx's `send_timeout` is a minute.
+pub const SEND_TIMEOUT: Duration = Duration::from_secs(30);
+/// HTTP connections of one client network, providers apart: a browser opens six to a server, and forty
+/// people behind one address do so at once.
+pub const API_CONNECTIONS_PER_CLIENT: usize = 256;
+/// Connections of devices of one client network. Carriers put thousands of phones behind an address; an
+/// address has 28,232 ephemeral ports of Linux to one server.
+pub const CONNECTIONS_PER_CLIENT: u32 = 20_000;
 /// A request body: 10,000 lines of a batch at 4 KiB would be 40 MiB; 16 MiB is what one request may
 /// hold in memory.
 pub const BODY_BYTES: usize = 16 << 20;
@@ -114,6 +128,10 @@ pub const SEND_QUEUE_SOFT_BYTES: usize = 64 << 10;
 pub const SEND_QUEUE_BYTES: usize = 256 << 10;
 /// A connection whose unsent bytes do not move for this long is closed as a slow consumer.
 pub const SEND_STALL: Duration = Duration::from_secs(30);
+/// A thread that works on one thing for this long will not end it. The longest that healthy nodes were seen to take is one
+/// commit on a disk that hangs: network disks of clouds hang for up to half a minute when they fail over. Twice that still
+/// leaves a dead node to an orchestrator within some minutes.
+pub const STALL_TIMEOUT: Duration = Duration::from_secs(60);
 /// Rows kept for one device; the oldest make room.
 pub const INBOX_ROWS: u32 = 1_000;
 /// Stored messages kept of one topic.
@@ -126,6 +144,14 @@ pub const TRACE_RETENTION: Duration = Duration::from_secs(3 * 86_400);
 pub const ENDPOINT_MESSAGES_PER_MINUTE: u32 = 120;
 /// Messages a second to all Web Push endpoints of one app, averaged over ten seconds: a tenth of what a node accepts.
 pub const APP_ENDPOINT_MESSAGES_PER_SECOND: u32 = 500;
+/// RFC 7518 §3.2: an HS256 key is at least as long as the hash, 256 bits.
+pub const JWT_SECRET_BYTES_MIN: usize = 32;
+pub const JWT_SECRET_BYTES_MAX: usize = 1_024;
+/// Log-ins that may fail in a minute from one IPv4 address or IPv6 /64: an office behind one address may have sixty
+/// devices with void tokens.
+pub const FAILED_LOG_INS_PER_CLIENT: u32 = 60;
+/// The same for one app, from everywhere: 100 a second, above what one address over its limit can add (20 a second).
+pub const FAILED_LOG_INS_PER_APP: u32 = 6_000;
 /// Lifetime of a device token.
 pub const DEVICE_TOKEN_TTL: Duration = Duration::from_secs(30 * 86_400);
 /// How long what was read of a device for its first call is used again, though nothing says that it changed.

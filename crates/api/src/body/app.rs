@@ -2,16 +2,13 @@
 
 use noroshi_protocol::mqtt::TopicFilter;
 use noroshi_store::AppSettings;
-use noroshi_types::{AppName, Scope, Scopes};
+use noroshi_types::{AppName, Scope, Scopes, limits};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use crate::error::{Code, Problem};
 use crate::json::{self, Bounded, Change, Line, Text};
 
-/// RFC 7518 §3.2: an HS256 key is at least as long as the hash, 256 bits.
-const JWT_SECRET_BYTES_MIN: usize = 32;
-const JWT_SECRET_BYTES_MAX: usize = 1_024;
 /// Some tens of RSA keys.
 const JWKS_BYTES_MAX: usize = 64 << 10;
 /// Each is compared with every message of a client.
@@ -116,10 +113,10 @@ pub fn key(bytes: &[u8]) -> Result<NewAppKey, Problem> {
 
 pub(super) fn jwt_secret(secret: String) -> Result<Vec<u8>, Problem> {
     match secret.len() {
-        JWT_SECRET_BYTES_MIN..=JWT_SECRET_BYTES_MAX => Ok(secret.into_bytes()),
+        limits::JWT_SECRET_BYTES_MIN..=limits::JWT_SECRET_BYTES_MAX => Ok(secret.into_bytes()),
         _ => {
-            let rule =
-                format!("an HS256 secret is {JWT_SECRET_BYTES_MIN} to {JWT_SECRET_BYTES_MAX} bytes long");
+            let (min, max) = (limits::JWT_SECRET_BYTES_MIN, limits::JWT_SECRET_BYTES_MAX);
+            let rule = format!("an HS256 secret is {min} to {max} bytes long");
             Err(Problem::field("jwt_secret", rule))
         }
     }

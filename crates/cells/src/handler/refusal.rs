@@ -2,17 +2,19 @@
 
 use axum::response::{IntoResponse, Response};
 use http::{HeaderValue, StatusCode, Uri, header};
-use noroshi_api::parts::{ConnectBody, bearer, named_app};
+use noroshi_api::parts::{ConnectBody, Network, bearer, named_app};
 use noroshi_api::{Code, Problem};
-use noroshi_auth::device_named;
+use noroshi_auth::ClientNetwork;
 use serde_json::{Value, json};
 
 use super::Fronted;
+use super::me::only_home;
 use crate::front::Front;
 
 /// `GET /v1/connect` and `GET /v1/events`: 421, with the address of the device's cell where the token tells it.
 pub(crate) async fn connection(
     axum::Extension(front): Fronted,
+    Network(client): Network,
     uri: Uri,
     headers: http::HeaderMap,
 ) -> Response {
@@ -20,7 +22,7 @@ pub(crate) async fn connection(
     let base = match token {
         Some(token) => {
             let app = named_app(&uri, &headers, &front.state);
-            cell_of(&front, &token, app.as_deref()).await
+            cell_of(&front, &token, app.as_deref(), client).await
         }
         None => None,
     };
@@ -45,15 +47,13 @@ fn query_token(uri: &Uri) -> Option<String> {
 }
 
 /// Where the device connects, as far as its token tells. Which cell somebody is in is no secret.
-async fn cell_of(front: &Front, token: &str, app: Option<&str>) -> Option<String> {
-    let residences = match device_named(token) {
-        Some(device) => front.store.residences(None, &device).await.ok()?,
-        None => {
-            let identity = front.state.auth.device(token, app, front.state.now()).ok()?;
-            front.store.residences(Some(identity.app), &identity.device).await.ok()?
-        }
-    };
-    let cell = front.cell(residences.first()?.cell).ok()?;
+async fn cell_of(
+    front: &Front,
+    token: &str,
+    app: Option<&str>,
+    client: Option<ClientNetwork>,
+) -> Option<String> {
+    let cell = front.cell(only_home(front, token, app, client).await?.cell).ok()?;
     let base = cell.config.public_url.as_ref().or(cell.config.urls.first())?;
     Some(base.trim_end_matches('/').to_owned())
 }

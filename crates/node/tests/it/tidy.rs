@@ -57,33 +57,56 @@ fn dependencies() -> BTreeMap<String, BTreeSet<String>> {
 fn crates_know_only_those_before_them() {
     let may_know: BTreeMap<&str, &[&str]> = BTreeMap::from([
         ("noroshi-types", &[][..]),
+        ("noroshi-supervision", &[]),
         ("noroshi-protocol", &["types"][..]),
         ("noroshi-telemetry", &["types"]),
-        ("noroshi-store", &["types", "telemetry"]),
+        ("noroshi-store", &["types", "supervision", "telemetry"]),
         ("noroshi-cluster", &["types", "telemetry"]),
         ("noroshi-aws", &[]),
         ("noroshi-sqs", &["telemetry", "aws", "cluster"]),
         ("noroshi-egress", &["types"]),
-        ("noroshi-events", &["types", "aws", "egress"]),
+        ("noroshi-events", &["types", "supervision", "aws", "egress"]),
         ("noroshi-otel", &["types", "telemetry", "egress"]),
         ("noroshi-profiling", &["egress"]),
         ("noroshi-push", &["types", "telemetry", "protocol", "egress"]),
         ("noroshi-testkit", &["types"]),
         ("noroshi-auth", &["types", "telemetry", "store", "egress"]),
-        ("noroshi-delivery", &["types", "telemetry", "events", "store", "push", "cluster"]),
+        ("noroshi-delivery", &["types", "supervision", "telemetry", "events", "store", "push", "cluster"]),
         (
             "noroshi-api",
-            &["types", "telemetry", "events", "profiling", "protocol", "store", "auth", "push", "delivery"],
+            &[
+                "types",
+                "supervision",
+                "telemetry",
+                "events",
+                "profiling",
+                "protocol",
+                "store",
+                "auth",
+                "push",
+                "delivery",
+            ],
         ),
         ("noroshi-cells", &["types", "telemetry", "store", "auth", "egress", "api"]),
         (
             "noroshi-gateway",
-            &["types", "telemetry", "events", "protocol", "store", "cluster", "auth", "delivery"],
+            &[
+                "types",
+                "supervision",
+                "telemetry",
+                "events",
+                "protocol",
+                "store",
+                "cluster",
+                "auth",
+                "delivery",
+            ],
         ),
         (
             "noroshi-node",
             &[
                 "types",
+                "supervision",
                 "telemetry",
                 "aws",
                 "events",
@@ -222,6 +245,37 @@ fn places(path: &Path, name: &str) -> [PathBuf; 2] {
         _ => folder.join(stem),
     };
     [folder.join(format!("{name}.rs")), folder.join(name).join("mod.rs")]
+}
+
+/// Faults are injected where debug assertions are on, which releases do not have.
+#[test]
+fn no_release_injects_faults() {
+    let manifest = std::fs::read_to_string(root().join("Cargo.toml")).expect("Cargo.toml");
+    let release = manifest.split_once("[profile.release]").expect("a profile").1;
+    let release = release.split("\n[").next().expect("its lines");
+    assert!(!release.contains("debug-assertions"), "{release}");
+    let mut wrong = Vec::new();
+    for path in sources() {
+        let text = std::fs::read_to_string(&path).expect("source");
+        let lines: Vec<&str> = text.lines().collect();
+        let is_fault_file = shown(&path) == "crates/supervision/src/fault.rs";
+        if is_fault_file || !shown(&path).contains("/src/") {
+            continue;
+        }
+        for (at, line) in lines.iter().enumerate() {
+            // Not `Default::`.
+            let is_name = |(at, _): (usize, &str)| !line[..at].ends_with(char::is_alphanumeric);
+            let uses = line.match_indices("fault::").any(is_name) && !line.trim_start().starts_with("//");
+            // The module is compiled out otherwise, so what compiles uses it below such a line.
+            let is_debug = lines[..at].iter().any(|line| line.trim() == "#[cfg(debug_assertions)]");
+            if uses && !is_debug {
+                wrong.push(format!("{}:{}", shown(&path), at + 1));
+            }
+        }
+    }
+    let lib = std::fs::read_to_string(root().join("crates/supervision/src/lib.rs")).expect("source");
+    assert!(lib.contains("#[cfg(debug_assertions)]\npub mod fault;"), "the module is for debug builds alone");
+    assert_none("faults outside debug builds", &wrong);
 }
 
 #[test]

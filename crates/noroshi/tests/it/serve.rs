@@ -97,16 +97,16 @@ fn secrets_can_be_given_and_replaced_by_the_environment() {
             command.env("NOROSHI_DEV_KEY", key).env("NOROSHI_DEV_JWT_SECRET", secret);
         })
     };
-    let node = with("first-key", "first-secret-of-thirty-two-bytes");
-    assert!(!node.screen().contains("first-key"), "a given key is not shown");
+    let node = with("first-key-of-sixteen", "first-secret-of-thirty-two-bytes");
+    assert!(!node.screen().contains("first-key-of-sixteen"), "a given key is not shown");
     assert!(!data.join("dev.key").exists(), "nor kept in clear");
-    node.run(&["presence", "u1", "--key", "first-key"]);
+    node.run(&["presence", "u1", "--key", "first-key-of-sixteen"]);
     assert_eq!(node.stop(), Some(0));
-    let node = with("second-key", "second-secret-of-thirty-two-byte");
-    node.run(&["presence", "u1", "--key", "second-key"]);
-    assert!(node.fails(77, &["presence", "u1", "--key", "first-key"]).contains("refused"));
+    let node = with("second-key-of-sixteen", "second-secret-of-thirty-two-byte");
+    node.run(&["presence", "u1", "--key", "second-key-of-sixteen"]);
+    assert!(node.fails(77, &["presence", "u1", "--key", "first-key-of-sixteen"]).contains("refused"));
     let log = node.log();
-    for secret in ["first-key", "second-key", "first-secret", "second-secret"] {
+    for secret in ["first-key-of-sixteen", "second-key-of-sixteen", "first-secret", "second-secret"] {
         assert!(!log.contains(secret) && !node.screen().contains(secret), "{secret} was told");
     }
 }

@@ -1,0 +1,29 @@
+//! What the fuzz targets call: everything that reads a token or a key set before a signature is verified. A fuzzer cannot
+//! sign, so it would never come past [`crate::Auth`].
+
+use noroshi_store::App;
+use noroshi_types::Timestamp;
+
+use crate::jwks::{KeySet, Strictness, TRIED_KEYS_MAX};
+use crate::{Identity, Refused, jwt};
+
+/// Reads a token as if its signature were right, and verifies it with a set.
+pub fn jwt(token: &str, app: &App, jwks: &str, now: Timestamp) -> Result<Identity, Refused> {
+    crate::provider::install();
+    let header = jwt::header(token)?;
+    let named = jwt::unverified(token)?;
+    if let Ok(set) = KeySet::parse(jwks, Strictness::Found) {
+        let tried =
+            set.candidates(&header).inspect(|key| drop(jwt::is_signed_by(token, header.alg, key))).count();
+        assert!(tried <= TRIED_KEYS_MAX, "{tried} keys were tried");
+    }
+    let identity = jwt::claimed(token, app, now)?;
+    assert!(identity.expires_at > now && identity.app == app.id, "{named:?}");
+    Ok(identity)
+}
+
+/// Whatever is given to an app can also be loaded.
+pub fn jwks(json: &str) {
+    let (given, found) = (KeySet::parse(json, Strictness::Given), KeySet::parse(json, Strictness::Found));
+    assert!(given.is_err() || found.is_ok());
+}
