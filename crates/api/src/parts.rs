@@ -9,7 +9,8 @@ use crate::router::Route;
 use crate::state::{Api, Door, State};
 
 pub use crate::access::{
-    Devices, Needs, Network, Operator, Provider, Publish, Read, bearer, client, named_app, scoped, seen_provider,
+    Devices, Needs, Network, Operator, Provider, Publish, Read, bearer, client, named_app, scoped,
+    seen_provider,
 };
 pub use crate::connect::ConnectBody;
 pub use crate::extract::{Body, JsonBody, NdjsonBody, Path, Query};

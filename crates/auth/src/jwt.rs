@@ -1,9 +1,9 @@
 //! App JWTs (RFC 7519): the app signs them itself with HS256, RS256 or ES256.
 //!
 //! `sub` is the user, `device` the device, `exp` the end of life, `iat` the time of issue, with which revocations are
-//! compared where the device is read; `topics` are durable subscriptions. [`crate::select`] finds the app, whose keys verify the token here. `iss` must then equal the app's
-//! issuer where the app declares one, and `aud` must contain the app's audience: always where the app declares one,
-//! else if the token has an `aud`.
+//! compared where the device is read; `topics` are durable subscriptions. [`crate::select`] finds the app, whose keys
+//! verify the token. `iss` must then equal the app's issuer where the app declares one, and `aud` must contain the
+//! app's audience: always where the app declares one, else if the token has an `aud`.
 
 use jsonwebtoken::{Algorithm, DecodingKey, Header, decode_header};
 use noroshi_store::{App, Issued};

@@ -1,9 +1,9 @@
 //! Devices: registration, changes, removal.
 //!
-//! Locks, always in this order: that of a user's revocation ([`revocation`]), rows of devices by number, then, where a device gets another user or ends, the
-//! order lock ([`order::keep_accepts_out`]), then new devices and topics, then inboxes. What changes a device or
-//! its subscriptions has the device's row locked, so two of them follow each other and the second sees what the
-//! first left behind.
+//! Locks, always in this order: that of a user's revocation ([`revocation`]), rows of devices by number, then, where a
+//! device gets another user or ends, the order lock ([`order::keep_accepts_out`]), then new devices and topics, then
+//! inboxes. What changes a device or its subscriptions has the device's row locked, so two of them follow each other
+//! and the second sees what the first left behind.
 
 mod change;
 
