@@ -5,15 +5,17 @@
 //! and whose version is current, [`Registrar`] either, [`Manager`] whoever may change an app. Only
 //! `Authorization: Bearer` is looked at: a token in a query would end up in logs.
 
+use std::borrow::Cow;
 use std::marker::PhantomData;
 use std::sync::{Arc, OnceLock};
 
 use axum::extract::FromRequestParts;
 use http::request::Parts;
-use http::{HeaderMap, header};
+use http::{HeaderMap, HeaderValue, Uri, header};
 use noroshi_auth::{Access, ClientNetwork, Credential, Identity, Refused};
+use noroshi_protocol::app_name;
 use noroshi_store::{App, Device, Registration};
-use noroshi_types::{AppId, Scope};
+use noroshi_types::{AppId, Scope, Timestamp};
 use ring::digest;
 
 use crate::error::{Code, Problem};
@@ -200,6 +202,15 @@ pub(crate) fn seen(parts: &Parts, app: AppId) {
     }
 }
 
+/// The app that the request names for its JWT.
+pub fn named_app<'a>(uri: &'a Uri, headers: &'a HeaderMap, api: &State) -> Option<Cow<'a, str>> {
+    // An app's name needs no escapes, so the query is only cut.
+    let query = uri.query().unwrap_or_default().split('&').find_map(|pair| pair.strip_prefix("app="));
+    let text = |name| headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok());
+    let (header, host) = (text(app_name::HEADER), text(header::HOST.as_str()));
+    app_name::of_request(query.map(Cow::Borrowed), header, host, api.config.app_domain.as_deref())
+}
+
 /// The same of a provider, whose connection is kept in preference to others from now on.
 pub fn seen_provider(parts: &Parts, app: AppId) {
     seen(parts, app);
@@ -229,10 +240,9 @@ pub fn client(parts: &Parts) -> Option<ClientNetwork> {
 }
 
 async fn consumer(parts: &Parts, api: &Api) -> Result<Identity, Problem> {
-    // An app's name needs no escapes, so the query is only cut.
-    let query = parts.uri.query().unwrap_or_default();
-    let app = query.split('&').find_map(|pair| pair.strip_prefix("app="));
-    let credential = Credential { token: bearer(&parts.headers)?, app, client: client(parts) };
+    let app = named_app(&parts.uri, &parts.headers, api);
+    let credential =
+        Credential { token: bearer(&parts.headers)?, app: app.as_deref(), client: client(parts) };
     let identity = api.auth.authenticate(credential, api.now()).await?;
     seen(parts, identity.app);
     has_shown(parts, Trust::Device);
@@ -243,7 +253,7 @@ async fn consumer(parts: &Parts, api: &Api) -> Result<Identity, Problem> {
 pub(crate) async fn own_device(api: &State, identity: &Identity) -> Result<Device, Problem> {
     let store = api.delivery.store();
     let found = store.device(identity.app, &identity.device).await?;
-    match standing(found.as_ref(), identity) {
+    match standing(found.as_ref(), identity, api.now()) {
         Standing::Good => found.ok_or_else(revoked),
         Standing::Revoked => Err(revoked()),
         Standing::ToBeMade => {
@@ -251,6 +261,7 @@ pub(crate) async fn own_device(api: &State, identity: &Identity) -> Result<Devic
                 device: Some(identity.device.clone()),
                 user: identity.user.clone(),
                 topics: identity.topics.clone(),
+                issued: identity.issued,
                 ..Registration::default()
             };
             register_one(api, identity.app, registration).await
@@ -267,8 +278,9 @@ pub(crate) enum Standing {
     ToBeMade,
 }
 
-pub(crate) fn standing(device: Option<&Device>, identity: &Identity) -> Standing {
+pub(crate) fn standing(device: Option<&Device>, identity: &Identity, now: Timestamp) -> Standing {
     match device {
+        Some(device) if is_revoked(device, identity, now) => Standing::Revoked,
         Some(device) if identity.token_version.is_some_and(|version| version != device.token_version) => {
             Standing::Revoked
         }
@@ -276,6 +288,13 @@ pub(crate) fn standing(device: Option<&Device>, identity: &Identity) -> Standing
         None if !identity.create => Standing::Revoked,
         Some(_) | None => Standing::ToBeMade,
     }
+}
+
+/// Whether the app JWT was revoked. What concerns the device's user says nothing about another user's JWT, which is
+/// looked at where the device goes over to that user.
+fn is_revoked(device: &Device, identity: &Identity, now: Timestamp) -> bool {
+    let of_user = device.revoked.user.filter(|_| identity.user == device.user);
+    identity.issued.is_revoked(device.revoked.device.max(of_user), now)
 }
 
 /// Whether the device is as an app JWT says. If not it went over to another user, whose the first one's

@@ -350,6 +350,7 @@ impl From<noroshi_store::Error> for Problem {
                 Self::new(Code::Overloaded, "the store has more work than it can take now; try again")
             }
             Error::Full => Self::new(Code::DiskFull, "the disk is full: nothing was changed"),
+            Error::Revoked => crate::access::revoked(),
             Error::Exists => Self::new(Code::AlreadyExists, "such a thing exists already"),
             Error::NotFound => Self::new(Code::NotFound, "there is no such thing"),
             Error::Conflict => Self::new(Code::WrongState, "its state does not allow this"),

@@ -74,7 +74,7 @@ pub(crate) async fn answer(
     let now = api.now();
     let known = api.first_calls.find(identity.app, &identity.device);
     let fresh = known.clone().filter(|entry| {
-        let good = standing(Some(&entry.call.device), identity) == Standing::Good;
+        let good = standing(Some(&entry.call.device), identity, now) == Standing::Good;
         good && entry.holds(now) && api.delivery.is_fresh(&entry.tags, entry.mark)
     });
     api.metrics.first_call(fresh.is_some());
@@ -108,7 +108,8 @@ async fn read(api: &State, identity: &Identity, now: Timestamp) -> Result<Entry,
         first_call(api, identity, now),
         api.delivery.session_elsewhere(identity.app, &identity.device),
     );
-    let call = match standing(call.as_ref().ok().and_then(|call| Some(&call.as_ref()?.device)), identity) {
+    let call = match standing(call.as_ref().ok().and_then(|call| Some(&call.as_ref()?.device)), identity, now)
+    {
         _ if call.is_err() => return Err(call.err().map_or_else(revoked, Problem::from)),
         Standing::Revoked => return Err(revoked()),
         Standing::Good => call.ok().flatten(),

@@ -23,4 +23,5 @@ pub(crate) mod quota;
 pub(crate) mod relay;
 pub(crate) mod summary;
 pub(crate) mod topic;
+pub(crate) mod user;
 pub(crate) mod web_push;

@@ -9,7 +9,8 @@ use crate::router::Route;
 use crate::state::{Api, Door, State};
 
 pub use crate::access::{
-    Devices, Needs, Network, Operator, Provider, Publish, Read, bearer, client, scoped, seen_provider,
+    Devices, Needs, Network, Operator, Provider, Publish, Read, bearer, client, named_app, scoped,
+    seen_provider,
 };
 pub use crate::connect::ConnectBody;
 pub use crate::extract::{Body, JsonBody, NdjsonBody, Path, Query};
@@ -19,6 +20,7 @@ pub use crate::handler::notification::{
     IDEMPOTENT_REPLAYED, body_hash, idempotency, idempotency_key, notification_id,
 };
 pub use crate::handler::topic::{page_limit, topic};
+pub use crate::handler::user::user_id;
 pub use crate::registration::draw_device_id;
 pub use crate::respond::{Lines, json};
 pub use crate::router::{delete, get, patch, post, put};

@@ -14,7 +14,7 @@ use http::{HeaderValue, Method, header};
 use crate::error::{Code, Problem};
 use crate::handler::{
     app, batch, campaign, credential, device, drain, endpoint, experiment, health, invalidation, me, nodes,
-    notice, notification, page, presence, profile, quota, relay, topic, web_push,
+    notice, notification, page, presence, profile, quota, relay, topic, user, web_push,
 };
 use crate::state::{Api, Door, State};
 use crate::{observe, origin, turn};
@@ -87,6 +87,7 @@ fn public_routes() -> Vec<Route> {
         get("/v1/devices/{device}", device::show),
         delete("/v1/devices/{device}", device::delete),
         post("/v1/devices/{device}/revoke", device::revoke),
+        post("/v1/users/{user}/revoke", user::revoke),
         get("/v1/push/invalidations", invalidation::list),
         get("/v1/me", me::show),
         patch("/v1/me", me::change),

@@ -29,6 +29,8 @@ pub struct Config {
     /// How they reach MQTT and XMPP over TCP, such as `mqtts://push.example.com:8883`; none: they are not told.
     pub mqtt_public_url: Option<String>,
     pub xmpp_public_url: Option<String>,
+    /// A request to a host directly under this domain names the app of that name.
+    pub app_domain: Option<String>,
     pub device_token_ttl: Duration,
     /// False on a node without the role `api`: of the public routes only those of the gateway are served.
     pub public: bool,
@@ -49,6 +51,7 @@ impl Default for Config {
             public_url: None,
             mqtt_public_url: None,
             xmpp_public_url: None,
+            app_domain: None,
             device_token_ttl: limits::DEVICE_TOKEN_TTL,
             public: true,
             // Ten times what two cores work on at once; each costs some tens of KiB.

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use arc_swap::ArcSwap;
 use noroshi_egress::Egress;
-use noroshi_store::{App, AppSettings, EndpointHash, Error, Key, KeyHash, NewKey, Store};
+use noroshi_store::{App, AppSettings, EndpointHash, Error, Issued, Key, KeyHash, NewKey, Store};
 use noroshi_supervision::Threads;
 use noroshi_telemetry::Registry;
 use noroshi_types::{
@@ -48,6 +48,8 @@ pub struct Identity {
     pub create: bool,
     /// In a device token; compared with the device's own at log-in.
     pub token_version: Option<u32>,
+    /// By an app JWT; compared with when such were revoked.
+    pub issued: Issued,
     /// Durable subscriptions named by an app JWT.
     pub topics: Vec<Topic>,
     pub expires_at: Timestamp,

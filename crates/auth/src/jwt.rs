@@ -1,12 +1,12 @@
 //! App JWTs (RFC 7519): the app signs them itself with HS256, RS256 or ES256.
 //!
-//! `sub` is the user, `device` the device, `exp` the end of life; `topics` are durable
-//! subscriptions. [`crate::select`] finds the app, whose keys verify the token here. `iss` must then equal the app's
-//! issuer where the app declares one, and `aud` must contain the app's audience: always where the app declares one,
-//! else if the token has an `aud`.
+//! `sub` is the user, `device` the device, `exp` the end of life, `iat` the time of issue, with which revocations are
+//! compared where the device is read; `topics` are durable subscriptions. [`crate::select`] finds the app, whose keys
+//! verify the token. `iss` must then equal the app's issuer where the app declares one, and `aud` must contain the
+//! app's audience: always where the app declares one, else if the token has an `aud`.
 
 use jsonwebtoken::{Algorithm, DecodingKey, Header, decode_header};
-use noroshi_store::App;
+use noroshi_store::{App, Issued};
 use noroshi_types::{DeviceId, Timestamp, Topic, UserId, limits};
 use serde::Deserialize;
 
@@ -23,6 +23,8 @@ struct Claims {
     exp: f64,
     #[serde(default)]
     nbf: Option<f64>,
+    #[serde(default)]
+    iat: Option<f64>,
     #[serde(default)]
     topics: Vec<String>,
     #[serde(default)]
@@ -99,6 +101,7 @@ fn identity(claims: Claims, app: &App, now: Timestamp) -> Result<Identity, Refus
         ),
         create: true,
         token_version: None,
+        issued: claims.iat.map_or(Issued::Unknown, |iat| Issued::At(timestamp(iat))),
         topics: topics.map_err(|_| Refused::Malformed("the claim topics holds an invalid topic"))?,
         expires_at,
     })
@@ -158,7 +161,9 @@ mod tests {
         assert_eq!(identity.user.as_ref().map(UserId::as_str), Some("u1"));
         assert_eq!((identity.device.as_str(), identity.create), ("d1", true));
         assert_eq!(identity.expires_at, Timestamp(2_000_500));
-        assert_eq!(identity.topics.len(), 1);
+        assert_eq!((identity.topics.len(), identity.issued), (1, Issued::Unknown));
+        let claims = r#"{"sub":"u1","device":"d1","exp":2000,"iat":999.5}"#;
+        assert_eq!(check(claims, SECRET).map(|identity| identity.issued), Ok(Issued::At(Timestamp(999_500))));
     }
 
     #[test]

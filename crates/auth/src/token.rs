@@ -5,6 +5,7 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use noroshi_store::Issued;
 use noroshi_types::{AppId, DeviceId, Timestamp};
 use ring::hmac;
 
@@ -61,6 +62,7 @@ impl Signer {
             user: None,
             create: false,
             token_version: Some(u32::from_be_bytes(*version)),
+            issued: Issued::Elsewhere,
             topics: Vec::new(),
             expires_at,
         })

@@ -9,6 +9,7 @@ pub(crate) mod presence;
 pub(crate) mod publish;
 pub(crate) mod refusal;
 pub(crate) mod topics;
+pub(crate) mod users;
 
 use std::sync::Arc;
 

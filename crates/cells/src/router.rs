@@ -9,7 +9,7 @@ use noroshi_api::parts::{self, delete, get, patch, post, put};
 use noroshi_api::router::Route;
 
 use crate::front::Front;
-use crate::handler::{admin, devices, me, notifications, presence, publish, refusal, topics};
+use crate::handler::{admin, devices, me, notifications, presence, publish, refusal, topics, users};
 
 impl Front {
     /// What devices and providers reach.
@@ -60,6 +60,7 @@ fn public_routes() -> Vec<Route> {
         get("/v1/devices/{device}", devices::show),
         delete("/v1/devices/{device}", devices::delete),
         post("/v1/devices/{device}/revoke", devices::revoke),
+        post("/v1/users/{user}/revoke", users::revoke),
         get("/v1/me", me::hand_on),
         patch("/v1/me", me::hand_on),
         delete("/v1/me", me::delete),

@@ -4,7 +4,7 @@ use std::sync::{Arc, OnceLock};
 
 use noroshi_store::{Backlog, BacklogPage, Cancelled, OutcomePart, Recover, Store};
 use noroshi_telemetry::Spans;
-use noroshi_types::{AppId, CloseReason, DeviceId, DeviceNum, NotificationId, Topic};
+use noroshi_types::{AppId, CloseReason, DeviceId, DeviceNum, NotificationId, Topic, UserId};
 use tokio::runtime::Handle;
 
 use crate::ack::AckQueue;
@@ -265,12 +265,21 @@ impl Delivery {
         Ok(())
     }
 
-    /// Revokes a device's tokens and ends its connection.
+    /// Revokes a device's tokens and app JWTs, and ends its connection.
     pub async fn revoke_tokens(&self, app: AppId, device: &DeviceId) -> Result<u32, Error> {
-        let version = self.store.revoke_tokens(app, device).await?;
+        let version = self.store.revoke_tokens(app, device, self.clock.now()).await?;
         self.device_changed(app, device);
         self.close(app, std::slice::from_ref(device), CloseReason::Revoked).await;
         Ok(version)
+    }
+
+    /// Revokes the app JWTs of a user and the tokens of the user's devices, and ends their connections. Returns how
+    /// many devices the user has.
+    pub async fn revoke_user(&self, app: AppId, user: &UserId) -> Result<usize, Error> {
+        let devices = self.store.revoke_user(app, user, self.clock.now()).await?;
+        self.devices_changed(app, &devices);
+        self.close(app, &devices, CloseReason::Revoked).await;
+        Ok(devices.len())
     }
 
     /// Ends connections of devices, to be opened again: what they were told at their log-ins, such as whose

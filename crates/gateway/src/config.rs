@@ -66,6 +66,8 @@ pub struct Config {
     pub shards: usize,
     /// Lets devices in; without, every connection is handed over.
     pub devices: bool,
+    /// A request to a host directly under this domain names the app of that name.
+    pub app_domain: Option<String>,
     /// Serves `GET /v1/echo` for the WebSocket conformance suite; never in service.
     pub conformance: bool,
     pub mqtt: mqtt::Config,
@@ -132,6 +134,7 @@ impl Default for Config {
             connections_per_client: limits::CONNECTIONS_PER_CLIENT,
             proxies: TrustedProxies::default(),
             connects_per_second: limits::CONNECTS_PER_SECOND,
+            app_domain: None,
             head: http::Limits::default(),
             head_timeout: limits::HEAD_TIMEOUT,
             auth_timeout: limits::AUTH_TIMEOUT,

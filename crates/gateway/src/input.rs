@@ -213,6 +213,7 @@ impl Shard {
         }
         match route {
             Route::WebSocket { upgrade: Ok(upgrade), credentials } => {
+                self.name_app(slot, credentials.app.as_deref());
                 self.open_websocket(slot, &upgrade, credentials);
                 self.feed_rest(slot, &mut bytes[head_len..]);
             }
@@ -220,22 +221,31 @@ impl Shard {
                 self.open_echo(slot, &upgrade);
                 self.feed_rest(slot, &mut bytes[head_len..]);
             }
-            Route::Mqtt { upgrade: Ok(upgrade) } => {
+            Route::Mqtt { upgrade: Ok(upgrade), app } => {
+                self.name_app(slot, app.as_deref());
                 self.upgrade_to_mqtt(slot, &upgrade);
                 self.feed_rest(slot, &mut bytes[head_len..]);
             }
-            Route::Xmpp { upgrade: Ok(upgrade) } => {
+            Route::Xmpp { upgrade: Ok(upgrade), app } => {
+                self.name_app(slot, app.as_deref());
                 self.upgrade_to_xmpp(slot, &upgrade);
                 self.feed_rest(slot, &mut bytes[head_len..]);
             }
             Route::EngineIo(request) => self.handle_engine_request(slot, *request, bytes, head_len),
             Route::WebSocket { upgrade: Err(error), .. }
-            | Route::Xmpp { upgrade: Err(error) }
+            | Route::Xmpp { upgrade: Err(error), .. }
             | Route::Echo { upgrade: Err(error) }
-            | Route::Mqtt { upgrade: Err(error) } => self.refuse_upgrade(slot, &error),
+            | Route::Mqtt { upgrade: Err(error), .. } => self.refuse_upgrade(slot, &error),
             Route::Sse { wanted: Ok(stream), credentials } => self.open_stream(slot, stream, credentials),
             Route::Sse { wanted: Err(bad), .. } => self.refuse_stream(slot, 400, bad.code, &bad.detail),
             Route::Api => self.hand_over(slot, bytes),
+        }
+    }
+
+    /// The request names the app whose JWT the log-in brings.
+    fn name_app(&mut self, slot: u32, app: Option<&str>) {
+        if let (Some(app), Some(connection)) = (app, self.connection(slot)) {
+            connection.opening().app = Some(app.into());
         }
     }
 

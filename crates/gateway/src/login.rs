@@ -21,7 +21,7 @@ use std::time::Duration;
 use crate::catch_up::CatchUp;
 use crate::connection::{Framing, Origin, Phase, Protocol, Subscription};
 use crate::mailbox::Reply;
-use crate::registry::{Address, Attached, Registry, Session};
+use crate::registry::{Address, Attached, Registry, Session, Versions};
 use crate::shard::Shard;
 use crate::stamp::Moment;
 use crate::verification::close_reason;
@@ -99,9 +99,7 @@ impl LogIns {
 impl Shard {
     /// A token on a WebSocket.
     pub(crate) fn authenticate(&mut self, slot: u32, token: &str) {
-        let Some(connection) = self.connection(slot) else { return };
-        let app = connection.opening().app.take();
-        self.identify(slot, Some(token), app.as_deref(), |shard, slot, answer| match answer {
+        self.identify(slot, Some(token), None, |shard, slot, answer| match answer {
             Ok(identity) => shard.start_log_in(slot, identity, Vec::new(), None),
             Err(refused) => shard.begin_close(slot, close_reason(&refused)),
         });
@@ -157,6 +155,7 @@ impl Shard {
             user: identity.user,
             create: identity.create,
             token_version: identity.token_version,
+            issued: identity.issued,
             topics: identity.topics,
             session_topics,
             resume,
@@ -221,6 +220,10 @@ impl Shard {
             return Err(NotRenewed::OtherDevice);
         }
         if identity.token_version.is_some_and(|version| version < session.token_version) {
+            return Err(NotRenewed::Revoked);
+        }
+        // A later revocation ends the session.
+        if identity.issued.is_revoked(session.revoked_at(), self.now.wall) {
             return Err(NotRenewed::Revoked);
         }
         // The session hears the notifications of the user it began with.
@@ -363,13 +366,13 @@ impl Shard {
     fn open_session(&mut self, slot: u32, generation: u64, asked: Moment, logged_in: LoggedIn, behind: bool) {
         let shared = self.shared.clone();
         let registry = &shared.registry;
-        let LoggedIn { num, user, token_version, revision, topics, page, as_of, kept } = logged_in;
+        let LoggedIn { num, user, token_version, revoked, revision, topics, page, as_of, kept } = logged_in;
         let Some(connection) = self.connections.get_mut(slot as usize) else { return };
         let Some(opening) = connection.opening.take() else { return };
         let Some(login) = opening.login.as_ref() else { return };
         let address = Address { shard: self.index, slot, generation };
         let device = login.device.clone();
-        let versions = (token_version, revision);
+        let versions = Versions { token_version, revision, revoked_at: revoked.latest() };
         let session =
             Arc::new(Session::new(registry, login.app, device, user.as_ref(), num, address, versions));
         let mut succeeds = false;

@@ -23,7 +23,9 @@ use hashbrown::{HashMap, HashTable};
 use noroshi_cluster::{Keys, SessionKey};
 use noroshi_delivery::LocalSession;
 use noroshi_delivery::edge::SESSION_PAGES;
-use noroshi_types::{AppId, DeviceId, DeviceNum, Message, NotificationId, Presence, Topic, UserId, When};
+use noroshi_types::{
+    AppId, DeviceId, DeviceNum, Message, NotificationId, Presence, Timestamp, Topic, UserId, When,
+};
 use parking_lot::Mutex;
 use siphasher::sip128::{Hasher128, SipHasher13};
 
@@ -72,6 +74,8 @@ pub(crate) struct Session {
     pub(crate) address: Address,
     /// Of the device when it logged in: tokens below it are revoked.
     pub(crate) token_version: u32,
+    /// When app JWTs of the device or its user were revoked last: its second and one more; 0: never.
+    revoked_s: u32,
     presence: AtomicU8,
     /// From which message on some were held back because the device was idle: its id's milliseconds; 0: none.
     held_from: AtomicU64,
@@ -79,7 +83,20 @@ pub(crate) struct Session {
     pub(crate) revision: u64,
 }
 
+/// What a log-in read of its device that later changes are compared with.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Versions {
+    pub(crate) token_version: u32,
+    pub(crate) revision: u64,
+    pub(crate) revoked_at: Option<Timestamp>,
+}
+
 impl Session {
+    /// To the second, as app JWTs count.
+    pub(crate) fn revoked_at(&self) -> Option<Timestamp> {
+        self.revoked_s.checked_sub(1).map(|second| Timestamp(u64::from(second) * 1_000))
+    }
+
     pub(crate) fn presence(&self) -> Presence {
         match self.presence.load(Ordering::Relaxed) {
             0 => Presence::Idle,
@@ -415,8 +432,9 @@ impl Session {
         user: Option<&UserId>,
         num: DeviceNum,
         address: Address,
-        (token_version, revision): (u32, u64),
+        versions: Versions,
     ) -> Self {
+        let Versions { token_version, revision, revoked_at } = versions;
         Self {
             device_key: registry.device_key(app, &device),
             user_key: user.map_or(0, |user| registry.user_key(app, user)),
@@ -425,6 +443,7 @@ impl Session {
             num,
             address,
             token_version,
+            revoked_s: revoked_at.map_or(0, |at| u32::try_from(at.0 / 1_000 + 1).unwrap_or(u32::MAX)),
             presence: AtomicU8::new(1),
             held_from: AtomicU64::new(0),
             revision,

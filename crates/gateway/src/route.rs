@@ -1,5 +1,6 @@
 //! From a request head to what the connection is for. Pure: no connection is touched here.
 
+use noroshi_protocol::app_name;
 use noroshi_protocol::engine_io::{self, RequestError, Transport};
 use noroshi_protocol::http::Head;
 use noroshi_protocol::sse;
@@ -24,12 +25,14 @@ pub(crate) enum Route {
     /// MQTT over a WebSocket.
     Mqtt {
         upgrade: Result<Upgrade, UpgradeError>,
+        app: Option<String>,
     },
     /// Engine.IO, whatever is spoken over it.
     EngineIo(Box<EngineRequest>),
     /// XMPP over a WebSocket (RFC 7395).
     Xmpp {
         upgrade: Result<Upgrade, UpgradeError>,
+        app: Option<String>,
     },
     /// Not the gateway's.
     Api,
@@ -65,7 +68,7 @@ impl EngineRequest {
     }
 }
 
-/// A token where one came with the request, and the app its signature belongs to where that was said.
+/// The token that came with the request, and the app that the request names.
 #[derive(Default)]
 pub(crate) struct Credentials {
     pub(crate) token: Option<String>,
@@ -92,25 +95,31 @@ pub(crate) fn route(head: &Head<'_>, config: &Config) -> Route {
         _ => None,
     };
     if let Some(mount) = mount {
-        return Route::EngineIo(Box::new(engine_request(head, mount, &config.socket_io.engine)));
+        return Route::EngineIo(Box::new(engine_request(head, mount, config)));
     }
     match (head.method, head.path) {
         ("GET", "/v1/connect") => {
-            Route::WebSocket { upgrade: ws::upgrade(head), credentials: credentials(head) }
+            Route::WebSocket { upgrade: ws::upgrade(head), credentials: credentials(head, config) }
         }
-        ("GET", "/v1/events") => Route::Sse { wanted: stream(head), credentials: credentials(head) },
-        ("GET", "/mqtt") => Route::Mqtt { upgrade: ws::upgrade_to(head, "mqtt") }, // [MQTT-6.0.0-3]
-        ("GET", "/xmpp") => Route::Xmpp { upgrade: ws::upgrade_to(head, "xmpp") }, // RFC 7395 §3.1
+        ("GET", "/v1/events") => Route::Sse { wanted: stream(head), credentials: credentials(head, config) },
+        // [MQTT-6.0.0-3]
+        ("GET", "/mqtt") => {
+            Route::Mqtt { upgrade: ws::upgrade_to(head, "mqtt"), app: named_app(head, config) }
+        }
+        // RFC 7395 §3.1
+        ("GET", "/xmpp") => {
+            Route::Xmpp { upgrade: ws::upgrade_to(head, "xmpp"), app: named_app(head, config) }
+        }
         ("GET", "/v1/echo") if conformance => Route::Echo { upgrade: ws::upgrade(head) },
         _ => Route::Api,
     }
 }
 
-fn engine_request(head: &Head<'_>, mount: Mount, config: &engine_io::Config) -> EngineRequest {
+fn engine_request(head: &Head<'_>, mount: Mount, config: &Config) -> EngineRequest {
     // JSONP lets any page read what another's session hears.
     let wanted = match head.query_value("j") {
         Some(_) => Err(RequestError::BadRequest),
-        None => engine_io::request(head, config),
+        None => engine_io::request(head, &config.socket_io.engine),
     };
     let has_body = head.header("transfer-encoding").is_some()
         || head.header_values("content-length").any(|length| length.trim() != "0");
@@ -125,18 +134,23 @@ fn engine_request(head: &Head<'_>, mount: Mount, config: &engine_io::Config) -> 
             _ => Err(UpgradeError::NotUpgrade),
         },
         wanted,
-        credentials: credentials(head),
+        credentials: credentials(head, config),
         is_preflight: head.method == "OPTIONS",
         keeps: reads_body && head.minor_version >= 1 && !head.has_token("connection", "close"),
     }
 }
 
-fn credentials(head: &Head<'_>) -> Credentials {
+fn credentials(head: &Head<'_>, config: &Config) -> Credentials {
     let token = head.bearer_token().map(str::to_owned);
     Credentials {
         token: token.or_else(|| head.query_value("token").map(Into::into)),
-        app: head.query_value("app").map(Into::into),
+        app: named_app(head, config),
     }
+}
+
+fn named_app(head: &Head<'_>, config: &Config) -> Option<String> {
+    let (query, header, host) = (head.query_value("app"), head.header(app_name::HEADER), head.header("host"));
+    app_name::of_request(query, header, host, config.app_domain.as_deref()).map(Into::into)
 }
 
 fn stream(head: &Head<'_>) -> Result<Stream, BadQuery> {

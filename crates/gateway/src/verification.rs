@@ -75,6 +75,10 @@ impl Shard {
             }
             then(shard, slot, answer);
         };
+        // What the log-in itself says goes first; else the request that opened the connection may have named the app.
+        let opening = self.connection(slot).and_then(|connection| connection.opening.as_ref());
+        let of_request = opening.and_then(|opening| opening.app.clone());
+        let app = app.or(of_request.as_deref());
         match token {
             Some(token) => self.verify(slot, Credential { token, app, client }, told),
             None => told(self, slot, Err(Refused::Missing)),

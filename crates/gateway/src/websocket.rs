@@ -26,7 +26,6 @@ impl Shard {
         let Some(connection) = self.connection(slot) else { return };
         connection.phase = Phase::AwaitToken;
         connection.deadline_tick = deadline;
-        connection.opening().app = credentials.app.map(String::into_boxed_str);
         // A browser cannot read an HTTP status of a failed upgrade: a wrong token is told in frames.
         if let Some(token) = credentials.token {
             // The answer leaves with `ready` some milliseconds later: one write instead of two.

@@ -286,7 +286,9 @@ impl Shard {
                     xmpp.begins_tls = true;
                 }
             }
-            Action::Authenticate { user, token } => self.authenticate_xmpp(slot, &user, token.as_str()),
+            Action::Authenticate { user, app, token } => {
+                self.authenticate_xmpp(slot, &user, app.as_deref(), token.as_str());
+            }
             Action::FindKeys { user, .. } => self.find_keys(slot, &user),
             Action::Refused(why) => self.tell_refused(slot, &why),
             Action::LogIn { resource, .. } => self.log_in_xmpp(slot, &resource),

@@ -68,6 +68,7 @@ pub struct Server {
     pub http: SocketAddr,
     pub tls: Option<TlsFiles>,
     pub public_url: Option<String>,
+    pub app_domain: Option<String>,
     pub admin: SocketAddr,
     pub admin_tls: Option<TlsFiles>,
     pub data: PathBuf,

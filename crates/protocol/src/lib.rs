@@ -17,6 +17,7 @@
 //! [`mqtt`]; [`xmpp`]; [`http2`] stands alone, as it is the only one that makes requests. Transport and conversation are
 //! two axes: `ws` knows nothing of the JSON inside, `native` nothing of frames.
 
+pub mod app_name;
 pub mod engine_io;
 pub mod http;
 pub mod http2;

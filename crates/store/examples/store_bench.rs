@@ -174,6 +174,7 @@ async fn log_in(
                         user: None,
                         create: false,
                         token_version: Some(1),
+                        issued: noroshi_store::Issued::Elsewhere,
                         topics: Vec::new(),
                         session_topics: Vec::new(),
                         resume: None,

@@ -8,7 +8,7 @@ use noroshi_types::{
     limits,
 };
 
-use crate::{Error, ids};
+use crate::{Error, Issued, Revocation, ids};
 
 /// What a device says of itself. Absent means unknown.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -31,6 +31,8 @@ pub struct Registration {
     /// Durable subscriptions; they start at each topic's present position.
     pub topics: Vec<Topic>,
     pub push_token: Option<PushToken>,
+    /// When the app JWT that asks for it was issued; refused with [`Error::Revoked`] if it was revoked since.
+    pub issued: Issued,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -47,6 +49,8 @@ pub struct Device {
     pub push_suspect: Option<Suspect>,
     /// Device tokens of a lower version are revoked.
     pub token_version: u32,
+    /// Of its app JWTs and its user's, as it was read; of a device that is being registered it is not.
+    pub revoked: Revocation,
     pub created_at: Timestamp,
 }
 
@@ -103,11 +107,14 @@ pub trait Devices: Send + Sync {
         change: DeviceChange,
         now: Timestamp,
     ) -> Result<Device, Error>;
-    /// Removes the device with its inbox and subscriptions; every token issued so far stops working,
-    /// also for a device made later under the same id. [`Error::NotFound`] if there is none.
+    /// Removes the device with its inbox and subscriptions; every device token and app JWT issued so far stops
+    /// working, also for a device made later under the same id. [`Error::NotFound`] if there is none.
     async fn delete_device(&self, app: AppId, device: &DeviceId, now: Timestamp) -> Result<DeviceNum, Error>;
-    /// Every token issued so far stops working. Returns the new version.
-    async fn revoke_tokens(&self, app: AppId, device: &DeviceId) -> Result<u32, Error>;
+    /// Every device token and app JWT issued so far stops working. Returns the new version.
+    async fn revoke_tokens(&self, app: AppId, device: &DeviceId, now: Timestamp) -> Result<u32, Error>;
+    /// Every app JWT of the user and every device token of the user's devices issued so far stops working, also where
+    /// there is no such user yet. Returns the user's devices.
+    async fn revoke_user(&self, app: AppId, user: &UserId, now: Timestamp) -> Result<Vec<DeviceId>, Error>;
     /// Subscribes durably from the topic's present position; a topic already subscribed stays where
     /// it is. True if it is new.
     async fn subscribe(
@@ -150,13 +157,14 @@ impl Device {
             push_token: None,
             push_suspect: None,
             token_version: 1,
+            revoked: Revocation::default(),
             created_at: now,
         }
     }
 
     /// Takes in what a registration names. Refused over the limits; then the device is of no use any more.
     pub(crate) fn register(&mut self, registration: Registration) -> Result<Renewal, Error> {
-        let Registration { device: _, user, attributes, topics, push_token } = registration;
+        let Registration { device: _, user, attributes, topics, push_token, issued: _ } = registration;
         let other_user = user.is_some() && user != self.user;
         self.user = user.or(self.user.take());
         let known = &mut self.attributes;

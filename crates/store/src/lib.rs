@@ -10,7 +10,7 @@
 //!            sqlite: one writer thread (group commit) + a pool of reader threads
 //! ```
 //!
-//! Reading order: [`app`], [`device`], [`notification`], [`session`], [`topic`], [`maintenance`],
+//! Reading order: [`app`], [`device`], [`revocation`], [`notification`], [`session`], [`topic`], [`maintenance`],
 //! [`credential`], [`endpoint`], [`push`], [`campaign`], [`definition`], then [`sqlite`]. `tests/it/conformance` holds every promise made here as a test that any
 //! implementation has to pass.
 //!
@@ -36,6 +36,7 @@ pub mod notification;
 pub mod postgres;
 mod purge;
 pub mod push;
+pub mod revocation;
 mod row;
 pub mod session;
 pub mod sqlite;
@@ -64,6 +65,7 @@ pub use push::{
     Invalidation, Lease, NewBatch, PushContent, PushPart, PushQueue, PushRecipient, Renewal, SENDER_ENDED,
     SetAside, TAKES_MAX, Take, Taken, TokenGone, TokenSuspect, Walk, Walks, Work,
 };
+pub use revocation::{Issued, Revocation};
 pub use session::{
     Ack, Acked, Backlog, BacklogPage, FirstCall, Head, LoggedIn, Login, LoginRefused, Recheck, Rechecked,
     Recover, Sessions,
@@ -127,6 +129,9 @@ pub enum Error {
     /// A bound of `types::limits` would be passed; the text names it.
     #[error("{0}")]
     Limit(String),
+    /// The app JWT that asks for it was revoked.
+    #[error("the token was revoked")]
+    Revoked,
     /// The caller's own [`Gate`] let it not pass: nothing was changed.
     #[error("its caller refused it")]
     Refused,

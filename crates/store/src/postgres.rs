@@ -40,6 +40,7 @@ mod outcome;
 mod purge;
 mod push;
 mod queue;
+mod revocation;
 mod schema;
 mod session;
 mod slot;

@@ -41,7 +41,7 @@ const fn alone(table: &'static str, key: &'static str) -> Owned {
 }
 
 /// Push work first, so that nothing more goes out.
-const OWNED: [Owned; 13] = [
+const OWNED: [Owned; 14] = [
     alone("push_queue", "id"),
     alone("push_walks", "id"),
     Owned {
@@ -68,6 +68,7 @@ const OWNED: [Owned; 13] = [
     Owned { table: "topics", key: "num", children: &[("topic_log", "topic, topic_offset", "topic")] },
     alone("definitions", "num"),
     alone("deleted_devices", "app, id"),
+    alone("revocations", "app, kind, id"),
     alone("push_invalidations", "seq"),
     alone("idempotency", "app, key"),
     alone("cell_devices", "app, device"),

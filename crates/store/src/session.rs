@@ -6,7 +6,7 @@ use noroshi_types::{
     AppId, DeviceId, DeviceNum, Message, NotificationId, Position, Timestamp, Topic, UserId,
 };
 
-use crate::{Device, Error, Place};
+use crate::{Device, Error, Issued, Place, Revocation};
 
 /// One device that logs in. Its token was verified before; what is left to check is whether the
 /// device exists and the token is not revoked.
@@ -20,6 +20,8 @@ pub struct Login {
     pub create: bool,
     /// The version in a device token, compared with the device's.
     pub token_version: Option<u32>,
+    /// When the app JWT was issued; refused if it was revoked since.
+    pub issued: Issued,
     /// Durable subscriptions that the token names.
     pub topics: Vec<Topic>,
     /// Subscriptions of this connection only.
@@ -33,7 +35,7 @@ pub struct Login {
 /// Why a log-in is not possible.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LoginRefused {
-    /// No such device, or its tokens were revoked.
+    /// No such device, or its tokens or its user's were revoked.
     Revoked,
     /// More topics than a device may have.
     TooManyTopics,
@@ -45,6 +47,8 @@ pub struct LoggedIn {
     pub user: Option<UserId>,
     /// Device tokens of a lower version are revoked.
     pub token_version: u32,
+    /// App JWTs issued until then are revoked.
+    pub revoked: Revocation,
     /// Durable subscriptions with `$everyone`, and the session topics.
     pub topics: Vec<Topic>,
     pub page: BacklogPage,

@@ -35,6 +35,7 @@ mod purge;
 mod push;
 mod reader;
 mod recipients;
+mod revocation;
 mod schema;
 mod session;
 mod subscription;

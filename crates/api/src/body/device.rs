@@ -74,6 +74,7 @@ pub fn device(bytes: &[u8]) -> Result<Registering, Problem> {
         },
         topics: each_once(topics.into_iter().map(|topic| topic.0.0).collect()),
         push_token: body.push_token.map(|raw| push_token::checked(raw, "push_token")).transpose()?,
+        ..Registration::default()
     };
     Ok(Registering { device: body.device.map(|device| device.0), registration })
 }

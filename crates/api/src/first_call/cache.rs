@@ -181,6 +181,7 @@ mod tests {
             push_token: None,
             push_suspect: None,
             token_version: 1,
+            revoked: noroshi_store::Revocation::default(),
             created_at: Timestamp(0),
         };
         let tags = noroshi_delivery::first_call::tags_of(&device);

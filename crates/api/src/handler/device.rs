@@ -107,7 +107,9 @@ pub(crate) async fn register(
             if registration.user.is_some() && registration.user != own.user {
                 return Err(Problem::new(Code::Forbidden, "the credential is for another user").at("user"));
             }
-            let registration = Registration { device: Some(own.id), ..registration };
+            // With its user, so that a revocation that comes in between is seen with the registration.
+            let (user, issued) = (registration.user.or(identity.user), identity.issued);
+            let registration = Registration { device: Some(own.id), user, issued, ..registration };
             (identity.app, register_one(&api, identity.app, registration).await?)
         }
     };

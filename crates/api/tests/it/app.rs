@@ -97,8 +97,8 @@ async fn an_admin_key_changes_its_own_apps_settings() {
     let service = Service::start().await;
     let admin = service.key_with(&[Scope::Admin]).await;
     let patch = async |body: &str| service.call(Method::PATCH, "/v1/apps/dev", &admin, body).await;
-    assert_eq!(patch(r#"{"jwt_secret": null}"#).await.json()["jwt_secret_set"], false);
-    let url = patch(r#"{"jwks_url": "https://id.example.com/keys"}"#).await.json();
+    // In one change: without any key it could not turn app JWTs on again by itself, as the other app has some.
+    let url = patch(r#"{"jwt_secret": null, "jwks_url": "https://id.example.com/keys"}"#).await.json();
     assert_eq!(
         (&url["jwks_url"], &url["jwt_secret_set"]),
         (&json!("https://id.example.com/keys"), &json!(false))
@@ -112,4 +112,54 @@ async fn an_admin_key_changes_its_own_apps_settings() {
         assert_eq!(patch(bad).await.problem(400, "invalid_field")["field"], field, "{bad}");
     }
     patch(r#"{"name": "new"}"#).await.problem(400, "unknown_field");
+}
+
+#[tokio::test]
+async fn only_the_operator_says_whose_tokens_an_app_takes() {
+    let service = Service::start().await;
+    let admin = service.key_with(&[Scope::Admin]).await;
+    let tenant = async |body: &str| service.call(Method::PATCH, "/v1/apps/dev", &admin, body).await;
+    let operator = async |method, path: &str, body: &str| service.operate(method, path, OPERATOR, body).await;
+    for field in ["issuer", "audience"] {
+        let refused = tenant(&format!(r#"{{"{field}": "https://id.example"}}"#)).await;
+        assert_eq!(refused.problem(403, "forbidden")["field"], field);
+        assert_eq!(tenant(&format!(r#"{{"{field}": null}}"#)).await.status, StatusCode::OK, "no change");
+    }
+    let declared = r#"{"issuer": "https://id.example", "audience": "shop-api"}"#;
+    let changed = operator(Method::PATCH, "/v1/apps/dev", declared).await.json();
+    assert_eq!(
+        (&changed["issuer"], &changed["audience"]),
+        (&json!("https://id.example"), &json!("shop-api"))
+    );
+    // One token never belongs to two apps.
+    let same = r#"{"name": "shop", "issuer": "https://id.example", "audience": "shop-api"}"#;
+    assert_eq!(
+        operator(Method::POST, "/v1/apps", same).await.problem(409, "already_exists")["field"],
+        "audience"
+    );
+    let different = r#"{"name": "shop", "issuer": "https://other.example", "audience": "shop-api"}"#;
+    assert_eq!(operator(Method::POST, "/v1/apps", different).await.status, StatusCode::CREATED);
+    let named_so = r#"{"name": "third", "audience": "fourth"}"#;
+    assert_eq!(operator(Method::POST, "/v1/apps", named_so).await.status, StatusCode::CREATED);
+    operator(Method::POST, "/v1/apps", r#"{"name": "fourth"}"#).await.problem(409, "already_exists");
+    let cleared =
+        operator(Method::PATCH, "/v1/apps/dev", r#"{"issuer": null, "audience": null}"#).await.json();
+    assert_eq!((&cleared["issuer"], &cleared["audience"]), (&json!(null), &json!(null)));
+}
+
+#[tokio::test]
+async fn a_tenant_does_not_end_the_unnamed_tokens_of_another() {
+    let service = Service::start().await;
+    let secret = r#""jwt_secret": "a secret of at least thirty-two bytes""#;
+    let off = service.operate(Method::PATCH, "/v1/apps/other", OPERATOR, r#"{"jwt_secret": null}"#).await;
+    assert_eq!(off.status, StatusCode::OK);
+    let key = r#"{"name": "admin", "scopes": ["admin"]}"#;
+    let key = service.operate(Method::POST, "/v1/apps/other/keys", OPERATOR, key).await.json();
+    let key = key["key"].as_str().expect("a key").to_owned();
+    let body = format!("{{{secret}}}");
+    // The app `dev` is the only one that signs tokens, which name no app.
+    service.call(Method::PATCH, "/v1/apps/other", &key, &body).await.problem(403, "forbidden");
+    let turned_on = service.operate(Method::PATCH, "/v1/apps/other", OPERATOR, &body).await;
+    assert_eq!(turned_on.status, StatusCode::OK);
+    assert_eq!(service.call(Method::PATCH, "/v1/apps/other", &key, &body).await.status, StatusCode::OK);
 }

@@ -8,7 +8,7 @@ use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header};
-use noroshi_api::parts::{JsonBody, bearer, client};
+use noroshi_api::parts::{JsonBody, bearer, client, named_app};
 use noroshi_api::{Api, Code, Problem};
 use noroshi_auth::{ClientNetwork, Credential, Refused, device_named};
 use noroshi_store::cells::{CellNum, Residence};
@@ -55,11 +55,11 @@ impl FromRequestParts<Api> for Resident {
             let is_unsure = front.is_unsure();
             return Ok(Self { device, bearer, homes, app: None, is_unsure });
         }
-        let app = app_named(parts.uri.query());
+        let app = named_app(&parts.uri, &parts.headers, api);
         let identity = match api.auth.key(token) {
             Ok(_) => return Err(Refused::NotAToken.into()),
             Err(_) => {
-                let credential = Credential { token, app, client: client(parts) };
+                let credential = Credential { token, app: app.as_deref(), client: client(parts) };
                 api.auth.authenticate(credential, api.now()).await?
             }
         };
@@ -68,11 +68,6 @@ impl FromRequestParts<Api> for Resident {
         let homes = vec![Home { residence, issuer: None }];
         Ok(Self { device: identity.device, bearer, homes, app, is_unsure: false })
     }
-}
-
-/// An app's name needs no escapes, so the query is only cut.
-pub(super) fn app_named(query: Option<&str>) -> Option<&str> {
-    query.unwrap_or_default().split('&').find_map(|pair| pair.strip_prefix("app="))
 }
 
 /// Where the device lives, for each cell that may have issued a token with this number of an app. At most one look-up

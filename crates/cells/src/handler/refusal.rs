@@ -2,13 +2,13 @@
 
 use axum::response::{IntoResponse, Response};
 use http::{HeaderValue, StatusCode, Uri, header};
-use noroshi_api::parts::{ConnectBody, Network, bearer};
+use noroshi_api::parts::{ConnectBody, Network, bearer, named_app};
 use noroshi_api::{Code, Problem};
 use noroshi_auth::ClientNetwork;
 use serde_json::{Value, json};
 
 use super::Fronted;
-use super::me::{app_named, only_home};
+use super::me::only_home;
 use crate::front::Front;
 
 /// `GET /v1/connect` and `GET /v1/events`: 421, with the address of the device's cell where the token tells it.
@@ -20,7 +20,10 @@ pub(crate) async fn connection(
 ) -> Response {
     let token = bearer(&headers).ok().map(str::to_owned).or_else(|| query_token(&uri));
     let base = match token {
-        Some(token) => cell_of(&front, &token, app_named(uri.query()), client).await,
+        Some(token) => {
+            let app = named_app(&uri, &headers, &front.state);
+            cell_of(&front, &token, app.as_deref(), client).await
+        }
         None => None,
     };
     let Some(base) = base else {

@@ -260,6 +260,7 @@ pub(crate) mod tests {
             push_token: None,
             push_suspect: None,
             token_version: 1,
+            revoked: noroshi_store::Revocation::default(),
             created_at: Timestamp(0),
         }
     }

@@ -9,7 +9,7 @@ use noroshi_auth::Identity;
 use noroshi_protocol::mqtt::{
     LogIn, LogInRefused, LoggedIn, Qos, SubscribeOptions, Subscription as Held, TopicFilter, Will,
 };
-use noroshi_store::Place;
+use noroshi_store::{Issued, Place};
 use noroshi_types::{CloseReason, DeviceId, Timestamp, Topic};
 
 use super::publishing::Published;
@@ -109,6 +109,7 @@ impl Shard {
             user: None,
             create: true,
             token_version: None,
+            issued: Issued::Elsewhere,
             topics: Vec::new(),
             expires_at: Timestamp(u64::MAX),
         })

@@ -26,7 +26,7 @@ const KEEP_ALIVE: Duration = Duration::from_secs(60);
 
 const PREFLIGHT: &str = "HTTP/1.1 204 No Content\r\nAccess-Control-Allow-Origin: *\r\n\
     Access-Control-Allow-Methods: GET, POST\r\n\
-    Access-Control-Allow-Headers: Authorization, Content-Type, X-Request-Id\r\n\
+    Access-Control-Allow-Headers: Authorization, Content-Type, Noroshi-App, X-Request-Id\r\n\
     Access-Control-Max-Age: 7200\r\n";
 
 impl Shard {

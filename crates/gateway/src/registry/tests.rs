@@ -6,7 +6,15 @@ fn session(registry: &Registry, device: &str, user: Option<&str>, generation: u6
     let user = user.map(|user| UserId::parse(user).expect("user"));
     let address = Address { shard: 0, slot: 0, generation };
     let device = DeviceId::parse(device).expect("device");
-    Arc::new(Session::new(registry, AppId(1), device, user.as_ref(), DeviceNum(generation), address, (1, 1)))
+    Arc::new(Session::new(
+        registry,
+        AppId(1),
+        device,
+        user.as_ref(),
+        DeviceNum(generation),
+        address,
+        Versions { token_version: 1, revision: 1, ..Versions::default() },
+    ))
 }
 
 fn generations(registry: &Registry, user: &str) -> Vec<u64> {

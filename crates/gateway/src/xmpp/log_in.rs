@@ -34,7 +34,7 @@ impl Shard {
     }
 
     /// PLAIN: a device with its token, or a conformance account with its password.
-    pub(super) fn authenticate_xmpp(&mut self, slot: u32, user: &str, password: &str) {
+    pub(super) fn authenticate_xmpp(&mut self, slot: u32, user: &str, app: Option<&str>, password: &str) {
         if !self.admits_xmpp(slot) {
             return;
         }
@@ -45,7 +45,7 @@ impl Shard {
             }
             return self.authenticated_xmpp(slot, identity.ok_or(CloseReason::Unauthorized), true);
         }
-        self.identify(slot, Some(password), None, |shard, slot, answer| {
+        self.identify(slot, Some(password), app, |shard, slot, answer| {
             shard.authenticated_xmpp(slot, answer.map_err(|refused| close_reason(&refused)), false);
         });
     }

@@ -82,6 +82,12 @@ impl Server {
                 public_url,
                 "How devices reach this node, or the load balancer before all gateways; told at registration. Unset: a live gateway's `node.advertise`; of a node alone, the request's Host header.",
             ),
+            app_domain: reader.optional(
+                "server.app_domain",
+                ("domain", "a host name"),
+                app_domain,
+                "A request to NAME.DOMAIN names the app NAME for the JWT that it brings, as `?app=NAME` does. Unset: host names name no app.",
+            ),
             admin: reader.address("server.admin", loopback, "Address of the admin API, /metrics, /livez and /readyz."),
             data: reader.path("server.data", "./noroshi-data", "Folder of the database and generated keys."),
             shards: reader.count("server.shards", 0, 0..=1_024, "threads", "Threads that hold connections; 0 is one for each core.")
@@ -566,6 +572,14 @@ fn public_url(text: &str) -> Result<(), String> {
     match !rest.is_empty() && rest.chars().all(plain) {
         true => Ok(()),
         false => Err(expected()),
+    }
+}
+
+fn app_domain(text: &str) -> Result<(), String> {
+    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-');
+    match !text.is_empty() && text.chars().all(plain) && !text.starts_with('.') && !text.ends_with('.') {
+        true => Ok(()),
+        false => Err("a host name without a port, such as \"push.example.com\"".to_owned()),
     }
 }
 

@@ -35,7 +35,13 @@ enum Action {
     /// Register a device and print its token
     Register(Register),
     /// Make every token of a device void and end its connection
-    Revoke { device: String },
+    Revoke {
+        #[arg(required_unless_present = "user")]
+        device: Option<String>,
+        /// Revoke all tokens and app JWTs of this user, on all devices
+        #[arg(long, conflicts_with = "device")]
+        user: Option<String>,
+    },
     /// Delete a device with its inbox
     Delete { device: String },
 }
@@ -82,7 +88,15 @@ impl Arguments {
                 let answer = client.post("/v1/devices", &register.body()).await?;
                 show(&answer, self.format)?;
             }
-            Action::Revoke { device } => {
+            Action::Revoke { user: Some(user), .. } => {
+                let answer = client.post(&format!("/v1/users/{}/revoke", escape(&user)), &json!({})).await?;
+                match self.format.json {
+                    true => output::line(&answer)?,
+                    false => output::details(&answer)?,
+                }
+            }
+            Action::Revoke { device, .. } => {
+                let device = device.unwrap_or_default();
                 client.post(&format!("{}/revoke", path(&device)), &json!({})).await?;
                 done(&device, "revoked", self.format)?;
             }

@@ -49,7 +49,7 @@ pub struct LogIn<'a> {
     pub device: Option<&'a str>,
     /// Missing only where anonymous clients are let in.
     pub token: Option<&'a str>,
-    /// CONNECT's user property `app`: for app JWTs, as `?app=` is elsewhere.
+    /// CONNECT's user property `app`, or what the user name says ([`crate::app_name`]).
     pub app: Option<&'a str>,
     pub client_id: &'a str,
     /// What is kept of the session is to be forgotten first (§3.1.2.4).

@@ -30,6 +30,8 @@ pub enum Action {
     /// user name stands for, in any case.
     Authenticate {
         user: Box<str>,
+        /// The app that the user name says ([`crate::app_name`]).
+        app: Option<Box<str>>,
         token: Token,
     },
     /// The keys or the token of the device with this name, lower case. Answered by `keys`.

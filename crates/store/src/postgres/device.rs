@@ -1,13 +1,13 @@
 //! Devices: registration, changes, removal.
 //!
-//! Locks, always in this order: rows of devices by number, then, where a device gets another user or ends, the
-//! order lock ([`order::keep_accepts_out`]), then new devices and topics, then inboxes. What changes a device or
-//! its subscriptions has the device's row locked, so two of them follow each other and the second sees what the
-//! first left behind.
+//! Locks, always in this order: that of a user's revocation ([`revocation`]), rows of devices by number, then, where a
+//! device gets another user or ends, the order lock ([`order::keep_accepts_out`]), then new devices and topics, then
+//! inboxes. What changes a device or its subscriptions has the device's row locked, so two of them follow each other
+//! and the second sees what the first left behind.
 
 mod change;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use noroshi_types::{AppId, DeviceId, DeviceNum, Timestamp, Topic, UserId};
@@ -16,9 +16,12 @@ use tokio_postgres::Row;
 use self::change::{Change, Changes, EMPTY, empty};
 use super::subscription::NewRows;
 use super::transaction::{Failed, Tx, Values};
-use super::{Postgres, endpoint, order, topic};
+use super::{Postgres, endpoint, order, revocation, topic};
 use crate::device::{check_topics, draw_id, tags_of, token_of};
-use crate::{Attributes, Device, DeviceChange, DeviceFilter, Devices, Error, Registration, Suspect};
+use crate::revocation::Subject;
+use crate::{
+    Attributes, Device, DeviceChange, DeviceFilter, Devices, Error, Issued, Registration, Revocation, Suspect,
+};
 
 /// How often a registration begins anew because somebody else made one of its devices at the same time. Each
 /// time at least one more of them is there, made by another log-in of the same device.
@@ -75,7 +78,7 @@ impl Devices for Postgres {
         self.write(move |tx| delete(tx, app, device.clone(), now)).await
     }
 
-    async fn revoke_tokens(&self, app: AppId, device: &DeviceId) -> Result<u32, Error> {
+    async fn revoke_tokens(&self, app: AppId, device: &DeviceId, now: Timestamp) -> Result<u32, Error> {
         let device = device.clone();
         self.write(move |tx| {
             let device = device.clone();
@@ -83,10 +86,17 @@ impl Devices for Postgres {
                 let sql = "UPDATE devices SET token_version = token_version + 1, revision = revision + 1
                            WHERE app = $1 AND id = $2 RETURNING token_version";
                 let version = tx.query_opt(sql, &[&i64::from(app.0), &device.as_str()]).await?;
-                Ok(version.ok_or(Error::NotFound)?.get::<_, i64>(0) as u32)
+                let version = version.ok_or(Error::NotFound)?.get::<_, i64>(0) as u32;
+                revocation::revoke(&tx, app, Subject::Device, device.as_str(), now).await?;
+                Ok(version)
             }
         })
         .await
+    }
+
+    async fn revoke_user(&self, app: AppId, user: &UserId, now: Timestamp) -> Result<Vec<DeviceId>, Error> {
+        let user = user.clone();
+        self.write(move |tx| revoke_user(tx, app, user.clone(), now)).await
     }
 
     async fn subscribe(
@@ -142,7 +152,9 @@ impl Keys {
 /// Of `devices d`.
 pub(super) const COLUMNS: &str = "d.num, d.app, d.id, d.\"user\", d.platform, d.locale, d.timezone, d.app_version, d.tags, \
      d.push_token, d.token_version, d.created_at, d.push_service, d.push_environment, d.push_suspect_at, \
-     d.push_suspect_reason";
+     d.push_suspect_reason, \
+     (SELECT r.revoked_at FROM revocations r WHERE r.app = d.app AND r.kind = 0 AND r.id = d.id), \
+     (SELECT r.revoked_at FROM revocations r WHERE r.app = d.app AND r.kind = 1 AND r.id = d.\"user\")";
 
 const ASKED: &str = "unnest($1::bigint[], $2::text[]) AS asked (app, id)
      JOIN devices d ON d.app = asked.app AND d.id = asked.id";
@@ -165,6 +177,10 @@ pub(super) fn device_of(row: &Row) -> Result<Device, Failed> {
             reason: row.get::<_, Option<String>>(15).unwrap_or_default(),
         }),
         token_version: row.get::<_, i64>(10) as u32,
+        revoked: Revocation {
+            device: row.get::<_, Option<i64>>(16).map(|at| Timestamp(at as u64)),
+            user: row.get::<_, Option<i64>>(17).map(|at| Timestamp(at as u64)),
+        },
         created_at: Timestamp(row.get::<_, i64>(11) as u64),
     })
 }
@@ -249,12 +265,24 @@ fn rounds(wanted: &[Wanted]) -> Vec<Vec<usize>> {
 /// [`Error::Conflict`] if somebody made one of the devices after it was looked for: to be tried again.
 async fn register(tx: Tx, wanted: Arc<[Wanted]>) -> Result<Vec<Result<Device, Error>>, Failed> {
     let mut answers: Vec<Result<Device, Error>> = vec![Err(Error::NotFound); wanted.len()];
+    let with_jwt = |one: &&Wanted| one.registration.issued != Issued::Elsewhere;
+    let users =
+        wanted.iter().filter(with_jwt).filter_map(|one| Some((one.app, one.registration.user.as_ref()?)));
+    let users: Vec<_> = users.collect();
+    if !users.is_empty() {
+        revocation::keep_revocations_out(&tx, &users).await?;
+    }
     for round in rounds(&wanted) {
         let keys = Keys::of(round.iter().map(|&i| (wanted[i].app, &wanted[i].id)));
         let mut known = load(&tx, &keys, Lock::Change).await?;
+        let revoked = revoked(&tx, &wanted, &round).await?;
         let mut changes = Changes::default();
         for i in round {
             let Wanted { app, id, registration, now } = wanted[i].clone();
+            if revoked.contains(&i) {
+                answers[i] = Err(Error::Revoked);
+                continue;
+            }
             let found = known.remove(&(app, id.clone()));
             let is_new = found.is_none();
             let mut device = found.unwrap_or_else(|| Device::fresh(app, id, now));
@@ -269,6 +297,33 @@ async fn register(tx: Tx, wanted: Arc<[Wanted]>) -> Result<Vec<Result<Device, Er
         }
     }
     Ok(answers)
+}
+
+/// Those of a round whose JWT was revoked. Their devices are locked, or are not there.
+async fn revoked(tx: &Tx, wanted: &[Wanted], round: &[usize]) -> Result<HashSet<usize>, Failed> {
+    let with_jwt = |i: &&usize| wanted[**i].registration.issued != Issued::Elsewhere;
+    let asked: Vec<usize> = round.iter().filter(with_jwt).copied().collect();
+    if asked.is_empty() {
+        return Ok(HashSet::new());
+    }
+    let who = asked.iter().map(|&i| (wanted[i].app, &wanted[i].id, wanted[i].registration.user.as_ref()));
+    let found = revocation::load(tx, &who.collect::<Vec<_>>()).await?;
+    let is_revoked = |(i, revocation): &(usize, Revocation)| {
+        wanted[*i].registration.issued.is_revoked(revocation.latest(), wanted[*i].now)
+    };
+    Ok(asked.into_iter().zip(found).filter(is_revoked).map(|(i, _)| i).collect())
+}
+
+async fn revoke_user(tx: Tx, app: AppId, user: UserId, now: Timestamp) -> Result<Vec<DeviceId>, Failed> {
+    revocation::keep_registrations_out(&tx, app, &user).await?;
+    revocation::revoke(&tx, app, Subject::User, user.as_str(), now).await?;
+    let sql = "WITH found AS (
+             SELECT num FROM devices WHERE app = $1 AND \"user\" = $2 ORDER BY num FOR NO KEY UPDATE)
+         UPDATE devices d SET token_version = d.token_version + 1, revision = d.revision + 1
+         FROM found WHERE d.num = found.num RETURNING d.id";
+    let rows = tx.query(sql, &[&i64::from(app.0), &user.as_str()]).await?;
+    let wrong = |error| Failed::from(Error::Engine(format!("a stored device: {error}")));
+    rows.iter().map(|row| DeviceId::parse(row.get(0)).map_err(wrong)).collect()
 }
 
 async fn locked(tx: &Tx, app: AppId, id: &DeviceId) -> Result<Device, Failed> {
@@ -295,12 +350,22 @@ async fn delete(tx: Tx, app: AppId, id: DeviceId, now: Timestamp) -> Result<Devi
     let devices = [(device, now)];
     let num = device.0 as i64;
     let values: Values<'_> = &[&num];
-    tx.prepare(&[order::KEEP_OUT, EMPTY, endpoint::REMOVE_ALL, UNSUBSCRIBE_ALL, REMEMBER, DELETE]).await?;
+    tx.prepare(&[
+        order::KEEP_OUT,
+        EMPTY,
+        endpoint::REMOVE_ALL,
+        UNSUBSCRIBE_ALL,
+        REMEMBER,
+        revocation::REVOKE,
+        DELETE,
+    ])
+    .await?;
     tokio::try_join!(
         order::keep_accepts_out(&tx),
         empty(&tx, &devices),
         tx.execute(UNSUBSCRIBE_ALL, values),
         tx.execute(REMEMBER, values),
+        revocation::revoke(&tx, app, Subject::Device, id.as_str(), now),
         tx.execute(DELETE, values),
     )?;
     Ok(device)

@@ -12,7 +12,7 @@ use crate::FirstCall;
 use crate::ids::Ids;
 
 /// Columns of a device.
-const DEVICE_COLUMNS: usize = 16;
+const DEVICE_COLUMNS: usize = 18;
 
 /// A row for each message, each with the device; one for a device without messages.
 pub(super) async fn first_call(

@@ -11,10 +11,10 @@ use super::backlog::{self, Source, TopicRow, Want};
 use super::device::{Keys, Wanted};
 use super::topic::TopicNum;
 use super::transaction::{Failed, Tx, Values};
-use super::{Postgres, ack, first_call, opening};
+use super::{Postgres, ack, first_call, opening, revocation};
 use crate::{
     Ack, Acked, Backlog, BacklogPage, Error, FirstCall, LoggedIn, Login, LoginRefused, Place, Recheck,
-    Rechecked, Recover, Registration, Sessions, ids,
+    Rechecked, Recover, Registration, Revocation, Sessions, ids,
 };
 
 #[async_trait::async_trait]
@@ -122,6 +122,7 @@ fn wanted(login: &Login) -> Wanted {
         device: Some(login.device.clone()),
         user: login.user.clone(),
         topics: login.topics.clone(),
+        issued: login.issued,
         ..Registration::default()
     };
     Wanted { app: login.app, id: login.device.clone(), registration, now: login.now }
@@ -152,14 +153,19 @@ type Named = HashMap<(AppId, Topic), Arc<TopicRow>>;
 /// Round trips: devices and where they stand; topics; numbers of messages; messages.
 async fn read_logins(tx: &Tx, store: &Postgres, logins: &[&Login]) -> Result<Vec<Answer>, Failed> {
     let session_topics = session_topics(logins);
-    let (as_of, mut known, named) =
-        tokio::try_join!(place(tx), devices(tx, logins), backlog::topics_named(tx, session_topics))?;
+    let asked: Vec<_> = logins.iter().map(|login| (login.app, &login.device, login.user.as_ref())).collect();
+    let (as_of, mut known, named, revoked) = tokio::try_join!(
+        place(tx),
+        devices(tx, logins),
+        backlog::topics_named(tx, session_topics),
+        revocation::load(tx, &asked)
+    )?;
     let topics = backlog::topics(tx, durable_topics(&known)).await?;
 
     let mut answers = Vec::with_capacity(logins.len());
     let (mut wants, mut readers) = (Vec::new(), Vec::new());
     for (i, login) in logins.iter().enumerate() {
-        match decide(login, known.remove(&i), &topics) {
+        match decide(login, known.remove(&i), revoked[i], &topics) {
             Decision::Refused(why) => answers.push(Answer::Settled(Err(why))),
             Decision::Change => answers.push(Answer::Change),
             Decision::Read(known, session) => {
@@ -176,7 +182,8 @@ async fn read_logins(tx: &Tx, store: &Postgres, logins: &[&Login]) -> Result<Vec
         let topics =
             want.sources.into_iter().map(|source| source.topic.topic.clone()).chain(unused).collect();
         let Known { num, user, token_version, revision, kept, .. } = known;
-        let logged_in = LoggedIn { num, user, token_version, topics, page, revision, as_of, kept };
+        let revoked = revoked[i];
+        let logged_in = LoggedIn { num, user, token_version, revoked, topics, page, revision, as_of, kept };
         answers[i] = Answer::Settled(Ok(Box::new(logged_in)));
     }
     Ok(answers)
@@ -231,9 +238,12 @@ const POSITIONS: &str = "SELECT asked.place, s.topic, s.position
     JOIN devices d ON d.app = asked.app AND d.id = asked.id
     JOIN subscriptions s ON s.device = d.num";
 
-fn decide(login: &Login, known: Option<Known>, topics: &Topics) -> Decision {
+fn decide(login: &Login, known: Option<Known>, revoked: Revocation, topics: &Topics) -> Decision {
     if login.topics.len() + login.session_topics.len() > 2 * limits::TOPICS_PER_DEVICE_MAX {
         return Decision::Refused(LoginRefused::TooManyTopics);
+    }
+    if login.issued.is_revoked(revoked.latest(), login.now) {
+        return Decision::Refused(LoginRefused::Revoked);
     }
     let Some(known) = known else {
         return if !login.create {

@@ -4,9 +4,12 @@ use noroshi_types::{AppId, DeviceId, DeviceNum, Outcome, Timestamp, Topic, UserI
 use rusqlite::{Connection, OptionalExtension, Row};
 
 use super::writer::Write;
-use super::{Sqlite, endpoint, inbox, subscription};
+use super::{Sqlite, endpoint, inbox, revocation, subscription};
 use crate::device::{Renewal, draw_id, tags_of, tags_text, token_of};
-use crate::{Attributes, Device, DeviceChange, DeviceFilter, Devices, Error, Registration, Suspect};
+use crate::revocation::Subject;
+use crate::{
+    Attributes, Device, DeviceChange, DeviceFilter, Devices, Error, Issued, Registration, Revocation, Suspect,
+};
 
 #[async_trait::async_trait]
 impl Devices for Sqlite {
@@ -45,14 +48,30 @@ impl Devices for Sqlite {
         self.write(1, move |w| delete(w, app, &device, now)).await
     }
 
-    async fn revoke_tokens(&self, app: AppId, device: &DeviceId) -> Result<u32, Error> {
+    async fn revoke_tokens(&self, app: AppId, device: &DeviceId, now: Timestamp) -> Result<u32, Error> {
         let device = device.clone();
-        self.write(1, move |w| {
+        self.write(2, move |w| {
             let sql = "UPDATE devices SET token_version = token_version + 1, revision = revision + 1 WHERE app = ?1 AND id = ?2
                        RETURNING token_version";
             let mut statement = w.db.prepare_cached(sql)?;
             let version = statement.query_row((app.0, device.as_str()), |row| row.get(0)).optional()?;
-            version.ok_or(Error::NotFound)
+            let version = version.ok_or(Error::NotFound)?;
+            revocation::revoke(w, app, Subject::Device, device.as_str(), now)?;
+            Ok(version)
+        })
+        .await
+    }
+
+    async fn revoke_user(&self, app: AppId, user: &UserId, now: Timestamp) -> Result<Vec<DeviceId>, Error> {
+        let user = user.clone();
+        self.write(2, move |w| {
+            revocation::revoke(w, app, Subject::User, user.as_str(), now)?;
+            let sql = "UPDATE devices SET token_version = token_version + 1, revision = revision + 1 WHERE app = ?1 AND user = ?2
+                       RETURNING id";
+            let mut statement = w.db.prepare_cached(sql)?;
+            let ids = statement.query_map((app.0, user.as_str()), |row| row.get::<_, String>(0))?;
+            let wrong = |error| Error::Engine(format!("a stored device: {error}"));
+            ids.map(|id| DeviceId::parse(&id?).map_err(wrong)).collect()
         })
         .await
     }
@@ -92,7 +111,9 @@ impl Devices for Sqlite {
 }
 
 const COLUMNS: &str = "num, app, id, user, platform, locale, timezone, app_version, tags, push_token, token_version, \
-                       created_at, push_service, push_environment, push_suspect_at, push_suspect_reason";
+                       created_at, push_service, push_environment, push_suspect_at, push_suspect_reason, \
+                       (SELECT r.revoked_at FROM revocations r WHERE r.app = devices.app AND r.kind = 0 AND r.id = devices.id), \
+                       (SELECT r.revoked_at FROM revocations r WHERE r.app = devices.app AND r.kind = 1 AND r.id = devices.user)";
 
 /// The device of a row of [`COLUMNS`], its topics still missing.
 fn device_of(row: &Row<'_>) -> Result<Device, Error> {
@@ -115,6 +136,10 @@ fn device_of(row: &Row<'_>) -> Result<Device, Error> {
             None => None,
         },
         token_version: row.get(10)?,
+        revoked: Revocation {
+            device: row.get::<_, Option<i64>>(16)?.map(|at| Timestamp(at as u64)),
+            user: row.get::<_, Option<i64>>(17)?.map(|at| Timestamp(at as u64)),
+        },
         created_at: Timestamp(row.get::<_, i64>(11)? as u64),
     })
 }
@@ -181,6 +206,12 @@ pub(super) fn register(
         Some(id) => id.clone(),
         None => draw_id()?,
     };
+    if registration.issued != Issued::Elsewhere {
+        let revoked = revocation::load(w.db, app, &id, registration.user.as_ref())?;
+        if registration.issued.is_revoked(revoked.latest(), now) {
+            return Ok(Err(Error::Revoked));
+        }
+    }
     let known = load(w.db, app, &id)?;
     let is_new = known.is_none();
     let mut device = match known {
@@ -301,6 +332,7 @@ fn delete(w: &Write<'_>, app: AppId, id: &DeviceId, now: Timestamp) -> Result<De
          SELECT app, id, token_version + 1 FROM devices WHERE num = ?1",
     )?
     .execute((num,))?;
+    revocation::revoke(w, app, Subject::Device, id.as_str(), now)?;
     w.db.prepare_cached("DELETE FROM devices WHERE num = ?1")?.execute((num,))?;
     Ok(device)
 }

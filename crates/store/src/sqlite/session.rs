@@ -11,7 +11,7 @@ use rusqlite::{Connection, OptionalExtension};
 use super::backlog::{self, Reading, Source};
 use super::ids;
 use super::writer::Write;
-use super::{Sqlite, ack, device, inbox, maintenance, opening};
+use super::{Sqlite, ack, device, inbox, maintenance, opening, revocation};
 use crate::{
     Ack, Acked, Backlog, BacklogPage, Error, FirstCall, LoggedIn, Login, LoginRefused, Place, Recheck,
     Rechecked, Recover, Registration, Sessions,
@@ -164,10 +164,11 @@ fn change(w: &Write<'_>, login: &Login) -> Result<(), Error> {
         device: Some(login.device.clone()),
         user: login.user.clone(),
         topics: login.topics.clone(),
+        issued: login.issued,
         ..Registration::default()
     };
     match device::register(w, login.app, registration, login.now)? {
-        Ok(_) | Err(Error::Limit(_)) => Ok(()),
+        Ok(_) | Err(Error::Limit(_) | Error::Revoked) => Ok(()),
         Err(error) => Err(error),
     }
 }
@@ -204,7 +205,8 @@ fn read_login(
     )?;
     let mut rows = statement.query((login.app.0, login.device.as_str()))?;
     let Some(row) = rows.next()? else {
-        return if !login.create {
+        let revoked = revocation::load(db, login.app, &login.device, login.user.as_ref())?;
+        return if !login.create || login.issued.is_revoked(revoked.latest(), login.now) {
             refused(LoginRefused::Revoked)
         } else if distinct(&login.topics, &login.session_topics) > limits::TOPICS_PER_DEVICE_MAX {
             refused(LoginRefused::TooManyTopics)
@@ -220,6 +222,13 @@ fn read_login(
     if login.token_version.is_some_and(|version| version < token_version) {
         return refused(LoginRefused::Revoked);
     }
+    let stored_user = user.map(UserId::parse).transpose();
+    let stored_user = stored_user.map_err(|error| Error::Engine(format!("a stored user: {error}")))?;
+    let of_user = login.user.as_ref().or(stored_user.as_ref());
+    let revoked = revocation::load(db, login.app, &login.device, of_user)?;
+    if login.issued.is_revoked(revoked.latest(), login.now) {
+        return refused(LoginRefused::Revoked);
+    }
     let durable = reading.subscriptions(num)?;
     let names: HashSet<&Topic> = durable.iter().map(|source| &source.topic.topic).collect();
     let is_new = |topic: &&Topic| !names.contains(topic) && !topic.is_everyone();
@@ -228,16 +237,25 @@ fn read_login(
     if (durable.len() + named.len()).saturating_sub(1) > limits::TOPICS_PER_DEVICE_MAX {
         return refused(LoginRefused::TooManyTopics);
     }
-    let other_user = login.user.as_ref().is_some_and(|wanted| Some(wanted.as_str()) != user);
+    let other_user = login.user.is_some() && login.user != stored_user;
     if login.create && (other_user || login.topics.iter().any(|topic| is_new(&topic))) {
         return Ok(Answer::Change);
     }
-    let user = user.map(UserId::parse).transpose();
-    let user = user.map_err(|error| Error::Engine(format!("a stored user: {error}")))?;
+    let user = stored_user;
     let session: Vec<Topic> =
         login.session_topics.iter().filter(is_new).collect::<HashSet<_>>().into_iter().cloned().collect();
     let (topics, page) = first_page(reading, num, durable, session, login)?;
-    Ok(Answer::Settled(Ok(LoggedIn { num, user, token_version, topics, page, revision, as_of, kept })))
+    Ok(Answer::Settled(Ok(LoggedIn {
+        num,
+        user,
+        token_version,
+        revoked,
+        topics,
+        page,
+        revision,
+        as_of,
+        kept,
+    })))
 }
 
 fn distinct(a: &[Topic], b: &[Topic]) -> usize {

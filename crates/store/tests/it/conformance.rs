@@ -16,6 +16,7 @@ pub(crate) mod inbox;
 pub(crate) mod notifications;
 pub(crate) mod push;
 pub(crate) mod pushing;
+pub(crate) mod revocations;
 pub(crate) mod sessions;
 pub(crate) mod tokens;
 pub(crate) mod topics;
@@ -75,6 +76,8 @@ macro_rules! conformance_tests {
                 a_gate_keeps_inboxes_from_filling;
             endpoints: an_endpoint_is_kept_found_and_deleted, a_device_has_a_bounded_number_of_endpoints,
                 an_endpoint_goes_with_its_user_device_and_app, what_waits_for_use_says_so;
+            revocations: a_deleted_device_is_not_made_by_an_old_jwt, a_revoked_device_takes_newer_jwts_alone,
+                a_user_is_revoked_on_all_devices, a_revocation_is_its_apps_alone, a_jwt_without_a_time_is_refused_once_revoked;
             inbox: stored_reaches_the_inbox_of_every_device_of_a_user, stored_to_devices_and_unknown_ones,
                 live_only_keeps_nothing, a_ttl_ends, a_newer_one_collapses_the_older,
                 a_full_inbox_evicts_the_oldest, an_ack_removes_once, an_inbox_lists_the_oldest_first;

@@ -165,6 +165,7 @@ impl Cell {
             user: None,
             create: false,
             token_version: None,
+            issued: noroshi_store::Issued::Elsewhere,
             topics: Vec::new(),
             session_topics: Vec::new(),
             resume: None,

@@ -3,6 +3,7 @@
 use noroshi_types::{DeviceId, Topic};
 
 use super::{Conversation, Phase};
+use crate::app_name;
 use crate::mqtt::action::{Action, LogIn, LogInRefused, LoggedIn, Will};
 use crate::mqtt::flight::Stage;
 use crate::mqtt::{
@@ -95,8 +96,12 @@ impl Conversation {
             return Err(Violation::AuthMethod); // [MQTT-4.12.0-1]
         }
         let will = connect.will.map(raw_will).transpose()?;
-        let has_name = connect.username.is_some_and(|name| !name.is_empty());
-        let device = connect.username.filter(|name| !name.is_empty()).or(Some(connect.client_id));
+        let (username, named_app) = match connect.username.map(app_name::split_user) {
+            Some((device, app)) => (Some(device).filter(|device| !device.is_empty()), app),
+            None => (None, None),
+        };
+        let has_name = username.is_some();
+        let device = username.or(Some(connect.client_id));
         let device = device.filter(|device| !device.is_empty());
         if device.is_some_and(|device| DeviceId::parse(device).is_err()) {
             let code = match has_name {
@@ -140,7 +145,7 @@ impl Conversation {
             will,
             early: Vec::new(),
         }));
-        let app = properties.user().find(|(name, _)| *name == "app").map(|(_, app)| app);
+        let app = properties.user().find(|(name, _)| *name == "app").map(|(_, app)| app).or(named_app);
         let session_expiry_s = self.session_expiry_s;
         Ok(Action::LogIn(LogIn { device, token, app, client_id, clean_start, session_expiry_s, has_will }))
     }

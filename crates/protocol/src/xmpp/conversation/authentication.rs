@@ -11,6 +11,7 @@ use super::{
     Context, Conversation, Element, Identity, Output, Phase, StreamError, ns, push_empty, push_end,
     push_framed, push_start, push_text,
 };
+use crate::app_name;
 use crate::xmpp::action::{Action, Credentials};
 use crate::xmpp::jid::{self, Jid};
 use crate::xmpp::sasl::{self, Failure, Mechanism, Plain};
@@ -107,11 +108,19 @@ impl Conversation {
 
     fn begin_plain(&mut self, cx: &Context<'_>, message: &str, out: &mut Output) -> Result<(), Failure> {
         let plain = Plain::parse(message)?;
-        self.set_user(cx, &plain.user, plain.authorize_as.as_deref())?;
+        // The domain may stand behind it.
+        let (domain, user) = match plain.user.rsplit_once('@') {
+            Some((user, domain)) if *domain == *cx.config.domain => (true, user),
+            _ => (false, &*plain.user),
+        };
+        let (device, app) = app_name::split_user(user);
+        let user = if domain { format!("{device}@{}", cx.config.domain) } else { device.to_owned() };
+        self.set_user(cx, &user, plain.authorize_as.as_deref())?;
         self.opening().exchange = Step::Token;
         self.phase = Phase::Verifying;
         let user = self.opening().local.clone();
-        out.actions.push(Action::Authenticate { user: name_of(&user), token: plain.password });
+        let app = app.map(Into::into);
+        out.actions.push(Action::Authenticate { user: name_of(&user), app, token: plain.password });
         Ok(())
     }
 

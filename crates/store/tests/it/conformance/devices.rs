@@ -20,6 +20,7 @@ fn full(id: &str) -> Registration {
         },
         topics: topics(&["news", "a"]),
         push_token: Some(apns_token("00ff")),
+        ..Registration::default()
     }
 }
 
@@ -138,10 +139,10 @@ pub(crate) async fn tokens_are_revoked_for_good(store: &dyn Store) {
     let app = app(store, "shop").await;
     join(store, app, "d1", "u1", &[]).await;
     let d1 = device("d1");
-    assert_eq!(store.revoke_tokens(app, &d1).await.expect("revoked"), 2);
-    assert_eq!(store.revoke_tokens(app, &d1).await.expect("revoked"), 3);
+    assert_eq!(store.revoke_tokens(app, &d1, NOW).await.expect("revoked"), 2);
+    assert_eq!(store.revoke_tokens(app, &d1, NOW).await.expect("revoked"), 3);
     assert_eq!(store.device(app, &d1).await.expect("read").expect("known").token_version, 3);
-    assert!(matches!(store.revoke_tokens(app, &device("d9")).await, Err(Error::NotFound)));
+    assert!(matches!(store.revoke_tokens(app, &device("d9"), NOW).await, Err(Error::NotFound)));
     // A device made again under the same id does not honour the tokens of the deleted one.
     store.delete_device(app, &d1, NOW).await.expect("deleted");
     join(store, app, "d1", "u1", &[]).await;

@@ -40,7 +40,7 @@ pub(crate) async fn refusals_stand_alone(store: &dyn Store) {
     let app = app(store, "shop").await;
     join(store, app, "d1", "u1", &[]).await;
     join(store, app, "d2", "u2", &[]).await;
-    store.revoke_tokens(app, &device("d2")).await.expect("revoked");
+    store.revoke_tokens(app, &device("d2"), NOW).await.expect("revoked");
     let batch = vec![
         login(app, "d1"),
         login(app, "d9"),
@@ -280,7 +280,7 @@ pub(crate) async fn a_recheck_tells_what_changed(store: &dyn Store) {
     store.update_device(app, &d1, change, NOW).await.expect("updated");
     assert_eq!(recheck(&logged).await, Rechecked::Changed);
     logged = known().await;
-    store.revoke_tokens(app, &d1).await.expect("revoked");
+    store.revoke_tokens(app, &d1, NOW).await.expect("revoked");
     assert_eq!(recheck(&logged).await, Rechecked::Changed);
     logged = known().await;
     let moved = log_in(store, jwt(app, "d1", "u3", &["night"])).await;

@@ -132,7 +132,7 @@ pub(crate) async fn tenants_are_isolated(store: &dyn Store) {
     let change = DeviceChange { user: Some(None), ..DeviceChange::default() };
     assert!(matches!(store.update_device(theirs, &d1, change, NOW).await, Err(Error::NotFound)));
     assert!(matches!(store.delete_device(theirs, &d1, NOW).await, Err(Error::NotFound)));
-    assert!(matches!(store.revoke_tokens(theirs, &d1).await, Err(Error::NotFound)));
+    assert!(matches!(store.revoke_tokens(theirs, &d1, NOW).await, Err(Error::NotFound)));
     assert!(matches!(store.subscribe(theirs, &d1, &news, NOW).await, Err(Error::NotFound)));
     assert!(matches!(store.unsubscribe(theirs, &d1, &news).await, Err(Error::NotFound)));
     assert!(matches!(store.inbox(theirs, &d1, 9, NOW).await, Err(Error::NotFound)));

@@ -148,6 +148,7 @@ pub(crate) fn login(app: AppId, id: &str) -> Login {
         user: None,
         create: false,
         token_version: Some(1),
+        issued: noroshi_store::Issued::Elsewhere,
         topics: Vec::new(),
         session_topics: Vec::new(),
         resume: None,

@@ -75,7 +75,7 @@ async fn fill_app(store: &dyn Store, app: AppId) -> Vec<NotificationId> {
     store.register(app, vec![plain], at(1)).await.expect("registered");
     join(store, app, "deleted", "u1", &[]).await;
     store.delete_device(app, &device("deleted"), NOW).await.expect("deleted");
-    store.revoke_tokens(app, &device("d5")).await.expect("revoked");
+    store.revoke_tokens(app, &device("d5"), NOW).await.expect("revoked");
     let endpoint = NewEndpoint {
         app,
         device: device("d4"),

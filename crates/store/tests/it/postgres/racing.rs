@@ -181,7 +181,7 @@ async fn a_deleted_device_leaves_nothing_outstanding() {
         };
         let ending = async { other.delete_device(app, &device(&id), NOW).await.expect("deleted") };
         let revoking = async {
-            match one.revoke_tokens(app, &device(&id)).await {
+            match one.revoke_tokens(app, &device(&id), NOW).await {
                 Ok(version) => assert_eq!(version, 2),
                 Err(error) => assert!(matches!(error, Error::NotFound), "{error}"),
             }

@@ -20,7 +20,7 @@ fn a_device_logs_in_with_its_token() {
         let mut peer = Peer::secure();
         peer.say(HEADER);
         peer.say(&auth("PLAIN", &format!("\0{user}\0secret")));
-        let [Action::Authenticate { user, token }] = &peer.take()[..] else { panic!("no log-in") };
+        let [Action::Authenticate { user, token, .. }] = &peer.take()[..] else { panic!("no log-in") };
         assert_eq!((&**user, token.as_str()), (name, "secret"));
     }
     let mut peer = Peer::open();

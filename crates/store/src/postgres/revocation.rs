@@ -1,0 +1,73 @@
+//! Revoked app JWTs of devices and users.
+//!
+//! A registration with a JWT holds a lock of its user, shared, from before it reads when the user's JWTs were revoked
+//! until it commits; a revocation of the user takes the same lock alone. So a device that a revoked JWT makes is there
+//! before the revocation, which then covers it, or is not made.
+
+use noroshi_types::{AppId, DeviceId, Timestamp, UserId};
+
+use super::transaction::{Failed, Tx, Values};
+use crate::Revocation;
+use crate::revocation::Subject;
+
+/// The time only moves forward, whatever the clock does.
+pub(super) const REVOKE: &str =
+    "INSERT INTO revocations AS r (app, kind, id, revoked_at) VALUES ($1, $2, $3, $4)
+     ON CONFLICT (app, kind, id) DO UPDATE SET revoked_at = greatest(r.revoked_at, excluded.revoked_at)";
+
+pub(super) async fn revoke(
+    tx: &Tx,
+    app: AppId,
+    subject: Subject,
+    id: &str,
+    now: Timestamp,
+) -> Result<u64, Failed> {
+    Ok(tx.execute(REVOKE, &[&i64::from(app.0), &(subject as i64), &id, &(now.0 as i64)]).await?)
+}
+
+/// Of one who asks: the app, the device, and the user of its credential.
+pub(super) type Asked<'a> = (AppId, &'a DeviceId, Option<&'a UserId>);
+
+const LOAD: &str = "SELECT asked.place, 0::bigint, r.revoked_at
+     FROM unnest($1::bigint[], $2::text[], $3::text[]) WITH ORDINALITY AS asked (app, device, of_user, place)
+     JOIN revocations r ON r.app = asked.app AND r.kind = 0 AND r.id = asked.device
+     UNION ALL
+     SELECT asked.place, 1::bigint, r.revoked_at
+     FROM unnest($1::bigint[], $2::text[], $3::text[]) WITH ORDINALITY AS asked (app, device, of_user, place)
+     LEFT JOIN devices d ON asked.of_user IS NULL AND d.app = asked.app AND d.id = asked.device
+     JOIN revocations r ON r.app = asked.app AND r.kind = 1 AND r.id = coalesce(asked.of_user, d.\"user\")";
+
+/// In their order. Without a user, the user of the device as it is.
+pub(super) async fn load(tx: &Tx, asked: &[Asked<'_>]) -> Result<Vec<Revocation>, Failed> {
+    let apps: Vec<_> = asked.iter().map(|(app, _, _)| i64::from(app.0)).collect();
+    let devices: Vec<_> = asked.iter().map(|(_, device, _)| device.as_str()).collect();
+    let users: Vec<_> = asked.iter().map(|(_, _, user)| user.map(UserId::as_str)).collect();
+    let values: Values<'_> = &[&apps, &devices, &users];
+    let mut found = vec![Revocation::default(); asked.len()];
+    for row in tx.query(LOAD, values).await? {
+        let at = Some(Timestamp(row.get::<_, i64>(2) as u64));
+        let revocation = &mut found[(row.get::<_, i64>(0) - 1) as usize];
+        match row.get::<_, i64>(1) {
+            0 => revocation.device = at,
+            _ => revocation.user = at,
+        }
+    }
+    Ok(found)
+}
+
+/// Until the transaction ends: registrations with JWTs of these users, not a revocation.
+pub(super) async fn keep_revocations_out(tx: &Tx, users: &[(AppId, &UserId)]) -> Result<(), Failed> {
+    let apps: Vec<_> = users.iter().map(|(app, _)| i64::from(app.0)).collect();
+    let users: Vec<_> = users.iter().map(|(_, user)| user.as_str()).collect();
+    let sql = "SELECT pg_advisory_xact_lock_shared(hashtextextended(asked.of_user, asked.app))
+               FROM unnest($1::bigint[], $2::text[]) AS asked (app, of_user)";
+    tx.query(sql, &[&apps, &users]).await?;
+    Ok(())
+}
+
+/// Until the transaction ends: a revocation, no registrations with JWTs of this user.
+pub(super) async fn keep_registrations_out(tx: &Tx, app: AppId, user: &UserId) -> Result<(), Failed> {
+    let sql = "SELECT pg_advisory_xact_lock(hashtextextended($2::text, $1::bigint))";
+    tx.query(sql, &[&i64::from(app.0), &user.as_str()]).await?;
+    Ok(())
+}
