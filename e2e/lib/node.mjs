@@ -76,14 +76,15 @@ export async function freePort() {
 export class Node {
   /**
    * `args` are further flags of `serve`, `env` further variables; `data` an existing data folder (kept at
-   * the end), else a temporary one (removed).
+   * the end), else a temporary one (removed); `descriptors` the most that it may have open.
    */
-  static async start({ args = [], env = {}, data, dev = true } = {}) {
+  static async start({ args = [], env = {}, data, dev = true, descriptors } = {}) {
     assert.ok(existsSync(BIN), `${BIN} is not there: cargo build -p noroshi, or set NOROSHI_BIN`)
     const node = new this()
     node.args = args
     node.env = env
     node.dev = dev
+    node.descriptors = descriptors
     node.ownsData = data === undefined
     node.data = data ?? mkdtempSync(join(tmpdir(), 'noroshi-e2e-'))
     mkdirSync(join(CACHE, 'logs'), { recursive: true })
@@ -99,7 +100,10 @@ export class Node {
     const log = openSync(this.logPath, 'a')
     const args = ['serve', ...(this.dev ? ['--dev'] : [])]
     args.push('--data', this.data, '--http', `127.0.0.1:${this.httpPort}`, '--admin', `127.0.0.1:${this.adminPort}`)
-    this.child = spawn(BIN, [...args, ...this.args], {
+    const command = [BIN, ...args, ...this.args]
+    // prlimit becomes the node: the child is the same process.
+    if (this.descriptors) command.unshift('prlimit', `--nofile=${this.descriptors}:${this.descriptors}`)
+    this.child = spawn(command[0], command.slice(1), {
       stdio: ['ignore', log, log],
       env: { ...process.env, NOROSHI_DEV_KEY: KEY, NOROSHI_DEV_JWT_SECRET: JWT_SECRET, ...this.env },
     })

@@ -25,9 +25,9 @@ export function frame(opcode, payload = '', { fin = true, rsv = 0, mask = true, 
   return Buffer.concat([Buffer.from(head), key, body.map((byte, i) => byte ^ key[i % 4])])
 }
 
-/** A connection on which the API answered a request and that it keeps. */
-export async function used(port) {
-  const socket = connect(port, '127.0.0.1')
+/** A connection on which the API answered a request and that it keeps; `from` is another address of this machine. */
+export async function used(port, from) {
+  const socket = connect({ port, host: '127.0.0.1', localAddress: from })
   socket.write(`GET /openapi.json HTTP/1.1\r\nHost: 127.0.0.1:${port}\r\n\r\n`)
   let bytes = Buffer.alloc(0)
   await within(
@@ -50,8 +50,13 @@ export async function used(port) {
 
 export class RawSocket {
   /** Connects and sends the upgrade; `heard` collects what comes behind the response head. */
-  static async upgrade(port, path) {
-    const raw = new RawSocket(connect(port, '127.0.0.1'))
+  static upgrade(port, path) {
+    return RawSocket.upgradeOn(connect(port, '127.0.0.1'), port, path)
+  }
+
+  /** The same on a connection that is there. */
+  static async upgradeOn(socket, port, path) {
+    const raw = new RawSocket(socket)
     raw.socket.write(
       `GET ${path} HTTP/1.1\r\nHost: 127.0.0.1:${port}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n` +
         `Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: ${randomBytes(16).toString('base64')}\r\n` +

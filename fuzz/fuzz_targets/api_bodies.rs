@@ -26,6 +26,8 @@ fuzz_target!(|bytes: &[u8]| {
     }
     let _ = body::device_change(bytes);
     let _ = body::presence_query(bytes);
+    let _ = body::quotas(bytes);
+    let _ = body::quota_changes(bytes);
     let _ = body::presence(bytes);
     let _ = body::acked(bytes);
     let _ = body::app(bytes);

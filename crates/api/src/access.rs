@@ -17,8 +17,10 @@ use noroshi_types::{AppId, Scope};
 use ring::digest;
 
 use crate::error::{Code, Problem};
+use crate::link::{Client, Link};
+use crate::pool::Trust;
 use crate::registration::register_one;
-use crate::state::{Api, Door, Peer, State};
+use crate::state::{Api, Door, State};
 
 /// Which app a request turned out to be for, told to the log by whoever checked the credential.
 #[derive(Debug, Clone, Default)]
@@ -81,7 +83,7 @@ impl<N: Needs> FromRequestParts<Api> for Provider<N> {
 
     async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, Problem> {
         let access = api.auth.key(bearer(&parts.headers)?)?;
-        seen(parts, access.app);
+        seen_provider(parts, access.app);
         scoped(&access, N::SCOPE)?;
         Ok(Self { app: access.app, needs: PhantomData })
     }
@@ -111,7 +113,7 @@ impl FromRequestParts<Api> for Registrar {
     async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, Problem> {
         match api.auth.key(bearer(&parts.headers)?) {
             Ok(access) => {
-                seen(parts, access.app);
+                seen_provider(parts, access.app);
                 scoped(&access, Scope::Devices)?;
                 Ok(Self::Provider(access.app))
             }
@@ -127,11 +129,14 @@ impl FromRequestParts<Api> for Manager {
     async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, Problem> {
         let bearer = bearer(&parts.headers)?;
         match api.door {
-            Door::Admin if is_operator(api, bearer) => Ok(Self::Operator),
+            Door::Admin if is_operator(api, bearer) => {
+                has_shown(parts, Trust::Provider);
+                Ok(Self::Operator)
+            }
             Door::Admin => Err(Refused::Unknown.into()),
             Door::Public => {
                 let access = api.auth.key(bearer)?;
-                seen(parts, access.app);
+                seen_provider(parts, access.app);
                 scoped(&access, Scope::Admin)?;
                 Ok(Self::Admin(access.app))
             }
@@ -188,10 +193,22 @@ pub fn scoped(access: &Access, scope: Scope) -> Result<(), Problem> {
 }
 
 /// Tells the request's log line and span whose it is.
-pub fn seen(parts: &Parts, app: AppId) {
+pub(crate) fn seen(parts: &Parts, app: AppId) {
     if let Some(caller) = parts.extensions.get::<Caller>() {
         // A request has one credential: the first answer is the only one.
         let _ = caller.0.set(app);
+    }
+}
+
+/// The same of a provider, whose connection is kept in preference to others from now on.
+pub fn seen_provider(parts: &Parts, app: AppId) {
+    seen(parts, app);
+    has_shown(parts, Trust::Provider);
+}
+
+fn has_shown(parts: &Parts, trust: Trust) {
+    if let Some(link) = parts.extensions.get::<Link>() {
+        link.has_shown(trust);
     }
 }
 
@@ -208,7 +225,7 @@ impl FromRequestParts<Api> for Network {
 
 /// Whose limits failed log-ins count for.
 pub fn client(parts: &Parts) -> Option<ClientNetwork> {
-    parts.extensions.get::<Peer>().map(|peer| ClientNetwork::of(peer.address.ip()))
+    parts.extensions.get::<Client>().map(|client| ClientNetwork::of(client.0))
 }
 
 async fn consumer(parts: &Parts, api: &Api) -> Result<Identity, Problem> {
@@ -218,6 +235,7 @@ async fn consumer(parts: &Parts, api: &Api) -> Result<Identity, Problem> {
     let credential = Credential { token: bearer(&parts.headers)?, app, client: client(parts) };
     let identity = api.auth.authenticate(credential, api.now()).await?;
     seen(parts, identity.app);
+    has_shown(parts, Trust::Device);
     Ok(identity)
 }
 

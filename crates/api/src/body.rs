@@ -13,6 +13,7 @@ mod mirror;
 mod notice;
 mod notification;
 mod push_token;
+mod quota;
 mod relay;
 mod time_zone;
 
@@ -27,6 +28,7 @@ pub use mirror::mirror;
 pub use notice::notice;
 pub use notification::notification;
 pub use push_token::{TestTarget, push_test, push_token};
+pub use quota::{quota_changes, quotas};
 pub use relay::{Relayed, relayed};
 pub(crate) use time_zone::TimeZone;
 

@@ -8,6 +8,7 @@ use std::borrow::Cow;
 use axum::response::{IntoResponse, Response};
 use http::{HeaderValue, StatusCode, header};
 use noroshi_auth::Refused;
+use noroshi_delivery::OverQuota;
 use noroshi_types::Invalid;
 use serde::Serialize;
 
@@ -39,6 +40,7 @@ pub enum Code {
     TooManyLines,
     UnsupportedMediaType,
     TooManyRequests,
+    QuotaExceeded,
     Internal,
     NotBuilt,
     Overloaded,
@@ -54,7 +56,7 @@ const DETAIL_BYTES_MAX: usize = 300;
 const RETRY_AFTER_S: &str = "1";
 
 impl Code {
-    pub const ALL: [Code; 31] = [
+    pub const ALL: [Code; 32] = [
         Code::InvalidJson,
         Code::InvalidField,
         Code::UnknownField,
@@ -80,6 +82,7 @@ impl Code {
         Code::TooManyLines,
         Code::UnsupportedMediaType,
         Code::TooManyRequests,
+        Code::QuotaExceeded,
         Code::Internal,
         Code::NotBuilt,
         Code::Overloaded,
@@ -126,6 +129,9 @@ impl Code {
                 "The device deleted it, was deleted itself, or gave the endpoint an end that has come. Post to it no more."
             }
             Code::TooManyRequests => "Try again after `Retry-After`. The detail says whose limit it is.",
+            Code::QuotaExceeded => {
+                "Try again after `Retry-After`, or ask the operator for more. The detail names the quota of the app. Nothing was changed."
+            }
             Code::Misdirected => {
                 "Nodes can have roles: the detail names the one that is missing here. Ask a node that has it."
             }
@@ -186,6 +192,7 @@ impl Code {
             Code::AlreadyExists => ("already_exists", 409, "It exists already"),
             Code::EndpointGone => ("endpoint_gone", 410, "The endpoint is not there any more"),
             Code::TooManyRequests => ("too_many_requests", 429, "More requests than are allowed"),
+            Code::QuotaExceeded => ("quota_exceeded", 429, "The app uses all that it may"),
             Code::NotConnected => ("not_connected", 409, "The device is not connected"),
             Code::Misdirected => ("misdirected", 421, "This node does not serve that"),
             Code::NotAtAFront => ("not_at_a_front", 421, "Only the cells themselves serve that"),
@@ -352,7 +359,8 @@ impl From<noroshi_store::Error> for Problem {
             }
             Error::Limit(limit) => Self::new(Code::LimitExceeded, limit),
             Error::Closed => Self::new(Code::Unavailable, "the service is stopping; try again"),
-            error @ Error::Engine(_) => Self::internal(error),
+            // Whoever has a gate says itself what it refused.
+            error @ (Error::Refused | Error::Engine(_)) => Self::internal(error),
         }
     }
 }
@@ -370,8 +378,16 @@ impl From<noroshi_delivery::Error> for Problem {
             }
             // Names the field and the rule, never the value.
             noroshi_delivery::Error::Credential(invalid) => Self::field(invalid.field, invalid.rule),
+            noroshi_delivery::Error::OverQuota(over) => over.into(),
             noroshi_delivery::Error::Store(error) => error.into(),
         }
+    }
+}
+
+impl From<OverQuota> for Problem {
+    fn from(over: OverQuota) -> Self {
+        let retry_after_s = Some(u32::try_from(over.after_s()).unwrap_or(u32::MAX));
+        Self { retry_after_s, ..Self::new(Code::QuotaExceeded, over.to_string()) }
     }
 }
 

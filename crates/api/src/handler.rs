@@ -19,6 +19,7 @@ pub(crate) mod notification;
 pub(crate) mod page;
 pub(crate) mod presence;
 pub(crate) mod profile;
+pub(crate) mod quota;
 pub(crate) mod relay;
 pub(crate) mod summary;
 pub(crate) mod topic;

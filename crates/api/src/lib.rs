@@ -7,7 +7,7 @@
 //! ```
 //!
 //! Reading order: [`mod@router`] (every route), [`error`] (every refusal), [`body`] (what requests may say),
-//! `access`, `fit` (what push services would not take), `handler`, then what is around them: `observe`, `origin`, `serve`, `tunnel`, `document`; [`parts`] is what others build on.
+//! `access`, `fit` (what push services would not take), `handler`, then what is around them: `observe`, `origin`, `serve` (with `pool`, `link`, `arriving`, `paced`, `turn`), `document`; [`parts`] is what others build on.
 //!
 //! The Web Push resource (`/push/…`) has no credential but its address: `handler::web_push`, and `pace` for how often.
 //!
@@ -23,28 +23,35 @@ pub mod parts;
 pub mod router;
 
 mod access;
+mod arriving;
 mod connect;
 mod extract;
 mod first_call;
 mod fit;
 mod handler;
 mod json;
+mod link;
 mod metrics;
 mod observe;
 mod origin;
 mod pace;
+mod paced;
+mod pool;
 mod registration;
 mod respond;
 mod serve;
 mod state;
 mod traced;
-mod tunnel;
+mod turn;
 
+pub use arriving::Timing;
 pub use body::Limits;
 pub use error::{Code, Problem};
 pub use first_call::FirstCalls;
+pub use link::Client;
 pub use metrics::Metrics;
 pub use pace::Paces;
-pub use router::{admin_router, router};
-pub use serve::serve_connection;
-pub use state::{Api, Config, Load, Peer, State, Tunnel};
+pub use pool::{EVICTED_MAX, NoRoom, Place, Pool, PoolLimits, PoolMetrics};
+pub use router::{admin_router, no_room_router, router};
+pub use serve::{Serving, Turn, serve_connection};
+pub use state::{Api, Config, Load, Peer, State};

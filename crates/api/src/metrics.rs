@@ -43,7 +43,6 @@ pub struct Metrics {
     pub(crate) shed: Counter,
     pub(crate) panics: Counter,
     bodies_refused: Family<BodyLabels, Counter>,
-    pub(crate) tunnels: Gauge,
     web_push_accepted: Family<UrgencyLabels, Counter>,
     web_push_refused: Family<BodyLabels, Counter>,
     pub(crate) receipts_waiting: Gauge,
@@ -75,7 +74,6 @@ impl Metrics {
             shed: Counter::default(),
             panics: Counter::default(),
             bodies_refused: Family::default(),
-            tunnels: Gauge::default(),
             web_push_accepted: Family::default(),
             web_push_refused: Family::default(),
             receipts_waiting: Gauge::default(),
@@ -92,7 +90,6 @@ impl Metrics {
             "Request bodies not read to their end",
             metrics.bodies_refused.clone(),
         );
-        http.register("tunnels", "Connections handed on to the gateway", metrics.tunnels.clone());
         http.register(
             "first_calls",
             "First calls, by where the device was read",

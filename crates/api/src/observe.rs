@@ -17,11 +17,13 @@ use tracing::{Instrument, Level};
 
 use crate::access::Caller;
 use crate::error::{Code, Problem};
+use crate::link::Client;
 use crate::metrics::Counted;
 use crate::state::{Api, Door};
 use crate::traced::{self, Traced};
+use crate::turn::is_at_the_gateways;
 
-const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+pub(crate) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const REQUEST_ID_BYTES_MAX: usize = 64;
 
 pub(crate) async fn observe(Shared(api): Shared<Api>, mut request: Request, next: Next) -> Response {
@@ -30,11 +32,12 @@ pub(crate) async fn observe(Shared(api): Shared<Api>, mut request: Request, next
     let route = route(&request);
     let caller = Caller::default();
     request.extensions_mut().insert(caller.clone());
+    let client = request.extensions().get::<Client>().map(|client| tracing::field::display(client.0));
     let mut traced = Traced::of(request.uri().path(), request.headers());
     let mut open = traced.begin(&api, &route, &request);
     request.extensions_mut().insert(traced);
     let trace = traced.0.map(|context| tracing::field::display(context.trace));
-    let span = tracing::info_span!("request", id = id.to_str().unwrap_or_default(), trace);
+    let span = tracing::info_span!("request", id = id.to_str().unwrap_or_default(), trace, client);
     let mut response = answer(&api, request, next).instrument(span.clone()).await;
 
     let took = started.elapsed();
@@ -67,16 +70,22 @@ fn route(request: &Request) -> String {
     }
 }
 
-/// On its way through [`crate::tunnel`].
-pub(crate) fn is_the_gateways(request: &Request) -> bool {
-    matches!(request.uri().path(), "/v1/connect" | "/v1/events" | "/socket.io/" | "/mqtt" | "/xmpp")
-}
-
 /// Probes and metrics are answered however busy the node is.
 async fn answer(api: &Api, request: Request, next: Next) -> Response {
-    if api.door == Door::Public && !api.config.public && !is_the_gateways(&request) {
+    if api.door == Door::Public && !api.config.public && !is_at_the_gateways(request.uri().path()) {
         let detail = "this node serves no requests: it does not have the role api";
         return Problem::new(Code::Misdirected, detail).into_response();
+    }
+    for (what, text) in [("path", request.uri().path()), ("query", request.uri().query().unwrap_or_default())]
+    {
+        if let Err(wrong) = noroshi_types::percent::check(text) {
+            // The text itself is not told: it may hold a credential.
+            return Problem::new(
+                Code::InvalidParameter,
+                format!("the {what} is not percent-encoded: {wrong}"),
+            )
+            .into_response();
+        }
     }
     let share = api.enter();
     if share.is_none() && api.door == Door::Public {
@@ -101,12 +110,16 @@ fn log(route: &str, status: u16, took_us: u128, app: Option<u32>, notification: 
     }
 }
 
+/// How credentials of this service begin: one that a client took for its request's id is not logged.
+const CREDENTIALS: [&str; 4] = ["nd1.", "nk_", "no_", "eyJ"];
+
 /// The client's own id where it is short and plain, so that its log and ours can be read together.
-fn request_id(headers: &HeaderMap) -> HeaderValue {
+pub(crate) fn request_id(headers: &HeaderMap) -> HeaderValue {
     let plain = |value: &&HeaderValue| {
         let bytes = value.as_bytes();
         (1..=REQUEST_ID_BYTES_MAX).contains(&bytes.len())
             && bytes.iter().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.'))
+            && !CREDENTIALS.iter().any(|prefix| bytes.starts_with(prefix.as_bytes()))
     };
     let drawn = || HeaderValue::from_str(&uuid::Uuid::now_v7().as_simple().to_string());
     match headers.get(&REQUEST_ID).filter(plain) {

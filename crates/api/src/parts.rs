@@ -9,7 +9,7 @@ use crate::router::Route;
 use crate::state::{Api, Door, State};
 
 pub use crate::access::{
-    Devices, Needs, Network, Operator, Provider, Publish, Read, bearer, client, scoped, seen,
+    Devices, Needs, Network, Operator, Provider, Publish, Read, bearer, client, scoped, seen_provider,
 };
 pub use crate::connect::ConnectBody;
 pub use crate::extract::{Body, JsonBody, NdjsonBody, Path, Query};

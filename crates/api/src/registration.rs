@@ -8,8 +8,47 @@ use ring::rand::{SecureRandom, SystemRandom};
 use crate::error::Problem;
 use crate::state::State;
 
-/// All in one commit; answers in order. A failure of the store is everyone's.
+/// All in one commit; answers in order. A failure of the store is everyone's; who has no room in the app's quotas is
+/// refused alone.
 pub(crate) async fn register(
+    state: &State,
+    app: AppId,
+    registrations: Vec<Registration>,
+) -> Vec<Result<Device, Problem>> {
+    let admitted = match state.delivery.admit_registrations(app, &registrations).await {
+        Ok(admitted) => admitted,
+        Err(error) => {
+            let problem = Problem::from(error);
+            return registrations.iter().map(|_| Err(problem.clone())).collect();
+        }
+    };
+    let (mut let_in, mut held, mut refusals) = (Vec::new(), Vec::new(), Vec::new());
+    for (registration, admitted) in registrations.into_iter().zip(admitted) {
+        match admitted {
+            Ok(room) => {
+                let_in.push(registration);
+                held.push(room);
+                refusals.push(None);
+            }
+            Err(error) => refusals.push(Some(Problem::from(error))),
+        }
+    }
+    let registered = if let_in.is_empty() { Vec::new() } else { register_admitted(state, app, let_in).await };
+    for (room, registered) in held.into_iter().zip(&registered) {
+        if registered.is_ok() {
+            room.settle();
+        }
+    }
+    let mut registered = registered.into_iter();
+    let missing = || Err(Problem::internal("the store answered too few registrations"));
+    let answer = |refusal: Option<Problem>| match refusal {
+        Some(problem) => Err(problem),
+        None => registered.next().unwrap_or_else(missing),
+    };
+    refusals.into_iter().map(answer).collect()
+}
+
+async fn register_admitted(
     state: &State,
     app: AppId,
     registrations: Vec<Registration>,

@@ -4,18 +4,20 @@
 use std::sync::Arc;
 
 use axum::Router;
+use axum::extract::Request;
 use axum::handler::Handler;
 use axum::middleware;
+use axum::response::IntoResponse;
 use axum::routing::{MethodFilter, MethodRouter, on};
-use http::Method;
+use http::{HeaderValue, Method, header};
 
 use crate::error::{Code, Problem};
 use crate::handler::{
     app, batch, campaign, credential, device, drain, endpoint, experiment, health, invalidation, me, nodes,
-    notice, notification, page, presence, profile, relay, topic, web_push,
+    notice, notification, page, presence, profile, quota, relay, topic, web_push,
 };
 use crate::state::{Api, Door, State};
-use crate::{observe, origin, tunnel};
+use crate::{observe, origin, turn};
 
 /// A path and who answers it.
 pub struct Route {
@@ -32,6 +34,19 @@ pub fn router(state: Arc<State>) -> Router {
 /// What operators reach.
 pub fn admin_router(state: Arc<State>) -> Router {
     build(admin_routes(), Api { state, door: Door::Admin })
+}
+
+/// For a connection that there is no room for: one answer, and its end.
+pub fn no_room_router() -> Router {
+    Router::new().fallback(async |request: Request| {
+        let problem = Problem::new(Code::Overloaded, "every connection is in use; try again");
+        let mut response = problem.into_response();
+        let headers = response.headers_mut();
+        headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
+        headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, HeaderValue::from_static("*"));
+        headers.insert(observe::REQUEST_ID, observe::request_id(request.headers()));
+        response
+    })
 }
 
 /// Method and path of every route of [`router`].
@@ -91,8 +106,8 @@ fn public_routes() -> Vec<Route> {
         post("/push/{token}", web_push::post),
         delete("/push/message/{token}", web_push::cancel),
         get("/push/receipt/{token}", web_push::receipt),
-        get("/v1/connect", tunnel::open),
-        get("/v1/events", tunnel::open),
+        get("/v1/connect", turn::misdirected),
+        get("/v1/events", turn::misdirected),
         get("/v1/apps/{app}", app::show),
         patch("/v1/apps/{app}", app::change),
         get("/v1/apps/{app}/keys", app::keys),
@@ -112,6 +127,7 @@ fn public_routes() -> Vec<Route> {
         get("/v1/apps/{app}/notices/{name}", notice::show),
         put("/v1/apps/{app}/notices/{name}", notice::put),
         delete("/v1/apps/{app}/notices/{name}", notice::end),
+        get("/v1/apps/{app}/quotas", quota::show),
         get("/openapi.json", page::openapi),
         get("/docs", page::docs),
         get("/", page::root),
@@ -147,6 +163,10 @@ fn admin_routes() -> Vec<Route> {
         get("/v1/apps/{app}/notices/{name}", notice::show),
         put("/v1/apps/{app}/notices/{name}", notice::put),
         delete("/v1/apps/{app}/notices/{name}", notice::end),
+        get("/v1/apps/{app}/quotas", quota::show),
+        put("/v1/apps/{app}/quotas", quota::put),
+        patch("/v1/apps/{app}/quotas", quota::change),
+        delete("/v1/apps/{app}/quotas", quota::clear),
         get("/v1/drain", drain::show),
         put("/v1/drain", drain::begin),
         delete("/v1/drain", drain::cancel),
@@ -184,9 +204,9 @@ fn build(routes: Vec<Route>, api: Api) -> Router {
     if api.door == Door::Public {
         // Other people's protocols, which the gateway reads where they come first on a connection.
         router = router
-            .route("/socket.io/", on(MethodFilter::GET, tunnel::poll).on(MethodFilter::POST, tunnel::poll))
-            .route("/mqtt", on(MethodFilter::GET, tunnel::open))
-            .route("/xmpp", on(MethodFilter::GET, tunnel::open));
+            .route("/socket.io/", on(MethodFilter::GET.or(MethodFilter::POST), turn::misdirected))
+            .route("/mqtt", on(MethodFilter::GET, turn::misdirected))
+            .route("/xmpp", on(MethodFilter::GET, turn::misdirected));
     }
     let unknown = || async { Problem::new(Code::NotFound, "there is nothing at this path; see /docs") };
     let wrong_method = || async {

@@ -1,26 +1,41 @@
 //! HTTP/1.1 over any byte stream: the gateway and the node hand over connections, plain or TLS, with
 //! what was read of them already.
+//!
+//! Whatever a client owes has a deadline: its next head here, its bodies in [`crate::arriving`], the taking of
+//! its answers in [`crate::paced`]. A connection whose next request is the gateway's goes back to the caller,
+//! with everything read of it, before anything of that request is answered.
 
+use std::convert::Infallible;
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
-use std::task::Poll;
+use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use axum::Router;
-use axum::response::Response;
+use axum::body::Body;
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
 use futures_util::FutureExt;
-use futures_util::future::Either;
-use http::Request;
-use hyper::body::Incoming;
+use http::{HeaderValue, Request, StatusCode, header};
+use hyper::body::{Frame, Incoming, SizeHint};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
+use noroshi_auth::TrustedProxies;
 use noroshi_types::limits;
 use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tower::ServiceExt;
 
+use crate::arriving::{Arriving, Late, Timing};
+use crate::error::{Code, Problem};
+use crate::link::{Client, Link};
+use crate::observe::REQUEST_ID;
+use crate::paced::Paced;
+use crate::pool::Place;
 use crate::state::Peer;
+use crate::turn::{self, Turned};
 
 /// From the end of one answer to the end of the next request's head. Longer than the minute for which
 /// most clients keep a connection, so that it is they who close it.
@@ -29,69 +44,196 @@ const HEAD_TIMEOUT: Duration = Duration::from_secs(75);
 /// A body is read in pieces of at most this size.
 const READ_BUFFER_BYTES_MAX: usize = 64 << 10;
 
-/// A request that may change something, on its way to its answer.
-type Change = Pin<Box<dyn Future<Output = Response> + Send>>;
+/// How the connections of a listener are served.
+#[derive(Clone)]
+pub struct Serving {
+    pub router: Router,
+    pub timing: Timing,
+    pub proxies: Arc<TrustedProxies>,
+    /// Requests of the gateway's are not answered, but returned to the caller.
+    pub turns: bool,
+}
 
-/// Serves requests until the client leaves, or `drain` resolves and the request in work is answered.
-/// What breaks a connection is the client's affair: it is logged at debug.
-///
-/// A request that may change something is carried through when its client leaves amid: what it committed has
-/// consequences, such as the end of a revoked device's connection. The connection counts until then.
-pub async fn serve_connection(
-    io: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    router: Router,
-    peer: Peer,
-    drain: impl Future<Output = ()>,
-) {
-    // Guards the one in work, which only this task looks at: HTTP/1.1 has one at a time.
-    let change = Mutex::new(None);
-    if let Err(error) = serve(io, router, peer, &change, drain).await {
-        tracing::debug!(%error, peer = %peer.address, "an HTTP connection broke");
-    }
-    if let Some(change) = change.into_inner() {
-        change.await;
+impl Serving {
+    /// With the default deadlines, and without proxies or a gateway.
+    pub fn new(router: Router) -> Self {
+        Self { router, timing: Timing::default(), proxies: Arc::default(), turns: false }
     }
 }
 
-async fn serve(
-    io: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    router: Router,
+/// A connection whose next request is the gateway's.
+pub struct Turn<I> {
+    pub io: I,
+    /// From the first byte of the request on, as far as it was read.
+    pub bytes: Vec<u8>,
+}
+
+/// A request that may change something, on its way to its answer.
+type Change = Pin<Box<dyn Future<Output = Response> + Send>>;
+
+/// Serves requests until the client leaves, its place is needed, or `drain` resolves and the request in work is
+/// answered. What breaks a connection is the client's affair: it is logged at debug.
+///
+/// A request that may change something is carried through when its client leaves amid: what it committed has
+/// consequences, such as the end of a revoked device's connection. The connection counts until then.
+pub async fn serve_connection<I>(
+    io: I,
+    serving: Serving,
     peer: Peer,
+    place: Option<Place>,
+    drain: impl Future<Output = ()>,
+) -> Option<Turn<I>>
+where
+    I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let link = Link::new(place);
+    // Guards the one in work, which only this task looks at: HTTP/1.1 has one at a time.
+    let change = Mutex::new(None);
+    let served = tokio::select! {
+        served = serve(io, serving, peer, &link, &change, drain) => served,
+        () = link.evicted() => {
+            tracing::debug!(peer = %peer.address, "an HTTP connection made room for another");
+            Ok(None)
+        }
+    };
+    let turn = served.unwrap_or_else(|error| {
+        tracing::debug!(%error, peer = %peer.address, "an HTTP connection broke");
+        None
+    });
+    if let Some(change) = change.into_inner() {
+        change.await;
+    }
+    turn
+}
+
+async fn serve<I>(
+    io: I,
+    serving: Serving,
+    peer: Peer,
+    link: &Link,
     change: &Mutex<Option<Change>>,
     drain: impl Future<Output = ()>,
-) -> hyper::Result<()> {
-    let service = service_fn(|mut request: Request<Incoming>| {
-        request.extensions_mut().insert(peer);
+) -> hyper::Result<Option<Turn<I>>>
+where
+    I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let io = Paced::new(io, link.clone(), serving.timing);
+    let service = service_fn(|request: Request<Incoming>| -> Answer<'_> {
+        if serving.turns && turn::is_the_gateways(&request) {
+            link.turn(Turned::of(request));
+            return Box::pin(std::future::pending());
+        }
         let is_safe = request.method().is_safe();
-        let answer = router.clone().oneshot(request);
+        let answer = answer(&serving, peer, link.clone(), request);
         if is_safe {
-            return Either::Left(answer);
+            return Box::pin(answer.map(Ok));
         }
         // hyper drops what it was given here when the client leaves, and not what lies in `change`.
-        *change.lock() = Some(Box::pin(answer.map(|answer| answer.unwrap_or_else(|never| match never {}))));
-        Either::Right(poll_fn(|context| {
-            let Some(mut answer) = change.lock().take() else { return Poll::Pending };
-            let polled = answer.as_mut().poll(context);
-            if polled.is_pending() {
-                *change.lock() = Some(answer);
-            }
-            polled.map(Ok)
-        }))
+        *change.lock() = Some(Box::pin(answer));
+        Box::pin(poll_fn(|context| poll_change(change, context).map(Ok)))
     });
-    let connection = http1::Builder::new()
+    let mut connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_TIMEOUT)
         .max_headers(limits::HEADERS)
         .max_header_size(limits::HEAD_BYTES)
         .max_buf_size(READ_BUFFER_BYTES_MAX)
-        .serve_connection(TokioIo::new(io), service)
-        .with_upgrades();
-    let mut connection = pin!(connection);
-    tokio::select! {
-        result = connection.as_mut() => result,
-        () = drain => {
-            connection.as_mut().graceful_shutdown();
-            connection.await
+        .serve_connection(TokioIo::new(io), service);
+    let mut drain = pin!(drain.fuse());
+    let ended = poll_fn(|context| {
+        if drain.as_mut().poll(context).is_ready() {
+            Pin::new(&mut connection).graceful_shutdown();
         }
+        match Pin::new(&mut connection).poll(context) {
+            Poll::Ready(result) => Poll::Ready(Some(result)),
+            // What was answered before is written first.
+            Poll::Pending if link.has_turned() && !link.is_write_blocked() => Poll::Ready(None),
+            Poll::Pending => Poll::Pending,
+        }
+    });
+    if let Some(result) = ended.await {
+        return result.map(|()| None);
+    }
+    let parts = connection.into_parts();
+    let mut bytes = link.take_turned().map(Turned::into_bytes).unwrap_or_default();
+    bytes.extend_from_slice(&parts.read_buf);
+    Ok(Some(Turn { io: parts.io.into_inner().into_inner(), bytes }))
+}
+
+type Answer<'a> = Pin<Box<dyn Future<Output = Result<Response, Infallible>> + Send + 'a>>;
+
+fn poll_change(change: &Mutex<Option<Change>>, context: &mut Context<'_>) -> Poll<Response> {
+    let Some(mut answer) = change.lock().take() else { return Poll::Pending };
+    let polled = answer.as_mut().poll(context);
+    if polled.is_pending() {
+        *change.lock() = Some(answer);
+    }
+    polled
+}
+
+fn answer(
+    serving: &Serving,
+    peer: Peer,
+    link: Link,
+    request: Request<Incoming>,
+) -> impl Future<Output = Response> + Send + 'static {
+    link.begin_request();
+    let values = request.headers().get_all(serving.proxies.header.name());
+    let values = values.iter().filter_map(|value| value.to_str().ok());
+    let client = Client(serving.proxies.client(peer.address.ip(), values));
+    let mut request = request.map(|body| Body::new(Arriving::new(body, link.clone(), serving.timing)));
+    let extensions = request.extensions_mut();
+    extensions.insert(peer);
+    extensions.insert(client);
+    extensions.insert(link.clone());
+    let answer = serving.router.clone().oneshot(request);
+    async move {
+        let answer = answer.await.unwrap_or_else(|never| match never {});
+        let answer = if link.is_late() { late(answer) } else { answer };
+        answer.map(|body| Body::new(Sent { body, link }))
+    }
+}
+
+/// Whatever a handler made of a body that missed its deadline.
+fn late(answer: Response) -> Response {
+    let id = answer.headers().get(&REQUEST_ID).cloned();
+    let mut answer = match answer.status() {
+        StatusCode::REQUEST_TIMEOUT => answer,
+        _ => Problem::new(Code::BodyTimeout, Late.to_string()).into_response(),
+    };
+    answer.headers_mut().extend(id.map(|id| (REQUEST_ID, id)));
+    answer.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+    answer
+}
+
+/// An answer's body. The request is over when the last of it was taken.
+struct Sent {
+    body: Body,
+    link: Link,
+}
+
+impl hyper::body::Body for Sent {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        Pin::new(&mut self.body).poll_frame(context)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+impl Drop for Sent {
+    fn drop(&mut self) {
+        self.link.end_request();
     }
 }

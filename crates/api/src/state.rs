@@ -2,7 +2,6 @@
 //! and counters inside.
 
 use std::net::SocketAddr;
-use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -19,10 +18,6 @@ use crate::first_call::FirstCalls;
 use crate::metrics::Metrics;
 use crate::nodes::Nodes;
 use crate::pace::{Pace, Paces};
-
-/// Hands a connection to the gateway: the bytes of the request head and the peer go in, the other end of
-/// the connection comes out.
-pub type Tunnel = Arc<dyn Fn(Vec<u8>, SocketAddr) -> std::io::Result<UnixStream> + Send + Sync>;
 
 /// What an operator may set.
 #[derive(Debug, Clone)]
@@ -60,8 +55,7 @@ impl Default for Config {
             requests_max: 4_096,
             // 16 batches of the largest size.
             bodies_bytes_max: 256 << 20,
-            // 16 MiB at 5 Mbit/s.
-            body_timeout: Duration::from_secs(30),
+            body_timeout: limits::BODY_TIMEOUT,
             web_push: Paces {
                 endpoint_per_minute: limits::ENDPOINT_MESSAGES_PER_MINUTE,
                 app_per_second: limits::APP_ENDPOINT_MESSAGES_PER_SECOND,
@@ -84,8 +78,6 @@ pub struct State {
     pub threads: Threads,
     /// Opens the admin listener's `/v1/apps`, `/v1/drain` and `/v1/nodes`; none: nothing does.
     pub operator_token: Option<String>,
-    /// Takes over connections that turn to the gateway after they were given to the API.
-    pub tunnel: Option<Tunnel>,
     /// Moves devices away; none: there are none.
     pub drain: Option<Arc<dyn Drain>>,
     /// Who else is there; none: nobody knows.

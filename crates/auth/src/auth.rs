@@ -1,7 +1,7 @@
 //! The one place that is asked.
 
 use std::collections::HashMap;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use arc_swap::ArcSwap;
 use noroshi_egress::Egress;
@@ -74,7 +74,12 @@ pub struct Auth {
     random: SystemRandom,
     /// Set once, where other nodes are to be told.
     changed: OnceLock<Box<dyn Fn() + Send + Sync>>,
+    /// Told of all apps after every reading.
+    watchers: Mutex<Vec<Watcher>>,
 }
+
+/// Called with all apps, one call at a time and in order; must not block.
+type Watcher = Box<dyn Fn(&[App]) + Send + Sync>;
 
 impl Auth {
     /// JWK sets are fetched through `egress`.
@@ -112,6 +117,7 @@ impl Auth {
             pool,
             random,
             changed: OnceLock::new(),
+            watchers: Mutex::default(),
         };
         auth.load_given_sets().await;
         Ok(Arc::new(auth))
@@ -232,6 +238,10 @@ impl Auth {
         self.snapshot.load().apps.clone()
     }
 
+    pub fn apps_count(&self) -> usize {
+        self.snapshot.load().apps.len()
+    }
+
     pub fn app(&self, name: &str) -> Option<App> {
         self.snapshot.load().apps.iter().find(|app| app.name.as_str() == name).cloned()
     }
@@ -262,6 +272,13 @@ impl Auth {
     pub async fn update_app(&self, app: AppId, settings: AppSettings) -> Result<App, Error> {
         let app = self.store.update_app(app, settings).await?;
         self.changed(&app).await?;
+        Ok(app)
+    }
+
+    /// The app's quotas as checked JSON; none: the node's defaults.
+    pub async fn set_quotas(&self, app: AppId, quotas: Option<String>) -> Result<App, Error> {
+        let app = self.store.set_quotas(app, quotas).await?;
+        self.reload().await?;
         Ok(app)
     }
 
@@ -391,6 +408,19 @@ impl Auth {
         let _ = self.changed.set(Box::new(changed));
     }
 
+    /// Calls `watcher` with all apps, now and after every change, wherever it was made.
+    pub async fn watch_apps(&self, watcher: impl Fn(&[App]) + Send + Sync + 'static) {
+        let _in_order = self.reloading.lock().await;
+        watcher(&self.snapshot.load().apps);
+        self.watchers.lock().unwrap_or_else(PoisonError::into_inner).push(Box::new(watcher));
+    }
+
+    fn tell_watchers(&self) {
+        let snapshot = self.snapshot.load();
+        let watchers = self.watchers.lock().unwrap_or_else(PoisonError::into_inner);
+        watchers.iter().for_each(|watcher| watcher(&snapshot.apps));
+    }
+
     /// Follows a change that was made on another node, if there was one.
     pub async fn follow(&self) -> Result<(), Error> {
         let before = self.snapshot.load_full();
@@ -417,6 +447,7 @@ impl Auth {
     async fn load_again(&self) -> Result<(), Error> {
         let _in_order = self.reloading.lock().await;
         self.snapshot.store(Arc::new(load(&*self.store).await?));
+        self.tell_watchers();
         Ok(())
     }
 }

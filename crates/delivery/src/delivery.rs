@@ -15,6 +15,7 @@ use crate::edge::Edge;
 use crate::first_call::FirstCalls;
 use crate::metrics::Metrics;
 use crate::push::{self, Outlet, Side};
+use crate::quota::{OverQuota, Quotas};
 use crate::{Clock, service};
 
 /// Without an exporter.
@@ -32,6 +33,9 @@ pub enum Error {
     /// A credential that cannot be used; the text names field and rule.
     #[error(transparent)]
     Credential(noroshi_push::credential::Invalid),
+    /// The app uses all that it may: come back later.
+    #[error(transparent)]
+    OverQuota(#[from] OverQuota),
     #[error(transparent)]
     Store(#[from] noroshi_store::Error),
 }
@@ -60,6 +64,7 @@ pub struct Delivery {
     /// What the other nodes tell, also before `peers` is set.
     pub(crate) inlet: Arc<Inlet>,
     pub(crate) first_calls: FirstCalls,
+    pub(crate) quotas: Quotas,
     pub(crate) runtime: Handle,
 }
 
@@ -69,6 +74,7 @@ impl Delivery {
         let (edge, push, peers) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
         let (acks, inlet, first_calls) = (AckQueue::new(), Arc::default(), FirstCalls::new());
         let (events, spans) = (OnceLock::new(), OnceLock::new());
+        let quotas = Quotas::new(metrics.quota.clone());
         Arc::new(Self {
             store,
             edge,
@@ -81,6 +87,7 @@ impl Delivery {
             peers,
             inlet,
             first_calls,
+            quotas,
             runtime,
         })
     }
@@ -136,6 +143,11 @@ impl Delivery {
 
     pub fn clock(&self) -> &Clock {
         &self.clock
+    }
+
+    /// What each app may use.
+    pub fn quotas(&self) -> &Quotas {
+        &self.quotas
     }
 
     pub fn store(&self) -> &Arc<dyn Store> {
@@ -196,7 +208,9 @@ impl Delivery {
 
     /// Subscribes durably, also on an open connection. True if it is new.
     pub async fn subscribe(&self, app: AppId, device: &DeviceId, topic: &Topic) -> Result<bool, Error> {
+        let held = self.admit_subscriptions(app, device, std::slice::from_ref(topic)).await?;
         let new = self.store.subscribe(app, device, topic, self.clock.now()).await?;
+        held.settle();
         self.device_changed(app, device);
         self.subscribed(app, &[(device, std::slice::from_ref(topic))]).await;
         Ok(new)

@@ -7,6 +7,7 @@ use noroshi_store::{LoggedIn, Login, LoginRefused};
 
 use crate::cluster;
 use crate::delivery::{Delivery, Error};
+use crate::quota::OverQuota;
 
 /// A device whose token was verified.
 #[derive(Debug, Clone)]
@@ -25,6 +26,8 @@ pub enum Entered {
         behind: bool,
     },
     Refused(LoginRefused),
+    /// The app has no room for the device, or for what it subscribes to.
+    OverQuota(OverQuota),
     /// Another node has it under a generation of at least this one, by another clock: to be asked again
     /// under a greater one.
     Outrun(u64),
@@ -46,16 +49,53 @@ impl Delivery {
             changing.iter().for_each(|(app, device)| delivery.device_changed(*app, device));
             reply(entered);
         };
-        let (store, clock, peers) = (self.store.clone(), self.clock.clone(), self.peers().cloned());
+        let delivery = self.clone();
         self.runtime.spawn(async move {
-            match peers {
-                Some(peers) => reply(cluster::login::log_in(&*store, &peers, &clock, entering).await),
-                None => {
-                    let logins = entering.into_iter().map(|entering| entering.login).collect();
-                    reply(store.log_in(logins).await.map(alone).map_err(Error::from));
-                }
-            }
+            let is_limited = entering.iter().any(|one| delivery.quotas.limited(one.login.app).is_some());
+            reply(match is_limited {
+                true => delivery.enter_within_quotas(entering).await,
+                false => delivery.enter(entering).await,
+            });
         });
+    }
+
+    async fn enter(&self, entering: Vec<Entering>) -> Result<Vec<Entered>, Error> {
+        match self.peers() {
+            Some(peers) => cluster::login::log_in(&*self.store, peers, &self.clock, entering).await,
+            None => {
+                let logins = entering.into_iter().map(|entering| entering.login).collect();
+                self.store.log_in(logins).await.map(alone).map_err(Error::from)
+            }
+        }
+    }
+
+    /// Who has no room does not get as far as the store.
+    async fn enter_within_quotas(&self, entering: Vec<Entering>) -> Result<Vec<Entered>, Error> {
+        let admitted = self.admit_log_ins(&entering).await;
+        let (mut refusals, mut held, mut let_in) = (Vec::new(), Vec::new(), Vec::new());
+        for (one, admitted) in entering.into_iter().zip(admitted) {
+            match admitted {
+                Ok(room) => {
+                    refusals.push(None);
+                    held.push(room);
+                    let_in.push(one);
+                }
+                Err(Error::OverQuota(over)) => refusals.push(Some(over)),
+                Err(error) => return Err(error),
+            }
+        }
+        let entered = if let_in.is_empty() { Vec::new() } else { self.enter(let_in).await? };
+        for (room, entered) in held.into_iter().zip(&entered) {
+            if matches!(entered, Entered::In { .. }) {
+                room.settle();
+            }
+        }
+        let mut entered = entered.into_iter();
+        let answer = |refusal: Option<OverQuota>| match refusal {
+            Some(over) => Some(Entered::OverQuota(over)),
+            None => entered.next(),
+        };
+        Ok(refusals.into_iter().filter_map(answer).collect())
     }
 }
 

@@ -12,8 +12,7 @@
 //!
 //! Reading order: [`edge`] (the trait the gateway implements), [`publish`], [`ack`], [`cluster`]
 //! (who is connected elsewhere), [`push`] (who is not connected), [`campaign`], [`definition`] and [`first_call`] (what an app is told when it
-//! starts), [`service`] (background
-//! work), [`metrics`].
+//! starts), [`quota`] (what an app may use), [`service`] (background work), [`metrics`].
 //!
 //! Invariant: `Edge::deliver` for what is kept is called from the store's completion, which runs in
 //! commit order; that alone gives every inbox and every topic its order.
@@ -29,6 +28,7 @@ pub mod first_call;
 pub mod metrics;
 pub mod publish;
 pub mod push;
+pub mod quota;
 pub mod service;
 mod spans;
 
@@ -41,3 +41,4 @@ pub use delivery::{Delivery, Error};
 pub use edge::{Edge, LocalSession, Session};
 pub use entering::{Entered, Entering};
 pub use publish::Receipt;
+pub use quota::{Held, OverQuota};

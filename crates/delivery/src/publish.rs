@@ -17,6 +17,7 @@ use tokio::sync::oneshot;
 
 use crate::cluster::outbox::Item;
 use crate::delivery::{Delivery, Error};
+use crate::quota::admit::Origin;
 use crate::spans;
 
 /// What a provider is answered.
@@ -39,7 +40,8 @@ impl Delivery {
         request: Request,
         idempotency: Option<Idempotency>,
     ) -> Result<Receipt, Error> {
-        self.publish_for(app, request, idempotency, None).await
+        let span = spans::publish(self.spans(), &request, false);
+        self.publish_within(span, app, request, idempotency, (Origin::Client, None)).await
     }
 
     /// As [`Delivery::publish`], for what came by no request that is traced or left out: a trace may begin here.
@@ -50,7 +52,17 @@ impl Delivery {
         idempotency: Option<Idempotency>,
     ) -> Result<Receipt, Error> {
         let span = spans::publish(self.spans(), &request, true);
-        self.publish_within(span, app, request, idempotency, None).await
+        self.publish_within(span, app, request, idempotency, (Origin::Client, None)).await
+    }
+
+    /// As [`Delivery::publish_as_root`], for what the node itself says.
+    pub(crate) async fn publish_own(
+        self: &Arc<Self>,
+        app: AppId,
+        request: Request,
+    ) -> Result<Receipt, Error> {
+        let span = spans::publish(self.spans(), &request, true);
+        self.publish_within(span, app, request, None, (Origin::Node, None)).await
     }
 
     /// As [`Delivery::publish`]; a campaign's outcomes are counted there too, and its push work takes the
@@ -63,7 +75,7 @@ impl Delivery {
         campaign: Option<OfCampaign>,
     ) -> Result<Receipt, Error> {
         let span = spans::publish(self.spans(), &request, false);
-        self.publish_within(span, app, request, idempotency, campaign).await
+        self.publish_within(span, app, request, idempotency, (Origin::Campaign, campaign)).await
     }
 
     async fn publish_within(
@@ -72,14 +84,14 @@ impl Delivery {
         app: AppId,
         request: Request,
         idempotency: Option<Idempotency>,
-        campaign: Option<OfCampaign>,
+        of: (Origin, Option<OfCampaign>),
     ) -> Result<Receipt, Error> {
         let Some(mut span) = span else {
-            return self.publish_in(app, request, idempotency, campaign).await;
+            return self.publish_in(app, request, idempotency, of).await;
         };
         // What is done for it later is a child of this.
         let request = Request { trace: span.context(), ..request };
-        let result = self.publish_in(app, request, idempotency, campaign).await;
+        let result = self.publish_in(app, request, idempotency, of).await;
         spans::published(&mut span, &result);
         result
     }
@@ -89,18 +101,30 @@ impl Delivery {
         app: AppId,
         request: Request,
         idempotency: Option<Idempotency>,
-        campaign: Option<OfCampaign>,
+        (origin, campaign): (Origin, Option<OfCampaign>),
     ) -> Result<Receipt, Error> {
         let has_room_here = self.edge().is_none_or(|edge| edge.has_room(&request.target));
         if !has_room_here || !self.peers().is_none_or(|peers| peers.outbox.has_room()) {
             self.metrics.refused_overloaded.inc();
             return Err(Error::Overloaded);
         }
-        let accept = Accept { app, request: Arc::new(request), now: self.clock.now(), idempotency, campaign };
-        let (accepted, ticket) = match needs_store(&accept) {
-            true => self.accept(accept).await?,
-            false => self.pass_on(accept),
+        let admitted = self.admit_publish(app, &request, origin).await?;
+        let (request, now, gate) = (Arc::new(request), self.clock.now(), admitted.gate());
+        let accept = Accept { app, request, now, idempotency, campaign, gate };
+        let accepted = match needs_store(&accept) {
+            true => self.accept(accept).await,
+            false => Ok(self.pass_on(accept)),
         };
+        let (accepted, ticket) = match accepted {
+            Ok(accepted) => accepted,
+            Err(Error::Store(noroshi_store::Error::Refused)) => {
+                return Err(admitted.refused().map_or(Error::Overloaded, Error::OverQuota));
+            }
+            Err(error) => return Err(error),
+        };
+        if !accepted.replayed {
+            admitted.settle();
+        }
         // Else the provider's next request, at another node, could overtake this one.
         if let (Some(peers), Some(ticket)) = (self.peers(), ticket) {
             peers.handed_over(ticket).await;

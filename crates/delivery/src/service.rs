@@ -10,7 +10,7 @@ use tokio::sync::watch;
 
 use crate::cluster;
 use crate::delivery::Delivery;
-use crate::{first_call, push};
+use crate::{first_call, push, quota};
 
 /// How often the store is looked through for what has expired.
 const PRUNE_INTERVAL: Duration = Duration::from_secs(10);
@@ -46,6 +46,7 @@ pub(crate) async fn run(delivery: Arc<Delivery>, drain: impl Future<Output = ()>
         _ = async { tokio::join!(told, acks, push) } => {}
         () = cluster::run(&delivery) => {}
         () = first_call::run(&delivery) => {}
+        () = quota::refresh::run(&delivery) => {}
     }
     cluster::finish(&delivery).await;
 }

@@ -172,6 +172,7 @@ impl Shard {
                 Outcome::Written
             }
         };
+        self.outcomes.wrote(message.app, usize::from(outcome == Outcome::Written));
         self.outcomes.one(message.id, outcome, session.num);
     }
 
@@ -343,6 +344,7 @@ impl Shard {
         let mut bytes = Vec::new();
         for Paged { message, retained } in &paged {
             encode(connection.framing, message, *retained, &mut bytes);
+            self.outcomes.wrote(message.app, 1);
             self.outcomes.one(message.id, Outcome::Written, num);
         }
         self.tally.messages_out[connection.protocol as usize] += paged.len() as u64;

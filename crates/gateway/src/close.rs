@@ -197,6 +197,7 @@ impl Shard {
                 self.jitter(u64::from(spread_ms) + 1)
             }
             CloseReason::Overloaded | CloseReason::Internal => 1_000 + self.jitter(4_000),
+            CloseReason::QuotaExceeded => 5_000 + self.jitter(5_000),
             reason if reason.may_reconnect() => 500 + self.jitter(1_000),
             _ => 0,
         }
@@ -226,6 +227,7 @@ impl Shard {
         self.end_talk(slot);
         let Some(connection) = self.connections.get_mut(slot as usize) else { return };
         connection.opening = None;
+        connection.permit = None;
         self.part_session(slot);
     }
 
@@ -296,6 +298,8 @@ impl Shard {
     pub(crate) fn release(&mut self, slot: u32) -> Option<Connection> {
         self.connections.get(slot as usize)?;
         self.leave(slot);
+        self.end_stranger(slot);
+        self.free_seat(slot);
         let connection = self.connections.remove(slot as usize);
         if self.connections.is_empty() {
             self.shrink();
@@ -309,6 +313,8 @@ impl Shard {
         let capacity = self.connections.capacity();
         if capacity > PLACES_KEPT && self.connections.len() * 8 < capacity {
             self.connections.shrink_to_fit();
+            self.seats.truncate(self.connections.capacity());
+            self.seats.shrink_to_fit();
         }
     }
 

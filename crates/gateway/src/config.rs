@@ -4,6 +4,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use noroshi_auth::TrustedProxies;
 use noroshi_protocol::{engine_io, http, mqtt, socket_io};
 use noroshi_supervision::Threads;
 use noroshi_types::limits;
@@ -79,11 +80,20 @@ pub struct Config {
     pub anonymous_app: Option<String>,
     /// Open sockets; above it a connection is told to come back.
     pub connections_max: usize,
+    /// Of them, those that have not shown a credential; 0: a quarter of the above.
+    pub unauthenticated_max: usize,
+    /// Open sockets of one client network; 0: no limit.
+    pub connections_per_client: u32,
+    /// Whose forwarding header is believed.
+    pub proxies: TrustedProxies,
     pub connects_per_second: u32,
     pub head: http::Limits,
     /// From accepting to a complete request head, TLS handshake included.
     pub head_timeout: Duration,
     pub auth_timeout: Duration,
+    /// From the head of a POST to its first byte, and to its last.
+    pub body_first_byte_timeout: Duration,
+    pub body_timeout: Duration,
     pub ping_interval: Duration,
     pub ping_timeout: Duration,
     pub client_message_bytes: usize,
@@ -118,10 +128,15 @@ impl Default for Config {
             publish_bytes_max: limits::DATA_BYTES,
             anonymous_app: None,
             connections_max: usize::MAX,
+            unauthenticated_max: 0,
+            connections_per_client: limits::CONNECTIONS_PER_CLIENT,
+            proxies: TrustedProxies::default(),
             connects_per_second: limits::CONNECTS_PER_SECOND,
             head: http::Limits::default(),
             head_timeout: limits::HEAD_TIMEOUT,
             auth_timeout: limits::AUTH_TIMEOUT,
+            body_first_byte_timeout: limits::BODY_FIRST_BYTE_TIMEOUT,
+            body_timeout: limits::BODY_TIMEOUT,
             ping_interval: limits::PING_INTERVAL,
             ping_timeout: limits::PING_TIMEOUT,
             client_message_bytes: limits::CLIENT_MESSAGE_BYTES,
@@ -136,6 +151,19 @@ impl Default for Config {
             mailbox_items: 16_384,
             close_linger: Duration::from_secs(2),
             threads: Threads::default(),
+        }
+    }
+}
+
+/// A TLS handshake under way holds some tens of KiB: 16,384 of them half a GiB.
+const UNAUTHENTICATED_DEFAULT_MAX: usize = 16_384;
+
+impl Config {
+    /// Connections that have not shown a credential.
+    pub(crate) fn strangers_max(&self) -> usize {
+        match self.unauthenticated_max {
+            0 => (self.connections_max / 4).clamp(1, UNAUTHENTICATED_DEFAULT_MAX),
+            max => max,
         }
     }
 }

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use noroshi_delivery::quota::Permit;
 use noroshi_protocol::ws::Decoder;
 use noroshi_store::Login;
 use noroshi_types::{CloseReason, DeviceNum, NotificationId, Timestamp};
@@ -98,10 +99,8 @@ pub(crate) enum Phase {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Origin {
     Admitted,
-    /// Over the rate of connects: a device is told to come back, the API serves it.
+    /// Over the rate of connects, or the number: a device is told to come back, the API serves it.
     OverRate,
-    /// By [`crate::Gateway::tunnel`]: never handed over again.
-    Tunnel,
 }
 
 /// What only exists until a connection is open.
@@ -154,6 +153,8 @@ pub(crate) struct Connection {
     pub(crate) pending: u64,
     pub(crate) opening: Option<Box<Opening>>,
     pub(crate) session: Option<Arc<Session>>,
+    /// Counts for the app's quota of connections, from the log-in on.
+    pub(crate) permit: Option<Permit>,
     pub(crate) decoder: Decoder,
     /// What a protocol other than the native one remembers.
     pub(crate) talk: Option<Box<Talk>>,
@@ -203,6 +204,7 @@ impl Connection {
             pending: 0,
             opening: None,
             session: None,
+            permit: None,
             decoder: Decoder::new(),
             talk: None,
             tail: None,

@@ -425,6 +425,7 @@ impl Shard {
         }
         // What is kept for who is away is not lost by being away.
         let gone = if frame.dispatch.is_stored() || message.topic.is_some() { 0 } else { frame.gone };
+        self.outcomes.wrote(message.app, frame.written.len());
         for (outcome, devices, unknown) in [
             (Outcome::Written, frame.written, 0),
             (Outcome::Inactive, frame.inactive, 0),

@@ -6,26 +6,26 @@
 use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::OwnedFd;
-use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use mio::{Poll, Waker};
-use noroshi_auth::Auth;
+use noroshi_auth::{Auth, ClientNetwork};
 use noroshi_delivery::Delivery;
 use noroshi_supervision::Kind;
 use noroshi_types::Timestamp;
 use parking_lot::Mutex;
 
 use crate::admission::Rate;
+use crate::clients::{Clients, Seat};
 use crate::config::{Config, Speaks};
+use crate::connection::Origin;
 use crate::drain::{self, Drain, Stopping};
-use crate::handover::Handover;
-use crate::listener::{Acceptor, Listening};
-use crate::mailbox::{Arrival, ArrivalKind, Mailbox};
+use crate::handover::{Handover, Io};
+use crate::listener::{Acceptor, Listening, OVER_MAX};
+use crate::mailbox::{Arrival, ArrivalKind, Mailbox, Moved};
 use crate::metrics::Metrics;
 use crate::mqtt::session::Lefts;
 use crate::registry::Registry;
@@ -61,6 +61,8 @@ pub(crate) struct Shared {
     pub(crate) lefts: Lefts,
     /// Of log-ins that are refused.
     pub(crate) refusals: crate::sparing::Sparing,
+    /// How many connections each client has.
+    pub(crate) clients: Arc<Clients>,
     generations: AtomicU64,
 }
 
@@ -91,6 +93,12 @@ impl Shared {
     /// Open sockets. Those of a shard that is gone are closed, or out of anyone's reach.
     pub(crate) fn connections(&self) -> usize {
         self.living().map(|mailbox| mailbox.connections.load(Ordering::Acquire)).sum()
+    }
+
+    /// The shard with the most connections without a credential; none where there are none.
+    pub(crate) fn most_strangers(&self) -> Option<&Mailbox> {
+        let strangers = |mailbox: &&Mailbox| mailbox.strangers.load(Ordering::Relaxed);
+        self.living().filter(|mailbox| strangers(mailbox) > 0).max_by_key(strangers)
     }
 
     /// Gives a socket to the shard that has the fewest, or gives it back: that shard has no room, or no shard is left.
@@ -137,6 +145,7 @@ impl Bound {
             mailboxes.push(mailbox);
             loops.push((poll, inlet));
         }
+        let clients = Arc::new(Clients::new(config.connections_per_client));
         let xmpp = crate::xmpp::Service::new(&mut config.xmpp);
         let shared = Arc::new(Shared {
             config,
@@ -151,6 +160,7 @@ impl Bound {
             drain: Drain::new(),
             lefts: Lefts::new(delivery.clock().now()),
             refusals: Default::default(),
+            clients,
             // A later run begins above an earlier one: 2^20 log-ins a millisecond are out of reach.
             generations: AtomicU64::new(delivery.clock().now().0 << 20),
         });
@@ -233,23 +243,38 @@ impl Gateway {
         self.shared.registry.sessions_count()
     }
 
-    /// A gateway request that came on a connection of the API's (browsers and proxies reuse
-    /// connections): the other end of the returned stream is a connection of the gateway that has
-    /// received `head` already. The caller copies bytes both ways.
-    pub fn tunnel(&self, head: Vec<u8>) -> io::Result<UnixStream> {
-        let none = || io::Error::new(io::ErrorKind::QuotaExceeded, "no room for one more connection");
-        if self.connections() >= self.shared.config.connections_max {
-            return Err(none());
+    /// A connection that the API served until now, and whose next request is a gateway's (browsers and proxies
+    /// reuse connections): `bytes` begin with that request. Gives it back where there is no room.
+    pub fn take_back(&self, io: Io, bytes: Vec<u8>) -> Result<(), Handover> {
+        let handover = match io.into_handover(bytes) {
+            Ok(handover) => handover,
+            Err(error) => {
+                tracing::debug!(%error, "a connection could not be taken back");
+                return Ok(());
+            }
+        };
+        let (shared, address) = (&self.shared, handover.peer.ip());
+        if shared.connections() >= shared.config.connections_max.saturating_add(OVER_MAX) {
+            return Err(handover);
         }
-        let (ours, theirs) = UnixStream::pair()?;
-        ours.set_nonblocking(true)?;
-        // See `transport`: a stream socket is a stream socket.
-        let stream = std::net::TcpStream::from(OwnedFd::from(ours));
-        let arrival = Arrival { stream, kind: ArrivalKind::Tunnel(head) };
-        match self.shared.arrive(arrival) {
-            Ok(()) => Ok(theirs),
-            Err(_) => Err(none()),
-        }
+        let network = ClientNetwork::of(address);
+        let seat = match shared.config.proxies.trusts(address) {
+            true => Some(Seat::take_anyway(&shared.clients, network)),
+            false => Seat::take(&shared.clients, network),
+        };
+        let Some(seat) = seat else {
+            shared.metrics.refused_client.inc();
+            return Err(handover);
+        };
+        let Handover { stream, tls, prefix, peer } = handover;
+        let moved = Moved { tls, origin: Origin::Admitted, bytes: prefix.into() };
+        let arrival = Arrival { stream, kind: ArrivalKind::Moved(Box::new(moved)), seat };
+        shared.arrive(arrival).map_err(|arrival| {
+            let ArrivalKind::Moved(moved) = arrival.kind else { unreachable!("it was one a line ago") };
+            Handover { stream: arrival.stream, tls: moved.tls, prefix: moved.bytes.into(), peer }
+        })?;
+        shared.metrics.taken_back.inc();
+        Ok(())
     }
 
     /// Takes no more connections; those that are open stay.
@@ -258,16 +283,11 @@ impl Gateway {
         // Fails only when it is awake already.
         let _ = self.acceptor_waker.wake();
         let thread = self.acceptor.get().and_then(|acceptor| acceptor.lock().take());
-        match thread {
-            Some(thread) if self.is_stalled(&thread) => {
-                tracing::error!("the accepting thread does not answer and is left behind");
-            }
-            Some(thread) => {
-                if thread.join().is_err() {
-                    tracing::error!("the accepting thread had panicked");
-                }
-            }
-            None => {}
+        let Some(thread) = thread else { return };
+        if self.is_stalled(&thread) {
+            tracing::error!("the accepting thread does not answer and is left behind");
+        } else if thread.join().is_err() {
+            tracing::error!("the accepting thread had panicked");
         }
     }
 
@@ -358,7 +378,10 @@ impl Gateway {
         for thread in std::mem::take(&mut *self.threads.lock()) {
             // One that stalls would be waited for without end.
             if self.is_stalled(&thread) {
-                tracing::error!(thread = thread.thread().name(), "a shard does not answer and is left behind");
+                tracing::error!(
+                    thread = thread.thread().name(),
+                    "a shard does not answer and is left behind"
+                );
             } else if thread.join().is_err() {
                 tracing::error!("a shard had panicked");
             }

@@ -33,6 +33,17 @@ impl Handover {
     }
 }
 
+impl Io {
+    /// The way back; `read`: what the API read and did not answer.
+    pub(crate) fn into_handover(self, read: Vec<u8>) -> io::Result<Handover> {
+        let Io { stream, tls, prefix } = self;
+        let stream = stream.into_std()?;
+        let peer = stream.peer_addr()?;
+        let prefix = if prefix.is_empty() { read.into() } else { [&read, &prefix[..]].concat().into() };
+        Ok(Handover { stream, tls, prefix, peer })
+    }
+}
+
 /// The handed-over connection as a tokio stream.
 pub struct Io {
     stream: TcpStream,

@@ -9,7 +9,7 @@ use noroshi_protocol::http;
 use noroshi_protocol::ws::{self, Role, UpgradeError};
 use noroshi_types::CloseReason;
 
-use crate::connection::{Connection, Framing, Origin, Phase, Protocol};
+use crate::connection::{Connection, Framing, Phase, Protocol};
 use crate::handover::Handover;
 use crate::refusal;
 use crate::route::{self, Route};
@@ -180,7 +180,7 @@ impl Shard {
 
     fn parse_head(&mut self, slot: u32, bytes: &mut [u8]) {
         let shared = self.shared.clone();
-        let (route, head_len) = match http::parse(bytes, &shared.config.head) {
+        let (route, head_len, client) = match http::parse(bytes, &shared.config.head) {
             Ok(None) => return self.keep_head(slot, bytes.to_vec()),
             Ok(Some((head, head_len))) => {
                 if let (Some(id), Some(connection)) = (refusal::request_id(&head), self.connection(slot)) {
@@ -190,7 +190,7 @@ impl Shard {
                     true => route::route(&head, &shared.config),
                     false => Route::Api,
                 };
-                (route, head_len)
+                (route, head_len, self.forwarded(slot, &head))
             }
             Err(error) => {
                 let (status, code, detail) = (error.status(), error.code(), error.to_string());
@@ -204,6 +204,11 @@ impl Shard {
             _ => true,
         };
         if is_new && self.turns_away(slot).is_some() {
+            return self.refuse(slot);
+        }
+        if let Some(client) = client.filter(|_| !matches!(route, Route::Api))
+            && !self.reseat(slot, client)
+        {
             return self.refuse(slot);
         }
         match route {
@@ -247,10 +252,6 @@ impl Shard {
 
     /// Gives the socket to the API.
     fn hand_over(&mut self, slot: u32, prefix: &[u8]) {
-        if self.connection(slot).is_none_or(|connection| connection.origin == Origin::Tunnel) {
-            let detail = "no such address";
-            return self.answer_problem(slot, 404, "not_found", detail, &[], CloseReason::BadMessage);
-        }
         let Some(connection) = self.release(slot) else { return };
         let handover = connection.transport.into_parts().and_then(|(mut stream, tls)| {
             self.deregister(&mut stream);

@@ -10,7 +10,7 @@
 //! ```
 //!
 //! Reading order: [`config`], [`gateway`], `connection`, `shard`, then along a connection's life
-//! `listener`, `input`, `route`, `refusal`, `websocket`, `sse`, `talk`, `mqtt`, `socket_io`, `polling`,
+//! `listener`, `clients`, `strangers`, `input`, `route`, `refusal`, `websocket`, `sse`, `talk`, `mqtt`, `socket_io`, `polling`,
 //! [`xmpp`], `login`, `catch_up`, `backlog`, `close`, `pulse`, [`drain`]; along a message's `edge`,
 //! `registry`, `stamp`, `dispatch`, `mailbox`, `overtake`, `topic_index`, `wildcard`, `fanout`, `offering`,
 //! `recent`, `ring`, `uring`, `tail`.
@@ -30,6 +30,7 @@ pub mod tls;
 mod admission;
 mod backlog;
 mod catch_up;
+mod clients;
 mod close;
 mod connection;
 mod dispatch;
@@ -55,6 +56,7 @@ mod socket_io;
 mod sparing;
 mod sse;
 mod stamp;
+mod strangers;
 mod tail;
 mod talk;
 mod timer;
@@ -70,5 +72,5 @@ pub mod xmpp;
 pub use config::{Config, Listener, Redirect, SocketIo, Speaks};
 pub use gateway::{Bound, Error, Gateway, HandoverFn};
 pub use handover::{Handover, Io};
-pub use listener::BACKLOG;
+pub use listener::{BACKLOG, OVER_MAX};
 pub use metrics::Metrics;

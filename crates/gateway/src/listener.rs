@@ -6,22 +6,24 @@
 //! Over the rate a plain connection's request is read: a device is answered `503` with a delay that is
 //! not the same for all, the API serves its own. A TLS one waits in the kernel's queue for its turn,
 //! since an answer would cost the handshake that is to be put off; where that queue is full, TCP tries
-//! again after a second, then three, then seven. Without room a plain connection is answered at once
-//! and a TLS one closed.
+//! again after a second, then three, then seven. Where all connections are in use the oldest without a credential
+//! makes room; where none can, a device is answered `503`.
 
 use std::io::{self, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use mio::{Events, Interest, Poll, Token};
+use noroshi_auth::ClientNetwork;
 use noroshi_protocol::http;
 use noroshi_supervision::Pulse;
 use noroshi_types::CloseReason;
 use socket2::{Domain, Protocol, Socket, Type};
 
 use crate::admission::{Bucket, Rate};
+use crate::clients::Seat;
 use crate::config::{Listener, Speaks};
 use crate::gateway::{Error, Shared};
 use crate::mailbox::{Arrival, ArrivalKind};
@@ -34,9 +36,9 @@ pub const BACKLOG: i32 = 8_192;
 const ACCEPTS_PER_TURN: usize = 256;
 /// How long accepting rests when there is no descriptor left: 20 tries a second, however many knock.
 const EXHAUSTED_PAUSE: Duration = Duration::from_millis(50);
-/// Refused sockets over `Config::connections_max` that wait for their peers' ends: they must not take
-/// the descriptors that are kept back for everything else.
-const REFUSED_MAX: usize = 64;
+/// Sockets over `Config::connections_max`: newcomers whose requests may be the API's, and refused ones that wait
+/// for their peers' ends. They must not take the descriptors that are kept back for everything else.
+pub const OVER_MAX: usize = 64;
 
 /// A socket that listens, and how its connections are read.
 pub(crate) struct Listening {
@@ -129,9 +131,9 @@ impl Acceptor {
                 return Some(Duration::from_millis(wait_ms));
             }
             match self.listeners[index].0.accept() {
-                Ok((stream, _)) => {
+                Ok((stream, peer)) => {
                     self.exhausted = false;
-                    self.admit(stream.into(), index);
+                    self.admit(stream.into(), peer.ip(), index);
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return None,
                 // Gone before it was taken.
@@ -153,12 +155,19 @@ impl Acceptor {
         Some(Duration::ZERO)
     }
 
-    fn admit(&mut self, stream: TcpStream, index: usize) {
-        self.shared.metrics.accepted.inc();
-        if self.shared.connections() >= self.shared.config.connections_max {
-            self.shared.metrics.admission_refused.inc();
+    fn admit(&mut self, stream: TcpStream, peer: IpAddr, index: usize) {
+        let shared = self.shared.clone();
+        shared.metrics.accepted.inc();
+        let (connections, max) = (shared.connections(), shared.config.connections_max);
+        if connections >= max.saturating_add(OVER_MAX) {
+            shared.metrics.admission_refused.inc();
             return self.refuse(stream, index);
         }
+        let Some(seat) = self.seat(peer) else {
+            shared.metrics.admission_refused.inc();
+            shared.metrics.refused_client.inc();
+            return self.refuse(stream, index);
+        };
         let within_rate = self.bucket.take(self.rate, self.now_ms());
         let (_, tls, speaks) = &self.listeners[index];
         let kind = match tls {
@@ -168,9 +177,25 @@ impl Acceptor {
         };
         // A frame is small and wanted now; a peer that is gone already is noticed by its shard.
         let _ = stream.set_nodelay(true);
-        if let Err(arrival) = self.shared.arrive(Arrival { stream, kind }) {
-            self.shared.metrics.admission_refused.inc();
+        // Where it is full, a stranger makes room ([`crate::strangers`]).
+        let arrival = Arrival { stream, kind, seat };
+        let arrived = match shared.most_strangers().filter(|_| connections >= max) {
+            Some(shard) => shard.arrive(arrival),
+            None => shared.arrive(arrival),
+        };
+        if let Err(arrival) = arrived {
+            shared.metrics.admission_refused.inc();
             self.refuse(arrival.stream, index);
+        }
+    }
+
+    /// None if the client has as many connections as it may. Of which client a trusted proxy's is shows its
+    /// request.
+    fn seat(&self, peer: IpAddr) -> Option<Seat> {
+        let (clients, network) = (&self.shared.clients, ClientNetwork::of(peer));
+        match self.shared.config.proxies.trusts(peer) {
+            true => Some(Seat::take_anyway(clients, network)),
+            false => Seat::take(clients, network),
         }
     }
 
@@ -195,10 +220,11 @@ impl Acceptor {
         if stream.write_all(&answer).is_err() || stream.shutdown(std::net::Shutdown::Write).is_err() {
             return;
         }
-        if self.shared.connections() >= self.shared.config.connections_max.saturating_add(REFUSED_MAX) {
+        if self.shared.connections() >= self.shared.config.connections_max.saturating_add(OVER_MAX) {
             return;
         }
+        let seat = Seat::take_anyway(&self.shared.clients, ClientNetwork::NONE);
         // Closed before its request was read the peer would see a reset instead of the answer.
-        let _ = self.shared.arrive(Arrival { stream, kind: ArrivalKind::Refused });
+        let _ = self.shared.arrive(Arrival { stream, kind: ArrivalKind::Refused, seat });
     }
 }

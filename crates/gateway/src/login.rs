@@ -9,7 +9,7 @@
 //! gaps: attach, put into the topic index, and only then look at the stamps ([`crate::stamp`]).
 
 use noroshi_auth::{Credential, Identity, Refused};
-use noroshi_delivery::{Entered, Entering};
+use noroshi_delivery::{Entered, Entering, OverQuota};
 use noroshi_events::Event;
 use noroshi_events::event::Connected;
 use noroshi_protocol::native;
@@ -135,7 +135,18 @@ impl Shard {
     ) {
         let (deadline, now) = (self.now.tick_after(LOG_IN_TIMEOUT), self.now.wall);
         let generation = self.shared.next_generation(now);
+        let (delivery, shared) = (self.delivery.clone(), self.shared.clone());
+        self.end_stranger(slot);
         let Some(connection) = self.connection(slot) else { return };
+        // Of an earlier session on this connection.
+        connection.permit = None;
+        let registry = &shared.registry;
+        // A device that comes back before its old connection is found to be gone takes the place of that.
+        let replaces = || registry.device(registry.device_key(identity.app, &identity.device)).is_some();
+        match delivery.quotas().enter(identity.app, replaces) {
+            Ok(permit) => connection.permit = permit,
+            Err(over) => return self.refuse_over_quota(slot, &over),
+        }
         connection.generation = generation;
         connection.phase = Phase::LoggingIn;
         connection.deadline_tick = deadline;
@@ -152,6 +163,21 @@ impl Shard {
             now,
         });
         self.queue_log_in(slot, generation);
+    }
+
+    /// The app uses all that it may: told in the words of each protocol, with when to come back.
+    fn refuse_over_quota(&mut self, slot: u32, over: &OverQuota) {
+        let why = over.to_string();
+        self.tell_refused(slot, &why);
+        let Some(connection) = self.connection(slot) else { return };
+        if connection.is_event_stream() {
+            return self.refuse_stream_over_quota(slot, over);
+        }
+        if !self.refuse_socket_io(slot, CloseReason::QuotaExceeded.as_str(), &why) {
+            // Reaches native clients only; others have the reason.
+            self.tell_error(slot, CloseReason::QuotaExceeded.as_str(), &why);
+            self.begin_close(slot, CloseReason::QuotaExceeded);
+        }
     }
 
     /// Whether devices are let in now; if not, the reason.
@@ -306,6 +332,7 @@ impl Shard {
                 }
                 self.queue_log_in(slot, generation);
             }
+            Entered::OverQuota(over) => self.refuse_over_quota(slot, &over),
             Entered::Refused(refused) => {
                 let why = match refused {
                     LoginRefused::Revoked => CloseReason::Revoked.explain(),
@@ -320,7 +347,8 @@ impl Shard {
                     (LoginRefused::TooManyTopics, true) => {
                         self.refuse_stream(slot, 400, "too_many_topics", why);
                     }
-                    (LoginRefused::TooManyTopics, false) if self.refuse_socket_io(slot) => {}
+                    (LoginRefused::TooManyTopics, false)
+                        if self.refuse_socket_io(slot, "too_many_topics", why) => {}
                     (LoginRefused::TooManyTopics, false) => {
                         // Reaches native clients only; others have the reason.
                         self.tell_error(slot, "too_many_topics", why);

@@ -3,7 +3,7 @@
 //! | queue | from | bound | when full |
 //! |---|---|---|---|
 //! | mail | publishing, API | `Config::mailbox_items`; [`DIRECT_MAX`] and [`FANNED_MAX`] before accepting | a delivery is counted and makes the shard read its sessions' backlogs again; the API waits |
-//! | arrivals | acceptor, tunnels, other shards | [`ARRIVALS`] | the connection is refused |
+//! | arrivals | acceptor, the API, other shards | [`ARRIVALS`] | the connection is refused |
 //! | replies | answers of the store and of the threads that verify | [`REPLIES`]: as many as a shard asks at once | cannot be |
 //! | closes | takeover, revocation | sessions taken out of the registry | cannot be |
 //! | succeeding | takeover | sessions whose predecessors were closed | cannot be |
@@ -28,6 +28,7 @@ use noroshi_store::{BacklogPage, LogPage};
 use noroshi_types::{CloseReason, NotificationId, Position, Topic};
 use parking_lot::Mutex;
 
+use crate::clients::Seat;
 use crate::config::Speaks;
 use crate::connection::Origin;
 use crate::dispatch::{Audience, Dispatch};
@@ -124,6 +125,7 @@ impl Mail {
 pub(crate) struct Arrival {
     pub(crate) stream: std::net::TcpStream,
     pub(crate) kind: ArrivalKind,
+    pub(crate) seat: Seat,
 }
 
 pub(crate) enum ArrivalKind {
@@ -131,9 +133,7 @@ pub(crate) enum ArrivalKind {
     /// A plain one over the rate of connects.
     OverRate(Speaks),
     Tls(Arc<rustls::ServerConfig>, Speaks),
-    /// The API's, with the request head it read.
-    Tunnel(Vec<u8>),
-    /// Another shard's: the session that it asks for is this one's.
+    /// Another shard's, whose request is for a session of this one, or the API's, whose request is the gateway's.
     Moved(Box<Moved>),
     /// The answer was written: only wait for its end.
     Refused,
@@ -214,6 +214,8 @@ pub(crate) struct Mailbox {
     lost: AtomicBool,
     /// Sockets given to the shard and not yet removed: what the least loaded is chosen by.
     pub(crate) connections: AtomicUsize,
+    /// Of them, those that have not shown a credential.
+    pub(crate) strangers: AtomicUsize,
     pub(crate) stopping: AtomicBool,
     /// Set for good: see the head of this file.
     gone: AtomicBool,
@@ -244,6 +246,7 @@ impl Mailbox {
             woken: AtomicBool::new(false),
             lost: AtomicBool::new(false),
             connections: AtomicUsize::new(0),
+            strangers: AtomicUsize::new(0),
             stopping: AtomicBool::new(false),
             gone: AtomicBool::new(false),
         };

@@ -42,6 +42,10 @@ pub struct Metrics {
     pub(crate) admission_refused: Counter,
     pub(crate) handshake_failures: Counter,
     pub(crate) handed_over: Counter,
+    pub(crate) taken_back: Counter,
+    pub(crate) evicted: Counter,
+    pub(crate) refused_client: Counter,
+    pub(crate) body_timeouts: Counter,
     pub(crate) log_ins: Counter,
     pub(crate) log_ins_refused: Counter,
     pub(crate) log_in_batches: Counter,
@@ -89,6 +93,26 @@ impl Metrics {
             m.handshake_failures.clone(),
         );
         registry.register("connections_handed_over", "Sockets that went to the API", m.handed_over.clone());
+        registry.register(
+            "connections_taken_back",
+            "Sockets that came back from the API, since their next request was the gateway's",
+            m.taken_back.clone(),
+        );
+        registry.register(
+            "connections_evicted",
+            "Connections without a credential that made room for others",
+            m.evicted.clone(),
+        );
+        registry.register(
+            "connections_refused_client",
+            "Connections refused since their client has as many as it may",
+            m.refused_client.clone(),
+        );
+        registry.register(
+            "polling_body_timeouts",
+            "POSTs of Engine.IO whose bodies did not arrive in time",
+            m.body_timeouts.clone(),
+        );
         registry.register("log_ins", "Log-ins that succeeded", m.log_ins.clone());
         registry.register("log_ins_refused", "Log-ins that were refused", m.log_ins_refused.clone());
         registry.register(
@@ -178,6 +202,10 @@ impl Metrics {
             admission_refused: Counter::default(),
             handshake_failures: Counter::default(),
             handed_over: Counter::default(),
+            taken_back: Counter::default(),
+            evicted: Counter::default(),
+            refused_client: Counter::default(),
+            body_timeouts: Counter::default(),
             log_ins: Counter::default(),
             log_ins_refused: Counter::default(),
             log_in_batches: Counter::default(),

@@ -289,6 +289,7 @@ impl Shard {
             Fate::Written { confirmed } => {
                 self.tally.messages_out[connection.protocol as usize] += 1;
                 grant(connection, 1);
+                self.outcomes.wrote(message.app, 1);
                 self.outcomes.one(message.id, Outcome::Written, session.num);
                 self.follow(slot, &mut batch);
                 match self.write_batch(slot, &mut batch, None) {
@@ -322,6 +323,7 @@ impl Shard {
             match offer(&self.shared.config, self.now.wall, connection, &dispatch, cause, &mut batch) {
                 Fate::Written { confirmed: nobody_will } => {
                     written += 1;
+                    self.outcomes.wrote(one.message.app, 1);
                     self.outcomes.one(one.message.id, Outcome::Written, num);
                     confirmed.extend((nobody_will && one.message.wants_ack()).then_some(one.message.id));
                 }

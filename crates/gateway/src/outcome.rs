@@ -4,18 +4,29 @@ use std::collections::HashMap;
 
 use noroshi_delivery::Delivery;
 use noroshi_store::OutcomePart;
-use noroshi_types::{DeviceNum, NotificationId, Outcome, Timestamp};
+use noroshi_types::{AppId, DeviceNum, NotificationId, Outcome, Timestamp};
 
 #[derive(Default)]
 pub(crate) struct Outcomes {
     parts: Vec<OutcomePart>,
     /// Of messages written one by one: backlogs and what was held.
     single: HashMap<(NotificationId, Outcome), Vec<DeviceNum>>,
+    /// Messages written for each app, in runs.
+    written: Vec<(AppId, u64)>,
 }
 
 impl Outcomes {
     pub(crate) fn one(&mut self, id: NotificationId, outcome: Outcome, device: DeviceNum) {
         self.single.entry((id, outcome)).or_default().push(device);
+    }
+
+    /// Messages of an app were written: they count for its quota of deliveries.
+    pub(crate) fn wrote(&mut self, app: AppId, count: usize) {
+        match self.written.last_mut() {
+            _ if count == 0 => {}
+            Some((last, sum)) if *last == app => *sum += count as u64,
+            _ => self.written.push((app, count as u64)),
+        }
     }
 
     /// All devices of one fan-out that had the same outcome; `unknown` more whose numbers are not known.
@@ -38,6 +49,9 @@ impl Outcomes {
     pub(crate) fn tell(&mut self, delivery: &Delivery, at: Timestamp) {
         for ((id, outcome), devices) in std::mem::take(&mut self.single) {
             self.many(id, outcome, devices, 0, at);
+        }
+        for (app, count) in self.written.drain(..) {
+            delivery.quotas().delivered(app, count);
         }
         if !self.parts.is_empty() {
             delivery.outcomes(std::mem::take(&mut self.parts));

@@ -80,6 +80,8 @@ enum Kind {
     Post {
         decoder: Decoder,
         left_bytes: usize,
+        /// Some of it is there.
+        begun: bool,
     },
     Probe,
     /// Its socket is this slot's now; the rest of what was read with the last packet is too.
@@ -117,6 +119,7 @@ impl Shard {
         // Slots are indices of a slab: far fewer than 2^32.
         let session = u32::try_from(self.connections.insert(connection)).unwrap_or(u32::MAX);
         self.polled.sessions.insert(sid, session);
+        self.begin_stranger(session);
         self.await_socket_io(session);
         let (mut open, mut answer) = (Vec::with_capacity(128), Vec::with_capacity(512));
         engine_io::push_open(&mut open, &sid, true, &shared.config.socket_io.engine);

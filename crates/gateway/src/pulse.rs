@@ -66,6 +66,7 @@ impl Shard {
 
     fn handle_timer(&mut self, slot: u32) {
         let (now, stall) = (self.now, self.shared.config.send_stall);
+        let late_post = self.is_late_post(slot);
         let Some(connection) = self.connections.get_mut(slot as usize) else { return };
         connection.timer = 0;
         let stalled = connection
@@ -83,6 +84,7 @@ impl Shard {
             Phase::LoggingIn if over => self.begin_close(slot, CloseReason::Overloaded),
             // What it is sent waits for the store ([`Shard::cork`]), not for the peer.
             Phase::LoggingIn => {}
+            Phase::Open if late_post => self.time_out_post(slot),
             _ if stalled => self.begin_close(slot, CloseReason::SlowConsumer),
             _ if expired => self.begin_close(slot, CloseReason::Expired),
             _ if connection.ping_tick <= now.tick => self.handle_ping_due(slot),

@@ -21,6 +21,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use mio::{Events, Interest, Poll, Token};
+use noroshi_auth::ClientNetwork;
 use noroshi_delivery::Delivery;
 use noroshi_supervision::Pulse;
 use noroshi_types::{CloseReason, Timestamp};
@@ -40,6 +41,7 @@ use crate::outcome::Outcomes;
 use crate::polling::Polled;
 use crate::pulse::LEFTS_EVERY_MS;
 use crate::recent::Recent;
+use crate::strangers::Strangers;
 use crate::timer::{TICK_MS, Wheel};
 use crate::tls::TlsSession;
 use crate::topic_index::TopicIndex;
@@ -112,6 +114,9 @@ pub(crate) struct Shard {
     poll: Poll,
     pub(crate) inlet: Inlet,
     pub(crate) connections: Slab<Connection>,
+    /// By slot: whom a connection counts for.
+    pub(crate) seats: Vec<ClientNetwork>,
+    pub(crate) strangers: Strangers,
     pub(crate) topics: TopicIndex,
     pub(crate) wildcards: Wildcards,
     pub(crate) wheel: Wheel,
@@ -168,6 +173,8 @@ impl Shard {
             poll,
             inlet,
             connections: Slab::new(),
+            seats: Vec::new(),
+            strangers: Strangers::default(),
             topics: TopicIndex::default(),
             wildcards: Wildcards::default(),
             wheel: Wheel::new(),
@@ -366,7 +373,7 @@ impl Shard {
             ArrivalKind::Plain(speaks) | ArrivalKind::OverRate(speaks) | ArrivalKind::Tls(_, speaks) => {
                 *speaks
             }
-            ArrivalKind::Tunnel(_) | ArrivalKind::Moved(_) | ArrivalKind::Refused => Speaks::Http,
+            ArrivalKind::Moved(_) | ArrivalKind::Refused => Speaks::Http,
         };
         let (mut refused, mut tls) = (false, None);
         match arrival.kind {
@@ -380,7 +387,6 @@ impl Shard {
                     return;
                 }
             },
-            ArrivalKind::Tunnel(bytes) => (head, origin) = (Some(bytes), Origin::Tunnel),
             ArrivalKind::Moved(moved) => {
                 (head, origin) = (Some(moved.bytes), moved.origin);
                 tls = moved.tls.map(|session| *session);
@@ -413,6 +419,8 @@ impl Shard {
         self.shared.metrics.connections(connection.protocol, connection.framing).inc();
         let slot = slot_of(token);
         entry.insert(connection);
+        self.seat(slot, arrival.seat);
+        self.begin_stranger(slot);
         match speaks {
             Speaks::Http => {}
             Speaks::Mqtt => self.open_mqtt(slot, Framing::Stream),
@@ -421,6 +429,8 @@ impl Shard {
         self.arm(slot);
         if let Some(mut bytes) = head {
             self.handle_bytes(slot, &mut bytes);
+            // Of what came since, part may have left the socket already: TLS reads whole records.
+            self.again.push(slot);
         }
     }
 

@@ -361,14 +361,14 @@ impl Shard {
     }
 
     /// The log-in cannot be as it was asked for. False where another protocol is spoken.
-    pub(crate) fn refuse_socket_io(&mut self, slot: u32) -> bool {
+    pub(crate) fn refuse_socket_io(&mut self, slot: u32, code: &str, text: &str) -> bool {
         let (shared, now_ms) = (self.shared.clone(), self.now.ms);
         let Some(SocketIo { app: App::Device(conversation), .. }) = self.socket_io(slot) else {
             return false;
         };
-        let (mut actions, text) = (Vec::new(), "more topics than a device may have");
+        let mut actions = Vec::new();
         let config = &shared.config.socket_io.conversation;
-        conversation.refuse("too_many_topics", text, now_ms, config, &mut actions);
+        conversation.refuse(code, text, now_ms, config, &mut actions);
         self.await_connect(slot);
         self.carry_out_actions(slot, actions);
         self.await_socket_io(slot);
@@ -388,6 +388,7 @@ impl Shard {
         connection.phase = Phase::AwaitToken;
         connection.deadline_tick = u32::MAX;
         connection.opening = None;
+        connection.permit = None;
         // Of the next session nothing came from the store yet, and its token is another.
         connection.watermark = NotificationId::from_bytes([0; 16]);
         connection.expires_at = Timestamp(u64::MAX);

@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use noroshi_auth::Refused;
+use noroshi_delivery::OverQuota;
 use noroshi_protocol::{sse, ws};
 use noroshi_types::CloseReason;
 
@@ -60,6 +61,14 @@ impl Shard {
         self.answer_problem(slot, status, code, detail, headers, reason);
     }
 
+    /// The app uses all that it may.
+    pub(crate) fn refuse_stream_over_quota(&mut self, slot: u32, over: &OverQuota) {
+        let after_s = over.after_s().to_string();
+        self.set_protocol(slot, Protocol::Http, Framing::Stream);
+        let (headers, reason) = ([("Retry-After", after_s.as_str())], CloseReason::QuotaExceeded);
+        self.answer_problem(slot, 429, "quota_exceeded", &over.to_string(), &headers, reason);
+    }
+
     /// The log-in succeeded: the stream begins.
     pub(crate) fn begin_stream(&mut self, slot: u32) {
         let retry_ms = u64::try_from(RETRY.as_millis()).unwrap_or_default() + self.jitter(1_000);
@@ -69,7 +78,6 @@ impl Shard {
         if let Some(connection) = self.connection(slot) {
             // A peer that vanished is found by the transport: nothing is ever heard from it.
             if let Some(stream) = connection.transport.stream() {
-                // Not on a tunnel's end, where the other side is this process.
                 let _ = socket2::SockRef::from(&*stream).set_tcp_user_timeout(Some(Duration::from_secs(60)));
             }
         }

@@ -1,9 +1,5 @@
 //! The bytes of one connection: a socket, plain or under TLS.
 //!
-//! A tunnel's end is a Unix stream inside the TCP type: both are stream sockets, and `read`, `write`,
-//! `shutdown` and epoll do not ask for the family. What is TCP's own (`TCP_NODELAY`) is set only on
-//! sockets that were accepted.
-//!
 //! A session that polls has none: it hears and speaks through other connections ([`crate::polling`]).
 
 use std::io::{self, IoSlice, Read, Write};

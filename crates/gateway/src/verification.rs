@@ -36,8 +36,15 @@ pub(crate) fn close_reason(refused: &Refused) -> CloseReason {
 impl Shard {
     /// Whose limits the connection's failures count for. None where it has no socket of its own.
     pub(crate) fn client(&mut self, slot: u32) -> Option<ClientNetwork> {
-        let peer = self.connection(slot)?.transport.stream()?.peer_addr().ok()?;
-        Some(ClientNetwork::of(peer.ip()))
+        let network = self.client_network(slot);
+        let proxies = &self.shared.config.proxies;
+        if network == ClientNetwork::NONE || proxies.networks.is_empty() {
+            return (network != ClientNetwork::NONE).then_some(network);
+        }
+        // A trusted proxy that named no client stands for many.
+        let stream = self.connections.get_mut(slot as usize)?.transport.stream()?;
+        let peer = stream.peer_addr().ok()?.ip();
+        (network != ClientNetwork::of(peer) || !proxies.trusts(peer)).then_some(network)
     }
 
     /// Finds out whose token a log-in brought. A refusal is counted and told.

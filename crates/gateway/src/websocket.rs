@@ -8,7 +8,7 @@ use std::collections::HashMap;
 
 use noroshi_protocol::native::{self, ClientFrame};
 use noroshi_protocol::ws::{self, Input, Opcode, Upgrade};
-use noroshi_types::{CloseReason, Position, Topic, limits};
+use noroshi_types::{AppId, CloseReason, Position, Quota, Topic, limits};
 
 use crate::connection::{Framing, Phase, Protocol, Subscription};
 use crate::route::Credentials;
@@ -177,8 +177,12 @@ impl Shard {
         let Some(app) = connection.session.as_ref().map(|session| session.app) else { return Ok(()) };
         let keys: Vec<_> = topics.iter().map(|topic| registry.topic_key(app, topic)).collect();
         let new = keys.iter().filter(|key| !self.topics.hears(**key, slot)).count();
+        let most = self.delivery.quotas().subscriptions_max(app, limits::TOPICS_PER_DEVICE_MAX);
         // One more than the limit: `$everyone` is not the device's choice.
-        if connection.topics.len() + new > limits::TOPICS_PER_DEVICE_MAX + 1 {
+        if new > 0 && connection.topics.len() + new > most + 1 {
+            if let Some(over) = self.over_subscriptions(app, most) {
+                return Err((CloseReason::QuotaExceeded.as_str(), over.to_string()));
+            }
             let text = format!("a device hears at most {} topics", limits::TOPICS_PER_DEVICE_MAX);
             return Err(("too_many_topics", text));
         }
@@ -191,7 +195,13 @@ impl Shard {
         Ok(())
     }
 
-    pub(crate) fn unsubscribe_all(&mut self, slot: u32, app: noroshi_types::AppId, topics: &[Topic]) {
+    /// Counts a subscription that only the app's quota refuses.
+    pub(crate) fn over_subscriptions(&self, app: AppId, most: usize) -> Option<noroshi_delivery::OverQuota> {
+        let is_quota = most < limits::TOPICS_PER_DEVICE_MAX;
+        is_quota.then(|| self.delivery.quotas().refused(app, Quota::SubscriptionsPerDevice)).flatten()
+    }
+
+    pub(crate) fn unsubscribe_all(&mut self, slot: u32, app: AppId, topics: &[Topic]) {
         let key = |topic| self.shared.registry.topic_key(app, topic);
         let keys: Vec<_> = topics.iter().map(key).collect();
         self.unsubscribe(slot, &keys);

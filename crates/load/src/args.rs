@@ -7,6 +7,7 @@ mod me;
 mod push;
 mod speech;
 mod stress;
+mod tenants;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -21,6 +22,7 @@ pub(crate) use me::Me;
 pub(crate) use push::{Campaign, Push};
 pub(crate) use speech::{Foreign, Protocol, Speech};
 pub(crate) use stress::{Disconnect, Slow, Storm, Tls};
+pub(crate) use tenants::Tenants;
 
 /// Measures a node: starts one of its own on a temporary folder, or drives the one given by --server.
 #[derive(Debug, clap::Args)]
@@ -56,6 +58,8 @@ pub(crate) enum Scenario {
     Storm(Storm),
     /// Subscribers that read slowly or not at all: what the healthy ones notice, memory per slow one
     Slow(Slow),
+    /// Two apps: what a steady one notices of one that does everything it may as fast as it can
+    Tenants(Tenants),
     /// TLS handshakes, full and resumed, and memory per idle TLS connection
     Tls(Tls),
     /// Pushes through the client of push services, to a fake of APNs or to --server: latency, rate, CPU per push

@@ -51,6 +51,9 @@ pub enum Error {
     /// The kernel refused something a client needs: epoll, a timer, a thread.
     #[error("{what}: {source}")]
     System { what: &'static str, source: std::io::Error },
+    /// What was measured is not within what was asked for.
+    #[error("{0}")]
+    NotWithin(String),
     #[error("the event log: {0}")]
     Events(String),
     /// One of our own processes, with what it wrote to standard error.

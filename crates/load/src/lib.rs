@@ -58,6 +58,7 @@ use args::Scenario;
 
 /// Measures as asked and prints the result on standard output.
 pub fn run(args: Args) -> Result<(), Error> {
+    let mut verdict = None;
     let (report, json) = match &args.scenario {
         Scenario::Direct(direct) => (scenario::direct::run(direct)?, direct.common.json),
         Scenario::Broadcast(broadcast) => (scenario::broadcast::run(broadcast)?, broadcast.common.json),
@@ -68,6 +69,11 @@ pub fn run(args: Args) -> Result<(), Error> {
         Scenario::Disconnect(disconnect) => (scenario::disconnect::run(disconnect)?, disconnect.common.json),
         Scenario::Storm(storm) => (scenario::storm::run(storm)?, storm.common.json),
         Scenario::Slow(slow) => (scenario::slow::run(slow)?, slow.common.json),
+        Scenario::Tenants(tenants) => {
+            let (report, broken) = scenario::tenants::run(tenants)?;
+            verdict = broken;
+            (report, tenants.common.json)
+        }
         Scenario::Tls(tls) => (scenario::tls::run(tls)?, tls.common.json),
         Scenario::Push(push) => (scenario::push::run(push)?, push.json),
         Scenario::Campaign(campaign) => (scenario::campaign::run(campaign)?, campaign.common.json),
@@ -87,5 +93,8 @@ pub fn run(args: Args) -> Result<(), Error> {
     } else {
         println!("{}", report.table());
     }
-    Ok(())
+    match verdict {
+        Some(broken) => Err(Error::NotWithin(broken)),
+        None => Ok(()),
+    }
 }

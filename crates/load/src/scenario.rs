@@ -15,6 +15,7 @@ pub(crate) mod push;
 pub(crate) mod slow;
 pub(crate) mod stored;
 pub(crate) mod storm;
+pub(crate) mod tenants;
 pub(crate) mod tls;
 
 use std::time::Duration;

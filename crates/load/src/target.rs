@@ -104,6 +104,14 @@ impl Target {
         matches!(self, Target::Noroshi(_))
     }
 
+    /// Of the operator of a node that was started here.
+    pub(crate) fn operator_token(&self) -> Option<String> {
+        match self {
+            Target::Noroshi(server) => server.operator_token(),
+            Target::Floor(_) | Target::Foreign(_) => None,
+        }
+    }
+
     /// Whether it keeps devices and was started here.
     pub(crate) fn can_restart(&self) -> bool {
         matches!(self, Target::Noroshi(server) if server.is_own())

@@ -1,19 +1,23 @@
 //! The admin listener: a socket of its own, so that metrics and health answer while the public side is
 //! full or draining. TLS is the gateway's, so both addresses read certificates the same way.
+//!
+//! Its connections are a pool of their own: idle ones make room, so nobody can keep an operator out.
 
 use std::io;
 use std::net::SocketAddr;
 
 use axum::Router;
 use bytes::Bytes;
-use noroshi_api::{Peer, serve_connection};
-use noroshi_gateway::{Handover, Io, tls};
+use noroshi_api::{Peer, Place, Pool, PoolLimits, PoolMetrics, Serving, serve_connection};
+use noroshi_gateway::{Handover, tls};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-/// Operators and collectors are few; more than this wait in the kernel's queue.
-const CONNECTIONS_MAX: usize = 256;
+use crate::handover::Refusals;
+
+/// Operators and collectors are few.
+pub(crate) const CONNECTIONS_MAX: usize = 96;
 
 /// After an accept that failed for want of descriptors the next would fail too.
 const RETRY: std::time::Duration = std::time::Duration::from_millis(100);
@@ -38,27 +42,40 @@ impl Admin {
         Ok(Self { listener: TcpListener::from_std(self.listener.into_std()?)?, tls: self.tls })
     }
 
-    /// Serves on the calling runtime, which need not be the one it was bound on. Accepts until `end`, then lets requests at hand finish.
-    pub(crate) async fn run(self, router: Router, end: CancellationToken) {
+    /// Serves on the calling runtime, which need not be the one it was bound on. Accepts until `end`, then lets
+    /// requests at hand finish.
+    pub(crate) async fn run(self, router: Router, metrics: PoolMetrics, end: CancellationToken) {
         let admin = match self.moved() {
             Ok(admin) => admin,
             Err(error) => return tracing::error!(%error, "the admin address cannot be served"),
         };
         let connections = TaskTracker::new();
-        loop {
-            let accepted = tokio::select! {
-                () = end.cancelled() => break,
-                accepted = admin.listener.accept(), if connections.len() < CONNECTIONS_MAX => accepted,
-                // Full: one of them ends, or is told to.
-                () = tokio::time::sleep(RETRY) => continue,
-            };
-            match accepted {
-                Ok((stream, peer)) => {
-                    connections.spawn(serve(stream, peer, admin.tls.clone(), router.clone(), end.clone()));
-                }
+        let limits = PoolLimits { connections_max: CONNECTIONS_MAX, per_client_max: 0 };
+        let pool = Pool::new("admin", limits, metrics);
+        let serving = Serving::new(router);
+        let refusals = Refusals::new(&serving);
+        while let Some(accepted) = end.run_until_cancelled(admin.listener.accept()).await {
+            let (stream, peer) = match accepted {
+                Ok(accepted) => accepted,
                 Err(error) => {
                     tracing::warn!(%error, "the admin address accepts nothing for a moment");
                     tokio::time::sleep(RETRY).await;
+                    continue;
+                }
+            };
+            let handover = match handover(stream, peer, admin.tls.as_ref()) {
+                Ok(handover) => handover,
+                Err(error) => {
+                    tracing::debug!(%error, %peer, "an admin connection broke at its start");
+                    continue;
+                }
+            };
+            match pool.enter_idle(None) {
+                Ok(place) => drop(connections.spawn(serve(handover, serving.clone(), place, end.clone()))),
+                Err(no_room) => {
+                    if let Some(refusal) = refusals.refuse(handover, no_room) {
+                        connections.spawn(refusal);
+                    }
                 }
             }
         }
@@ -67,22 +84,17 @@ impl Admin {
     }
 }
 
-async fn serve(
-    stream: TcpStream,
-    peer: SocketAddr,
-    tls: Option<tls::Acceptor>,
-    router: Router,
-    end: CancellationToken,
-) {
-    let secure = tls.is_some();
-    let io = match stream.into_std().and_then(|stream| handover(stream, peer, tls)) {
-        Ok(io) => io,
-        Err(error) => return tracing::debug!(%error, %peer, "an admin connection broke at its start"),
-    };
-    serve_connection(io, router, Peer { address: peer, secure }, end.cancelled()).await;
+async fn serve(handover: Handover, serving: Serving, place: Place, end: CancellationToken) {
+    let peer = Peer { address: handover.peer, secure: handover.tls.is_some() };
+    match handover.into_io() {
+        Ok(io) => {
+            serve_connection(io, serving, peer, Some(place), end.cancelled()).await;
+        }
+        Err(error) => tracing::debug!(%error, peer = %peer.address, "an admin connection broke at its start"),
+    }
 }
 
-fn handover(stream: std::net::TcpStream, peer: SocketAddr, tls: Option<tls::Acceptor>) -> io::Result<Io> {
-    let tls = tls.map(|acceptor| acceptor.session()).transpose().map_err(io::Error::other)?;
-    Handover { stream, tls: tls.map(Box::new), prefix: Bytes::new(), peer }.into_io()
+fn handover(stream: TcpStream, peer: SocketAddr, tls: Option<&tls::Acceptor>) -> io::Result<Handover> {
+    let tls = tls.map(tls::Acceptor::session).transpose().map_err(io::Error::other)?;
+    Ok(Handover { stream: stream.into_std()?, tls: tls.map(Box::new), prefix: Bytes::new(), peer })
 }

@@ -8,6 +8,7 @@ use axum::Router;
 use axum::extract::Request;
 use axum::middleware::{Next, from_fn};
 use axum::response::{IntoResponse, Response};
+use noroshi_api::PoolMetrics;
 use noroshi_api::error::{Code, Problem};
 use noroshi_supervision::{Kind, Pulse, Threads};
 use tokio::runtime::{Builder, Handle};
@@ -22,7 +23,13 @@ const READY_TIMEOUT: Duration = Duration::from_secs(3);
 const BEAT: Duration = Duration::from_secs(1);
 
 /// Serves the admin address until `end`. Must be called inside the node's runtime; ends when the thread has.
-pub(crate) async fn run(admin: Admin, router: Router, threads: Threads, end: CancellationToken) {
+pub(crate) async fn run(
+    admin: Admin,
+    router: Router,
+    metrics: PoolMetrics,
+    threads: Threads,
+    end: CancellationToken,
+) {
     let router = divided(router, Handle::current(), threads.clone());
     let (done, ended) = oneshot::channel();
     let serve = move |pulse: &Pulse| {
@@ -38,7 +45,7 @@ pub(crate) async fn run(admin: Admin, router: Router, threads: Threads, end: Can
                 }
             };
             tokio::select! {
-                () = admin.run(router, end) => {}
+                () = admin.run(router, metrics, end) => {}
                 () = beat => {}
             }
         });

@@ -8,8 +8,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use noroshi_api::{Pool, PoolLimits, PoolMetrics, Serving};
 use noroshi_auth::Auth;
 use noroshi_cells::Front;
+use noroshi_delivery::quota::{self, Configured};
 use noroshi_delivery::{Clock, Delivery};
 use noroshi_egress::Egress;
 use noroshi_gateway::{Bound, Gateway, Listener, Speaks, tls};
@@ -28,7 +30,7 @@ use crate::data::{self, Addresses, Secrets};
 use crate::descriptors::{self, Serves};
 use crate::development::{self, Development, Given};
 use crate::drain::Drain;
-use crate::handover::{ApiConnections, tunnel};
+use crate::handover::ApiConnections;
 use crate::host::Host;
 use crate::otel::Tracing;
 use crate::reload::{Certificates, Hangups};
@@ -140,6 +142,9 @@ pub async fn start(config: Config, given: &Given) -> Result<Node, Error> {
     // The decisions.
     let metrics = noroshi_delivery::metrics::Metrics::new(&mut registry);
     let delivery = Delivery::new(store.clone(), clock, metrics, Handle::current());
+    delivery.quotas().set_defaults(config.quotas);
+    let limited = delivery.clone();
+    auth.watch_apps(move |apps| limited.quotas().configure(apps.iter().map(quotas_of))).await;
 
     // The push services, with the credentials that the store keeps sealed.
     let services = Services::new(services_config(&config), egress.clone(), &mut registry, Handle::current());
@@ -171,7 +176,7 @@ pub async fn start(config: Config, given: &Given) -> Result<Node, Error> {
 
     // The API and the connections. Each hands on what is the other's, so one is known to the other late.
     let gateway_metrics = noroshi_gateway::Metrics::new(&mut registry);
-    let api_refused = ApiConnections::refused(&mut registry);
+    let pool_metrics = PoolMetrics::new(&mut registry);
     let front_metrics =
         config.node.roles.has(Role::Front).then(|| noroshi_cells::Metrics::new(&mut registry));
     let gateway_later: Arc<OnceLock<Arc<Gateway>>> = Arc::default();
@@ -184,7 +189,6 @@ pub async fn start(config: Config, given: &Given) -> Result<Node, Error> {
         ready: Arc::default(),
         threads: threads.clone(),
         operator_token: Some(operator_token),
-        tunnel: config.node.roles.has(Role::Gateway).then(|| tunnel(gateway_later.clone())),
         drain: Some(Arc::new(Drain::new(gateway_later.clone(), config.gateway.drain.clone()))),
         nodes: Some(nodes.clone()),
         profiler,
@@ -201,7 +205,16 @@ pub async fn start(config: Config, given: &Given) -> Result<Node, Error> {
         Some(front) => (front.router(), front.admin_router()),
         None => (noroshi_api::router(state.clone()), noroshi_api::admin_router(state.clone())),
     };
-    let api = ApiConnections::new(router, shares.api, api_refused, &tasks);
+    let serving = Serving {
+        router,
+        timing: config.limits.timing,
+        proxies: Arc::new(config.server.proxies.clone()),
+        turns: config.node.roles.has(Role::Gateway),
+    };
+    let limits =
+        PoolLimits { connections_max: shares.api, per_client_max: config.limits.connections_per_client };
+    let pool = Pool::new("public", limits, pool_metrics.clone());
+    let api = ApiConnections::new(serving, pool, gateway_later.clone(), &tasks);
     let gateway = bound.start(&delivery, auth.clone(), gateway_metrics, api.handover())?;
     delivery.attach(gateway.clone());
     // Set here and nowhere else.
@@ -224,7 +237,9 @@ pub async fn start(config: Config, given: &Given) -> Result<Node, Error> {
     tasks.spawn(TaskKind::Reload, |end| hangups.run(certificates, delivery.clone(), end));
     tasks.spawn(TaskKind::Delivery, |end| delivery.run(end.cancelled_owned()));
     tasks.spawn(TaskKind::Auth, |end| auth.run(end.cancelled_owned()));
-    tasks.spawn(TaskKind::Admin, |end| admin_thread::run(admin, admin_router, threads.clone(), end));
+    tasks.spawn(TaskKind::Admin, |end| {
+        admin_thread::run(admin, admin_router, pool_metrics, threads.clone(), end)
+    });
     tasks.spawn(TaskKind::Gauges, |end| observe(gateway.clone(), end));
     if let Some(pusher) = pusher {
         tasks.spawn(TaskKind::Profiling, |end| pusher.run(end));
@@ -254,6 +269,16 @@ pub async fn start(config: Config, given: &Given) -> Result<Node, Error> {
         events,
         _lock,
     })
+}
+
+/// What is kept was checked when it was set.
+fn quotas_of(app: &noroshi_store::App) -> Configured {
+    let overrides = app.settings.quotas.as_deref().map(quota::parse).transpose();
+    let overrides = overrides.unwrap_or_else(|error| {
+        tracing::error!(app = %app.name, %error, "the app's quotas cannot be read; the node's defaults apply");
+        None
+    });
+    Configured { app: app.id, name: app.name.clone(), overrides: overrides.unwrap_or_default() }
 }
 
 /// `--dev` is for one machine: its app has a key with all scopes, and egress reaches this machine.
@@ -293,10 +318,15 @@ fn gateway_config(
         conformance: server.conformance,
         socket_io: socket_io_config(config),
         connections_max,
+        unauthenticated_max: gateway.unauthenticated_max,
+        connections_per_client: gateway.connections_per_client,
+        proxies: server.proxies.clone(),
         connects_per_second: gateway.connects_per_second,
         head: noroshi_protocol::http::Limits { head_bytes: limits.head_bytes, headers: limits.headers },
         head_timeout: gateway.head_timeout,
         auth_timeout: gateway.auth_timeout,
+        body_first_byte_timeout: limits.timing.body_first_byte,
+        body_timeout: limits.timing.body,
         ping_interval: gateway.ping_interval,
         ping_timeout: gateway.ping_timeout,
         client_message_bytes: limits.client_message_bytes,
@@ -405,6 +435,7 @@ fn api_config(config: &Config) -> noroshi_api::Config {
         xmpp_public_url: config.xmpp.public_url.clone(),
         device_token_ttl: config.auth.device_token_ttl,
         requests_max: config.limits.requests_in_flight,
+        body_timeout: config.limits.timing.body,
         web_push: noroshi_api::Paces {
             endpoint_per_minute: config.web_push.endpoint_per_minute,
             app_per_second: config.web_push.app_per_second,

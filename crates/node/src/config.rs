@@ -15,6 +15,7 @@ mod print;
 mod problem;
 mod profiling;
 mod reader;
+mod redact;
 mod size;
 mod tracing;
 
@@ -29,6 +30,7 @@ pub use reader::{EngineUrl, Entry};
 
 use ipnet::IpNet;
 use layer::Layers;
+use noroshi_auth::TrustedProxies;
 use noroshi_cells::CellConfig;
 use noroshi_egress::Proxies;
 use noroshi_sqs::{IntakeConfig, QueueConfig};
@@ -51,6 +53,8 @@ pub struct Config {
     pub egress: Egress,
     pub push: Push,
     pub web_push: WebPush,
+    /// What apps may use that override nothing.
+    pub quotas: noroshi_types::quota::Limits,
     pub events: Events,
     pub tracing: Tracing,
     pub profiling: Profiling,
@@ -76,6 +80,8 @@ pub struct Server {
     pub dev: bool,
     /// Serves the WebSocket echo that conformance suites drive.
     pub conformance: bool,
+    /// Whose word counts for which client a request comes from.
+    pub proxies: TrustedProxies,
 }
 
 /// Listeners of MQTT; none unless they are named.
@@ -124,11 +130,18 @@ pub struct Limits {
     pub headers: usize,
     pub client_message_bytes: usize,
     pub requests_in_flight: usize,
+    /// HTTP connections of one client; 0: no limit.
+    pub connections_per_client: usize,
+    pub timing: noroshi_api::Timing,
 }
 
 #[derive(Debug, Clone)]
 pub struct Gateway {
     pub connections_max: usize,
+    /// 0: a quarter of them.
+    pub unauthenticated_max: usize,
+    /// 0: no limit.
+    pub connections_per_client: u32,
     pub connects_per_second: u32,
     pub frames_per_second: u32,
     pub frames_burst: u32,
@@ -344,6 +357,9 @@ pub struct Log {
     pub format: noroshi_telemetry::log::Format,
 }
 
+/// The runtime and the admin thread show once a second that they run.
+const STALL_TIMEOUT_MIN: Duration = Duration::from_secs(5);
+
 impl Config {
     pub fn load(inputs: &Inputs) -> Result<Config, Problems> {
         let mut problems = Vec::new();
@@ -408,6 +424,13 @@ impl Config {
     /// Rules between keys.
     fn check(&self, reader: &mut Reader) {
         self.check_ports(reader);
+        let stall = self.server.stall_timeout;
+        if !stall.is_zero() && stall < STALL_TIMEOUT_MIN {
+            reader.problem(
+                "server.stall_timeout",
+                "is below 5s: a busy machine would look like a stall (0s: never)",
+            );
+        }
         if self.mqtt.tls_listen.is_some() && self.server.tls.is_none() {
             reader.problem("mqtt.tls_listen", "needs a certificate: tls.cert and tls.key");
         }

@@ -3,9 +3,20 @@
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// 256 for the admin address, the rest for the database, its readers, listeners, event loops and JWK
-/// fetches.
+/// For all that is not a connection of the public addresses, with these bounds: 96 connections of the admin
+/// address; 2 × (32 evicted + 32 refused) HTTP connections that are about to close; 64 sockets over the devices'
+/// share, which the gateway looks at to find out whose they are. The other 224 are for the database, its readers,
+/// listeners, event loops and JWK fetches.
 pub(crate) const RESERVED: u64 = 512;
+
+const OTHERS_MIN: usize = 192;
+const _: () = assert!(
+    crate::admin::CONNECTIONS_MAX
+        + 2 * (noroshi_api::EVICTED_MAX + crate::handover::REFUSED_MAX)
+        + noroshi_gateway::OVER_MAX
+        + OTHERS_MIN
+        <= RESERVED as usize
+);
 
 /// Keep-alive connections of providers and of devices that only use HTTP.
 const API_CONNECTIONS_MAX: u64 = 4_096;

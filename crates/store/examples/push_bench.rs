@@ -152,7 +152,8 @@ async fn accept(store: &dyn Store, app: AppId, push: Push) -> Result<Notificatio
         trace: None,
     };
     let (answer, answered) = oneshot::channel();
-    let accept = Accept { app, request: request.into(), now: NOW, idempotency: None, campaign: None };
+    let accept =
+        Accept { app, request: request.into(), now: NOW, idempotency: None, campaign: None, gate: None };
     store.accept(accept, Box::new(move |result: Result<Accepted, Error>| drop(answer.send(result))));
     Ok(answered.await.unwrap_or(Err(Error::Closed))?.message.id)
 }

@@ -150,7 +150,8 @@ async fn keep(
 
 async fn accept(store: &dyn Store, app: AppId, request: Request) -> Result<Accepted, Error> {
     let (answer, answered) = oneshot::channel();
-    let accept = Accept { app, request: request.into(), now: NOW, idempotency: None, campaign: None };
+    let accept =
+        Accept { app, request: request.into(), now: NOW, idempotency: None, campaign: None, gate: None };
     store.accept(accept, Box::new(move |result| drop(answer.send(result))));
     answered.await.unwrap_or(Err(Error::Closed))
 }

@@ -3,7 +3,8 @@
 //!
 //! ```text
 //!              ┌ Apps · Devices · Notifications · Sessions · Topics · Maintenance ┐
-//!   callers ──►│ Credentials · Endpoints · PushQueue · Campaigns · Definitions    │
+//!   callers ──►│ Credentials · Endpoints · PushQueue · Campaigns · Definitions ·  │
+//!              │ Usages                                                           │
 //!              └──────────────┬───────────────────────────────────────────────────┘
 //!                             ▼
 //!            sqlite: one writer thread (group commit) + a pool of reader threads
@@ -39,6 +40,7 @@ mod row;
 pub mod session;
 pub mod sqlite;
 pub mod topic;
+pub mod usage;
 
 pub use app::{App, AppSettings, Apps, Key, KeyHash, NewKey};
 pub use campaign::{
@@ -53,7 +55,7 @@ pub use device::{Attributes, Device, DeviceChange, DeviceFilter, Devices, Regist
 pub use endpoint::{Endpoint, EndpointHash, Endpoints, NewEndpoint, VapidKey};
 pub use maintenance::{Maintenance, Place, Pruned};
 pub use notification::{
-    Accept, Accepted, Cancelled, Done, Idempotency, NotificationState, Notifications, OfCampaign,
+    Accept, Accepted, Cancelled, Done, Gate, Idempotency, NotificationState, Notifications, OfCampaign,
     OutcomePart, RequestSummary, State, Trace, TraceStep,
 };
 pub use postgres::{Postgres, PostgresError, PostgresOptions};
@@ -68,6 +70,7 @@ pub use session::{
 };
 pub use sqlite::{OpenError, Options, Sqlite};
 pub use topic::{LogPage, TopicState, Topics, TopicsSince};
+pub use usage::Usages;
 
 /// Everything a node keeps.
 pub trait Store:
@@ -82,6 +85,7 @@ pub trait Store:
     + PushQueue
     + Campaigns
     + Definitions
+    + Usages
 {
 }
 impl<T> Store for T where
@@ -96,6 +100,7 @@ impl<T> Store for T where
         + PushQueue
         + Campaigns
         + Definitions
+        + Usages
 {
 }
 
@@ -122,6 +127,9 @@ pub enum Error {
     /// A bound of `types::limits` would be passed; the text names it.
     #[error("{0}")]
     Limit(String),
+    /// The caller's own [`Gate`] let it not pass: nothing was changed.
+    #[error("its caller refused it")]
+    Refused,
     /// The engine failed. The text is for the log, never for a client.
     #[error("the store failed: {0}")]
     Engine(String),

@@ -20,6 +20,33 @@ pub struct Accept {
     pub idempotency: Option<Idempotency>,
     /// A campaign publishes this: its push work takes this lane, and all its outcomes count there too.
     pub campaign: Option<OfCampaign>,
+    /// Asked before inbox rows are written.
+    pub gate: Option<Gate>,
+}
+
+/// Asked with the number of inbox rows that an acceptance is about to write; where it answers false nothing is accepted
+/// ([`Error::Refused`]). It may be asked again for the same acceptance, when a transaction is tried again: the last
+/// answer counts. It is called inside a transaction and must not block.
+#[derive(Clone)]
+pub struct Gate(Arc<dyn Fn(u64) -> bool + Send + Sync>);
+
+impl Gate {
+    pub fn new(passes: impl Fn(u64) -> bool + Send + Sync + 'static) -> Self {
+        Self(Arc::new(passes))
+    }
+
+    pub(crate) fn check(gate: Option<&Self>, rows: usize) -> Result<(), Error> {
+        match gate {
+            Some(Self(passes)) if !passes(rows as u64) => Err(Error::Refused),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl std::fmt::Debug for Gate {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Gate")
+    }
 }
 
 /// Of which campaign a notification is.

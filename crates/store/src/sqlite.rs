@@ -39,6 +39,7 @@ mod schema;
 mod session;
 mod subscription;
 mod topic;
+mod usage;
 mod variant;
 mod writer;
 

@@ -28,6 +28,8 @@ pub enum CloseReason {
     BadMessage,
     /// The node has no room for one more connection now.
     Overloaded,
+    /// The app uses all that it may.
+    QuotaExceeded,
     /// Our own failure.
     Internal,
     /// A frame that breaks RFC 6455.
@@ -43,7 +45,7 @@ pub enum CloseReason {
 }
 
 impl CloseReason {
-    pub const ALL: [CloseReason; 17] = [
+    pub const ALL: [CloseReason; 18] = [
         CloseReason::Drain,
         CloseReason::Replaced,
         CloseReason::Expired,
@@ -55,6 +57,7 @@ impl CloseReason {
         CloseReason::RateLimited,
         CloseReason::BadMessage,
         CloseReason::Overloaded,
+        CloseReason::QuotaExceeded,
         CloseReason::Internal,
         CloseReason::ProtocolError,
         CloseReason::InvalidUtf8,
@@ -77,6 +80,7 @@ impl CloseReason {
             CloseReason::RateLimited => "rate_limited",
             CloseReason::BadMessage => "bad_message",
             CloseReason::Overloaded => "overloaded",
+            CloseReason::QuotaExceeded => "quota_exceeded",
             CloseReason::Internal => "internal",
             CloseReason::ProtocolError => "protocol_error",
             CloseReason::InvalidUtf8 => "invalid_utf8",
@@ -102,6 +106,7 @@ impl CloseReason {
             CloseReason::BadMessage => 4009,
             CloseReason::Overloaded => 4010,
             CloseReason::Internal => 4011,
+            CloseReason::QuotaExceeded => 4012,
             CloseReason::ProtocolError => 1002,
             CloseReason::InvalidUtf8 => 1007,
             CloseReason::TooBig => 1009,
@@ -123,6 +128,7 @@ impl CloseReason {
             | CloseReason::RateLimited
             | CloseReason::BadMessage
             | CloseReason::Overloaded
+            | CloseReason::QuotaExceeded
             | CloseReason::Internal
             | CloseReason::ProtocolError
             | CloseReason::InvalidUtf8
@@ -146,6 +152,7 @@ impl CloseReason {
             CloseReason::RateLimited => "too many frames a second, or too many failed log-ins",
             CloseReason::BadMessage => "a message that the protocol does not allow here",
             CloseReason::Overloaded => "no room for one more connection now",
+            CloseReason::QuotaExceeded => "the app uses all that it may; connect again after the delay told",
             CloseReason::Internal => "the service failed",
             CloseReason::ProtocolError => "a frame breaks the WebSocket protocol",
             CloseReason::InvalidUtf8 => "a text message is not UTF-8",

@@ -8,6 +8,7 @@
 //!   time ──┘            outcome (what became of it on one device)
 //!   push (push services, and where one finds a device)
 //!   experiment (which variant is whose)
+//!   quota (what an app may use, and token buckets)
 //!   trace (of which trace a request is a part)
 //!   close (why a connection ended)   limits (every bound, with its reason)
 //! ```
@@ -24,8 +25,10 @@ pub mod json;
 pub mod limits;
 pub mod message;
 pub mod outcome;
+pub mod percent;
 pub mod presence;
 pub mod push;
+pub mod quota;
 pub mod request;
 pub mod scope;
 pub mod time;
@@ -44,6 +47,7 @@ pub use message::{Message, TopicPosition};
 pub use outcome::Outcome;
 pub use presence::Presence;
 pub use push::{Lane, PushEnvironment, PushService, PushToken};
+pub use quota::Quota;
 pub use request::{Push, PushMode, Request, Target, Urgency, When};
 pub use scope::{Scope, Scopes};
 pub use time::{Timestamp, Ttl};

@@ -77,6 +77,20 @@ pub const INBOX_PAGE_MAX: usize = 1_000;
 
 /// `data` of a notification.
 pub const DATA_BYTES: usize = 4_096;
+/// From when a request's body is asked for to its first byte.
+pub const BODY_FIRST_BYTE_TIMEOUT: Duration = Duration::from_secs(10);
+/// To the last byte of a body: 16 MiB at 5 Mbit/s.
+pub const BODY_TIMEOUT: Duration = Duration::from_secs(30);
+/// Bytes a second: the slowest mobile networks (GPRS) have four times as many.
+pub const BODY_RATE_MIN: u32 = 1_024;
+/// How long a client may take nothing of an answer: nginx's `send_timeout` is a minute.
+pub const SEND_TIMEOUT: Duration = Duration::from_secs(30);
+/// HTTP connections of one client network, providers apart: a browser opens six to a server, and forty
+/// people behind one address do so at once.
+pub const API_CONNECTIONS_PER_CLIENT: usize = 256;
+/// Connections of devices of one client network. Carriers put thousands of phones behind an address; an
+/// address has 28,232 ephemeral ports of Linux to one server.
+pub const CONNECTIONS_PER_CLIENT: u32 = 20_000;
 /// A request body: 10,000 lines of a batch at 4 KiB would be 40 MiB; 16 MiB is what one request may
 /// hold in memory.
 pub const BODY_BYTES: usize = 16 << 20;

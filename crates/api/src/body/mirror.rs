@@ -24,6 +24,9 @@ struct MirrorBody<'a> {
     client_publish: Vec<String>,
     issuer: Option<Text<Line<CLAIM_BYTES_MAX>>>,
     audience: Option<Text<Line<CLAIM_BYTES_MAX>>>,
+    /// Limits of the app; absent: the node's defaults.
+    #[serde(borrow)]
+    quotas: Option<&'a RawValue>,
     keys: Bounded<MirrorKeyBody, { limits::KEYS_PER_APP_MAX }>,
 }
 
@@ -55,6 +58,12 @@ impl FromText for Hash {
     }
 }
 
+/// As it is kept.
+fn quotas(raw: &RawValue) -> Result<Option<String>, Problem> {
+    let overrides = super::quotas(raw.get().as_bytes())?;
+    Ok(noroshi_delivery::quota::to_text(&overrides))
+}
+
 /// Reads and checks what an app shall be; only operators say so.
 pub fn mirror(bytes: &[u8]) -> Result<(AppSettings, Vec<MirrorKey>), Problem> {
     let body: MirrorBody<'_> = json::parse(bytes)?;
@@ -65,6 +74,7 @@ pub fn mirror(bytes: &[u8]) -> Result<(AppSettings, Vec<MirrorKey>), Problem> {
         client_publish: client_publish(body.client_publish)?,
         issuer: body.issuer.map(|issuer| issuer.0.0),
         audience: body.audience.map(|audience| audience.0.0),
+        quotas: body.quotas.map(quotas).transpose()?.flatten(),
         ..AppSettings::default()
     };
     let key = |key: MirrorKeyBody| {

@@ -5,7 +5,7 @@ use axum::extract::State as Shared;
 use axum::response::Response;
 use http::StatusCode;
 use noroshi_store::{App, AppSettings, Key};
-use noroshi_types::{AppName, KeyId};
+use noroshi_types::{AppName, KeyId, Quota};
 use serde::Serialize;
 
 use crate::access::Manager;
@@ -26,6 +26,9 @@ struct AppBody {
     issuer: Option<String>,
     audience: Option<String>,
     client_publish: Vec<String>,
+    /// The app of device tokens that this node issues. Only a front is told, so that it knows whose a token is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    number: Option<u32>,
 }
 
 #[derive(Serialize)]
@@ -118,7 +121,8 @@ pub(crate) async fn mirror(
     let (settings, keys) = body::mirror(&body)?;
     let app = api.auth.mirror(name, settings, keys, api.now()).await?;
     api.delivery.configured(Some(app.id), ("app", "changed"), None);
-    Ok(respond::json(StatusCode::OK, &AppBody::from(app)))
+    let number = Some(app.id.0);
+    Ok(respond::json(StatusCode::OK, &AppBody { number, ..AppBody::from(app) }))
 }
 
 /// Refuses settings with which one token would belong to two apps.
@@ -164,6 +168,8 @@ pub(crate) async fn create_key(
 ) -> Result<Response, Problem> {
     let app = manager.app(&api, &name)?;
     let body::NewAppKey { name, scopes } = body::key(&body)?;
+    let present = api.auth.keys(app.id).len() as u64;
+    api.delivery.quotas().check(app.id, Quota::Keys, present)?;
     let (key, secret) = api.auth.create_key(app.id, name, scopes, api.now()).await?;
     api.delivery.configured(Some(app.id), ("key", "made"), Some(&key.id.0.to_string()));
     Ok(respond::json(StatusCode::CREATED, &key_body(key, Some(secret.to_string()))))
@@ -197,6 +203,7 @@ impl From<App> for AppBody {
             issuer: app.settings.issuer,
             audience: app.settings.audience,
             client_publish: app.settings.client_publish,
+            number: None,
         }
     }
 }

@@ -1,8 +1,9 @@
 //! Experiments and maintenance notices of an app: what handlers of both do. On the public listener with a key of the
 //! scope `admin`, on the admin listener as the operator.
 
+use noroshi_delivery::Held;
 use noroshi_store::{Definition, DefinitionKind, NewDefinition};
-use noroshi_types::{AppId, JsonText, Label, Timestamp, limits};
+use noroshi_types::{AppId, JsonText, Label, Quota, Timestamp, limits};
 use serde::Deserialize;
 
 use crate::error::Problem;
@@ -73,11 +74,27 @@ pub(super) async fn put(
         DefinitionKind::Experiment => limits::EXPERIMENTS_MAX,
         DefinitionKind::Notice => limits::NOTICES_MAX,
     };
+    let held = match kind {
+        DefinitionKind::Experiment if !is_live(api, app, kind, &name).await? => {
+            api.delivery.admit_one(app, Quota::Experiments).await?
+        }
+        DefinitionKind::Experiment | DefinitionKind::Notice => Held::default(),
+    };
     let new = NewDefinition { app, kind, name, spec, ends_at };
     let kept = api.delivery.store().put_definition(new, live_max, api.now()).await?;
+    held.settle();
     api.delivery.configured(Some(app), (kind.as_str(), "changed"), Some(kept.name.as_str()));
     api.delivery.definitions_changed().await?;
     Ok(kept)
+}
+
+/// Asked only where the app has a quota.
+async fn is_live(api: &Api, app: AppId, kind: DefinitionKind, name: &Label) -> Result<bool, Problem> {
+    if api.delivery.quotas().limit(app, Quota::Experiments).is_none() {
+        return Ok(true);
+    }
+    let found = api.delivery.store().definition(app, kind, name).await?;
+    Ok(found.is_some_and(|found| found.archived_at.is_none()))
 }
 
 pub(super) fn missing(kind: DefinitionKind) -> Problem {

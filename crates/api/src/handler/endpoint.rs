@@ -7,7 +7,7 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use http::{Extensions, HeaderMap, StatusCode, header};
 use noroshi_store::{Endpoint, NewEndpoint};
-use noroshi_types::EndpointId;
+use noroshi_types::{EndpointId, Quota};
 use serde::Serialize;
 
 use crate::access::{Consumer, revoked};
@@ -60,11 +60,13 @@ pub(crate) async fn create(
         idle_urgency,
         expires_at: expires_in.map(|span| now.saturating_add(span)),
     };
+    let held = api.delivery.admit_one(new.app, Quota::Endpoints).await?;
     let made = api.delivery.store().create_endpoint(new, now).await.map_err(|error| match error {
         // The device was deleted since its credential was checked.
         noroshi_store::Error::NotFound => revoked(),
         error => error.into(),
     })?;
+    held.settle();
     let body = EndpointBody { url: Some(url), ..EndpointBody::from(made) };
     Ok(respond::json(StatusCode::CREATED, &body))
 }

@@ -1,13 +1,10 @@
 //! Over a byte stream: HTTP as it arrives, origins, connections that turn to the gateway, drain.
 
-use std::io::{Read, Write};
 use std::net::SocketAddr;
-use std::os::unix::net::UnixStream;
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use http::{Method, StatusCode};
-use noroshi_api::{Peer, serve_connection};
+use noroshi_api::{Peer, Place, Pool, PoolLimits, PoolMetrics, Serving, Timing, Turn, serve_connection};
 use noroshi_types::CloseReason;
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
@@ -20,14 +17,18 @@ fn peer() -> Peer {
     Peer { address: SocketAddr::from(([192, 0, 2, 7], 4_711)), secure: true }
 }
 
+type Ended = tokio::task::JoinHandle<Option<Turn<DuplexStream>>>;
+
 /// A connection to the service; the sender drains it.
-fn connect(
-    service: &Service,
-) -> (DuplexStream, tokio::sync::oneshot::Sender<()>, tokio::task::JoinHandle<()>) {
+fn connect(service: &Service) -> (DuplexStream, tokio::sync::oneshot::Sender<()>, Ended) {
+    serve(Serving { turns: true, ..Serving::new(service.public.clone()) }, None)
+}
+
+fn serve(serving: Serving, place: Option<Place>) -> (DuplexStream, tokio::sync::oneshot::Sender<()>, Ended) {
     let (client, server) = tokio::io::duplex(64 << 10);
     let (drain, drained) = tokio::sync::oneshot::channel();
-    let router = service.public.clone();
-    let task = tokio::spawn(serve_connection(server, router, peer(), async { drop(drained.await) }));
+    let drained = async { drop(drained.await) };
+    let task = tokio::spawn(serve_connection(server, serving, peer(), place, drained));
     (client, drain, task)
 }
 
@@ -117,70 +118,131 @@ async fn pages_of_any_origin_may_use_what_devices_use() {
     assert_eq!(provider.header("access-control-allow-origin"), None, "an API key has no place in a page");
 }
 
-/// A gateway that answers every head with `answer`, then echoes until the other side ends.
-fn gateway(answer: &'static str, seen: Arc<Mutex<Vec<u8>>>) -> noroshi_api::Tunnel {
-    Arc::new(move |head: Vec<u8>, address: SocketAddr| {
-        assert_eq!(address, peer().address);
-        *seen.lock().expect("no panic") = head;
-        let (ours, mut theirs) = UnixStream::pair()?;
-        std::thread::spawn(move || {
-            theirs.write_all(answer.as_bytes()).expect("written");
-            let mut piece = [0; 1_024];
-            while let Ok(count @ 1..) = theirs.read(&mut piece) {
-                theirs.write_all(&piece[..count]).expect("written");
-            }
-        });
-        Ok(ours)
-    })
+async fn turned(task: Ended) -> Turn<DuplexStream> {
+    let ended = tokio::time::timeout(DEADLINE, task).await.expect("ended in time").expect("no panic");
+    ended.expect("the request is the gateway's")
 }
 
 #[tokio::test]
-async fn an_upgrade_on_an_open_connection_goes_to_the_gateway() {
-    let seen = Arc::new(Mutex::new(Vec::new()));
-    let answer =
-        "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\nhello ";
-    let tunnel = gateway(answer, seen.clone());
-    let service = Service::with(|state| state.tunnel = Some(tunnel)).await;
+async fn an_upgrade_on_an_open_connection_goes_to_the_gateway_with_all_that_was_read() {
+    let service = Service::start().await;
     let (mut client, _drain, task) = connect(&service);
     client.write_all(b"GET /docs HTTP/1.1\r\nHost: a\r\n\r\n").await.expect("written");
     read_until(&mut client, "</html>").await;
-    let upgrade =
-        "GET /v1/connect?token=t HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n";
+    let upgrade = "GET /v1/connect?token=t HTTP/1.1\r\nhost: a\r\nconnection: Upgrade\r\nupgrade: websocket\r\n\r\n\
+        and a frame";
     client.write_all(upgrade.as_bytes()).await.expect("written");
-    let head = read_until(&mut client, "hello ").await;
-    assert!(head.starts_with("HTTP/1.1 101 "), "{head}");
-    assert!(head.to_lowercase().contains("upgrade: websocket\r\n"), "{head}");
-    client.write_all(b"ping").await.expect("written");
-    assert_eq!(read_until(&mut client, "ping").await, "ping", "both ways");
-    let seen = String::from_utf8(seen.lock().expect("no panic").clone()).expect("UTF-8");
-    assert!(seen.starts_with("GET /v1/connect?token=t HTTP/1.1\r\n") && seen.ends_with("\r\n\r\n"), "{seen}");
-    assert!(seen.to_lowercase().contains("upgrade: websocket\r\n"), "{seen}");
-    drop(client);
-    tokio::time::timeout(DEADLINE, task).await.expect("ended in time").expect("no panic");
+    let Turn { mut io, bytes } = turned(task).await;
+    assert_eq!(String::from_utf8_lossy(&bytes), upgrade);
+    io.write_all(b"hello").await.expect("written");
+    assert_eq!(read_until(&mut client, "hello").await, "hello", "the same connection, and nothing before");
 }
 
 #[tokio::test]
-async fn an_event_stream_on_an_open_connection_is_passed_on_as_it_comes() {
-    let answer =
-        "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\nretry: 1\n\n";
-    let tunnel = gateway(answer, Arc::default());
-    let service = Service::with(|state| state.tunnel = Some(tunnel)).await;
-    let (mut client, _drain, _task) = connect(&service);
-    client.write_all(b"GET /v1/events HTTP/1.1\r\nHost: a\r\n\r\n").await.expect("written");
-    let head = read_until(&mut client, "retry: 1\n\n").await;
-    assert!(head.starts_with("HTTP/1.1 200 OK\r\n") && head.contains("text/event-stream"), "{head}");
-}
-
-#[tokio::test]
-async fn a_gateway_that_does_not_answer_is_a_problem() {
+async fn a_posted_body_goes_to_the_gateway_as_far_as_it_came() {
     let service = Service::start().await;
-    service.get("/v1/connect", "").await.problem(421, "misdirected");
-    let refusing: noroshi_api::Tunnel = Arc::new(|_, _| Err(std::io::Error::other("full")));
-    let service = Service::with(|state| state.tunnel = Some(refusing)).await;
-    service.get("/v1/events", "").await.problem(503, "overloaded");
-    let closing: noroshi_api::Tunnel = Arc::new(|_, _| UnixStream::pair().map(|(ours, _)| ours));
-    let service = Service::with(|state| state.tunnel = Some(closing)).await;
-    service.get("/v1/events", "").await.problem(503, "overloaded");
+    let head = "POST /socket.io/?sid=a HTTP/1.1\r\nhost: a\r\ncontent-length: 10\r\n\r\n";
+    for body in ["", "01234", "0123456789"] {
+        let (mut client, _drain, task) = connect(&service);
+        client.write_all(format!("{head}{body}").as_bytes()).await.expect("written");
+        let Turn { mut io, mut bytes } = turned(task).await;
+        client.write_all(b"!").await.expect("written");
+        let mut more = [0; 64];
+        while !bytes.ends_with(b"!") {
+            let count = io.read(&mut more).await.expect("read");
+            bytes.extend_from_slice(&more[..count]);
+        }
+        assert_eq!(String::from_utf8_lossy(&bytes), format!("{head}{body}!"));
+    }
+}
+
+#[tokio::test]
+async fn an_answer_is_written_before_the_connection_goes_to_the_gateway() {
+    let service = Service::start().await;
+    let (mut client, _drain, task) = connect(&service);
+    // More than the connection buffers, and the upgrade behind it.
+    let pipelined = "GET /openapi.json HTTP/1.1\r\nhost: a\r\n\r\nGET /mqtt HTTP/1.1\r\nhost: a\r\n\r\n";
+    client.write_all(pipelined.as_bytes()).await.expect("written");
+    tokio::task::yield_now().await;
+    let answer = read_until(&mut client, "\r\n\r\n").await;
+    let (head, begun) = answer.split_once("\r\n\r\n").expect("a head");
+    let length = head.to_lowercase().split_once("content-length: ").expect("a length").1.to_owned();
+    let length: usize = length.lines().next().expect("a line").parse().expect("a number");
+    let mut rest = vec![0; length - begun.len()];
+    client.read_exact(&mut rest).await.expect("the whole answer");
+    assert!(turned(task).await.bytes.starts_with(b"GET /mqtt "));
+}
+
+#[tokio::test]
+async fn without_a_gateway_its_requests_are_misdirected() {
+    let service = Service::start().await;
+    for path in ["/v1/connect", "/v1/events", "/mqtt", "/xmpp", "/socket.io/"] {
+        service.get(path, "").await.problem(421, "misdirected");
+    }
+}
+
+fn hasty() -> Timing {
+    let short = Duration::from_millis(100);
+    Timing { body_first_byte: short, body: short * 3, send: short, ..Timing::default() }
+}
+
+/// Also where the handler has no deadline of its own.
+#[tokio::test]
+async fn a_body_that_does_not_come_is_answered_and_the_connection_ends() {
+    let service = Service::start().await;
+    let (mut client, _drain, task) =
+        serve(Serving { timing: hasty(), ..Serving::new(service.public.clone()) }, None);
+    let head = format!(
+        "POST /v1/notifications HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {}\r\nX-Request-Id: mine\r\n\
+         Content-Length: 10\r\n\r\n",
+        service.key
+    );
+    client.write_all(head.as_bytes()).await.expect("written");
+    let mut answer = String::new();
+    client.read_to_string(&mut answer).await.expect("an answer and the end");
+    assert!(answer.starts_with("HTTP/1.1 408 ") && answer.contains("body_timeout"), "{answer}");
+    assert!(
+        answer.contains("connection: close\r\n") && answer.contains("x-request-id: mine\r\n"),
+        "{answer}"
+    );
+    drop(client);
+    assert!(tokio::time::timeout(DEADLINE, task).await.expect("in time").expect("no panic").is_none());
+}
+
+#[tokio::test]
+async fn a_client_that_takes_no_answer_is_given_up() {
+    let service = Service::start().await;
+    let (mut client, _drain, task) =
+        serve(Serving { timing: hasty(), ..Serving::new(service.public.clone()) }, None);
+    client.write_all(b"GET /openapi.json HTTP/1.1\r\nHost: a\r\n\r\n").await.expect("written");
+    tokio::time::timeout(DEADLINE, task).await.expect("ended in time").expect("no panic");
+    drop(client);
+}
+
+#[tokio::test]
+async fn an_idle_connection_makes_room_and_one_with_a_key_stays() {
+    let service = Service::start().await;
+    let limits = PoolLimits { connections_max: 2, per_client_max: 0 };
+    let pool = Pool::new("public", limits, PoolMetrics::unregistered());
+    let open = || {
+        let place = pool.enter(None).ok().expect("room");
+        serve(Serving::new(service.public.clone()), Some(place))
+    };
+    let ask = |key: &str| {
+        format!("GET /v1/topics HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {key}\r\n\r\n").into_bytes()
+    };
+    let (mut provider, _drain, _task) = open();
+    provider.write_all(&ask(&service.key)).await.expect("written");
+    assert!(read_until(&mut provider, "\r\n\r\n").await.starts_with("HTTP/1.1 200 "));
+    let (mut stranger, _drain, task) = open();
+    stranger.write_all(&ask("guessed")).await.expect("written");
+    assert!(read_until(&mut stranger, "\r\n\r\n").await.starts_with("HTTP/1.1 401 "));
+    let (mut newcomer, _drain, _task) = open();
+    tokio::time::timeout(DEADLINE, task).await.expect("evicted").expect("no panic");
+    for client in [&mut newcomer, &mut provider] {
+        client.write_all(&ask(&service.key)).await.expect("written");
+        assert!(read_until(client, "\r\n\r\n").await.contains("HTTP/1.1 200 "));
+    }
 }
 
 /// Everything that follows a change follows it also where nobody waits for the answer, and nothing counts as in work

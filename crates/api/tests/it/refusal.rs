@@ -54,6 +54,12 @@ async fn every_code_can_be_met() {
         409,
         "already_exists",
     );
+    let set = |body| service.operate(Method::PUT, "/v1/apps/dev/quotas", OPERATOR, body);
+    assert_eq!(set(r#"{"devices": 1}"#).await.status, StatusCode::OK);
+    let over = service.post("/v1/devices", &service.key, "").await;
+    assert_eq!(over.header("retry-after"), Some("2"));
+    meet(over, 429, "quota_exceeded");
+    assert_eq!(set("{}").await.status, StatusCode::OK);
     let endpoint = service.post("/v1/me/endpoints", &token, "").await.json();
     let path = service.path_of(&endpoint);
     loop {

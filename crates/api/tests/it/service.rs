@@ -12,6 +12,7 @@ use http_body_util::BodyExt;
 use noroshi_api::{Config, Load, Metrics, State};
 use noroshi_auth::Auth;
 use noroshi_delivery::push::Outlet;
+use noroshi_delivery::quota::{self, Configured};
 use noroshi_delivery::{Clock, Delivery, Edge, LocalSession, Session};
 use noroshi_push::{Answer as PushAnswer, Credential, Push};
 use noroshi_store::{AppSettings, Sqlite, Store, sqlite};
@@ -89,6 +90,12 @@ impl Service {
             noroshi_delivery::metrics::Metrics::new(&mut registry),
             tokio::runtime::Handle::current(),
         );
+        let limited = delivery.clone();
+        let of = |app: &noroshi_store::App| {
+            let overrides = app.settings.quotas.as_deref().map(|text| quota::parse(text).expect("quotas"));
+            Configured { app: app.id, name: app.name.clone(), overrides: overrides.unwrap_or_default() }
+        };
+        auth.watch_apps(move |apps| limited.quotas().configure(apps.iter().map(of))).await;
         let edge = Arc::new(FakeEdge::default());
         delivery.attach(edge.clone());
         let metrics = Metrics::new(&mut registry);
@@ -101,7 +108,6 @@ impl Service {
             ready: Arc::new(AtomicBool::new(true)),
             threads: Default::default(),
             operator_token: Some(OPERATOR.into()),
-            tunnel: None,
             drain: None,
             nodes: None,
             profiler: noroshi_profiling::Profiler::new(folder.path().join("profiles")),

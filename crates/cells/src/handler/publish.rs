@@ -12,7 +12,7 @@ use noroshi_api::parts::{
 use noroshi_api::{Api, Problem, body};
 use noroshi_store::Idempotency;
 use noroshi_store::cells::{CellNum, NewMessage, Taken};
-use noroshi_types::{AppId, NotificationId, Request, Target, TraceContext};
+use noroshi_types::{AppId, NotificationId, Quota, Request, Target, TraceContext};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
@@ -131,6 +131,8 @@ async fn message(
     }
     let request = body::notification(body, &api.config.limits)?;
     check_request(api, app, &request).await?;
+    // Sooner than a cell would: what it refuses waits in the outbox.
+    api.delivery.quotas().take(app, Quota::PublishesPerSecond, 1)?;
     let summary = serde_json::to_string(&summary(&request)).map_err(Problem::internal)?;
     let to = match request.target {
         // Written for each cell.

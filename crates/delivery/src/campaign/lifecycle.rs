@@ -6,7 +6,7 @@ use std::time::Duration;
 use noroshi_store::{
     Audience as Stored, Campaign, CampaignState, DefinitionKind, Idempotency, NewCampaign, UploadLine,
 };
-use noroshi_types::{AppId, CampaignId, Invalid, PushMode, Timestamp};
+use noroshi_types::{AppId, CampaignId, Invalid, PushMode, Quota, Timestamp};
 
 use crate::campaign::count::{self, Count};
 use crate::campaign::plan;
@@ -14,6 +14,7 @@ use crate::campaign::progress::{CampaignProgress, Recent};
 use crate::campaign::spec::{Audience, Spec};
 use crate::campaign::{Line, line::Own};
 use crate::delivery::{Delivery, Error};
+use crate::quota::Held;
 
 /// Behind the last device's due time: clocks around the world differ by 26 hours, quiet hours by 24.
 const LOCAL_SPAN: Duration = Duration::from_secs(50 * 3_600);
@@ -62,7 +63,14 @@ impl Delivery {
             variants: plan::notifications(&spec),
             idempotency,
         };
+        let held = match state {
+            CampaignState::Draft => Held::default(),
+            _ => self.admit_one(app, Quota::Campaigns).await?,
+        };
         let created = self.store.create_campaign(campaign, now).await?;
+        if !created.replayed {
+            held.settle();
+        }
         if !created.replayed {
             self.campaign_changed(app, created.campaign.id, created.campaign.state.as_str());
         }
@@ -104,7 +112,10 @@ impl Delivery {
     /// Starts a draft: now, or at its `start_at`.
     pub async fn start_campaign(&self, app: AppId, id: CampaignId) -> Result<CampaignProgress, Error> {
         let to = self.started(app, id).await?;
-        self.change(app, id, &[CampaignState::Draft], to).await
+        let held = self.admit_one(app, Quota::Campaigns).await?;
+        let started = self.change(app, id, &[CampaignState::Draft], to).await?;
+        held.settle();
+        Ok(started)
     }
 
     /// Takes no more batches of it; those under way are finished.

@@ -113,7 +113,7 @@ async fn tell(delivery: &Arc<Delivery>, holder: u64, app: AppId, current: &Curre
         push: Push::default(),
         trace: None,
     };
-    match delivery.publish_as_root(app, request, None).await {
+    match delivery.publish_own(app, request).await {
         // The app was deleted meanwhile.
         Ok(_) | Err(Error::Store(noroshi_store::Error::NotFound)) => Ok(true),
         Err(error) => Err(error),

@@ -18,7 +18,9 @@ use crate::push::batch::Way;
 use crate::push::config::PARCELS_MAX;
 use crate::push::finisher::{PAUSE_MAX, PAUSE_MIN};
 use crate::push::metrics::ParcelFate;
-use crate::push::sender::{Next, SLEEP_MIN, TAKE_LIMITED_MAX, TAKE_MAX, hold_back, soonest, taken, turn};
+use crate::push::sender::{
+    Next, SLEEP_MIN, TAKE_LIMITED_MAX, TAKE_MAX, hold_back, repaid, soonest, taken, turn,
+};
 use crate::push::side::Side;
 use crate::push::{lease, parcel};
 
@@ -168,6 +170,7 @@ impl Dispatcher {
                 nexts.push(self.take(held, &lanes, TAKE_LIMITED_MAX).await?);
             }
         }
+        nexts.push(repaid(&self.way.delivery));
         Ok(soonest(nexts, self.way.delivery.clock.now()))
     }
 

@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 
 use noroshi_store::{Batch, Finished, Idempotency, OfCampaign, PushRecipient, VariantNum};
-use noroshi_types::{DeviceId, Outcome, Request, Target, When};
+use noroshi_types::{DeviceId, DeviceNum, Outcome, Request, Target, When};
 use ring::digest;
 
 use crate::campaign::plan::{Plan, Rendered};
@@ -16,6 +16,10 @@ use crate::delivery::Error;
 use crate::push::batch::{Way, missing};
 use crate::push::finisher::{PAUSE_MAX, PAUSE_MIN};
 use crate::push::settle::Settle;
+use crate::quota::OverQuota;
+
+/// Why a recipient of a campaign got nothing: the app's inboxes hold all that they may.
+const QUOTA_EXCEEDED: &str = "quota_exceeded";
 
 /// What recipients share that share a notification: the variant, and a hash of the text alone.
 type Key = (Option<VariantNum>, [u8; 32]);
@@ -29,7 +33,7 @@ pub(crate) async fn publish(
 ) -> Finished {
     let now = way.delivery.clock.now();
     let mut settle = Settle::new(batch);
-    let mut texts: BTreeMap<Key, (Rendered, Vec<DeviceId>)> = BTreeMap::new();
+    let mut texts: BTreeMap<Key, (Rendered, Vec<DeviceId>, Vec<DeviceNum>)> = BTreeMap::new();
     missing(&mut settle, batch, &recipients);
     for recipient in recipients {
         // Before anybody is drawn for: an abort meanwhile counts as many of each variant as chance made them.
@@ -45,26 +49,32 @@ pub(crate) async fn publish(
         match plan.render(&recipient, variant) {
             Ok(rendered) => {
                 let key = (variant, hash(&rendered, &[]));
-                texts.entry(key).or_insert((rendered, Vec::new())).1.push(recipient.id)
+                let (_, ids, nums) = texts.entry(key).or_insert((rendered, Vec::new(), Vec::new()));
+                ids.push(recipient.id);
+                nums.push(recipient.num);
             }
             Err(reason) => settle.part(Outcome::PushRefused, Some(reason), recipient.num),
         }
     }
-    for ((variant, _), (rendered, devices)) in texts {
+    for ((variant, _), (rendered, devices, nums)) in texts {
         let hash = hash(&rendered, &devices);
         let request = request(plan, rendered, devices);
-        one(way, batch, (plan, variant), request, hash).await;
+        if one(way, batch, (plan, variant), request, hash).await.is_err() {
+            // To wait for room would hold up what others send.
+            nums.into_iter().for_each(|num| settle.part(Outcome::PushRefused, Some(QUOTA_EXCEEDED), num));
+        }
     }
     settle.finish(Vec::new())
 }
 
+/// Until it is accepted, or has no room in the app's quotas.
 async fn one(
     way: &Way,
     batch: &Batch,
     (plan, variant): (&Plan, Option<VariantNum>),
     request: Request,
     hash: [u8; 32],
-) {
+) -> Result<(), OverQuota> {
     let text: String = hash[..8].iter().map(|byte| format!("{byte:02x}")).collect();
     // The API takes no space in a key: no key of a provider begins like this one.
     let key = format!(" campaign/{}/{}/{text}", plan.id, batch.id.0);
@@ -73,10 +83,11 @@ async fn one(
         let idempotency = Some(Idempotency { key: key.as_str().into(), body_hash: hash });
         let campaign = Some(OfCampaign { id: plan.id, lane: batch.lane, variant });
         match way.delivery.publish_for(plan.app, request.clone(), idempotency, campaign).await {
-            Ok(_) | Err(Error::Store(noroshi_store::Error::Closed)) => return,
+            Ok(_) | Err(Error::Store(noroshi_store::Error::Closed)) => return Ok(()),
+            Err(Error::OverQuota(over)) => return Err(over),
             // The app is gone, or two texts of the batch share the first bytes of their hash.
             Err(Error::Store(noroshi_store::Error::NotFound | noroshi_store::Error::IdempotencyConflict)) => {
-                return;
+                return Ok(());
             }
             Err(error) => {
                 way.delivery.metrics.push.store_errors.inc();

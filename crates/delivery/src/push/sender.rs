@@ -204,6 +204,7 @@ impl Sender {
         if !limited.is_empty() && self.way.side.lead.is_ours() {
             nexts.push(self.take_limited(limited).await?);
         }
+        nexts.push(repaid(&self.way.delivery));
         Ok(soonest(nexts, self.way.delivery.clock.now()))
     }
 
@@ -284,9 +285,13 @@ impl Sender {
 }
 
 /// Takes from the store, and tells what that decided.
-pub(super) async fn taken(way: &Way, take: Take) -> Result<Taken, noroshi_store::Error> {
+pub(super) async fn taken(way: &Way, mut take: Take) -> Result<Taken, noroshi_store::Error> {
     let Way { delivery, side, .. } = way;
+    take.busy.extend(owing(delivery));
     let taken = delivery.store.take(take).await?;
+    for batch in taken.batches.iter().filter(|batch| batch.service.is_some()) {
+        delivery.quotas.pushed(batch.app, batch.recipients.len() as u64);
+    }
     delivery.became_departed(&taken.departed);
     delivery.campaigns_done(&taken.done);
     if !taken.departed.is_empty() || !taken.set_aside.is_empty() {
@@ -314,6 +319,18 @@ pub(super) async fn taken(way: &Way, take: Take) -> Result<Taken, noroshi_store:
         }
     }
     Ok(taken)
+}
+
+/// Apps that were pushed for more than their quota allows leave their work in the store until the rest is repaid.
+fn owing(delivery: &Delivery) -> impl Iterator<Item = (AppId, PushService)> {
+    let debts = delivery.quotas.push_debts();
+    debts.into_iter().flat_map(|(app, _)| PushService::ALL.map(|service| (app, service)))
+}
+
+/// When the first of them may go on.
+pub(super) fn repaid(delivery: &Delivery) -> Next {
+    let first = delivery.quotas.push_debts().into_iter().map(|(_, debt)| debt).min();
+    first.map_or(Next::At(None), Next::After)
 }
 
 /// When its campaign's rate lets it go.

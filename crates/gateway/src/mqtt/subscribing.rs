@@ -3,7 +3,7 @@
 //! subscriptions, and all filters are kept with the device ([`super::session`]).
 
 use noroshi_protocol::mqtt::{
-    SubscribeRefused, SubscribeRequest, Subscribed, TopicFilter, UnsubscribeRequest,
+    Config, SubscribeRefused, SubscribeRequest, Subscribed, TopicFilter, UnsubscribeRequest,
 };
 use noroshi_store::Place;
 use noroshi_types::{AppId, CloseReason};
@@ -40,10 +40,16 @@ impl Shard {
         let Some(app) = self.app_of(slot) else { return };
         let mut made = Vec::new();
         let had_wildcards = self.mqtt(slot).is_some_and(|mqtt| mqtt.heard_by_wildcard().is_some());
+        let (asked, most) = (request.subscriptions().count(), shared.config.mqtt.subscriptions_max);
+        let limit = self.delivery.quotas().subscriptions_max(app, most);
+        let config = Config { subscriptions_max: limit, ..shared.config.mqtt.clone() };
         self.answer_mqtt(slot, |conversation, out| {
-            made = conversation.subscribed(&shared.config.mqtt, request, out)?;
+            made = conversation.subscribed(&config, request, out)?;
             Ok(())
         });
+        if made.len() < asked {
+            self.over_subscriptions(app, limit);
+        }
         let kind = if lasts { Subscription::durable } else { Subscription::own };
         let mut retained: Vec<Box<str>> = Vec::new();
         let mut reads_inbox = false;

@@ -317,7 +317,7 @@ pub(super) async fn publish(
     }
     match delivery.publish_as_root(session.app, request, None).await {
         Ok(_) => Ok(()),
-        Err(Error::Store(StoreError::Limit(_))) => Err(PublishRefused::OverQuota),
+        Err(Error::Store(StoreError::Limit(_)) | Error::OverQuota(_)) => Err(PublishRefused::OverQuota),
         Err(error) => {
             tracing::debug!(%error, "what a client published was not accepted");
             Err(PublishRefused::Unavailable)
@@ -333,6 +333,14 @@ async fn subscribe(
 ) -> Result<(), SubscribeRefused> {
     let (store, now) = (delivery.store(), delivery.clock().now());
     let topics: Vec<Topic> = request.subscriptions().filter_map(|one| one.filter.topic()).collect();
+    let held = match delivery.admit_subscriptions(session.app, &session.device, &topics).await {
+        Ok(held) => held,
+        Err(Error::OverQuota(_)) => return Err(SubscribeRefused::OverQuota),
+        Err(error) => {
+            tracing::warn!(%error, "it could not be looked whether a subscription has room");
+            return Err(SubscribeRefused::Unavailable);
+        }
+    };
     // At once, so that they are one commit.
     let all =
         join_all(topics.iter().map(|topic| store.subscribe(session.app, &session.device, topic, now))).await;
@@ -347,6 +355,7 @@ async fn subscribe(
     for result in all {
         result.map_err(refused)?;
     }
+    held.settle();
     let kept = kept.map(|kept| kept.encode());
     store.keep_session(session.num, kept).await.map_err(refused)
 }

@@ -14,7 +14,8 @@ use noroshi_protocol::engine_io::{self, Packet, PacketError, Request, RequestErr
 use noroshi_types::CloseReason;
 
 use super::{At, Exchange, Kind, headers};
-use crate::connection::{Framing, Origin, Phase, Protocol};
+use crate::clients::Seat;
+use crate::connection::{Framing, Phase, Protocol};
 use crate::mailbox::{Arrival, ArrivalKind, Moved};
 use crate::route::EngineRequest;
 use crate::shard::Shard;
@@ -22,8 +23,6 @@ use crate::talk::Talk;
 
 /// How long a connection may rest between two requests: longer than a client is silent that polls.
 const KEEP_ALIVE: Duration = Duration::from_secs(60);
-/// A body has to be complete within this time.
-const BODY_TIMEOUT: Duration = Duration::from_secs(20);
 
 const PREFLIGHT: &str = "HTTP/1.1 204 No Content\r\nAccess-Control-Allow-Origin: *\r\n\
     Access-Control-Allow-Methods: GET, POST\r\n\
@@ -44,7 +43,7 @@ impl Shard {
             // The last answer is not taken yet: nobody who heard it asks so early.
             return self.begin_close(slot, CloseReason::BadMessage);
         }
-        let keeps = request.keeps && connection.origin != Origin::Tunnel;
+        let keeps = request.keeps;
         let elsewhere = match &request.wanted {
             Ok(Request::Poll(sid) | Request::Post { sid, .. } | Request::Probe(sid)) => {
                 Some(sid.shard()).filter(|shard| *shard != self.index && !request.is_preflight)
@@ -93,12 +92,14 @@ impl Shard {
 
     /// Gives the socket to the shard that has the session.
     fn move_to(&mut self, slot: u32, shard: u16, bytes: &[u8]) {
+        let network = self.client_network(slot);
+        let seat = Seat::take_anyway(&self.shared.clients, network);
         let Some(connection) = self.release(slot) else { return };
         let origin = connection.origin;
         if let Some((mut stream, tls)) = connection.transport.into_parts() {
             self.deregister(&mut stream);
             let moved = Moved { tls, origin, bytes: bytes.to_vec() };
-            let arrival = Arrival { stream: stream.into(), kind: ArrivalKind::Moved(Box::new(moved)) };
+            let arrival = Arrival { stream: stream.into(), kind: ArrivalKind::Moved(Box::new(moved)), seat };
             if self.shared.mailboxes[usize::from(shard)].arrive(arrival).is_err() {
                 self.shared.metrics.count_closed(Protocol::Http, CloseReason::Overloaded);
             }
@@ -161,6 +162,11 @@ impl Shard {
 
     /// The connection serves a session from here on.
     pub(super) fn begin_exchange(&mut self, slot: u32, exchange: Exchange, deadline_tick: u32) -> Option<At> {
+        // Whoever speaks for a session with a credential has shown it.
+        let session = self.session_of(&exchange.sid).and_then(|session| self.connection(session));
+        if session.is_some_and(|session| matches!(session.phase, Phase::LoggingIn | Phase::Open)) {
+            self.end_stranger(slot);
+        }
         let connection = self.connection(slot)?;
         connection.talk = Some(Box::new(Talk::Exchange(exchange)));
         connection.phase = Phase::Open;
@@ -181,13 +187,41 @@ impl Shard {
         if let Err(error) = asked.unwrap_or(Err(RequestError::UnknownSid)) {
             return self.refuse_request(slot, error, false); // its body is not read
         }
-        let kind = Kind::Post { decoder: Decoder::new(), left_bytes: body_bytes };
-        let deadline = self.now.tick_after(BODY_TIMEOUT);
+        let kind = Kind::Post { decoder: Decoder::new(), left_bytes: body_bytes, begun: false };
+        let deadline = self.now.tick_after(self.shared.config.body_first_byte_timeout);
         self.begin_exchange(slot, Exchange { sid, keeps, kind }, deadline);
         self.arm(slot);
         if body_bytes == 0 {
             self.feed_post(slot, &[]);
         }
+    }
+
+    /// The first bytes of a body leave the time for the whole of it.
+    fn note_begun(&mut self, slot: u32, bytes: &[u8]) {
+        let config = &self.shared.config;
+        let rest = config.body_timeout.saturating_sub(config.body_first_byte_timeout);
+        let deadline = self.now.tick_after(rest);
+        let Some(Exchange { kind: Kind::Post { begun, .. }, .. }) = self.exchange(slot) else { return };
+        if !bytes.is_empty() && !std::mem::replace(begun, true) {
+            if let Some(connection) = self.connection(slot) {
+                connection.deadline_tick = connection.deadline_tick.max(deadline);
+            }
+        }
+    }
+
+    /// Whether the rest of a body is overdue.
+    pub(crate) fn is_late_post(&self, slot: u32) -> bool {
+        self.connections.get(slot as usize).is_some_and(|connection| {
+            let talk = connection.talk.as_deref();
+            connection.deadline_tick <= self.now.tick
+                && matches!(talk, Some(Talk::Exchange(Exchange { kind: Kind::Post { .. }, .. })))
+        })
+    }
+
+    pub(crate) fn time_out_post(&mut self, slot: u32) {
+        self.shared.metrics.body_timeouts.inc();
+        let detail = "the body did not arrive in time";
+        self.answer_problem(slot, 408, "request_timeout", detail, &[], CloseReason::BadMessage);
     }
 
     /// Bytes of a connection that serves a session.
@@ -203,7 +237,8 @@ impl Shard {
 
     fn feed_post(&mut self, slot: u32, bytes: &[u8]) {
         let payload_bytes_max = self.shared.config.socket_io.engine.payload_bytes_max;
-        let Some(Exchange { sid, keeps, kind: Kind::Post { decoder, left_bytes } }) = self.exchange(slot)
+        self.note_begun(slot, bytes);
+        let Some(Exchange { sid, keeps, kind: Kind::Post { decoder, left_bytes, .. } }) = self.exchange(slot)
         else {
             return;
         };

@@ -78,6 +78,7 @@ impl Shard {
         if let Some(Talk::Exchange(exchange)) = probe.talk.as_deref_mut() {
             exchange.kind = Kind::Moved(session);
         }
+        self.move_seat(slot, session);
         let registered = transport.stream().map(|stream| self.reregister(stream, session));
         let Some(connection) = self.connection(session) else { return };
         let protocol = connection.protocol;

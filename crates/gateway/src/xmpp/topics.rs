@@ -6,8 +6,8 @@ use noroshi_delivery::{Delivery, Error};
 use noroshi_protocol::xmpp::{Answer, Refusal, Request};
 use noroshi_store::{Recover, Store};
 use noroshi_types::{
-    AppId, JsonText, Message, NotificationId, Position, Push, Request as Notification, Target, Topic, Ttl,
-    Urgency, When, limits,
+    AppId, JsonText, Message, NotificationId, Position, Push, Quota, Request as Notification, Target, Topic,
+    Ttl, Urgency, When, limits,
 };
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -37,7 +37,9 @@ impl Shard {
         let key = self.shared.registry.topic_key(session.app, &topic);
         let Some(connection) = self.connections.get(slot as usize) else { return };
         // One more than the limit: `$everyone` is not the device's choice.
-        if !self.topics.hears(key, slot) && connection.topics.len() > limits::TOPICS_PER_DEVICE_MAX {
+        let most = self.delivery.quotas().subscriptions_max(session.app, limits::TOPICS_PER_DEVICE_MAX);
+        if !self.topics.hears(key, slot) && connection.topics.len() > most {
+            self.over_subscriptions(session.app, most);
             return self.answer_xmpp(slot, request, Answer::Refused(Refusal::TooManySubscriptions));
         }
         self.answer_xmpp(slot, request, Answer::Done);
@@ -231,6 +233,10 @@ fn fitting(mut messages: Vec<Arc<Message>>, max: usize) -> Vec<Arc<Message>> {
 fn refusal(error: &Error) -> Refusal {
     match error {
         Error::Overloaded | Error::Store(noroshi_store::Error::Overloaded) => Refusal::Overloaded,
+        Error::OverQuota(over) if over.quota == Quota::SubscriptionsPerDevice => {
+            Refusal::TooManySubscriptions
+        }
+        Error::OverQuota(_) => Refusal::Overloaded,
         Error::Store(noroshi_store::Error::Limit(_)) => Refusal::TooManySubscriptions,
         Error::Store(noroshi_store::Error::NotFound) => Refusal::NotFound,
         error => {

@@ -164,7 +164,8 @@ impl Node {
     /// Straight to the store: not asked whether there is room, nor waited for.
     pub(crate) fn publish_unasked(&self, target: Target, when: When, data: &str) {
         let request = Arc::new(request(target.clone(), when, data));
-        let accept = Accept { app: self.app, request, now: self.now(), idempotency: None, campaign: None };
+        let accept =
+            Accept { app: self.app, request, now: self.now(), idempotency: None, campaign: None, gate: None };
         let gateway = self.gateway.clone();
         let deliver = move |accepted: Result<Accepted, _>| {
             gateway.deliver(accepted.expect("accepted").message, &target);

@@ -13,7 +13,7 @@ use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use crate::node::{Client, Node, PATIENCE, plain, topic};
+use crate::node::{Client, Node, PATIENCE, plain, read_until, topic, upgrade_head};
 use crate::secure::{certificate, secure};
 
 fn device(n: usize) -> DeviceId {
@@ -172,10 +172,11 @@ async fn over_the_connect_rate_each_is_told_its_own_time_the_api_answers_and_tls
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn over_the_number_of_connections_each_is_told_and_those_that_are_open_stay() {
+async fn where_all_connections_are_in_use_the_oldest_stranger_makes_room() {
     const MAX: usize = 10;
-    let node = Node::start(Config { connections_max: MAX, ..plain() }).await;
+    let node = Node::start(Config { connections_max: MAX, unauthenticated_max: MAX, ..plain() }).await;
     node.device("d1", "u1", &[]).await;
+    node.device("d2", "u2", &[]).await;
     let mut client = node.connect("d1").await;
     let mut sockets = Vec::new();
     for _ in 0..MAX + 200 {
@@ -185,18 +186,90 @@ async fn over_the_number_of_connections_each_is_told_and_those_that_are_open_sta
         node.metric("noroshi_connections_accepted_total") == 1 + (MAX + 200) as u64
     })
     .await;
-    node.until("all but ten were sent away", |node| node.metric("noroshi_connections_refused_total") == 201)
-        .await;
-    // Those that were told are waited for, but not so many that they take what is kept back.
-    assert!(node.gateway.connections() <= MAX + 64, "{}", node.gateway.connections());
-    let mut answer = String::new();
-    sockets[MAX].read_to_string(&mut answer).await.expect("an answer");
-    assert!(answer.starts_with("HTTP/1.1 503 "), "{answer}");
-    assert!(node.gateway.tunnel(b"GET /v1/events HTTP/1.1\r\n\r\n".to_vec()).is_err());
-    assert!(client.sync().await.is_empty());
+    node.until("the newest are left", |node| node.gateway.connections() <= MAX).await;
+    assert!(node.metric("noroshi_connections_evicted_total") >= 200);
+    assert_eq!(sockets[0].read(&mut [0; 1]).await.unwrap_or_default(), 0, "the oldest is gone");
+    let mut other = node.connect("d2").await;
+    for device in [&mut client, &mut other] {
+        assert!(device.sync().await.is_empty(), "devices stay");
+    }
     drop(sockets);
-    node.until("only the client is left", |node| node.gateway.connections() == 1).await;
-    let mut again = node.connect("d1").await;
-    assert_eq!(client.closed().await.0, CloseReason::Replaced.as_str());
-    assert!(again.sync().await.is_empty());
+    node.until("only devices are left", |node| node.gateway.connections() == 2).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn where_devices_have_all_connections_a_further_one_is_told_and_the_api_is_reached() {
+    const MAX: usize = 4;
+    let node = Node::start(Config { connections_max: MAX, ..plain() }).await;
+    let mut clients = Vec::new();
+    for n in 0..MAX {
+        let name = format!("d{n}");
+        node.device(&name, "u1", &[]).await;
+        clients.push(node.connect(&name).await);
+    }
+    node.device("late", "u1", &[]).await;
+    let mut late = TcpStream::connect(node.address()).await.expect("connected");
+    late.write_all(&upgrade_head(&node.token("late"))).await.expect("sent");
+    let mut answer = String::new();
+    late.read_to_string(&mut answer).await.expect("an answer");
+    assert!(answer.starts_with("HTTP/1.1 503 ") && answer.contains("Retry-After: "), "{answer}");
+    let mut provider = TcpStream::connect(node.address()).await.expect("connected");
+    provider.write_all(b"GET /v1/topics HTTP/1.1\r\n\r\n").await.expect("sent");
+    node.until("a hand-over", |node| !node.handed_over.lock().expect("no panic").is_empty()).await;
+    for client in &mut clients {
+        assert!(client.sync().await.is_empty());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn strangers_have_their_part_and_a_client_its_own() {
+    let node = Node::start(Config { shards: 1, unauthenticated_max: 5, ..plain() }).await;
+    let mut sockets = Vec::new();
+    for _ in 0..20 {
+        sockets.push(TcpStream::connect(node.address()).await.expect("connected"));
+    }
+    node.until("five are left", |node| node.metric("noroshi_connections_evicted_total") == 15).await;
+    node.until("five are left", |node| node.gateway.connections() == 5).await;
+
+    let node = Node::start(Config { connections_per_client: 2, ..plain() }).await;
+    node.device("d1", "u1", &[]).await;
+    let mut client = node.connect("d1").await;
+    let second = TcpStream::connect(node.address()).await.expect("connected");
+    let mut third = TcpStream::connect(node.address()).await.expect("connected");
+    let mut answer = String::new();
+    third.read_to_string(&mut answer).await.expect("an answer");
+    assert!(answer.starts_with("HTTP/1.1 503 "), "{answer}");
+    assert_eq!(node.metric("noroshi_connections_refused_client_total"), 1);
+    drop(second);
+    node.until("one is left", |node| node.gateway.connections() == 1).await;
+    assert!(client.sync().await.is_empty());
+    node.connect("d1").await;
+}
+
+/// Each of the clients that a trusted proxy names has its own.
+#[tokio::test(flavor = "multi_thread")]
+async fn behind_a_trusted_proxy_clients_are_told_apart() {
+    let proxies = noroshi_auth::TrustedProxies {
+        networks: vec!["127.0.0.0/8".parse().expect("a network")],
+        ..Default::default()
+    };
+    let node = Node::start(Config { connections_per_client: 1, proxies, ..plain() }).await;
+    for n in 0..4 {
+        node.device(&format!("d{n}"), "u1", &[]).await;
+    }
+    let mut open = Vec::new();
+    for (n, client, expected) in [
+        (0, "192.0.2.1", "101"),
+        (1, "192.0.2.2", "101"),
+        (2, "192.0.2.1", "503"),
+        (3, "10.0.0.1, 192.0.2.3", "101"),
+    ] {
+        let mut head = upgrade_head(&node.token(&format!("d{n}")));
+        head.truncate(head.len() - 2);
+        head.extend_from_slice(format!("X-Forwarded-For: {client}\r\n\r\n").as_bytes());
+        let mut socket = TcpStream::connect(node.address()).await.expect("connected");
+        socket.write_all(&head).await.expect("sent");
+        read_until(&mut socket, format!("HTTP/1.1 {expected} ").as_bytes()).await;
+        open.push(socket);
+    }
 }

@@ -207,14 +207,25 @@ async fn everything_else_goes_to_the_api_with_what_was_read() {
     assert_eq!(node.gateway.connections(), 0, "it is the API's now");
 }
 
+/// A connection that the API serves.
+async fn handed_over(node: &Node) -> (TcpStream, noroshi_gateway::Io) {
+    let mut client = TcpStream::connect(node.address()).await.expect("connected");
+    client.write_all(b"GET /v1/me HTTP/1.1\r\n\r\n").await.expect("sent");
+    node.until("a hand-over", |node| !node.handed_over.lock().expect("no panic").is_empty()).await;
+    let handover = node.handed_over.lock().expect("no panic").pop().expect("one");
+    let mut io = handover.into_io().expect("a stream");
+    let mut read = [0; b"GET /v1/me HTTP/1.1\r\n\r\n".len()];
+    io.read_exact(&mut read).await.expect("read");
+    (client, io)
+}
+
 #[tokio::test(flavor = "multi_thread")]
-async fn a_gateway_request_on_an_api_connection_comes_back_through_a_tunnel() {
+async fn a_gateway_request_on_an_api_connection_comes_back() {
     let node = Node::start(plain()).await;
     node.device("d1", "u1", &[]).await;
+    let (socket, io) = handed_over(&node).await;
     let head = format!("GET /v1/events HTTP/1.1\r\nHost: h\r\n{}\r\n", bearer(&node, "d1"));
-    let socket = node.gateway.tunnel(head.into_bytes()).expect("a tunnel");
-    socket.set_nonblocking(true).expect("set");
-    let socket = tokio::net::UnixStream::from_std(socket).expect("a stream");
+    assert!(node.gateway.take_back(io, head.into_bytes()).is_ok());
     let mut stream = Stream { socket, text: String::new() };
     stream.until("retry").await;
     node.publish(user("u1"), When::Connected, "1").await;
@@ -222,6 +233,7 @@ async fn a_gateway_request_on_an_api_connection_comes_back_through_a_tunnel() {
     drop(stream);
     node.until_sessions(0).await;
     // The upgrade and the first frames may come together.
+    let (socket, io) = handed_over(&node).await;
     let mut head = b"GET /v1/connect HTTP/1.1\r\nHost: h\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
         Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
         .to_vec();
@@ -232,17 +244,11 @@ async fn a_gateway_request_on_an_api_connection_comes_back_through_a_tunnel() {
         connect.as_bytes(),
         [1, 2, 3, 4],
     );
-    let socket = node.gateway.tunnel(head).expect("a tunnel");
-    socket.set_nonblocking(true).expect("set");
-    let mut stream =
-        Stream { socket: tokio::net::UnixStream::from_std(socket).expect("a stream"), text: String::new() };
+    assert!(node.gateway.take_back(io, head).is_ok());
+    let mut stream = Stream { socket, text: String::new() };
     assert!(stream.until("\r\n\r\n").await.starts_with("HTTP/1.1 101 "));
     node.until_sessions(1).await;
-    // What is the API's own does not go round in circles.
-    let mut socket = node.gateway.tunnel(b"GET / HTTP/1.1\r\n\r\n".to_vec()).expect("a tunnel");
-    let mut answer = String::new();
-    socket.read_to_string(&mut answer).expect("read");
-    assert!(answer.starts_with("HTTP/1.1 404 "), "{answer}");
+    assert_eq!(node.gateway.connections(), 1, "it costs what every other does");
 }
 
 #[tokio::test(flavor = "multi_thread")]

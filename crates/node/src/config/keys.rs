@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
-use noroshi_auth::FailureLimits;
+use noroshi_auth::{FailureLimits, ForwardingHeader, TrustedProxies};
 use noroshi_types::limits;
 
 use super::reader::Reader;
@@ -18,6 +18,7 @@ use super::{
 mod cluster;
 mod events;
 mod profiling;
+mod quota;
 mod tracing;
 mod xmpp;
 
@@ -46,6 +47,7 @@ impl Config {
             egress: Egress::read(reader, server.dev),
             push: Push::read(reader),
             web_push: WebPush::read(reader),
+            quotas: quota::read(reader),
             events: Events::read(reader, &server),
             tracing: Tracing::read(reader),
             profiling: Profiling::read(reader),
@@ -92,6 +94,21 @@ impl Server {
                 Duration::ZERO..=HOUR,
                 "A thread that works on one thing for this long without progress ends the node (exit code 70). Longer than any disk of the node may take for one write; 0s: never.",
             ),
+            proxies: TrustedProxies {
+                networks: reader.networks(
+                    "server.trusted_proxies",
+                    &[],
+                    "Proxies and load balancers before this node: for connections from these networks, the client is who server.forwarding_header says, the rightmost address there that is not in them. Everyone else's header is ignored.",
+                ),
+                header: match reader.word(
+                    "server.forwarding_header",
+                    &["x-forwarded-for", "forwarded"],
+                    "The header that every trusted proxy writes (Forwarded: RFC 7239). Only this one is believed, since a proxy passes the other on as the client wrote it.",
+                ) {
+                    0 => ForwardingHeader::XForwardedFor,
+                    _ => ForwardingHeader::Forwarded,
+                },
+            },
             conformance: reader.switch("server.conformance", false, "For conformance suites alone: echoes at /v1/echo, /engine.io/ and /socket.io/ (no devices there), MQTT without a token."),
             tls: tls(
                 reader,
@@ -150,6 +167,40 @@ impl Limits {
                 "requests",
                 "API requests served at once; more are told to come back (503).",
             ) as usize,
+            connections_per_client: reader.count(
+                "limits.connections_per_client",
+                limits::API_CONNECTIONS_PER_CLIENT as u64,
+                0..=1_000_000,
+                "connections",
+                "HTTP connections of one client (an IPv4 address, an IPv6 /64), without those that showed an API key; a further one takes the place of one that is idle, or is answered 503. 0: no limit. Connections from server.trusted_proxies do not count.",
+            ) as usize,
+            timing: noroshi_api::Timing {
+                body_first_byte: reader.duration(
+                    "limits.body_first_byte_timeout",
+                    limits::BODY_FIRST_BYTE_TIMEOUT,
+                    SECOND..=5 * MINUTE,
+                    "The first byte of a request's body has to arrive within this time; else 408.",
+                ),
+                body: reader.duration(
+                    "limits.body_timeout",
+                    limits::BODY_TIMEOUT,
+                    SECOND..=HOUR,
+                    "The whole body of a request has to arrive within this time; else 408.",
+                ),
+                body_rate_min: reader.count(
+                    "limits.body_rate_min",
+                    u64::from(limits::BODY_RATE_MIN),
+                    1..=u64::from(u32::MAX),
+                    "bytes a second",
+                    "So many bytes of a body give it one second more than limits.body_first_byte_timeout, up to limits.body_timeout; so many bytes that a client takes of an answer make up for one second that it kept the node waiting.",
+                ) as u32,
+                send: reader.duration(
+                    "limits.send_timeout",
+                    limits::SEND_TIMEOUT,
+                    SECOND..=HOUR,
+                    "A client that keeps the node waiting this long while it is sent an answer is closed.",
+                ),
+            },
         }
     }
 }
@@ -207,6 +258,20 @@ impl Gateway {
                 "connections",
                 "Connections of this node; 0 is what the file-descriptor limit allows.",
             ) as usize,
+            unauthenticated_max: reader.count(
+                "gateway.unauthenticated_max",
+                0,
+                0..=100_000_000,
+                "connections",
+                "Connections that have not shown a credential yet, handshakes included; above it the oldest makes room. 0 is a quarter of all, at most 16,384.",
+            ) as usize,
+            connections_per_client: reader.count(
+                "gateway.connections_per_client",
+                u64::from(limits::CONNECTIONS_PER_CLIENT),
+                0..=u64::from(u32::MAX),
+                "connections",
+                "Connections of devices from one client (an IPv4 address, an IPv6 /64; behind server.trusted_proxies the one they name, over TCP without HTTP none). Carriers put thousands of phones behind one address. 0: no limit.",
+            ) as u32,
             connects_per_second: count_u32(
                 reader,
                 "gateway.connects_per_second",

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use noroshi_api::parts::{body_hash, check_request};
-use noroshi_api::{Problem, State, body};
+use noroshi_api::{Code, Problem, State, body};
 use noroshi_sqs::intake::{Accept, Incoming, Verdict};
 use noroshi_store::Idempotency;
 
@@ -13,7 +13,9 @@ pub(super) fn accept(state: Arc<State>) -> Accept {
         Box::pin(async move {
             match publish(&state, incoming).await {
                 Ok(()) => Verdict::Accepted,
-                Err(problem) if problem.code().status() >= 500 => Verdict::Retry,
+                Err(problem) if problem.code().status() >= 500 || problem.code() == Code::QuotaExceeded => {
+                    Verdict::Retry
+                }
                 Err(problem) => Verdict::Poison(said(&problem)),
             }
         })

@@ -7,10 +7,11 @@ use clap::Subcommand;
 use http::Method;
 use serde_json::{Map, Value, json};
 
-use crate::client::{ConnectAdmin, escape};
+use crate::client::{Client, ConnectAdmin, escape};
 use crate::failure::Failure;
 use crate::output;
 
+const QUOTA_COLUMNS: [&str; 6] = ["quota", "limit", "source", "used", "refused", "scope"];
 const COLUMNS: [&str; 7] =
     ["name", "jwt_secret_set", "jwks_url", "jwks_set", "issuer", "audience", "created_at"];
 
@@ -40,6 +41,11 @@ enum Action {
         #[command(flatten)]
         signing: Signing,
     },
+    /// Show or change what an app may use
+    Quotas {
+        #[command(subcommand)]
+        action: QuotaAction,
+    },
     /// Delete an app with everything it owns
     Delete {
         name: String,
@@ -47,6 +53,60 @@ enum Action {
         #[arg(long)]
         yes: bool,
     },
+}
+
+#[derive(Debug, Subcommand)]
+enum QuotaAction {
+    /// Show limits, what is used, and what was refused
+    Show { app: String },
+    /// Set limits; what is not named stays
+    Set {
+        app: String,
+        /// Such as devices=1000, topics=unlimited, or keys=default for the node's own
+        #[arg(required = true, value_name = "QUOTA=LIMIT")]
+        limits: Vec<String>,
+    },
+    /// Go back to the node's defaults
+    Clear { app: String },
+}
+
+impl QuotaAction {
+    async fn run(&self, client: &Client, format: output::Format) -> Result<ExitCode, Failure> {
+        let path = |app: &str| format!("/v1/apps/{}/quotas", escape(app));
+        let answer = match self {
+            Self::Show { app } => client.get(&path(app)).await?,
+            Self::Set { app, limits } => {
+                client.json(Method::PATCH, &path(app), Some(&changes(limits)?)).await?
+            }
+            Self::Clear { app } => {
+                client.delete(&path(app)).await?;
+                client.get(&path(app)).await?
+            }
+        };
+        if format.json {
+            output::line(&answer)?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        let quotas = answer.get("quotas").and_then(Value::as_array).cloned().unwrap_or_default();
+        output::table(&QUOTA_COLUMNS, output::rows(&quotas, &QUOTA_COLUMNS))?;
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// The server knows the quotas' names and ranges.
+fn changes(limits: &[String]) -> Result<Value, Failure> {
+    let mut changes = Map::new();
+    for text in limits {
+        let wrong = || Failure::Usage(format!("{text}: it is QUOTA=LIMIT, such as devices=1000"));
+        let (quota, limit) = text.split_once('=').ok_or_else(wrong)?;
+        let limit = match limit {
+            "default" => Value::Null,
+            "unlimited" => limit.into(),
+            number => number.replace('_', "").parse::<u64>().map_err(|_| wrong())?.into(),
+        };
+        changes.insert(quota.replace('-', "_"), limit);
+    }
+    Ok(changes.into())
 }
 
 #[derive(Debug, clap::Args)]
@@ -121,6 +181,7 @@ impl Arguments {
                 }
                 answer
             }
+            Action::Quotas { action } => return action.run(&client, self.format).await,
             Action::Create { name, signing } => {
                 let mut fields = signing.fields()?;
                 fields.insert("name".to_owned(), name.into());

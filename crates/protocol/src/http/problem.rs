@@ -21,7 +21,7 @@ const fn refusal(code: &'static str, status: u16, title: &'static str, advice: &
 }
 
 /// Every code that is answered with [`push_problem`].
-pub const REFUSALS: [Refusal; 18] = [
+pub const REFUSALS: [Refusal; 19] = [
     refusal(
         "bad_handshake",
         400,
@@ -55,6 +55,12 @@ pub const REFUSALS: [Refusal; 18] = [
     ),
     refusal("expired", 401, "The token has expired", "Get a new one; the same will not work again."),
     refusal("revoked", 401, "The token was revoked", "Get a new one; the same will not work again."),
+    refusal(
+        "quota_exceeded",
+        429,
+        "The app uses all that it may",
+        "Try again after `Retry-After`, or ask the operator for more. The detail names the quota of the app.",
+    ),
     refusal("not_found", 404, "There is no such thing", "Also for what belongs to another app."),
     refusal(
         "method_not_allowed",

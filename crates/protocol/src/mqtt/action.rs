@@ -211,7 +211,9 @@ impl PublishRefused {
         match self {
             PublishRefused::NotAllowed => "publishing to this topic is not allowed",
             PublishRefused::TooBig => "the payload is over the size limit of what clients may publish",
-            PublishRefused::OverQuota => "too much waits to be stored, or the topic is full",
+            PublishRefused::OverQuota => {
+                "too much waits to be stored, the topic is full, or the app uses all that it may"
+            }
             PublishRefused::TokenExpired => "the new token has expired; the session keeps its old one",
             PublishRefused::BadToken => {
                 "the new token is not valid for this session, which keeps its old one"

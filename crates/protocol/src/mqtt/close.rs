@@ -28,6 +28,7 @@ pub fn last_word(reason: CloseReason) -> Option<LastWord> {
         CloseReason::RateLimited => (ConnectionRateExceeded, MessageRateTooHigh),
         CloseReason::BadMessage => (ProtocolError, ProtocolError),
         CloseReason::Overloaded => (ServerBusy, ServerBusy),
+        CloseReason::QuotaExceeded => (QuotaExceeded, QuotaExceeded),
         CloseReason::Internal => (UnspecifiedError, UnspecifiedError),
         CloseReason::ProtocolError => (MalformedPacket, MalformedPacket),
         CloseReason::InvalidUtf8 => (MalformedPacket, MalformedPacket),

@@ -11,7 +11,9 @@ pub fn stream_error(reason: CloseReason) -> Option<StreamError> {
         CloseReason::Replaced => StreamError::Conflict,    // RFC 6120 §7.7.2.2
         CloseReason::Expired | CloseReason::Revoked | CloseReason::Unauthorized => StreamError::NotAuthorized,
         CloseReason::AuthTimeout | CloseReason::PingTimeout => StreamError::ConnectionTimeout,
-        CloseReason::SlowConsumer | CloseReason::Overloaded => StreamError::ResourceConstraint,
+        CloseReason::SlowConsumer | CloseReason::Overloaded | CloseReason::QuotaExceeded => {
+            StreamError::ResourceConstraint
+        }
         CloseReason::RateLimited | CloseReason::TooBig => StreamError::PolicyViolation,
         CloseReason::BadMessage | CloseReason::ProtocolError => StreamError::BadFormat,
         CloseReason::InvalidUtf8 => StreamError::UnsupportedEncoding,

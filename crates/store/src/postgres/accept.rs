@@ -167,7 +167,9 @@ impl Accepting {
                 Err(Trial::Panicked) => {
                     // The connection goes, and the transaction with it. The operation at fault is refused alone.
                     self.session = None;
-                    return self.refuse_or_part(group, &Error::Engine("an operation panicked".to_owned())).await;
+                    return self
+                        .refuse_or_part(group, &Error::Engine("an operation panicked".to_owned()))
+                        .await;
                 }
                 Err(Trial::Silent) => {
                     self.session = None;
@@ -240,6 +242,8 @@ impl Accepting {
             }
         }
         let planned = async {
+            #[cfg(debug_assertions)]
+            noroshi_supervision::fault::strike("store-plan");
             let reading = group::read(session, &lock, accepts, &self.ids).await?;
             let mut plan = group::plan(accepts, &reading, &self.options, &self.ids);
             group::make_room(session, &mut plan, self.options.inbox_rows).await?;

@@ -15,7 +15,7 @@ use super::recipients::Recipients;
 use super::writer::Write;
 use super::{Sqlite, inbox, outcome, recipients, topic, variant};
 use crate::{
-    Accept, Accepted, Cancelled, Departed, Done, Error, Idempotency, NotificationState, Notifications,
+    Accept, Accepted, Cancelled, Departed, Done, Error, Gate, Idempotency, NotificationState, Notifications,
     OutcomePart, Trace,
 };
 
@@ -78,7 +78,7 @@ fn find_room(w: &Write<'_>) -> Result<(), Error> {
 }
 
 fn accept(w: &mut Write<'_>, accept: &Accept) -> Result<Accepted, Error> {
-    let Accept { app, request, now, idempotency, campaign } = accept;
+    let Accept { app, request, now, idempotency, campaign, .. } = accept;
     if let Some(idempotency) = idempotency
         && let Some(earlier) = answered_before(w, accept, idempotency)?
     {
@@ -158,6 +158,7 @@ fn count_for_campaign(
 /// Puts it into the inboxes; whose, and what that pushed out.
 fn keep(w: &mut Write<'_>, num: Num, accept: &Accept) -> Result<(Recipients, Departed), Error> {
     let found = recipients::find(w.db, accept.app, &accept.request.target)?;
+    Gate::check(accept.gate.as_ref(), found.devices.len())?;
     let collapse_key = accept.request.collapse_key.as_deref();
     let departed = inbox::deliver(w, num, collapse_key, &found.devices, accept.now)?;
     outcome::add(w.db, num, Outcome::Unknown, accept.now, &[], found.unknown)?;

@@ -20,6 +20,7 @@ pub(crate) mod sessions;
 pub(crate) mod tokens;
 pub(crate) mod topics;
 pub(crate) mod upkeep;
+pub(crate) mod usage;
 pub(crate) mod walks;
 pub(crate) mod world;
 
@@ -70,6 +71,8 @@ macro_rules! conformance_tests {
                 an_app_has_a_bounded_number_of_live_definitions, archived_definitions_come_in_pages,
                 definitions_go_with_their_app, a_first_call_reads_everything_at_once,
                 a_first_call_shows_the_newest_that_have_not_expired;
+            usage: what_an_app_holds_is_counted, what_is_unknown_is_told_once,
+                a_gate_keeps_inboxes_from_filling;
             endpoints: an_endpoint_is_kept_found_and_deleted, a_device_has_a_bounded_number_of_endpoints,
                 an_endpoint_goes_with_its_user_device_and_app, what_waits_for_use_says_so;
             inbox: stored_reaches_the_inbox_of_every_device_of_a_user, stored_to_devices_and_unknown_ones,
@@ -110,6 +113,7 @@ macro_rules! cells_tests {
     ($fresh:expr) => {
         $crate::conformance::conformance_tests! { @each $fresh;
             cells: cells_are_enrolled_once, a_users_devices_live_together,
+                a_device_id_may_be_used_in_many_apps,
                 a_device_of_another_user_goes_where_that_one_lives, a_user_moves_with_all_devices,
                 a_device_that_was_sent_on_did_not_arrive, a_device_follows_its_user_further, a_deleted_app_keeps_nothing_for_cells,
                 a_place_is_left_with_the_last_device, a_share_of_a_cell_moves,

@@ -14,7 +14,7 @@ use crate::postgres::PostgresOptions;
 use crate::postgres::ids::ordered_after;
 use crate::postgres::outcome::Part;
 use crate::row::{self, Standing};
-use crate::{Accept, Accepted, Departed, Error, OutcomePart, Work};
+use crate::{Accept, Accepted, Departed, Error, Gate, OutcomePart, Work};
 
 /// The answer to each of a group, in order.
 pub(in crate::postgres) type Answer = Result<Accepted, Error>;
@@ -142,10 +142,12 @@ pub(in crate::postgres) fn plan<'a>(
         let answer = match plan.answered_before(group, place, reading, key.and_then(|key| keys.get(&key))) {
             Some(answer) => answer,
             None => {
-                if let Some(key) = key {
+                let answer = plan.accept(place, accept, reading, options, ids);
+                // What was refused did not use up its key.
+                if let Some(key) = key.filter(|_| answer.is_ok()) {
                     keys.insert(key, place);
                 }
-                plan.accept(place, accept, reading, options, ids)
+                answer
             }
         };
         plan.answers.push(answer);
@@ -194,7 +196,7 @@ impl<'a> Plan<'a> {
         options: &PostgresOptions,
         ids: &Ids,
     ) -> Answer {
-        let Accept { app, request, now, idempotency, campaign } = accept;
+        let Accept { app, request, now, idempotency, campaign, gate } = accept;
         let num = ordered_after(self.last, *now);
         let variant = campaign.and_then(|of| of.variant);
         let campaign = campaign.and_then(|of| reading.campaigns.get(&(*app, of.id)).copied());
@@ -216,6 +218,7 @@ impl<'a> Plan<'a> {
             Target::Users(_) | Target::Devices(_) | Target::Condition(_) => {
                 devices = &reading.devices[place];
                 if is_kept(accept) {
+                    Gate::check(gate.as_ref(), devices.len())?;
                     parts = self.keep(place, (num, id), accept, devices, reading.unknown[place]);
                     standing = if devices.is_empty() { Standing::Nothing } else { Standing::Kept };
                 } else if request.push.mode == PushMode::Never {

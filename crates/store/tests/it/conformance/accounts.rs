@@ -36,12 +36,20 @@ pub(crate) async fn apps_and_keys_are_kept(store: &dyn Store) {
         issuer: Some("https://id.example".to_owned()),
         audience: Some("shop-api".to_owned()),
         topic_rules: Some("[]".to_owned()),
-        quotas: Some(r#"{"devices":5}"#.to_owned()),
         ..AppSettings::default()
     };
     let updated = store.update_app(app.id, changed.clone()).await.expect("updated");
     assert_eq!(updated, noroshi_store::App { settings: changed, ..app.clone() });
     assert_eq!(store.apps().await.expect("read")[0], updated);
+
+    let quotas = Some(r#"{"devices":5}"#.to_owned());
+    let limited = store.set_quotas(app.id, quotas.clone()).await.expect("changed");
+    let settings = AppSettings { quotas, ..updated.settings.clone() };
+    assert_eq!(limited, noroshi_store::App { settings, ..updated.clone() });
+    let again = store.update_app(app.id, updated.settings.clone()).await.expect("updated");
+    assert_eq!(again, limited, "a change of anything else leaves the quotas");
+    assert_eq!(store.set_quotas(app.id, None).await.expect("changed"), updated);
+    assert!(matches!(store.set_quotas(AppId(99), None).await, Err(Error::NotFound)));
 
     let key = store.create_key(key(app.id, 1), NOW).await.expect("created");
     assert_eq!(store.keys().await.expect("read"), std::slice::from_ref(&key));

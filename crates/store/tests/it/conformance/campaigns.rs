@@ -363,6 +363,7 @@ pub(crate) async fn a_published_batch_counts_for_its_campaign(store: &dyn Store)
         now: NOW,
         idempotency: None,
         campaign: Some(OfCampaign { id, lane: Lane::Extra, variant: None }),
+        gate: None,
     };
     let sent = accept(store, request).await.expect("accepted").message.id;
     let counts = store.finish(vec![ended(taken.id)], at(1)).await.expect("finished");
@@ -403,6 +404,7 @@ pub(crate) async fn openings_count_for_their_campaign(store: &dyn Store) {
         now: NOW,
         idempotency: None,
         campaign: Some(OfCampaign { id: made.id, lane: Lane::Campaign, variant: None }),
+        gate: None,
     };
     let published = accept(store, request).await.expect("accepted").message.id;
     let ids = vec![published, made.notification];
@@ -564,8 +566,14 @@ pub(crate) async fn what_was_published_of_a_variant_counts_for_it(store: &dyn St
     let publish = async |place: Option<u8>, to: &[&str]| {
         let of = OfCampaign { id: made.id, lane: Lane::Campaign, variant: place.map(VariantNum) };
         let request = Request { push: fallback(30), ..stored(devices(to)) };
-        let request =
-            Accept { app, request: request.into(), now: NOW, idempotency: None, campaign: Some(of) };
+        let request = Accept {
+            app,
+            request: request.into(),
+            now: NOW,
+            idempotency: None,
+            campaign: Some(of),
+            gate: None,
+        };
         accept(store, request).await.expect("accepted").message.id
     };
     let (second, plain) = (publish(Some(2), &["d0", "d1"]).await, publish(None, &["d2"]).await);
@@ -607,6 +615,7 @@ pub(crate) async fn what_take_drops_ends_a_campaign_too(store: &dyn Store) {
             now: NOW,
             idempotency: None,
             campaign: Some(OfCampaign { id, lane: Lane::Campaign, variant: None }),
+            gate: None,
         };
         let sent = accept(store, request).await.expect("accepted").message.id;
         store.enqueue(id, 1, Vec::new(), 2, true, Vec::new(), NOW).await.expect("walked");

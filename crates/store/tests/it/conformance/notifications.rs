@@ -34,6 +34,7 @@ pub(crate) async fn answers_come_in_order(store: &dyn Store) {
                 now: NOW,
                 idempotency: None,
                 campaign: None,
+                gate: None,
             };
             let (answered, told) = (Arc::clone(&answered), told.clone());
             let done = move |result: Result<Accepted, Error>| {
@@ -63,8 +64,14 @@ pub(crate) async fn noted_ones_get_an_id_at_once(store: &dyn Store) {
     join(store, app, "d1", "u1", &[]).await;
     let before = send(store, app, stored(users(&["u1"]))).await;
     let request = Request { when: When::Active, ..stored(users(&["u1", "u2"])) };
-    let noted =
-        store.note(Accept { app, request: request.into(), now: NOW, idempotency: None, campaign: None });
+    let noted = store.note(Accept {
+        app,
+        request: request.into(),
+        now: NOW,
+        idempotency: None,
+        campaign: None,
+        gate: None,
+    });
     assert_eq!((noted.targets, noted.kept(), noted.replayed), (Some(2), 0, false));
     assert!(before < noted.message.id);
     written_behind(store, app, noted.message.id, None).await;
@@ -303,7 +310,8 @@ pub(crate) async fn a_trace_context_is_kept(store: &dyn Store) {
             assert_eq!(store.push_content(app, id).await.expect("read").expect("known").trace, trace);
         }
         let request = Request { trace, when: When::Active, ..stored(users(&["u1"])) }.into();
-        let noted = store.note(Accept { app, request, now: NOW, idempotency: None, campaign: None });
+        let noted =
+            store.note(Accept { app, request, now: NOW, idempotency: None, campaign: None, gate: None });
         written_behind(store, app, noted.message.id, None).await;
         let state = store.notification(app, noted.message.id, NOW).await.expect("read").expect("known");
         assert_eq!(state.request.trace, trace);

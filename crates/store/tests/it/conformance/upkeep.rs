@@ -185,6 +185,7 @@ pub(crate) async fn a_closed_store_says_so(store: &dyn Store) {
         now: NOW,
         idempotency: None,
         campaign: None,
+        gate: None,
     };
     assert!(matches!(accept(store, request.clone()).await, Err(Error::Closed)));
     // What is written behind is left out without a word.

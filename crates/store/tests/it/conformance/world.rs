@@ -118,7 +118,7 @@ pub(crate) async fn accept(store: &dyn Store, accept: Accept) -> Result<Accepted
 }
 
 pub(crate) async fn send_at(store: &dyn Store, app: AppId, request: Request, now: Timestamp) -> Accepted {
-    accept(store, Accept { app, request: request.into(), now, idempotency: None, campaign: None })
+    accept(store, Accept { app, request: request.into(), now, idempotency: None, campaign: None, gate: None })
         .await
         .expect("accepted")
 }
@@ -137,7 +137,7 @@ pub(crate) async fn send_once(
     now: Timestamp,
 ) -> Result<Accepted, Error> {
     let idempotency = Some(Idempotency { key: key.into(), body_hash: [body; 32] });
-    accept(store, Accept { app, request: request.into(), now, idempotency, campaign: None }).await
+    accept(store, Accept { app, request: request.into(), now, idempotency, campaign: None, gate: None }).await
 }
 
 /// A log-in with a device token.

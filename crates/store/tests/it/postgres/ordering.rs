@@ -22,7 +22,7 @@ use crate::conformance::world::*;
 type Told = Vec<(NotificationId, Option<u64>)>;
 
 fn plain(app: AppId, request: Request) -> Accept {
-    Accept { app, request: request.into(), now: NOW, idempotency: None, campaign: None }
+    Accept { app, request: request.into(), now: NOW, idempotency: None, campaign: None, gate: None }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -352,7 +352,8 @@ async fn two_that_accept_plan_their_pushes() {
             let request =
                 Request { push: fallback(30), ..stored(users(&[&format!("u{}", i % 20), "nobody"])) };
             let campaign = (i % 2 == 0).then_some(OfCampaign { id, lane: Lane::Campaign, variant: None });
-            let request = Accept { app, request: request.into(), now: NOW, idempotency: None, campaign };
+            let request =
+                Accept { app, request: request.into(), now: NOW, idempotency: None, campaign, gate: None };
             accept(store, request).await.expect("accepted");
         }
     };

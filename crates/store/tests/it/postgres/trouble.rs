@@ -18,7 +18,7 @@ use crate::conformance::world::*;
 /// Each with data of its own, so that one that is there twice is found.
 fn numbered(app: AppId, number: u64) -> Accept {
     let request = Request { data: Some(JsonText::from_valid(number.to_string())), ..stored(users(&["u1"])) };
-    Accept { app, request: request.into(), now: NOW, idempotency: None, campaign: None }
+    Accept { app, request: request.into(), now: NOW, idempotency: None, campaign: None, gate: None }
 }
 
 async fn fails(url: &str) -> String {

@@ -48,8 +48,14 @@ async fn what_was_queued_is_done_before_it_closes() {
     let (folder, store) = fresh(options());
     let app = app(&store, "shop").await;
     join(&store, app, "d1", "u1", &["news"]).await;
-    let request =
-        Accept { app, request: stored(to_topic("news")).into(), now: NOW, idempotency: None, campaign: None };
+    let request = Accept {
+        app,
+        request: stored(to_topic("news")).into(),
+        now: NOW,
+        idempotency: None,
+        campaign: None,
+        gate: None,
+    };
     for _ in 0..200 {
         store.accept(request.clone(), Box::new(|result| drop(result.expect("accepted"))));
     }

@@ -18,7 +18,7 @@ fn large() -> Request {
 }
 
 fn request(app: AppId, request: Request) -> Accept {
-    Accept { app, request: request.into(), now: NOW, idempotency: None, campaign: None }
+    Accept { app, request: request.into(), now: NOW, idempotency: None, campaign: None, gate: None }
 }
 
 #[tokio::test]

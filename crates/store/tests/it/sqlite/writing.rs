@@ -28,6 +28,7 @@ async fn an_operation_that_fails_undoes_itself_alone() {
         now: NOW,
         idempotency: Some(Idempotency { key: "k".into(), body_hash: [body; 32] }),
         campaign: None,
+        gate: None,
     };
     store.accept(request(1), Box::new(move |_| assert!(released.recv().is_err())));
     for body in [1, 2, 1, 3] {

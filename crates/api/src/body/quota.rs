@@ -1,0 +1,79 @@
+//! Quotas of an app, as operators write them: an object of names and limits.
+
+use std::collections::BTreeMap;
+
+use noroshi_types::quota::{Limit, Quota, Quotas};
+use serde_json::Value;
+
+use crate::error::{Code, Problem};
+use crate::json;
+
+/// In place of a number: no limit, also where the node has a default.
+const UNLIMITED: &str = "unlimited";
+
+/// Reads and checks all overrides of an app.
+pub fn quotas(bytes: &[u8]) -> Result<Quotas, Problem> {
+    let mut quotas = Quotas::default();
+    for (quota, limit) in fields(bytes)? {
+        let limit = limit.ok_or_else(|| not_a_limit(quota))?;
+        quotas.set(quota, Some(limit));
+    }
+    Ok(quotas)
+}
+
+/// Reads and checks a change of some; none goes back to the node's default.
+pub fn quota_changes(bytes: &[u8]) -> Result<Vec<(Quota, Option<Limit>)>, Problem> {
+    fields(bytes)
+}
+
+fn fields(bytes: &[u8]) -> Result<Vec<(Quota, Option<Limit>)>, Problem> {
+    let fields: BTreeMap<String, Value> = json::parse(bytes)?;
+    let field = |(name, value): (String, Value)| {
+        let Some(quota) = Quota::named(&name) else {
+            let names = Quota::ALL.map(Quota::as_str).join(", ");
+            return Err(Problem::new(Code::UnknownField, format!("the quotas are {names}")).at(name));
+        };
+        let limit = match &value {
+            Value::Null => return Ok((quota, None)),
+            Value::String(text) if text == UNLIMITED => Limit::Unlimited,
+            value => Limit::Most(value.as_u64().ok_or_else(|| not_a_limit(quota))?),
+        };
+        if let Limit::Most(most) = limit {
+            quota.check(most).map_err(|invalid| Problem::field(quota.as_str(), invalid.0))?;
+        }
+        Ok((quota, Some(limit)))
+    };
+    fields.into_iter().map(field).collect()
+}
+
+fn not_a_limit(quota: Quota) -> Problem {
+    let rule = format!("a limit is a whole number from 0 to {}, or \"{UNLIMITED}\"", quota.limit_max());
+    Problem::field(quota.as_str(), rule)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limits_are_numbers_or_unlimited() {
+        let read = quotas(br#"{"devices": 5, "topics": "unlimited"}"#).expect("good");
+        assert_eq!(read.get(Quota::Devices), Some(Limit::Most(5)));
+        assert_eq!(read.get(Quota::Topics), Some(Limit::Unlimited));
+        let changes = quota_changes(br#"{"devices": null}"#).expect("good");
+        assert_eq!(changes, [(Quota::Devices, None)]);
+    }
+
+    #[test]
+    fn what_is_no_limit_names_its_field() {
+        let check = |body: &str, code: Code, field: &str| {
+            let problem = quotas(body.as_bytes()).expect_err(body);
+            assert_eq!((problem.code(), problem.field_path()), (code, Some(field)), "{body}");
+        };
+        check(r#"{"device": 5}"#, Code::UnknownField, "device");
+        for bad in ["-1", "1.5", "\"5\"", "null", "true", "9007199254740992"] {
+            check(&format!("{{\"devices\": {bad}}}"), Code::InvalidField, "devices");
+        }
+        check(r#"{"pushes_per_second": 1000000001}"#, Code::InvalidField, "pushes_per_second");
+    }
+}

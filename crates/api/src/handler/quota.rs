@@ -1,0 +1,124 @@
+//! Quotas of an app: what it may use, what it uses, and what was refused. A key with the scope `admin` sees those of its
+//! own app on the public listener; only the operator changes them, on the admin listener.
+
+use axum::extract::State as Shared;
+use axum::response::Response;
+use http::StatusCode;
+use noroshi_delivery::quota;
+use noroshi_store::App;
+use noroshi_types::Quota;
+use noroshi_types::quota::Quotas as Overrides;
+use serde::Serialize;
+
+use crate::access::{Manager, Operator};
+use crate::body;
+use crate::error::Problem;
+use crate::extract::{JsonBody, Path};
+use crate::respond;
+use crate::state::Api;
+
+#[derive(Serialize)]
+struct QuotasBody {
+    app: String,
+    quotas: Vec<QuotaBody>,
+}
+
+#[derive(Serialize)]
+struct QuotaBody {
+    quota: &'static str,
+    /// Null: unlimited.
+    limit: Option<u64>,
+    /// `app`: its own limit; `default`: the node's.
+    source: &'static str,
+    /// Null where it is not counted.
+    used: Option<u64>,
+    /// By this node since it started.
+    refused: u64,
+    /// `node`: each node enforces it for itself; `store`: all nodes that share a store count the same.
+    scope: &'static str,
+}
+
+/// `GET /v1/apps/{app}/quotas`
+pub(crate) async fn show(
+    Shared(api): Shared<Api>,
+    manager: Manager,
+    Path(name): Path<String>,
+) -> Result<Response, Problem> {
+    let app = manager.app(&api, &name)?;
+    // What no limit needs is counted for an operator only: it reads all that the app holds.
+    shown(&api, &app, matches!(manager, Manager::Operator)).await
+}
+
+/// `PUT /v1/apps/{app}/quotas`: exactly these; all others are the node's defaults.
+pub(crate) async fn put(
+    Shared(api): Shared<Api>,
+    _: Operator,
+    Path(name): Path<String>,
+    JsonBody(body): JsonBody,
+) -> Result<Response, Problem> {
+    let overrides = body::quotas(&body)?;
+    set(&api, &name, |_| overrides).await
+}
+
+/// `PATCH /v1/apps/{app}/quotas`: what is absent stays, `null` goes back to the node's default.
+pub(crate) async fn change(
+    Shared(api): Shared<Api>,
+    _: Operator,
+    Path(name): Path<String>,
+    JsonBody(body): JsonBody,
+) -> Result<Response, Problem> {
+    let changes = body::quota_changes(&body)?;
+    set(&api, &name, |mut overrides| {
+        changes.into_iter().for_each(|(quota, limit)| overrides.set(quota, limit));
+        overrides
+    })
+    .await
+}
+
+/// `DELETE /v1/apps/{app}/quotas`: all are the node's defaults again.
+pub(crate) async fn clear(
+    Shared(api): Shared<Api>,
+    _: Operator,
+    Path(name): Path<String>,
+) -> Result<StatusCode, Problem> {
+    set(&api, &name, |_| Overrides::default()).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+async fn set(
+    api: &Api,
+    name: &str,
+    change: impl FnOnce(Overrides) -> Overrides,
+) -> Result<Response, Problem> {
+    // Another node may have changed them.
+    api.auth.follow().await?;
+    let app = Manager::Operator.app(api, name)?;
+    let present = app.settings.quotas.as_deref().map(quota::parse).transpose().map_err(Problem::internal)?;
+    let overrides = change(present.unwrap_or_default());
+    let app = api.auth.set_quotas(app.id, quota::to_text(&overrides)).await?;
+    api.delivery.configured(Some(app.id), ("quotas", "changed"), None);
+    shown(api, &app, true).await
+}
+
+async fn shown(api: &Api, app: &App, all: bool) -> Result<Response, Problem> {
+    let found = api.delivery.shown_quotas(app.id, all).await?;
+    let mut shown = found.ok_or_else(|| Problem::not_found("app"))?;
+    // Keys are all in memory.
+    let keys = api.auth.keys(app.id).len() as u64;
+    shown.iter_mut().filter(|one| one.quota == Quota::Keys).for_each(|one| one.used = Some(keys));
+    let quotas = shown.into_iter().map(QuotaBody::from).collect();
+    Ok(respond::json(StatusCode::OK, &QuotasBody { app: app.name.to_string(), quotas }))
+}
+
+impl From<quota::Shown> for QuotaBody {
+    fn from(shown: quota::Shown) -> Self {
+        Self {
+            quota: shown.quota.as_str(),
+            limit: shown.limit,
+            source: if shown.is_own { "app" } else { "default" },
+            used: shown.used,
+            refused: shown.refused,
+            scope: if shown.quota.is_per_node() { "node" } else { "store" },
+        }
+    }
+}

@@ -1,0 +1,441 @@
+//! The open HTTP connections of one listener: bounded in number, for all clients together and for each.
+//!
+//! A full pool makes room for a newcomer: it evicts the connection that waits for its peer and has waited
+//! longest. Strangers go before devices, devices before providers; of each, idle connections go before those
+//! in the middle of a request. A connection whose request is in work, and a provider's in the middle of a
+//! request, is never evicted. Only if nobody can be evicted, the newcomer is refused.
+//!
+//! A newcomer is a stranger until its first request brought a credential. Its first request is there when it
+//! enters, so a provider cannot be evicted between.
+//!
+//! The lock guards indices and counts; nothing waits under it. It is taken a few times a request.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use noroshi_auth::ClientNetwork;
+use noroshi_telemetry::Registry;
+use parking_lot::Mutex;
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use tokio::sync::Notify;
+
+/// Evicted connections whose tasks have not closed them yet. Newcomers are refused above it, so that
+/// descriptors in use stay below `connections_max` plus this.
+pub const EVICTED_MAX: usize = 32;
+
+/// How many connections a pool holds.
+#[derive(Debug, Clone, Copy)]
+pub struct PoolLimits {
+    pub connections_max: usize,
+    /// Of one client network, providers apart; 0: no limit.
+    pub per_client_max: usize,
+}
+
+/// Why a connection was not let in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NoRoom {
+    /// Every connection of the pool is in use.
+    Pool,
+    /// Every connection that this client may have is in use.
+    Client,
+}
+
+/// The best credential that a connection has shown. In the order of eviction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Trust {
+    None,
+    /// A valid one of a device.
+    Device,
+    /// A valid API key, or the operator's token.
+    Provider,
+}
+
+/// What a connection does. In the order of eviction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Activity {
+    /// Between two requests.
+    Idle,
+    /// In the middle of a request: the peer owes bytes, or does not take those it is sent.
+    AwaitsPeer,
+    Working,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ListenerLabels {
+    listener: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct EvictedLabels {
+    listener: &'static str,
+    /// `none`, `device` or `provider`
+    credential: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct RefusedLabels {
+    listener: &'static str,
+    /// `full` or `client`
+    reason: &'static str,
+}
+
+/// Of all pools of a node.
+#[derive(Debug, Clone)]
+pub struct PoolMetrics {
+    open: Family<ListenerLabels, Gauge>,
+    evicted: Family<EvictedLabels, Counter>,
+    refused: Family<RefusedLabels, Counter>,
+}
+
+impl PoolMetrics {
+    pub fn new(registry: &mut Registry) -> Self {
+        let metrics = Self::unregistered();
+        let help = "Open HTTP connections, by listener";
+        registry.register("api_connections", help, metrics.open.clone());
+        let help = "HTTP connections closed to make room for others, by listener and the best credential they had shown";
+        registry.register("api_connections_evicted", help, metrics.evicted.clone());
+        let help =
+            "HTTP connections answered 503: all are in use (full), or all that one client may have (client)";
+        registry.register("api_connections_refused", help, metrics.refused.clone());
+        metrics
+    }
+
+    /// For tests.
+    pub fn unregistered() -> Self {
+        let metrics =
+            Self { open: Family::default(), evicted: Family::default(), refused: Family::default() };
+        // From the first scrape on: what never happened is 0.
+        for listener in ["public", "admin"] {
+            drop(metrics.open.get_or_create_owned(&ListenerLabels { listener }));
+            for trust in [Trust::None, Trust::Device, Trust::Provider] {
+                let labels = EvictedLabels { listener, credential: trust.as_str() };
+                drop(metrics.evicted.get_or_create_owned(&labels));
+            }
+            for no_room in [NoRoom::Pool, NoRoom::Client] {
+                let labels = RefusedLabels { listener, reason: no_room.as_str() };
+                drop(metrics.refused.get_or_create_owned(&labels));
+            }
+        }
+        metrics
+    }
+}
+
+impl Trust {
+    fn as_str(self) -> &'static str {
+        match self {
+            Trust::None => "none",
+            Trust::Device => "device",
+            Trust::Provider => "provider",
+        }
+    }
+}
+
+impl NoRoom {
+    fn as_str(self) -> &'static str {
+        match self {
+            NoRoom::Pool => "full",
+            NoRoom::Client => "client",
+        }
+    }
+}
+
+/// Cheap to clone.
+#[derive(Clone)]
+pub struct Pool(Arc<Inner>);
+
+struct Inner {
+    listener: &'static str,
+    limits: PoolLimits,
+    metrics: PoolMetrics,
+    open: Gauge,
+    places: Mutex<Places>,
+}
+
+/// Which of several connections is evicted first: the least.
+type Order = (Trust, Activity, u64);
+
+struct Entry {
+    trust: Trust,
+    activity: Activity,
+    /// When `activity` began, by [`Places::clock`].
+    since: u64,
+    /// None: it does not count for its client.
+    client: Option<ClientNetwork>,
+    evict: Arc<Notify>,
+}
+
+impl Entry {
+    fn order(&self) -> Option<Order> {
+        let stays = self.activity == Activity::Working
+            || (self.trust == Trust::Provider && self.activity != Activity::Idle);
+        (!stays).then_some((self.trust, self.activity, self.since))
+    }
+}
+
+#[derive(Default)]
+struct OfClient {
+    count: usize,
+    evictable: BTreeMap<Order, u64>,
+}
+
+#[derive(Default)]
+struct Places {
+    open: HashMap<u64, Entry>,
+    evictable: BTreeMap<Order, u64>,
+    clients: HashMap<ClientNetwork, OfClient>,
+    /// Evicted, but not closed yet.
+    leaving: usize,
+    /// Grows with every change, so that orders are unique.
+    clock: u64,
+}
+
+impl Pool {
+    /// `listener` is the label of its metrics: `public` or `admin`.
+    pub fn new(listener: &'static str, limits: PoolLimits, metrics: PoolMetrics) -> Self {
+        let open = metrics.open.get_or_create_owned(&ListenerLabels { listener });
+        Self(Arc::new(Inner { listener, limits, metrics, open, places: Mutex::default() }))
+    }
+
+    /// A place for a connection whose first request is there. `client`: whom it counts for; none where nobody is
+    /// to be limited, such as a trusted proxy that carries requests of many.
+    pub fn enter(&self, client: Option<ClientNetwork>) -> Result<Place, NoRoom> {
+        self.enter_at(Activity::Working, client)
+    }
+
+    /// A place for a connection of which nothing came yet.
+    pub fn enter_idle(&self, client: Option<ClientNetwork>) -> Result<Place, NoRoom> {
+        self.enter_at(Activity::Idle, client)
+    }
+
+    fn enter_at(&self, activity: Activity, client: Option<ClientNetwork>) -> Result<Place, NoRoom> {
+        let entered = self.0.enter(activity, client.filter(|_| self.0.limits.per_client_max > 0));
+        match &entered {
+            Ok(_) => {
+                self.0.open.inc();
+            }
+            Err(no_room) => {
+                let labels = RefusedLabels { listener: self.0.listener, reason: no_room.as_str() };
+                self.0.metrics.refused.get_or_create(&labels).inc();
+            }
+        }
+        entered.map(|(id, evict)| Place { pool: self.0.clone(), id, evict })
+    }
+}
+
+impl Inner {
+    fn enter(&self, activity: Activity, client: Option<ClientNetwork>) -> Result<(u64, Arc<Notify>), NoRoom> {
+        let places = &mut *self.places.lock();
+        if places.leaving >= EVICTED_MAX {
+            return Err(NoRoom::Pool);
+        }
+        if let Some(of_client) = client.and_then(|client| places.clients.get(&client))
+            && of_client.count >= self.limits.per_client_max
+        {
+            let oldest = of_client.evictable.values().next().copied().ok_or(NoRoom::Client)?;
+            self.evict(places, oldest);
+        }
+        if places.open.len() >= self.limits.connections_max {
+            let oldest = places.evictable.values().next().copied().ok_or(NoRoom::Pool)?;
+            self.evict(places, oldest);
+        }
+        places.clock += 1;
+        let (id, evict) = (places.clock, Arc::new(Notify::new()));
+        let entry = Entry { trust: Trust::None, activity, since: id, client, evict: evict.clone() };
+        if let Some(client) = client {
+            places.clients.entry(client).or_default().count += 1;
+        }
+        places.note(id, &entry);
+        places.open.insert(id, entry);
+        Ok((id, evict))
+    }
+
+    fn evict(&self, places: &mut Places, id: u64) {
+        let Some(entry) = places.take(id) else { return };
+        places.leaving += 1;
+        entry.evict.notify_one();
+        let labels = EvictedLabels { listener: self.listener, credential: entry.trust.as_str() };
+        self.metrics.evicted.get_or_create(&labels).inc();
+    }
+}
+
+impl Places {
+    fn take(&mut self, id: u64) -> Option<Entry> {
+        let entry = self.open.remove(&id)?;
+        self.forget(&entry);
+        if let Some(client) = entry.client {
+            self.uncount(client);
+        }
+        Some(entry)
+    }
+
+    fn uncount(&mut self, client: ClientNetwork) {
+        if let Some(of_client) = self.clients.get_mut(&client) {
+            of_client.count -= 1;
+            if of_client.count == 0 {
+                self.clients.remove(&client);
+            }
+        }
+    }
+
+    fn forget(&mut self, entry: &Entry) {
+        let Some(order) = entry.order() else { return };
+        self.evictable.remove(&order);
+        if let Some(of_client) = entry.client.and_then(|client| self.clients.get_mut(&client)) {
+            of_client.evictable.remove(&order);
+        }
+    }
+
+    fn note(&mut self, id: u64, entry: &Entry) {
+        let Some(order) = entry.order() else { return };
+        self.evictable.insert(order, id);
+        if let Some(of_client) = entry.client.and_then(|client| self.clients.get_mut(&client)) {
+            of_client.evictable.insert(order, id);
+        }
+    }
+
+    /// An entry that was evicted already is not changed.
+    fn change(&mut self, id: u64, change: impl FnOnce(&mut Entry)) {
+        let Some(mut entry) = self.open.remove(&id) else { return };
+        self.forget(&entry);
+        let counted = entry.client;
+        change(&mut entry);
+        if let Some(client) = counted.filter(|_| entry.client.is_none()) {
+            self.uncount(client);
+        }
+        self.note(id, &entry);
+        self.open.insert(id, entry);
+    }
+}
+
+/// The place of one connection, free again when this is dropped.
+pub struct Place {
+    pool: Arc<Inner>,
+    id: u64,
+    evict: Arc<Notify>,
+}
+
+impl Place {
+    /// Resolves when the connection has to close. Cancel-safe.
+    pub(crate) async fn evicted(&self) {
+        self.evict.notified().await;
+    }
+
+    pub(crate) fn is_at(&self, activity: Activity) {
+        let places = &mut *self.pool.places.lock();
+        places.clock += 1;
+        let now = places.clock;
+        places.change(self.id, |entry| (entry.activity, entry.since) = (activity, now));
+    }
+
+    /// The best credential counts.
+    pub(crate) fn has_shown(&self, trust: Trust) {
+        self.pool.places.lock().change(self.id, |entry| {
+            entry.trust = entry.trust.max(trust);
+            if entry.trust == Trust::Provider {
+                entry.client = None;
+            }
+        });
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut places = self.pool.places.lock();
+        if places.take(self.id).is_none() {
+            places.leaving -= 1; // it was evicted
+        }
+        drop(places);
+        self.pool.open.dec();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pool(connections_max: usize, per_client_max: usize) -> Pool {
+        Pool::new("public", PoolLimits { connections_max, per_client_max }, PoolMetrics::unregistered())
+    }
+
+    fn client(n: u8) -> Option<ClientNetwork> {
+        Some(ClientNetwork::of(std::net::IpAddr::from([192, 0, 2, n])))
+    }
+
+    fn enter(pool: &Pool, from: u8, activity: Activity, trust: Trust) -> Place {
+        let Ok(place) = pool.enter(client(from)) else { panic!("no room") };
+        place.has_shown(trust);
+        place.is_at(activity);
+        place
+    }
+
+    fn is_evicted(place: &Place) -> bool {
+        !place.pool.places.lock().open.contains_key(&place.id)
+    }
+
+    #[test]
+    fn strangers_go_first_and_the_longest_idle_of_them() {
+        use Activity::{AwaitsPeer, Idle, Working};
+        use Trust::{Device, None as Stranger, Provider};
+        let pool = pool(7, 0);
+        let order = [
+            enter(&pool, 1, Idle, Provider),
+            enter(&pool, 1, Idle, Device),
+            enter(&pool, 1, AwaitsPeer, Stranger),
+            enter(&pool, 1, Idle, Stranger),
+            enter(&pool, 1, Idle, Stranger),
+        ];
+        let stay = [enter(&pool, 1, Working, Stranger), enter(&pool, 1, AwaitsPeer, Provider)];
+        order[3].is_at(Working);
+        order[3].is_at(Idle); // it was used, so the other one is idle for longer
+        let mut newcomers = Vec::new();
+        for expected in [4, 3, 2, 1, 0] {
+            newcomers.push(pool.enter(client(2)).ok().expect("room"));
+            let evicted: Vec<_> = order.iter().map(is_evicted).collect();
+            assert!(evicted[expected], "{expected}: {evicted:?}");
+            assert_eq!(evicted.iter().filter(|evicted| **evicted).count(), newcomers.len());
+        }
+        assert!(!stay.iter().any(is_evicted));
+        assert_eq!(pool.enter(client(2)).err(), Some(NoRoom::Pool), "all are at work");
+        drop(order);
+        assert_eq!(pool.0.places.lock().leaving, 0);
+        drop((stay, newcomers));
+        let places = pool.0.places.lock();
+        assert!(places.open.is_empty() && places.evictable.is_empty() && places.clients.is_empty());
+    }
+
+    #[test]
+    fn a_client_makes_room_for_itself_and_providers_do_not_count() {
+        let pool = pool(100, 2);
+        let first = enter(&pool, 1, Activity::Idle, Trust::Device);
+        let second = enter(&pool, 1, Activity::Working, Trust::None);
+        let other = enter(&pool, 2, Activity::Idle, Trust::None);
+        let third = enter(&pool, 1, Activity::Working, Trust::None);
+        assert!(is_evicted(&first) && !is_evicted(&second) && !is_evicted(&other));
+        assert_eq!(pool.enter(client(1)).err(), Some(NoRoom::Client));
+        third.has_shown(Trust::Provider);
+        let fourth = enter(&pool, 1, Activity::Working, Trust::None);
+        assert_eq!(pool.enter(client(1)).err(), Some(NoRoom::Client));
+        assert!(pool.enter(None).is_ok(), "a trusted proxy");
+        drop((first, second, third, fourth, other));
+        let places = pool.0.places.lock();
+        assert!(places.open.is_empty() && places.evictable.is_empty() && places.clients.is_empty());
+    }
+
+    #[test]
+    fn evicted_connections_that_do_not_close_are_bounded() {
+        let pool = pool(1, 0);
+        let stuck: Vec<_> = (0..=EVICTED_MAX)
+            .map(|_| {
+                let place = enter(&pool, 1, Activity::Idle, Trust::None);
+                place.is_at(Activity::Idle);
+                place
+            })
+            .collect();
+        assert_eq!(pool.enter(None).err(), Some(NoRoom::Pool));
+        drop(stuck);
+        assert!(pool.enter(None).is_ok());
+    }
+}

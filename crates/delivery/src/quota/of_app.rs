@@ -1,0 +1,216 @@
+//! One app's limits, and what this node counts for it. Everything here is atomic or behind a lock that is held for a
+//! few instructions; no lock is held while another is taken.
+
+use std::collections::HashSet;
+use std::hash::{BuildHasher, RandomState};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+use noroshi_types::quota::{Bucket, Limits, Quota, Quotas as Overrides};
+use noroshi_types::{AppId, AppName, Topic};
+use parking_lot::Mutex;
+
+use super::stored::{Counts, RETRY_AFTER, Refused, Reservation};
+use super::{Metrics, OverQuota, Shown};
+
+const UNLIMITED: u64 = u64::MAX;
+/// Topics known to exist: 8 bytes each and as much for the table, 256 KiB. More are asked for again.
+const KNOWN_TOPICS_MAX: usize = 1 << 14;
+/// A connection that is refused comes back when others may have left.
+const CONNECTION_RETRY: Duration = Duration::from_secs(5);
+
+pub struct OfApp {
+    app: AppId,
+    name: AppName,
+    /// [`UNLIMITED`] for none, by quota.
+    limits: [AtomicU64; Quota::COUNT],
+    /// Which limits are the app's own: a bit for each quota.
+    own: AtomicU64,
+    is_limited: AtomicBool,
+    connections: AtomicU64,
+    /// Of the buckets' clock.
+    origin: Instant,
+    /// [`Bucket`]s, by quota; those of counts stay empty.
+    buckets: [AtomicU64; Quota::COUNT],
+    refused: [AtomicU64; Quota::COUNT],
+    pub(super) counts: Counts,
+    known_topics: Mutex<HashSet<u64>>,
+    hasher: RandomState,
+    metrics: Metrics,
+}
+
+/// A connection that counts until this is dropped.
+pub struct Permit(Arc<OfApp>);
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        self.0.connections.fetch_sub(1, Relaxed);
+    }
+}
+
+impl OfApp {
+    pub(super) fn new(app: AppId, name: AppName, metrics: Metrics) -> Self {
+        let zeros = || std::array::from_fn(|_| AtomicU64::new(0));
+        Self {
+            app,
+            name,
+            limits: std::array::from_fn(|_| AtomicU64::new(UNLIMITED)),
+            own: AtomicU64::new(0),
+            is_limited: AtomicBool::new(false),
+            connections: AtomicU64::new(0),
+            origin: Instant::now(),
+            buckets: zeros(),
+            refused: zeros(),
+            counts: Counts::default(),
+            known_topics: Mutex::default(),
+            hasher: RandomState::new(),
+            metrics,
+        }
+    }
+
+    pub fn app(&self) -> AppId {
+        self.app
+    }
+
+    pub fn name(&self) -> &AppName {
+        &self.name
+    }
+
+    /// Takes over new limits. What was not counted before is counted before it refuses anything.
+    pub(super) fn limit(&self, defaults: Limits, overrides: Overrides) {
+        let limits = defaults.below(&overrides);
+        let mut own = 0;
+        for quota in Quota::ALL {
+            own |= u64::from(overrides.get(quota).is_some()) << (quota as u64);
+            self.limits[quota as usize].store(limits.get(quota).unwrap_or(UNLIMITED), Relaxed);
+        }
+        self.own.store(own, Relaxed);
+        self.counts.want(|quota| limits.get(quota).is_some());
+        self.is_limited.store(!limits.is_unlimited(), Relaxed);
+    }
+
+    pub(super) fn is_limited(&self) -> bool {
+        self.is_limited.load(Relaxed)
+    }
+
+    pub fn limit_of(&self, quota: Quota) -> Option<u64> {
+        Some(self.limits[quota as usize].load(Relaxed)).filter(|limit| *limit != UNLIMITED)
+    }
+
+    /// Counts a refusal.
+    pub(super) fn refuse(&self, quota: Quota, limit: u64, after: Duration) -> OverQuota {
+        self.refused[quota as usize].fetch_add(1, Relaxed);
+        self.metrics.count(&self.name, quota);
+        OverQuota { quota, limit, after }
+    }
+
+    fn bucket(&self, quota: Quota) -> &AtomicU64 {
+        &self.buckets[quota as usize]
+    }
+
+    /// The clock of the buckets.
+    fn now(&self) -> Duration {
+        self.origin.elapsed()
+    }
+
+    pub(super) fn take(&self, quota: Quota, count: u64) -> Result<(), OverQuota> {
+        let Some(limit) = self.limit_of(quota) else { return Ok(()) };
+        let (now, mut after) = (self.now(), Duration::ZERO);
+        let taken = self.bucket(quota).fetch_update(Relaxed, Relaxed, |bits| {
+            let taken = Bucket::from_bits(bits).take(limit, count, now);
+            taken.map(Bucket::to_bits).map_err(|wait| after = wait).ok()
+        });
+        taken.map(drop).map_err(|_| self.refuse(quota, limit, after))
+    }
+
+    pub(crate) fn charge(&self, quota: Quota, count: u64) {
+        let Some(limit) = self.limit_of(quota) else { return };
+        let now = self.now();
+        let charge = |bits| Some(Bucket::from_bits(bits).charge(limit, count, now).to_bits());
+        // The closure always answers.
+        let _ = self.bucket(quota).fetch_update(Relaxed, Relaxed, charge);
+    }
+
+    pub(super) fn debt(&self, quota: Quota) -> Option<Duration> {
+        let limit = self.limit_of(quota)?;
+        Some(Bucket::from_bits(self.bucket(quota).load(Relaxed)).debt(limit, self.now()))
+    }
+
+    /// Refuses while what was charged after the fact is not repaid.
+    pub(super) fn check_debt(&self, quota: Quota) -> Result<(), OverQuota> {
+        match (self.limit_of(quota), self.debt(quota)) {
+            (Some(limit), Some(debt)) if !debt.is_zero() => Err(self.refuse(quota, limit, debt)),
+            _ => Ok(()),
+        }
+    }
+
+    pub(super) fn enter(self: Arc<Self>, replaces: impl FnOnce() -> bool) -> Result<Permit, OverQuota> {
+        let limit = self.limit_of(Quota::Connections);
+        let room = |present: u64| limit.is_none_or(|limit| present < limit).then_some(present + 1);
+        if self.connections.fetch_update(Relaxed, Relaxed, room).is_err() {
+            if !replaces() {
+                return Err(self.refuse(Quota::Connections, limit.unwrap_or(UNLIMITED), CONNECTION_RETRY));
+            }
+            self.connections.fetch_add(1, Relaxed);
+        }
+        // Gives its place back if the rate refuses it.
+        let permit = Permit(self);
+        permit.0.take(Quota::ConnectsPerSecond, 1)?;
+        Ok(permit)
+    }
+
+    /// Holds room for what is about to be written, all of it or nothing.
+    pub(super) fn reserve(self: &Arc<Self>, wanted: &[(Quota, u64)]) -> Result<Reservation, OverQuota> {
+        self.try_reserve(wanted).map_err(|Refused { quota, limit }| self.refuse(quota, limit, RETRY_AFTER))
+    }
+
+    /// As [`OfApp::reserve`]; a refusal is not counted.
+    pub(super) fn try_reserve(self: &Arc<Self>, wanted: &[(Quota, u64)]) -> Result<Reservation, Refused> {
+        let limited: Vec<_> =
+            wanted.iter().filter(|(quota, _)| self.limit_of(*quota).is_some()).copied().collect();
+        self.counts.reserve(&limited, |quota| self.limit_of(quota))?;
+        Ok(Reservation::new(self.clone(), limited))
+    }
+
+    /// Of these topics those that may be new to the store.
+    pub(super) fn unknown_topics(&self, topics: &[Topic]) -> Vec<Topic> {
+        let known = self.known_topics.lock();
+        let is_new = |topic: &&Topic| !topic.is_everyone() && !known.contains(&self.hash(topic));
+        topics.iter().filter(is_new).cloned().collect()
+    }
+
+    pub(super) fn know_topics(&self, topics: &[Topic]) {
+        let mut known = self.known_topics.lock();
+        for topic in topics {
+            if known.len() >= KNOWN_TOPICS_MAX {
+                known.clear();
+            }
+            known.insert(self.hash(topic));
+        }
+    }
+
+    /// Under a key of this app's own: nobody can choose names that collide.
+    fn hash(&self, topic: &Topic) -> u64 {
+        self.hasher.hash_one(topic.as_str())
+    }
+
+    /// All quotas. Of what the store holds `stored` counts what is not kept current here.
+    pub(crate) fn shown(&self, stored: impl Fn(Quota) -> Option<u64>) -> Vec<Shown> {
+        let (own, now) = (self.own.load(Relaxed), self.now());
+        let show = |quota: Quota| {
+            let limit = self.limit_of(quota);
+            let used = match quota {
+                Quota::Connections => Some(self.connections.load(Relaxed)),
+                Quota::SubscriptionsPerDevice => None,
+                quota if quota.is_rate() => {
+                    limit.map(|limit| Bucket::from_bits(self.bucket(quota).load(Relaxed)).used(limit, now))
+                }
+                quota => limit.and_then(|_| self.counts.total(quota)).or_else(|| stored(quota)),
+            };
+            let refused = self.refused[quota as usize].load(Relaxed);
+            Shown { quota, limit, is_own: own & (1 << (quota as u64)) != 0, used, refused }
+        };
+        Quota::ALL.into_iter().map(show).collect()
+    }
+}

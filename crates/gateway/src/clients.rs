@@ -1,0 +1,191 @@
+//! How many connections each client network has, for the limit of `Config::connections_per_client`.
+//!
+//! The counts are here and not at the connections: a connection that is idle costs eight bytes for its network,
+//! in a list beside the slab. Without a limit nothing is counted.
+//!
+//! Each lock guards one part of the counts; nothing waits and no other lock is taken under it.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
+use std::sync::Arc;
+
+use noroshi_auth::ClientNetwork;
+use noroshi_protocol::http::Head;
+use parking_lot::Mutex;
+
+use crate::shard::Shard;
+
+/// Acceptor and shards rarely meet in one of so many.
+const PARTS: usize = 16;
+
+pub(crate) struct Clients {
+    /// 0: no limit.
+    max: u32,
+    parts: [Mutex<HashMap<ClientNetwork, u32>>; PARTS],
+    hashes: RandomState,
+}
+
+impl Clients {
+    pub(crate) fn new(max: u32) -> Self {
+        Self { max, parts: Default::default(), hashes: RandomState::new() }
+    }
+
+    fn part(&self, network: ClientNetwork) -> &Mutex<HashMap<ClientNetwork, u32>> {
+        &self.parts[(self.hashes.hash_one(network) % PARTS as u64) as usize]
+    }
+
+    /// False, and nothing counted, if the network has as many as it may.
+    fn enter(&self, network: ClientNetwork, max: u32) -> bool {
+        if self.max == 0 || network == ClientNetwork::NONE {
+            return true;
+        }
+        let mut part = self.part(network).lock();
+        let count = part.entry(network).or_default();
+        let enters = *count < max;
+        *count += u32::from(enters);
+        enters
+    }
+
+    fn leave(&self, network: ClientNetwork) {
+        if self.max == 0 || network == ClientNetwork::NONE {
+            return;
+        }
+        let mut part = self.part(network).lock();
+        let Some(count) = part.get_mut(&network) else { return };
+        *count -= 1;
+        if *count == 0 {
+            part.remove(&network);
+            // After a storm of many clients.
+            if part.capacity() > 1_024 && part.len() * 8 < part.capacity() {
+                part.shrink_to_fit();
+            }
+        }
+    }
+}
+
+/// That a socket on its way to a shard counts for its client, until it is dropped or kept.
+pub(crate) struct Seat {
+    clients: Arc<Clients>,
+    network: ClientNetwork,
+}
+
+impl Seat {
+    /// None if the client has as many connections as it may.
+    pub(crate) fn take(clients: &Arc<Clients>, network: ClientNetwork) -> Option<Self> {
+        let seat = || Self { clients: clients.clone(), network };
+        clients.enter(network, clients.max).then(seat)
+    }
+
+    /// Over the limit too: of a trusted proxy, whose clients are known later, or of a connection that only moves.
+    pub(crate) fn take_anyway(clients: &Arc<Clients>, network: ClientNetwork) -> Self {
+        clients.enter(network, u32::MAX);
+        Self { clients: clients.clone(), network }
+    }
+
+    /// It counts until [`Shard::free_seat`] is called for the slot.
+    fn keep(mut self) -> ClientNetwork {
+        std::mem::replace(&mut self.network, ClientNetwork::NONE)
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        self.clients.leave(self.network);
+    }
+}
+
+impl Shard {
+    pub(crate) fn seat(&mut self, slot: u32, seat: Seat) {
+        let index = slot as usize;
+        if self.seats.len() <= index {
+            self.seats.resize(index + 1, ClientNetwork::NONE);
+        }
+        self.seats[index] = seat.keep();
+    }
+
+    /// Whom the connection counts for.
+    pub(crate) fn client_network(&self, slot: u32) -> ClientNetwork {
+        self.seats.get(slot as usize).copied().unwrap_or(ClientNetwork::NONE)
+    }
+
+    pub(crate) fn free_seat(&mut self, slot: u32) {
+        if let Some(network) = self.seats.get_mut(slot as usize) {
+            self.shared.clients.leave(std::mem::replace(network, ClientNetwork::NONE));
+        }
+    }
+
+    /// The socket of one slot goes on in another.
+    pub(crate) fn move_seat(&mut self, from: u32, to: u32) {
+        let network = self.client_network(from);
+        let seat = Seat::take_anyway(&self.shared.clients, network);
+        self.free_seat(from);
+        self.free_seat(to);
+        self.seat(to, seat);
+    }
+
+    /// The client that a trusted proxy names in a request's head; none where the peer is the client.
+    pub(crate) fn forwarded(&mut self, slot: u32, head: &Head<'_>) -> Option<ClientNetwork> {
+        let proxies = &self.shared.config.proxies;
+        if proxies.networks.is_empty() {
+            return None;
+        }
+        let stream = self.connections.get_mut(slot as usize)?.transport.stream()?;
+        let peer = stream.peer_addr().ok()?.ip();
+        if !proxies.trusts(peer) {
+            return None;
+        }
+        let values: Vec<&str> = head.header_values(proxies.header.name()).collect();
+        Some(ClientNetwork::of(proxies.client(peer, values.into_iter())))
+    }
+
+    /// From here on the connection counts for this client. False if that has as many as it may.
+    pub(crate) fn reseat(&mut self, slot: u32, network: ClientNetwork) -> bool {
+        self.free_seat(slot);
+        match Seat::take(&self.shared.clients, network) {
+            Some(seat) => {
+                self.seat(slot, seat);
+                true
+            }
+            None => {
+                self.shared.metrics.refused_client.inc();
+                false
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn network(n: u8) -> ClientNetwork {
+        ClientNetwork::of([192, 0, 2, n].into())
+    }
+
+    #[test]
+    fn a_client_has_as_many_as_it_may_and_others_as_many() {
+        let clients = Arc::new(Clients::new(2));
+        let mut seats: Vec<_> = (0..2).filter_map(|_| Seat::take(&clients, network(1))).collect();
+        assert_eq!(seats.len(), 2);
+        assert!(Seat::take(&clients, network(1)).is_none());
+        assert!(Seat::take(&clients, network(2)).is_some());
+        assert!(Seat::take(&clients, ClientNetwork::NONE).is_some());
+        let moved = Seat::take_anyway(&clients, network(1));
+        seats.pop();
+        assert!(Seat::take(&clients, network(1)).is_none(), "the moved one counts");
+        assert_eq!(moved.keep(), network(1));
+        clients.leave(network(1));
+        seats.extend(Seat::take(&clients, network(1)));
+        assert_eq!(seats.len(), 2);
+        drop(seats);
+        assert!(clients.parts.iter().all(|part| part.lock().is_empty()));
+    }
+
+    #[test]
+    fn without_a_limit_nothing_is_counted() {
+        let clients = Arc::new(Clients::new(0));
+        let seats: Vec<_> = (0..100).filter_map(|_| Seat::take(&clients, network(1))).collect();
+        assert_eq!(seats.len(), 100);
+        assert!(clients.parts.iter().all(|part| part.lock().is_empty()));
+    }
+}

@@ -1,0 +1,165 @@
+//! Whether one tenant notices another: an app publishes at a steady rate to connected devices, alone and then beside
+//! an app that does everything it may as fast as it can ([`noise`]). Shown are both, and the ratio between them.
+//!
+//! The machine is shared too: with fewer cores than busy threads some of what is lost is the client's own. The report
+//! has the CPU of the server, of the client, and of everything else.
+
+mod noise;
+mod tenant;
+mod wire;
+
+use super::{Bench, Needs, Sample, Subject, progress, report};
+use crate::args::Tenants;
+use crate::payload::When;
+use crate::report::{LatencyNames, ReportDocument, Values};
+use crate::scenario::direct;
+use crate::worker::{Pace, Plan, Published};
+use crate::{Error, clock};
+use noise::Noise;
+use tenant::Tenant;
+
+/// Requests of the steady app a second, unless the command line says another number.
+const RATE: f64 = 100.0;
+/// Requests of the steady app in flight at most: more than its rate needs.
+const IN_FLIGHT: usize = 64;
+
+const ALONE: LatencyNames =
+    LatencyNames { percentiles: ["alone p50", "alone p90", "alone p99", "alone p99.9"], max: "alone max" };
+const BESIDE: LatencyNames = LatencyNames {
+    percentiles: ["beside p50", "beside p90", "beside p99", "beside p99.9"],
+    max: "beside max",
+};
+const P50_RATIO: &str = "p50, beside / alone";
+const P99_RATIO: &str = "p99, beside / alone";
+const DELIVERIES_RATIO: &str = "deliveries, beside / alone";
+
+/// What was measured, and why it is not good enough, if it is not.
+pub(crate) type Judged = (ReportDocument, Option<String>);
+
+pub(crate) fn run(args: &Tenants) -> Result<Judged, Error> {
+    args.check()?;
+    let subject = Subject {
+        common: &args.common,
+        speech: None,
+        foreign: None,
+        floor: false,
+        needs: Needs {
+            connections: args.connections,
+            topic: None,
+            deliveries: args.targets,
+            when: When::Connected,
+        },
+    };
+    subject.check()?;
+    let (repetitions, outcome) = subject.open()?.attempt(|bench| measure_all(args, bench))?;
+    let verdict = args.within.and_then(|within| broken(&repetitions, within));
+    Ok((report("tenants", &repetitions, outcome), verdict))
+}
+
+fn measure_all(args: &Tenants, bench: &mut Bench<'_>) -> Result<Vec<Values>, Error> {
+    bench.connect(args.connections)?;
+    progress(&format!("making the noisy app, with {} retained messages", args.retained));
+    let tenant = Tenant::make(args, bench)?;
+    let mut repetitions = Vec::new();
+    for number in 1..=args.common.repeat {
+        progress(&format!("measuring {number} of {}, alone", args.common.repeat));
+        let mut values = Values::default();
+        measure(args, bench, &ALONE, "alone, deliveries", &mut values)?;
+        progress(&format!("measuring {number} of {}, beside the noisy app", args.common.repeat));
+        let noise = Noise::start(&tenant, args.threads)?;
+        let from = Sample::take(bench);
+        let measured = measure(args, bench, &BESIDE, "beside, deliveries", &mut values);
+        let seconds = from.seconds_until(Sample::take(bench));
+        let made = noise.stop();
+        measured?;
+        made.push(seconds, &mut values);
+        for (name, beside, alone) in [
+            (P50_RATIO, BESIDE.percentiles[0], ALONE.percentiles[0]),
+            (P99_RATIO, BESIDE.percentiles[2], ALONE.percentiles[2]),
+            (DELIVERIES_RATIO, "beside, deliveries", "alone, deliveries"),
+        ] {
+            let value = |name| values.get(name).unwrap_or(f64::NAN);
+            let ratio = value(beside) / value(alone);
+            values.push(name, "", ratio);
+        }
+        repetitions.push(values);
+    }
+    bench.notes.push(
+        "noisy: publishes to topics and users, wildcard subscriptions over its retained messages, log-ins with \
+         bogus tokens, connections that come and go, a JWK set and Web Push services that never answer"
+            .to_owned(),
+    );
+    Ok(repetitions)
+}
+
+fn measure(
+    args: &Tenants,
+    bench: &mut Bench<'_>,
+    names: &LatencyNames,
+    deliveries: &'static str,
+    values: &mut Values,
+) -> Result<(), Error> {
+    bench.settle();
+    let start_ns = clock::now_ns() + direct::LEAD_NS;
+    let from_ns = start_ns + clock::ns(args.pacing.warm_up);
+    let to_ns = from_ns + clock::ns(args.pacing.duration);
+    bench.crew.publish(&Plan {
+        start_ns,
+        from_ns,
+        to_ns,
+        pace: Pace::Rate(args.pacing.rate.unwrap_or(RATE)),
+        in_flight: IN_FLIGHT,
+        connected: args.targets,
+        away: 0,
+        away_devices: 0,
+        when: When::Connected,
+        data_bytes: args.payload,
+    })?;
+    let published: Published = bench.crew.published()?;
+    let seconds = args.pacing.duration.as_secs_f64();
+    values.push(deliveries, "1/s", published.deliveries as f64 / seconds);
+    values.push_latency(names, &published.latency);
+    direct::note_trouble(bench, &published);
+    Ok(())
+}
+
+/// The median of each ratio is compared.
+fn broken(repetitions: &[Values], within: f64) -> Option<String> {
+    let median = |name: &str| {
+        let all: Vec<f64> = repetitions.iter().filter_map(|values| values.get(name)).collect();
+        crate::stats::median(&all)
+    };
+    let (p99, deliveries) = (median(P99_RATIO), median(DELIVERIES_RATIO));
+    let percent = within * 100.0;
+    // What is not a number is not within anything.
+    if p99.is_nan() || p99 > 1.0 + within {
+        return Some(format!(
+            "p99 beside the noisy app is {p99:.2} times what it is alone: more than {percent:.0}%"
+        ));
+    }
+    if deliveries.is_nan() || deliveries < 1.0 - within {
+        return Some(format!(
+            "deliveries beside the noisy app are {deliveries:.2} of those alone: below {percent:.0}%"
+        ));
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bound_is_compared_with_the_median() {
+        let values = |p99: f64, deliveries: f64| {
+            let mut values = Values::default();
+            values.push(P99_RATIO, "", p99);
+            values.push(DELIVERIES_RATIO, "", deliveries);
+            values
+        };
+        assert_eq!(broken(&[values(1.1, 1.0), values(9.0, 0.1), values(1.0, 1.0)], 0.2), None);
+        assert!(broken(&[values(1.3, 1.0)], 0.2).is_some_and(|why| why.contains("p99")));
+        assert!(broken(&[values(1.0, 0.7)], 0.2).is_some_and(|why| why.contains("deliveries")));
+        assert!(broken(&[values(f64::NAN, 1.0)], 0.2).is_some());
+    }
+}

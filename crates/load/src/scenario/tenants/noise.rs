@@ -1,0 +1,162 @@
+//! What the noisy app does, each kind with threads of its own until it is stopped. Refusals count as done: being refused
+//! fast is what a limit is for.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use serde_json::json;
+
+use super::tenant::{APP, Tenant};
+use super::wire;
+use crate::Error;
+use crate::http::{Client, Request};
+use crate::report::Values;
+
+/// Lines of one request of a storm.
+const LINES: usize = 200;
+/// After a failure: a server that refuses connections is not asked in a tight loop.
+const PAUSE: Duration = Duration::from_millis(20);
+/// So long a wildcard subscriber reads.
+const PATIENCE: Duration = Duration::from_millis(500);
+/// `{"alg":"RS256","kid":"…"}`, claims without meaning, and 256 bytes that are no signature.
+const BOGUS_HEADER: &str = "eyJhbGciOiJSUzI1NiIsImtpZCI6Im5vYm9keSJ9";
+const BOGUS_CLAIMS: &str = "eyJzdWIiOiJub2JvZHkiLCJkZXZpY2UiOiJub2JvZHkiLCJleHAiOjk5OTk5OTk5OTl9";
+
+/// What it is called in the report, and what it does.
+type Kind = (&'static str, fn(&Tenant, u64, &AtomicBool, &AtomicU64));
+
+const KINDS: [Kind; 4] = [
+    ("noisy publishes", publish),
+    ("noisy wildcard subscriptions", subscribe),
+    ("noisy log-ins with bogus tokens", fail_to_log_in),
+    ("noisy connections that come and go", come_and_go),
+];
+
+pub(super) struct Noise {
+    ends: Arc<AtomicBool>,
+    threads: Vec<JoinHandle<()>>,
+    counts: Vec<(&'static str, Arc<AtomicU64>)>,
+}
+
+/// How much of each was done.
+pub(super) struct Made(Vec<(&'static str, u64)>);
+
+impl Noise {
+    pub(super) fn start(tenant: &Tenant, threads: u16) -> Result<Self, Error> {
+        let mut noise = Self { ends: Arc::default(), threads: Vec::new(), counts: Vec::new() };
+        for (name, act) in KINDS {
+            let count: Arc<AtomicU64> = Arc::default();
+            noise.counts.push((name, count.clone()));
+            for number in 0..u64::from(threads) {
+                let (tenant, ends, count) = (tenant.clone(), noise.ends.clone(), count.clone());
+                let run = move || act(&tenant, number, &ends, &count);
+                let thread = std::thread::Builder::new().name("noise".to_owned()).spawn(run);
+                noise.threads.push(thread.map_err(Error::system("a thread of the noisy app"))?);
+            }
+        }
+        Ok(noise)
+    }
+
+    pub(super) fn stop(mut self) -> Made {
+        self.end();
+        Made(self.counts.iter().map(|(name, count)| (*name, count.load(Relaxed))).collect())
+    }
+
+    fn end(&mut self) {
+        self.ends.store(true, Relaxed);
+        for thread in self.threads.drain(..) {
+            // A panic was printed where it happened.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Drop for Noise {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+impl Made {
+    pub(super) fn push(&self, seconds: f64, values: &mut Values) {
+        for (name, count) in &self.0 {
+            values.push(name, "1/s", *count as f64 / seconds);
+        }
+    }
+}
+
+/// Whatever comes of it, it was asked.
+fn until(ends: &AtomicBool, mut act: impl FnMut(u64) -> bool) {
+    let mut turn = 0;
+    while !ends.load(Relaxed) {
+        if !act(turn) {
+            std::thread::sleep(PAUSE);
+        }
+        turn += 1;
+    }
+}
+
+fn client(tenant: &Tenant) -> Option<Client> {
+    Client::new(tenant.origin.clone()).ok()
+}
+
+/// Batches: to topics, to users with an inbox, and to devices whose push service does not answer.
+fn publish(tenant: &Tenant, _: u64, ends: &AtomicBool, count: &AtomicU64) {
+    let Some(mut client) = client(tenant) else { return };
+    until(ends, |turn| {
+        let line = |number: usize| {
+            let data = json!({"turn": turn, "number": number});
+            let line = match number % 10 {
+                0 => {
+                    json!({"to": {"users": ["pushed"]}, "when": "stored", "data": data, "push": {"mode": "always"},
+                    "notification": {"title": "noise"}})
+                }
+                1..=4 => json!({"to": {"users": ["pushed"]}, "when": "stored", "data": data}),
+                _ => json!({"to": {"topic": format!("retained/{number}")}, "retain": true, "data": data}),
+            };
+            format!("{line}\n")
+        };
+        let lines: String = (0..LINES).map(line).collect();
+        let (path, content_type) = ("/v1/notifications/batch", "application/x-ndjson");
+        let answer = client
+            .request(Request { method: "POST", path, key: &tenant.key, content_type }, lines.as_bytes());
+        let is_answered = answer.is_ok_and(|answer| answer.status == 200);
+        count.fetch_add(if is_answered { LINES as u64 } else { 0 }, Relaxed);
+        is_answered
+    });
+}
+
+fn subscribe(tenant: &Tenant, number: u64, ends: &AtomicBool, count: &AtomicU64) {
+    let device = format!("wildcard-{number}");
+    let token = tenant.token(&device);
+    until(ends, |_| {
+        let heard = wire::subscribe_to_all(&tenant.origin, &device, &token, PATIENCE);
+        count.fetch_add(u64::from(heard.is_ok()), Relaxed);
+        heard.is_ok()
+    });
+}
+
+fn fail_to_log_in(tenant: &Tenant, number: u64, ends: &AtomicBool, count: &AtomicU64) {
+    let Some(mut client) = client(tenant) else { return };
+    until(ends, |turn| {
+        // Another one each time, so that nothing remembers it: 342 digits of base64url are 256 bytes.
+        let token = format!("{BOGUS_HEADER}.{BOGUS_CLAIMS}.{:0>341}A", number * 1_000_000_000 + turn);
+        let path = format!("/v1/me?app={APP}");
+        let request = Request { method: "GET", path: &path, key: &token, content_type: "application/json" };
+        let answered = client.request(request, b"").is_ok();
+        count.fetch_add(u64::from(answered), Relaxed);
+        answered
+    });
+}
+
+fn come_and_go(tenant: &Tenant, number: u64, ends: &AtomicBool, count: &AtomicU64) {
+    until(ends, |turn| {
+        // Some come back, some are new.
+        let token = tenant.token(&format!("churn-{number}-{}", turn % 1_000));
+        let came = wire::come_and_go(&tenant.origin, &token);
+        count.fetch_add(u64::from(came.is_ok()), Relaxed);
+        came.is_ok()
+    });
+}

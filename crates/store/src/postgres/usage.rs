@@ -1,0 +1,95 @@
+//! How much an app holds.
+
+use std::collections::BTreeSet;
+
+use noroshi_types::{AppId, DeviceId, Quota, Timestamp, Topic, limits};
+
+use super::Postgres;
+use super::transaction::{Failed, Tx, Values};
+use crate::usage::is_counted;
+use crate::{CampaignState, DefinitionKind, Error, Usages};
+
+const UNKNOWN_TOPICS: &str = "SELECT u.name FROM unnest($2::text[]) u (name)
+    WHERE NOT EXISTS (SELECT 1 FROM topics t WHERE t.app = $1 AND t.name = u.name)";
+const UNKNOWN_DEVICES: &str = "SELECT u.id FROM unnest($2::text[]) u (id)
+    WHERE NOT EXISTS (SELECT 1 FROM devices d WHERE d.app = $1 AND d.id = u.id)";
+
+#[async_trait::async_trait]
+impl Usages for Postgres {
+    async fn usage(&self, app: AppId, of: &[Quota], now: Timestamp) -> Result<Vec<(Quota, u64)>, Error> {
+        let mut counted = Vec::with_capacity(of.len());
+        for quota in of.iter().copied().filter(|quota| is_counted(*quota)) {
+            let count = self.read(move |tx: Tx| async move { count(&tx, app, quota, now).await }).await?;
+            counted.push((quota, count));
+        }
+        Ok(counted)
+    }
+
+    async fn unknown_topics(&self, app: AppId, topics: &[Topic]) -> Result<Vec<Topic>, Error> {
+        let topics: BTreeSet<&Topic> = topics.iter().collect();
+        let unknown =
+            self.unknown(UNKNOWN_TOPICS, app, topics.iter().map(|topic| topic.as_str()).collect()).await?;
+        Ok(topics.into_iter().filter(|topic| unknown.contains(topic.as_str())).cloned().collect())
+    }
+
+    async fn unknown_devices(&self, app: AppId, devices: &[DeviceId]) -> Result<Vec<DeviceId>, Error> {
+        let devices: BTreeSet<&DeviceId> = devices.iter().collect();
+        let unknown = self
+            .unknown(UNKNOWN_DEVICES, app, devices.iter().map(|device| device.as_str()).collect())
+            .await?;
+        Ok(devices.into_iter().filter(|device| unknown.contains(device.as_str())).cloned().collect())
+    }
+}
+
+impl Postgres {
+    async fn unknown(&self, sql: &str, app: AppId, names: Vec<&str>) -> Result<BTreeSet<String>, Error> {
+        if names.is_empty() {
+            return Ok(BTreeSet::new());
+        }
+        self.read(async |tx: Tx| {
+            let rows = tx.query(sql, &[&i64::from(app.0), &names]).await?;
+            Ok(rows.iter().map(|row| row.get(0)).collect())
+        })
+        .await
+    }
+}
+
+async fn count(tx: &Tx, app: AppId, quota: Quota, now: Timestamp) -> Result<u64, Failed> {
+    let (app, now, everyone) = (i64::from(app.0), now.0 as i64, limits::EVERYONE_TOPIC);
+    let kind = DefinitionKind::Experiment as i64;
+    let states =
+        [CampaignState::Scheduled, CampaignState::Running, CampaignState::Paused].map(|state| state as i64);
+    let states = &states[..];
+    let (sql, values): (&str, Values<'_>) = match quota {
+        Quota::Devices => ("SELECT count(*) FROM devices WHERE app = $1", &[&app]),
+        Quota::Topics => ("SELECT count(*) FROM topics WHERE app = $1 AND name <> $2", &[&app, &everyone]),
+        Quota::InboxRows => {
+            ("SELECT count(*) FROM devices d JOIN inbox i ON i.device = d.num WHERE d.app = $1", &[&app])
+        }
+        Quota::InboxBytes => (
+            "SELECT coalesce(sum(coalesce(octet_length(n.notification), 0) + coalesce(octet_length(n.data), 0)), 0)::bigint
+             FROM devices d JOIN inbox i ON i.device = d.num JOIN notifications n ON n.num = i.num WHERE d.app = $1",
+            &[&app],
+        ),
+        Quota::RetainedBytes => (
+            "SELECT coalesce(sum(coalesce(octet_length(n.notification), 0) + coalesce(octet_length(n.data), 0)), 0)::bigint
+             FROM topics t JOIN notifications n ON n.num = t.retained WHERE t.app = $1",
+            &[&app],
+        ),
+        Quota::Campaigns => {
+            ("SELECT count(*) FROM campaigns WHERE app = $1 AND state = ANY($2::bigint[])", &[&app, &states])
+        }
+        Quota::Endpoints => (
+            "SELECT count(*) FROM devices d JOIN endpoints e ON e.device = d.num
+             WHERE d.app = $1 AND (e.expires_at IS NULL OR e.expires_at > $2)",
+            &[&app, &now],
+        ),
+        Quota::Experiments => (
+            "SELECT count(*) FROM definitions WHERE app = $1 AND kind = $2 AND archived_at IS NULL",
+            &[&app, &kind],
+        ),
+        _ => return Ok(0),
+    };
+    let count: i64 = tx.query_one(sql, values).await?.get(0);
+    Ok(u64::try_from(count).unwrap_or(0))
+}

@@ -1,0 +1,94 @@
+//! How much an app holds.
+
+use std::collections::BTreeSet;
+
+use noroshi_types::{AppId, DeviceId, Quota, Timestamp, Topic, limits};
+use rusqlite::{Connection, OptionalExtension};
+
+use super::Sqlite;
+use crate::usage::is_counted;
+use crate::{CampaignState, DefinitionKind, Error, Usages};
+
+#[async_trait::async_trait]
+impl Usages for Sqlite {
+    async fn usage(&self, app: AppId, of: &[Quota], now: Timestamp) -> Result<Vec<(Quota, u64)>, Error> {
+        let mut counted = Vec::with_capacity(of.len());
+        // One read each: a long one holds one reader, and writers can truncate the log between two.
+        for quota in of.iter().copied().filter(|quota| is_counted(*quota)) {
+            counted.push((quota, self.read(move |db| count(db, app, quota, now)).await?));
+        }
+        Ok(counted)
+    }
+
+    async fn unknown_topics(&self, app: AppId, topics: &[Topic]) -> Result<Vec<Topic>, Error> {
+        let topics: BTreeSet<Topic> = topics.iter().cloned().collect();
+        self.read(move |db| {
+            let mut find = db.prepare_cached("SELECT 1 FROM topics WHERE app = ?1 AND name = ?2")?;
+            let mut unknown = Vec::new();
+            for topic in topics {
+                let found = find.query_row((app.0, topic.as_str()), |_| Ok(())).optional()?;
+                unknown.extend(found.is_none().then_some(topic));
+            }
+            Ok(unknown)
+        })
+        .await
+    }
+
+    async fn unknown_devices(&self, app: AppId, devices: &[DeviceId]) -> Result<Vec<DeviceId>, Error> {
+        let devices: BTreeSet<DeviceId> = devices.iter().cloned().collect();
+        self.read(move |db| {
+            let mut find = db.prepare_cached("SELECT 1 FROM devices WHERE app = ?1 AND id = ?2")?;
+            let mut unknown = Vec::new();
+            for device in devices {
+                let found = find.query_row((app.0, device.as_str()), |_| Ok(())).optional()?;
+                unknown.extend(found.is_none().then_some(device));
+            }
+            Ok(unknown)
+        })
+        .await
+    }
+}
+
+fn count(db: &Connection, app: AppId, quota: Quota, now: Timestamp) -> Result<u64, Error> {
+    let sql = match quota {
+        Quota::Devices => "SELECT count(*) FROM devices WHERE app = ?1 AND ?2 = ?2",
+        Quota::Topics => "SELECT count(*) FROM topics WHERE app = ?1 AND name <> ?2",
+        // Devices first: an inbox is found by its device, not by its app.
+        Quota::InboxRows => {
+            "SELECT count(*) FROM devices d CROSS JOIN inbox i ON i.device = d.num WHERE d.app = ?1 AND ?2 = ?2"
+        }
+        Quota::InboxBytes => {
+            "SELECT coalesce(sum(coalesce(octet_length(n.notification), 0) + coalesce(octet_length(n.data), 0)), 0)
+             FROM devices d CROSS JOIN inbox i ON i.device = d.num CROSS JOIN notifications n ON n.num = i.num
+             WHERE d.app = ?1 AND ?2 = ?2"
+        }
+        Quota::RetainedBytes => {
+            "SELECT coalesce(sum(coalesce(octet_length(n.notification), 0) + coalesce(octet_length(n.data), 0)), 0)
+             FROM topics t CROSS JOIN notifications n ON n.num = t.retained WHERE t.app = ?1 AND ?2 = ?2"
+        }
+        Quota::Campaigns => "SELECT count(*) FROM campaigns WHERE app = ?1 AND state IN (?2, ?3, ?4)",
+        Quota::Endpoints => {
+            "SELECT count(*) FROM devices d CROSS JOIN endpoints e ON e.device = d.num
+             WHERE d.app = ?1 AND (e.expires_at IS NULL OR e.expires_at > ?2)"
+        }
+        Quota::Experiments => {
+            "SELECT count(*) FROM definitions WHERE app = ?1 AND kind = ?2 AND archived_at IS NULL"
+        }
+        _ => return Ok(0),
+    };
+    let mut statement = db.prepare_cached(sql)?;
+    let count: i64 = match quota {
+        Quota::Topics => statement.query_row((app.0, limits::EVERYONE_TOPIC), |row| row.get(0))?,
+        Quota::Campaigns => {
+            let [scheduled, running, paused] =
+                [CampaignState::Scheduled, CampaignState::Running, CampaignState::Paused]
+                    .map(|state| state as u8);
+            statement.query_row((app.0, scheduled, running, paused), |row| row.get(0))?
+        }
+        Quota::Experiments => {
+            statement.query_row((app.0, DefinitionKind::Experiment as u8), |row| row.get(0))?
+        }
+        _ => statement.query_row((app.0, now.0 as i64), |row| row.get(0))?,
+    };
+    Ok(u64::try_from(count).unwrap_or(0))
+}

@@ -1,0 +1,340 @@
+//! Quotas of an app: their names, their limits, and the arithmetic of token buckets.
+//!
+//! A limit of a quota is a number or "unlimited". An app may override the node's default for each quota; what it does
+//! not override it inherits. [`Quotas`] holds overrides, [`Limits`] what applies.
+//!
+//! [`Bucket`] is a generic cell rate algorithm (GCRA, ATM Forum TM 4.1 §4.4.4.2): one number, the moment at which all
+//! tokens are back. Time is an argument. Counters, and where limits are enforced, are `delivery`'s.
+
+use std::time::Duration;
+
+use crate::Invalid;
+
+/// What an app may use up. The order is that of the documentation and of every list.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum Quota {
+    /// Open connections of devices.
+    Connections,
+    ConnectsPerSecond,
+    Devices,
+    /// Topics that one device subscribes to, durable subscriptions and those of its connection together.
+    SubscriptionsPerDevice,
+    /// Topics that the store knows.
+    Topics,
+    PublishesPerSecond,
+    /// Messages written to connections.
+    DeliveriesPerSecond,
+    /// Messages that wait in inboxes, one for each device.
+    InboxRows,
+    /// Their content, counted once for each device.
+    InboxBytes,
+    RetainedBytes,
+    /// Campaigns that are scheduled, running or paused.
+    Campaigns,
+    /// Messages handed to push services.
+    PushesPerSecond,
+    /// Web Push endpoints of devices.
+    Endpoints,
+    /// Experiments that are not archived.
+    Experiments,
+    /// API keys.
+    Keys,
+}
+
+/// The largest limit that JSON numbers carry exactly (RFC 8259 §6).
+pub const LIMIT_MAX: u64 = (1 << 53) - 1;
+/// The largest rate: a token then takes a nanosecond.
+pub const RATE_MAX: u64 = 1_000_000_000;
+
+impl Quota {
+    pub const COUNT: usize = 15;
+
+    pub const ALL: [Quota; Self::COUNT] = [
+        Quota::Connections,
+        Quota::ConnectsPerSecond,
+        Quota::Devices,
+        Quota::SubscriptionsPerDevice,
+        Quota::Topics,
+        Quota::PublishesPerSecond,
+        Quota::DeliveriesPerSecond,
+        Quota::InboxRows,
+        Quota::InboxBytes,
+        Quota::RetainedBytes,
+        Quota::Campaigns,
+        Quota::PushesPerSecond,
+        Quota::Endpoints,
+        Quota::Experiments,
+        Quota::Keys,
+    ];
+
+    /// The name in JSON, in metrics, in the configuration (`quotas.<name>`) and on the command line.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Quota::Connections => "connections",
+            Quota::ConnectsPerSecond => "connects_per_second",
+            Quota::Devices => "devices",
+            Quota::SubscriptionsPerDevice => "subscriptions_per_device",
+            Quota::Topics => "topics",
+            Quota::PublishesPerSecond => "publishes_per_second",
+            Quota::DeliveriesPerSecond => "deliveries_per_second",
+            Quota::InboxRows => "inbox_rows",
+            Quota::InboxBytes => "inbox_bytes",
+            Quota::RetainedBytes => "retained_bytes",
+            Quota::Campaigns => "campaigns",
+            Quota::PushesPerSecond => "pushes_per_second",
+            Quota::Endpoints => "endpoints",
+            Quota::Experiments => "experiments",
+            Quota::Keys => "keys",
+        }
+    }
+
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|quota| quota.as_str() == name)
+    }
+
+    /// A token bucket rather than a count.
+    pub fn is_rate(self) -> bool {
+        matches!(
+            self,
+            Quota::ConnectsPerSecond
+                | Quota::PublishesPerSecond
+                | Quota::DeliveriesPerSecond
+                | Quota::PushesPerSecond
+        )
+    }
+
+    /// Each node enforces it for itself; of the others all nodes that share a store count the same things.
+    pub fn is_per_node(self) -> bool {
+        self.is_rate() || self == Quota::Connections
+    }
+
+    pub fn limit_max(self) -> u64 {
+        if self.is_rate() { RATE_MAX } else { LIMIT_MAX }
+    }
+
+    /// A limit that an operator wrote.
+    pub fn check(self, limit: u64) -> Result<u64, Invalid> {
+        match limit <= self.limit_max() {
+            true => Ok(limit),
+            false => {
+                Err(Invalid::new(format!("a limit of {} is at most {}", self.as_str(), self.limit_max())))
+            }
+        }
+    }
+}
+
+/// How much of something an app may use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Limit {
+    Unlimited,
+    /// At most so much; 0 refuses everything.
+    Most(u64),
+}
+
+/// The overrides of an app; none for what it inherits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Quotas([Option<Limit>; Quota::COUNT]);
+
+impl Quotas {
+    pub fn get(&self, quota: Quota) -> Option<Limit> {
+        self.0[quota as usize]
+    }
+
+    pub fn set(&mut self, quota: Quota, limit: Option<Limit>) {
+        self.0[quota as usize] = limit;
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.0.iter().all(Option::is_none)
+    }
+
+    /// Those that are overridden.
+    pub fn iter(&self) -> impl Iterator<Item = (Quota, Limit)> {
+        Quota::ALL.into_iter().filter_map(|quota| Some((quota, self.get(quota)?)))
+    }
+}
+
+/// What applies to an app; none: unlimited.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Limits([Option<u64>; Quota::COUNT]);
+
+impl Limits {
+    pub fn get(&self, quota: Quota) -> Option<u64> {
+        self.0[quota as usize]
+    }
+
+    pub fn set(&mut self, quota: Quota, limit: Option<u64>) {
+        self.0[quota as usize] = limit;
+    }
+
+    /// These as defaults below what an app overrides.
+    #[must_use]
+    pub fn below(mut self, overrides: &Quotas) -> Self {
+        for (quota, limit) in overrides.iter() {
+            self.set(
+                quota,
+                match limit {
+                    Limit::Unlimited => None,
+                    Limit::Most(most) => Some(most),
+                },
+            );
+        }
+        self
+    }
+
+    pub fn is_unlimited(&self) -> bool {
+        self.0.iter().all(Option::is_none)
+    }
+}
+
+/// Tokens of one second, which refill at `per_second`. `0` refuses everything.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Bucket {
+    /// When all tokens are back, in nanoseconds of the caller's clock, which never goes back.
+    full_at_ns: u64,
+}
+
+const SECOND_NS: u64 = 1_000_000_000;
+/// A debt is repaid within this time, however much was charged: one message to very many devices must not silence an app
+/// for hours.
+const DEBT_MAX_NS: u64 = 900 * SECOND_NS;
+/// How long an app waits that may do nothing at all.
+const NEVER: Duration = Duration::from_secs(60);
+
+impl Bucket {
+    pub fn from_bits(bits: u64) -> Self {
+        Self { full_at_ns: bits }
+    }
+
+    pub fn to_bits(self) -> u64 {
+        self.full_at_ns
+    }
+
+    /// The bucket without `count` tokens, or how long until they are there. Nothing is taken then.
+    pub fn take(self, per_second: u64, count: u64, now: Duration) -> Result<Self, Duration> {
+        if per_second == 0 {
+            return Err(NEVER);
+        }
+        let taken = self.charge(per_second, count, now);
+        // Everything at once, but for a request that is larger than the bucket: that one takes a full bucket into debt.
+        let span_ns = cost_ns(per_second, per_second.max(count)).max(SECOND_NS);
+        match taken.missing_ns(now).saturating_sub(span_ns) {
+            0 => Ok(taken),
+            early_ns => Err(Duration::from_nanos(early_ns)),
+        }
+    }
+
+    /// The bucket without `count` tokens, also where that leaves a debt.
+    #[must_use]
+    pub fn charge(self, per_second: u64, count: u64, now: Duration) -> Self {
+        let missing_ns = self.missing_ns(now).saturating_add(cost_ns(per_second, count)).min(DEBT_MAX_NS);
+        Self { full_at_ns: ns(now).saturating_add(missing_ns) }
+    }
+
+    /// How long until the bucket is out of debt; zero if it is.
+    pub fn debt(self, per_second: u64, now: Duration) -> Duration {
+        if per_second == 0 {
+            return NEVER;
+        }
+        Duration::from_nanos(self.missing_ns(now).saturating_sub(SECOND_NS))
+    }
+
+    /// Tokens that are taken and not back.
+    pub fn used(self, per_second: u64, now: Duration) -> u64 {
+        let used = u128::from(self.missing_ns(now)) * u128::from(per_second) / u128::from(SECOND_NS);
+        u64::try_from(used).unwrap_or(u64::MAX)
+    }
+
+    /// How long until all tokens are back.
+    fn missing_ns(self, now: Duration) -> u64 {
+        self.full_at_ns.saturating_sub(ns(now))
+    }
+}
+
+fn ns(at: Duration) -> u64 {
+    u64::try_from(at.as_nanos()).unwrap_or(u64::MAX)
+}
+
+fn cost_ns(per_second: u64, count: u64) -> u64 {
+    let cost = u128::from(count) * u128::from(SECOND_NS) / u128::from(per_second.max(1));
+    u64::try_from(cost).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: Duration = Duration::from_secs(1_000);
+
+    fn later(ms: u64) -> Duration {
+        NOW + Duration::from_millis(ms)
+    }
+
+    #[test]
+    fn names_are_unique_and_in_order() {
+        for (place, quota) in Quota::ALL.into_iter().enumerate() {
+            assert_eq!(quota as usize, place);
+            assert_eq!(Quota::named(quota.as_str()), Some(quota));
+        }
+        assert_eq!(Quota::named("unknown"), None);
+    }
+
+    #[test]
+    fn an_override_stands_before_the_default() {
+        let mut defaults = Limits::default();
+        defaults.set(Quota::Devices, Some(10));
+        defaults.set(Quota::Topics, Some(10));
+        let mut overrides = Quotas::default();
+        assert!(overrides.is_empty());
+        overrides.set(Quota::Devices, Some(Limit::Unlimited));
+        overrides.set(Quota::Keys, Some(Limit::Most(0)));
+        let limits = defaults.below(&overrides);
+        let of = |quota| limits.get(quota);
+        assert_eq!((of(Quota::Devices), of(Quota::Topics), of(Quota::Keys)), (None, Some(10), Some(0)));
+        assert!(!limits.is_unlimited() && Limits::default().is_unlimited());
+    }
+
+    #[test]
+    fn a_second_of_tokens_may_come_at_once_and_they_refill_evenly() {
+        let mut bucket = Bucket::default();
+        for _ in 0..10 {
+            bucket = bucket.take(10, 1, NOW).expect("a full bucket");
+        }
+        assert_eq!(bucket.used(10, NOW), 10);
+        assert_eq!(bucket.take(10, 1, NOW), Err(Duration::from_millis(100)));
+        bucket = bucket.take(10, 1, later(100)).expect("one is back");
+        assert_eq!(bucket.take(10, 1, later(199)), Err(Duration::from_millis(1)));
+        assert_eq!(bucket.used(10, later(60_000)), 0, "nothing is saved up beyond the bucket");
+    }
+
+    #[test]
+    fn a_request_larger_than_the_bucket_passes_a_full_bucket() {
+        let bucket = Bucket::default().take(10, 50, NOW).expect("a full bucket");
+        assert_eq!(bucket.take(10, 1, NOW), Err(Duration::from_millis(4_100)));
+        let small = Bucket::default().take(10, 1, NOW).expect("one");
+        assert!(small.take(10, 50, NOW).is_err(), "it is not full");
+    }
+
+    #[test]
+    fn a_debt_is_repaid() {
+        let bucket = Bucket::default().charge(100, 250, NOW);
+        assert_eq!(bucket.debt(100, NOW), Duration::from_millis(1_500));
+        assert_eq!(bucket.debt(100, later(1_500)), Duration::ZERO);
+        let much = Bucket::default().charge(1, 1_000_000, NOW);
+        assert_eq!(much.debt(1, NOW), Duration::from_secs(899), "at most 15 minutes");
+    }
+
+    #[test]
+    fn zero_refuses_everything() {
+        assert!(Bucket::default().take(0, 1, NOW).is_err());
+        assert!(!Bucket::default().debt(0, NOW).is_zero());
+    }
+
+    #[test]
+    fn limits_have_a_range() {
+        assert!(Quota::Devices.check(LIMIT_MAX).is_ok() && Quota::Devices.check(LIMIT_MAX + 1).is_err());
+        assert!(Quota::PublishesPerSecond.check(RATE_MAX).is_ok());
+        assert!(Quota::PublishesPerSecond.check(RATE_MAX + 1).is_err());
+    }
+}
