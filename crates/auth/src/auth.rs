@@ -382,6 +382,8 @@ impl Auth {
         self.reload().await?;
         self.forget_keys(before.as_ref(), app);
         self.refresh(app).await;
+        // `run` learns when the next fetch is due.
+        self.jwk_sets.changed.notify_one();
         Ok(())
     }
 
