@@ -472,6 +472,8 @@ mod tests {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
         let address = listener.local_addr().expect("an address");
         let stream = std::net::TcpStream::connect(address).expect("connected");
-        Arrival { stream, kind: ArrivalKind::Refused }
+        let nobody = std::sync::Arc::new(crate::clients::Clients::new(0));
+        let seat = Seat::take_anyway(&nobody, noroshi_auth::ClientNetwork::NONE);
+        Arrival { stream, kind: ArrivalKind::Refused, seat }
     }
 }
