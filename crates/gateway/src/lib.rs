@@ -43,6 +43,7 @@ mod mqtt;
 mod offering;
 mod outcome;
 mod overtake;
+mod parking;
 mod polling;
 mod pulse;
 mod recent;

@@ -60,6 +60,16 @@ pub(crate) struct Address {
     pub(crate) generation: u64,
 }
 
+/// Whose session it is: the device's record, its user and the version of its tokens. They differ as soon as the device
+/// was deleted and made again, was given to another user, or had its tokens revoked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Holder {
+    pub(crate) num: DeviceNum,
+    /// 0 where the device has no user.
+    pub(crate) user_key: Key,
+    pub(crate) token_version: u32,
+}
+
 /// What the node knows of a session; its connection and the maps share it.
 #[derive(Debug)]
 pub(crate) struct Session {
@@ -80,6 +90,10 @@ pub(crate) struct Session {
 }
 
 impl Session {
+    pub(crate) fn holder(&self) -> Holder {
+        Holder { num: self.num, user_key: self.user_key, token_version: self.token_version }
+    }
+
     pub(crate) fn presence(&self) -> Presence {
         match self.presence.load(Ordering::Relaxed) {
             0 => Presence::Idle,

@@ -63,11 +63,11 @@ pub use push::{
     SetAside, TAKES_MAX, Take, Taken, TokenGone, TokenSuspect, Walk, Walks, Work,
 };
 pub use session::{
-    Ack, Acked, Backlog, BacklogPage, FirstCall, Head, LoggedIn, Login, LoginRefused, Recheck, Rechecked,
-    Recover, Sessions,
+    Ack, Acked, Backlog, BacklogPage, FirstCall, Head, KEPT_ENDED, LoggedIn, Login, LoginRefused, Recheck,
+    Rechecked, Recover, Sessions,
 };
 pub use sqlite::{OpenError, Options, Sqlite};
-pub use topic::{LogPage, TopicState, Topics, TopicsSince};
+pub use topic::{LogPage, RetainedPage, RetainedScan, TopicState, Topics, TopicsSince, WantedTopic};
 
 /// Everything a node keeps.
 pub trait Store:

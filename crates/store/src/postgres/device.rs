@@ -80,7 +80,10 @@ impl Devices for Postgres {
         self.write(move |tx| {
             let device = device.clone();
             async move {
-                let sql = "UPDATE devices SET token_version = token_version + 1, revision = revision + 1
+                // What is kept of its session may not go on ([`crate::KEPT_ENDED`]).
+                let sql = "UPDATE devices SET token_version = token_version + 1, revision = revision + 1,
+                               kept = CASE WHEN substr(kept, 1, 1) = '\\xff'::bytea THEN kept
+                                           ELSE '\\xff'::bytea || coalesce(kept, ''::bytea) END
                            WHERE app = $1 AND id = $2 RETURNING token_version";
                 let version = tx.query_opt(sql, &[&i64::from(app.0), &device.as_str()]).await?;
                 Ok(version.ok_or(Error::NotFound)?.get::<_, i64>(0) as u32)
