@@ -369,7 +369,12 @@ impl Shard {
             Attached::Now(Some(old)) => {
                 let successor = connection.talk.is_some().then_some(address);
                 succeeds = successor.is_some();
-                shared.mailboxes[usize::from(old.address.shard)].replace(old.address, successor);
+                let its_shard = &shared.mailboxes[usize::from(old.address.shard)];
+                match successor.filter(|_| its_shard.is_gone()) {
+                    // Nothing comes from there any more.
+                    Some(address) => shared.mailboxes[usize::from(self.index)].succeed(address),
+                    None => its_shard.replace(old.address, successor),
+                }
             }
             Attached::Now(None) => {}
         }

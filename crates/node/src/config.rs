@@ -71,6 +71,8 @@ pub struct Server {
     pub shards: usize,
     /// 0: one for each core.
     pub workers: usize,
+    /// 0: stalls are not looked for.
+    pub stall_timeout: Duration,
     pub dev: bool,
     /// Serves the WebSocket echo that conformance suites drive.
     pub conformance: bool,

@@ -118,6 +118,10 @@ pub const SEND_STALL: Duration = Duration::from_secs(30);
 pub const PARKED_SESSIONS_BYTES: usize = 64 << 20;
 /// Above [`PING_INTERVAL`], so that a connection whose protocol has pings never needs a probe.
 pub const TCP_KEEPALIVE: Duration = Duration::from_secs(300);
+/// A thread that works on one thing for this long will not end it. The longest that healthy nodes were seen to take is one
+/// commit on a disk that hangs: network disks of clouds hang for up to half a minute when they fail over. Twice that still
+/// leaves a dead node to an orchestrator within some minutes.
+pub const STALL_TIMEOUT: Duration = Duration::from_secs(60);
 /// Rows kept for one device; the oldest make room.
 pub const INBOX_ROWS: u32 = 1_000;
 /// Stored messages kept of one topic.

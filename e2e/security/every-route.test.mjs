@@ -1,0 +1,256 @@
+/**
+ * Every route of both OpenAPI documents, called with credentials that must not open it: none, nonsense, an expired JWT,
+ * the token of a revoked and of a deleted device, a revoked key, the wrong kind of credential, another app's credentials.
+ *
+ * The routes come from the documents, which the server's own tests compare with its routing tables. A new route is
+ * therefore called here without being named here; a new path parameter fails until `victimOf` knows it.
+ */
+
+import assert from 'node:assert/strict'
+import { randomUUID } from 'node:crypto'
+import { readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { after, before, describe, test } from 'node:test'
+
+import { api } from '../lib/api.mjs'
+import { fill, operations } from '../lib/contract.mjs'
+import { hs256, now } from '../lib/jwt.mjs'
+import { Node } from '../lib/node.mjs'
+
+const SCOPES = ['publish', 'devices', 'read', 'admin']
+const SECRET = { victim: 'v'.repeat(40), attacker: 'a'.repeat(40) }
+/** These connect a device; every-verb.test.mjs calls them with real clients. */
+const CONNECTIONS = ['/v1/connect', '/v1/events']
+/** What a client may learn from a route that needs a credential it does not have. */
+const REFUSED = [401, 403]
+
+let node, operator, documents
+const apps = {}
+
+before(async () => {
+  node = await Node.start()
+  const token = readFileSync(join(node.data, 'operator.token'), 'utf8').trim()
+  operator = api(`http://127.0.0.1:${node.adminPort}`, token)
+  for (const name of ['victim', 'attacker']) apps[name] = await makeApp(name)
+  documents = {
+    public: await (await fetch(`${node.http}/openapi.json`)).json(),
+    admin: await (await node.admin('/openapi.json')).json(),
+  }
+})
+after(() => node?.stop())
+
+async function makeApp(name) {
+  await operator.call('POST', '/v1/apps', { body: { name, jwt_secret: SECRET[name] }, status: 201 })
+  const key = async (scopes) => (await operator.call('POST', `/v1/apps/${name}/keys`, { body: { name: 'k', scopes }, status: 201 }))
+  const all = await key(SCOPES)
+  const provider = api(node.http, all.key)
+  const app = { name, key: all.key, keyId: all.id, provider, makeKey: key }
+  app.register = (device = {}) => provider.register(device)
+  app.jwt = (claims = {}) => hs256(SECRET[name], { sub: 'owner', device: `jwt-${randomUUID()}`, aud: name, iat: now() - 5, exp: now() + 600, ...claims })
+
+  // One of everything that a path can name.
+  const device = await provider.register({ device: 'shared-id', user: 'owner', topics: ['secret-topic'] })
+  const me = { token: device.token }
+  const notification = await provider.publish({ to: { devices: ['shared-id'] }, data: `data of ${name}` })
+  await provider.publish({ to: { topic: 'secret-topic' }, retain: true, data: `retained of ${name}` })
+  const campaign = await provider.call('POST', '/v1/campaigns', {
+    body: { name: `campaign of ${name}`, audience: { everyone: true }, message: { data: `campaign of ${name}` }, start_at: '2036-01-01T00:00:00Z' },
+    status: 201,
+  })
+  const endpoint = await provider.call('POST', '/v1/me/endpoints', { ...me, body: {}, status: 201 })
+  const window = { starts_at: '2026-01-15T09:30:00Z', ends_at: '2036-01-15T09:30:00Z' }
+  await provider.call('PUT', `/v1/apps/${name}/experiments/colour`, {
+    body: { ...window, variants: [{ name: `x-${name}`, weight: 1 }, { name: 'other', weight: 1 }] },
+  })
+  await provider.call('PUT', `/v1/apps/${name}/notices/rest`, {
+    body: { announced_at: window.starts_at, ...window, notification: { title: `notice of ${name}` } },
+  })
+  const credential = await provider.call('POST', `/v1/apps/${name}/push`, { body: webPushCredential(), status: 201 })
+  Object.assign(app, { device, notification: notification.id, campaign: campaign.id, endpoint, credential: credential.id })
+  return app
+}
+
+/** A VAPID key as `noroshi push add` sends it. */
+function webPushCredential() {
+  return { service: 'webpush', private_key: Buffer.alloc(32, 7).toString('base64url'), subject: 'mailto:ops@example.com' }
+}
+
+/** What `{name}` in `path` means for an app that has one of everything. */
+const victimOf = (app) => (path, name) => {
+  switch (name) {
+    case 'app': return app.name
+    case 'key': return app.keyId
+    case 'device': return 'shared-id'
+    case 'user': return 'owner'
+    case 'topic': return 'secret-topic'
+    case 'name': return path.includes('/experiments/') ? 'colour' : 'rest'
+    case 'token': return path.startsWith('/push/{') ? new URL(app.endpoint.endpoint).pathname.split('/').at(-1) : 'x'.repeat(43)
+    case 'id':
+      if (path.includes('/campaigns/')) return app.campaign
+      if (path.includes('/endpoints/')) return app.endpoint.id
+      if (path.includes('/push/')) return app.credential
+      return app.notification
+  }
+}
+
+/** The same shape of id, of nothing that exists. */
+const nothing = (app) => (path, name) => {
+  const real = victimOf(app)(path, name)
+  if (name === 'key' || name === 'id' || name === 'app') return /^[0-9a-f]{8}-/.test(real) ? '01900000-0000-7000-8000-000000000000' : /^\d+$/.test(String(real)) ? '999999' : 'no-such-name'
+  return real === undefined ? undefined : 'no-such-name'
+}
+
+async function ask(base, { method, path, body }, values, token) {
+  const headers = { ...(token === undefined ? {} : { authorization: `Bearer ${token}` }), ...(body ? { 'content-type': body.type } : {}) }
+  const answer = await fetch(base + fill(path, values), { method, headers, body: body?.text, redirect: 'manual', signal: AbortSignal.timeout(30_000) })
+  return { status: answer.status, type: answer.headers.get('content-type') ?? '', text: await answer.text() }
+}
+
+/** All that is the app's own, to be compared before and after. */
+async function belongings({ name, provider, device }) {
+  const parts = {
+    app: await provider.call('GET', `/v1/apps/${name}`),
+    keys: (await provider.call('GET', `/v1/apps/${name}/keys`)).keys?.map(({ id, scopes }) => ({ id, scopes })),
+    devices: await provider.call('GET', '/v1/devices/shared-id'),
+    retained: await provider.call('GET', '/v1/topics/secret-topic/retained'),
+    campaigns: await provider.call('GET', '/v1/campaigns'),
+    experiments: await provider.call('GET', `/v1/apps/${name}/experiments`),
+    notices: await provider.call('GET', `/v1/apps/${name}/notices`),
+    credentials: await provider.call('GET', `/v1/apps/${name}/push`),
+    endpoints: await provider.call('GET', '/v1/me/endpoints', { token: device.token }),
+    inbox: await provider.me(device.token).inbox(),
+  }
+  delete parts.devices.last_seen_at
+  return parts
+}
+
+const needs = (operation) => operation.security.length > 0 && !operation.security.includes('none')
+const isProviders = ({ security }) => security.includes('apiKey')
+const isDevices = ({ security }) => security.includes('deviceToken')
+
+describe('credentials that open nothing', () => {
+  test('the public routes refuse whoever is not let in, and change nothing', async () => {
+    const { victim } = apps
+    const revokedDevice = await victim.register({ device: 'revoked', user: 'owner' })
+    await victim.provider.call('POST', '/v1/devices/revoked/revoke')
+    const deletedDevice = await victim.register({ device: 'deleted', user: 'owner' })
+    await victim.provider.call('DELETE', '/v1/devices/deleted')
+    const revokedKey = await victim.makeKey(SCOPES)
+    await operator.call('DELETE', `/v1/apps/victim/keys/${revokedKey.id}`)
+    const bad = {
+      none: undefined,
+      nonsense: 'nonsense',
+      'a forged device token': `${victim.device.token.slice(0, -4)}AAAA`,
+      'an expired JWT': victim.jwt({ exp: now() - 60 }),
+      'a JWT with another key': hs256('z'.repeat(40), { sub: 'owner', device: 'shared-id', aud: 'victim', iat: now(), exp: now() + 60 }),
+      'the token of a revoked device': revokedDevice.token,
+      'the token of a deleted device': deletedDevice.token,
+      'a revoked key': revokedKey.key,
+      "the operator's token": readFileSync(join(node.data, 'operator.token'), 'utf8').trim(),
+    }
+    const before = await belongings(victim)
+    const routes = operations(documents.public).filter((route) => needs(route) && !CONNECTIONS.includes(route.path))
+    assert.ok(routes.length > 40, 'the document lists the routes')
+    for (const route of routes) {
+      for (const [what, token] of Object.entries(bad)) {
+        const answer = await ask(node.http, route, victimOf(victim), token)
+        // A VAPID endpoint is a capability: its address alone opens it, whatever the header says.
+        if (route.security.includes('vapid')) continue
+        assert.ok(REFUSED.includes(answer.status), `${route.method} ${route.path} with ${what}: ${answer.status} ${answer.text}`)
+        assert.match(answer.type, /^application\/problem\+json/, `${route.method} ${route.path} with ${what}`)
+      }
+    }
+    assert.deepEqual(await belongings(victim), before)
+  })
+
+  test('an API key is no device and a device no provider', async () => {
+    const { victim } = apps
+    const before = await belongings(victim)
+    for (const route of operations(documents.public).filter((one) => needs(one) && !CONNECTIONS.includes(one.path))) {
+      const wrong = []
+      if (!isProviders(route)) wrong.push(['an API key', victim.key])
+      if (!isDevices(route)) wrong.push(['a device token', victim.device.token], ['an app JWT', victim.jwt()])
+      for (const [what, token] of wrong) {
+        const answer = await ask(node.http, route, victimOf(victim), token)
+        assert.ok(REFUSED.includes(answer.status), `${route.method} ${route.path} with ${what}: ${answer.status} ${answer.text}`)
+      }
+    }
+    assert.deepEqual(await belongings(victim), before)
+  })
+
+  test('a key with one scope opens only the routes of that scope', async () => {
+    const { attacker } = apps
+    const keys = {}
+    for (const scope of SCOPES) keys[scope] = (await attacker.makeKey([scope])).key
+    for (const route of operations(documents.public).filter(isProviders)) {
+      const statuses = {}
+      for (const scope of SCOPES) {
+        statuses[scope] = (await ask(node.http, { ...route, body: route.body && { ...route.body, text: '[' } }, nothing(attacker), keys[scope])).status
+      }
+      const opens = SCOPES.filter((scope) => statuses[scope] !== 403)
+      assert.ok(opens.length >= 1 && opens.length < SCOPES.length, `${route.method} ${route.path}: ${JSON.stringify(statuses)}`)
+      assert.ok(!Object.values(statuses).includes(401), `${route.method} ${route.path}: ${JSON.stringify(statuses)}`)
+    }
+  })
+
+  test('the admin routes open for the operator alone', async () => {
+    const { victim } = apps
+    const before = await belongings(victim)
+    const base = `http://127.0.0.1:${node.adminPort}`
+    const routes = operations(documents.admin).filter(needs)
+    assert.ok(routes.length > 15, 'the document lists the routes')
+    const bad = { none: undefined, nonsense: 'nonsense', 'an API key': victim.key, 'a device token': victim.device.token, 'an app JWT': victim.jwt() }
+    for (const route of routes) {
+      for (const [what, token] of Object.entries(bad)) {
+        const answer = await ask(base, route, victimOf(victim), token)
+        assert.equal(answer.status, 401, `${route.method} ${route.path} with ${what}: ${answer.text}`)
+      }
+    }
+    assert.deepEqual(await belongings(victim), before)
+  })
+})
+
+describe('another app', () => {
+  test("its keys see and change nothing of the victim's, and cannot tell it from what does not exist", async () => {
+    const { victim, attacker } = apps
+    const before = await belongings(victim)
+    for (const route of operations(documents.public).filter(isProviders)) {
+      const answer = await ask(node.http, route, victimOf(victim), attacker.key)
+      const named = `${route.method} ${route.path}: ${answer.status} ${answer.text}`
+      assert.ok(answer.status < 500, named)
+      assert.doesNotMatch(answer.text, /of victim|x-victim/, named)
+      // Ids and app names that are the victim's; topics, users and device ids are each app's own namespace.
+      if (/\{(id|key|app)\}/.test(route.path)) {
+        const unknown = await ask(node.http, route, nothing(victim), attacker.key)
+        assert.equal(answer.status, unknown.status, `${named} but ${unknown.status} for what does not exist`)
+        assert.ok(answer.status >= 400, named)
+      }
+    }
+    assert.deepEqual(await belongings(victim), before)
+  })
+
+  test("its devices see and change nothing of the victim's", async () => {
+    const { victim, attacker } = apps
+    const before = await belongings(victim)
+    for (const route of operations(documents.public).filter((one) => isDevices(one) && !CONNECTIONS.includes(one.path))) {
+      const body = route.path.endsWith('/ack') || route.path.endsWith('/opened') ? { type: 'application/json', text: JSON.stringify({ ids: [victim.notification] }) } : route.body
+      // The same device id as the victim's, and an app JWT that claims it.
+      const token = (await attacker.register({ device: 'shared-id', user: 'owner' })).token
+      for (const credential of [token, attacker.jwt({ device: 'shared-id' })]) {
+        const answer = await ask(node.http, { ...route, body }, victimOf(victim), credential)
+        assert.ok(answer.status < 500, `${route.method} ${route.path}: ${answer.status} ${answer.text}`)
+        assert.doesNotMatch(answer.text, /of victim|x-victim/, `${route.method} ${route.path}: ${answer.text}`)
+      }
+    }
+    assert.deepEqual(await belongings(victim), before)
+  })
+
+  test("its JWTs are refused where they name the victim's app", async () => {
+    const { attacker } = apps
+    const token = attacker.jwt({ aud: 'victim' })
+    for (const query of ['', '?app=victim']) {
+      const answer = await attacker.provider.raw('GET', `/v1/me${query}`, { token })
+      assert.equal(answer.status, 401, answer.text)
+    }
+  })
+})
