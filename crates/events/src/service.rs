@@ -82,7 +82,8 @@ impl Service {
         }
         let shared = Arc::new(Shared::new(config.ring_places));
         let feeds: Vec<_> = parts.iter().map(|(_, _, feed)| feed.clone()).collect();
-        let collector = collect((config, names), &shared, &feeds, (threads, metrics)).map_err(Error::Thread)?;
+        let collector =
+            collect((config, names), &shared, &feeds, (threads, metrics)).map_err(Error::Thread)?;
         let mut workers = Vec::new();
         for (name, sink, feed) in parts {
             let work = move |pulse: &Pulse| worker::run(name, sink, &feed, pulse);

@@ -144,7 +144,11 @@ impl Edge for Gateway {
         if reason == CloseReason::Revoked {
             // Nobody may come back for what it left, here or under another credential.
             self.shared.forget_xmpp(device_key);
-            self.shared.lefts.take(device_key);
+            let left = self.shared.lefts.take(device_key);
+            self.shared
+                .metrics
+                .mqtt_wills_withheld
+                .inc_by(left.is_some_and(|left| left.will.is_some()).into());
         }
         if let Some(session) = registry.detach_device(device_key) {
             self.shared.mailboxes[usize::from(session.address.shard)].close(session.address, reason);

@@ -364,7 +364,10 @@ impl Gateway {
         for thread in std::mem::take(&mut *self.threads.lock()) {
             // One that stalls would be waited for without end.
             if self.is_stalled(&thread) {
-                tracing::error!(thread = thread.thread().name(), "a shard does not answer and is left behind");
+                tracing::error!(
+                    thread = thread.thread().name(),
+                    "a shard does not answer and is left behind"
+                );
             } else if thread.join().is_err() {
                 tracing::error!("a shard had panicked");
             }

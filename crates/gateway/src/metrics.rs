@@ -197,6 +197,13 @@ impl Metrics {
         let by_reason = Protocol::ALL.map(|protocol| CloseReason::ALL.map(|it| reason(protocol, it)).into());
         let messages_out = Protocol::ALL
             .map(|protocol| messages.get_or_create_owned(&ProtocolLabels { protocol: protocol.as_str() }));
+        let (parked_bytes, parked_evicted) = (Family::default(), Family::default());
+        // Shown from the start.
+        for protocol in [Protocol::Mqtt, Protocol::Xmpp] {
+            let labels = ProtocolLabels { protocol: protocol.as_str() };
+            let _: Gauge = parked_bytes.get_or_create_owned(&labels);
+            let _: Counter = parked_evicted.get_or_create_owned(&labels);
+        }
         Self {
             connections,
             closed,
@@ -221,8 +228,8 @@ impl Metrics {
             mailbox_gone: Counter::default(),
             resyncs: Counter::default(),
             panics: Counter::default(),
-            parked_bytes: Family::default(),
-            parked_evicted: Family::default(),
+            parked_bytes,
+            parked_evicted,
             mqtt_suspended: Gauge::default(),
             mqtt_wills_withheld: Counter::default(),
             retained_topics_scanned: Counter::default(),

@@ -145,7 +145,12 @@ impl Watchdog {
         let Stall { kind, name, busy } = stall;
         if !self.threads.stalled(*kind, name, *busy) {
             let (kind, seconds) = (kind.name(), busy.as_secs());
-            tracing::warn!(thread = name, kind, seconds, "a thread makes no progress; the node goes on without");
+            tracing::warn!(
+                thread = name,
+                kind,
+                seconds,
+                "a thread makes no progress; the node goes on without"
+            );
         }
     }
 
@@ -214,7 +219,9 @@ mod faults {
     impl Faults {
         /// Arms what the file asks for now, once for each change.
         pub(super) fn look(&mut self, runtime: &Handle) {
-            let Some(text) = fault::file().and_then(|file| std::fs::read_to_string(file).ok()) else { return };
+            let Some(text) = fault::file().and_then(|file| std::fs::read_to_string(file).ok()) else {
+                return;
+            };
             if text != self.last {
                 fault::arm(&text);
                 self.last = text;

@@ -112,7 +112,8 @@ impl Postgres {
         let slot = slot.ok_or_else(|| PostgresError::Slots { server: connector.server() })?;
         let last = last_number(&session).await.map_err(failed)?;
 
-        let (accepts, accepts_queued) = queue::queue(options.write_queue, options.write_queue_rows, &options.threads);
+        let (accepts, accepts_queued) =
+            queue::queue(options.write_queue, options.write_queue_rows, &options.threads);
         let (behind, behind_queued) = queue::queue(behind::CALLS_MAX, behind::ROWS_MAX, &options.threads);
         let store = Self {
             pool: connector.pool(&options)?,

@@ -212,7 +212,11 @@ mod tests {
         assert!(!one(&threads).is_working);
         let mut last = one(&threads).count;
         for works in [true, true, false, false, true, false] {
-            if works { pulse.working() } else { pulse.waiting() }
+            if works {
+                pulse.working()
+            } else {
+                pulse.waiting()
+            }
             let sample = one(&threads);
             assert_eq!(sample.is_working, works);
             assert_ne!(std::mem::replace(&mut last, sample.count), sample.count);

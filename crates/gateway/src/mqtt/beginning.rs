@@ -68,22 +68,22 @@ impl Shard {
         if log_in.token.is_some() && log_in.device.is_some_and(|device| device != identity.device.as_str()) {
             return Err(NotIn::Refused(LogInRefused::OtherDevice));
         }
-        match log_in.will.as_ref().and_then(|will| self.refuse_will(identity.app, will)) {
+        match log_in.will.as_ref().and_then(|will| self.refuse_will(slot, identity.app, will)) {
             Some(refused) => Err(NotIn::Refused(refused)),
             None => Ok(identity),
         }
     }
 
     /// A will is a publication that waits: it keeps to the same limits.
-    fn refuse_will(&self, app: AppId, will: &OfferedWill) -> Option<LogInRefused> {
-        let limit = self.shared.config.publish_bytes_max;
+    fn refuse_will(&mut self, slot: u32, app: AppId, will: &OfferedWill) -> Option<LogInRefused> {
         if !self.may_publish(app, &will.topic) {
-            Some(LogInRefused::Will)
-        } else if will.payload_bytes > limit || will.data_bytes > data_bytes_max(limit) {
-            Some(LogInRefused::WillTooBig)
-        } else {
-            None
+            return Some(LogInRefused::Will);
         }
+        let limit = self.shared.config.publish_bytes_max;
+        let fits = will.payload_bytes <= limit
+            && will.payload_bytes + will.properties_bytes <= data_bytes_max(limit)
+            && self.mqtt(slot)?.conversation.will_data_bytes() <= data_bytes_max(limit);
+        (!fits).then_some(LogInRefused::WillTooBig)
     }
 
     /// Without a token a client is the device that its identifier names, which is made on first use; or why it is not

@@ -43,7 +43,8 @@ impl Stalls {
                 continue;
             }
             seen.busy += elapsed;
-            if !self.limit.is_zero() && seen.busy >= self.limit && !std::mem::replace(&mut seen.is_told, true) {
+            if !self.limit.is_zero() && seen.busy >= self.limit && !std::mem::replace(&mut seen.is_told, true)
+            {
                 stalls.push(Stall { kind: *kind, name: name.clone(), busy: seen.busy });
             }
         }

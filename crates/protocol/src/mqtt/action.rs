@@ -65,8 +65,7 @@ pub struct LogIn<'a> {
 pub struct OfferedWill {
     pub topic: Topic,
     pub payload_bytes: usize,
-    /// Of the notification's `data` that it would become, with its properties.
-    pub data_bytes: usize,
+    pub properties_bytes: usize,
 }
 
 impl std::fmt::Debug for LogIn<'_> {

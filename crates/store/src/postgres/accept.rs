@@ -167,7 +167,9 @@ impl Accepting {
                 Err(Trial::Panicked) => {
                     // The connection goes, and the transaction with it. The operation at fault is refused alone.
                     self.session = None;
-                    return self.refuse_or_part(group, &Error::Engine("an operation panicked".to_owned())).await;
+                    return self
+                        .refuse_or_part(group, &Error::Engine("an operation panicked".to_owned()))
+                        .await;
                 }
                 Err(Trial::Silent) => {
                     self.session = None;

@@ -26,11 +26,7 @@ pub(super) struct Queued<T> {
     rows: Arc<AtomicUsize>,
 }
 
-pub(super) fn queue<T>(
-    operations_max: usize,
-    rows_max: usize,
-    threads: &Threads,
-) -> (Queue<T>, Queued<T>) {
+pub(super) fn queue<T>(operations_max: usize, rows_max: usize, threads: &Threads) -> (Queue<T>, Queued<T>) {
     let (sender, receiver) = mpsc::channel(operations_max.max(1));
     let rows = Arc::new(AtomicUsize::new(0));
     let queued = Queued { receiver, rows: Arc::clone(&rows) };

@@ -153,6 +153,13 @@ impl Conversation {
         Action::Refused(text)
     }
 
+    /// How long the notification's `data` is that the will of a log-in would become; 0 without one. It is encoded for
+    /// that, so the caller asks it for clients that it knows.
+    pub fn will_data_bytes(&self) -> usize {
+        let will = self.opening.as_ref().and_then(|opening| opening.will.as_ref());
+        will.map_or(0, |will| will.publication().data(0).as_str().len())
+    }
+
     /// Answers a log-in by more than a close reason says. The connection is over then.
     pub fn refuse_log_in(&mut self, refused: LogInRefused, out: &mut Vec<u8>) {
         if self.phase == Phase::LoggingIn {
@@ -259,7 +266,7 @@ impl RawWill {
         OfferedWill {
             topic: self.topic.clone(),
             payload_bytes: self.payload.len(),
-            data_bytes: self.publication().data(0).as_str().len(),
+            properties_bytes: self.properties.len(),
         }
     }
 
