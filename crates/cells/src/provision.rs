@@ -126,7 +126,8 @@ fn described(front: &Front, cell: &Cell, app: &App, keys: &[Key]) -> Value {
     let secret = settings.jwt_secret.as_ref().and_then(|secret| std::str::from_utf8(secret).ok());
     let jwks: Option<Value> = settings.jwks.as_ref().and_then(|jwks| serde_json::from_str(jwks).ok());
     json!({"jwt_secret": secret, "jwks_url": settings.jwks_url, "jwks": jwks,
-        "client_publish": settings.client_publish, "keys": keys})
+        "client_publish": settings.client_publish, "issuer": settings.issuer, "audience": settings.audience,
+        "keys": keys})
 }
 
 fn key(name: &str, hash: &[u8; 32], scopes: Scopes) -> Value {

@@ -115,6 +115,8 @@ pub(crate) struct Opening {
     pub(crate) app: Option<Box<str>>,
     /// Of a log-in under way.
     pub(crate) login: Option<Login>,
+    /// Of a log-in that was refused because others failed before: when the client may come back. 0 for others.
+    pub(crate) retry_after_s: u32,
     /// Frames that came before the log-in's answer.
     pub(crate) early: Vec<noroshi_protocol::native::ClientFrame>,
 }

@@ -4,7 +4,7 @@
 //! |---|---|---|---|
 //! | mail | publishing, API | `Config::mailbox_items`; [`DIRECT_MAX`] and [`FANNED_MAX`] before accepting | a delivery is counted and makes the shard read its sessions' backlogs again; the API waits |
 //! | arrivals | acceptor, tunnels, other shards | [`ARRIVALS`] | the connection is refused |
-//! | replies | the store's answers | [`REPLIES`]: as many as a shard asks at once | cannot be |
+//! | replies | answers of the store and of the threads that verify | [`REPLIES`]: as many as a shard asks at once | cannot be |
 //! | closes | takeover, revocation, resumption | sessions taken out of the registry, and clients that resume | cannot be |
 //! | succeeding | takeover | sessions whose predecessors were closed | cannot be |
 //!
@@ -21,6 +21,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use crossbeam_channel::{Receiver, SendTimeoutError, Sender, TrySendError, bounded};
+use noroshi_auth::{Identity, Refused};
 use noroshi_delivery::{Entered, Error};
 use noroshi_protocol::xmpp;
 use noroshi_store::{BacklogPage, LogPage, LoggedIn, LoginRefused};
@@ -34,12 +35,14 @@ use crate::mqtt::work::Done;
 use crate::registry::{Address, Key, Session};
 use crate::stamp::Moment;
 use crate::tls::TlsSession;
+use crate::verification::Then;
 
 pub(crate) const ARRIVALS: usize = 4_096;
 pub(crate) const REPLIES: usize = crate::login::BATCHES_MAX
     + crate::backlog::READS_MAX
     + crate::mqtt::work::OUT_MAX
     + crate::mqtt::scan::OUT_MAX
+    + crate::verification::VERIFYING_MAX
     + crate::xmpp::ASKED_MAX;
 
 /// Deliveries to users and devices that may wait for one shard, besides those of one more request:
@@ -145,8 +148,14 @@ pub(crate) struct Moved {
     pub(crate) bytes: Vec<u8>,
 }
 
-/// An answer of the store.
+/// An answer of the store, or of the threads that verify.
 pub(crate) enum Reply {
+    /// Whose token it is.
+    Verified {
+        to: (u32, u64),
+        answer: Result<Identity, Refused>,
+        then: Then,
+    },
     LoggedIn {
         to: Vec<(u32, u64)>,
         /// Taken before the read was sent.

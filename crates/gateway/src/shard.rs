@@ -122,6 +122,8 @@ pub(crate) struct Shard {
     /// Sessions that wait for what their predecessors leave, by their slots.
     pub(crate) succeeding: HashMap<u32, Succession>,
     pub(crate) outcomes: Outcomes,
+    /// Tokens that the threads of `auth` verify.
+    pub(crate) verifying: usize,
     /// Questions of conversations to the store that are out.
     pub(crate) asked: usize,
     pub(crate) tally: Tally,
@@ -175,6 +177,7 @@ impl Shard {
             works: Works::default(),
             succeeding: HashMap::new(),
             outcomes: Outcomes::default(),
+            verifying: 0,
             asked: 0,
             tally: Tally::default(),
             round: None,

@@ -131,7 +131,8 @@ pub async fn start(config: Config, given: &Given) -> Result<Node, Error> {
     let egress = Arc::new(Egress::new(egress_config(&config)?)?);
 
     // Who may do what, and the first app.
-    let auth = Auth::open(store.clone(), egress.clone()).await?;
+    let auth = Auth::open_with(store.clone(), egress.clone(), config.auth.failures).await?;
+    auth.register_metrics(&mut registry);
     let operator_token = secrets.get(data::OPERATOR_TOKEN, "no_").await?;
     let development = development::prepare(&auth, &secrets, given, config.server.dev, clock.now()).await?;
 

@@ -256,6 +256,7 @@ pub struct Store {
 #[derive(Debug, Clone)]
 pub struct Auth {
     pub device_token_ttl: Duration,
+    pub failures: noroshi_auth::FailureLimits,
 }
 
 #[derive(Debug, Clone)]

@@ -7,7 +7,9 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::Author;
-use super::app::{KEY_NAME_BYTES_MAX, URL_BYTES_MAX, client_publish, jwks, jwks_url, jwt_secret};
+use super::app::{
+    CLAIM_BYTES_MAX, KEY_NAME_BYTES_MAX, URL_BYTES_MAX, client_publish, jwks, jwks_url, jwt_secret,
+};
 use crate::error::Problem;
 use crate::json::{self, Bounded, FromText, Line, Text};
 
@@ -20,6 +22,8 @@ struct MirrorBody<'a> {
     jwks: Option<&'a RawValue>,
     #[serde(default)]
     client_publish: Vec<String>,
+    issuer: Option<Text<Line<CLAIM_BYTES_MAX>>>,
+    audience: Option<Text<Line<CLAIM_BYTES_MAX>>>,
     keys: Bounded<MirrorKeyBody, { limits::KEYS_PER_APP_MAX }>,
 }
 
@@ -59,6 +63,8 @@ pub fn mirror(bytes: &[u8]) -> Result<(AppSettings, Vec<MirrorKey>), Problem> {
         jwks_url: body.jwks_url.map(|url| jwks_url(url.0.0, Author::Operator)).transpose()?,
         jwks: body.jwks.map(jwks).transpose()?,
         client_publish: client_publish(body.client_publish)?,
+        issuer: body.issuer.map(|issuer| issuer.0.0),
+        audience: body.audience.map(|audience| audience.0.0),
         ..AppSettings::default()
     };
     let key = |key: MirrorKeyBody| {

@@ -20,9 +20,10 @@ use super::work::{self, Job};
 use super::{Mqtt, origin};
 use crate::connection::Protocol;
 use crate::gateway::Shared;
-use crate::login::{Begun, close_reason};
+use crate::login::Begun;
 use crate::registry::{Holder, Session};
 use crate::shard::Shard;
+use crate::verification::close_reason;
 
 /// Why a client is not let in.
 enum NotIn {
@@ -35,13 +36,34 @@ impl Shard {
         if let Some(reason) = self.turns_away(slot) {
             return self.begin_close(slot, reason);
         }
-        match self.identify_mqtt(slot, log_in) {
-            Ok(identity) => {
-                if let Some(mqtt) = self.mqtt(slot) {
-                    (mqtt.clean_start, mqtt.expiry_s) = (log_in.clean_start, log_in.session_expiry_s);
-                }
-                self.start_log_in(slot, identity, Vec::new(), None);
-            }
+        if let Some(mqtt) = self.mqtt(slot) {
+            (mqtt.clean_start, mqtt.expiry_s) = (log_in.clean_start, log_in.session_expiry_s);
+        }
+        let will = log_in.will.clone();
+        let Some(token) = log_in.token else {
+            let identity = self.anonymous(log_in).map_err(|why| {
+                self.tell_refused(slot, &why);
+                NotIn::For(CloseReason::Unauthorized)
+            });
+            return self.let_in_mqtt(slot, identity, None, will);
+        };
+        let device: Option<Box<str>> = log_in.device.map(Into::into);
+        self.identify(slot, Some(token), log_in.app, move |shard, slot, answer| {
+            let identity = answer.map_err(|refused| NotIn::For(close_reason(&refused)));
+            shard.let_in_mqtt(slot, identity, device.as_deref(), will);
+        });
+    }
+
+    /// `device`: what the client says to be besides its token.
+    fn let_in_mqtt(
+        &mut self,
+        slot: u32,
+        identity: Result<Identity, NotIn>,
+        device: Option<&str>,
+        will: Option<OfferedWill>,
+    ) {
+        match identity.and_then(|identity| self.check_mqtt(slot, identity, device, will)) {
+            Ok(identity) => self.start_log_in(slot, identity, Vec::new(), None),
             Err(NotIn::For(reason)) => self.begin_close(slot, reason),
             Err(NotIn::Refused(refused)) => {
                 self.tell_refused(slot, &refused.text());
@@ -54,21 +76,17 @@ impl Shard {
         }
     }
 
-    fn identify_mqtt(&mut self, slot: u32, log_in: &LogIn<'_>) -> Result<Identity, NotIn> {
-        let identity = match log_in.token {
-            None => self.anonymous(log_in).map_err(|why| {
-                self.tell_refused(slot, &why);
-                CloseReason::Unauthorized
-            }),
-            Some(token) => {
-                self.verify(slot, Some(token), log_in.app).map_err(|refused| close_reason(&refused))
-            }
-        };
-        let identity = identity.map_err(NotIn::For)?;
-        if log_in.token.is_some() && log_in.device.is_some_and(|device| device != identity.device.as_str()) {
+    fn check_mqtt(
+        &mut self,
+        slot: u32,
+        identity: Identity,
+        device: Option<&str>,
+        will: Option<OfferedWill>,
+    ) -> Result<Identity, NotIn> {
+        if device.is_some_and(|device| device != identity.device.as_str()) {
             return Err(NotIn::Refused(LogInRefused::OtherDevice));
         }
-        match log_in.will.as_ref().and_then(|will| self.refuse_will(slot, identity.app, will)) {
+        match will.and_then(|will| self.refuse_will(slot, identity.app, &will)) {
             Some(refused) => Err(NotIn::Refused(refused)),
             None => Ok(identity),
         }

@@ -6,6 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
+use noroshi_auth::FailureLimits;
 use noroshi_types::limits;
 
 use super::reader::Reader;
@@ -320,6 +321,22 @@ impl Auth {
                 MINUTE..=3_650 * DAY,
                 "Lifetime of a device token.",
             ),
+            failures: FailureLimits {
+                per_peer_per_minute: count_u32(
+                    reader,
+                    "auth.failures_per_client",
+                    FailureLimits::default().per_peer_per_minute,
+                    "failures a minute",
+                    "Log-ins that may fail in a minute from one IPv4 address or IPv6 /64. Beyond it failures are answered with the time to wait, and of tokens signed with RS256 or ES256 that were not accepted before, 20 a second are verified.",
+                ),
+                per_app_per_minute: count_u32(
+                    reader,
+                    "auth.failures_per_app",
+                    FailureLimits::default().per_app_per_minute,
+                    "failures a minute",
+                    "Log-ins that may fail in a minute for one app, from everywhere. Beyond it, 100 such tokens of the app are verified a second.",
+                ),
+            },
         }
     }
 }
