@@ -115,7 +115,7 @@ impl Shard {
     }
 }
 
-/// Each message once, in the order of the topics' names.
+/// In the order of the topics' names.
 async fn scan(
     delivery: &Delivery,
     shared: &Shared,
@@ -147,10 +147,13 @@ async fn scan(
             next = page.next;
             for message in page.messages.into_iter().filter(|message| message.id <= up_to) {
                 bytes += content_bytes(&message);
-                if found.len() == MESSAGES_MAX || bytes > BYTES_MAX {
+                // Once for each subscription that it matches ([MQTT-3.3.1-9]).
+                let name = message.topic.as_ref().map_or("", |place| place.topic.as_str());
+                let copies = filters.iter().filter(|filter| filter_matches(filter, name)).count();
+                if found.len() + copies > MESSAGES_MAX || bytes > BYTES_MAX {
                     return Ok(found);
                 }
-                found.push(message);
+                found.extend(std::iter::repeat_n(message.clone(), copies));
             }
             let present = shared.registry.device(session.device_key);
             if present.is_none_or(|present| present.address != session.address) {
