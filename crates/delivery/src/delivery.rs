@@ -311,7 +311,12 @@ impl Delivery {
                 edge.close(app, device, reason);
             }
             let record = || Record::Close { app, device: device.clone(), reason };
-            last = self.peers().map(|peers| peers.tell(peers.holders(app, device), record())).or(last);
+            // What a revoked device left may be on any node: a session that nobody may resume, a will.
+            let to = |peers: &Peers| match reason {
+                CloseReason::Revoked => To::Gateways,
+                _ => peers.holders(app, device),
+            };
+            last = self.peers().map(|peers| peers.tell(to(peers), record())).or(last);
         }
         self.told(last).await;
     }

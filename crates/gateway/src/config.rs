@@ -106,6 +106,10 @@ pub struct Config {
     /// Unsent bytes above which a connection is closed as a slow consumer.
     pub send_queue_bytes: usize,
     pub send_stall: Duration,
+    /// Bytes of sessions without a connection, of MQTT and of XMPP each.
+    pub parked_sessions_bytes: usize,
+    /// How long a peer may be silent before TCP asks whether it is still there ([`crate::listener`]).
+    pub tcp_keepalive: Duration,
     /// Whether frames are submitted together where the build (feature `io-uring`) and the kernel can.
     pub io_uring: bool,
     /// Requests whose deliveries wait for one shard; publishing is refused from half of it on.
@@ -148,6 +152,8 @@ impl Default for Config {
             send_queue_soft_bytes: limits::SEND_QUEUE_SOFT_BYTES,
             send_queue_bytes: limits::SEND_QUEUE_BYTES,
             send_stall: limits::SEND_STALL,
+            parked_sessions_bytes: limits::PARKED_SESSIONS_BYTES,
+            tcp_keepalive: limits::TCP_KEEPALIVE,
             io_uring: true,
             // 16,384 × (a pointer and 10,000 addresses of 16 B at worst) is bounded by the number of
             // deliveries long before (`mailbox`); a usual item names some hundreds.

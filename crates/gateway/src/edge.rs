@@ -141,6 +141,15 @@ impl Edge for Gateway {
         let registry = &self.shared.registry;
         let device_key = registry.device_key(app, device);
         self.stamp_change(device_key);
+        if reason == CloseReason::Revoked {
+            // Nobody may come back for what it left, here or under another credential.
+            self.shared.forget_xmpp(device_key);
+            let left = self.shared.lefts.take(device_key);
+            self.shared
+                .metrics
+                .mqtt_wills_withheld
+                .inc_by(left.is_some_and(|left| left.will.is_some()).into());
+        }
         if let Some(session) = registry.detach_device(device_key) {
             self.shared.mailboxes[usize::from(session.address.shard)].close(session.address, reason);
         }
@@ -158,6 +167,8 @@ impl Edge for Gateway {
         for device in self.shared.registry.devices_of(app) {
             self.close(app, &device, reason);
         }
+        self.shared.forget_xmpp_app(app);
+        self.shared.lefts.forget_app(app);
     }
 
     fn topic_sessions(&self, app: AppId, topic: &Topic) -> u64 {

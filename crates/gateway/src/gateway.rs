@@ -28,6 +28,7 @@ use crate::listener::{Acceptor, Listening, OVER_MAX};
 use crate::mailbox::{Arrival, ArrivalKind, Mailbox, Moved};
 use crate::metrics::Metrics;
 use crate::mqtt::session::Lefts;
+use crate::parking::{self, Capacity};
 use crate::registry::Registry;
 use crate::shard::{Shard, WAKER};
 use crate::stamp::Stamps;
@@ -59,6 +60,8 @@ pub(crate) struct Shared {
     pub(crate) xmpp: crate::xmpp::Service,
     /// Sessions of MQTT without a connection.
     pub(crate) lefts: Lefts,
+    /// For pages of retained messages ([`crate::mqtt::scan`]).
+    pub(crate) scan_pages: tokio::sync::Semaphore,
     /// Of log-ins that are refused.
     pub(crate) refusals: crate::sparing::Sparing,
     /// How many connections each client has.
@@ -146,7 +149,9 @@ impl Bound {
             loops.push((poll, inlet));
         }
         let clients = Arc::new(Clients::new(config.connections_per_client));
-        let xmpp = crate::xmpp::Service::new(&mut config.xmpp);
+        let capacity =
+            Capacity { entries_max: parking::ENTRIES_MAX, bytes_max: config.parked_sessions_bytes };
+        let xmpp = crate::xmpp::Service::new(&mut config.xmpp, capacity);
         let shared = Arc::new(Shared {
             config,
             xmpp,
@@ -158,7 +163,8 @@ impl Bound {
             mailboxes,
             accepting: AtomicBool::new(true),
             drain: Drain::new(),
-            lefts: Lefts::new(delivery.clock().now()),
+            lefts: Lefts::new(delivery.clock().now(), capacity),
+            scan_pages: tokio::sync::Semaphore::new(crate::mqtt::scan::PAGES_AT_ONCE),
             refusals: Default::default(),
             clients,
             // A later run begins above an earlier one: 2^20 log-ins a millisecond are out of reach.
@@ -213,7 +219,7 @@ impl Gateway {
     pub fn bind(config: Config) -> Result<Bound, Error> {
         let mut listening = Vec::with_capacity(config.listeners.len());
         for listener in &config.listeners {
-            listening.push(Listening::bind(listener)?);
+            listening.push(Listening::bind(listener, config.tcp_keepalive)?);
         }
         let local_addrs = listening.iter().map(Listening::local_addr).collect::<Result<_, _>>()?;
         Ok(Bound { config, listening, local_addrs })
@@ -405,6 +411,7 @@ impl Gateway {
         self.drain_report();
         if let Some(delivery) = self.delivery.upgrade() {
             self.shared.observe_xmpp(delivery.clock().now());
+            self.shared.observe_mqtt();
         }
     }
 }

@@ -44,6 +44,7 @@ mod mqtt;
 mod offering;
 mod outcome;
 mod overtake;
+mod parking;
 mod polling;
 mod pulse;
 mod recent;

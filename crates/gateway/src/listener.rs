@@ -8,6 +8,10 @@
 //! since an answer would cost the handshake that is to be put off; where that queue is full, TCP tries
 //! again after a second, then three, then seven. Where all connections are in use the oldest without a credential
 //! makes room; where none can, a device is answered `503`.
+//!
+//! TCP itself finds peers that vanished without a word, whatever they speak: the kernel probes a silent connection
+//! after `Config::tcp_keepalive`, and closes it one minute later if nothing comes back. Unacknowledged data has the
+//! same time. Accepted sockets inherit these options from the listening socket, so they cost no call and no memory.
 
 use std::io::{self, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
@@ -20,7 +24,7 @@ use noroshi_auth::ClientNetwork;
 use noroshi_protocol::http;
 use noroshi_supervision::Pulse;
 use noroshi_types::CloseReason;
-use socket2::{Domain, Protocol, Socket, Type};
+use socket2::{Domain, Protocol, Socket, TcpKeepalive, Type};
 
 use crate::admission::{Bucket, Rate};
 use crate::clients::Seat;
@@ -40,6 +44,11 @@ const EXHAUSTED_PAUSE: Duration = Duration::from_millis(50);
 /// for their peers' ends. They must not take the descriptors that are kept back for everything else.
 pub const OVER_MAX: usize = 64;
 
+/// Between two probes of a silent connection.
+const PROBE_INTERVAL: Duration = Duration::from_secs(15);
+/// Unanswered probes after which the peer is gone: with [`PROBE_INTERVAL`], one minute.
+const PROBES: u32 = 4;
+
 /// A socket that listens, and how its connections are read.
 pub(crate) struct Listening {
     listener: TcpListener,
@@ -48,13 +57,18 @@ pub(crate) struct Listening {
 }
 
 impl Listening {
-    pub(crate) fn bind(listener: &Listener) -> Result<Self, Error> {
+    pub(crate) fn bind(listener: &Listener, keepalive: Duration) -> Result<Self, Error> {
         let address = listener.address;
         let bind = || -> io::Result<TcpListener> {
             let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
             // A restart does not wait for the old connections' TIME_WAIT.
             socket.set_reuse_address(true)?;
             socket.set_nonblocking(true)?;
+            let probes =
+                TcpKeepalive::new().with_time(keepalive).with_interval(PROBE_INTERVAL).with_retries(PROBES);
+            socket.set_tcp_keepalive(&probes)?;
+            // Without it unacknowledged data is sent again for a quarter of an hour, and no probe goes out meanwhile.
+            socket.set_tcp_user_timeout(Some(keepalive + PROBE_INTERVAL * PROBES))?;
             socket.bind(&address.into())?;
             socket.listen(BACKLOG)?;
             Ok(socket.into())

@@ -14,7 +14,7 @@ use noroshi_events::Event;
 use noroshi_events::event::Connected;
 use noroshi_protocol::native;
 use noroshi_store::{BacklogPage, LoggedIn, Login, LoginRefused, Place};
-use noroshi_types::{CloseReason, NotificationId, SessionId, Topic};
+use noroshi_types::{CloseReason, NotificationId, SessionId, Timestamp, Topic};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -96,6 +96,22 @@ impl LogIns {
     }
 }
 
+/// What the store is asked of who brought a valid token.
+pub(crate) fn login_of(identity: Identity, now: Timestamp) -> Login {
+    Login {
+        app: identity.app,
+        device: identity.device,
+        user: identity.user,
+        create: identity.create,
+        token_version: identity.token_version,
+        issued: identity.issued,
+        topics: identity.topics,
+        session_topics: Vec::new(),
+        resume: None,
+        now,
+    }
+}
+
 impl Shard {
     /// A token on a WebSocket.
     pub(crate) fn authenticate(&mut self, slot: u32, token: &str) {
@@ -149,18 +165,7 @@ impl Shard {
         connection.phase = Phase::LoggingIn;
         connection.deadline_tick = deadline;
         connection.expires_at = identity.expires_at;
-        connection.opening().login = Some(Login {
-            app: identity.app,
-            device: identity.device,
-            user: identity.user,
-            create: identity.create,
-            token_version: identity.token_version,
-            issued: identity.issued,
-            topics: identity.topics,
-            session_topics,
-            resume,
-            now,
-        });
+        connection.opening().login = Some(Login { session_topics, resume, ..login_of(identity, now) });
         self.queue_log_in(slot, generation);
     }
 
@@ -303,6 +308,7 @@ impl Shard {
             Reply::Log { to, result } => self.handle_log(to, result),
             Reply::Backlog { to, result } => self.handle_read(to, None, result),
             Reply::Recovered { to, recovery, result } => self.handle_read(to, Some(recovery), result),
+            Reply::Checked { to, result } => self.handle_checked(to, result),
             Reply::Xmpp { to, request, answer } => self.handle_xmpp_answer(to, request, answer),
         }
     }
@@ -367,14 +373,21 @@ impl Shard {
         let shared = self.shared.clone();
         let registry = &shared.registry;
         let LoggedIn { num, user, token_version, revoked, revision, topics, page, as_of, kept } = logged_in;
+        let may_resume = self.resumes_xmpp(slot);
         let Some(connection) = self.connections.get_mut(slot as usize) else { return };
-        let Some(opening) = connection.opening.take() else { return };
-        let Some(login) = opening.login.as_ref() else { return };
+        let Some(mut opening) = connection.opening.take() else { return };
+        let Some(login) = opening.login.as_mut() else { return };
         let address = Address { shard: self.index, slot, generation };
         let device = login.device.clone();
         let versions = Versions { token_version, revision, revoked_at: revoked.latest() };
         let session =
             Arc::new(Session::new(registry, login.app, device, user.as_ref(), num, address, versions));
+        // Topics of a session that is gone, or another holder's by now: they were read for nothing.
+        if !login.session_topics.is_empty() && may_resume.is_some_and(|may_resume| !may_resume(&session)) {
+            login.session_topics.clear();
+            connection.opening = Some(opening);
+            return self.queue_log_in(slot, generation);
+        }
         let mut succeeds = false;
         match registry.attach(&session) {
             Attached::Displaced => {
@@ -479,9 +492,15 @@ impl Shard {
     /// The predecessor of a session is gone.
     pub(crate) fn succeed(&mut self, address: Address) {
         let slot = address.slot;
-        if self.at(slot, address.generation).is_some_and(|connection| connection.is_alive())
-            && let Some(Succession { begun, page, .. }) =
-                self.succeeding.remove(&slot).filter(|succession| succession.generation == address.generation)
+        if self.at(slot, address.generation).is_none_or(|connection| !connection.is_alive()) {
+            return;
+        }
+        // It asks for a session, and has none yet.
+        if self.at(slot, address.generation).is_some_and(|connection| connection.session.is_none()) {
+            return self.look_for_session(slot);
+        }
+        if let Some(Succession { begun, page, .. }) =
+            self.succeeding.remove(&slot).filter(|succession| succession.generation == address.generation)
         {
             self.cork(slot);
             self.begin_session(slot, &begun, page);

@@ -5,7 +5,7 @@
 //! | mail | publishing, API | `Config::mailbox_items`; [`DIRECT_MAX`] and [`FANNED_MAX`] before accepting | a delivery is counted and makes the shard read its sessions' backlogs again; the API waits |
 //! | arrivals | acceptor, the API, other shards | [`ARRIVALS`] | the connection is refused |
 //! | replies | answers of the store and of the threads that verify | [`REPLIES`]: as many as a shard asks at once | cannot be |
-//! | closes | takeover, revocation | sessions taken out of the registry | cannot be |
+//! | closes | takeover, revocation, resumption | sessions taken out of the registry, and clients that resume | cannot be |
 //! | succeeding | takeover | sessions whose predecessors were closed | cannot be |
 //!
 //! A shard that panicked or stalled for good is *gone*: its mailbox takes nothing more and says so, so that publishing
@@ -24,7 +24,7 @@ use crossbeam_channel::{Receiver, SendTimeoutError, Sender, TrySendError, bounde
 use noroshi_auth::{Identity, Refused};
 use noroshi_delivery::{Entered, Error};
 use noroshi_protocol::xmpp;
-use noroshi_store::{BacklogPage, LogPage};
+use noroshi_store::{BacklogPage, LogPage, LoggedIn, LoginRefused};
 use noroshi_types::{CloseReason, NotificationId, Position, Topic};
 use parking_lot::Mutex;
 
@@ -42,6 +42,7 @@ pub(crate) const ARRIVALS: usize = 4_096;
 pub(crate) const REPLIES: usize = crate::login::BATCHES_MAX
     + crate::backlog::READS_MAX
     + crate::mqtt::work::OUT_MAX
+    + crate::mqtt::scan::OUT_MAX
     + crate::verification::VERIFYING_MAX
     + crate::xmpp::ASKED_MAX;
 
@@ -180,6 +181,11 @@ pub(crate) enum Reply {
         recovery: u64,
         result: Result<BacklogPage, Error>,
     },
+    /// Whose the session is that a client wants to resume, if its credential holds.
+    Checked {
+        to: (u32, u64),
+        result: Result<Result<LoggedIn, LoginRefused>, noroshi_store::Error>,
+    },
     /// To a question of a client's.
     Xmpp {
         to: (u32, u64),
@@ -194,6 +200,8 @@ pub(crate) struct Close {
     pub(crate) reason: CloseReason,
     /// Waits for what it leaves.
     pub(crate) successor: Option<Address>,
+    /// Only if the session can be resumed by this id (XEP-0198 §5); else it stays.
+    pub(crate) previd: Option<Box<str>>,
 }
 
 pub(crate) struct Mailbox {
@@ -302,13 +310,21 @@ impl Mailbox {
     }
 
     pub(crate) fn close(&self, address: Address, reason: CloseReason) {
-        self.closes.lock().push(Close { address, reason, successor: None });
+        self.closes.lock().push(Close { address, reason, successor: None, previd: None });
         self.wake();
     }
 
     /// `successor` takes over from the session at `address`, and is told when that is gone.
     pub(crate) fn replace(&self, address: Address, successor: Option<Address>) {
-        self.closes.lock().push(Close { address, reason: CloseReason::Replaced, successor });
+        let reason = CloseReason::Replaced;
+        self.closes.lock().push(Close { address, reason, successor, previd: None });
+        self.wake();
+    }
+
+    /// Ends the session at `address` if it can be resumed by `previd`. `successor` is told in either case.
+    pub(crate) fn resume(&self, address: Address, previd: Box<str>, successor: Address) {
+        let (reason, successor) = (CloseReason::Replaced, Some(successor));
+        self.closes.lock().push(Close { address, reason, successor, previd: Some(previd) });
         self.wake();
     }
 

@@ -59,6 +59,11 @@ pub struct Metrics {
     pub(crate) mailbox_gone: Counter,
     pub(crate) resyncs: Counter,
     pub(crate) panics: Counter,
+    parked_bytes: Family<ProtocolLabels, Gauge>,
+    parked_evicted: Family<ProtocolLabels, Counter>,
+    pub(crate) mqtt_suspended: Gauge,
+    pub(crate) mqtt_wills_withheld: Counter,
+    pub(crate) retained_topics_scanned: Counter,
     pub(crate) xmpp_suspended: Gauge,
     pub(crate) xmpp_resumed: Counter,
     drain_active: Gauge,
@@ -137,6 +142,31 @@ impl Metrics {
         registry.register("resyncs", "Times a shard read its sessions' backlogs again", m.resyncs.clone());
         registry.register("connection_panics", "Panics that ended a connection", m.panics.clone());
         registry.register(
+            "sessions_suspended_bytes",
+            "Memory of sessions without a connection, by protocol; gateway.parked_sessions is the limit of each",
+            m.parked_bytes.clone(),
+        );
+        registry.register(
+            "sessions_suspended_evicted",
+            "Sessions without a connection that had to make room for others, by protocol",
+            m.parked_evicted.clone(),
+        );
+        registry.register(
+            "mqtt_sessions_suspended",
+            "Sessions of MQTT without a connection that this node remembers",
+            m.mqtt_suspended.clone(),
+        );
+        registry.register(
+            "mqtt_wills_withheld",
+            "Wills that were not published: the device was revoked, deleted or given to another user, it is connected again, or it may not publish there any more",
+            m.mqtt_wills_withheld.clone(),
+        );
+        registry.register(
+            "mqtt_retained_topics_scanned",
+            "Topics looked at for what they retain, for new filters with wildcards",
+            m.retained_topics_scanned.clone(),
+        );
+        registry.register(
             "xmpp_sessions_suspended",
             "Sessions of XMPP whose connections broke and that may be resumed",
             m.xmpp_suspended.clone(),
@@ -191,6 +221,13 @@ impl Metrics {
         let by_reason = Protocol::ALL.map(|protocol| CloseReason::ALL.map(|it| reason(protocol, it)).into());
         let messages_out = Protocol::ALL
             .map(|protocol| messages.get_or_create_owned(&ProtocolLabels { protocol: protocol.as_str() }));
+        let (parked_bytes, parked_evicted) = (Family::default(), Family::default());
+        // Shown from the start.
+        for protocol in [Protocol::Mqtt, Protocol::Xmpp] {
+            let labels = ProtocolLabels { protocol: protocol.as_str() };
+            let _: Gauge = parked_bytes.get_or_create_owned(&labels);
+            let _: Counter = parked_evicted.get_or_create_owned(&labels);
+        }
         Self {
             connections,
             closed,
@@ -219,6 +256,11 @@ impl Metrics {
             mailbox_gone: Counter::default(),
             resyncs: Counter::default(),
             panics: Counter::default(),
+            parked_bytes,
+            parked_evicted,
+            mqtt_suspended: Gauge::default(),
+            mqtt_wills_withheld: Counter::default(),
+            retained_topics_scanned: Counter::default(),
             xmpp_suspended: Gauge::default(),
             xmpp_resumed: Counter::default(),
             drain_active: Gauge::default(),
@@ -263,6 +305,19 @@ impl Metrics {
     pub(crate) fn count_closed(&self, protocol: Protocol, reason: CloseReason) {
         // `CloseReason::ALL` is in the order of the discriminants: tested there.
         self.by_reason[protocol as usize][reason as usize].inc();
+    }
+
+    pub(crate) fn observe_parked(&self, protocol: Protocol, bytes: usize) {
+        let labels = ProtocolLabels { protocol: protocol.as_str() };
+        self.parked_bytes.get_or_create(&labels).set(i64::try_from(bytes).unwrap_or(i64::MAX));
+    }
+
+    /// Sessions without a connection had to make room.
+    pub(crate) fn count_evicted(&self, protocol: Protocol, count: usize) {
+        if count > 0 {
+            let labels = ProtocolLabels { protocol: protocol.as_str() };
+            self.parked_evicted.get_or_create(&labels).inc_by(count as u64);
+        }
     }
 
     /// How many connections ended for this reason.

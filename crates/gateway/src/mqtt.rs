@@ -20,6 +20,7 @@ use noroshi_types::CloseReason;
 
 use crate::connection::{Framing, Phase, Protocol};
 use crate::dispatch::Dispatch;
+use crate::gateway::Shared;
 use crate::login::NotRenewed;
 use crate::pulse::ticks;
 use crate::registry::Session;
@@ -28,6 +29,7 @@ use crate::talk::{Cause, Context, Offered, Talk};
 
 mod beginning;
 mod publishing;
+pub(crate) mod scan;
 pub(crate) mod session;
 mod subscribing;
 pub(crate) mod work;
@@ -117,6 +119,14 @@ impl Mqtt {
 
     pub(crate) fn wants_retained(&self) -> bool {
         !self.resumed
+    }
+}
+
+impl Shared {
+    pub(crate) fn observe_mqtt(&self) {
+        let (sessions, bytes) = self.lefts.held();
+        self.metrics.mqtt_suspended.set(i64::try_from(sessions).unwrap_or(i64::MAX));
+        self.metrics.observe_parked(Protocol::Mqtt, bytes);
     }
 }
 

@@ -62,6 +62,16 @@ pub(crate) struct Address {
     pub(crate) generation: u64,
 }
 
+/// Whose session it is: the device's record, its user and the version of its tokens. They differ as soon as the device
+/// was deleted and made again, was given to another user, or had its tokens revoked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Holder {
+    pub(crate) num: DeviceNum,
+    /// 0 where the device has no user.
+    pub(crate) user_key: Key,
+    pub(crate) token_version: u32,
+}
+
 /// What the node knows of a session; its connection and the maps share it.
 #[derive(Debug)]
 pub(crate) struct Session {
@@ -95,6 +105,10 @@ impl Session {
     /// To the second, as app JWTs count.
     pub(crate) fn revoked_at(&self) -> Option<Timestamp> {
         self.revoked_s.checked_sub(1).map(|second| Timestamp(u64::from(second) * 1_000))
+    }
+
+    pub(crate) fn holder(&self) -> Holder {
+        Holder { num: self.num, user_key: self.user_key, token_version: self.token_version }
     }
 
     pub(crate) fn presence(&self) -> Presence {

@@ -251,9 +251,11 @@ impl Shard {
             });
         }
         self.take_arrivals();
-        for Close { address, reason, successor } in self.mailbox().take_closes() {
+        for Close { address, reason, successor, previd } in self.mailbox().take_closes() {
             self.guard(Some(address.slot), |shard| {
-                if shard.at(address.slot, address.generation).is_some() {
+                if shard.at(address.slot, address.generation).is_some()
+                    && previd.is_none_or(|previd| shard.is_resumed_by(address.slot, &previd))
+                {
                     shard.begin_close(address.slot, reason);
                 }
             });

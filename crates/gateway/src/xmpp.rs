@@ -20,13 +20,15 @@ use noroshi_protocol::ws::{self, Upgrade};
 use noroshi_protocol::xmpp::{
     self, Action, Context as Cx, Conversation, Delivery, Framer, Input, Output, Security, Suspended,
 };
-use noroshi_types::{CloseReason, NotificationId, Presence, Timestamp};
+use noroshi_types::{AppId, CloseReason, NotificationId, Presence, Timestamp};
 
 use crate::config::Speaks;
 use crate::connection::{Framing, Phase, Protocol};
 use crate::dispatch::Dispatch;
 use crate::gateway::Shared;
+use crate::parking::Capacity;
 use crate::pulse::ticks;
+use crate::registry::Key;
 use crate::shard::Shard;
 use crate::talk::{Context, Offered, Talk};
 use crate::tls::TlsSession;
@@ -39,7 +41,7 @@ mod topics;
 
 use accounts::Accounts;
 pub use config::{Account, Config};
-use log_in::Waiting;
+use log_in::Resuming;
 use parking::{Parked, Parking};
 pub(crate) use topics::ASKED_MAX;
 
@@ -58,22 +60,32 @@ pub(crate) struct Service {
 }
 
 impl Service {
-    pub(crate) fn new(config: &mut Config) -> Self {
+    pub(crate) fn new(config: &mut Config, capacity: Capacity) -> Self {
         let random = rustls::crypto::ring::default_provider().secure_random;
         if random.fill(&mut config.protocol.decoy).is_err() {
             // Salts of names nobody has could be foreseen then; nothing secret can.
             tracing::warn!("the system has no randomness");
         }
         let accounts = Accounts::new(&config.protocol.domain, &config.accounts);
-        Self { parking: Parking::default(), accounts, random }
+        Self { parking: Parking::new(capacity), accounts, random }
     }
 }
 
 impl Shared {
+    /// Drops the session that a device left, which it may not resume any more.
+    pub(crate) fn forget_xmpp(&self, device_key: Key) {
+        self.xmpp.parking.forget(device_key);
+    }
+
+    pub(crate) fn forget_xmpp_app(&self, app: AppId) {
+        self.xmpp.parking.forget_app(app);
+    }
+
     /// Drops sessions that cannot be resumed any more.
     pub(crate) fn observe_xmpp(&self, now: Timestamp) {
-        let suspended = self.xmpp.parking.expire(now);
+        let (suspended, bytes) = self.xmpp.parking.expire(now);
         self.metrics.xmpp_suspended.set(i64::try_from(suspended).unwrap_or(i64::MAX));
+        self.metrics.observe_parked(Protocol::Xmpp, bytes);
     }
 }
 
@@ -82,10 +94,8 @@ pub(crate) struct Xmpp {
     conversation: Conversation,
     /// Who proved to be who, until the log-in.
     identity: Option<Box<Identity>>,
-    /// For a session that another connection has to leave first.
-    waiting: Option<Box<Waiting>>,
-    /// To be gone on with, when the log-in is done.
-    resuming: Option<Box<Suspended>>,
+    /// The session that the client asks for, until it has it or is told that it is gone.
+    resuming: Option<Box<Resuming>>,
     /// Something that is kept was not written: the client was not there for it.
     passed_over: bool,
     /// What was sent already may be read from the store once more.
@@ -105,7 +115,6 @@ impl Xmpp {
             framer: Framer::new(),
             conversation,
             identity: None,
-            waiting: None,
             resuming: None,
             passed_over: false,
             repeats: false,
@@ -366,9 +375,6 @@ impl Shard {
 
     /// Something is to be said that a client which is there answers, or it did not.
     pub(crate) fn handle_xmpp_due(&mut self, slot: u32) {
-        if self.xmpp(slot).is_some_and(|xmpp| xmpp.waiting.is_some()) {
-            return self.look_for_session(slot);
-        }
         let (now, timeout) = (self.now, self.shared.config.ping_timeout);
         let next = now.tick_after(self.shared.config.ping_interval);
         let Some(connection) = self.connection(slot) else { return };
@@ -440,6 +446,8 @@ impl Shard {
         }
         let topics = crate::backlog::own_topics(connection, &self.topics);
         let time = Duration::from_secs(shared.config.xmpp.protocol.resume_max_s.into());
-        shared.xmpp.parking.park(session.device_key, Parked { suspended, topics }, self.now.wall, time);
+        let parked = Parked { suspended, topics, holder: session.holder() };
+        let evicted = shared.xmpp.parking.park(session.device_key, session.app, parked, self.now.wall, time);
+        shared.metrics.count_evicted(Protocol::Xmpp, evicted);
     }
 }

@@ -336,6 +336,8 @@ fn gateway_config(
         send_queue_soft_bytes: gateway.send_queue_soft_bytes,
         send_queue_bytes: gateway.send_queue_bytes,
         send_stall: gateway.send_stall,
+        parked_sessions_bytes: gateway.parked_sessions_bytes,
+        tcp_keepalive: gateway.tcp_keepalive,
         io_uring: gateway.io_uring,
         mqtt: noroshi_protocol::mqtt::Config {
             packet_bytes_max: u32::try_from(limits.client_message_bytes).unwrap_or(u32::MAX),

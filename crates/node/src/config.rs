@@ -153,6 +153,8 @@ pub struct Gateway {
     pub send_queue_soft_bytes: usize,
     pub send_queue_bytes: usize,
     pub send_stall: Duration,
+    pub parked_sessions_bytes: usize,
+    pub tcp_keepalive: Duration,
     pub io_uring: bool,
     pub drain: Drain,
 }

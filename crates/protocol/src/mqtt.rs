@@ -28,8 +28,8 @@ mod violation;
 mod writer;
 
 pub use action::{
-    Action, Answer, LogIn, LogInRefused, LoggedIn, Parting, PublishRefused, Saved, ServerReference,
-    SubscribeRefused, SubscribeRequest, Subscribed, UnsubscribeRequest, Will,
+    Action, Answer, LogIn, LogInRefused, LoggedIn, OfferedWill, Parting, PublishRefused, Saved,
+    ServerReference, SubscribeRefused, SubscribeRequest, Subscribed, UnsubscribeRequest, Will,
 };
 pub use close::{LastWord, last_word};
 pub use config::{Config, WILDCARDS_MAX};

@@ -8,6 +8,11 @@ use noroshi_types::{
 
 use crate::{Device, Error, Issued, Place, Revocation};
 
+/// Stands before what a protocol kept of a session ([`Sessions::keep_session`]) once that session may not go on: the
+/// device got another user, or its tokens were revoked. The protocol ends the session instead of resuming it. What a
+/// protocol keeps never begins with this byte.
+pub const KEPT_ENDED: u8 = 0xFF;
+
 /// One device that logs in. Its token was verified before; what is left to check is whether the
 /// device exists and the token is not revoked.
 #[derive(Debug, Clone)]
@@ -169,7 +174,8 @@ pub trait Sessions: Send + Sync {
     async fn recheck(&self, checks: Vec<Recheck>) -> Result<Vec<Rechecked>, Error>;
 
     /// Keeps what a protocol remembers of a device's session, in its own words, or forgets it. Comes back
-    /// with the next log-in. A device that is gone keeps nothing.
+    /// with the next log-in. A device that is gone keeps nothing. What is marked with [`KEPT_ENDED`] stays until it is
+    /// forgotten, so that the last word of the session that ended does not undo the mark.
     async fn keep_session(&self, device: DeviceNum, kept: Option<Vec<u8>>) -> Result<(), Error>;
 
     async fn backlog(&self, backlog: Backlog) -> Result<BacklogPage, Error>;

@@ -27,6 +27,39 @@ pub struct LogPage {
     pub next: Option<Place>,
 }
 
+/// Asks for a page of what an app's topics retain.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RetainedScan {
+    pub app: AppId,
+    /// The least name.
+    pub from: String,
+    /// Names are below it; none: no bound.
+    pub until: Option<String>,
+    pub topics_max: usize,
+    pub messages_max: usize,
+    pub now: Timestamp,
+}
+
+/// Whether what the topic of this name retains is wanted. Called for many names: it takes no lock.
+pub type WantedTopic = Arc<dyn Fn(&str) -> bool + Send + Sync>;
+
+#[derive(Debug, Clone, Default)]
+pub struct RetainedPage {
+    /// None expired.
+    pub messages: Vec<Arc<Message>>,
+    /// How many topics were looked at.
+    pub topics: usize,
+    /// `from` of the next page; none: this is the last.
+    pub next: Option<String>,
+}
+
+impl RetainedPage {
+    /// `from` of the page behind this name: no topic has a control character in its name.
+    pub(crate) fn behind(name: &str) -> String {
+        format!("{name}\u{1}")
+    }
+}
+
 /// Topics that got something.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct TopicsSince {
@@ -49,16 +82,10 @@ pub trait Topics: Send + Sync {
         topic: &Topic,
         now: Timestamp,
     ) -> Result<Option<Arc<Message>>, Error>;
-    /// Retained messages of the topics whose names begin with `prefix`, in order of the names, behind
-    /// `after`; at most `limit`. `$everyone` is left out.
-    async fn retained_page(
-        &self,
-        app: AppId,
-        prefix: &str,
-        after: Option<&Topic>,
-        limit: usize,
-        now: Timestamp,
-    ) -> Result<Vec<Arc<Message>>, Error>;
+    /// Retained messages of the topics in a range of names for which `wanted` says true, in order of the names.
+    /// `$everyone` is left out. Looks at `topics_max` topics, whether they retain something or not, so a page may be
+    /// empty and not the last.
+    async fn retained_page(&self, scan: RetainedScan, wanted: WantedTopic) -> Result<RetainedPage, Error>;
     /// What the logs of an app's topics hold behind a place, `$everyone` left out. Looks at `rows_max` rows
     /// of all apps, so a page may be empty and not the last.
     async fn log_page(

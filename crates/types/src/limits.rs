@@ -128,6 +128,10 @@ pub const SEND_QUEUE_SOFT_BYTES: usize = 64 << 10;
 pub const SEND_QUEUE_BYTES: usize = 256 << 10;
 /// A connection whose unsent bytes do not move for this long is closed as a slow consumer.
 pub const SEND_STALL: Duration = Duration::from_secs(30);
+/// Sessions without a connection: 64 MiB are some 130,000 idle ones, or 16,000 with the largest will.
+pub const PARKED_SESSIONS_BYTES: usize = 64 << 20;
+/// Above [`PING_INTERVAL`], so that a connection whose protocol has pings never needs a probe.
+pub const TCP_KEEPALIVE: Duration = Duration::from_secs(300);
 /// A thread that works on one thing for this long will not end it. The longest that healthy nodes were seen to take is one
 /// commit on a disk that hangs: network disks of clouds hang for up to half a minute when they fail over. Twice that still
 /// leaves a dead node to an orchestrator within some minutes.

@@ -6,18 +6,22 @@
 use std::sync::Arc;
 
 use noroshi_auth::Identity;
+use noroshi_delivery::Delivery;
 use noroshi_protocol::mqtt::{
-    LogIn, LogInRefused, LoggedIn, Qos, SubscribeOptions, Subscription as Held, TopicFilter, Will,
+    LogIn, LogInRefused, LoggedIn, OfferedWill, Qos, SubscribeOptions, Subscription as Held, TopicFilter,
+    Will,
 };
 use noroshi_store::{Issued, Place};
-use noroshi_types::{CloseReason, DeviceId, Timestamp, Topic};
+use noroshi_types::{AppId, CloseReason, DeviceId, Timestamp, Topic};
 
-use super::publishing::Published;
+use super::publishing::{Published, data_bytes_max};
 use super::session::{Due, Kept, Left};
 use super::work::{self, Job};
 use super::{Mqtt, origin};
+use crate::connection::Protocol;
+use crate::gateway::Shared;
 use crate::login::Begun;
-use crate::registry::Session;
+use crate::registry::{Holder, Session};
 use crate::shard::Shard;
 use crate::verification::close_reason;
 
@@ -35,18 +39,18 @@ impl Shard {
         if let Some(mqtt) = self.mqtt(slot) {
             (mqtt.clean_start, mqtt.expiry_s) = (log_in.clean_start, log_in.session_expiry_s);
         }
-        let has_will = log_in.has_will;
+        let will = log_in.will.clone();
         let Some(token) = log_in.token else {
             let identity = self.anonymous(log_in).map_err(|why| {
                 self.tell_refused(slot, &why);
                 NotIn::For(CloseReason::Unauthorized)
             });
-            return self.let_in_mqtt(slot, identity, None, has_will);
+            return self.let_in_mqtt(slot, identity, None, will);
         };
         let device: Option<Box<str>> = log_in.device.map(Into::into);
         self.identify(slot, Some(token), log_in.app, move |shard, slot, answer| {
             let identity = answer.map_err(|refused| NotIn::For(close_reason(&refused)));
-            shard.let_in_mqtt(slot, identity, device.as_deref(), has_will);
+            shard.let_in_mqtt(slot, identity, device.as_deref(), will);
         });
     }
 
@@ -56,9 +60,9 @@ impl Shard {
         slot: u32,
         identity: Result<Identity, NotIn>,
         device: Option<&str>,
-        has_will: bool,
+        will: Option<OfferedWill>,
     ) {
-        match identity.and_then(|identity| self.check_mqtt(identity, device, has_will)) {
+        match identity.and_then(|identity| self.check_mqtt(slot, identity, device, will)) {
             Ok(identity) => self.start_log_in(slot, identity, Vec::new(), None),
             Err(NotIn::For(reason)) => self.begin_close(slot, reason),
             Err(NotIn::Refused(refused)) => {
@@ -73,23 +77,31 @@ impl Shard {
     }
 
     fn check_mqtt(
-        &self,
+        &mut self,
+        slot: u32,
         identity: Identity,
         device: Option<&str>,
-        has_will: bool,
+        will: Option<OfferedWill>,
     ) -> Result<Identity, NotIn> {
         if device.is_some_and(|device| device != identity.device.as_str()) {
             return Err(NotIn::Refused(LogInRefused::OtherDevice));
         }
-        // Who may publish nothing can leave no will.
-        let app = self.shared.auth.app_by_id(identity.app);
-        let publishes = app.is_some_and(|app| {
-            !app.settings.client_publish.is_empty() || self.shared.config.anonymous_app.is_some()
-        });
-        match has_will && !publishes {
-            true => Err(NotIn::Refused(LogInRefused::Will)),
-            false => Ok(identity),
+        match will.and_then(|will| self.refuse_will(slot, identity.app, &will)) {
+            Some(refused) => Err(NotIn::Refused(refused)),
+            None => Ok(identity),
         }
+    }
+
+    /// A will is a publication that waits: it keeps to the same limits.
+    fn refuse_will(&mut self, slot: u32, app: AppId, will: &OfferedWill) -> Option<LogInRefused> {
+        if !self.may_publish(app, &will.topic) {
+            return Some(LogInRefused::Will);
+        }
+        let limit = self.shared.config.publish_bytes_max;
+        let fits = will.payload_bytes <= limit
+            && will.payload_bytes + will.properties_bytes <= data_bytes_max(limit)
+            && self.mqtt(slot)?.conversation.will_data_bytes() <= data_bytes_max(limit);
+        (!fits).then_some(LogInRefused::WillTooBig)
     }
 
     /// Without a token a client is the device that its identifier names, which is made on first use; or why it is not
@@ -119,15 +131,23 @@ impl Shard {
     pub(crate) fn begin_mqtt(&mut self, slot: u32, begun: &Begun) -> Vec<u8> {
         let (shared, now) = (self.shared.clone(), self.now.wall);
         let session = &begun.session;
+        // What another holder of the device left ends here, its will unpublished.
         let left = shared.lefts.take(session.device_key);
-        let kept = begun.kept.as_deref().and_then(Kept::parse);
+        let (left, other) = match left {
+            Some(left) if left.session.holder() == session.holder() => (Some(left), None),
+            left => (None, left),
+        };
+        self.withhold(other.is_some_and(|other| other.will.is_some()));
+        let (kept, has_ended) = begun.kept.as_deref().and_then(Kept::parse).unzip();
+        let has_ended = has_ended.unwrap_or(false);
         let Some(mqtt) = self.mqtt(slot) else { return Vec::new() };
         // What this node remembers knows when it ends.
         let goes_on = |kept: &Kept| shared.registry.is_shared() || !shared.lefts.has_ended(kept, now);
-        let known = match &left {
-            Some(left) => left.ends_at > now,
-            None => kept.as_ref().is_some_and(goes_on),
-        };
+        let known = !has_ended
+            && match &left {
+                Some(left) => left.ends_at > now,
+                None => kept.as_ref().is_some_and(goes_on),
+            };
         let present = known && !mqtt.clean_start;
         mqtt.resumed = present;
         mqtt.since = begun.as_of;
@@ -164,7 +184,7 @@ impl Shard {
         }
         // A session that is not gone on with has ended (§3.1.3.2.2).
         if let Some(will) = will.filter(|_| !present) {
-            self.publish_will(session, *will);
+            self.publish_will(session, *will, When::Now);
         }
         if begun.kept.is_some() && !present {
             let key = |topic| shared.registry.topic_key(session.app, topic);
@@ -206,10 +226,18 @@ impl Shard {
                 Some(Job::Keep(Kept { since, expiry_s, subscriptions }.encode()))
             }
         };
-        self.leave_work(slot, &session, queue, expiry_s > 0, last);
+        // Nobody comes back for the session of a device that is revoked or deleted, and the store has ended what it
+        // keeps of it: nothing is written over that.
+        let revoked = reason == Some(CloseReason::Revoked);
+        let present = self.shared.registry.device(session.device_key);
+        let moved = present.is_some_and(|present| present.holder() != session.holder());
+        self.leave_work(slot, &session, queue, expiry_s > 0, last.filter(|_| !revoked && !moved));
+        if revoked {
+            return self.withhold(will.is_some());
+        }
         if expiry_s == 0 {
             if let Some(will) = will {
-                self.publish_will(&session, *will);
+                self.publish_will(&session, *will, When::Now);
             }
             return;
         }
@@ -217,9 +245,16 @@ impl Shard {
         if left.will_at <= now
             && let Some(will) = left.take_will()
         {
-            self.publish_will(&left.session, *will);
+            self.publish_will(&left.session, *will, When::Now);
         }
-        self.shared.lefts.put(left);
+        let evicted = self.shared.lefts.put(left);
+        self.shared.metrics.count_evicted(Protocol::Mqtt, evicted.len());
+        for mut left in evicted {
+            // The will would be lost: it is published before its delay is over.
+            if let Some(will) = left.take_will() {
+                self.publish_will(&left.session, *will, When::Late);
+            }
+        }
         // The shard that looks after it may sleep.
         self.shared.mailboxes[0].wake();
     }
@@ -228,24 +263,31 @@ impl Shard {
     pub(crate) fn handle_lefts(&mut self) {
         for due in self.shared.lefts.take_due(self.now.wall) {
             match due {
-                Due::Will(session, will) => self.publish_will(&session, *will),
+                Due::Will(session, will) => self.publish_will(&session, *will, When::Late),
                 Due::Ended(session, topics) => self.forget_session(session, topics),
             }
         }
     }
 
     fn forget_session(&self, session: Arc<Session>, topics: Vec<Topic>) {
-        let delivery = self.delivery.clone();
+        let (delivery, shared) = (self.delivery.clone(), self.shared.clone());
         let present = self.shared.registry.device(session.device_key);
         // Where the device is back, the session is its present connection's.
         if present.is_none_or(|present| present.address == session.address) {
-            self.delivery.work(async move { work::forget(&delivery, &session, &topics, None).await });
+            self.delivery.work(async move {
+                if still_holds(&delivery, &shared, &session).await && !is_elsewhere(&delivery, &session).await
+                {
+                    work::forget(&delivery, &session, &topics, None).await;
+                }
+            });
         }
     }
 
-    fn publish_will(&self, session: &Arc<Session>, will: Will) {
+    /// Publishes a will if its device is still who left it, and may publish there. After a delay it may be connected
+    /// to another node by now, which then has the session: a will is not for that ([MQTT-3.1.3-9]).
+    fn publish_will(&self, session: &Arc<Session>, will: Will, when: When) {
         if !self.may_publish(session.app, &will.topic) {
-            return;
+            return self.withhold(true);
         }
         let (request, clears) = Published {
             topic: will.topic,
@@ -256,13 +298,49 @@ impl Shard {
             expiry_s: will.expiry_s,
         }
         .request();
-        let (delivery, session) = (self.delivery.clone(), session.clone());
+        let (delivery, shared, session) = (self.delivery.clone(), self.shared.clone(), session.clone());
         self.delivery.work(async move {
+            let is_back = when == When::Late && is_elsewhere(&delivery, &session).await;
+            if is_back || !still_holds(&delivery, &shared, &session).await {
+                shared.metrics.mqtt_wills_withheld.inc();
+                return;
+            }
             if let Err(refused) = work::publish(&delivery, &session, request, clears).await {
                 tracing::debug!(?refused, "a will was not published");
             }
         });
     }
+
+    fn withhold(&self, has_will: bool) {
+        self.shared.metrics.mqtt_wills_withheld.inc_by(has_will.into());
+    }
+}
+
+/// When a will is published: as its connection ends, or later.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum When {
+    Now,
+    Late,
+}
+
+/// Whether the device is there, has the same user, and no token of its was revoked since the session began. An error of
+/// the store counts as no.
+async fn still_holds(delivery: &Delivery, shared: &Shared, session: &Session) -> bool {
+    let device = match delivery.store().device(session.app, &session.device).await {
+        Ok(device) => device,
+        Err(error) => {
+            tracing::warn!(%error, "what a session left is dropped: its device could not be looked at");
+            return false;
+        }
+    };
+    device.is_some_and(|device| {
+        let user_key = device.user.map_or(0, |user| shared.registry.user_key(session.app, &user));
+        session.holder() == Holder { num: device.num, user_key, token_version: device.token_version }
+    })
+}
+
+async fn is_elsewhere(delivery: &Delivery, session: &Session) -> bool {
+    delivery.session_elsewhere(session.app, &session.device).await.is_some()
 }
 
 /// A durable subscription that was not made over MQTT, if MQTT can say its name.

@@ -5,22 +5,21 @@
 //! messages come again with new packet ids and the same notification ids, and wills that were not due. It does not
 //! forget subscriptions, nor anything that is stored.
 //!
-//! Invariant: what is left is bounded in number; without room a session goes on from the store alone.
+//! Invariants: a [`Lot`] bounds what is left; a session that had to make room goes on from the store alone. Only the
+//! holder that left a session goes on with it: a device that was revoked, deleted and made again, or given to another
+//! user since then begins anew.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hashbrown::HashMap;
 use noroshi_protocol::mqtt::{Answer, Saved, SubscribeOptions, Subscription, TopicFilter, Will};
-use noroshi_store::Place;
-use noroshi_types::{Timestamp, Topic};
+use noroshi_store::{KEPT_ENDED, Place};
+use noroshi_types::{AppId, Timestamp, Topic};
 use parking_lot::Mutex;
 
+use crate::parking::{Capacity, Lot};
 use crate::registry::{Key, Session};
 
-/// Sessions without a connection that are remembered: at some 300 bytes each, 20 MiB.
-const LEFT_MAX: usize = 1 << 16;
 const VERSION: u8 = 2;
 
 /// A session as the store keeps it.
@@ -49,8 +48,13 @@ impl Kept {
         out
     }
 
-    /// `None` if another program wrote it.
-    pub(crate) fn parse(bytes: &[u8]) -> Option<Self> {
+    /// And whether the session has ended, because the device got another user or its tokens were revoked. `None` if
+    /// another program wrote it.
+    pub(crate) fn parse(bytes: &[u8]) -> Option<(Self, bool)> {
+        let (bytes, ended) = match bytes.strip_prefix(&[KEPT_ENDED]) {
+            Some(bytes) => (bytes, true),
+            None => (bytes, false),
+        };
         let mut rest = bytes.strip_prefix(&[VERSION])?;
         let since = Place(i64::from_be_bytes(take(&mut rest)?));
         let expiry_s = u32::from_be_bytes(take(&mut rest)?);
@@ -65,7 +69,7 @@ impl Kept {
             });
             rest = after;
         }
-        Some(Self { since, expiry_s, subscriptions })
+        Some((Self { since, expiry_s, subscriptions }, ended))
     }
 }
 
@@ -108,6 +112,13 @@ impl Left {
     fn due(&self) -> Timestamp {
         self.will_at.min(self.ends_at)
     }
+
+    fn bytes(&self) -> usize {
+        let will = self.will.as_ref().map_or(0, |will| size_of::<Will>() + will.held_bytes());
+        let topics = self.topics.iter().map(|topic| size_of::<Topic>() + topic.as_str().len()).sum::<usize>();
+        let saved = self.saved.as_ref().map_or(0, |saved| saved.held_bytes());
+        size_of::<Self>() + size_of::<Session>() + self.session.device.as_str().len() + will + topics + saved
+    }
 }
 
 /// What time brought to a session without a connection.
@@ -122,16 +133,14 @@ pub(crate) enum Due {
 pub(crate) struct Lefts(Mutex<Inner>);
 
 struct Inner {
-    by_device: HashMap<Key, Left>,
-    by_due: BTreeSet<(Timestamp, Key)>,
+    lot: Lot<Left>,
     /// Whoever left since then is here or back.
     complete_since: Option<Timestamp>,
 }
 
 impl Lefts {
-    pub(crate) fn new(now: Timestamp) -> Self {
-        let (by_device, by_due) = (HashMap::new(), BTreeSet::new());
-        Self(Mutex::new(Inner { by_device, by_due, complete_since: Some(now) }))
+    pub(crate) fn new(now: Timestamp, capacity: Capacity) -> Self {
+        Self(Mutex::new(Inner { lot: Lot::new(capacity), complete_since: Some(now) }))
     }
 
     /// Whether a session that is not here has ended, where no other node could have had it. A connection that this
@@ -142,34 +151,29 @@ impl Lefts {
         begun.is_some_and(|begun| ends_at(begun) <= now)
     }
 
-    /// False if there is no room.
-    pub(crate) fn put(&self, left: Left) -> bool {
+    /// Returns what had to make room: perhaps `left` itself.
+    pub(crate) fn put(&self, left: Left) -> Vec<Left> {
         let mut inner = self.0.lock();
-        let key = left.session.device_key;
-        if inner.by_device.len() >= LEFT_MAX && !inner.by_device.contains_key(&key) {
+        let evicted = inner.put(left);
+        if !evicted.is_empty() {
             inner.complete_since = None;
-            return false;
         }
-        let due = left.due();
-        if let Some(old) = inner.by_device.insert(key, left) {
-            let old_due = old.due();
-            inner.by_due.remove(&(old_due, key));
-        }
-        inner.by_due.insert((due, key));
-        true
+        evicted
     }
 
     pub(crate) fn take(&self, device_key: Key) -> Option<Left> {
-        let mut inner = self.0.lock();
-        let left = inner.by_device.remove(&device_key)?;
-        inner.by_due.remove(&(left.due(), device_key));
-        Some(left)
+        self.0.lock().lot.remove(device_key)
+    }
+
+    /// An app is gone.
+    pub(crate) fn forget_app(&self, app: AppId) {
+        self.0.lock().lot.remove_app(app);
     }
 
     /// What a connection published that is gone was accepted.
     pub(crate) fn published(&self, session: &Session, answer: Answer) {
         let mut inner = self.0.lock();
-        let left = inner.by_device.get_mut(&session.device_key);
+        let left = inner.lot.get_mut(session.device_key);
         let left = left.filter(|left| left.session.address == session.address);
         if let Some(saved) = left.and_then(|left| left.saved.as_mut()) {
             saved.published(answer);
@@ -177,7 +181,13 @@ impl Lefts {
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.0.lock().by_device.is_empty()
+        self.0.lock().lot.len() == 0
+    }
+
+    /// How many there are, and their bytes.
+    pub(crate) fn held(&self) -> (usize, usize) {
+        let inner = self.0.lock();
+        (inner.lot.len(), inner.lot.bytes())
     }
 
     /// Takes out what is due, at most some hundreds at once.
@@ -185,11 +195,8 @@ impl Lefts {
         let mut inner = self.0.lock();
         let mut due = Vec::new();
         while due.len() < 256
-            && let Some((at, key)) = inner.by_due.first().copied()
-            && at <= now
+            && let Some((_, mut left)) = inner.lot.take_due(now)
         {
-            inner.by_due.pop_first();
-            let Some(mut left) = inner.by_device.remove(&key) else { continue };
             if left.will_at <= now
                 && let Some(will) = left.take_will()
             {
@@ -198,11 +205,18 @@ impl Lefts {
             if left.ends_at <= now {
                 due.push(Due::Ended(left.session, left.topics));
             } else {
-                inner.by_due.insert((left.due(), key));
-                inner.by_device.insert(key, left);
+                // It is smaller than before, so there is room.
+                inner.put(left);
             }
         }
         due
+    }
+}
+
+impl Inner {
+    fn put(&mut self, left: Left) -> Vec<Left> {
+        let (key, app, due, bytes) = (left.session.device_key, left.session.app, left.due(), left.bytes());
+        self.lot.insert(key, app, due, bytes, left)
     }
 }
 
@@ -214,7 +228,8 @@ mod tests {
 
     #[test]
     fn a_session_of_an_earlier_process_ends_by_when_this_one_began() {
-        let lefts = Lefts::new(Timestamp(1_000));
+        let capacity = Capacity { entries_max: 9, bytes_max: usize::MAX };
+        let lefts = Lefts::new(Timestamp(1_000), capacity);
         let kept = Kept { since: Place(1), expiry_s: 60, subscriptions: Vec::new() };
         assert!(!lefts.has_ended(&kept, Timestamp(60_999)) && lefts.has_ended(&kept, Timestamp(61_000)));
         lefts.0.lock().complete_since = None;
@@ -234,7 +249,9 @@ mod tests {
             subscriptions: vec![held("a/+", 0), held("$noroshi/inbox", 9)],
         };
         let bytes = kept.encode();
-        assert_eq!(Kept::parse(&bytes), Some(kept));
+        assert_eq!(Kept::parse(&bytes), Some((kept.clone(), false)));
+        let ended = [&[KEPT_ENDED], bytes.as_slice()].concat();
+        assert_eq!(Kept::parse(&ended), Some((kept, true)));
         for cut in (0..bytes.len()).filter(|cut| *cut != 13 && *cut != 22) {
             assert_eq!(Kept::parse(&bytes[..cut]), None, "{cut}");
         }

@@ -17,6 +17,7 @@ use noroshi_protocol::mqtt::{
 use noroshi_store::{Error as StoreError, Place};
 use noroshi_types::{CloseReason, Message, NotificationId, Request, Target, Topic};
 
+use super::scan::Scans;
 use super::session::Kept;
 use crate::connection::Phase;
 use crate::mailbox::Reply;
@@ -29,9 +30,6 @@ pub(crate) const OUT_MAX: usize = 64;
 const QUEUED_MAX: usize = 256;
 /// Of what they publish.
 const QUEUED_BYTES_MAX: usize = 256 << 10;
-/// Retained messages for one filter with wildcards.
-const RETAINED_MAX: usize = 1_000;
-const RETAINED_PAGE: usize = 256;
 
 #[derive(Debug)]
 pub(crate) enum Job {
@@ -97,11 +95,25 @@ pub(crate) struct Queue {
     busy: bool,
 }
 
+impl Queue {
+    pub(super) fn pop(&mut self) -> Option<Job> {
+        let job = self.jobs.pop_front()?;
+        self.bytes -= job.bytes();
+        Some(job)
+    }
+
+    /// What comes next is a scan, which has an order of its own ([`super::scan`]).
+    fn scans_next(&self) -> bool {
+        matches!(self.jobs.front(), Some(Job::Retained { .. }))
+    }
+}
+
 /// Of one shard.
 #[derive(Default)]
 pub(crate) struct Works {
     waiting: VecDeque<(u32, u64)>,
     out: usize,
+    pub(super) scans: Scans,
     /// What connections that are gone still had to publish, behind the job that is out.
     orphans: HashMap<(u32, u64), VecDeque<Job>>,
 }
@@ -134,6 +146,11 @@ impl Shard {
 
     /// Sends the jobs whose turn it is.
     pub(crate) fn send_works(&mut self) {
+        self.send_jobs();
+        self.send_scans();
+    }
+
+    fn send_jobs(&mut self) {
         while self.works.out < OUT_MAX {
             let Some((slot, generation)) = self.works.waiting.pop_front() else { return };
             let offered = Place::of(self.fanout.offered);
@@ -143,14 +160,15 @@ impl Shard {
             let live = connection.catch_up.is_none();
             let Some(session) = connection.session.clone() else { continue };
             let Some(mqtt) = self.mqtt(slot) else { continue };
+            if mqtt.queue.as_ref().is_some_and(|queue| queue.scans_next()) {
+                self.works.scans.push(session.app, (slot, generation));
+                continue;
+            }
             if live {
                 mqtt.since = mqtt.since.max(offered);
             }
             let (since, expiry_s) = (mqtt.since, mqtt.expiry_s);
-            let Some(job) = mqtt.queue.as_mut().and_then(|queue| queue.jobs.pop_front()) else { continue };
-            if let Some(queue) = &mut mqtt.queue {
-                queue.bytes -= job.bytes();
-            }
+            let Some(job) = mqtt.queue.as_mut().and_then(|queue| queue.pop()) else { continue };
             let held = || mqtt.conversation.subscriptions().cloned().collect::<Vec<_>>();
             // What the session will be, kept before the client is told.
             let kept = match &job {
@@ -190,7 +208,10 @@ impl Shard {
         session: &Arc<Session>,
         done: Done,
     ) {
-        self.works.out -= 1;
+        match &done {
+            Done::Retained(_) => self.works.scans.done(session.app),
+            _ => self.works.out -= 1,
+        }
         if let Some(jobs) = self.works.orphans.remove(&(slot, generation)) {
             self.publish_left(session.clone(), jobs);
         }
@@ -252,7 +273,8 @@ impl Shard {
         };
         let mut jobs: VecDeque<Job> = queue.jobs.into_iter().filter(goes_on).collect();
         jobs.extend(last);
-        let waits = self.works.waiting.iter().any(|waiting| *waiting == (slot, generation));
+        let waits = self.works.waiting.iter().any(|waiting| *waiting == (slot, generation))
+            || self.works.scans.remove(session.app, (slot, generation));
         match queue.busy && !waits {
             _ if jobs.is_empty() => {}
             true => drop(self.works.orphans.insert((slot, generation), jobs)),
@@ -299,9 +321,8 @@ async fn run(delivery: &Arc<Delivery>, session: &Session, job: Job, kept: Option
             }
             Done::Forgotten
         }
-        Job::Retained { filters, up_to } => {
-            Done::Retained(retained(delivery, session, &filters, up_to).await)
-        }
+        // Sent by `send_scans`, and of a connection that is gone not at all.
+        Job::Retained { .. } => Done::Forgotten,
     }
 }
 
@@ -375,37 +396,4 @@ pub(super) async fn forget(
     if let Some(error) = failed.filter(|error| !matches!(error, StoreError::NotFound)) {
         tracing::warn!(%error, "subscriptions of a session that ended stay for now");
     }
-}
-
-async fn retained(
-    delivery: &Arc<Delivery>,
-    session: &Session,
-    filters: &[Box<str>],
-    up_to: NotificationId,
-) -> Result<Vec<Arc<Message>>, StoreError> {
-    let (store, now) = (delivery.store(), delivery.clock().now());
-    let mut found: Vec<Arc<Message>> = Vec::new();
-    for filter in filters {
-        let prefix = &filter[..filter.find(['+', '#']).unwrap_or(filter.len())];
-        // `a/#` matches `a` too.
-        let prefix = if filter.ends_with("/#") { prefix.trim_end_matches('/') } else { prefix };
-        let mut after: Option<Topic> = None;
-        while found.len() < RETAINED_MAX {
-            let page = store.retained_page(session.app, prefix, after.as_ref(), RETAINED_PAGE, now).await?;
-            let full = page.len() == RETAINED_PAGE;
-            let name = |message: &Message| message.topic.as_ref().map(|place| place.topic.clone());
-            after = page.last().and_then(|message| name(message));
-            let wanted = |message: &Arc<Message>| {
-                message.id <= up_to
-                    && name(message)
-                        .is_some_and(|topic| noroshi_protocol::mqtt::filter_matches(filter, topic.as_str()))
-            };
-            found.extend(page.into_iter().filter(wanted));
-            if !full {
-                break;
-            }
-        }
-    }
-    found.truncate(RETAINED_MAX);
-    Ok(found)
 }

@@ -4,11 +4,6 @@ use noroshi_protocol::xmpp;
 
 use crate::tls;
 
-/// Bytes that suspended sessions may hold in all.
-pub(crate) const SUSPENDED_BYTES_MAX: usize = 64 << 20;
-/// Suspended sessions; one that has nothing unconfirmed holds some 400 bytes.
-pub(crate) const SUSPENDED_MAX: usize = 1 << 16;
-
 #[derive(Debug, Clone)]
 pub struct Config {
     /// `decoy` is drawn by the gateway.

@@ -1,121 +1,107 @@
-//! Sessions whose connections broke and that may be resumed (XEP-0198 §5): one for each device at most, all
-//! together bounded in number and bytes, each for as long as its client was told.
+//! Sessions whose connections broke and that a client may resume (XEP-0198 §5), at most one for each device. A
+//! [`Lot`] bounds them; each is kept for as long as its client was told.
 //!
-//! It is memory of this node: what is lost with it (a restart, another node) is a session that the client
-//! begins anew, and then its inbox brings what was not confirmed.
+//! They are memory of this node. A client whose session is lost with it (a restart, another node) begins a new one,
+//! and its inbox then brings what was not confirmed.
+//!
+//! Invariant: only the holder that left a session takes it up. A device that was revoked, deleted and made again, or
+//! given to another user since then finds nothing.
 
-use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
 
-use noroshi_protocol::xmpp::Suspended;
-use noroshi_types::{Timestamp, Topic};
+use noroshi_protocol::xmpp::{Framing, Suspended};
+use noroshi_types::{AppId, Timestamp, Topic};
 use parking_lot::Mutex;
 
-use super::config::{SUSPENDED_BYTES_MAX, SUSPENDED_MAX};
-use crate::registry::Key;
-
-/// Places in the order of sessions that are not there any more, besides as many as there are.
-const STALE_MAX: usize = 1_024;
+use crate::parking::{Capacity, Lot};
+use crate::registry::{Holder, Key};
 
 /// A session that waits for its client.
 pub(crate) struct Parked {
     pub(crate) suspended: Box<Suspended>,
     /// Subscriptions of the connection that broke.
     pub(crate) topics: Vec<Topic>,
+    pub(crate) holder: Holder,
 }
 
 impl Parked {
     fn bytes(&self) -> usize {
         let topics = self.topics.iter().map(|topic| size_of::<Topic>() + topic.as_str().len());
-        size_of::<Entry>() + self.suspended.held_bytes() + topics.sum::<usize>()
+        size_of::<Self>() + self.suspended.held_bytes() + topics.sum::<usize>()
     }
 }
 
-struct Entry {
-    parked: Parked,
-    /// Tells it from a later one of the same device.
-    number: u64,
-    expires_at: Timestamp,
-}
-
-#[derive(Default)]
-struct Lot {
-    entries: HashMap<Key, Entry>,
-    /// Oldest first; what was taken or replaced meanwhile is not there any more.
-    order: VecDeque<(Key, u64)>,
-    next: u64,
-    bytes: usize,
-}
-
-/// Its lock guards the table only; nothing else is locked under it.
-#[derive(Default)]
-pub(crate) struct Parking(Mutex<Lot>);
+/// Its lock guards the lot only; nothing else is locked under it.
+pub(crate) struct Parking(Mutex<Lot<Parked>>);
 
 impl Parking {
-    /// Keeps a session for `time`. The oldest make room.
-    pub(crate) fn park(&self, device: Key, parked: Parked, now: Timestamp, time: Duration) {
-        let mut lot = self.0.lock();
-        let number = lot.next;
-        lot.next += 1;
-        lot.bytes += parked.bytes();
-        let expires_at = now.saturating_add(time);
-        if let Some(before) = lot.entries.insert(device, Entry { parked, number, expires_at }) {
-            lot.bytes -= before.parked.bytes();
-        }
-        lot.order.push_back((device, number));
-        // One that comes and goes leaves a place behind each time, until its first one would be over.
-        if lot.order.len() > 2 * lot.entries.len() + STALE_MAX {
-            let Lot { entries, order, .. } = &mut *lot;
-            order.retain(|(device, number)| entries.get(device).is_some_and(|entry| entry.number == *number));
-        }
-        lot.shed(now);
+    pub(crate) fn new(capacity: Capacity) -> Self {
+        Self(Mutex::new(Lot::new(capacity)))
     }
 
-    /// The session kept under this id, if it is this device's.
-    pub(crate) fn take(&self, device: Key, id: &str, now: Timestamp) -> Option<Parked> {
+    /// Keeps a session for `time`. Returns how many sessions had to make room.
+    pub(crate) fn park(
+        &self,
+        device: Key,
+        app: AppId,
+        parked: Parked,
+        now: Timestamp,
+        time: Duration,
+    ) -> usize {
+        let bytes = parked.bytes();
+        self.0.lock().insert(device, app, now.saturating_add(time), bytes, parked).len()
+    }
+
+    /// The topics of the session with this id, if it is this device's and framed like this. The session stays.
+    pub(crate) fn topics(
+        &self,
+        device: Key,
+        id: &str,
+        framing: Framing,
+        now: Timestamp,
+    ) -> Option<Vec<Topic>> {
         let mut lot = self.0.lock();
-        lot.shed(now);
-        let found = lot.entries.get(&device).is_some_and(|entry| entry.parked.suspended.id() == id);
+        expire(&mut lot, now);
+        let parked = lot.get(device).filter(|parked| parked.suspended.id() == id)?;
+        // What is kept is framed already.
+        (parked.suspended.framing() == framing).then(|| parked.topics.clone())
+    }
+
+    /// Whether `holder` may take up the session with this id.
+    pub(crate) fn is_held_by(&self, device: Key, id: &str, holder: Holder) -> bool {
+        let lot = self.0.lock();
+        lot.get(device).is_some_and(|parked| parked.suspended.id() == id && parked.holder == holder)
+    }
+
+    /// The session with this id, if it is this holder's.
+    pub(crate) fn take(&self, device: Key, id: &str, holder: Holder, now: Timestamp) -> Option<Parked> {
+        let mut lot = self.0.lock();
+        expire(&mut lot, now);
+        let found =
+            lot.get(device).is_some_and(|parked| parked.suspended.id() == id && parked.holder == holder);
         if found { lot.remove(device) } else { None }
     }
 
-    /// The device began another session.
+    /// The device began another session, or may not come back for this one.
     pub(crate) fn forget(&self, device: Key) {
         self.0.lock().remove(device);
     }
 
-    /// Drops what is over; how many are left.
-    pub(crate) fn expire(&self, now: Timestamp) -> usize {
+    /// An app is gone.
+    pub(crate) fn forget_app(&self, app: AppId) {
+        self.0.lock().remove_app(app);
+    }
+
+    /// Drops what is over. Returns how many sessions are left, and their bytes.
+    pub(crate) fn expire(&self, now: Timestamp) -> (usize, usize) {
         let mut lot = self.0.lock();
-        lot.shed(now);
-        if lot.entries.is_empty() {
-            *lot = Lot { next: lot.next, ..Lot::default() }; // after a storm it was large
-        }
-        lot.entries.len()
+        expire(&mut lot, now);
+        (lot.len(), lot.bytes())
     }
 }
 
-impl Lot {
-    fn remove(&mut self, device: Key) -> Option<Parked> {
-        let entry = self.entries.remove(&device)?;
-        self.bytes -= entry.parked.bytes();
-        Some(entry.parked)
-    }
-
-    /// All are kept equally long, so the oldest are over first.
-    fn shed(&mut self, now: Timestamp) {
-        while let Some((device, number)) = self.order.front().copied() {
-            let entry = self.entries.get(&device).filter(|entry| entry.number == number);
-            let full = self.entries.len() > SUSPENDED_MAX || self.bytes > SUSPENDED_BYTES_MAX;
-            if entry.is_some_and(|entry| entry.expires_at > now && !full) {
-                return;
-            }
-            if entry.is_some() {
-                self.remove(device);
-            }
-            self.order.pop_front();
-        }
-    }
+fn expire(lot: &mut Lot<Parked>, now: Timestamp) {
+    while lot.take_due(now).is_some() {}
 }
 
 #[cfg(test)]
@@ -123,11 +109,12 @@ mod tests {
     use base64::Engine as _;
     use base64::engine::general_purpose::STANDARD;
     use noroshi_protocol::xmpp::{Config, Context, Conversation, Framing, Input, Output, Security};
-    use noroshi_types::DeviceId;
+    use noroshi_types::{DeviceId, DeviceNum};
 
     use super::*;
 
     const MINUTE: Duration = Duration::from_secs(60);
+    const HOLDER: Holder = Holder { num: DeviceNum(1), user_key: 3, token_version: 1 };
 
     /// A session of a device, broken right after it began to count.
     fn parked(number: u8) -> Parked {
@@ -148,46 +135,42 @@ mod tests {
         conversation.authenticated(&cx, DeviceId::parse("d").expect("an id"), &mut out);
         conversation.logged_in(&cx, &mut out);
         let suspended = conversation.suspend().expect("it can be resumed");
-        Parked { suspended, topics: Vec::new() }
+        Parked { suspended, topics: Vec::new(), holder: HOLDER }
     }
 
     #[test]
-    fn a_session_is_kept_for_its_time_and_given_to_its_device_once() {
-        let parking = Parking::default();
+    fn a_session_is_kept_for_its_time_and_given_to_its_holder_once() {
+        let parking = Parking::new(Capacity { entries_max: 9, bytes_max: usize::MAX });
         let id = parked(1).suspended.id().to_owned();
-        parking.park(7, parked(1), Timestamp(0), MINUTE);
-        assert!(parking.take(8, &id, Timestamp(1)).is_none(), "another device's");
-        assert!(parking.take(7, "another", Timestamp(1)).is_none());
-        assert!(parking.take(7, &id, Timestamp(59_999)).is_some());
-        assert!(parking.take(7, &id, Timestamp(59_999)).is_none(), "once");
-        parking.park(7, parked(1), Timestamp(0), MINUTE);
-        assert_eq!((parking.expire(Timestamp(59_999)), parking.expire(Timestamp(60_000))), (1, 0));
-        assert_eq!(parking.0.lock().bytes, 0);
-    }
-
-    #[test]
-    fn a_device_has_one_and_leaves_nothing_behind() {
-        let parking = Parking::default();
-        parking.park(1, parked(1), Timestamp(0), MINUTE);
-        for _ in 0..3 * STALE_MAX {
-            parking.park(7, parked(2), Timestamp(0), MINUTE);
+        parking.park(7, AppId(1), parked(1), Timestamp(0), MINUTE);
+        let topics = |device, id: &str| parking.topics(device, id, Framing::Stream, Timestamp(1));
+        assert_eq!((topics(7, &id), topics(8, &id), topics(7, "another")), (Some(Vec::new()), None, None));
+        assert_eq!(parking.topics(7, &id, Framing::WebSocket, Timestamp(1)), None);
+        assert!(parking.take(8, &id, HOLDER, Timestamp(1)).is_none(), "another device's");
+        assert!(parking.take(7, "another", HOLDER, Timestamp(1)).is_none());
+        for other in [
+            Holder { user_key: 4, ..HOLDER },
+            Holder { token_version: 2, ..HOLDER },
+            Holder { num: DeviceNum(9), ..HOLDER },
+        ] {
+            assert!(!parking.is_held_by(7, &id, other));
+            assert!(parking.take(7, &id, other, Timestamp(1)).is_none(), "{other:?}");
         }
-        assert_eq!(parking.expire(Timestamp(0)), 2);
-        assert!(parking.0.lock().order.len() <= STALE_MAX + 5);
-        parking.forget(7);
-        parking.forget(1);
-        let held = parked(1).bytes();
-        parking.park(1, parked(1), Timestamp(0), MINUTE);
-        assert_eq!((parking.expire(Timestamp(0)), parking.0.lock().bytes), (1, held));
+        assert!(parking.is_held_by(7, &id, HOLDER));
+        assert!(parking.take(7, &id, HOLDER, Timestamp(59_999)).is_some());
+        assert!(parking.take(7, &id, HOLDER, Timestamp(59_999)).is_none(), "once");
+        parking.park(7, AppId(1), parked(1), Timestamp(0), MINUTE);
+        assert_eq!((parking.expire(Timestamp(59_999)).0, parking.expire(Timestamp(60_000))), (1, (0, 0)));
     }
 
     #[test]
-    fn the_oldest_make_room() {
-        let parking = Parking::default();
-        parking.park(1, parked(1), Timestamp(0), MINUTE);
-        parking.park(2, parked(2), Timestamp(0), MINUTE);
-        parking.0.lock().bytes += SUSPENDED_BYTES_MAX;
-        parking.park(3, parked(3), Timestamp(0), MINUTE);
-        assert_eq!(parking.expire(Timestamp(0)), 0, "as if each of them were too large");
+    fn a_device_has_one() {
+        let parking = Parking::new(Capacity { entries_max: 9, bytes_max: usize::MAX });
+        for number in 0..3 {
+            assert_eq!(parking.park(7, AppId(1), parked(number), Timestamp(0), MINUTE), 0);
+        }
+        assert_eq!(parking.expire(Timestamp(0)).0, 1);
+        parking.forget(7);
+        assert_eq!(parking.expire(Timestamp(0)), (0, 0));
     }
 }

@@ -107,7 +107,7 @@ impl Shard {
         let delivery = self.delivery.clone();
         self.ask(slot, request, async move {
             let back = if id.is_some() { ITEM_OFFSETS_MAX } else { max as u64 };
-            match latest(&delivery, app, topic, back).await {
+            match latest(&delivery, app, topic, back, id).await {
                 Err(error) => Answer::Refused(refusal(&error.into())),
                 Ok(messages) => match id {
                     None => Answer::Items(fitting(messages, max)),
@@ -187,12 +187,14 @@ impl Shard {
     }
 }
 
-/// What a topic kept of its last `back` offsets, and what it retains, by id.
+/// What a topic kept of its last `back` offsets, and what it retains, by id. Where one message is `wanted`, no other one
+/// of the log is held meanwhile: a thousand of them would be megabytes for each question.
 async fn latest(
     delivery: &Delivery,
     app: AppId,
     topic: Topic,
     back: u64,
+    wanted: Option<NotificationId>,
 ) -> Result<Vec<Arc<Message>>, noroshi_store::Error> {
     let store: &Arc<dyn Store> = delivery.store();
     let now = delivery.clock().now();
@@ -211,7 +213,8 @@ async fn latest(
         let page = store.recover(ask(Some(from))).await?;
         let last = page.messages.last().and_then(|message| message.topic.as_ref()).map(|it| it.position);
         since = last.filter(|_| page.more);
-        messages.extend(page.messages);
+        let read = page.messages.into_iter();
+        messages.extend(read.filter(|message| wanted.is_none_or(|wanted| message.id == wanted)));
     }
     messages.sort_by_key(|message| message.id);
     messages.dedup_by_key(|message| message.id);

@@ -341,6 +341,18 @@ impl Gateway {
                 SECOND..=HOUR,
                 "A connection whose unsent bytes do not move for this long is closed.",
             ),
+            parked_sessions_bytes: reader.size(
+                "gateway.parked_sessions",
+                limits::PARKED_SESSIONS_BYTES,
+                64 * KIB..=64 * 1024 * MIB,
+                "Memory for sessions without a connection (in-flight messages, wills), of MQTT and of XMPP each. When it is full, the app that holds most of it loses its oldest.",
+            ),
+            tcp_keepalive: reader.duration(
+                "gateway.tcp_keepalive",
+                limits::TCP_KEEPALIVE,
+                SECOND..=2 * HOUR,
+                "How long a connection may be silent before TCP probes its peer, which is gone one minute later if it does not answer.",
+            ),
             io_uring: reader.switch(
                 "gateway.io_uring",
                 true,

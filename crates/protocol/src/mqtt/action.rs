@@ -42,7 +42,7 @@ pub enum Action<'a> {
 }
 
 /// Who wants in.
-#[derive(Clone, Copy, PartialEq)]
+#[derive(Clone, PartialEq)]
 pub struct LogIn<'a> {
     /// The device it says to be: the user name, or else the client identifier. The token has to be this
     /// device's; without a name it is any.
@@ -56,8 +56,16 @@ pub struct LogIn<'a> {
     pub clean_start: bool,
     /// How long it outlives its connection; 0 not at all.
     pub session_expiry_s: u32,
-    /// Whether it leaves a will, which it must be allowed to publish.
-    pub has_will: bool,
+    /// The will that it leaves, which it must be allowed to publish.
+    pub will: Option<OfferedWill>,
+}
+
+/// The will of a CONNECT, to be checked before its client is let in.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OfferedWill {
+    pub topic: Topic,
+    pub payload_bytes: usize,
+    pub properties_bytes: usize,
 }
 
 impl std::fmt::Debug for LogIn<'_> {
@@ -116,8 +124,10 @@ pub enum PublishRefused {
 /// Why who wants in is not let in, where a close reason does not say enough.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LogInRefused {
-    /// Clients of the app may publish nothing, so they can leave no will.
+    /// The client may not publish to the will's topic.
     Will,
+    /// The will is longer than what a client may publish.
+    WillTooBig,
     /// The token is good, and names another device.
     OtherDevice,
 }
@@ -127,6 +137,8 @@ impl LogInRefused {
     pub(super) fn reason_code(self) -> ReasonCode {
         match self {
             LogInRefused::Will => ReasonCode::NotAuthorized,
+            // The packet is within the maximum packet size (0x95): it is a limit of the server's, as in PUBACK.
+            LogInRefused::WillTooBig => ReasonCode::QuotaExceeded,
             LogInRefused::OtherDevice => ReasonCode::BadUserNameOrPassword,
         }
     }
@@ -134,7 +146,10 @@ impl LogInRefused {
     /// For the client and the log.
     pub fn text(self) -> &'static str {
         match self {
-            LogInRefused::Will => "the will is refused: clients of this app may not publish",
+            LogInRefused::Will => "the will is refused: the client may not publish to its topic",
+            LogInRefused::WillTooBig => {
+                "the will is refused: it is over the size limit of what clients may publish"
+            }
             LogInRefused::OtherDevice => {
                 "the token is another device's than the user name or client identifier says"
             }
@@ -269,6 +284,13 @@ pub struct Will {
     pub expiry_s: Option<u32>,
 }
 
+impl Will {
+    /// Bytes on the heap, about.
+    pub fn held_bytes(&self) -> usize {
+        self.topic.as_str().len() + self.data.as_str().len()
+    }
+}
+
 /// A session's state that is not in the store (§4.1): what is in flight both ways, and the subscriptions.
 #[derive(Debug, Default)]
 pub struct Saved {
@@ -279,6 +301,16 @@ pub struct Saved {
 }
 
 impl Saved {
+    /// Bytes on the heap and its own, about.
+    pub fn held_bytes(&self) -> usize {
+        let filters: usize = self.subscriptions.iter().map(|held| held.filter.as_str().len()).sum();
+        size_of::<Self>()
+            + self.sent.capacity() * size_of::<Sent>()
+            + self.unreleased.capacity() * size_of::<u16>()
+            + self.subscriptions.capacity() * size_of::<Subscription>()
+            + filters
+    }
+
     /// A message was published whose connection ended before it could be told: sent again, it is the same one.
     pub fn published(&mut self, answer: Answer) {
         if answer.is_exactly_once()

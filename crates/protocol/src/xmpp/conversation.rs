@@ -286,6 +286,11 @@ impl Conversation {
         self.management.as_ref().is_some_and(|management| management.holds(id))
     }
 
+    /// The id under which a client can resume the session, while it can.
+    pub fn resume_id(&self) -> Option<&str> {
+        self.management.as_ref().filter(|it| it.can_resume())?.resume_id.as_deref()
+    }
+
     /// The connection broke: what is to be kept if the client may resume. Afterwards it is closed.
     pub fn suspend(&mut self) -> Option<Box<Suspended>> {
         let is_open = std::mem::replace(&mut self.phase, Phase::Closed) == Phase::Open;

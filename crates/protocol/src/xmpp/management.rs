@@ -186,7 +186,8 @@ impl Management {
     }
 
     pub(super) fn held_bytes(&self) -> usize {
-        self.queue.capacity() * size_of::<Entry>() + self.bytes
+        let earlier = self.earlier.capacity() * size_of::<NotificationId>();
+        self.queue.capacity() * size_of::<Entry>() + self.bytes + earlier
     }
 }
 
@@ -224,7 +225,8 @@ impl Suspended {
 
     /// What it holds on the heap, about.
     pub fn held_bytes(&self) -> usize {
-        size_of::<Self>() + size_of::<Management>() + self.management.held_bytes()
+        let names = self.device.as_str().len() + self.jid.len() + self.id().len();
+        size_of::<Self>() + size_of::<Management>() + names + self.management.held_bytes()
     }
 }
 

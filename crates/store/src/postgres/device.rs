@@ -83,7 +83,10 @@ impl Devices for Postgres {
         self.write(move |tx| {
             let device = device.clone();
             async move {
-                let sql = "UPDATE devices SET token_version = token_version + 1, revision = revision + 1
+                // What is kept of its session may not go on ([`crate::KEPT_ENDED`]).
+                let sql = "UPDATE devices SET token_version = token_version + 1, revision = revision + 1,
+                               kept = CASE WHEN substr(kept, 1, 1) = '\\xff'::bytea THEN kept
+                                           ELSE '\\xff'::bytea || coalesce(kept, ''::bytea) END
                            WHERE app = $1 AND id = $2 RETURNING token_version";
                 let version = tx.query_opt(sql, &[&i64::from(app.0), &device.as_str()]).await?;
                 let version = version.ok_or(Error::NotFound)?.get::<_, i64>(0) as u32;
@@ -319,7 +322,9 @@ async fn revoke_user(tx: Tx, app: AppId, user: UserId, now: Timestamp) -> Result
     revocation::revoke(&tx, app, Subject::User, user.as_str(), now).await?;
     let sql = "WITH found AS (
              SELECT num FROM devices WHERE app = $1 AND \"user\" = $2 ORDER BY num FOR NO KEY UPDATE)
-         UPDATE devices d SET token_version = d.token_version + 1, revision = d.revision + 1
+         UPDATE devices d SET token_version = d.token_version + 1, revision = d.revision + 1,
+             kept = CASE WHEN substr(d.kept, 1, 1) = '\\xff'::bytea THEN d.kept
+                         ELSE '\\xff'::bytea || coalesce(d.kept, ''::bytea) END
          FROM found WHERE d.num = found.num RETURNING d.id";
     let rows = tx.query(sql, &[&i64::from(app.0), &user.as_str()]).await?;
     let wrong = |error| Failed::from(Error::Engine(format!("a stored device: {error}")));

@@ -12,7 +12,9 @@ use super::Postgres;
 use super::backlog;
 use super::transaction::{Failed, Tx, Values};
 use crate::ids;
-use crate::{Error, LogPage, Place, TopicState, Topics, TopicsSince};
+use crate::{
+    Error, LogPage, Place, RetainedPage, RetainedScan, TopicState, Topics, TopicsSince, WantedTopic,
+};
 
 /// A topic's number inside the store.
 pub(super) type TopicNum = i64;
@@ -64,24 +66,29 @@ impl Topics for Postgres {
         .await
     }
 
-    async fn retained_page(
-        &self,
-        app: AppId,
-        prefix: &str,
-        after: Option<&Topic>,
-        limit: usize,
-        now: Timestamp,
-    ) -> Result<Vec<Arc<Message>>, Error> {
-        let (app, after, now) = (i64::from(app.0), after.map_or("", Topic::as_str), now.0 as i64);
-        let limit = limit as i64;
+    async fn retained_page(&self, scan: RetainedScan, wanted: WantedTopic) -> Result<RetainedPage, Error> {
+        let RetainedScan { app, from, until, topics_max, messages_max, now } = scan;
+        let (app, now, topics_max) = (i64::from(app.0), now.0 as i64, topics_max.max(1) as i64);
+        let below = if until.is_some() { "name < $3" } else { "$3::text IS NULL" };
+        let sql = format!(
+            "SELECT name, CASE WHEN retained_expires_at > $4 THEN retained END FROM topics
+             WHERE app = $1 AND name >= $2 AND {below} ORDER BY name LIMIT $5"
+        );
         self.read(async |tx: Tx| {
-            let sql = "SELECT retained FROM topics WHERE app = $1 AND name >= $2 AND name > $3
-                       AND starts_with(name, $2) AND name <> '$everyone'
-                       AND retained IS NOT NULL AND retained_expires_at > $4 ORDER BY name LIMIT $5";
-            let rows = tx.query(sql, &[&app, &prefix, &after, &now, &limit]).await?;
-            let nums: Vec<_> = rows.iter().map(|row| row.get(0)).collect();
+            let rows = tx.query(&sql, &[&app, &from, &until, &now, &topics_max]).await?;
+            let (mut page, mut nums) = (RetainedPage::default(), Vec::new());
+            for row in &rows {
+                page.topics += 1;
+                let (name, retained): (&str, Option<i64>) = (row.get(0), row.get(1));
+                nums.extend(retained.filter(|_| name != "$everyone" && wanted(name)));
+                if page.topics as i64 == topics_max || nums.len() >= messages_max {
+                    page.next = Some(RetainedPage::behind(name));
+                    break;
+                }
+            }
             let mut messages = backlog::messages(&tx, &self.ids, &nums).await?;
-            Ok(nums.iter().filter_map(|num| messages.remove(num)).collect())
+            page.messages = nums.iter().filter_map(|num| messages.remove(num)).collect();
+            Ok(page)
         })
         .await
     }

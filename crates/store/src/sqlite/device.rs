@@ -51,9 +51,11 @@ impl Devices for Sqlite {
     async fn revoke_tokens(&self, app: AppId, device: &DeviceId, now: Timestamp) -> Result<u32, Error> {
         let device = device.clone();
         self.write(2, move |w| {
-            let sql = "UPDATE devices SET token_version = token_version + 1, revision = revision + 1 WHERE app = ?1 AND id = ?2
-                       RETURNING token_version";
-            let mut statement = w.db.prepare_cached(sql)?;
+            let sql = format!(
+                "UPDATE devices SET token_version = token_version + 1, revision = revision + 1, kept = {ENDED}
+                 WHERE app = ?1 AND id = ?2 RETURNING token_version"
+            );
+            let mut statement = w.db.prepare_cached(&sql)?;
             let version = statement.query_row((app.0, device.as_str()), |row| row.get(0)).optional()?;
             let version = version.ok_or(Error::NotFound)?;
             revocation::revoke(w, app, Subject::Device, device.as_str(), now)?;
@@ -66,9 +68,11 @@ impl Devices for Sqlite {
         let user = user.clone();
         self.write(2, move |w| {
             revocation::revoke(w, app, Subject::User, user.as_str(), now)?;
-            let sql = "UPDATE devices SET token_version = token_version + 1, revision = revision + 1 WHERE app = ?1 AND user = ?2
-                       RETURNING id";
-            let mut statement = w.db.prepare_cached(sql)?;
+            let sql = format!(
+                "UPDATE devices SET token_version = token_version + 1, revision = revision + 1, kept = {ENDED}
+                 WHERE app = ?1 AND user = ?2 RETURNING id"
+            );
+            let mut statement = w.db.prepare_cached(&sql)?;
             let ids = statement.query_map((app.0, user.as_str()), |row| row.get::<_, String>(0))?;
             let wrong = |error| Error::Engine(format!("a stored device: {error}"));
             ids.map(|id| DeviceId::parse(&id?).map_err(wrong)).collect()
@@ -269,21 +273,26 @@ fn insert(db: &Connection, device: &mut Device) -> Result<(), Error> {
     Ok(())
 }
 
+/// What is kept of a session that may not go on: marked with [`crate::KEPT_ENDED`], once.
+const ENDED: &str = "CASE WHEN kept IS NULL THEN X'FF' WHEN substr(kept, 1, 1) = X'FF' THEN kept
+                     ELSE CAST(X'FF' || kept AS BLOB) END";
+
 /// Writes what can change (a token's time wherever its device names it, that of the user only with the user),
 /// and takes from a device of another user what is the first one's: its inbox and its endpoints.
 fn write_back(w: &Write<'_>, device: &Device, renewal: &Renewal, now: Timestamp) -> Result<(), Error> {
     let Attributes { platform, locale, timezone, app_version, tags } = &device.attributes;
     let token = device.push_token.as_ref();
     let suspect = device.push_suspect.as_ref();
-    let mut statement = w.db.prepare_cached(
+    let mut statement = w.db.prepare_cached(&format!(
         "UPDATE devices SET user = ?2, platform = ?3, locale = ?4, timezone = ?5, app_version = ?6, tags = ?7,
                             push_token = ?8, push_service = ?9, push_environment = ?10, push_suspect_at = ?11,
                             push_suspect_reason = ?12,
                             push_token_at = CASE WHEN ?8 IS NULL THEN NULL WHEN ?14 THEN ?13 ELSE push_token_at END,
                             user_at = CASE WHEN user IS ?2 THEN user_at ELSE ?13 END,
+                            kept = CASE WHEN user IS ?2 THEN kept ELSE {ENDED} END,
                             revision = revision + ?15
-         WHERE num = ?1",
-    )?;
+         WHERE num = ?1"
+    ))?;
     statement.execute((
         device.num.0 as i64,
         device.user.as_ref().map(UserId::as_str),

@@ -56,7 +56,8 @@ impl Sessions for Sqlite {
 
     async fn keep_session(&self, device: DeviceNum, kept: Option<Vec<u8>>) -> Result<(), Error> {
         self.write(1, move |w| {
-            let sql = "UPDATE devices SET kept = ?2 WHERE num = ?1";
+            let sql = "UPDATE devices SET kept = ?2 WHERE num = ?1
+                       AND (?2 IS NULL OR kept IS NULL OR substr(kept, 1, 1) <> X'FF')";
             w.db.prepare_cached(sql)?.execute((device.0 as i64, &kept))?;
             Ok(())
         })

@@ -13,7 +13,9 @@ use super::backlog::Reading;
 use super::ids::{self, Num};
 use super::notification::{self, Standing};
 use super::writer::Write;
-use crate::{Error, LogPage, Place, TopicState, Topics, TopicsSince};
+use crate::{
+    Error, LogPage, Place, RetainedPage, RetainedScan, TopicState, Topics, TopicsSince, WantedTopic,
+};
 
 /// A topic's number inside the store.
 pub(super) type TopicNum = i64;
@@ -70,35 +72,34 @@ impl Topics for Sqlite {
         .await
     }
 
-    async fn retained_page(
-        &self,
-        app: AppId,
-        prefix: &str,
-        after: Option<&Topic>,
-        limit: usize,
-        now: Timestamp,
-    ) -> Result<Vec<Arc<Message>>, Error> {
-        let (ids, prefix) = (Arc::clone(&self.ids), prefix.to_owned());
-        let after = after.map_or_else(String::new, |topic| topic.as_str().to_owned());
+    async fn retained_page(&self, scan: RetainedScan, wanted: WantedTopic) -> Result<RetainedPage, Error> {
+        let ids = Arc::clone(&self.ids);
         self.read(move |db| {
-            let sql = "SELECT name, retained FROM topics
-                       WHERE app = ?1 AND name >= ?2 AND name > ?3 AND retained IS NOT NULL
-                       AND retained_expires_at > ?4 ORDER BY name";
-            let mut statement = db.prepare_cached(sql)?;
-            let mut rows = statement.query((app.0, &prefix, &after, now.0 as i64))?;
-            let mut messages = Vec::new();
-            while messages.len() < limit
-                && let Some(row) = rows.next()?
-            {
+            let RetainedScan { app, from, until, topics_max, messages_max, now } = scan;
+            let below = if until.is_some() { "name < ?3" } else { "?3 IS NULL" };
+            let sql = format!(
+                "SELECT name, retained, retained_expires_at > ?4 FROM topics
+                 WHERE app = ?1 AND name >= ?2 AND {below} ORDER BY name"
+            );
+            let mut statement = db.prepare_cached(&sql)?;
+            let mut rows = statement.query((app.0, &from, &until, now.0 as i64))?;
+            let mut page = RetainedPage::default();
+            while let Some(row) = rows.next()? {
+                page.topics += 1;
                 let name = row.get_ref(0)?.as_str().map_err(rusqlite::Error::from)?;
-                if !name.starts_with(&prefix) {
-                    break; // they are in order
+                let retained = row.get::<_, Option<Num>>(1)?.filter(|_| matches!(row.get(2), Ok(Some(true))));
+                if let Some(num) = retained
+                    && name != Topic::everyone().as_str()
+                    && wanted(name)
+                {
+                    page.messages.extend(notification::message(db, &ids, num)?);
                 }
-                if name != Topic::everyone().as_str() {
-                    messages.extend(notification::message(db, &ids, row.get(1)?)?);
+                if page.topics >= topics_max || page.messages.len() >= messages_max {
+                    page.next = Some(RetainedPage::behind(name));
+                    break;
                 }
             }
-            Ok(messages)
+            Ok(page)
         })
         .await
     }

@@ -87,13 +87,13 @@ macro_rules! conformance_tests {
             sessions: a_log_in_reads_everything_at_once, refusals_stand_alone, a_token_makes_its_device,
                 a_backlog_comes_in_pages, a_backlog_resumes, session_topics_start_at_the_present,
                 too_many_topics_are_refused, answers_keep_the_order_of_the_batch,
-                a_recheck_tells_what_is_newer, a_recheck_tells_what_changed, what_a_session_keeps_comes_back;
+                a_recheck_tells_what_is_newer, a_recheck_tells_what_changed, what_a_session_keeps_comes_back, what_a_session_keeps_ends_with_its_holder;
             topics: offsets_count_every_message, durable_subscribers_catch_up, positions_never_go_back,
                 everyone_is_a_topic_of_all, a_log_is_recovered, a_trimmed_log_is_not_complete,
                 an_expired_message_is_not_complete, a_collapsed_log_is_complete, another_epoch_missed_everything,
                 a_topic_nobody_used, retained_is_replaced_and_deleted, retained_ends_with_its_ttl,
                 topics_are_listed, topics_that_got_something_are_told,
-                retained_messages_are_found_by_prefix, logs_are_read_over_all_topics;
+                retained_messages_are_found_by_range, logs_are_read_over_all_topics;
             upkeep: prune_expires_inboxes, prune_trims_logs, prune_is_bounded, prune_forgets_after_retention,
                 tenants_are_isolated, a_check_writes_and_reads, places_follow_commits,
                 a_task_is_led, a_closed_store_says_so;

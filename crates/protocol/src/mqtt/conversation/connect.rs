@@ -4,7 +4,7 @@ use noroshi_types::{DeviceId, Topic};
 
 use super::{Conversation, Phase};
 use crate::app_name;
-use crate::mqtt::action::{Action, LogIn, LogInRefused, LoggedIn, Will};
+use crate::mqtt::action::{Action, LogIn, LogInRefused, LoggedIn, OfferedWill, Will};
 use crate::mqtt::flight::Stage;
 use crate::mqtt::{
     Ack, Config, ConnAck, Connect, Frame, LastWill, Packet, PacketType, Properties, Property, PropertyList,
@@ -137,7 +137,8 @@ impl Conversation {
         self.session_expiry_s = requested_expiry_s.min(config.session_expiry_max_s);
         self.keep_alive_s = connect.keep_alive_s;
         self.phase = Phase::LoggingIn;
-        let (clean_start, client_id, has_will) = (connect.clean_start, connect.client_id, will.is_some());
+        let (clean_start, client_id) = (connect.clean_start, connect.client_id);
+        let offered = will.as_ref().map(RawWill::offered);
         self.opening = Some(Box::new(Opening {
             clean_start,
             assign_id: client_id.is_empty(),
@@ -147,7 +148,8 @@ impl Conversation {
         }));
         let app = properties.user().find(|(name, _)| *name == "app").map(|(_, app)| app).or(named_app);
         let session_expiry_s = self.session_expiry_s;
-        Ok(Action::LogIn(LogIn { device, token, app, client_id, clean_start, session_expiry_s, has_will }))
+        let will = offered;
+        Ok(Action::LogIn(LogIn { device, token, app, client_id, clean_start, session_expiry_s, will }))
     }
 
     fn refuse<'a>(&mut self, code: ReasonCode, text: &'static str, out: &mut Vec<u8>) -> Action<'a> {
@@ -156,11 +158,23 @@ impl Conversation {
         Action::Refused(text)
     }
 
+    /// How long the notification's `data` is that the will of a log-in would become; 0 without one. It is encoded for
+    /// that, so the caller asks it for clients that it knows.
+    pub fn will_data_bytes(&self) -> usize {
+        let will = self.opening.as_ref().and_then(|opening| opening.will.as_ref());
+        will.map_or(0, |will| will.publication().data(0).as_str().len())
+    }
+
     /// Answers a log-in by more than a close reason says. The connection is over then.
     pub fn refuse_log_in(&mut self, refused: LogInRefused, out: &mut Vec<u8>) {
         if self.phase == Phase::LoggingIn {
             self.phase = Phase::Over;
-            self.push_connack(refused.reason_code(), Some(refused.text()), None, out);
+            let code = match (refused.reason_code(), self.version) {
+                // "Server unavailable", which 3.1.1 would be told instead, asks for the same again.
+                (ReasonCode::QuotaExceeded, Version::V3) => ReasonCode::NotAuthorized,
+                (code, _) => code,
+            };
+            self.push_connack(code, Some(refused.text()), None, out);
         }
     }
 
@@ -196,7 +210,7 @@ impl Conversation {
         }
         self.phase = Phase::Open;
         self.origin = session.origin;
-        self.will = opening.will.map(|will| Box::new(will.publication(session.origin)));
+        self.will = opening.will.map(|will| Box::new(will.will(session.origin)));
         for subscription in session.subscriptions {
             let list = self.subscriptions.get_or_insert_default();
             list.put(subscription, config.subscriptions_max);
@@ -253,24 +267,36 @@ impl Conversation {
 }
 
 impl RawWill {
-    fn publication(self, origin: u64) -> Will {
+    fn offered(&self) -> OfferedWill {
+        OfferedWill {
+            topic: self.topic.clone(),
+            payload_bytes: self.payload.len(),
+            properties_bytes: self.properties.len(),
+        }
+    }
+
+    fn publication(&self) -> Publication<'_> {
         let properties = Properties::from_checked(&self.properties);
-        let publication = Publication {
-            topic: self.topic,
+        Publication {
+            topic: self.topic.clone(),
             payload: &self.payload,
             qos: self.qos,
             retain: self.retain,
             expiry_s: properties.number(Property::MessageExpiryInterval),
             properties,
-        };
+        }
+    }
+
+    fn will(self, origin: u64) -> Will {
+        let publication = self.publication();
         Will {
             data: publication.data(origin),
-            topic: publication.topic,
             qos: self.qos,
             retain: self.retain,
             has_payload: !self.payload.is_empty(),
-            delay_s: properties.number(Property::WillDelayInterval).unwrap_or(0),
+            delay_s: publication.properties.number(Property::WillDelayInterval).unwrap_or(0),
             expiry_s: publication.expiry_s,
+            topic: publication.topic,
         }
     }
 }

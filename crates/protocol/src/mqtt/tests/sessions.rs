@@ -1,8 +1,8 @@
 //! What outlives a connection: wills, and sessions that go on where they stopped.
 
-use noroshi_types::CloseReason;
+use noroshi_types::{CloseReason, Topic};
 
-use super::peer::{Did, Peer, connect, options, outgoing, publish};
+use super::peer::{Did, Peer, connect, each_frame, encoded, options, outgoing, publish};
 use crate::mqtt::*;
 
 fn expiry(seconds: u32) -> PropertyList {
@@ -79,16 +79,49 @@ fn a_will_of_who_was_not_let_in_is_none() {
 
 #[test]
 fn who_may_not_leave_a_will_is_told_so() {
-    for (version, said) in [(Version::V3, 5), (Version::V5, 0x87)] {
+    for (why, version, said) in [
+        (LogInRefused::Will, Version::V3, 5),
+        (LogInRefused::Will, Version::V5, 0x87),
+        // Not "server unavailable", which says to come back.
+        (LogInRefused::WillTooBig, Version::V3, 5),
+        (LogInRefused::WillTooBig, Version::V5, 0x97),
+    ] {
         let mut peer = Peer::new(version);
         peer.say(Packet::Connect(connect(version)));
-        peer.conversation.refuse_log_in(LogInRefused::Will, &mut peer.out);
+        peer.conversation.refuse_log_in(why, &mut peer.out);
         peer.conversation.close(CloseReason::Unauthorized, None, &mut peer.out);
         assert_eq!((peer.out[0], peer.out[3]), (0x20, said), "and only that");
         assert_eq!(peer.out.len(), usize::from(peer.out[1]) + 2);
-        let text = LogInRefused::Will.text().as_bytes();
+        let text = why.text().as_bytes();
         assert_eq!(peer.out.windows(text.len()).any(|part| part == text), version == Version::V5);
     }
+}
+
+#[test]
+fn a_will_says_how_large_it_is_before_its_client_is_let_in() {
+    let mut list = PropertyList::new();
+    list.push(Property::UserProperty, Value::Pair("k", "\u{1}\u{1}"));
+    let will = LastWill {
+        qos: Qos::AtLeastOnce,
+        retain: false,
+        properties: list.properties(),
+        topic: "w",
+        payload: b"gone",
+    };
+    let mut peer = Peer::new(Version::V5);
+    let anonymous = Config { anonymous: true, ..Config::default() };
+    let asks = Packet::Connect(Connect { will: Some(will), ..connect(Version::V5) });
+    let mut offered = None;
+    each_frame(&encoded(Version::V5, &[asks]), |frame| {
+        if let Action::LogIn(log_in) = peer.conversation.receive(&anonymous, frame, &mut peer.out) {
+            offered = log_in.will;
+        }
+    });
+    let topic = Topic::parse("w").unwrap();
+    let properties_bytes = list.properties().as_bytes().len();
+    assert_eq!(offered, Some(OfferedWill { topic, payload_bytes: 4, properties_bytes }));
+    let data = r#"{"mqtt":{"text":"gone","qos":1,"user":[["k","\u0001\u0001"]],"from":"0000000000000000"}}"#;
+    assert_eq!(peer.conversation.will_data_bytes(), data.len(), "with what escapes add");
 }
 
 #[test]

@@ -173,6 +173,8 @@ const UPDATE: &str = "UPDATE devices d SET \"user\" = new.of_user, platform = ne
          push_token_at = CASE WHEN new.push_token IS NULL THEN NULL WHEN new.names_token THEN new.at
                               ELSE d.push_token_at END,
          user_at = CASE WHEN d.\"user\" IS NOT DISTINCT FROM new.of_user THEN d.user_at ELSE new.at END,
+         kept = CASE WHEN d.\"user\" IS NOT DISTINCT FROM new.of_user OR substr(d.kept, 1, 1) = '\\xff'::bytea
+                     THEN d.kept ELSE '\\xff'::bytea || coalesce(d.kept, ''::bytea) END,
          revision = d.revision + new.revises::int
      FROM unnest($1::bigint[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::text[],
                  $9::bigint[], $10::bigint[], $11::bigint[], $12::text[], $13::bigint[], $14::bool[], $15::bool[])

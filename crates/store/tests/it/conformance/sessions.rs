@@ -1,6 +1,8 @@
 //! Log-ins and backlogs.
 
-use noroshi_store::{Backlog, DeviceChange, Login, LoginRefused, Place, Recheck, Rechecked, Store};
+use noroshi_store::{
+    Backlog, DeviceChange, KEPT_ENDED, Login, LoginRefused, Place, Recheck, Rechecked, Store,
+};
 use noroshi_types::{AppId, DeviceNum, Epoch, Position, Request, Target, Topic, When, limits};
 
 use super::world::*;
@@ -305,4 +307,40 @@ pub(crate) async fn what_a_session_keeps_comes_back(store: &dyn Store) {
     store.keep_session(logged.num, None).await.expect("forgotten");
     assert_eq!(log_in(store, login(app, "d1")).await.kept, None);
     store.keep_session(noroshi_types::DeviceNum(999_999), Some(vec![1])).await.expect("nobody keeps nothing");
+}
+
+pub(crate) async fn what_a_session_keeps_ends_with_its_holder(store: &dyn Store) {
+    let app = app(store, "shop").await;
+    let d1 = device("d1");
+    join(store, app, "d1", "u1", &[]).await;
+    let logged = log_in(store, login(app, "d1")).await;
+    let keep = async |kept: Option<&[u8]>| {
+        store.keep_session(logged.num, kept.map(<[u8]>::to_vec)).await.expect("kept");
+    };
+    let kept = async || store.log_in(vec![login(app, "d1")]).await.expect("read").remove(0).expect("in").kept;
+    let ended = Some(vec![KEPT_ENDED, 2, 0, 200, 7]);
+    keep(Some(&[2, 0, 200, 7])).await;
+    join(store, app, "d1", "u1", &[]).await;
+    assert_eq!(kept().await, Some(vec![2, 0, 200, 7]), "the same user");
+    join(store, app, "d1", "u2", &[]).await;
+    assert_eq!(kept().await, ended, "another user");
+    join(store, app, "d1", "u3", &[]).await;
+    keep(Some(&[2, 1])).await;
+    assert_eq!(kept().await, ended, "marked once, and the last word of the session that ended is too late");
+    keep(None).await;
+    assert_eq!(kept().await, None);
+    // A change by a provider, and an app JWT's.
+    let change = DeviceChange { user: Some(Some(user("u4"))), ..DeviceChange::default() };
+    keep(Some(&[2])).await;
+    store.update_device(app, &d1, change, NOW).await.expect("changed");
+    assert_eq!(kept().await, Some(vec![KEPT_ENDED, 2]));
+    keep(None).await;
+    assert_eq!(log_in(store, jwt(app, "d1", "u5", &[])).await.kept, Some(vec![KEPT_ENDED]));
+    keep(None).await;
+    // Also where nothing was kept: what the session is about to keep has ended too.
+    store.revoke_tokens(app, &d1).await.expect("revoked");
+    store.revoke_tokens(app, &d1).await.expect("revoked");
+    keep(Some(&[2])).await;
+    let again = Login { token_version: None, ..login(app, "d1") };
+    assert_eq!(log_in(store, again).await.kept, Some(vec![KEPT_ENDED]));
 }

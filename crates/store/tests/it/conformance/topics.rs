@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use noroshi_store::{BacklogPage, Recover, Store, TopicState};
+use noroshi_store::{BacklogPage, Recover, RetainedScan, Store, TopicState, WantedTopic};
 use noroshi_types::{
     AppId, Epoch, Message, NotificationId, Position, Request, Target, Timestamp, Topic, When,
 };
@@ -330,7 +330,7 @@ pub(crate) async fn topics_that_got_something_are_told(store: &dyn Store) {
     assert_eq!(since(place, 2).await, (all, 2));
 }
 
-pub(crate) async fn retained_messages_are_found_by_prefix(store: &dyn Store) {
+pub(crate) async fn retained_messages_are_found_by_range(store: &dyn Store) {
     let (app, other) = (app(store, "shop").await, app(store, "other").await);
     let retain = |name: &str| Request { retain: true, ..stored(to_topic(name)) };
     let mut kept = Vec::new();
@@ -339,20 +339,35 @@ pub(crate) async fn retained_messages_are_found_by_prefix(store: &dyn Store) {
     }
     publish(store, app, stored(to_topic("a/3"))).await;
     publish(store, other, retain("a/1")).await;
-    let page = async |prefix: &str, after: Option<&str>, limit, now| {
-        let after = after.map(topic);
-        let page = store.retained_page(app, prefix, after.as_ref(), limit, now).await.expect("read");
-        ids(&page)
+    let page = async |from: &str, until: Option<&str>, messages_max, topics_max, now| {
+        let (from, until) = (from.to_owned(), until.map(str::to_owned));
+        let scan = RetainedScan { app, from, until, topics_max, messages_max, now };
+        let page = store.retained_page(scan, Arc::new(|_: &str| true)).await.expect("read");
+        (ids(&page.messages), page.topics, page.next)
     };
-    assert_eq!(page("a/", None, 9, NOW).await, kept[..3]);
-    assert_eq!(page("a", None, 9, NOW).await, kept[..4]);
-    assert_eq!(page("", None, 9, NOW).await, kept);
-    assert_eq!(page("", None, 2, NOW).await, kept[..2]);
-    assert_eq!(page("", Some("a/2"), 2, NOW).await, kept[2..4]);
-    assert_eq!(page("a/", Some("a/2/x"), 9, NOW).await, []);
-    assert_eq!(page("c", None, 9, NOW).await, []);
+    assert_eq!(page("a/", Some("a0"), 9, 9, NOW).await, (kept[..3].to_vec(), 4, None));
+    assert_eq!(page("a", Some("b"), 9, 9, NOW).await, (kept[..4].to_vec(), 5, None));
+    assert_eq!(page("a/2", Some("a/2\u{1}"), 9, 9, NOW).await, (kept[1..2].to_vec(), 1, None));
+    assert_eq!(page("", None, 9, 9, NOW).await.0, kept);
+    assert_eq!(page("c", None, 9, 9, NOW).await, (vec![], 0, None));
+    // A page ends with its messages or its topics, whatever comes first, and the next one goes on behind it.
+    let (first, topics, next) = page("a/", None, 2, 9, NOW).await;
+    assert_eq!((first, topics), (kept[..2].to_vec(), 2));
+    let (second, topics, next) = page(&next.expect("more"), None, 9, 2, NOW).await;
+    assert_eq!((second, topics), (kept[2..3].to_vec(), 2), "a/2/x, and a/3, which retains nothing");
+    let next = next.expect("more");
+    assert_eq!(page(&next, None, 9, 100_000, NOW).await, (kept[3..].to_vec(), 2, None));
+    // What is not wanted is looked at, and not read.
+    let wanted: WantedTopic = Arc::new(|name: &str| name.ends_with("/x"));
+    let scan =
+        RetainedScan { app, from: String::new(), until: None, topics_max: 100, messages_max: 100, now: NOW };
+    let found = store.retained_page(scan, wanted).await.expect("read");
+    assert_eq!(ids(&found.messages), kept[2..3]);
     let later = NOW.saturating_add(std::time::Duration::from_secs(29 * 86_400));
-    assert_eq!(page("", None, 9, later).await, [], "they have expired");
+    assert_eq!(page("", None, 9, 9, later).await.0, [], "they have expired");
+    // $everyone is no topic of its own.
+    publish(store, app, Request { retain: true, ..stored(Target::Everyone) }).await;
+    assert_eq!(page("$", Some("%"), 9, 9, NOW).await.0, []);
 }
 
 pub(crate) async fn logs_are_read_over_all_topics(store: &dyn Store) {
