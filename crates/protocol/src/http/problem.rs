@@ -21,7 +21,7 @@ const fn refusal(code: &'static str, status: u16, title: &'static str, advice: &
 }
 
 /// Every code that is answered with [`push_problem`].
-pub const REFUSALS: [Refusal; 18] = [
+pub const REFUSALS: [Refusal; 19] = [
     refusal(
         "bad_handshake",
         400,
