@@ -12,6 +12,8 @@ FEATURES_release := --features noroshi/sqs,noroshi/firehose,noroshi/kafka,norosh
 # What end-to-end tests look at beside the default.
 FEATURES_dev := --features noroshi/otel,noroshi/profiling
 NOROSHI_BIN ?= $(BIN_$(PROFILE))
+# Injected faults are for debug builds alone (crates/supervision).
+NO_FAULTS_release = ! grep -q NOROSHI_FAULT_FILE $(NOROSHI_BIN)
 
 # A missing or changed snapshot is a failure, never a silent update.
 export INSTA_UPDATE ?= no
@@ -24,6 +26,7 @@ help: ## This list
 run: ## Build the release binary and start a development node in ./noroshi-data
 	@scripts/setup build
 	$(CARGO) build --release --locked --bin noroshi $(FEATURES_release)
+	@$(NO_FAULTS_release)
 	$(BIN_release) serve --dev
 
 test: unit e2e ## Every test: units, components, and end to end with other people's clients
@@ -38,6 +41,7 @@ unit: ## Tests of the workspace alone
 e2e: ## End-to-end tests of the built binary (PROFILE=release for the release binary)
 	@scripts/setup build engines
 	$(CARGO) build --profile $(PROFILE) --locked --bin noroshi $(FEATURES_$(PROFILE))
+	$(NO_FAULTS_$(PROFILE))
 	NOROSHI_BIN=$(NOROSHI_BIN) e2e/run
 
 faults: ## Engines and nodes killed, paused and parted under load, Amazon SQS and Apache Kafka (some 9 minutes)

@@ -95,11 +95,32 @@ impl<T: DeserializeOwned + Send> FromRequestParts<Api> for Query<T> {
             Ok(axum::extract::Query(query)) => Ok(Self(query)),
             Err(rejection) => {
                 let text = rejection.body_text();
-                let rule = text.split_once(": ").map_or(&*text, |(_, rule)| rule).to_owned();
-                Err(Problem::new(Code::InvalidParameter, rule))
+                let rule = text.split_once(": ").map_or(&*text, |(_, rule)| rule);
+                Err(Problem::new(Code::InvalidParameter, without_input(rule)))
             }
         }
     }
+}
+
+/// A refusal of a query without what the client wrote: it may have put a credential there, and answers end up in the logs
+/// of clients and proxies.
+fn without_input(rule: &str) -> String {
+    for (word, said) in [
+        ("unknown field", "a parameter is not known"),
+        ("unknown variant", "a parameter has a value that is not known"),
+        ("invalid value", "a parameter has a wrong value"),
+        ("invalid type", "a parameter has a wrong value"),
+    ] {
+        if !rule.contains(word) {
+            continue;
+        }
+        // The client's own text comes before the last one.
+        return match rule.rsplit_once(", expected ") {
+            Some((_, expected)) => format!("{said}: expected {expected}"),
+            None => said.to_owned(),
+        };
+    }
+    rule.to_owned()
 }
 
 /// What `curl -d` and Python's `urllib` say of a body when nobody told them what it is.
@@ -165,4 +186,25 @@ async fn read_bounded(request: Request, state: &State, bytes_max: usize) -> Resu
         whole.extend_from_slice(&data);
     }
     Ok(Body { bytes: whole.freeze(), _share: share })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refused_query_is_not_repeated() {
+        let check = |rule: &str, expected: &str| assert_eq!(without_input(rule), expected, "{rule}");
+        check(
+            "nd1.a: unknown field `nd1.a`, expected `after` or `limit`",
+            "a parameter is not known: expected `after` or `limit`",
+        );
+        check(
+            "x: unknown field `a`, expected ``, expected `after`",
+            "a parameter is not known: expected `after`",
+        );
+        check("x: unknown field `a`, there are no fields", "a parameter is not known");
+        check("limit: invalid digit found in string", "limit: invalid digit found in string");
+        check("duplicate field `after`", "duplicate field `after`");
+    }
 }

@@ -10,6 +10,7 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::time::Duration;
 
+use noroshi_types::json::lone_surrogate;
 use noroshi_types::{Invalid, TraceContext, time};
 use serde::de::{self, Deserialize, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::error::Category;
@@ -21,11 +22,19 @@ const DEPTH_MAX: usize = 64;
 
 /// Reads one value and nothing behind it.
 pub(crate) fn parse<'de, T: Deserialize<'de>>(text: &'de [u8]) -> Result<T, Problem> {
-    if deeper_than(text, DEPTH_MAX) {
+    let scan = Scan::of(text, DEPTH_MAX);
+    if scan.is_too_deep {
         return Err(Problem::new(
             Code::InvalidJson,
             format!("the JSON is nested more than {DEPTH_MAX} deep"),
         ));
+    }
+    // serde finds it only in texts that it decodes: what is carried as it came would keep it.
+    if let Some(at) = scan.has_escapes.then(|| lone_surrogate(text)).flatten() {
+        let detail = format!(
+            "the escape at byte {at} of the JSON is half of a surrogate pair: text has to be Unicode (RFC 7493 §2.1)"
+        );
+        return Err(Problem::new(Code::InvalidJson, detail));
     }
     // Following the path costs time: it is done only where there is something to say.
     if let Ok(value) = serde_json::from_slice(text) {
@@ -86,13 +95,30 @@ fn named_in(rule: &str) -> Option<&str> {
     matches!(kind, "missing" | "duplicate" | "unknown").then(|| rest.split('`').next())?
 }
 
-/// Brackets outside strings, counted without looking at anything else: what is not JSON is found later.
-fn deeper_than(text: &[u8], max: usize) -> bool {
+/// What one pass over a text finds before it is parsed: what is not JSON is found later.
+struct Scan {
+    /// Brackets outside strings are nested deeper than allowed.
+    is_too_deep: bool,
+    has_escapes: bool,
+}
+
+impl Scan {
+    fn of(text: &[u8], depth_max: usize) -> Self {
+        let mut has_escapes = false;
+        let is_too_deep = deeper_than(text, depth_max, &mut has_escapes);
+        Self { is_too_deep, has_escapes }
+    }
+}
+
+fn deeper_than(text: &[u8], max: usize, has_escapes: &mut bool) -> bool {
     let (mut depth, mut in_string, mut escaped) = (0_usize, false, false);
     for byte in text {
         match (in_string, byte) {
             (true, _) if escaped => escaped = false,
-            (true, b'\\') => escaped = true,
+            (true, b'\\') => {
+                *has_escapes = true;
+                escaped = true;
+            }
             (true, b'"') => in_string = false,
             (true, _) => {}
             (false, b'"') => in_string = true,

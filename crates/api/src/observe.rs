@@ -78,6 +78,17 @@ async fn answer(api: &Api, request: Request, next: Next) -> Response {
         let detail = "this node serves no requests: it does not have the role api";
         return Problem::new(Code::Misdirected, detail).into_response();
     }
+    for (what, text) in [("path", request.uri().path()), ("query", request.uri().query().unwrap_or_default())]
+    {
+        if let Err(wrong) = noroshi_types::percent::check(text) {
+            // The text itself is not told: it may hold a credential.
+            return Problem::new(
+                Code::InvalidParameter,
+                format!("the {what} is not percent-encoded: {wrong}"),
+            )
+            .into_response();
+        }
+    }
     let share = api.enter();
     if share.is_none() && api.door == Door::Public {
         api.metrics.shed.inc();
@@ -101,12 +112,16 @@ fn log(route: &str, status: u16, took_us: u128, app: Option<u32>, notification: 
     }
 }
 
+/// How credentials of this service begin: one that a client took for its request's id is not logged.
+const CREDENTIALS: [&str; 4] = ["nd1.", "nk_", "no_", "eyJ"];
+
 /// The client's own id where it is short and plain, so that its log and ours can be read together.
 fn request_id(headers: &HeaderMap) -> HeaderValue {
     let plain = |value: &&HeaderValue| {
         let bytes = value.as_bytes();
         (1..=REQUEST_ID_BYTES_MAX).contains(&bytes.len())
             && bytes.iter().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.'))
+            && !CREDENTIALS.iter().any(|prefix| bytes.starts_with(prefix.as_bytes()))
     };
     let drawn = || HeaderValue::from_str(&uuid::Uuid::now_v7().as_simple().to_string());
     match headers.get(&REQUEST_ID).filter(plain) {

@@ -238,6 +238,10 @@ impl Auth {
         self.snapshot.load().apps.clone()
     }
 
+    pub fn apps_count(&self) -> usize {
+        self.snapshot.load().apps.len()
+    }
+
     pub fn app(&self, name: &str) -> Option<App> {
         self.snapshot.load().apps.iter().find(|app| app.name.as_str() == name).cloned()
     }

@@ -51,9 +51,9 @@ pub fn key_hash(secret: &str) -> noroshi_store::KeyHash {
     key::hash(secret)
 }
 
-/// The device that a device token names, unverified: for who only has to find out whom to ask. None if it is
-/// none of ours.
-pub fn device_named(token: &str) -> Option<noroshi_types::DeviceId> {
+/// The app and the device that a device token names, unverified: for a caller that only has to find out whom to ask.
+/// The app is the issuer's number of it. None if it has not the form of a device token.
+pub fn device_named(token: &str) -> Option<(noroshi_types::AppId, noroshi_types::DeviceId)> {
     token::device_named(token)
 }
 

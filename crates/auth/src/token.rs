@@ -67,14 +67,16 @@ impl Signer {
     }
 }
 
-/// Without looking at the signature.
-pub(crate) fn device_named(token: &str) -> Option<DeviceId> {
+/// Without looking at the signature. The app is the issuer's number of it.
+pub(crate) fn device_named(token: &str) -> Option<(AppId, DeviceId)> {
     let (payload, _) = token.strip_prefix(PREFIX)?.split_once('.')?;
     if token.len() > TOKEN_BYTES_MAX {
         return None;
     }
     let payload = URL_SAFE_NO_PAD.decode(payload).ok()?;
-    DeviceId::parse(std::str::from_utf8(payload.get(FIXED_BYTES..)?).ok()?).ok()
+    let app = AppId(u32::from_be_bytes(*payload.first_chunk::<4>()?));
+    let device = DeviceId::parse(std::str::from_utf8(payload.get(FIXED_BYTES..)?).ok()?).ok()?;
+    Some((app, device))
 }
 
 #[cfg(test)]
@@ -94,7 +96,7 @@ mod tests {
         let identity = signer.verify(&token, Timestamp(999)).expect("valid");
         assert_eq!((identity.app, identity.device.as_str()), (AppId(3), "d-1"));
         assert_eq!((identity.token_version, identity.create), (Some(2), false));
-        assert_eq!(device_named(&token), Some(identity.device));
+        assert_eq!(device_named(&token), Some((AppId(3), identity.device)));
         assert_eq!(device_named("nd1.AAAA.x"), None);
     }
 

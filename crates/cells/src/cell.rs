@@ -1,13 +1,15 @@
 //! One cell as a front sees it: where it is, whether it answers, how much waits for it.
 
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 use axum::response::{IntoResponse, Response};
 use http::header;
 use noroshi_api::{Code, Problem};
 use noroshi_store::cells::{CellNum, CellRecord};
+use noroshi_types::AppId;
 use tokio::sync::{Notify, Semaphore, watch};
 
 use crate::client::{Answer, Ask, Client, Error};
@@ -40,6 +42,9 @@ pub(crate) struct Cell {
     up: watch::Sender<bool>,
     /// What became of the last line that named a trace, and when. The lock is held to read or replace it.
     traces: Mutex<(Traces, Instant)>,
+    /// The front's apps by the numbers that the cell's device tokens have for them, as its admin address told them.
+    /// The lock is held for a look-up or a replacement.
+    apps: RwLock<HashMap<AppId, AppId>>,
     requests: Semaphore,
     /// Something new waits for it.
     pub(crate) work: Notify,
@@ -65,6 +70,7 @@ impl Cell {
             draining: AtomicBool::new(false),
             up: watch::Sender::new(true),
             traces: Mutex::new((Traces::Untried, Instant::now())),
+            apps: RwLock::default(),
             requests: Semaphore::new(REQUESTS_MAX),
             work: Notify::new(),
             doubt: Notify::new(),
@@ -128,6 +134,20 @@ impl Cell {
     pub(crate) fn note_traces(&self, traces: Traces) -> Traces {
         let noted = (traces, Instant::now());
         std::mem::replace(&mut *self.traces.lock().unwrap_or_else(PoisonError::into_inner), noted).0
+    }
+
+    /// The front's app that the cell means by this number in its device tokens.
+    pub(crate) fn app_of(&self, number: AppId) -> Option<AppId> {
+        self.apps.read().unwrap_or_else(PoisonError::into_inner).get(&number).copied()
+    }
+
+    /// How many apps it told its numbers of.
+    pub(crate) fn apps_told(&self) -> usize {
+        self.apps.read().unwrap_or_else(PoisonError::into_inner).len()
+    }
+
+    pub(crate) fn set_apps(&self, apps: HashMap<AppId, AppId>) {
+        *self.apps.write().unwrap_or_else(PoisonError::into_inner) = apps;
     }
 
     /// For a request that somebody waits for: refused at once while the cell is known to be away.

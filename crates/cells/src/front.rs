@@ -143,6 +143,13 @@ impl Front {
         found.map(|app| app.name).ok_or_else(|| Problem::not_found("app"))
     }
 
+    /// Whether a cell has not told its numbers of all apps yet, so that a device token may be good although no device
+    /// is found for it.
+    pub(crate) fn is_unsure(&self) -> bool {
+        let apps = self.state.auth.apps_count();
+        self.cells.iter().any(|cell| cell.apps_told() < apps)
+    }
+
     /// The front's own key for an app in a cell, as a header.
     pub(crate) fn key(&self, cell: &Cell, app: AppId) -> Result<HeaderValue, Problem> {
         let key = self.key_text(cell, &self.app_name(app)?);

@@ -1,16 +1,20 @@
 //! Apps and keys: they are the front's, and every cell is told the whole of an app whenever that is not what it was
 //! told last, and again when it comes back. Telling is repeatable, so a cell that was away or lost its data ends up
 //! with the same. What a cell was told of is kept, so that an app deleted here while the cell was away goes there too.
+//!
+//! The cell answers with the number that its device tokens have for the app. That is how the front knows the app of a
+//! token that only the cell can verify.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
 
 use http::{HeaderValue, Method, StatusCode};
 use noroshi_store::{App, Key};
-use noroshi_types::{AppName, Scope, Scopes};
+use noroshi_types::{AppId, AppName, Scope, Scopes};
 use ring::digest::{SHA256, digest};
+use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::cell::Cell;
@@ -23,12 +27,23 @@ const INTERVAL: Duration = Duration::from_millis(500);
 const BACKOFF: Duration = Duration::from_secs(2);
 /// All of it, even where nothing seems to have changed.
 const REPEAT: Duration = Duration::from_secs(600);
+/// The same for a cell that did not tell its numbers: it may have been upgraded.
+const REPEAT_OLDER: Duration = Duration::from_secs(30);
 const TIMEOUT: Duration = Duration::from_secs(10);
 /// What the front's own key is called in cells.
 const KEY_NAME: &str = "front";
 
-/// What a cell knows, by the digest of what it was told; none: it has to be told again, or was deleted here.
-type Told = HashMap<AppName, Option<[u8; 32]>>;
+/// Each app that a cell was told of.
+type Told = HashMap<AppName, Known>;
+
+/// What a cell knows of an app.
+#[derive(Default)]
+struct Known {
+    /// The digest of what it was told; none: it has to be told again, or was deleted here.
+    hash: Option<[u8; 32]>,
+    /// What its device tokens call the app; none: not told yet, or its version is too old to tell.
+    number: Option<AppId>,
+}
 
 pub(crate) async fn run(front: Arc<Front>, cell: Arc<Cell>) {
     let mut told = Told::new();
@@ -44,9 +59,19 @@ pub(crate) async fn run(front: Arc<Front>, cell: Arc<Cell>) {
             Ok(()) => bring_up_to_date(&front, &cell, &mut told).await,
             failed => failed,
         };
+        // Also of a cell that refuses one of the apps: devices of the others go on.
+        cell.set_apps(numbers(&front.state.auth.apps(), &told));
         let pause = match result {
             Ok(()) if repeat => {
-                repeat_at = tokio::time::Instant::now() + REPEAT;
+                let is_older = told.values().any(|known| known.number.is_none());
+                if is_older {
+                    let cell = cell.name();
+                    tracing::warn!(
+                        cell,
+                        "the cell does not tell the numbers of its apps: device tokens of it are refused (503) at the front until the cell is upgraded"
+                    );
+                }
+                repeat_at = tokio::time::Instant::now() + if is_older { REPEAT_OLDER } else { REPEAT };
                 INTERVAL
             }
             Ok(()) => INTERVAL,
@@ -66,7 +91,10 @@ pub(crate) async fn run(front: Arc<Front>, cell: Arc<Cell>) {
 /// Everything the cell was ever told of is doubtful.
 async fn start_anew(front: &Front, cell: &Cell, told: &mut Told) -> Result<(), String> {
     let kept = front.store.provisioned(cell.num).await.map_err(|error| error.to_string())?;
-    *told = kept.into_iter().map(|(app, _)| (app, None)).collect();
+    for (app, _) in kept {
+        told.entry(app).or_default();
+    }
+    told.values_mut().for_each(|known| known.hash = None);
     Ok(())
 }
 
@@ -75,17 +103,17 @@ async fn bring_up_to_date(front: &Front, cell: &Cell, told: &mut Told) -> Result
     for app in &apps {
         let body = described(front, cell, app, &front.state.auth.keys(app.id)).to_string();
         let hash = digest_of(body.as_bytes());
-        if told.get(&app.name) != Some(&Some(hash)) {
+        if told.get(&app.name).is_none_or(|known| known.hash != Some(hash)) {
             let answer = tell(cell, Method::PUT, &app.name, body).await?;
             if answer.status != StatusCode::OK {
                 return Err(refused(&app.name, &answer));
             }
             keep(front, cell, &app.name, Some(hash)).await?;
-            told.insert(app.name.clone(), Some(hash));
+            told.insert(app.name.clone(), Known { hash: Some(hash), number: number_in(&answer) });
         }
     }
-    let gone: Vec<AppName> =
-        told.keys().filter(|name| !apps.iter().any(|app| app.name == **name)).cloned().collect();
+    let names: HashSet<&AppName> = apps.iter().map(|app| &app.name).collect();
+    let gone: Vec<AppName> = told.keys().filter(|name| !names.contains(name)).cloned().collect();
     for name in gone {
         let answer = tell(cell, Method::DELETE, &name, String::new()).await?;
         if !answer.status.is_success() && answer.status != StatusCode::NOT_FOUND {
@@ -95,6 +123,20 @@ async fn bring_up_to_date(front: &Front, cell: &Cell, told: &mut Told) -> Result
         told.remove(&name);
     }
     Ok(())
+}
+
+/// The front's apps by the cell's numbers.
+fn numbers(apps: &[App], told: &Told) -> HashMap<AppId, AppId> {
+    let number = |app: &App| told.get(&app.name)?.number;
+    apps.iter().filter_map(|app| Some((number(app)?, app.id))).collect()
+}
+
+fn number_in(answer: &Answer) -> Option<AppId> {
+    #[derive(Deserialize)]
+    struct Answered {
+        number: Option<u32>,
+    }
+    answer.json::<Answered>().ok()?.number.map(AppId)
 }
 
 async fn keep(front: &Front, cell: &Cell, app: &AppName, hash: Option<[u8; 32]>) -> Result<(), String> {

@@ -258,16 +258,11 @@ impl Gateway {
         // Fails only when it is awake already.
         let _ = self.acceptor_waker.wake();
         let thread = self.acceptor.get().and_then(|acceptor| acceptor.lock().take());
-        match thread {
-            Some(thread) if self.is_stalled(&thread) => {
-                tracing::error!("the accepting thread does not answer and is left behind");
-            }
-            Some(thread) => {
-                if thread.join().is_err() {
-                    tracing::error!("the accepting thread had panicked");
-                }
-            }
-            None => {}
+        let Some(thread) = thread else { return };
+        if self.is_stalled(&thread) {
+            tracing::error!("the accepting thread does not answer and is left behind");
+        } else if thread.join().is_err() {
+            tracing::error!("the accepting thread had panicked");
         }
     }
 

@@ -15,6 +15,7 @@ mod print;
 mod problem;
 mod profiling;
 mod reader;
+mod redact;
 mod size;
 mod tracing;
 
@@ -346,6 +347,9 @@ pub struct Log {
     pub format: noroshi_telemetry::log::Format,
 }
 
+/// The runtime and the admin thread show once a second that they run.
+const STALL_TIMEOUT_MIN: Duration = Duration::from_secs(5);
+
 impl Config {
     pub fn load(inputs: &Inputs) -> Result<Config, Problems> {
         let mut problems = Vec::new();
@@ -410,6 +414,13 @@ impl Config {
     /// Rules between keys.
     fn check(&self, reader: &mut Reader) {
         self.check_ports(reader);
+        let stall = self.server.stall_timeout;
+        if !stall.is_zero() && stall < STALL_TIMEOUT_MIN {
+            reader.problem(
+                "server.stall_timeout",
+                "is below 5s: a busy machine would look like a stall (0s: never)",
+            );
+        }
         if self.mqtt.tls_listen.is_some() && self.server.tls.is_none() {
             reader.problem("mqtt.tls_listen", "needs a certificate: tls.cert and tls.key");
         }

@@ -2,7 +2,8 @@
 //!
 //! The drain, in order: not ready any more; devices are told to go elsewhere at the configured rate; API
 //! requests in work are answered; what delivery has queued is written; the admin address goes; the store
-//! closes. After a failure (`supervise`) the same is tried for some seconds. A second signal ends the process at once: what was accepted is on disk all the same.
+//! closes. After the failure of a thread (`supervise`) the node drains for some seconds only, and exits with a code of
+//! its own. A second signal ends the process at once: what was accepted is on disk all the same.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;

@@ -20,7 +20,7 @@ use std::io;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-use noroshi_supervision::{Failure, Kind, Sample, Threads};
+use noroshi_supervision::{Failure, Kind, Sample, Threads, What};
 use noroshi_telemetry::Registry;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
@@ -85,8 +85,12 @@ impl Supervisor {
 
     /// Resolves once a thread has failed and the log says so. Cancel-safe.
     pub(crate) async fn failed(&self) {
-        // An error means that the watchdog ended, which it only does with the process.
-        let _ = self.failed.clone().wait_for(|failed| *failed).await;
+        if self.failed.clone().wait_for(|failed| *failed).await.is_err() {
+            // It ends with the process only: without it a stall would go unseen.
+            let thread = "watchdog".to_owned();
+            tracing::error!(thread, exit_code = EXIT_CODE, "a thread failed; the node drains and exits");
+            self.threads.fail(Failure { kind: Kind::Other, thread, what: What::Panicked });
+        }
     }
 
     pub(crate) fn failure(&self) -> Option<&Failure> {
@@ -100,8 +104,8 @@ impl Supervisor {
 
     /// A background task failed, as its `JoinHandle` told.
     pub(crate) fn task_failed(&self, task: &str) {
-        let what = noroshi_supervision::What::Panicked;
-        self.threads.fail(Failure { kind: Kind::Task, thread: format!("task-{task}"), what });
+        let thread = format!("task-{task}");
+        self.threads.fail(Failure { kind: Kind::Task, thread, what: What::Panicked });
     }
 }
 

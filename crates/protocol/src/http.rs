@@ -90,7 +90,7 @@ pub fn parse<'a>(bytes: &'a [u8], limits: &Limits) -> Result<Option<(Head<'a>, u
         Some((path, query)) => (path, Some(query)),
         None => (target, None),
     };
-    if query.is_some_and(|query| query::decode(query).is_none()) {
+    if query.is_some_and(|query| noroshi_types::percent::check(query).is_err()) {
         return Err(HeadError::Malformed("the query is not percent-encoded UTF-8"));
     }
     Ok(Some((Head { method, path, query, minor_version, headers }, head_len)))

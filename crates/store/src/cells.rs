@@ -341,8 +341,9 @@ pub trait Cells: Send + Sync {
     /// Devices have registered in these cells, to which they were on their way. Those that live elsewhere by now: they
     /// have to register there.
     async fn arrived(&self, app: AppId, devices: Vec<(DeviceId, CellNum)>) -> Result<Vec<DeviceId>, Error>;
-    /// In all apps if none is named: a device token names its app in its cell's own words.
-    async fn residences(&self, app: Option<AppId>, device: &DeviceId) -> Result<Vec<Residence>, Error>;
+    /// Where the device of this id lives in each of `apps`, in order of the apps; those in which it lives nowhere
+    /// are missing. One look-up for each app: devices of other apps with the same id cost nothing.
+    async fn residences(&self, apps: &[AppId], device: &DeviceId) -> Result<Vec<Residence>, Error>;
     /// The cells to ask for each user, in order; none if the user lives nowhere.
     async fn cells_of_users(
         &self,

@@ -1,6 +1,7 @@
 //! Counts every panic of the process by the kind of its thread, those that a handler catches included.
 
 use std::cell::Cell;
+use std::sync::Once;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::kind::Kind;
@@ -16,17 +17,22 @@ pub fn enter(kind: Kind) {
     KIND.set(kind);
 }
 
-/// Counts panics from now on. What was done about them before (a line on standard error) stays.
+/// Counts panics from now on. What was done about them before (a line on standard error) stays. A second call does
+/// nothing.
 pub fn count() {
-    let before = std::panic::take_hook();
-    std::panic::set_hook(Box::new(move |panic| {
-        // A thread that is ending may have no variables any more.
-        let kind = KIND.try_with(Cell::get).unwrap_or(Kind::Other);
-        COUNTS[kind as usize].fetch_add(1, Ordering::Relaxed);
-        before(panic);
-    }));
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        let before = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |panic| {
+            // A thread that is ending may have no variables any more.
+            let kind = KIND.try_with(Cell::get).unwrap_or(Kind::Other);
+            COUNTS[kind as usize].fetch_add(1, Ordering::Relaxed);
+            before(panic);
+        }));
+    });
 }
 
+/// Since the process began.
 pub fn of(kind: Kind) -> u64 {
     COUNTS[kind as usize].load(Ordering::Relaxed)
 }

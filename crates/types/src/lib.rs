@@ -25,6 +25,7 @@ pub mod json;
 pub mod limits;
 pub mod message;
 pub mod outcome;
+pub mod percent;
 pub mod presence;
 pub mod push;
 pub mod quota;

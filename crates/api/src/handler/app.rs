@@ -26,6 +26,9 @@ struct AppBody {
     issuer: Option<String>,
     audience: Option<String>,
     client_publish: Vec<String>,
+    /// The app of device tokens that this node issues. Only a front is told, so that it knows whose a token is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    number: Option<u32>,
 }
 
 #[derive(Serialize)]
@@ -118,7 +121,8 @@ pub(crate) async fn mirror(
     let (settings, keys) = body::mirror(&body)?;
     let app = api.auth.mirror(name, settings, keys, api.now()).await?;
     api.delivery.configured(Some(app.id), ("app", "changed"), None);
-    Ok(respond::json(StatusCode::OK, &AppBody::from(app)))
+    let number = Some(app.id.0);
+    Ok(respond::json(StatusCode::OK, &AppBody { number, ..AppBody::from(app) }))
 }
 
 /// Refuses settings with which one token would belong to two apps.
@@ -199,6 +203,7 @@ impl From<App> for AppBody {
             issuer: app.settings.issuer,
             audience: app.settings.audience,
             client_publish: app.settings.client_publish,
+            number: None,
         }
     }
 }

@@ -88,3 +88,17 @@ fn carried_text_is_kept_as_it_came() {
     let tags = parse::<Outer<'_>>(b"{\"tags\": {\"a\": \"1\", \"b\": \"2\"}}").expect("JSON").tags;
     assert_eq!(tags.map(|tags| tags.0.len()), Some(2));
 }
+
+#[test]
+fn half_of_a_surrogate_pair_is_no_text_wherever_it_stands() {
+    for (text, at) in [
+        (r#"{"raw": "\ud800"}"#, 9),
+        (r#"{"raw": {"a": [1, "x\udfff"]}}"#, 20),
+        (r#"{"raw": {"\uD800": 1}}"#, 10),
+        (r#"{"inner": {"users": ["\ud83d"]}}"#, 22),
+    ] {
+        check(text, Code::InvalidJson, None, &format!("at byte {at} "));
+    }
+    let whole = parse::<Outer<'_>>(br#"{"raw": "\ud83d\ude00 \\ud800"}"#).expect("a pair");
+    assert_eq!(whole.raw.map(RawValue::get), Some(r#""\ud83d\ude00 \\ud800""#));
+}

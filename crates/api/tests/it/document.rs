@@ -266,7 +266,7 @@ async fn the_documents_and_the_page_are_served() {
 #[tokio::test]
 async fn health_and_metrics_are_open_on_the_admin_listener_only() {
     let service = Service::start().await;
-    for path in ["/healthz", "/readyz", "/metrics"] {
+    for path in ["/livez", "/healthz", "/readyz", "/metrics"] {
         assert_eq!(service.operate(Method::GET, path, "", "").await.status, StatusCode::OK, "{path}");
         service.get(path, OPERATOR).await.problem(404, "not_found");
     }
@@ -279,6 +279,22 @@ async fn health_and_metrics_are_open_on_the_admin_listener_only() {
     service.state.ready.store(false, std::sync::atomic::Ordering::SeqCst);
     service.operate(Method::GET, "/readyz", "", "").await.problem(503, "unavailable");
     assert_eq!(service.operate(Method::GET, "/healthz", "", "").await.status, StatusCode::OK);
+}
+
+#[tokio::test]
+async fn a_thread_that_failed_makes_the_node_neither_ready_nor_alive() {
+    let service = Service::start().await;
+    service.state.threads.fail(noroshi_supervision::Failure {
+        kind: noroshi_supervision::Kind::Shard,
+        thread: "shard-1".to_owned(),
+        what: noroshi_supervision::What::Panicked,
+    });
+    for path in ["/livez", "/healthz", "/readyz"] {
+        let answer = service.operate(Method::GET, path, "", "").await;
+        assert!(answer.text.contains("the thread shard-1 panicked"), "{}", answer.text);
+        answer.problem(503, "unavailable");
+    }
+    assert_eq!(service.operate(Method::GET, "/metrics", "", "").await.status, StatusCode::OK);
 }
 
 #[tokio::test]

@@ -69,14 +69,11 @@ pub(crate) async fn register(
             let make = |key| Ask::post("/v1/devices", key, front.timeout(), Ask::JSON, body.clone());
             (ask(&front, cell, app, trace, make).await?, app, device, residence)
         }
-        Registrar::Consumer(mut resident) => {
-            // Here it comes to its cell, where it was on its way to it.
-            for residence in &mut resident.residences {
-                residence.previous = None;
-            }
+        Registrar::Consumer(resident) => {
             let body = text.to_vec();
             let ask = Ask::post("/v1/devices", no_key(), front.timeout(), Ask::JSON, body);
-            let (answer, residence) = resident.ask(&front, ask).await?;
+            // A device that is on its way to another cell arrives there with this.
+            let (answer, residence) = resident.ask(&front, |residence| residence.cell, ask).await?;
             (answer, residence.app, resident.device, residence)
         }
     };
@@ -369,7 +366,7 @@ async fn at_its_cell(
     device: &str,
     make: impl Fn(http::HeaderValue) -> Ask,
 ) -> Result<Response, Problem> {
-    let found = front.store.residences(Some(app), &device_id(device)?).await?;
+    let found = front.store.residences(&[app], &device_id(device)?).await?;
     let residence = found.first().ok_or_else(|| Problem::not_found("device"))?;
     let cell = front.cell(residence.present())?;
     Ok(ask(front, cell, app, trace, make).await?.into_response())

@@ -175,7 +175,7 @@ pub(crate) async fn trace(
     let device = DeviceId::parse(&device).map_err(|invalid| Problem::from(invalid).at("device"))?;
     let nothing = || Problem::not_found("notification or device");
     let relayed = front.store.relayed(provider.app, id).await?.ok_or_else(nothing)?;
-    let residences = front.store.residences(Some(provider.app), &device).await?;
+    let residences = front.store.residences(&[provider.app], &device).await?;
     let residence = residences.first().ok_or_else(nothing)?;
     let mut last = None;
     // Its previous cell may be the one that it heard it in.

@@ -4,10 +4,11 @@ use axum::response::{IntoResponse, Response};
 use http::{HeaderValue, StatusCode, Uri, header};
 use noroshi_api::parts::{ConnectBody, Network, bearer};
 use noroshi_api::{Code, Problem};
-use noroshi_auth::{ClientNetwork, Credential, device_named};
+use noroshi_auth::ClientNetwork;
 use serde_json::{Value, json};
 
 use super::Fronted;
+use super::me::{app_named, only_home};
 use crate::front::Front;
 
 /// `GET /v1/connect` and `GET /v1/events`: 421, with the address of the device's cell where the token tells it.
@@ -19,7 +20,7 @@ pub(crate) async fn connection(
 ) -> Response {
     let token = bearer(&headers).ok().map(str::to_owned).or_else(|| query_token(&uri));
     let base = match token {
-        Some(token) => cell_of(&front, &token, client).await,
+        Some(token) => cell_of(&front, &token, app_named(uri.query()), client).await,
         None => None,
     };
     let Some(base) = base else {
@@ -43,16 +44,13 @@ fn query_token(uri: &Uri) -> Option<String> {
 }
 
 /// Where the device connects, as far as its token tells. Which cell somebody is in is no secret.
-async fn cell_of(front: &Front, token: &str, client: Option<ClientNetwork>) -> Option<String> {
-    let residences = match device_named(token) {
-        Some(device) => front.store.residences(None, &device).await.ok()?,
-        None => {
-            let credential = Credential { token, app: None, client };
-            let identity = front.state.auth.authenticate(credential, front.state.now()).await.ok()?;
-            front.store.residences(Some(identity.app), &identity.device).await.ok()?
-        }
-    };
-    let cell = front.cell(residences.first()?.cell).ok()?;
+async fn cell_of(
+    front: &Front,
+    token: &str,
+    app: Option<&str>,
+    client: Option<ClientNetwork>,
+) -> Option<String> {
+    let cell = front.cell(only_home(front, token, app, client).await?.cell).ok()?;
     let base = cell.config.public_url.as_ref().or(cell.config.urls.first())?;
     Some(base.trim_end_matches('/').to_owned())
 }

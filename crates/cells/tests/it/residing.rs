@@ -183,3 +183,54 @@ async fn cells_know_the_apps_and_keys_of_the_front() {
         within("the app to be gone", async || (!world.cell(cell).has_app("brief")).then_some(())).await;
     }
 }
+
+/// Two apps have a device of the same id: whoever asks with a token is the device of the app that issued it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn devices_of_two_apps_with_one_id_do_not_meet() {
+    // All in one cell, so that its first look-up could find either.
+    let world = World::weighted([1, 0, 0], |_| {}).await;
+    let other = world.app("other").await;
+    let token = world.device("d1", "u1").await;
+    let register = async |key: &str| {
+        let body = json!({"device": "d1", "user": "u1"}).to_string();
+        world.call(Method::POST, "/v1/devices", key, &body).await
+    };
+    let registered = register(&other).await;
+    assert_eq!(registered.status, StatusCode::CREATED, "{}", registered.text);
+    let others = registered.json()["token"].as_str().expect("a token").to_owned();
+    let removed = world.call(Method::DELETE, "/v1/me", &others, "").await;
+    assert_eq!(removed.status, StatusCode::NO_CONTENT, "{}", removed.text);
+    world.call(Method::GET, "/v1/me", &others, "").await.problem(401, "unauthorized");
+    assert_eq!(world.call(Method::GET, "/v1/me", &token, "").await.status, StatusCode::OK);
+    let id = world.publish(json!({"to": {"devices": ["d1"]}, "data": "kept"})).await;
+    world.until_done(&id).await;
+    assert_eq!(world.inbox(&token).await, ["kept"]);
+    // A new device of the other app's changes nothing either.
+    assert_eq!(register(&other).await.status, StatusCode::CREATED);
+    let id = world.publish(json!({"to": {"devices": ["d1"]}, "data": "too"})).await;
+    world.until_done(&id).await;
+    assert_eq!(world.inbox(&token).await, ["kept", "too"]);
+}
+
+/// Nobody is told that a good token is bad.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_front_that_has_not_heard_from_a_cell_does_not_refuse_its_tokens() {
+    let mut world = World::start().await;
+    let (_, token) = world.resident("b", 0).await;
+    world.cell_mut("b").kill().await;
+    world.kill_front().await;
+    world.start_front().await;
+    world.call(Method::GET, "/v1/me", &token, "").await.problem(503, "cell_unavailable");
+    world.cell_mut("b").revive().await;
+    within("the cell to be heard", async || {
+        (world.call(Method::GET, "/v1/me", &token, "").await.status == StatusCode::OK).then_some(())
+    })
+    .await;
+    // Every cell has told its apps: now an unknown token is refused.
+    let unknown = format!("nd1.{}.AAAA", &token[4..40]);
+    within("all cells to be heard", async || {
+        let answer = world.call(Method::GET, "/v1/me", &unknown, "").await;
+        (answer.status == StatusCode::UNAUTHORIZED).then_some(())
+    })
+    .await;
+}

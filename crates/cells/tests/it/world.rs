@@ -245,17 +245,23 @@ impl World {
         let folder = tempfile::tempdir().expect("a folder");
         let mut world = Self { cells, folder, config, running: None, key: String::new() };
         world.start_front().await;
-        let auth = &world.front().1.auth;
-        let settings = AppSettings { jwt_secret: Some(JWT_SECRET.into()), ..AppSettings::default() };
-        let now = world.front().1.now();
-        let app =
-            auth.create_app(AppName::parse("dev").expect("a name"), settings, now).await.expect("an app");
-        let (_, key) = auth.create_key(app.id, "all".into(), Scopes::ALL, now).await.expect("a key");
-        world.key = key.to_string();
-        for cell in &world.cells {
-            within("the cells to know the key", async || cell.state().auth.key(&world.key).ok()).await;
-        }
+        world.key = world.app("dev").await;
         world
+    }
+
+    /// A new app that every cell knows: a key of it with all scopes.
+    pub(crate) async fn app(&self, name: &str) -> String {
+        let (_, state) = self.front();
+        let settings = AppSettings { jwt_secret: Some(JWT_SECRET.into()), ..AppSettings::default() };
+        let name = AppName::parse(name).expect("a name");
+        let app = state.auth.create_app(name, settings, state.now()).await.expect("an app");
+        let (_, key) =
+            state.auth.create_key(app.id, "all".into(), Scopes::ALL, state.now()).await.expect("a key");
+        let key = key.to_string();
+        for cell in &self.cells {
+            within("the cells to know the key", async || cell.state().auth.key(&key).ok()).await;
+        }
+        key
     }
 
     pub(crate) async fn start_front(&mut self) {

@@ -145,6 +145,21 @@ async fn a_repeated_request_is_answered_and_not_delivered_again() {
 }
 
 #[tokio::test]
+async fn a_hand_over_that_panics_after_the_commit_is_made_good_from_the_store() {
+    let bench = bench().await;
+    let (device, _) = bench.device("u1").await;
+    let publish = || bench.delivery.publish(bench.app, request(users(&["u1"]), When::Stored), None);
+    bench.edge.break_next();
+    let broken = publish().await.expect("it is accepted: it is on disk");
+    assert_eq!((bench.edge.delivered(), bench.edge.rereads()), (Vec::new(), 1));
+    let next = publish().await.expect("accepted");
+    assert_eq!((bench.edge.delivered(), bench.edge.rereads()), (vec![next.id], 1));
+    let (_, total) = bench.store.inbox(bench.app, &device, 10, NOW).await.expect("read");
+    assert_eq!(total, 2);
+    assert!(broken.id < next.id);
+}
+
+#[tokio::test]
 async fn nothing_is_accepted_while_the_shards_are_behind() {
     let bench = bench().await;
     let (device, _) = bench.device("u1").await;

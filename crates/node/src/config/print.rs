@@ -1,5 +1,5 @@
-//! The configuration as text: what is in force (`config print`, valid TOML again) and the reference
-//! table of `docs/configuration.md`.
+//! The configuration as text: what is in force (`config print`, valid TOML again, without secrets and passwords) and the
+//! reference table of `docs/configuration.md`.
 
 use std::fmt::Write;
 
@@ -7,7 +7,7 @@ use super::problem::Source;
 use super::reader::{Entry, Reader};
 use super::{Config, Layers};
 
-/// What is in force, as a file that would say the same, with each key's default and origin.
+/// What is in force, as a file that would say the same but for credentials, with each key's default and origin.
 pub fn print(config: &Config) -> String {
     let mut text = String::new();
     let mut section = "";

@@ -14,6 +14,7 @@ use noroshi_types::time::{format_duration, parse_duration};
 
 use super::layer::{Layers, Raw};
 use super::problem::{Problem, Source};
+use super::redact;
 use super::size::{format_size, parse_size};
 use super::{Role, Roles};
 
@@ -24,7 +25,7 @@ pub struct Entry {
     pub key: &'static str,
     /// What it decides, in a sentence.
     pub help: &'static str,
-    /// What is written: `duration`, `size`, …
+    /// What is written: `duration`, `size`, … The value of a `credential` is not shown, of a `url` without its password.
     pub unit: &'static str,
     /// As TOML; empty where unset.
     pub default: String,
@@ -287,11 +288,11 @@ impl Reader {
         help: &'static str,
     ) -> String {
         let (unit, range) = form;
-        let show = |value: &String| quoted(value);
+        let show = |value: &String| quoted(redact::shown(unit, value));
         let field = Field { unit, range: range.to_owned(), default: default.to_owned(), show: &show };
         self.read(key, help, field, |raw| {
-            let Raw::Text(text) = raw else { return Err(wrong(raw, range)) };
-            check(text).map(|()| text.clone()).map_err(|expected| wrong(raw, &expected))
+            let Raw::Text(text) = raw else { return Err(wrong_of(unit, raw, range)) };
+            check(text).map(|()| text.clone()).map_err(|expected| wrong_of(unit, raw, &expected))
         })
     }
 
@@ -304,15 +305,28 @@ impl Reader {
         help: &'static str,
     ) -> Option<String> {
         let (unit, range) = form;
-        let show = |value: &Option<String>| value.as_ref().map(quoted).unwrap_or_default();
+        let show = |value: &Option<String>| {
+            value.as_ref().map(|value| quoted(redact::shown(unit, value))).unwrap_or_default()
+        };
         let field = Field { unit, range: range.to_owned(), default: None, show: &show };
         self.read(key, help, field, |raw| match raw {
             Raw::Text(text) if text.is_empty() => Ok(None),
             Raw::Text(text) => {
-                check(text).map(|()| Some(text.clone())).map_err(|expected| wrong(raw, &expected))
+                check(text).map(|()| Some(text.clone())).map_err(|expected| wrong_of(unit, raw, &expected))
             }
-            _ => Err(wrong(raw, range)),
+            _ => Err(wrong_of(unit, raw, range)),
         })
+    }
+
+    /// A credential that may be absent. Its value is never shown, not even where it is wrong.
+    pub(super) fn secret(
+        &mut self,
+        key: &'static str,
+        range: &'static str,
+        check: impl Fn(&str) -> Result<(), String>,
+        help: &'static str,
+    ) -> Option<String> {
+        self.optional(key, (redact::SECRET, range), check, help)
     }
 }
 
@@ -325,7 +339,7 @@ impl Reader {
         help: &'static str,
     ) -> Option<EngineUrl> {
         let show = |value: &Option<EngineUrl>| value.as_ref().map(quoted).unwrap_or_default();
-        let field = Field { unit: "url", range: schemes.join(", "), default: None, show: &show };
+        let field = Field { unit: redact::URL, range: schemes.join(", "), default: None, show: &show };
         self.read(key, help, field, |raw| match raw {
             Raw::Text(text) if text.is_empty() => Ok(None),
             // Not quoted: it may hold a password.
@@ -333,7 +347,7 @@ impl Reader {
                 true => Ok(Some(EngineUrl(text.clone()))),
                 false => Err(format!("does not begin with one of {}", schemes.join(", "))),
             },
-            _ => Err(wrong(raw, "a URL")),
+            _ => Err("expected a URL".to_owned()),
         })
     }
 
@@ -404,14 +418,14 @@ impl Reader {
             Some(ProxyChoice::Through(proxy)) => quoted(proxy),
         };
         let range = format!("http://[USER:PASSWORD@]HOST[:PORT], or {DIRECT}");
-        let field = Field { unit: "url", range, default: None, show: &show };
+        let field = Field { unit: redact::URL, range, default: None, show: &show };
         self.read(key, help, field, |raw| match raw {
             Raw::Text(text) if text.is_empty() => Ok(None),
             Raw::Text(text) if text == DIRECT => Ok(Some(ProxyChoice::Direct)),
             Raw::Text(text) => ProxyUrl::parse(text)
                 .map(|proxy| Some(ProxyChoice::Through(proxy)))
                 .map_err(|reason| format!("cannot be used: {reason}")),
-            _ => Err(wrong(raw, "the URL of a proxy")),
+            _ => Err("expected the URL of a proxy".to_owned()),
         })
     }
 }
@@ -429,22 +443,7 @@ impl EngineUrl {
 
 impl Display for EngineUrl {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let (scheme, rest) = self.0.split_once("://").unwrap_or(("", &self.0));
-        // A query may say `password=` too.
-        let (rest, query) = rest.split_once('?').map_or((rest, None), |(rest, query)| (rest, Some(query)));
-        write!(f, "{scheme}://")?;
-        match rest.rsplit_once('@') {
-            Some((who, place)) => {
-                let user = who.split_once(':').map_or(who, |(user, _)| user);
-                write!(f, "{user}:…@{place}")?;
-            }
-            None => f.write_str(rest)?,
-        }
-        match query {
-            Some(query) if query.contains("password") => f.write_str("?…"),
-            Some(query) => write!(f, "?{query}"),
-            None => Ok(()),
-        }
+        f.write_str(&redact::url(&self.0))
     }
 }
 
@@ -472,6 +471,16 @@ fn within<T: PartialOrd>(value: T, range: &RangeInclusive<T>, raw: &Raw, bounds:
 
 fn wrong(raw: &Raw, expected: &str) -> String {
     format!("expected {expected}, got {}", found(raw))
+}
+
+/// For a text that may hold a credential: the rule alone is told of one, and no password of a URL.
+fn wrong_of(unit: &str, raw: &Raw, expected: &str) -> String {
+    match (unit, raw) {
+        (redact::SECRET, _) => format!("expected {expected}"),
+        (redact::URL, Raw::Text(text)) => format!("expected {expected}, got {}", quoted(redact::url(text))),
+        (redact::URL, _) => format!("expected {expected}"),
+        _ => wrong(raw, expected),
+    }
 }
 
 fn found(raw: &Raw) -> String {

@@ -288,7 +288,7 @@ fn a_cluster_needs_a_store_that_its_nodes_share() {
     .expect("ok");
     assert_eq!(config.node.roles.names(), ["api", "sender"]);
     let shown = print(&config) + &format!("{config:?}");
-    assert!(shown.contains("postgres://u:…@h/d?…") && !shown.contains("secret"), "{shown}");
+    assert!(shown.contains("postgres://u:…@h/d?password=…") && !shown.contains("secret"), "{shown}");
 }
 
 #[test]
@@ -340,4 +340,80 @@ fn what_is_pushed_needs_a_server_and_a_build_that_can() {
         &format!("{server}user = \"u\"\npassword_file = \"/nowhere\""),
         &["profiling.password_file", "/nowhere"],
     );
+}
+
+/// Every key, as the documentation lists them.
+fn every_key() -> Vec<noroshi_node::config::Entry> {
+    load("").expect("the defaults").entries
+}
+
+/// A new key that is named like a credential is one, unless its kind cannot hold one.
+#[test]
+fn keys_that_sound_like_secrets_are_secrets() {
+    const WORDS: [&str; 14] = [
+        "password",
+        "passwords",
+        "passphrase",
+        "secret",
+        "secrets",
+        "token",
+        "tokens",
+        "account",
+        "accounts",
+        "credential",
+        "credentials",
+        "key",
+        "keys",
+        "headers",
+    ];
+    // A path names a file; a count, a size, a duration or a switch is no credential.
+    const PLAIN: [&str; 6] = ["path", "duration", "size", "switch", "address", "word"];
+    let mut secrets = 0;
+    for entry in every_key() {
+        let name = entry.key.rsplit_once('.').map_or(entry.key, |(_, name)| name);
+        let sounds = name.split('_').any(|word| WORDS.contains(&word));
+        let says = ["PASSWORD", "SECRET", "TOKEN"].iter().any(|word| entry.range.contains(word));
+        let can = !PLAIN.contains(&entry.unit) && entry.range.parse::<u64>().is_err();
+        let counts = entry.default.parse::<u64>().is_ok();
+        if (sounds || says) && can && !counts {
+            assert!(matches!(entry.unit, "credential" | "url"), "{} is a {}", entry.key, entry.unit);
+        }
+        secrets += usize::from(entry.unit == "credential");
+    }
+    assert!(secrets > 0, "xmpp.accounts is one");
+}
+
+#[test]
+fn credentials_are_shown_nowhere() {
+    const MARKER: &str = "marked-value-5f3a";
+    let folder = tempfile::tempdir().expect("folder");
+    let mut shown = String::new();
+    for entry in every_key().iter().filter(|entry| matches!(entry.unit, "credential" | "url")) {
+        let schemes = ["https", "http", "postgres", "postgresql", "redis", "rediss", "xmpps", "mqtts", "ftp"];
+        let urls =
+            schemes.map(|scheme| format!("{scheme}://u:{MARKER}@h.example:1/?password={MARKER}&k={MARKER}"));
+        let wrong = [MARKER, &format!("u:{MARKER}@h"), &format!("name:{MARKER},x"), ""].map(str::to_owned);
+        for value in urls.into_iter().chain(wrong) {
+            if entry.unit == "url" && !value.contains("://") && !value.contains('@') {
+                continue;
+            }
+            let variable = format!("NOROSHI__{}", entry.key.to_ascii_uppercase().replace('.', "__"));
+            let environment = vec![
+                (variable, value.clone()),
+                ("NOROSHI__SERVER__CONFORMANCE".to_owned(), "true".to_owned()),
+            ];
+            match Config::load(&Inputs { environment, ..inputs(folder.path(), "") }) {
+                Ok(config) => {
+                    shown += &print(&config);
+                    shown += &format!("{:?}", config.entries);
+                }
+                Err(problems) => shown += &problems.to_string(),
+            }
+            assert!(!shown.contains(MARKER), "{} = {value}", entry.key);
+        }
+    }
+    let accounts = "[server]\nconformance = true\n[xmpp]\naccounts = \"a:marked-value-5f3a\"\n";
+    let config = load(accounts).expect("accounts");
+    let line = print(&config).lines().find(|line| line.starts_with("accounts")).map(str::to_owned);
+    assert_eq!(line.as_deref(), Some("accounts = \"…\"  # from noroshi.toml:4"));
 }

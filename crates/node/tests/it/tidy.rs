@@ -247,6 +247,37 @@ fn places(path: &Path, name: &str) -> [PathBuf; 2] {
     [folder.join(format!("{name}.rs")), folder.join(name).join("mod.rs")]
 }
 
+/// Faults are injected where debug assertions are on, which releases do not have.
+#[test]
+fn no_release_injects_faults() {
+    let manifest = std::fs::read_to_string(root().join("Cargo.toml")).expect("Cargo.toml");
+    let release = manifest.split_once("[profile.release]").expect("a profile").1;
+    let release = release.split("\n[").next().expect("its lines");
+    assert!(!release.contains("debug-assertions"), "{release}");
+    let mut wrong = Vec::new();
+    for path in sources() {
+        let text = std::fs::read_to_string(&path).expect("source");
+        let lines: Vec<&str> = text.lines().collect();
+        let is_fault_file = shown(&path) == "crates/supervision/src/fault.rs";
+        if is_fault_file || !shown(&path).contains("/src/") {
+            continue;
+        }
+        for (at, line) in lines.iter().enumerate() {
+            // Not `Default::`.
+            let is_name = |(at, _): (usize, &str)| !line[..at].ends_with(char::is_alphanumeric);
+            let uses = line.match_indices("fault::").any(is_name) && !line.trim_start().starts_with("//");
+            // The module is compiled out otherwise, so what compiles uses it below such a line.
+            let is_debug = lines[..at].iter().any(|line| line.trim() == "#[cfg(debug_assertions)]");
+            if uses && !is_debug {
+                wrong.push(format!("{}:{}", shown(&path), at + 1));
+            }
+        }
+    }
+    let lib = std::fs::read_to_string(root().join("crates/supervision/src/lib.rs")).expect("source");
+    assert!(lib.contains("#[cfg(debug_assertions)]\npub mod fault;"), "the module is for debug builds alone");
+    assert_none("faults outside debug builds", &wrong);
+}
+
 #[test]
 fn no_dependency_forces_openssl_or_cmake() {
     let lock = std::fs::read_to_string(root().join("Cargo.lock")).expect("Cargo.lock");

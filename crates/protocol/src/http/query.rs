@@ -1,5 +1,5 @@
 //! Query strings: `name=value` pairs, percent-encoded UTF-8, with `+` for a space as HTML forms and
-//! `URLSearchParams` write it. A `%` that starts no escape stands for itself. Whether a whole query is
+//! `URLSearchParams` write it. A `%` that starts no escape is refused. Whether a whole query is
 //! UTF-8 is checked once when the head is parsed, so a value asked for later is there or absent.
 
 use std::borrow::Cow;
@@ -13,7 +13,7 @@ pub(super) fn value<'a>(query: &'a str, name: &str) -> Option<Cow<'a, str>> {
         .and_then(|(_, value)| decode(value))
 }
 
-/// `None` if the escapes do not make UTF-8.
+/// `None` if an escape is not two hexadecimal digits, or the escapes do not make UTF-8.
 pub(super) fn decode(text: &str) -> Option<Cow<'_, str>> {
     if !text.bytes().any(|byte| matches!(byte, b'%' | b'+')) {
         return Some(Cow::Borrowed(text));
@@ -21,9 +21,14 @@ pub(super) fn decode(text: &str) -> Option<Cow<'_, str>> {
     let mut decoded = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
     while let Some((&first, after)) = rest.split_first() {
-        let escape = if first == b'%' { after.first_chunk::<2>().and_then(escaped) } else { None };
-        rest = if escape.is_some() { &after[2..] } else { after };
-        decoded.push(escape.unwrap_or(if first == b'+' { b' ' } else { first }));
+        if first == b'%' {
+            let (digits, after) = after.split_first_chunk::<2>()?;
+            decoded.push(escaped(digits)?);
+            rest = after;
+        } else {
+            decoded.push(if first == b'+' { b' ' } else { first });
+            rest = after;
+        }
     }
     String::from_utf8(decoded).ok().map(Cow::Owned)
 }

@@ -14,6 +14,7 @@ use std::borrow::Cow;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use noroshi_types::json::lone_surrogate;
 use noroshi_types::{JsonText, Topic};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -54,9 +55,12 @@ impl Publication<'_> {
             ..Envelope::default()
         };
         match std::str::from_utf8(self.payload) {
-            // Only what is JSON from its first byte to its last comes back byte by byte.
+            // Only what is JSON from its first byte to its last comes back byte by byte. JSON with half of a surrogate
+            // pair would make the notification unreadable for other clients: as a text it is whole.
             Ok(text) => match serde_json::from_str::<&RawValue>(text) {
-                Ok(json) if json.get().len() == text.len() => envelope.json = Some(json),
+                Ok(json) if json.get().len() == text.len() && lone_surrogate(self.payload).is_none() => {
+                    envelope.json = Some(json);
+                }
                 _ => envelope.text = Some(text.into()),
             },
             Err(_) => envelope.base64 = Some(STANDARD.encode(self.payload).into()),
@@ -217,6 +221,9 @@ mod tests {
         check(b"", r#""text":"""#);
         check("hello \"狼煙\"".as_bytes(), r#""text":"hello \"狼煙\"""#);
         check(b"\xff\x00", r#""base64":"/wA=""#);
+        check(br#"{"a":"\ud83d\ude00"}"#, r#""json":{"a":"\ud83d\ude00"}"#);
+        // Half of a pair would make the whole notification no Unicode.
+        check(br#"{"a":"\ud83d"}"#, r#""text":"{\"a\":\"\\ud83d\"}""#);
     }
 
     #[test]

@@ -242,6 +242,8 @@ impl Accepting {
             }
         }
         let planned = async {
+            #[cfg(debug_assertions)]
+            noroshi_supervision::fault::strike("store-plan");
             let reading = group::read(session, &lock, accepts, &self.ids).await?;
             let mut plan = group::plan(accepts, &reading, &self.options, &self.ids);
             group::make_room(session, &mut plan, self.options.inbox_rows).await?;

@@ -47,8 +47,8 @@ impl Cells for Postgres {
         self.write(move |tx| residence::arrived(tx, app, devices.clone())).await
     }
 
-    async fn residences(&self, app: Option<AppId>, device: &DeviceId) -> Result<Vec<Residence>, Error> {
-        self.read(|tx| residence::of_device(tx, app, device)).await
+    async fn residences(&self, apps: &[AppId], device: &DeviceId) -> Result<Vec<Residence>, Error> {
+        self.read(|tx| residence::of_device(tx, apps, device)).await
     }
 
     async fn cells_of_users(

@@ -50,9 +50,9 @@ impl Cells for Sqlite {
         self.write(devices.len(), move |w| residence::arrived(w.db, app, devices)).await
     }
 
-    async fn residences(&self, app: Option<AppId>, device: &DeviceId) -> Result<Vec<Residence>, Error> {
-        let device = device.clone();
-        self.read(move |db| residence::of_device(db, app, &device)).await
+    async fn residences(&self, apps: &[AppId], device: &DeviceId) -> Result<Vec<Residence>, Error> {
+        let (apps, device) = (apps.to_vec(), device.clone());
+        self.read(move |db| residence::of_device(db, &apps, &device)).await
     }
 
     async fn cells_of_users(

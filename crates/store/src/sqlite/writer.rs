@@ -352,6 +352,29 @@ mod tests {
     }
 
     #[test]
+    fn an_answer_that_panics_leaves_the_others_alone_and_is_a_failure_of_the_thread() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let db = schema::open_writer(&folder.path().join("noroshi.db"), None).expect("opens");
+        let options = Options::default();
+        let (writer, work_loop) = Writer::new(&options, Metrics::register(&mut Registry::default()));
+        let (answer, answers) = mpsc::sync_channel(2);
+        for (name, answer) in [("a", Some(answer.clone())), ("b", None), ("c", Some(answer))] {
+            let work = move |w: &mut Write<'_>| put(w, name);
+            writer.submit(1, work, move |result| match answer {
+                Some(answer) => answer.send(result).expect("room"),
+                None => panic!("as this test wants it"),
+            });
+        }
+        writer.close();
+        let pulse = options.threads.register(Kind::StoreWriter, "store-writer");
+        work_loop.run(&db, &Ids::new(&[0; 16], 0), &options, &pulse);
+        assert_eq!(answers.try_iter().filter(Result::is_ok).count(), 2);
+        let kept: i64 = db.query_row("SELECT count(*) FROM secrets", (), |row| row.get(0)).expect("read");
+        assert_eq!(kept, 3);
+        assert_eq!(options.threads.failure().map(|failure| failure.what), Some(What::Unanswered));
+    }
+
+    #[test]
     fn a_commit_that_fails_refuses_the_group() {
         let breaks_the_commit: Work = |w| {
             w.db.execute("INSERT INTO child VALUES (7)", ())?;

@@ -53,9 +53,9 @@ impl Xmpp {
                 "How long a session whose connection broke may be resumed (XEP-0198); 0s is never.",
             ),
             accounts: reader
-                .optional(
+                .secret(
                     "xmpp.accounts",
-                    ("list", "NAME:PASSWORD with commas between them"),
+                    "NAME:PASSWORD with commas between them",
                     any,
                     "Accounts for conformance suites, which may register more and talk to each other. Needs server.conformance.",
                 )

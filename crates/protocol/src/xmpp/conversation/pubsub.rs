@@ -1,6 +1,7 @@
 //! The PubSub service (XEP-0060): topics are its nodes. The account's own address subscribes durably, the
 //! connection's address for as long as the connection lasts.
 
+use noroshi_types::json::lone_surrogate;
 use noroshi_types::{JsonText, NotificationId, Topic};
 
 use super::stanza::Stanza;
@@ -139,7 +140,8 @@ fn publish(stanza: Stanza<'_>, command: Element<'_>) -> Result<Action, Refused> 
         return Err(invalid);
     }
     let json = payload.text();
-    let is_json = serde_json::from_str::<serde::de::IgnoredAny>(&json).is_ok();
+    let is_json = serde_json::from_str::<serde::de::IgnoredAny>(&json).is_ok()
+        && lone_surrogate(json.as_bytes()).is_none();
     let data = is_json.then(|| JsonText::from_valid(json.trim())).ok_or(invalid)?;
     Ok(Action::Publish { topic, data, request: stanza.request(About::Publication { node }) })
 }

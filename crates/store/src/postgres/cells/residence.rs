@@ -141,14 +141,11 @@ pub(super) async fn arrived(
     Ok(elsewhere.map(|(device, _)| device.clone()).collect())
 }
 
-pub(super) async fn of_device(
-    tx: Tx,
-    app: Option<AppId>,
-    device: &DeviceId,
-) -> Result<Vec<Residence>, Failed> {
+pub(super) async fn of_device(tx: Tx, apps: &[AppId], device: &DeviceId) -> Result<Vec<Residence>, Failed> {
     let sql = "SELECT app, cell, previous, step FROM cell_devices
-               WHERE device = $1 AND ($2::bigint IS NULL OR app = $2) ORDER BY app LIMIT 64";
-    let rows = tx.query(sql, &[&device.as_str(), &app.map(|app| i64::from(app.0))]).await?;
+               WHERE device = $1 AND app = ANY ($2::bigint[]) ORDER BY app";
+    let apps: Vec<i64> = apps.iter().map(|app| i64::from(app.0)).collect();
+    let rows = tx.query(sql, &[&device.as_str(), &apps]).await?;
     rows.iter().map(residence).collect()
 }
 

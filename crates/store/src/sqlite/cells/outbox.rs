@@ -111,7 +111,7 @@ fn split(db: &Connection, message: &NewMessage, now: Timestamp) -> Result<Split,
             Split::of("users", users.iter().map(|user| user.as_str()).zip(cells))
         }
         Target::Devices(devices) => {
-            let of_device = |device| residence::of_device(db, Some(message.app), device);
+            let of_device = |device| residence::of_device(db, &[message.app], device);
             let found = devices.iter().map(of_device).collect::<Result<Vec<_>, _>>()?;
             let cells = found.iter().map(|found| found.iter().flat_map(Residence::asked).collect());
             Split::of("devices", devices.iter().map(|device| device.as_str()).zip(cells))

@@ -1,5 +1,7 @@
 //! Who lives in which cell, and who is on the way to another.
 
+use std::collections::BTreeSet;
+
 use noroshi_types::{AppId, DeviceId, Timestamp, UserId};
 use rusqlite::{Connection, OptionalExtension, Row};
 
@@ -64,22 +66,13 @@ pub(super) fn arrived(
     Ok(elsewhere)
 }
 
-pub(super) fn of_device(
-    db: &Connection,
-    app: Option<AppId>,
-    device: &DeviceId,
-) -> Result<Vec<Residence>, Error> {
-    let sql = "SELECT app, cell, previous, step FROM cell_devices
-               WHERE device = ?1 AND (?2 IS NULL OR app = ?2) ORDER BY app LIMIT 64";
-    let mut statement = db.prepare_cached(sql)?;
-    let rows = statement.query_map((device.as_str(), app.map(|app| app.0)), |row| {
-        Ok((AppId(row.get(0)?), CellNum(row.get(1)?), previous(row, 2)?, row.get(3)?))
-    })?;
-    rows.map(|row| {
-        let (app, cell, previous, code) = row?;
-        Ok(Residence { app, cell, previous, step: step(code)? })
-    })
-    .collect()
+pub(super) fn of_device(db: &Connection, apps: &[AppId], device: &DeviceId) -> Result<Vec<Residence>, Error> {
+    let apps: BTreeSet<AppId> = apps.iter().copied().collect();
+    let found = apps.into_iter().map(|app| {
+        let kept = kept(db, app, device)?;
+        Ok(kept.map(|Kept { cell, previous, step, .. }| Residence { app, cell, previous, step }))
+    });
+    found.filter_map(Result::transpose).collect()
 }
 
 /// Home first.

@@ -36,7 +36,7 @@ async fn asked(store: &impl Cells, app: AppId, name: &str, now: Timestamp) -> Ve
 }
 
 async fn step(store: &impl Cells, app: AppId, name: &str) -> MoveStep {
-    store.residences(Some(app), &device(name)).await.expect("read")[0].step
+    store.residences(&[app], &device(name)).await.expect("read")[0].step
 }
 
 async fn arrives(store: &impl Cells, app: AppId, name: &str, cell: CellNum) {
@@ -112,8 +112,15 @@ pub(crate) async fn a_users_devices_live_together(store: &(impl Store + Cells)) 
     // Tenants do not meet.
     let other = self::app(store, "news").await;
     assert_eq!(lives(store, other, "d1", Some("u1"), b).await, b);
-    let everywhere = store.residences(None, &device("d1")).await.expect("read");
-    assert_eq!(everywhere.iter().map(|one| (one.app, one.cell)).collect::<Vec<_>>(), [(app, a), (other, b)]);
+    let third = self::app(store, "weather").await;
+    let found = async |apps: &[AppId]| {
+        let found = store.residences(apps, &device("d1")).await.expect("read");
+        found.iter().map(|one| (one.app, one.cell)).collect::<Vec<_>>()
+    };
+    assert_eq!(found(&[other, third, app, other]).await, [(app, a), (other, b)], "in order, each once");
+    assert_eq!(found(&[other]).await, [(other, b)], "an app that is not named is not looked at");
+    assert_eq!(found(&[third]).await, []);
+    assert_eq!(found(&[]).await, []);
 
     lives(store, app, "d4", None, b).await;
     let populations = store.populations().await.expect("read");
@@ -122,7 +129,23 @@ pub(crate) async fn a_users_devices_live_together(store: &(impl Store + Cells)) 
         [(2, 1, 0), (3, 2, 1), (0, 0, 0)]
     );
     store.forget_device(app, &device("d1")).await.expect("forgotten");
-    assert_eq!(store.residences(Some(app), &device("d1")).await.expect("read"), []);
+    assert_eq!(store.residences(&[app], &device("d1")).await.expect("read"), []);
+}
+
+/// As many tenants as like may use the same device id: each finds its own device, and none of the others.
+pub(crate) async fn a_device_id_may_be_used_in_many_apps(store: &(impl Store + Cells)) {
+    let [a, b, _] = cells(store).await;
+    let mut apps = Vec::new();
+    for n in 0..70 {
+        let app = app(store, &format!("app-{n}")).await;
+        lives(store, app, "d1", None, if n % 2 == 0 { a } else { b }).await;
+        apps.push(app);
+    }
+    let last = *apps.last().expect("an app");
+    assert_eq!(store.residences(&[last], &device("d1")).await.expect("read")[0].cell, b);
+    assert_eq!(store.residences(&apps, &device("d1")).await.expect("read").len(), 70);
+    store.forget_device(last, &device("d1")).await.expect("forgotten");
+    assert_eq!(store.residences(&apps, &device("d1")).await.expect("read").len(), 69);
 }
 
 pub(crate) async fn a_device_of_another_user_goes_where_that_one_lives(store: &(impl Store + Cells)) {
@@ -168,11 +191,11 @@ pub(crate) async fn a_user_moves_with_all_devices(store: &(impl Store + Cells)) 
     // d2 is turned to a third cell while it is under way, with its user.
     let user_moves = Relocation::User(app, user("u1"));
     store.relocate(user_moves.clone(), c, at(1), at(100)).await.expect("moved");
-    let d2 = store.residences(Some(app), &device("d2")).await.expect("read").remove(0);
+    let d2 = store.residences(&[app], &device("d2")).await.expect("read").remove(0);
     assert_eq!((d2.cell, d2.previous), (c, Some(a)));
     // And back to where it still is.
     store.relocate(user_moves, a, at(2), at(100)).await.expect("moved");
-    let d2 = store.residences(Some(app), &device("d2")).await.expect("read").remove(0);
+    let d2 = store.residences(&[app], &device("d2")).await.expect("read").remove(0);
     assert_eq!((d2.cell, d2.previous, d2.step), (a, None, MoveStep::Settled));
     assert_eq!(asked(store, app, "u1", NOW).await[0], a);
     let unknown = Relocation::User(app, user("nobody"));
@@ -207,7 +230,7 @@ pub(crate) async fn a_device_follows_its_user_further(store: &(impl Store + Cell
     let d1 = device("d1");
     let settled = |step| store.advance(app, &d1, step, MoveStep::Settled);
     settled(MoveStep::Arrived).await.expect("settled");
-    let now = store.residences(Some(app), &device("d1")).await.expect("read").remove(0);
+    let now = store.residences(&[app], &device("d1")).await.expect("read").remove(0);
     assert_eq!((now.cell, now.previous, now.step), (c, Some(b), MoveStep::Tell));
     assert_eq!(asked(store, app, "u1", NOW).await, [c, b], "the first is left");
     arrives(store, app, "d1", c).await;
@@ -422,7 +445,7 @@ pub(crate) async fn a_front_forgets_an_app(store: &(impl Store + Cells)) {
     lives(store, app, "d1", Some("u1"), a).await;
     take(store, message(app, 1, users(&["u1"]), &[])).await.expect("taken");
     store.delete_app(app).await.expect("deleted");
-    assert_eq!(store.residences(None, &device("d1")).await.expect("read"), []);
+    assert_eq!(store.residences(&[app], &device("d1")).await.expect("read"), []);
     assert_eq!(asked(store, app, "u1", NOW).await, []);
     assert_eq!(waiting(store, a).await, []);
     assert_eq!(store.relayed(app, id(1)).await.expect("read"), None);

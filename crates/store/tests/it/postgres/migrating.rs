@@ -339,7 +339,7 @@ async fn answers_of_front(store: &impl Cells, app: AppId) -> Vec<String> {
         format!("{:?}", store.depths().await.expect("read")),
     ];
     for name in ["d1", "d2", "d3", "d4"] {
-        all.push(format!("{:?}", store.residences(None, &device(name)).await.expect("read")));
+        all.push(format!("{:?}", store.residences(&[app], &device(name)).await.expect("read")));
     }
     let users = ["u1", "u2", "nobody"].map(user).to_vec();
     all.push(format!("{:?}", store.cells_of_users(app, users, NOW).await.expect("read")));

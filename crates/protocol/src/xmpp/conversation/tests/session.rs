@@ -382,6 +382,11 @@ fn each_wrong_request_to_pubsub_has_its_condition() {
     check("set", "<publish node='a'><item><x xmlns='u'/></item></publish>", "bad-request invalid-payload");
     check(
         "set",
+        "<publish node='a'><item><json xmlns='urn:xmpp:json:0'>[\"\\ud800\"]</json></item></publish>",
+        "bad-request invalid-payload",
+    );
+    check(
+        "set",
         "<publish node='a'><item><json xmlns='urn:xmpp:json:0'>{</json></item></publish>",
         "bad-request invalid-payload",
     );
