@@ -137,8 +137,8 @@ async fn scan(
                 messages_max: PAGE_MESSAGES,
                 now,
             };
-            let filters = wanted.clone();
-            let matches = move |name: &str| filters.iter().any(|filter| filter_matches(filter, name));
+            let any_of = wanted.clone();
+            let matches = move |name: &str| any_of.iter().any(|filter| filter_matches(filter, name));
             // Closed never: it lives as long as the gateway.
             let turn = shared.scan_pages.acquire().await;
             let page = store.retained_page(page, Arc::new(matches)).await?;
