@@ -8,6 +8,7 @@
 //!   time ──┘            outcome (what became of it on one device)
 //!   push (push services, and where one finds a device)
 //!   experiment (which variant is whose)
+//!   rule (which device may use which topic)
 //!   trace (of which trace a request is a part)
 //!   close (why a connection ended)   limits (every bound, with its reason)
 //! ```
@@ -27,6 +28,7 @@ pub mod outcome;
 pub mod presence;
 pub mod push;
 pub mod request;
+pub mod rule;
 pub mod scope;
 pub mod time;
 pub mod topic;
@@ -45,6 +47,7 @@ pub use outcome::Outcome;
 pub use presence::Presence;
 pub use push::{Lane, PushEnvironment, PushService, PushToken};
 pub use request::{Push, PushMode, Request, Target, Urgency, When};
+pub use rule::TopicRules;
 pub use scope::{Scope, Scopes};
 pub use time::{Timestamp, Ttl};
 pub use topic::{Epoch, Position, Topic};
