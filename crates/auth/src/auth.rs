@@ -7,6 +7,7 @@ use arc_swap::ArcSwap;
 use jsonwebtoken::{Algorithm, DecodingKey};
 use noroshi_egress::Egress;
 use noroshi_store::{App, AppSettings, EndpointHash, Error, Key, KeyHash, NewKey, Store};
+use noroshi_types::rule::{Claims, TopicRules};
 use noroshi_types::{
     AppId, AppName, DeviceId, KeyId, NotificationId, Scope, Scopes, Timestamp, Topic, UserId,
 };
@@ -15,7 +16,7 @@ use ring::rand::{SecureRandom, SystemRandom};
 use crate::capability::{Capabilities, Permit};
 use crate::jwks::{self, JwkSets};
 use crate::key::{self, ApiKey};
-use crate::{Refused, jwt, provider, token};
+use crate::{Refused, jwt, provider, subject, token, topic_rules};
 
 /// A token that names no app is tried against this many at most; with more apps it has to say.
 const UNNAMED_APPS_MAX: usize = 64;
@@ -45,13 +46,42 @@ pub struct Identity {
     pub create: bool,
     /// In a device token; compared with the device's own at log-in.
     pub token_version: Option<u32>,
-    /// Durable subscriptions named by an app JWT.
+    /// Durable subscriptions that an app JWT names and the app's topic rules do not deny.
     pub topics: Vec<Topic>,
+    /// Filters in the JWT's claim `topics`, until the rules of its app are applied.
+    pub(crate) topic_filters: Vec<Box<str>>,
+    /// Subscriptions that the JWT names and the app's topic rules deny.
+    pub denied_topics: Vec<Topic>,
+    /// What the app's topic rules have to know of a JWT. None without rules, and for a device token, which carries no
+    /// claims.
+    pub claims: Option<Arc<Claims>>,
     pub expires_at: Timestamp,
 }
 
+impl Identity {
+    /// Of a device that came without a token.
+    pub fn anonymous(app: AppId, device: DeviceId) -> Self {
+        Self {
+            app,
+            device,
+            user: None,
+            create: true,
+            token_version: None,
+            topics: Vec::new(),
+            topic_filters: Vec::new(),
+            denied_topics: Vec::new(),
+            claims: None,
+            expires_at: Timestamp(u64::MAX),
+        }
+    }
+}
+
+/// The topic rules of each app that has some, with the app's name.
+pub type AppRules = HashMap<AppId, (AppName, Arc<TopicRules>)>;
+
 /// Apps and keys as of the last change.
 struct Snapshot {
+    rules: AppRules,
     apps: Vec<App>,
     keys: HashMap<KeyHash, Key>,
 }
@@ -69,6 +99,8 @@ pub struct Auth {
     random: SystemRandom,
     /// Set once, where other nodes are to be told.
     changed: OnceLock<Box<dyn Fn() + Send + Sync>>,
+    /// Set once: whoever decides by topic rules.
+    rules_changed: OnceLock<Box<dyn Fn(&AppRules) + Send + Sync>>,
 }
 
 impl Auth {
@@ -82,10 +114,20 @@ impl Auth {
         let mut fresh = vec![0; 32];
         random.fill(&mut fresh).map_err(no_randomness)?;
         let capabilities = Capabilities::new(&store.secret("endpoint-key", fresh).await?);
-        let snapshot = ArcSwap::from_pointee(load(&*store).await?);
+        let snapshot = ArcSwap::from_pointee(load(&*store, &AppRules::new()).await?);
         let (reloading, jwk_sets) = (tokio::sync::Mutex::default(), JwkSets::new(egress));
-        let changed = OnceLock::new();
-        Ok(Arc::new(Self { store, snapshot, reloading, signer, capabilities, jwk_sets, random, changed }))
+        let (changed, rules_changed) = (OnceLock::new(), OnceLock::new());
+        Ok(Arc::new(Self {
+            store,
+            snapshot,
+            reloading,
+            signer,
+            capabilities,
+            jwk_sets,
+            random,
+            changed,
+            rules_changed,
+        }))
     }
 
     /// Who the provider with this API key is.
@@ -128,7 +170,7 @@ impl Auth {
             };
             for attempt in attempts {
                 match attempt {
-                    Ok(identity) => return Ok(identity),
+                    Ok(identity) => return snapshot.complete(identity, token),
                     // Its signature is right: what else is wrong is what the client wants to know.
                     Err(why) if why != Refused::Signature => refused = why,
                     Err(_) => {}
@@ -199,6 +241,19 @@ impl Auth {
         let app = self.store.update_app(app, settings).await?;
         self.changed(&app).await?;
         Ok(app)
+    }
+
+    /// Sets or removes the topic rules of an app. Its other settings stay, also those that somebody changes at the same
+    /// time.
+    pub async fn set_topic_rules(&self, app: AppId, rules: Option<String>) -> Result<App, Error> {
+        let app = self.store.set_topic_rules(app, rules).await?;
+        self.reload().await?;
+        Ok(app)
+    }
+
+    /// The topic rules of an app that has some.
+    pub fn topic_rules(&self, app: AppId) -> Option<Arc<TopicRules>> {
+        self.snapshot.load().rules.get(&app).map(|(_, rules)| rules.clone())
     }
 
     pub async fn delete_app(&self, app: AppId) -> Result<(), Error> {
@@ -311,17 +366,52 @@ impl Auth {
         Ok(())
     }
 
+    /// Calls `changed` with the topic rules of all apps: now, and after each change, also one that was made on another
+    /// node. A second call is ignored.
+    pub async fn watch_topic_rules(&self, changed: impl Fn(&AppRules) + Send + Sync + 'static) {
+        let _in_order = self.reloading.lock().await;
+        changed(&self.snapshot.load().rules);
+        let _ = self.rules_changed.set(Box::new(changed));
+    }
+
     async fn load_again(&self) -> Result<(), Error> {
         let _in_order = self.reloading.lock().await;
-        self.snapshot.store(Arc::new(load(&*self.store).await?));
+        let before = self.snapshot.load_full();
+        let snapshot = load(&*self.store, &before.rules).await?;
+        self.snapshot.store(Arc::new(snapshot));
+        let now = self.snapshot.load();
+        if let Some(changed) = self.rules_changed.get().filter(|_| before.rules != now.rules) {
+            changed(&now.rules);
+        }
         Ok(())
     }
 }
 
-async fn load(store: &dyn Store) -> Result<Snapshot, Error> {
+impl Snapshot {
+    /// Adds what the app's topic rules have to know of a verified JWT.
+    fn complete(&self, identity: Identity, token: &str) -> Result<Identity, Refused> {
+        let rules = self.rules.get(&identity.app).map(|(_, rules)| &**rules);
+        subject::complete(identity, token, rules)
+    }
+}
+
+async fn load(store: &dyn Store, known: &AppRules) -> Result<Snapshot, Error> {
     let apps = store.apps().await?;
     let keys = store.keys().await?.into_iter().map(|key| (key.hash, key)).collect();
-    Ok(Snapshot { apps, keys })
+    Ok(Snapshot { rules: apps.iter().filter_map(|app| rules_of(app, known)).collect(), apps, keys })
+}
+
+fn rules_of(app: &App, known: &AppRules) -> Option<(AppId, (AppName, Arc<TopicRules>))> {
+    let read = match topic_rules::read(app.settings.topic_rules.as_deref()?) {
+        Ok(rules) => rules,
+        Err(error) => {
+            tracing::error!(app = %app.name, %error, "the app's topic rules cannot be read: every topic is denied");
+            TopicRules::denying_all()
+        }
+    };
+    let known = known.get(&app.id).filter(|(_, known)| **known == read);
+    let rules = known.map_or_else(|| Arc::new(read), |(_, known)| known.clone());
+    Some((app.id, (app.name.clone(), rules)))
 }
 
 /// The apps whose keys a JWT is tried against.

@@ -5,6 +5,7 @@
 //! app that signs, which is what a node with one app wants.
 
 use jsonwebtoken::{Algorithm, DecodingKey, Header, Validation, decode, decode_header};
+use noroshi_types::rule::claims::is_filter;
 use noroshi_types::{AppId, DeviceId, Timestamp, Topic, UserId, limits};
 use serde::Deserialize;
 
@@ -104,8 +105,10 @@ fn identity(claims: Claims, app: AppId, now: Timestamp) -> Result<Identity, Refu
     if claims.topics.len() > limits::TOPICS_PER_DEVICE_MAX {
         return Err(Refused::Malformed("a JWT names at most 1,000 topics"));
     }
-    let topics: Result<Vec<Topic>, _> =
-        claims.topics.iter().map(|topic| Topic::parse_subscription(topic)).collect();
+    // A filter subscribes to nothing: topic rules may ask whether the token lists a topic.
+    let (filters, names): (Vec<&String>, Vec<&String>) =
+        claims.topics.iter().partition(|topic| topic.contains(['+', '#']) && is_filter(topic));
+    let topics: Result<Vec<Topic>, _> = names.iter().map(|topic| Topic::parse_subscription(topic)).collect();
     Ok(Identity {
         app,
         device: DeviceId::parse(&claims.device).map_err(|_| {
@@ -119,6 +122,9 @@ fn identity(claims: Claims, app: AppId, now: Timestamp) -> Result<Identity, Refu
         create: true,
         token_version: None,
         topics: topics.map_err(|_| Refused::Malformed("the claim topics holds an invalid topic"))?,
+        topic_filters: filters.into_iter().map(|filter| filter.as_str().into()).collect(),
+        denied_topics: Vec::new(),
+        claims: None,
         expires_at,
     })
 }

@@ -22,10 +22,12 @@ mod jwt;
 mod key;
 mod mirror;
 mod provider;
+mod subject;
 mod token;
+pub mod topic_rules;
 mod vapid;
 
-pub use auth::{Access, Auth, Identity};
+pub use auth::{Access, AppRules, Auth, Identity};
 pub use capability::Permit;
 pub use jwks::Error as JwksError;
 pub use key::ApiKey;

@@ -62,6 +62,9 @@ impl Signer {
             create: false,
             token_version: Some(u32::from_be_bytes(*version)),
             topics: Vec::new(),
+            topic_filters: Vec::new(),
+            denied_topics: Vec::new(),
+            claims: None,
             expires_at,
         })
     }

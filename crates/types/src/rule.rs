@@ -237,6 +237,11 @@ impl TopicRules {
         Ok(Self { subscribe, publish, webhook, needs })
     }
 
+    /// For rules that cannot be read: no device may do anything.
+    pub fn denying_all() -> Self {
+        Self { subscribe: Some(Vec::new()), publish: Some(Vec::new()), ..Self::default() }
+    }
+
     pub fn rules(&self, action: Action) -> Option<&[Rule]> {
         match action {
             Action::Subscribe => self.subscribe.as_deref(),

@@ -24,6 +24,10 @@ impl Apps for Sqlite {
         self.write(1, move |w| update(w.db, app, &settings)).await
     }
 
+    async fn set_topic_rules(&self, app: AppId, rules: Option<String>) -> Result<App, Error> {
+        self.write(1, move |w| set_topic_rules(w.db, app, rules.as_deref())).await
+    }
+
     async fn delete_app(&self, app: AppId) -> Result<(), Error> {
         self.write(1, move |w| delete(w.db, app)).await?;
         let began = Instant::now();
@@ -126,7 +130,7 @@ fn create(w: &Write<'_>, name: AppName, settings: AppSettings, now: Timestamp) -
 fn update(db: &Connection, app: AppId, settings: &AppSettings) -> Result<App, Error> {
     let updated = db.execute(
         "UPDATE apps SET jwt_secret = ?2, jwks_url = ?3, jwks = ?4, client_publish = ?5,
-             issuer = ?6, audience = ?7, topic_rules = ?8, quotas = ?9
+             issuer = ?6, audience = ?7, quotas = ?8
          WHERE id = ?1",
         (
             app.0,
@@ -136,11 +140,19 @@ fn update(db: &Connection, app: AppId, settings: &AppSettings) -> Result<App, Er
             settings.client_publish_text(),
             &settings.issuer,
             &settings.audience,
-            &settings.topic_rules,
             &settings.quotas,
         ),
     )?;
     found(updated)?;
+    one(db, app)
+}
+
+fn set_topic_rules(db: &Connection, app: AppId, rules: Option<&str>) -> Result<App, Error> {
+    found(db.execute("UPDATE apps SET topic_rules = ?2 WHERE id = ?1", (app.0, rules))?)?;
+    one(db, app)
+}
+
+fn one(db: &Connection, app: AppId) -> Result<App, Error> {
     db.query_row(&format!("SELECT {APP_COLUMNS} FROM apps WHERE id = ?1"), (app.0,), |row| Ok(app_of(row)))?
 }
 

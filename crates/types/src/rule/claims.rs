@@ -1,5 +1,6 @@
 //! What a session keeps of its JWT: what the rules of its app name, and nothing else.
 
+use super::Needs;
 use crate::limits;
 
 /// Values of one claim; more are left out.
@@ -32,11 +33,22 @@ pub struct Claims {
     /// The claim `topics`: names, and filters in MQTT's syntax.
     topics: Box<[Box<str>]>,
     values: Box<[(ClaimName, Box<str>)]>,
+    /// What they were kept for: the rules at that time.
+    needs: Needs,
 }
 
 impl Claims {
     pub fn new(topics: Vec<Box<str>>, values: Vec<(ClaimName, Box<str>)>) -> Self {
-        Self { topics: topics.into(), values: values.into() }
+        Self { topics: topics.into(), values: values.into(), needs: Needs::default() }
+    }
+
+    /// Notes what they were kept for.
+    pub fn kept_for(self, needs: Needs) -> Self {
+        Self { needs, ..self }
+    }
+
+    pub fn needs(&self) -> &Needs {
+        &self.needs
     }
 
     pub(super) fn values(&self, name: &ClaimName) -> impl Iterator<Item = &str> {
@@ -52,6 +64,18 @@ impl Claims {
     pub fn covers(&self, filter: &str) -> bool {
         self.topics.iter().any(|listed| filter_covers(listed, filter))
     }
+}
+
+/// Whether an entry of the claim `topics` is a filter in MQTT's syntax (MQTT 5 §4.7.1).
+pub fn is_filter(text: &str) -> bool {
+    let levels = text.split('/').count();
+    let is_level = |(index, level): (usize, &str)| {
+        level == "+" || (level == "#" && index + 1 == levels) || !level.contains(['+', '#'])
+    };
+    (1..=limits::TOPIC_BYTES_MAX).contains(&text.len())
+        && !text.starts_with('$')
+        && !text.contains(char::is_control)
+        && text.split('/').enumerate().all(is_level)
 }
 
 /// Whether an MQTT filter matches every topic that another one matches (MQTT 5 §4.7.1).

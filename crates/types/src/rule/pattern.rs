@@ -37,7 +37,11 @@ enum Level {
     /// `#`
     Rest,
     /// Something between two texts.
-    Hole { before: Box<str>, what: What, after: Box<str> },
+    Hole {
+        before: Box<str>,
+        what: What,
+        after: Box<str>,
+    },
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -90,10 +94,10 @@ impl Pattern {
         let mut at = 0;
         for level in text.split('/') {
             let is_last = at + level.len() == text.len();
-            levels.push(Level::parse(level, is_last).map_err(|(offset, reason)| PatternError {
-                at: at + offset,
-                reason,
-            })?);
+            levels.push(
+                Level::parse(level, is_last)
+                    .map_err(|(offset, reason)| PatternError { at: at + offset, reason })?,
+            );
             at += level.len() + 1;
         }
         Ok(Self { text: text.into(), levels: levels.into() })

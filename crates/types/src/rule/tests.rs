@@ -248,7 +248,8 @@ fn a_filter() -> impl Strategy<Value = String> {
 }
 
 fn a_pattern() -> impl Strategy<Value = String> {
-    let level = prop::sample::select(vec!["", "a", "ab", "+", "*", "a*", "*b", "{user}", "a{claim:c}", "{device}"]);
+    let level =
+        prop::sample::select(vec!["", "a", "ab", "+", "*", "a*", "*b", "{user}", "a{claim:c}", "{device}"]);
     (prop::collection::vec(level, 1..4), any::<bool>()).prop_filter_map("empty", |(mut levels, rest)| {
         if rest {
             levels.push("#");
