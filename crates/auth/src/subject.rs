@@ -32,7 +32,10 @@ pub(crate) fn complete(
     let subject = Subject { device: &identity.device, user: identity.user.as_ref(), claims: Some(&claims) };
     let denied = |topic: &noroshi_types::Topic| {
         *topic != noroshi_types::Topic::maintenance()
-            && matches!(rules.decide(Action::Subscribe, topic.as_str(), subject), Decision::Denied(_))
+            && !matches!(
+                rules.decide(Action::Subscribe, topic.as_str(), subject),
+                Decision::Unruled | Decision::Allowed { .. }
+            )
     };
     (identity.denied_topics, identity.topics) = identity.topics.into_iter().partition(denied);
     identity.claims = Some(Arc::new(claims));

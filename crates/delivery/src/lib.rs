@@ -12,7 +12,7 @@
 //!
 //! Reading order: [`edge`] (the trait the gateway implements), [`publish`], [`ack`], [`cluster`]
 //! (who is connected elsewhere), [`push`] (who is not connected), [`campaign`], [`definition`] and [`first_call`] (what an app is told when it
-//! starts), [`service`] (background
+//! starts), [`rules`] (who may use which topic), [`service`] (background
 //! work), [`metrics`].
 //!
 //! Invariant: `Edge::deliver` for what is kept is called from the store's completion, which runs in
@@ -29,6 +29,7 @@ pub mod first_call;
 pub mod metrics;
 pub mod publish;
 pub mod push;
+pub mod rules;
 pub mod service;
 mod spans;
 
@@ -37,7 +38,7 @@ mod telling;
 
 pub use clock::Clock;
 pub use cluster::id_at;
-pub use delivery::{Delivery, Error};
+pub use delivery::{Delivery, Error, Held};
 pub use edge::{Edge, LocalSession, Session};
 pub use entering::{Entered, Entering};
 pub use publish::Receipt;

@@ -33,11 +33,14 @@ pub struct Metrics {
     pub(crate) exposures: Counter,
     pub(crate) push: crate::push::metrics::Metrics,
     pub(crate) cluster: crate::cluster::metrics::Metrics,
+    pub(crate) rules: crate::rules::metrics::RuleMetrics,
 }
 
 /// For a list of all that there is, each with one of its labels.
 pub fn describe(registry: &mut Registry) {
-    Metrics::new(registry).push.describe();
+    let metrics = Metrics::new(registry);
+    metrics.push.describe();
+    metrics.rules.describe();
 }
 
 impl Metrics {
@@ -60,6 +63,7 @@ impl Metrics {
         registry.register("pruned_rows", "Expired rows removed from the store", metrics.pruned.clone());
         metrics.push.register(registry);
         metrics.cluster.register(registry);
+        metrics.rules.register(registry);
         metrics
     }
 
@@ -80,6 +84,7 @@ impl Metrics {
             exposures: Counter::default(),
             push: crate::push::metrics::Metrics::default(),
             cluster: crate::cluster::metrics::Metrics::default(),
+            rules: crate::rules::metrics::RuleMetrics::default(),
         }
     }
 
