@@ -15,6 +15,7 @@ mod notification;
 mod push_token;
 mod relay;
 mod time_zone;
+mod topic_rules;
 
 pub use app::{Author, NewAppKey, app, app_change, key};
 pub(crate) use campaign::placed;
@@ -29,6 +30,7 @@ pub use notification::notification;
 pub use push_token::{TestTarget, push_test, push_token};
 pub use relay::{Relayed, relayed};
 pub(crate) use time_zone::TimeZone;
+pub use topic_rules::topic_rules;
 
 use noroshi_types::{DeviceId, Invalid, NotificationId, Presence, UserId, limits};
 use serde::Deserialize;

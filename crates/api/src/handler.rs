@@ -22,4 +22,5 @@ pub(crate) mod profile;
 pub(crate) mod relay;
 pub(crate) mod summary;
 pub(crate) mod topic;
+pub(crate) mod topic_rules;
 pub(crate) mod web_push;

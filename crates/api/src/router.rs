@@ -12,7 +12,7 @@ use http::Method;
 use crate::error::{Code, Problem};
 use crate::handler::{
     app, batch, campaign, credential, device, drain, endpoint, experiment, health, invalidation, me, nodes,
-    notice, notification, page, presence, profile, relay, topic, web_push,
+    notice, notification, page, presence, profile, relay, topic, topic_rules, web_push,
 };
 use crate::state::{Api, Door, State};
 use crate::{observe, origin, tunnel};
@@ -72,6 +72,7 @@ fn public_routes() -> Vec<Route> {
         get("/v1/devices/{device}", device::show),
         delete("/v1/devices/{device}", device::delete),
         post("/v1/devices/{device}/revoke", device::revoke),
+        get("/v1/devices/{device}/topics/{topic}/permission", topic_rules::explain),
         get("/v1/push/invalidations", invalidation::list),
         get("/v1/me", me::show),
         patch("/v1/me", me::change),
@@ -98,6 +99,9 @@ fn public_routes() -> Vec<Route> {
         get("/v1/apps/{app}/keys", app::keys),
         post("/v1/apps/{app}/keys", app::create_key),
         delete("/v1/apps/{app}/keys/{key}", app::revoke_key),
+        get("/v1/apps/{app}/topic-rules", topic_rules::show),
+        put("/v1/apps/{app}/topic-rules", topic_rules::put),
+        delete("/v1/apps/{app}/topic-rules", topic_rules::delete),
         get("/v1/apps/{app}/push", credential::list),
         post("/v1/apps/{app}/push", credential::add),
         delete("/v1/apps/{app}/push/{id}", credential::remove),
@@ -132,6 +136,9 @@ fn admin_routes() -> Vec<Route> {
         get("/v1/apps/{app}/keys", app::keys),
         post("/v1/apps/{app}/keys", app::create_key),
         delete("/v1/apps/{app}/keys/{key}", app::revoke_key),
+        get("/v1/apps/{app}/topic-rules", topic_rules::show),
+        put("/v1/apps/{app}/topic-rules", topic_rules::put),
+        delete("/v1/apps/{app}/topic-rules", topic_rules::delete),
         get("/v1/apps/{app}/push", credential::list),
         post("/v1/apps/{app}/push", credential::add),
         delete("/v1/apps/{app}/push/{id}", credential::remove),

@@ -125,8 +125,14 @@ fn described(front: &Front, cell: &Cell, app: &App, keys: &[Key]) -> Value {
     let settings = &app.settings;
     let secret = settings.jwt_secret.as_ref().and_then(|secret| std::str::from_utf8(secret).ok());
     let jwks: Option<Value> = settings.jwks.as_ref().and_then(|jwks| serde_json::from_str(jwks).ok());
-    json!({"jwt_secret": secret, "jwks_url": settings.jwks_url, "jwks": jwks,
-        "client_publish": settings.client_publish, "keys": keys})
+    let mut body = json!({"jwt_secret": secret, "jwks_url": settings.jwks_url, "jwks": jwks,
+        "client_publish": settings.client_publish, "keys": keys});
+    // A cell of an earlier version does not know the field: apps without rules stay in step with it.
+    let rules = settings.topic_rules.as_ref().and_then(|rules| serde_json::from_str::<Value>(rules).ok());
+    if let (Some(rules), Some(fields)) = (rules, body.as_object_mut()) {
+        fields.insert("topic_rules".to_owned(), rules);
+    }
+    body
 }
 
 fn key(name: &str, hash: &[u8; 32], scopes: Scopes) -> Value {

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use noroshi_protocol::ws::Decoder;
 use noroshi_store::Login;
-use noroshi_types::{CloseReason, DeviceNum, NotificationId, Timestamp};
+use noroshi_types::rule::Claims;
+use noroshi_types::{CloseReason, DeviceNum, NotificationId, Timestamp, Topic};
 use smallvec::SmallVec;
 
 use crate::admission::Bucket;
@@ -115,6 +116,14 @@ pub(crate) struct Opening {
     pub(crate) app: Option<Box<str>>,
     /// Of a log-in under way.
     pub(crate) login: Option<Login>,
+    /// What topic rules have to know of the token.
+    pub(crate) claims: Option<Arc<Claims>>,
+    /// Topics that rules denied to the log-in: the code and the text of the reason.
+    pub(crate) denied: Vec<(Topic, &'static str, &'static str)>,
+    /// Topics that a webhook allowed for this log-in.
+    pub(crate) permitted: Vec<Topic>,
+    /// How often the log-in was read again because rules denied something.
+    pub(crate) passes: u8,
     /// Frames that came before the log-in's answer.
     pub(crate) early: Vec<noroshi_protocol::native::ClientFrame>,
 }

@@ -159,6 +159,12 @@ impl Edge for Gateway {
         }
     }
 
+    fn rules_changed(&self, apps: &[AppId]) {
+        for mailbox in &self.shared.mailboxes {
+            mailbox.recheck(apps);
+        }
+    }
+
     fn topic_sessions(&self, app: AppId, topic: &Topic) -> u64 {
         self.shared.registry.topic_sessions(self.shared.registry.topic_key(app, topic))
     }

@@ -9,6 +9,7 @@
 //! gaps: attach, put into the topic index, and only then look at the stamps ([`crate::stamp`]).
 
 use noroshi_auth::{Identity, Refused};
+use noroshi_delivery::rules::Known;
 use noroshi_delivery::{Entered, Entering};
 use noroshi_events::Event;
 use noroshi_events::event::Connected;
@@ -158,7 +159,11 @@ impl Shard {
         connection.phase = Phase::LoggingIn;
         connection.deadline_tick = deadline;
         connection.expires_at = identity.expires_at;
-        connection.opening().login = Some(Login {
+        let opening = connection.opening();
+        opening.claims = identity.claims;
+        let denied = |topic| (topic, "no_rule", "no topic rule of the app allows it");
+        opening.denied = identity.denied_topics.into_iter().map(denied).collect();
+        opening.login = Some(Login {
             app: identity.app,
             device: identity.device,
             user: identity.user,
@@ -206,6 +211,7 @@ impl Shard {
         if user.is_some_and(|user| user != session.user_key) {
             return Err(NotRenewed::OtherUser);
         }
+        self.renew_claims(&session, identity.claims);
         if let Some(connection) = self.connection(slot) {
             connection.expires_at = identity.expires_at;
         }
@@ -213,7 +219,7 @@ impl Shard {
         Ok(())
     }
 
-    fn queue_log_in(&mut self, slot: u32, generation: u64) {
+    pub(crate) fn queue_log_in(&mut self, slot: u32, generation: u64) {
         if self.log_ins.waiting.is_empty() {
             self.log_ins.since_ms = self.now.ms;
         }
@@ -273,6 +279,7 @@ impl Shard {
                     }
                 }
             }
+            Reply::Permitted { to, permitted } => self.handle_permitted(to, permitted),
             Reply::Worked { to, session, done } => self.handle_worked(to, &session, *done),
             Reply::Log { to, result } => self.handle_log(to, result),
             Reply::Backlog { to, result } => self.handle_read(to, None, result),
@@ -281,7 +288,7 @@ impl Shard {
         }
     }
 
-    fn fail_log_in(&mut self, slot: u32) {
+    pub(crate) fn fail_log_in(&mut self, slot: u32) {
         match self.connection(slot).is_some_and(|connection| connection.is_event_stream()) {
             true => {
                 self.set_protocol(slot, Protocol::Http, Framing::Stream);
@@ -298,6 +305,7 @@ impl Shard {
         }
         let is_stream = connection.is_event_stream();
         match answer {
+            Entered::In { logged_in, .. } if !self.settle_log_in(slot, &logged_in) => {}
             Entered::In { logged_in, behind } => {
                 self.open_session(slot, generation, asked, *logged_in, behind);
             }
@@ -347,6 +355,10 @@ impl Shard {
         let versions = (token_version, revision);
         let session =
             Arc::new(Session::new(registry, login.app, device, user.as_ref(), num, address, versions));
+        if self.delivery.rules().of(login.app).is_some() {
+            let known = Known { user: user.clone(), claims: opening.claims.clone() };
+            session.known.store(Some(Arc::new(known)));
+        }
         let mut succeeds = false;
         match registry.attach(&session) {
             Attached::Displaced => {
@@ -431,8 +443,10 @@ impl Shard {
                 true => drop(self.succeeding.insert(slot, Succession { generation, begun, page })),
                 false => self.begin_session(slot, &begun, page),
             }
+            self.tell_denied(slot, &opening.denied);
             return self.arm(slot);
         }
+        self.tell_denied(slot, &opening.denied);
         self.handle_page(slot, page);
         for frame in opening.early {
             if self.is_alive(slot) {
@@ -441,6 +455,12 @@ impl Shard {
         }
         self.write_tail(slot);
         self.arm(slot);
+    }
+
+    fn tell_denied(&mut self, slot: u32, denied: &[(Topic, &'static str, &'static str)]) {
+        for (topic, reason, text) in denied {
+            self.tell_topic(slot, "topic_forbidden", topic, reason, text);
+        }
     }
 
     /// The predecessor of a session is gone.

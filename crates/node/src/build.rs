@@ -132,6 +132,9 @@ pub async fn start(config: Config, given: &Given) -> Result<Node, Error> {
     // The decisions.
     let metrics = noroshi_delivery::metrics::Metrics::new(&mut registry);
     let delivery = Delivery::new(store.clone(), clock, metrics, Handle::current());
+    delivery.attach_webhooks(egress.clone());
+    let ruled = delivery.clone();
+    auth.watch_topic_rules(move |rules| ruled.set_topic_rules(rules)).await;
 
     // The push services, with the credentials that the store keeps sealed.
     let services = Services::new(services_config(&config), egress.clone(), &mut registry, Handle::current());

@@ -8,6 +8,7 @@ use serde_json::value::RawValue;
 
 use super::Author;
 use super::app::{KEY_NAME_BYTES_MAX, URL_BYTES_MAX, client_publish, jwks, jwks_url, jwt_secret};
+use super::topic_rules::mirrored;
 use crate::error::Problem;
 use crate::json::{self, Bounded, FromText, Line, Text};
 
@@ -20,6 +21,8 @@ struct MirrorBody<'a> {
     jwks: Option<&'a RawValue>,
     #[serde(default)]
     client_publish: Vec<String>,
+    #[serde(borrow)]
+    topic_rules: Option<&'a RawValue>,
     keys: Bounded<MirrorKeyBody, { limits::KEYS_PER_APP_MAX }>,
 }
 
@@ -59,6 +62,7 @@ pub fn mirror(bytes: &[u8]) -> Result<(AppSettings, Vec<MirrorKey>), Problem> {
         jwks_url: body.jwks_url.map(|url| jwks_url(url.0.0, Author::Operator)).transpose()?,
         jwks: body.jwks.map(jwks).transpose()?,
         client_publish: client_publish(body.client_publish)?,
+        topic_rules: body.topic_rules.map(|rules| mirrored(rules.get())).transpose()?,
         ..AppSettings::default()
     };
     let key = |key: MirrorKeyBody| {

@@ -6,11 +6,13 @@
 use std::sync::Arc;
 
 use noroshi_auth::Identity;
+use noroshi_delivery::rules::Verdict;
 use noroshi_protocol::mqtt::{
     LogIn, LogInRefused, LoggedIn, Qos, SubscribeOptions, Subscription as Held, TopicFilter, Will,
 };
 use noroshi_store::Place;
-use noroshi_types::{CloseReason, DeviceId, Timestamp, Topic};
+use noroshi_types::rule::Action;
+use noroshi_types::{CloseReason, DeviceId, Topic};
 
 use super::publishing::Published;
 use super::session::{Due, Kept, Left};
@@ -67,7 +69,9 @@ impl Shard {
         // Who may publish nothing can leave no will.
         let app = self.shared.auth.app_by_id(identity.app);
         let publishes = app.is_some_and(|app| {
-            !app.settings.client_publish.is_empty() || self.shared.config.anonymous_app.is_some()
+            !app.settings.client_publish.is_empty()
+                || self.has_publish_rules(app.id)
+                || self.shared.config.anonymous_app.is_some()
         });
         match log_in.has_will && !publishes {
             true => Err(NotIn::Refused(LogInRefused::Will)),
@@ -85,16 +89,9 @@ impl Shard {
             "" => format!("anonymous-{:016x}", self.shared.next_number()),
             id => id.to_owned(),
         };
-        Ok(Identity {
-            app: app.id,
-            device: DeviceId::parse(&id)
-                .map_err(|_| "no token was given, and the client identifier is no device's")?,
-            user: None,
-            create: true,
-            token_version: None,
-            topics: Vec::new(),
-            expires_at: Timestamp(u64::MAX),
-        })
+        let device = DeviceId::parse(&id)
+            .map_err(|_| "no token was given, and the client identifier is no device's")?;
+        Ok(Identity::anonymous(app.id, device))
     }
 
     /// CONNACK, and from here on the keep alive counts.
@@ -103,6 +100,11 @@ impl Shard {
         let session = &begun.session;
         let left = shared.lefts.take(session.device_key);
         let kept = begun.kept.as_deref().and_then(Kept::parse);
+        // A subscription that topic rules deny now was granted by SUBACK. The session begins anew, so that the client
+        // subscribes again and is told.
+        let keeps_all = kept.as_ref().is_none_or(|kept| {
+            kept.subscriptions.iter().all(|held| self.may_keep_filter(session, held.filter.as_str()))
+        });
         let Some(mqtt) = self.mqtt(slot) else { return Vec::new() };
         // What this node remembers knows when it ends.
         let goes_on = |kept: &Kept| shared.registry.is_shared() || !shared.lefts.has_ended(kept, now);
@@ -110,7 +112,7 @@ impl Shard {
             Some(left) => left.ends_at > now,
             None => kept.as_ref().is_some_and(goes_on),
         };
-        let present = known && !mqtt.clean_start;
+        let present = known && keeps_all && !mqtt.clean_start;
         mqtt.resumed = present;
         mqtt.since = begun.as_of;
         let (mut subscriptions, mut forget) = (Vec::new(), Vec::new());
@@ -226,20 +228,28 @@ impl Shard {
     }
 
     fn publish_will(&self, session: &Arc<Session>, will: Will) {
-        if !self.may_publish(session.app, &will.topic) {
+        let (verdict, ask) = self.may_leave_will(session, &will.topic);
+        if matches!(verdict, Verdict::Denied(_)) {
             return;
         }
+        let name = will.topic.clone();
         let (request, clears) = Published {
             topic: will.topic,
             data: will.data,
             qos: will.qos,
             retain: will.retain,
-            has_payload: will.has_payload,
+            payload_bytes: usize::from(will.has_payload),
             expiry_s: will.expiry_s,
         }
         .request();
         let (delivery, session) = (self.delivery.clone(), session.clone());
         self.delivery.work(async move {
+            if let Some((rules, holder)) = ask.filter(|_| verdict == Verdict::Ask) {
+                let asked = delivery.ask_topic(&rules, &holder, Action::Publish, name.as_str(), "mqtt").await;
+                if asked != Verdict::Allowed {
+                    return;
+                }
+            }
             if let Err(refused) = work::publish(&delivery, &session, request, clears).await {
                 tracing::debug!(?refused, "a will was not published");
             }

@@ -7,24 +7,25 @@ use noroshi_types::{AppId, JsonText, Push, Request, Target, Topic, Ttl, Urgency,
 
 use super::origin;
 use super::work::Job;
+use crate::permission::Op;
 use crate::shard::Shard;
 
 /// What a client publishes, as a provider would say it.
-pub(super) struct Published {
-    pub(super) topic: Topic,
-    pub(super) data: JsonText,
-    pub(super) qos: Qos,
-    pub(super) retain: bool,
-    pub(super) has_payload: bool,
-    pub(super) expiry_s: Option<u32>,
+pub(crate) struct Published {
+    pub(crate) topic: Topic,
+    pub(crate) data: JsonText,
+    pub(crate) qos: Qos,
+    pub(crate) retain: bool,
+    pub(crate) payload_bytes: usize,
+    pub(crate) expiry_s: Option<u32>,
 }
 
 impl Published {
     /// And whether what the topic retains is to be forgotten first ([MQTT-3.3.1-6]).
-    pub(super) fn request(self) -> (Request, bool) {
+    pub(crate) fn request(self) -> (Request, bool) {
         // Without an expiry it is kept for as long as anything is.
         let life = self.expiry_s.map_or(limits::TTL_MAX, |seconds| Duration::from_secs(seconds.into()));
-        let clears = self.retain && !self.has_payload;
+        let clears = self.retain && self.payload_bytes == 0;
         let request = Request {
             target: Target::Topic(self.topic),
             // At most once is for who is here.
@@ -54,20 +55,31 @@ impl Shard {
     pub(super) fn publish_mqtt(&mut self, slot: u32, publication: &Publication<'_>, answer: Option<Answer>) {
         let session = self.connection(slot).and_then(|connection| connection.session.clone());
         let Some(session) = session else { return };
-        let refused = if !self.may_publish(session.app, &publication.topic) {
+        let published = Published {
+            topic: publication.topic.clone(),
+            data: publication.data(origin(&session)),
+            qos: publication.qos,
+            retain: publication.retain,
+            payload_bytes: publication.payload.len(),
+            expiry_s: publication.expiry_s,
+        };
+        self.run_op(slot, Op::MqttPublish { published: Box::new(published), answer });
+    }
+
+    /// `allowed`: topic rules, or the app's filters, let the client publish it.
+    pub(crate) fn publish_mqtt_allowed(
+        &mut self,
+        slot: u32,
+        published: Published,
+        answer: Option<Answer>,
+        allowed: bool,
+    ) {
+        let refused = if !allowed {
             Some(PublishRefused::NotAllowed)
-        } else if publication.payload.len() > self.shared.config.publish_bytes_max {
+        } else if published.payload_bytes > self.shared.config.publish_bytes_max {
             Some(PublishRefused::TooBig)
         } else {
-            let (request, clears) = Published {
-                topic: publication.topic.clone(),
-                data: publication.data(origin(&session)),
-                qos: publication.qos,
-                retain: publication.retain,
-                has_payload: !publication.payload.is_empty(),
-                expiry_s: publication.expiry_s,
-            }
-            .request();
+            let (request, clears) = published.request();
             let job = Job::Publish { request: Box::new(request), clears, answer };
             (!self.queue_job(slot, job)).then_some(PublishRefused::OverQuota)
         };
