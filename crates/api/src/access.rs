@@ -11,14 +11,14 @@ use std::sync::{Arc, OnceLock};
 use axum::extract::FromRequestParts;
 use http::request::Parts;
 use http::{HeaderMap, header};
-use noroshi_auth::{Access, Identity, Refused};
+use noroshi_auth::{Access, ClientNetwork, Credential, Identity, Refused};
 use noroshi_store::{App, Device, Registration};
 use noroshi_types::{AppId, Scope};
 use ring::digest;
 
 use crate::error::{Code, Problem};
 use crate::registration::register_one;
-use crate::state::{Api, Door, State};
+use crate::state::{Api, Door, Peer, State};
 
 /// Which app a request turned out to be for, told to the log by whoever checked the credential.
 #[derive(Debug, Clone, Default)]
@@ -91,7 +91,7 @@ impl FromRequestParts<Api> for Consumer {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, Problem> {
-        let identity = consumer(parts, api)?;
+        let identity = consumer(parts, api).await?;
         let device = own_device(api, &identity).await?;
         Ok(Self { device, identity })
     }
@@ -101,7 +101,7 @@ impl FromRequestParts<Api> for FirstCaller {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, Problem> {
-        Ok(Self { identity: consumer(parts, api)? })
+        Ok(Self { identity: consumer(parts, api).await? })
     }
 }
 
@@ -115,7 +115,7 @@ impl FromRequestParts<Api> for Registrar {
                 scoped(&access, Scope::Devices)?;
                 Ok(Self::Provider(access.app))
             }
-            Err(Refused::NotAKey) => consumer(parts, api).map(Self::Consumer),
+            Err(Refused::NotAKey) => consumer(parts, api).await.map(Self::Consumer),
             Err(refused) => Err(refused.into()),
         }
     }
@@ -195,11 +195,28 @@ pub fn seen(parts: &Parts, app: AppId) {
     }
 }
 
-fn consumer(parts: &Parts, api: &Api) -> Result<Identity, Problem> {
+/// The client of a request, for handlers that verify a credential themselves.
+pub struct Network(pub Option<ClientNetwork>);
+
+impl FromRequestParts<Api> for Network {
+    type Rejection = std::convert::Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, _: &Api) -> Result<Self, Self::Rejection> {
+        Ok(Self(client(parts)))
+    }
+}
+
+/// Whose limits failed log-ins count for.
+pub fn client(parts: &Parts) -> Option<ClientNetwork> {
+    parts.extensions.get::<Peer>().map(|peer| ClientNetwork::of(peer.address.ip()))
+}
+
+async fn consumer(parts: &Parts, api: &Api) -> Result<Identity, Problem> {
     // An app's name needs no escapes, so the query is only cut.
     let query = parts.uri.query().unwrap_or_default();
     let app = query.split('&').find_map(|pair| pair.strip_prefix("app="));
-    let identity = api.auth.device(bearer(&parts.headers)?, app, api.now())?;
+    let credential = Credential { token: bearer(&parts.headers)?, app, client: client(parts) };
+    let identity = api.auth.authenticate(credential, api.now()).await?;
     seen(parts, identity.app);
     Ok(identity)
 }

@@ -126,7 +126,7 @@ impl Code {
                 "The device deleted it, was deleted itself, or gave the endpoint an end that has come. Post to it no more."
             }
             Code::TooManyRequests => {
-                "Try again after `Retry-After`. The detail says whose limit it is; other endpoints are not concerned."
+                "Try again after `Retry-After`. The detail says whose limit it is."
             }
             Code::Misdirected => {
                 "Nodes can have roles: the detail names the one that is missing here. Ask a node that has it."
@@ -224,6 +224,8 @@ pub struct Problem {
     field: Option<Box<str>>,
     /// For 401: no credential was given at all (RFC 6750 §3.1 then names no error).
     credential_missing: bool,
+    /// When to come back, where that is known.
+    retry_after_s: Option<u32>,
 }
 
 /// The wire form (RFC 9457 §3). The type resolves to the code's place on this node's own page.
@@ -245,7 +247,7 @@ impl Problem {
             let end = detail.floor_char_boundary(DETAIL_BYTES_MAX);
             detail = format!("{}…", &detail[..end]).into();
         }
-        Self { code, detail, field: None, credential_missing: false }
+        Self { code, detail, field: None, credential_missing: false, retry_after_s: None }
     }
 
     /// A value broke a rule; `field` is its path in the body.
@@ -271,6 +273,13 @@ impl Problem {
     pub fn at(mut self, field: impl Into<String>) -> Self {
         let field: String = field.into();
         self.field = (!field.is_empty()).then(|| field.into());
+        self
+    }
+
+    /// Tells in `Retry-After` when to come back.
+    #[must_use]
+    pub fn retry_after(mut self, seconds: u32) -> Self {
+        self.retry_after_s = Some(seconds);
         self
     }
 
@@ -321,6 +330,9 @@ impl IntoResponse for Problem {
             }
             _ => {}
         }
+        if let Some(seconds) = self.retry_after_s {
+            headers.insert(header::RETRY_AFTER, seconds.into());
+        }
         response
     }
 }
@@ -367,12 +379,17 @@ impl From<noroshi_delivery::Error> for Problem {
 
 impl From<Refused> for Problem {
     fn from(refused: Refused) -> Self {
-        let missing = refused == Refused::Missing;
-        let detail = match refused {
-            Refused::Missing => "the header \"Authorization: Bearer …\" is missing".to_owned(),
-            refused => refused.to_string(),
-        };
-        Self { credential_missing: missing, ..Self::new(Code::Unauthorized, detail) }
+        match refused {
+            Refused::Missing => {
+                let detail = "the header \"Authorization: Bearer …\" is missing";
+                Self { credential_missing: true, ..Self::new(Code::Unauthorized, detail) }
+            }
+            Refused::TooManyFailures { retry_after_s } => {
+                Self::new(Code::TooManyRequests, refused.to_string()).retry_after(retry_after_s)
+            }
+            Refused::Busy => Self::new(Code::Overloaded, refused.to_string()),
+            refused => Self::new(Code::Unauthorized, refused.to_string()),
+        }
     }
 }
 

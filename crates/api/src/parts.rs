@@ -8,7 +8,9 @@ use axum::Router;
 use crate::router::Route;
 use crate::state::{Api, Door, State};
 
-pub use crate::access::{Devices, Needs, Operator, Provider, Publish, Read, bearer, scoped, seen};
+pub use crate::access::{
+    Devices, Needs, Network, Operator, Provider, Publish, Read, bearer, client, scoped, seen,
+};
 pub use crate::connect::ConnectBody;
 pub use crate::extract::{Body, JsonBody, NdjsonBody, Path, Query};
 pub use crate::fit::check_request;

@@ -124,7 +124,8 @@ fn public_routes() -> Vec<Route> {
 
 fn admin_routes() -> Vec<Route> {
     vec![
-        get("/healthz", health::healthz),
+        get("/livez", health::livez),
+        get("/healthz", health::livez),
         get("/readyz", health::readyz),
         get("/metrics", health::metrics),
         get("/v1/apps", app::list),

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use noroshi_auth::Auth;
 use noroshi_delivery::Delivery;
+use noroshi_supervision::Threads;
 use noroshi_telemetry::Registry;
 use noroshi_types::{Timestamp, limits};
 
@@ -79,6 +80,8 @@ pub struct State {
     pub registry: Arc<Registry>,
     /// True while the node takes traffic.
     pub ready: Arc<AtomicBool>,
+    /// Which thread failed, if one did.
+    pub threads: Threads,
     /// Opens the admin listener's `/v1/apps`, `/v1/drain` and `/v1/nodes`; none: nothing does.
     pub operator_token: Option<String>,
     /// Takes over connections that turn to the gateway after they were given to the API.

@@ -4,22 +4,24 @@ use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 
 use arc_swap::ArcSwap;
-use jsonwebtoken::{Algorithm, DecodingKey};
 use noroshi_egress::Egress;
 use noroshi_store::{App, AppSettings, EndpointHash, Error, Key, KeyHash, NewKey, Store};
 use noroshi_types::rule::{Claims, TopicRules};
+use noroshi_telemetry::Registry;
 use noroshi_types::{
     AppId, AppName, DeviceId, KeyId, NotificationId, Scope, Scopes, Timestamp, Topic, UserId,
 };
 use ring::rand::{SecureRandom, SystemRandom};
+use tokio::task::JoinSet;
 
 use crate::capability::{Capabilities, Permit};
-use crate::jwks::{self, JwkSets};
+use crate::failures::FailureLimits;
+use crate::jwk_sets::{FETCHES_MAX, JwkSets, Source, source};
 use crate::key::{self, ApiKey};
+use crate::pool::Pool;
+use crate::select::{self, Directory};
+use crate::verify::{Checked, Credential, Verifier};
 use crate::{Refused, jwt, provider, subject, token, topic_rules};
-
-/// A token that names no app is tried against this many at most; with more apps it has to say.
-const UNNAMED_APPS_MAX: usize = 64;
 
 /// A provider, by its API key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -83,6 +85,7 @@ pub type AppRules = HashMap<AppId, (AppName, Arc<TopicRules>)>;
 struct Snapshot {
     rules: AppRules,
     apps: Vec<App>,
+    directory: Directory,
     keys: HashMap<KeyHash, Key>,
 }
 
@@ -96,6 +99,8 @@ pub struct Auth {
     signer: token::Signer,
     capabilities: Capabilities,
     jwk_sets: JwkSets,
+    verifier: Arc<Verifier>,
+    pool: Pool,
     random: SystemRandom,
     /// Set once, where other nodes are to be told.
     changed: OnceLock<Box<dyn Fn() + Send + Sync>>,
@@ -106,6 +111,15 @@ pub struct Auth {
 impl Auth {
     /// JWK sets are fetched through `egress`.
     pub async fn open(store: Arc<dyn Store>, egress: Arc<Egress>) -> Result<Arc<Self>, Error> {
+        Self::open_with(store, egress, FailureLimits::default()).await
+    }
+
+    /// [`Auth::open`] with limits of the operator's.
+    pub async fn open_with(
+        store: Arc<dyn Store>,
+        egress: Arc<Egress>,
+        limits: FailureLimits,
+    ) -> Result<Arc<Self>, Error> {
         provider::install();
         let random = SystemRandom::new();
         let mut fresh = vec![0; 32];
@@ -116,18 +130,32 @@ impl Auth {
         let capabilities = Capabilities::new(&store.secret("endpoint-key", fresh).await?);
         let snapshot = ArcSwap::from_pointee(load(&*store, &AppRules::new()).await?);
         let (reloading, jwk_sets) = (tokio::sync::Mutex::default(), JwkSets::new(egress));
-        let (changed, rules_changed) = (OnceLock::new(), OnceLock::new());
-        Ok(Arc::new(Self {
+        let verifier = Arc::new(Verifier::new(limits));
+        let pool = Pool::start().map_err(|error| Error::Engine(format!("no thread to verify with: {error}")))?;
+        let auth = Self {
             store,
             snapshot,
             reloading,
             signer,
             capabilities,
             jwk_sets,
+            verifier,
+            pool,
             random,
-            changed,
-            rules_changed,
-        }))
+            changed: OnceLock::new(),
+            rules_changed: OnceLock::new(),
+        };
+        auth.load_given_sets().await;
+        Ok(Arc::new(auth))
+    }
+
+    /// Sets that apps give directly are there before the first device is; `run` fetches the others.
+    async fn load_given_sets(&self) {
+        for app in self.apps() {
+            if matches!(source(&app.settings), Some(Source::Given(_))) {
+                self.refresh(&app).await;
+            }
+        }
     }
 
     /// Who the provider with this API key is.
@@ -140,44 +168,77 @@ impl Auth {
         Ok(Access { app: key.app, key: key.id, scopes: key.scopes })
     }
 
-    /// Who the consumer with this device token or app JWT is. `app` narrows down which app's keys a
-    /// JWT is tried against.
+    /// [`Auth::authenticate`] for a caller that has a thread to spare: it blocks while the pool verifies.
     pub fn device(&self, token: &str, app: Option<&str>, now: Timestamp) -> Result<Identity, Refused> {
-        if token.is_empty() {
-            return Err(Refused::Missing);
-        }
-        if token.starts_with(token::PREFIX) {
-            let identity = self.signer.verify(token, now)?;
-            // The app may be gone while its tokens live on.
-            return self.app_by_id(identity.app).map(|_| identity).ok_or(Refused::Unknown);
-        }
-        let snapshot = self.snapshot.load();
-        let header =
-            jwt::header(token).map_err(|why| match snapshot.keys.contains_key(&key::hash(token)) {
-                true => Refused::NotAToken,
-                false => why,
-            })?;
-        let mut refused = Refused::Signature;
-        for app in signing_apps(&snapshot.apps, token, app) {
-            let attempts = match (header.alg, &app.settings.jwt_secret) {
-                (Algorithm::HS256, Some(secret)) => {
-                    vec![jwt::verify(token, header.alg, &DecodingKey::from_secret(secret), app.id, now)]
-                }
-                (Algorithm::HS256, None) => continue,
-                _ => self
-                    .jwk_sets
-                    .find(app.id, &header, |key| jwt::verify(token, header.alg, key, app.id, now)),
-            };
-            for attempt in attempts {
-                match attempt {
-                    Ok(identity) => return snapshot.complete(identity, token),
-                    // Its signature is right: what else is wrong is what the client wants to know.
-                    Err(why) if why != Refused::Signature => refused = why,
-                    Err(_) => {}
-                }
+        match self.check(Credential { token, app, client: None }, now) {
+            Checked::Known(result) => result,
+            Checked::Costly(costly) => {
+                let (answer, answered) = std::sync::mpsc::sync_channel(1);
+                // Fails only if this thread is gone.
+                self.submit(costly, move |result| drop(answer.send(result)));
+                answered.recv().unwrap_or(Err(Refused::Busy))
             }
         }
-        Err(refused)
+    }
+
+    /// What a JWT claims, completed with what the topic rules of its app have to know. Its signature is checked elsewhere.
+    pub(crate) fn claimed(&self, token: &str, app: &App, now: Timestamp) -> Result<Identity, Refused> {
+        let identity = jwt::claimed(token, app, now)?;
+        let rules = self.topic_rules(app.id);
+        subject::complete(identity, token, rules.as_deref())
+    }
+
+    pub(crate) fn device_token(&self, token: &str, now: Timestamp) -> Result<Identity, Refused> {
+        let identity = self.signer.verify(token, now)?;
+        // The app may be gone while its tokens live on.
+        self.app_by_id(identity.app).map(|_| identity).ok_or(Refused::Unknown)
+    }
+
+    pub(crate) fn is_key(&self, hash: &KeyHash) -> bool {
+        self.snapshot.load().keys.contains_key(hash)
+    }
+
+    /// Calls `then` with the app that a JWT belongs to; an app may be large, so it is not copied.
+    pub(crate) fn with_app_of<T>(
+        &self,
+        token: &str,
+        named: Option<&str>,
+        then: impl FnOnce(&App) -> T,
+    ) -> Result<T, Refused> {
+        let snapshot = self.snapshot.load();
+        let app = snapshot.directory.select(&snapshot.apps, &jwt::unverified(token)?, named)?;
+        Ok(then(app))
+    }
+
+    pub(crate) fn verifier(&self) -> &Arc<Verifier> {
+        &self.verifier
+    }
+
+    pub(crate) fn pool(&self) -> &Pool {
+        &self.pool
+    }
+
+    pub(crate) fn jwk_sets(&self) -> &JwkSets {
+        &self.jwk_sets
+    }
+
+    /// Once, before the registry is shown.
+    pub fn register_metrics(&self, registry: &mut Registry) {
+        self.verifier.metrics.register(registry);
+    }
+
+    /// Another app whose tokens an app of this name with these settings would claim too: both would declare the same
+    /// issuer and audience.
+    pub fn rival(&self, name: &AppName, settings: &AppSettings) -> Option<AppName> {
+        let snapshot = self.snapshot.load();
+        snapshot.directory.rival(&snapshot.apps, name.as_str(), settings).map(|app| app.name.clone())
+    }
+
+    /// Whether these settings would make `app` the second app that signs tokens. From then on the tokens of the first
+    /// one have to name their app.
+    pub fn ends_unnamed_tokens(&self, app: AppId, settings: &AppSettings) -> bool {
+        let snapshot = self.snapshot.load();
+        select::signs(settings) && snapshot.directory.only(&snapshot.apps).is_some_and(|only| only.id != app)
     }
 
     /// A device token.
@@ -308,29 +369,58 @@ impl Auth {
         }
     }
 
-    async fn refresh_jwk_sets(&self) {
+    async fn refresh_jwk_sets(self: &Arc<Self>) {
+        let mut fetches = JoinSet::new();
         loop {
-            for app in self.apps() {
-                self.refresh(&app).await;
+            let apps = self.snapshot.load_full();
+            let (due, next) = self.jwk_sets.take_due(&apps.apps, FETCHES_MAX - fetches.len());
+            for app in due {
+                let auth = self.clone();
+                fetches.spawn(async move { auth.refresh(&app).await });
             }
-            let started = tokio::time::Instant::now();
-            let _ = tokio::time::timeout(jwks::REFRESH_INTERVAL, self.jwk_sets.missed.notified()).await;
-            tokio::time::sleep_until(started + jwks::EARLY_REFRESH_INTERVAL).await;
+            let until_next = async {
+                match next {
+                    // Where all places are taken, the next one that is free is what counts.
+                    Some(at) => tokio::time::sleep_until(at).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                Some(_) = fetches.join_next() => {}
+                () = self.jwk_sets.changed.notified() => {}
+                () = until_next, if fetches.len() < FETCHES_MAX => {}
+            }
         }
     }
 
     async fn refresh(&self, app: &App) {
         let is_current = || self.app_by_id(app.id).is_some_and(|now| now.settings == app.settings);
-        if let Err(error) = self.jwk_sets.refresh(app, is_current).await {
-            tracing::warn!(app = %app.name, %error, "the app's JWK set could not be refreshed; the last one stays in use");
+        let result = self.jwk_sets.refresh(app, is_current).await;
+        let fetches = matches!(source(&app.settings), Some(Source::Url(_)));
+        if fetches {
+            let metrics = &self.verifier.metrics;
+            let counter = if result.is_ok() { &metrics.fetched } else { &metrics.not_fetched };
+            counter.inc();
+        }
+        if let Err(error) = result {
+            tracing::warn!(app = %app.name, %error, "the JWK set of an app could not be refreshed; its last set stays in use");
         }
     }
 
     /// The snapshot comes first: from then on a fetch for the old settings changes nothing.
     async fn changed(&self, app: &App) -> Result<(), Error> {
+        let before = self.app_by_id(app.id);
         self.reload().await?;
+        self.forget_keys(before.as_ref(), app);
         self.refresh(app).await;
         Ok(())
+    }
+
+    /// Keys from elsewhere than the app's settings say are void at once, also if the new ones cannot be fetched.
+    fn forget_keys(&self, before: Option<&App>, now: &App) {
+        if before.is_some_and(|before| source(&before.settings) != source(&now.settings)) {
+            self.jwk_sets.forget(now.id);
+        }
     }
 
     pub(crate) fn store(&self) -> &dyn Store {
@@ -359,9 +449,17 @@ impl Auth {
         for gone in before.apps.iter().filter(|app| !now.apps.iter().any(|known| known.id == app.id)) {
             self.jwk_sets.remove(gone.id);
         }
-        let is_known = |app: &&App| before.apps.iter().any(|b| b.id == app.id && b.settings == app.settings);
-        for app in now.apps.iter().filter(|app| !is_known(app)) {
-            self.refresh(app).await;
+        for app in &now.apps {
+            let known = before.apps.iter().find(|known| known.id == app.id);
+            if known.is_some_and(|known| known.settings == app.settings) {
+                continue;
+            }
+            self.forget_keys(known, app);
+            match source(&app.settings) {
+                // `run` fetches it: an address that hangs must not delay what other nodes changed besides.
+                Some(Source::Url(_)) => self.jwk_sets.changed.notify_one(),
+                Some(Source::Given(_)) | None => self.refresh(app).await,
+            }
         }
         Ok(())
     }
@@ -387,18 +485,11 @@ impl Auth {
     }
 }
 
-impl Snapshot {
-    /// Adds what the app's topic rules have to know of a verified JWT.
-    fn complete(&self, identity: Identity, token: &str) -> Result<Identity, Refused> {
-        let rules = self.rules.get(&identity.app).map(|(_, rules)| &**rules);
-        subject::complete(identity, token, rules)
-    }
-}
-
 async fn load(store: &dyn Store, known: &AppRules) -> Result<Snapshot, Error> {
     let apps = store.apps().await?;
     let keys = store.keys().await?.into_iter().map(|key| (key.hash, key)).collect();
-    Ok(Snapshot { rules: apps.iter().filter_map(|app| rules_of(app, known)).collect(), apps, keys })
+    let rules = apps.iter().filter_map(|app| rules_of(app, known)).collect();
+    Ok(Snapshot { rules, directory: Directory::of(&apps), apps, keys })
 }
 
 fn rules_of(app: &App, known: &AppRules) -> Option<(AppId, (AppName, Arc<TopicRules>))> {
@@ -412,24 +503,6 @@ fn rules_of(app: &App, known: &AppRules) -> Option<(AppId, (AppName, Arc<TopicRu
     let known = known.get(&app.id).filter(|(_, known)| **known == read);
     let rules = known.map_or_else(|| Arc::new(read), |(_, known)| known.clone());
     Some((app.id, (app.name.clone(), rules)))
-}
-
-/// The apps whose keys a JWT is tried against.
-fn signing_apps<'a>(apps: &'a [App], token: &str, named: Option<&str>) -> Vec<&'a App> {
-    let signs = |app: &&App| {
-        let settings = &app.settings;
-        settings.jwt_secret.is_some() || settings.jwks.is_some() || settings.jwks_url.is_some()
-    };
-    if let Some(name) = named {
-        return apps.iter().filter(signs).filter(|app| app.name.as_str() == name).collect();
-    }
-    let hint = jwt::Hint::read(token);
-    let hinted: Vec<&App> = apps.iter().filter(|app| hint.names(app.name.as_str())).collect();
-    match hinted.is_empty() {
-        true => apps.iter().filter(signs).take(UNNAMED_APPS_MAX).collect(),
-        // A token for an app that signs none is for nobody, not for whoever else signed it.
-        false => hinted.into_iter().filter(signs).collect(),
-    }
 }
 
 fn no_randomness(_: ring::error::Unspecified) -> Error {

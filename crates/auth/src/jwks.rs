@@ -1,29 +1,29 @@
-//! JWK sets (RFC 7517): the public keys with which apps sign RS256 and ES256 tokens, given directly
-//! or fetched from a URL.
+//! JWK sets (RFC 7517): the public keys with which apps sign RS256 and ES256 tokens.
 //!
-//! A set is fetched when the app is made or changed, then every ten minutes, and early when a
-//! token names a key that is not in it, but never more than once in thirty seconds. While a fetch
-//! fails the last set stays in use. Who chose the URL may be a stranger: it is fetched through
-//! [`Egress`], which refuses what is not public, and follows no redirect.
+//! What a set may hold bounds what a token may cost: RSA moduli of 2,048 to 4,096 bits, [`SET_KEYS_MAX`] keys, and at
+//! most [`TRIED_KEYS_MAX`] of them are tried for one token. A set that an app gives directly is refused as a whole
+//! if a key breaks a rule, so that whoever gives it learns of it. Of a set that is fetched, or was stored by an earlier
+//! version, such keys are left out and logged.
+//!
+//! Where sets come from and when they are fetched is the business of `jwk_sets`.
 
-use std::collections::HashMap;
-use std::sync::Arc;
-use std::time::Duration;
+use std::sync::atomic::{AtomicU64, Ordering};
 
-use jsonwebtoken::jwk::{AlgorithmParameters, EllipticCurve, JwkSet};
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use jsonwebtoken::jwk::{AlgorithmParameters, EllipticCurve, Jwk, JwkSet};
 use jsonwebtoken::{Algorithm, DecodingKey, Header};
-use noroshi_egress::{Egress, Limits};
-use noroshi_store::App;
-use noroshi_types::AppId;
-use parking_lot::RwLock;
-use tokio::sync::Notify;
 
-pub(crate) const REFRESH_INTERVAL: Duration = Duration::from_secs(600);
-pub(crate) const EARLY_REFRESH_INTERVAL: Duration = Duration::from_secs(30);
-const FETCH: Limits = Limits { body_bytes_max: 256 << 10, timeout: Duration::from_secs(10) };
-
-/// Keys of one set: a token without `kid` is tried against all of its algorithm, some 100 µs each.
+/// Keys of one set: identity providers publish two to five.
 const SET_KEYS_MAX: usize = 64;
+
+/// Keys that one token is tried against: those with its `kid`, or any where it has none. Without a `kid` a set of two
+/// keys (one in use, one to come) is what providers have; each more costs up to 150 µs a token.
+pub(crate) const TRIED_KEYS_MAX: usize = 4;
+
+/// Below, RFC 7518 §3.3 forbids it; above, one verification costs up to 0.5 ms and no provider uses it.
+const RSA_BITS_MIN: usize = 2_048;
+const RSA_BITS_MAX: usize = 4_096;
 
 /// Why a JWK set could not be used.
 #[derive(Debug, thiserror::Error)]
@@ -38,8 +38,22 @@ pub enum Error {
     Empty,
     #[error("the JWK set holds more than {SET_KEYS_MAX} keys")]
     TooManyKeys,
+    #[error(
+        "key {index} of the JWK set is an RSA key of {bits} bits: {RSA_BITS_MIN} to {RSA_BITS_MAX} are accepted"
+    )]
+    RsaSize { index: usize, bits: usize },
 }
 
+/// What becomes of a set with a key that breaks a rule.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Strictness {
+    /// It is refused.
+    Given,
+    /// The key is left out.
+    Found,
+}
+
+#[derive(Debug)]
 struct SetKey {
     kid: Option<String>,
     algorithm: Algorithm,
@@ -47,117 +61,149 @@ struct SetKey {
 }
 
 /// The keys of one app.
-pub(crate) struct KeySet(Vec<SetKey>);
+#[derive(Debug)]
+pub(crate) struct KeySet {
+    /// Unique in this process: another set has another.
+    version: u64,
+    /// What it was parsed from.
+    digest: [u8; 32],
+    keys: Vec<SetKey>,
+}
 
 impl KeySet {
-    pub(crate) fn parse(json: &str) -> Result<Self, Error> {
+    pub(crate) fn parse(json: &str, strictness: Strictness) -> Result<Self, Error> {
+        static VERSIONS: AtomicU64 = AtomicU64::new(0);
         let set: JwkSet = serde_json::from_str(json).map_err(Error::Set)?;
         if set.keys.len() > SET_KEYS_MAX {
             return Err(Error::TooManyKeys);
         }
-        let keys: Vec<SetKey> = set
-            .keys
-            .iter()
-            .filter_map(|jwk| {
-                let algorithm = match &jwk.algorithm {
-                    AlgorithmParameters::RSA(_) => Algorithm::RS256,
-                    AlgorithmParameters::EllipticCurve(ec) if ec.curve == EllipticCurve::P256 => {
-                        Algorithm::ES256
-                    }
-                    _ => return None,
-                };
-                let key = DecodingKey::from_jwk(jwk).ok()?;
-                Some(SetKey { kid: jwk.common.key_id.clone(), algorithm, key })
-            })
-            .collect();
-        if keys.is_empty() { Err(Error::Empty) } else { Ok(Self(keys)) }
+        let mut keys = Vec::with_capacity(set.keys.len());
+        for (index, jwk) in set.keys.iter().enumerate() {
+            match (set_key(index, jwk), strictness) {
+                (Ok(key), _) => keys.extend(key),
+                (Err(error), Strictness::Given) => return Err(error),
+                (Err(error), Strictness::Found) => tracing::warn!(%error, "a key of a JWK set is left out"),
+            }
+        }
+        if keys.is_empty() {
+            return Err(Error::Empty);
+        }
+        Ok(Self { version: VERSIONS.fetch_add(1, Ordering::Relaxed), digest: digest(json), keys })
+    }
+
+    pub(crate) fn version(&self) -> u64 {
+        self.version
+    }
+
+    /// Whether it was parsed from this text.
+    pub(crate) fn is_of(&self, json: &str) -> bool {
+        self.digest == digest(json)
     }
 
     /// The keys that may have signed a token with this header.
-    fn candidates(&self, header: &Header) -> impl Iterator<Item = &DecodingKey> {
-        self.0
+    pub(crate) fn candidates(&self, header: &Header) -> impl Iterator<Item = &DecodingKey> {
+        self.keys
             .iter()
             .filter(|key| key.algorithm == header.alg && (header.kid.is_none() || header.kid == key.kid))
             .map(|key| &key.key)
+            .take(TRIED_KEYS_MAX)
     }
 }
 
-/// The sets of all apps.
-pub(crate) struct JwkSets {
-    /// Guards the map; nothing is awaited while it is held.
-    sets: RwLock<HashMap<AppId, KeySet>>,
-    egress: Arc<Egress>,
-    /// A token named a key that is not here.
-    pub(crate) missed: Notify,
+/// None for a key that no token of ours is signed with.
+fn set_key(index: usize, jwk: &Jwk) -> Result<Option<SetKey>, Error> {
+    let algorithm = match &jwk.algorithm {
+        AlgorithmParameters::RSA(rsa) => {
+            let bits = URL_SAFE_NO_PAD.decode(&rsa.n).map_or(0, |modulus| bits(&modulus));
+            if !(RSA_BITS_MIN..=RSA_BITS_MAX).contains(&bits) {
+                return Err(Error::RsaSize { index, bits });
+            }
+            Algorithm::RS256
+        }
+        AlgorithmParameters::EllipticCurve(ec) if ec.curve == EllipticCurve::P256 => Algorithm::ES256,
+        _ => return Ok(None),
+    };
+    let Ok(key) = DecodingKey::from_jwk(jwk) else { return Ok(None) };
+    Ok(Some(SetKey { kid: jwk.common.key_id.clone(), algorithm, key }))
 }
 
-impl JwkSets {
-    pub(crate) fn new(egress: Arc<Egress>) -> Self {
-        Self { sets: RwLock::default(), egress, missed: Notify::new() }
-    }
+/// Of a number, the most significant byte first.
+fn bits(number: &[u8]) -> usize {
+    let begin = number.iter().position(|byte| *byte != 0).unwrap_or(number.len());
+    let significant = &number[begin..];
+    significant.first().map_or(0, |first| significant.len() * 8 - first.leading_zeros() as usize)
+}
 
-    /// The keys of `app` that may have signed the token, by `try_key`'s first success.
-    pub(crate) fn find<T>(
-        &self,
-        app: AppId,
-        header: &Header,
-        mut try_key: impl FnMut(&DecodingKey) -> T,
-    ) -> Vec<T> {
-        let sets = self.sets.read();
-        let results: Vec<T> =
-            sets.get(&app).map(|set| set.candidates(header).map(&mut try_key).collect()).unwrap_or_default();
-        if results.is_empty() {
-            self.missed.notify_one();
-        }
-        results
-    }
-
-    pub(crate) fn remove(&self, app: AppId) {
-        self.sets.write().remove(&app);
-    }
-
-    /// Brings one app's keys up to date; on an error the last set stays. A fetch takes time: if the app is
-    /// no longer as it was (`is_current`), what was fetched is of no use.
-    pub(crate) async fn refresh(&self, app: &App, is_current: impl Fn() -> bool) -> Result<(), Error> {
-        let set = match (&app.settings.jwks, &app.settings.jwks_url) {
-            (Some(json), _) => Some(KeySet::parse(json)?),
-            (None, Some(url)) => Some(KeySet::parse(&self.fetch(url).await?)?),
-            (None, None) => None,
-        };
-        let mut sets = self.sets.write();
-        if is_current() {
-            match set {
-                Some(set) => sets.insert(app.id, set),
-                None => sets.remove(&app.id),
-            };
-        }
-        Ok(())
-    }
-
-    async fn fetch(&self, url: &str) -> Result<String, Error> {
-        let body = self.egress.get(url, FETCH).await?;
-        String::from_utf8(body.into()).map_err(|_| Error::NotText)
-    }
+fn digest(json: &str) -> [u8; 32] {
+    let mut digest = [0; 32];
+    digest.copy_from_slice(ring::digest::digest(&ring::digest::SHA256, json.as_bytes()).as_ref());
+    digest
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    const P256: &str = r#"{"kty":"EC","crv":"P-256","kid":"a","x":"MKBCTNIcKUSDii11ySs3526iDZ8AiTo7Tu6KPAqv7D4","y":"4Etl6SRW2YiLUrN5vfvVHuhp7x8PxltmWWlbbM4IFyM"}"#;
+
+    fn parse(json: &str) -> Result<KeySet, Error> {
+        KeySet::parse(json, Strictness::Given)
+    }
+
+    /// Its modulus is no product of primes, which nobody can see.
+    fn rsa(bits: usize) -> String {
+        let mut modulus = vec![0; bits.div_ceil(8)];
+        modulus[0] = 1 << ((bits - 1) % 8);
+        let modulus = URL_SAFE_NO_PAD.encode(modulus);
+        format!(r#"{{"kty":"RSA","kid":"r","n":"{modulus}","e":"AQAB"}}"#)
+    }
+
     #[test]
     fn a_set_holds_what_can_be_used() {
-        let p256 = r#"{"kty":"EC","crv":"P-256","kid":"a","x":"MKBCTNIcKUSDii11ySs3526iDZ8AiTo7Tu6KPAqv7D4","y":"4Etl6SRW2YiLUrN5vfvVHuhp7x8PxltmWWlbbM4IFyM"}"#;
         let p384 = r#"{"kty":"EC","crv":"P-384","kid":"b","x":"MKBC","y":"4Etl"}"#;
-        let set = KeySet::parse(&format!(r#"{{"keys":[{p256},{p384}]}}"#)).expect("a set");
+        let set = parse(&format!(r#"{{"keys":[{P256},{p384}]}}"#)).expect("a set");
         let mut header = Header::new(Algorithm::ES256);
         assert_eq!(set.candidates(&header).count(), 1);
         header.kid = Some("a".to_owned());
         assert_eq!(set.candidates(&header).count(), 1);
         header.kid = Some("b".to_owned());
         assert_eq!(set.candidates(&header).count(), 0);
-        assert!(matches!(KeySet::parse(r#"{"keys":[]}"#), Err(Error::Empty)));
-        assert!(matches!(KeySet::parse("{}"), Err(Error::Set(_))));
-        let many = vec![p256; SET_KEYS_MAX + 1].join(",");
-        assert!(matches!(KeySet::parse(&format!(r#"{{"keys":[{many}]}}"#)), Err(Error::TooManyKeys)));
+        assert!(matches!(parse(r#"{"keys":[]}"#), Err(Error::Empty)));
+        assert!(matches!(parse("{}"), Err(Error::Set(_))));
+        let many = vec![P256; SET_KEYS_MAX + 1].join(",");
+        assert!(matches!(parse(&format!(r#"{{"keys":[{many}]}}"#)), Err(Error::TooManyKeys)));
+    }
+
+    #[test]
+    fn a_token_is_tried_against_few_keys_whatever_the_set_holds() {
+        let set = parse(&format!(r#"{{"keys":[{}]}}"#, vec![P256; SET_KEYS_MAX].join(","))).expect("a set");
+        let mut header = Header::new(Algorithm::ES256);
+        assert_eq!(set.candidates(&header).count(), TRIED_KEYS_MAX);
+        header.kid = Some("a".to_owned());
+        assert_eq!(set.candidates(&header).count(), TRIED_KEYS_MAX, "all have the same name");
+    }
+
+    #[test]
+    fn rsa_keys_have_2048_to_4096_bits() {
+        for bits in [2_048, 2_049, 3_072, 4_096] {
+            assert!(parse(&format!(r#"{{"keys":[{}]}}"#, rsa(bits))).is_ok(), "{bits}");
+        }
+        for bits in [1_024, 2_047, 4_097, 8_192] {
+            let json = format!(r#"{{"keys":[{P256},{}]}}"#, rsa(bits));
+            let refused = parse(&json).expect_err("a key of another size");
+            assert!(matches!(refused, Error::RsaSize { index: 1, bits: found } if found == bits), "{refused}");
+            let found = KeySet::parse(&json, Strictness::Found).expect("the other key is good");
+            assert_eq!(found.keys.len(), 1);
+        }
+        let only = format!(r#"{{"keys":[{}]}}"#, rsa(8_192));
+        assert!(matches!(KeySet::parse(&only, Strictness::Found), Err(Error::Empty)));
+    }
+
+    #[test]
+    fn every_set_has_a_version_of_its_own() {
+        let json = format!(r#"{{"keys":[{P256}]}}"#);
+        let (first, second) = (parse(&json).expect("a set"), parse(&json).expect("a set"));
+        assert_ne!(first.version(), second.version());
+        assert!(first.is_of(&json) && !first.is_of("{}"));
     }
 }

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!   Authorization: Bearer … ──► Auth::key ────► Access   (app + scopes)
-//!   device token or app JWT ──► Auth::device ─► Identity (app + device)
+//!   device token or app JWT ──► Auth::check ──► Identity (app + device)
+//!                                  │   └─ a public key is needed ─► Auth::submit ─► Identity, from a thread of the pool
 //!                                  │
 //!              Snapshot (apps, keys, JWK sets: all in memory, swapped when they change)
 //! ```
@@ -11,28 +12,41 @@
 //! whether a device token was revoked is decided by the log-in, which reads the device anyway.
 //!
 //! Beside them: addresses that are permissions themselves (`capability`), and who may post to those that are bound to a
-//! key (`vapid`).
+//! key (`vapid`), and which client a request comes from (`client`).
 //!
-//! Reading order: `key`, `token`, `provider`, `jwt`, `jwks`, `capability`, then [`Auth`] which puts them together.
+//! Reading order: `key`, `token`, `provider`, `select`, `jwt`, `jwks`, `jwk_sets`, `capability`, then [`Auth`] which puts them
+//! together, and `verify` with `verdicts`, `failures` and `pool`: what a log-in may cost.
 
 mod auth;
 mod capability;
+mod client;
+mod failures;
+mod jwk_sets;
 mod jwks;
 mod jwt;
 mod key;
+mod metrics;
 mod mirror;
+mod pool;
 mod provider;
 mod subject;
+mod recent;
+mod select;
 mod token;
 pub mod topic_rules;
 mod vapid;
+mod verdicts;
+mod verify;
 
 pub use auth::{Access, AppRules, Auth, Identity};
 pub use capability::Permit;
+pub use client::{ClientNetwork, ForwardingHeader, TrustedProxies};
+pub use failures::FailureLimits;
 pub use jwks::Error as JwksError;
 pub use key::ApiKey;
 pub use mirror::MirrorKey;
 pub use vapid::{VapidRefused, verify_vapid};
+pub use verify::{Checked, Costly, Credential};
 
 /// The hash under which a key is kept.
 pub fn key_hash(secret: &str) -> noroshi_store::KeyHash {
@@ -52,7 +66,7 @@ pub fn is_of_a_device(bearer: &str) -> bool {
 
 /// Whether a JWK set given directly can be used.
 pub fn check_jwks(json: &str) -> Result<(), JwksError> {
-    jwks::KeySet::parse(json).map(|_| ())
+    jwks::KeySet::parse(json, jwks::Strictness::Given).map(|_| ())
 }
 
 /// Why a credential was refused. The text is public and never contains the credential.
@@ -70,8 +84,28 @@ pub enum Refused {
     Malformed(&'static str),
     #[error("the token's signature does not verify")]
     Signature,
+    #[error(
+        "the token names no app, and this server has several that sign tokens: put the app's name or its declared \
+         audience into the claim aud, or name the app with ?app=NAME or the header Noroshi-App"
+    )]
+    Unnamed,
+    #[error("the claim aud names several apps: name one with ?app=NAME or the header Noroshi-App")]
+    Ambiguous,
+    #[error("the claim iss is not the issuer that the app declares")]
+    Issuer,
+    #[error(
+        "the token is for another audience: the claim aud must contain the audience that the app declares, or the \
+         app's name if it declares none"
+    )]
+    Audience,
     #[error("the token has expired")]
     Expired,
     #[error("the token is not valid yet")]
     NotYet,
+    /// Nothing is said of the token: it may be good.
+    #[error("too many log-ins failed; try again in {retry_after_s} s")]
+    TooManyFailures { retry_after_s: u32 },
+    /// Nothing is said of the token: it may be good.
+    #[error("too many tokens wait to be verified; try again")]
+    Busy,
 }

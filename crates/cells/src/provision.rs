@@ -126,7 +126,8 @@ fn described(front: &Front, cell: &Cell, app: &App, keys: &[Key]) -> Value {
     let secret = settings.jwt_secret.as_ref().and_then(|secret| std::str::from_utf8(secret).ok());
     let jwks: Option<Value> = settings.jwks.as_ref().and_then(|jwks| serde_json::from_str(jwks).ok());
     let mut body = json!({"jwt_secret": secret, "jwks_url": settings.jwks_url, "jwks": jwks,
-        "client_publish": settings.client_publish, "keys": keys});
+        "client_publish": settings.client_publish, "issuer": settings.issuer, "audience": settings.audience,
+        "keys": keys});
     // A cell of an earlier version does not know the field: apps without rules stay in step with it.
     let rules = settings.topic_rules.as_ref().and_then(|rules| serde_json::from_str::<Value>(rules).ok());
     if let (Some(rules), Some(fields)) = (rules, body.as_object_mut()) {

@@ -37,7 +37,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use noroshi_cluster::{Cluster, Epoch, NodeView, Receiver};
-use noroshi_types::{AppId, DeviceId};
+use noroshi_types::{AppId, DeviceId, NotificationId};
 
 pub(crate) use crate::cluster::inlet::Inlet;
 use crate::cluster::metrics::Metrics;
@@ -160,6 +160,13 @@ impl Peers {
     /// Queues something for other nodes; the number of its place in the queue.
     pub(crate) fn tell(&self, to: To, record: wire::Record) -> u64 {
         self.outbox.push(Item::Tell { to, record })
+    }
+
+    /// A kept message may not have been told to anyone: every node compares its sessions with the store from there.
+    pub(crate) fn untold(&self, id: NotificationId) {
+        let since = place::before_id(id);
+        self.sweeps.lost(since);
+        self.tell(To::Gateways, wire::Record::Sweep { since: since.0 });
     }
 
     /// Waits until the bus has what was queued up to `ticket`; not for long, and not while there is no bus.

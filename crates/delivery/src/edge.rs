@@ -95,6 +95,9 @@ pub trait Edge: Send + Sync {
     /// The sessions of one of [`SESSION_PAGES`] pages; a session that stays is always on the same one.
     fn sessions_page(&self, page: usize) -> Vec<LocalSession>;
 
+    /// A message that was accepted may have reached nobody: every session reads from the store what it missed.
+    fn reread_all(&self);
+
     /// The inboxes of these sessions may have something behind `since` that was not offered to them: they
     /// are read on from there, and what was offered is left out as far as this is still known.
     fn reread(&self, sessions: &[LocalSession], since: NotificationId);

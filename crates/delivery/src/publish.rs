@@ -6,6 +6,7 @@
 //!
 //! Push work is written by the store in the same commit; here its sender is only woken.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use noroshi_events::event::Routed;
@@ -115,7 +116,7 @@ impl Delivery {
         let done = Box::new(move |result: Result<Accepted, noroshi_store::Error>| {
             spans::stored(span, &result);
             let result = result.map(|accepted| {
-                let ticket = delivery.hand_on(about, &accepted, &request);
+                let ticket = delivery.hand_on_kept(about, &accepted, &request);
                 (accepted, ticket)
             });
             // The caller may be gone; the notification is accepted all the same.
@@ -131,6 +132,29 @@ impl Delivery {
             Ok(Err(error)) => Err(error.into()),
             Err(_) => Err(noroshi_store::Error::Closed.into()),
         }
+    }
+
+    /// Hands on what is committed, on the store's thread. After a panic the message is in the store and may have reached
+    /// nobody: sessions read it from there, at every node, and the provider is answered as always. A panic in that ends
+    /// the node (`store`), and the next start reads it.
+    fn hand_on_kept(&self, about: About, accepted: &Accepted, request: &Arc<Request>) -> Option<u64> {
+        let handed_on = catch_unwind(AssertUnwindSafe(|| {
+            #[cfg(debug_assertions)]
+            noroshi_supervision::fault::strike("hand-on");
+            self.hand_on(about, accepted, request)
+        }));
+        handed_on.unwrap_or_else(|_| {
+            tracing::error!(id = %accepted.message.id, "handing a message on panicked; backlogs are read again");
+            self.inboxes_changed(accepted, request);
+            if let Some(edge) = self.edge() {
+                edge.reread_all();
+            }
+            if let Some(peers) = self.peers() {
+                peers.untold(accepted.message.id);
+            }
+            self.wake_push();
+            None
+        })
     }
 
     fn pass_on(&self, accept: Accept) -> (Accepted, Option<u64>) {

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
@@ -12,6 +13,7 @@ use url::Host;
 
 use crate::dial::dial;
 use crate::proxy::{ProxyUrl, tunnel};
+use crate::resolve::Lane;
 use crate::target::Target;
 use crate::tls::Client;
 use crate::{ConfigError, Error, Guard, Proxies, Resolver, Stream, Tls};
@@ -63,8 +65,16 @@ pub struct Connected {
     pub peer: SocketAddr,
 }
 
-/// Shared as `Arc<Egress>`.
+/// Shared as `Arc<Egress>`, or cloned.
+#[derive(Clone)]
 pub struct Egress {
+    means: Arc<Means>,
+    /// Who chooses the hosts.
+    lane: Lane,
+}
+
+/// What all clones share.
+struct Means {
     guard: Guard,
     proxies: Proxies,
     resolver: Resolver,
@@ -77,7 +87,15 @@ impl Egress {
     pub fn new(config: Config) -> Result<Self, ConfigError> {
         let Config { allow, proxies, ca, connect_timeout, address_timeout, resolver } = config;
         let tls = Client::new(&ca)?;
-        Ok(Self { guard: Guard::new(allow), proxies, resolver, tls, connect_timeout, address_timeout })
+        let guard = Guard::new(allow);
+        let means = Means { guard, proxies, resolver, tls, connect_timeout, address_timeout };
+        Ok(Self { means: Arc::new(means), lane: Lane::Operator })
+    }
+
+    /// The same for hosts that this app chooses: its slow names delay its own connections only ([`crate::resolve`]).
+    #[must_use]
+    pub fn for_app(&self, app: u32) -> Self {
+        Self { means: self.means.clone(), lane: Lane::App(app) }
     }
 
     /// Whether the guard would refuse `host` as it is written, without asking anyone what it leads to: for
@@ -93,7 +111,7 @@ impl Egress {
     }
 
     pub(crate) async fn connect_to(&self, target: &Target, tls: Tls) -> Result<Connected, Error> {
-        let limit = self.connect_timeout;
+        let limit = self.means.connect_timeout;
         match timeout(limit, self.open(target, tls)).await {
             Ok(result) => result,
             Err(_) => Err(Error::Timeout { host: target.host.to_string(), limit }),
@@ -102,24 +120,24 @@ impl Egress {
 
     async fn open(&self, target: &Target, tls: Tls) -> Result<Connected, Error> {
         self.check_target(target)?;
-        let (stream, peer) = match self.proxies.choose(target) {
+        let (stream, peer) = match self.means.proxies.choose(target) {
             Some(proxy) => self.through(proxy, target).await?,
             None => self.directly(target).await?,
         };
         if !target.https {
             return Ok(Connected { stream: Stream::Plain(stream), alpn: None, peer });
         }
-        let stream = self.tls.handshake(target, tls, stream).await?;
+        let stream = self.means.tls.handshake(target, tls, stream).await?;
         let alpn = stream.get_ref().1.alpn_protocol().map(<[u8]>::to_vec);
         Ok(Connected { stream: Stream::Tls(Box::new(stream)), alpn, peer })
     }
 
     fn check_target(&self, target: &Target) -> Result<(), Error> {
         let checked = match (&target.host, target.address()) {
-            (_, Some(address)) => self.guard.check(address, target.port),
+            (_, Some(address)) => self.means.guard.check(address, target.port),
             // Who is reached directly is checked by address, once that is known.
-            (Host::Domain(name), _) if self.proxies.choose(target).is_some() => {
-                self.guard.check_name(name, target.port)
+            (Host::Domain(name), _) if self.means.proxies.choose(target).is_some() => {
+                self.means.guard.check_name(name, target.port)
             }
             _ => Ok(()),
         };
@@ -129,10 +147,10 @@ impl Egress {
     async fn directly(&self, target: &Target) -> Result<(TcpStream, SocketAddr), Error> {
         let mut addresses = match (&target.host, target.address()) {
             (_, Some(address)) => vec![address],
-            (host, None) => self.resolver.resolve(&host.to_string()).await?,
+            (host, None) => self.means.resolver.resolve(&host.to_string(), self.lane).await?,
         };
         let mut refused = None;
-        addresses.retain(|address| match self.guard.check(*address, target.port) {
+        addresses.retain(|address| match self.means.guard.check(*address, target.port) {
             Ok(()) => true,
             Err(reason) => {
                 tracing::debug!(%target, %address, reason, "an address is refused");
@@ -144,7 +162,7 @@ impl Egress {
             Some(reason) if addresses.is_empty() => {
                 Err(Error::Refused { host: target.host.to_string(), reason })
             }
-            _ => dial(&addresses, target.port, self.address_timeout)
+            _ => dial(&addresses, target.port, self.means.address_timeout)
                 .await
                 .map_err(|error| Error::Unreachable { host: target.to_string(), reason: error.to_string() }),
         }
@@ -155,12 +173,13 @@ impl Egress {
         let failed = |error: String| Error::Proxy { reason: format!("{proxy} cannot be reached: {error}") };
         let addresses = match &proxy.host {
             Host::Domain(name) => {
-                self.resolver.resolve(name).await.map_err(|error| failed(error.to_string()))?
+                let found = self.means.resolver.resolve(name, Lane::Operator).await;
+                found.map_err(|error| failed(error.to_string()))?
             }
             Host::Ipv4(address) => vec![(*address).into()],
             Host::Ipv6(address) => vec![(*address).into()],
         };
-        let (mut stream, peer) = dial(&addresses, proxy.port, self.address_timeout)
+        let (mut stream, peer) = dial(&addresses, proxy.port, self.means.address_timeout)
             .await
             .map_err(|error| failed(error.to_string()))?;
         tunnel::open(&mut stream, proxy, target).await?;
@@ -171,8 +190,9 @@ impl Egress {
 impl fmt::Debug for Egress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Egress")
-            .field("guard", &self.guard)
-            .field("proxies", &self.proxies)
+            .field("lane", &self.lane)
+            .field("guard", &self.means.guard)
+            .field("proxies", &self.means.proxies)
             .finish_non_exhaustive()
     }
 }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use noroshi_supervision::Pulse;
 use noroshi_types::Timestamp;
 use prometheus_client::metrics::counter::Counter;
 
@@ -56,10 +57,11 @@ impl Collector {
     }
 
     /// Runs until the log ends, and reads what is there once more then.
-    pub(crate) fn run(mut self, first: Record) {
+    pub(crate) fn run(mut self, first: Record, pulse: &Pulse) {
         self.write(&first);
         let mut flush_at = Instant::now() + self.flush_interval;
         loop {
+            pulse.working();
             let ending = self.shared.ending.load(Ordering::Acquire);
             self.read();
             let now = Instant::now();
@@ -72,6 +74,7 @@ impl Collector {
             if ending {
                 return self.feeds.iter().for_each(|feed| feed.close());
             }
+            pulse.waiting();
             std::thread::park_timeout(flush_at.saturating_duration_since(Instant::now()));
         }
     }

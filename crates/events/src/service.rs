@@ -7,6 +7,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use noroshi_egress::Egress;
+use noroshi_supervision::{Kind, Pulse, Threads};
 use noroshi_types::Timestamp;
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
@@ -60,11 +61,13 @@ pub struct Service {
 }
 
 impl Service {
-    /// Opens sinks and spools, and starts. `network`: what sinks that are not on this machine need.
+    /// Opens sinks and spools, and starts. `network`: what sinks that are not on this machine need. `threads`:
+    /// where the log's threads report progress.
     pub fn start(
         config: &Config,
         names: Names,
         network: Option<(Handle, Arc<Egress>)>,
+        threads: &Threads,
         metrics: &Metrics,
     ) -> Result<Self, Error> {
         config.check().map_err(Error::Config)?;
@@ -73,17 +76,18 @@ impl Service {
         let mut parts = Vec::new();
         for sink in &config.sinks {
             let name = sink.name();
-            let opened = Sink::open(sink, &config.node, network.as_ref())
+            let opened = Sink::open(sink, &config.node, network.as_ref(), threads)
                 .map_err(|reason| Error::Sink { sink: name, reason })?;
             parts.push((name, opened, Arc::new(feed(config, sink, metrics)?)));
         }
         let shared = Arc::new(Shared::new(config.ring_places));
         let feeds: Vec<_> = parts.iter().map(|(_, _, feed)| feed.clone()).collect();
-        let collector = collect((config, names), &shared, &feeds, metrics).map_err(Error::Thread)?;
+        let collector = collect((config, names), &shared, &feeds, (threads, metrics)).map_err(Error::Thread)?;
         let mut workers = Vec::new();
         for (name, sink, feed) in parts {
-            let thread = std::thread::Builder::new().name(format!("noroshi-{name}"));
-            workers.push(thread.spawn(move || worker::run(name, sink, &feed)).map_err(Error::Thread)?);
+            let work = move |pulse: &Pulse| worker::run(name, sink, &feed, pulse);
+            let thread = threads.spawn(Kind::EventsSink, format!("events-{name}"), work);
+            workers.push(thread.map_err(Error::Thread)?);
         }
         Ok(Self { shared, collector, workers, feeds, ending, deadline: config.drain })
     }
@@ -155,7 +159,7 @@ fn collect(
     (config, names): (&Config, Names),
     shared: &Arc<Shared>,
     feeds: &[Arc<Feed>],
-    metrics: &Metrics,
+    (threads, metrics): (&Threads, &Metrics),
 ) -> std::io::Result<JoinHandle<()>> {
     let run = wall();
     let writer = Writer::new(&config.node, run, names);
@@ -163,8 +167,8 @@ fn collect(
     let pace = (limits, config.flush_interval);
     let collector = Collector::new(shared.clone(), writer, feeds.to_vec(), pace, metrics, wall);
     let first = Record { at: run, event: Event::Started { version: config.version } };
-    let thread = std::thread::Builder::new().name("noroshi-events".to_owned());
-    let thread = thread.spawn(move || collector.run(first))?;
+    let collect = move |pulse: &Pulse| collector.run(first, pulse);
+    let thread = threads.spawn(Kind::EventsCollector, "events-collect", collect)?;
     // Set here and nowhere else.
     let _ = shared.collector.set(thread.thread().clone());
     Ok(thread)

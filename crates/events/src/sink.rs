@@ -16,6 +16,7 @@ pub mod webhook;
 use std::sync::Arc;
 
 use noroshi_egress::Egress;
+use noroshi_supervision::Threads;
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 
@@ -58,10 +59,15 @@ impl Sink {
         not(feature = "kafka"),
         expect(unused_variables, reason = "only Kafka's records are named by it")
     )]
-    pub(crate) fn open(config: &config::Sink, node: &str, network: Option<&Network>) -> Result<Self, String> {
+    pub(crate) fn open(
+        config: &config::Sink,
+        node: &str,
+        network: Option<&Network>,
+        threads: &Threads,
+    ) -> Result<Self, String> {
         let network = || network.cloned().ok_or("it needs a runtime and a way out");
         match config {
-            config::Sink::File(file) => match file::File::open(file) {
+            config::Sink::File(file) => match file::File::open(file, threads) {
                 Ok(sink) => Ok(Sink::File(sink)),
                 Err(error) => Err(format!("{}: {error}", file.folder.display())),
             },

@@ -398,7 +398,7 @@ impl Shard {
     /// Mail was lost: every session reads on behind what it was offered.
     pub(crate) fn resync(&mut self, offered: NotificationId) {
         self.shared.metrics.resyncs.inc();
-        tracing::warn!(shard = self.index, "deliveries found a full mailbox; backlogs are read again");
+        tracing::warn!(shard = self.index, "deliveries did not arrive; backlogs are read again");
         let open = |connection: &Connection| connection.phase == Phase::Open && connection.session.is_some();
         let slots: Vec<usize> = self
             .connections

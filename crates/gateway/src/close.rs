@@ -126,7 +126,7 @@ impl Shard {
         if !self.is_alive(slot) {
             return;
         }
-        let after_ms = self.reconnect_after_ms(reason);
+        let after_ms = self.reconnect_after_ms(slot, reason);
         let deadline = self.now.tick_after(self.shared.config.close_linger);
         let begun =
             self.connections.get(slot as usize).is_some_and(|connection| connection.phase == Phase::Open);
@@ -186,8 +186,12 @@ impl Shard {
     }
 
     /// When a client shall come back: later for what would hurt if all came at once.
-    fn reconnect_after_ms(&mut self, reason: CloseReason) -> u64 {
+    fn reconnect_after_ms(&mut self, slot: u32, reason: CloseReason) -> u64 {
+        let retry_after_s = self.retry_after_s(slot);
         match reason {
+            CloseReason::RateLimited if retry_after_s > 0 => {
+                u64::from(retry_after_s) * 1_000 + self.jitter(4_000)
+            }
             CloseReason::Drain => {
                 let spread_ms = self.shared.drain.spread_ms();
                 self.jitter(u64::from(spread_ms) + 1)
@@ -196,6 +200,12 @@ impl Shard {
             reason if reason.may_reconnect() => 500 + self.jitter(1_000),
             _ => 0,
         }
+    }
+
+    /// What a log-in that is refused for earlier failures has to wait; 0 for all others.
+    pub(crate) fn retry_after_s(&self, slot: u32) -> u32 {
+        let connection = self.connections.get(slot as usize);
+        connection.and_then(|connection| connection.opening.as_ref()).map_or(0, |opening| opening.retry_after_s)
     }
 
     fn end_writing(&mut self, slot: u32) {

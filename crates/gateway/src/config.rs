@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use noroshi_protocol::{engine_io, http, mqtt, socket_io};
+use noroshi_supervision::Threads;
 use noroshi_types::limits;
 
 use crate::tls;
@@ -99,6 +100,8 @@ pub struct Config {
     pub mailbox_items: usize,
     /// How long a peer may take to answer a close.
     pub close_linger: Duration,
+    /// Where the gateway's threads report progress.
+    pub threads: Threads,
 }
 
 impl Default for Config {
@@ -132,6 +135,7 @@ impl Default for Config {
             // deliveries long before (`mailbox`); a usual item names some hundreds.
             mailbox_items: 16_384,
             close_linger: Duration::from_secs(2),
+            threads: Threads::default(),
         }
     }
 }

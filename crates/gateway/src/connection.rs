@@ -124,6 +124,8 @@ pub(crate) struct Opening {
     pub(crate) permitted: Vec<Topic>,
     /// How often the log-in was read again because rules denied something.
     pub(crate) passes: u8,
+    /// Of a log-in that was refused because others failed before: when the client may come back. 0 for others.
+    pub(crate) retry_after_s: u32,
     /// Frames that came before the log-in's answer.
     pub(crate) early: Vec<noroshi_protocol::native::ClientFrame>,
 }

@@ -14,7 +14,7 @@ use noroshi_types::{
 
 use crate::dispatch::{Audience, Dispatch};
 use crate::gateway::Gateway;
-use crate::mailbox::{Mail, Mailbox};
+use crate::mailbox::{Mail, Mailbox, Undelivered};
 use crate::registry::{Address, Key, Registry, Session};
 
 impl Edge for Gateway {
@@ -42,14 +42,15 @@ impl Edge for Gateway {
         match target {
             Target::Users(users) => {
                 let keys: Vec<_> = users.iter().map(|user| registry.user_key(app, user)).collect();
-                self.deliver_named(message, &keys, |key, each| registry.each_of_user(key, each), missing);
+                let sessions = |key, each: &mut dyn FnMut(&Session)| {
+                    registry.each_of_user(key, each);
+                };
+                self.deliver_named(message, &keys, sessions, missing);
             }
             Target::Devices(devices) => {
                 let keys: Vec<_> = devices.iter().map(|device| registry.device_key(app, device)).collect();
                 let sessions = |key, each: &mut dyn FnMut(&Session)| {
-                    let session = registry.device(key);
-                    session.iter().for_each(|session| each(session));
-                    session.is_some()
+                    registry.device(key).iter().for_each(|session| each(session));
                 };
                 self.deliver_named(message, &keys, sessions, missing);
             }
@@ -173,6 +174,10 @@ impl Edge for Gateway {
         self.shared.registry.page(page)
     }
 
+    fn reread_all(&self) {
+        self.shared.mailboxes.iter().for_each(Mailbox::lose);
+    }
+
     fn reread(&self, sessions: &[LocalSession], since: NotificationId) {
         let mut to: Vec<Vec<Address>> = vec![Vec::new(); self.shared.mailboxes.len()];
         for session in sessions {
@@ -189,8 +194,10 @@ impl Edge for Gateway {
 
 impl Gateway {
     fn send(&self, shard: usize, mail: Mail) {
-        if !self.shared.mailboxes[shard].deliver(mail) {
-            self.shared.metrics.mailbox_full.inc();
+        match self.shared.mailboxes[shard].deliver(mail) {
+            Ok(()) => {}
+            Err(Undelivered::Full) => drop(self.shared.metrics.mailbox_full.inc()),
+            Err(Undelivered::Gone) => drop(self.shared.metrics.mailbox_gone.inc()),
         }
     }
 
@@ -215,15 +222,23 @@ impl Gateway {
         &self,
         message: Arc<Message>,
         keys: &[Key],
-        sessions: impl Fn(Key, &mut dyn FnMut(&Session)) -> bool,
+        sessions: impl Fn(Key, &mut dyn FnMut(&Session)),
         missing: &mut dyn FnMut(usize),
     ) {
         self.stamp(&message, keys);
         let mut to: Vec<Vec<Address>> = vec![Vec::new(); self.shared.mailboxes.len()];
+        let is_one_gone = self.shared.mailboxes.iter().any(Mailbox::is_gone);
         for (index, key) in keys.iter().enumerate() {
-            let found =
-                sessions(*key, &mut |session| to[usize::from(session.address.shard)].push(session.address));
-            if !found {
+            let mut reached = false;
+            sessions(*key, &mut |session| {
+                let shard = usize::from(session.address.shard);
+                // The connections of a shard that is gone are closed, or as good as that.
+                if !(is_one_gone && self.shared.mailboxes[shard].is_gone()) {
+                    to[shard].push(session.address);
+                    reached = true;
+                }
+            });
+            if !reached {
                 missing(index);
             }
         }

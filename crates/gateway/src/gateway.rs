@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 use mio::{Poll, Waker};
 use noroshi_auth::Auth;
 use noroshi_delivery::Delivery;
+use noroshi_supervision::Kind;
 use noroshi_types::Timestamp;
 use parking_lot::Mutex;
 
@@ -87,13 +88,21 @@ impl Shared {
         Rate { per_second: self.config.frames_per_second, burst: self.config.frames_burst }
     }
 
+    /// Open sockets. Those of a shard that is gone are closed, or out of anyone's reach.
     pub(crate) fn connections(&self) -> usize {
-        self.mailboxes.iter().map(|mailbox| mailbox.connections.load(Ordering::Acquire)).sum()
+        self.living().map(|mailbox| mailbox.connections.load(Ordering::Acquire)).sum()
     }
 
-    pub(crate) fn least_loaded(&self) -> &Mailbox {
-        let load = |mailbox: &&Mailbox| mailbox.connections.load(Ordering::Relaxed);
-        self.mailboxes.iter().min_by_key(load).expect("Bound::start makes at least one shard")
+    /// Gives a socket to the shard that has the fewest, or gives it back: that shard has no room, or no shard is left.
+    pub(crate) fn arrive(&self, arrival: Arrival) -> Result<(), Arrival> {
+        match self.living().min_by_key(|mailbox| mailbox.connections.load(Ordering::Relaxed)) {
+            Some(mailbox) => mailbox.arrive(arrival),
+            None => Err(arrival),
+        }
+    }
+
+    fn living(&self) -> impl Iterator<Item = &Mailbox> {
+        self.mailboxes.iter().filter(|mailbox| !mailbox.is_gone())
     }
 }
 
@@ -154,23 +163,26 @@ impl Bound {
             local_addrs: self.local_addrs,
             acceptor_waker: waker,
             threads: Mutex::default(),
+            given_up: Mutex::default(),
             acceptor: OnceLock::new(),
         });
-        let random = RandomState::new();
+        let (random, threads) = (RandomState::new(), shared.config.threads.clone());
         for (index, (poll, inlet)) in loops.into_iter().enumerate() {
             let index = u16::try_from(index).map_err(|_| Error::Start(io::ErrorKind::InvalidInput.into()))?;
             let shard =
                 Shard::new(index, shared.clone(), delivery.clone(), poll, inlet, random.hash_one(index));
-            let thread = spawn(&format!("shard-{index}"), move || shard.run())?;
-            gateway.threads.lock().push(thread);
+            let thread = threads.spawn(Kind::Shard, shard_name(index), move |pulse| shard.run(pulse));
+            gateway.threads.lock().push(thread.map_err(Error::Start)?);
         }
-        let _ = gateway.acceptor.set(Mutex::new(Some(spawn("acceptor", move || acceptor.run())?)));
+        let acceptor = threads.spawn(Kind::Acceptor, "acceptor", move |pulse| acceptor.run(pulse));
+        let _ = gateway.acceptor.set(Mutex::new(Some(acceptor.map_err(Error::Start)?)));
         Ok(gateway)
     }
 }
 
-fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, Error> {
-    std::thread::Builder::new().name(name.to_owned()).spawn(body).map_err(Error::Start)
+/// Of the thread.
+fn shard_name(index: impl std::fmt::Display) -> String {
+    format!("shard-{index}")
 }
 
 /// The connections of this node.
@@ -181,6 +193,8 @@ pub struct Gateway {
     local_addrs: Vec<SocketAddr>,
     acceptor_waker: Waker,
     threads: Mutex<Vec<JoinHandle<()>>>,
+    /// Names of threads that failed.
+    given_up: Mutex<Vec<String>>,
     acceptor: OnceLock<Mutex<Option<JoinHandle<()>>>>,
 }
 
@@ -232,7 +246,7 @@ impl Gateway {
         // See `transport`: a stream socket is a stream socket.
         let stream = std::net::TcpStream::from(OwnedFd::from(ours));
         let arrival = Arrival { stream, kind: ArrivalKind::Tunnel(head) };
-        match self.shared.least_loaded().arrive(arrival) {
+        match self.shared.arrive(arrival) {
             Ok(()) => Ok(theirs),
             Err(_) => Err(none()),
         }
@@ -244,11 +258,22 @@ impl Gateway {
         // Fails only when it is awake already.
         let _ = self.acceptor_waker.wake();
         let thread = self.acceptor.get().and_then(|acceptor| acceptor.lock().take());
-        if let Some(thread) = thread
-            && thread.join().is_err()
-        {
-            tracing::error!("the accepting thread had panicked");
+        match thread {
+            Some(thread) if self.is_stalled(&thread) => {
+                tracing::error!("the accepting thread does not answer and is left behind");
+            }
+            Some(thread) => {
+                if thread.join().is_err() {
+                    tracing::error!("the accepting thread had panicked");
+                }
+            }
+            None => {}
         }
+    }
+
+    fn is_stalled(&self, thread: &JoinHandle<()>) -> bool {
+        let name = thread.thread().name().unwrap_or_default();
+        !thread.is_finished() && self.given_up.lock().iter().any(|given_up| given_up == name)
     }
 
     /// Moves every device away and lets none in, while requests of the API go on. Called while that is
@@ -331,10 +356,23 @@ impl Gateway {
             mailbox.wake();
         }
         for thread in std::mem::take(&mut *self.threads.lock()) {
-            if thread.join().is_err() {
+            // One that stalls would be waited for without end.
+            if self.is_stalled(&thread) {
+                tracing::error!(thread = thread.thread().name(), "a shard does not answer and is left behind");
+            } else if thread.join().is_err() {
                 tracing::error!("a shard had panicked");
             }
         }
+    }
+
+    /// A thread of the gateway failed for good. If it is a shard, nothing goes there any more and nobody waits for it.
+    pub fn give_up(&self, thread: &str) {
+        for (index, mailbox) in self.shared.mailboxes.iter().enumerate() {
+            if shard_name(index) == thread {
+                mailbox.give_up();
+            }
+        }
+        self.given_up.lock().push(thread.to_owned());
     }
 
     /// Writes the gauges that are not kept up to date by themselves: called before metrics are shown.

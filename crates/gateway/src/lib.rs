@@ -64,6 +64,7 @@ mod topic_index;
 mod transport;
 #[cfg(feature = "io-uring")]
 mod uring;
+mod verification;
 mod websocket;
 mod wildcard;
 pub mod xmpp;

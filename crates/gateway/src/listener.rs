@@ -17,6 +17,7 @@ use std::time::{Duration, Instant};
 
 use mio::{Events, Interest, Poll, Token};
 use noroshi_protocol::http;
+use noroshi_supervision::Pulse;
 use noroshi_types::CloseReason;
 use socket2::{Domain, Protocol, Socket, Type};
 
@@ -102,16 +103,18 @@ impl Acceptor {
     }
 
     /// Runs until no more connections are wanted.
-    pub(crate) fn run(mut self) {
+    pub(crate) fn run(mut self, pulse: &Pulse) {
         let mut events = Events::with_capacity(64);
         let mut patience = None;
         while self.shared.accepting.load(Ordering::SeqCst) {
+            pulse.waiting();
             if let Err(error) = self.poll.poll(&mut events, patience)
                 && error.kind() != io::ErrorKind::Interrupted
             {
                 tracing::error!(%error, "waiting for connections failed");
                 std::thread::sleep(EXHAUSTED_PAUSE);
             }
+            pulse.working();
             // Edge-triggered: each listener is emptied, or looked at again.
             patience = (0..self.listeners.len()).filter_map(|index| self.accept_some(index)).min();
         }
@@ -165,7 +168,7 @@ impl Acceptor {
         };
         // A frame is small and wanted now; a peer that is gone already is noticed by its shard.
         let _ = stream.set_nodelay(true);
-        if let Err(arrival) = self.shared.least_loaded().arrive(Arrival { stream, kind }) {
+        if let Err(arrival) = self.shared.arrive(Arrival { stream, kind }) {
             self.shared.metrics.admission_refused.inc();
             self.refuse(arrival.stream, index);
         }
@@ -196,6 +199,6 @@ impl Acceptor {
             return;
         }
         // Closed before its request was read the peer would see a reset instead of the answer.
-        let _ = self.shared.least_loaded().arrive(Arrival { stream, kind: ArrivalKind::Refused });
+        let _ = self.shared.arrive(Arrival { stream, kind: ArrivalKind::Refused });
     }
 }

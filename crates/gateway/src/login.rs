@@ -1,4 +1,4 @@
-//! Log-ins: the token is verified here and now, everything else is one read of the store for all
+//! Log-ins: [`crate::verification`] says whose token it is, everything else is one read of the store for all
 //! that log in within the same few milliseconds.
 //!
 //! While no batch is out, a log-in leaves with the turn it came in. While one is out, the next
@@ -8,8 +8,8 @@
 //! The order in [`Shard::open_session`] is what makes the way from the read to live delivery free of
 //! gaps: attach, put into the topic index, and only then look at the stamps ([`crate::stamp`]).
 
-use noroshi_auth::{Identity, Refused};
 use noroshi_delivery::rules::Known;
+use noroshi_auth::{Credential, Identity, Refused};
 use noroshi_delivery::{Entered, Entering};
 use noroshi_events::Event;
 use noroshi_events::event::Connected;
@@ -25,13 +25,14 @@ use crate::mailbox::Reply;
 use crate::registry::{Address, Attached, Registry, Session};
 use crate::shard::Shard;
 use crate::stamp::Moment;
+use crate::verification::close_reason;
 
 /// Batches out at once: readers of the store work side by side.
 pub(crate) const BATCHES_MAX: usize = 8;
 const BATCH_MAX: usize = 256;
 const LINGER_MS: u64 = 5;
 /// The store answers in milliseconds or is beyond help.
-const LOG_IN_TIMEOUT: Duration = Duration::from_secs(30);
+pub(crate) const LOG_IN_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A session that is attached, as its conversation is told.
 pub(crate) struct Begun {
@@ -73,6 +74,8 @@ impl NotRenewed {
     pub(crate) fn code(self) -> &'static str {
         match self {
             Self::Expired => "expired",
+            Self::Refused(Refused::TooManyFailures { .. }) => "rate_limited",
+            Self::Refused(Refused::Busy) => "overloaded",
             Self::Refused(_) | Self::OtherDevice | Self::Revoked | Self::OtherUser => "unauthorized",
         }
     }
@@ -94,36 +97,15 @@ impl LogIns {
     }
 }
 
-/// What ends the connection of a log-in whose token is refused.
-pub(crate) fn close_reason(refused: &Refused) -> CloseReason {
-    match refused {
-        Refused::Expired => CloseReason::Expired,
-        _ => CloseReason::Unauthorized,
-    }
-}
-
 impl Shard {
     /// A token on a WebSocket.
     pub(crate) fn authenticate(&mut self, slot: u32, token: &str) {
         let Some(connection) = self.connection(slot) else { return };
         let app = connection.opening().app.take();
-        match self.verify(slot, Some(token), app.as_deref()) {
-            Ok(identity) => self.start_log_in(slot, identity, Vec::new(), None),
-            Err(refused) => self.begin_close(slot, close_reason(&refused)),
-        }
-    }
-
-    /// Whose token it is, for every protocol. A refusal is counted and told.
-    pub(crate) fn verify(
-        &mut self,
-        slot: u32,
-        token: Option<&str>,
-        app: Option<&str>,
-    ) -> Result<Identity, Refused> {
-        let identity = token
-            .ok_or(Refused::Missing)
-            .and_then(|token| self.shared.auth.device(token, app, self.now.wall));
-        identity.inspect_err(|refused| self.tell_refused(slot, refused))
+        self.identify(slot, Some(token), app.as_deref(), |shard, slot, answer| match answer {
+            Ok(identity) => shard.start_log_in(slot, identity, Vec::new(), None),
+            Err(refused) => shard.begin_close(slot, close_reason(&refused)),
+        });
     }
 
     /// A device that is not let in for what it brought: whoever runs the node finds it in the log.
@@ -189,17 +171,31 @@ impl Shard {
         Some(reason)
     }
 
-    /// A new token for the session that is.
-    pub(crate) fn renew(&mut self, slot: u32, token: &str) -> Result<(), NotRenewed> {
+    /// A new token for the session that is. `then` is told what came of it, in a later turn if the token has to be
+    /// verified with a public key; the session goes on meanwhile.
+    pub(crate) fn renew(
+        &mut self,
+        slot: u32,
+        token: &str,
+        then: impl FnOnce(&mut Shard, u32, Result<(), NotRenewed>) + Send + 'static,
+    ) {
+        let session = self.connection(slot).and_then(|connection| connection.session.clone());
+        let Some(session) = session else { return then(self, slot, Ok(())) };
+        let name = self.shared.auth.app_by_id(session.app).map(|app| app.name.to_string());
+        let client = self.client(slot);
+        self.verify(slot, Credential { token, app: name.as_deref(), client }, |shard, slot, answer| {
+            let renewed = match answer {
+                Ok(identity) => shard.take_renewed(slot, identity),
+                Err(Refused::Expired) => Err(NotRenewed::Expired),
+                Err(refused) => Err(NotRenewed::Refused(refused)),
+            };
+            then(shard, slot, renewed);
+        });
+    }
+
+    fn take_renewed(&mut self, slot: u32, identity: Identity) -> Result<(), NotRenewed> {
         let session = self.connection(slot).and_then(|connection| connection.session.clone());
         let Some(session) = session else { return Ok(()) };
-        let auth = &self.shared.auth;
-        let name = auth.app_by_id(session.app).map(|app| app.name.to_string());
-        let identity = match auth.device(token, name.as_deref(), self.now.wall) {
-            Ok(identity) => identity,
-            Err(Refused::Expired) => return Err(NotRenewed::Expired),
-            Err(refused) => return Err(NotRenewed::Refused(refused)),
-        };
         if identity.app != session.app || identity.device != session.device {
             return Err(NotRenewed::OtherDevice);
         }
@@ -280,6 +276,7 @@ impl Shard {
                 }
             }
             Reply::Permitted { to, permitted } => self.handle_permitted(to, permitted),
+            Reply::Verified { to, answer, then } => self.handle_verified(to, answer, then),
             Reply::Worked { to, session, done } => self.handle_worked(to, &session, *done),
             Reply::Log { to, result } => self.handle_log(to, result),
             Reply::Backlog { to, result } => self.handle_read(to, None, result),
@@ -368,7 +365,12 @@ impl Shard {
             Attached::Now(Some(old)) => {
                 let successor = connection.talk.is_some().then_some(address);
                 succeeds = successor.is_some();
-                shared.mailboxes[usize::from(old.address.shard)].replace(old.address, successor);
+                let its_shard = &shared.mailboxes[usize::from(old.address.shard)];
+                match successor.filter(|_| its_shard.is_gone()) {
+                    // Nothing comes from there any more.
+                    Some(address) => shared.mailboxes[usize::from(self.index)].succeed(address),
+                    None => its_shard.replace(old.address, successor),
+                }
             }
             Attached::Now(None) => {}
         }

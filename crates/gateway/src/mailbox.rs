@@ -4,9 +4,12 @@
 //! |---|---|---|---|
 //! | mail | publishing, API | `Config::mailbox_items`; [`DIRECT_MAX`] and [`FANNED_MAX`] before accepting | a delivery is counted and makes the shard read its sessions' backlogs again; the API waits |
 //! | arrivals | acceptor, tunnels, other shards | [`ARRIVALS`] | the connection is refused |
-//! | replies | the store's answers | [`REPLIES`]: as many as a shard asks at once | cannot be |
+//! | replies | answers of the store and of the threads that verify | [`REPLIES`]: as many as a shard asks at once | cannot be |
 //! | closes | takeover, revocation | sessions taken out of the registry | cannot be |
 //! | succeeding | takeover | sessions whose predecessors were closed | cannot be |
+//!
+//! A shard that panicked or stalled for good is *gone*: its mailbox takes nothing more and says so, so that publishing
+//! refuses what could not arrive and no socket is given to it.
 //!
 //! Invariant: whoever queued something calls [`Mailbox::wake`] afterwards; the shard clears the
 //! pending mark before it looks, so nothing waits unseen.
@@ -14,9 +17,11 @@
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
 
 use bytes::Bytes;
-use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
+use crossbeam_channel::{Receiver, SendTimeoutError, Sender, TrySendError, bounded};
+use noroshi_auth::{Identity, Refused};
 use noroshi_delivery::{Entered, Error};
 use noroshi_protocol::xmpp;
 use noroshi_store::{BacklogPage, LogPage};
@@ -31,11 +36,13 @@ use crate::permission::Permitted;
 use crate::registry::{Address, Key, Session};
 use crate::stamp::Moment;
 use crate::tls::TlsSession;
+use crate::verification::Then;
 
 pub(crate) const ARRIVALS: usize = 4_096;
 pub(crate) const REPLIES: usize = crate::login::BATCHES_MAX
     + crate::backlog::READS_MAX
     + crate::mqtt::work::OUT_MAX
+    + crate::verification::VERIFYING_MAX
     + crate::xmpp::ASKED_MAX
     // A gate that ended may have answered in the same turn.
     + 2 * crate::permission::GATES_MAX;
@@ -45,6 +52,18 @@ pub(crate) const REPLIES: usize = crate::login::BATCHES_MAX
 const DIRECT_MAX: usize = 1 << 17;
 /// The same for topics and conditions, of which it writes several at once.
 const FANNED_MAX: usize = 1 << 19;
+
+/// How often a thread that waits for room looks whether the shard is still there.
+const GONE_LOOK: Duration = Duration::from_millis(100);
+
+/// Why a shard does not get a delivery.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Undelivered {
+    /// The mailbox is full: the shard reads from the store what it missed.
+    Full,
+    /// The shard ended or does not answer.
+    Gone,
+}
 
 /// What is done in the order in which it came.
 pub(crate) enum Mail {
@@ -131,12 +150,18 @@ pub(crate) struct Moved {
     pub(crate) bytes: Vec<u8>,
 }
 
-/// An answer of the store.
+/// An answer of the store, or of the threads that verify.
 pub(crate) enum Reply {
     /// To who waits at a gate.
     Permitted {
         to: (u32, u64),
         permitted: Permitted,
+    },
+    /// Whose token it is.
+    Verified {
+        to: (u32, u64),
+        answer: Result<Identity, Refused>,
+        then: Then,
     },
     LoggedIn {
         to: Vec<(u32, u64)>,
@@ -200,6 +225,8 @@ pub(crate) struct Mailbox {
     /// Sockets given to the shard and not yet removed: what the least loaded is chosen by.
     pub(crate) connections: AtomicUsize,
     pub(crate) stopping: AtomicBool,
+    /// Set for good: see the head of this file.
+    gone: AtomicBool,
 }
 
 /// The shard's ends.
@@ -229,33 +256,57 @@ impl Mailbox {
             lost: AtomicBool::new(false),
             connections: AtomicUsize::new(0),
             stopping: AtomicBool::new(false),
+            gone: AtomicBool::new(false),
         };
         Ok((mailbox, Inlet { mail: mail_in, arrivals: arrivals_in, replies: replies_in }))
     }
 
-    /// Queues a delivery. False if there was no room: what was lost is read again from the store.
-    pub(crate) fn deliver(&self, mail: Mail) -> bool {
+    /// Queues a delivery, or says why not. What finds the mailbox full is read again from the store.
+    pub(crate) fn deliver(&self, mail: Mail) -> Result<(), Undelivered> {
+        if self.is_gone() {
+            return Err(Undelivered::Gone);
+        }
         self.count(&mail, AtomicUsize::fetch_add);
-        let sent = match self.mail.try_send(mail) {
-            Ok(()) => true,
-            Err(TrySendError::Full(mail)) => {
+        let sent = self.mail.try_send(mail).map_err(|error| match error {
+            TrySendError::Full(mail) => {
                 self.marked(&mail);
-                self.lost.store(true, Ordering::SeqCst);
-                false
+                self.lose();
+                Undelivered::Full
             }
-            // The shard has stopped: its devices are offline.
-            Err(TrySendError::Disconnected(_)) => true,
-        };
+            TrySendError::Disconnected(mail) => {
+                self.marked(&mail);
+                Undelivered::Gone
+            }
+        });
         self.wake();
         sent
     }
 
+    /// Deliveries may be missing: the shard's sessions read their backlogs again.
+    pub(crate) fn lose(&self) {
+        self.lost.store(true, Ordering::SeqCst);
+        self.wake();
+    }
+
     /// Queues for the API, behind the deliveries that came before; waits if there is no room. Never
     /// called by a shard, so no two can wait for each other.
-    pub(crate) fn request(&self, mail: Mail) {
-        // An error means that the shard has stopped.
-        let _ = self.mail.send(mail);
+    pub(crate) fn request(&self, mut mail: Mail) {
+        while !self.is_gone() {
+            match self.mail.send_timeout(mail, GONE_LOOK) {
+                Ok(()) | Err(SendTimeoutError::Disconnected(_)) => break,
+                Err(SendTimeoutError::Timeout(kept)) => mail = kept,
+            }
+        }
         self.wake();
+    }
+
+    /// The shard will not answer any more. What waits for it is lost here; what is kept is in the store.
+    pub(crate) fn give_up(&self) {
+        self.gone.store(true, Ordering::SeqCst);
+    }
+
+    pub(crate) fn is_gone(&self) -> bool {
+        self.gone.load(Ordering::Relaxed)
     }
 
     pub(crate) fn close(&self, address: Address, reason: CloseReason) {
@@ -286,6 +337,9 @@ impl Mailbox {
 
     /// Gives a socket, or gives it back.
     pub(crate) fn arrive(&self, arrival: Arrival) -> Result<(), Arrival> {
+        if self.is_gone() {
+            return Err(arrival);
+        }
         self.connections.fetch_add(1, Ordering::Relaxed);
         let result = self.arrivals.try_send(arrival).map_err(|error| {
             self.left();
@@ -314,11 +368,11 @@ impl Mailbox {
     }
 
     pub(crate) fn has_room_for_direct(&self) -> bool {
-        self.is_half_empty() && self.direct.load(Ordering::Relaxed) < DIRECT_MAX
+        !self.is_gone() && self.is_half_empty() && self.direct.load(Ordering::Relaxed) < DIRECT_MAX
     }
 
     pub(crate) fn has_room_for_topics(&self) -> bool {
-        self.is_half_empty() && self.fanned.load(Ordering::Relaxed) < FANNED_MAX
+        !self.is_gone() && self.is_half_empty() && self.fanned.load(Ordering::Relaxed) < FANNED_MAX
     }
 
     fn is_half_empty(&self) -> bool {
@@ -389,15 +443,15 @@ mod tests {
         let poll = mio::Poll::new().expect("a poll");
         let (mailbox, inlet) = Mailbox::new(&poll, mio::Token(0), 4).expect("a mailbox");
         let has_room = || (mailbox.has_room_for_direct(), mailbox.has_room_for_topics());
-        assert!(mailbox.deliver(direct(DIRECT_MAX - 1)));
+        assert_eq!(mailbox.deliver(direct(DIRECT_MAX - 1)), Ok(()));
         assert_eq!(has_room(), (true, true));
-        assert!(mailbox.deliver(direct(1)));
+        assert_eq!(mailbox.deliver(direct(1)), Ok(()));
         assert_eq!(has_room(), (false, true));
         // Half of the items is full for requests; what was accepted goes on to the last.
-        assert!(mailbox.deliver(topic(FANNED_MAX)));
+        assert_eq!(mailbox.deliver(topic(FANNED_MAX)), Ok(()));
         assert_eq!(has_room(), (false, false));
-        assert!(mailbox.deliver(topic(0)) && !mailbox.take_lost());
-        assert!(!mailbox.deliver(direct(5)), "it is full");
+        assert!(mailbox.deliver(topic(0)).is_ok() && !mailbox.take_lost());
+        assert_eq!(mailbox.deliver(direct(5)), Err(Undelivered::Full));
         assert!(mailbox.take_lost() && !mailbox.take_lost());
         let take = || mailbox.marked(&inlet.mail.try_recv().expect("it waits"));
         take();
@@ -407,5 +461,39 @@ mod tests {
         take();
         assert_eq!(has_room(), (true, true));
         assert_eq!((mailbox.direct.into_inner(), mailbox.fanned.into_inner()), (0, 0));
+    }
+
+    #[test]
+    fn a_shard_that_is_gone_gets_nothing_and_nobody_waits_for_it() {
+        let poll = mio::Poll::new().expect("a poll");
+        let (mailbox, inlet) = Mailbox::new(&poll, mio::Token(0), 1).expect("a mailbox");
+        assert_eq!(mailbox.deliver(direct(1)), Ok(()));
+        std::thread::scope(|scope| {
+            // It waits for room that never comes.
+            scope.spawn(|| mailbox.request(topic(1)));
+            mailbox.give_up();
+        });
+        assert_eq!(mailbox.deliver(direct(1)), Err(Undelivered::Gone));
+        assert!(!mailbox.has_room_for_direct() && !mailbox.has_room_for_topics());
+        assert!(mailbox.arrive(arrival()).is_err());
+        assert_eq!(mailbox.connections.load(Ordering::Relaxed), 0);
+        drop(inlet);
+    }
+
+    #[test]
+    fn a_shard_that_ended_gets_nothing() {
+        let poll = mio::Poll::new().expect("a poll");
+        let (mailbox, inlet) = Mailbox::new(&poll, mio::Token(0), 4).expect("a mailbox");
+        drop(inlet);
+        assert_eq!(mailbox.deliver(direct(1)), Err(Undelivered::Gone));
+        assert_eq!(mailbox.direct.load(Ordering::Relaxed), 0);
+        assert!(mailbox.arrive(arrival()).is_err());
+    }
+
+    fn arrival() -> Arrival {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+        let address = listener.local_addr().expect("an address");
+        let stream = std::net::TcpStream::connect(address).expect("connected");
+        Arrival { stream, kind: ArrivalKind::Refused }
     }
 }

@@ -52,6 +52,7 @@ pub struct Metrics {
     pub(crate) slow_drops: Counter,
     pub(crate) mailbox_items: Gauge,
     pub(crate) mailbox_full: Counter,
+    pub(crate) mailbox_gone: Counter,
     pub(crate) resyncs: Counter,
     pub(crate) panics: Counter,
     pub(crate) xmpp_suspended: Gauge,
@@ -107,6 +108,8 @@ impl Metrics {
         registry.register("slow_drops", "Notifications dropped at slow connections", m.slow_drops.clone());
         registry.register("mailbox_items", "Deliveries that wait for shards", m.mailbox_items.clone());
         registry.register("mailbox_full", "Deliveries that found a full mailbox", m.mailbox_full.clone());
+        let help = "Deliveries for a shard that panicked or stalled; the node is about to exit";
+        registry.register("mailbox_gone", help, m.mailbox_gone.clone());
         registry.register("resyncs", "Times a shard read its sessions' backlogs again", m.resyncs.clone());
         registry.register("connection_panics", "Panics that ended a connection", m.panics.clone());
         registry.register(
@@ -185,6 +188,7 @@ impl Metrics {
             slow_drops: Counter::default(),
             mailbox_items: Gauge::default(),
             mailbox_full: Counter::default(),
+            mailbox_gone: Counter::default(),
             resyncs: Counter::default(),
             panics: Counter::default(),
             xmpp_suspended: Gauge::default(),

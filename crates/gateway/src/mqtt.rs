@@ -9,6 +9,7 @@ use std::ops::ControlFlow;
 use std::time::Duration;
 
 use bytes::Bytes;
+use noroshi_auth::Refused;
 use noroshi_protocol::mqtt::{
     Action, Cause as Why, Conversation, Decoder, Delivery, Frame, PublishRefused, ServerReference,
     is_topic_name,
@@ -215,16 +216,15 @@ impl Shard {
                 }
             }
             Action::RenewToken { token, answer } => {
-                let renewed = self.renew(slot, token).map_err(|why| match why {
-                    NotRenewed::Expired => PublishRefused::TokenExpired,
-                    NotRenewed::Refused(_)
-                    | NotRenewed::OtherDevice
-                    | NotRenewed::Revoked
-                    | NotRenewed::OtherUser => PublishRefused::BadToken,
+                self.renew(slot, token, move |shard, slot, renewed| {
+                    if let Some(answer) = answer {
+                        let renewed = renewed.map_err(not_renewed);
+                        let answered = |conversation: &mut Conversation, out: &mut Vec<u8>| {
+                            conversation.published(answer, renewed, out)
+                        };
+                        shard.answer_mqtt(slot, answered);
+                    }
                 });
-                if let Some(answer) = answer {
-                    self.answer_mqtt(slot, |conversation, out| conversation.published(answer, renewed, out));
-                }
             }
             Action::Refused(why) => {
                 self.tell_refused(slot, &why);
@@ -305,6 +305,16 @@ impl Shard {
         let mut out = Vec::new();
         mqtt.conversation.close(reason, redirect.as_ref(), &mut out);
         self.send_mqtt(slot, out);
+    }
+}
+
+fn not_renewed(why: NotRenewed) -> PublishRefused {
+    match why {
+        NotRenewed::Expired => PublishRefused::TokenExpired,
+        NotRenewed::Refused(Refused::TooManyFailures { .. } | Refused::Busy) => PublishRefused::OverQuota,
+        NotRenewed::Refused(_) | NotRenewed::OtherDevice | NotRenewed::Revoked | NotRenewed::OtherUser => {
+            PublishRefused::BadToken
+        }
     }
 }
 

@@ -100,9 +100,9 @@ fn headers(keeps: bool) -> impl std::ops::Deref<Target = [Header<'static>]> {
 
 impl Shard {
     fn open_polling(&mut self, slot: u32, mount: Mount, credentials: Credentials, keeps: bool) {
-        let shared = self.shared.clone();
+        let (shared, client) = (self.shared.clone(), self.client(slot));
         let admitted = shared.connections() < shared.config.connections_max && self.take_opening();
-        let made = admitted.then(|| self.new_socket_io(mount, credentials, true)).flatten();
+        let made = admitted.then(|| self.new_socket_io(mount, credentials, client, true)).flatten();
         let Some((socket_io, sid)) = made else {
             shared.metrics.admission_refused.inc();
             return self.refuse(slot);

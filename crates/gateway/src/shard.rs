@@ -22,6 +22,7 @@ use std::time::{Duration, Instant};
 
 use mio::{Events, Interest, Poll, Token};
 use noroshi_delivery::Delivery;
+use noroshi_supervision::Pulse;
 use noroshi_types::{CloseReason, Timestamp};
 use slab::Slab;
 
@@ -92,6 +93,20 @@ pub(crate) struct Tally {
     pub(crate) slow_drops: u64,
 }
 
+/// Gives the mailbox up when the shard panics outside the handlers that are guarded.
+struct Ends {
+    shared: Arc<Shared>,
+    index: usize,
+}
+
+impl Drop for Ends {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.shared.mailboxes[self.index].give_up();
+        }
+    }
+}
+
 pub(crate) struct Shard {
     pub(crate) index: u16,
     pub(crate) shared: Arc<Shared>,
@@ -114,6 +129,8 @@ pub(crate) struct Shard {
     /// While topic rules that changed are applied.
     pub(crate) recheck: Option<Recheck>,
     pub(crate) outcomes: Outcomes,
+    /// Tokens that the threads of `auth` verify.
+    pub(crate) verifying: usize,
     /// Questions of conversations to the store that are out.
     pub(crate) asked: usize,
     pub(crate) tally: Tally,
@@ -170,6 +187,7 @@ impl Shard {
             gate_number: 0,
             recheck: None,
             outcomes: Outcomes::default(),
+            verifying: 0,
             asked: 0,
             tally: Tally::default(),
             round: None,
@@ -193,19 +211,23 @@ impl Shard {
     }
 
     /// Runs until the gateway stops.
-    pub(crate) fn run(mut self) {
+    pub(crate) fn run(mut self, pulse: &Pulse) {
+        // Before the sockets close and the queues break off: a panic drops this first.
+        let _ends = Ends { shared: self.shared.clone(), index: usize::from(self.index) };
         #[cfg(feature = "io-uring")]
         {
             self.uring = self.shared.config.io_uring.then(crate::uring::Uring::new).flatten();
         }
         let mut events = Events::with_capacity(EVENTS);
         while !self.mailbox().stopping.load(Ordering::SeqCst) {
+            pulse.waiting();
             if let Err(error) = self.poll.poll(&mut events, self.patience())
                 && error.kind() != io::ErrorKind::Interrupted
             {
                 tracing::error!(shard = self.index, %error, "waiting for events failed");
                 std::thread::sleep(Duration::from_millis(10));
             }
+            pulse.working();
             self.turn(&events);
         }
         self.end_all();

@@ -11,7 +11,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use noroshi_auth::Identity;
+use noroshi_auth::{ClientNetwork, Identity};
 use noroshi_protocol::engine_io::{self, Data, Outgoing, Packet, PacketError, Session, Sid};
 use noroshi_protocol::socket_io::{Action, Conversation, Echo, LogIn, Variant};
 use noroshi_protocol::ws::{self, Input, Opcode, Upgrade};
@@ -21,12 +21,13 @@ use ring::rand::{SecureRandom, SystemRandom};
 use crate::config;
 use crate::connection::{Framing, Phase, Protocol};
 use crate::dispatch::Dispatch;
-use crate::login::{Begun, close_reason};
+use crate::login::Begun;
 use crate::permission::Op;
 use crate::polling::Legs;
 use crate::route::{Credentials, Mount};
 use crate::shard::Shard;
 use crate::talk::{Cause, Context, Offered, Talk};
+use crate::verification::close_reason;
 
 /// Pings of sessions that began together are spread where the interval is long enough for a storm.
 const SPREAD_FROM_MS: u64 = 5_000;
@@ -51,6 +52,8 @@ enum App {
 struct Fresh {
     /// Of the request that the session began with.
     credentials: Credentials,
+    /// Who sent it; later requests of a session that polls come on other connections.
+    client: Option<ClientNetwork>,
     /// What the client came back with, if it can be recovered.
     pid: Option<Box<str>>,
 }
@@ -132,6 +135,7 @@ impl Shard {
         &mut self,
         mount: Mount,
         credentials: Credentials,
+        client: Option<ClientNetwork>,
         polls: bool,
     ) -> Option<(SocketIo, Sid)> {
         let mut random = [0; 13];
@@ -154,7 +158,7 @@ impl Shard {
             false => Session::websocket(first_ping_at_ms),
         };
         let legs = polls.then(|| Box::new(Legs::new(sid)));
-        let fresh = (mount == Mount::Devices).then(|| Box::new(Fresh { credentials, pid: None }));
+        let fresh = (mount == Mount::Devices).then(|| Box::new(Fresh { credentials, client, pid: None }));
         Some((SocketIo { engine, app, legs, fresh }, sid))
     }
 
@@ -173,8 +177,8 @@ impl Shard {
         mount: Mount,
         credentials: Credentials,
     ) {
-        let shared = self.shared.clone();
-        let Some((socket_io, sid)) = self.new_socket_io(mount, credentials, false) else {
+        let (shared, client) = (self.shared.clone(), self.client(slot));
+        let Some((socket_io, sid)) = self.new_socket_io(mount, credentials, client, false) else {
             return self.refuse(slot);
         };
         let (mut answer, mut open) = (Vec::with_capacity(320), Vec::with_capacity(128));
@@ -285,9 +289,10 @@ impl Shard {
                     }
                 }
                 (Action::RenewToken { token, reply }, Some(_)) => {
-                    let result =
-                        self.renew(slot, token.as_str()).map_err(|why| (why.code(), why.to_string()));
-                    self.reply(slot, reply, result);
+                    self.renew(slot, token.as_str(), move |shard, slot, renewed| {
+                        let result = renewed.map_err(|why| (why.code(), why.to_string()));
+                        shard.reply(slot, reply, result);
+                    });
                 }
                 (_, None) => {}
             }
@@ -310,27 +315,28 @@ impl Shard {
         if let Some(reason) = self.turns_away(slot) {
             return self.begin_close(slot, reason);
         }
-        match self.identify_socket_io(slot, &log_in) {
-            Ok(identity) => {
-                let recoverable = log_in.is_recoverable();
-                let resume = log_in.pid.as_ref().and(log_in.offset).map(|offset| offset.id);
-                if let Some(socket_io) = self.socket_io(slot) {
-                    let fresh = socket_io.fresh.get_or_insert_default();
-                    fresh.pid = log_in.pid.filter(|_| recoverable);
-                }
-                self.start_log_in(slot, identity, log_in.topics, resume);
+        let fresh = self.socket_io(slot).and_then(|socket_io| socket_io.fresh.as_deref());
+        let (with_request, app, client) = fresh.map_or((None, None, None), |fresh| {
+            (fresh.credentials.token.clone(), fresh.credentials.app.clone(), fresh.client)
+        });
+        let token = log_in.token.as_ref().map(|token| token.as_str().to_owned()).or(with_request);
+        let app = log_in.app.as_deref().map(str::to_owned).or(app);
+        self.identify_client(slot, client, token.as_deref(), app.as_deref(), move |shard, slot, answer| {
+            match answer {
+                Ok(identity) => shard.let_in_socket_io(slot, identity, log_in),
+                Err(refused) => shard.begin_close(slot, close_reason(&refused)),
             }
-            Err(reason) => self.begin_close(slot, reason),
-        }
+        });
     }
 
-    fn identify_socket_io(&mut self, slot: u32, log_in: &LogIn) -> Result<Identity, CloseReason> {
-        let fresh = self.socket_io(slot).and_then(|socket_io| socket_io.fresh.as_deref());
-        let (with_request, app) = fresh
-            .map_or((None, None), |fresh| (fresh.credentials.token.clone(), fresh.credentials.app.clone()));
-        let token = log_in.token.as_ref().map(|token| token.as_str()).or(with_request.as_deref());
-        self.verify(slot, token, log_in.app.as_deref().or(app.as_deref()))
-            .map_err(|refused| close_reason(&refused))
+    fn let_in_socket_io(&mut self, slot: u32, identity: Identity, log_in: LogIn) {
+        let recoverable = log_in.is_recoverable();
+        let resume = log_in.pid.as_ref().and(log_in.offset).map(|offset| offset.id);
+        if let Some(socket_io) = self.socket_io(slot) {
+            let fresh = socket_io.fresh.get_or_insert_default();
+            fresh.pid = log_in.pid.filter(|_| recoverable);
+        }
+        self.start_log_in(slot, identity, log_in.topics, resume);
     }
 
     /// The session is attached: the client is told its public id, and what to come back with.

@@ -18,25 +18,40 @@ impl Shard {
     pub(crate) fn open_stream(&mut self, slot: u32, stream: Stream, credentials: Credentials) {
         self.set_protocol(slot, Protocol::Native, Framing::Events);
         let app = credentials.app;
-        match self.verify(slot, credentials.token.as_deref(), app.as_deref()) {
-            Ok(identity) => self.start_log_in(slot, identity, stream.topics, stream.resume),
-            Err(Refused::Missing) => self.refuse_stream(slot, 401, "unauthorized", "a token is needed"),
-            Err(Refused::Expired) => {
-                self.refuse_stream(slot, 401, "expired", CloseReason::Expired.explain());
+        self.identify(slot, credentials.token.as_deref(), app.as_deref(), move |shard, slot, answer| match answer {
+            Ok(identity) => shard.start_log_in(slot, identity, stream.topics, stream.resume),
+            Err(refused) => shard.refuse_log_in_of_stream(slot, refused),
+        });
+    }
+
+    fn refuse_log_in_of_stream(&mut self, slot: u32, refused: Refused) {
+        match refused {
+            Refused::Missing => self.refuse_stream(slot, 401, "unauthorized", "a token is needed"),
+            Refused::Expired => self.refuse_stream(slot, 401, "expired", CloseReason::Expired.explain()),
+            Refused::TooManyFailures { .. } => {
+                self.refuse_stream(slot, 429, "too_many_requests", &refused.to_string());
             }
-            Err(error) => self.refuse_stream(slot, 401, "unauthorized", &error.to_string()),
+            Refused::Busy => {
+                self.set_protocol(slot, Protocol::Http, Framing::Stream);
+                self.refuse(slot);
+            }
+            refused => self.refuse_stream(slot, 401, "unauthorized", &refused.to_string()),
         }
     }
 
     /// An HTTP answer instead of a stream.
     pub(crate) fn refuse_stream(&mut self, slot: u32, status: u16, code: &str, detail: &str) {
-        // RFC 9110 §11.6.1
-        let headers: &[_] =
-            if status == 401 { &[("WWW-Authenticate", "Bearer realm=\"noroshi\"")] } else { &[] };
+        let retry_after_s = self.retry_after_s(slot).max(1).to_string();
+        let headers: &[_] = match status {
+            401 => &[("WWW-Authenticate", "Bearer realm=\"noroshi\"")], // RFC 9110 §11.6.1
+            429 => &[("Retry-After", &retry_after_s)],
+            _ => &[],
+        };
         let reason = match code {
             "expired" => CloseReason::Expired,
             "revoked" => CloseReason::Revoked,
             "unauthorized" => CloseReason::Unauthorized,
+            "too_many_requests" => CloseReason::RateLimited,
             _ => CloseReason::BadMessage,
         };
         self.set_protocol(slot, Protocol::Http, Framing::Stream);

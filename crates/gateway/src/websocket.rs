@@ -195,9 +195,11 @@ impl Shard {
     }
 
     fn renew_token(&mut self, slot: u32, token: &str) {
-        if let Err(why) = self.renew(slot, token) {
-            self.tell_error(slot, why.code(), &why.to_string());
-        }
+        self.renew(slot, token, |shard, slot, renewed| {
+            if let Err(why) = renewed {
+                shard.tell_error(slot, why.code(), &why.to_string());
+            }
+        });
     }
 
     /// An error frame; the connection goes on.

@@ -33,19 +33,28 @@ impl Admin {
         self.listener.local_addr()
     }
 
-    /// Accepts until `end`, then lets requests at hand finish.
+    /// The same socket on the runtime that this is called inside.
+    fn moved(self) -> io::Result<Self> {
+        Ok(Self { listener: TcpListener::from_std(self.listener.into_std()?)?, tls: self.tls })
+    }
+
+    /// Serves on the calling runtime, which need not be the one it was bound on. Accepts until `end`, then lets requests at hand finish.
     pub(crate) async fn run(self, router: Router, end: CancellationToken) {
+        let admin = match self.moved() {
+            Ok(admin) => admin,
+            Err(error) => return tracing::error!(%error, "the admin address cannot be served"),
+        };
         let connections = TaskTracker::new();
         loop {
             let accepted = tokio::select! {
                 () = end.cancelled() => break,
-                accepted = self.listener.accept(), if connections.len() < CONNECTIONS_MAX => accepted,
+                accepted = admin.listener.accept(), if connections.len() < CONNECTIONS_MAX => accepted,
                 // Full: one of them ends, or is told to.
                 () = tokio::time::sleep(RETRY) => continue,
             };
             match accepted {
                 Ok((stream, peer)) => {
-                    connections.spawn(serve(stream, peer, self.tls.clone(), router.clone(), end.clone()));
+                    connections.spawn(serve(stream, peer, admin.tls.clone(), router.clone(), end.clone()));
                 }
                 Err(error) => {
                     tracing::warn!(%error, "the admin address accepts nothing for a moment");

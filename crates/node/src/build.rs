@@ -15,10 +15,12 @@ use noroshi_egress::Egress;
 use noroshi_gateway::{Bound, Gateway, Listener, Speaks, tls};
 use noroshi_push::{Services, Vault};
 use noroshi_store::Store;
+use noroshi_supervision::Threads;
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 
 use crate::admin::Admin;
+use crate::admin_thread;
 use crate::capacity::{self, Capacity};
 use crate::cluster::{self, Nodes};
 use crate::config::{self, Config, Role, TlsFiles};
@@ -30,6 +32,7 @@ use crate::handover::{ApiConnections, tunnel};
 use crate::host::Host;
 use crate::otel::Tracing;
 use crate::reload::{Certificates, Hangups};
+use crate::supervise::{self, Supervisor};
 use crate::tasks::{TaskKind, Tasks};
 use crate::{events, process, profiling, push_key, sqs, store};
 
@@ -84,6 +87,7 @@ pub struct Node {
     pub(crate) services: Arc<Services>,
     pub(crate) ready: Arc<AtomicBool>,
     pub(crate) tasks: Tasks,
+    pub(crate) supervisor: Supervisor,
     /// None where no sink is configured.
     pub(crate) events: Option<noroshi_events::Service>,
     /// Held until the node is dropped.
@@ -102,12 +106,14 @@ pub async fn start(config: Config, given: &Given) -> Result<Node, Error> {
     tracing::info!(devices = capacity.devices, api = shares.api, "{capacity}");
     let mut registry = noroshi_telemetry::registry();
     process::register(&mut registry);
+    let threads = Threads::default();
+    Supervisor::register(&threads, &mut registry);
     let clock = Clock::system();
     let mut tasks = Tasks::default();
 
     // What must survive. Opening it locks the data folder.
     let folder = config.server.data.clone();
-    let opened = store::open(&config, &mut registry).await?;
+    let opened = store::open(&config, &threads, &mut registry).await?;
     let store = opened.store.clone();
     let secrets = Secrets::new(&folder, opened.postgres.as_ref().map(|_| store.clone()));
 
@@ -115,7 +121,7 @@ pub async fn start(config: Config, given: &Given) -> Result<Node, Error> {
 
     // Addresses are taken before anything is promised to anyone.
     let certificates = Certificates::open(&config.server)?;
-    let bound = Gateway::bind(gateway_config(&config, &certificates, shares.gateway))?;
+    let bound = Gateway::bind(gateway_config(&config, &certificates, shares.gateway, &threads))?;
     let admin = Admin::bind(config.server.admin, certificates.admin.clone())
         .await
         .map_err(|error| address_error("server.admin", config.server.admin, &error))?;
@@ -125,7 +131,8 @@ pub async fn start(config: Config, given: &Given) -> Result<Node, Error> {
     let egress = Arc::new(Egress::new(egress_config(&config)?)?);
 
     // Who may do what, and the first app.
-    let auth = Auth::open(store.clone(), egress.clone()).await?;
+    let auth = Auth::open_with(store.clone(), egress.clone(), config.auth.failures).await?;
+    auth.register_metrics(&mut registry);
     let operator_token = secrets.get(data::OPERATOR_TOKEN, "no_").await?;
     let development = development::prepare(&auth, &secrets, given, config.server.dev, clock.now()).await?;
 
@@ -149,7 +156,7 @@ pub async fn start(config: Config, given: &Given) -> Result<Node, Error> {
     let profiler = noroshi_profiling::Profiler::new(folder.join("profiles"));
     let pusher = profiling::pusher(&config, &info.name, profiler.clone(), &mut registry)?;
     let parts = (&*delivery, auth.clone(), egress);
-    let events = events::start(&config, &info.name, parts, &mut registry)?;
+    let events = events::start(&config, &info.name, parts, &threads, &mut registry)?;
     let tracing = Tracing::open(&config, &info.name, &delivery, &mut registry)?;
     let joined = cluster::join(&config, &*store, &info, &mut registry).await?;
     let nodes = Arc::new(match &joined {
@@ -177,6 +184,7 @@ pub async fn start(config: Config, given: &Given) -> Result<Node, Error> {
         metrics: noroshi_api::Metrics::new(&mut registry),
         registry: Arc::new(registry),
         ready: Arc::default(),
+        threads: threads.clone(),
         operator_token: Some(operator_token),
         tunnel: config.node.roles.has(Role::Gateway).then(|| tunnel(gateway_later.clone())),
         drain: Some(Arc::new(Drain::new(gateway_later.clone(), config.gateway.drain.clone()))),
@@ -218,12 +226,16 @@ pub async fn start(config: Config, given: &Given) -> Result<Node, Error> {
     tasks.spawn(TaskKind::Reload, |end| hangups.run(certificates, delivery.clone(), end));
     tasks.spawn(TaskKind::Delivery, |end| delivery.run(end.cancelled_owned()));
     tasks.spawn(TaskKind::Auth, |end| auth.run(end.cancelled_owned()));
-    tasks.spawn(TaskKind::Admin, |end| admin.run(admin_router, end));
+    tasks.spawn(TaskKind::Admin, |end| admin_thread::run(admin, admin_router, threads.clone(), end));
     tasks.spawn(TaskKind::Gauges, |end| observe(gateway.clone(), end));
     if let Some(pusher) = pusher {
         tasks.spawn(TaskKind::Profiling, |end| pusher.run(end));
     }
     tasks.spawn(TaskKind::Nodes, |end| cluster::describe(nodes, gateway.clone(), info, end));
+
+    let limits =
+        supervise::Limits { stall: config.server.stall_timeout, drain: supervise::drain_max(&config) };
+    let supervisor = Supervisor::start(threads, limits)?;
 
     data::write_addresses(&folder, &addresses)?;
     state.ready.store(true, Ordering::Release);
@@ -240,6 +252,7 @@ pub async fn start(config: Config, given: &Given) -> Result<Node, Error> {
         services,
         ready,
         tasks,
+        supervisor,
         events,
         _lock,
     })
@@ -256,6 +269,7 @@ fn gateway_config(
     config: &Config,
     certificates: &Certificates,
     connections_max: usize,
+    threads: &Threads,
 ) -> noroshi_gateway::Config {
     let Config { server, limits, gateway, .. } = config;
     let defaults = noroshi_gateway::Config::default();
@@ -263,6 +277,7 @@ fn gateway_config(
         listeners: listeners(config, certificates),
         xmpp: crate::xmpp::config(config, certificates),
         devices: config.node.roles.has(Role::Gateway),
+        threads: threads.clone(),
         shards: if server.shards == 0 { defaults.shards } else { server.shards },
         conformance: server.conformance,
         socket_io: socket_io_config(config),

@@ -71,6 +71,8 @@ pub struct Server {
     pub shards: usize,
     /// 0: one for each core.
     pub workers: usize,
+    /// 0: stalls are not looked for.
+    pub stall_timeout: Duration,
     pub dev: bool,
     /// Serves the WebSocket echo that conformance suites drive.
     pub conformance: bool,
@@ -252,6 +254,7 @@ pub struct Store {
 #[derive(Debug, Clone)]
 pub struct Auth {
     pub device_token_ttl: Duration,
+    pub failures: noroshi_auth::FailureLimits,
 }
 
 #[derive(Debug, Clone)]

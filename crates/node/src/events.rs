@@ -6,6 +6,7 @@ use noroshi_auth::Auth;
 use noroshi_delivery::Delivery;
 use noroshi_egress::Egress;
 use noroshi_events::{Config as Log, Metrics, Names, Service};
+use noroshi_supervision::Threads;
 use noroshi_telemetry::Registry;
 use tokio::runtime::Handle;
 
@@ -17,6 +18,7 @@ pub(crate) fn start(
     config: &Config,
     node: &str,
     (delivery, auth, egress): (&Delivery, Arc<Auth>, Arc<Egress>),
+    threads: &Threads,
     registry: &mut Registry,
 ) -> Result<Option<Service>, Error> {
     if config.events.log.sinks.is_empty() {
@@ -25,7 +27,7 @@ pub(crate) fn start(
     let metrics = Metrics::new(registry);
     let log = Log { node: node.to_owned(), version: env!("CARGO_PKG_VERSION"), ..config.events.log.clone() };
     let names: Names = Arc::new(move |app| auth.app_by_id(app).map(|app| app.name.to_string()));
-    let service = Service::start(&log, names, Some((Handle::current(), egress)), &metrics)?;
+    let service = Service::start(&log, names, Some((Handle::current(), egress)), threads, &metrics)?;
     let sinks: Vec<_> = log.sinks.iter().map(noroshi_events::config::Sink::name).collect();
     tracing::info!(?sinks, "events are told");
     delivery.attach_events(service.events());

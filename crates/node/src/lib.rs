@@ -9,7 +9,7 @@
 //! ```
 //!
 //! Reading order: [`config`], then [`build`], which is the architecture read top to bottom, then
-//! [`tasks`] and [`mod@run`]; [`data`], [`development`], [`push_key`], [`descriptors`] and [`process`] are what those
+//! [`tasks`], [`mod@run`] and `supervise`; [`data`], [`development`], [`push_key`], [`descriptors`] and [`process`] are what those
 //! stand on; [`host`], [`capacity`] and [`mod@doctor`] tell what the machine allows; [`metrics`] lists what others count.
 //! This is the only crate that names implementations.
 
@@ -30,6 +30,7 @@ pub mod run;
 pub mod tasks;
 
 mod admin;
+mod admin_thread;
 mod drain;
 mod events;
 mod handover;
@@ -39,6 +40,7 @@ mod reload;
 mod small_file;
 mod sqs;
 mod store;
+mod supervise;
 mod xmpp;
 
 pub use build::Node;

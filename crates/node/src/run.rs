@@ -2,18 +2,20 @@
 //!
 //! The drain, in order: not ready any more; devices are told to go elsewhere at the configured rate; API
 //! requests in work are answered; what delivery has queued is written; the admin address goes; the store
-//! closes. A second signal ends the process at once: what was accepted is on disk all the same.
+//! closes. After a failure (`supervise`) the same is tried for some seconds. A second signal ends the process at once: what was accepted is on disk all the same.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use noroshi_gateway::drain::Order;
+use noroshi_supervision::{Failure, Kind};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::build::{self, Node};
 use crate::config::{self, Config};
 use crate::data;
 use crate::development::Given;
+use crate::supervise;
 use crate::tasks::Phase;
 
 /// Requests in work get this long once the connections are drained: the longest are batches.
@@ -21,13 +23,11 @@ const REQUESTS_DEADLINE: Duration = Duration::from_secs(10);
 /// Push services are told goodbye within this time.
 const SERVICES_DEADLINE: Duration = Duration::from_secs(2);
 
-/// How a node ended.
+/// How a node ended. After the failure of a thread there is no end to speak of: see [`supervise::exit`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ended {
     /// Drained because it was told to.
     Drained,
-    /// Drained because a part of it failed.
-    Failed,
     /// A second signal came while it drained.
     Forced,
 }
@@ -39,6 +39,7 @@ pub fn run(config: Config, given: &Given, started: impl FnOnce(&Node)) -> Result
     noroshi_telemetry::log::init(&config.log.level, config.log.format)?;
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
     runtime.enable_all().thread_name("noroshi-worker");
+    runtime.on_thread_start(|| noroshi_supervision::panics::enter(Kind::Runtime));
     if config.server.workers > 0 {
         runtime.worker_threads(config.server.workers);
     }
@@ -52,28 +53,56 @@ pub fn run(config: Config, given: &Given, started: impl FnOnce(&Node)) -> Result
             () = signals.next() => return Ok(Ended::Drained),
         };
         started(&node);
-        let failed = tokio::select! {
-            () = signals.next() => None,
-            kind = node.tasks.failed() => Some(kind),
-        };
+        let Node { tasks, supervisor, .. } = &mut node;
         tokio::select! {
-            () = drain(node) => Ok(if failed.is_some() { Ended::Failed } else { Ended::Drained }),
-            () = signals.next() => {
-                data::remove_addresses(&folder);
-                Ok(Ended::Forced)
+            () = signals.next() => {}
+            kind = tasks.failed() => {
+                supervisor.task_failed(kind.name());
+                supervisor.failed().await;
             }
+            () = supervisor.failed() => {}
         }
+        let end = async {
+            match node.supervisor.failure().cloned() {
+                None => drain(&mut node).await,
+                Some(failure) => drain_after(&mut node, &failure).await,
+            }
+        };
+        let ended = tokio::select! {
+            () = end => Ended::Drained,
+            () = signals.next() => Ended::Forced,
+        };
+        if node.supervisor.failure().is_some() {
+            data::remove_addresses(&folder);
+            // What failed may hang: nobody waits for its end.
+            supervise::exit();
+        }
+        if ended == Ended::Forced {
+            data::remove_addresses(&folder);
+        }
+        Ok(ended)
     });
     // A reader of a slow disk must not hold up the exit.
     runtime.shutdown_background();
     ended
 }
 
-async fn drain(mut node: Node) {
+/// What can be drained, within some seconds: a thread that failed gets nothing more and is not waited for.
+async fn drain_after(node: &mut Node, failure: &Failure) {
+    node.gateway.give_up(&failure.thread);
+    let limit = supervise::drain_max(&node.config);
+    node.config.gateway.drain.deadline = limit;
+    if tokio::time::timeout(limit + supervise::REST_MAX, drain(node)).await.is_err() {
+        tracing::warn!("the drain was not over in time");
+    }
+}
+
+async fn drain(node: &mut Node) {
     tracing::info!("draining");
     node.ready.store(false, Ordering::Release);
+    node.supervisor.expect_ends();
     node.tasks.connections.close();
-    drain_gateway(&node).await;
+    drain_gateway(node).await;
     node.tasks.end(Phase::First).await;
     if tokio::time::timeout(REQUESTS_DEADLINE, node.tasks.connections.wait()).await.is_err() {
         tracing::warn!(
@@ -134,7 +163,7 @@ impl Ended {
     pub fn exit_code(self) -> u8 {
         match self {
             Ended::Drained => 0,
-            Ended::Failed | Ended::Forced => 1,
+            Ended::Forced => 1,
         }
     }
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use noroshi_store::cells::Cells;
 use noroshi_store::postgres::{Postgres, PostgresError, PostgresOptions};
 use noroshi_store::{Sqlite, Store, sqlite};
+use noroshi_supervision::Threads;
 use noroshi_telemetry::Registry;
 
 use crate::config::Config;
@@ -32,7 +33,11 @@ pub(crate) struct Opened {
 }
 
 /// Locks the data folder too.
-pub(crate) async fn open(config: &Config, registry: &mut Registry) -> Result<Opened, Error> {
+pub(crate) async fn open(
+    config: &Config,
+    threads: &Threads,
+    registry: &mut Registry,
+) -> Result<Opened, Error> {
     let folder = &config.server.data;
     let config = &config.store;
     let Some(url) = &config.url else {
@@ -41,6 +46,7 @@ pub(crate) async fn open(config: &Config, registry: &mut Registry) -> Result<Ope
             topic_log_rows: config.topic_log_rows,
             trace_retention: config.trace_retention,
             database_bytes_max: config.database_bytes_max,
+            threads: threads.clone(),
             ..Default::default()
         };
         let store = Arc::new(Sqlite::open(folder, options, registry)?);
@@ -53,6 +59,7 @@ pub(crate) async fn open(config: &Config, registry: &mut Registry) -> Result<Ope
         trace_retention: config.trace_retention,
         connections: config.connections,
         statement_timeout: config.statement_timeout,
+        threads: threads.clone(),
         ..PostgresOptions::new(url.secret())
     };
     let postgres = Postgres::open(options, registry).await?;

@@ -123,7 +123,10 @@ impl Tasks {
     where
         F: Future<Output = ()> + Send + 'static,
     {
-        let task = self.running.spawn(work(self.phase(kind.on_drain()).clone()));
+        let work = work(self.phase(kind.on_drain()).clone());
+        #[cfg(debug_assertions)]
+        let work = with_faults(kind, work);
+        let task = self.running.spawn(work);
         self.kinds.insert(task.id(), kind);
     }
 
@@ -146,11 +149,12 @@ impl Tasks {
             match self.running.join_next_with_id().await {
                 Some(Err(error)) => {
                     let kind = self.kinds.remove(&error.id());
-                    let name = kind.map_or("unknown", TaskKind::name);
-                    tracing::error!(task = name, %error, "a task failed");
+                    // The supervisor says which one ends the node.
                     if let Some(kind) = kind.filter(|kind| kind.on_failure() == OnFailure::Drain) {
                         return kind;
                     }
+                    let name = kind.map_or("unknown", TaskKind::name);
+                    tracing::error!(task = name, %error, "a task failed; the node goes on without");
                 }
                 Some(Ok((id, ()))) => drop(self.kinds.remove(&id)),
                 // Nothing is left that could fail.
@@ -174,6 +178,22 @@ impl Tasks {
             };
             self.kinds.remove(&id);
         }
+    }
+}
+
+/// Tests may ask for `panic task-delivery`: in debug builds only.
+#[cfg(debug_assertions)]
+async fn with_faults(kind: TaskKind, work: impl Future<Output = ()>) {
+    let place = format!("task-{}", kind.name());
+    let strike = async {
+        loop {
+            tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+            noroshi_supervision::fault::strike(&place);
+        }
+    };
+    tokio::select! {
+        () = work => {}
+        () = strike => {}
     }
 }
 

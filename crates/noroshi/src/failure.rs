@@ -13,6 +13,7 @@ Exit codes:
   2   wrong usage
   64  wrong configuration (every problem is listed)
   69  the server cannot be reached
+  70  serve: a thread of the node failed or stalled; start it again
   77  the credential was refused";
 
 #[derive(Debug)]

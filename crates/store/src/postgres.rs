@@ -53,6 +53,7 @@ use std::sync::{Arc, OnceLock};
 
 use deadpool_postgres::{ClientWrapper, Pool};
 use futures_util::future::BoxFuture;
+use noroshi_supervision::Kind;
 use noroshi_types::{AppId, DeviceId, NotificationId, Timestamp};
 use prometheus_client::registry::Registry;
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -111,8 +112,8 @@ impl Postgres {
         let slot = slot.ok_or_else(|| PostgresError::Slots { server: connector.server() })?;
         let last = last_number(&session).await.map_err(failed)?;
 
-        let (accepts, accepts_queued) = queue::queue(options.write_queue, options.write_queue_rows);
-        let (behind, behind_queued) = queue::queue(behind::CALLS_MAX, behind::ROWS_MAX);
+        let (accepts, accepts_queued) = queue::queue(options.write_queue, options.write_queue_rows, &options.threads);
+        let (behind, behind_queued) = queue::queue(behind::CALLS_MAX, behind::ROWS_MAX, &options.threads);
         let store = Self {
             pool: connector.pool(&options)?,
             options: Arc::new(options),
@@ -136,9 +137,11 @@ impl Postgres {
             hand_over: Arc::clone(&store.hand_over),
             session: None,
             mark: Mark { instance: crate::ids::random_bits() as i64, count: 0 },
+            pulse: store.options.threads.register(Kind::StoreTask, "store-accept"),
         };
         store.tasks.spawn(accepting.run());
-        store.tasks.spawn(Writing { store: store.clone(), queued: behind_queued }.run());
+        let pulse = store.options.threads.register(Kind::StoreTask, "store-behind");
+        store.tasks.spawn(Writing { store: store.clone(), queued: behind_queued, pulse }.run());
         store.spawn_keeper(connector, session);
         let last = store.closing.clone().drop_guard();
         Ok(Self { _last: Some(Arc::new(last)), ..store })
@@ -149,7 +152,9 @@ impl Postgres {
         let (loose, accepts, behind) =
             (Arc::clone(&self.loose), Arc::clone(&self.accepts), Arc::clone(&self.behind));
         let closing = self.closing.clone();
+        let pulse = self.options.threads.register(Kind::StoreTask, "store-slot");
         tokio::spawn(async move {
+            let _pulse = pulse;
             tokio::select! {
                 () = slot::hold(connector, session, loose) => {}
                 () = closing.cancelled() => {}

@@ -49,6 +49,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
+use noroshi_supervision::{Kind, Pulse};
 use prometheus_client::registry::Registry;
 use rusqlite::{Connection, ErrorCode, OptionalExtension};
 use tokio::sync::{oneshot, watch};
@@ -95,22 +96,25 @@ impl Sqlite {
 
         let metrics = Metrics::register(registry);
         let (writer, work) = Writer::new(&options, metrics.clone());
-        let (readers, reads) = Readers::new(options.read_queue, metrics);
+        let (readers, reads) = Readers::new(options.read_queue, options.threads.clone(), metrics);
         let (end, ended) = watch::channel(false);
         let mut threads = Vec::with_capacity(reading.len() + 1);
-        for connection in reading {
+        let supervised = options.threads.clone();
+        for (index, connection) in reading.into_iter().enumerate() {
             let reads = reads.clone();
-            threads
-                .push(spawn("store-reader", move || reader::run(&reads, &connection)).map_err(unwritable)?);
+            let read = move |pulse: &Pulse| reader::run(&reads, &connection, pulse);
+            let thread = supervised.spawn(Kind::StoreReader, format!("store-reader-{index}"), read);
+            threads.push(thread.map_err(unwritable)?);
         }
         let known_ids = Arc::clone(&ids);
-        let write = move || {
-            work.run(&db, &known_ids, &options);
+        let write = move |pulse: &Pulse| {
+            work.run(&db, &known_ids, &options, pulse);
             finish(db);
             drop(lock);
             end.send_replace(true);
         };
-        threads.push(spawn("store-writer", write).map_err(unwritable)?);
+        let thread = supervised.spawn(Kind::StoreWriter, "store-writer", write);
+        threads.push(thread.map_err(unwritable)?);
         Ok(Self { writer, readers, ids, ended, threads: Mutex::new(threads) })
     }
 
@@ -158,10 +162,6 @@ impl Drop for Sqlite {
             }
         }
     }
-}
-
-fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> io::Result<JoinHandle<()>> {
-    std::thread::Builder::new().name(name.to_owned()).spawn(run)
 }
 
 /// The key of this database's ids is drawn once; the numbers go on behind the last one ever used,

@@ -114,6 +114,10 @@ pub const SEND_QUEUE_SOFT_BYTES: usize = 64 << 10;
 pub const SEND_QUEUE_BYTES: usize = 256 << 10;
 /// A connection whose unsent bytes do not move for this long is closed as a slow consumer.
 pub const SEND_STALL: Duration = Duration::from_secs(30);
+/// A thread that works on one thing for this long will not end it. The longest that healthy nodes were seen to take is one
+/// commit on a disk that hangs: network disks of clouds hang for up to half a minute when they fail over. Twice that still
+/// leaves a dead node to an orchestrator within some minutes.
+pub const STALL_TIMEOUT: Duration = Duration::from_secs(60);
 /// Rows kept for one device; the oldest make room.
 pub const INBOX_ROWS: u32 = 1_000;
 /// Stored messages kept of one topic.

@@ -6,7 +6,7 @@ use noroshi_types::{AppName, Scope, Scopes};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use crate::error::Problem;
+use crate::error::{Code, Problem};
 use crate::json::{self, Bounded, Change, Line, Text};
 
 /// RFC 7518 §3.2: an HS256 key is at least as long as the hash, 256 bits.
@@ -17,6 +17,8 @@ const JWKS_BYTES_MAX: usize = 64 << 10;
 /// Each is compared with every message of a client.
 const CLIENT_PUBLISH_MAX: usize = 64;
 pub(super) const URL_BYTES_MAX: usize = 2_048;
+/// Issuers are URLs or short names (RFC 7519 §4.1.1); both claims are compared with it in each token.
+pub(super) const CLAIM_BYTES_MAX: usize = 512;
 pub(super) const KEY_NAME_BYTES_MAX: usize = 64;
 
 /// Who writes an app's settings.
@@ -45,6 +47,8 @@ struct AppBody<'a> {
     jwks: Option<&'a RawValue>,
     #[serde(default)]
     client_publish: Vec<String>,
+    issuer: Option<Text<Line<CLAIM_BYTES_MAX>>>,
+    audience: Option<Text<Line<CLAIM_BYTES_MAX>>>,
 }
 
 #[derive(Deserialize)]
@@ -57,6 +61,10 @@ struct AppChangeBody<'a> {
     #[serde(borrow, default)]
     jwks: Change<&'a RawValue>,
     client_publish: Option<Vec<String>>,
+    #[serde(default)]
+    issuer: Change<Text<Line<CLAIM_BYTES_MAX>>>,
+    #[serde(default)]
+    audience: Change<Text<Line<CLAIM_BYTES_MAX>>>,
 }
 
 #[derive(Deserialize)]
@@ -74,6 +82,8 @@ pub fn app(bytes: &[u8]) -> Result<(AppName, AppSettings), Problem> {
         jwks_url: body.jwks_url.map(|url| jwks_url(url.0.0, Author::Operator)).transpose()?,
         jwks: body.jwks.map(jwks).transpose()?,
         client_publish: client_publish(body.client_publish)?,
+        issuer: body.issuer.map(|issuer| issuer.0.0),
+        audience: body.audience.map(|audience| audience.0.0),
         ..AppSettings::default()
     };
     Ok((body.name.0, settings))
@@ -88,6 +98,9 @@ pub fn app_change(bytes: &[u8], mut settings: AppSettings, author: Author) -> Re
     if let Some(filters) = body.client_publish {
         settings.client_publish = client_publish(filters)?;
     }
+    let (issuer, audience) = (body.issuer.wish(|issuer| issuer.0.0), body.audience.wish(|one| one.0.0));
+    settings.issuer = claim("issuer", settings.issuer, issuer, author)?;
+    settings.audience = claim("audience", settings.audience, audience, author)?;
     Ok(settings)
 }
 
@@ -109,6 +122,24 @@ pub(super) fn jwt_secret(secret: String) -> Result<Vec<u8>, Problem> {
                 format!("an HS256 secret is {JWT_SECRET_BYTES_MIN} to {JWT_SECRET_BYTES_MAX} bytes long");
             Err(Problem::field("jwt_secret", rule))
         }
+    }
+}
+
+/// Issuer and audience decide which app a token belongs to. A tenant who could set them would receive the tokens of
+/// another tenant, or make them ambiguous.
+#[allow(clippy::option_option)] // absent, null and a value are three different wishes
+fn claim(
+    field: &str,
+    before: Option<String>,
+    wish: Option<Option<String>>,
+    author: Author,
+) -> Result<Option<String>, Problem> {
+    match wish {
+        Some(wish) if wish != before && author == Author::Tenant => {
+            Err(Problem::new(Code::Forbidden, format!("only the operator changes the {field} of an app"))
+                .at(field))
+        }
+        wish => Ok(wish.unwrap_or(before)),
     }
 }
 

@@ -7,8 +7,8 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::Author;
-use super::app::{KEY_NAME_BYTES_MAX, URL_BYTES_MAX, client_publish, jwks, jwks_url, jwt_secret};
 use super::topic_rules::mirrored;
+use super::app::{CLAIM_BYTES_MAX, KEY_NAME_BYTES_MAX, URL_BYTES_MAX, client_publish, jwks, jwks_url, jwt_secret};
 use crate::error::Problem;
 use crate::json::{self, Bounded, FromText, Line, Text};
 
@@ -23,6 +23,8 @@ struct MirrorBody<'a> {
     client_publish: Vec<String>,
     #[serde(borrow)]
     topic_rules: Option<&'a RawValue>,
+    issuer: Option<Text<Line<CLAIM_BYTES_MAX>>>,
+    audience: Option<Text<Line<CLAIM_BYTES_MAX>>>,
     keys: Bounded<MirrorKeyBody, { limits::KEYS_PER_APP_MAX }>,
 }
 
@@ -63,6 +65,8 @@ pub fn mirror(bytes: &[u8]) -> Result<(AppSettings, Vec<MirrorKey>), Problem> {
         jwks: body.jwks.map(jwks).transpose()?,
         client_publish: client_publish(body.client_publish)?,
         topic_rules: body.topic_rules.map(|rules| mirrored(rules.get())).transpose()?,
+        issuer: body.issuer.map(|issuer| issuer.0.0),
+        audience: body.audience.map(|audience| audience.0.0),
         ..AppSettings::default()
     };
     let key = |key: MirrorKeyBody| {

@@ -4,16 +4,16 @@
 use axum::extract::State as Shared;
 use axum::response::Response;
 use http::StatusCode;
-use noroshi_store::{App, Key};
+use noroshi_store::{App, AppSettings, Key};
 use noroshi_types::{AppName, KeyId};
 use serde::Serialize;
 
 use crate::access::Manager;
 use crate::body::{self, Author};
-use crate::error::Problem;
+use crate::error::{Code, Problem};
 use crate::extract::{JsonBody, Path};
 use crate::respond;
-use crate::state::{Api, Door};
+use crate::state::{Api, Door, State};
 
 /// Secrets are said to be set, never shown.
 #[derive(Serialize)]
@@ -23,6 +23,8 @@ struct AppBody {
     jwt_secret_set: bool,
     jwks_url: Option<String>,
     jwks_set: bool,
+    issuer: Option<String>,
+    audience: Option<String>,
     client_publish: Vec<String>,
 }
 
@@ -62,6 +64,7 @@ pub(crate) async fn create(
     JsonBody(body): JsonBody,
 ) -> Result<Response, Problem> {
     let (name, settings) = body::app(&body)?;
+    check_claims(&api, &name, &settings)?;
     let app = api.auth.create_app(name, settings, api.now()).await?;
     api.delivery.configured(Some(app.id), ("app", "made"), None);
     Ok(respond::json(StatusCode::CREATED, &AppBody::from(app)))
@@ -89,6 +92,14 @@ pub(crate) async fn change(
         Door::Admin => Author::Operator,
     };
     let settings = body::app_change(&body, app.settings, author)?;
+    check_claims(&api, &app.name, &settings)?;
+    if author == Author::Tenant && api.auth.ends_unnamed_tokens(app.id, &settings) {
+        return Err(Problem::new(
+            Code::Forbidden,
+            "one other app of this server signs tokens, and they need not name it yet: only the operator turns on \
+             app JWTs for a second app",
+        ));
+    }
     let app = api.auth.update_app(app.id, settings).await?;
     api.delivery.configured(Some(app.id), ("app", "changed"), None);
     Ok(respond::json(StatusCode::OK, &AppBody::from(app)))
@@ -102,10 +113,22 @@ pub(crate) async fn mirror(
     JsonBody(body): JsonBody,
 ) -> Result<Response, Problem> {
     let name = AppName::parse(&name).map_err(|invalid| Problem::from(invalid).at("app"))?;
+    // Which issuers and audiences apps may share was checked where they are declared. On the way to what was declared
+    // there, two apps may share them here: until then their tokens are refused as ambiguous.
     let (settings, keys) = body::mirror(&body)?;
     let app = api.auth.mirror(name, settings, keys, api.now()).await?;
     api.delivery.configured(Some(app.id), ("app", "changed"), None);
     Ok(respond::json(StatusCode::OK, &AppBody::from(app)))
+}
+
+/// Refuses settings with which one token would belong to two apps.
+fn check_claims(api: &State, name: &AppName, settings: &AppSettings) -> Result<(), Problem> {
+    let Some(rival) = api.auth.rival(name, settings) else { return Ok(()) };
+    let detail = format!(
+        "the app {rival} has the same issuer and audience (an app that declares no audience has its name for one): \
+         declare another audience or an issuer"
+    );
+    Err(Problem::new(Code::AlreadyExists, detail).at("audience"))
 }
 
 /// `DELETE /v1/apps/{app}`: with everything it owns.
@@ -171,6 +194,8 @@ impl From<App> for AppBody {
             jwt_secret_set: app.settings.jwt_secret.is_some(),
             jwks_url: app.settings.jwks_url,
             jwks_set: app.settings.jwks.is_some(),
+            issuer: app.settings.issuer,
+            audience: app.settings.audience,
             client_publish: app.settings.client_publish,
         }
     }

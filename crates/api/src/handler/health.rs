@@ -17,13 +17,25 @@ struct StatusBody {
     status: &'static str,
 }
 
-/// `GET /healthz`: the process answers.
-pub(crate) async fn healthz() -> Response {
-    respond::json(StatusCode::OK, &StatusBody { status: "ok" })
+/// `GET /livez`, and `/healthz` for those who know that name: the process answers, and no thread of it failed. It needs
+/// neither the store nor anybody else: an engine that is away is no reason to start a node again.
+pub(crate) async fn livez(Shared(api): Shared<Api>) -> Result<Response, Problem> {
+    no_thread_failed(&api)?;
+    Ok(respond::json(StatusCode::OK, &StatusBody { status: "ok" }))
+}
+
+fn no_thread_failed(api: &Api) -> Result<(), Problem> {
+    match api.threads.failure() {
+        None => Ok(()),
+        Some(failure) => {
+            Err(Problem::new(Code::Unavailable, format!("{failure}; the node drains and exits")))
+        }
+    }
 }
 
 /// `GET /readyz`: the node takes traffic of devices too, and what it accepts it can keep.
 pub(crate) async fn readyz(Shared(api): Shared<Api>) -> Result<Response, Problem> {
+    no_thread_failed(&api)?;
     if !api.ready.load(Ordering::Acquire) {
         return Err(Problem::new(Code::Unavailable, "the node is starting or stopping"));
     }

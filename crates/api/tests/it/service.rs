@@ -99,6 +99,7 @@ impl Service {
             metrics,
             registry: Arc::new(registry),
             ready: Arc::new(AtomicBool::new(true)),
+            threads: Default::default(),
             operator_token: Some(OPERATOR.into()),
             tunnel: None,
             drain: None,
@@ -357,6 +358,8 @@ impl Edge for FakeEdge {
     fn sessions_page(&self, _: usize) -> Vec<LocalSession> {
         Vec::new()
     }
+
+    fn reread_all(&self) {}
 
     fn reread(&self, _: &[LocalSession], _: NotificationId) {}
 }

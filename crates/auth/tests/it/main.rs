@@ -125,17 +125,56 @@ async fn a_jwt_belongs_to_the_app_whose_secret_signed_it() {
     let a = auth.create_app(name("a"), with_secret("secret a"), NOW).await.expect("made").id;
     let b = auth.create_app(name("b"), with_secret("secret b"), NOW).await.expect("made").id;
     let app_of = |token: &str, hint| auth.device(token, hint, NOW).map(|identity| identity.app);
-    assert_eq!(app_of(&hs256("secret a", &claims("")), None), Ok(a));
-    assert_eq!(app_of(&hs256("secret b", &claims("")), None), Ok(b));
+    assert_eq!(app_of(&hs256("secret a", &claims("")), None), Err(Refused::Unnamed));
+    assert_eq!(app_of(&hs256("secret a", &claims("")), Some("a")), Ok(a));
+    assert_eq!(app_of(&hs256("secret b", &claims("")), Some("b")), Ok(b));
     assert_eq!(app_of(&hs256("secret b", &claims("")), Some("a")), Err(Refused::Signature));
+    assert_eq!(app_of(&hs256("secret b", &claims(r#","aud":"a""#)), Some("b")), Err(Refused::Audience));
     assert_eq!(app_of(&hs256("secret b", &claims(r#","aud":"b""#)), None), Ok(b));
     assert_eq!(app_of(&hs256("secret b", &claims(r#","aud":"a""#)), None), Err(Refused::Signature));
     assert_eq!(
-        app_of(&hs256("secret a", r#"{"sub":"u1","device":"d1","exp":1}"#), None),
+        app_of(&hs256("secret a", r#"{"sub":"u1","device":"d1","exp":1}"#), Some("a")),
         Err(Refused::Expired)
     );
     auth.update_app(a, with_secret("a new one")).await.expect("changed");
-    assert_eq!(app_of(&hs256("secret a", &claims("")), None), Err(Refused::Signature));
+    assert_eq!(app_of(&hs256("secret a", &claims("")), Some("a")), Err(Refused::Signature));
+}
+
+#[tokio::test]
+async fn the_only_app_that_signs_needs_no_name() {
+    let Bench { auth, .. } = bench().await;
+    let token = hs256("secret a", &claims(""));
+    let a = auth.create_app(name("a"), with_secret("secret a"), NOW).await.expect("made").id;
+    let b = auth.create_app(name("b"), AppSettings::default(), NOW).await.expect("made").id;
+    assert!(auth.device(&token, None, NOW).is_ok_and(|identity| identity.app == a));
+    assert!(auth.ends_unnamed_tokens(b, &with_secret("secret b")));
+    assert!(!auth.ends_unnamed_tokens(b, &AppSettings::default()));
+    assert!(!auth.ends_unnamed_tokens(a, &with_secret("a new one")));
+    auth.update_app(b, with_secret("secret b")).await.expect("changed");
+    assert_eq!(auth.device(&token, None, NOW), Err(Refused::Unnamed));
+    assert!(!auth.ends_unnamed_tokens(b, &with_secret("another")));
+    auth.delete_app(b).await.expect("deleted");
+    assert!(auth.device(&token, None, NOW).is_ok_and(|identity| identity.app == a));
+}
+
+#[tokio::test]
+async fn an_app_with_anothers_public_keys_gets_none_of_its_tokens() {
+    let Bench { auth, .. } = bench().await;
+    let keys = Es256::generate();
+    // The oldest app was asked first once.
+    let thief = AppSettings { jwks: Some(keys.jwks()), ..AppSettings::default() };
+    auth.create_app(name("thief"), thief.clone(), NOW).await.expect("made");
+    let issuer = Some("https://id.example".to_owned());
+    let audience = Some("shop-api".to_owned());
+    let owner = AppSettings { issuer, audience, ..thief };
+    let owned = auth.create_app(name("shop"), owner.clone(), NOW).await.expect("made").id;
+    let header = r#"{"alg":"ES256","kid":"k1"}"#;
+    assert_eq!(auth.device(&keys.sign(header), None, NOW), Err(Refused::Unnamed));
+    let named = keys.sign_claims(header, &claims(r#","iss":"https://id.example","aud":"shop-api""#));
+    assert!(auth.device(&named, None, NOW).is_ok_and(|identity| identity.app == owned));
+    assert_eq!(auth.device(&named, Some("thief"), NOW), Err(Refused::Audience));
+    assert_eq!(auth.rival(&name("other"), &owner), Some(name("shop")));
+    assert_eq!(auth.rival(&name("shop"), &owner), None);
 }
 
 /// An identity service's key pair.
@@ -166,7 +205,11 @@ impl Es256 {
     }
 
     fn sign(&self, header: &str) -> String {
-        let message = format!("{}.{}", URL_SAFE_NO_PAD.encode(header), URL_SAFE_NO_PAD.encode(claims("")));
+        self.sign_claims(header, &claims(""))
+    }
+
+    fn sign_claims(&self, header: &str, claims: &str) -> String {
+        let message = format!("{}.{}", URL_SAFE_NO_PAD.encode(header), URL_SAFE_NO_PAD.encode(claims));
         let signature = self.pair.sign(&self.random, message.as_bytes()).expect("signed");
         format!("{message}.{}", URL_SAFE_NO_PAD.encode(signature.as_ref()))
     }

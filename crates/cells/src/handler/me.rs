@@ -8,9 +8,9 @@ use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header};
-use noroshi_api::parts::{JsonBody, bearer};
+use noroshi_api::parts::{JsonBody, bearer, client};
 use noroshi_api::{Api, Code, Problem};
-use noroshi_auth::{Refused, device_named};
+use noroshi_auth::{Credential, Refused, device_named};
 use noroshi_store::cells::Residence;
 use noroshi_types::{DeviceId, UserId};
 
@@ -46,7 +46,10 @@ impl FromRequestParts<Api> for Resident {
         let app = parts.uri.query().unwrap_or_default().split('&').find_map(|pair| pair.strip_prefix("app="));
         let identity = match api.auth.key(token) {
             Ok(_) => return Err(Refused::NotAToken.into()),
-            Err(_) => api.auth.device(token, app, api.now())?,
+            Err(_) => {
+                let credential = Credential { token, app, client: client(parts) };
+                api.auth.authenticate(credential, api.now()).await?
+            }
         };
         let residence = at_home(&front, identity.app, &identity.device, identity.user).await?;
         Ok(Self { device: identity.device, residences: vec![residence], bearer })

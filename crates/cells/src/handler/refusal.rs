@@ -2,9 +2,9 @@
 
 use axum::response::{IntoResponse, Response};
 use http::{HeaderValue, StatusCode, Uri, header};
-use noroshi_api::parts::{ConnectBody, bearer};
+use noroshi_api::parts::{ConnectBody, Network, bearer};
 use noroshi_api::{Code, Problem};
-use noroshi_auth::device_named;
+use noroshi_auth::{ClientNetwork, Credential, device_named};
 use serde_json::{Value, json};
 
 use super::Fronted;
@@ -13,12 +13,13 @@ use crate::front::Front;
 /// `GET /v1/connect` and `GET /v1/events`: 421, with the address of the device's cell where the token tells it.
 pub(crate) async fn connection(
     axum::Extension(front): Fronted,
+    Network(client): Network,
     uri: Uri,
     headers: http::HeaderMap,
 ) -> Response {
     let token = bearer(&headers).ok().map(str::to_owned).or_else(|| query_token(&uri));
     let base = match token {
-        Some(token) => cell_of(&front, &token).await,
+        Some(token) => cell_of(&front, &token, client).await,
         None => None,
     };
     let Some(base) = base else {
@@ -42,11 +43,12 @@ fn query_token(uri: &Uri) -> Option<String> {
 }
 
 /// Where the device connects, as far as its token tells. Which cell somebody is in is no secret.
-async fn cell_of(front: &Front, token: &str) -> Option<String> {
+async fn cell_of(front: &Front, token: &str, client: Option<ClientNetwork>) -> Option<String> {
     let residences = match device_named(token) {
         Some(device) => front.store.residences(None, &device).await.ok()?,
         None => {
-            let identity = front.state.auth.device(token, None, front.state.now()).ok()?;
+            let credential = Credential { token, app: None, client };
+            let identity = front.state.auth.authenticate(credential, front.state.now()).await.ok()?;
             front.store.residences(Some(identity.app), &identity.device).await.ok()?
         }
     };

@@ -65,7 +65,7 @@ fn event_log(delivery: &Delivery, folder: &Path) -> noroshi_events::Service {
     };
     let metrics = noroshi_events::Metrics::new(&mut noroshi_telemetry::registry());
     let names = Arc::new(|_| None);
-    let log = noroshi_events::Service::start(&config, names, None, &metrics).expect("a log");
+    let log = noroshi_events::Service::start(&config, names, None, &Default::default(), &metrics).expect("a log");
     delivery.attach_events(log.events());
     log
 }

@@ -16,6 +16,8 @@ struct Record {
     messages: Vec<Arc<Message>>,
     closed: Vec<DeviceId>,
     full: bool,
+    breaks: bool,
+    rereads: usize,
 }
 
 impl RecordingEdge {
@@ -32,6 +34,16 @@ impl RecordingEdge {
         self.0.lock().expect("no panic").closed.clone()
     }
 
+    /// The next delivery panics.
+    pub(crate) fn break_next(&self) {
+        self.0.lock().expect("no panic").breaks = true;
+    }
+
+    /// How often every session was told to read from the store.
+    pub(crate) fn rereads(&self) -> usize {
+        self.0.lock().expect("no panic").rereads
+    }
+
     pub(crate) fn set_room(&self, room: bool) {
         self.0.lock().expect("no panic").full = !room;
     }
@@ -39,6 +51,8 @@ impl RecordingEdge {
 
 impl Edge for RecordingEdge {
     fn deliver(&self, message: Arc<Message>, _: &Target) {
+        let breaks = std::mem::take(&mut self.0.lock().expect("no panic").breaks);
+        assert!(!breaks, "the edge is broken");
         self.0.lock().expect("no panic").messages.push(message);
     }
 
@@ -84,6 +98,10 @@ impl Edge for RecordingEdge {
 
     fn sessions_page(&self, _: usize) -> Vec<LocalSession> {
         Vec::new()
+    }
+
+    fn reread_all(&self) {
+        self.0.lock().expect("no panic").rereads += 1;
     }
 
     fn reread(&self, _: &[LocalSession], _: NotificationId) {}

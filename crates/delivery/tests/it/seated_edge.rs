@@ -196,6 +196,8 @@ impl Edge for SeatedEdge {
         record.seats.iter().map(session).collect()
     }
 
+    fn reread_all(&self) {}
+
     fn reread(&self, sessions: &[LocalSession], since: NotificationId) {
         let mut record = self.record();
         for LocalSession { device, generation, .. } in sessions {

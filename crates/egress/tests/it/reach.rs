@@ -168,6 +168,54 @@ async fn lookups_that_run_at_once_are_bounded() {
     assert!((1..=64).contains(&most.load(Ordering::SeqCst)), "{most:?}");
 }
 
+/// Name servers of two apps that never answer, and one that does.
+#[tokio::test]
+async fn slow_names_of_an_app_delay_no_other_app_and_no_push_service() {
+    let server = Server::saying("hello").await;
+    let port = server.port();
+    let (release, held) = std::sync::mpsc::channel::<()>();
+    let held = std::sync::Mutex::new(held);
+    let (running, slow) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let (count, seen) = (running.clone(), slow.clone());
+    let egress = egress(|config| {
+        config.allow = vec!["127.0.0.1/32".parse().expect("a network")];
+        config.connect_timeout = LONG;
+        config.resolver = Resolver::new(move |name| {
+            if name.starts_with("slow") {
+                seen.fetch_add(1, Ordering::SeqCst);
+                count.fetch_add(1, Ordering::SeqCst);
+                // Waits its turn for the lock or for the end of the test.
+                let _ = held.lock().map(|held| held.recv());
+                count.fetch_sub(1, Ordering::SeqCst);
+            }
+            Ok(vec![ip("127.0.0.1")])
+        });
+    });
+    let mut attempts = tokio::task::JoinSet::new();
+    for number in 0..300 {
+        let slow = egress.for_app(1 + number % 2);
+        attempts.spawn(async move { slow.connect(false, &format!("slow{number}.example"), port, Tls::default()).await });
+    }
+    tokio::time::timeout(LONG, async {
+        while slow.load(Ordering::SeqCst) < 8 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    })
+    .await
+    .expect("each app has its lookups");
+    for (egress, host) in [
+        (egress.for_app(3), "other.example"),
+        (egress.for_app(1), "fcm.googleapis.com"),
+        (egress.clone(), "operator.example"),
+    ] {
+        let connected = egress.connect(false, host, port, Tls::default());
+        tokio::time::timeout(LONG, connected).await.expect("in time").expect(host);
+    }
+    assert_eq!(running.load(Ordering::SeqCst), 8, "four of each");
+    attempts.abort_all();
+    drop(release);
+}
+
 #[test]
 fn what_is_only_kept_is_checked_as_it_is_written() {
     let egress = egress(|_| {});

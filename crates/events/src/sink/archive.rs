@@ -14,6 +14,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
+use noroshi_supervision::{Kind, Pulse, Threads};
 use noroshi_types::Timestamp;
 
 const PREFIX: &str = "events-";
@@ -28,22 +29,24 @@ pub(super) struct Archive {
 }
 
 impl Archive {
-    pub(super) fn start(folder: PathBuf, keep_bytes: u64) -> io::Result<Self> {
+    pub(super) fn start(folder: PathBuf, keep_bytes: u64, threads: &Threads) -> io::Result<Self> {
         let ending = Arc::<AtomicBool>::default();
         let ends = ending.clone();
-        let run = move || {
+        let run = move |pulse: &Pulse| {
             loop {
+                pulse.working();
                 if let Err(error) = tidy(&folder, keep_bytes, &ends) {
                     tracing::warn!(folder = %folder.display(), %error, "closed event files could not be compressed");
                 }
                 if ends.load(Ordering::Acquire) {
                     return;
                 }
+                pulse.waiting();
                 // Woken when a file was closed.
                 std::thread::park();
             }
         };
-        let thread = std::thread::Builder::new().name("noroshi-archive".to_owned()).spawn(run)?;
+        let thread = threads.spawn(Kind::EventsArchive, "events-archive", run)?;
         Ok(Self { thread, ending })
     }
 

@@ -9,6 +9,8 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
+use noroshi_supervision::Threads;
+
 use super::Failure;
 use super::archive::{self, Archive};
 use crate::batch::Batch;
@@ -27,13 +29,13 @@ pub(crate) struct File {
 }
 
 impl File {
-    pub(crate) fn open(config: &config::File) -> io::Result<Self> {
+    pub(crate) fn open(config: &config::File, threads: &Threads) -> io::Result<Self> {
         std::fs::create_dir_all(&config.folder)?;
         let path = config.folder.join(NAME);
         let (file, bytes) = open(&path)?;
         let since = (bytes > 0).then(|| age(&file)).map(|age| Instant::now().checked_sub(age));
         let since = since.map(|since| since.unwrap_or_else(Instant::now));
-        let archive = Archive::start(config.folder.clone(), config.keep_bytes)?;
+        let archive = Archive::start(config.folder.clone(), config.keep_bytes, threads)?;
         Ok(Self { config: config.clone(), path, file, bytes, since, archive })
     }
 

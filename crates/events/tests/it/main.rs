@@ -39,7 +39,7 @@ fn start(config: &Config, runtime: Option<&tokio::runtime::Runtime>) -> Log {
         let egress = noroshi_egress::Egress::new(egress).expect("egress");
         (runtime.handle().clone(), Arc::new(egress))
     });
-    let service = Service::start(config, names(), network, &metrics).expect("a log");
+    let service = Service::start(config, names(), network, &Default::default(), &metrics).expect("a log");
     Log { events: service.events(), service, metrics }
 }
 

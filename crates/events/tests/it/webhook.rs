@@ -93,7 +93,7 @@ fn an_address_that_is_not_allowed_is_never_connected_to() {
     let guarded = noroshi_egress::Egress::new(noroshi_egress::Config::default()).expect("egress");
     let network = Some((runtime.handle().clone(), Arc::new(guarded)));
     let config = Config { drain: Duration::from_millis(100), ..to_webhook(folder.path(), &receiver) };
-    let service = Service::start(&config, names(), network, &metrics).expect("a log");
+    let service = Service::start(&config, names(), network, &Default::default(), &metrics).expect("a log");
     tell(&service.events(), 1);
     let drained = service.drain();
     assert_eq!((received(&receiver).len(), drained.spooled), (0, 2));

@@ -18,9 +18,10 @@ use super::publishing::Published;
 use super::session::{Due, Kept, Left};
 use super::work::{self, Job};
 use super::{Mqtt, origin};
-use crate::login::{Begun, close_reason};
+use crate::login::Begun;
 use crate::registry::Session;
 use crate::shard::Shard;
+use crate::verification::close_reason;
 
 /// Why a client is not let in.
 enum NotIn {
@@ -33,13 +34,34 @@ impl Shard {
         if let Some(reason) = self.turns_away(slot) {
             return self.begin_close(slot, reason);
         }
-        match self.identify_mqtt(slot, log_in) {
-            Ok(identity) => {
-                if let Some(mqtt) = self.mqtt(slot) {
-                    (mqtt.clean_start, mqtt.expiry_s) = (log_in.clean_start, log_in.session_expiry_s);
-                }
-                self.start_log_in(slot, identity, Vec::new(), None);
-            }
+        if let Some(mqtt) = self.mqtt(slot) {
+            (mqtt.clean_start, mqtt.expiry_s) = (log_in.clean_start, log_in.session_expiry_s);
+        }
+        let has_will = log_in.has_will;
+        let Some(token) = log_in.token else {
+            let identity = self.anonymous(log_in).map_err(|why| {
+                self.tell_refused(slot, &why);
+                NotIn::For(CloseReason::Unauthorized)
+            });
+            return self.let_in_mqtt(slot, identity, None, has_will);
+        };
+        let device: Option<Box<str>> = log_in.device.map(Into::into);
+        self.identify(slot, Some(token), log_in.app, move |shard, slot, answer| {
+            let identity = answer.map_err(|refused| NotIn::For(close_reason(&refused)));
+            shard.let_in_mqtt(slot, identity, device.as_deref(), has_will);
+        });
+    }
+
+    /// `device`: what the client says to be besides its token.
+    fn let_in_mqtt(
+        &mut self,
+        slot: u32,
+        identity: Result<Identity, NotIn>,
+        device: Option<&str>,
+        has_will: bool,
+    ) {
+        match identity.and_then(|identity| self.check_mqtt(identity, device, has_will)) {
+            Ok(identity) => self.start_log_in(slot, identity, Vec::new(), None),
             Err(NotIn::For(reason)) => self.begin_close(slot, reason),
             Err(NotIn::Refused(refused)) => {
                 self.tell_refused(slot, &refused.text());
@@ -52,18 +74,13 @@ impl Shard {
         }
     }
 
-    fn identify_mqtt(&mut self, slot: u32, log_in: &LogIn<'_>) -> Result<Identity, NotIn> {
-        let identity = match log_in.token {
-            None => self.anonymous(log_in).map_err(|why| {
-                self.tell_refused(slot, &why);
-                CloseReason::Unauthorized
-            }),
-            Some(token) => {
-                self.verify(slot, Some(token), log_in.app).map_err(|refused| close_reason(&refused))
-            }
-        };
-        let identity = identity.map_err(NotIn::For)?;
-        if log_in.token.is_some() && log_in.device.is_some_and(|device| device != identity.device.as_str()) {
+    fn check_mqtt(
+        &self,
+        identity: Identity,
+        device: Option<&str>,
+        has_will: bool,
+    ) -> Result<Identity, NotIn> {
+        if device.is_some_and(|device| device != identity.device.as_str()) {
             return Err(NotIn::Refused(LogInRefused::OtherDevice));
         }
         // Who may publish nothing can leave no will.
@@ -73,7 +90,7 @@ impl Shard {
                 || self.has_publish_rules(app.id)
                 || self.shared.config.anonymous_app.is_some()
         });
-        match log_in.has_will && !publishes {
+        match has_will && !publishes {
             true => Err(NotIn::Refused(LogInRefused::Will)),
             false => Ok(identity),
         }

@@ -109,7 +109,8 @@ impl Shard {
             }
             return;
         }
-        self.shared.mailboxes[usize::from(to.shard)].deliver(Mail::Stanza { to, stanza });
+        // Stanzas between accounts are not kept: without room, or without the shard, the stanza is lost.
+        let _ = self.shared.mailboxes[usize::from(to.shard)].deliver(Mail::Stanza { to, stanza });
     }
 
     /// A session began or goes on. It may be known already: what its client said at once was heard first.

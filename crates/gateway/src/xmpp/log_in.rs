@@ -1,4 +1,4 @@
-//! From a password to a session: the token is verified at once, the rest is the core's log-in, as for every
+//! From a password to a session: the token is verified first, the rest is the core's log-in, as for every
 //! protocol. A session is resumed by a log-in of its device too (XEP-0198 §5): what was sent and not confirmed
 //! is sent again, and what came meanwhile is read from the store.
 //!
@@ -10,8 +10,9 @@ use noroshi_protocol::xmpp::{self, Credentials, Resumed};
 use noroshi_types::{CloseReason, Presence};
 
 use super::{Parked, framing_of};
-use crate::login::{Begun, close_reason};
+use crate::login::Begun;
 use crate::shard::Shard;
+use crate::verification::close_reason;
 
 /// A tenth of a second each.
 const LOOKS_MAX: u8 = 30;
@@ -37,10 +38,22 @@ impl Shard {
         if !self.admits_xmpp(slot) {
             return;
         }
-        match self.identify_xmpp(slot, user, password) {
+        if self.shared.xmpp.accounts.is_password(user, password) {
+            let identity = self.shared.account_identity(user);
+            if identity.is_none() {
+                self.tell_refused(slot, &"accounts have no app, or this one's name is no device's");
+            }
+            return self.authenticated_xmpp(slot, identity.ok_or(CloseReason::Unauthorized), true);
+        }
+        self.identify(slot, Some(password), None, |shard, slot, answer| {
+            shard.authenticated_xmpp(slot, answer.map_err(|refused| close_reason(&refused)), false);
+        });
+    }
+
+    fn authenticated_xmpp(&mut self, slot: u32, identity: Result<Identity, CloseReason>, account: bool) {
+        match identity {
             Ok(identity) => {
                 let device = identity.device.clone();
-                let account = self.shared.xmpp.accounts.is_password(user, password);
                 if let Some(xmpp) = self.xmpp(slot) {
                     xmpp.identity = Some(Box::new(identity));
                     xmpp.conversation.set_account(account);
@@ -49,17 +62,6 @@ impl Shard {
             }
             Err(reason) => self.converse(slot, |conversation, cx, out| conversation.refused(cx, reason, out)),
         }
-    }
-
-    fn identify_xmpp(&mut self, slot: u32, user: &str, password: &str) -> Result<Identity, CloseReason> {
-        if self.shared.xmpp.accounts.is_password(user, password) {
-            let identity = self.shared.account_identity(user);
-            if identity.is_none() {
-                self.tell_refused(slot, &"accounts have no app, or this one's name is no device's");
-            }
-            return identity.ok_or(CloseReason::Unauthorized);
-        }
-        self.verify(slot, Some(password), None).map_err(|refused| close_reason(&refused))
     }
 
     /// SCRAM, which only accounts can do: of a token nothing is kept that a proof could be checked with.

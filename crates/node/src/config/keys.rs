@@ -6,6 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
+use noroshi_auth::FailureLimits;
 use noroshi_types::limits;
 
 use super::reader::Reader;
@@ -79,12 +80,18 @@ impl Server {
                 public_url,
                 "How devices reach this node, or the load balancer before all gateways; told at registration. Unset: a live gateway's `node.advertise`; of a node alone, the request's Host header.",
             ),
-            admin: reader.address("server.admin", loopback, "Address of the admin API, /metrics, /healthz and /readyz."),
+            admin: reader.address("server.admin", loopback, "Address of the admin API, /metrics, /livez and /readyz."),
             data: reader.path("server.data", "./noroshi-data", "Folder of the database and generated keys."),
             shards: reader.count("server.shards", 0, 0..=1_024, "threads", "Threads that hold connections; 0 is one for each core.")
                 as usize,
             workers: reader.count("server.workers", 0, 0..=1_024, "threads", "Threads that serve the API; 0 is one for each core.")
                 as usize,
+            stall_timeout: reader.duration(
+                "server.stall_timeout",
+                limits::STALL_TIMEOUT,
+                Duration::ZERO..=HOUR,
+                "A thread that works on one thing for this long without progress ends the node (exit code 70). Longer than any disk of the node may take for one write; 0s: never.",
+            ),
             conformance: reader.switch("server.conformance", false, "For conformance suites alone: echoes at /v1/echo, /engine.io/ and /socket.io/ (no devices there), MQTT without a token."),
             tls: tls(
                 reader,
@@ -302,6 +309,22 @@ impl Auth {
                 MINUTE..=3_650 * DAY,
                 "Lifetime of a device token.",
             ),
+            failures: FailureLimits {
+                per_peer_per_minute: count_u32(
+                    reader,
+                    "auth.failures_per_client",
+                    FailureLimits::default().per_peer_per_minute,
+                    "failures a minute",
+                    "Log-ins that may fail in a minute from one IPv4 address or IPv6 /64. Beyond it failures are answered with the time to wait, and of tokens signed with RS256 or ES256 that were not accepted before, 20 a second are verified.",
+                ),
+                per_app_per_minute: count_u32(
+                    reader,
+                    "auth.failures_per_app",
+                    FailureLimits::default().per_app_per_minute,
+                    "failures a minute",
+                    "Log-ins that may fail in a minute for one app, from everywhere. Beyond it, 100 such tokens of the app are verified a second.",
+                ),
+            },
         }
     }
 }

@@ -11,7 +11,8 @@ use crate::client::{ConnectAdmin, escape};
 use crate::failure::Failure;
 use crate::output;
 
-const COLUMNS: [&str; 5] = ["name", "jwt_secret_set", "jwks_url", "jwks_set", "created_at"];
+const COLUMNS: [&str; 7] =
+    ["name", "jwt_secret_set", "jwks_url", "jwks_set", "issuer", "audience", "created_at"];
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
@@ -79,6 +80,12 @@ struct Signing {
     /// What the app's devices may publish to, as an MQTT topic filter; again for each one, "" for nothing
     #[arg(long, value_name = "FILTER")]
     client_publish: Vec<String>,
+    /// What the claim iss of the app's JWTs must be; "" for anything
+    #[arg(long, value_name = "ISSUER")]
+    issuer: Option<String>,
+    /// What the claim aud of the app's JWTs must contain; "" for the app's name, if there is an aud
+    #[arg(long, value_name = "AUDIENCE")]
+    audience: Option<String>,
 }
 
 impl Signing {
@@ -99,6 +106,11 @@ impl Signing {
         if !self.client_publish.is_empty() {
             let filters: Vec<&String> = self.client_publish.iter().filter(|one| !one.is_empty()).collect();
             fields.insert("client_publish".to_owned(), json!(filters));
+        }
+        for (name, claim) in [("issuer", &self.issuer), ("audience", &self.audience)] {
+            if let Some(claim) = claim {
+                fields.insert(name.to_owned(), Some(claim).filter(|claim| !claim.is_empty()).into());
+            }
         }
         Ok(fields)
     }

@@ -21,7 +21,7 @@ const fn refusal(code: &'static str, status: u16, title: &'static str, advice: &
 }
 
 /// Every code that is answered with [`push_problem`].
-pub const REFUSALS: [Refusal; 17] = [
+pub const REFUSALS: [Refusal; 18] = [
     refusal(
         "bad_handshake",
         400,
@@ -85,6 +85,12 @@ pub const REFUSALS: [Refusal; 17] = [
         426,
         "The WebSocket version is not 13",
         "`Sec-WebSocket-Version` of the answer names it.",
+    ),
+    refusal(
+        "too_many_requests",
+        429,
+        "More requests than are allowed",
+        "Try again after `Retry-After`. The detail says whose limit it is.",
     ),
     refusal(
         "head_too_large",

@@ -356,7 +356,7 @@ impl Account {
 
     async fn ask_for_token(&self) -> Result<(), Verdict> {
         let Some(request) = self.client.token_request(wall_clock()) else { return Ok(()) };
-        let answer = self.means.egress.post_form(&request.url, request.body, TOKEN_LIMITS).await;
+        let answer = self.means.egress.for_app(self.app.0).post_form(&request.url, request.body, TOKEN_LIMITS).await;
         let answer = answer.map_err(|error| {
             tracing::warn!(app = self.app.0, service = self.service().as_str(), %error, "no access token");
             Verdict::Overloaded { reason: error.label(), after: None }

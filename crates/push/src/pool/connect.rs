@@ -108,7 +108,8 @@ async fn dial(pool: &Pool) -> Result<Connected, Error> {
     };
     tls.identity = client.identity().map(Into::into);
     let target = &pool.target;
-    pool.account.means.egress.connect(target.https, &target.host.to_string(), target.port, tls).await
+    let egress = pool.account.means.egress.for_app(pool.account.app.0);
+    egress.connect(target.https, &target.host.to_string(), target.port, tls).await
 }
 
 /// Without TLS a test server of APNs or FCM speaks HTTP/2 (RFC 9113 §3.3), and a Web Push service whatever

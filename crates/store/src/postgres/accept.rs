@@ -18,6 +18,7 @@ use std::time::{Duration, Instant};
 use deadpool_postgres::ClientWrapper;
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
+use noroshi_supervision::{Pulse, What};
 
 use super::connect::Connector;
 use super::group::{self, Answer, Mark};
@@ -47,16 +48,18 @@ impl Operation {
         Self { accept, done: Some(done), queued_at: Instant::now() }
     }
 
-    pub(super) fn finish(mut self, answer: Answer) {
-        self.tell(answer);
+    /// False if whoever waited for the answer panicked over it.
+    pub(super) fn finish(mut self, answer: Answer) -> bool {
+        self.tell(answer)
     }
 
-    fn tell(&mut self, answer: Answer) {
-        if let Some(done) = self.done.take()
-            && catch_unwind(AssertUnwindSafe(|| done(answer))).is_err()
-        {
-            tracing::error!("whoever waited for a write panicked over its answer");
+    fn tell(&mut self, answer: Answer) -> bool {
+        let Some(done) = self.done.take() else { return true };
+        let told = catch_unwind(AssertUnwindSafe(|| done(answer))).is_ok();
+        if !told {
+            tracing::error!("the answer to a write panicked");
         }
+        told
     }
 }
 
@@ -78,6 +81,7 @@ pub(super) struct Accepting {
     pub session: Option<ClientWrapper>,
     /// Of the last group that was tried.
     pub mark: Mark,
+    pub pulse: Pulse,
 }
 
 /// A group whose commit was not answered.
@@ -93,6 +97,8 @@ enum Trial {
     Failed(tokio_postgres::Error),
     /// Nothing was heard for longer than anything may take.
     Silent,
+    /// Planning the group panicked, before anything of it was committed.
+    Panicked,
 }
 
 impl From<tokio_postgres::Error> for Trial {
@@ -107,6 +113,9 @@ impl Accepting {
         let (operations_max, rows_max) = (self.options.group_operations_max, self.options.group_rows_max);
         while let Some(group) = self.queued.group(operations_max, rows_max).await {
             self.metrics.queue_operations.dec_by(group.len() as i64);
+            // What a commit waits for has limits of its own: it is progress that a group is begun.
+            self.pulse.working();
+            self.pulse.waiting();
             self.commit(group).await;
         }
     }
@@ -128,7 +137,10 @@ impl Accepting {
                     self.metrics.commit_operations.observe(group.len() as f64);
                     self.metrics.commits.inc();
                     for (operation, answer) in group.into_iter().zip(answers) {
-                        operation.finish(answer);
+                        if !operation.finish(answer) {
+                            // It is committed and may not have been handed over: the next start reads it.
+                            self.pulse.fail(What::Unanswered);
+                        }
                     }
                     return self.let_go().await;
                 }
@@ -151,6 +163,11 @@ impl Accepting {
                         return self.refuse_or_part(group, &told).await;
                     }
                     group = self.without_impatient(group, &told);
+                }
+                Err(Trial::Panicked) => {
+                    // The connection goes, and the transaction with it. The operation at fault is refused alone.
+                    self.session = None;
+                    return self.refuse_or_part(group, &Error::Engine("an operation panicked".to_owned())).await;
                 }
                 Err(Trial::Silent) => {
                     self.session = None;
@@ -228,7 +245,9 @@ impl Accepting {
             group::make_room(session, &mut plan, self.options.inbox_rows).await?;
             Ok::<_, tokio_postgres::Error>(plan)
         };
-        let plan = tokio::time::timeout(limit, planned).await.map_err(|_| Trial::Silent)??;
+        let planned = AssertUnwindSafe(planned).catch_unwind();
+        let planned = tokio::time::timeout(limit, planned).await.map_err(|_| Trial::Silent)?;
+        let plan = planned.map_err(|_| Trial::Panicked)??;
         let ready = plan.ready(accepts, &self.ids);
         self.mark.count += 1;
         let mark = self.mark;

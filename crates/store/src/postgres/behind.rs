@@ -8,6 +8,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use noroshi_supervision::Pulse;
 use noroshi_types::Outcome;
 
 use super::Postgres;
@@ -44,6 +45,7 @@ const LATE_MAX: usize = 16_384;
 pub(super) struct Writing {
     pub store: Postgres,
     pub queued: Queued<Behind>,
+    pub pulse: Pulse,
 }
 
 /// Parts that wait for their notification, and since when.
@@ -61,6 +63,9 @@ impl Writing {
                 false => tokio::time::timeout(LATE_PAUSE, group).await.unwrap_or_else(|_| Some(Vec::new())),
             };
             let Some(group) = group else { return };
+            // What it waits for has its own limits, so only that it goes on is told, and never that it works.
+            self.pulse.working();
+            self.pulse.waiting();
             late = self.write(group, late).await;
         }
     }

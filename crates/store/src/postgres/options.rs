@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use noroshi_supervision::Threads;
 use noroshi_types::limits;
 
 /// Where the database is, and limits.
@@ -43,6 +44,8 @@ pub struct PostgresOptions {
     pub group_operations_max: usize,
     /// Rows of one commit, counted before the last operation that joins.
     pub group_rows_max: usize,
+    /// Where the store's tasks report failures.
+    pub threads: Threads,
 }
 
 impl PostgresOptions {
@@ -70,6 +73,7 @@ impl Default for PostgresOptions {
             write_queue_rows: 262_144,
             group_operations_max: 512,
             group_rows_max: 8_192,
+            threads: Threads::default(),
         }
     }
 }

@@ -1,11 +1,15 @@
 //! A bounded queue towards one task: by operations, and by the rows they may write.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, RwLock};
 
+use noroshi_supervision::{Kind, Threads};
 use tokio::sync::mpsc::{self, Receiver, Sender, error::TrySendError};
 
 use crate::Error;
+
+/// As a failure names it.
+const LOCK: &str = "a queue of the store";
 
 /// The way in.
 pub(super) struct Queue<T> {
@@ -13,6 +17,7 @@ pub(super) struct Queue<T> {
     sender: RwLock<Option<Sender<(usize, T)>>>,
     rows: Arc<AtomicUsize>,
     rows_max: usize,
+    threads: Threads,
 }
 
 /// The task's side.
@@ -21,17 +26,21 @@ pub(super) struct Queued<T> {
     rows: Arc<AtomicUsize>,
 }
 
-pub(super) fn queue<T>(operations_max: usize, rows_max: usize) -> (Queue<T>, Queued<T>) {
+pub(super) fn queue<T>(
+    operations_max: usize,
+    rows_max: usize,
+    threads: &Threads,
+) -> (Queue<T>, Queued<T>) {
     let (sender, receiver) = mpsc::channel(operations_max.max(1));
     let rows = Arc::new(AtomicUsize::new(0));
     let queued = Queued { receiver, rows: Arc::clone(&rows) };
-    (Queue { sender: RwLock::new(Some(sender)), rows, rows_max }, queued)
+    (Queue { sender: RwLock::new(Some(sender)), rows, rows_max, threads: threads.clone() }, queued)
 }
 
 impl<T> Queue<T> {
     /// Queues without waiting, or gives it back. One alone is always let in, however many rows it has.
     pub(super) fn push(&self, rows: usize, one: T) -> Result<(), (T, Error)> {
-        let sender = self.sender.read().unwrap_or_else(PoisonError::into_inner);
+        let sender = self.threads.unpoison(LOCK, Kind::StoreTask, self.sender.read());
         let Some(sender) = sender.as_ref() else { return Err((one, Error::Closed)) };
         if self.rows.fetch_add(rows, Ordering::Relaxed) > self.rows_max {
             self.rows.fetch_sub(rows, Ordering::Relaxed);
@@ -48,7 +57,7 @@ impl<T> Queue<T> {
 
     /// Takes nothing more; the task ends when the queue is empty.
     pub(super) fn close(&self) {
-        self.sender.write().unwrap_or_else(PoisonError::into_inner).take();
+        self.threads.unpoison(LOCK, Kind::StoreTask, self.sender.write()).take();
     }
 }
 

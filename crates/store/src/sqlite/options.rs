@@ -4,6 +4,7 @@ use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use noroshi_supervision::Threads;
 use noroshi_types::limits;
 
 /// Limits of the SQLite store.
@@ -32,6 +33,8 @@ pub struct Options {
     pub group_rows_max: usize,
     /// The size above which nothing more is taken in ([`crate::Error::Full`]); none: the disk's.
     pub database_bytes_max: Option<u64>,
+    /// Where the store's threads report progress.
+    pub threads: Threads,
 }
 
 impl Default for Options {
@@ -47,6 +50,7 @@ impl Default for Options {
             group_operations_max: 512,
             group_rows_max: 8_192,
             database_bytes_max: None,
+            threads: Threads::default(),
         }
     }
 }

@@ -4,10 +4,11 @@
 //! answered before the read was asked for is in it.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{PoisonError, RwLock};
+use std::sync::RwLock;
 use std::time::Instant;
 
 use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
+use noroshi_supervision::{Kind, Pulse, Threads};
 use rusqlite::Connection;
 use tokio::sync::oneshot;
 
@@ -20,14 +21,15 @@ type Job = Box<dyn FnOnce(&Connection) + Send>;
 pub(super) struct Readers {
     /// None once closed. The lock is held for a `try_send` and never across an await.
     queue: RwLock<Option<Sender<Job>>>,
+    threads: Threads,
     metrics: Metrics,
 }
 
 impl Readers {
     /// Gives the handle and the queue that the reading threads work on.
-    pub(super) fn new(queue_max: usize, metrics: Metrics) -> (Self, Receiver<Job>) {
+    pub(super) fn new(queue_max: usize, threads: Threads, metrics: Metrics) -> (Self, Receiver<Job>) {
         let (queue, jobs) = bounded(queue_max);
-        (Self { queue: RwLock::new(Some(queue)), metrics }, jobs)
+        (Self { queue: RwLock::new(Some(queue)), threads, metrics }, jobs)
     }
 
     /// Reads on one of the threads. Cancel-safe: dropping it forgets the answer.
@@ -51,7 +53,7 @@ impl Readers {
     }
 
     fn queue_up(&self, job: Job) -> Result<(), Error> {
-        let queue = self.queue.read().unwrap_or_else(PoisonError::into_inner);
+        let queue = self.threads.unpoison("the read queue", Kind::StoreReader, self.queue.read());
         queue.as_ref().ok_or(Error::Closed)?.try_send(job).map_err(|error| match error {
             TrySendError::Full(_) => {
                 self.metrics.refused.inc();
@@ -63,13 +65,16 @@ impl Readers {
 
     /// Takes nothing more; the threads end when the queue is empty.
     pub(super) fn close(&self) {
-        self.queue.write().unwrap_or_else(PoisonError::into_inner).take();
+        self.threads.unpoison("the read queue", Kind::StoreReader, self.queue.write()).take();
     }
 }
 
 /// What a reading thread runs until the queue is closed and empty.
-pub(super) fn run(jobs: &Receiver<Job>, db: &Connection) {
-    while let Ok(job) = jobs.recv() {
+pub(super) fn run(jobs: &Receiver<Job>, db: &Connection, pulse: &Pulse) {
+    loop {
+        pulse.waiting();
+        let Ok(job) = jobs.recv() else { return };
+        pulse.working();
         if catch_unwind(AssertUnwindSafe(|| job(db))).is_err() {
             tracing::error!("a read panicked");
         }

@@ -8,14 +8,16 @@
 //!
 //! Nobody waits for a fuller group: the fsync of one group is the time in which the next gathers.
 //! An operation that fails undoes itself alone; a commit that fails refuses the whole group. Every
-//! operation is answered exactly once, whatever happens: the last resort is its `Drop`.
+//! operation is answered exactly once, whatever happens: the last resort is its `Drop`. An answer that panics leaves the
+//! other answers alone, and ends the node: what is committed may not have been handed over, and the next start reads it.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, RwLock};
 use std::time::Instant;
 
 use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
+use noroshi_supervision::{Kind, Pulse, Threads, What};
 use rusqlite::Connection;
 
 use super::ids::Ids;
@@ -82,6 +84,9 @@ impl<W, T, D: FnOnce(Result<T, Error>)> Drop for Op<W, T, D> {
 
 type Queue = Sender<Box<dyn Job>>;
 
+/// As a failure names it.
+const LOCK: &str = "the write queue";
+
 /// The way to the writer's thread.
 pub(super) struct Writer {
     /// None once closed. The lock is held for a `try_send` and never across an await.
@@ -89,6 +94,7 @@ pub(super) struct Writer {
     /// Rows that the queued operations may write.
     queued_rows: Arc<AtomicUsize>,
     rows_max: usize,
+    threads: Threads,
     metrics: Metrics,
 }
 
@@ -101,6 +107,7 @@ impl Writer {
             queue: RwLock::new(Some(queue)),
             queued_rows: Arc::clone(&queued_rows),
             rows_max: options.write_queue_rows,
+            threads: options.threads.clone(),
             metrics: metrics.clone(),
         };
         (writer, Loop { jobs, queued_rows, metrics })
@@ -129,7 +136,7 @@ impl Writer {
         work: impl FnOnce(&mut Write<'_>) -> Result<(), Error> + Send + 'static,
     ) {
         let half_full = {
-            let queue = self.queue.read().unwrap_or_else(PoisonError::into_inner);
+            let queue = self.threads.unpoison(LOCK, Kind::StoreWriter, self.queue.read());
             queue.as_ref().is_none_or(|queue| queue.len() * 2 >= queue.capacity().unwrap_or(usize::MAX))
         };
         let done = |result: Result<(), Error>| {
@@ -147,7 +154,7 @@ impl Writer {
     }
 
     fn queue_up(&self, job: Box<dyn Job>) -> Result<(), (Box<dyn Job>, Error)> {
-        let queue = self.queue.read().unwrap_or_else(PoisonError::into_inner);
+        let queue = self.threads.unpoison(LOCK, Kind::StoreWriter, self.queue.read());
         let Some(queue) = queue.as_ref() else { return Err((job, Error::Closed)) };
         let rows = job.rows();
         // One operation alone is always let in, however large.
@@ -168,7 +175,7 @@ impl Writer {
 
     /// Takes nothing more; the loop ends when the queue is empty.
     pub(super) fn close(&self) {
-        self.queue.write().unwrap_or_else(PoisonError::into_inner).take();
+        self.threads.unpoison(LOCK, Kind::StoreWriter, self.queue.write()).take();
     }
 }
 
@@ -181,14 +188,17 @@ pub(super) struct Loop {
 
 impl Loop {
     /// Runs until the queue is closed and empty.
-    pub(super) fn run(self, db: &Connection, ids: &Ids, options: &Options) {
+    pub(super) fn run(self, db: &Connection, ids: &Ids, options: &Options, pulse: &Pulse) {
         let mut room = Room::default();
         let mut write = Write { db, ids, room: &mut room, options };
         let mut group = Vec::new();
-        while let Ok(first) = self.jobs.recv() {
+        loop {
+            pulse.waiting();
+            let Ok(first) = self.jobs.recv() else { return };
+            pulse.working();
             let started = Instant::now();
             self.gather(first, &mut group, options);
-            let results = commit(&mut group, &mut write);
+            let results = commit(&mut group, &mut write, pulse);
             self.metrics.commit_seconds.observe(started.elapsed().as_secs_f64());
             self.metrics.commit_operations.observe(group.len() as f64);
             match results.iter().any(Result::is_ok) {
@@ -197,7 +207,8 @@ impl Loop {
             };
             for (mut job, result) in group.drain(..).zip(results) {
                 if catch_unwind(AssertUnwindSafe(|| job.finish(result))).is_err() {
-                    tracing::error!("whoever waited for a write panicked over its answer");
+                    tracing::error!("the answer to a committed write panicked");
+                    pulse.fail(What::Unanswered);
                 }
             }
         }
@@ -218,9 +229,11 @@ impl Loop {
 }
 
 /// Runs a group in one transaction; a result for each job.
-fn commit(group: &mut [Box<dyn Job>], write: &mut Write<'_>) -> Vec<Result<(), Error>> {
+fn commit(group: &mut [Box<dyn Job>], write: &mut Write<'_>, pulse: &Pulse) -> Vec<Result<(), Error>> {
     let mut results: Vec<Result<(), Error>> = Vec::with_capacity(group.len());
     for job in group {
+        // A group may take long on a slow disk; one operation of it may not.
+        pulse.working();
         // Also after a failure that made SQLite roll back everything: then the rest starts afresh.
         let begun = if write.db.is_autocommit() { execute(write.db, "BEGIN IMMEDIATE") } else { Ok(()) };
         let result = begun.and_then(|()| run_in_savepoint(job.as_mut(), write));
@@ -232,6 +245,7 @@ fn commit(group: &mut [Box<dyn Job>], write: &mut Write<'_>) -> Vec<Result<(), E
         }
         results.push(result);
     }
+    pulse.working();
     if !write.db.is_autocommit()
         && let Err(error) = execute(write.db, "COMMIT")
     {
@@ -302,7 +316,8 @@ mod tests {
             writer.submit(1, *work, move |result| answer.send(result).expect("room"));
         }
         writer.close();
-        work_loop.run(&db, &Ids::new(&[0; 16], 0), &options);
+        let pulse = Threads::default().register(Kind::StoreWriter, "store-writer");
+        work_loop.run(&db, &Ids::new(&[0; 16], 0), &options, &pulse);
         let results: Vec<_> =
             answers.try_iter().map(|result| result.map_err(|error| error.to_string())).collect();
         assert_eq!(results.len(), expected.len());

@@ -56,7 +56,7 @@ fn read_back(folder: &Path) -> String {
 #[test]
 fn what_was_written_is_read_back_from_rotated_and_compressed_files() {
     let folder = tempfile::tempdir().expect("folder");
-    let mut sink = File::open(&config(folder.path())).expect("sink");
+    let mut sink = File::open(&config(folder.path()), &Threads::default()).expect("sink");
     let mut all = String::new();
     for n in 0..100 {
         let text: String = (0..50).map(|line| format!("{{\"n\":{}}}\n", n * 50 + line)).collect();
@@ -77,7 +77,7 @@ fn what_was_written_is_read_back_from_rotated_and_compressed_files() {
 fn a_line_that_a_crash_cut_off_is_removed() {
     let folder = tempfile::tempdir().expect("folder");
     std::fs::write(folder.path().join(NAME), "{\"n\":1}\n{\"n\":2}\n{\"n\":").expect("written");
-    let mut sink = File::open(&config(folder.path())).expect("sink");
+    let mut sink = File::open(&config(folder.path()), &Threads::default()).expect("sink");
     sink.write(&batch("{\"n\":3}\n")).expect("written");
     sink.end();
     assert_eq!(read_back(folder.path()), "{\"n\":1}\n{\"n\":2}\n{\"n\":3}\n");
@@ -98,12 +98,12 @@ fn what_a_crash_left_uncompressed_is_compressed_at_the_next_start_and_the_oldest
     for second in 1..=3 {
         std::fs::write(name(second), text(second)).expect("written");
     }
-    let sink = File::open(&config(folder.path())).expect("sink");
+    let sink = File::open(&config(folder.path()), &Threads::default()).expect("sink");
     wait_for_packed(folder.path(), |count| count == 3);
     sink.end();
     assert_eq!(read_back(folder.path()), [text(1), text(2), text(3)].concat());
     let few = config::File { keep_bytes: 1, ..config(folder.path()) };
-    let sink = File::open(&few).expect("sink");
+    let sink = File::open(&few, &Threads::default()).expect("sink");
     wait_for_packed(folder.path(), |count| count == 0);
     sink.end();
 }

@@ -18,7 +18,7 @@ pub(super) fn measure(args: &Events) -> Result<Found, Error> {
         let config = Config { sinks: vec![sink], ..Config::new("bench", folder.join("spool")) };
         let metrics = Metrics::new(&mut noroshi_telemetry::registry());
         let service =
-            Service::start(&config, names(), None, &metrics).map_err(|error| failed(&error.to_string()))?;
+            Service::start(&config, names(), None, &Default::default(), &metrics).map_err(|error| failed(&error.to_string()))?;
         let events = service.events();
         let start = Instant::now();
         (0..*count).for_each(|number| tell(&events, number, AT));

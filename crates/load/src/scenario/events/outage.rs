@@ -42,7 +42,7 @@ pub(super) fn measure(args: &Events) -> Result<Found, Error> {
     let egress = Arc::new(egress.map_err(|error| failed(&error.to_string()))?);
     let network = Some((runtime.handle().clone(), egress));
     let service =
-        Service::start(&config, names(), network, &metrics).map_err(|error| failed(&error.to_string()))?;
+        Service::start(&config, names(), network, &Default::default(), &metrics).map_err(|error| failed(&error.to_string()))?;
     let events = service.events();
 
     let mut run = Run { start: Instant::now(), told: 0, rate: args.rate, resident_max: 0.0, spool_max: 0.0 };

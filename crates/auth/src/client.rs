@@ -1,0 +1,206 @@
+//! Which client a connection or request belongs to, for limits, access logs and rate limits of failed
+//! log-ins: the one place that decides it.
+//!
+//! A client is the peer of the socket. Where that is a trusted proxy, it is the rightmost address in the
+//! forwarding header that is not a trusted proxy: everything left of it is the client's own claim. Only one
+//! header is believed, because a proxy that writes one passes the other through unchanged.
+//!
+//! Limits count networks, not addresses: an IPv4 address, or an IPv6 /64, which one subscriber line gets.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use ipnet::IpNet;
+
+/// The network that limits count a client by.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ClientNetwork(u64);
+
+impl ClientNetwork {
+    /// No client: for connections without a socket. Multicast, so it is nobody's source address.
+    pub const NONE: ClientNetwork = ClientNetwork(u64::MAX);
+    /// Above all prefixes of unicast addresses (multicast is ff00::/8).
+    const IPV4: u64 = 0xFFFF_FFFE_0000_0000;
+    const LOOPBACK: ClientNetwork = ClientNetwork(Self::IPV4 | 0x7F00_0001);
+
+    pub fn of(address: IpAddr) -> Self {
+        match address.to_canonical() {
+            IpAddr::V4(address) => Self(Self::IPV4 | u64::from(address.to_bits())),
+            IpAddr::V6(address) if address.is_loopback() => Self::LOOPBACK,
+            IpAddr::V6(address) => Self((address.to_bits() >> 64) as u64),
+        }
+    }
+
+    /// The first address of the network.
+    fn address(self) -> IpAddr {
+        match self.0 {
+            bits @ Self::IPV4.. => IpAddr::V4(Ipv4Addr::from_bits((bits & u64::from(u32::MAX)) as u32)),
+            bits => IpAddr::V6(Ipv6Addr::from_bits(u128::from(bits) << 64)),
+        }
+    }
+}
+
+impl std::fmt::Display for ClientNetwork {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.address() {
+            _ if *self == Self::NONE => f.write_str("none"),
+            IpAddr::V4(address) => write!(f, "{address}"),
+            IpAddr::V6(address) => write!(f, "{address}/64"),
+        }
+    }
+}
+
+impl std::fmt::Debug for ClientNetwork {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        std::fmt::Display::fmt(self, f)
+    }
+}
+
+/// The header that trusted proxies write.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum ForwardingHeader {
+    #[default]
+    XForwardedFor,
+    /// RFC 7239.
+    Forwarded,
+}
+
+impl ForwardingHeader {
+    /// In lower case.
+    pub fn name(self) -> &'static str {
+        match self {
+            ForwardingHeader::XForwardedFor => "x-forwarded-for",
+            ForwardingHeader::Forwarded => "forwarded",
+        }
+    }
+}
+
+/// Proxies whose forwarding header is believed.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct TrustedProxies {
+    pub networks: Vec<IpNet>,
+    pub header: ForwardingHeader,
+}
+
+impl TrustedProxies {
+    pub fn trusts(&self, address: IpAddr) -> bool {
+        let address = address.to_canonical();
+        self.networks.iter().any(|network| network.contains(&address))
+    }
+
+    /// The client of a request that came from `peer`. `values` are the lines of [`ForwardingHeader::name`], in
+    /// the order of the head; they are not looked at unless the peer is trusted.
+    ///
+    /// A hop that is no address (`unknown`, `_hidden`, nonsense) ends the search: what stands left of it was
+    /// passed on by a stranger. The result is then the last trusted hop.
+    pub fn client<'a>(&self, peer: IpAddr, values: impl DoubleEndedIterator<Item = &'a str>) -> IpAddr {
+        let mut client = peer.to_canonical();
+        if !self.trusts(client) {
+            return client;
+        }
+        for value in values.rev() {
+            for hop in split_unquoted(value, ',').into_iter().rev() {
+                match self.hop(hop) {
+                    Some(address) => client = address,
+                    None => return client,
+                }
+                if !self.trusts(client) {
+                    return client;
+                }
+            }
+        }
+        client
+    }
+
+    fn hop(&self, hop: &str) -> Option<IpAddr> {
+        let node = match self.header {
+            ForwardingHeader::XForwardedFor => hop,
+            ForwardingHeader::Forwarded => split_unquoted(hop, ';').into_iter().find_map(|pair| {
+                let (name, value) = pair.trim().split_once('=')?;
+                name.eq_ignore_ascii_case("for").then_some(value)
+            })?,
+        };
+        address(node.trim().trim_matches('"'))
+    }
+}
+
+/// `192.0.2.1`, `192.0.2.1:80`, `2001:db8::1`, `[2001:db8::1]`, `[2001:db8::1]:80`.
+fn address(node: &str) -> Option<IpAddr> {
+    let parsed: Option<IpAddr> = match node.strip_prefix('[') {
+        Some(rest) => rest.split_once(']')?.0.parse::<Ipv6Addr>().ok().map(IpAddr::V6),
+        None => node.parse().ok().or_else(|| node.rsplit_once(':')?.0.parse::<Ipv4Addr>().ok().map(IpAddr::V4)),
+    };
+    parsed.map(|address| address.to_canonical())
+}
+
+/// The parts of a value between separators that are not inside quotes.
+fn split_unquoted(value: &str, separator: char) -> Vec<&str> {
+    let mut quoted = false;
+    value
+        .split(|c| {
+            quoted ^= c == '"';
+            c == separator && !quoted
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ip(text: &str) -> IpAddr {
+        text.parse().expect("an address")
+    }
+
+    #[test]
+    fn a_network_is_an_ipv4_address_or_an_ipv6_64() {
+        let same = |a: &str, b: &str| ClientNetwork::of(ip(a)) == ClientNetwork::of(ip(b));
+        assert!(same("192.0.2.1", "::ffff:192.0.2.1"));
+        assert!(!same("192.0.2.1", "192.0.2.2"));
+        assert!(same("2001:db8:1:2::1", "2001:db8:1:2:ffff::9"));
+        assert!(!same("2001:db8:1:2::1", "2001:db8:1:3::1"));
+        assert!(same("::1", "127.0.0.1"), "the same machine");
+        assert_eq!(ClientNetwork::of(ip("2001:db8:1:2::1")).to_string(), "2001:db8:1:2::/64");
+        assert_eq!(ClientNetwork::of(ip("192.0.2.1")).to_string(), "192.0.2.1");
+        assert_ne!(ClientNetwork::of(ip("255.255.255.255")), ClientNetwork::NONE);
+    }
+
+    #[test]
+    fn the_client_is_the_rightmost_hop_that_is_not_trusted() {
+        let proxies = TrustedProxies {
+            networks: vec!["10.0.0.0/8".parse().expect("a network"), "fd00::/8".parse().expect("a network")],
+            header: ForwardingHeader::XForwardedFor,
+        };
+        let check = |peer: &str, values: &[&str], expected: &str| {
+            assert_eq!(proxies.client(ip(peer), values.iter().copied()), ip(expected), "{peer} {values:?}");
+        };
+        check("198.51.100.1", &["192.0.2.1"], "198.51.100.1"); // nobody we trust
+        check("10.0.0.1", &[], "10.0.0.1");
+        check("::ffff:10.0.0.1", &["192.0.2.1"], "192.0.2.1");
+        check("10.0.0.1", &["192.0.2.1"], "192.0.2.1");
+        check("10.0.0.1", &["203.0.113.9, 192.0.2.1"], "192.0.2.1"); // the client wrote the first itself
+        check("10.0.0.1", &["192.0.2.1, 10.0.0.2, fd00::1"], "192.0.2.1");
+        check("10.0.0.1", &["203.0.113.9", "192.0.2.1", "10.2.3.4"], "192.0.2.1");
+        check("10.0.0.1", &["10.0.0.9, 10.0.0.2"], "10.0.0.9");
+        check("10.0.0.1", &["203.0.113.9, junk, 10.0.0.2"], "10.0.0.2");
+        check("10.0.0.1", &[""], "10.0.0.1");
+        check("10.0.0.1", &["192.0.2.1:4711"], "192.0.2.1");
+        check("10.0.0.1", &["[2001:db8::1]:80"], "2001:db8::1");
+        check("10.0.0.1", &["2001:db8::1"], "2001:db8::1");
+    }
+
+    #[test]
+    fn forwarded_is_read_as_rfc_7239_writes_it() {
+        let proxies = TrustedProxies {
+            networks: vec!["10.0.0.0/8".parse().expect("a network")],
+            header: ForwardingHeader::Forwarded,
+        };
+        let check = |value: &str, expected: &str| {
+            assert_eq!(proxies.client(ip("10.0.0.1"), [value].into_iter()), ip(expected), "{value}");
+        };
+        check("for=192.0.2.43;proto=https, for=10.0.0.2;by=10.0.0.1", "192.0.2.43");
+        check("For=\"[2001:db8:cafe::17]:4711\"", "2001:db8:cafe::17");
+        check("for=192.0.2.1, for=unknown", "10.0.0.1");
+        check("for=192.0.2.1, for=\"_a,b;c\"", "10.0.0.1");
+        check("proto=https", "10.0.0.1");
+    }
+}

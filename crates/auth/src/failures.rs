@@ -1,0 +1,271 @@
+//! Limits on failed log-ins, per peer address and per app.
+//!
+//! Each address and each app has an allowance of failures: a token bucket. Over the allowance, only work that a stranger
+//! could make expensive is limited. Device tokens, HS256 tokens and tokens that a key set has verified before cost some
+//! microseconds and are always checked, so a valid one is accepted whatever its neighbours behind the same NAT do. A
+//! token that needs a public-key verification takes from a second, slower bucket then ([`PEER_TRIES`], [`APP_TRIES`]);
+//! without room there it is refused unverified with the time to wait. So a new valid token behind an abused address
+//! still succeeds, after some retries at worst, and one address costs at most 20 verifications a second (some 2 ms of
+//! CPU with RSA-2048, 6 ms with RSA-4096).
+//!
+//! One address alone cannot push an app over its limit: its verifications end at 20 a second and its allowance, below
+//! what an app's bucket refills by default (100 a second). A token that is refused unverified counts for neither.
+//!
+//! Both tables are bounded. An evicted address starts again with a full allowance; whoever can afford tens of thousands
+//! of addresses is limited by the app's bucket and the verification queue.
+
+use noroshi_types::{AppId, Timestamp};
+use parking_lot::Mutex;
+
+use crate::client::ClientNetwork;
+use crate::recent::Recent;
+
+/// Some 6 MiB when full.
+const PEERS_MAX: usize = 65_536;
+const APPS_MAX: usize = 16_384;
+
+/// Verifications of unknown tokens by an address that is over its allowance.
+const PEER_TRIES: Rate = Rate { per_minute: 20 * 60, burst: 20 };
+/// The same for an app.
+const APP_TRIES: Rate = Rate { per_minute: 100 * 60, burst: 100 };
+
+const MICRO: u64 = 1_000_000;
+
+/// How many log-ins may fail before the address or the app is limited.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FailureLimits {
+    /// Of one IPv4 address or IPv6 /64.
+    pub per_peer_per_minute: u32,
+    pub per_app_per_minute: u32,
+}
+
+impl Default for FailureLimits {
+    fn default() -> Self {
+        Self { per_peer_per_minute: 60, per_app_per_minute: 6_000 }
+    }
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Rate {
+    per_minute: u32,
+    burst: u32,
+}
+
+impl Rate {
+    /// A minute's worth at once.
+    fn of_minute(per_minute: u32) -> Self {
+        Self { per_minute, burst: per_minute }
+    }
+
+    fn full(self) -> u64 {
+        u64::from(self.burst) * MICRO
+    }
+
+    /// Millionths of a token: `per_minute` tokens in 60,000 ms.
+    fn refill(self, elapsed_ms: u64) -> u64 {
+        elapsed_ms.saturating_mul(u64::from(self.per_minute)).saturating_mul(MICRO / 1_000) / 60
+    }
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Bucket {
+    microtokens: u64,
+    refilled_ms: u64,
+}
+
+impl Bucket {
+    fn full(rate: Rate, now: Timestamp) -> Self {
+        Self { microtokens: rate.full(), refilled_ms: now.0 }
+    }
+
+    fn refill(&mut self, rate: Rate, now: Timestamp) {
+        // A clock that was set back refills nothing, and stops nothing either.
+        let elapsed_ms = now.0.saturating_sub(self.refilled_ms);
+        self.microtokens = self.microtokens.saturating_add(rate.refill(elapsed_ms)).min(rate.full());
+        self.refilled_ms = now.0;
+    }
+
+    fn has_one(&mut self, rate: Rate, now: Timestamp) -> bool {
+        self.refill(rate, now);
+        self.microtokens >= MICRO
+    }
+
+    fn take(&mut self, rate: Rate, now: Timestamp) -> bool {
+        let has_one = self.has_one(rate, now);
+        if has_one {
+            self.microtokens -= MICRO;
+        }
+        has_one
+    }
+
+    /// Until there is one, a second at least.
+    fn wait_s(&self, rate: Rate) -> u32 {
+        let missing = MICRO.saturating_sub(self.microtokens);
+        let per_second = (u64::from(rate.per_minute) * MICRO / 60).max(1);
+        u32::try_from(missing.div_ceil(per_second)).unwrap_or(u32::MAX).max(1)
+    }
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Allowance {
+    failures: Bucket,
+    tries: Bucket,
+}
+
+/// Why a token is not verified now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Limited {
+    Peer { retry_after_s: u32 },
+    App { retry_after_s: u32 },
+}
+
+/// Who may have a token verified.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Standing {
+    Good,
+    /// Over an allowance: only where there is room.
+    Suspect,
+}
+
+/// Each lock guards its own table; nothing else is locked under it.
+pub(crate) struct Failures {
+    limits: FailureLimits,
+    peers: Mutex<Recent<ClientNetwork, Allowance>>,
+    apps: Mutex<Recent<AppId, Allowance>>,
+}
+
+impl Failures {
+    pub(crate) fn new(limits: FailureLimits) -> Self {
+        Self { limits, peers: Mutex::new(Recent::new(PEERS_MAX)), apps: Mutex::new(Recent::new(APPS_MAX)) }
+    }
+
+    fn peer_rate(&self) -> Rate {
+        Rate::of_minute(self.limits.per_peer_per_minute)
+    }
+
+    fn app_rate(&self) -> Rate {
+        Rate::of_minute(self.limits.per_app_per_minute)
+    }
+
+    /// Counts a failure. If the address is over its allowance, how many seconds it shall wait.
+    pub(crate) fn count(&self, peer: Option<ClientNetwork>, app: Option<AppId>, now: Timestamp) -> Option<u32> {
+        if let Some(app) = app {
+            take(&self.apps, app, self.app_rate(), APP_TRIES, now);
+        }
+        take(&self.peers, peer?, self.peer_rate(), PEER_TRIES, now)
+    }
+
+    /// Whether a token that nothing is known of may be verified with a public key.
+    pub(crate) fn admit(&self, peer: Option<ClientNetwork>, app: AppId, now: Timestamp) -> Result<Standing, Limited> {
+        let peer = match peer {
+            Some(peer) => admit(&self.peers, &peer, self.peer_rate(), PEER_TRIES, now)
+                .map_err(|retry_after_s| Limited::Peer { retry_after_s })?,
+            None => Standing::Good,
+        };
+        let app = admit(&self.apps, &app, self.app_rate(), APP_TRIES, now)
+            .map_err(|retry_after_s| Limited::App { retry_after_s })?;
+        Ok(if (peer, app) == (Standing::Good, Standing::Good) { Standing::Good } else { Standing::Suspect })
+    }
+}
+
+fn take<K: Eq + std::hash::Hash>(
+    table: &Mutex<Recent<K, Allowance>>,
+    key: K,
+    rate: Rate,
+    tries: Rate,
+    now: Timestamp,
+) -> Option<u32> {
+    let mut table = table.lock();
+    if let Some(allowance) = table.get_mut(&key) {
+        return (!allowance.failures.take(rate, now)).then(|| allowance.failures.wait_s(rate));
+    }
+    let mut failures = Bucket::full(rate, now);
+    failures.take(rate, now);
+    table.insert(key, Allowance { failures, tries: Bucket::full(tries, now) });
+    None
+}
+
+fn admit<K: Eq + std::hash::Hash>(
+    table: &Mutex<Recent<K, Allowance>>,
+    key: &K,
+    rate: Rate,
+    tries: Rate,
+    now: Timestamp,
+) -> Result<Standing, u32> {
+    let mut table = table.lock();
+    let Some(allowance) = table.get_mut(key) else { return Ok(Standing::Good) };
+    if allowance.failures.has_one(rate, now) {
+        Ok(Standing::Good)
+    } else if allowance.tries.take(tries, now) {
+        Ok(Standing::Suspect)
+    } else {
+        Err(allowance.tries.wait_s(tries))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const APP: AppId = AppId(1);
+    const NOW: Timestamp = Timestamp(1_000_000);
+
+    fn peer(address: &str) -> Option<ClientNetwork> {
+        Some(ClientNetwork::of(address.parse().expect("an address")))
+    }
+
+    fn failures(per_peer_per_minute: u32, per_app_per_minute: u32) -> Failures {
+        Failures::new(FailureLimits { per_peer_per_minute, per_app_per_minute })
+    }
+
+    #[test]
+    fn an_address_over_its_allowance_has_few_tokens_verified() {
+        let failures = failures(3, 1_000);
+        let (bad, other) = (peer("192.0.2.1"), peer("192.0.2.2"));
+        assert_eq!([(); 3].map(|()| failures.count(bad, Some(APP), NOW)), [None; 3]);
+        assert_eq!(failures.count(bad, Some(APP), NOW), Some(20), "three a minute is one in twenty seconds");
+        for _ in 0..PEER_TRIES.burst {
+            assert_eq!(failures.admit(bad, APP, NOW), Ok(Standing::Suspect));
+        }
+        assert_eq!(failures.admit(bad, APP, NOW), Err(Limited::Peer { retry_after_s: 1 }));
+        assert_eq!(failures.admit(other, APP, NOW), Ok(Standing::Good), "a neighbour is not limited");
+        assert_eq!(failures.admit(bad, APP, Timestamp(NOW.0 + 50)), Ok(Standing::Suspect), "20 a second");
+        assert_eq!(failures.admit(bad, APP, Timestamp(NOW.0 + 20_000)), Ok(Standing::Good));
+        assert_eq!(failures.admit(None, APP, NOW), Ok(Standing::Good));
+    }
+
+    #[test]
+    fn an_app_that_many_addresses_attack_is_limited_and_no_other() {
+        let failures = failures(10, 20);
+        for number in 0..20 {
+            failures.count(peer(&format!("192.0.2.{number}")), Some(APP), NOW);
+        }
+        for _ in 0..APP_TRIES.burst {
+            assert_eq!(failures.admit(peer("198.51.100.1"), APP, NOW), Ok(Standing::Suspect));
+        }
+        let limited = failures.admit(peer("198.51.100.1"), APP, NOW);
+        assert_eq!(limited, Err(Limited::App { retry_after_s: 1 }));
+        assert_eq!(failures.admit(peer("198.51.100.1"), AppId(2), NOW), Ok(Standing::Good));
+    }
+
+    #[test]
+    fn the_table_of_addresses_is_bounded() {
+        let failures = failures(1, 1);
+        for number in 0..(2 * PEERS_MAX) as u32 {
+            failures.count(Some(ClientNetwork::of(std::net::IpAddr::V4(number.into()))), None, NOW);
+        }
+        assert!(failures.peers.lock().len() <= PEERS_MAX);
+    }
+
+    #[test]
+    fn a_clock_that_was_set_back_stops_no_refill() {
+        let failures = failures(60, 60);
+        let bad = peer("192.0.2.1");
+        for _ in 0..61 {
+            failures.count(bad, None, NOW);
+        }
+        let earlier = Timestamp(NOW.0 - 500_000);
+        assert!(failures.count(bad, None, earlier).is_some());
+        assert_eq!(failures.count(bad, None, Timestamp(earlier.0 + 1_000)), None);
+    }
+}

@@ -1,0 +1,178 @@
+//! Where the JWK sets of all apps come from, and when they are fetched.
+//!
+//! A set is fetched when the app is made or changed, then every ten minutes, and early when a token names a key that is
+//! not in it. A stranger can cause such a miss, so an early fetch concerns the app of the token only, comes thirty
+//! seconds after the last one at the earliest, and later and later while fetches fail. While a fetch fails the last set
+//! stays in use.
+//!
+//! Fetches run side by side, [`FETCHES_MAX`] at once, each with its own deadline: an address that does not answer delays
+//! no other app. Whoever chose the URL may be a stranger: it is fetched through [`Egress`], which refuses addresses that
+//! are not public, and no redirect is followed.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use noroshi_egress::{Egress, Limits};
+use noroshi_store::{App, AppSettings};
+use noroshi_types::AppId;
+use parking_lot::RwLock;
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+use crate::jwks::{Error, KeySet, Strictness};
+
+const REFRESH_INTERVAL: Duration = Duration::from_secs(600);
+const EARLY_REFRESH_INTERVAL: Duration = Duration::from_secs(30);
+const FETCH: Limits = Limits { body_bytes_max: 256 << 10, timeout: Duration::from_secs(10) };
+/// Each holds a socket and at most 256 KiB. 32 addresses that hang for their 10 s delay the others by 10 s at most,
+/// and are asked again after [`EARLY_REFRESH_INTERVAL`] at the earliest, then less and less often.
+pub(crate) const FETCHES_MAX: usize = 32;
+
+/// What is known of one app.
+#[derive(Default)]
+struct Entry {
+    set: Option<Arc<KeySet>>,
+    /// When the last fetch began.
+    fetched_at: Option<Instant>,
+    failures: u32,
+    /// A token named a key that is not in the set.
+    missed: bool,
+    in_flight: bool,
+}
+
+impl Entry {
+    /// When the next fetch is due; none was made: now.
+    fn due_at(&self) -> Option<Instant> {
+        let fetched_at = self.fetched_at?;
+        let early = EARLY_REFRESH_INTERVAL.saturating_mul(1 << self.failures.min(8)).min(REFRESH_INTERVAL);
+        let pause = if self.missed || self.failures > 0 { early } else { REFRESH_INTERVAL };
+        Some(fetched_at + pause)
+    }
+}
+
+pub(crate) struct JwkSets {
+    /// Guards the map; nothing is awaited while it is held.
+    entries: RwLock<HashMap<AppId, Entry>>,
+    egress: Arc<Egress>,
+    /// A fetch may be due earlier than it was.
+    pub(crate) changed: Notify,
+}
+
+impl JwkSets {
+    pub(crate) fn new(egress: Arc<Egress>) -> Self {
+        Self { entries: RwLock::default(), egress, changed: Notify::new() }
+    }
+
+    pub(crate) fn get(&self, app: AppId) -> Option<Arc<KeySet>> {
+        self.entries.read().get(&app)?.set.clone()
+    }
+
+    /// A token names a key that the app's set has not.
+    pub(crate) fn miss(&self, app: &App) {
+        if app.settings.jwks_url.is_none() || app.settings.jwks.is_some() {
+            return; // What is given directly changes with the app.
+        }
+        // Most misses are not the first: those write nothing.
+        if self.entries.read().get(&app.id).is_some_and(|entry| entry.missed) {
+            return;
+        }
+        self.entries.write().entry(app.id).or_default().missed = true;
+        self.changed.notify_one();
+    }
+
+    pub(crate) fn remove(&self, app: AppId) {
+        self.entries.write().remove(&app);
+    }
+
+    /// The app's keys come from elsewhere now: those it had are void, whenever the new ones come.
+    pub(crate) fn forget(&self, app: AppId) {
+        self.entries.write().remove(&app);
+        self.changed.notify_one();
+    }
+
+    /// Which of `apps` are to be fetched now, at most `room` of them, longest due first; they count as in flight. And when
+    /// the next is due.
+    pub(crate) fn take_due(&self, apps: &[App], room: usize) -> (Vec<App>, Option<Instant>) {
+        let now = Instant::now();
+        let mut entries = self.entries.write();
+        let (mut due, mut next) = (Vec::new(), None);
+        for app in apps.iter().filter(|app| app.settings.jwks_url.is_some() && app.settings.jwks.is_none()) {
+            match entries.get(&app.id) {
+                Some(entry) if entry.in_flight => {}
+                Some(entry) => match entry.due_at() {
+                    Some(at) if at > now => next = Some(next.map_or(at, |next: Instant| next.min(at))),
+                    at => due.push((at, app)),
+                },
+                None => due.push((None, app)),
+            }
+        }
+        due.sort_by_key(|(at, _)| *at);
+        let taken: Vec<App> = due.into_iter().take(room).map(|(_, app)| app.clone()).collect();
+        for app in &taken {
+            let entry = entries.entry(app.id).or_default();
+            (entry.in_flight, entry.missed, entry.fetched_at) = (true, false, Some(now));
+        }
+        (taken, next)
+    }
+
+    /// Brings one app's keys up to date; on an error the last set stays. A fetch takes time: if the app is no longer as
+    /// it was (`is_current`), what was fetched is of no use.
+    pub(crate) async fn refresh(&self, app: &App, is_current: impl Fn() -> bool) -> Result<(), Error> {
+        let result = match source(&app.settings) {
+            Some(Source::Given(json)) => self.parsed(app.id, json).map(Some),
+            Some(Source::Url(url)) => match self.fetch(app.id, url).await {
+                Ok(json) => self.parsed(app.id, &json).map(Some),
+                Err(error) => Err(error),
+            },
+            None => Ok(None),
+        };
+        let mut entries = self.entries.write();
+        if !is_current() {
+            if let Some(entry) = entries.get_mut(&app.id) {
+                entry.in_flight = false;
+            }
+            return result.map(|_| ());
+        }
+        let entry = entries.entry(app.id).or_default();
+        entry.in_flight = false;
+        entry.fetched_at.get_or_insert_with(Instant::now);
+        match result {
+            Ok(Some(set)) => (entry.set, entry.failures) = (Some(set), 0),
+            Ok(None) => drop(entries.remove(&app.id)),
+            Err(error) => {
+                entry.failures = entry.failures.saturating_add(1);
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    /// The present set if the text is the same, so that what is known of tokens stays known.
+    fn parsed(&self, app: AppId, json: &str) -> Result<Arc<KeySet>, Error> {
+        match self.get(app).filter(|set| set.is_of(json)) {
+            Some(set) => Ok(set),
+            None => KeySet::parse(json, Strictness::Found).map(Arc::new),
+        }
+    }
+
+    async fn fetch(&self, app: AppId, url: &str) -> Result<String, Error> {
+        let body = self.egress.for_app(app.0).get(url, FETCH).await?;
+        String::from_utf8(body.into()).map_err(|_| Error::NotText)
+    }
+}
+
+/// Where an app's keys come from.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Source<'a> {
+    Given(&'a str),
+    Url(&'a str),
+}
+
+pub(crate) fn source(settings: &AppSettings) -> Option<Source<'_>> {
+    match (&settings.jwks, &settings.jwks_url) {
+        (Some(json), _) => Some(Source::Given(json)),
+        (None, Some(url)) => Some(Source::Url(url)),
+        (None, None) => None,
+    }
+}

@@ -1,0 +1,69 @@
+//! A map with a bound that forgets what was not used lately.
+//!
+//! It keeps two halves. New and used entries go into the young one; when that is full the old one is dropped and the
+//! young one becomes old. So an entry in use stays, and both insertion and eviction take constant time.
+
+use std::collections::HashMap;
+use std::hash::Hash;
+
+pub(crate) struct Recent<K, V> {
+    young: HashMap<K, V>,
+    old: HashMap<K, V>,
+    half_max: usize,
+}
+
+impl<K: Eq + Hash, V> Recent<K, V> {
+    /// Holds at most `entries_max` entries, and never forgets the `entries_max / 2` used last.
+    pub(crate) fn new(entries_max: usize) -> Self {
+        Self { young: HashMap::new(), old: HashMap::new(), half_max: (entries_max / 2).max(1) }
+    }
+
+    pub(crate) fn get_mut(&mut self, key: &K) -> Option<&mut V> {
+        if let Some((key, value)) = self.old.remove_entry(key) {
+            self.insert(key, value);
+        }
+        self.young.get_mut(key)
+    }
+
+    pub(crate) fn insert(&mut self, key: K, value: V) {
+        if self.young.len() >= self.half_max && !self.young.contains_key(&key) {
+            self.old = std::mem::take(&mut self.young);
+        }
+        self.old.remove(&key);
+        self.young.insert(key, value);
+    }
+
+    #[cfg(test)]
+    pub(crate) fn len(&self) -> usize {
+        self.young.len() + self.old.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_forgets_what_was_not_used_lately() {
+        let mut recent = Recent::new(8);
+        recent.insert("kept", 0);
+        for number in 0..100 {
+            let name: &'static str = Box::leak(number.to_string().into_boxed_str());
+            recent.insert(name, number);
+            assert!(recent.get_mut(&"kept").is_some(), "after {number}");
+            assert!(recent.len() <= 8);
+        }
+        assert!(recent.get_mut(&"99").is_some() && recent.get_mut(&"3").is_none());
+    }
+
+    #[test]
+    fn an_entry_is_there_once() {
+        let mut recent = Recent::new(4);
+        for key in [1, 2, 3, 1] {
+            recent.insert(key, key);
+        }
+        assert_eq!(recent.len(), 3);
+        *recent.get_mut(&1).expect("there") = 7;
+        assert_eq!(recent.get_mut(&1), Some(&mut 7));
+    }
+}

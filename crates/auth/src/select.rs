@@ -1,0 +1,237 @@
+//! Selects the app that a JWT belongs to, before any key is tried.
+//!
+//! Pure and cheap: it reads the claims `iss` and `aud` of the unverified token and looks them up. A key never
+//! selects an app, because public keys are public: an app that lists the keys of another app's identity provider
+//! would receive that app's users. The selected app's keys then verify the token, and [`crate::jwt`] checks the
+//! verified `iss` and `aud` against the app again.
+//!
+//! The request names the app, or the token does: its `aud` holds the app's audience and its `iss` is the app's
+//! issuer where the app declares one; or it has no `aud` and its `iss` is the app's name. A token that names no app
+//! belongs to the only app that signs tokens, if there is exactly one.
+
+use std::collections::HashMap;
+
+use noroshi_store::{App, AppSettings};
+use serde::Deserialize;
+
+use crate::Refused;
+
+/// What a token says about its issuer and its audience (RFC 7519 §4.1). A verified token was checked, an unverified
+/// one only says where to look for keys.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+pub(crate) struct Named {
+    #[serde(default)]
+    pub(crate) iss: Option<String>,
+    #[serde(default)]
+    pub(crate) aud: Option<Audience>,
+}
+
+/// One string, or an array of strings.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(untagged)]
+pub(crate) enum Audience {
+    One(String),
+    Many(Vec<String>),
+}
+
+impl Audience {
+    fn values(&self) -> &[String] {
+        match self {
+            Self::One(value) => std::slice::from_ref(value),
+            Self::Many(values) => values,
+        }
+    }
+
+    pub(crate) fn contains(&self, value: &str) -> bool {
+        self.values().iter().any(|one| one == value)
+    }
+}
+
+/// The value that `aud` of an app's tokens contains.
+pub(crate) fn audience_of(app: &App) -> &str {
+    app.settings.audience.as_deref().unwrap_or(app.name.as_str())
+}
+
+pub(crate) fn signs(settings: &AppSettings) -> bool {
+    settings.jwt_secret.is_some() || settings.jwks.is_some() || settings.jwks_url.is_some()
+}
+
+/// Indexes of the apps of a snapshot. A number is the app's place in the snapshot's list.
+#[derive(Default)]
+pub(crate) struct Directory {
+    by_name: HashMap<Box<str>, usize>,
+    /// More than one app may have an audience, with different issuers.
+    by_audience: HashMap<Box<str>, Vec<usize>>,
+    /// Set if exactly one app signs tokens.
+    only: Option<usize>,
+}
+
+impl Directory {
+    pub(crate) fn of(apps: &[App]) -> Self {
+        let mut directory = Self::default();
+        for (i, app) in apps.iter().enumerate() {
+            directory.by_name.insert(app.name.as_str().into(), i);
+            directory.by_audience.entry(audience_of(app).into()).or_default().push(i);
+        }
+        let mut signing = (0..apps.len()).filter(|&i| signs(&apps[i].settings));
+        directory.only = signing.next().filter(|_| signing.next().is_none());
+        directory
+    }
+
+    /// The app whose keys verify the token. `named` is what the request says. An app that is not there or signs no
+    /// tokens is refused like a wrong signature, so that nobody learns from it which apps exist.
+    pub(crate) fn select<'a>(
+        &self,
+        apps: &'a [App],
+        token: &Named,
+        named: Option<&str>,
+    ) -> Result<&'a App, Refused> {
+        let selected = match named {
+            Some(name) => self.by_name.get(name).copied(),
+            None => Some(match self.named_by(apps, token)? {
+                Some(app) => app,
+                None => self.only.ok_or(Refused::Unnamed)?,
+            }),
+        };
+        let app = selected.and_then(|i| apps.get(i)).filter(|app| signs(&app.settings));
+        app.ok_or(Refused::Signature)
+    }
+
+    /// The app that the token names. Apps that declare the token's issuer come before apps that declare none.
+    fn named_by(&self, apps: &[App], token: &Named) -> Result<Option<usize>, Refused> {
+        let Some(audience) = &token.aud else {
+            let issuer = token.iss.as_deref();
+            return Ok(issuer.and_then(|issuer| self.by_name.get(issuer).copied()));
+        };
+        let (mut declared, mut open) = (Vec::new(), Vec::new());
+        for &i in audience.values().iter().filter_map(|one| self.by_audience.get(one.as_str())).flatten() {
+            let found = match &apps[i].settings.issuer {
+                Some(issuer) if token.iss.as_ref() != Some(issuer) => continue,
+                Some(_) => &mut declared,
+                None => &mut open,
+            };
+            // An array may repeat a value.
+            if !found.contains(&i) {
+                found.push(i);
+            }
+        }
+        let found = if declared.is_empty() { open } else { declared };
+        match found[..] {
+            [] => Ok(None),
+            [app] => Ok(Some(app)),
+            _ => Err(Refused::Ambiguous),
+        }
+    }
+
+    /// Another app that an app of this name with these settings would share tokens with.
+    pub(crate) fn rival<'a>(&self, apps: &'a [App], name: &str, settings: &AppSettings) -> Option<&'a App> {
+        let audience = settings.audience.as_deref().unwrap_or(name);
+        let others = self.by_audience.get(audience)?.iter().map(|&i| &apps[i]);
+        others.filter(|app| app.name.as_str() != name).find(|app| app.settings.issuer == settings.issuer)
+    }
+
+    /// The app that accepts tokens that name no app.
+    pub(crate) fn only<'a>(&self, apps: &'a [App]) -> Option<&'a App> {
+        self.only.and_then(|i| apps.get(i))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use noroshi_types::{AppId, AppName, Timestamp};
+
+    /// `name[ issuer][ audience]`, `-` for unset; a name that ends in `!` signs no tokens.
+    fn apps(described: &[&str]) -> Vec<App> {
+        let app = |(i, text): (usize, &&str)| {
+            let mut words = text.split(' ');
+            let name = words.next().unwrap_or_default();
+            let mut word = || words.next().filter(|word| *word != "-").map(str::to_owned);
+            let (issuer, audience) = (word(), word());
+            let jwt_secret = (!name.ends_with('!')).then(|| b"secret".to_vec());
+            App {
+                id: AppId(i as u32),
+                name: AppName::parse(name.trim_end_matches('!')).expect("a name"),
+                created_at: Timestamp(0),
+                settings: AppSettings { jwt_secret, issuer, audience, ..AppSettings::default() },
+            }
+        };
+        described.iter().enumerate().map(app).collect()
+    }
+
+    fn check(described: &[&str], claims: &str, named: Option<&str>, expected: Result<&str, Refused>) {
+        let apps = apps(described);
+        let token: Named = serde_json::from_str(claims).expect(claims);
+        let selected = Directory::of(&apps).select(&apps, &token, named);
+        assert_eq!(selected.map(|app| app.name.as_str()), expected, "{described:?} {claims} {named:?}");
+    }
+
+    #[test]
+    fn a_token_that_names_no_app_is_the_only_apps() {
+        check(&["a"], "{}", None, Ok("a"));
+        check(&["a", "b!"], r#"{"iss":"https://id","aud":"other"}"#, None, Ok("a"));
+        check(&["a", "b"], "{}", None, Err(Refused::Unnamed));
+        check(&["a", "b"], r#"{"iss":"https://id","aud":"other"}"#, None, Err(Refused::Unnamed));
+        check(&["a!"], "{}", None, Err(Refused::Unnamed));
+    }
+
+    #[test]
+    fn a_request_names_the_app_before_the_token_does() {
+        check(&["a", "b"], "{}", Some("b"), Ok("b"));
+        check(&["a", "b"], r#"{"aud":"a"}"#, Some("b"), Ok("b"));
+        check(&["a", "b!"], "{}", Some("b"), Err(Refused::Signature));
+        check(&["a"], "{}", Some("x"), Err(Refused::Signature));
+    }
+
+    #[test]
+    fn a_token_names_its_app_by_the_apps_name() {
+        check(&["a", "b"], r#"{"aud":"b"}"#, None, Ok("b"));
+        check(&["a", "b"], r#"{"aud":["x","b","b"]}"#, None, Ok("b"));
+        check(&["a", "b"], r#"{"iss":"b"}"#, None, Ok("b"));
+        check(&["a", "b"], r#"{"iss":"b","aud":"x"}"#, None, Err(Refused::Unnamed));
+        check(&["a", "b"], r#"{"iss":"a","aud":"b"}"#, None, Ok("b"));
+        check(&["a", "b"], r#"{"aud":["a","b"]}"#, None, Err(Refused::Ambiguous));
+        // A token for an app that signs none is for nobody.
+        check(&["a", "b!"], r#"{"aud":"b"}"#, None, Err(Refused::Signature));
+    }
+
+    #[test]
+    fn a_token_names_its_app_by_issuer_and_audience() {
+        let apps = &["a https://a api", "b https://b api", "c - shop"];
+        check(apps, r#"{"iss":"https://a","aud":"api"}"#, None, Ok("a"));
+        check(apps, r#"{"iss":"https://b","aud":["api","x"]}"#, None, Ok("b"));
+        check(apps, r#"{"iss":"https://x","aud":"api"}"#, None, Err(Refused::Unnamed));
+        check(apps, r#"{"aud":"api"}"#, None, Err(Refused::Unnamed));
+        check(apps, r#"{"aud":"shop"}"#, None, Ok("c"));
+        check(apps, r#"{"aud":"c"}"#, None, Err(Refused::Unnamed));
+        check(&["a https://a api", "api"], r#"{"iss":"https://a","aud":"api"}"#, None, Ok("a"));
+        check(&["a https://a api", "api"], r#"{"iss":"https://x","aud":"api"}"#, None, Ok("api"));
+        // Nothing but a race of two operators makes this.
+        check(
+            &["a https://a api", "b https://a api"],
+            r#"{"iss":"https://a","aud":"api"}"#,
+            None,
+            Err(Refused::Ambiguous),
+        );
+    }
+
+    #[test]
+    fn two_apps_never_share_tokens() {
+        let apps = apps(&["a https://a api", "b", "c - shop"]);
+        let directory = Directory::of(&apps);
+        let rival = |name: &str, issuer: Option<&str>, audience: Option<&str>| {
+            let settings = AppSettings {
+                issuer: issuer.map(str::to_owned),
+                audience: audience.map(str::to_owned),
+                ..AppSettings::default()
+            };
+            directory.rival(&apps, name, &settings).map(|app| app.name.as_str())
+        };
+        assert_eq!(rival("d", Some("https://a"), Some("api")), Some("a"));
+        assert_eq!(rival("d", Some("https://d"), Some("api")), None);
+        assert_eq!(rival("a", Some("https://a"), Some("api")), None);
+        assert_eq!(rival("d", None, Some("b")), Some("b"));
+        assert_eq!(rival("shop", None, None), Some("c"));
+        assert_eq!(rival("shop", Some("https://shop"), None), None);
+    }
+}

@@ -1,0 +1,84 @@
+//! Which tokens a key set has verified, and which it has not.
+//!
+//! An entry is the hash of a token and of the version of the key set that decided. It holds only whether the signature
+//! is right, which never changes for one token and one set. Claims, expiry and revocation are checked for each log-in
+//! anew, so an entry needs no lifetime: a changed key set has another version, and no entry of the old one is found.
+//!
+//! Good and bad tokens have separate tables. A stranger who sends many bad tokens evicts other bad ones, never a good one.
+
+use parking_lot::Mutex;
+use ring::digest;
+
+use crate::recent::Recent;
+
+/// Some 4 MiB when full.
+const GOOD_MAX: usize = 65_536;
+/// Some 1 MiB when full.
+const BAD_MAX: usize = 16_384;
+
+/// A token, and the key set that it was verified with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct Question([u8; 32]);
+
+impl Question {
+    pub(crate) fn new(set_version: u64, token: &str) -> Self {
+        let mut context = digest::Context::new(&digest::SHA256);
+        context.update(&set_version.to_be_bytes());
+        context.update(token.as_bytes());
+        let mut hash = [0; 32];
+        hash.copy_from_slice(context.finish().as_ref());
+        Self(hash)
+    }
+}
+
+/// Each lock guards its own table; nothing else is locked under it.
+pub(crate) struct Verdicts {
+    good: Mutex<Recent<Question, ()>>,
+    bad: Mutex<Recent<Question, ()>>,
+}
+
+impl Verdicts {
+    pub(crate) fn new() -> Self {
+        Self { good: Mutex::new(Recent::new(GOOD_MAX)), bad: Mutex::new(Recent::new(BAD_MAX)) }
+    }
+
+    /// Whether the signature is right, if that is known.
+    pub(crate) fn recall(&self, question: &Question) -> Option<bool> {
+        if self.good.lock().get_mut(question).is_some() {
+            return Some(true);
+        }
+        self.bad.lock().get_mut(question).is_some().then_some(false)
+    }
+
+    pub(crate) fn keep(&self, question: Question, is_good: bool) {
+        let table = if is_good { &self.good } else { &self.bad };
+        table.lock().insert(question, ());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_verdict_belongs_to_one_token_and_one_key_set() {
+        let verdicts = Verdicts::new();
+        verdicts.keep(Question::new(1, "good"), true);
+        verdicts.keep(Question::new(1, "bad"), false);
+        let recall = |version, token| verdicts.recall(&Question::new(version, token));
+        assert_eq!([recall(1, "good"), recall(1, "bad"), recall(1, "other")], [Some(true), Some(false), None]);
+        assert_eq!([recall(2, "good"), recall(2, "bad")], [None, None]);
+    }
+
+    #[test]
+    fn bad_tokens_evict_no_good_one() {
+        let verdicts = Verdicts::new();
+        let good = Question::new(1, "good");
+        verdicts.keep(good, true);
+        for number in 0..2 * BAD_MAX {
+            verdicts.keep(Question::new(1, &number.to_string()), false);
+        }
+        assert_eq!(verdicts.recall(&good), Some(true));
+        assert!(verdicts.bad.lock().len() <= BAD_MAX);
+    }
+}

@@ -1,0 +1,232 @@
+//! Ends the node when a thread panics, ends early or makes no progress, so that whoever supervises the process (systemd,
+//! Kubernetes) starts it again.
+//!
+//! ```text
+//!   Pulse dropped by a panic ──┐
+//!   a failed task ─────────────┼─► the first Failure ─► /readyz and /livez answer 503 at once
+//!   watchdog finds a stall ────┘          │
+//!                                         └─► watchdog: one log line ─► run: a bounded drain ─► exit code 70
+//!                                                                 └──► the same exit code, if the drain hangs
+//! ```
+//!
+//! The watchdog is a plain thread: it needs neither the runtime nor a lock that a thread holds while it works. It counts
+//! how long a thread has worked on one thing in its own ticks, and no tick counts for more than two: a process that was
+//! stopped (SIGSTOP, a suspended machine) has not stalled, and the wall clock plays no part.
+
+mod metrics;
+mod stall;
+
+use std::io;
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+use noroshi_supervision::{Failure, Kind, Sample, Threads};
+use noroshi_telemetry::Registry;
+use tokio::runtime::Handle;
+use tokio::sync::watch;
+
+use self::stall::{Stall, Stalls};
+use crate::config::Config;
+
+/// EX_SOFTWARE of sysexits.h: an internal failure; a restart is what helps.
+pub(crate) const EXIT_CODE: u8 = 70;
+
+/// After a failure devices are told to go elsewhere for this long at most: the node misses messages for some of them.
+pub(crate) const DRAIN_MAX: Duration = Duration::from_secs(10);
+/// After the devices, everything else gets this long.
+pub(crate) const REST_MAX: Duration = Duration::from_secs(5);
+/// How much longer the watchdog waits for the exit, and how long for the log.
+const SLACK: Duration = Duration::from_secs(1);
+
+/// How long a drain after a failure may take with the devices.
+pub(crate) fn drain_max(config: &Config) -> Duration {
+    config.gateway.drain.deadline.min(DRAIN_MAX)
+}
+
+/// How often the runtime shows that it runs tasks and timers.
+const BEAT: Duration = Duration::from_secs(1);
+
+/// The running watchdog.
+pub(crate) struct Supervisor {
+    failed: watch::Receiver<bool>,
+    threads: Threads,
+}
+
+/// What the watchdog is told at its start.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Limits {
+    /// Zero: stalls are not looked for.
+    pub(crate) stall: Duration,
+    /// How long a drain after a failure may take with the devices.
+    pub(crate) drain: Duration,
+}
+
+impl Supervisor {
+    /// Registers metrics and counts panics from now on.
+    pub(crate) fn register(threads: &Threads, registry: &mut Registry) {
+        noroshi_supervision::panics::count();
+        metrics::register(threads, registry);
+    }
+
+    /// Starts the watchdog. Must be called inside the runtime that is watched.
+    pub(crate) fn start(threads: Threads, limits: Limits) -> io::Result<Self> {
+        let (fail, failed) = watch::channel(false);
+        let pulse = threads.register(Kind::Runtime, "runtime");
+        tokio::spawn(async move {
+            loop {
+                pulse.working();
+                tokio::time::sleep(BEAT).await;
+            }
+        });
+        let watchdog = Watchdog { threads: threads.clone(), limits, runtime: Handle::current(), fail };
+        std::thread::Builder::new().name("watchdog".to_owned()).spawn(move || watchdog.run())?;
+        Ok(Self { failed, threads })
+    }
+
+    /// Resolves once a thread has failed and the log says so. Cancel-safe.
+    pub(crate) async fn failed(&self) {
+        // An error means that the watchdog ended, which it only does with the process.
+        let _ = self.failed.clone().wait_for(|failed| *failed).await;
+    }
+
+    pub(crate) fn failure(&self) -> Option<&Failure> {
+        self.threads.failure()
+    }
+
+    /// A drain begins: threads may end.
+    pub(crate) fn expect_ends(&self) {
+        self.threads.expect_ends();
+    }
+
+    /// A background task failed, as its `JoinHandle` told.
+    pub(crate) fn task_failed(&self, task: &str) {
+        let what = noroshi_supervision::What::Panicked;
+        self.threads.fail(Failure { kind: Kind::Task, thread: format!("task-{task}"), what });
+    }
+}
+
+struct Watchdog {
+    threads: Threads,
+    limits: Limits,
+    runtime: Handle,
+    fail: watch::Sender<bool>,
+}
+
+impl Watchdog {
+    fn run(self) {
+        self.threads.wake_me();
+        // Ten looks within the time that makes a stall; more often than once a second nobody needs one.
+        let tick = match self.limits.stall {
+            Duration::ZERO => Duration::from_secs(1),
+            stall => (stall / 10).clamp(Duration::from_millis(100), Duration::from_secs(1)),
+        };
+        let (mut stalls, mut last) = (Stalls::new(self.limits.stall), Instant::now());
+        #[cfg(debug_assertions)]
+        let mut faults = faults::Faults::default();
+        while self.threads.failure().is_none() {
+            std::thread::park_timeout(tick);
+            #[cfg(debug_assertions)]
+            faults.look(&self.runtime);
+            let elapsed = last.elapsed().min(tick * 2);
+            last = Instant::now();
+            let mut samples = self.threads.sample();
+            samples.extend(workers(&self.runtime));
+            for stall in stalls.look(&samples, elapsed) {
+                self.note(&stall);
+            }
+            for (name, busy) in stalls.busy() {
+                self.threads.note_busy(name, busy);
+            }
+        }
+        self.end();
+    }
+
+    fn note(&self, stall: &Stall) {
+        let Stall { kind, name, busy } = stall;
+        if !self.threads.stalled(*kind, name, *busy) {
+            let (kind, seconds) = (kind.name(), busy.as_secs());
+            tracing::warn!(thread = name, kind, seconds, "a thread makes no progress; the node goes on without");
+        }
+    }
+
+    /// Says so, lets the node drain, and ends it if it does not end by itself.
+    fn end(&self) {
+        let Some(failure) = self.threads.failure().cloned() else { return };
+        // Standard error may be what hangs: the end does not wait for it.
+        let (logged, is_logged) = mpsc::sync_channel(1);
+        let log = move || {
+            let (kind, thread, reason) = (failure.kind.name(), &failure.thread, failure.what.to_string());
+            tracing::error!(
+                thread,
+                kind,
+                reason,
+                exit_code = EXIT_CODE,
+                "a thread failed; the node drains and exits"
+            );
+            let _ = logged.try_send(());
+        };
+        if std::thread::Builder::new().name("watchdog-log".to_owned()).spawn(log).is_ok() {
+            // Either way the end begins.
+            let _ = is_logged.recv_timeout(SLACK);
+        }
+        self.fail.send_replace(true);
+        std::thread::sleep(self.limits.drain + REST_MAX + SLACK);
+        exit();
+    }
+}
+
+/// Ends the process without looking after anything: what hangs would hang the end too. What was accepted is on disk.
+#[allow(clippy::exit)] // A thread that cannot be ended leaves no other way.
+pub(crate) fn exit() -> ! {
+    std::process::exit(i32::from(EXIT_CODE))
+}
+
+/// The runtime's own threads: they report to it how often they parked and how long they were busy.
+fn workers(runtime: &Handle) -> Vec<Sample> {
+    let metrics = runtime.metrics();
+    let sample = |worker| {
+        let parks = metrics.worker_park_unpark_count(worker);
+        let busy_ms = metrics.worker_total_busy_duration(worker).as_millis();
+        Sample {
+            kind: Kind::Runtime,
+            name: format!("noroshi-worker-{worker}"),
+            // Both only grow, so the sum stays the same only if both do.
+            count: parks.wrapping_add(u64::try_from(busy_ms).unwrap_or(u64::MAX)),
+            // Tokio: an even count is an active worker.
+            is_working: parks.is_multiple_of(2),
+            busy: Duration::ZERO,
+        }
+    };
+    (0..metrics.num_workers()).map(sample).collect()
+}
+
+/// Faults that tests ask for: in debug builds only.
+#[cfg(debug_assertions)]
+mod faults {
+    use noroshi_supervision::fault;
+    use tokio::runtime::Handle;
+
+    #[derive(Default)]
+    pub(super) struct Faults {
+        last: String,
+    }
+
+    impl Faults {
+        /// Arms what the file asks for now, once for each change.
+        pub(super) fn look(&mut self, runtime: &Handle) {
+            let Some(text) = fault::file().and_then(|file| std::fs::read_to_string(file).ok()) else { return };
+            if text != self.last {
+                fault::arm(&text);
+                self.last = text;
+                if fault::is_armed("worker") {
+                    runtime.spawn(async { fault::strike("worker") });
+                }
+                if fault::is_armed("workers") {
+                    for _ in 0..runtime.metrics().num_workers() {
+                        runtime.spawn(async { fault::strike("workers") });
+                    }
+                }
+            }
+        }
+    }
+}

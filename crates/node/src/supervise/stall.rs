@@ -1,0 +1,112 @@
+//! Which threads have worked on one thing for too long. No clock: the watchdog says how much time passed.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use noroshi_supervision::{Kind, Sample};
+
+/// A thread that makes no progress.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Stall {
+    pub(super) kind: Kind,
+    pub(super) name: String,
+    pub(super) busy: Duration,
+}
+
+struct Seen {
+    count: u64,
+    busy: Duration,
+    is_told: bool,
+}
+
+pub(super) struct Stalls {
+    /// Zero: none is ever told.
+    limit: Duration,
+    /// By name; threads that ended leave it.
+    seen: HashMap<String, Seen>,
+}
+
+impl Stalls {
+    pub(super) fn new(limit: Duration) -> Self {
+        Self { limit, seen: HashMap::new() }
+    }
+
+    /// Threads that have stalled since the last look, each once until it makes progress. `elapsed`: since that look.
+    pub(super) fn look(&mut self, samples: &[Sample], elapsed: Duration) -> Vec<Stall> {
+        self.seen.retain(|name, _| samples.iter().any(|sample| sample.name == *name));
+        let mut stalls = Vec::new();
+        for Sample { kind, name, count, is_working, .. } in samples {
+            let new = || Seen { count: *count, busy: Duration::ZERO, is_told: false };
+            let seen = self.seen.entry(name.clone()).or_insert_with(new);
+            if seen.count != *count || !is_working {
+                *seen = new();
+                continue;
+            }
+            seen.busy += elapsed;
+            if !self.limit.is_zero() && seen.busy >= self.limit && !std::mem::replace(&mut seen.is_told, true) {
+                stalls.push(Stall { kind: *kind, name: name.clone(), busy: seen.busy });
+            }
+        }
+        stalls
+    }
+
+    /// How long each thread has worked on what it does now.
+    pub(super) fn busy(&self) -> impl Iterator<Item = (&str, Duration)> {
+        self.seen.iter().map(|(name, seen)| (name.as_str(), seen.busy))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn sample(count: u64) -> Sample {
+        let (kind, busy) = (Kind::Shard, Duration::ZERO);
+        Sample { kind, name: "shard-0".to_owned(), count, is_working: count % 2 == 1, busy }
+    }
+
+    /// Whether a stall of three seconds is told at each look, a second apart.
+    fn check(counts: &[u64], expected: &[bool]) {
+        let mut stalls = Stalls::new(3 * SECOND);
+        let told: Vec<bool> =
+            counts.iter().map(|count| !stalls.look(&[sample(*count)], SECOND).is_empty()).collect();
+        assert_eq!(told, expected, "{counts:?}");
+    }
+
+    #[test]
+    fn one_piece_of_work_that_takes_too_long_is_told_once() {
+        check(&[1, 1, 1, 1, 1, 1], &[false, false, false, true, false, false]);
+    }
+
+    #[test]
+    fn progress_and_waiting_are_no_stall() {
+        check(&[1, 1, 1, 3, 3, 3], &[false; 6]);
+        check(&[2, 2, 2, 2, 2, 2], &[false; 6]);
+    }
+
+    #[test]
+    fn after_progress_it_may_stall_again() {
+        check(&[1, 1, 1, 1, 3, 3, 3, 3], &[false, false, false, true, false, false, false, true]);
+    }
+
+    #[test]
+    fn a_long_pause_of_the_process_counts_for_what_the_watchdog_says() {
+        let mut stalls = Stalls::new(3 * SECOND);
+        stalls.look(&[sample(1)], SECOND);
+        // It was stopped for an hour; the watchdog caps what passed.
+        assert_eq!(stalls.look(&[sample(1)], 2 * SECOND), []);
+        assert_eq!(stalls.busy().next(), Some(("shard-0", 2 * SECOND)));
+        assert_eq!(stalls.look(&[], SECOND), []);
+        assert_eq!(stalls.busy().next(), None);
+    }
+
+    #[test]
+    fn without_a_limit_nothing_is_told() {
+        let mut stalls = Stalls::new(Duration::ZERO);
+        for _ in 0..100 {
+            assert_eq!(stalls.look(&[sample(1)], 60 * SECOND), []);
+        }
+    }
+}
