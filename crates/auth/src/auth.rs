@@ -6,8 +6,8 @@ use std::sync::{Arc, OnceLock};
 use arc_swap::ArcSwap;
 use noroshi_egress::Egress;
 use noroshi_store::{App, AppSettings, EndpointHash, Error, Key, KeyHash, NewKey, Store};
-use noroshi_types::rule::{Claims, TopicRules};
 use noroshi_telemetry::Registry;
+use noroshi_types::rule::{Claims, TopicRules};
 use noroshi_types::{
     AppId, AppName, DeviceId, KeyId, NotificationId, Scope, Scopes, Timestamp, Topic, UserId,
 };
@@ -131,7 +131,8 @@ impl Auth {
         let snapshot = ArcSwap::from_pointee(load(&*store, &AppRules::new()).await?);
         let (reloading, jwk_sets) = (tokio::sync::Mutex::default(), JwkSets::new(egress));
         let verifier = Arc::new(Verifier::new(limits));
-        let pool = Pool::start().map_err(|error| Error::Engine(format!("no thread to verify with: {error}")))?;
+        let pool =
+            Pool::start().map_err(|error| Error::Engine(format!("no thread to verify with: {error}")))?;
         let auth = Self {
             store,
             snapshot,

@@ -217,7 +217,9 @@ mod tests {
     fn a_claim_that_stands_twice_names_nothing() {
         let named = |claims: &str| unverified(&signed(r#"{"alg":"HS256"}"#, claims));
         assert!(named(r#"{"aud":["x","game"],"iss":"a","sub":1}"#).is_ok());
-        for claims in [r#"{"aud":"a","aud":"b"}"#, r#"{"iss":"a","iss":"b"}"#, r#"{"aud":1}"#, r#"{"aud":[1]}"#] {
+        for claims in
+            [r#"{"aud":"a","aud":"b"}"#, r#"{"iss":"a","iss":"b"}"#, r#"{"aud":1}"#, r#"{"aud":[1]}"#]
+        {
             assert!(matches!(named(claims), Err(Refused::Malformed(_))), "{claims}");
         }
     }

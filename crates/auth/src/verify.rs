@@ -159,7 +159,8 @@ impl Auth {
     fn check_public(&self, credential: Credential<'_>, header: Header, app: &App, now: Timestamp) -> Checked {
         let Credential { token, client, .. } = credential;
         let Verifier { verdicts, metrics, .. } = &**self.verifier();
-        let refuse = || Checked::Known(Err(self.verifier().refuse(Refused::Signature, client, Some(app.id), now)));
+        let refuse =
+            || Checked::Known(Err(self.verifier().refuse(Refused::Signature, client, Some(app.id), now)));
         let set = self.jwk_sets().get(app.id).filter(|set| set.candidates(&header).next().is_some());
         let Some(set) = set else {
             self.jwk_sets().miss(app);

@@ -205,7 +205,9 @@ impl Shard {
     /// What a log-in that is refused for earlier failures has to wait; 0 for all others.
     pub(crate) fn retry_after_s(&self, slot: u32) -> u32 {
         let connection = self.connections.get(slot as usize);
-        connection.and_then(|connection| connection.opening.as_ref()).map_or(0, |opening| opening.retry_after_s)
+        connection
+            .and_then(|connection| connection.opening.as_ref())
+            .map_or(0, |opening| opening.retry_after_s)
     }
 
     fn end_writing(&mut self, slot: u32) {

@@ -8,8 +8,8 @@
 //! The order in [`Shard::open_session`] is what makes the way from the read to live delivery free of
 //! gaps: attach, put into the topic index, and only then look at the stamps ([`crate::stamp`]).
 
-use noroshi_delivery::rules::Known;
 use noroshi_auth::{Credential, Identity, Refused};
+use noroshi_delivery::rules::Known;
 use noroshi_delivery::{Entered, Entering};
 use noroshi_events::Event;
 use noroshi_events::event::Connected;

@@ -7,8 +7,10 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::Author;
+use super::app::{
+    CLAIM_BYTES_MAX, KEY_NAME_BYTES_MAX, URL_BYTES_MAX, client_publish, jwks, jwks_url, jwt_secret,
+};
 use super::topic_rules::mirrored;
-use super::app::{CLAIM_BYTES_MAX, KEY_NAME_BYTES_MAX, URL_BYTES_MAX, client_publish, jwks, jwks_url, jwt_secret};
 use crate::error::Problem;
 use crate::json::{self, Bounded, FromText, Line, Text};
 
