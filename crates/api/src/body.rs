@@ -16,6 +16,7 @@ mod push_token;
 mod quota;
 mod relay;
 mod time_zone;
+mod topic_rules;
 
 pub use app::{Author, NewAppKey, app, app_change, key};
 pub(crate) use campaign::placed;
@@ -31,6 +32,7 @@ pub use push_token::{TestTarget, push_test, push_token};
 pub use quota::{quota_changes, quotas};
 pub use relay::{Relayed, relayed};
 pub(crate) use time_zone::TimeZone;
+pub use topic_rules::topic_rules;
 
 use noroshi_types::{DeviceId, Invalid, NotificationId, Presence, UserId, limits};
 use serde::Deserialize;

@@ -23,5 +23,6 @@ pub(crate) mod quota;
 pub(crate) mod relay;
 pub(crate) mod summary;
 pub(crate) mod topic;
+pub(crate) mod topic_rules;
 pub(crate) mod user;
 pub(crate) mod web_push;

@@ -14,7 +14,7 @@ use http::{HeaderValue, Method, header};
 use crate::error::{Code, Problem};
 use crate::handler::{
     app, batch, campaign, credential, device, drain, endpoint, experiment, health, invalidation, me, nodes,
-    notice, notification, page, presence, profile, quota, relay, topic, user, web_push,
+    notice, notification, page, presence, profile, quota, relay, topic, topic_rules, user, web_push,
 };
 use crate::state::{Api, Door, State};
 use crate::{observe, origin, turn};
@@ -88,6 +88,7 @@ fn public_routes() -> Vec<Route> {
         delete("/v1/devices/{device}", device::delete),
         post("/v1/devices/{device}/revoke", device::revoke),
         post("/v1/users/{user}/revoke", user::revoke),
+        get("/v1/devices/{device}/topics/{topic}/permission", topic_rules::explain),
         get("/v1/push/invalidations", invalidation::list),
         get("/v1/me", me::show),
         patch("/v1/me", me::change),
@@ -114,6 +115,9 @@ fn public_routes() -> Vec<Route> {
         get("/v1/apps/{app}/keys", app::keys),
         post("/v1/apps/{app}/keys", app::create_key),
         delete("/v1/apps/{app}/keys/{key}", app::revoke_key),
+        get("/v1/apps/{app}/topic-rules", topic_rules::show),
+        put("/v1/apps/{app}/topic-rules", topic_rules::put),
+        delete("/v1/apps/{app}/topic-rules", topic_rules::delete),
         get("/v1/apps/{app}/push", credential::list),
         post("/v1/apps/{app}/push", credential::add),
         delete("/v1/apps/{app}/push/{id}", credential::remove),
@@ -150,6 +154,9 @@ fn admin_routes() -> Vec<Route> {
         get("/v1/apps/{app}/keys", app::keys),
         post("/v1/apps/{app}/keys", app::create_key),
         delete("/v1/apps/{app}/keys/{key}", app::revoke_key),
+        get("/v1/apps/{app}/topic-rules", topic_rules::show),
+        put("/v1/apps/{app}/topic-rules", topic_rules::put),
+        delete("/v1/apps/{app}/topic-rules", topic_rules::delete),
         get("/v1/apps/{app}/push", credential::list),
         post("/v1/apps/{app}/push", credential::add),
         delete("/v1/apps/{app}/push/{id}", credential::remove),

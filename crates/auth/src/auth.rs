@@ -8,6 +8,7 @@ use noroshi_egress::Egress;
 use noroshi_store::{App, AppSettings, EndpointHash, Error, Issued, Key, KeyHash, NewKey, Store};
 use noroshi_supervision::Threads;
 use noroshi_telemetry::Registry;
+use noroshi_types::rule::{Claims, TopicRules};
 use noroshi_types::{
     AppId, AppName, DeviceId, KeyId, NotificationId, Scope, Scopes, Timestamp, Topic, UserId,
 };
@@ -21,7 +22,7 @@ use crate::key::{self, ApiKey};
 use crate::pool::Pool;
 use crate::select::{self, Directory};
 use crate::verify::{Checked, Credential, Verifier};
-use crate::{Refused, jwt, provider, token};
+use crate::{Refused, jwt, provider, subject, token, topic_rules};
 
 /// A provider, by its API key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,13 +51,43 @@ pub struct Identity {
     pub token_version: Option<u32>,
     /// By an app JWT; compared with when such were revoked.
     pub issued: Issued,
-    /// Durable subscriptions named by an app JWT.
+    /// Durable subscriptions that an app JWT names and the app's topic rules do not deny.
     pub topics: Vec<Topic>,
+    /// Filters in the JWT's claim `topics`, until the rules of its app are applied.
+    pub(crate) topic_filters: Vec<Box<str>>,
+    /// Subscriptions that the JWT names and the app's topic rules deny.
+    pub denied_topics: Vec<Topic>,
+    /// What the app's topic rules have to know of a JWT. None without rules, and for a device token, which carries no
+    /// claims.
+    pub claims: Option<Arc<Claims>>,
     pub expires_at: Timestamp,
 }
 
+impl Identity {
+    /// Of a device that came without a token.
+    pub fn anonymous(app: AppId, device: DeviceId) -> Self {
+        Self {
+            app,
+            device,
+            user: None,
+            create: true,
+            token_version: None,
+            issued: Issued::Elsewhere,
+            topics: Vec::new(),
+            topic_filters: Vec::new(),
+            denied_topics: Vec::new(),
+            claims: None,
+            expires_at: Timestamp(u64::MAX),
+        }
+    }
+}
+
+/// The topic rules of each app that has some, with the app's name.
+pub type AppRules = HashMap<AppId, (AppName, Arc<TopicRules>)>;
+
 /// Apps and keys as of the last change.
 struct Snapshot {
+    rules: AppRules,
     apps: Vec<App>,
     directory: Directory,
     keys: HashMap<KeyHash, Key>,
@@ -79,6 +110,8 @@ pub struct Auth {
     changed: OnceLock<Box<dyn Fn() + Send + Sync>>,
     /// Told of all apps after every reading.
     watchers: Mutex<Vec<Watcher>>,
+    /// Set once: whoever decides by topic rules.
+    rules_changed: OnceLock<Box<dyn Fn(&AppRules) + Send + Sync>>,
 }
 
 /// Called with all apps, one call at a time and in order; must not block.
@@ -105,7 +138,7 @@ impl Auth {
         let mut fresh = vec![0; 32];
         random.fill(&mut fresh).map_err(no_randomness)?;
         let capabilities = Capabilities::new(&store.secret("endpoint-key", fresh).await?);
-        let snapshot = ArcSwap::from_pointee(load(&*store).await?);
+        let snapshot = ArcSwap::from_pointee(load(&*store, &AppRules::new()).await?);
         let (reloading, jwk_sets) = (tokio::sync::Mutex::default(), JwkSets::new(egress));
         let verifier = Arc::new(Verifier::new(limits));
         let pool = Pool::start(threads)
@@ -122,6 +155,7 @@ impl Auth {
             random,
             changed: OnceLock::new(),
             watchers: Mutex::default(),
+            rules_changed: OnceLock::new(),
         };
         auth.load_given_sets().await;
         Ok(Arc::new(auth))
@@ -157,6 +191,13 @@ impl Auth {
                 answered.recv().unwrap_or(Err(Refused::Busy))
             }
         }
+    }
+
+    /// What a JWT claims, completed with what the topic rules of its app have to know. Its signature is checked elsewhere.
+    pub(crate) fn claimed(&self, token: &str, app: &App, now: Timestamp) -> Result<Identity, Refused> {
+        let identity = jwt::claimed(token, app, now)?;
+        let rules = self.topic_rules(app.id);
+        subject::complete(identity, token, rules.as_deref())
     }
 
     pub(crate) fn device_token(&self, token: &str, now: Timestamp) -> Result<Identity, Refused> {
@@ -284,6 +325,19 @@ impl Auth {
         let app = self.store.set_quotas(app, quotas).await?;
         self.reload().await?;
         Ok(app)
+    }
+
+    /// Sets or removes the topic rules of an app. Its other settings stay, also those that somebody changes at the same
+    /// time.
+    pub async fn set_topic_rules(&self, app: AppId, rules: Option<String>) -> Result<App, Error> {
+        let app = self.store.set_topic_rules(app, rules).await?;
+        self.reload().await?;
+        Ok(app)
+    }
+
+    /// The topic rules of an app that has some.
+    pub fn topic_rules(&self, app: AppId) -> Option<Arc<TopicRules>> {
+        self.snapshot.load().rules.get(&app).map(|(_, rules)| rules.clone())
     }
 
     pub async fn delete_app(&self, app: AppId) -> Result<(), Error> {
@@ -448,18 +502,46 @@ impl Auth {
         Ok(())
     }
 
+    /// Calls `changed` with the topic rules of all apps: now, and after each change, also one that was made on another
+    /// node. A second call is ignored.
+    pub async fn watch_topic_rules(&self, changed: impl Fn(&AppRules) + Send + Sync + 'static) {
+        let _in_order = self.reloading.lock().await;
+        changed(&self.snapshot.load().rules);
+        let _ = self.rules_changed.set(Box::new(changed));
+    }
+
     async fn load_again(&self) -> Result<(), Error> {
         let _in_order = self.reloading.lock().await;
-        self.snapshot.store(Arc::new(load(&*self.store).await?));
+        let before = self.snapshot.load_full();
+        let snapshot = load(&*self.store, &before.rules).await?;
+        self.snapshot.store(Arc::new(snapshot));
         self.tell_watchers();
+        let now = self.snapshot.load();
+        if let Some(changed) = self.rules_changed.get().filter(|_| before.rules != now.rules) {
+            changed(&now.rules);
+        }
         Ok(())
     }
 }
 
-async fn load(store: &dyn Store) -> Result<Snapshot, Error> {
+async fn load(store: &dyn Store, known: &AppRules) -> Result<Snapshot, Error> {
     let apps = store.apps().await?;
     let keys = store.keys().await?.into_iter().map(|key| (key.hash, key)).collect();
-    Ok(Snapshot { directory: Directory::of(&apps), apps, keys })
+    let rules = apps.iter().filter_map(|app| rules_of(app, known)).collect();
+    Ok(Snapshot { rules, directory: Directory::of(&apps), apps, keys })
+}
+
+fn rules_of(app: &App, known: &AppRules) -> Option<(AppId, (AppName, Arc<TopicRules>))> {
+    let read = match topic_rules::read(app.settings.topic_rules.as_deref()?) {
+        Ok(rules) => rules,
+        Err(error) => {
+            tracing::error!(app = %app.name, %error, "the app's topic rules cannot be read: every topic is denied");
+            TopicRules::denying_all()
+        }
+    };
+    let known = known.get(&app.id).filter(|(_, known)| **known == read);
+    let rules = known.map_or_else(|| Arc::new(read), |(_, known)| known.clone());
+    Some((app.id, (app.name.clone(), rules)))
 }
 
 fn no_randomness(_: ring::error::Unspecified) -> Error {

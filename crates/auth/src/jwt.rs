@@ -7,6 +7,7 @@
 
 use jsonwebtoken::{Algorithm, DecodingKey, Header, decode_header};
 use noroshi_store::{App, Issued};
+use noroshi_types::rule::claims::is_filter;
 use noroshi_types::{DeviceId, Timestamp, Topic, UserId, limits};
 use serde::Deserialize;
 
@@ -87,8 +88,10 @@ fn identity(claims: Claims, app: &App, now: Timestamp) -> Result<Identity, Refus
     if claims.topics.len() > limits::TOPICS_PER_DEVICE_MAX {
         return Err(Refused::Malformed("a JWT names at most 1,000 topics"));
     }
-    let topics: Result<Vec<Topic>, _> =
-        claims.topics.iter().map(|topic| Topic::parse_subscription(topic)).collect();
+    // A filter subscribes to nothing: topic rules may ask whether the token lists a topic.
+    let (filters, names): (Vec<&String>, Vec<&String>) =
+        claims.topics.iter().partition(|topic| topic.contains(['+', '#']) && is_filter(topic));
+    let topics: Result<Vec<Topic>, _> = names.iter().map(|topic| Topic::parse_subscription(topic)).collect();
     Ok(Identity {
         app: app.id,
         device: DeviceId::parse(&claims.device).map_err(|_| {
@@ -103,6 +106,9 @@ fn identity(claims: Claims, app: &App, now: Timestamp) -> Result<Identity, Refus
         token_version: None,
         issued: claims.iat.map_or(Issued::Unknown, |iat| Issued::At(timestamp(iat))),
         topics: topics.map_err(|_| Refused::Malformed("the claim topics holds an invalid topic"))?,
+        topic_filters: filters.into_iter().map(|filter| filter.as_str().into()).collect(),
+        denied_topics: Vec::new(),
+        claims: None,
         expires_at,
     })
 }

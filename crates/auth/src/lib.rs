@@ -33,12 +33,14 @@ mod pool;
 mod provider;
 mod recent;
 mod select;
+mod subject;
 mod token;
+pub mod topic_rules;
 mod vapid;
 mod verdicts;
 mod verify;
 
-pub use auth::{Access, Auth, Identity};
+pub use auth::{Access, AppRules, Auth, Identity};
 pub use capability::Permit;
 pub use client::{ClientNetwork, ForwardingHeader, TrustedProxies};
 pub use failures::FailureLimits;

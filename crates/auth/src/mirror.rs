@@ -30,6 +30,7 @@ impl Auth {
         // Another node of the cell may have been told before.
         self.follow().await?;
         let quotas = settings.quotas.clone();
+        let rules = settings.topic_rules.clone();
         let app = match self.app(name.as_str()) {
             None => self.create_app(name, settings, now).await?,
             Some(app) if app.settings != settings => self.update_app(app.id, settings).await?,
@@ -38,6 +39,10 @@ impl Auth {
         let app = match app.settings.quotas == quotas {
             true => app,
             false => self.set_quotas(app.id, quotas).await?,
+        };
+        let app = match app.settings.topic_rules == rules {
+            true => app,
+            false => self.set_topic_rules(app.id, rules).await?,
         };
         let there = self.keys(app.id);
         let wanted: HashSet<(KeyHash, Scopes)> = keys.iter().map(|key| (key.hash, key.scopes)).collect();

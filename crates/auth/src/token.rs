@@ -64,6 +64,9 @@ impl Signer {
             token_version: Some(u32::from_be_bytes(*version)),
             issued: Issued::Elsewhere,
             topics: Vec::new(),
+            topic_filters: Vec::new(),
+            denied_topics: Vec::new(),
+            claims: None,
             expires_at,
         })
     }

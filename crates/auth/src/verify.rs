@@ -147,7 +147,7 @@ impl Auth {
         };
         let checked = self.with_app_of(token, named, |app| match header.alg {
             Algorithm::HS256 if is_signed_with_secret(token, app) => {
-                Checked::Known(jwt::claimed(token, app, now))
+                Checked::Known(self.claimed(token, app, now))
             }
             Algorithm::HS256 => Checked::Known(refuse(Refused::Signature, Some(app.id))),
             _ => self.check_public(credential, header, app, now),
@@ -166,7 +166,7 @@ impl Auth {
             self.jwk_sets().miss(app);
             return refuse();
         };
-        let claimed = jwt::claimed(token, app, now);
+        let claimed = self.claimed(token, app, now);
         match verdicts.recall(&Question::new(set.version(), token)) {
             Some(true) => {
                 metrics.recalled_good.inc();

@@ -170,10 +170,11 @@ fn described(front: &Front, cell: &Cell, app: &App, keys: &[Key]) -> Value {
     let mut described = json!({"jwt_secret": secret, "jwks_url": settings.jwks_url, "jwks": jwks,
         "client_publish": settings.client_publish, "issuer": settings.issuer, "audience": settings.audience,
         "keys": keys});
-    // An older cell refuses what it does not know: it is told only of what is set.
-    let quotas: Option<Value> = settings.quotas.as_ref().and_then(|quotas| serde_json::from_str(quotas).ok());
-    if let Some(quotas) = quotas {
-        described["quotas"] = quotas;
+    // An older cell refuses fields that it does not know: the front sends only those that are set.
+    for (name, text) in [("quotas", &settings.quotas), ("topic_rules", &settings.topic_rules)] {
+        if let Some(value) = text.as_ref().and_then(|text| serde_json::from_str::<Value>(text).ok()) {
+            described[name] = value;
+        }
     }
     described
 }

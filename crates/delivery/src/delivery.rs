@@ -16,6 +16,7 @@ use crate::first_call::FirstCalls;
 use crate::metrics::Metrics;
 use crate::push::{self, Outlet, Side};
 use crate::quota::{OverQuota, Quotas};
+use crate::rules::Rules;
 use crate::{Clock, service};
 
 /// Without an exporter.
@@ -38,6 +39,16 @@ pub enum Error {
     OverQuota(#[from] OverQuota),
     #[error(transparent)]
     Store(#[from] noroshi_store::Error),
+}
+
+/// Work that ends when this is dropped.
+#[derive(Debug)]
+pub struct Held(tokio::task::AbortHandle);
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
 }
 
 /// Everything a request or a connection may ask for. Shared as `Arc<Delivery>`.
@@ -65,6 +76,7 @@ pub struct Delivery {
     pub(crate) inlet: Arc<Inlet>,
     pub(crate) first_calls: FirstCalls,
     pub(crate) quotas: Quotas,
+    pub(crate) rules: Rules,
     pub(crate) runtime: Handle,
 }
 
@@ -88,6 +100,7 @@ impl Delivery {
             inlet,
             first_calls,
             quotas,
+            rules: Rules::new(),
             runtime,
         })
     }
@@ -175,6 +188,11 @@ impl Delivery {
     /// Runs what a connection asks for beside its shard. The caller bounds how much of it there is.
     pub fn work(&self, work: impl Future<Output = ()> + Send + 'static) {
         self.runtime.spawn(work);
+    }
+
+    /// As [`Delivery::work`], until what it returns is dropped.
+    pub fn work_while_held(&self, work: impl Future<Output = ()> + Send + 'static) -> Held {
+        Held(self.runtime.spawn(work).abort_handle())
     }
 
     /// A device confirmed notifications. Kept in memory for some milliseconds and written together

@@ -83,6 +83,12 @@ pub trait Edge: Send + Sync {
     /// Ends every session of an app.
     fn close_app(&self, app: AppId, reason: CloseReason);
 
+    /// The topic rules of apps changed: sessions that lost a permission end their subscriptions, some at a time. By
+    /// default there are no sessions.
+    fn rules_changed(&self, apps: &[AppId]) {
+        let _ = apps;
+    }
+
     /// Connections that hear the topic now.
     fn topic_sessions(&self, app: AppId, topic: &Topic) -> u64;
 

@@ -12,7 +12,8 @@
 //!
 //! Reading order: [`edge`] (the trait the gateway implements), [`publish`], [`ack`], [`cluster`]
 //! (who is connected elsewhere), [`push`] (who is not connected), [`campaign`], [`definition`] and [`first_call`] (what an app is told when it
-//! starts), [`quota`] (what an app may use), [`service`] (background work), [`metrics`].
+//! starts), [`rules`] (who may use which topic), [`quota`] (what an app may use), [`service`] (background work),
+//! [`metrics`].
 //!
 //! Invariant: `Edge::deliver` for what is kept is called from the store's completion, which runs in
 //! commit order; that alone gives every inbox and every topic its order.
@@ -29,6 +30,7 @@ pub mod metrics;
 pub mod publish;
 pub mod push;
 pub mod quota;
+pub mod rules;
 pub mod service;
 mod spans;
 
@@ -37,7 +39,7 @@ mod telling;
 
 pub use clock::Clock;
 pub use cluster::id_at;
-pub use delivery::{Delivery, Error};
+pub use delivery::{Delivery, Error, Held};
 pub use edge::{Edge, LocalSession, Session};
 pub use entering::{Entered, Entering};
 pub use publish::Receipt;

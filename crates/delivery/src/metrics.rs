@@ -34,6 +34,7 @@ pub struct Metrics {
     pub(crate) push: crate::push::metrics::Metrics,
     pub(crate) cluster: crate::cluster::metrics::Metrics,
     pub(crate) quota: crate::quota::Metrics,
+    pub(crate) rules: crate::rules::metrics::RuleMetrics,
 }
 
 /// For a list of all that there is, each with one of its labels.
@@ -41,6 +42,7 @@ pub fn describe(registry: &mut Registry) {
     let metrics = Metrics::new(registry);
     metrics.push.describe();
     metrics.quota.describe();
+    metrics.rules.describe();
 }
 
 impl Metrics {
@@ -64,6 +66,7 @@ impl Metrics {
         metrics.push.register(registry);
         metrics.cluster.register(registry);
         metrics.quota.register(registry);
+        metrics.rules.register(registry);
         metrics
     }
 
@@ -85,6 +88,7 @@ impl Metrics {
             push: crate::push::metrics::Metrics::default(),
             cluster: crate::cluster::metrics::Metrics::default(),
             quota: crate::quota::Metrics::default(),
+            rules: crate::rules::metrics::RuleMetrics::default(),
         }
     }
 

@@ -224,6 +224,7 @@ impl Shard {
     /// Takes a connection out of everything but the slab.
     fn leave(&mut self, slot: u32) {
         self.succeeding.remove(&slot);
+        self.gates.remove(&slot);
         self.end_talk(slot);
         let Some(connection) = self.connections.get_mut(slot as usize) else { return };
         connection.opening = None;

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use noroshi_delivery::quota::Permit;
 use noroshi_protocol::ws::Decoder;
 use noroshi_store::Login;
-use noroshi_types::{CloseReason, DeviceNum, NotificationId, Timestamp};
+use noroshi_types::rule::Claims;
+use noroshi_types::{CloseReason, DeviceNum, NotificationId, Timestamp, Topic};
 use smallvec::SmallVec;
 
 use crate::admission::Bucket;
@@ -114,6 +115,14 @@ pub(crate) struct Opening {
     pub(crate) app: Option<Box<str>>,
     /// Of a log-in under way.
     pub(crate) login: Option<Login>,
+    /// What topic rules have to know of the token.
+    pub(crate) claims: Option<Arc<Claims>>,
+    /// Topics that rules denied to the log-in: the code and the text of the reason.
+    pub(crate) denied: Vec<(Topic, &'static str, &'static str)>,
+    /// Topics that a webhook allowed for this log-in.
+    pub(crate) permitted: Vec<Topic>,
+    /// How often the log-in was read again because rules denied something.
+    pub(crate) passes: u8,
     /// Of a log-in that was refused because others failed before: when the client may come back. 0 for others.
     pub(crate) retry_after_s: u32,
     /// Frames that came before the log-in's answer.

@@ -171,6 +171,12 @@ impl Edge for Gateway {
         self.shared.lefts.forget_app(app);
     }
 
+    fn rules_changed(&self, apps: &[AppId]) {
+        for mailbox in &self.shared.mailboxes {
+            mailbox.recheck(apps);
+        }
+    }
+
     fn topic_sessions(&self, app: AppId, topic: &Topic) -> u64 {
         self.shared.registry.topic_sessions(self.shared.registry.topic_key(app, topic))
     }

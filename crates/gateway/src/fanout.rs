@@ -128,8 +128,11 @@ impl Shard {
                 }
                 Mail::Condition { dispatch, audience, .. } => self.mark_audience(&dispatch, &audience),
                 Mail::Subscribe { to, topics } => {
-                    if self.at(to.slot, to.generation).is_some() {
+                    if let Some(session) = self.at(to.slot, to.generation).and_then(|it| it.session.clone()) {
                         for (topic, key) in topics {
+                            if !self.may_hear(&session, &topic) {
+                                continue;
+                            }
                             self.subscribe(to.slot, topic, key, Subscription::durable, None);
                         }
                         self.advance(to.slot);

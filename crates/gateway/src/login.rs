@@ -9,6 +9,7 @@
 //! gaps: attach, put into the topic index, and only then look at the stamps ([`crate::stamp`]).
 
 use noroshi_auth::{Credential, Identity, Refused};
+use noroshi_delivery::rules::Known;
 use noroshi_delivery::{Entered, Entering, OverQuota};
 use noroshi_events::Event;
 use noroshi_events::event::Connected;
@@ -165,7 +166,12 @@ impl Shard {
         connection.phase = Phase::LoggingIn;
         connection.deadline_tick = deadline;
         connection.expires_at = identity.expires_at;
-        connection.opening().login = Some(Login { session_topics, resume, ..login_of(identity, now) });
+        let mut identity = identity;
+        let opening = connection.opening();
+        opening.claims = identity.claims.take();
+        let denied = |topic| (topic, "no_rule", "no topic rule of the app allows it");
+        opening.denied = std::mem::take(&mut identity.denied_topics).into_iter().map(denied).collect();
+        opening.login = Some(Login { session_topics, resume, ..login_of(identity, now) });
         self.queue_log_in(slot, generation);
     }
 
@@ -236,6 +242,7 @@ impl Shard {
         if user.is_some_and(|user| user != session.user_key) {
             return Err(NotRenewed::OtherUser);
         }
+        self.renew_claims(&session, identity.claims);
         if let Some(connection) = self.connection(slot) {
             connection.expires_at = identity.expires_at;
         }
@@ -243,7 +250,7 @@ impl Shard {
         Ok(())
     }
 
-    fn queue_log_in(&mut self, slot: u32, generation: u64) {
+    pub(crate) fn queue_log_in(&mut self, slot: u32, generation: u64) {
         if self.log_ins.waiting.is_empty() {
             self.log_ins.since_ms = self.now.ms;
         }
@@ -303,6 +310,7 @@ impl Shard {
                     }
                 }
             }
+            Reply::Permitted { to, permitted } => self.handle_permitted(to, permitted),
             Reply::Verified { to, answer, then } => self.handle_verified(to, answer, then),
             Reply::Worked { to, session, done } => self.handle_worked(to, &session, *done),
             Reply::Log { to, result } => self.handle_log(to, result),
@@ -313,7 +321,7 @@ impl Shard {
         }
     }
 
-    fn fail_log_in(&mut self, slot: u32) {
+    pub(crate) fn fail_log_in(&mut self, slot: u32) {
         match self.connection(slot).is_some_and(|connection| connection.is_event_stream()) {
             true => {
                 self.set_protocol(slot, Protocol::Http, Framing::Stream);
@@ -330,6 +338,7 @@ impl Shard {
         }
         let is_stream = connection.is_event_stream();
         match answer {
+            Entered::In { logged_in, .. } if !self.settle_log_in(slot, &logged_in) => {}
             Entered::In { logged_in, behind } => {
                 self.open_session(slot, generation, asked, *logged_in, behind);
             }
@@ -387,6 +396,10 @@ impl Shard {
             login.session_topics.clear();
             connection.opening = Some(opening);
             return self.queue_log_in(slot, generation);
+        }
+        if self.delivery.rules().of(login.app).is_some() {
+            let known = Known { user: user.clone(), claims: opening.claims.clone() };
+            session.known.store(Some(Arc::new(known)));
         }
         let mut succeeds = false;
         match registry.attach(&session) {
@@ -477,8 +490,10 @@ impl Shard {
                 true => drop(self.succeeding.insert(slot, Succession { generation, begun, page })),
                 false => self.begin_session(slot, &begun, page),
             }
+            self.tell_denied(slot, &opening.denied);
             return self.arm(slot);
         }
+        self.tell_denied(slot, &opening.denied);
         self.handle_page(slot, page);
         for frame in opening.early {
             if self.is_alive(slot) {
@@ -487,6 +502,12 @@ impl Shard {
         }
         self.write_tail(slot);
         self.arm(slot);
+    }
+
+    fn tell_denied(&mut self, slot: u32, denied: &[(Topic, &'static str, &'static str)]) {
+        for (topic, reason, text) in denied {
+            self.tell_topic(slot, "topic_forbidden", topic, reason, text);
+        }
     }
 
     /// The predecessor of a session is gone.

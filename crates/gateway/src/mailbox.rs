@@ -25,7 +25,7 @@ use noroshi_auth::{Identity, Refused};
 use noroshi_delivery::{Entered, Error};
 use noroshi_protocol::xmpp;
 use noroshi_store::{BacklogPage, LogPage, LoggedIn, LoginRefused};
-use noroshi_types::{CloseReason, NotificationId, Position, Topic};
+use noroshi_types::{AppId, CloseReason, NotificationId, Position, Topic};
 use parking_lot::Mutex;
 
 use crate::clients::Seat;
@@ -33,6 +33,7 @@ use crate::config::Speaks;
 use crate::connection::Origin;
 use crate::dispatch::{Audience, Dispatch};
 use crate::mqtt::work::Done;
+use crate::permission::Permitted;
 use crate::registry::{Address, Key, Session};
 use crate::stamp::Moment;
 use crate::tls::TlsSession;
@@ -44,7 +45,9 @@ pub(crate) const REPLIES: usize = crate::login::BATCHES_MAX
     + crate::mqtt::work::OUT_MAX
     + crate::mqtt::scan::OUT_MAX
     + crate::verification::VERIFYING_MAX
-    + crate::xmpp::ASKED_MAX;
+    + crate::xmpp::ASKED_MAX
+    // A gate that ended may have answered in the same turn.
+    + 2 * crate::permission::GATES_MAX;
 
 /// Deliveries to users and devices that may wait for one shard, besides those of one more request:
 /// about a second of its work. More would only wait longer, and all that comes behind them too.
@@ -150,6 +153,11 @@ pub(crate) struct Moved {
 
 /// An answer of the store, or of the threads that verify.
 pub(crate) enum Reply {
+    /// To who waits at a gate.
+    Permitted {
+        to: (u32, u64),
+        permitted: Permitted,
+    },
     /// Whose token it is.
     Verified {
         to: (u32, u64),
@@ -216,6 +224,8 @@ pub(crate) struct Mailbox {
     closes: Mutex<Vec<Close>>,
     /// Sessions whose predecessors are gone.
     succeeding: Mutex<Vec<Address>>,
+    /// Apps whose topic rules changed.
+    rechecks: Mutex<Vec<AppId>>,
     waker: mio::Waker,
     woken: AtomicBool,
     /// A delivery was lost: sessions have to read their backlogs again.
@@ -250,6 +260,7 @@ impl Mailbox {
             replies,
             closes: Mutex::default(),
             succeeding: Mutex::default(),
+            rechecks: Mutex::default(),
             waker: mio::Waker::new(poll.registry(), waker)?,
             woken: AtomicBool::new(false),
             lost: AtomicBool::new(false),
@@ -333,6 +344,16 @@ impl Mailbox {
         self.wake();
     }
 
+    /// Sessions of these apps have to be checked by other topic rules.
+    pub(crate) fn recheck(&self, apps: &[AppId]) {
+        let mut rechecks = self.rechecks.lock();
+        for app in apps.iter().filter(|app| !rechecks.contains(app)).copied().collect::<Vec<_>>() {
+            rechecks.push(app);
+        }
+        drop(rechecks);
+        self.wake();
+    }
+
     /// Gives a socket, or gives it back.
     pub(crate) fn arrive(&self, arrival: Arrival) -> Result<(), Arrival> {
         if self.is_gone() {
@@ -412,6 +433,10 @@ impl Mailbox {
 
     pub(crate) fn take_closes(&self) -> Vec<Close> {
         std::mem::take(&mut *self.closes.lock())
+    }
+
+    pub(crate) fn take_rechecks(&self) -> Vec<AppId> {
+        std::mem::take(&mut *self.rechecks.lock())
     }
 
     pub(crate) fn take_succeeding(&self) -> Vec<Address> {

@@ -22,13 +22,14 @@ use crate::connection::{Framing, Phase, Protocol};
 use crate::dispatch::Dispatch;
 use crate::gateway::Shared;
 use crate::login::NotRenewed;
+use crate::permission::Op;
 use crate::pulse::ticks;
 use crate::registry::Session;
 use crate::shard::Shard;
 use crate::talk::{Cause, Context, Offered, Talk};
 
 mod beginning;
-mod publishing;
+pub(crate) mod publishing;
 pub(crate) mod scan;
 pub(crate) mod session;
 mod subscribing;
@@ -206,8 +207,8 @@ impl Shard {
             Action::None => {}
             Action::LogIn(log_in) => self.log_in_mqtt(slot, &log_in),
             Action::Publish { publication, answer } => self.publish_mqtt(slot, &publication, answer),
-            Action::Subscribe(request) => self.subscribe_mqtt(slot, request),
-            Action::Unsubscribe(request) => self.unsubscribe_mqtt(slot, request),
+            Action::Subscribe(request) => self.run_op(slot, Op::MqttSubscribe(request)),
+            Action::Unsubscribe(request) => self.run_op(slot, Op::MqttUnsubscribe(request)),
             Action::Settled { id, room } => {
                 if let Some(id) = id
                     && let Some(session) = self.connection(slot).and_then(|it| it.session.clone())
@@ -289,6 +290,17 @@ impl Shard {
             Framing::Stream | Framing::Events | Framing::Polling => out.into(),
         };
         self.send(slot, bytes);
+    }
+
+    /// The filters of an MQTT connection; of others none.
+    pub(crate) fn mqtt_filters(&self, slot: u32) -> Vec<Box<str>> {
+        let talk = self.connections.get(slot as usize).and_then(|connection| connection.talk.as_deref());
+        match talk {
+            Some(Talk::Mqtt(mqtt)) => {
+                mqtt.conversation.subscriptions().map(|held| held.filter.as_str().into()).collect()
+            }
+            _ => Vec::new(),
+        }
     }
 
     /// DISCONNECT, or the CONNACK of who is not let in.

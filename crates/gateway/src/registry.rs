@@ -18,11 +18,13 @@ use std::hash::{BuildHasher, Hash, RandomState};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
+use arc_swap::ArcSwapOption;
 use hashbrown::hash_table::Entry;
 use hashbrown::{HashMap, HashTable};
 use noroshi_cluster::{Keys, SessionKey};
 use noroshi_delivery::LocalSession;
 use noroshi_delivery::edge::SESSION_PAGES;
+use noroshi_delivery::rules::Known;
 use noroshi_types::{
     AppId, DeviceId, DeviceNum, Message, NotificationId, Presence, Timestamp, Topic, UserId, When,
 };
@@ -91,6 +93,8 @@ pub(crate) struct Session {
     held_from: AtomicU64,
     /// Of the device when it logged in: grows with its user, tokens and subscriptions.
     pub(crate) revision: u64,
+    /// What topic rules have to know. None where the app had no rules when the session began.
+    pub(crate) known: ArcSwapOption<Known>,
 }
 
 /// What a log-in read of its device that later changes are compared with.
@@ -461,6 +465,7 @@ impl Session {
             presence: AtomicU8::new(1),
             held_from: AtomicU64::new(0),
             revision,
+            known: ArcSwapOption::empty(),
         }
     }
 

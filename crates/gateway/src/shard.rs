@@ -38,9 +38,11 @@ use crate::login::{LogIns, Succession};
 use crate::mailbox::{Arrival, ArrivalKind, Close, Inlet, Mailbox};
 use crate::mqtt::work::Works;
 use crate::outcome::Outcomes;
+use crate::permission::Gate;
 use crate::polling::Polled;
 use crate::pulse::LEFTS_EVERY_MS;
 use crate::recent::Recent;
+use crate::recheck::Recheck;
 use crate::strangers::Strangers;
 use crate::timer::{TICK_MS, Wheel};
 use crate::tls::TlsSession;
@@ -126,6 +128,11 @@ pub(crate) struct Shard {
     pub(crate) works: Works,
     /// Sessions that wait for what their predecessors leave, by their slots.
     pub(crate) succeeding: HashMap<u32, Succession>,
+    /// Connections that wait for a webhook of topic rules, by their slots.
+    pub(crate) gates: HashMap<u32, Gate>,
+    pub(crate) gate_number: u64,
+    /// While topic rules that changed are applied.
+    pub(crate) recheck: Option<Recheck>,
     pub(crate) outcomes: Outcomes,
     /// Tokens that the threads of `auth` verify.
     pub(crate) verifying: usize,
@@ -183,6 +190,9 @@ impl Shard {
             reads: Reads::default(),
             works: Works::default(),
             succeeding: HashMap::new(),
+            gates: HashMap::new(),
+            gate_number: 0,
+            recheck: None,
             outcomes: Outcomes::default(),
             verifying: 0,
             asked: 0,
@@ -269,6 +279,7 @@ impl Shard {
         while let Ok(reply) = self.inlet.replies.try_recv() {
             self.guard(None, |shard| shard.handle_reply(reply));
         }
+        self.go_on_with_recheck();
         // A flood tells of new bytes in each turn besides: its share stays one.
         self.again.sort_unstable();
         self.again.dedup();
@@ -308,6 +319,7 @@ impl Shard {
             || !self.handshakes.is_empty()
             || self.fanout.has_work()
             || self.has_next_mail()
+            || self.recheck.is_some()
             || !self.inlet.arrivals.is_empty()
             || self.polled.has_work();
         if at_once {

@@ -22,6 +22,7 @@ use crate::config;
 use crate::connection::{Framing, Phase, Protocol};
 use crate::dispatch::Dispatch;
 use crate::login::Begun;
+use crate::permission::Op;
 use crate::polling::Legs;
 use crate::route::{Credentials, Mount};
 use crate::shard::Shard;
@@ -278,12 +279,9 @@ impl Shard {
                 (Action::LogIn(log_in), _) => self.log_in_socket_io(slot, *log_in),
                 (Action::LogOut, _) => self.log_out_socket_io(slot),
                 (Action::Subscribe { topics, since, reply }, Some(_)) => {
-                    let result = self.subscribe_all(slot, topics, since);
-                    self.reply(slot, reply, result);
+                    self.run_op(slot, Op::Subscribe { topics, since, reply: Some(reply) });
                 }
-                (Action::Unsubscribe { topics }, Some(session)) => {
-                    self.unsubscribe_all(slot, session.app, &topics);
-                }
+                (Action::Unsubscribe { topics }, Some(_)) => self.run_op(slot, Op::Unsubscribe { topics }),
                 (Action::Acknowledge { ids }, Some(session)) => self.delivery.ack(session.num, ids),
                 (Action::Presence(presence), Some(session)) => {
                     if session.set_presence(presence) {
@@ -301,7 +299,7 @@ impl Shard {
         }
     }
 
-    fn reply(
+    pub(crate) fn reply(
         &mut self,
         slot: u32,
         reply: noroshi_protocol::socket_io::Reply,

@@ -11,6 +11,7 @@ use noroshi_protocol::ws::{self, Input, Opcode, Upgrade};
 use noroshi_types::{AppId, CloseReason, Position, Quota, Topic, limits};
 
 use crate::connection::{Framing, Phase, Protocol, Subscription};
+use crate::permission::Op;
 use crate::route::Credentials;
 use crate::shard::Shard;
 
@@ -145,8 +146,10 @@ impl Shard {
                 native::pong(&mut pong);
                 self.send_frame(slot, Opcode::Text, &pong);
             }
-            ClientFrame::Sub { topics, since } => self.handle_sub(slot, topics, since),
-            ClientFrame::Unsub { topics } => self.unsubscribe_all(slot, session.app, &topics),
+            ClientFrame::Sub { topics, since } => {
+                self.run_op(slot, Op::Subscribe { topics, since, reply: None });
+            }
+            ClientFrame::Unsub { topics } => self.run_op(slot, Op::Unsubscribe { topics }),
             ClientFrame::Token { token } => self.renew_token(slot, token.as_str()),
             ClientFrame::Connect { .. } => {
                 self.tell_error(
@@ -158,13 +161,7 @@ impl Shard {
         }
     }
 
-    fn handle_sub(&mut self, slot: u32, topics: Vec<Topic>, since: Vec<(Topic, Position)>) {
-        if let Err((code, text)) = self.subscribe_all(slot, topics, since) {
-            self.tell_error(slot, code, &text);
-        }
-    }
-
-    /// Subscriptions of the connection. An error has a stable code and a text for people.
+    /// Subscriptions of the connection, which topic rules allow. An error has a stable code and a text for people.
     pub(crate) fn subscribe_all(
         &mut self,
         slot: u32,

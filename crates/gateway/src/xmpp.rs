@@ -27,6 +27,7 @@ use crate::connection::{Framing, Phase, Protocol};
 use crate::dispatch::Dispatch;
 use crate::gateway::Shared;
 use crate::parking::Capacity;
+use crate::permission::Op;
 use crate::pulse::ticks;
 use crate::registry::Key;
 use crate::shard::Shard;
@@ -318,14 +319,18 @@ impl Shard {
             // The log-in of whoever resumes reads the backlog from its beginning: they are in it.
             Action::Redeliver(_) => {}
             Action::Subscribe { topic, durable, request } => {
-                self.subscribe_xmpp(slot, topic, durable, request);
+                self.run_op(slot, Op::XmppSubscribe { topic, durable, request });
             }
             Action::Unsubscribe { topic, durable, request } => {
-                self.unsubscribe_xmpp(slot, topic, durable, request);
+                self.run_op(slot, Op::XmppUnsubscribe { topic, durable, request });
             }
             Action::Subscriptions { topic, request } => self.tell_subscriptions(slot, topic, request),
-            Action::Items { topic, id, max, request } => self.tell_items(slot, topic, id, max, request),
-            Action::Publish { topic, data, request } => self.publish_xmpp(slot, topic, data, request),
+            Action::Items { topic, id, max, request } => {
+                self.run_op(slot, Op::XmppItems { topic, id, max, request });
+            }
+            Action::Publish { topic, data, request } => {
+                self.run_op(slot, Op::XmppPublish { topic, data, request });
+            }
             Action::Register { user, password, request } => {
                 self.register_account(slot, &user, password.as_str(), request);
             }

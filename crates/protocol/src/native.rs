@@ -8,7 +8,7 @@ pub mod encode;
 pub mod server_frame;
 
 pub use client_frame::{ClientFrame, FrameError, Token, parse_client_frame};
-pub use encode::{close, error, message_json, pong, ready, recovered};
+pub use encode::{close, error, message_json, pong, ready, recovered, topic_error};
 pub use server_frame::{Msg, ServerFrame, ServerFrameError, parse_server_frame};
 
 #[cfg(test)]

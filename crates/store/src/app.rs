@@ -91,8 +91,10 @@ pub trait Apps: Send + Sync {
     async fn apps(&self) -> Result<Vec<App>, Error>;
     /// [`Error::Exists`] if the name is taken.
     async fn create_app(&self, name: AppName, settings: AppSettings, now: Timestamp) -> Result<App, Error>;
-    /// Changes everything but the quotas.
+    /// Changes everything but the topic rules and the quotas.
     async fn update_app(&self, app: AppId, settings: AppSettings) -> Result<App, Error>;
+    /// Changes the topic rules and nothing else.
+    async fn set_topic_rules(&self, app: AppId, rules: Option<String>) -> Result<App, Error>;
     /// Changes the quotas and nothing else.
     async fn set_quotas(&self, app: AppId, quotas: Option<String>) -> Result<App, Error>;
     /// Removes the app with everything it owns. The app and its keys are gone with the answer; of the rest what takes

@@ -9,6 +9,7 @@
 //!   push (push services, and where one finds a device)
 //!   experiment (which variant is whose)
 //!   quota (what an app may use, and token buckets)
+//!   rule (which device may use which topic)
 //!   trace (of which trace a request is a part)
 //!   close (why a connection ended)   limits (every bound, with its reason)
 //! ```
@@ -30,6 +31,7 @@ pub mod presence;
 pub mod push;
 pub mod quota;
 pub mod request;
+pub mod rule;
 pub mod scope;
 pub mod time;
 pub mod topic;
@@ -49,6 +51,7 @@ pub use presence::Presence;
 pub use push::{Lane, PushEnvironment, PushService, PushToken};
 pub use quota::Quota;
 pub use request::{Push, PushMode, Request, Target, Urgency, When};
+pub use rule::TopicRules;
 pub use scope::{Scope, Scopes};
 pub use time::{Timestamp, Ttl};
 pub use topic::{Epoch, Position, Topic};

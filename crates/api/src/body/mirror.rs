@@ -10,6 +10,7 @@ use super::Author;
 use super::app::{
     CLAIM_BYTES_MAX, KEY_NAME_BYTES_MAX, URL_BYTES_MAX, client_publish, jwks, jwks_url, jwt_secret,
 };
+use super::topic_rules::mirrored;
 use crate::error::Problem;
 use crate::json::{self, Bounded, FromText, Line, Text};
 
@@ -22,6 +23,8 @@ struct MirrorBody<'a> {
     jwks: Option<&'a RawValue>,
     #[serde(default)]
     client_publish: Vec<String>,
+    #[serde(borrow)]
+    topic_rules: Option<&'a RawValue>,
     issuer: Option<Text<Line<CLAIM_BYTES_MAX>>>,
     audience: Option<Text<Line<CLAIM_BYTES_MAX>>>,
     /// Limits of the app; absent: the node's defaults.
@@ -72,6 +75,7 @@ pub fn mirror(bytes: &[u8]) -> Result<(AppSettings, Vec<MirrorKey>), Problem> {
         jwks_url: body.jwks_url.map(|url| jwks_url(url.0.0, Author::Operator)).transpose()?,
         jwks: body.jwks.map(jwks).transpose()?,
         client_publish: client_publish(body.client_publish)?,
+        topic_rules: body.topic_rules.map(|rules| mirrored(rules.get())).transpose()?,
         issuer: body.issuer.map(|issuer| issuer.0.0),
         audience: body.audience.map(|audience| audience.0.0),
         quotas: body.quotas.map(quotas).transpose()?.flatten(),

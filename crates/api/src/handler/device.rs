@@ -15,6 +15,7 @@ use crate::connect::ConnectBody;
 use crate::error::{Code, Problem};
 use crate::extract::{JsonBody, Path, Query};
 use crate::handler::topic::page_limit;
+use crate::handler::topic_rules;
 use crate::registration::{draw_device_id, issue, register_one};
 use crate::respond;
 use crate::state::{Api, Peer, State};
@@ -107,10 +108,16 @@ pub(crate) async fn register(
             if registration.user.is_some() && registration.user != own.user {
                 return Err(Problem::new(Code::Forbidden, "the credential is for another user").at("user"));
             }
+            let holder = topic_rules::holder(&own, identity.claims.clone());
+            let place = |index| format!("topics[{index}]");
+            topic_rules::permit(&api, &holder, &registration.topics, place).await?;
+            let topics = registration.topics.clone();
             // With its user, so that a revocation that comes in between is seen with the registration.
             let (user, issued) = (registration.user.or(identity.user), identity.issued);
             let registration = Registration { device: Some(own.id), user, issued, ..registration };
-            (identity.app, register_one(&api, identity.app, registration).await?)
+            let device = register_one(&api, identity.app, registration).await?;
+            topic_rules::keep(&api, &holder, &topics).await?;
+            (identity.app, device)
         }
     };
     let (token, expires_at) = issue(&api, app, &device);

@@ -14,6 +14,7 @@ use crate::body;
 use crate::error::{Code, Problem};
 use crate::extract::{JsonBody, Path, Query};
 use crate::first_call;
+use crate::handler::topic_rules;
 use crate::respond;
 use crate::state::{Api, Peer, State};
 
@@ -96,7 +97,10 @@ pub(crate) async fn subscribe(
     Path(name): Path<String>,
 ) -> Result<StatusCode, Problem> {
     let topic = topic(&name)?;
+    let holder = topic_rules::holder(&consumer.device, consumer.identity.claims.clone());
+    topic_rules::permit(&api, &holder, std::slice::from_ref(&topic), |_| "topic".to_owned()).await?;
     api.delivery.subscribe(consumer.device.app, &consumer.device.id, &topic).await.map_err(gone)?;
+    topic_rules::keep(&api, &holder, std::slice::from_ref(&topic)).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 

@@ -7,12 +7,14 @@ use std::sync::Arc;
 
 use noroshi_auth::Identity;
 use noroshi_delivery::Delivery;
+use noroshi_delivery::rules::Verdict;
 use noroshi_protocol::mqtt::{
     LogIn, LogInRefused, LoggedIn, OfferedWill, Qos, SubscribeOptions, Subscription as Held, TopicFilter,
     Will,
 };
-use noroshi_store::{Issued, Place};
-use noroshi_types::{AppId, CloseReason, DeviceId, Timestamp, Topic};
+use noroshi_store::Place;
+use noroshi_types::rule::Action;
+use noroshi_types::{AppId, CloseReason, DeviceId, Topic};
 
 use super::publishing::{Published, data_bytes_max};
 use super::session::{Due, Kept, Left};
@@ -114,17 +116,9 @@ impl Shard {
             "" => format!("anonymous-{:016x}", self.shared.next_number()),
             id => id.to_owned(),
         };
-        Ok(Identity {
-            app: app.id,
-            device: DeviceId::parse(&id)
-                .map_err(|_| "no token was given, and the client identifier is no device's")?,
-            user: None,
-            create: true,
-            token_version: None,
-            issued: Issued::Elsewhere,
-            topics: Vec::new(),
-            expires_at: Timestamp(u64::MAX),
-        })
+        let device = DeviceId::parse(&id)
+            .map_err(|_| "no token was given, and the client identifier is no device's")?;
+        Ok(Identity::anonymous(app.id, device))
     }
 
     /// CONNACK, and from here on the keep alive counts.
@@ -140,6 +134,11 @@ impl Shard {
         self.withhold(other.is_some_and(|other| other.will.is_some()));
         let (kept, has_ended) = begun.kept.as_deref().and_then(Kept::parse).unzip();
         let has_ended = has_ended.unwrap_or(false);
+        // A subscription that topic rules deny now was granted by SUBACK. The session begins anew, so that the client
+        // subscribes again and is told.
+        let keeps_all = kept.as_ref().is_none_or(|kept: &Kept| {
+            kept.subscriptions.iter().all(|held| self.may_keep_filter(session, held.filter.as_str()))
+        });
         let Some(mqtt) = self.mqtt(slot) else { return Vec::new() };
         // What this node remembers knows when it ends.
         let goes_on = |kept: &Kept| shared.registry.is_shared() || !shared.lefts.has_ended(kept, now);
@@ -148,7 +147,7 @@ impl Shard {
                 Some(left) => left.ends_at > now,
                 None => kept.as_ref().is_some_and(goes_on),
             };
-        let present = known && !mqtt.clean_start;
+        let present = known && keeps_all && !mqtt.clean_start;
         mqtt.resumed = present;
         mqtt.since = begun.as_of;
         let (mut subscriptions, mut forget) = (Vec::new(), Vec::new());
@@ -286,9 +285,11 @@ impl Shard {
     /// Publishes a will if its device is still who left it, and may publish there. After a delay it may be connected
     /// to another node by now, which then has the session: a will is not for that ([MQTT-3.1.3-9]).
     fn publish_will(&self, session: &Arc<Session>, will: Will, when: When) {
-        if !self.may_publish(session.app, &will.topic) {
+        let (verdict, ask) = self.may_leave_will(session, &will.topic);
+        if matches!(verdict, Verdict::Denied(_)) {
             return self.withhold(true);
         }
+        let name = will.topic.clone();
         let (request, clears) = Published {
             topic: will.topic,
             data: will.data,
@@ -301,7 +302,12 @@ impl Shard {
         let (delivery, shared, session) = (self.delivery.clone(), self.shared.clone(), session.clone());
         self.delivery.work(async move {
             let is_back = when == When::Late && is_elsewhere(&delivery, &session).await;
-            if is_back || !still_holds(&delivery, &shared, &session).await {
+            let mut is_withheld = is_back || !still_holds(&delivery, &shared, &session).await;
+            if let Some((rules, holder)) = ask.filter(|_| !is_withheld && verdict == Verdict::Ask) {
+                let asked = delivery.ask_topic(&rules, &holder, Action::Publish, name.as_str(), "mqtt").await;
+                is_withheld = asked != Verdict::Allowed;
+            }
+            if is_withheld {
                 shared.metrics.mqtt_wills_withheld.inc();
                 return;
             }

@@ -7,6 +7,7 @@ use noroshi_types::{AppId, JsonText, Push, Request, Target, Topic, Ttl, Urgency,
 
 use super::origin;
 use super::work::Job;
+use crate::permission::Op;
 use crate::shard::Shard;
 
 /// The longest `data` that a publication may become. What stands around a payload, what escapes or base64 add to it
@@ -17,18 +18,18 @@ pub(super) const fn data_bytes_max(payload_bytes_max: usize) -> usize {
 }
 
 /// What a client publishes, as a provider would say it.
-pub(super) struct Published {
-    pub(super) topic: Topic,
-    pub(super) data: JsonText,
-    pub(super) qos: Qos,
-    pub(super) retain: bool,
-    pub(super) has_payload: bool,
-    pub(super) expiry_s: Option<u32>,
+pub(crate) struct Published {
+    pub(crate) topic: Topic,
+    pub(crate) data: JsonText,
+    pub(crate) qos: Qos,
+    pub(crate) retain: bool,
+    pub(crate) has_payload: bool,
+    pub(crate) expiry_s: Option<u32>,
 }
 
 impl Published {
     /// And whether what the topic retains is to be forgotten first ([MQTT-3.3.1-6]).
-    pub(super) fn request(self) -> (Request, bool) {
+    pub(crate) fn request(self) -> (Request, bool) {
         // Without an expiry it is kept for as long as anything is.
         let life = self.expiry_s.map_or(limits::TTL_MAX, |seconds| Duration::from_secs(seconds.into()));
         let clears = self.retain && !self.has_payload;
@@ -62,39 +63,48 @@ impl Shard {
         let session = self.connection(slot).and_then(|connection| connection.session.clone());
         let Some(session) = session else { return };
         let limit = self.shared.config.publish_bytes_max;
-        let refused = if !self.may_publish(session.app, &publication.topic) {
-            Some(PublishRefused::NotAllowed)
-        } else if publication.payload.len() > limit {
-            Some(PublishRefused::TooBig)
-        } else {
-            let data = publication.data(origin(&session));
-            match data.as_str().len() > data_bytes_max(limit) {
-                true => Some(PublishRefused::TooBig),
-                false => self.queue_publication(slot, publication, data, answer),
+        let too_big = |shard: &mut Self| {
+            if let Some(answer) = answer {
+                let refused = Err(PublishRefused::TooBig);
+                shard.answer_mqtt(slot, |conversation, out| conversation.published(answer, refused, out));
             }
         };
-        if let (Some(refused), Some(answer)) = (refused, answer) {
-            self.answer_mqtt(slot, |conversation, out| conversation.published(answer, Err(refused), out));
+        // Before it may wait for a webhook.
+        if publication.payload.len() > limit {
+            return too_big(self);
         }
-    }
-
-    fn queue_publication(
-        &mut self,
-        slot: u32,
-        publication: &Publication<'_>,
-        data: JsonText,
-        answer: Option<Answer>,
-    ) -> Option<PublishRefused> {
-        let (request, clears) = Published {
+        let data = publication.data(origin(&session));
+        if data.as_str().len() > data_bytes_max(limit) {
+            return too_big(self);
+        }
+        let published = Published {
             topic: publication.topic.clone(),
             data,
             qos: publication.qos,
             retain: publication.retain,
             has_payload: !publication.payload.is_empty(),
             expiry_s: publication.expiry_s,
+        };
+        self.run_op(slot, Op::MqttPublish { published: Box::new(published), answer });
+    }
+
+    /// `allowed`: topic rules, or the app's filters, let the client publish it.
+    pub(crate) fn publish_mqtt_allowed(
+        &mut self,
+        slot: u32,
+        published: Published,
+        answer: Option<Answer>,
+        allowed: bool,
+    ) {
+        let refused = if !allowed {
+            Some(PublishRefused::NotAllowed)
+        } else {
+            let (request, clears) = published.request();
+            let job = Job::Publish { request: Box::new(request), clears, answer };
+            (!self.queue_job(slot, job)).then_some(PublishRefused::OverQuota)
+        };
+        if let (Some(refused), Some(answer)) = (refused, answer) {
+            self.answer_mqtt(slot, |conversation, out| conversation.published(answer, Err(refused), out));
         }
-        .request();
-        let job = Job::Publish { request: Box::new(request), clears, answer };
-        (!self.queue_job(slot, job)).then_some(PublishRefused::OverQuota)
     }
 }

@@ -18,7 +18,8 @@ use crate::shard::Shard;
 const REFUSED_FILTER: &str = "test/nosubscribe";
 
 impl Shard {
-    pub(super) fn subscribe_mqtt(&mut self, slot: u32, mut request: SubscribeRequest) {
+    /// Of what topic rules allow; the rest of the request is refused already.
+    pub(crate) fn make_mqtt_subscriptions(&mut self, slot: u32, mut request: SubscribeRequest) {
         if self.shared.config.conformance {
             request.refuse(|filter| {
                 (filter.as_str() == REFUSED_FILTER).then_some(SubscribeRefused::Unavailable)
@@ -93,7 +94,7 @@ impl Shard {
         catch_up.await_retained(own_topics, offered);
     }
 
-    pub(super) fn unsubscribe_mqtt(&mut self, slot: u32, request: UnsubscribeRequest) {
+    pub(crate) fn end_mqtt_subscriptions(&mut self, slot: u32, request: UnsubscribeRequest) {
         let lasts = self.mqtt(slot).is_some_and(|mqtt| mqtt.expiry_s > 0);
         if !lasts && !self.has_work(slot) {
             return self.finish_unsubscribe(slot, request);

@@ -9,8 +9,7 @@ use noroshi_auth::Identity;
 use noroshi_protocol::native::Token;
 use noroshi_protocol::xmpp::accounts::{Outcome, PersonalItem, Recipient, Relayed, RosterChange, Told};
 use noroshi_protocol::xmpp::{self, Answer, Refusal, Request};
-use noroshi_store::Issued;
-use noroshi_types::{CloseReason, DeviceId, Timestamp};
+use noroshi_types::{CloseReason, DeviceId};
 use parking_lot::Mutex;
 use std::time::Duration;
 
@@ -57,11 +56,7 @@ impl Shared {
             return None;
         }
         let app = self.auth.app(&self.config.xmpp.accounts_app)?;
-        let expires_at = Timestamp(u64::MAX);
-        let device = DeviceId::parse(user).ok()?;
-        let (user, token_version, topics) = (None, None, Vec::new());
-        let issued = Issued::Elsewhere;
-        Some(Identity { app: app.id, device, user, create: true, token_version, issued, topics, expires_at })
+        Some(Identity::anonymous(app.id, DeviceId::parse(user).ok()?))
     }
 
     /// The device that a resource of an account is; none if the account has no room for it.

@@ -23,7 +23,7 @@ const ITEMS_BYTES_MAX: usize = limits::SEND_QUEUE_SOFT_BYTES / 2;
 const ITEM_OFFSETS_MAX: u64 = 1_000;
 
 impl Shard {
-    pub(super) fn subscribe_xmpp(&mut self, slot: u32, topic: Topic, durable: bool, request: Request) {
+    pub(crate) fn subscribe_xmpp(&mut self, slot: u32, topic: Topic, durable: bool, request: Request) {
         let Some(session) = self.connection(slot).and_then(|it| it.session.clone()) else { return };
         if durable {
             let delivery = self.delivery.clone();
@@ -49,7 +49,7 @@ impl Shard {
         }
     }
 
-    pub(super) fn unsubscribe_xmpp(&mut self, slot: u32, topic: Topic, durable: bool, request: Request) {
+    pub(crate) fn unsubscribe_xmpp(&mut self, slot: u32, topic: Topic, durable: bool, request: Request) {
         let Some(connection) = self.connection(slot) else { return };
         let Some(session) = connection.session.clone() else { return };
         if durable {
@@ -93,7 +93,7 @@ impl Shard {
         });
     }
 
-    pub(super) fn tell_items(
+    pub(crate) fn tell_items(
         &mut self,
         slot: u32,
         topic: Topic,
@@ -121,11 +121,19 @@ impl Shard {
     }
 
     /// Clients publish only where their app allows it. What they do is kept, and the node's last item.
-    pub(super) fn publish_xmpp(&mut self, slot: u32, topic: Topic, data: JsonText, request: Request) {
+    /// `allowed`: topic rules, or the app's filters, let the client publish it.
+    pub(crate) fn publish_xmpp(
+        &mut self,
+        slot: u32,
+        topic: Topic,
+        data: JsonText,
+        request: Request,
+        allowed: bool,
+    ) {
         let Some(app) = self.connection(slot).and_then(|it| it.session.as_ref()).map(|it| it.app) else {
             return;
         };
-        if !self.may_publish(app, &topic) {
+        if !allowed {
             return self.answer_xmpp(slot, request, Answer::Refused(Refusal::Forbidden));
         }
         if data.as_str().len() > self.shared.config.publish_bytes_max {
@@ -182,7 +190,7 @@ impl Shard {
         }
     }
 
-    pub(super) fn answer_xmpp(&mut self, slot: u32, request: Request, answer: Answer) {
+    pub(crate) fn answer_xmpp(&mut self, slot: u32, request: Request, answer: Answer) {
         self.converse(slot, |conversation, cx, out| conversation.answer(cx, request, answer, out));
     }
 }

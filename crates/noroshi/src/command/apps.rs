@@ -46,6 +46,9 @@ enum Action {
         #[command(subcommand)]
         action: QuotaAction,
     },
+    /// Topic rules: who may subscribe and publish to which topics
+    #[command(subcommand)]
+    Rules(Rules),
     /// Delete an app with everything it owns
     Delete {
         name: String,
@@ -107,6 +110,20 @@ fn changes(limits: &[String]) -> Result<Value, Failure> {
         changes.insert(quota.replace('-', "_"), limit);
     }
     Ok(changes.into())
+}
+
+#[derive(Debug, Subcommand)]
+enum Rules {
+    /// Print the rules as JSON, without the webhook's secret
+    Get { name: String },
+    /// Set all rules from a JSON file; a webhook's secret that is not given stays
+    Set {
+        name: String,
+        /// File with the rules; - is standard input
+        file: PathBuf,
+    },
+    /// Remove the rules: every device may subscribe to every topic again
+    Delete { name: String },
 }
 
 #[derive(Debug, clap::Args)]
@@ -189,6 +206,27 @@ impl Arguments {
             }
             Action::Update { name, signing } => {
                 client.json(Method::PATCH, &path(&name), Some(&signing.fields()?.into())).await?
+            }
+            Action::Rules(rules) => {
+                let path = |name: &str| format!("{}/topic-rules", path(name));
+                match rules {
+                    // A document, whatever the format: it can be changed and set again.
+                    Rules::Get { name } => {
+                        output::line(client.get(&path(&name)).await?)?;
+                        return Ok(ExitCode::SUCCESS);
+                    }
+                    Rules::Set { name, file } => {
+                        let rules: Value = serde_json::from_str(&read(&file)?).map_err(|error| {
+                            Failure::Usage(format!("{}: not JSON: {error}", file.display()))
+                        })?;
+                        client.json(Method::PUT, &path(&name), Some(&rules)).await?;
+                        json!({"name": name, "topic_rules": "set"})
+                    }
+                    Rules::Delete { name } => {
+                        client.delete(&path(&name)).await?;
+                        json!({"name": name, "topic_rules": "removed"})
+                    }
+                }
             }
             Action::Delete { name, yes: true } => {
                 client.delete(&path(&name)).await?;

@@ -34,6 +34,16 @@ enum Action {
     Retained { topic: String },
     /// Remove a topic's retained message
     Clear { topic: String },
+    /// Say whether a device may use a topic, by which topic rule and why
+    May {
+        #[arg(long)]
+        device: String,
+        #[arg(long)]
+        topic: String,
+        /// Whether it may publish, not subscribe
+        #[arg(long)]
+        publish: bool,
+    },
 }
 
 impl Arguments {
@@ -55,6 +65,12 @@ impl Arguments {
             Action::Retained { topic } => {
                 show(&client.get(&format!("{}/retained", path(&topic))).await?, self.format)?;
             }
+            Action::May { device, topic, publish } => {
+                let action = if publish { "publish" } else { "subscribe" };
+                let (device, topic) = (escape(&device), escape(&topic));
+                let path = format!("/v1/devices/{device}/topics/{topic}/permission?action={action}");
+                return tell(&client.get(&path).await?, self.format);
+            }
             Action::Clear { topic } => {
                 client.delete(&format!("{}/retained", path(&topic))).await?;
                 match self.format.json {
@@ -65,6 +81,15 @@ impl Arguments {
         }
         Ok(ExitCode::SUCCESS)
     }
+}
+
+/// `noroshi topics may`: exits with 1 where the device may not.
+fn tell(answer: &Value, format: output::Format) -> Result<ExitCode, Failure> {
+    show(answer, format)?;
+    Ok(match answer.get("decision").and_then(Value::as_str) {
+        Some("denied") => ExitCode::FAILURE,
+        _ => ExitCode::SUCCESS,
+    })
 }
 
 fn show(answer: &Value, format: output::Format) -> Result<(), Failure> {

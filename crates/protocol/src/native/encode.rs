@@ -63,6 +63,17 @@ pub fn error(out: &mut Vec<u8>, code: &str, message: &str) {
     out.push(b'}');
 }
 
+/// An error of one topic; `reason` is a stable name too.
+pub fn topic_error(out: &mut Vec<u8>, code: &str, topic: &Topic, reason: &str, message: &str) {
+    error(out, code, message);
+    out.pop();
+    out.extend_from_slice(br#","topic":"#);
+    push_string(out, topic.as_str());
+    out.extend_from_slice(br#","reason":"#);
+    push_string(out, reason);
+    out.push(b'}');
+}
+
 /// Before every close the service starts; `after_ms` is when to come back.
 pub fn close(out: &mut Vec<u8>, reason: CloseReason, after_ms: u64) {
     let (name, reconnect) = (reason.as_str(), reason.may_reconnect());

@@ -70,6 +70,13 @@ pub fn error(code: &str, message: &str) -> Outgoing {
     event("error", &format!(r#"{{"code":{},"message":{}}}"#, string(code), string(message)))
 }
 
+/// An error of one topic; `reason` is a stable name too.
+pub fn topic_error(code: &str, topic: &Topic, reason: &str, message: &str) -> Outgoing {
+    let (code, message) = (string(code), string(message));
+    let (topic, reason) = (string(topic.as_str()), string(reason));
+    event("error", &format!(r#"{{"code":{code},"message":{message},"topic":{topic},"reason":{reason}}}"#))
+}
+
 /// Before every close the service starts; `after_ms` is when to come back.
 pub fn close(reason: CloseReason, after_ms: u64) -> Outgoing {
     let (name, reconnect) = (reason.as_str(), reason.may_reconnect());

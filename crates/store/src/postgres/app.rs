@@ -32,6 +32,10 @@ impl Apps for Postgres {
         self.write(move |tx| set_quotas(tx, app, quotas.clone())).await
     }
 
+    async fn set_topic_rules(&self, app: AppId, rules: Option<String>) -> Result<App, Error> {
+        self.write(move |tx| set_topic_rules(tx, app, rules.clone())).await
+    }
+
     async fn delete_app(&self, app: AppId) -> Result<(), Error> {
         self.write(move |tx| delete(tx, app)).await?;
         let began = Instant::now();
@@ -120,7 +124,7 @@ async fn create(tx: Tx, name: AppName, settings: AppSettings, now: Timestamp) ->
 async fn update(tx: Tx, app: AppId, settings: AppSettings) -> Result<App, Failed> {
     let sql = format!(
         "UPDATE apps SET jwt_secret = $2, jwks_url = $3, jwks = $4, client_publish = $5,
-             issuer = $6, audience = $7, topic_rules = $8
+             issuer = $6, audience = $7
          WHERE id = $1 RETURNING {APP_COLUMNS}"
     );
     let (id, filters) = (i64::from(app.0), settings.client_publish_text());
@@ -132,7 +136,6 @@ async fn update(tx: Tx, app: AppId, settings: AppSettings) -> Result<App, Failed
         &filters,
         &settings.issuer,
         &settings.audience,
-        &settings.topic_rules,
     ];
     app_of(&tx.query_opt(&sql, values).await?.ok_or(Error::NotFound)?)
 }
@@ -140,6 +143,11 @@ async fn update(tx: Tx, app: AppId, settings: AppSettings) -> Result<App, Failed
 async fn set_quotas(tx: Tx, app: AppId, quotas: Option<String>) -> Result<App, Failed> {
     let sql = format!("UPDATE apps SET quotas = $2 WHERE id = $1 RETURNING {APP_COLUMNS}");
     app_of(&tx.query_opt(&sql, &[&i64::from(app.0), &quotas]).await?.ok_or(Error::NotFound)?)
+}
+
+async fn set_topic_rules(tx: Tx, app: AppId, rules: Option<String>) -> Result<App, Failed> {
+    let sql = format!("UPDATE apps SET topic_rules = $2 WHERE id = $1 RETURNING {APP_COLUMNS}");
+    app_of(&tx.query_opt(&sql, &[&i64::from(app.0), &rules]).await?.ok_or(Error::NotFound)?)
 }
 
 async fn delete(tx: Tx, app: AppId) -> Result<(), Failed> {

@@ -28,6 +28,10 @@ impl Apps for Sqlite {
         self.write(1, move |w| set_quotas(w.db, app, quotas.as_deref())).await
     }
 
+    async fn set_topic_rules(&self, app: AppId, rules: Option<String>) -> Result<App, Error> {
+        self.write(1, move |w| set_topic_rules(w.db, app, rules.as_deref())).await
+    }
+
     async fn delete_app(&self, app: AppId) -> Result<(), Error> {
         self.write(1, move |w| delete(w.db, app)).await?;
         let began = Instant::now();
@@ -130,7 +134,7 @@ fn create(w: &Write<'_>, name: AppName, settings: AppSettings, now: Timestamp) -
 fn update(db: &Connection, app: AppId, settings: &AppSettings) -> Result<App, Error> {
     let updated = db.execute(
         "UPDATE apps SET jwt_secret = ?2, jwks_url = ?3, jwks = ?4, client_publish = ?5,
-             issuer = ?6, audience = ?7, topic_rules = ?8
+             issuer = ?6, audience = ?7
          WHERE id = ?1",
         (
             app.0,
@@ -140,7 +144,6 @@ fn update(db: &Connection, app: AppId, settings: &AppSettings) -> Result<App, Er
             settings.client_publish_text(),
             &settings.issuer,
             &settings.audience,
-            &settings.topic_rules,
         ),
     )?;
     found(updated)?;
@@ -149,6 +152,11 @@ fn update(db: &Connection, app: AppId, settings: &AppSettings) -> Result<App, Er
 
 fn set_quotas(db: &Connection, app: AppId, quotas: Option<&str>) -> Result<App, Error> {
     found(db.execute("UPDATE apps SET quotas = ?2 WHERE id = ?1", (app.0, quotas))?)?;
+    app_numbered(db, app)
+}
+
+fn set_topic_rules(db: &Connection, app: AppId, rules: Option<&str>) -> Result<App, Error> {
+    found(db.execute("UPDATE apps SET topic_rules = ?2 WHERE id = ?1", (app.0, rules))?)?;
     app_numbered(db, app)
 }
 

@@ -38,8 +38,12 @@ pub(crate) async fn apps_and_keys_are_kept(store: &dyn Store) {
         topic_rules: Some("[]".to_owned()),
         ..AppSettings::default()
     };
+    let ruled = store.set_topic_rules(app.id, Some("{}".to_owned())).await.expect("changed");
+    let rules = AppSettings { topic_rules: Some("{}".to_owned()), ..app.settings.clone() };
+    assert_eq!(ruled, noroshi_store::App { settings: rules, ..app.clone() }, "nothing else changes");
     let updated = store.update_app(app.id, changed.clone()).await.expect("updated");
-    assert_eq!(updated, noroshi_store::App { settings: changed, ..app.clone() });
+    let settings = AppSettings { topic_rules: Some("{}".to_owned()), ..changed };
+    assert_eq!(updated, noroshi_store::App { settings, ..app.clone() }, "the rules stay");
     assert_eq!(store.apps().await.expect("read")[0], updated);
 
     let quotas = Some(r#"{"devices":5}"#.to_owned());
@@ -69,6 +73,7 @@ pub(crate) async fn names_and_hashes_are_unique(store: &dyn Store) {
     store.create_key(key(app, 2), NOW).await.expect("another hash");
     assert!(matches!(store.create_key(key(AppId(99), 3), NOW).await, Err(Error::NotFound)));
     assert!(matches!(store.update_app(AppId(99), AppSettings::default()).await, Err(Error::NotFound)));
+    assert!(matches!(store.set_topic_rules(AppId(99), None).await, Err(Error::NotFound)));
     assert!(matches!(store.delete_app(AppId(99)).await, Err(Error::NotFound)));
     assert!(matches!(store.revoke_key(app, KeyId(99)).await, Err(Error::NotFound)));
 }

@@ -1,0 +1,208 @@
+//! Topic rules of an app: setting and showing them, and explaining what they say to one device.
+
+use axum::extract::State as Shared;
+use axum::response::Response;
+use http::StatusCode;
+use noroshi_delivery::Delivery;
+use noroshi_delivery::rules::{Holder, Reason, Verdict};
+use noroshi_protocol::mqtt::filter_matches;
+use noroshi_store::Device;
+use noroshi_types::rule::{Action, Claims, Decision, Rule};
+use noroshi_types::{AppId, Topic};
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+
+use crate::access::{Manager, Provider, Read};
+use crate::body::{self, Author};
+use crate::error::{Code, Problem};
+use crate::extract::{JsonBody, Path, Query};
+use crate::respond;
+use crate::state::{Api, Door, State};
+
+/// `GET /v1/apps/{app}/topic-rules`
+pub(crate) async fn show(
+    Shared(api): Shared<Api>,
+    manager: Manager,
+    Path(name): Path<String>,
+) -> Result<Response, Problem> {
+    let app = manager.app(&api, &name)?;
+    let rules = api.auth.topic_rules(app.id).ok_or_else(|| Problem::not_found("topic rules"))?;
+    Ok(respond::json(StatusCode::OK, &noroshi_auth::topic_rules::show(&rules)))
+}
+
+/// `PUT /v1/apps/{app}/topic-rules`: all of them. Subscriptions that lost permission end.
+pub(crate) async fn put(
+    Shared(api): Shared<Api>,
+    manager: Manager,
+    Path(name): Path<String>,
+    JsonBody(body): JsonBody,
+) -> Result<Response, Problem> {
+    let app = manager.app(&api, &name)?;
+    let author = match api.door {
+        Door::Public => Author::Tenant,
+        Door::Admin => Author::Operator,
+    };
+    let kept = api.auth.topic_rules(app.id);
+    let (rules, text) = body::topic_rules(&body, kept.as_deref(), author)?;
+    api.auth.set_topic_rules(app.id, Some(text)).await?;
+    api.delivery.configured(Some(app.id), ("topic_rules", "changed"), None);
+    Ok(respond::json(StatusCode::OK, &noroshi_auth::topic_rules::show(&rules)))
+}
+
+/// `DELETE /v1/apps/{app}/topic-rules`: done also if there are none.
+pub(crate) async fn delete(
+    Shared(api): Shared<Api>,
+    manager: Manager,
+    Path(name): Path<String>,
+) -> Result<StatusCode, Problem> {
+    let app = manager.app(&api, &name)?;
+    api.auth.set_topic_rules(app.id, None).await?;
+    api.delivery.configured(Some(app.id), ("topic_rules", "removed"), None);
+    Ok(StatusCode::NO_CONTENT)
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct PermissionQuery {
+    action: Option<String>,
+}
+
+#[derive(Serialize)]
+struct PermissionBody<'a> {
+    device: &'a str,
+    user: Option<&'a str>,
+    topic: &'a str,
+    action: &'static str,
+    /// `allowed`, `denied` or `ask`.
+    decision: &'static str,
+    /// Where it is denied.
+    reason: Option<&'static str>,
+    detail: String,
+    rule: Option<RuleBody>,
+}
+
+#[derive(Serialize)]
+struct RuleBody {
+    /// In its list, from 0.
+    number: usize,
+    topic: String,
+    allow: &'static str,
+}
+
+/// `GET /v1/devices/{device}/topics/{topic}/permission`: what topic rules say, and why. Asks no webhook.
+pub(crate) async fn explain(
+    Shared(api): Shared<Api>,
+    provider: Provider<Read>,
+    Path((device, topic)): Path<(String, String)>,
+    Query(query): Query<PermissionQuery>,
+) -> Result<Response, Problem> {
+    let action = match query.action.as_deref() {
+        None | Some("subscribe") => Action::Subscribe,
+        Some("publish") => Action::Publish,
+        Some(_) => return Err(Problem::parameter("action", "it is \"subscribe\" or \"publish\"")),
+    };
+    let topic = Topic::parse_subscription(&topic).map_err(|invalid| Problem::from(invalid).at("topic"))?;
+    let found = api.delivery.store().device(provider.app, &body::device_id(&device)?).await?;
+    let device = found.ok_or_else(|| Problem::not_found("device"))?;
+    let holder = holder(&device, None);
+    let (decision, rules) = match Delivery::is_ruled(topic.as_str()) {
+        true => api.delivery.explain_topic(&holder, action, topic.as_str()),
+        false => (Decision::Unruled, None),
+    };
+    let (decision, reason, detail, number) = match decision {
+        Decision::Unruled => unruled(&api, provider.app, action, &topic),
+        Decision::Allowed { rule } => ("allowed", None, "the rule allows it".to_owned(), Some(rule)),
+        Decision::Ask { rule } => {
+            ("ask", None, "the app's webhook decides when the device asks for it".to_owned(), Some(rule))
+        }
+        Decision::Denied(denied) => {
+            let unknown = match rules.as_ref().map(|rules| rules.rules.needs()) {
+                Some(needs) if needs.topics || !needs.claims.is_empty() => {
+                    "; claims of a JWT are not known here, so a device that has one may be allowed more"
+                }
+                _ => "",
+            };
+            ("denied", Some(denied.code()), format!("{}{unknown}", denied.text()), denied.rule())
+        }
+    };
+    let rules = rules.as_ref().and_then(|rules| rules.rules.rules(action));
+    let shown = |(number, rule): (usize, &Rule)| RuleBody {
+        number,
+        topic: rule.pattern.to_string(),
+        allow: rule.allow.as_str(),
+    };
+    let rule = number.and_then(|number| Some((number, rules?.get(number)?))).map(shown);
+    let body = PermissionBody {
+        device: device.id.as_str(),
+        user: device.user.as_ref().map(|user| user.as_str()),
+        topic: topic.as_str(),
+        action: action.as_str(),
+        decision,
+        reason,
+        detail,
+        rule,
+    };
+    Ok(respond::json(StatusCode::OK, &body))
+}
+
+type Explained = (&'static str, Option<&'static str>, String, Option<usize>);
+
+/// What counts where the app has no rules for an action.
+fn unruled(api: &State, app: AppId, action: Action, topic: &Topic) -> Explained {
+    let allowed = |text: &str| ("allowed", None, text.to_owned(), None);
+    if !Delivery::is_ruled(topic.as_str()) && action == Action::Subscribe {
+        return allowed("topic rules do not apply to the service's own topics");
+    }
+    if action == Action::Subscribe {
+        return allowed("the app has no topic rules for subscribing");
+    }
+    let filters = api.auth.app_by_id(app).map(|app| app.settings.client_publish).unwrap_or_default();
+    match filters.iter().find(|filter| filter_matches(filter, topic.as_str())) {
+        Some(filter) => {
+            allowed(&format!("the app has no topic rules for publishing; client_publish has {filter}"))
+        }
+        None => {
+            let text = "the app has no topic rules for publishing, and no filter of client_publish matches";
+            ("denied", Some("no_rule"), text.to_owned(), None)
+        }
+    }
+}
+
+/// A device as its topic rules see it.
+pub(crate) fn holder(device: &Device, claims: Option<Arc<Claims>>) -> Holder {
+    Holder { app: device.app, device: device.id.clone(), user: device.user.clone(), claims }
+}
+
+/// Refuses topics that a device may not subscribe to. `field` names a topic by its place.
+pub(crate) async fn permit(
+    api: &State,
+    holder: &Holder,
+    topics: &[Topic],
+    field: impl Fn(usize) -> String,
+) -> Result<(), Problem> {
+    let Some(rules) = api.delivery.rules().of(holder.app) else { return Ok(()) };
+    for (index, topic) in topics.iter().enumerate().filter(|(_, topic)| Delivery::is_ruled(topic.as_str())) {
+        let verdict = api.delivery.ask_topic(&rules, holder, Action::Subscribe, topic.as_str(), "http").await;
+        if let Verdict::Denied(reason) = verdict {
+            return Err(refused(reason).at(field(index)));
+        }
+    }
+    Ok(())
+}
+
+/// Looks again after subscriptions were made: rules may have changed after [`permit`]. What they deny now ends.
+pub(crate) async fn keep(api: &State, holder: &Holder, topics: &[Topic]) -> Result<(), Problem> {
+    let Some(rules) = api.delivery.rules().of(holder.app) else { return Ok(()) };
+    for topic in topics.iter().filter(|topic| Delivery::is_ruled(topic.as_str())) {
+        let verdict = api.delivery.check_topic(&rules, holder, Action::Subscribe, topic.as_str());
+        if let Verdict::Denied(reason) = verdict {
+            api.delivery.unsubscribe(holder.app, &holder.device, topic).await?;
+            return Err(refused(reason).at("topic"));
+        }
+    }
+    Ok(())
+}
+
+fn refused(reason: Reason) -> Problem {
+    Problem::new(Code::Forbidden, format!("{} ({})", reason.text(), reason.code()))
+}

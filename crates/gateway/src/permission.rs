@@ -1,0 +1,481 @@
+//! Topic rules where they are enforced: what a client asks for passes them before it is carried out.
+//!
+//! What rules decide by themselves is carried out at once. Where a webhook decides, the connection has a *gate*: the
+//! operation waits in front of it, and what the client asks for meanwhile waits behind it, so nothing changes its order.
+//! A gate ends with its connection, and the question is dropped with it.
+//!
+//! Without rules of the app all of this is one look-up. The way of a delivery has no check: a connection hears only
+//! what it was allowed to subscribe to ([`crate::recheck`] sees to it when rules change).
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use futures_util::future::join_all;
+use noroshi_delivery::Delivery;
+use noroshi_delivery::rules::{AppRules, Holder, Known, Reason, Verdict};
+use noroshi_protocol::mqtt::{Answer, SubscribeRefused, SubscribeRequest, UnsubscribeRequest};
+use noroshi_protocol::native;
+use noroshi_protocol::socket_io;
+use noroshi_protocol::xmpp::{self, Refusal};
+use noroshi_store::{Error as StoreError, LoggedIn};
+use noroshi_types::rule::{Action, Claims, Needs};
+use noroshi_types::{AppId, CloseReason, JsonText, NotificationId, Position, Topic};
+
+use crate::connection::Protocol;
+use crate::mailbox::Reply;
+use crate::mqtt::publishing::Published;
+use crate::registry::Session;
+use crate::shard::Shard;
+
+/// Connections of one shard that wait for a webhook at once.
+pub(crate) const GATES_MAX: usize = 1_024;
+/// Operations that wait at one gate.
+const WAITING_MAX: usize = 64;
+/// Topics of one operation that a webhook is asked about; the others are denied.
+const ASKED_MAX: usize = 64;
+/// How often a log-in is read again: each time something was taken away from what it may hear.
+const LOG_IN_PASSES_MAX: u8 = 4;
+
+/// What a client asks for.
+pub(crate) enum Op {
+    Subscribe { topics: Vec<Topic>, since: Vec<(Topic, Position)>, reply: Option<socket_io::Reply> },
+    Unsubscribe { topics: Vec<Topic> },
+    MqttSubscribe(SubscribeRequest),
+    MqttUnsubscribe(UnsubscribeRequest),
+    MqttPublish { published: Box<Published>, answer: Option<Answer> },
+    XmppSubscribe { topic: Topic, durable: bool, request: xmpp::Request },
+    XmppUnsubscribe { topic: Topic, durable: bool, request: xmpp::Request },
+    XmppItems { topic: Topic, id: Option<NotificationId>, max: usize, request: xmpp::Request },
+    XmppPublish { topic: Topic, data: JsonText, request: xmpp::Request },
+}
+
+impl Op {
+    fn action(&self) -> Action {
+        match self {
+            Op::MqttPublish { .. } | Op::XmppPublish { .. } => Action::Publish,
+            _ => Action::Subscribe,
+        }
+    }
+
+    /// The topics and filters that need a permission, in order.
+    fn names(&self) -> Vec<Box<str>> {
+        match self {
+            Op::Subscribe { topics, .. } => topics.iter().map(|topic| topic.as_str().into()).collect(),
+            Op::MqttSubscribe(request) => {
+                request.subscriptions().map(|one| one.filter.as_str().into()).collect()
+            }
+            Op::MqttPublish { published, .. } => vec![published.topic.as_str().into()],
+            Op::XmppSubscribe { topic, .. } | Op::XmppItems { topic, .. } | Op::XmppPublish { topic, .. } => {
+                vec![topic.as_str().into()]
+            }
+            Op::Unsubscribe { .. } | Op::MqttUnsubscribe(_) | Op::XmppUnsubscribe { .. } => Vec::new(),
+        }
+    }
+}
+
+/// What the rules say to the names of an operation. Empty where the app has none.
+type Verdicts = Vec<(Box<str>, Verdict)>;
+
+/// A connection that waits for a webhook.
+pub(crate) struct Gate {
+    /// Tells it from a later one of the same slot.
+    number: u64,
+    /// None: a log-in waits.
+    op: Option<Op>,
+    waiting: VecDeque<Op>,
+    /// Dropped with the gate.
+    _question: noroshi_delivery::Held,
+}
+
+/// What webhooks and the store answered for a gate.
+#[derive(Debug)]
+pub(crate) struct Permitted {
+    number: u64,
+    verdicts: Verdicts,
+    /// A durable subscription is neither allowed nor ended.
+    failed: bool,
+}
+
+/// Under which rules a session stands.
+enum Ruling {
+    /// The app has none.
+    None,
+    By(Arc<AppRules>, Holder),
+    /// The session kept too little of its token: it has to log in again.
+    Unknown,
+}
+
+/// Whether a session kept enough for the rules of its app.
+pub(crate) fn knows(session: &Session, needs: &Needs) -> bool {
+    match &*session.known.load() {
+        Some(known) => known.covers(needs),
+        // It began while there were no rules.
+        None => Needs::default().covers(needs),
+    }
+}
+
+impl Shard {
+    fn ruling(&self, session: &Session) -> Ruling {
+        let Some(rules) = self.delivery.rules().of(session.app) else { return Ruling::None };
+        if !knows(session, rules.rules.needs()) {
+            return Ruling::Unknown;
+        }
+        let holder = holder_of(session);
+        Ruling::By(rules, holder)
+    }
+
+    /// Carries out what a client asks for, as far as it may: now, or when a webhook has answered.
+    pub(crate) fn run_op(&mut self, slot: u32, op: Op) {
+        if let Some(gate) = self.gates.get_mut(&slot) {
+            if gate.waiting.len() >= WAITING_MAX {
+                return self.begin_close(slot, CloseReason::RateLimited);
+            }
+            return gate.waiting.push_back(op);
+        }
+        self.try_op(slot, op);
+    }
+
+    fn try_op(&mut self, slot: u32, op: Op) {
+        let Some(session) = self.connection(slot).and_then(|it| it.session.clone()) else { return };
+        let (rules, holder) = match self.ruling(&session) {
+            Ruling::None => return self.perform(slot, op, Vec::new()),
+            Ruling::Unknown => return self.begin_close(slot, CloseReason::Drain),
+            Ruling::By(rules, holder) => (rules, holder),
+        };
+        let action = op.action();
+        let mut asked = 0;
+        let has_room = self.gates.len() < GATES_MAX;
+        let check = |name: Box<str>| {
+            let verdict = match Delivery::is_ruled(&name) {
+                true => self.delivery.check_topic(&rules, &holder, action, &name),
+                false => Verdict::Allowed,
+            };
+            match verdict {
+                Verdict::Ask if !has_room || asked >= ASKED_MAX => {
+                    (name, Verdict::Denied(Reason::Unanswered))
+                }
+                Verdict::Ask => {
+                    asked += 1;
+                    (name, Verdict::Ask)
+                }
+                verdict => (name, verdict),
+            }
+        };
+        let verdicts: Verdicts = op.names().into_iter().map(check).collect();
+        if asked == 0 {
+            return self.perform(slot, op, verdicts);
+        }
+        self.ask_webhooks(slot, Some(op), VecDeque::new(), (rules, holder, action), verdicts, Vec::new());
+    }
+
+    /// Asks webhooks beside the shard, then ends the durable subscriptions that are denied.
+    fn ask_webhooks(
+        &mut self,
+        slot: u32,
+        op: Option<Op>,
+        waiting: VecDeque<Op>,
+        (rules, holder, action): (Arc<AppRules>, Holder, Action),
+        verdicts: Verdicts,
+        durable: Vec<Topic>,
+    ) {
+        let Some(connection) = self.connection(slot) else { return };
+        let (to, protocol) = ((slot, connection.generation), connection.protocol.as_str());
+        self.gate_number += 1;
+        let number = self.gate_number;
+        let (shared, index, delivery) = (self.shared.clone(), usize::from(self.index), self.delivery.clone());
+        let question = self.delivery.work_while_held(async move {
+            let answer = |(name, verdict): (Box<str>, Verdict)| {
+                let (delivery, rules, holder) = (&delivery, &rules, &holder);
+                async move {
+                    match verdict {
+                        Verdict::Ask => {
+                            let verdict = delivery.ask_topic(rules, holder, action, &name, protocol).await;
+                            (name, verdict)
+                        }
+                        verdict => (name, verdict),
+                    }
+                }
+            };
+            let verdicts: Verdicts = join_all(verdicts.into_iter().map(answer)).await;
+            let verdict = |topic: &Topic| {
+                verdicts.iter().find(|(name, _)| **name == *topic.as_str()).map(|(_, verdict)| *verdict)
+            };
+            // Without an answer nothing ends for good, and nothing may be delivered: the device has to come back.
+            let unanswered = |topic: &Topic| verdict(topic) == Some(Verdict::Denied(Reason::Unanswered));
+            let unanswered = durable.iter().any(unanswered);
+            let is_denied = |topic: &Topic| {
+                matches!(verdict(topic), Some(Verdict::Denied(Reason::Rule(_) | Reason::Webhook)))
+            };
+            let ended: Vec<Topic> = durable.into_iter().filter(is_denied).collect();
+            let failed = unanswered || !end_durable(&delivery, &holder, &ended).await;
+            let permitted = Permitted { number, verdicts, failed };
+            shared.mailboxes[index].reply(Reply::Permitted { to, permitted });
+        });
+        self.gates.insert(slot, Gate { number, op, waiting, _question: question });
+    }
+
+    pub(crate) fn handle_permitted(&mut self, (slot, generation): (u32, u64), permitted: Permitted) {
+        let Permitted { number, verdicts, failed } = permitted;
+        if self.gates.get(&slot).is_none_or(|gate| gate.number != number) {
+            return;
+        }
+        let Some(Gate { op, mut waiting, .. }) = self.gates.remove(&slot) else { return };
+        if self.at(slot, generation).is_none_or(|connection| !connection.is_alive()) {
+            return;
+        }
+        let Some(op) = op else { return self.go_on_with_log_in(slot, generation, verdicts, failed) };
+        self.guard(Some(slot), |shard| {
+            shard.perform(slot, op, verdicts);
+            while let Some(op) = waiting.pop_front() {
+                if !shard.is_alive(slot) {
+                    return;
+                }
+                shard.try_op(slot, op);
+                if let Some(gate) = shard.gates.get_mut(&slot) {
+                    gate.waiting = waiting;
+                    return;
+                }
+            }
+        });
+    }
+
+    fn perform(&mut self, slot: u32, op: Op, verdicts: Verdicts) {
+        let denied = |name: &str| {
+            let found = verdicts.iter().find(|(named, _)| **named == *name);
+            found.and_then(|(_, verdict)| match verdict {
+                Verdict::Denied(reason) => Some(*reason),
+                Verdict::Allowed | Verdict::Ask => None,
+            })
+        };
+        match op {
+            Op::Subscribe { topics, since, reply } => {
+                let is_denied = |topic: &Topic| denied(topic.as_str()).is_some();
+                let (refused, topics): (Vec<Topic>, Vec<Topic>) = topics.into_iter().partition(is_denied);
+                let mut result = self.subscribe_all(slot, topics, since);
+                for topic in &refused {
+                    let Some(reason) = denied(topic.as_str()) else { continue };
+                    self.tell_topic(slot, "topic_forbidden", topic, reason.code(), reason.text());
+                    let text = format!("{topic}: {}", reason.text());
+                    result = result.and(Err(("topic_forbidden", text)));
+                }
+                match (reply, result) {
+                    (Some(reply), result) => self.reply(slot, reply, result),
+                    (None, Err((code, text))) if code != "topic_forbidden" => {
+                        self.tell_error(slot, code, &text)
+                    }
+                    (None, _) => {}
+                }
+            }
+            Op::Unsubscribe { topics } => {
+                if let Some(app) = self.app_of_session(slot) {
+                    self.unsubscribe_all(slot, app, &topics);
+                }
+            }
+            Op::MqttSubscribe(mut request) => {
+                request.refuse(|filter| denied(filter.as_str()).map(|_| SubscribeRefused::NotAllowed));
+                self.make_mqtt_subscriptions(slot, request);
+            }
+            Op::MqttUnsubscribe(request) => self.end_mqtt_subscriptions(slot, request),
+            Op::MqttPublish { published, answer } => {
+                let allowed = self.publishes(slot, &published.topic, &verdicts);
+                self.publish_mqtt_allowed(slot, *published, answer, allowed);
+            }
+            Op::XmppSubscribe { topic, durable, request } => match denied(topic.as_str()) {
+                Some(_) => self.answer_xmpp(slot, request, xmpp::Answer::Refused(Refusal::Forbidden)),
+                None => self.subscribe_xmpp(slot, topic, durable, request),
+            },
+            Op::XmppUnsubscribe { topic, durable, request } => {
+                self.unsubscribe_xmpp(slot, topic, durable, request);
+            }
+            Op::XmppItems { topic, id, max, request } => match denied(topic.as_str()) {
+                Some(_) => self.answer_xmpp(slot, request, xmpp::Answer::Refused(Refusal::Forbidden)),
+                None => self.tell_items(slot, topic, id, max, request),
+            },
+            Op::XmppPublish { topic, data, request } => {
+                let allowed = self.publishes(slot, &topic, &verdicts);
+                self.publish_xmpp(slot, topic, data, request, allowed);
+            }
+        }
+    }
+
+    /// Where the app has rules for publishing they alone decide, else its filters do.
+    fn publishes(&mut self, slot: u32, topic: &Topic, verdicts: &Verdicts) -> bool {
+        let Some(app) = self.app_of_session(slot) else { return false };
+        match verdicts.first() {
+            Some((_, verdict)) if self.has_publish_rules(app) => *verdict == Verdict::Allowed,
+            _ => self.may_publish(app, topic),
+        }
+    }
+
+    pub(crate) fn has_publish_rules(&self, app: AppId) -> bool {
+        self.delivery.rules().of(app).is_some_and(|rules| rules.rules.rules(Action::Publish).is_some())
+    }
+
+    fn app_of_session(&mut self, slot: u32) -> Option<AppId> {
+        Some(self.connection(slot)?.session.as_ref()?.app)
+    }
+
+    /// Whether a session may publish its will, by rules or filters; with [`Verdict::Ask`] whom to ask.
+    pub(crate) fn may_leave_will(
+        &self,
+        session: &Session,
+        topic: &Topic,
+    ) -> (Verdict, Option<(Arc<AppRules>, Holder)>) {
+        if !self.has_publish_rules(session.app) {
+            let allowed = self.may_publish(session.app, topic);
+            let denied = Verdict::Denied(Reason::Unanswered);
+            return (if allowed { Verdict::Allowed } else { denied }, None);
+        }
+        match self.ruling(session) {
+            Ruling::By(rules, holder) => {
+                let verdict = self.delivery.check_topic(&rules, &holder, Action::Publish, topic.as_str());
+                (verdict, Some((rules, holder)))
+            }
+            Ruling::None | Ruling::Unknown => (Verdict::Denied(Reason::Unanswered), None),
+        }
+    }
+
+    /// Whether a durable subscription that was made elsewhere may be heard: rules may have changed since it was allowed.
+    pub(crate) fn may_hear(&self, session: &Session, topic: &Topic) -> bool {
+        match self.ruling(session) {
+            Ruling::By(rules, holder) if Delivery::is_ruled(topic.as_str()) => {
+                !matches!(self.delivery.check_durable(&rules, &holder, topic), Verdict::Denied(_))
+            }
+            Ruling::By(..) | Ruling::None => true,
+            Ruling::Unknown => false,
+        }
+    }
+
+    /// Whether a session that goes on may keep a filter without asking anybody.
+    pub(crate) fn may_keep_filter(&self, session: &Session, filter: &str) -> bool {
+        if !Delivery::is_ruled(filter) {
+            return true;
+        }
+        let (rules, holder) = match self.ruling(session) {
+            Ruling::None => return true,
+            Ruling::Unknown => return false,
+            Ruling::By(rules, holder) => (rules, holder),
+        };
+        let verdict = match filter.contains(['+', '#']) {
+            true => self.delivery.check_topic(&rules, &holder, Action::Subscribe, filter),
+            false => self.delivery.check_durable(&rules, &holder, &Topic::from_trusted(filter)),
+        };
+        verdict == Verdict::Allowed
+    }
+
+    /// Whether all topics of a log-in are allowed. If not, it waits or ends: what is denied is taken out of it, ended in
+    /// the store, and the log-in is read again.
+    pub(crate) fn settle_log_in(&mut self, slot: u32, logged_in: &LoggedIn) -> bool {
+        let Some(opening) = self.connections.get(slot as usize).and_then(|it| it.opening.as_deref()) else {
+            return true;
+        };
+        let Some(login) = &opening.login else { return true };
+        let Some(rules) = self.delivery.rules().of(login.app) else { return true };
+        let known = Known { user: logged_in.user.clone(), claims: opening.claims.clone() };
+        let needs = rules.rules.needs();
+        // A JWT that was looked at before these rules were there.
+        let is_jwt = login.user.is_some();
+        let lacks_claims = is_jwt && known.claims.is_none() && (needs.topics || !needs.claims.is_empty());
+        if !known.covers(needs) || lacks_claims || opening.passes >= LOG_IN_PASSES_MAX {
+            self.fail_log_in(slot);
+            return false;
+        }
+        let Known { user, claims } = known;
+        let holder = Holder { app: login.app, device: login.device.clone(), user, claims };
+        let mut verdicts = Verdicts::new();
+        let mut durable = Vec::new();
+        let has_room = self.gates.len() < GATES_MAX;
+        for topic in logged_in.topics.iter().filter(|topic| Delivery::is_ruled(topic.as_str())) {
+            let is_own = login.session_topics.contains(topic);
+            let verdict = match is_own {
+                _ if opening.permitted.contains(topic) => Verdict::Allowed,
+                true => self.delivery.check_topic(&rules, &holder, Action::Subscribe, topic.as_str()),
+                false => self.delivery.check_durable(&rules, &holder, topic),
+            };
+            let verdict = match verdict {
+                Verdict::Allowed => continue,
+                Verdict::Ask if !has_room => Verdict::Denied(Reason::Unanswered),
+                verdict => verdict,
+            };
+            durable.extend((!is_own).then(|| topic.clone()));
+            verdicts.push((topic.as_str().into(), verdict));
+        }
+        if verdicts.is_empty() {
+            return true;
+        }
+        self.ask_webhooks(slot, None, VecDeque::new(), (rules, holder, Action::Subscribe), verdicts, durable);
+        false
+    }
+
+    fn go_on_with_log_in(&mut self, slot: u32, generation: u64, verdicts: Verdicts, failed: bool) {
+        let Some(opening) = self.connection(slot).and_then(|it| it.opening.as_deref_mut()) else { return };
+        let Some(login) = &mut opening.login else { return };
+        opening.passes += 1;
+        for (name, verdict) in verdicts {
+            let topic = Topic::from_trusted(&name);
+            match verdict {
+                Verdict::Denied(reason) => {
+                    login.topics.retain(|named| *named != topic);
+                    login.session_topics.retain(|named| *named != topic);
+                    opening.denied.push((topic, reason.code(), reason.text()));
+                }
+                Verdict::Allowed | Verdict::Ask => opening.permitted.push(topic),
+            }
+        }
+        match failed {
+            true => self.fail_log_in(slot),
+            false => self.queue_log_in(slot, generation),
+        }
+    }
+
+    /// Tells a client of a topic that it may not use, or not any more, where its protocol has words for it.
+    pub(crate) fn tell_topic(&mut self, slot: u32, code: &str, topic: &Topic, reason: &str, text: &str) {
+        let Some(protocol) = self.connection(slot).map(|connection| connection.protocol) else { return };
+        match protocol {
+            Protocol::Native => {
+                let mut json = Vec::new();
+                native::topic_error(&mut json, code, topic, reason, text);
+                self.send_json(slot, "error", &json);
+            }
+            Protocol::SocketIo => {
+                let packet = socket_io::encode::topic_error(code, topic, reason, text);
+                self.send_packet(slot, packet);
+            }
+            Protocol::Http | Protocol::Mqtt | Protocol::Xmpp | Protocol::Echo => {}
+        }
+    }
+
+    /// A new token of a session brings new claims.
+    pub(crate) fn renew_claims(&self, session: &Session, claims: Option<Arc<Claims>>) {
+        if let Some(known) = &*session.known.load() {
+            session.known.store(Some(Arc::new(Known { user: known.user.clone(), claims })));
+        }
+    }
+}
+
+pub(crate) fn holder_of(session: &Session) -> Holder {
+    let known = session.known.load();
+    let known = known.as_ref();
+    Holder {
+        app: session.app,
+        device: session.device.clone(),
+        user: known.and_then(|known| known.user.clone()),
+        claims: known.and_then(|known| known.claims.clone()),
+    }
+}
+
+/// Ends durable subscriptions that are denied. False if the store did not.
+pub(crate) async fn end_durable(delivery: &Delivery, holder: &Holder, topics: &[Topic]) -> bool {
+    if topics.is_empty() {
+        return true;
+    }
+    let store = delivery.store();
+    let ends = topics.iter().map(|topic| store.unsubscribe(holder.app, &holder.device, topic));
+    let failed = join_all(ends).await.into_iter().filter_map(Result::err);
+    let failed = failed.filter(|error| !matches!(error, StoreError::NotFound)).last();
+    delivery.device_changed(holder.app, &holder.device);
+    if let Some(error) = &failed {
+        tracing::warn!(%error, "subscriptions that topic rules deny could not be ended");
+    }
+    failed.is_none()
+}

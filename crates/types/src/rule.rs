@@ -1,0 +1,301 @@
+//! Topic rules: who may subscribe and publish to which topics of an app.
+//!
+//! An app has two ordered lists, one for each [`Action`]. Each [`Rule`] has a [`Pattern`] and says who is allowed. The
+//! first rule whose pattern matches the topic decides; if none matches, the answer is no. Without a list nothing is
+//! decided here ([`Decision::Unruled`]).
+//!
+//! A topic filter with wildcards is allowed only if a rule that allows it matches every topic that the filter can match,
+//! and no earlier rule could forbid one of them.
+//!
+//! Reading order: [`pattern`], [`claims`], then this file. Nothing here asks a webhook: [`Decision::Ask`] tells the
+//! caller to.
+
+use std::fmt;
+use std::time::Duration;
+
+use crate::{DeviceId, UserId};
+
+pub mod claims;
+pub mod pattern;
+#[cfg(test)]
+mod tests;
+
+pub use claims::{ClaimName, Claims};
+pub use pattern::Pattern;
+
+/// Rules of an app for subscribing and publishing together.
+pub const RULES_MAX: usize = 256;
+/// The rules of an app as JSON: 256 patterns of 128 bytes, with their keys and the webhook.
+pub const RULES_BYTES_MAX: usize = 64 << 10;
+/// Claims that the rules of one app name: a session keeps these and no others.
+pub const CLAIMS_MAX: usize = 16;
+
+/// What a device wants to do with a topic.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Action {
+    Subscribe,
+    Publish,
+}
+
+impl Action {
+    pub const ALL: [Action; 2] = [Action::Subscribe, Action::Publish];
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Action::Subscribe => "subscribe",
+            Action::Publish => "publish",
+        }
+    }
+}
+
+/// Whom a rule allows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Allow {
+    /// Every device of the app.
+    Anyone,
+    /// A device whose JWT lists the topic in its claim `topics`.
+    Token,
+    /// API keys; no device.
+    Server,
+    /// Whom the app's webhook allows.
+    Ask,
+}
+
+impl Allow {
+    pub const ALL: [Allow; 4] = [Allow::Anyone, Allow::Token, Allow::Server, Allow::Ask];
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Allow::Anyone => "anyone",
+            Allow::Token => "token",
+            Allow::Server => "server",
+            Allow::Ask => "ask",
+        }
+    }
+
+    pub fn parse(text: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|allow| allow.as_str() == text)
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Rule {
+    pub pattern: Pattern,
+    pub allow: Allow,
+}
+
+/// Who answers for rules that say [`Allow::Ask`]. `Debug` does not show the secret.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Webhook {
+    pub url: String,
+    /// Signs the requests.
+    pub secret: Vec<u8>,
+    pub timeout: Duration,
+    /// How long an answer counts that does not say so itself.
+    pub expires_in: Duration,
+}
+
+impl fmt::Debug for Webhook {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Webhook")
+            .field("url", &self.url)
+            .field("timeout", &self.timeout)
+            .field("expires_in", &self.expires_in)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The rules of one app.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct TopicRules {
+    subscribe: Option<Vec<Rule>>,
+    publish: Option<Vec<Rule>>,
+    webhook: Option<Webhook>,
+    needs: Needs,
+}
+
+/// What the rules have to know of a device beyond its id.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Needs {
+    pub user: bool,
+    /// The JWT claim `topics`.
+    pub topics: bool,
+    /// Other claims, sorted.
+    pub claims: Vec<ClaimName>,
+}
+
+impl Needs {
+    /// Whether a session that kept what `self` names knows enough for `other`.
+    pub fn covers(&self, other: &Needs) -> bool {
+        (self.user || !other.user)
+            && (self.topics || !other.topics)
+            && other.claims.iter().all(|name| self.claims.binary_search(name).is_ok())
+    }
+}
+
+/// The device that a rule is evaluated for.
+#[derive(Debug, Clone, Copy)]
+pub struct Subject<'a> {
+    pub device: &'a DeviceId,
+    pub user: Option<&'a UserId>,
+    /// None for a device token, which carries no claims.
+    pub claims: Option<&'a Claims>,
+}
+
+/// What the rules say. Rules are numbered from 0, in their list.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Decision {
+    /// The app has no rules for this action.
+    Unruled,
+    Allowed {
+        rule: usize,
+    },
+    /// The webhook decides.
+    Ask {
+        rule: usize,
+    },
+    Denied(Denied),
+}
+
+/// Why a device may not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Denied {
+    /// No rule matches.
+    NoRule,
+    /// The rule allows API keys only.
+    Server { rule: usize },
+    /// The device's JWT does not list the topic.
+    NotInToken { rule: usize },
+    /// The rule matches some of the topics that a filter with wildcards matches, and does not allow them.
+    Overlap { rule: usize },
+}
+
+impl Denied {
+    /// Stable.
+    pub fn code(self) -> &'static str {
+        match self {
+            Denied::NoRule => "no_rule",
+            Denied::Server { .. } => "server_only",
+            Denied::NotInToken { .. } => "not_in_token",
+            Denied::Overlap { .. } => "overlap",
+        }
+    }
+
+    /// For people.
+    pub fn text(self) -> &'static str {
+        match self {
+            Denied::NoRule => "no topic rule of the app allows it",
+            Denied::Server { .. } => "only API keys may do this",
+            Denied::NotInToken { .. } => "the claim topics of the device's JWT does not list it",
+            Denied::Overlap { .. } => "the filter matches topics that the device may not subscribe to",
+        }
+    }
+
+    pub fn rule(self) -> Option<usize> {
+        match self {
+            Denied::NoRule => None,
+            Denied::Server { rule } | Denied::NotInToken { rule } | Denied::Overlap { rule } => Some(rule),
+        }
+    }
+}
+
+/// Why two lists are not the rules of an app.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum RulesError {
+    #[error("an app has at most {RULES_MAX} topic rules")]
+    TooMany,
+    #[error("topic rules name at most {CLAIMS_MAX} claims")]
+    TooManyClaims,
+    #[error("a rule says \"ask\", and there is no webhook to ask")]
+    NoWebhook,
+}
+
+impl TopicRules {
+    pub fn new(
+        subscribe: Option<Vec<Rule>>,
+        publish: Option<Vec<Rule>>,
+        webhook: Option<Webhook>,
+    ) -> Result<Self, RulesError> {
+        let all = || subscribe.iter().chain(&publish).flatten();
+        if all().count() > RULES_MAX {
+            return Err(RulesError::TooMany);
+        }
+        if webhook.is_none() && all().any(|rule| rule.allow == Allow::Ask) {
+            return Err(RulesError::NoWebhook);
+        }
+        let mut needs = Needs::default();
+        for rule in all() {
+            needs.user |= rule.pattern.names_user() || rule.allow == Allow::Ask;
+            needs.topics |= rule.allow == Allow::Token;
+            needs.claims.extend(rule.pattern.claims().cloned());
+        }
+        needs.claims.sort_unstable();
+        needs.claims.dedup();
+        if needs.claims.len() > CLAIMS_MAX {
+            return Err(RulesError::TooManyClaims);
+        }
+        Ok(Self { subscribe, publish, webhook, needs })
+    }
+
+    /// For rules that cannot be read: no device may do anything.
+    pub fn denying_all() -> Self {
+        Self { subscribe: Some(Vec::new()), publish: Some(Vec::new()), ..Self::default() }
+    }
+
+    pub fn rules(&self, action: Action) -> Option<&[Rule]> {
+        match action {
+            Action::Subscribe => self.subscribe.as_deref(),
+            Action::Publish => self.publish.as_deref(),
+        }
+    }
+
+    pub fn webhook(&self) -> Option<&Webhook> {
+        self.webhook.as_ref()
+    }
+
+    pub fn needs(&self) -> &Needs {
+        &self.needs
+    }
+
+    /// Whether a device may do something with a topic.
+    pub fn decide(&self, action: Action, topic: &str, subject: Subject<'_>) -> Decision {
+        let Some(rules) = self.rules(action) else { return Decision::Unruled };
+        let matching = rules.iter().position(|rule| rule.pattern.matches(topic, subject));
+        let Some(rule) = matching else { return Decision::Denied(Denied::NoRule) };
+        match rules[rule].allow {
+            Allow::Anyone => Decision::Allowed { rule },
+            Allow::Ask => Decision::Ask { rule },
+            Allow::Server => Decision::Denied(Denied::Server { rule }),
+            Allow::Token if subject.claims.is_some_and(|claims| claims.lists(topic)) => {
+                Decision::Allowed { rule }
+            }
+            Allow::Token => Decision::Denied(Denied::NotInToken { rule }),
+        }
+    }
+
+    /// Whether a device may subscribe to a topic filter in MQTT's syntax: to everything that it can match.
+    pub fn decide_filter(&self, filter: &str, subject: Subject<'_>) -> Decision {
+        if !filter.contains(['+', '#']) {
+            return self.decide(Action::Subscribe, filter, subject);
+        }
+        let Some(rules) = &self.subscribe else { return Decision::Unruled };
+        for (number, rule) in rules.iter().enumerate() {
+            if rule.pattern.covers(filter, subject) {
+                return match rule.allow {
+                    Allow::Anyone => Decision::Allowed { rule: number },
+                    Allow::Ask => Decision::Ask { rule: number },
+                    Allow::Server => Decision::Denied(Denied::Server { rule: number }),
+                    Allow::Token if subject.claims.is_some_and(|claims| claims.covers(filter)) => {
+                        Decision::Allowed { rule: number }
+                    }
+                    Allow::Token => Decision::Denied(Denied::NotInToken { rule: number }),
+                };
+            }
+            // Some of its topics end here: those have to be allowed, and the rest goes on to the next rule.
+            if rule.allow != Allow::Anyone && rule.pattern.overlaps(filter, subject) {
+                return Decision::Denied(Denied::Overlap { rule: number });
+            }
+        }
+        Decision::Denied(Denied::NoRule)
+    }
+}

@@ -1,0 +1,94 @@
+//! What a session keeps of its JWT: what the rules of its app name, and nothing else.
+
+use super::Needs;
+use crate::limits;
+
+/// Values of one claim; more are left out.
+pub const VALUES_MAX: usize = 64;
+/// A value that is longer fits into no topic.
+pub const VALUE_BYTES_MAX: usize = limits::TOPIC_BYTES_MAX;
+const NAME_BYTES_MAX: usize = 64;
+
+/// The name of a claim in a rule: letters, digits, `_`, `-`, `.` and `:`.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ClaimName(Box<str>);
+
+impl ClaimName {
+    pub fn parse(text: &str) -> Result<Self, &'static str> {
+        let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.:".contains(&byte);
+        match (1..=NAME_BYTES_MAX).contains(&text.len()) && text.bytes().all(is_allowed) {
+            true => Ok(Self(text.into())),
+            false => Err("the name of a claim is 1 to 64 letters, digits, '_', '-', '.' or ':'"),
+        }
+    }
+
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+/// Claims of one JWT.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Claims {
+    /// The claim `topics`: names, and filters in MQTT's syntax.
+    topics: Box<[Box<str>]>,
+    values: Box<[(ClaimName, Box<str>)]>,
+    /// What they were kept for: the rules at that time.
+    needs: Needs,
+}
+
+impl Claims {
+    pub fn new(topics: Vec<Box<str>>, values: Vec<(ClaimName, Box<str>)>) -> Self {
+        Self { topics: topics.into(), values: values.into(), needs: Needs::default() }
+    }
+
+    /// Notes what they were kept for.
+    pub fn kept_for(self, needs: Needs) -> Self {
+        Self { needs, ..self }
+    }
+
+    pub fn needs(&self) -> &Needs {
+        &self.needs
+    }
+
+    pub(super) fn values(&self, name: &ClaimName) -> impl Iterator<Item = &str> {
+        self.values.iter().filter(move |(named, _)| named == name).map(|(_, value)| &**value)
+    }
+
+    /// Whether the claim `topics` lists a topic.
+    pub fn lists(&self, topic: &str) -> bool {
+        !topic.starts_with('$') && self.covers(topic)
+    }
+
+    /// Whether one entry of the claim `topics` matches all that a filter matches.
+    pub fn covers(&self, filter: &str) -> bool {
+        self.topics.iter().any(|listed| filter_covers(listed, filter))
+    }
+}
+
+/// Whether an entry of the claim `topics` is a filter in MQTT's syntax (MQTT 5 §4.7.1).
+pub fn is_filter(text: &str) -> bool {
+    let levels = text.split('/').count();
+    let is_level = |(index, level): (usize, &str)| {
+        level == "+" || (level == "#" && index + 1 == levels) || !level.contains(['+', '#'])
+    };
+    (1..=limits::TOPIC_BYTES_MAX).contains(&text.len())
+        && !text.starts_with('$')
+        && !text.contains(char::is_control)
+        && text.split('/').enumerate().all(is_level)
+}
+
+/// Whether an MQTT filter matches every topic that another one matches (MQTT 5 §4.7.1).
+pub fn filter_covers(outer: &str, inner: &str) -> bool {
+    let (mut outer, mut inner) = (outer.split('/'), inner.split('/'));
+    loop {
+        match (outer.next(), inner.next()) {
+            (Some("#"), _) => return true,
+            (None, None) => return true,
+            (None, Some(_)) | (Some(_), None) | (Some(_), Some("#")) => return false,
+            (Some("+"), Some(_)) => {}
+            (Some(one), Some(other)) if one == other => {}
+            (Some(_), Some(_)) => return false,
+        }
+    }
+}

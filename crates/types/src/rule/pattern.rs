@@ -1,0 +1,279 @@
+//! What a topic rule matches.
+//!
+//! A pattern is compared level by level; levels are separated by `/`, so a name without `/` is one level.
+//!
+//! | in a pattern | matches |
+//! |---|---|
+//! | text | itself, byte by byte |
+//! | `+` as a whole level | any one level, also an empty one |
+//! | `#` as the last level | any number of further levels, also none: `a/#` matches `a` too |
+//! | `*`, once in a level | one or more characters, never `/` |
+//! | `{user}`, `{device}`, `{claim:name}`, once in a level | the value of this device, as it is |
+//!
+//! A level has at most one `*` or variable. With two, a device could choose values whose ends meet: `{user}-{claim:team}`
+//! would give `a-b` of `c` the topics of `a` of `b-c`.
+//!
+//! A value is compared, never parsed: `+`, `#` and `*` in it stand for themselves. It matches within its level only, so
+//! a value that contains `/`, and one that is empty, match nothing.
+
+use std::fmt;
+
+use super::claims::ClaimName;
+use super::{Claims, Subject};
+use crate::{Invalid, limits};
+
+/// Parsed and checked. Its text is kept as it was written.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Pattern {
+    text: Box<str>,
+    levels: Box<[Level]>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Level {
+    Literal(Box<str>),
+    /// `+`
+    Any,
+    /// `#`
+    Rest,
+    /// Something between two texts.
+    Hole {
+        before: Box<str>,
+        what: What,
+        after: Box<str>,
+    },
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum What {
+    /// `*`
+    Some,
+    User,
+    Device,
+    Claim(ClaimName),
+}
+
+/// Where a pattern is wrong. The position counts bytes from 0.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{reason} (at byte {at})")]
+pub struct PatternError {
+    pub at: usize,
+    pub reason: &'static str,
+}
+
+impl From<PatternError> for Invalid {
+    fn from(error: PatternError) -> Self {
+        Invalid::new(error.to_string())
+    }
+}
+
+impl fmt::Debug for Pattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}", self.text)
+    }
+}
+
+impl fmt::Display for Pattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl Pattern {
+    pub fn parse(text: &str) -> Result<Self, PatternError> {
+        if text.is_empty() || text.len() > limits::TOPIC_BYTES_MAX {
+            return Err(PatternError { at: 0, reason: "a pattern is 1 to 255 bytes long" });
+        }
+        if text.starts_with('$') {
+            return Err(PatternError { at: 0, reason: "rules do not apply to the service's own topics" });
+        }
+        if let Some(at) = text.find(char::is_control) {
+            return Err(PatternError { at, reason: "a pattern has no control characters" });
+        }
+        let mut levels = Vec::new();
+        let mut at = 0;
+        for level in text.split('/') {
+            let is_last = at + level.len() == text.len();
+            levels.push(
+                Level::parse(level, is_last)
+                    .map_err(|(offset, reason)| PatternError { at: at + offset, reason })?,
+            );
+            at += level.len() + 1;
+        }
+        Ok(Self { text: text.into(), levels: levels.into() })
+    }
+
+    pub fn as_str(&self) -> &str {
+        &self.text
+    }
+
+    pub fn names_user(&self) -> bool {
+        self.holes().any(|what| *what == What::User)
+    }
+
+    /// The claims that it names.
+    pub fn claims(&self) -> impl Iterator<Item = &ClaimName> {
+        self.holes().filter_map(|what| match what {
+            What::Claim(name) => Some(name),
+            What::Some | What::User | What::Device => None,
+        })
+    }
+
+    fn holes(&self) -> impl Iterator<Item = &What> {
+        self.levels.iter().filter_map(|level| match level {
+            Level::Hole { what, .. } => Some(what),
+            Level::Literal(_) | Level::Any | Level::Rest => None,
+        })
+    }
+
+    /// Whether it matches a topic, for a device.
+    pub fn matches(&self, topic: &str, subject: Subject<'_>) -> bool {
+        // MQTT 5 §4.7.2: wildcards do not match the service's own topics.
+        if topic.starts_with('$') {
+            return false;
+        }
+        let mut named = topic.split('/');
+        for level in &self.levels {
+            if *level == Level::Rest {
+                return true;
+            }
+            match named.next() {
+                Some(name) if level.matches(name, subject) => {}
+                _ => return false,
+            }
+        }
+        named.next().is_none()
+    }
+
+    /// Whether it matches every topic that a filter in MQTT's syntax matches.
+    pub fn covers(&self, filter: &str, subject: Subject<'_>) -> bool {
+        if filter.starts_with('$') {
+            return false;
+        }
+        let mut wanted = filter.split('/');
+        for level in &self.levels {
+            if *level == Level::Rest {
+                return true;
+            }
+            match (wanted.next(), level) {
+                (None | Some("#"), _) => return false,
+                (Some("+"), Level::Any) => {}
+                (Some("+"), _) => return false,
+                (Some(name), level) if level.matches(name, subject) => {}
+                (Some(_), _) => return false,
+            }
+        }
+        // `a/#` also matches `a/b`, which a pattern that ends here does not.
+        wanted.next().is_none()
+    }
+
+    /// Whether it matches some topic that a filter in MQTT's syntax matches.
+    pub fn overlaps(&self, filter: &str, subject: Subject<'_>) -> bool {
+        if filter.starts_with('$') {
+            return false;
+        }
+        let mut wanted = filter.split('/');
+        for level in &self.levels {
+            match (wanted.next(), level) {
+                // What the filter leaves open has to be possible for this device.
+                (Some("#"), _) => return self.is_possible(subject),
+                (_, Level::Rest) => return true,
+                (None, _) => return false,
+                (Some("+"), level) if level.is_possible(subject) => {}
+                (Some(name), level) if level.matches(name, subject) => {}
+                (Some(_), _) => return false,
+            }
+        }
+        matches!(wanted.next(), None | Some("#"))
+    }
+
+    fn is_possible(&self, subject: Subject<'_>) -> bool {
+        self.levels.iter().all(|level| level.is_possible(subject))
+    }
+}
+
+impl Level {
+    /// An error has its byte within the level.
+    fn parse(text: &str, is_last: bool) -> Result<Self, (usize, &'static str)> {
+        match text {
+            "+" => return Ok(Level::Any),
+            "#" if is_last => return Ok(Level::Rest),
+            "#" => return Err((0, "\"#\" is the last level of a pattern")),
+            _ => {}
+        }
+        if let Some(at) = text.find(['+', '#']) {
+            return Err((at, "\"+\" and \"#\" are whole levels"));
+        }
+        let Some(begin) = text.find(['*', '{', '}']) else { return Ok(Level::Literal(text.into())) };
+        let (what, len) = What::parse(&text[begin..]).map_err(|(at, reason)| (begin + at, reason))?;
+        let after = &text[begin + len..];
+        if let Some(at) = after.find(['*', '{', '}']) {
+            return Err((begin + len + at, "a level has at most one \"*\" or variable"));
+        }
+        Ok(Level::Hole { before: text[..begin].into(), what, after: after.into() })
+    }
+
+    fn matches(&self, name: &str, subject: Subject<'_>) -> bool {
+        match self {
+            Level::Literal(text) => **text == *name,
+            Level::Any | Level::Rest => true,
+            Level::Hole { before, what, after } => {
+                let inner = name.strip_prefix(&**before).and_then(|rest| rest.strip_suffix(&**after));
+                inner.is_some_and(|inner| !inner.is_empty() && what.matches(inner, subject))
+            }
+        }
+    }
+
+    /// Whether any name matches.
+    fn is_possible(&self, subject: Subject<'_>) -> bool {
+        match self {
+            Level::Hole { what, .. } => what.is_possible(subject),
+            Level::Literal(_) | Level::Any | Level::Rest => true,
+        }
+    }
+}
+
+impl What {
+    /// And how many bytes it takes.
+    fn parse(text: &str) -> Result<(Self, usize), (usize, &'static str)> {
+        if text.starts_with('*') {
+            return Ok((What::Some, 1));
+        }
+        let Some(inner) = text.strip_prefix('{') else { return Err((0, "a \"}\" that closes no variable")) };
+        let Some(end) = inner.find('}') else { return Err((0, "a \"{\" that is not closed in its level")) };
+        let what = match &inner[..end] {
+            "user" => What::User,
+            "device" => What::Device,
+            variable => match variable.strip_prefix("claim:") {
+                Some(name) => What::Claim(ClaimName::parse(name).map_err(|reason| (7, reason))?),
+                None => return Err((1, "a variable is {user}, {device} or {claim:name}")),
+            },
+        };
+        Ok((what, end + 2))
+    }
+
+    /// `inner` is within a level, so it has no `/`.
+    fn matches(&self, inner: &str, subject: Subject<'_>) -> bool {
+        match self {
+            What::Some => true,
+            What::User => subject.user.is_some_and(|user| user.as_str() == inner),
+            What::Device => subject.device.as_str() == inner,
+            What::Claim(name) => values(name, subject).any(|value| value == inner),
+        }
+    }
+
+    /// Whether a level can have the value at all. A topic has no `+` and `#`.
+    fn is_possible(&self, subject: Subject<'_>) -> bool {
+        let fits = |value: &str| !value.is_empty() && !value.contains(['/', '+', '#']);
+        match self {
+            What::Some => true,
+            What::User => subject.user.is_some_and(|user| fits(user.as_str())),
+            What::Device => fits(subject.device.as_str()),
+            What::Claim(name) => values(name, subject).any(fits),
+        }
+    }
+}
+
+fn values<'a>(name: &ClaimName, subject: Subject<'a>) -> impl Iterator<Item = &'a str> {
+    subject.claims.into_iter().flat_map(move |claims: &Claims| claims.values(name))
+}
