@@ -152,7 +152,7 @@ impl Signing {
         }
         for (name, claim) in [("issuer", &self.issuer), ("audience", &self.audience)] {
             if let Some(claim) = claim {
-                fields.insert(name.to_owned(), Some(claim).filter(|claim| !claim.is_empty()).into());
+                fields.insert(name.to_owned(), Some(claim.as_str()).filter(|claim| !claim.is_empty()).into());
             }
         }
         Ok(fields)
