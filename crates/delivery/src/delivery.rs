@@ -43,9 +43,9 @@ pub enum Error {
 
 /// Work that ends when this is dropped.
 #[derive(Debug)]
-pub struct Held(tokio::task::AbortHandle);
+pub struct AbortOnDrop(tokio::task::AbortHandle);
 
-impl Drop for Held {
+impl Drop for AbortOnDrop {
     fn drop(&mut self) {
         self.0.abort();
     }
@@ -191,8 +191,8 @@ impl Delivery {
     }
 
     /// As [`Delivery::work`], until what it returns is dropped.
-    pub fn work_while_held(&self, work: impl Future<Output = ()> + Send + 'static) -> Held {
-        Held(self.runtime.spawn(work).abort_handle())
+    pub fn work_while_held(&self, work: impl Future<Output = ()> + Send + 'static) -> AbortOnDrop {
+        AbortOnDrop(self.runtime.spawn(work).abort_handle())
     }
 
     /// A device confirmed notifications. Kept in memory for some milliseconds and written together

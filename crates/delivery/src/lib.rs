@@ -39,7 +39,7 @@ mod telling;
 
 pub use clock::Clock;
 pub use cluster::id_at;
-pub use delivery::{Delivery, Error, Held};
+pub use delivery::{AbortOnDrop, Delivery, Error};
 pub use edge::{Edge, LocalSession, Session};
 pub use entering::{Entered, Entering};
 pub use publish::Receipt;

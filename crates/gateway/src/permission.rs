@@ -84,7 +84,7 @@ pub(crate) struct Gate {
     op: Option<Op>,
     waiting: VecDeque<Op>,
     /// Dropped with the gate.
-    _question: noroshi_delivery::Held,
+    _question: noroshi_delivery::AbortOnDrop,
 }
 
 /// What webhooks and the store answered for a gate.
