@@ -392,7 +392,8 @@ mod tests {
         order[3].is_at(Idle); // it was used, so the other one is idle for longer
         let mut newcomers = Vec::new();
         for expected in [4, 3, 2, 1, 0] {
-            newcomers.push(pool.enter(client(2)).ok().expect("room"));
+            let Ok(newcomer) = pool.enter(client(2)) else { panic!("no room") };
+            newcomers.push(newcomer);
             let evicted: Vec<_> = order.iter().map(is_evicted).collect();
             assert!(evicted[expected], "{expected}: {evicted:?}");
             assert_eq!(evicted.iter().filter(|evicted| **evicted).count(), newcomers.len());

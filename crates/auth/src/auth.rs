@@ -111,8 +111,11 @@ pub struct Auth {
     /// Told of all apps after every reading.
     watchers: Mutex<Vec<Watcher>>,
     /// Set once: whoever decides by topic rules.
-    rules_changed: OnceLock<Box<dyn Fn(&AppRules) + Send + Sync>>,
+    rules_changed: OnceLock<RulesWatcher>,
 }
+
+/// Called with the topic rules of all apps, one call at a time and in order; must not block.
+type RulesWatcher = Box<dyn Fn(&AppRules) + Send + Sync>;
 
 /// Called with all apps, one call at a time and in order; must not block.
 type Watcher = Box<dyn Fn(&[App]) + Send + Sync>;

@@ -67,8 +67,8 @@ mod tests {
     #[test]
     fn a_full_queue_refuses_and_suspects_have_half_of_it() {
         let pool = Pool::with(1, 4, &Threads::default()).expect("threads");
-        let (release, held) = mpsc::channel::<()>();
-        let (began, begun) = mpsc::channel();
+        let (release, held) = mpsc::sync_channel::<()>(1);
+        let (began, begun) = mpsc::sync_channel(1);
         let first = pool.submit(
             Standing::Good,
             Box::new(move || {
@@ -88,7 +88,7 @@ mod tests {
     #[test]
     fn a_panic_ends_its_task_only() {
         let pool = Pool::with(1, 4, &Threads::default()).expect("threads");
-        let (done, finished) = mpsc::channel();
+        let (done, finished) = mpsc::sync_channel(1);
         assert!(pool.submit(Standing::Good, Box::new(|| panic!("a task of the test"))));
         assert!(pool.submit(Standing::Good, Box::new(move || done.send(()).expect("the test listens"))));
         finished.recv().expect("the next task ran");

@@ -84,6 +84,7 @@ mod tests {
             user: UserId::parse("u1").ok(),
             create: true,
             token_version: None,
+            issued: noroshi_store::Issued::Unknown,
             topics: topics.iter().map(|topic| Topic::parse_subscription(topic).expect("a topic")).collect(),
             topic_filters: filters.iter().map(|filter| (*filter).into()).collect(),
             denied_topics: Vec::new(),

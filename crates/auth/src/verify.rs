@@ -34,7 +34,7 @@ pub struct Credential<'a> {
 
 pub enum Checked {
     Known(Result<Identity, Refused>),
-    Costly(Costly),
+    Costly(Box<Costly>),
 }
 
 /// A token that has to be verified with a public key.
@@ -179,7 +179,16 @@ impl Auth {
             None => match self.admit(client, app.id, now) {
                 Ok(standing) => {
                     let (token, app) = (token.into(), app.id);
-                    Checked::Costly(Costly { token, header, app, set, claimed, client, standing, now })
+                    Checked::Costly(Box::new(Costly {
+                        token,
+                        header,
+                        app,
+                        set,
+                        claimed,
+                        client,
+                        standing,
+                        now,
+                    }))
                 }
                 Err(refused) => Checked::Known(Err(refused)),
             },
@@ -200,10 +209,10 @@ impl Auth {
 
     /// Verifies on a thread of the pool. Calls `done` once: from that thread, or at once with [`Refused::Busy`] if the
     /// queue is full.
-    pub fn submit(&self, costly: Costly, done: impl FnOnce(Result<Identity, Refused>) + Send + 'static) {
+    pub fn submit(&self, costly: Box<Costly>, done: impl FnOnce(Result<Identity, Refused>) + Send + 'static) {
         let (verifier, answer) = (self.verifier().clone(), Answer(Some(Box::new(done))));
         let standing = costly.standing;
-        let task = move || answer.give(verifier.verify(costly));
+        let task = move || answer.give(verifier.verify(*costly));
         if !self.pool().submit(standing, Box::new(task)) {
             self.verifier().metrics.throttled_queue.inc();
         }

@@ -471,8 +471,8 @@ pub(crate) async fn end_durable(delivery: &Delivery, holder: &Holder, topics: &[
     }
     let store = delivery.store();
     let ends = topics.iter().map(|topic| store.unsubscribe(holder.app, &holder.device, topic));
-    let failed = join_all(ends).await.into_iter().filter_map(Result::err);
-    let failed = failed.filter(|error| !matches!(error, StoreError::NotFound)).last();
+    let mut failed = join_all(ends).await.into_iter().filter_map(Result::err);
+    let failed = failed.rfind(|error| !matches!(error, StoreError::NotFound));
     delivery.device_changed(holder.app, &holder.device);
     if let Some(error) = &failed {
         tracing::warn!(%error, "subscriptions that topic rules deny could not be ended");

@@ -61,6 +61,7 @@ fn run(line: &str) -> Result<ReportDocument, Error> {
         Scenario::Homing(args) => scenario::homing::run(&args),
         Scenario::Events(args) => scenario::events::run(&args),
         Scenario::Me(args) => scenario::me::run(&args),
+        Scenario::Tenants(args) => scenario::tenants::run(&args).map(|(report, _)| report),
         Scenario::Floor(_) | Scenario::Worker | Scenario::Bound(_) => panic!("no measurement"),
     }
 }

@@ -225,7 +225,7 @@ async fn an_idle_connection_makes_room_and_one_with_a_key_stays() {
     let limits = PoolLimits { connections_max: 2, per_client_max: 0 };
     let pool = Pool::new("public", limits, PoolMetrics::unregistered());
     let open = || {
-        let place = pool.enter(None).ok().expect("room");
+        let Ok(place) = pool.enter(None) else { panic!("no room") };
         serve(Serving::new(service.public.clone()), Some(place))
     };
     let ask = |key: &str| {

@@ -173,7 +173,7 @@ async fn lookups_that_run_at_once_are_bounded() {
 async fn slow_names_of_an_app_delay_no_other_app_and_no_push_service() {
     let server = Server::saying("hello").await;
     let port = server.port();
-    let (release, held) = std::sync::mpsc::channel::<()>();
+    let (release, held) = std::sync::mpsc::sync_channel::<()>(1);
     let held = std::sync::Mutex::new(held);
     let (running, slow) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
     let (count, seen) = (running.clone(), slow.clone());

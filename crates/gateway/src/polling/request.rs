@@ -202,10 +202,11 @@ impl Shard {
         let rest = config.body_timeout.saturating_sub(config.body_first_byte_timeout);
         let deadline = self.now.tick_after(rest);
         let Some(Exchange { kind: Kind::Post { begun, .. }, .. }) = self.exchange(slot) else { return };
-        if !bytes.is_empty() && !std::mem::replace(begun, true) {
-            if let Some(connection) = self.connection(slot) {
-                connection.deadline_tick = connection.deadline_tick.max(deadline);
-            }
+        if !bytes.is_empty()
+            && !std::mem::replace(begun, true)
+            && let Some(connection) = self.connection(slot)
+        {
+            connection.deadline_tick = connection.deadline_tick.max(deadline);
         }
     }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use noroshi_delivery::Edge;
 use noroshi_gateway::{Config, tls};
-use noroshi_types::{CloseReason, DeviceId, Target, Topic, When};
+use noroshi_types::{DeviceId, Target, Topic, When};
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;

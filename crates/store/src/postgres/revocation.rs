@@ -22,7 +22,8 @@ pub(super) async fn revoke(
     id: &str,
     now: Timestamp,
 ) -> Result<u64, Failed> {
-    Ok(tx.execute(REVOKE, &[&i64::from(app.0), &(subject as i64), &id, &(now.0 as i64)]).await?)
+    let revoked = tx.execute(REVOKE, &[&i64::from(app.0), &(subject as i64), &id, &(now.0 as i64)]).await?;
+    Ok(revoked)
 }
 
 /// Of one who asks: the app, the device, and the user of its credential.

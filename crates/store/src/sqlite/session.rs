@@ -144,7 +144,7 @@ impl Sqlite {
 
 /// What a read says of a log-in.
 enum Answer {
-    Settled(Result<LoggedIn, LoginRefused>),
+    Settled(Box<Result<LoggedIn, LoginRefused>>),
     /// The device has to be made or changed first.
     Change,
 }
@@ -153,7 +153,7 @@ impl Answer {
     /// A device that still needs a change after it was changed was deleted in between.
     fn settled(self) -> Result<LoggedIn, LoginRefused> {
         match self {
-            Answer::Settled(result) => result,
+            Answer::Settled(result) => *result,
             Answer::Change => Err(LoginRefused::Revoked),
         }
     }
@@ -197,7 +197,7 @@ fn read_login(
     login: &Login,
     as_of: Place,
 ) -> Result<Answer, Error> {
-    let refused = |why| Ok(Answer::Settled(Err(why)));
+    let refused = |why| Ok(Answer::Settled(Box::new(Err(why))));
     if login.topics.len() + login.session_topics.len() > 2 * limits::TOPICS_PER_DEVICE_MAX {
         return refused(LoginRefused::TooManyTopics);
     }
@@ -246,7 +246,7 @@ fn read_login(
     let session: Vec<Topic> =
         login.session_topics.iter().filter(is_new).collect::<HashSet<_>>().into_iter().cloned().collect();
     let (topics, page) = first_page(reading, num, durable, session, login)?;
-    Ok(Answer::Settled(Ok(LoggedIn {
+    Ok(Answer::Settled(Box::new(Ok(LoggedIn {
         num,
         user,
         token_version,
@@ -256,7 +256,7 @@ fn read_login(
         revision,
         as_of,
         kept,
-    })))
+    }))))
 }
 
 fn distinct(a: &[Topic], b: &[Topic]) -> usize {

@@ -85,7 +85,7 @@ pub fn filter_covers(outer: &str, inner: &str) -> bool {
         match (outer.next(), inner.next()) {
             (Some("#"), _) => return true,
             (None, None) => return true,
-            (None, Some(_)) | (Some(_), None) | (Some(_), Some("#")) => return false,
+            (None, Some(_)) | (Some(_), None | Some("#")) => return false,
             (Some("+"), Some(_)) => {}
             (Some(one), Some(other)) if one == other => {}
             (Some(_), Some(_)) => return false,

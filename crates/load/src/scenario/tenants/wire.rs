@@ -118,7 +118,7 @@ mod tests {
     fn packets_have_the_lengths_that_they_say() {
         let packet = connect("d", &"t".repeat(200));
         // 10 + (2 + 7) + (2 + 1) + (2 + 200)
-        assert_eq!(packet[..3], [0x10, 224 - 128 | 0x80, 1]);
+        assert_eq!(packet[..3], [0x10, (224 - 128) | 0x80, 1]);
         assert_eq!(packet.len(), 3 + 224);
         assert_eq!(frame(&SUBSCRIBE)[..2], [0x82, 0x80 | 8]);
         assert_eq!(frame(&[0; 300])[..4], [0x82, 0xfe, 1, 44]);

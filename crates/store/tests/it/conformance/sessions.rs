@@ -338,8 +338,8 @@ pub(crate) async fn what_a_session_keeps_ends_with_its_holder(store: &dyn Store)
     assert_eq!(log_in(store, jwt(app, "d1", "u5", &[])).await.kept, Some(vec![KEPT_ENDED]));
     keep(None).await;
     // Also where nothing was kept: what the session is about to keep has ended too.
-    store.revoke_tokens(app, &d1).await.expect("revoked");
-    store.revoke_tokens(app, &d1).await.expect("revoked");
+    store.revoke_tokens(app, &d1, NOW).await.expect("revoked");
+    store.revoke_tokens(app, &d1, NOW).await.expect("revoked");
     keep(Some(&[2])).await;
     let again = Login { token_version: None, ..login(app, "d1") };
     assert_eq!(log_in(store, again).await.kept, Some(vec![KEPT_ENDED]));
