@@ -50,7 +50,7 @@ pub fn lone_surrogate(json: &[u8]) -> Option<usize> {
     None
 }
 
-/// The UTF-16 unit that the escape at this offset stands for, if it is `\uXXXX`.
+/// The UTF-16 unit that the escape at this offset stands for, if it is `\u` and four digits.
 fn unit(json: &[u8], at: usize) -> Option<u32> {
     let digits = json.get(at..at + 6)?.strip_prefix(b"\\u")?;
     digits.iter().try_fold(0, |unit, digit| Some(unit << 4 | char::from(*digit).to_digit(16)?))

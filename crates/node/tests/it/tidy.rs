@@ -71,7 +71,10 @@ fn crates_know_only_those_before_them() {
         ("noroshi-push", &["types", "telemetry", "protocol", "egress"]),
         ("noroshi-testkit", &["types"]),
         ("noroshi-auth", &["types", "supervision", "telemetry", "store", "egress"]),
-        ("noroshi-delivery", &["types", "supervision", "telemetry", "events", "store", "push", "cluster"]),
+        (
+            "noroshi-delivery",
+            &["types", "supervision", "telemetry", "events", "egress", "store", "push", "cluster"],
+        ),
         (
             "noroshi-api",
             &[

@@ -312,25 +312,3 @@ proptest! {
         }
     }
 }
-
-/// The cost of a decision: `cargo test -p noroshi-types --release -- --ignored --nocapture a_decision_costs`.
-#[test]
-#[ignore = "a measurement"]
-fn a_decision_costs() {
-    let (device, user) = (device(), user("user-4711"));
-    let subject = Subject { device: &device, user: Some(&user), claims: None };
-    let mut list: Vec<(String, Allow)> = Vec::new();
-    for number in 0..15 {
-        list.push((format!("area-{number}/{{user}}/+/*"), Allow::Anyone));
-    }
-    list.push(("user/{user}/#".to_owned(), Allow::Anyone));
-    let list: Vec<(&str, Allow)> = list.iter().map(|(text, allow)| (text.as_str(), *allow)).collect();
-    let rules = rules(&list);
-    let begun = std::time::Instant::now();
-    let times = 1_000_000_u32;
-    for _ in 0..times {
-        let topic = std::hint::black_box("user/user-4711/mail/new");
-        std::hint::black_box(rules.decide(Action::Subscribe, topic, subject));
-    }
-    println!("{} ns for a decision by the last of 16 rules", begun.elapsed().as_nanos() / u128::from(times));
-}
