@@ -26,12 +26,16 @@ impl Front {
 }
 
 /// Served by the API of the front itself.
-pub const OWN: [(Method, &str); 8] = [
+pub const OWN: [(Method, &str); 12] = [
     (Method::GET, "/v1/apps/{app}"),
     (Method::PATCH, "/v1/apps/{app}"),
     (Method::GET, "/v1/apps/{app}/keys"),
     (Method::POST, "/v1/apps/{app}/keys"),
     (Method::DELETE, "/v1/apps/{app}/keys/{key}"),
+    (Method::GET, "/v1/apps/{app}/quotas"),
+    (Method::GET, "/v1/apps/{app}/topic-rules"),
+    (Method::PUT, "/v1/apps/{app}/topic-rules"),
+    (Method::DELETE, "/v1/apps/{app}/topic-rules"),
     (Method::GET, "/openapi.json"),
     (Method::GET, "/docs"),
     (Method::GET, "/"),
@@ -61,6 +65,7 @@ fn public_routes() -> Vec<Route> {
         delete("/v1/devices/{device}", devices::delete),
         post("/v1/devices/{device}/revoke", devices::revoke),
         post("/v1/users/{user}/revoke", users::revoke),
+        get("/v1/devices/{device}/topics/{topic}/permission", devices::permission),
         get("/v1/me", me::hand_on),
         patch("/v1/me", me::hand_on),
         delete("/v1/me", me::delete),

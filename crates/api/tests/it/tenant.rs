@@ -90,6 +90,8 @@ async fn another_apps_credential_opens_nothing_of_this_app() {
         "POST /v1/devices/batch",
         "GET /v1/devices/{device}",
         "DELETE /v1/devices/{device}",
+        // Another app has users of its own.
+        "POST /v1/users/{user}/revoke",
         "GET /v1/push/invalidations",
         "GET /openapi.json",
         "GET /docs",

@@ -325,6 +325,18 @@ pub(crate) async fn show(
     at_its_cell(&front, provider.app, trace, &device, |key| one(&front, &uri, key)).await
 }
 
+/// `GET /v1/devices/{device}/topics/{topic}/permission`
+pub(crate) async fn permission(
+    Shared(_): Shared<Api>,
+    axum::Extension(front): Fronted,
+    provider: Provider<Read>,
+    Traced(trace): Traced,
+    Path((device, _)): Path<(String, String)>,
+    uri: Uri,
+) -> Result<Response, Problem> {
+    at_its_cell(&front, provider.app, trace, &device, |key| one(&front, &uri, key)).await
+}
+
 /// `POST /v1/devices/{device}/revoke`
 pub(crate) async fn revoke(
     Shared(_): Shared<Api>,
