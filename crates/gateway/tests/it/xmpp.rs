@@ -163,8 +163,8 @@ async fn what_waits_comes_when_the_device_is_there() {
     // Confirmed, and so it does not come again.
     peer.say("</stream:stream>").await;
     assert!(peer.ended().await.ends_with("</stream:stream>"));
+    node.until_confirmed("d1").await;
     let mut again = Peer::log_in(&node, "d1").await;
-    node.until("the acknowledgement", |node| node.metrics.closed(CloseReason::PeerClosed) > 0).await;
     again.say("<presence/>").await;
     let heard = again.sync().await;
     assert!(!heard.contains("\"data\":1"), "{heard}");

@@ -36,10 +36,14 @@ impl Stalls {
         self.seen.retain(|name, _| samples.iter().any(|sample| sample.name == *name));
         let mut stalls = Vec::new();
         for Sample { kind, name, count, is_working, .. } in samples {
-            let new = || Seen { count: *count, busy: Duration::ZERO, is_told: false };
-            let seen = self.seen.entry(name.clone()).or_insert_with(new);
+            let new = Seen { count: *count, busy: Duration::ZERO, is_told: false };
+            // The time before the first look was not this piece of work's.
+            let Some(seen) = self.seen.get_mut(name) else {
+                self.seen.insert(name.clone(), new);
+                continue;
+            };
             if seen.count != *count || !is_working {
-                *seen = new();
+                *seen = new;
                 continue;
             }
             seen.busy += elapsed;

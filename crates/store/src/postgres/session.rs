@@ -44,7 +44,7 @@ impl Sessions for Postgres {
             let kept = kept.clone();
             async move {
                 let sql = "UPDATE devices SET kept = $2 WHERE num = $1
-                           AND ($2 IS NULL OR kept IS NULL OR substr(kept, 1, 1) <> '\\xff'::bytea)";
+                           AND ($2::bytea IS NULL OR kept IS NULL OR substr(kept, 1, 1) <> '\\xff'::bytea)";
                 tx.execute(sql, &[&(device.0 as i64), &kept]).await?;
                 Ok(())
             }

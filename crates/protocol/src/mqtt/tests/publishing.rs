@@ -37,7 +37,8 @@ fn acknowledgements_go_out_in_order() {
     peer.conversation.published(two, Ok(()), &mut peer.out).unwrap();
     peer.hears(&[]);
     peer.conversation.published(one, Err(PublishRefused::OverQuota), &mut peer.out).unwrap();
-    let why = reason_string("too much waits to be stored, or the topic is full");
+    let why =
+        reason_string("too much waits to be stored, the topic is full, or the app uses all that it may");
     peer.hears(&[
         Packet::PubAck(Ack { properties: why.properties(), ..ack(5, ReasonCode::QuotaExceeded) }),
         Packet::PubRec(Ack::success(6)),
