@@ -5,12 +5,12 @@
 //!   API, gateway, senders   ──► take · reserve · enter ──► OverQuota, counted in `noroshi_quota_refused_total`
 //! ```
 //!
-//! Decided here, enforced where a request, a connection or a subscription enters: [`admit`] has the decisions that need
+//! Decided here, enforced where a request, a connection or a subscription enters: `admit` has the decisions that need
 //! the store. An app without limits costs one look at a map; nothing here is on the way of a fan-out, whose deliveries
 //! are charged once a turn of a shard ([`Quotas::delivered`]).
 //!
-//! Rates and connections are of this node. What the store holds is counted there every few seconds ([`refresh`]) and
-//! carried forward by what this node adds meanwhile ([`stored`]), so one node never passes a limit and several nodes pass
+//! Rates and connections are of this node. What the store holds is counted there every few seconds (`refresh`) and
+//! carried forward by what this node adds meanwhile (`stored`), so one node never passes a limit and several nodes pass
 //! it at most by what the others added since. A lowered limit removes nothing: it refuses what is new.
 
 pub(crate) mod admit;

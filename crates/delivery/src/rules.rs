@@ -5,7 +5,7 @@
 //!   shard ──► Rules::check ──► allowed, denied, or ask ──► Rules::ask ──► cache ── webhook (egress)
 //! ```
 //!
-//! [`Rules::check`] answers at once and never waits. Where a rule says `ask` and the cache has no answer, the caller asks
+//! [`crate::Delivery::check_topic`] answers at once and never waits. Where a rule says `ask` and the cache has no answer, the caller asks
 //! beside its thread. Whatever goes wrong there is a no.
 //!
 //! Invariant: a change is in place before the edge is told. A subscription that was checked before is checked again; one

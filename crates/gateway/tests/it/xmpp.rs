@@ -8,7 +8,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use noroshi_gateway::xmpp::Account;
 use noroshi_gateway::{Config, Listener, Speaks, drain, tls};
-use noroshi_types::{CloseReason, Target, When};
+use noroshi_types::{Target, When};
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
