@@ -92,7 +92,7 @@ impl Egress {
         Ok(Self { means: Arc::new(means), lane: Lane::Operator })
     }
 
-    /// The same for hosts that this app chooses: its slow names delay its own connections only ([`crate::resolve`]).
+    /// The same for hosts that this app chooses: its slow names delay its own connections only (`resolve`).
     #[must_use]
     pub fn for_app(&self, app: u32) -> Self {
         Self { means: self.means.clone(), lane: Lane::App(app) }

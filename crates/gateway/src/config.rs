@@ -108,7 +108,7 @@ pub struct Config {
     pub send_stall: Duration,
     /// Bytes of sessions without a connection, of MQTT and of XMPP each.
     pub parked_sessions_bytes: usize,
-    /// How long a peer may be silent before TCP asks whether it is still there ([`crate::listener`]).
+    /// How long a peer may be silent before TCP asks whether it is still there (`listener`).
     pub tcp_keepalive: Duration,
     /// Whether frames are submitted together where the build (feature `io-uring`) and the kernel can.
     pub io_uring: bool,

@@ -24,7 +24,7 @@ const REQUESTS_DEADLINE: Duration = Duration::from_secs(10);
 /// Push services are told goodbye within this time.
 const SERVICES_DEADLINE: Duration = Duration::from_secs(2);
 
-/// How a node ended. After the failure of a thread there is no end to speak of: see [`supervise::exit`].
+/// How a node ended. After the failure of a thread there is no end to speak of: see `supervise::exit`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ended {
     /// Drained because it was told to.
