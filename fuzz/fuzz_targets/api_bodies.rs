@@ -29,7 +29,7 @@ fuzz_target!(|bytes: &[u8]| {
     let _ = body::quotas(bytes);
     let _ = body::quota_changes(bytes);
     let _ = body::presence(bytes);
-    let _ = body::acked(bytes);
+    let _ = body::ids(bytes);
     let _ = body::app(bytes);
     let _ = body::app_change(bytes, Default::default(), body::Author::Tenant);
     let _ = body::key(bytes);
