@@ -18,6 +18,7 @@ use noroshi_store::{App, Device, Registration};
 use noroshi_types::{AppId, Scope, Timestamp};
 use ring::digest;
 
+use crate::body::Author;
 use crate::error::{Code, Problem};
 use crate::link::{Client, Link};
 use crate::pool::Trust;
@@ -161,6 +162,13 @@ impl FromRequestParts<Api> for Operator {
 }
 
 impl Manager {
+    pub(crate) fn author(&self) -> Author {
+        match self {
+            Manager::Operator => Author::Operator,
+            Manager::Admin(_) => Author::Tenant,
+        }
+    }
+
     /// The app of this name, if it may be managed: another's is as unknown as one that is not there.
     pub(crate) fn app(&self, state: &State, name: &str) -> Result<App, Problem> {
         let app = state.auth.app(name).ok_or_else(|| Problem::not_found("app"))?;

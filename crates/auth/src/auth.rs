@@ -108,17 +108,12 @@ pub struct Auth {
     random: SystemRandom,
     /// Set once, where other nodes are to be told.
     changed: OnceLock<Box<dyn Fn() + Send + Sync>>,
-    /// Told of all apps after every reading.
+    /// Called after every reload.
     watchers: Mutex<Vec<Watcher>>,
-    /// Set once: whoever decides by topic rules.
-    rules_changed: OnceLock<RulesWatcher>,
 }
 
-/// Called with the topic rules of all apps, one call at a time and in order; must not block.
-type RulesWatcher = Box<dyn Fn(&AppRules) + Send + Sync>;
-
-/// Called with all apps, one call at a time and in order; must not block.
-type Watcher = Box<dyn Fn(&[App]) + Send + Sync>;
+/// Called with all apps and their topic rules, one call at a time and in order; must not block.
+type Watcher = Box<dyn Fn(&[App], &AppRules) + Send + Sync>;
 
 impl Auth {
     /// JWK sets are fetched through `egress`.
@@ -158,7 +153,6 @@ impl Auth {
             random,
             changed: OnceLock::new(),
             watchers: Mutex::default(),
-            rules_changed: OnceLock::new(),
         };
         auth.load_given_sets().await;
         Ok(Arc::new(auth))
@@ -469,17 +463,18 @@ impl Auth {
         let _ = self.changed.set(Box::new(changed));
     }
 
-    /// Calls `watcher` with all apps, now and after every change, wherever it was made.
-    pub async fn watch_apps(&self, watcher: impl Fn(&[App]) + Send + Sync + 'static) {
+    /// Calls `watcher` with all apps and their topic rules: now, and after every change on any node.
+    pub async fn watch_apps(&self, watcher: impl Fn(&[App], &AppRules) + Send + Sync + 'static) {
         let _in_order = self.reloading.lock().await;
-        watcher(&self.snapshot.load().apps);
+        let snapshot = self.snapshot.load_full();
+        watcher(&snapshot.apps, &snapshot.rules);
         self.watchers.lock().unwrap_or_else(PoisonError::into_inner).push(Box::new(watcher));
     }
 
     fn tell_watchers(&self) {
         let snapshot = self.snapshot.load();
         let watchers = self.watchers.lock().unwrap_or_else(PoisonError::into_inner);
-        watchers.iter().for_each(|watcher| watcher(&snapshot.apps));
+        watchers.iter().for_each(|watcher| watcher(&snapshot.apps, &snapshot.rules));
     }
 
     /// Follows a change that was made on another node, if there was one.
@@ -505,24 +500,12 @@ impl Auth {
         Ok(())
     }
 
-    /// Calls `changed` with the topic rules of all apps: now, and after each change, also one that was made on another
-    /// node. A second call is ignored.
-    pub async fn watch_topic_rules(&self, changed: impl Fn(&AppRules) + Send + Sync + 'static) {
-        let _in_order = self.reloading.lock().await;
-        changed(&self.snapshot.load().rules);
-        let _ = self.rules_changed.set(Box::new(changed));
-    }
-
     async fn load_again(&self) -> Result<(), Error> {
         let _in_order = self.reloading.lock().await;
         let before = self.snapshot.load_full();
         let snapshot = load(&*self.store, &before.rules).await?;
         self.snapshot.store(Arc::new(snapshot));
         self.tell_watchers();
-        let now = self.snapshot.load();
-        if let Some(changed) = self.rules_changed.get().filter(|_| before.rules != now.rules) {
-            changed(&now.rules);
-        }
         Ok(())
     }
 }

@@ -14,6 +14,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use arc_swap::ArcSwap;
 use noroshi_egress::Egress;
@@ -36,6 +37,17 @@ pub struct AppRules {
     /// Another one after each change: answers to earlier rules do not count.
     edition: u64,
     asks: Arc<Asks>,
+}
+
+impl AppRules {
+    /// What the rules say, before any webhook is asked. A subscription may name a filter.
+    fn decide(&self, holder: &Holder, action: Action, topic: &str) -> Decision {
+        let subject = holder.subject();
+        match action {
+            Action::Subscribe => self.rules.decide_filter(topic, subject),
+            Action::Publish => self.rules.decide(action, topic, subject),
+        }
+    }
 }
 
 /// Who wants something: a device, with what its session knows of it.
@@ -109,6 +121,8 @@ pub enum Verdict {
 /// Of one node.
 pub struct Rules {
     apps: ArcSwap<HashMap<AppId, Arc<AppRules>>>,
+    /// Never one twice, also where an app's rules were removed meanwhile: the cache knows answers by edition.
+    editions: AtomicU64,
     cache: Cache,
     /// Set once, before anything runs. Without it every question is answered with no.
     egress: OnceLock<Arc<Egress>>,
@@ -116,7 +130,12 @@ pub struct Rules {
 
 impl Rules {
     pub(crate) fn new() -> Self {
-        Self { apps: ArcSwap::default(), cache: Cache::default(), egress: OnceLock::new() }
+        Self {
+            apps: ArcSwap::default(),
+            editions: AtomicU64::new(0),
+            cache: Cache::default(),
+            egress: OnceLock::new(),
+        }
     }
 
     /// The rules of an app that has some.
@@ -136,7 +155,7 @@ impl Rules {
                 continue;
             }
             changed.push(*app);
-            let edition = known.map_or(0, |known| known.edition + 1);
+            let edition = self.editions.fetch_add(1, Ordering::Relaxed);
             // What is under way counts on.
             let asks = known.map_or_else(Arc::default, |known| known.asks.clone());
             now.insert(*app, Arc::new(AppRules { rules: rules.clone(), name: name.clone(), edition, asks }));
@@ -183,12 +202,7 @@ impl Delivery {
     }
 
     fn look_up(&self, app: &AppRules, holder: &Holder, action: Action, topic: &str) -> Verdict {
-        let subject = holder.subject();
-        let decision = match action {
-            Action::Subscribe => app.rules.decide_filter(topic, subject),
-            Action::Publish => app.rules.decide(action, topic, subject),
-        };
-        match decision {
+        match app.decide(holder, action, topic) {
             Decision::Unruled | Decision::Allowed { .. } => Verdict::Allowed,
             Decision::Denied(denied) => Verdict::Denied(Reason::Rule(denied)),
             Decision::Ask { .. } => {
@@ -232,12 +246,7 @@ impl Delivery {
         topic: &str,
     ) -> (Decision, Option<Arc<AppRules>>) {
         let Some(app) = self.rules.of(holder.app) else { return (Decision::Unruled, None) };
-        let subject = holder.subject();
-        let decision = match action {
-            Action::Subscribe => app.rules.decide_filter(topic, subject),
-            Action::Publish => app.rules.decide(action, topic, subject),
-        };
-        (decision, Some(app))
+        (app.decide(holder, action, topic), Some(app))
     }
 
     fn denied(&self, holder: &Holder, action: Action, topic: &str, reason: Reason) {

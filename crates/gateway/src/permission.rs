@@ -7,7 +7,7 @@
 //! Without rules of the app all of this is one look-up. The way of a delivery has no check: a connection hears only
 //! what it was allowed to subscribe to ([`crate::recheck`] sees to it when rules change).
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use futures_util::future::join_all;
@@ -19,7 +19,7 @@ use noroshi_protocol::socket_io;
 use noroshi_protocol::xmpp::{self, Refusal};
 use noroshi_store::{Error as StoreError, LoggedIn};
 use noroshi_types::rule::{Action, Claims, Needs};
-use noroshi_types::{AppId, CloseReason, JsonText, NotificationId, Position, Topic};
+use noroshi_types::{AppId, CloseReason, JsonText, NotificationId, Position, Topic, limits};
 
 use crate::connection::Protocol;
 use crate::mailbox::Reply;
@@ -31,6 +31,8 @@ use crate::shard::Shard;
 pub(crate) const GATES_MAX: usize = 1_024;
 /// Operations that wait at one gate.
 const WAITING_MAX: usize = 64;
+/// What they hold together: with [`GATES_MAX`] 64 MiB of a shard.
+const WAITING_BYTES_MAX: usize = limits::CLIENT_MESSAGE_BYTES;
 /// Topics of one operation that a webhook is asked about; the others are denied.
 const ASKED_MAX: usize = 64;
 /// How often a log-in is read again: each time something was taken away from what it may hear.
@@ -54,6 +56,22 @@ impl Op {
         match self {
             Op::MqttPublish { .. } | Op::XmppPublish { .. } => Action::Publish,
             _ => Action::Subscribe,
+        }
+    }
+
+    /// What it holds while it waits: the names and the data that the client sent.
+    fn bytes(&self) -> usize {
+        let names = |topics: &[Topic]| topics.iter().map(|topic| topic.as_str().len()).sum::<usize>();
+        match self {
+            Op::Subscribe { topics, since, .. } => {
+                names(topics) + since.iter().map(|(topic, _)| topic.as_str().len()).sum::<usize>()
+            }
+            Op::Unsubscribe { topics } => names(topics),
+            Op::MqttSubscribe(request) => request.subscriptions().map(|one| one.filter.as_str().len()).sum(),
+            Op::MqttUnsubscribe(request) => request.filters().map(|filter| filter.as_str().len()).sum(),
+            Op::MqttPublish { published, .. } => published.data.as_str().len(),
+            Op::XmppPublish { data, .. } => data.as_str().len(),
+            Op::XmppSubscribe { .. } | Op::XmppUnsubscribe { .. } | Op::XmppItems { .. } => 0,
         }
     }
 
@@ -127,7 +145,8 @@ impl Shard {
     /// Carries out what a client asks for, as far as it may: now, or when a webhook has answered.
     pub(crate) fn run_op(&mut self, slot: u32, op: Op) {
         if let Some(gate) = self.gates.get_mut(&slot) {
-            if gate.waiting.len() >= WAITING_MAX {
+            let bytes: usize = gate.waiting.iter().chain([&op]).map(Op::bytes).sum();
+            if gate.waiting.len() >= WAITING_MAX || bytes > WAITING_BYTES_MAX {
                 return self.begin_close(slot, CloseReason::RateLimited);
             }
             return gate.waiting.push_back(op);
@@ -197,9 +216,9 @@ impl Shard {
                 }
             };
             let verdicts: Verdicts = join_all(verdicts.into_iter().map(answer)).await;
-            let verdict = |topic: &Topic| {
-                verdicts.iter().find(|(name, _)| **name == *topic.as_str()).map(|(_, verdict)| *verdict)
-            };
+            let by_name: HashMap<&str, Verdict> =
+                verdicts.iter().map(|(name, verdict)| (&**name, *verdict)).collect();
+            let verdict = |topic: &Topic| by_name.get(topic.as_str()).copied();
             // Without an answer nothing ends for good, and nothing may be delivered: the device has to come back.
             let unanswered = |topic: &Topic| verdict(topic) == Some(Verdict::Denied(Reason::Unanswered));
             let unanswered = durable.iter().any(unanswered);
@@ -207,6 +226,7 @@ impl Shard {
                 matches!(verdict(topic), Some(Verdict::Denied(Reason::Rule(_) | Reason::Webhook)))
             };
             let ended: Vec<Topic> = durable.into_iter().filter(is_denied).collect();
+            drop(by_name);
             let failed = unanswered || !end_durable(&delivery, &holder, &ended).await;
             let permitted = Permitted { number, verdicts, failed };
             shared.mailboxes[index].reply(Reply::Permitted { to, permitted });
@@ -240,13 +260,14 @@ impl Shard {
     }
 
     fn perform(&mut self, slot: u32, op: Op, verdicts: Verdicts) {
-        let denied = |name: &str| {
-            let found = verdicts.iter().find(|(named, _)| **named == *name);
-            found.and_then(|(_, verdict)| match verdict {
-                Verdict::Denied(reason) => Some(*reason),
-                Verdict::Allowed | Verdict::Ask => None,
-            })
+        // A client names up to 1,000 topics at once.
+        let reason = |verdict: &Verdict| match verdict {
+            Verdict::Denied(reason) => Some(*reason),
+            Verdict::Allowed | Verdict::Ask => None,
         };
+        let denied: HashMap<&str, Reason> =
+            verdicts.iter().filter_map(|(name, verdict)| Some((&**name, reason(verdict)?))).collect();
+        let denied = |name: &str| denied.get(name).copied();
         match op {
             Op::Subscribe { topics, since, reply } => {
                 let is_denied = |topic: &Topic| denied(topic.as_str()).is_some();

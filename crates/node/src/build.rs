@@ -143,11 +143,13 @@ pub async fn start(config: Config, given: &Given) -> Result<Node, Error> {
     let metrics = noroshi_delivery::metrics::Metrics::new(&mut registry);
     let delivery = Delivery::new(store.clone(), clock, metrics, Handle::current());
     delivery.quotas().set_defaults(config.quotas);
-    let limited = delivery.clone();
-    auth.watch_apps(move |apps| limited.quotas().configure(apps.iter().map(quotas_of))).await;
     delivery.attach_webhooks(egress.clone());
-    let ruled = delivery.clone();
-    auth.watch_topic_rules(move |rules| ruled.set_topic_rules(rules)).await;
+    let decides = delivery.clone();
+    auth.watch_apps(move |apps, rules| {
+        decides.quotas().configure(apps.iter().map(quotas_of));
+        decides.set_topic_rules(rules);
+    })
+    .await;
 
     // The push services, with the credentials that the store keeps sealed.
     let services = Services::new(services_config(&config), egress.clone(), &mut registry, Handle::current());

@@ -13,7 +13,7 @@ use crate::body::{self, Author};
 use crate::error::{Code, Problem};
 use crate::extract::{JsonBody, Path};
 use crate::respond;
-use crate::state::{Api, Door, State};
+use crate::state::{Api, State};
 
 /// Secrets are said to be set, never shown.
 #[derive(Serialize)]
@@ -90,10 +90,7 @@ pub(crate) async fn change(
     JsonBody(body): JsonBody,
 ) -> Result<Response, Problem> {
     let app = manager.app(&api, &name)?;
-    let author = match api.door {
-        Door::Public => Author::Tenant,
-        Door::Admin => Author::Operator,
-    };
+    let author = manager.author();
     let settings = body::app_change(&body, app.settings, author)?;
     check_claims(&api, &app.name, &settings)?;
     if author == Author::Tenant && api.auth.ends_unnamed_tokens(app.id, &settings) {

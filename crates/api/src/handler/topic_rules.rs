@@ -13,11 +13,11 @@ use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
 use crate::access::{Manager, Provider, Read};
-use crate::body::{self, Author};
+use crate::body;
 use crate::error::{Code, Problem};
 use crate::extract::{JsonBody, Path, Query};
 use crate::respond;
-use crate::state::{Api, Door, State};
+use crate::state::{Api, State};
 
 /// `GET /v1/apps/{app}/topic-rules`
 pub(crate) async fn show(
@@ -38,12 +38,8 @@ pub(crate) async fn put(
     JsonBody(body): JsonBody,
 ) -> Result<Response, Problem> {
     let app = manager.app(&api, &name)?;
-    let author = match api.door {
-        Door::Public => Author::Tenant,
-        Door::Admin => Author::Operator,
-    };
     let kept = api.auth.topic_rules(app.id);
-    let (rules, text) = body::topic_rules(&body, kept.as_deref(), author)?;
+    let (rules, text) = body::topic_rules(&body, kept.as_deref(), manager.author())?;
     api.auth.set_topic_rules(app.id, Some(text)).await?;
     api.delivery.configured(Some(app.id), ("topic_rules", "changed"), None);
     Ok(respond::json(StatusCode::OK, &noroshi_auth::topic_rules::show(&rules)))

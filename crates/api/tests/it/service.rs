@@ -95,7 +95,7 @@ impl Service {
             let overrides = app.settings.quotas.as_deref().map(|text| quota::parse(text).expect("quotas"));
             Configured { app: app.id, name: app.name.clone(), overrides: overrides.unwrap_or_default() }
         };
-        auth.watch_apps(move |apps| limited.quotas().configure(apps.iter().map(of))).await;
+        auth.watch_apps(move |apps, _| limited.quotas().configure(apps.iter().map(of))).await;
         let edge = Arc::new(FakeEdge::default());
         delivery.attach(edge.clone());
         let metrics = Metrics::new(&mut registry);

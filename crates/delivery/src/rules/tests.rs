@@ -23,9 +23,21 @@ fn only_changed_apps_are_told() {
     let first = all.of(AppId(1)).expect("rules");
     assert_eq!(set(&[(1, "a"), (2, "c")]), [AppId(2)]);
     assert!(Arc::ptr_eq(&first, &all.of(AppId(1)).expect("rules")));
-    assert_eq!(all.of(AppId(2)).expect("rules").edition, 1);
     assert_eq!(set(&[(2, "c")]), [AppId(1)]);
     assert!(all.of(AppId(1)).is_none());
+}
+
+#[test]
+fn answers_to_rules_that_were_removed_do_not_count_for_the_next_ones() {
+    let all = Rules::new();
+    let edition = |pattern: Option<&str>| {
+        all.set(&pattern.map(|pattern| (AppId(1), rules(pattern))).into_iter().collect());
+        all.of(AppId(1)).map(|rules| rules.edition)
+    };
+    let first = edition(Some("a"));
+    assert_eq!(edition(Some("a")), first, "nothing changed");
+    assert_eq!(edition(None), None);
+    assert_ne!(edition(Some("a")), first);
 }
 
 #[test]
