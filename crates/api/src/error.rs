@@ -192,7 +192,7 @@ impl Code {
             Code::AlreadyExists => ("already_exists", 409, "It exists already"),
             Code::EndpointGone => ("endpoint_gone", 410, "The endpoint is not there any more"),
             Code::TooManyRequests => ("too_many_requests", 429, "More requests than are allowed"),
-            Code::QuotaExceeded => ("quota_exceeded", 429, "The app uses all that it may"),
+            Code::QuotaExceeded => ("quota_exceeded", 429, "The app has used up its quota"),
             Code::NotConnected => ("not_connected", 409, "The device is not connected"),
             Code::Misdirected => ("misdirected", 421, "This node does not serve that"),
             Code::NotAtAFront => ("not_at_a_front", 421, "Only the cells themselves serve that"),

@@ -34,7 +34,7 @@ pub enum Error {
     /// A credential that cannot be used; the text names field and rule.
     #[error(transparent)]
     Credential(noroshi_push::credential::Invalid),
-    /// The app uses all that it may: come back later.
+    /// The app has used up its quota: come back later.
     #[error(transparent)]
     OverQuota(#[from] OverQuota),
     #[error(transparent)]

@@ -168,7 +168,7 @@ impl Delivery {
             self.hand_on(about, accepted, request)
         }));
         handed_on.unwrap_or_else(|_| {
-            tracing::error!(id = %accepted.message.id, "handing a message on panicked; backlogs are read again");
+            tracing::error!(id = %accepted.message.id, "delivering a committed message panicked; sessions read their backlogs again");
             self.inboxes_changed(accepted, request);
             if let Some(edge) = self.edge() {
                 edge.reread_all();

@@ -175,7 +175,7 @@ impl Shard {
         self.queue_log_in(slot, generation);
     }
 
-    /// The app uses all that it may: told in the words of each protocol, with when to come back.
+    /// The app has used up its quota: told in the words of each protocol, with when to come back.
     fn refuse_over_quota(&mut self, slot: u32, over: &OverQuota) {
         let why = over.to_string();
         self.tell_refused(slot, &why);

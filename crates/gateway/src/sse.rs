@@ -61,7 +61,7 @@ impl Shard {
         self.answer_problem(slot, status, code, detail, headers, reason);
     }
 
-    /// The app uses all that it may.
+    /// The app has used up its quota.
     pub(crate) fn refuse_stream_over_quota(&mut self, slot: u32, over: &OverQuota) {
         let after_s = over.after_s().to_string();
         self.set_protocol(slot, Protocol::Http, Framing::Stream);

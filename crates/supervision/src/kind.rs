@@ -1,6 +1,6 @@
 //! The kinds of long-lived threads, each with what the node does when one panics or stalls.
 //!
-//! Invariant: a thread that lives as long as the node and is of no kind does not exist. Threads that serve one command
+//! Invariant: every thread that lives as long as the node has a kind. Threads that serve one command
 //! and report their own failure (a CPU profile) are not listed.
 
 /// What a thread is for.

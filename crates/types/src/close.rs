@@ -28,7 +28,7 @@ pub enum CloseReason {
     BadMessage,
     /// The node has no room for one more connection now.
     Overloaded,
-    /// The app uses all that it may.
+    /// The app has used up its quota.
     QuotaExceeded,
     /// Our own failure.
     Internal,
@@ -152,7 +152,7 @@ impl CloseReason {
             CloseReason::RateLimited => "too many frames a second, or too many failed log-ins",
             CloseReason::BadMessage => "a message that the protocol does not allow here",
             CloseReason::Overloaded => "no room for one more connection now",
-            CloseReason::QuotaExceeded => "the app uses all that it may; connect again after the delay told",
+            CloseReason::QuotaExceeded => "the app has used up its quota; reconnect after the given delay",
             CloseReason::Internal => "the service failed",
             CloseReason::ProtocolError => "a frame breaks the WebSocket protocol",
             CloseReason::InvalidUtf8 => "a text message is not UTF-8",

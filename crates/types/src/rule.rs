@@ -206,7 +206,7 @@ pub enum RulesError {
     TooMany,
     #[error("topic rules name at most {CLAIMS_MAX} claims")]
     TooManyClaims,
-    #[error("a rule says \"ask\", and there is no webhook to ask")]
+    #[error("a rule has \"allow\": \"ask\", but the rules have no webhook (\"ask\")")]
     NoWebhook,
 }
 

@@ -96,7 +96,7 @@ pub(crate) async fn change(
     if author == Author::Tenant && api.auth.ends_unnamed_tokens(app.id, &settings) {
         return Err(Problem::new(
             Code::Forbidden,
-            "one other app of this server signs tokens, and they need not name it yet: only the operator turns on \
+            "tokens of another app on this server do not have to name their app yet: only the operator can enable \
              app JWTs for a second app",
         ));
     }

@@ -358,7 +358,7 @@ async fn subscribe(
         Ok(held) => held,
         Err(Error::OverQuota(_)) => return Err(SubscribeRefused::OverQuota),
         Err(error) => {
-            tracing::warn!(%error, "it could not be looked whether a subscription has room");
+            tracing::warn!(%error, "the quota of a subscription could not be checked");
             return Err(SubscribeRefused::Unavailable);
         }
     };

@@ -198,7 +198,7 @@ impl Limits {
                     u64::from(limits::BODY_RATE_MIN),
                     1..=u64::from(u32::MAX),
                     "bytes a second",
-                    "So many bytes of a body give it one second more than limits.body_first_byte_timeout, up to limits.body_timeout; so many bytes that a client takes of an answer make up for one second that it kept the node waiting.",
+                    "Minimum rate of a body: each time this many bytes arrive, the deadline moves from limits.body_first_byte_timeout by one second, up to limits.body_timeout. Reading this many bytes of an answer offsets one second of limits.send_timeout.",
                 ) as u32,
                 send: reader.duration(
                     "limits.send_timeout",
@@ -398,7 +398,7 @@ impl Auth {
                     "auth.failures_per_client",
                     limits::FAILED_LOG_INS_PER_CLIENT,
                     "failures a minute",
-                    "Log-ins that may fail in a minute from one IPv4 address or IPv6 /64. Beyond it failures are answered with the time to wait, and of tokens signed with RS256 or ES256 that were not accepted before, 20 a second are verified.",
+                    "Log-ins that may fail in a minute from one IPv4 address or IPv6 /64. Beyond it, the node answers failures with a retry delay, and verifies at most 20 new RS256 or ES256 tokens a second.",
                 ),
                 per_app_per_minute: count_u32(
                     reader,

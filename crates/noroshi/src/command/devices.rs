@@ -34,7 +34,7 @@ enum Action {
     Show { device: String },
     /// Register a device and print its token
     Register(Register),
-    /// Make every token of a device void and end its connection
+    /// Revoke all tokens and app JWTs of a device, or of a user, and close the connections
     Revoke {
         #[arg(required_unless_present = "user")]
         device: Option<String>,

@@ -58,7 +58,7 @@ pub const REFUSALS: [Refusal; 19] = [
     refusal(
         "quota_exceeded",
         429,
-        "The app uses all that it may",
+        "The app has used up its quota",
         "Try again after `Retry-After`, or ask the operator for more. The detail names the quota of the app.",
     ),
     refusal("not_found", 404, "There is no such thing", "Also for what belongs to another app."),

@@ -227,7 +227,7 @@ impl PublishRefused {
             PublishRefused::NotAllowed => "publishing to this topic is not allowed",
             PublishRefused::TooBig => "the payload is over the size limit of what clients may publish",
             PublishRefused::OverQuota => {
-                "too much waits to be stored, the topic is full, or the app uses all that it may"
+                "too much waits to be stored, the topic is full, or the app has used up its quota"
             }
             PublishRefused::TokenExpired => "the new token has expired; the session keeps its old one",
             PublishRefused::BadToken => {

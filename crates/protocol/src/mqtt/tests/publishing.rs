@@ -38,7 +38,7 @@ fn acknowledgements_go_out_in_order() {
     peer.hears(&[]);
     peer.conversation.published(one, Err(PublishRefused::OverQuota), &mut peer.out).unwrap();
     let why =
-        reason_string("too much waits to be stored, the topic is full, or the app uses all that it may");
+        reason_string("too much waits to be stored, the topic is full, or the app has used up its quota");
     peer.hears(&[
         Packet::PubAck(Ack { properties: why.properties(), ..ack(5, ReasonCode::QuotaExceeded) }),
         Packet::PubRec(Ack::success(6)),
