@@ -56,6 +56,8 @@ pub(crate) struct Cell {
     pub(crate) waiting: AtomicU64,
     /// An app was not known there.
     pub(crate) unprovisioned: Notify,
+    /// Apps that it refuses for now, such as those over a quota there. The lock is held for a look or a replacement.
+    apart: RwLock<Vec<AppId>>,
 }
 
 impl Cell {
@@ -77,6 +79,7 @@ impl Cell {
             moving: Notify::new(),
             waiting: AtomicU64::new(0),
             unprovisioned: Notify::new(),
+            apart: RwLock::default(),
             config,
         };
         cell.said(record);
@@ -148,6 +151,15 @@ impl Cell {
 
     pub(crate) fn set_apps(&self, apps: HashMap<AppId, AppId>) {
         *self.apps.write().unwrap_or_else(PoisonError::into_inner) = apps;
+    }
+
+    /// Whether the cell refuses what is for this app for now.
+    pub(crate) fn refuses(&self, app: AppId) -> bool {
+        self.apart.read().unwrap_or_else(PoisonError::into_inner).contains(&app)
+    }
+
+    pub(crate) fn set_apart(&self, apps: Vec<AppId>) {
+        *self.apart.write().unwrap_or_else(PoisonError::into_inner) = apps;
     }
 
     /// For a request that somebody waits for: refused at once while the cell is known to be away.

@@ -187,7 +187,7 @@ struct Kept {
 /// Publishes what waits in the device's inbox to it in its new cell. False: something has to be waited for.
 async fn carry(front: &Front, from: &Cell, one: &Move, seen: &Seen) -> Result<bool, Problem> {
     let Some(before) = seen.get(&(one.app, one.device.clone())) else { return Ok(false) };
-    if front.store.waits_before(from.num, *before).await? {
+    if front.store.waits_before(from.num, one.app, *before).await? {
         return Ok(false);
     }
     let Some(mut inbox) = inbox(front, from, one).await? else { return Ok(true) };

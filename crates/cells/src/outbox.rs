@@ -8,8 +8,10 @@ use std::sync::atomic::Ordering;
 
 use noroshi_api::{Code, Problem};
 use noroshi_store::cells::{CellNum, NewMessage, Taken};
+use noroshi_types::AppId;
 use tokio::sync::{mpsc, oneshot};
 
+use crate::cell::Cell;
 use crate::front::Front;
 
 /// Requests that wait for a commit; one more is answered 503.
@@ -72,9 +74,13 @@ pub(crate) async fn keep_all(front: &Front, messages: Vec<NewMessage>) -> Vec<Re
     }
 }
 
-/// Cells for which nothing more can be kept.
-pub(crate) fn full(front: &Front) -> Arc<[CellNum]> {
+/// Cells for which nothing more of the app can be kept. An app that the cell refuses for now leaves half of the outbox
+/// to the others.
+pub(crate) fn full(front: &Front, app: AppId) -> Arc<[CellNum]> {
     let max = front.config.outbox_parts_max;
-    let full = front.cells.iter().filter(|cell| cell.waiting.load(Ordering::Relaxed) >= max);
-    full.map(|cell| cell.num).collect()
+    let is_full = |cell: &&Arc<Cell>| {
+        let max = if cell.refuses(app) { max / 2 } else { max };
+        cell.waiting.load(Ordering::Relaxed) >= max
+    };
+    front.cells.iter().filter(is_full).map(|cell| cell.num).collect()
 }

@@ -3,20 +3,24 @@
 //! acceptance.
 //!
 //! A line's key is the message's id, so whatever is sent again after a failure, a restart or by another front is
-//! taken once. What a cell cannot take now holds back its own cell alone; what it refuses for good is recorded.
+//! taken once. What a cell cannot take now holds back its own cell alone; an app that a cell refuses now holds back its
+//! own parts alone ([`apart`]); what it refuses for good is recorded.
+
+mod apart;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
 use http::StatusCode;
 use noroshi_api::Code;
-use noroshi_store::cells::{Part, PartEnd};
+use noroshi_store::cells::{Part, PartEnd, Wanted};
 use noroshi_types::{AppId, NotificationId};
 use serde::Deserialize;
 
+use self::apart::Apart;
 use crate::cell::{Cell, Traces};
 use crate::client::Ask;
 use crate::front::Front;
@@ -27,6 +31,9 @@ use crate::upkeep::GRACE;
 const BATCH_LINES_MAX: usize = 500;
 /// A quarter of what a cell takes in one body.
 const BATCH_BYTES_MAX: usize = 4 << 20;
+/// The same of an app that is apart.
+const APART_LINES_MAX: usize = 100;
+const APART_BYTES_MAX: usize = 1 << 20;
 const CANCELS_MAX: usize = 64;
 const BACKOFF: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(5));
 /// For what another front on the same store accepted.
@@ -39,19 +46,21 @@ const LEASE: Duration = Duration::from_secs(10);
 enum Round {
     Idle,
     Done,
-    /// Something has to be tried again.
+    /// Something has to be tried again, for a reason that is the cell's.
     Again(String),
 }
 
 pub(crate) async fn run(front: Arc<Front>, cell: Arc<Cell>) {
-    let mut pause = BACKOFF.0;
+    let (mut pause, mut apart) = (BACKOFF.0, Apart::default());
     loop {
         cell.until_up().await;
-        match round(&front, &cell).await {
+        match round(&front, &cell, &mut apart).await {
             Round::Done => pause = BACKOFF.0,
             Round::Idle => {
                 pause = BACKOFF.0;
-                let _ = tokio::time::timeout(LOOK_AGAIN, cell.work.notified()).await;
+                let due_in = apart.next_due().map(|at| at.saturating_duration_since(Instant::now()));
+                let look_again = due_in.map_or(LOOK_AGAIN, |due_in| due_in.min(LOOK_AGAIN));
+                let _ = tokio::time::timeout(look_again, cell.work.notified()).await;
             }
             Round::Again(reason) => {
                 tracing::debug!(cell = cell.name(), reason, "what is for the cell waits");
@@ -62,11 +71,10 @@ pub(crate) async fn run(front: Arc<Front>, cell: Arc<Cell>) {
     }
 }
 
-async fn round(front: &Front, cell: &Cell) -> Round {
-    match hand_on(front, cell).await {
-        Ok(round) => round,
-        Err(error) => Round::Again(error.to_string()),
-    }
+async fn round(front: &Front, cell: &Cell, apart: &mut Apart) -> Round {
+    let round = hand_on(front, cell, apart).await;
+    cell.set_apart(apart.apps());
+    round.unwrap_or_else(|error| Round::Again(error.to_string()))
 }
 
 /// Of which one front does it at a time.
@@ -83,12 +91,12 @@ pub(crate) async fn leave(front: &Front) {
     }
 }
 
-async fn hand_on(front: &Front, cell: &Cell) -> Result<Round, noroshi_store::Error> {
+async fn hand_on(front: &Front, cell: &Cell, apart: &mut Apart) -> Result<Round, noroshi_store::Error> {
     if !front.state.delivery.store().lead(&task(cell), front.holder, LEASE).await? {
         return Ok(Round::Idle);
     }
     let cancelled = cancel(front, cell).await?;
-    let parts = front.store.waiting(cell.num, BATCH_LINES_MAX, BATCH_BYTES_MAX).await?;
+    let parts = read(front, cell, apart).await?;
     if parts.is_empty() {
         return Ok(if cancelled { Round::Done } else { Round::Idle });
     }
@@ -101,20 +109,62 @@ async fn hand_on(front: &Front, cell: &Cell) -> Result<Round, noroshi_store::Err
         by_app.entry(part.app).or_default().push(part);
     }
     let mut again = None;
-    let batches = by_app.into_iter().map(|(app, parts)| send(front, cell, app, parts));
-    for sent in join_all(batches).await {
+    let batches = by_app.into_iter().map(async |(app, parts)| (app, send(front, cell, app, parts).await));
+    for (app, sent) in join_all(batches).await {
         ended.extend(sent.ended);
-        again = again.or(sent.again);
+        match sent.again {
+            None => apart.passed(app, Instant::now()),
+            Some(Again::App(reason)) => {
+                if apart.refused(app, Instant::now()) {
+                    tracing::info!(
+                        cell = cell.name(),
+                        ?app,
+                        reason,
+                        "the cell refuses an app for now: its messages wait, others do not"
+                    );
+                }
+            }
+            Some(Again::Cell(reason)) => again = again.or(Some(reason)),
+        }
     }
     record(front, cell, ended).await?;
     Ok(again.map_or(Round::Done, Round::Again))
+}
+
+/// The next parts of the apps that are due, and of all that are not apart.
+async fn read(front: &Front, cell: &Cell, apart: &mut Apart) -> Result<Vec<Part>, noroshi_store::Error> {
+    if apart.is_empty() {
+        return front.store.waiting(cell.num, Wanted::ALL, BATCH_LINES_MAX, BATCH_BYTES_MAX).await;
+    }
+    // Asked for first: whatever has a smaller number is seen below.
+    let newest = front.store.newest().await?;
+    let mut parts = front.store.waiting(cell.num, apart.others(), BATCH_LINES_MAX, BATCH_BYTES_MAX).await?;
+    apart.skip(parts.first().map_or(newest, |first| newest.min(first.num - 1)));
+    for app in apart.due(Instant::now()) {
+        let wanted = Wanted::Of(app);
+        let of_app = front.store.waiting(cell.num, wanted, APART_LINES_MAX, APART_BYTES_MAX).await?;
+        if of_app.is_empty() {
+            apart.leave(app);
+        }
+        parts.extend(of_app);
+    }
+    Ok(parts)
+}
+
+/// Why something goes again, and whom that holds back.
+#[derive(Debug, PartialEq, Eq)]
+enum Again {
+    /// Only the app.
+    App(String),
+    /// All that is for the cell.
+    Cell(String),
 }
 
 /// What became of a batch.
 struct Sent {
     ended: Vec<(u64, PartEnd)>,
     /// Why some of it goes again.
-    again: Option<String>,
+    again: Option<Again>,
     /// What the cell made of lines that name a trace. One that it refused goes without in the next round.
     traces: Option<Traces>,
 }
@@ -147,22 +197,25 @@ fn as_taken(traces: Traces, mut parts: Vec<Part>) -> Vec<Part> {
 }
 
 async fn send_once(front: &Front, cell: &Cell, app: AppId, parts: &[Part]) -> Sent {
-    let nothing = |reason: String| Sent { ended: Vec::new(), again: Some(reason), traces: None };
+    let nothing = |again: Again| Sent { ended: Vec::new(), again: Some(again), traces: None };
+    let of_app = |reason: &str| nothing(Again::App(reason.to_owned()));
     // An app that was deleted took its messages along: they are gone with the next look.
-    let Ok(key) = front.key(cell, app) else { return nothing("its app is gone".to_owned()) };
-    let Some(body) = lines(parts) else { return nothing("a kept message is no JSON".to_owned()) };
+    let Ok(key) = front.key(cell, app) else { return of_app("its app is gone") };
+    let Some(body) = lines(parts) else { return of_app("a kept message is no JSON") };
     let ask = Ask::post("/v1/notifications/relay", key, front.timeout(), Ask::NDJSON, body);
     let answer = match cell.ask(ask).await {
         Ok(answer) => answer,
-        Err(error) => return nothing(error.to_string()),
+        Err(error) => return nothing(Again::Cell(error.to_string())),
     };
-    if matches!(answer.status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) {
-        cell.unprovisioned.notify_one();
+    match answer.status {
+        StatusCode::OK => read_answers(parts, &answer.body),
+        StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
+            cell.unprovisioned.notify_one();
+            of_app("it does not know the front's key of the app")
+        }
+        StatusCode::TOO_MANY_REQUESTS => of_app("too many requests"),
+        status => nothing(Again::Cell(format!("it answered {}", status.as_u16()))),
     }
-    if answer.status != StatusCode::OK {
-        return nothing(format!("it answered {}", answer.status.as_u16()));
-    }
-    read_answers(parts, &answer.body)
 }
 
 /// As cells hash them: without its trace a line is byte by byte what it was before there were traces.
@@ -218,23 +271,26 @@ fn read_answers(parts: &[Part], body: &[u8]) -> Sent {
         }
         match line.map(end_of) {
             Some(Ok(end)) => sent.ended.push((part.num, end)),
-            Some(Err(code)) => sent.again = Some(code),
-            None => sent.again = Some("its answer has a line that makes no sense".to_owned()),
+            // A reason of the cell's stands before one of the app's.
+            Some(Err(again @ Again::App(_))) => sent.again = sent.again.or(Some(again)),
+            Some(Err(again)) => sent.again = Some(again),
+            None => sent.again = Some(Again::Cell("its answer has a line that makes no sense".to_owned())),
         }
     }
     sent
 }
 
-/// An error's code where it passes.
-fn end_of(line: LineBody) -> Result<PartEnd, String> {
+/// An error's code where it passes. Too many requests (RFC 6585 §4) are one app's.
+fn end_of(line: LineBody) -> Result<PartEnd, Again> {
     if let Some(id) = line.id.as_deref().and_then(|id| NotificationId::parse(id).ok()) {
         return Ok(PartEnd::Forwarded(id));
     }
     match line.error {
-        // 408, 429 and 5xx pass (RFC 9110 §15.5.9, §15.6; RFC 6585 §4).
-        Some(LineError { code, status: 408 | 429 | 500.., .. }) => Err(code),
+        Some(LineError { code, status: 429, .. }) => Err(Again::App(code)),
+        // 408 and 5xx pass (RFC 9110 §15.5.9, §15.6).
+        Some(LineError { code, status: 408 | 500.., .. }) => Err(Again::Cell(code)),
         Some(LineError { code, .. }) => Ok(PartEnd::Refused(code)),
-        None => Err("a line without an id".to_owned()),
+        None => Err(Again::Cell("a line without an id".to_owned())),
     }
 }
 
@@ -335,6 +391,17 @@ mod tests {
         assert_eq!(read_answers(&[traced(1)], busy).traces, Some(Traces::Taken));
         assert_eq!(read_answers(&[traced(1)], b"nonsense").traces, None);
         assert_eq!(read_answers(&[part(1)], busy).traces, None);
+    }
+
+    #[test]
+    fn an_app_over_its_quota_is_no_trouble_of_the_cell() {
+        let over = "{\"error\":{\"code\":\"quota_exceeded\",\"status\":429}}\n";
+        let busy = "{\"error\":{\"code\":\"overloaded\",\"status\":503}}\n";
+        let again = |body: String| read_answers(&[part(1), part(2)], body.as_bytes()).again;
+        assert_eq!(again(over.repeat(2)), Some(Again::App("quota_exceeded".to_owned())));
+        for mixed in [format!("{over}{busy}"), format!("{busy}{over}")] {
+            assert_eq!(again(mixed), Some(Again::Cell("overloaded".to_owned())));
+        }
     }
 
     #[test]

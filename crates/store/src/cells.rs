@@ -241,6 +241,31 @@ pub struct Taken {
     pub replayed: bool,
 }
 
+/// Which of the parts that wait for a cell are asked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Wanted {
+    Of(AppId),
+    /// Those of all apps but these, with a greater number than `after`.
+    Others {
+        apart: Vec<AppId>,
+        after: u64,
+    },
+}
+
+impl Wanted {
+    pub const ALL: Self = Self::Others { apart: Vec::new(), after: 0 };
+
+    /// As columns: the one app, the apps left out, and the number.
+    pub(crate) fn columns(&self) -> (Option<i64>, Vec<i64>, i64) {
+        match self {
+            Self::Of(app) => (Some(i64::from(app.0)), Vec::new(), 0),
+            Self::Others { apart, after } => {
+                (None, apart.iter().map(|app| i64::from(app.0)).collect(), *after as i64)
+            }
+        }
+    }
+}
+
 /// A part that waits for its cell.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Part {
@@ -381,13 +406,19 @@ pub trait Cells: Send + Sync {
         messages: Vec<NewMessage>,
         now: Timestamp,
     ) -> Result<Vec<Result<Taken, Error>>, Error>;
-    /// What waits for the cell, oldest first; at least one if there is any, whatever its size.
-    async fn waiting(&self, cell: CellNum, rows_max: usize, bytes_max: usize) -> Result<Vec<Part>, Error>;
+    /// The parts that wait for the cell and are `wanted`, oldest first; at least one if there is any, whatever its size.
+    async fn waiting(
+        &self,
+        cell: CellNum,
+        wanted: Wanted,
+        rows_max: usize,
+        bytes_max: usize,
+    ) -> Result<Vec<Part>, Error>;
     /// The number of the newest part; 0 before there was any. What is kept with a smaller one is seen by whoever asks
     /// afterwards, and what is kept with a greater one was decided afterwards.
     async fn newest(&self) -> Result<u64, Error>;
-    /// Whether a message accepted before `num` waits for the cell.
-    async fn waits_before(&self, cell: CellNum, num: u64) -> Result<bool, Error>;
+    /// Whether a message of the app that was accepted before `num` waits for the cell.
+    async fn waits_before(&self, cell: CellNum, app: AppId, num: u64) -> Result<bool, Error>;
     /// What became of parts. One that was cancelled while it was under way is to be cancelled at its cell.
     async fn end(&self, cell: CellNum, ended: Vec<(u64, PartEnd)>) -> Result<(), Error>;
     async fn relayed(&self, app: AppId, id: NotificationId) -> Result<Option<Relayed>, Error>;

@@ -57,7 +57,7 @@ pub(crate) async fn one(
     JsonBody(body): JsonBody,
 ) -> Result<Response, Problem> {
     let idempotency = idempotency(&headers, &body)?;
-    let places = Places::of(&front);
+    let places = Places::of(&front, provider.app);
     let message = message(&api, &front, provider.app, &body, trace, idempotency, &places).await?;
     drop(body);
     let taken = front.outbox.keep(message).await?;
@@ -80,7 +80,7 @@ pub(crate) async fn batch(
 ) -> Result<Lines, Problem> {
     let lines = lines(&body)?;
     let key = idempotency_key(&headers)?;
-    let places = Places::of(&front);
+    let places = Places::of(&front, provider.app);
     let mut answers = Lines::with_capacity(lines.len());
     for (chunk, first) in lines.chunks(COMMIT_MESSAGES_MAX).zip((0..).step_by(COMMIT_MESSAGES_MAX)) {
         let mut read = Vec::with_capacity(chunk.len());
@@ -109,8 +109,8 @@ struct Places {
 }
 
 impl Places {
-    fn of(front: &Front) -> Self {
-        Self { everywhere: front.everywhere(), full: outbox::full(front) }
+    fn of(front: &Front, app: AppId) -> Self {
+        Self { everywhere: front.everywhere(), full: outbox::full(front, app) }
     }
 }
 

@@ -3,6 +3,7 @@
 
 mod moving;
 mod publishing;
+mod quotas;
 mod residing;
 mod routes;
 mod tracing;

@@ -12,6 +12,7 @@ use http_body_util::BodyExt;
 use noroshi_api::{Load, Peer, State};
 use noroshi_auth::Auth;
 use noroshi_cells::{CellConfig, Config, Front, Metrics};
+use noroshi_delivery::quota::{self, Configured};
 use noroshi_delivery::{Clock, Delivery};
 use noroshi_store::{AppSettings, Cells, Sqlite, Store, sqlite};
 use noroshi_telemetry::span::{Ended, Sampling, Spans};
@@ -51,6 +52,12 @@ async fn open(folder: &TempDir) -> Parts {
         noroshi_delivery::metrics::Metrics::new(&mut registry),
         tokio::runtime::Handle::current(),
     );
+    let limited = delivery.clone();
+    let of = |app: &noroshi_store::App| {
+        let overrides = app.settings.quotas.as_deref().map(|text| quota::parse(text).expect("quotas"));
+        Configured { app: app.id, name: app.name.clone(), overrides: overrides.unwrap_or_default() }
+    };
+    auth.watch_apps(move |apps, _| limited.quotas().configure(apps.iter().map(of))).await;
     let metrics = Metrics::new(&mut registry);
     let state = State {
         auth,
@@ -260,6 +267,18 @@ impl World {
             within("the cells to know the key", async || cell.state().auth.key(&key).ok()).await;
         }
         key
+    }
+
+    /// Sets an app's quotas at the front; the cells have them when this returns.
+    pub(crate) async fn limit(&self, app: &str, quotas: Value) {
+        let path = format!("/v1/apps/{app}/quotas");
+        let answer = self.operate(Method::PUT, &path, &quotas.to_string()).await;
+        assert_eq!(answer.status, StatusCode::OK, "{}", answer.text);
+        let set = |state: &State| state.auth.app(app).and_then(|app| app.settings.quotas);
+        for cell in &self.cells {
+            let wanted = set(self.front().1);
+            within("the cells to know quotas", async || (set(cell.state()) == wanted).then_some(())).await;
+        }
     }
 
     pub(crate) async fn start_front(&mut self) {

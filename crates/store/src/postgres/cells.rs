@@ -14,7 +14,7 @@ use super::transaction::{Failed, Tx};
 use crate::Error;
 use crate::cells::{
     Assign, CellChange, CellNum, CellRecord, Cells, Depth, Move, MoveStep, NewMessage, Part, PartEnd,
-    Population, Relayed, Relocated, Relocation, Residence, Taken,
+    Population, Relayed, Relocated, Relocation, Residence, Taken, Wanted,
 };
 
 #[async_trait::async_trait]
@@ -108,18 +108,26 @@ impl Cells for Postgres {
         self.write(move |tx| outbox::keep(tx, messages.clone(), now)).await
     }
 
-    async fn waiting(&self, cell: CellNum, rows_max: usize, bytes_max: usize) -> Result<Vec<Part>, Error> {
-        self.read(|tx| outbox::waiting(tx, cell, rows_max, bytes_max)).await
+    async fn waiting(
+        &self,
+        cell: CellNum,
+        wanted: Wanted,
+        rows_max: usize,
+        bytes_max: usize,
+    ) -> Result<Vec<Part>, Error> {
+        self.read(|tx| outbox::waiting(tx, cell, &wanted, rows_max, bytes_max)).await
     }
 
     async fn newest(&self) -> Result<u64, Error> {
         self.write(outbox::newest).await
     }
 
-    async fn waits_before(&self, cell: CellNum, num: u64) -> Result<bool, Error> {
+    async fn waits_before(&self, cell: CellNum, app: AppId, num: u64) -> Result<bool, Error> {
         self.read(async |tx| {
-            let sql = "SELECT EXISTS (SELECT 1 FROM cell_parts WHERE cell = $1 AND state = 0 AND num < $2)";
-            Ok(tx.query_one(sql, &[&number(cell), &(num as i64)]).await?.get(0))
+            let sql = "SELECT EXISTS (SELECT 1 FROM cell_parts AS p JOIN cell_messages AS m ON m.num = p.num
+                                      WHERE p.cell = $1 AND p.state = 0 AND p.num < $2 AND m.app = $3)";
+            let (num, app) = (num as i64, i64::from(app.0));
+            Ok(tx.query_one(sql, &[&number(cell), &num, &app]).await?.get(0))
         })
         .await
     }

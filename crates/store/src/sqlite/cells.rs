@@ -11,7 +11,7 @@ use super::Sqlite;
 use crate::Error;
 use crate::cells::{
     Assign, CellChange, CellNum, CellRecord, Cells, Depth, Move, MoveStep, NewMessage, Part, PartEnd,
-    Population, Relayed, Relocated, Relocation, Residence, Taken,
+    Population, Relayed, Relocated, Relocation, Residence, Taken, Wanted,
 };
 
 #[async_trait::async_trait]
@@ -109,16 +109,22 @@ impl Cells for Sqlite {
         self.write(messages.len() * 4, move |w| outbox::take(w.db, &messages, now)).await
     }
 
-    async fn waiting(&self, cell: CellNum, rows_max: usize, bytes_max: usize) -> Result<Vec<Part>, Error> {
-        self.read(move |db| outbox::waiting(db, cell, rows_max, bytes_max)).await
+    async fn waiting(
+        &self,
+        cell: CellNum,
+        wanted: Wanted,
+        rows_max: usize,
+        bytes_max: usize,
+    ) -> Result<Vec<Part>, Error> {
+        self.read(move |db| outbox::waiting(db, cell, &wanted, rows_max, bytes_max)).await
     }
 
     async fn newest(&self) -> Result<u64, Error> {
         self.read(outbox::newest).await
     }
 
-    async fn waits_before(&self, cell: CellNum, num: u64) -> Result<bool, Error> {
-        self.read(move |db| outbox::waits_before(db, cell, num)).await
+    async fn waits_before(&self, cell: CellNum, app: AppId, num: u64) -> Result<bool, Error> {
+        self.read(move |db| outbox::waits_before(db, cell, app, num)).await
     }
 
     async fn end(&self, cell: CellNum, ended: Vec<(u64, PartEnd)>) -> Result<(), Error> {

@@ -115,7 +115,7 @@ pub(crate) use conformance_tests;
 macro_rules! cells_tests {
     ($fresh:expr) => {
         $crate::conformance::conformance_tests! { @each $fresh;
-            cells: cells_are_enrolled_once, a_users_devices_live_together,
+            cells: cells_are_enrolled_once, parts_are_read_of_one_app_or_of_the_others, a_users_devices_live_together,
                 a_device_id_may_be_used_in_many_apps,
                 a_device_of_another_user_goes_where_that_one_lives, a_user_moves_with_all_devices,
                 a_device_that_was_sent_on_did_not_arrive, a_device_follows_its_user_further, a_deleted_app_keeps_nothing_for_cells,

@@ -7,10 +7,12 @@ use std::sync::Arc;
 
 use noroshi_types::{AppId, NotificationId, Target, Timestamp, limits};
 use tokio_postgres::Row;
+use tokio_postgres::types::ToSql;
 
 use super::{bytes, cell_of, number, residence};
 use crate::cells::{
     CellNum, Depth, NewMessage, Part, PartEnd, PartState, Relayed, RelayedPart, Residence, Split, Taken,
+    Wanted,
 };
 use crate::postgres::transaction::{Failed, Tx};
 use crate::row::trace_of;
@@ -258,18 +260,30 @@ impl<'a> Rows<'a> {
 pub(super) async fn waiting(
     tx: Tx,
     cell: CellNum,
+    wanted: &Wanted,
     rows_max: usize,
     bytes_max: usize,
 ) -> Result<Vec<Part>, Failed> {
-    // Sizes are known without reading what is kept apart for its size.
+    // Sizes are known without reading what is kept apart for its size. Apps are looked up one by one, in the order of
+    // the parts, and only where some are left out.
     let sql = "SELECT num, id, app, target, body, expires_at, trace FROM (
                    SELECT p.num, m.id, m.app, coalesce(p.target, m.target) AS target, m.body, m.expires_at, m.trace,
                        row_number() OVER (ORDER BY p.num) AS place,
                        sum(octet_length(coalesce(p.target, m.target)) + octet_length(m.body)) OVER (ORDER BY p.num) AS size
-                   FROM (SELECT num, target FROM cell_parts WHERE cell = $1 AND state = 0 ORDER BY num LIMIT $2) AS p
+                   FROM (SELECT w.num, w.target FROM cell_parts AS w
+                         WHERE w.cell = $1 AND w.state = 0 AND w.num > $4 AND CASE
+                             WHEN $5::bigint IS NOT NULL
+                                 THEN (SELECT a.app FROM cell_messages AS a WHERE a.num = w.num) = $5
+                             WHEN cardinality($6::bigint[]) > 0
+                                 THEN (SELECT a.app FROM cell_messages AS a WHERE a.num = w.num) <> ALL ($6)
+                             ELSE true END
+                         ORDER BY w.num LIMIT $2) AS p
                    JOIN cell_messages AS m ON m.num = p.num
                ) AS waiting WHERE place = 1 OR size <= $3 ORDER BY num";
-    let rows = tx.query(sql, &[&number(cell), &(rows_max as i64), &(bytes_max as i64)]).await?;
+    let (of, apart, after) = wanted.columns();
+    let values: [&(dyn ToSql + Sync); 6] =
+        [&number(cell), &(rows_max as i64), &(bytes_max as i64), &after, &of, &apart];
+    let rows = tx.query(sql, &values).await?;
     let read = |row: &Row| {
         Ok(Part {
             num: row.get::<_, i64>(0) as u64,

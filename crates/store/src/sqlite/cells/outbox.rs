@@ -8,6 +8,7 @@ use rusqlite::{Connection, OptionalExtension};
 use super::residence;
 use crate::cells::{
     CellNum, Depth, NewMessage, Part, PartEnd, PartState, Relayed, RelayedPart, Residence, Split, Taken,
+    Wanted,
 };
 use crate::{Error, Idempotency, row};
 
@@ -125,15 +126,21 @@ fn split(db: &Connection, message: &NewMessage, now: Timestamp) -> Result<Split,
 pub(super) fn waiting(
     db: &Connection,
     cell: CellNum,
+    wanted: &Wanted,
     rows_max: usize,
     bytes_max: usize,
 ) -> Result<Vec<Part>, Error> {
+    // Parts first, by their number.
     let mut statement = db.prepare_cached(
         "SELECT p.num, m.id, m.app, coalesce(p.target, m.target), m.body, m.expires_at, m.trace
-         FROM cell_parts AS p JOIN cell_messages AS m ON m.num = p.num
-         WHERE p.cell = ?1 AND p.state = 0 ORDER BY p.num LIMIT ?2",
+         FROM cell_parts AS p CROSS JOIN cell_messages AS m ON m.num = p.num
+         WHERE p.cell = ?1 AND p.state = 0 AND p.num > ?3 AND (?4 IS NULL OR m.app = ?4)
+             AND m.app NOT IN (SELECT value FROM json_each(?5))
+         ORDER BY p.num LIMIT ?2",
     )?;
-    let mut rows = statement.query((cell.0, rows_max as i64))?;
+    let (of, apart, after) = wanted.columns();
+    let apart = serde_json::to_string(&apart).map_err(|error| Error::Engine(error.to_string()))?;
+    let mut rows = statement.query((cell.0, rows_max as i64, after, of, apart))?;
     let (mut parts, mut bytes) = (Vec::new(), 0);
     while let Some(row) = rows.next()? {
         let part = Part {
@@ -159,11 +166,12 @@ pub(super) fn newest(db: &Connection) -> Result<u64, Error> {
     Ok(statement.query_row((), |row| row.get::<_, i64>(0))? as u64)
 }
 
-pub(super) fn waits_before(db: &Connection, cell: CellNum, num: u64) -> Result<bool, Error> {
+pub(super) fn waits_before(db: &Connection, cell: CellNum, app: AppId, num: u64) -> Result<bool, Error> {
     let mut statement = db.prepare_cached(
-        "SELECT EXISTS (SELECT 1 FROM cell_parts WHERE cell = ?1 AND state = 0 AND num < ?2)",
+        "SELECT EXISTS (SELECT 1 FROM cell_parts AS p CROSS JOIN cell_messages AS m ON m.num = p.num
+                        WHERE p.cell = ?1 AND p.state = 0 AND p.num < ?2 AND m.app = ?3)",
     )?;
-    Ok(statement.query_row((cell.0, num as i64), |row| row.get(0))?)
+    Ok(statement.query_row((cell.0, num as i64, app.0), |row| row.get(0))?)
 }
 
 pub(super) fn end(db: &Connection, cell: CellNum, ended: &[(u64, PartEnd)]) -> Result<(), Error> {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use noroshi_store::cells::{
     Assign, CellChange, CellNum, Cells, MoveStep, NewMessage, PartEnd, PartState, Relocated, Relocation,
-    Residence, Taken,
+    Residence, Taken, Wanted,
 };
 use noroshi_store::{Error, Idempotency, Store};
 use noroshi_types::{AppId, AppName, NotificationId, Target, Timestamp, TraceContext};
@@ -69,7 +69,7 @@ async fn take(store: &impl Cells, message: NewMessage) -> Result<Taken, Error> {
 
 /// What waits for a cell: id and `to`.
 async fn waiting(store: &impl Cells, cell: CellNum) -> Vec<(NotificationId, String)> {
-    let parts = store.waiting(cell, 100, 1 << 20).await.expect("read");
+    let parts = store.waiting(cell, Wanted::ALL, 100, 1 << 20).await.expect("read");
     parts.into_iter().map(|part| (part.id, part.to)).collect()
 }
 
@@ -310,12 +310,12 @@ pub(crate) async fn a_message_has_a_part_for_each_cell(store: &(impl Store + Cel
     assert_eq!(store.relayed(app, id(5)).await.expect("read"), None);
     take(store, crowded(users(&["nobody"]))).await.expect("who does not live there is not concerned");
 
-    let first = store.waiting(b, 1, 1 << 20).await.expect("read").remove(0);
+    let first = store.waiting(b, Wanted::ALL, 1, 1 << 20).await.expect("read").remove(0);
     assert_eq!((first.app, &*first.body, first.expires_at), (app, r#"{"data":1}"#, at(60)));
-    assert_eq!(store.waiting(b, 9, 1).await.expect("read").len(), 1, "one at least");
+    assert_eq!(store.waiting(b, Wanted::ALL, 9, 1).await.expect("read").len(), 1, "one at least");
     assert!(store.newest().await.expect("read") > first.num);
-    assert!(store.waits_before(b, first.num + 1).await.expect("read"));
-    assert!(!store.waits_before(b, first.num).await.expect("read"));
+    assert!(store.waits_before(b, app, first.num + 1).await.expect("read"));
+    assert!(!store.waits_before(b, app, first.num).await.expect("read"));
 
     let found = store.relayed(app, id(1)).await.expect("read").expect("known");
     assert_eq!((found.unknown, found.targets, found.accepted_at), (1, Some(4), NOW));
@@ -343,7 +343,7 @@ pub(crate) async fn a_message_keeps_its_trace(store: &(impl Store + Cells)) {
         taken.expect("taken");
     }
     for cell in [a, b] {
-        let parts = store.waiting(cell, 9, 1 << 20).await.expect("read");
+        let parts = store.waiting(cell, Wanted::ALL, 9, 1 << 20).await.expect("read");
         assert_eq!(parts.iter().map(|part| part.trace).collect::<Vec<_>>(), traces);
         let ended = parts.iter().map(|part| (part.num, PartEnd::Expired)).collect();
         store.end(cell, ended).await.expect("ended");
@@ -354,11 +354,35 @@ pub(crate) async fn a_message_keeps_its_trace(store: &(impl Store + Cells)) {
     }
 }
 
+pub(crate) async fn parts_are_read_of_one_app_or_of_the_others(store: &(impl Store + Cells)) {
+    let (shop, news) = (app(store, "shop").await, app(store, "news").await);
+    let [a, ..] = cells(store).await;
+    for (n, app) in [(1, shop), (2, shop), (3, news), (4, shop), (5, news)] {
+        take(store, message(app, n, to_topic("t"), &[a])).await.expect("taken");
+    }
+    let read = async |wanted: Wanted, rows_max: usize| {
+        let parts = store.waiting(a, wanted, rows_max, 1 << 20).await.expect("read");
+        parts.into_iter().map(|part| (part.id, part.num)).collect::<Vec<_>>()
+    };
+    let ids = |parts: &[(NotificationId, u64)]| parts.iter().map(|(id, _)| *id).collect::<Vec<_>>();
+    let others = |apart: &[AppId], after: u64| Wanted::Others { apart: apart.to_vec(), after };
+    assert_eq!(ids(&read(Wanted::ALL, 9).await), [id(1), id(2), id(3), id(4), id(5)]);
+    assert_eq!(ids(&read(Wanted::Of(news), 9).await), [id(3), id(5)]);
+    assert_eq!(ids(&read(Wanted::Of(shop), 2).await), [id(1), id(2)]);
+    let behind = read(others(&[shop], 0), 1).await;
+    assert_eq!(ids(&behind), [id(3)], "rows of others do not count");
+    assert_eq!(ids(&read(others(&[shop], behind[0].1), 9).await), [id(5)]);
+    assert_eq!(read(others(&[shop, news], 0), 9).await, []);
+
+    assert!(store.waits_before(a, shop, behind[0].1).await.expect("read"));
+    assert!(!store.waits_before(a, news, behind[0].1).await.expect("read"), "what waits is another app's");
+}
+
 pub(crate) async fn a_part_ends_once(store: &(impl Store + Cells)) {
     let app = app(store, "shop").await;
     let [a, b, c] = cells(store).await;
     take(store, message(app, 1, to_topic("t"), &[a, b, c])).await.expect("taken");
-    let num = store.waiting(a, 9, 1 << 20).await.expect("read")[0].num;
+    let num = store.waiting(a, Wanted::ALL, 9, 1 << 20).await.expect("read")[0].num;
     store.end(a, vec![(num, PartEnd::Forwarded(id(101)))]).await.expect("ended");
     store.end(b, vec![(num, PartEnd::Refused("forbidden".to_owned()))]).await.expect("ended");
     assert_eq!(waiting(store, c).await.len(), 1, "its body is kept for the last");
@@ -403,7 +427,7 @@ pub(crate) async fn what_is_cancelled_is_not_handed_on(store: &(impl Store + Cel
     let app = app(store, "shop").await;
     let [a, b, c] = cells(store).await;
     take(store, message(app, 1, to_topic("t"), &[a, b, c])).await.expect("taken");
-    let num = store.waiting(a, 9, 1 << 20).await.expect("read")[0].num;
+    let num = store.waiting(a, Wanted::ALL, 9, 1 << 20).await.expect("read")[0].num;
     store.end(a, vec![(num, PartEnd::Forwarded(id(101)))]).await.expect("ended");
     let other = self::app(store, "news").await;
     assert_eq!(store.cancel_relayed(other, id(1)).await.expect("unknown"), None);

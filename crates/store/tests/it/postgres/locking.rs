@@ -271,5 +271,5 @@ async fn what_one_front_is_just_keeping_is_waited_for() {
     held.commit().await.expect("ended");
     let newest = asking.await.expect("it does not panic").expect("read");
     keeping.await.expect("it does not panic").expect("kept");
-    assert!(other.waits_before(a, newest + 1).await.expect("read"), "behind {newest}");
+    assert!(other.waits_before(a, app, newest + 1).await.expect("read"), "behind {newest}");
 }

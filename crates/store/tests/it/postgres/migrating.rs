@@ -2,7 +2,9 @@
 
 use std::path::Path;
 
-use noroshi_store::cells::{Assign, CellChange, CellNum, Cells, MoveStep, NewMessage, PartEnd, Relocation};
+use noroshi_store::cells::{
+    Assign, CellChange, CellNum, Cells, MoveStep, NewMessage, PartEnd, Relocation, Wanted,
+};
 use noroshi_store::migrate::{MigrateError, Migrated, migrate};
 use noroshi_store::{
     Ack, AppSettings, Apps, Audience, CampaignState, DeviceFilter, EndpointHash, Idempotency, KeyHash, Login,
@@ -278,10 +280,10 @@ async fn a_front_goes_on_in_its_new_database() {
     let newest = after.newest().await.expect("read");
     after.keep(vec![kept(app, 9, users(&["u1"]))], at(1)).await.expect("kept").remove(0).expect("taken");
     assert!(after.newest().await.expect("read") > newest);
-    let waiting = after.waiting(cells[0].num, 99, 1 << 20).await.expect("read");
+    let waiting = after.waiting(cells[0].num, Wanted::ALL, 99, 1 << 20).await.expect("read");
     let ended = waiting.iter().map(|part| (part.num, PartEnd::Refused("no".to_owned()))).collect();
     after.end(cells[0].num, ended).await.expect("ended");
-    assert!(after.waiting(cells[0].num, 99, 1 << 20).await.expect("read").is_empty());
+    assert!(after.waiting(cells[0].num, Wanted::ALL, 99, 1 << 20).await.expect("read").is_empty());
 }
 
 fn kept(app: AppId, n: u8, target: Target) -> NewMessage {
@@ -317,7 +319,7 @@ async fn fill_front(store: &Sqlite) -> AppId {
         taken.expect("taken");
     }
     store.relocate(Relocation::User(app, user("u2")), cells[1], at(1), at(500)).await.expect("moved");
-    let first = store.waiting(cells[1], 1, 1 << 20).await.expect("read").remove(0);
+    let first = store.waiting(cells[1], Wanted::ALL, 1, 1 << 20).await.expect("read").remove(0);
     let forwarded = PartEnd::Forwarded(NotificationId::from_bytes([77; 16]));
     store.end(cells[1], vec![(first.num, forwarded)]).await.expect("ended");
     store.cancel_relayed(app, NotificationId::from_bytes([3; 16])).await.expect("cancelled");
@@ -348,7 +350,7 @@ async fn answers_of_front(store: &impl Cells, app: AppId) -> Vec<String> {
         all.push(format!("{:?}", store.relayed(app, id).await.expect("read")));
     }
     for cell in cells {
-        all.push(format!("{:?}", store.waiting(cell.num, 99, 1 << 20).await.expect("read")));
+        all.push(format!("{:?}", store.waiting(cell.num, Wanted::ALL, 99, 1 << 20).await.expect("read")));
         all.push(format!("{:?}", store.cancelling(cell.num, 99).await.expect("read")));
         all.push(format!("{:?}", store.moves(cell.num, MoveStep::Tell, None, 99).await.expect("read")));
         all.push(format!("{:?}", store.provisioned(cell.num).await.expect("read")));

@@ -1,0 +1,76 @@
+//! Apps over a quota in their cells: what is for them waits, and holds up nobody else.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use http::{Method, StatusCode};
+use serde_json::{Value, json};
+
+use crate::world::{Answer, World};
+
+/// Publishes to a user as an app, one batch.
+async fn publish_all(world: &World, key: &str, user: &str, count: usize) -> Answer {
+    let line = |n: usize| json!({"to": {"users": [user]}, "data": n}).to_string();
+    let body: Vec<String> = (0..count).map(line).collect();
+    world.call(Method::POST, "/v1/notifications/batch", key, &body.join("\n")).await
+}
+
+async fn inbox(world: &World, token: &str) -> Vec<Value> {
+    world.inbox(token).await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_app_over_its_quota_holds_up_no_other() {
+    let world = World::weighted([1, 0, 0], |_| {}).await;
+    let greedy = world.app("greedy").await;
+    let registered = world
+        .call(Method::POST, "/v1/devices", &greedy, &json!({"device": "g1", "user": "u1"}).to_string())
+        .await;
+    let greedy_token = registered.json()["token"].as_str().expect("a token").to_owned();
+    let token = world.device("d1", "u1").await;
+    world.limit("greedy", json!({"inbox_rows": 1})).await;
+
+    // More than the worker reads at once.
+    let answers = publish_all(&world, &greedy, "u1", 700).await.lines();
+    assert!(answers.iter().all(|line| line["id"].is_string()), "{:?}", answers[0]);
+    for n in 0..3 {
+        let id = world.publish(json!({"to": {"users": ["u1"]}, "data": n})).await;
+        world.until_done(&id).await;
+    }
+    assert_eq!(inbox(&world, &token).await, [json!(0), json!(1), json!(2)]);
+    assert_eq!(inbox(&world, &greedy_token).await, [json!(0)]);
+    assert_eq!(world.listed("a").await["waiting"], 699);
+
+    // Its own order stays, and nothing of it is lost.
+    world.limit("greedy", json!({})).await;
+    let last = answers[699]["id"].as_str().expect("an id");
+    crate::world::within("the rest to be handed on", async || {
+        let state = world.call(Method::GET, &format!("/v1/notifications/{last}"), &greedy, "").await.json();
+        crate::world::parts(&state).iter().all(|(_, state)| state != "waiting").then_some(())
+    })
+    .await;
+    assert_eq!(inbox(&world, &greedy_token).await, (0..700).map(|n| json!(n)).collect::<Vec<_>>());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_app_over_its_quota_leaves_half_of_the_outbox_to_others() {
+    let world = World::weighted([1, 0, 0], |config| config.outbox_parts_max = 20).await;
+    let greedy = world.app("greedy").await;
+    world.call(Method::POST, "/v1/devices", &greedy, r#"{"device": "g1", "user": "u1"}"#).await;
+    let token = world.device("d1", "u1").await;
+    world.limit("greedy", json!({"inbox_rows": 0})).await;
+    let one = json!({"to": {"users": ["u1"]}, "data": 1}).to_string();
+    // The front knows that the cell refuses the app when it has tried once.
+    let taken = AtomicUsize::new(0);
+    crate::world::within("the app to be refused", async || {
+        let answer = world.call(Method::POST, "/v1/notifications", &greedy, &one).await;
+        taken.fetch_add(usize::from(answer.status == StatusCode::ACCEPTED), Ordering::Relaxed);
+        (answer.status == StatusCode::SERVICE_UNAVAILABLE).then_some(())
+    })
+    .await;
+    assert!(taken.into_inner() < 20);
+    for n in 0..20 {
+        let id = world.publish(json!({"to": {"users": ["u1"]}, "data": n})).await;
+        world.until_done(&id).await;
+    }
+    assert_eq!(inbox(&world, &token).await.len(), 20);
+}
