@@ -1,6 +1,6 @@
 //! Making devices and bringing them up to date, for one and for many; their ids and tokens.
 
-use noroshi_delivery::Session;
+use noroshi_delivery::{Admission, Session};
 use noroshi_store::{Device, Registration};
 use noroshi_types::{AppId, DeviceId, Timestamp, Topic, UserId};
 use ring::rand::{SecureRandom, SystemRandom};
@@ -22,30 +22,10 @@ pub(crate) async fn register(
             return registrations.iter().map(|_| Err(problem.clone())).collect();
         }
     };
-    let (mut let_in, mut held, mut refusals) = (Vec::new(), Vec::new(), Vec::new());
-    for (registration, admitted) in registrations.into_iter().zip(admitted) {
-        match admitted {
-            Ok(room) => {
-                let_in.push(registration);
-                held.push(room);
-                refusals.push(None);
-            }
-            Err(error) => refusals.push(Some(Problem::from(error))),
-        }
-    }
+    let mut admission = Admission::new(registrations, admitted);
+    let let_in = admission.take();
     let registered = if let_in.is_empty() { Vec::new() } else { register_admitted(state, app, let_in).await };
-    for (room, registered) in held.into_iter().zip(&registered) {
-        if registered.is_ok() {
-            room.settle();
-        }
-    }
-    let mut registered = registered.into_iter();
-    let missing = || Err(Problem::internal("the store answered too few registrations"));
-    let answer = |refusal: Option<Problem>| match refusal {
-        Some(problem) => Err(problem),
-        None => registered.next().unwrap_or_else(missing),
-    };
-    refusals.into_iter().map(answer).collect()
+    admission.finish(registered, Result::is_ok, |error| Err(error.into()))
 }
 
 async fn register_admitted(

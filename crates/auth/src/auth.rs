@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use arc_swap::ArcSwap;
 use noroshi_egress::Egress;
-use noroshi_store::{App, AppSettings, EndpointHash, Error, Issued, Key, KeyHash, NewKey, Store};
+use noroshi_store::{App, AppSettings, Before, EndpointHash, Error, Issued, Key, KeyHash, NewKey, Store};
 use noroshi_supervision::Threads;
 use noroshi_telemetry::Registry;
 use noroshi_types::rule::{Claims, TopicRules};
@@ -319,7 +319,19 @@ impl Auth {
 
     /// The app's quotas as checked JSON; none: the node's defaults.
     pub async fn set_quotas(&self, app: AppId, quotas: Option<String>) -> Result<App, Error> {
-        let app = self.store.set_quotas(app, quotas).await?;
+        let app = self.store.set_quotas(app, Before::Any, quotas).await?;
+        self.reload().await?;
+        Ok(app)
+    }
+
+    /// As [`Auth::set_quotas`], if they still are what they were `before`; else [`Error::Conflict`].
+    pub async fn change_quotas(
+        &self,
+        app: AppId,
+        before: Option<String>,
+        quotas: Option<String>,
+    ) -> Result<App, Error> {
+        let app = self.store.set_quotas(app, Before::This(before), quotas).await?;
         self.reload().await?;
         Ok(app)
     }

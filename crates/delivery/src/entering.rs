@@ -7,7 +7,7 @@ use noroshi_store::{LoggedIn, Login, LoginRefused};
 
 use crate::cluster;
 use crate::delivery::{Delivery, Error};
-use crate::quota::OverQuota;
+use crate::quota::{Admission, OverQuota};
 
 /// A device whose token was verified.
 #[derive(Debug, Clone)]
@@ -28,6 +28,8 @@ pub enum Entered {
     Refused(LoginRefused),
     /// The app has no room for the device, or for what it subscribes to.
     OverQuota(OverQuota),
+    /// Whether the app has room could not be found out in time.
+    Unavailable,
     /// Another node has it under a generation of at least this one, by another clock: to be asked again
     /// under a greater one.
     Outrun(u64),
@@ -70,32 +72,16 @@ impl Delivery {
     }
 
     /// Who has no room does not get as far as the store.
-    async fn enter_within_quotas(&self, entering: Vec<Entering>) -> Result<Vec<Entered>, Error> {
+    async fn enter_within_quotas(self: &Arc<Self>, entering: Vec<Entering>) -> Result<Vec<Entered>, Error> {
         let admitted = self.admit_log_ins(&entering).await;
-        let (mut refusals, mut held, mut let_in) = (Vec::new(), Vec::new(), Vec::new());
-        for (one, admitted) in entering.into_iter().zip(admitted) {
-            match admitted {
-                Ok(room) => {
-                    refusals.push(None);
-                    held.push(room);
-                    let_in.push(one);
-                }
-                Err(Error::OverQuota(over)) => refusals.push(Some(over)),
-                Err(error) => return Err(error),
-            }
-        }
+        let mut admission = Admission::new(entering, admitted);
+        let let_in = admission.take();
         let entered = if let_in.is_empty() { Vec::new() } else { self.enter(let_in).await? };
-        for (room, entered) in held.into_iter().zip(&entered) {
-            if matches!(entered, Entered::In { .. }) {
-                room.settle();
-            }
-        }
-        let mut entered = entered.into_iter();
-        let answer = |refusal: Option<OverQuota>| match refusal {
-            Some(over) => Some(Entered::OverQuota(over)),
-            None => entered.next(),
+        let refuse = |error| match error {
+            Error::OverQuota(over) => Entered::OverQuota(over),
+            _ => Entered::Unavailable,
         };
-        Ok(refusals.into_iter().filter_map(answer).collect())
+        Ok(admission.finish(entered, |entered| matches!(entered, Entered::In { .. }), refuse))
     }
 }
 

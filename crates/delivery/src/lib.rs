@@ -42,5 +42,5 @@ pub use cluster::id_at;
 pub use delivery::{AbortOnDrop, Delivery, Error};
 pub use edge::{Edge, LocalSession, Session};
 pub use entering::{Entered, Entering};
-pub use publish::Receipt;
-pub use quota::{Held, OverQuota};
+pub use publish::{Begun, Receipt};
+pub use quota::{Admission, Held, Origin, OverQuota};

@@ -17,7 +17,8 @@ use tokio::sync::oneshot;
 
 use crate::cluster::outbox::Item;
 use crate::delivery::{Delivery, Error};
-use crate::quota::admit::Origin;
+use crate::quota::Origin;
+use crate::quota::admit::Room;
 use crate::spans;
 
 /// What a provider is answered.
@@ -28,6 +29,17 @@ pub struct Receipt {
     pub targets: Option<u64>,
     /// An earlier request with the same idempotency key was answered.
     pub replayed: bool,
+}
+
+/// A publish that has room ([`Delivery::begin_publish`]).
+#[must_use]
+pub struct Begun {
+    span: Option<Open>,
+    app: AppId,
+    request: Arc<Request>,
+    idempotency: Option<Idempotency>,
+    campaign: Option<OfCampaign>,
+    room: Room,
 }
 
 impl Delivery {
@@ -86,31 +98,69 @@ impl Delivery {
         idempotency: Option<Idempotency>,
         of: (Origin, Option<OfCampaign>),
     ) -> Result<Receipt, Error> {
-        let Some(mut span) = span else {
-            return self.publish_in(app, request, idempotency, of).await;
-        };
-        // What is done for it later is a child of this.
-        let request = Request { trace: span.context(), ..request };
-        let result = self.publish_in(app, request, idempotency, of).await;
-        spans::published(&mut span, &result);
-        result
+        let begun = self.begin(span, app, request, idempotency, of).await?;
+        self.finish_publish(begun).await
     }
 
-    async fn publish_in(
-        self: &Arc<Self>,
+    /// The first half of [`Delivery::publish`], for those who publish several messages in order: decides whether there is
+    /// room, which may have to read the store. Await it for one message before the next.
+    pub async fn begin_publish(
+        &self,
+        app: AppId,
+        request: Request,
+        idempotency: Option<Idempotency>,
+        origin: Origin,
+    ) -> Result<Begun, Error> {
+        let span = spans::publish(self.spans(), &request, false);
+        self.begin(span, app, request, idempotency, (origin, None)).await
+    }
+
+    async fn begin(
+        &self,
+        mut span: Option<Open>,
         app: AppId,
         request: Request,
         idempotency: Option<Idempotency>,
         (origin, campaign): (Origin, Option<OfCampaign>),
-    ) -> Result<Receipt, Error> {
+    ) -> Result<Begun, Error> {
+        let request = match &span {
+            // What is done for it later is a child of this.
+            Some(span) => Request { trace: span.context(), ..request },
+            None => request,
+        };
+        match self.find_room(app, &request, origin).await {
+            Ok(room) => Ok(Begun { span, app, request: Arc::new(request), idempotency, campaign, room }),
+            Err(error) => {
+                if let Some(span) = &mut span {
+                    spans::refused(span, &error);
+                }
+                Err(error)
+            }
+        }
+    }
+
+    async fn find_room(&self, app: AppId, request: &Request, origin: Origin) -> Result<Room, Error> {
         let has_room_here = self.edge().is_none_or(|edge| edge.has_room(&request.target));
         if !has_room_here || !self.peers().is_none_or(|peers| peers.outbox.has_room()) {
             self.metrics.refused_overloaded.inc();
             return Err(Error::Overloaded);
         }
-        let admitted = self.admit_publish(app, &request, origin).await?;
-        let (request, now, gate) = (Arc::new(request), self.clock.now(), admitted.gate());
-        let accept = Accept { app, request, now, idempotency, campaign, gate };
+        self.admit_publish(app, request, origin).await
+    }
+
+    /// The second half: when this is first polled, the message is in the store's queue, behind all that was polled before.
+    pub async fn finish_publish(self: &Arc<Self>, begun: Begun) -> Result<Receipt, Error> {
+        let Begun { span, app, request, idempotency, campaign, room } = begun;
+        let gate = room.gate();
+        let accept = Accept { app, request, now: self.clock.now(), idempotency, campaign, gate };
+        let result = self.publish_in(accept, room).await;
+        if let Some(mut span) = span {
+            spans::published(&mut span, &result);
+        }
+        result
+    }
+
+    async fn publish_in(self: &Arc<Self>, accept: Accept, room: Room) -> Result<Receipt, Error> {
         let accepted = match needs_store(&accept) {
             true => self.accept(accept).await,
             false => Ok(self.pass_on(accept)),
@@ -118,12 +168,13 @@ impl Delivery {
         let (accepted, ticket) = match accepted {
             Ok(accepted) => accepted,
             Err(Error::Store(noroshi_store::Error::Refused)) => {
-                return Err(admitted.refused().map_or(Error::Overloaded, Error::OverQuota));
+                return Err(room.refused().map_or(Error::Overloaded, Error::OverQuota));
             }
             Err(error) => return Err(error),
         };
-        if !accepted.replayed {
-            admitted.settle();
+        match accepted.replayed {
+            true => room.give_back(),
+            false => room.settle(),
         }
         // Else the provider's next request, at another node, could overtake this one.
         if let (Some(peers), Some(ticket)) = (self.peers(), ticket) {

@@ -14,6 +14,9 @@
 //! it at most by what the others added since. A lowered limit removes nothing: it refuses what is new.
 
 pub(crate) mod admit;
+mod entry;
+mod held;
+mod known;
 mod of_app;
 pub(crate) mod refresh;
 mod stored;
@@ -31,7 +34,8 @@ use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 
-pub use admit::Held;
+pub use admit::Origin;
+pub use held::{Admission, Held};
 pub use of_app::{OfApp, Permit};
 pub use stored::Reservation;
 pub use text::{parse, to_text};

@@ -44,8 +44,12 @@ pub(crate) fn published(span: &mut Open, result: &Result<Receipt, Error>) {
                 span.set("noroshi.replayed", true);
             }
         }
-        Err(error) => span.fail(error.to_string()),
+        Err(error) => refused(span, error),
     }
+}
+
+pub(crate) fn refused(span: &mut Open, error: &Error) {
+    span.fail(error.to_string());
 }
 
 /// From the queue of the writer to the commit.

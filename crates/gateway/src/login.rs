@@ -351,6 +351,7 @@ impl Shard {
                 self.queue_log_in(slot, generation);
             }
             Entered::OverQuota(over) => self.refuse_over_quota(slot, &over),
+            Entered::Unavailable => self.fail_log_in(slot),
             Entered::Refused(refused) => {
                 let why = match refused {
                     LoginRefused::Revoked => CloseReason::Revoked.explain(),

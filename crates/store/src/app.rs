@@ -85,6 +85,13 @@ pub struct NewKey {
 }
 
 /// Apps and keys are few and change rarely: callers hold all of them in memory.
+/// What a setting has to be for a change to be made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Before {
+    Any,
+    This(Option<String>),
+}
+
 #[async_trait::async_trait]
 pub trait Apps: Send + Sync {
     /// All apps, by id.
@@ -95,8 +102,8 @@ pub trait Apps: Send + Sync {
     async fn update_app(&self, app: AppId, settings: AppSettings) -> Result<App, Error>;
     /// Changes the topic rules and nothing else.
     async fn set_topic_rules(&self, app: AppId, rules: Option<String>) -> Result<App, Error>;
-    /// Changes the quotas and nothing else.
-    async fn set_quotas(&self, app: AppId, quotas: Option<String>) -> Result<App, Error>;
+    /// Changes the quotas and nothing else. [`Error::Conflict`] if they are not what they have to be.
+    async fn set_quotas(&self, app: AppId, before: Before, quotas: Option<String>) -> Result<App, Error>;
     /// Removes the app with everything it owns. The app and its keys are gone with the answer; of the rest what takes
     /// longer than some seconds is removed by [`crate::Maintenance::prune`].
     async fn delete_app(&self, app: AppId) -> Result<(), Error>;

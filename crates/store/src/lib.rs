@@ -43,7 +43,7 @@ pub mod sqlite;
 pub mod topic;
 pub mod usage;
 
-pub use app::{App, AppSettings, Apps, Key, KeyHash, NewKey};
+pub use app::{App, AppSettings, Apps, Before, Key, KeyHash, NewKey};
 pub use campaign::{
     Campaign, CampaignState, Campaigns, CreatedCampaign, NewCampaign, NewVariant, UploadLine, VariantNum,
     VariantSums,
@@ -72,7 +72,7 @@ pub use session::{
 };
 pub use sqlite::{OpenError, Options, Sqlite};
 pub use topic::{LogPage, RetainedPage, RetainedScan, TopicState, Topics, TopicsSince, WantedTopic};
-pub use usage::Usages;
+pub use usage::{Subscribing, Usages};
 
 /// Everything a node keeps.
 pub trait Store:

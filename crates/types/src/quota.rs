@@ -68,6 +68,18 @@ impl Quota {
         Quota::Keys,
     ];
 
+    /// Those whose use the store counts.
+    pub const STORED: [Quota; 8] = [
+        Quota::Devices,
+        Quota::Topics,
+        Quota::InboxRows,
+        Quota::InboxBytes,
+        Quota::RetainedBytes,
+        Quota::Campaigns,
+        Quota::Endpoints,
+        Quota::Experiments,
+    ];
+
     /// The name in JSON, in metrics, in the configuration (`quotas.<name>`) and on the command line.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -232,6 +244,12 @@ impl Bucket {
         Self { full_at_ns: ns(now).saturating_add(missing_ns) }
     }
 
+    /// The bucket with `count` tokens more than it has, at most full: what was taken was not used.
+    #[must_use]
+    pub fn give_back(self, per_second: u64, count: u64) -> Self {
+        Self { full_at_ns: self.full_at_ns.saturating_sub(cost_ns(per_second, count)) }
+    }
+
     /// How long until the bucket is out of debt; zero if it is.
     pub fn debt(self, per_second: u64, now: Duration) -> Duration {
         if per_second == 0 {
@@ -314,6 +332,15 @@ mod tests {
         assert_eq!(bucket.take(10, 1, NOW), Err(Duration::from_millis(4_100)));
         let small = Bucket::default().take(10, 1, NOW).expect("one");
         assert!(small.take(10, 50, NOW).is_err(), "it is not full");
+    }
+
+    #[test]
+    fn what_is_given_back_may_be_taken_again() {
+        let empty = Bucket::default().take(10, 10, NOW).expect("a full bucket");
+        let one = empty.give_back(10, 1);
+        assert_eq!(one.used(10, NOW), 9);
+        assert_eq!(one.take(10, 1, NOW), Ok(empty));
+        assert_eq!(one.give_back(10, 100).used(10, NOW), 0, "never more than all");
     }
 
     #[test]

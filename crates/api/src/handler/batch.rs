@@ -1,8 +1,8 @@
 //! Batches of newline-delimited JSON: a result a line, in the order of the lines, whatever becomes of
 //! each. The answer is written when all lines are done: at most 10,000 short lines.
 //!
-//! Invariant: lines are handed to the store in their order, so their ids are in their order; many wait
-//! for the same commit at once.
+//! Invariant: lines are handed to the store in their order, so their ids are in their order, also where quotas have to be
+//! looked up first; many wait for the same commit at once.
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -12,7 +12,7 @@ use std::task::Poll;
 
 use axum::extract::State as Shared;
 use http::HeaderMap;
-use noroshi_delivery::Receipt;
+use noroshi_delivery::{Error, Origin, OverQuota, Receipt};
 use noroshi_store::{Device, Idempotency, Registration};
 use noroshi_types::{AppId, Request, limits};
 use serde::Serialize;
@@ -60,7 +60,7 @@ pub(crate) async fn notifications(
 ) -> Result<Lines, Problem> {
     let lines = lines(&body)?;
     let key = idempotency_key(&headers)?;
-    let mut batch = Batch::new(&api.state, provider.app, lines.len());
+    let mut batch = Batch::new(&api.state, provider.app, lines.len(), Origin::Client);
     for (index, line) in lines.into_iter().enumerate() {
         // A line break cannot stand in a header, so a line's key is no other request's.
         let idempotency =
@@ -76,14 +76,18 @@ pub(crate) async fn notifications(
 pub(crate) struct Batch<'a> {
     state: &'a Arc<State>,
     app: AppId,
+    origin: Origin,
     waiting: VecDeque<Slot>,
     answers: Lines,
+    /// Of a front: why a line was refused for a rate. Those behind it are refused too, so that none overtakes it before
+    /// it is sent again.
+    over_rate: Option<OverQuota>,
 }
 
 impl<'a> Batch<'a> {
-    pub(crate) fn new(state: &'a Arc<State>, app: AppId, lines: usize) -> Self {
+    pub(crate) fn new(state: &'a Arc<State>, app: AppId, lines: usize, origin: Origin) -> Self {
         let waiting = VecDeque::with_capacity(LINES_WAITING_MAX);
-        Self { state, app, waiting, answers: Lines::with_capacity(lines) }
+        Self { state, app, origin, waiting, answers: Lines::with_capacity(lines), over_rate: None }
     }
 
     /// Takes the next line; waits for the first one's answer where too many wait.
@@ -94,11 +98,45 @@ impl<'a> Batch<'a> {
         if self.waiting.len() == LINES_WAITING_MAX {
             answer_first(&mut self.waiting, &mut self.answers).await?;
         }
-        self.waiting.push_back(match line {
-            Ok((request, idempotency)) => start(self.state, self.app, request, idempotency).await,
+        let slot = match line {
+            Ok((request, idempotency)) => self.start(request, idempotency).await,
             Err(problem) => Slot::Done(Err(problem)),
-        });
+        };
+        self.waiting.push_back(slot);
         Ok(())
+    }
+
+    /// Takes a line as far as it goes without waiting for a commit: when this returns, it stands in the store's queue.
+    async fn start(&mut self, request: Request, idempotency: Option<Idempotency>) -> Slot {
+        let (app, origin) = (self.app, self.origin);
+        if let Some(over) = self.over_rate {
+            return Slot::Done(Err(over.into()));
+        }
+        if let Err(problem) = fit::check_request(self.state, app, &request).await {
+            return Slot::Done(Err(problem));
+        }
+        let begun = match self.state.delivery.begin_publish(app, request, idempotency, origin).await {
+            Ok(begun) => begun,
+            Err(error) => {
+                if let Error::OverQuota(over) = &error
+                    && origin == Origin::Front
+                    && over.quota.is_rate()
+                {
+                    self.over_rate = Some(*over);
+                }
+                return Slot::Done(Err(error.into()));
+            }
+        };
+        let state = self.state.clone();
+        let mut publish: Pin<Box<dyn Future<Output = Answer> + Send>> = Box::pin(async move {
+            let receipt = state.delivery.finish_publish(begun).await?;
+            tracing::debug!(notification = %receipt.id, "accepted in a batch");
+            Ok(receipt)
+        });
+        match poll_fn(|context| Poll::Ready(publish.as_mut().poll(context))).await {
+            Poll::Ready(answer) => Slot::Done(answer),
+            Poll::Pending => Slot::Waiting(publish),
+        }
     }
 
     /// The answers to all lines.
@@ -144,23 +182,6 @@ pub fn lines(body: &[u8]) -> Result<Vec<&[u8]>, Problem> {
         return Err(Problem::new(Code::TooManyLines, detail));
     }
     Ok(body.split(|byte| *byte == b'\n').collect())
-}
-
-/// Takes a line as far as it goes without waiting: when this returns, it stands in the store's queue.
-async fn start(state: &Arc<State>, app: AppId, request: Request, idempotency: Option<Idempotency>) -> Slot {
-    if let Err(problem) = fit::check_request(state, app, &request).await {
-        return Slot::Done(Err(problem));
-    }
-    let state = state.clone();
-    let mut publish: Pin<Box<dyn Future<Output = Answer> + Send>> = Box::pin(async move {
-        let receipt = state.delivery.publish(app, request, idempotency).await?;
-        tracing::debug!(notification = %receipt.id, "accepted in a batch");
-        Ok(receipt)
-    });
-    match poll_fn(|context| Poll::Ready(publish.as_mut().poll(context))).await {
-        Poll::Ready(answer) => Slot::Done(answer),
-        Poll::Pending => Slot::Waiting(publish),
-    }
 }
 
 async fn answer_first(waiting: &mut VecDeque<Slot>, answers: &mut Lines) -> Result<(), Problem> {

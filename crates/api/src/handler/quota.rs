@@ -12,10 +12,13 @@ use serde::Serialize;
 
 use crate::access::{Manager, Operator};
 use crate::body;
-use crate::error::Problem;
+use crate::error::{Code, Problem};
 use crate::extract::{JsonBody, Path};
 use crate::respond;
 use crate::state::Api;
+
+/// A change is tried again while others change the same quotas.
+const ATTEMPTS_MAX: usize = 16;
 
 #[derive(Serialize)]
 struct QuotasBody {
@@ -46,7 +49,8 @@ pub(crate) async fn show(
 ) -> Result<Response, Problem> {
     let app = manager.app(&api, &name)?;
     // What no limit needs is counted for an operator only: it reads all that the app holds.
-    shown(&api, &app, matches!(manager, Manager::Operator)).await
+    let all = matches!(manager, Manager::Operator);
+    answer(&api, &app, api.delivery.shown_quotas(app.id, all).await?)
 }
 
 /// `PUT /v1/apps/{app}/quotas`: exactly these; all others are the node's defaults.
@@ -56,8 +60,8 @@ pub(crate) async fn put(
     Path(name): Path<String>,
     JsonBody(body): JsonBody,
 ) -> Result<Response, Problem> {
-    let overrides = body::quotas(&body)?;
-    set(&api, &name, |_| overrides).await
+    let app = set(&api, &name, &body::quotas(&body)?).await?;
+    answer(&api, &app, api.delivery.known_quotas(app.id))
 }
 
 /// `PATCH /v1/apps/{app}/quotas`: what is absent stays, `null` goes back to the node's default.
@@ -68,11 +72,25 @@ pub(crate) async fn change(
     JsonBody(body): JsonBody,
 ) -> Result<Response, Problem> {
     let changes = body::quota_changes(&body)?;
-    set(&api, &name, |mut overrides| {
-        changes.into_iter().for_each(|(quota, limit)| overrides.set(quota, limit));
-        overrides
-    })
-    .await
+    for _ in 0..ATTEMPTS_MAX {
+        // Another node may have changed them.
+        api.auth.follow().await?;
+        let app = Manager::Operator.app(&api, &name)?;
+        let before = app.settings.quotas;
+        let mut overrides =
+            before.as_deref().map(quota::parse).transpose().map_err(|_| unreadable())?.unwrap_or_default();
+        changes.iter().for_each(|(quota, limit)| overrides.set(*quota, *limit));
+        match api.auth.change_quotas(app.id, before, quota::to_text(&overrides)).await {
+            // Somebody else changed them meanwhile: both changes count.
+            Err(noroshi_store::Error::Conflict) => {}
+            changed => {
+                let app = changed?;
+                api.delivery.configured(Some(app.id), ("quotas", "changed"), None);
+                return answer(&api, &app, api.delivery.known_quotas(app.id));
+            }
+        }
+    }
+    Err(Problem::new(Code::WrongState, "others keep changing the quotas of this app; try again"))
 }
 
 /// `DELETE /v1/apps/{app}/quotas`: all are the node's defaults again.
@@ -81,28 +99,26 @@ pub(crate) async fn clear(
     _: Operator,
     Path(name): Path<String>,
 ) -> Result<StatusCode, Problem> {
-    set(&api, &name, |_| Overrides::default()).await?;
+    set(&api, &name, &Overrides::default()).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
-async fn set(
-    api: &Api,
-    name: &str,
-    change: impl FnOnce(Overrides) -> Overrides,
-) -> Result<Response, Problem> {
-    // Another node may have changed them.
+/// Whatever they were before, also where that cannot be read.
+async fn set(api: &Api, name: &str, overrides: &Overrides) -> Result<App, Problem> {
+    // Another node may have made the app.
     api.auth.follow().await?;
     let app = Manager::Operator.app(api, name)?;
-    let present = app.settings.quotas.as_deref().map(quota::parse).transpose().map_err(Problem::internal)?;
-    let overrides = change(present.unwrap_or_default());
-    let app = api.auth.set_quotas(app.id, quota::to_text(&overrides)).await?;
+    let app = api.auth.set_quotas(app.id, quota::to_text(overrides)).await?;
     api.delivery.configured(Some(app.id), ("quotas", "changed"), None);
-    shown(api, &app, true).await
+    Ok(app)
 }
 
-async fn shown(api: &Api, app: &App, all: bool) -> Result<Response, Problem> {
-    let found = api.delivery.shown_quotas(app.id, all).await?;
-    let mut shown = found.ok_or_else(|| Problem::not_found("app"))?;
+fn unreadable() -> Problem {
+    Problem::new(Code::WrongState, "the stored quotas of this app cannot be read: replace them all with PUT")
+}
+
+fn answer(api: &Api, app: &App, shown: Option<Vec<quota::Shown>>) -> Result<Response, Problem> {
+    let mut shown = shown.ok_or_else(|| Problem::not_found("app"))?;
     // Keys are all in memory.
     let keys = api.auth.keys(app.id).len() as u64;
     shown.iter_mut().filter(|one| one.quota == Quota::Keys).for_each(|one| one.used = Some(keys));

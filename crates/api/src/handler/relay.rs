@@ -2,6 +2,7 @@
 //! line has an idempotency key of its own, so that a line that is sent again in another batch is still the same.
 
 use axum::extract::State as Shared;
+use noroshi_delivery::Origin;
 use noroshi_store::Idempotency;
 
 use crate::access::{Provider, Publish};
@@ -22,7 +23,7 @@ pub(crate) async fn notifications(
     NdjsonBody(body): NdjsonBody,
 ) -> Result<Lines, Problem> {
     let lines = batch::lines(&body)?;
-    let mut batch = Batch::new(&api.state, provider.app, lines.len());
+    let mut batch = Batch::new(&api.state, provider.app, lines.len(), Origin::Front);
     for line in lines {
         let read = body::relayed(line, &api.config.limits, api.now());
         let read = read.map(|relayed| {

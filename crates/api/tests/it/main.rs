@@ -14,6 +14,7 @@ mod nodes;
 mod notification;
 mod profile;
 mod push;
+mod quota;
 mod refusal;
 mod relay;
 mod service;

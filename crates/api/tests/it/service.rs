@@ -92,7 +92,7 @@ impl Service {
         );
         let limited = delivery.clone();
         let of = |app: &noroshi_store::App| {
-            let overrides = app.settings.quotas.as_deref().map(|text| quota::parse(text).expect("quotas"));
+            let overrides = app.settings.quotas.as_deref().and_then(|text| quota::parse(text).ok());
             Configured { app: app.id, name: app.name.clone(), overrides: overrides.unwrap_or_default() }
         };
         auth.watch_apps(move |apps, _| limited.quotas().configure(apps.iter().map(of))).await;

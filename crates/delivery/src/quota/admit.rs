@@ -1,46 +1,30 @@
-//! Decisions that need the store: whether a publish, a registration, a subscription, a log-in or one more of something
-//! has room. What is [`Held`] counts from here on; whoever wrote it settles it, and dropped it is given back.
+//! Whether a publish, or one more of something, has room. What is held counts from here on; whoever wrote it settles it,
+//! and dropped it is given back ([`Held`]).
+//!
+//! What is asked for in order is decided in order: whoever publishes several messages awaits the decision on one before
+//! the next ([`crate::Delivery::begin_publish`]). Inboxes are decided on by the store, behind its queue ([`Gate`]).
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use noroshi_store::{Gate, Registration};
-use noroshi_types::{AppId, DeviceId, Quota, Request, Target, Topic, When};
+use noroshi_store::Gate;
+use noroshi_types::{AppId, Quota, Request, Target, Topic, When};
 use parking_lot::Mutex;
 
-use super::stored::RETRY_AFTER;
-use super::{OfApp, OverQuota, Reservation, refresh};
+use super::of_app::Rate;
+use super::{Held, OfApp, OverQuota, Reservation, refresh};
 use crate::delivery::{Delivery, Error};
-use crate::entering::Entering;
 
 /// Who publishes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Origin {
+pub enum Origin {
     /// A request of a provider, or a device.
     Client,
+    /// A front, which took a token of the app's rate when it accepted the message.
+    Front,
     /// A batch of a campaign: its rate is the campaign's, and it must not overflow inboxes.
     Campaign,
     /// The node itself, which has to go through.
     Node,
-}
-
-/// Room that counts as used.
-#[must_use]
-#[derive(Default)]
-pub struct Held {
-    reserved: Vec<Reservation>,
-    /// Known to the store once this is settled.
-    topics: Option<(Arc<OfApp>, Vec<Topic>)>,
-}
-
-impl Held {
-    /// It was written.
-    pub fn settle(self) {
-        self.reserved.into_iter().for_each(Reservation::settle);
-        if let Some((of_app, topics)) = self.topics {
-            of_app.know_topics(&topics);
-        }
-    }
 }
 
 /// Room for inbox rows, which is taken when the store knows how many there are.
@@ -63,14 +47,16 @@ impl Inboxes {
     }
 }
 
-/// A publish that may go on.
+/// Room for a publish.
 #[derive(Default)]
-pub(crate) struct Admitted {
+pub(crate) struct Room {
     held: Held,
+    /// A token was taken of it.
+    rate: Option<(Arc<OfApp>, Rate)>,
     inboxes: Option<Arc<Inboxes>>,
 }
 
-impl Admitted {
+impl Room {
     /// What the store asks before it writes to inboxes.
     pub(crate) fn gate(&self) -> Option<Gate> {
         let inboxes = self.inboxes.clone()?;
@@ -84,6 +70,13 @@ impl Admitted {
         }
     }
 
+    /// An earlier publish with the same idempotency key was answered: this one used nothing.
+    pub(crate) fn give_back(self) {
+        if let Some((of_app, rate)) = self.rate {
+            of_app.give_back(rate);
+        }
+    }
+
     /// Why the gate was shut.
     pub(crate) fn refused(self) -> Option<OverQuota> {
         self.inboxes?.answer.lock().take()?.err()
@@ -92,7 +85,7 @@ impl Admitted {
 
 impl Delivery {
     /// The app, if anything limits it, with everything counted that its limits need.
-    async fn counted(&self, app: AppId) -> Result<Option<Arc<OfApp>>, Error> {
+    pub(super) async fn counted(&self, app: AppId) -> Result<Option<Arc<OfApp>>, Error> {
         let Some(of_app) = self.quotas.limited(app) else { return Ok(None) };
         if !of_app.counts.is_counted() {
             refresh::count(self, &of_app).await?;
@@ -105,29 +98,38 @@ impl Delivery {
         app: AppId,
         request: &Request,
         origin: Origin,
-    ) -> Result<Admitted, Error> {
+    ) -> Result<Room, Error> {
         if origin == Origin::Node {
-            return Ok(Admitted::default());
+            return Ok(Room::default());
         }
-        let Some(of_app) = self.counted(app).await? else { return Ok(Admitted::default()) };
-        let mut admitted = Admitted::default();
-        if origin == Origin::Client {
+        let Some(of_app) = self.counted(app).await? else { return Ok(Room::default()) };
+        let mut room = Room::default();
+        let rate = match origin {
+            Origin::Client => Some(Rate::Publishes),
+            Origin::Front => Some(Rate::Relayed),
+            Origin::Campaign | Origin::Node => None,
+        };
+        if let Some(rate) = rate {
             // Deliveries are charged when they were made: who owes some publishes nothing new.
             of_app.check_debt(Quota::DeliveriesPerSecond)?;
-            of_app.take(Quota::PublishesPerSecond, 1)?;
+            of_app.take_of(rate, 1)?;
+            room.rate = Some((of_app.clone(), rate));
             if let Target::Topic(topic) = &request.target {
-                admitted.held = self.hold_topics(&of_app, std::slice::from_ref(topic)).await?;
+                let unknown = self.unknown_topics(&of_app, std::iter::once(topic)).await?;
+                room.held.add_topics(&of_app, unknown.iter())?;
             }
-            admitted.held.reserved.extend(self.hold_retained(&of_app, request).await?);
+            if let Some(reserved) = self.hold_retained(&of_app, request).await? {
+                room.held.add(reserved);
+            }
         }
         let is_named = matches!(request.target, Target::Users(_) | Target::Devices(_) | Target::Condition(_));
         let limits_inboxes =
             [Quota::InboxRows, Quota::InboxBytes].iter().any(|quota| of_app.limit_of(*quota).is_some());
         if is_named && request.when == When::Stored && limits_inboxes {
             let (row_bytes, answer) = (content_bytes(request), Mutex::default());
-            admitted.inboxes = Some(Arc::new(Inboxes { of_app, row_bytes, answer }));
+            room.inboxes = Some(Arc::new(Inboxes { of_app, row_bytes, answer }));
         }
-        Ok(admitted)
+        Ok(room)
     }
 
     /// A message that takes the place of one at least as large needs no room.
@@ -165,137 +167,13 @@ impl Delivery {
         }
     }
 
-    async fn hold_topics(&self, of_app: &Arc<OfApp>, topics: &[Topic]) -> Result<Held, Error> {
-        if of_app.limit_of(Quota::Topics).is_none() {
-            return Ok(Held::default());
-        }
-        let perhaps = of_app.unknown_topics(topics);
-        if perhaps.is_empty() {
-            return Ok(Held::default());
-        }
-        let unknown = self.store.unknown_topics(of_app.app(), &perhaps).await?;
-        let reserved = of_app.reserve(&[(Quota::Topics, unknown.len() as u64)])?;
-        Ok(Held { reserved: vec![reserved], topics: Some((of_app.clone(), perhaps)) })
-    }
-
-    /// Durable subscriptions of a device: how many it may have, and topics that are new to the store.
-    pub async fn admit_subscriptions(
-        &self,
-        app: AppId,
-        device: &DeviceId,
-        topics: &[Topic],
-    ) -> Result<Held, Error> {
-        match self.counted(app).await? {
-            Some(of_app) => self.hold_subscriptions(&of_app, Some(device), topics).await,
-            None => Ok(Held::default()),
-        }
-    }
-
-    async fn hold_subscriptions(
-        &self,
-        of_app: &Arc<OfApp>,
-        device: Option<&DeviceId>,
-        topics: &[Topic],
-    ) -> Result<Held, Error> {
-        self.check_subscriptions(of_app, device, topics.iter()).await?;
-        self.hold_topics(of_app, topics).await
-    }
-
-    /// What a device has it keeps, also where the limit was lowered.
-    async fn check_subscriptions(
-        &self,
-        of_app: &Arc<OfApp>,
-        device: Option<&DeviceId>,
-        topics: impl Iterator<Item = &Topic>,
-    ) -> Result<(), Error> {
-        let Some(limit) = of_app.limit_of(Quota::SubscriptionsPerDevice) else { return Ok(()) };
-        let wanted: BTreeSet<&Topic> = topics.filter(|topic| !topic.is_everyone()).collect();
-        if wanted.is_empty() {
-            return Ok(());
-        }
-        let present = match device {
-            Some(device) => self.store.device(of_app.app(), device).await?,
-            None => None,
-        };
-        let present = present.map(|device| device.topics).unwrap_or_default();
-        let new = wanted.iter().filter(|topic| !present.contains(topic)).count();
-        match new > 0 && (present.len() + new) as u64 > limit {
-            true => Err(of_app.refuse(Quota::SubscriptionsPerDevice, limit, RETRY_AFTER).into()),
-            false => Ok(()),
-        }
-    }
-
-    /// Registrations in their order, each for itself.
-    pub async fn admit_registrations(
-        &self,
-        app: AppId,
-        registrations: &[Registration],
-    ) -> Result<Vec<Result<Held, Error>>, Error> {
-        let Some(of_app) = self.counted(app).await? else {
-            return Ok(registrations.iter().map(|_| Ok(Held::default())).collect());
-        };
-        let named: Vec<DeviceId> = registrations.iter().filter_map(|one| one.device.clone()).collect();
-        let mut unknown: BTreeSet<DeviceId> = match of_app.limit_of(Quota::Devices) {
-            Some(_) => self.store.unknown_devices(app, &named).await?.into_iter().collect(),
-            None => BTreeSet::new(),
-        };
-        let mut answers = Vec::with_capacity(registrations.len());
-        for Registration { device, topics, .. } in registrations {
-            let is_new = device.as_ref().is_none_or(|device| unknown.contains(device));
-            let held = self.hold_registration(&of_app, device.as_ref(), topics, is_new).await;
-            if let (Some(device), Ok(_)) = (device, &held) {
-                unknown.remove(device);
-            }
-            answers.push(held);
-        }
-        Ok(answers)
-    }
-
-    async fn hold_registration(
-        &self,
-        of_app: &Arc<OfApp>,
-        device: Option<&DeviceId>,
-        topics: &[Topic],
-        is_new: bool,
-    ) -> Result<Held, Error> {
-        let mut held = self.hold_subscriptions(of_app, device, topics).await?;
-        held.reserved.push(of_app.reserve(&[(Quota::Devices, u64::from(is_new))])?);
-        Ok(held)
-    }
-
-    /// Log-ins in their order: devices that an app's JWT makes, and what it subscribes them to.
-    pub(crate) async fn admit_log_ins(&self, entering: &[Entering]) -> Vec<Result<Held, Error>> {
-        let mut answers = Vec::with_capacity(entering.len());
-        for Entering { login, .. } in entering {
-            answers.push(self.admit_log_in(login).await);
-        }
-        answers
-    }
-
-    async fn admit_log_in(&self, login: &noroshi_store::Login) -> Result<Held, Error> {
-        if self.quotas.limited(login.app).is_none() {
-            return Ok(Held::default());
-        }
-        let Some(of_app) = self.counted(login.app).await? else { return Ok(Held::default()) };
-        let topics = login.topics.iter().chain(&login.session_topics);
-        self.check_subscriptions(&of_app, Some(&login.device), topics).await?;
-        if !login.create {
-            return Ok(Held::default());
-        }
-        let device = std::slice::from_ref(&login.device);
-        let is_new = of_app.limit_of(Quota::Devices).is_some()
-            && !self.store.unknown_devices(login.app, device).await?.is_empty();
-        let mut held = self.hold_topics(&of_app, &login.topics).await?;
-        held.reserved.push(of_app.reserve(&[(Quota::Devices, u64::from(is_new))])?);
-        Ok(held)
-    }
-
     /// One more of something.
     pub async fn admit_one(&self, app: AppId, quota: Quota) -> Result<Held, Error> {
-        match self.counted(app).await? {
-            Some(of_app) => Ok(Held { reserved: vec![of_app.reserve(&[(quota, 1)])?], topics: None }),
-            None => Ok(Held::default()),
+        let mut held = Held::default();
+        if let Some(of_app) = self.counted(app).await? {
+            held.add(of_app.reserve(&[(quota, 1)])?);
         }
+        Ok(held)
     }
 }
 

@@ -1,24 +1,32 @@
 //! One app's limits, and what this node counts for it. Everything here is atomic or behind a lock that is held for a
-//! few instructions; no lock is held while another is taken.
+//! few instructions; counts are locked under the lock of known topics, no other lock under another.
 
-use std::collections::HashSet;
-use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use noroshi_types::quota::{Bucket, Limits, Quota, Quotas as Overrides};
-use noroshi_types::{AppId, AppName, Topic};
-use parking_lot::Mutex;
+use noroshi_types::{AppId, AppName};
 
+use super::known::KnownTopics;
 use super::stored::{Counts, RETRY_AFTER, Refused, Reservation};
 use super::{Metrics, OverQuota, Shown};
 
 const UNLIMITED: u64 = u64::MAX;
-/// Topics known to exist: 8 bytes each and as much for the table, 256 KiB. More are asked for again.
-const KNOWN_TOPICS_MAX: usize = 1 << 14;
 /// A connection that is refused comes back when others may have left.
 const CONNECTION_RETRY: Duration = Duration::from_secs(5);
+
+/// Whose tokens a publish takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Rate {
+    Publishes,
+    /// What a front hands on: it took a token of its own when it accepted the message. A bucket apart, so that what a
+    /// front hands on and what is published here directly do not take each other's.
+    Relayed,
+}
+
+/// What waited in a front while the cell was away comes on top of what is new: at twice the rate both get through.
+const RELAYED_FACTOR: u64 = 2;
 
 pub struct OfApp {
     app: AppId,
@@ -33,10 +41,11 @@ pub struct OfApp {
     origin: Instant,
     /// [`Bucket`]s, by quota; those of counts stay empty.
     buckets: [AtomicU64; Quota::COUNT],
+    /// The bucket of [`Rate::Relayed`].
+    relayed: AtomicU64,
     refused: [AtomicU64; Quota::COUNT],
     pub(super) counts: Counts,
-    known_topics: Mutex<HashSet<u64>>,
-    hasher: RandomState,
+    pub(super) topics: KnownTopics,
     metrics: Metrics,
 }
 
@@ -61,10 +70,10 @@ impl OfApp {
             connections: AtomicU64::new(0),
             origin: Instant::now(),
             buckets: zeros(),
+            relayed: AtomicU64::new(0),
             refused: zeros(),
             counts: Counts::default(),
-            known_topics: Mutex::default(),
-            hasher: RandomState::new(),
+            topics: KnownTopics::default(),
             metrics,
         }
     }
@@ -116,12 +125,44 @@ impl OfApp {
 
     pub(super) fn take(&self, quota: Quota, count: u64) -> Result<(), OverQuota> {
         let Some(limit) = self.limit_of(quota) else { return Ok(()) };
+        self.take_from(self.bucket(quota), (quota, limit, limit), count)
+    }
+
+    /// Tokens for publishing.
+    pub(super) fn take_of(&self, rate: Rate, count: u64) -> Result<(), OverQuota> {
+        let Some(limit) = self.limit_of(Quota::PublishesPerSecond) else { return Ok(()) };
+        let (bucket, per_second) = self.rate(rate, limit);
+        self.take_from(bucket, (Quota::PublishesPerSecond, limit, per_second), count)
+    }
+
+    fn take_from(
+        &self,
+        bucket: &AtomicU64,
+        (quota, limit, per_second): (Quota, u64, u64),
+        count: u64,
+    ) -> Result<(), OverQuota> {
         let (now, mut after) = (self.now(), Duration::ZERO);
-        let taken = self.bucket(quota).fetch_update(Relaxed, Relaxed, |bits| {
-            let taken = Bucket::from_bits(bits).take(limit, count, now);
+        let taken = bucket.fetch_update(Relaxed, Relaxed, |bits| {
+            let taken = Bucket::from_bits(bits).take(per_second, count, now);
             taken.map(Bucket::to_bits).map_err(|wait| after = wait).ok()
         });
         taken.map(drop).map_err(|_| self.refuse(quota, limit, after))
+    }
+
+    /// One token that was taken for nothing.
+    pub(super) fn give_back(&self, rate: Rate) {
+        let Some(limit) = self.limit_of(Quota::PublishesPerSecond) else { return };
+        let (bucket, per_second) = self.rate(rate, limit);
+        let give = |bits| Some(Bucket::from_bits(bits).give_back(per_second, 1).to_bits());
+        // The closure always answers.
+        let _ = bucket.fetch_update(Relaxed, Relaxed, give);
+    }
+
+    fn rate(&self, rate: Rate, limit: u64) -> (&AtomicU64, u64) {
+        match rate {
+            Rate::Publishes => (self.bucket(Quota::PublishesPerSecond), limit),
+            Rate::Relayed => (&self.relayed, limit.saturating_mul(RELAYED_FACTOR)),
+        }
     }
 
     pub(crate) fn charge(&self, quota: Quota, count: u64) {
@@ -171,28 +212,6 @@ impl OfApp {
             wanted.iter().filter(|(quota, _)| self.limit_of(*quota).is_some()).copied().collect();
         self.counts.reserve(&limited, |quota| self.limit_of(quota))?;
         Ok(Reservation::new(self.clone(), limited))
-    }
-
-    /// Of these topics those that may be new to the store.
-    pub(super) fn unknown_topics(&self, topics: &[Topic]) -> Vec<Topic> {
-        let known = self.known_topics.lock();
-        let is_new = |topic: &&Topic| !topic.is_everyone() && !known.contains(&self.hash(topic));
-        topics.iter().filter(is_new).cloned().collect()
-    }
-
-    pub(super) fn know_topics(&self, topics: &[Topic]) {
-        let mut known = self.known_topics.lock();
-        for topic in topics {
-            if known.len() >= KNOWN_TOPICS_MAX {
-                known.clear();
-            }
-            known.insert(self.hash(topic));
-        }
-    }
-
-    /// Under a key of this app's own: nobody can choose names that collide.
-    fn hash(&self, topic: &Topic) -> u64 {
-        self.hasher.hash_one(topic.as_str())
     }
 
     /// All quotas. Of what the store holds `stored` counts what is not kept current here.

@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use noroshi_types::{AppId, Quota};
 
-use super::stored::STORED;
 use super::{OfApp, Shown};
 use crate::delivery::{Delivery, Error};
 
@@ -39,6 +38,11 @@ pub(super) async fn count(delivery: &Delivery, of_app: &Arc<OfApp>) -> Result<()
 }
 
 impl Delivery {
+    /// The quotas of an app with what is known of its use without counting; none of an app that is gone.
+    pub fn known_quotas(&self, app: AppId) -> Option<Vec<Shown>> {
+        Some(self.quotas.app(app)?.shown(|_| None))
+    }
+
     /// The quotas of an app with what it uses; none of an app that is gone. `all` counts in the store what no limit
     /// needs, which reads all that the app holds.
     pub async fn shown_quotas(&self, app: AppId, all: bool) -> Result<Option<Vec<Shown>>, Error> {
@@ -47,7 +51,7 @@ impl Delivery {
             count(self, &of_app).await?;
         }
         let missing: Vec<Quota> =
-            STORED.into_iter().filter(|quota| all && of_app.limit_of(*quota).is_none()).collect();
+            Quota::STORED.into_iter().filter(|quota| all && of_app.limit_of(*quota).is_none()).collect();
         let counted = self.store.usage(app, &missing, self.clock.now()).await?;
         let of = |quota| counted.iter().find(|(counted, _)| *counted == quota).map(|(_, used)| *used);
         Ok(Some(of_app.shown(of)))

@@ -69,25 +69,13 @@ pub(super) struct Refused {
     pub(super) limit: u64,
 }
 
-/// The quotas whose use is counted in the store.
-pub(super) const STORED: [Quota; 8] = [
-    Quota::Devices,
-    Quota::Topics,
-    Quota::InboxRows,
-    Quota::InboxBytes,
-    Quota::RetainedBytes,
-    Quota::Campaigns,
-    Quota::Endpoints,
-    Quota::Experiments,
-];
-
 fn bit(quota: Quota) -> u64 {
     1 << (quota as u64)
 }
 
 impl Counts {
     pub(super) fn want(&self, is_limited: impl Fn(Quota) -> bool) {
-        let wanted = STORED.into_iter().filter(|quota| is_limited(*quota)).map(bit).sum();
+        let wanted = Quota::STORED.into_iter().filter(|quota| is_limited(*quota)).map(bit).sum();
         let mut state = self.state.lock();
         state.wanted = wanted;
         // What is not limited any more is not counted any more either.
@@ -119,7 +107,7 @@ impl Counts {
     /// What to count.
     pub(super) fn wanted(&self) -> Vec<Quota> {
         let wanted = self.state.lock().wanted;
-        STORED.into_iter().filter(|quota| wanted & bit(*quota) != 0).collect()
+        Quota::STORED.into_iter().filter(|quota| wanted & bit(*quota) != 0).collect()
     }
 
     pub(super) fn begin(&self) -> Noted {

@@ -8,7 +8,7 @@ use tokio_postgres::Row;
 use super::Postgres;
 use super::topic;
 use super::transaction::{Failed, Tx, Values};
-use crate::{App, AppSettings, Apps, Error, Key, KeyHash, NewKey, purge};
+use crate::{App, AppSettings, Apps, Before, Error, Key, KeyHash, NewKey, purge};
 
 #[async_trait::async_trait]
 impl Apps for Postgres {
@@ -28,8 +28,8 @@ impl Apps for Postgres {
         self.write(move |tx| update(tx, app, settings.clone())).await
     }
 
-    async fn set_quotas(&self, app: AppId, quotas: Option<String>) -> Result<App, Error> {
-        self.write(move |tx| set_quotas(tx, app, quotas.clone())).await
+    async fn set_quotas(&self, app: AppId, before: Before, quotas: Option<String>) -> Result<App, Error> {
+        self.write(move |tx| set_quotas(tx, app, before.clone(), quotas.clone())).await
     }
 
     async fn set_topic_rules(&self, app: AppId, rules: Option<String>) -> Result<App, Error> {
@@ -140,7 +140,13 @@ async fn update(tx: Tx, app: AppId, settings: AppSettings) -> Result<App, Failed
     app_of(&tx.query_opt(&sql, values).await?.ok_or(Error::NotFound)?)
 }
 
-async fn set_quotas(tx: Tx, app: AppId, quotas: Option<String>) -> Result<App, Failed> {
+async fn set_quotas(tx: Tx, app: AppId, before: Before, quotas: Option<String>) -> Result<App, Failed> {
+    let present =
+        tx.query_opt("SELECT quotas FROM apps WHERE id = $1 FOR UPDATE", &[&i64::from(app.0)]).await?;
+    let present: Option<String> = present.ok_or(Error::NotFound)?.get(0);
+    if matches!(before, Before::This(before) if before != present) {
+        return Err(Error::Conflict.into());
+    }
     let sql = format!("UPDATE apps SET quotas = $2 WHERE id = $1 RETURNING {APP_COLUMNS}");
     app_of(&tx.query_opt(&sql, &[&i64::from(app.0), &quotas]).await?.ok_or(Error::NotFound)?)
 }

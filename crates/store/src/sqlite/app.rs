@@ -8,7 +8,7 @@ use rusqlite::{Connection, OptionalExtension, Row};
 use super::Sqlite;
 use super::topic;
 use super::writer::Write;
-use crate::{App, AppSettings, Apps, Error, Key, KeyHash, NewKey, purge};
+use crate::{App, AppSettings, Apps, Before, Error, Key, KeyHash, NewKey, purge};
 
 #[async_trait::async_trait]
 impl Apps for Sqlite {
@@ -24,8 +24,8 @@ impl Apps for Sqlite {
         self.write(1, move |w| update(w.db, app, &settings)).await
     }
 
-    async fn set_quotas(&self, app: AppId, quotas: Option<String>) -> Result<App, Error> {
-        self.write(1, move |w| set_quotas(w.db, app, quotas.as_deref())).await
+    async fn set_quotas(&self, app: AppId, before: Before, quotas: Option<String>) -> Result<App, Error> {
+        self.write(1, move |w| set_quotas(w.db, app, &before, quotas.as_deref())).await
     }
 
     async fn set_topic_rules(&self, app: AppId, rules: Option<String>) -> Result<App, Error> {
@@ -150,7 +150,11 @@ fn update(db: &Connection, app: AppId, settings: &AppSettings) -> Result<App, Er
     app_numbered(db, app)
 }
 
-fn set_quotas(db: &Connection, app: AppId, quotas: Option<&str>) -> Result<App, Error> {
+fn set_quotas(db: &Connection, app: AppId, before: &Before, quotas: Option<&str>) -> Result<App, Error> {
+    let present = app_numbered(db, app)?.settings.quotas;
+    if matches!(before, Before::This(before) if *before != present) {
+        return Err(Error::Conflict);
+    }
     found(db.execute("UPDATE apps SET quotas = ?2 WHERE id = ?1", (app.0, quotas))?)?;
     app_numbered(db, app)
 }

@@ -6,42 +6,83 @@ use noroshi_types::{AppId, DeviceId, Quota, Timestamp, Topic, limits};
 use rusqlite::{Connection, OptionalExtension};
 
 use super::Sqlite;
-use crate::usage::is_counted;
-use crate::{CampaignState, DefinitionKind, Error, Usages};
+use crate::{CampaignState, DefinitionKind, Error, Subscribing, Usages};
 
 #[async_trait::async_trait]
 impl Usages for Sqlite {
     async fn usage(&self, app: AppId, of: &[Quota], now: Timestamp) -> Result<Vec<(Quota, u64)>, Error> {
         let mut counted = Vec::with_capacity(of.len());
         // One read each: a long one holds one reader, and writers can truncate the log between two.
-        for quota in of.iter().copied().filter(|quota| is_counted(*quota)) {
+        for quota in of.iter().copied().filter(|quota| Quota::STORED.contains(quota)) {
             counted.push((quota, self.read(move |db| count(db, app, quota, now)).await?));
         }
         Ok(counted)
     }
 
     async fn unknown_topics(&self, app: AppId, topics: &[Topic]) -> Result<Vec<Topic>, Error> {
-        let topics: BTreeSet<Topic> = topics.iter().cloned().collect();
-        self.read(move |db| {
-            let mut find = db.prepare_cached("SELECT 1 FROM topics WHERE app = ?1 AND name = ?2")?;
-            let mut unknown = Vec::new();
-            for topic in topics {
-                let found = find.query_row((app.0, topic.as_str()), |_| Ok(())).optional()?;
-                unknown.extend(found.is_none().then_some(topic));
-            }
-            Ok(unknown)
-        })
-        .await
+        let find = "SELECT 1 FROM topics WHERE app = ?1 AND name = ?2";
+        self.unknown(find, app, topics, Topic::as_str).await
     }
 
     async fn unknown_devices(&self, app: AppId, devices: &[DeviceId]) -> Result<Vec<DeviceId>, Error> {
-        let devices: BTreeSet<DeviceId> = devices.iter().cloned().collect();
+        let find = "SELECT 1 FROM devices WHERE app = ?1 AND id = ?2";
+        self.unknown(find, app, devices, DeviceId::as_str).await
+    }
+
+    async fn subscribing(
+        &self,
+        app: AppId,
+        wanted: &[(DeviceId, BTreeSet<Topic>)],
+    ) -> Result<Vec<Subscribing>, Error> {
+        let wanted = wanted.to_vec();
         self.read(move |db| {
-            let mut find = db.prepare_cached("SELECT 1 FROM devices WHERE app = ?1 AND id = ?2")?;
+            let mut present = db.prepare_cached(
+                "SELECT d.num, (SELECT count(*) FROM subscriptions s WHERE s.device = d.num AND s.named = 1)
+                 FROM devices d WHERE d.app = ?1 AND d.id = ?2",
+            )?;
+            let mut find = db.prepare_cached(
+                "SELECT 1 FROM topics t JOIN subscriptions s ON s.topic = t.num AND s.device = ?3
+                 WHERE t.app = ?1 AND t.name = ?2",
+            )?;
+            let mut answers = Vec::with_capacity(wanted.len());
+            for (device, topics) in wanted {
+                let all = topics.len() as u64;
+                let device = present
+                    .query_row((app.0, device.as_str()), |row| Ok((row.get(0)?, row.get::<_, i64>(1)?)))
+                    .optional()?;
+                let mut subscribing = Subscribing { present: 0, new: all };
+                if let Some((num, present)) = device {
+                    let num: i64 = num;
+                    subscribing.present = present as u64;
+                    for topic in topics {
+                        subscribing.new -= u64::from(find.exists((app.0, topic.as_str(), num))?);
+                    }
+                }
+                answers.push(subscribing);
+            }
+            Ok(answers)
+        })
+        .await
+    }
+}
+
+impl Sqlite {
+    /// Of these names, each once, those for which `find` has no row.
+    async fn unknown<T: Clone + Ord + Send + 'static>(
+        &self,
+        find: &'static str,
+        app: AppId,
+        names: &[T],
+        text: fn(&T) -> &str,
+    ) -> Result<Vec<T>, Error> {
+        let names: BTreeSet<T> = names.iter().cloned().collect();
+        self.read(move |db| {
+            let mut find = db.prepare_cached(find)?;
             let mut unknown = Vec::new();
-            for device in devices {
-                let found = find.query_row((app.0, device.as_str()), |_| Ok(())).optional()?;
-                unknown.extend(found.is_none().then_some(device));
+            for name in names {
+                if !find.exists((app.0, text(&name)))? {
+                    unknown.push(name);
+                }
             }
             Ok(unknown)
         })

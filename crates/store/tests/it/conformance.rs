@@ -72,7 +72,7 @@ macro_rules! conformance_tests {
                 an_app_has_a_bounded_number_of_live_definitions, archived_definitions_come_in_pages,
                 definitions_go_with_their_app, a_first_call_reads_everything_at_once,
                 a_first_call_shows_the_newest_that_have_not_expired;
-            usage: what_an_app_holds_is_counted, what_is_unknown_is_told_once,
+            usage: what_an_app_holds_is_counted, what_is_unknown_is_told_once, what_devices_subscribe_to_is_counted_at_once,
                 a_gate_keeps_inboxes_from_filling;
             endpoints: an_endpoint_is_kept_found_and_deleted, a_device_has_a_bounded_number_of_endpoints,
                 an_endpoint_goes_with_its_user_device_and_app, what_waits_for_use_says_so;

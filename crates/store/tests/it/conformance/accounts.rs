@@ -1,6 +1,6 @@
 //! Apps, keys and secrets.
 
-use noroshi_store::{AppSettings, DeviceFilter, Error, KeyHash, NewKey, Registration, Store};
+use noroshi_store::{AppSettings, Before, DeviceFilter, Error, KeyHash, NewKey, Registration, Store};
 use noroshi_types::{AppId, AppName, KeyId, Scope, Scopes, Target};
 
 use super::world::*;
@@ -47,13 +47,17 @@ pub(crate) async fn apps_and_keys_are_kept(store: &dyn Store) {
     assert_eq!(store.apps().await.expect("read")[0], updated);
 
     let quotas = Some(r#"{"devices":5}"#.to_owned());
-    let limited = store.set_quotas(app.id, quotas.clone()).await.expect("changed");
-    let settings = AppSettings { quotas, ..updated.settings.clone() };
+    let limited = store.set_quotas(app.id, Before::Any, quotas.clone()).await.expect("changed");
+    let settings = AppSettings { quotas: quotas.clone(), ..updated.settings.clone() };
     assert_eq!(limited, noroshi_store::App { settings, ..updated.clone() });
     let again = store.update_app(app.id, updated.settings.clone()).await.expect("updated");
     assert_eq!(again, limited, "a change of anything else leaves the quotas");
-    assert_eq!(store.set_quotas(app.id, None).await.expect("changed"), updated);
-    assert!(matches!(store.set_quotas(AppId(99), None).await, Err(Error::NotFound)));
+    let stale = store.set_quotas(app.id, Before::This(None), Some("{}".to_owned())).await;
+    assert!(matches!(stale, Err(Error::Conflict)), "{stale:?}");
+    assert_eq!(store.set_quotas(app.id, Before::This(quotas), None).await.expect("changed"), updated);
+    for before in [Before::Any, Before::This(None)] {
+        assert!(matches!(store.set_quotas(AppId(99), before, None).await, Err(Error::NotFound)));
+    }
 
     let key = store.create_key(key(app.id, 1), NOW).await.expect("created");
     assert_eq!(store.keys().await.expect("read"), std::slice::from_ref(&key));

@@ -5,28 +5,22 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use noroshi_store::{
     Accept, DefinitionKind, Error, Gate, Idempotency, NewDefinition, NewEndpoint, Registration, Store,
+    Subscribing,
 };
 use noroshi_types::{AppId, JsonText, Label, Quota, Request, Timestamp, Urgency};
 
 use super::world::*;
 
-const COUNTED: [Quota; 8] = [
-    Quota::Devices,
-    Quota::Topics,
-    Quota::InboxRows,
-    Quota::InboxBytes,
-    Quota::RetainedBytes,
-    Quota::Campaigns,
-    Quota::Endpoints,
-    Quota::Experiments,
-];
-
 /// What `send` writes of each message: `{"title":"狼煙"}` and `[1,2]`.
 const MESSAGE_BYTES: u64 = 18 + 5;
 
 async fn usage(store: &dyn Store, app: AppId) -> Vec<u64> {
-    let counted = store.usage(app, &COUNTED, NOW).await.expect("counted");
-    assert_eq!(counted.iter().map(|(quota, _)| *quota).collect::<Vec<_>>(), COUNTED, "in the order asked");
+    let counted = store.usage(app, &Quota::STORED, NOW).await.expect("counted");
+    assert_eq!(
+        counted.iter().map(|(quota, _)| *quota).collect::<Vec<_>>(),
+        Quota::STORED,
+        "in the order asked"
+    );
     counted.into_iter().map(|(_, used)| used).collect()
 }
 
@@ -76,6 +70,23 @@ pub(crate) async fn what_is_unknown_is_told_once(store: &dyn Store) {
     let asked = [device("d2"), device("d1"), device("d2")];
     assert_eq!(store.unknown_devices(counted, &asked).await.expect("read"), [device("d2")]);
     assert_eq!(store.unknown_devices(counted, &[]).await.expect("read"), []);
+}
+
+pub(crate) async fn what_devices_subscribe_to_is_counted_at_once(store: &dyn Store) {
+    let (counted, other) = (app(store, "counted").await, app(store, "other").await);
+    join(store, counted, "d1", "u1", &["news", "sport"]).await;
+    join(store, other, "d2", "u1", &["sport"]).await;
+    let wanted = |name: &str, wanted: &[&str]| (device(name), topics(wanted).into_iter().collect());
+    let asked = [
+        wanted("d2", &["news"]),
+        wanted("d1", &["sport", "news", "arts"]),
+        wanted("d1", &["sport"]),
+        wanted("d1", &[]),
+    ];
+    let answer = |present: u64, new: u64| Subscribing { present, new };
+    let expected = [answer(0, 1), answer(2, 1), answer(2, 0), answer(2, 0)];
+    assert_eq!(store.subscribing(counted, &asked).await.expect("read"), expected);
+    assert_eq!(store.subscribing(counted, &[]).await.expect("read"), []);
 }
 
 pub(crate) async fn a_gate_keeps_inboxes_from_filling(store: &dyn Store) {

@@ -1,0 +1,223 @@
+//! Whether devices have room: registrations, log-ins, and what they subscribe to. A batch costs a fixed number of reads,
+//! whatever its length. Log-ins of several apps come together: each app is looked at for itself, so that one whose counts
+//! take long, or cannot be read, refuses its own new devices alone.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use noroshi_store::{Login, Registration, Subscribing};
+use noroshi_types::{AppId, DeviceId, Quota, Topic};
+
+use super::stored::RETRY_AFTER;
+use super::{Held, OfApp, OverQuota, refresh};
+use crate::delivery::{Delivery, Error};
+use crate::entering::Entering;
+
+/// How long a batch of log-ins waits for the first count of an app. Its new devices are told to come back then.
+const COUNT_PATIENCE: Duration = Duration::from_millis(250);
+
+/// What a device is about to use.
+struct Wish<'a> {
+    /// None: a device that is new for sure.
+    device: Option<&'a DeviceId>,
+    /// It may not exist yet, and is made then.
+    creates: bool,
+    /// All topics it is about to subscribe to.
+    topics: Vec<&'a Topic>,
+    /// Those whose subscriptions are kept: the store makes these topics.
+    kept: &'a [Topic],
+}
+
+impl<'a> Wish<'a> {
+    fn of_registration(registration: &'a Registration) -> Self {
+        let Registration { device, topics, .. } = registration;
+        Self { device: device.as_ref(), creates: true, topics: topics.iter().collect(), kept: topics }
+    }
+
+    fn of_login(login: &'a Login) -> Self {
+        let topics = login.topics.iter().chain(&login.session_topics).collect();
+        let kept = if login.create { &login.topics[..] } else { &[] };
+        Self { device: Some(&login.device), creates: login.create, topics, kept }
+    }
+}
+
+impl Delivery {
+    /// Durable subscriptions of a device: how many it may have, and topics that are new to the store.
+    pub async fn admit_subscriptions(
+        &self,
+        app: AppId,
+        device: &DeviceId,
+        topics: &[Topic],
+    ) -> Result<Held, Error> {
+        let Some(of_app) = self.counted(app).await? else { return Ok(Held::default()) };
+        let wish =
+            Wish { device: Some(device), creates: false, topics: topics.iter().collect(), kept: topics };
+        let held = self.hold(&of_app, &[wish]).await?.pop();
+        Ok(held.transpose()?.unwrap_or_default())
+    }
+
+    /// Registrations in their order, each for itself.
+    pub async fn admit_registrations(
+        &self,
+        app: AppId,
+        registrations: &[Registration],
+    ) -> Result<Vec<Result<Held, Error>>, Error> {
+        let Some(of_app) = self.counted(app).await? else {
+            return Ok(registrations.iter().map(|_| Ok(Held::default())).collect());
+        };
+        let wishes: Vec<Wish<'_>> = registrations.iter().map(Wish::of_registration).collect();
+        let held = self.hold(&of_app, &wishes).await?;
+        Ok(held.into_iter().map(|held| held.map_err(Error::from)).collect())
+    }
+
+    /// Log-ins in their order: devices that an app's JWT makes, and what it subscribes them to.
+    pub(crate) async fn admit_log_ins(self: &Arc<Self>, entering: &[Entering]) -> Vec<Result<Held, Error>> {
+        let mut answers: Vec<Result<Held, Error>> = entering.iter().map(|_| Ok(Held::default())).collect();
+        let mut by_app: BTreeMap<AppId, Vec<usize>> = BTreeMap::new();
+        for (place, one) in entering.iter().enumerate() {
+            by_app.entry(one.login.app).or_default().push(place);
+        }
+        let of_apps =
+            by_app.into_iter().filter_map(|(app, places)| Some((self.quotas.limited(app)?, places)));
+        let held = of_apps.map(async |(of_app, places)| {
+            let logins: Vec<&Login> = places.iter().map(|place| &entering[*place].login).collect();
+            (places, self.hold_log_ins(&of_app, &logins).await)
+        });
+        for (places, held) in join_all(held).await {
+            places.into_iter().zip(held).for_each(|(place, held)| answers[place] = held);
+        }
+        answers
+    }
+
+    /// Of one app.
+    async fn hold_log_ins(
+        self: &Arc<Self>,
+        of_app: &Arc<OfApp>,
+        logins: &[&Login],
+    ) -> Vec<Result<Held, Error>> {
+        // Only what is made needs counts.
+        let is_counted = !logins.iter().any(|login| login.create) || self.counted_soon(of_app).await;
+        let goes_on = |login: &Login| is_counted || !login.create;
+        let wishes: Vec<Wish<'_>> =
+            logins.iter().filter(|login| goes_on(login)).map(|login| Wish::of_login(login)).collect();
+        let mut held = match self.hold(of_app, &wishes).await {
+            Ok(held) => held.into_iter(),
+            Err(error) => {
+                tracing::warn!(app = %of_app.name(), %error, "the quotas of log-ins could not be read");
+                return logins.iter().map(|_| Err(Error::Overloaded)).collect();
+            }
+        };
+        let answer = |login: &&Login| match goes_on(login) {
+            true => held.next().map_or(Err(Error::Overloaded), |held| held.map_err(Error::from)),
+            false => Err(Error::Overloaded),
+        };
+        logins.iter().map(answer).collect()
+    }
+
+    /// Whether the app was counted, now or after a short wait. The count goes on if it takes longer.
+    async fn counted_soon(self: &Arc<Self>, of_app: &Arc<OfApp>) -> bool {
+        if of_app.counts.is_counted() {
+            return true;
+        }
+        let (delivery, of) = (self.clone(), of_app.clone());
+        let counting = self.runtime.spawn(async move { refresh::count(&delivery, &of).await });
+        matches!(tokio::time::timeout(COUNT_PATIENCE, counting).await, Ok(Ok(Ok(()))))
+    }
+
+    /// Holds room for each in order, or tells why it has none.
+    async fn hold(
+        &self,
+        of_app: &Arc<OfApp>,
+        wishes: &[Wish<'_>],
+    ) -> Result<Vec<Result<Held, OverQuota>>, Error> {
+        let mut strangers = self.strangers(of_app, wishes).await?;
+        let subscribing = self.subscribing(of_app, wishes).await?;
+        let unknown = self.unknown_topics(of_app, wishes.iter().flat_map(|wish| wish.kept)).await?;
+        let mut answers = Vec::with_capacity(wishes.len());
+        for (wish, subscribing) in wishes.iter().zip(subscribing) {
+            let is_new = wish.creates && wish.device.is_none_or(|device| strangers.contains(device));
+            let held = hold_one(of_app, wish, subscribing, &unknown, is_new);
+            if let (Some(device), Ok(_)) = (wish.device, &held) {
+                strangers.remove(device);
+            }
+            answers.push(held);
+        }
+        Ok(answers)
+    }
+
+    /// Devices that would be made.
+    async fn strangers(&self, of_app: &OfApp, wishes: &[Wish<'_>]) -> Result<BTreeSet<DeviceId>, Error> {
+        let made = wishes.iter().filter(|wish| wish.creates);
+        let named: Vec<DeviceId> = made.filter_map(|wish| wish.device.cloned()).collect();
+        if named.is_empty() || of_app.limit_of(Quota::Devices).is_none() {
+            return Ok(BTreeSet::new());
+        }
+        Ok(self.store.unknown_devices(of_app.app(), &named).await?.into_iter().collect())
+    }
+
+    /// Subscriptions of each, where they are limited.
+    async fn subscribing(&self, of_app: &OfApp, wishes: &[Wish<'_>]) -> Result<Vec<Subscribing>, Error> {
+        let mut subscribing = vec![Subscribing::default(); wishes.len()];
+        if of_app.limit_of(Quota::SubscriptionsPerDevice).is_none() {
+            return Ok(subscribing);
+        }
+        let (mut places, mut wanted) = (Vec::new(), Vec::new());
+        for (place, wish) in wishes.iter().enumerate() {
+            let topics = wish.topics.iter().copied().filter(|topic| !topic.is_everyone());
+            let topics: BTreeSet<Topic> = topics.cloned().collect();
+            subscribing[place].new = topics.len() as u64;
+            if let Some(device) = wish.device.filter(|_| !topics.is_empty()) {
+                places.push(place);
+                wanted.push((device.clone(), topics));
+            }
+        }
+        if !wanted.is_empty() {
+            let found = self.store.subscribing(of_app.app(), &wanted).await?;
+            places.into_iter().zip(found).for_each(|(place, found)| subscribing[place] = found);
+        }
+        Ok(subscribing)
+    }
+
+    /// Of these topics those that are new to the store, where they are limited.
+    pub(super) async fn unknown_topics<'a>(
+        &self,
+        of_app: &OfApp,
+        topics: impl Iterator<Item = &'a Topic>,
+    ) -> Result<BTreeSet<Topic>, Error> {
+        if of_app.limit_of(Quota::Topics).is_none() {
+            return Ok(BTreeSet::new());
+        }
+        let perhaps = of_app.topics.unknown(topics);
+        if perhaps.is_empty() {
+            return Ok(BTreeSet::new());
+        }
+        let unknown: BTreeSet<Topic> =
+            self.store.unknown_topics(of_app.app(), &perhaps).await?.into_iter().collect();
+        of_app.topics.learn(perhaps.iter().filter(|topic| !unknown.contains(*topic)));
+        Ok(unknown)
+    }
+}
+
+fn hold_one(
+    of_app: &Arc<OfApp>,
+    wish: &Wish<'_>,
+    Subscribing { present, new }: Subscribing,
+    unknown: &BTreeSet<Topic>,
+    is_new: bool,
+) -> Result<Held, OverQuota> {
+    // What a device has it keeps, also where the limit was lowered.
+    if let Some(limit) = of_app.limit_of(Quota::SubscriptionsPerDevice)
+        && new > 0
+        && present.saturating_add(new) > limit
+    {
+        return Err(of_app.refuse(Quota::SubscriptionsPerDevice, limit, RETRY_AFTER));
+    }
+    let mut held = Held::default();
+    held.add_topics(of_app, wish.kept.iter().filter(|topic| unknown.contains(*topic)))?;
+    if is_new {
+        held.add(of_app.reserve(&[(Quota::Devices, 1)])?);
+    }
+    Ok(held)
+}
