@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::{HeaderValue, Method, StatusCode};
-use noroshi_store::{App, Key};
+use noroshi_store::{App, AppSettings, Key};
 use noroshi_types::{AppId, AppName, Scope, Scopes};
 use ring::digest::{SHA256, digest};
 use serde::Deserialize;
@@ -164,15 +164,27 @@ fn described(front: &Front, cell: &Cell, app: &App, keys: &[Key]) -> Value {
     let others = keys.iter().map(|key| (key.name.as_str(), key.hash, key.scopes));
     let keys: Vec<Value> =
         others.chain([own]).map(|(name, hash, scopes)| key(name, &hash.0, scopes)).collect();
-    let settings = &app.settings;
+    let mut described = settings_of(&app.settings);
+    described["keys"] = keys.into();
+    described
+}
+
+/// An older cell refuses fields that it does not know: newer ones are sent only where they are set.
+fn settings_of(settings: &AppSettings) -> Value {
     let secret = settings.jwt_secret.as_ref().and_then(|secret| std::str::from_utf8(secret).ok());
     let jwks: Option<Value> = settings.jwks.as_ref().and_then(|jwks| serde_json::from_str(jwks).ok());
     let mut described = json!({"jwt_secret": secret, "jwks_url": settings.jwks_url, "jwks": jwks,
-        "client_publish": settings.client_publish, "issuer": settings.issuer, "audience": settings.audience,
-        "keys": keys});
-    // An older cell refuses fields that it does not know: the front sends only those that are set.
-    for (name, text) in [("quotas", &settings.quotas), ("topic_rules", &settings.topic_rules)] {
-        if let Some(value) = text.as_ref().and_then(|text| serde_json::from_str::<Value>(text).ok()) {
+        "client_publish": settings.client_publish});
+    let json = |text: &Option<String>| text.as_ref().and_then(|text| serde_json::from_str(text).ok());
+    let text = |text: &Option<String>| text.clone().map(Value::from);
+    let newer = [
+        ("issuer", text(&settings.issuer)),
+        ("audience", text(&settings.audience)),
+        ("quotas", json(&settings.quotas)),
+        ("topic_rules", json(&settings.topic_rules)),
+    ];
+    for (name, value) in newer {
+        if let Some(value) = value {
             described[name] = value;
         }
     }
@@ -198,4 +210,29 @@ fn digest_of(bytes: &[u8]) -> [u8; 32] {
     let mut hash = [0; 32];
     hash.copy_from_slice(digest(&SHA256, bytes).as_ref());
     hash
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_older_cell_is_told_nothing_that_it_does_not_know() {
+        let settings =
+            AppSettings { jwks_url: Some("https://id.example".to_owned()), ..AppSettings::default() };
+        let older =
+            json!({"jwt_secret": null, "jwks_url": "https://id.example", "jwks": null, "client_publish": []});
+        assert_eq!(settings_of(&settings), older);
+        let some = |text: &str| Some(text.to_owned());
+        let all = AppSettings {
+            issuer: some("i"),
+            audience: some("a"),
+            quotas: some(r#"{"devices":1}"#),
+            topic_rules: some("{}"),
+            ..settings
+        };
+        let told = settings_of(&all);
+        let newer = [&told["issuer"], &told["audience"], &told["quotas"], &told["topic_rules"]];
+        assert_eq!(newer, [&json!("i"), &json!("a"), &json!({"devices": 1}), &json!({})]);
+    }
 }

@@ -17,6 +17,7 @@ pub(crate) mod admit;
 mod entry;
 mod held;
 mod known;
+mod metrics;
 mod of_app;
 pub(crate) mod refresh;
 mod stored;
@@ -30,15 +31,13 @@ use arc_swap::ArcSwap;
 use noroshi_types::quota::{Limits, Quota, Quotas as Overrides};
 use noroshi_types::{AppId, AppName};
 use parking_lot::Mutex;
-use prometheus_client::encoding::EncodeLabelSet;
-use prometheus_client::metrics::counter::Counter;
-use prometheus_client::metrics::family::Family;
 
 pub use admit::Origin;
 pub use held::{Admission, Held};
+pub use metrics::Metrics;
 pub use of_app::{OfApp, Permit};
 pub use stored::Reservation;
-pub use text::{parse, to_text};
+pub use text::{limit, parse, to_text};
 
 /// Why something was refused, and when to come back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -76,43 +75,6 @@ pub struct Shown {
     pub used: Option<u64>,
     /// At this node since it started.
     pub refused: u64,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct RefusedLabels {
-    app: String,
-    quota: &'static str,
-}
-
-/// `noroshi_quota_refused_total`: a series for each app and quota that refused something; apps are made by operators.
-#[derive(Debug, Clone, Default)]
-pub struct Metrics {
-    refused: Family<RefusedLabels, Counter>,
-}
-
-impl Metrics {
-    pub(crate) fn register(&self, registry: &mut noroshi_telemetry::Registry) {
-        registry.register(
-            "quota_refused",
-            "What was refused because an app's quota is used up",
-            self.refused.clone(),
-        );
-    }
-
-    pub(crate) fn describe(&self) {
-        let labels = RefusedLabels { app: "app".to_owned(), quota: Quota::ALL[0].as_str() };
-        drop(self.refused.get_or_create_owned(&labels));
-    }
-
-    fn count(&self, app: &AppName, quota: Quota) {
-        self.refused.get_or_create(&RefusedLabels { app: app.to_string(), quota: quota.as_str() }).inc();
-    }
-
-    fn forget(&self, app: &AppName) {
-        for quota in Quota::ALL {
-            self.refused.remove(&RefusedLabels { app: app.to_string(), quota: quota.as_str() });
-        }
-    }
 }
 
 /// Owned by [`crate::Delivery`].
@@ -183,6 +145,13 @@ impl Quotas {
         match self.limited(app) {
             Some(of_app) => of_app.take(quota, count),
             None => Ok(()),
+        }
+    }
+
+    /// One token of `publishes_per_second` that was taken for a replay.
+    pub fn give_back_publish(&self, app: AppId) {
+        if let Some(of_app) = self.limited(app) {
+            of_app.give_back(of_app::Rate::Publishes);
         }
     }
 

@@ -26,6 +26,7 @@ use noroshi_delivery::Delivery;
 use noroshi_supervision::Pulse;
 use noroshi_types::{CloseReason, Timestamp};
 use slab::Slab;
+use tokio::sync::oneshot;
 
 use crate::admission::Bucket;
 use crate::backlog::Reads;
@@ -138,6 +139,8 @@ pub(crate) struct Shard {
     pub(crate) verifying: usize,
     /// Questions of conversations to the store that are out.
     pub(crate) asked: usize,
+    /// The last message that each XMPP connection publishes, while it is under way: the next one waits for it.
+    pub(crate) publishing: HashMap<u32, oneshot::Receiver<()>>,
     pub(crate) tally: Tally,
     /// While a drain is under way.
     pub(crate) round: Option<Round>,
@@ -196,6 +199,7 @@ impl Shard {
             outcomes: Outcomes::default(),
             verifying: 0,
             asked: 0,
+            publishing: HashMap::new(),
             tally: Tally::default(),
             round: None,
             again: Vec::new(),

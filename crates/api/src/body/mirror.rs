@@ -63,7 +63,10 @@ impl FromText for Hash {
 
 /// As it is kept.
 fn quotas(raw: &RawValue) -> Result<Option<String>, Problem> {
-    let overrides = super::quotas(raw.get().as_bytes())?;
+    let overrides = super::quotas(raw.get().as_bytes()).map_err(|problem| {
+        let field = problem.field_path().map_or("quotas".to_owned(), |field| format!("quotas.{field}"));
+        problem.at(field)
+    })?;
     Ok(noroshi_delivery::quota::to_text(&overrides))
 }
 

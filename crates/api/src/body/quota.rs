@@ -8,14 +8,12 @@ use serde_json::Value;
 use crate::error::{Code, Problem};
 use crate::json;
 
-/// In place of a number: no limit, also where the node has a default.
-const UNLIMITED: &str = "unlimited";
-
 /// Reads and checks all overrides of an app.
 pub fn quotas(bytes: &[u8]) -> Result<Quotas, Problem> {
     let mut quotas = Quotas::default();
     for (quota, limit) in fields(bytes)? {
-        let limit = limit.ok_or_else(|| not_a_limit(quota))?;
+        // Nothing is inherited from what there was: null is no limit here.
+        let limit = limit.map_or_else(|| self::limit(quota, &Value::Null), Ok)?;
         quotas.set(quota, Some(limit));
     }
     Ok(quotas)
@@ -34,21 +32,16 @@ fn fields(bytes: &[u8]) -> Result<Vec<(Quota, Option<Limit>)>, Problem> {
             return Err(Problem::new(Code::UnknownField, format!("the quotas are {names}")).at(name));
         };
         let limit = match &value {
-            Value::Null => return Ok((quota, None)),
-            Value::String(text) if text == UNLIMITED => Limit::Unlimited,
-            value => Limit::Most(value.as_u64().ok_or_else(|| not_a_limit(quota))?),
+            Value::Null => None,
+            value => Some(limit(quota, value)?),
         };
-        if let Limit::Most(most) = limit {
-            quota.check(most).map_err(|invalid| Problem::field(quota.as_str(), invalid.0))?;
-        }
-        Ok((quota, Some(limit)))
+        Ok((quota, limit))
     };
     fields.into_iter().map(field).collect()
 }
 
-fn not_a_limit(quota: Quota) -> Problem {
-    let rule = format!("a limit is a whole number from 0 to {}, or \"{UNLIMITED}\"", quota.limit_max());
-    Problem::field(quota.as_str(), rule)
+fn limit(quota: Quota, value: &Value) -> Result<Limit, Problem> {
+    noroshi_delivery::quota::limit(quota, value).map_err(|invalid| Problem::field(quota.as_str(), invalid.0))
 }
 
 #[cfg(test)]

@@ -63,6 +63,7 @@ pub(crate) async fn one(
     let taken = front.outbox.keep(message).await?;
     let mut response = json(StatusCode::ACCEPTED, &ReceiptBody::from(&taken));
     if taken.replayed {
+        api.delivery.quotas().give_back_publish(provider.app);
         response.headers_mut().insert(IDEMPOTENT_REPLAYED, HeaderValue::from_static("true"));
     }
     response.extensions_mut().insert(taken.id);
@@ -94,7 +95,12 @@ pub(crate) async fn batch(
         let missing = || Problem::internal("the store answered too few lines");
         for line in read {
             match line.and_then(|_| kept.next().ok_or_else(missing)?) {
-                Ok(taken) => answers.push(&ReceiptBody::from(&taken))?,
+                Ok(taken) => {
+                    if taken.replayed {
+                        api.delivery.quotas().give_back_publish(provider.app);
+                    }
+                    answers.push(&ReceiptBody::from(&taken))?;
+                }
                 Err(problem) => answers.push_problem(&problem)?,
             }
         }

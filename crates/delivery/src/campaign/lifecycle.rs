@@ -65,7 +65,16 @@ impl Delivery {
         };
         let held = match state {
             CampaignState::Draft => Held::default(),
-            _ => self.admit_one(app, Quota::Campaigns).await?,
+            _ => match self.admit_one(app, Quota::Campaigns).await {
+                Ok(held) => held,
+                // A request with the same key, at the same time, may have used the last of it.
+                Err(over @ Error::OverQuota(_)) => {
+                    let Some(idempotency) = &campaign.idempotency else { return Err(over) };
+                    let earlier = self.created_campaign(app, idempotency).await?;
+                    return earlier.map(|progress| (progress, true)).ok_or(over);
+                }
+                Err(error) => return Err(error),
+            },
         };
         let created = self.store.create_campaign(campaign, now).await?;
         if !created.replayed {
@@ -112,6 +121,10 @@ impl Delivery {
     /// Starts a draft: now, or at its `start_at`.
     pub async fn start_campaign(&self, app: AppId, id: CampaignId) -> Result<CampaignProgress, Error> {
         let to = self.started(app, id).await?;
+        // Room is for drafts: others are told their state, whatever the quota says.
+        if self.found(app, id).await?.state != CampaignState::Draft {
+            return Err(noroshi_store::Error::Conflict.into());
+        }
         let held = self.admit_one(app, Quota::Campaigns).await?;
         let started = self.change(app, id, &[CampaignState::Draft], to).await?;
         held.settle();

@@ -221,3 +221,71 @@ fn hold_one(
     }
     Ok(held)
 }
+
+#[cfg(test)]
+mod tests {
+    use noroshi_store::{Apps, Issued, Sqlite, sqlite::Options};
+    use noroshi_types::quota::{Limit, Quotas as Overrides};
+    use noroshi_types::{AppName, Timestamp};
+
+    use super::*;
+    use crate::Clock;
+    use crate::quota::Configured;
+
+    const NOW: Timestamp = Timestamp(1_800_000_000_000);
+
+    fn log_in(app: AppId, device: &str, create: bool) -> Entering {
+        let login = Login {
+            app,
+            device: DeviceId::parse(device).expect("an id"),
+            user: None,
+            create,
+            token_version: None,
+            issued: Issued::Elsewhere,
+            topics: Vec::new(),
+            session_topics: Vec::new(),
+            resume: None,
+            now: NOW,
+        };
+        Entering { login, generation: 1 }
+    }
+
+    #[tokio::test]
+    async fn log_ins_wait_for_no_other_apps_count() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut registry = noroshi_telemetry::registry();
+        let store =
+            Arc::new(Sqlite::open(folder.path(), Options::default(), &mut registry).expect("a store"));
+        let mut apps = Vec::new();
+        for name in ["huge", "small"] {
+            let name = AppName::parse(name).expect("a name");
+            apps.push(store.create_app(name, Default::default(), NOW).await.expect("an app"));
+        }
+        let metrics = crate::metrics::Metrics::new(&mut registry);
+        let delivery = Delivery::new(store, Clock::fixed(NOW), metrics, tokio::runtime::Handle::current());
+        let mut overrides = Overrides::default();
+        overrides.set(Quota::Devices, Some(Limit::Most(1)));
+        let configured =
+            |app: &noroshi_store::App| Configured { app: app.id, name: app.name.clone(), overrides };
+        delivery.quotas.configure(apps.iter().map(configured));
+        let [huge, small] = [apps[0].id, apps[1].id];
+        let of_app = delivery.quotas.limited(huge).expect("limited");
+        // As a count that does not end.
+        let counting = of_app.counts.counting.lock().await;
+        let entering = [
+            log_in(huge, "new", true),
+            log_in(huge, "known", false),
+            log_in(small, "one", true),
+            log_in(small, "two", true),
+        ];
+        let admitted = delivery.admit_log_ins(&entering).await;
+        let [new, known, one, two] = &admitted[..] else { panic!("an answer each") };
+        assert!(matches!(new, Err(Error::Overloaded)), "it comes again when the app was counted");
+        assert!(known.is_ok(), "what makes nothing needs no count");
+        assert!(one.is_ok());
+        assert!(matches!(two, Err(Error::OverQuota(over)) if over.quota == Quota::Devices));
+        drop(counting);
+        let admitted = delivery.admit_log_ins(&entering[..1]).await;
+        assert!(admitted[0].is_ok(), "counted by now");
+    }
+}

@@ -16,19 +16,24 @@ pub fn parse(text: &str) -> Result<Quotas, Invalid> {
     let mut quotas = Quotas::default();
     for (name, value) in fields {
         let quota = Quota::named(&name).ok_or_else(|| Invalid::new(format!("there is no quota {name:?}")))?;
-        let limit = match &value {
-            Value::String(text) if text == UNLIMITED => Limit::Unlimited,
-            value => match value.as_u64() {
-                Some(most) => Limit::Most(quota.check(most)?),
-                None => {
-                    let rule = format!("{name} is a whole number of at least 0, or \"{UNLIMITED}\"");
-                    return Err(Invalid::new(rule));
-                }
-            },
-        };
+        let limit = limit(quota, &value)?;
         quotas.set(quota, Some(limit));
     }
     Ok(quotas)
+}
+
+/// A limit as JSON has it.
+pub fn limit(quota: Quota, value: &Value) -> Result<Limit, Invalid> {
+    match value {
+        Value::String(text) if text == UNLIMITED => Ok(Limit::Unlimited),
+        value => match value.as_u64() {
+            Some(most) => Ok(Limit::Most(quota.check(most)?)),
+            None => {
+                let most = quota.limit_max();
+                Err(Invalid::new(format!("a limit is a whole number from 0 to {most}, or \"{UNLIMITED}\"")))
+            }
+        },
+    }
 }
 
 /// None if nothing is overridden.

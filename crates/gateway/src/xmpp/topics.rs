@@ -11,6 +11,7 @@ use noroshi_types::{
 };
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
+use tokio::sync::oneshot::{self, error::TryRecvError};
 
 use crate::connection::Subscription;
 use crate::shard::Shard;
@@ -120,7 +121,8 @@ impl Shard {
         });
     }
 
-    /// Clients publish only where their app allows it. What they do is kept, and the node's last item.
+    /// Clients publish only where their app allows it. What they do is kept, and the node's last item. What one client
+    /// publishes is published in its order.
     /// `allowed`: topic rules, or the app's filters, let the client publish it.
     pub(crate) fn publish_xmpp(
         &mut self,
@@ -152,8 +154,19 @@ impl Shard {
             push: Push::default(),
             trace: None,
         };
+        if self.asked == ASKED_MAX {
+            return self.answer_xmpp(slot, request, Answer::Refused(Refusal::Overloaded));
+        }
+        let (done, last) = oneshot::channel();
+        let before = self.publishing.insert(slot, last);
         let delivery = self.delivery.clone();
         self.ask(slot, request, async move {
+            // Dropped at the end, also of a panic.
+            let _done: oneshot::Sender<()> = done;
+            if let Some(before) = before {
+                // It ends by the drop.
+                let _ = before.await;
+            }
             match delivery.publish_as_root(app, notification, None).await {
                 Ok(receipt) => Answer::Published(receipt.id),
                 Err(error) => Answer::Refused(refusal(&error)),
@@ -185,6 +198,9 @@ impl Shard {
         answer: Answer,
     ) {
         self.asked -= 1;
+        if self.publishing.get_mut(&slot).is_some_and(|last| last.try_recv() == Err(TryRecvError::Closed)) {
+            self.publishing.remove(&slot);
+        }
         if self.at(slot, generation).is_some() {
             self.guard(Some(slot), |shard| shard.answer_xmpp(slot, request, answer));
         }

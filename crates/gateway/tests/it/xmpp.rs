@@ -6,9 +6,12 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use noroshi_delivery::quota::Configured;
 use noroshi_gateway::xmpp::Account;
 use noroshi_gateway::{Config, Listener, Speaks, drain, tls};
-use noroshi_types::{Target, When};
+use noroshi_store::AppSettings;
+use noroshi_types::quota::{Limit, Quota, Quotas as Overrides};
+use noroshi_types::{AppName, Target, When};
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
@@ -130,6 +133,13 @@ pub(crate) fn between<'a>(text: &'a str, begin: &str, end: &str) -> &'a str {
 
 pub(crate) fn resume(id: &str, handled: u32) -> String {
     format!("<resume xmlns='urn:xmpp:sm:3' previd='{id}' h='{handled}'/>")
+}
+
+fn pubsub(kind: &str, inside: &str) -> String {
+    format!(
+        "<iq type='{kind}' id='q' to='pubsub.localhost'>\
+         <pubsub xmlns='http://jabber.org/protocol/pubsub'>{inside}</pubsub></iq>"
+    )
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -264,12 +274,6 @@ async fn topics_are_nodes() {
         node.publish_request(kept).await;
     }
     let mut peer = Peer::managed(&node, "d1").await.0;
-    let pubsub = |kind: &str, inside: &str| {
-        format!(
-            "<iq type='{kind}' id='q' to='pubsub.localhost'>\
-             <pubsub xmlns='http://jabber.org/protocol/pubsub'>{inside}</pubsub></iq>"
-        )
-    };
     let done = peer.ask(&pubsub("set", "<subscribe node='news' jid='d1@localhost'/>"), "</iq>").await;
     // The retained one may come first: it is another node's path.
     let last = if done.contains("</message>") { done.clone() } else { peer.until("</message>").await };
@@ -292,6 +296,39 @@ async fn topics_are_nodes() {
     assert!(done.contains("type='result'"), "{done}");
     let twice = peer.ask(&pubsub("set", "<unsubscribe node='news' jid='d1@localhost'/>"), "</iq>").await;
     assert!(twice.contains("not-subscribed"), "{twice}");
+    node.gateway.stop();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_client_publishes_is_published_in_its_order() {
+    let node = Node::start(config()).await;
+    let settings = AppSettings { client_publish: vec!["#".to_owned()], ..AppSettings::default() };
+    node.auth.update_app(node.app, settings).await.expect("updated");
+    let mut overrides = Overrides::default();
+    overrides.set(Quota::Topics, Some(Limit::Most(1_000)));
+    let name = AppName::parse("dev").expect("a name");
+    node.delivery.quotas().configure([Configured { app: node.app, name, overrides }]);
+    node.device("d1", "u1", &[]).await;
+    let mut peer = Peer::log_in(&node, "d1").await;
+    // Every other topic has to be looked for in the store.
+    let publish = |n: usize| {
+        let name = if n % 2 == 0 { format!("new-{n}") } else { "known".to_owned() };
+        let item =
+            format!("<publish node='{name}'><item><json xmlns='urn:xmpp:json:0'>{n}</json></item></publish>");
+        pubsub("set", &item)
+    };
+    peer.ask(&publish(1), "</iq>").await;
+    peer.say(&(0..100).map(publish).collect::<String>()).await;
+    let mut answers = Vec::new();
+    for _ in 0..100 {
+        answers.push(peer.until("</iq>").await);
+    }
+    let ids: Vec<&str> = answers.iter().map(|answer| between(answer, "<item id='", "'")).collect();
+    let published_to = |answer: &String| between(answer, "<publish node='", "'").to_owned();
+    let expected: Vec<String> =
+        (0..100).map(|n| if n % 2 == 0 { format!("new-{n}") } else { "known".to_owned() }).collect();
+    assert_eq!(answers.iter().map(published_to).collect::<Vec<_>>(), expected, "answered in order");
+    assert!(ids.is_sorted(), "{ids:?}");
     node.gateway.stop();
 }
 

@@ -65,8 +65,13 @@ impl Devices for Sqlite {
     }
 
     async fn revoke_user(&self, app: AppId, user: &UserId, now: Timestamp) -> Result<Vec<DeviceId>, Error> {
-        let user = user.clone();
-        self.write(2, move |w| {
+        let (user, counted) = (user.clone(), user.clone());
+        let devices = self.read(move |db| {
+            let sql = "SELECT count(*) FROM devices WHERE app = ?1 AND user = ?2";
+            Ok(db.prepare_cached(sql)?.query_row((app.0, counted.as_str()), |row| row.get::<_, i64>(0))?)
+        });
+        let rows = 1 + devices.await? as usize;
+        self.write(rows, move |w| {
             revocation::revoke(w, app, Subject::User, user.as_str(), now)?;
             let sql = format!(
                 "UPDATE devices SET token_version = token_version + 1, revision = revision + 1, kept = {ENDED}
@@ -210,13 +215,14 @@ pub(super) fn register(
         Some(id) => id.clone(),
         None => draw_id()?,
     };
+    let known = load(w.db, app, &id)?;
     if registration.issued != Issued::Elsewhere {
-        let revoked = revocation::load(w.db, app, &id, registration.user.as_ref())?;
+        let of_user = registration.user.as_ref().or_else(|| known.as_ref()?.user.as_ref());
+        let revoked = revocation::load(w.db, app, &id, of_user)?;
         if registration.issued.is_revoked(revoked.latest(), now) {
             return Ok(Err(Error::Revoked));
         }
     }
-    let known = load(w.db, app, &id)?;
     let is_new = known.is_none();
     let mut device = match known {
         Some(device) => device,

@@ -36,15 +36,20 @@ const KEYS: [(&str, Quota, &str, &str); Quota::COUNT] = [
         "quotas.deliveries_per_second",
         Quota::DeliveriesPerSecond,
         "messages a second",
-        "Messages that this node writes to connections of one app, on average: publishes wait until more is repaid.",
+        "Messages that this node writes to connections of one app, on average. New publishes are refused until the excess is repaid.",
     ),
     (
         "quotas.inbox_rows",
         Quota::InboxRows,
         "messages",
-        "Messages that wait in all inboxes of one app, counted for each device.",
+        "Pending messages in all inboxes of one app; a message to three devices counts three times.",
     ),
-    ("quotas.inbox_bytes", Quota::InboxBytes, "bytes", "Their content, counted for each device."),
+    (
+        "quotas.inbox_bytes",
+        Quota::InboxBytes,
+        "bytes",
+        "Payload bytes of the pending messages in all inboxes of one app, counted in the same way.",
+    ),
     ("quotas.retained_bytes", Quota::RetainedBytes, "bytes", "Content of one app's retained messages."),
     (
         "quotas.campaigns",

@@ -91,6 +91,14 @@ pub(crate) async fn a_user_is_revoked_on_all_devices(store: &dyn Store) {
     assert_eq!(refused(login(app, "d1")).await, Some(LoginRefused::Revoked));
     assert_eq!(refused(login(app, "d3")).await, None);
     assert_eq!(refused(issued_at(app, "d3", "u2", 0)).await, None);
+    // A JWT that names no user is its device's user's.
+    let nobodys = Registration {
+        device: Some(device("d2")),
+        issued: Issued::At(after_s(10)),
+        ..Registration::default()
+    };
+    let answers = store.register(app, vec![nobodys], after_s(100)).await.expect("an answer");
+    assert!(matches!(answers[0], Err(Error::Revoked)), "{answers:?}");
     // Another user of the same device is another.
     assert_eq!(refused(issued_at(app, "d1", "u2", 0)).await, None);
     assert_eq!(refused(issued_at(app, "d2", "u1", 11)).await, None);
