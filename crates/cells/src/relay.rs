@@ -93,6 +93,8 @@ pub(crate) async fn leave(front: &Front) {
 
 async fn hand_on(front: &Front, cell: &Cell, apart: &mut Apart) -> Result<Round, noroshi_store::Error> {
     if !front.state.delivery.store().lead(&task(cell), front.holder, LEASE).await? {
+        // Another front finds out for itself.
+        *apart = Apart::default();
         return Ok(Round::Idle);
     }
     let cancelled = cancel(front, cell).await?;

@@ -152,3 +152,32 @@ async fn quotas_that_cannot_be_read_can_be_replaced() {
     service.state.auth.set_quotas(service.app(), Some("no JSON".to_owned())).await.expect("set");
     assert_eq!(service.operate(Method::DELETE, QUOTAS, OPERATOR, "").await.status, StatusCode::NO_CONTENT);
 }
+
+#[tokio::test]
+async fn a_campaign_is_told_its_state_before_its_quota() {
+    let service = Service::start().await;
+    limit(&service, json!({"campaigns": 1})).await;
+    let make = async |key: &str, start: bool| {
+        let body =
+            json!({"audience": {"everyone": true}, "message": {"data": 1}, "start": start}).to_string();
+        let mut request = request(Method::POST, "/v1/campaigns", &service.key, &body);
+        request.headers_mut().insert("idempotency-key", key.parse().expect("a header"));
+        service.send(request).await
+    };
+    let path = |answer: &Value| format!("/v1/campaigns/{}/start", answer["id"].as_str().expect("an id"));
+    let running = make("k1", true).await;
+    assert_eq!(running.status, StatusCode::CREATED, "{}", running.text);
+    let again = make("k1", true).await;
+    assert_eq!(again.json()["id"], running.json()["id"], "a replay needs no room");
+    service.post(&path(&running.json()), &service.key, "").await.problem(409, "wrong_state");
+    let draft = make("k2", false).await.json();
+    service.post(&path(&draft), &service.key, "").await.problem(429, "quota_exceeded");
+}
+
+#[tokio::test]
+async fn a_mirrored_quota_is_named_with_its_place() {
+    let service = Service::start().await;
+    let body = json!({"keys": [], "quotas": {"devices": -1}}).to_string();
+    let answer = service.operate(Method::PUT, "/v1/apps/mirrored", OPERATOR, &body).await;
+    assert_eq!(answer.problem(400, "invalid_field")["field"], "quotas.devices");
+}

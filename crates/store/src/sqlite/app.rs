@@ -151,7 +151,9 @@ fn update(db: &Connection, app: AppId, settings: &AppSettings) -> Result<App, Er
 }
 
 fn set_quotas(db: &Connection, app: AppId, before: &Before, quotas: Option<&str>) -> Result<App, Error> {
-    let present = app_numbered(db, app)?.settings.quotas;
+    let sql = "SELECT quotas FROM apps WHERE id = ?1";
+    let present: Option<Option<String>> = db.query_row(sql, (app.0,), |row| row.get(0)).optional()?;
+    let present = present.ok_or(Error::NotFound)?;
     if matches!(before, Before::This(before) if *before != present) {
         return Err(Error::Conflict);
     }
