@@ -47,6 +47,7 @@ pub use failures::FailureLimits;
 pub use jwks::Error as JwksError;
 pub use key::ApiKey;
 pub use mirror::MirrorKey;
+pub use pool::QUEUE_MAX as VERIFICATIONS_MAX;
 pub use vapid::{VapidRefused, verify_vapid};
 pub use verify::{Checked, Costly, Credential};
 

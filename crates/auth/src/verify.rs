@@ -208,12 +208,12 @@ impl Auth {
     }
 
     /// Verifies on a thread of the pool. Calls `done` once: from that thread, or at once with [`Refused::Busy`] if the
-    /// queue is full.
+    /// queue has no room for the app.
     pub fn submit(&self, costly: Box<Costly>, done: impl FnOnce(Result<Identity, Refused>) + Send + 'static) {
         let (verifier, answer) = (self.verifier().clone(), Answer(Some(Box::new(done))));
-        let standing = costly.standing;
+        let (app, standing) = (costly.app, costly.standing);
         let task = move || answer.give(verifier.verify(*costly));
-        if !self.pool().submit(standing, Box::new(task)) {
+        if !self.pool().submit(app, standing, Box::new(task)) {
             self.verifier().metrics.throttled_queue.inc();
         }
     }
