@@ -12,6 +12,7 @@
 use std::collections::HashMap;
 
 use noroshi_store::{App, AppSettings};
+use noroshi_types::AppId;
 use serde::Deserialize;
 
 use crate::Refused;
@@ -59,6 +60,7 @@ pub(crate) fn signs(settings: &AppSettings) -> bool {
 /// Indexes of the apps of a snapshot. A number is the app's place in the snapshot's list.
 #[derive(Default)]
 pub(crate) struct Directory {
+    by_id: HashMap<AppId, usize>,
     by_name: HashMap<Box<str>, usize>,
     /// More than one app may have an audience, with different issuers.
     by_audience: HashMap<Box<str>, Vec<usize>>,
@@ -70,12 +72,21 @@ impl Directory {
     pub(crate) fn of(apps: &[App]) -> Self {
         let mut directory = Self::default();
         for (i, app) in apps.iter().enumerate() {
+            directory.by_id.insert(app.id, i);
             directory.by_name.insert(app.name.as_str().into(), i);
             directory.by_audience.entry(audience_of(app).into()).or_default().push(i);
         }
         let mut signing = (0..apps.len()).filter(|&i| signs(&apps[i].settings));
         directory.only = signing.next().filter(|_| signing.next().is_none());
         directory
+    }
+
+    pub(crate) fn by_id<'a>(&self, apps: &'a [App], id: AppId) -> Option<&'a App> {
+        self.by_id.get(&id).and_then(|&i| apps.get(i))
+    }
+
+    pub(crate) fn by_name<'a>(&self, apps: &'a [App], name: &str) -> Option<&'a App> {
+        self.by_name.get(name).and_then(|&i| apps.get(i))
     }
 
     /// The app whose keys verify the token. `named` is what the request says. An app that is not there or signs no
@@ -139,7 +150,7 @@ impl Directory {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use noroshi_types::{AppId, AppName, Timestamp};
+    use noroshi_types::{AppName, Timestamp};
 
     /// `name[ issuer][ audience]`, `-` for unset; a name that ends in `!` signs no tokens.
     fn apps(described: &[&str]) -> Vec<App> {
