@@ -454,7 +454,10 @@ impl Auth {
     }
 
     async fn refresh(&self, app: &App) {
-        let is_current = || self.with_app(app.id, |now| now.settings == app.settings).unwrap_or(false);
+        // Its other settings may change during the fetch.
+        let fetched_from = source(&app.settings);
+        let is_current =
+            || self.with_app(app.id, |now| source(&now.settings) == fetched_from).unwrap_or(false);
         let result = self.jwk_sets.refresh(app, is_current).await;
         let fetches = matches!(source(&app.settings), Some(Source::Url(_)));
         if fetches {
@@ -527,7 +530,7 @@ impl Auth {
         }
         for app in &now.apps {
             let known = before.app(app.id);
-            if known.is_some_and(|known| known.settings == app.settings) {
+            if known.is_some_and(|known| source(&known.settings) == source(&app.settings)) {
                 continue;
             }
             self.forget_keys(known, app);

@@ -258,6 +258,54 @@ async fn a_slow_fetch_does_not_bring_back_keys_that_were_replaced() {
     assert!(auth.device(&new.sign(header), None, NOW).is_ok());
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn new_quotas_do_not_discard_a_fetch_under_way() {
+    let Bench { auth, .. } = bench().await;
+    let keys = Es256::generate();
+    let app = auth.create_app(name("a"), AppSettings::default(), NOW).await.expect("made").id;
+    let slow = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let url = format!("http://{}/jwks", slow.local_addr().expect("an address"));
+    let from_url = AppSettings { jwks_url: Some(url), ..AppSettings::default() };
+    let fetching = tokio::spawn({
+        let auth = auth.clone();
+        async move { auth.update_app(app, from_url).await }
+    });
+    let (mut asked, _) =
+        tokio::task::spawn_blocking(move || slow.accept()).await.expect("ran").expect("asked");
+
+    auth.set_quotas(app, Some("{}".to_owned())).await.expect("changed");
+    let rules = r##"{"subscribe":[{"topic":"#","allow":"anyone"}]}"##;
+    auth.set_topic_rules(app, Some(rules.to_owned())).await.expect("changed");
+    std::io::Write::write_all(&mut asked, answer("200 OK", &keys.jwks()).as_bytes()).expect("answered");
+    fetching.await.expect("no panic").expect("changed");
+
+    assert!(auth.device(&keys.sign(r#"{"alg":"ES256","kid":"k1"}"#), None, NOW).is_ok());
+}
+
+#[tokio::test]
+async fn a_mirrored_app_is_written_once_for_each_kind_of_change() {
+    let Bench { auth, .. } = bench().await;
+    let changes = Arc::new(std::sync::atomic::AtomicUsize::new(0));
+    let counted = changes.clone();
+    auth.tell_changes(move || {
+        counted.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+    });
+    let mirror = async |settings: &AppSettings| {
+        let app = auth.mirror(name("a"), settings.clone(), Vec::new(), NOW).await.expect("mirrored");
+        assert_eq!(app.settings, *settings);
+        changes.swap(0, std::sync::atomic::Ordering::Relaxed)
+    };
+    let mut settings = AppSettings::default();
+    assert_eq!([mirror(&settings).await, mirror(&settings).await], [1, 0]);
+    settings.quotas = Some("{}".to_owned());
+    assert_eq!([mirror(&settings).await, mirror(&settings).await], [1, 0]);
+    settings.topic_rules = Some(r##"{"publish":[{"topic":"#","allow":"anyone"}]}"##.to_owned());
+    assert_eq!([mirror(&settings).await, mirror(&settings).await], [1, 0]);
+    settings.audience = Some("shop".to_owned());
+    settings.quotas = None;
+    assert_eq!([mirror(&settings).await, mirror(&settings).await], [2, 0]);
+}
+
 /// Answers every request in turn with one of `answers`; how many were asked is what `finish` tells.
 fn serve(answers: Vec<String>) -> (String, std::thread::JoinHandle<usize>) {
     use std::io::{Read, Write};
