@@ -261,8 +261,8 @@ impl Auth {
         self.verifier.metrics.register(registry);
     }
 
-    /// Another app whose tokens an app of this name with these settings would claim too: both would declare the same
-    /// issuer and audience.
+    /// Another app that an app of this name with these settings would newly share tokens with: both have the same
+    /// audience, and the same issuer or one of them declares none.
     pub fn rival(&self, name: &AppName, settings: &AppSettings) -> Option<AppName> {
         let snapshot = self.snapshot.load();
         snapshot.directory.rival(&snapshot.apps, name.as_str(), settings).map(|app| app.name.clone())

@@ -177,6 +177,29 @@ async fn an_app_with_anothers_public_keys_gets_none_of_its_tokens() {
     assert_eq!(auth.rival(&name("shop"), &owner), None);
 }
 
+/// A version before this one let operators make such apps.
+#[tokio::test]
+async fn apps_that_share_tokens_already_stay_usable() {
+    let Bench { auth, .. } = bench().await;
+    let issuer = Some("https://id.example".to_owned());
+    let declared = AppSettings { issuer, audience: Some("api".to_owned()), ..with_secret("secret a") };
+    let a = auth.create_app(name("a"), declared.clone(), NOW).await.expect("made").id;
+    let api = auth.create_app(name("api"), with_secret("secret api"), NOW).await.expect("made").id;
+    let app_of = |token: &str, named| auth.device(token, named, NOW).map(|identity| identity.app);
+    let claimed_by_both = claims(r#","iss":"https://id.example","aud":"api""#);
+    let (of_a, of_api) = (hs256("secret a", &claimed_by_both), hs256("secret api", &claimed_by_both));
+    assert_eq!([app_of(&of_a, None), app_of(&of_api, None)], [Err(Refused::Ambiguous); 2]);
+    assert_eq!([app_of(&of_a, Some("a")), app_of(&of_api, Some("api"))], [Ok(a), Ok(api)]);
+    assert_eq!(app_of(&hs256("secret api", &claims(r#","aud":"api""#)), None), Ok(api));
+
+    let published = AppSettings { client_publish: vec!["chat/#".to_owned()], ..declared.clone() };
+    assert_eq!(auth.rival(&name("a"), &published), None, "other settings can change");
+    let apart = AppSettings { issuer: Some("https://other.example".to_owned()), ..with_secret("secret api") };
+    assert_eq!(auth.rival(&name("api"), &apart), None);
+    auth.update_app(api, apart).await.expect("changed");
+    assert_eq!(app_of(&of_a, None), Ok(a));
+}
+
 /// An identity service's key pair.
 struct Es256 {
     random: rand::SystemRandom,
