@@ -141,7 +141,8 @@ impl Shard {
         });
         let Some(mqtt) = self.mqtt(slot) else { return Vec::new() };
         // What this node remembers knows when it ends.
-        let goes_on = |kept: &Kept| shared.registry.is_shared() || !shared.lefts.has_ended(kept, now);
+        let goes_on =
+            |kept: &Kept| shared.registry.is_shared() || !shared.lefts.has_ended(session.app, kept, now);
         let known = !has_ended
             && match &left {
                 Some(left) => left.ends_at > now,
