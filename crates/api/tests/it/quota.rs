@@ -40,7 +40,8 @@ async fn a_batch_keeps_its_order_where_quotas_have_to_be_looked_up() {
     limit(&service, json!({"topics": 1_000, "retained_bytes": 1_000_000})).await;
     service.publish(&to_topic("known")).await;
     // Every other line names a topic that has to be looked for in the store.
-    let line = |n: usize| to_topic(&if n % 2 == 0 { format!("new-{n}") } else { "known".to_owned() });
+    let line =
+        |n: usize| to_topic(&if n.is_multiple_of(2) { format!("new-{n}") } else { "known".to_owned() });
     let lines: Vec<String> = (0..200).map(line).collect();
     let ids = publish(&service, BATCH, &lines).await;
     assert!(ids.is_sorted(), "ids are in the order of commits: {ids:?}");

@@ -311,8 +311,9 @@ async fn what_a_client_publishes_is_published_in_its_order() {
     node.device("d1", "u1", &[]).await;
     let mut peer = Peer::log_in(&node, "d1").await;
     // Every other topic has to be looked for in the store.
+    let name = |n: usize| if n.is_multiple_of(2) { format!("new-{n}") } else { "known".to_owned() };
     let publish = |n: usize| {
-        let name = if n % 2 == 0 { format!("new-{n}") } else { "known".to_owned() };
+        let name = name(n);
         let item =
             format!("<publish node='{name}'><item><json xmlns='urn:xmpp:json:0'>{n}</json></item></publish>");
         pubsub("set", &item)
@@ -325,8 +326,7 @@ async fn what_a_client_publishes_is_published_in_its_order() {
     }
     let ids: Vec<&str> = answers.iter().map(|answer| between(answer, "<item id='", "'")).collect();
     let published_to = |answer: &String| between(answer, "<publish node='", "'").to_owned();
-    let expected: Vec<String> =
-        (0..100).map(|n| if n % 2 == 0 { format!("new-{n}") } else { "known".to_owned() }).collect();
+    let expected: Vec<String> = (0..100).map(name).collect();
     assert_eq!(answers.iter().map(published_to).collect::<Vec<_>>(), expected, "answered in order");
     assert!(ids.is_sorted(), "{ids:?}");
     node.gateway.stop();
