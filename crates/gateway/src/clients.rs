@@ -136,8 +136,7 @@ impl Shard {
         if !proxies.trusts(peer) {
             return None;
         }
-        let values: Vec<&str> = head.header_values(proxies.header.name()).collect();
-        Some(ClientNetwork::of(proxies.client(peer, values.into_iter())))
+        Some(ClientNetwork::of(proxies.client(peer, head.header_bytes(proxies.header.name()))))
     }
 
     /// From here on the connection counts for this client. False if that has as many as it may.
