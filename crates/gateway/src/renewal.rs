@@ -4,6 +4,7 @@
 //! in which the client sent them: one that was sent before the token that applies changes nothing any more.
 
 use noroshi_auth::{Credential, Identity, Refused};
+use noroshi_types::AppName;
 
 use crate::shard::Shard;
 
@@ -64,10 +65,11 @@ impl Shard {
     ) {
         let session = self.connection(slot).and_then(|connection| connection.session.clone());
         let Some(session) = session else { return then(self, slot, Ok(())) };
-        let name = self.shared.auth.app_by_id(session.app).map(|app| app.name.to_string());
-        let client = self.client(slot);
+        let name = self.shared.auth.app_name(session.app);
+        let credential =
+            Credential { token, app: name.as_ref().map(AppName::as_str), client: self.client(slot) };
         let number = self.renewals.entry(slot).or_default().begin();
-        self.verify(slot, Credential { token, app: name.as_deref(), client }, move |shard, slot, answer| {
+        self.verify(slot, credential, move |shard, slot, answer| {
             let renewed = match answer {
                 Ok(identity) => shard.take_renewed(slot, number, identity),
                 Err(Refused::Expired) => Err(NotRenewed::Expired),

@@ -109,8 +109,8 @@ pub const CAMPAIGN_BATCH_MAX: u32 = 1_000;
 pub const PUSH_IN_FLIGHT: usize = 32_768;
 /// One message from a device: acks of 1,000 ids at 39 bytes are 39 KB.
 pub const CLIENT_MESSAGE_BYTES: usize = 64 << 10;
-/// What a device may send before its log-in is answered. 1,024 log-ins of a shard that wait for the verification of
-/// their tokens hold 16 MiB at most.
+/// What a device may send before its log-in is answered. The 4,096 log-ins that wait for a verification at once hold 64 MiB
+/// at most.
 pub const EARLY_BYTES: usize = 16 << 10;
 /// Frames a second of one connection, averaged over the burst.
 pub const FRAMES_PER_SECOND: u32 = 50;
@@ -157,7 +157,7 @@ pub const JWT_SECRET_BYTES_MAX: usize = 1_024;
 /// Log-ins that may fail in a minute from one IPv4 address or IPv6 /64: an office behind one address may have sixty
 /// devices with void tokens.
 pub const FAILED_LOG_INS_PER_CLIENT: u32 = 60;
-/// The same for one app, from everywhere: 100 a second, above what one address over its limit can add (20 a second).
+/// The same for one app, from everywhere: what a hundred clients at their own limit add.
 pub const FAILED_LOG_INS_PER_APP: u32 = 6_000;
 /// Lifetime of a device token.
 pub const DEVICE_TOKEN_TTL: Duration = Duration::from_secs(30 * 86_400);

@@ -160,8 +160,8 @@ async fn a_log_in_over_the_rate_of_connects_costs_no_verification() {
     let mut limits = Limits::default();
     limits.set(Quota::ConnectsPerSecond, Some(0));
     node.delivery.quotas().set_defaults(limits);
-    let app = node.auth.app_by_id(node.app).expect("an app");
-    let configured = Configured { app: app.id, name: app.name.clone(), overrides: Default::default() };
+    let name = node.auth.app_name(node.app).expect("an app");
+    let configured = Configured { app: node.app, name, overrides: Default::default() };
     node.delivery.quotas().configure([configured]);
     let _hold = Hold::begin().await;
     let mut client = node.open("/v1/connect").await;
