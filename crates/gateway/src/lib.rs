@@ -11,7 +11,7 @@
 //!
 //! Reading order: [`config`], [`gateway`], `connection`, `shard`, then along a connection's life
 //! `listener`, `clients`, `strangers`, `input`, `route`, `refusal`, `websocket`, `sse`, `talk`, `mqtt`, `socket_io`, `polling`,
-//! [`xmpp`], `login`, `catch_up`, `backlog`, `close`, `pulse`, [`drain`]; along a message's `edge`,
+//! [`xmpp`], `verification`, `login`, `renewal`, `catch_up`, `backlog`, `close`, `pulse`, [`drain`]; along a message's `edge`,
 //! `registry`, `stamp`, `dispatch`, `mailbox`, `overtake`, `topic_index`, `wildcard`, `fanout`, `offering`,
 //! `recent`, `ring`, `uring`, `tail`.
 //!
@@ -52,6 +52,7 @@ mod recent;
 mod recheck;
 mod refusal;
 mod registry;
+mod renewal;
 mod ring;
 mod route;
 mod shard;

@@ -17,5 +17,7 @@ mod slow;
 mod socket_io;
 mod storm;
 mod stream;
+#[cfg(debug_assertions)]
+mod verification;
 mod xmpp;
 mod xmpp_accounts;
