@@ -83,11 +83,11 @@ impl Identity {
 }
 
 /// The topic rules of each app that has some, with the app's name.
-pub type AppRules = HashMap<AppId, (AppName, Arc<TopicRules>)>;
+pub type RulesByApp = HashMap<AppId, (AppName, Arc<TopicRules>)>;
 
 /// Apps and keys as of the last change.
 struct Snapshot {
-    rules: AppRules,
+    rules: RulesByApp,
     apps: Vec<App>,
     directory: Directory,
     keys: HashMap<KeyHash, Key>,
@@ -113,7 +113,7 @@ pub struct Auth {
 }
 
 /// Called with all apps and their topic rules, one call at a time and in order; must not block.
-type Watcher = Box<dyn Fn(&[App], &AppRules) + Send + Sync>;
+type Watcher = Box<dyn Fn(&[App], &RulesByApp) + Send + Sync>;
 
 impl Auth {
     /// JWK sets are fetched through `egress`.
@@ -136,7 +136,7 @@ impl Auth {
         let mut fresh = vec![0; 32];
         random.fill(&mut fresh).map_err(no_randomness)?;
         let capabilities = Capabilities::new(&store.secret("endpoint-key", fresh).await?);
-        let snapshot = ArcSwap::from_pointee(load(&*store, &AppRules::new()).await?);
+        let snapshot = ArcSwap::from_pointee(load(&*store, &RulesByApp::new()).await?);
         let (reloading, jwk_sets) = (tokio::sync::Mutex::default(), JwkSets::new(egress));
         let verifier = Arc::new(Verifier::new(limits));
         let pool = Pool::start(threads)
@@ -464,7 +464,7 @@ impl Auth {
     }
 
     /// Calls `watcher` with all apps and their topic rules: now, and after every change on any node.
-    pub async fn watch_apps(&self, watcher: impl Fn(&[App], &AppRules) + Send + Sync + 'static) {
+    pub async fn watch_apps(&self, watcher: impl Fn(&[App], &RulesByApp) + Send + Sync + 'static) {
         let _in_order = self.reloading.lock().await;
         let snapshot = self.snapshot.load_full();
         watcher(&snapshot.apps, &snapshot.rules);
@@ -510,14 +510,14 @@ impl Auth {
     }
 }
 
-async fn load(store: &dyn Store, known: &AppRules) -> Result<Snapshot, Error> {
+async fn load(store: &dyn Store, known: &RulesByApp) -> Result<Snapshot, Error> {
     let apps = store.apps().await?;
     let keys = store.keys().await?.into_iter().map(|key| (key.hash, key)).collect();
     let rules = apps.iter().filter_map(|app| rules_of(app, known)).collect();
     Ok(Snapshot { rules, directory: Directory::of(&apps), apps, keys })
 }
 
-fn rules_of(app: &App, known: &AppRules) -> Option<(AppId, (AppName, Arc<TopicRules>))> {
+fn rules_of(app: &App, known: &RulesByApp) -> Option<(AppId, (AppName, Arc<TopicRules>))> {
     let read = match topic_rules::read(app.settings.topic_rules.as_deref()?) {
         Ok(rules) => rules,
         Err(error) => {
