@@ -267,4 +267,3 @@ impl Delivery {
         !topic.starts_with('$')
     }
 }
-

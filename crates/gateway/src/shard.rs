@@ -131,6 +131,8 @@ pub(crate) struct Shard {
     /// Connections that wait for a webhook of topic rules, by their slots.
     pub(crate) gates: HashMap<u32, Gate>,
     pub(crate) gate_number: u64,
+    /// Questions to webhooks that are out, those of gates that ended among them.
+    pub(crate) asking: usize,
     /// While topic rules that changed are applied.
     pub(crate) recheck: Option<Recheck>,
     pub(crate) outcomes: Outcomes,
@@ -192,6 +194,7 @@ impl Shard {
             succeeding: HashMap::new(),
             gates: HashMap::new(),
             gate_number: 0,
+            asking: 0,
             recheck: None,
             outcomes: Outcomes::default(),
             verifying: 0,
@@ -279,6 +282,9 @@ impl Shard {
         while let Ok(reply) = self.inlet.replies.try_recv() {
             self.guard(None, |shard| shard.handle_reply(reply));
         }
+        for reply in self.mailbox().take_overflow() {
+            self.guard(None, |shard| shard.handle_reply(reply));
+        }
         self.go_on_with_recheck();
         // A flood tells of new bytes in each turn besides: its share stays one.
         self.again.sort_unstable();
@@ -319,7 +325,7 @@ impl Shard {
             || !self.handshakes.is_empty()
             || self.fanout.has_work()
             || self.has_next_mail()
-            || self.recheck.is_some()
+            || self.recheck.as_ref().is_some_and(Recheck::has_work)
             || !self.inlet.arrivals.is_empty()
             || self.polled.has_work();
         if at_once {
@@ -329,6 +335,9 @@ impl Shard {
         let mut ms = if self.connections.is_empty() { u64::MAX } else { self.to_next_tick_ms(since) };
         if self.index == 0 && !self.shared.lefts.is_empty() {
             ms = ms.min(LEFTS_EVERY_MS);
+        }
+        if let Some(recheck) = &self.recheck {
+            ms = ms.min(recheck.patience_ms(self.now.ms32()));
         }
         if let Some(linger_ms) = self.log_ins.patience_ms() {
             ms = ms.min(linger_ms);

@@ -17,5 +17,6 @@ mod slow;
 mod socket_io;
 mod storm;
 mod stream;
+mod topic_rules;
 mod xmpp;
 mod xmpp_accounts;
