@@ -19,5 +19,6 @@ mod relay;
 mod service;
 mod tenant;
 mod topic;
+mod topic_rules;
 mod trace;
 mod web_push;
