@@ -1,12 +1,12 @@
 //! The open HTTP connections of one listener: bounded in number, for all clients together and for each.
 //!
 //! A full pool makes room for a newcomer: it evicts the connection that waits for its peer and has waited
-//! longest. Strangers go before devices, devices before providers; of each, idle connections go before those
-//! in the middle of a request. A connection whose request is in work, and a provider's in the middle of a
-//! request, is never evicted. Only if nobody can be evicted, the newcomer is refused.
+//! longest. Strangers go before devices, devices before providers; of each, silent connections go before idle ones,
+//! and these before those in the middle of a request. A connection whose request is in work, and a provider's in the
+//! middle of a request, is never evicted. Only if nobody can be evicted, the newcomer is refused.
 //!
-//! A newcomer is a stranger until its first request brought a credential. Its first request is there when it
-//! enters, so a provider cannot be evicted between.
+//! A newcomer is a stranger until its first request brought a credential. On the public addresses its first request is
+//! there when it enters, so a provider cannot be evicted between. On the admin address nothing has to be there yet.
 //!
 //! The lock guards indices and counts; nothing waits under it. It is taken a few times a request.
 
@@ -56,6 +56,8 @@ pub(crate) enum Trust {
 /// What a connection does. In the order of eviction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Activity {
+    /// No request has come yet.
+    Silent,
     /// Between two requests.
     Idle,
     /// In the middle of a request: the peer owes bytes, or does not take those it is sent.
@@ -152,6 +154,8 @@ struct Inner {
     metrics: PoolMetrics,
     open: Gauge,
     places: Mutex<Places>,
+    /// Notified when an evicted connection has closed. One listener waits for it.
+    closed: Notify,
 }
 
 /// Which of several connections is evicted first: the least.
@@ -196,7 +200,14 @@ impl Pool {
     /// `listener` is the label of its metrics: `public` or `admin`.
     pub fn new(listener: &'static str, limits: PoolLimits, metrics: PoolMetrics) -> Self {
         let open = metrics.open.get_or_create_owned(&ListenerLabels { listener });
-        Self(Arc::new(Inner { listener, limits, metrics, open, places: Mutex::default() }))
+        Self(Arc::new(Inner {
+            listener,
+            limits,
+            metrics,
+            open,
+            places: Mutex::default(),
+            closed: Notify::new(),
+        }))
     }
 
     /// A place for a connection whose first request is there. `client`: whom it counts for; none where nobody is
@@ -206,8 +217,20 @@ impl Pool {
     }
 
     /// A place for a connection of which nothing came yet.
-    pub fn enter_idle(&self, client: Option<ClientNetwork>) -> Result<Place, NoRoom> {
-        self.enter_at(Activity::Idle, client)
+    pub fn enter_silent(&self, client: Option<ClientNetwork>) -> Result<Place, NoRoom> {
+        self.enter_at(Activity::Silent, client)
+    }
+
+    /// Waits while too many evicted connections have not closed yet. A listener that accepts nothing meanwhile refuses
+    /// nobody for them: they close as soon as their tasks run.
+    pub async fn can_evict(&self) {
+        loop {
+            let closed = self.0.closed.notified();
+            if self.0.places.lock().leaving < EVICTED_MAX {
+                return;
+            }
+            closed.await;
+        }
     }
 
     fn enter_at(&self, activity: Activity, client: Option<ClientNetwork>) -> Result<Place, NoRoom> {
@@ -344,10 +367,14 @@ impl Place {
 impl Drop for Place {
     fn drop(&mut self) {
         let mut places = self.pool.places.lock();
-        if places.take(self.id).is_none() {
-            places.leaving -= 1; // it was evicted
+        let was_evicted = places.take(self.id).is_none();
+        if was_evicted {
+            places.leaving -= 1;
         }
         drop(places);
+        if was_evicted {
+            self.pool.closed.notify_one();
+        }
         self.pool.open.dec();
     }
 }
@@ -405,6 +432,34 @@ mod tests {
         drop((stay, newcomers));
         let places = pool.0.places.lock();
         assert!(places.open.is_empty() && places.evictable.is_empty() && places.clients.is_empty());
+    }
+
+    #[test]
+    fn connections_without_a_request_go_before_those_that_had_one() {
+        let pool = pool(3, 0);
+        let used = enter(&pool, 1, Activity::Idle, Trust::None);
+        let Ok(silent) = pool.enter_silent(None) else { panic!("no room") };
+        let Ok(asking) = pool.enter_silent(None) else { panic!("no room") };
+        asking.is_at(Activity::Working);
+        let newcomer = pool.enter_silent(None);
+        assert!(newcomer.is_ok() && is_evicted(&silent) && !is_evicted(&used) && !is_evicted(&asking));
+    }
+
+    #[tokio::test]
+    async fn a_listener_waits_while_evicted_connections_close() {
+        let pool = pool(1, 0);
+        let mut evicted: Vec<_> = (0..=EVICTED_MAX).filter_map(|_| pool.enter_silent(None).ok()).collect();
+        assert_eq!(evicted.len(), EVICTED_MAX + 1);
+        assert_eq!(pool.enter_silent(None).err(), Some(NoRoom::Pool));
+        let waiting = tokio::spawn({
+            let pool = pool.clone();
+            async move { pool.can_evict().await }
+        });
+        tokio::task::yield_now().await;
+        assert!(!waiting.is_finished());
+        drop(evicted.remove(0));
+        waiting.await.expect("it goes on");
+        assert!(pool.enter_silent(None).is_ok());
     }
 
     #[test]

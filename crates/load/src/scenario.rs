@@ -336,6 +336,11 @@ impl Sample {
     /// [`Sample::push_cpu_each`], and what both sides used in cores.
     pub(crate) fn push_cpu(self, later: Sample, names: &CpuNames, count: u64, values: &mut Values) {
         self.push_cpu_each(later, names, count, values);
+        self.push_cores(later, values);
+    }
+
+    /// What both sides used, in cores.
+    pub(crate) fn push_cores(self, later: Sample, values: &mut Values) {
         let seconds = self.seconds_until(later);
         let server = self.server_until(later);
         let client = self.client.zip(later.client).map(|(from, to)| to - from);

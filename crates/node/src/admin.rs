@@ -54,7 +54,11 @@ impl Admin {
         let pool = Pool::new("admin", limits, metrics);
         let serving = Serving::new(router);
         let refusals = Refusals::new(&serving);
-        while let Some(accepted) = end.run_until_cancelled(admin.listener.accept()).await {
+        let next = async || {
+            pool.can_evict().await;
+            admin.listener.accept().await
+        };
+        while let Some(accepted) = end.run_until_cancelled(next()).await {
             let (stream, peer) = match accepted {
                 Ok(accepted) => accepted,
                 Err(error) => {
@@ -70,7 +74,7 @@ impl Admin {
                     continue;
                 }
             };
-            match pool.enter_idle(None) {
+            match pool.enter_silent(None) {
                 Ok(place) => drop(connections.spawn(serve(handover, serving.clone(), place, end.clone()))),
                 Err(no_room) => {
                     if let Some(refusal) = refusals.refuse(handover, no_room) {
@@ -78,6 +82,8 @@ impl Admin {
                     }
                 }
             }
+            // It reads a request that is there already before so many others come that it is evicted.
+            tokio::task::yield_now().await;
         }
         connections.close();
         connections.wait().await;

@@ -1,8 +1,9 @@
 //! Whether one tenant notices another: an app publishes at a steady rate to connected devices, alone and then beside
 //! an app that does everything it may as fast as it can ([`noise`]). Shown are both, and the ratio between them.
 //!
-//! The machine is shared too: with fewer cores than busy threads some of what is lost is the client's own. The report
-//! has the CPU of the server, of the client, and of everything else.
+//! Both apps' clients share the machine with the server. The noisy ones have the lowest priority ([`noise`]), so that
+//! they take no CPU from the steady ones, as if they ran elsewhere. The report has the CPU of the server and of all
+//! clients beside the noise, and that of the server alone.
 
 mod noise;
 mod tenant;
@@ -64,15 +65,18 @@ fn measure_all(args: &Tenants, bench: &mut Bench<'_>) -> Result<Vec<Values>, Err
     for number in 1..=args.common.repeat {
         progress(&format!("measuring {number} of {}, alone", args.common.repeat));
         let mut values = Values::default();
+        let from = Sample::take(bench);
         measure(args, bench, &ALONE, "alone, deliveries", &mut values)?;
+        values.push_some("alone, server CPU", "cores", from.server_cores(Sample::take(bench)));
         progress(&format!("measuring {number} of {}, beside the noisy app", args.common.repeat));
         let noise = Noise::start(&tenant, args.threads)?;
         let from = Sample::take(bench);
         let measured = measure(args, bench, &BESIDE, "beside, deliveries", &mut values);
-        let seconds = from.seconds_until(Sample::take(bench));
+        let to = Sample::take(bench);
         let made = noise.stop();
         measured?;
-        made.push(seconds, &mut values);
+        made.push(from.seconds_until(to), &mut values);
+        from.push_cores(to, &mut values);
         for (name, beside, alone) in [
             (P50_RATIO, BESIDE.percentiles[0], ALONE.percentiles[0]),
             (P99_RATIO, BESIDE.percentiles[2], ALONE.percentiles[2]),
@@ -131,6 +135,9 @@ fn broken(repetitions: &[Values], within: f64) -> Option<String> {
     };
     let (p99, deliveries) = (median(P99_RATIO), median(DELIVERIES_RATIO));
     let percent = within * 100.0;
+    if let Some(kind) = noise::kinds().find(|kind| median(kind) == 0.0) {
+        return Some(format!("there were none of the {kind}: nothing was tested"));
+    }
     // What is not a number is not within anything.
     if p99.is_nan() || p99 > 1.0 + within {
         return Some(format!(
@@ -155,11 +162,17 @@ mod tests {
             let mut values = Values::default();
             values.push(P99_RATIO, "", p99);
             values.push(DELIVERIES_RATIO, "", deliveries);
+            noise::kinds().for_each(|kind| values.push(kind, "1/s", 1.0));
             values
         };
         assert_eq!(broken(&[values(1.1, 1.0), values(9.0, 0.1), values(1.0, 1.0)], 0.2), None);
         assert!(broken(&[values(1.3, 1.0)], 0.2).is_some_and(|why| why.contains("p99")));
         assert!(broken(&[values(1.0, 0.7)], 0.2).is_some_and(|why| why.contains("deliveries")));
         assert!(broken(&[values(f64::NAN, 1.0)], 0.2).is_some());
+        let mut quiet = Values::default();
+        quiet.push(P99_RATIO, "", 1.0);
+        quiet.push(DELIVERIES_RATIO, "", 1.0);
+        noise::kinds().for_each(|kind| quiet.push(kind, "1/s", 0.0));
+        assert!(broken(&[quiet], 0.2).is_some_and(|why| why.contains("publishes")));
     }
 }

@@ -1,5 +1,9 @@
 //! What the noisy app does, each kind with threads of its own until it is stopped. Refusals count as done: being refused
 //! fast is what a limit is for.
+//!
+//! The threads have the lowest priority: they use the CPU that the server and the steady app's clients leave. At equal
+//! priority eight busy threads delay a client on the same cores by a time slice, some 3 ms on Linux, whatever the server
+//! does.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -27,12 +31,20 @@ const BOGUS_CLAIMS: &str = "eyJzdWIiOiJub2JvZHkiLCJkZXZpY2UiOiJub2JvZHkiLCJleHAi
 /// What it is called in the report, and what it does.
 type Kind = (&'static str, fn(&Tenant, u64, &AtomicBool, &AtomicU64));
 
+/// The least of Linux (setpriority(2)). It holds for the calling thread alone.
+const LOWEST_PRIORITY: i32 = 19;
+
 const KINDS: [Kind; 4] = [
     ("noisy publishes", publish),
     ("noisy wildcard subscriptions", subscribe),
     ("noisy log-ins with bogus tokens", fail_to_log_in),
     ("noisy connections that come and go", come_and_go),
 ];
+
+/// By their names in the report.
+pub(super) fn kinds() -> impl Iterator<Item = &'static str> {
+    KINDS.iter().map(|(name, _)| *name)
+}
 
 pub(super) struct Noise {
     ends: Arc<AtomicBool>,
@@ -51,7 +63,12 @@ impl Noise {
             noise.counts.push((name, count.clone()));
             for number in 0..u64::from(threads) {
                 let (tenant, ends, count) = (tenant.clone(), noise.ends.clone(), count.clone());
-                let run = move || act(&tenant, number, &ends, &count);
+                let run = move || match rustix::process::nice(LOWEST_PRIORITY) {
+                    Ok(_) => act(&tenant, number, &ends, &count),
+                    Err(error) => {
+                        eprintln!("noroshi bench: no noise: its priority cannot be lowered: {error}")
+                    }
+                };
                 let thread = std::thread::Builder::new().name("noise".to_owned()).spawn(run);
                 noise.threads.push(thread.map_err(Error::system("a thread of the noisy app"))?);
             }
