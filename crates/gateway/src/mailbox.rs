@@ -33,8 +33,8 @@ use crate::clients::Seat;
 use crate::config::Speaks;
 use crate::connection::Origin;
 use crate::dispatch::{Audience, Dispatch};
+use crate::gate::Permitted;
 use crate::mqtt::work::Done;
-use crate::permission::Permitted;
 use crate::registry::{Address, Key, Session};
 use crate::stamp::Moment;
 use crate::tls::TlsSession;
@@ -47,7 +47,7 @@ pub(crate) const REPLIES: usize = crate::login::BATCHES_MAX
     + crate::mqtt::scan::OUT_MAX
     + crate::verification::VERIFYING_MAX
     + crate::xmpp::ASKED_MAX
-    + crate::permission::ASKING_MAX;
+    + crate::gate::ASKING_MAX;
 
 /// Deliveries to users and devices that may wait for one shard, besides those of one more request:
 /// about a second of its work. More would only wait longer, and all that comes behind them too.

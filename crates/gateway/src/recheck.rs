@@ -24,7 +24,8 @@ use noroshi_types::{AppId, CloseReason, Topic};
 
 use crate::admission::{Bucket, Rate};
 use crate::connection::{Phase, Protocol};
-use crate::permission::{end_durable, holder_of, knows};
+use crate::gate::end_durable;
+use crate::permission::{holder_of, knows};
 use crate::shard::Shard;
 
 /// Topics and filters checked in one turn, and those of one more connection: at a microsecond each half a millisecond.
