@@ -1,7 +1,7 @@
 //! The one place that is asked.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
 use arc_swap::ArcSwap;
 use noroshi_egress::Egress;
@@ -12,6 +12,7 @@ use noroshi_types::rule::{Claims, TopicRules};
 use noroshi_types::{
     AppId, AppName, DeviceId, KeyId, NotificationId, Scope, Scopes, Timestamp, Topic, UserId,
 };
+use parking_lot::Mutex;
 use ring::rand::{SecureRandom, SystemRandom};
 use tokio::task::JoinSet;
 
@@ -86,11 +87,35 @@ impl Identity {
 pub type RulesByApp = HashMap<AppId, (AppName, Arc<TopicRules>)>;
 
 /// Apps and keys as of the last change.
+#[derive(Default)]
 struct Snapshot {
     rules: RulesByApp,
     apps: Vec<App>,
     directory: Directory,
     keys: HashMap<KeyHash, Key>,
+}
+
+impl Snapshot {
+    fn app(&self, id: AppId) -> Option<&App> {
+        self.directory.by_id(&self.apps, id)
+    }
+
+    /// The topic rules of an app. It parses them only if their text is new: rules can be large, and a change of any app
+    /// reads all apps again.
+    fn rules_for(&self, app: &App) -> Option<Arc<TopicRules>> {
+        let text = app.settings.topic_rules.as_deref()?;
+        let known = self.rules.get(&app.id).map(|(_, rules)| rules);
+        let text_before = self.app(app.id).and_then(|app| app.settings.topic_rules.as_deref());
+        if let (Some(known), true) = (known, text_before == Some(text)) {
+            return Some(known.clone());
+        }
+        let read = topic_rules::read(text).unwrap_or_else(|error| {
+            tracing::error!(app = %app.name, %error, "the app's topic rules cannot be read: every topic is denied");
+            TopicRules::denying_all()
+        });
+        // Rules that mean the same are the same: nobody has to check anything again.
+        Some(known.filter(|known| ***known == read).cloned().unwrap_or_else(|| Arc::new(read)))
+    }
 }
 
 /// Shared as `Arc<Auth>`.
@@ -108,7 +133,7 @@ pub struct Auth {
     random: SystemRandom,
     /// Set once, where other nodes are to be told.
     changed: OnceLock<Box<dyn Fn() + Send + Sync>>,
-    /// Called after every reload.
+    /// Called after every reload. The lock guards the list; watchers run under it.
     watchers: Mutex<Vec<Watcher>>,
 }
 
@@ -136,7 +161,7 @@ impl Auth {
         let mut fresh = vec![0; 32];
         random.fill(&mut fresh).map_err(no_randomness)?;
         let capabilities = Capabilities::new(&store.secret("endpoint-key", fresh).await?);
-        let snapshot = ArcSwap::from_pointee(load(&*store, &RulesByApp::new()).await?);
+        let snapshot = ArcSwap::from_pointee(load(&*store, &Snapshot::default()).await?);
         let (reloading, jwk_sets) = (tokio::sync::Mutex::default(), JwkSets::new(egress));
         let verifier = Arc::new(Verifier::new(limits));
         let pool = Pool::start(threads)
@@ -200,7 +225,7 @@ impl Auth {
     pub(crate) fn device_token(&self, token: &str, now: Timestamp) -> Result<Identity, Refused> {
         let identity = self.signer.verify(token, now)?;
         // The app may be gone while its tokens live on.
-        self.app_by_id(identity.app).map(|_| identity).ok_or(Refused::Unknown)
+        if self.has_app(identity.app) { Ok(identity) } else { Err(Refused::Unknown) }
     }
 
     pub(crate) fn is_key(&self, hash: &KeyHash) -> bool {
@@ -236,8 +261,8 @@ impl Auth {
         self.verifier.metrics.register(registry);
     }
 
-    /// Another app whose tokens an app of this name with these settings would claim too: both would declare the same
-    /// issuer and audience.
+    /// Another app that an app of this name with these settings would newly share tokens with: both have the same
+    /// audience, and the same issuer or one of them declares none.
     pub fn rival(&self, name: &AppName, settings: &AppSettings) -> Option<AppName> {
         let snapshot = self.snapshot.load();
         snapshot.directory.rival(&snapshot.apps, name.as_str(), settings).map(|app| app.name.clone())
@@ -273,7 +298,7 @@ impl Auth {
     /// What a permit is about. None for what was never given out, or is of an app that is gone.
     pub fn permitted(&self, permit: Permit, token: &str) -> Option<(AppId, NotificationId)> {
         let (app, id) = self.capabilities.message_of(permit, token)?;
-        self.app_by_id(app).map(|_| (app, id))
+        self.has_app(app).then_some((app, id))
     }
 
     pub fn apps(&self) -> Vec<App> {
@@ -285,11 +310,26 @@ impl Auth {
     }
 
     pub fn app(&self, name: &str) -> Option<App> {
-        self.snapshot.load().apps.iter().find(|app| app.name.as_str() == name).cloned()
+        let snapshot = self.snapshot.load();
+        snapshot.directory.by_name(&snapshot.apps, name).cloned()
     }
 
-    pub fn app_by_id(&self, id: AppId) -> Option<App> {
-        self.snapshot.load().apps.iter().find(|app| app.id == id).cloned()
+    pub fn has_app(&self, id: AppId) -> bool {
+        self.snapshot.load().app(id).is_some()
+    }
+
+    pub fn app_id(&self, name: &str) -> Option<AppId> {
+        let snapshot = self.snapshot.load();
+        snapshot.directory.by_name(&snapshot.apps, name).map(|app| app.id)
+    }
+
+    /// Calls `then` with an app; an app may be large, so it is not copied.
+    pub fn with_app<T>(&self, id: AppId, then: impl FnOnce(&App) -> T) -> Option<T> {
+        self.snapshot.load().app(id).map(then)
+    }
+
+    pub fn app_name(&self, id: AppId) -> Option<AppName> {
+        self.with_app(id, |app| app.name.clone())
     }
 
     /// By id, oldest first.
@@ -414,7 +454,10 @@ impl Auth {
     }
 
     async fn refresh(&self, app: &App) {
-        let is_current = || self.app_by_id(app.id).is_some_and(|now| now.settings == app.settings);
+        // Its other settings may change during the fetch.
+        let fetched_from = source(&app.settings);
+        let is_current =
+            || self.with_app(app.id, |now| source(&now.settings) == fetched_from).unwrap_or(false);
         let result = self.jwk_sets.refresh(app, is_current).await;
         let fetches = matches!(source(&app.settings), Some(Source::Url(_)));
         if fetches {
@@ -429,9 +472,9 @@ impl Auth {
 
     /// The snapshot comes first: from then on a fetch for the old settings changes nothing.
     async fn changed(&self, app: &App) -> Result<(), Error> {
-        let before = self.app_by_id(app.id);
+        let before = self.snapshot.load_full();
         self.reload().await?;
-        self.forget_keys(before.as_ref(), app);
+        self.forget_keys(before.app(app.id), app);
         self.refresh(app).await;
         // `run` learns when the next fetch is due.
         self.jwk_sets.changed.notify_one();
@@ -468,12 +511,12 @@ impl Auth {
         let _in_order = self.reloading.lock().await;
         let snapshot = self.snapshot.load_full();
         watcher(&snapshot.apps, &snapshot.rules);
-        self.watchers.lock().unwrap_or_else(PoisonError::into_inner).push(Box::new(watcher));
+        self.watchers.lock().push(Box::new(watcher));
     }
 
     fn tell_watchers(&self) {
         let snapshot = self.snapshot.load();
-        let watchers = self.watchers.lock().unwrap_or_else(PoisonError::into_inner);
+        let watchers = self.watchers.lock();
         watchers.iter().for_each(|watcher| watcher(&snapshot.apps, &snapshot.rules));
     }
 
@@ -482,12 +525,12 @@ impl Auth {
         let before = self.snapshot.load_full();
         self.load_again().await?;
         let now = self.snapshot.load_full();
-        for gone in before.apps.iter().filter(|app| !now.apps.iter().any(|known| known.id == app.id)) {
+        for gone in before.apps.iter().filter(|app| now.app(app.id).is_none()) {
             self.jwk_sets.remove(gone.id);
         }
         for app in &now.apps {
-            let known = before.apps.iter().find(|known| known.id == app.id);
-            if known.is_some_and(|known| known.settings == app.settings) {
+            let known = before.app(app.id);
+            if known.is_some_and(|known| source(&known.settings) == source(&app.settings)) {
                 continue;
             }
             self.forget_keys(known, app);
@@ -503,33 +546,50 @@ impl Auth {
     async fn load_again(&self) -> Result<(), Error> {
         let _in_order = self.reloading.lock().await;
         let before = self.snapshot.load_full();
-        let snapshot = load(&*self.store, &before.rules).await?;
+        let snapshot = load(&*self.store, &before).await?;
         self.snapshot.store(Arc::new(snapshot));
         self.tell_watchers();
         Ok(())
     }
 }
 
-async fn load(store: &dyn Store, known: &RulesByApp) -> Result<Snapshot, Error> {
+async fn load(store: &dyn Store, before: &Snapshot) -> Result<Snapshot, Error> {
     let apps = store.apps().await?;
     let keys = store.keys().await?.into_iter().map(|key| (key.hash, key)).collect();
-    let rules = apps.iter().filter_map(|app| rules_of(app, known)).collect();
+    let rules_of = |app: &App| Some((app.id, (app.name.clone(), before.rules_for(app)?)));
+    let rules = apps.iter().filter_map(rules_of).collect();
     Ok(Snapshot { rules, directory: Directory::of(&apps), apps, keys })
-}
-
-fn rules_of(app: &App, known: &RulesByApp) -> Option<(AppId, (AppName, Arc<TopicRules>))> {
-    let read = match topic_rules::read(app.settings.topic_rules.as_deref()?) {
-        Ok(rules) => rules,
-        Err(error) => {
-            tracing::error!(app = %app.name, %error, "the app's topic rules cannot be read: every topic is denied");
-            TopicRules::denying_all()
-        }
-    };
-    let known = known.get(&app.id).filter(|(_, known)| **known == read);
-    let rules = known.map_or_else(|| Arc::new(read), |(_, known)| known.clone());
-    Some((app.id, (app.name.clone(), rules)))
 }
 
 fn no_randomness(_: ring::error::Unspecified) -> Error {
     Error::Engine("the system has no randomness".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn topic_rules_are_parsed_when_their_text_changes() {
+        let app = |topic: &str| App {
+            id: AppId(1),
+            name: AppName::parse("a").expect("a name"),
+            created_at: Timestamp(0),
+            settings: AppSettings {
+                topic_rules: Some(format!(r#"{{"subscribe":[{{"topic":"{topic}","allow":"anyone"}}]}}"#)),
+                ..AppSettings::default()
+            },
+        };
+        let (old, new) = (app("old"), app("new"));
+        // Not what the text says, so it tells whether the text was parsed.
+        let known = Arc::new(TopicRules::denying_all());
+        let snapshot = Snapshot {
+            rules: AppRules::from([(old.id, (old.name.clone(), known.clone()))]),
+            directory: Directory::of(std::slice::from_ref(&old)),
+            apps: vec![old.clone()],
+            keys: HashMap::new(),
+        };
+        assert!(snapshot.rules_for(&old).is_some_and(|rules| Arc::ptr_eq(&rules, &known)));
+        assert!(snapshot.rules_for(&new).is_some_and(|rules| *rules != *known));
+    }
 }

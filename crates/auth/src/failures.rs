@@ -1,17 +1,19 @@
-//! Limits on failed log-ins, per peer address and per app.
+//! Limits on failed log-ins, per client and per app.
 //!
-//! Each address and each app has an allowance of failures: a token bucket. Over the allowance, only work that a stranger
-//! could make expensive is limited. Device tokens, HS256 tokens and tokens that a key set has verified before cost some
-//! microseconds and are always checked, so a valid one is accepted whatever its neighbours behind the same NAT do. A
-//! token that needs a public-key verification takes from a second, slower bucket then ([`PEER_TRIES`], [`APP_TRIES`]);
-//! without room there it is refused unverified with the time to wait. So a new valid token behind an abused address
-//! still succeeds, after some retries at worst, and one address costs at most 20 verifications a second (some 2 ms of
-//! CPU with RSA-2048, 6 ms with RSA-4096).
+//! A client is a network, as [`crate::client`] counts them. Each client and each app has an allowance of failures: a
+//! token bucket. Over the allowance, only work that a stranger could make expensive is limited. Device tokens, HS256
+//! tokens and tokens that a key set has verified before cost some microseconds and are always checked, so a valid one is
+//! accepted whatever its neighbours behind the same NAT do. A token that needs a public-key verification takes from a
+//! second, slower bucket then ([`CLIENT_TRIES`], [`APP_TRIES`]); without room there it is refused unverified with the
+//! time to wait. So a new valid token from an abused client still succeeds, after some retries at worst, and one client
+//! costs at most 20 verifications a second (some 2 ms of CPU with RSA-2048, 6 ms with RSA-4096).
 //!
-//! One address alone cannot push an app over its limit: its verifications end at 20 a second and its allowance, below
-//! what an app's bucket refills by default (100 a second). A token that is refused unverified counts for neither.
+//! A failure counts for the app only while its client is within the client's own allowance. So one client charges an app
+//! with at most 60 failures a minute by default, of the app's 6,000, and cannot push the app over its limit. Clients
+//! without a known address (behind a trusted proxy that names none) share one allowance per app, half of the app's. A
+//! token that is refused unverified counts for neither.
 //!
-//! Both tables are bounded. An evicted address starts again with a full allowance; whoever can afford tens of thousands
+//! The tables are bounded. An evicted client starts again with a full allowance; whoever can afford tens of thousands
 //! of addresses is limited by the app's bucket and the verification queue.
 
 use noroshi_types::{AppId, Recent, Timestamp, limits};
@@ -20,28 +22,28 @@ use parking_lot::Mutex;
 use crate::client::ClientNetwork;
 
 /// Some 6 MiB when full.
-const PEERS_MAX: usize = 65_536;
+const CLIENTS_MAX: usize = 65_536;
 const APPS_MAX: usize = 16_384;
 
-/// Verifications of unknown tokens by an address that is over its allowance.
-const PEER_TRIES: Rate = Rate { per_minute: 20 * 60, burst: 20 };
+/// Verifications of unknown tokens from a client that is over its allowance.
+const CLIENT_TRIES: Rate = Rate { per_minute: 20 * 60, burst: 20 };
 /// The same for an app.
 const APP_TRIES: Rate = Rate { per_minute: 100 * 60, burst: 100 };
 
 const MICRO: u64 = 1_000_000;
 
-/// How many log-ins may fail before the address or the app is limited.
+/// How many log-ins may fail before the client or the app is limited.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FailureLimits {
     /// Of one IPv4 address or IPv6 /64.
-    pub per_peer_per_minute: u32,
+    pub per_client_per_minute: u32,
     pub per_app_per_minute: u32,
 }
 
 impl Default for FailureLimits {
     fn default() -> Self {
         Self {
-            per_peer_per_minute: limits::FAILED_LOG_INS_PER_CLIENT,
+            per_client_per_minute: limits::FAILED_LOG_INS_PER_CLIENT,
             per_app_per_minute: limits::FAILED_LOG_INS_PER_APP,
         }
     }
@@ -117,7 +119,7 @@ struct Allowance {
 /// Why a token is not verified now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Limited {
-    Peer { retry_after_s: u32 },
+    Client { retry_after_s: u32 },
     App { retry_after_s: u32 },
 }
 
@@ -132,51 +134,70 @@ pub(crate) enum Standing {
 /// Each lock guards its own table; nothing else is locked under it.
 pub(crate) struct Failures {
     limits: FailureLimits,
-    peers: Mutex<Recent<ClientNetwork, Allowance>>,
+    clients: Mutex<Recent<ClientNetwork, Allowance>>,
+    /// By app: what its clients without a known address share.
+    unknown_clients: Mutex<Recent<AppId, Allowance>>,
     apps: Mutex<Recent<AppId, Allowance>>,
 }
 
 impl Failures {
     pub(crate) fn new(limits: FailureLimits) -> Self {
-        Self { limits, peers: Mutex::new(Recent::new(PEERS_MAX)), apps: Mutex::new(Recent::new(APPS_MAX)) }
+        Self {
+            limits,
+            clients: Mutex::new(Recent::new(CLIENTS_MAX)),
+            unknown_clients: Mutex::new(Recent::new(APPS_MAX)),
+            apps: Mutex::new(Recent::new(APPS_MAX)),
+        }
     }
 
-    fn peer_rate(&self) -> Rate {
-        Rate::of_minute(self.limits.per_peer_per_minute)
+    fn client_rate(&self) -> Rate {
+        Rate::of_minute(self.limits.per_client_per_minute)
+    }
+
+    fn unknown_clients_rate(&self) -> Rate {
+        Rate::of_minute(self.limits.per_app_per_minute.div_ceil(2))
     }
 
     fn app_rate(&self) -> Rate {
         Rate::of_minute(self.limits.per_app_per_minute)
     }
 
-    /// Counts a failure. If the address is over its allowance, how many seconds it shall wait.
+    /// Counts a failure. If the client is over its allowance, how many seconds it shall wait.
     pub(crate) fn count(
         &self,
-        peer: Option<ClientNetwork>,
+        client: Option<ClientNetwork>,
         app: Option<AppId>,
         now: Timestamp,
     ) -> Option<u32> {
-        if let Some(app) = app {
+        let wait_s = match (client, app) {
+            (Some(client), _) => take(&self.clients, client, self.client_rate(), CLIENT_TRIES, now),
+            (None, Some(app)) => {
+                take(&self.unknown_clients, app, self.unknown_clients_rate(), APP_TRIES, now)
+            }
+            (None, None) => None,
+        };
+        if let (None, Some(app)) = (wait_s, app) {
             take(&self.apps, app, self.app_rate(), APP_TRIES, now);
         }
-        take(&self.peers, peer?, self.peer_rate(), PEER_TRIES, now)
+        // Unknown clients are many: none is told to wait for another's failures.
+        client.and(wait_s)
     }
 
     /// Whether a token that nothing is known of may be verified with a public key.
     pub(crate) fn admit(
         &self,
-        peer: Option<ClientNetwork>,
+        client: Option<ClientNetwork>,
         app: AppId,
         now: Timestamp,
     ) -> Result<Standing, Limited> {
-        let peer = match peer {
-            Some(peer) => admit(&self.peers, &peer, self.peer_rate(), PEER_TRIES, now)
-                .map_err(|retry_after_s| Limited::Peer { retry_after_s })?,
-            None => Standing::Good,
+        let client = match client {
+            Some(client) => admit(&self.clients, &client, self.client_rate(), CLIENT_TRIES, now),
+            None => admit(&self.unknown_clients, &app, self.unknown_clients_rate(), APP_TRIES, now),
         };
+        let client = client.map_err(|retry_after_s| Limited::Client { retry_after_s })?;
         let app = admit(&self.apps, &app, self.app_rate(), APP_TRIES, now)
             .map_err(|retry_after_s| Limited::App { retry_after_s })?;
-        Ok(if (peer, app) == (Standing::Good, Standing::Good) { Standing::Good } else { Standing::Suspect })
+        Ok(if (client, app) == (Standing::Good, Standing::Good) { Standing::Good } else { Standing::Suspect })
     }
 }
 
@@ -222,24 +243,24 @@ mod tests {
     const APP: AppId = AppId(1);
     const NOW: Timestamp = Timestamp(1_000_000);
 
-    fn peer(address: &str) -> Option<ClientNetwork> {
+    fn client(address: &str) -> Option<ClientNetwork> {
         Some(ClientNetwork::of(address.parse().expect("an address")))
     }
 
-    fn failures(per_peer_per_minute: u32, per_app_per_minute: u32) -> Failures {
-        Failures::new(FailureLimits { per_peer_per_minute, per_app_per_minute })
+    fn failures(per_client_per_minute: u32, per_app_per_minute: u32) -> Failures {
+        Failures::new(FailureLimits { per_client_per_minute, per_app_per_minute })
     }
 
     #[test]
-    fn an_address_over_its_allowance_has_few_tokens_verified() {
+    fn a_client_over_its_allowance_has_few_tokens_verified() {
         let failures = failures(3, 1_000);
-        let (bad, other) = (peer("192.0.2.1"), peer("192.0.2.2"));
+        let (bad, other) = (client("192.0.2.1"), client("192.0.2.2"));
         assert_eq!([(); 3].map(|()| failures.count(bad, Some(APP), NOW)), [None; 3]);
         assert_eq!(failures.count(bad, Some(APP), NOW), Some(20), "three a minute is one in twenty seconds");
-        for _ in 0..PEER_TRIES.burst {
+        for _ in 0..CLIENT_TRIES.burst {
             assert_eq!(failures.admit(bad, APP, NOW), Ok(Standing::Suspect));
         }
-        assert_eq!(failures.admit(bad, APP, NOW), Err(Limited::Peer { retry_after_s: 1 }));
+        assert_eq!(failures.admit(bad, APP, NOW), Err(Limited::Client { retry_after_s: 1 }));
         assert_eq!(failures.admit(other, APP, NOW), Ok(Standing::Good), "a neighbour is not limited");
         assert_eq!(failures.admit(bad, APP, Timestamp(NOW.0 + 50)), Ok(Standing::Suspect), "20 a second");
         assert_eq!(failures.admit(bad, APP, Timestamp(NOW.0 + 20_000)), Ok(Standing::Good));
@@ -247,32 +268,58 @@ mod tests {
     }
 
     #[test]
-    fn an_app_that_many_addresses_attack_is_limited_and_no_other() {
+    fn an_app_that_many_clients_attack_is_limited_and_no_other() {
         let failures = failures(10, 20);
         for number in 0..20 {
-            failures.count(peer(&format!("192.0.2.{number}")), Some(APP), NOW);
+            failures.count(client(&format!("192.0.2.{number}")), Some(APP), NOW);
         }
         for _ in 0..APP_TRIES.burst {
-            assert_eq!(failures.admit(peer("198.51.100.1"), APP, NOW), Ok(Standing::Suspect));
+            assert_eq!(failures.admit(client("198.51.100.1"), APP, NOW), Ok(Standing::Suspect));
         }
-        let limited = failures.admit(peer("198.51.100.1"), APP, NOW);
+        let limited = failures.admit(client("198.51.100.1"), APP, NOW);
         assert_eq!(limited, Err(Limited::App { retry_after_s: 1 }));
-        assert_eq!(failures.admit(peer("198.51.100.1"), AppId(2), NOW), Ok(Standing::Good));
+        assert_eq!(failures.admit(client("198.51.100.1"), AppId(2), NOW), Ok(Standing::Good));
     }
 
     #[test]
-    fn the_table_of_addresses_is_bounded() {
+    fn failures_of_one_client_leave_an_app_its_allowance() {
+        let failures = failures(10, 20);
+        for _ in 0..1_000 {
+            failures.count(client("192.0.2.1"), Some(APP), NOW);
+        }
+        assert_eq!(failures.admit(client("198.51.100.1"), APP, NOW), Ok(Standing::Good));
+    }
+
+    #[test]
+    fn failures_of_unknown_clients_leave_an_app_half_its_allowance() {
+        let failures = failures(10, 20);
+        for _ in 0..1_000 {
+            assert_eq!(failures.count(None, Some(APP), NOW), None);
+        }
+        for _ in 0..9 {
+            assert_eq!(failures.count(client("192.0.2.1"), Some(APP), NOW), None);
+        }
+        assert_eq!(failures.admit(client("198.51.100.1"), APP, NOW), Ok(Standing::Good));
+        assert_eq!(failures.admit(None, AppId(2), NOW), Ok(Standing::Good), "another app's are not limited");
+        for _ in 0..APP_TRIES.burst {
+            assert_eq!(failures.admit(None, APP, NOW), Ok(Standing::Suspect));
+        }
+        assert_eq!(failures.admit(None, APP, NOW), Err(Limited::Client { retry_after_s: 1 }));
+    }
+
+    #[test]
+    fn the_table_of_clients_is_bounded() {
         let failures = failures(1, 1);
-        for number in 0..(2 * PEERS_MAX) as u32 {
+        for number in 0..(2 * CLIENTS_MAX) as u32 {
             failures.count(Some(ClientNetwork::of(std::net::IpAddr::V4(number.into()))), None, NOW);
         }
-        assert!(failures.peers.lock().len() <= PEERS_MAX);
+        assert!(failures.clients.lock().len() <= CLIENTS_MAX);
     }
 
     #[test]
     fn a_clock_that_was_set_back_stops_no_refill() {
         let failures = failures(60, 60);
-        let bad = peer("192.0.2.1");
+        let bad = client("192.0.2.1");
         for _ in 0..61 {
             failures.count(bad, None, NOW);
         }

@@ -1,13 +1,13 @@
 //! Where the JWK sets of all apps come from, and when they are fetched.
 //!
-//! A set is fetched when the app is made or changed, then every ten minutes, and early when a token names a key that is
-//! not in it. A stranger can cause such a miss, so an early fetch concerns the app of the token only, comes thirty
-//! seconds after the last one at the earliest, and later and later while fetches fail. While a fetch fails the last set
-//! stays in use.
+//! The node fetches a set when an operator makes or changes the app, then every ten minutes, and early when a token names
+//! a key that the set lacks. A stranger can cause such a miss, so an early fetch concerns the token's app only, waits
+//! until thirty seconds after the last one, and backs off while fetches fail. While fetches fail, the last set stays in
+//! use.
 //!
-//! Fetches run side by side, [`FETCHES_MAX`] at once, each with its own deadline: an address that does not answer delays
-//! no other app. Whoever chose the URL may be a stranger: it is fetched through [`Egress`], which refuses addresses that
-//! are not public, and no redirect is followed.
+//! At most [`FETCHES_MAX`] fetches run at once, each with its own deadline, so a server that does not answer delays no
+//! other app. A stranger may have chosen the URL: the fetch goes through [`Egress`], which refuses addresses that are not
+//! public, and follows no redirect.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -36,13 +36,13 @@ struct Entry {
     /// When the last fetch began.
     fetched_at: Option<Instant>,
     failures: u32,
-    /// A token named a key that is not in the set.
+    /// A token named a key that the set lacks.
     missed: bool,
     in_flight: bool,
 }
 
 impl Entry {
-    /// When the next fetch is due; none was made: now.
+    /// When the next fetch is due. None: now, because none was made yet.
     fn due_at(&self) -> Option<Instant> {
         let fetched_at = self.fetched_at?;
         let early = EARLY_REFRESH_INTERVAL.saturating_mul(1 << self.failures.min(8)).min(REFRESH_INTERVAL);
@@ -68,12 +68,12 @@ impl JwkSets {
         self.entries.read().get(&app)?.set.clone()
     }
 
-    /// A token names a key that the app's set has not.
+    /// Makes an early fetch due: a token names a key that the app's set lacks.
     pub(crate) fn miss(&self, app: &App) {
         if app.settings.jwks_url.is_none() || app.settings.jwks.is_some() {
-            return; // What is given directly changes with the app.
+            return; // A set that is given directly changes with the app.
         }
-        // Most misses are not the first: those write nothing.
+        // Most misses are repeated: those take no write lock.
         if self.entries.read().get(&app.id).is_some_and(|entry| entry.missed) {
             return;
         }
@@ -85,14 +85,14 @@ impl JwkSets {
         self.entries.write().remove(&app);
     }
 
-    /// The app's keys come from elsewhere now: those it had are void, whenever the new ones come.
+    /// Drops an app's keys at once, because its keys have a new source. The new ones may take a while.
     pub(crate) fn forget(&self, app: AppId) {
         self.entries.write().remove(&app);
         self.changed.notify_one();
     }
 
-    /// Which of `apps` are to be fetched now, at most `room` of them, longest due first; they count as in flight. And when
-    /// the next is due.
+    /// Returns the apps whose sets are due, at most `room` of them, longest due first, and marks their fetches as in
+    /// flight. Also returns when the next set is due.
     pub(crate) fn take_due(&self, apps: &[App], room: usize) -> (Vec<App>, Option<Instant>) {
         let now = Instant::now();
         let mut entries = self.entries.write();
@@ -116,8 +116,8 @@ impl JwkSets {
         (taken, next)
     }
 
-    /// Brings one app's keys up to date; on an error the last set stays. A fetch takes time: if the app is no longer as
-    /// it was (`is_current`), what was fetched is of no use.
+    /// Fetches or parses one app's keys. On an error the last set stays. If the source of the app's keys changes during
+    /// the fetch (`is_current` is false), the result is dropped.
     pub(crate) async fn refresh(&self, app: &App, is_current: impl Fn() -> bool) -> Result<(), Error> {
         let result = match source(&app.settings) {
             Some(Source::Given(json)) => self.parsed(app.id, json).map(Some),
@@ -148,7 +148,7 @@ impl JwkSets {
         Ok(())
     }
 
-    /// The present set if the text is the same, so that what is known of tokens stays known.
+    /// Returns the present set if the text is the same, so that its verdicts stay valid.
     fn parsed(&self, app: AppId, json: &str) -> Result<Arc<KeySet>, Error> {
         match self.get(app).filter(|set| set.is_of(json)) {
             Some(set) => Ok(set),

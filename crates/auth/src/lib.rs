@@ -46,6 +46,7 @@ pub use failures::FailureLimits;
 pub use jwks::Error as JwksError;
 pub use key::ApiKey;
 pub use mirror::MirrorKey;
+pub use pool::QUEUE_MAX as VERIFICATIONS_MAX;
 pub use vapid::{VapidRefused, verify_vapid};
 pub use verify::{Checked, Costly, Credential};
 
@@ -90,7 +91,9 @@ pub enum Refused {
          audience into the claim aud, or name the app with ?app=NAME or the header Noroshi-App"
     )]
     Unnamed,
-    #[error("the claim aud names several apps: name one with ?app=NAME or the header Noroshi-App")]
+    #[error(
+        "several apps match the claims aud and iss of the token: name one with ?app=NAME or the header Noroshi-App"
+    )]
     Ambiguous,
     #[error("the claim iss is not the issuer that the app declares")]
     Issuer,

@@ -70,7 +70,7 @@ impl Metrics {
         );
         registry.register(
             "log_ins_throttled",
-            "Log-ins refused with advice to retry: failures of the address (peer) or of the app, or a full verification queue",
+            "Log-ins refused with advice to retry: failures of the client (peer) or of the app, or no room in the verification queue",
             self.throttled.clone(),
         );
         registry.register("jwks_fetches", "JWK sets fetched, by outcome", self.fetches.clone());

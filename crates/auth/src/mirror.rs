@@ -33,8 +33,12 @@ impl Auth {
         let rules = settings.topic_rules.clone();
         let app = match self.app(name.as_str()) {
             None => self.create_app(name, settings, now).await?,
-            Some(app) if app.settings != settings => self.update_app(app.id, settings).await?,
-            Some(app) => app,
+            Some(app) => {
+                // Quotas and topic rules have calls of their own; an update leaves them as they are.
+                let AppSettings { quotas, topic_rules, .. } = app.settings.clone();
+                let updated = AppSettings { quotas, topic_rules, ..settings };
+                if app.settings == updated { app } else { self.update_app(app.id, updated).await? }
+            }
         };
         let app = match app.settings.quotas == quotas {
             true => app,

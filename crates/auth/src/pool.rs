@@ -1,27 +1,83 @@
-//! Threads that verify signatures made with public keys, so that neither a shard nor a thread of the API's runtime does.
+//! Threads that verify tokens with public keys, so that neither a shard nor a thread of the API's runtime does.
 //!
-//! The queue is bounded. A task that finds no room is handed back, and its log-in is refused with advice to retry. Tasks
-//! of suspects (`failures`) only take the first half of the queue, so they leave room for the others.
+//! The queue is bounded, and apps share it: an app may add a task while it holds fewer than three for each free place
+//! (the dynamic thresholds of packet switches). So one app alone fills three quarters of the queue, a second one three
+//! quarters of the rest, and when several keep flooding it their shares level out as the queue drains. A suspect
+//! (`failures`) may add a task while its app holds fewer than one for each free place, so suspects leave room for others.
+//! The pool drops a task without room; the log-in is refused with advice to retry.
 //!
-//! The threads end when the pool is dropped, after the tasks that are queued.
+//! The threads serve apps in turn, one task each, so an app's next task waits for one task of each other app, not for
+//! all of them. The threads end when the pool is dropped, after the tasks that are queued.
 
+use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 
-use crossbeam_channel::{Receiver, Sender, bounded};
 use noroshi_supervision::{Kind, Pulse, Threads};
+use noroshi_types::AppId;
+use parking_lot::{Condvar, Mutex};
 
 use crate::failures::Standing;
 
-/// 4,096 verifications take one thread some 0.2 s (RSA-2048 or P-256, 50 µs each).
-const QUEUE_MAX: usize = 4_096;
+/// Tasks that wait, of all apps: 0.2 s of one thread's work (RSA-2048 or P-256, 50 µs each).
+pub const QUEUE_MAX: usize = 4_096;
 /// A quarter of the cores: the others deliver.
 const THREADS_MAX: usize = 8;
 
 pub(crate) type Task = Box<dyn FnOnce() + Send>;
 
 pub(crate) struct Pool {
-    queue: Sender<Task>,
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    /// Guards the queue. Nothing else is locked under it, and no task runs or is dropped under it.
+    queue: Mutex<Queue>,
+    ready: Condvar,
+}
+
+/// Invariants: `turns` lists each app of `tasks` once, and none of these has an empty list; `len` is the sum of their
+/// lengths.
+struct Queue {
+    tasks: HashMap<AppId, VecDeque<Task>>,
+    turns: VecDeque<AppId>,
+    len: usize,
+    len_max: usize,
+    is_closed: bool,
+}
+
+impl Queue {
+    /// Returns the task if there is no room for it.
+    fn push(&mut self, app: AppId, standing: Standing, task: Task) -> Result<(), Task> {
+        let held = self.tasks.get(&app).map_or(0, VecDeque::len);
+        let free = self.len_max - self.len;
+        let held_max = match standing {
+            Standing::Good => 3 * free,
+            Standing::Suspect => free,
+        };
+        if held >= held_max {
+            return Err(task);
+        }
+        if held == 0 {
+            self.turns.push_back(app);
+        }
+        self.tasks.entry(app).or_default().push_back(task);
+        self.len += 1;
+        Ok(())
+    }
+
+    fn pop(&mut self) -> Option<Task> {
+        let app = self.turns.pop_front()?;
+        let tasks = self.tasks.get_mut(&app)?;
+        let task = tasks.pop_front()?;
+        self.len -= 1;
+        match tasks.is_empty() {
+            true => drop(self.tasks.remove(&app)),
+            false => self.turns.push_back(app),
+        }
+        Some(task)
+    }
 }
 
 impl Pool {
@@ -30,27 +86,51 @@ impl Pool {
         Self::with((cores / 4).clamp(1, THREADS_MAX), QUEUE_MAX, threads)
     }
 
-    fn with(count: usize, queue_max: usize, threads: &Threads) -> io::Result<Self> {
-        let (queue, tasks) = bounded::<Task>(queue_max);
+    fn with(count: usize, len_max: usize, threads: &Threads) -> io::Result<Self> {
+        let queue =
+            Queue { tasks: HashMap::new(), turns: VecDeque::new(), len: 0, len_max, is_closed: false };
+        let pool = Self { shared: Arc::new(Shared { queue: Mutex::new(queue), ready: Condvar::new() }) };
         for index in 0..count {
-            let tasks = tasks.clone();
-            threads.spawn(Kind::Verifier, format!("verify-{index}"), move |pulse| work(&tasks, pulse))?;
+            let shared = pool.shared.clone();
+            threads.spawn(Kind::Verifier, format!("verify-{index}"), move |pulse| work(&shared, pulse))?;
         }
-        Ok(Self { queue })
+        Ok(pool)
     }
 
-    /// False if there was no room; the task is dropped then.
-    pub(crate) fn submit(&self, standing: Standing, task: Task) -> bool {
-        let half = self.queue.capacity().unwrap_or(QUEUE_MAX) / 2;
-        let has_room = standing == Standing::Good || self.queue.len() < half;
-        has_room && self.queue.try_send(task).is_ok()
+    /// False if the app found no room; the task is dropped then.
+    pub(crate) fn submit(&self, app: AppId, standing: Standing, task: Task) -> bool {
+        // A task that comes back is dropped after the lock is.
+        let pushed = self.shared.queue.lock().push(app, standing, task);
+        if pushed.is_ok() {
+            self.shared.ready.notify_one();
+        }
+        pushed.is_ok()
     }
 }
 
-fn work(tasks: &Receiver<Task>, pulse: &Pulse) {
+impl Drop for Pool {
+    fn drop(&mut self) {
+        self.shared.queue.lock().is_closed = true;
+        self.shared.ready.notify_all();
+    }
+}
+
+/// None: the pool was dropped, and every task was taken.
+fn next(shared: &Shared) -> Option<Task> {
+    let mut queue = shared.queue.lock();
+    loop {
+        match queue.pop() {
+            Some(task) => return Some(task),
+            None if queue.is_closed => return None,
+            None => shared.ready.wait(&mut queue),
+        }
+    }
+}
+
+fn work(shared: &Shared, pulse: &Pulse) {
     loop {
         pulse.waiting();
-        let Ok(task) = tasks.recv() else { return };
+        let Some(task) = next(shared) else { return };
         pulse.working();
         // Whoever waits for the task is told when it is dropped (`verify::Answer`).
         if catch_unwind(AssertUnwindSafe(task)).is_err() {
@@ -64,33 +144,78 @@ mod tests {
     use super::*;
     use std::sync::mpsc;
 
-    #[test]
-    fn a_full_queue_refuses_and_suspects_have_half_of_it() {
-        let pool = Pool::with(1, 4, &Threads::default()).expect("threads");
-        let (release, held) = mpsc::sync_channel::<()>(1);
-        let (began, begun) = mpsc::sync_channel(1);
-        let first = pool.submit(
-            Standing::Good,
-            Box::new(move || {
-                began.send(()).expect("the test listens");
-                let _ = held.recv();
-            }),
-        );
-        begun.recv().expect("the first task runs");
-        let submit = |standing| pool.submit(standing, Box::new(|| {}));
-        assert!(first && submit(Standing::Suspect) && submit(Standing::Suspect));
-        assert!(!submit(Standing::Suspect), "half of the queue is for the others");
-        assert!(submit(Standing::Good) && submit(Standing::Good));
-        assert!(!submit(Standing::Good));
-        drop(release);
+    const LOUD: AppId = AppId(1);
+    const QUIET: AppId = AppId(2);
+
+    fn queue(len_max: usize) -> Queue {
+        Queue { tasks: HashMap::new(), turns: VecDeque::new(), len: 0, len_max, is_closed: false }
+    }
+
+    /// How many tasks find room.
+    fn flood(queue: &mut Queue, app: AppId, standing: Standing) -> usize {
+        (0..1_000).filter(|_| queue.push(app, standing, Box::new(|| {})).is_ok()).count()
     }
 
     #[test]
-    fn a_panic_ends_its_task_only() {
-        let pool = Pool::with(1, 4, &Threads::default()).expect("threads");
-        let (done, finished) = mpsc::sync_channel(1);
-        assert!(pool.submit(Standing::Good, Box::new(|| panic!("a task of the test"))));
-        assert!(pool.submit(Standing::Good, Box::new(move || done.send(()).expect("the test listens"))));
-        finished.recv().expect("the next task ran");
+    fn apps_that_flood_the_queue_leave_room_for_another() {
+        let mut queue = queue(256);
+        assert_eq!(flood(&mut queue, LOUD, Standing::Good), 192);
+        assert_eq!(flood(&mut queue, QUIET, Standing::Good), 48);
+        assert_eq!(flood(&mut queue, AppId(3), Standing::Suspect), 8);
+        assert_eq!(flood(&mut queue, AppId(4), Standing::Good), 6);
+        assert_eq!((queue.len, queue.turns.len()), (254, 4));
+    }
+
+    #[test]
+    fn the_shares_of_apps_that_keep_flooding_level_out() {
+        let mut queue = queue(64);
+        for _ in 0..1_000 {
+            for app in [LOUD, QUIET, AppId(3)] {
+                flood(&mut queue, app, Standing::Good);
+            }
+            assert!(queue.pop().is_some());
+        }
+        let held = |app| queue.tasks.get(&app).map_or(0, VecDeque::len);
+        let shares = [held(LOUD), held(QUIET), held(AppId(3))];
+        assert!(shares.iter().all(|share| (17..=20).contains(share)), "{shares:?}");
+    }
+
+    #[test]
+    fn suspects_leave_room_for_the_others() {
+        let mut queue = queue(64);
+        assert_eq!(flood(&mut queue, LOUD, Standing::Suspect), 32);
+        assert_eq!(flood(&mut queue, LOUD, Standing::Good), 16);
+    }
+
+    #[test]
+    fn apps_are_served_in_turn() {
+        let mut queue = queue(64);
+        let (told, served) = mpsc::sync_channel(6);
+        for (app, count) in [(LOUD, 4), (QUIET, 2)] {
+            for _ in 0..count {
+                let told = told.clone();
+                let task = Box::new(move || told.send(app).expect("the test listens"));
+                assert!(queue.push(app, Standing::Good, task).is_ok());
+            }
+        }
+        while let Some(task) = queue.pop() {
+            task();
+        }
+        assert_eq!(served.try_iter().collect::<Vec<_>>(), [LOUD, QUIET, LOUD, QUIET, LOUD, LOUD]);
+        assert!(queue.tasks.is_empty() && queue.len == 0);
+    }
+
+    #[test]
+    fn a_panic_ends_its_task_only_and_the_end_of_the_pool_none() {
+        let pool = Pool::with(1, 16, &Threads::default()).expect("threads");
+        let (done, finished) = mpsc::sync_channel(4);
+        let submit = |task: Task| assert!(pool.submit(LOUD, Standing::Good, task));
+        submit(Box::new(|| panic!("a task of the test")));
+        for _ in 0..3 {
+            let done = done.clone();
+            submit(Box::new(move || done.send(()).expect("the test listens")));
+        }
+        drop((pool, done));
+        assert_eq!(finished.iter().count(), 3, "what is queued is done");
     }
 }

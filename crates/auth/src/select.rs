@@ -8,10 +8,14 @@
 //! The request names the app, or the token does: its `aud` holds the app's audience and its `iss` is the app's
 //! issuer where the app declares one; or it has no `aud` and its `iss` is the app's name. A token that names no app
 //! belongs to the only app that signs tokens, if there is exactly one.
+//!
+//! No app precedes another: a token that several apps claim is refused. [`Directory::rival`] keeps operators from
+//! making such apps; databases of earlier versions and fronts that mirror apps may still bring them.
 
 use std::collections::HashMap;
 
 use noroshi_store::{App, AppSettings};
+use noroshi_types::AppId;
 use serde::Deserialize;
 
 use crate::Refused;
@@ -59,6 +63,7 @@ pub(crate) fn signs(settings: &AppSettings) -> bool {
 /// Indexes of the apps of a snapshot. A number is the app's place in the snapshot's list.
 #[derive(Default)]
 pub(crate) struct Directory {
+    by_id: HashMap<AppId, usize>,
     by_name: HashMap<Box<str>, usize>,
     /// More than one app may have an audience, with different issuers.
     by_audience: HashMap<Box<str>, Vec<usize>>,
@@ -70,12 +75,21 @@ impl Directory {
     pub(crate) fn of(apps: &[App]) -> Self {
         let mut directory = Self::default();
         for (i, app) in apps.iter().enumerate() {
+            directory.by_id.insert(app.id, i);
             directory.by_name.insert(app.name.as_str().into(), i);
             directory.by_audience.entry(audience_of(app).into()).or_default().push(i);
         }
         let mut signing = (0..apps.len()).filter(|&i| signs(&apps[i].settings));
         directory.only = signing.next().filter(|_| signing.next().is_none());
         directory
+    }
+
+    pub(crate) fn by_id<'a>(&self, apps: &'a [App], id: AppId) -> Option<&'a App> {
+        self.by_id.get(&id).and_then(|&i| apps.get(i))
+    }
+
+    pub(crate) fn by_name<'a>(&self, apps: &'a [App], name: &str) -> Option<&'a App> {
+        self.by_name.get(name).and_then(|&i| apps.get(i))
     }
 
     /// The app whose keys verify the token. `named` is what the request says. An app that is not there or signs no
@@ -97,37 +111,46 @@ impl Directory {
         app.ok_or(Refused::Signature)
     }
 
-    /// The app that the token names. Apps that declare the token's issuer come before apps that declare none.
+    /// The app that the token names. Among apps that match, only those that sign tokens compete for it.
     fn named_by(&self, apps: &[App], token: &Named) -> Result<Option<usize>, Refused> {
         let Some(audience) = &token.aud else {
             let issuer = token.iss.as_deref();
             return Ok(issuer.and_then(|issuer| self.by_name.get(issuer).copied()));
         };
-        let (mut declared, mut open) = (Vec::new(), Vec::new());
+        let (mut signing, mut silent) = (None, None);
         for &i in audience.values().iter().filter_map(|one| self.by_audience.get(one.as_str())).flatten() {
-            let found = match &apps[i].settings.issuer {
-                Some(issuer) if token.iss.as_ref() != Some(issuer) => continue,
-                Some(_) => &mut declared,
-                None => &mut open,
-            };
-            // An array may repeat a value.
-            if !found.contains(&i) {
-                found.push(i);
+            let settings = &apps[i].settings;
+            if settings.issuer.is_some() && settings.issuer != token.iss {
+                continue;
+            }
+            if !signs(settings) {
+                silent = Some(i);
+            } else if signing.replace(i).is_some_and(|other| other != i) {
+                // The same app twice: the array repeats a value.
+                return Err(Refused::Ambiguous);
             }
         }
-        let found = if declared.is_empty() { open } else { declared };
-        match found[..] {
-            [] => Ok(None),
-            [app] => Ok(Some(app)),
-            _ => Err(Refused::Ambiguous),
-        }
+        Ok(signing.or(silent))
     }
 
-    /// Another app that an app of this name with these settings would share tokens with.
+    /// Another app that an app of this name with these settings would newly share tokens with. Apps with the same
+    /// audience share tokens if their issuers are equal or one declares none, because that one accepts every issuer. An
+    /// app that shares tokens already may change whatever does not add to that.
     pub(crate) fn rival<'a>(&self, apps: &'a [App], name: &str, settings: &AppSettings) -> Option<&'a App> {
         let audience = settings.audience.as_deref().unwrap_or(name);
+        let is_as_before = |app: &App| {
+            audience_of(app) == audience
+                && app.settings.issuer == settings.issuer
+                && (signs(&app.settings) || !signs(settings))
+        };
+        if self.by_name(apps, name).is_some_and(is_as_before) {
+            return None;
+        }
         let others = self.by_audience.get(audience)?.iter().map(|&i| &apps[i]);
-        others.filter(|app| app.name.as_str() != name).find(|app| app.settings.issuer == settings.issuer)
+        others.filter(|app| app.name.as_str() != name).find(|app| {
+            let (one, other) = (&app.settings.issuer, &settings.issuer);
+            one.is_none() || other.is_none() || one == other
+        })
     }
 
     /// The app that accepts tokens that name no app.
@@ -139,7 +162,7 @@ impl Directory {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use noroshi_types::{AppId, AppName, Timestamp};
+    use noroshi_types::{AppName, Timestamp};
 
     /// `name[ issuer][ audience]`, `-` for unset; a name that ends in `!` signs no tokens.
     fn apps(described: &[&str]) -> Vec<App> {
@@ -204,15 +227,19 @@ mod tests {
         check(apps, r#"{"aud":"api"}"#, None, Err(Refused::Unnamed));
         check(apps, r#"{"aud":"shop"}"#, None, Ok("c"));
         check(apps, r#"{"aud":"c"}"#, None, Err(Refused::Unnamed));
-        check(&["a https://a api", "api"], r#"{"iss":"https://a","aud":"api"}"#, None, Ok("a"));
+    }
+
+    #[test]
+    fn a_token_that_two_apps_claim_is_ambiguous() {
+        let token = r#"{"iss":"https://a","aud":"api"}"#;
+        check(&["a https://a api", "b https://a api"], token, None, Err(Refused::Ambiguous));
+        check(&["a https://a api", "api"], token, None, Err(Refused::Ambiguous));
+        check(&["api", "a https://a api"], token, None, Err(Refused::Ambiguous));
+        check(&["a https://a api", "api"], token, Some("a"), Ok("a"));
         check(&["a https://a api", "api"], r#"{"iss":"https://x","aud":"api"}"#, None, Ok("api"));
-        // Nothing but a race of two operators makes this.
-        check(
-            &["a https://a api", "b https://a api"],
-            r#"{"iss":"https://a","aud":"api"}"#,
-            None,
-            Err(Refused::Ambiguous),
-        );
+        // An app that signs no tokens takes none from another.
+        check(&["a https://a api", "api!"], token, None, Ok("a"));
+        check(&["api!", "a https://a api"], token, None, Ok("a"));
     }
 
     #[test]
@@ -232,6 +259,33 @@ mod tests {
         assert_eq!(rival("a", Some("https://a"), Some("api")), None);
         assert_eq!(rival("d", None, Some("b")), Some("b"));
         assert_eq!(rival("shop", None, None), Some("c"));
-        assert_eq!(rival("shop", Some("https://shop"), None), None);
+        assert_eq!(rival("shop", Some("https://shop"), None), Some("c"), "c takes tokens of every issuer");
+        assert_eq!(rival("d", Some("https://b"), Some("b")), Some("b"));
+        assert_eq!(rival("d", None, Some("api")), Some("a"));
+        assert_eq!(rival("api", Some("https://b"), None), None);
+        assert_eq!(rival("c", Some("https://c"), Some("b")), Some("b"));
+    }
+
+    #[test]
+    fn an_app_that_shares_tokens_already_may_change_its_other_settings() {
+        let apps = apps(&["a https://a api", "api", "b! - api"]);
+        let directory = Directory::of(&apps);
+        let rival = |place: usize, change: fn(&mut AppSettings)| {
+            let App { name, mut settings, .. } = apps[place].clone();
+            change(&mut settings);
+            directory.rival(&apps, name.as_str(), &settings).map(|app| app.name.as_str().to_owned())
+        };
+        for place in 0..3 {
+            assert_eq!(rival(place, |it| it.client_publish.push("a/#".to_owned())), None, "{place}");
+            assert_eq!(rival(place, |it| it.jwt_secret = None), None, "{place}");
+            assert_eq!(
+                rival(place, |it| it.audience = Some("free".to_owned())),
+                None,
+                "{place}: the way out"
+            );
+        }
+        assert_eq!(rival(0, |it| it.issuer = None).as_deref(), Some("api"));
+        let signs_now = rival(2, |it| it.jwt_secret = Some(b"secret".to_vec()));
+        assert_eq!(signs_now.as_deref(), Some("a"), "its keys would make the tokens of a ambiguous");
     }
 }

@@ -3,8 +3,8 @@
 //! [`Auth::check`] decides at once whatever costs some microseconds: device tokens, HS256, and tokens that a key set has
 //! verified before. What is left needs a public key (30 to 300 µs for each of up to four keys) and comes back as
 //! [`Checked::Costly`]. [`Auth::submit`] has that done by the pool's threads and calls back from one of them, so no
-//! shard and no thread of the API's runtime ever verifies with a public key. [`Auth::authenticate`] is both for async
-//! callers.
+//! shard and no thread of the API's runtime ever verifies a device's token with a public key. [`Auth::authenticate`] is
+//! both for async callers.
 //!
 //! Failed log-ins are counted here, and limited as `failures` describes.
 
@@ -28,7 +28,7 @@ pub struct Credential<'a> {
     pub token: &'a str,
     /// The app that the request names.
     pub app: Option<&'a str>,
-    /// Who failed log-ins are counted for. None: for nobody.
+    /// The client that failed log-ins count for. None: it has no known address.
     pub client: Option<ClientNetwork>,
 }
 
@@ -62,8 +62,8 @@ impl Verifier {
         Self { verdicts: Verdicts::new(), failures: Failures::new(limits), metrics: Metrics::new() }
     }
 
-    /// A log-in that failed: counted where its cause says that somebody guesses, and told to wait if the address failed
-    /// too often. Who comes with an expired token, an API key or none at all is not guessing.
+    /// Counts a failed log-in whose cause is a guess, and tells its client to wait if it failed too often. Expired tokens,
+    /// API keys and missing tokens do not count as guesses.
     fn refuse(
         &self,
         refused: Refused,
@@ -199,7 +199,7 @@ impl Auth {
         let Verifier { failures, metrics, .. } = &**self.verifier();
         failures.admit(client, app, now).map_err(|limited| {
             let (counter, retry_after_s) = match limited {
-                Limited::Peer { retry_after_s } => (&metrics.throttled_peer, retry_after_s),
+                Limited::Client { retry_after_s } => (&metrics.throttled_peer, retry_after_s),
                 Limited::App { retry_after_s } => (&metrics.throttled_app, retry_after_s),
             };
             counter.inc();
@@ -208,12 +208,12 @@ impl Auth {
     }
 
     /// Verifies on a thread of the pool. Calls `done` once: from that thread, or at once with [`Refused::Busy`] if the
-    /// queue is full.
+    /// queue has no room for the app.
     pub fn submit(&self, costly: Box<Costly>, done: impl FnOnce(Result<Identity, Refused>) + Send + 'static) {
         let (verifier, answer) = (self.verifier().clone(), Answer(Some(Box::new(done))));
-        let standing = costly.standing;
+        let (app, standing) = (costly.app, costly.standing);
         let task = move || answer.give(verifier.verify(*costly));
-        if !self.pool().submit(standing, Box::new(task)) {
+        if !self.pool().submit(app, standing, Box::new(task)) {
             self.verifier().metrics.throttled_queue.inc();
         }
     }

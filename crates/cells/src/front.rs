@@ -139,8 +139,7 @@ impl Front {
     }
 
     pub(crate) fn app_name(&self, app: AppId) -> Result<AppName, Problem> {
-        let found = self.state.auth.app_by_id(app);
-        found.map(|app| app.name).ok_or_else(|| Problem::not_found("app"))
+        self.state.auth.app_name(app).ok_or_else(|| Problem::not_found("app"))
     }
 
     /// Whether a cell has not told its numbers of all apps yet, so that a device token may be good although no device

@@ -15,7 +15,7 @@ use noroshi_events::Event;
 use noroshi_events::event::Connected;
 use noroshi_protocol::native;
 use noroshi_store::{BacklogPage, LoggedIn, Login, LoginRefused, Place};
-use noroshi_types::{CloseReason, NotificationId, SessionId, Timestamp, Topic};
+use noroshi_types::{AppName, CloseReason, NotificationId, SessionId, Timestamp, Topic};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -215,9 +215,10 @@ impl Shard {
     ) {
         let session = self.connection(slot).and_then(|connection| connection.session.clone());
         let Some(session) = session else { return then(self, slot, Ok(())) };
-        let name = self.shared.auth.app_by_id(session.app).map(|app| app.name.to_string());
-        let client = self.client(slot);
-        self.verify(slot, Credential { token, app: name.as_deref(), client }, |shard, slot, answer| {
+        let name = self.shared.auth.app_name(session.app);
+        let credential =
+            Credential { token, app: name.as_ref().map(AppName::as_str), client: self.client(slot) };
+        self.verify(slot, credential, |shard, slot, answer| {
             let renewed = match answer {
                 Ok(identity) => shard.take_renewed(slot, identity),
                 Err(Refused::Expired) => Err(NotRenewed::Expired),

@@ -1,8 +1,8 @@
 //! Sessions without a connection, in this node's memory until a client resumes them or they expire.
 //!
-//! One entry a device. The entries of a [`Lot`] are bounded in number and in bytes. When the lot is full, the app
-//! that holds the most bytes loses its oldest entry, so an app cannot evict another one that holds less than itself.
-//! What an entry means, and what its end means, is its protocol's ([`crate::mqtt::session`], [`crate::xmpp`]).
+//! A device has at most one entry. A [`Lot`] bounds the number of its entries and their bytes. A full lot evicts the
+//! oldest entry of the app that holds the most bytes, so no app evicts an entry of an app that holds less than itself.
+//! The protocols decide what an entry is and what follows from its end ([`crate::mqtt::session`], [`crate::xmpp`]).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -65,8 +65,8 @@ impl<T> Lot<T> {
         }
     }
 
-    /// Keeps `value`, which holds `value_bytes`, in place of what the device had. Returns what had to make room: it
-    /// may be `value` itself.
+    /// Inserts `value`, which holds `value_bytes`, and drops the device's previous entry. Returns the evicted values;
+    /// `value` itself may be among them.
     pub(crate) fn insert(
         &mut self,
         key: Key,

@@ -15,8 +15,9 @@ use crate::login::LOG_IN_TIMEOUT;
 use crate::mailbox::Reply;
 use crate::shard::Shard;
 
-/// Verifications of one shard in the pool's queue: a fraction of a second of a thread's work.
-pub(crate) const VERIFYING_MAX: usize = 1_024;
+/// Verifications that one shard has out: the pool's whole queue and answers that the shard has not handled yet. The pool
+/// shares its queue among apps; a smaller bound here would let one app take the room of the others.
+pub(crate) const VERIFYING_MAX: usize = noroshi_auth::VERIFICATIONS_MAX + 1_024;
 
 type Answer = Result<Identity, Refused>;
 

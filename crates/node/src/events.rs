@@ -26,7 +26,7 @@ pub(crate) fn start(
     }
     let metrics = Metrics::new(registry);
     let log = Log { node: node.to_owned(), version: env!("CARGO_PKG_VERSION"), ..config.events.log.clone() };
-    let names: Names = Arc::new(move |app| auth.app_by_id(app).map(|app| app.name.to_string()));
+    let names: Names = Arc::new(move |app| auth.app_name(app).map(|name| name.to_string()));
     let service = Service::start(&log, names, Some((Handle::current(), egress)), threads, &metrics)?;
     let sinks: Vec<_> = log.sinks.iter().map(noroshi_events::config::Sink::name).collect();
     tracing::info!(?sinks, "events are told");

@@ -154,7 +154,7 @@ pub const JWT_SECRET_BYTES_MAX: usize = 1_024;
 /// Log-ins that may fail in a minute from one IPv4 address or IPv6 /64: an office behind one address may have sixty
 /// devices with void tokens.
 pub const FAILED_LOG_INS_PER_CLIENT: u32 = 60;
-/// The same for one app, from everywhere: 100 a second, above what one address over its limit can add (20 a second).
+/// The same for one app, from everywhere: what a hundred clients at their own limit add.
 pub const FAILED_LOG_INS_PER_APP: u32 = 6_000;
 /// Lifetime of a device token.
 pub const DEVICE_TOKEN_TTL: Duration = Duration::from_secs(30 * 86_400);

@@ -126,8 +126,9 @@ pub(crate) async fn mirror(
 fn check_claims(api: &State, name: &AppName, settings: &AppSettings) -> Result<(), Problem> {
     let Some(rival) = api.auth.rival(name, settings) else { return Ok(()) };
     let detail = format!(
-        "the app {rival} has the same issuer and audience (an app that declares no audience has its name for one): \
-         declare another audience or an issuer"
+        "tokens of the app {rival} would match this app too: both have the same audience (an app that declares none \
+         has its name for one), and the same issuer or one of them declares none; declare another audience, or \
+         different issuers for both"
     );
     Err(Problem::new(Code::AlreadyExists, detail).at("audience"))
 }

@@ -159,7 +159,7 @@ fn unruled(api: &State, app: AppId, action: Action, topic: &Topic) -> Explained 
     if action == Action::Subscribe {
         return allowed("the app has no topic rules for subscribing");
     }
-    let filters = api.auth.app_by_id(app).map(|app| app.settings.client_publish).unwrap_or_default();
+    let filters = api.auth.with_app(app, |app| app.settings.client_publish.clone()).unwrap_or_default();
     match filters.iter().find(|filter| filter_matches(filter, topic.as_str())) {
         Some(filter) => {
             allowed(&format!("the app has no topic rules for publishing; client_publish has {filter}"))

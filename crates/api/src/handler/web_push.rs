@@ -137,7 +137,7 @@ async fn take(api: &Api, token: &str, request: Request) -> Result<Response, Refu
     let (parts, body) = request.into_parts();
     seen(&parts, endpoint.app);
     let _work = api.load.pace.begin(endpoint.app).ok_or_else(Refused::busy)?;
-    // Before the paces: who cannot sign must not use up what the right sender may send.
+    // Before the paces, so that somebody who cannot sign does not use up the right sender's allowance.
     signed(api, &endpoint, &parts.headers)?;
     let paced = api.load.pace.take(endpoint.id, endpoint.app, api.config.web_push, api.now());
     paced.map_err(|after| {
@@ -163,10 +163,14 @@ async fn endpoint(api: &State, token: &str) -> Result<Endpoint, Problem> {
     let hash = api.auth.endpoint(token).ok_or_else(|| Problem::not_found("endpoint"))?;
     let found = api.delivery.store().endpoint(&hash, api.now()).await?.ok_or_else(gone)?;
     // The rows of a deleted app go after it.
-    api.auth.app_by_id(found.app).map(|_| found).ok_or_else(gone)
+    if api.auth.has_app(found.app) { Ok(found) } else { Err(gone()) }
 }
 
-/// RFC 8292 §4.2: of what a bound endpoint gets its sender has to be known; others are not asked.
+/// RFC 8292 §4.2: a message to a bound endpoint needs its sender's signature; one to another endpoint needs none.
+///
+/// It verifies on the API's thread, unlike device tokens. A stranger cannot make it do so: the request needs the
+/// endpoint's secret address and the key that the endpoint is bound to. One P-256 verification takes some 50 µs, of the
+/// order of the store read before it, and no shard runs it.
 fn signed(api: &State, endpoint: &Endpoint, headers: &HeaderMap) -> Result<(), Problem> {
     let Some(key) = &endpoint.vapid_key else { return Ok(()) };
     let authorization = one(headers, header::AUTHORIZATION.as_str())?;

@@ -137,6 +137,8 @@ async fn only_the_operator_says_whose_tokens_an_app_takes() {
         operator(Method::POST, "/v1/apps", same).await.problem(409, "already_exists")["field"],
         "audience"
     );
+    let open = r#"{"name": "shop", "audience": "shop-api"}"#;
+    operator(Method::POST, "/v1/apps", open).await.problem(409, "already_exists");
     let different = r#"{"name": "shop", "issuer": "https://other.example", "audience": "shop-api"}"#;
     assert_eq!(operator(Method::POST, "/v1/apps", different).await.status, StatusCode::CREATED);
     let named_so = r#"{"name": "third", "audience": "fourth"}"#;

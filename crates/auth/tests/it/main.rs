@@ -177,6 +177,29 @@ async fn an_app_with_anothers_public_keys_gets_none_of_its_tokens() {
     assert_eq!(auth.rival(&name("shop"), &owner), None);
 }
 
+/// A version before this one let operators make such apps.
+#[tokio::test]
+async fn apps_that_share_tokens_already_stay_usable() {
+    let Bench { auth, .. } = bench().await;
+    let issuer = Some("https://id.example".to_owned());
+    let declared = AppSettings { issuer, audience: Some("api".to_owned()), ..with_secret("secret a") };
+    let a = auth.create_app(name("a"), declared.clone(), NOW).await.expect("made").id;
+    let api = auth.create_app(name("api"), with_secret("secret api"), NOW).await.expect("made").id;
+    let app_of = |token: &str, named| auth.device(token, named, NOW).map(|identity| identity.app);
+    let claimed_by_both = claims(r#","iss":"https://id.example","aud":"api""#);
+    let (of_a, of_api) = (hs256("secret a", &claimed_by_both), hs256("secret api", &claimed_by_both));
+    assert_eq!([app_of(&of_a, None), app_of(&of_api, None)], [Err(Refused::Ambiguous); 2]);
+    assert_eq!([app_of(&of_a, Some("a")), app_of(&of_api, Some("api"))], [Ok(a), Ok(api)]);
+    assert_eq!(app_of(&hs256("secret api", &claims(r#","aud":"api""#)), None), Ok(api));
+
+    let published = AppSettings { client_publish: vec!["chat/#".to_owned()], ..declared.clone() };
+    assert_eq!(auth.rival(&name("a"), &published), None, "other settings can change");
+    let apart = AppSettings { issuer: Some("https://other.example".to_owned()), ..with_secret("secret api") };
+    assert_eq!(auth.rival(&name("api"), &apart), None);
+    auth.update_app(api, apart).await.expect("changed");
+    assert_eq!(app_of(&of_a, None), Ok(a));
+}
+
 /// An identity service's key pair.
 struct Es256 {
     random: rand::SystemRandom,
@@ -256,6 +279,54 @@ async fn a_slow_fetch_does_not_bring_back_keys_that_were_replaced() {
     let header = r#"{"alg":"ES256","kid":"k1"}"#;
     assert_eq!(auth.device(&old.sign(header), None, NOW), Err(Refused::Signature));
     assert!(auth.device(&new.sign(header), None, NOW).is_ok());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn new_quotas_do_not_discard_a_fetch_under_way() {
+    let Bench { auth, .. } = bench().await;
+    let keys = Es256::generate();
+    let app = auth.create_app(name("a"), AppSettings::default(), NOW).await.expect("made").id;
+    let slow = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let url = format!("http://{}/jwks", slow.local_addr().expect("an address"));
+    let from_url = AppSettings { jwks_url: Some(url), ..AppSettings::default() };
+    let fetching = tokio::spawn({
+        let auth = auth.clone();
+        async move { auth.update_app(app, from_url).await }
+    });
+    let (mut asked, _) =
+        tokio::task::spawn_blocking(move || slow.accept()).await.expect("ran").expect("asked");
+
+    auth.set_quotas(app, Some("{}".to_owned())).await.expect("changed");
+    let rules = r##"{"subscribe":[{"topic":"#","allow":"anyone"}]}"##;
+    auth.set_topic_rules(app, Some(rules.to_owned())).await.expect("changed");
+    std::io::Write::write_all(&mut asked, answer("200 OK", &keys.jwks()).as_bytes()).expect("answered");
+    fetching.await.expect("no panic").expect("changed");
+
+    assert!(auth.device(&keys.sign(r#"{"alg":"ES256","kid":"k1"}"#), None, NOW).is_ok());
+}
+
+#[tokio::test]
+async fn a_mirrored_app_is_written_once_for_each_kind_of_change() {
+    let Bench { auth, .. } = bench().await;
+    let changes = Arc::new(std::sync::atomic::AtomicUsize::new(0));
+    let counted = changes.clone();
+    auth.tell_changes(move || {
+        counted.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+    });
+    let mirror = async |settings: &AppSettings| {
+        let app = auth.mirror(name("a"), settings.clone(), Vec::new(), NOW).await.expect("mirrored");
+        assert_eq!(app.settings, *settings);
+        changes.swap(0, std::sync::atomic::Ordering::Relaxed)
+    };
+    let mut settings = AppSettings::default();
+    assert_eq!([mirror(&settings).await, mirror(&settings).await], [1, 0]);
+    settings.quotas = Some("{}".to_owned());
+    assert_eq!([mirror(&settings).await, mirror(&settings).await], [1, 0]);
+    settings.topic_rules = Some(r##"{"publish":[{"topic":"#","allow":"anyone"}]}"##.to_owned());
+    assert_eq!([mirror(&settings).await, mirror(&settings).await], [1, 0]);
+    settings.audience = Some("shop".to_owned());
+    settings.quotas = None;
+    assert_eq!([mirror(&settings).await, mirror(&settings).await], [2, 0]);
 }
 
 /// Answers every request in turn with one of `answers`; how many were asked is what `finish` tells.

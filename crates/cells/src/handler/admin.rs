@@ -196,7 +196,7 @@ async fn share_sets_out(front: &Front, from: CellNum, to: CellNum, share: f64) -
 }
 
 fn app_of(front: &Front, name: &str) -> Result<AppId, Problem> {
-    front.state.auth.app(name).map(|app| app.id).ok_or_else(|| Problem::not_found("app").at("app"))
+    front.state.auth.app_id(name).ok_or_else(|| Problem::not_found("app").at("app"))
 }
 
 fn read<T: DeserializeOwned>(text: &[u8]) -> Result<T, Problem> {

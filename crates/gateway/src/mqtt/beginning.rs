@@ -113,14 +113,14 @@ impl Shard {
     fn anonymous(&self, log_in: &LogIn<'_>) -> Result<Identity, &'static str> {
         let config = &self.shared.config;
         let name = config.anonymous_app.as_deref().filter(|_| config.mqtt.anonymous);
-        let app = name.and_then(|name| self.shared.auth.app(name)).ok_or("no token was given")?;
+        let app = name.and_then(|name| self.shared.auth.app_id(name)).ok_or("no token was given")?;
         let id = match log_in.client_id {
             "" => format!("anonymous-{:016x}", self.shared.next_number()),
             id => id.to_owned(),
         };
         let device = DeviceId::parse(&id)
             .map_err(|_| "no token was given, and the client identifier is no device's")?;
-        Ok(Identity::anonymous(app.id, device))
+        Ok(Identity::anonymous(app, device))
     }
 
     /// The filters with wildcards of the session that a client asks to go on with.
@@ -157,7 +157,8 @@ impl Shard {
         });
         let Some(mqtt) = self.mqtt(slot) else { return Vec::new() };
         // What this node remembers knows when it ends.
-        let goes_on = |kept: &Kept| shared.registry.is_shared() || !shared.lefts.has_ended(kept, now);
+        let goes_on =
+            |kept: &Kept| shared.registry.is_shared() || !shared.lefts.has_ended(session.app, kept, now);
         let known = !has_ended
             && match &left {
                 Some(left) => left.ends_at > now,

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use noroshi_protocol::mqtt::{Answer, Publication, PublishRefused, Qos, filter_matches};
+use noroshi_store::App;
 use noroshi_types::{AppId, JsonText, Push, Request, Target, Topic, Ttl, Urgency, When, limits};
 
 use super::origin;
@@ -54,9 +55,11 @@ impl Published {
 impl Shard {
     /// Whether clients of an app may publish to a topic.
     pub(crate) fn may_publish(&self, app: AppId, topic: &Topic) -> bool {
-        let Some(app) = self.shared.auth.app_by_id(app) else { return false };
-        let open = self.shared.config.anonymous_app.as_deref() == Some(app.name.as_str());
-        open || app.settings.client_publish.iter().any(|filter| filter_matches(filter, topic.as_str()))
+        let may_publish = |app: &App| {
+            let open = self.shared.config.anonymous_app.as_deref() == Some(app.name.as_str());
+            open || app.settings.client_publish.iter().any(|filter| filter_matches(filter, topic.as_str()))
+        };
+        self.shared.auth.with_app(app, may_publish).unwrap_or(false)
     }
 
     pub(super) fn publish_mqtt(&mut self, slot: u32, publication: &Publication<'_>, answer: Option<Answer>) {

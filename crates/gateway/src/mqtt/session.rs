@@ -9,6 +9,7 @@
 //! holder that left a session goes on with it: a device that was revoked, deleted and made again, or given to another
 //! user since then begins anew.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -135,31 +136,38 @@ pub(crate) enum Due {
 /// of a connection, and each second; nothing else is locked under it.
 pub(crate) struct Lefts(Mutex<Inner>);
 
+/// Invariant: a session without a connection that is not in the lot left before this process began, or it has ended, or
+/// the lot evicted it.
 struct Inner {
     lot: Lot<Left>,
-    /// Whoever left since then is here or back.
-    complete_since: Option<Timestamp>,
+    /// When this process began.
+    began: Timestamp,
+    /// By app: when the last of its evicted sessions ends. At most one entry an app; an app's deletion removes it.
+    evicted_until: HashMap<AppId, Timestamp>,
 }
 
 impl Lefts {
     pub(crate) fn new(now: Timestamp, capacity: Capacity) -> Self {
-        Self(Mutex::new(Inner { lot: Lot::new(capacity), complete_since: Some(now) }))
+        let (lot, evicted_until) = (Lot::new(capacity), HashMap::new());
+        Self(Mutex::new(Inner { lot, began: now, evicted_until }))
     }
 
-    /// Whether a session that is not here has ended, where no other node could have had it. A connection that this
-    /// node did not see ended at the latest when it began.
-    pub(crate) fn has_ended(&self, kept: &Kept, now: Timestamp) -> bool {
-        let begun = self.0.lock().complete_since;
-        let ends_at = |begun: Timestamp| begun.saturating_add(Duration::from_secs(kept.expiry_s.into()));
-        begun.is_some_and(|begun| ends_at(begun) <= now)
+    /// Whether a session of the app that is not here has ended, where no other node could have had it. A connection of
+    /// an earlier process ended at the latest when this one began.
+    pub(crate) fn has_ended(&self, app: AppId, kept: &Kept, now: Timestamp) -> bool {
+        let inner = self.0.lock();
+        let ends_at = inner.began.saturating_add(Duration::from_secs(kept.expiry_s.into()));
+        let was_evicted = inner.evicted_until.get(&app).is_some_and(|until| *until > now);
+        ends_at <= now && !was_evicted
     }
 
     /// Returns what had to make room: perhaps `left` itself.
     pub(crate) fn put(&self, left: Left) -> Vec<Left> {
         let mut inner = self.0.lock();
         let evicted = inner.put(left);
-        if !evicted.is_empty() {
-            inner.complete_since = None;
+        for left in &evicted {
+            let until = inner.evicted_until.entry(left.session.app).or_insert(left.ends_at);
+            *until = left.ends_at.max(*until);
         }
         evicted
     }
@@ -170,7 +178,9 @@ impl Lefts {
 
     /// An app is gone.
     pub(crate) fn forget_app(&self, app: AppId) {
-        self.0.lock().lot.remove_app(app);
+        let mut inner = self.0.lock();
+        inner.lot.remove_app(app);
+        inner.evicted_until.remove(&app);
     }
 
     /// What a connection published that is gone was accepted.
@@ -226,17 +236,43 @@ impl Inner {
 #[cfg(test)]
 mod tests {
     use noroshi_protocol::mqtt::Qos;
+    use noroshi_types::{DeviceId, DeviceNum};
 
     use super::*;
+    use crate::registry::{Address, Registry, Versions};
+
+    fn session(device: &str, app: AppId) -> Arc<Session> {
+        let device = DeviceId::parse(device).expect("an id");
+        let address = Address { shard: 0, slot: 0, generation: 1 };
+        let registry = Registry::new(None);
+        Arc::new(Session::new(&registry, app, device, None, DeviceNum(1), address, Versions::default()))
+    }
 
     #[test]
     fn a_session_of_an_earlier_process_ends_by_when_this_one_began() {
         let capacity = Capacity { entries_max: 9, bytes_max: usize::MAX };
         let lefts = Lefts::new(Timestamp(1_000), capacity);
         let kept = Kept { since: Place(1), expiry_s: 60, subscriptions: Vec::new() };
-        assert!(!lefts.has_ended(&kept, Timestamp(60_999)) && lefts.has_ended(&kept, Timestamp(61_000)));
-        lefts.0.lock().complete_since = None;
-        assert!(!lefts.has_ended(&kept, Timestamp(61_000)), "some had no room");
+        let has_ended = |now| lefts.has_ended(AppId(1), &kept, Timestamp(now));
+        assert!(!has_ended(60_999) && has_ended(61_000));
+    }
+
+    #[test]
+    fn an_eviction_holds_back_the_expiry_of_its_apps_sessions_only() {
+        const NOW: Timestamp = Timestamp(1_000);
+        let lefts = Lefts::new(Timestamp(0), Capacity { entries_max: 1, bytes_max: usize::MAX });
+        let kept = Kept { since: Place(1), expiry_s: 1, subscriptions: Vec::new() };
+        let put = |device, expiry_s| {
+            let session = session(device, AppId(1));
+            lefts.put(Left::new(session, None, None, NOW, expiry_s, Vec::new())).len()
+        };
+        let has_ended = |app, now| lefts.has_ended(AppId(app), &kept, Timestamp(now));
+        assert_eq!([put("a", 60), put("b", 9), put("c", 9)], [0, 1, 1]);
+        assert!(has_ended(2, 1_000), "no session of this app was evicted");
+        assert!(!has_ended(1, 60_999), "one that was evicted may last until 61 s");
+        assert!(has_ended(1, 61_000));
+        lefts.forget_app(AppId(1));
+        assert!(lefts.0.lock().evicted_until.is_empty());
     }
 
     #[test]

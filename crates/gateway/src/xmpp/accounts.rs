@@ -55,8 +55,8 @@ impl Shared {
         if !self.xmpp.accounts.0.lock().has(user) {
             return None;
         }
-        let app = self.auth.app(&self.config.xmpp.accounts_app)?;
-        Some(Identity::anonymous(app.id, DeviceId::parse(user).ok()?))
+        let app = self.auth.app_id(&self.config.xmpp.accounts_app)?;
+        Some(Identity::anonymous(app, DeviceId::parse(user).ok()?))
     }
 
     /// The device that a resource of an account is; none if the account has no room for it.

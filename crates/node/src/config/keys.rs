@@ -393,7 +393,7 @@ impl Auth {
                 "Lifetime of a device token.",
             ),
             failures: FailureLimits {
-                per_peer_per_minute: count_u32(
+                per_client_per_minute: count_u32(
                     reader,
                     "auth.failures_per_client",
                     limits::FAILED_LOG_INS_PER_CLIENT,
@@ -405,7 +405,7 @@ impl Auth {
                     "auth.failures_per_app",
                     limits::FAILED_LOG_INS_PER_APP,
                     "failures a minute",
-                    "Log-ins that may fail in a minute for one app, from everywhere. Beyond it, 100 such tokens of the app are verified a second.",
+                    "Log-ins that may fail in a minute for one app, from everywhere. Failures of a client beyond its own limit do not count. Beyond it, 100 such tokens of the app are verified a second.",
                 ),
             },
         }
