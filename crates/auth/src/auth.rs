@@ -584,7 +584,7 @@ mod tests {
         // Not what the text says, so it tells whether the text was parsed.
         let known = Arc::new(TopicRules::denying_all());
         let snapshot = Snapshot {
-            rules: AppRules::from([(old.id, (old.name.clone(), known.clone()))]),
+            rules: RulesByApp::from([(old.id, (old.name.clone(), known.clone()))]),
             directory: Directory::of(std::slice::from_ref(&old)),
             apps: vec![old.clone()],
             keys: HashMap::new(),
