@@ -4,7 +4,9 @@
  */
 
 import assert from 'node:assert/strict'
+import { readFileSync } from 'node:fs'
 import { connect } from 'node:net'
+import { join } from 'node:path'
 import { after, before, test } from 'node:test'
 
 import { KEY, Node } from '../lib/node.mjs'
@@ -66,6 +68,14 @@ test('a body whose first byte does not come is answered 408 and the connection e
   assert.match(text, /content-type: application\/problem\+json/i)
   assert.match(text, /connection: close/i)
   assert.equal(JSON.parse(text.split('\r\n\r\n')[1]).code, 'body_timeout')
+})
+
+test('the deadlines of bodies hold at the admin address too', async () => {
+  const token = readFileSync(join(node.data, 'operator.token'), 'utf8').trim()
+  const head = ['POST /v1/apps HTTP/1.1', 'Host: a', `Authorization: Bearer ${token}`, 'Content-Type: application/json', 'Content-Length: 10']
+  // The default is 10 s.
+  const text = await within('an answer in less than the default deadline', answer(request(head, node.adminPort)), 8_000)
+  assert.match(text, /^HTTP\/1\.1 408 [^]*connection: close/i)
 })
 
 test('a body that trickles is answered 408, however steadily it does', async () => {

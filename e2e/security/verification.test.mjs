@@ -211,14 +211,31 @@ test('frames that a client sends while its token is verified are carried out in 
     const device = Device.open(node.ws, undefined, { via: 'none', path: '/v1/connect?app=signed' })
     device.socket.once('open', () => {
       device.send({ t: 'connect', token: signer.sign(claims(`early-${n}`)) })
-      device.send({ t: 'sub', topics: ['early'] })
+      device.send({ t: 'sub', topics: ['late', 'early'] })
+      device.send({ t: 'ping' })
+      device.send({ t: 'nonsense' })
+      device.send({ t: 'unsub', topics: ['late'] })
       device.send({ t: 'ping' })
     })
     return device
   })
   for (const device of devices) {
-    assert.equal((await device.next()).t, 'ready')
-    assert.equal((await device.next()).t, 'pong')
+    const heard = []
+    while (heard.length < 4) heard.push((await device.next()).t)
+    assert.deepEqual(heard, ['ready', 'pong', 'error', 'pong'])
+  }
+  const { key } = (await operator(node, 'POST', '/v1/apps/signed/keys', { name: 'all', scopes: ['publish'] })).body
+  for (const topic of ['late', 'early']) {
+    const to = { to: { topic }, when: 'connected', data: topic }
+    const published = await fetch(`${node.http}/v1/notifications`, {
+      method: 'POST',
+      headers: { authorization: `Bearer ${key}`, 'content-type': 'application/json' },
+      body: JSON.stringify(to),
+    })
+    assert.equal(published.status, 202)
+  }
+  for (const device of devices) {
+    assert.equal((await device.next()).data, 'early', 'what was subscribed to last')
     // A renewal is verified too, while the session goes on.
     device.send({ t: 'token', token: signer.sign(claims('somebody-else')) })
     assert.equal((await device.next()).code, 'unauthorized')

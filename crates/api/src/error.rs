@@ -122,7 +122,9 @@ impl Code {
             Code::Forbidden => "The detail names the missing scope, or what is wrong with the signature.",
             Code::NotFound => "Also for what belongs to another app.",
             Code::MethodNotAllowed => "The header `Allow` lists those it takes.",
-            Code::BodyTimeout => "30 seconds after its head. Try again.",
+            Code::BodyTimeout => {
+                "The node waits a limited time for the first byte of a body and for its last, and expects a minimum rate between them. Try again."
+            }
             Code::IdempotencyConflict => "Within 24 hours. Use a new key for a new request.",
             Code::AlreadyExists => "Choose another name.",
             Code::EndpointGone => {

@@ -14,6 +14,7 @@ use serde::de::DeserializeOwned;
 
 use crate::arriving::Late;
 use crate::error::{Code, Problem};
+use crate::link::Link;
 use crate::state::{Api, Share, State};
 
 /// The text of a JSON body.
@@ -28,16 +29,17 @@ pub struct Body {
     _share: Share,
 }
 
-/// How much of a body there may be, and for how long it may take to come.
+/// How much of a body there may be.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Bound {
     pub(crate) bytes_max: usize,
-    pub(crate) timeout: Duration,
+    /// How long it may take, if less than `Timing` allows every body.
+    pub(crate) timeout: Option<Duration>,
 }
 
 impl Bound {
     fn usual(state: &State) -> Self {
-        Self { bytes_max: state.config.limits.body_bytes, timeout: state.config.body_timeout }
+        Self { bytes_max: state.config.limits.body_bytes, timeout: None }
     }
 }
 
@@ -147,12 +149,17 @@ fn media_type(
 }
 
 pub(crate) async fn read_body(request: Request, state: &State, bound: Bound) -> Result<Body, Problem> {
-    let allowed = bound.timeout;
-    let read = tokio::time::timeout(allowed, read_bounded(request, state, bound.bytes_max)).await;
-    let late = || {
-        Problem::new(Code::BodyTimeout, format!("a body has to arrive within {} s", allowed.as_secs_f32()))
+    let link = request.extensions().get::<Link>().cloned();
+    let read = read_bounded(request, state, bound.bytes_max);
+    let result = match bound.timeout {
+        None => read.await,
+        Some(allowed) => tokio::time::timeout(allowed, read).await.unwrap_or_else(|_| {
+            // The answer says that the connection ends.
+            link.inspect(Link::body_was_late);
+            let detail = format!("a body has to arrive within {} s", allowed.as_secs_f32());
+            Err(Problem::new(Code::BodyTimeout, detail))
+        }),
     };
-    let result = read.unwrap_or_else(|_| Err(late()));
     if let Err(problem) = &result {
         state.metrics.body_refused(problem.code());
     }

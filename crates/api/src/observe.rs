@@ -11,7 +11,9 @@ use axum::extract::{MatchedPath, Request, State as Shared};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use futures_util::FutureExt;
+use http::header::AUTHORIZATION;
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
+use noroshi_protocol::http::is_request_id;
 use noroshi_types::NotificationId;
 use tracing::{Instrument, Level};
 
@@ -24,7 +26,6 @@ use crate::traced::{self, Traced};
 use crate::turn::is_at_the_gateways;
 
 pub(crate) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
-const REQUEST_ID_BYTES_MAX: usize = 64;
 
 pub(crate) async fn observe(Shared(api): Shared<Api>, mut request: Request, next: Next) -> Response {
     let started = Instant::now();
@@ -110,17 +111,10 @@ fn log(route: &str, status: u16, took_us: u128, app: Option<u32>, notification: 
     }
 }
 
-/// How credentials of this service begin: one that a client took for its request's id is not logged.
-const CREDENTIALS: [&str; 4] = ["nd1.", "nk_", "no_", "eyJ"];
-
 /// The client's own id where it is short and plain, so that its log and ours can be read together.
 pub(crate) fn request_id(headers: &HeaderMap) -> HeaderValue {
-    let plain = |value: &&HeaderValue| {
-        let bytes = value.as_bytes();
-        (1..=REQUEST_ID_BYTES_MAX).contains(&bytes.len())
-            && bytes.iter().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.'))
-            && !CREDENTIALS.iter().any(|prefix| bytes.starts_with(prefix.as_bytes()))
-    };
+    let credentials: Vec<_> = headers.get_all(AUTHORIZATION).iter().map(HeaderValue::as_bytes).collect();
+    let plain = |value: &&HeaderValue| is_request_id(value.as_bytes(), &credentials);
     let drawn = || HeaderValue::from_str(&uuid::Uuid::now_v7().as_simple().to_string());
     match headers.get(&REQUEST_ID).filter(plain) {
         Some(value) => value.clone(),

@@ -179,7 +179,7 @@ fn answer(
 ) -> impl Future<Output = Response> + Send + 'static {
     link.begin_request();
     let values = request.headers().get_all(serving.proxies.header.name());
-    let values = values.iter().filter_map(|value| value.to_str().ok());
+    let values = values.iter().map(HeaderValue::as_bytes);
     let client = Client(serving.proxies.client(peer.address.ip(), values));
     let mut request = request.map(|body| Body::new(Arriving::new(body, link.clone(), serving.timing)));
     let extensions = request.extensions_mut();

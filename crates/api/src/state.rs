@@ -38,8 +38,6 @@ pub struct Config {
     pub requests_max: usize,
     /// Bytes of bodies in memory at once, over all requests.
     pub bodies_bytes_max: usize,
-    /// A body has to be complete within this time of its head.
-    pub body_timeout: Duration,
     /// How often others may post to Web Push endpoints.
     pub web_push: Paces,
 }
@@ -58,7 +56,6 @@ impl Default for Config {
             requests_max: 4_096,
             // 16 batches of the largest size.
             bodies_bytes_max: 256 << 20,
-            body_timeout: limits::BODY_TIMEOUT,
             web_push: Paces {
                 endpoint_per_minute: limits::ENDPOINT_MESSAGES_PER_MINUTE,
                 app_per_second: limits::APP_ENDPOINT_MESSAGES_PER_SECOND,

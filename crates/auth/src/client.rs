@@ -91,14 +91,15 @@ impl TrustedProxies {
     /// the order of the head; they are not looked at unless the peer is trusted.
     ///
     /// A hop that is no address (`unknown`, `_hidden`, nonsense) ends the search: what stands left of it was
-    /// passed on by a stranger. The result is then the last trusted hop.
-    pub fn client<'a>(&self, peer: IpAddr, values: impl DoubleEndedIterator<Item = &'a str>) -> IpAddr {
+    /// passed on by a stranger. The result is then the last trusted hop. Nothing is read from left to right, so no quote
+    /// and no byte of the stranger's changes what the proxies behind it wrote.
+    pub fn client<'a>(&self, peer: IpAddr, values: impl DoubleEndedIterator<Item = &'a [u8]>) -> IpAddr {
         let mut client = peer.to_canonical();
         if !self.trusts(client) {
             return client;
         }
         for value in values.rev() {
-            for hop in split_unquoted(value, ',').into_iter().rev() {
+            for hop in rsplit_unquoted(value, b',') {
                 match self.hop(hop) {
                     Some(address) => client = address,
                     None => return client,
@@ -111,11 +112,11 @@ impl TrustedProxies {
         client
     }
 
-    fn hop(&self, hop: &str) -> Option<IpAddr> {
+    fn hop(&self, hop: &[u8]) -> Option<IpAddr> {
         let node = match self.header {
-            ForwardingHeader::XForwardedFor => hop,
-            ForwardingHeader::Forwarded => split_unquoted(hop, ';').into_iter().find_map(|pair| {
-                let (name, value) = pair.trim().split_once('=')?;
+            ForwardingHeader::XForwardedFor => std::str::from_utf8(hop).ok()?,
+            ForwardingHeader::Forwarded => rsplit_unquoted(hop, b';').find_map(|pair| {
+                let (name, value) = std::str::from_utf8(pair).ok()?.trim().split_once('=')?;
                 name.eq_ignore_ascii_case("for").then_some(value)
             })?,
         };
@@ -134,15 +135,13 @@ fn address(node: &str) -> Option<IpAddr> {
     parsed.map(|address| address.to_canonical())
 }
 
-/// The parts of a value between separators that are not inside quotes.
-fn split_unquoted(value: &str, separator: char) -> Vec<&str> {
+/// The parts of a value between separators that are not inside quotes, the last first.
+fn rsplit_unquoted(value: &[u8], separator: u8) -> impl Iterator<Item = &[u8]> {
     let mut quoted = false;
-    value
-        .split(|c| {
-            quoted ^= c == '"';
-            c == separator && !quoted
-        })
-        .collect()
+    value.rsplit(move |byte| {
+        quoted ^= *byte == b'"';
+        *byte == separator && !quoted
+    })
 }
 
 #[cfg(test)]
@@ -173,7 +172,8 @@ mod tests {
             header: ForwardingHeader::XForwardedFor,
         };
         let check = |peer: &str, values: &[&str], expected: &str| {
-            assert_eq!(proxies.client(ip(peer), values.iter().copied()), ip(expected), "{peer} {values:?}");
+            let values_bytes = values.iter().map(|value| value.as_bytes());
+            assert_eq!(proxies.client(ip(peer), values_bytes), ip(expected), "{peer} {values:?}");
         };
         check("198.51.100.1", &["192.0.2.1"], "198.51.100.1"); // nobody we trust
         check("10.0.0.1", &[], "10.0.0.1");
@@ -188,6 +188,31 @@ mod tests {
         check("10.0.0.1", &["192.0.2.1:4711"], "192.0.2.1");
         check("10.0.0.1", &["[2001:db8::1]:80"], "2001:db8::1");
         check("10.0.0.1", &["2001:db8::1"], "2001:db8::1");
+        check("10.0.0.1", &["203.0.113.9 ,\t 192.0.2.1  ,10.0.0.2 "], "192.0.2.1");
+        check("10.0.0.1", &["[fd00::2]:443", "[2001:db8::1] , fd00::1"], "2001:db8::1");
+        check("10.0.0.1", &["::ffff:192.0.2.1"], "192.0.2.1");
+        for nonsense in
+            ["unknown", "192.0.2.1:x:y", "192.0.2", "[2001:db8::1", "fe80::1%eth0", "-", "\u{7f}", ","]
+        {
+            check("10.0.0.1", &["203.0.113.9", nonsense], "10.0.0.1");
+        }
+    }
+
+    #[test]
+    fn a_stranger_does_not_hide_behind_its_proxy_by_what_it_writes_before_it() {
+        let networks = vec!["10.0.0.0/8".parse().expect("a network")];
+        for (header, proxys) in
+            [(ForwardingHeader::XForwardedFor, "192.0.2.1"), (ForwardingHeader::Forwarded, "for=192.0.2.1")]
+        {
+            let proxies = TrustedProxies { networks: networks.clone(), header };
+            for begin in
+                [&b"\""[..], b"for=\"", b"\xff", b"for=\xff", b"\xc3", b"\0", b"for=\"_a\\", b";\"", b""]
+            {
+                let value = [begin, b", ", proxys.as_bytes()].concat();
+                let client = proxies.client(ip("10.0.0.1"), [&value[..]].into_iter());
+                assert_eq!(client, ip("192.0.2.1"), "{}", String::from_utf8_lossy(&value));
+            }
+        }
     }
 
     #[test]
@@ -197,7 +222,8 @@ mod tests {
             header: ForwardingHeader::Forwarded,
         };
         let check = |value: &str, expected: &str| {
-            assert_eq!(proxies.client(ip("10.0.0.1"), [value].into_iter()), ip(expected), "{value}");
+            let client = proxies.client(ip("10.0.0.1"), [value.as_bytes()].into_iter());
+            assert_eq!(client, ip(expected), "{value}");
         };
         check("for=192.0.2.43;proto=https, for=10.0.0.2;by=10.0.0.1", "192.0.2.43");
         check("For=\"[2001:db8:cafe::17]:4711\"", "2001:db8:cafe::17");

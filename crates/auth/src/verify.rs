@@ -50,6 +50,13 @@ pub struct Costly {
     now: Timestamp,
 }
 
+impl Costly {
+    /// The app whose key set would verify it.
+    pub fn app(&self) -> AppId {
+        self.app
+    }
+}
+
 /// Everything that verification needs and shares; held by tasks of the pool.
 pub(crate) struct Verifier {
     verdicts: Verdicts,

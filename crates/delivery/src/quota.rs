@@ -182,6 +182,11 @@ impl Quotas {
         }
     }
 
+    /// Whether a rate has a token, for work that is worth nothing without one.
+    pub fn check_rate(&self, app: AppId, quota: Quota) -> Result<(), OverQuota> {
+        self.limited(app).map_or(Ok(()), |of_app| of_app.check_rate(quota))
+    }
+
     /// A connection of a device whose token was verified. It counts until the permit is dropped. `replaces`: it takes the
     /// place of one that counts already, and so needs no room.
     pub fn enter(&self, app: AppId, replaces: impl FnOnce() -> bool) -> Result<Option<Permit>, OverQuota> {

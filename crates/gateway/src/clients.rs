@@ -63,7 +63,8 @@ impl Clients {
     }
 }
 
-/// That a socket on its way to a shard counts for its client, until it is dropped or kept.
+/// The place of one socket in the count of its client, while the socket is on its way to a shard. Dropping it frees the
+/// place; [`Shard::seat`] hands the place over to the connection.
 pub(crate) struct Seat {
     clients: Arc<Clients>,
     network: ClientNetwork,
@@ -76,13 +77,14 @@ impl Seat {
         clients.enter(network, clients.max).then(seat)
     }
 
-    /// Over the limit too: of a trusted proxy, whose clients are known later, or of a connection that only moves.
+    /// Counts a socket even over the limit: one of a trusted proxy, whose request names the client later, or one that only
+    /// moves.
     pub(crate) fn take_anyway(clients: &Arc<Clients>, network: ClientNetwork) -> Self {
         clients.enter(network, u32::MAX);
         Self { clients: clients.clone(), network }
     }
 
-    /// It counts until [`Shard::free_seat`] is called for the slot.
+    /// Leaves the place to a slot, until [`Shard::free_seat`] frees it.
     fn keep(mut self) -> ClientNetwork {
         std::mem::replace(&mut self.network, ClientNetwork::NONE)
     }
@@ -134,8 +136,7 @@ impl Shard {
         if !proxies.trusts(peer) {
             return None;
         }
-        let values: Vec<&str> = head.header_values(proxies.header.name()).collect();
-        Some(ClientNetwork::of(proxies.client(peer, values.into_iter())))
+        Some(ClientNetwork::of(proxies.client(peer, head.header_bytes(proxies.header.name()))))
     }
 
     /// From here on the connection counts for this client. False if that has as many as it may.

@@ -85,9 +85,10 @@ impl Framing {
 pub(crate) enum Phase {
     /// The request head is not complete.
     Head,
-    /// A WebSocket whose token has to come in its first frame.
+    /// Its token has to come: in a frame of a WebSocket, in a CONNECT, by SASL. XMPP stays here while its token is
+    /// verified.
     AwaitToken,
-    /// The store was asked.
+    /// Its token is verified, or the store is asked: from then on `Opening::login` is set.
     LoggingIn,
     /// A session is attached (or it is an echo).
     Open,
@@ -126,8 +127,8 @@ pub(crate) struct Opening {
     pub(crate) passes: u8,
     /// Of a log-in that was refused because others failed before: when the client may come back. 0 for others.
     pub(crate) retry_after_s: u32,
-    /// Frames that came before the log-in's answer.
-    pub(crate) early: Vec<noroshi_protocol::native::ClientFrame>,
+    /// Text frames that came before the log-in's answer, as they came: at most [`noroshi_types::limits::EARLY_BYTES`].
+    pub(crate) early: Vec<Box<str>>,
 }
 
 /// A topic of the shard's index, and whether the subscription is this connection's own.

@@ -11,8 +11,8 @@
 //!
 //! Reading order: [`config`], [`gateway`], `connection`, `shard`, then along a connection's life
 //! `listener`, `clients`, `strangers`, `input`, `route`, `refusal`, `websocket`, `sse`, `talk`, `mqtt`, `socket_io`, `polling`,
-//! [`xmpp`], `login`, `permission`, `gate`, `recheck`, `catch_up`, `backlog`, `close`, `pulse`, [`drain`]; along a
-//! message's `edge`, `registry`, `stamp`, `dispatch`, `mailbox`, `overtake`, `topic_index`, `wildcard`, `fanout`, `offering`,
+//! [`xmpp`], `verification`, `login`, `renewal`, `permission`, `gate`, `recheck`, `catch_up`, `backlog`, `close`, `pulse`,
+//! [`drain`]; along a message's `edge`, `registry`, `stamp`, `dispatch`, `mailbox`, `overtake`, `topic_index`, `wildcard`, `fanout`, `offering`,
 //! `recent`, `ring`, `uring`, `tail`.
 //!
 //! Invariants: a session lives and dies on one shard, and so does its connection (but one that polls may
@@ -53,6 +53,7 @@ mod recent;
 mod recheck;
 mod refusal;
 mod registry;
+mod renewal;
 mod ring;
 mod route;
 mod shard;

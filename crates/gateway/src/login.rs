@@ -8,14 +8,14 @@
 //! The order in [`Shard::open_session`] is what makes the way from the read to live delivery free of
 //! gaps: attach, put into the topic index, and only then look at the stamps ([`crate::stamp`]).
 
-use noroshi_auth::{Credential, Identity, Refused};
+use noroshi_auth::Identity;
 use noroshi_delivery::rules::Known;
 use noroshi_delivery::{Entered, Entering, OverQuota};
 use noroshi_events::Event;
 use noroshi_events::event::Connected;
 use noroshi_protocol::native;
 use noroshi_store::{BacklogPage, LoggedIn, Login, LoginRefused, Place};
-use noroshi_types::{AppName, CloseReason, NotificationId, SessionId, Timestamp, Topic};
+use noroshi_types::{CloseReason, NotificationId, SessionId, Timestamp, Topic};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -55,33 +55,6 @@ pub(crate) struct Succession {
     generation: u64,
     begun: Begun,
     page: BacklogPage,
-}
-
-/// Why a session keeps the token that it has. The text is for people.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum NotRenewed {
-    #[error("the new token has expired")]
-    Expired,
-    #[error("{0}")]
-    Refused(Refused),
-    #[error("the new token is not for this device")]
-    OtherDevice,
-    #[error("the new token was revoked")]
-    Revoked,
-    #[error("the new token is for another user: connect with it")]
-    OtherUser,
-}
-
-impl NotRenewed {
-    /// Stable.
-    pub(crate) fn code(self) -> &'static str {
-        match self {
-            Self::Expired => "expired",
-            Self::Refused(Refused::TooManyFailures { .. }) => "rate_limited",
-            Self::Refused(Refused::Busy) => "overloaded",
-            Self::Refused(_) | Self::OtherDevice | Self::Revoked | Self::OtherUser => "unauthorized",
-        }
-    }
 }
 
 /// Log-ins on their way to the store.
@@ -155,6 +128,10 @@ impl Shard {
         let generation = self.shared.next_generation(now);
         let (delivery, shared) = (self.delivery.clone(), self.shared.clone());
         self.end_stranger(slot);
+        // A drain may have begun while the token was verified.
+        if let Some(reason) = self.turns_away(slot) {
+            return self.begin_close(slot, reason);
+        }
         let Some(connection) = self.connection(slot) else { return };
         // Of an earlier session on this connection.
         connection.permit = None;
@@ -179,7 +156,7 @@ impl Shard {
     }
 
     /// The app has used up its quota: told in the words of each protocol, with when to come back.
-    fn refuse_over_quota(&mut self, slot: u32, over: &OverQuota) {
+    pub(crate) fn refuse_over_quota(&mut self, slot: u32, over: &OverQuota) {
         let why = over.to_string();
         self.tell_refused(slot, &why);
         let Some(connection) = self.connection(slot) else { return };
@@ -203,59 +180,6 @@ impl Shard {
         };
         self.shared.metrics.admission_refused.inc();
         Some(reason)
-    }
-
-    /// A new token for the session that is. `then` is told what came of it, in a later turn if the token has to be
-    /// verified with a public key; the session goes on meanwhile.
-    pub(crate) fn renew(
-        &mut self,
-        slot: u32,
-        token: &str,
-        then: impl FnOnce(&mut Shard, u32, Result<(), NotRenewed>) + Send + 'static,
-    ) {
-        let session = self.connection(slot).and_then(|connection| connection.session.clone());
-        let Some(session) = session else { return then(self, slot, Ok(())) };
-        let name = self.shared.auth.app_name(session.app);
-        let credential =
-            Credential { token, app: name.as_ref().map(AppName::as_str), client: self.client(slot) };
-        self.verify(slot, credential, |shard, slot, answer| {
-            let renewed = match answer {
-                Ok(identity) => shard.take_renewed(slot, identity),
-                Err(Refused::Expired) => Err(NotRenewed::Expired),
-                Err(refused) => Err(NotRenewed::Refused(refused)),
-            };
-            let is_renewed = renewed.is_ok();
-            then(shard, slot, renewed);
-            if is_renewed {
-                shard.recheck_now(slot);
-            }
-        });
-    }
-
-    fn take_renewed(&mut self, slot: u32, identity: Identity) -> Result<(), NotRenewed> {
-        let session = self.connection(slot).and_then(|connection| connection.session.clone());
-        let Some(session) = session else { return Ok(()) };
-        if identity.app != session.app || identity.device != session.device {
-            return Err(NotRenewed::OtherDevice);
-        }
-        if identity.token_version.is_some_and(|version| version < session.token_version) {
-            return Err(NotRenewed::Revoked);
-        }
-        // A later revocation ends the session.
-        if identity.issued.is_revoked(session.revoked_at(), self.now.wall) {
-            return Err(NotRenewed::Revoked);
-        }
-        // The session hears the notifications of the user it began with.
-        let user = identity.user.map(|user| self.shared.registry.user_key(session.app, &user));
-        if user.is_some_and(|user| user != session.user_key) {
-            return Err(NotRenewed::OtherUser);
-        }
-        self.renew_claims(&session, identity.claims);
-        if let Some(connection) = self.connection(slot) {
-            connection.expires_at = identity.expires_at;
-        }
-        self.arm(slot);
-        Ok(())
     }
 
     pub(crate) fn queue_log_in(&mut self, slot: u32, generation: u64) {
@@ -505,9 +429,9 @@ impl Shard {
         }
         self.tell_denied(slot, &opening.denied);
         self.handle_page(slot, page);
-        for frame in opening.early {
+        for text in opening.early {
             if self.is_alive(slot) {
-                self.handle_open_frame(slot, frame);
+                self.handle_text(slot, &text);
             }
         }
         self.write_tail(slot);

@@ -21,10 +21,10 @@ use noroshi_types::CloseReason;
 use crate::connection::{Framing, Phase, Protocol};
 use crate::dispatch::Dispatch;
 use crate::gateway::Shared;
-use crate::login::NotRenewed;
 use crate::permission::Op;
 use crate::pulse::ticks;
 use crate::registry::Session;
+use crate::renewal::NotRenewed;
 use crate::shard::Shard;
 use crate::talk::{Cause, Context, Offered, Talk};
 

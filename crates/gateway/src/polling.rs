@@ -13,6 +13,7 @@ mod upgrade;
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;
 
+use noroshi_auth::ClientNetwork;
 use noroshi_protocol::engine_io::answer::{self, Header};
 use noroshi_protocol::engine_io::payload::{Decoder, Payload};
 use noroshi_protocol::engine_io::session::Output;
@@ -56,6 +57,8 @@ type At = (u32, u64);
 /// What a session that began with polling is reached by.
 pub(crate) struct Legs {
     sid: Sid,
+    /// Who opened the session: its requests come on connections of their own.
+    opener: Option<ClientNetwork>,
     /// The GET that waits.
     poll: Option<At>,
     /// The WebSocket that may take over.
@@ -63,8 +66,8 @@ pub(crate) struct Legs {
 }
 
 impl Legs {
-    pub(crate) fn new(sid: Sid) -> Self {
-        Self { sid, poll: None, probe: None }
+    pub(crate) fn new(sid: Sid, opener: Option<ClientNetwork>) -> Self {
+        Self { sid, opener, poll: None, probe: None }
     }
 }
 
@@ -102,13 +105,15 @@ fn headers(keeps: bool) -> impl std::ops::Deref<Target = [Header<'static>]> {
 
 impl Shard {
     fn open_polling(&mut self, slot: u32, mount: Mount, credentials: Credentials, keeps: bool) {
-        let (shared, client) = (self.shared.clone(), self.client(slot));
+        let shared = self.shared.clone();
+        let opener = self.client(slot);
         let admitted = shared.connections() < shared.config.connections_max && self.take_opening();
-        let made = admitted.then(|| self.new_socket_io(mount, credentials, client, true)).flatten();
-        let Some((socket_io, sid)) = made else {
+        let made = admitted.then(|| self.new_socket_io(mount, credentials, true)).flatten();
+        let Some((mut socket_io, sid)) = made else {
             shared.metrics.admission_refused.inc();
             return self.refuse(slot);
         };
+        socket_io.legs = Some(Box::new(Legs::new(sid, opener)));
         let frames = Bucket::full(shared.frame_rate(), self.now.ms32());
         let generation = shared.next_generation(self.now.wall);
         let mut connection = Connection::new(Transport::NONE, generation, frames);
@@ -157,6 +162,11 @@ impl Shard {
 
     fn legs(&mut self, session: u32) -> Option<&mut Legs> {
         self.socket_io(session)?.legs.as_deref_mut()
+    }
+
+    /// Who opened a session that began with polling.
+    pub(crate) fn opener(&mut self, session: u32) -> Option<ClientNetwork> {
+        self.legs(session)?.opener
     }
 
     fn begin_poll(&mut self, slot: u32, sid: Sid, keeps: bool) {

@@ -13,10 +13,12 @@ pub(crate) fn drawn_id(number: u64) -> String {
     format!("{number:016x}")
 }
 
-/// The client's own id where it is short and plain, as the API takes it.
+/// The client's own id where it may be logged, as the API takes it.
 pub(crate) fn request_id<'a>(head: &Head<'a>) -> Option<&'a str> {
-    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
-    head.header("x-request-id").filter(|id| (1..=64).contains(&id.len()) && id.bytes().all(is_plain))
+    let (id, token) = (head.header("x-request-id")?, head.query_value("token"));
+    let of_query = token.iter().map(|token| token.as_bytes());
+    let credentials: Vec<_> = head.header_bytes("authorization").chain(of_query).collect();
+    http::is_request_id(id.as_bytes(), &credentials).then_some(id)
 }
 
 impl Shard {

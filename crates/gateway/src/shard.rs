@@ -43,6 +43,7 @@ use crate::polling::Polled;
 use crate::pulse::LEFTS_EVERY_MS;
 use crate::recent::Recent;
 use crate::recheck::Recheck;
+use crate::renewal::Renewals;
 use crate::strangers::Strangers;
 use crate::timer::{TICK_MS, Wheel};
 use crate::tls::TlsSession;
@@ -138,6 +139,8 @@ pub(crate) struct Shard {
     pub(crate) outcomes: Outcomes,
     /// Tokens that the threads of `auth` verify.
     pub(crate) verifying: usize,
+    /// Of connections whose new token is being verified, by their slots.
+    pub(crate) renewals: HashMap<u32, Renewals>,
     /// Questions of conversations to the store that are out.
     pub(crate) asked: usize,
     pub(crate) tally: Tally,
@@ -198,6 +201,7 @@ impl Shard {
             recheck: None,
             outcomes: Outcomes::default(),
             verifying: 0,
+            renewals: HashMap::new(),
             asked: 0,
             tally: Tally::default(),
             round: None,

@@ -11,7 +11,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use noroshi_auth::{ClientNetwork, Identity};
+use noroshi_auth::Identity;
 use noroshi_protocol::engine_io::{self, Data, Outgoing, Packet, PacketError, Session, Sid};
 use noroshi_protocol::socket_io::{Action, Conversation, Echo, LogIn, Variant};
 use noroshi_protocol::ws::{self, Input, Opcode, Upgrade};
@@ -52,8 +52,6 @@ enum App {
 struct Fresh {
     /// Of the request that the session began with.
     credentials: Credentials,
-    /// Who sent it; later requests of a session that polls come on other connections.
-    client: Option<ClientNetwork>,
     /// What the client came back with, if it can be recovered.
     pid: Option<Box<str>>,
 }
@@ -135,7 +133,6 @@ impl Shard {
         &mut self,
         mount: Mount,
         credentials: Credentials,
-        client: Option<ClientNetwork>,
         polls: bool,
     ) -> Option<(SocketIo, Sid)> {
         let mut random = [0; 13];
@@ -157,9 +154,8 @@ impl Shard {
             true => Session::polling(first_ping_at_ms),
             false => Session::websocket(first_ping_at_ms),
         };
-        let legs = polls.then(|| Box::new(Legs::new(sid)));
-        let fresh = (mount == Mount::Devices).then(|| Box::new(Fresh { credentials, client, pid: None }));
-        Some((SocketIo { engine, app, legs, fresh }, sid))
+        let fresh = (mount == Mount::Devices).then(|| Box::new(Fresh { credentials, pid: None }));
+        Some((SocketIo { engine, app, legs: None, fresh }, sid))
     }
 
     pub(crate) fn protocol_of(mount: Mount) -> Protocol {
@@ -177,8 +173,8 @@ impl Shard {
         mount: Mount,
         credentials: Credentials,
     ) {
-        let (shared, client) = (self.shared.clone(), self.client(slot));
-        let Some((socket_io, sid)) = self.new_socket_io(mount, credentials, client, false) else {
+        let shared = self.shared.clone();
+        let Some((socket_io, sid)) = self.new_socket_io(mount, credentials, false) else {
             return self.refuse(slot);
         };
         let (mut answer, mut open) = (Vec::with_capacity(320), Vec::with_capacity(128));
@@ -316,16 +312,13 @@ impl Shard {
             return self.begin_close(slot, reason);
         }
         let fresh = self.socket_io(slot).and_then(|socket_io| socket_io.fresh.as_deref());
-        let (with_request, app, client) = fresh.map_or((None, None, None), |fresh| {
-            (fresh.credentials.token.clone(), fresh.credentials.app.clone(), fresh.client)
-        });
+        let (with_request, app) = fresh
+            .map_or((None, None), |fresh| (fresh.credentials.token.clone(), fresh.credentials.app.clone()));
         let token = log_in.token.as_ref().map(|token| token.as_str().to_owned()).or(with_request);
         let app = log_in.app.as_deref().map(str::to_owned).or(app);
-        self.identify_client(slot, client, token.as_deref(), app.as_deref(), move |shard, slot, answer| {
-            match answer {
-                Ok(identity) => shard.let_in_socket_io(slot, identity, log_in),
-                Err(refused) => shard.begin_close(slot, close_reason(&refused)),
-            }
+        self.identify(slot, token.as_deref(), app.as_deref(), move |shard, slot, answer| match answer {
+            Ok(identity) => shard.let_in_socket_io(slot, identity, log_in),
+            Err(refused) => shard.begin_close(slot, close_reason(&refused)),
         });
     }
 

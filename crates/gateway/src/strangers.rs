@@ -1,9 +1,10 @@
-//! Connections that have not shown a credential yet: in the TLS handshake, before their request's head, before
-//! their token. Their number is bounded, and the oldest makes room for the newest, so that strangers cannot use up
-//! the descriptors of devices: a device shows its token within a round trip or two.
+//! Connections that have not shown a valid credential yet: in the TLS handshake, before their request's head, before
+//! their token, and until their token is verified. Their number is bounded, and the oldest makes room for the newest, so
+//! that strangers cannot use up the descriptors of devices: a device shows its token within a round trip or two.
 //!
 //! A refused connection that is only waited for is a stranger too. One that shows a valid token is no stranger any
-//! more, whatever becomes of its log-in.
+//! more, whatever becomes of its log-in. A session that polls is a stranger of its own; the connections of its requests
+//! are strangers as long as it is.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::Ordering;
@@ -36,6 +37,10 @@ impl Strangers {
 
     fn remove(&mut self, slot: u32) -> bool {
         self.numbers.remove(&slot).is_some()
+    }
+
+    fn contains(&self, slot: u32) -> bool {
+        self.numbers.contains_key(&slot)
     }
 
     fn len(&self) -> usize {
@@ -78,6 +83,11 @@ impl Shard {
         }
         self.strangers.insert(slot);
         self.mailbox().strangers.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Whether it has not shown a valid credential.
+    pub(crate) fn is_stranger(&self, slot: u32) -> bool {
+        self.strangers.contains(slot)
     }
 
     /// It showed a valid credential, or is over.

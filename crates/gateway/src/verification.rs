@@ -1,14 +1,17 @@
-//! Whose token it is, for every protocol: at once where that takes microseconds, else by the pool of `auth`.
+//! Finds out whose token a log-in or a renewal brings, for every protocol.
 //!
-//! What is to be done with the answer is a closure. It runs at once, or in a later turn when the pool's answer came by
-//! the mailbox; a connection that ended meanwhile is told nothing. Until then a log-in counts as under way
-//! ([`Phase::LoggingIn`]), so what the client sends early is held as it is while the store is asked. The conversation of
-//! XMPP holds it itself and goes on with its negotiation afterwards, so its phase stays.
+//! The caller passes a closure that goes on with the answer. It runs at once where the check takes microseconds. A token
+//! that needs a public key goes to the pool of `auth`; its answer comes by the mailbox, and the closure runs in that later
+//! turn. The shard drops the answer if the connection has ended.
 //!
-//! [`VERIFYING_MAX`] bounds what one shard has out; more is refused with advice to retry.
+//! While the pool verifies the token of a log-in, the connection is in [`Phase::LoggingIn`], so the shard keeps what the
+//! client sends early. An XMPP connection stays in its phase: its conversation keeps early stanzas itself and continues
+//! the negotiation after the answer.
+//!
+//! A shard has at most [`VERIFYING_MAX`] verifications under way. It refuses further ones and advises the client to retry.
 
-use noroshi_auth::{Checked, ClientNetwork, Credential, Identity, Refused};
-use noroshi_types::CloseReason;
+use noroshi_auth::{Checked, ClientNetwork, Costly, Credential, Identity, Refused};
+use noroshi_types::{CloseReason, Quota};
 
 use crate::connection::{Phase, Protocol};
 use crate::login::LOG_IN_TIMEOUT;
@@ -35,12 +38,16 @@ pub(crate) fn close_reason(refused: &Refused) -> CloseReason {
 }
 
 impl Shard {
-    /// Whose limits the connection's failures count for. None where it has no socket of its own.
+    /// Whose limits the connection's failures count for.
     pub(crate) fn client(&mut self, slot: u32) -> Option<ClientNetwork> {
         let network = self.client_network(slot);
+        if network == ClientNetwork::NONE {
+            // A session that polls has no socket of its own.
+            return self.opener(slot);
+        }
         let proxies = &self.shared.config.proxies;
-        if network == ClientNetwork::NONE || proxies.networks.is_empty() {
-            return (network != ClientNetwork::NONE).then_some(network);
+        if proxies.networks.is_empty() {
+            return Some(network);
         }
         // A trusted proxy that named no client stands for many.
         let stream = self.connections.get_mut(slot as usize)?.transport.stream()?;
@@ -57,18 +64,6 @@ impl Shard {
         then: impl FnOnce(&mut Shard, u32, Answer) + Send + 'static,
     ) {
         let client = self.client(slot);
-        self.identify_client(slot, client, token, app, then);
-    }
-
-    /// [`Shard::identify`] where the client is known from elsewhere.
-    pub(crate) fn identify_client(
-        &mut self,
-        slot: u32,
-        client: Option<ClientNetwork>,
-        token: Option<&str>,
-        app: Option<&str>,
-        then: impl FnOnce(&mut Shard, u32, Answer) + Send + 'static,
-    ) {
         let told = move |shard: &mut Shard, slot: u32, answer: Answer| {
             if let Err(refused) = &answer {
                 shard.tell_refused(slot, refused);
@@ -80,9 +75,16 @@ impl Shard {
         let opening = self.connection(slot).and_then(|connection| connection.opening.as_ref());
         let of_request = opening.and_then(|opening| opening.app.clone());
         let app = app.or(of_request.as_deref());
-        match token {
-            Some(token) => self.verify(slot, Credential { token, app, client }, told),
-            None => told(self, slot, Err(Refused::Missing)),
+        let Some(token) = token else { return told(self, slot, Err(Refused::Missing)) };
+        match self.shared.auth.check(Credential { token, app, client }, self.now.wall) {
+            Checked::Known(answer) => told(self, slot, answer),
+            // The app would refuse the log-in after the verification too.
+            Checked::Costly(costly) => {
+                match self.delivery.quotas().check_rate(costly.app(), Quota::ConnectsPerSecond) {
+                    Ok(()) => self.submit(slot, costly, told),
+                    Err(over) => self.refuse_over_quota(slot, &over),
+                }
+            }
         }
     }
 
@@ -93,13 +95,22 @@ impl Shard {
         credential: Credential<'_>,
         then: impl FnOnce(&mut Shard, u32, Answer) + Send + 'static,
     ) {
-        let costly = match self.shared.auth.check(credential, self.now.wall) {
-            Checked::Known(answer) => return then(self, slot, answer),
-            Checked::Costly(_) if self.verifying == VERIFYING_MAX => {
-                return then(self, slot, Err(Refused::Busy));
-            }
-            Checked::Costly(costly) => costly,
-        };
+        match self.shared.auth.check(credential, self.now.wall) {
+            Checked::Known(answer) => then(self, slot, answer),
+            Checked::Costly(costly) => self.submit(slot, costly, then),
+        }
+    }
+
+    /// Gives a token to the pool.
+    fn submit(
+        &mut self,
+        slot: u32,
+        costly: Box<Costly>,
+        then: impl FnOnce(&mut Shard, u32, Answer) + Send + 'static,
+    ) {
+        if self.verifying == VERIFYING_MAX {
+            return then(self, slot, Err(Refused::Busy));
+        }
         let deadline = self.now.tick_after(LOG_IN_TIMEOUT);
         let Some(connection) = self.connection(slot) else { return };
         if connection.session.is_none() && connection.protocol != Protocol::Xmpp {
@@ -110,6 +121,8 @@ impl Shard {
         self.verifying += 1;
         let (shared, index) = (self.shared.clone(), usize::from(self.index));
         self.shared.auth.submit(costly, move |answer| {
+            #[cfg(debug_assertions)]
+            noroshi_supervision::fault::strike("verified");
             shared.mailboxes[index].reply(Reply::Verified { to, answer, then: Box::new(then) });
         });
     }

@@ -15,7 +15,7 @@ use crate::permission::Op;
 use crate::route::Credentials;
 use crate::shard::Shard;
 
-/// Frames of a client that does not wait for the log-in's answer.
+/// Frames of a client that does not wait for the log-in's answer, of [`limits::EARLY_BYTES`] together.
 const EARLY_FRAMES_MAX: usize = 64;
 
 impl Shard {
@@ -55,7 +55,8 @@ impl Shard {
     pub(crate) fn handle_input(&mut self, slot: u32, input: Input<'_>) {
         let slot = self.moved_to(slot);
         let Some(connection) = self.connections.get(slot as usize) else { return };
-        let is_echo = connection.protocol == Protocol::Echo;
+        let (is_echo, logs_in) =
+            (connection.protocol == Protocol::Echo, connection.phase == Phase::LoggingIn);
         let has_talk = connection.talk.is_some();
         if let Input::Close { code, .. } = input {
             return self.handle_close_frame(slot, code);
@@ -71,10 +72,8 @@ impl Shard {
             Input::Text(_) | Input::Binary(_) if has_talk => self.feed_talk_message(slot, input),
             Input::Text(text) if is_echo => self.send_frame(slot, Opcode::Text, text.as_bytes()),
             Input::Binary(bytes) if is_echo => self.send_frame(slot, Opcode::Binary, bytes),
-            Input::Text(text) => match native::parse_client_frame(text) {
-                Ok(frame) => self.handle_frame(slot, frame),
-                Err(error) => self.tell_error(slot, error.code(), &error.to_string()),
-            },
+            Input::Text(text) if logs_in => self.keep_early(slot, text),
+            Input::Text(text) => self.handle_text(slot, text),
             Input::Binary(_) => {
                 self.tell_error(slot, "bad_message", "messages are JSON in text frames");
                 self.begin_close(slot, CloseReason::BadMessage);
@@ -110,27 +109,37 @@ impl Shard {
         self.begin_close(slot, CloseReason::PeerClosed);
     }
 
-    fn handle_frame(&mut self, slot: u32, frame: ClientFrame) {
+    /// A frame that waits for the log-in's answer.
+    fn keep_early(&mut self, slot: u32, text: &str) {
         let Some(connection) = self.connection(slot) else { return };
-        match (connection.phase, frame) {
-            (Phase::AwaitToken, ClientFrame::Connect { token }) => self.authenticate(slot, token.as_str()),
-            (Phase::AwaitToken, _) => {
+        let early = &mut connection.opening().early;
+        let held_bytes: usize = early.iter().map(|held| held.len()).sum();
+        if early.len() == EARLY_FRAMES_MAX || held_bytes + text.len() > limits::EARLY_BYTES {
+            return self.begin_close(slot, CloseReason::RateLimited);
+        }
+        early.push(text.into());
+    }
+
+    pub(crate) fn handle_text(&mut self, slot: u32, text: &str) {
+        let frame = match native::parse_client_frame(text) {
+            Ok(frame) => frame,
+            Err(error) => return self.tell_error(slot, error.code(), &error.to_string()),
+        };
+        let phase = self.connection(slot).map(|connection| connection.phase);
+        match (phase, frame) {
+            (Some(Phase::AwaitToken), ClientFrame::Connect { token }) => {
+                self.authenticate(slot, token.as_str());
+            }
+            (Some(Phase::AwaitToken), _) => {
                 self.tell_error(slot, "not_connected", "the first frame is \"connect\" with a token");
                 self.begin_close(slot, CloseReason::BadMessage);
-            }
-            (Phase::LoggingIn, frame) => {
-                let early = &mut connection.opening().early;
-                early.push(frame);
-                if early.len() > EARLY_FRAMES_MAX {
-                    self.begin_close(slot, CloseReason::RateLimited);
-                }
             }
             (_, frame) => self.handle_open_frame(slot, frame),
         }
     }
 
     /// A frame on an open connection.
-    pub(crate) fn handle_open_frame(&mut self, slot: u32, frame: ClientFrame) {
+    fn handle_open_frame(&mut self, slot: u32, frame: ClientFrame) {
         let Some(session) = self.connection(slot).and_then(|connection| connection.session.clone()) else {
             return;
         };

@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 
 use axum::Router;
 use bytes::Bytes;
-use noroshi_api::{Peer, Place, Pool, PoolLimits, PoolMetrics, Serving, serve_connection};
+use noroshi_api::{Peer, Place, Pool, PoolLimits, PoolMetrics, Serving, Timing, serve_connection};
 use noroshi_gateway::{Handover, tls};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
@@ -25,12 +25,17 @@ const RETRY: std::time::Duration = std::time::Duration::from_millis(100);
 pub(crate) struct Admin {
     listener: TcpListener,
     tls: Option<tls::Acceptor>,
+    timing: Timing,
 }
 
 impl Admin {
     /// Must be called inside a tokio runtime.
-    pub(crate) async fn bind(address: SocketAddr, tls: Option<tls::Acceptor>) -> io::Result<Self> {
-        Ok(Self { listener: TcpListener::bind(address).await?, tls })
+    pub(crate) async fn bind(
+        address: SocketAddr,
+        tls: Option<tls::Acceptor>,
+        timing: Timing,
+    ) -> io::Result<Self> {
+        Ok(Self { listener: TcpListener::bind(address).await?, tls, timing })
     }
 
     pub(crate) fn local_addr(&self) -> io::Result<SocketAddr> {
@@ -39,7 +44,7 @@ impl Admin {
 
     /// The same socket on the runtime that this is called inside.
     fn moved(self) -> io::Result<Self> {
-        Ok(Self { listener: TcpListener::from_std(self.listener.into_std()?)?, tls: self.tls })
+        Ok(Self { listener: TcpListener::from_std(self.listener.into_std()?)?, ..self })
     }
 
     /// Serves on the calling runtime, which need not be the one it was bound on. Accepts until `end`, then lets
@@ -52,7 +57,7 @@ impl Admin {
         let connections = TaskTracker::new();
         let limits = PoolLimits { connections_max: CONNECTIONS_MAX, per_client_max: 0 };
         let pool = Pool::new("admin", limits, metrics);
-        let serving = Serving::new(router);
+        let serving = Serving { timing: admin.timing, ..Serving::new(router) };
         let refusals = Refusals::new(&serving);
         let next = async || {
             pool.can_evict().await;

@@ -124,7 +124,7 @@ pub async fn start(config: Config, given: &Given) -> Result<Node, Error> {
     // Addresses are taken before anything is promised to anyone.
     let certificates = Certificates::open(&config.server)?;
     let bound = Gateway::bind(gateway_config(&config, &certificates, shares.gateway, &threads))?;
-    let admin = Admin::bind(config.server.admin, certificates.admin.clone())
+    let admin = Admin::bind(config.server.admin, certificates.admin.clone(), config.limits.timing)
         .await
         .map_err(|error| address_error("server.admin", config.server.admin, &error))?;
     let addresses = addresses(&config, &bound, &admin)?;
@@ -444,7 +444,6 @@ fn api_config(config: &Config) -> noroshi_api::Config {
         xmpp_public_url: config.xmpp.public_url.clone(),
         device_token_ttl: config.auth.device_token_ttl,
         requests_max: config.limits.requests_in_flight,
-        body_timeout: config.limits.timing.body,
         web_push: noroshi_api::Paces {
             endpoint_per_minute: config.web_push.endpoint_per_minute,
             app_per_second: config.web_push.app_per_second,

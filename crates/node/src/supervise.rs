@@ -1,5 +1,5 @@
-//! Ends the node when a thread panics, ends early or makes no progress, so that whoever supervises the process (systemd,
-//! Kubernetes) starts it again.
+//! Ends the node when a thread that it needs panics, ends early or makes no progress (`noroshi_supervision::Kind` says which
+//! threads those are), so that the supervisor of the process (systemd, Kubernetes) starts it again.
 //!
 //! ```text
 //!   Pulse dropped by a panic ──┐
@@ -9,9 +9,9 @@
 //!                                                                 └──► the same exit code, if the drain hangs
 //! ```
 //!
-//! The watchdog is a plain thread: it needs neither the runtime nor a lock that a thread holds while it works. It counts
-//! how long a thread has worked on one thing in its own ticks, and no tick counts for more than two: a process that was
-//! stopped (SIGSTOP, a suspended machine) has not stalled, and the wall clock plays no part.
+//! The watchdog is a plain thread: it needs neither the runtime nor a lock that a thread holds while it works. It measures
+//! how long a thread has worked on one thing by the monotonic clock, and counts at most two ticks between two looks. So a
+//! process that was stopped (SIGSTOP, a suspended machine) has not stalled.
 
 mod metrics;
 mod stall;
@@ -28,14 +28,14 @@ use tokio::sync::watch;
 use self::stall::{Stall, Stalls};
 use crate::config::Config;
 
-/// EX_SOFTWARE of sysexits.h: an internal failure; a restart is what helps.
+/// EX_SOFTWARE of sysexits.h: an internal failure, which a restart mends.
 pub(crate) const EXIT_CODE: u8 = 70;
 
-/// After a failure devices are told to go elsewhere for this long at most: the node misses messages for some of them.
+/// The longest drain of devices after a failure: the node misses messages for some of them meanwhile.
 pub(crate) const DRAIN_MAX: Duration = Duration::from_secs(10);
-/// After the devices, everything else gets this long.
+/// Time for everything else after the devices.
 pub(crate) const REST_MAX: Duration = Duration::from_secs(5);
-/// How much longer the watchdog waits for the exit, and how long for the log.
+/// Time for the exit beyond both, and for the log line.
 const SLACK: Duration = Duration::from_secs(1);
 
 /// How long a drain after a failure may take with the devices.
@@ -86,10 +86,11 @@ impl Supervisor {
     /// Resolves once a thread has failed and the log says so. Cancel-safe.
     pub(crate) async fn failed(&self) {
         if self.failed.clone().wait_for(|failed| *failed).await.is_err() {
-            // It ends with the process only: without it a stall would go unseen.
-            let thread = "watchdog".to_owned();
-            tracing::error!(thread, exit_code = EXIT_CODE, "a thread failed; the node drains and exits");
-            self.threads.fail(Failure { kind: Kind::Other, thread, what: What::Panicked });
+            // The watchdog itself panicked: nothing would find a stall any more.
+            let (kind, what) = (Kind::Other, What::Panicked);
+            let (thread, reason) = ("watchdog".to_owned(), what.to_string());
+            tell(kind, &thread, &reason);
+            self.threads.fail(Failure { kind, thread, what });
         }
     }
 
@@ -119,7 +120,7 @@ struct Watchdog {
 impl Watchdog {
     fn run(self) {
         self.threads.wake_me();
-        // Ten looks within the time that makes a stall; more often than once a second nobody needs one.
+        // Ten looks within the time that makes a stall, and at least one a second.
         let tick = match self.limits.stall {
             Duration::ZERO => Duration::from_secs(1),
             stall => (stall / 10).clamp(Duration::from_millis(100), Duration::from_secs(1)),
@@ -153,29 +154,22 @@ impl Watchdog {
                 thread = name,
                 kind,
                 seconds,
-                "a thread makes no progress; the node goes on without"
+                "a thread makes no progress; the node goes on without it"
             );
         }
     }
 
-    /// Says so, lets the node drain, and ends it if it does not end by itself.
+    /// Logs the failure, lets the node drain, and ends the process if the drain does not.
     fn end(&self) {
         let Some(failure) = self.threads.failure().cloned() else { return };
-        // Standard error may be what hangs: the end does not wait for it.
+        // Standard error may be what hangs: the end waits for it no longer than `SLACK`.
         let (logged, is_logged) = mpsc::sync_channel(1);
         let log = move || {
-            let (kind, thread, reason) = (failure.kind.name(), &failure.thread, failure.what.to_string());
-            tracing::error!(
-                thread,
-                kind,
-                reason,
-                exit_code = EXIT_CODE,
-                "a thread failed; the node drains and exits"
-            );
+            tell(failure.kind, &failure.thread, &failure.what.to_string());
             let _ = logged.try_send(());
         };
         if std::thread::Builder::new().name("watchdog-log".to_owned()).spawn(log).is_ok() {
-            // Either way the end begins.
+            // The end begins, logged or not.
             let _ = is_logged.recv_timeout(SLACK);
         }
         self.fail.send_replace(true);
@@ -184,13 +178,18 @@ impl Watchdog {
     }
 }
 
-/// Ends the process without looking after anything: what hangs would hang the end too. What was accepted is on disk.
+fn tell(kind: Kind, thread: &str, reason: &str) {
+    let (kind, exit_code) = (kind.name(), EXIT_CODE);
+    tracing::error!(thread, kind, reason, exit_code, "a thread failed; the node drains and exits");
+}
+
+/// Ends the process at once, without destructors: what hangs would hang those too. What was accepted is on disk.
 #[allow(clippy::exit)] // A thread that cannot be ended leaves no other way.
 pub(crate) fn exit() -> ! {
     std::process::exit(i32::from(EXIT_CODE))
 }
 
-/// The runtime's own threads: they report to it how often they parked and how long they were busy.
+/// The runtime's own threads. The runtime counts how often each parked and how long each was busy.
 fn workers(runtime: &Handle) -> Vec<Sample> {
     let metrics = runtime.metrics();
     let sample = |worker| {
@@ -199,7 +198,7 @@ fn workers(runtime: &Handle) -> Vec<Sample> {
         Sample {
             kind: Kind::Runtime,
             name: format!("noroshi-worker-{worker}"),
-            // Both only grow, so the sum stays the same only if both do.
+            // Neither ever shrinks, so the sum changes if one of them does.
             count: parks.wrapping_add(u64::try_from(busy_ms).unwrap_or(u64::MAX)),
             // Tokio: an even count is an active worker.
             is_working: parks.is_multiple_of(2),
@@ -209,7 +208,7 @@ fn workers(runtime: &Handle) -> Vec<Sample> {
     (0..metrics.num_workers()).map(sample).collect()
 }
 
-/// Faults that tests ask for: in debug builds only.
+/// Faults that tests inject, in debug builds only.
 #[cfg(debug_assertions)]
 mod faults {
     use noroshi_supervision::fault;

@@ -154,7 +154,7 @@ impl Tasks {
                         return kind;
                     }
                     let name = kind.map_or("unknown", TaskKind::name);
-                    tracing::error!(task = name, %error, "a task failed; the node goes on without");
+                    tracing::error!(task = name, %error, "a task failed; the node goes on without it");
                 }
                 Some(Ok((id, ()))) => drop(self.kinds.remove(&id)),
                 // Nothing is left that could fail.

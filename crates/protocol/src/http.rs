@@ -10,8 +10,10 @@ use std::fmt;
 
 mod problem;
 mod query;
+mod request_id;
 
 pub use problem::{REFUSALS, Refusal, push_problem};
+pub use request_id::is_request_id;
 
 /// Bounds of a request head.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -124,6 +126,14 @@ impl<'a> Head<'a> {
     /// The first header of this name; absent if its value is not UTF-8.
     pub fn header(&self, name: &str) -> Option<&'a str> {
         self.header_values(name).next()
+    }
+
+    /// Every header of this name, in order, whatever its bytes.
+    pub fn header_bytes(&self, name: &str) -> impl DoubleEndedIterator<Item = &'a [u8]> {
+        self.headers
+            .iter()
+            .filter(move |header| header.name.eq_ignore_ascii_case(name))
+            .map(|header| header.value)
     }
 
     /// Every header of this name whose value is UTF-8, in order.

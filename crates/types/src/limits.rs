@@ -109,6 +109,9 @@ pub const CAMPAIGN_BATCH_MAX: u32 = 1_000;
 pub const PUSH_IN_FLIGHT: usize = 32_768;
 /// One message from a device: acks of 1,000 ids at 39 bytes are 39 KB.
 pub const CLIENT_MESSAGE_BYTES: usize = 64 << 10;
+/// What a device may send before its log-in is answered. The 4,096 log-ins that wait for a verification at once hold 64 MiB
+/// at most.
+pub const EARLY_BYTES: usize = 16 << 10;
 /// Frames a second of one connection, averaged over the burst.
 pub const FRAMES_PER_SECOND: u32 = 50;
 pub const FRAMES_BURST: u32 = 200;

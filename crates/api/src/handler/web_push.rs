@@ -145,7 +145,7 @@ async fn take(api: &Api, token: &str, request: Request) -> Result<Response, Refu
         Refused { problem: Problem::new(Code::TooManyRequests, detail), after: Some(after) }
     })?;
     let fields = Fields::read(&parts.headers)?;
-    let bound = Bound { bytes_max: limits::WEB_PUSH_BYTES_MAX, timeout: BODY_TIMEOUT };
+    let bound = Bound { bytes_max: limits::WEB_PUSH_BYTES_MAX, timeout: Some(BODY_TIMEOUT) };
     let body = read_body(Request::from_parts(parts, body), api, bound).await?;
     let request = request_for(&endpoint, &fields, &body)?;
     drop(body);

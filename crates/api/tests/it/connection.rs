@@ -82,15 +82,6 @@ async fn a_head_that_is_too_much_is_refused() {
 }
 
 #[tokio::test]
-async fn a_body_that_stops_half_way_is_given_up() {
-    let service = Service::with(|state| state.config.body_timeout = Duration::from_millis(50)).await;
-    let endless = futures_util::stream::pending::<Result<bytes::Bytes, std::io::Error>>();
-    let mut request = request(Method::POST, "/v1/notifications", &service.key, "");
-    *request.body_mut() = axum::body::Body::from_stream(endless);
-    service.send(request).await.problem(408, "body_timeout");
-}
-
-#[tokio::test]
 async fn pages_of_any_origin_may_use_what_devices_use() {
     let service = Service::start().await;
     for path in ["/v1/me", "/v1/me/topics/a%2Fb", "/v1/devices", "/v1/events"] {
@@ -207,6 +198,23 @@ async fn a_body_that_does_not_come_is_answered_and_the_connection_ends() {
     );
     drop(client);
     assert!(tokio::time::timeout(DEADLINE, task).await.expect("in time").expect("no panic").is_none());
+}
+
+/// A handler's own deadline, which is shorter than that of other bodies.
+#[tokio::test]
+async fn a_web_push_that_does_not_come_is_answered_and_the_connection_ends() {
+    let service = Service::start().await;
+    let device = service.device("d1", "u1").await;
+    let made = service.post("/v1/me/endpoints", &device, "").await;
+    let path = service.path_of(&made.json());
+    let (mut client, _drain, _task) = serve(Serving::new(service.public.clone()), None);
+    let head = format!("POST {path} HTTP/1.1\r\nHost: a\r\nTTL: 1\r\nContent-Length: 10\r\n\r\n");
+    client.write_all(head.as_bytes()).await.expect("written");
+    let mut answer = String::new();
+    let read = client.read_to_string(&mut answer);
+    tokio::time::timeout(DEADLINE, read).await.expect("in time").expect("an answer and the end");
+    assert!(answer.starts_with("HTTP/1.1 408 ") && answer.contains("within 5 s"), "{answer}");
+    assert!(answer.contains("connection: close\r\n"), "{answer}");
 }
 
 #[tokio::test]

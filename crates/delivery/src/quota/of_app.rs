@@ -124,6 +124,13 @@ impl OfApp {
         taken.map(drop).map_err(|_| self.refuse(quota, limit, after))
     }
 
+    /// Refuses what [`OfApp::take`] would refuse now. It takes nothing.
+    pub(super) fn check_rate(&self, quota: Quota) -> Result<(), OverQuota> {
+        let Some(limit) = self.limit_of(quota) else { return Ok(()) };
+        let taken = Bucket::from_bits(self.bucket(quota).load(Relaxed)).take(limit, 1, self.now());
+        taken.map(drop).map_err(|after| self.refuse(quota, limit, after))
+    }
+
     pub(crate) fn charge(&self, quota: Quota, count: u64) {
         let Some(limit) = self.limit_of(quota) else { return };
         let now = self.now();

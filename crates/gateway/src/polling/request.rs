@@ -162,9 +162,9 @@ impl Shard {
 
     /// The connection serves a session from here on.
     pub(super) fn begin_exchange(&mut self, slot: u32, exchange: Exchange, deadline_tick: u32) -> Option<At> {
-        // Whoever speaks for a session with a credential has shown it.
-        let session = self.session_of(&exchange.sid).and_then(|session| self.connection(session));
-        if session.is_some_and(|session| matches!(session.phase, Phase::LoggingIn | Phase::Open)) {
+        // Whoever speaks for a session that showed a credential has shown it.
+        let session = self.session_of(&exchange.sid);
+        if session.is_some_and(|session| self.is_alive(session) && !self.is_stranger(session)) {
             self.end_stranger(slot);
         }
         let connection = self.connection(slot)?;

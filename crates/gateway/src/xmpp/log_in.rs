@@ -92,9 +92,6 @@ impl Shard {
             // It was to be resumed and could not: the log-in was done for that.
             return self.converse(slot, |conversation, cx, out| conversation.logged_in(cx, out));
         }
-        if !self.admits_xmpp(slot) {
-            return;
-        }
         let shared = self.shared.clone();
         let Some(xmpp) = self.xmpp(slot) else { return };
         if let Some((account, identity)) = xmpp.conversation.account().zip(xmpp.identity.as_mut()) {

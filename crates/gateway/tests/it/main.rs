@@ -18,5 +18,7 @@ mod socket_io;
 mod storm;
 mod stream;
 mod topic_rules;
+#[cfg(debug_assertions)]
+mod verification;
 mod xmpp;
 mod xmpp_accounts;

@@ -5,12 +5,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use noroshi_gateway::{Config, Listener, Speaks, tls};
+use noroshi_protocol::ws::{Opcode, push_masked_frame};
 use noroshi_types::When;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, HandshakeKind, RootCertStore, StreamOwned};
 use serde_json::json;
 use std::io::{Read, Write};
 use std::net::TcpStream;
+
+use tokio::io::AsyncReadExt;
 
 use crate::node::{Node, PATIENCE, plain, user};
 
@@ -80,6 +83,58 @@ fn read_until(stream: &mut Secure, end: &str) -> String {
         text.push(byte[0]);
     }
     String::from_utf8_lossy(&text).into_owned()
+}
+
+/// The API read the beginning of a request; the rest of its record waits in the TLS session, with the first frames.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_secure_connection_comes_back_wherever_reading_stopped() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (certificate, key, trusted) = certificate(folder.path());
+    let node = Arc::new(Node::start(secure(tls::Acceptor::open(&certificate, &key).expect("usable"))).await);
+    node.device("d1", "u1", &[]).await;
+    const FIRST: &[u8] = b"GET /v1/me HTTP/1.1\r\n\r\n";
+    let mut next = b"GET /v1/connect HTTP/1.1\r\nHost: h\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
+        Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
+        .to_vec();
+    let head_bytes = next.len();
+    let connect = json!({"t": "connect", "token": node.token("d1")}).to_string();
+    for text in [&*connect, r#"{"t":"ping"}"#] {
+        push_masked_frame(&mut next, Opcode::Text, text.as_bytes(), [1, 2, 3, 4]);
+    }
+    let whole = next.len();
+    for read_bytes in [0, 1, 10, head_bytes - 1, head_bytes, head_bytes + 3, whole - 1, whole] {
+        let (dialing, trust) = (node.clone(), trusted.clone());
+        let mut stream = tokio::task::spawn_blocking(move || {
+            let mut stream = dial(&dialing, &trust).expect("a handshake");
+            stream.write_all(FIRST).expect("sent");
+            stream
+        })
+        .await
+        .expect("no panic");
+        node.until("a hand-over", |node| !node.handed_over.lock().expect("no panic").is_empty()).await;
+        let handover = node.handed_over.lock().expect("no panic").pop().expect("one");
+        let mut io = handover.into_io().expect("a stream");
+        io.read_exact(&mut [0; FIRST.len()]).await.expect("read");
+        stream.write_all(&next).expect("sent");
+        let mut read = vec![0; read_bytes];
+        io.read_exact(&mut read).await.expect("read");
+        assert!(node.gateway.take_back(io, read).is_ok());
+        let heard = tokio::task::spawn_blocking(move || {
+            let heard = read_until(&mut stream, r#"{"t":"pong"}"#);
+            // It goes on under the same keys.
+            let mut ping = Vec::new();
+            push_masked_frame(&mut ping, Opcode::Text, br#"{"t":"ping"}"#, [4, 3, 2, 1]);
+            stream.write_all(&ping).expect("sent");
+            read_until(&mut stream, r#"{"t":"pong"}"#);
+            heard
+        });
+        let heard = tokio::time::timeout(PATIENCE, heard).await.expect("in time").expect("no panic");
+        assert!(
+            heard.starts_with("HTTP/1.1 101 ") && heard.contains(r#""t":"ready""#),
+            "{read_bytes}: {heard}"
+        );
+    }
+    node.until_sessions(0).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

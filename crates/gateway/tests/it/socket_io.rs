@@ -2,6 +2,8 @@
 
 mod device;
 mod engine;
+#[cfg(debug_assertions)]
+mod log_in;
 mod namespaces;
 
 use std::time::Duration;

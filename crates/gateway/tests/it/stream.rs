@@ -139,6 +139,16 @@ async fn a_stream_is_refused_in_http() {
         assert!(answer.contains(&format!("\"type\":\"/docs#{code}\"")), "{path}: {answer}");
         assert!(answer.contains(&format!("\r\nX-Request-Id: mine.{code}\r\n")), "{path}: {answer}");
     }
+    // What may be a credential is not told again.
+    let shown = "X-Request-Id: letmein\r\n";
+    for (path, headers) in [
+        ("/v1/events", format!("Authorization: Bearer letmein\r\n{shown}")),
+        ("/v1/events?token=letm%65in", shown.to_owned()),
+        ("/v1/events?token=other", "X-Request-Id: nd1.letmein\r\n".to_owned()),
+    ] {
+        let answer = Stream::open(&node, path, &headers).await.rest().await;
+        assert!(answer.contains("\r\nX-Request-Id: ") && !answer.contains("letmein"), "{path}: {answer}");
+    }
     assert_eq!(node.gateway.sessions_count(), 0);
 }
 

@@ -52,7 +52,7 @@ impl Default for Config {
             // Nothing is kept for longer than a message can live.
             session_expiry_max_s: 28 * 86_400,
             subscriptions_max: limits::TOPICS_PER_DEVICE_MAX,
-            early_bytes_max: 16 << 10,
+            early_bytes_max: limits::EARLY_BYTES,
         }
     }
 }

@@ -9,7 +9,7 @@
 //! Invariants: there is one namespace, `/`; nothing is sent in it before CONNECT was answered; after a
 //! [`Action::Close`] or `last_words` nothing is heard. While nothing is incomplete or unacknowledged a
 //! conversation is 32 bytes and holds nothing; at most `window::UNACKED_MAX` ids and one incomplete packet
-//! are held.
+//! are held, and without a session nothing.
 
 use noroshi_types::CloseReason;
 
@@ -119,7 +119,9 @@ impl Conversation {
         }
         match self.assembler.feed(data, &config.limits) {
             Ok(Some(whole)) => self.handle_packet(&whole, now_ms, config, out),
-            Ok(None) => {}
+            Ok(None) if matches!(self.state, State::Open(_)) => {}
+            // Only events have attachments, and those wait for a session.
+            Ok(None) => self.end(CloseReason::BadMessage, out),
             Err(error) => self.end(error.reason(), out),
         }
     }

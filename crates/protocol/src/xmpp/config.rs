@@ -64,7 +64,7 @@ impl Config {
             scram: false,
             attempts_max: 3,
             early_max: 64,
-            early_bytes_max: noroshi_types::limits::CLIENT_MESSAGE_BYTES,
+            early_bytes_max: noroshi_types::limits::EARLY_BYTES,
             resume_max_s: 300,
             resume_location: None,
             resume_prefix: "".into(),

@@ -96,6 +96,19 @@ fn message(n: u8, when: When) -> Message {
 }
 
 #[test]
+fn nothing_is_held_of_a_packet_with_attachments_before_the_log_in_is_answered() {
+    for connects in [false, true] {
+        let mut peer = Peer::new();
+        if connects {
+            assert!(matches!(peer.actions("0{}").as_slice(), [Action::LogIn(_)]));
+        }
+        peer.send(r#"51-["x",{"_placeholder":true,"num":0}]"#, &["Close(BadMessage)"]);
+        peer.leave(CloseReason::BadMessage);
+        assert_eq!(peer.conversation.held_bytes(), 0);
+    }
+}
+
+#[test]
 fn a_device_logs_in() {
     let mut peer = Peer::new();
     assert_eq!(peer.conversation.deadline_ms(), Some(1_000));
