@@ -84,12 +84,12 @@ impl Identity {
 }
 
 /// The topic rules of each app that has some, with the app's name.
-pub type AppRules = HashMap<AppId, (AppName, Arc<TopicRules>)>;
+pub type RulesByApp = HashMap<AppId, (AppName, Arc<TopicRules>)>;
 
 /// Apps and keys as of the last change.
 #[derive(Default)]
 struct Snapshot {
-    rules: AppRules,
+    rules: RulesByApp,
     apps: Vec<App>,
     directory: Directory,
     keys: HashMap<KeyHash, Key>,
@@ -138,7 +138,7 @@ pub struct Auth {
 }
 
 /// Called with all apps and their topic rules, one call at a time and in order; must not block.
-type Watcher = Box<dyn Fn(&[App], &AppRules) + Send + Sync>;
+type Watcher = Box<dyn Fn(&[App], &RulesByApp) + Send + Sync>;
 
 impl Auth {
     /// JWK sets are fetched through `egress`.
@@ -519,7 +519,7 @@ impl Auth {
     }
 
     /// Calls `watcher` with all apps and their topic rules: now, and after every change on any node.
-    pub async fn watch_apps(&self, watcher: impl Fn(&[App], &AppRules) + Send + Sync + 'static) {
+    pub async fn watch_apps(&self, watcher: impl Fn(&[App], &RulesByApp) + Send + Sync + 'static) {
         let _in_order = self.reloading.lock().await;
         let snapshot = self.snapshot.load_full();
         watcher(&snapshot.apps, &snapshot.rules);
@@ -596,7 +596,7 @@ mod tests {
         // Not what the text says, so it tells whether the text was parsed.
         let known = Arc::new(TopicRules::denying_all());
         let snapshot = Snapshot {
-            rules: AppRules::from([(old.id, (old.name.clone(), known.clone()))]),
+            rules: RulesByApp::from([(old.id, (old.name.clone(), known.clone()))]),
             directory: Directory::of(std::slice::from_ref(&old)),
             apps: vec![old.clone()],
             keys: HashMap::new(),

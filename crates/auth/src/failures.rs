@@ -16,11 +16,10 @@
 //! The tables are bounded. An evicted client starts again with a full allowance; whoever can afford tens of thousands
 //! of addresses is limited by the app's bucket and the verification queue.
 
-use noroshi_types::{AppId, Timestamp, limits};
+use noroshi_types::{AppId, Recent, Timestamp, limits};
 use parking_lot::Mutex;
 
 use crate::client::ClientNetwork;
-use crate::recent::Recent;
 
 /// Some 6 MiB when full.
 const CLIENTS_MAX: usize = 65_536;

@@ -31,7 +31,6 @@ mod metrics;
 mod mirror;
 mod pool;
 mod provider;
-mod recent;
 mod select;
 mod subject;
 mod token;
@@ -40,7 +39,7 @@ mod vapid;
 mod verdicts;
 mod verify;
 
-pub use auth::{Access, AppRules, Auth, Identity};
+pub use auth::{Access, Auth, Identity, RulesByApp};
 pub use capability::Permit;
 pub use client::{ClientNetwork, ForwardingHeader, TrustedProxies};
 pub use failures::FailureLimits;

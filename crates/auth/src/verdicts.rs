@@ -6,10 +6,9 @@
 //!
 //! Good and bad tokens have separate tables. A stranger who sends many bad tokens evicts other bad ones, never a good one.
 
+use noroshi_types::Recent;
 use parking_lot::Mutex;
 use ring::digest;
-
-use crate::recent::Recent;
 
 /// Some 4 MiB when full.
 const GOOD_MAX: usize = 65_536;

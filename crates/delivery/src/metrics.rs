@@ -34,7 +34,7 @@ pub struct Metrics {
     pub(crate) push: crate::push::metrics::Metrics,
     pub(crate) cluster: crate::cluster::metrics::Metrics,
     pub(crate) quota: crate::quota::Metrics,
-    pub(crate) rules: crate::rules::metrics::RuleMetrics,
+    pub(crate) rules: crate::rules::metrics::Metrics,
 }
 
 /// For a list of all that there is, each with one of its labels.
@@ -88,7 +88,7 @@ impl Metrics {
             push: crate::push::metrics::Metrics::default(),
             cluster: crate::cluster::metrics::Metrics::default(),
             quota: crate::quota::Metrics::default(),
-            rules: crate::rules::metrics::RuleMetrics::default(),
+            rules: crate::rules::metrics::Metrics::default(),
         }
     }
 

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   auth ── rules of all apps ──► Rules::set ──► Edge::rules_changed (sessions are checked again)
-//!   shard ──► Rules::check ──► allowed, denied, or ask ──► Rules::ask ──► cache ── webhook (egress)
+//!   shard ──► check_topic ──► allowed, denied, or ask ──► ask_topic ──► cache ── webhook (egress)
 //! ```
 //!
 //! [`crate::Delivery::check_topic`] answers at once and never waits. Where a rule says `ask` and the cache has no answer, the caller asks
@@ -12,9 +12,7 @@
 //! that is checked later is checked by the new rules.
 
 use std::collections::HashMap;
-use std::sync::Arc;
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use arc_swap::ArcSwap;
 use noroshi_egress::Egress;
@@ -25,6 +23,9 @@ use crate::Delivery;
 
 mod ask;
 mod cache;
+pub(crate) mod metrics;
+#[cfg(test)]
+mod tests;
 
 use ask::Asks;
 use cache::{Cache, Question};
@@ -34,8 +35,8 @@ use cache::{Cache, Question};
 pub struct AppRules {
     pub rules: Arc<TopicRules>,
     name: AppName,
-    /// Another one after each change: answers to earlier rules do not count.
-    edition: u64,
+    /// Answers to these rules: after a change the cache is another one.
+    cache: Cache,
     asks: Arc<Asks>,
 }
 
@@ -121,26 +122,26 @@ pub enum Verdict {
 /// Of one node.
 pub struct Rules {
     apps: ArcSwap<HashMap<AppId, Arc<AppRules>>>,
-    /// Never one twice, also where an app's rules were removed meanwhile: the cache knows answers by edition.
-    editions: AtomicU64,
-    cache: Cache,
     /// Set once, before anything runs. Without it every question is answered with no.
     egress: OnceLock<Arc<Egress>>,
 }
 
 impl Rules {
     pub(crate) fn new() -> Self {
-        Self {
-            apps: ArcSwap::default(),
-            editions: AtomicU64::new(0),
-            cache: Cache::default(),
-            egress: OnceLock::new(),
-        }
+        Self { apps: ArcSwap::default(), egress: OnceLock::new() }
     }
 
     /// The rules of an app that has some.
     pub fn of(&self, app: AppId) -> Option<Arc<AppRules>> {
         self.apps.load().get(&app).cloned()
+    }
+
+    /// Whether an app's rules are still those that something was decided by. `None`: the app had none.
+    pub fn are_current(&self, app: AppId, rules: Option<&Arc<AppRules>>) -> bool {
+        match (self.apps.load().get(&app), rules) {
+            (Some(now), Some(then)) => Arc::ptr_eq(now, then),
+            (now, then) => now.is_none() && then.is_none(),
+        }
     }
 
     /// Puts rules in place. Returns the apps whose rules are others now.
@@ -155,10 +156,10 @@ impl Rules {
                 continue;
             }
             changed.push(*app);
-            let edition = self.editions.fetch_add(1, Ordering::Relaxed);
             // What is under way counts on.
             let asks = known.map_or_else(Arc::default, |known| known.asks.clone());
-            now.insert(*app, Arc::new(AppRules { rules: rules.clone(), name: name.clone(), edition, asks }));
+            let (rules, name, cache) = (rules.clone(), name.clone(), Cache::default());
+            now.insert(*app, Arc::new(AppRules { rules, name, cache, asks }));
         }
         self.apps.store(Arc::new(now));
         changed
@@ -206,8 +207,8 @@ impl Delivery {
             Decision::Unruled | Decision::Allowed { .. } => Verdict::Allowed,
             Decision::Denied(denied) => Verdict::Denied(Reason::Rule(denied)),
             Decision::Ask { .. } => {
-                let question = Question::new(app.edition, holder, action, topic);
-                match self.rules.cache.answer(&question, self.clock.now()) {
+                let question = Question::new(holder, action, topic);
+                match app.cache.answer(&question, self.clock.now()) {
                     Some(allowed) => {
                         self.metrics.rules.cache_hits.inc();
                         if allowed { Verdict::Allowed } else { Verdict::Denied(Reason::Webhook) }
@@ -266,8 +267,3 @@ impl Delivery {
         !topic.starts_with('$')
     }
 }
-
-pub(crate) mod metrics;
-
-#[cfg(test)]
-mod tests;

@@ -196,7 +196,10 @@ impl Shard {
                 let spread_ms = self.shared.drain.spread_ms();
                 self.jitter(u64::from(spread_ms) + 1)
             }
-            CloseReason::Overloaded | CloseReason::Internal => 1_000 + self.jitter(4_000),
+            // Sessions are told at a steady rate ([`crate::recheck`]); this spreads those of one moment.
+            CloseReason::Overloaded | CloseReason::Internal | CloseReason::RulesChanged => {
+                1_000 + self.jitter(4_000)
+            }
             CloseReason::QuotaExceeded => 5_000 + self.jitter(5_000),
             reason if reason.may_reconnect() => 500 + self.jitter(1_000),
             _ => 0,
@@ -224,7 +227,6 @@ impl Shard {
     /// Takes a connection out of everything but the slab.
     fn leave(&mut self, slot: u32) {
         self.succeeding.remove(&slot);
-        self.gates.remove(&slot);
         self.end_talk(slot);
         let Some(connection) = self.connections.get_mut(slot as usize) else { return };
         connection.opening = None;
@@ -232,8 +234,9 @@ impl Shard {
         self.part_session(slot);
     }
 
-    /// The session ends, whatever becomes of its connection.
+    /// The session ends, whatever becomes of its connection. What waits for a webhook ends with it, a log-in too.
     pub(crate) fn part_session(&mut self, slot: u32) {
+        self.gates.remove(&slot);
         self.renewals.remove(&slot);
         let Some(connection) = self.connections.get_mut(slot as usize) else { return };
         connection.catch_up = None;
@@ -258,7 +261,10 @@ impl Shard {
             self.fanout.ring.forget(bits, Some(session.num));
             self.shared.registry.detach(&session);
             // It got messages a moment ago, and may have confirmed them before it read that it is to go.
-            let moves = matches!(connection.close_reason, Some(CloseReason::Drain | CloseReason::Replaced));
+            let moves = matches!(
+                connection.close_reason,
+                Some(CloseReason::Drain | CloseReason::Replaced | CloseReason::RulesChanged)
+            );
             connection.leaving = moves.then_some(session.num);
         }
         for subscription in topics {

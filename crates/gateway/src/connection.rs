@@ -12,6 +12,7 @@ use smallvec::SmallVec;
 
 use crate::admission::Bucket;
 use crate::catch_up::CatchUp;
+use crate::permission::Permissions;
 use crate::registry::Session;
 use crate::tail::Tail;
 use crate::talk::Talk;
@@ -120,8 +121,8 @@ pub(crate) struct Opening {
     pub(crate) claims: Option<Arc<Claims>>,
     /// Topics that rules denied to the log-in: the code and the text of the reason.
     pub(crate) denied: Vec<(Topic, &'static str, &'static str)>,
-    /// Topics that a webhook allowed for this log-in.
-    pub(crate) permitted: Vec<Topic>,
+    /// Topics and filters that a webhook allowed for this log-in.
+    pub(crate) permitted: Permissions,
     /// How often the log-in was read again because rules denied something.
     pub(crate) passes: u8,
     /// Of a log-in that was refused because others failed before: when the client may come back. 0 for others.

@@ -11,8 +11,8 @@
 //!
 //! Reading order: [`config`], [`gateway`], `connection`, `shard`, then along a connection's life
 //! `listener`, `clients`, `strangers`, `input`, `route`, `refusal`, `websocket`, `sse`, `talk`, `mqtt`, `socket_io`, `polling`,
-//! [`xmpp`], `verification`, `login`, `renewal`, `catch_up`, `backlog`, `close`, `pulse`, [`drain`]; along a message's `edge`,
-//! `registry`, `stamp`, `dispatch`, `mailbox`, `overtake`, `topic_index`, `wildcard`, `fanout`, `offering`,
+//! [`xmpp`], `verification`, `login`, `renewal`, `permission`, `gate`, `recheck`, `catch_up`, `backlog`, `close`, `pulse`,
+//! [`drain`]; along a message's `edge`, `registry`, `stamp`, `dispatch`, `mailbox`, `overtake`, `topic_index`, `wildcard`, `fanout`, `offering`,
 //! `recent`, `ring`, `uring`, `tail`.
 //!
 //! Invariants: a session lives and dies on one shard, and so does its connection (but one that polls may
@@ -36,6 +36,7 @@ mod connection;
 mod dispatch;
 mod edge;
 mod fanout;
+mod gate;
 mod input;
 mod listener;
 mod login;

@@ -22,6 +22,7 @@ use std::time::Duration;
 use crate::catch_up::CatchUp;
 use crate::connection::{Framing, Origin, Phase, Protocol, Subscription};
 use crate::mailbox::Reply;
+use crate::permission::Permissions;
 use crate::registry::{Address, Attached, Registry, Session, Versions};
 use crate::shard::Shard;
 use crate::stamp::Moment;
@@ -44,6 +45,8 @@ pub(crate) struct Begun {
     /// What the protocol kept of an earlier connection.
     pub(crate) kept: Option<Vec<u8>>,
     pub(crate) as_of: Place,
+    /// What a webhook allowed for the log-in.
+    pub(crate) permitted: Permissions,
 }
 
 /// A session that is attached and begins when the one it displaced is gone, since it goes on with what
@@ -319,8 +322,9 @@ impl Shard {
         let address = Address { shard: self.index, slot, generation };
         let device = login.device.clone();
         let versions = Versions { token_version, revision, revoked_at: revoked.latest() };
-        let session =
-            Arc::new(Session::new(registry, login.app, device, user.as_ref(), num, address, versions));
+        let mut session = Session::new(registry, login.app, device, user.as_ref(), num, address, versions);
+        session.is_of_jwt = login.user.is_some();
+        let session = Arc::new(session);
         // Topics of a session that is gone, or another holder's by now: they were read for nothing.
         if !login.session_topics.is_empty() && may_resume.is_some_and(|may_resume| !may_resume(&session)) {
             login.session_topics.clear();
@@ -415,7 +419,8 @@ impl Shard {
         if talks {
             let topics = topics.into_iter().filter(|topic| !topic.is_everyone()).collect();
             let complete = page.heads.iter().all(|head| head.complete);
-            let begun = Begun { session, topics, complete, kept, as_of };
+            let permitted = opening.permitted;
+            let begun = Begun { session, topics, complete, kept, as_of, permitted };
             match succeeds {
                 true => drop(self.succeeding.insert(slot, Succession { generation, begun, page })),
                 false => self.begin_session(slot, &begun, page),

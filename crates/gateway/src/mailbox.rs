@@ -4,9 +4,10 @@
 //! |---|---|---|---|
 //! | mail | publishing, API | `Config::mailbox_items`; [`DIRECT_MAX`] and [`FANNED_MAX`] before accepting | a delivery is counted and makes the shard read its sessions' backlogs again; the API waits |
 //! | arrivals | acceptor, the API, other shards | [`ARRIVALS`] | the connection is refused |
-//! | replies | answers of the store and of the threads that verify | [`REPLIES`]: as many as a shard asks at once | cannot be |
+//! | replies | answers of the store and of the threads that verify | [`REPLIES`]: as many as a shard asks at once | a defect: it is logged, and the answer waits in a list |
 //! | closes | takeover, revocation, resumption | sessions taken out of the registry, and clients that resume | cannot be |
 //! | succeeding | takeover | sessions whose predecessors were closed | cannot be |
+//! | rechecks | changes of topic rules | an app is there once | cannot be |
 //!
 //! A shard that panicked or stalled for good is *gone*: its mailbox takes nothing more and says so, so that publishing
 //! refuses what could not arrive and no socket is given to it.
@@ -32,8 +33,8 @@ use crate::clients::Seat;
 use crate::config::Speaks;
 use crate::connection::Origin;
 use crate::dispatch::{Audience, Dispatch};
+use crate::gate::Permitted;
 use crate::mqtt::work::Done;
-use crate::permission::Permitted;
 use crate::registry::{Address, Key, Session};
 use crate::stamp::Moment;
 use crate::tls::TlsSession;
@@ -46,8 +47,7 @@ pub(crate) const REPLIES: usize = crate::login::BATCHES_MAX
     + crate::mqtt::scan::OUT_MAX
     + crate::verification::VERIFYING_MAX
     + crate::xmpp::ASKED_MAX
-    // A gate that ended may have answered in the same turn.
-    + 2 * crate::permission::GATES_MAX;
+    + crate::gate::ASKING_MAX;
 
 /// Deliveries to users and devices that may wait for one shard, besides those of one more request:
 /// about a second of its work. More would only wait longer, and all that comes behind them too.
@@ -219,7 +219,9 @@ pub(crate) struct Mailbox {
     direct: AtomicUsize,
     fanned: AtomicUsize,
     arrivals: Sender<Arrival>,
-    pub(crate) replies: Sender<Reply>,
+    replies: Sender<Reply>,
+    /// Answers that found `replies` full. Guards the list only.
+    overflow: Mutex<Vec<Reply>>,
     /// Guards the list only.
     closes: Mutex<Vec<Close>>,
     /// Sessions whose predecessors are gone.
@@ -258,6 +260,7 @@ impl Mailbox {
             fanned: AtomicUsize::new(0),
             arrivals,
             replies,
+            overflow: Mutex::default(),
             closes: Mutex::default(),
             succeeding: Mutex::default(),
             rechecks: Mutex::default(),
@@ -374,8 +377,16 @@ impl Mailbox {
     }
 
     pub(crate) fn reply(&self, reply: Reply) {
-        // Full cannot be: a shard has no more than REPLIES questions open. Gone means stopped.
-        let _ = self.replies.try_send(reply);
+        match self.replies.try_send(reply) {
+            // Disconnected means that the shard stopped.
+            Ok(()) | Err(TrySendError::Disconnected(_)) => {}
+            // A shard has no more than REPLIES questions open, so this is a defect. A lost answer would be worse: who
+            // waits for it would wait for good.
+            Err(TrySendError::Full(reply)) => {
+                tracing::error!("more answers than a shard asks for at once: they wait in a list");
+                self.overflow.lock().push(reply);
+            }
+        }
         self.wake();
     }
 
@@ -435,6 +446,10 @@ impl Mailbox {
         std::mem::take(&mut *self.closes.lock())
     }
 
+    pub(crate) fn take_overflow(&self) -> Vec<Reply> {
+        std::mem::take(&mut *self.overflow.lock())
+    }
+
     pub(crate) fn take_rechecks(&self) -> Vec<AppId> {
         std::mem::take(&mut *self.rechecks.lock())
     }
@@ -480,6 +495,21 @@ mod tests {
         take();
         assert_eq!(has_room(), (true, true));
         assert_eq!((mailbox.direct.into_inner(), mailbox.fanned.into_inner()), (0, 0));
+    }
+
+    #[test]
+    fn no_answer_is_lost_where_there_are_more_than_there_can_be() {
+        let poll = mio::Poll::new().expect("a poll");
+        let (mailbox, inlet) = Mailbox::new(&poll, mio::Token(0), 1).expect("a mailbox");
+        let failed = || Err(Error::Store(noroshi_store::Error::Overloaded));
+        for slot in 0..=REPLIES {
+            let to = (u32::try_from(slot).expect("few"), 0);
+            mailbox.reply(Reply::Backlog { to, result: failed() });
+        }
+        let (mut came, over) = (inlet.replies.len(), mailbox.take_overflow());
+        came += over.len();
+        assert_eq!((came, over.len()), (REPLIES + 1, 1));
+        assert!(mailbox.take_overflow().is_empty());
     }
 
     #[test]

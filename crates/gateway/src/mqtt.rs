@@ -12,7 +12,7 @@ use bytes::Bytes;
 use noroshi_auth::Refused;
 use noroshi_protocol::mqtt::{
     Action, Cause as Why, Conversation, Decoder, Delivery, Frame, PublishRefused, ServerReference,
-    is_topic_name,
+    TopicFilter, is_topic_name,
 };
 use noroshi_protocol::ws::{self, Opcode, Upgrade};
 use noroshi_store::Place;
@@ -292,15 +292,15 @@ impl Shard {
         self.send(slot, bytes);
     }
 
-    /// The filters of an MQTT connection; of others none.
-    pub(crate) fn mqtt_filters(&self, slot: u32) -> Vec<Box<str>> {
+    /// What an MQTT client subscribed to; of other connections nothing.
+    pub(crate) fn mqtt_filters(&self, slot: u32) -> impl Iterator<Item = &TopicFilter> {
         let talk = self.connections.get(slot as usize).and_then(|connection| connection.talk.as_deref());
-        match talk {
-            Some(Talk::Mqtt(mqtt)) => {
-                mqtt.conversation.subscriptions().map(|held| held.filter.as_str().into()).collect()
-            }
-            _ => Vec::new(),
-        }
+        let mqtt = match talk {
+            Some(Talk::Mqtt(mqtt)) => Some(mqtt),
+            _ => None,
+        };
+        let held = mqtt.into_iter().flat_map(|mqtt| mqtt.conversation.subscriptions());
+        held.filter(|held| held.is_of_client).map(|held| &held.filter)
     }
 
     /// DISCONNECT, or the CONNACK of who is not let in.

@@ -1,37 +1,33 @@
 //! Topic rules where they are enforced: what a client asks for passes them before it is carried out.
 //!
-//! What rules decide by themselves is carried out at once. Where a webhook decides, the connection has a *gate*: the
-//! operation waits in front of it, and what the client asks for meanwhile waits behind it, so nothing changes its order.
-//! A gate ends with its connection, and the question is dropped with it.
+//! What rules decide by themselves is carried out at once. Where a webhook decides, the operation waits at a gate
+//! ([`crate::gate`]).
 //!
 //! Without rules of the app all of this is one look-up. The way of a delivery has no check: a connection hears only
 //! what it was allowed to subscribe to ([`crate::recheck`] sees to it when rules change).
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::sync::Arc;
 
-use futures_util::future::join_all;
 use noroshi_delivery::Delivery;
 use noroshi_delivery::rules::{AppRules, Holder, Known, Reason, Verdict};
 use noroshi_protocol::mqtt::{Answer, SubscribeRefused, SubscribeRequest, UnsubscribeRequest};
 use noroshi_protocol::native;
 use noroshi_protocol::socket_io;
 use noroshi_protocol::xmpp::{self, Refusal};
-use noroshi_store::{Error as StoreError, LoggedIn};
+use noroshi_store::LoggedIn;
 use noroshi_types::rule::{Action, Claims, Needs};
 use noroshi_types::{AppId, CloseReason, JsonText, NotificationId, Position, Topic, limits};
 
 use crate::connection::Protocol;
-use crate::mailbox::Reply;
+use crate::gate::{ASKING_MAX, Asked, Permitted};
 use crate::mqtt::publishing::Published;
 use crate::registry::Session;
 use crate::shard::Shard;
 
-/// Connections of one shard that wait for a webhook at once.
-pub(crate) const GATES_MAX: usize = 1_024;
 /// Operations that wait at one gate.
 const WAITING_MAX: usize = 64;
-/// What they hold together: with [`GATES_MAX`] 64 MiB of a shard.
+/// What they hold together: with [`crate::gate::ASKING_MAX`] 64 MiB of a shard.
 const WAITING_BYTES_MAX: usize = limits::CLIENT_MESSAGE_BYTES;
 /// Topics of one operation that a webhook is asked about; the others are denied.
 const ASKED_MAX: usize = 64;
@@ -92,26 +88,34 @@ impl Op {
 }
 
 /// What the rules say to the names of an operation. Empty where the app has none.
-type Verdicts = Vec<(Box<str>, Verdict)>;
+pub(crate) type Verdicts = Vec<(Box<str>, Verdict)>;
 
-/// A connection that waits for a webhook.
-pub(crate) struct Gate {
-    /// Tells it from a later one of the same slot.
-    number: u64,
-    /// None: a log-in waits.
-    op: Option<Op>,
-    waiting: VecDeque<Op>,
-    /// Dropped with the gate.
-    _question: noroshi_delivery::AbortOnDrop,
+/// What the rules say to an operation, and which rules these are.
+pub(crate) struct Decided {
+    /// None where the app has none.
+    pub(crate) rules: Option<Arc<AppRules>>,
+    pub(crate) verdicts: Verdicts,
 }
 
-/// What webhooks and the store answered for a gate.
-#[derive(Debug)]
-pub(crate) struct Permitted {
-    number: u64,
-    verdicts: Verdicts,
-    /// A durable subscription is neither allowed nor ended.
-    failed: bool,
+/// Topics and filters that a webhook allowed for a log-in. They count while the rules are those that had it asked.
+#[derive(Default)]
+pub(crate) struct Permissions {
+    rules: Option<Arc<AppRules>>,
+    names: Vec<Box<str>>,
+}
+
+impl Permissions {
+    fn add(&mut self, rules: &Arc<AppRules>, name: Box<str>) {
+        if !self.rules.as_ref().is_some_and(|mine| Arc::ptr_eq(mine, rules)) {
+            (self.rules, self.names) = (Some(rules.clone()), Vec::new());
+        }
+        self.names.push(name);
+    }
+
+    fn has(&self, rules: &Arc<AppRules>, name: &str) -> bool {
+        let is_current = self.rules.as_ref().is_some_and(|mine| Arc::ptr_eq(mine, rules));
+        is_current && self.names.iter().any(|known| **known == *name)
+    }
 }
 
 /// Under which rules a session stands.
@@ -126,10 +130,16 @@ enum Ruling {
 /// Whether a session kept enough for the rules of its app.
 pub(crate) fn knows(session: &Session, needs: &Needs) -> bool {
     match &*session.known.load() {
+        Some(known) if session.is_of_jwt && known.claims.is_none() => !needs_claims(needs),
         Some(known) => known.covers(needs),
-        // It began while there were no rules.
-        None => Needs::default().covers(needs),
+        // It began while there were no rules. A device token has no claims, so only the user can be missing.
+        None if session.is_of_jwt => Needs::default().covers(needs),
+        None => session.user_key == 0 || !needs.user,
     }
+}
+
+fn needs_claims(needs: &Needs) -> bool {
+    needs.topics || !needs.claims.is_empty()
 }
 
 impl Shard {
@@ -154,16 +164,18 @@ impl Shard {
         self.try_op(slot, op);
     }
 
-    fn try_op(&mut self, slot: u32, op: Op) {
+    pub(crate) fn try_op(&mut self, slot: u32, op: Op) {
         let Some(session) = self.connection(slot).and_then(|it| it.session.clone()) else { return };
         let (rules, holder) = match self.ruling(&session) {
-            Ruling::None => return self.perform(slot, op, Vec::new()),
-            Ruling::Unknown => return self.begin_close(slot, CloseReason::Drain),
+            Ruling::None => {
+                return self.perform(slot, op, Decided { rules: None, verdicts: Verdicts::new() });
+            }
+            Ruling::Unknown => return self.begin_close(slot, CloseReason::RulesChanged),
             Ruling::By(rules, holder) => (rules, holder),
         };
         let action = op.action();
         let mut asked = 0;
-        let has_room = self.gates.len() < GATES_MAX;
+        let has_room = self.asking < ASKING_MAX;
         let check = |name: Box<str>| {
             let verdict = match Delivery::is_ruled(&name) {
                 true => self.delivery.check_topic(&rules, &holder, action, &name),
@@ -182,84 +194,13 @@ impl Shard {
         };
         let verdicts: Verdicts = op.names().into_iter().map(check).collect();
         if asked == 0 {
-            return self.perform(slot, op, verdicts);
+            return self.perform(slot, op, Decided { rules: Some(rules), verdicts });
         }
-        self.ask_webhooks(slot, Some(op), VecDeque::new(), (rules, holder, action), verdicts, Vec::new());
+        let (op, needed, durable) = (Some(op), Vec::new(), Vec::new());
+        self.ask_webhooks(slot, Asked { op, rules, holder, action, verdicts, needed, durable });
     }
 
-    /// Asks webhooks beside the shard, then ends the durable subscriptions that are denied.
-    fn ask_webhooks(
-        &mut self,
-        slot: u32,
-        op: Option<Op>,
-        waiting: VecDeque<Op>,
-        (rules, holder, action): (Arc<AppRules>, Holder, Action),
-        verdicts: Verdicts,
-        durable: Vec<Topic>,
-    ) {
-        let Some(connection) = self.connection(slot) else { return };
-        let (to, protocol) = ((slot, connection.generation), connection.protocol.as_str());
-        self.gate_number += 1;
-        let number = self.gate_number;
-        let (shared, index, delivery) = (self.shared.clone(), usize::from(self.index), self.delivery.clone());
-        let question = self.delivery.work_while_held(async move {
-            let answer = |(name, verdict): (Box<str>, Verdict)| {
-                let (delivery, rules, holder) = (&delivery, &rules, &holder);
-                async move {
-                    match verdict {
-                        Verdict::Ask => {
-                            let verdict = delivery.ask_topic(rules, holder, action, &name, protocol).await;
-                            (name, verdict)
-                        }
-                        verdict => (name, verdict),
-                    }
-                }
-            };
-            let verdicts: Verdicts = join_all(verdicts.into_iter().map(answer)).await;
-            let by_name: HashMap<&str, Verdict> =
-                verdicts.iter().map(|(name, verdict)| (&**name, *verdict)).collect();
-            let verdict = |topic: &Topic| by_name.get(topic.as_str()).copied();
-            // Without an answer nothing ends for good, and nothing may be delivered: the device has to come back.
-            let unanswered = |topic: &Topic| verdict(topic) == Some(Verdict::Denied(Reason::Unanswered));
-            let unanswered = durable.iter().any(unanswered);
-            let is_denied = |topic: &Topic| {
-                matches!(verdict(topic), Some(Verdict::Denied(Reason::Rule(_) | Reason::Webhook)))
-            };
-            let ended: Vec<Topic> = durable.into_iter().filter(is_denied).collect();
-            drop(by_name);
-            let failed = unanswered || !end_durable(&delivery, &holder, &ended).await;
-            let permitted = Permitted { number, verdicts, failed };
-            shared.mailboxes[index].reply(Reply::Permitted { to, permitted });
-        });
-        self.gates.insert(slot, Gate { number, op, waiting, _question: question });
-    }
-
-    pub(crate) fn handle_permitted(&mut self, (slot, generation): (u32, u64), permitted: Permitted) {
-        let Permitted { number, verdicts, failed } = permitted;
-        if self.gates.get(&slot).is_none_or(|gate| gate.number != number) {
-            return;
-        }
-        let Some(Gate { op, mut waiting, .. }) = self.gates.remove(&slot) else { return };
-        if self.at(slot, generation).is_none_or(|connection| !connection.is_alive()) {
-            return;
-        }
-        let Some(op) = op else { return self.go_on_with_log_in(slot, generation, verdicts, failed) };
-        self.guard(Some(slot), |shard| {
-            shard.perform(slot, op, verdicts);
-            while let Some(op) = waiting.pop_front() {
-                if !shard.is_alive(slot) {
-                    return;
-                }
-                shard.try_op(slot, op);
-                if let Some(gate) = shard.gates.get_mut(&slot) {
-                    gate.waiting = waiting;
-                    return;
-                }
-            }
-        });
-    }
-
-    fn perform(&mut self, slot: u32, op: Op, verdicts: Verdicts) {
+    pub(crate) fn perform(&mut self, slot: u32, op: Op, Decided { rules, verdicts }: Decided) {
         // A client names up to 1,000 topics at once.
         let reason = |verdict: &Verdict| match verdict {
             Verdict::Denied(reason) => Some(*reason),
@@ -294,11 +235,11 @@ impl Shard {
             }
             Op::MqttSubscribe(mut request) => {
                 request.refuse(|filter| denied(filter.as_str()).map(|_| SubscribeRefused::NotAllowed));
-                self.make_mqtt_subscriptions(slot, request);
+                self.make_mqtt_subscriptions(slot, request, rules);
             }
             Op::MqttUnsubscribe(request) => self.end_mqtt_subscriptions(slot, request),
             Op::MqttPublish { published, answer } => {
-                let allowed = self.publishes(slot, &published.topic, &verdicts);
+                let allowed = self.publishes(slot, &published.topic, rules.as_deref(), &verdicts);
                 self.publish_mqtt_allowed(slot, *published, answer, allowed);
             }
             Op::XmppSubscribe { topic, durable, request } => match denied(topic.as_str()) {
@@ -313,18 +254,18 @@ impl Shard {
                 None => self.tell_items(slot, topic, id, max, request),
             },
             Op::XmppPublish { topic, data, request } => {
-                let allowed = self.publishes(slot, &topic, &verdicts);
+                let allowed = self.publishes(slot, &topic, rules.as_deref(), &verdicts);
                 self.publish_xmpp(slot, topic, data, request, allowed);
             }
         }
     }
 
     /// Where the app has rules for publishing they alone decide, else its filters do.
-    fn publishes(&mut self, slot: u32, topic: &Topic, verdicts: &Verdicts) -> bool {
+    fn publishes(&mut self, slot: u32, topic: &Topic, rules: Option<&AppRules>, verdicts: &Verdicts) -> bool {
         let Some(app) = self.app_of_session(slot) else { return false };
-        match verdicts.first() {
-            Some((_, verdict)) if self.has_publish_rules(app) => *verdict == Verdict::Allowed,
-            _ => self.may_publish(app, topic),
+        match rules.is_some_and(|rules| rules.rules.rules(Action::Publish).is_some()) {
+            true => verdicts.first().is_some_and(|(_, verdict)| *verdict == Verdict::Allowed),
+            false => self.may_publish(app, topic),
         }
     }
 
@@ -367,8 +308,9 @@ impl Shard {
         }
     }
 
-    /// Whether a session that goes on may keep a filter without asking anybody.
-    pub(crate) fn may_keep_filter(&self, session: &Session, filter: &str) -> bool {
+    /// Whether a session that goes on may keep a filter that its client subscribed to. What a webhook decides about was
+    /// asked for the log-in.
+    pub(crate) fn may_keep_filter(&self, session: &Session, permitted: &Permissions, filter: &str) -> bool {
         if !Delivery::is_ruled(filter) {
             return true;
         }
@@ -377,15 +319,12 @@ impl Shard {
             Ruling::Unknown => return false,
             Ruling::By(rules, holder) => (rules, holder),
         };
-        let verdict = match filter.contains(['+', '#']) {
-            true => self.delivery.check_topic(&rules, &holder, Action::Subscribe, filter),
-            false => self.delivery.check_durable(&rules, &holder, &Topic::from_trusted(filter)),
-        };
-        verdict == Verdict::Allowed
+        permitted.has(&rules, filter)
+            || self.delivery.check_topic(&rules, &holder, Action::Subscribe, filter) == Verdict::Allowed
     }
 
     /// Whether all topics of a log-in are allowed. If not, it waits or ends: what is denied is taken out of it, ended in
-    /// the store, and the log-in is read again.
+    /// the store, and the log-in is read again. Where there is no room to wait, the device has to come back.
     pub(crate) fn settle_log_in(&mut self, slot: u32, logged_in: &LoggedIn) -> bool {
         let Some(opening) = self.connections.get(slot as usize).and_then(|it| it.opening.as_deref()) else {
             return true;
@@ -396,43 +335,69 @@ impl Shard {
         let needs = rules.rules.needs();
         // A JWT that was looked at before these rules were there.
         let is_jwt = login.user.is_some();
-        let lacks_claims = is_jwt && known.claims.is_none() && (needs.topics || !needs.claims.is_empty());
+        let lacks_claims = is_jwt && known.claims.is_none() && needs_claims(needs);
         if !known.covers(needs) || lacks_claims || opening.passes >= LOG_IN_PASSES_MAX {
             self.fail_log_in(slot);
             return false;
         }
         let Known { user, claims } = known;
         let holder = Holder { app: login.app, device: login.device.clone(), user, claims };
-        let mut verdicts = Verdicts::new();
-        let mut durable = Vec::new();
-        let has_room = self.gates.len() < GATES_MAX;
+        let (mut verdicts, mut needed, mut durable) = (Verdicts::new(), Vec::new(), Vec::new());
         for topic in logged_in.topics.iter().filter(|topic| Delivery::is_ruled(topic.as_str())) {
             let is_own = login.session_topics.contains(topic);
             let verdict = match is_own {
-                _ if opening.permitted.contains(topic) => Verdict::Allowed,
+                _ if opening.permitted.has(&rules, topic.as_str()) => Verdict::Allowed,
                 true => self.delivery.check_topic(&rules, &holder, Action::Subscribe, topic.as_str()),
                 false => self.delivery.check_durable(&rules, &holder, topic),
             };
-            let verdict = match verdict {
-                Verdict::Allowed => continue,
-                Verdict::Ask if !has_room => Verdict::Denied(Reason::Unanswered),
-                verdict => verdict,
-            };
-            durable.extend((!is_own).then(|| topic.clone()));
+            if verdict == Verdict::Allowed {
+                continue;
+            }
+            if !is_own {
+                needed.push(topic.as_str().into());
+                durable.push(topic.clone());
+            }
             verdicts.push((topic.as_str().into(), verdict));
+        }
+        // A filter that the rules themselves deny ends its session when that would go on.
+        for filter in self.kept_wildcards(slot, logged_in.kept.as_deref()) {
+            let name = filter.as_str();
+            let is_known = opening.permitted.has(&rules, name)
+                || opening.denied.iter().any(|(denied, ..)| denied.as_str() == name)
+                || !Delivery::is_ruled(name);
+            let check = || self.delivery.check_topic(&rules, &holder, Action::Subscribe, name);
+            if !is_known && check() == Verdict::Ask {
+                needed.push(name.into());
+                verdicts.push((name.into(), Verdict::Ask));
+            }
         }
         if verdicts.is_empty() {
             return true;
         }
-        self.ask_webhooks(slot, None, VecDeque::new(), (rules, holder, Action::Subscribe), verdicts, durable);
+        if self.asking >= ASKING_MAX {
+            self.fail_log_in(slot);
+            return false;
+        }
+        let action = Action::Subscribe;
+        self.ask_webhooks(slot, Asked { op: None, rules, holder, action, verdicts, needed, durable });
         false
     }
 
-    fn go_on_with_log_in(&mut self, slot: u32, generation: u64, verdicts: Verdicts, failed: bool) {
+    pub(crate) fn go_on_with_log_in(
+        &mut self,
+        slot: u32,
+        generation: u64,
+        rules: &Arc<AppRules>,
+        permitted: Permitted,
+    ) {
+        let delivery = self.delivery.clone();
         let Some(opening) = self.connection(slot).and_then(|it| it.opening.as_deref_mut()) else { return };
         let Some(login) = &mut opening.login else { return };
         opening.passes += 1;
-        for (name, verdict) in verdicts {
+        if !delivery.rules().are_current(login.app, Some(rules)) {
+            return self.queue_log_in(slot, generation);
+        }
+        for (name, verdict) in permitted.verdicts {
             let topic = Topic::from_trusted(&name);
             match verdict {
                 Verdict::Denied(reason) => {
@@ -440,10 +405,10 @@ impl Shard {
                     login.session_topics.retain(|named| *named != topic);
                     opening.denied.push((topic, reason.code(), reason.text()));
                 }
-                Verdict::Allowed | Verdict::Ask => opening.permitted.push(topic),
+                Verdict::Allowed | Verdict::Ask => opening.permitted.add(rules, name),
             }
         }
-        match failed {
+        match permitted.failed {
             true => self.fail_log_in(slot),
             false => self.queue_log_in(slot, generation),
         }
@@ -483,20 +448,4 @@ pub(crate) fn holder_of(session: &Session) -> Holder {
         user: known.and_then(|known| known.user.clone()),
         claims: known.and_then(|known| known.claims.clone()),
     }
-}
-
-/// Ends durable subscriptions that are denied. False if the store did not.
-pub(crate) async fn end_durable(delivery: &Delivery, holder: &Holder, topics: &[Topic]) -> bool {
-    if topics.is_empty() {
-        return true;
-    }
-    let store = delivery.store();
-    let ends = topics.iter().map(|topic| store.unsubscribe(holder.app, &holder.device, topic));
-    let mut failed = join_all(ends).await.into_iter().filter_map(Result::err);
-    let failed = failed.rfind(|error| !matches!(error, StoreError::NotFound));
-    delivery.device_changed(holder.app, &holder.device);
-    if let Some(error) = &failed {
-        tracing::warn!(%error, "subscriptions that topic rules deny could not be ended");
-    }
-    failed.is_none()
 }

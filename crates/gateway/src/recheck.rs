@@ -1,80 +1,188 @@
-//! After a change of topic rules: what connections hear is checked again, some of them a turn, and subscriptions that
-//! lost permission end.
+//! After a change of topic rules, the subscriptions of connections are checked again, and those that lost permission
+//! end.
 //!
-//! Native clients and Socket.IO go on and are told each topic with the reason. MQTT and XMPP have no word of the
-//! server's that ends a subscription and that all clients know, so there the connection ends as not authorized, and the
-//! log-in that follows has what is left. A session that kept too little of its token for the new rules logs in again.
-//! What the new rules leave to a webhook stays until the next subscription or log-in: a change of rules must not become
-//! a storm of questions.
+//! A shard goes around its connections, a bounded number of topics a turn. Each app that changed has one lap to go from
+//! where the shard is; a change that comes meanwhile begins its own app's lap anew and delays no other.
+//!
+//! Native clients and Socket.IO go on and are told each topic with the reason. MQTT and XMPP have no word of the server's
+//! that ends a subscription and that all clients know, so their connections end as not authorized, and the log-in that
+//! follows has what is left. What the new rules leave to a webhook stays until the next subscription or log-in: a change
+//! of rules must not become a storm of questions.
+//!
+//! A session that kept too little of its token for the new rules logs in again ([`CloseReason::RulesChanged`]). Such
+//! sessions end at a steady rate, so that a change does not become a storm of log-ins. Until then they hear what they
+//! heard, and anything they ask for ends them at once.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::sync::Arc;
 
-use noroshi_delivery::rules::Verdict;
-use noroshi_delivery::{Delivery, rules::Reason};
+use noroshi_delivery::Delivery;
+use noroshi_delivery::rules::{AppRules, Reason, Verdict};
+use noroshi_protocol::mqtt::TopicFilter;
 use noroshi_types::rule::Action;
 use noroshi_types::{AppId, CloseReason, Topic};
 
+use crate::admission::{Bucket, Rate};
 use crate::connection::{Phase, Protocol};
-use crate::permission::{end_durable, holder_of, knows};
+use crate::gate::end_durable;
+use crate::permission::{holder_of, knows};
 use crate::shard::Shard;
 
-/// Connections looked at in one turn: at a microsecond a topic some milliseconds at most.
-const PER_TURN: usize = 128;
+/// Topics and filters checked in one turn, and those of one more connection: at a microsecond each half a millisecond.
+const TOPICS_PER_TURN: usize = 512;
+/// Places looked at in one turn: most are of other apps, or empty.
+const PLACES_PER_TURN: usize = 4_096;
+/// Sessions of one shard that are told to log in again. Log-ins cost some tens of microseconds each.
+const RETURNS: Rate = Rate { per_second: 500, burst: 50 };
 
 /// Connections of one shard that are checked again.
-#[derive(Default)]
 pub(crate) struct Recheck {
-    apps: HashSet<AppId>,
-    next_slot: usize,
+    laps: HashMap<AppId, Lap>,
+    next_place: usize,
+    /// Sessions that have to log in again, each at most once.
+    returning: VecDeque<(u32, u64)>,
+    returns: Bucket,
+}
+
+/// How far around the shard is for one app.
+#[derive(Debug, Clone, Copy)]
+struct Lap {
+    began_at: usize,
+    /// The last place was passed.
+    is_around: bool,
+}
+
+impl Recheck {
+    fn new(now_ms: u32) -> Self {
+        let returns = Bucket::full(RETURNS, now_ms);
+        Self { laps: HashMap::new(), next_place: 0, returning: VecDeque::new(), returns }
+    }
+
+    fn begin(&mut self, app: AppId) {
+        self.laps.insert(app, Lap { began_at: self.next_place, is_around: false });
+    }
+
+    /// The next place to look at. `None`: no lap is left.
+    fn next_place(&mut self, places: usize) -> Option<usize> {
+        if self.next_place >= places {
+            self.next_place = 0;
+            self.laps.retain(|_, lap| !std::mem::replace(&mut lap.is_around, true) && places > 0);
+        }
+        let next_place = self.next_place;
+        self.laps.retain(|_, lap| !lap.is_around || next_place < lap.began_at);
+        if self.laps.is_empty() {
+            return None;
+        }
+        self.next_place += 1;
+        Some(next_place)
+    }
+
+    /// Whether the next turn has something to do.
+    pub(crate) fn has_work(&self) -> bool {
+        !self.laps.is_empty()
+    }
+
+    /// How long the shard may sleep.
+    pub(crate) fn patience_ms(&self, now_ms: u32) -> u64 {
+        match self.returning.is_empty() {
+            true => u64::MAX,
+            false => self.returns.wait_ms(RETURNS, now_ms).max(1),
+        }
+    }
 }
 
 impl Shard {
     /// Looks at the next connections whose app's rules changed.
     pub(crate) fn go_on_with_recheck(&mut self) {
         let changed = self.mailbox().take_rechecks();
-        if !changed.is_empty() {
-            // Those that were looked at have to be looked at by these rules too.
-            let recheck = self.recheck.get_or_insert_default();
-            recheck.apps.extend(changed);
-            recheck.next_slot = 0;
+        if self.recheck.is_none() && changed.is_empty() {
+            return;
         }
-        let Some(recheck) = self.recheck.as_mut() else { return };
-        let (begin, slots_end) = (recheck.next_slot, self.connections.capacity());
-        let end = slots_end.min(begin + PER_TURN);
-        recheck.next_slot = end;
-        let apps = match end == slots_end {
-            true => self.recheck.take().map(|recheck| recheck.apps).unwrap_or_default(),
-            false => recheck.apps.clone(),
-        };
-        for slot in begin..end {
-            let Some(connection) = self.connections.get(slot) else { continue };
-            let is_concerned = connection.session.as_ref().is_some_and(|it| apps.contains(&it.app));
-            if is_concerned && connection.phase == Phase::Open {
-                let slot = slot as u32;
-                self.guard(Some(slot), |shard| shard.recheck_session(slot));
+        let now_ms = self.now.ms32();
+        let mut recheck = self.recheck.take().unwrap_or_else(|| Recheck::new(now_ms));
+        changed.iter().for_each(|app| recheck.begin(*app));
+        if !changed.is_empty() {
+            // Their lap finds them again.
+            recheck.returning.retain(|(slot, generation)| {
+                let session = self.at(*slot, *generation).and_then(|connection| connection.session.as_ref());
+                session.is_some_and(|session| !changed.contains(&session.app))
+            });
+        }
+        let mut topics_left = TOPICS_PER_TURN;
+        for _ in 0..PLACES_PER_TURN {
+            let Some(place) = recheck.next_place(self.connections.capacity()) else { break };
+            let Some(connection) = self.connections.get(place) else { continue };
+            let is_concerned =
+                connection.session.as_ref().is_some_and(|it| recheck.laps.contains_key(&it.app));
+            if !is_concerned || connection.phase != Phase::Open {
+                continue;
             }
+            let (slot, generation, topics) = (place as u32, connection.generation, connection.topics.len());
+            let cost = topics + self.mqtt_filters(slot).count();
+            self.guard(Some(slot), |shard| {
+                if !shard.recheck_session(slot) {
+                    recheck.returning.push_back((slot, generation));
+                }
+            });
+            topics_left = topics_left.saturating_sub(cost.max(1));
+            if topics_left == 0 {
+                break;
+            }
+        }
+        while let Some((slot, generation)) = recheck.returning.front().copied() {
+            if !recheck.returns.take(RETURNS, now_ms) {
+                break;
+            }
+            recheck.returning.pop_front();
+            if self.at(slot, generation).is_some_and(|connection| connection.phase == Phase::Open) {
+                self.guard(Some(slot), |shard| shard.recheck_now(slot));
+            }
+        }
+        if !recheck.laps.is_empty() || !recheck.returning.is_empty() {
+            self.recheck = Some(recheck);
         }
     }
 
-    fn recheck_session(&mut self, slot: u32) {
-        let Some(connection) = self.connections.get(slot as usize) else { return };
-        let Some(session) = connection.session.clone() else { return };
-        let Some(rules) = self.delivery.rules().of(session.app) else { return };
+    /// Checks what a connection was allowed by `rules`, where they are not those of its app any more.
+    pub(crate) fn recheck_if_changed(&mut self, slot: u32, rules: Option<&Arc<AppRules>>) {
+        let session = self.connection(slot).and_then(|connection| connection.session.as_ref());
+        let Some(app) = session.map(|session| session.app) else { return };
+        if !self.delivery.rules().are_current(app, rules) {
+            self.recheck_now(slot);
+        }
+    }
+
+    /// Checks one connection. If its session kept too little to decide, it has to log in again.
+    pub(crate) fn recheck_now(&mut self, slot: u32) {
+        if !self.recheck_session(slot) {
+            self.begin_close(slot, CloseReason::RulesChanged);
+        }
+    }
+
+    /// False if the session kept too little to decide.
+    fn recheck_session(&mut self, slot: u32) -> bool {
+        let Some(connection) = self.connections.get(slot as usize) else { return true };
+        let Some(session) = connection.session.clone() else { return true };
+        let Some(rules) = self.delivery.rules().of(session.app) else { return true };
         if !knows(&session, rules.rules.needs()) {
-            return self.begin_close(slot, CloseReason::Drain);
+            return false;
         }
         let holder = holder_of(&session);
+        let check = |name: &str| match Delivery::is_ruled(name) {
+            true => self.delivery.check_topic(&rules, &holder, Action::Subscribe, name),
+            false => Verdict::Allowed,
+        };
         let mut ended: Vec<(Topic, Reason)> = Vec::new();
         let mut durable = Vec::new();
+        // An API key may have made other durable subscriptions.
+        let of_client: HashSet<&str> = self.mqtt_filters(slot).map(|filter| filter.as_str()).collect();
         for subscription in &connection.topics {
             let Some(topic) = self.topics.entry(subscription.index()).map(|entry| &entry.topic) else {
                 continue;
             };
-            if !Delivery::is_ruled(topic.as_str()) {
-                continue;
-            }
-            let verdict = match subscription.is_own() {
-                true => self.delivery.check_topic(&rules, &holder, Action::Subscribe, topic.as_str()),
+            let verdict = match subscription.is_own() || of_client.contains(topic.as_str()) {
+                true => check(topic.as_str()),
+                false if !Delivery::is_ruled(topic.as_str()) => Verdict::Allowed,
                 false => self.delivery.check_durable(&rules, &holder, topic),
             };
             if let Verdict::Denied(reason) = verdict {
@@ -82,18 +190,12 @@ impl Shard {
                 ended.push((topic.clone(), reason));
             }
         }
-        let protocol = connection.protocol;
-        let has_lost_filter = self.mqtt_filters(slot).iter().any(|filter| {
-            Delivery::is_ruled(filter)
-                && filter.contains(['+', '#'])
-                && matches!(
-                    self.delivery.check_topic(&rules, &holder, Action::Subscribe, filter),
-                    Verdict::Denied(_)
-                )
-        });
+        let is_lost = |filter: &TopicFilter| matches!(check(filter.as_str()), Verdict::Denied(_));
+        let has_lost_filter = self.mqtt_filters(slot).any(|filter| filter.has_wildcards() && is_lost(filter));
         if ended.is_empty() && !has_lost_filter {
-            return;
+            return true;
         }
+        let protocol = connection.protocol;
         let keys: Vec<_> =
             ended.iter().map(|(topic, _)| self.shared.registry.topic_key(session.app, topic)).collect();
         self.unsubscribe(slot, &keys);
@@ -112,5 +214,52 @@ impl Shard {
             Protocol::Mqtt | Protocol::Xmpp => self.begin_close(slot, CloseReason::Unauthorized),
             Protocol::Http | Protocol::Echo => {}
         }
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The places up to the end of all laps, or `most` of them.
+    fn places(recheck: &mut Recheck, places: usize, most: usize) -> Vec<usize> {
+        std::iter::from_fn(|| recheck.next_place(places)).take(most).collect()
+    }
+
+    #[test]
+    fn a_lap_passes_each_place_once() {
+        let mut recheck = Recheck::new(0);
+        recheck.begin(AppId(1));
+        assert_eq!(places(&mut recheck, 4, 9), [0, 1, 2, 3]);
+        assert!(!recheck.has_work());
+        recheck.begin(AppId(1));
+        assert_eq!(places(&mut recheck, 0, 9), [0; 0]);
+    }
+
+    #[test]
+    fn an_app_that_changes_again_and_again_delays_no_other_and_reaches_the_last_place() {
+        let mut recheck = Recheck::new(0);
+        recheck.begin(AppId(1));
+        let mut passed = Vec::new();
+        while recheck.laps.contains_key(&AppId(1)) {
+            recheck.begin(AppId(2));
+            passed.extend(places(&mut recheck, 5, 1));
+            assert!(passed.len() <= 6, "{passed:?}");
+        }
+        assert_eq!(passed[..5], [0, 1, 2, 3, 4]);
+        let rest = places(&mut recheck, 5, 9);
+        assert!(rest.len() >= 4 && !recheck.has_work(), "{rest:?}");
+    }
+
+    #[test]
+    fn a_lap_goes_around_from_where_it_began_while_places_come_and_go() {
+        let mut recheck = Recheck::new(0);
+        recheck.begin(AppId(1));
+        assert_eq!(places(&mut recheck, 4, 3), [0, 1, 2]);
+        recheck.begin(AppId(2));
+        assert_eq!(places(&mut recheck, 6, 9), [3, 4, 5, 0, 1, 2]);
+        recheck.begin(AppId(1));
+        assert_eq!(places(&mut recheck, 1, 9), [0]);
     }
 }

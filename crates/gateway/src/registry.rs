@@ -95,6 +95,8 @@ pub(crate) struct Session {
     pub(crate) revision: u64,
     /// What topic rules have to know. None where the app had no rules when the session began.
     pub(crate) known: ArcSwapOption<Known>,
+    /// It began with an app JWT, which has claims.
+    pub(crate) is_of_jwt: bool,
 }
 
 /// What a log-in read of its device that later changes are compared with.
@@ -466,6 +468,7 @@ impl Session {
             held_from: AtomicU64::new(0),
             revision,
             known: ArcSwapOption::empty(),
+            is_of_jwt: false,
         }
     }
 

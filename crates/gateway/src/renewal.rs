@@ -76,7 +76,12 @@ impl Shard {
                 Err(refused) => Err(NotRenewed::Refused(refused)),
             };
             shard.end_renewal(slot);
+            let is_renewed = renewed.is_ok();
             then(shard, slot, renewed);
+            // Topic rules may allow less by the new claims.
+            if is_renewed {
+                shard.recheck_now(slot);
+            }
         });
     }
 

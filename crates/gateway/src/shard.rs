@@ -34,12 +34,12 @@ use crate::config::Speaks;
 use crate::connection::{Connection, Framing, Origin, Phase, Protocol};
 use crate::drain::Round;
 use crate::fanout::Fanout;
+use crate::gate::Gate;
 use crate::gateway::Shared;
 use crate::login::{LogIns, Succession};
 use crate::mailbox::{Arrival, ArrivalKind, Close, Inlet, Mailbox};
 use crate::mqtt::work::Works;
 use crate::outcome::Outcomes;
-use crate::permission::Gate;
 use crate::polling::Polled;
 use crate::pulse::LEFTS_EVERY_MS;
 use crate::recent::Recent;
@@ -133,6 +133,8 @@ pub(crate) struct Shard {
     /// Connections that wait for a webhook of topic rules, by their slots.
     pub(crate) gates: HashMap<u32, Gate>,
     pub(crate) gate_number: u64,
+    /// Questions to webhooks that are out, those of gates that ended among them.
+    pub(crate) asking: usize,
     /// While topic rules that changed are applied.
     pub(crate) recheck: Option<Recheck>,
     pub(crate) outcomes: Outcomes,
@@ -198,6 +200,7 @@ impl Shard {
             succeeding: HashMap::new(),
             gates: HashMap::new(),
             gate_number: 0,
+            asking: 0,
             recheck: None,
             outcomes: Outcomes::default(),
             verifying: 0,
@@ -287,6 +290,9 @@ impl Shard {
         while let Ok(reply) = self.inlet.replies.try_recv() {
             self.guard(None, |shard| shard.handle_reply(reply));
         }
+        for reply in self.mailbox().take_overflow() {
+            self.guard(None, |shard| shard.handle_reply(reply));
+        }
         self.go_on_with_recheck();
         // A flood tells of new bytes in each turn besides: its share stays one.
         self.again.sort_unstable();
@@ -327,7 +333,7 @@ impl Shard {
             || !self.handshakes.is_empty()
             || self.fanout.has_work()
             || self.has_next_mail()
-            || self.recheck.is_some()
+            || self.recheck.as_ref().is_some_and(Recheck::has_work)
             || !self.inlet.arrivals.is_empty()
             || self.polled.has_work();
         if at_once {
@@ -337,6 +343,9 @@ impl Shard {
         let mut ms = if self.connections.is_empty() { u64::MAX } else { self.to_next_tick_ms(since) };
         if self.index == 0 && !self.shared.lefts.is_empty() {
             ms = ms.min(LEFTS_EVERY_MS);
+        }
+        if let Some(recheck) = &self.recheck {
+            ms = ms.min(recheck.patience_ms(self.now.ms32()));
         }
         if let Some(linger_ms) = self.log_ins.patience_ms() {
             ms = ms.min(linger_ms);

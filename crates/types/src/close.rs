@@ -30,6 +30,8 @@ pub enum CloseReason {
     Overloaded,
     /// The app has used up its quota.
     QuotaExceeded,
+    /// The app's topic rules changed, and the session kept too little of its token to decide by the new ones.
+    RulesChanged,
     /// Our own failure.
     Internal,
     /// A frame that breaks RFC 6455.
@@ -45,7 +47,7 @@ pub enum CloseReason {
 }
 
 impl CloseReason {
-    pub const ALL: [CloseReason; 18] = [
+    pub const ALL: [CloseReason; 19] = [
         CloseReason::Drain,
         CloseReason::Replaced,
         CloseReason::Expired,
@@ -58,6 +60,7 @@ impl CloseReason {
         CloseReason::BadMessage,
         CloseReason::Overloaded,
         CloseReason::QuotaExceeded,
+        CloseReason::RulesChanged,
         CloseReason::Internal,
         CloseReason::ProtocolError,
         CloseReason::InvalidUtf8,
@@ -81,6 +84,7 @@ impl CloseReason {
             CloseReason::BadMessage => "bad_message",
             CloseReason::Overloaded => "overloaded",
             CloseReason::QuotaExceeded => "quota_exceeded",
+            CloseReason::RulesChanged => "rules_changed",
             CloseReason::Internal => "internal",
             CloseReason::ProtocolError => "protocol_error",
             CloseReason::InvalidUtf8 => "invalid_utf8",
@@ -107,6 +111,7 @@ impl CloseReason {
             CloseReason::Overloaded => 4010,
             CloseReason::Internal => 4011,
             CloseReason::QuotaExceeded => 4012,
+            CloseReason::RulesChanged => 4013,
             CloseReason::ProtocolError => 1002,
             CloseReason::InvalidUtf8 => 1007,
             CloseReason::TooBig => 1009,
@@ -129,6 +134,7 @@ impl CloseReason {
             | CloseReason::BadMessage
             | CloseReason::Overloaded
             | CloseReason::QuotaExceeded
+            | CloseReason::RulesChanged
             | CloseReason::Internal
             | CloseReason::ProtocolError
             | CloseReason::InvalidUtf8
@@ -153,6 +159,7 @@ impl CloseReason {
             CloseReason::BadMessage => "a message that the protocol does not allow here",
             CloseReason::Overloaded => "no room for one more connection now",
             CloseReason::QuotaExceeded => "the app has used up its quota; reconnect after the given delay",
+            CloseReason::RulesChanged => "the app's topic rules changed; reconnect after the given delay",
             CloseReason::Internal => "the service failed",
             CloseReason::ProtocolError => "a frame breaks the WebSocket protocol",
             CloseReason::InvalidUtf8 => "a text message is not UTF-8",

@@ -11,6 +11,7 @@
 //!   quota (what an app may use, and token buckets)
 //!   rule (which device may use which topic)
 //!   trace (of which trace a request is a part)
+//!   recent (a bounded map that evicts what was not used lately)
 //!   close (why a connection ended)   limits (every bound, with its reason)
 //! ```
 //!
@@ -30,6 +31,7 @@ pub mod percent;
 pub mod presence;
 pub mod push;
 pub mod quota;
+pub mod recent;
 pub mod request;
 pub mod rule;
 pub mod scope;
@@ -50,6 +52,7 @@ pub use outcome::Outcome;
 pub use presence::Presence;
 pub use push::{Lane, PushEnvironment, PushService, PushToken};
 pub use quota::Quota;
+pub use recent::Recent;
 pub use request::{Push, PushMode, Request, Target, Urgency, When};
 pub use rule::TopicRules;
 pub use scope::{Scope, Scopes};

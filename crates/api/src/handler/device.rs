@@ -116,7 +116,7 @@ pub(crate) async fn register(
             let (user, issued) = (registration.user.or(identity.user), identity.issued);
             let registration = Registration { device: Some(own.id), user, issued, ..registration };
             let device = register_one(&api, identity.app, registration).await?;
-            topic_rules::keep(&api, &holder, &topics).await?;
+            topic_rules::keep(&api, &holder, &topics, place).await?;
             (identity.app, device)
         }
     };

@@ -98,9 +98,10 @@ pub(crate) async fn subscribe(
 ) -> Result<StatusCode, Problem> {
     let topic = topic(&name)?;
     let holder = topic_rules::holder(&consumer.device, consumer.identity.claims.clone());
-    topic_rules::permit(&api, &holder, std::slice::from_ref(&topic), |_| "topic".to_owned()).await?;
+    let (topics, place) = (std::slice::from_ref(&topic), |_| "topic".to_owned());
+    topic_rules::permit(&api, &holder, topics, place).await?;
     api.delivery.subscribe(consumer.device.app, &consumer.device.id, &topic).await.map_err(gone)?;
-    topic_rules::keep(&api, &holder, std::slice::from_ref(&topic)).await?;
+    topic_rules::keep(&api, &holder, topics, place).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 

@@ -1,7 +1,10 @@
 //! Topic rules of an app: setting and showing them, and explaining what they say to one device.
 
+use std::sync::Arc;
+
 use axum::extract::State as Shared;
 use axum::response::Response;
+use futures_util::future::join_all;
 use http::StatusCode;
 use noroshi_delivery::Delivery;
 use noroshi_delivery::rules::{Holder, Reason, Verdict};
@@ -10,7 +13,6 @@ use noroshi_store::Device;
 use noroshi_types::rule::{Action, Claims, Decision, Rule};
 use noroshi_types::{AppId, Topic};
 use serde::{Deserialize, Serialize};
-use std::sync::Arc;
 
 use crate::access::{Manager, Provider, Read};
 use crate::body;
@@ -18,6 +20,9 @@ use crate::error::{Code, Problem};
 use crate::extract::{JsonBody, Path, Query};
 use crate::respond;
 use crate::state::{Api, State};
+
+/// Topics of one request that the webhook is asked about.
+const ASKED_MAX: usize = 64;
 
 /// `GET /v1/apps/{app}/topic-rules`
 pub(crate) async fn show(
@@ -38,6 +43,8 @@ pub(crate) async fn put(
     JsonBody(body): JsonBody,
 ) -> Result<Response, Problem> {
     let app = manager.app(&api, &name)?;
+    // Another node may have given the rules another secret.
+    api.auth.follow().await?;
     let kept = api.auth.topic_rules(app.id);
     let (rules, text) = body::topic_rules(&body, kept.as_deref(), manager.author())?;
     api.auth.set_topic_rules(app.id, Some(text)).await?;
@@ -169,7 +176,8 @@ pub(crate) fn holder(device: &Device, claims: Option<Arc<Claims>>) -> Holder {
     Holder { app: device.app, device: device.id.clone(), user: device.user.clone(), claims }
 }
 
-/// Refuses topics that a device may not subscribe to. `field` names a topic by its place.
+/// Refuses topics that a device may not subscribe to. `field` names a topic by its place. The webhook is asked about all
+/// topics at once, so together they wait as long as one.
 pub(crate) async fn permit(
     api: &State,
     holder: &Holder,
@@ -177,23 +185,42 @@ pub(crate) async fn permit(
     field: impl Fn(usize) -> String,
 ) -> Result<(), Problem> {
     let Some(rules) = api.delivery.rules().of(holder.app) else { return Ok(()) };
+    let (delivery, action) = (&api.delivery, Action::Subscribe);
+    let mut asked = Vec::new();
     for (index, topic) in topics.iter().enumerate().filter(|(_, topic)| Delivery::is_ruled(topic.as_str())) {
-        let verdict = api.delivery.ask_topic(&rules, holder, Action::Subscribe, topic.as_str(), "http").await;
+        match delivery.check_topic(&rules, holder, action, topic.as_str()) {
+            Verdict::Allowed => {}
+            Verdict::Denied(reason) => return Err(refused(reason).at(field(index))),
+            Verdict::Ask if asked.len() == ASKED_MAX => {
+                let rule = format!("the webhook decides about at most {ASKED_MAX} topics of a request");
+                return Err(Problem::new(Code::Forbidden, rule).at(field(index)));
+            }
+            Verdict::Ask => asked.push((index, topic)),
+        }
+    }
+    let questions =
+        asked.iter().map(|(_, topic)| delivery.ask_topic(&rules, holder, action, topic.as_str(), "http"));
+    for ((index, _), verdict) in asked.iter().zip(join_all(questions).await) {
         if let Verdict::Denied(reason) = verdict {
-            return Err(refused(reason).at(field(index)));
+            return Err(refused(reason).at(field(*index)));
         }
     }
     Ok(())
 }
 
 /// Looks again after subscriptions were made: rules may have changed after [`permit`]. What they deny now ends.
-pub(crate) async fn keep(api: &State, holder: &Holder, topics: &[Topic]) -> Result<(), Problem> {
+pub(crate) async fn keep(
+    api: &State,
+    holder: &Holder,
+    topics: &[Topic],
+    field: impl Fn(usize) -> String,
+) -> Result<(), Problem> {
     let Some(rules) = api.delivery.rules().of(holder.app) else { return Ok(()) };
-    for topic in topics.iter().filter(|topic| Delivery::is_ruled(topic.as_str())) {
+    for (index, topic) in topics.iter().enumerate().filter(|(_, topic)| Delivery::is_ruled(topic.as_str())) {
         let verdict = api.delivery.check_topic(&rules, holder, Action::Subscribe, topic.as_str());
         if let Verdict::Denied(reason) = verdict {
             api.delivery.unsubscribe(holder.app, &holder.device, topic).await?;
-            return Err(refused(reason).at("topic"));
+            return Err(refused(reason).at(field(index)));
         }
     }
     Ok(())

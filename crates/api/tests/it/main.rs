@@ -20,5 +20,6 @@ mod relay;
 mod service;
 mod tenant;
 mod topic;
+mod topic_rules;
 mod trace;
 mod web_push;

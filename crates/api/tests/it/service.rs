@@ -34,6 +34,7 @@ pub(crate) struct Service {
     pub(crate) edge: Arc<FakeEdge>,
     pub(crate) push: Arc<FakeServices>,
     pub(crate) clock: Clock,
+    pub(crate) store: Arc<dyn Store>,
     /// A key of the app `dev` with all scopes.
     pub(crate) key: String,
     /// A key of the app `other` with all scopes.
@@ -85,7 +86,7 @@ impl Service {
         }
         let clock = Clock::fixed(NOW);
         let delivery = Delivery::new(
-            store,
+            store.clone(),
             clock.clone(),
             noroshi_delivery::metrics::Metrics::new(&mut registry),
             tokio::runtime::Handle::current(),
@@ -123,6 +124,7 @@ impl Service {
             edge,
             push: Arc::default(),
             clock,
+            store,
             other_key: keys.remove(1),
             key: keys.remove(0),
             _folder: folder,

@@ -107,8 +107,8 @@ impl Delivery {
         let failure = match asked {
             Ok(Ok((allowed, expires_in))) => {
                 let expires_at = self.clock.now().saturating_add(expires_in);
-                let question = Question::new(app.edition, holder, action, topic);
-                self.rules.cache.put(question, allowed, expires_at);
+                let question = Question::new(holder, action, topic);
+                app.cache.put(question, allowed, expires_at);
                 self.metrics.rules.asked(if allowed { Asked::Allowed } else { Asked::Denied });
                 return if allowed { Verdict::Allowed } else { Verdict::Denied(Reason::Webhook) };
             }

@@ -1,25 +1,20 @@
-//! What webhooks answered, for as long as it counts.
+//! What the webhook of one app answered to its rules, for as long as each answer counts.
 //!
-//! Two halves take turns: when the younger one is full, the older one is dropped as a whole. So the memory is bounded,
-//! a look-up is one or two steps, and what was asked lately stays.
-
-use std::collections::HashMap;
+//! A cache belongs to one version of the rules of one app. So a change of the rules forgets all answers, and no app
+//! evicts another's.
 
 use noroshi_types::rule::Action;
-use noroshi_types::{AppId, DeviceId, Timestamp, UserId};
+use noroshi_types::{DeviceId, Recent, Timestamp, UserId};
 use parking_lot::Mutex;
 
 use super::Holder;
 
-/// Of each half: with ids and a topic of some 30 bytes each, 2 × 32,768 × 200 bytes are 13 MiB.
-const HALF_MAX: usize = 1 << 15;
+/// With ids and a topic of some 30 bytes each, 16,384 × 200 bytes are 3 MiB for an app.
+const ANSWERS_MAX: usize = 16_384;
 
 /// What a webhook was asked.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Question {
-    app: AppId,
-    /// Of the rules.
-    edition: u64,
     action: Action,
     device: DeviceId,
     user: Option<UserId>,
@@ -27,9 +22,9 @@ pub(super) struct Question {
 }
 
 impl Question {
-    pub(super) fn new(edition: u64, holder: &Holder, action: Action, topic: &str) -> Self {
-        let Holder { app, device, user, .. } = holder;
-        Self { app: *app, edition, action, device: device.clone(), user: user.clone(), topic: topic.into() }
+    pub(super) fn new(holder: &Holder, action: Action, topic: &str) -> Self {
+        let Holder { device, user, .. } = holder;
+        Self { action, device: device.clone(), user: user.clone(), topic: topic.into() }
     }
 }
 
@@ -40,39 +35,37 @@ struct Answer {
 }
 
 /// Locked for a look-up; nothing else is locked or awaited under it.
-#[derive(Default)]
-pub(super) struct Cache(Mutex<Halves>);
+#[derive(Debug)]
+pub(super) struct Cache(Mutex<Recent<Question, Answer>>);
 
-#[derive(Default)]
-struct Halves {
-    young: HashMap<Question, Answer>,
-    old: HashMap<Question, Answer>,
+impl Default for Cache {
+    fn default() -> Self {
+        Self(Mutex::new(Recent::new(ANSWERS_MAX)))
+    }
 }
 
 impl Cache {
     pub(super) fn answer(&self, question: &Question, now: Timestamp) -> Option<bool> {
-        let halves = self.0.lock();
-        let answer = halves.young.get(question).or_else(|| halves.old.get(question))?;
+        let mut answers = self.0.lock();
+        let answer = answers.get_mut(question)?;
         (now < answer.expires_at).then_some(answer.allowed)
     }
 
     pub(super) fn put(&self, question: Question, allowed: bool, expires_at: Timestamp) {
-        let mut halves = self.0.lock();
-        if halves.young.len() >= HALF_MAX {
-            halves.old = std::mem::take(&mut halves.young);
-        }
-        halves.young.insert(question, Answer { allowed, expires_at });
+        self.0.lock().insert(question, Answer { allowed, expires_at });
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use noroshi_types::AppId;
+
     use super::*;
 
     fn question(topic: &str) -> Question {
         let device = DeviceId::parse("d1").expect("a device");
         let holder = Holder { app: AppId(1), device, user: None, claims: None };
-        Question::new(0, &holder, Action::Subscribe, topic)
+        Question::new(&holder, Action::Subscribe, topic)
     }
 
     #[test]
@@ -90,19 +83,18 @@ mod tests {
             user: UserId::parse("u1").ok(),
             claims: None,
         };
-        let of_a_user = Question::new(0, &holder, Action::Subscribe, "a");
+        let of_a_user = Question::new(&holder, Action::Subscribe, "a");
         assert_eq!(cache.answer(&of_a_user, Timestamp(0)), None, "the device changed its user");
     }
 
     #[test]
     fn its_size_is_bounded() {
         let cache = Cache::default();
-        for number in 0..3 * HALF_MAX {
+        for number in 0..2 * ANSWERS_MAX {
             cache.put(question(&number.to_string()), true, Timestamp(10));
         }
-        let halves = cache.0.lock();
-        assert!(halves.young.len() + halves.old.len() <= 2 * HALF_MAX);
-        drop(halves);
-        assert_eq!(cache.answer(&question(&(3 * HALF_MAX - 1).to_string()), Timestamp(0)), Some(true));
+        assert!(cache.0.lock().len() <= ANSWERS_MAX);
+        let last = question(&(2 * ANSWERS_MAX - 1).to_string());
+        assert_eq!(cache.answer(&last, Timestamp(0)), Some(true));
     }
 }

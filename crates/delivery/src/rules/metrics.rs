@@ -44,14 +44,14 @@ impl Asked {
 }
 
 #[derive(Debug, Clone, Default)]
-pub(crate) struct RuleMetrics {
+pub(crate) struct Metrics {
     denied: Family<DeniedLabels, Counter>,
     asks: Family<AskLabels, Counter>,
     pub(super) ask_seconds: Histogram,
     pub(super) cache_hits: Counter,
 }
 
-impl RuleMetrics {
+impl Metrics {
     pub(crate) fn register(&self, registry: &mut Registry) {
         registry.register(
             "topic_denied",

@@ -1,5 +1,6 @@
 //! Which rules are in place, and what a holder may do by them.
 
+use noroshi_types::Timestamp;
 use noroshi_types::rule::{Allow, Pattern, Rule};
 
 use super::*;
@@ -27,17 +28,42 @@ fn only_changed_apps_are_told() {
     assert!(all.of(AppId(1)).is_none());
 }
 
+fn question() -> Question {
+    let device = DeviceId::parse("d1").expect("a device");
+    Question::new(&Holder { app: AppId(1), device, user: None, claims: None }, Action::Subscribe, "a")
+}
+
 #[test]
 fn answers_to_rules_that_were_removed_do_not_count_for_the_next_ones() {
     let all = Rules::new();
-    let edition = |pattern: Option<&str>| {
+    let set = |pattern: Option<&str>| {
         all.set(&pattern.map(|pattern| (AppId(1), rules(pattern))).into_iter().collect());
-        all.of(AppId(1)).map(|rules| rules.edition)
+        all.of(AppId(1))
     };
-    let first = edition(Some("a"));
-    assert_eq!(edition(Some("a")), first, "nothing changed");
-    assert_eq!(edition(None), None);
-    assert_ne!(edition(Some("a")), first);
+    let known = |rules: &Option<Arc<AppRules>>| rules.as_ref()?.cache.answer(&question(), Timestamp(0));
+    let first = set(Some("a"));
+    first.as_ref().expect("rules").cache.put(question(), true, Timestamp(10));
+    assert_eq!(known(&set(Some("a"))), Some(true), "nothing changed");
+    assert!(set(None).is_none() && !all.are_current(AppId(1), first.as_ref()));
+    let next = set(Some("a"));
+    assert_eq!(known(&next), None);
+    assert!(all.are_current(AppId(1), next.as_ref()) && !all.are_current(AppId(1), first.as_ref()));
+    assert!(!all.are_current(AppId(1), None) && all.are_current(AppId(2), None));
+}
+
+#[test]
+fn an_app_evicts_no_answer_of_another() {
+    let all = Rules::new();
+    all.set(&[(AppId(1), rules("a")), (AppId(2), rules("a"))].into());
+    let of = |app| all.of(AppId(app)).expect("rules");
+    of(1).cache.put(question(), true, Timestamp(10));
+    for number in 0..100_000 {
+        let device = DeviceId::parse("d1").expect("a device");
+        let holder = Holder { app: AppId(2), device, user: None, claims: None };
+        let question = Question::new(&holder, Action::Subscribe, &number.to_string());
+        of(2).cache.put(question, true, Timestamp(10));
+    }
+    assert_eq!(of(1).cache.answer(&question(), Timestamp(0)), Some(true));
 }
 
 #[test]

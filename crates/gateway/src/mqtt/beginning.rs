@@ -25,6 +25,7 @@ use crate::gateway::Shared;
 use crate::login::Begun;
 use crate::registry::{Holder, Session};
 use crate::shard::Shard;
+use crate::talk::Talk;
 use crate::verification::close_reason;
 
 /// Why a client is not let in.
@@ -96,7 +97,8 @@ impl Shard {
 
     /// A will is a publication that waits: it keeps to the same limits.
     fn refuse_will(&mut self, slot: u32, app: AppId, will: &OfferedWill) -> Option<LogInRefused> {
-        if !self.may_publish(app, &will.topic) {
+        // Where the app has rules for publishing they alone decide, when the will is published.
+        if !self.has_publish_rules(app) && !self.may_publish(app, &will.topic) {
             return Some(LogInRefused::Will);
         }
         let limit = self.shared.config.publish_bytes_max;
@@ -121,6 +123,19 @@ impl Shard {
         Ok(Identity::anonymous(app, device))
     }
 
+    /// The filters with wildcards of the session that a client asks to go on with.
+    pub(crate) fn kept_wildcards(&self, slot: u32, kept: Option<&[u8]>) -> Vec<TopicFilter> {
+        let talk = self.connections.get(slot as usize).and_then(|connection| connection.talk.as_deref());
+        let goes_on = matches!(talk, Some(Talk::Mqtt(mqtt)) if !mqtt.clean_start);
+        match kept.filter(|_| goes_on).and_then(Kept::parse) {
+            Some((kept, false)) => {
+                let filters = kept.subscriptions.into_iter().map(|held| held.filter);
+                filters.filter(TopicFilter::has_wildcards).collect()
+            }
+            _ => Vec::new(),
+        }
+    }
+
     /// CONNACK, and from here on the keep alive counts.
     pub(crate) fn begin_mqtt(&mut self, slot: u32, begun: &Begun) -> Vec<u8> {
         let (shared, now) = (self.shared.clone(), self.now.wall);
@@ -137,7 +152,8 @@ impl Shard {
         // A subscription that topic rules deny now was granted by SUBACK. The session begins anew, so that the client
         // subscribes again and is told.
         let keeps_all = kept.as_ref().is_none_or(|kept: &Kept| {
-            kept.subscriptions.iter().all(|held| self.may_keep_filter(session, held.filter.as_str()))
+            let mut own = kept.subscriptions.iter().filter(|held| held.is_of_client);
+            own.all(|held| self.may_keep_filter(session, &begun.permitted, held.filter.as_str()))
         });
         let Some(mqtt) = self.mqtt(slot) else { return Vec::new() };
         // What this node remembers knows when it ends.
@@ -154,7 +170,10 @@ impl Shard {
         let (mut subscriptions, mut forget) = (Vec::new(), Vec::new());
         match kept {
             Some(kept) if present => (subscriptions, mqtt.since) = (kept.subscriptions, kept.since),
-            Some(kept) => forget = kept.subscriptions.iter().filter_map(|held| held.filter.topic()).collect(),
+            Some(kept) => {
+                let own = kept.subscriptions.iter().filter(|held| held.is_of_client);
+                forget = own.filter_map(|held| held.filter.topic()).collect();
+            }
             None => {}
         }
         let (saved, will) = left.map_or((None, None), |left| (left.saved, left.will));
@@ -214,8 +233,11 @@ impl Shard {
         let will = parting.will.filter(|_| reason != Some(CloseReason::Drain));
         let saved = parting.saved.as_mut();
         let subscriptions = saved.map(|saved| std::mem::take(&mut saved.subscriptions)).unwrap_or_default();
-        let topics: Vec<Topic> = subscriptions.iter().filter_map(|held| held.filter.topic()).collect();
-        let expiry_s = parting.session_expiry_s;
+        let own = subscriptions.iter().filter(|held| held.is_of_client);
+        let topics: Vec<Topic> = own.filter_map(|held| held.filter.topic()).collect();
+        // Topic rules took a subscription away: the session ends, so that the client subscribes again and is told.
+        let goes_on = reason != Some(CloseReason::Unauthorized);
+        let expiry_s = if goes_on { parting.session_expiry_s } else { 0 };
         // The one thing that is written at an end: filters with wildcards have no position of their own.
         let last = match expiry_s {
             0 if lasted => Some(Job::Forget(topics.clone())),
@@ -357,6 +379,6 @@ fn add_durable(subscriptions: &mut Vec<Held>, topic: &Topic) {
         && subscriptions.iter().all(|held| held.filter != filter)
     {
         let options = SubscribeOptions::new(Qos::AtLeastOnce);
-        subscriptions.push(Held { filter, options, id: 0 });
+        subscriptions.push(Held { filter, options, id: 0, is_of_client: false });
     }
 }

@@ -22,6 +22,8 @@ use crate::parking::{Capacity, Lot};
 use crate::registry::{Key, Session};
 
 const VERSION: u8 = 2;
+/// Beside the options of a subscription, in a bit that MQTT reserves (§3.8.3.1): the client did not make it.
+const MADE_ELSEWHERE: u8 = 1 << 7;
 
 /// A session as the store keeps it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -38,12 +40,12 @@ impl Kept {
         let mut out = vec![VERSION];
         out.extend_from_slice(&self.since.0.to_be_bytes());
         out.extend_from_slice(&self.expiry_s.to_be_bytes());
-        for Subscription { filter, options, id } in &self.subscriptions {
+        for Subscription { filter, options, id, is_of_client } in &self.subscriptions {
             let text = filter.as_str().as_bytes();
             // A filter has at most 255 bytes.
             out.push(u8::try_from(text.len()).unwrap_or(u8::MAX));
             out.extend_from_slice(&text[..text.len().min(usize::from(u8::MAX))]);
-            out.push(options.as_u8());
+            out.push(options.as_u8() | if *is_of_client { 0 } else { MADE_ELSEWHERE });
             out.extend_from_slice(&id.to_be_bytes());
         }
         out
@@ -65,8 +67,9 @@ impl Kept {
             let (options, mut after) = after.split_first()?;
             subscriptions.push(Subscription {
                 filter: TopicFilter::parse(std::str::from_utf8(text).ok()?).ok()?,
-                options: SubscribeOptions::from_u8(*options)?,
+                options: SubscribeOptions::from_u8(options & !MADE_ELSEWHERE)?,
                 id: u32::from_be_bytes(take(&mut after)?),
+                is_of_client: options & MADE_ELSEWHERE == 0,
             });
             rest = after;
         }
@@ -274,21 +277,22 @@ mod tests {
 
     #[test]
     fn what_is_kept_comes_back() {
-        let held = |filter: &str, id| Subscription {
+        let held = |filter: &str, id, is_of_client| Subscription {
             filter: TopicFilter::parse(filter).expect("a filter"),
             options: SubscribeOptions::new(Qos::ExactlyOnce),
             id,
+            is_of_client,
         };
         let kept = Kept {
             since: Place(77),
             expiry_s: 60,
-            subscriptions: vec![held("a/+", 0), held("$noroshi/inbox", 9)],
+            subscriptions: vec![held("a/+", 0, true), held("b", 0, false), held("$noroshi/inbox", 9, true)],
         };
         let bytes = kept.encode();
         assert_eq!(Kept::parse(&bytes), Some((kept.clone(), false)));
         let ended = [&[KEPT_ENDED], bytes.as_slice()].concat();
         assert_eq!(Kept::parse(&ended), Some((kept, true)));
-        for cut in (0..bytes.len()).filter(|cut| *cut != 13 && *cut != 22) {
+        for cut in (0..bytes.len()).filter(|cut| ![13, 22, 29].contains(cut)) {
             assert_eq!(Kept::parse(&bytes[..cut]), None, "{cut}");
         }
         assert_eq!(Kept::parse(&[9]), None, "another program's");

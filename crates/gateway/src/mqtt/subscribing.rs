@@ -2,6 +2,9 @@
 //! [`crate::wildcard`]. Where the session outlasts its connection the store is asked first: names become durable
 //! subscriptions, and all filters are kept with the device ([`super::session`]).
 
+use std::sync::Arc;
+
+use noroshi_delivery::rules::AppRules;
 use noroshi_protocol::mqtt::{
     Config, SubscribeRefused, SubscribeRequest, Subscribed, TopicFilter, UnsubscribeRequest,
 };
@@ -18,8 +21,13 @@ use crate::shard::Shard;
 const REFUSED_FILTER: &str = "test/nosubscribe";
 
 impl Shard {
-    /// Of what topic rules allow; the rest of the request is refused already.
-    pub(crate) fn make_mqtt_subscriptions(&mut self, slot: u32, mut request: SubscribeRequest) {
+    /// Of what `rules` allow; the rest of the request is refused already.
+    pub(crate) fn make_mqtt_subscriptions(
+        &mut self,
+        slot: u32,
+        mut request: SubscribeRequest,
+        rules: Option<Arc<AppRules>>,
+    ) {
         if self.shared.config.conformance {
             request.refuse(|filter| {
                 (filter.as_str() == REFUSED_FILTER).then_some(SubscribeRefused::Unavailable)
@@ -30,7 +38,7 @@ impl Shard {
         if !lasts && !self.has_work(slot) {
             return self.finish_subscribe(slot, request, lasts);
         }
-        if !self.queue_job(slot, Job::Subscribe { request, lasts }) {
+        if !self.queue_job(slot, Job::Subscribe { request, lasts, rules }) {
             self.begin_close(slot, CloseReason::RateLimited);
         }
     }

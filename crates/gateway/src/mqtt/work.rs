@@ -10,6 +10,7 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
 use futures_util::future::{FutureExt, join_all};
+use noroshi_delivery::rules::AppRules;
 use noroshi_delivery::{Delivery, Error};
 use noroshi_protocol::mqtt::{
     Answer, PublishRefused, SubscribeRefused, SubscribeRequest, UnsubscribeRequest,
@@ -41,6 +42,8 @@ pub(crate) enum Job {
     Subscribe {
         request: SubscribeRequest,
         lasts: bool,
+        /// By which it was allowed.
+        rules: Option<Arc<AppRules>>,
     },
     Unsubscribe {
         request: UnsubscribeRequest,
@@ -76,6 +79,7 @@ pub(crate) enum Done {
     Subscribed {
         request: SubscribeRequest,
         lasts: bool,
+        rules: Option<Arc<AppRules>>,
     },
     Unsubscribed {
         request: UnsubscribeRequest,
@@ -172,7 +176,7 @@ impl Shard {
             let held = || mqtt.conversation.subscriptions().cloned().collect::<Vec<_>>();
             // What the session will be, kept before the client is told.
             let kept = match &job {
-                Job::Subscribe { request, lasts: true } => {
+                Job::Subscribe { request, lasts: true, .. } => {
                     let mut subscriptions = held();
                     for new in request.subscriptions() {
                         subscriptions.retain(|old| old.filter != new.filter);
@@ -240,7 +244,10 @@ impl Shard {
             }
             Done::Published { answer: None, .. } | Done::Forgotten => {}
             Done::Failed => self.begin_close(slot, CloseReason::Internal),
-            Done::Subscribed { request, lasts } => self.finish_subscribe(slot, request, lasts),
+            Done::Subscribed { request, lasts, rules } => {
+                self.finish_subscribe(slot, request, lasts);
+                self.recheck_if_changed(slot, rules.as_ref());
+            }
             Done::Unsubscribed { request } => self.finish_unsubscribe(slot, request),
             Done::Retained(Ok(messages)) => {
                 let Some(connection) = self.connection(slot) else { return };
@@ -298,11 +305,11 @@ async fn run(delivery: &Arc<Delivery>, session: &Session, job: Job, kept: Option
             let result = publish(delivery, session, *request, clears).await;
             Done::Published { answer, result }
         }
-        Job::Subscribe { mut request, lasts } => {
+        Job::Subscribe { mut request, lasts, rules } => {
             if lasts && let Err(refused) = subscribe(delivery, session, &request, kept).await {
                 request.refuse(|_| Some(refused));
             }
-            Done::Subscribed { request, lasts }
+            Done::Subscribed { request, lasts, rules }
         }
         Job::Unsubscribe { request, lasts } => {
             if lasts {

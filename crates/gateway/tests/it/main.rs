@@ -17,6 +17,7 @@ mod slow;
 mod socket_io;
 mod storm;
 mod stream;
+mod topic_rules;
 #[cfg(debug_assertions)]
 mod verification;
 mod xmpp;

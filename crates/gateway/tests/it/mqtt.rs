@@ -16,15 +16,15 @@ use tokio::net::{TcpSocket, TcpStream};
 use crate::node::{Node, PATIENCE, plain, topic, user};
 
 /// What a server said, as a text: reason codes, names and payloads.
-type Said = String;
+pub(crate) type Said = String;
 
-struct Client {
+pub(crate) struct Client {
     socket: TcpStream,
     decoder: Decoder,
     said: std::collections::VecDeque<Said>,
 }
 
-fn config() -> Config {
+pub(crate) fn config() -> Config {
     let mut config = plain();
     let address = "127.0.0.1:0".parse().expect("an address");
     config.listeners.push(Listener { speaks: Speaks::Mqtt, address, tls: None });
@@ -44,26 +44,26 @@ async fn node_with(config: Config) -> Node {
 
 /// How a client connects.
 #[derive(Clone, Copy)]
-struct Asked<'a> {
-    device: &'a str,
-    clean_start: bool,
-    expiry_s: u32,
-    receive_maximum: u16,
-    will: Option<&'a str>,
+pub(crate) struct Asked<'a> {
+    pub(crate) device: &'a str,
+    pub(crate) clean_start: bool,
+    pub(crate) expiry_s: u32,
+    pub(crate) receive_maximum: u16,
+    pub(crate) will: Option<&'a str>,
 }
 
 impl<'a> Asked<'a> {
-    fn clean(device: &'a str) -> Self {
+    pub(crate) fn clean(device: &'a str) -> Self {
         Self { device, clean_start: true, expiry_s: 0, receive_maximum: 100, will: None }
     }
 
-    fn lasting(device: &'a str) -> Self {
+    pub(crate) fn lasting(device: &'a str) -> Self {
         Self { clean_start: false, expiry_s: 3_600, ..Self::clean(device) }
     }
 }
 
 impl Client {
-    async fn connect(node: &Node, asked: Asked<'_>) -> Self {
+    pub(crate) async fn connect(node: &Node, asked: Asked<'_>) -> Self {
         let socket = TcpStream::connect(node.gateway.local_addrs()[1]).await.expect("connected");
         Self::connect_by(node, socket, asked).await
     }
@@ -112,13 +112,13 @@ impl Client {
         said
     }
 
-    async fn send(&mut self, packet: Packet<'_>) {
+    pub(crate) async fn send(&mut self, packet: Packet<'_>) {
         let mut bytes = Vec::new();
         packet.encode(Version::V5, &mut bytes);
         self.socket.write_all(&bytes).await.expect("sent");
     }
 
-    async fn subscribe(&mut self, filters: &[(&str, Qos)]) {
+    pub(crate) async fn subscribe(&mut self, filters: &[(&str, Qos)]) {
         let items: Vec<_> = filters.iter().map(|(name, qos)| (*name, SubscribeOptions::new(*qos))).collect();
         let filters = Subscribe::filters_of(&items);
         self.send(Packet::Subscribe(Subscribe::new(7, Properties::default(), &filters))).await;
@@ -138,7 +138,7 @@ impl Client {
     }
 
     /// What is said next; empty at the end.
-    async fn next(&mut self) -> Said {
+    pub(crate) async fn next(&mut self) -> Said {
         let mut chunk = [0; 4_096];
         while self.said.is_empty() {
             let read = tokio::time::timeout(PATIENCE, self.socket.read(&mut chunk)).await.expect("in time");
@@ -157,7 +157,7 @@ impl Client {
     }
 
     /// That nothing more was said before the answer to a ping.
-    async fn is_quiet(&mut self) {
+    pub(crate) async fn is_quiet(&mut self) {
         self.send(Packet::PingReq).await;
         assert_eq!(self.next().await, "pong");
     }

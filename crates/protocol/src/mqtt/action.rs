@@ -186,7 +186,7 @@ impl SubscribeRequest {
     pub fn subscriptions(&self) -> impl Iterator<Item = Subscription> {
         self.items.iter().filter_map(|item| {
             let filter = item.filter.as_ref().ok()?.clone();
-            Some(Subscription { filter, options: item.options, id: self.id })
+            Some(Subscription { filter, options: item.options, id: self.id, is_of_client: true })
         })
     }
 

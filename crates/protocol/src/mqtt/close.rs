@@ -29,6 +29,8 @@ pub fn last_word(reason: CloseReason) -> Option<LastWord> {
         CloseReason::BadMessage => (ProtocolError, ProtocolError),
         CloseReason::Overloaded => (ServerBusy, ServerBusy),
         CloseReason::QuotaExceeded => (QuotaExceeded, QuotaExceeded),
+        // "Try again later", and not 0x98: a client that was revoked gets that.
+        CloseReason::RulesChanged => (ServerBusy, ServerBusy),
         CloseReason::Internal => (UnspecifiedError, UnspecifiedError),
         CloseReason::ProtocolError => (MalformedPacket, MalformedPacket),
         CloseReason::InvalidUtf8 => (MalformedPacket, MalformedPacket),

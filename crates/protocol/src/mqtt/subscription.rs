@@ -10,6 +10,8 @@ pub struct Subscription {
     pub options: SubscribeOptions,
     /// The subscription identifier (§3.8.2.1.2); 0 is none.
     pub id: u32,
+    /// The client subscribed. Otherwise it is a durable subscription of the device that was made elsewhere.
+    pub is_of_client: bool,
 }
 
 /// Invariant: both lists are ordered by filter, and each filter is there once.
@@ -81,7 +83,7 @@ mod tests {
 
     fn subscription(filter: &str, id: u32) -> Subscription {
         let filter = TopicFilter::parse(filter).unwrap();
-        Subscription { filter, options: SubscribeOptions::new(Qos::AtLeastOnce), id }
+        Subscription { filter, options: SubscribeOptions::new(Qos::AtLeastOnce), id, is_of_client: true }
     }
 
     fn matching(subscriptions: &Subscriptions, name: &str) -> Vec<u32> {

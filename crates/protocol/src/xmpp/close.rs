@@ -14,6 +14,7 @@ pub fn stream_error(reason: CloseReason) -> Option<StreamError> {
         CloseReason::SlowConsumer | CloseReason::Overloaded | CloseReason::QuotaExceeded => {
             StreamError::ResourceConstraint
         }
+        CloseReason::RulesChanged => StreamError::Reset, // RFC 6120 §4.9.3.16
         CloseReason::RateLimited | CloseReason::TooBig => StreamError::PolicyViolation,
         CloseReason::BadMessage | CloseReason::ProtocolError => StreamError::BadFormat,
         CloseReason::InvalidUtf8 => StreamError::UnsupportedEncoding,

@@ -42,7 +42,8 @@ impl Conversation {
         for item in request.items {
             let options = item.options;
             let reason = item.filter.and_then(|filter| {
-                let subscription = Subscription { filter: filter.clone(), options, id: request.id };
+                let subscription =
+                    Subscription { filter: filter.clone(), options, id: request.id, is_of_client: true };
                 let list = self.subscriptions.get_or_insert_default();
                 let is_new =
                     list.put(subscription, config.subscriptions_max).ok_or(ReasonCode::QuotaExceeded)?;

@@ -6,7 +6,8 @@
 use std::collections::HashMap;
 use std::hash::Hash;
 
-pub(crate) struct Recent<K, V> {
+#[derive(Debug)]
+pub struct Recent<K, V> {
     young: HashMap<K, V>,
     old: HashMap<K, V>,
     half_max: usize,
@@ -14,18 +15,18 @@ pub(crate) struct Recent<K, V> {
 
 impl<K: Eq + Hash, V> Recent<K, V> {
     /// Holds at most `entries_max` entries, and never forgets the `entries_max / 2` used last.
-    pub(crate) fn new(entries_max: usize) -> Self {
+    pub fn new(entries_max: usize) -> Self {
         Self { young: HashMap::new(), old: HashMap::new(), half_max: (entries_max / 2).max(1) }
     }
 
-    pub(crate) fn get_mut(&mut self, key: &K) -> Option<&mut V> {
+    pub fn get_mut(&mut self, key: &K) -> Option<&mut V> {
         if let Some((key, value)) = self.old.remove_entry(key) {
             self.insert(key, value);
         }
         self.young.get_mut(key)
     }
 
-    pub(crate) fn insert(&mut self, key: K, value: V) {
+    pub fn insert(&mut self, key: K, value: V) {
         if self.young.len() >= self.half_max && !self.young.contains_key(&key) {
             self.old = std::mem::take(&mut self.young);
         }
@@ -33,9 +34,12 @@ impl<K: Eq + Hash, V> Recent<K, V> {
         self.young.insert(key, value);
     }
 
-    #[cfg(test)]
-    pub(crate) fn len(&self) -> usize {
+    pub fn len(&self) -> usize {
         self.young.len() + self.old.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
     }
 }
 

@@ -1,0 +1,363 @@
+//! Topic rules that change while something is decided by them, and webhooks that answer when the test says so.
+
+use std::sync::Arc;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use noroshi_protocol::mqtt::{Packet, Qos};
+use noroshi_store::{AppSettings, Devices};
+use noroshi_types::{DeviceId, When};
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::mpsc;
+use tokio_tungstenite::tungstenite::Message;
+
+use crate::mqtt::{Asked, Client as Mqtt, config};
+use crate::node::{Client, Node, PATIENCE, topic};
+
+/// A webhook. Each question waits for [`Question::answer`].
+struct Hook {
+    url: String,
+    questions: mpsc::Receiver<Question>,
+}
+
+struct Question {
+    stream: TcpStream,
+    body: Value,
+}
+
+impl Hook {
+    async fn start() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let url = format!("http://{}/", listener.local_addr().expect("an address"));
+        let (send, questions) = mpsc::channel(64);
+        tokio::spawn(async move {
+            while let Ok((mut stream, _)) = listener.accept().await {
+                let send = send.clone();
+                tokio::spawn(async move {
+                    if let Some(body) = read_request(&mut stream).await {
+                        let _ = send.send(Question { stream, body }).await;
+                    }
+                });
+            }
+        });
+        Self { url, questions }
+    }
+
+    async fn next(&mut self) -> Question {
+        let next = tokio::time::timeout(PATIENCE, self.questions.recv()).await;
+        next.expect("a question within a long time").expect("the webhook runs")
+    }
+
+    fn is_asked(&mut self) -> bool {
+        self.questions.try_recv().is_ok()
+    }
+}
+
+impl Question {
+    async fn answer(mut self, allow: bool) {
+        let body = json!({ "allow": allow, "expires_in": "1ms" }).to_string();
+        let answer =
+            format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}", body.len());
+        self.stream.write_all(answer.as_bytes()).await.expect("answered");
+        let _ = self.stream.shutdown().await;
+    }
+}
+
+async fn read_request(stream: &mut TcpStream) -> Option<Value> {
+    let mut read = Vec::new();
+    loop {
+        if stream.read_buf(&mut read).await.ok()? == 0 {
+            return None;
+        }
+        let text = String::from_utf8_lossy(&read);
+        if let Some((_, body)) = text.split_once("\r\n\r\n")
+            && let Ok(body) = serde_json::from_str(body)
+        {
+            return Some(body);
+        }
+    }
+}
+
+async fn node() -> Node {
+    let node = Node::start(config()).await;
+    let egress = noroshi_egress::Config {
+        allow: vec!["127.0.0.0/8".parse().expect("a network")],
+        ..noroshi_egress::Config::default()
+    };
+    node.delivery.attach_webhooks(Arc::new(noroshi_egress::Egress::new(egress).expect("egress")));
+    let delivery = node.delivery.clone();
+    node.auth.watch_apps(move |_, rules| delivery.set_topic_rules(rules)).await;
+    node
+}
+
+/// `lists`: the rules without their webhook.
+async fn set_rules(node: &Node, lists: Value, hook: Option<&Hook>) {
+    let mut rules = lists;
+    if let Some(hook) = hook {
+        let secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
+        rules["ask"] = json!({ "url": hook.url, "secret": secret, "timeout": "10s" });
+    }
+    node.auth.set_topic_rules(node.app, Some(rules.to_string())).await.expect("set");
+}
+
+async fn topics_of(node: &Node, device: &str) -> Vec<String> {
+    let device = DeviceId::parse(device).expect("an id");
+    let found = node.store.device(node.app, &device).await.expect("read").expect("a device");
+    found.topics.iter().map(|topic| topic.to_string()).collect()
+}
+
+async fn until_topics(node: &Node, device: &str, topics: &[&str]) {
+    let until = tokio::time::Instant::now() + PATIENCE;
+    while topics_of(node, device).await != topics {
+        assert!(tokio::time::Instant::now() < until, "{:?}", topics_of(node, device).await);
+        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+    }
+}
+
+fn error(frame: &Value) -> String {
+    let text = |name: &str| frame[name].as_str().unwrap_or_default();
+    format!("{} {} {}", text("code"), text("topic"), text("reason"))
+}
+
+fn rule(topic: &str, allow: &str) -> Value {
+    json!({ "topic": topic, "allow": allow })
+}
+
+#[tokio::test]
+async fn an_answer_to_rules_that_changed_does_not_count() {
+    let (node, mut hook) = (node().await, Hook::start().await);
+    set_rules(&node, json!({ "subscribe": [rule("room/+", "ask"), rule("open", "anyone")] }), Some(&hook))
+        .await;
+    node.device("d1", "u1", &[]).await;
+    let mut client = node.connect("d1").await;
+    client.send(json!({ "t": "sub", "topics": ["room/a"] })).await;
+    client.send(json!({ "t": "sub", "topics": ["open"] })).await;
+    let question = hook.next().await;
+    assert_eq!(question.body["topic"], "room/a");
+    set_rules(&node, json!({ "subscribe": [rule("open", "anyone")] }), None).await;
+    question.answer(true).await;
+    assert_eq!(error(&client.next().await), "topic_forbidden room/a no_rule");
+    // What came after it was carried out after it.
+    node.until("the subscription", |node| connected(node, "open") == 1).await;
+    assert_eq!(connected(&node, "room/a"), 0);
+}
+
+fn connected(node: &Node, name: &str) -> u64 {
+    let name = noroshi_types::Topic::parse(name).expect("a topic");
+    noroshi_delivery::Edge::topic_sessions(&*node.gateway, node.app, &name)
+}
+
+#[tokio::test]
+async fn a_log_in_is_decided_again_by_rules_that_changed() {
+    let (node, mut hook) = (node().await, Hook::start().await);
+    let asks = || json!({ "subscribe": [rule("room/+", "ask")] });
+    set_rules(&node, asks(), Some(&hook)).await;
+    node.device("d1", "u1", &["room/a", "room/b"]).await;
+    let connect = json!({ "t": "connect", "token": node.token("d1") });
+    let mut client = node.open("/v1/connect").await;
+    client.send(connect.clone()).await;
+    let (first, second) = (hook.next().await, hook.next().await);
+    let rules = json!({ "subscribe": [rule("room/a", "anyone")] });
+    set_rules(&node, rules, None).await;
+    first.answer(true).await;
+    second.answer(true).await;
+    let ready = client.next().await;
+    assert_eq!(ready["t"], "ready", "{ready}");
+    assert_eq!(error(&client.next().await), "topic_forbidden room/b no_rule");
+    until_topics(&node, "d1", &["room/a"]).await;
+    // What a webhook allowed counts for the rest of the log-in, however short the answer's life is.
+    set_rules(&node, asks(), Some(&hook)).await;
+    let mut client = node.open("/v1/connect").await;
+    client.send(connect).await;
+    hook.next().await.answer(true).await;
+    assert_eq!(client.next().await["t"], "ready");
+    assert!(!hook.is_asked());
+}
+
+/// What clients sent so far was carried out. Blocks the thread, which is the runtime's: no job of a client goes on.
+fn block_until_frames(node: &Node, count: u64) {
+    let until = std::time::Instant::now() + PATIENCE;
+    while node.metric("noroshi_frames_received_total") < count {
+        assert!(std::time::Instant::now() < until, "{count} frames");
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+}
+
+#[tokio::test]
+async fn a_subscription_that_is_being_kept_while_rules_change_does_not_survive() {
+    let node = node().await;
+    node.device("d1", "u1", &[]).await;
+    set_rules(&node, json!({ "subscribe": [rule("a/#", "anyone")] }), None).await;
+    let mut client = Mqtt::connect(&node, Asked::lasting("d1")).await;
+    assert_eq!(client.next().await, "connack 0x00 false");
+    client.subscribe(&[("a/b", Qos::AtLeastOnce), ("a/+", Qos::AtLeastOnce)]).await;
+    block_until_frames(&node, 2);
+    let deny = noroshi_auth::topic_rules::read(r#"{"subscribe":[]}"#).expect("rules");
+    let name = noroshi_types::AppName::parse("dev").expect("a name");
+    node.delivery.set_topic_rules(&[(node.app, (name, Arc::new(deny)))].into());
+    // In the turn that takes this packet connections are checked again.
+    client.send(Packet::PingReq).await;
+    block_until_frames(&node, 3);
+    assert_eq!(client.next().await, "pong");
+    assert_eq!(client.next().await, "suback [1, 1]");
+    assert_eq!(client.next().await, "disconnect 0x87");
+    until_topics(&node, "d1", &[]).await;
+}
+
+#[tokio::test]
+async fn rules_for_publishing_decide_about_wills_and_client_publish_does_not() {
+    let node = node().await;
+    let settings = AppSettings { client_publish: vec!["open/#".to_owned()], ..AppSettings::default() };
+    node.auth.update_app(node.app, settings).await.expect("updated");
+    set_rules(&node, json!({ "publish": [rule("w/#", "anyone")] }), None).await;
+    node.device("d1", "u1", &["w/gone", "open/gone"]).await;
+    node.device("d2", "u2", &[]).await;
+    let mut watch = Mqtt::connect(&node, Asked::clean("d1")).await;
+    watch.next().await;
+    for will in ["open/gone", "w/gone"] {
+        let asked = Asked { will: Some(will), ..Asked::clean("d2") };
+        let mut vanishing = Mqtt::connect(&node, asked).await;
+        assert_eq!(vanishing.next().await, "connack 0x00 false", "{will}");
+        drop(vanishing);
+        node.until("its end", |node| node.gateway.sessions_count() == 1).await;
+    }
+    assert_eq!(watch.next().await, "w/gone gone qos1 #1");
+    watch.is_quiet().await;
+    assert_eq!(node.metric("noroshi_mqtt_wills_withheld_total"), 1);
+}
+
+#[tokio::test]
+async fn sessions_that_rules_can_decide_stay_and_the_others_come_back() {
+    let node = node().await;
+    node.crowd("c", 1, &["other"]).await;
+    node.device("d1", "u1", &["user/u1/a", "user/u2/a"]).await;
+    let mut of_nobody = node.connect("c0").await;
+    let mut of_a_user = node.connect("d1").await;
+    set_rules(&node, json!({ "subscribe": [rule("user/{user}/#", "anyone")] }), None).await;
+    assert_eq!(error(&of_nobody.next().await), "topic_revoked other no_rule");
+    let told = of_a_user.next().await;
+    assert_eq!((&told["t"], &told["reason"]), (&json!("close"), &json!("rules_changed")), "{told}");
+    assert!(told["after_ms"].as_u64().expect("a number") >= 1_000, "{told}");
+    assert_eq!(of_a_user.closed().await.1, 4013);
+    let mut back = node.connect("d1").await;
+    assert_eq!(error(&back.next().await), "topic_forbidden user/u2/a no_rule");
+    // It knows its user now.
+    set_rules(&node, json!({ "subscribe": [rule("{user}", "anyone")] }), None).await;
+    assert_eq!(error(&back.next().await), "topic_revoked user/u1/a no_rule");
+    assert!(back.sync().await.is_empty() && of_nobody.sync().await.is_empty());
+}
+
+#[tokio::test]
+async fn a_session_of_mqtt_keeps_a_filter_that_the_webhook_allows_again() {
+    let (node, mut hook) = (node().await, Hook::start().await);
+    set_rules(&node, json!({ "subscribe": [rule("room/#", "ask")] }), Some(&hook)).await;
+    node.device("d1", "u1", &[]).await;
+    let mut client = Mqtt::connect(&node, Asked::lasting("d1")).await;
+    assert_eq!(client.next().await, "connack 0x00 false");
+    client.subscribe(&[("room/+", Qos::AtLeastOnce)]).await;
+    hook.next().await.answer(true).await;
+    assert_eq!(client.next().await, "suback [1]");
+    for (allow, connack) in [(true, "connack 0x00 true"), (false, "connack 0x00 false")] {
+        drop(client);
+        node.until_sessions(0).await;
+        client = Mqtt::connect(&node, Asked::lasting("d1")).await;
+        let question = hook.next().await;
+        assert_eq!(question.body["topic"], "room/+");
+        question.answer(allow).await;
+        assert_eq!(client.next().await, connack);
+        node.publish(topic("room/a"), When::Connected, "1").await;
+        if allow {
+            assert_eq!(client.next().await, "room/a 1 qos0 #0");
+        }
+        client.is_quiet().await;
+    }
+    assert!(!hook.is_asked());
+}
+
+#[tokio::test]
+async fn a_rule_server_ends_what_an_mqtt_client_made_and_keeps_what_an_api_key_made() {
+    let node = node().await;
+    node.device("d1", "u1", &["alerts/of-the-server"]).await;
+    let mut client = Mqtt::connect(&node, Asked::lasting("d1")).await;
+    assert_eq!(client.next().await, "connack 0x00 false");
+    client.subscribe(&[("alerts/own", Qos::AtLeastOnce)]).await;
+    assert_eq!(client.next().await, "suback [1]");
+    set_rules(&node, json!({ "subscribe": [rule("alerts/#", "server")] }), None).await;
+    // It has to log in again first where the rules need something of it; here they do not.
+    assert_eq!(client.next().await, "disconnect 0x87");
+    until_topics(&node, "d1", &["alerts/of-the-server"]).await;
+    let mut client = Mqtt::connect(&node, Asked::lasting("d1")).await;
+    assert_eq!(client.next().await, "connack 0x00 false");
+    node.publish(topic("alerts/of-the-server"), When::Connected, "1").await;
+    assert_eq!(client.next().await, "alerts/of-the-server 1 qos0 #0");
+    // The session goes on, and what the API made is still not the client's.
+    client.subscribe(&[("$noroshi/inbox", Qos::AtLeastOnce)]).await;
+    assert_eq!(client.next().await, "suback [1]");
+    drop(client);
+    node.until_sessions(0).await;
+    let mut client = Mqtt::connect(&node, Asked::lasting("d1")).await;
+    assert_eq!(client.next().await, "connack 0x00 true");
+    assert_eq!(topics_of(&node, "d1").await, ["alerts/of-the-server"]);
+}
+
+#[tokio::test]
+async fn a_token_with_fewer_claims_ends_what_they_allowed() {
+    let node = node().await;
+    let secret = [7; 32];
+    let settings = AppSettings { jwt_secret: Some(secret.to_vec()), ..AppSettings::default() };
+    node.auth.update_app(node.app, settings).await.expect("updated");
+    set_rules(&node, json!({ "subscribe": [rule("team/{claim:team}", "anyone")] }), None).await;
+    let exp = node.now().0 / 1_000 + 3_600;
+    let jwt = |teams: &[&str]| {
+        let claims = json!({ "sub": "u1", "device": "d1", "exp": exp, "aud": "dev", "team": teams });
+        let part = |text: &str| URL_SAFE_NO_PAD.encode(text);
+        let signed = format!("{}.{}", part(r#"{"alg":"HS256","typ":"JWT"}"#), part(&claims.to_string()));
+        let key = ring::hmac::Key::new(ring::hmac::HMAC_SHA256, &secret);
+        let signature = ring::hmac::sign(&key, signed.as_bytes());
+        format!("{signed}.{}", URL_SAFE_NO_PAD.encode(signature.as_ref()))
+    };
+    let mut client = node.open(&format!("/v1/connect?token={}", jwt(&["red", "blue"]))).await;
+    assert_eq!(client.next().await["t"], "ready");
+    client.send(json!({ "t": "sub", "topics": ["team/red", "team/blue"] })).await;
+    assert!(client.sync().await.is_empty());
+    client.send(json!({ "t": "token", "token": jwt(&["blue"]) })).await;
+    assert_eq!(error(&client.next().await), "topic_revoked team/red no_rule");
+    assert!(client.sync().await.is_empty());
+    assert_eq!((connected(&node, "team/red"), connected(&node, "team/blue")), (0, 1));
+}
+
+#[tokio::test]
+async fn nothing_of_a_socket_io_session_waits_for_the_webhook_of_the_one_before() {
+    let (node, mut hook) = (node().await, Hook::start().await);
+    set_rules(&node, json!({ "subscribe": [rule("room/+", "ask"), rule("open", "anyone")] }), Some(&hook))
+        .await;
+    node.device("d1", "u1", &[]).await;
+    let mut client = node.open("/socket.io/?EIO=4&transport=websocket").await;
+    let connect = format!("40{}", json!({ "token": node.token("d1") }));
+    let connect = connect.as_str();
+    let said = |text: &str| Message::text(text.to_owned());
+    assert!(heard(&mut client).await.starts_with('0'));
+    for text in [connect, r#"42["subscribe",{"topics":["room/a"]}]"#] {
+        futures_util::SinkExt::send(&mut client.socket, said(text)).await.expect("sent");
+    }
+    assert!(heard(&mut client).await.starts_with("40"));
+    let question = hook.next().await;
+    for text in ["41", connect, r#"421["subscribe",{"topics":["open"]}]"#] {
+        futures_util::SinkExt::send(&mut client.socket, said(text)).await.expect("sent");
+        if text == connect {
+            assert!(heard(&mut client).await.starts_with("40"));
+        }
+    }
+    assert!(heard(&mut client).await.starts_with("431["), "its acknowledgement");
+    question.answer(true).await;
+    assert_eq!((connected(&node, "open"), connected(&node, "room/a")), (1, 0));
+}
+
+async fn heard(client: &mut Client) -> String {
+    match client.message().await {
+        Some(Ok(Message::Text(text))) => text.as_str().to_owned(),
+        other => panic!("expected text, got {other:?}"),
+    }
+}
