@@ -123,7 +123,7 @@ pub struct Auth {
     store: Arc<dyn Store>,
     snapshot: ArcSwap<Snapshot>,
     /// Held from the reading of a snapshot until it is in its place: one that was read earlier must not
-    /// come later, or a revoked key would be good again. Nothing else is locked under it.
+    /// come later, or a revoked key would be good again. The JWK sets and the watchers are locked under it.
     reloading: tokio::sync::Mutex<()>,
     signer: token::Signer,
     capabilities: Capabilities,
@@ -391,9 +391,7 @@ impl Auth {
 
     pub async fn delete_app(&self, app: AppId) -> Result<(), Error> {
         self.store.delete_app(app).await?;
-        self.reload().await?;
-        self.jwk_sets.remove(app);
-        Ok(())
+        self.reload().await
     }
 
     /// A new key; the clear text is in the answer and nowhere else.
@@ -482,22 +480,13 @@ impl Auth {
         }
     }
 
-    /// The snapshot comes first: from then on a fetch for the old settings changes nothing.
     async fn changed(&self, app: &App) -> Result<(), Error> {
-        let before = self.snapshot.load_full();
-        self.reload().await?;
-        self.forget_keys(before.app(app.id), app);
+        self.load_again().await?;
+        self.tell_others();
         self.refresh(app).await;
         // `run` learns when the next fetch is due.
         self.jwk_sets.changed.notify_one();
         Ok(())
-    }
-
-    /// Keys from elsewhere than the app's settings say are void at once, also if the new ones cannot be fetched.
-    fn forget_keys(&self, before: Option<&App>, now: &App) {
-        if before.is_some_and(|before| source(&before.settings) != source(&now.settings)) {
-            self.jwk_sets.forget(now.id);
-        }
     }
 
     pub(crate) fn store(&self) -> &dyn Store {
@@ -507,10 +496,16 @@ impl Auth {
     /// After a change made here: others are told.
     pub(crate) async fn reload(&self) -> Result<(), Error> {
         self.load_again().await?;
+        self.tell_others();
+        // What it loaded may hold changes of other nodes besides.
+        self.jwk_sets.changed.notify_one();
+        Ok(())
+    }
+
+    fn tell_others(&self) {
         if let Some(changed) = self.changed.get() {
             changed();
         }
-        Ok(())
     }
 
     /// Calls `changed` after every change of apps or keys that is made here. A second call is ignored.
@@ -534,32 +529,34 @@ impl Auth {
 
     /// Follows a change that was made on another node, if there was one.
     pub async fn follow(&self) -> Result<(), Error> {
-        let before = self.snapshot.load_full();
         self.load_again().await?;
-        let now = self.snapshot.load_full();
+        // `run` fetches what is new: an address that hangs must not delay what other nodes changed besides.
+        self.jwk_sets.changed.notify_one();
+        Ok(())
+    }
+
+    /// Drops keys from a former source, even if the new ones cannot be fetched. Every reload does: one after a local
+    /// change may be the first to load what another node changed.
+    async fn load_again(&self) -> Result<(), Error> {
+        let _in_order = self.reloading.lock().await;
+        let before = self.snapshot.load_full();
+        let now = Arc::new(load(&*self.store, &before).await?);
+        // The snapshot comes first: from then on a fetch for the old settings changes nothing.
+        self.snapshot.store(now.clone());
         for gone in before.apps.iter().filter(|app| now.app(app.id).is_none()) {
             self.jwk_sets.remove(gone.id);
         }
         for app in &now.apps {
-            let known = before.app(app.id);
-            if known.is_some_and(|known| source(&known.settings) == source(&app.settings)) {
-                continue;
+            match before.app(app.id) {
+                Some(known) if source(&known.settings) == source(&app.settings) => continue,
+                Some(_) => self.jwk_sets.forget(app.id),
+                None => {}
             }
-            self.forget_keys(known, app);
-            match source(&app.settings) {
-                // `run` fetches it: an address that hangs must not delay what other nodes changed besides.
-                Some(Source::Url(_)) => self.jwk_sets.changed.notify_one(),
-                Some(Source::Given(_)) | None => self.refresh(app).await,
+            // `run` or the caller fetches the others.
+            if matches!(source(&app.settings), Some(Source::Given(_))) {
+                self.refresh(app).await;
             }
         }
-        Ok(())
-    }
-
-    async fn load_again(&self) -> Result<(), Error> {
-        let _in_order = self.reloading.lock().await;
-        let before = self.snapshot.load_full();
-        let snapshot = load(&*self.store, &before).await?;
-        self.snapshot.store(Arc::new(snapshot));
         self.tell_watchers();
         Ok(())
     }

@@ -254,6 +254,26 @@ async fn es256_keys_come_from_a_jwk_set() {
     assert_eq!(auth.device(&forged, None, NOW), Err(Refused::Signature));
 }
 
+#[tokio::test]
+async fn a_change_here_also_withdraws_keys_that_another_node_replaced() {
+    let Bench { auth: here, store, .. } = bench().await;
+    let (old, new) = (Es256::generate(), Es256::generate());
+    let with = |keys: &Es256| AppSettings { jwks: Some(keys.jwks()), ..AppSettings::default() };
+    let app = here.create_app(name("a"), with(&old), NOW).await.expect("made").id;
+    let there = Auth::open(store, egress()).await.expect("opened");
+    there.update_app(app, with(&new)).await.expect("changed");
+    // Before this node follows that change.
+    here.create_app(name("b"), AppSettings::default(), NOW).await.expect("made");
+    here.follow().await.expect("followed");
+    let header = r#"{"alg":"ES256","kid":"k1"}"#;
+    assert_eq!(here.device(&old.sign(header), Some("a"), NOW), Err(Refused::Signature));
+    assert!(here.device(&new.sign(header), Some("a"), NOW).is_ok());
+    there.update_app(app, with(&old)).await.expect("changed");
+    here.create_key(app, "k".to_owned(), Scopes::ALL, NOW).await.expect("made");
+    assert_eq!(here.device(&new.sign(header), Some("a"), NOW), Err(Refused::Signature));
+    assert!(here.device(&old.sign(header), Some("a"), NOW).is_ok());
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_slow_fetch_does_not_bring_back_keys_that_were_replaced() {
     let Bench { auth, .. } = bench().await;
