@@ -229,8 +229,9 @@ impl Shard {
         let queue = mqtt.queue.take().map(|queue| *queue);
         let (lasted, since) = (mqtt.expiry_s > 0, mqtt.since);
         let mut parting = mqtt.conversation.part();
-        // It was told to go elsewhere: it is not gone.
-        let will = parting.will.filter(|_| reason != Some(CloseReason::Drain));
+        // The node told it to connect again: it is not gone.
+        let comes_back = matches!(reason, Some(CloseReason::Drain | CloseReason::RulesChanged));
+        let will = parting.will.filter(|_| !comes_back);
         let saved = parting.saved.as_mut();
         let subscriptions = saved.map(|saved| std::mem::take(&mut saved.subscriptions)).unwrap_or_default();
         let own = subscriptions.iter().filter(|held| held.is_of_client);
