@@ -238,6 +238,7 @@ impl Shard {
     pub(crate) fn part_session(&mut self, slot: u32) {
         self.gates.remove(&slot);
         self.renewals.remove(&slot);
+        self.publishing.remove(&slot);
         let Some(connection) = self.connections.get_mut(slot as usize) else { return };
         connection.catch_up = None;
         let topics = std::mem::take(&mut connection.topics);
