@@ -115,6 +115,12 @@ impl Delivery {
         self.begin(span, app, request, idempotency, (origin, None)).await
     }
 
+    /// As [`Delivery::begin_publish`], for what came by no request that is traced or left out.
+    pub async fn begin_publish_as_root(&self, app: AppId, request: Request) -> Result<Begun, Error> {
+        let span = spans::publish(self.spans(), &request, true);
+        self.begin(span, app, request, None, (Origin::Client, None)).await
+    }
+
     async fn begin(
         &self,
         mut span: Option<Open>,

@@ -1,7 +1,7 @@
 //! PubSub as topics: what a client asks of them. A subscription of the connection is made here and now; what
 //! is durable, and what a topic holds, is asked of the store and answered in a later turn.
 
-use futures_util::FutureExt;
+use futures_util::{FutureExt, poll};
 use noroshi_delivery::{Delivery, Error};
 use noroshi_protocol::xmpp::{Answer, Refusal, Request};
 use noroshi_store::{Recover, Store};
@@ -10,7 +10,9 @@ use noroshi_types::{
     Ttl, Urgency, When, limits,
 };
 use std::panic::AssertUnwindSafe;
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::Poll;
 use tokio::sync::oneshot::{self, error::TryRecvError};
 
 use crate::connection::Subscription;
@@ -161,13 +163,26 @@ impl Shard {
         let before = self.publishing.insert(slot, last);
         let delivery = self.delivery.clone();
         self.ask(slot, request, async move {
-            // Dropped at the end, also of a panic.
-            let _done: oneshot::Sender<()> = done;
+            // Dropped in any case, also by a panic.
+            let done: oneshot::Sender<()> = done;
             if let Some(before) = before {
                 // It ends by the drop.
                 let _ = before.await;
             }
-            match delivery.publish_as_root(app, notification, None).await {
+            let result = match delivery.begin_publish_as_root(app, notification).await {
+                Ok(begun) => {
+                    let mut finish = pin!(delivery.finish_publish(begun));
+                    // From the first poll on it has its place in the order: the next one need not wait for its commit.
+                    let first = poll!(finish.as_mut());
+                    drop(done);
+                    match first {
+                        Poll::Ready(result) => result,
+                        Poll::Pending => finish.await,
+                    }
+                }
+                Err(error) => Err(error),
+            };
+            match result {
                 Ok(receipt) => Answer::Published(receipt.id),
                 Err(error) => Answer::Refused(refusal(&error)),
             }
