@@ -6,7 +6,7 @@
 use std::path::PathBuf;
 use std::sync::Mutex;
 use std::sync::PoisonError;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 /// Names the file. `node` reads it.
@@ -15,6 +15,8 @@ pub const VARIABLE: &str = "NOROSHI_FAULT_FILE";
 /// Whether there is a fault at all: asked at every turn of every thread.
 static ARMED: AtomicBool = AtomicBool::new(false);
 static FAULT: Mutex<Option<Fault>> = Mutex::new(None);
+/// Threads that a stall holds. It grows under the lock of [`FAULT`] only.
+static HELD: AtomicUsize = AtomicUsize::new(0);
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Fault {
@@ -50,9 +52,15 @@ pub fn strike(place: &str) {
             while is_armed(place) {
                 std::thread::sleep(Duration::from_millis(50));
             }
+            HELD.fetch_sub(1, Ordering::Relaxed);
         }
         Some(Fault { stalls: false, .. }) => panic!("a fault was injected into {place}"),
     }
+}
+
+/// Threads that a stall holds, or held until it was disarmed and that have not noticed yet.
+pub fn held() -> usize {
+    HELD.load(Ordering::Relaxed)
 }
 
 /// Whether a fault waits for this place.
@@ -71,7 +79,9 @@ fn take(place: &str) -> Option<Fault> {
     }
     let mut armed = FAULT.lock().unwrap_or_else(PoisonError::into_inner);
     let fault = armed.clone().filter(|fault| fault.place == place)?;
-    if !fault.stalls {
+    if fault.stalls {
+        HELD.fetch_add(1, Ordering::Relaxed);
+    } else {
         ARMED.store(false, Ordering::Relaxed);
         *armed = None;
     }
