@@ -498,7 +498,7 @@ mod tests {
     }
 
     #[test]
-    fn no_answer_is_lost_where_there_are_more_than_there_can_be() {
+    fn a_full_reply_queue_loses_no_answer() {
         let poll = mio::Poll::new().expect("a poll");
         let (mailbox, inlet) = Mailbox::new(&poll, mio::Token(0), 1).expect("a mailbox");
         let failed = || Err(Error::Store(noroshi_store::Error::Overloaded));

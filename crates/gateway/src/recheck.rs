@@ -1,8 +1,9 @@
 //! After a change of topic rules, the subscriptions of connections are checked again, and those that lost permission
 //! end.
 //!
-//! A shard goes around its connections, a bounded number of topics a turn. Each app that changed has one lap to go from
-//! where the shard is; a change that comes meanwhile begins its own app's lap anew and delays no other.
+//! A shard goes around its connections, a bounded number of topics a turn. After a change, the shard visits every
+//! connection once, from its present position. A change that comes meanwhile begins its own app's lap anew and delays no
+//! other.
 //!
 //! Native clients and Socket.IO go on and are told each topic with the reason. MQTT and XMPP have no word of the server's
 //! that ends a subscription and that all clients know, so their connections end as not authorized, and the log-in that

@@ -87,7 +87,7 @@ impl Admin {
                     }
                 }
             }
-            // It reads a request that is there already before so many others come that it is evicted.
+            // Lets the new connection read a pending request before later connections evict it.
             tokio::task::yield_now().await;
         }
         connections.close();
