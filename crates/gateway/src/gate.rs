@@ -1,7 +1,7 @@
 //! Where a connection waits for a webhook of topic rules: what it asked for waits at its *gate*, and what it asks for
 //! meanwhile waits behind that, so nothing changes its order. A log-in waits at a gate too.
 //!
-//! A gate ends with its session, and the question is dropped with it. A question answers in any case, also when it is
+//! A gate ends with its session, and the question is dropped with it. Every question sends one answer, even if it is
 //! dropped or panics, so the shard knows how many are out.
 //!
 //! An answer counts only while the rules are those that had it asked: after a change the operation is decided again.
@@ -22,6 +22,35 @@ use crate::shard::Shard;
 
 /// Questions of one shard that are out at once: no more connections than that wait for a webhook.
 pub(crate) const ASKING_MAX: usize = 1_024;
+
+/// Questions of one shard that are out, those of gates that ended among them. Apps share the places: an app may ask while
+/// it holds fewer than three for each free place, so an app whose webhook hangs leaves a quarter of the places to others.
+#[derive(Default)]
+pub(crate) struct Asking {
+    total: usize,
+    by_app: HashMap<AppId, usize>,
+}
+
+impl Asking {
+    pub(crate) fn has_room(&self, app: AppId) -> bool {
+        let held = self.by_app.get(&app).copied().unwrap_or(0);
+        held < 3 * ASKING_MAX.saturating_sub(self.total)
+    }
+
+    fn begin(&mut self, app: AppId) {
+        self.total += 1;
+        *self.by_app.entry(app).or_default() += 1;
+    }
+
+    fn end(&mut self, app: AppId) {
+        let Some(held) = self.by_app.get_mut(&app) else { return };
+        self.total -= 1;
+        *held -= 1;
+        if *held == 0 {
+            self.by_app.remove(&app);
+        }
+    }
+}
 
 /// What has to be decided with the help of a webhook.
 pub(crate) struct Asked {
@@ -55,6 +84,7 @@ pub(crate) struct Gate {
 #[derive(Debug)]
 pub(crate) struct Permitted {
     number: u64,
+    app: AppId,
     pub(crate) verdicts: Verdicts,
     /// A log-in cannot go on: something it needs is neither allowed nor ended. Or the question panicked.
     pub(crate) failed: bool,
@@ -67,8 +97,8 @@ struct Answering<F: FnMut(Permitted)> {
 }
 
 impl<F: FnMut(Permitted)> Answering<F> {
-    fn new(number: u64, tell: F) -> Self {
-        Self { permitted: Permitted { number, verdicts: Verdicts::new(), failed: true }, tell }
+    fn new(number: u64, app: AppId, tell: F) -> Self {
+        Self { permitted: Permitted { number, app, verdicts: Verdicts::new(), failed: true }, tell }
     }
 
     fn answer(mut self, verdicts: Verdicts, failed: bool) {
@@ -78,8 +108,9 @@ impl<F: FnMut(Permitted)> Answering<F> {
 
 impl<F: FnMut(Permitted)> Drop for Answering<F> {
     fn drop(&mut self) {
-        let Permitted { number, verdicts, failed } = &mut self.permitted;
-        (self.tell)(Permitted { number: *number, verdicts: std::mem::take(verdicts), failed: *failed });
+        let Permitted { number, app, verdicts, failed } = &mut self.permitted;
+        let (number, app, failed) = (*number, *app, *failed);
+        (self.tell)(Permitted { number, app, verdicts: std::mem::take(verdicts), failed });
     }
 }
 
@@ -91,10 +122,10 @@ impl Shard {
         let Some(connection) = self.connection(slot) else { return };
         let (to, protocol) = ((slot, connection.generation), connection.protocol.as_str());
         self.gate_number += 1;
-        self.asking += 1;
+        self.asking.begin(holder.app);
         let (number, app, of_gate) = (self.gate_number, holder.app, rules.clone());
         let (shared, index, delivery) = (self.shared.clone(), usize::from(self.index), self.delivery.clone());
-        let answering = Answering::new(number, move |permitted| {
+        let answering = Answering::new(number, app, move |permitted| {
             if std::thread::panicking() {
                 shared.metrics.panics.inc();
             }
@@ -137,7 +168,7 @@ impl Shard {
     }
 
     pub(crate) fn handle_permitted(&mut self, (slot, generation): (u32, u64), permitted: Permitted) {
-        self.asking -= 1;
+        self.asking.end(permitted.app);
         if self.gates.get(&slot).is_none_or(|gate| gate.number != permitted.number) {
             return;
         }
@@ -201,10 +232,27 @@ mod tests {
     use super::*;
 
     #[test]
+    fn an_app_that_asks_a_lot_leaves_places_to_others() {
+        let (loud, quiet) = (AppId(1), AppId(2));
+        let mut asking = Asking::default();
+        let flood = |asking: &mut Asking, app| {
+            let places = (0..).take_while(|_| asking.has_room(app).then(|| asking.begin(app)).is_some());
+            places.count()
+        };
+        assert_eq!(flood(&mut asking, loud), ASKING_MAX * 3 / 4);
+        assert_eq!(flood(&mut asking, quiet), ASKING_MAX * 3 / 16);
+        assert!(!asking.has_room(loud) && asking.has_room(AppId(3)));
+        (0..ASKING_MAX * 3 / 4).for_each(|_| asking.end(loud));
+        (0..ASKING_MAX * 3 / 16).for_each(|_| asking.end(quiet));
+        assert!(asking.total == 0 && asking.by_app.is_empty());
+    }
+
+    #[test]
     fn a_question_that_is_dropped_or_panics_answers_too() {
         let told = RefCell::new(Vec::new());
-        let answering =
-            |number| Answering::new(number, |it: Permitted| told.borrow_mut().push((it.number, it.failed)));
+        let answering = |number| {
+            Answering::new(number, AppId(1), |it: Permitted| told.borrow_mut().push((it.number, it.failed)))
+        };
         answering(1).answer(Verdicts::new(), false);
         drop(answering(2));
         let panicked = catch_unwind(AssertUnwindSafe(|| {

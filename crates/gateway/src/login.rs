@@ -322,8 +322,8 @@ impl Shard {
         let address = Address { shard: self.index, slot, generation };
         let device = login.device.clone();
         let versions = Versions { token_version, revision, revoked_at: revoked.latest() };
-        let mut session = Session::new(registry, login.app, device, user.as_ref(), num, address, versions);
-        session.is_of_jwt = login.user.is_some();
+        let session = Session::new(registry, login.app, device, user.as_ref(), num, address, versions);
+        session.set_of_jwt(login.user.is_some());
         let session = Arc::new(session);
         // Topics of a session that is gone, or another holder's by now: they were read for nothing.
         if !login.session_topics.is_empty() && may_resume.is_some_and(|may_resume| !may_resume(&session)) {

@@ -20,15 +20,18 @@ use noroshi_types::rule::{Action, Claims, Needs};
 use noroshi_types::{AppId, CloseReason, JsonText, NotificationId, Position, Topic, limits};
 
 use crate::connection::Protocol;
-use crate::gate::{ASKING_MAX, Asked, Permitted};
+use crate::gate::{Asked, Permitted};
 use crate::mqtt::publishing::Published;
 use crate::registry::Session;
 use crate::shard::Shard;
 
 /// Operations that wait at one gate.
 const WAITING_MAX: usize = 64;
-/// What they hold together: with [`crate::gate::ASKING_MAX`] 64 MiB of a shard.
+/// What they hold together, where several wait: with [`crate::gate::ASKING_MAX`] 64 MiB of a shard. One may wait in any
+/// case: its message was not too large.
 const WAITING_BYTES_MAX: usize = limits::CLIENT_MESSAGE_BYTES;
+/// What a name takes besides its text, and an operation besides its names.
+const NAME_BYTES: usize = 48;
 /// Topics of one operation that a webhook is asked about; the others are denied.
 const ASKED_MAX: usize = 64;
 /// How often a log-in is read again: each time something was taken away from what it may hear.
@@ -55,20 +58,28 @@ impl Op {
         }
     }
 
-    /// What it holds while it waits: the names and the data that the client sent.
+    /// What it holds while it waits: what the client sent, and what each name and the operation itself take.
     fn bytes(&self) -> usize {
-        let names = |topics: &[Topic]| topics.iter().map(|topic| topic.as_str().len()).sum::<usize>();
-        match self {
+        let name = |name: &str| NAME_BYTES + name.len();
+        let names = |topics: &[Topic]| topics.iter().map(|topic| name(topic.as_str())).sum::<usize>();
+        let sent = match self {
             Op::Subscribe { topics, since, .. } => {
-                names(topics) + since.iter().map(|(topic, _)| topic.as_str().len()).sum::<usize>()
+                names(topics) + since.iter().map(|(topic, _)| name(topic.as_str())).sum::<usize>()
             }
             Op::Unsubscribe { topics } => names(topics),
-            Op::MqttSubscribe(request) => request.subscriptions().map(|one| one.filter.as_str().len()).sum(),
-            Op::MqttUnsubscribe(request) => request.filters().map(|filter| filter.as_str().len()).sum(),
-            Op::MqttPublish { published, .. } => published.data.as_str().len(),
-            Op::XmppPublish { data, .. } => data.as_str().len(),
-            Op::XmppSubscribe { .. } | Op::XmppUnsubscribe { .. } | Op::XmppItems { .. } => 0,
-        }
+            Op::MqttSubscribe(request) => request.subscriptions().map(|one| name(one.filter.as_str())).sum(),
+            Op::MqttUnsubscribe(request) => request.filters().map(|filter| name(filter.as_str())).sum(),
+            Op::MqttPublish { published, .. } => {
+                name(published.topic.as_str()) + published.data.as_str().len()
+            }
+            Op::XmppPublish { topic, data, request } => {
+                name(topic.as_str()) + data.as_str().len() + request.held_bytes()
+            }
+            Op::XmppSubscribe { topic, request, .. }
+            | Op::XmppUnsubscribe { topic, request, .. }
+            | Op::XmppItems { topic, request, .. } => name(topic.as_str()) + request.held_bytes(),
+        };
+        NAME_BYTES + sent
     }
 
     /// The topics and filters that need a permission, in order.
@@ -97,7 +108,7 @@ pub(crate) struct Decided {
     pub(crate) verdicts: Verdicts,
 }
 
-/// Topics and filters that a webhook allowed for a log-in. They count while the rules are those that had it asked.
+/// Topics and filters that a webhook allowed for a log-in. They are valid only under the rules that asked the webhook.
 #[derive(Default)]
 pub(crate) struct Permissions {
     rules: Option<Arc<AppRules>>,
@@ -130,10 +141,10 @@ enum Ruling {
 /// Whether a session kept enough for the rules of its app.
 pub(crate) fn knows(session: &Session, needs: &Needs) -> bool {
     match &*session.known.load() {
-        Some(known) if session.is_of_jwt && known.claims.is_none() => !needs_claims(needs),
+        Some(known) if session.is_of_jwt() && known.claims.is_none() => !needs_claims(needs),
         Some(known) => known.covers(needs),
         // It began while there were no rules. A device token has no claims, so only the user can be missing.
-        None if session.is_of_jwt => Needs::default().covers(needs),
+        None if session.is_of_jwt() => Needs::default().covers(needs),
         None => session.user_key == 0 || !needs.user,
     }
 }
@@ -156,7 +167,8 @@ impl Shard {
     pub(crate) fn run_op(&mut self, slot: u32, op: Op) {
         if let Some(gate) = self.gates.get_mut(&slot) {
             let bytes: usize = gate.waiting.iter().chain([&op]).map(Op::bytes).sum();
-            if gate.waiting.len() >= WAITING_MAX || bytes > WAITING_BYTES_MAX {
+            let is_over = bytes > WAITING_BYTES_MAX && !gate.waiting.is_empty();
+            if is_over || gate.waiting.len() >= WAITING_MAX {
                 return self.begin_close(slot, CloseReason::RateLimited);
             }
             return gate.waiting.push_back(op);
@@ -175,7 +187,7 @@ impl Shard {
         };
         let action = op.action();
         let mut asked = 0;
-        let has_room = self.asking < ASKING_MAX;
+        let has_room = self.asking.has_room(session.app);
         let check = |name: Box<str>| {
             let verdict = match Delivery::is_ruled(&name) {
                 true => self.delivery.check_topic(&rules, &holder, action, &name),
@@ -374,7 +386,8 @@ impl Shard {
         if verdicts.is_empty() {
             return true;
         }
-        if self.asking >= ASKING_MAX {
+        let asks = verdicts.iter().any(|(_, verdict)| *verdict == Verdict::Ask);
+        if asks && !self.asking.has_room(holder.app) {
             self.fail_log_in(slot);
             return false;
         }
@@ -431,11 +444,18 @@ impl Shard {
         }
     }
 
-    /// A new token of a session brings new claims.
-    pub(crate) fn renew_claims(&self, session: &Session, claims: Option<Arc<Claims>>) {
-        if let Some(known) = &*session.known.load() {
-            session.known.store(Some(Arc::new(Known { user: known.user.clone(), claims })));
-        }
+    /// Replaces the claims of a session by those of its new token. Returns whether anything changed.
+    pub(crate) fn renew_claims(
+        &self,
+        session: &Session,
+        is_of_jwt: bool,
+        claims: Option<Arc<Claims>>,
+    ) -> bool {
+        let is_of_other_kind = session.set_of_jwt(is_of_jwt);
+        let known = session.known.load_full();
+        let Some(known) = known.filter(|known| known.claims != claims) else { return is_of_other_kind };
+        session.known.store(Some(Arc::new(Known { user: known.user.clone(), claims })));
+        true
     }
 }
 

@@ -16,7 +16,7 @@
 use std::collections::HashSet;
 use std::hash::{BuildHasher, Hash, RandomState};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 
 use arc_swap::ArcSwapOption;
 use hashbrown::hash_table::Entry;
@@ -95,8 +95,8 @@ pub(crate) struct Session {
     pub(crate) revision: u64,
     /// What topic rules have to know. None where the app had no rules when the session began.
     pub(crate) known: ArcSwapOption<Known>,
-    /// It began with an app JWT, which has claims.
-    pub(crate) is_of_jwt: bool,
+    /// Its present token is an app JWT, which has claims.
+    is_of_jwt: AtomicBool,
 }
 
 /// What a log-in read of its device that later changes are compared with.
@@ -468,8 +468,17 @@ impl Session {
             held_from: AtomicU64::new(0),
             revision,
             known: ArcSwapOption::empty(),
-            is_of_jwt: false,
+            is_of_jwt: AtomicBool::new(false),
         }
+    }
+
+    pub(crate) fn is_of_jwt(&self) -> bool {
+        self.is_of_jwt.load(Ordering::Relaxed)
+    }
+
+    /// Returns whether its token before was of the other kind.
+    pub(crate) fn set_of_jwt(&self, is_of_jwt: bool) -> bool {
+        self.is_of_jwt.swap(is_of_jwt, Ordering::Relaxed) != is_of_jwt
     }
 
     fn described(&self) -> LocalSession {

@@ -76,10 +76,10 @@ impl Shard {
                 Err(refused) => Err(NotRenewed::Refused(refused)),
             };
             shard.end_renewal(slot);
-            let is_renewed = renewed.is_ok();
-            then(shard, slot, renewed);
             // Topic rules may allow less by the new claims.
-            if is_renewed {
+            let has_other_claims = renewed == Ok(true);
+            then(shard, slot, renewed.map(drop));
+            if has_other_claims {
                 shard.recheck_now(slot);
             }
         });
@@ -94,9 +94,10 @@ impl Shard {
         }
     }
 
-    fn take_renewed(&mut self, slot: u32, number: u64, identity: Identity) -> Result<(), NotRenewed> {
+    /// Returns whether the session has other claims now.
+    fn take_renewed(&mut self, slot: u32, number: u64, identity: Identity) -> Result<bool, NotRenewed> {
         let session = self.connection(slot).and_then(|connection| connection.session.clone());
-        let Some(session) = session else { return Ok(()) };
+        let Some(session) = session else { return Ok(false) };
         if identity.app != session.app || identity.device != session.device {
             return Err(NotRenewed::OtherDevice);
         }
@@ -107,6 +108,7 @@ impl Shard {
         if identity.issued.is_revoked(session.revoked_at(), self.now.wall) {
             return Err(NotRenewed::Revoked);
         }
+        let is_of_jwt = identity.user.is_some();
         // The session hears the notifications of the user it began with.
         let user = identity.user.map(|user| self.shared.registry.user_key(session.app, &user));
         if user.is_some_and(|user| user != session.user_key) {
@@ -114,15 +116,15 @@ impl Shard {
         }
         if let Some(renewals) = self.renewals.get_mut(&slot) {
             if number < renewals.applied {
-                return Ok(());
+                return Ok(false);
             }
             renewals.applied = number;
         }
-        self.renew_claims(&session, identity.claims);
+        let has_other_claims = self.renew_claims(&session, is_of_jwt, identity.claims);
         if let Some(connection) = self.connection(slot) {
             connection.expires_at = identity.expires_at;
         }
         self.arm(slot);
-        Ok(())
+        Ok(has_other_claims)
     }
 }

@@ -34,7 +34,7 @@ use crate::config::Speaks;
 use crate::connection::{Connection, Framing, Origin, Phase, Protocol};
 use crate::drain::Round;
 use crate::fanout::Fanout;
-use crate::gate::Gate;
+use crate::gate::{Asking, Gate};
 use crate::gateway::Shared;
 use crate::login::{LogIns, Succession};
 use crate::mailbox::{Arrival, ArrivalKind, Close, Inlet, Mailbox};
@@ -133,8 +133,7 @@ pub(crate) struct Shard {
     /// Connections that wait for a webhook of topic rules, by their slots.
     pub(crate) gates: HashMap<u32, Gate>,
     pub(crate) gate_number: u64,
-    /// Questions to webhooks that are out, those of gates that ended among them.
-    pub(crate) asking: usize,
+    pub(crate) asking: Asking,
     /// While topic rules that changed are applied.
     pub(crate) recheck: Option<Recheck>,
     pub(crate) outcomes: Outcomes,
@@ -144,7 +143,8 @@ pub(crate) struct Shard {
     pub(crate) renewals: HashMap<u32, Renewals>,
     /// Questions of conversations to the store that are out.
     pub(crate) asked: usize,
-    /// The last message that each XMPP connection publishes, while it is under way: the next one waits for it.
+    /// The last message that each XMPP connection publishes, until it has its place in the order: the next one waits for
+    /// that.
     pub(crate) publishing: HashMap<u32, oneshot::Receiver<()>>,
     pub(crate) tally: Tally,
     /// While a drain is under way.
@@ -200,7 +200,7 @@ impl Shard {
             succeeding: HashMap::new(),
             gates: HashMap::new(),
             gate_number: 0,
-            asking: 0,
+            asking: Asking::default(),
             recheck: None,
             outcomes: Outcomes::default(),
             verifying: 0,

@@ -15,6 +15,7 @@ use tokio_tungstenite::tungstenite::Message;
 
 use crate::mqtt::{Asked, Client as Mqtt, config};
 use crate::node::{Client, Node, PATIENCE, topic};
+use crate::xmpp::{Peer, pubsub};
 
 /// A webhook. Each question waits for [`Question::answer`].
 struct Hook {
@@ -81,7 +82,11 @@ async fn read_request(stream: &mut TcpStream) -> Option<Value> {
 }
 
 async fn node() -> Node {
-    let node = Node::start(config()).await;
+    node_with(config()).await
+}
+
+async fn node_with(config: noroshi_gateway::Config) -> Node {
+    let node = Node::start(config).await;
     let egress = noroshi_egress::Config {
         allow: vec!["127.0.0.0/8".parse().expect("a network")],
         ..noroshi_egress::Config::default()
@@ -326,6 +331,61 @@ async fn a_token_with_fewer_claims_ends_what_they_allowed() {
     assert_eq!(error(&client.next().await), "topic_revoked team/red no_rule");
     assert!(client.sync().await.is_empty());
     assert_eq!((connected(&node, "team/red"), connected(&node, "team/blue")), (0, 1));
+    // A device token has no claims: the session goes on without any.
+    client.send(json!({ "t": "token", "token": node.token("d1") })).await;
+    assert_eq!(error(&client.next().await), "topic_revoked team/blue no_rule");
+    client.send(json!({ "t": "sub", "topics": ["team/blue"] })).await;
+    assert_eq!(error(&client.next().await), "topic_forbidden team/blue no_rule");
+    client.send(json!({ "t": "token", "token": jwt(&["blue"]) })).await;
+    client.send(json!({ "t": "sub", "topics": ["team/blue"] })).await;
+    assert!(client.sync().await.is_empty());
+    assert_eq!(connected(&node, "team/blue"), 1);
+}
+
+#[tokio::test]
+async fn what_waits_for_a_webhook_is_bounded_by_all_that_it_holds() {
+    let (node, mut hook) = (node_with(crate::xmpp::config()).await, Hook::start().await);
+    set_rules(&node, json!({ "subscribe": [rule("room/+", "ask"), rule("open/#", "anyone")] }), Some(&hook))
+        .await;
+    node.device("d1", "u1", &[]).await;
+    node.device("d2", "u2", &[]).await;
+    let mut client = node.connect("d1").await;
+    client.send(json!({ "t": "sub", "topics": ["room/a"] })).await;
+    let _unanswered = hook.next().await;
+    // Short names, each with a list entry of its own.
+    let topics: Vec<String> = (0..400).map(|n| format!("open/{n}")).collect();
+    for _ in 0..4 {
+        client.send(json!({ "t": "unsub", "topics": topics })).await;
+    }
+    assert_eq!(client.closed().await, ("rate_limited".to_owned(), 4008));
+    let mut peer = Peer::log_in(&node, "d2").await;
+    peer.say(&pubsub("set", "<subscribe node='room/a' jid='d2@localhost'/>")).await;
+    let _unanswered = hook.next().await;
+    let unsubscribe = pubsub("set", "<unsubscribe node='open/a' jid='d2@localhost'/>");
+    peer.say(&unsubscribe.replace("id='q'", &format!("id='{}'", "x".repeat(2_000))).repeat(40)).await;
+    let end = peer.ended().await;
+    assert!(end.contains("<stream:error>") && !end.contains("<iq"), "{end}");
+}
+
+#[tokio::test]
+async fn a_session_that_has_to_log_in_again_publishes_no_will() {
+    let node = node().await;
+    let settings = AppSettings { client_publish: vec!["gone".to_owned()], ..AppSettings::default() };
+    node.auth.update_app(node.app, settings).await.expect("updated");
+    node.crowd("c", 1, &["gone"]).await;
+    node.device("d1", "u1", &[]).await;
+    let mut watch = Mqtt::connect(&node, Asked::clean("c0")).await;
+    watch.next().await;
+    let mut client = Mqtt::connect(&node, Asked { will: Some("gone"), ..Asked::clean("d1") }).await;
+    assert_eq!(client.next().await, "connack 0x00 false");
+    // They need a user, and the session has not kept its own.
+    let lists = json!({ "subscribe": [rule("gone", "anyone"), rule("{user}", "anyone")] });
+    set_rules(&node, lists, None).await;
+    assert_eq!(client.next().await, "disconnect 0x89");
+    drop(client);
+    node.until_sessions(1).await;
+    node.until_written().await;
+    watch.is_quiet().await;
 }
 
 #[tokio::test]

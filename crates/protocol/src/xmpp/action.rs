@@ -148,6 +148,19 @@ pub struct Request {
     pub(super) about: About,
 }
 
+impl Request {
+    /// What its strings hold.
+    pub fn held_bytes(&self) -> usize {
+        let about = match &self.about {
+            About::Subscription { node, jid } => node.len() + jid.len(),
+            About::Subscriptions { node } => node.as_ref().map_or(0, |node| node.len()),
+            About::Items { node } | About::Publication { node } => node.len(),
+            About::Account { .. } | About::Nothing => 0,
+        };
+        self.id.len() + self.asked.len() + about
+    }
+}
+
 #[derive(Debug)]
 pub(super) enum About {
     Subscription {
