@@ -116,7 +116,7 @@ impl<F: FnMut(Permitted)> Drop for Answering<F> {
 
 impl Shard {
     /// Asks webhooks beside the shard, then ends the durable subscriptions that are denied. The caller has checked that
-    /// there is room.
+    /// there is room for what it asks.
     pub(crate) fn ask_webhooks(&mut self, slot: u32, asked: Asked) {
         let Asked { op, rules, holder, action, verdicts, needed, durable } = asked;
         let Some(connection) = self.connection(slot) else { return };
