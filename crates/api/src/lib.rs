@@ -48,6 +48,7 @@ pub use arriving::Timing;
 pub use body::Limits;
 pub use error::{Code, Problem};
 pub use first_call::FirstCalls;
+pub use handler::batch::OVER_QUOTA_FIELD;
 pub use link::Client;
 pub use metrics::Metrics;
 pub use pace::Paces;

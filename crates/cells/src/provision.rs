@@ -55,14 +55,15 @@ pub(crate) async fn run(front: Arc<Front>, cell: Arc<Cell>) {
             true => start_anew(&front, &cell, &mut told).await,
             false => Ok(()),
         };
+        // What the cell rejects of one app is tried again, and holds up no other app.
         let result = match result {
             Ok(()) => bring_up_to_date(&front, &cell, &mut told).await,
-            failed => failed,
+            Err(reason) => Err(reason),
         };
         // Also of a cell that refuses one of the apps: devices of the others go on.
         cell.set_apps(numbers(&front.state.auth.apps(), &told));
         let pause = match result {
-            Ok(()) if repeat => {
+            Ok(rejected) if repeat => {
                 let is_older = told.values().any(|known| known.number.is_none());
                 if is_older {
                     let cell = cell.name();
@@ -72,13 +73,10 @@ pub(crate) async fn run(front: Arc<Front>, cell: Arc<Cell>) {
                     );
                 }
                 repeat_at = tokio::time::Instant::now() + if is_older { REPEAT_OLDER } else { REPEAT };
-                INTERVAL
+                pause(&cell, rejected)
             }
-            Ok(()) => INTERVAL,
-            Err(reason) => {
-                tracing::warn!(cell = cell.name(), reason, "the cell could not be told of apps and keys");
-                BACKOFF
-            }
+            Ok(rejected) => pause(&cell, rejected),
+            Err(reason) => pause(&cell, Some(reason)),
         };
         if tokio::time::timeout(pause, cell.unprovisioned.notified()).await.is_ok() {
             repeat_at = tokio::time::Instant::now();
@@ -86,6 +84,13 @@ pub(crate) async fn run(front: Arc<Front>, cell: Arc<Cell>) {
             tokio::time::sleep(INTERVAL).await;
         }
     }
+}
+
+/// Until the cell is told again.
+fn pause(cell: &Cell, failure: Option<String>) -> Duration {
+    let Some(reason) = failure else { return INTERVAL };
+    tracing::warn!(cell = cell.name(), reason, "the cell could not be told of apps and keys");
+    BACKOFF
 }
 
 /// Everything the cell was ever told of is doubtful.
@@ -98,7 +103,9 @@ async fn start_anew(front: &Front, cell: &Cell, told: &mut Told) -> Result<(), S
     Ok(())
 }
 
-async fn bring_up_to_date(front: &Front, cell: &Cell, told: &mut Told) -> Result<(), String> {
+/// Tells the cell of all apps. Returns the first rejection; an error where the cell could not be asked.
+async fn bring_up_to_date(front: &Front, cell: &Cell, told: &mut Told) -> Result<Option<String>, String> {
+    let mut rejected = None;
     let apps = front.state.auth.apps();
     for app in &apps {
         let body = described(front, cell, app, &front.state.auth.keys(app.id)).to_string();
@@ -106,7 +113,8 @@ async fn bring_up_to_date(front: &Front, cell: &Cell, told: &mut Told) -> Result
         if told.get(&app.name).is_none_or(|known| known.hash != Some(hash)) {
             let answer = tell(cell, Method::PUT, &app.name, body).await?;
             if answer.status != StatusCode::OK {
-                return Err(refused(&app.name, &answer));
+                rejected = rejected.or_else(|| Some(refused(&app.name, &answer)));
+                continue;
             }
             keep(front, cell, &app.name, Some(hash)).await?;
             told.insert(app.name.clone(), Known { hash: Some(hash), number: number_in(&answer) });
@@ -117,12 +125,13 @@ async fn bring_up_to_date(front: &Front, cell: &Cell, told: &mut Told) -> Result
     for name in gone {
         let answer = tell(cell, Method::DELETE, &name, String::new()).await?;
         if !answer.status.is_success() && answer.status != StatusCode::NOT_FOUND {
-            return Err(refused(&name, &answer));
+            rejected = rejected.or_else(|| Some(refused(&name, &answer)));
+            continue;
         }
         keep(front, cell, &name, None).await?;
         told.remove(&name);
     }
-    Ok(())
+    Ok(rejected)
 }
 
 /// The front's apps by the cell's numbers.

@@ -5,6 +5,9 @@
 //! A line's key is the message's id, so whatever is sent again after a failure, a restart or by another front is
 //! taken once. What a cell cannot take now holds back its own cell alone; an app that a cell refuses now holds back its
 //! own parts alone ([`apart`]); what it refuses for good is recorded.
+//!
+//! Two refusals let later parts pass: one for a quota of topics or retained messages, where the later parts have other
+//! topics, and one for a quota of inboxes, which the cell decides at the commit.
 
 mod apart;
 
@@ -15,7 +18,7 @@ use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
 use http::StatusCode;
-use noroshi_api::Code;
+use noroshi_api::{Code, OVER_QUOTA_FIELD};
 use noroshi_store::cells::{Part, PartEnd, Wanted};
 use noroshi_types::{AppId, NotificationId};
 use serde::Deserialize;
@@ -93,7 +96,7 @@ pub(crate) async fn leave(front: &Front) {
 
 async fn hand_on(front: &Front, cell: &Cell, apart: &mut Apart) -> Result<Round, noroshi_store::Error> {
     if !front.state.delivery.store().lead(&task(cell), front.holder, LEASE).await? {
-        // Another front finds out for itself.
+        // The new leader builds its own list.
         *apart = Apart::default();
         return Ok(Round::Idle);
     }
@@ -117,7 +120,7 @@ async fn hand_on(front: &Front, cell: &Cell, apart: &mut Apart) -> Result<Round,
         match sent.again {
             None => apart.passed(app, Instant::now()),
             Some(Again::App(reason)) => {
-                if apart.refused(app, Instant::now()) {
+                if apart.refused(app, Instant::now(), sent.past) {
                     tracing::info!(
                         cell = cell.name(),
                         ?app,
@@ -138,13 +141,27 @@ async fn read(front: &Front, cell: &Cell, apart: &mut Apart) -> Result<Vec<Part>
     if apart.is_empty() {
         return front.store.waiting(cell.num, Wanted::ALL, BATCH_LINES_MAX, BATCH_BYTES_MAX).await;
     }
-    // Asked for first: whatever has a smaller number is seen below.
-    let newest = front.store.newest().await?;
+    // Read before the parts: every smaller number is committed by then. On PostgreSQL it waits for whoever accepts, so
+    // not in every round.
+    let newest = match apart.is_look_due(Instant::now()) {
+        true => Some(front.store.newest().await?),
+        false => None,
+    };
     let mut parts = front.store.waiting(cell.num, apart.others(), BATCH_LINES_MAX, BATCH_BYTES_MAX).await?;
-    apart.skip(parts.first().map_or(newest, |first| newest.min(first.num - 1)));
+    if let Some(newest) = newest {
+        apart.skip(parts.first().map_or(newest, |first| newest.min(first.num - 1)));
+    }
     for app in apart.due(Instant::now()) {
-        let wanted = Wanted::Of(app);
-        let of_app = front.store.waiting(cell.num, wanted, APART_LINES_MAX, APART_BYTES_MAX).await?;
+        let read = async |after| {
+            let wanted = Wanted::Of { app, after };
+            front.store.waiting(cell.num, wanted, APART_LINES_MAX, APART_BYTES_MAX).await
+        };
+        let after = apart.position(app);
+        let mut of_app = read(after).await?;
+        if of_app.is_empty() && after > 0 {
+            apart.wrap(app);
+            of_app = read(0).await?;
+        }
         if of_app.is_empty() {
             apart.leave(app);
         }
@@ -167,6 +184,8 @@ struct Sent {
     ended: Vec<(u64, PartEnd)>,
     /// Why some of it goes again.
     again: Option<Again>,
+    /// The last part, where all that goes again was refused for its topic: what is behind it need not wait.
+    past: Option<u64>,
     /// What the cell made of lines that name a trace. One that it refused goes without in the next round.
     traces: Option<Traces>,
 }
@@ -199,7 +218,7 @@ fn as_taken(traces: Traces, mut parts: Vec<Part>) -> Vec<Part> {
 }
 
 async fn send_once(front: &Front, cell: &Cell, app: AppId, parts: &[Part]) -> Sent {
-    let nothing = |again: Again| Sent { ended: Vec::new(), again: Some(again), traces: None };
+    let nothing = |again: Again| Sent { ended: Vec::new(), again: Some(again), past: None, traces: None };
     let of_app = |reason: &str| nothing(Again::App(reason.to_owned()));
     // An app that was deleted took its messages along: they are gone with the next look.
     let Ok(key) = front.key(cell, app) else { return of_app("its app is gone") };
@@ -255,21 +274,34 @@ impl LineBody {
             error.code == Code::UnknownField.as_str() && error.field.as_deref() == Some("traceparent")
         })
     }
+
+    /// It ended, or was refused for a reason that is its topic's.
+    fn lets_others_pass(&self) -> bool {
+        let passes = |error: &LineError| match error.status {
+            429 => error.field.as_deref() == Some(OVER_QUOTA_FIELD),
+            status => !matches!(status, 408 | 500..),
+        };
+        self.error.as_ref().is_none_or(passes)
+    }
 }
 
 /// A line that is missing or makes no sense goes again.
 fn read_answers(parts: &[Part], body: &[u8]) -> Sent {
-    let mut sent = Sent { ended: Vec::with_capacity(parts.len()), again: None, traces: None };
+    let past = parts.last().map(|part| part.num);
+    let mut sent = Sent { ended: Vec::with_capacity(parts.len()), again: None, past, traces: None };
     let mut lines = body.split(|byte| *byte == b'\n');
     for part in parts {
         let line: Option<LineBody> = lines.next().and_then(|line| serde_json::from_slice(line).ok());
         if let (Some(_), Some(line)) = (part.trace, &line) {
             if line.refuses_trace() {
-                sent.traces = Some(Traces::Refused);
+                (sent.traces, sent.past) = (Some(Traces::Refused), None);
                 continue;
             }
             // Whatever else it says of the line, it has read it.
             sent.traces = sent.traces.or(Some(Traces::Taken));
+        }
+        if !line.as_ref().is_some_and(LineBody::lets_others_pass) {
+            sent.past = None;
         }
         match line.map(end_of) {
             Some(Ok(end)) => sent.ended.push((part.num, end)),
@@ -421,5 +453,19 @@ mod tests {
         );
         assert!(sent.again.is_some());
         assert_eq!(read_answers(&parts[..1], b"").ended, []);
+    }
+
+    #[test]
+    fn only_what_is_refused_for_its_topic_lets_later_parts_pass() {
+        let id = NotificationId::from_bytes([9; 16]);
+        let taken = format!("{{\"id\":\"{id}\",\"targets\":1}}\n");
+        let over =
+            |field: &str| format!("{{\"error\":{{\"code\":\"quota_exceeded\",\"status\":429{field}}}}}\n");
+        let of_topic = over(",\"field\":\"to.topic\"");
+        let past = |body: String| read_answers(&[part(1), part(2)], body.as_bytes()).past;
+        assert_eq!(past(of_topic.repeat(2)), Some(2));
+        assert_eq!(past(format!("{of_topic}{taken}")), Some(2));
+        assert_eq!(past(format!("{of_topic}{}", over(""))), None, "over its rate, it keeps its order");
+        assert_eq!(past(of_topic), None, "a line is missing");
     }
 }

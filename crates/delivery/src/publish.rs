@@ -155,6 +155,7 @@ impl Delivery {
     }
 
     /// The second half: when this is first polled, the message is in the store's queue, behind all that was polled before.
+    /// Messages that are stored are in that order.
     pub async fn finish_publish(self: &Arc<Self>, begun: Begun) -> Result<Receipt, Error> {
         let Begun { span, app, request, idempotency, campaign, room } = begun;
         let gate = room.gate();

@@ -10,8 +10,8 @@
 //! are charged once a turn of a shard ([`Quotas::delivered`]).
 //!
 //! Rates and connections are of this node. What the store holds is counted there every few seconds (`refresh`) and
-//! carried forward by what this node adds meanwhile (`stored`), so one node never passes a limit and several nodes pass
-//! it at most by what the others added since. A lowered limit removes nothing: it refuses what is new.
+//! carried forward by what this node adds meanwhile (`stored`), so a single node does not add beyond a limit, and several
+//! nodes pass it by what they add between two counts. Topics are the exception: see `known`. A lowered limit removes nothing: it refuses what is new.
 
 pub(crate) mod admit;
 mod entry;

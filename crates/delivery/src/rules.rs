@@ -28,6 +28,7 @@ pub(crate) mod metrics;
 mod tests;
 
 use ask::Asks;
+pub use ask::UNDER_WAY_MAX;
 use cache::{Cache, Question};
 
 /// Whose rules they are, and what the webhook of the app has to do.

@@ -84,7 +84,6 @@ pub struct NewKey {
     pub scopes: Scopes,
 }
 
-/// Apps and keys are few and change rarely: callers hold all of them in memory.
 /// What a setting has to be for a change to be made.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Before {
@@ -92,6 +91,7 @@ pub enum Before {
     This(Option<String>),
 }
 
+/// Apps and keys are few and change rarely: callers hold all of them in memory.
 #[async_trait::async_trait]
 pub trait Apps: Send + Sync {
     /// All apps, by id.

@@ -244,12 +244,10 @@ pub struct Taken {
 /// Which of the parts that wait for a cell are asked for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Wanted {
-    Of(AppId),
+    /// Those of one app with a greater number than `after`.
+    Of { app: AppId, after: u64 },
     /// Those of all apps but these, with a greater number than `after`.
-    Others {
-        apart: Vec<AppId>,
-        after: u64,
-    },
+    Others { apart: Vec<AppId>, after: u64 },
 }
 
 impl Wanted {
@@ -258,7 +256,7 @@ impl Wanted {
     /// As columns: the one app, the apps left out, and the number.
     pub(crate) fn columns(&self) -> (Option<i64>, Vec<i64>, i64) {
         match self {
-            Self::Of(app) => (Some(i64::from(app.0)), Vec::new(), 0),
+            Self::Of { app, after } => (Some(i64::from(app.0)), Vec::new(), *after as i64),
             Self::Others { apart, after } => {
                 (None, apart.iter().map(|app| i64::from(app.0)).collect(), *after as i64)
             }

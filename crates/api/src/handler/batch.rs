@@ -1,10 +1,10 @@
 //! Batches of newline-delimited JSON: a result a line, in the order of the lines, whatever becomes of
 //! each. The answer is written when all lines are done: at most 10,000 short lines.
 //!
-//! Invariant: lines are handed to the store in their order, so their ids are in their order, also where quotas have to be
-//! looked up first; many wait for the same commit at once.
+//! Invariant: lines that are stored are handed to the store in their order, so their ids are in their order, also where
+//! quotas have to be looked up first; many wait for the same commit at once.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use axum::extract::State as Shared;
 use http::HeaderMap;
 use noroshi_delivery::{Error, Origin, OverQuota, Receipt};
 use noroshi_store::{Device, Idempotency, Registration};
-use noroshi_types::{AppId, Request, limits};
+use noroshi_types::{AppId, Request, Target, Topic, limits};
 use serde::Serialize;
 
 use crate::access::{Devices, Provider, Publish};
@@ -26,6 +26,9 @@ use crate::respond::Lines;
 use crate::state::{Api, State};
 use crate::traced::Traced;
 use crate::{body, fit};
+
+/// The field that a front is told where a line has no room for its topic.
+pub const OVER_QUOTA_FIELD: &str = "to.topic";
 
 /// Lines that wait for their commit at once: half of what the store takes into one.
 const LINES_WAITING_MAX: usize = 256;
@@ -82,12 +85,22 @@ pub(crate) struct Batch<'a> {
     /// Of a front: why a line was refused for a rate. Those behind it are refused too, so that none overtakes it before
     /// it is sent again.
     over_rate: Option<OverQuota>,
+    /// Of a front: topics of which a line was refused, and why. Later lines to the same topic are refused too.
+    over_topics: HashMap<Topic, OverQuota>,
 }
 
 impl<'a> Batch<'a> {
     pub(crate) fn new(state: &'a Arc<State>, app: AppId, lines: usize, origin: Origin) -> Self {
         let waiting = VecDeque::with_capacity(LINES_WAITING_MAX);
-        Self { state, app, origin, waiting, answers: Lines::with_capacity(lines), over_rate: None }
+        Self {
+            state,
+            app,
+            origin,
+            waiting,
+            answers: Lines::with_capacity(lines),
+            over_rate: None,
+            over_topics: HashMap::new(),
+        }
     }
 
     /// Takes the next line; waits for the first one's answer where too many wait.
@@ -112,6 +125,14 @@ impl<'a> Batch<'a> {
         if let Some(over) = self.over_rate {
             return Slot::Done(Err(over.into()));
         }
+        let topic = match &request.target {
+            Target::Topic(topic) if origin == Origin::Front => Some(topic.clone()),
+            Target::Everyone if origin == Origin::Front => Some(Topic::everyone()),
+            _ => None,
+        };
+        if let Some(over) = topic.as_ref().and_then(|topic| self.over_topics.get(topic)) {
+            return Slot::Done(Err(of_topic(*over)));
+        }
         if let Err(problem) = fit::check_request(self.state, app, &request).await {
             return Slot::Done(Err(problem));
         }
@@ -120,9 +141,14 @@ impl<'a> Batch<'a> {
             Err(error) => {
                 if let Error::OverQuota(over) = &error
                     && origin == Origin::Front
-                    && over.quota.is_rate()
                 {
-                    self.over_rate = Some(*over);
+                    match topic {
+                        Some(topic) if !over.quota.is_rate() => {
+                            self.over_topics.insert(topic, *over);
+                            return Slot::Done(Err(of_topic(*over)));
+                        }
+                        _ => self.over_rate = Some(*over),
+                    }
                 }
                 return Slot::Done(Err(error.into()));
             }
@@ -146,6 +172,11 @@ impl<'a> Batch<'a> {
         }
         Ok(self.answers)
     }
+}
+
+/// A refusal that is the topic's: messages to others may pass.
+fn of_topic(over: OverQuota) -> Problem {
+    Problem::from(over).at(OVER_QUOTA_FIELD)
 }
 
 /// `POST /v1/devices/batch`

@@ -23,6 +23,7 @@ pub(crate) async fn notifications(
     NdjsonBody(body): NdjsonBody,
 ) -> Result<Lines, Problem> {
     let lines = batch::lines(&body)?;
+    api.delivery.admit_relay(provider.app).await?;
     let mut batch = Batch::new(&api.state, provider.app, lines.len(), Origin::Front);
     for line in lines {
         let read = body::relayed(line, &api.config.limits, api.now());

@@ -7,7 +7,7 @@ use axum::response::Response;
 use futures_util::future::join_all;
 use http::StatusCode;
 use noroshi_delivery::Delivery;
-use noroshi_delivery::rules::{Holder, Reason, Verdict};
+use noroshi_delivery::rules::{Holder, Reason, UNDER_WAY_MAX, Verdict};
 use noroshi_protocol::mqtt::filter_matches;
 use noroshi_store::Device;
 use noroshi_types::rule::{Action, Claims, Decision, Rule};
@@ -176,8 +176,8 @@ pub(crate) fn holder(device: &Device, claims: Option<Arc<Claims>>) -> Holder {
     Holder { app: device.app, device: device.id.clone(), user: device.user.clone(), claims }
 }
 
-/// Refuses topics that a device may not subscribe to. `field` names a topic by its place. The webhook is asked about all
-/// topics at once, so together they wait as long as one.
+/// Refuses topics that a device may not subscribe to. `field` names a topic by its place. The webhook is asked about
+/// as many topics at once as it takes of one app; the time of the next ones begins when those are answered.
 pub(crate) async fn permit(
     api: &State,
     holder: &Holder,
@@ -198,17 +198,21 @@ pub(crate) async fn permit(
             Verdict::Ask => asked.push((index, topic)),
         }
     }
-    let questions =
-        asked.iter().map(|(_, topic)| delivery.ask_topic(&rules, holder, action, topic.as_str(), "http"));
-    for ((index, _), verdict) in asked.iter().zip(join_all(questions).await) {
-        if let Verdict::Denied(reason) = verdict {
-            return Err(refused(reason).at(field(*index)));
+    for asked in asked.chunks(UNDER_WAY_MAX) {
+        let questions =
+            asked.iter().map(|(_, topic)| delivery.ask_topic(&rules, holder, action, topic.as_str(), "http"));
+        let verdicts = join_all(questions).await;
+        for ((index, _), verdict) in asked.iter().zip(verdicts) {
+            if let Verdict::Denied(reason) = verdict {
+                return Err(refused(reason).at(field(*index)));
+            }
         }
     }
     Ok(())
 }
 
-/// Looks again after subscriptions were made: rules may have changed after [`permit`]. What they deny now ends.
+/// Looks again after subscriptions were made: rules may have changed after [`permit`]. Ends the first subscription that
+/// they deny now, and refuses the request.
 pub(crate) async fn keep(
     api: &State,
     holder: &Holder,

@@ -97,6 +97,29 @@ async fn what_a_front_hands_on_takes_no_token_of_what_is_published_here() {
 }
 
 #[tokio::test]
+async fn of_a_front_nothing_overtakes_a_refused_line_to_the_same_topic() {
+    let service = Service::start().await;
+    service.publish(&to_topic("known")).await;
+    limit(&service, json!({"retained_bytes": 3})).await;
+    let line = |n: usize, topic: &str, data: &str, retain: bool| {
+        let notification = json!({"to": {"topic": topic}, "retain": retain, "ttl": "1h", "data": data});
+        json!({"key": format!("k{n}"), "expires_at_ms": NOW.0 + 60_000, "notification": notification})
+            .to_string()
+    };
+    let lines = [
+        line(0, "a", "too long", true),
+        line(1, "a", "", true),
+        line(2, "b", "", true),
+        line(3, "a", "", false),
+    ];
+    let answers = service.post(RELAY, &service.key, &lines.join("\n")).await.lines();
+    let fields: Vec<_> = answers.iter().map(|line| line["error"]["field"].as_str()).collect();
+    let refused = Some("to.topic");
+    assert_eq!(fields, [refused, refused, None, refused], "{answers:?}");
+    assert!(answers[2]["id"].is_string(), "{answers:?}");
+}
+
+#[tokio::test]
 async fn devices_of_a_batch_have_room_each_for_itself() {
     let service = Service::start().await;
     limit(&service, json!({"devices": 2, "topics": 2, "subscriptions_per_device": 2})).await;

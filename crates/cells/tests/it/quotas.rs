@@ -1,8 +1,7 @@
 //! Apps over a quota in their cells: what is for them waits, and holds up nobody else.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
-
 use http::{Method, StatusCode};
+use noroshi_types::Quota;
 use serde_json::{Value, json};
 
 use crate::world::{Answer, World};
@@ -59,18 +58,54 @@ async fn an_app_over_its_quota_leaves_half_of_the_outbox_to_others() {
     let token = world.device("d1", "u1").await;
     world.limit("greedy", json!({"inbox_rows": 0})).await;
     let one = json!({"to": {"users": ["u1"]}, "data": 1}).to_string();
-    // The front knows that the cell refuses the app when it has tried once.
-    let taken = AtomicUsize::new(0);
-    crate::world::within("the app to be refused", async || {
-        let answer = world.call(Method::POST, "/v1/notifications", &greedy, &one).await;
-        taken.fetch_add(usize::from(answer.status == StatusCode::ACCEPTED), Ordering::Relaxed);
-        (answer.status == StatusCode::SERVICE_UNAVAILABLE).then_some(())
+    let publish = async || world.call(Method::POST, "/v1/notifications", &greedy, &one).await.status;
+    assert_eq!(publish().await, StatusCode::ACCEPTED);
+    // The second try: behind the first one the front knows that the cell refuses the app.
+    let cell = world.cells[0].state();
+    let app = cell.auth.app("greedy").expect("the app").id;
+    crate::world::within("the app to be refused twice", async || {
+        let quotas = cell.delivery.known_quotas(app)?;
+        let rows = quotas.iter().find(|shown| shown.quota == Quota::InboxRows)?;
+        (rows.refused >= 2).then_some(())
     })
     .await;
-    assert!(taken.into_inner() < 20);
+    let mut taken = 1;
+    while publish().await == StatusCode::ACCEPTED {
+        taken += 1;
+    }
+    assert_eq!(publish().await, StatusCode::SERVICE_UNAVAILABLE);
+    assert!(taken < 20, "{taken}");
     for n in 0..20 {
         let id = world.publish(json!({"to": {"users": ["u1"]}, "data": n})).await;
         world.until_done(&id).await;
     }
     assert_eq!(inbox(&world, &token).await.len(), 20);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn messages_to_new_topics_over_the_quota_do_not_block_the_app() {
+    let world = World::weighted([1, 0, 0], |_| {}).await;
+    let greedy = world.app("greedy").await;
+    world.call(Method::POST, "/v1/devices", &greedy, r#"{"device": "g1", "user": "u1"}"#).await;
+    world.limit("greedy", json!({"topics": 0})).await;
+    // More than the worker reads in a first round, and then in one of the app.
+    let line = |n: usize| json!({"to": {"topic": format!("t{n}")}, "data": n}).to_string();
+    let mut lines: Vec<String> = (0..600).map(line).collect();
+    lines.push(json!({"to": {"users": ["u1"]}, "data": 1}).to_string());
+    let answers =
+        world.call(Method::POST, "/v1/notifications/batch", &greedy, &lines.join("\n")).await.lines();
+    let id = answers[600]["id"].as_str().expect("an id");
+    crate::world::within("the message to the user to pass", async || {
+        let state = world.call(Method::GET, &format!("/v1/notifications/{id}"), &greedy, "").await.json();
+        crate::world::parts(&state).iter().all(|(_, state)| state != "waiting").then_some(())
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_app_that_a_cell_rejects_holds_up_no_other() {
+    let world = World::start().await;
+    world.rejected_app("rejected").await;
+    // The cells know it when this returns.
+    world.app("later").await;
 }

@@ -140,7 +140,7 @@ impl Cell {
         drop(state);
     }
 
-    fn state(&self) -> &Arc<State> {
+    pub(crate) fn state(&self) -> &Arc<State> {
         &self.running.as_ref().expect("it runs").state
     }
 
@@ -267,6 +267,14 @@ impl World {
             within("the cells to know the key", async || cell.state().auth.key(&key).ok()).await;
         }
         key
+    }
+
+    /// A new app that no cell takes.
+    pub(crate) async fn rejected_app(&self, name: &str) {
+        let (_, state) = self.front();
+        let settings = AppSettings { client_publish: vec!["a/#/b".into()], ..AppSettings::default() };
+        let name = AppName::parse(name).expect("a name");
+        state.auth.create_app(name, settings, state.now()).await.expect("an app");
     }
 
     /// Sets an app's quotas at the front; the cells have them when this returns.

@@ -1,8 +1,7 @@
 //! Whether a publish, or one more of something, has room. What is held counts from here on; whoever wrote it settles it,
 //! and dropped it is given back ([`Held`]).
 //!
-//! What is asked for in order is decided in order: whoever publishes several messages awaits the decision on one before
-//! the next ([`crate::Delivery::begin_publish`]). Inboxes are decided on by the store, behind its queue ([`Gate`]).
+//! To publish in order, await each decision before the next ([`crate::Delivery::begin_publish`]). Inboxes are decided on by the store, behind its queue ([`Gate`]).
 
 use std::sync::Arc;
 
@@ -11,6 +10,7 @@ use noroshi_types::{AppId, Quota, Request, Target, Topic, When};
 use parking_lot::Mutex;
 
 use super::of_app::Rate;
+use super::stored::RETRY_AFTER;
 use super::{Held, OfApp, OverQuota, Reservation, refresh};
 use crate::delivery::{Delivery, Error};
 
@@ -91,6 +91,19 @@ impl Delivery {
             refresh::count(self, &of_app).await?;
         }
         Ok(Some(of_app))
+    }
+
+    /// Whether a front may hand on messages of the app. It waits for the first count for a short time only, because the
+    /// front's next round waits for the answers of all apps.
+    pub async fn admit_relay(self: &Arc<Self>, app: AppId) -> Result<(), Error> {
+        if let Some(of_app) = self.quotas.limited(app)
+            && !self.counted_soon(&of_app).await
+            && let Some(quota) = of_app.counts.uncounted()
+        {
+            let limit = of_app.limit_of(quota).unwrap_or(u64::MAX);
+            return Err(OverQuota { quota, limit, after: RETRY_AFTER }.into());
+        }
+        Ok(())
     }
 
     pub(crate) async fn admit_publish(

@@ -43,6 +43,35 @@ impl<'a> Wish<'a> {
     }
 }
 
+/// What the store says of a batch of wishes.
+struct Found {
+    /// Devices that do not exist yet.
+    strangers: BTreeSet<DeviceId>,
+    /// Of each wish.
+    subscribing: Vec<Subscribing>,
+    /// Topics that do not exist yet.
+    unknown: BTreeSet<Topic>,
+}
+
+impl Found {
+    /// Whether the wish makes a device or a topic.
+    fn makes(&self, wish: &Wish<'_>) -> bool {
+        self.is_new(wish) || wish.kept.iter().any(|topic| self.unknown.contains(topic))
+    }
+
+    fn is_new(&self, wish: &Wish<'_>) -> bool {
+        wish.creates && wish.device.is_none_or(|device| self.strangers.contains(device))
+    }
+
+    fn hold(&mut self, of_app: &Arc<OfApp>, place: usize, wish: &Wish<'_>) -> Result<Held, OverQuota> {
+        let held = hold_one(of_app, wish, self.subscribing[place], &self.unknown, self.is_new(wish))?;
+        if let Some(device) = wish.device {
+            self.strangers.remove(device);
+        }
+        Ok(held)
+    }
+}
+
 impl Delivery {
     /// Durable subscriptions of a device: how many it may have, and topics that are new to the store.
     pub async fn admit_subscriptions(
@@ -97,33 +126,45 @@ impl Delivery {
         of_app: &Arc<OfApp>,
         logins: &[&Login],
     ) -> Vec<Result<Held, Error>> {
-        // Only what is made needs counts.
-        let is_counted = !logins.iter().any(|login| login.create) || self.counted_soon(of_app).await;
-        let goes_on = |login: &Login| is_counted || !login.create;
-        let wishes: Vec<Wish<'_>> =
-            logins.iter().filter(|login| goes_on(login)).map(|login| Wish::of_login(login)).collect();
-        let mut held = match self.hold(of_app, &wishes).await {
-            Ok(held) => held.into_iter(),
+        let wishes: Vec<Wish<'_>> = logins.iter().map(|login| Wish::of_login(login)).collect();
+        let mut found = match self.find_present(of_app, &wishes).await {
+            Ok(found) => found,
             Err(error) => {
                 tracing::warn!(app = %of_app.name(), %error, "the quotas of log-ins could not be read");
                 return logins.iter().map(|_| Err(Error::Overloaded)).collect();
             }
         };
-        let answer = |login: &&Login| match goes_on(login) {
-            true => held.next().map_or(Err(Error::Overloaded), |held| held.map_err(Error::from)),
-            false => Err(Error::Overloaded),
-        };
-        logins.iter().map(answer).collect()
+        // Only new devices and new topics need counts.
+        let is_counted = !wishes.iter().any(|wish| found.makes(wish)) || self.counted_soon(of_app).await;
+        let mut answers = Vec::with_capacity(wishes.len());
+        for (place, wish) in wishes.iter().enumerate() {
+            answers.push(match is_counted || !found.makes(wish) {
+                true => found.hold(of_app, place, wish).map_err(Error::from),
+                false => Err(Error::Overloaded),
+            });
+        }
+        answers
     }
 
     /// Whether the app was counted, now or after a short wait. The count goes on if it takes longer.
-    async fn counted_soon(self: &Arc<Self>, of_app: &Arc<OfApp>) -> bool {
+    pub(super) async fn counted_soon(self: &Arc<Self>, of_app: &Arc<OfApp>) -> bool {
         if of_app.counts.is_counted() {
             return true;
         }
-        let (delivery, of) = (self.clone(), of_app.clone());
-        let counting = self.runtime.spawn(async move { refresh::count(&delivery, &of).await });
-        matches!(tokio::time::timeout(COUNT_PATIENCE, counting).await, Ok(Ok(Ok(()))))
+        let counts = &of_app.counts;
+        let is_idle = counts.counting.try_lock().is_ok();
+        let _ = tokio::time::timeout(COUNT_PATIENCE, async {
+            match is_idle {
+                true => {
+                    let (delivery, of) = (self.clone(), of_app.clone());
+                    drop(self.runtime.spawn(async move { refresh::count(&delivery, &of).await }).await);
+                }
+                // Waits for the count that runs.
+                false => drop(counts.counting.lock().await),
+            }
+        })
+        .await;
+        counts.is_counted()
     }
 
     /// Holds room for each in order, or tells why it has none.
@@ -132,19 +173,16 @@ impl Delivery {
         of_app: &Arc<OfApp>,
         wishes: &[Wish<'_>],
     ) -> Result<Vec<Result<Held, OverQuota>>, Error> {
-        let mut strangers = self.strangers(of_app, wishes).await?;
-        let subscribing = self.subscribing(of_app, wishes).await?;
-        let unknown = self.unknown_topics(of_app, wishes.iter().flat_map(|wish| wish.kept)).await?;
-        let mut answers = Vec::with_capacity(wishes.len());
-        for (wish, subscribing) in wishes.iter().zip(subscribing) {
-            let is_new = wish.creates && wish.device.is_none_or(|device| strangers.contains(device));
-            let held = hold_one(of_app, wish, subscribing, &unknown, is_new);
-            if let (Some(device), Ok(_)) = (wish.device, &held) {
-                strangers.remove(device);
-            }
-            answers.push(held);
-        }
-        Ok(answers)
+        let mut found = self.find_present(of_app, wishes).await?;
+        Ok(wishes.iter().enumerate().map(|(place, wish)| found.hold(of_app, place, wish)).collect())
+    }
+
+    async fn find_present(&self, of_app: &OfApp, wishes: &[Wish<'_>]) -> Result<Found, Error> {
+        Ok(Found {
+            strangers: self.strangers(of_app, wishes).await?,
+            subscribing: self.subscribing(of_app, wishes).await?,
+            unknown: self.unknown_topics(of_app, wishes.iter().flat_map(|wish| wish.kept)).await?,
+        })
     }
 
     /// Devices that would be made.
@@ -250,14 +288,14 @@ mod tests {
         Entering { login, generation: 1 }
     }
 
-    #[tokio::test]
-    async fn log_ins_wait_for_no_other_apps_count() {
+    /// Apps that may have one device each, on a store of their own.
+    async fn limited<const N: usize>(names: [&str; N]) -> (tempfile::TempDir, Arc<Delivery>, [AppId; N]) {
         let folder = tempfile::tempdir().expect("a folder");
         let mut registry = noroshi_telemetry::registry();
         let store =
             Arc::new(Sqlite::open(folder.path(), Options::default(), &mut registry).expect("a store"));
         let mut apps = Vec::new();
-        for name in ["huge", "small"] {
+        for name in names {
             let name = AppName::parse(name).expect("a name");
             apps.push(store.create_app(name, Default::default(), NOW).await.expect("an app"));
         }
@@ -268,24 +306,63 @@ mod tests {
         let configured =
             |app: &noroshi_store::App| Configured { app: app.id, name: app.name.clone(), overrides };
         delivery.quotas.configure(apps.iter().map(configured));
-        let [huge, small] = [apps[0].id, apps[1].id];
+        let ids = std::array::from_fn(|index| apps[index].id);
+        (folder, delivery, ids)
+    }
+
+    #[tokio::test]
+    async fn log_ins_wait_for_no_other_apps_count() {
+        let (_folder, delivery, [huge, small]) = limited(["huge", "small"]).await;
         let of_app = delivery.quotas.limited(huge).expect("limited");
+        let known = DeviceId::parse("jwt").expect("an id");
+        let known = Registration { device: Some(known), ..Registration::default() };
+        let registered = delivery.store.register(huge, vec![known], NOW).await.expect("a commit");
+        assert!(registered[0].is_ok());
         // As a count that does not end.
         let counting = of_app.counts.counting.lock().await;
         let entering = [
             log_in(huge, "new", true),
             log_in(huge, "known", false),
+            log_in(huge, "jwt", true),
             log_in(small, "one", true),
             log_in(small, "two", true),
         ];
         let admitted = delivery.admit_log_ins(&entering).await;
-        let [new, known, one, two] = &admitted[..] else { panic!("an answer each") };
+        let [new, known, jwt, one, two] = &admitted[..] else { panic!("an answer each") };
         assert!(matches!(new, Err(Error::Overloaded)), "it comes again when the app was counted");
         assert!(known.is_ok(), "what makes nothing needs no count");
+        assert!(jwt.is_ok(), "a device that exists needs no count");
         assert!(one.is_ok());
         assert!(matches!(two, Err(Error::OverQuota(over)) if over.quota == Quota::Devices));
+        let refused = delivery.admit_relay(huge).await;
+        assert!(matches!(refused, Err(Error::OverQuota(over)) if over.quota == Quota::Devices));
         drop(counting);
         let admitted = delivery.admit_log_ins(&entering[..1]).await;
-        assert!(admitted[0].is_ok(), "counted by now");
+        assert!(
+            matches!(admitted[0], Err(Error::OverQuota(_))),
+            "counted by now: it has the one it may have"
+        );
+        delivery.admit_relay(huge).await.expect("counted");
+    }
+
+    #[tokio::test]
+    async fn after_a_count_that_failed_all_fail_fast() {
+        let (_folder, delivery, [app]) = limited(["app"]).await;
+        let of_app = delivery.quotas.limited(app).expect("limited");
+        of_app.counts.fail(Duration::from_secs(3_600));
+        assert!(matches!(delivery.counted(app).await, Err(Error::Overloaded)));
+        assert!(matches!(delivery.admit_relay(app).await, Err(Error::OverQuota(_))));
+        let admitted = delivery.admit_log_ins(&[log_in(app, "new", true)]).await;
+        assert!(matches!(admitted[0], Err(Error::Overloaded)));
+    }
+
+    #[tokio::test]
+    async fn a_batch_of_log_ins_adds_no_count_to_one_that_runs() {
+        let (_folder, delivery, [app]) = limited(["app"]).await;
+        let of_app = delivery.quotas.limited(app).expect("limited");
+        let _counting = of_app.counts.counting.lock().await;
+        let holders = Arc::strong_count(&of_app);
+        assert!(!delivery.counted_soon(&of_app).await);
+        assert_eq!(Arc::strong_count(&of_app), holders, "no task waits for its turn");
     }
 }

@@ -43,7 +43,7 @@ impl Held {
     }
 }
 
-/// A batch of which some have room and the others are answered why not.
+/// A batch, split into admitted items and refusals.
 pub struct Admission<T> {
     admitted: Vec<T>,
     held: Vec<Held>,

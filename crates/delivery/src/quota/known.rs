@@ -33,8 +33,7 @@ impl KnownTopics {
         topics.for_each(|topic| insert(&mut known, self.hash(topic)));
     }
 
-    /// Lets the caller make those of `topics` that nobody else was let make before; `reserve` is asked for room for as
-    /// many.
+    /// Claims the topics that nobody has claimed; calls `reserve` with their number.
     pub(super) fn claim<'a, R, E>(
         &self,
         topics: impl Iterator<Item = &'a Topic>,

@@ -1,5 +1,6 @@
-//! One app's limits, and what this node counts for it. Everything here is atomic or behind a lock that is held for a
-//! few instructions; counts are locked under the lock of known topics, no other lock under another.
+//! One app's limits, and what this node counts for it. Limits and buckets are atomic; counts and known topics are behind
+//! locks that are not held across an await. Only counts are locked under another lock, that of known topics. One lock is
+//! held while the store counts (`Counts::counting`).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -25,7 +26,8 @@ pub(super) enum Rate {
     Relayed,
 }
 
-/// What waited in a front while the cell was away comes on top of what is new: at twice the rate both get through.
+/// What waited in a front while the cell was away comes on top of what is new: at twice the rate the backlog shrinks also
+/// while new messages arrive at the full rate.
 const RELAYED_FACTOR: u64 = 2;
 
 pub struct OfApp {

@@ -25,15 +25,21 @@ pub(crate) async fn run(delivery: &Delivery) {
 }
 
 /// Counts unless somebody else just did. Awaited where nothing can be decided without it: after a start, and after a
-/// quota was limited that was not counted before.
+/// quota was limited that was not counted before. After a count that failed it fails at once for a while, so those who
+/// waited for that count do not each run one that fails.
 pub(super) async fn count(delivery: &Delivery, of_app: &Arc<OfApp>) -> Result<(), Error> {
     let _one = of_app.counts.counting.lock().await;
-    if of_app.counts.is_counted() && !of_app.counts.is_due() {
-        return Ok(());
+    if !of_app.counts.is_due() {
+        return if of_app.counts.is_counted() { Ok(()) } else { Err(Error::Overloaded) };
     }
     let (wanted, noted) = (of_app.counts.wanted(), of_app.counts.begin());
-    let counted = delivery.store.usage(of_app.app(), &wanted, delivery.clock.now()).await?;
-    of_app.counts.end(&noted, &counted);
+    match delivery.store.usage(of_app.app(), &wanted, delivery.clock.now()).await {
+        Ok(counted) => of_app.counts.end(&noted, &counted),
+        Err(error) => {
+            of_app.counts.fail(noted.began.elapsed());
+            return Err(error.into());
+        }
+    }
     Ok(())
 }
 

@@ -22,6 +22,8 @@ const INTERVAL_STALE: Duration = Duration::from_secs(1);
 /// A count takes at most this part of one reader's time: 1 in 50, and 1 in 10 while somebody is refused.
 const SHARE: u32 = 50;
 const SHARE_STALE: u32 = 10;
+/// After a count that failed nobody counts for as long as it took, and at least this long.
+const FAILED_PAUSE: Duration = Duration::from_secs(1);
 /// What is refused by a count may go through after the next one.
 pub(super) const RETRY_AFTER: Duration = Duration::from_secs(2);
 
@@ -47,6 +49,8 @@ struct State {
     counted: u64,
     /// When the last count ended, and how long it took.
     last: Option<(Instant, Duration)>,
+    /// A count failed: nobody counts until then.
+    paused_until: Option<Instant>,
     /// Somebody was refused since.
     is_stale: bool,
 }
@@ -61,7 +65,7 @@ pub(super) struct Counts {
 /// What a count began with.
 pub(super) struct Noted {
     settled: [u64; Quota::COUNT],
-    began: Instant,
+    pub(super) began: Instant,
 }
 
 pub(super) struct Refused {
@@ -91,7 +95,7 @@ impl Counts {
     /// Whether it is time to count again.
     pub(super) fn is_due(&self) -> bool {
         let state = self.state.lock();
-        if state.wanted == 0 {
+        if state.wanted == 0 || state.paused_until.is_some_and(|until| Instant::now() < until) {
             return false;
         }
         let (interval, share) =
@@ -125,6 +129,19 @@ impl Counts {
         }
         state.last = Some((Instant::now(), noted.began.elapsed()));
         state.is_stale = false;
+        state.paused_until = None;
+    }
+
+    /// A count failed after this time.
+    pub(super) fn fail(&self, took: Duration) {
+        self.state.lock().paused_until = Some(Instant::now() + took.max(FAILED_PAUSE));
+    }
+
+    /// A quota that is limited and was not counted yet.
+    pub(super) fn uncounted(&self) -> Option<Quota> {
+        let state = self.state.lock();
+        let missing = state.wanted & !state.counted;
+        Quota::STORED.into_iter().find(|quota| missing & bit(*quota) != 0)
     }
 
     pub(super) fn total(&self, quota: Quota) -> Option<u64> {
@@ -241,7 +258,19 @@ mod tests {
         assert!(!counts.is_counted() && counts.is_due());
         assert_eq!(counts.total(Quota::Topics), None);
         assert_eq!(counts.wanted(), [Quota::Devices, Quota::Topics]);
+        assert_eq!(counts.uncounted(), Some(Quota::Topics));
         counts.want(|_| false);
         assert!(counts.is_counted() && !counts.is_due(), "nothing is counted without a limit");
+    }
+
+    #[test]
+    fn a_count_that_failed_is_not_tried_again_at_once() {
+        let counts = Counts::default();
+        counts.want(|quota| quota == Quota::Devices);
+        counts.fail(Duration::from_secs(3_600));
+        assert!(!counts.is_counted() && !counts.is_due());
+        counts.end(&counts.begin(), &[(Quota::Devices, 0)]);
+        counts.want(|quota| matches!(quota, Quota::Devices | Quota::Topics));
+        assert!(counts.is_due(), "the pause ends with a count");
     }
 }

@@ -25,7 +25,7 @@ use super::{AppRules, Holder, Reason, Verdict};
 use crate::Delivery;
 
 /// Questions of one app that are under way at once.
-const UNDER_WAY_MAX: usize = 16;
+pub const UNDER_WAY_MAX: usize = 16;
 /// And with those that wait for their turn. More are answered with no.
 const OPEN_MAX: usize = 1_024;
 const ANSWER_BYTES_MAX: usize = 4 << 10;

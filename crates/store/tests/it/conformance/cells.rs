@@ -367,8 +367,10 @@ pub(crate) async fn parts_are_read_of_one_app_or_of_the_others(store: &(impl Sto
     let ids = |parts: &[(NotificationId, u64)]| parts.iter().map(|(id, _)| *id).collect::<Vec<_>>();
     let others = |apart: &[AppId], after: u64| Wanted::Others { apart: apart.to_vec(), after };
     assert_eq!(ids(&read(Wanted::ALL, 9).await), [id(1), id(2), id(3), id(4), id(5)]);
-    assert_eq!(ids(&read(Wanted::Of(news), 9).await), [id(3), id(5)]);
-    assert_eq!(ids(&read(Wanted::Of(shop), 2).await), [id(1), id(2)]);
+    assert_eq!(ids(&read(Wanted::Of { app: news, after: 0 }, 9).await), [id(3), id(5)]);
+    assert_eq!(ids(&read(Wanted::Of { app: shop, after: 0 }, 2).await), [id(1), id(2)]);
+    let first = read(Wanted::Of { app: news, after: 0 }, 1).await[0].1;
+    assert_eq!(ids(&read(Wanted::Of { app: news, after: first }, 9).await), [id(5)]);
     let behind = read(others(&[shop], 0), 1).await;
     assert_eq!(ids(&behind), [id(3)], "rows of others do not count");
     assert_eq!(ids(&read(others(&[shop], behind[0].1), 9).await), [id(5)]);
