@@ -1,7 +1,7 @@
 //! The admin listener: a socket of its own, so that metrics and health answer while the public side is
 //! full or draining. TLS is the gateway's, so both addresses read certificates the same way.
 //!
-//! Its connections are a pool of their own: idle ones make room, so nobody can keep an operator out.
+//! Its connections are a pool of their own: silent and idle ones make room, so nobody can keep an operator out.
 
 use std::io;
 use std::net::SocketAddr;

@@ -23,13 +23,15 @@ use crate::node::{Client, Node, plain};
 static ONE_AT_A_TIME: Mutex<()> = Mutex::const_new(());
 
 /// No verification is answered until this is dropped.
-pub(crate) struct Hold(#[allow(dead_code)] MutexGuard<'static, ()>); // held, not read
+pub(crate) struct Hold {
+    _one_at_a_time: MutexGuard<'static, ()>,
+}
 
 impl Hold {
     pub(crate) async fn begin() -> Self {
         let one = ONE_AT_A_TIME.lock().await;
         fault::arm("stall verified");
-        Self(one)
+        Self { _one_at_a_time: one }
     }
 }
 
