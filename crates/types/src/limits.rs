@@ -141,6 +141,11 @@ pub const TCP_KEEPALIVE: Duration = Duration::from_secs(300);
 pub const STALL_TIMEOUT: Duration = Duration::from_secs(60);
 /// Rows kept for one device; the oldest make room.
 pub const INBOX_ROWS: u32 = 1_000;
+/// How many rows an inbox that keeps `rows` may have beyond them. The oldest leave together when there are more: a full
+/// inbox is counted once in so many messages, not for each one.
+pub const fn inbox_slack(rows: u32) -> u32 {
+    rows / 16
+}
 /// Stored messages kept of one topic.
 pub const TOPIC_LOG_ROWS: u64 = 10_000;
 /// Messages read from the store at once for one device that catches up.

@@ -1,13 +1,13 @@
 //! Inboxes: a row for every notification a device has not confirmed.
 //!
-//! A device keeps its newest `Options::inbox_rows` rows. To count them for every row written would
-//! cost a walk through the inbox each time; [`Room`] remembers how many rows a device can take
-//! without counting again.
+//! A device keeps its newest `Options::inbox_rows` rows, and up to [`limits::inbox_slack`] more. To
+//! count them for every row written would cost a walk through the inbox each time; [`Room`]
+//! remembers how many rows a device can take without counting again.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use noroshi_types::{AppId, DeviceId, DeviceNum, Message, Outcome, Timestamp};
+use noroshi_types::{AppId, DeviceId, DeviceNum, Message, Outcome, Timestamp, limits};
 use rusqlite::Connection;
 
 use super::backlog::Reading;
@@ -84,21 +84,24 @@ fn collapse(db: &Connection, device: DeviceNum, key: &str, left: &mut Departures
     Ok(())
 }
 
-/// Counts an inbox that just got a row, and removes its oldest rows above the limit.
+/// Counts an inbox that just got a row. One that is above the limit and its slack loses its oldest rows.
 fn make_room(w: &mut Write<'_>, device: DeviceNum, left: &mut Departures) -> Result<(), Error> {
     let rows = count(w.db, device)?;
     let rows_max = w.options.inbox_rows.max(1);
-    w.room.note(device, rows_max.saturating_sub(rows));
-    if let Some(over @ 1..) = rows.checked_sub(rows_max) {
-        let mut statement = w.db.prepare_cached(
-            "DELETE FROM inbox WHERE device = ?1
-             AND num IN (SELECT num FROM inbox WHERE device = ?1 ORDER BY num LIMIT ?2) RETURNING num",
-        )?;
-        let mut evicted = statement.query((device.0 as i64, over))?;
-        while let Some(row) = evicted.next()? {
-            left.add(row.get(0)?, Outcome::Evicted, device);
-        }
+    let slack = limits::inbox_slack(rows_max);
+    if let Some(room) = (rows_max + slack).checked_sub(rows) {
+        w.room.note(device, room);
+        return Ok(());
     }
+    let mut statement = w.db.prepare_cached(
+        "DELETE FROM inbox WHERE device = ?1
+         AND num IN (SELECT num FROM inbox WHERE device = ?1 ORDER BY num LIMIT ?2) RETURNING num",
+    )?;
+    let mut evicted = statement.query((device.0 as i64, rows - rows_max))?;
+    while let Some(row) = evicted.next()? {
+        left.add(row.get(0)?, Outcome::Evicted, device);
+    }
+    w.room.note(device, slack);
     Ok(())
 }
 

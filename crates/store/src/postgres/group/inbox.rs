@@ -5,27 +5,28 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use noroshi_types::{DeviceNum, Outcome};
+use noroshi_types::{DeviceNum, Outcome, limits};
 
 use super::reading::Found;
 use crate::ids::Num;
 
 /// Locks what [`COLLAPSE`] and [`MAKE_ROOM`] may remove, in the order in which everybody locks rows of inboxes. No
-/// more rows leave an inbox than come ($4), as long as it never had more than it may.
+/// more rows leave an inbox than come ($4) and stood above the limit ($5).
 pub(super) const LOCK: &str = "SELECT 1 FROM (
          SELECT o.device, o.num FROM unnest($1::bigint[], $2::text[]) u (device, key)
          JOIN inbox o ON o.device = u.device AND o.collapse_key = u.key
          UNION
          SELECT u.device, o.num FROM unnest($3::bigint[], $4::bigint[]) u (device, new) CROSS JOIN LATERAL (
-             SELECT n.num FROM inbox n WHERE n.device = u.device ORDER BY n.num LIMIT u.new) o) v
+             SELECT n.num FROM inbox n WHERE n.device = u.device ORDER BY n.num LIMIT u.new + $5) o) v
      JOIN inbox i ON i.device = v.device AND i.num = v.num ORDER BY i.device, i.num FOR UPDATE OF i";
 
 /// Removes the older rows of keys.
 pub(super) const COLLAPSE: &str = "DELETE FROM inbox i USING unnest($1::bigint[], $2::text[]) u (device, key)
      WHERE i.device = u.device AND i.collapse_key = u.key RETURNING i.device, i.collapse_key, i.num";
 
-/// Counts inboxes that are to get `new` rows each, and removes the oldest of what will be too much: a row with the
-/// count of each inbox, and a row with the number of each notification that left.
+/// Counts inboxes that are to get `new` rows each. Where that makes more than the limit ($3) and its slack ($4), the
+/// oldest above the limit are removed: a row with the count of each inbox, and a row with the number of each
+/// notification that left.
 pub(super) const MAKE_ROOM: &str = "WITH counted AS (
          SELECT u.device, u.new, (SELECT count(*) FROM inbox i WHERE i.device = u.device) AS rows
          FROM unnest($1::bigint[], $2::bigint[]) u (device, new)),
@@ -34,7 +35,7 @@ pub(super) const MAKE_ROOM: &str = "WITH counted AS (
              SELECT c.device, o.num FROM counted c CROSS JOIN LATERAL (
                  SELECT n.num FROM inbox n WHERE n.device = c.device ORDER BY n.num
                  LIMIT greatest(c.rows + c.new - $3, 0)) o
-             WHERE c.rows + c.new > $3) v
+             WHERE c.rows + c.new > $3 + $4) v
          WHERE i.device = v.device AND i.num = v.num RETURNING i.device, i.num)
      SELECT device, rows, NULL FROM counted UNION ALL SELECT device, NULL, num FROM gone";
 
@@ -57,6 +58,8 @@ struct NewRow<'a> {
 pub(super) struct Inboxes<'a> {
     rows: Vec<NewRow<'a>>,
     rows_max: i64,
+    /// See [`limits::inbox_slack`].
+    slack: i64,
     /// Of each device's newest row so far.
     ranks: HashMap<i64, i64>,
     /// Index of the latest row of a key, and the place of the first of the group.
@@ -92,6 +95,7 @@ impl<'a> Inboxes<'a> {
         Self {
             rows: Vec::new(),
             rows_max: i64::from(rows_max.max(1)),
+            slack: i64::from(limits::inbox_slack(rows_max)),
             ranks: HashMap::new(),
             keys: HashMap::new(),
             crowded: HashSet::new(),
@@ -106,7 +110,7 @@ impl<'a> Inboxes<'a> {
             let device = found.num;
             let rank = self.ranks.entry(device).or_insert(found.rank);
             *rank = rank.saturating_add(1);
-            if *rank > self.rows_max {
+            if *rank > self.rows_max + self.slack {
                 self.crowded.insert(device);
             }
             let row = NewRow { device, num, key, rank: *rank, place, gone: false };
@@ -177,7 +181,10 @@ impl<'a> Inboxes<'a> {
                 evicted[first..].iter().take_while(|(one, _)| *one == device).map(|(_, num)| *num).collect();
             let left = rows - old.len() as i64;
             // More of them than an inbox takes: the oldest of the group are not even written.
-            let over = (left + new.len() as i64 - self.rows_max).max(0) as usize;
+            let over = match rows + new.len() as i64 > self.rows_max + self.slack {
+                true => (left + new.len() as i64 - self.rows_max).max(0) as usize,
+                false => 0,
+            };
             // The latest ones pushed out the others, each one.
             let pushed_out = old.len() + over;
             let cause = |i: usize| new.len().saturating_sub(pushed_out - i).min(new.len() - 1);
@@ -262,6 +269,22 @@ mod tests {
             &[(1, 101, 1), (1, 102, 2)],
             &[(0, 50, Outcome::Evicted, 1), (1, 51, Outcome::Evicted, 1), (2, 100, Outcome::Evicted, 1)],
         );
+    }
+
+    #[test]
+    fn the_oldest_leave_together_once_the_slack_is_used_up() {
+        // 32 are kept, and up to 2 more.
+        let mut inboxes = Inboxes::new(32);
+        inboxes.put(0, 100, None, &[found(1, 33), found(2, 34)]);
+        assert_eq!(inboxes.crowding(), (vec![2], vec![1]));
+        inboxes.made_room(&[(2, 34)], vec![(2, 3), (2, 1), (2, 2)]);
+        let evicted = |num| (0, num, Outcome::Evicted, 2);
+        check(inboxes, &[(1, 100, 34), (2, 100, 32)], &[evicted(1), evicted(2), evicted(3)]);
+        // Fewer stood in the inbox than its newest row said.
+        let mut inboxes = Inboxes::new(32);
+        inboxes.put(0, 100, None, &[found(1, 34)]);
+        inboxes.made_room(&[(1, 33)], Vec::new());
+        check(inboxes, &[(1, 100, 34)], &[]);
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //! written and committed (one round trip).
 
 use deadpool_postgres::ClientWrapper;
+use noroshi_types::limits;
 use tokio_postgres::Error;
 use tokio_postgres::types::ToSql;
 
@@ -133,9 +134,10 @@ pub(in crate::postgres) async fn make_room(
         return Ok(());
     }
     let rows_max = i64::from(inbox_rows.max(1));
+    let slack = i64::from(limits::inbox_slack(inbox_rows));
     let lock = async {
         let statement = session.prepare_cached(inbox::LOCK).await?;
-        session.execute(&statement, &[&devices, &keys, &crowded, &new]).await
+        session.execute(&statement, &[&devices, &keys, &crowded, &new, &slack]).await
     };
     let collapse = async {
         match devices.is_empty() {
@@ -151,7 +153,7 @@ pub(in crate::postgres) async fn make_room(
             true => Ok(Vec::new()),
             false => {
                 let statement = session.prepare_cached(inbox::MAKE_ROOM).await?;
-                session.query(&statement, &[&crowded, &new, &rows_max]).await
+                session.query(&statement, &[&crowded, &new, &rows_max, &slack]).await
             }
         }
     };

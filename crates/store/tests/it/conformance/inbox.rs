@@ -118,6 +118,37 @@ pub(crate) async fn a_full_inbox_evicts_the_oldest(store: &dyn Store) {
     assert_eq!(waiting(store, app, "d1", NOW).await, sent[5..]);
 }
 
+/// For a store that keeps 32 rows of an inbox, and up to 2 more.
+pub(crate) async fn the_oldest_leave_together(store: &dyn Store) {
+    let app = app(store, "shop").await;
+    let d1 = join(store, app, "d1", "u1", &[]).await;
+    let mut sent = Vec::new();
+    for _ in 0..34 {
+        sent.push(send(store, app, stored(users(&["u1"]))).await);
+    }
+    assert_eq!(waiting(store, app, "d1", NOW).await, sent);
+    for first in [3, 6] {
+        let over = send_at(store, app, stored(users(&["u1"])), NOW).await;
+        sent.push(over.message.id);
+        assert_eq!(waiting(store, app, "d1", NOW).await, sent[first..]);
+        assert_eq!(over.departed.count(Outcome::Evicted), 3);
+        for id in &sent[first - 3..first] {
+            assert_eq!(counts(store, app, *id).await, [(Outcome::Kept, 1), (Outcome::Evicted, 1)]);
+        }
+        for _ in 0..2 {
+            sent.push(send(store, app, stored(users(&["u1"]))).await);
+        }
+        assert_eq!(waiting(store, app, "d1", NOW).await, sent[first..], "nobody leaves before");
+    }
+    // What was confirmed makes room: nobody is pushed out while there is some.
+    assert_eq!(ack(store, d1, &sent[20..30]).await, 10);
+    for _ in 0..10 {
+        sent.push(send(store, app, stored(users(&["u1"]))).await);
+    }
+    let kept = [&sent[6..20], &sent[30..]].concat();
+    assert_eq!(waiting(store, app, "d1", NOW).await, kept);
+}
+
 pub(crate) async fn an_ack_removes_once(store: &dyn Store) {
     let app = app(store, "shop").await;
     let d1 = join(store, app, "d1", "u1", &[]).await;

@@ -21,6 +21,14 @@ fn numbered(app: AppId, number: u64) -> Accept {
     Accept { app, request: request.into(), now: NOW, idempotency: None, campaign: None, gate: None }
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_oldest_of_a_full_inbox_leave_together() {
+    let database = server().database().await;
+    let options = PostgresOptions { inbox_rows: 32, ..options(&database) };
+    let store = Postgres::open(options, &mut Registry::default()).await.expect("opens");
+    crate::conformance::inbox::the_oldest_leave_together(&store).await;
+}
+
 async fn fails(url: &str) -> String {
     let options = PostgresOptions { connect_timeout: Duration::from_secs(1), ..PostgresOptions::new(url) };
     Postgres::open(options, &mut Registry::default()).await.err().expect("refused").to_string()

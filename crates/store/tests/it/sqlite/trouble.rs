@@ -57,6 +57,12 @@ async fn a_full_disk_refuses_and_loses_nothing() {
     assert_eq!(waiting(&store, app, "d1", NOW).await[..10], accepted[1..11]);
 }
 
+#[tokio::test]
+async fn the_oldest_of_a_full_inbox_leave_together() {
+    let (_folder, store) = fresh(Options { inbox_rows: 32, ..options() });
+    crate::conformance::inbox::the_oldest_leave_together(&store).await;
+}
+
 /// Keeps the writer's thread busy until the sender is dropped.
 fn block_writer(store: &impl Notifications, app: AppId) -> mpsc::SyncSender<()> {
     let (release, released) = mpsc::sync_channel::<()>(0);
