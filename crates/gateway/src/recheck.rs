@@ -11,8 +11,8 @@
 //! of rules must not become a storm of questions.
 //!
 //! A session that kept too little of its token for the new rules logs in again ([`CloseReason::RulesChanged`]). Such
-//! sessions end at a steady rate, so that a change does not become a storm of log-ins. Until then they hear what they
-//! heard, and anything they ask for ends them at once.
+//! sessions end at a steady rate, the apps in turn, so that a change does not become a storm of log-ins and a large app
+//! does not hold up a small one. Until then they hear what they heard, and anything they ask for ends them at once.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
@@ -40,9 +40,46 @@ const RETURNS: Rate = Rate { per_second: 500, burst: 50 };
 pub(crate) struct Recheck {
     laps: HashMap<AppId, Lap>,
     next_place: usize,
-    /// Sessions that have to log in again, each at most once.
-    returning: VecDeque<(u32, u64)>,
+    returning: Returning,
     returns: Bucket,
+}
+
+/// Sessions that have to log in again, each at most once: slot and generation, by app. The apps take turns.
+#[derive(Default)]
+struct Returning {
+    sessions: HashMap<AppId, VecDeque<(u32, u64)>>,
+    /// Each app that has sessions, once.
+    turns: VecDeque<AppId>,
+}
+
+impl Returning {
+    fn is_empty(&self) -> bool {
+        self.turns.is_empty()
+    }
+
+    fn push(&mut self, app: AppId, session: (u32, u64)) {
+        let sessions = self.sessions.entry(app).or_default();
+        if sessions.is_empty() {
+            self.turns.push_back(app);
+        }
+        sessions.push_back(session);
+    }
+
+    fn pop(&mut self) -> Option<(u32, u64)> {
+        let app = self.turns.pop_front()?;
+        let sessions = self.sessions.get_mut(&app)?;
+        let session = sessions.pop_front();
+        match sessions.is_empty() {
+            true => drop(self.sessions.remove(&app)),
+            false => self.turns.push_back(app),
+        }
+        session
+    }
+
+    fn forget(&mut self, app: AppId) {
+        self.sessions.remove(&app);
+        self.turns.retain(|other| *other != app);
+    }
 }
 
 /// How far around the shard is for one app.
@@ -56,7 +93,7 @@ struct Lap {
 impl Recheck {
     fn new(now_ms: u32) -> Self {
         let returns = Bucket::full(RETURNS, now_ms);
-        Self { laps: HashMap::new(), next_place: 0, returning: VecDeque::new(), returns }
+        Self { laps: HashMap::new(), next_place: 0, returning: Returning::default(), returns }
     }
 
     fn begin(&mut self, app: AppId) {
@@ -101,28 +138,25 @@ impl Shard {
         }
         let now_ms = self.now.ms32();
         let mut recheck = self.recheck.take().unwrap_or_else(|| Recheck::new(now_ms));
-        changed.iter().for_each(|app| recheck.begin(*app));
-        if !changed.is_empty() {
-            // Their lap finds them again.
-            recheck.returning.retain(|(slot, generation)| {
-                let session = self.at(*slot, *generation).and_then(|connection| connection.session.as_ref());
-                session.is_some_and(|session| !changed.contains(&session.app))
-            });
+        for app in changed {
+            recheck.begin(app);
+            // The lap finds them again.
+            recheck.returning.forget(app);
         }
         let mut topics_left = TOPICS_PER_TURN;
         for _ in 0..PLACES_PER_TURN {
             let Some(place) = recheck.next_place(self.connections.capacity()) else { break };
             let Some(connection) = self.connections.get(place) else { continue };
-            let is_concerned =
-                connection.session.as_ref().is_some_and(|it| recheck.laps.contains_key(&it.app));
-            if !is_concerned || connection.phase != Phase::Open {
+            let app = connection.session.as_ref().map(|session| session.app);
+            let Some(app) = app.filter(|app| recheck.laps.contains_key(app)) else { continue };
+            if connection.phase != Phase::Open {
                 continue;
             }
             let (slot, generation, topics) = (place as u32, connection.generation, connection.topics.len());
             let cost = topics + self.mqtt_filters(slot).count();
             self.guard(Some(slot), |shard| {
                 if !shard.recheck_session(slot) {
-                    recheck.returning.push_back((slot, generation));
+                    recheck.returning.push(app, (slot, generation));
                 }
             });
             topics_left = topics_left.saturating_sub(cost.max(1));
@@ -130,11 +164,8 @@ impl Shard {
                 break;
             }
         }
-        while let Some((slot, generation)) = recheck.returning.front().copied() {
-            if !recheck.returns.take(RETURNS, now_ms) {
-                break;
-            }
-            recheck.returning.pop_front();
+        while !recheck.returning.is_empty() && recheck.returns.take(RETURNS, now_ms) {
+            let Some((slot, generation)) = recheck.returning.pop() else { break };
             if self.at(slot, generation).is_some_and(|connection| connection.phase == Phase::Open) {
                 self.guard(Some(slot), |shard| shard.recheck_now(slot));
             }
@@ -251,6 +282,20 @@ mod tests {
         assert_eq!(passed[..5], [0, 1, 2, 3, 4]);
         let rest = places(&mut recheck, 5, 9);
         assert!(rest.len() >= 4 && !recheck.has_work(), "{rest:?}");
+    }
+
+    #[test]
+    fn apps_take_turns_to_log_in_again() {
+        let mut returning = Returning::default();
+        for slot in 0..4 {
+            returning.push(AppId(1), (slot, 7));
+        }
+        returning.push(AppId(2), (10, 7));
+        returning.push(AppId(3), (20, 7));
+        returning.forget(AppId(3));
+        let slots: Vec<u32> = std::iter::from_fn(|| returning.pop()).map(|(slot, _)| slot).collect();
+        assert_eq!(slots, [0, 10, 1, 2, 3]);
+        assert!(returning.is_empty() && returning.sessions.is_empty());
     }
 
     #[test]
