@@ -6,9 +6,12 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use noroshi_auth::{Auth, Refused};
 use noroshi_egress::Egress;
-use noroshi_store::{AppSettings, Sqlite, Store, sqlite::Options};
-use noroshi_types::{AppName, DeviceId, Scope, Scopes, Timestamp, UserId};
+use noroshi_store::{AppSettings, Error, Sqlite, Store, sqlite::Options};
+use noroshi_types::{AppId, AppName, DeviceId, Scope, Scopes, Timestamp, UserId};
 use ring::{hmac, rand, signature, signature::KeyPair};
+use tokio::io::AsyncWriteExt;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinHandle;
 
 const NOW: Timestamp = Timestamp(1_800_000_000_000);
 const LATER_S: u64 = 1_800_000_100;
@@ -274,26 +277,27 @@ async fn a_change_here_also_withdraws_keys_that_another_node_replaced() {
     assert!(here.device(&old.sign(header), Some("a"), NOW).is_ok());
 }
 
+/// Gives the app the URL of a key set, and waits until it is asked for.
+async fn begin_fetch(auth: &Arc<Auth>, app: AppId) -> (JoinHandle<Result<(), Error>>, TcpStream) {
+    let slow = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let url = format!("http://{}/jwks", slow.local_addr().expect("an address"));
+    let from_url = AppSettings { jwks_url: Some(url), ..AppSettings::default() };
+    let auth = auth.clone();
+    let fetching = tokio::spawn(async move { auth.update_app(app, from_url).await.map(drop) });
+    let (asked, _) = slow.accept().await.expect("asked");
+    (fetching, asked)
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_slow_fetch_does_not_bring_back_keys_that_were_replaced() {
     let Bench { auth, .. } = bench().await;
     let (old, new) = (Es256::generate(), Es256::generate());
     let app = auth.create_app(name("a"), AppSettings::default(), NOW).await.expect("made").id;
-    let slow = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
-    let url = format!("http://{}/jwks", slow.local_addr().expect("an address"));
-    let from_url = AppSettings { jwks_url: Some(url), ..AppSettings::default() };
-    let fetching = tokio::spawn({
-        let auth = auth.clone();
-        async move { auth.update_app(app, from_url).await }
-    });
-    let (mut asked, _) =
-        tokio::task::spawn_blocking(move || slow.accept()).await.expect("ran").expect("asked");
+    let (fetching, mut asked) = begin_fetch(&auth, app).await;
 
     let direct = AppSettings { jwks: Some(new.jwks()), ..AppSettings::default() };
     auth.update_app(app, direct).await.expect("changed");
-    let body = old.jwks();
-    let answer = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{body}", body.len());
-    std::io::Write::write_all(&mut asked, answer.as_bytes()).expect("answered");
+    asked.write_all(answer("200 OK", &old.jwks()).as_bytes()).await.expect("answered");
     fetching.await.expect("no panic").expect("changed");
 
     let header = r#"{"alg":"ES256","kid":"k1"}"#;
@@ -306,20 +310,12 @@ async fn new_quotas_do_not_discard_a_fetch_under_way() {
     let Bench { auth, .. } = bench().await;
     let keys = Es256::generate();
     let app = auth.create_app(name("a"), AppSettings::default(), NOW).await.expect("made").id;
-    let slow = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
-    let url = format!("http://{}/jwks", slow.local_addr().expect("an address"));
-    let from_url = AppSettings { jwks_url: Some(url), ..AppSettings::default() };
-    let fetching = tokio::spawn({
-        let auth = auth.clone();
-        async move { auth.update_app(app, from_url).await }
-    });
-    let (mut asked, _) =
-        tokio::task::spawn_blocking(move || slow.accept()).await.expect("ran").expect("asked");
+    let (fetching, mut asked) = begin_fetch(&auth, app).await;
 
     auth.set_quotas(app, Some("{}".to_owned())).await.expect("changed");
     let rules = r##"{"subscribe":[{"topic":"#","allow":"anyone"}]}"##;
     auth.set_topic_rules(app, Some(rules.to_owned())).await.expect("changed");
-    std::io::Write::write_all(&mut asked, answer("200 OK", &keys.jwks()).as_bytes()).expect("answered");
+    asked.write_all(answer("200 OK", &keys.jwks()).as_bytes()).await.expect("answered");
     fetching.await.expect("no panic").expect("changed");
 
     assert!(auth.device(&keys.sign(r#"{"alg":"ES256","kid":"k1"}"#), None, NOW).is_ok());
