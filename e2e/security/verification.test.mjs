@@ -151,6 +151,14 @@ test('who fails too often is told when to come back, on every protocol, and a go
   assert.equal(refused.status, 429)
   assert.ok(Number(refused.headers.get('retry-after')) >= 1, 'Retry-After')
   assert.equal((await refused.json()).code, 'too_many_requests')
+  // It is held back, and nobody else is.
+  const answered = []
+  const ask = async (token, name) => {
+    await me(node, token)
+    answered.push(name)
+  }
+  await Promise.all([ask(forged(), 'forged'), ask(registered.token, 'good')])
+  assert.deepEqual(answered, ['good', 'forged'])
   // Server-sent events.
   const stream = await events(node, forged())
   assert.equal(stream.statusCode, 429)

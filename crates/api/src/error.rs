@@ -222,6 +222,10 @@ impl Code {
     }
 }
 
+/// An extension of answers that have to wait for [`noroshi_types::limits::TOO_MANY_FAILURES_DELAY`].
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct HeldBack;
+
 /// One refusal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
@@ -233,6 +237,8 @@ pub struct Problem {
     credential_missing: bool,
     /// When to come back, where that is known.
     retry_after_s: Option<u32>,
+    /// The answer is [`HeldBack`].
+    is_held_back: bool,
 }
 
 /// The wire form (RFC 9457 §3). The type resolves to the code's place on this node's own page.
@@ -254,7 +260,14 @@ impl Problem {
             let end = detail.floor_char_boundary(DETAIL_BYTES_MAX);
             detail = format!("{}…", &detail[..end]).into();
         }
-        Self { code, detail, field: None, credential_missing: false, retry_after_s: None }
+        Self {
+            code,
+            detail,
+            field: None,
+            credential_missing: false,
+            retry_after_s: None,
+            is_held_back: false,
+        }
     }
 
     /// A value broke a rule; `field` is its path in the body.
@@ -340,6 +353,9 @@ impl IntoResponse for Problem {
         if let Some(seconds) = self.retry_after_s {
             headers.insert(header::RETRY_AFTER, seconds.into());
         }
+        if self.is_held_back {
+            response.extensions_mut().insert(HeldBack);
+        }
         response
     }
 }
@@ -402,7 +418,9 @@ impl From<Refused> for Problem {
                 Self { credential_missing: true, ..Self::new(Code::Unauthorized, detail) }
             }
             Refused::TooManyFailures { retry_after_s } => {
-                Self::new(Code::TooManyRequests, refused.to_string()).retry_after(retry_after_s)
+                let problem =
+                    Self::new(Code::TooManyRequests, refused.to_string()).retry_after(retry_after_s);
+                Self { is_held_back: true, ..problem }
             }
             Refused::Busy => Self::new(Code::Overloaded, refused.to_string()),
             refused => Self::new(Code::Unauthorized, refused.to_string()),

@@ -1,6 +1,10 @@
 //! Around every request: its id, its place among those in work, its line in the log, its count, and
 //! what is answered if it panics.
 //!
+//! A client that is told to wait because its log-ins failed too often ([`HeldBack`]) gets that answer a second late: one
+//! connection cannot have the node refuse thousands of tokens a second. The request takes no place among those in work
+//! meanwhile, and its connection makes room for others.
+//!
 //! The log holds the route, never the path or query, and no credential: a path may hold a device's id,
 //! and a query a token.
 
@@ -14,12 +18,12 @@ use futures_util::FutureExt;
 use http::header::AUTHORIZATION;
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use noroshi_protocol::http::is_request_id;
-use noroshi_types::NotificationId;
+use noroshi_types::{NotificationId, limits};
 use tracing::{Instrument, Level};
 
 use crate::access::Caller;
-use crate::error::{Code, Problem};
-use crate::link::Client;
+use crate::error::{Code, HeldBack, Problem};
+use crate::link::{Client, Link};
 use crate::metrics::Counted;
 use crate::state::{Api, Door};
 use crate::traced::{self, Traced};
@@ -34,6 +38,7 @@ pub(crate) async fn observe(Shared(api): Shared<Api>, mut request: Request, next
     let caller = Caller::default();
     request.extensions_mut().insert(caller.clone());
     let client = request.extensions().get::<Client>().map(|client| tracing::field::display(client.0));
+    let link = request.extensions().get::<Link>().cloned();
     let mut traced = Traced::of(request.uri().path(), request.headers());
     let mut open = traced.begin(&api, &route, &request);
     request.extensions_mut().insert(traced);
@@ -49,7 +54,17 @@ pub(crate) async fn observe(Shared(api): Shared<Api>, mut request: Request, next
     traced::end(open.as_mut(), status, app, notification);
     span.in_scope(|| log(&route, status, took.as_micros(), app, notification));
     response.headers_mut().insert(REQUEST_ID, id);
+    if response.extensions().get::<HeldBack>().is_some() {
+        hold_back(link.as_ref()).await;
+    }
     response
+}
+
+async fn hold_back(link: Option<&Link>) {
+    let mark = |held_back| link.iter().for_each(|link| link.set_held_back(held_back));
+    mark(true);
+    tokio::time::sleep(limits::TOO_MANY_FAILURES_DELAY).await;
+    mark(false);
 }
 
 /// A label of metrics: one of a closed set, whatever the client sends as its method.

@@ -60,7 +60,8 @@ pub(crate) enum Activity {
     Silent,
     /// Between two requests.
     Idle,
-    /// In the middle of a request: the peer owes bytes, or does not take those it is sent.
+    /// In the middle of a request: the peer owes bytes, or does not take those it is sent, or its answer is held back
+    /// ([`crate::observe`]).
     AwaitsPeer,
     Working,
 }

@@ -164,6 +164,9 @@ pub const JWT_SECRET_BYTES_MAX: usize = 1_024;
 pub const FAILED_LOG_INS_PER_CLIENT: u32 = 60;
 /// The same for one app, from everywhere: what a hundred clients at their own limit add.
 pub const FAILED_LOG_INS_PER_APP: u32 = 6_000;
+/// How late an HTTP client that is over its allowance is told so. With this and `limits.connections_per_client`, the
+/// node refuses at most 256 tokens of a client a second by default.
+pub const TOO_MANY_FAILURES_DELAY: Duration = Duration::from_secs(1);
 /// Lifetime of a device token.
 pub const DEVICE_TOKEN_TTL: Duration = Duration::from_secs(30 * 86_400);
 /// How long what was read of a device for its first call is used again, though nothing says that it changed.
