@@ -249,9 +249,10 @@ pub fn client(parts: &Parts) -> Option<ClientNetwork> {
 
 async fn consumer(parts: &Parts, api: &Api) -> Result<Identity, Problem> {
     let app = named_app(&parts.uri, &parts.headers, api);
-    let credential =
-        Credential { token: bearer(&parts.headers)?, app: app.as_deref(), client: client(parts) };
-    let identity = api.auth.authenticate(credential, api.now()).await?;
+    let token = bearer(&parts.headers)?;
+    let credential = Credential { token, app: app.as_deref(), client: client(parts) };
+    let identity = api.auth.authenticate(credential, api.now()).await;
+    let identity = identity.map_err(|refused| Problem::failed_log_in(token, refused))?;
     seen(parts, identity.app);
     has_shown(parts, Trust::Device);
     Ok(identity)

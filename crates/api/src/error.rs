@@ -222,9 +222,10 @@ impl Code {
     }
 }
 
-/// An extension of answers that have to wait for [`noroshi_types::limits::TOO_MANY_FAILURES_DELAY`].
+/// Response extension: [`crate::observe`] delays the response by
+/// [`TOO_MANY_FAILURES_DELAY`](noroshi_types::limits::TOO_MANY_FAILURES_DELAY).
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct HeldBack;
+pub(crate) struct Delayed;
 
 /// One refusal.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -237,8 +238,8 @@ pub struct Problem {
     credential_missing: bool,
     /// When to come back, where that is known.
     retry_after_s: Option<u32>,
-    /// The answer is [`HeldBack`].
-    is_held_back: bool,
+    /// The response is [`Delayed`].
+    is_delayed: bool,
 }
 
 /// The wire form (RFC 9457 §3). The type resolves to the code's place on this node's own page.
@@ -260,14 +261,7 @@ impl Problem {
             let end = detail.floor_char_boundary(DETAIL_BYTES_MAX);
             detail = format!("{}…", &detail[..end]).into();
         }
-        Self {
-            code,
-            detail,
-            field: None,
-            credential_missing: false,
-            retry_after_s: None,
-            is_held_back: false,
-        }
+        Self { code, detail, field: None, credential_missing: false, retry_after_s: None, is_delayed: false }
     }
 
     /// A value broke a rule; `field` is its path in the body.
@@ -281,6 +275,15 @@ impl Problem {
 
     pub fn not_found(what: &'static str) -> Self {
         Self::new(Code::NotFound, format!("there is no such {what}"))
+    }
+
+    /// The refusal of a device's credential. A client that failed too often gets it late, so that one connection cannot
+    /// have thousands of tokens a second refused. Device tokens are exempt: a front forwards them unverified, and a
+    /// stranger could occupy the front's connections to this cell.
+    pub fn failed_log_in(token: &str, refused: Refused) -> Self {
+        let has_failed_often = matches!(refused, Refused::TooManyFailures { .. });
+        let is_delayed = has_failed_often && noroshi_auth::device_named(token).is_none();
+        Self { is_delayed, ..refused.into() }
     }
 
     /// Something that must not happen did; `error` is for the log only.
@@ -353,8 +356,8 @@ impl IntoResponse for Problem {
         if let Some(seconds) = self.retry_after_s {
             headers.insert(header::RETRY_AFTER, seconds.into());
         }
-        if self.is_held_back {
-            response.extensions_mut().insert(HeldBack);
+        if self.is_delayed {
+            response.extensions_mut().insert(Delayed);
         }
         response
     }
@@ -418,9 +421,7 @@ impl From<Refused> for Problem {
                 Self { credential_missing: true, ..Self::new(Code::Unauthorized, detail) }
             }
             Refused::TooManyFailures { retry_after_s } => {
-                let problem =
-                    Self::new(Code::TooManyRequests, refused.to_string()).retry_after(retry_after_s);
-                Self { is_held_back: true, ..problem }
+                Self::new(Code::TooManyRequests, refused.to_string()).retry_after(retry_after_s)
             }
             Refused::Busy => Self::new(Code::Overloaded, refused.to_string()),
             refused => Self::new(Code::Unauthorized, refused.to_string()),

@@ -29,8 +29,8 @@ struct Inner {
     awaits_body: AtomicBool,
     /// The peer did not take the last write whole.
     is_write_blocked: AtomicBool,
-    /// The answer is ready and held back.
-    is_held_back: AtomicBool,
+    /// The response is ready, and delayed.
+    is_delayed: AtomicBool,
     /// A body missed a deadline.
     is_late: AtomicBool,
     /// Part of a body was not read: the connection cannot serve another request.
@@ -68,9 +68,9 @@ impl Link {
         self.set(&self.0.is_write_blocked, blocked);
     }
 
-    /// Who is held back makes room for others like somebody who sends nothing.
-    pub(crate) fn set_held_back(&self, held_back: bool) {
-        self.set(&self.0.is_held_back, held_back);
+    /// The pool may evict the connection while its response is delayed.
+    pub(crate) fn set_delayed(&self, delayed: bool) {
+        self.set(&self.0.is_delayed, delayed);
     }
 
     /// All of a connection runs in one task, so what one flag says is not outrun by another.
@@ -78,9 +78,9 @@ impl Link {
         let Some(place) = &self.0.place else { return flag.store(to, Ordering::Relaxed) };
         if flag.swap(to, Ordering::Relaxed) != to {
             let is = |flag: &AtomicBool| flag.load(Ordering::Relaxed);
-            let awaits_peer =
-                is(&self.0.awaits_body) || is(&self.0.is_write_blocked) || is(&self.0.is_held_back);
-            place.is_at(match awaits_peer {
+            let inner = &self.0;
+            let gives_way = is(&inner.awaits_body) || is(&inner.is_write_blocked) || is(&inner.is_delayed);
+            place.is_at(match gives_way {
                 true => Activity::AwaitsPeer,
                 false if is(&self.0.in_request) => Activity::Working,
                 false => Activity::Idle,

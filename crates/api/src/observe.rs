@@ -1,9 +1,8 @@
 //! Around every request: its id, its place among those in work, its line in the log, its count, and
 //! what is answered if it panics.
 //!
-//! A client that is told to wait because its log-ins failed too often ([`HeldBack`]) gets that answer a second late: one
-//! connection cannot have the node refuse thousands of tokens a second. The request takes no place among those in work
-//! meanwhile, and its connection makes room for others.
+//! The response to a client whose log-ins failed too often is [`Delayed`] by one second. During the delay the request
+//! does not count as in work, and the pool may evict its connection. Logs and metrics leave the delay out.
 //!
 //! The log holds the route, never the path or query, and no credential: a path may hold a device's id,
 //! and a query a token.
@@ -22,7 +21,7 @@ use noroshi_types::{NotificationId, limits};
 use tracing::{Instrument, Level};
 
 use crate::access::Caller;
-use crate::error::{Code, HeldBack, Problem};
+use crate::error::{Code, Delayed, Problem};
 use crate::link::{Client, Link};
 use crate::metrics::Counted;
 use crate::state::{Api, Door};
@@ -54,17 +53,17 @@ pub(crate) async fn observe(Shared(api): Shared<Api>, mut request: Request, next
     traced::end(open.as_mut(), status, app, notification);
     span.in_scope(|| log(&route, status, took.as_micros(), app, notification));
     response.headers_mut().insert(REQUEST_ID, id);
-    if response.extensions().get::<HeldBack>().is_some() {
-        hold_back(link.as_ref()).await;
+    if response.extensions().get::<Delayed>().is_some() {
+        delay(link.as_ref()).await;
     }
     response
 }
 
-async fn hold_back(link: Option<&Link>) {
-    let mark = |held_back| link.iter().for_each(|link| link.set_held_back(held_back));
-    mark(true);
+async fn delay(link: Option<&Link>) {
+    let set_delayed = |delayed| link.iter().for_each(|link| link.set_delayed(delayed));
+    set_delayed(true);
     tokio::time::sleep(limits::TOO_MANY_FAILURES_DELAY).await;
-    mark(false);
+    set_delayed(false);
 }
 
 /// A label of metrics: one of a closed set, whatever the client sends as its method.

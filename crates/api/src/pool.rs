@@ -60,8 +60,8 @@ pub(crate) enum Activity {
     Silent,
     /// Between two requests.
     Idle,
-    /// In the middle of a request: the peer owes bytes, or does not take those it is sent, or its answer is held back
-    /// ([`crate::observe`]).
+    /// In the middle of a request: the peer owes bytes, or does not take those it is sent, or the response is delayed
+    /// on purpose ([`crate::observe`]).
     AwaitsPeer,
     Working,
 }

@@ -44,7 +44,7 @@ pub(crate) struct Recheck {
     returns: Bucket,
 }
 
-/// Sessions that have to log in again, each at most once: slot and generation, by app. The apps take turns.
+/// Queues of sessions that have to log in again (slot and generation), one for each app. The apps take turns.
 #[derive(Default)]
 struct Returning {
     sessions: HashMap<AppId, VecDeque<(u32, u64)>>,

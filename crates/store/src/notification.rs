@@ -198,7 +198,7 @@ pub trait Notifications: Send + Sync {
     /// Keeps what must survive and then calls `done`, in one round trip whatever the number of
     /// targets:
     /// - `stored` to users, devices or a condition: an inbox row for every device, the newest
-    ///   [`crate::sqlite::Options::inbox_rows`] of a device kept, and some more; rows of the same collapse key are
+    ///   [`crate::sqlite::Options::inbox_rows`] of a device kept, with [`noroshi_types::limits::inbox_slack`]; rows of the same collapse key are
     ///   replaced; recorded as [`Outcome::Kept`], [`Outcome::Collapsed`], [`Outcome::Evicted`];
     ///   users and devices that do not exist as [`Outcome::Unknown`].
     /// - to a topic or everyone: the next offset, a row in the topic's log if `stored`, the retained

@@ -141,8 +141,8 @@ pub const TCP_KEEPALIVE: Duration = Duration::from_secs(300);
 pub const STALL_TIMEOUT: Duration = Duration::from_secs(60);
 /// Rows kept for one device; the oldest make room.
 pub const INBOX_ROWS: u32 = 1_000;
-/// How many rows an inbox that keeps `rows` may have beyond them. The oldest leave together when there are more: a full
-/// inbox is counted once in so many messages, not for each one.
+/// How far an inbox may exceed its limit before the store evicts the oldest rows down to the limit. So the store counts
+/// a full inbox once in `rows / 16` messages instead of for each message.
 pub const fn inbox_slack(rows: u32) -> u32 {
     rows / 16
 }
@@ -164,8 +164,8 @@ pub const JWT_SECRET_BYTES_MAX: usize = 1_024;
 pub const FAILED_LOG_INS_PER_CLIENT: u32 = 60;
 /// The same for one app, from everywhere: what a hundred clients at their own limit add.
 pub const FAILED_LOG_INS_PER_APP: u32 = 6_000;
-/// How late an HTTP client that is over its allowance is told so. With this and `limits.connections_per_client`, the
-/// node refuses at most 256 tokens of a client a second by default.
+/// How long the HTTP response to a client over that limit is delayed. With the default `limits.connections_per_client`,
+/// the node refuses at most 256 JWTs of one client a second.
 pub const TOO_MANY_FAILURES_DELAY: Duration = Duration::from_secs(1);
 /// Lifetime of a device token.
 pub const DEVICE_TOKEN_TTL: Duration = Duration::from_secs(30 * 86_400);

@@ -60,7 +60,8 @@ impl FromRequestParts<Api> for Resident {
             Ok(_) => return Err(Refused::NotAToken.into()),
             Err(_) => {
                 let credential = Credential { token, app: app.as_deref(), client: client(parts) };
-                api.auth.authenticate(credential, api.now()).await?
+                let identity = api.auth.authenticate(credential, api.now()).await;
+                identity.map_err(|refused| Problem::failed_log_in(token, refused))?
             }
         };
         let app = Some(front.app_name(identity.app)?);

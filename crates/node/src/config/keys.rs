@@ -398,7 +398,7 @@ impl Auth {
                     "auth.failures_per_client",
                     limits::FAILED_LOG_INS_PER_CLIENT,
                     "failures a minute",
-                    "Log-ins that may fail in a minute from one IPv4 address or IPv6 /64. Beyond it, the node answers failures with a retry delay (over HTTP one second late), and verifies at most 20 new RS256 or ES256 tokens a second.",
+                    "Log-ins that may fail in a minute from one IPv4 address or IPv6 /64. Beyond it, the node answers failures with a retry delay, delays its HTTP responses to JWTs by one second, and verifies at most 20 new RS256 or ES256 tokens a second.",
                 ),
                 per_app_per_minute: count_u32(
                     reader,

@@ -6,8 +6,8 @@ use std::collections::{HashSet, VecDeque};
 
 use noroshi_types::{NotificationId, limits};
 
-/// A whole inbox: 17 KiB for a client that acknowledges nothing.
-pub(super) const UNACKED_MAX: usize = limits::INBOX_ROWS as usize;
+/// A whole inbox: 18 KiB for a client that acknowledges nothing.
+pub(super) const UNACKED_MAX: usize = (limits::INBOX_ROWS + limits::inbox_slack(limits::INBOX_ROWS)) as usize;
 
 #[derive(Debug)]
 pub(super) struct Window {

@@ -12,8 +12,8 @@ pub struct PostgresOptions {
     /// to. `sslmode`: `disable`, `prefer`, `require` or `verify-full`; where TLS is used the certificate is
     /// verified, against the authorities in the PEM file `sslrootcert` names or else those that browsers trust.
     pub url: String,
-    /// Rows kept in the inbox of one device; the oldest make room. At least 1. Up to [`limits::inbox_slack`] more may stand
-    /// until they do.
+    /// Rows kept in the inbox of one device; the oldest make room. At least 1. An inbox may exceed this by
+    /// [`limits::inbox_slack`] before they do.
     pub inbox_rows: u32,
     /// Rows kept in the log of one topic; the oldest make room. At least 1.
     pub topic_log_rows: u64,

@@ -10,8 +10,8 @@ use noroshi_types::limits;
 /// Limits of the SQLite store.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Rows kept in the inbox of one device; the oldest make room. At least 1. Up to [`limits::inbox_slack`] more may stand
-    /// until they do.
+    /// Rows kept in the inbox of one device; the oldest make room. At least 1. An inbox may exceed this by
+    /// [`limits::inbox_slack`] before they do.
     pub inbox_rows: u32,
     /// Rows kept in the log of one topic; the oldest make room. At least 1.
     pub topic_log_rows: u64,

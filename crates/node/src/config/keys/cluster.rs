@@ -56,7 +56,7 @@ impl Store {
                 u64::from(limits::INBOX_ROWS),
                 1..=100_000,
                 "notifications",
-                "Kept for one device; the oldest make room. Up to a sixteenth more may stand until they do.",
+                "Newest notifications kept for one device. An inbox may exceed this by a sixteenth before the store evicts the oldest.",
             ) as u32,
             topic_log_rows: reader.count(
                 "store.topic_log_rows",

@@ -11,7 +11,7 @@ use super::reading::Found;
 use crate::ids::Num;
 
 /// Locks what [`COLLAPSE`] and [`MAKE_ROOM`] may remove, in the order in which everybody locks rows of inboxes. No
-/// more rows leave an inbox than come ($4) and stood above the limit ($5).
+/// more rows leave an inbox than come ($4) and exceeded the limit before ($5), unless the limit was lowered.
 pub(super) const LOCK: &str = "SELECT 1 FROM (
          SELECT o.device, o.num FROM unnest($1::bigint[], $2::text[]) u (device, key)
          JOIN inbox o ON o.device = u.device AND o.collapse_key = u.key
