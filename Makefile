@@ -13,7 +13,8 @@ FEATURES_release := --features noroshi/sqs,noroshi/firehose,noroshi/kafka,norosh
 FEATURES_dev := --features noroshi/otel,noroshi/profiling
 NOROSHI_BIN ?= $(BIN_$(PROFILE))
 # Injected faults are for debug builds alone (crates/supervision).
-NO_FAULTS_release = ! grep -q NOROSHI_FAULT_FILE $(NOROSHI_BIN)
+# grep answers 1 where the text is absent, and 2 where it cannot read the binary.
+NO_FAULTS_release = grep -q NOROSHI_FAULT_FILE $(BIN_release); test $$? -eq 1
 
 # A missing or changed snapshot is a failure, never a silent update.
 export INSTA_UPDATE ?= no
