@@ -1,8 +1,20 @@
 /** Devices as clients of MQTT, by the npm client `mqtt`. */
 
+import assert from 'node:assert/strict'
+
 import mqtt from 'mqtt'
 
+import { Node, cli, freePort } from './node.mjs'
 import { within } from './until.mjs'
+
+/** A node whose devices may publish to `open/#`, and its address for MQTT. */
+export async function startOpenNode() {
+  const port = await freePort()
+  const node = await Node.start({ args: ['--mqtt', `127.0.0.1:${port}`] })
+  const { code, stderr } = await cli(['apps', 'update', 'dev', '--client-publish', 'open/#', '--data-dir', node.data])
+  assert.equal(code, 0, stderr)
+  return { node, url: `mqtt://127.0.0.1:${port}` }
+}
 
 /** A connected client; what it hears is in `heard`, its ending words in `said`. */
 export async function connect(url, device, options = {}) {

@@ -3,18 +3,11 @@
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
 
-import { connect as mqttClient, datas, texts } from '../lib/mqtt.mjs'
-import { Node, cli, freePort } from '../lib/node.mjs'
+import { connect as mqttClient, datas, startOpenNode, texts } from '../lib/mqtt.mjs'
 import { until } from '../lib/until.mjs'
 
 let node, url
-before(async () => {
-  const port = await freePort()
-  url = `mqtt://127.0.0.1:${port}`
-  node = await Node.start({ args: ['--mqtt', `127.0.0.1:${port}`] })
-  const { code, stderr } = await cli(['apps', 'update', 'dev', '--client-publish', 'open/#', '--data-dir', node.data])
-  assert.equal(code, 0, stderr)
-})
+before(async () => ({ node, url } = await startOpenNode()))
 after(() => node?.stop())
 
 const connect = (device, options) => mqttClient(url, device, options)

@@ -187,7 +187,7 @@ pub(crate) async fn permit(
     let Some(rules) = api.delivery.rules().of(holder.app) else { return Ok(()) };
     let (delivery, action) = (&api.delivery, Action::Subscribe);
     let mut asked = Vec::new();
-    for (index, topic) in topics.iter().enumerate().filter(|(_, topic)| Delivery::is_ruled(topic.as_str())) {
+    for (index, topic) in ruled(topics) {
         match delivery.check_topic(&rules, holder, action, topic.as_str()) {
             Verdict::Allowed => {}
             Verdict::Denied(reason) => return Err(refused(reason).at(field(index))),
@@ -220,7 +220,7 @@ pub(crate) async fn keep(
     field: impl Fn(usize) -> String,
 ) -> Result<(), Problem> {
     let Some(rules) = api.delivery.rules().of(holder.app) else { return Ok(()) };
-    for (index, topic) in topics.iter().enumerate().filter(|(_, topic)| Delivery::is_ruled(topic.as_str())) {
+    for (index, topic) in ruled(topics) {
         let verdict = api.delivery.check_topic(&rules, holder, Action::Subscribe, topic.as_str());
         if let Verdict::Denied(reason) = verdict {
             api.delivery.unsubscribe(holder.app, &holder.device, topic).await?;
@@ -228,6 +228,11 @@ pub(crate) async fn keep(
         }
     }
     Ok(())
+}
+
+/// The topics that rules decide about, each with its place.
+fn ruled(topics: &[Topic]) -> impl Iterator<Item = (usize, &Topic)> {
+    topics.iter().enumerate().filter(|(_, topic)| Delivery::is_ruled(topic.as_str()))
 }
 
 fn refused(reason: Reason) -> Problem {

@@ -106,7 +106,7 @@ async fn an_operators_drain_refuses_devices_until_it_is_cancelled_and_loses_noth
     }
     let mut api = TcpStream::connect(node.address()).await.expect("accepted");
     api.write_all(b"GET /v1/me HTTP/1.1\r\nHost: h\r\n\r\n").await.expect("sent");
-    node.until("the API's request", |node| !node.handed_over.lock().expect("no panic").is_empty()).await;
+    node.next_handover().await;
 
     node.publish(user("u1"), When::Stored, "\"during the drain\"").await;
     node.gateway.cancel_drain().expect("not stopping");

@@ -224,6 +224,13 @@ impl Node {
         }
     }
 
+    /// Waits for a connection that the gateway hands to the API, and takes it.
+    pub(crate) async fn next_handover(&self) -> Handover {
+        let is_there = |node: &Self| !node.handed_over.lock().expect("no panic").is_empty();
+        self.until("a hand-over", is_there).await;
+        self.handed_over.lock().expect("no panic").pop().expect("one")
+    }
+
     pub(crate) async fn until_sessions(&self, count: usize) {
         self.until("sessions", |node| node.gateway.sessions_count() == count).await;
     }

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use noroshi_gateway::{Config, Listener, Speaks, tls};
+use noroshi_gateway::{Config, Io, Listener, Speaks, tls};
 use noroshi_protocol::ws::{Opcode, push_masked_frame};
 use noroshi_types::When;
 use rustls::pki_types::{CertificateDer, ServerName};
@@ -75,6 +75,21 @@ fn dial(node: &Node, trusted: &CertificateDer<'static>) -> std::io::Result<Secur
     dial_as(node, &client(trusted))
 }
 
+/// A client that asks the API, which read the request's head.
+async fn ask_api(node: &Arc<Node>, trusted: &CertificateDer<'static>) -> (Secure, Io) {
+    const HEAD: &[u8] = b"GET /v1/me HTTP/1.1\r\n\r\n";
+    let (dialing, trust) = (node.clone(), trusted.clone());
+    let dialled = tokio::task::spawn_blocking(move || {
+        let mut stream = dial(&dialing, &trust).expect("a handshake");
+        stream.write_all(HEAD).expect("sent");
+        stream
+    });
+    let stream = dialled.await.expect("no panic");
+    let mut io = node.next_handover().await.into_io().expect("a stream");
+    io.read_exact(&mut [0; HEAD.len()]).await.expect("read");
+    (stream, io)
+}
+
 fn read_until(stream: &mut Secure, end: &str) -> String {
     let mut text = Vec::new();
     let mut byte = [0; 1];
@@ -92,7 +107,6 @@ async fn a_secure_connection_comes_back_wherever_reading_stopped() {
     let (certificate, key, trusted) = certificate(folder.path());
     let node = Arc::new(Node::start(secure(tls::Acceptor::open(&certificate, &key).expect("usable"))).await);
     node.device("d1", "u1", &[]).await;
-    const FIRST: &[u8] = b"GET /v1/me HTTP/1.1\r\n\r\n";
     let mut next = b"GET /v1/connect HTTP/1.1\r\nHost: h\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
         Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
         .to_vec();
@@ -103,18 +117,7 @@ async fn a_secure_connection_comes_back_wherever_reading_stopped() {
     }
     let whole = next.len();
     for read_bytes in [0, 1, 10, head_bytes - 1, head_bytes, head_bytes + 3, whole - 1, whole] {
-        let (dialing, trust) = (node.clone(), trusted.clone());
-        let mut stream = tokio::task::spawn_blocking(move || {
-            let mut stream = dial(&dialing, &trust).expect("a handshake");
-            stream.write_all(FIRST).expect("sent");
-            stream
-        })
-        .await
-        .expect("no panic");
-        node.until("a hand-over", |node| !node.handed_over.lock().expect("no panic").is_empty()).await;
-        let handover = node.handed_over.lock().expect("no panic").pop().expect("one");
-        let mut io = handover.into_io().expect("a stream");
-        io.read_exact(&mut [0; FIRST.len()]).await.expect("read");
+        let (mut stream, mut io) = ask_api(&node, &trusted).await;
         stream.write_all(&next).expect("sent");
         let mut read = vec![0; read_bytes];
         io.read_exact(&mut read).await.expect("read");
@@ -164,23 +167,11 @@ async fn a_secure_stream_hears_and_others_go_to_the_api() {
     });
     let (_, first, second) = heard.await.expect("no panic");
     assert!(first.contains(&large) && second.contains(r#""data":7"#), "{second}");
-    let dialing = node.clone();
-    let mut other = tokio::task::spawn_blocking(move || {
-        let mut stream = dial(&dialing, &trusted).expect("a handshake");
-        stream.write_all(b"GET /v1/me HTTP/1.1\r\n\r\n").expect("sent");
-        stream
-    })
-    .await
-    .expect("no panic");
-    node.until("a hand-over", |node| !node.handed_over.lock().expect("no panic").is_empty()).await;
-    let handover = node.handed_over.lock().expect("no panic").pop().expect("one");
-    let mut io = handover.into_io().expect("a stream");
+    let (mut other, mut io) = ask_api(&node, &trusted).await;
     let answered = tokio::task::spawn_blocking(move || {
         let mut answer = String::new();
         other.read_to_string(&mut answer).map(|_| answer)
     });
-    let mut head = [0; "GET /v1/me HTTP/1.1\r\n\r\n".len()];
-    tokio::io::AsyncReadExt::read_exact(&mut io, &mut head).await.expect("read");
     tokio::io::AsyncWriteExt::write_all(&mut io, &[b'y'; 300_000]).await.expect("written");
     tokio::io::AsyncWriteExt::shutdown(&mut io).await.expect("ended");
     assert_eq!(answered.await.expect("no panic").expect("a clean end").len(), 300_000);

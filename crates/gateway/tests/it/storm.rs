@@ -216,7 +216,7 @@ async fn where_devices_have_all_connections_a_further_one_is_told_and_the_api_is
     assert!(answer.starts_with("HTTP/1.1 503 ") && answer.contains("Retry-After: "), "{answer}");
     let mut provider = TcpStream::connect(node.address()).await.expect("connected");
     provider.write_all(b"GET /v1/topics HTTP/1.1\r\n\r\n").await.expect("sent");
-    node.until("a hand-over", |node| !node.handed_over.lock().expect("no panic").is_empty()).await;
+    node.next_handover().await;
     for client in &mut clients {
         assert!(client.sync().await.is_empty());
     }
