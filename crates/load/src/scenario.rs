@@ -292,6 +292,13 @@ pub(crate) struct Compared {
     pub(crate) repetitions: Vec<Values>,
 }
 
+/// CPU of the server and of all clients, in cores.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Load {
+    pub(crate) server: f64,
+    pub(crate) clients: f64,
+}
+
 /// CPU of the server and of the client, all its processes together, from one moment on.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Sample {
@@ -321,6 +328,15 @@ impl Sample {
 
     pub(crate) fn server_cores(self, later: Sample) -> Option<f64> {
         self.server_until(later).map(|cpu| cpu.total_us() / 1e6 / self.seconds_until(later))
+    }
+
+    /// What both sides used from this sample to a later one, in cores.
+    pub(crate) fn load_until(self, later: Sample) -> Option<Load> {
+        let client = self.client.zip(later.client).map(|(from, to)| to - from);
+        Some(Load {
+            server: self.server_cores(later)?,
+            clients: client?.total_us() / 1e6 / self.seconds_until(later),
+        })
     }
 
     /// CPU of the server from this sample to a later one, for each of `count` things.

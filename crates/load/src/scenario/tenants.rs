@@ -3,13 +3,16 @@
 //!
 //! Both apps' clients share the machine with the server. The noisy ones have the lowest priority ([`noise`]), so that
 //! they take no CPU from the steady ones, as if they ran elsewhere. The report has the CPU of the server and of all
-//! clients beside the noise, and that of the server alone.
+//! clients beside the noise, and that of the server alone. A third measurement, beside threads that use as much CPU and
+//! nothing else ([`control`]), shows how much of the difference is the machine's.
 
+mod control;
+mod crowd;
 mod noise;
 mod tenant;
 mod wire;
 
-use super::{Bench, Needs, Sample, Subject, progress, report};
+use super::{Bench, Load, Needs, Sample, Subject, progress, report};
 use crate::args::Tenants;
 use crate::payload::When;
 use crate::report::{LatencyNames, ReportDocument, Values};
@@ -30,9 +33,14 @@ const BESIDE: LatencyNames = LatencyNames {
     percentiles: ["beside p50", "beside p90", "beside p99", "beside p99.9"],
     max: "beside max",
 };
+const CONTROL: LatencyNames = LatencyNames {
+    percentiles: ["control p50", "control p90", "control p99", "control p99.9"],
+    max: "control max",
+};
 const P50_RATIO: &str = "p50, beside / alone";
 const P99_RATIO: &str = "p99, beside / alone";
 const DELIVERIES_RATIO: &str = "deliveries, beside / alone";
+const CONTROL_RATIO: &str = "p99, beside / control";
 
 /// What was measured, and why it is not good enough, if it is not.
 pub(crate) type Judged = (ReportDocument, Option<String>);
@@ -67,7 +75,8 @@ fn measure_all(args: &Tenants, bench: &mut Bench<'_>) -> Result<Vec<Values>, Err
         let mut values = Values::default();
         let from = Sample::take(bench);
         measure(args, bench, &ALONE, "alone, deliveries", &mut values)?;
-        values.push_some("alone, server CPU", "cores", from.server_cores(Sample::take(bench)));
+        let alone = from.load_until(Sample::take(bench));
+        values.push_some("alone, server CPU", "cores", alone.map(|load| load.server));
         progress(&format!("measuring {number} of {}, beside the noisy app", args.common.repeat));
         let noise = Noise::start(&tenant, args.threads)?;
         let from = Sample::take(bench);
@@ -77,13 +86,20 @@ fn measure_all(args: &Tenants, bench: &mut Bench<'_>) -> Result<Vec<Values>, Err
         measured?;
         made.push(from.seconds_until(to), &mut values);
         from.push_cores(to, &mut values);
-        for (name, beside, alone) in [
+        if let (Some(alone), Some(beside)) = (alone, from.load_until(to)) {
+            progress(&format!("measuring {number} of {}, the control", args.common.repeat));
+            let load = Load { server: beside.server - alone.server, clients: beside.clients - alone.clients };
+            let _control = control::start(load)?;
+            measure(args, bench, &CONTROL, "control, deliveries", &mut values)?;
+        }
+        for (name, beside, compared) in [
             (P50_RATIO, BESIDE.percentiles[0], ALONE.percentiles[0]),
             (P99_RATIO, BESIDE.percentiles[2], ALONE.percentiles[2]),
             (DELIVERIES_RATIO, "beside, deliveries", "alone, deliveries"),
+            (CONTROL_RATIO, BESIDE.percentiles[2], CONTROL.percentiles[2]),
         ] {
             let value = |name| values.get(name).unwrap_or(f64::NAN);
-            let ratio = value(beside) / value(alone);
+            let ratio = value(beside) / value(compared);
             values.push(name, "", ratio);
         }
         repetitions.push(values);

@@ -7,11 +7,11 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 use serde_json::json;
 
+use super::crowd::{Crowd, Priority};
 use super::tenant::{APP, Tenant};
 use super::wire;
 use crate::Error;
@@ -31,9 +31,6 @@ const BOGUS_CLAIMS: &str = "eyJzdWIiOiJub2JvZHkiLCJkZXZpY2UiOiJub2JvZHkiLCJleHAi
 /// What it is called in the report, and what it does.
 type Kind = (&'static str, fn(&Tenant, u64, &AtomicBool, &AtomicU64));
 
-/// The least of Linux (setpriority(2)). It holds for the calling thread alone.
-const LOWEST_PRIORITY: i32 = 19;
-
 const KINDS: [Kind; 4] = [
     ("noisy publishes", publish),
     ("noisy wildcard subscriptions", subscribe),
@@ -47,8 +44,7 @@ pub(super) fn kinds() -> impl Iterator<Item = &'static str> {
 }
 
 pub(super) struct Noise {
-    ends: Arc<AtomicBool>,
-    threads: Vec<JoinHandle<()>>,
+    crowd: Crowd,
     counts: Vec<(&'static str, Arc<AtomicU64>)>,
 }
 
@@ -57,42 +53,22 @@ pub(super) struct Made(Vec<(&'static str, u64)>);
 
 impl Noise {
     pub(super) fn start(tenant: &Tenant, threads: u16) -> Result<Self, Error> {
-        let mut noise = Self { ends: Arc::default(), threads: Vec::new(), counts: Vec::new() };
+        let mut noise = Self { crowd: Crowd::default(), counts: Vec::new() };
         for (name, act) in KINDS {
             let count: Arc<AtomicU64> = Arc::default();
             noise.counts.push((name, count.clone()));
             for number in 0..u64::from(threads) {
-                let (tenant, ends, count) = (tenant.clone(), noise.ends.clone(), count.clone());
-                let run = move || match rustix::process::nice(LOWEST_PRIORITY) {
-                    Ok(_) => act(&tenant, number, &ends, &count),
-                    Err(error) => {
-                        eprintln!("noroshi bench: no noise: its priority cannot be lowered: {error}")
-                    }
-                };
-                let thread = std::thread::Builder::new().name("noise".to_owned()).spawn(run);
-                noise.threads.push(thread.map_err(Error::system("a thread of the noisy app"))?);
+                let (tenant, count) = (tenant.clone(), count.clone());
+                let run = move |ends: &AtomicBool| act(&tenant, number, ends, &count);
+                noise.crowd.spawn("noise", Priority::Lowest, run)?;
             }
         }
         Ok(noise)
     }
 
     pub(super) fn stop(mut self) -> Made {
-        self.end();
+        self.crowd.end();
         Made(self.counts.iter().map(|(name, count)| (*name, count.load(Relaxed))).collect())
-    }
-
-    fn end(&mut self) {
-        self.ends.store(true, Relaxed);
-        for thread in self.threads.drain(..) {
-            // A panic was printed where it happened.
-            let _ = thread.join();
-        }
-    }
-}
-
-impl Drop for Noise {
-    fn drop(&mut self) {
-        self.end();
     }
 }
 
