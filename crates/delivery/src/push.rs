@@ -39,6 +39,7 @@ pub mod retry;
 mod sender;
 mod settle;
 mod side;
+mod stint;
 
 use std::sync::Arc;
 

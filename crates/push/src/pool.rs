@@ -45,6 +45,9 @@ use crate::push::Reason;
 use account::Admitted;
 use queue::Queue;
 
+/// Pushes answered in a row: some 100 µs.
+const ANSWERS_MAX: usize = 64;
+
 #[derive(Debug)]
 pub(crate) struct Pool {
     pub(crate) account: Arc<Account>,
@@ -301,12 +304,27 @@ impl Pool {
         self.act(waker, connect);
     }
 
-    /// Answers all that waits.
+    /// Answers all that waits. A full queue takes milliseconds: a task of its own answers what is beyond the first
+    /// [`ANSWERS_MAX`], so that other tasks of the thread have their turns in between.
     fn flush(&self, mut state: MutexGuard<'_, State>, answer: &Answer) {
-        let all: Vec<Pending> = std::iter::from_fn(|| state.queue.pop()).collect();
+        let mut all: Vec<Pending> = std::iter::from_fn(|| state.queue.pop()).collect();
         self.queued.store(0, Ordering::Relaxed);
         self.taken(state, count_lanes(&all));
+        let mut rest = all.split_off(all.len().min(ANSWERS_MAX));
         all.into_iter().for_each(|pending| pending.answer(answer.clone(), &self.account.counters));
+        if rest.is_empty() {
+            return;
+        }
+        let (account, answer) = (self.account.clone(), answer.clone());
+        let task = async move {
+            while !rest.is_empty() {
+                tokio::task::yield_now().await;
+                let next = rest.drain(..rest.len().min(ANSWERS_MAX));
+                next.for_each(|pending| pending.answer(answer.clone(), &account.counters));
+            }
+        };
+        let means = &self.account.means;
+        means.tasks.spawn_on(task, &means.runtime);
     }
 
     /// Counts what a connection has in flight.

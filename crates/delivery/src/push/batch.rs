@@ -26,6 +26,7 @@ use crate::push::gather::Gather;
 use crate::push::hygiene::{Rate, Realm};
 use crate::push::settle::{Sent, Settle};
 use crate::push::side::Side;
+use crate::push::stint::Stint;
 use crate::push::{lease, publication};
 use crate::spans;
 use crate::telling::subject;
@@ -192,7 +193,9 @@ impl Way {
         let mut settle = Settle::new(&batch);
         missing(&mut settle, &batch, &recipients);
         let (mut sent, mut due) = (Vec::new(), Vec::new());
+        let mut stint = Stint::begin();
         for recipient in recipients {
+            stint.rest().await;
             if let Some((one, push)) = sort_out(&mut settle, &batch, source, recipient, now) {
                 sent.push(one);
                 due.push(push);
@@ -263,8 +266,9 @@ impl Way {
         // Web Push recipients are spread over origins: one without room holds up none of the others.
         let spread = batch.service == Some(PushService::WebPush);
         let mut waiting = FuturesUnordered::new();
-        let (all, mut count) = (sent, 0);
+        let (all, mut count, mut stint) = (sent, 0, Stint::begin());
         for (index, (sent, Due { token, content, trace: told })) in (0..).zip(sent.iter().zip(due)) {
+            stint.rest().await;
             if !self.may_send(held) {
                 self.tell_sent(batch, &all[..count], trace);
                 return false;

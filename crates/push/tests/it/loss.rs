@@ -51,6 +51,23 @@ async fn what_cannot_be_reached_is_tried_a_few_times_and_then_told() {
     assert_eq!(bench.services.status(APP)[0].last_error.map(|(_, reason)| reason), Some("unreachable"));
 }
 
+#[tokio::test]
+async fn other_tasks_run_while_a_long_queue_is_answered() {
+    const PUSHES: u32 = 2_000;
+    let port = TcpListener::bind("127.0.0.1:0").await.expect("a port").local_addr().expect("it").port();
+    let knobs = Knobs::new(PushService::Apns, format!("https://127.0.0.1:{port}"));
+    let bench = Bench::new(config(), knobs, vec![]);
+    // One thread: nothing connects before all of them wait.
+    bench.send_all(PUSHES).await;
+    while bench.answers.count() == 0 {
+        tokio::task::yield_now().await;
+    }
+    let first = bench.answers.count();
+    assert!(first < PUSHES as usize, "the thread answered all {first} before it ran another task");
+    let answers = bench.answers.wait(PUSHES as usize).await;
+    assert!(answers.values().all(|answer| reason(answer) == "unreachable"), "{answers:?}");
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_peer_that_resets_what_it_accepted_is_not_stormed() {
     let (listener, origin) = Listener::new().await;
