@@ -27,6 +27,11 @@ impl Shard {
                 }
             }
         }
+        while let Some(slot) = self.precise.take_due(self.now.ms) {
+            if self.connection(slot).is_some_and(|connection| connection.is_alive()) {
+                self.guard(Some(slot), |shard| shard.handle_socket_io_due(slot));
+            }
+        }
         if self.index == 0 && self.now.ms >= self.lefts_due_ms {
             self.lefts_due_ms = self.now.ms + LEFTS_EVERY_MS;
             self.guard(None, Shard::handle_lefts);

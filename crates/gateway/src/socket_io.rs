@@ -29,7 +29,8 @@ use crate::shard::Shard;
 use crate::talk::{Cause, Context, Offered, Talk};
 use crate::verification::close_reason;
 
-/// Pings of sessions that began together are spread where the interval is long enough for a storm.
+/// Pings of sessions that began together are spread where the interval is long enough for a storm. Shorter intervals
+/// are kept to the millisecond ([`crate::timer::Precise`]), longer ones to a tick of the shard's wheel.
 const SPREAD_FROM_MS: u64 = 5_000;
 
 pub(crate) struct SocketIo {
@@ -237,11 +238,17 @@ impl Shard {
     /// Asks to be woken when the session or its conversation wants it.
     pub(crate) fn await_socket_io(&mut self, slot: u32) {
         let now = self.now;
+        let is_precise = self.shared.config.socket_io.engine.ping_interval_ms < SPREAD_FROM_MS;
         let Some(SocketIo { engine, app, .. }) = self.socket_io(slot) else { return };
         let deadline_ms = [engine.deadline_ms(), app.deadline_ms()].into_iter().flatten().min();
-        let due = deadline_ms.map_or(u32::MAX, |deadline_ms| {
-            now.tick_after(Duration::from_millis(deadline_ms.saturating_sub(now.ms)))
-        });
+        let due = match deadline_ms {
+            Some(deadline_ms) if is_precise => {
+                self.precise.arm(slot, deadline_ms.max(now.ms + 1));
+                u32::MAX
+            }
+            Some(deadline_ms) => now.tick_after(Duration::from_millis(deadline_ms.saturating_sub(now.ms))),
+            None => u32::MAX,
+        };
         if let Some(connection) = self.connection(slot) {
             connection.ping_tick = due;
         }
