@@ -6,6 +6,8 @@
 //! Invariant: a connection that is not alive has no session, is in no topic and in no map: the
 //! moment the end is decided is the moment the device is offline.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use noroshi_events::Event;
 use noroshi_protocol::{native, ws};
@@ -15,6 +17,10 @@ use crate::connection::{Connection, Framing, Phase, Protocol};
 use crate::shard::Shard;
 use crate::tail::Tail;
 
+/// How long a client may take to answer a close frame before the server closes the TCP connection (RFC 6455 §7.1.1).
+/// With the tick that it is rounded up to less than a second: a client that ignores close frames writes into a closed
+/// connection then, and hears that.
+const CLOSE_ANSWER_TIMEOUT: Duration = Duration::from_millis(800);
 /// Places for connections that are kept however few are in use: 25 KiB.
 const PLACES_KEPT: usize = 128;
 
@@ -128,6 +134,7 @@ impl Shard {
         }
         let after_ms = self.reconnect_after_ms(slot, reason);
         let deadline = self.now.tick_after(self.shared.config.close_linger);
+        let leaves_unsaid = self.misses_close_frames(slot);
         let begun =
             self.connections.get(slot as usize).is_some_and(|connection| connection.phase == Phase::Open);
         if !begun && self.connections[slot as usize].is_event_stream() {
@@ -160,7 +167,7 @@ impl Shard {
                     self.say_last_word(slot, reason, after_ms);
                 }
             }
-            if framing == Framing::WebSocket {
+            if framing == Framing::WebSocket && !leaves_unsaid {
                 let mut frame = Vec::new();
                 ws::push_close(&mut frame, code, reason.explain());
                 self.send_unbounded(slot, frame.into());
@@ -214,13 +221,18 @@ impl Shard {
             .map_or(0, |opening| opening.retry_after_s)
     }
 
+    /// The last word is written: only the peer's end is missing.
     fn end_writing(&mut self, slot: u32) {
-        if let Some(connection) = self.connection(slot)
-            && !connection.ended
-            && connection.transport.flush().unwrap_or(true)
-        {
-            connection.ended = true;
-            connection.transport.end();
+        let answer_due = self.now.tick_after(CLOSE_ANSWER_TIMEOUT);
+        let Some(connection) = self.connection(slot) else { return };
+        if connection.ended || !connection.transport.flush().unwrap_or(true) {
+            return;
+        }
+        connection.ended = true;
+        connection.transport.end();
+        if connection.framing == Framing::WebSocket {
+            connection.deadline_tick = connection.deadline_tick.min(answer_due);
+            self.arm(slot);
         }
     }
 

@@ -49,12 +49,19 @@ pub(crate) enum Mount {
     Raw,
 }
 
+/// Who opens a session of Engine.IO.
+pub(crate) struct Opener {
+    pub(crate) mount: Mount,
+    pub(crate) credentials: Credentials,
+    /// Its WebSocket library reads nothing behind a close frame, and does not tell the Socket.IO library of it.
+    pub(crate) misses_close_frames: bool,
+}
+
 /// A request on a path of Engine.IO.
 pub(crate) struct EngineRequest {
-    pub(crate) mount: Mount,
+    pub(crate) opener: Opener,
     pub(crate) wanted: Result<engine_io::Request, RequestError>,
     pub(crate) upgrade: Result<Upgrade, UpgradeError>,
-    pub(crate) credentials: Credentials,
     /// `OPTIONS`, which browsers send before some requests (WHATWG Fetch §3.2).
     pub(crate) is_preflight: bool,
     /// The connection may serve another request after this one.
@@ -125,8 +132,11 @@ fn engine_request(head: &Head<'_>, mount: Mount, config: &Config) -> EngineReque
         || head.header_values("content-length").any(|length| length.trim() != "0");
     // Where a body stays unread nothing behind it can be.
     let reads_body = matches!(wanted, Ok(engine_io::Request::Post { .. })) || !has_body;
+    // The Java library does not implement `WebSocketListener.onClosing` of OkHttp. It hears the end of the TCP
+    // connection, but only as long as no close frame came first.
+    let misses_close_frames = head.header("user-agent").is_some_and(|agent| agent.starts_with("okhttp/"));
     EngineRequest {
-        mount,
+        opener: Opener { mount, credentials: credentials(head, config), misses_close_frames },
         upgrade: match wanted {
             Ok(engine_io::Request::Open(Transport::WebSocket) | engine_io::Request::Probe(_)) => {
                 ws::upgrade(head)
@@ -134,7 +144,6 @@ fn engine_request(head: &Head<'_>, mount: Mount, config: &Config) -> EngineReque
             _ => Err(UpgradeError::NotUpgrade),
         },
         wanted,
-        credentials: credentials(head, config),
         is_preflight: head.method == "OPTIONS",
         keeps: reads_body && head.minor_version >= 1 && !head.has_token("connection", "close"),
     }
@@ -194,7 +203,7 @@ mod tests {
             Route::EngineIo(request) => {
                 let wanted =
                     request.wanted.map_or_else(|error| error.to_string(), |wanted| format!("{wanted:?}"));
-                format!("{:?} {wanted} {}", request.mount, if request.keeps { "keeps" } else { "ends" })
+                format!("{:?} {wanted} {}", request.opener.mount, if request.keeps { "keeps" } else { "ends" })
             }
             Route::Xmpp { .. } => "xmpp".to_owned(),
             Route::Api => "api".to_owned(),

@@ -24,7 +24,7 @@ use crate::dispatch::Dispatch;
 use crate::login::Begun;
 use crate::permission::Op;
 use crate::polling::Legs;
-use crate::route::{Credentials, Mount};
+use crate::route::{Credentials, Mount, Opener};
 use crate::shard::Shard;
 use crate::talk::{Cause, Context, Offered, Talk};
 use crate::verification::close_reason;
@@ -40,6 +40,8 @@ pub(crate) struct SocketIo {
     pub(crate) legs: Option<Box<Legs>>,
     /// Until a log-in succeeds.
     fresh: Option<Box<Fresh>>,
+    /// [`Opener::misses_close_frames`].
+    misses_close_frames: bool,
 }
 
 enum App {
@@ -132,10 +134,10 @@ impl Shard {
     /// A session; `None` where the system has no randomness.
     pub(crate) fn new_socket_io(
         &mut self,
-        mount: Mount,
-        credentials: Credentials,
+        opener: Opener,
         polls: bool,
     ) -> Option<(SocketIo, Sid)> {
+        let Opener { mount, credentials, misses_close_frames } = opener;
         let mut random = [0; 13];
         SystemRandom::new().fill(&mut random).ok()?;
         let sid = Sid::new(self.index, random);
@@ -156,7 +158,7 @@ impl Shard {
             false => Session::websocket(first_ping_at_ms),
         };
         let fresh = (mount == Mount::Devices).then(|| Box::new(Fresh { credentials, pid: None }));
-        Some((SocketIo { engine, app, legs: None, fresh }, sid))
+        Some((SocketIo { engine, app, legs: None, fresh, misses_close_frames }, sid))
     }
 
     pub(crate) fn protocol_of(mount: Mount) -> Protocol {
@@ -167,15 +169,9 @@ impl Shard {
     }
 
     /// A session that begins on a WebSocket.
-    pub(crate) fn open_socket_io(
-        &mut self,
-        slot: u32,
-        upgrade: &Upgrade,
-        mount: Mount,
-        credentials: Credentials,
-    ) {
-        let shared = self.shared.clone();
-        let Some((socket_io, sid)) = self.new_socket_io(mount, credentials, false) else {
+    pub(crate) fn open_socket_io(&mut self, slot: u32, upgrade: &Upgrade, opener: Opener) {
+        let (shared, mount) = (self.shared.clone(), opener.mount);
+        let Some((socket_io, sid)) = self.new_socket_io(opener, false) else {
             return self.refuse(slot);
         };
         let (mut answer, mut open) = (Vec::with_capacity(320), Vec::with_capacity(128));
@@ -195,6 +191,11 @@ impl Shard {
             Talk::SocketIo(socket_io) => Some(socket_io),
             _ => None,
         }
+    }
+
+    /// The client learns of the end by the end of the TCP connection alone: a close frame would hide it.
+    pub(crate) fn misses_close_frames(&mut self, slot: u32) -> bool {
+        self.socket_io(slot).is_some_and(|socket_io| socket_io.misses_close_frames)
     }
 
     /// A message of the session's WebSocket.
