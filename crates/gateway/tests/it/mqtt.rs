@@ -88,6 +88,7 @@ impl Client {
         });
         let connect = Connect {
             version: Version::V5,
+            is_mqtt31: false,
             clean_start: asked.clean_start,
             keep_alive_s: 0,
             properties: list.properties(),

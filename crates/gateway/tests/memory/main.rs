@@ -346,6 +346,7 @@ fn long_presence() -> String {
 fn connect_packet(device: &DeviceId, token: &str) -> Vec<u8> {
     let connect = Connect {
         version: Version::V3,
+        is_mqtt31: false,
         clean_start: true,
         keep_alive_s: 0,
         properties: Properties::default(),

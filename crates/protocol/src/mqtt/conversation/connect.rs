@@ -84,7 +84,7 @@ impl Conversation {
         connect: Connect<'a>,
         out: &mut Vec<u8>,
     ) -> Result<Action<'a>, Violation> {
-        self.version = connect.version;
+        (self.version, self.is_mqtt31) = (connect.version, connect.is_mqtt31);
         let properties = connect.properties;
         let number = |property, default| properties.number(property).unwrap_or(default);
         self.packet_bytes_max = number(Property::MaximumPacketSize, u32::MAX);
@@ -200,8 +200,13 @@ impl Conversation {
         };
         let session_present = session.session_present && !opening.clean_start;
         let properties = self.connack_properties(config, &opening, session.device);
-        let connack =
-            ConnAck { session_present, reason: ReasonCode::Success, properties: properties.properties() };
+        // MQTT 3.1 §3.2: the byte is reserved.
+        let told_present = session_present && !self.is_mqtt31;
+        let connack = ConnAck {
+            session_present: told_present,
+            reason: ReasonCode::Success,
+            properties: properties.properties(),
+        };
         let packet = Packet::ConnAck(connack);
         // The properties are no decoration here: what cannot be told would be broken.
         if !self.push(&packet, out) {
