@@ -6,6 +6,7 @@ use super::{Conversation, Phase};
 use crate::app_name;
 use crate::mqtt::action::{Action, LogIn, LogInRefused, LoggedIn, OfferedWill, Will};
 use crate::mqtt::flight::Stage;
+use crate::mqtt::topic::published_topic;
 use crate::mqtt::{
     Ack, Config, ConnAck, Connect, Frame, LastWill, Packet, PacketType, Properties, Property, PropertyList,
     Publication, Qos, ReasonCode, Value, Version, Violation,
@@ -308,7 +309,7 @@ impl RawWill {
 
 fn raw_will(will: LastWill<'_>) -> Result<RawWill, Violation> {
     Ok(RawWill {
-        topic: Topic::parse(will.topic).map_err(|_| Violation::WillTopic)?,
+        topic: published_topic(will.topic).map_err(|_| Violation::WillTopic)?,
         qos: will.qos,
         retain: will.retain,
         properties: will.properties.as_bytes().into(),
