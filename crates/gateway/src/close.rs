@@ -14,6 +14,7 @@ use noroshi_protocol::{native, ws};
 use noroshi_types::{CloseReason, SessionId};
 
 use crate::connection::{Connection, Framing, Phase, Protocol};
+use crate::gzip::Packed;
 use crate::shard::Shard;
 use crate::tail::Tail;
 
@@ -31,9 +32,31 @@ impl Shard {
         self.check_tail(slot);
     }
 
+    /// [`Shard::send`] of what was compressed for an event stream under gzip.
+    pub(crate) fn send_packed(&mut self, slot: u32, packed: &Packed) {
+        self.send_piece(slot, packed);
+        self.check_tail(slot);
+    }
+
+    fn send_piece(&mut self, slot: u32, packed: &Packed) {
+        self.flush(slot);
+        if let Some(trailer) = self.trailers.get_mut(&slot) {
+            trailer.add(packed);
+        }
+        self.send_as_it_is(slot, packed.bytes.clone());
+    }
+
     /// [`Shard::send`] without the limit: for a page of the backlog, which is sent only when nothing
     /// is unsent and followed by nothing until it is.
     pub(crate) fn send_unbounded(&mut self, slot: u32, bytes: Bytes) {
+        let connection = self.connections.get(slot as usize);
+        match connection.is_some_and(|connection| connection.framing == Framing::GzipEvents) {
+            true => self.send_piece(slot, &Packed::of(&bytes)),
+            false => self.send_as_it_is(slot, bytes),
+        }
+    }
+
+    pub(crate) fn send_as_it_is(&mut self, slot: u32, bytes: Bytes) {
         self.flush(slot);
         let now_tick = self.now.tick;
         let Some(connection) = self.connections.get_mut(slot as usize) else { return };
@@ -155,6 +178,10 @@ impl Shard {
             }
         }
         let (protocol, framing) = (connection.protocol, connection.framing);
+        if reason == CloseReason::SlowConsumer {
+            // What was cut is counted, so no trailer would be right.
+            self.trailers.remove(&slot);
+        }
         if let Some(code) = reason.websocket_code() {
             match protocol {
                 Protocol::Native => {
@@ -172,6 +199,9 @@ impl Shard {
                 ws::push_close(&mut frame, code, reason.explain());
                 self.send_unbounded(slot, frame.into());
             }
+        }
+        if let Some(trailer) = self.trailers.remove(&slot) {
+            self.send_as_it_is(slot, Bytes::copy_from_slice(&trailer.end()));
         }
         self.leave(slot);
         let Some(connection) = self.connections.get_mut(slot as usize) else { return };
@@ -321,6 +351,7 @@ impl Shard {
         self.leave(slot);
         self.end_stranger(slot);
         self.free_seat(slot);
+        self.trailers.remove(&slot);
         let connection = self.connections.remove(slot as usize);
         if self.connections.is_empty() {
             self.shrink();
@@ -336,6 +367,9 @@ impl Shard {
             self.connections.shrink_to_fit();
             self.seats.truncate(self.connections.capacity());
             self.seats.shrink_to_fit();
+        }
+        if self.trailers.capacity() > PLACES_KEPT && self.trailers.len() * 8 < self.trailers.capacity() {
+            self.trailers.shrink_to_fit();
         }
     }
 

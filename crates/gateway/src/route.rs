@@ -8,6 +8,7 @@ use noroshi_protocol::ws::{self, Upgrade, UpgradeError};
 use noroshi_types::{NotificationId, Topic, limits};
 
 use crate::config::Config;
+use crate::gzip;
 
 /// What a request head asks for.
 pub(crate) enum Route {
@@ -85,6 +86,7 @@ pub(crate) struct Credentials {
 pub(crate) struct Stream {
     pub(crate) topics: Vec<Topic>,
     pub(crate) resume: Option<NotificationId>,
+    pub(crate) asks_gzip: bool,
 }
 
 /// A query that cannot be served: the code and the public text of the answer.
@@ -176,7 +178,8 @@ fn stream(head: &Head<'_>) -> Result<Stream, BadQuery> {
             .map_err(|error| BadQuery { code: "bad_topic", detail: error.to_string() })?;
         topics.push(topic);
     }
-    Ok(Stream { topics: crate::registry::distinct(topics), resume })
+    let asks_gzip = head.header_values("accept-encoding").any(gzip::is_asked_for);
+    Ok(Stream { topics: crate::registry::distinct(topics), resume, asks_gzip })
 }
 
 #[cfg(test)]
@@ -203,7 +206,11 @@ mod tests {
             Route::EngineIo(request) => {
                 let wanted =
                     request.wanted.map_or_else(|error| error.to_string(), |wanted| format!("{wanted:?}"));
-                format!("{:?} {wanted} {}", request.opener.mount, if request.keeps { "keeps" } else { "ends" })
+                format!(
+                    "{:?} {wanted} {}",
+                    request.opener.mount,
+                    if request.keeps { "keeps" } else { "ends" }
+                )
             }
             Route::Xmpp { .. } => "xmpp".to_owned(),
             Route::Api => "api".to_owned(),

@@ -36,6 +36,7 @@ use crate::drain::Round;
 use crate::fanout::Fanout;
 use crate::gate::{Asking, Gate};
 use crate::gateway::Shared;
+use crate::gzip::Trailer;
 use crate::login::{LogIns, Succession};
 use crate::mailbox::{Arrival, ArrivalKind, Close, Inlet, Mailbox};
 use crate::mqtt::work::Works;
@@ -125,6 +126,8 @@ pub(crate) struct Shard {
     pub(crate) wildcards: Wildcards,
     pub(crate) wheel: Wheel,
     pub(crate) precise: Precise,
+    /// Of event streams under gzip, by their slots.
+    pub(crate) trailers: HashMap<u32, Trailer>,
     pub(crate) fanout: Fanout,
     pub(crate) log_ins: LogIns,
     pub(crate) reads: Reads,
@@ -195,6 +198,7 @@ impl Shard {
             wildcards: Wildcards::default(),
             wheel: Wheel::new(),
             precise: Precise::default(),
+            trailers: HashMap::new(),
             fanout: Fanout::new(recent),
             log_ins: LogIns::default(),
             reads: Reads::default(),
