@@ -132,11 +132,7 @@ impl SocketIo {
 
 impl Shard {
     /// A session; `None` where the system has no randomness.
-    pub(crate) fn new_socket_io(
-        &mut self,
-        opener: Opener,
-        polls: bool,
-    ) -> Option<(SocketIo, Sid)> {
+    pub(crate) fn new_socket_io(&mut self, opener: Opener, polls: bool) -> Option<(SocketIo, Sid)> {
         let Opener { mount, credentials, misses_close_frames } = opener;
         let mut random = [0; 13];
         SystemRandom::new().fill(&mut random).ok()?;

@@ -60,11 +60,8 @@ async fn a_close_frame_that_is_not_written_yet_has_its_time() {
     while node.metric("noroshi_slow_drops_total") == 0 {
         node.publish(crate::node::user("u1"), noroshi_types::When::Connected, &large).await;
     }
-    let order = noroshi_gateway::drain::Order {
-        rate_per_second: 1_000,
-        spread: Duration::ZERO,
-        deadline: None,
-    };
+    let order =
+        noroshi_gateway::drain::Order { rate_per_second: 1_000, spread: Duration::ZERO, deadline: None };
     node.gateway.drain_devices(order).expect("begun");
     node.until("the session to end", |node| node.gateway.sessions_count() == 0).await;
     tokio::time::sleep(Duration::from_millis(1_200)).await;

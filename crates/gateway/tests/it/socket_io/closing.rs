@@ -46,9 +46,8 @@ fn notification(bytes: &[u8]) -> Vec<Value> {
 async fn a_client_that_ignores_the_close_frame_of_a_drain_recovers_what_it_missed() {
     let node = Node::start(Config { close_linger: Duration::from_secs(3_600), ..plain() }).await;
     node.device("d1", "u1", &["durable"]).await;
-    let auth = |more: &str| {
-        format!(r#"{{"token":"{}","topics":["own"],"offsets":true{more}}}"#, node.token("d1"))
-    };
+    let auth =
+        |more: &str| format!(r#"{{"token":"{}","topics":["own"],"offsets":true{more}}}"#, node.token("d1"));
     let (mut socket, connected) = bare(&node, "", &auth("")).await;
     node.publish(topic("own"), When::Stored, "0").await;
     let heard = notification(&read_until(&mut socket, b"\"]").await);
