@@ -16,6 +16,7 @@ use serde::Serialize;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Code {
     InvalidJson,
+    CorruptEncoding,
     InvalidField,
     UnknownField,
     InvalidParameter,
@@ -39,6 +40,7 @@ pub enum Code {
     PushPayloadTooLarge,
     TooManyLines,
     UnsupportedMediaType,
+    UnsupportedEncoding,
     TooManyRequests,
     QuotaExceeded,
     Internal,
@@ -56,8 +58,9 @@ const DETAIL_BYTES_MAX: usize = 300;
 const RETRY_AFTER_S: &str = "1";
 
 impl Code {
-    pub const ALL: [Code; 32] = [
+    pub const ALL: [Code; 34] = [
         Code::InvalidJson,
+        Code::CorruptEncoding,
         Code::InvalidField,
         Code::UnknownField,
         Code::InvalidParameter,
@@ -81,6 +84,7 @@ impl Code {
         Code::PushPayloadTooLarge,
         Code::TooManyLines,
         Code::UnsupportedMediaType,
+        Code::UnsupportedEncoding,
         Code::TooManyRequests,
         Code::QuotaExceeded,
         Code::Internal,
@@ -109,6 +113,9 @@ impl Code {
         match self {
             Code::InvalidJson => {
                 "The detail names line and column. Also: nested more than 64 deep, or an empty batch."
+            }
+            Code::CorruptEncoding => {
+                "The detail names the coding and the byte. Compress the body again, or send it as it is."
             }
             Code::InvalidField => "`field` is the path, such as `to.users[3]`; the detail is the rule.",
             Code::UnknownField => {
@@ -143,7 +150,7 @@ impl Code {
             Code::NotConnected => "Presence belongs to an open connection.",
             Code::LimitExceeded => "The detail names it, such as 1,000 topics for a device.",
             Code::BodyTooLarge => {
-                "16 MiB unless the operator chose otherwise; 4,096 bytes posted to a Web Push endpoint."
+                "16 MiB unless the operator chose otherwise, as it arrives and as it is decompressed; 4,096 bytes posted to a Web Push endpoint."
             }
             Code::DataTooLarge => {
                 "`data`: 4 KiB unless the operator chose otherwise; `notification` and each push service's fields: 4 KiB."
@@ -159,6 +166,9 @@ impl Code {
             Code::UnsupportedMediaType => {
                 "Send `application/json`, for batches `application/x-ndjson`, or none; the form type that `curl -d` sends by itself counts as none."
             }
+            Code::UnsupportedEncoding => {
+                "`gzip` and `zstd` are, one of them; `Accept-Encoding` of the answer lists them."
+            }
             Code::Internal => "Its log says why, under the request's `X-Request-Id`.",
             Code::Overloaded => "Try again after `Retry-After`. Nothing was accepted.",
             Code::NotBuilt => "The detail names the feature that another build has.",
@@ -173,6 +183,7 @@ impl Code {
     fn row(self) -> (&'static str, u16, &'static str) {
         match self {
             Code::InvalidJson => ("invalid_json", 400, "The body is not valid JSON"),
+            Code::CorruptEncoding => ("corrupt_encoding", 400, "The body cannot be decompressed"),
             Code::InvalidField => {
                 ("invalid_field", 400, "A field is missing or has a value that is not allowed")
             }
@@ -212,6 +223,7 @@ impl Code {
             Code::UnsupportedMediaType => {
                 ("unsupported_media_type", 415, "The content type is not supported")
             }
+            Code::UnsupportedEncoding => ("unsupported_encoding", 415, "The content coding is not supported"),
             Code::Internal => ("internal", 500, "The service failed"),
             Code::Overloaded => ("overloaded", 503, "The service has more work than it can take now"),
             Code::NotBuilt => ("not_built", 501, "This program was built without that"),
@@ -347,6 +359,10 @@ impl IntoResponse for Problem {
             Code::Unauthorized => {
                 let challenge = "Bearer realm=\"noroshi\", error=\"invalid_token\"";
                 headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static(challenge));
+            }
+            // RFC 7694 §3, and in no other 415: so a client can tell the two apart.
+            Code::UnsupportedEncoding => {
+                headers.insert(header::ACCEPT_ENCODING, HeaderValue::from_static(crate::coding::ACCEPTED));
             }
             Code::Overloaded | Code::Unavailable | Code::CellUnavailable => {
                 headers.insert(header::RETRY_AFTER, HeaderValue::from_static(RETRY_AFTER_S));

@@ -13,6 +13,7 @@ use http_body_util::BodyExt;
 use serde::de::DeserializeOwned;
 
 use crate::arriving::Late;
+use crate::coding::{Coding, decoded};
 use crate::error::{Code, Problem};
 use crate::link::Link;
 use crate::state::{Api, Share, State};
@@ -64,7 +65,7 @@ impl FromRequest<Api> for JsonBody {
             essence == "application/json"
                 || (essence.starts_with("application/") && essence.ends_with("+json"))
         })?;
-        read_body(request, api, Bound::usual(api)).await.map(Self)
+        read_encoded(request, api).await.map(Self)
     }
 }
 
@@ -75,7 +76,7 @@ impl FromRequest<Api> for NdjsonBody {
         const ACCEPTED: [&str; 4] =
             ["application/x-ndjson", "application/ndjson", "application/jsonl", "application/x-jsonlines"];
         media_type(request.headers(), "application/x-ndjson", |essence| ACCEPTED.contains(&essence))?;
-        read_body(request, api, Bound::usual(api)).await.map(Self)
+        read_encoded(request, api).await.map(Self)
     }
 }
 
@@ -146,6 +147,26 @@ fn media_type(
             format!("the header Content-Type has to be {expected}, or absent"),
         )),
     }
+}
+
+/// A body that the client may have compressed.
+async fn read_encoded(request: Request, state: &State) -> Result<Body, Problem> {
+    let (coding, bound) = (Coding::of(request.headers())?, Bound::usual(state));
+    let mut body = read_body(request, state, bound).await?;
+    // An empty one is none: clients send the header with requests that have no body.
+    if coding == Coding::Identity || body.bytes.is_empty() {
+        return Ok(body);
+    }
+    // What arrived is held for as long as it is read.
+    let mut share = state.body_share();
+    match decoded(&body.bytes, coding, bound.bytes_max, state, &mut share).await {
+        Ok(bytes) => body = Body { bytes, _share: share },
+        Err(problem) => {
+            state.metrics.body_refused(problem.code());
+            return Err(problem);
+        }
+    }
+    Ok(body)
 }
 
 pub(crate) async fn read_body(request: Request, state: &State, bound: Bound) -> Result<Body, Problem> {

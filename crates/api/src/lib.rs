@@ -7,7 +7,7 @@
 //! ```
 //!
 //! Reading order: [`mod@router`] (every route), [`error`] (every refusal), [`body`] (what requests may say),
-//! `access`, `fit` (what push services would not take), `handler`, then what is around them: `observe`, `origin`, `serve` (with `pool`, `link`, `arriving`, `paced`, `turn`), `document`; [`parts`] is what others build on.
+//! `access`, `fit` (what push services would not take), `handler`, then what is around them: `observe`, `origin`, `serve` (with `pool`, `link`, `arriving`, `coding`, `paced`, `turn`), `document`; [`parts`] is what others build on.
 //!
 //! The Web Push resource (`/push/…`) has no credential but its address: `handler::web_push`, and `pace` for how often.
 //!
@@ -24,6 +24,7 @@ pub mod router;
 
 mod access;
 mod arriving;
+mod coding;
 mod connect;
 mod extract;
 mod first_call;

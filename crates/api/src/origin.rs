@@ -25,7 +25,7 @@ pub(crate) async fn allow(request: Request, next: Next) -> Response {
         set(
             headers,
             header::ACCESS_CONTROL_ALLOW_HEADERS,
-            "Authorization, Content-Type, Idempotency-Key, Last-Event-ID, Noroshi-App, traceparent, tracestate, \
+            "Authorization, Content-Encoding, Content-Type, Idempotency-Key, Last-Event-ID, Noroshi-App, traceparent, tracestate, \
              X-Request-Id",
         );
         // Two hours are what Chromium allows.

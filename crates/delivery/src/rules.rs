@@ -265,6 +265,6 @@ impl Delivery {
 
     /// For a topic of the service's own no rule counts.
     pub fn is_ruled(topic: &str) -> bool {
-        !topic.starts_with('$')
+        !noroshi_types::topic::is_services_own(topic)
     }
 }

@@ -166,9 +166,13 @@ impl Shard {
             }
             None => {
                 connection.frames.grant(1);
-                let bytes = dispatch.encoded(connection.framing).clone();
                 self.tally.messages_out[connection.protocol as usize] += 1;
-                self.send(slot, bytes);
+                if connection.framing == Framing::GzipEvents {
+                    self.send_packed(slot, &dispatch.gzip().clone());
+                } else {
+                    let bytes = dispatch.encoded(connection.framing).clone();
+                    self.send(slot, bytes);
+                }
                 Outcome::Written
             }
         };
@@ -429,8 +433,10 @@ pub(crate) fn own_topics(connection: &Connection, topics: &TopicIndex) -> Vec<To
 fn encode(framing: Framing, message: &Message, retained: bool, out: &mut Vec<u8>) {
     match framing {
         // Without `id:`: a client that resumed from a retained one would miss what lies between.
-        Framing::Events if retained => sse::named("msg", &native::message_json(message), out),
-        Framing::Events => out.extend_from_slice(&sse::event(message)),
+        Framing::Events | Framing::GzipEvents if retained => {
+            sse::named("msg", &native::message_json(message), out);
+        }
+        Framing::Events | Framing::GzipEvents => out.extend_from_slice(&sse::event(message)),
         Framing::WebSocket | Framing::Stream | Framing::Polling => {
             ws::push_frame(out, ws::Opcode::Text, &native::message_json(message));
         }

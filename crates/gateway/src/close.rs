@@ -6,15 +6,22 @@
 //! Invariant: a connection that is not alive has no session, is in no topic and in no map: the
 //! moment the end is decided is the moment the device is offline.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use noroshi_events::Event;
 use noroshi_protocol::{native, ws};
 use noroshi_types::{CloseReason, SessionId};
 
 use crate::connection::{Connection, Framing, Phase, Protocol};
+use crate::gzip::Packed;
 use crate::shard::Shard;
 use crate::tail::Tail;
 
+/// How long a client may take to answer a close frame before the server closes the TCP connection (RFC 6455 §7.1.1).
+/// With the tick that it is rounded up to less than a second: a client that ignores close frames writes into a closed
+/// connection then, and hears that.
+const CLOSE_ANSWER_TIMEOUT: Duration = Duration::from_millis(800);
 /// Places for connections that are kept however few are in use: 25 KiB.
 const PLACES_KEPT: usize = 128;
 
@@ -25,9 +32,31 @@ impl Shard {
         self.check_tail(slot);
     }
 
+    /// [`Shard::send`] of what was compressed for an event stream under gzip.
+    pub(crate) fn send_packed(&mut self, slot: u32, packed: &Packed) {
+        self.send_piece(slot, packed);
+        self.check_tail(slot);
+    }
+
+    fn send_piece(&mut self, slot: u32, packed: &Packed) {
+        self.flush(slot);
+        if let Some(trailer) = self.trailers.get_mut(&slot) {
+            trailer.add(packed);
+        }
+        self.send_as_it_is(slot, packed.bytes.clone());
+    }
+
     /// [`Shard::send`] without the limit: for a page of the backlog, which is sent only when nothing
     /// is unsent and followed by nothing until it is.
     pub(crate) fn send_unbounded(&mut self, slot: u32, bytes: Bytes) {
+        let connection = self.connections.get(slot as usize);
+        match connection.is_some_and(|connection| connection.framing == Framing::GzipEvents) {
+            true => self.send_piece(slot, &Packed::of(&bytes)),
+            false => self.send_as_it_is(slot, bytes),
+        }
+    }
+
+    pub(crate) fn send_as_it_is(&mut self, slot: u32, bytes: Bytes) {
         self.flush(slot);
         let now_tick = self.now.tick;
         let Some(connection) = self.connections.get_mut(slot as usize) else { return };
@@ -128,6 +157,7 @@ impl Shard {
         }
         let after_ms = self.reconnect_after_ms(slot, reason);
         let deadline = self.now.tick_after(self.shared.config.close_linger);
+        let leaves_unsaid = self.misses_close_frames(slot);
         let begun =
             self.connections.get(slot as usize).is_some_and(|connection| connection.phase == Phase::Open);
         if !begun && self.connections[slot as usize].is_event_stream() {
@@ -148,6 +178,10 @@ impl Shard {
             }
         }
         let (protocol, framing) = (connection.protocol, connection.framing);
+        if reason == CloseReason::SlowConsumer {
+            // What was cut is counted, so no trailer would be right.
+            self.trailers.remove(&slot);
+        }
         if let Some(code) = reason.websocket_code() {
             match protocol {
                 Protocol::Native => {
@@ -160,11 +194,14 @@ impl Shard {
                     self.say_last_word(slot, reason, after_ms);
                 }
             }
-            if framing == Framing::WebSocket {
+            if framing == Framing::WebSocket && !leaves_unsaid {
                 let mut frame = Vec::new();
                 ws::push_close(&mut frame, code, reason.explain());
                 self.send_unbounded(slot, frame.into());
             }
+        }
+        if let Some(trailer) = self.trailers.remove(&slot) {
+            self.send_as_it_is(slot, Bytes::copy_from_slice(&trailer.end()));
         }
         self.leave(slot);
         let Some(connection) = self.connections.get_mut(slot as usize) else { return };
@@ -214,13 +251,18 @@ impl Shard {
             .map_or(0, |opening| opening.retry_after_s)
     }
 
+    /// The last word is written: only the peer's end is missing.
     fn end_writing(&mut self, slot: u32) {
-        if let Some(connection) = self.connection(slot)
-            && !connection.ended
-            && connection.transport.flush().unwrap_or(true)
-        {
-            connection.ended = true;
-            connection.transport.end();
+        let answer_due = self.now.tick_after(CLOSE_ANSWER_TIMEOUT);
+        let Some(connection) = self.connection(slot) else { return };
+        if connection.ended || !connection.transport.flush().unwrap_or(true) {
+            return;
+        }
+        connection.ended = true;
+        connection.transport.end();
+        if connection.framing == Framing::WebSocket {
+            connection.deadline_tick = connection.deadline_tick.min(answer_due);
+            self.arm(slot);
         }
     }
 
@@ -309,6 +351,7 @@ impl Shard {
         self.leave(slot);
         self.end_stranger(slot);
         self.free_seat(slot);
+        self.trailers.remove(&slot);
         let connection = self.connections.remove(slot as usize);
         if self.connections.is_empty() {
             self.shrink();
@@ -324,6 +367,9 @@ impl Shard {
             self.connections.shrink_to_fit();
             self.seats.truncate(self.connections.capacity());
             self.seats.shrink_to_fit();
+        }
+        if self.trailers.capacity() > PLACES_KEPT && self.trailers.len() * 8 < self.trailers.capacity() {
+            self.trailers.shrink_to_fit();
         }
     }
 

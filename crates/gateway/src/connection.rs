@@ -61,20 +61,23 @@ pub(crate) enum Framing {
     WebSocket,
     /// Server-sent events.
     Events,
+    /// The same under gzip ([`crate::gzip`]).
+    GzipEvents,
     /// HTTP requests, one after the other, that stand for a stream; and of a session that speaks by them, which
     /// has no socket of its own ([`crate::polling`]).
     Polling,
 }
 
 impl Framing {
-    pub(crate) const ALL: [Framing; 4] =
-        [Framing::Stream, Framing::WebSocket, Framing::Events, Framing::Polling];
+    pub(crate) const ALL: [Framing; 5] =
+        [Framing::Stream, Framing::WebSocket, Framing::Events, Framing::GzipEvents, Framing::Polling];
 
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Framing::Stream => "stream",
             Framing::WebSocket => "websocket",
             Framing::Events => "sse",
+            Framing::GzipEvents => "sse_gzip",
             Framing::Polling => "polling",
         }
     }
@@ -127,6 +130,8 @@ pub(crate) struct Opening {
     pub(crate) passes: u8,
     /// Of a log-in that was refused because others failed before: when the client may come back. 0 for others.
     pub(crate) retry_after_s: u32,
+    /// The client asked for an event stream under gzip.
+    pub(crate) asks_gzip: bool,
     /// Text frames that came before the log-in's answer, as they came: at most [`noroshi_types::limits::EARLY_BYTES`].
     pub(crate) early: Vec<Box<str>>,
 }
@@ -248,7 +253,7 @@ impl Connection {
 
     /// An event stream: heard only, and begun by an answer in HTTP.
     pub(crate) fn is_event_stream(&self) -> bool {
-        self.framing == Framing::Events
+        matches!(self.framing, Framing::Events | Framing::GzipEvents)
     }
 
     pub(crate) fn unsent_bytes(&self) -> usize {

@@ -9,6 +9,7 @@ use noroshi_protocol::{native, sse, ws, xmpp};
 use noroshi_types::{Condition, Message, NotificationId, Topic, When};
 
 use crate::connection::{Connection, Framing};
+use crate::gzip::Packed;
 use crate::recent::Recent;
 use crate::registry::Key;
 
@@ -19,7 +20,8 @@ pub(crate) struct Dispatch {
     pub(crate) again: bool,
     websocket: OnceLock<Bytes>,
     sse: OnceLock<Bytes>,
-    /// Those of other protocols are boxed: most messages go to few of them.
+    /// Those under gzip and of other protocols are boxed: most messages go to few of them.
+    gzip: OnceLock<Box<Packed>>,
     mqtt: OnceLock<Box<Outgoing>>,
     socket_io: OnceLock<Box<SocketIo>>,
     /// By framing, and whether it waited for the device.
@@ -44,6 +46,7 @@ impl Dispatch {
             again,
             websocket: OnceLock::new(),
             sse: OnceLock::new(),
+            gzip: OnceLock::new(),
             mqtt: OnceLock::new(),
             socket_io: OnceLock::new(),
             xmpp: OnceLock::new(),
@@ -66,10 +69,16 @@ impl Dispatch {
     pub(crate) fn encoded(&self, framing: Framing) -> &Bytes {
         match framing {
             Framing::Events => self.sse.get_or_init(|| sse::event(&self.message).into()),
+            Framing::GzipEvents => &self.gzip().bytes,
             Framing::WebSocket | Framing::Stream | Framing::Polling => {
                 self.websocket.get_or_init(|| ws::text_frame(&native::message_json(&self.message)))
             }
         }
+    }
+
+    /// What all event streams under gzip share.
+    pub(crate) fn gzip(&self) -> &Packed {
+        self.gzip.get_or_init(|| Box::new(Packed::of(self.encoded(Framing::Events))))
     }
 
     /// What all connections of MQTT share.

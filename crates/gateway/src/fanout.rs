@@ -20,7 +20,7 @@ use noroshi_types::{AppId, CloseReason, DeviceNum, Message, NotificationId, Outc
 use smallvec::SmallVec;
 
 use crate::catch_up::Hold;
-use crate::connection::{Phase, Subscription};
+use crate::connection::{Framing, Phase, Subscription};
 use crate::dispatch::{Audience, Dispatch};
 use crate::mailbox::Mail;
 use crate::overtake::Stalled;
@@ -377,6 +377,11 @@ impl Shard {
                     0 => tail.push(bytes.clone()),
                     begun => tail.push_begun(bytes.slice(begun..)),
                 }
+            }
+            if framing == Framing::GzipEvents
+                && let Some(trailer) = self.trailers.get_mut(&slot)
+            {
+                trailer.add(frame.dispatch.gzip());
             }
             self.tally.messages_out[connection.protocol as usize] += 1;
             connection.frames.grant(1);

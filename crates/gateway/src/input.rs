@@ -89,7 +89,9 @@ impl Shard {
             (Framing::WebSocket, _) => CloseReason::PeerReset,
             // So do MQTT, where an end without a word is what a will is for, and XMPP, where it suspends.
             (_, Protocol::Mqtt | Protocol::Xmpp) => CloseReason::PeerReset,
-            (Framing::Events | Framing::Stream | Framing::Polling, _) => CloseReason::PeerClosed,
+            (Framing::Events | Framing::GzipEvents | Framing::Stream | Framing::Polling, _) => {
+                CloseReason::PeerClosed
+            }
         };
         self.doom(slot, reason);
     }
@@ -113,7 +115,7 @@ impl Shard {
                 self.feed_talk(slot, bytes)
             }
             // A stream has nothing to say after its request; what it says is bounded like frames.
-            (_, Framing::Events | Framing::Stream | Framing::Polling) => {
+            (_, Framing::Events | Framing::GzipEvents | Framing::Stream | Framing::Polling) => {
                 self.take_frame(slot);
             }
         }

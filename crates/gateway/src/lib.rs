@@ -10,7 +10,7 @@
 //! ```
 //!
 //! Reading order: [`config`], [`gateway`], `connection`, `shard`, then along a connection's life
-//! `listener`, `clients`, `strangers`, `input`, `route`, `refusal`, `websocket`, `sse`, `talk`, `mqtt`, `socket_io`, `polling`,
+//! `listener`, `clients`, `strangers`, `input`, `route`, `refusal`, `websocket`, `sse`, `gzip`, `talk`, `mqtt`, `socket_io`, `polling`,
 //! [`xmpp`], `verification`, `login`, `renewal`, `permission`, `gate`, `recheck`, `catch_up`, `backlog`, `close`, `pulse`,
 //! [`drain`]; along a message's `edge`, `registry`, `stamp`, `dispatch`, `mailbox`, `overtake`, `topic_index`, `wildcard`, `fanout`, `offering`,
 //! `recent`, `ring`, `uring`, `tail`.
@@ -37,6 +37,7 @@ mod dispatch;
 mod edge;
 mod fanout;
 mod gate;
+mod gzip;
 mod input;
 mod listener;
 mod login;

@@ -399,7 +399,7 @@ impl Shard {
         self.cork(slot);
         let talks = self.connections.get(slot as usize).is_some_and(|connection| connection.talk.is_some());
         if is_stream {
-            self.begin_stream(slot);
+            self.begin_stream(slot, opening.asks_gzip);
         } else if !talks {
             let mut ready = Vec::with_capacity(128);
             native::ready(

@@ -329,8 +329,10 @@ impl Metrics {
 fn is_possible(protocol: Protocol, framing: Framing) -> bool {
     match protocol {
         // A WebSocket that is to take over a session which polls is not a device's until it does.
-        Protocol::Http => framing != Framing::Events,
-        Protocol::Native => matches!(framing, Framing::WebSocket | Framing::Events),
+        Protocol::Http => !matches!(framing, Framing::Events | Framing::GzipEvents),
+        Protocol::Native => {
+            matches!(framing, Framing::WebSocket | Framing::Events | Framing::GzipEvents)
+        }
         Protocol::Mqtt | Protocol::Xmpp => matches!(framing, Framing::Stream | Framing::WebSocket),
         Protocol::SocketIo | Protocol::Echo => matches!(framing, Framing::WebSocket | Framing::Polling),
     }

@@ -287,7 +287,7 @@ impl Shard {
         let Some(connection) = self.connection(slot).filter(|_| !out.is_empty()) else { return };
         let bytes: Bytes = match connection.framing {
             Framing::WebSocket => ws::frame(Opcode::Binary, &out),
-            Framing::Stream | Framing::Events | Framing::Polling => out.into(),
+            Framing::Stream | Framing::Events | Framing::GzipEvents | Framing::Polling => out.into(),
         };
         self.send(slot, bytes);
     }

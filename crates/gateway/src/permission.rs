@@ -16,7 +16,8 @@ use noroshi_protocol::native;
 use noroshi_protocol::socket_io;
 use noroshi_protocol::xmpp::{self, Refusal};
 use noroshi_store::LoggedIn;
-use noroshi_types::rule::{Action, Claims, Needs};
+use noroshi_types::rule::{Action, Claims, Denied, Needs};
+use noroshi_types::topic::needs_rule;
 use noroshi_types::{AppId, CloseReason, JsonText, NotificationId, Position, Topic, limits};
 
 use crate::connection::Protocol;
@@ -80,6 +81,18 @@ impl Op {
             | Op::XmppItems { topic, request, .. } => name(topic.as_str()) + request.held_bytes(),
         };
         NAME_BYTES + sent
+    }
+
+    /// What no app without rules opens. Other protocols than MQTT cannot name it.
+    fn denied_without_rules(&self) -> Verdicts {
+        let denied = Verdict::Denied(Reason::Rule(Denied::NoRule));
+        match self {
+            Op::MqttSubscribe(_) => {
+                let names = self.names().into_iter();
+                names.filter(|name| needs_rule(name)).map(|name| (name, denied)).collect()
+            }
+            _ => Verdicts::new(),
+        }
     }
 
     /// The topics and filters that need a permission, in order.
@@ -180,7 +193,8 @@ impl Shard {
         let Some(session) = self.connection(slot).and_then(|it| it.session.clone()) else { return };
         let (rules, holder) = match self.ruling(&session) {
             Ruling::None => {
-                return self.perform(slot, op, Decided { rules: None, verdicts: Verdicts::new() });
+                let verdicts = op.denied_without_rules();
+                return self.perform(slot, op, Decided { rules: None, verdicts });
             }
             Ruling::Unknown => return self.begin_close(slot, CloseReason::RulesChanged),
             Ruling::By(rules, holder) => (rules, holder),
@@ -315,7 +329,8 @@ impl Shard {
             Ruling::By(rules, holder) if Delivery::is_ruled(topic.as_str()) => {
                 !matches!(self.delivery.check_durable(&rules, &holder, topic), Verdict::Denied(_))
             }
-            Ruling::By(..) | Ruling::None => true,
+            Ruling::By(..) => true,
+            Ruling::None => !needs_rule(topic.as_str()),
             Ruling::Unknown => false,
         }
     }
@@ -327,7 +342,7 @@ impl Shard {
             return true;
         }
         let (rules, holder) = match self.ruling(session) {
-            Ruling::None => return true,
+            Ruling::None => return !needs_rule(filter),
             Ruling::Unknown => return false,
             Ruling::By(rules, holder) => (rules, holder),
         };

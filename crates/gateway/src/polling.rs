@@ -23,7 +23,7 @@ use noroshi_types::CloseReason;
 
 use crate::admission::{Bucket, Rate};
 use crate::connection::{Connection, Framing, Phase, Protocol};
-use crate::route::{Credentials, Mount};
+use crate::route::Opener;
 use crate::shard::Shard;
 use crate::socket_io::websocket_frame;
 use crate::talk::Talk;
@@ -104,16 +104,15 @@ fn headers(keeps: bool) -> impl std::ops::Deref<Target = [Header<'static>]> {
 }
 
 impl Shard {
-    fn open_polling(&mut self, slot: u32, mount: Mount, credentials: Credentials, keeps: bool) {
-        let shared = self.shared.clone();
-        let opener = self.client(slot);
+    fn open_polling(&mut self, slot: u32, opener: Opener, keeps: bool) {
+        let (shared, mount, network) = (self.shared.clone(), opener.mount, self.client(slot));
         let admitted = shared.connections() < shared.config.connections_max && self.take_opening();
-        let made = admitted.then(|| self.new_socket_io(mount, credentials, true)).flatten();
+        let made = admitted.then(|| self.new_socket_io(opener, true)).flatten();
         let Some((mut socket_io, sid)) = made else {
             shared.metrics.admission_refused.inc();
             return self.refuse(slot);
         };
-        socket_io.legs = Some(Box::new(Legs::new(sid, opener)));
+        socket_io.legs = Some(Box::new(Legs::new(sid, network)));
         let frames = Bucket::full(shared.frame_rate(), self.now.ms32());
         let generation = shared.next_generation(self.now.wall);
         let mut connection = Connection::new(Transport::NONE, generation, frames);

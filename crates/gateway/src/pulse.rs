@@ -1,14 +1,19 @@
 //! What time brings: deadlines, pings, token ends, stalled sockets, and the drops of a drain
 //! ([`crate::drain`]).
 
+use std::sync::OnceLock;
+
 use noroshi_protocol::sse;
 use noroshi_protocol::ws::Opcode;
 use noroshi_types::CloseReason;
 
 use crate::connection::{Framing, Phase, Protocol};
+use crate::gzip::Packed;
 use crate::shard::Shard;
 use crate::timer::TICK_MS;
 
+/// The same for all event streams under gzip.
+static PACKED_KEEP_ALIVE: OnceLock<Packed> = OnceLock::new();
 /// How often one shard looks after sessions without a connection.
 pub(crate) const LEFTS_EVERY_MS: u64 = 1_000;
 /// How often the shard looks whether it holds far more memory than it uses.
@@ -25,6 +30,11 @@ impl Shard {
                 if self.connection(slot).is_some_and(|connection| connection.timer == tick) {
                     self.guard(Some(slot), |shard| shard.handle_timer(slot));
                 }
+            }
+        }
+        while let Some(slot) = self.precise.take_due(self.now.ms) {
+            if self.connection(slot).is_some_and(|connection| connection.is_alive()) {
+                self.guard(Some(slot), |shard| shard.handle_socket_io_due(slot));
             }
         }
         if self.index == 0 && self.now.ms >= self.lefts_due_ms {
@@ -116,6 +126,10 @@ impl Shard {
             (Protocol::Native, Framing::Events) => {
                 connection.ping_tick = next;
                 self.send(slot, bytes::Bytes::from_static(sse::keep_alive()));
+            }
+            (Protocol::Native, Framing::GzipEvents) => {
+                connection.ping_tick = next;
+                self.send_packed(slot, PACKED_KEEP_ALIVE.get_or_init(|| Packed::of(sse::keep_alive())));
             }
             (Protocol::Native, _) if connection.ping_out => {
                 if !connection.heard {

@@ -8,6 +8,7 @@ use noroshi_protocol::ws::{self, Upgrade, UpgradeError};
 use noroshi_types::{NotificationId, Topic, limits};
 
 use crate::config::Config;
+use crate::gzip;
 
 /// What a request head asks for.
 pub(crate) enum Route {
@@ -49,12 +50,19 @@ pub(crate) enum Mount {
     Raw,
 }
 
+/// Who opens a session of Engine.IO.
+pub(crate) struct Opener {
+    pub(crate) mount: Mount,
+    pub(crate) credentials: Credentials,
+    /// Its WebSocket library reads nothing behind a close frame, and does not tell the Socket.IO library of it.
+    pub(crate) misses_close_frames: bool,
+}
+
 /// A request on a path of Engine.IO.
 pub(crate) struct EngineRequest {
-    pub(crate) mount: Mount,
+    pub(crate) opener: Opener,
     pub(crate) wanted: Result<engine_io::Request, RequestError>,
     pub(crate) upgrade: Result<Upgrade, UpgradeError>,
-    pub(crate) credentials: Credentials,
     /// `OPTIONS`, which browsers send before some requests (WHATWG Fetch §3.2).
     pub(crate) is_preflight: bool,
     /// The connection may serve another request after this one.
@@ -78,6 +86,7 @@ pub(crate) struct Credentials {
 pub(crate) struct Stream {
     pub(crate) topics: Vec<Topic>,
     pub(crate) resume: Option<NotificationId>,
+    pub(crate) asks_gzip: bool,
 }
 
 /// A query that cannot be served: the code and the public text of the answer.
@@ -125,8 +134,11 @@ fn engine_request(head: &Head<'_>, mount: Mount, config: &Config) -> EngineReque
         || head.header_values("content-length").any(|length| length.trim() != "0");
     // Where a body stays unread nothing behind it can be.
     let reads_body = matches!(wanted, Ok(engine_io::Request::Post { .. })) || !has_body;
+    // The Java library does not implement `WebSocketListener.onClosing` of OkHttp. It hears the end of the TCP
+    // connection, but only as long as no close frame came first.
+    let misses_close_frames = head.header("user-agent").is_some_and(|agent| agent.starts_with("okhttp/"));
     EngineRequest {
-        mount,
+        opener: Opener { mount, credentials: credentials(head, config), misses_close_frames },
         upgrade: match wanted {
             Ok(engine_io::Request::Open(Transport::WebSocket) | engine_io::Request::Probe(_)) => {
                 ws::upgrade(head)
@@ -134,7 +146,6 @@ fn engine_request(head: &Head<'_>, mount: Mount, config: &Config) -> EngineReque
             _ => Err(UpgradeError::NotUpgrade),
         },
         wanted,
-        credentials: credentials(head, config),
         is_preflight: head.method == "OPTIONS",
         keeps: reads_body && head.minor_version >= 1 && !head.has_token("connection", "close"),
     }
@@ -167,7 +178,8 @@ fn stream(head: &Head<'_>) -> Result<Stream, BadQuery> {
             .map_err(|error| BadQuery { code: "bad_topic", detail: error.to_string() })?;
         topics.push(topic);
     }
-    Ok(Stream { topics: crate::registry::distinct(topics), resume })
+    let asks_gzip = head.header_values("accept-encoding").any(gzip::is_asked_for);
+    Ok(Stream { topics: crate::registry::distinct(topics), resume, asks_gzip })
 }
 
 #[cfg(test)]
@@ -194,7 +206,11 @@ mod tests {
             Route::EngineIo(request) => {
                 let wanted =
                     request.wanted.map_or_else(|error| error.to_string(), |wanted| format!("{wanted:?}"));
-                format!("{:?} {wanted} {}", request.mount, if request.keeps { "keeps" } else { "ends" })
+                format!(
+                    "{:?} {wanted} {}",
+                    request.opener.mount,
+                    if request.keeps { "keeps" } else { "ends" }
+                )
             }
             Route::Xmpp { .. } => "xmpp".to_owned(),
             Route::Api => "api".to_owned(),

@@ -36,6 +36,7 @@ use crate::drain::Round;
 use crate::fanout::Fanout;
 use crate::gate::{Asking, Gate};
 use crate::gateway::Shared;
+use crate::gzip::Trailer;
 use crate::login::{LogIns, Succession};
 use crate::mailbox::{Arrival, ArrivalKind, Close, Inlet, Mailbox};
 use crate::mqtt::work::Works;
@@ -46,7 +47,7 @@ use crate::recent::Recent;
 use crate::recheck::Recheck;
 use crate::renewal::Renewals;
 use crate::strangers::Strangers;
-use crate::timer::{TICK_MS, Wheel};
+use crate::timer::{Precise, TICK_MS, Wheel};
 use crate::tls::TlsSession;
 use crate::topic_index::TopicIndex;
 use crate::transport::Transport;
@@ -124,6 +125,9 @@ pub(crate) struct Shard {
     pub(crate) topics: TopicIndex,
     pub(crate) wildcards: Wildcards,
     pub(crate) wheel: Wheel,
+    pub(crate) precise: Precise,
+    /// Of event streams under gzip, by their slots.
+    pub(crate) trailers: HashMap<u32, Trailer>,
     pub(crate) fanout: Fanout,
     pub(crate) log_ins: LogIns,
     pub(crate) reads: Reads,
@@ -193,6 +197,8 @@ impl Shard {
             topics: TopicIndex::default(),
             wildcards: Wildcards::default(),
             wheel: Wheel::new(),
+            precise: Precise::default(),
+            trailers: HashMap::new(),
             fanout: Fanout::new(recent),
             log_ins: LogIns::default(),
             reads: Reads::default(),
@@ -341,6 +347,9 @@ impl Shard {
         }
         let since = self.started.elapsed().as_millis();
         let mut ms = if self.connections.is_empty() { u64::MAX } else { self.to_next_tick_ms(since) };
+        if let Some(at_ms) = self.precise.next_ms() {
+            ms = ms.min(at_ms.saturating_sub(u64::try_from(since).unwrap_or(u64::MAX)));
+        }
         if self.index == 0 && !self.shared.lefts.is_empty() {
             ms = ms.min(LEFTS_EVERY_MS);
         }

@@ -24,12 +24,13 @@ use crate::dispatch::Dispatch;
 use crate::login::Begun;
 use crate::permission::Op;
 use crate::polling::Legs;
-use crate::route::{Credentials, Mount};
+use crate::route::{Credentials, Mount, Opener};
 use crate::shard::Shard;
 use crate::talk::{Cause, Context, Offered, Talk};
 use crate::verification::close_reason;
 
-/// Pings of sessions that began together are spread where the interval is long enough for a storm.
+/// Pings of sessions that began together are spread where the interval is long enough for a storm. Shorter intervals
+/// are kept to the millisecond ([`crate::timer::Precise`]), longer ones to a tick of the shard's wheel.
 const SPREAD_FROM_MS: u64 = 5_000;
 
 pub(crate) struct SocketIo {
@@ -39,6 +40,8 @@ pub(crate) struct SocketIo {
     pub(crate) legs: Option<Box<Legs>>,
     /// Until a log-in succeeds.
     fresh: Option<Box<Fresh>>,
+    /// [`Opener::misses_close_frames`].
+    misses_close_frames: bool,
 }
 
 enum App {
@@ -129,12 +132,8 @@ impl SocketIo {
 
 impl Shard {
     /// A session; `None` where the system has no randomness.
-    pub(crate) fn new_socket_io(
-        &mut self,
-        mount: Mount,
-        credentials: Credentials,
-        polls: bool,
-    ) -> Option<(SocketIo, Sid)> {
+    pub(crate) fn new_socket_io(&mut self, opener: Opener, polls: bool) -> Option<(SocketIo, Sid)> {
+        let Opener { mount, credentials, misses_close_frames } = opener;
         let mut random = [0; 13];
         SystemRandom::new().fill(&mut random).ok()?;
         let sid = Sid::new(self.index, random);
@@ -155,7 +154,7 @@ impl Shard {
             false => Session::websocket(first_ping_at_ms),
         };
         let fresh = (mount == Mount::Devices).then(|| Box::new(Fresh { credentials, pid: None }));
-        Some((SocketIo { engine, app, legs: None, fresh }, sid))
+        Some((SocketIo { engine, app, legs: None, fresh, misses_close_frames }, sid))
     }
 
     pub(crate) fn protocol_of(mount: Mount) -> Protocol {
@@ -166,15 +165,9 @@ impl Shard {
     }
 
     /// A session that begins on a WebSocket.
-    pub(crate) fn open_socket_io(
-        &mut self,
-        slot: u32,
-        upgrade: &Upgrade,
-        mount: Mount,
-        credentials: Credentials,
-    ) {
-        let shared = self.shared.clone();
-        let Some((socket_io, sid)) = self.new_socket_io(mount, credentials, false) else {
+    pub(crate) fn open_socket_io(&mut self, slot: u32, upgrade: &Upgrade, opener: Opener) {
+        let (shared, mount) = (self.shared.clone(), opener.mount);
+        let Some((socket_io, sid)) = self.new_socket_io(opener, false) else {
             return self.refuse(slot);
         };
         let (mut answer, mut open) = (Vec::with_capacity(320), Vec::with_capacity(128));
@@ -194,6 +187,11 @@ impl Shard {
             Talk::SocketIo(socket_io) => Some(socket_io),
             _ => None,
         }
+    }
+
+    /// The client learns of the end by the end of the TCP connection alone: a close frame would hide it.
+    pub(crate) fn misses_close_frames(&mut self, slot: u32) -> bool {
+        self.socket_io(slot).is_some_and(|socket_io| socket_io.misses_close_frames)
     }
 
     /// A message of the session's WebSocket.
@@ -237,11 +235,17 @@ impl Shard {
     /// Asks to be woken when the session or its conversation wants it.
     pub(crate) fn await_socket_io(&mut self, slot: u32) {
         let now = self.now;
+        let is_precise = self.shared.config.socket_io.engine.ping_interval_ms < SPREAD_FROM_MS;
         let Some(SocketIo { engine, app, .. }) = self.socket_io(slot) else { return };
         let deadline_ms = [engine.deadline_ms(), app.deadline_ms()].into_iter().flatten().min();
-        let due = deadline_ms.map_or(u32::MAX, |deadline_ms| {
-            now.tick_after(Duration::from_millis(deadline_ms.saturating_sub(now.ms)))
-        });
+        let due = match deadline_ms {
+            Some(deadline_ms) if is_precise => {
+                self.precise.arm(slot, deadline_ms.max(now.ms + 1));
+                u32::MAX
+            }
+            Some(deadline_ms) => now.tick_after(Duration::from_millis(deadline_ms.saturating_sub(now.ms))),
+            None => u32::MAX,
+        };
         if let Some(connection) = self.connection(slot) {
             connection.ping_tick = due;
         }

@@ -9,6 +9,7 @@ use noroshi_protocol::{sse, ws};
 use noroshi_types::CloseReason;
 
 use crate::connection::{Framing, Protocol};
+use crate::gzip::{self, Trailer};
 use crate::route::{Credentials, Stream};
 use crate::shard::Shard;
 
@@ -19,6 +20,9 @@ impl Shard {
     pub(crate) fn open_stream(&mut self, slot: u32, stream: Stream, credentials: Credentials) {
         self.set_protocol(slot, Protocol::Native, Framing::Events);
         let app = credentials.app;
+        if let Some(connection) = self.connection(slot) {
+            connection.opening().asks_gzip = stream.asks_gzip;
+        }
         self.identify(slot, credentials.token.as_deref(), app.as_deref(), move |shard, slot, answer| {
             match answer {
                 Ok(identity) => shard.start_log_in(slot, identity, stream.topics, stream.resume),
@@ -70,11 +74,21 @@ impl Shard {
     }
 
     /// The log-in succeeded: the stream begins.
-    pub(crate) fn begin_stream(&mut self, slot: u32) {
+    pub(crate) fn begin_stream(&mut self, slot: u32, gzip: bool) {
         let retry_ms = u64::try_from(RETRY.as_millis()).unwrap_or_default() + self.jitter(1_000);
-        let mut head = Vec::with_capacity(256);
-        sse::push_response_head(&mut head, retry_ms);
-        self.send(slot, head.into());
+        let (mut head, mut retry) = (Vec::with_capacity(288), Vec::with_capacity(16));
+        sse::push_response_head(&mut head, gzip);
+        sse::push_retry(&mut retry, retry_ms);
+        if gzip {
+            head.extend_from_slice(&gzip::HEAD);
+            self.send(slot, head.into());
+            self.set_protocol(slot, Protocol::Native, Framing::GzipEvents);
+            self.trailers.insert(slot, Trailer::default());
+            self.send(slot, retry.into());
+        } else {
+            head.extend_from_slice(&retry);
+            self.send(slot, head.into());
+        }
         if let Some(connection) = self.connection(slot) {
             // A peer that vanished is found by the transport: nothing is ever heard from it.
             if let Some(stream) = connection.transport.stream() {
@@ -91,7 +105,7 @@ impl Shard {
         }
         match connection.framing {
             Framing::WebSocket => self.send(slot, ws::text_frame(json)),
-            Framing::Events => {
+            Framing::Events | Framing::GzipEvents => {
                 let mut bytes = Vec::with_capacity(json.len() + 32);
                 sse::named(event, json, &mut bytes);
                 self.send(slot, bytes.into());

@@ -6,7 +6,14 @@
 //! and arms itself again. To move it forward a second entry is put; the first one finds that it no
 //! longer counts. An entry that fires for a connection that took over the slot finds nothing due.
 
-/// As fine as the shortest heartbeat of any protocol needs (Socket.IO's, 200 ms in the conformance suite).
+//!
+//! Every deadline in service is counted in seconds, so the wheel's tick is a hundredth of it or less. Heartbeats
+//! that are shorter than a few ticks, which only the conformance suites ask for, are kept by [`Precise`].
+
+use std::collections::{BTreeSet, HashMap};
+
+/// A deadline is met up to one tick late. A shard with many connections wakes up for each tick, so a finer one
+/// costs CPU time while nothing happens.
 pub(crate) const TICK_MS: u64 = 100;
 /// A turn of the wheel takes 410 seconds, more than a ping's interval; a later deadline goes round more than
 /// once.
@@ -49,6 +56,38 @@ impl Wheel {
     }
 }
 
+/// Deadlines to the millisecond. Empty, and without memory, unless a protocol's heartbeat is shorter than
+/// `socket_io::SPREAD_FROM_MS`. At most one deadline for each slot; one that is met for a connection that took over
+/// the slot finds nothing due.
+#[derive(Default)]
+pub(crate) struct Precise {
+    due: BTreeSet<(u64, u32)>,
+    by_slot: HashMap<u32, u64>,
+}
+
+impl Precise {
+    /// Replaces the slot's deadline.
+    pub(crate) fn arm(&mut self, slot: u32, at_ms: u64) {
+        if let Some(earlier_ms) = self.by_slot.insert(slot, at_ms) {
+            self.due.remove(&(earlier_ms, slot));
+        }
+        self.due.insert((at_ms, slot));
+    }
+
+    /// The earliest deadline.
+    pub(crate) fn next_ms(&self) -> Option<u64> {
+        self.due.first().map(|(at_ms, _)| *at_ms)
+    }
+
+    /// A slot whose deadline is met; the deadline is gone then.
+    pub(crate) fn take_due(&mut self, now_ms: u64) -> Option<u32> {
+        let (_, slot) = self.due.first().filter(|(at_ms, _)| *at_ms <= now_ms).copied()?;
+        self.due.pop_first();
+        self.by_slot.remove(&slot);
+        Some(slot)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -67,6 +106,19 @@ mod tests {
         assert_eq!(fire(&mut wheel, 2), [(1, 2)]);
         assert_eq!(wheel.arm(3, 0), 3, "the past is the next tick");
         assert_eq!(fire(&mut wheel, 9), [(3, 1), (3, 3)]);
+    }
+
+    #[test]
+    fn precise_deadlines_are_met_to_the_millisecond_and_replaced() {
+        let mut precise = Precise::default();
+        assert_eq!((precise.next_ms(), precise.take_due(u64::MAX)), (None, None));
+        precise.arm(1, 301);
+        precise.arm(2, 250);
+        precise.arm(2, 302);
+        assert_eq!((precise.next_ms(), precise.take_due(300)), (Some(301), None));
+        assert_eq!((precise.take_due(301), precise.take_due(301)), (Some(1), None));
+        assert_eq!((precise.take_due(400), precise.take_due(400)), (Some(2), None));
+        assert!(precise.due.is_empty() && precise.by_slot.is_empty());
     }
 
     #[test]

@@ -165,7 +165,7 @@ impl Xmpp {
 fn framing_of(framing: Framing) -> xmpp::Framing {
     match framing {
         Framing::WebSocket => xmpp::Framing::WebSocket,
-        Framing::Stream | Framing::Events | Framing::Polling => xmpp::Framing::Stream,
+        Framing::Stream | Framing::Events | Framing::GzipEvents | Framing::Polling => xmpp::Framing::Stream,
     }
 }
 
@@ -181,7 +181,9 @@ impl Shard {
             Framing::Stream if has_starttls => Security::StartTls,
             Framing::Stream => Security::Plaintext,
             // What protects the HTTP listener, its own TLS or a proxy's, is said there for all that come by it.
-            Framing::WebSocket | Framing::Events | Framing::Polling => Security::Encrypted,
+            Framing::WebSocket | Framing::Events | Framing::GzipEvents | Framing::Polling => {
+                Security::Encrypted
+            }
         };
         let conversation = Conversation::new(framing_of(framing), security);
         connection.phase = Phase::AwaitToken;

@@ -98,6 +98,7 @@ pub struct Node {
 
 /// Starts everything. Must be called inside a multi-threaded tokio runtime.
 pub async fn start(config: Config, given: &Given) -> Result<Node, Error> {
+    noroshi_types::topic::set_bytes_max(config.limits.topic_bytes);
     let connections_max = config.gateway.connections_max;
     let serves = match config.node.roles.has(Role::Api) || config.node.roles.has(Role::Front) {
         true => Serves::DevicesAndApi,

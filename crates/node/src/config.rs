@@ -126,6 +126,8 @@ pub struct TlsFiles {
 #[derive(Debug, Clone)]
 pub struct Limits {
     pub data_bytes: usize,
+    /// Names of topics.
+    pub topic_bytes: usize,
     pub body_bytes: usize,
     pub head_bytes: usize,
     pub headers: usize,
@@ -479,6 +481,15 @@ impl Config {
             && !self.node.roles.has(Role::Front)
         {
             reader.problem("node.roles", "needs cluster.redis: a node alone does everything");
+        }
+        if self.store.url.is_some() && self.limits.topic_bytes > limits::TOPIC_BYTES_POSTGRES {
+            reader.problem(
+                "limits.topic",
+                format!(
+                    "is over {} B, which is what an index of PostgreSQL takes",
+                    limits::TOPIC_BYTES_POSTGRES
+                ),
+            );
         }
         if self.limits.data_bytes > self.limits.body_bytes {
             reader.problem("limits.data", "is over limits.body: such a request could never arrive");

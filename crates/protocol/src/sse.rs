@@ -9,15 +9,21 @@ use noroshi_types::{Invalid, Message, NotificationId, When};
 use crate::http::Head;
 use crate::native;
 
-/// Appends the head of the endless response. `retry_ms` is how long the client waits before it comes back.
-/// The token never travels in a cookie, so any origin may read.
-pub fn push_response_head(out: &mut Vec<u8>, retry_ms: u64) {
+/// Appends the head of the endless response. The token never travels in a cookie, so any origin may read.
+pub fn push_response_head(out: &mut Vec<u8>, gzip: bool) {
     // X-Accel-Buffering: a reverse proxy that collects an endless answer would deliver nothing.
+    let coding = if gzip { "Content-Encoding: gzip\r\n" } else { "" };
     let head = format!(
-        "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nCache-Control: no-store\r\n\
-         X-Accel-Buffering: no\r\nAccess-Control-Allow-Origin: *\r\nConnection: close\r\n\r\nretry: {retry_ms}\n\n"
+        "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n{coding}Vary: Accept-Encoding\r\n\
+         Cache-Control: no-store\r\nX-Accel-Buffering: no\r\nAccess-Control-Allow-Origin: *\r\n\
+         Connection: close\r\n\r\n"
     );
     out.extend_from_slice(head.as_bytes());
+}
+
+/// Appends how long the client waits before it comes back.
+pub fn push_retry(out: &mut Vec<u8>, retry_ms: u64) {
+    out.extend_from_slice(format!("retry: {retry_ms}\n\n").as_bytes());
 }
 
 /// A message, encoded once and shared by a fan-out.
@@ -142,10 +148,15 @@ mod tests {
     #[test]
     fn a_stream_begins_with_its_head_and_may_rest() {
         let mut out = Vec::new();
-        push_response_head(&mut out, 1500);
+        push_response_head(&mut out, false);
+        push_retry(&mut out, 1500);
         let head = String::from_utf8(out).unwrap();
         assert!(head.starts_with("HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n"), "{head}");
         assert!(head.ends_with("\r\n\r\nretry: 1500\n\n"), "{head}");
+        assert!(!head.contains("Content-Encoding"), "{head}");
+        let mut compressed = Vec::new();
+        push_response_head(&mut compressed, true);
+        assert!(String::from_utf8(compressed).unwrap().contains("\r\nContent-Encoding: gzip\r\n"));
         let stream = [keep_alive(), &event(&message(When::Stored)), keep_alive()].concat();
         let events = interpret(std::str::from_utf8(&stream).unwrap());
         assert_eq!(events.len(), 1);

@@ -10,8 +10,14 @@ pub const USER_ID_BYTES_MAX: usize = 255;
 /// A UUID is 36; the rest is room for the app's own scheme.
 pub const DEVICE_ID_BYTES_MAX: usize = 128;
 pub const APP_NAME_BYTES_MAX: usize = 64;
-/// FCM and MQTT bridges both stay below it; one length byte in an index.
+/// FCM and MQTT bridges both stay below it. An operator may raise it (`crate::topic::set_bytes_max`).
 pub const TOPIC_BYTES_MAX: usize = 255;
+/// What MQTT can say (MQTT 5 §1.5.4).
+pub const TOPIC_BYTES_CEILING: usize = 65_535;
+/// What PostgreSQL's index of names takes: an entry is at most 2,704 bytes, a third of a page.
+pub const TOPIC_BYTES_POSTGRES: usize = 2_600;
+/// Filters of one MQTT connection together, however long one may be: as much as the usual ones are at most.
+pub const FILTERS_BYTES_MAX: usize = TOPICS_PER_DEVICE_MAX * TOPIC_BYTES_MAX;
 /// Durable and session subscriptions of one device, together: FCM's bound is 2,000 an app instance.
 pub const TOPICS_PER_DEVICE_MAX: usize = 1_000;
 /// The name of the topic that every device of an app subscribes to.

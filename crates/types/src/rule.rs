@@ -13,6 +13,7 @@
 use std::fmt;
 use std::time::Duration;
 
+use crate::topic::needs_rule;
 use crate::{DeviceId, UserId};
 
 pub mod claims;
@@ -259,7 +260,7 @@ impl TopicRules {
 
     /// Whether a device may do something with a topic.
     pub fn decide(&self, action: Action, topic: &str, subject: Subject<'_>) -> Decision {
-        let Some(rules) = self.rules(action) else { return Decision::Unruled };
+        let Some(rules) = self.rules(action) else { return unruled(topic) };
         let matching = rules.iter().position(|rule| rule.pattern.matches(topic, subject));
         let Some(rule) = matching else { return Decision::Denied(Denied::NoRule) };
         match rules[rule].allow {
@@ -278,7 +279,7 @@ impl TopicRules {
         if !filter.contains(['+', '#']) {
             return self.decide(Action::Subscribe, filter, subject);
         }
-        let Some(rules) = &self.subscribe else { return Decision::Unruled };
+        let Some(rules) = &self.subscribe else { return unruled(filter) };
         for (number, rule) in rules.iter().enumerate() {
             if rule.pattern.covers(filter, subject) {
                 return match rule.allow {
@@ -297,5 +298,13 @@ impl TopicRules {
             }
         }
         Decision::Denied(Denied::NoRule)
+    }
+}
+
+/// Without rules for an action: names with `$` first are open by a rule alone.
+fn unruled(name: &str) -> Decision {
+    match needs_rule(name) {
+        true => Decision::Denied(Denied::NoRule),
+        false => Decision::Unruled,
     }
 }

@@ -2,26 +2,40 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::{Invalid, limits};
 
 /// A pub-sub address. UTF-8 without control characters and without the wildcards `+` and `#`, so
-/// every topic is also a valid MQTT topic name (MQTT 5 §4.7); names starting with `$` are the
-/// service's own. Cloning is cheap.
+/// every topic is also a valid MQTT topic name (MQTT 5 §4.7); of names starting with `$` some are the
+/// service's own, and the others need a topic rule. Cloning is cheap.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Topic(Arc<str>);
 
+/// The first level of names that are the service's own, or MQTT's.
+const SERVICE_LEVELS: [&str; 6] =
+    [limits::EVERYONE_TOPIC, limits::MAINTENANCE_TOPIC, "$noroshi", "$share", "$queue", "$SYS"];
+
 impl Topic {
     pub fn parse(text: &str) -> Result<Self, Invalid> {
-        if text.is_empty() || text.len() > limits::TOPIC_BYTES_MAX {
-            return Err(Invalid::new(format!(
-                "a topic is 1 to {} bytes long, got {}",
-                limits::TOPIC_BYTES_MAX,
-                text.len()
-            )));
-        }
         if text.starts_with('$') {
             return Err(Invalid::new("a topic must not start with '$', which is reserved"));
+        }
+        Self::check(text)
+    }
+
+    /// A topic that may exist: also one with `$` first, which an app's topic rules open to its devices.
+    pub fn parse_any(text: &str) -> Result<Self, Invalid> {
+        match text.starts_with('$') && !needs_rule(text) {
+            true => Self::parse_subscription(text),
+            false => Self::check(text),
+        }
+    }
+
+    fn check(text: &str) -> Result<Self, Invalid> {
+        if !fits(text) {
+            let rule = format!("a topic is 1 to {} bytes long, got {}", bytes_max(), text.len());
+            return Err(Invalid::new(rule));
         }
         if text.chars().any(|c| c.is_control() || c == '+' || c == '#') {
             return Err(Invalid::new("a topic must not contain control characters, '+' or '#'"));
@@ -59,6 +73,35 @@ impl Topic {
     pub fn as_str(&self) -> &str {
         &self.0
     }
+}
+
+/// An operator's choice for the whole node: every protocol, the API, rules and the store take the same names.
+static BYTES_MAX: AtomicUsize = AtomicUsize::new(limits::TOPIC_BYTES_MAX);
+
+/// How long names of topics, filters and patterns may be.
+pub fn bytes_max() -> usize {
+    BYTES_MAX.load(Ordering::Relaxed)
+}
+
+/// Raises or lowers it, to [`limits::TOPIC_BYTES_CEILING`] at most. Called once, before the node reads its first name.
+pub fn set_bytes_max(bytes_max: usize) {
+    BYTES_MAX.store(bytes_max.min(limits::TOPIC_BYTES_CEILING), Ordering::Relaxed);
+}
+
+/// Whether a name has a length that names may have.
+pub fn fits(name: &str) -> bool {
+    (1..=bytes_max()).contains(&name.len())
+}
+
+/// Whether a topic or topic filter is one of the service's own: no rule counts for it.
+pub fn is_services_own(name: &str) -> bool {
+    name.starts_with('$') && SERVICE_LEVELS.contains(&name.split('/').next().unwrap_or_default())
+}
+
+/// Whether a topic or topic filter is open only to devices that a topic rule of their app allows (MQTT 5 §4.7.2 leaves
+/// names with `$` first to the server).
+pub fn needs_rule(name: &str) -> bool {
+    name.starts_with('$') && !is_services_own(name)
 }
 
 impl fmt::Display for Topic {
@@ -110,6 +153,20 @@ mod tests {
         assert!(Topic::parse("$maintenance").is_err(), "to publish to");
         assert_eq!(Topic::parse_subscription("$maintenance"), Ok(Topic::maintenance()));
         assert!(Topic::parse_subscription("$everyone").is_err() && Topic::parse_subscription("a").is_ok());
+    }
+
+    #[test]
+    fn names_with_a_dollar_need_a_rule_or_are_the_services_own() {
+        for name in ["$app/state", "$", "$noroshi2", "$Share/a"] {
+            assert!(needs_rule(name) && !is_services_own(name), "{name}");
+            assert!(Topic::parse(name).is_err() && Topic::parse_subscription(name).is_err(), "{name}");
+            assert!(Topic::parse_any(name).is_ok(), "{name}");
+        }
+        for name in ["$everyone", "$noroshi/inbox", "$noroshi", "$SYS/x", "$share/g/t", "$queue/t"] {
+            assert!(is_services_own(name) && !needs_rule(name) && Topic::parse_any(name).is_err(), "{name}");
+        }
+        assert!(!is_services_own("a/$SYS") && !needs_rule("a/$x"));
+        assert!(Topic::parse_any("$maintenance").is_ok() && Topic::parse_any("$a/+").is_err());
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use noroshi_protocol::mqtt::TopicFilter;
 use noroshi_store::AppSettings;
+use noroshi_types::topic::needs_rule;
 use noroshi_types::{AppName, Scope, Scopes, limits};
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -159,6 +160,10 @@ pub(super) fn client_publish(filters: Vec<String>) -> Result<Vec<String>, Proble
     for filter in &filters {
         if let Err(error) = TopicFilter::parse(filter) {
             return Err(Problem::field("client_publish", error.to_string()));
+        }
+        if needs_rule(filter) {
+            let rule = "a topic that begins with \"$\" is opened by topic rules, not by client_publish";
+            return Err(Problem::field("client_publish", rule));
         }
     }
     Ok(filters)

@@ -111,7 +111,8 @@ pub(crate) async fn unsubscribe(
     consumer: Consumer,
     Path(name): Path<String>,
 ) -> Result<StatusCode, Problem> {
-    let topic = topic(&name)?;
+    // Also one that topic rules had opened, and that an MQTT client subscribed to.
+    let topic = Topic::parse_any(&name).map_err(|invalid| Problem::from(invalid).at("topic"))?;
     api.delivery.unsubscribe(consumer.device.app, &consumer.device.id, &topic).await.map_err(gone)?;
     Ok(StatusCode::NO_CONTENT)
 }

@@ -50,7 +50,7 @@ pub(crate) async fn list(
     let limit = page_limit(page.limit)?;
     // `?after=` is how a script asks for the first page.
     let after = page.after.filter(|after| !after.is_empty());
-    let after = after.map(|after| topic(&after).map_err(|problem| problem.at("after"))).transpose()?;
+    let after = after.map(|after| listed(&after).map_err(|problem| problem.at("after"))).transpose()?;
     let found = api.delivery.store().topics(provider.app, after.as_ref(), limit).await?;
     let next = found.last().filter(|_| found.len() == limit).map(|last| last.topic.to_string());
     let names: Vec<Topic> = found.iter().map(|state| state.topic.clone()).collect();
@@ -66,7 +66,7 @@ pub(crate) async fn show(
     provider: Provider<Read>,
     Path(name): Path<String>,
 ) -> Result<Response, Problem> {
-    let state = api.delivery.store().topic(provider.app, &topic(&name)?).await?;
+    let state = api.delivery.store().topic(provider.app, &listed(&name)?).await?;
     let connected = api.delivery.topic_sessions(provider.app, std::slice::from_ref(&state.topic)).await;
     let connected = connected.first().copied().unwrap_or(0);
     Ok(respond::json(StatusCode::OK, &topic_body(state, connected)))
@@ -78,7 +78,7 @@ pub(crate) async fn retained(
     provider: Provider<Read>,
     Path(name): Path<String>,
 ) -> Result<Response, Problem> {
-    let found = api.delivery.store().retained(provider.app, &topic(&name)?, api.now()).await?;
+    let found = api.delivery.store().retained(provider.app, &listed(&name)?, api.now()).await?;
     let message = found.ok_or_else(|| Problem::new(Code::NotFound, "the topic has no retained message"))?;
     Ok(respond::json(StatusCode::OK, &respond::message(&message)?))
 }
@@ -97,6 +97,11 @@ pub(crate) async fn delete_retained(
 
 pub fn topic(name: &str) -> Result<Topic, Problem> {
     Topic::parse(name).map_err(|invalid| Problem::from(invalid).at("topic"))
+}
+
+/// A topic that lists name: also `$maintenance` and those that topic rules open.
+fn listed(name: &str) -> Result<Topic, Problem> {
+    Topic::parse_any(name).map_err(|invalid| Problem::from(invalid).at("topic"))
 }
 
 pub fn page_limit(limit: Option<usize>) -> Result<usize, Problem> {

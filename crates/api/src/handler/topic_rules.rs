@@ -11,6 +11,7 @@ use noroshi_delivery::rules::{Holder, Reason, UNDER_WAY_MAX, Verdict};
 use noroshi_protocol::mqtt::filter_matches;
 use noroshi_store::Device;
 use noroshi_types::rule::{Action, Claims, Decision, Rule};
+use noroshi_types::topic::needs_rule;
 use noroshi_types::{AppId, Topic};
 use serde::{Deserialize, Serialize};
 
@@ -104,7 +105,7 @@ pub(crate) async fn explain(
         Some("publish") => Action::Publish,
         Some(_) => return Err(Problem::parameter("action", "it is \"subscribe\" or \"publish\"")),
     };
-    let topic = Topic::parse_subscription(&topic).map_err(|invalid| Problem::from(invalid).at("topic"))?;
+    let topic = Topic::parse_any(&topic).map_err(|invalid| Problem::from(invalid).at("topic"))?;
     let found = api.delivery.store().device(provider.app, &body::device_id(&device)?).await?;
     let device = found.ok_or_else(|| Problem::not_found("device"))?;
     let holder = holder(&device, None);
@@ -153,6 +154,10 @@ type Explained = (&'static str, Option<&'static str>, String, Option<usize>);
 /// What counts where the app has no rules for an action.
 fn unruled(api: &State, app: AppId, action: Action, topic: &Topic) -> Explained {
     let allowed = |text: &str| ("allowed", None, text.to_owned(), None);
+    if needs_rule(topic.as_str()) {
+        let text = "a topic that begins with \"$\" needs a topic rule, and the app has none for this action";
+        return ("denied", Some("no_rule"), text.to_owned(), None);
+    }
     if !Delivery::is_ruled(topic.as_str()) && action == Action::Subscribe {
         return allowed("topic rules do not apply to the service's own topics");
     }

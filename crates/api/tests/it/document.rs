@@ -1,5 +1,7 @@
 //! The documents describe this service: its routes, its codes, its bodies.
 
+mod nulls;
+
 use std::collections::BTreeSet;
 
 use http::{Method, StatusCode};

@@ -3,6 +3,7 @@
 mod app;
 mod batch;
 mod campaign;
+mod coding;
 mod connection;
 mod consumer;
 mod device;

@@ -530,7 +530,7 @@ fn user(text: &str) -> Result<UserId, Malformed> {
 fn topic(text: &str) -> Result<Topic, Malformed> {
     match text == limits::EVERYONE_TOPIC {
         true => Ok(Topic::everyone()),
-        false => Topic::parse_subscription(text).map_err(|_| Malformed),
+        false => Topic::parse_any(text).map_err(|_| Malformed),
     }
 }
 

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use noroshi_protocol::mqtt::{Answer, Publication, PublishRefused, Qos, filter_matches};
 use noroshi_store::App;
+use noroshi_types::topic::needs_rule;
 use noroshi_types::{AppId, JsonText, Push, Request, Target, Topic, Ttl, Urgency, When, limits};
 
 use super::origin;
@@ -59,7 +60,7 @@ impl Shard {
             let open = self.shared.config.anonymous_app.as_deref() == Some(app.name.as_str());
             open || app.settings.client_publish.iter().any(|filter| filter_matches(filter, topic.as_str()))
         };
-        self.shared.auth.with_app(app, may_publish).unwrap_or(false)
+        !needs_rule(topic.as_str()) && self.shared.auth.with_app(app, may_publish).unwrap_or(false)
     }
 
     pub(super) fn publish_mqtt(&mut self, slot: u32, publication: &Publication<'_>, answer: Option<Answer>) {

@@ -42,9 +42,16 @@ impl Kept {
         out.extend_from_slice(&self.expiry_s.to_be_bytes());
         for Subscription { filter, options, id, is_of_client } in &self.subscriptions {
             let text = filter.as_str().as_bytes();
-            // A filter has at most 255 bytes.
-            out.push(u8::try_from(text.len()).unwrap_or(u8::MAX));
-            out.extend_from_slice(&text[..text.len().min(usize::from(u8::MAX))]);
+            // One byte says the length, unless the operator allows longer filters: 0, and then two bytes. No filter is
+            // empty, so programs before that read it as another program's.
+            match u8::try_from(text.len()) {
+                Ok(len) => out.push(len),
+                Err(_) => {
+                    out.push(0);
+                    out.extend_from_slice(&u16::try_from(text.len()).unwrap_or(u16::MAX).to_be_bytes());
+                }
+            }
+            out.extend_from_slice(&text[..text.len().min(usize::from(u16::MAX))]);
             out.push(options.as_u8() | if *is_of_client { 0 } else { MADE_ELSEWHERE });
             out.extend_from_slice(&id.to_be_bytes());
         }
@@ -62,8 +69,12 @@ impl Kept {
         let since = Place(i64::from_be_bytes(take(&mut rest)?));
         let expiry_s = u32::from_be_bytes(take(&mut rest)?);
         let mut subscriptions = Vec::new();
-        while let Some((len, after)) = rest.split_first() {
-            let (text, after) = after.split_at_checked(usize::from(*len))?;
+        while let Some((len, mut after)) = rest.split_first() {
+            let len = match *len {
+                0 => u16::from_be_bytes(take(&mut after)?),
+                len => u16::from(len),
+            };
+            let (text, after) = after.split_at_checked(usize::from(len))?;
             let (options, mut after) = after.split_first()?;
             subscriptions.push(Subscription {
                 filter: TopicFilter::parse(std::str::from_utf8(text).ok()?).ok()?,

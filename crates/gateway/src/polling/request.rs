@@ -70,7 +70,7 @@ impl Shard {
         match request.wanted {
             Err(error) => self.refuse_request(slot, error, keeps),
             Ok(Request::Open(engine_io::Transport::Polling)) => {
-                self.open_polling(slot, request.mount, request.credentials, keeps);
+                self.open_polling(slot, request.opener, keeps);
             }
             Ok(Request::Poll(sid)) => self.begin_poll(slot, sid, keeps),
             Ok(Request::Post { sid, body_bytes }) => {
@@ -81,9 +81,7 @@ impl Shard {
                 match (request.wanted, request.upgrade) {
                     (_, Err(error)) => return self.refuse_upgrade(slot, &error),
                     (Ok(Request::Probe(sid)), Ok(upgrade)) => self.open_probe(slot, sid, &upgrade),
-                    (_, Ok(upgrade)) => {
-                        self.open_socket_io(slot, &upgrade, request.mount, request.credentials);
-                    }
+                    (_, Ok(upgrade)) => self.open_socket_io(slot, &upgrade, request.opener),
                 }
                 self.feed_rest(slot, rest);
             }

@@ -1,6 +1,7 @@
 //! The gateway with a real store and real sockets.
 
 mod alone;
+mod closing;
 mod cluster;
 mod deliver;
 mod descriptors;

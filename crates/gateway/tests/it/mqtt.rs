@@ -88,6 +88,7 @@ impl Client {
         });
         let connect = Connect {
             version: Version::V5,
+            is_mqtt31: false,
             clean_start: asked.clean_start,
             keep_alive_s: 0,
             properties: list.properties(),
@@ -124,7 +125,7 @@ impl Client {
         self.send(Packet::Subscribe(Subscribe::new(7, Properties::default(), &filters))).await;
     }
 
-    async fn publish(&mut self, name: &str, payload: &str, qos: Qos, packet_id: u16) {
+    pub(crate) async fn publish(&mut self, name: &str, payload: &str, qos: Qos, packet_id: u16) {
         let publish = Publish {
             dup: false,
             qos,

@@ -1,5 +1,6 @@
 //! Socket.IO: the transports, what a device says and hears, and the same session under other protocols.
 
+mod closing;
 mod device;
 mod engine;
 #[cfg(debug_assertions)]

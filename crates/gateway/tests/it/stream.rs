@@ -354,3 +354,95 @@ async fn a_websocket_over_another_transport_is_the_same() {
     drop(client);
     let _ = copy.await;
 }
+
+/// A stream under gzip, as far as it came.
+struct Compressed {
+    socket: TcpStream,
+    bytes: Vec<u8>,
+}
+
+impl Compressed {
+    async fn open(node: &Node, path: &str, device: &str) -> Self {
+        let headers = bearer(node, device) + "Accept-Encoding: br, gzip\r\n";
+        let Stream { socket, .. } = Stream::open(node, path, &headers).await;
+        let mut stream = Self { socket, bytes: Vec::new() };
+        let end = loop {
+            if let Some(at) = stream.bytes.windows(4).position(|four| four == b"\r\n\r\n") {
+                break at + 4;
+            }
+            assert!(stream.more().await, "an answer");
+        };
+        let head = String::from_utf8(stream.bytes.drain(..end).collect()).expect("text");
+        assert!(
+            head.starts_with("HTTP/1.1 200 ") && head.contains("\r\nContent-Encoding: gzip\r\n"),
+            "{head}"
+        );
+        stream
+    }
+
+    async fn more(&mut self) -> bool {
+        let read = self.socket.read_buf(&mut self.bytes);
+        tokio::time::timeout(PATIENCE, read).await.expect("in time").expect("no error") > 0
+    }
+
+    /// What can be read now, whether the stream has ended or not.
+    fn text(&self) -> String {
+        let mut text = Vec::new();
+        // It has not ended: that is the error.
+        let _ = flate2::read::GzDecoder::new(&self.bytes[..]).read_to_end(&mut text);
+        String::from_utf8(text).expect("UTF-8")
+    }
+
+    async fn until(&mut self, end: &str) {
+        while !self.text().contains(end) {
+            assert!(self.more().await, "ended before {end:?}: {}", self.text());
+        }
+    }
+
+    /// The whole of it, checksum and length right.
+    async fn whole(mut self) -> String {
+        while self.more().await {}
+        let mut text = String::new();
+        flate2::read::GzDecoder::new(&self.bytes[..]).read_to_string(&mut text).expect("a whole stream");
+        text
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stream_is_compressed_for_who_asks() {
+    let node = Node::start(plain()).await;
+    node.device("d1", "u1", &["news"]).await;
+    node.device("d2", "u2", &["news"]).await;
+    for n in 0..50 {
+        node.publish(user("u1"), When::Stored, &format!("\"waits {n}\"")).await;
+    }
+    let mut one = Compressed::open(&node, "/v1/events", "d1").await;
+    one.until("waits 49").await;
+    let mut two = Compressed::open(&node, "/v1/events", "d2").await;
+    two.until("retry: ").await;
+    // One piece for both, behind different ones; in a burst, and by itself.
+    for n in 0..20 {
+        node.publish(topic("news"), When::Connected, &format!("\"live {n}\"")).await;
+    }
+    one.until("live 19").await;
+    two.until("live 19").await;
+    node.publish(user("u2"), When::Stored, "\"last\"").await;
+    two.until("\"last\"").await;
+    let headers = bearer(&node, "d1") + "Accept-Encoding: gzip;q=0\r\n";
+    let mut plain = Stream::open(&node, "/v1/events", &headers).await;
+    assert!(!plain.until("\n\n").await.contains("Content-Encoding"));
+    // It took over from the first one, which says so and ends as a whole.
+    let heard = one.whole().await;
+    let ids: std::collections::HashSet<_> = heard.lines().filter(|line| line.starts_with("id: ")).collect();
+    assert_eq!((ids.len(), heard.matches("live ").count()), (50, 20), "{heard}");
+    assert!(heard.contains("event: close\ndata: {\"t\":\"close\",\"reason\":\"replaced\""), "{heard}");
+    node.gateway
+        .drain_devices(noroshi_gateway::drain::Order {
+            rate_per_second: 1_000,
+            spread: Duration::ZERO,
+            deadline: None,
+        })
+        .expect("begun");
+    let heard = two.whole().await;
+    assert!(heard.contains("\"last\"") && heard.contains("\"reason\":\"drain\""), "{heard}");
+}

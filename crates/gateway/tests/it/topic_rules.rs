@@ -421,3 +421,92 @@ async fn heard(client: &mut Client) -> String {
         other => panic!("expected text, got {other:?}"),
     }
 }
+
+/// MQTT 5 §4.7.2: wildcards at the front do not match them, in filters and in rules.
+#[tokio::test]
+async fn names_with_a_dollar_are_open_by_a_rule_alone() {
+    let node = node().await;
+    let all = ["#".to_owned(), "+/state".to_owned()];
+    let settings = AppSettings { client_publish: all.to_vec(), ..AppSettings::default() };
+    node.auth.update_app(node.app, settings).await.expect("updated");
+    node.device("d1", "u1", &[]).await;
+    node.device("d2", "u2", &[]).await;
+    let mut one = Mqtt::connect(&node, Asked::lasting("d1")).await;
+    let mut two = Mqtt::connect(&node, Asked::clean("d2")).await;
+    assert_eq!(
+        (one.next().await, two.next().await),
+        ("connack 0x00 false".into(), "connack 0x00 false".into())
+    );
+    // Without rules, by those for the other action, and by patterns that begin with a wildcard.
+    let mut packet_id = 0;
+    for rules in [
+        None,
+        Some(json!({ "subscribe": [rule("other/#", "anyone")] })),
+        Some(json!({ "publish": [rule("#", "anyone")], "subscribe": [rule("#", "anyone")] })),
+        Some(json!({ "publish": [rule("+/state", "anyone")], "subscribe": [rule("+/state", "token")] })),
+    ] {
+        if let Some(rules) = &rules {
+            set_rules(&node, rules.clone(), None).await;
+        }
+        packet_id += 1;
+        one.publish("$app/state", "x", Qos::AtLeastOnce, packet_id).await;
+        assert_eq!(one.next().await, format!("puback 0x87 #{packet_id}"), "{rules:?}");
+        one.subscribe(&[("$app/state", Qos::AtLeastOnce), ("$app/#", Qos::AtLeastOnce)]).await;
+        assert_eq!(one.next().await, "suback [135, 135]", "{rules:?}");
+    }
+    let opened = json!({
+        "publish": [rule("$app/#", "anyone"), rule("#", "anyone")],
+        "subscribe": [rule("$app/{user}/#", "anyone"), rule("#", "anyone")],
+    });
+    set_rules(&node, opened, None).await;
+    one.subscribe(&[
+        ("$app/u1/#", Qos::AtLeastOnce),
+        ("$app/u2/a", Qos::AtLeastOnce),
+        ("#", Qos::AtLeastOnce),
+    ])
+    .await;
+    let said = one.next().await;
+    // The rules name the user, whom a session that began without rules does not know: it comes back.
+    let mut one = match said.as_str() {
+        "disconnect 0x89" => {
+            let mut one = Mqtt::connect(&node, Asked::lasting("d1")).await;
+            one.next().await;
+            one.subscribe(&[
+                ("$app/u1/#", Qos::AtLeastOnce),
+                ("$app/u2/a", Qos::AtLeastOnce),
+                ("#", Qos::AtLeastOnce),
+            ])
+            .await;
+            assert_eq!(one.next().await, "suback [1, 135, 1]");
+            one
+        }
+        said => {
+            assert_eq!(said, "suback [1, 135, 1]");
+            one
+        }
+    };
+    let mut two = match two.next().await.as_str() {
+        "disconnect 0x89" => {
+            let mut two = Mqtt::connect(&node, Asked::clean("d2")).await;
+            two.next().await;
+            two
+        }
+        said => panic!("{said}"),
+    };
+    for (name, code) in
+        [("$app/u1/a", "0x10"), ("$app/u2/a", "0x00"), ("$other/a", "0x87"), ("$SYS/a", "0x87")]
+    {
+        packet_id += 1;
+        two.publish(name, "x", Qos::AtLeastOnce, packet_id).await;
+        let said = two.next().await;
+        let accepted = said.starts_with("puback 0x00") || said.starts_with("puback 0x10");
+        assert_eq!(accepted, code != "0x87", "{name}: {said}");
+    }
+    // Only what its own filter names: `#` does not match the other.
+    assert!(one.next().await.starts_with("$app/u1/a x qos1"));
+    one.is_quiet().await;
+    // Another protocol does not know the name, and cannot be made to.
+    let mut native = node.connect("d2").await;
+    native.send(json!({ "t": "sub", "topics": ["$app/u2/a"] })).await;
+    assert_eq!(native.next().await["t"], "error");
+}

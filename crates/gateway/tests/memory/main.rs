@@ -164,6 +164,8 @@ enum Conversation {
     WebSocket,
     /// It hears, and says nothing.
     Events,
+    /// The same under gzip.
+    Compressed,
     Mqtt,
     Xmpp,
     SocketIo,
@@ -177,6 +179,7 @@ impl Conversation {
         match self {
             Conversation::WebSocket
             | Conversation::Events
+            | Conversation::Compressed
             | Conversation::SocketIo
             | Conversation::Polling => 0,
             Conversation::Mqtt => 2,
@@ -188,6 +191,8 @@ impl Conversation {
     fn bytes(self) -> i64 {
         match self {
             Conversation::WebSocket | Conversation::Events => 0,
+            // A checksum and a length, by slot.
+            Conversation::Compressed => 48,
             Conversation::Mqtt | Conversation::SocketIo => 512,
             // The session, and the connection that serves it.
             Conversation::Polling => 1_024,
@@ -205,6 +210,14 @@ const WEBSOCKET: Case = Case {
 };
 const SSE: Case =
     Case { path: "/v1/events", headers: "", end: b"retry: ", conversation: Conversation::Events };
+/// Each piece ends with a sync flush.
+const COMPRESSED: Case = Case {
+    headers: "Accept-Encoding: gzip\r\n",
+    end: SYNC_FLUSH,
+    conversation: Conversation::Compressed,
+    ..SSE
+};
+const SYNC_FLUSH: &[u8] = &[0, 0, 0xFF, 0xFF];
 /// CONNACK of MQTT 3.1.1.
 const MQTT: Case = Case { path: "", headers: "", end: &[0x20, 2, 0, 0], conversation: Conversation::Mqtt };
 /// A log-in in one round trip (XEP-0388, XEP-0386), with stream management that can resume, and the echo of the
@@ -243,7 +256,9 @@ fn connect(
             let mut client = Client::dial(address, tls);
             let head = format!("GET {path}?token={token} HTTP/1.1\r\nHost: localhost\r\n{headers}\r\n");
             let first = match case.conversation {
-                Conversation::WebSocket | Conversation::Events => head.into_bytes(),
+                Conversation::WebSocket | Conversation::Events | Conversation::Compressed => {
+                    head.into_bytes()
+                }
                 Conversation::SocketIo => {
                     let mut first = head.replace("?token=", "&token=").into_bytes();
                     first.extend_from_slice(&frame("40"));
@@ -296,7 +311,8 @@ async fn use_all(node: &Node, clients: &mut [Client], case: Case, again: usize) 
                 client.ask("GET", "");
                 continue;
             }
-            client.read_until(b"the end");
+            let end = if case.conversation == Conversation::Compressed { SYNC_FLUSH } else { b"the end" };
+            client.read_until(end);
             match case.conversation {
                 Conversation::SocketIo => {
                     client.write_all(&frame(&long_presence())).expect("sent");
@@ -315,7 +331,7 @@ async fn use_all(node: &Node, clients: &mut [Client], case: Case, again: usize) 
                     client.write_all(&long_ask(heard)).expect("sent");
                     client.read_until(b"id='long'");
                 }
-                Conversation::Events | Conversation::Polling => {}
+                Conversation::Events | Conversation::Compressed | Conversation::Polling => {}
             }
         }
     });
@@ -346,6 +362,7 @@ fn long_presence() -> String {
 fn connect_packet(device: &DeviceId, token: &str) -> Vec<u8> {
     let connect = Connect {
         version: Version::V3,
+        is_mqtt31: false,
         clean_start: true,
         keep_alive_s: 0,
         properties: Properties::default(),
@@ -453,6 +470,7 @@ async fn an_idle_connection_is_small() {
     for (transport, version) in [("plain", None), ("TLS 1.3", Some(&TLS13)), ("TLS 1.2", Some(&TLS12))] {
         check(&format!("WebSocket, {transport}"), WEBSOCKET, version).await;
         check(&format!("SSE, {transport}"), SSE, version).await;
+        check(&format!("SSE under gzip, {transport}"), COMPRESSED, version).await;
         check(&format!("Socket.IO, {transport}"), SOCKET_IO, version).await;
         check(&format!("Socket.IO that polls, {transport}"), POLLING, version).await;
         check(&format!("MQTT, {transport}"), MQTT, version).await;

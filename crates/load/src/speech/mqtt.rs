@@ -30,6 +30,7 @@ fn connect(login: Login<'_>) -> Vec<u8> {
     let mut out = Vec::with_capacity(512);
     let connect = Connect {
         version: VERSION,
+        is_mqtt31: false,
         clean_start: true,
         keep_alive_s: KEEP_ALIVE_S,
         properties: Properties::default(),

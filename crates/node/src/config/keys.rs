@@ -147,6 +147,12 @@ impl Limits {
                 4 * KIB..=256 * MIB,
                 "Body of one request.",
             ),
+            topic_bytes: reader.size(
+                "limits.topic",
+                limits::TOPIC_BYTES_MAX,
+                limits::TOPIC_BYTES_MAX..=limits::TOPIC_BYTES_CEILING,
+                "Name of a topic, topic filter or rule's pattern. Up to 65535 B, as in MQTT; with PostgreSQL up to 2600 B, which is what its index takes. Longer ones cost as much more memory for each topic that somebody is subscribed to, and need limits.head to be named in a path.",
+            ),
             head_bytes: reader.size(
                 "limits.head",
                 limits::HEAD_BYTES,

@@ -45,6 +45,7 @@ pub struct Conversation {
     /// Aliases towards the client.
     send_aliases: u16,
     version: Version,
+    is_mqtt31: bool,
     phase: Phase,
     /// Reason strings may be sent with any packet (§3.1.2.11.7).
     problem_information: bool,
@@ -85,6 +86,7 @@ impl Conversation {
             window: 1,
             send_aliases: 0,
             version: Version::V3,
+            is_mqtt31: false,
             phase: Phase::AwaitConnect,
             problem_information: true,
             window_full: false,
@@ -113,6 +115,7 @@ impl Conversation {
             Phase::AwaitConnect => return self.receive_first(config, frame, out),
             Phase::LoggingIn => self.keep_early(config, frame),
             Phase::Open => {
+                let frame = if self.is_mqtt31 { frame.without_dup() } else { frame };
                 Packet::parse(self.version, frame).and_then(|packet| self.handle_packet(config, packet, out))
             }
             Phase::Over => Ok(Action::None),

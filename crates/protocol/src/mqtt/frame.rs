@@ -63,6 +63,11 @@ impl PacketType {
         }
     }
 
+    /// Packets that MQTT 3.1 sends again with DUP, the flag of a PUBLISH (its §2.1).
+    fn has_dup(self) -> bool {
+        self.fixed_flags() == Some(0b0010)
+    }
+
     /// For metrics and logs.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -89,14 +94,25 @@ impl PacketType {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Frame<'a> {
     pub packet_type: PacketType,
-    /// Those of a PUBLISH; others have fixed ones (§2.1.3).
+    /// Those of a PUBLISH; others have fixed ones (§2.1.3), three of them DUP besides with MQTT 3.1.
     pub flags: u8,
     pub body: &'a [u8],
     /// The length was written with as few bytes as it can be: MQTT 5 demands it, 3.1.1 does not.
     pub minimal: bool,
 }
 
+/// Of a PUBLISH, and of more with MQTT 3.1.
+const DUP: u8 = 0b1000;
+
 impl Frame<'_> {
+    /// As MQTT 3.1.1 would have sent it: only PUBLISH has DUP there.
+    pub(super) fn without_dup(mut self) -> Self {
+        if self.packet_type.has_dup() {
+            self.flags &= !DUP;
+        }
+        self
+    }
+
     /// Writes it as it came.
     pub fn encode(&self, out: &mut Vec<u8>) {
         out.push((self.packet_type as u8) << 4 | self.flags);
@@ -126,7 +142,9 @@ impl Header {
         let Some((first, rest)) = bytes.split_first() else { return Ok(None) };
         let number = usize::from(first >> 4).checked_sub(1).ok_or(Violation::ReservedType)?;
         let (packet_type, flags) = (PacketType::ALL[number], first & 0x0F);
-        if packet_type.fixed_flags().is_some_and(|fixed| fixed != flags) {
+        // Whether the client may set DUP shows when its version is known.
+        let looked_at = if packet_type.has_dup() { flags & !DUP } else { flags };
+        if packet_type.fixed_flags().is_some_and(|fixed| fixed != looked_at) {
             return Err(Violation::ReservedFlags);
         }
         if packet_type == PacketType::Publish && flags & 0b0110 == 0b0110 {

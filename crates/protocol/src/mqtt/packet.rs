@@ -22,7 +22,7 @@ use super::writer::push_packet;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Version {
-    /// MQTT 3.1.1, protocol level 4.
+    /// MQTT 3.1.1, protocol level 4; and 3.1, level 3, which differs from it in little ([`Connect::is_mqtt31`]).
     V3 = 4,
     V5 = 5,
 }
@@ -51,6 +51,9 @@ impl<'a> Packet<'a> {
     pub fn parse(version: Version, frame: Frame<'a>) -> Result<Self, Violation> {
         let mut reader = Reader::new(frame.body);
         let packet_type = frame.packet_type;
+        if packet_type.fixed_flags().is_some_and(|fixed| fixed != frame.flags) {
+            return Err(Violation::ReservedFlags);
+        }
         if packet_type != PacketType::Connect && version == Version::V5 && !frame.minimal {
             return Err(Violation::LengthNotMinimal);
         }

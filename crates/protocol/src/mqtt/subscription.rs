@@ -1,6 +1,9 @@
 //! What one connection has subscribed to, and which of it a topic matches. Filters without wildcards are
 //! found by halving, the few with wildcards are gone through.
 
+use noroshi_types::limits;
+use noroshi_types::topic::bytes_max;
+
 use super::config::WILDCARDS_MAX;
 use super::{SubscribeOptions, TopicFilter};
 
@@ -33,9 +36,15 @@ impl Subscriptions {
             + filters
     }
 
+    /// Only where filters may be longer than usual: the number bounds the others.
+    fn is_full_of_bytes(&self, filter: &TopicFilter) -> bool {
+        let held = || self.iter().map(|held| held.filter.as_str().len()).sum::<usize>();
+        bytes_max() > limits::TOPIC_BYTES_MAX && held() + filter.as_str().len() > limits::FILTERS_BYTES_MAX
+    }
+
     /// Replaces one of the same filter (§3.8.4). Whether it is new; `None` if there is no room.
     pub(super) fn put(&mut self, subscription: Subscription, max: usize) -> Option<bool> {
-        let full = self.len() >= max;
+        let full = self.len() >= max || self.is_full_of_bytes(&subscription.filter);
         let wild = subscription.filter.has_wildcards();
         let list = if wild { &mut self.wild } else { &mut self.exact };
         match list.binary_search_by(|held| held.filter.cmp(&subscription.filter)) {

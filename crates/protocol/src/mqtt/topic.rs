@@ -2,16 +2,18 @@
 //!
 //! | MQTT | here |
 //! |---|---|
-//! | a name that is a Noroshi topic (1 to 255 bytes, no control characters, not `$…`) | that topic, byte by byte; `/` is a character like others there |
+//! | a name that is a Noroshi topic (1 to 255 bytes unless the operator allows more, no control characters, not `$…`) | that topic, byte by byte; `/` is a character like others there |
 //! | `$noroshi/inbox` | what is sent to the device, its user, a condition or everyone |
 //! | `$noroshi/presence` | published to: `active` or `idle` |
 //! | `$noroshi/token` | published to: renews the connection's token |
+//! | `$…` that is not `$noroshi`, `$SYS`, `$share`, `$queue`, `$everyone`, `$maintenance` | that topic, where the app has a topic rule for it |
 //! | any other name | cannot be published to, and a filter that matches only such names is refused |
 //!
 //! Levels, wildcards and the rule that a leading wildcard matches no `$` name (§4.7.2) are the filter's:
 //! matching takes time linear in the two texts, since `+` is exactly one level and `#` can only be last.
 
-use noroshi_types::{Topic, limits};
+use noroshi_types::Topic;
+use noroshi_types::topic::{fits, is_services_own};
 
 /// Where a device hears what is its own.
 pub const INBOX_TOPIC: &str = "$noroshi/inbox";
@@ -23,18 +25,35 @@ pub fn is_topic_name(text: &str) -> bool {
     !text.is_empty() && !text.contains(['+', '#'])
 }
 
+/// The topic that a client may publish to by this name, if its app lets it.
+pub(super) fn published_topic(name: &str) -> Result<Topic, NotPublished> {
+    match is_services_own(name) {
+        true => Err(NotPublished::ServicesOwn),
+        false => Topic::parse_any(name).map_err(|_| NotPublished::BadName),
+    }
+}
+
+/// Why nothing can be published to a name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum NotPublished {
+    ServicesOwn,
+    BadName,
+}
+
 /// Why a topic filter is refused; the reason code of its SUBACK.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum FilterError {
     #[error("a wildcard that is not a level of its own, or `#` that is not the last (§4.7.1)")]
     Wildcard,
-    #[error("no topic here can match it: topics have 1 to 255 bytes, no control characters and no `$` first")]
+    #[error(
+        "no topic here can match it: it is too long, has control characters, or begins with a name of the service"
+    )]
     Unmatchable,
     #[error("shared subscriptions are not supported (§4.8.2)")]
     Shared,
 }
 
-/// A topic filter that can match something here. At most `limits::TOPIC_BYTES_MAX` long.
+/// A topic filter that can match something here, as long as a topic at most.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct TopicFilter(Box<str>);
 
@@ -51,12 +70,12 @@ impl TopicFilter {
             }
         }
         let matchable = match is_topic_name(text) {
-            true => text == INBOX_TOPIC || Topic::parse_subscription(text).is_ok(),
+            true => text == INBOX_TOPIC || Topic::parse_any(text).is_ok(),
             // Longer ones could match by `#`, which a shorter one says as well.
             false => {
-                let sayable = text.len() <= limits::TOPIC_BYTES_MAX && !text.chars().any(char::is_control);
-                // Of names with `$` there is the inbox to hear, and nothing on `$SYS`.
-                sayable && (!text.starts_with('$') || filter_matches(text, INBOX_TOPIC))
+                let sayable = fits(text) && !text.chars().any(char::is_control);
+                // Of the service's own names there is the inbox to hear, and nothing on `$SYS`.
+                sayable && (!is_services_own(text) || filter_matches(text, INBOX_TOPIC))
             }
         };
         match matchable {
@@ -75,7 +94,7 @@ impl TopicFilter {
 
     /// The one topic it matches; `None` where it has wildcards or is the inbox.
     pub fn topic(&self) -> Option<Topic> {
-        Topic::parse_subscription(&self.0).ok()
+        Topic::parse_any(&self.0).ok()
     }
 
     pub fn matches(&self, name: &str) -> bool {

@@ -58,8 +58,8 @@ violations! {
     AuthDataWithoutMethod: ProtocolError, "§3.1.2.11.10", "authentication data without a method";
     ReasonUnknown: ProtocolError, "§2.4", "a reason code that the packet cannot have";
     NoPacketId: ProtocolError, "§2.2.1", "a packet identifier is 0";
-    ProtocolName: UnsupportedProtocolVersion, "§3.1.2.1", "the protocol name is not MQTT";
-    ProtocolLevel: UnsupportedProtocolVersion, "§3.1.2.2", "the protocol version is neither 4 (3.1.1) nor 5";
+    ProtocolName: UnsupportedProtocolVersion, "§3.1.2.1", "the protocol name is neither MQTT nor MQIsdp";
+    ProtocolLevel: UnsupportedProtocolVersion, "§3.1.2.2", "the protocol version is none of 3 (3.1), 4 (3.1.1) and 5";
     ConnectReserved: MalformedPacket, "§3.1.2.3", "the reserved connect flag is set";
     WillFlags: MalformedPacket, "§3.1.2.6", "will flags without a will, or will QoS 3";
     PasswordWithoutUser: MalformedPacket, "§3.1.2.9", "MQTT 3.1.1 has no password without a user name";

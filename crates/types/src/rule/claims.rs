@@ -57,12 +57,13 @@ impl Claims {
 
     /// Whether the claim `topics` lists a topic.
     pub fn lists(&self, topic: &str) -> bool {
-        !topic.starts_with('$') && self.covers(topic)
+        self.covers(topic)
     }
 
     /// Whether one entry of the claim `topics` matches all that a filter matches.
     pub fn covers(&self, filter: &str) -> bool {
-        self.topics.iter().any(|listed| filter_covers(listed, filter))
+        // MQTT 5 §4.7.2, and no entry begins with it.
+        !filter.starts_with('$') && self.topics.iter().any(|listed| filter_covers(listed, filter))
     }
 }
 
@@ -72,7 +73,7 @@ pub fn is_filter(text: &str) -> bool {
     let is_level = |(index, level): (usize, &str)| {
         level == "+" || (level == "#" && index + 1 == levels) || !level.contains(['+', '#'])
     };
-    (1..=limits::TOPIC_BYTES_MAX).contains(&text.len())
+    crate::topic::fits(text)
         && !text.starts_with('$')
         && !text.contains(char::is_control)
         && text.split('/').enumerate().all(is_level)

@@ -20,7 +20,8 @@ use std::fmt;
 
 use super::claims::ClaimName;
 use super::{Claims, Subject};
-use crate::{Invalid, limits};
+use crate::Invalid;
+use crate::topic::{fits, is_services_own};
 
 /// Parsed and checked. Its text is kept as it was written.
 #[derive(Clone, PartialEq, Eq)]
@@ -81,10 +82,13 @@ impl fmt::Display for Pattern {
 
 impl Pattern {
     pub fn parse(text: &str) -> Result<Self, PatternError> {
-        if text.is_empty() || text.len() > limits::TOPIC_BYTES_MAX {
-            return Err(PatternError { at: 0, reason: "a pattern is 1 to 255 bytes long" });
+        if !fits(text) {
+            return Err(PatternError {
+                at: 0,
+                reason: "a pattern is not empty and not longer than a topic may be",
+            });
         }
-        if text.starts_with('$') {
+        if is_services_own(text) {
             return Err(PatternError { at: 0, reason: "rules do not apply to the service's own topics" });
         }
         if let Some(at) = text.find(char::is_control) {
@@ -99,6 +103,9 @@ impl Pattern {
                     .map_err(|(offset, reason)| PatternError { at: at + offset, reason })?,
             );
             at += level.len() + 1;
+        }
+        if text.starts_with('$') && !matches!(levels[0], Level::Literal(_)) {
+            return Err(PatternError { at: 0, reason: "a first level that begins with \"$\" is plain text" });
         }
         Ok(Self { text: text.into(), levels: levels.into() })
     }
@@ -126,10 +133,14 @@ impl Pattern {
         })
     }
 
+    /// MQTT 5 §4.7.2: wildcards at the front do not match names with `$` first. Neither do variables.
+    fn is_apart_from(&self, name: &str) -> bool {
+        name.starts_with('$') != self.text.starts_with('$')
+    }
+
     /// Whether it matches a topic, for a device.
     pub fn matches(&self, topic: &str, subject: Subject<'_>) -> bool {
-        // MQTT 5 §4.7.2: wildcards do not match the service's own topics.
-        if topic.starts_with('$') {
+        if self.is_apart_from(topic) {
             return false;
         }
         let mut named = topic.split('/');
@@ -147,7 +158,7 @@ impl Pattern {
 
     /// Whether it matches every topic that a filter in MQTT's syntax matches.
     pub fn covers(&self, filter: &str, subject: Subject<'_>) -> bool {
-        if filter.starts_with('$') {
+        if self.is_apart_from(filter) {
             return false;
         }
         let mut wanted = filter.split('/');
@@ -169,7 +180,7 @@ impl Pattern {
 
     /// Whether it matches some topic that a filter in MQTT's syntax matches.
     pub fn overlaps(&self, filter: &str, subject: Subject<'_>) -> bool {
-        if filter.starts_with('$') {
+        if self.is_apart_from(filter) {
             return false;
         }
         let mut wanted = filter.split('/');

@@ -165,6 +165,27 @@ async fn the_server_pings() {
     }
 }
 
+/// The interval counts from the answer to the last ping. A tick of the shard's wheel is a third of it, so a server that
+/// rounds up to ticks is late each time; a busy machine is late now and then.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_short_heartbeat_is_kept_to_the_millisecond() {
+    let node = Node::start(pinging()).await;
+    let mut socket = Socket::session(&node, RAW).await;
+    assert_eq!(socket.raw().await, Message::text("2"));
+    let began = std::time::Instant::now();
+    let (mut answered, mut in_time) = (began, 0);
+    socket.say("3").await;
+    while in_time < 3 {
+        assert!(began.elapsed() < PATIENCE, "every ping is late");
+        assert_eq!(socket.raw().await, Message::text("2"));
+        let after = answered.elapsed();
+        assert!(after >= std::time::Duration::from_millis(298), "{after:?}: early");
+        in_time += u8::from(after < std::time::Duration::from_millis(345));
+        answered = std::time::Instant::now();
+        socket.say("3").await;
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn silence_ends_a_session() {
     let node = Node::start(conformance()).await;

@@ -53,6 +53,7 @@ impl Conversation {
         out: &mut Vec<u8>,
     ) {
         let code = if code.is_allowed_in(PacketType::ConnAck) { code } else { ReasonCode::UnspecifiedError };
+        let text = self.wanted(text);
         for list in [reason_properties(text, servers), reason_properties(None, servers), PropertyList::new()]
         {
             let properties = list.properties();
@@ -61,6 +62,12 @@ impl Conversation {
                 return;
             }
         }
+    }
+
+    /// §3.1.2.11.7 leaves it to the server whether CONNACK and DISCONNECT explain themselves to a client that asked for
+    /// no problem information. It does not want it, so it does not get it.
+    fn wanted<'t>(&self, text: Option<&'t str>) -> Option<&'t str> {
+        text.filter(|_| self.problem_information)
     }
 
     fn push_disconnect(
@@ -73,6 +80,7 @@ impl Conversation {
         if self.version == Version::V3 {
             return; // MQTT 3.1.1 §3.14: only clients send it
         }
+        let text = self.wanted(text);
         for list in [reason_properties(text, servers), reason_properties(None, servers), PropertyList::new()]
         {
             let disconnect = Disconnect { reason, properties: list.properties() };

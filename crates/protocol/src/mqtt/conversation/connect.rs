@@ -6,6 +6,7 @@ use super::{Conversation, Phase};
 use crate::app_name;
 use crate::mqtt::action::{Action, LogIn, LogInRefused, LoggedIn, OfferedWill, Will};
 use crate::mqtt::flight::Stage;
+use crate::mqtt::topic::published_topic;
 use crate::mqtt::{
     Ack, Config, ConnAck, Connect, Frame, LastWill, Packet, PacketType, Properties, Property, PropertyList,
     Publication, Qos, ReasonCode, Value, Version, Violation,
@@ -84,7 +85,7 @@ impl Conversation {
         connect: Connect<'a>,
         out: &mut Vec<u8>,
     ) -> Result<Action<'a>, Violation> {
-        self.version = connect.version;
+        (self.version, self.is_mqtt31) = (connect.version, connect.is_mqtt31);
         let properties = connect.properties;
         let number = |property, default| properties.number(property).unwrap_or(default);
         self.packet_bytes_max = number(Property::MaximumPacketSize, u32::MAX);
@@ -200,8 +201,13 @@ impl Conversation {
         };
         let session_present = session.session_present && !opening.clean_start;
         let properties = self.connack_properties(config, &opening, session.device);
-        let connack =
-            ConnAck { session_present, reason: ReasonCode::Success, properties: properties.properties() };
+        // MQTT 3.1 §3.2: the byte is reserved.
+        let told_present = session_present && !self.is_mqtt31;
+        let connack = ConnAck {
+            session_present: told_present,
+            reason: ReasonCode::Success,
+            properties: properties.properties(),
+        };
         let packet = Packet::ConnAck(connack);
         // The properties are no decoration here: what cannot be told would be broken.
         if !self.push(&packet, out) {
@@ -303,7 +309,7 @@ impl RawWill {
 
 fn raw_will(will: LastWill<'_>) -> Result<RawWill, Violation> {
     Ok(RawWill {
-        topic: Topic::parse(will.topic).map_err(|_| Violation::WillTopic)?,
+        topic: published_topic(will.topic).map_err(|_| Violation::WillTopic)?,
         qos: will.qos,
         retain: will.retain,
         properties: will.properties.as_bytes().into(),

@@ -10,7 +10,7 @@ use super::{Conversation, Phase};
 use crate::mqtt::action::{Action, Answer, PublishRefused};
 use crate::mqtt::config::V3_RECEIVE_MAXIMUM;
 use crate::mqtt::flight::{Received, Verdict};
-use crate::mqtt::topic::{PRESENCE_TOPIC, TOKEN_TOPIC};
+use crate::mqtt::topic::{NotPublished, PRESENCE_TOPIC, TOKEN_TOPIC, published_topic};
 use crate::mqtt::{
     Ack, Config, Packet, Properties, Property, PropertyList, Publication, Publish, Qos, ReasonCode, Value,
     Version, Violation,
@@ -26,7 +26,7 @@ enum Destination {
 
 const BAD_NAME: Verdict = Verdict {
     code: ReasonCode::TopicNameInvalid,
-    text: "topics have 1 to 255 bytes and no control characters",
+    text: "the topic name is empty, longer than the server allows, or has control characters",
 };
 const NOT_TEXT: Verdict = Verdict {
     code: ReasonCode::PayloadFormatInvalid,
@@ -48,9 +48,11 @@ impl Destination {
         match name {
             PRESENCE_TOPIC => Destination::Presence,
             TOKEN_TOPIC => Destination::Token,
-            // §4.7.2: not for clients to talk to each other.
-            name if name.starts_with('$') => Destination::Refused(PublishRefused::NotAllowed.verdict()),
-            name => Topic::parse(name).map_or(Destination::Refused(BAD_NAME), Destination::Topic),
+            name => match published_topic(name) {
+                Ok(topic) => Destination::Topic(topic),
+                Err(NotPublished::ServicesOwn) => Destination::Refused(PublishRefused::NotAllowed.verdict()),
+                Err(NotPublished::BadName) => Destination::Refused(BAD_NAME),
+            },
         }
     }
 }
@@ -123,7 +125,7 @@ impl Conversation {
         }
         let destination = Destination::of(publish.topic);
         // What cannot be published to is remembered by a name as short that cannot be either.
-        let kept = if let Destination::Refused(_) = destination { "$" } else { publish.topic };
+        let kept = if let Destination::Refused(_) = destination { "$SYS" } else { publish.topic };
         self.flight().set_alias(alias, kept);
         Ok(destination)
     }

@@ -10,6 +10,9 @@ use crate::mqtt::{PacketType, Violation};
 #[derive(Clone, Copy, PartialEq)]
 pub struct Connect<'a> {
     pub version: Version,
+    /// MQTT 3.1: the protocol is called MQIsdp and has level 3. Its clients set DUP on what they send again of
+    /// PUBREL, SUBSCRIBE and UNSUBSCRIBE, and are not told whether a session was present.
+    pub is_mqtt31: bool,
     /// Clean Session in MQTT 3.1.1.
     pub clean_start: bool,
     /// 0 turns it off.
@@ -31,6 +34,10 @@ pub struct LastWill<'a> {
     pub payload: &'a [u8],
 }
 
+/// What MQTT 3.1 calls itself.
+const MQTT31_NAME: &[u8] = b"MQIsdp";
+const MQTT31_LEVEL: u8 = 3;
+
 const CLEAN_START: u8 = 1 << 1;
 const WILL: u8 = 1 << 2;
 const WILL_RETAIN: u8 = 1 << 5;
@@ -43,18 +50,19 @@ impl<'a> Connect<'a> {
     pub(in crate::mqtt) fn names_mqtt(body: &[u8]) -> Option<u8> {
         let mut reader = Reader::new(body);
         let name = reader.binary().ok()?;
-        // MQTT 3.1 called itself MQIsdp, level 3.
-        let known = name == b"MQTT" || name == b"MQIsdp";
+        let known = name == b"MQTT" || name == MQTT31_NAME;
         reader.u8().ok().filter(|_| known)
     }
 
     pub(super) fn read(reader: &mut Reader<'a>) -> Result<Self, Violation> {
-        if reader.binary()? != b"MQTT" {
-            return Err(Violation::ProtocolName);
-        }
-        let version = match reader.u8()? {
-            4 => Version::V3,
-            5 => Version::V5,
+        let is_mqtt31 = match reader.binary()? {
+            b"MQTT" => false,
+            MQTT31_NAME => true,
+            _ => return Err(Violation::ProtocolName),
+        };
+        let version = match (is_mqtt31, reader.u8()?) {
+            (true, MQTT31_LEVEL) | (false, 4) => Version::V3,
+            (false, 5) => Version::V5,
             _ => return Err(Violation::ProtocolLevel),
         };
         let flags = reader.u8()?;
@@ -69,7 +77,17 @@ impl<'a> Connect<'a> {
         let username = if flags & USERNAME != 0 { Some(reader.text()?) } else { None };
         let password = if flags & PASSWORD != 0 { Some(reader.binary()?) } else { None };
         let clean_start = flags & CLEAN_START != 0;
-        Ok(Self { version, clean_start, keep_alive_s, properties, client_id, will, username, password })
+        Ok(Self {
+            version,
+            is_mqtt31,
+            clean_start,
+            keep_alive_s,
+            properties,
+            client_id,
+            will,
+            username,
+            password,
+        })
     }
 
     pub(super) fn write(&self, out: &mut Vec<u8>) {
@@ -80,8 +98,16 @@ impl<'a> Connect<'a> {
             | flag(self.password.is_some(), PASSWORD)
             | flag(self.username.is_some(), USERNAME);
         push_packet(out, PacketType::Connect, |out| {
-            push_text(out, "MQTT");
-            out.push(self.version as u8);
+            match self.is_mqtt31 {
+                true => {
+                    push_binary(out, MQTT31_NAME);
+                    out.push(MQTT31_LEVEL);
+                }
+                false => {
+                    push_text(out, "MQTT");
+                    out.push(self.version as u8);
+                }
+            }
             out.push(flags);
             push_u16(out, self.keep_alive_s);
             write_properties(self.version, self.properties, out);

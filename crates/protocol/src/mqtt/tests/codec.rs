@@ -90,6 +90,7 @@ fn the_example_of_connect() {
     };
     let expected = Connect {
         version: Version::V5,
+        is_mqtt31: false,
         clean_start: true,
         keep_alive_s: 10,
         properties: properties.properties(),
@@ -357,7 +358,7 @@ proptest! {
                 qos: Qos::from_bits(qos).unwrap(), retain: flag, properties, topic: &text, payload: &binary,
             };
             round_trip(version, Packet::Connect(Connect {
-                clean_start: flag, client_id: &more, properties, will: flag.then_some(will),
+                is_mqtt31: flag && version == Version::V3, clean_start: flag, client_id: &more, properties, will: flag.then_some(will),
                 username: Some(&more), password: flag.then_some(&binary), ..connect(version)
             }));
             let filters = Subscribe::filters_of(&[(&text, if version == Version::V5 { subscribe_options } else { options(qos) })]);

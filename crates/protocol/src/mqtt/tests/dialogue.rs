@@ -150,7 +150,7 @@ fn other_versions_are_refused_in_words_they_know() {
             expected => assert!(peer.out.starts_with(expected), "{:02x?}", peer.out),
         }
     };
-    check(b"\x00\x06MQIsdp\x03\x02\x00\x3C\x00\x01c", &[0x20, 2, 0, 1]);
+    check(b"\x00\x06MQIsdp\x04\x02\x00\x3C\x00\x01c", &[0x20, 2, 0, 1]);
     check(b"\x00\x04MQTT\x03\x02\x00\x3C\x00\x01c", &[0x20, 2, 0, 1]);
     check(b"\x00\x04MQTT\x84\x02\x00\x3C\x00\x01c", &[0x20, 2, 0, 1]);
     check(b"\x00\x04MQTT\x06\x02\x00\x3C\x00\x00\x01c", &[0x20]);
@@ -168,6 +168,54 @@ fn other_versions_are_refused_in_words_they_know() {
     v5(0x82, b"\x00\x04MQTT\x05\x02\x00\x3C\x03\x21\x00\x00\x00\x01c");
     v5(0x90, b"\x00\x04MQTT\x05\x06\x00\x3C\x00\x00\x01c\x00\x00\x02w#\x00\x00");
     v5(0x8C, b"\x00\x04MQTT\x05\x02\x00\x3C\x04\x15\x00\x01m\x00\x01c");
+}
+
+/// Its §2.1 sets DUP on PUBREL, SUBSCRIBE and UNSUBSCRIBE that are sent again, and its CONNACK has no flags.
+#[test]
+fn mqtt_3_1_is_served_as_3_1_1() {
+    let mut peer = Peer::new(Version::V3);
+    let kept = Connect { is_mqtt31: true, clean_start: false, ..connect(Version::V3) };
+    let session = LoggedIn { session_present: true, ..LoggedIn::default() };
+    peer.log_in(&kept, session);
+    assert_eq!(peer.out, [0x20, 2, 0, 0], "whether a session was present is not told");
+    peer.out.clear();
+    assert_eq!(peer.say_bytes(b"\x8A\x06\x00\x01\x00\x01a\x01"), Did::Subscribe(1));
+    assert_eq!(peer.out, [0x90, 3, 0, 1, 1]);
+    peer.out.clear();
+    assert_eq!(peer.say_bytes(b"\xAA\x05\x00\x02\x00\x01a"), Did::Unsubscribe(1));
+    assert_eq!(peer.say_bytes(b"\x6A\x02\x00\x03"), Did::Nothing);
+    assert_eq!(peer.out, [0xB0, 2, 0, 2, 0x70, 2, 0, 3]);
+    // The later versions forbid it.
+    for packet in [&b"\x8A\x06\x00\x01\x00\x01a\x01"[..], b"\x6A\x02\x00\x03"] {
+        for version in [Version::V3, Version::V5] {
+            assert!(matches!(Peer::open(version).say_bytes(packet), Did::Close(_)), "{version:?}");
+        }
+    }
+}
+
+#[test]
+fn who_wants_no_problem_information_gets_none() {
+    let asked = list(&[(Property::RequestProblemInformation, Value::Byte(0))]);
+    let unwilling = Connect { properties: asked.properties(), ..connect(Version::V5) };
+    for (connect, explained) in [(unwilling, false), (connect(Version::V5), true)] {
+        let has_text = |peer: &mut Peer, text: &str| {
+            let said = std::mem::take(&mut peer.out);
+            assert!(!said.is_empty());
+            said.windows(text.len()).any(|window| window == text.as_bytes())
+        };
+        // CONNACK, PUBACK, DISCONNECT.
+        let mut peer = Peer::new(Version::V5);
+        peer.say(Packet::Connect(connect));
+        peer.conversation.close(CloseReason::Overloaded, None, &mut peer.out);
+        assert_eq!(has_text(&mut peer, CloseReason::Overloaded.explain()), explained);
+        let mut peer = Peer::new(Version::V5);
+        peer.log_in(&connect, LoggedIn::default());
+        peer.out.clear();
+        peer.say(Packet::Publish(publish(1, 1, "$SYS/x", b"")));
+        assert_eq!(has_text(&mut peer, "publishing to this topic"), explained);
+        peer.conversation.close(CloseReason::Drain, None, &mut peer.out);
+        assert_eq!(has_text(&mut peer, CloseReason::Drain.explain()), explained);
+    }
 }
 
 #[test]

@@ -108,6 +108,7 @@ fn packet(version: Version, kind: u8, id: u16, topic: &str, bits: u8) -> Vec<u8>
     let packet = match kind {
         1 | 0 => Packet::Connect(Connect {
             version,
+            is_mqtt31: version == Version::V3 && bits & 4 != 0,
             clean_start: bits & 8 != 0,
             keep_alive_s: u16::from(bits),
             properties,

@@ -23,7 +23,9 @@ fn connect() {
     let connect = |rest: &[u8]| packet(0x10, &[b"\x00\x04MQTT", rest].concat());
     let three = |rest: &[u8], wrong| check(Version::V3, &connect(&[b"\x04", rest].concat()), wrong);
     let five = |rest: &[u8], wrong| check(Version::V3, &connect(&[b"\x05", rest].concat()), wrong);
-    check(Version::V3, &packet(0x10, b"\x00\x06MQIsdp\x03\x02\x00\x3C\x00\x01c"), ProtocolName);
+    check(Version::V3, &packet(0x10, b"\x00\x06MQIsdq\x03\x02\x00\x3C\x00\x01c"), ProtocolName);
+    check(Version::V3, &packet(0x10, b"\x00\x06MQIsdp\x04\x02\x00\x3C\x00\x01c"), ProtocolLevel);
+    check(Version::V3, &packet(0x10, b"\x00\x06MQIsdp\x05\x02\x00\x3C\x00\x01c"), ProtocolLevel);
     check(Version::V3, &packet(0x10, b"\x00\x04MQTt\x04\x02\x00\x3C\x00\x01c"), ProtocolName);
     check(Version::V3, &connect(b"\x03\x02\x00\x3C\x00\x01c"), ProtocolLevel);
     check(Version::V3, &connect(b"\x06\x02\x00\x3C\x00\x01c"), ProtocolLevel);

@@ -175,6 +175,7 @@ impl Peer {
 pub(super) fn connect(version: Version) -> Connect<'static> {
     Connect {
         version,
+        is_mqtt31: false,
         clean_start: true,
         keep_alive_s: 60,
         properties: Properties::default(),
