@@ -22,6 +22,7 @@ use noroshi_protocol::xmpp::{
 };
 use noroshi_types::{AppId, CloseReason, NotificationId, Presence, Timestamp};
 
+use crate::admission::{Bucket, Rate};
 use crate::config::Speaks;
 use crate::connection::{Framing, Phase, Protocol};
 use crate::dispatch::Dispatch;
@@ -187,6 +188,12 @@ impl Shard {
         connection.phase = Phase::AwaitToken;
         connection.deadline_tick = deadline;
         connection.talk = Some(Box::new(Talk::Xmpp(Xmpp::new(conversation))));
+        let now_ms = self.now.ms32();
+        if let Some(rate) = self.conformance_rate(slot)
+            && let Some(connection) = self.connection(slot)
+        {
+            connection.frames = Bucket::full(rate, now_ms);
+        }
     }
 
     /// A request for `/xmpp`.
@@ -196,6 +203,20 @@ impl Shard {
         self.open_xmpp(slot, Framing::WebSocket);
         self.send(slot, answer.into());
         self.arm(slot);
+    }
+
+    /// The allowance of a connection of a conformance suite, of an account or of nobody yet: a hundred times a device's,
+    /// since suites send as fast as they can. A device has its own also where suites run.
+    pub(crate) fn conformance_rate(&mut self, slot: u32) -> Option<Rate> {
+        const MORE: u32 = 100;
+        if !self.shared.config.conformance {
+            return None;
+        }
+        let has_session = self.connection(slot)?.session.is_some();
+        let is_account = self.xmpp(slot)?.conversation.account().is_some();
+        let Rate { per_second, burst } = self.shared.frame_rate();
+        let [per_second, burst] = [per_second, burst].map(|it| it.saturating_mul(MORE));
+        (is_account || !has_session).then_some(Rate { per_second, burst })
     }
 
     fn xmpp(&mut self, slot: u32) -> Option<&mut Xmpp> {
