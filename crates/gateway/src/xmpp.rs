@@ -51,6 +51,10 @@ pub(crate) use topics::ASKED_MAX;
 /// (XEP-0203).
 const DELAYED: Duration = Duration::from_secs(1);
 
+/// How long stanzas wait for more of them before the client is asked to confirm them (XEP-0198 §4): a client that was
+/// answered is still awake then.
+const CHECKPOINT_AFTER: Duration = Duration::from_secs(1);
+
 /// Confirmed notifications that are remembered while a backlog is read; more are heard twice.
 const CONFIRMED_MAX: usize = 1_000;
 
@@ -291,7 +295,7 @@ impl Shard {
                 failed.set(true);
             }
         };
-        let cx = Cx { config: &shared.config.xmpp.protocol, random: &random };
+        let cx = Cx { config: &shared.config.xmpp.protocol, random: &random, now_ms: self.now.ms32() };
         let Some(xmpp) = self.xmpp(slot) else { return };
         let mut out = Output::default();
         speak(&mut xmpp.conversation, &cx, &mut out);
@@ -299,8 +303,15 @@ impl Shard {
             tracing::error!("the system has no randomness");
             return self.doom(slot, CloseReason::Internal);
         }
+        let wants_checkpoint = xmpp.conversation.wants_checkpoint();
         if !out.bytes.is_empty() {
             self.send(slot, out.bytes.into());
+        }
+        if let Some(connection) = self.connection(slot) {
+            connection.frames.grant(out.requests);
+        }
+        if wants_checkpoint {
+            self.schedule_checkpoint(slot);
         }
         for action in out.actions {
             if !self.is_alive(slot) {
@@ -308,6 +319,23 @@ impl Shard {
             }
             self.handle_xmpp(slot, action);
         }
+    }
+
+    /// An open connection has no other deadline.
+    fn schedule_checkpoint(&mut self, slot: u32) {
+        let tick = self.now.tick_after(CHECKPOINT_AFTER);
+        let Some(connection) = self.connection(slot) else { return };
+        if connection.phase == Phase::Open && connection.deadline_tick == u32::MAX {
+            connection.deadline_tick = tick;
+            self.arm(slot);
+        }
+    }
+
+    /// What was sent some time ago is to be confirmed.
+    pub(crate) fn handle_checkpoint_due(&mut self, slot: u32) {
+        let Some(connection) = self.connection(slot) else { return };
+        connection.deadline_tick = u32::MAX;
+        self.converse(slot, |conversation, cx, out| conversation.remind(cx, out));
     }
 
     fn handle_xmpp(&mut self, slot: u32, action: Action) {
@@ -332,7 +360,8 @@ impl Shard {
                 {
                     xmpp.confirmed.extend(&ids);
                 }
-                if let Some(session) = self.connection(slot).and_then(|it| it.session.clone()) {
+                let session = self.connection(slot).and_then(|it| it.session.clone());
+                if let Some(session) = session.filter(|_| !ids.is_empty()) {
                     self.delivery.ack(session.num, ids);
                 }
                 self.make_room(slot);

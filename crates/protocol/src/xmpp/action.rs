@@ -19,6 +19,8 @@ pub struct Output {
     /// Ready for the transport's writer, framed as the conversation was told.
     pub bytes: Vec<u8>,
     pub actions: Vec<Action>,
+    /// Requests for confirmations among the bytes: as many elements more the client may send.
+    pub requests: u32,
 }
 
 #[derive(Debug)]
@@ -56,7 +58,7 @@ pub enum Action {
     /// `Offline`: connected, but the device's own notifications wait in its inbox (RFC 6121 §4.5, and
     /// negative priorities, §8.5.2). What waits is delivered when it leaves `Offline` (XEP-0160 §3).
     Presence(Presence),
-    /// The client has them.
+    /// The client has them. None of them: it only made room for more.
     Acknowledge(Vec<NotificationId>),
     /// The client did not confirm them before it was resumed, and they are not at hand: to be read from its
     /// inbox again.

@@ -392,9 +392,11 @@ impl Conversation {
 
     fn tell_arrived(&mut self, cx: &Context<'_>, arrived: Arrived, out: &mut Output) {
         if arrived.more {
-            self.push_checkpoint(cx.config, &mut out.bytes);
+            self.ask_to_confirm(cx.config, out);
         }
-        if !arrived.ids.is_empty() {
+        let left = self.management.as_ref().map_or(0, |management| management.unconfirmed());
+        let made_room = left < cx.config.unacked_max && left + arrived.count >= cx.config.unacked_max;
+        if made_room || !arrived.ids.is_empty() {
             out.actions.push(Action::Acknowledge(arrived.ids));
         }
     }

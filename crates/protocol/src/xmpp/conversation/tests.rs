@@ -30,13 +30,16 @@ pub(super) struct Peer {
     pub(super) conversation: Conversation,
     framer: Framer,
     pub(super) actions: Vec<Action>,
+    pub(super) now_ms: u32,
+    /// Elements more that it may send.
+    pub(super) granted: u32,
 }
 
 impl Peer {
     pub(super) fn new(framing: Framing, security: Security) -> Self {
         let config = Config { scram: true, ..Config::new("x.example") };
         let conversation = Conversation::new(framing, security);
-        Self { config, conversation, framer: Framer::new(), actions: Vec::new() }
+        Self { config, conversation, framer: Framer::new(), actions: Vec::new(), now_ms: 0, granted: 0 }
     }
 
     pub(super) fn secure() -> Self {
@@ -82,10 +85,11 @@ impl Peer {
         call: impl FnOnce(&mut Conversation, &Context<'_>, &mut Output),
     ) -> Vec<u8> {
         let random = |bytes: &mut [u8]| bytes.fill(7);
-        let cx = Context { config: &self.config, random: &random };
+        let cx = Context { config: &self.config, random: &random, now_ms: self.now_ms };
         let mut out = Output::default();
         call(&mut self.conversation, &cx, &mut out);
         self.actions.extend(out.actions);
+        self.granted += out.requests;
         out.bytes
     }
 
