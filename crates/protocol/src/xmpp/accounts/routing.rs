@@ -1,6 +1,9 @@
 //! Messages and requests between accounts (RFC 6121 §8.5). Of the choices that it leaves: a message to an account
 //! goes to the resources with the highest priority, if that is not negative; one to a resource that is not
 //! there goes to the account if it is a chat, and back otherwise; what finds nobody waits (XEP-0160).
+//!
+//! Invariant: an account that does not exist is answered for like one that is away, so that no answer tells a stranger
+//! which of the two it is (§8.5.1 leaves the choice for messages; RFC 6120 §13.11).
 
 use bytes::Bytes;
 
@@ -30,11 +33,6 @@ impl<S: Copy + Eq> Accounts<S> {
     ) -> Outcome {
         let Some(from) = self.full(user, session) else { return Outcome::Refused };
         let Some(name) = self.name_of(&to.bare) else { return Outcome::Refused };
-        // §8.5.1, and of no other domain is anything known.
-        if !self.has(&name) {
-            let is_answered = !matches!(&*stanza.kind, "error" | "result" | "headline");
-            return if is_answered { Outcome::Refused } else { Outcome::Done };
-        }
         let bytes = stanza.addressed(&from, &to.asked);
         if let Some(resource) = to.resource.as_deref() {
             if let Some(session) = self.resource(&name, resource).and_then(|it| it.session) {
@@ -52,6 +50,7 @@ impl<S: Copy + Eq> Accounts<S> {
             // §8.5.2.1.3: what the account's server does not answer nobody does.
             ("iq", _) | (_, "groupchat") => Outcome::Refused,
             (_, "error") => Outcome::Done,
+            _ if !self.has(&name) => Outcome::Done, // §8.5.1
             (_, kind) => {
                 let kept = || {
                     let mut delay = Vec::new();
@@ -60,7 +59,9 @@ impl<S: Copy + Eq> Accounts<S> {
                     stanza.with(&from, &to.asked, &delay)
                 };
                 let kept = (kind != "headline").then(kept);
-                self.deliver_message(&name, bytes, kept, stanza.is_kept, told)
+                let outcome = self.deliver_message(&name, bytes, kept, stanza.is_kept, told);
+                // Only who may know the account learns that it has no room.
+                if self.knows(user, &to.bare) { outcome } else { Outcome::Done }
             }
         }
     }

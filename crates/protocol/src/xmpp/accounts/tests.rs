@@ -181,9 +181,10 @@ fn who_is_removed_leaves_nothing_behind() {
     let heard = world.heard(B);
     assert!(heard.ends_with(&["presence unavailable a@x/r".to_owned()]), "{heard:?}");
     assert_eq!((world.state("b", "a@x"), world.accounts.has("a")), ("listed".into(), false));
-    // Nobody approves it.
+    // Nobody answers it.
     world.subscription("b", B, "a@x", "subscribe");
-    assert_eq!(world.heard(B), ["a@x none subscribe", "presence unsubscribed a@x", "a@x none"]);
+    assert_eq!(world.heard(B), ["a@x none subscribe"]);
+    assert_eq!(world.state("b", "a@x"), "listed out");
 }
 
 #[test]
@@ -301,8 +302,6 @@ fn messages_find_their_resources() {
     check("b@x/gone", "groupchat", &[], true);
     check("b@x/gone", "headline", &[], false);
     check("b@x/gone", "error", &[], false);
-    check("nobody@x", "chat", &[], true);
-    check("nobody@x", "error", &[], false);
     let iq = "<iq type='get' id='i'><query xmlns='u'/></iq>";
     assert_eq!(world.say("a", A, "b@x/no", iq), Outcome::Done);
     assert_eq!(world.say("a", A, "b@x/gone", iq), Outcome::Refused);
@@ -334,7 +333,46 @@ fn what_finds_nobody_waits() {
     for _ in 0..KEPT_MAX {
         assert_eq!(send(&mut world, "chat", "<body>x</body>"), Outcome::Done);
     }
+    assert_eq!(send(&mut world, "chat", "<body>x</body>"), Outcome::Done, "a stranger does not learn of it");
+    assert_eq!(world.accounts.accounts["b"].kept.len(), KEPT_MAX);
+    world.subscription("a", A, "b@x", "subscribe");
+    world.subscription("b", B, "a@x", "subscribed");
     assert_eq!(send(&mut world, "chat", "<body>x</body>"), Outcome::Refused);
+}
+
+/// RFC 6121 §8.5.1: what a stranger sends to an account that is away, and to one that does not exist.
+#[test]
+fn no_answer_tells_whether_an_account_exists() {
+    let answers = |to: &str| {
+        let mut world = World::new();
+        let mut answers = Vec::new();
+        let kinds = ["", "probe", "subscribe", "subscribed", "unsubscribe", "unsubscribed", "unavailable", "error"];
+        for (name, kinds) in [
+            ("presence", &kinds[..]),
+            ("message", &["", "normal", "chat", "headline", "groupchat", "error"]),
+            ("iq", &["get", "set", "result", "error"]),
+        ] {
+            for (kind, place) in kinds.iter().flat_map(|kind| [(kind, ""), (kind, "/gone")]) {
+                let text = format!("<{name} type='{kind}' id='i'><body>x</body></{name}>");
+                let outcome = world.say("a", A, &format!("{to}{place}"), &text);
+                let heard = world.heard(A).into_iter().map(|it| it.replace(to, "it")).collect::<Vec<_>>();
+                answers.push((name, kind.to_string(), place, outcome, heard));
+            }
+        }
+        answers
+    };
+    let (absent, away) = (answers("nobody@x"), answers("c@x"));
+    assert_eq!(absent, away);
+    let check = |name: &str, kind: &str, place: &str, expected: Outcome, heard: &[&str]| {
+        let found = absent.iter().find(|it| (it.0, &*it.1, it.2) == (name, kind, place)).unwrap();
+        assert_eq!((found.3, &found.4[..]), (expected, &heard.iter().map(|it| it.to_string()).collect::<Vec<_>>()[..]));
+    };
+    check("presence", "probe", "", Outcome::Done, &["presence unsubscribed it"]);
+    check("presence", "subscribe", "", Outcome::Done, &["it none subscribe"]);
+    check("message", "chat", "", Outcome::Done, &[]);
+    check("message", "groupchat", "", Outcome::Refused, &[]);
+    check("iq", "get", "", Outcome::Refused, &[]);
+    check("iq", "result", "", Outcome::Refused, &[]);
 }
 
 #[test]

@@ -175,6 +175,12 @@ impl Conversation {
                 self.handle_personal(cx, stanza, kind, Some(&bare_of(&to)), child, out);
             }
             (Target::Other, Some(to)) if self.account => self.relay(stanza, iq, &to, out),
+            // XEP-0030 §8: a device may know nobody.
+            (Target::Other, Some(to))
+                if to.resource.is_none() && asks_what(child) && child.namespace() == ns::DISCO_ITEMS =>
+            {
+                self.push_no_items(cx, stanza, out);
+            }
             (Target::Other, _) => self.push_error(cx, stanza, StanzaError::ServiceUnavailable, "", out),
             (Target::Foreign, _) => self.push_error(cx, stanza, StanzaError::RemoteServerNotFound, "", out),
         }

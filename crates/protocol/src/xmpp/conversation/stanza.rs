@@ -7,7 +7,7 @@ use super::{
     Config, Context, Conversation, Keep, Output, StanzaError, ns, push_empty, push_end, push_framed, push_start,
     push_text,
 };
-use crate::xmpp::action::{About, Answer, Request};
+use crate::xmpp::action::{About, Answer, Refusal, Request};
 use crate::xmpp::encode::push_item;
 
 /// Begins the ids of our own requests; the count that they ask for follows.
@@ -121,6 +121,10 @@ impl Conversation {
         let Request { stanza, id, asked, about } = request;
         let stanza = Stanza { name: stanza, id: &id, asked: &asked };
         match (about, answer) {
+            // XEP-0030 §8: who may not know an account, or asks of none, is told of no items.
+            (About::Account { namespace: ns::DISCO_ITEMS }, Answer::Refused(Refusal::Unavailable)) => {
+                self.push_no_items(cx, stanza, out);
+            }
             (_, Answer::Refused(refusal)) => {
                 let (error, detail) = refusal.condition();
                 self.push_error(cx, stanza, error, detail, out);
@@ -162,6 +166,10 @@ impl Conversation {
             }
             _ => self.push_error(cx, stanza, StanzaError::InternalServerError, "", out),
         }
+    }
+
+    pub(super) fn push_no_items(&mut self, cx: &Context<'_>, stanza: Stanza<'_>, out: &mut Output) {
+        self.push_result(cx, stanza, out, |out| push_empty(out, "query", &[("xmlns", ns::DISCO_ITEMS)]));
     }
 
     fn push_pubsub(

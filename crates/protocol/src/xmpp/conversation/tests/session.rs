@@ -270,7 +270,19 @@ fn an_account_is_described_to_those_who_may_know_it() {
     let said = peer.answer(Answer::Done);
     assert!(said.contains(" from='o@x.example'") && said.contains("<identity category='account' "), "{said}");
     peer.say(&ask("items"));
+    let known = answer(&peer.answer(Answer::Done));
+    // XEP-0030 §8
+    peer.say(&ask("items"));
+    let unknown = answer(&peer.answer(Answer::Refused(Refusal::Unavailable)));
+    assert_eq!(unknown, "result <query xmlns='http://jabber.org/protocol/disco#items'/>");
+    assert_eq!(known.replace("></query>", "/>"), unknown);
+    peer.say(&ask("info"));
     assert_eq!(answer(&peer.answer(Answer::Refused(Refusal::Unavailable))), "service-unavailable");
+    // A device is told the same of everybody.
+    let mut device = Peer::open();
+    assert_eq!(answer(&device.say(&ask("items"))), unknown);
+    assert_eq!(answer(&device.say(&ask("info"))), "service-unavailable");
+    assert!(device.take().is_empty());
 }
 
 #[test]
