@@ -47,6 +47,8 @@ pub const DELAY: &str = "urn:xmpp:delay";
 pub const JSON: &str = "urn:xmpp:json:0";
 /// XEP-0115.
 pub const CAPABILITIES: &str = "http://jabber.org/protocol/caps";
+/// XEP-0092.
+pub const VERSION: &str = "jabber:iq:version";
 /// XEP-0334.
 pub const HINTS: &str = "urn:xmpp:hints";
 /// RFC 6121 §3.4.1.

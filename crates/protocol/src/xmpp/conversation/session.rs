@@ -241,6 +241,7 @@ impl Conversation {
     ) {
         match (child.namespace(), child.name(), kind) {
             (ns::PING, "ping", "get") => self.push_result(cx, stanza, out, |_| {}),
+            (ns::VERSION, "query", "get") => self.push_version(cx, stanza, out),
             // RFC 3921 §3 addresses it to the server.
             (ns::SESSION, "session", "set") => self.push_result(cx, stanza, out, |_| {}),
             (ns::DISCO_INFO | ns::DISCO_ITEMS, "query", "get") => {

@@ -174,6 +174,12 @@ pub(super) fn frames(bytes: &[u8]) -> Vec<String> {
     texts
 }
 
+/// The service's own, among its features (XEP-0115).
+pub(super) fn capabilities(said: &str) -> String {
+    let begin = "<c xmlns='http://jabber.org/protocol/caps' ";
+    format!("{begin}{}/>", between(said, begin, "/>"))
+}
+
 pub(super) fn base64(text: &str) -> String {
     use ::base64::Engine as _;
     ::base64::engine::general_purpose::STANDARD.encode(text)

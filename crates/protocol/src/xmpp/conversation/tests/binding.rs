@@ -38,7 +38,7 @@ fn after_the_log_in_a_resource_is_bound() {
     peer.prove();
     let said = peer.say(HEADER);
     assert_eq!(
-        said.strip_prefix(OUR_HEADER),
+        said.strip_prefix(OUR_HEADER).map(|it| it.replace(&capabilities(&said), "")).as_deref(),
         Some(
             "<stream:features><bind xmlns='urn:ietf:params:xml:ns:xmpp-bind'/>\
              <session xmlns='urn:ietf:params:xml:ns:xmpp-session'><optional/></session>\

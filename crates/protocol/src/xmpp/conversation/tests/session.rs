@@ -53,7 +53,12 @@ fn every_request_is_answered() {
     check("set", "x.example", "<session xmlns='urn:ietf:params:xml:ns:xmpp-session'/>", "result ");
     check("set", "", "<enable xmlns='urn:xmpp:carbons:2'/>", "service-unavailable");
     check("get", "", "<vCard xmlns='vcard-temp'/>", "service-unavailable");
-    check("get", "x.example", "<query xmlns='jabber:iq:version'/>", "service-unavailable");
+    // XEP-0092
+    let version = "<query xmlns='jabber:iq:version'/>";
+    let told = format!("<name>Noroshi</name><version>{}</version>", env!("CARGO_PKG_VERSION"));
+    check("get", "x.example", version, &format!("result <query xmlns='jabber:iq:version'>{told}</query>"));
+    check("set", "x.example", version, "service-unavailable");
+    check("get", "pubsub.x.example", version, "service-unavailable");
     check("get", "x.example", "<query xmlns='jabber:iq:register'/>", "service-unavailable");
     check("get", "pubsub.x.example", "<x xmlns='u'/>", "service-unavailable");
     check("get", "other@x.example", ping, "service-unavailable");
@@ -335,6 +340,40 @@ fn the_service_tells_what_it_is() {
     );
     for (to, node) in [("x.example", "x"), ("", "x"), ("pubsub.x.example", "a+b")] {
         assert_eq!(ask(to, "items", &format!(" node='{node}'")), "item-not-found");
+    }
+}
+
+#[test]
+fn the_service_announces_what_it_can() {
+    let mut peer = Peer::secure();
+    peer.say(HEADER);
+    peer.prove();
+    let features = capabilities(&peer.say(HEADER));
+    let [node, ver] = ["node='", "ver='"].map(|name| between(&features, name, "'").to_owned());
+    assert!(features.contains(" hash='sha-1' "), "{features}");
+    let mut peer = Peer::open();
+    let mut ask = |to: &str, kind: &str, node: &str| {
+        let query = format!("<query xmlns='http://jabber.org/protocol/disco#{kind}' node='{node}'/>");
+        answer(&peer.say(&iq("get", to, &query)))
+    };
+    let announced = format!("{node}#{ver}");
+    let info = ask("x.example", "info", &announced);
+    assert!(info.contains(&format!(" node='{announced}'><identity category='server' ")), "{info}");
+    assert!(info.contains("<feature var='http://jabber.org/protocol/caps'/>"), "{info}");
+    // XEP-0115 §5.4: what a client makes of the answer is what was announced.
+    let mut said: Vec<&str> =
+        info.split("<feature var='").skip(1).map(|it| it.split_once('\'').unwrap().0).collect();
+    said.sort_unstable();
+    let text = format!("server/im//Noroshi<{}<", said.join("<"));
+    let hash = ring::digest::digest(&ring::digest::SHA1_FOR_LEGACY_USE_ONLY, text.as_bytes());
+    assert_eq!(::base64::Engine::encode(&::base64::engine::general_purpose::STANDARD, hash), ver);
+    for (to, kind, node) in [
+        ("x.example", "items", &*announced),
+        ("x.example", "info", &format!("{node}#x")),
+        ("x.example", "info", &node),
+        ("", "info", &announced),
+    ] {
+        assert_eq!(ask(to, kind, node), "item-not-found", "{to} {kind} {node}");
     }
 }
 
