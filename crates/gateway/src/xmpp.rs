@@ -68,11 +68,12 @@ pub(crate) struct Service {
 impl Service {
     pub(crate) fn new(config: &mut Config, capacity: Capacity) -> Self {
         let random = rustls::crypto::ring::default_provider().secure_random;
-        if random.fill(&mut config.protocol.decoy).is_err() {
-            // Salts of names nobody has could be foreseen then; nothing secret can.
+        let mut epoch = [0; 8];
+        if random.fill(&mut config.protocol.decoy).is_err() || random.fill(&mut epoch).is_err() {
+            // Salts of names nobody has could be foreseen then, and a roster's version be an old one; nothing secret can.
             tracing::warn!("the system has no randomness");
         }
-        let accounts = Accounts::new(&config.protocol.domain, &config.accounts);
+        let accounts = Accounts::new(&config.protocol.domain, u64::from_be_bytes(epoch), &config.accounts);
         Self { parking: Parking::new(capacity), accounts, random }
     }
 }
@@ -387,7 +388,7 @@ impl Shard {
             Action::Unregister { request } => self.unregister_account(slot, request),
             Action::Relay { to, stanza, request } => self.relay(slot, &to, &stanza, request),
             Action::Announce(presence) => self.announce(slot, presence),
-            Action::Roster { request } => self.tell_roster(slot, request),
+            Action::Roster { known, request } => self.tell_roster(slot, known.as_deref(), request),
             Action::PublishPersonal { item, request } => self.publish_personal(slot, item, request),
             Action::PersonalItems { owner, node, request } => {
                 self.tell_personal(slot, &owner, &node, request);

@@ -26,10 +26,10 @@ const REGISTRAR_TIMEOUT: Duration = Duration::from_secs(3_600);
 pub(super) struct Accounts(Mutex<xmpp::Accounts<Address>>);
 
 impl Accounts {
-    pub(super) fn new(domain: &str, given: &[config::Account]) -> Self {
+    pub(super) fn new(domain: &str, epoch: u64, given: &[config::Account]) -> Self {
         let given: Vec<_> = given.iter().map(|it| (it.name.to_lowercase(), &*it.password)).collect();
         let given = given.iter().map(|(name, password)| (&**name, *password));
-        Self(Mutex::new(xmpp::Accounts::new(domain, given)))
+        Self(Mutex::new(xmpp::Accounts::new(domain, epoch, given)))
     }
 
     pub(super) fn is_password(&self, user: &str, password: &str) -> bool {
@@ -158,11 +158,12 @@ impl Shard {
         }
     }
 
-    pub(super) fn tell_roster(&mut self, slot: u32, request: Request) {
+    pub(super) fn tell_roster(&mut self, slot: u32, known: Option<&str>, request: Request) {
         self.note_account(slot);
-        let roster = self.with_accounts(slot, |accounts, user, session, _| accounts.roster(user, session));
+        let roster =
+            self.with_accounts(slot, |accounts, user, session, _| accounts.roster(user, session, known));
         if let Some(roster) = roster {
-            self.answer_xmpp(slot, request, Answer::Content(roster));
+            self.answer_xmpp(slot, request, roster.map_or(Answer::Done, Answer::Content));
         }
     }
 

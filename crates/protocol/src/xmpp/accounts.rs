@@ -49,6 +49,10 @@ pub type Told<S> = Vec<(S, Bytes)>;
 pub struct Accounts<S> {
     domain: Box<str>,
     accounts: HashMap<Box<str>, Account<S>>,
+    /// Unlike that of every other table, so that versions are.
+    epoch: u64,
+    /// Of rosters.
+    changes: u64,
 }
 
 #[derive(Debug)]
@@ -56,6 +60,8 @@ struct Account<S> {
     password: Box<str>,
     /// By bare address.
     roster: BTreeMap<Box<str>, Item>,
+    /// The number of its last change, among those of all rosters.
+    roster_version: u64,
     /// At most [`RESOURCES_MAX`], those among them that are gone and may come back.
     resources: Vec<Resource<S>>,
     /// Oldest first.
@@ -89,10 +95,20 @@ impl<S> Resource<S> {
 }
 
 impl<S: Copy + Eq> Accounts<S> {
-    /// `given`: names and passwords.
-    pub fn new<'a>(domain: &str, given: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
-        let accounts = given.into_iter().map(|(name, password)| (name.into(), Account::new(password)));
-        Self { domain: domain.into(), accounts: accounts.collect() }
+    /// `given`: names and passwords. `epoch`: drawn at random.
+    pub fn new<'a>(
+        domain: &str,
+        epoch: u64,
+        given: impl IntoIterator<Item = (&'a str, &'a str)>,
+    ) -> Self {
+        let mut accounts = Self { domain: domain.into(), accounts: HashMap::new(), epoch, changes: 0 };
+        given.into_iter().for_each(|(name, password)| accounts.add(name, password));
+        accounts
+    }
+
+    fn add(&mut self, user: &str, password: &str) {
+        self.changes += 1;
+        self.accounts.insert(user.into(), Account::new(password, self.changes));
     }
 
     pub fn has(&self, user: &str) -> bool {
@@ -118,7 +134,7 @@ impl<S: Copy + Eq> Accounts<S> {
             Some(_) => return Err(Refusal::Conflict),
             None if own.is_some() => return Err(Refusal::Forbidden),
             None if count >= ACCOUNTS_MAX => return Err(Refusal::Overloaded),
-            None => drop(self.accounts.insert(user.into(), Account::new(password))),
+            None => self.add(user, password),
         }
         Ok(())
     }
@@ -226,10 +242,11 @@ impl<S: Copy + Eq> Accounts<S> {
 }
 
 impl<S> Account<S> {
-    fn new(password: &str) -> Self {
+    fn new(password: &str, roster_version: u64) -> Self {
         Self {
             password: password.into(),
             roster: BTreeMap::new(),
+            roster_version,
             resources: Vec::new(),
             kept: VecDeque::new(),
             nodes: Vec::new(),

@@ -110,8 +110,9 @@ pub enum Action {
     },
     /// Of an account: presence for all who may know it.
     Announce(Relayed),
-    /// Of an account: its roster.
+    /// Of an account: its roster, unless the client has this version of it.
     Roster {
+        known: Option<Box<str>>,
         request: Request,
     },
     ChangeRoster {

@@ -51,6 +51,8 @@ pub const CAPABILITIES: &str = "http://jabber.org/protocol/caps";
 pub const VERSION: &str = "jabber:iq:version";
 /// XEP-0334.
 pub const HINTS: &str = "urn:xmpp:hints";
+/// RFC 6121 §2.6.1.
+pub const ROSTER_VERSIONS: &str = "urn:xmpp:features:rosterver";
 /// RFC 6121 §3.4.1.
 pub const PRE_APPROVAL: &str = "urn:xmpp:features:pre-approval";
 /// XEP-0077.

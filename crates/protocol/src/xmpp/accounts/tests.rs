@@ -26,11 +26,11 @@ fn recipient(to: &str) -> Recipient {
 
 impl World {
     fn new() -> Self {
-        let accounts = Accounts::new("x", [("a", "p"), ("b", "p"), ("c", "p")]);
+        let accounts = Accounts::new("x", 0xE, [("a", "p"), ("b", "p"), ("c", "p")]);
         let mut world = Self { accounts, told: Told::new() };
         for (user, session) in [("a", A), ("b", B)] {
             world.come(user, session, "r");
-            world.accounts.roster(user, session);
+            world.accounts.roster(user, session, None);
         }
         world
     }
@@ -440,4 +440,43 @@ fn what_is_published_goes_to_those_who_want_it() {
     world.told.clear();
     world.accounts.publish("a", item("3"), &mut world.told).unwrap();
     assert_eq!(world.heard(B), [""; 0]);
+}
+
+/// RFC 6121 §2.6
+#[test]
+fn a_roster_is_told_unless_its_version_is_known() {
+    let mut world = World::new();
+    let put = |name: &str| RosterChange { bare: "c@x".into(), put: Some((name.into(), vec![])) };
+    let ver = |bytes: &Bytes| {
+        let text = std::str::from_utf8(bytes).unwrap();
+        text.split_once("ver='").map(|(_, rest)| rest.split_once('\'').unwrap().0.to_owned())
+    };
+    assert_eq!(ver(&world.accounts.roster("a", A, None).unwrap()), None, "who does not know of versions");
+    let first = ver(&world.accounts.roster("a", A, Some("")).unwrap()).unwrap();
+    assert_eq!(world.accounts.roster("a", A, Some(&first)), None);
+    let other = ver(&world.accounts.roster("b", B, Some(&first)).unwrap()).unwrap();
+    assert_ne!(first, other);
+    let mut seen = vec![first];
+    for name in ["n", "m"] {
+        world.accounts.change_roster("a", put(name), &mut world.told).unwrap();
+        let pushed = ver(&world.told.pop().unwrap().1).unwrap();
+        assert!(!seen.contains(&pushed));
+        assert_eq!(world.accounts.roster("a", A, Some(&pushed)), None);
+        assert!(world.accounts.roster("a", A, Some(&seen[0])).is_some());
+        seen.push(pushed);
+    }
+    // Also where nobody hears of it: what somebody else does, and where there is no session.
+    world.subscription("b", B, "a@x", "subscribed");
+    world.subscription("a", A, "b@x", "subscribe");
+    world.accounts.detach("a", A, &mut world.told);
+    world.subscription("b", B, "a@x", "unsubscribed");
+    world.come("a", A, "r");
+    let now = ver(&world.accounts.roster("a", A, Some(&seen[2])).unwrap()).unwrap();
+    assert!(!seen.contains(&now));
+    // An account that is made again has no roster that a client could know.
+    world.accounts.remove("a", &mut world.told);
+    world.accounts.put("a", "p", None).unwrap();
+    world.come("a", A, "r");
+    assert!(world.accounts.roster("a", A, Some(&now)).is_some());
+    assert!(Accounts::<u8>::new("x", 0xF, [("a", "p")]).roster_version("a") != World::new().accounts.roster_version("a"));
 }

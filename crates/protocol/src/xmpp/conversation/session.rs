@@ -14,6 +14,9 @@ use crate::xmpp::action::{About, Action};
 use crate::xmpp::jid::Jid;
 use crate::xmpp::management::Arrived;
 
+/// The version of a roster that never changes (RFC 6121 §2.6).
+const EMPTY_ROSTER: &str = "0";
+
 /// Whom a stanza is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Target {
@@ -199,7 +202,8 @@ impl Conversation {
                 self.handle_personal(cx, stanza, kind, None, child, out);
             }
             (ns::ROSTER, "query", "get") if self.account => {
-                out.actions.push(Action::Roster { request: stanza.request(About::Nothing) });
+                let known = child.attribute("ver").map(Into::into);
+                out.actions.push(Action::Roster { known, request: stanza.request(About::Nothing) });
             }
             (ns::ROSTER, "query", _) if self.account => {
                 let own = self.identity.as_ref().map_or("", |identity| identity.bare());
@@ -213,7 +217,11 @@ impl Conversation {
             }
             // RFC 6121 §2.1.4: a roster nobody is on, and nobody can be put on.
             (ns::ROSTER, "query", "get") => self.push_result(cx, stanza, out, |out| {
-                push_empty(out, "query", &[("xmlns", ns::ROSTER)]);
+                let (known, version) = (child.attribute("ver"), EMPTY_ROSTER);
+                if known != Some(version) {
+                    let version = if known.is_some() { version } else { "" };
+                    push_empty(out, "query", &[("xmlns", ns::ROSTER), ("ver", version)]);
+                }
             }),
             (ns::ROSTER, "query", _) => self.push_error(cx, stanza, StanzaError::NotAllowed, "", out),
             (ns::SESSION, "session", "set") => self.push_result(cx, stanza, out, |_| {}),

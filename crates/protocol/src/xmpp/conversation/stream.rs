@@ -134,6 +134,7 @@ impl Conversation {
                     push_empty(out, "sm", &[("xmlns", ns::SM)]);
                 }
                 push_empty(out, "csi", &[("xmlns", ns::CSI)]);
+                push_empty(out, "ver", &[("xmlns", ns::ROSTER_VERSIONS)]);
                 push_capabilities(cx, out);
             }
             push_end(out, "stream:features");

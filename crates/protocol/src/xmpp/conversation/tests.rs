@@ -134,7 +134,7 @@ impl Peer {
                 | Action::Publish { request, .. }
                 | Action::Register { request, .. }
                 | Action::Unregister { request }
-                | Action::Roster { request }
+                | Action::Roster { request, .. }
                 | Action::Describe { request, .. }
                 | Action::PublishPersonal { request, .. }
                 | Action::PersonalItems { request, .. }

@@ -42,7 +42,7 @@ fn after_the_log_in_a_resource_is_bound() {
         Some(
             "<stream:features><bind xmlns='urn:ietf:params:xml:ns:xmpp-bind'/>\
              <session xmlns='urn:ietf:params:xml:ns:xmpp-session'><optional/></session>\
-             <sm xmlns='urn:xmpp:sm:3'/><csi xmlns='urn:xmpp:csi:0'/></stream:features>"
+             <sm xmlns='urn:xmpp:sm:3'/><csi xmlns='urn:xmpp:csi:0'/><ver xmlns='urn:xmpp:features:rosterver'/></stream:features>"
         )
     );
     assert_eq!(peer.say("<iq type='set' id='b'><bind xmlns='urn:ietf:params:xml:ns:xmpp-bind'/></iq>"), "");

@@ -47,8 +47,9 @@ fn every_request_is_answered() {
         "get",
         "d1@x.example",
         "<query xmlns='jabber:iq:roster' ver=''/>",
-        "result <query xmlns='jabber:iq:roster'/>",
+        "result <query xmlns='jabber:iq:roster' ver='0'/>",
     );
+    check("get", "", "<query xmlns='jabber:iq:roster' ver='0'/>", "result ");
     check("set", "", "<query xmlns='jabber:iq:roster'><item jid='a@b'/></query>", "not-allowed");
     check("set", "x.example", "<session xmlns='urn:ietf:params:xml:ns:xmpp-session'/>", "result ");
     check("set", "", "<enable xmlns='urn:xmpp:carbons:2'/>", "service-unavailable");
@@ -235,8 +236,11 @@ fn an_accounts_stanzas_are_handed_on() {
 #[test]
 fn an_account_asks_for_its_roster_and_changes_it() {
     let mut peer = account();
+    peer.say(&iq("get", "", "<query xmlns='jabber:iq:roster' ver='v'/>"));
+    assert!(matches!(&peer.actions[..], [Action::Roster { known: Some(known), .. }] if &**known == "v"));
+    assert_eq!(answer(&peer.answer(Answer::Done)), "result ", "it has that version");
     peer.say(&iq("get", "", "<query xmlns='jabber:iq:roster'/>"));
-    assert!(matches!(&peer.actions[..], [Action::Roster { .. }]));
+    assert!(matches!(&peer.actions[..], [Action::Roster { known: None, .. }]));
     let said = peer.answer(Answer::Content(bytes::Bytes::from_static(b"<query/>")));
     assert!(said.ends_with("><query/></iq>"), "{said}");
     let mut set = |items: &str| {
