@@ -7,7 +7,7 @@
 use bytes::Bytes;
 use noroshi_auth::Identity;
 use noroshi_protocol::native::Token;
-use noroshi_protocol::xmpp::accounts::{Outcome, PersonalItem, Recipient, Relayed, RosterChange, Told};
+use noroshi_protocol::xmpp::accounts::{Card, Outcome, PersonalItem, Recipient, Relayed, RosterChange, Told};
 use noroshi_protocol::xmpp::{self, Answer, Refusal, Request};
 use noroshi_types::{CloseReason, DeviceId};
 use parking_lot::Mutex;
@@ -171,11 +171,7 @@ impl Shard {
         self.note_account(slot);
         let changed =
             self.with_accounts(slot, |accounts, user, _, told| accounts.change_roster(user, change, told));
-        match changed {
-            Some(Ok(())) => self.answer_xmpp(slot, request, Answer::Done),
-            Some(Err(refusal)) => self.answer_xmpp(slot, request, Answer::Refused(refusal)),
-            None => {}
-        }
+        self.answer_done(slot, request, changed);
     }
 
     pub(super) fn publish_personal(&mut self, slot: u32, item: PersonalItem, request: Request) {
@@ -190,6 +186,16 @@ impl Shard {
         self.answer_content(slot, request, items);
     }
 
+    pub(super) fn tell_card(&mut self, slot: u32, owner: Option<&str>, request: Request) {
+        let card = self.with_accounts(slot, |accounts, user, _, _| accounts.card(user, owner));
+        self.answer_content(slot, request, card);
+    }
+
+    pub(super) fn put_card(&mut self, slot: u32, card: Card, request: Request) {
+        let put = self.with_accounts(slot, |accounts, user, _, _| accounts.put_card(user, card));
+        self.answer_done(slot, request, put);
+    }
+
     pub(super) fn describe_account(&mut self, slot: u32, owner: &str, request: Request) {
         let known = self.with_accounts(slot, |accounts, user, _, _| accounts.knows(user, owner));
         match known {
@@ -201,6 +207,14 @@ impl Shard {
 
     pub(super) fn want_personal(&mut self, slot: u32, nodes: Vec<Box<str>>) {
         self.with_accounts(slot, |accounts, user, session, told| accounts.want(user, session, nodes, told));
+    }
+
+    fn answer_done(&mut self, slot: u32, request: Request, done: Option<Result<(), Refusal>>) {
+        match done {
+            Some(Ok(())) => self.answer_xmpp(slot, request, Answer::Done),
+            Some(Err(refusal)) => self.answer_xmpp(slot, request, Answer::Refused(refusal)),
+            None => {}
+        }
     }
 
     fn answer_content(&mut self, slot: u32, request: Request, content: Option<Result<Bytes, Refusal>>) {

@@ -5,7 +5,7 @@
 //! to, in that order. `S` names a session, as its owner finds it. An account is one user; each of its
 //! resources has a session of its own.
 //!
-//! `personal` is what an account publishes of itself (XEP-0163), `roster` what an account keeps of a contact, `subscription` what becomes of that, `availability` who is
+//! `personal` is what an account publishes of itself (XEP-0163), `card` its card (XEP-0054), `roster` what an account keeps of a contact, `subscription` what becomes of that, `availability` who is
 //! there, `routing` messages and requests, `relayed` a stanza between two addresses.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
@@ -17,6 +17,7 @@ use super::jid;
 use crate::native::Token;
 
 mod availability;
+mod card;
 mod personal;
 mod relayed;
 mod roster;
@@ -24,6 +25,7 @@ mod routing;
 mod subscription;
 
 pub(in crate::xmpp) use personal::CAPABILITIES;
+pub use card::Card;
 pub use personal::PersonalItem;
 pub use relayed::{Recipient, Relayed};
 use roster::Item;
@@ -68,6 +70,7 @@ struct Account<S> {
     kept: VecDeque<Bytes>,
     /// What it published of itself, one of each node.
     nodes: Vec<PersonalItem>,
+    card: Option<Card>,
 }
 
 #[derive(Debug)]
@@ -250,6 +253,7 @@ impl<S> Account<S> {
             resources: Vec::new(),
             kept: VecDeque::new(),
             nodes: Vec::new(),
+            card: None,
         }
     }
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use noroshi_types::{CloseReason, DeviceId, JsonText, Message, NotificationId, Presence, Topic};
 
-use super::accounts::{PersonalItem, Recipient, Relayed, RosterChange};
+use super::accounts::{Card, PersonalItem, Recipient, Relayed, RosterChange};
 use super::error::StanzaError;
 use super::management::Suspended;
 use super::scram::{Hash, Keys};
@@ -130,6 +130,16 @@ pub enum Action {
         node: Box<str>,
         request: Request,
     },
+    /// Of an account: its card, or that of another, by bare address (XEP-0054).
+    Card {
+        owner: Option<Box<str>>,
+        request: Request,
+    },
+    /// Of an account: the card it has from now on.
+    PutCard {
+        card: Card,
+        request: Request,
+    },
     /// Of an account: whether it may know that there is another, by bare address.
     Describe {
         owner: Box<str>,
@@ -207,6 +217,8 @@ pub enum Refusal {
     NotSubscribed,
     TooManySubscriptions,
     TooBig,
+    /// More than is kept of it.
+    TooMuch,
     /// There is one already.
     Conflict,
     /// Nobody takes it.
@@ -224,6 +236,7 @@ impl Refusal {
             Refusal::NotSubscribed => (StanzaError::UnexpectedRequest, "not-subscribed"),
             Refusal::TooManySubscriptions => (StanzaError::PolicyViolation, "too-many-subscriptions"),
             Refusal::TooBig => (StanzaError::NotAcceptable, "payload-too-big"),
+            Refusal::TooMuch => (StanzaError::NotAcceptable, ""),
             Refusal::Conflict => (StanzaError::Conflict, ""),
             Refusal::Unavailable => (StanzaError::ServiceUnavailable, ""),
             Refusal::Overloaded => (StanzaError::ResourceConstraint, ""),

@@ -49,6 +49,8 @@ pub const JSON: &str = "urn:xmpp:json:0";
 pub const CAPABILITIES: &str = "http://jabber.org/protocol/caps";
 /// XEP-0092.
 pub const VERSION: &str = "jabber:iq:version";
+/// XEP-0054.
+pub const CARD: &str = "vcard-temp";
 /// XEP-0334.
 pub const HINTS: &str = "urn:xmpp:hints";
 /// RFC 6121 §2.6.1.

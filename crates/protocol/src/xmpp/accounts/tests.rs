@@ -480,3 +480,29 @@ fn a_roster_is_told_unless_its_version_is_known() {
     assert!(world.accounts.roster("a", A, Some(&now)).is_some());
     assert!(Accounts::<u8>::new("x", 0xF, [("a", "p")]).roster_version("a") != World::new().accounts.roster_version("a"));
 }
+
+#[test]
+fn a_card_is_for_those_who_get_its_owners_presence() {
+    let mut world = World::friends();
+    let card = |text: &str| {
+        let (scope, limits) = (Scope::default(), Limits::default());
+        let text = format!("<vCard xmlns='vcard-temp'><FN>{text}</FN><x xmlns='u'/></vCard>");
+        Card::new(parse_element(&text, Some(&scope), &limits).unwrap().root())
+    };
+    assert_eq!(world.accounts.card("a", None), Err(Refusal::NotFound));
+    assert_eq!(world.accounts.card("b", Some("a@x")), Err(Refusal::Unavailable));
+    world.accounts.put_card("a", card("A &amp; co")).unwrap();
+    let expected = "<vCard xmlns='vcard-temp'><FN>A &amp; co</FN><x xmlns='u'></x></vCard>";
+    assert_eq!(world.accounts.card("a", None).unwrap(), expected);
+    assert_eq!(world.accounts.card("a", Some("a@x")).unwrap(), expected);
+    assert_eq!(world.accounts.card("b", Some("a@x")).unwrap(), expected);
+    // Strangers, whether there is a card, none, or nobody.
+    for owner in ["a@x", "b@x", "nobody@x", "a@elsewhere"] {
+        assert_eq!(world.accounts.card("c", Some(owner)), Err(Refusal::Unavailable), "{owner}");
+    }
+    assert_eq!(world.accounts.put_card("a", card(&"x".repeat(32 << 10))), Err(Refusal::TooMuch));
+    assert_eq!(world.accounts.card("a", None).unwrap(), expected, "the one before stays");
+    world.accounts.remove("a", &mut world.told);
+    world.accounts.put("a", "p", None).unwrap();
+    assert_eq!(world.accounts.card("a", None), Err(Refusal::NotFound));
+}

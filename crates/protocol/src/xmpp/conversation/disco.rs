@@ -40,8 +40,9 @@ pub(super) static ACCOUNT: Entity = Entity {
     is_parent: false,
 };
 
-/// What an account that is no device can besides, of XEP-0163 and XEP-0060.
-static PERSONAL: [&str; 9] = [
+/// What an account that is no device can besides, of XEP-0054, XEP-0163 and XEP-0060.
+static PERSONAL: [&str; 10] = [
+    ns::CARD,
     ns::PUBSUB,
     "http://jabber.org/protocol/pubsub#access-presence",
     "http://jabber.org/protocol/pubsub#auto-create",

@@ -9,7 +9,7 @@ use super::{
     Context, Conversation, Element, Output, Show, StanzaError, StreamError, ns, push_empty, push_end,
     push_framed, push_start, push_text,
 };
-use crate::xmpp::accounts::{CAPABILITIES, Recipient, Relayed, RosterChange, bare_of};
+use crate::xmpp::accounts::{CAPABILITIES, Card, Recipient, Relayed, RosterChange, bare_of};
 use crate::xmpp::action::{About, Action};
 use crate::xmpp::jid::Jid;
 use crate::xmpp::management::Arrived;
@@ -177,6 +177,18 @@ impl Conversation {
             {
                 self.handle_personal(cx, stanza, kind, Some(&bare_of(&to)), child, out);
             }
+            (Target::Other, Some(to))
+                if self.account && to.resource.is_none() && child.is(ns::CARD, "vCard") =>
+            {
+                match kind {
+                    "get" => {
+                        let (owner, request) = (Some(bare_of(&to)), stanza.request(About::Nothing));
+                        out.actions.push(Action::Card { owner, request });
+                    }
+                    // XEP-0054 §3.2: of nobody but the account itself.
+                    _ => self.push_error(cx, stanza, StanzaError::Forbidden, "", out),
+                }
+            }
             (Target::Other, Some(to)) if self.account => self.relay(stanza, iq, &to, out),
             // XEP-0030 §8: a device may know nobody.
             (Target::Other, Some(to))
@@ -214,6 +226,13 @@ impl Conversation {
                     }
                     Err(error) => self.push_error(cx, stanza, error, "", out),
                 }
+            }
+            (ns::CARD, "vCard", "get") if self.account => {
+                out.actions.push(Action::Card { owner: None, request: stanza.request(About::Nothing) });
+            }
+            (ns::CARD, "vCard", _) if self.account => {
+                let request = stanza.request(About::Nothing);
+                out.actions.push(Action::PutCard { card: Card::new(child), request });
             }
             // RFC 6121 §2.1.4: a roster nobody is on, and nobody can be put on.
             (ns::ROSTER, "query", "get") => self.push_result(cx, stanza, out, |out| {

@@ -135,6 +135,8 @@ impl Peer {
                 | Action::Register { request, .. }
                 | Action::Unregister { request }
                 | Action::Roster { request, .. }
+                | Action::Card { request, .. }
+                | Action::PutCard { request, .. }
                 | Action::Describe { request, .. }
                 | Action::PublishPersonal { request, .. }
                 | Action::PersonalItems { request, .. }

@@ -322,6 +322,26 @@ fn an_account_publishes_of_itself() {
 }
 
 #[test]
+fn an_account_has_a_card() {
+    let mut peer = account();
+    peer.say(&iq("get", "", "<vCard xmlns='vcard-temp'/>"));
+    assert!(matches!(&peer.actions[..], [Action::Card { owner: None, .. }]));
+    assert_eq!(answer(&peer.answer(Answer::Refused(Refusal::NotFound))), "item-not-found");
+    peer.say(&iq("set", "d1@x.example", "<vCard xmlns='vcard-temp'><FN>A&amp;B</FN></vCard>"));
+    assert!(matches!(&peer.actions[..], [Action::PutCard { .. }]));
+    assert_eq!(answer(&peer.answer(Answer::Done)), "result ");
+    peer.say(&iq("get", "O@x.example", "<vCard xmlns='vcard-temp'/>"));
+    assert!(matches!(&peer.actions[..], [Action::Card { owner: Some(owner), .. }] if &**owner == "o@x.example"));
+    let card = bytes::Bytes::from_static(b"<vCard xmlns='vcard-temp'></vCard>");
+    let said = peer.answer(Answer::Content(card));
+    assert!(said.contains("from='O@x.example'") && said.contains("<vCard xmlns='vcard-temp'>"), "{said}");
+    let said = peer.say(&iq("set", "o@x.example", "<vCard xmlns='vcard-temp'/>"));
+    assert_eq!(answer(&said), "forbidden");
+    let info = answer(&peer.say(&iq("get", "", "<query xmlns='http://jabber.org/protocol/disco#info'/>")));
+    assert!(info.contains("<feature var='vcard-temp'/>"), "{info}");
+}
+
+#[test]
 fn the_service_tells_what_it_is() {
     let mut peer = Peer::open();
     let mut ask = |to: &str, kind: &str, node: &str| {
