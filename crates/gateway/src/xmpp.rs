@@ -393,6 +393,7 @@ impl Shard {
             Action::PersonalItems { owner, node, request } => {
                 self.tell_personal(slot, &owner, &node, request);
             }
+            Action::Copy { wanted, request } => self.copy_messages(slot, wanted, request),
             Action::Card { owner, request } => self.tell_card(slot, owner.as_deref(), request),
             Action::PutCard { card, request } => self.put_card(slot, card, request),
             Action::Describe { owner, request } => self.describe_account(slot, &owner, request),

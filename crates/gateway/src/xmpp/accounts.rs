@@ -186,6 +186,12 @@ impl Shard {
         self.answer_content(slot, request, items);
     }
 
+    pub(super) fn copy_messages(&mut self, slot: u32, wanted: bool, request: Request) {
+        self.note_account(slot);
+        let done = self.with_accounts(slot, |accounts, user, session, _| accounts.copy(user, session, wanted));
+        self.answer_done(slot, request, done.map(Ok));
+    }
+
     pub(super) fn tell_card(&mut self, slot: u32, owner: Option<&str>, request: Request) {
         let card = self.with_accounts(slot, |accounts, user, _, _| accounts.card(user, owner));
         self.answer_content(slot, request, card);

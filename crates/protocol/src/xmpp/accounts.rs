@@ -5,7 +5,7 @@
 //! to, in that order. `S` names a session, as its owner finds it. An account is one user; each of its
 //! resources has a session of its own.
 //!
-//! `personal` is what an account publishes of itself (XEP-0163), `card` its card (XEP-0054), `roster` what an account keeps of a contact, `subscription` what becomes of that, `availability` who is
+//! `personal` is what an account publishes of itself (XEP-0163), `card` its card (XEP-0054), `copies` what its other resources get of its messages (XEP-0280), `roster` what an account keeps of a contact, `subscription` what becomes of that, `availability` who is
 //! there, `routing` messages and requests, `relayed` a stanza between two addresses.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
@@ -18,6 +18,7 @@ use crate::native::Token;
 
 mod availability;
 mod card;
+mod copies;
 mod personal;
 mod relayed;
 mod roster;
@@ -82,6 +83,8 @@ struct Resource<S> {
     session: Option<S>,
     /// It asked for the roster (RFC 6121 §2.2) and is told of changes.
     interested: bool,
+    /// It gets copies of messages (XEP-0280).
+    copies: bool,
     /// The last one it announced; of one that is gone, for when it is resumed.
     presence: Option<Relayed>,
     /// What its client said that it can, by name (XEP-0115), and the nodes that it wants to hear of.
@@ -185,12 +188,11 @@ impl<S: Copy + Eq> Accounts<S> {
         before.into_iter().for_each(|before| self.detach(user, before, told));
         let Some(found) = self.resource_mut(user, resource) else { return };
         found.session = Some(session);
-        match found.presence.take().filter(|_| resumed) {
-            Some(presence) => self.announce(user, session, presence, told),
-            None => {
-                let fresh = Resource::new(resource, found.place);
-                *found = Resource { session: Some(session), ..fresh };
-            }
+        if !resumed {
+            let fresh = Resource::new(resource, found.place);
+            *found = Resource { session: Some(session), ..fresh };
+        } else if let Some(presence) = found.presence.take() {
+            self.announce(user, session, presence, told);
         }
     }
 
@@ -265,6 +267,7 @@ impl<S> Resource<S> {
             place,
             session: None,
             interested: false,
+            copies: false,
             presence: None,
             capabilities: None,
             wanted: Vec::new(),

@@ -130,6 +130,11 @@ pub enum Action {
         node: Box<str>,
         request: Request,
     },
+    /// Of an account: whether this resource gets copies of what others send and receive (XEP-0280).
+    Copy {
+        wanted: bool,
+        request: Request,
+    },
     /// Of an account: its card, or that of another, by bare address (XEP-0054).
     Card {
         owner: Option<Box<str>>,

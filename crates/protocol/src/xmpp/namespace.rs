@@ -51,6 +51,12 @@ pub const CAPABILITIES: &str = "http://jabber.org/protocol/caps";
 pub const VERSION: &str = "jabber:iq:version";
 /// XEP-0054.
 pub const CARD: &str = "vcard-temp";
+/// XEP-0280.
+pub const CARBONS: &str = "urn:xmpp:carbons:2";
+/// XEP-0297.
+pub const FORWARD: &str = "urn:xmpp:forward:0";
+/// XEP-0085.
+pub const CHAT_STATES: &str = "http://jabber.org/protocol/chatstates";
 /// XEP-0334.
 pub const HINTS: &str = "urn:xmpp:hints";
 /// RFC 6121 §2.6.1.

@@ -2,9 +2,10 @@
 
 use bytes::Bytes;
 
+use super::copies::is_copied;
 use crate::xmpp::namespace as ns;
 use crate::xmpp::xml::Element;
-use crate::xmpp::xml::write::{push_content, push_end, push_start};
+use crate::xmpp::xml::write::{push_content_but, push_end, push_start};
 
 /// What was said, without its addresses.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -19,6 +20,8 @@ pub struct Relayed {
     pub(super) content: Bytes,
     /// XEP-0160 §3: a message that waits for who is away.
     pub(super) is_kept: bool,
+    /// XEP-0280: other resources get copies of it.
+    pub(super) is_copied: bool,
     /// Of presence: RFC 6121 §4.7.2.3.
     pub(super) priority: i8,
     /// Of presence: what the client can, as the node that tells it (XEP-0115 §6.2).
@@ -43,7 +46,8 @@ impl Relayed {
     pub(in crate::xmpp) fn new(name: &'static str, root: Element<'_>) -> Self {
         let lang = root.attributes().find(|(namespace, name, _)| (*namespace, *name) == (ns::XML, "lang"));
         let mut content = Vec::new();
-        push_content(&mut content, root, ns::CLIENT);
+        // XEP-0280 §7: that its sender keeps it to itself is nobody else's business.
+        push_content_but(&mut content, root, ns::CLIENT, |child| child.is(ns::CARBONS, "private"));
         let kind = root.attribute("type").unwrap_or_default();
         // XEP-0160 §3: of chats only what says something; XEP-0334 §4.
         let says = kind != "chat" || root.child(ns::CLIENT, "body").is_some();
@@ -55,6 +59,7 @@ impl Relayed {
             lang: lang.map_or("", |it| it.2).into(),
             content: content.into(),
             is_kept: says && root.child(ns::HINTS, "no-store").is_none(),
+            is_copied: is_copied(name, kind, root),
             priority: priority.unwrap_or_default(),
             capabilities: root.child(ns::CAPABILITIES, "c").and_then(capabilities),
         }
@@ -67,9 +72,9 @@ impl Relayed {
     /// The server's own presence of an account.
     pub(super) fn presence(kind: &str) -> Self {
         let (id, lang) = ("".into(), "".into());
-        let (content, is_kept, priority) = (Bytes::new(), false, 0);
-        let capabilities = None;
-        Self { name: "presence", kind: kind.into(), id, lang, content, is_kept, priority, capabilities }
+        let (content, is_kept, is_copied, priority) = (Bytes::new(), false, false, 0);
+        let (name, kind, capabilities) = ("presence", kind.into(), None);
+        Self { name, kind, id, lang, content, is_kept, is_copied, priority, capabilities }
     }
 
     /// Of a stream that just ends (RFC 6121 §4.5.2).

@@ -21,8 +21,25 @@ pub enum Outcome {
 }
 
 impl<S: Copy + Eq> Accounts<S> {
-    /// A message or a request for somebody else. `stamp`: now, as XEP-0082 writes it.
+    /// A message or a request for somebody else, and copies of it. `stamp`: now, as XEP-0082 writes it.
     pub fn route(
+        &mut self,
+        user: &str,
+        session: S,
+        to: &Recipient,
+        stanza: &Relayed,
+        stamp: &str,
+        told: &mut Told<S>,
+    ) -> Outcome {
+        let before = told.len();
+        let outcome = self.route_once(user, session, to, stanza, stamp, told);
+        if outcome == Outcome::Done {
+            self.tell_copies(user, session, to, stanza, before, told);
+        }
+        outcome
+    }
+
+    fn route_once(
         &mut self,
         user: &str,
         session: S,

@@ -506,3 +506,72 @@ fn a_card_is_for_those_who_get_its_owners_presence() {
     world.accounts.put("a", "p", None).unwrap();
     assert_eq!(world.accounts.card("a", None), Err(Refusal::NotFound));
 }
+
+/// XEP-0280: who besides the sessions that a message is for hears of it, and how.
+#[test]
+fn other_resources_get_copies() {
+    let mut world = World::present();
+    for (user, session, resource) in [("a", 11, "two"), ("a", 12, "no"), ("b", 21, "two"), ("b", 22, "no")] {
+        world.come(user, session, resource);
+        world.announce(user, session, "<presence><priority>-1</priority></presence>");
+    }
+    for (user, session) in [("a", A), ("a", 11), ("b", B), ("b", 21)] {
+        world.accounts.copy(user, session, true);
+    }
+    world.told.clear();
+    let mut check = |to: &str, text: &str, expected: &[(u8, &str)]| {
+        world.say("a", A, to, text);
+        let heard = world.told.drain(..).map(|(session, bytes)| {
+            let text = String::from_utf8(bytes.to_vec()).unwrap();
+            let copied = text.split_once("<forwarded xmlns='urn:xmpp:forward:0'>").map(|(head, _)| head.to_owned());
+            let kind = match copied {
+                Some(head) if head.contains("<sent xmlns='urn:xmpp:carbons:2'>") => "sent",
+                Some(head) if head.contains("<received xmlns='urn:xmpp:carbons:2'>") => "received",
+                Some(head) => panic!("{head}"),
+                None => "",
+            };
+            (session, kind)
+        });
+        assert_eq!(heard.collect::<Vec<_>>(), expected, "{to} {text}");
+    };
+    let chat = "<message type='chat'><body>x</body></message>";
+    check("b@x", chat, &[(B, ""), (11, "sent"), (21, "received")]);
+    check("b@x/two", chat, &[(21, ""), (11, "sent"), (B, "received")]);
+    check("b@x/no", chat, &[(22, ""), (11, "sent"), (B, "received"), (21, "received")]);
+    check("a@x/no", chat, &[(12, ""), (A, "received"), (11, "received")]);
+    // The sender's other resources cannot tell by it who exists.
+    check("nobody@x", chat, &[(11, "sent")]);
+    let normal = |inside: &str| format!("<message>{inside}</message>");
+    let both = [(B, ""), (11, "sent"), (21, "received")];
+    check("b@x", &normal("<body>x</body>"), &both);
+    check("b@x", &normal("<received xmlns='urn:xmpp:receipts' id='1'/>"), &both);
+    check("b@x", &normal("<x xmlns='u'/>"), &both[..1]);
+    check("b@x", "<message type='headline'><body>x</body></message>", &both[..1]);
+    check("b@x/r", "<message type='groupchat'><body>x</body></message>", &both[..1]);
+    check("b@x", "<message type='chat'><body>x</body><no-copy xmlns='urn:xmpp:hints'/></message>", &both[..1]);
+    let private = "<message type='chat'><body>x</body><private xmlns='urn:xmpp:carbons:2'/></message>";
+    check("b@x", private, &both[..1]);
+    world.say("a", A, "b@x", private);
+    assert!(!std::str::from_utf8(&world.told.pop().unwrap().1).unwrap().contains("private"));
+    // What a copy is.
+    world.say("a", A, "b@x/r", "<message type='chat' id='i'><body>&lt;</body></message>");
+    let (_, copy) = world.told.pop().unwrap();
+    assert_eq!(
+        std::str::from_utf8(&copy).unwrap(),
+        "<message xmlns='jabber:client' from='b@x' to='b@x/two' type='chat'><received xmlns='urn:xmpp:carbons:2'>\
+         <forwarded xmlns='urn:xmpp:forward:0'><message xmlns='jabber:client' from='a@x/r' to='b@x/r' type='chat' id='i'>\
+         <body>&lt;</body></message></forwarded></received></message>"
+    );
+    world.told.clear();
+    // It is a matter of the session: of one that is resumed, and until it is not wanted any more.
+    world.accounts.detach("b", 21, &mut world.told);
+    world.accounts.attach("b", 31, "two", true, &mut world.told);
+    world.told.clear();
+    world.say("a", A, "b@x", chat);
+    assert_eq!(world.told.drain(..).map(|told| told.0).collect::<Vec<_>>(), [B, 11, 31]);
+    world.accounts.copy("b", 31, false);
+    world.accounts.attach("a", 32, "two", false, &mut world.told);
+    world.told.clear();
+    world.say("a", A, "b@x", chat);
+    assert_eq!(world.told.drain(..).map(|told| told.0).collect::<Vec<_>>(), [B]);
+}

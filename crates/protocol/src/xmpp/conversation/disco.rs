@@ -40,6 +40,9 @@ pub(super) static ACCOUNT: Entity = Entity {
     is_parent: false,
 };
 
+/// What the service does for an account that is no device.
+static OF_ACCOUNTS: [&str; 1] = [ns::CARBONS];
+
 /// What an account that is no device can besides, of XEP-0054, XEP-0163 and XEP-0060.
 static PERSONAL: [&str; 10] = [
     ns::CARD,
@@ -87,15 +90,19 @@ static NODE: Entity = Entity {
 };
 
 impl Entity {
-    fn features(&self, cx: &Context<'_>) -> impl Iterator<Item = &'static str> {
+    /// `account`: as one that is no device sees it.
+    fn features(&self, cx: &Context<'_>, account: bool) -> impl Iterator<Item = &'static str> {
         let registration = (self.is_parent && cx.config.registration).then_some(ns::REGISTER);
-        self.features.iter().copied().chain(registration)
+        let of_accounts = OF_ACCOUNTS.iter().filter(move |_| account && self.is_parent);
+        // XEP-0163 §6.1
+        let personal = PERSONAL.iter().filter(move |_| account && self.category == ACCOUNT.category);
+        self.features.iter().chain(of_accounts).chain(personal).copied().chain(registration)
     }
 
     /// XEP-0115 §5.1, of an entity with one identity and no forms.
-    fn verification(&self, cx: &Context<'_>) -> String {
+    fn verification(&self, cx: &Context<'_>, account: bool) -> String {
         let Entity { category, kind, name, .. } = self;
-        let mut features: Vec<&str> = self.features(cx).collect();
+        let mut features: Vec<&str> = self.features(cx, account).collect();
         features.sort_unstable();
         let text = format!("{category}/{kind}//{name}<{}<", features.join("<"));
         STANDARD.encode(digest::digest(&digest::SHA1_FOR_LEGACY_USE_ONLY, text.as_bytes()))
@@ -103,8 +110,8 @@ impl Entity {
 }
 
 /// The service's capabilities, as a feature of the stream (XEP-0115 §6.3).
-pub(super) fn push_capabilities(cx: &Context<'_>, out: &mut Vec<u8>) {
-    let ver = SERVICE.verification(cx);
+pub(super) fn push_capabilities(cx: &Context<'_>, account: bool, out: &mut Vec<u8>) {
+    let ver = SERVICE.verification(cx, account);
     let attributes =
         [("xmlns", ns::CAPABILITIES), ("hash", "sha-1"), ("node", SOFTWARE), ("ver", ver.as_str())];
     push_empty(out, "c", &attributes);
@@ -134,7 +141,7 @@ impl Conversation {
         let is_info = query.namespace() == ns::DISCO_INFO;
         let is_capabilities = || {
             let ver = node.strip_prefix(SOFTWARE).and_then(|rest| rest.strip_prefix('#'));
-            entity.is_parent && is_info && ver.is_some_and(|ver| *ver == *entity.verification(cx))
+            entity.is_parent && is_info && ver.is_some_and(|ver| *ver == *entity.verification(cx, self.account))
         };
         let entity = match node {
             "" => entity,
@@ -161,13 +168,10 @@ impl Conversation {
             if is_info {
                 let Entity { category, kind, name, .. } = entity;
                 push_empty(out, "identity", &[("category", category), ("type", kind), ("name", name)]);
-                // XEP-0163 §6.1
-                let personal = is_account && entity.category == ACCOUNT.category;
-                if personal {
+                if is_account && entity.category == ACCOUNT.category {
                     push_empty(out, "identity", &[("category", "pubsub"), ("type", "pep")]);
                 }
-                let personal = PERSONAL.iter().copied().filter(|_| personal);
-                for feature in entity.features(cx).chain(personal) {
+                for feature in entity.features(cx, is_account) {
                     push_empty(out, "feature", &[("var", feature)]);
                 }
             } else if entity.is_parent {
@@ -194,6 +198,6 @@ mod tests {
             is_parent: false,
         };
         let cx = Context { config: &Config::new("x.example"), random: &|_| {}, now_ms: 0 };
-        assert_eq!(EXODUS.verification(&cx), "QgayPKawpkPSDYmwT/WM94uAlu0=");
+        assert_eq!(EXODUS.verification(&cx, false), "QgayPKawpkPSDYmwT/WM94uAlu0=");
     }
 }

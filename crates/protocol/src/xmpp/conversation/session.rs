@@ -253,6 +253,10 @@ impl Conversation {
             (ns::DISCO_INFO | ns::DISCO_ITEMS, "query", "get") => {
                 self.handle_disco(cx, stanza, &super::disco::ACCOUNT, child, out);
             }
+            (ns::CARBONS, name @ ("enable" | "disable"), "set") if self.account => {
+                let request = stanza.request(About::Nothing);
+                out.actions.push(Action::Copy { wanted: name == "enable", request });
+            }
             // §8.4; carbons (XEP-0280) among them: a device has one session.
             _ => self.push_error(cx, stanza, StanzaError::ServiceUnavailable, "", out),
         }

@@ -135,7 +135,7 @@ impl Conversation {
                 }
                 push_empty(out, "csi", &[("xmlns", ns::CSI)]);
                 push_empty(out, "ver", &[("xmlns", ns::ROSTER_VERSIONS)]);
-                push_capabilities(cx, out);
+                push_capabilities(cx, self.account, out);
             }
             push_end(out, "stream:features");
         });

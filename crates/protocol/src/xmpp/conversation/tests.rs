@@ -135,6 +135,7 @@ impl Peer {
                 | Action::Register { request, .. }
                 | Action::Unregister { request }
                 | Action::Roster { request, .. }
+                | Action::Copy { request, .. }
                 | Action::Card { request, .. }
                 | Action::PutCard { request, .. }
                 | Action::Describe { request, .. }

@@ -322,6 +322,20 @@ fn an_account_publishes_of_itself() {
 }
 
 #[test]
+fn an_account_asks_for_copies() {
+    let mut peer = account();
+    for (name, expected) in [("enable", true), ("disable", false)] {
+        peer.say(&iq("set", "", &format!("<{name} xmlns='urn:xmpp:carbons:2'/>")));
+        assert!(matches!(&peer.actions[..], [Action::Copy { wanted, .. }] if *wanted == expected));
+        assert_eq!(answer(&peer.answer(Answer::Done)), "result ");
+    }
+    let disco = "<query xmlns='http://jabber.org/protocol/disco#info'/>";
+    let feature = "<feature var='urn:xmpp:carbons:2'/>";
+    assert!(answer(&peer.say(&iq("get", "x.example", disco))).contains(feature));
+    assert!(!answer(&Peer::open().say(&iq("get", "x.example", disco))).contains(feature), "a device does not");
+}
+
+#[test]
 fn an_account_has_a_card() {
     let mut peer = account();
     peer.say(&iq("get", "", "<vCard xmlns='vcard-temp'/>"));
