@@ -36,6 +36,7 @@ use crate::talk::{Context, Offered, Talk};
 use crate::tls::TlsSession;
 
 mod accounts;
+mod archive;
 mod config;
 mod log_in;
 mod parking;
@@ -393,6 +394,8 @@ impl Shard {
             Action::PersonalItems { owner, node, request } => {
                 self.tell_personal(slot, &owner, &node, request);
             }
+            Action::Archive { query, request } => self.tell_archive(slot, query, request),
+            Action::ArchiveRules { rules, request } => self.rule_archive(slot, rules, request),
             Action::Copy { wanted, request } => self.copy_messages(slot, wanted, request),
             Action::Card { owner, request } => self.tell_card(slot, owner.as_deref(), request),
             Action::PutCard { card, request } => self.put_card(slot, card, request),

@@ -7,8 +7,10 @@
 use bytes::Bytes;
 use noroshi_auth::Identity;
 use noroshi_protocol::native::Token;
-use noroshi_protocol::xmpp::accounts::{Card, Outcome, PersonalItem, Recipient, Relayed, RosterChange, Told};
-use noroshi_protocol::xmpp::{self, Answer, Refusal, Request};
+use noroshi_protocol::xmpp::accounts::{
+    ArchiveRules, Card, Outcome, PersonalItem, Recipient, Relayed, RosterChange, Told,
+};
+use noroshi_protocol::xmpp::{self, Answer, ArchiveQuery, Refusal, Request};
 use noroshi_types::{CloseReason, DeviceId};
 use parking_lot::Mutex;
 use std::time::Duration;
@@ -142,11 +144,11 @@ impl Shard {
 
     pub(super) fn relay(&mut self, slot: u32, to: &Recipient, stanza: &Relayed, request: Option<Request>) {
         self.note_account(slot);
-        let stamp = self.now.wall.to_string();
+        let now = self.now.wall;
         let outcome = self.with_accounts(slot, |accounts, user, session, told| {
             match stanza.is_presence() {
                 true => accounts.direct(user, session, to, stanza, told),
-                false => return accounts.route(user, session, to, stanza, &stamp, told),
+                false => return accounts.route(user, session, to, stanza, now, told),
             }
             Outcome::Done
         });
@@ -186,9 +188,24 @@ impl Shard {
         self.answer_content(slot, request, items);
     }
 
+    pub(super) fn tell_account_archive(&mut self, slot: u32, query: &ArchiveQuery, request: Request) {
+        let page = self.with_accounts(slot, |accounts, user, _, _| accounts.archived(user, query));
+        match page {
+            Some(Ok(page)) => self.answer_xmpp(slot, request, Answer::Archive(page)),
+            Some(Err(refusal)) => self.answer_xmpp(slot, request, Answer::Refused(refusal)),
+            None => {}
+        }
+    }
+
+    pub(super) fn rule_archive(&mut self, slot: u32, rules: Option<ArchiveRules>, request: Request) {
+        let rules = self.with_accounts(slot, |accounts, user, _, _| accounts.archive_rules(user, rules));
+        self.answer_content(slot, request, rules);
+    }
+
     pub(super) fn copy_messages(&mut self, slot: u32, wanted: bool, request: Request) {
         self.note_account(slot);
-        let done = self.with_accounts(slot, |accounts, user, session, _| accounts.copy(user, session, wanted));
+        let done =
+            self.with_accounts(slot, |accounts, user, session, _| accounts.copy(user, session, wanted));
         self.answer_done(slot, request, done.map(Ok));
     }
 

@@ -203,7 +203,12 @@ impl Shard {
     }
 
     /// Answered in a later turn.
-    fn ask(&mut self, slot: u32, request: Request, work: impl Future<Output = Answer> + Send + 'static) {
+    pub(super) fn ask(
+        &mut self,
+        slot: u32,
+        request: Request,
+        work: impl Future<Output = Answer> + Send + 'static,
+    ) {
         let Some(generation) = self.connection(slot).map(|connection| connection.generation) else { return };
         if self.asked == ASKED_MAX {
             return self.answer_xmpp(slot, request, Answer::Refused(Refusal::Overloaded));
@@ -319,7 +324,7 @@ fn fitting(mut messages: Vec<Arc<Message>>, max: usize) -> Vec<Arc<Message>> {
     messages.split_off(messages.len() - count)
 }
 
-fn refusal(error: &Error) -> Refusal {
+pub(super) fn refusal(error: &Error) -> Refusal {
     match error {
         Error::Overloaded | Error::Store(noroshi_store::Error::Overloaded) => Refusal::Overloaded,
         Error::OverQuota(over) if over.quota == Quota::SubscriptionsPerDevice => {

@@ -5,7 +5,7 @@
 //! to, in that order. `S` names a session, as its owner finds it. An account is one user; each of its
 //! resources has a session of its own.
 //!
-//! `personal` is what an account publishes of itself (XEP-0163), `card` its card (XEP-0054), `copies` what its other resources get of its messages (XEP-0280), `roster` what an account keeps of a contact, `subscription` what becomes of that, `availability` who is
+//! `archive` keeps what was said (XEP-0313), `personal` is what an account publishes of itself (XEP-0163), `card` its card (XEP-0054), `copies` what its other resources get of its messages (XEP-0280), `roster` what an account keeps of a contact, `subscription` what becomes of that, `availability` who is
 //! there, `routing` messages and requests, `relayed` a stanza between two addresses.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
@@ -16,6 +16,7 @@ use super::action::Refusal;
 use super::jid;
 use crate::native::Token;
 
+mod archive;
 mod availability;
 mod card;
 mod copies;
@@ -25,8 +26,10 @@ mod roster;
 mod routing;
 mod subscription;
 
-pub(in crate::xmpp) use personal::CAPABILITIES;
+use archive::Archive;
+pub use archive::ArchiveRules;
 pub use card::Card;
+pub(in crate::xmpp) use personal::CAPABILITIES;
 pub use personal::PersonalItem;
 pub use relayed::{Recipient, Relayed};
 use roster::Item;
@@ -56,6 +59,8 @@ pub struct Accounts<S> {
     epoch: u64,
     /// Of rosters.
     changes: u64,
+    /// Messages that were numbered for archives.
+    archived: u64,
 }
 
 #[derive(Debug)]
@@ -72,6 +77,7 @@ struct Account<S> {
     /// What it published of itself, one of each node.
     nodes: Vec<PersonalItem>,
     card: Option<Card>,
+    archive: Archive,
 }
 
 #[derive(Debug)]
@@ -102,12 +108,9 @@ impl<S> Resource<S> {
 
 impl<S: Copy + Eq> Accounts<S> {
     /// `given`: names and passwords. `epoch`: drawn at random.
-    pub fn new<'a>(
-        domain: &str,
-        epoch: u64,
-        given: impl IntoIterator<Item = (&'a str, &'a str)>,
-    ) -> Self {
-        let mut accounts = Self { domain: domain.into(), accounts: HashMap::new(), epoch, changes: 0 };
+    pub fn new<'a>(domain: &str, epoch: u64, given: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
+        let mut accounts =
+            Self { domain: domain.into(), accounts: HashMap::new(), epoch, changes: 0, archived: 0 };
         given.into_iter().for_each(|(name, password)| accounts.add(name, password));
         accounts
     }
@@ -256,6 +259,7 @@ impl<S> Account<S> {
             kept: VecDeque::new(),
             nodes: Vec::new(),
             card: None,
+            archive: Archive::default(),
         }
     }
 }

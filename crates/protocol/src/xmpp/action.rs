@@ -7,7 +7,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use noroshi_types::{CloseReason, DeviceId, JsonText, Message, NotificationId, Presence, Topic};
 
-use super::accounts::{Card, PersonalItem, Recipient, Relayed, RosterChange};
+use super::accounts::{ArchiveRules, Card, PersonalItem, Recipient, Relayed, RosterChange};
+use super::archive::{ArchivePage, ArchiveQuery};
 use super::error::StanzaError;
 use super::management::Suspended;
 use super::scram::{Hash, Keys};
@@ -130,6 +131,16 @@ pub enum Action {
         node: Box<str>,
         request: Request,
     },
+    /// What the archive of the device, or of the account, holds.
+    Archive {
+        query: ArchiveQuery,
+        request: Request,
+    },
+    /// Of an account: what is archived (XEP-0313 §5), and what is from now on.
+    ArchiveRules {
+        rules: Option<ArchiveRules>,
+        request: Request,
+    },
     /// Of an account: whether this resource gets copies of what others send and receive (XEP-0280).
     Copy {
         wanted: bool,
@@ -173,6 +184,7 @@ impl Request {
             About::Subscription { node, jid } => node.len() + jid.len(),
             About::Subscriptions { node } => node.as_ref().map_or(0, |node| node.len()),
             About::Items { node } | About::Publication { node } => node.len(),
+            About::Archive { query_id } => query_id.len(),
             About::Account { .. } | About::Nothing => 0,
         };
         self.id.len() + self.asked.len() + about
@@ -198,6 +210,10 @@ pub(super) enum About {
     Account {
         namespace: &'static str,
     },
+    /// Messages of an archive, in the client's name for the question.
+    Archive {
+        query_id: Box<str>,
+    },
     Nothing,
 }
 
@@ -209,6 +225,7 @@ pub enum Answer {
     Subscriptions(Vec<(Topic, bool)>),
     Items(Vec<Arc<Message>>),
     Published(NotificationId),
+    Archive(ArchivePage),
     /// The only child of the result.
     Content(Bytes),
     Refused(Refusal),

@@ -21,6 +21,7 @@ use super::scram::ChannelBinding;
 use super::xml::write::{push_empty, push_end, push_start, push_text};
 use super::xml::{Element, Input, Scope, XmlError, parse_element};
 
+mod archive;
 mod authentication;
 mod binding;
 mod disco;

@@ -373,7 +373,8 @@ mod tests {
     #[test]
     fn stanzas_of_which_nothing_is_kept_take_no_room() {
         let mut it = Management { counts: true, ..Management::default() };
-        let push = |it: &mut Management, id| it.push(id, Keep::Needed, 100, || unreachable!("it cannot be resumed"));
+        let push =
+            |it: &mut Management, id| it.push(id, Keep::Needed, 100, || unreachable!("it cannot be resumed"));
         (0..100_000).for_each(|_| push(&mut it, None));
         push(&mut it, Some(id(1)));
         (0..100_000).for_each(|_| push(&mut it, None));

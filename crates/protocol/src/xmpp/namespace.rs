@@ -57,6 +57,14 @@ pub const CARBONS: &str = "urn:xmpp:carbons:2";
 pub const FORWARD: &str = "urn:xmpp:forward:0";
 /// XEP-0085.
 pub const CHAT_STATES: &str = "http://jabber.org/protocol/chatstates";
+/// XEP-0313.
+pub const ARCHIVE: &str = "urn:xmpp:mam:2";
+/// XEP-0059.
+pub const RESULT_SET: &str = "http://jabber.org/protocol/rsm";
+/// XEP-0359.
+pub const STANZA_ID: &str = "urn:xmpp:sid:0";
+/// XEP-0004.
+pub const FORM: &str = "jabber:x:data";
 /// XEP-0334.
 pub const HINTS: &str = "urn:xmpp:hints";
 /// RFC 6121 §2.6.1.

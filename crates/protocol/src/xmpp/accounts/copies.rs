@@ -1,6 +1,7 @@
 //! Copies of messages for an account's other resources (XEP-0280): of what one of them sends, and of what one of them
 //! receives. A resource gets none of what it was sent itself.
 
+use super::archive::Numbers;
 use super::{Accounts, Recipient, Relayed, Told};
 use crate::xmpp::namespace as ns;
 use crate::xmpp::xml::Element;
@@ -41,19 +42,23 @@ impl<S: Copy + Eq> Accounts<S> {
         session: S,
         to: &Recipient,
         stanza: &Relayed,
+        numbers: Numbers,
         before: usize,
         told: &mut Told<S>,
     ) {
         let Some(from) = self.full(user, session).filter(|_| stanza.is_copied) else { return };
-        let bytes = stanza.addressed(&from, &to.asked);
+        // As it stands in the archive of who gets the copy.
+        let bytes = |user: &str, number| stanza.with(&from, &to.asked, &self.stanza_id(user, number));
         let direct: Vec<S> = told[before..].iter().map(|(session, _)| *session).collect();
         let recipient = self.name_of(&to.bare);
         // What an account says to itself it receives.
         if recipient.as_deref() != Some(user) {
-            self.push_copies(user, Direction::Sent, &[session], &bytes, told);
+            let sent = bytes(user, numbers.sender);
+            self.push_copies(user, Direction::Sent, &[session], &sent, told);
         }
         if let Some(name) = recipient.filter(|_| !direct.is_empty()) {
-            self.push_copies(&name, Direction::Received, &direct, &bytes, told);
+            let received = bytes(&name, numbers.recipient);
+            self.push_copies(&name, Direction::Received, &direct, &received, told);
         }
     }
 
@@ -65,7 +70,9 @@ impl<S: Copy + Eq> Accounts<S> {
             Direction::Received => "received",
         };
         for resource in account.resources.iter().filter(|resource| resource.copies) {
-            let Some(session) = resource.session.filter(|session| !without.contains(session)) else { continue };
+            let Some(session) = resource.session.filter(|session| !without.contains(session)) else {
+                continue;
+            };
             let to = format!("{own}/{}", resource.name);
             let mut out = Vec::with_capacity(bytes.len() + 256);
             // §8: from the account, and a chat whatever it copies.

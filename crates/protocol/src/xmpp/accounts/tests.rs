@@ -1,6 +1,10 @@
 //! Accounts that say things to each other, and what each of their sessions is told of it.
 
+use noroshi_types::Timestamp;
+
 use super::*;
+use crate::xmpp::archive::{ArchivePlace, ArchiveQuery};
+use crate::xmpp::error::StanzaError;
 use crate::xmpp::xml::{Limits, Scope, parse_element};
 
 const A: u8 = 1;
@@ -10,6 +14,7 @@ const B: u8 = 2;
 struct World {
     accounts: Accounts<u8>,
     told: Told<u8>,
+    now: Timestamp,
 }
 
 fn relayed(text: &str) -> Relayed {
@@ -27,7 +32,7 @@ fn recipient(to: &str) -> Recipient {
 impl World {
     fn new() -> Self {
         let accounts = Accounts::new("x", 0xE, [("a", "p"), ("b", "p"), ("c", "p")]);
-        let mut world = Self { accounts, told: Told::new() };
+        let mut world = Self { accounts, told: Told::new(), now: Timestamp(0) };
         for (user, session) in [("a", A), ("b", B)] {
             world.come(user, session, "r");
             world.accounts.roster(user, session, None);
@@ -58,7 +63,7 @@ impl World {
             self.accounts.direct(user, session, &to, &stanza, &mut self.told);
             return Outcome::Done;
         }
-        self.accounts.route(user, session, &to, &stanza, "now", &mut self.told)
+        self.accounts.route(user, session, &to, &stanza, self.now, &mut self.told)
     }
 
     fn subscription(&mut self, user: &str, session: u8, to: &str, kind: &str) {
@@ -325,7 +330,9 @@ fn what_finds_nobody_waits() {
     world.told.clear();
     world.announce("b", B, "<presence/>");
     let delayed = |(_, bytes): &(u8, Bytes)| {
-        std::str::from_utf8(bytes).unwrap().contains("<delay xmlns='urn:xmpp:delay' from='x' stamp='now'/>")
+        std::str::from_utf8(bytes)
+            .unwrap()
+            .contains("<delay xmlns='urn:xmpp:delay' from='x' stamp='1970-01-01T00:00:00.000Z'/>")
     };
     assert_eq!(world.told.iter().filter(|told| delayed(told)).count(), 2);
     assert_eq!(world.heard(B), ["presence b@x/r", "message chat a@x/r chat", "message normal a@x/r normal"]);
@@ -346,7 +353,8 @@ fn no_answer_tells_whether_an_account_exists() {
     let answers = |to: &str| {
         let mut world = World::new();
         let mut answers = Vec::new();
-        let kinds = ["", "probe", "subscribe", "subscribed", "unsubscribe", "unsubscribed", "unavailable", "error"];
+        let kinds =
+            ["", "probe", "subscribe", "subscribed", "unsubscribe", "unsubscribed", "unavailable", "error"];
         for (name, kinds) in [
             ("presence", &kinds[..]),
             ("message", &["", "normal", "chat", "headline", "groupchat", "error"]),
@@ -365,7 +373,10 @@ fn no_answer_tells_whether_an_account_exists() {
     assert_eq!(absent, away);
     let check = |name: &str, kind: &str, place: &str, expected: Outcome, heard: &[&str]| {
         let found = absent.iter().find(|it| (it.0, &*it.1, it.2) == (name, kind, place)).unwrap();
-        assert_eq!((found.3, &found.4[..]), (expected, &heard.iter().map(|it| it.to_string()).collect::<Vec<_>>()[..]));
+        assert_eq!(
+            (found.3, &found.4[..]),
+            (expected, &heard.iter().map(|it| it.to_string()).collect::<Vec<_>>()[..])
+        );
     };
     check("presence", "probe", "", Outcome::Done, &["presence unsubscribed it"]);
     check("presence", "subscribe", "", Outcome::Done, &["it none subscribe"]);
@@ -478,7 +489,10 @@ fn a_roster_is_told_unless_its_version_is_known() {
     world.accounts.put("a", "p", None).unwrap();
     world.come("a", A, "r");
     assert!(world.accounts.roster("a", A, Some(&now)).is_some());
-    assert!(Accounts::<u8>::new("x", 0xF, [("a", "p")]).roster_version("a") != World::new().accounts.roster_version("a"));
+    assert!(
+        Accounts::<u8>::new("x", 0xF, [("a", "p")]).roster_version("a")
+            != World::new().accounts.roster_version("a")
+    );
 }
 
 #[test]
@@ -523,7 +537,8 @@ fn other_resources_get_copies() {
         world.say("a", A, to, text);
         let heard = world.told.drain(..).map(|(session, bytes)| {
             let text = String::from_utf8(bytes.to_vec()).unwrap();
-            let copied = text.split_once("<forwarded xmlns='urn:xmpp:forward:0'>").map(|(head, _)| head.to_owned());
+            let copied =
+                text.split_once("<forwarded xmlns='urn:xmpp:forward:0'>").map(|(head, _)| head.to_owned());
             let kind = match copied {
                 Some(head) if head.contains("<sent xmlns='urn:xmpp:carbons:2'>") => "sent",
                 Some(head) if head.contains("<received xmlns='urn:xmpp:carbons:2'>") => "received",
@@ -548,7 +563,11 @@ fn other_resources_get_copies() {
     check("b@x", &normal("<x xmlns='u'/>"), &both[..1]);
     check("b@x", "<message type='headline'><body>x</body></message>", &both[..1]);
     check("b@x/r", "<message type='groupchat'><body>x</body></message>", &both[..1]);
-    check("b@x", "<message type='chat'><body>x</body><no-copy xmlns='urn:xmpp:hints'/></message>", &both[..1]);
+    check(
+        "b@x",
+        "<message type='chat'><body>x</body><no-copy xmlns='urn:xmpp:hints'/></message>",
+        &both[..1],
+    );
     let private = "<message type='chat'><body>x</body><private xmlns='urn:xmpp:carbons:2'/></message>";
     check("b@x", private, &both[..1]);
     world.say("a", A, "b@x", private);
@@ -560,7 +579,7 @@ fn other_resources_get_copies() {
         std::str::from_utf8(&copy).unwrap(),
         "<message xmlns='jabber:client' from='b@x' to='b@x/two' type='chat'><received xmlns='urn:xmpp:carbons:2'>\
          <forwarded xmlns='urn:xmpp:forward:0'><message xmlns='jabber:client' from='a@x/r' to='b@x/r' type='chat' id='i'>\
-         <body>&lt;</body></message></forwarded></received></message>"
+         <body>&lt;</body><stanza-id xmlns='urn:xmpp:sid:0' by='b@x' id='e-10'/></message></forwarded></received></message>"
     );
     world.told.clear();
     // It is a matter of the session: of one that is resumed, and until it is not wanted any more.
@@ -574,4 +593,143 @@ fn other_resources_get_copies() {
     world.told.clear();
     world.say("a", A, "b@x", chat);
     assert_eq!(world.told.drain(..).map(|told| told.0).collect::<Vec<_>>(), [B]);
+}
+
+fn archive(world: &World, user: &str, query: &ArchiveQuery) -> Result<Vec<String>, Refusal> {
+    let page = world.accounts.archived(user, query)?;
+    let text = |message: &Bytes| {
+        let text = std::str::from_utf8(message).unwrap();
+        text.split_once("<body>").unwrap().1.split_once('<').unwrap().0.to_owned()
+    };
+    Ok(page.messages().iter().map(|it| format!("{} {}", it.id, text(&it.message))).collect())
+}
+
+const EVERYTHING: ArchiveQuery =
+    ArchiveQuery { with: None, since: None, until: None, place: ArchivePlace::First, max: 50 };
+
+#[test]
+fn what_was_said_is_archived_on_both_sides() {
+    let mut world = World::present();
+    let say = |world: &mut World, user: &str, session, to: &str, body: &str| {
+        world.now = Timestamp(world.now.0 + 1_000);
+        world.say(user, session, to, &format!("<message type='chat'><body>{body}</body></message>"))
+    };
+    say(&mut world, "a", A, "b@x", "1");
+    let heard = String::from_utf8(world.told.pop().unwrap().1.to_vec()).unwrap();
+    assert!(heard.contains("<stanza-id xmlns='urn:xmpp:sid:0' by='b@x' id='e-1'/>"), "{heard}");
+    say(&mut world, "b", B, "a@x/r", "2");
+    say(&mut world, "a", A, "nobody@x", "3");
+    say(&mut world, "a", A, "a@x", "4");
+    say(&mut world, "a", A, "c@x", "5");
+    let all = ["e-1 1", "e-2 2", "e-3 3", "e-4 4", "e-5 5"].map(str::to_owned);
+    assert_eq!(archive(&world, "a", &EVERYTHING).unwrap(), all);
+    assert_eq!(archive(&world, "b", &EVERYTHING).unwrap(), all[..2]);
+    assert_eq!(archive(&world, "c", &EVERYTHING).unwrap(), all[4..]);
+    let with = |with: &str| ArchiveQuery { with: Some(with.into()), ..EVERYTHING };
+    assert_eq!(archive(&world, "a", &with("b@x")).unwrap(), all[..2]);
+    assert_eq!(archive(&world, "a", &with("b@x/r")).unwrap(), all[1..2]);
+    let time = ArchiveQuery { since: Some(Timestamp(2_000)), until: Some(Timestamp(4_000)), ..EVERYTHING };
+    assert_eq!(archive(&world, "a", &time).unwrap(), all[1..4]);
+    let place = |place: ArchivePlace| ArchiveQuery { place, max: 2, ..EVERYTHING };
+    assert_eq!(archive(&world, "a", &place(ArchivePlace::First)).unwrap(), all[..2]);
+    assert_eq!(archive(&world, "a", &place(ArchivePlace::After("e-2".into()))).unwrap(), all[2..4]);
+    assert_eq!(archive(&world, "a", &place(ArchivePlace::Last)).unwrap(), all[3..]);
+    assert_eq!(archive(&world, "a", &place(ArchivePlace::Before("e-3".into()))).unwrap(), all[..2]);
+    assert_eq!(archive(&world, "a", &place(ArchivePlace::Before("e-1".into()))).unwrap(), [""; 0]);
+    // What is not in this archive is nowhere to begin at.
+    for id in ["e-3", "e-03", "f-1", "e-9", "", "e"] {
+        let query = place(ArchivePlace::After(id.into()));
+        assert_eq!(archive(&world, "b", &query), Err(Refusal::NotFound), "{id}");
+    }
+    let page = world.accounts.archived("a", &place(ArchivePlace::After("e-2".into()))).unwrap();
+    let mut end = Vec::new();
+    page.push_end(&mut end);
+    assert_eq!(
+        std::str::from_utf8(&end).unwrap(),
+        "<fin xmlns='urn:xmpp:mam:2'><set xmlns='http://jabber.org/protocol/rsm'><first index='2'>e-3</first>\
+         <last>e-4</last><count>5</count></set></fin>"
+    );
+    world.accounts.remove("a", &mut world.told);
+    world.accounts.put("a", "p", None).unwrap();
+    assert_eq!(archive(&world, "a", &EVERYTHING).unwrap(), [""; 0]);
+}
+
+#[test]
+fn what_is_archived() {
+    let mut world = World::present();
+    for (text, expected) in [
+        ("<message><body>x</body></message>", true),
+        ("<message type='normal'><body>x</body></message>", true),
+        ("<message type='chat'><composing xmlns='http://jabber.org/protocol/chatstates'/></message>", false),
+        ("<message type='headline'><body>x</body></message>", false),
+        ("<message type='error'><body>x</body></message>", false),
+        ("<message type='groupchat'><body>x</body></message>", false),
+        ("<message type='chat'><body>x</body><no-store xmlns='urn:xmpp:hints'/></message>", false),
+        ("<message type='chat'><body>x</body><no-permanent-store xmlns='urn:xmpp:hints'/></message>", false),
+    ] {
+        let before = archive(&world, "b", &EVERYTHING).unwrap().len();
+        world.say("a", A, "b@x", text);
+        assert_eq!(archive(&world, "b", &EVERYTHING).unwrap().len() > before, expected, "{text}");
+        assert_eq!(archive(&world, "a", &EVERYTHING), archive(&world, "b", &EVERYTHING), "{text}");
+    }
+    // Nobody makes up what a message is called.
+    world.told.clear();
+    let forged = "<stanza-id xmlns='urn:xmpp:sid:0' by='b@x' id='forged'/>";
+    world.say("a", A, "b@x", &format!("<message type='chat'><body>x</body>{forged}</message>"));
+    let heard = String::from_utf8(world.told.pop().unwrap().1.to_vec()).unwrap();
+    assert!(!heard.contains("forged") && heard.matches("<stanza-id ").count() == 1, "{heard}");
+    for _ in 0..300 {
+        world.say("a", A, "b@x", "<message><body>x</body></message>");
+    }
+    assert_eq!(world.accounts.archived("b", &EVERYTHING).map(|page| page.total()), Ok(200));
+    let long = format!("<message><body>{}</body></message>", "x".repeat(50_000));
+    (0..4).for_each(|_| drop(world.say("a", A, "b@x", &long)));
+    assert_eq!(world.accounts.archived("b", &EVERYTHING).map(|page| page.total()), Ok(2));
+}
+
+#[test]
+fn an_account_rules_what_is_archived() {
+    let rules = |inside: &str| {
+        let (scope, limits) = (Scope::default(), Limits::default());
+        let text = format!("<prefs xmlns='urn:xmpp:mam:2' {inside}</prefs>");
+        ArchiveRules::parse(parse_element(&text, Some(&scope), &limits).unwrap().root())
+    };
+    let mut world = World::present();
+    let told = world.accounts.archive_rules("b", None).unwrap();
+    assert_eq!(
+        told,
+        "<prefs xmlns='urn:xmpp:mam:2' default='always'><always></always><never></never></prefs>"
+    );
+    let put = |name: &str| RosterChange { bare: name.into(), put: Some(("".into(), vec![])) };
+    for (inside, expected) in [
+        ("default='always'>", 1),
+        ("default='never'>", 0),
+        ("default='never'><always><jid>A@x</jid></always>", 1),
+        ("default='never'><always><jid>a@x/r</jid></always>", 1),
+        ("default='never'><always><jid>a@x/q</jid></always>", 0),
+        ("default='always'><never><jid>a@x</jid></never>", 0),
+        ("default='always'><always><jid>a@x</jid></always><never><jid>a@x</jid></never>", 0),
+        ("default='roster'>", 0),
+    ] {
+        world.accounts.archive_rules("b", Some(rules(inside).unwrap())).unwrap();
+        let before = archive(&world, "b", &EVERYTHING).unwrap().len();
+        world.told.clear();
+        world.say("a", A, "b@x", "<message><body>x</body></message>");
+        assert_eq!(archive(&world, "b", &EVERYTHING).unwrap().len() - before, expected, "{inside}");
+        let heard = String::from_utf8(world.told.pop().unwrap().1.to_vec()).unwrap();
+        assert_eq!(heard.contains("<stanza-id "), expected == 1, "{inside}");
+    }
+    world.accounts.change_roster("b", put("a@x"), &mut world.told).unwrap();
+    let before = archive(&world, "b", &EVERYTHING).unwrap().len();
+    world.say("a", A, "b@x", "<message><body>x</body></message>");
+    assert_eq!(archive(&world, "b", &EVERYTHING).unwrap().len() - before, 1, "a contact");
+    let many = "<jid>a@x</jid>".repeat(101);
+    for (inside, expected) in [
+        (">".to_owned(), StanzaError::BadRequest),
+        ("default='x'>".to_owned(), StanzaError::BadRequest),
+        ("default='never'><always><jid>@</jid></always>".to_owned(), StanzaError::JidMalformed),
+        (format!("default='never'><never>{many}</never>"), StanzaError::NotAcceptable),
+    ] {
+        assert_eq!(rules(&inside), Err(expected), "{inside}");
+    }
 }

@@ -36,15 +36,16 @@ pub(super) static ACCOUNT: Entity = Entity {
     category: "account",
     kind: "registered",
     name: "",
-    features: &[ns::DISCO_INFO, ns::DISCO_ITEMS, ns::PING, ns::ROSTER],
+    features: &[ns::ARCHIVE, ns::DISCO_INFO, ns::DISCO_ITEMS, ns::PING, ns::ROSTER],
     is_parent: false,
 };
 
 /// What the service does for an account that is no device.
 static OF_ACCOUNTS: [&str; 1] = [ns::CARBONS];
 
-/// What an account that is no device can besides, of XEP-0054, XEP-0163 and XEP-0060.
-static PERSONAL: [&str; 10] = [
+/// What an account that is no device can besides, of XEP-0359, XEP-0054, XEP-0163 and XEP-0060.
+static PERSONAL: [&str; 11] = [
+    ns::STANZA_ID,
     ns::CARD,
     ns::PUBSUB,
     "http://jabber.org/protocol/pubsub#access-presence",
@@ -141,7 +142,9 @@ impl Conversation {
         let is_info = query.namespace() == ns::DISCO_INFO;
         let is_capabilities = || {
             let ver = node.strip_prefix(SOFTWARE).and_then(|rest| rest.strip_prefix('#'));
-            entity.is_parent && is_info && ver.is_some_and(|ver| *ver == *entity.verification(cx, self.account))
+            entity.is_parent
+                && is_info
+                && ver.is_some_and(|ver| *ver == *entity.verification(cx, self.account))
         };
         let entity = match node {
             "" => entity,

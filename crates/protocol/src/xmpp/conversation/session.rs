@@ -253,6 +253,8 @@ impl Conversation {
             (ns::DISCO_INFO | ns::DISCO_ITEMS, "query", "get") => {
                 self.handle_disco(cx, stanza, &super::disco::ACCOUNT, child, out);
             }
+            (ns::ARCHIVE, "query", _) => self.handle_archive_query(cx, stanza, kind, child, out),
+            (ns::ARCHIVE, "prefs", _) => self.handle_archive_rules(cx, stanza, kind, child, out),
             (ns::CARBONS, name @ ("enable" | "disable"), "set") if self.account => {
                 let request = stanza.request(About::Nothing);
                 out.actions.push(Action::Copy { wanted: name == "enable", request });

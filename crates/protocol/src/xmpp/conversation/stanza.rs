@@ -4,8 +4,8 @@ use bytes::Bytes;
 use noroshi_types::CloseReason;
 
 use super::{
-    Config, Context, Conversation, Keep, Output, StanzaError, ns, push_empty, push_end, push_framed, push_start,
-    push_text,
+    Config, Context, Conversation, Keep, Output, StanzaError, ns, push_empty, push_end, push_framed,
+    push_start, push_text,
 };
 use crate::xmpp::action::{About, Answer, Refusal, Request};
 use crate::xmpp::encode::push_item;
@@ -131,6 +131,9 @@ impl Conversation {
             }
             (About::Account { namespace }, Answer::Done) => {
                 self.push_entity(cx, stanza, &super::disco::ACCOUNT, (namespace, ""), out);
+            }
+            (About::Archive { query_id }, Answer::Archive(page)) => {
+                self.push_archive(cx, stanza, &query_id, &page, out);
             }
             (About::Nothing, Answer::Content(content)) => {
                 self.push_result(cx, stanza, out, |out| out.extend_from_slice(&content));

@@ -135,6 +135,8 @@ impl Peer {
                 | Action::Register { request, .. }
                 | Action::Unregister { request }
                 | Action::Roster { request, .. }
+                | Action::Archive { request, .. }
+                | Action::ArchiveRules { request, .. }
                 | Action::Copy { request, .. }
                 | Action::Card { request, .. }
                 | Action::PutCard { request, .. }

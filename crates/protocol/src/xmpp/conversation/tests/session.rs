@@ -6,6 +6,7 @@ use noroshi_types::{NotificationId, Presence, Topic, When};
 
 use super::*;
 use crate::xmpp::action::Refusal;
+use crate::xmpp::archive::{ArchivePage, ArchivePlace, Archived};
 use crate::xmpp::encode::tests::{ID, notification};
 
 fn iq(kind: &str, to: &str, inside: &str) -> String {
@@ -322,6 +323,59 @@ fn an_account_publishes_of_itself() {
 }
 
 #[test]
+fn an_archive_is_told_in_pages() {
+    let mut peer = Peer::open();
+    let form = answer(&peer.say(&iq("get", "", "<query xmlns='urn:xmpp:mam:2'/>")));
+    assert!(form.contains("<field type='jid-single' var='with'/>"), "{form}");
+    let query = "<query xmlns='urn:xmpp:mam:2' queryid='q'><set xmlns='http://jabber.org/protocol/rsm'><max>7</max></set></query>";
+    peer.say(&iq("set", "d1@x.example", query));
+    let [Action::Archive { query: asked, .. }] = &peer.actions[..] else { panic!("{:?}", peer.actions) };
+    assert_eq!((asked.max, &asked.place), (7, &ArchivePlace::First));
+    let message = notification(When::Stored, None, r#"{"title":"t"}"#);
+    let page = ArchivePage::new(&asked.clone(), vec![Archived::new(&peer.config, &message)], 2, 4);
+    let said = peer.answer(Answer::Archive(page));
+    let (message, end) = said.split_once("</message><no-store ").map_or_else(|| panic!("{said}"), |it| it);
+    let begin = format!(
+        "<message from='d1@x.example' to='d1@x.example/r'><result xmlns='urn:xmpp:mam:2' queryid='q' id='{ID}'>\
+         <forwarded xmlns='urn:xmpp:forward:0'><delay xmlns='urn:xmpp:delay' stamp='1970-01-01T00:00:00.000Z'/>\
+         <message xmlns='jabber:client' from='x.example' "
+    );
+    assert!(message.starts_with(&begin), "{message}");
+    let last = format!("<first index='2'>{ID}</first><last>{ID}</last><count>4</count></set></fin></iq>");
+    assert!(end.ends_with(&last) && end.contains("<fin xmlns='urn:xmpp:mam:2' complete='true'>"), "{end}");
+    peer.say(&iq("set", "", query));
+    assert_eq!(answer(&peer.answer(Answer::Refused(Refusal::NotFound))), "item-not-found");
+    let long = format!("<query xmlns='urn:xmpp:mam:2' queryid='{}'/>", "q".repeat(129));
+    assert_eq!(answer(&peer.say(&iq("set", "", &long))), "bad-request");
+    // Nobody else's.
+    for to in ["o@x.example", "x.example", "pubsub.x.example"] {
+        assert_eq!(answer(&peer.say(&iq("set", to, query))), "service-unavailable", "{to}");
+    }
+    let info = answer(&peer.say(&iq("get", "", "<query xmlns='http://jabber.org/protocol/disco#info'/>")));
+    assert!(info.contains("<feature var='urn:xmpp:mam:2'/>"), "{info}");
+}
+
+#[test]
+fn an_archive_has_rules() {
+    let prefs = |inside: &str| format!("<prefs xmlns='urn:xmpp:mam:2' {inside}</prefs>");
+    let always =
+        "result <prefs xmlns='urn:xmpp:mam:2' default='always'><always></always><never></never></prefs>";
+    // A device's inbox is what it is.
+    let mut peer = Peer::open();
+    assert_eq!(answer(&peer.say(&iq("get", "", "<prefs xmlns='urn:xmpp:mam:2'/>"))), always);
+    assert_eq!(answer(&peer.say(&iq("set", "", &prefs("default='always'>")))), always);
+    let refused = answer(&peer.say(&iq("set", "", &prefs("default='never'>"))));
+    assert_eq!(refused, "feature-not-implemented");
+    assert_eq!(answer(&peer.say(&iq("set", "", &prefs(">")))), "bad-request");
+    assert!(peer.take().is_empty());
+    let mut peer = account();
+    peer.say(&iq("get", "", "<prefs xmlns='urn:xmpp:mam:2'/>"));
+    assert!(matches!(&peer.take()[..], [Action::ArchiveRules { rules: None, .. }]));
+    peer.say(&iq("set", "", &prefs("default='roster'>")));
+    assert!(matches!(&peer.take()[..], [Action::ArchiveRules { rules: Some(_), .. }]));
+}
+
+#[test]
 fn an_account_asks_for_copies() {
     let mut peer = account();
     for (name, expected) in [("enable", true), ("disable", false)] {
@@ -332,7 +386,10 @@ fn an_account_asks_for_copies() {
     let disco = "<query xmlns='http://jabber.org/protocol/disco#info'/>";
     let feature = "<feature var='urn:xmpp:carbons:2'/>";
     assert!(answer(&peer.say(&iq("get", "x.example", disco))).contains(feature));
-    assert!(!answer(&Peer::open().say(&iq("get", "x.example", disco))).contains(feature), "a device does not");
+    assert!(
+        !answer(&Peer::open().say(&iq("get", "x.example", disco))).contains(feature),
+        "a device does not"
+    );
 }
 
 #[test]
@@ -345,7 +402,9 @@ fn an_account_has_a_card() {
     assert!(matches!(&peer.actions[..], [Action::PutCard { .. }]));
     assert_eq!(answer(&peer.answer(Answer::Done)), "result ");
     peer.say(&iq("get", "O@x.example", "<vCard xmlns='vcard-temp'/>"));
-    assert!(matches!(&peer.actions[..], [Action::Card { owner: Some(owner), .. }] if &**owner == "o@x.example"));
+    assert!(
+        matches!(&peer.actions[..], [Action::Card { owner: Some(owner), .. }] if &**owner == "o@x.example")
+    );
     let card = bytes::Bytes::from_static(b"<vCard xmlns='vcard-temp'></vCard>");
     let said = peer.answer(Answer::Content(card));
     assert!(said.contains("from='O@x.example'") && said.contains("<vCard xmlns='vcard-temp'>"), "{said}");
