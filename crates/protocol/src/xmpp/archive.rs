@@ -114,7 +114,8 @@ impl ArchivePage {
         let mut is_complete = behind == 0 || (count < query.max);
         let mut bytes = 0;
         let mut fits = |message: &Archived| {
-            let is_first = std::mem::replace(&mut bytes, bytes + message.message.len()) == 0;
+            let is_first = bytes == 0;
+            bytes += message.message.len();
             is_first || bytes <= PAGE_BYTES_MAX
         };
         if backward {

@@ -364,7 +364,7 @@ mod tests {
         it.push(None, Keep::Needed, 10, || Bytes::from_static(b"<iq/>"));
         assert!(!it.can_resume());
         // Once that is confirmed nothing is missing any more.
-        assert_eq!(it.acknowledge(4), confirmed(&[], 1));
+        assert_eq!(it.acknowledge(4), confirmed(&[], 2));
         assert!(!it.can_resume());
         assert_eq!(it.acknowledge(5), confirmed(&[], 1));
         assert!(it.can_resume());

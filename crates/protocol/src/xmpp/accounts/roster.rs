@@ -135,7 +135,7 @@ impl<S: Copy + Eq> Accounts<S> {
     }
 
     /// Unlike that of every other state of a roster, before a restart too.
-    fn roster_version(&self, user: &str) -> String {
+    pub(super) fn roster_version(&self, user: &str) -> String {
         let number = self.accounts.get(user).map_or(0, |account| account.roster_version);
         format!("{:x}-{number}", self.epoch)
     }

@@ -334,7 +334,7 @@ fn an_archive_is_told_in_pages() {
     let message = notification(When::Stored, None, r#"{"title":"t"}"#);
     let page = ArchivePage::new(&asked.clone(), vec![Archived::new(&peer.config, &message)], 2, 4);
     let said = peer.answer(Answer::Archive(page));
-    let (message, end) = said.split_once("</message><no-store ").map_or_else(|| panic!("{said}"), |it| it);
+    let (message, end) = said.split_once("</result><no-store ").expect("a result");
     let begin = format!(
         "<message from='d1@x.example' to='d1@x.example/r'><result xmlns='urn:xmpp:mam:2' queryid='q' id='{ID}'>\
          <forwarded xmlns='urn:xmpp:forward:0'><delay xmlns='urn:xmpp:delay' stamp='1970-01-01T00:00:00.000Z'/>\
@@ -466,8 +466,8 @@ fn the_service_announces_what_it_can() {
     assert_eq!(::base64::Engine::encode(&::base64::engine::general_purpose::STANDARD, hash), ver);
     for (to, kind, node) in [
         ("x.example", "items", &*announced),
-        ("x.example", "info", &format!("{node}#x")),
-        ("x.example", "info", &node),
+        ("x.example", "info", &*format!("{node}#x")),
+        ("x.example", "info", &*node),
         ("", "info", &announced),
     ] {
         assert_eq!(ask(to, kind, node), "item-not-found", "{to} {kind} {node}");
