@@ -34,6 +34,7 @@ use noroshi_auth::TrustedProxies;
 use noroshi_cells::CellConfig;
 use noroshi_egress::Proxies;
 use noroshi_sqs::{IntakeConfig, QueueConfig};
+use noroshi_types::limits;
 use reader::{ProxyChoice, Reader};
 
 /// Checked, with units resolved.

@@ -45,7 +45,7 @@ fn chosen<'a>(document: &'a Value, schema: &'a Value, value: &Value) -> &'a Valu
         fields.clone().all(|(name, value)| {
             let field = &schema["properties"][name];
             !field.is_null() && field.get("const").is_none_or(|one| one == value)
-        }) && !resolved(document, schema)["type"].as_str().is_some_and(|name| name == "null")
+        }) && resolved(document, schema)["type"].as_str().is_none_or(|name| name != "null")
     };
     let choices: Vec<&Value> = choices.iter().map(|one| chosen(document, one, value)).collect();
     choices.iter().find(|schema| fits(schema)).copied().unwrap_or(schema)

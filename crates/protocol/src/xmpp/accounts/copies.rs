@@ -38,8 +38,7 @@ impl<S: Copy + Eq> Accounts<S> {
     /// A message was told to the sessions from `before` on, or kept: what the others of both accounts get of it.
     pub(super) fn tell_copies(
         &self,
-        user: &str,
-        session: S,
+        (user, session): (&str, S),
         to: &Recipient,
         stanza: &Relayed,
         numbers: Numbers,

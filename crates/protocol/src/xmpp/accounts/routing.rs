@@ -53,7 +53,7 @@ impl<S: Copy + Eq> Accounts<S> {
         let sent = Sent { from: &from, stanza_id: &self.stanza_id(&name, numbers.recipient), now };
         let outcome = self.route_to(user, &name, to, stanza, &sent, told);
         if outcome == Outcome::Done {
-            self.tell_copies(user, session, to, stanza, numbers, before, told);
+            self.tell_copies((user, session), to, stanza, numbers, before, told);
             let message = stanza.addressed(&from, &to.asked);
             self.archive((user, address), numbers.sender, now, &message);
             self.archive((&name, &from), numbers.recipient, now, &message);
