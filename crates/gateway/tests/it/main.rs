@@ -7,6 +7,7 @@ mod descriptors;
 mod drain;
 mod fairness;
 mod hostile;
+mod model;
 mod mqtt;
 mod node;
 mod recovery;
