@@ -49,7 +49,7 @@ impl Shard {
         let Some(app) = self.app_of(slot) else { return };
         let mut made = Vec::new();
         let had_wildcards = self.mqtt(slot).is_some_and(|mqtt| mqtt.heard_by_wildcard().is_some());
-        let (asked, most) = (request.filters().count(), shared.config.mqtt.subscriptions_max);
+        let (asked, most) = (request.count(), shared.config.mqtt.subscriptions_max);
         let limit = self.delivery.quotas().subscriptions_max(app, most);
         let config = Config { subscriptions_max: limit, ..shared.config.mqtt.clone() };
         let since = self.heard_from(slot);

@@ -13,7 +13,7 @@ use futures_util::future::{FutureExt, join_all};
 use noroshi_delivery::rules::AppRules;
 use noroshi_delivery::{Delivery, Error};
 use noroshi_protocol::mqtt::{
-    Answer, PublishRefused, SubscribeRefused, SubscribeRequest, TopicFilter, UnsubscribeRequest,
+    Answer, PublishRefused, SubscribeRefused, SubscribeRequest, UnsubscribeRequest,
 };
 use noroshi_store::{Error as StoreError, Place};
 use noroshi_types::{CloseReason, Message, NotificationId, Request, Target, Topic};
@@ -389,7 +389,7 @@ async fn subscribe(
     kept: Option<Kept>,
 ) -> Result<(), SubscribeRefused> {
     let (store, now) = (delivery.store(), delivery.clock().now());
-    let topics: Vec<Topic> = request.filters().filter_map(TopicFilter::topic).collect();
+    let topics: Vec<Topic> = request.subscriptions(0).filter_map(|one| one.filter.topic()).collect();
     let held = match delivery.admit_subscriptions(session.app, &session.device, &topics).await {
         Ok(held) => held,
         Err(Error::OverQuota(_)) => return Err(SubscribeRefused::OverQuota),

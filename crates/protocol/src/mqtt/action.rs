@@ -183,19 +183,19 @@ pub(super) struct SubscribeItem {
 impl SubscribeRequest {
     /// What is asked for; to be kept with the session where it is one that lasts. `since`: [`Subscription::since`].
     pub fn subscriptions(&self, since: i64) -> impl Iterator<Item = Subscription> {
-        self.granted().map(move |(filter, options)| {
+        self.filters().map(move |(filter, options)| {
             let filter = filter.clone();
             Subscription { filter, options, id: self.id, is_of_client: true, since }
         })
     }
 
-    /// What is asked for and not refused.
-    pub fn filters(&self) -> impl Iterator<Item = &TopicFilter> {
-        self.granted().map(|(filter, _)| filter)
+    fn filters(&self) -> impl Iterator<Item = (&TopicFilter, SubscribeOptions)> {
+        self.items.iter().filter_map(|item| Some((item.filter.as_ref().ok()?, item.options)))
     }
 
-    fn granted(&self) -> impl Iterator<Item = (&TopicFilter, SubscribeOptions)> {
-        self.items.iter().filter_map(|item| Some((item.filter.as_ref().ok()?, item.options)))
+    /// How many are asked for and not refused.
+    pub fn count(&self) -> usize {
+        self.filters().count()
     }
 
     /// Refuses those that `refuse` names a reason for.

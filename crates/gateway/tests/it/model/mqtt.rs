@@ -226,7 +226,7 @@ impl Speaker for Device {
         let socket = TcpStream::connect(node.gateway.local_addrs()[1]).await.expect("connected");
         socket.set_nodelay(true).expect("set");
         self.link = Some(Link { socket, decoder: Decoder::new(), said: VecDeque::new() });
-        let token = node.token_for(&self.name, YEARS);
+        let (name, token) = (self.name.clone(), node.token_for(&self.name, YEARS));
         let mut list = PropertyList::new();
         if self.version == Version::V5 {
             list.push(Property::SessionExpiryInterval, Value::U32(EXPIRY_S));
@@ -239,7 +239,7 @@ impl Speaker for Device {
             properties: list.properties(),
             client_id: "c",
             will: None,
-            username: Some(&self.name),
+            username: Some(&name),
             password: Some(token.as_bytes()),
         };
         self.send(Packet::Connect(connect)).await;

@@ -124,7 +124,7 @@ impl Peer {
                     answer,
                 },
                 Action::Subscribe(request) => {
-                    let count = request.filters().count();
+                    let count = request.count();
                     self.subscribe = Some(request);
                     Did::Subscribe(count)
                 }
