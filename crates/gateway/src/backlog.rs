@@ -9,10 +9,10 @@ use std::sync::Arc;
 
 use noroshi_delivery::Error;
 use noroshi_protocol::{native, sse, ws};
-use noroshi_store::{Backlog, BacklogPage, Head, LogPage, Place, Recover};
+use noroshi_store::{Backlog, BacklogPage, Head, LogPage, Outstanding, Place, Recover};
 use noroshi_types::{CloseReason, Message, NotificationId, Outcome, Position, Presence, Topic};
 
-use crate::catch_up::{CatchUp, Paged, Read, Step};
+use crate::catch_up::{CatchUp, Paged, Reached, Read, Step};
 use crate::connection::{Connection, Framing, Phase, Subscription};
 use crate::dispatch::Dispatch;
 use crate::mailbox::Reply;
@@ -75,7 +75,7 @@ impl Shard {
         if retained {
             self.reads.recoveries += 1;
             let catch_up = connection.catch_up.get_or_insert_with(|| Box::new(CatchUp::live()));
-            catch_up.recover(self.reads.recoveries, index, topic, None, true);
+            catch_up.copy_retained(self.reads.recoveries, index, topic);
         }
     }
 
@@ -117,9 +117,9 @@ impl Shard {
                 }
                 Step::Page(rest) => return self.write_page_to_talk(slot, rest),
                 Step::Release(dispatch) => self.release_held(slot, &dispatch),
-                Step::Recovered { topic, complete, told, index, last } => {
-                    if let Some(last) = last {
-                        self.topics.skip(index, slot, last);
+                Step::Recovered { topic, complete, told, index, reached } => {
+                    if reached != Reached::default() {
+                        self.topics.skip(index, slot, reached);
                     }
                     if told && connection.talk.is_some() {
                         self.tell_recovered(slot, &topic, complete);
@@ -131,9 +131,8 @@ impl Shard {
                 }
                 Step::Done => {
                     connection.catch_up = None;
-                    if let Some(talk) = &mut connection.talk {
-                        talk.caught_up();
-                    }
+                    let confirmed = connection.talk.as_mut().map(|talk| talk.caught_up());
+                    self.confirm(slot, confirmed.unwrap_or_default());
                     return self.read_held_back(slot);
                 }
             }
@@ -219,6 +218,14 @@ impl Shard {
                         shared.mailboxes[index].reply(reply);
                     });
                 }
+                Some(Read::Outstanding { ids }) => {
+                    let (delivery, app, device) = (self.delivery.clone(), session.app, session.num);
+                    self.delivery.work(async move {
+                        let asked = Outstanding { app, device, ids, now };
+                        let result = delivery.store().outstanding(asked).await.map_err(Error::from);
+                        shared.mailboxes[index].reply(Reply::Outstanding { to, result });
+                    });
+                }
                 None => continue,
             }
             self.reads.out += 1;
@@ -270,13 +277,54 @@ impl Shard {
         });
     }
 
+    /// What a session had in flight, as far as it is still there.
+    pub(crate) fn handle_outstanding(
+        &mut self,
+        (slot, generation): (u32, u64),
+        result: Result<Vec<Arc<Message>>, Error>,
+    ) {
+        self.reads.out -= 1;
+        if self.at(slot, generation).is_none() {
+            return;
+        }
+        self.guard(Some(slot), |shard| match result {
+            Ok(messages) => {
+                let Some(connection) = shard.connections.get_mut(slot as usize) else { return };
+                let Some(catch_up) = &mut connection.catch_up else { return };
+                let found = catch_up.take_again(&messages);
+                if let Some(talk) = &mut connection.talk {
+                    talk.looked_for(&found);
+                }
+                shard.advance(slot);
+            }
+            Err(error) => {
+                tracing::warn!(%error, "what a session had in flight could not be read");
+                shard.begin_close(slot, CloseReason::Overloaded);
+            }
+        });
+    }
+
     /// And not by its name, whose messages come with the backlog.
     fn hears_by_wildcard(&self, slot: u32, message: &Message) -> bool {
         let Some(place) = &message.topic else { return false };
-        let mut slots = Vec::new();
-        self.wildcards.matching(message.app, place.topic.as_str(), &mut slots);
+        let talk = self.connections.get(slot as usize).and_then(|connection| connection.talk.as_ref());
+        let Some(heard) = talk.map(|talk| talk.heard(&place.topic, Place::of(message.id))) else {
+            return false;
+        };
         let key = self.shared.registry.topic_key(message.app, &place.topic);
-        slots.contains(&slot) && !self.topics.hears(key, slot)
+        heard.by_wildcard && (heard.before_name || !self.topics.hears(key, slot))
+    }
+
+    /// Up to where a connection was sent what it hears by wildcards alone, `floor` at least.
+    pub(crate) fn sent_by_wildcard(&self, slot: u32, floor: Place) -> Place {
+        let Some(connection) = self.connections.get(slot as usize) else { return floor };
+        let offered = Place::of(connection.as_of.max(self.fanout.offered));
+        let to = connection.catch_up.as_ref().map_or(offered, |catch_up| catch_up.sent_to(offered));
+        // Marked and not offered.
+        let places = self.fanout.ring.in_order(connection.pending);
+        let marked = places.iter().filter_map(|place| self.fanout.ring.frame(*place));
+        let ordered = marked.map(|frame| &frame.dispatch).filter(|dispatch| dispatch.is_ordered());
+        ordered.map(|dispatch| Place(Place::of(dispatch.message.id).0 - 1)).fold(to, Place::min).max(floor)
     }
 
     /// A page of the backlog.
@@ -291,7 +339,10 @@ impl Shard {
         let recent = &mut self.fanout.recent;
         let session = connection.session.as_deref();
         let wants_retained = connection.talk.as_ref().is_none_or(|talk| talk.wants_retained());
-        paged.retain(|Paged { message, retained }| {
+        paged.retain(|Paged { message, retained, .. }| {
+            if !retained && catch_up.is_sent_again(message.id) {
+                return false;
+            }
             if session.is_some_and(|session| session.holds_back(message)) {
                 return false;
             }
@@ -341,12 +392,16 @@ impl Shard {
 
     fn write_page(&mut self, slot: u32, paged: Vec<Paged>) {
         let Some(connection) = self.connections.get_mut(slot as usize) else { return };
+        if let Some(catch_up) = connection.catch_up.as_mut().filter(|catch_up| catch_up.awaits_again()) {
+            catch_up.defer(paged);
+            return self.advance(slot);
+        }
         if connection.talk.is_some() {
             return self.write_page_to_talk(slot, paged);
         }
         let Some(num) = connection.session.as_ref().map(|session| session.num) else { return };
         let mut bytes = Vec::new();
-        for Paged { message, retained } in &paged {
+        for Paged { message, retained, .. } in &paged {
             encode(connection.framing, message, *retained, &mut bytes);
             self.outcomes.wrote(message.app, 1);
             self.outcomes.one(message.id, Outcome::Written, num);

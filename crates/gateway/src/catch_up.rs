@@ -12,10 +12,14 @@
 //! A subscription made on an open connection does the same for one topic by offsets: into the index
 //! first, then the read, then what was held above the last offset read. A message that the read
 //! brought but whose mail is still on its way is skipped by the index ([`crate::topic_index`]).
+//!
+//! A session of MQTT that goes on is first sent again what it had in flight, read by id. Pages, logs and held messages
+//! leave that out.
 
 use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 
+use noroshi_protocol::mqtt::Owed;
 use noroshi_store::{BacklogPage, Place};
 use noroshi_types::{Message, NotificationId, Position, Topic};
 
@@ -41,6 +45,16 @@ enum Anew {
     No,
     Wanted(Option<NotificationId>),
     Reading,
+}
+
+/// What a session had in flight.
+#[derive(Debug, PartialEq, Eq)]
+enum Again {
+    Wanted(Vec<Owed>),
+    /// In the queue or out.
+    Reading(Vec<Owed>),
+    /// These were found.
+    Read(HashSet<Owed>),
 }
 
 /// Exists only until it is done: an idle connection owns none.
@@ -80,6 +94,8 @@ pub(crate) struct CatchUp {
     as_of: Place,
     /// What that brought behind `as_of`.
     logged: HashSet<NotificationId>,
+    /// Read before everything else.
+    again: Again,
     /// Reads of what the topics of filters with wildcards retain. Nothing overtakes what they bring.
     retained_reads: u32,
 }
@@ -96,6 +112,9 @@ struct Recovery {
     retained: bool,
     complete: bool,
     last: Option<Position>,
+    beside: Option<Position>,
+    /// What is retained is a copy: the message itself comes besides if it was published after the subscription.
+    copies: bool,
     held: VecDeque<Arc<Dispatch>>,
     missed: bool,
 }
@@ -123,9 +142,18 @@ pub(crate) enum Step {
         complete: bool,
         told: bool,
         index: u32,
-        last: Option<Position>,
+        reached: Reached,
     },
     Done,
+}
+
+/// What reading a topic brought.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Reached {
+    /// Everything up to here.
+    pub(crate) last: Option<Position>,
+    /// Exactly this one: the retained message, of a log that was not read.
+    pub(crate) beside: Option<Position>,
 }
 
 /// What the store is to be asked.
@@ -145,12 +173,37 @@ pub(crate) enum Read {
     Log {
         since: Place,
     },
+    Outstanding {
+        ids: Vec<NotificationId>,
+    },
 }
 
 /// A message of a page; retained ones are not at their place in the order.
 pub(crate) struct Paged {
     pub(crate) message: Arc<Message>,
     pub(crate) retained: bool,
+    pub(crate) by: Brought,
+}
+
+/// Which read brought a message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Brought {
+    /// Of a backlog or of one topic.
+    Page,
+    /// Of the logs of all topics.
+    Log,
+    /// By its id.
+    Again,
+}
+
+impl Paged {
+    fn page(message: Arc<Message>, retained: bool) -> Self {
+        Self { message, retained, by: Brought::Page }
+    }
+
+    fn owed(&self) -> Owed {
+        Owed { id: self.message.id, retained: self.retained }
+    }
 }
 
 impl CatchUp {
@@ -176,6 +229,7 @@ impl CatchUp {
             logged_to: Place(0),
             as_of: Place(0),
             logged: HashSet::new(),
+            again: Again::Read(HashSet::new()),
             retained_reads: 0,
         }
     }
@@ -200,6 +254,23 @@ impl CatchUp {
         since: Option<Position>,
         new: bool,
     ) {
+        self.add_recovery(number, index, topic, since, new, false);
+    }
+
+    /// What a topic retains, beside what is heard of it.
+    pub(crate) fn copy_retained(&mut self, number: u64, index: u32, topic: Topic) {
+        self.add_recovery(number, index, topic, None, true, true);
+    }
+
+    fn add_recovery(
+        &mut self,
+        number: u64,
+        index: u32,
+        topic: Topic,
+        since: Option<Position>,
+        new: bool,
+        copies: bool,
+    ) {
         // One that names a position again starts anew. Not looked for otherwise: 1,000 topics may come
         // in one frame.
         if !new {
@@ -215,6 +286,8 @@ impl CatchUp {
             retained: new,
             complete: true,
             last: None,
+            beside: None,
+            copies,
             held: VecDeque::new(),
             missed: false,
         });
@@ -308,12 +381,84 @@ impl CatchUp {
         self.logged_to = self.logged_to.max(to.unwrap_or(Place(0))).max(next.unwrap_or(Place(0)));
         let ids = messages.iter().map(|message| message.id);
         self.logged.extend(ids.filter(|id| Place::of(*id) > self.as_of));
-        messages.into_iter().map(|message| Paged { message, retained: false }).collect()
+        let messages = messages.into_iter().filter(|message| !self.is_sent_again(message.id));
+        messages.map(|message| Paged { message, retained: false, by: Brought::Log }).collect()
     }
 
-    /// Whether a log brought it.
+    /// Whether a log brought it, or it was in flight before.
     pub(crate) fn is_logged(&self, id: NotificationId) -> bool {
-        self.logged.contains(&id)
+        self.logged.contains(&id) || self.is_sent_again(id)
+    }
+
+    /// The first filter with wildcards was made while pages are being read: they reach further than what is held, and
+    /// leave out what is heard by a wildcard alone. What was accepted up to `since` it does not match.
+    pub(crate) fn read_log_from(&mut self, since: Place) {
+        if self.stage != Stage::Done && self.log.is_none() {
+            self.read_log(since, since);
+        }
+    }
+
+    /// What the session had in flight is sent before everything else.
+    pub(crate) fn send_again(&mut self, owed: Vec<Owed>) {
+        if !owed.is_empty() {
+            self.again = Again::Wanted(owed);
+        }
+    }
+
+    /// Whether that is not read yet: until then nothing is written.
+    pub(crate) fn awaits_again(&self) -> bool {
+        !matches!(self.again, Again::Read(_))
+    }
+
+    /// A message was in flight when the session went on: it is sent again, or was.
+    pub(crate) fn is_sent_again(&self, id: NotificationId) -> bool {
+        matches!(&self.again, Again::Read(found) if found.contains(&Owed { id, retained: false }))
+    }
+
+    /// A page that has to wait for what was in flight.
+    pub(crate) fn defer(&mut self, page: Vec<Paged>) {
+        self.rest.extend(page);
+    }
+
+    /// What of the messages in flight is still there; returned is which they are.
+    pub(crate) fn take_again(&mut self, messages: &[Arc<Message>]) -> HashSet<Owed> {
+        let Again::Reading(owed) = &self.again else { return HashSet::new() };
+        let find = |owed: &Owed| {
+            let message = messages.iter().find(|message| message.id == owed.id)?;
+            Some(Paged { message: message.clone(), retained: owed.retained, by: Brought::Again })
+        };
+        let again: Vec<Paged> = owed.iter().filter_map(find).collect();
+        let found: HashSet<Owed> = again.iter().map(Paged::owed).collect();
+        self.rest.retain(|paged| !found.contains(&paged.owed()));
+        self.rest.splice(0..0, again);
+        self.again = Again::Read(found.clone());
+        found
+    }
+
+    /// What the connection was not sent of what it would be owed though no log told: what was in flight before, and what
+    /// topics retain.
+    pub(crate) fn unsent(&self) -> Vec<Owed> {
+        let (Again::Wanted(owed) | Again::Reading(owed)) = &self.again else {
+            let rest = self.rest.iter().filter(|paged| paged.retained || paged.by == Brought::Again);
+            return rest.map(Paged::owed).collect();
+        };
+        owed.clone()
+    }
+
+    /// Up to where the connection was sent what it hears by wildcards alone, if a live one was sent everything up to
+    /// `offered`.
+    pub(crate) fn sent_to(&self, offered: Place) -> Place {
+        let read_on = || self.after.max(self.heard).map_or(Place(0), Place::of).max(self.logged_to);
+        let to = match self.log {
+            Some(log) => log,
+            None if self.missed || self.stage == Stage::Wanted => read_on(),
+            None => offered,
+        };
+        let rest = self.rest.iter().filter(|paged| paged.by == Brought::Log).map(|paged| paged.message.id);
+        let of_recoveries = self.recoveries.iter().flat_map(|recovery| &recovery.held);
+        let held = self.held.iter().chain(of_recoveries).map(|dispatch| dispatch.message.id);
+        let waits = rest.chain(held.filter(|id| !self.is_logged(*id)));
+        waits.map(|id| Place(Place::of(id).0 - 1)).fold(to, Place::min)
     }
 
     /// What topics retain is being read for new filters: live messages wait for it. A connection that is live was
@@ -329,7 +474,7 @@ impl CatchUp {
 
     pub(crate) fn take_retained(&mut self, messages: Vec<Arc<Message>>) {
         self.retained_reads = self.retained_reads.saturating_sub(1);
-        self.rest.extend(messages.into_iter().map(|message| Paged { message, retained: true }));
+        self.rest.extend(messages.into_iter().map(|message| Paged::page(message, true)));
     }
 
     /// The backlog may have something behind `after` that was never offered.
@@ -384,12 +529,21 @@ impl CatchUp {
             return true;
         };
         let recovery = self.recoveries.front_mut().filter(|recovery| recovery.topic == place.topic);
-        recovery.is_none_or(|recovery| recovery.reach(place.position))
+        recovery
+            .is_none_or(|recovery| recovery.reach(place.position) && recovery.beside != Some(place.position))
     }
 
     pub(crate) fn step(&mut self) -> Step {
         if self.waits_for_room || self.retained_reads > 0 {
             return Step::Wait;
+        }
+        match &mut self.again {
+            Again::Wanted(owed) => {
+                self.again = Again::Reading(std::mem::take(owed));
+                return Step::Read;
+            }
+            Again::Reading(_) => return Step::Wait,
+            Again::Read(_) => {}
         }
         if !self.rest.is_empty() {
             return Step::Page(std::mem::take(&mut self.rest));
@@ -423,6 +577,11 @@ impl CatchUp {
     /// The turn came: what to ask. What cannot be held from here on is missed by this read too. A connection with
     /// filters with wildcards heard by them what was accepted up to `wild`.
     pub(crate) fn begin_read(&mut self, wild: Option<Place>) -> Option<Read> {
+        if let Again::Reading(owed) = &self.again {
+            let mut ids: Vec<NotificationId> = owed.iter().map(|owed| owed.id).collect();
+            ids.dedup();
+            return Some(Read::Outstanding { ids });
+        }
         if let Some(since) = self.log.filter(|_| self.stage == Stage::Reading && self.reads_log) {
             return Some(Read::Log { since });
         }
@@ -474,15 +633,15 @@ impl CatchUp {
         for message in page.messages {
             while let Some(before) = self.retained.pop_front_if(|retained| retained.id <= message.id) {
                 if before.id != message.id {
-                    paged.push(Paged { message: before, retained: true });
+                    paged.push(Paged::page(before, true));
                 }
             }
             self.after = Some(message.id);
             self.paged = self.after;
-            paged.push(Paged { message, retained: false });
+            paged.push(Paged::page(message, false));
         }
         if !page.more {
-            paged.extend(self.retained.drain(..).map(|message| Paged { message, retained: true }));
+            paged.extend(self.retained.drain(..).map(|message| Paged::page(message, true)));
         }
         self.stage = if page.more { Stage::Wanted } else { Stage::Read };
         paged
@@ -499,11 +658,17 @@ impl CatchUp {
         let last =
             page.messages.last().and_then(|message| message.topic.as_ref()).map(|place| place.position);
         let mut paged: Vec<Paged> =
-            page.messages.into_iter().map(|message| Paged { message, retained: false }).collect();
-        paged.extend(page.retained.into_iter().map(|message| Paged { message, retained: true }));
+            page.messages.into_iter().map(|message| Paged::page(message, false)).collect();
+        paged.extend(page.retained.into_iter().map(|message| Paged::page(message, true)));
         paged.sort_by_key(|paged| paged.message.id);
-        for place in paged.iter().filter_map(|paged| paged.message.topic.as_ref()) {
-            recovery.reach(place.position);
+        for Paged { message, retained, .. } in &paged {
+            let Some(place) = &message.topic else { continue };
+            if *retained && recovery.since.is_none() {
+                // What was published between the subscription and this one was not read.
+                recovery.beside = Some(place.position).filter(|_| !recovery.copies);
+            } else {
+                recovery.reach(place.position);
+            }
         }
         let head = page.heads.iter().find(|head| head.topic == recovery.topic);
         recovery.complete &= head.is_none_or(|head| head.complete);
@@ -531,7 +696,8 @@ impl Recovery {
             Stage::Read => {
                 self.stage = Stage::Done;
                 let (topic, complete, told) = (self.topic.clone(), self.complete, self.told);
-                return Step::Recovered { topic, complete, told, index: self.index, last: self.last };
+                let reached = Reached { last: self.last, beside: self.beside };
+                return Step::Recovered { topic, complete, told, index: self.index, reached };
             }
             Stage::Done => match self.held.pop_front() {
                 Some(dispatch) => return Step::Release(dispatch),

@@ -246,6 +246,7 @@ impl Shard {
             Reply::Verified { to, answer, then } => self.handle_verified(to, answer, then),
             Reply::Worked { to, session, done } => self.handle_worked(to, &session, *done),
             Reply::Log { to, result } => self.handle_log(to, result),
+            Reply::Outstanding { to, result } => self.handle_outstanding(to, result),
             Reply::Backlog { to, result } => self.handle_read(to, None, result),
             Reply::Recovered { to, recovery, result } => self.handle_read(to, Some(recovery), result),
             Reply::Checked { to, result } => self.handle_checked(to, result),

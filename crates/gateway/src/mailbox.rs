@@ -26,7 +26,7 @@ use noroshi_auth::{Identity, Refused};
 use noroshi_delivery::{Entered, Error};
 use noroshi_protocol::xmpp;
 use noroshi_store::{BacklogPage, LogPage, LoggedIn, LoginRefused};
-use noroshi_types::{AppId, CloseReason, NotificationId, Position, Topic};
+use noroshi_types::{AppId, CloseReason, Message, NotificationId, Position, Topic};
 use parking_lot::Mutex;
 
 use crate::clients::Seat;
@@ -177,6 +177,10 @@ pub(crate) enum Reply {
     Log {
         to: (u32, u64),
         result: Result<LogPage, Error>,
+    },
+    Outstanding {
+        to: (u32, u64),
+        result: Result<Vec<Arc<Message>>, Error>,
     },
     /// A client's job is done.
     Worked {

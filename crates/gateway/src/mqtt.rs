@@ -5,18 +5,19 @@
 //! token. Over a WebSocket (`GET /mqtt`) packets may begin and end anywhere in binary messages (§6); what is
 //! sent is a packet a message.
 
+use std::collections::HashSet;
 use std::ops::ControlFlow;
 use std::time::Duration;
 
 use bytes::Bytes;
 use noroshi_auth::Refused;
 use noroshi_protocol::mqtt::{
-    Action, Cause as Why, Conversation, Decoder, Delivery, Frame, PublishRefused, ServerReference,
-    TopicFilter, is_topic_name,
+    Action, Cause as Why, Conversation, Decoder, Delivery, Frame, Owed, PublishRefused, ServerReference,
+    TopicFilter, filter_matches, is_topic_name,
 };
 use noroshi_protocol::ws::{self, Opcode, Upgrade};
 use noroshi_store::Place;
-use noroshi_types::CloseReason;
+use noroshi_types::{CloseReason, NotificationId, Topic};
 
 use crate::connection::{Framing, Phase, Protocol};
 use crate::dispatch::Dispatch;
@@ -26,9 +27,11 @@ use crate::pulse::ticks;
 use crate::registry::Session;
 use crate::renewal::NotRenewed;
 use crate::shard::Shard;
-use crate::talk::{Cause, Context, Offered, Talk};
+use crate::talk::{Cause, Context, Heard, Offered, Talk};
 
 mod beginning;
+mod kept;
+mod last_words;
 pub(crate) mod publishing;
 pub(crate) mod scan;
 pub(crate) mod session;
@@ -42,7 +45,7 @@ pub(crate) struct Mqtt {
     conversation: Conversation,
     /// When the client was last heard.
     heard_tick: u32,
-    /// What was accepted up to here was heard, by filters with wildcards.
+    /// What was accepted up to here was sent, as far as filters with wildcards go; or more.
     since: Place,
     /// What the client waits for.
     queue: Option<Box<Queue>>,
@@ -77,9 +80,9 @@ impl Mqtt {
         cause: Cause,
         head: &mut Vec<u8>,
     ) -> Offered {
-        // What was said last is said: it stays where it is.
+        // What was said last is said: it stays where it is, and what is left of the session counts it as not sent.
         if !self.conversation.is_open() {
-            return Offered::Pass { confirmed: false };
+            return if dispatch.is_ordered() { Offered::Full } else { Offered::Pass { confirmed: false } };
         }
         let outgoing = dispatch.mqtt();
         let why = match cause {
@@ -92,25 +95,44 @@ impl Mqtt {
             // Not a name that MQTT could say.
             false => Delivery::NotForIt,
         };
+        // What was sent because a topic retains it says nothing of the topic's log.
+        let is_published = cause == Cause::Published;
+        let mut passes =
+            |wanted: bool| wanted && is_published && self.conversation.passes(&context.config.mqtt, outgoing);
         match delivery {
             Delivery::Send { shared, confirmed } => {
                 frame_head(context.framing, head, begin, shared.len());
-                Offered::Send { shared, confirmed }
+                Offered::Send { shared, confirmed: passes(confirmed) }
             }
             // A topic's message that it does not want (No Local) it will never want; what is the device's own
             // waits until it is subscribed to.
             Delivery::NotForIt => {
                 let topic = dispatch.message.topic.as_ref().filter(|place| !place.topic.is_everyone());
-                Offered::Pass { confirmed: topic.is_some() && cause == Cause::Published }
+                Offered::Pass { confirmed: passes(topic.is_some()) }
             }
             Delivery::InFlight => Offered::Pass { confirmed: false },
-            Delivery::TooBig | Delivery::Expired => Offered::Pass { confirmed: true },
+            Delivery::TooBig | Delivery::Expired => Offered::Pass { confirmed: passes(true) },
             Delivery::Full => Offered::Full,
         }
     }
 
-    pub(crate) fn caught_up(&mut self) {
-        self.conversation.caught_up();
+    pub(crate) fn caught_up(&mut self) -> Vec<NotificationId> {
+        self.conversation.caught_up()
+    }
+
+    pub(crate) fn looked_for(&mut self, found: &HashSet<Owed>) {
+        self.conversation.looked_for(|owed| found.contains(&owed));
+    }
+
+    pub(crate) fn heard(&self, topic: &Topic, at: Place) -> Heard {
+        let (mut heard, name) = (Heard::default(), topic.as_str());
+        for held in self.conversation.subscriptions() {
+            match held.filter.has_wildcards() {
+                true => heard.by_wildcard |= held.since < at.0 && filter_matches(held.filter.as_str(), name),
+                false => heard.before_name |= held.since >= at.0 && held.filter.as_str() == name,
+            }
+        }
+        heard
     }
 
     pub(crate) fn heard_by_wildcard(&self) -> Option<Place> {
@@ -209,12 +231,8 @@ impl Shard {
             Action::Publish { publication, answer } => self.publish_mqtt(slot, &publication, answer),
             Action::Subscribe(request) => self.run_op(slot, Op::MqttSubscribe(request)),
             Action::Unsubscribe(request) => self.run_op(slot, Op::MqttUnsubscribe(request)),
-            Action::Settled { id, room } => {
-                if let Some(id) = id
-                    && let Some(session) = self.connection(slot).and_then(|it| it.session.clone())
-                {
-                    self.delivery.ack(session.num, vec![id]);
-                }
+            Action::Settled { ids, room } => {
+                self.confirm(slot, ids);
                 if room {
                     self.make_room(slot);
                 }

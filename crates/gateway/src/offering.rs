@@ -272,7 +272,7 @@ impl Shard {
     }
 
     /// What nobody will confirm counts as confirmed.
-    fn confirm(&mut self, slot: u32, ids: Vec<NotificationId>) {
+    pub(crate) fn confirm(&mut self, slot: u32, ids: Vec<NotificationId>) {
         let Some(connection) = self.connections.get(slot as usize) else { return };
         if let Some(session) = connection.session.as_ref().filter(|_| !ids.is_empty()) {
             self.delivery.ack(session.num, ids);

@@ -68,7 +68,7 @@ impl Op {
                 names(topics) + since.iter().map(|(topic, _)| name(topic.as_str())).sum::<usize>()
             }
             Op::Unsubscribe { topics } => names(topics),
-            Op::MqttSubscribe(request) => request.subscriptions().map(|one| name(one.filter.as_str())).sum(),
+            Op::MqttSubscribe(request) => request.subscriptions(0).map(|one| name(one.filter.as_str())).sum(),
             Op::MqttUnsubscribe(request) => request.filters().map(|filter| name(filter.as_str())).sum(),
             Op::MqttPublish { published, .. } => {
                 name(published.topic.as_str()) + published.data.as_str().len()
@@ -100,7 +100,7 @@ impl Op {
         match self {
             Op::Subscribe { topics, .. } => topics.iter().map(|topic| topic.as_str().into()).collect(),
             Op::MqttSubscribe(request) => {
-                request.subscriptions().map(|one| one.filter.as_str().into()).collect()
+                request.subscriptions(0).map(|one| one.filter.as_str().into()).collect()
             }
             Op::MqttPublish { published, .. } => vec![published.topic.as_str().into()],
             Op::XmppSubscribe { topic, .. } | Op::XmppItems { topic, .. } | Op::XmppPublish { topic, .. } => {

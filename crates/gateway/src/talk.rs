@@ -11,11 +11,14 @@
 //! Invariant: a conversation says what it sends by `Shard::send` or through [`crate::offering`], so that the
 //! order in which it counted is the order on the wire.
 
+use std::collections::HashSet;
+
 use bytes::Bytes;
+use noroshi_protocol::mqtt::Owed;
 use noroshi_protocol::socket_io::encode;
 use noroshi_protocol::ws::Input;
 use noroshi_store::Place;
-use noroshi_types::{CloseReason, Timestamp, Topic};
+use noroshi_types::{CloseReason, NotificationId, Timestamp, Topic};
 
 use crate::config::Config;
 use crate::connection::Framing;
@@ -63,6 +66,14 @@ pub(crate) enum Offered {
     Full,
 }
 
+/// How a connection hears a topic's message.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Heard {
+    pub(crate) by_wildcard: bool,
+    /// The topic was subscribed to by its name after the message.
+    pub(crate) before_name: bool,
+}
+
 impl Talk {
     /// Appends what is the connection's own of a message to `head`.
     pub(crate) fn offer(
@@ -88,12 +99,28 @@ impl Talk {
         }
     }
 
-    /// The session's backlog was written, all of it.
-    pub(crate) fn caught_up(&mut self) {
+    /// The session's backlog was written, all of it. The device has what is returned.
+    pub(crate) fn caught_up(&mut self) -> Vec<NotificationId> {
         match self {
-            Talk::Mqtt(mqtt) => mqtt.caught_up(),
+            Talk::Mqtt(mqtt) => return mqtt.caught_up(),
             Talk::SocketIo(_) | Talk::Exchange(_) => {}
             Talk::Xmpp(xmpp) => xmpp.caught_up(),
+        }
+        Vec::new()
+    }
+
+    /// Of what the session had in flight only this is still there.
+    pub(crate) fn looked_for(&mut self, found: &HashSet<Owed>) {
+        if let Talk::Mqtt(mqtt) = self {
+            mqtt.looked_for(found);
+        }
+    }
+
+    /// How a topic's message at a place in the order of commits is heard.
+    pub(crate) fn heard(&self, topic: &Topic, at: Place) -> Heard {
+        match self {
+            Talk::Mqtt(mqtt) => mqtt.heard(topic, at),
+            Talk::SocketIo(_) | Talk::Exchange(_) | Talk::Xmpp(_) => Heard::default(),
         }
     }
 

@@ -11,6 +11,7 @@ use hashbrown::{HashMap, HashSet};
 use noroshi_types::{Position, Topic};
 use slab::Slab;
 
+use crate::catch_up::Reached;
 use crate::registry::{Key, KeyMap, Registry, shrink};
 
 /// How a message that comes by stands to those before it.
@@ -34,8 +35,8 @@ pub(crate) struct Entry {
     key: Key,
     pub(crate) topic: Topic,
     pub(crate) subscribers: HashSet<u32>,
-    /// Connections that got messages up to here from the log: the same ones may still come by.
-    skips: HashMap<u32, Position>,
+    /// Connections that got messages from the log, and which: the same ones may still come by.
+    skips: HashMap<u32, Reached>,
     /// Up to where everything kept came by or was read.
     last: Option<Position>,
     counter: Arc<AtomicU64>,
@@ -135,10 +136,10 @@ impl TopicIndex {
         }
     }
 
-    /// A connection got everything up to `position` from the log.
-    pub(crate) fn skip(&mut self, index: u32, slot: u32, position: Position) {
+    /// A connection got messages from the log.
+    pub(crate) fn skip(&mut self, index: u32, slot: u32, reached: Reached) {
         if let Some(entry) = self.entries.get_mut(index as usize) {
-            entry.skips.insert(slot, position);
+            entry.skips.insert(slot, reached);
         }
     }
 
@@ -146,11 +147,16 @@ impl TopicIndex {
     /// that it has passed are forgotten: offsets come in order.
     pub(crate) fn take_skips(&mut self, index: u32, position: Position) -> HashSet<u32> {
         let Some(entry) = self.entries.get_mut(index as usize) else { return HashSet::new() };
-        entry.skips.retain(|_, until| until.epoch == position.epoch && until.offset >= position.offset);
+        let ahead = |reached: &Option<Position>| {
+            reached.is_some_and(|until| until.epoch == position.epoch && until.offset >= position.offset)
+        };
+        entry.skips.retain(|_, Reached { last, beside }| ahead(last) || ahead(beside));
         if entry.skips.is_empty() {
             entry.skips = HashMap::new(); // after a storm of recoveries it was large
         }
-        entry.skips.keys().copied().collect()
+        let has = |reached: &Reached| ahead(&reached.last) || reached.beside == Some(position);
+        let having = entry.skips.iter().filter(|(_, reached)| has(reached));
+        having.map(|(slot, _)| *slot).collect()
     }
 }
 
@@ -221,10 +227,14 @@ mod tests {
         let registry = Registry::new(None);
         let mut index = TopicIndex::default();
         let (entry, _) = index.subscribe(&registry, 5, &Topic::everyone(), 1);
-        index.skip(entry, 1, at(3));
+        let last = |offset| Reached { last: Some(at(offset)), beside: None };
+        index.skip(entry, 1, last(3));
         assert!(index.take_skips(entry, at(2)).contains(&1));
         assert!(index.take_skips(entry, at(3)).contains(&1));
         assert!(index.take_skips(entry, at(4)).is_empty());
         assert!(index.take_skips(entry, at(3)).is_empty(), "forgotten once passed");
+        index.skip(entry, 1, Reached { last: None, beside: Some(at(6)) });
+        let skipped = [5, 6, 7].map(|offset| index.take_skips(entry, at(offset)).contains(&1));
+        assert_eq!(skipped, [false, true, false], "of a retained message nothing but itself");
     }
 }

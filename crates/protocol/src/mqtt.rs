@@ -28,7 +28,7 @@ mod violation;
 mod writer;
 
 pub use action::{
-    Action, Answer, LogIn, LogInRefused, LoggedIn, OfferedWill, Parting, PublishRefused, Saved,
+    Action, Answer, LogIn, LogInRefused, LoggedIn, OfferedWill, Owed, Parting, PublishRefused, Saved,
     ServerReference, SubscribeRefused, SubscribeRequest, Subscribed, UnsubscribeRequest, Will,
 };
 pub use close::{LastWord, last_word};

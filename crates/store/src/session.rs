@@ -97,6 +97,15 @@ pub struct Backlog {
     pub now: Timestamp,
 }
 
+/// Asks which of the messages that a session had sent to its device are still to be had.
+#[derive(Debug, Clone)]
+pub struct Outstanding {
+    pub app: AppId,
+    pub device: DeviceNum,
+    pub ids: Vec<NotificationId>,
+    pub now: Timestamp,
+}
+
 /// Asks for the `stored` messages of one topic since a position.
 #[derive(Debug, Clone)]
 pub struct Recover {
@@ -215,6 +224,11 @@ pub trait Sessions: Send + Sync {
 
     /// `more` is set when the page is full: ask again since the last message's position.
     async fn recover(&self, recover: Recover) -> Result<BacklogPage, Error>;
+
+    /// Messages by their ids, in the order of the ids: those in the device's inbox, in the log of a topic of the app or
+    /// retained by one. What expired, was cancelled or made room for others is left out. Whether the device subscribes to
+    /// a topic, and where it stands there, is not asked.
+    async fn outstanding(&self, asked: Outstanding) -> Result<Vec<Arc<Message>>, Error>;
 
     /// Removes inbox rows; for topic messages moves the device's position forward (never back). Ids
     /// that are not this device's are ignored. Records [`noroshi_types::Outcome::Acked`] for what

@@ -128,6 +128,81 @@ fn a_topic_is_recovered_by_offset() {
     assert_eq!(run(&mut catch_up), "!5.");
 }
 
+/// The log is not read, so nothing is known of what was published between the subscription and what the topic retains.
+#[test]
+fn a_retained_message_stands_for_nothing_but_itself() {
+    for (copies, heard) in [(false, "!6."), (true, "!67.")] {
+        let mut catch_up = CatchUp::live();
+        let topic = Topic::from_trusted("news");
+        match copies {
+            true => catch_up.copy_retained(1, 5, topic),
+            false => catch_up.recover(1, 5, topic, None, true),
+        }
+        assert_eq!(run(&mut catch_up), "?=");
+        assert!(matches!(catch_up.begin_read(None), Some(Read::Topic { number: 1, retained: true, .. })));
+        for id in [6, 7] {
+            assert_eq!(catch_up.hold(&Dispatch::new(message(id)), Some(5)), Hold::Held);
+        }
+        let paged = catch_up.take_recovered(1, page(&[], &[7], false)).expect("wanted");
+        assert_eq!(ids(&paged), [(7, true)]);
+        assert_eq!(run(&mut catch_up), heard);
+    }
+}
+
+#[test]
+fn what_was_in_flight_comes_before_everything_and_once() {
+    let owed = |id, retained| Owed { id: message(id).id, retained };
+    let mut catch_up = CatchUp::after_log_in(None, Vec::new(), false);
+    catch_up.read_log(Place::of(message(4).id), Place::of(message(6).id));
+    catch_up.send_again(vec![owed(5, false), owed(2, true), owed(3, false)]);
+    assert!(catch_up.awaits_again());
+    // The page that came with the log-in waits.
+    let first = catch_up.take_page(page(&[3, 6], &[], false));
+    catch_up.defer(first);
+    assert_eq!(catch_up.hold(&Dispatch::new(message(7)), None), Hold::Held);
+    assert_eq!(catch_up.unsent(), [owed(5, false), owed(2, true), owed(3, false)]);
+    assert_eq!(run(&mut catch_up), "?=");
+    let Some(Read::Outstanding { ids: asked }) = catch_up.begin_read(None) else { panic!("by id") };
+    assert_eq!(asked, [5, 2, 3].map(|id| message(id).id));
+    // The third expired.
+    let found = catch_up.take_again(&[message(5), message(2)]);
+    assert!(found.contains(&owed(2, true)) && !found.contains(&owed(3, false)) && found.len() == 2);
+    let Step::Page(rest) = catch_up.step() else { panic!("a page") };
+    assert_eq!(ids(&rest), [(5, false), (2, true), (3, false), (6, false)]);
+    // No room for any: it is still owed what has no place in a log, and logs are read on from where they were.
+    catch_up.keep_rest(rest);
+    assert_eq!(catch_up.unsent(), [owed(5, false), owed(2, true)]);
+    assert_eq!(catch_up.sent_to(Place::of(message(7).id)), Place::of(message(4).id));
+    catch_up.waits_for_room = false;
+    assert_eq!(run(&mut catch_up), "[4]?=");
+    assert!(matches!(catch_up.begin_read(None), Some(Read::Log { .. })));
+    let paged = catch_up.take_log(vec![message(5), message(7)], Some(Place::of(message(7).id)), None);
+    assert_eq!(ids(&paged), [(7, false)]);
+    assert!(catch_up.is_logged(message(5).id) && catch_up.is_logged(message(7).id));
+}
+
+#[test]
+fn a_connection_was_sent_what_stands_before_all_that_waits() {
+    let at = |id| Place::of(message(id).id);
+    let before = |id| Place(at(id).0 - 1);
+    let mut catch_up = CatchUp::live();
+    assert_eq!(catch_up.sent_to(at(9)), at(9));
+    // The fourth has no room, and those behind it wait with it.
+    catch_up.park(&Dispatch::new(message(4)), Vec::new());
+    assert_eq!(catch_up.hold(&Dispatch::new(message(5)), None), Hold::Held);
+    assert_eq!(catch_up.sent_to(at(9)), before(4));
+    catch_up.waits_for_room = false;
+    let Step::Release(dispatch) = catch_up.step() else { panic!("let out") };
+    assert!(catch_up.pass(&dispatch.message));
+    assert_eq!(catch_up.sent_to(at(9)), before(5));
+    // More comes than is held: what was missed is behind what was let out last.
+    for _ in 0..HELD_MAX {
+        catch_up.hold(&Dispatch::new(message(6)), None);
+    }
+    assert_eq!(catch_up.hold(&Dispatch::new(message(8)), None), Hold::Missed);
+    assert_eq!(catch_up.sent_to(at(9)), at(4));
+}
+
 #[test]
 fn what_waits_is_told_from_what_went_out() {
     let mut catch_up = CatchUp::live();

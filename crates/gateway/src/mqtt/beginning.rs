@@ -12,12 +12,13 @@ use noroshi_protocol::mqtt::{
     LogIn, LogInRefused, LoggedIn, OfferedWill, Qos, SubscribeOptions, Subscription as Held, TopicFilter,
     Will,
 };
-use noroshi_store::Place;
 use noroshi_types::rule::Action;
 use noroshi_types::{AppId, CloseReason, DeviceId, Topic};
 
+use super::kept::Kept;
+use super::last_words::Turn;
 use super::publishing::{Published, data_bytes_max};
-use super::session::{Due, Kept, Left};
+use super::session::{Due, Left, Progress, owed};
 use super::work::{self, Job};
 use super::{Mqtt, origin};
 use crate::connection::Protocol;
@@ -157,8 +158,10 @@ impl Shard {
         });
         let Some(mqtt) = self.mqtt(slot) else { return Vec::new() };
         // What this node remembers knows when it ends.
-        let goes_on =
-            |kept: &Kept| shared.registry.is_shared() || !shared.lefts.has_ended(session.app, kept, now);
+        let goes_on = |kept: &Kept| {
+            let lasts = shared.registry.is_shared() || !shared.lefts.has_ended(session.app, kept, now);
+            lasts && !shared.lefts.last_words().tells_an_end(session.device_key)
+        };
         let known = !has_ended
             && match &left {
                 Some(left) => left.ends_at > now,
@@ -167,14 +170,20 @@ impl Shard {
         let present = known && keeps_all && !mqtt.clean_start;
         mqtt.resumed = present;
         mqtt.since = begun.as_of;
-        let (mut subscriptions, mut forget) = (Vec::new(), Vec::new());
+        let (mut subscriptions, mut forget, mut owed) = (Vec::new(), Vec::new(), Vec::new());
         match kept {
-            Some(kept) if present => (subscriptions, mqtt.since) = (kept.subscriptions, kept.since),
+            Some(kept) if present => {
+                (subscriptions, mqtt.since, owed) = (kept.subscriptions, kept.since, kept.owed);
+            }
             Some(kept) => {
                 let own = kept.subscriptions.iter().filter(|held| held.is_of_client);
                 forget = own.filter_map(|held| held.filter.topic()).collect();
             }
             None => {}
+        }
+        // What this node remembers is newer: the store may not have been told yet.
+        if let Some(left) = left.as_ref().filter(|_| present) {
+            (mqtt.since, owed) = (left.progress.since, left.owed());
         }
         let (saved, will) = left.map_or((None, None), |left| (left.saved, left.will));
         for topic in begun.topics.iter().filter(|topic| !forget.contains(topic)) {
@@ -196,10 +205,11 @@ impl Shard {
         for filter in &wild {
             self.wildcards.add(session.app, filter.as_str(), slot);
         }
-        if !wild.is_empty()
-            && let Some(catch_up) = self.connection(slot).and_then(|connection| connection.catch_up.as_mut())
-        {
-            catch_up.read_log(since, begun.as_of);
+        if let Some(catch_up) = self.connection(slot).and_then(|connection| connection.catch_up.as_mut()) {
+            if !wild.is_empty() {
+                catch_up.read_log(since, begun.as_of);
+            }
+            catch_up.send_again(owed);
         }
         // A session that is not gone on with has ended (§3.1.3.2.2).
         if let Some(will) = will.filter(|_| !present) {
@@ -209,7 +219,7 @@ impl Shard {
             let key = |topic| shared.registry.topic_key(session.app, topic);
             let keys: Vec<_> = forget.iter().map(key).collect();
             self.unsubscribe(slot, &keys);
-            self.queue_job(slot, Job::Forget(forget));
+            self.queue_job(slot, Job::Forget { topics: forget, turn: None });
         }
         self.await_mqtt(slot);
         early
@@ -217,9 +227,11 @@ impl Shard {
 
     /// What the session leaves behind.
     pub(crate) fn part_mqtt(&mut self, slot: u32, mut mqtt: Mqtt) {
-        let (offered, now) = (Place::of(self.fanout.offered), self.now.wall);
+        let now = self.now.wall;
+        let since = self.sent_by_wildcard(slot, mqtt.since);
         let Some(connection) = self.connection(slot) else { return };
-        let (reason, caught_up) = (connection.close_reason, connection.catch_up.is_none());
+        let reason = connection.close_reason;
+        let unsent = connection.catch_up.as_ref().map(|catch_up| catch_up.unsent()).unwrap_or_default();
         let Some(session) = connection.session.clone() else { return };
         let filters = mqtt.conversation.subscriptions().map(|held| &held.filter);
         let wild: Vec<TopicFilter> = filters.filter(|filter| filter.has_wildcards()).cloned().collect();
@@ -227,7 +239,7 @@ impl Shard {
             self.wildcards.remove(session.app, filter.as_str(), slot);
         }
         let queue = mqtt.queue.take().map(|queue| *queue);
-        let (lasted, since) = (mqtt.expiry_s > 0, mqtt.since);
+        let lasted = mqtt.expiry_s > 0;
         let mut parting = mqtt.conversation.part();
         // The node told it to connect again: it is not gone.
         let comes_back = matches!(reason, Some(CloseReason::Drain | CloseReason::RulesChanged));
@@ -239,14 +251,20 @@ impl Shard {
         // Topic rules took a subscription away: the session ends, so that the client subscribes again and is told.
         let goes_on = reason != Some(CloseReason::Unauthorized);
         let expiry_s = if goes_on { parting.session_expiry_s } else { 0 };
-        // The one thing that is written at an end: filters with wildcards have no position of their own.
+        let in_flight = parting.saved.iter().flat_map(|saved| saved.in_flight());
+        let owed = owed(in_flight, &unsent);
+        let announce = |ends| {
+            let (key, generation) = (session.device_key, session.address.generation);
+            self.shared.lefts.last_words().announce(key, generation, ends)
+        };
+        // The one thing that is written at an end: neither filters with wildcards nor what topics retain have a position.
         let last = match expiry_s {
-            0 if lasted => Some(Job::Forget(topics.clone())),
+            0 if lasted => Some(Job::Forget { topics: topics.clone(), turn: Some(announce(true)) }),
             0 => None,
-            _ if wild.is_empty() => None,
+            _ if wild.is_empty() && !owed.iter().any(|owed| owed.retained) => None,
             _ => {
-                let since = if caught_up { offered.max(since) } else { since };
-                Some(Job::Keep(Kept { since, expiry_s, subscriptions }.encode()))
+                let kept = Kept { since, expiry_s, owed, subscriptions }.encode();
+                Some(Job::Keep { kept, turn: announce(false) })
             }
         };
         // Nobody comes back for the session of a device that is revoked or deleted, and the store has ended what it
@@ -264,7 +282,8 @@ impl Shard {
             }
             return;
         }
-        let mut left = Left::new(session, parting.saved, will, now, expiry_s, topics);
+        let state = (parting.saved, Progress { since, unsent });
+        let mut left = Left::new(session, state, will, now, expiry_s, topics);
         if left.will_at <= now
             && let Some(will) = left.take_will()
         {
@@ -287,12 +306,12 @@ impl Shard {
         for due in self.shared.lefts.take_due(self.now.wall) {
             match due {
                 Due::Will(session, will) => self.publish_will(&session, *will, When::Late),
-                Due::Ended(session, topics) => self.forget_session(session, topics),
+                Due::Ended(session, topics, turn) => self.forget_session(session, topics, turn),
             }
         }
     }
 
-    fn forget_session(&self, session: Arc<Session>, topics: Vec<Topic>) {
+    fn forget_session(&self, session: Arc<Session>, topics: Vec<Topic>, turn: Turn) {
         let (delivery, shared) = (self.delivery.clone(), self.shared.clone());
         let present = self.shared.registry.device(session.device_key);
         // Where the device is back, the session is its present connection's.
@@ -302,6 +321,7 @@ impl Shard {
                 {
                     work::forget(&delivery, &session, &topics, None).await;
                 }
+                drop(turn);
             });
         }
     }
@@ -380,6 +400,6 @@ fn add_durable(subscriptions: &mut Vec<Held>, topic: &Topic) {
         && subscriptions.iter().all(|held| held.filter != filter)
     {
         let options = SubscribeOptions::new(Qos::AtLeastOnce);
-        subscriptions.push(Held { filter, options, id: 0, is_of_client: false });
+        subscriptions.push(Held { filter, options, id: 0, is_of_client: false, since: 0 });
     }
 }

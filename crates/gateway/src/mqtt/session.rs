@@ -1,103 +1,44 @@
 //! What outlives an MQTT connection: the session's subscriptions, kept in the store with the device, and what
 //! is in flight, a will that is not due and when the session ends, kept in this node's memory.
 //!
-//! A disconnect writes nothing to the store: a node that is killed forgets what was in flight, so that those
-//! messages come again with new packet ids and the same notification ids, and wills that were not due. It does not
-//! forget subscriptions, nor anything that is stored.
+//! A position of a durable subscription tells what of a topic is not confirmed. Filters with wildcards have none: what
+//! they brought and the client has not confirmed is kept with the session, by id, and everything behind a place in the
+//! order of commits was not sent. A session with such filters writes that when its connection ends, others write nothing.
+//! So a node that is killed forgets what was in flight, so that those messages come again with new packet ids and the
+//! same notification ids, and wills that were not due. It does not forget subscriptions, nor anything that is stored.
 //!
 //! Invariants: a [`Lot`] bounds what is left; a session that had to make room goes on from the store alone. Only the
 //! holder that left a session goes on with it: a device that was revoked, deleted and made again, or given to another
 //! user since then begins anew.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use noroshi_protocol::mqtt::{Answer, Saved, SubscribeOptions, Subscription, TopicFilter, Will};
-use noroshi_store::{KEPT_ENDED, Place};
+use noroshi_protocol::mqtt::{Answer, Owed, Saved, Will};
+use noroshi_store::Place;
 use noroshi_types::{AppId, Timestamp, Topic};
 use parking_lot::Mutex;
 
+use super::kept::{Kept, OWED_MAX};
+use super::last_words::{LastWords, Turn};
 use crate::parking::{Capacity, Lot};
 use crate::registry::{Key, Session};
 
-const VERSION: u8 = 2;
-/// Beside the options of a subscription, in a bit that MQTT reserves (§3.8.3.1): the client did not make it.
-const MADE_ELSEWHERE: u8 = 1 << 7;
-
-/// A session as the store keeps it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Kept {
-    /// What was accepted up to here was heard, for filters with wildcards.
+/// How far a session's messages were sent.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Progress {
+    /// See [`Kept::since`].
     pub(crate) since: Place,
-    /// How long it outlives its connection.
-    pub(crate) expiry_s: u32,
-    pub(crate) subscriptions: Vec<Subscription>,
-}
-
-impl Kept {
-    pub(crate) fn encode(&self) -> Vec<u8> {
-        let mut out = vec![VERSION];
-        out.extend_from_slice(&self.since.0.to_be_bytes());
-        out.extend_from_slice(&self.expiry_s.to_be_bytes());
-        for Subscription { filter, options, id, is_of_client } in &self.subscriptions {
-            let text = filter.as_str().as_bytes();
-            // One byte says the length, unless the operator allows longer filters: 0, and then two bytes. No filter is
-            // empty, so programs before that read it as another program's.
-            match u8::try_from(text.len()) {
-                Ok(len) => out.push(len),
-                Err(_) => {
-                    out.push(0);
-                    out.extend_from_slice(&u16::try_from(text.len()).unwrap_or(u16::MAX).to_be_bytes());
-                }
-            }
-            out.extend_from_slice(&text[..text.len().min(usize::from(u16::MAX))]);
-            out.push(options.as_u8() | if *is_of_client { 0 } else { MADE_ELSEWHERE });
-            out.extend_from_slice(&id.to_be_bytes());
-        }
-        out
-    }
-
-    /// And whether the session has ended, because the device got another user or its tokens were revoked. `None` if
-    /// another program wrote it.
-    pub(crate) fn parse(bytes: &[u8]) -> Option<(Self, bool)> {
-        let (bytes, ended) = match bytes.strip_prefix(&[KEPT_ENDED]) {
-            Some(bytes) => (bytes, true),
-            None => (bytes, false),
-        };
-        let mut rest = bytes.strip_prefix(&[VERSION])?;
-        let since = Place(i64::from_be_bytes(take(&mut rest)?));
-        let expiry_s = u32::from_be_bytes(take(&mut rest)?);
-        let mut subscriptions = Vec::new();
-        while let Some((len, mut after)) = rest.split_first() {
-            let len = match *len {
-                0 => u16::from_be_bytes(take(&mut after)?),
-                len => u16::from(len),
-            };
-            let (text, after) = after.split_at_checked(usize::from(len))?;
-            let (options, mut after) = after.split_first()?;
-            subscriptions.push(Subscription {
-                filter: TopicFilter::parse(std::str::from_utf8(text).ok()?).ok()?,
-                options: SubscribeOptions::from_u8(options & !MADE_ELSEWHERE)?,
-                id: u32::from_be_bytes(take(&mut after)?),
-                is_of_client: options & MADE_ELSEWHERE == 0,
-            });
-            rest = after;
-        }
-        Some((Self { since, expiry_s, subscriptions }, ended))
-    }
-}
-
-fn take<const N: usize>(rest: &mut &[u8]) -> Option<[u8; N]> {
-    let (bytes, after) = rest.split_first_chunk()?;
-    *rest = after;
-    Some(*bytes)
+    /// What was not sent and is not behind `since` either; at most [`OWED_MAX`].
+    pub(crate) unsent: Vec<Owed>,
 }
 
 /// What a connection left.
 pub(crate) struct Left {
     pub(crate) session: Arc<Session>,
     pub(crate) saved: Option<Box<Saved>>,
+    pub(crate) progress: Progress,
     pub(crate) will: Option<Box<Will>>,
     pub(crate) will_at: Timestamp,
     pub(crate) ends_at: Timestamp,
@@ -108,7 +49,7 @@ pub(crate) struct Left {
 impl Left {
     pub(crate) fn new(
         session: Arc<Session>,
-        saved: Option<Box<Saved>>,
+        (saved, progress): (Option<Box<Saved>>, Progress),
         will: Option<Box<Will>>,
         now: Timestamp,
         expiry_s: u32,
@@ -116,7 +57,15 @@ impl Left {
     ) -> Self {
         let after = |seconds: u32| now.saturating_add(Duration::from_secs(seconds.into()));
         let will_at = will.as_ref().map_or(Timestamp(u64::MAX), |will| after(will.delay_s.min(expiry_s)));
-        Self { session, saved, will, will_at, ends_at: after(expiry_s), topics }
+        let mut progress = progress;
+        progress.unsent.truncate(OWED_MAX);
+        Self { session, saved, progress, will, will_at, ends_at: after(expiry_s), topics }
+    }
+
+    /// What the session owes its client beside what is behind [`Progress::since`].
+    pub(crate) fn owed(&self) -> Vec<Owed> {
+        let in_flight = self.saved.iter().flat_map(|saved| saved.in_flight());
+        owed(in_flight, &self.progress.unsent)
     }
 
     pub(crate) fn take_will(&mut self) -> Option<Box<Will>> {
@@ -132,20 +81,36 @@ impl Left {
         let will = self.will.as_ref().map_or(0, |will| size_of::<Will>() + will.held_bytes());
         let topics = self.topics.iter().map(|topic| size_of::<Topic>() + topic.as_str().len()).sum::<usize>();
         let saved = self.saved.as_ref().map_or(0, |saved| saved.held_bytes());
-        size_of::<Self>() + size_of::<Session>() + self.session.device.as_str().len() + will + topics + saved
+        let unsent = self.progress.unsent.capacity() * size_of::<Owed>();
+        size_of::<Self>()
+            + size_of::<Session>()
+            + self.session.device.as_str().len()
+            + will
+            + topics
+            + saved
+            + unsent
     }
+}
+
+/// What was sent, and then what was not; each once.
+pub(crate) fn owed(in_flight: impl Iterator<Item = Owed>, unsent: &[Owed]) -> Vec<Owed> {
+    let mut owed: Vec<Owed> = in_flight.collect();
+    let sent: HashSet<Owed> = owed.iter().copied().collect();
+    owed.extend(unsent.iter().filter(|one| !sent.contains(one)));
+    owed.truncate(OWED_MAX);
+    owed
 }
 
 /// What time brought to a session without a connection.
 pub(crate) enum Due {
     Will(Arc<Session>, Box<Will>),
     /// Its durable subscriptions are to be forgotten.
-    Ended(Arc<Session>, Vec<Topic>),
+    Ended(Arc<Session>, Vec<Topic>, Turn),
 }
 
 /// Of all shards: a device may come back on any. Locked for some instructions at the beginning and the end
 /// of a connection, and each second; nothing else is locked under it.
-pub(crate) struct Lefts(Mutex<Inner>);
+pub(crate) struct Lefts(Mutex<Inner>, Arc<LastWords>);
 
 /// Invariant: a session without a connection that is not in the lot left before this process began, or it has ended, or
 /// the lot evicted it.
@@ -160,7 +125,7 @@ struct Inner {
 impl Lefts {
     pub(crate) fn new(now: Timestamp, capacity: Capacity) -> Self {
         let (lot, evicted_until) = (Lot::new(capacity), HashMap::new());
-        Self(Mutex::new(Inner { lot, began: now, evicted_until }))
+        Self(Mutex::new(Inner { lot, began: now, evicted_until }), Arc::default())
     }
 
     /// Whether a session of the app that is not here has ended, where no other node could have had it. A connection of
@@ -170,6 +135,10 @@ impl Lefts {
         let ends_at = inner.began.saturating_add(Duration::from_secs(kept.expiry_s.into()));
         let was_evicted = inner.evicted_until.get(&app).is_some_and(|until| *until > now);
         ends_at <= now && !was_evicted
+    }
+
+    pub(crate) fn last_words(&self) -> &Arc<LastWords> {
+        &self.1
     }
 
     /// Returns what had to make room: perhaps `left` itself.
@@ -227,7 +196,9 @@ impl Lefts {
                 due.push(Due::Will(left.session.clone(), will));
             }
             if left.ends_at <= now {
-                due.push(Due::Ended(left.session, left.topics));
+                let (key, generation) = (left.session.device_key, left.session.address.generation);
+                let turn = self.1.announce(key, generation, true);
+                due.push(Due::Ended(left.session, left.topics, turn));
             } else {
                 // It is smaller than before, so there is room.
                 inner.put(left);
@@ -246,7 +217,6 @@ impl Inner {
 
 #[cfg(test)]
 mod tests {
-    use noroshi_protocol::mqtt::Qos;
     use noroshi_types::{DeviceId, DeviceNum};
 
     use super::*;
@@ -263,7 +233,7 @@ mod tests {
     fn a_session_of_an_earlier_process_ends_by_when_this_one_began() {
         let capacity = Capacity { entries_max: 9, bytes_max: usize::MAX };
         let lefts = Lefts::new(Timestamp(1_000), capacity);
-        let kept = Kept { since: Place(1), expiry_s: 60, subscriptions: Vec::new() };
+        let kept = Kept { since: Place(1), expiry_s: 60, ..Kept::default() };
         let has_ended = |now| lefts.has_ended(AppId(1), &kept, Timestamp(now));
         assert!(!has_ended(60_999) && has_ended(61_000));
     }
@@ -272,10 +242,11 @@ mod tests {
     fn an_eviction_holds_back_the_expiry_of_its_apps_sessions_only() {
         const NOW: Timestamp = Timestamp(1_000);
         let lefts = Lefts::new(Timestamp(0), Capacity { entries_max: 1, bytes_max: usize::MAX });
-        let kept = Kept { since: Place(1), expiry_s: 1, subscriptions: Vec::new() };
+        let kept = Kept { since: Place(1), expiry_s: 1, ..Kept::default() };
         let put = |device, expiry_s| {
             let session = session(device, AppId(1));
-            lefts.put(Left::new(session, None, None, NOW, expiry_s, Vec::new())).len()
+            let nothing = (None, Progress::default());
+            lefts.put(Left::new(session, nothing, None, NOW, expiry_s, Vec::new())).len()
         };
         let has_ended = |app, now| lefts.has_ended(AppId(app), &kept, Timestamp(now));
         assert_eq!([put("a", 60), put("b", 9), put("c", 9)], [0, 1, 1]);
@@ -284,28 +255,5 @@ mod tests {
         assert!(has_ended(1, 61_000));
         lefts.forget_app(AppId(1));
         assert!(lefts.0.lock().evicted_until.is_empty());
-    }
-
-    #[test]
-    fn what_is_kept_comes_back() {
-        let held = |filter: &str, id, is_of_client| Subscription {
-            filter: TopicFilter::parse(filter).expect("a filter"),
-            options: SubscribeOptions::new(Qos::ExactlyOnce),
-            id,
-            is_of_client,
-        };
-        let kept = Kept {
-            since: Place(77),
-            expiry_s: 60,
-            subscriptions: vec![held("a/+", 0, true), held("b", 0, false), held("$noroshi/inbox", 9, true)],
-        };
-        let bytes = kept.encode();
-        assert_eq!(Kept::parse(&bytes), Some((kept.clone(), false)));
-        let ended = [&[KEPT_ENDED], bytes.as_slice()].concat();
-        assert_eq!(Kept::parse(&ended), Some((kept, true)));
-        for cut in (0..bytes.len()).filter(|cut| ![13, 22, 29].contains(cut)) {
-            assert_eq!(Kept::parse(&bytes[..cut]), None, "{cut}");
-        }
-        assert_eq!(Kept::parse(&[9]), None, "another program's");
     }
 }

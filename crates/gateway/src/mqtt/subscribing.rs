@@ -49,11 +49,12 @@ impl Shard {
         let Some(app) = self.app_of(slot) else { return };
         let mut made = Vec::new();
         let had_wildcards = self.mqtt(slot).is_some_and(|mqtt| mqtt.heard_by_wildcard().is_some());
-        let (asked, most) = (request.subscriptions().count(), shared.config.mqtt.subscriptions_max);
+        let (asked, most) = (request.count(), shared.config.mqtt.subscriptions_max);
         let limit = self.delivery.quotas().subscriptions_max(app, most);
         let config = Config { subscriptions_max: limit, ..shared.config.mqtt.clone() };
+        let since = self.heard_from(slot);
         self.answer_mqtt(slot, |conversation, out| {
-            made = conversation.subscribed(&config, request, out)?;
+            made = conversation.subscribed(&config, request, since.0, out)?;
             Ok(())
         });
         if made.len() < asked {
@@ -83,12 +84,23 @@ impl Shard {
         self.advance(slot);
     }
 
+    /// What was accepted up to here a subscription that is made now does not bring.
+    pub(super) fn heard_from(&self, slot: u32) -> Place {
+        let as_of = self.connections.get(slot as usize).map(|connection| connection.as_of);
+        Place::of(as_of.map_or(self.fanout.offered, |as_of| as_of.max(self.fanout.offered)))
+    }
+
     /// What is published from now on comes by itself, and once; what is retained from before is read first.
     fn hear_by_wildcard(&mut self, slot: u32, is_first: bool, retained: Vec<Box<str>>) {
-        let Some(connection) = self.connections.get(slot as usize) else { return };
+        let Some(connection) = self.connections.get_mut(slot as usize) else { return };
         let offered = connection.as_of.max(self.fanout.offered);
-        if let Some(mqtt) = self.mqtt(slot).filter(|_| is_first) {
-            mqtt.since = mqtt.since.max(Place::of(offered));
+        if is_first {
+            if let Some(catch_up) = &mut connection.catch_up {
+                catch_up.read_log_from(Place::of(offered));
+            }
+            if let Some(mqtt) = self.mqtt(slot) {
+                mqtt.since = mqtt.since.max(Place::of(offered));
+            }
         }
         if retained.is_empty() {
             return;

@@ -18,8 +18,10 @@ use noroshi_protocol::mqtt::{
 use noroshi_store::{Error as StoreError, Place};
 use noroshi_types::{CloseReason, Message, NotificationId, Request, Target, Topic};
 
+use super::kept::Kept;
+use super::last_words::{LastWords, Turn};
 use super::scan::Scans;
-use super::session::Kept;
+use super::session::owed;
 use crate::connection::Phase;
 use crate::mailbox::Reply;
 use crate::registry::Session;
@@ -49,10 +51,16 @@ pub(crate) enum Job {
         request: UnsubscribeRequest,
         lasts: bool,
     },
-    /// The durable subscriptions of an earlier session.
-    Forget(Vec<Topic>),
-    /// What the store keeps of the session from here on.
-    Keep(Vec<u8>),
+    /// The durable subscriptions of an earlier session. `turn`: of one that ends with its connection.
+    Forget {
+        topics: Vec<Topic>,
+        turn: Option<Turn>,
+    },
+    /// What the store keeps of the session whose connection is over.
+    Keep {
+        kept: Vec<u8>,
+        turn: Turn,
+    },
     /// What the topics of these filters retain of what was accepted up to an id.
     Retained {
         filters: Vec<Box<str>>,
@@ -157,37 +165,42 @@ impl Shard {
     fn send_jobs(&mut self) {
         while self.works.out < OUT_MAX {
             let Some((slot, generation)) = self.works.waiting.pop_front() else { return };
-            let offered = Place::of(self.fanout.offered);
+            let floor = self.mqtt(slot).map_or(Place(0), |mqtt| mqtt.since);
+            let (sent, from) = (self.sent_by_wildcard(slot, floor), self.heard_from(slot));
             let Some(connection) = self.at(slot, generation).filter(|it| it.phase == Phase::Open) else {
                 continue;
             };
-            let live = connection.catch_up.is_none();
+            let unsent = connection.catch_up.as_ref().map(|catch_up| catch_up.unsent()).unwrap_or_default();
             let Some(session) = connection.session.clone() else { continue };
             let Some(mqtt) = self.mqtt(slot) else { continue };
             if mqtt.queue.as_ref().is_some_and(|queue| queue.scans_next()) {
                 self.works.scans.push(session.app, (slot, generation));
                 continue;
             }
-            if live {
-                mqtt.since = mqtt.since.max(offered);
-            }
+            mqtt.since = sent;
             let (since, expiry_s) = (mqtt.since, mqtt.expiry_s);
             let Some(job) = mqtt.queue.as_mut().and_then(|queue| queue.pop()) else { continue };
             let held = || mqtt.conversation.subscriptions().cloned().collect::<Vec<_>>();
+            let keep = |subscriptions| {
+                let owed = owed(mqtt.conversation.in_flight(), &unsent);
+                Some(Kept { since, expiry_s, owed, subscriptions })
+            };
             // What the session will be, kept before the client is told.
             let kept = match &job {
                 Job::Subscribe { request, lasts: true, .. } => {
                     let mut subscriptions = held();
-                    for new in request.subscriptions() {
-                        subscriptions.retain(|old| old.filter != new.filter);
+                    for mut new in request.subscriptions(from.0) {
+                        if let Some(at) = subscriptions.iter().position(|old| old.filter == new.filter) {
+                            new.since = subscriptions.remove(at).since;
+                        }
                         subscriptions.push(new);
                     }
-                    Some(Kept { since, expiry_s, subscriptions })
+                    keep(subscriptions)
                 }
                 Job::Unsubscribe { request, lasts: true } => {
                     let mut subscriptions = held();
                     subscriptions.retain(|old| request.filters().all(|filter| *filter != old.filter));
-                    Some(Kept { since, expiry_s, subscriptions })
+                    keep(subscriptions)
                 }
                 _ => None,
             };
@@ -195,7 +208,8 @@ impl Shard {
             let (shared, index) = (self.shared.clone(), usize::from(self.index));
             let delivery = self.delivery.clone();
             self.delivery.work(async move {
-                let ran = AssertUnwindSafe(run(&delivery, &session, job, kept)).catch_unwind().await;
+                let words = shared.lefts.last_words();
+                let ran = AssertUnwindSafe(run(&delivery, words, &session, job, kept)).catch_unwind().await;
                 let done = ran.unwrap_or_else(|_| {
                     shared.metrics.panics.inc();
                     Done::Failed
@@ -276,7 +290,7 @@ impl Shard {
         let queue = queue.unwrap_or_default();
         let goes_on = |job: &Job| match job {
             Job::Publish { answer, .. } => !lasts || answer.is_none_or(|answer| !answer.is_exactly_once()),
-            job => matches!(job, Job::Forget(_)),
+            job => matches!(job, Job::Forget { .. }),
         };
         let mut jobs: VecDeque<Job> = queue.jobs.into_iter().filter(goes_on).collect();
         jobs.extend(last);
@@ -290,16 +304,26 @@ impl Shard {
     }
 
     fn publish_left(&self, session: Arc<Session>, jobs: VecDeque<Job>) {
-        let delivery = self.delivery.clone();
+        let (delivery, shared) = (self.delivery.clone(), self.shared.clone());
         self.delivery.work(async move {
             for job in jobs {
-                run(&delivery, &session, job, None).await;
+                run(&delivery, shared.lefts.last_words(), &session, job, None).await;
             }
         });
     }
 }
 
-async fn run(delivery: &Arc<Delivery>, session: &Session, job: Job, kept: Option<Kept>) -> Done {
+async fn run(
+    delivery: &Arc<Delivery>,
+    words: &LastWords,
+    session: &Session,
+    job: Job,
+    kept: Option<Kept>,
+) -> Done {
+    // What it writes goes on from what the device's connection before writes.
+    if !matches!(job, Job::Publish { .. } | Job::Retained { .. }) {
+        words.wait_for_earlier(session.device_key, session.address.generation).await;
+    }
     match job {
         Job::Publish { request, clears, answer } => {
             let result = publish(delivery, session, *request, clears).await;
@@ -318,14 +342,19 @@ async fn run(delivery: &Arc<Delivery>, session: &Session, job: Job, kept: Option
             }
             Done::Unsubscribed { request }
         }
-        Job::Forget(topics) => {
+        Job::Forget { topics, turn } => {
             forget(delivery, session, &topics, None).await;
+            drop(turn);
             Done::Forgotten
         }
-        Job::Keep(kept) => {
-            if let Err(error) = delivery.store().keep_session(session.num, Some(kept)).await {
+        Job::Keep { kept, turn } => {
+            // Another node that has the device by now writes for itself.
+            let is_elsewhere = delivery.session_elsewhere(session.app, &session.device).await.is_some();
+            if !is_elsewhere && let Err(error) = delivery.store().keep_session(session.num, Some(kept)).await
+            {
                 tracing::debug!(%error, "where a session was is not kept: more will be repeated");
             }
+            drop(turn);
             Done::Forgotten
         }
         // Sent by `send_scans`, and of a connection that is gone not at all.
@@ -360,7 +389,7 @@ async fn subscribe(
     kept: Option<Kept>,
 ) -> Result<(), SubscribeRefused> {
     let (store, now) = (delivery.store(), delivery.clock().now());
-    let topics: Vec<Topic> = request.subscriptions().filter_map(|one| one.filter.topic()).collect();
+    let topics: Vec<Topic> = request.subscriptions(0).filter_map(|one| one.filter.topic()).collect();
     let held = match delivery.admit_subscriptions(session.app, &session.device, &topics).await {
         Ok(held) => held,
         Err(Error::OverQuota(_)) => return Err(SubscribeRefused::OverQuota),

@@ -8,6 +8,7 @@ mod descriptors;
 mod drain;
 mod fairness;
 mod hostile;
+mod model;
 mod mqtt;
 mod node;
 mod recovery;

@@ -37,6 +37,15 @@ pub(crate) struct Node {
     folder: Arc<tempfile::TempDir>,
 }
 
+type Kept = (Arc<Sqlite>, Arc<tempfile::TempDir>, Registry);
+
+fn new_store() -> Kept {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut registry = noroshi_telemetry::registry();
+    let store = Arc::new(Sqlite::open(folder.path(), Options::default(), &mut registry).expect("a store"));
+    (store, Arc::new(folder), registry)
+}
+
 pub(crate) fn plain() -> Config {
     let address = "127.0.0.1:0".parse().expect("an address");
     Config {
@@ -65,22 +74,31 @@ impl Node {
         handed_over: Arc<std::sync::Mutex<Vec<Handover>>>,
         handover: HandoverFn,
     ) -> Self {
-        let folder = tempfile::tempdir().expect("a folder");
-        let mut registry = noroshi_telemetry::registry();
-        let store =
-            Arc::new(Sqlite::open(folder.path(), Options::default(), &mut registry).expect("a store"));
-        let kept = (store, Arc::new(folder), registry);
-        Self::start_on(kept, config, handed_over, handover, |_| {}).await
+        Self::start_on(new_store(), Clock::system(), config, handed_over, handover, |_| {}).await
+    }
+
+    /// With a clock that a test sets.
+    pub(crate) async fn start_at(config: Config, clock: Clock) -> Self {
+        Self::start_on(new_store(), clock, config, Arc::default(), Arc::new(|_| {}), |_| {}).await
+    }
+
+    /// What a node leaves for one that is started after it.
+    pub(crate) fn kept(&self) -> Kept {
+        (self.store.clone(), self.folder.clone(), noroshi_telemetry::registry())
+    }
+
+    pub(crate) async fn start_after(kept: Kept, config: Config, clock: Clock) -> Self {
+        Self::start_on(kept, clock, config, Arc::default(), Arc::new(|_| {}), |_| {}).await
     }
 
     /// One more node on the store of `self`; `join` makes it one of several.
     pub(crate) async fn start_beside(&self, join: impl FnOnce(&Arc<Delivery>)) -> Self {
-        let kept = (self.store.clone(), self.folder.clone(), noroshi_telemetry::registry());
-        Self::start_on(kept, plain(), Arc::default(), Arc::new(|_| {}), join).await
+        Self::start_on(self.kept(), Clock::system(), plain(), Arc::default(), Arc::new(|_| {}), join).await
     }
 
     async fn start_on(
-        (store, folder, mut registry): (Arc<Sqlite>, Arc<tempfile::TempDir>, Registry),
+        (store, folder, mut registry): Kept,
+        clock: Clock,
         config: Config,
         handed_over: Arc<std::sync::Mutex<Vec<Handover>>>,
         handover: HandoverFn,
@@ -89,7 +107,6 @@ impl Node {
         let egress =
             Arc::new(noroshi_egress::Egress::new(noroshi_egress::Config::default()).expect("egress"));
         let auth = Auth::open(store.clone() as Arc<dyn Store>, egress).await.expect("auth");
-        let clock = Clock::system();
         let name = AppName::parse("dev").expect("a name");
         let app = match auth.app(name.as_str()) {
             Some(app) => app.id,

@@ -20,10 +20,9 @@ pub enum Action<'a> {
     Subscribe(SubscribeRequest),
     /// Answered by `unsubscribed`.
     Unsubscribe(UnsubscribeRequest),
-    /// The device has it, if an id is named. `room`: what was refused as [`super::Delivery::Full`] may be
-    /// offered again.
+    /// The device has these. `room`: what was refused as [`super::Delivery::Full`] may be offered again.
     Settled {
-        id: Option<NotificationId>,
+        ids: Vec<NotificationId>,
         room: bool,
     },
     Presence(Presence),
@@ -182,12 +181,21 @@ pub(super) struct SubscribeItem {
 }
 
 impl SubscribeRequest {
-    /// What is asked for; to be kept with the session where it is one that lasts.
-    pub fn subscriptions(&self) -> impl Iterator<Item = Subscription> {
-        self.items.iter().filter_map(|item| {
-            let filter = item.filter.as_ref().ok()?.clone();
-            Some(Subscription { filter, options: item.options, id: self.id, is_of_client: true })
+    /// What is asked for; to be kept with the session where it is one that lasts. `since`: [`Subscription::since`].
+    pub fn subscriptions(&self, since: i64) -> impl Iterator<Item = Subscription> {
+        self.filters().map(move |(filter, options)| {
+            let filter = filter.clone();
+            Subscription { filter, options, id: self.id, is_of_client: true, since }
         })
+    }
+
+    fn filters(&self) -> impl Iterator<Item = (&TopicFilter, SubscribeOptions)> {
+        self.items.iter().filter_map(|item| Some((item.filter.as_ref().ok()?, item.options)))
+    }
+
+    /// How many are asked for and not refused.
+    pub fn count(&self) -> usize {
+        self.filters().count()
     }
 
     /// Refuses those that `refuse` names a reason for.
@@ -291,6 +299,18 @@ impl Will {
     }
 }
 
+/// A message that a session still owes its client.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Owed {
+    pub id: NotificationId,
+    /// Because its topic retained it.
+    pub retained: bool,
+}
+
+pub(super) fn in_flight(sent: &[Sent]) -> impl Iterator<Item = Owed> {
+    sent.iter().filter(|sent| sent.is_open()).map(|sent| Owed { id: sent.id, retained: sent.retained })
+}
+
 /// A session's state that is not in the store (§4.1): what is in flight both ways, and the subscriptions.
 #[derive(Debug, Default)]
 pub struct Saved {
@@ -309,6 +329,11 @@ impl Saved {
             + self.unreleased.capacity() * size_of::<u16>()
             + self.subscriptions.capacity() * size_of::<Subscription>()
             + filters
+    }
+
+    /// What was sent and not confirmed, in the order in which it was sent.
+    pub fn in_flight(&self) -> impl Iterator<Item = Owed> {
+        in_flight(&self.sent)
     }
 
     /// A message was published whose connection ended before it could be told: sent again, it is the same one.

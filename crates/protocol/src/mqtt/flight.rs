@@ -13,10 +13,23 @@ use super::{Qos, ReasonCode};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Sent {
     pub(super) id: NotificationId,
+    /// The log that it comes from ([`super::Outgoing`]); 0 is none.
+    pub(super) log: u32,
     pub(super) packet_id: u16,
     pub(super) stage: Stage,
     /// Sent on an earlier connection of the session: to be sent again when it comes by.
     pub(super) resend: bool,
+    /// Sent because its topic retains it: that the client has it says nothing about the topic's log.
+    pub(super) retained: bool,
+    /// The client confirmed it, and the service has not been told.
+    pub(super) waits: bool,
+}
+
+impl Sent {
+    /// Whether the client has not confirmed it.
+    pub(super) fn is_open(&self) -> bool {
+        matches!(self.stage, Stage::Ack | Stage::Rec)
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,6 +40,8 @@ pub(super) enum Stage {
     Rec,
     /// QoS 2: PUBREL was sent, PUBCOMP ends it.
     Comp,
+    /// It has no packet id any more, and waits for the service to be told.
+    Done,
 }
 
 impl Stage {
@@ -34,6 +49,7 @@ impl Stage {
         match self {
             Stage::Ack => Qos::AtLeastOnce,
             Stage::Rec | Stage::Comp => Qos::ExactlyOnce,
+            Stage::Done => Qos::AtMostOnce,
         }
     }
 }
@@ -61,7 +77,7 @@ impl Verdict {
 
 #[derive(Debug, Default)]
 pub(super) struct Flight {
-    /// In the order they were sent; at most the window.
+    /// In the order they were sent; at most twice [`super::Config::in_flight_max`].
     pub(super) sent: Vec<Sent>,
     /// At most the receive maximum, together with `unreleased`.
     pub(super) received: VecDeque<Received>,
@@ -94,12 +110,44 @@ impl Flight {
     }
 
     pub(super) fn find(&self, packet_id: u16) -> Option<usize> {
-        self.sent.iter().position(|sent| sent.packet_id == packet_id)
+        self.sent.iter().position(|sent| sent.packet_id == packet_id && sent.stage != Stage::Done)
     }
 
     /// Those that count against the client's receive maximum on this connection.
     pub(super) fn sent_count(&self) -> usize {
-        self.sent.iter().filter(|sent| !sent.resend).count()
+        self.sent.iter().filter(|sent| !sent.resend && sent.stage != Stage::Done).count()
+    }
+
+    /// Where a message is that was sent for the same reason: first one to be sent again.
+    pub(super) fn known(&self, id: NotificationId, retained: bool) -> Option<usize> {
+        let find = |resend| {
+            let is_it = |sent: &Sent| sent.id == id && sent.retained == retained && sent.resend == resend;
+            self.sent.iter().position(is_it)
+        };
+        find(true).or_else(|| find(false))
+    }
+
+    /// Whether a message of this log was sent and is not confirmed.
+    pub(super) fn is_open(&self, log: u32) -> bool {
+        log != 0 && self.sent.iter().any(|sent| sent.log == log && sent.is_open())
+    }
+
+    /// Takes out what the service can be told. A device has one position in a log, so a message counts as confirmed when
+    /// every message sent before it from the same log is confirmed too.
+    pub(super) fn take_told(&mut self) -> Vec<NotificationId> {
+        let (mut open, mut ids) = (Vec::new(), Vec::new());
+        self.sent.retain_mut(|sent| {
+            let follows = sent.log != 0 && open.contains(&sent.log);
+            if sent.is_open() && sent.log != 0 && !follows {
+                open.push(sent.log);
+            }
+            if sent.waits && !follows {
+                ids.push(sent.id);
+                sent.waits = false;
+            }
+            sent.stage != Stage::Done || sent.waits
+        });
+        ids
     }
 
     /// A packet id that no message has; `last` is the one given before. There is one, since fewer than
@@ -159,6 +207,31 @@ impl Flight {
 mod tests {
     use super::*;
 
+    fn sent(id: NotificationId, packet_id: u16, log: u32) -> Sent {
+        Sent { id, log, packet_id, stage: Stage::Ack, resend: false, retained: false, waits: false }
+    }
+
+    #[test]
+    fn a_log_is_confirmed_in_its_order() {
+        let mut flight = Flight::default();
+        let id = |number: u16| NotificationId::from_bytes([number as u8; 16]);
+        for (number, log) in [(1, 7), (2, 0), (3, 7), (4, 8), (5, 7)] {
+            flight.sent.push(sent(id(number), number, log));
+        }
+        let confirm = |flight: &mut Flight, number: u16| {
+            let at = flight.find(number).expect("in flight");
+            (flight.sent[at].stage, flight.sent[at].waits) = (Stage::Done, true);
+            flight.take_told()
+        };
+        assert_eq!(confirm(&mut flight, 2), [id(2)], "of no log");
+        assert_eq!(confirm(&mut flight, 3), []);
+        assert_eq!(confirm(&mut flight, 4), [id(4)], "of another log");
+        assert_eq!((flight.find(3), flight.sent_count(), flight.is_open(7)), (None, 2, true));
+        assert_eq!(confirm(&mut flight, 1), [id(1), id(3)]);
+        assert_eq!(confirm(&mut flight, 5), [id(5)]);
+        assert!(flight.is_empty());
+    }
+
     #[test]
     fn packet_ids_go_round_and_pass_those_in_use() {
         let mut flight = Flight::default();
@@ -166,7 +239,7 @@ mod tests {
         assert_eq!(flight.next_packet_id(u16::MAX), 1);
         for packet_id in [1, 2, u16::MAX] {
             let id = NotificationId::from_bytes([0; 16]);
-            flight.sent.push(Sent { id, packet_id, stage: Stage::Ack, resend: false });
+            flight.sent.push(sent(id, packet_id, 0));
         }
         assert_eq!(flight.next_packet_id(u16::MAX - 1), 3);
     }

@@ -6,10 +6,11 @@
 //! all of one version share, [`Outgoing::shared`]. A connection with nothing of its own (QoS 0, no alias, no
 //! identifier) takes the whole packet from here, [`Outgoing::whole`]: a broadcast is one `Bytes`.
 
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
-use noroshi_types::{Message, NotificationId, Timestamp};
+use noroshi_types::{Message, NotificationId, Timestamp, When};
 
 use super::packet::flags;
 use super::property::push_property;
@@ -24,6 +25,8 @@ use crate::native;
 pub struct Outgoing {
     pub(super) id: NotificationId,
     pub(super) wants_ack: bool,
+    /// Which topic's log holds it, as a number; 0: none does. Two topics of one number confirm in one order.
+    pub(super) log: u32,
     pub(super) topic: Arc<str>,
     /// The most it is sent with.
     pub(super) qos: Qos,
@@ -67,6 +70,8 @@ impl Outgoing {
     pub fn new(message: &Message) -> Self {
         let topic = message.topic.as_ref().map(|place| &place.topic).filter(|topic| !topic.is_everyone());
         let topic = topic.map_or(INBOX_TOPIC, |topic| topic.as_str());
+        let log = message.topic.as_ref().filter(|_| message.when == When::Stored);
+        let log = log.map_or(0, |place| log_number(place.topic.as_str()));
         let data = message.data.as_ref().filter(|_| message.notification.is_none());
         let content = data.and_then(|data| Content::from_data(data.as_str()));
         let content = content.unwrap_or_else(|| native_content(message));
@@ -76,6 +81,7 @@ impl Outgoing {
         Self {
             id: message.id,
             wants_ack: message.wants_ack(),
+            log,
             topic: topic.into(),
             qos: content.qos,
             retain: content.retain,
@@ -138,6 +144,12 @@ impl Outgoing {
         });
         (version == Version::V3 || whole.expiry_s == life.expiry_s()).then(|| whole.packet.clone())
     }
+}
+
+fn log_number(topic: &str) -> u32 {
+    let mut hasher = DefaultHasher::new();
+    topic.hash(&mut hasher);
+    (hasher.finish() as u32).max(1)
 }
 
 pub(super) fn expiry_bytes(life: Life) -> usize {

@@ -15,6 +15,8 @@ pub struct Subscription {
     pub id: u32,
     /// The client subscribed. Otherwise it is a durable subscription of the device that was made elsewhere.
     pub is_of_client: bool,
+    /// Where in the order of commits it was made: it brings nothing of what was accepted up to here.
+    pub since: i64,
 }
 
 /// Invariant: both lists are ordered by filter, and each filter is there once.
@@ -42,13 +44,14 @@ impl Subscriptions {
         bytes_max() > limits::TOPIC_BYTES_MAX && held() + filter.as_str().len() > limits::FILTERS_BYTES_MAX
     }
 
-    /// Replaces one of the same filter (§3.8.4). Whether it is new; `None` if there is no room.
+    /// Replaces one of the same filter (§3.8.4), which goes on from where that began. Whether it is new; `None` if there
+    /// is no room.
     pub(super) fn put(&mut self, subscription: Subscription, max: usize) -> Option<bool> {
         let full = self.len() >= max || self.is_full_of_bytes(&subscription.filter);
         let wild = subscription.filter.has_wildcards();
         let list = if wild { &mut self.wild } else { &mut self.exact };
         match list.binary_search_by(|held| held.filter.cmp(&subscription.filter)) {
-            Ok(at) => list[at] = subscription,
+            Ok(at) => list[at] = Subscription { since: list[at].since, ..subscription },
             Err(_) if full || wild && list.len() >= WILDCARDS_MAX => return None,
             Err(at) => {
                 list.insert(at, subscription);
@@ -92,7 +95,8 @@ mod tests {
 
     fn subscription(filter: &str, id: u32) -> Subscription {
         let filter = TopicFilter::parse(filter).unwrap();
-        Subscription { filter, options: SubscribeOptions::new(Qos::AtLeastOnce), id, is_of_client: true }
+        let options = SubscribeOptions::new(Qos::AtLeastOnce);
+        Subscription { filter, options, id, is_of_client: true, since: i64::from(id) }
     }
 
     fn matching(subscriptions: &Subscriptions, name: &str) -> Vec<u32> {
@@ -108,6 +112,7 @@ mod tests {
         assert_eq!(matching(&subscriptions, "a/b"), [5, 4, 3]);
         assert_eq!(matching(&subscriptions, "a"), [2, 4]);
         assert_eq!(subscriptions.put(subscription("a", 9), 5), Some(false), "replaced, though it is full");
+        assert_eq!(subscriptions.matching("a").next().unwrap().since, 2, "it goes on");
         assert_eq!(subscriptions.put(subscription("c", 9), 5), None);
         assert_eq!(matching(&subscriptions, "a"), [9, 4]);
         let hash = TopicFilter::parse("#").unwrap();

@@ -16,7 +16,8 @@ use tokio_postgres::Row;
 use super::topic::TopicNum;
 use super::transaction::{Failed, Tx, Values};
 use crate::ids::{self, Ids, Num};
-use crate::{Backlog, BacklogPage, Error, Head, Recover};
+use crate::row::Standing;
+use crate::{Backlog, BacklogPage, Error, Head, Outstanding, Recover};
 
 const PAGE: usize = limits::BACKLOG_PAGE;
 /// One more tells that there is more.
@@ -331,6 +332,26 @@ pub(super) async fn messages(tx: &Tx, ids: &Ids, nums: &[Num]) -> Result<HashMap
     );
     let rows = tx.query(&sql, &[&nums]).await?;
     rows.iter().map(|row| Ok((row.get(0), Arc::new(message_of(row, ids)?)))).collect()
+}
+
+/// See [`Outstanding`].
+pub(super) async fn outstanding(
+    tx: &Tx,
+    ids: &Ids,
+    asked: &Outstanding,
+) -> Result<Vec<Arc<Message>>, Failed> {
+    let named: Vec<Num> = asked.ids.iter().filter_map(|id| ids.num(*id)).collect();
+    let sql =
+        "SELECT n.num FROM notifications n WHERE n.num = ANY($1) AND n.app = $2 AND n.expires_at > $3 AND (
+                   EXISTS (SELECT 1 FROM inbox i WHERE i.device = $4 AND i.num = n.num)
+                   OR n.topic IS NOT NULL AND n.standing = $5 AND n.delivery = $6
+                   OR EXISTS (SELECT 1 FROM topics t WHERE t.num = n.topic AND t.retained = n.num))";
+    let (app, now, device) = (i64::from(asked.app.0), asked.now.0 as i64, asked.device.0 as i64);
+    let (kept, stored) = (Standing::Kept as i64, When::Stored as i64);
+    let rows = tx.query(sql, &[&named, &app, &now, &device, &kept, &stored]).await?;
+    let there: Vec<Num> = rows.iter().map(|row| row.get(0)).collect();
+    let mut found = messages(tx, ids, &there).await?;
+    Ok(named.iter().filter_map(|num| found.remove(num)).collect())
 }
 
 /// A later page: see [`Backlog`].

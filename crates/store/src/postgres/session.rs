@@ -14,7 +14,7 @@ use super::transaction::{Failed, Tx, Values};
 use super::{Postgres, ack, first_call, inbox, opening, revocation};
 use crate::{
     Ack, Acked, Backlog, BacklogPage, Error, FirstCall, InboxPage, InboxRange, LoggedIn, Login, LoginRefused,
-    Place, Recheck, Rechecked, Recover, Registration, Revocation, Sessions, ids,
+    Outstanding, Place, Recheck, Rechecked, Recover, Registration, Revocation, Sessions, ids,
 };
 
 #[async_trait::async_trait]
@@ -58,6 +58,10 @@ impl Sessions for Postgres {
 
     async fn recover(&self, asked: Recover) -> Result<BacklogPage, Error> {
         self.read(async |tx: Tx| backlog::recover(&tx, &self.ids, &asked).await).await
+    }
+
+    async fn outstanding(&self, asked: Outstanding) -> Result<Vec<Arc<Message>>, Error> {
+        self.read(async |tx: Tx| backlog::outstanding(&tx, &self.ids, &asked).await).await
     }
 
     async fn ack(&self, acks: Vec<Ack>, now: Timestamp) -> Result<Vec<Acked>, Error> {

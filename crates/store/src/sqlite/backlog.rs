@@ -10,13 +10,13 @@ use std::collections::hash_map::Entry;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use noroshi_types::{AppId, DeviceNum, Epoch, Message, Position, Timestamp, Topic, limits};
+use noroshi_types::{AppId, DeviceNum, Epoch, Message, Position, Timestamp, Topic, When, limits};
 use rusqlite::{Connection, OptionalExtension};
 
 use super::ids::{self, Ids, Num};
-use super::notification;
+use super::notification::{self, Standing};
 use super::topic::TopicNum;
-use crate::{Backlog, BacklogPage, Error, Head, Recover};
+use crate::{Backlog, BacklogPage, Error, Head, Outstanding, Recover};
 
 const PAGE: usize = limits::BACKLOG_PAGE;
 
@@ -276,6 +276,29 @@ pub(super) fn next_page(db: &Connection, ids: &Ids, asked: &Backlog) -> Result<B
         }
     }
     reading.page(Some(asked.device), after, &sources, asked.now)
+}
+
+/// See [`Outstanding`].
+pub(super) fn outstanding(
+    db: &Connection,
+    ids: &Ids,
+    asked: &Outstanding,
+) -> Result<Vec<Arc<Message>>, Error> {
+    let mut statement = db.prepare_cached(
+        "SELECT 1 FROM notifications n WHERE n.num = ?1 AND n.app = ?2 AND n.expires_at > ?3 AND (
+             EXISTS (SELECT 1 FROM inbox i WHERE i.device = ?4 AND i.num = n.num)
+             OR n.topic IS NOT NULL AND n.standing = ?5 AND n.delivery = ?6
+             OR EXISTS (SELECT 1 FROM topics t WHERE t.num = n.topic AND t.retained = n.num))",
+    )?;
+    let mut messages = Vec::new();
+    for num in asked.ids.iter().filter_map(|id| ids.num(*id)) {
+        let (now, device) = (asked.now.0 as i64, asked.device.0 as i64);
+        let (kept, stored) = (Standing::Kept as u8, When::Stored as u8);
+        if statement.exists((num, asked.app.0, now, device, kept, stored))? {
+            messages.extend(notification::message(db, ids, num)?);
+        }
+    }
+    Ok(messages)
 }
 
 /// The stored messages of a topic since a position: see [`Recover`].

@@ -14,7 +14,7 @@ use super::writer::Write;
 use super::{Sqlite, ack, device, inbox, maintenance, opening, revocation};
 use crate::{
     Ack, Acked, Backlog, BacklogPage, Error, FirstCall, InboxPage, InboxRange, LoggedIn, Login, LoginRefused,
-    Place, Recheck, Rechecked, Recover, Registration, Sessions,
+    Outstanding, Place, Recheck, Rechecked, Recover, Registration, Sessions,
 };
 
 #[async_trait::async_trait]
@@ -72,6 +72,11 @@ impl Sessions for Sqlite {
     async fn recover(&self, asked: Recover) -> Result<BacklogPage, Error> {
         let ids = Arc::clone(&self.ids);
         self.read(move |db| backlog::recover(db, &ids, &asked)).await
+    }
+
+    async fn outstanding(&self, asked: Outstanding) -> Result<Vec<Arc<Message>>, Error> {
+        let ids = Arc::clone(&self.ids);
+        self.read(move |db| backlog::outstanding(db, &ids, &asked)).await
     }
 
     async fn ack(&self, acks: Vec<Ack>, now: Timestamp) -> Result<Vec<Acked>, Error> {

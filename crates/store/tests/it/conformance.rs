@@ -87,7 +87,8 @@ macro_rules! conformance_tests {
             sessions: a_log_in_reads_everything_at_once, refusals_stand_alone, a_token_makes_its_device,
                 a_backlog_comes_in_pages, a_backlog_resumes, session_topics_start_at_the_present,
                 too_many_topics_are_refused, answers_keep_the_order_of_the_batch,
-                a_recheck_tells_what_is_newer, a_recheck_tells_what_changed, what_a_session_keeps_comes_back, what_a_session_keeps_ends_with_its_holder;
+                a_recheck_tells_what_is_newer, a_recheck_tells_what_changed, what_a_session_keeps_comes_back, what_a_session_keeps_ends_with_its_holder,
+                what_a_session_had_sent_is_found_while_it_is_there;
             topics: offsets_count_every_message, durable_subscribers_catch_up, positions_never_go_back,
                 everyone_is_a_topic_of_all, a_log_is_recovered, a_trimmed_log_is_not_complete,
                 an_expired_message_is_not_complete, a_collapsed_log_is_complete, another_epoch_missed_everything,

@@ -228,7 +228,7 @@ impl Conversation {
     }
 
     /// [MQTT-4.4.0-1]: what was in flight goes on with its packet ids. Messages are sent again when they
-    /// come by, releases now.
+    /// come by, in the order of [`Conversation::in_flight`], releases now.
     fn resume(&mut self, saved: crate::mqtt::action::Saved, out: &mut Vec<u8>) {
         self.last_packet_id = saved.last_packet_id;
         if saved.sent.is_empty() && saved.unreleased.is_empty() {
@@ -238,7 +238,7 @@ impl Conversation {
         flight.unreleased = saved.unreleased;
         flight.sent = saved.sent;
         for sent in &mut flight.sent {
-            sent.resend = sent.stage != Stage::Comp;
+            sent.resend = sent.is_open();
             if sent.stage == Stage::Comp {
                 Packet::PubRel(Ack::success(sent.packet_id)).encode(self.version, out);
             }

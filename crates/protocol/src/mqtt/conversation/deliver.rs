@@ -4,13 +4,17 @@
 //! A device has a QoS 1 message when its PUBACK comes, and a QoS 2 message when its PUBREC does: from then on
 //! the message must not be sent again ([MQTT-4.3.3-6]), so it must not come back from an inbox either. What is
 //! left of the handshake, PUBREL and PUBCOMP, is about the packet id alone and kept with the session.
+//!
+//! The service keeps one position for a device in a topic's log. So it is told of a message when every message that was
+//! sent before it from the same log is confirmed, in whatever order the client confirms: QoS 1 and QoS 2 have separate
+//! orders ([MQTT-4.6.0-2], [MQTT-4.6.0-3]), and what is not sent at all is between them.
 
 use bytes::Bytes;
-use noroshi_types::Timestamp;
+use noroshi_types::{NotificationId, Timestamp};
 
 use super::{Conversation, Phase};
-use crate::mqtt::action::Action;
-use crate::mqtt::flight::{Flight, Sent, Stage};
+use crate::mqtt::action::{Action, Owed, in_flight};
+use crate::mqtt::flight::{Sent, Stage};
 use crate::mqtt::frame::var_int_bytes;
 use crate::mqtt::outgoing::{Life, Outgoing, expiry_bytes, push_expiry};
 use crate::mqtt::packet::flags;
@@ -60,6 +64,8 @@ struct Head {
     dup: bool,
     qos: Qos,
     retain: bool,
+    /// Its topic retains it.
+    retained: bool,
     packet_id: u16,
     alias: Option<u16>,
     /// The alias stands for the topic.
@@ -79,48 +85,97 @@ impl Conversation {
         now: Timestamp,
         out: &mut Vec<u8>,
     ) -> Delivery {
-        let Some(granted) = self.granted(outgoing).filter(|_| self.phase == Phase::Open) else {
+        let retained = cause == Cause::Retained;
+        let known = self.flight.as_ref().and_then(|flight| {
+            let at = flight.known(outgoing.id, retained)?;
+            Some((at, flight.sent[at]))
+        });
+        let again = known.filter(|(_, sent)| sent.resend);
+        // What was begun is finished, whatever was unsubscribed since ([MQTT-3.10.4-3]).
+        let begun =
+            again.map(|(_, sent)| Granted { qos: sent.stage.qos(), retain_as_published: false, id_bytes: 0 });
+        let granted = self.granted(outgoing).or(begun);
+        let Some(granted) = granted.filter(|_| self.phase == Phase::Open) else {
             return Delivery::NotForIt;
         };
         let life = outgoing.life(now);
         if life == Life::Over {
+            self.drop_sent(again);
             return Delivery::Expired; // [MQTT-3.3.2-5]
         }
         let mut head = Head {
             dup: false,
             qos: granted.qos.min(outgoing.qos),
             // §3.3.1.3
-            retain: cause == Cause::Retained || granted.retain_as_published && outgoing.retain,
+            retain: retained || granted.retain_as_published && outgoing.retain,
+            retained,
             packet_id: 0,
             alias: None,
             alias_known: false,
             id_bytes: granted.id_bytes,
             life,
         };
-        match self.flight.as_ref().and_then(|flight| known(flight, outgoing)) {
-            Some(sent) if sent.resend => {
+        match known {
+            Some((_, sent)) if sent.resend => {
                 (head.dup, head.qos, head.packet_id) = (true, sent.stage.qos(), sent.packet_id);
             }
-            Some(_) if cause == Cause::Published => return Delivery::InFlight,
+            Some(_) if !retained => return Delivery::InFlight,
             _ => {}
         }
-        if head.qos > Qos::AtMostOnce && !self.has_room(config, head.dup) {
+        if !self.has_room(config, outgoing, &head) {
             self.window_full = true;
             return Delivery::Full;
         }
         self.choose_alias(config, outgoing, &mut head);
         if self.packet_bytes(outgoing, &head) > self.packet_bytes_max as usize {
+            self.drop_sent(again);
             return Delivery::TooBig;
         }
         self.send(outgoing, head, out)
     }
 
+    /// What was to be sent again is not.
+    fn drop_sent(&mut self, again: Option<(usize, Sent)>) {
+        if let Some((at, _)) = again {
+            self.flight().sent.remove(at);
+            self.settle();
+        }
+    }
+
+    /// A message that nobody will confirm has been dealt with. True if the service can be told now; else it is told with
+    /// what was sent before from the same log.
+    pub fn passes(&mut self, config: &Config, outgoing: &Outgoing) -> bool {
+        let Some(flight) = self.flight.as_mut().filter(|flight| flight.is_open(outgoing.log)) else {
+            return true;
+        };
+        let (id, log) = (outgoing.id, outgoing.log);
+        let is_full = flight.sent.len() >= 2 * usize::from(config.in_flight_max);
+        let last = flight.sent.iter_mut().rfind(|sent| sent.log == log);
+        match last.filter(|sent| is_full && sent.stage == Stage::Done) {
+            // The position behind both.
+            Some(last) => last.id = id,
+            None => {
+                let (stage, retained) = (Stage::Done, false);
+                flight.sent.push(Sent { id, log, packet_id: 0, stage, resend: false, retained, waits: true });
+            }
+        }
+        false
+    }
+
+    /// What was sent and not confirmed, in the order in which it was sent.
+    pub fn in_flight(&self) -> impl Iterator<Item = Owed> {
+        self.flight.iter().flat_map(|flight| in_flight(&flight.sent))
+    }
+
     /// Whether one more may be unconfirmed.
-    fn has_room(&self, config: &Config, again: bool) -> bool {
+    fn has_room(&self, config: &Config, outgoing: &Outgoing, head: &Head) -> bool {
         let Some(flight) = &self.flight else { return true };
-        // [MQTT-3.3.4-7]. Those of earlier connections have a bound too, until `caught_up` ends them.
-        flight.sent_count() < usize::from(self.window)
-            && (again || flight.sent.len() < 2 * usize::from(config.in_flight_max))
+        let is_counted = head.qos > Qos::AtMostOnce;
+        // Those of earlier connections, and those that wait for others of their log, have a bound too.
+        let is_kept = !head.dup && (is_counted || flight.is_open(outgoing.log));
+        // [MQTT-3.3.4-7]
+        (!is_counted || flight.sent_count() < usize::from(self.window))
+            && (!is_kept || flight.sent.len() < 2 * usize::from(config.in_flight_max))
     }
 
     fn granted(&self, outgoing: &Outgoing) -> Option<Granted> {
@@ -212,7 +267,9 @@ impl Conversation {
         }
         let packet_id = flight.next_packet_id(last);
         let stage = if head.qos == Qos::ExactlyOnce { Stage::Rec } else { Stage::Ack };
-        flight.sent.push(Sent { id: outgoing.id, packet_id, stage, resend: false });
+        let (id, retained) = (outgoing.id, head.retained);
+        let log = if retained { 0 } else { outgoing.log };
+        flight.sent.push(Sent { id, log, packet_id, stage, resend: false, retained, waits: false });
         self.last_packet_id = packet_id;
         packet_id
     }
@@ -231,21 +288,30 @@ impl Conversation {
         }
     }
 
-    /// Everything that was kept for the session came by: what was in flight and did not is no more (it
-    /// expired, or made room).
-    pub fn caught_up(&mut self) {
+    /// What was in flight was looked for: what `is_there` denies is no more (it expired, or made room).
+    pub fn looked_for(&mut self, is_there: impl Fn(Owed) -> bool) {
         if let Some(flight) = &mut self.flight {
-            flight.sent.retain(|sent| !sent.resend);
+            flight
+                .sent
+                .retain(|sent| !sent.resend || is_there(Owed { id: sent.id, retained: sent.retained }));
         }
+    }
+
+    /// Everything that was kept for the session came by: what was in flight and did not is no more. The device has what
+    /// is returned, and that was not said before.
+    pub fn caught_up(&mut self) -> Vec<NotificationId> {
+        self.looked_for(|_| false);
+        let ids = self.flight.as_mut().map(|flight| flight.take_told()).unwrap_or_default();
         self.settle();
+        ids
     }
 
     pub(super) fn handle_puback<'a>(&mut self, ack: Ack<'_>) -> Result<Action<'a>, Violation> {
         let Some((at, sent)) = self.sent(ack.packet_id) else { return Ok(Action::None) };
         match sent.stage {
             // Also if it is refused: [MQTT-4.4.0-2].
-            Stage::Ack => Ok(self.end_sent(at, true)),
-            Stage::Rec | Stage::Comp => Err(Violation::AckMismatch),
+            Stage::Ack => Ok(self.end_sent(at)),
+            Stage::Rec | Stage::Comp | Stage::Done => Err(Violation::AckMismatch),
         }
     }
 
@@ -266,15 +332,15 @@ impl Conversation {
             });
         };
         match sent.stage {
-            Stage::Ack => Err(Violation::AckMismatch),
-            Stage::Rec | Stage::Comp if ack.reason.is_error() => {
-                Ok(self.end_sent(at, sent.stage == Stage::Rec))
-            }
+            Stage::Ack | Stage::Done => Err(Violation::AckMismatch),
+            Stage::Rec | Stage::Comp if ack.reason.is_error() => Ok(self.end_sent(at)),
             Stage::Rec => {
                 let flight = self.flight();
-                (flight.sent[at].stage, flight.sent[at].resend) = (Stage::Comp, false);
+                let stage = Stage::Comp;
+                flight.sent[at] = Sent { stage, resend: false, waits: !sent.retained, ..sent };
+                let ids = flight.take_told();
                 match self.say(Packet::PubRel(Ack::success(packet_id)), out) {
-                    Action::None => Ok(Action::Settled { id: Some(sent.id), room: false }),
+                    Action::None if !ids.is_empty() => Ok(Action::Settled { ids, room: false }),
                     action => Ok(action),
                 }
             }
@@ -285,8 +351,8 @@ impl Conversation {
     pub(super) fn handle_pubcomp<'a>(&mut self, ack: Ack<'_>) -> Result<Action<'a>, Violation> {
         let Some((at, sent)) = self.sent(ack.packet_id) else { return Ok(Action::None) };
         match sent.stage {
-            Stage::Comp => Ok(self.end_sent(at, false)),
-            Stage::Ack | Stage::Rec => Err(Violation::AckMismatch),
+            Stage::Comp => Ok(self.end_sent(at)),
+            Stage::Ack | Stage::Rec | Stage::Done => Err(Violation::AckMismatch),
         }
     }
 
@@ -295,17 +361,21 @@ impl Conversation {
         flight.find(packet_id).map(|at| (at, flight.sent[at]))
     }
 
-    /// Its packet id is free. `told`: the device has it, and that was not said before.
-    fn end_sent<'a>(&mut self, at: usize, told: bool) -> Action<'a> {
-        let sent = self.flight().sent.remove(at);
-        let left = self.flight().sent_count();
+    /// Its packet id is free, and the device has it.
+    fn end_sent<'a>(&mut self, at: usize) -> Action<'a> {
+        let flight = self.flight();
+        let sent = flight.sent[at];
+        let waits = sent.waits || sent.is_open() && !sent.retained;
+        flight.sent[at] = Sent { stage: Stage::Done, packet_id: 0, resend: false, waits, ..sent };
+        let ids = flight.take_told();
+        let left = flight.sent_count();
         // Half a window at once, rather than one message after the other.
         let room = self.window_full && left <= usize::from(self.window) / 2;
         self.window_full &= !room;
         self.settle();
-        match (told, room) {
-            (false, false) => Action::None,
-            (told, room) => Action::Settled { id: told.then_some(sent.id), room },
+        match ids.is_empty() && !room {
+            true => Action::None,
+            false => Action::Settled { ids, room },
         }
     }
 }
@@ -328,11 +398,4 @@ impl Head {
     fn property_bytes(&self) -> usize {
         expiry_bytes(self.life) + if self.alias.is_some() { 3 } else { 0 } + self.id_bytes
     }
-}
-
-/// The message's own place, if it was sent and is not confirmed; one to be sent again before others.
-fn known(flight: &Flight, outgoing: &Outgoing) -> Option<Sent> {
-    let same = |sent: &&Sent| sent.id == outgoing.id && sent.stage != Stage::Comp;
-    let again = flight.sent.iter().filter(same).find(|sent| sent.resend);
-    again.or_else(|| flight.sent.iter().find(same)).copied()
 }

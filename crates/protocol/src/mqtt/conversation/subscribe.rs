@@ -27,11 +27,12 @@ impl Conversation {
         Ok(Action::Subscribe(SubscribeRequest { packet_id: subscribe.packet_id, id, items }))
     }
 
-    /// Makes what was not refused and writes SUBACK. An error ends the connection.
+    /// Makes what was not refused and writes SUBACK. An error ends the connection. `since`: [`Subscription::since`].
     pub fn subscribed(
         &mut self,
         config: &Config,
         request: SubscribeRequest,
+        since: i64,
         out: &mut Vec<u8>,
     ) -> Result<Vec<Subscribed>, CloseReason> {
         if self.phase != Phase::Open {
@@ -42,8 +43,9 @@ impl Conversation {
         for item in request.items {
             let options = item.options;
             let reason = item.filter.and_then(|filter| {
+                let (filter_kept, id) = (filter.clone(), request.id);
                 let subscription =
-                    Subscription { filter: filter.clone(), options, id: request.id, is_of_client: true };
+                    Subscription { filter: filter_kept, options, id, is_of_client: true, since };
                 let list = self.subscriptions.get_or_insert_default();
                 let is_new =
                     list.put(subscription, config.subscriptions_max).ok_or(ReasonCode::QuotaExceeded)?;

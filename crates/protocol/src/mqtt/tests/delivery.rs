@@ -195,8 +195,11 @@ fn the_receive_maximum_of_the_client_is_kept() {
     let mut peer = Peer::new(Version::V5);
     let connect = Connect { properties: list.properties(), ..connect(Version::V5) };
     peer.log_in(&connect, LoggedIn::default());
-    peer.subscribe(&[("a", options(2))]);
-    let message = |id: u8, qos: u8| outgoing(id, "a", &format!(r#""text":"x","qos":{qos}"#));
+    peer.subscribe(&[("+", options(2))]);
+    let message = |id: u8, qos: u8| {
+        // Each of a topic of its own: they confirm in any order.
+        outgoing(id, &id.to_string(), &format!(r#""text":"x","qos":{qos}"#))
+    };
     peer.delivers(&message(1, 1));
     peer.delivers(&message(2, 2));
     assert_eq!(peer.deliver(&message(3, 1), Cause::Published), Delivery::Full);
@@ -204,13 +207,13 @@ fn the_receive_maximum_of_the_client_is_kept() {
     assert_eq!(peer.deliver(&message(1, 1), Cause::Published), Delivery::InFlight);
     peer.out.clear();
     // QoS 2 counts until PUBCOMP (§4.9); the device has it at PUBREC.
-    assert_eq!(peer.say(Packet::PubRec(Ack::success(2))), Did::Settled { id: Some(2), room: false });
+    assert_eq!(peer.say(Packet::PubRec(Ack::success(2))), Did::Settled { ids: vec![2], room: false });
     peer.hears(&[Packet::PubRel(Ack::success(2))]);
     assert_eq!(peer.deliver(&message(3, 1), Cause::Published), Delivery::Full);
-    assert_eq!(peer.say(Packet::PubComp(Ack::success(2))), Did::Settled { id: None, room: true });
+    assert_eq!(peer.say(Packet::PubComp(Ack::success(2))), Did::Settled { ids: vec![], room: true });
     peer.delivers(&message(3, 1));
-    assert_eq!(peer.say(Packet::PubAck(Ack::success(1))), Did::Settled { id: Some(1), room: false });
-    assert_eq!(peer.say(Packet::PubAck(Ack::success(3))), Did::Settled { id: Some(3), room: false });
+    assert_eq!(peer.say(Packet::PubAck(Ack::success(1))), Did::Settled { ids: vec![1], room: false });
+    assert_eq!(peer.say(Packet::PubAck(Ack::success(3))), Did::Settled { ids: vec![3], room: false });
 }
 
 #[test]
@@ -256,13 +259,13 @@ fn confirmations_have_to_fit() {
     // What the client refuses is not sent again either.
     let refused =
         |packet_id| Ack { packet_id, reason: ReasonCode::QuotaExceeded, properties: Properties::default() };
-    assert_eq!(peer.say(Packet::PubAck(refused(1))), Did::Settled { id: Some(1), room: false });
-    assert_eq!(peer.say(Packet::PubRec(refused(2))), Did::Settled { id: Some(2), room: false });
+    assert_eq!(peer.say(Packet::PubAck(refused(1))), Did::Settled { ids: vec![1], room: false });
+    assert_eq!(peer.say(Packet::PubRec(refused(2))), Did::Settled { ids: vec![2], room: false });
     peer.hears(&[]);
     // A PUBREC that comes twice is answered twice.
     peer.delivers(&outgoing(3, "a", r#""text":"x","qos":2"#));
     peer.out.clear();
-    assert_eq!(peer.say(Packet::PubRec(Ack::success(3))), Did::Settled { id: Some(3), room: false });
+    assert_eq!(peer.say(Packet::PubRec(Ack::success(3))), Did::Settled { ids: vec![3], room: false });
     assert_eq!(peer.say(Packet::PubRec(Ack::success(3))), Did::Nothing);
     peer.hears(&[Packet::PubRel(Ack::success(3)), Packet::PubRel(Ack::success(3))]);
 }
@@ -319,4 +322,42 @@ fn long_packets_have_their_lengths() {
             peer.hears(&[Packet::Publish(publish(qos, u16::from(qos), "a", text.as_bytes()))]);
         }
     }
+}
+
+/// The service keeps one position for a device in a log: it is told in the log's order.
+#[test]
+fn what_is_not_confirmed_holds_back_what_follows_in_its_log() {
+    let mut peer = Peer::open(Version::V5);
+    peer.config.in_flight_max = 2;
+    peer.subscribe(&[("a", options(2)), ("b", options(1))]);
+    let message = |id, topic, qos: u8| outgoing(id, topic, &format!(r#""text":"x","qos":{qos}"#));
+    peer.delivers(&message(1, "a", 1));
+    assert!(peer.conversation.passes(&peer.config, &message(2, "b", 0)), "of another log");
+    assert!(!peer.conversation.passes(&peer.config, &message(3, "a", 0)));
+    peer.delivers(&message(4, "a", 2));
+    assert_eq!(peer.say(Packet::PubRec(Ack::success(2))), Did::Nothing);
+    assert_eq!(peer.say(Packet::PubComp(Ack::success(2))), Did::Nothing);
+    for id in 5..50 {
+        assert!(!peer.conversation.passes(&peer.config, &message(id, "a", 0)));
+    }
+    assert!(peer.conversation.held_bytes() < 500, "{}", peer.conversation.held_bytes());
+    // Nothing else is sent that would have to be remembered.
+    assert_eq!(peer.deliver(&message(50, "a", 0), Cause::Published), Delivery::Full);
+    let told = Did::Settled { ids: vec![1, 3, 4, 49], room: true };
+    assert_eq!(peer.say(Packet::PubAck(Ack::success(1))), told, "in the order of the log");
+    peer.delivers(&message(50, "a", 0));
+}
+
+#[test]
+fn a_retained_copy_confirms_nothing_of_its_log() {
+    let mut peer = Peer::open(Version::V5);
+    peer.subscribe(&[("a", options(1))]);
+    let message = |id: u8| outgoing(id, "a", r#""text":"x","qos":1"#);
+    peer.deliver(&message(5), Cause::Retained);
+    // The log brings it too, behind another one.
+    peer.delivers(&message(4));
+    peer.delivers(&message(5));
+    assert_eq!(peer.say(Packet::PubAck(Ack::success(1))), Did::Nothing);
+    assert_eq!(peer.say(Packet::PubAck(Ack::success(3))), Did::Nothing);
+    assert_eq!(peer.say(Packet::PubAck(Ack::success(2))), Did::Settled { ids: vec![4, 5], room: false });
 }

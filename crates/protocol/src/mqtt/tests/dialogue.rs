@@ -278,7 +278,7 @@ fn filters_are_granted_or_refused_one_by_one() {
         request
             .refuse(|filter| (filter.as_str() == "test/nosubscribe").then_some(SubscribeRefused::NotAllowed));
         assert!(!peer.conversation.hears_inbox());
-        let made = peer.conversation.subscribed(&peer.config, request, &mut peer.out).unwrap();
+        let made = peer.conversation.subscribed(&peer.config, request, 0, &mut peer.out).unwrap();
         let made: Vec<_> = made.iter().map(|made| made.filter.as_str()).collect();
         assert_eq!(made, ["a/b", "+/c", "$noroshi/inbox"]);
         let properties = Properties::default();
@@ -413,7 +413,7 @@ fn what_is_said_stays_below_the_clients_maximum() {
     let filters = Subscribe::filters_of(&[("a", options(0)); 30]);
     peer.say_only(Packet::Subscribe(Subscribe::new(1, Properties::default(), &filters)));
     let request = peer.subscribe.take().unwrap();
-    let result = peer.conversation.subscribed(&peer.config, request, &mut peer.out);
+    let result = peer.conversation.subscribed(&peer.config, request, 0, &mut peer.out);
     assert_eq!(result, Err(CloseReason::TooBig));
     peer.hears(&[]);
 }

@@ -201,12 +201,19 @@ impl Machine {
                 let cause = if retained { Cause::Retained } else { Cause::Published };
                 let now = Timestamp(NOW.0 + u64::from(late_ms));
                 let delivery = self.conversation.deliver(&self.config, &outgoing, cause, now, &mut out);
+                let mut passes = matches!(delivery, Delivery::TooBig | Delivery::Expired);
                 match delivery {
-                    Delivery::Send { shared, .. } => out.extend_from_slice(&shared),
+                    Delivery::Send { shared, confirmed } => {
+                        out.extend_from_slice(&shared);
+                        passes |= confirmed;
+                    }
                     _ => assert!(out.is_empty()),
                 }
+                if passes && !retained {
+                    self.conversation.passes(&self.config, &outgoing);
+                }
             }
-            Step::CaughtUp => self.conversation.caught_up(),
+            Step::CaughtUp => drop(self.conversation.caught_up()),
             Step::Again => self.again(),
             Step::Close(reason) => {
                 let reason = CloseReason::ALL[usize::from(reason)];
@@ -241,7 +248,7 @@ impl Machine {
                 Action::Publish { answer: Some(answer), .. }
                 | Action::RenewToken { answer: Some(answer), .. } => self.answers.push(answer),
                 Action::Subscribe(request) => {
-                    self.over |= self.conversation.subscribed(&self.config, request, out).is_err();
+                    self.over |= self.conversation.subscribed(&self.config, request, 0, out).is_err();
                 }
                 Action::Unsubscribe(request) => {
                     self.over |= self.conversation.unsubscribed(request, out).is_err();

@@ -34,7 +34,7 @@ pub(super) enum Did {
     Publish { topic: String, payload: Vec<u8>, retain: bool, answer: Option<Answer> },
     Subscribe(usize),
     Unsubscribe(usize),
-    Settled { id: Option<u8>, room: bool },
+    Settled { ids: Vec<u8>, room: bool },
     Presence(noroshi_types::Presence),
     RenewToken { token: String, answer: Option<Answer> },
     Refused(&'static str),
@@ -89,7 +89,7 @@ impl Peer {
         let did = self.say_only(packet);
         if let Some(request) = self.subscribe.take() {
             self.subscribed =
-                self.conversation.subscribed(&self.config, request, &mut self.out).expect("goes on");
+                self.conversation.subscribed(&self.config, request, 0, &mut self.out).expect("goes on");
         }
         if let Some(request) = self.unsubscribe.take() {
             self.conversation.unsubscribed(request, &mut self.out).expect("goes on");
@@ -124,7 +124,7 @@ impl Peer {
                     answer,
                 },
                 Action::Subscribe(request) => {
-                    let count = request.subscriptions().count();
+                    let count = request.count();
                     self.subscribe = Some(request);
                     Did::Subscribe(count)
                 }
@@ -133,7 +133,9 @@ impl Peer {
                     self.unsubscribe = Some(request);
                     Did::Unsubscribe(count)
                 }
-                Action::Settled { id, room } => Did::Settled { id: id.map(|id| id.as_bytes()[0]), room },
+                Action::Settled { ids, room } => {
+                    Did::Settled { ids: ids.iter().map(|id| id.as_bytes()[0]).collect(), room }
+                }
                 Action::Presence(presence) => Did::Presence(presence),
                 Action::RenewToken { token, answer } => Did::RenewToken { token: token.to_owned(), answer },
                 Action::Refused(why) => Did::Refused(why),

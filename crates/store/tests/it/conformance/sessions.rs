@@ -1,7 +1,8 @@
 //! Log-ins and backlogs.
 
 use noroshi_store::{
-    Backlog, DeviceChange, KEPT_ENDED, Login, LoginRefused, Place, Recheck, Rechecked, Store,
+    Ack, Backlog, DeviceChange, KEPT_ENDED, Login, LoginRefused, Outstanding, Place, Recheck, Rechecked,
+    Store,
 };
 use noroshi_types::{AppId, DeviceNum, Epoch, Position, Request, Target, Topic, When, limits};
 
@@ -343,4 +344,34 @@ pub(crate) async fn what_a_session_keeps_ends_with_its_holder(store: &dyn Store)
     keep(Some(&[2])).await;
     let again = Login { token_version: None, ..login(app, "d1") };
     assert_eq!(log_in(store, again).await.kept, Some(vec![KEPT_ENDED]));
+}
+
+pub(crate) async fn what_a_session_had_sent_is_found_while_it_is_there(store: &dyn Store) {
+    let (app, other) = (app(store, "shop").await, app(store, "other").await);
+    let num = join(store, app, "d1", "u1", &[]).await;
+    let second = join(store, app, "d2", "u1", &[]).await;
+    let short = Request { ttl: ttl(60), ..stored(to_topic("news")) };
+    let expiring = send(store, app, short).await;
+    let news = send(store, app, stored(to_topic("news"))).await;
+    let cancelled = send(store, app, stored(to_topic("news"))).await;
+    store.cancel(app, cancelled, NOW).await.expect("cancelled");
+    let retain =
+        |text| Request { retain: true, when: When::Connected, data: Some(text), ..stored(to_topic("live")) };
+    let replaced = send(store, app, retain(noroshi_types::JsonText::from_valid("1"))).await;
+    let retained = send(store, app, retain(noroshi_types::JsonText::from_valid("2"))).await;
+    let passed = send(store, app, Request { when: When::Connected, ..stored(to_topic("news")) }).await;
+    let direct = send(store, app, stored(users(&["u1"]))).await;
+    let confirmed = send(store, app, stored(users(&["u1"]))).await;
+    store.ack(vec![Ack { device: num, ids: vec![confirmed, news] }], NOW).await.expect("confirmed");
+    let foreign = send(store, other, stored(to_topic("news"))).await;
+    let unknown = noroshi_types::NotificationId::from_bytes([7; 16]);
+    let all = [direct, foreign, retained, replaced, unknown, confirmed, expiring, passed, cancelled, news];
+    let found = async |device, now| {
+        let asked = Outstanding { app, device, ids: all.to_vec(), now };
+        ids(&store.outstanding(asked).await.expect("read"))
+    };
+    assert_eq!(found(num, NOW).await, [direct, retained, expiring, news], "in the order asked for");
+    assert_eq!(found(second, NOW).await, [direct, retained, confirmed, expiring, news]);
+    let later = NOW.saturating_add(std::time::Duration::from_secs(60));
+    assert_eq!(found(num, later).await, [direct, retained, news]);
 }

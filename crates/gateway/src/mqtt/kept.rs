@@ -1,0 +1,170 @@
+//! What the store keeps of a session, in versions.
+//!
+//! Filters with wildcards have no position. What they brought and the client has not confirmed is kept by id; of what was
+//! accepted up to a place in the order of commits they bring nothing else. Nodes of other versions read what they know:
+//! see docs/cluster.md.
+
+use noroshi_protocol::mqtt::{Owed, SubscribeOptions, Subscription, TopicFilter};
+use noroshi_store::{KEPT_ENDED, Place};
+use noroshi_types::NotificationId;
+
+/// Without what a session owes and where its subscriptions began. It is written where neither tells anything, so that
+/// nodes of the version before go on with most sessions.
+const VERSION: u8 = 2;
+const VERSION_OWED: u8 = 3;
+/// Messages that a session owes beside those behind [`Kept::since`]: twice what may be in flight, and what topics retain.
+/// More retained messages are left out.
+pub(crate) const OWED_MAX: usize = 1_024;
+const RETAINED: u8 = 1;
+/// Beside the options of a subscription, in a bit that MQTT reserves (§3.8.3.1): the client did not make it.
+const MADE_ELSEWHERE: u8 = 1 << 7;
+
+/// A session as the store keeps it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Kept {
+    /// Of what was accepted up to here, filters with wildcards bring nothing but what is `owed`.
+    pub(crate) since: Place,
+    /// How long it outlives its connection.
+    pub(crate) expiry_s: u32,
+    /// In the order in which it was sent; at most [`OWED_MAX`].
+    pub(crate) owed: Vec<Owed>,
+    pub(crate) subscriptions: Vec<Subscription>,
+}
+
+impl Kept {
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let is_late = |held: &Subscription| held.since > self.since.0;
+        let is_plain = self.owed.is_empty() && !self.subscriptions.iter().any(is_late);
+        let mut out = vec![if is_plain { VERSION } else { VERSION_OWED }];
+        out.extend_from_slice(&self.since.0.to_be_bytes());
+        out.extend_from_slice(&self.expiry_s.to_be_bytes());
+        if !is_plain {
+            let owed = &self.owed[..self.owed.len().min(OWED_MAX)];
+            out.extend_from_slice(&(owed.len() as u16).to_be_bytes());
+            for Owed { id, retained } in owed {
+                out.extend_from_slice(id.as_bytes());
+                out.push(if *retained { RETAINED } else { 0 });
+            }
+        }
+        for Subscription { filter, options, id, is_of_client, since } in &self.subscriptions {
+            let text = filter.as_str().as_bytes();
+            // One byte says the length, unless the operator allows longer filters: 0, and then two bytes. No filter is
+            // empty, so programs before that read it as another program's.
+            match u8::try_from(text.len()) {
+                Ok(len) => out.push(len),
+                Err(_) => {
+                    out.push(0);
+                    out.extend_from_slice(&u16::try_from(text.len()).unwrap_or(u16::MAX).to_be_bytes());
+                }
+            }
+            out.extend_from_slice(&text[..text.len().min(usize::from(u16::MAX))]);
+            out.push(options.as_u8() | if *is_of_client { 0 } else { MADE_ELSEWHERE });
+            out.extend_from_slice(&id.to_be_bytes());
+            if !is_plain {
+                out.extend_from_slice(&since.to_be_bytes());
+            }
+        }
+        out
+    }
+
+    /// And whether the session has ended, because the device got another user or its tokens were revoked. `None` if
+    /// another program wrote it.
+    pub(crate) fn parse(bytes: &[u8]) -> Option<(Self, bool)> {
+        let (bytes, ended) = match bytes.strip_prefix(&[KEPT_ENDED]) {
+            Some(bytes) => (bytes, true),
+            None => (bytes, false),
+        };
+        let (is_plain, mut rest) = match bytes.split_first()? {
+            (&VERSION, rest) => (true, rest),
+            (&VERSION_OWED, rest) => (false, rest),
+            _ => return None,
+        };
+        let since = Place(i64::from_be_bytes(take(&mut rest)?));
+        let expiry_s = u32::from_be_bytes(take(&mut rest)?);
+        let count = if is_plain { 0 } else { u16::from_be_bytes(take(&mut rest)?) };
+        let mut owed = Vec::new();
+        for _ in 0..count {
+            let id = NotificationId::from_bytes(take(&mut rest)?);
+            let [flags] = take(&mut rest)?;
+            owed.push(Owed { id, retained: flags & RETAINED != 0 });
+        }
+        let mut subscriptions = Vec::new();
+        while let Some((len, mut after)) = rest.split_first() {
+            let len = match *len {
+                0 => u16::from_be_bytes(take(&mut after)?),
+                len => u16::from(len),
+            };
+            let (text, after) = after.split_at_checked(usize::from(len))?;
+            let (options, mut after) = after.split_first()?;
+            subscriptions.push(Subscription {
+                filter: TopicFilter::parse(std::str::from_utf8(text).ok()?).ok()?,
+                options: SubscribeOptions::from_u8(options & !MADE_ELSEWHERE)?,
+                id: u32::from_be_bytes(take(&mut after)?),
+                is_of_client: options & MADE_ELSEWHERE == 0,
+                since: if is_plain { 0 } else { i64::from_be_bytes(take(&mut after)?) },
+            });
+            rest = after;
+        }
+        Some((Self { since, expiry_s, owed, subscriptions }, ended))
+    }
+}
+
+fn take<const N: usize>(rest: &mut &[u8]) -> Option<[u8; N]> {
+    let (bytes, after) = rest.split_first_chunk()?;
+    *rest = after;
+    Some(*bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use noroshi_protocol::mqtt::Qos;
+
+    use super::*;
+
+    #[test]
+    fn what_is_kept_comes_back() {
+        let kept = kept();
+        let bytes = kept.encode();
+        assert_eq!(bytes[0], 2);
+        assert_eq!(Kept::parse(&bytes), Some((kept.clone(), false)));
+        let ended = [&[KEPT_ENDED], bytes.as_slice()].concat();
+        assert_eq!(Kept::parse(&ended), Some((kept, true)));
+        for cut in (0..bytes.len()).filter(|cut| ![13, 22, 29].contains(cut)) {
+            assert_eq!(Kept::parse(&bytes[..cut]), None, "{cut}");
+        }
+        assert_eq!(Kept::parse(&[9]), None, "another program's");
+    }
+
+    /// As a session is kept that owes nothing: the second version.
+    fn kept() -> Kept {
+        let held = |filter: &str, id, is_of_client| Subscription {
+            filter: TopicFilter::parse(filter).expect("a filter"),
+            options: SubscribeOptions::new(Qos::ExactlyOnce),
+            id,
+            is_of_client,
+            since: 0,
+        };
+        let subscriptions = vec![held("a/+", 0, true), held("b", 0, false), held("$noroshi/inbox", 9, true)];
+        Kept { since: Place(77), expiry_s: 60, owed: Vec::new(), subscriptions }
+    }
+
+    #[test]
+    fn what_is_owed_and_where_a_subscription_began_come_back() {
+        let owed = |byte, retained| Owed { id: NotificationId::from_bytes([byte; 16]), retained };
+        let mut later = kept();
+        later.subscriptions[1].since = 78;
+        for kept in [Kept { owed: vec![owed(1, false), owed(2, true)], ..kept() }, later] {
+            let bytes = kept.encode();
+            assert_eq!(bytes[0], 3);
+            assert_eq!(Kept::parse(&bytes), Some((kept.clone(), false)));
+            let ends = (0..bytes.len()).filter(|cut| Kept::parse(&bytes[..*cut]).is_some()).count();
+            assert_eq!(ends, kept.subscriptions.len(), "only between subscriptions");
+        }
+        let many = vec![owed(3, false); OWED_MAX + 1];
+        let (parsed, _) = Kept::parse(&Kept { owed: many, ..kept() }.encode()).expect("whole");
+        assert_eq!((parsed.owed.len(), parsed.subscriptions.len()), (OWED_MAX, 3));
+        let early = Subscription { since: 77, ..kept().subscriptions[0].clone() };
+        let bytes = Kept { subscriptions: vec![early], ..kept() }.encode();
+        assert_eq!(bytes[0], 2, "it brings nothing less than the others");
+    }
+}

@@ -1,0 +1,188 @@
+//! What each device is owed, what it was sent and what it confirmed.
+//!
+//! A message is owed to a device if it was accepted while the device had a session with a subscription that matches it.
+//! It stays owed until the device confirms it, it expires, the session ends, or no subscription that it came for is left.
+
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+
+use noroshi_protocol::mqtt::filter_matches;
+use noroshi_types::Timestamp;
+
+/// The filter of what is sent to the device itself.
+pub(crate) const INBOX: &str = "$noroshi/inbox";
+
+/// What was published. Its number is its place.
+#[derive(Debug)]
+struct Published {
+    /// The name it is published under.
+    topic: &'static str,
+    expires_at: Timestamp,
+    retain: bool,
+    step: usize,
+}
+
+/// One device's.
+#[derive(Debug, Default)]
+pub(crate) struct Account {
+    has_session: bool,
+    pub(crate) filters: BTreeSet<&'static str>,
+    /// And by which filters.
+    owed: BTreeMap<usize, Vec<&'static str>>,
+    confirmed: HashSet<usize>,
+    /// Of any session, so that what comes late is known.
+    ever: BTreeSet<&'static str>,
+    pub(crate) tally: Tally,
+}
+
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Tally {
+    pub(crate) owed: usize,
+    pub(crate) received: usize,
+    pub(crate) confirmed: usize,
+    /// Confirmed messages that came once more.
+    pub(crate) repeats: usize,
+    pub(crate) lost: usize,
+}
+
+impl std::ops::AddAssign for Tally {
+    fn add_assign(&mut self, more: Self) {
+        self.owed += more.owed;
+        self.received += more.received;
+        self.confirmed += more.confirmed;
+        self.repeats += more.repeats;
+        self.lost += more.lost;
+    }
+}
+
+impl Account {
+    /// It may get what matches from here on.
+    pub(crate) fn ask(&mut self, filter: &'static str) {
+        self.ever.insert(filter);
+    }
+
+    pub(crate) fn subscribe(&mut self, filter: &'static str) {
+        self.filters.insert(filter);
+    }
+
+    pub(crate) fn unsubscribe(&mut self, filter: &'static str) {
+        self.filters.remove(filter);
+        self.owed.retain(|_, filters| {
+            filters.retain(|held| *held != filter);
+            !filters.is_empty()
+        });
+    }
+
+    pub(crate) fn begin_session(&mut self) {
+        self.has_session = true;
+    }
+
+    pub(crate) fn end_session(&mut self) {
+        self.has_session = false;
+        self.filters.clear();
+        self.owed.clear();
+    }
+
+    pub(crate) fn has_session(&self) -> bool {
+        self.has_session
+    }
+
+    /// `retained`: a copy that a topic retained. It may stand for the message itself, which may also come besides.
+    pub(crate) fn confirm(&mut self, number: usize, retained: bool) {
+        self.owed.remove(&number);
+        self.tally.confirmed += usize::from(!retained && self.confirmed.insert(number));
+    }
+
+    pub(crate) fn owes_nothing(&self) -> bool {
+        self.owed.is_empty()
+    }
+
+    /// What is owed now counts as lost.
+    pub(crate) fn write_off(&mut self) -> Vec<(usize, Vec<&'static str>)> {
+        let lost: Vec<_> = std::mem::take(&mut self.owed).into_iter().collect();
+        self.tally.lost += lost.len();
+        lost
+    }
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Ledger {
+    published: Vec<Published>,
+    pub(crate) accounts: Vec<Account>,
+}
+
+impl Ledger {
+    pub(crate) fn new(devices: usize) -> Self {
+        Self { published: Vec::new(), accounts: (0..devices).map(|_| Account::default()).collect() }
+    }
+
+    /// The number that the next message has to carry.
+    pub(crate) fn next_number(&self) -> usize {
+        self.published.len()
+    }
+
+    /// A message was accepted; `to`: for one device alone. `is_passing`: nobody confirms it.
+    pub(crate) fn accepted(
+        &mut self,
+        step: usize,
+        topic: &'static str,
+        expires_at: Timestamp,
+        (is_passing, retain): (bool, bool),
+        to: Option<usize>,
+    ) {
+        let number = self.published.len();
+        self.published.push(Published { topic, expires_at, retain, step });
+        if is_passing {
+            return;
+        }
+        for (device, account) in self.accounts.iter_mut().enumerate() {
+            if !account.has_session || to.is_some_and(|to| to != device) {
+                continue;
+            }
+            let matching = account.filters.iter().copied().filter(|filter| filter_matches(filter, topic));
+            let matching: Vec<_> = matching.collect();
+            if !matching.is_empty() {
+                account.owed.insert(number, matching);
+                account.tally.owed += 1;
+            }
+        }
+    }
+
+    /// A device got a message. `Err` if it never asked for such a one.
+    pub(crate) fn received(
+        &mut self,
+        device: usize,
+        number: usize,
+        topic: &str,
+        retained: bool,
+    ) -> Result<(), String> {
+        let account = &mut self.accounts[device];
+        account.tally.received += 1;
+        account.tally.repeats += usize::from(!retained && account.confirmed.contains(&number));
+        let published =
+            self.published.get(number).ok_or_else(|| format!("message {number} was not published"))?;
+        let asked = account.ever.iter().any(|filter| filter_matches(filter, topic));
+        match asked && published.topic == topic {
+            true => Ok(()),
+            false => Err(format!("message {number} under {topic:?}: {published:?}, {:?}", account.ever)),
+        }
+    }
+
+    /// What has expired is owed no more.
+    pub(crate) fn expire(&mut self, now: Timestamp) {
+        let published = &self.published;
+        for account in &mut self.accounts {
+            account.owed.retain(|number, _| published[*number].expires_at > now);
+        }
+    }
+
+    pub(crate) fn describe(&self, number: usize) -> String {
+        let Published { topic, step, retain, .. } = &self.published[number];
+        format!("message {number} to {topic} at step {step}{}", if *retain { ", retained" } else { "" })
+    }
+
+    pub(crate) fn tally(&self) -> Tally {
+        let mut sum = Tally::default();
+        self.accounts.iter().for_each(|account| sum += account.tally);
+        sum
+    }
+}

@@ -1,0 +1,376 @@
+//! A device of the model that speaks MQTT: what it received and did not confirm, and what has to come again when its
+//! session goes on.
+
+use std::collections::VecDeque;
+use std::ops::ControlFlow;
+
+use noroshi_protocol::mqtt::{
+    Ack, Connect, Decoder, Disconnect, Frame, Packet, Properties, Property, PropertyList, Qos, ReasonCode,
+    RetainHandling, Subscribe, SubscribeOptions, Unsubscribe, Value, Version,
+};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+use super::ledger::{INBOX, Ledger};
+use super::random::Random;
+use super::{EXPIRY_S, Speaker, YEARS};
+use crate::node::{Node, PATIENCE};
+
+const FILTERS: [&str; 10] = ["a/1", "a/2", "b/1", "c", "a/+", "+/1", "b/#", "a/#", "#", INBOX];
+
+/// What the server says, as far as the model looks at it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Said {
+    ConnAck { present: bool },
+    Publish { dup: bool, topic: String, open: Open },
+    PubRel(u16),
+    Granted,
+    Pong,
+    Other,
+}
+
+struct Link {
+    socket: TcpStream,
+    decoder: Decoder,
+    said: VecDeque<Said>,
+}
+
+/// A message with a packet id that is not free yet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Open {
+    packet_id: u16,
+    number: usize,
+    qos: Qos,
+    /// Its topic retained it.
+    retained: bool,
+}
+
+pub(crate) struct Device {
+    name: String,
+    at: usize,
+    version: Version,
+    /// What it takes at once.
+    window: u16,
+    /// It confirms what it received first, for each quality of service ([MQTT-4.6.0-2], [MQTT-4.6.0-3]).
+    in_order: bool,
+    link: Option<Link>,
+    /// Received on this connection and not confirmed, in the order in which they came.
+    open: Vec<Open>,
+    /// PUBREC was sent, PUBREL did not come.
+    received: Vec<u16>,
+    /// PUBREL came and is not answered.
+    released: Vec<u16>,
+    /// What has to be sent again with DUP and the same packet id, in this order ([MQTT-4.4.0-1], [MQTT-4.6.0-1]).
+    again: VecDeque<Open>,
+    /// Messages may have expired since it connected.
+    is_stale: bool,
+}
+
+impl Device {
+    pub(crate) fn new(at: usize, random: &mut Random) -> Self {
+        let version = if random.chance(50) { Version::V3 } else { Version::V5 };
+        let window = if version == Version::V3 { 64 } else { [1, 3, 20, 64][random.below(4)] };
+        Self {
+            name: format!("d{at}"),
+            at,
+            version,
+            window,
+            in_order: random.chance(70),
+            link: None,
+            open: Vec::new(),
+            received: Vec::new(),
+            released: Vec::new(),
+            again: VecDeque::new(),
+            is_stale: false,
+        }
+    }
+
+    async fn subscribe(
+        &mut self,
+        ledger: &mut Ledger,
+        filter: &'static str,
+        (qos, retained): (Qos, bool),
+    ) -> Result<(), String> {
+        let handling = if retained { RetainHandling::Send } else { RetainHandling::DoNotSend };
+        let options = SubscribeOptions::new(qos);
+        let options =
+            if self.version == Version::V5 { options.with_retain_handling(handling) } else { options };
+        let filters = Subscribe::filters_of(&[(filter, options)]);
+        self.send(Packet::Subscribe(Subscribe::new(7, Properties::default(), &filters))).await;
+        // What it may get from here on.
+        ledger.accounts[self.at].ask(filter);
+        self.until(ledger, &Said::Granted).await?;
+        if ledger.accounts[self.at].has_session() {
+            ledger.accounts[self.at].subscribe(filter);
+        }
+        Ok(())
+    }
+
+    async fn unsubscribe(&mut self, ledger: &mut Ledger, filter: &'static str) -> Result<(), String> {
+        let filters = Unsubscribe::filters_of(&[filter]);
+        self.send(Packet::Unsubscribe(Unsubscribe::new(7, Properties::default(), &filters))).await;
+        self.until(ledger, &Said::Granted).await?;
+        ledger.accounts[self.at].unsubscribe(filter);
+        Ok(())
+    }
+
+    async fn until(&mut self, ledger: &mut Ledger, end: &Said) -> Result<(), String> {
+        loop {
+            match self.next().await? {
+                said if said == *end => return Ok(()),
+                said => self.take(ledger, said)?,
+            }
+        }
+    }
+
+    fn take(&mut self, ledger: &mut Ledger, said: Said) -> Result<(), String> {
+        match said {
+            Said::Publish { dup, topic, open } => {
+                ledger.received(self.at, open.number, &topic, open.retained)?;
+                if open.qos > Qos::AtMostOnce {
+                    self.take_open(open, dup)?;
+                }
+            }
+            Said::PubRel(packet_id) => {
+                self.received.retain(|received| *received != packet_id);
+                if !self.released.contains(&packet_id) {
+                    self.released.push(packet_id);
+                }
+            }
+            Said::ConnAck { .. } | Said::Granted | Said::Pong | Said::Other => {}
+        }
+        Ok(())
+    }
+
+    fn take_open(&mut self, open: Open, dup: bool) -> Result<(), String> {
+        if let Some(at) = self.again.iter().position(|again| again.packet_id == open.packet_id) {
+            if at > 0 || !dup || self.again[at] != open {
+                return Err(format!("{open:?} (DUP: {dup}) where {:?} had to come again", self.again));
+            }
+            self.again.pop_front();
+        }
+        if let Some(used) = self.open.iter().find(|used| used.packet_id == open.packet_id) {
+            return Err(format!("{open:?} has the packet id of {used:?}"));
+        }
+        // Its PUBREC got lost on the way; §4.3.3 method B: it is answered again.
+        self.received.retain(|received| *received != open.packet_id);
+        self.open.push(open);
+        match self.open.len() + self.received.len() > usize::from(self.window) {
+            true => Err(format!("more than {} in flight", self.window)),
+            false => Ok(()),
+        }
+    }
+
+    async fn send(&mut self, packet: Packet<'_>) {
+        let mut bytes = Vec::new();
+        packet.encode(self.version, &mut bytes);
+        if let Some(link) = &mut self.link {
+            // One that is closed by the server is found when it is read.
+            let _ = link.socket.write_all(&bytes).await;
+        }
+    }
+
+    async fn next(&mut self) -> Result<Said, String> {
+        let version = self.version;
+        let Some(link) = &mut self.link else { return Err("it is not connected".to_owned()) };
+        let mut chunk = [0; 16 << 10];
+        while link.said.is_empty() {
+            let read = tokio::time::timeout(PATIENCE, link.socket.read(&mut chunk)).await;
+            let count = read.map_err(|_| "nothing came for long")?.unwrap_or(0);
+            if count == 0 {
+                return Err("the server closed the connection".to_owned());
+            }
+            let said = &mut link.said;
+            let mut feed = |frame: Frame<'_>| {
+                said.push_back(say(Packet::parse(version, frame).expect("a packet")));
+                ControlFlow::Continue(())
+            };
+            link.decoder.feed(&chunk[..count], 1 << 20, &mut feed).expect("packets");
+        }
+        Ok(link.said.pop_front().unwrap_or(Said::Other))
+    }
+}
+
+#[async_trait::async_trait]
+impl Speaker for Device {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn topics(&self) -> Vec<&'static str> {
+        Vec::new()
+    }
+
+    fn describe(&self) -> String {
+        let Self { name, version, window, in_order, .. } = self;
+        format!("{name}: {version:?}, receive maximum {window}, confirms in order: {in_order}")
+    }
+
+    fn is_connected(&self) -> bool {
+        self.link.is_some()
+    }
+
+    fn expires(&self) -> bool {
+        self.version == Version::V5
+    }
+
+    async fn connect(
+        &mut self,
+        node: &Node,
+        ledger: &mut Ledger,
+        clean: bool,
+        forgets: bool,
+    ) -> Result<(), String> {
+        let before = self.link.take();
+        let account = &mut ledger.accounts[self.at];
+        let socket = TcpStream::connect(node.gateway.local_addrs()[1]).await.expect("connected");
+        socket.set_nodelay(true).expect("set");
+        self.link = Some(Link { socket, decoder: Decoder::new(), said: VecDeque::new() });
+        let (name, token) = (self.name.clone(), node.token_for(&self.name, YEARS));
+        let mut list = PropertyList::new();
+        if self.version == Version::V5 {
+            list.push(Property::SessionExpiryInterval, Value::U32(EXPIRY_S));
+            list.push(Property::ReceiveMaximum, Value::U16(self.window));
+        }
+        let connect = Connect {
+            is_mqtt31: false,
+            version: self.version,
+            clean_start: clean,
+            keep_alive_s: 0,
+            properties: list.properties(),
+            client_id: "c",
+            will: None,
+            username: Some(&name),
+            password: Some(token.as_bytes()),
+        };
+        self.send(Packet::Connect(connect)).await;
+        let present = match self.next().await? {
+            Said::ConnAck { present } => present,
+            said => return Err(format!("{said:?} instead of CONNACK")),
+        };
+        drop(before);
+        if present != (account.has_session() && !clean) {
+            return Err(format!("session present: {present}, but {}", account.has_session()));
+        }
+        if !present {
+            account.end_session();
+        }
+        // With a clean session, 3.1.1 has none that outlasts the connection.
+        if self.version == Version::V5 || !clean {
+            account.begin_session();
+        }
+        let open = std::mem::take(&mut self.open);
+        let is_stale = std::mem::take(&mut self.is_stale);
+        let late = std::mem::take(&mut self.again);
+        // PUBREL comes again for these.
+        (self.received, self.released) = (Vec::new(), Vec::new());
+        if present && !forgets && !is_stale {
+            // What had not come yet stands behind what came: it was sent later.
+            self.again = open.into_iter().chain(late).collect();
+        }
+        Ok(())
+    }
+
+    async fn leave(&mut self, politely: bool) {
+        if politely {
+            let (reason, properties) = (ReasonCode::Success, Properties::default());
+            self.send(Packet::Disconnect(Disconnect { reason, properties })).await;
+        }
+        self.link = None;
+    }
+
+    fn is_cut(&mut self) {
+        self.link = None;
+        self.forget();
+    }
+
+    fn forget(&mut self) {
+        self.again.clear();
+        self.open.clear();
+        self.received.clear();
+        self.released.clear();
+    }
+
+    fn may_lack_messages(&mut self) {
+        self.again.clear();
+        self.is_stale = true;
+    }
+
+    async fn read(&mut self, ledger: &mut Ledger) -> Result<(), String> {
+        self.send(Packet::PingReq).await;
+        self.until(ledger, &Said::Pong).await
+    }
+
+    async fn confirm(&mut self, ledger: &mut Ledger, count: usize, random: &mut Random) {
+        for _ in 0..count {
+            if !self.released.is_empty() && (self.open.is_empty() || random.chance(50)) {
+                let packet_id = self.released.remove(0);
+                self.send(Packet::PubComp(Ack::success(packet_id))).await;
+                continue;
+            }
+            if self.open.is_empty() {
+                return;
+            }
+            let mut at = random.below(self.open.len());
+            if self.in_order {
+                let qos = self.open[at].qos;
+                at = self.open.iter().position(|open| open.qos == qos).unwrap_or(at);
+            }
+            let Open { packet_id, number, qos, retained } = self.open.remove(at);
+            ledger.accounts[self.at].confirm(number, retained);
+            match qos {
+                Qos::ExactlyOnce => {
+                    self.received.push(packet_id);
+                    self.send(Packet::PubRec(Ack::success(packet_id))).await;
+                }
+                Qos::AtLeastOnce | Qos::AtMostOnce => {
+                    self.send(Packet::PubAck(Ack::success(packet_id))).await;
+                }
+            }
+        }
+    }
+
+    fn has_all(&self, ledger: &Ledger) -> bool {
+        ledger.accounts[self.at].owes_nothing() && self.again.is_empty() && self.open.is_empty()
+    }
+
+    fn take_missing(&mut self) -> Vec<usize> {
+        std::mem::take(&mut self.again).into_iter().map(|open| open.number).collect()
+    }
+
+    async fn change_subscriptions(
+        &mut self,
+        ledger: &mut Ledger,
+        random: &mut Random,
+    ) -> (String, Result<(), String>) {
+        let filter = random.pick(&FILTERS);
+        if ledger.accounts[self.at].filters.contains(filter) && random.chance(50) {
+            return (format!("unsubscribes from {filter}"), self.unsubscribe(ledger, filter).await);
+        }
+        let qos = if random.chance(50) { Qos::AtLeastOnce } else { Qos::ExactlyOnce };
+        let retained = random.chance(50);
+        let what = format!("subscribes to {filter}, {qos:?}, wants retained: {retained}");
+        (what, self.subscribe(ledger, filter, (qos, retained)).await)
+    }
+}
+
+fn say(packet: Packet<'_>) -> Said {
+    match packet {
+        Packet::ConnAck(ack) => Said::ConnAck { present: ack.session_present },
+        Packet::Publish(publish) => {
+            let json: serde_json::Value = serde_json::from_slice(publish.payload).expect("JSON");
+            // A notification, or the payload as it was published.
+            let number = json.get("data").unwrap_or(&json).as_u64().expect("a number") as usize;
+            let (qos, packet_id, retained) = (publish.qos, publish.packet_id, publish.retain);
+            let open = Open { packet_id, number, qos, retained };
+            Said::Publish { dup: publish.dup, topic: publish.topic.to_owned(), open }
+        }
+        Packet::PubRel(ack) => Said::PubRel(ack.packet_id),
+        Packet::SubAck(ack) | Packet::UnsubAck(ack) => {
+            assert!(ack.reasons.iter().all(|reason| *reason < 0x80), "{:?}", ack.reasons);
+            Said::Granted
+        }
+        Packet::PingResp => Said::Pong,
+        _ => Said::Other,
+    }
+}
