@@ -47,6 +47,11 @@ async fn every_code_can_be_met() {
     let mut text = request(Method::POST, "/v1/notifications", &service.key, "hello");
     text.headers_mut().insert("content-type", "text/plain".parse().expect("a header"));
     meet(service.send(text).await, 415, "unsupported_media_type");
+    for (coding, status, code) in [("br", 415, "unsupported_encoding"), ("gzip", 400, "corrupt_encoding")] {
+        let mut encoded = request(Method::POST, "/v1/notifications", &service.key, "hello");
+        encoded.headers_mut().insert("content-encoding", coding.parse().expect("a header"));
+        meet(service.send(encoded).await, status, code);
+    }
     let token = service.device("d1", "u1").await;
     meet(service.put("/v1/me/presence", &token, r#"{"state": "idle"}"#).await, 409, "not_connected");
     meet(

@@ -482,7 +482,8 @@ async fn names_with_a_dollar_are_open_by_a_rule_alone() {
         }
         packet_id += 1;
         one.publish("$app/state", "x", Qos::AtLeastOnce, packet_id).await;
-        assert_eq!(one.next().await, format!("puback 0x87 #{packet_id}"), "{rules:?}");
+        let said = one.next().await;
+        assert!(said.starts_with(&format!("puback 0x87 #{packet_id} ")), "{rules:?}: {said}");
         one.subscribe(&[("$app/state", Qos::AtLeastOnce), ("$app/#", Qos::AtLeastOnce)]).await;
         assert_eq!(one.next().await, "suback [135, 135]", "{rules:?}");
     }

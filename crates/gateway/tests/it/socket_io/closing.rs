@@ -21,8 +21,13 @@ fn at_once() -> Order {
 
 /// A frame of a client, masked with zeros.
 fn masked(text: &str) -> Vec<u8> {
-    let length = u16::try_from(text.len()).expect("short").to_be_bytes();
-    [&[0x81, 0x80 | 126], &length[..], &[0; 4], text.as_bytes()].concat()
+    // RFC 6455 §5.2: the shortest form.
+    let length = u16::try_from(text.len()).expect("short");
+    let head = match u8::try_from(length) {
+        Ok(length @ 0..126) => vec![0x81, 0x80 | length],
+        _ => [&[0x81, 0x80 | 126], &length.to_be_bytes()[..]].concat(),
+    };
+    [&head[..], &[0; 4], text.as_bytes()].concat()
 }
 
 /// A device on a bare socket, which may read nothing and answer nothing.
