@@ -350,14 +350,14 @@ fn number(name: &str) -> Option<u64> {
 
 async fn check(speaks: Speaks) {
     let steps = number("NOROSHI_MODEL_STEPS").map_or(400, |steps| steps as usize);
-    let seed = number("NOROSHI_MODEL_SEED");
-    let seeds = seed.map_or(0..4, |seed| seed..seed + 1);
+    let chosen = number("NOROSHI_MODEL_SEED");
+    let seeds = chosen.map_or(0..4, |seed| seed..seed + 1);
     let mut failed = String::new();
     for seed in seeds {
         let (tally, differences) = run(seed, steps, speaks).await;
         println!("{speaks:?}, seed {seed}, {steps} steps, {:?}: {tally:?}", Kind::of(seed));
         // Order and repeats still differ with some seeds, as threads happen to run. A lost message never does.
-        let counts = tally.lost > 0 || (seed.is_some() && !differences.is_empty());
+        let counts = tally.lost > 0 || (chosen.is_some() && !differences.is_empty());
         if counts {
             let _ = writeln!(failed, "seed {seed}, {steps} steps, {tally:?}\n{differences}");
         }

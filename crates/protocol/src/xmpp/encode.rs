@@ -54,13 +54,7 @@ pub fn message(config: &Config, framing: Framing, message: &Message, delayed: bo
     out.into()
 }
 
-pub(super) fn push_message(
-    out: &mut Vec<u8>,
-    config: &Config,
-    framing: Framing,
-    message: &Message,
-    delayed: bool,
-) {
+fn push_message(out: &mut Vec<u8>, config: &Config, framing: Framing, message: &Message, delayed: bool) {
     let id = message.id.to_string();
     // Everyone is no topic that one could subscribe to.
     let topic = message.topic.as_ref().map(|place| &place.topic).filter(|topic| !topic.is_everyone());
