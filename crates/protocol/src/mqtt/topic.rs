@@ -185,7 +185,13 @@ mod tests {
         for shared in ["$share/g/t", "$share//t", "$share/g", "$share"] {
             assert_eq!(refused(shared), Some(FilterError::Shared), "{shared}");
         }
-        assert_eq!(refused("$shared"), Some(FilterError::Unmatchable));
+        // Names that a rule may open, and those that none can.
+        for open in ["$shared", "$app/#", "$app/+/a"] {
+            assert_eq!(refused(open), None, "{open}");
+        }
+        for closed in ["$SYS/#", "$queue/t", "$everyone", "$noroshi/other"] {
+            assert_eq!(refused(closed), Some(FilterError::Unmatchable), "{closed}");
+        }
     }
 
     #[test]

@@ -85,7 +85,7 @@ impl Pattern {
         if !fits(text) {
             return Err(PatternError {
                 at: 0,
-                reason: "a pattern is not empty and not longer than a topic may be",
+                reason: "a pattern is 1 to 255 bytes long, unless the operator allows more",
             });
         }
         if is_services_own(text) {

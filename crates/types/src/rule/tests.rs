@@ -58,6 +58,13 @@ fn a_pattern_matches_level_by_level() {
     check("#", "a/b/c", true);
     check("#", "$maintenance", false);
     check("+", "$maintenance", false);
+    check("#", "$app/a", false);
+    check("+/a", "$app/a", false);
+    check("*/a", "$app/a", false);
+    check("$app/#", "$app/a", true);
+    check("$app/{user}", "$app/u1", true);
+    check("$app/{user}", "$app/u2", false);
+    check("$app/a", "app/a", false);
     check("a/#", "a", true);
     check("a/#", "a/", true);
     check("a/#", "a/b/c", true);
@@ -91,7 +98,11 @@ fn a_wrong_pattern_says_where() {
     };
     check("", 0, "1 to 255 bytes");
     check(&"a".repeat(256), 0, "1 to 255 bytes");
-    check("$everyone", 0, "the service's own");
+    for own in ["$everyone", "$noroshi/inbox", "$SYS/#", "$share/g/t"] {
+        check(own, 0, "the service's own");
+    }
+    check("${user}/a", 0, "is plain text");
+    check("$*/a", 0, "is plain text");
     check("a\u{7}", 1, "control characters");
     check("a/#/b", 2, "the last level");
     check("a/b#", 3, "whole levels");

@@ -180,9 +180,13 @@ fn mqtt_3_1_is_served_as_3_1_1() {
     assert_eq!(peer.out, [0x20, 2, 0, 0], "whether a session was present is not told");
     peer.out.clear();
     assert_eq!(peer.say_bytes(b"\x8A\x06\x00\x01\x00\x01a\x01"), Did::Subscribe(1));
+    let request = peer.subscribe.take().expect("asked");
+    peer.conversation.subscribed(&peer.config, request, &mut peer.out).expect("goes on");
     assert_eq!(peer.out, [0x90, 3, 0, 1, 1]);
     peer.out.clear();
     assert_eq!(peer.say_bytes(b"\xAA\x05\x00\x02\x00\x01a"), Did::Unsubscribe(1));
+    let request = peer.unsubscribe.take().expect("asked");
+    peer.conversation.unsubscribed(request, &mut peer.out).expect("goes on");
     assert_eq!(peer.say_bytes(b"\x6A\x02\x00\x03"), Did::Nothing);
     assert_eq!(peer.out, [0xB0, 2, 0, 2, 0x70, 2, 0, 3]);
     // The later versions forbid it.
