@@ -16,7 +16,7 @@
 //! A session of MQTT that goes on is first sent again what it had in flight, read by id. Pages, logs and held messages
 //! leave that out.
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
 use noroshi_protocol::mqtt::Owed;
@@ -254,23 +254,6 @@ impl CatchUp {
         since: Option<Position>,
         new: bool,
     ) {
-        self.add_recovery(number, index, topic, since, new, false);
-    }
-
-    /// What a topic retains, beside what is heard of it.
-    pub(crate) fn copy_retained(&mut self, number: u64, index: u32, topic: Topic) {
-        self.add_recovery(number, index, topic, None, true, true);
-    }
-
-    fn add_recovery(
-        &mut self,
-        number: u64,
-        index: u32,
-        topic: Topic,
-        since: Option<Position>,
-        new: bool,
-        copies: bool,
-    ) {
         // One that names a position again starts anew. Not looked for otherwise: 1,000 topics may come
         // in one frame.
         if !new {
@@ -287,10 +270,18 @@ impl CatchUp {
             complete: true,
             last: None,
             beside: None,
-            copies,
+            copies: false,
             held: VecDeque::new(),
             missed: false,
         });
+    }
+
+    /// What a topic retains, beside what is heard of it.
+    pub(crate) fn copy_retained(&mut self, number: u64, index: u32, topic: Topic) {
+        self.recover(number, index, topic, None, true);
+        if let Some(recovery) = self.recoveries.back_mut() {
+            recovery.copies = true;
+        }
     }
 
     pub(crate) fn forget_topics(&mut self, indices: &HashSet<u32>) {
@@ -423,9 +414,11 @@ impl CatchUp {
     /// What of the messages in flight is still there; returned is which they are.
     pub(crate) fn take_again(&mut self, messages: &[Arc<Message>]) -> HashSet<Owed> {
         let Again::Reading(owed) = &self.again else { return HashSet::new() };
+        let by_id: HashMap<NotificationId, &Arc<Message>> =
+            messages.iter().map(|message| (message.id, message)).collect();
         let find = |owed: &Owed| {
-            let message = messages.iter().find(|message| message.id == owed.id)?;
-            Some(Paged { message: message.clone(), retained: owed.retained, by: Brought::Again })
+            let message = Arc::clone(by_id.get(&owed.id)?);
+            Some(Paged { message, retained: owed.retained, by: Brought::Again })
         };
         let again: Vec<Paged> = owed.iter().filter_map(find).collect();
         let found: HashSet<Owed> = again.iter().map(Paged::owed).collect();

@@ -1,7 +1,7 @@
-//! What connections that are over still write to the store, in the order of their sessions.
+//! Orders what the connections of one device write to the store at their end.
 //!
-//! A device may come back before the last word of its connection is written. It goes on from what this node remembers. What
-//! its new session writes waits for the old one's last word, which would otherwise overwrite it.
+//! A device may come back before its old connection's state is written. The new session continues from what the node
+//! remembers. Its own writes wait for that older write, which would otherwise overwrite them.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -11,8 +11,7 @@ use tokio::sync::Notify;
 
 use crate::registry::Key;
 
-/// Sessions whose connection ended and whose last word the store has not been told yet. What a later session of the
-/// device writes waits for that, so that it is not overwritten by what it goes on from.
+/// Sessions whose connection ended and whose state is not in the store yet.
 #[derive(Default)]
 pub(crate) struct LastWords {
     /// By device: the generations of the connections, and whether the session ends. At most as many as jobs wait.
@@ -21,18 +20,18 @@ pub(crate) struct LastWords {
 }
 
 impl LastWords {
-    /// Announces what a connection that is over will write. `ends`: that its session is no more.
+    /// Announces the write of a connection that ended. `ends`: its session ends too.
     pub(crate) fn announce(self: &Arc<Self>, key: Key, generation: u64, ends: bool) -> Turn {
         self.untold.lock().entry(key).or_default().push((generation, ends));
         Turn { words: self.clone(), key, generation }
     }
 
-    /// Whether a session of the device has ended and the store does not know it yet.
+    /// Whether a session of the device has ended and the store still has it.
     pub(crate) fn tells_an_end(&self, key: Key) -> bool {
         self.untold.lock().get(&key).is_some_and(|untold| untold.last().is_some_and(|(_, ends)| *ends))
     }
 
-    /// Waits until earlier connections of the device have written what they will.
+    /// Waits for the writes of the device's earlier connections.
     pub(crate) async fn wait_for_earlier(&self, key: Key, generation: u64) {
         loop {
             let told = self.told.notified();
@@ -48,7 +47,7 @@ impl LastWords {
     }
 }
 
-/// What was announced was written when this is dropped, or will never be.
+/// Dropped when the announced write is done or given up.
 pub(crate) struct Turn {
     words: Arc<LastWords>,
     key: Key,

@@ -181,7 +181,7 @@ fn mqtt_3_1_is_served_as_3_1_1() {
     peer.out.clear();
     assert_eq!(peer.say_bytes(b"\x8A\x06\x00\x01\x00\x01a\x01"), Did::Subscribe(1));
     let request = peer.subscribe.take().expect("asked");
-    peer.conversation.subscribed(&peer.config, request, &mut peer.out).expect("goes on");
+    peer.conversation.subscribed(&peer.config, request, 0, &mut peer.out).expect("goes on");
     assert_eq!(peer.out, [0x90, 3, 0, 1, 1]);
     peer.out.clear();
     assert_eq!(peer.say_bytes(b"\xAA\x05\x00\x02\x00\x01a"), Did::Unsubscribe(1));
