@@ -43,4 +43,4 @@ pub use delivery::{AbortOnDrop, Delivery, Error};
 pub use edge::{Edge, LocalSession, Session};
 pub use entering::{Entered, Entering};
 pub use publish::{Begun, Receipt};
-pub use quota::{Admission, Held, Origin, OverQuota};
+pub use quota::{Admission, Held, InOrder, Origin, OverQuota};

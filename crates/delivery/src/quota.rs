@@ -32,7 +32,7 @@ use noroshi_types::quota::{Limits, Quota, Quotas as Overrides};
 use noroshi_types::{AppId, AppName};
 use parking_lot::Mutex;
 
-pub use admit::Origin;
+pub use admit::{InOrder, Origin};
 pub use held::{Admission, Held};
 pub use metrics::Metrics;
 pub use of_app::{OfApp, Permit};

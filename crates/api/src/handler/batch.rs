@@ -82,9 +82,9 @@ pub(crate) struct Batch<'a> {
     origin: Origin,
     waiting: VecDeque<Slot>,
     answers: Lines,
-    /// Of a front: why a line was refused for a rate. Those behind it are refused too, so that none overtakes it before
-    /// it is sent again.
-    over_rate: Option<OverQuota>,
+    /// Of a front: why a line could not begin. Those behind it are refused too, so that none overtakes it before it is
+    /// sent again.
+    stopped: Option<Problem>,
     /// Of a front: topics of which a line was refused, and why. Later lines to the same topic are refused too.
     over_topics: HashMap<Topic, OverQuota>,
 }
@@ -98,7 +98,7 @@ impl<'a> Batch<'a> {
             origin,
             waiting,
             answers: Lines::with_capacity(lines),
-            over_rate: None,
+            stopped: None,
             over_topics: HashMap::new(),
         }
     }
@@ -121,13 +121,13 @@ impl<'a> Batch<'a> {
 
     /// Takes a line as far as it goes without waiting for a commit: when this returns, it stands in the store's queue.
     async fn start(&mut self, request: Request, idempotency: Option<Idempotency>) -> Slot {
-        let (app, origin) = (self.app, self.origin);
-        if let Some(over) = self.over_rate {
-            return Slot::Done(Err(over.into()));
+        let (app, is_front) = (self.app, matches!(self.origin, Origin::Front(_)));
+        if let Some(problem) = &self.stopped {
+            return Slot::Done(Err(problem.clone()));
         }
         let topic = match &request.target {
-            Target::Topic(topic) if origin == Origin::Front => Some(topic.clone()),
-            Target::Everyone if origin == Origin::Front => Some(Topic::everyone()),
+            Target::Topic(topic) if is_front => Some(topic.clone()),
+            Target::Everyone if is_front => Some(Topic::everyone()),
             _ => None,
         };
         if let Some(over) = topic.as_ref().and_then(|topic| self.over_topics.get(topic)) {
@@ -136,22 +136,11 @@ impl<'a> Batch<'a> {
         if let Err(problem) = fit::check_request(self.state, app, &request).await {
             return Slot::Done(Err(problem));
         }
-        let begun = match self.state.delivery.begin_publish(app, request, idempotency, origin).await {
+        let begun = self.state.delivery.begin_publish(app, request, idempotency, self.origin.clone()).await;
+        let begun = match begun {
             Ok(begun) => begun,
-            Err(error) => {
-                if let Error::OverQuota(over) = &error
-                    && origin == Origin::Front
-                {
-                    match topic {
-                        Some(topic) if !over.quota.is_rate() => {
-                            self.over_topics.insert(topic, *over);
-                            return Slot::Done(Err(of_topic(*over)));
-                        }
-                        _ => self.over_rate = Some(*over),
-                    }
-                }
-                return Slot::Done(Err(error.into()));
-            }
+            Err(error) if is_front => return Slot::Done(Err(self.hold_back(topic, error))),
+            Err(error) => return Slot::Done(Err(error.into())),
         };
         let state = self.state.clone();
         let mut publish: Pin<Box<dyn Future<Output = Answer> + Send>> = Box::pin(async move {
@@ -162,6 +151,17 @@ impl<'a> Batch<'a> {
         match poll_fn(|context| Poll::Ready(publish.as_mut().poll(context))).await {
             Poll::Ready(answer) => Slot::Done(answer),
             Poll::Pending => Slot::Waiting(publish),
+        }
+    }
+
+    /// What a line of a front could not begin for, it holds back those behind it for: all, or those to its topic.
+    fn hold_back(&mut self, topic: Option<Topic>, error: Error) -> Problem {
+        match (topic, error) {
+            (Some(topic), Error::OverQuota(over)) if !over.quota.is_rate() => {
+                self.over_topics.insert(topic, over);
+                of_topic(over)
+            }
+            (_, error) => self.stopped.insert(error.into()).clone(),
         }
     }
 

@@ -2,7 +2,7 @@
 //! line has an idempotency key of its own, so that a line that is sent again in another batch is still the same.
 
 use axum::extract::State as Shared;
-use noroshi_delivery::Origin;
+use noroshi_delivery::{InOrder, Origin};
 use noroshi_store::Idempotency;
 
 use crate::access::{Provider, Publish};
@@ -24,7 +24,7 @@ pub(crate) async fn notifications(
 ) -> Result<Lines, Problem> {
     let lines = batch::lines(&body)?;
     api.delivery.admit_relay(provider.app).await?;
-    let mut batch = Batch::new(&api.state, provider.app, lines.len(), Origin::Front);
+    let mut batch = Batch::new(&api.state, provider.app, lines.len(), Origin::Front(InOrder::default()));
     for line in lines {
         let read = body::relayed(line, &api.config.limits, api.now());
         let read = read.map(|relayed| {

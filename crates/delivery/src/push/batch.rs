@@ -26,7 +26,6 @@ use crate::push::gather::Gather;
 use crate::push::hygiene::{Rate, Realm};
 use crate::push::settle::{Sent, Settle};
 use crate::push::side::Side;
-use crate::push::stint::Stint;
 use crate::push::{lease, publication};
 use crate::spans;
 use crate::telling::subject;
@@ -193,7 +192,7 @@ impl Way {
         let mut settle = Settle::new(&batch);
         missing(&mut settle, &batch, &recipients);
         let (mut sent, mut due) = (Vec::new(), Vec::new());
-        let mut stint = Stint::begin();
+        let mut stint = self.side.turns.begin().await;
         for recipient in recipients {
             stint.rest().await;
             if let Some((one, push)) = sort_out(&mut settle, &batch, source, recipient, now) {
@@ -201,6 +200,7 @@ impl Way {
                 due.push(push);
             }
         }
+        drop(stint);
         let trace = source.trace().map(|context| context.trace);
         let span = spans::push(self.delivery.spans(), source.trace(), &batch, due.len());
         let calls = spans::calls(self.delivery.spans(), span.as_ref(), &batch, due.len());
@@ -266,7 +266,7 @@ impl Way {
         // Web Push recipients are spread over origins: one without room holds up none of the others.
         let spread = batch.service == Some(PushService::WebPush);
         let mut waiting = FuturesUnordered::new();
-        let (all, mut count, mut stint) = (sent, 0, Stint::begin());
+        let (all, mut count, mut stint) = (sent, 0, self.side.turns.begin().await);
         for (index, (sent, Due { token, content, trace: told })) in (0..).zip(sent.iter().zip(due)) {
             stint.rest().await;
             if !self.may_send(held) {
@@ -289,9 +289,10 @@ impl Way {
             match spread {
                 true if futures_util::poll!(&mut send).is_pending() => waiting.push(send),
                 true => {}
-                false => send.await,
+                false => stint.wait_for(send).await,
             }
         }
+        drop(stint);
         while waiting.next().await.is_some() {}
         self.tell_sent(batch, sent, trace);
         true

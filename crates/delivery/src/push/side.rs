@@ -17,6 +17,7 @@ use crate::push::flight::Flight;
 use crate::push::hygiene::{Hygiene, Realm};
 use crate::push::lead::Lead;
 use crate::push::outlet::Outlet;
+use crate::push::stint::Turns;
 
 pub(crate) struct Side {
     pub(crate) config: Config,
@@ -38,6 +39,8 @@ pub(crate) struct Side {
     pub(crate) book: Book,
     pub(crate) hygiene: Hygiene,
     pub(crate) failures: Failures,
+    /// Of batches, to compute.
+    pub(crate) turns: Turns,
     /// Wakes the collector.
     pub(crate) collect: Notify,
     /// Wakes the dispatcher.
@@ -60,6 +63,7 @@ impl Side {
             book: Book::default(),
             hygiene: Hygiene::default(),
             failures: Failures::default(),
+            turns: Turns::new(),
             collect: Notify::new(),
             dispatch: Notify::new(),
         }

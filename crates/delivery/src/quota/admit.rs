@@ -3,7 +3,7 @@
 //!
 //! To publish in order, await each decision before the next ([`crate::Delivery::begin_publish`]). Inboxes are decided on by the store, behind its queue ([`Gate`]).
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use noroshi_store::Gate;
 use noroshi_types::{AppId, Quota, Request, Target, Topic, When};
@@ -15,35 +15,81 @@ use super::{Held, OfApp, OverQuota, Reservation, refresh};
 use crate::delivery::{Delivery, Error};
 
 /// Who publishes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Clone)]
 pub enum Origin {
     /// A request of a provider, or a device.
     Client,
     /// A front, which took a token of the app's rate when it accepted the message.
-    Front,
+    Front(InOrder),
     /// A batch of a campaign: its rate is the campaign's, and it must not overflow inboxes.
     Campaign,
     /// The node itself, which has to go through.
     Node,
 }
 
+/// Messages of one app that a front hands on at once, in their order. Where inboxes have no room for one of them, those
+/// behind it are refused too, even if there is room by then: else they would overtake it before it is sent again.
+#[derive(Clone, Default)]
+pub struct InOrder(Arc<Before>);
+
+#[derive(Default)]
+struct Before {
+    /// Whose limits an earlier message waits for in the store's queue.
+    limited: OnceLock<Arc<OfApp>>,
+    /// Why an earlier message was refused.
+    refused: OnceLock<OverQuota>,
+}
+
 /// Room for inbox rows, which is taken when the store knows how many there are.
 struct Inboxes {
     of_app: Arc<OfApp>,
     row_bytes: u64,
+    order: Option<InOrder>,
     answer: Mutex<Option<Result<Reservation, OverQuota>>>,
 }
 
 impl Inboxes {
+    /// None: the request writes to no inbox, or nothing limits them.
+    fn of(request: &Request, origin: Origin, of_app: Option<Arc<OfApp>>) -> Option<Self> {
+        let is_named = matches!(request.target, Target::Users(_) | Target::Devices(_) | Target::Condition(_));
+        if !is_named || request.when != When::Stored {
+            return None;
+        }
+        let quotas = [Quota::InboxRows, Quota::InboxBytes];
+        let limited = of_app.filter(|of_app| quotas.iter().any(|quota| of_app.limit_of(*quota).is_some()));
+        let (of_app, order) = match origin {
+            Origin::Front(order) => {
+                // Also where the limits ended meanwhile.
+                let limited = limited.or_else(|| order.0.limited.get().cloned())?;
+                (order.0.limited.get_or_init(|| limited).clone(), Some(order))
+            }
+            Origin::Client | Origin::Campaign | Origin::Node => (limited?, None),
+        };
+        Some(Self { of_app, row_bytes: content_bytes(request), order, answer: Mutex::default() })
+    }
+
+    /// Asked by the store in the order of its queue.
     fn passes(&self, rows: u64) -> bool {
         let mut answer = self.answer.lock();
         // A transaction that is tried again asks again.
         *answer = None;
-        let wanted = [(Quota::InboxRows, rows), (Quota::InboxBytes, rows.saturating_mul(self.row_bytes))];
-        let reserved = self.of_app.reserve(&wanted);
+        let reserved = self.reserve(rows);
         let passes = reserved.is_ok();
         *answer = Some(reserved);
         passes
+    }
+
+    fn reserve(&self, rows: u64) -> Result<Reservation, OverQuota> {
+        let refused = self.order.as_ref().map(|order| &order.0.refused);
+        if let Some(over) = refused.and_then(|refused| refused.get()) {
+            return Err(*over);
+        }
+        let wanted = [(Quota::InboxRows, rows), (Quota::InboxBytes, rows.saturating_mul(self.row_bytes))];
+        let reserved = self.of_app.reserve(&wanted);
+        if let (Some(refused), Err(over)) = (refused, &reserved) {
+            refused.get_or_init(|| *over);
+        }
+        reserved
     }
 }
 
@@ -112,35 +158,41 @@ impl Delivery {
         request: &Request,
         origin: Origin,
     ) -> Result<Room, Error> {
-        if origin == Origin::Node {
+        if matches!(origin, Origin::Node) {
             return Ok(Room::default());
         }
-        let Some(of_app) = self.counted(app).await? else { return Ok(Room::default()) };
+        let of_app = self.counted(app).await?;
+        let mut room = match &of_app {
+            Some(of_app) => self.admit_beside_inboxes(of_app, request, &origin).await?,
+            None => Room::default(),
+        };
+        room.inboxes = Inboxes::of(request, origin, of_app).map(Arc::new);
+        Ok(room)
+    }
+
+    /// Of all but inboxes.
+    async fn admit_beside_inboxes(
+        &self,
+        of_app: &Arc<OfApp>,
+        request: &Request,
+        origin: &Origin,
+    ) -> Result<Room, Error> {
         let mut room = Room::default();
         let rate = match origin {
-            Origin::Client => Some(Rate::Publishes),
-            Origin::Front => Some(Rate::Relayed),
-            Origin::Campaign | Origin::Node => None,
+            Origin::Client => Rate::Publishes,
+            Origin::Front(_) => Rate::Relayed,
+            Origin::Campaign | Origin::Node => return Ok(room),
         };
-        if let Some(rate) = rate {
-            // Deliveries are charged when they were made: who owes some publishes nothing new.
-            of_app.check_debt(Quota::DeliveriesPerSecond)?;
-            of_app.take_of(rate, 1)?;
-            room.rate = Some((of_app.clone(), rate));
-            if let Target::Topic(topic) = &request.target {
-                let unknown = self.unknown_topics(&of_app, std::iter::once(topic)).await?;
-                room.held.add_topics(&of_app, unknown.iter())?;
-            }
-            if let Some(reserved) = self.hold_retained(&of_app, request).await? {
-                room.held.add(reserved);
-            }
+        // Deliveries are charged when they were made: who owes some publishes nothing new.
+        of_app.check_debt(Quota::DeliveriesPerSecond)?;
+        of_app.take_of(rate, 1)?;
+        room.rate = Some((of_app.clone(), rate));
+        if let Target::Topic(topic) = &request.target {
+            let unknown = self.unknown_topics(of_app, std::iter::once(topic)).await?;
+            room.held.add_topics(of_app, unknown.iter())?;
         }
-        let is_named = matches!(request.target, Target::Users(_) | Target::Devices(_) | Target::Condition(_));
-        let limits_inboxes =
-            [Quota::InboxRows, Quota::InboxBytes].iter().any(|quota| of_app.limit_of(*quota).is_some());
-        if is_named && request.when == When::Stored && limits_inboxes {
-            let (row_bytes, answer) = (content_bytes(request), Mutex::default());
-            room.inboxes = Some(Arc::new(Inboxes { of_app, row_bytes, answer }));
+        if let Some(reserved) = self.hold_retained(of_app, request).await? {
+            room.held.add(reserved);
         }
         Ok(room)
     }
@@ -193,4 +245,62 @@ impl Delivery {
 /// As the store counts it.
 fn content_bytes(request: &Request) -> u64 {
     [&request.notification, &request.data].into_iter().flatten().map(|text| text.as_str().len() as u64).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use noroshi_types::quota::{Limits, Quotas as Overrides};
+    use noroshi_types::{AppName, Push, Ttl, Urgency, UserId};
+
+    use super::*;
+    use crate::quota::Metrics;
+
+    fn request() -> Request {
+        Request {
+            target: Target::Users(vec![UserId::parse("u1").expect("a user")]),
+            when: When::Stored,
+            ttl: Ttl::new(std::time::Duration::from_secs(60)).expect("a ttl"),
+            urgency: Urgency::Normal,
+            waits_for_use: false,
+            collapse_key: None,
+            retain: false,
+            notification: None,
+            data: None,
+            push: Push::default(),
+            trace: None,
+        }
+    }
+
+    fn app() -> Arc<OfApp> {
+        Arc::new(OfApp::new(AppId(1), AppName::parse("a").expect("a name"), Metrics::default()))
+    }
+
+    fn limit(of_app: &OfApp, rows: Option<u64>) {
+        let mut limits = Limits::default();
+        limits.set(Quota::InboxRows, rows);
+        of_app.limit(limits, Overrides::default());
+        of_app.counts.end(&of_app.counts.begin(), &[(Quota::InboxRows, 0)]);
+    }
+
+    #[test]
+    fn none_overtakes_a_message_that_found_no_room() {
+        let of_app = app();
+        limit(&of_app, Some(1));
+        let order = InOrder::default();
+        let inboxes = |of_app| Inboxes::of(&request(), Origin::Front(order.clone()), of_app);
+        let [first, second, third] = [0; 3].map(|_| inboxes(Some(of_app.clone())).expect("a limit"));
+        assert!(first.passes(1) && !second.passes(1));
+        limit(&of_app, None);
+        let fourth = inboxes(None).expect("an earlier one is limited");
+        assert!(!third.passes(1) && !fourth.passes(1), "there is room, but the second is sent again");
+        let over = fourth.answer.lock().take().expect("asked").err().expect("refused");
+        assert_eq!((over.quota, over.limit), (Quota::InboxRows, 1), "as the second was");
+
+        let of_client = |of_app| Inboxes::of(&request(), Origin::Client, of_app);
+        assert!(of_client(Some(of_app.clone())).is_none() && of_client(None).is_none(), "nothing is limited");
+        drop(first);
+        limit(&of_app, Some(1));
+        assert!(of_client(Some(of_app)).expect("a limit").passes(1), "a client's are apart");
+        assert!(Inboxes::of(&request(), Origin::Front(InOrder::default()), None).is_none());
+    }
 }
