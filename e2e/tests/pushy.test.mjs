@@ -4,35 +4,22 @@
  */
 
 import assert from 'node:assert/strict'
-import { execFileSync, spawn } from 'node:child_process'
 import { generateKeyPairSync, randomBytes } from 'node:crypto'
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, before, describe, test } from 'node:test'
-import { fileURLToPath } from 'node:url'
 
 import { issueFromAuthority } from '../lib/certificate.mjs'
+import * as java from '../lib/java.mjs'
 import { Node, freePort } from '../lib/node.mjs'
 import { addCredential, unique } from '../lib/push.mjs'
 import { until, within } from '../lib/until.mjs'
 
-const RUN = fileURLToPath(new URL('../pushy/run', import.meta.url))
 const TOPIC = 'com.example.app'
 const SLOW_MS = 100_000
 
-const skip = unavailable()
-
-/** Why there is no pushy here; fetches and compiles it the first time. */
-function unavailable() {
-  try {
-    execFileSync(RUN, ['prepare'], { stdio: ['ignore', 'ignore', 'pipe'] })
-    return false
-  } catch (error) {
-    if (error.status === 77) return 'Java 17 and mvn are missing'
-    throw error
-  }
-}
+const skip = java.unavailable()
 
 /** pushy's server on a port of its own, for one provider key. */
 class Pushy {
@@ -43,24 +30,20 @@ class Pushy {
     pushy.ca = ca
     pushy.port = await freePort()
     writeFileSync(join(folder, 'public.pem'), publicKey.export({ type: 'spki', format: 'pem' }))
-    pushy.child = spawn(RUN, ['strict', String(pushy.port), cert, key, join(folder, 'public.pem'), TOPIC])
-    pushy.stdout = pushy.stderr = ''
-    pushy.child.stdout.on('data', (chunk) => (pushy.stdout += chunk))
-    pushy.child.stderr.on('data', (chunk) => (pushy.stderr += chunk))
-    pushy.exited = new Promise((resolve) => pushy.child.once('close', resolve))
+    pushy.java = java.start('Pushy', 'strict', pushy.port, cert, key, join(folder, 'public.pem'), TOPIC)
     await until('pushy to listen', () => {
-      assert.equal(pushy.child.exitCode, null, pushy.stderr)
-      return pushy.stdout.includes('listening')
+      assert.equal(pushy.java.child.exitCode, null, pushy.java.stderr)
+      return pushy.java.stdout.includes('listening')
     }, SLOW_MS)
     return pushy
   }
 
   /** Ends it: `{taken, refused}`, as it counted them. */
   async stop() {
-    this.child.stdin.end()
-    const code = await within('pushy to end', this.exited, SLOW_MS)
-    assert.equal(code, 0, this.stderr)
-    const [, taken, refused] = this.stdout.match(/taken (\d+) refused (\d+)/)
+    this.java.child.stdin.end()
+    const code = await within('pushy to end', this.java.exited, SLOW_MS)
+    assert.equal(code, 0, this.java.stderr)
+    const [, taken, refused] = this.java.stdout.match(/taken (\d+) refused (\d+)/)
     return { taken: Number(taken), refused: Number(refused) }
   }
 }
@@ -92,7 +75,7 @@ describe("pushy's APNs server", { skip }, () => {
   after(async () => {
     await node?.stop()
     // The last of the tests ends it.
-    pushy?.child.kill('SIGKILL')
+    pushy?.java.child.kill('SIGKILL')
     rmSync(folder, { recursive: true, force: true })
   })
 

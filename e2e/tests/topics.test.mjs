@@ -4,7 +4,8 @@ import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
 
 import { Device } from '../lib/device.mjs'
-import { Node } from '../lib/node.mjs'
+import { connect as mqttClient } from '../lib/mqtt.mjs'
+import { Node, freePort } from '../lib/node.mjs'
 import { sleep, until } from '../lib/until.mjs'
 
 let node
@@ -276,4 +277,31 @@ test('positions go on where they were after a restart', async () => {
   assert.equal(new Set(messages.map((msg) => msg.epoch)).size, 1)
   await device.leave()
   await own.stop()
+})
+
+test('a raised limit for topics holds for every protocol, and stands in the documents', async () => {
+  const port = await freePort()
+  const raised = await Node.start({ args: ['--mqtt', `127.0.0.1:${port}`, '--set', 'limits.topic=2000B'] })
+  try {
+    const [long, tooLong] = ['l'.repeat(2000), 'l'.repeat(2001)]
+    const { token } = await raised.api.register({ topics: [long] })
+    const native = await Device.connect(raised.ws, token)
+    const client = await mqttClient(`mqtt://127.0.0.1:${port}`, await raised.api.register())
+    const [{ qos }] = await client.subscribeAsync(long, { qos: 1 })
+    assert.equal(qos, 1)
+    await raised.api.publish({ to: { topic: long }, data: 1 })
+    assert.equal((await native.msg()).topic, long)
+    await until('it over MQTT', () => client.heard.some(({ topic }) => topic === long))
+    assert.equal((await raised.api.call('GET', `/v1/topics/${long}`)).topic, long)
+    const wrong = await raised.api.raw('POST', '/v1/notifications', { body: { to: { topic: tooLong }, data: 1 } })
+    assert.equal(wrong.status, 400)
+    assert.match(wrong.body.detail, /2000/)
+    const { paths } = await raised.api.call('GET', '/openapi.json')
+    const { schema } = paths['/v1/topics/{topic}'].get.parameters[0]
+    assert.equal(schema.maxLength, 2000)
+    await client.endAsync()
+    await native.leave()
+  } finally {
+    await raised.stop()
+  }
 })

@@ -14,7 +14,7 @@ const STYLE: &str = include_str!("page.css");
 const METHODS: [&str; 5] = ["post", "get", "put", "patch", "delete"];
 
 pub(crate) fn page() -> &'static str {
-    static PAGE: LazyLock<String> = LazyLock::new(|| render(super::PUBLIC));
+    static PAGE: LazyLock<String> = LazyLock::new(|| render(super::public()));
     &PAGE
 }
 

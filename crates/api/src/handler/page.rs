@@ -16,8 +16,8 @@ pub(crate) async fn root() -> Redirect {
 /// `GET /openapi.json`
 pub(crate) async fn openapi(Shared(api): Shared<Api>) -> Response {
     let text = match api.door {
-        Door::Public => document::PUBLIC,
-        Door::Admin => document::ADMIN,
+        Door::Public => document::public(),
+        Door::Admin => document::admin(),
     };
     ([(header::CONTENT_TYPE, "application/json"), (header::CACHE_CONTROL, "no-cache")], text).into_response()
 }
