@@ -63,7 +63,8 @@ violations! {
     ConnectReserved: MalformedPacket, "§3.1.2.3", "the reserved connect flag is set";
     WillFlags: MalformedPacket, "§3.1.2.6", "will flags without a will, or will QoS 3";
     PasswordWithoutUser: MalformedPacket, "§3.1.2.9", "MQTT 3.1.1 has no password without a user name";
-    WillTopic: TopicNameInvalid, "§3.1.3.3", "the will's topic is not a topic name";
+    WillTopicMalformed: MalformedPacket, "§4.7", "the will's topic is empty or has wildcards";
+    WillTopic: TopicNameInvalid, "§3.1.3.3", "the will's topic is none that a client may publish to";
     QosThree: MalformedPacket, "§3.3.1.2", "QoS 3";
     DupAtQosZero: MalformedPacket, "§3.3.1.1", "DUP at QoS 0";
     NoTopic: ProtocolError, "§3.3.2.1", "a topic name is empty and no topic alias stands for it";

@@ -133,7 +133,7 @@ impl<'a> LastWill<'a> {
         let properties = read_properties(version, reader, Holder::Will)?;
         let topic = reader.text()?;
         if !is_topic_name(topic) {
-            return Err(Violation::WillTopic);
+            return Err(Violation::WillTopicMalformed);
         }
         Ok(Self { qos, retain: flags & WILL_RETAIN != 0, properties, topic, payload: reader.binary()? })
     }

@@ -353,6 +353,29 @@ fn violations_are_told_in_mqtt_5_and_end_mqtt_3() {
 }
 
 #[test]
+fn a_malformed_will_topic_gets_no_connack_in_mqtt_3() {
+    for topic in ["", "w/#", "+"] {
+        let will = |level: u8, properties: &[u8]| {
+            let mut body = vec![0, 4, b'M', b'Q', b'T', b'T', level, 6, 0, 60];
+            body.extend_from_slice(&properties[..properties.len() / 2]);
+            body.extend_from_slice(&[0, 1, b'c']);
+            body.extend_from_slice(&properties[properties.len() / 2..]);
+            body.extend_from_slice(&[0, topic.len() as u8]);
+            body.extend_from_slice(topic.as_bytes());
+            body.extend_from_slice(&[0, 0]);
+            [&[0x10, body.len() as u8], &body[..]].concat()
+        };
+        let mut peer = Peer::new(Version::V3);
+        assert_eq!(peer.say_bytes(&will(4, &[])), Did::Close(CloseReason::ProtocolError), "{topic:?}");
+        assert_eq!(peer.out, [], "[MQTT-3.1.4-1]");
+        // No properties of CONNECT and none of the will.
+        let mut peer = Peer::new(Version::V5);
+        assert_eq!(peer.say_bytes(&will(5, &[0, 0])), Did::Close(CloseReason::ProtocolError), "{topic:?}");
+        assert_eq!((peer.out[0], peer.out[3]), (0x20, 0x81), "{topic:?}");
+    }
+}
+
+#[test]
 fn every_close_has_its_last_word() {
     let drain = ServerReference { servers: "other:1883", moved: false };
     let moved = ServerReference { servers: "other:1883", moved: true };
