@@ -9,6 +9,8 @@ BIN_release := $(TARGET)/release/noroshi
 # Some ninety crates of Amazon's SDK, thirty of the sampler, a score for Kafka and fifteen of OpenTelemetry, which only
 # what is released has.
 FEATURES_release := --features noroshi/sqs,noroshi/firehose,noroshi/kafka,noroshi/otel,noroshi/profiling
+# Everything: what is checked.
+FEATURES_all := --features noroshi/sqs,noroshi/firehose,noroshi/kafka,noroshi/otel,noroshi/heap-profiling
 # What end-to-end tests look at beside the default.
 FEATURES_dev := --features noroshi/otel,noroshi/profiling
 NOROSHI_BIN ?= $(BIN_$(PROFILE))
@@ -53,14 +55,11 @@ faults: ## Engines and nodes killed, paused and parted under load, Amazon SQS an
 check: ## Format, lints, documentation, dependencies
 	@scripts/setup build deny
 	$(CARGO) fmt --all --check
-	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+	$(CARGO) clippy --workspace --all-targets $(FEATURES_all) --locked -- -D warnings
+	# What stands in the place of a feature that is off.
+	$(CARGO) clippy -p noroshi -p noroshi-events -p noroshi-otel -p noroshi-profiling -p noroshi-sqs --all-targets --locked -- -D warnings
 	$(CARGO) clippy -p noroshi-gateway --locked -- -D warnings # without io_uring
-	$(CARGO) clippy -p noroshi-sqs --features aws --all-targets --locked -- -D warnings
-	$(CARGO) clippy -p noroshi-events --features firehose,kafka --all-targets --locked -- -D warnings
-	$(CARGO) clippy -p noroshi-otel --features otlp --all-targets --locked -- -D warnings
-	$(CARGO) clippy -p noroshi-profiling --features heap --all-targets --locked -- -D warnings
-	$(CARGO) clippy -p noroshi --features kafka,otel,heap-profiling --all-targets --locked -- -D warnings
-	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --workspace --no-deps --document-private-items --locked
+	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --workspace --no-deps --document-private-items $(FEATURES_all) --locked
 	$(CARGO) deny --locked --log-level error check licenses bans sources
 
 advisories: ## Known vulnerabilities of the dependencies (fetches the RustSec database from GitHub)
