@@ -3,7 +3,9 @@
 //!
 //! A device has a QoS 1 message when its PUBACK comes, and a QoS 2 message when its PUBREC does: from then on
 //! the message must not be sent again ([MQTT-4.3.3-6]), so it must not come back from an inbox either. What is
-//! left of the handshake, PUBREL and PUBCOMP, is about the packet id alone and kept with the session.
+//! left of the handshake, PUBREL and PUBCOMP, is about the packet id alone and kept with the session. Where that was lost,
+//! with the node that had it, the client may hold packet ids without PUBREL, and would take a new message for the one
+//! that it has (§4.3.3). So PUBREL goes before each message with QoS 2 there.
 //!
 //! The service keeps one position for a device in a topic's log. So it is told of a message when every message that was
 //! sent before it from the same log is confirmed, in whatever order the client confirms: QoS 1 and QoS 2 have separate
@@ -240,6 +242,9 @@ impl Conversation {
         if head.qos > Qos::AtMostOnce {
             head.packet_id = self.count_sent(outgoing, &head);
         }
+        if head.qos == Qos::ExactlyOnce && !head.dup && self.forgot_ids {
+            Packet::PubRel(Ack::success(head.packet_id)).encode(version, out);
+        }
         if head.alias.is_some() && !head.alias_known {
             self.flight().sent_aliases.push(outgoing.topic.clone());
         }
@@ -352,6 +357,8 @@ impl Conversation {
         let Some((at, sent)) = self.sent(ack.packet_id) else { return Ok(Action::None) };
         match sent.stage {
             Stage::Comp => Ok(self.end_sent(at)),
+            // Of the PUBREL before the message.
+            Stage::Rec if self.forgot_ids => Ok(Action::None),
             Stage::Ack | Stage::Rec | Stage::Done => Err(Violation::AckMismatch),
         }
     }
