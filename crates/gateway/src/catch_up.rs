@@ -25,8 +25,15 @@ use noroshi_types::{Message, NotificationId, Position, Topic};
 
 use crate::dispatch::Dispatch;
 
+mod ended;
+
+pub(crate) use ended::{Ended, EndedNames};
+
 /// Live messages held for one connection or one of its topics; more are read from the store.
 const HELD_MAX: usize = 64;
+
+/// 512 × 16 B, twice: 16 KiB for a connection that catches up.
+const CONFIRMED_MIN: usize = 512;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
@@ -96,6 +103,10 @@ pub(crate) struct CatchUp {
     logged: HashSet<NotificationId>,
     /// Read before everything else.
     again: Again,
+    /// Of filters with wildcards: what their logs do not have to bring.
+    ended: EndedNames,
+    /// What reads that began before they were written may bring once more.
+    confirmed: Confirmed,
     /// Reads of what the topics of filters with wildcards retain. Nothing overtakes what they bring.
     retained_reads: u32,
 }
@@ -230,6 +241,8 @@ impl CatchUp {
             as_of: Place(0),
             logged: HashSet::new(),
             again: Again::Read(HashSet::new()),
+            ended: EndedNames::default(),
+            confirmed: Confirmed::default(),
             retained_reads: 0,
         }
     }
@@ -372,8 +385,21 @@ impl CatchUp {
         self.logged_to = self.logged_to.max(to.unwrap_or(Place(0))).max(next.unwrap_or(Place(0)));
         let ids = messages.iter().map(|message| message.id);
         self.logged.extend(ids.filter(|id| Place::of(*id) > self.as_of));
-        let messages = messages.into_iter().filter(|message| !self.is_sent_again(message.id));
+        let had = |id| self.is_sent_again(id) || self.is_confirmed(id);
+        let messages = messages.into_iter().filter(|message| !had(message.id));
         messages.map(|message| Paged { message, retained: false, by: Brought::Log }).collect()
+    }
+
+    /// The client has these. What was read of them before does not go out any more.
+    pub(crate) fn confirm(&mut self, ids: &[NotificationId]) {
+        self.confirmed.add(ids);
+        let confirmed = &self.confirmed;
+        self.rest.retain(|paged| paged.retained || !confirmed.has(paged.message.id));
+    }
+
+    /// Whether the client confirmed it lately.
+    pub(crate) fn is_confirmed(&self, id: NotificationId) -> bool {
+        self.confirmed.has(id)
     }
 
     /// Whether a log brought it, or it was in flight before.
@@ -438,9 +464,43 @@ impl CatchUp {
         owed.clone()
     }
 
+    /// A topic whose name was heard behind `behind` is heard by wildcards alone from here on. A live connection was sent
+    /// everything up to `offered`; pages reached up to `watermark`. What a page brought of the topic and was not written
+    /// has no position any more: it is owed by its id.
+    pub(crate) fn end_name(
+        &mut self,
+        topic: &Topic,
+        behind: Place,
+        offered: Place,
+        watermark: NotificationId,
+    ) {
+        let is_of = |message: &Message| message.topic.as_ref().is_some_and(|place| place.topic == *topic);
+        let reads_pages = self.stage == Stage::Reading && !self.reads_log;
+        let mut up_to = match self.missed || reads_pages || self.stage == Stage::Wanted {
+            true => self.after.map_or(Place(0), Place::of),
+            false => offered,
+        };
+        let of_recoveries = self.recoveries.iter().flat_map(|recovery| &recovery.held);
+        for dispatch in self.held.iter().chain(of_recoveries) {
+            if is_of(&dispatch.message) && !dispatch.is_paged(watermark) {
+                up_to = up_to.min(Place(Place::of(dispatch.message.id).0 - 1));
+            }
+        }
+        for paged in &mut self.rest {
+            if paged.by == Brought::Page && !paged.retained && is_of(&paged.message) {
+                paged.by = Brought::Again;
+            }
+        }
+        self.ended.add(topic, behind, up_to);
+    }
+
+    pub(crate) fn ended(&mut self) -> &mut EndedNames {
+        &mut self.ended
+    }
+
     /// Up to where the connection was sent what it hears by wildcards alone, if a live one was sent everything up to
-    /// `offered`.
-    pub(crate) fn sent_to(&self, offered: Place) -> Place {
+    /// `offered`. Pages reached up to `watermark`: what is held and stands before that does not go out.
+    pub(crate) fn sent_to(&self, offered: Place, watermark: NotificationId) -> Place {
         let read_on = || self.after.max(self.heard).map_or(Place(0), Place::of).max(self.logged_to);
         let to = match self.log {
             Some(log) => log,
@@ -449,7 +509,8 @@ impl CatchUp {
         };
         let rest = self.rest.iter().filter(|paged| paged.by == Brought::Log).map(|paged| paged.message.id);
         let of_recoveries = self.recoveries.iter().flat_map(|recovery| &recovery.held);
-        let held = self.held.iter().chain(of_recoveries).map(|dispatch| dispatch.message.id);
+        let held = self.held.iter().chain(of_recoveries).filter(|dispatch| !dispatch.is_paged(watermark));
+        let held = held.map(|dispatch| dispatch.message.id);
         let waits = rest.chain(held.filter(|id| !self.is_logged(*id)));
         waits.map(|id| Place(Place::of(id).0 - 1)).fold(to, Place::min)
     }
@@ -677,6 +738,30 @@ impl CatchUp {
             recovery.since = head.map(|head| head.position);
         }
         Some(paged)
+    }
+}
+
+/// What a connection confirmed lately: at least the last [`CONFIRMED_MIN`], at most twice as many.
+///
+/// A confirmation is written some milliseconds later, so that is far more than reads can miss.
+#[derive(Default)]
+struct Confirmed {
+    last: HashSet<NotificationId>,
+    before: HashSet<NotificationId>,
+}
+
+impl Confirmed {
+    fn add(&mut self, ids: &[NotificationId]) {
+        for id in ids {
+            if self.last.len() >= CONFIRMED_MIN {
+                self.before = std::mem::take(&mut self.last);
+            }
+            self.last.insert(*id);
+        }
+    }
+
+    fn has(&self, id: NotificationId) -> bool {
+        self.last.contains(&id) || self.before.contains(&id)
     }
 }
 
