@@ -1,5 +1,7 @@
 //! What one connection catches up with, as a conversation with nobody: pages, held messages, recoveries.
 
+use super::confirmed::CONFIRMED_MIN;
+use super::held::HELD_MAX;
 use super::*;
 use noroshi_types::{AppId, Epoch, Timestamp, TopicPosition, Urgency, When};
 
