@@ -38,8 +38,7 @@ impl CatchUp {
     /// The client has these. What was read of them before does not go out any more.
     pub(crate) fn confirm(&mut self, ids: &[NotificationId]) {
         self.confirmed.add(ids);
-        let confirmed = &self.confirmed;
-        self.rest.retain(|paged| paged.retained || !confirmed.has(paged.message.id));
+        self.rest.retain(|paged| paged.retained || !ids.contains(&paged.message.id));
     }
 
     /// Whether the client confirmed it lately.
