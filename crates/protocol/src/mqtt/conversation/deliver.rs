@@ -157,8 +157,17 @@ impl Conversation {
             // The position behind both.
             Some(last) => last.id = id,
             None => {
-                let (stage, retained) = (Stage::Done, false);
-                flight.sent.push(Sent { id, log, packet_id: 0, stage, resend: false, retained, waits: true });
+                let (stage, resend, retained, unsure) = (Stage::Done, false, false, false);
+                flight.sent.push(Sent {
+                    id,
+                    log,
+                    packet_id: 0,
+                    stage,
+                    resend,
+                    retained,
+                    waits: true,
+                    unsure,
+                });
             }
         }
         false
@@ -242,7 +251,7 @@ impl Conversation {
         if head.qos > Qos::AtMostOnce {
             head.packet_id = self.count_sent(outgoing, &head);
         }
-        if head.qos == Qos::ExactlyOnce && !head.dup && self.forgot_ids {
+        if self.sent(head.packet_id).is_some_and(|(_, sent)| sent.unsure) {
             Packet::PubRel(Ack::success(head.packet_id)).encode(version, out);
         }
         if head.alias.is_some() && !head.alias_known {
@@ -262,7 +271,7 @@ impl Conversation {
 
     /// The packet id it is sent with.
     fn count_sent(&mut self, outgoing: &Outgoing, head: &Head) -> u16 {
-        let last = self.last_packet_id;
+        let (last, unsure) = (self.last_packet_id, self.forgot_ids && head.qos == Qos::ExactlyOnce);
         let flight = self.flight();
         if head.dup {
             if let Some(at) = flight.find(head.packet_id) {
@@ -274,7 +283,7 @@ impl Conversation {
         let stage = if head.qos == Qos::ExactlyOnce { Stage::Rec } else { Stage::Ack };
         let (id, retained) = (outgoing.id, head.retained);
         let log = if retained { 0 } else { outgoing.log };
-        flight.sent.push(Sent { id, log, packet_id, stage, resend: false, retained, waits: false });
+        flight.sent.push(Sent { id, log, packet_id, stage, resend: false, retained, waits: false, unsure });
         self.last_packet_id = packet_id;
         packet_id
     }
@@ -358,7 +367,10 @@ impl Conversation {
         match sent.stage {
             Stage::Comp => Ok(self.end_sent(at)),
             // Of the PUBREL before the message.
-            Stage::Rec if self.forgot_ids => Ok(Action::None),
+            Stage::Rec if self.forgot_ids => {
+                self.flight().sent[at].unsure = false;
+                Ok(Action::None)
+            }
             Stage::Ack | Stage::Rec | Stage::Done => Err(Violation::AckMismatch),
         }
     }

@@ -117,6 +117,15 @@ fn packet_ids_that_the_client_may_hold_are_released_before_they_are_used() {
     peer.log_in(&lasting, session(true, saved));
     peer.out.clear();
     hears(&mut peer, 3, publish(2, 3, "t", b"x"), true);
+    hears(&mut peer, 4, publish(2, 4, "t", b"x"), true);
+    peer.say(Packet::PubComp(Ack::success(4)));
+    // Sent again, one is released once more, as the release may have got lost with it; of the other it did not.
+    let saved = peer.conversation.part().saved;
+    let mut peer = Peer::new(Version::V5);
+    peer.log_in(&lasting, session(true, saved));
+    peer.out.clear();
+    hears(&mut peer, 3, Publish { dup: true, ..publish(2, 3, "t", b"x") }, true);
+    hears(&mut peer, 4, Publish { dup: true, ..publish(2, 4, "t", b"x") }, false);
     // A session of this node alone knows all of its packet ids.
     let mut peer = Peer::new(Version::V5);
     peer.log_in(&lasting, session(false, None));
