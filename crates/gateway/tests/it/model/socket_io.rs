@@ -30,7 +30,7 @@ pub(crate) struct Device {
     /// The session it had, and the offset of the last message it received.
     last: (Value, Option<Value>),
     open: VecDeque<Open>,
-    /// Messages may have expired since it connected.
+    /// Messages behind its offset may have expired.
     is_stale: bool,
 }
 
@@ -51,6 +51,7 @@ impl Device {
         let number = number(&args[1])?;
         scene.receive(number, args[1]["topic"].as_str().unwrap_or(INBOX), false)?;
         if self.offsets {
+            self.is_stale = false;
             self.last.1 = Some(args.get(2).cloned().ok_or_else(|| format!("no offset: {packet}"))?);
             scene.confirm(number, false);
         }
@@ -97,7 +98,6 @@ impl Speaker for Device {
         if !recovered {
             self.own.iter().for_each(|topic| scene.account().unsubscribe(topic));
         }
-        self.is_stale = false;
         self.last.0 = connected["pid"].clone();
         if !self.offsets {
             self.open.clear();

@@ -23,7 +23,7 @@ pub(crate) struct Device {
     told: u32,
     /// Messages that are not confirmed, and how many stanzas had come with them.
     open: VecDeque<(u32, usize)>,
-    /// Those before stanzas were counted: the answer to a ping confirms them.
+    /// Those before stanzas were counted: a count confirms them with the first stanza behind them.
     early: Vec<usize>,
 }
 
@@ -51,7 +51,6 @@ impl Device {
             {
                 let id = between(stanza, "id='", "'");
                 peer.say(&format!("<iq type='result' id='{id}' to='localhost'/>")).await;
-                self.early.drain(..).for_each(|number| scene.confirm(number, false));
             }
         }
         Ok(())
@@ -140,6 +139,9 @@ impl Speaker for Device {
         }
         if self.open.is_empty() {
             self.told = self.came;
+        }
+        if self.told > 0 {
+            self.early.drain(..).for_each(|number| scene.confirm(number, false));
         }
         if let Some(peer) = &mut self.link {
             peer.say(&format!("<a xmlns='urn:xmpp:sm:3' h='{}'/>", self.told)).await;
